@@ -3,6 +3,7 @@
 #include "api/condition.h"
 #include "api/selector.h"
 #include "base/mem.h"
+#include "cli/client.h"
 #include "cli/common.h"
 #include "cli/remote.h"
 #include "cmd/roles.h"
@@ -226,6 +227,40 @@ static int workload(struct asker *a, const struct td_gvr *g, const char *name)
 	return 0;
 }
 
+// ---- runs ----
+
+// Asks the gateway where somebody has logged in about one of his runs.
+static int of_run(const char *id, bool json)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_client struct td_client c = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_buf struct td_buf path = {0}, t = {0};
+	td_buf_puts(&path, "/api/v1/runs/");
+	td_url_escape(&path, id);
+	if (td_client_open(&c, &err) || td_client_call(&c, "GET", td_buf_str(&path), NULL, &j, &err))
+		return failed(&err);
+	if (json) {
+		print(true, td_json_root(j), true);
+		return 0;
+	}
+	size_t i, n;
+	yyjson_val *s;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "steps"), i, n, s) {
+		const char *state = td_jstr_or(s, "state", "unknown"), *words = td_jstr_or(s, "words", "");
+		long long expected = td_jint(s, "expected", 0);
+		char when[32];
+		td_buf_printf(&t, "%s%s", i ? "\n" : "", n > 1 ? td_jstr_or(s, "name", "") : "");
+		td_buf_printf(&t, "%s%s (job %lld)%s%s", n > 1 ? " " : "", state, td_jint(s, "job", 0),
+			      *words ? ": " : "", words);
+		if (expected)
+			td_buf_printf(&t, "; expected to start at %s", td_client_when(expected, when, sizeof(when)));
+		td_buf_putc(&t, '.');
+	}
+	printf("Run %s: %s\n", id, td_buf_str(&t));
+	return 0;
+}
+
 // ---- the command ----
 
 // A number, or one with "_" and what follows: a job.
@@ -292,12 +327,13 @@ int td_why_main(int argc, char **argv)
 		.about = "Says in plain words why a pod or a Slurm job waits, or where it runs:\n"
 			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME\n"
 			 "  tandem why deployment/web           each of its pods; also rs, sts, job\n"
-			 "  tandem why 12                       a job; of an array also 12_3 and 12_[4-7]",
+			 "  tandem why 12                       a job; of an array also 12_3 and 12_[4-7]\n"
+			 "  tandem why run/train-3fa9c1         a run of yours, after `tandem login`",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = 1,
-		.args = "POD | KIND/NAME | JOBID",
+		.args = "POD | KIND/NAME | JOBID | RUN",
 		.exits = "0 answered, 1 no such pod or job, or no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
@@ -305,7 +341,13 @@ int td_why_main(int argc, char **argv)
 		return td_command_wrong("why", "%s", err.msg);
 
 	a.json = output != NULL;
-	if (!a.remote.kubeconfig && td_instance_load(&a.instance, &err))
+	if (td_starts(words[0], "run/"))
+		return of_run(words[0] + strlen("run/"), a.json);
+	int r = a.remote.kubeconfig ? 0 : td_instance_load(&a.instance, &err);
+	// Where there is no plane, but somebody has logged in, he means his runs.
+	if (r && td_client_known() && !strchr(words[0], '/'))
+		return of_run(words[0], a.json);
+	if (r)
 		return failed(&err);
 	return of_words(&a, words[0]);
 }

@@ -21,6 +21,15 @@ static const struct td_cmd roles[] = {
 	{"node", td_node_main, "one node; drain, reset, reboot, test or return it"},
 	{"history", td_history_main, "what was done on a node, by whom and why"},
 	{"fault", td_fault_main, "inject a fault into a virtual node"},
+	{"login", td_login_main, "log in at a gateway, from any machine"},
+	{"logout", td_logout_main, "revoke and forget that"},
+	{"submit", td_submit_main, "ship a directory's code and run it"},
+	{"ps", td_ps_main, "your runs, and what they wait for"},
+	{"logs", td_logs_main, "what a run has written, also while it grows"},
+	{"cancel", td_cancel_main, "cancel a run or a job"},
+	{"upload", td_upload_main, "copy files into your home on the cluster"},
+	{"download", td_download_main, "copy a file from there"},
+	{"user", td_user_main, "passwords and API keys of people (administrators)"},
 	{"image", td_image_main, "build, list or import container images"},
 	{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
 	{"config", td_config_main, "what Slurm's files say and why; a slurm.conf as objects"},
@@ -32,8 +41,10 @@ static const struct td_cmd roles[] = {
 	{"agent", td_agent_main, "the gate on a cluster's node, beside its kubelet", true},
 	{"operator", td_operator_main, "SlurmCluster and NodeSet", true},
 	{"bridge", td_bridge_main, "pods to Slurm jobs and back, node state both ways", true},
+	{"gateway", td_gateway_main, "the one door for people: page and API", true},
 	{"supervise", td_supervise_main, "starts and restarts the embedded roles", true},
 	{"sandbox", td_sandbox_main, NULL},
+	{"home-io", td_home_io_main, NULL},
 };
 enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
 

@@ -21,6 +21,8 @@ int td_kubelet_main(int argc, char **argv);
 int td_sandbox_main(int argc, char **argv); // room oci
 int td_operator_main(int argc, char **argv);
 int td_bridge_main(int argc, char **argv);
+int td_gateway_main(int argc, char **argv);
+int td_home_io_main(int argc, char **argv);   // room gateway
 int td_supervise_main(int argc, char **argv); // room local, as the next
 int td_down_main(int argc, char **argv);
 // The rest is in room cli.
@@ -37,6 +39,15 @@ int td_image_main(int argc, char **argv);
 int td_validate_main(int argc, char **argv);
 int td_annotations_main(int argc, char **argv);
 int td_config_main(int argc, char **argv);
+int td_login_main(int argc, char **argv);
+int td_logout_main(int argc, char **argv);
+int td_submit_main(int argc, char **argv);
+int td_ps_main(int argc, char **argv);
+int td_logs_main(int argc, char **argv);
+int td_cancel_main(int argc, char **argv);
+int td_upload_main(int argc, char **argv);
+int td_download_main(int argc, char **argv);
+int td_user_main(int argc, char **argv);
 int td_install_main(int argc, char **argv);
 int td_uninstall_main(int argc, char **argv);
 // `tandem completion`, from the option tables of these commands. Returns the exit code.

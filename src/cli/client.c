@@ -1,0 +1,190 @@
+#include "cli/client.h"
+
+#include "base/file.h"
+#include "base/rand.h"
+#include "json/record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CALL_MS = 120000, IDLE_MS = 0 };
+
+static char *place(void)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	return config && *config == '/' ? td_asprintf("%s/tandem/login.json", config)
+					: td_asprintf("%s/.config/tandem/login.json", home && *home ? home : "/");
+}
+
+bool td_client_known(void)
+{
+	td_auto_free char *path = place();
+	const char *url = getenv("TANDEM_URL");
+	return (url && *url) || td_path_exists(path);
+}
+
+int td_client_connect(struct td_client *c, struct td_error *err)
+{
+	if (!td_starts(c->url, "http://") && !td_starts(c->url, "https://"))
+		return td_fail(err, TD_INVALID,
+			       "\"%.200s\" is no address: it begins with https:// (or http:// on this machine)",
+			       c->url);
+	// A key in the clear could be read on the way.
+	const char *host = strstr(c->url, "://") + 3;
+	if (td_starts(c->url, "http://") && !td_starts(host, "127.") && !td_starts(host, "localhost") &&
+	    !td_starts(host, "[::1]"))
+		return td_fail(err, TD_INVALID, "%.200s: over a network give https://, so that nobody reads the key",
+			       c->url);
+	const struct td_http_client_opts o = {
+		.base_url = c->url, .ca_file = c->ca, .bearer = c->key, .timeout_ms = CALL_MS};
+	return td_http_client_new(&o, &c->http, err);
+}
+
+int td_client_open(struct td_client *ret, struct td_error *err)
+{
+	const char *url = getenv("TANDEM_URL"), *key = getenv("TANDEM_KEY"), *ca = getenv("TANDEM_CA");
+	td_auto_client struct td_client c = {0};
+	if (url && *url) {
+		c.url = td_strdup(url);
+		c.key = td_strdup(key);
+		c.ca = td_strdup(ca);
+	} else {
+		td_auto_free char *path = place();
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		int r = td_record_read(path, &j, err);
+		if (r)
+			return r == TD_NOT_FOUND ? td_fail(err, r, "log in first: tandem login URL") : r;
+		c.url = td_strdup(td_jstr_or(td_json_root(j), "url", ""));
+		c.key = td_strdup(td_jstr(td_json_root(j), "key"));
+		c.user = td_strdup(td_jstr(td_json_root(j), "user"));
+		c.ca = td_strdup(td_jstr(td_json_root(j), "ca"));
+	}
+	int r = td_client_connect(&c, err);
+	if (r)
+		return r;
+	*ret = c;
+	c = (struct td_client){0};
+	return 0;
+}
+
+void td_client_close(struct td_client *c)
+{
+	td_http_client_free(c->http);
+	if (c->key)
+		explicit_bzero(c->key, strlen(c->key));
+	free(c->url);
+	free(c->user);
+	free(c->key);
+	free(c->ca);
+	*c = (struct td_client){0};
+}
+
+int td_client_save(const struct td_client *c, struct td_error *err)
+{
+	td_auto_free char *path = place(), *dir = td_strdup(path);
+	*strrchr(dir, '/') = '\0';
+	int r = td_mkdir_p(dir, 0700, err);
+	if (r)
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "url", c->url);
+	td_jm_str(d, o, "user", c->user);
+	td_jm_str(d, o, "key", c->key);
+	td_jm_str(d, o, "ca", c->ca);
+	return td_record_write(path, o, 0600, err);
+}
+
+int td_client_forget(struct td_error *err)
+{
+	td_auto_free char *path = place();
+	return unlink(path) && errno != ENOENT ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
+}
+
+// The gateway's refusal in a reply.
+static int refusal(const struct td_client *c, int status, const char *text, size_t n, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *words = NULL;
+	if (n && !td_json_parse(text, n, &j, NULL))
+		words = td_jstr(td_json_root(j), "error.message");
+	int code = status == 401   ? TD_UNAUTHENTICATED
+		   : status == 403 ? TD_DENIED
+		   : status == 404 ? TD_NOT_FOUND
+		   : status == 409 ? TD_CONFLICT
+		   : status == 429 ? TD_THROTTLED
+		   : status < 500  ? TD_INVALID
+				   : TD_TRANSIENT;
+	if (words)
+		return td_fail(err, code, "%s", words);
+	return td_fail(err, code, "%s answered with HTTP %d", c->url, status);
+}
+
+static int call(struct td_client *c, const struct td_http_call *k, struct td_json **ret, struct td_error *err)
+{
+	td_auto_reply struct td_http_reply rep = {0};
+	int r = td_http_do(c->http, k, NULL, &rep, err);
+	if (r)
+		return td_wrap(err, "%s", c->url);
+	if (rep.status / 100 != 2)
+		return refusal(c, rep.status, td_buf_str(&rep.body), rep.body.len, err);
+	if (!ret)
+		return 0;
+	r = td_json_parse(td_buf_str(&rep.body), rep.body.len, ret, err);
+	return r ? td_wrap(err, "%s is no gateway of Tandem's", c->url) : 0;
+}
+
+int td_client_call(struct td_client *c, const char *method, const char *path, const yyjson_mut_doc *body,
+		   struct td_json **ret, struct td_error *err)
+{
+	size_t n = 0;
+	td_auto_free char *text =
+		body ? td_json_mut_text(yyjson_mut_doc_get_root((yyjson_mut_doc *)(uintptr_t)body), &n) : NULL;
+	const struct td_http_call k = {.method = method,
+				       .path = path,
+				       .body = text,
+				       .body_len = n,
+				       .content_type = body ? "application/json" : NULL};
+	return call(c, &k, ret, err);
+}
+
+int td_client_put(struct td_client *c, const char *path, const void *p, size_t n, struct td_error *err)
+{
+	const struct td_http_call k = {
+		.method = "PUT", .path = path, .body = p, .body_len = n, .content_type = "application/octet-stream"};
+	return call(c, &k, NULL, err);
+}
+
+int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void *ctx, const char *p, size_t n),
+		     void *ctx, struct td_error *err)
+{
+	const struct td_http_call k = {
+		.method = "GET", .path = path, .accept = "*/*", .on_data = on_data, .ctx = ctx, .idle_ms = IDLE_MS};
+	td_auto_reply struct td_http_reply rep = {0};
+	int r = td_http_do(c->http, &k, NULL, &rep, err);
+	if (r)
+		return td_wrap(err, "%s", c->url);
+	return rep.status / 100 == 2 ? 0 : refusal(c, rep.status, td_buf_str(&rep.body), rep.body.len, err);
+}
+
+int td_client_failed(const char *name, const struct td_error *err)
+{
+	fprintf(stderr, "tandem %s: %s\n", name, err->msg);
+	return 1;
+}
+
+const char *td_client_when(int64_t epoch, char *buf, size_t n)
+{
+	time_t t = (time_t)epoch, now = time(NULL);
+	struct tm a, b;
+	localtime_r(&t, &a);
+	localtime_r(&now, &b);
+	bool today = a.tm_yday == b.tm_yday && a.tm_year == b.tm_year,
+	     near = t < now + 180 * 86400 && t > now - 180 * 86400;
+	strftime(buf, n, today ? "%H:%M:%S" : near ? "%b %d %H:%M" : "%Y-%m-%d", &a);
+	return buf;
+}

@@ -1,0 +1,47 @@
+// The client of the gateway: what `tandem submit` and its like share. Nothing here needs Linux, root or
+// a cluster: it is what runs on a laptop.
+#pragma once
+
+#include "base/options.h"
+#include "http/client.h"
+#include "json/json.h"
+
+// Where the gateway is and who asks: $TANDEM_URL and $TANDEM_KEY, else the file that `tandem login`
+// wrote ($XDG_CONFIG_HOME/tandem/login.json, mode 0600).
+struct td_client {
+	char *url, *user, *key, *ca;
+	struct td_http_client *http;
+};
+// TD_NOT_FOUND: nobody has logged in here; the message says how.
+int td_client_open(struct td_client *ret, struct td_error *err);
+void td_client_close(struct td_client *c);
+#define td_auto_client __attribute__((cleanup(td_client_close)))
+// Whether somebody has logged in here.
+bool td_client_known(void);
+int td_client_save(const struct td_client *c, struct td_error *err);
+int td_client_forget(struct td_error *err);
+// Connects to c->url with c->key (may be NULL).
+int td_client_connect(struct td_client *c, struct td_error *err);
+
+// One call. body NULL: none. A refusal becomes its code and the gateway's words. ret may be NULL.
+int td_client_call(struct td_client *c, const char *method, const char *path, const yyjson_mut_doc *body,
+		   struct td_json **ret, struct td_error *err);
+// The same with bytes.
+int td_client_put(struct td_client *c, const char *path, const void *p, size_t n, struct td_error *err);
+// Reads a reply as it comes. *ret_sent: so many bytes went to on_data.
+int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void *ctx, const char *p, size_t n),
+		     void *ctx, struct td_error *err);
+
+// Prints "tandem NAME: message"; returns 1.
+int td_client_failed(const char *name, const struct td_error *err);
+// "12:03:59" of today, else "Nov 24 12:03". Returns buf.
+const char *td_client_when(int64_t epoch, char *buf, size_t n);
+#define TD_CLIENT_OUTPUT(p)                                                                                            \
+	{.name = "output",                                                                                             \
+	 .letter = 'o',                                                                                                \
+	 .value = "FORMAT",                                                                                            \
+	 .help = "json: the answer for machines",                                                                      \
+	 TD_OPT_TEXT(p),                                                                                               \
+	 .choices = "json"}
+// Shows a run's log until the run has ended. Returns the exit code: 1 when the run failed (logs.c).
+int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step);

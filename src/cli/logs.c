@@ -1,0 +1,121 @@
+// tandem logs: what a run has written, also while it grows.
+#include "cli/client.h"
+#include "cmd/roles.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRIES = 20 };
+
+struct log_reader {
+	long long at;
+};
+
+static int show(void *ctx, const char *p, size_t n)
+{
+	struct log_reader *r = ctx;
+	r->at += (long long)n;
+	return td_write_all(STDOUT_FILENO, p, n, NULL);
+}
+
+struct wanted {
+	const char *run, *step;
+	int task;
+	bool follow;
+};
+
+// Reads on where it was cut, as often as it is.
+static int read_log(struct td_client *c, const struct wanted *w, struct td_error *err)
+{
+	struct log_reader r = {0};
+	for (int tries = 0;;) {
+		long long before = r.at;
+		td_auto_buf struct td_buf path = {0};
+		td_buf_puts(&path, "/api/v1/runs/");
+		td_url_escape(&path, w->run);
+		td_buf_printf(&path, "/log?offset=%lld&follow=%d&task=%d", r.at, w->follow, w->task);
+		if (w->step) {
+			td_buf_puts(&path, "&step=");
+			td_url_escape(&path, w->step);
+		}
+		int rc = td_client_stream(c, td_buf_str(&path), show, &r, err);
+		if (!rc || !w->follow || (rc != TD_TRANSIENT && rc != TD_UNCERTAIN))
+			return rc;
+		tries = r.at > before ? 0 : tries + 1;
+		if (tries == TRIES)
+			return rc;
+		td_cancel_wait(NULL, 500);
+	}
+}
+
+// The state of the run, or of one step; the caller frees it. NULL: it could not be asked.
+static char *state_of(struct td_client *c, const struct wanted *w, long long *ret_exit)
+{
+	td_auto_buf struct td_buf path = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	td_buf_puts(&path, "/api/v1/runs/");
+	td_url_escape(&path, w->run);
+	if (td_client_call(c, "GET", td_buf_str(&path), NULL, &j, &e))
+		return NULL;
+	yyjson_val *steps = td_jget(td_json_root(j), "steps"),
+		   *s = w->step ? td_jfind(steps, "name", w->step) : yyjson_arr_get_first(steps);
+	*ret_exit = td_jint(s, "exit", 0);
+	return td_strdup(td_jstr(w->step || yyjson_arr_size(steps) == 1 ? s : td_json_root(j), "state"));
+}
+
+int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step)
+{
+	struct td_error err = TD_ERROR_INIT;
+	const struct wanted w = {.run = run, .step = step, .follow = true};
+	if (read_log(c, &w, &err))
+		return td_client_failed(command, &err);
+	long long code = 0;
+	td_auto_free char *state = state_of(c, &w, &code);
+	if (td_streq(state, "done"))
+		return 0;
+	fprintf(stderr, "tandem %s: run %s: %s", command, run, state ? state : "its end is not known");
+	if (code)
+		fprintf(stderr, " (exit code %lld)", code);
+	fputc('\n', stderr);
+	return 1;
+}
+
+int td_logs_main(int argc, char **argv)
+{
+	struct wanted w = {0};
+	struct td_error err = TD_ERROR_INIT;
+	char **words;
+	int code;
+	const struct td_option options[] = {
+		{.name = "follow",
+		 .letter = 'f',
+		 TD_OPT_SWITCH(&w.follow),
+		 .help = "goes on until the run has ended; fails if the run does"},
+		{.name = "step",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&w.step),
+		 .help = "of a run with steps (default: the first)"},
+		{.name = "task", .value = "N", TD_OPT_INT(&w.task, 0, 1000000), .help = "of a sweep (default 0)"},
+	};
+	const struct td_command line = {.name = "logs",
+					.about = "Shows what a run has written.",
+					.options = options,
+					.n = TD_LEN(options),
+					.min_args = 1,
+					.max_args = 1,
+					.args = "RUN"};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	w.run = words[0];
+	td_auto_client struct td_client c = {0};
+	if (td_client_open(&c, &err))
+		return td_client_failed("logs", &err);
+	if (w.follow && !w.task)
+		return td_client_follow(&c, "logs", w.run, w.step);
+	return read_log(&c, &w, &err) ? td_client_failed("logs", &err) : 0;
+}

@@ -1,0 +1,148 @@
+// tandem ps, tandem cancel: one's runs.
+#include "cli/client.h"
+#include "cmd/roles.h"
+
+#include "base/clock.h"
+#include "base/term.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum td_term_color color_of(const char *state)
+{
+	return !strcmp(state, "done") || !strcmp(state, "running") ? TD_TERM_GOOD
+	       : !strcmp(state, "waiting")                         ? TD_TERM_WARN
+	       : !strcmp(state, "unknown")                         ? TD_TERM_PLAIN
+								   : TD_TERM_BAD;
+}
+
+// What there is to say of a step besides its state.
+static void detail(yyjson_val *s, const char *state, struct td_buf *b)
+{
+	char when[32], age[32];
+	long long started = td_jint(s, "started", 0), ended = td_jint(s, "ended", 0),
+		  expected = td_jint(s, "expected", 0), now = td_real_ms(&td_clock_system) / 1000;
+	if (td_jint(s, "tasks", 0))
+		td_buf_printf(b, "%lld tasks: %lld done, %lld failed, %lld running; ", td_jint(s, "tasks", 0),
+			      td_jint(s, "tasksDone", 0), td_jint(s, "tasksFailed", 0), td_jint(s, "tasksRunning", 0));
+	if (!strcmp(state, "waiting")) {
+		td_buf_puts(b, td_jstr_or(s, "words", ""));
+		if (expected)
+			td_buf_printf(b, "; expected at %s", td_client_when(expected, when, sizeof(when)));
+	} else if (!strcmp(state, "running") && started) {
+		td_buf_printf(b, "since %s", td_time_age((now - started) * 1000, age, sizeof(age)));
+		size_t i, n;
+		yyjson_val *o;
+		yyjson_arr_foreach (td_jget(s, "on"), i, n, o)
+			td_buf_printf(b, "%s%s", i ? ", " : " on ", td_jstr_or(o, "node", ""));
+	} else if (ended) {
+		td_buf_printf(b, "at %s", td_client_when(ended, when, sizeof(when)));
+		if (started)
+			td_buf_printf(b, " after %s", td_time_age((ended - started) * 1000, age, sizeof(age)));
+		if (td_jint(s, "exit", 0))
+			td_buf_printf(b, ", exit code %lld", td_jint(s, "exit", 0));
+	}
+	while (b->len && strchr("; ", b->s[b->len - 1]))
+		b->s[--b->len] = '\0';
+}
+
+static void row(bool colors, const char *name, const char *state, const char *job, const char *text)
+{
+	printf("%-28s %s%-10s%s %-8s %s\n", name, td_term_color(colors, color_of(state)), state,
+	       td_term_color(colors, TD_TERM_PLAIN), job, text);
+}
+
+static void show(yyjson_val *run, bool colors)
+{
+	yyjson_val *steps = td_jget(run, "steps"), *s;
+	const char *state = td_jstr_or(run, "state", "unknown"), *id = td_jstr_or(run, "id", "?");
+	bool one = yyjson_arr_size(steps) == 1;
+	size_t i, n;
+	td_auto_buf struct td_buf d = {0};
+	if (one)
+		detail(yyjson_arr_get_first(steps), state, &d);
+	td_auto_free char *job =
+		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
+	row(colors, id, state, job, td_buf_str(&d));
+	yyjson_arr_foreach (steps, i, n, s) {
+		if (one)
+			break;
+		const char *st = td_jstr_or(s, "state", "unknown");
+		td_auto_buf struct td_buf t = {0};
+		td_auto_free char *name = td_asprintf("  %s%s", i + 1 < n ? "├ " : "└ ", td_jstr_or(s, "name", "?")),
+				  *number = td_asprintf("%lld", td_jint(s, "job", 0));
+		detail(s, st, &t);
+		printf("  "); // the tree's letters are three bytes and one column wide
+		row(colors, name, st, number, td_buf_str(&t));
+	}
+}
+
+int td_ps_main(int argc, char **argv)
+{
+	const char *output = NULL;
+	bool all = false;
+	struct td_error err = TD_ERROR_INIT;
+	int code;
+	const struct td_option options[] = {
+		{.name = "all", .letter = 'a', TD_OPT_SWITCH(&all), .help = "also what ended more than a day ago"},
+		TD_CLIENT_OUTPUT(&output),
+	};
+	const struct td_command line = {.name = "ps",
+					.about = "Lists your runs, newest first: what each does, or waits for.",
+					.options = options,
+					.n = TD_LEN(options)};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+	td_auto_client struct td_client c = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (td_client_open(&c, &err) || td_client_call(&c, "GET", "/api/v1/runs", NULL, &j, &err))
+		return td_client_failed("ps", &err);
+	if (output) {
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+		return 0;
+	}
+	const char *problem = td_jstr(td_json_root(j), "problem");
+	if (problem)
+		fprintf(stderr, "note: states are as they were last seen: %s\n", problem);
+	printf("%-28s %-10s %-8s %s\n", "RUN", "STATE", "JOB", "");
+	bool colors = td_term_colors(STDOUT_FILENO);
+	int64_t day = td_real_ms(&td_clock_system) / 1000 - 86400;
+	size_t i, n;
+	yyjson_val *run;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "runs"), i, n, run) {
+		const char *state = td_jstr_or(run, "state", "");
+		bool live = !strcmp(state, "running") || !strcmp(state, "waiting");
+		if (all || live || td_jint(run, "created", 0) > day)
+			show(run, colors);
+	}
+	return 0;
+}
+
+int td_cancel_main(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	char **words;
+	int code;
+	const struct td_command line = {.name = "cancel",
+					.about = "Cancels what is left of a run, or a job of yours by its number.",
+					.min_args = 1,
+					.max_args = 1,
+					.args = "RUN | JOBID"};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	long long id;
+	bool job = td_parse_i64(words[0], &id);
+	td_auto_client struct td_client c = {0};
+	td_auto_buf struct td_buf path = {0};
+	td_buf_puts(&path, job ? "/api/v1/jobs/" : "/api/v1/runs/");
+	td_url_escape(&path, words[0]);
+	if (!job)
+		td_buf_puts(&path, "/cancel");
+	if (td_client_open(&c, &err) ||
+	    td_client_call(&c, job ? "DELETE" : "POST", td_buf_str(&path), NULL, NULL, &err))
+		return td_client_failed("cancel", &err);
+	printf("%s %s is cancelled.\n", job ? "Job" : "Run", words[0]);
+	return 0;
+}

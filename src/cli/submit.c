@@ -1,0 +1,292 @@
+// tandem submit: ships the code of a directory and has it run, from anywhere.
+#include "cli/client.h"
+#include "cli/jobfile.h"
+#include "cli/ship.h"
+#include "cmd/roles.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rand.h"
+#include "base/term.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_MOST = 1 << 20, TRIES = 5 };
+
+struct wish {
+	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output;
+	int nodes, cpus;
+	struct td_strv env;
+	bool follow, no_code;
+};
+
+static const char *const found[] = {"tandem.yaml", "tuxiv.conf", "tuxiv.config"};
+
+// ---- the job ----
+
+static int from_words(char **words, const char *name, yyjson_mut_doc **ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	if (words[0] && !words[1] && strpbrk(words[0], " ;&|<>$`"))
+		td_buf_puts(&b, words[0]); // one word that is a line of shell
+	else
+		for (size_t i = 0; words[i]; i++) {
+			if (i)
+				td_buf_putc(&b, ' ');
+			td_jobfile_quote(&b, words[i]);
+		}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "name", name);
+	yyjson_mut_val *s = yyjson_mut_arr_add_obj(d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "steps"));
+	td_jm_str(d, s, "name", "main");
+	yyjson_mut_arr_append(td_jm_arr(d, s, "entrypoint"), yyjson_mut_strcpy(d, td_buf_str(&b)));
+	*ret = td_steal(d);
+	return 0;
+}
+
+static int from_file(const struct wish *w, const char *file, const char *name, yyjson_mut_doc **ret,
+		     struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_strv struct td_strv notes = {0};
+	const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+	int r = td_file_read(file, FILE_MOST, &b, err);
+	if (r)
+		return r;
+	r = td_starts(base, "tuxiv.") ? td_jobfile_tuxiv(td_buf_str(&b), b.len, name, ret, &notes, err)
+				      : td_jobfile_tandem(td_buf_str(&b), b.len, name, ret, &notes, err);
+	for (size_t i = 0; i < notes.n && !r; i++)
+		fprintf(stderr, "note: %s.\n", notes.v[i]);
+	return r ? td_wrap(err, "%s", file) : 0;
+}
+
+// What the command line says counts more than the file, for every step.
+static int override(const struct wish *w, yyjson_mut_doc *d, struct td_error *err)
+{
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *steps = td_jm_get(root, "steps");
+	long long gpus = -1, memory = 0, minutes = 0;
+	td_auto_free char *type = NULL;
+	int r = w->gpus ? td_jobfile_gpus(w->gpus, &gpus, &type, err) : 0;
+	if (!r && w->memory)
+		r = td_jobfile_memory(w->memory, &memory, err);
+	if (!r && w->time)
+		r = td_jobfile_minutes(w->time, &minutes, err);
+	if (r)
+		return r;
+	if (w->name)
+		td_jm_str(d, root, "name", w->name);
+	for (size_t i = 0; i < yyjson_mut_arr_size(steps); i++) {
+		yyjson_mut_val *s = yyjson_mut_arr_get(steps, i);
+		if (gpus >= 0) {
+			td_jm_int(d, s, "gpus", gpus);
+			td_jm_del(s, "gpuType");
+			td_jm_str(d, s, "gpuType", type);
+		}
+		if (w->nodes)
+			td_jm_int(d, s, "nodes", w->nodes);
+		if (w->cpus)
+			td_jm_int(d, s, "cpus", w->cpus);
+		if (memory)
+			td_jm_int(d, s, "memoryMiB", memory);
+		if (minutes)
+			td_jm_int(d, s, "minutes", minutes);
+		td_jm_str(d, s, "partition", w->partition);
+		td_jm_str(d, s, "account", w->account);
+		td_jm_str(d, s, "qos", w->qos);
+		td_jm_str(d, s, "constraint", w->constraint);
+		for (size_t k = 0; k < w->env.n; k++) {
+			const char *eq = strchr(w->env.v[k], '=');
+			if (!eq)
+				return td_fail(err, TD_INVALID, "--env %s: write NAME=value", w->env.v[k]);
+			td_auto_free char *key = td_strndup(w->env.v[k], (size_t)(eq - w->env.v[k]));
+			td_jm_key_str(d, td_jm_obj(d, s, "env"), key, eq + 1);
+		}
+	}
+	return 0;
+}
+
+static int job_of(const struct wish *w, char **words, bool command, yyjson_mut_doc **ret, struct td_error *err)
+{
+	char here[PATH_MAX];
+	td_auto_free char *real = realpath(w->dir, NULL);
+	snprintf(here, sizeof(here), "%s", real ? real : w->dir);
+	const char *base = strrchr(here, '/') ? strrchr(here, '/') + 1 : here;
+	td_auto_free char *name = td_jobfile_name(base);
+	if (command)
+		return from_words(words, name, ret, err);
+	if (words[0])
+		return from_file(w, words[0], name, ret, err);
+	for (size_t i = 0; i < TD_LEN(found); i++) {
+		td_auto_free char *path = td_asprintf("%s/%s", w->dir, found[i]);
+		if (td_path_exists(path))
+			return from_file(w, path, name, ret, err);
+	}
+	return td_fail(err, TD_NOT_FOUND,
+		       "%s has no tandem.yaml, tuxiv.conf or tuxiv.config: write one, or say what to run: "
+		       "tandem submit --gpus 1 -- python train.py",
+		       w->dir);
+}
+
+// ---- sending it ----
+
+static void progress(void *ctx, const char *what, long long done, long long all)
+{
+	int64_t *said = ctx, now = td_mono_ms(&td_clock_system);
+	if (!td_term_colors(STDERR_FILENO) || now - *said < 100)
+		return;
+	*said = now;
+	if (all)
+		fprintf(stderr, "\r\033[K%s %lld of %lld MB (%lld %%)", what, done / 1000000, all / 1000000,
+			done * 100 / all);
+	else
+		fprintf(stderr, "\r\033[K%s %lld MB", what, done / 1000000);
+}
+
+// A request that lost its answer is sent again: the gateway makes one run of it.
+static int request(struct td_client *c, const yyjson_mut_doc *d, struct td_json **ret, struct td_error *err)
+{
+	for (int tries = 0;; tries++) {
+		int r = td_client_call(c, "POST", "/api/v1/runs", d, ret, err);
+		if ((r != TD_TRANSIENT && r != TD_UNCERTAIN) || tries == TRIES)
+			return r;
+		td_cancel_wait(NULL, 250 << tries);
+	}
+}
+
+static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c, struct td_json **ret,
+		  struct td_error *err)
+{
+	int64_t said = 0;
+	char uuid[TD_UUID_LEN];
+	td_auto_ship struct td_ship s = {.dir = td_strdup(w->dir), .progress = progress, .ctx = &said};
+	long long sent = 0;
+	int r = w->no_code ? 0 : td_ship_walk(&s, err);
+	if (!r)
+		r = td_ship_send(&s, c, &sent, err);
+	if (said)
+		fputs("\r\033[K", stderr);
+	if (r)
+		return r;
+	for (size_t i = 0; i < s.skipped.n; i++)
+		fprintf(stderr, "note: not shipped: %s.\n", s.skipped.v[i]);
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "request", w->request ? w->request : td_uuid(uuid));
+	td_jm_set(d, o, "job", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(job)));
+	td_ship_list(&s, d, o);
+	if ((r = request(c, d, ret, err)))
+		return r;
+	if (!w->output && !w->no_code)
+		fprintf(stderr, "%zu files, %.1f MB; %.1f MB sent.\n", s.n, (double)s.bytes / 1e6, (double)sent / 1e6);
+	return 0;
+}
+
+static void say(const struct wish *w, yyjson_val *run)
+{
+	if (w->output) {
+		td_auto_free char *text = td_json_pretty(run);
+		puts(text);
+		return;
+	}
+	const char *id = td_jstr_or(run, "id", "?");
+	printf("Run %s", id);
+	size_t i, n;
+	yyjson_val *s;
+	yyjson_arr_foreach (td_jget(run, "steps"), i, n, s)
+		printf("%s%s%s%lld", i ? ", " : ": job ", n > 1 ? td_jstr_or(s, "name", "") : "", n > 1 ? " " : "",
+		       td_jint(s, "job", 0));
+	puts(".");
+	if (!w->follow)
+		printf("  tandem logs -f %s\n", id);
+	fflush(stdout); // the log, which may follow, is not written through stdio
+}
+
+int td_submit_main(int argc, char **argv)
+{
+	struct wish w = {.dir = "."};
+	struct td_error err = TD_ERROR_INIT;
+	char **words;
+	int code;
+	const struct td_option options[] = {
+		{.name = "gpus", .value = "N", TD_OPT_TEXT(&w.gpus), .help = "GPUs of each node: 2, or h100:2"},
+		{.name = "nodes", .value = "N", TD_OPT_INT(&w.nodes, 1, 10000), .help = "nodes (default 1)"},
+		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 4096), .help = "CPUs of each task (default 1)"},
+		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "of each node: 8G (default 1G)"},
+		{.name = "time",
+		 .letter = 't',
+		 .value = "T",
+		 TD_OPT_TEXT(&w.time),
+		 .help = "time limit: 30m, 2h, 1-12:00:00"},
+		{.name = "env",
+		 .letter = 'e',
+		 .value = "NAME=VALUE",
+		 TD_OPT_LIST(&w.env),
+		 .help = "sets a variable (repeat)"},
+		{.name = "name",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&w.name),
+		 .help = "of the run (default: the directory's)"},
+		{.name = "dir",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&w.dir),
+		 .help = "ships this directory (default: this one)"},
+		{.name = "no-code", TD_OPT_SWITCH(&w.no_code), .help = "ships nothing"},
+		{.name = "partition", .letter = 'p', .value = "NAME", TD_OPT_TEXT(&w.partition), .help = "as sbatch's"},
+		{.name = "account", .value = "NAME", TD_OPT_TEXT(&w.account), .help = "as sbatch's"},
+		{.name = "qos", .value = "NAME", TD_OPT_TEXT(&w.qos), .help = "as sbatch's"},
+		{.name = "constraint", .value = "FEATURES", TD_OPT_TEXT(&w.constraint), .help = "as sbatch's"},
+		{.name = "follow", .letter = 'f', TD_OPT_SWITCH(&w.follow), .help = "shows the log until it has ended"},
+		{.name = "request",
+		 .value = "ID",
+		 TD_OPT_TEXT(&w.request),
+		 .help = "16 to 64 letters and digits: what is submitted again with the same ID runs once (for "
+			 "scripts)"},
+		TD_CLIENT_OUTPUT(&w.output),
+	};
+	const struct td_command line = {
+		.name = "submit",
+		.usage = "[OPTION…] [FILE | -- COMMAND…]",
+		.about = "Ships the code of a directory to the cluster and has it run as a Slurm job of yours:\n"
+			 "  tandem submit                        what tandem.yaml says (or tuxiv.conf)\n"
+			 "  tandem submit job.yaml               what this file says\n"
+			 "  tandem submit --gpus 2 -- python train.py\n"
+			 "Only what changed travels; .gitignore and .tandemignore are honoured. The run lies in "
+			 "~/tandem/runs/RUN there.",
+		.options = options,
+		.n = TD_LEN(options),
+		.max_args = 1000,
+		.args = "FILE",
+		.exits = "0 submitted, 1 failed, 2 wrong usage."};
+
+	// A command is what stands behind "--".
+	bool command = false;
+	for (int i = 1; i < argc && !command; i++)
+		command = !strcmp(argv[i], "--");
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	if (!command && words[0] && words[1])
+		return td_command_wrong("submit", "one job file at a time; a command stands behind \"--\"");
+	if (command && !words[0])
+		return td_command_wrong("submit", "say what to run behind \"--\"");
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *job = NULL;
+	td_auto_client struct td_client c = {0};
+	td_auto(td_json_unref) struct td_json *run = NULL;
+	int r = job_of(&w, words, command, &job, &err);
+	if (!r)
+		r = override(&w, job, &err);
+	if (!r)
+		r = td_client_open(&c, &err);
+	if (!r)
+		r = submit(&w, job, &c, &run, &err);
+	td_strv_done(&w.env);
+	if (r)
+		return td_client_failed("submit", &err);
+	say(&w, td_json_root(run));
+	return w.follow ? td_client_follow(&c, "submit", td_jstr(td_json_root(run), "id"), NULL) : 0;
+}

@@ -1,0 +1,360 @@
+// The door: finds the operation of a request, who asks, whether he may ask so often, and whether the
+// body is what openapi.yaml says; after a change it writes one line of record.
+#include "gateway/door.h"
+
+#include "api/schema.h"
+#include "base/clock.h"
+#include "base/embedded.h"
+#include "base/log.h"
+#include "gateway/keys.h"
+#include "metrics/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct td_embedded td_gateway_files[];
+
+enum { ROUTES_MOST = 128 };
+
+struct route {
+	const char *path, *method; // "/api/v1/jobs/{id}", "GET"
+	const struct td_gateway_op *op;
+	struct td_schema *body; // NULL: it takes no JSON
+	bool open;              // nobody has to be known
+};
+
+struct td_gateway_door {
+	struct td_gateway *g;
+	struct td_json *api;
+	char *text;
+	size_t text_len;
+	struct route routes[ROUTES_MOST];
+	size_t n;
+};
+
+static const struct td_gateway_op *const tables[] = {td_gateway_account_ops, td_gateway_job_ops, td_gateway_run_ops,
+						     td_gateway_log_ops, td_gateway_file_ops};
+
+static const struct td_gateway_op *op_of(const char *id)
+{
+	for (size_t i = 0; i < TD_LEN(tables); i++)
+		for (const struct td_gateway_op *o = tables[i]; o->id; o++)
+			if (td_streq(o->id, id))
+				return o;
+	return NULL;
+}
+
+static int add(struct td_gateway_door *d, const char *path, const char *method, const yyjson_val *o,
+	       struct td_error *err)
+{
+	struct route *r = &d->routes[d->n];
+	if (d->n == ROUTES_MOST)
+		return td_fail(err, TD_INVALID, "openapi.yaml has too many operations");
+	*r = (struct route){.path = path, .op = op_of(td_jstr(o, "operationId"))};
+	if (!r->op)
+		return td_fail(err, TD_INVALID, "openapi.yaml: nothing here does %s",
+			       td_jstr_or(o, "operationId", path));
+	static const char *const methods[] = {"GET", "POST", "PUT", "DELETE"};
+	for (size_t i = 0; i < TD_LEN(methods); i++)
+		if (!strcasecmp(methods[i], method))
+			r->method = methods[i];
+	if (!r->method)
+		return td_fail(err, TD_INVALID, "openapi.yaml: %s %s", method, path);
+	r->open = td_jget(o, "security") != NULL;
+	d->n++;
+	yyjson_val *schema = td_jget(td_jkey(td_jget(o, "requestBody.content"), "application/json"), "schema");
+	return schema ? td_schema_compile(d->api, schema, &r->body, err) : 0;
+}
+
+int td_gateway_door_new(struct td_gateway *g, struct td_gateway_door **ret, struct td_error *err)
+{
+	const struct td_embedded *f = td_embedded(td_gateway_files, "openapi.yaml");
+	td_auto_json_list struct td_json_list docs = {0};
+	int r = td_yaml_parse(f->text, f->len, &docs, err);
+	if (r)
+		return td_wrap(err, "openapi.yaml");
+
+	struct td_gateway_door *d = td_calloc(1, sizeof(*d));
+	d->g = g;
+	d->api = td_json_ref(docs.v[0]);
+	d->text = td_json_text(td_json_root(d->api), &d->text_len);
+	size_t i, n, j, m;
+	yyjson_val *path, *item, *method, *op;
+	yyjson_obj_foreach (td_jget(td_json_root(d->api), "paths"), i, n, path, item)
+		yyjson_obj_foreach (item, j, m, method, op)
+			if (!r)
+				r = add(d, yyjson_get_str(path), yyjson_get_str(method), op, err);
+	if (r)
+		td_gateway_door_free(d);
+	else
+		*ret = d;
+	return r;
+}
+
+struct td_gateway_door *td_gateway_door_free(struct td_gateway_door *d)
+{
+	for (size_t i = 0; d && i < d->n; i++)
+		td_schema_free(d->routes[i].body);
+	if (d) {
+		td_json_unref(d->api);
+		free(d->text);
+		free(d);
+	}
+	return NULL;
+}
+
+const char *td_gateway_openapi(const struct td_gateway_door *d, size_t *ret_len)
+{
+	*ret_len = d->text_len;
+	return d->text;
+}
+
+// ---- answers ----
+
+void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d)
+{
+	size_t n;
+	td_auto_free char *s = td_json_mut_text(yyjson_mut_doc_get_root((yyjson_mut_doc *)(uintptr_t)d), &n);
+	td_http_send(q->x, status, "application/json", s, n);
+}
+
+int td_gateway_done(struct td_gateway_ask *q)
+{
+	td_http_send(q->x, 200, "application/json", "{\"ok\":true}", strlen("{\"ok\":true}"));
+	return 0;
+}
+
+static int status_of(int code)
+{
+	switch (code) {
+	case TD_NOT_FOUND:
+		return 404;
+	case TD_EXISTS:
+	case TD_CONFLICT:
+		return 409;
+	case TD_THROTTLED:
+		return 429;
+	case TD_INVALID:
+		return 422;
+	case TD_UNAUTHENTICATED:
+		return 401;
+	case TD_DENIED:
+		return 403;
+	case TD_UNSUPPORTED:
+		return 501;
+	case TD_INTERNAL:
+		return 500;
+	default:
+		return 503;
+	}
+}
+
+static int refuse(struct td_http_x *x, const struct td_error *e)
+{
+	int status = e->http && e->code == TD_INVALID && e->http < 500 ? e->http : status_of(e->code);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "error.code", td_code_name(e->code));
+	td_auto_free char *clean = td_text_clean(e->msg);
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "error.message", clean);
+	if (e->retry_after_ms > 0) {
+		td_auto_free char *s = td_asprintf("%d", e->retry_after_ms / 1000 + 1);
+		td_http_add_header(x, "Retry-After", s);
+	}
+	size_t n;
+	td_auto_free char *s = td_json_mut_text(yyjson_mut_doc_get_root(d), &n);
+	td_http_send(x, status, "application/json", s, n);
+	return status;
+}
+
+int td_gateway_query_int(struct td_gateway_ask *q, const char *name, long long def, long long *ret,
+			 struct td_error *err)
+{
+	const char *s = td_http_query(q->x, name);
+	*ret = def;
+	if (s && (!td_parse_i64(s, ret) || *ret < 0))
+		return td_fail(err, TD_INVALID, "%s=%.40s: give a number, 0 or more", name, s);
+	return 0;
+}
+
+// ---- who asks ----
+
+// The value of one cookie; the caller frees it.
+static char *cookie(const char *header, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *p = header; p; p = strchr(p, ';') ? strchr(p, ';') + 1 : NULL) {
+		p += strspn(p, " ");
+		if (!strncmp(p, name, n) && p[n] == '=')
+			return td_strndup(p + n + 1, strcspn(p + n + 1, "; "));
+	}
+	return NULL;
+}
+
+// A browser sends the cookie whatever page made it ask. So a change needs a header that other origins
+// may not send, and where the browser names the origin it must be ours.
+static int same_origin(struct td_http_x *x, struct td_error *err)
+{
+	const char *origin = td_http_header(x, "Origin"), *host = td_http_header(x, "Host"),
+		   *mark = td_http_header(x, "X-Tandem");
+	const char *from = origin ? strstr(origin, "://") : NULL;
+	if (!mark || strcmp(mark, "page") != 0 || (origin && (!from || !host || strcmp(from + 3, host) != 0)))
+		return td_fail(err, TD_DENIED, "this change does not come from the page (header X-Tandem, Origin)");
+	return 0;
+}
+
+static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
+{
+	static const struct td_gateway_rate calls = {"calls", 50, 200};
+	const char *bearer = td_http_header(q->x, "Authorization");
+	td_auto_free char *name = NULL, *c = cookie(td_http_header(q->x, "Cookie"), "tandem");
+	int r;
+	if (bearer) {
+		if (strncasecmp(bearer, "Bearer ", 7) != 0)
+			return td_fail(err, TD_UNAUTHENTICATED, "Authorization: give Bearer and an API key");
+		r = td_gateway_by_key(q->g, bearer + 7, &name, ret_key, err);
+	} else if (c) {
+		r = td_gateway_by_cookie(q->g, c, &name, err);
+		if (!r && strcmp(td_http_method(q->x), "GET") != 0)
+			r = same_origin(q->x, err);
+	} else {
+		r = td_fail(err, TD_UNAUTHENTICATED, "log in first: `tandem login URL`, or on the page");
+	}
+	if (r)
+		return r;
+	if ((r = td_gateway_limit(q->g->limits, &calls, name, err)))
+		return r;
+	q->key = *ret_key;
+	r = td_gateway_user(q->g, name, &q->user, err);
+	return r == TD_NOT_FOUND
+		       ? td_fail(err, TD_UNAUTHENTICATED, "user %s is no longer among this cluster's users", name)
+		       : r;
+}
+
+// ---- routes ----
+
+// Whether the path is the template's; what stands for {…} goes to args.
+static bool fits(const char *template_, const char *path, char *args[2])
+{
+	size_t n = 0;
+	while (*template_ && *path) {
+		if (*template_ == '{') {
+			size_t len = strcspn(path, "/");
+			if (!len || n == 2)
+				return false;
+			free(args[n]);
+			args[n++] = td_strndup(path, len);
+			template_ += strcspn(template_, "}") + 1;
+			path += len;
+		} else if (*template_++ != *path++) {
+			return false;
+		}
+	}
+	return !*template_ && !*path;
+}
+
+static int check(const struct td_schema *schema, const yyjson_val *body, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(body);
+	td_auto_strv struct td_strv unknown = {0};
+	td_auto_causes struct td_causes c = {0};
+	td_schema_prune(schema, yyjson_mut_doc_get_root(d), &unknown);
+	if (unknown.n)
+		return td_fail(err, TD_INVALID, "%s: there is no such field", unknown.v[0]);
+	if (td_schema_validate(schema, body, &c))
+		return td_fail(err, TD_INVALID, "%s: %s", c.v[0].field, c.v[0].message);
+	return 0;
+}
+
+int td_gateway_body_check(const struct td_gateway_ask *q, const char *operation, const yyjson_val *body,
+			  struct td_error *err)
+{
+	for (size_t i = 0; i < q->door->n; i++)
+		if (td_streq(q->door->routes[i].op->id, operation))
+			return check(q->door->routes[i].body, body, err);
+	return td_fail(err, TD_INTERNAL, "there is no operation %s", operation);
+}
+
+static int body_of(struct td_gateway_ask *q, const struct route *r, struct td_json **ret, struct td_error *err)
+{
+	size_t n;
+	const char *text = td_http_body(q->x, &n);
+	if (!r->body)
+		return 0;
+	int rc = td_json_parse(n ? text : "{}", n ? n : 2, ret, err);
+	if (rc)
+		return td_wrap(err, "the body");
+	q->body = td_json_root(*ret);
+	return check(r->body, q->body, err);
+}
+
+static int serve(struct td_gateway_ask *q, const struct route *r, struct td_error *err)
+{
+	td_auto_free char *key = NULL;
+	td_auto(td_json_unref) struct td_json *body = NULL;
+	int rc = r->open ? 0 : who(q, &key, err);
+	bool change = strcmp(r->method, "GET") != 0;
+	if (!rc)
+		rc = body_of(q, r, &body, err);
+	if (!rc)
+		rc = r->op->run(q, err);
+	// The record of changes: who, with what, what, and how it went. Arguments are names that were
+	// checked, or they were refused.
+	if (change && !r->open)
+		td_info("change by %s (%s): %s%s%s: %s", q->user.name ? q->user.name : "nobody", key ? key : "page",
+			r->op->id, q->args[0] && !rc ? " " : "", q->args[0] && !rc ? q->args[0] : "",
+			rc ? td_code_name(rc) : "done");
+	return rc;
+}
+
+static void measure(const char *op, int rc)
+{
+	td_metric_add(td_counter(td_metrics_process(), "tandem_gateway_requests_total",
+				 "Requests of people by operation and how they went.", TD_LABELS("op", "code")),
+		      1, TD_LABELS(op, rc ? td_code_name(rc) : "OK"));
+}
+
+void td_gateway_handle(struct td_http_x *x, void *door)
+{
+	struct td_gateway_door *d = door;
+	struct td_error e = TD_ERROR_INIT;
+	const char *path = td_http_path(x);
+	bool get = !strcmp(td_http_method(x), "GET") || !strcmp(td_http_method(x), "HEAD");
+
+	td_http_add_header(x, "X-Content-Type-Options", "nosniff");
+	td_http_add_header(x, "Referrer-Policy", "no-referrer");
+	td_http_add_header(x, "X-Frame-Options", "DENY");
+	td_http_add_header(x, "Content-Security-Policy",
+			   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+			   "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+	if (get && td_gateway_page(x))
+		return;
+	td_http_add_header(x, "Cache-Control", "no-store");
+	if (get && !strcmp(path, "/api/v1/openapi.json")) {
+		td_http_send(x, 200, "application/json", d->text, d->text_len);
+		return;
+	}
+
+	struct td_gateway_ask q = {.g = d->g, .x = x, .door = d};
+	bool known = false, served = false;
+	for (size_t i = 0; i < d->n && !served; i++) {
+		if (!fits(d->routes[i].path, path, q.args))
+			continue;
+		known = true;
+		if (strcmp(d->routes[i].method, td_http_method(x)) != 0)
+			continue;
+		served = true;
+		int rc = serve(&q, &d->routes[i], &e);
+		measure(d->routes[i].op->id, rc);
+		if (rc)
+			refuse(x, &e);
+	}
+	if (!served) {
+		td_fail(&e, known ? TD_INVALID : TD_NOT_FOUND, known ? "%s does not take %s" : "there is nothing at %s",
+			path, td_http_method(x));
+		e.http = known ? 405 : 0;
+		refuse(x, &e);
+	}
+	td_gateway_user_done(&q.user);
+	free(q.args[0]);
+	free(q.args[1]);
+}

@@ -1,0 +1,89 @@
+// The gateway: the one door for people. It serves the API /api/v1 and the page over HTTP, and does
+// in Slurm and in homes what a person asks for as that person: a job is submitted with a token of
+// the person's name, and a file is touched by a process that has become the person (home.h).
+//
+// It keeps no state of its own: keys and passwords are in one Secret, runs in their owners' homes,
+// jobs in Slurm. Several may run.
+//
+// Files
+//   main.c                     the role: options, start, end
+//   door.c door.h              one request: route, who asks, limits, the record of changes
+//   openapi.yaml               the API: routes and bodies; door.c serves exactly what it says
+//   keys.[ch]                  keys, passwords, cookies
+//   slurm.c                    the SlurmCluster, its users, the connection to slurmrestd
+//   home.[ch]                  asks home-io to do something in a person's home
+//   home_io.c home_io.h        that process: becomes the person, shut in the home
+//   home_files.c home_run.c    what it does there: chunks, files; runs
+//   path.[ch]                  which paths of people are taken
+//   job.[ch]                   what a run asks for, and the jobs that this means
+//   run.c runs.[ch]            runs: submit, list, cancel; what is shown of one
+//   log.c                      logs, also while they grow
+//   jobs.[ch]                  the queue and the pool
+//   files.c                    chunks, upload, download
+//   account.c                  who am I, login, keys
+//   limits.c                   how often
+//   page.c                     the page's files
+#pragma once
+
+#include "base/cancel.h"
+#include "kube/informer.h"
+#include "slurm/rest.h"
+#include "json/json.h"
+
+#include <pthread.h>
+
+struct td_gateway_opts {
+	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics;
+};
+
+// Slurm as it was last seen, shared by all who look (jobs.c).
+struct td_gateway_seen {
+	int64_t good_until_ms;       // mono: then somebody looks again
+	int64_t full_ms;             // mono: when all jobs were read
+	int64_t since;               // slurmctld's second before that
+	struct td_json *jobs;        // the reply of /jobs/
+	struct td_slurm_nodes nodes; // sorted by name
+	int refs;
+};
+
+struct td_gateway_keys;
+struct td_gateway_limits;
+struct td_gateway {
+	struct td_gateway_opts o;
+	struct td_kube *kube;
+	struct td_informer *clusters, *restds;
+	struct td_cancel *cancel;
+	struct td_gateway_keys *keys;
+	struct td_gateway_limits *limits;
+	char *self; // this program
+
+	pthread_mutex_t lock; // guards slurm, url, seen
+	struct td_gateway_slurm *slurm;
+	struct td_gateway_seen *seen;
+	pthread_mutex_t looking; // held by the one that asks Slurm for `seen`
+};
+
+// ---- slurm.c ----
+struct td_gateway_slurm {
+	struct td_slurm *client;
+	char *url;
+	int refs;
+};
+// The connection. The caller unrefs it. NULL: err says why there is none now.
+struct td_gateway_slurm *td_gateway_slurm(struct td_gateway *g, struct td_error *err);
+struct td_gateway_slurm *td_gateway_slurm_unref(struct td_gateway_slurm *l);
+TD_DEFINE_AUTO(struct td_gateway_slurm *, td_gateway_slurm_unref)
+
+// A person: a user of the SlurmCluster.
+struct td_gateway_user {
+	char *name, *home; // home: as the pods see it
+	int64_t uid, gid;
+};
+void td_gateway_user_done(struct td_gateway_user *u);
+#define td_auto_user __attribute__((cleanup(td_gateway_user_done)))
+// TD_NOT_FOUND: the SlurmCluster has no such user.
+int td_gateway_user(struct td_gateway *g, const char *name, struct td_gateway_user *ret, struct td_error *err);
+// Lets go of what was seen and of the connection, at the end.
+void td_gateway_seen_free(struct td_gateway *g);
+// Whether the SlurmCluster's slurm.conf hides other people's jobs from them (PrivateData).
+bool td_gateway_private(struct td_gateway *g);

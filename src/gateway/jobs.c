@@ -1,0 +1,414 @@
+#include "gateway/jobs.h"
+
+#include "base/clock.h"
+#include "pool/pool.h"
+#include "slurm/batch.h"
+#include "slurm/hostlist.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOK_MS = 400, PACE = 4, FULL_MS = 15000 };
+
+// ---- looking ----
+
+struct td_gateway_seen *td_gateway_seen_unref(struct td_gateway_seen *s)
+{
+	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		td_json_unref(s->jobs);
+		td_slurm_nodes_done(&s->nodes);
+		free(s);
+	}
+	return NULL;
+}
+
+static struct td_gateway_seen *current(struct td_gateway *g)
+{
+	pthread_mutex_lock(&g->lock);
+	struct td_gateway_seen *s = g->seen;
+	if (s)
+		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&g->lock);
+	return s;
+}
+
+static bool fresh(const struct td_gateway_seen *s)
+{
+	return s && td_mono_ms(&td_clock_system) < s->good_until_ms;
+}
+
+// Asks Slurm, as its administrator: what of it a person is shown is decided later.
+static struct td_gateway_seen *ask(struct td_gateway *g, const struct td_gateway_seen *old, struct td_error *err)
+{
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
+	if (!l)
+		return NULL;
+	int64_t began = td_mono_ms(&td_clock_system);
+	struct td_gateway_seen *s = td_calloc(1, sizeof(*s));
+	s->refs = 1;
+	s->full_ms = began;
+	int r = td_slurm_nodes(l->client, g->cancel, &s->nodes, err);
+	// A list costs much, and its whole seconds hide a change in the same second: so a part of the
+	// looks asks only whether there is news.
+	bool may_skip = old && began - old->full_ms < FULL_MS && old->since;
+	if (!r)
+		r = td_slurm_jobs_raw(l->client, NULL, may_skip ? old->since : 0, g->cancel, &s->jobs, err);
+	if (r) {
+		td_gateway_seen_unref(s);
+		return NULL;
+	}
+	s->since = s->nodes.at ? s->nodes.at - 1 : 0;
+	if (may_skip && !yyjson_arr_size(td_jget(td_json_root(s->jobs), "jobs"))) {
+		td_json_unref(s->jobs);
+		s->jobs = td_json_ref(old->jobs);
+		s->full_ms = old->full_ms;
+		s->since = old->since;
+	}
+	int64_t took = td_mono_ms(&td_clock_system) - began;
+	s->good_until_ms = began + took + (took * PACE > LOOK_MS ? took * PACE : LOOK_MS);
+	return s;
+}
+
+struct td_gateway_seen *td_gateway_look(struct td_gateway *g, struct td_error *err)
+{
+	struct td_gateway_seen *s = current(g), *old;
+	if (fresh(s))
+		return s;
+	pthread_mutex_lock(&g->looking);
+	td_gateway_seen_unref(s);
+	s = current(g); // somebody may have looked meanwhile
+	if (!fresh(s)) {
+		old = s;
+		s = ask(g, old, err);
+		td_gateway_seen_unref(old);
+		if (s) {
+			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+			pthread_mutex_lock(&g->lock);
+			old = g->seen;
+			g->seen = s;
+			pthread_mutex_unlock(&g->lock);
+			td_gateway_seen_unref(old);
+		}
+	}
+	pthread_mutex_unlock(&g->looking);
+	return s;
+}
+
+// ---- words ----
+
+const char *td_gateway_job_state(const struct td_slurm_job *j)
+{
+	switch (td_job_phase(j->states)) {
+	case TD_PHASE_WAITING:
+		return "waiting";
+	case TD_PHASE_STARTING:
+		return "starting";
+	case TD_PHASE_RUNNING:
+		return "running";
+	default:
+		break;
+	}
+	return j->states & TD_JOB(COMPLETED)       ? "done"
+	       : j->states & TD_JOB(CANCELLED)     ? "cancelled"
+	       : j->states & TD_JOB(TIMEOUT)       ? "timeout"
+	       : j->states & TD_JOB(OUT_OF_MEMORY) ? "out-of-memory"
+	       : j->states & TD_JOB(NODE_FAIL)     ? "node-failed"
+	       : j->states & TD_JOB(PREEMPTED)     ? "preempted"
+						   : "failed";
+}
+
+void td_gateway_job_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_slurm_job *j, int64_t now)
+{
+	bool waits = td_job_phase(j->states) == TD_PHASE_WAITING;
+	td_jm_int(d, o, "id", j->id);
+	if (j->array) {
+		td_jm_int(d, o, "array", j->array);
+		if (j->task >= 0)
+			td_jm_int(d, o, "task", j->task);
+		else
+			td_jm_str(d, o, "tasks", j->tasks);
+	}
+	td_jm_str(d, o, "name", j->name);
+	td_jm_str(d, o, "user", j->user);
+	td_jm_str(d, o, "partition", j->partition);
+	if (*j->account)
+		td_jm_str(d, o, "account", j->account);
+	td_jm_str(d, o, "state", td_gateway_job_state(j));
+	td_jm_int(d, o, "submitted", j->submit);
+	if (waits) {
+		const char *words = td_pool_reason_words(j->reason, j->want_nodes);
+		td_jm_str(d, o, "reason", j->reason);
+		td_jm_str(d, o, "words", words ? words : j->reason);
+		if (j->start > now)
+			td_jm_int(d, o, "expected", j->start);
+	} else if (j->start) {
+		td_jm_int(d, o, "started", j->start);
+	}
+	if (td_slurm_job_ended(j->states)) {
+		td_jm_int(d, o, "ended", j->end);
+		td_jm_int(d, o, "exit", j->exit_code);
+		td_jm_str(d, o, "words", td_slurm_job_end_words(j->states));
+	}
+	td_jm_int(d, o, "cpus", j->want_cpus);
+	td_jm_int(d, o, "nodes", j->want_nodes);
+	if (j->time_limit_min)
+		td_jm_int(d, o, "minutes", j->time_limit_min);
+	if (j->n_nodes && !waits) {
+		yyjson_mut_val *l = td_jm_arr(d, o, "on");
+		for (size_t i = 0; i < j->n_nodes; i++) {
+			yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, l);
+			td_jm_str(d, n, "node", j->nodes[i].name);
+			if (*j->nodes[i].gres)
+				td_jm_str(d, n, "gres", j->nodes[i].gres);
+		}
+	}
+}
+
+// Whether a person may see a job of somebody else.
+static bool shown(struct td_gateway_ask *q, const struct td_slurm_job *j)
+{
+	return td_streq(j->user, q->user.name) || !td_gateway_private(q->g);
+}
+
+static int list_jobs(struct td_gateway_ask *q, struct td_error *err)
+{
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, err);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(q->g, err) : NULL;
+	if (!l)
+		return err->code;
+	int64_t now = td_real_ms(&td_clock_system) / 1000;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "jobs");
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+		td_auto_job struct td_slurm_job j = {0};
+		if (!td_slurm_job_read(l->client, v, &j, NULL) && shown(q, &j))
+			td_gateway_job_write(d, yyjson_mut_arr_add_obj(d, list), &j, now);
+	}
+	td_gateway_send(q, 200, d);
+	return 0;
+}
+
+static int job_id(const char *text, long long *ret, struct td_error *err)
+{
+	return td_parse_i64(text, ret) && *ret > 0 ? 0 : td_fail(err, TD_INVALID, "\"%.40s\" is no job id", text);
+}
+
+static int get_job(struct td_gateway_ask *q, struct td_error *err)
+{
+	long long id;
+	int r = job_id(q->args[0], &id, err);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = r ? NULL : td_gateway_slurm(q->g, err);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!l)
+		return err->code;
+	if ((r = td_slurm_job_raw(l->client, q->user.name, id, td_http_cancel(q->x), &j, err)))
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "records");
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "jobs"), i, n, v) {
+		td_auto_job struct td_slurm_job job = {0};
+		if (!td_slurm_job_read(l->client, v, &job, NULL))
+			td_gateway_job_write(d, yyjson_mut_arr_add_obj(d, list), &job,
+					     td_real_ms(&td_clock_system) / 1000);
+	}
+	td_gateway_send(q, 200, d);
+	return 0;
+}
+
+// Slurm is asked as the person what the job is. It is ended as SlurmUser, by id and name, only when it
+// is the person's: a DELETE that Slurm refuses would freeze slurmctld (S-T1).
+int td_gateway_job_end(struct td_gateway *g, const char *user, int64_t id, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!l)
+		return err->code;
+	int r = td_slurm_job_raw(l->client, user, id, c, &j, err);
+	if (r)
+		return r;
+	size_t i, n, live = 0;
+	yyjson_val *v;
+	td_auto_free char *name = NULL;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "jobs"), i, n, v) {
+		td_auto_job struct td_slurm_job job = {0};
+		if (td_slurm_job_read(l->client, v, &job, NULL) || (job.id != id && job.array != id))
+			continue;
+		if (!td_streq(job.user, user))
+			return td_fail(err, TD_DENIED, "job %lld is not yours", (long long)id);
+		live += !td_slurm_job_ended(job.states);
+		free(name);
+		name = td_strdup(job.name);
+	}
+	if (!live)
+		return td_fail(err, TD_NOT_FOUND, "job %lld has ended already", (long long)id);
+	return td_slurm_job_end(l->client, id, name, c, err);
+}
+
+static int end_job(struct td_gateway_ask *q, struct td_error *err)
+{
+	long long id;
+	int r = job_id(q->args[0], &id, err);
+	if (!r)
+		r = td_gateway_job_end(q->g, q->user.name, id, td_http_cancel(q->x), err);
+	return r ? r : td_gateway_done(q);
+}
+
+// ---- the pool ----
+
+// The number of devices in "gpu:8", "gpu:h100:8(S:0-1)", "gpu:a:2,gpu:b:2": the sum.
+static long long count_gpus(const char *gres)
+{
+	long long sum = 0;
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, gres, ',');
+	for (size_t i = 0; i < l.n; i++) {
+		if (!td_starts(l.v[i], "gpu:"))
+			continue;
+		l.v[i][strcspn(l.v[i], "(")] = '\0';
+		long long n;
+		const char *last = strrchr(l.v[i], ':');
+		if (td_parse_i64(last + 1, &n) && n > 0)
+			sum += n;
+	}
+	return sum;
+}
+
+// Sets owner[k] for each index in "gpu:2(IDX:0-1,5)".
+static void take(const char *gres, const struct td_slurm_job **owner, size_t n, const struct td_slurm_job *j)
+{
+	for (const char *p = gres; p && (p = strstr(p, "IDX:"));) {
+		p += strlen("IDX:");
+		while (*p >= '0' && *p <= '9') {
+			char *end;
+			unsigned long a = strtoul(p, &end, 10), b = a;
+			if (*end == '-')
+				b = strtoul(end + 1, &end, 10);
+			for (; a <= b && a < n; a++)
+				owner[a] = j;
+			p = *end == ',' ? end + 1 : end;
+		}
+	}
+}
+
+static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *node, const struct td_slurm_job_list *jobs,
+		       yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	size_t gpus = (size_t)count_gpus(node->gres);
+	td_auto_free const struct td_slurm_job **owner = td_calloc(gpus + 1, sizeof(*owner));
+	for (size_t i = 0; i < jobs->n; i++)
+		for (size_t k = 0; k < jobs->v[i].n_nodes; k++)
+			if (td_streq(jobs->v[i].nodes[k].name, node->name))
+				take(jobs->v[i].nodes[k].gres, owner, gpus, &jobs->v[i]);
+
+	td_jm_str(d, o, "name", node->name);
+	td_jm_str(d, o, "state", td_slurm_node_words(node->states));
+	td_jm_bool(d, o, "healthy", !td_slurm_node_bad(node->states));
+	td_jm_bool(d, o, "usable", td_slurm_node_usable(node->states));
+	if (*node->reason && strcmp(node->reason, TD_SLURM_NO_REASON) != 0)
+		td_jm_str(d, o, "reason", node->reason);
+	td_jm_int(d, o, "cpus", node->cpus);
+	td_jm_int(d, o, "cpusUsed", node->alloc_cpus);
+	td_jm_int(d, o, "memoryMiB", node->memory_mb);
+	td_jm_int(d, o, "memoryUsedMiB", node->alloc_memory_mb);
+	yyjson_mut_val *l = td_jm_arr(d, o, "gpus");
+	for (size_t i = 0; i < gpus; i++) {
+		yyjson_mut_val *g = yyjson_mut_arr_add_obj(d, l);
+		td_jm_int(d, g, "index", (long long)i);
+		if (!owner[i])
+			continue;
+		td_jm_bool(d, g, "used", true);
+		if (!shown(q, owner[i]))
+			continue;
+		td_jm_int(d, g, "job", owner[i]->id);
+		td_jm_str(d, g, "user", owner[i]->user);
+		td_jm_str(d, g, "name", owner[i]->name);
+		td_jm_int(d, g, "since", owner[i]->start);
+	}
+}
+
+static int pool(struct td_gateway_ask *q, struct td_error *err)
+{
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, err);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(q->g, err) : NULL;
+	if (!l)
+		return err->code;
+	yyjson_val *v, *jobs = td_jget(td_json_root(s->jobs), "jobs");
+	td_auto_job_list struct td_slurm_job_list live = {.v = td_calloc(yyjson_arr_size(jobs) + 1, sizeof(*live.v))};
+	size_t i, n;
+	yyjson_arr_foreach (jobs, i, n, v) {
+		td_auto_job struct td_slurm_job j = {0};
+		if (td_slurm_job_read(l->client, v, &j, NULL) || !j.n_nodes || td_job_phase(j.states) == TD_PHASE_ENDED)
+			continue;
+		live.v[live.n++] = j;
+		j = (struct td_slurm_job){0};
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "nodes");
+	for (i = 0; i < s->nodes.n; i++)
+		write_node(q, &s->nodes.v[i], &live, d, yyjson_mut_arr_add_obj(d, list));
+	td_gateway_send(q, 200, d);
+	return 0;
+}
+
+// ---- news ----
+
+// What is shown of a look, as a number: it changes when a person would see a change.
+static uint64_t print_of(const struct td_gateway_seen *s)
+{
+	uint64_t h = 14695981039346656037u; // FNV-1a
+#define MIX(x) (h = (h ^ (uint64_t)(x)) * 1099511628211u)
+	size_t i, n, k, m;
+	yyjson_val *v, *w;
+	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+		MIX(td_jint(v, "job_id", 0));
+		MIX(td_jint(v, "start_time.number", 0));
+		yyjson_arr_foreach (td_jget(v, "job_state"), k, m, w)
+			for (const char *p = yyjson_get_str(w); p && *p; p++)
+				MIX((unsigned char)*p);
+		for (const char *p = td_jstr_or(v, "state_reason", ""); *p; p++)
+			MIX((unsigned char)*p);
+	}
+	for (i = 0; i < s->nodes.n; i++) {
+		MIX(s->nodes.v[i].states);
+		for (const char *p = s->nodes.v[i].reason; *p; p++)
+			MIX((unsigned char)*p);
+	}
+#undef MIX
+	return h;
+}
+
+static int events(struct td_gateway_ask *q, struct td_error *err)
+{
+	enum { EACH_MS = 500, LIFE_MS = 3600 * 1000, BEAT_MS = 15000 };
+	static const char beat[] = ": still here\n\n";
+	int r = td_http_stream_begin(q->x, 200, "text/event-stream", err);
+	uint64_t last = 0;
+	int64_t began = td_mono_ms(&td_clock_system), said = began;
+	for (; !r && td_mono_ms(&td_clock_system) - began < LIFE_MS;
+	     r = td_cancel_wait(td_http_cancel(q->x), EACH_MS)) {
+		struct td_error e = TD_ERROR_INIT;
+		td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, &e);
+		uint64_t now = s ? print_of(s) : 1;
+		td_auto_free char *text = NULL;
+		if (now != last)
+			text = td_asprintf("event: change\ndata: {\"print\":\"%016llx\"}\n\n", (unsigned long long)now);
+		else if (td_mono_ms(&td_clock_system) - said > BEAT_MS)
+			text = td_strdup(beat);
+		last = now;
+		if (!text)
+			continue;
+		said = td_mono_ms(&td_clock_system);
+		if (td_http_stream_write(q->x, text, strlen(text), NULL))
+			break;
+	}
+	return 0;
+}
+
+const struct td_gateway_op td_gateway_job_ops[] = {
+	{"listJobs", list_jobs}, {"getJob", get_job}, {"endJob", end_job},
+	{"pool", pool},          {"events", events},  {NULL, NULL},
+};

@@ -1,0 +1,26 @@
+// Who a person is: API keys, passwords, and the cookies of the page.
+//
+// All are in the Secret CLUSTER-gateway (kube/people.h). A change there counts within a second.
+#pragma once
+
+#include "gateway/gateway.h"
+#include "kube/people.h"
+
+struct td_gateway_keys *td_gateway_keys_new(void);
+struct td_gateway_keys *td_gateway_keys_free(struct td_gateway_keys *k);
+
+// Each returns the user's name, which the caller frees, or TD_UNAUTHENTICATED.
+int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err);
+int td_gateway_by_password(struct td_gateway *g, const char *user, const char *password, struct td_error *err);
+int td_gateway_by_cookie(struct td_gateway *g, const char *cookie, char **ret_user, struct td_error *err);
+// A cookie for the page, good for life_s seconds, or until the password or its key changes.
+int td_gateway_cookie(struct td_gateway *g, const char *user, int life_s, char **ret, struct td_error *err);
+
+// Makes a key; *ret is shown once and kept nowhere. life_s 0: no end.
+int td_gateway_key_make(struct td_gateway *g, const char *user, const char *name, int64_t life_s, char **ret,
+			char ret_id[TD_PEOPLE_ID + 1], struct td_error *err);
+// TD_NOT_FOUND: this user has no such key.
+int td_gateway_key_revoke(struct td_gateway *g, const char *user, const char *id, struct td_error *err);
+// Appends the user's keys to a list: id, name, created, expires.
+int td_gateway_key_list(struct td_gateway *g, const char *user, yyjson_mut_doc *d, yyjson_mut_val *list,
+			struct td_error *err);

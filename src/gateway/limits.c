@@ -1,0 +1,62 @@
+// Buckets of tokens, one for each kind and name. A table of fixed size: names that share a place share
+// a bucket, which at worst makes somebody wait a moment.
+#include "gateway/door.h"
+
+#include <string.h>
+
+enum { PLACES = 4096 };
+
+struct rate_bucket {
+	double have;
+	int64_t at_ms; // 0: never used
+};
+
+struct td_gateway_limits {
+	pthread_mutex_t lock; // guards buckets
+	const struct td_clock *clock;
+	struct rate_bucket buckets[PLACES];
+};
+
+struct td_gateway_limits *td_gateway_limits_new(const struct td_clock *clock)
+{
+	struct td_gateway_limits *l = td_calloc(1, sizeof(*l));
+	pthread_mutex_init(&l->lock, NULL);
+	l->clock = clock;
+	return l;
+}
+
+struct td_gateway_limits *td_gateway_limits_free(struct td_gateway_limits *l)
+{
+	if (l)
+		pthread_mutex_destroy(&l->lock);
+	free(l);
+	return NULL;
+}
+
+int td_gateway_limit(struct td_gateway_limits *l, const struct td_gateway_rate *rate, const char *name,
+		     struct td_error *err)
+{
+	uint32_t h = 2166136261u; // FNV-1a
+	for (const char *p = rate->kind; *p; p++)
+		h = (h ^ (unsigned char)*p) * 16777619u;
+	for (const char *p = name; *p; p++)
+		h = (h ^ (unsigned char)*p) * 16777619u;
+
+	pthread_mutex_lock(&l->lock);
+	struct rate_bucket *b = &l->buckets[h % PLACES];
+	int64_t now = td_mono_ms(l->clock);
+	b->have = b->at_ms ? b->have + (double)(now - b->at_ms) / 1000 * rate->per_s : rate->burst;
+	b->have = b->have > rate->burst ? rate->burst : b->have;
+	b->at_ms = now ? now : 1;
+	bool ok = b->have >= 1;
+	int wait_ms = ok ? 0 : (int)((1 - b->have) / rate->per_s * 1000) + 1;
+	b->have -= ok;
+	pthread_mutex_unlock(&l->lock);
+
+	if (ok)
+		return 0;
+	td_fail(err, TD_THROTTLED, "too many %s: try again in %d s", rate->kind, wait_ms / 1000 + 1);
+	if (err)
+		err->retry_after_ms = wait_ms;
+	return TD_THROTTLED;
+}

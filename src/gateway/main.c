@@ -1,0 +1,164 @@
+// The role gateway.
+#include "gateway/door.h"
+#include "gateway/keys.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "cmd/roles.h"
+#include "kube/health.h"
+#include "kube/options.h"
+
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BODY_MOST = 48 << 20, CONNS_MOST = 512, BODY_MS = 600000, WRITE_MS = 300000 };
+
+static int inform(struct td_gateway *g, struct td_error *err)
+{
+	td_auto_free char *fields = td_asprintf("metadata.name=%s", g->o.cluster),
+			  *labels = td_asprintf(TD_LABEL_NAME "=slurmrestd," TD_LABEL_CLUSTER "=%s", g->o.cluster);
+	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = g->o.ns, .fields = fields},
+				      ro = {.resource = &td_pods, .ns = g->o.ns, .labels = labels};
+	g->clusters = td_informer_new(g->kube, &co);
+	g->restds = td_informer_new(g->kube, &ro);
+	struct td_informer *const all[] = {g->clusters, g->restds};
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		int r = td_informer_start(all[i], g->cancel, err);
+		if (r)
+			return r;
+	}
+	return td_informers_fill(all, TD_LEN(all), "the gateway waits", g->cancel, err);
+}
+
+static int serve(struct td_gateway *g, struct td_error *err)
+{
+	struct td_gateway_door *door;
+	int r = td_gateway_door_new(g, &door, err);
+	if (r)
+		return r;
+	const char *const listen[] = {g->o.listen, NULL};
+	const struct td_http_server_opts o = {.listen = listen,
+					      .cert_file = g->o.cert,
+					      .key_file = g->o.key,
+					      .max_body = BODY_MOST,
+					      .max_conns = CONNS_MOST,
+					      .body_ms = BODY_MS,
+					      .write_ms = WRITE_MS,
+					      .handler = td_gateway_handle,
+					      .ctx = door};
+	struct td_http_server *s;
+	r = td_http_server_new(&o, &s, err);
+	if (!r) {
+		td_info("serving people at %s://%s", g->o.cert ? "https" : "http", g->o.listen);
+		r = td_http_server_run(s, g->cancel, err);
+		td_http_server_free(s);
+	}
+	td_gateway_door_free(door);
+	return r;
+}
+
+static int run(struct td_gateway *g, struct td_error *err)
+{
+	int r = td_kube_new(g->o.kubeconfig, &g->kube, err);
+	if (!r)
+		r = inform(g, err);
+	if (!r)
+		r = serve(g, err);
+	td_cancel_fire(g->cancel);
+	td_informer_free(g->clusters);
+	td_informer_free(g->restds);
+	td_gateway_seen_free(g);
+	td_kube_free(g->kube);
+	return r;
+}
+
+// Keys and passwords must not go over a network in the clear.
+static int check(const struct td_gateway_opts *o)
+{
+	if (!o->cert != !o->key)
+		return td_command_wrong("gateway", "--cert and --key go together");
+	if (!o->cert && !td_starts(o->listen, "127.") && !td_starts(o->listen, "[::1]:") &&
+	    !td_starts(o->listen, "unix:"))
+		return td_command_wrong("gateway",
+					"--listen %s is reached over the network: give --cert and --key, or listen on "
+					"127.0.0.1",
+					o->listen);
+	return 0;
+}
+
+static char *self(void)
+{
+	char buf[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", buf, sizeof(buf) - 1);
+	buf[n > 0 ? n : 0] = '\0';
+	if (td_ends(buf, " (deleted)"))
+		buf[n - (ssize_t)strlen(" (deleted)")] = '\0';
+	return td_strdup(buf);
+}
+
+int td_gateway_main(int argc, char **argv)
+{
+	struct td_gateway g = {.o = {.homes_as = "/home"}};
+	enum td_log_level level = TD_LOG_INFO;
+	int code;
+	const struct td_option options[] = {
+		{.name = "namespace",
+		 .value = "NS",
+		 TD_OPT_TEXT(&g.o.ns),
+		 .required = true,
+		 .help = "where the SlurmCluster is"},
+		{.name = "cluster", .value = "NAME", TD_OPT_TEXT(&g.o.cluster), .required = true, .help = "its name"},
+		{.name = "listen",
+		 .value = "ADDR:PORT",
+		 TD_OPT_TEXT(&g.o.listen),
+		 .required = true,
+		 .help = "where people reach it"},
+		{.name = "cert", .value = "FILE", TD_OPT_TEXT(&g.o.cert), .help = "certificate for HTTPS (PEM)"},
+		{.name = "key", .value = "FILE", TD_OPT_TEXT(&g.o.key), .help = "its key"},
+		{.name = "homes", .value = "DIR", TD_OPT_TEXT(&g.o.homes), .help = "where the users' homes lie here"},
+		{.name = "homes-as",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&g.o.homes_as),
+		 .help = "where Slurm's pods see that directory (default /home)"},
+		TD_KUBECONFIG_OPTION(&g.o.kubeconfig),
+		TD_METRICS_OPTION(&g.o.metrics),
+		TD_EMPTY_DIRS_OPTION(&g.o.empty_dirs),
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command c = {
+		.name = "gateway",
+		.about = "The one door for people: the page, and the API of `tandem submit` and its "
+			 "like. It acts in Slurm and in homes as the person who asks.",
+		.exits = TD_ROLE_EXITS,
+		.options = options,
+		.n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, &code))
+		return code;
+	if ((code = check(&g.o)))
+		return code;
+	td_log_init("gateway", level);
+
+	g.cancel = td_cancel_new();
+	td_cancel_on_signals(g.cancel);
+	g.keys = td_gateway_keys_new();
+	g.limits = td_gateway_limits_new(&td_clock_system);
+	g.self = self();
+	pthread_mutex_init(&g.lock, NULL);
+	pthread_mutex_init(&g.looking, NULL);
+
+	struct td_error err = TD_ERROR_INIT;
+	struct td_health *health;
+	int r = td_health_serve("gateway", g.o.metrics, &health, &err);
+	if (!r)
+		r = run(&g, &err);
+	bool clean = td_cancelled(g.cancel) && (!r || r == TD_CANCELLED);
+	if (r && !clean)
+		td_err("%s", err.msg);
+	td_health_end(health);
+	td_gateway_keys_free(g.keys);
+	td_gateway_limits_free(g.limits);
+	free(g.self);
+	td_cancel_unref(g.cancel);
+	return clean ? 0 : 1;
+}

@@ -1,0 +1,160 @@
+#include "gateway/runs.h"
+
+#include "base/clock.h"
+#include "gateway/home.h"
+#include "gateway/path.h"
+#include "slurm/batch.h"
+
+#include <string.h>
+
+int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_json **ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf out = {0};
+	int r = td_gateway_name_check("run", id, err);
+	const struct td_home_call k = {.user = &q->user, .verb = "one", .args = {id}};
+	if (r || (r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err)))
+		return r;
+	r = td_json_parse(td_buf_str(&out), out.len, ret, err);
+	return r ? td_wrap(err, "the record of run %s", id) : 0;
+}
+
+int64_t td_gateway_run_job(const yyjson_val *record, const char *step, long long *ret_tasks)
+{
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(record, "jobs"), i, n, v)
+		if (!step || td_streq(td_jstr(v, "step"), step)) {
+			*ret_tasks = td_jint(v, "tasks", 0);
+			return td_jint(v, "id", 0);
+		}
+	return 0;
+}
+
+// What all records of one job say together.
+struct sum {
+	size_t waits, runs, done, bad, seen;
+	const char *bad_state;
+	int64_t started, ended, exit;
+};
+
+static void count(struct sum *s, const struct td_slurm_job *j)
+{
+	const char *state = td_gateway_job_state(j);
+	bool over = td_slurm_job_ended(j->states);
+	s->seen++;
+	if (!over && td_job_phase(j->states) == TD_PHASE_WAITING)
+		s->waits++;
+	else if (!over)
+		s->runs++;
+	else if (!strcmp(state, "done"))
+		s->done++;
+	else {
+		s->bad++;
+		s->bad_state = state;
+		if (j->exit_code)
+			s->exit = j->exit_code;
+	}
+	if (td_job_phase(j->states) != TD_PHASE_WAITING && j->start && (!s->started || j->start < s->started))
+		s->started = j->start;
+	if (over && j->end > s->ended)
+		s->ended = j->end;
+}
+
+static const char *state_of(const struct sum *s)
+{
+	return s->runs    ? "running"
+	       : s->waits ? s->done + s->bad ? "running" : "waiting"
+	       : s->bad   ? s->bad_state
+			  : "done";
+}
+
+// Writes what Slurm says of a step's job. False: it knows no such job of this person's.
+static bool step_write(struct td_gateway_ask *q, struct td_slurm *client, const struct td_gateway_seen *s, int64_t id,
+		       yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	struct sum sum = {0};
+	size_t i, n;
+	yyjson_val *v;
+	int64_t now = td_real_ms(&td_clock_system) / 1000;
+	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+		if (td_jint(v, "job_id", 0) != id && td_jint(v, "array_job_id.number", 0) != id)
+			continue;
+		td_auto_job struct td_slurm_job j = {0};
+		if (td_slurm_job_read(client, v, &j, NULL) || !td_streq(j.user, q->user.name))
+			continue;
+		count(&sum, &j);
+		if (sum.seen == 1 || td_job_phase(j.states) == TD_PHASE_WAITING) {
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *one = td_jm_new();
+			td_gateway_job_write(one, yyjson_mut_doc_get_root(one), &j, now);
+			static const char *const keep[] = {"reason", "words", "expected", "on"};
+			for (size_t k = 0; k < TD_LEN(keep); k++) {
+				yyjson_mut_val *w = td_jm_get(yyjson_mut_doc_get_root(one), keep[k]);
+				if (w)
+					td_jm_set(d, o, keep[k], yyjson_mut_val_mut_copy(d, w));
+			}
+		}
+	}
+	if (!sum.seen)
+		return false;
+	td_jm_str(d, o, "state", state_of(&sum));
+	if (sum.started)
+		td_jm_int(d, o, "started", sum.started);
+	if (!sum.waits && !sum.runs) {
+		td_jm_int(d, o, "ended", sum.ended);
+		td_jm_int(d, o, "exit", sum.exit);
+	}
+	if (sum.seen > 1) {
+		td_jm_int(d, o, "tasksDone", (long long)sum.done);
+		td_jm_int(d, o, "tasksFailed", (long long)sum.bad);
+		td_jm_int(d, o, "tasksRunning", (long long)sum.runs);
+	}
+	return true;
+}
+
+static bool over(const char *state)
+{
+	return state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "unknown") != 0;
+}
+
+void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, const struct td_gateway_seen *s,
+			  yyjson_mut_doc *d, yyjson_mut_val *o, bool *ret_over)
+{
+	static const char *const copied[] = {"id", "name", "user", "created", "job"};
+	for (size_t i = 0; i < TD_LEN(copied); i++)
+		td_jm_copyval(d, o, copied[i], td_jget(record, copied[i]));
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(q->g, NULL) : NULL;
+
+	const char *all = NULL, *bad = NULL;
+	bool ended = true, begun = false;
+	yyjson_mut_val *steps = td_jm_arr(d, o, "steps");
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(record, "jobs"), i, n, v) {
+		yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, steps);
+		td_jm_str(d, w, "name", td_jstr(v, "step"));
+		td_jm_int(d, w, "job", td_jint(v, "id", 0));
+		if (td_jint(v, "tasks", 0))
+			td_jm_int(d, w, "tasks", td_jint(v, "tasks", 0));
+		// What was seen at its end stays; Slurm forgets a job after a while.
+		yyjson_val *kept = td_jget(v, "end");
+		if (!l || !step_write(q, l->client, s, td_jint(v, "id", 0), d, w)) {
+			size_t k, m;
+			yyjson_val *key, *val;
+			yyjson_obj_foreach (kept, k, m, key, val)
+				td_jm_key_set(d, w, yyjson_get_str(key), yyjson_val_mut_copy(d, val));
+			if (!kept)
+				td_jm_str(d, w, "state", "unknown");
+		}
+		const char *state = td_jm_getstr(w, "state");
+		ended = ended && over(state);
+		begun = begun || (state && strcmp(state, "waiting") != 0);
+		all = state;
+		if (over(state) && strcmp(state, "done") != 0 && !bad)
+			bad = state;
+	}
+	if (!n)
+		td_jm_str(d, o, "state", "not-submitted");
+	else
+		td_jm_str(d, o, "state", ended ? bad ? bad : "done" : n == 1 ? all : begun ? "running" : "waiting");
+	*ret_over = n && ended;
+}

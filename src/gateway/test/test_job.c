@@ -1,0 +1,166 @@
+// rows: E5.1 E5.3 E1.8
+// What a run means for Slurm; which paths are taken; how often one may ask.
+#include "gateway/door.h"
+#include "gateway/job.h"
+#include "gateway/path.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int plan(const char *job, struct td_gateway_plan *ret, struct td_error *err)
+{
+	static struct td_json *kept; // the plan's strings point into it
+	td_json_unref(kept);
+	kept = NULL;
+	assert_int_equal(td_json_parse(job, strlen(job), &kept, NULL), 0);
+	const struct td_gateway_plan_in in = {
+		.job = td_json_root(kept), .id = "t-1", .user = "ann", .home = "/home/ann"};
+	int r = td_gateway_plan(&in, ret, err);
+	if (r) {
+		td_json_unref(kept);
+		kept = NULL;
+	}
+	return r;
+}
+
+static void steps_stand_behind_what_they_need(void **state)
+{
+	td_auto_plan struct td_gateway_plan p = {0};
+	assert_int_equal(plan("{\"name\":\"t\",\"steps\":["
+			      "{\"name\":\"c\",\"after\":[\"b\",\"a\"],\"entrypoint\":[\"x\"]},"
+			      "{\"name\":\"b\",\"after\":[\"a\"],\"entrypoint\":[\"x\"]},"
+			      "{\"name\":\"a\",\"entrypoint\":[\"one\",\"two\"],\"gpus\":2,\"gpuType\":\"h100\"}]}",
+			      &p, NULL),
+			 0);
+	assert_int_equal(p.n, 3);
+	assert_string_equal(p.steps[0].name, "a");
+	assert_string_equal(p.steps[1].name, "b");
+	assert_string_equal(p.steps[2].name, "c");
+	assert_int_equal(p.steps[2].n_after, 2);
+	assert_int_equal(p.steps[2].after[0] + p.steps[2].after[1], 1);
+	assert_string_equal(p.steps[0].batch.cwd, "/home/ann/tandem/runs/t-1");
+	assert_string_equal(p.steps[0].batch.output, "/home/ann/tandem/runs/t-1/slurm_log/slurm-%j.out");
+	assert_string_equal(p.steps[0].batch.comment, "tandem t-1 a");
+	assert_string_equal(p.steps[0].batch.name, "t-a");
+	yyjson_mut_val *text = yyjson_mut_obj_get(yyjson_mut_doc_get_root(p.texts), "a.sh");
+	assert_string_equal(yyjson_mut_get_str(text), "one\ntwo\n");
+
+	td_auto_free char *body = td_slurm_batch_body(&p.steps[0].batch);
+	assert_non_null(strstr(body, "\"tres_per_node\":\"gres/gpu:h100:2\""));
+	assert_non_null(strstr(body, "\"memory_per_node\":{\"set\":true,\"number\":1024}"));
+	assert_non_null(strstr(body, "\"HOME=/home/ann\""));
+	assert_null(strstr(body, "dependency"));
+}
+
+static void a_sweep_is_every_combination_once(void **state)
+{
+	td_auto_plan struct td_gateway_plan p = {0};
+	assert_int_equal(plan("{\"name\":\"t\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"x\"],\"parallel\":3,"
+			      "\"matrix\":{\"A\":[\"1\",\"2\"],\"B\":[\"x\",\"it's\",\"$(z)\"]}}]}",
+			      &p, NULL),
+			 0);
+	assert_int_equal(p.steps[0].tasks, 6);
+	assert_string_equal(p.steps[0].batch.array, "0-5%3");
+	assert_string_equal(p.steps[0].batch.output, "/home/ann/tandem/runs/t-1/slurm_log/slurm-%A_%a.out");
+	yyjson_mut_val *text = yyjson_mut_obj_get(yyjson_mut_doc_get_root(p.texts), "main.params");
+	assert_string_equal(yyjson_mut_get_str(text),
+			    "export A='1' B='x'\nexport A='1' B='it'\\''s'\nexport A='1' B='$(z)'\n"
+			    "export A='2' B='x'\nexport A='2' B='it'\\''s'\nexport A='2' B='$(z)'\n");
+}
+
+static void refusals_name_the_step(void **state)
+{
+	static const struct {
+		const char *job, *words;
+	} v[] = {
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"after\":[\"a\"],\"entrypoint\":[\"x\"]}]}",
+		 "in a circle"},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"after\":[\"z\"],\"entrypoint\":[\"x\"]}]}",
+		 "there is no step z"},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"]},{\"name\":\"a\",\"entrypoint\":["
+		 "\"x\"]}]}",
+		 "two steps are called a"},
+		{"{\"name\":\"t/..\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"]}]}", "name \"t/..\""},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"../a\",\"entrypoint\":[\"x\"]}]}", "step \"../a\""},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"],\"env\":{\"A B\":\"\"}}]}",
+		 "\"A B\" cannot be set"},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"],\"matrix\":{\"A;id\":[\"1\"]}}]}",
+		 "\"A;id\" cannot be a variable"},
+		{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"],\"matrix\":{\"A\":[\"1\\nid\"]}}]}",
+		 "one line"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		struct td_error e = TD_ERROR_INIT;
+		struct td_gateway_plan p = {0};
+		assert_int_equal(plan(v[i].job, &p, &e), TD_INVALID);
+		assert_non_null(strstr(e.msg, v[i].words));
+	}
+}
+
+static void paths_without_tricks(void **state)
+{
+	static const char *const good[] = {"a", "a/b.c", ".hidden", "a b/ü", "..a", "a..", "...", "a/..b"},
+				 *const bad[] = {
+					 "",         "/",       "/a",     "a/",       "a//b",         "..",
+					 "../a",     "a/..",    "a/../b", ".",        "./a",          "a/.",
+					 "a\nb",     "a\x7f",   "\xff",   "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+					 "a\x1b[2J", "\xc2\x9b"};
+	for (size_t i = 0; i < TD_LEN(good); i++)
+		assert_int_equal(td_gateway_path_check(good[i], NULL), 0);
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_gateway_path_check(bad[i], NULL), TD_INVALID);
+	assert_int_equal(td_gateway_path_check(NULL, NULL), TD_INVALID);
+	assert_int_equal(td_gateway_name_check("x", ".new-a", NULL), TD_INVALID);
+	assert_int_equal(td_gateway_name_check("x", "-a", NULL), TD_INVALID);
+	assert_int_equal(td_gateway_name_check("x", "a-1.b_c", NULL), 0);
+}
+
+static void buckets_fill_with_time(void **state)
+{
+	struct td_clock_manual m;
+	td_clock_manual_init(&m, 1000);
+	struct td_gateway_limits *l = td_gateway_limits_new(&m.clock);
+	const struct td_gateway_rate r = {"tries", 0.5, 3};
+	struct td_error e = TD_ERROR_INIT;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), 0);
+	assert_int_equal(td_gateway_limit(l, &r, "ann", &e), TD_THROTTLED);
+	assert_in_range(e.retry_after_ms, 1900, 2100);
+	assert_int_equal(td_gateway_limit(l, &r, "bob", NULL), 0);
+	td_clock_manual_add(&m, 2000);
+	assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), 0);
+	assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), TD_THROTTLED);
+	td_clock_manual_add(&m, 3600000);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), 0);
+	assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), TD_THROTTLED);
+	td_gateway_limits_free(l);
+}
+
+static void every_operation_of_the_api_has_its_handler(void **state)
+{
+	struct td_gateway_door *d = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_gateway_door_new(NULL, &d, &e);
+	assert_string_equal(e.msg, "");
+	assert_int_equal(r, 0);
+	td_gateway_door_free(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steps_stand_behind_what_they_need),
+		cmocka_unit_test(a_sweep_is_every_combination_once),
+		cmocka_unit_test(refusals_name_the_step),
+		cmocka_unit_test(paths_without_tricks),
+		cmocka_unit_test(buckets_fill_with_time),
+		cmocka_unit_test(every_operation_of_the_api_has_its_handler),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
