@@ -192,7 +192,7 @@ class Pool:
             return 0
 
     node_role = "kubelet"  # the role that has the gate
-    roles = ("apiserver", "kubelet", "controllers", "operator", "bridge")
+    roles = ("apiserver", "kubelet", "controllers", "operator", "bridge", "gateway")
 
     def kill_role(self, role):
         """Ends a role by kill -9. supervise then starts another one."""

@@ -25,8 +25,8 @@ enum {
 	KNOCK_FIRST = 7443,
 	KNOCK_LAST = 7543,
 	METRICS_FIRST = 8443,
-	METRICS_LAST = 8743,
-	METRICS_ROW = 3
+	METRICS_LAST = 8843,
+	METRICS_ROW = 4
 };
 
 void td_instance_done(struct td_instance *i)
@@ -295,8 +295,8 @@ static bool roles_run(const struct td_instance *i)
 	return any;
 }
 
-// Returns true when three ports in a row are free: for the metrics of the bridge, the operator and
-// the kubelet.
+// Returns true when four ports in a row are free: for the metrics of the bridge, the operator and the
+// kubelet, and for the gateway.
 static bool row_free(int port)
 {
 	for (int k = 0; k < METRICS_ROW; k++)

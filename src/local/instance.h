@@ -17,7 +17,8 @@ struct td_instance {
 	int nodes, cpus, gpus;
 	char *memory; // a quantity, per node
 	bool slurm;
-	// metrics_port is the bridge's; the operator's and the kubelet's are the next two.
+	// metrics_port is the bridge's; the operator's and the kubelet's are the next two, and the
+	// gateway listens on the one after these.
 	int api_port, knock_port, metrics_port;
 	int subnet;       // 10.<subnet>.0.0/16
 	int device_major; // of the fake GPUs

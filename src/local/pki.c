@@ -40,7 +40,7 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 	if ((r = td_pki_issue(dir, &server, err)))
 		return r;
 
-	static const char *const users[] = {"admin", "kubelet", "operator", "bridge", "controllers"};
+	static const char *const users[] = {"admin", "kubelet", "operator", "bridge", "gateway", "controllers"};
 	for (size_t k = 0; k < TD_LEN(users); k++) {
 		static const char *const masters[] = {"system:masters", NULL}, *const roles[] = {"tandem:roles", NULL};
 		td_auto_free char *cn = k ? td_asprintf("system:tandem:%s", users[k]) : td_strdup("admin");

@@ -90,6 +90,13 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 		td_strv_addf(a, "--knock=10.%d.0.1:%d", i->subnet, i->knock_port);
 		td_strv_addf(a, "--why=unix:%s/bridge.sock", i->run);
 		td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port);
+		a = role(&v, &n, self, "gateway");
+		kubeconfig(a, i, "gateway");
+		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
+		td_strv_add(a, "--namespace=slurm");
+		td_strv_add(a, "--cluster=main");
+		td_strv_addf(a, "--homes=%s/shared/home", i->home);
+		td_strv_addf(a, "--listen=127.0.0.1:%d", i->metrics_port + 3);
 	}
 
 	*ret = v;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "kube/kube.h"
+#include "kube/people.h"
 #include "local/manifests.h"
 #include "local/pki.h"
 #include "local/progress.h"
@@ -201,6 +202,26 @@ static void tour(const struct td_instance *i)
 	puts("  tandem status\n\n`tandem down` stops it all.");
 }
 
+// The page's address; in a new home also a first password, which is shown this once.
+static void page(const struct td_instance *i, struct td_kube *k, struct td_cancel *c)
+{
+	static const char user[] = "researcher";
+	td_auto_free char *name = td_asprintf(TD_PEOPLE_SECRET, "main"), *password = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	printf("\nThe page: http://127.0.0.1:%d", i->metrics_port + 3);
+	if (td_kube_get(k, &td_secrets, "slurm", name, c, NULL, &err) == TD_NOT_FOUND) {
+		password = td_people_password_made();
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_people_new_password(user, password);
+		if (td_people_write(k, "slurm", "main", d, c, &err))
+			printf("\n  no password could be made (%s): `tandem user password %s`", err.msg, user);
+		else
+			printf(", user %s, password %s", user, password);
+		explicit_bzero(password, strlen(password));
+	}
+	printf("\nFrom a project's directory: tandem login http://127.0.0.1:%d -u %s; tandem submit -- COMMAND\n",
+	       i->metrics_port + 3, user);
+}
+
 static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool fresh, bool running,
 			 struct td_error *err)
 {
@@ -313,6 +334,9 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 		printf("%salready up: %d nodes, API at %s\n", p->tty ? "\r\033[K" : "", i->nodes, td_kube_server(k));
 	else
 		printf("%7.2f s  up\n", td_progress_total_s(p));
+	tour(i);
+	if (i->slurm)
+		page(i, k, c);
 	return 0;
 }
 
@@ -363,6 +387,5 @@ int td_up(const struct td_up_opts *o)
 				i.home);
 		return 1;
 	}
-	tour(&i);
 	return 0;
 }

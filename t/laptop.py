@@ -1,0 +1,100 @@
+"""A person at a laptop: a home directory of his own, and the commands that talk to the gateway."""
+import contextlib
+import http.client
+import json
+import os
+import socket
+import struct
+import subprocess
+import threading
+
+from harness import KEEP, SLOW
+
+
+def address(pool):
+    return f"127.0.0.1:{pool.instance['metricsPort'] + 3}"
+
+
+class Laptop:
+    def __init__(self, pool, home, user):
+        self.pool, self.home, self.user = pool, str(home), user
+        os.makedirs(self.home, exist_ok=True)
+        self.key = pool.cmd("user", "key", user, "--for", "a test").stdout.strip()
+
+    def run(self, *argv, check=True, cwd=None, timeout=120, url=None, input=None):
+        env = {**KEEP, "HOME": self.home, "TANDEM_HOME": f"{self.home}/none", "TANDEM_URL": f"http://{url or address(self.pool)}", "TANDEM_KEY": self.key}
+        r = subprocess.run([self.pool.tandem, *map(str, argv)], env=env, cwd=cwd or self.home, input=input, capture_output=True, text=True, timeout=timeout * SLOW)
+        assert not check or r.returncode == 0, (argv, r.stdout, r.stderr)
+        return r
+
+    def json(self, *argv, **kw):
+        return json.loads(self.run(argv[0], "-o", "json", *argv[1:], **kw).stdout)
+
+    def submit(self, *argv, **kw):
+        """The id of the run."""
+        return self.json("submit", *argv, **kw)["id"]
+
+    def state(self, run):
+        return self.api("GET", f"/runs/{run}")[1].get("state")
+
+    def api(self, method, path, body=None, headers=None, key=True):
+        """(status, the JSON or the bytes of the reply)."""
+        return self.api_full(method, path, body, headers, key)[::2]
+
+    def api_full(self, method, path, body=None, headers=None, key=True):
+        c = http.client.HTTPConnection(address(self.pool), timeout=60 * SLOW)
+        with contextlib.closing(c):
+            raw = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+            c.request(method, path if path == "/" else f"/api/v1{path}", raw,
+                      {**({"Authorization": f"Bearer {self.key}"} if key else {}), "Content-Type": "application/json", **(headers or {})})
+            r = c.getresponse()
+            data = r.read()
+            return r.status, r, json.loads(data) if r.getheader("Content-Type") == "application/json" else data
+
+
+@contextlib.contextmanager
+def cutting(target, cuts):
+    """A proxy on 127.0.0.1 that breaks its first connections after so many bytes, up and down together.
+    Yields (address, list of the cuts that happened)."""
+    host, port = target.rsplit(":", 1)
+    left, happened = list(cuts), []
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def copy(a, b, budget, both):
+        try:
+            while data := a.recv(65536):
+                if budget[0] is not None:
+                    data, budget[0] = data[:budget[0]], budget[0] - len(data)
+                if data:
+                    b.sendall(data)
+                if budget[0] is not None and budget[0] <= 0:
+                    happened.append(1)
+                    break
+        except OSError:
+            pass
+        for s in both:  # by a reset: who only hears the end of the stream would wait for room to write
+            with contextlib.suppress(OSError):
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                s.shutdown(socket.SHUT_RDWR)
+                s.close()
+
+    def serve():
+        while True:
+            try:
+                a, _ = server.accept()
+            except OSError:
+                return
+            try:
+                b = socket.create_connection((host, int(port)))
+            except OSError:
+                a.close()
+                continue
+            budget = [left.pop(0) if left else None]
+            for x, y in ((a, b), (b, a)):
+                threading.Thread(target=copy, args=(x, y, budget, (a, b)), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.getsockname()[1]}", happened
+    finally:
+        server.close()
