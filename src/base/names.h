@@ -73,6 +73,15 @@
 // The PriorityClass of Slurm's pods on kubelets (deploy/kustomize/base/15-priority.yaml).
 #define TD_PRIORITY_SLURM "tandem-slurm"
 
+// ---- pods of sessions: written by the gateway alone ----
+#define TD_LABEL_SESSION "tandem.dev/session" // its id
+#define TD_ANN_SESSION_OWNER "tandem.dev/session-owner"
+#define TD_ANN_SESSION_PORT "tandem.dev/session-port"
+#define TD_ANN_SESSION_COMMAND "tandem.dev/session-command"
+// Seconds: it ends when it was unused for so long, or is so old.
+#define TD_ANN_SESSION_IDLE "tandem.dev/session-idle"
+#define TD_ANN_SESSION_MAX_AGE "tandem.dev/session-max-age"
+
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves
 // The pod sees every device of its node. Written by the operator alone.

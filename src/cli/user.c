@@ -145,8 +145,7 @@ int td_user_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "user",
 		.about = "Makes and takes away what the people of spec.users prove themselves with at the gateway:\n"
-			 "  tandem user password ann    sets a new password and prints it; her sessions of\n"
-			 "                              the page end\n"
+			 "  tandem user password ann    sets and prints a new password; logs her out\n"
 			 "  tandem user key ann         makes an API key and prints it, this once\n"
 			 "  tandem user keys [ann]      lists keys\n"
 			 "  tandem user revoke KEY      ends a key, by its id; within a second",

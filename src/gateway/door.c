@@ -7,6 +7,7 @@
 #include "base/embedded.h"
 #include "base/log.h"
 #include "gateway/keys.h"
+#include "gateway/sessions.h"
 #include "metrics/metrics.h"
 
 #include <stdio.h>
@@ -32,8 +33,9 @@ struct td_gateway_door {
 	size_t n;
 };
 
-static const struct td_gateway_op *const tables[] = {td_gateway_account_ops, td_gateway_job_ops, td_gateway_run_ops,
-						     td_gateway_log_ops, td_gateway_file_ops};
+static const struct td_gateway_op *const tables[] = {td_gateway_account_ops, td_gateway_job_ops,
+						     td_gateway_run_ops,     td_gateway_log_ops,
+						     td_gateway_file_ops,    td_gateway_session_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {
@@ -214,7 +216,7 @@ static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 		r = td_gateway_by_key(q->g, bearer + 7, &name, ret_key, err);
 	} else if (c) {
 		r = td_gateway_by_cookie(q->g, c, &name, err);
-		if (!r && strcmp(td_http_method(q->x), "GET") != 0)
+		if (!r && !q->session && strcmp(td_http_method(q->x), "GET") != 0)
 			r = same_origin(q->x, err);
 	} else {
 		r = td_fail(err, TD_UNAUTHENTICATED, "log in first: `tandem login URL`, or on the page");
@@ -313,6 +315,21 @@ static void measure(const char *op, int rc)
 		      1, TD_LABELS(op, rc ? td_code_name(rc) : "OK"));
 }
 
+// A request that belongs to a session. What a browser sends from another site has no cookie of ours
+// (SameSite), and what a session's own page sends is its owner's.
+static void session(struct td_gateway_door *d, struct td_http_x *x)
+{
+	struct td_gateway_ask q = {.g = d->g, .x = x, .door = d, .session = true};
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_free char *key = NULL;
+	int rc = who(&q, &key, &e);
+	if (!rc)
+		rc = td_session_pass(&q, &e);
+	if (rc)
+		refuse(x, &e);
+	td_gateway_user_done(&q.user);
+}
+
 void td_gateway_handle(struct td_http_x *x, void *door)
 {
 	struct td_gateway_door *d = door;
@@ -328,6 +345,10 @@ void td_gateway_handle(struct td_http_x *x, void *door)
 			   "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
 	if (get && td_gateway_page(x))
 		return;
+	if (td_starts(path, "/s/")) {
+		session(d, x);
+		return;
+	}
 	td_http_add_header(x, "Cache-Control", "no-store");
 	if (get && !strcmp(path, "/api/v1/openapi.json")) {
 		td_http_send(x, 200, "application/json", d->text, d->text_len);

@@ -10,6 +10,7 @@ struct td_gateway_ask {
 	struct td_gateway *g;
 	struct td_http_x *x;
 	struct td_gateway_user user; // who asks; empty where nobody has to be known
+	bool session;                // it is for a session, not for the API
 	const char *key;             // id of the key; NULL: the page's cookie
 	char *args[2];               // what stands in the path for {id}
 	struct td_gateway_door *door;
@@ -23,7 +24,7 @@ struct td_gateway_op {
 };
 // The operations of each file.
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
-	td_gateway_log_ops[], td_gateway_file_ops[];
+	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[];
 
 // Answers with JSON.
 void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d);

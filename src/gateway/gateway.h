@@ -20,6 +20,7 @@
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
 //   files.c                    chunks, upload, download
+//   sessions.[ch]              sessions: pods of people, their proxy and their end
 //   account.c                  who am I, login, keys
 //   limits.c                   how often
 //   page.c                     the page's files
@@ -33,7 +34,8 @@
 #include <pthread.h>
 
 struct td_gateway_opts {
-	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics;
+	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
+		*homes_claim, *homes_path;
 };
 
 // Slurm as it was last seen, shared by all who look (jobs.c).
@@ -48,6 +50,7 @@ struct td_gateway_seen {
 
 struct td_gateway_keys;
 struct td_gateway_limits;
+struct td_session_traffic;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -55,6 +58,7 @@ struct td_gateway {
 	struct td_cancel *cancel;
 	struct td_gateway_keys *keys;
 	struct td_gateway_limits *limits;
+	struct td_session_traffic *traffic;
 	char *self; // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen

@@ -1,6 +1,7 @@
 // The role gateway.
 #include "gateway/door.h"
 #include "gateway/keys.h"
+#include "gateway/sessions.h"
 
 #include "base/log.h"
 #include "base/options.h"
@@ -63,9 +64,13 @@ static int run(struct td_gateway *g, struct td_error *err)
 	int r = td_kube_new(g->o.kubeconfig, &g->kube, err);
 	if (!r)
 		r = inform(g, err);
+	pthread_t sessions;
+	bool started = !r && !pthread_create(&sessions, NULL, td_session_thread, g);
 	if (!r)
 		r = serve(g, err);
 	td_cancel_fire(g->cancel);
+	if (started)
+		pthread_join(sessions, NULL);
 	td_informer_free(g->clusters);
 	td_informer_free(g->restds);
 	td_gateway_seen_free(g);
@@ -121,6 +126,14 @@ int td_gateway_main(int argc, char **argv)
 		 .value = "DIR",
 		 TD_OPT_TEXT(&g.o.homes_as),
 		 .help = "where Slurm's pods see that directory (default /home)"},
+		{.name = "homes-path",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&g.o.homes_path),
+		 .help = "where nodes have it, for the pods of sessions"},
+		{.name = "homes-claim",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&g.o.homes_claim),
+		 .help = "instead: the claim that holds it, in the namespaces of sessions"},
 		TD_KUBECONFIG_OPTION(&g.o.kubeconfig),
 		TD_METRICS_OPTION(&g.o.metrics),
 		TD_EMPTY_DIRS_OPTION(&g.o.empty_dirs),
@@ -143,6 +156,7 @@ int td_gateway_main(int argc, char **argv)
 	td_cancel_on_signals(g.cancel);
 	g.keys = td_gateway_keys_new();
 	g.limits = td_gateway_limits_new(&td_clock_system);
+	g.traffic = td_session_traffic_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -158,6 +172,7 @@ int td_gateway_main(int argc, char **argv)
 	td_health_end(health);
 	td_gateway_keys_free(g.keys);
 	td_gateway_limits_free(g.limits);
+	td_session_traffic_free(g.traffic);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -12,6 +12,7 @@ static const struct {
 } files[] = {
 	{"/", "index.html", "text/html; charset=utf-8"},
 	{"/page.css", "page.css", "text/css; charset=utf-8"},
+	{"/icon.svg", "icon.svg", "image/svg+xml"},
 	{"/page.js", "page.js", "text/javascript; charset=utf-8"},
 };
 

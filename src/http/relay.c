@@ -1,4 +1,4 @@
-// Copies one exchange to a server on a unix socket and back.
+// Copies one exchange to a server on a unix socket, or at an address, and back.
 //
 // The authorisation was for this one request. So no byte that the client sends after it may reach
 // the other side, unless that side has agreed to leave HTTP (101). Otherwise a pipelined second
@@ -7,8 +7,10 @@
 // its FIN, or by TCP keep-alive.
 #include "http/server_priv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <strings.h>
@@ -24,6 +26,18 @@ struct half {
 	size_t off;
 	bool eof, shut;
 };
+
+static int dial_address(const char *ip, int port)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct timeval t = {.tv_sec = 5};
+	if (fd < 0 || inet_pton(AF_INET, ip, &sa.sin_addr) != 1 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 ||
+	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -1;
+	return td_steal_fd(&fd);
+}
 
 static int dial(const char *path)
 {
@@ -52,7 +66,25 @@ static bool hop_by_hop(const char *name)
 	return false;
 }
 
-static void put_request(struct td_http_x *x, const char *target, const char *upgrade, struct td_buf *b)
+// Adds the cookies of a header without the one that is ours.
+static void put_cookies(const char *value, const char *hide, struct td_buf *b)
+{
+	size_t n = strlen(hide), some = 0;
+	for (const char *p = value; *p;) {
+		p += strspn(p, "; ");
+		size_t len = strcspn(p, ";");
+		if (len && (strncmp(p, hide, n) != 0 || p[n] != '=')) {
+			td_buf_printf(b, "%s%.*s", some ? "; " : "Cookie: ", (int)len, p);
+			some++;
+		}
+		p += len;
+	}
+	if (some)
+		td_buf_puts(b, "\r\n");
+}
+
+static void put_request(struct td_http_x *x, const char *target, const char *upgrade, const char *hide,
+			struct td_buf *b)
 {
 	td_buf_printf(b, "%s %s HTTP/1.1\r\n", x->head.method, target);
 
@@ -61,6 +93,10 @@ static void put_request(struct td_http_x *x, const char *target, const char *upg
 		if (hop_by_hop(x->head.h[i].name))
 			continue;
 		host = host || strcasecmp(x->head.h[i].name, "Host") == 0;
+		if (hide && strcasecmp(x->head.h[i].name, "Cookie") == 0) {
+			put_cookies(x->head.h[i].value, hide, b);
+			continue;
+		}
 		td_buf_printf(b, "%s: %s\r\n", x->head.h[i].name, x->head.h[i].value);
 	}
 
@@ -210,21 +246,18 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 	}
 }
 
-void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target)
+static void relay(struct td_http_x *x, int dialled, const char *target, const char *hide)
 {
-	if (x->state != TD_X_FRESH)
-		return;
-
+	td_auto_close int fd = dialled;
 	const char *upgrade = td_http_header(x, "Upgrade");
 	if (!td_head_has_token(td_http_header(x, "Connection"), "upgrade"))
 		upgrade = NULL;
 
-	td_auto_close int fd = dial(unix_socket);
 	struct half up = {0}, down = {0};
 	bool said = false;
 
 	if (fd >= 0) {
-		put_request(x, target, upgrade, &up.b);
+		put_request(x, target, upgrade, hide, &up.b);
 		said = copy(x, fd, &up, &down, upgrade != NULL);
 	}
 
@@ -235,4 +268,16 @@ void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *tar
 		static const char why[] = "the server behind this one does not answer";
 		td_http_send(x, 502, "text/plain; charset=utf-8", why, sizeof(why) - 1);
 	}
+}
+
+void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target)
+{
+	if (x->state == TD_X_FRESH)
+		relay(x, dial(unix_socket), target, NULL);
+}
+
+void td_http_relay_to(struct td_http_x *x, const char *ip, int port, const char *target, const char *hide)
+{
+	if (x->state == TD_X_FRESH)
+		relay(x, dial_address(ip, port), target, hide);
 }

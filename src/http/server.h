@@ -143,3 +143,5 @@ void td_ws_close(struct td_ws *ws, int code);
 // end has said everything; this serves streams and upgrades alike. What the client sends after the
 // request passes only after a 101. Answers 502 itself when the socket does not answer.
 void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target);
+// The same, to a server at an IPv4 address. hide: the name of a cookie that is not passed on.
+void td_http_relay_to(struct td_http_x *x, const char *ip, int port, const char *target, const char *hide);

@@ -154,7 +154,7 @@ function about(s) {
   if (s.tasks) parts.push(`${s.tasks} tasks: ${s.tasksDone || 0} done, ${s.tasksFailed || 0} failed, ${s.tasksRunning || 0} running`);
   if (s.state === "waiting") parts.push((s.words || "") + (s.expected ? `; expected ${when(s.expected)}` : ""));
   else if (s.state === "running" && s.started) parts.push(`on ${(s.on || []).map((o) => o.node).join(", ") || "?"} since ${since(s.started)}`);
-  else if (s.ended) parts.push(`${when(s.ended)}${s.started ? `, after ${age(s.ended - s.started)}` : ""}`);
+  else if (s.ended) parts.push(`ended ${when(s.ended)}${s.started ? `, after ${age(s.ended - s.started)}` : ""}`);
   if (s.exit) parts.push(`exit code ${s.exit}`);
   return parts.join("; ");
 }
@@ -231,7 +231,24 @@ async function keys() {
 }
 
 async function sessions() {
-  return [el("h2", {}, "Sessions"), el("p", {class: "empty"}, "None.")];
+  const {sessions: all, problem: said} = await api("GET", "/sessions");
+  const form = el("form", {class: "bar", onsubmit: (e) => {
+    e.preventDefault();
+    const f = form.elements;
+    act(() => api("POST", "/sessions", {name: f.name.value, command: f.command.value, gpus: Number(f.gpus.value)}));
+  }},
+  el("label", {}, "Name ", el("input", {name: "name", value: "session", required: true, maxlength: "24"})),
+  el("label", {}, "Command that serves HTTP at $PORT ", el("input", {name: "command", value: "python3 -m http.server $PORT", required: true, size: "34"})),
+  el("label", {}, "GPUs ", el("input", {name: "gpus", type: "number", min: "0", max: "64", value: "0"})),
+  el("button", {type: "submit"}, "Start"));
+  const row = (s) => el("tr", {},
+    cell("", s.state === "ready" ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
+    cell("", [s.words, s.node && `on ${s.node}`, s.ends && `ends ${when(s.ends)} if it is not used`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
+    cell("", el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop")));
+  // Somebody may be typing: the form stays, and only the list is new.
+  const old = $("view").querySelector("form.bar [name=command]");
+  if (old) for (const n of ["name", "command", "gpus"]) form.elements[n].value = old.form.elements[n].value;
+  return [el("h2", {}, "Sessions"), said ? el("p", {class: "soft"}, said) : form, table(["Session", "State", "", "Command", ""], all.map(row), "None.")];
 }
 
 // ---- drawing ----
@@ -244,16 +261,16 @@ function where() {
 
 async function draw(changed) {
   const {view, id, step} = where();
-  const mine = ++drawing;
   for (const a of $("nav").children) {
     if (a.getAttribute("href") === `#${view}`) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
   if (view === "runs" && id) {
     if (open && open.id === id && open.step === step) return refresh_state().catch(problem);
-  } else if (changed && view === "keys") {
+  } else if (changed && (view === "keys" || (view === "sessions" && document.activeElement?.form))) {
     return; // nothing there changes by itself, and somebody may be typing
   }
+  const mine = ++drawing; // what only refreshes a view must not overtake the one that draws it
   if (open) open.stop.abort();
   open = null;
   try {

@@ -1,0 +1,195 @@
+"""The page, in a real browser: what is on it is what Slurm says, without reloading (row E3)."""
+import contextlib
+import os
+import shutil
+import tempfile
+
+import pytest
+
+from harness import ROOT, wait_for
+from laptop import Laptop, address
+
+pytestmark = [pytest.mark.embedded, pytest.mark.feature("E3.2")]
+selenium = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed (tools/setup --for test)")
+if not (shutil.which("chromium") and shutil.which("chromedriver")):
+    pytest.skip("chromium is not installed (tools/setup --for test)", allow_module_level=True)
+
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
+
+
+class Browser:
+    def __init__(self, pool, directory):
+        o = selenium.ChromeOptions()
+        for a in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", f"--user-data-dir={directory}", "--disable-background-networking"):
+            o.add_argument(a)
+        o.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        o.binary_location = shutil.which("chromium")
+        from selenium.webdriver.chrome.service import Service
+        self.d = selenium.Chrome(service=Service(shutil.which("chromedriver")), options=o)
+        self.url = f"http://{address(pool)}"
+
+    def size(self, name, dark=False):
+        w, h = SIZES[name]
+        self.d.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": w, "height": h, "deviceScaleFactor": 1, "mobile": name == "narrow"})
+        self.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def log_in(self, password):
+        self.d.get(self.url)
+        wait_for("the form is there", lambda: self.d.find_element(By.ID, "login").is_displayed())
+        self.d.find_element(By.NAME, "user").send_keys("researcher")
+        self.d.find_element(By.NAME, "password").send_keys(password + Keys.ENTER)
+        wait_for("it is logged in", lambda: self.d.find_element(By.ID, "nav").is_displayed())
+
+    def go(self, view):
+        self.d.execute_script(f"location.hash = '{view}'")
+
+    def text(self):
+        return self.d.execute_script("return document.querySelector('#view').innerText")
+
+    def shows(self, what, seconds=30):
+        wait_for(f"the page shows {what!r}", lambda: what in self.text(), seconds)
+
+    def press(self, label):
+        """A button, by the keyboard. A view that is drawn anew meanwhile keeps the keyboard's place."""
+        find = "return [...document.querySelectorAll('#view button')].some(b => b.getAttribute('aria-label') === arguments[0] && (b.focus(), true))"
+        wait_for(f"a button {label!r}", lambda: self.d.execute_script(find, label))
+        selenium.ActionChains(self.d).send_keys(Keys.ENTER).perform()
+
+    def picture(self, name):
+        """Kept in docs/ when somebody asks for it."""
+        if os.environ.get("TD_WRITE_PICTURES"):
+            os.makedirs(ROOT / "docs/pictures", exist_ok=True)
+            self.d.save_screenshot(str(ROOT / f"docs/pictures/{name}.png"))
+
+    def fits(self):
+        """Nothing is wider than the window."""
+        return self.d.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.fixture(scope="module")
+def browser(shared_pool):
+    directory = tempfile.mkdtemp(prefix="tandem-t-browser-", dir="/var/tmp")
+    b = Browser(shared_pool, directory)
+    b.size("wide")
+    b.log_in(shared_pool.cmd("user", "password", "researcher").stdout.strip())
+    yield b
+    said = [m for m in b.d.get_log("browser") if m["level"] == "SEVERE" and "401" not in m["message"]]
+    other = b.d.execute_script("return performance.getEntriesByType('resource').map(e => new URL(e.name).origin).filter(o => o !== location.origin)")
+    with contextlib.suppress(Exception):
+        b.d.quit()
+    shutil.rmtree(directory, ignore_errors=True)
+    assert said == [] and other == [], "no errors, and nothing from elsewhere"
+
+
+@pytest.fixture
+def me(pool, tmp_path):
+    return Laptop(pool, tmp_path / "laptop", "researcher")
+
+
+@pytest.mark.feature("E3.3", "E3.7")
+def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
+    browser.go("pool")
+    nodes, gpus = pool.instance["nodes"], pool.instance["gpus"]
+    browser.shows(f"{nodes * gpus} GPUs free")
+    run = me.submit("--no-code", "--gpus", "3", "--name", "train-resnet", "--", "exec sleep 1000")
+    wait_for("its GPUs are marked as mine, without a reload", lambda: len(browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.mine")) == 3)
+    first = browser.d.execute_script("return document.querySelector('.gpus li.mine').getAttribute('aria-label')")
+    assert "researcher, train-resnet" in first and "job" in first
+    browser.shows("3 in use")
+    pool.shell("scontrol", "update", "nodename=n3", "state=drain", "reason=a fan is loud")
+    try:
+        browser.shows("a fan is loud")
+        for dark in (False, True):
+            for size in SIZES:
+                browser.size(size, dark)
+                assert browser.fits(), size
+                browser.picture(f"pool-{size}{'-dark' if dark else ''}")
+    finally:
+        browser.size("wide")
+        pool.shell("scontrol", "update", "nodename=n3", "state=undrain")
+    me.run("cancel", run)
+    wait_for("they are free again", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.mine"))
+
+
+@pytest.mark.feature("E3.4")
+def test_the_queue_says_why_in_words(pool, me, browser):
+    browser.go("queue")
+    browser.shows("Nothing runs and nothing waits.")
+    nodes, gpus = pool.instance["nodes"], pool.instance["gpus"]
+    job = pool.sbatch(f"-N{nodes}", f"--gres=gpu:{gpus}", "-J", "<img src=x onerror=alert(1)>", "--uid=researcher", "--gid=researcher")
+    waits = me.submit("--no-code", "--nodes", nodes, "--gpus", gpus, "--time", "1h", "--name", "next", "--", "true")
+    browser.shows("<img src=x onerror=alert(1)>")
+    words = wait_for("the words", lambda: next((j["words"] for j in me.api("GET", "/jobs")[1]["jobs"] if j["state"] == "waiting" and j.get("reason") == "Resources"), None))
+    browser.shows(words)
+    for size in SIZES:
+        browser.size(size)
+        assert browser.fits(), size
+        browser.picture(f"queue-{size}")
+    browser.size("wide")
+    browser.press(f"Cancel job {job}")
+    wait_for("it asks", lambda: browser.d.switch_to.alert).accept()
+    wait_for("the job is gone and the next one ran", lambda: me.state(waits) == "done")
+    browser.shows("Nothing runs and nothing waits.")
+
+
+@pytest.mark.feature("E3.5")
+def test_runs_with_live_logs_cancel_and_again(pool, me, browser, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/go.sh").write_text("echo first line; while [ ! -e ~/go-on ]; do sleep 0.1; done; echo last line")
+    flag = f"{pool.shared_dir}/researcher/go-on"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(flag)
+    run = me.submit("--name", "live", "--", "sh go.sh", cwd=tmp_path / "code")
+    browser.go("runs")
+    browser.shows(run)
+    browser.press(f"Log of {run}")
+    browser.shows("first line")
+    browser.shows("running")
+    browser.picture("log-wide")
+    open(flag, "w").close()
+    browser.shows("last line")
+    browser.shows("done")
+    browser.go("runs")
+    browser.press(f"Run {run} again")
+    again = wait_for("a second run", lambda: next((r["id"] for r in me.json("ps")["runs"] if r["name"] == "live" and r["id"] != run), None))
+    browser.shows(again)
+    wait_for("it ran the same code", lambda: "last line" in me.run("logs", again).stdout)
+    slow = me.submit("--no-code", "--name", "slow", "--", "exec sleep 1000")
+    browser.press(f"Cancel {slow}")
+    wait_for("it asks", lambda: browser.d.switch_to.alert).accept()
+    wait_for("it is cancelled", lambda: me.state(slow) == "cancelled")
+    browser.shows("cancelled")
+    for size in SIZES:
+        browser.size(size)
+        assert browser.fits(), size
+        browser.picture(f"runs-{size}")
+    browser.size("wide")
+    os.unlink(flag)
+
+
+@pytest.mark.feature("C10.2")
+def test_keys_by_keyboard_and_log_out(pool, me, browser):
+    browser.go("keys")
+    browser.shows("My API keys")
+    name = wait_for("the form", lambda: browser.d.find_element(By.CSS_SELECTOR, "#view input[name=name]"))
+    name.send_keys("from the page" + Keys.ENTER)
+    key = wait_for("the key is shown", lambda: browser.d.execute_script("return document.querySelector('#view [role=status] code')?.textContent"))
+    mine = Laptop.__new__(Laptop)
+    mine.__dict__.update(me.__dict__, key=key)
+    assert mine.api("GET", "/whoami")[1]["user"] == "researcher"
+    # From the top, the Tab key goes to the content's link, the views, and out.
+    browser.d.execute_script("document.querySelector('.skip').focus()")
+    seen = []
+    for _ in range(8):
+        selenium.ActionChains(browser.d).send_keys(Keys.TAB).perform()
+        seen.append(browser.d.execute_script("return document.activeElement.textContent.trim()"))
+    assert {"Pool", "Queue", "Runs", "Log out"} <= set(seen), seen
+    browser.d.find_element(By.ID, "logout").click()
+    wait_for("the form is back", lambda: browser.d.find_element(By.ID, "login").is_displayed())
+    assert browser.d.find_element(By.TAG_NAME, "body").text.split("\n") == ["Tandem", "Log in", "User", "Password", "Log in"], "nothing is left of what was shown"
+    assert browser.text() == "" and me.api("GET", "/whoami", key=False)[0] == 401
+    browser.picture("login-wide")
+    browser.log_in(pool.cmd("user", "password", "researcher").stdout.strip())
