@@ -1,11 +1,11 @@
 """People come in by ssh: a real client, a real sshd in the login pods (rows A15 A2 A13)."""
 import json
-import os
 import subprocess
 
 import pytest
 
 from harness import wait_for
+from person import Person, comes_in, login_address as address
 
 
 @pytest.fixture(scope="module")
@@ -13,32 +13,8 @@ def pool(own_pool):
     return own_pool
 
 
-class Person:
-    """A user's laptop: his key, and the hosts that he knows."""
-
-    def __init__(self, path, name):
-        self.name, self.dir = name, path
-        os.makedirs(path, exist_ok=True)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@laptop", "-f", f"{path}/id"], check=True, timeout=60)
-        self.key = open(f"{path}/id.pub").read().strip()
-        self.options = ["-F", "/dev/null", "-i", f"{path}/id", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={path}/known",
-                        "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=20"]
-
-    def ssh(self, address, *argv, user=None, options=(), **kw):
-        return subprocess.run(["ssh", *self.options, *options, f"{user or self.name}@{address}", *argv], capture_output=True, text=True, timeout=120, **kw)
-
-
-def address(pool, pod="main-login-0"):
-    return wait_for("the login pod is ready", lambda: next((p["status"].get("podIP") for p in pool.items("pods", "-n", "slurm") if p["metadata"]["name"] == pod and
-                                                            any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))), None))
-
-
 def set_users(pool, users):
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": users}}))
-
-
-def comes_in(pool, person, at=None):
-    wait_for(f"{person.name} comes in", lambda: person.ssh(at or address(pool), "true").returncode == 0, 120)
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@
 // On the ConfigMap in use: the print of the trial that it passed, and the image that passed it.
 #define TD_ANN_TRIED "tandem.dev/tried"
 #define TD_ANN_IMAGE "tandem.dev/slurm-image"
-#define TD_ANN_STORAGE "tandem.dev/storage" // of the configuration: spec.storage as slurmd pods have it
+#define TD_ANN_NODE_SPEC "tandem.dev/node-spec" // what else of the SlurmCluster's spec slurmd pods are made from
 // On the objects that the operator made: a hash of the whole wanted object.
 #define TD_ANN_REVISION "tandem.dev/revision"
 // On slurmrestd pods: socket or network (slurm/where.h).

@@ -280,8 +280,14 @@ static void note_passed(struct td_op_wants *w, struct td_object *sc, const char 
 		yyjson_mut_val *notes = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
 		td_jm_key_str(d, notes, TD_ANN_TRIED, print);
 		td_jm_key_str(d, notes, TD_ANN_IMAGE, td_jstr_or(sc->root, "spec.slurm.image", TD_OP_SLURM_IMAGE));
-		td_auto_free char *storage = td_json_text(td_jget(sc->root, "spec.storage"), NULL);
-		td_jm_key_str(d, notes, TD_ANN_STORAGE, storage ? storage : "[]");
+		// What else slurmd pods are made from.
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *pods = td_jm_new();
+		static const char *const parts[] = {"storage", "identity"};
+		for (size_t k = 0; k < TD_LEN(parts); k++)
+			td_jm_copyval(pods, yyjson_mut_doc_get_root(pods), parts[k],
+				      td_jkey(td_jget(sc->root, "spec"), parts[k]));
+		td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(pods), NULL);
+		td_jm_key_str(d, notes, TD_ANN_NODE_SPEC, text);
 		td_json_unref(w->v[i].obj);
 		w->v[i].obj = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	}
@@ -295,10 +301,16 @@ struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(sc->root);
 	if (image)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "spec.slurm.image", image);
-	const char *storage = cm ? td_object_annotation(cm, TD_ANN_STORAGE) : NULL;
-	td_auto(td_json_unref) struct td_json *mounts = NULL;
-	if (storage && !td_json_parse(storage, strlen(storage), &mounts, NULL))
-		td_jm_copyval(d, yyjson_mut_doc_get_root(d), "spec.storage", td_json_root(mounts));
+	const char *text = cm ? td_object_annotation(cm, TD_ANN_NODE_SPEC) : NULL;
+	td_auto(td_json_unref) struct td_json *pods = NULL;
+	static const char *const parts[] = {"spec.storage", "spec.identity"};
+	for (size_t k = 0; text && k < TD_LEN(parts); k++) {
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+		if (!pods && td_json_parse(text, strlen(text), &pods, NULL))
+			break;
+		td_jm_del(root, parts[k]);
+		td_jm_copyval(d, root, parts[k], td_jget(td_json_root(pods), parts[k] + strlen("spec.")));
+	}
 	return td_json_from_mut(yyjson_mut_doc_get_root(d));
 }
 
@@ -325,6 +337,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	check(sc->root, &problems);
 	td_op_references_check(sc->root, &problems);
 	check_database(op, sc, &problems);
+	td_op_identity_check(sc->root, &problems);
 	td_op_storage_check(sc->root, &problems);
 	td_op_storage_claims(op, sc, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);

@@ -67,6 +67,9 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	td_auto_free char *conf = td_asprintf("%s# Revision: %s\n", f->v[TD_SLURM_CONF].text, b->hash);
 	td_jm_del(data, "slurm.conf");
 	td_jm_key_str(d, data, f->v[TD_SLURM_CONF].name, conf);
+	td_auto_free char *sssd = td_op_identity_conf(b->sc);
+	if (sssd)
+		td_jm_key_str(d, data, "sssd.conf", sssd);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	add(b, &td_configmaps, d, false);
 }
@@ -111,6 +114,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 		td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
+	td_op_identity_add(d, td_jm_get(t, "spec"), b->sc, NULL);
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
 	for (size_t k = 0; k < TD_LEN(lists); k++) {
 		size_t i, n;

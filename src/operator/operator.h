@@ -17,7 +17,7 @@
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
-//   storage.c                file systems that pods share; spec.storage
+//   storage.c identity.c     file systems that pods share; users of a directory service
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodetest.c healthpolicy.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
@@ -135,6 +135,17 @@ void td_op_storage_own(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *volu
 // Returns what homes.sh reads: a line "home|user|group PATH" for each directory below which it
 // makes some. The caller frees it.
 char *td_op_storage_list(const yyjson_val *sc);
+
+// ---- identity.c: users of a directory service (pure) ----
+
+// Adds every problem of spec.identity.
+void td_op_identity_check(const yyjson_val *sc, struct td_strv *problems);
+// Returns sssd.conf without the password; its last section is the directory's. NULL: the spec names
+// no directory. The caller frees it.
+char *td_op_identity_conf(const yyjson_val *sc);
+// Adds SSSD to a pod, for its first container. image NULL: it is filled in later. Without a directory
+// it does nothing.
+void td_op_identity_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *image);
 
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 
@@ -287,8 +298,8 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 // Ensures the objects of a cluster. A wrong spec is no error: v->problem says what is wrong.
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err);
-// Returns the SlurmCluster with the image that passed its trial and the storage that passed its checks,
-// which is what new slurmd pods get.
+// Returns the SlurmCluster with the image that passed its trial, and with the storage and identity
+// that passed their checks, which is what new slurmd pods get.
 // The caller unrefs it.
 struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc);
 // Returns when the slurmctld that runs the configuration in force was made, in ms of real time; 0:

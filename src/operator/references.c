@@ -21,7 +21,7 @@ static void partition(const yyjson_val *sc, const char *field, const char *name,
 
 static void user(const yyjson_val *sc, const char *field, const char *name, struct td_strv *problems)
 {
-	if (name && !named(sc, "spec.users", name))
+	if (name && !td_jget(sc, "spec.identity.ldap") && !named(sc, "spec.users", name))
 		td_strv_addf(problems, "%s: there is no user \"%.32s\"; add it to spec.users, or correct the name",
 			     field, name);
 }

@@ -82,8 +82,10 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 	td_op_put(d, c, "command", td_jm_get(o, "command"));
 	td_op_put(d, c, "terminationMessagePath", td_jm_get(o, "said"));
 	td_op_put(d, td_jm_arr(d, c, "env"), NULL, td_jm_get(o, "env"));
-	empty_volume(d, spec, "state");
-	empty_volume(d, spec, "tandem-bin");
+	// SSSD's too: it is not there, and its files need not be yet.
+	static const char *const empty[] = {"state", "tandem-bin", "sssd", "ldap-bind", "ldap-ca"};
+	for (size_t i = 0; i < TD_LEN(empty); i++)
+		empty_volume(d, spec, empty[i]);
 	static const char *const files[] = {"config", "accounts", "site"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		if ((v = td_op_named(spec, "volumes", files[i]))) {

@@ -48,6 +48,11 @@ cat >"$run/sshd_config" <<-END
 	AcceptEnv LANG LC_*
 	Subsystem sftp internal-sftp
 END
+# Keys in the directory service, if there is one.
+! mountpoint -q /var/lib/sss/pipes || cat >>"$run/sshd_config" <<-END
+	AuthorizedKeysCommand /usr/bin/sss_ssh_authorizedkeys %u
+	AuthorizedKeysCommandUser nobody
+END
 # People behind one address (a load balancer's, a laboratory's) must not be locked out by one of them. Older
 # releases do not know it.
 /usr/sbin/sshd -G -f "$run/sshd_config" -o PerSourcePenalties=no >/dev/null 2>&1 &&

@@ -467,6 +467,66 @@ static void test_storage(void **state)
 	assert_string_equal(list, "home /home\ngroup /p\nuser /s\nhome /home\n");
 }
 
+static void identity_says(const char *ldap, const char *words)
+{
+	td_auto_free char *text = td_asprintf("spec: {identity: {ldap: %s}}", ldap);
+	td_auto(td_json_unref) struct td_json *sc = Y(text);
+	td_auto_strv struct td_strv p = {0};
+	td_op_identity_check(td_json_root(sc), &p);
+	if (p.n != (*words ? 1 : 0) || (p.n && !td_starts(p.v[0], words)))
+		fail_msg("%s: %zu problems, the first: %s", ldap, p.n, p.n ? p.v[0] : "none");
+}
+
+static void test_identity(void **state)
+{
+	identity_says("{uris: ['ldaps://a', 'ldaps://b:6360'], baseDN: 'dc=x'}", "");
+	identity_says("{uris: ['ldap://a'], baseDN: 'dc=x', tls: {startTLS: true}}", "");
+	identity_says("{uris: ['ldaps://a', 'ldap://b'], baseDN: 'dc=x'}",
+		      "spec.identity.ldap.uris[1]: anybody on the way");
+	identity_says("{uris: ['ldaps://a'], baseDN: \"dc=x\\nldap_uri = y\"}",
+		      "spec.identity.ldap.baseDN: must be one line");
+	identity_says("{uris: ['ldaps://a'], baseDN: 'dc=x', bind: {dn: \"a\\nb\", secret: s}}",
+		      "spec.identity.ldap.bind.dn: ");
+	identity_says("{uris: ['ldaps://a'], baseDN: 'dc=x', options: {ldap_tls_reqcert: never}}",
+		      "spec.identity.ldap.options.ldap_tls_reqcert: Tandem sets this option (whoever");
+	identity_says("{uris: ['ldaps://a'], baseDN: 'dc=x', options: {\"a]\\n[sssd\": x}}",
+		      "spec.identity.ldap.options.?: must");
+	identity_says("{uris: ['ldaps://a'], baseDN: 'dc=x', options: {ldap_x: \"a\\nb\"}}",
+		      "spec.identity.ldap.options.ldap_x: must");
+
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("metadata: {name: c}\nspec: {identity: {ldap: {uris: ['ldaps://a', 'ldaps://b'], baseDN: "
+			"'dc=x', bind: {dn: 'cn=r', "
+			"secret: s}, tls: {caConfigMap: ca}, schema: rfc2307bis, options: {ldap_page_size: '9'}}}}"),
+		*none = Y("spec: {}");
+	td_auto_free char *conf = td_op_identity_conf(td_json_root(sc));
+	static const char *const lines[] = {"\nldap_uri = ldaps://a,ldaps://b\n",
+					    "\nldap_search_base = dc=x\n",
+					    "\nldap_schema = rfc2307bis\n",
+					    "\nldap_tls_reqcert = demand\n",
+					    "\nldap_tls_cacert = /etc/tandem/ldap-ca/ca.crt\n",
+					    "\nldap_page_size = 9\n"};
+	for (size_t i = 0; i < TD_LEN(lines); i++)
+		if (!strstr(conf, lines[i]))
+			fail_msg("missing:%sin\n%s", lines[i], conf);
+	// The password is added behind the last line.
+	assert_true(td_ends(conf, "\nldap_default_bind_dn = cn=r\n") &&
+		    strrchr(conf, '[') == strstr(conf, "[domain/ldap]"));
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *spec = yyjson_mut_doc_get_root(d);
+	yyjson_mut_arr_append(td_jm_arr(d, spec, "containers"), yyjson_mut_obj(d));
+	td_op_identity_add(d, spec, td_json_root(none), "image");
+	assert_null(td_jm_get(spec, "initContainers"));
+	td_op_identity_add(d, spec, td_json_root(sc), "image");
+	assert_string_equal(td_jm_getstr(spec, "initContainers.[0].restartPolicy"), "Always");
+	assert_string_equal(td_jm_getstr(spec, "initContainers.[0].image"), "image");
+	// Only SSSD's own container has the password.
+	td_auto_free char *mounts = td_json_mut_text(td_jm_get(spec, "containers.[0].volumeMounts"), NULL);
+	assert_string_equal(mounts, "[{\"name\":\"sssd-pipes\",\"mountPath\":\"/var/lib/sss/pipes\"}]");
+	assert_non_null(td_op_named(spec, "volumes", "ldap-bind"));
+}
+
 // An affinity that says nothing would select every node.
 static void test_affinity(void **state)
 {
@@ -760,23 +820,15 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check),
-		cmocka_unit_test(test_references),
-		cmocka_unit_test(test_affinity),
-		cmocka_unit_test(test_costs),
-		cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),
-		cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_storage),
-		cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_stuck),         cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),         cmocka_unit_test(test_storage),
+		cmocka_unit_test(test_identity),      cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
