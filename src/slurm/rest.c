@@ -83,7 +83,7 @@ const char *td_slurm_op_name(enum td_slurm_op op)
 {
 	static const char *const names[TD_SLURM_OPS] = {"other",      "job-allocate", "job-submit",  "job-update",
 							"job-end",    "node-update",  "node-delete", "job",
-							"job-states", "nodes",        "node"};
+							"job-states", "nodes",        "node",        "accounting"};
 	return op < TD_SLURM_OPS ? names[op] : "?";
 }
 

@@ -63,6 +63,7 @@ enum td_slurm_op {
 	TD_SLURM_JOB_STATES,
 	TD_SLURM_NODES,
 	TD_SLURM_NODE,
+	TD_SLURM_ACCOUNTING, // accounts.h
 	TD_SLURM_OPS,
 };
 // "job-allocate" and the like: the label of the operation's metrics, and part of the names of its
