@@ -22,14 +22,14 @@ static int show(void *ctx, const char *p, size_t n)
 	return td_write_all(STDOUT_FILENO, p, n, NULL);
 }
 
-struct wanted {
+struct log_wanted {
 	const char *run, *step;
 	int task;
 	bool follow;
 };
 
 // Reads on where it was cut, as often as it is.
-static int read_log(struct td_client *c, const struct wanted *w, struct td_error *err)
+static int read_log(struct td_client *c, const struct log_wanted *w, struct td_error *err)
 {
 	struct log_reader r = {0};
 	for (int tries = 0;;) {
@@ -53,7 +53,7 @@ static int read_log(struct td_client *c, const struct wanted *w, struct td_error
 }
 
 // The state of the run, or of one step; the caller frees it. NULL: it could not be asked.
-static char *state_of(struct td_client *c, const struct wanted *w, long long *ret_exit)
+static char *state_of(struct td_client *c, const struct log_wanted *w, long long *ret_exit)
 {
 	td_auto_buf struct td_buf path = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -71,7 +71,7 @@ static char *state_of(struct td_client *c, const struct wanted *w, long long *re
 int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step)
 {
 	struct td_error err = TD_ERROR_INIT;
-	const struct wanted w = {.run = run, .step = step, .follow = true};
+	const struct log_wanted w = {.run = run, .step = step, .follow = true};
 	if (read_log(c, &w, &err))
 		return td_client_failed(command, &err);
 	long long code = 0;
@@ -87,7 +87,7 @@ int td_client_follow(struct td_client *c, const char *command, const char *run, 
 
 int td_logs_main(int argc, char **argv)
 {
-	struct wanted w = {0};
+	struct log_wanted w = {0};
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;

@@ -68,12 +68,14 @@ static int fill(int top, const yyjson_val *in, struct td_error *err)
 			return r == TD_EXISTS ? td_fail(err, TD_INVALID, "%s is twice among the files", path) : r;
 	}
 	yyjson_obj_foreach (td_jget(in, "texts"), i, n, k, f) {
-		const char *text = yyjson_get_str(f);
-		td_auto_free char *path = td_asprintf(".tandem/%s", yyjson_get_str(k));
+		const char *text = yyjson_get_str(f), *name = yyjson_get_str(k);
+		if (!name)
+			continue;
+		td_auto_free char *path = td_asprintf(".tandem/%s", name);
 		int r = parent(top, path, &cached, &dir, err);
 		if (r)
 			return r;
-		td_auto_close int fd = openat(dir, yyjson_get_str(k), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+		td_auto_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		if (fd < 0)
 			return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
 		if ((r = td_write_all(fd, text ? text : "", text ? strlen(text) : 0, err)))
@@ -166,21 +168,21 @@ int td_home_one(char **argv, struct td_error *err)
 	return td_write_all(STDOUT_FILENO, td_buf_str(&b), b.len, err);
 }
 
-struct found {
+struct run_found {
 	char name[64];
 	int64_t at;
 };
 
 static int newest_first(const void *a, const void *b)
 {
-	const struct found *x = a, *y = b;
+	const struct run_found *x = a, *y = b;
 	return x->at != y->at ? (x->at < y->at) - (x->at > y->at) : strcmp(x->name, y->name);
 }
 
 int td_home_runs(char **argv, struct td_error *err)
 {
 	td_auto_buf struct td_buf out = {0};
-	td_auto_free struct found *all = NULL;
+	td_auto_free struct run_found *all = NULL;
 	size_t n = 0, cap = 0;
 	struct td_error e = TD_ERROR_INIT;
 	int fd = td_home_at(TD_HOME_RUNS, O_RDONLY | O_DIRECTORY, 0, &e);
