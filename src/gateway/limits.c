@@ -7,8 +7,9 @@
 enum { PLACES = 4096 };
 
 struct rate_bucket {
+	bool used;
 	double have;
-	int64_t at_ms; // 0: never used
+	int64_t at_ms;
 };
 
 struct td_gateway_limits {
@@ -45,9 +46,10 @@ int td_gateway_limit(struct td_gateway_limits *l, const struct td_gateway_rate *
 	pthread_mutex_lock(&l->lock);
 	struct rate_bucket *b = &l->buckets[h % PLACES];
 	int64_t now = td_mono_ms(l->clock);
-	b->have = b->at_ms ? b->have + (double)(now - b->at_ms) / 1000 * rate->per_s : rate->burst;
+	b->have = b->used ? b->have + (double)(now - b->at_ms) / 1000 * rate->per_s : rate->burst;
 	b->have = b->have > rate->burst ? rate->burst : b->have;
-	b->at_ms = now ? now : 1;
+	b->at_ms = now;
+	b->used = true;
 	bool ok = b->have >= 1;
 	int wait_ms = ok ? 0 : (int)((1 - b->have) / rate->per_s * 1000) + 1;
 	b->have -= ok;
