@@ -1,5 +1,8 @@
 """Preemption both ways: urgent pods take devices from native jobs and pods, urgent native jobs from pods (rows A6, C4, A19)."""
 import json
+import os
+import shutil
+import time
 
 import pytest
 
@@ -7,8 +10,8 @@ from harness import wait_for
 
 pytestmark = pytest.mark.planes
 CLASSES = {"urgent": 1000, "patient": 10, "reserved": 2000}
-QOS = [{"name": "urgent", "priority": 1000, "preempts": ["normal", "patient"], "users": ["researcher"]}, {"name": "patient", "graceTime": "5s"},
-       {"name": "reserved", "preempts": ["normal"]}]
+QOS = [{"name": "urgent", "priority": 1000, "preempts": ["normal", "patient", "sliced"], "users": ["researcher"]}, {"name": "patient", "graceTime": "5s"},
+       {"name": "reserved", "preempts": ["normal"]}, {"name": "sliced", "minSlice": "8s", "users": ["researcher"]}]
 
 
 @pytest.fixture(scope="module")
@@ -67,22 +70,24 @@ def told(pool, name, reason):
                                                              if (e["reason"], e["involvedObject"]["name"]) == (reason, name)])
 
 
-@pytest.mark.feature("A6.7")
-def test_an_urgent_pod_takes_devices_from_a_native_job_which_runs_again(pool):
-    """The job is signalled and goes back into the queue; when the pod is over, it runs again."""
+@pytest.mark.feature("A6.7", "A6.8", "A19.4")
+def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_back(pool):
+    """0 → 1 → 0 replicas: the job is signalled and goes back into the queue; when the service has shrunk, it runs again."""
     script = "#!/bin/sh\ntrap 'echo told >>/home/researcher/told-$SLURM_JOB_ID; exit 0' TERM\necho begun >>/home/researcher/told-$SLURM_JOB_ID\nsleep 100000 &\nwait\n"
     jobs = fill(pool, script=script)
-    pool.apply(pool.pod("now", gpus=8, priorityClassName="urgent"))
-    wait_for("it runs", lambda: pool.phase("now") == "Running")
-    node = pool.get("pod", "now")["spec"]["nodeName"]
-    victim = jobs[pool.nodes.index(node)]
-    assert pool.grant(pool.get("pod", "now"))[2] == set(range(8))
+    pool.apply(pool.deployment("serve", 0, 8, priorityClassName="urgent"))
+    begun = time.monotonic()
+    pool.kubectl("scale", "deployment", "serve", "--replicas=1")
+    pod = wait_for("it serves", lambda: (r := pool.running("-l", "app=serve")) and r[0])
+    print(f"scaled up → running: {time.monotonic() - begun:.2f} s")
+    victim = jobs[pool.nodes.index(pod["spec"]["nodeName"])]
+    assert pool.grant(pod)[2] == set(range(8))
     job = pool.job(victim)
     assert (job["JobState"], job["Restarts"]) == ("PENDING", "1")
     others = [j for j in jobs if j != victim]
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in others), "one victim was enough"
 
-    pool.kubectl("delete", "pod", "now")
+    pool.kubectl("scale", "deployment", "serve", "--replicas=0")
     root(pool, "scontrol", "update", f"jobid={victim}", "starttime=now")  # Slurm would wait for two minutes
     wait_for("it runs again", lambda: pool.squeue()[victim]["state"] == "RUNNING")
     log = f"/home/researcher/told-{victim}"
@@ -121,16 +126,64 @@ def test_an_urgent_job_takes_devices_from_a_pod_whose_deployment_makes_the_next(
     wait_for("it comes back", lambda: pool.phase(waiting) == "Running")
 
 
-@pytest.mark.feature("A6.7", "A6.9")
-def test_an_urgent_pod_takes_devices_from_a_patient_pod(pool):
-    pool.apply(*[pool.pod(f"train-{i}", gpus=8, priorityClassName="patient") for i in range(len(pool.nodes))])
-    wait_for("they train", lambda: len(pool.running()) == len(pool.nodes))
-    pool.apply(pool.pod("now", gpus=2, priorityClassName="urgent"))
-    wait_for("it runs", lambda: pool.phase("now") == "Running")
-    node = pool.get("pod", "now")["spec"]["nodeName"]
-    failed = wait_for("one was preempted", lambda: [p for p in pool.items("pods") if p["status"]["phase"] == "Failed"])
-    assert [p["spec"]["nodeName"] for p in failed] == [node]
-    assert len(pool.running()) == len(pool.nodes)
+CHECKPOINT = "trap 'echo saved >>/state/{0}; exit 0' USR1; trap 'echo term >>/state/{0}; exit 1' TERM; echo ready >>/state/{0}; sleep 100000 & while :; do wait; done"
+
+
+def training(pool, name, node):
+    """A pod that saves its work when it is told, below a shell without a trap of its own, and the words that it has said."""
+    pod = pool.pod(name, gpus=8, priorityClassName="patient", nodeSelector={"kubernetes.io/hostname": node}, terminationGracePeriodSeconds=30,
+                   command=["sh", "-c", "sh -c \"$0\"; :", CHECKPOINT.format(name)], volumes=[{"name": "s", "hostPath": {"path": "/shared/home/preempt", "type": "DirectoryOrCreate"}}])
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "s", "mountPath": "/state"}]
+    pod["metadata"]["annotations"] = {"slurm.tandem.dev/signal": "USR1@60"}
+    return pod
+
+
+def said(pool, name):
+    path = f"{pool.shared_dir}/preempt/{name}"
+    return open(path).read().split() if os.path.exists(path) else []
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("A6.7", "A6.9", "C4.5")
+@pytest.mark.parametrize("by", ["a pod", "a native job"])
+def test_a_patient_pod_saves_its_work_when_it_is_told(pool, by):
+    """The signal reaches the process that has a handler, below whatever shells; the others, and who may not wait, go on."""
+    shutil.rmtree(f"{pool.shared_dir}/preempt", ignore_errors=True)
+    trains = [f"train-{n}" for n in pool.nodes]
+    pool.apply(*[training(pool, f"train-{n}", n) for n in pool.nodes])
+    wait_for("they train", lambda: all(said(pool, t) == ["ready"] for t in trains))
+    if by == "a pod":
+        pool.apply(pool.pod("now", gpus=2, priorityClassName="urgent"))
+        wait_for("it runs", lambda: pool.phase("now") == "Running")
+        node = pool.get("pod", "now")["spec"]["nodeName"]
+    else:
+        job = sbatch(pool, "--gres=gpu:2", "--qos=urgent")
+        wait_for("it runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+        node = pool.squeue()[job]["nodes"]
+    assert said(pool, f"train-{node}") == ["ready", "saved"]
+    wait_for("it has failed", lambda: pool.phase(f"train-{node}") == "Failed")
+    ended = pool.get("pod", f"train-{node}")["status"]
+    assert ended["reason"] == "Preempted" and "preempted by a job of higher priority" in ended["message"], ended
+    assert [said(pool, t) for t in trains if t != f"train-{node}"] == [["ready"]] * (len(trains) - 1), "one victim was enough"
+
+
+@pytest.mark.feature("C4.1", "C4.2")
+def test_nobody_is_preempted_inside_his_slice(pool):
+    """Whose slice is over goes, although he has run for longer; who is inside stays."""
+    sliced = sbatch(pool, "--gres=gpu:8", "--qos=sliced", f"--nodelist={pool.nodes[0]}")
+    other = sbatch(pool, "--gres=gpu:8", f"--nodelist={pool.nodes[1]}")
+    wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in (sliced, other)))
+    begun = start(pool, sliced)
+    pool.apply(pool.pod("one", gpus=8, priorityClassName="urgent"), pool.pod("two", gpus=8, priorityClassName="urgent"))
+    wait_for("both run", lambda: all(pool.phase(n) == "Running" for n in ("one", "two")))
+    grants = {node: job for job, node, _ in (pool.grant(pool.get("pod", n)) for n in ("one", "two"))}
+    assert start(pool, grants[pool.nodes[0]]) - begun >= 8, "it had its slice"
+    assert start(pool, grants[pool.nodes[1]]) <= start(pool, grants[pool.nodes[0]])
+
+
+def start(pool, job):
+    """Seconds since 1970."""
+    return int(root(pool, "date", "-d", pool.job(job)["StartTime"], "+%s"))
 
 
 @pytest.mark.feature("A6.7", "A18.2")
@@ -162,7 +215,7 @@ def test_the_qos_stay_as_declared_and_those_of_others_as_they_are(pool):
             return {line.split("|")[0]: line.split("|")[1:] for line in root(pool, "sacctmgr", "-n", "-P", "show", "qos", "format=name,priority,preempt,maxtrespu").split()}
         seen = wait_for("the object counts", lambda: (q := show())["patient"][0] == "5" and q)
         assert seen["patient"] == ["5", "", "gres/gpu=4"], "what the object does not say stays"
-        assert seen["theirs"] == ["7", "", ""] and seen["urgent"] == ["1000", "normal,patient", ""]
+        assert seen["theirs"] == ["7", "", ""] and seen["urgent"] == ["1000", "normal,patient,sliced", ""]
     finally:
         change(pool, {"preemption": {"qos": QOS}})
         root(pool, "sacctmgr", "-i", "delete", "qos", "theirs")

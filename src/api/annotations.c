@@ -2,6 +2,7 @@
 
 #include "base/names.h"
 
+#include <signal.h>
 #include <string.h>
 
 #define KEY(k) .name = TD_ANN_ASK_PREFIX k
@@ -26,7 +27,48 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 			      "the name of its job, followed by the pod's UID", "the pod's name", "train"},
 	[TD_ASKS_EXCLUSIVE] = {KEY("exclusive"), TD_ANNOTATION_BOOL, "--exclusive", "it has its node for itself",
 			       "false", "true"},
+	[TD_ASKS_SIGNAL] = {KEY("signal"), TD_ANNOTATION_SIGNAL, "--signal",
+			    "the signal by which it hears of its preemption or time limit, and how long before TERM",
+			    "TERM only", "USR1@60"},
 };
+
+static const struct {
+	const char *name;
+	int number;
+} signals[] = {{"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT}, {"USR1", SIGUSR1},
+	       {"USR2", SIGUSR2}, {"ALRM", SIGALRM}, {"URG", SIGURG},   {"XCPU", SIGXCPU}};
+
+int td_api_signal_number(const char *name)
+{
+	for (size_t i = 0; name && i < TD_LEN(signals); i++)
+		if (!strcmp(td_starts(name, "SIG") ? name + 3 : name, signals[i].name))
+			return signals[i].number;
+	return 0;
+}
+
+const char *td_api_signal_name(int number)
+{
+	for (size_t i = 0; i < TD_LEN(signals); i++)
+		if (signals[i].number == number)
+			return signals[i].name;
+	return NULL;
+}
+
+int td_api_signal_read(const char *s, int *ret_signal, int64_t *ret_seconds, struct td_error *err)
+{
+	const char *at = strchr(s, '@');
+	td_auto_free char *name = at ? td_strndup(s, (size_t)(at - s)) : td_strdup(s);
+	long long seconds = 60; // as sbatch
+	int number = td_api_signal_number(name);
+	if (!number || (at && (!td_parse_i64(at + 1, &seconds) || seconds < 1 || seconds > 3600)))
+		return td_fail(err, TD_INVALID,
+			       "\"%.40s\" is no signal: write HUP, INT, QUIT, USR1, USR2, ALRM, URG or XCPU, and "
+			       "how many seconds (1 to 3600) before TERM: USR1@60",
+			       s);
+	*ret_signal = number;
+	*ret_seconds = seconds;
+	return 0;
+}
 
 const char *td_annotation_values(enum td_annotation_form form)
 {
@@ -37,6 +79,8 @@ const char *td_annotation_values(enum td_annotation_form form)
 		return "a number from 0 up";
 	case TD_ANNOTATION_BOOL:
 		return "true or false";
+	case TD_ANNOTATION_SIGNAL:
+		return "a signal, and seconds up to 3600: USR1@60";
 	case TD_ANNOTATION_OWNED:
 		return "the namespace's own";
 	case TD_ANNOTATION_NAMES:

@@ -11,6 +11,7 @@ enum td_annotation_form {
 	TD_ANNOTATION_TIME,
 	TD_ANNOTATION_COUNT, // 0 or more
 	TD_ANNOTATION_BOOL,  // "true" or "false"
+	TD_ANNOTATION_SIGNAL,
 };
 enum td_annotation_key {
 	TD_ASKS_PARTITION,
@@ -23,6 +24,7 @@ enum td_annotation_key {
 	TD_ASKS_NICE,
 	TD_ASKS_JOB_NAME,
 	TD_ASKS_EXCLUSIVE,
+	TD_ASKS_SIGNAL,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {
@@ -38,5 +40,9 @@ const char *td_annotation_values(enum td_annotation_form form);
 // The first annotation below the prefix that the table does not have; NULL: there is none. Points
 // into notes, an object of annotations, which may be NULL.
 const char *td_annotation_unknown(const yyjson_val *notes);
+// Reads "USR1@60" or "USR1" (60 s). TD_INVALID: err says what to write.
+int td_api_signal_read(const char *s, int *ret_signal, int64_t *ret_seconds, struct td_error *err);
+int td_api_signal_number(const char *name); // "USR1" or "SIGUSR1"; 0: not one of those that there are
+const char *td_api_signal_name(int signal); // "USR1"; NULL
 // The table as docs/reference/annotations.md.
 void td_annotation_page(struct td_buf *ret);

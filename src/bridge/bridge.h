@@ -15,6 +15,7 @@
 //     the table of asks, and what job records and listings say about them
 //   scheduler/want.[ch] scheduler/submit.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
+//   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
@@ -48,6 +49,7 @@ struct td_asks;
 struct td_knocks;
 struct td_ask_foreign;
 struct td_others;
+struct td_preempts;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -95,6 +97,7 @@ struct td_bridge {
 	// the calls to Slurm that are under way end, and a new link is made (away.c).
 	atomic_bool away, relink;
 	atomic_int passes;                // what is known of slurmctld's plug-in (scheduler/passes.h)
+	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

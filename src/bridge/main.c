@@ -1,6 +1,7 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
 #include "bridge/scheduler/passes.h"
+#include "bridge/scheduler/preempt.h"
 
 #include "base/log.h"
 #include "base/rand.h"
@@ -284,6 +285,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
+		b.preempts = td_preempts_new();
 
 		r = run(&b, err);
 
@@ -300,6 +302,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_queue_free(b.pod_queue);
 		td_queue_free(b.node_queue);
 		b.waiting_others = td_others_free(b.waiting_others);
+		b.preempts = td_preempts_free(b.preempts);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

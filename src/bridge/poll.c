@@ -1,6 +1,6 @@
 // Polls Slurm, and does what follows from a poll: queues keys, applies the mass-vanish rule, and
 // reads complete listings (docs/protocols.md 1.9 and 5).
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/preempt.h"
 
 #include "base/log.h"
 #include "kube/health.h"
@@ -350,7 +350,8 @@ void *td_bridge_nodes_thread(void *bridge)
 			int64_t t0 = td_now(b);
 			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &e);
 			int64_t took = td_now(b) - t0;
-			int64_t every = td_queue_len(b->pod_queue) ? WAITING_MS : IDLE_WAITING_MS;
+			bool wake = td_preempt_wake(b);
+			int64_t every = wake || td_queue_len(b->pod_queue) ? WAITING_MS : IDLE_WAITING_MS;
 			waiting_at = t0 + (took * 100 > every ? took * 100 : every);
 		}
 	}

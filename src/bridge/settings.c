@@ -1,6 +1,8 @@
 // Reads spec.scheduler and spec.devices[0] of the SlurmCluster.
 #include "bridge/settings.h"
 
+#include "slurm/preempt.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -64,6 +66,24 @@ static void read_classes(yyjson_val *list, struct td_settings *s)
 	}
 }
 
+static void read_qos(yyjson_val *list, struct td_settings *s)
+{
+	yyjson_val *x, *y;
+	size_t i, n, k, m;
+	s->qos = td_calloc(yyjson_arr_size(list) + 1, sizeof(*s->qos));
+	yyjson_arr_foreach (list, i, n, x) {
+		yyjson_val *victims = td_jget(x, "preempts");
+		struct td_qos_map *q = &s->qos[s->n_qos++];
+		*q = (struct td_qos_map){.name = td_strdup(td_jstr_or(x, "name", "")),
+					 .preempts = td_calloc(yyjson_arr_size(victims) + 1, sizeof(char *)),
+					 .grace_s = td_slurm_preempt_s(td_jstr(x, "graceTime")),
+					 .slice_s = td_slurm_preempt_s(td_jstr(x, "minSlice"))};
+		yyjson_arr_foreach (victims, k, m, y)
+			if (yyjson_is_str(y))
+				q->preempts[q->n_preempts++] = td_strdup(yyjson_get_str(y));
+	}
+}
+
 struct td_settings *td_settings_read(const yyjson_val *cluster)
 {
 	struct td_settings *s = td_calloc(1, sizeof(*s));
@@ -75,7 +95,10 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
 			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
-	s->text = td_asprintf("%s %s %s", s->cluster_uid, text, more);
+	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
+	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
+	s->text = td_asprintf("%s %s %s %s", s->cluster_uid, text, more, who);
+	read_qos(td_jget(preemption, "qos"), s);
 
 	read_devices(devices, &s->devices);
 	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
@@ -130,6 +153,14 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
 	}
+
+	for (size_t i = 0; i < s->n_qos; i++) {
+		for (size_t k = 0; k < s->qos[i].n_preempts; k++)
+			free(s->qos[i].preempts[k]);
+		free(s->qos[i].preempts);
+		free(s->qos[i].name);
+	}
+	free(s->qos);
 
 	for (size_t i = 0; i < s->n_classes; i++) {
 		for (size_t k = 0; k < s->classes[i].n_namespaces; k++)
@@ -201,4 +232,35 @@ bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char
 			return true;
 	}
 	return !mapped;
+}
+
+static const struct td_qos_map *qos_of(const struct td_settings *s, const char *name)
+{
+	for (size_t i = 0; name && i < s->n_qos; i++)
+		if (!strcasecmp(s->qos[i].name, name))
+			return &s->qos[i];
+	return NULL;
+}
+
+bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to)
+{
+	const struct td_qos_map *q = qos_of(s, from);
+	if (!q || !to)
+		return q && q->n_preempts > 0;
+	for (size_t i = 0; i < q->n_preempts; i++)
+		if (!strcasecmp(q->preempts[i], *to ? to : "normal"))
+			return true;
+	return false;
+}
+
+int64_t td_settings_grace_s(const struct td_settings *s, const char *qos)
+{
+	const struct td_qos_map *q = qos_of(s, qos);
+	return q ? q->grace_s : 0;
+}
+
+int64_t td_settings_slice_s(const struct td_settings *s, const char *qos)
+{
+	const struct td_qos_map *q = qos_of(s, qos);
+	return q ? q->slice_s : 0;
 }

@@ -29,6 +29,12 @@ struct td_device_source {
 	bool shared; // native jobs may run beside pods whose devices a kubelet chose
 };
 enum td_stand_in { TD_STANDIN_AUTO, TD_STANDIN_BATCH };
+// spec.preemption.qos
+struct td_qos_map {
+	char *name, **preempts;
+	size_t n_preempts;
+	int64_t grace_s, slice_s;
+};
 struct td_settings {
 	int refs;
 	char *text; // what it was read from: equal text means equal settings
@@ -42,6 +48,8 @@ struct td_settings {
 	size_t n_maps;
 	struct td_class_map *classes;
 	size_t n_classes;
+	struct td_qos_map *qos;
+	size_t n_qos;
 };
 // Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
 // absent gets its default.
@@ -57,5 +65,9 @@ struct td_owner {
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
 // The entry of a pod's PriorityClass; NULL: none.
 const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class);
+// May jobs of QOS `from` preempt those of `to`? to NULL: anybody. "" and NULL are Slurm's default.
+bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to);
+int64_t td_settings_grace_s(const struct td_settings *s, const char *qos); // 0: none
+int64_t td_settings_slice_s(const struct td_settings *s, const char *qos);
 // May pods of this namespace have the QOS? It may be nobody's in the map: then they may.
 bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char *qos);

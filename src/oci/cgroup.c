@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -244,6 +245,36 @@ bool td_oci_cgroup_busy(const struct td_oci *r, const char *id, const char *sub)
 			walk(paths.v[i], 0, busy_named, &b);
 	}
 	return b.found;
+}
+
+// Has the process a handler for the signal, and is it the container's? It may be another's by now.
+static bool catches(pid_t pid, const char *id, int sig)
+{
+	td_auto_free char *status = td_asprintf("/proc/%d/status", (int)pid),
+			  *cgroup = td_asprintf("/proc/%d/cgroup", (int)pid);
+	td_auto_buf struct td_buf s = {0}, g = {0};
+	if (td_file_read(status, 65536, &s, NULL) || td_file_read(cgroup, 65536, &g, NULL) ||
+	    !strstr(td_buf_str(&g), id))
+		return false;
+	const char *mask = strstr(td_buf_str(&s), "\nSigCgt:");
+	return mask && strtoull(mask + strlen("\nSigCgt:"), NULL, 16) >> (sig - 1) & 1;
+}
+
+int td_oci_cgroup_tell(const struct td_oci *r, const char *id, int sig)
+{
+	struct pids l = {0};
+	int told = 0;
+	pids_below(r, id, false, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		bool twice = false; // on v1 each controller lists it
+		for (size_t k = 0; k < i && !twice; k++)
+			twice = l.v[k] == l.v[i];
+		td_auto_close int fd = twice ? -1 : (int)syscall(SYS_pidfd_open, l.v[i], 0);
+		if (fd >= 0 && catches(l.v[i], id, sig) && !syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0))
+			told++;
+	}
+	free(l.v);
+	return told;
 }
 
 static bool remove_dir(const char *path, void *ctx)

@@ -56,6 +56,7 @@ bool td_oci_cgroup_has_swap_limit(bool v2);
 // Adds the existing directories <mount>/<cgroup>[/<id>] of each hierarchy (v2 has one).
 void td_oci_cgroup_paths(const struct td_oci *r, const char *id, struct td_strv *ret);
 int64_t td_oci_cgroup_oom_kills(const struct td_oci *r, const char *id); // 0 when unknown
+int td_oci_cgroup_tell(const struct td_oci *r, const char *id, int sig);
 bool td_oci_cgroup_busy(const struct td_oci *r, const char *id, const char *sub);
 // Sends SIGKILL to every process below until none is left. TD_TRANSIENT: some survive `timeout_ms`.
 int td_oci_cgroup_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, struct td_error *err);

@@ -365,6 +365,11 @@ int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *er
 	return 0;
 }
 
+int td_oci_tell(struct td_oci *r, const char *id, int sig)
+{
+	return td_oci_cgroup_tell(r, id, sig);
+}
+
 // ---- delete ----
 static void kill_init(const struct td_oci *r, const char *id)
 {

@@ -141,6 +141,9 @@ int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error 
 int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
 // TD_NOT_FOUND: the container does not run.
 int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err);
+// Sends a signal to each process of the container that has a handler for it, and to no other: a shell
+// without a trap would end by USR1. Returns how many got it.
+int td_oci_tell(struct td_oci *r, const char *id, int sig);
 // Kills what is left of a container and deletes its runc state and cgroup; with purge also its
 // directory. A container that is absent is no error.
 int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err);

@@ -46,6 +46,8 @@ static struct td_pool_step release(const struct td_pool_job *j, const char *why)
 
 static struct td_pool_step submit(const struct td_pool_ask *a, const char *why)
 {
+	if (a->takes)
+		return step(TD_DO_NOTHING, "its room is being taken from others");
 	return step(a->fits_now ? TD_DO_ALLOCATE : TD_DO_SUBMIT, why);
 }
 

@@ -66,6 +66,7 @@ struct td_pool_ask {
 	bool has_grant; // the pod carries a grant in its annotations: the next field
 	struct td_grant grant;
 	bool fits_now;   // Slurm could start it now and nobody waits before it: try the fast path
+	bool takes;      // its room is being taken from others: wait
 	bool node_fits;  // (job RUNNING) the pod may still run on the granted node
 	bool fenced;     // (job RUNNING) the node says that its devices went on to another job
 	bool superseded; // (pod DONE) its agent ended it for that before it was told why

@@ -228,6 +228,12 @@ int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t at_most)
 	return !bound ? 0 : own < at_most ? own : at_most;
 }
 
+int64_t td_pool_end_signal_s(int64_t asked, int64_t own, int64_t at_most)
+{
+	int64_t kept = own < at_most / 3 ? own : at_most / 3;
+	return asked < at_most - kept ? asked : at_most - kept;
+}
+
 // ---- the whole pool ----
 bool td_pool_gate_alarm(size_t held, size_t nodes)
 {

@@ -241,6 +241,11 @@ const char *td_pool_ending_name(enum td_pool_ending_do d); // "ask"
 // Returns how many seconds a pod gets to end when its grant has ended. own: the grace in its spec.
 int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t most);
 
+// How many of at most `most` seconds go to the signal by which a pod asked to be told, `asked` seconds
+// before TERM. own: the grace in its spec, which follows, and of which a third of all is kept for it
+// at least.
+int64_t td_pool_end_signal_s(int64_t asked, int64_t own, int64_t most);
+
 // ---- the whole pool ----
 
 // True when gates are stuck on so many nodes at once that draining them all would only stop the

@@ -1,6 +1,6 @@
 // Carries out what the pool decided about an ask.
 #include "bridge/scheduler/claims.h"
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/preempt.h"
 
 #include "base/log.h"
 
@@ -233,8 +233,10 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 	case TD_DO_NOTHING:
 		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {
 			td_bridge_run_mark(r);
-			td_bridge_run_again(r, SWEEP_MS);
-			if (td_now(b) - a->read_ms >= SWEEP_MS) {
+			int64_t every = td_preempt_look_ms(b, r->s, a);
+			every = every < SWEEP_MS ? every : SWEEP_MS;
+			td_bridge_run_again(r, every);
+			if (td_now(b) - a->read_ms >= every) {
 				pthread_mutex_lock(&b->asks->lock);
 				a->look = true;
 				pthread_mutex_unlock(&b->asks->lock);
@@ -293,6 +295,7 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 	case TD_DO_REFUSE:
 		return refuse(r, err);
 	case TD_DO_FORGET:
+		td_preempt_over(b, a);
 		td_ask_forget(b->asks, a);
 		return 0;
 	}

@@ -10,6 +10,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
+#include "pool/preempt.h"
 #include "pool/steps.h"
 
 #include <uthash.h>
@@ -36,7 +37,7 @@ struct td_ask {
 	int64_t start, restarts, end, preempt, expect, limit_min, has_cpus, has_memory_mb;
 	int64_t got_cpus; // of its node
 	int64_t res_tag;  // tag of its entry in td_asks.res while a submit is under way; 0: none
-	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name;
+	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name, *qos;
 	char *user;       // Slurm user that the namespace maps to
 	int64_t read_ms;  // mono: when the job was read last
 	int64_t asked_ms; // mono: when the last submit was sent; older listings say nothing of it

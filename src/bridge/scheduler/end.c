@@ -1,6 +1,7 @@
 // Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
 #include "bridge/scheduler/run.h"
 
+#include "api/annotations.h"
 #include "api/condition.h"
 #include "base/log.h"
 #include "kube/fence.h"
@@ -259,8 +260,19 @@ int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struc
 struct ending {
 	const char *event, *reason, *words;
 	char message[400];
-	int64_t grace_s;
+	int64_t grace_s, signal_s; // signal_s: of grace_s, before TERM
+	int signal;                // 0: the pod asked for none
 };
+
+// How long it may take at most: what is left of Slurm's grace or time, where that is known.
+static int64_t most_s(const struct td_bridge_run *run)
+{
+	const struct td_ask *a = run->a;
+	int64_t left = a->end - td_real_ms(run->b->clock) / 1000;
+	if (!a->warned || a->batch || a->end <= 0)
+		return run->s->end_grace_s;
+	return left > 1 ? left : 1;
+}
 
 static void ending_read(const struct td_bridge_run *run, const char *why, struct ending *ret)
 {
@@ -279,17 +291,27 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 		if (states & table[i].bit)
 			ret->event = table[i].event, ret->reason = table[i].reason;
 
-	ret->words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
-		     : td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING))
-			     ? td_slurm_job_end_words(a->states)
-		     : a->warned && a->preempt <= 0 ? "its time limit is near"
-						    : why;
+	ret->words =
+		a->know == TD_JOB_GONE                                           ? "Slurm does not know it any more"
+		: td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_slurm_job_end_words(a->states)
+		: a->warned ? (a->preempt > 0 ? td_slurm_job_end_words(TD_JOB(PREEMPTED)) : "its time limit is near")
+			    : why;
 	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s", (long long)a->job,
 		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words);
 
 	bool bound = td_jstr(run->pod->root, "spec.nodeName");
 	int64_t own = td_jint(run->pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
-	ret->grace_s = td_pool_end_grace_s(bound, own, run->s->end_grace_s);
+	int64_t most = most_s(run);
+	ret->grace_s = td_pool_end_grace_s(bound, own, most);
+
+	// Who ended it himself, by scancel, wants no checkpoint.
+	const char *signal = td_object_annotation(run->pod, td_annotations[TD_ASKS_SIGNAL].name);
+	bool told = states & (TD_JOB(PREEMPTED) | TD_JOB(TIMEOUT));
+	if (bound && told && signal && !td_api_signal_read(signal, &ret->signal, &ret->signal_s, NULL)) {
+		ret->signal_s = td_pool_end_signal_s(ret->signal_s, own, most);
+		int64_t rest = most - ret->signal_s;
+		ret->grace_s = ret->signal_s + (own < rest ? own : rest);
+	}
 }
 
 // For how long the pod's kubelet has known that the grant ended; -1: it was not told.
@@ -315,6 +337,10 @@ static int ask_kubelet(struct td_bridge_run *run, const struct ending *x, const 
 	td_jm_str(n, note, "reason", x->reason);
 	td_jm_str(n, note, "message", x->message);
 	td_jm_int(n, note, "graceSeconds", x->grace_s);
+	if (x->signal) {
+		td_jm_str(n, note, "signal", td_api_signal_name(x->signal));
+		td_jm_int(n, note, "signalSeconds", x->signal_s);
+	}
 	td_jm_int(n, note, "at", td_real_ms(run->b->clock) / 1000);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(note);
 	td_auto_free char *text = td_json_text(td_json_root(j), NULL);

@@ -1,8 +1,9 @@
 // Reads what the decision about an ask needs: the present state of the pod, of its claims and
 // nodes, and of its job.
 #include "bridge/scheduler/claims.h"
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/preempt.h"
 
+#include "api/annotations.h"
 #include "kube/fence.h"
 #include "slurm/hostlist.h"
 
@@ -138,6 +139,25 @@ static bool same_names(const char *x, const char *y)
 	return true;
 }
 
+// A pod that wants to hear of its time limit by a signal: the end comes so early that there is time.
+static void limit_near(struct td_bridge_run *r)
+{
+	struct td_ask *a = r->a;
+	const char *text = r->pod ? td_object_annotation(r->pod, td_annotations[TD_ASKS_SIGNAL].name) : NULL;
+	int signal;
+	int64_t seconds;
+	if (!text || a->batch || a->limit_min <= 0 || a->end <= 0 || a->warned ||
+	    td_pod_state(r->pod) != TD_POD_BOUND || td_api_signal_read(text, &signal, &seconds, NULL))
+		return;
+	int64_t own = td_jint(r->pod->root, "spec.terminationGracePeriodSeconds", 30);
+	int64_t left = (a->end - seconds - own) * 1000 - td_real_ms(r->b->clock);
+	pthread_mutex_lock(&r->b->asks->lock);
+	a->warned = left <= 0;
+	pthread_mutex_unlock(&r->b->asks->lock);
+	if (left > 0)
+		td_bridge_run_again(r, left);
+}
+
 // Polls decide whether the job must be read: a poll costs 80 bytes a job, a read 8 to 14 KB
 // (docs/facts/slurm.md S-W1, S-W2).
 int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error *err)
@@ -148,6 +168,7 @@ int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error 
 
 	if (!a->job || !r->l)
 		return 0;
+	limit_near(r);
 
 	pthread_mutex_lock(&b->asks->lock);
 	if (a->found && a->found == a->job)
@@ -210,6 +231,17 @@ int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error 
 	return 0;
 }
 
+// Is there room now, or can it be taken from others?
+static void room(struct td_bridge_run *r, struct td_pool_ask *pa)
+{
+	pa->fits_now = td_ask_fits_now(r->b, r->s, r->a, r->pod, &r->want);
+	if (pa->fits_now)
+		td_preempt_begin(r);
+	enum td_pool_preempt_do what = pa->fits_now ? TD_PREEMPT_QUEUE : td_preempt_next(r);
+	pa->fits_now |= what == TD_PREEMPT_TRY;
+	pa->takes = what == TD_PREEMPT_WAIT;
+}
+
 int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -265,6 +297,6 @@ int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct 
 	}
 
 	if (td_pool_fast_due(pa, pj) && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms)
-		pa->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
+		room(r, pa);
 	return 0;
 }

@@ -40,6 +40,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->end = j->end;
 	a->limit_min = j->time_limit_min;
 	a->preempt = j->preempt;
+	// Of an allocation nothing is signalled: it has no process.
+	a->warned |= !j->batch && j->preempt > 0 && phase == TD_PHASE_RUNNING;
 	a->has_cpus = phase == TD_PHASE_ENDED ? 0 : j->want_cpus;
 	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
 	a->got_cpus = j->n_nodes ? j->nodes[0].cpus : 0;
@@ -52,6 +54,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 
 	td_passes_seen(b, a, j->comment);
 	td_ask_str(b->asks, &a->reason, j->reason);
+	td_ask_str(b->asks, &a->qos, j->qos);
 	td_ask_str(b->asks, &a->job_user, j->user);
 	td_ask_str(b->asks, &a->job_name, j->name);
 	td_ask_str(b->asks, &a->excluded, j->excluded_nodes);

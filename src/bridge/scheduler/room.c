@@ -138,8 +138,11 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	if (may) {
 		t->block.blocked &= how == TD_FAST_RAISE;
 		take_locked(t, snap, nodes, seen.kinds);
-		may = td_queued_yield(&waits, &seen, &snap->nodes, nodes) &&
-		      td_pool_fits_now(nodes, snap->nodes.n, &w->pool) >= 0;
+		int at = td_queued_yield(&waits, &seen, &snap->nodes, nodes)
+				 ? td_pool_fits_now(nodes, snap->nodes.n, &w->pool)
+				 : -1;
+		may = at >= 0;
+		w->at = may ? td_arena_strdup(w->arena, nodes[at].name) : NULL;
 	}
 	if (may)
 		add_locked(t, a, w, td_now(b));

@@ -3,6 +3,7 @@
 #include "bridge/scheduler/run.h"
 
 #include "bridge/scheduler/passes.h"
+#include "bridge/scheduler/preempt.h"
 
 #include "api/selector.h"
 #include "base/log.h"
@@ -184,10 +185,13 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	ask.comment = comment;
 	if (r->want.avoid)
 		ask.excluded_nodes = r->want.avoid;
+	ask.required_nodes = r->want.on;
 	int k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, &r->want, *ret_job, err);
 
+	if (!k || k != TD_THROTTLED)
+		td_preempt_over(b, a);
 	if (!k) {
 		atomic_fetch_add(&b->n_allocated, 1);
 		td_room_given(b, a, *ret_job);
@@ -208,6 +212,8 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	// Error 2014, too, leads to the queue: there the job may wait for a node that is down now.
 	if (td_pool_submitted(k, true) == TD_SUBMITTED_QUEUE) {
 		td_debug("%s: no immediate allocation: %s", a->key, err->msg);
+		if (r->want.on)
+			td_preempt_refused(b, a, err);
 		td_room_refused(b, a, r->want.raise, err);
 	}
 	return k;

@@ -269,7 +269,12 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 
 	struct td_slurm_ask *a = &w.ask;
 	const char *job_name = note(&rd, TD_ASKS_JOB_NAME), *limit = note(&rd, TD_ASKS_TIME_LIMIT),
-		   *nice = note(&rd, TD_ASKS_NICE), *exclusive = note(&rd, TD_ASKS_EXCLUSIVE);
+		   *nice = note(&rd, TD_ASKS_NICE), *exclusive = note(&rd, TD_ASKS_EXCLUSIVE),
+		   *signal = note(&rd, TD_ASKS_SIGNAL);
+	int number;
+	int64_t seconds;
+	if (!rd.r && signal && td_api_signal_read(signal, &number, &seconds, err))
+		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "signal");
 
 	td_auto_free char *jn = td_bridge_job_name(job_name ? job_name : name, uid);
 	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);

@@ -13,7 +13,9 @@ struct td_want {
 	// excluded_nodes of an immediate allocation: besides, the nodes where it would take
 	// something from one that waits. NULL: as in ask. Set by td_ask_fits_now().
 	const char *avoid;
-	bool raise; // it goes past those who wait: nobody of them could use this very room (passes.h)
+	const char *at; // where td_ask_fits_now() has seen room; NULL: nowhere
+	const char *on; // the node where it preempts (preempt.h); NULL: anywhere
+	bool raise;     // it goes past those who wait: nobody of them could use this very room (passes.h)
 	struct td_arena *arena;
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for

@@ -59,6 +59,7 @@ struct td_ctr {
 	// Length of the last back-off; 0: none yet.
 	int64_t backoff_ms;
 	int64_t stop_begun, kill_at; // real time in ms; 0: not stopping
+	bool warned;                 // the signal that the pod asked for was sent
 	bool term_sent, killed;
 	int fails[3], passes[3]; // S: consecutive results per probe kind
 };
@@ -99,6 +100,8 @@ struct td_pod {
 	bool admitted, volumes_ok, recorded;
 	char *fail_reason, *fail_message;      // the pod failed as a whole
 	int64_t end_grace_s;                   // what the end of its grant leaves it; -1: not told of
+	int end_signal;                        // sent first, if the pod asked for one; 0: none
+	int64_t end_signal_s;                  // so long before TERM
 	char *wait_reason, *wait_message;      // why no container starts yet
 	int64_t start_ms, stop_begun, kill_at; // real time in ms
 	// It was over before this process knew it: its status is not ours to write.

@@ -335,7 +335,7 @@ static void begin_attempt(struct td_kubelet *a, struct td_pod *p, struct td_ctr 
 	pthread_mutex_unlock(&p->mu);
 
 	c->stop_begun = c->kill_at = 0;
-	c->term_sent = c->killed = false;
+	c->term_sent = c->killed = c->warned = false;
 }
 
 void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,

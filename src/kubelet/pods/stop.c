@@ -46,6 +46,21 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 		return false;
 	}
 
+	// The signal by which the pod wants to hear of it, and then the time that it asked for.
+	if (p->end_signal && !c->term_sent && c->state == TD_CTR_RUNNING) {
+		int64_t term_at = c->stop_begun + p->end_signal_s * 1000;
+		if (!c->warned && c->id) {
+			c->warned = true;
+			int told = td_oci_tell(a->oci, c->id, p->end_signal);
+			td_info("kubelet: %s/%s: %s was told by signal %d: %d processes", p->ns, p->name, c->name,
+				p->end_signal, told);
+		}
+		if (now < term_at) {
+			td_sooner(again_ms, term_at - now < left ? term_at - now : left);
+			return false;
+		}
+	}
+
 	if (!c->term_sent && !hook) {
 		c->term_sent = true;
 		if (!td_fault_at(NULL, "kubelet.container-term.before"))

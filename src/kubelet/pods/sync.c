@@ -2,6 +2,7 @@
 // waiting, and write the status if it changed.
 #include "kubelet/pods/sync.h"
 
+#include "api/annotations.h"
 #include "api/selector.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -91,6 +92,8 @@ static void grant_ended(struct td_kubelet *a, struct td_pod *p, const struct td_
 	const yyjson_val *v = td_json_root(j);
 	int64_t grace = td_jint(v, "graceSeconds", 0);
 	p->end_grace_s = grace > 0 ? grace : 0;
+	p->end_signal_s = td_jint(v, "signalSeconds", 0);
+	p->end_signal = p->end_signal_s > 0 ? td_api_signal_number(td_jstr(v, "signal")) : 0;
 	if (p->terminal && !p->fail_reason)
 		return;
 	pthread_mutex_lock(&p->mu);
@@ -413,6 +416,8 @@ static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_o
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
 	if (!o && grace > FORCED_GRACE_MS) // deleted by force: nobody waits for it any more
 		grace = FORCED_GRACE_MS;
+	if (p->end_signal) // it comes before the pod's own grace
+		grace += p->end_signal_s * 1000;
 	if (p->end_grace_s >= 0 && grace > p->end_grace_s * 1000)
 		grace = p->end_grace_s * 1000;
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)

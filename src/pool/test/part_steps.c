@@ -226,6 +226,11 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		look(out);
 	} else if (!strcmp(what, "end")) {
 		end(out);
+	} else if (!strcmp(what, "told")) {
+		int64_t asked = td_scenario_num(w, "asked", 0), own = td_scenario_num(w, "own", 0);
+		int64_t most = td_scenario_num(w, "most", 0);
+		td_buf_printf(out, "told asked=%lld own=%lld most=%lld: %lld", (long long)asked, (long long)own,
+			      (long long)most, (long long)td_pool_end_signal_s(asked, own, most));
 	} else if (!strcmp(what, "fast")) {
 		fast(out);
 	} else if (!strcmp(what, "due")) {
