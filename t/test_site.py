@@ -1,5 +1,6 @@
 """What a site brings along: its own programs beside Tandem's."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -111,7 +112,7 @@ def service(name, **kw):
     return {"name": name, "configMap": "ours", "key": name, **kw}
 
 
-@pytest.mark.feature("A2.12", "A2.13", "A2.14", "A2.15", "A2.16")
+@pytest.mark.feature("A2.10", "A2.12", "A2.13", "A2.14", "A2.15", "A2.16")
 def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     home.up("--nodes", "1")
 
@@ -158,15 +159,19 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     # Each node says which configuration its slurmd has.
     revision = lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["configHash"]
     wait_for("it is the newest", lambda: [n.get("config") for n in nodeset()["nodes"]] == [revision()])
-    old = revision()
+    old, pods = revision(), alive(home)
+    job = home.sbatch("-c1")
+    wait_for("a job runs", lambda: home.squeue()[job]["state"] == "RUNNING")
     patch(home, {"config": {"slurmConf": {"KillWait": "11"}}})
     wait_for("it is the new one", lambda: revision() != old and [n.get("config") for n in nodeset()["nodes"]] == [revision()])
+    assert alive(home) == pods and home.squeue()[job]["state"] == "RUNNING", "slurmctld read it in its place"
+    assert "KillWait=11 " in re.sub(" +", "", home.shell("scontrol", "show", "config")).replace("sec", " ")
     assert "KillWait=11\n" in inside(home, "main-pool-n0", "cat", "/run/slurm/conf/slurm.conf")
     origins = {l["line"]: l["origin"] for l in json.loads(home.cmd("config", "show", "slurm.conf", "-o", "json").stdout)["files"]["slurm.conf"]}
     assert origins["KillWait=11"] == "spec.config.slurmConf.KillWait" and origins["MinJobAge=300"] == "default" and origins["ClusterName=main"] == "metadata.name"
     assert origins["SlurmUser=slurm"].startswith("Tandem (") and next(o for l, o in origins.items() if l.startswith("PartitionName=")) == "spec.partitions[0]"
     assert "KillWait=11 " in home.cmd("config", "show").stdout
-    assert json.loads(home.cmd("config", "nodes", "-o", "json").stdout) == {"config": revision(), "nodes": [{"name": "n0", "nodeSet": "pool", "state": "idle", "config": revision(), "newest": True}]}
+    assert json.loads(home.cmd("config", "nodes", "-o", "json").stdout) == {"config": revision(), "nodes": [{"name": "n0", "nodeSet": "pool", "state": "mixed", "config": revision(), "newest": True}]}
     assert "there is no file" in home.cmd("config", "show", "nope", check=False).stderr
 
 

@@ -58,7 +58,11 @@
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 // By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
 #define TD_LABEL_SITE "tandem.dev/site"
-#define TD_ANN_CONFIG "tandem.dev/config-hash" // on the daemons' pod templates
+// On the ConfigMap, and by the operator on the pod of slurmctld that was told of it; since when (ms since 1970).
+#define TD_ANN_CONFIG "tandem.dev/config-hash"
+#define TD_ANN_CONFIG_SINCE "tandem.dev/config-since"
+// On pod templates: a hash of what of the configuration needs a new pod.
+#define TD_ANN_RESTART "tandem.dev/restart-hash"
 // On the ConfigMap in use: the print of the trial that it passed, and the image that passed it.
 #define TD_ANN_TRIED "tandem.dev/tried"
 #define TD_ANN_IMAGE "tandem.dev/slurm-image"

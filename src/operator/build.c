@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 extern const struct td_embedded td_op_files[]; // programs/ and templates/
 
@@ -75,6 +76,38 @@ char *td_op_files_hash(const struct td_slurm_files *f)
 		td_buf_add(&b, f->v[i].name, strlen(f->v[i].name) + 1);
 		td_buf_add(&b, f->v[i].text, strlen(f->v[i].text) + 1);
 	}
+	return td_op_hash(td_buf_str(&b), b.len);
+}
+
+// Is a line of slurm.conf about who meets whom, and how? The rest a daemon takes over while it runs: slurmctld by
+// `scontrol reconfigure`, which starts it anew in its place, with its jobs (24.11: S-C9).
+static bool needs_pods(const char *line)
+{
+	static const char *const keys[] = {"ClusterName", "Slurmctld",    "SlurmUser",         "Auth",
+					   "Cred",        "StateSave",    "AccountingStorage", "MessageTimeout",
+					   "TCPTimeout",  "Communication"};
+	static const char *const not_these[] = {"SlurmctldParameters",   "SlurmctldDebug",
+						"SlurmctldSyslogDebug",  "SlurmctldLogFile",
+						"AccountingStorageTRES", "AccountingStorageEnforce"};
+	for (size_t i = 0; i < TD_LEN(not_these); i++)
+		if (!strncasecmp(line, not_these[i], strlen(not_these[i])))
+			return false;
+	for (size_t i = 0; i < TD_LEN(keys); i++)
+		if (!strncasecmp(line, keys[i], strlen(keys[i])))
+			return true;
+	return false;
+}
+
+char *td_op_restart_hash(const struct td_slurm_files *f)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, f->v[TD_SLURM_CONF].text, '\n');
+	for (size_t i = 0; i < lines.n; i++)
+		if (needs_pods(lines.v[i]))
+			td_buf_add(&b, lines.v[i], strlen(lines.v[i]) + 1);
+	td_buf_puts(&b, f->v[TD_SLURMCTLD_SH].text);
+	td_buf_puts(&b, f->v[TD_ACCOUNTS_SH].text);
 	return td_op_hash(td_buf_str(&b), b.len);
 }
 

@@ -353,7 +353,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	free(v->trying);
 	free(v->config_hash);
 	v->problem = ok ? NULL : join(&problems);
-	v->trying = v->config_hash = NULL;
+	free(v->restart_hash);
+	v->trying = v->config_hash = v->restart_hash = NULL;
 	if (!ok)
 		return 0; // what runs stays as it is
 
@@ -370,6 +371,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	if (r || v->problem || v->trying)
 		return r;
 	v->config_hash = td_op_files_hash(&files);
+	v->restart_hash = td_op_restart_hash(&files);
 	if (too_early(op, sc, v, &f, v->config_hash))
 		return 0;
 
@@ -432,9 +434,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 }
 
 // ---- status ----
-// Returns since when every slurmctld pod runs this configuration (the creation of the youngest), in
-// ms of real time; 0: not all do.
-static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *hash)
+// Returns since when every slurmctld pod knows of this configuration, in ms of real time; 0: not all do.
+static int64_t told_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
@@ -442,12 +443,61 @@ static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *ha
 	for (size_t i = 0; i < pods.n; i++) {
 		if (!is_of(pods.v[i], "slurmctld", sc->name))
 			continue;
-		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), hash))
+		if (!td_op_pod_ready(pods.v[i]) ||
+		    !td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), v->config_hash) ||
+		    !td_streq(td_object_annotation(pods.v[i], TD_ANN_RESTART), v->restart_hash))
 			return 0;
-		int64_t born = td_op_born(pods.v[i]);
-		since = born > since ? born : since;
+		long long at = td_op_born(pods.v[i]);
+		td_parse_i64(td_object_annotation(pods.v[i], TD_ANN_CONFIG_SINCE), &at);
+		since = at > since ? at : since;
 	}
 	return since;
+}
+
+// Tells slurmctld's pod of the configuration that is written. Any change of a pod makes its kubelet bring the
+// files at once, instead of within a minute; slurmctld.sh then has slurmctld read them.
+static int tell(struct td_op *op, struct td_object *sc, const struct td_op_view *v, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto_free char *name = td_asprintf("%s-config", sc->name);
+	td_auto(td_object_unref) struct td_object *cm = td_informer_get(op->configmaps, sc->ns, name);
+	if (!cm || !td_streq(td_object_annotation(cm, TD_ANN_CONFIG), v->config_hash))
+		return 0;
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	for (size_t i = 0; i < pods.n; i++) {
+		const struct td_object *p = pods.v[i];
+		if (!is_of(p, "slurmctld", sc->name) || td_object_deleting(p) ||
+		    !td_streq(td_object_annotation(p, TD_ANN_RESTART), v->restart_hash) ||
+		    td_streq(td_object_annotation(p, TD_ANN_CONFIG), v->config_hash))
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *notes = td_jm_obj(d, root, "metadata.annotations");
+		td_auto_free char *now = td_asprintf("%lld", (long long)td_real_ms(&td_clock_system));
+		td_jm_str(d, root, "metadata.uid", p->uid);
+		td_jm_key_str(d, notes, TD_ANN_CONFIG, v->config_hash);
+		td_jm_key_str(d, notes, TD_ANN_CONFIG_SINCE, now);
+		int r = td_kube_patch(op->k, TD_AT(&td_pods, p->ns, p->name), TD_PATCH_MERGE, root, c, NULL, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return td_wrap(err, "telling pod %s/%s of its configuration", p->ns, p->name);
+	}
+	return 0;
+}
+
+// Does a slurmd have it? It has it from slurmctld. Where no node answers nobody can say so, and after a while it
+// is taken for true.
+static bool seen(const struct td_op *op, const struct td_op_view *v, int64_t since)
+{
+	enum { BROUGHT_MS = 6000, KUBELET_BRINGS_MS = 90000 };
+	bool any = false;
+	for (size_t i = 0; i < v->nodes.n; i++) {
+		char config[32];
+		const char *services;
+		if (td_op_says(&v->nodes.v[i], config, &services) && td_streq(config, v->config_hash))
+			return true;
+		any |= !(v->nodes.v[i].states & TD_NODE_BAD);
+	}
+	return !any && td_real_ms(&td_clock_system) - since > (op->image ? KUBELET_BRINGS_MS : BROUGHT_MS);
 }
 
 // Returns the hash of the configuration that was last put in force; "" before the first.
@@ -459,7 +509,7 @@ static const char *active(const struct td_object *sc, const struct td_op_view *v
 
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
 {
-	return v->config_hash && td_streq(active(sc, v), v->config_hash) ? runs_since(op, sc, v->config_hash) : 0;
+	return v->config_hash && td_streq(active(sc, v), v->config_hash) ? told_since(op, sc, v) : 0;
 }
 
 static long long ready_pods(struct td_op *op, struct td_object *sc, const char *app)
@@ -503,27 +553,36 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 		td_jm_int(d, root, words[i], k[i]);
 }
 
-// When slurmctld runs a new configuration, has running slurmds take it over by one reconfigure.
-// *ret_hash: the one in force; "" before the first.
+// Goes on with bringing a new configuration in force. *ret_hash: the one in force; "" before the first.
 static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash,
-		     struct td_error *err)
+		     struct td_cancel *c, struct td_error *err)
 {
+	enum { AGAIN_MS = 5000 };
 	*ret_hash = active(sc, v);
-	bool first = !**ret_hash, in_force = td_streq(*ret_hash, v->config_hash), runs = false;
-	if (v->config_hash && v->fresh && !in_force)
-		runs = runs_since(op, sc, v->config_hash);
-	enum td_pool_force force = td_pool_config_force(v->fresh, first, in_force, runs);
-	if (force == TD_FORCE_NOTHING)
-		return 0;
-	if (force == TD_FORCE_RECONFIGURE) {
+	struct td_pool_force_facts f = {
+		.answers = v->fresh, .first = !**ret_hash, .in_force = td_streq(*ret_hash, v->config_hash)};
+	if (v->config_hash && !f.in_force) {
+		int r = tell(op, sc, v, c, err);
+		if (r)
+			return r;
+		int64_t since = told_since(op, sc, v);
+		f.told = since;
+		f.seen = since && seen(op, v, since);
+	}
+	enum td_pool_force force = td_pool_config_force(&f);
+	int64_t now = td_mono_ms(&td_clock_system);
+	if (force == TD_FORCE_RECONFIGURE && (!v->reconfigured || now - v->reconfigured >= AGAIN_MS)) {
+		v->reconfigured = now;
 		td_auto_buf struct td_buf body = {0};
 		if (td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err))
 			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
-		td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	}
-
+	if (force == TD_FORCE_RECONFIGURE || force == TD_FORCE_NOTHING)
+		return 0;
+	td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	free(v->active);
 	*ret_hash = v->active = td_strdup(v->config_hash);
+	v->reconfigured = 0;
 	return 0;
 }
 
@@ -531,7 +590,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 			 struct td_error *err)
 {
 	const char *hash;
-	int r = take_over(op, sc, v, &hash, err);
+	int r = take_over(op, sc, v, &hash, c, err);
 	if (r)
 		return r;
 

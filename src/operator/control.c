@@ -26,7 +26,7 @@ void td_op_wants_add(struct td_op_wants *w, struct td_op_want x)
 
 struct builder {
 	const yyjson_val *sc;
-	const char *ns, *name, *image, *hash, *standin; // standin: Tandem's image; NULL: embedded
+	const char *ns, *name, *image, *hash, *restart, *standin; // standin: Tandem's image; NULL: embedded
 	struct td_op_wants *out;
 };
 
@@ -111,7 +111,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	// thrown out for them.
 	// slurmdbd reads nothing of them but users, who come by themselves.
 	if (!td_starts(field, "spec.login") && !td_streq(field, "spec.accounting"))
-		td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
+		td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_RESTART, b->restart);
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
 	td_op_identity_add(d, td_jm_get(t, "spec"), b->sc, NULL);
@@ -302,13 +302,14 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, const char *image,
 			  struct td_op_wants *ret, struct td_error *err)
 {
-	td_auto_free char *hash = td_op_files_hash(files);
+	td_auto_free char *hash = td_op_files_hash(files), *restart = td_op_restart_hash(files);
 	td_auto_wants struct td_op_wants out = {0};
 	struct builder b = {sc,
 			    td_jstr(sc, "metadata.namespace"),
 			    td_jstr(sc, "metadata.name"),
 			    td_jstr_or(sc, "spec.slurm.image", TD_OP_SLURM_IMAGE),
 			    hash,
+			    restart,
 			    image,
 			    &out};
 	secret(&b, "slurm-key", "slurm.key", td_slurm_key_new(TD_SLURM_KEY_BYTES));

@@ -20,31 +20,13 @@ static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *ol
 		td_jm_int(d, root, v[i].name, v[i].slurm && !fresh ? td_jint(old, v[i].name, 0) : v[i].n);
 }
 
-// What a node says of itself in its comment (slurm/programs/services.sh). *ret_services: the failed ones; "": none.
-// False: it says nothing.
-static bool says(const struct td_op_row *x, char config[32], const char **ret_services)
-{
-	static const char head[] = "tandem: config=";
-	const char *s = x->slurm ? x->slurm->comment : NULL;
-	if (!s || !td_starts(s, head))
-		return false;
-	s += sizeof(head) - 1;
-	size_t n = strcspn(s, "; ");
-	if (!n || n >= 32)
-		return false;
-	memcpy(config, s, n);
-	config[n] = '\0';
-	*ret_services = td_starts(s + n, "; service ") ? s + n + 2 : "";
-	return true;
-}
-
 // Returns which services have failed on which nodes.
 static void failures(const struct td_op_rows *rows, struct td_buf *ret)
 {
 	char config[32];
 	const char *services;
 	for (size_t i = 0; i < rows->n && ret->len < 1024; i++)
-		if (says(&rows->v[i], config, &services) && *services)
+		if (td_op_says(rows->v[i].slurm, config, &services) && *services)
 			td_buf_printf(ret, "%s%s: %.300s", ret->len ? "; " : "", rows->v[i].name, services);
 }
 
@@ -60,7 +42,7 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	td_jm_bool(d, o, "updated", x->n.pod && x->n.updated);
 	char config[32];
 	const char *services;
-	if (says(x, config, &services)) {
+	if (td_op_says(x->slurm, config, &services)) {
 		td_jm_str(d, o, "config", config);
 		td_jm_str(d, o, "services", *services ? services : NULL);
 	}

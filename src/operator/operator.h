@@ -61,6 +61,9 @@ char *td_op_hash(const char *s, size_t n); // 16 hex digits; caller frees
 // Returns a hash of the configuration that daemons must be told about: all but the users. The caller
 // frees it.
 char *td_op_files_hash(const struct td_slurm_files *f);
+// Returns a hash of what of it a running daemon does not take over by `scontrol reconfigure`. The caller
+// frees it.
+char *td_op_restart_hash(const struct td_slurm_files *f);
 // Returns templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster",
 // name}). The caller frees it. Aborts when the file is malformed.
 yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n);
@@ -255,6 +258,8 @@ struct td_op_view {
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
 	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
+	char *restart_hash;           // of the part of it that needs new pods
+	int64_t reconfigured;         // when Slurm was last told to read it anew, ms, monotonic
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
 	struct td_op_qos {            // the QOS of spec.preemption
@@ -328,6 +333,9 @@ void td_op_qos_sync(struct td_op_view *v, struct td_object *sc, int64_t *again_m
 
 // ---- view.c ----
 
+// What a node says of itself in its comment (slurm/programs/services.sh): the revision of the configuration that
+// its slurmd has, and *ret_services, the failed ones ("": none). False: it says nothing.
+bool td_op_says(const struct td_slurm_node *n, char config[32], const char **ret_services);
 bool td_op_ready(const struct td_object *o);   // condition Ready of any object
 int64_t td_op_born(const struct td_object *o); // its creation, ms of real time; 0: not known
 // Returns why the pod's first container does not run, in the kubelet's or kube-scheduler's words;

@@ -84,6 +84,22 @@ const char *td_op_stuck(const struct td_object *pod, bool *ret_image)
 	return td_jstr_or(w, "message", reason);
 }
 
+bool td_op_says(const struct td_slurm_node *n, char config[32], const char **ret_services)
+{
+	static const char head[] = "tandem: config=";
+	const char *s = n ? n->comment : NULL;
+	if (!s || !td_starts(s, head))
+		return false;
+	s += sizeof(head) - 1;
+	size_t len = strcspn(s, "; ");
+	if (!len || len >= 32)
+		return false;
+	memcpy(config, s, len);
+	config[len] = '\0';
+	*ret_services = td_starts(s + len, "; service ") ? s + len + 2 : "";
+	return true;
+}
+
 // Forgets everything that belongs to this slurmrestd.
 static void disconnect(struct td_op_view *v)
 {
@@ -111,6 +127,7 @@ void td_op_views_free(struct td_op *op)
 		free(v->active);
 		free(v->uid);
 		free(v->config_hash);
+		free(v->restart_hash);
 		free(v->key);
 		free(v);
 	}

@@ -113,7 +113,10 @@ const char *td_pool_trial_name(enum td_pool_trial t)
 	return (size_t)t < sizeof(names) / sizeof(names[0]) ? names[t] : "?";
 }
 
-enum td_pool_force td_pool_config_force(bool answers, bool first, bool in_force, bool runs)
+enum td_pool_force td_pool_config_force(const struct td_pool_force_facts *f)
 {
-	return !answers || in_force || !runs ? TD_FORCE_NOTHING : first ? TD_FORCE_FIRST : TD_FORCE_RECONFIGURE;
+	return !f->answers || f->in_force || !f->told ? TD_FORCE_NOTHING
+	       : f->first                             ? TD_FORCE_FIRST
+	       : f->seen                              ? TD_FORCE_SEEN
+						      : TD_FORCE_RECONFIGURE;
 }

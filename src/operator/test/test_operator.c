@@ -96,7 +96,7 @@ static void test_objects(void **state)
 	assert_null(td_jget(spec, "volumes.[4].emptyDir"));
 	assert_string_equal(td_jstr(spec, "containers.[0].resources.requests.cpu"), "100m");
 	assert_int_equal(td_jint(spec, "volumes.[1].secret.defaultMode", 0), 0400);
-	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_ANN_CONFIG));
+	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_ANN_RESTART));
 
 	// The login template is merged by name, so its mount is added to ours.
 	const yyjson_val *login = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec");
@@ -621,9 +621,9 @@ static void test_costs(void **state)
 		{"spec.users", "{users: [{name: pods, uid: 2000}, {name: ann, uid: 3000}]}", false, "nothing"},
 		{"spec.scheduler", "{scheduler: {defaultUser: researcher, endGrace: 1m}}", false, "nothing"},
 		{"spec.slurm.version", "{slurm: {version: '24.05'}}", false, "nothing"},
-		{"spec.partitions", "{partitions: [{name: all, maxTime: '60'}]}", false, "slurmctld, slurmrestd"},
-		{"spec.config", "{config: {slurmConf: {KillWait: '20'}}}", false, "slurmctld, slurmrestd"},
-		{"spec.scripts", "{scripts: {epilog: {configMap: ours, key: e}}}", false, "slurmctld, slurmrestd"},
+		{"spec.partitions", "{partitions: [{name: all, maxTime: '60'}]}", false, "nothing"},
+		{"spec.config", "{config: {slurmConf: {KillWait: '20'}}}", false, "nothing"},
+		{"spec.scripts", "{scripts: {epilog: {configMap: ours, key: e}}}", false, "nothing"},
 		{"spec.services", "{services: [{name: a, command: [id]}]}", false, "nothing"},
 		{"spec.controller", "{controller: {resources: {requests: {cpu: '1'}}}}", false, "slurmctld"},
 		{"spec.restApi", "{restApi: {resources: {requests: {cpu: '1'}}}}", false, "slurmrestd"},

@@ -73,12 +73,13 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "trial")) {
 		td_buf_printf(out, "trial %s", td_pool_trial_name(td_pool_trial_decide(&trial)));
 	} else if (!strcmp(what, "force")) {
-		static const char *const forces[] = {"nothing", "first", "reconfigure"};
-		bool answers = td_scenario_has(w, "answers"), first = td_scenario_has(w, "new"),
-		     in_force = td_scenario_has(w, "in-force"), runs = td_scenario_has(w, "runs");
-		td_buf_printf(out, "force%s%s%s%s: %s", answers ? " answers" : "", first ? " new" : "",
-			      in_force ? " in-force" : "", runs ? " runs" : "",
-			      forces[td_pool_config_force(answers, first, in_force, runs)]);
+		static const char *const forces[] = {"nothing", "first", "reconfigure", "seen"};
+		const struct td_pool_force_facts f = {td_scenario_has(w, "answers"), td_scenario_has(w, "new"),
+						      td_scenario_has(w, "in-force"), td_scenario_has(w, "told"),
+						      td_scenario_has(w, "seen")};
+		td_buf_printf(out, "force%s%s%s%s%s: %s", f.answers ? " answers" : "", f.first ? " new" : "",
+			      f.in_force ? " in-force" : "", f.told ? " told" : "", f.seen ? " seen" : "",
+			      forces[td_pool_config_force(&f)]);
 	} else {
 		return false;
 	}

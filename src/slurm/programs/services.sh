@@ -138,10 +138,14 @@ changed() {
 
 # Sets $text to what the node says of itself.
 report() {
-	text=tandem:
-	[ ! -e "$conf" ] || while IFS= read -r line; do
-		case $line in '# Revision: '*) text="$text config=${line##* }" ;; esac
-	done <"$conf"
+	# shellcheck disable=SC3013
+	if [ "$conf" -nt "$run/read" ] || [ -z "$revision" ]; then
+		: >"$run/read"
+		[ ! -e "$conf" ] || while IFS= read -r line; do
+			case $line in '# Revision: '*) revision=${line##* } ;; esac
+		done <"$conf"
+	fi
+	text="tandem:${revision:+ config=}$revision"
 	[ ! -e "$site/services" ] || while read -r name type place timeout onfailure after; do
 		mine "$place" || continue
 		state "$name"
@@ -166,7 +170,7 @@ start)
 	}
 	;;
 follow)
-	conf=/run/slurm/conf/slurm.conf said='' rounds=0
+	conf=/run/slurm/conf/slurm.conf said='' revision='' rounds=0
 	while :; do
 		if changed; then
 			: >"$run/seen"
@@ -176,11 +180,11 @@ follow)
 			report
 			rounds=$((rounds + 1))
 			# Every few minutes it is said again: a record may have been made anew.
-			if [ "$text" != "$said" ] || [ $((rounds % 60)) = 0 ]; then
+			if [ "$text" != "$said" ] || [ $((rounds % 150)) = 0 ]; then
 				scontrol update "nodename=$TD_NODE" "comment=$text" 2>/dev/null && said=$text
 			fi
 		fi
-		pause "${TD_SERVICES_LOOK:-5}"
+		pause "${TD_SERVICES_LOOK:-2}"
 	done
 	;;
 stop)

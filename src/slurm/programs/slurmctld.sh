@@ -1,19 +1,50 @@
 #!/bin/sh
 # Starts slurmctld (its command is the arguments) so that it gives no job id twice: tandem-standin
-# first-job-id says why and how.
+# first-job-id says why and how. While it runs, it is told to read each new configuration: `scontrol
+# reconfigure` starts it anew in its place, with all that it knows.
 set -eu
-etc=/run/slurmctld/etc
-mkdir -p "$etc"
-rm -f "$etc"/*
-cp -L /etc/slurm/* "$etc"/
+etc=/run/slurmctld/etc new=/run/slurmctld/etc.new next=
+number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$new/slurm.conf" | tail -n 1; }
 
-number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$etc/slurm.conf" | tail -n 1; }
-first=$(number FirstJobId)
-max=$(number MaxJobId)
-next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld --first "$first" --max "$max")
+# Makes the files that slurmctld reads from those that are mounted. They all come from one moment: a kubelet
+# changes a link.
+files() {
+	rm -rf "$new"
+	mkdir -p "$new"
+	cp -L "$(readlink -f /etc/slurm/..data || echo /etc/slurm)"/* "$new"/
+	cp "$new/slurm.conf" "$new/asked"
 
-sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
-echo "FirstJobId=$next" >>"$etc/slurm.conf"
+	# Once a start; slurmctld counts on by itself.
+	if [ -z "$next" ]; then
+		first=$(number FirstJobId)
+		max=$(number MaxJobId)
+		next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld --first "$first" --max "$max")
+	fi
+	sed -i '/^ *FirstJobId *=/Id' "$new/slurm.conf"
+	echo "FirstJobId=$next" >>"$new/slurm.conf"
+
+	# The script that looks at each submit, if the image has the plug-in for it and the object names no other one.
+	if ! grep -qi '^ *JobSubmitPlugins *=' "$new/slurm.conf"; then
+		for plugin in /usr/lib/*/slurm*/job_submit_lua.so /usr/lib*/slurm*/job_submit_lua.so /usr/local/lib*/slurm*/job_submit_lua.so; do
+			[ ! -e "$plugin" ] || { echo 'JobSubmitPlugins=lua' >>"$new/slurm.conf" && break; }
+		done
+	fi
+	# Without a program that sends mail it refuses jobs that ask for mail.
+	grep -qx 'MailProg=/bin/false' "$new/slurm.conf" || : >"$new/tandem-mail"
+
+	# The word with which Tandem's bridge says that an allocation goes past those who wait: job_submit.lua knows it,
+	# and nobody else. The bridge derives the same from the key (src/bridge/scheduler/passes.h).
+	(umask 077 && { printf 'tandem word ' && cat /etc/slurm-jwt/jwt_hs256.key; } | sha256sum | cut -c1-64 >"$new/tandem-word")
+	[ ! -e "$lua" ] || cp -L "$lua" "$new/tandem-site.lua"
+
+	mkdir -p "$etc"
+	for f in "$etc"/*; do
+		[ ! -e "$f" ] || [ -e "$new/${f##*/}" ] || rm -f "$f"
+	done
+	mv -f "$new"/* "$etc"/
+}
+lua=/etc/tandem/site/job-submit.lua
+files
 
 # slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). After a move to
 # another database that one's number counts, and one in its own pod may always be new. The operator sees to it
@@ -29,23 +60,11 @@ if [ -e "$state/clustername" ]; then
 fi
 echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
-# The script that looks at each submit, if the image has the plug-in for it and the object names no other one.
-if ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
-	for plugin in /usr/lib/*/slurm*/job_submit_lua.so /usr/lib*/slurm*/job_submit_lua.so /usr/local/lib*/slurm*/job_submit_lua.so; do
-		[ ! -e "$plugin" ] || { echo 'JobSubmitPlugins=lua' >>"$etc/slurm.conf" && break; }
-	done
-fi
-# Without a program that sends mail it refuses jobs that ask for mail.
-grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" || : >"$etc/tandem-mail"
-
-# The word with which Tandem's bridge says that an allocation goes past those who wait: job_submit.lua knows it,
-# and nobody else. The bridge derives the same from the key (src/bridge/scheduler/passes.h).
-(umask 077 && { printf 'tandem word ' && cat /etc/slurm-jwt/jwt_hs256.key; } | sha256sum | cut -c1-64 >"$etc/tandem-word")
-
-# slurmctld reads job_submit.lua again when that file is newer; the site's part of it is another file.
-lua=/etc/tandem/site/job-submit.lua
-[ ! -e "$lua" ] || cp -L "$lua" "$etc/tandem-site.lua"
+# A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
 while sleep 2; do
+	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
+		if ! { files && SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure; }; then rm -f "$etc/asked"; fi
+	fi
 	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
 done &
 sh /etc/slurm/accounts.sh &
