@@ -100,6 +100,25 @@ def test_jobs_and_pods_are_in_the_history(pool):
     assert r.returncode and "Only admins/operators/coordinators can add accounts" in r.stdout + r.stderr
 
 
+@pytest.mark.feature("A1.2", "A1.5")
+def test_seff_and_sstat_say_what_a_job_uses(pool):
+    burn = "import time; x = bytearray(50 << 20); t = time.time()\nwhile time.time() - t < 3: pass\n"
+    job = str(sbatch(pool, "-c2", "--mem=200M", script=f"#!/bin/sh\nsrun --mem=200M python3 -c '{burn}'\n"))
+
+    def live():
+        out = pool.shell("sstat", "-nP", "-a", "-j", job, "--noconvert", "-o", "JobID,MaxRSS").split()
+        return [l for l in out if l.startswith(f"{job}.0|") and int(l.split("|")[1].rstrip("K") or 0) > 0]
+    wait_for("sstat shows its memory while it runs", live)
+    wait_for("it has ended", lambda: pool.shell("sacct", "-nX", "-j", job, "-o", "State").strip() == "COMPLETED")
+    said = dict(l.split(": ", 1) for l in pool.shell("seff", job).splitlines())
+    assert (said["Job ID"], said["User/Group"], said["State"], said["Cores"]) == (job, "researcher/researcher", "COMPLETED (exit code 0)", "2")
+    wall, used = sum(int(x) * 60**k for k, x in enumerate(reversed(said["Job Wall-clock time"].split(":")))), float(said["Memory Utilized"].split()[0])
+    assert wall >= 3 and said["Memory Utilized"].endswith(" MB") and used > 40 and said["Memory Efficiency"].endswith("% of 200.00 MB")
+    assert "% of " in said["CPU Efficiency"] and said["CPU Utilized"] > "00:00:00"
+    r = pool.cmd("shell", "--user", "root", "--", "seff", "999999", check=False)
+    assert r.returncode == 1 and "no job 999999" in r.stderr
+
+
 @pytest.mark.feature("A6.5", "A18.2")
 def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
     root(pool, "sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=2")

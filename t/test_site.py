@@ -218,3 +218,33 @@ def test_a_slurm_conf_becomes_objects(tandem, tmp_path):
     assert run("validate", "-f", tmp_path / "out.yaml").returncode == 0
     r = run("config", "import", tmp_path / "prolog.sh")
     assert r.returncode == 1 and "there is no slurm.conf among the files" in r.stderr
+
+
+@pytest.mark.feature("A2.11")
+def test_a_staging_cluster_is_one_more_object(home):
+    """Beside the one that works, on a node that leaves it; it comes and goes without a pod of the other's being touched."""
+    home.up("--nodes", "2")
+    pods = {p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm") if p["metadata"]["name"] != "main-pool-n1"}
+    job = home.sbatch("-w", "n0", "-c1")
+    spec = home.get("slurmcluster", "main", "-n", "slurm")["spec"]
+    spec["controller"]["storage"]["hostPath"] = {"path": "/var/lib/slurm-staging", "node": "n0"}
+    spec["accounting"] = {"enabled": False}
+    spec["partitions"] = [{"name": "next", "default": True}]
+    spec["config"]["slurmConf"] = {"KillWait": "7"}
+    spec["scheduler"].update({"schedulerName": "staging", "defaultPartition": "next"})
+    home.kubectl("label", "node", "n1", "ring=staging")
+    out = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "ring", "operator": "DoesNotExist"}]}]}}}
+    home.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"affinity": out}}))
+    kind = lambda k, name, s: {"apiVersion": "tandem.dev/v1alpha1", "kind": k, "metadata": {"name": name, "namespace": "slurm"}, "spec": s}
+    home.apply(kind("SlurmCluster", "staging", spec), kind("NodeSet", "ring", {"clusterName": "staging", "nodeSelector": {"ring": "staging"}}))
+
+    def there(*argv):
+        return inside(home, "staging-login-0", *argv)
+    wait_for("the staging cluster has the node", lambda: there("sinfo", "-h", "-N", "-o", "%N %P %t").split() == ["n1", "next*", "idle"], 180)
+    assert there("runuser", "-u", "researcher", "--", "srun", "-D", "/tmp", "--gres=gpu:8", "hostname") == "n1\n"
+    assert re.search(r"KillWait += 7 ", there("scontrol", "show", "config"))
+    assert home.shell("sinfo", "-h", "-N", "-o", "%N").split() == ["n0"] and home.squeue()[job]["state"] == "RUNNING"
+    assert json.loads(home.cmd("config", "nodes", "--cluster", "slurm/staging", "-o", "json").stdout)["nodes"][0]["name"] == "n1"
+    home.kubectl("delete", "nodeset/ring", "slurmcluster/staging", "-n", "slurm")
+    wait_for("nothing of it is left", lambda: not [o["metadata"]["name"] for o in home.items("pods,configmaps,statefulsets,deployments,services,secrets", "-n", "slurm") if o["metadata"]["name"].startswith("staging-")])
+    assert {p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")} >= pods and home.squeue()[job]["state"] == "RUNNING"

@@ -27,7 +27,7 @@ const char *td_slurm_scripts_value(const yyjson_val *cluster, const char *key, c
 const char *td_slurm_scripts_plugin(const yyjson_val *cluster, const char *key);
 // Adds the lines of slurm.conf. theirs: spec.config.slurmConf.
 void td_slurm_scripts_lines(const yyjson_val *cluster, struct td_buf *b);
-// Adds services.sh, and what spec.services asks for: the table "services" and a program each.
+// Adds services.sh and seff, which login pods have where their image has none, and what spec.services asks for: the table "services" and a program each.
 void td_slurm_services_files(const yyjson_val *cluster, const struct td_slurm_facts *f, struct td_slurm_files *ret,
 			     struct td_strv *problems);
 // Adds the files. Texts that are not known (f->texts) are left out.

@@ -108,6 +108,7 @@ void td_slurm_services_files(const yyjson_val *cluster, const struct td_slurm_fa
 {
 	yyjson_val *list = td_jget(cluster, "spec.services"), *x;
 	size_t i, n, before = problems->n;
+	td_slurm_files_add(ret, "seff", td_embedded(td_slurm_programs, "seff.sh")->text, true);
 	td_slurm_files_add(ret, "services.sh", td_embedded(td_slurm_programs, "services.sh")->text, true);
 	if (yyjson_arr_size(list) > SERVICES_MAX) {
 		td_strv_addf(problems, "spec.services: %d at most", SERVICES_MAX);

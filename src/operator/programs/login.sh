@@ -8,6 +8,7 @@ homes() {
 	done </etc/tandem/users/passwd
 }
 homes
+command -v seff >/dev/null || ln -sf /etc/tandem/site/seff /usr/local/bin/seff
 services=/etc/tandem/site/services.sh
 [ ! -e $services ] || sh $services start login || exit
 [ ! -e $services ] || { sh $services follow login & }

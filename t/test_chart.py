@@ -1,0 +1,54 @@
+"""The Helm chart for a Slurm cluster itself: what it renders is valid, and values that are not are refused."""
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from realpool import assets
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHART = ROOT / "deploy/helm/slurm-cluster"
+
+
+@pytest.mark.feature("A1.9")
+def test_values_are_those_of_the_kinds():
+    r = subprocess.run([ROOT / "tools/gen-deploy", "--check"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    schema, values = json.loads((CHART / "values.schema.json").read_text())["properties"], yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(schema) == set(values)
+    assert "partitions" in schema["spec"]["properties"] and "clusterName" not in schema["nodeSets"]["additionalProperties"]["properties"]
+
+
+@pytest.mark.kube
+@pytest.mark.feature("A1.9")
+def test_the_chart_renders_what_is_valid(tandem, tmp_path):
+    helm = pathlib.Path(assets()) / "helm"
+
+    def template(*argv, name="main"):
+        return subprocess.run([helm, "template", name, CHART, "-n", "slurm", "--kube-version", "1.34.0", *argv], capture_output=True, text=True, timeout=60)
+
+    def valid(text):
+        (tmp_path / "out.yaml").write_text(text)
+        r = subprocess.run([tandem, "validate", "-f", tmp_path / "out.yaml"], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 0, r.stdout
+        return {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(text) if d}
+    r = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stdout
+    docs = valid(template().stdout)
+    assert set(docs) == {("SlurmCluster", "main"), ("NodeSet", "pool")} and docs["NodeSet", "pool"]["spec"]["clusterName"] == "main"
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({
+        "name": "hpc", "configMaps": {"ours": {"prolog.sh": "#!/bin/sh\nexit 0\n"}}, "nodeSets": {"pool": None, "gpu": {"nodeSelector": {"gpu": "yes"}}, "cpu": {}},
+        "spec": {"partitions": [{"name": "gpu", "nodeSets": ["gpu"], "default": True}], "scripts": {"prolog": {"configMap": "ours", "key": "prolog.sh"}}, "config": {"slurmConf": {"KillWait": "20"}}}}))
+    docs = valid(template("-f", tmp_path / "values.yaml", name="release").stdout)
+    assert set(docs) == {("ConfigMap", "ours"), ("SlurmCluster", "hpc"), ("NodeSet", "gpu"), ("NodeSet", "cpu")}
+    assert docs["ConfigMap", "ours"]["data"]["prolog.sh"] == "#!/bin/sh\nexit 0\n" and docs["SlurmCluster", "hpc"]["spec"]["config"]["slurmConf"] == {"KillWait": "20"}
+    assert docs["SlurmCluster", "hpc"]["metadata"]["namespace"] == docs["NodeSet", "gpu"]["metadata"]["namespace"] == "slurm"
+    for wrong, word in (("spec.partition=x", "partition"), ("nodeSets.pool.replicas=-1", "replicas"), ("spec.auth.type=none", "auth")):
+        r = template("--set-json", wrong if wrong.endswith("1") else wrong.replace("=", '="') + '"')
+        assert r.returncode and word in r.stderr, r.stderr
