@@ -16,9 +16,9 @@
 // Files whose lines say nothing about Slurm's configuration: shown when asked for by name only.
 static bool aside(const char *file)
 {
-	static const char *const names[] = {"passwd",         "group",         "ssh_keys",    "gate.sh",
-					    "accounts.sh",    "slurmctld.sh",  "services.sh", "seff", "README",
-					    "task-prolog.sh", "job_submit.lua"};
+	static const char *const names[] = {"passwd",      "group",          "ssh_keys",      "gate.sh",
+					    "accounts.sh", "slurmctld.sh",   "services.sh",   "seff",
+					    "README",      "task-prolog.sh", "job_submit.lua"};
 	for (size_t i = 0; i < TD_LEN(names); i++)
 		if (!strcmp(names[i], file))
 			return true;

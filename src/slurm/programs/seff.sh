@@ -30,11 +30,11 @@ sacct -j "$job" -n -P --noconvert -o JobID,Cluster,User,Group,State,ExitCode,NNo
 	function size(n) {
 		return n >= 1073741824 ? sprintf("%.2f GB", n / 1073741824) : n >= 1048576 ? sprintf("%.2f MB", n / 1048576) : sprintf("%.2f KB", n / 1024)
 	}
-	$1 == job {
+	$1 "" == job "" {
 		found = 1
 		cluster = $2; user = $3; group = $4; state = $5; code = $6; nodes = $7; cpus = $8; wall = $9; cpu = seconds($10); want = bytes($12)
 	}
-	$1 != job && $11 != "" { # a step: its largest task, as many times as it has tasks
+	$1 "" != job "" && $11 != "" { # a step: its largest task, as many times as it has tasks
 		m = bytes($11) * ($13 > 0 ? $13 : 1)
 		if (m > used) used = m
 	}
