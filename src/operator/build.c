@@ -98,16 +98,24 @@ static bool needs_pods(const char *line)
 	return false;
 }
 
+static const char *text_of(const struct td_slurm_files *f, const char *name)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (td_streq(f->v[i].name, name))
+			return f->v[i].text;
+	return "";
+}
+
 char *td_op_restart_hash(const struct td_slurm_files *f)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_auto_strv struct td_strv lines = {0};
-	td_strv_split(&lines, f->v[TD_SLURM_CONF].text, '\n');
+	td_strv_split(&lines, text_of(f, "slurm.conf"), '\n');
 	for (size_t i = 0; i < lines.n; i++)
 		if (needs_pods(lines.v[i]))
 			td_buf_add(&b, lines.v[i], strlen(lines.v[i]) + 1);
-	td_buf_puts(&b, f->v[TD_SLURMCTLD_SH].text);
-	td_buf_puts(&b, f->v[TD_ACCOUNTS_SH].text);
+	td_buf_puts(&b, text_of(f, "slurmctld.sh"));
+	td_buf_puts(&b, text_of(f, "accounts.sh"));
 	return td_op_hash(td_buf_str(&b), b.len);
 }
 

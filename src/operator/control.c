@@ -65,7 +65,6 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	td_jm_key_str(d, data, "homes.sh", td_op_program("homes.sh"));
 	// slurmds get this line too, and say which one they have (services.sh).
 	td_auto_free char *conf = td_asprintf("%s# Revision: %s\n", f->v[TD_SLURM_CONF].text, b->hash);
-	td_jm_del(data, "slurm.conf");
 	td_jm_key_str(d, data, f->v[TD_SLURM_CONF].name, conf);
 	td_auto_free char *sssd = td_op_identity_conf(b->sc);
 	if (sssd)
