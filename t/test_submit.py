@@ -69,6 +69,9 @@ def test_ps_why_and_cancel(pool, me, project):
     runs = [me.submit("--no-code", "--nodes", pool.instance["nodes"], "--gpus", pool.instance["gpus"], "--name", f"whole{i}", "--", "sleep 1000", cwd=project) for i in range(2)]
     wait_for("the first runs", lambda: me.state(runs[0]) == "running")
     waits = wait_for("the second says why it waits", lambda: (s := next(r for r in me.json("ps")["runs"] if r["id"] == runs[1])["steps"][0])["state"] == "waiting" and s.get("reason") == "Resources" and s)
+    top = me.json("top")
+    assert top["gpusUsed"] == pool.instance["nodes"] * pool.instance["gpus"] and top["users"][0]["user"] == "researcher" and top["users"][0]["waiting"] == 1, top
+    assert "researcher" in me.run("top").stdout
     text = me.run("ps").stdout
     assert waits["words"] in text and runs[0] in text
     assert waits["words"] in me.run("why", runs[1]).stdout

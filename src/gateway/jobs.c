@@ -58,8 +58,7 @@ static struct td_gateway_seen *ask(struct td_gateway *g, const struct td_gateway
 		return NULL;
 	}
 	s->since = s->nodes.at ? s->nodes.at - 1 : 0;
-	if (may_skip && !yyjson_arr_size(td_jget(td_json_root(s->jobs), "jobs"))) {
-		td_json_unref(s->jobs);
+	if (!s->jobs) {
 		s->jobs = td_json_ref(old->jobs);
 		s->full_ms = old->full_ms;
 		s->since = old->since;

@@ -111,6 +111,27 @@ static bool step_write(struct td_gateway_ask *q, struct td_slurm *client, const 
 	return true;
 }
 
+// What slurmdbd kept of a job that slurmctld has forgotten. False: nothing, or there is no slurmdbd.
+static bool past_write(struct td_gateway_ask *q, struct td_slurm *client, int64_t id, yyjson_mut_doc *d,
+		       yyjson_mut_val *o)
+{
+	struct td_slurm_past p;
+	if (!client || id <= 0 || td_slurm_job_past(client, q->user.name, id, td_http_cancel(q->x), &p, NULL) ||
+	    !td_slurm_job_ended(p.states))
+		return false;
+	const struct td_slurm_job j = {.states = p.states};
+	td_jm_str(d, o, "state", td_gateway_job_state(&j));
+	if (p.start)
+		td_jm_int(d, o, "started", p.start);
+	td_jm_int(d, o, "ended", p.end);
+	td_jm_int(d, o, "exit", p.exit_code);
+	if (p.records > 1) {
+		td_jm_int(d, o, "tasksDone", (long long)p.done);
+		td_jm_int(d, o, "tasksFailed", (long long)(p.records - p.done));
+	}
+	return true;
+}
+
 static bool over(const char *state)
 {
 	return state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "unknown") != 0;
@@ -142,7 +163,7 @@ void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, co
 			yyjson_val *key, *val;
 			yyjson_obj_foreach (kept, k, m, key, val)
 				td_jm_key_set(d, w, yyjson_get_str(key), yyjson_val_mut_copy(d, val));
-			if (!kept)
+			if (!kept && (!l || !past_write(q, l->client, td_jint(v, "id", 0), d, w)))
 				td_jm_str(d, w, "state", "unknown");
 		}
 		const char *state = td_jm_getstr(w, "state");

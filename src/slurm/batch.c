@@ -98,7 +98,8 @@ int td_slurm_jobs_raw(struct td_slurm *s, const char *user, int64_t since, struc
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
 		return r;
-	*ret = td_jget(td_json_root(j), "jobs") ? td_steal(j) : NULL;
+	// An empty list may be news: that all jobs are gone. Without news last_update is 0 (S-W4).
+	*ret = since && !td_jint(td_json_root(j), "last_update.number", 0) ? NULL : td_steal(j);
 	return 0;
 }
 
@@ -120,4 +121,49 @@ int td_slurm_job_raw(struct td_slurm *s, const char *user, int64_t id, struct td
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB, .user = user, .method = "GET", .path = path};
 	return td_slurm_call_ok(s, &k, c, ret, err);
+}
+
+static void add_past(const yyjson_val *v, struct td_slurm_past *p)
+{
+	uint64_t states = 0;
+	size_t i, n;
+	yyjson_val *w;
+	yyjson_arr_foreach (td_jget(v, "state.current"), i, n, w)
+		states |= td_slurm_job_state_parse(yyjson_get_str(w));
+	int64_t start = td_jint(v, "time.start", 0), end = td_jint(v, "time.end", 0);
+	bool good = (states & TD_JOB(COMPLETED)) != 0;
+	p->records++;
+	p->done += good;
+	if (!p->states || !good)
+		p->states = states; // one that failed says more than those that did not
+	if (start && (!p->start || start < p->start))
+		p->start = start;
+	if (end > p->end)
+		p->end = end;
+	if (!good && td_jint(v, "exit_code.return_code.number", 0))
+		p->exit_code = td_jint(v, "exit_code.return_code.number", 0);
+}
+
+int td_slurm_job_past(struct td_slurm *s, const char *user, int64_t id, struct td_cancel *c, struct td_slurm_past *ret,
+		      struct td_error *err)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/job/%" PRId64, id);
+	const struct td_slurm_call k = {
+		.op = TD_SLURM_OTHER, .user = user, .method = "GET", .path = path, .db = true, .timeout_ms = 10000};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (r)
+		return r;
+	struct td_slurm_past p = {0};
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "jobs"), i, n, v)
+		if (td_streq(td_jstr(v, "user"), user) &&
+		    (td_jint(v, "job_id", 0) == id || td_jint(v, "array.job_id", 0) == id))
+			add_past(v, &p);
+	if (!p.records)
+		return td_fail(err, TD_NOT_FOUND, "slurmdbd knows no job %" PRId64 " of %s", id, user);
+	*ret = p;
+	return 0;
 }

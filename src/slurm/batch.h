@@ -38,3 +38,14 @@ int td_slurm_job_read(struct td_slurm *s, const yyjson_val *v, struct td_slurm_j
 // One job's records, as `user`.
 int td_slurm_job_raw(struct td_slurm *s, const char *user, int64_t id, struct td_cancel *c, struct td_json **ret,
 		     struct td_error *err);
+
+// How a job ended, from the history that slurmdbd keeps, as `user`.
+struct td_slurm_past {
+	uint64_t states;
+	int64_t start, end, exit_code; // times: epoch seconds
+	size_t records, done;          // of an array: tasks, and those that ended well
+};
+// TD_NOT_FOUND: it is not in the history, or is somebody else's. Fails in other ways where there is no
+// slurmdbd.
+int td_slurm_job_past(struct td_slurm *s, const char *user, int64_t id, struct td_cancel *c, struct td_slurm_past *ret,
+		      struct td_error *err);

@@ -1,0 +1,142 @@
+// tandem top: who uses the pool and who waits, from the gateway.
+#include "cli/client.h"
+#include "cmd/roles.h"
+
+#include "base/term.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EACH_MS = 2000 };
+
+// What one user has, and waits for.
+struct top_user {
+	const char *name;
+	long long gpus, cpus, running, waiting;
+};
+struct top {
+	struct top_user *v;
+	size_t n;
+	long long gpus, used, nodes, out;
+};
+
+static void top_done(struct top *t)
+{
+	free(t->v);
+}
+
+static struct top_user *of(struct top *t, const char *name)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!strcmp(t->v[i].name, name))
+			return &t->v[i];
+	t->v = td_realloc(t->v, (t->n + 1) * sizeof(*t->v));
+	t->v[t->n] = (struct top_user){.name = name};
+	return &t->v[t->n++];
+}
+
+static int most_first(const void *a, const void *b)
+{
+	const struct top_user *x = a, *y = b;
+	if (x->gpus != y->gpus)
+		return (x->gpus < y->gpus) - (x->gpus > y->gpus);
+	return x->cpus != y->cpus ? (x->cpus < y->cpus) - (x->cpus > y->cpus) : strcmp(x->name, y->name);
+}
+
+static void count(yyjson_val *pool, yyjson_val *jobs, struct top *t)
+{
+	size_t i, n, k, m;
+	yyjson_val *v, *g;
+	yyjson_arr_foreach (td_jget(pool, "nodes"), i, n, v) {
+		t->nodes++;
+		t->out += !td_jbool(v, "usable", true);
+		yyjson_arr_foreach (td_jget(v, "gpus"), k, m, g) {
+			t->gpus++;
+			t->used += td_jbool(g, "used", false);
+			if (td_jstr(g, "user"))
+				of(t, td_jstr(g, "user"))->gpus++;
+		}
+	}
+	yyjson_arr_foreach (td_jget(jobs, "jobs"), i, n, v) {
+		const char *state = td_jstr_or(v, "state", ""), *user = td_jstr_or(v, "user", "?");
+		bool runs = !strcmp(state, "running") || !strcmp(state, "starting");
+		if (!runs && strcmp(state, "waiting") != 0)
+			continue;
+		struct top_user *u = of(t, user);
+		u->running += runs;
+		u->waiting += !runs;
+		u->cpus += runs ? td_jint(v, "cpus", 0) : 0;
+	}
+	if (t->n)
+		qsort(t->v, t->n, sizeof(*t->v), most_first);
+}
+
+static void print(const struct top *t)
+{
+	printf("%lld nodes, %lld of them out of use; %lld of %lld GPUs in use\n\n", t->nodes, t->out, t->used, t->gpus);
+	printf("%-20s %6s %6s %8s %8s\n", "USER", "GPUS", "CPUS", "RUNNING", "WAITING");
+	for (size_t i = 0; i < t->n; i++)
+		printf("%-20s %6lld %6lld %8lld %8lld\n", t->v[i].name, t->v[i].gpus, t->v[i].cpus, t->v[i].running,
+		       t->v[i].waiting);
+}
+
+static void print_json(const struct top *t)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *l;
+	td_jm_int(d, o, "nodes", t->nodes);
+	td_jm_int(d, o, "nodesOut", t->out);
+	td_jm_int(d, o, "gpus", t->gpus);
+	td_jm_int(d, o, "gpusUsed", t->used);
+	l = td_jm_arr(d, o, "users");
+	for (size_t i = 0; i < t->n; i++) {
+		yyjson_mut_val *u = yyjson_mut_arr_add_obj(d, l);
+		td_jm_str(d, u, "user", t->v[i].name);
+		td_jm_int(d, u, "gpus", t->v[i].gpus);
+		td_jm_int(d, u, "cpus", t->v[i].cpus);
+		td_jm_int(d, u, "running", t->v[i].running);
+		td_jm_int(d, u, "waiting", t->v[i].waiting);
+	}
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(o);
+	td_auto_free char *text = td_json_pretty(td_json_root(j));
+	puts(text);
+}
+
+int td_top_main(int argc, char **argv)
+{
+	const char *output = NULL;
+	bool once = false;
+	struct td_error err = TD_ERROR_INIT;
+	int code;
+	const struct td_option options[] = {
+		{.name = "once", TD_OPT_SWITCH(&once), .help = "prints it once; so it does where there is no terminal"},
+		TD_CLIENT_OUTPUT(&output),
+	};
+	const struct td_command line = {.name = "top",
+					.about = "Shows who uses the pool and who waits, anew every two seconds.",
+					.options = options,
+					.n = TD_LEN(options)};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+	td_auto_client struct td_client c = {0};
+	if (td_client_open(&c, &err))
+		return td_client_failed("top", &err);
+	once = once || output || !isatty(STDOUT_FILENO);
+	do {
+		td_auto(td_json_unref) struct td_json *pool = NULL, *jobs = NULL;
+		__attribute__((cleanup(top_done))) struct top t = {0};
+		if (td_client_call(&c, "GET", "/api/v1/pool", NULL, &pool, &err) ||
+		    td_client_call(&c, "GET", "/api/v1/jobs", NULL, &jobs, &err))
+			return td_client_failed("top", &err);
+		count(td_json_root(pool), td_json_root(jobs), &t);
+		if (!once)
+			fputs("\033[H\033[J", stdout);
+		if (output)
+			print_json(&t);
+		else
+			print(&t);
+		fflush(stdout);
+	} while (!once && !td_cancel_wait(NULL, EACH_MS));
+	return 0;
+}
