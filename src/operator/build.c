@@ -71,7 +71,8 @@ char *td_op_files_hash(const struct td_slurm_files *f)
 		// Users reach running pods by themselves (accounts.sh), the site's programs are mounted, and
 		// nodes read what they know of images.
 		if (f->v[i].site || td_streq(f->v[i].name, "passwd") || td_streq(f->v[i].name, "group") ||
-		    td_streq(f->v[i].name, "ssh_keys") || td_streq(f->v[i].name, "containers.conf"))
+		    td_streq(f->v[i].name, "ssh_keys") || td_streq(f->v[i].name, "containers.conf") ||
+		    td_streq(f->v[i].name, "topology.conf"))
 			continue;
 		td_buf_add(&b, f->v[i].name, strlen(f->v[i].name) + 1);
 		td_buf_add(&b, f->v[i].text, strlen(f->v[i].text) + 1);

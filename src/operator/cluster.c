@@ -25,6 +25,7 @@ struct facts {
 	long long mem_per_cpu;
 	struct td_strv sets, owned; // owned: strings the gres lines point to
 	struct td_slurm_gres gres[16];
+	struct td_op_places places;
 };
 
 static void facts_done(struct facts *f)
@@ -33,6 +34,7 @@ static void facts_done(struct facts *f)
 		td_strv_done(&f->group[i].names);
 	td_strv_done(&f->sets);
 	td_strv_done(&f->owned);
+	td_op_places_done(&f->places);
 }
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
@@ -98,8 +100,10 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 			    td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
 		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
 		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, gpus, &s, NULL)) ||
-		    runs_here(op, sc, nodes.v[i], &s))
+		    runs_here(op, sc, nodes.v[i], &s)) {
 			add_node(f, nodes.v[i], &s);
+			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
+		}
 	}
 
 	// With one kind of node, one line stands for all, so that further nodes of that kind change
@@ -328,6 +332,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 
 	struct td_slurm_facts facts = {.gres = f.gres,
 				       .n_gres = gres_lines(&f),
+				       .places = f.places.v,
+				       .n_places = f.places.n,
 				       .mem_per_cpu_mb = f.mem_per_cpu,
 				       .node_sets = (const char *const *)f.sets.v,
 				       .n_node_sets = f.sets.n,

@@ -18,6 +18,7 @@
 //   slurmd.c devices.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c identity.c     file systems that pods share; users of a directory service
+//   topology.c               where nodes are; spec.topology
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodetest.c healthpolicy.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
@@ -81,6 +82,14 @@ void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mu
 // For pods on a kubelet: adds an init container that puts tandem-standin into the volume
 // tandem-bin.
 void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image);
+// Where nodes are, for topology.conf (slurm/topology.h). Nothing is added where spec.topology.type is none.
+struct td_op_places {
+	struct td_slurm_place *v;
+	size_t n, cap;
+};
+void td_op_places_add(struct td_op_places *p, const yyjson_val *cluster, const yyjson_val *node);
+void td_op_places_done(struct td_op_places *p);
+
 // Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod. Nothing where
 // they are turned off. image: as above; NULL: embedded.
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);

@@ -21,9 +21,9 @@ static bool counts(const char *file, bool site)
 	if (site) // slurmctld loads this one
 		return td_streq(file, TD_SLURM_SITE_LUA);
 
-	static const char *const others[] = {"gres.conf",       "gate.sh",       "slurmctld.sh", "accounts.sh",
-					     "job_submit.lua",  "passwd",        "group",        "ssh_keys",
-					     "containers.conf", "plugstack.conf"};
+	static const char *const others[] = {"gres.conf",       "gate.sh",        "slurmctld.sh",  "accounts.sh",
+					     "job_submit.lua",  "passwd",         "group",         "ssh_keys",
+					     "containers.conf", "plugstack.conf", "topology.conf", "topology.sh"};
 	for (size_t i = 0; i < TD_LEN(others); i++)
 		if (td_streq(others[i], file))
 			return false;

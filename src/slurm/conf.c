@@ -7,6 +7,7 @@
 #include "slurm/groups.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
+#include "slurm/topology.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -463,6 +464,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_slurm_accounting_lines(o, &b);
 	td_slurm_preempt_lines(o, ci_get(user, "PriorityWeightQOS"), &b);
 	td_slurm_scripts_lines(o, &b);
+	if (td_slurm_topology(o) && !ci_get(user, "TopologyPlugin"))
+		td_buf_puts(&b, "TopologyPlugin=topology/tree\n");
 
 	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
 		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);
@@ -696,6 +699,18 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 	}
 }
 
+static void topology_file(const yyjson_val *o, const struct td_slurm_facts *f, struct td_slurm_files *ret,
+			  struct td_strv *problems)
+{
+	td_auto_strv struct td_strv labels = {0};
+	td_slurm_topology_labels(o, &labels, problems);
+	if (!td_slurm_topology(o))
+		return;
+	td_auto_free char *text = td_slurm_topology_conf(f->places, f->n_places, labels.n);
+	td_slurm_files_add(ret, "topology.conf", text, false);
+	td_slurm_files_add(ret, "topology.sh", td_embedded(td_slurm_programs, "topology.sh")->text, false);
+}
+
 bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, struct td_slurm_files *ret,
 			 struct td_strv *problems)
 {
@@ -740,6 +755,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	td_slurm_scripts_files(o, f, &out, problems);
 	td_slurm_containers_files(o, &out, problems);
 	td_slurm_services_files(o, f, &out, problems);
+	topology_file(o, f, &out, problems);
 
 	// Problems quote what they refuse: no control character may get through.
 	for (size_t i = before; i < problems->n; i++)

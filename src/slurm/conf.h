@@ -44,6 +44,9 @@ struct td_slurm_facts {
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
 	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;
+	// Where nodes are (slurm/topology.h), in any order.
+	const struct td_slurm_place *places;
+	size_t n_places;
 	// The kubelet acquires a pod's devices itself: no Prolog for allocations
 	// (docs/design/0013-acquire.md).
 	bool own_kubelet;

@@ -68,4 +68,5 @@ while sleep 2; do
 	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
 done &
 sh /etc/slurm/accounts.sh &
+[ ! -e /etc/slurm/topology.sh ] || sh /etc/slurm/topology.sh "$etc" &
 exec "$@" -f "$etc/slurm.conf"
