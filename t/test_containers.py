@@ -142,8 +142,9 @@ def test_nobody_gets_more_rights(site, small):
     img = f"--container-image={small}"
     site.do("researcher", "mkdir", "-p", "/home/researcher/rights")
     out = site.srun(img, "--container-remap-root", "--container-mounts=/home/researcher/rights:/r,/etc/slurm-keys:/k,/var/lib/tandem:/t", "sh", "-c",
-                    "id -u; touch /r/file; cat /k/slurm.key 2>&1; ls /t/containers 2>&1; ls /t/containers/trees 2>&1; chown 0:5 /r/file 2>&1; true")
-    assert out.startswith("0\n") and out.count("ermission denied") == 3 and "nvalid argument" in out
+                    "id -u; touch /r/file; cat /k/slurm.key 2>&1; ls /t/containers 2>&1; ls /t/containers/trees 2>&1; chown 5:5 /r/file && echo chowned")
+    # What package managers need only seems to happen: chown succeeds, and the file is still the user's.
+    assert out.startswith("0\n") and out.count("ermission denied") == 3 and out.endswith("chowned\n")
     assert site.do("researcher", "stat", "-c%u:%g", "/home/researcher/rights/file").stdout == "1000:1000\n"
     assert "ermission denied" in site.refused(img, "--container-mounts=/etc/slurm-keys/slurm.key:/k", "cat", "/k")
     # Set-user-id programs of an image count nothing.

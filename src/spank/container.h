@@ -16,7 +16,7 @@
 //   pull.[ch]                  from a registry or an archive to a tree
 //   store.[ch]                 the cache: who uses what, and what goes when it is full
 //   enter.[ch] enter_internal.h root.c  makes the namespaces, and what is mounted in them
-//   inside.[ch]                entering them
+//   inside.[ch] pretend.[ch]   entering them; what root inside only seems to do
 //   keep.[ch]                  the service, and how prepare talks to it
 //   as.[ch]                    doing something with another's rights
 //   layout.h spank_api.h plugin.c  the plug-in, a program of its own

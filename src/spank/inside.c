@@ -2,6 +2,7 @@
 #include "spank/inside.h"
 
 #include "base/file.h"
+#include "spank/pretend.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +59,9 @@ int td_ct_inside(const char *dir, const char *workdir, const char *keep, char **
 	// Who enters a mount namespace finds himself at its root.
 	if (setns(user, CLONE_NEWUSER) || setns(mnt, CLONE_NEWNS))
 		return td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir);
+	// The user is root here, and only here: this process may still filter, because it has CAP_SYS_ADMIN inside.
+	if (getuid() == 0 && (r = td_ct_pretend(err)))
+		return r;
 	const char *to = *workdir ? workdir : image.len ? td_buf_str(&image) : "/";
 	if (chdir(to))
 		return td_fail_errno(err, TD_INVALID, errno, "--container-workdir: the directory %s of the container",

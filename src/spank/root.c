@@ -153,6 +153,16 @@ static void name_user(const struct td_ct_enter *e, int root, const char *file, c
 	(void)e;
 }
 
+// apt changes to a user of its own, and looks whether it did: tell it not to.
+static void for_apt(int root)
+{
+	td_auto_close int dir = open_in(root, "/etc/apt/apt.conf.d", O_RDONLY | O_DIRECTORY);
+	td_auto_close int fd =
+		dir < 0 ? -1 : openat(dir, "90tandem", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd >= 0)
+		(void)!dprintf(fd, "APT::Sandbox::User \"root\";\n");
+}
+
 static void name_everybody(const struct td_ct_enter *e, int root)
 {
 	const struct td_ct_owner *o = e->owner;
@@ -185,6 +195,8 @@ static int usual(const struct td_ct_enter *e, int root, struct td_error *err)
 			return r;
 	}
 	name_everybody(e, root);
+	if (e->root)
+		for_apt(root);
 	int r = 0;
 	if (e->read_only)
 		r = tmpfs(root, "/tmp", "1777", err);
