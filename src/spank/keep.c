@@ -85,6 +85,7 @@ static void nobody(void *ctx, const char *text)
 // What every node has ready, and the limit. In a child, which nobody waits for.
 static void upkeep(void)
 {
+	td_ct_store_sweep();
 	td_auto_settings struct td_ct_settings s = {0};
 	if (td_ct_settings_read(TD_CT_CONF, &s, NULL))
 		return;

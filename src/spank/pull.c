@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -294,10 +295,9 @@ static int config_to(struct fetching *w, const char *what, const char *file, str
 // can lead a write of root's elsewhere.
 static int assemble(struct fetching *w, const char *bundle, struct td_error *err)
 {
-	td_auto_free char *made = td_strdup(TD_CT_STAGING "/tree.XXXXXX");
-	if (!mkdtemp(made))
-		return td_fail_errno(err, TD_INTERNAL, errno, "%s", made);
-	w->made = td_steal(made);
+	w->made = td_asprintf("%s.tree", w->dir);
+	if (mkdir(w->made, 0700))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", w->made);
 	td_auto_free char *from = td_asprintf("%s/rootfs", bundle), *to = td_asprintf("%s/rootfs", w->made),
 			  *name = td_asprintf("%s/name", w->made);
 	struct stat st;
@@ -386,15 +386,34 @@ static bool take_ready(const struct td_ct_pull *p, char **ret_key)
 	return true;
 }
 
+// Makes the work's directory. It is locked as long as somebody works in it: td_ct_store_sweep(), which has the
+// lock "trees", removes the others.
+static int work_begin(struct fetching *w, int *ret_lock, struct td_error *err)
+{
+	td_auto_free char *dir = td_strdup(TD_CT_STAGING "/pull.XXXXXX");
+	td_auto_close int trees = -1, lock = -1;
+	int r = td_ct_store_lock("trees", &trees, err);
+	if (r)
+		return r;
+	if (!mkdtemp(dir))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", dir);
+	w->dir = td_steal(dir);
+	lock = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", w->dir);
+	*ret_lock = td_steal_fd(&lock);
+	return 0;
+}
+
 int td_ct_pull(const struct td_ct_pull *p, char **ret_key, struct td_error *err)
 {
 	if (take_ready(p, ret_key))
 		return 0;
+	td_auto_close int lock = -1;
 	__attribute__((cleanup(work_done))) struct fetching w = {.p = p};
-	td_auto_free char *dir = td_strdup(TD_CT_STAGING "/pull.XXXXXX");
-	if (!mkdtemp(dir))
-		return td_fail_errno(err, TD_INTERNAL, errno, "%s", dir);
-	w.dir = td_steal(dir);
+	int r = work_begin(&w, &lock, err);
+	if (r)
+		return r;
 	if (chown(w.dir, TD_CT_UID, TD_CT_UID))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", w.dir);
 	return pull(&w, ret_key, err);

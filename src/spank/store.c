@@ -266,6 +266,24 @@ int td_ct_store_trim(long long limit, const struct td_strv *ready, struct td_err
 	return r;
 }
 
+void td_ct_store_sweep(void)
+{
+	td_auto_strv struct td_strv names = {0};
+	td_auto_close int trees_lock = -1;
+	if (td_ct_store_lock("trees", &trees_lock, NULL))
+		return;
+	names_in(TD_CT_STAGING, &names);
+	for (size_t i = 0; i < names.n; i++) {
+		td_auto_free char *path = td_asprintf(TD_CT_STAGING "/%s", names.v[i]), *work = td_strdup(path);
+		if (td_ends(work, ".tree"))
+			work[strlen(work) - 5] = '\0';
+		td_auto_close int fd = open(work, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB))
+			continue; // somebody works in it
+		td_rm_rf(path, NULL);
+	}
+}
+
 void td_ct_store_print(void)
 {
 	td_auto_strv struct td_strv busy = {0};

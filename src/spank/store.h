@@ -22,6 +22,8 @@ int td_ct_store_set_ready(const char *image, const char *key, struct td_error *e
 // Removes the trees that nobody uses, those unused for longest first, until all together have at most
 // `limit` bytes (0: no limit). Those of `ready`, images by name, stay. Says on stderr what it removed.
 int td_ct_store_trim(long long limit, const struct td_strv *ready, struct td_error *err);
+// Removes what pulls and removals left that were killed.
+void td_ct_store_sweep(void);
 // Prints every tree: bytes, last use, users, key and name.
 void td_ct_store_print(void);
 // Removes a container: its namespaces and its files. One that is absent is no error.
