@@ -62,7 +62,9 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	// These reach running pods by themselves, and Slurm does not read them.
 	td_auto_free char *directories = td_op_storage_list(b->sc);
 	td_jm_key_str(d, data, "directories", directories);
-	td_jm_key_str(d, data, "homes.sh", td_op_program("homes.sh"));
+	static const char *const programs[] = {"homes.sh", "node-ssh.sh", "ssh_config"};
+	for (size_t i = 0; i < TD_LEN(programs); i++)
+		td_jm_key_str(d, data, programs[i], td_op_program(programs[i]));
 	// slurmds get this line too, and say which one they have (services.sh).
 	td_auto_free char *conf = td_asprintf("%s# Revision: %s\n", f->v[TD_SLURM_CONF].text, b->hash);
 	td_jm_key_str(d, data, f->v[TD_SLURM_CONF].name, conf);

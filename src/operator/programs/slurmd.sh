@@ -10,6 +10,7 @@
 	mountpoint -q "$m" && mount -o remount,bind,rw "$m"
 done
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
+mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/ssh_config.d/tandem.conf
 
 # The site's services come first: a node that they have not prepared takes no jobs.
 services=/etc/tandem/site/services.sh
