@@ -197,6 +197,26 @@ def test_no_record_is_lost_when_the_database_dies(pool):
     wait_for("every record is there", lambda: all(sacct(pool).get(j, {}).get("State") == "COMPLETED" for j in jobs), 120)
 
 
+@pytest.mark.feature("A1.2")
+def test_the_history_is_dumped_and_restored(pool):
+    """The two commands of docs/accounting.md, with everything lost in between."""
+    def inside(*argv, **kw):
+        return pool.kubectl("exec", "-n", "slurm", *(["-i"] if "input" in kw else []), "main-slurmdbd-0", "--", *argv, **kw)
+    script = "/etc/slurm/database.sh"
+    job = sbatch(pool, "--comment=it's \\ a \"test\"", script="#!/bin/sh\ntrue\n")
+    wait_for("it is in the history", lambda: sacct(pool).get(job, {}).get("State") == "COMPLETED")
+    dump = inside("sh", script, "dump")
+    assert pool.run("kubectl", "exec", "-n", "slurm", "-i", "main-slurmdbd-0", "--", "sh", script, "restore", input=dump[:-20], check=False).returncode == 1
+    inside("mariadb", "--socket=/run/mysqld/mysqld.sock", "-e", "drop database slurm_acct_db")
+    inside("sh", script, "restore", input=dump)
+    wait_for("slurmdbd starts anew", lambda: ready(pool) != "True" or sacct(pool).get(job))
+    wait_for("the history is there", lambda: ready(pool) == "True" and sacct(pool).get(job, {}).get("State") == "COMPLETED", 120)
+    assert {"physics", "chem"} <= set(root(pool, "sacctmgr", "-n", "-P", "show", "account", "format=account").split())
+    # And goes on.
+    after = sbatch(pool, script="#!/bin/sh\ntrue\n")
+    wait_for("a new job is in it", lambda: sacct(pool).get(after, {}).get("State") == "COMPLETED", 120)
+
+
 @pytest.mark.embedded
 @pytest.mark.feature("A2.9")
 def test_nobody_but_slurmdbd_reaches_the_database(pool):
