@@ -59,6 +59,20 @@ def test_only_keys_open_the_door_and_never_for_root(pool, ann, tmp_path):
     assert ann.ssh(at, "su -c id").returncode and ann.ssh(at, "su researcher -c id").returncode
 
 
+@pytest.mark.feature("A15.1", "A2.10")
+def test_members_of_sudo_administrate_the_login_pods_and_nobody_else(pool, ann):
+    at, users = address(pool), pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
+    r = ann.ssh(at, "sudo -n id -u")
+    assert r.returncode and r.stdout == "" and "sudo" in r.stderr
+    set_users(pool, [{**u, "groups": ["sudo"]} if u["name"] == "ann" else u for u in users])
+    try:
+        wait_for("ann may", lambda: ann.ssh(at, "sudo -n id -u").stdout == "0\n", 120)
+        assert ann.ssh(at, "sudo -n -u researcher id -un; sudo -n su - researcher -c 'id -un; pwd'").stdout == "researcher\nresearcher\n/home/researcher\n"
+    finally:
+        set_users(pool, users)
+    wait_for("she may not any more", lambda: ann.ssh(at, "sudo -n id -u").returncode != 0, 120)
+
+
 @pytest.mark.feature("A15.6", "A2.10")
 def test_a_key_that_is_taken_away_opens_nothing_and_throws_nobody_out(pool, ann, tmp_path_factory):
     """Keys and users come and go without a restart; who works there goes on."""

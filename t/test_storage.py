@@ -38,7 +38,7 @@ def pool(own_pool):
             own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
     claims("home", "state")
     uids = [p["metadata"]["uid"] for p in own_pool.items("pods", "-n", "slurm")]
-    change(own_pool, storage=STORAGE, users=USERS, groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
+    change(own_pool, storage=STORAGE, users=USERS, login=[{"name": "login", "replicas": 2}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
            partitions=[{"name": "all", "default": True}, {"name": "fast", "allowGroups": ["physics"]}])
     # A claim that is not there: nothing changes until it is.
     wait_for("the missing claim is named", lambda: 'spec.storage[1].claim: there is no PersistentVolumeClaim "projects" in namespace slurm; create it' in config(own_pool)["message"])
@@ -63,6 +63,8 @@ def test_a_home_is_made_by_whoever_comes_first(pool):
     script = "cd; pwd; stat -c '%a %U' .; ls -A | head -1; echo from a job > f"
     assert pool.shell("runuser", "-u", "eve", "--", "env", "HOME=/home/eve", "srun", "-D", "/", "-w", "n1", "sh", "-c", script) == "/home/eve\n700 eve\n.bash_logout\n"
     assert as_(pool, "eve", "cat ~/f").stdout == "from a job\n"
+    for k in (0, 1):  # all login pods share it
+        assert pool.kubectl("exec", "-n", "slurm", f"main-login-{k}", "--", "cat", "/home/eve/f") == "from a job\n"
     # Nobody else sees into it.
     r = as_(pool, "bob", "ls /home/eve")
     assert r.returncode and "Permission denied" in r.stderr
