@@ -38,7 +38,8 @@ connect() {
 
 serve() {
 	umask 077
-	[ -x /usr/sbin/sshd ] || {
+	sshd=/usr/sbin/sshd
+	[ -x "$sshd" ] || {
 		say "the image of this node has no sshd (openssh-server)"
 		exit 1
 	}
@@ -60,7 +61,7 @@ serve() {
 		Subsystem sftp internal-sftp
 		SetEnv $(env | sed -n 's/^\(\(SLURMD\{0,1\}_[A-Z_]*\|CUDA_VISIBLE_DEVICES\|ROCR_VISIBLE_DEVICES\)=[A-Za-z0-9_.,:()x-]*\)$/\1/p' | tr '\n' ' ')
 	END
-	/usr/sbin/sshd -i -e -f "$run/config" 2>"$run/log"
+	"$sshd" -i -e -f "$run/config" 2>"$run/log"
 	return 0 # what the session ended with, ssh says itself
 }
 
