@@ -142,6 +142,21 @@ def test_a_condition_that_somebody_else_sets(pool):
     wait_for("it returns", lambda: in_service(pool))
 
 
+@pytest.mark.feature("B1.1")
+def test_a_new_node_is_tested_before_it_takes_work(pool):
+    """Here every node is new that never passed a test; what passed once is not tested again."""
+    tested = lambda n: pool.get("node", n)["metadata"].get("annotations", {}).get("tandem.dev/tested")
+    pool.kubectl("annotate", "node", NODE, "tandem.dev/tested-")
+    before = uids(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(testNewNodes=True))
+    wait_for("it is held", lambda: held(pool) or tested(NODE))
+    done = new_action(pool, before, action="test")
+    assert phase(done) == "Succeeded" and done["spec"]["reason"] == "it is new" and done["spec"]["policy"] == "default"
+    assert tested(NODE)
+    wait_for("all are in service", lambda: in_service(pool) and tested("n0") and all(phase(a) in OVER for a in pool.items("nodeactions")))
+    assert len(uids(pool) - before) == 1
+
+
 @pytest.mark.feature("B2.1")
 def test_an_annotation_asks_for_a_reboot(pool):
     before, old_boot = uids(pool), boot(pool)
