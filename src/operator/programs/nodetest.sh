@@ -6,7 +6,11 @@ set -u
 name=tandem-test-$TD_NODE
 say() { printf '%s' "$1" >/dev/termination-log; }
 
-mkdir -p /run/slurm
+# The plugins of jobs (plugstack.conf) lie where jobs start and where people log in: not here.
+mkdir -p /run/slurm /work/etc
+cp -L /etc/slurm/* /work/etc/
+rm -f /work/etc/plugstack.conf
+export SLURM_CONF=/work/etc/slurm.conf
 sackd -D 2>/dev/null &
 sack=$!
 tries=0
