@@ -188,7 +188,7 @@ def test_validate_says_what_it_checked(tandem, tmp_path):
     code, out = validate(OTHERS)
     assert code == 0 and "0 objects checked" in out, out
     code, out = validate(CLUSTER.replace("kind: SlurmCluster", "kind: SlurmClusters"))
-    assert code == 1 and "SlurmClusters main: kind: tandem.dev has no such kind: write SlurmCluster or NodeSet" in out and "1 problem\n" in out, out
+    assert code == 1 and "SlurmClusters main: kind: tandem.dev has no such kind: write SlurmCluster, NodeSet or Tenant" in out and "1 problem\n" in out, out
     code, out = validate(CLUSTER.replace("kind: SlurmCluster\n", ""))
     assert code == 1 and "an object main without kind" in out, out
     code, out = validate(CLUSTER.replace("v1alpha1", "v1"))

@@ -55,6 +55,8 @@
 #define TD_LABEL_LOGIN "tandem.dev/login"
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
+// On a tenant's namespaces and what is in them for it: its name. Who may label namespaces decides. Also the name of Tenants' finalizer.
+#define TD_LABEL_TENANT "tandem.dev/tenant"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 // By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
 #define TD_LABEL_SITE "tandem.dev/site"

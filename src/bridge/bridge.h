@@ -56,6 +56,7 @@ struct td_bridge {
 	struct td_kube *kube;
 	struct td_cancel *cancel;
 	struct td_recorder *recorder;
+	struct td_informer *tenants; // of every SlurmCluster
 	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds, *ctlds;
 	struct td_informer *unplaced;                  // waiting pods of the default scheduler
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served

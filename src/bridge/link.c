@@ -101,7 +101,17 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	if (!sc)
 		return td_fail(err, TD_NOT_FOUND, "SlurmCluster %s/%s does not exist", b->o.ns, b->o.cluster);
 
-	struct td_settings *s = td_settings_read(sc->root), *old;
+	td_auto_objects struct td_objects all = {0};
+	if (b->tenants)
+		td_informer_list(b->tenants, NULL, &all);
+	td_auto_free const yyjson_val **mine = td_calloc(all.n + 1, sizeof(*mine));
+	struct td_tenant_list tenants = {.v = mine};
+	for (size_t i = 0; i < all.n; i++)
+		if (td_streq(td_jstr(all.v[i]->root, "spec.cluster.namespace"), b->o.ns) &&
+		    td_streq(td_jstr(all.v[i]->root, "spec.cluster.name"), b->o.cluster))
+			mine[tenants.n++] = all.v[i]->root;
+
+	struct td_settings *s = td_settings_read_with(sc->root, &tenants), *old;
 
 	pthread_mutex_lock(&b->lock);
 	old = b->settings;

@@ -201,14 +201,16 @@ static int start_first(struct td_bridge *b, struct td_error *err)
 
 	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = b->o.ns, .fields = fields},
 				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds},
-				      to = {.resource = &td_pods, .ns = b->o.ns, .labels = ctlds};
+				      to = {.resource = &td_pods, .ns = b->o.ns, .labels = ctlds},
+				      eo = {.resource = &td_tenants};
 
 	b->clusters = td_informer_new(b->kube, &co);
 	b->restds = td_informer_new(b->kube, &ro);
 	b->ctlds = td_informer_new(b->kube, &to);
+	b->tenants = td_informer_new(b->kube, &eo);
 	td_informer_on_change(b->ctlds, td_bridge_on_ctld, b);
 
-	struct td_informer *const all[] = {b->clusters, b->restds, b->ctlds};
+	struct td_informer *const all[] = {b->clusters, b->restds, b->ctlds, b->tenants};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		int r = td_informer_start(all[i], b->cancel, err);
 		if (r)
@@ -292,8 +294,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
 
-		struct td_informer *const all[] = {b.others, b.unplaced, b.claims, b.slices, b.classes, b.pods,
-						   b.nodes,  b.slurmds,  b.ctlds,  b.restds, b.clusters};
+		struct td_informer *const all[] = {b.others, b.unplaced, b.claims, b.slices, b.classes,  b.pods,
+						   b.nodes,  b.slurmds,  b.ctlds,  b.restds, b.clusters, b.tenants};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 

@@ -84,7 +84,78 @@ static void read_qos(yyjson_val *list, struct td_settings *s)
 	}
 }
 
+// The namespaces of a Tenant. Those whose account is in place are in its status (operator/tenant.h).
+// A Tenant that is new, or has changed, may name more; their pods wait, so that nobody else is charged
+// for them.
+static void read_tenant(const yyjson_val *t, struct td_settings *s)
+{
+	yyjson_val *placed = td_jget(t, "status.namespaces"), *named = td_jget(t, "spec.namespaces"), *x;
+	const char *account = td_jstr(t, "status.account"), *name = td_jstr_or(t, "metadata.name", "");
+	size_t i, n;
+	yyjson_arr_foreach (placed, i, n, x)
+		if (account)
+			s->maps[s->n_maps++] =
+				(struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "name", "")),
+						   .user = td_strdup(td_jstr(x, "user")),
+						   .account = td_strdup(account),
+						   .partition = td_strdup(td_jstr(t, "status.partition"))};
+	if (td_jint(t, "status.observedGeneration", 0) >= td_jint(t, "metadata.generation", 1))
+		return;
+	yyjson_arr_foreach (named, i, n, x)
+		if (yyjson_is_str(x) && !td_jfind(placed, "name", yyjson_get_str(x)))
+			s->maps[s->n_maps++] =
+				(struct td_ns_map){.ns = td_strdup(yyjson_get_str(x)), .wait = td_strdup(name)};
+	if (!named && !td_jfind(placed, "name", name))
+		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup(name), .wait = td_strdup(name)};
+}
+
+static void read_maps(const yyjson_val *scheduler, const yyjson_val *cluster, const struct td_tenant_list *tenants,
+		      struct td_settings *s)
+{
+	yyjson_val *maps = td_jget(scheduler, "namespaces"), *x;
+	size_t i, n, room = yyjson_arr_size(maps) + 2;
+	for (i = 0; i < tenants->n; i++)
+		room += yyjson_arr_size(td_jget(tenants->v[i], "status.namespaces")) +
+			yyjson_arr_size(td_jget(tenants->v[i], "spec.namespaces")) + 1;
+	s->maps = td_calloc(room, sizeof(*s->maps));
+	for (i = 0; i < tenants->n; i++)
+		read_tenant(tenants->v[i], s);
+	// Where there are Tenants, a pod that names no account must not go to its user's first one.
+	const char *open = tenants->n ? td_jstr_or(cluster, "spec.accounting.openAccount", "open") : NULL;
+	yyjson_arr_foreach (maps, i, n, x)
+		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "namespace", "")),
+							  .user = td_strdup(td_jstr(x, "user")),
+							  .account = td_strdup(td_jstr_or(x, "account", open)),
+							  .partition = td_strdup(td_jstr(x, "partition")),
+							  .qos = td_strdup(td_jstr(x, "qos"))};
+	if (open)
+		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup("*"), .account = td_strdup(open)};
+}
+
 struct td_settings *td_settings_read(const yyjson_val *cluster)
+{
+	return td_settings_read_with(cluster, &(const struct td_tenant_list){0});
+}
+
+// What equal settings are told by.
+static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *tenants, const struct td_settings *s)
+{
+	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices.[0]");
+	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
+			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
+	struct td_buf b = {0};
+	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
+	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
+	td_buf_printf(&b, "%s %s %s %s", s->cluster_uid, text, more, who);
+	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
+		const struct td_ns_map *m = &s->maps[i];
+		td_buf_printf(&b, " %s=%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
+			      m->partition ? m->partition : "", m->wait ? m->wait : "");
+	}
+	return td_buf_take(&b);
+}
+
+struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struct td_tenant_list *tenants)
 {
 	struct td_settings *s = td_calloc(1, sizeof(*s));
 	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices.[0]"), *k, *x;
@@ -92,12 +163,8 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 
 	s->refs = 1;
 
-	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
-			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
 	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
-	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
-	s->text = td_asprintf("%s %s %s %s", s->cluster_uid, text, more, who);
 	read_qos(td_jget(preemption, "qos"), s);
 
 	read_devices(devices, &s->devices);
@@ -115,16 +182,9 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 		add_gres(s, "nvidia.com/gpu", "gpu");
 	qsort(s->gres, s->n_gres, sizeof(*s->gres), by_resource);
 
-	yyjson_val *maps = td_jget(v, "namespaces");
-	s->maps = td_calloc(yyjson_arr_size(maps) + 1, sizeof(*s->maps));
-	yyjson_arr_foreach (maps, i, n, x)
-		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "namespace", "")),
-							  .user = td_strdup(td_jstr(x, "user")),
-							  .account = td_strdup(td_jstr(x, "account")),
-							  .partition = td_strdup(td_jstr(x, "partition")),
-							  .qos = td_strdup(td_jstr(x, "qos"))};
-
 	read_classes(td_jget(v, "priorityClassMap"), s);
+	read_maps(v, cluster, tenants, s);
+	s->text = text_of(cluster, tenants, s);
 	return s;
 }
 
@@ -152,6 +212,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].account);
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
+		free(s->maps[i].wait);
 	}
 
 	for (size_t i = 0; i < s->n_qos; i++) {
@@ -200,11 +261,14 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		o.account = m->account;
 		o.partition = m->partition;
 		o.qos = m->qos;
+		o.wait = m->wait;
 		break;
 	}
 
-	if (!o.user)
+	if (!o.user || o.wait) {
+		*ret = (struct td_owner){.wait = o.wait};
 		return false;
+	}
 	*ret = o;
 	return true;
 }

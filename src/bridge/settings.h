@@ -8,9 +8,15 @@ struct td_bridge_gres_map {
 	char *resource;    // "nvidia.com/gpu"
 	char *name, *type; // "gpu"; type "" when the map names none
 };
+// The Tenants of a SlurmCluster, as their objects say.
+struct td_tenant_list {
+	const yyjson_val *const *v;
+	size_t n;
+};
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
+	char *wait; // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
 };
 // spec.scheduler.priorityClassMap: the QOS of a PriorityClass. namespaces: who may have it; none:
 // everybody.
@@ -54,13 +60,17 @@ struct td_settings {
 // Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
 // absent gets its default.
 struct td_settings *td_settings_read(const yyjson_val *cluster);
+// The same with the cluster's Tenants, whose namespaces come before those of spec.scheduler.
+struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struct td_tenant_list *tenants);
 struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)
-// Who owns the jobs of a namespace's pods (docs/protocols.md 6). False: nobody may submit them.
+// Who owns the jobs of a namespace's pods (docs/protocols.md 6). False: nobody may submit them, or not
+// yet, when ret->wait is set.
 // Fields point into s; all but user may be NULL: the namespace is given none.
 struct td_owner {
 	const char *user, *account, *partition, *qos;
+	const char *wait; // the Tenant for whose account the namespace waits
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
 // The entry of a pod's PriorityClass; NULL: none.

@@ -1,4 +1,4 @@
-// tandem validate: checks SlurmCluster and NodeSet files without a cluster. It uses the schemas of
+// tandem validate: checks SlurmCluster, NodeSet and Tenant files without a cluster. It uses the schemas of
 // the API server and the grammar of the configuration writer. It does not check what only a cluster
 // can know, such as which nodes exist.
 #include "api/kinds.h"
@@ -71,8 +71,8 @@ static size_t one(const struct td_json_list *docs, const yyjson_val *o, const ch
 			printf("%s: an object%s%s without %s\n", path, *name ? " " : "", name,
 			       *kind ? "apiVersion" : "kind");
 		else
-			printf("%s: %s %s: kind: tandem.dev has no such kind: write SlurmCluster or NodeSet\n", path,
-			       kind, name);
+			printf("%s: %s %s: kind: tandem.dev has no such kind: write SlurmCluster, NodeSet or Tenant\n",
+			       path, kind, name);
 		return 1;
 	}
 

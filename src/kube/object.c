@@ -37,6 +37,7 @@ const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters
 const struct td_gvr td_nodesets = {"tandem.dev", "v1alpha1", "nodesets", "NodeSet", true};
 const struct td_gvr td_nodeactions = {"tandem.dev", "v1alpha1", "nodeactions", "NodeAction", false};
 const struct td_gvr td_healthpolicies = {"tandem.dev", "v1alpha1", "healthpolicies", "HealthPolicy", false};
+const struct td_gvr td_tenants = {"tandem.dev", "v1alpha1", "tenants", "Tenant", false};
 
 struct td_object *td_object_new(struct td_json *json)
 {

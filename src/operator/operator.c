@@ -1,5 +1,5 @@
 // The role: caches, one queue keyed by SlurmCluster, leader election.
-#include "operator/operator.h"
+#include "operator/tenant.h"
 #include "operator/health.h"
 
 #include "base/log.h"
@@ -32,6 +32,7 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
 	enqueue(op->q, o->ns, o->name);
+	enqueue(op->tenant_q, o->ns, o->name);
 }
 
 static void on_nodeset(void *ctx, struct td_object *old, struct td_object *now)
@@ -228,6 +229,13 @@ static void *run_health(void *arg)
 	return NULL;
 }
 
+static void *tenants(void *arg)
+{
+	struct stopper *s = arg;
+	td_op_tenants_run(s->op, s->done);
+	return NULL;
+}
+
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
@@ -239,6 +247,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
 	op->health = td_queue_new(&td_clock_system);
+	op->tenant_q = td_queue_new(&td_clock_system);
 	const struct {
 		struct td_informer **slot;
 		struct td_informer_opts o;
@@ -290,9 +299,10 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		all_clusters(op);
 		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
 		struct stopper s = {op, c, stop};
-		pthread_t t, h;
+		pthread_t t, h, u;
 		bool passed = !pthread_create(&t, NULL, pass_on, &s),
-		     health = !pthread_create(&h, NULL, run_health, &s);
+		     health = !pthread_create(&h, NULL, run_health, &s),
+		     more = !pthread_create(&u, NULL, tenants, &s);
 		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
 		td_op_measure(NULL);
@@ -301,6 +311,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 			pthread_join(t, NULL);
 		if (health)
 			pthread_join(h, NULL);
+		if (more)
+			pthread_join(u, NULL);
 	}
 
 	td_cancel_fire(stop);
@@ -311,6 +323,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	op->events = td_recorder_free(op->events);
 	op->q = td_queue_free(op->q);
 	op->health = td_queue_free(op->health);
+	op->tenant_q = td_queue_free(op->tenant_q);
 	return r;
 }
 

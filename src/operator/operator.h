@@ -25,6 +25,8 @@
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
+//   tenant.[ch] tenant_read.c tenant_objects.c tenant_slurm.c
+//                            the Tenants of a SlurmCluster; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
 #pragma once
@@ -284,7 +286,7 @@ struct td_op {
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *image;                // Tandem's own, on kubelets; NULL: embedded
 	const char *per_cluster, *own_ns; // percluster.c; NULL: somebody else starts bridges
-	struct td_queue *q;
+	struct td_queue *q, *tenant_q;    // tenant_q: keys of SlurmClusters too (tenant.h)
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
 		*deployments, *budgets, *claims;
@@ -359,6 +361,11 @@ void td_op_views_free(struct td_op *op);
 // Ends calls that wait for this cluster's Slurm (key NULL: for any). The next reconcile starts
 // afresh.
 void td_op_view_abort(struct td_op *op, const char *key);
+// Connects v->slurm to the cluster's slurmrestd, unless it is still the right one with the right key.
+int td_op_view_connect(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+		       struct td_error *err);
+// Frees a view that is in no list.
+void td_op_view_done(struct td_op_view *v);
 // Asks Slurm for its nodes when the last answer is older than max_age_ms. Never fails: v->fresh
 // tells.
 void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms,

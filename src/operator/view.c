@@ -111,25 +111,30 @@ static void disconnect(struct td_op_view *v)
 	v->fetched = 0;
 }
 
+void td_op_view_done(struct td_op_view *v)
+{
+	disconnect(v);
+	td_cancel_unref(v->call);
+	td_slurm_nodes_done(&v->nodes);
+	td_op_missing_done(&v->missing);
+	free(v->version);
+	free(v->problem);
+	free(v->qos.problem);
+	free(v->trying);
+	free(v->active);
+	free(v->uid);
+	free(v->config_hash);
+	free(v->restart_hash);
+	free(v->key);
+	free(v);
+}
+
 void td_op_views_free(struct td_op *op)
 {
 	while (op->views) {
 		struct td_op_view *v = op->views;
 		op->views = v->next;
-		disconnect(v);
-		td_cancel_unref(v->call);
-		td_slurm_nodes_done(&v->nodes);
-		td_op_missing_done(&v->missing);
-		free(v->version);
-		free(v->problem);
-		free(v->qos.problem);
-		free(v->trying);
-		free(v->active);
-		free(v->uid);
-		free(v->config_hash);
-		free(v->restart_hash);
-		free(v->key);
-		free(v);
+		td_op_view_done(v);
 	}
 }
 
@@ -146,10 +151,8 @@ static char *rest_url(struct td_op *op, struct td_object *sc, const struct td_op
 	return td_slurm_rest_url(&w, err);
 }
 
-// Connects to the cluster's slurmrestd, unless the connection is still to the right one with the
-// right key.
-static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
-			 struct td_error *err)
+int td_op_view_connect(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+		       struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *url = rest_url(op, sc, v, &e), *name = td_asprintf("%s-jwt-key", sc->name);
@@ -192,7 +195,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 {
 	struct td_error err = TD_ERROR_INIT;
 	int64_t now = td_mono_ms(&td_clock_system);
-	int r = connect_slurm(op, sc, v, c, &err);
+	int r = td_op_view_connect(op, sc, v, c, &err);
 	if (!r && v->known && v->fetched && now - v->fetched < max_age_ms) {
 		v->fresh = true;
 		return;

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 // Keys of slurm.conf that say where slurmdbd is. fix: why an object may not set them.
+#define ENFORCE "AccountingStorageEnforce"
 static const char *const place[] = {"AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort",
 				    "AccountingStorageUser", "AccountingStoragePass", "AccountingStorageBackupHost"};
 // Keys of slurmdbd.conf that Tandem writes.
@@ -16,6 +17,11 @@ static const char *const dbd_ours[] = {"AuthType",    "AuthInfo",    "AuthAltTyp
 bool td_slurm_accounting(const yyjson_val *cluster)
 {
 	return td_jbool(cluster, "spec.accounting.enabled", false);
+}
+
+const char *td_slurm_open_account(const yyjson_val *cluster)
+{
+	return td_jstr_or(cluster, "spec.accounting.openAccount", "open");
 }
 
 static bool in(const char *key, const char *const *v, size_t n)
@@ -42,6 +48,8 @@ void td_slurm_accounting_lines(const yyjson_val *cluster, struct td_buf *b)
 		      "AccountingStorageHost=%s-slurmdbd-0.%s-slurmdbd.%s.svc.cluster.local\n"
 		      "AccountingStoragePort=%d\n",
 		      name, name, ns, TD_SLURMDBD_PORT);
+	if (td_streq(td_jstr(cluster, "spec.accounting.enforce"), "limits"))
+		td_buf_puts(b, ENFORCE "=associations,limits,qos\n");
 }
 
 char *td_slurm_dbd_conf(const yyjson_val *cluster, struct td_strv *problems)
@@ -81,6 +89,12 @@ void td_slurm_accounting_check(const yyjson_val *cluster, struct td_strv *proble
 	if (!td_slurm_accounting(cluster))
 		return;
 	free(td_slurm_dbd_conf(cluster, problems));
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), ENFORCE) &&
+		    td_streq(td_jstr(cluster, "spec.accounting.enforce"), "limits"))
+			td_strv_addf(problems, "spec.accounting.enforce: spec.config.slurmConf." ENFORCE
+					       " says it too; keep one");
 	yyjson_val *db = td_jget(cluster, "spec.accounting.database"), *storage = td_jget(db, "embedded.storage");
 	if (td_jget(db, "embedded") && td_jget(db, "external"))
 		td_strv_addf(problems, "spec.accounting.database: embedded and external are both there; keep one");

@@ -248,8 +248,13 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	const yyjson_val *spec = td_jget(pod, "spec");
 	const char *ns = td_jstr_or(pod, "metadata.namespace", ""), *name = td_jstr_or(pod, "metadata.name", ""),
 		   *uid = td_jstr_or(pod, "metadata.uid", "");
-	struct td_owner o;
-	if (!td_settings_owner(s, ns, &o))
+	struct td_owner o = {0};
+	if (!td_settings_owner(s, ns, &o) && o.wait)
+		return td_fail(err, TD_INVALID,
+			       "namespace %s is Tenant %s's, whose account is not in place yet: see "
+			       "kubectl describe tenant %s",
+			       ns, o.wait, o.wait);
+	if (!o.user)
 		return td_fail(err, TD_INVALID,
 			       "namespace %s has no Slurm user: add it to spec.scheduler.namespaces of %s, or set "
 			       "defaultUser there",

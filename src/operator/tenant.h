@@ -1,0 +1,76 @@
+// The Tenants of a SlurmCluster.
+//
+// A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
+// a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
+// (tenant_read.c), lets room pool judge them, makes namespaces, rights and policies
+// (tenant_objects.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
+// (tenant.c). It comes again every ten seconds, or less often
+// where slurmdbd is slow, so that what somebody changed is seen and mended.
+//
+// The status says which namespaces are charged to which account; the bridges read it there. So a
+// namespace is in it only when the account is in place.
+#pragma once
+
+#include "operator/operator.h"
+#include "pool/tenant.h"
+
+#define TD_OP_POLICY "tandem-tenant" // name of the NetworkPolicy
+
+struct td_op_tenants {
+	struct td_op *op;
+	struct td_informer *tenants, *namespaces, *bindings, *policies; // policies NULL: not served
+	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
+};
+
+// One tenant in one reconcile. What is not said otherwise lives in the arena of the pass.
+struct td_op_tenant {
+	struct td_object *o; // a reference
+	struct td_pool_verdict verdict;
+	const char *account;
+	const char *partition;
+	const char *pod_user;       // NULL: there is none
+	struct td_strv unknown;     // members whom Slurm does not know
+	const char *unreadable;     // the spec, in words; NULL: it can be read
+	bool deleting, had_account; // had_account: the status says so
+	const char *slurm;          // why the account is not as it should be; NULL: it is
+	const char *slurm_reason;   // of that
+	const char *others;         // whom somebody else has added to the account; NULL
+	bool adopted;
+	struct td_strv granted;         // namespaces that are in place
+	struct td_strv problems;        // of namespaces
+	const char *held, *held_reason; // why a deletion waits; NULL: it does not
+	bool gone;                      // the finalizer is off
+};
+struct td_op_tenant_pass {
+	struct td_op_tenants *ts;
+	struct td_object *sc; // NULL: there is none
+	const char *ns, *cluster;
+	struct td_op_tenant *v;
+	struct td_pool_tenant *p; // the same tenants, for room pool
+	size_t n;
+	struct td_arena *arena;
+	struct td_cancel *c;
+	int64_t again_ms;
+};
+
+// Serves until cancel.
+void td_op_tenants_run(struct td_op *op, struct td_cancel *c);
+
+// ---- tenant_read.c (pure) ----
+
+// Fills p->v[i] and p->p[i] from p->v[i].o. now_ms: real time.
+void td_op_tenant_read(struct td_op_tenant_pass *p, size_t i, int64_t now_ms);
+// Does the cluster enforce limits? *ret_fix: what to do, when not.
+bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
+
+// ---- tenant_objects.c ----
+
+// Makes the namespaces of one tenant and what is in them, and gives up those that it names no more.
+// all: every one, because the tenant goes.
+int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t i, bool all, struct td_error *err);
+
+// ---- tenant_slurm.c ----
+
+// Brings slurmdbd to what the valid tenants say, and removes the accounts of those that go. Fills
+// slurm, slurm_reason, others, adopted and held of each.
+void td_op_tenant_slurm(struct td_op_tenant_pass *p);

@@ -1,0 +1,199 @@
+// From a Tenant to what room pool judges.
+#include "operator/tenant.h"
+
+#include "api/quantity.h"
+#include "slurm/accounting.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+// Slurm's name for a resource; NULL: it has none.
+static const char *tres_of(struct td_arena *a, const yyjson_val *sc, const char *resource)
+{
+	if (!strcmp(resource, "cpu"))
+		return "cpu";
+	if (!strcmp(resource, "memory"))
+		return "mem";
+	const char *gres = td_jkey_str(td_jget(sc, "spec.scheduler.gresMap"), resource);
+	if (!gres && strchr(resource, '/'))
+		return NULL;
+	return td_arena_printf(a, "gres/%s", gres ? gres : resource);
+}
+
+static bool amount(const yyjson_val *v, const char *tres, int64_t *ret)
+{
+	char digits[32];
+	const char *s = yyjson_get_str((yyjson_val *)v);
+	if (!s) {
+		snprintf(digits, sizeof(digits), "%lld", (long long)yyjson_get_sint((yyjson_val *)v));
+		s = digits;
+	}
+	int64_t n;
+	if (td_quantity_ceil(s, &n, NULL) || n < 0)
+		return false;
+	*ret = strcmp(tres, "mem") ? n : (n >> 20) + ((n & ((1 << 20) - 1)) != 0);
+	return true;
+}
+
+struct tenant_reader {
+	struct td_op_tenant_pass *p;
+	struct td_op_tenant *t;
+};
+
+static void unreadable(struct tenant_reader *rd, const char *text)
+{
+	if (!rd->t->unreadable)
+		rd->t->unreadable = text;
+}
+
+// Reads a map of resources.
+static size_t resources(struct tenant_reader *rd, const char *path, const struct td_pool_tres **ret)
+{
+	const yyjson_val *sc = rd->p->sc ? rd->p->sc->root : NULL;
+	yyjson_val *map = td_jget(rd->t->o->root, path), *k, *x;
+	struct td_pool_tres *v = td_arena_alloc(rd->p->arena, (yyjson_obj_size(map) + 1) * sizeof(*v));
+	size_t i, n, len = 0;
+	yyjson_obj_foreach (map, i, n, k, x) {
+		const char *name = yyjson_get_str(k), *tres = tres_of(rd->p->arena, sc, name);
+		if (!tres)
+			unreadable(rd,
+				   td_arena_printf(rd->p->arena,
+						   "%s: Slurm has no name for \"%s\"; add it to "
+						   "spec.scheduler.gresMap of the SlurmCluster, or write cpu, memory "
+						   "or gpu",
+						   path, name));
+		else if (!amount(x, tres, &v[len].count))
+			unreadable(rd,
+				   td_arena_printf(rd->p->arena, "%s.%s: write a quantity from 0 up, such as 8 or 64Gi",
+						   path, name));
+		else
+			v[len++].tres = tres;
+	}
+	*ret = v;
+	return len;
+}
+
+// The user as which the pods of a namespace run.
+static const char *pod_user(const yyjson_val *sc, const yyjson_val *tenant, const char *ns)
+{
+	const char *own = td_jstr(tenant, "spec.podUser");
+	yyjson_val *m;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.scheduler.namespaces"), i, n, m)
+		if (!own && (td_streq(td_jstr(m, "namespace"), "*") || td_streq(td_jstr(m, "namespace"), ns))) {
+			own = td_jstr(m, "user");
+			break;
+		}
+	return own ? own : td_jstr(sc, "spec.scheduler.defaultUser");
+}
+
+static bool known(const yyjson_val *sc, const char *user)
+{
+	// With people of another source only Slurm's own hosts know who there is.
+	return td_jget(sc, "spec.identity") || td_jfind(td_jget(sc, "spec.users"), "name", user);
+}
+
+static void add_user(struct tenant_reader *rd, struct td_pool_tenant_user *v, size_t *n, const char *name, bool limited)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (!strcmp(v[i].name, name)) {
+			v[i].limited &= limited;
+			return;
+		}
+	if (!known(rd->p->sc ? rd->p->sc->root : NULL, name)) {
+		td_strv_add(&rd->t->unknown, name);
+		return;
+	}
+	v[(*n)++] = (struct td_pool_tenant_user){name, limited};
+}
+
+static bool outside(const yyjson_val *tenant, int64_t now_ms)
+{
+	int64_t from = INT64_MIN, until = INT64_MAX;
+	td_time_parse(td_jstr_or(tenant, "spec.validity.from", ""), &from);
+	td_time_parse(td_jstr_or(tenant, "spec.validity.until", ""), &until);
+	return now_ms < from || now_ms >= until;
+}
+
+void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
+{
+	struct td_op_tenant *t = &p->v[at];
+	struct td_pool_tenant *w = &p->p[at];
+	struct tenant_reader rd = {p, t};
+	const yyjson_val *o = t->o->root, *sc = p->sc ? p->sc->root : NULL;
+	yyjson_val *members = td_jget(o, "spec.members"), *list = td_jget(o, "spec.namespaces"), *m;
+	size_t i, n;
+
+	t->deleting = td_object_deleting(t->o);
+	t->account = td_jstr_or(o, "spec.account", t->o->name);
+	t->partition = td_jstr(o, "spec.partition");
+	t->had_account = td_jstr(o, "status.account");
+	t->adopted = td_jbool(o, "status.adopted", false);
+
+	const char **spaces = td_arena_alloc(p->arena, (yyjson_arr_size(list) + 2) * sizeof(*spaces));
+	*w = (struct td_pool_tenant){.name = t->o->name,
+				     .account = t->account,
+				     .parent = td_jstr(o, "spec.parent"),
+				     .born = td_op_born(t->o),
+				     .weight = td_jint(o, "spec.weight", 1),
+				     .borrow_all = td_jbool(o, "spec.borrowing.all", false),
+				     .user_jobs = td_jint(o, "spec.perUser.running", -1),
+				     .user_waits = td_jint(o, "spec.perUser.submitted", -1),
+				     .namespaces = spaces,
+				     .adopt = td_jbool(o, "spec.adopt", false) || t->adopted,
+				     .deleting = t->deleting,
+				     .closed = outside(o, now_ms) ||
+					       (t->deleting && td_streq(td_jstr(o, "spec.deletion"), "Drain"))};
+	w->n_quota = resources(&rd, "spec.quota", &w->quota);
+	w->n_borrow = resources(&rd, "spec.borrowing.limit", &w->borrow);
+	w->n_per_user = resources(&rd, "spec.perUser.quota", &w->per_user);
+	yyjson_arr_foreach (list, i, n, m)
+		if (yyjson_is_str(m))
+			spaces[w->n_namespaces++] = yyjson_get_str(m);
+	if (!list)
+		spaces[w->n_namespaces++] = t->o->name;
+
+	struct td_pool_tenant_user *users =
+		td_arena_alloc(p->arena, (yyjson_arr_size(members) + w->n_namespaces + 1) * sizeof(*users));
+	yyjson_arr_foreach (members, i, n, m)
+		if (!td_streq(td_jstr(m, "role"), "viewer"))
+			add_user(&rd, users, &w->n_users, td_jstr_or(m, "user", ""), true);
+	for (i = 0; i < w->n_namespaces; i++) {
+		const char *u = pod_user(sc, o, spaces[i]);
+		if (u)
+			add_user(&rd, users, &w->n_users, u, false);
+		else if (sc)
+			unreadable(&rd, "spec.podUser: nothing says as whom its pods run; set it, or "
+					"spec.scheduler.defaultUser of the SlurmCluster");
+		if (i && t->pod_user && !td_streq(u, t->pod_user))
+			unreadable(&rd,
+				   "spec.podUser: spec.scheduler.namespaces of the SlurmCluster gives the pods of its "
+				   "namespaces different users; set it");
+		t->pod_user = u;
+	}
+	w->users = users;
+
+	const char *was = td_jstr(o, "status.account");
+	if (was && strcmp(was, t->account))
+		unreadable(&rd, td_arena_printf(
+					p->arena,
+					"spec.account: it cannot change from \"%s\", which holds its history; set it "
+					"back, or make another Tenant",
+					was));
+}
+
+bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix)
+{
+	static const char key[] = "AccountingStorageEnforce";
+	const char *has = "";
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(sc, "spec.config.slurmConf"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), key))
+			has = yyjson_get_str(yyjson_obj_iter_get_val(k));
+	*ret_fix =
+		"the SlurmCluster does not enforce limits, so quotas are only shown: set spec.accounting.enforce there";
+	return td_slurm_accounting(sc) &&
+	       (td_streq(td_jstr(sc, "spec.accounting.enforce"), "limits") || (has && strcasestr(has, "limits")) ||
+		(has && strcasestr(has, "safe")) || (has && strcasestr(has, "all")));
+}

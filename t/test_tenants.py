@@ -1,0 +1,242 @@
+"""Tenants: namespaces and rights, accounts and quotas from one object (rows C1 C9)."""
+import json
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.planes
+
+
+@pytest.fixture(scope="module")
+def up(own_pool):
+    """A pool that enforces limits; who is in no tenant is in the account open."""
+    enforce(own_pool, "limits", "open")
+    yield own_pool
+    if own_pool.plane == "real":  # others use it after us
+        remove_tenants(own_pool)
+        enforce(own_pool, None, None)
+
+
+@pytest.fixture
+def pool(up):
+    remove_tenants(up)
+    up.clean()
+    return up
+
+
+def enforce(pool, what, account):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p",
+                 json.dumps({"spec": {"accounting": {"enforce": what, "openAccount": account}}}))
+    want = "associations,limits,qos" if what else "none"
+    wait_for("slurmctld has it", lambda: re.search(rf"AccountingStorageEnforce\s*= {want}\b", root(pool, "scontrol", "show", "config")), 200)
+    wait_for("in force", lambda: pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes), 200)
+
+
+def remove_tenants(pool):
+    """Of an earlier test: its tenants, with their pods, jobs and namespaces."""
+    names = [t["metadata"]["name"] for t in pool.items("tenants")]
+    spaces = pool.items("namespaces", "-l", "tandem.dev/tenant")
+    for n in spaces:
+        pool.kubectl("delete", "pods", "--all", "-n", n["metadata"]["name"], "--wait=false", "--grace-period=1")
+    root(pool, "scancel", "-Q", "-u", "researcher")
+    if names:
+        pool.kubectl("delete", "tenants", *names, "--wait=false")
+        wait_for("no tenants left", lambda: not pool.items("tenants"), 120)
+    if spaces:
+        pool.kubectl("delete", "namespaces", *[n["metadata"]["name"] for n in spaces], "--timeout=120s")
+
+
+def root(pool, *argv, **kw):
+    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+
+
+def tenant(name, quota=None, **spec):
+    body = {"cluster": {"namespace": "slurm", "name": "main"}, **spec}
+    if quota is not None:
+        body["quota"] = quota
+    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name}, "spec": body}
+
+
+def condition(pool, name, kind):
+    """(status, reason, message) of a condition of the tenant as it is now; Nones: there is none."""
+    o = pool.get("tenant", name)
+    found = next((c for c in o.get("status", {}).get("conditions", []) if c["type"] == kind and
+                  (o["metadata"].get("deletionTimestamp") or c.get("observedGeneration") == o["metadata"]["generation"])), {})
+    return found.get("status"), found.get("reason"), found.get("message", "")
+
+
+def ready(pool, *tenants):
+    pool.apply(*tenants)
+    for name in (t["metadata"]["name"] for t in tenants):
+        try:
+            wait_for(f"{name} is ready", lambda: condition(pool, name, "Ready")[0] == "True")
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {pool.kubectl('get', 'tenant', name, '-o', 'yaml')}") from None
+
+
+def associations(pool, *accounts):
+    """{(account, user): {field: value}} as Slurm's own command shows them."""
+    fields = ["Account", "User", "ParentName", "Fairshare", "GrpTRES", "Comment", "MaxJobs", "GrpSubmit"]
+    out = root(pool, "sacctmgr", "-n", "-P", "show", "associations", f"account={','.join(accounts)}", f"format={','.join(fields)}")
+    rows = [dict(zip(fields, line.split("|"))) for line in out.splitlines()]
+    return {(r["Account"], r["User"]): r for r in rows}
+
+
+def sbatch(pool, *argv, **kw):
+    return pool.as_user("researcher", "sbatch", "--parsable", "--mem=50M", *argv, input="#!/bin/sh\nexec sleep 100000\n", **kw)
+
+
+def may(pool, user, verb, what, ns):
+    return pool.run("kubectl", "auth", "can-i", verb, what, "-n", ns, "--as", user, check=False).stdout.strip() == "yes"
+
+
+@pytest.mark.feature("C1.1", "C1.2", "C1.3")
+def test_one_object_yields_namespace_rights_and_account(pool):
+    ready(pool, tenant("physics", {"nvidia.com/gpu": 4, "cpu": "8", "memory": "2Gi"}, weight=7, namespaces=["physics", "physics-dev"],
+                       members=[{"user": "researcher"}, {"user": "boss", "kubernetesUser": "boss@uni", "role": "viewer"}]))
+    for ns in ("physics", "physics-dev"):
+        labels = pool.get("namespace", ns)["metadata"]["labels"]
+        assert labels["tandem.dev/tenant"] == "physics" and labels["pod-security.kubernetes.io/enforce"] == "baseline"
+        assert may(pool, "researcher", "create", "pods", ns) and may(pool, "boss@uni", "list", "pods", ns)
+        assert not may(pool, "boss@uni", "create", "pods", ns) and not may(pool, "researcher", "create", "rolebindings", ns)
+    assert not may(pool, "researcher", "create", "pods", "default") and not may(pool, "boss", "list", "pods", "physics")
+    have = associations(pool, "physics")
+    own = have["physics", ""]
+    assert own["ParentName"] == "root" and own["Fairshare"] == "7"
+    assert sorted(own["GrpTRES"].split(",")) == ["cpu=8", "gres/gpu=4", "mem=2G"]
+    assert {u for a, u in have} == {"", "researcher", "pods"}  # who only looks runs nothing
+    status = pool.get("tenant", "physics")["status"]
+    assert status["account"] == "physics" and status["namespaces"] == [{"name": "physics", "user": "pods"}, {"name": "physics-dev", "user": "pods"}]
+
+
+@pytest.mark.feature("C1.2", "C1.3", "C1.6")
+def test_beyond_the_quota_pods_and_jobs_wait_alike(pool):
+    physics = tenant("physics", {"nvidia.com/gpu": 2}, members=[{"user": "researcher"}])
+    ready(pool, physics)
+    pool.apply(pool.pod("first", gpus=1, ns="physics"))
+    wait_for("it runs", lambda: pool.phase("first", "physics") == "Running")
+    job = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+    wait_for("the job runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+    assert pool.job(pool.grant(pool.get("pod", "first", "-n", "physics"))[0])["Account"] == "physics"
+    pool.apply(pool.pod("second", gpus=1, ns="physics"), pool.pod("elsewhere", gpus=1))
+    native = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+    wait_for("the pod waits, with the reason", lambda: "AssocGrpGRES" in pool.cmd("why", "second", "-n", "physics").stdout)
+    wait_for("so does the job", lambda: pool.squeue()[native]["reason"] == "AssocGrpGRES")
+    wait_for("who is in no tenant runs", lambda: pool.phase("elsewhere") == "Running")
+    assert pool.job(pool.grant(pool.get("pod", "elsewhere"))[0])["Account"] == "open"
+    physics["spec"]["quota"]["nvidia.com/gpu"] = 4
+    ready(pool, physics)
+    wait_for("both go on", lambda: pool.phase("second", "physics") == "Running" and pool.squeue()[native]["state"] == "RUNNING")
+
+
+@pytest.mark.feature("C1.4", "C1.5")
+def test_children_share_what_their_parent_has(pool):
+    me = [{"user": "researcher"}]
+    ready(pool, tenant("science", {"gpu": 3}, namespaces=[]),
+          tenant("physics", {"gpu": 1}, parent="science", borrowing={"limit": {"gpu": 1}}, members=me),
+          tenant("biology", {"gpu": 2}, parent="science", borrowing={"all": True}, members=me, perUser={"quota": {"gpu": 1}, "running": 5}))
+    have = associations(pool, "science", "physics", "biology")
+    assert have["physics", ""]["ParentName"] == "science" and have["physics", ""]["GrpTRES"] == "gres/gpu=2"
+    assert have["biology", ""]["GrpTRES"] == "" and have["science", ""]["GrpTRES"] == "gres/gpu=3"
+    assert have["biology", "researcher"]["GrpTRES"] == "gres/gpu=1" and have["biology", "pods"]["GrpTRES"] == ""
+    pool.apply(*[pool.pod(f"p{i}", gpus=1, ns="physics") for i in range(3)])
+    running = lambda ns: len(pool.running("-n", ns))
+    wait_for("it borrows one, and no more", lambda: running("physics") == 2 and any("AssocGrpGRES" in j["reason"] for j in pool.squeue().values()))
+    pool.apply(*[pool.pod(f"b{i}", gpus=1, ns="biology") for i in range(2)])
+    wait_for("the parent's quota holds for both", lambda: running("biology") == 1 and sum("AssocGrpGRES" in j["reason"] for j in pool.squeue().values()) == 2)
+    mine = [int(sbatch(pool, "-A", "biology", "--gres=gpu:1").stdout) for _ in range(2)]
+    pool.kubectl("delete", "pods", "--all", "-n", "physics", "--grace-period=1")
+    pool.kubectl("delete", "pods", "--all", "-n", "biology", "--grace-period=1")
+    wait_for("one user has his own limit", lambda: sorted(pool.squeue()[j]["state"] for j in mine) == ["PENDING", "RUNNING"] and
+             any(pool.squeue()[j]["reason"] == "AssocGrpGRES" for j in mine))
+
+
+@pytest.mark.feature("C1.3")
+def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
+    ready(pool, tenant("physics", {"gpu": 2}, weight=3, members=[{"user": "researcher"}]))
+    root(pool, "sacctmgr", "-i", "modify", "account", "physics", "set", "GrpTRES=gres/gpu=99", "Fairshare=50", "MaxJobs=1")
+    root(pool, "sacctmgr", "-i", "remove", "user", "researcher", "account=physics")
+    root(pool, "sacctmgr", "-i", "add", "account", "theirs", "GrpTRES=cpu=5")
+    root(pool, "sacctmgr", "-i", "add", "user", "root", "account=theirs,physics")
+    pool.kubectl("delete", "rolebinding", "-n", "physics", "--all")
+    pool.kubectl("label", "namespace", "physics", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+
+    def mended():
+        have = associations(pool, "physics")
+        own = have["physics", ""]
+        return (own["GrpTRES"], own["Fairshare"], own["MaxJobs"]) == ("gres/gpu=2", "3", "") and ("physics", "researcher") in have
+    wait_for("slurmdbd is as the object says", mended)
+    wait_for("and so is Kubernetes", lambda: may(pool, "researcher", "create", "pods", "physics") and
+             pool.get("namespace", "physics")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline")
+    have = associations(pool, "physics", "theirs")
+    assert have["theirs", ""]["GrpTRES"] == "cpu=5" and ("theirs", "root") in have and ("physics", "root") in have
+    wait_for("it says who is in it besides", lambda: "root" in condition(pool, "physics", "AccountReady")[2])
+    root(pool, "sacctmgr", "-i", "remove", "user", "root", "account=theirs,physics")
+    root(pool, "sacctmgr", "-i", "remove", "account", "theirs")
+
+
+@pytest.mark.feature("C1.1", "C1.3")
+def test_a_tenant_goes_when_its_jobs_are_over(pool):
+    ready(pool, tenant("science", namespaces=[]), tenant("physics", {"gpu": 2}, parent="science", members=[{"user": "researcher"}], deletion="Drain"))
+    job = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+    wait_for("it runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+    pool.kubectl("delete", "tenant", "science", "physics", "--wait=false")
+    wait_for("the parent waits for its child", lambda: condition(pool, "science", "Deleting")[1] == "HasChildren")
+    wait_for("the child waits for the job", lambda: condition(pool, "physics", "Deleting")[1] == "JobsRun" and f"{job} of researcher" in condition(pool, "physics", "Deleting")[2])
+    wait_for("and takes no other", lambda: sbatch(pool, "-A", "physics", check=False).returncode)
+    assert pool.squeue()[job]["state"] == "RUNNING"
+    pool.shell("scancel", job)
+    wait_for("both are gone", lambda: not pool.items("tenants"))
+    assert not associations(pool, "physics", "science") and "physics" not in root(pool, "sacctmgr", "-n", "-P", "show", "account")
+    left = pool.get("namespace", "physics")["metadata"]["labels"]  # people's things stay
+    assert "tandem.dev/tenant" not in left and not pool.items("rolebindings", "-n", "physics", "-l", "tandem.dev/tenant")
+    assert not may(pool, "researcher", "create", "pods", "physics")
+    pool.kubectl("delete", "namespace", "physics", "--timeout=120s")
+
+
+@pytest.mark.feature("C1.1", "C1.3")
+def test_what_cannot_be_is_said_and_changes_nothing(pool):
+    pool.kubectl("create", "namespace", "taken")
+    root(pool, "sacctmgr", "-i", "add", "account", "old", "Fairshare=5")
+    rows = lambda: root(pool, "sacctmgr", "-n", "-P", "show", "associations", "format=account,user,fairshare,grptres,parentname").splitlines()
+    others = lambda: [r for r in rows() if not r.startswith("open|")]
+    before = others()
+    bad = {"orphan": ({"parent": "nobody"}, "Valid", "create it, or name another parent"),
+           "round": ({"parent": "round"}, "Valid", "leads round in a circle"),
+           "old": ({}, "AccountReady", "spec.adopt"),
+           "grabs": ({"namespaces": ["taken"]}, "NamespacesReady", "kubectl label namespace taken tandem.dev/tenant=grabs"),
+           "greedy": ({"namespaces": ["kube-system", "slurm"]}, "NamespacesReady", "part of the system"),
+           "odd": ({"quota": {"example.com/fpga": 1}}, "Valid", "spec.scheduler.gresMap"),
+           "lost": ({"cluster": {"namespace": "slurm", "name": "no-such"}}, "AccountReady", "there is no such SlurmCluster")}
+    pool.apply(*[tenant(name, **spec) for name, (spec, _, _) in bad.items()])
+    for name, (_, kind, words) in bad.items():
+        wait_for(f"{name} is told", lambda: condition(pool, name, kind)[0] == "False" and words in condition(pool, name, kind)[2])
+        assert condition(pool, name, "Ready")[0] == "False"
+    assert not pool.get("namespace", "taken")["metadata"]["labels"].get("tandem.dev/tenant")
+    pool.kubectl("delete", "tenant", "grabs", "greedy", "--timeout=60s")  # their accounts were in place
+    wait_for("nothing has changed in Slurm", lambda: others() == before)
+
+    # Both have a cure.
+    pool.kubectl("label", "namespace", "taken", "tandem.dev/tenant=old")
+    ready(pool, tenant("old", {"gpu": 1}, adopt=True, namespaces=["taken"], weight=2))
+    own = associations(pool, "old")["old", ""]
+    assert own["Fairshare"] == "2" and own["GrpTRES"] == "gres/gpu=1"
+    pool.kubectl("delete", "tenant", "old", "--timeout=60s")
+    assert ("old", "") in associations(pool, "old")  # it was there before
+    root(pool, "sacctmgr", "-i", "remove", "account", "old")
+    pool.kubectl("delete", "namespace", "taken", "--timeout=120s")
+
+
+@pytest.mark.embedded  # it kills a role
+@pytest.mark.feature("C1.3")
+def test_a_crash_in_the_midst_is_made_good(pool):
+    names = [f"t{i}" for i in range(6)]
+    pool.apply(*[tenant(n, {"gpu": 1}, members=[{"user": "researcher"}]) for n in names])
+    wait_for("it has begun", lambda: associations(pool, *names))
+    pool.kill_role("operator")
+    for n in names:
+        wait_for(f"{n} is ready", lambda: condition(pool, n, "Ready")[0] == "True", 120)
+    have = associations(pool, *names)
+    assert all({(n, ""), (n, "researcher"), (n, "pods")} <= set(have) and have[n, ""]["GrpTRES"] == "gres/gpu=1" for n in names)
