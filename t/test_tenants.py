@@ -229,6 +229,33 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
     pool.kubectl("delete", "namespace", "taken", "--timeout=120s")
 
 
+@pytest.mark.feature("C10.4", "C10.5", "C1.6")
+def test_who_holds_what_and_who_had_what(pool):
+    ready(pool, tenant("science", {"gpu": 4, "memory": "1Gi"}, namespaces=[]),
+          tenant("physics", {"gpu": 2}, parent="science", borrowing={"limit": {"gpu": 1}}, members=[{"user": "researcher"}]))
+    pool.apply(*[pool.pod(f"p{i}", gpus=1, ns="physics") for i in range(4)])
+    wait_for("three run", lambda: len(pool.running("-n", "physics")) == 3)
+
+    def quota():
+        shown = {t["tenant"]: t for t in json.loads(pool.cmd("quota", "-o", "json").stdout)["tenants"]}
+        return {n: (t["running"], t["waiting"], t["resources"][0]) for n, t in shown.items()}
+    wait_for("one waits", lambda: quota()["physics"][:2] == (3, 1))
+    assert quota()["physics"][2] == {"resource": "gpu", "quota": 2, "limit": 3, "used": 3, "borrowed": 1, "waiting": 1}
+    assert quota()["science"][2] == {"resource": "gpu", "quota": 4, "limit": 4, "used": 3, "borrowed": 0, "waiting": 1}
+    text = pool.cmd("quota", "science").stdout
+    assert re.search(r"memory +1Gi +1Gi +192Mi", text) and max(map(len, text.splitlines())) <= 80
+    assert "no Tenant nobody" in pool.cmd("quota", "nobody", check=False).stderr
+
+    use = lambda *argv: pool.cmd("usage", *argv).stdout
+    rows = lambda: {r["tenant"]: r for r in json.loads(use("-o", "json", "--gpu-price", "3600"))["usage"]}
+    wait_for("three GPUs have been held for seconds", lambda: rows().get("physics", {}).get("cost", 0) >= 3)
+    seen = rows()["physics"]
+    assert seen["jobs"] >= 3 and abs(seen["cost"] - seen["gpuHours"] * 3600) < 0.01
+    assert use("--by", "user", "-o", "csv").startswith("user,jobs,gpu_hours,cpu_hours\n") and "\npods," in use("--by", "user", "-o", "csv")
+    assert re.search(r"^20\d\d-\d\d-\d\d +\d+ ", use("--by", "day", "--tenant", "physics"), re.M)
+    assert pool.cmd("usage", "--since", "soon", check=False).returncode == 2
+
+
 @pytest.mark.embedded  # it kills a role
 @pytest.mark.feature("C1.3")
 def test_a_crash_in_the_midst_is_made_good(pool):

@@ -2,9 +2,7 @@
 // exec (programs/shell.sh). The exit code is the command's own.
 #include "base/embedded.h"
 #include "base/mem.h"
-#include "base/names.h"
-#include "cli/common.h"
-#include "cli/remote.h"
+#include "cli/loginpod.h"
 #include "cmd/roles.h"
 
 #include <errno.h>
@@ -13,35 +11,6 @@
 #include <unistd.h>
 
 extern const struct td_embedded td_cli_files[];
-
-// Returns the name of a ready login pod; the caller frees it. NULL: there is none, as a message on
-// stderr says.
-static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, const struct td_remote *remote)
-{
-	struct td_error err = TD_ERROR_INIT;
-	td_auto_objects struct td_objects l = {0};
-	td_auto_free char *labels = td_asprintf(TD_LABEL_NAME "=login%s%s", cluster ? "," TD_LABEL_CLUSTER "=" : "",
-						cluster ? cluster : "");
-
-	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
-		fprintf(stderr, "tandem shell: %s\n", err.msg);
-		return NULL;
-	}
-
-	for (size_t i = 0; i < l.n; i++) {
-		yyjson_val *st = td_jget(l.v[i]->root, "status.containerStatuses.[0]");
-		if (td_jbool(st, "ready", false) && !td_object_deleting(l.v[i]))
-			return td_strdup(l.v[i]->name);
-	}
-
-	td_auto_free char *words = td_remote_words(remote), *at = td_cli_at(remote->kubeconfig);
-	fprintf(stderr, "tandem shell: %s. See `tandem status%s` and `kubectl%s -n %s get pods`.\n",
-		l.n       ? "the login pod is not running yet"
-		: cluster ? "there is no login pod"
-			  : "there is no login pod (was `tandem up` started with --no-slurm?)",
-		words, at, ns);
-	return NULL;
-}
 
 int td_shell_main(int argc, char **argv)
 {
@@ -87,34 +56,12 @@ int td_shell_main(int argc, char **argv)
 					*user ? " --user " : "", user, flags, words[0]);
 	}
 
-	td_auto_instance struct td_instance i = {0};
-	td_auto(td_kube_free) struct td_kube *k = NULL;
-	td_auto(td_object_unref) struct td_object *sc = NULL;
-	if (remote.kubeconfig) {
-		if (td_kube_new(remote.kubeconfig, &k, &err) || !(sc = td_remote_cluster(k, &remote, NULL, &err))) {
-			fprintf(stderr, "tandem shell: %s\n", err.msg);
-			return 1;
-		}
-	} else if (td_cli_open("shell", &i, &k)) {
-		return 1;
-	}
-
-	const char *ns = sc ? sc->ns : "slurm";
-	td_auto_free char *pod = login_pod(k, ns, sc ? sc->name : NULL, &remote),
-			  *conf = sc ? td_strdup(remote.kubeconfig) : td_instance_kubeconfig(&i, "admin");
-
-	if (!pod)
+	td_auto_login struct td_cli_login l = {0};
+	if (td_cli_login_open("shell", &remote, &l))
 		return 1;
 
 	td_auto_strv struct td_strv a = {0};
-	td_strv_add(&a, "kubectl");
-	td_strv_addf(&a, "--kubeconfig=%s", conf);
-	td_strv_addf(&a, "--namespace=%s", ns);
-	td_strv_add(&a, "exec");
-	td_strv_add(&a, "--quiet");
-	td_strv_add(&a, isatty(0) && isatty(1) ? "-it" : "-i");
-	td_strv_add(&a, pod);
-	td_strv_add(&a, "--");
+	td_cli_login_argv(&l, isatty(0) && isatty(1) ? "-it" : "-i", &a);
 
 	mine = mine ? mine : getenv("USER");
 	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "shell.sh")->text,

@@ -36,6 +36,8 @@ int td_node_main(int argc, char **argv);
 int td_history_main(int argc, char **argv);
 int td_fault_main(int argc, char **argv);
 int td_image_main(int argc, char **argv);
+int td_quota_main(int argc, char **argv);
+int td_usage_main(int argc, char **argv);
 int td_validate_main(int argc, char **argv);
 int td_annotations_main(int argc, char **argv);
 int td_config_main(int argc, char **argv);

@@ -1,0 +1,20 @@
+// The login pod of a SlurmCluster, for commands that ask Slurm through its own commands there.
+#pragma once
+
+#include "cli/common.h"
+#include "cli/remote.h"
+
+struct td_cli_login {
+	struct td_instance instance; // of the home; empty with --kubeconfig
+	struct td_kube *kube;
+	char *conf, *ns, *cluster, *pod; // cluster: the SlurmCluster's name
+};
+void td_cli_login_done(struct td_cli_login *l);
+#define td_auto_login __attribute__((cleanup(td_cli_login_done)))
+// Finds the login pod. On failure it prints the reason as command `cmd`, and returns non-zero.
+int td_cli_login_open(const char *cmd, const struct td_remote *remote, struct td_cli_login *ret);
+// Appends the words of a command that runs in the pod as root. flag: how kubectl attaches ("-i", "-it").
+void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td_strv *ret);
+// Runs programs/<file> there with its arguments (NULL-terminated; at most 8) and appends what it prints.
+int td_cli_login_run(const struct td_cli_login *l, const char *file, const char *const *args, struct td_buf *ret,
+		     struct td_error *err);

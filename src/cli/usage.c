@@ -1,0 +1,205 @@
+// tandem usage: GPU hours and CPU hours by tenant, user or day, from Slurm's history, with prices.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/ledger.h"
+#include "cli/loginpod.h"
+#include "cmd/roles.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { JOBS, CPU, GPU };
+enum { DAY_S = 86400 };
+
+struct usage_request {
+	const char *by, *output, *since, *until, *tenant;
+	double gpu_price, cpu_price;
+	bool priced;
+};
+
+static int failed(const struct td_error *err)
+{
+	fprintf(stderr, "tandem usage: %s\n", err->msg);
+	return 1;
+}
+
+// Reads a date, "2026-11-25": its first second, of UTC.
+static bool date(const char *s, int64_t *ret)
+{
+	struct tm tm = {0};
+	const char *end = strptime(s, "%Y-%m-%d", &tm);
+	if (!end || *end)
+		return false;
+	*ret = (int64_t)timegm(&tm);
+	return true;
+}
+
+static bool price(const char *s, double *ret)
+{
+	char *end;
+	if (!s)
+		return true;
+	*ret = strtod(s, &end);
+	return *s >= '0' && *s <= '9' && !*end && *ret < 1e9;
+}
+
+// The tenant whose account it is; an account that is none's in brackets.
+static char *tenant_of(const struct td_objects *tenants, const char *account)
+{
+	for (size_t i = 0; i < tenants->n; i++)
+		if (td_streq(td_jstr(tenants->v[i]->root, "status.account"), account))
+			return td_strdup(tenants->v[i]->name);
+	return td_asprintf("(%s)", *account ? account : "none");
+}
+
+static char *day_of(const char *days)
+{
+	char text[32];
+	time_t t = (time_t)strtoll(days, NULL, 10) * DAY_S;
+	struct tm tm;
+	gmtime_r(&t, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%d", &tm);
+	return td_strdup(text);
+}
+
+static double cost(const struct usage_request *q, const struct td_ledger_row *r)
+{
+	return r->sum[GPU] / 3600 * q->gpu_price + r->sum[CPU] / 3600 * q->cpu_price;
+}
+
+static void print_json(const struct usage_request *q, const struct td_ledger *sums)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "usage");
+	for (size_t i = 0; i < sums->n; i++) {
+		const struct td_ledger_row *r = &sums->v[i];
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, q->by, r->key[0]);
+		td_jm_int(d, o, "jobs", (long long)r->sum[JOBS]);
+		td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, r->sum[GPU] / 3600));
+		td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, r->sum[CPU] / 3600));
+		if (q->priced)
+			td_jm_set(d, o, "cost", yyjson_mut_real(d, cost(q, r)));
+	}
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
+	td_auto_free char *text = td_json_pretty(td_json_root(j));
+	puts(text);
+}
+
+static void print_rows(const struct usage_request *q, const struct td_ledger *sums, bool csv)
+{
+	const char *head = csv ? "%s,%s,%s,%s%s\n" : "%-32s %8s %12s %12s%s\n",
+		   *row = csv ? "%s,%.0f,%.3f,%.3f" : "%-32.32s %8.0f %12.1f %12.1f";
+	if (csv)
+		printf(head, q->by, "jobs", "gpu_hours", "cpu_hours", q->priced ? ",cost" : "");
+	else
+		printf(head,
+		       !strcmp(q->by, "day")    ? "DAY"
+		       : !strcmp(q->by, "user") ? "USER"
+						: "TENANT",
+		       "JOBS", "GPU HOURS", "CPU HOURS", q->priced ? "         COST" : "");
+	for (size_t i = 0; i < sums->n; i++) {
+		const struct td_ledger_row *r = &sums->v[i];
+		printf(row, r->key[0], r->sum[JOBS], r->sum[GPU] / 3600, r->sum[CPU] / 3600);
+		if (q->priced)
+			printf(csv ? ",%.2f" : " %12.2f", cost(q, r));
+		putchar('\n');
+	}
+}
+
+static int show(const struct td_cli_login *l, const struct usage_request *q, int64_t from, int64_t to)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_objects struct td_objects tenants = {0};
+	td_auto_buf struct td_buf out = {0};
+	td_auto_ledger struct td_ledger lines = {0}, sums = {0};
+	td_auto_free char *a = td_asprintf("%lld", (long long)from), *b = td_asprintf("%lld", (long long)to);
+	const char *const args[] = {a, b, NULL};
+	if (td_kube_list(l->kube, &td_tenants, NULL, NULL, NULL, NULL, &tenants, &err) ||
+	    td_cli_login_run(l, "usage.sh", args, &out, &err))
+		return failed(&err);
+	if (td_ledger_read(td_buf_str(&out), TD_LEDGER_SUMS, &lines)) {
+		td_fail(&err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", td_buf_str(&out));
+		return failed(&err);
+	}
+
+	for (size_t i = 0; i < lines.n; i++) {
+		const struct td_ledger_row *r = &lines.v[i];
+		td_auto_free char *tenant = tenant_of(&tenants, r->key[0]);
+		td_auto_free char *key = !strcmp(q->by, "tenant") ? td_strdup(tenant)
+					 : !strcmp(q->by, "user") ? td_strdup(r->key[1])
+								  : day_of(r->key[2]);
+		if (q->tenant && strcmp(tenant, q->tenant) != 0)
+			continue;
+		struct td_ledger_row *s = td_ledger_at(&sums, key);
+		for (int k = 0; k < TD_LEDGER_SUMS; k++)
+			s->sum[k] += r->sum[k];
+	}
+	td_ledger_sort(&sums);
+	if (td_streq(q->output, "json"))
+		print_json(q, &sums);
+	else
+		print_rows(q, &sums, td_streq(q->output, "csv"));
+	return 0;
+}
+
+int td_usage_main(int argc, char **argv)
+{
+	struct td_remote remote = {0};
+	struct td_error err = TD_ERROR_INIT;
+	struct usage_request q = {.by = "tenant"};
+	const char *gpu = NULL, *cpu = NULL;
+	int code;
+	const struct td_option options[] = {
+		{.name = "by",
+		 .value = "WHAT",
+		 .help = "what the rows are (default: tenant)",
+		 TD_OPT_TEXT(&q.by),
+		 .choices = "tenant|user|day"},
+		{.name = "tenant", .value = "NAME", .help = "of this tenant only", TD_OPT_TEXT(&q.tenant)},
+		{.name = "since",
+		 .value = "DATE",
+		 .help = "from this day on, such as 2026-11-01 (default: 30 days ago)",
+		 TD_OPT_TEXT(&q.since)},
+		{.name = "until",
+		 .value = "DATE",
+		 .help = "before this day (default: up to now)",
+		 TD_OPT_TEXT(&q.until)},
+		{.name = "gpu-price",
+		 .value = "AMOUNT",
+		 .help = "of a GPU hour: adds a column with the cost",
+		 TD_OPT_TEXT(&gpu)},
+		{.name = "cpu-price", .value = "AMOUNT", .help = "of a CPU hour", TD_OPT_TEXT(&cpu)},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json or csv: the answer for machines",
+		 TD_OPT_TEXT(&q.output),
+		 .choices = "json|csv"},
+		TD_REMOTE_OPTIONS(&remote),
+	};
+	const struct td_command line = {
+		.name = "usage",
+		.about = "Shows how many GPU hours and CPU hours jobs and pods have held, from Slurm's history\n"
+			 "(spec.accounting). Days are those of UTC; a job counts on the day of its start.\n"
+			 "An account that is no tenant's is in brackets.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = "0 answered, 1 no answer, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+	if (td_remote_check(&remote, &err))
+		return td_command_wrong("usage", "%s", err.msg);
+	int64_t to = td_real_ms(&td_clock_system) / 1000, from = to - 30LL * DAY_S;
+	if ((q.since && !date(q.since, &from)) || (q.until && !date(q.until, &to)))
+		return td_command_wrong("usage", "--since and --until want a day, such as 2026-11-01");
+	if (from >= to)
+		return td_command_wrong("usage", "--since must be before --until");
+	if (!price(gpu, &q.gpu_price) || !price(cpu, &q.cpu_price))
+		return td_command_wrong("usage", "--gpu-price and --cpu-price want a number, such as 2.5");
+	q.priced = gpu || cpu;
+
+	td_auto_login struct td_cli_login l = {0};
+	return td_cli_login_open("usage", &remote, &l) ? 1 : show(&l, &q, from, to);
+}
