@@ -402,6 +402,10 @@ UNUSED = {
     ("tandem-bridge", "resource.k8s.io", "deviceclasses", "watch"): "t/test_dra.py",
     ("tandem-operator", "resource.k8s.io", "deviceclasses", "get"): "t/test_dra.py",
     ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
+    **{("tandem-operator", g, r, v): "t/test_tenants.py: what a Tenant has" for g, r, verbs in (
+        ("tandem.dev", "tenants", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
+        ("rbac.authorization.k8s.io", "rolebindings", ("create", "patch", "delete")), ("networking.k8s.io", "networkpolicies", ("delete",))) for v in verbs},
+    ("tandem-operator", "rbac.authorization.k8s.io", "clusterroles", "bind"): "no request, but asked about when a RoleBinding is written: t/test_tenants.py",
     ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-bridge", "", "pods", "delete"): "a grant that ends where no kubelet answers: t/test_ends.py",
     ("tandem-bridge", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",

@@ -256,6 +256,50 @@ def test_who_holds_what_and_who_had_what(pool):
     assert pool.cmd("usage", "--since", "soon", check=False).returncode == 2
 
 
+@pytest.mark.embedded  # it changes spec.users
+@pytest.mark.feature("C9.3", "C1.3")
+def test_nobody_reaches_into_another_tenant(pool):
+    """Each user with each account, namespace and thing that is not his. The first two tenants have one member each."""
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": [
+        {"name": "researcher", "uid": 1000, "gid": 1000, "home": "/home/researcher"}, {"name": "pods", "uid": 2000, "gid": 2000, "home": "/home/pods"},
+        {"name": "other", "uid": 1001, "gid": 1001, "home": "/home/other"}]}}))
+    users = {"researcher": "physics", "other": "biology"}
+    ready(pool, *[tenant(t, {"gpu": 2}, members=[{"user": u, "role": "admin"}]) for u, t in users.items()], tenant("chemistry", {"gpu": 2}))
+    wait_for("Slurm knows them both", lambda: all(pool.cmd("shell", "--user", "root", "--", "id", u, check=False).returncode == 0 for u in users))
+    pool.apply(*[pool.pod("mine", gpus=1, ns=t) for t in (*users.values(), "chemistry")])
+    wait_for("each has a pod", lambda: all(pool.phase("mine", t) == "Running" for t in (*users.values(), "chemistry")))
+    job = {t: pool.grant(pool.get("pod", "mine", "-n", t))[0] for t in (*users.values(), "chemistry")}
+    submit = lambda u, *argv: pool.cmd("shell", "--user", u, "--", "sbatch", "--parsable", "--mem=50M", *argv, check=False, input="#!/bin/sh\nexec sleep 100000\n")
+    native = {t: int(wait_for(f"{u} submits", lambda: submit(u, "-A", t).stdout.strip())) for u, t in users.items()}
+    as_user = lambda u, *argv: pool.run("kubectl", "--as", u, *argv, check=False)
+    for u, his in users.items():
+        for t in (*users.values(), "chemistry", "root", "open"):
+            if t == his:
+                continue
+            r = submit(u, "-A", t)
+            assert r.returncode and "Invalid account" in r.stderr, (u, t, r.stdout, r.stderr)
+            if t in ("root", "open"):
+                continue
+            assert not any(may(pool, u, verb, what, t) for verb, what in (("create", "pods"), ("get", "pods"), ("delete", "pods"), ("create", "pods/exec"), ("get", "pods/log"), ("get", "secrets"), ("patch", "pods/status")))
+            for j in (job[t], native.get(t)):  # pods' jobs are another user's, too
+                if j:
+                    for argv in (("scancel", j), ("scontrol", "update", f"jobid={j}", "timelimit=1"), ("scontrol", "hold", j), ("srun", f"--jobid={j}", "--overlap", "true")):
+                        pool.cmd("shell", "--user", u, "--", "timeout", "20", *argv, check=False)
+        assert not any(may(pool, u, verb, what, "") for verb, what in (("create", "tenants"), ("patch", "tenants"), ("patch", "tenants/status"), ("patch", "namespaces"), ("create", "namespaces")))
+        assert "orbidden" in as_user(u, "label", "namespace", his, "tandem.dev/tenant=chemistry", "--overwrite").stderr
+        # In his own namespace he may say what he likes: the account stays his tenant's.
+        pod = pool.pod("sly", gpus=1, ns=his)
+        pod["metadata"]["annotations"] = {"slurm.tandem.dev/account": "chemistry"}
+        pool.run("kubectl", "--as", u, "apply", "-f", "-", input=json.dumps(pod))
+        wait_for("it is refused by name", lambda: "is not what namespace" in pool.cmd("why", "sly", "-n", his).stdout)
+        r = pool.cmd("shell", "--user", u, "--", "sacctmgr", "-i", "modify", "account", his, "set", "GrpTRES=gres/gpu=99", check=False)
+        assert associations(pool, his)[his, ""]["GrpTRES"] == "gres/gpu=2", r.stdout
+    for t, j in (*job.items(), *native.items()):
+        assert pool.squeue()[j]["state"] == "RUNNING", t
+        assert pool.job(j)["TimeLimit"] != "00:01:00"
+    root(pool, "scancel", "-u", "other")
+
+
 @pytest.mark.embedded  # it kills a role
 @pytest.mark.feature("C1.3")
 def test_a_crash_in_the_midst_is_made_good(pool):
