@@ -123,6 +123,9 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool):
     pool.apply(pool.pod("second", gpus=1, ns="physics"), pool.pod("elsewhere", gpus=1))
     native = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
     wait_for("the pod waits, with the reason", lambda: "AssocGrpGRES" in pool.cmd("why", "second", "-n", "physics").stdout)
+    wait_for("who holds the quota is said", lambda: re.search(
+        rf"Tenant physics holds 2 of 2 nvidia.com/gpu, and this one wants 1. Held by job \d+ of \w+ \(1\), job \d+ of \w+ \(1\)", pool.cmd("why", "second", "-n", "physics").stdout))
+    assert f"job {job} of researcher (1)" in pool.cmd("why", "second", "-n", "physics").stdout
     wait_for("so does the job", lambda: pool.squeue()[native]["reason"] == "AssocGrpGRES")
     wait_for("who is in no tenant runs", lambda: pool.phase("elsewhere") == "Running")
     assert pool.job(pool.grant(pool.get("pod", "elsewhere"))[0])["Account"] == "open"

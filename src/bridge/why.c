@@ -1,5 +1,6 @@
 // Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
+#include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
 
 #include "http/server.h"
@@ -77,6 +78,7 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 	} else if (!a) {
 		td_buf_puts(&t, "was not looked at yet.");
 	} else {
+		bool limited = false;
 		pthread_mutex_lock(&b->asks->lock);
 		if (a->refused) {
 			td_buf_printf(&t, "will not run: %s.", a->refused);
@@ -84,12 +86,15 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 			td_auto_free char *w = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
 			td_buf_printf(&t, "waits. %s", w);
 			td_jm_str(d, root, "reason", a->reason);
+			limited = a->reason && td_starts(a->reason, "AssocGrp");
 		} else if (a->job) {
 			td_buf_printf(&t, "waits: %s (Slurm job %lld).", decided(a), (long long)a->job);
 		} else {
 			td_buf_printf(&t, "waits: %s.", decided(a));
 		}
 		pthread_mutex_unlock(&b->asks->lock);
+		if (limited)
+			td_bridge_quota_words(b, pod, td_http_cancel(x), &t);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		if (!l)

@@ -42,18 +42,20 @@ static int64_t limit(const yyjson_val *a, const char *path)
 	return td_jbool(v, "set", false) && !td_jbool(v, "infinite", false) ? td_jint(v, "number", -1) : -1;
 }
 
-static void read_grp(const yyjson_val *list, struct td_slurm_assoc *ret)
+static struct td_slurm_limit *read_tres(const yyjson_val *list, size_t *ret_n)
 {
 	size_t i, n;
 	yyjson_val *t;
-	ret->grp = td_calloc(yyjson_arr_size((yyjson_val *)list) + 1, sizeof(*ret->grp));
+	struct td_slurm_limit *v = td_calloc(yyjson_arr_size((yyjson_val *)list) + 1, sizeof(*v));
+	*ret_n = 0;
 	yyjson_arr_foreach ((yyjson_val *)list, i, n, t) {
 		const char *type = td_jstr(t, "type"), *name = td_jstr_or(t, "name", "");
 		if (type)
-			ret->grp[ret->n_grp++] = (struct td_slurm_limit){
-				.tres = *name ? td_asprintf("%s/%s", type, name) : td_strdup(type),
-				.count = td_jint(t, "count", 0)};
+			v[(*ret_n)++] = (struct td_slurm_limit){.tres = *name ? td_asprintf("%s/%s", type, name)
+									      : td_strdup(type),
+								.count = td_jint(t, "count", 0)};
 	}
+	return v;
 }
 
 int td_slurm_assocs_read(const yyjson_val *root, struct td_slurm_assocs *ret, struct td_error *err)
@@ -77,7 +79,7 @@ int td_slurm_assocs_read(const yyjson_val *root, struct td_slurm_assocs *ret, st
 					     .grp_submit = limit(a, "max.jobs.per.submitted"),
 					     .max_jobs = limit(a, "max.jobs.active"),
 					     .max_submit = limit(a, "max.jobs.total")};
-		read_grp(td_jget(a, "max.tres.total"), x);
+		x->grp = read_tres(td_jget(a, "max.tres.total"), &x->n_grp);
 		ret->n++;
 	}
 	return 0;
@@ -205,6 +207,51 @@ int td_slurm_account_jobs(struct td_slurm *s, const char *cluster, const char *a
 	*ret = all;
 	*ret_n = total;
 	all = (struct td_strv){0};
+	return 0;
+}
+
+void td_slurm_held_done(struct td_slurm_held_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		for (size_t k = 0; k < l->v[i].n_tres; k++)
+			free(l->v[i].tres[k].tres);
+		free(l->v[i].tres);
+		free(l->v[i].account);
+		free(l->v[i].job);
+	}
+	free(l->v);
+	*l = (struct td_slurm_held_list){0};
+}
+
+int td_slurm_held(struct td_slurm *s, const char *cluster, const struct td_strv *accounts, struct td_cancel *c,
+		  struct td_slurm_held_list *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf q = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = accounts->n ? named("cluster", cluster, err) : td_fail(err, TD_INTERNAL, "slurmdbd: no account");
+	td_buf_puts(&q, "/jobs/?skip_steps=true&state=RUNNING&cluster=");
+	td_url_escape(&q, cluster);
+	for (size_t i = 0; i < accounts->n && !r; i++) {
+		td_buf_puts(&q, i ? "%2C" : "&account=");
+		td_url_escape(&q, accounts->v[i]);
+		r = named("account", accounts->v[i], err);
+	}
+	if (r || (r = get(s, td_buf_str(&q), c, &j, err)))
+		return r;
+
+	yyjson_val *list = td_jget(td_json_root(j), "jobs"), *x;
+	size_t i, n;
+	struct td_slurm_held_list all = {.v = td_calloc(yyjson_arr_size(list) + 1, sizeof(*all.v))};
+	yyjson_arr_foreach (list, i, n, x) {
+		struct td_slurm_held *h = &all.v[all.n++];
+		int64_t minutes = limit(x, "time.limit");
+		*h = (struct td_slurm_held){.account = td_strdup(td_jstr_or(x, "account", "")),
+					    .job = td_asprintf("%lld of %s", td_jint(x, "job_id", 0),
+							       td_jstr_or(x, "association.user", "?")),
+					    .end = minutes > 0 ? td_jint(x, "time.start", 0) + 60 * minutes : 0};
+		h->tres = read_tres(td_jget(x, "tres.allocated"), &h->n_tres);
+	}
+	*ret = all;
 	return 0;
 }
 

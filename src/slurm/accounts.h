@@ -52,6 +52,22 @@ int td_slurm_assocs_of(struct td_slurm *s, const char *cluster, const char *user
 int td_slurm_account_jobs(struct td_slurm *s, const char *cluster, const char *account, size_t most,
 			  struct td_cancel *c, struct td_strv *ret, size_t *ret_n, struct td_error *err);
 
+// What one job that runs holds.
+struct td_slurm_held {
+	char *account, *job; // job: "12 of alice"
+	struct td_slurm_limit *tres;
+	size_t n_tres;
+	int64_t end; // by its time limit, epoch seconds; 0: it has none
+};
+struct td_slurm_held_list {
+	struct td_slurm_held *v;
+	size_t n;
+};
+void td_slurm_held_done(struct td_slurm_held_list *l);
+// Reads what the jobs of these accounts hold that run, as slurmdbd knows it: a moment late.
+int td_slurm_held(struct td_slurm *s, const char *cluster, const struct td_strv *accounts, struct td_cancel *c,
+		  struct td_slurm_held_list *ret, struct td_error *err);
+
 // Makes the account where it is not, and its association in the cluster, with parent, shares and
 // comment of a; parent NULL: below root.
 int td_slurm_account_add(struct td_slurm *s, const char *cluster, const struct td_slurm_account *account,

@@ -1,0 +1,147 @@
+#include "bridge/quota.h"
+
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "pool/quota.h"
+#include "slurm/accounts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct quota_look {
+	const struct td_settings *s;
+	const yyjson_val **tenants; // of this SlurmCluster
+	size_t n;
+	struct td_arena *arena;
+	struct td_slurm_held_list held;
+	const yyjson_val *pod;
+	int64_t now;
+};
+
+static const yyjson_val *find(const struct quota_look *l, const char *name)
+{
+	for (size_t i = 0; i < l->n && name; i++)
+		if (td_streq(td_jstr(l->tenants[i], "metadata.name"), name))
+			return l->tenants[i];
+	return NULL;
+}
+
+// Is t the tenant `top` or below it? A circle of parents ends after as many steps as there are tenants.
+static bool within(const struct quota_look *l, const yyjson_val *t, const yyjson_val *top)
+{
+	for (size_t steps = 0; t && steps <= l->n; steps++) {
+		if (t == top)
+			return true;
+		t = find(l, td_jstr(t, "spec.parent"));
+	}
+	return false;
+}
+
+static int64_t amount(const yyjson_val *v, bool memory)
+{
+	char digits[32];
+	const char *s = yyjson_get_str((yyjson_val *)v);
+	int64_t n;
+	snprintf(digits, sizeof(digits), "%lld", (long long)yyjson_get_sint((yyjson_val *)v));
+	if (!v || td_quantity_ceil(s ? s : digits, &n, NULL))
+		return 0;
+	return memory ? n >> 20 : n;
+}
+
+// What the pod wants of a resource that a quota names, and Slurm's name of it.
+static int64_t wanted(const struct quota_look *l, const char *resource, const char **ret_tres)
+{
+	const yyjson_val *spec = td_jget(l->pod, "spec");
+	if (!strcmp(resource, "cpu")) {
+		*ret_tres = "cpu";
+		return (td_api_pod_request(spec, "cpu") + 999) / 1000;
+	}
+	if (!strcmp(resource, "memory")) {
+		*ret_tres = "mem";
+		return (td_api_pod_request(spec, "memory") + (1 << 20) - 1) >> 20;
+	}
+	for (size_t i = 0; i < l->s->n_gres; i++) {
+		const struct td_bridge_gres_map *m = &l->s->gres[i];
+		if (strcmp(m->resource, resource) != 0 && strcmp(m->name, resource) != 0)
+			continue;
+		*ret_tres = td_arena_printf(l->arena, *m->type ? "gres/%s:%s" : "gres/%s", m->name, m->type);
+		return td_api_pod_request(spec, m->resource);
+	}
+	return 0;
+}
+
+// Says so when this resource of this tenant is in the way.
+static bool in_the_way(const struct quota_look *l, const yyjson_val *t, const char *resource, struct td_buf *ret)
+{
+	bool memory = !strcmp(resource, "memory");
+	const char *tres = NULL;
+	struct td_pool_quota q = {.tenant = td_jstr(t, "metadata.name"),
+				  .resource = memory ? "MB of memory" : resource,
+				  .quota = amount(td_jkey(td_jget(t, "spec.quota"), resource), memory),
+				  .want = wanted(l, resource, &tres),
+				  .now = l->now};
+	q.limit = q.quota + amount(td_jkey(td_jget(t, "spec.borrowing.limit"), resource), memory);
+	if (q.want <= 0 || td_jbool(t, "spec.borrowing.all", false))
+		return false;
+
+	struct td_pool_holder *v = td_arena_alloc(l->arena, (l->held.n + 1) * sizeof(*v));
+	for (size_t i = 0; i < l->held.n; i++) {
+		const struct td_slurm_held *h = &l->held.v[i];
+		int64_t count = 0;
+		for (size_t k = 0; k < h->n_tres; k++)
+			if (!strcmp(h->tres[k].tres, tres))
+				count = h->tres[k].count;
+		for (size_t k = 0; k < l->n && count > 0; k++)
+			if (td_streq(td_jstr(l->tenants[k], "status.account"), h->account) &&
+			    within(l, l->tenants[k], t))
+				v[q.n_holders++] = (struct td_pool_holder){h->job, count, h->end};
+	}
+	q.holders = v;
+	if (!td_pool_quota_full(&q))
+		return false;
+	td_buf_putc(ret, ' ');
+	td_pool_quota_words(&q, ret);
+	return true;
+}
+
+static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
+{
+	const yyjson_val *t = NULL;
+	yyjson_val *k, *x;
+	size_t i, n;
+	for (i = 0; i < l->n && !t; i++)
+		if (td_jfind(td_jget(l->tenants[i], "status.namespaces"), "name", ns))
+			t = l->tenants[i];
+	for (size_t steps = 0; t && steps <= l->n; steps++) {
+		yyjson_obj_foreach (td_jget(t, "spec.quota"), i, n, k, x)
+			if (in_the_way(l, t, yyjson_get_str(k), ret))
+				return;
+		t = find(l, td_jstr(t, "spec.parent"));
+	}
+}
+
+void td_bridge_quota_words(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_buf *ret)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	td_auto(td_link_unref) struct td_link *link = td_bridge_link(b, NULL);
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	td_auto_strv struct td_strv accounts = {0};
+	if (!s || !link || !b->tenants)
+		return;
+	td_informer_list(b->tenants, NULL, &all);
+	struct quota_look l = {.s = s, .arena = arena, .pod = pod->root, .now = td_real_ms(b->clock) / 1000};
+	l.tenants = td_arena_alloc(arena, (all.n + 1) * sizeof(*l.tenants));
+	for (size_t i = 0; i < all.n; i++) {
+		const yyjson_val *t = all.v[i]->root;
+		if (!td_streq(td_jstr(t, "spec.cluster.namespace"), b->o.ns) ||
+		    !td_streq(td_jstr(t, "spec.cluster.name"), b->o.cluster) || !td_jstr(t, "status.account"))
+			continue;
+		l.tenants[l.n++] = t;
+		td_strv_add(&accounts, td_jstr(t, "status.account"));
+	}
+	struct td_error e = TD_ERROR_INIT;
+	if (l.n && !td_slurm_held(link->slurm, b->o.cluster, &accounts, c, &l.held, &e))
+		explain(&l, pod->ns, ret);
+	td_slurm_held_done(&l.held);
+}
