@@ -14,7 +14,7 @@
 #include "operator/operator.h"
 #include "pool/tenant.h"
 
-#define TD_OP_POLICY "tandem-tenant" // name of the NetworkPolicy
+#define TD_OP_TENANT_POLICY "tandem-tenant" // name of the NetworkPolicy
 
 struct td_op_tenants {
 	struct td_op *op;
