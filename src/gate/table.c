@@ -22,7 +22,8 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 	// Job 0 means that the node itself gave out the devices: the pod then tells holders apart.
 	if (!a->job && !b->job)
 		return !strcmp(a->uid, b->uid);
-	return same(a->job, a->start, b->job, b->start);
+	// A gang's job has several pods on a node, each with devices of its own.
+	return same(a->job, a->start, b->job, b->start) && !(a->pod && b->pod && strcmp(a->uid, b->uid));
 }
 
 static bool tied(const struct td_gate_dev *d, const struct td_holder *h)
@@ -138,12 +139,14 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 	for (int i = 0; i < t->n; i++) {
 		struct td_gate_dev *d = &t->dev[i];
 		bool known = d->held && td_holder_same(&d->now, h);
-		if (known)
+		// Devices of the job that its grant does not name may be another member's of its gang.
+		bool its = !mask || mask >> i & 1;
+		if (known && its)
 			changed |= mark(&d->now, h);
 		for (int k = 0; k < d->n_prev; k++)
 			if (td_holder_same(&d->prev[k], h)) {
 				known = true;
-				changed |= mark(&d->prev[k], h);
+				changed |= its && mark(&d->prev[k], h);
 			}
 		if (known || !(mask >> i & 1))
 			continue;
@@ -201,7 +204,7 @@ bool td_gate_forget(struct td_gate_table *t, const struct td_holder *h)
 	for (int i = 0; i < t->n; i++) {
 		struct td_gate_dev *d = &t->dev[i];
 		for (int k = 0; k < d->n_prev;) {
-			if (td_holder_same(&d->prev[k], h)) {
+			if (td_holder_same(&d->prev[k], h) && d->prev[k].pod == h->pod) {
 				memmove(d->prev + k, d->prev + k + 1, (size_t)(d->n_prev - k - 1) * sizeof(d->prev[0]));
 				d->n_prev--;
 				changed = true;

@@ -41,7 +41,7 @@ struct td_gate_table {
 
 // Copies the devices that exist, and no more of the memory.
 void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from);
-// True when both are the same run of the same job.
+// True when both are the same run of the same job, and not two pods of it.
 bool td_holder_same(const struct td_holder *a, const struct td_holder *b);
 // Makes `h` the holder of every device in the mask. *ret_changed: the table must be saved before
 // anyone is told. TD_CONFLICT: h was superseded on one of them, or h is a pod and a later grant

@@ -141,7 +141,8 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 		bool same =
 			h->job ? p->grant.job == h->job && (!h->start || !p->grant.start || p->grant.start == h->start)
 			       : false;
-		if ((same || (h->pod && !strcmp(p->uid, h->uid))) && td_pod_busy(p)) {
+		// Of a gang's job several pods may run here, and each holds devices of its own.
+		if ((h->pod && *h->uid ? !strcmp(p->uid, h->uid) : same) && td_pod_busy(p)) {
 			snprintf(why, n, "pod %s/%s still runs", p->ns, p->name);
 			return true;
 		}
