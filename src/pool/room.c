@@ -1,4 +1,5 @@
 // The fast path: whether there is room now and nobody waits before us.
+#include "pool/gang.h"
 #include "pool/steps.h"
 
 // An older view of Slurm's nodes says too little about them now.
@@ -84,11 +85,14 @@ bool td_pool_room_yield(struct td_pool_node *v, size_t n, const struct td_pool_w
 		if (!w->known)
 			return false;
 		size_t fits = 0;
+		int64_t seats = 0;
 		for (size_t i = 0; i < n; i++) {
 			struct td_pool_node x = v[i];
 			x.feasible = w->feasible[i];
 			fits += td_pool_fits_now(&x, 1, &w->least) == 0;
-			if (fits >= (w->nodes ? w->nodes : 1))
+			if (w->members > 1)
+				seats += x.usable ? td_pool_gang_slots(&x, &w->least) : 0;
+			if (w->members > 1 ? seats >= w->members : fits >= (w->nodes ? w->nodes : 1))
 				return false;
 			if (x.feasible && takes_from(&x, take, &w->want))
 				v[i].feasible = false;

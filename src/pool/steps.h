@@ -70,6 +70,7 @@ struct td_pool_waiter {
 	struct td_pool_want want;  // the most that it may take on one node
 	struct td_pool_want least; // what it takes there at least
 	size_t nodes;              // on so many it starts at once; 0: on one
+	int64_t members;           // above 1: it starts where so many times `least` fit beside each other
 	const bool *feasible;      // per node: it may run there
 };
 // Leaves in v only the nodes where an immediate allocation takes nothing that somebody who waits

@@ -80,10 +80,14 @@ struct td_slurm_ask {
 	const char *account, *partition, *qos, *constraints, *reservation, *licenses, *excluded_nodes, *required_nodes,
 		*dependency, *comment;
 	const char *admin_comment; // only SlurmUser and root may set it
-	int64_t cpus;              // of the one task on the one node; 0: 1
+	// 0: one task on one node. Else so many tasks on as many nodes as Slurm likes, each with `cpus`
+	// and tres_per_task; memory_mb is then of one task, and is sent per CPU, because a node gets as
+	// many tasks as fit there.
+	int64_t tasks;
+	int64_t cpus; // of one task; 0: 1
 	// Per node. Always sent, because a job without it takes all memory (S-T10).
 	int64_t memory_mb;
-	const char *tres_per_node; // "gres/gpu:2"
+	const char *tres_per_node; // "gres/gpu:2"; with `tasks` it is sent as tres_per_task
 	int64_t time_limit_min;    // 0: the partition's default
 	int nice;
 	bool exclusive;

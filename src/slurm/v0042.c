@@ -56,16 +56,21 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 	td_jm_str(d, j, "dependency", a->dependency);
 	td_jm_str(d, j, "comment", a->comment);
 	td_jm_str(d, j, "admin_comment", a->admin_comment);
-	td_jm_str(d, j, "tres_per_node", a->tres_per_node);
+	td_jm_str(d, j, a->tasks ? "tres_per_task" : "tres_per_node", a->tres_per_node);
 
 	if (a->excluded_nodes && *a->excluded_nodes)
 		names(d, j, "excluded_nodes", a->excluded_nodes);
 	names(d, j, "required_nodes", a->required_nodes);
 
-	td_jm_str(d, j, "nodes", "1");
-	td_jm_int(d, j, "tasks", 1);
-	td_jm_int(d, j, "cpus_per_task", a->cpus > 0 ? a->cpus : 1);
-	number(d, j, "memory_per_node", a->memory_mb > 0 ? a->memory_mb : 1);
+	long long cpus = a->cpus > 0 ? a->cpus : 1, memory = a->memory_mb > 0 ? a->memory_mb : 1;
+	if (!a->tasks)
+		td_jm_str(d, j, "nodes", "1");
+	td_jm_int(d, j, "tasks", a->tasks ? a->tasks : 1);
+	td_jm_int(d, j, "cpus_per_task", cpus);
+	if (a->tasks)
+		number(d, j, "memory_per_cpu", (memory + cpus - 1) / cpus);
+	else
+		number(d, j, "memory_per_node", memory);
 
 	if (a->time_limit_min > 0)
 		number(d, j, "time_limit", a->time_limit_min);
