@@ -3,9 +3,10 @@
 A holder is a pod or a native job with a process in a cgroup for which the kernel allows a device of
 the pool. Not counted are: slurmd and its stepds, which hold every device and use none; a container
 that exists but whose program has not started; and stand-ins, which count as the pod that they stand
-for. On pure cgroup v2 the rules cannot be read back; there the container's configuration and the
+for (those of gangs, whose names begin with "gang", for none). On pure cgroup v2 the rules cannot be read back; there the container's configuration and the
 job's SLURM_JOB_GPUS are used."""
 import glob
+import hashlib
 import json
 import os
 import re
@@ -115,6 +116,8 @@ class Observer(threading.Thread):
             env = dict(e.split("=", 1) for e in _read(f"/proc/{pid}/environ").split("\0") if "=" in e)
             if "SLURM_JOB_ID" not in env:
                 continue  # the stepd
+            if env.get("SLURM_JOB_NAME", "").startswith("gang"):
+                continue  # the stand-in of a gang has what all its members have on its node, and uses nothing
             if _read(f"/proc/{pid}/cmdline").split("\0")[0].endswith("/task-prolog"):
                 # The gate's own check, before anything of the task runs.
                 continue
@@ -202,9 +205,25 @@ class KubeletObserver(Observer):
         return found
 
 
+def asks(pods):
+    """{uid of an ask: its pods}. A gang that waits is known by its members: the UID of its ask is made from theirs (docs/protocols.md 1.10)."""
+    found, waiting = {}, {}
+    for p in pods:
+        m = p["metadata"]
+        gang = m.get("labels", {}).get("tandem.dev/gang")
+        if gang and not p["spec"].get("nodeName"):
+            waiting.setdefault(gang, []).append(p)
+        else:
+            found.setdefault(m.get("annotations", {}).get("tandem.dev/gang-uid", m["uid"]), []).append(p)
+    for members in waiting.values():
+        h = hashlib.sha256("".join(f"{u}\n" for u in sorted(p["metadata"]["uid"] for p in members)).encode()).hexdigest()
+        found[f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:32]}"] = members
+    return found
+
+
 def differences(pool):
     """The differences between Kubernetes and Slurm, in words."""
-    pods = {p["metadata"]["uid"]: p for p in pool.items("pods", "-n", "default") if p["status"].get("phase") not in ("Succeeded", "Failed")}
+    pods = asks([p for p in pool.items("pods", "-n", "default") if p["status"].get("phase") not in ("Succeeded", "Failed")])
     jobs, found = {}, []
     for i, j in pool.squeue().items():
         uid = j["name"].rpartition(".")[2]
@@ -214,8 +233,8 @@ def differences(pool):
         if uid not in pods:
             found.append(f"jobs {ids} have no pod")
         elif len(ids) > 1:
-            found.append(f"pod {pods[uid]['metadata']['name']} has the jobs {ids}")
-    for uid, p in pods.items():
+            found.append(f"pod {pods[uid][0]['metadata']['name']} has the jobs {ids}")
+    for uid, p in [(uid, p) for uid, members in pods.items() for p in members]:
         name, grant = p["metadata"]["name"], pool.grant(p)
         if p["metadata"].get("deletionTimestamp"):
             found.append(f"pod {name} has not ended")
@@ -223,8 +242,18 @@ def differences(pool):
             continue
         elif not grant or grant[0] not in jobs.get(uid, []):
             found.append(f"pod {name} is bound, its grant is {grant}, its jobs are {jobs.get(uid)}")
-        elif pool.job_devices(grant[0]).get(grant[1], set()) != grant[2]:
-            found.append(f"pod {name} has the devices {grant}, Slurm gave {pool.job_devices(grant[0])}")
+    for uid, members in pods.items():
+        bound = [pool.grant(p) for p in members if p["spec"].get("nodeName") and pool.grant(p)]
+        dealt = {}
+        for _, node, devices in bound:
+            dealt.setdefault(node, []).extend(devices)
+        gave = pool.job_devices(bound[0][0]) if bound else {}
+        if len(members) == 1 or len(bound) == int(members[0]["metadata"]["annotations"].get("tandem.dev/gang-size", 0)):
+            wrong = any(sorted(d) != sorted(gave.get(node, set())) for node, d in dealt.items())
+        else:  # the others are done
+            wrong = any(len(d) != len(set(d)) or set(d) - gave.get(node, set()) for node, d in dealt.items())
+        if wrong:
+            found.append(f"pod {members[0]['metadata']['name']} has the devices {bound}, Slurm gave {gave}")
     return found
 
 

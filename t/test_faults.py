@@ -2,7 +2,7 @@
 
 Builds with fault points only (build-asan). The faults of CI are the list below. `--faults all` finds every point that the scenarios pass and
 tries each (an hour); `--faults "all=^nodes .*crash"` a slice, those whose "SCENARIO ROLE POINT:ACTION" matches; `--faults "bridge
-kube.create.pods.binding.after:crash"` one. See src/base/fault.h."""
+kube.create.pods.binding.after:crash"` one, in the scenario whose name may come first. See src/base/fault.h."""
 import collections
 import contextlib
 import http.client
@@ -36,6 +36,8 @@ CI = [
     "bridge slurm.job-submit.after:lose",
     "kubelet kubelet.container-delete.before:crash",
     "bridge slurm.job-end.before:crash",
+    "gang bridge kube.create.pods.binding.after:crash",  # one of three is bound
+    "gang bridge slurm.job-allocate.after:crash",        # adopted by its members
 ]
 ACTIONS = {"before": ["crash", "lose"], "after": ["crash", "lose"]}
 
@@ -227,7 +229,21 @@ def restarted(pool, n):
     wait_for("the nodes are told of", lambda: pool.role_pid(pool.node_role) not in (0, before[0]) and told() > before[1], SETTLE_S)
 
 
-SCENARIOS = [queue, drained, workloads, nodes, restarted]
+def gang(pool, n):
+    """Three pods that start as one; one of them is deleted, and all end."""
+    three = [pool.pod(f"gang{n}-{i}", gpus=3, cpu="500m") for i in range(3)]
+    for p in three:
+        p["metadata"].update(labels={"tandem.dev/gang": f"gang{n}"}, annotations={"tandem.dev/gang-size": "3"})
+    names = [p["metadata"]["name"] for p in three]
+    steady(pool, "apply", lambda: pool.apply(*three))
+    run = [wait_for(f"{name} runs", lambda name=name: running(pool, name), SETTLE_S) for name in names]
+    assert len({pool.grant(p)[0] for p in run}) == 1, "all are of one job"
+    steady(pool, "delete", lambda: pool.kubectl("delete", "pod", names[1], "--wait=false", "--ignore-not-found"))
+    wait_for("all have ended", lambda: all((pod_of(pool, x) or {"status": {"phase": "Failed"}})["status"].get("phase") == "Failed" for x in names), SETTLE_S)
+    steady(pool, "delete", lambda: pool.kubectl("delete", "pod", *names, "--wait=false", "--ignore-not-found"))
+
+
+SCENARIOS = [queue, gang, drained, workloads, nodes, restarted]
 
 
 # ---- one fault ----
@@ -334,7 +350,7 @@ def log_tail(pool, role, since):
 
 
 @pytest.mark.asan
-@pytest.mark.slow  # nine faults, on the build that has fault points
+@pytest.mark.slow  # eleven faults, on the build that has fault points
 @pytest.mark.feature("A7.4")
 def test_faults(pool, request):
     if not has_points(pool.tandem):
@@ -347,7 +363,8 @@ def test_faults(pool, request):
         todo = sorted(todo, key=lambda t: (SCENARIOS.index(t[0]), t[2].rpartition(":")[2], t[2]))  # roles take turns: a role that dies often is started late
         print(f"{len(todo)} faults:", *[f"  {s.__name__} {r} {line}" for s, r, line in todo], sep="\n", flush=True)
     else:
-        todo = [(nodes if r == "operator" else queue, r, line) for r, line in (f.split() for f in (CI if which == "ci" else [which]))]
+        named = {s.__name__: s for s in SCENARIOS}
+        todo = [(named.get(s[0]) or (nodes if r == "operator" else queue), r, line) for *s, r, line in ([*[""][len(f.split()) - 2:], *f.split()] for f in (CI if which == "ci" else [which]))]
     failures, report, met = [], [], 0
     for scenario, role, line in todo:
         signal.alarm(int(600 * SLOW))  # conftest's limit of a test, for each fault anew: a sweep takes longer than one test may

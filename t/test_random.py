@@ -38,6 +38,17 @@ class Steps:
         self._do("kubectl", "apply", "-f", "-", input=json.dumps(p))
         return f"r{self.serial}"
 
+    def submit_gang(self):
+        self.serial += 1
+        n, gpus, loss = self.rng.randint(2, 5), self.rng.choice([1, 2, 4]), self.rng.choice(["fail", "restart", "replace"])
+        pods = [self.pool.pod(f"gang{self.serial}-{i}", gpus=gpus, cpu="500m") for i in range(n)]
+        for p in pods:
+            p["metadata"].update(labels={"tandem.dev/gang": f"gang{self.serial}"}, annotations={"tandem.dev/gang-size": str(n), "tandem.dev/gang-on-loss": loss})
+        if self.rng.random() < 0.2:
+            pods.pop()  # it never is whole
+        self._do("kubectl", "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+        return f"gang{self.serial} {len(pods)} of {n} x{gpus} {loss}"
+
     def submit_job(self):
         n, g = self.rng.choice([(1, 1), (1, 4), (2, 2), (1, 8)])
         script = self.rng.choice(["", "trap '' TERM; "]) + f"for i in $(seq {self.rng.randint(1, 30)}); do sleep 1; done"
@@ -45,7 +56,8 @@ class Steps:
         return f"{n}x{g}"
 
     def delete_pod(self):
-        name = f"r{self.rng.randint(1, max(self.serial, 1))}"
+        k = self.rng.randint(1, max(self.serial, 1))
+        name = self.rng.choice([f"r{k}", f"gang{k}-{self.rng.randint(0, 4)}"])
         force = ["--force", "--grace-period=0"] if self.rng.random() < 0.2 else []
         self._do("kubectl", "delete", "pod", name, "--wait=false", "--ignore-not-found", *force)
         return " ".join([name] + force)
@@ -86,7 +98,7 @@ class Steps:
         return self._kill("slurmd")
 
     def one(self):
-        odds = [(self.submit_pod, 30), (self.submit_job, 20), (self.delete_pod, 20), (self.scancel, 10), (self.cordon, 8), (self.kill_role, 9),
+        odds = [(self.submit_pod, 25), (self.submit_gang, 8), (self.submit_job, 20), (self.delete_pod, 20), (self.scancel, 10), (self.cordon, 8), (self.kill_role, 9),
                 (self.kill_slurmctld, 1), (self.kill_slurmrestd, 1), (self.kill_slurmd, 2)]
         f = self.rng.choices([a for a, _ in odds], [w for _, w in odds])[0]
         try:

@@ -10,11 +10,22 @@
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
 #define TD_ANN_EPOCH "tandem.dev/epoch"
+// Part of the grant of a gang's member: the gang's ask, its name, the member's rank, how many members
+// there are, the node of each rank and the host names of all, in the order of ranks.
+#define TD_ANN_GANG_UID "tandem.dev/gang-uid"
+#define TD_ANN_GANG_NAME "tandem.dev/gang-name"
+#define TD_ANN_GANG_RANK "tandem.dev/gang-rank"
+#define TD_ANN_GANG_WORLD "tandem.dev/gang-world"
+#define TD_ANN_GANG_HOSTS "tandem.dev/gang-hosts"
 // JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
 #define TD_ANN_ENDED "tandem.dev/ended"
 // Prefix of what a pod asks of Slurm: api/annotations.c has all of them, bridge/scheduler/want.c
 // reads them.
 #define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"
+// What a pod says of the gang that it belongs to (docs/gangs.md).
+#define TD_LABEL_GANG "tandem.dev/gang"
+#define TD_ANN_GANG_SIZE "tandem.dev/gang-size"
+#define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"
 // Condition of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
 

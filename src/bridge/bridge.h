@@ -18,6 +18,9 @@
 //     from a pod to a job, and whether at once
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
+//   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c
+//   scheduler/gang_act.c
+//     gangs: several pods that are one ask
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod

@@ -1,5 +1,6 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
+#include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/preempt.h"
 
@@ -167,7 +168,8 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
 	td_informer_add_index(b->slurmds, "node", index_node);
-	td_informer_on_change(b->pods, td_enqueue_self, b->pod_queue);
+	td_informer_add_index(b->pods, "gang", td_gang_index);
+	td_informer_on_change(b->pods, td_gang_on_pod, b->pod_queue);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);

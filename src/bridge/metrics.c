@@ -1,6 +1,6 @@
 // What the leading bridge shows of the pool at /metrics. A scrape reads what the bridge knows
 // already; nothing asks Slurm or the API server for it.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/gang.h"
 
 #include "metrics/metrics.h"
 #include "slurm/hostlist.h"
@@ -87,7 +87,9 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 		return "bound";
 
 	const char *s = "new";
-	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, pod->uid);
+	td_auto(td_ask_unref) struct td_ask *lone = td_ask_get(b->asks, pod->uid);
+	td_auto(td_ask_unref) struct td_ask *gang = lone ? NULL : td_gang_ask(b, pod),
+					    *a = td_ask_ref(lone ? lone : gang);
 	if (!a)
 		return s;
 
@@ -132,13 +134,21 @@ static struct held *held_by_asks(struct td_bridge *b, size_t *ret_n)
 	struct td_ask **v;
 	size_t n, k = 0;
 	td_asks_all(b->asks, &v, &n);
-	struct held *h = td_calloc(n ? n : 1, sizeof(*h));
+	size_t parts = 0;
+	pthread_mutex_lock(&b->asks->lock);
+	for (size_t i = 0; i < n; i++)
+		parts += 1 + v[i]->n_parts;
+	pthread_mutex_unlock(&b->asks->lock);
+	struct held *h = td_calloc(parts + 1, sizeof(*h));
 
 	for (size_t i = 0; i < n; i++) {
 		pthread_mutex_lock(&b->asks->lock);
 		enum td_job_phase p = td_job_phase(v[i]->states);
-		if (v[i]->job && v[i]->nodes && v[i]->devices &&
-		    (p == TD_PHASE_STARTING || p == TD_PHASE_RUNNING || p == TD_PHASE_LOST || p == TD_PHASE_ENDING))
+		bool holds = v[i]->job && (p == TD_PHASE_STARTING || p == TD_PHASE_RUNNING || p == TD_PHASE_LOST ||
+					   p == TD_PHASE_ENDING);
+		for (size_t j = 0; holds && j < v[i]->n_parts && k < parts; j++)
+			h[k++] = (struct held){td_strdup(v[i]->parts[j].node), td_strdup(v[i]->parts[j].devices)};
+		if (holds && !v[i]->n_parts && v[i]->nodes && v[i]->devices && k < parts)
 			h[k++] = (struct held){td_strdup(v[i]->nodes), td_strdup(v[i]->devices)};
 		pthread_mutex_unlock(&b->asks->lock);
 		td_ask_unref(v[i]);

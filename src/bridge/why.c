@@ -2,7 +2,9 @@
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/gang.h"
 
+#include "api/condition.h"
 #include "http/server.h"
 
 #include <string.h>
@@ -44,6 +46,16 @@ static const char *decided(const struct td_ask *a)
 	return a->why && *a->why ? a->why : "it was not looked at yet";
 }
 
+// Adds ", as member 3 of 8 of gang train" for a member of one.
+static void gang_words(const struct td_object *pod, struct td_buf *out)
+{
+	const char *name = td_object_annotation(pod, TD_ANN_GANG_NAME),
+		   *rank = td_object_annotation(pod, TD_ANN_GANG_RANK),
+		   *world = td_object_annotation(pod, TD_ANN_GANG_WORLD);
+	if (td_object_annotation(pod, TD_ANN_GANG_UID) && name && rank && world)
+		td_buf_printf(out, ", as rank %s of %s in gang %s", rank, world, name);
+}
+
 // A pod of this scheduler, with its ask; NULL: it has none yet.
 static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_object *pod, struct td_ask *a)
 {
@@ -51,6 +63,7 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	const char *node = td_jstr(pod->root, "spec.nodeName"), *phase = td_jstr_or(pod->root, "status.phase", "");
+	td_auto_free char *gang = NULL;
 	int64_t job = 0;
 
 	td_buf_printf(&t, "Pod %s/%s ", pod->ns, pod->name);
@@ -71,12 +84,17 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		if (id)
 			td_buf_printf(&t, " as Slurm job %s", id);
 		device_words(td_object_annotation(pod, TD_ANN_DEVICES), &t);
+		gang_words(pod, &t);
 		td_buf_putc(&t, '.');
 		long long n;
 		if (id && td_parse_i64(id, &n))
 			job = n;
 	} else if (!a) {
-		td_buf_puts(&t, "was not looked at yet.");
+		const char *says = td_jstr(td_condition(pod->root, "PodScheduled"), "message");
+		if (says && (gang = td_gang_of(pod)))
+			td_buf_printf(&t, "is in gang %s. %s", gang, says);
+		else
+			td_buf_puts(&t, "was not looked at yet.");
 	} else {
 		bool limited = false;
 		pthread_mutex_lock(&b->asks->lock);
@@ -123,8 +141,9 @@ static void by_pod(struct td_bridge *b, struct td_http_x *x, const char *key)
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(b->pods, ns, name);
 
 	if (pod) {
-		td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, pod->uid);
-		why_pod(b, x, pod, a);
+		td_auto(td_ask_unref) struct td_ask *lone = td_ask_get(b->asks, pod->uid);
+		td_auto(td_ask_unref) struct td_ask *of_gang = lone ? NULL : td_gang_ask(b, pod);
+		why_pod(b, x, pod, lone ? lone : of_gang);
 		return;
 	}
 
@@ -239,6 +258,8 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id, const c
 	if (a && !task) {
 		td_auto_objects struct td_objects pods = {0};
 		td_informer_by_index(b->pods, "uid", a->uid, &pods);
+		if (!pods.n && td_starts(a->key, TD_GANG_KEY)) // any member tells
+			td_informer_by_index(b->pods, "gang", a->key + strlen(TD_GANG_KEY), &pods);
 		if (pods.n) {
 			why_pod(b, x, pods.v[0], a);
 			return;

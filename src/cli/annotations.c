@@ -1,5 +1,6 @@
 // tandem annotations: what a pod may say to Slurm.
 #include "api/annotations.h"
+#include "base/names.h"
 #include "base/options.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
@@ -14,6 +15,8 @@ static void table(void)
 		       i ? "\n" : "", a->name, a->meaning, a->option, td_annotation_values(a->form), a->without,
 		       a->name, a->example);
 	}
+	puts("\n" TD_LABEL_GANG " (a label), " TD_ANN_GANG_SIZE ", " TD_ANN_GANG_LOSS
+	     "\n    pods that start together or not at all, as one job: docs/gangs.md");
 }
 
 static void json(void)

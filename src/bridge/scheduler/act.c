@@ -134,7 +134,7 @@ static int refuse(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
-	if (!td_streq(a->said, text)) {
+	if (!td_streq(r->p->said, text)) {
 		td_info("pod %s: refused: %s", a->key, a->refused);
 		td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Refused", "%s", a->refused);
 	}
@@ -199,7 +199,7 @@ static int bind_pod(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	bool bind;
-	if (a->bound_sent)
+	if (r->p->bound_sent)
 		return 0; // the watch will show the bound pod
 
 	int k = give_devices(r, &bind, err);

@@ -11,15 +11,29 @@ struct td_asks *td_asks_new(void)
 	return t;
 }
 
+static void parts_free(struct td_ask_part *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(v[i].node);
+		free(v[i].devices);
+		free(v[i].cores);
+	}
+	free(v);
+}
+
 struct td_ask *td_ask_unref(struct td_ask *a)
 {
 	if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
-	char *const f[] = {a->key,      a->nodes,    a->devices, a->cpus, a->reason, a->excluded, a->user,
-			   a->job_user, a->job_name, a->refused, a->said, a->why,    a->qos};
+	char *const f[] = {a->key,      a->nodes,    a->devices, a->cpus,     a->reason, a->excluded, a->user,
+			   a->job_user, a->job_name, a->refused, a->own.said, a->why,    a->qos};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
 	td_ask_wait_unref(a->wait);
+	for (size_t i = 0; i < a->n_members; i++)
+		free(a->members[i].said);
+	free(a->members);
+	parts_free(a->parts, a->n_parts);
 	free(a);
 	return NULL;
 }
@@ -39,7 +53,7 @@ struct td_asks *td_asks_free(struct td_asks *t)
 	return NULL;
 }
 
-static struct td_ask *ref(struct td_ask *a)
+struct td_ask *td_ask_ref(struct td_ask *a)
 {
 	if (a)
 		__atomic_add_fetch(&a->refs, 1, __ATOMIC_RELAXED);
@@ -51,7 +65,7 @@ struct td_ask *td_ask_get(struct td_asks *t, const char *uid)
 	struct td_ask *a;
 	pthread_mutex_lock(&t->lock);
 	HASH_FIND_STR(t->by_uid, uid, a);
-	ref(a);
+	td_ask_ref(a);
 	pthread_mutex_unlock(&t->lock);
 	return a;
 }
@@ -101,7 +115,7 @@ struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key
 		set_key_locked(t, a, key);
 	}
 
-	ref(a);
+	td_ask_ref(a);
 	pthread_mutex_unlock(&t->lock);
 	return a;
 }
@@ -117,7 +131,7 @@ struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job)
 	struct td_ask *a = *bucket(t, job);
 	while (a && a->job != job)
 		a = a->by_job;
-	ref(a);
+	td_ask_ref(a);
 	pthread_mutex_unlock(&t->lock);
 	return a;
 }
@@ -159,7 +173,7 @@ size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, s
 	pthread_mutex_lock(&t->lock);
 	for (struct td_ask *a = *key_bucket(t, key); a && n < max; a = a->by_key)
 		if (!strcmp(a->key, key))
-			ret[n++] = ref(a);
+			ret[n++] = td_ask_ref(a);
 	pthread_mutex_unlock(&t->lock);
 	return n;
 }
@@ -171,7 +185,7 @@ void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n)
 	pthread_mutex_lock(&t->lock);
 	struct td_ask **v = td_calloc(HASH_COUNT(t->by_uid) + 1, sizeof(*v));
 	HASH_ITER (hh, t->by_uid, a, tmp)
-		v[n++] = ref(a);
+		v[n++] = td_ask_ref(a);
 	pthread_mutex_unlock(&t->lock);
 	*ret = v;
 	*ret_n = n;
@@ -198,7 +212,7 @@ void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job)
 		a->job = job;
 		a->polled = 0;
 		a->gone_seen = a->started = a->passed = a->warned = a->usr1 = a->admin_set = false;
-		a->born_s = a->ended_ms = 0;
+		a->born_s = a->ended_ms = a->bind_ms = 0;
 		if (job) {
 			a->by_job = *bucket(t, job);
 			*bucket(t, job) = a;
@@ -255,4 +269,22 @@ void td_ask_str(struct td_asks *t, char **field, const char *s)
 	*field = now;
 	pthread_mutex_unlock(&t->lock);
 	free(old);
+}
+
+void td_ask_set_parts(struct td_asks *t, struct td_ask *a, struct td_ask_part *v, size_t n)
+{
+	pthread_mutex_lock(&t->lock);
+	struct td_ask_part *old = a->parts;
+	size_t n_old = a->n_parts;
+	a->parts = v;
+	a->n_parts = n;
+	pthread_mutex_unlock(&t->lock);
+	parts_free(old, n_old);
+}
+
+void td_ask_unbound(struct td_ask *a)
+{
+	a->own.bound_sent = false;
+	for (size_t i = 0; i < a->n_members; i++)
+		a->members[i].bound_sent = false;
 }

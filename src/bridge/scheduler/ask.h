@@ -16,6 +16,18 @@
 #include <uthash.h>
 
 struct td_ask_wait;
+// What was said of, and done to, one pod of an ask.
+struct td_ask_pod {
+	char uid[40];
+	char *said;      // message of the condition that was written on it
+	int64_t said_ms; // mono
+	bool bound_sent;
+	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
+};
+struct td_ask_part {                  // what a gang's job has on one node
+	char *node, *devices, *cores; // devices: as td_devices_text(); "?": Slurm does not name them
+	int64_t cpus, memory_mb;
+};
 struct td_ask {
 	char uid[40];
 	int refs;
@@ -47,15 +59,23 @@ struct td_ask {
 	// instead of reading.
 	int64_t knock_ms;
 	int64_t retry_ms;     // mono: no submit before
+	int64_t bind_ms;      // mono: when its job's Bindings were first due (of a gang); 0: not yet
 	int64_t allocated_ms; // mono: when Slurm made the allocation; 0: nothing to measure
 	bool burst;           // many were being prepared at that time
 	int64_t seen_ms;      // epoch: when the pod was first seen
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
-	bool admin_set, bound_sent, queued_said;
-	bool prefixed;            // its comment was submitted with a prefix for our plug-in (passes.h)
-	unsigned ending_sent;     // a bit for each enum td_pool_ending_do that was carried out
+	bool admin_set, queued_said;
+	bool prefixed;         // its comment was submitted with a prefix for our plug-in (passes.h)
+	struct td_ask_pod own; // of a lone pod
+	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what
+	// its job has on each node, in Slurm's order. `devices` and `cpus` are then not set.
+	size_t size; // 0: a lone pod
+	struct td_ask_pod *members;
+	size_t n_members;
+	struct td_ask_part *parts;
+	size_t n_parts;
 	bool counted;             // in td_asks.pending
 	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
 	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which
@@ -64,10 +84,8 @@ struct td_ask {
 	char read_rv[24]; // resourceVersion of the pod that facts.c translated last
 	// What its Binding takes from its node (counted.c): counted devices, CPU in m, bytes.
 	int64_t taking, taking_milli, taking_memory;
-	char *refused;   // why it will never run; NULL: not refused
-	char *said;      // message of the condition that was written on the pod
-	int64_t said_ms; // mono
-	char *why;       // the last decision in words, for `tandem why`
+	char *refused; // why it will never run; NULL: not refused
+	char *why;     // the last decision in words, for `tandem why`
 
 	// ---- inbox ----
 	uint64_t polled; // states of the last poll
@@ -127,10 +145,15 @@ void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n);
 void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job);
 // Takes the ask out of the table.
 void td_ask_forget(struct td_asks *t, struct td_ask *a);
+struct td_ask *td_ask_ref(struct td_ask *a); // NULL: NULL
 struct td_ask *td_ask_unref(struct td_ask *a);
 TD_DEFINE_AUTO(struct td_ask *, td_ask_unref)
 // Counts the ask among td_asks.pending, or no longer.
 void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending);
+// No Binding of its pods is on its way any more.
+void td_ask_unbound(struct td_ask *a);
+// Replaces the parts of a gang's grant, under the lock. The ask owns v, its strings too.
+void td_ask_set_parts(struct td_asks *t, struct td_ask *a, struct td_ask_part *v, size_t n);
 // Replaces a string of an ask by a copy of s, under the lock.
 void td_ask_str(struct td_asks *t, char **field, const char *s);
 
@@ -166,8 +189,8 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 		     struct td_want *w);
 // The ask's reservation belongs to this job now. 0: it is dropped.
 void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job);
-// Slurm has said on which node the job runs.
-void td_room_where(struct td_bridge *b, int64_t job, const char *node);
+// Slurm has said on which node the job runs. cpus: of a gang's job, so many CPUs of it; 0: all.
+void td_room_where(struct td_bridge *b, int64_t job, const char *node, int64_t cpus);
 // Slurm refused an immediate allocation: the ask is not tried again for the same state of the pool.
 // raised: although it should have gone past those who wait.
 void td_room_refused(struct td_bridge *b, struct td_ask *a, bool raised, const struct td_error *e);

@@ -1,4 +1,5 @@
 // Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
+#include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/run.h"
 
 #include "api/annotations.h"
@@ -11,7 +12,7 @@
 enum { DEFAULT_GRACE_S = 30 };
 
 // The grant as annotations of the Binding.
-static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
+static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a, const struct td_gang_seat *seat)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_auto_free char *job = td_asprintf("%lld", (long long)a->job),
@@ -21,8 +22,10 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 	td_jm_key_str(d, o, TD_ANN_JOB, job);
 	td_jm_key_str(d, o, TD_ANN_START, start);
 	td_jm_key_str(d, o, TD_ANN_RESTARTS, restarts);
-	td_jm_key_str(d, o, TD_ANN_DEVICES, a->devices);
-	td_jm_key_str(d, o, TD_ANN_CPUS, a->cpus);
+	td_jm_key_str(d, o, TD_ANN_DEVICES, seat ? seat->devices : a->devices);
+	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
+	if (seat)
+		td_gang_notes(d, o, a, seat);
 
 	return o;
 }
@@ -77,12 +80,14 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 	const struct td_object *pod = run->pod;
 	struct td_cancel *c = run->c;
 
-	if (!a->nodes || !*a->nodes || strpbrk(a->nodes, ",["))
+	td_auto_free char *node = td_strdup(run->seat ? run->seat->node : a->nodes);
+	const char *devices = run->seat ? run->seat->devices : a->devices;
+	if (!node || !*node || strpbrk(node, ",["))
 		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for",
-			       (long long)a->job, a->nodes ? a->nodes : "");
+			       (long long)a->job, node ? node : "");
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *notes = grant_notes(d, a);
+	yyjson_mut_val *notes = grant_notes(d, a, run->seat);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	const char *rv = pod->rv;
 
@@ -98,7 +103,7 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 		r = td_kube_bind(b->kube,
 				 &(struct td_kube_binding){.ns = pod->ns,
 							   .pod = pod->name,
-							   .node = a->nodes,
+							   .node = node,
 							   .uid = pod->uid,
 							   .rv = rv,
 							   .annotations = notes},
@@ -106,19 +111,18 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
 			td_bridge_measure_bound(b, a, pod);
-			a->bound_sent = true;
-			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job,
-				a->devices);
+			run->p->bound_sent = true;
+			td_info("pod %s/%s: bound to %s, Slurm job %lld, devices %s", pod->ns, pod->name, node,
+				(long long)a->job, devices);
 			td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "Bound",
-				       "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job,
-				       a->devices);
+				       "bound to %s by Slurm job %lld, devices %s", node, (long long)a->job, devices);
 			return 0;
 		}
 
 		if (r == TD_NOT_FOUND)
 			return 0; // the watch will tell the rest
 		if ((r != TD_CONFLICT && r != TD_UNCERTAIN) || tries == 5)
-			return td_fail(err, r, "binding pod %s to %s: %.400s", a->key, a->nodes, e.msg);
+			return td_fail(err, r, "binding pod %s/%s to %s: %.400s", pod->ns, pod->name, node, e.msg);
 
 		// The pod changed, or the reply was lost: read what the pod is now.
 		fresh = td_object_unref(fresh);
@@ -136,7 +140,7 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 		case TD_REBIND_AGAIN:
 			break;
 		case TD_REBIND_OVER:
-			a->bound_sent = true; // decide again when the watch has caught up
+			run->p->bound_sent = true; // decide again when the watch has caught up
 			return 0;
 		case TD_REBIND_LOST:
 			return td_fail(err, TD_CONFLICT, "binding pod %s: its grant was given back meanwhile", a->key);
@@ -175,7 +179,8 @@ static void forget_job(struct td_bridge *b, struct td_ask *a)
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_NONE;
 	a->states = a->polled = 0;
-	a->look = a->started = a->warned = a->bound_sent = false;
+	a->look = a->started = a->warned = false;
+	td_ask_unbound(a);
 	a->ended_ms = a->taking = 0;
 	pthread_mutex_unlock(&b->asks->lock);
 }
@@ -249,7 +254,10 @@ int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struc
 				td_bridge_poll_now(b);
 			return 0;
 		case TD_END_CANCEL:
-			if (fence && (r = td_ask_raise_epoch(b, pod, NULL, run->c, err)))
+			if (fence)
+				r = run->gang ? td_gang_raise_epoch(run, err)
+					      : td_ask_raise_epoch(b, pod, NULL, run->c, err);
+			if (r)
 				return r;
 			return cancel_job(run, err);
 		}
@@ -404,12 +412,12 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 				   .asked_ms = asked_ms(b, pod),
 				   .grace_s = x.grace_s};
 	int64_t wait;
-	enum td_pool_ending_do what = td_pool_ending(&e, &wait);
+	enum td_pool_ending_do what = run->remove ? TD_ENDING_DELETE : td_pool_ending(&e, &wait);
 	if (what == TD_ENDING_WAIT) {
 		td_bridge_run_again(run, wait);
 		return 0;
 	}
-	if (a->ending_sent & 1U << what)
+	if (run->p->ending_sent & 1U << what)
 		return 0; // the watch will show it
 
 	struct td_error fault = TD_ERROR_INIT;
@@ -443,7 +451,7 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "ending pod %s, whose grant ended: %.400s", a->key, fault.msg);
 
-	a->ending_sent |= 1U << what;
+	run->p->ending_sent |= 1U << what;
 	if (r)
 		return 0;
 

@@ -128,7 +128,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	return 0;
 }
 
-static bool same_names(const char *x, const char *y)
+bool td_bridge_run_same_names(const char *x, const char *y)
 {
 	td_auto_strv struct td_strv p = {0}, q = {0};
 	if (td_hostlist_parse(x, &p, NULL) || td_hostlist_parse(y, &q, NULL) || p.n != q.n)
@@ -271,7 +271,8 @@ int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct 
 				return k;
 			pa->refused = a->refused;
 			if (waits && !a->refused && r->wanted)
-				same_spec = same_names(a->excluded ? a->excluded : "", r->want.ask.excluded_nodes);
+				same_spec = td_bridge_run_same_names(a->excluded ? a->excluded : "",
+								     r->want.ask.excluded_nodes);
 		} else if (runs && a->nodes) {
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
 			pa->node_fits = node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) &&

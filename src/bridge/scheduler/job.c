@@ -11,14 +11,32 @@ static void learn(struct td_bridge *b, struct td_ask *a)
 	atomic_store(at, td_pool_prolog_learn(est, took, a->burst, a->waits));
 }
 
+// What the job of a gang has on each of its nodes.
+static void take_parts(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j)
+{
+	struct td_ask_part *v = td_calloc(j->n_nodes, sizeof(*v));
+	for (size_t i = 0; i < j->n_nodes; i++) {
+		const struct td_slurm_job_node *n = &j->nodes[i];
+		v[i] = (struct td_ask_part){.node = td_strdup(n->name),
+					    .cores = td_strdup(n->cores),
+					    .cpus = n->cpus,
+					    .memory_mb = n->memory_mb};
+		if (td_devices_text(s, n, &v[i].devices, NULL))
+			v[i].devices = td_strdup("?"); // deals nothing out
+		td_room_where(b, j->id, n->name, n->cpus);
+	}
+	td_ask_set_parts(b->asks, a, v, j->n_nodes);
+}
+
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j)
 {
 	enum td_job_phase phase = td_job_phase(j->states);
 	td_auto_free char *devices = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	const char *cpus = NULL;
+	bool gang = a->size || j->n_nodes > 1;
 
-	if (j->n_nodes) {
+	if (j->n_nodes && !gang) {
 		cpus = j->nodes[0].cores;
 		if (td_devices_text(s, &j->nodes[0], &devices, &err))
 			devices = td_strdup("?"); // equals no grant, so it is never bound
@@ -64,7 +82,10 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 		td_ask_str(b->asks, &a->nodes, j->nodes_text);
 		td_ask_str(b->asks, &a->devices, devices);
 		td_ask_str(b->asks, &a->cpus, cpus);
-		td_room_where(b, j->id, j->nodes[0].name);
+		if (gang)
+			take_parts(b, s, a, j);
+		else
+			td_room_where(b, j->id, j->nodes[0].name, 0);
 	}
 
 	td_ask_pending(b->asks, a, phase == TD_PHASE_WAITING);

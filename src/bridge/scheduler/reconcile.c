@@ -1,5 +1,5 @@
 // The loop of one ask: read what is, let pool/ decide, act, look again.
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/gang.h"
 
 #include "base/log.h"
 
@@ -15,8 +15,7 @@ void td_bridge_run_again(struct td_bridge_run *r, int64_t ms)
 		*r->again_ms = ms;
 }
 
-// The exit code of the pod for sacct: the first of its containers' that is not 0.
-static int exit_code(const struct td_object *pod)
+int td_bridge_run_exit_code(const struct td_object *pod)
 {
 	yyjson_val *c;
 	size_t i, n;
@@ -31,8 +30,7 @@ static int exit_code(const struct td_object *pod)
 	return (int)(code < 0 || code > 255 ? 1 : code);
 }
 
-// Takes what a listing has found for this ask.
-static void intake(struct td_bridge_run *r)
+void td_bridge_run_intake(struct td_bridge_run *r)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -65,10 +63,10 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 	struct td_ask *a = r->a;
 	struct td_grant g;
 
-	intake(r);
+	td_bridge_run_intake(r);
 	if (r->pod) {
 		pthread_mutex_lock(&b->asks->lock);
-		a->exit_code = td_pod_state(r->pod) == TD_POD_DONE ? exit_code(r->pod) : 143;
+		a->exit_code = td_pod_state(r->pod) == TD_POD_DONE ? td_bridge_run_exit_code(r->pod) : 143;
 		pthread_mutex_unlock(&b->asks->lock);
 
 		// The annotations of a bound pod are the truth about its grant. Another job is an
@@ -99,9 +97,9 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 			return 0;
 		if (k == TD_NOT_FOUND) { // no nodes yet, or a claim is missing or another pod's
 			int64_t now = td_now(b);
-			if (!a->said && !a->said_ms)
-				a->said_ms = now; // most claims are there a moment later
-			if (!a->said && now - a->said_ms < TD_SHOW_AFTER_MS) {
+			if (!r->p->said && !r->p->said_ms)
+				r->p->said_ms = now; // most claims are there a moment later
+			if (!r->p->said && now - r->p->said_ms < TD_SHOW_AFTER_MS) {
 				td_bridge_run_again(r, TD_SHOW_AFTER_MS);
 				return 0;
 			}
@@ -127,13 +125,15 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 }
 
 // A job of Tandem's whose pod is not in the cache. The pod is gone only when a list that is asked
-// for now says so (docs/protocols.md 1.9); else *ret is the pod.
-static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret,
+// for now says so (docs/protocols.md 1.9); else *ret is the pod. *ret_gang: the job is a gang's,
+// whose key is queued.
+static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret, bool *ret_gang,
 		  struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 
 	td_informer_by_index(b->pods, "uid", uid, &l);
+	*ret_gang = false;
 	if (!l.n) {
 		td_auto_free char *sel = td_asprintf("spec.schedulerName=%s", s->scheduler);
 		struct td_objects all = {0};
@@ -141,6 +141,7 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 		for (size_t i = 0; !r && i < all.n; i++)
 			if (!strcmp(all.v[i]->uid, uid))
 				td_objects_add(&l, td_object_ref(all.v[i]));
+		*ret_gang = !r && !l.n && td_gang_adopt(b, uid, &all);
 		td_objects_done(&all);
 		if (r)
 			return r;
@@ -179,10 +180,14 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 		return 0;
 	}
 
+	if (td_starts(key, TD_GANG_KEY))
+		return td_gang_reconcile(b, s, l, key, again_ms, c, err);
+
 	int r = 0;
 	if (td_starts(key, "uid:")) {
-		r = orphan(b, key + 4, s, &pod, c, err);
-		if (r)
+		bool gang;
+		r = orphan(b, key + 4, s, &pod, &gang, c, err);
+		if (r || gang)
 			return r;
 
 		if (pod) { // the ask gets its pod's key
@@ -200,6 +205,14 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 		free(name);
 	}
 
+	// A member of a gang is no ask of its own. If it was one before it got its label, that one ends.
+	td_auto_free char *gang = pod ? td_gang_of(pod) : NULL;
+	if (gang) {
+		td_auto_free char *its = td_asprintf(TD_GANG_KEY "%s", gang);
+		td_queue_add(b->pod_queue, its);
+		pod = td_object_unref(pod);
+	}
+
 	if (pod) {
 		bool is_new;
 		struct td_ask *a = td_ask_ensure(b->asks, pod->uid, key, &is_new);
@@ -213,8 +226,14 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	for (size_t i = 0; i < n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		bool its = pod && !strcmp(pod->uid, asks[i]->uid);
-		struct td_bridge_run run = {
-			.b = b, .s = s, .l = l, .a = asks[i], .pod = its ? pod : NULL, .again_ms = again_ms, .c = c};
+		struct td_bridge_run run = {.b = b,
+					    .s = s,
+					    .l = l,
+					    .a = asks[i],
+					    .pod = its ? pod : NULL,
+					    .p = &asks[i]->own,
+					    .again_ms = again_ms,
+					    .c = c};
 		int k = run_ask(&run, &e);
 		td_want_done(&run.want);
 		if (asks[i]->res_tag)

@@ -6,6 +6,7 @@
 // state of the pool (docs/protocols.md 1.3).
 #include "bridge/scheduler/passes.h"
 
+#include "pool/gang.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -31,6 +32,13 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 	HASH_ITER (hh, t->by_uid, a, tmp) {
 		if (!a->has_cpus || !a->nodes || td_ask_is(a->states) != TD_IS_RUNNING)
 			continue;
+		for (size_t i = 0; i < a->n_parts; i++) {
+			const struct td_slurm_node *x = td_slurm_node_find(&snap->nodes, a->parts[i].node);
+			if (x) {
+				held[x - snap->nodes.v].cpus += a->parts[i].cpus;
+				held[x - snap->nodes.v].memory_mb += a->parts[i].memory_mb;
+			}
+		}
 		const struct td_slurm_node *x = td_slurm_node_find(&snap->nodes, a->nodes);
 		if (x) {
 			held[x - snap->nodes.v].cpus += a->has_cpus;
@@ -58,8 +66,8 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 	td_pool_room_take(v, n, held, given, n_given);
 }
 
-// Reserves what w wants, under a new tag.
-static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want *w, int64_t now)
+// Reserves what one pod wants, under this tag.
+static void add_locked(struct td_asks *t, const struct td_want *w, int64_t now, int64_t tag)
 {
 	if (t->n_res == t->cap_res) {
 		t->cap_res = t->cap_res ? t->cap_res * 2 : 64;
@@ -67,14 +75,11 @@ static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want
 	}
 
 	struct td_reservation *r = &t->res[t->n_res++];
-	*r = (struct td_reservation){
-		.at_ms = now, .cpus = w->pool.cpus, .memory_mb = w->pool.memory_mb, .job = --t->res_tag};
+	*r = (struct td_reservation){.at_ms = now, .cpus = w->pool.cpus, .memory_mb = w->pool.memory_mb, .job = tag};
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++) {
 		r->gres[k] = w->pool.gres[k];
 		snprintf(r->kinds[k], sizeof(r->kinds[k]), "%s", w->kinds[k]);
 	}
-
-	a->res_tag = r->job;
 }
 
 // The nodes that an immediate allocation may not use: NULL when these are the ask's own.
@@ -138,14 +143,17 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	if (may) {
 		t->block.blocked &= how == TD_FAST_RAISE;
 		take_locked(t, snap, nodes, seen.kinds);
-		int at = td_queued_yield(&waits, &seen, &snap->nodes, nodes)
-				 ? td_pool_fits_now(nodes, snap->nodes.n, &w->pool)
-				 : -1;
-		may = at >= 0;
-		w->at = may ? td_arena_strdup(w->arena, nodes[at].name) : NULL;
+		may = td_queued_yield(&waits, &seen, &snap->nodes, nodes);
+		int at = may && !a->size ? td_pool_fits_now(nodes, snap->nodes.n, &w->pool) : -1;
+		may = may &&
+		      (a->size ? td_pool_gang_fits_now(nodes, snap->nodes.n, &w->pool, (int64_t)a->size) : at >= 0);
+		w->at = at >= 0 ? td_arena_strdup(w->arena, nodes[at].name) : NULL;
 	}
-	if (may)
-		add_locked(t, a, w, td_now(b));
+	if (may) {
+		a->res_tag = --t->res_tag;
+		for (size_t i = 0; i < (a->size ? a->size : 1); i++)
+			add_locked(t, w, td_now(b), a->res_tag);
+	}
 	pthread_mutex_unlock(&t->lock);
 
 	w->raise = may && how == TD_FAST_RAISE;
@@ -158,29 +166,31 @@ void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job)
 {
 	struct td_asks *t = b->asks;
 	pthread_mutex_lock(&t->lock);
-	for (size_t i = 0; a->res_tag && i < t->n_res; i++) {
-		if (t->res[i].job != a->res_tag)
-			continue;
-		if (job) {
+	for (size_t i = 0; a->res_tag && i < t->n_res;) {
+		if (t->res[i].job != a->res_tag) {
+			i++;
+		} else if (job) {
 			t->res[i].job = job;
 			// Only a snapshot that is asked for after this moment surely shows it.
-			t->res[i].at_ms = td_now(b);
+			t->res[i++].at_ms = td_now(b);
 		} else {
 			t->res[i] = t->res[--t->n_res];
 		}
-		break;
 	}
 	a->res_tag = 0;
 	pthread_mutex_unlock(&t->lock);
 }
 
-void td_room_where(struct td_bridge *b, int64_t job, const char *node)
+void td_room_where(struct td_bridge *b, int64_t job, const char *node, int64_t cpus)
 {
 	struct td_asks *t = b->asks;
+	int64_t left = cpus ? cpus : INT64_MAX;
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i < t->n_res; i++)
-		if (t->res[i].job == job)
+		if (t->res[i].job == job && (!cpus || !t->res[i].node[0]) && t->res[i].cpus <= left) {
+			left -= cpus ? t->res[i].cpus : 0;
 			snprintf(t->res[i].node, sizeof(t->res[i].node), "%s", node);
+		}
 	pthread_mutex_unlock(&t->lock);
 }
 

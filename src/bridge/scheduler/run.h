@@ -16,14 +16,24 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_settings *s;
 	struct td_link *l; // NULL: slurmrestd cannot be reached
 	struct td_ask *a;
-	const struct td_object *pod; // NULL: gone
-	struct td_want want;         // valid when wanted is set
-	bool wanted, ever;           // ever: some node could take the pod
+	// NULL: gone. Of a gang: the member that is acted on, else any that waits.
+	const struct td_object *pod;
+	struct td_ask_pod *p;     // of this pod; never NULL
+	struct td_gang_run *gang; // gang.h; NULL: a lone pod, or one member that is acted on
+	bool remove;              // an end deletes the pod, so that its owner makes another one
+	// What the pod gets of the grant; NULL: all of it.
+	const struct td_gang_seat *seat;
+	struct td_want want; // valid when wanted is set
+	bool wanted, ever;   // ever: some node could take the pod
 	int64_t *again_ms;
 	struct td_cancel *c;
 };
 // Reconcile the key again after ms at the latest. Of several calls the soonest counts.
 void td_bridge_run_again(struct td_bridge_run *r, int64_t ms);
+// Takes what a listing has found for this ask.
+void td_bridge_run_intake(struct td_bridge_run *r);
+// The exit code of the pod for sacct: the first of its containers' that is not 0.
+int td_bridge_run_exit_code(const struct td_object *pod);
 enum td_pool_pod_state td_pod_state(const struct td_object *pod);
 // The grant that the pod carries; strings point into the pod. False: it carries none.
 bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret);
@@ -34,6 +44,8 @@ int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error 
 // it clears what an ended grant left in the claims of a waiting pod. TD_NOT_FOUND: the pod waits
 // for something that err names. TD_EXPIRED: decide again after the next watch event.
 int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
+// Do two hostlists name the same nodes?
+bool td_bridge_run_same_names(const char *x, const char *y);
 // ---- submit.c ----
 // Where a pod may run, and whether any node could ever take it.
 struct td_where {
@@ -60,6 +72,8 @@ int td_bridge_run_end_pod(struct td_bridge_run *r, const char *why, struct td_er
 // ---- show.c ----
 // Writes the condition PodScheduled=False.
 int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err);
+// True when the pod shows this text as why it is not scheduled.
+bool td_bridge_run_says(const struct td_object *pod, const char *text);
 // ---- act.c ----
 // Carries out the step. *ret_go_on: look and decide again at once.
 int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);

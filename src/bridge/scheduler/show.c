@@ -1,5 +1,6 @@
 // Says on a waiting pod why it waits: condition PodScheduled=False with Slurm's reason in plain
 // words.
+#include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/run.h"
 
 #include "api/condition.h"
@@ -11,9 +12,13 @@ enum { AGAIN_MS = 10000, FAR_S = 300 * 86400 };
 char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 {
 	td_auto_buf struct td_buf b = {0};
-	const char *words = td_pool_reason_words(a->reason, 1), *r = a->reason ? a->reason : "";
+	const char *words = td_pool_reason_words(a->reason, a->size > 1 ? 2 : 1), *r = a->reason ? a->reason : "";
 
-	td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
+	if (a->size)
+		td_buf_printf(&b, "All %zu members of its gang wait in Slurm's queue as job %lld", a->size,
+			      (long long)a->job);
+	else
+		td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
 	if (!*r || !strcmp(r, "None"))
 		td_buf_puts(&b, ".");
 	else if (words)
@@ -32,21 +37,29 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 	return td_buf_take(&b);
 }
 
+bool td_bridge_run_says(const struct td_object *pod, const char *text)
+{
+	yyjson_val *cond = td_condition(pod->root, "PodScheduled");
+	return cond && td_streq(td_jstr(cond, "status"), "False") && td_streq(td_jstr(cond, "message"), text);
+}
+
 int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
+	struct td_ask_pod *p = r->p;
 	const struct td_object *pod = r->pod;
 	int64_t now = td_now(b);
 
-	if (td_streq(a->said, text) || (a->said && now - a->said_ms < AGAIN_MS && !a->refused))
+	if (r->gang)
+		return td_gang_show(r, reason, text, err);
+	if (td_streq(p->said, text) || (p->said && now - p->said_ms < AGAIN_MS && !a->refused))
 		return 0;
 
 	yyjson_val *cond = td_condition(pod->root, "PodScheduled");
-	a->said_ms = now;
-	td_ask_str(b->asks, &a->said, text);
-	if (cond && td_streq(td_jstr(cond, "status"), "False") && td_streq(td_jstr(cond, "message"), text) &&
-	    td_streq(td_jstr(cond, "reason"), reason))
+	p->said_ms = now;
+	td_ask_str(b->asks, &p->said, text);
+	if (td_bridge_run_says(pod, text) && td_streq(td_jstr(cond, "reason"), reason))
 		return 0;
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -63,6 +76,6 @@ int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *
 	if (k == TD_NOT_FOUND || k == TD_CONFLICT)
 		return 0;
 	if (k)
-		a->said_ms = 0;
-	return k ? td_wrap(err, "saying on pod %s why it waits", a->key) : 0;
+		p->said_ms = 0;
+	return k ? td_wrap(err, "saying on pod %s/%s why it waits", pod->ns, pod->name) : 0;
 }

@@ -1,6 +1,6 @@
 // From a waiting pod to a job: on which nodes it may run, and the submit itself (docs/protocols.md
 // 1.3).
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/gang.h"
 
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/preempt.h"
@@ -66,7 +66,9 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 			td_strv_add(&no, snap->nodes.v[i].name);
 
 	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
-	ret->fit = td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
+	ret->fit = r->gang ? td_pool_gang_fits_ever(nodes, snap->nodes.n, &w->pool, r->gang->says.size, w->kinds,
+						    ret->why, sizeof(ret->why))
+			   : td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
 
 	bool any = false;
 	for (size_t i = 0; i < snap->nodes.n; i++)
@@ -131,7 +133,8 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	a->states = a->polled = states;
 	a->batch = batch;
 	a->named = true;
-	a->started = a->warned = a->usr1 = a->bound_sent = false;
+	a->started = a->warned = a->usr1 = false;
+	td_ask_unbound(a);
 	a->admin_set = false;
 	a->start = a->restarts = a->end = a->preempt = a->expect = 0;
 	a->waits = 0;

@@ -2,6 +2,7 @@
 // something from them (td_pool_room_yield).
 #include "bridge/scheduler/waits.h"
 
+#include "pool/gang.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@ struct td_ask_wait { // immutable, reference-counted
 	int refs;
 	struct td_pool_want want, least; // as in td_pool_waiter
 	size_t nodes;
+	int64_t members;               // of a gang
 	char kinds[TD_POOL_KINDS][64]; // of want.gres
 	char *partition;               // NULL: the default one, so any
 	struct td_strv excluded;       // sorted
@@ -31,7 +33,9 @@ void td_ask_waits_for(struct td_asks *t, struct td_ask *a, const struct td_want 
 {
 	struct td_ask_wait *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;
-	now->want = now->least = w->pool;
+	now->least = w->pool;
+	now->members = (int64_t)a->size;
+	now->want = td_pool_gang_most(&w->pool, now->members);
 	now->partition = w->ask.partition ? td_strdup(w->ask.partition) : NULL;
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)
 		snprintf(now->kinds[k], sizeof(now->kinds[k]), "%s", w->kinds[k]);
@@ -169,12 +173,12 @@ static int number(const char **kinds, const char *kind)
 // way round.
 static struct td_pool_want takes(const struct td_want *w, const char *const *kinds)
 {
-	struct td_pool_want take = w->pool;
+	struct td_pool_want all = td_pool_gang_most(&w->pool, w->ask.tasks), take = all;
 	for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++) {
 		take.gres[k] = 0;
 		for (int m = 0; m < TD_POOL_KINDS && w->kinds[m]; m++)
 			if (same_base(kinds[k], w->kinds[m]))
-				take.gres[k] += w->pool.gres[m];
+				take.gres[k] += all.gres[m];
 	}
 	return take;
 }
@@ -194,6 +198,7 @@ void td_queued_kinds(const struct td_queued *l, const struct td_want *w, struct 
 		p->want = x->want;
 		p->least = x->least;
 		p->nodes = x->nodes;
+		p->members = x->members;
 		memset(p->want.gres, 0, sizeof(p->want.gres));
 		memset(p->least.gres, 0, sizeof(p->least.gres));
 		for (int k = 0; k < TD_POOL_KINDS && x->kinds[k][0]; k++) {

@@ -373,8 +373,7 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 	return 0;
 }
 
-// How many indexes a list has: "0-1,4" has 3. Text that is no list has 0.
-static int64_t count_list(const char *s)
+int64_t td_devices_indexes(const char *s)
 {
 	struct td_ranges r;
 	return s && !td_ranges_parse(s, &r, NULL) ? td_ranges_count(&r) : 0;
@@ -390,7 +389,7 @@ int64_t td_devices_count(const char *devices, const char *resource)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return 0;
-	return count_list(td_jkey_str(td_json_root(j), resource));
+	return td_devices_indexes(td_jkey_str(td_json_root(j), resource));
 }
 
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices)
@@ -403,7 +402,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 		const char *r = s->gres[i].resource;
 		int64_t want =
 			td_api_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
-		if (count_list(td_jkey_str(td_json_root(j), r)) < want)
+		if (td_devices_indexes(td_jkey_str(td_json_root(j), r)) < want)
 			return false;
 	}
 	return true;

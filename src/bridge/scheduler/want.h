@@ -54,6 +54,8 @@ bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
 // How many of a resource these devices (in the form of td_devices_text) are; NULL and text in
 // another form have 0.
 int64_t td_devices_count(const char *devices, const char *resource);
+// How many indexes a list has: "0-1,4" has 3. NULL and text that is no list have 0.
+int64_t td_devices_indexes(const char *list);
 // How many devices of a kind ("gpu" or "gpu:h100") a GRES text of Slurm's has.
 int64_t td_devices_of_gres(const char *gres, const char *kind);
 // Do these devices (in the form of td_devices_text) hold as many of each kind as the pod and its

@@ -23,7 +23,16 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 	pthread_mutex_lock(&b->asks->lock);
 	HASH_ITER (hh, b->asks->by_uid, a, tmp) {
 		enum td_job_is is = td_ask_is(a->states);
-		if (!td_streq(a->nodes, n->name) || (is != TD_IS_RUNNING && is != TD_IS_STARTING))
+		if (is != TD_IS_RUNNING && is != TD_IS_STARTING)
+			continue;
+		for (size_t p = 0; p < a->n_parts; p++) { // of a gang
+			if (!td_streq(a->parts[p].node, n->name))
+				continue;
+			use[0] -= a->parts[p].cpus;
+			for (size_t i = 0; i < s->n_gres; i++)
+				use[i + 1] -= td_devices_count(a->parts[p].devices, s->gres[i].resource);
+		}
+		if (a->n_parts || !td_streq(a->nodes, n->name))
 			continue;
 		use[0] -= a->got_cpus;
 		for (size_t i = 0; i < s->n_gres; i++)

@@ -1,6 +1,7 @@
 #include "kubelet/pods/env.h"
 
 #include "api/quantity.h"
+#include "base/names.h"
 #include "kubelet/pods/sync.h"
 
 #include <stdio.h>
@@ -236,6 +237,21 @@ static int env_from(const struct td_env_src *s, const yyjson_val *e, const char 
 			td_env_set(ret, k, td_buf_str(&v));
 	}
 	return 0;
+}
+
+void td_env_gang(const yyjson_val *pod, struct td_strv *env)
+{
+	yyjson_val *notes = td_jget(pod, "metadata.annotations");
+	const char *rank = td_jkey_str(notes, TD_ANN_GANG_RANK), *world = td_jkey_str(notes, TD_ANN_GANG_WORLD),
+		   *hosts = td_jkey_str(notes, TD_ANN_GANG_HOSTS);
+	if (!rank || !world || !hosts)
+		return;
+	td_auto_free char *first = td_strndup(hosts, strcspn(hosts, ","));
+	td_env_set(env, "RANK", rank);
+	td_env_set(env, "WORLD_SIZE", world);
+	td_env_set(env, "MASTER_ADDR", first);
+	td_env_set(env, "MASTER_PORT", "29500"); // as torch.distributed takes it by itself
+	td_env_set(env, "TANDEM_GANG_HOSTS", hosts);
 }
 
 int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct td_strv *ret, struct td_error *err)

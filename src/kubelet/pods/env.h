@@ -20,6 +20,10 @@ bool td_kubelet_object_value(const struct td_object *o, bool secret, const char 
 // Appends every key: those of data, then those of binaryData.
 void td_kubelet_object_value_keys(const struct td_object *o, struct td_strv *ret);
 
+// Sets what programs of many processes read, for a member of a gang: RANK, WORLD_SIZE, MASTER_ADDR,
+// MASTER_PORT and TANDEM_GANG_HOSTS. Nothing for another pod.
+void td_env_gang(const yyjson_val *pod, struct td_strv *env);
+
 // Expands "$(A)" to A's value if `env` has it ("K=V"; the last one wins), otherwise "$(A)" stays.
 // "$$(A)" becomes "$(A)". Caller frees.
 char *td_env_expand(const char *s, const struct td_strv *env);

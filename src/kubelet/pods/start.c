@@ -240,6 +240,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	environment(a, &x->img, hostname, &x->env);
 	if (!p->slurmd) // in its jobs Slurm sets them
 		td_fakegpu_env(mask, &x->env);
+	td_env_gang(pod, &x->env); // before the container's own, which may say otherwise
 	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
 		r = arguments(spec, &x->img, &x->env, &x->args, err);

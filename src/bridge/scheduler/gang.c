@@ -1,0 +1,150 @@
+// What pods say about the gang that they belong to. Pure but for the look at an owner's size.
+#include "bridge/scheduler/gang.h"
+
+#include "http/pki.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+char *td_gang_of(const struct td_object *pod)
+{
+	const char *name = td_object_annotation(pod, TD_ANN_GANG_NAME);
+	if (td_object_annotation(pod, TD_ANN_GANG_UID) && name)
+		return td_asprintf("%s/%s", pod->ns, name);
+	// A pod that was bound alone stays alone.
+	if (td_jstr(pod->root, "spec.nodeName"))
+		return NULL;
+	td_auto_free char *its = td_gang_name(pod);
+	return its ? td_asprintf("%s/%s", pod->ns, its) : NULL;
+}
+
+void td_gang_index(const struct td_object *pod, struct td_strv *ret)
+{
+	td_auto_free char *gang = td_gang_of(pod);
+	if (gang)
+		td_strv_add(ret, gang);
+}
+
+void td_gang_on_pod(void *pod_queue, struct td_object *old, struct td_object *now)
+{
+	td_enqueue_self(pod_queue, old, now);
+	td_auto_free char *was = old ? td_gang_of(old) : NULL, *is = now ? td_gang_of(now) : NULL;
+	const char *const both[] = {was, td_streq(was, is) ? NULL : is};
+	for (size_t i = 0; i < TD_LEN(both); i++) {
+		td_auto_free char *key = both[i] ? td_asprintf(TD_GANG_KEY "%s", both[i]) : NULL;
+		if (key)
+			td_queue_add(pod_queue, key);
+	}
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void td_gang_uid(const struct td_object *const *pods, size_t n, char ret[40])
+{
+	td_auto_free const char **v = td_calloc(n + 1, sizeof(*v));
+	for (size_t i = 0; i < n; i++)
+		v[i] = pods[i]->uid;
+	qsort(v, n, sizeof(*v), by_text);
+
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < n; i++)
+		td_buf_printf(&b, "%s\n", v[i]);
+	char hex[65];
+	td_sha256_hex(td_buf_str(&b), b.len, hex);
+	snprintf(ret, 40, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
+// ---- what they say ----
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct td_object *x = *(const struct td_object *const *)a, *y = *(const struct td_object *const *)b;
+	struct td_gang_place_in p = td_gang_place_of(x), q = td_gang_place_of(y);
+	if (p.group != q.group)
+		return p.group < q.group ? -1 : 1;
+	if (p.index != q.index)
+		return p.index < 0 ? 1 : q.index < 0 ? -1 : p.index < q.index ? -1 : 1;
+	// "w-2" comes before "w-10": names of one length differ in their numbers only.
+	size_t n = strlen(x->name), m = strlen(y->name);
+	return n != m ? (n < m ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+void td_gang_sort(const struct td_object **pods, size_t n)
+{
+	qsort(pods, n, sizeof(*pods), by_rank);
+}
+
+static int loss_of(const struct td_object *pod, enum td_pool_gang_loss *ret, struct td_error *err)
+{
+	const char *s = td_object_annotation(pod, TD_ANN_GANG_LOSS);
+	if (!s || !strcmp(s, "fail"))
+		*ret = TD_GANG_FAIL;
+	else if (!strcmp(s, "restart"))
+		*ret = TD_GANG_RESTART;
+	else if (!strcmp(s, "replace"))
+		*ret = TD_GANG_REPLACE;
+	else
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_GANG_LOSS
+			       ": \"%.40s\" is no policy: write \"fail\", \"restart\" or "
+			       "\"replace\"",
+			       s);
+	return 0;
+}
+
+int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_gang_says *ret,
+		 struct td_cancel *c, struct td_error *err)
+{
+	struct td_gang_says says = {0};
+	for (size_t i = 0; i < n; i++) {
+		const char *s = td_object_annotation(pods[i], TD_ANN_GANG_SIZE);
+		enum td_pool_gang_loss loss = TD_GANG_FAIL;
+		long long size = 0;
+		int r = loss_of(pods[i], &loss, err);
+		if (r)
+			return r;
+		if (i && loss != says.on_loss)
+			return td_fail(err, TD_INVALID,
+				       "annotation " TD_ANN_GANG_LOSS
+				       ": pods %s and %s of one gang do not say the same: "
+				       "write one policy on all of them",
+				       pods[0]->name, pods[i]->name);
+		says.on_loss = loss;
+		if (s && (!td_parse_i64(s, &size) || size < 1 || size > TD_GANG_MAX))
+			return td_fail(err, TD_INVALID,
+				       "annotation " TD_ANN_GANG_SIZE ": \"%.40s\" is no number of pods from 1 to %d",
+				       s, TD_GANG_MAX);
+		if (i && size != says.size)
+			return td_fail(err, TD_INVALID,
+				       "annotation " TD_ANN_GANG_SIZE
+				       ": pods %s and %s of one gang do not say the same: "
+				       "write one number on all of them",
+				       pods[0]->name, pods[i]->name);
+		says.size = size;
+	}
+
+	int64_t owned = 0;
+	const char *whose = "";
+	int r = n ? td_gang_owner_size(b, pods[0], &owned, &whose, c, err) : 0;
+	if (r)
+		return r;
+	if (owned && says.size && owned != says.size)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_GANG_SIZE
+			       ": it says %lld, and its %s runs %lld pods at once: leave "
+			       "the annotation out, or write %lld",
+			       (long long)says.size, whose, (long long)owned, (long long)owned);
+	if (!says.size)
+		says.size = owned;
+	if (!says.size)
+		return td_fail(err, TD_INVALID,
+			       "how many pods its gang has is not said: write annotation " TD_ANN_GANG_SIZE
+			       " on each of them");
+	if (says.size > TD_GANG_MAX)
+		return td_fail(err, TD_INVALID, "a gang has at most %d pods", TD_GANG_MAX);
+	*ret = says;
+	return 0;
+}

@@ -1,0 +1,96 @@
+// Gangs: several pods that are one ask with one Slurm job (docs/protocols.md 1.10, docs/gangs.md).
+//
+// A gang's ask has the key "gang:<namespace>/<name>" and a UID that is made from those of its members
+// (td_gang_uid): so nothing must be written before the first submit, the same pods give the same
+// ask after a crash, and another set of pods is another ask. Bound members carry it as
+// tandem.dev/gang-uid.
+#pragma once
+
+#include "bridge/scheduler/run.h"
+#include "pool/gang.h"
+
+#define TD_GANG_KEY "gang:"
+enum { TD_GANG_MAX = 4096 }; // members
+
+// ---- gang.c: what pods say ----
+
+// An index function: "<namespace>/<name>" of the gang that the pod belongs to; nothing for a lone pod.
+void td_gang_index(const struct td_object *pod, struct td_strv *ret);
+// The same; NULL: a lone pod. Caller frees.
+char *td_gang_of(const struct td_object *pod);
+// The handler of pods: queues the pod and its gang.
+void td_gang_on_pod(void *pod_queue, struct td_object *old, struct td_object *now);
+// The UID of the ask of these members: the same for the same pods, in any order.
+void td_gang_uid(const struct td_object *const *pods, size_t n, char ret[40]);
+
+struct td_gang_says {
+	int64_t size;
+	enum td_pool_gang_loss on_loss;
+};
+// Reads what the members say. TD_INVALID: they are refused; err says what is wrong and what to write.
+// TD_NOT_FOUND: the size is not known yet.
+int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_gang_says *ret,
+		 struct td_cancel *c, struct td_error *err);
+// ---- gang_owners.c: what the owners of pods say about gangs ----
+// The name of the pod's gang in its namespace, by its own label or as its owner marks it. One that
+// an owner marks has a ":" in it, which no label can have. NULL: a lone pod. Caller frees.
+char *td_gang_name(const struct td_object *pod);
+// How many pods the gang has as the owner says; 0: it does not. *ret_whose: its kind. TD_NOT_FOUND:
+// the object that says so is not there yet.
+int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, int64_t *ret, const char **ret_whose,
+		       struct td_cancel *c, struct td_error *err);
+// The place that the owner gives the pod among the others. Ranks go by group, then by index.
+struct td_gang_place_in {
+	int64_t group; // a master, a child Job; 0 where there is one
+	int64_t index; // -1: none
+	bool fixed;    // the index is the rank
+};
+struct td_gang_place_in td_gang_place_of(const struct td_object *pod);
+
+// The pods in the order of their ranks where they have none yet: by index, then by name.
+void td_gang_sort(const struct td_object **pods, size_t n);
+
+// ---- one pass over one gang ----
+
+struct td_gang_seat { // what one member gets of the grant
+	int64_t rank;
+	const char *node, *hosts; // of the ask and of the run
+	char *devices, *cores;    // owned
+};
+struct td_gang_member {
+	const struct td_object *pod;
+	enum td_pool_pod_state state;
+	int64_t rank; // -1: none yet
+	bool seated;  // `seat` is set
+	struct td_gang_seat seat;
+	struct td_ask_pod *p;
+};
+struct td_gang_run {
+	const char *name; // "<namespace>/<name>"
+	struct td_gang_says says;
+	struct td_gang_member *v; // in the order of td_gang_sort()
+	size_t n;
+	char *hosts;   // host names in the order of ranks, joined by commas; NULL: not needed yet
+	bool differs;  // a bound member sits elsewhere than the grant would put it
+	bool short_of; // the grant has too little for all
+};
+// ---- gang_run.c ----
+// Reconciles the asks of one gang; key begins with TD_GANG_KEY.
+int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link *l, const char *key, int64_t *again_ms,
+		      struct td_cancel *c, struct td_error *err);
+// A job of ours names the ask `uid`, which no pod has. Is it a gang's? Then its key is queued.
+bool td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects *pods);
+// The ask of the gang that the pod belongs to. Returns a reference, or NULL: none, or a lone pod.
+struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
+// ---- gang_facts.c ----
+// Collects what the decision about the gang needs.
+int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *ret, struct td_pool_job *pj, struct td_error *err);
+// ---- gang_act.c ----
+// Carries out the step.
+int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);
+// Shows the text on every member that waits.
+int td_gang_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err);
+// Adds what a member's Binding says of its gang to the annotations o.
+void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a, const struct td_gang_seat *seat);
+// Raises the epoch of every member that waits.
+int td_gang_raise_epoch(struct td_bridge_run *r, struct td_error *err);

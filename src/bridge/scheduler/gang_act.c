@@ -1,0 +1,250 @@
+// Carries out what the pool decided about a gang. What concerns the job is done as for a lone pod
+// (act.c); what concerns the pods is done to each member.
+#include "bridge/scheduler/claims.h"
+#include "bridge/scheduler/gang.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+enum {
+	SWEEP_MS = 60000,   // the job of a bound gang is read at least that often
+	BIND_READ_MS = 400, // a Binding is sent only so long after the look at the job (gate/pods.c, COMING_MS)
+};
+
+// The run of one member.
+static struct td_bridge_run one(const struct td_bridge_run *r, struct td_gang_member *m)
+{
+	struct td_bridge_run x = *r;
+	x.gang = NULL;
+	x.pod = m->pod;
+	x.p = m->p;
+	x.seat = m->seated ? &m->seat : NULL;
+	x.wanted = false;
+	x.want = (struct td_want){0};
+	return x;
+}
+
+int td_gang_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err)
+{
+	int all = 0;
+	for (size_t i = 0; i < r->gang->n; i++) {
+		if (r->gang->v[i].state != TD_POD_WAITING)
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		struct td_bridge_run x = one(r, &r->gang->v[i]);
+		int k = td_bridge_run_show(&x, reason, text, &e);
+		if (k && !all)
+			all = td_fail(err, k, "%.500s", e.msg);
+	}
+	return all;
+}
+
+int td_gang_raise_epoch(struct td_bridge_run *r, struct td_error *err)
+{
+	for (size_t i = 0; i < r->gang->n; i++) {
+		const struct td_gang_member *m = &r->gang->v[i];
+		int k = m->state == TD_POD_WAITING ? td_ask_raise_epoch(r->b, m->pod, NULL, r->c, err) : 0;
+		if (k)
+			return k;
+	}
+	return 0;
+}
+
+// ---- binding ----
+
+// How other pods reach the pod: its name in DNS, else its own name.
+static void host_name(const struct td_object *pod, struct td_buf *out)
+{
+	const char *host = td_jstr(pod->root, "spec.hostname"), *sub = td_jstr(pod->root, "spec.subdomain");
+	if (sub && *sub)
+		td_buf_printf(out, "%s.%s", host ? host : pod->name, sub);
+	else
+		td_buf_puts(out, pod->name);
+}
+
+static void hosts(struct td_gang_run *g, size_t size)
+{
+	td_auto_buf struct td_buf b = {0};
+	for (size_t rank = 0; rank < size; rank++) {
+		if (rank)
+			td_buf_putc(&b, ',');
+		for (size_t i = 0; i < g->n; i++)
+			if (g->v[i].rank == (int64_t)rank) {
+				host_name(g->v[i].pod, &b);
+				break;
+			}
+	}
+	free(g->hosts);
+	g->hosts = td_buf_take(&b);
+	for (size_t i = 0; i < g->n; i++)
+		g->v[i].seat.hosts = g->hosts;
+}
+
+void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a, const struct td_gang_seat *seat)
+{
+	td_auto_free char *rank = td_asprintf("%lld", (long long)seat->rank), *world = td_asprintf("%zu", a->size);
+	const char *slash = strchr(a->key, '/');
+	td_jm_key_str(d, o, TD_ANN_GANG_UID, a->uid);
+	td_jm_key_str(d, o, TD_ANN_GANG_NAME, slash ? slash + 1 : "");
+	td_jm_key_str(d, o, TD_ANN_GANG_RANK, rank);
+	td_jm_key_str(d, o, TD_ANN_GANG_WORLD, world);
+	td_jm_key_str(d, o, TD_ANN_GANG_HOSTS, seat->hosts);
+}
+
+// Can the member be bound now? Of several on one node the first asks for all of them.
+static int ready(struct td_bridge_run *r, struct td_gang_member *m, const char **ret_reason, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	// The checks of a lone pod, with the member's part of the grant.
+	struct td_ask part = {
+		.start = r->a->start, .nodes = (char *)m->seat.node, .devices = m->seat.devices, .key = r->a->key};
+	snprintf(part.uid, sizeof(part.uid), "%s", m->pod->uid);
+	int k = td_ask_kubelet_room(b, &part, m->pod, err);
+	*ret_reason = k ? "NodeFull" : "DevicesUnknown";
+	if (!k)
+		k = td_claims_any(m->pod->root) ? td_ask_claims_give(b, r->s, &part, m->pod, r->c, err)
+						: td_ask_counted_room(b, r->s, &part, m->pod, err);
+	return k;
+}
+
+// All or nothing: every member must be ready before the first is bound. *ret_bind: they are.
+static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, struct td_error *err)
+{
+	struct td_ask *a = r->a;
+	*ret_bind = false;
+	for (size_t i = 0; i < r->gang->n; i++) {
+		struct td_gang_member *m = &r->gang->v[i];
+		if (m->state != TD_POD_WAITING || m->p->bound_sent)
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		const char *reason;
+		int k = ready(r, m, &reason, &e);
+		td_auto_free char *text = NULL;
+		switch (td_pool_devices(k)) {
+		case TD_DEVICES_THERE:
+			continue;
+		case TD_DEVICES_AGAIN:
+			td_bridge_run_again(r, TD_AGAIN_MS);
+			return 0;
+		case TD_DEVICES_WAIT:
+			td_bridge_run_again(r, 1000);
+			td_ask_str(r->b->asks, &a->why, e.msg);
+			text = td_asprintf("Granted, and pod %s of its gang waits: %.400s.", m->pod->name, e.msg);
+			return td_bridge_run_show(r, reason, text, err);
+		case TD_DEVICES_REFUSE:
+			a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
+			a->feas_gen = atomic_load(&r->b->feas_gen);
+			td_ask_str(r->b->asks, &a->refused, e.msg);
+			break;
+		case TD_DEVICES_GIVE_BACK:
+			break;
+		case TD_DEVICES_FAIL:
+			return td_fail(err, k, "pod %s: %.450s", m->pod->name, e.msg);
+		}
+		td_warn("gang %s: Slurm job %lld: pod %s: %s", r->gang->name, (long long)a->job, m->pod->name, e.msg);
+		td_ask_str(r->b->asks, &a->why, e.msg);
+		a->bind_ms = 1; // late: the whole grant goes back
+		*ret_go_on = true;
+		return 0;
+	}
+	*ret_bind = true;
+	return 0;
+}
+
+static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	struct td_gang_run *g = r->gang;
+	bool bind;
+	if (!a->bind_ms)
+		a->bind_ms = td_now(b);
+
+	int k = all_ready(r, &bind, ret_go_on, err), all = 0;
+	if (k || !bind)
+		return k;
+
+	hosts(g, a->size);
+	bool any = false;
+	for (size_t i = 0; i < g->n; i++) {
+		struct td_gang_member *m = &g->v[i];
+		if (m->state != TD_POD_WAITING || m->p->bound_sent)
+			continue;
+		if (td_now(b) - a->read_ms > BIND_READ_MS) {
+			pthread_mutex_lock(&b->asks->lock);
+			a->look = true;
+			pthread_mutex_unlock(&b->asks->lock);
+			*ret_go_on = true;
+			return all;
+		}
+		if (!any && a->queued_said)
+			td_kube_record(b->recorder, TD_ABOUT(m->pod, &td_pods), "Normal", "Granted",
+				       "Slurm job %lld starts its gang of %zu on %s", (long long)a->job, a->size,
+				       a->nodes);
+		any = true;
+		struct td_error e = TD_ERROR_INIT;
+		struct td_bridge_run x = one(r, m);
+		k = td_bridge_run_bind(&x, &e);
+		if (k && !all)
+			all = td_fail(err, k, "%.500s", e.msg);
+	}
+	if (all)
+		return all;
+	a->fails = 0;
+	td_bridge_run_mark(r);
+	td_bridge_run_again(r, 2000);
+	return 0;
+}
+
+// ---- ends ----
+
+static int end_pods(struct td_bridge_run *r, const char *why, struct td_error *err)
+{
+	// Who waits ends only with the job: its owner scancelled it, say. Else it stands in line again.
+	bool over = td_ask_is(r->a->states) == TD_IS_ENDED || r->a->know == TD_JOB_GONE;
+	int all = 0;
+	for (size_t i = 0; i < r->gang->n; i++) {
+		struct td_gang_member *m = &r->gang->v[i];
+		if (m->state != TD_POD_BOUND && !(m->state == TD_POD_WAITING && over))
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		struct td_bridge_run x = one(r, m);
+		x.remove = r->gang->says.on_loss == TD_GANG_RESTART && m->state == TD_POD_BOUND;
+		int k = td_bridge_run_end_pod(&x, why, &e);
+		if (k && !all)
+			all = td_fail(err, k, "%.500s", e.msg);
+	}
+	return all;
+}
+
+int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*ret_go_on = false;
+	td_ask_str(b->asks, &a->why, st.why);
+	if (a->res_tag && st.what != TD_DO_ALLOCATE)
+		td_room_given(b, a, 0);
+
+	switch (st.what) {
+	case TD_DO_BIND:
+		return bind_all(r, ret_go_on, err);
+	case TD_DO_END_POD:
+		return end_pods(r, st.why, err);
+	case TD_DO_NOTHING:
+		if (a->know == TD_JOB_READ && a->job && r->l) {
+			td_bridge_run_mark(r);
+			td_bridge_run_again(r, SWEEP_MS);
+			if (td_now(b) - a->read_ms >= SWEEP_MS) {
+				pthread_mutex_lock(&b->asks->lock);
+				a->look = true;
+				pthread_mutex_unlock(&b->asks->lock);
+				*ret_go_on = true;
+			}
+		}
+		return 0;
+	default:
+		return td_bridge_run_act(r, st, ret_go_on, err);
+	}
+}

@@ -1,0 +1,178 @@
+// What the owners of pods say about gangs: Job, JobSet, LeaderWorkerSet, the training jobs of Kubeflow
+// and PodGroup, by the labels and annotations that their controllers write. None of their controllers
+// is replaced, and none of their kinds has to be served.
+#include "bridge/scheduler/gang.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define JOB_INDEX "batch.kubernetes.io/job-completion-index" // an annotation
+#define SET_NAME "jobset.sigs.k8s.io/jobset-name"
+#define SET_INDEX "jobset.sigs.k8s.io/job-global-index"
+#define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
+#define LWS_GROUP "leaderworkerset.sigs.k8s.io/group-index"
+#define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
+#define LWS_SIZE "leaderworkerset.sigs.k8s.io/size" // an annotation
+#define KF_JOB "training.kubeflow.org/job-name"
+#define KF_TYPE "training.kubeflow.org/replica-type"
+#define KF_ROLE "training.kubeflow.org/job-role"
+#define KF_INDEX "training.kubeflow.org/replica-index"
+#define POD_GROUP "scheduling.x-k8s.io/pod-group"
+
+static const char *label(const struct td_object *pod, const char *key)
+{
+	const char *s = td_jkey_str(td_jget(pod->root, "metadata.labels"), key);
+	return s && *s ? s : NULL;
+}
+
+// -1: no number from 0 up.
+static int64_t number(const char *s)
+{
+	long long n;
+	return s && td_parse_i64(s, &n) && n >= 0 && n < TD_GANG_MAX ? n : -1;
+}
+
+// The launcher of an MPI job asks for something else than its workers, and waits for them by itself.
+static bool launcher(const struct td_object *pod)
+{
+	const char *type = label(pod, KF_TYPE), *role = label(pod, KF_ROLE);
+	return (type && !strcasecmp(type, "launcher")) || (role && !strcasecmp(role, "launcher"));
+}
+
+char *td_gang_name(const struct td_object *pod)
+{
+	const char *name = label(pod, TD_LABEL_GANG);
+	if (name)
+		return td_strdup(name);
+	if ((name = label(pod, LWS_NAME)) && label(pod, LWS_GROUP))
+		return td_asprintf("lws:%s:%s", name, label(pod, LWS_GROUP));
+	if ((name = label(pod, KF_JOB)))
+		return launcher(pod) ? NULL : td_asprintf("training:%s", name);
+	if ((name = label(pod, POD_GROUP)))
+		return td_asprintf("podgroup:%s", name);
+	return NULL;
+}
+
+struct td_gang_place_in td_gang_place_of(const struct td_object *pod)
+{
+	int64_t job = number(td_object_annotation(pod, JOB_INDEX)), n;
+	if ((n = number(label(pod, SET_INDEX))) >= 0)
+		return (struct td_gang_place_in){n, job, false};
+	if (job >= 0)
+		return (struct td_gang_place_in){0, job, true};
+	if ((n = number(label(pod, LWS_WORKER))) >= 0)
+		return (struct td_gang_place_in){0, n, true};
+	if ((n = number(label(pod, KF_INDEX))) >= 0) {
+		// A master (of PyTorch) or chief (of TensorFlow) is the first.
+		const char *type = label(pod, KF_TYPE);
+		bool first = type && (!strcasecmp(type, "master") || !strcasecmp(type, "chief"));
+		return (struct td_gang_place_in){first ? 0 : 1, n, false};
+	}
+	return (struct td_gang_place_in){0, -1, false};
+}
+
+// ---- sizes ----
+
+// Reads an object that concerns the pod. TD_NOT_FOUND: it is not there, or its kind is not served.
+static int look_up(struct td_bridge *b, const struct td_object *pod, const struct td_gvr *gvr, const char *name,
+		   struct td_cancel *c, struct td_object **ret, struct td_error *err)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_kube_get(b->kube, gvr, pod->ns, name, c, ret, &e);
+	return r ? td_fail(err, r, "%s %s/%s: %.300s", gvr->kind, pod->ns, name, e.msg) : 0;
+}
+
+static int64_t at_once(const yyjson_val *job_spec)
+{
+	int64_t all = td_jint(job_spec, "completions", 1), most = td_jint(job_spec, "parallelism", 1);
+	return most < all ? most : all;
+}
+
+static int64_t set_size(const yyjson_val *spec)
+{
+	int64_t n = 0;
+	yyjson_val *v;
+	size_t i, max;
+	yyjson_arr_foreach (td_jget(spec, "replicatedJobs"), i, max, v)
+		n += td_jint(v, "replicas", 1) * at_once(td_jget(v, "template.spec"));
+	return n;
+}
+
+// The replicas of all roles but a launcher's: spec.<kind>ReplicaSpecs.<Role>.replicas.
+static int64_t training_size(const yyjson_val *spec)
+{
+	int64_t n = 0;
+	yyjson_val *k, *v, *role, *of;
+	size_t i, max, j, m;
+	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)spec, i, max, k, v) {
+		if (!td_ends(yyjson_get_str(k), "ReplicaSpecs"))
+			continue;
+		yyjson_obj_foreach (v, j, m, role, of)
+			n += strcasecmp(yyjson_get_str(role), "launcher") ? td_jint(of, "replicas", 1) : 0;
+	}
+	return n;
+}
+
+// The kind of the owner as a resource: its plural is the kind in small letters with an "s".
+static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val *owner, int64_t *ret,
+		    struct td_cancel *c, struct td_error *err)
+{
+	const char *api = td_jstr_or(owner, "apiVersion", ""), *kind = td_jstr_or(owner, "kind", ""),
+		   *slash = strchr(api, '/');
+	if (!slash || !td_starts(api, "kubeflow.org/"))
+		return 0;
+	td_auto_free char *plural = td_asprintf("%ss", kind);
+	for (char *p = plural; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	const struct td_gvr gvr = {"kubeflow.org", slash + 1, plural, kind, true};
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = look_up(b, pod, &gvr, td_jstr_or(owner, "name", ""), c, &o, err);
+	if (!r)
+		*ret = training_size(td_jget(o->root, "spec"));
+	return r == TD_NOT_FOUND ? 0 : r; // it is going, and its pods with it
+}
+
+int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, int64_t *ret, const char **ret_whose,
+		       struct td_cancel *c, struct td_error *err)
+{
+	static const struct td_gvr sets = {"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true},
+				   groups = {"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
+	yyjson_val *owner = td_object_owner(pod);
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	const char *set = label(pod, SET_NAME), *group = label(pod, POD_GROUP);
+	int r = 0;
+	*ret = 0;
+
+	if (set) {
+		*ret_whose = "JobSet";
+		r = look_up(b, pod, &sets, set, c, &o, err);
+		*ret = r ? 0 : set_size(td_jget(o->root, "spec"));
+		return r == TD_NOT_FOUND ? 0 : r;
+	}
+	if (label(pod, TD_LABEL_GANG) && td_streq(td_jstr(owner, "kind"), "Job") &&
+	    td_starts(td_jstr_or(owner, "apiVersion", ""), "batch/")) {
+		*ret_whose = "Job";
+		r = look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &o, err);
+		if (!r && td_streq(td_jstr(o->root, "spec.completionMode"), "Indexed"))
+			*ret = at_once(td_jget(o->root, "spec"));
+		return r == TD_NOT_FOUND ? 0 : r;
+	}
+	if (label(pod, TD_LABEL_GANG))
+		return 0;
+	if (label(pod, LWS_NAME)) {
+		*ret_whose = "LeaderWorkerSet";
+		int64_t n = number(td_object_annotation(pod, LWS_SIZE));
+		*ret = n > 0 ? n : 0;
+		return 0;
+	}
+	if (label(pod, KF_JOB)) {
+		*ret_whose = "training job";
+		return training(b, pod, owner, ret, c, err);
+	}
+	if (group) {
+		*ret_whose = "PodGroup";
+		r = look_up(b, pod, &groups, group, c, &o, err);
+		*ret = r ? 0 : td_jint(o->root, "spec.minMember", 0);
+	}
+	return r;
+}

@@ -1,0 +1,504 @@
+// One pass over one gang: which pods are members of which ask, and the loop of each ask.
+#include "bridge/scheduler/gang.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_MAX = 8, KEY_ASKS = 16, COUNT_TO = 32 };
+
+struct pass { // over one key
+	struct td_bridge *b;
+	struct td_settings *s;
+	struct td_link *l;
+	const char *key, *name;
+	int64_t *again_ms;
+	struct td_cancel *c;
+	const struct td_object **granted; // pods that carry a gang-uid
+	size_t n_granted;
+	const struct td_object **waiting; // pods that wait and belong to no ask so far, sorted
+	size_t n_waiting;
+	bool alive; // an ask of this gang has members that run
+	// What those that waited at first say; code: of td_gang_read().
+	struct td_gang_says says;
+	struct td_error said;
+	int code;
+};
+
+static const char *granted_uid(const struct td_object *pod)
+{
+	return td_object_annotation(pod, TD_ANN_GANG_UID);
+}
+
+// ---- membership ----
+
+static struct td_gang_member *add_member(struct td_gang_run *g, const struct td_object *pod)
+{
+	g->v = td_realloc(g->v, (g->n + 1) * sizeof(*g->v));
+	long long rank;
+	const char *s = td_object_annotation(pod, TD_ANN_GANG_RANK);
+	g->v[g->n] = (struct td_gang_member){.pod = pod,
+					     .state = td_pod_state(pod),
+					     .rank = granted_uid(pod) && s && td_parse_i64(s, &rank) ? rank : -1};
+	return &g->v[g->n++];
+}
+
+// Moves the first n waiting pods into the gang.
+static void attach(struct pass *p, struct td_gang_run *g, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		add_member(g, p->waiting[i]);
+	memmove(p->waiting, p->waiting + n, (p->n_waiting - n) * sizeof(*p->waiting));
+	p->n_waiting -= n;
+}
+
+// Are these members, with the first n that wait, the pods that the ask was made from?
+static bool made_from(const struct pass *p, const struct td_gang_run *g, size_t n, const char *uid)
+{
+	char got[40];
+	td_auto_free const struct td_object **v = td_calloc(g->n + n + 1, sizeof(*v));
+	for (size_t i = 0; i < g->n; i++)
+		v[i] = g->v[i].pod;
+	memcpy(v + g->n, p->waiting, n * sizeof(*v));
+	td_gang_uid(v, g->n + n, got);
+	return !strcmp(got, uid);
+}
+
+// Moves the pods that the ask already had to the front: others that wait may come before them by
+// name. Returns how many members the ask has.
+static size_t known_first(struct pass *p, const struct td_ask *a)
+{
+	td_auto_free const struct td_object **v = td_calloc(p->n_waiting + 1, sizeof(*v));
+	size_t n = 0;
+	for (int known = 1; known >= 0; known--)
+		for (size_t i = 0; i < p->n_waiting; i++) {
+			bool has = false;
+			for (size_t k = 0; k < a->n_members; k++)
+				has |= !strcmp(a->members[k].uid, p->waiting[i]->uid);
+			if (has == known)
+				v[n++] = p->waiting[i];
+		}
+	memcpy(p->waiting, v, n * sizeof(*v));
+	return a->size ? a->size : p->code ? 0 : (size_t)p->says.size;
+}
+
+// Finds the members of an ask. What bound members carry is the truth about size and identity.
+static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *g)
+{
+	size_t running = 0, held = 0;
+	const struct td_object *first = NULL;
+	for (size_t i = 0; i < p->n_granted; i++) {
+		if (!td_streq(granted_uid(p->granted[i]), a->uid))
+			continue;
+		const struct td_gang_member *m = add_member(g, p->granted[i]);
+		running += m->state == TD_POD_BOUND;
+		held += m->state == TD_POD_BOUND || m->state == TD_POD_LEAVING ||
+			td_streq(td_jstr(m->pod->root, "status.phase"), "Succeeded");
+		if (!first || m->state == TD_POD_BOUND)
+			first = m->pod;
+	}
+
+	if (!first) {
+		size_t n = known_first(p, a);
+		if (n && n <= p->n_waiting && made_from(p, g, n, a->uid)) {
+			g->says.size = (int64_t)n;
+			attach(p, g, n);
+		}
+		return;
+	}
+
+	long long size = 0;
+	const char *world = td_object_annotation(first, TD_ANN_GANG_WORLD),
+		   *loss = td_object_annotation(first, TD_ANN_GANG_LOSS);
+	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
+	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
+			  : td_streq(loss, "replace") ? TD_GANG_REPLACE
+						      : TD_GANG_FAIL;
+	p->alive |= running;
+	if (!running || held >= (size_t)g->says.size)
+		return;
+	size_t vacant = (size_t)g->says.size - held;
+	size_t n = vacant < p->n_waiting ? vacant : p->n_waiting;
+	if (g->says.on_loss == TD_GANG_REPLACE || (n == vacant && made_from(p, g, n, a->uid)))
+		attach(p, g, n);
+}
+
+// Finds, or makes, what is kept of each member.
+static void keep_members(struct td_bridge *b, struct td_ask *a, struct td_gang_run *g)
+{
+	struct td_ask_pod *now = td_calloc(g->n + 1, sizeof(*now));
+	for (size_t i = 0; i < g->n; i++) {
+		snprintf(now[i].uid, sizeof(now[i].uid), "%s", g->v[i].pod->uid);
+		for (size_t k = 0; k < a->n_members; k++)
+			if (!strcmp(a->members[k].uid, now[i].uid)) {
+				now[i] = a->members[k];
+				a->members[k].said = NULL;
+				a->members[k].uid[0] = '\0';
+				break;
+			}
+		g->v[i].p = &now[i];
+	}
+
+	pthread_mutex_lock(&b->asks->lock);
+	struct td_ask_pod *old = a->members;
+	size_t n = a->n_members;
+	a->members = now;
+	a->n_members = g->n;
+	pthread_mutex_unlock(&b->asks->lock);
+	for (size_t i = 0; i < n; i++)
+		free(old[i].said);
+	free(old);
+}
+
+// ---- one ask ----
+
+// The job of the gang is the one that its bound members name; any other one is an extra.
+static void adopt_grant(struct td_bridge_run *r)
+{
+	struct td_ask *a = r->a;
+	struct td_grant g;
+	for (size_t i = 0; i < r->gang->n; i++) {
+		const struct td_gang_member *m = &r->gang->v[i];
+		if (m->state != TD_POD_BOUND || !td_bridge_pod_grant(m->pod, &g))
+			continue;
+		if (g.job == a->job)
+			return;
+		int64_t extra = a->job;
+		td_ask_set_job(r->b->asks, a, g.job);
+		pthread_mutex_lock(&r->b->asks->lock);
+		a->know = TD_JOB_UNSURE;
+		a->born_s = g.start;
+		pthread_mutex_unlock(&r->b->asks->lock);
+		td_slurm_view_watch(r->b->view, g.job, 0);
+		if (extra && r->l)
+			td_end_extra(r->b, r->s, r->l->slurm, extra, a->uid, r->c);
+		return;
+	}
+}
+
+// The exit code of a gang: the first of its members' that is not 0; 143 while one has not ended.
+static int exit_code(const struct td_gang_run *g)
+{
+	int code = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		if (g->v[i].state != TD_POD_DONE)
+			return 143;
+		int one = td_bridge_run_exit_code(g->v[i].pod);
+		code = code ? code : one;
+	}
+	return g->n ? code : 143;
+}
+
+static int run_ask(struct td_bridge_run *r, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	td_bridge_run_intake(r);
+	adopt_grant(r);
+	pthread_mutex_lock(&b->asks->lock);
+	a->exit_code = exit_code(r->gang);
+	// A record that was read before it was known to be a gang's has no parts.
+	a->look |= r->gang->n && a->know == TD_JOB_READ && a->nodes && !a->n_parts &&
+		   td_ask_is(a->states) == TD_IS_RUNNING;
+	pthread_mutex_unlock(&b->asks->lock);
+
+	for (int i = 0; i < STEPS_MAX; i++) {
+		bool go_on, wait;
+		struct td_pool_gang pg;
+		struct td_pool_job pj;
+		int k = td_bridge_run_look(r, &wait, err);
+		if (k || wait)
+			return k;
+		k = td_gang_facts(r, &pg, &pj, err);
+		if (k == TD_EXPIRED)
+			return 0;
+		if (k == TD_NOT_FOUND) {
+			td_bridge_run_again(r, TD_SHOW_AFTER_MS);
+			td_auto_free char *text = td_asprintf("It waits: %.300s.", err->msg);
+			return td_bridge_run_show(r, "SlurmPending", text, err);
+		}
+		if (k)
+			return k;
+
+		struct td_pool_step st = td_pool_reconcile_gang(&pg, &pj);
+		td_debug("%s: %s (%s)", a->key, td_pool_do_name(st.what), st.why);
+		k = td_gang_act(r, st, &go_on, err);
+		if (k || !go_on)
+			return k;
+		td_want_done(&r->want);
+		r->wanted = false;
+	}
+	td_bridge_run_again(r, 100);
+	return 0;
+}
+
+static void gang_done(struct td_gang_run *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		free(g->v[i].seat.devices);
+		free(g->v[i].seat.cores);
+	}
+	free(g->v);
+	free(g->hosts);
+}
+
+// Runs the ask with the members that it has now.
+static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, struct td_error *err)
+{
+	struct td_bridge_run run = {
+		.b = p->b, .s = p->s, .l = p->l, .a = a, .p = &a->own, .gang = g, .again_ms = p->again_ms, .c = p->c};
+	if (g->says.size) {
+		pthread_mutex_lock(&p->b->asks->lock);
+		a->size = (size_t)g->says.size;
+		pthread_mutex_unlock(&p->b->asks->lock);
+	}
+	keep_members(p->b, a, g);
+	for (size_t i = 0; i < g->n && !run.pod; i++)
+		if (g->v[i].state == TD_POD_WAITING) {
+			run.pod = g->v[i].pod;
+			run.p = g->v[i].p;
+		}
+
+	int k = run_ask(&run, err);
+	td_want_done(&run.want);
+	if (a->res_tag)
+		td_room_given(p->b, a, 0);
+	return k;
+}
+
+// ---- a gang that is not whole ----
+
+static int64_t youngest_ms(const struct pass *p)
+{
+	int64_t at = 0, ms;
+	for (size_t i = 0; i < p->n_waiting; i++)
+		if (!td_time_parse(td_jstr_or(p->waiting[i]->root, "metadata.creationTimestamp", ""), &ms) && ms > at)
+			at = ms;
+	return at;
+}
+
+// Says the text on every pod that waits and belongs to no ask.
+static int say(struct pass *p, const char *reason, const char *text, struct td_error *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < p->n_waiting; i++) {
+		struct td_ask none = {.key = (char *)p->key};
+		struct td_ask_pod one = {0};
+		struct td_bridge_run run = {.b = p->b,
+					    .s = p->s,
+					    .l = p->l,
+					    .a = &none,
+					    .pod = p->waiting[i],
+					    .p = &one,
+					    .again_ms = p->again_ms,
+					    .c = p->c};
+		bool was = td_bridge_run_says(p->waiting[i], text);
+		int k = td_bridge_run_show(&run, reason, text, err);
+		if (!k && !was && !strcmp(reason, "Refused"))
+			td_kube_record(p->b->recorder, TD_ABOUT(p->waiting[i], &td_pods), "Warning", "Refused", "%s",
+				       text);
+		free(one.said);
+		r = r ? r : k;
+	}
+	return r;
+}
+
+// The pods that wait and belong to no ask: they are a gang when they are enough.
+static int rest(struct pass *p, struct td_error *err)
+{
+	if (!p->n_waiting)
+		return 0;
+
+	int r = 0;
+	struct td_gang_says says = p->says;
+	if (p->code == TD_INVALID) {
+		td_auto_free char *text = td_asprintf("Refused: %s", p->said.msg);
+		return say(p, "Refused", text, err);
+	}
+	if (p->code) { // what says how many they are is not there, or cannot be read now
+		td_auto_free char *text = td_asprintf("It waits: %s.", p->said.msg);
+		struct td_error e = TD_ERROR_INIT;
+		say(p, "GangIncomplete", text, &e);
+		if (p->code == TD_NOT_FOUND && (!*p->again_ms || *p->again_ms > TD_READ_PENDING_MS))
+			*p->again_ms = TD_READ_PENDING_MS;
+		return p->code == TD_NOT_FOUND ? 0 : td_fail(err, p->code, "%.500s", p->said.msg);
+	}
+
+	td_gang_sort(p->waiting, p->n_waiting);
+	if (p->n_waiting >= (size_t)says.size && !p->alive) {
+		char uid[40];
+		bool is_new;
+		struct td_gang_run g = {.name = p->name, .says = says};
+		td_gang_uid(p->waiting, (size_t)says.size, uid);
+		attach(p, &g, (size_t)says.size);
+		td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(p->b->asks, uid, p->key, &is_new);
+		r = run_gang(p, a, &g, err);
+		gang_done(&g);
+		if (r || !p->n_waiting)
+			return r;
+		td_auto_free char *text = td_asprintf("It waits: its gang %s has its %lld members already.", p->name,
+						      (long long)says.size);
+		return say(p, "GangIncomplete", text, err);
+	}
+
+	// Most gangs are whole a moment later. (Times of creation are whole seconds.)
+	int64_t age = td_real_ms(p->b->clock) - youngest_ms(p);
+	if (age >= 0 && age < 1000 + TD_SHOW_AFTER_MS) {
+		int64_t ms = 1000 + TD_SHOW_AFTER_MS - age;
+		if (!*p->again_ms || ms < *p->again_ms)
+			*p->again_ms = ms;
+		return 0;
+	}
+	td_auto_free char *text =
+		p->alive ? td_asprintf("It waits: its gang %s runs with other members.", p->name)
+		: says.size <= COUNT_TO
+			? td_asprintf("It waits for the other members of its gang %s: %zu of %lld are there.", p->name,
+				      p->n_waiting, (long long)says.size)
+			: td_asprintf("It waits until all %lld members of its gang %s are there.", (long long)says.size,
+				      p->name);
+	return say(p, "GangIncomplete", text, err);
+}
+
+// ---- the pass ----
+
+static void sort_out(struct pass *p, const struct td_objects *pods)
+{
+	p->granted = td_calloc(pods->n + 1, sizeof(*p->granted));
+	p->waiting = td_calloc(pods->n + 1, sizeof(*p->waiting));
+	for (size_t i = 0; i < pods->n; i++) {
+		if (granted_uid(pods->v[i]))
+			p->granted[p->n_granted++] = pods->v[i];
+		else if (td_pod_state(pods->v[i]) == TD_POD_WAITING)
+			p->waiting[p->n_waiting++] = pods->v[i];
+	}
+	td_gang_sort(p->granted, p->n_granted);
+	td_gang_sort(p->waiting, p->n_waiting);
+
+	for (size_t i = 0; i < p->n_granted; i++) {
+		bool is_new;
+		if (td_pod_state(p->granted[i]) != TD_POD_DONE)
+			td_ask_unref(td_ask_ensure(p->b->asks, granted_uid(p->granted[i]), p->key, &is_new));
+	}
+}
+
+int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link *l, const char *key, int64_t *again_ms,
+		      struct td_cancel *c, struct td_error *err)
+{
+	struct pass p = {
+		.b = b, .s = s, .l = l, .key = key, .name = key + strlen(TD_GANG_KEY), .again_ms = again_ms, .c = c};
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_by_index(b->pods, "gang", p.name, &pods);
+	sort_out(&p, &pods);
+	p.said = (struct td_error)TD_ERROR_INIT;
+	p.code = p.n_waiting ? td_gang_read(b, p.waiting, p.n_waiting, &p.says, c, &p.said) : 0;
+
+	int r = 0;
+	struct td_ask *asks[KEY_ASKS];
+	size_t n = td_asks_of_key(b->asks, key, asks, KEY_ASKS);
+	// Those with bound members come first: a place of theirs may wait for a new one.
+	for (int bound = 1; bound >= 0; bound--)
+		for (size_t i = 0; i < n; i++) {
+			struct td_error e = TD_ERROR_INIT;
+			struct td_gang_run g = {.name = p.name};
+			bool its = false;
+			for (size_t k = 0; k < p.n_granted; k++)
+				its |= td_streq(granted_uid(p.granted[k]), asks[i]->uid);
+			if (its != bound)
+				continue;
+			members(&p, asks[i], &g);
+			int k = run_gang(&p, asks[i], &g, &e);
+			gang_done(&g);
+			if (k && !r)
+				r = td_fail(err, k, "%.500s", e.msg);
+		}
+	for (size_t i = 0; i < n; i++)
+		td_ask_unref(asks[i]);
+
+	struct td_error e = TD_ERROR_INIT;
+	int k = rest(&p, &e);
+	if (k && !r)
+		r = td_fail(err, k, "%.500s", e.msg);
+	free(p.granted);
+	free(p.waiting);
+	return r;
+}
+
+// ---- from outside ----
+
+struct named {
+	char *gang;
+	const struct td_object *pod;
+};
+
+static int by_gang(const void *a, const void *b)
+{
+	return strcmp(((const struct named *)a)->gang, ((const struct named *)b)->gang);
+}
+
+bool td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects *pods)
+{
+	td_auto_free struct named *v = td_calloc(pods->n + 1, sizeof(*v));
+	td_auto_free char *found = NULL;
+	size_t n = 0;
+	for (size_t i = 0; i < pods->n; i++) {
+		char *gang = td_gang_of(pods->v[i]);
+		if (!gang)
+			continue;
+		if (!found && td_streq(granted_uid(pods->v[i]), uid) && td_pod_state(pods->v[i]) != TD_POD_DONE)
+			found = td_strdup(gang);
+		if (granted_uid(pods->v[i]) || td_pod_state(pods->v[i]) != TD_POD_WAITING)
+			free(gang);
+		else
+			v[n++] = (struct named){gang, pods->v[i]};
+	}
+
+	// Which of those that wait would be this ask?
+	qsort(v, n, sizeof(*v), by_gang);
+	for (size_t i = 0, end; i < n && !found; i = end) {
+		td_auto_free const struct td_object **m = td_calloc(n - i, sizeof(*m));
+		for (end = i; end < n && !strcmp(v[end].gang, v[i].gang); end++)
+			m[end - i] = v[end].pod;
+		td_gang_sort(m, end - i);
+		char made[40];
+		long long size;
+		const char *says = td_object_annotation(m[0], TD_ANN_GANG_SIZE);
+		size_t take = says && td_parse_i64(says, &size) && size > 0 && (size_t)size < end - i ? (size_t)size
+												      : end - i;
+		td_gang_uid(m, take, made);
+		if (!strcmp(made, uid))
+			found = td_strdup(v[i].gang);
+	}
+	for (size_t i = 0; i < n; i++)
+		free(v[i].gang);
+	if (!found)
+		return false;
+
+	bool is_new;
+	td_auto_free char *key = td_asprintf(TD_GANG_KEY "%s", found);
+	td_ask_unref(td_ask_ensure(b->asks, uid, key, &is_new));
+	td_queue_add(b->pod_queue, key);
+	return true;
+}
+
+struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod)
+{
+	const char *uid = granted_uid(pod);
+	if (uid)
+		return td_ask_get(b->asks, uid);
+	td_auto_free char *gang = td_gang_of(pod), *key = gang ? td_asprintf(TD_GANG_KEY "%s", gang) : NULL;
+	struct td_ask *asks[KEY_ASKS], *found = NULL;
+	size_t n = key ? td_asks_of_key(b->asks, key, asks, KEY_ASKS) : 0;
+	for (size_t i = 0; i < n; i++) {
+		pthread_mutex_lock(&b->asks->lock);
+		bool its = false;
+		for (size_t k = 0; k < asks[i]->n_members; k++)
+			its |= !strcmp(asks[i]->members[k].uid, pod->uid);
+		pthread_mutex_unlock(&b->asks->lock);
+		if (its && !found)
+			found = asks[i];
+		else
+			td_ask_unref(asks[i]);
+	}
+	return found;
+}

@@ -1,0 +1,122 @@
+// What pods say about their gangs: names, places and the ask's UID.
+// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6
+#include "bridge/scheduler/gang.h"
+#include "bridge/test/given.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// A pod of namespace ml. Labels and annotations are the inside of JSON objects.
+static struct td_object *pod(const char *name, const char *uid, const char *labels, const char *notes, const char *node)
+{
+	td_auto_free char *text = td_asprintf("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":"
+					      "\"ml\",\"name\":\"%s\",\"uid\":\"%s\","
+					      "\"labels\":{%s},\"annotations\":{%s}},\"spec\":{%s%s%s}}",
+					      name, uid, labels, notes, node ? "\"nodeName\":\"" : "", node ? node : "",
+					      node ? "\"" : "");
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	return td_object_kept(td_json_root(j));
+}
+
+static void is_of(const char *gang, const char *labels, const char *notes, const char *node)
+{
+	td_auto(td_object_unref) struct td_object *o = pod("p", "u", labels, notes, node);
+	td_auto_free char *got = td_gang_of(o);
+	if (gang)
+		assert_string_equal(got, gang);
+	else
+		assert_null(got);
+}
+
+static void test_names(void **state)
+{
+	is_of(NULL, "", "", NULL);
+	is_of("ml/train", "\"tandem.dev/gang\":\"train\"", "", NULL);
+	// Bound alone, it stays alone; bound as a member, the grant says of which gang, whatever the
+	// label says by then.
+	is_of(NULL, "\"tandem.dev/gang\":\"train\"", "", "n0");
+	is_of("ml/train", "\"tandem.dev/gang\":\"other\"",
+	      "\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-name\":\"train\"", "n0");
+	// Owners' marks; the own label comes first.
+	is_of("ml/lws:serve:2",
+	      "\"leaderworkerset.sigs.k8s.io/name\":\"serve\",\"leaderworkerset.sigs.k8s.io/group-index\":\"2\"", "",
+	      NULL);
+	is_of("ml/podgroup:pg", "\"scheduling.x-k8s.io/pod-group\":\"pg\"", "", NULL);
+	is_of("ml/mine", "\"scheduling.x-k8s.io/pod-group\":\"pg\",\"tandem.dev/gang\":\"mine\"", "", NULL);
+	is_of("ml/training:mpi",
+	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"worker\"", "", NULL);
+	is_of(NULL, "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\"", "",
+	      NULL);
+	is_of(NULL, "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/replica-type\":\"Launcher\"",
+	      "", NULL);
+	// A Job or JobSet is a gang only when it asks for it.
+	is_of(NULL, "\"jobset.sigs.k8s.io/jobset-name\":\"js\"", "\"batch.kubernetes.io/job-completion-index\":\"0\"",
+	      NULL);
+}
+
+static void test_order(void **state)
+{
+	// "w-2" before "w-10"; a master before the workers; the Jobs of a JobSet one after the other.
+	td_auto(td_object_unref) struct td_object *a = pod("w-10", "a", "", "", NULL),
+						  *b = pod("w-2", "b", "", "", NULL);
+	const struct td_object *names[] = {a, b};
+	td_gang_sort(names, 2);
+	assert_ptr_equal(names[0], b);
+
+	td_auto(td_object_unref) struct td_object *w = pod("a", "w",
+							   "\"training.kubeflow.org/replica-type\":\"worker\","
+							   "\"training.kubeflow.org/replica-index\":\"0\"",
+							   "", NULL),
+						  *m = pod("b", "m",
+							   "\"training.kubeflow.org/replica-type\":\"master\","
+							   "\"training.kubeflow.org/replica-index\":\"0\"",
+							   "", NULL);
+	const struct td_object *roles[] = {w, m};
+	td_gang_sort(roles, 2);
+	assert_ptr_equal(roles[0], m);
+
+	td_auto(td_object_unref) struct td_object *x = pod("a", "x", "\"jobset.sigs.k8s.io/job-global-index\":\"1\"",
+							   "\"batch.kubernetes.io/job-completion-index\":\"0\"", NULL),
+						  *y = pod("b", "y", "\"jobset.sigs.k8s.io/job-global-index\":\"0\"",
+							   "\"batch.kubernetes.io/job-completion-index\":\"1\"", NULL);
+	const struct td_object *sets[] = {x, y};
+	td_gang_sort(sets, 2);
+	assert_ptr_equal(sets[0], y);
+	assert_false(td_gang_place_of(x).fixed);
+
+	td_auto(td_object_unref) struct td_object *i =
+		pod("a", "i", "", "\"batch.kubernetes.io/job-completion-index\":\"3\"", NULL);
+	assert_true(td_gang_place_of(i).fixed && td_gang_place_of(i).index == 3);
+	td_auto(td_object_unref) struct td_object *bad =
+		pod("a", "i", "", "\"batch.kubernetes.io/job-completion-index\":\"-3\"", NULL);
+	assert_false(td_gang_place_of(bad).fixed);
+}
+
+static void test_uid(void **state)
+{
+	td_auto(td_object_unref) struct td_object *a = pod("a", "u1", "", "", NULL), *b = pod("b", "u2", "", "", NULL);
+	const struct td_object *ab[] = {a, b}, *ba[] = {b, a};
+	char one[40], two[40], less[40];
+	td_gang_uid(ab, 2, one);
+	td_gang_uid(ba, 2, two);
+	td_gang_uid(ab, 1, less);
+	assert_string_equal(one, two);
+	assert_string_not_equal(one, less);
+
+	// It has the form of a UID, as a job's mark wants it.
+	td_auto_free char *comment = td_comment("c1", "ml", "gang:train", one);
+	const struct td_slurm_job j = {.admin_comment = NULL, .comment = comment};
+	assert_string_equal(td_bridge_job_uid(&j, "c1"), one);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_uid)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
