@@ -211,7 +211,7 @@ void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job)
 		unlink_job_locked(t, a);
 		a->job = job;
 		a->polled = 0;
-		a->gone_seen = a->started = a->passed = a->warned = a->usr1 = a->admin_set = false;
+		a->granted_said = a->gone_seen = a->started = a->passed = a->warned = a->usr1 = a->admin_set = false;
 		a->born_s = a->ended_ms = a->bind_ms = 0;
 		if (job) {
 			a->by_job = *bucket(t, job);

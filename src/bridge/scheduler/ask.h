@@ -66,7 +66,7 @@ struct td_ask {
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
-	bool admin_set, queued_said;
+	bool admin_set, queued_said, granted_said;
 	bool prefixed;         // its comment was submitted with a prefix for our plug-in (passes.h)
 	struct td_ask_pod own; // of a lone pod
 	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what

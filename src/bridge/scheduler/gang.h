@@ -54,8 +54,8 @@ void td_gang_sort(const struct td_object **pods, size_t n);
 
 struct td_gang_seat { // what one member gets of the grant
 	int64_t rank;
-	const char *node, *hosts; // of the ask and of the run
-	char *devices, *cores;    // owned
+	const char *hosts;            // of the run
+	char *node, *devices, *cores; // owned: a read of the job replaces what the ask has
 };
 struct td_gang_member {
 	const struct td_object *pod;
@@ -84,6 +84,7 @@ bool td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
 // ---- gang_facts.c ----
 // Collects what the decision about the gang needs.
+void td_gang_seat_done(struct td_gang_seat *s);
 int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *ret, struct td_pool_job *pj, struct td_error *err);
 // ---- gang_act.c ----
 // Carries out the step.

@@ -4,11 +4,14 @@
 #include "bridge/scheduler/gang.h"
 
 #include "base/log.h"
+#include "kube/fence.h"
 
 #include <string.h>
 
 enum {
-	SWEEP_MS = 60000,   // the job of a bound gang is read at least that often
+	SWEEP_MS = 60000, // the job of a bound gang is read at least that often
+	PER_THREAD = 4,   // Bindings
+	THREADS = 8,
 	BIND_READ_MS = 400, // a Binding is sent only so long after the look at the job (gate/pods.c, COMING_MS)
 };
 
@@ -152,45 +155,118 @@ static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, s
 	return 0;
 }
 
+struct gang_binding { // of all members that wait, by several threads
+	struct td_bridge_run *r;
+	pthread_mutex_t lock; // guards all below
+	size_t next;          // member
+	bool old;             // what is known of the job is too old to go on
+	struct td_error err;
+};
+
+// The next member to be bound. NULL: there is none, or nobody may go on.
+static struct td_gang_member *next_member(struct gang_binding *x)
+{
+	struct td_gang_run *g = x->r->gang;
+	struct td_gang_member *found = NULL;
+	pthread_mutex_lock(&x->lock);
+	while (!x->old && !found && x->next < g->n) {
+		struct td_gang_member *m = &g->v[x->next];
+		if (m->state != TD_POD_WAITING || m->p->bound_sent)
+			x->next++;
+		else if (!x->r->b->o.own_kubelet && td_now(x->r->b) - x->r->a->read_ms > BIND_READ_MS)
+			x->old = true;
+		else
+			found = &g->v[x->next++];
+	}
+	pthread_mutex_unlock(&x->lock);
+	return found;
+}
+
+static void *bind_some(void *ctx)
+{
+	struct gang_binding *x = ctx;
+	for (struct td_gang_member *m; (m = next_member(x));) {
+		struct td_error e = TD_ERROR_INIT;
+		struct td_bridge_run run = one(x->r, m);
+		if (!td_bridge_run_bind(&run, &e))
+			continue;
+		pthread_mutex_lock(&x->lock);
+		if (!x->err.code)
+			x->err = e;
+		pthread_mutex_unlock(&x->lock);
+	}
+	return NULL;
+}
+
+// Each thread waits for the API server most of the time. A fence makes a Binding read the job anew,
+// which only one may do.
+static size_t threads(const struct td_gang_run *g)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		int64_t job, start;
+		if (td_fence_read(g->v[i].pod->root, &job, &start))
+			return 1;
+		n += g->v[i].state == TD_POD_WAITING;
+	}
+	n /= PER_THREAD;
+	return n < 1 ? 1 : n > THREADS ? THREADS : n;
+}
+
 static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
-	struct td_gang_run *g = r->gang;
 	bool bind;
 	if (!a->bind_ms)
 		a->bind_ms = td_now(b);
 
-	int k = all_ready(r, &bind, ret_go_on, err), all = 0;
+	if (!r->l) {
+		td_bridge_run_again(r, 1000);
+		return 0;
+	}
+	int k = all_ready(r, &bind, ret_go_on, err);
 	if (k || !bind)
 		return k;
 
-	hosts(g, a->size);
-	bool any = false;
-	for (size_t i = 0; i < g->n; i++) {
-		struct td_gang_member *m = &g->v[i];
-		if (m->state != TD_POD_WAITING || m->p->bound_sent)
-			continue;
-		if (td_now(b) - a->read_ms > BIND_READ_MS) {
-			pthread_mutex_lock(&b->asks->lock);
-			a->look = true;
-			pthread_mutex_unlock(&b->asks->lock);
+	// The embedded kubelet asks the gate itself, so there a late Binding does no harm.
+	if (!b->o.own_kubelet && td_now(b) - a->read_ms > BIND_READ_MS / 2) {
+		int64_t start = a->start, restarts = a->restarts;
+		k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
+		if (k)
+			return k;
+		if (td_ask_is(a->states) != TD_IS_RUNNING || a->start != start || a->restarts != restarts) {
 			*ret_go_on = true;
-			return all;
+			return 0;
 		}
-		if (!any && a->queued_said)
-			td_kube_record(b->recorder, TD_ABOUT(m->pod, &td_pods), "Normal", "Granted",
-				       "Slurm job %lld starts its gang of %zu on %s", (long long)a->job, a->size,
-				       a->nodes);
-		any = true;
-		struct td_error e = TD_ERROR_INIT;
-		struct td_bridge_run x = one(r, m);
-		k = td_bridge_run_bind(&x, &e);
-		if (k && !all)
-			all = td_fail(err, k, "%.500s", e.msg);
 	}
-	if (all)
-		return all;
+
+	hosts(r->gang, a->size);
+	if (a->queued_said && !a->granted_said)
+		td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
+			       "Slurm job %lld starts its gang of %zu on %s", (long long)a->job, a->size, a->nodes);
+	a->granted_said = true;
+
+	struct gang_binding x = {.r = r, .err = TD_ERROR_INIT};
+	pthread_mutex_init(&x.lock, NULL);
+	pthread_t t[THREADS];
+	size_t n = threads(r->gang), runs = 0;
+	while (runs + 1 < n && !pthread_create(&t[runs], NULL, bind_some, &x))
+		runs++;
+	bind_some(&x);
+	for (size_t i = 0; i < runs; i++)
+		pthread_join(t[i], NULL);
+	pthread_mutex_destroy(&x.lock);
+
+	if (x.err.code)
+		return td_fail(err, x.err.code, "%.500s", x.err.msg);
+	if (x.old) {
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true;
+		pthread_mutex_unlock(&b->asks->lock);
+		*ret_go_on = true;
+		return 0;
+	}
 	a->fails = 0;
 	td_bridge_run_mark(r);
 	td_bridge_run_again(r, 2000);

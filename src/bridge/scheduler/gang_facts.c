@@ -219,15 +219,22 @@ static char *seat_devices(const struct kinds *kinds, const char *devices, int64_
 	return td_buf_take(&b);
 }
 
+void td_gang_seat_done(struct td_gang_seat *s)
+{
+	free(s->node);
+	free(s->devices);
+	free(s->cores);
+	*s = (struct td_gang_seat){0};
+}
+
 static void seat(struct td_gang_member *m, const struct td_ask_part *part, const struct td_pool_gang_seat *at,
 		 const struct kinds *kinds)
 {
 	int64_t cores = td_devices_indexes(part->cores);
-	free(m->seat.devices);
-	free(m->seat.cores);
+	td_gang_seat_done(&m->seat);
 	m->seat = (struct td_gang_seat){
 		.rank = m->rank,
-		.node = part->node,
+		.node = td_strdup(part->node),
 		.devices = seat_devices(kinds, part->devices, at->slot),
 		.cores = slice(part->cores, cores * at->slot / at->of, cores * (at->slot + 1) / at->of)};
 	m->seated = true;

@@ -235,10 +235,8 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 
 static void gang_done(struct td_gang_run *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		free(g->v[i].seat.devices);
-		free(g->v[i].seat.cores);
-	}
+	for (size_t i = 0; i < g->n; i++)
+		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
 }
