@@ -1,6 +1,6 @@
 // The role: caches, one queue keyed by SlurmCluster, leader election.
-#include "operator/tenant.h"
 #include "operator/health.h"
+#include "operator/tenant.h"
 
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -301,8 +301,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		struct stopper s = {op, c, stop};
 		pthread_t t, h, u;
 		bool passed = !pthread_create(&t, NULL, pass_on, &s),
-		     health = !pthread_create(&h, NULL, run_health, &s),
-		     more = !pthread_create(&u, NULL, tenants, &s);
+		     health = !pthread_create(&h, NULL, run_health, &s), more = !pthread_create(&u, NULL, tenants, &s);
 		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
 		td_op_measure(NULL);

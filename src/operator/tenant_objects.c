@@ -97,7 +97,8 @@ static int rights(struct maker *m, struct td_error *err)
 static int network(struct maker *m, yyjson_mut_val *want, struct td_error *err)
 {
 	struct td_informer *cache = m->p->ts->policies;
-	td_auto(td_object_unref) struct td_object *live = cache ? td_informer_get(cache, m->ns, TD_OP_TENANT_POLICY) : NULL;
+	td_auto(td_object_unref) struct td_object *live =
+		cache ? td_informer_get(cache, m->ns, TD_OP_TENANT_POLICY) : NULL;
 	if (td_streq(td_jstr(m->t->o->root, "spec.network"), "open"))
 		return live ? drop(m->p, &policies, live, err) : 0;
 	return !cache || as_is(live, want) ? 0 : apply(m, &policies, m->ns, want, err);
