@@ -1,5 +1,5 @@
 // Tenants in scenarios: "given tenant …", "given account …", "given assoc …"; "want judge NAME: …",
-// "want steps NAME: …".
+// "want accounts NAME: …".
 #include "pool/tenant.h"
 #include "pool/test/scenario.h"
 
@@ -143,7 +143,7 @@ static void stepped(const struct td_pool_tenant_steps *s, struct td_buf *out)
 static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 {
 	const char *what = w->w[0].key;
-	bool steps = !strcmp(what, "steps");
+	bool steps = !strcmp(what, "accounts");
 	if (!steps && strcmp(what, "judge") != 0)
 		return false;
 	struct td_pool_verdict v[MOST];
