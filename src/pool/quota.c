@@ -39,7 +39,9 @@ static void duration(struct td_buf *b, int64_t s)
 
 void td_pool_quota_words(const struct td_pool_quota *q, struct td_buf *b)
 {
-	td_auto_free struct td_pool_holder *v = td_memdup(q->holders, (q->n_holders + 1) * sizeof(*v));
+	td_auto_free struct td_pool_holder *v = td_calloc(q->n_holders + 1, sizeof(*v));
+	for (size_t i = 0; i < q->n_holders; i++)
+		v[i] = q->holders[i];
 	qsort(v, q->n_holders, sizeof(*v), sooner);
 	int64_t used = held(q), left = used, end = -1;
 	td_buf_printf(b, "Tenant %s holds %lld of %lld %s", q->tenant, (long long)used, (long long)q->limit,
