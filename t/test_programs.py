@@ -10,10 +10,10 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLURMD, LOGIN, SLURMRESTD, TRIAL = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial"))
+SLURMD, LOGIN, SLURMRESTD, TRIAL, HOMES = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial", "homes"))
 GATE, SLURMCTLD, ACCOUNTS = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts"))
 pytestmark = pytest.mark.feature("A1")
-OWN = ("etc", "run", "opt", "home", "var/lib")
+OWN = ("etc", "run", "opt", "home", "var/lib", "usr/local/bin")
 DEADLINE = 60
 
 
@@ -27,6 +27,8 @@ class Container:
         self.write("etc/tandem/users/passwd", "root:x:0:0::/root:/bin/sh\n")
         self.write("etc/tandem/users/group", "root:x:0:\n")
         self.write("etc/tandem/users/slurm.conf", "ClusterName=x\n")
+        self.write("etc/tandem/users/homes.sh", HOMES.read_text())
+        self.write("etc/tandem/users/directories", "home /home\n")
 
     def write(self, name, text):
         (self.path / name).write_text(text)
@@ -189,9 +191,9 @@ def test_a_trial_in_an_image_without_slurmctld(box):
 # ---- slurmrestd.sh -------------------------------------------------------------------------------------------------------
 def test_slurmrestd_has_a_socket_of_its_own(box):
     box.stub("slurmrestd", "umask")
-    p = box.run("sh", "-c", SLURMRESTD.read_text(), "slurmrestd.sh", "/run/rest/a b/api.sock")
+    p = box.run("sh", "-c", SLURMRESTD.read_text(), "slurmrestd.sh", "/run/rest/a b/api.sock", "slurmctld,slurmdbd")
     assert p.returncode == 0 and p.out.strip() == "0077"
-    assert box.calls() == ["slurmrestd|-a|rest_auth/jwt|-s|slurmctld|unix:/run/rest/a b/api.sock"]
+    assert box.calls() == ["slurmrestd|-a|rest_auth/jwt|-s|slurmctld,slurmdbd|unix:/run/rest/a b/api.sock"]
     assert (box.path / "run/rest/a b").stat().st_mode & 0o777 == 0o700
 
 

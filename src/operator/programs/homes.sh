@@ -15,7 +15,7 @@ case ${uid:-} in '' | ? | ?? | ??? | *[!0-9]* | 65534 | 64030) exit 0 ;; esac # 
 make() {
 	[ ! -d "$1" ] && [ -d "${1%/*}" ] || return 0
 	new=$(mktemp -d "${1%/*}/.tandem-new.XXXXXX") || return
-	if { [ -z "${5:-}" ] || cp -r "$5/." "$new/"; } && chown -R "$2:$3" "$new" && chmod "$4" "$new" && mv -nT "$new" "$1"; then
+	if { [ ! -d "${5:-}" ] || cp -r "$5/." "$new/"; } && chown -R "$2:$3" "$new" && chmod "$4" "$new" && mv -nT "$new" "$1"; then
 		[ ! -d "$new" ] || rm -rf "$new"
 	else
 		rm -rf "$new"

@@ -11,7 +11,9 @@ number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$new/slurm.conf" | tail
 files() {
 	rm -rf "$new"
 	mkdir -p "$new"
-	cp -L "$(readlink -f /etc/slurm/..data || echo /etc/slurm)"/* "$new"/
+	mounted=/etc/slurm
+	[ ! -e $mounted/..data ] || mounted=$(readlink -f $mounted/..data)
+	cp -L "$mounted"/* "$new"/
 	cp "$new/slurm.conf" "$new/asked"
 
 	# Once a start; slurmctld counts on by itself.
@@ -61,7 +63,8 @@ fi
 echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
 # A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
-while sleep 2; do
+# slurmctld takes the place of this shell, so its end is the end of this.
+while sleep 2 && [ -e /proc/$$/exe ]; do
 	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
 		if ! { files && SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure; }; then rm -f "$etc/asked"; fi
 	fi
