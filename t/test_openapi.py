@@ -155,6 +155,7 @@ def body(kind):
            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}
     return {"Pod": {**meta, "spec": pod}, "Job": {**meta, "spec": {"template": {"spec": {**pod, "restartPolicy": "Never"}}}},
             "StatefulSet": {**meta, "spec": {"serviceName": "x", "selector": {"matchLabels": {"a": "b"}}, "template": labels}},
+            "PersistentVolumeClaim": {**meta, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}},
             "Service": {**meta, "spec": {"ports": [{"port": 80}]}}, "Lease": {**meta, "spec": {}}, "ClusterRole": meta,
             "CustomResourceDefinition": {"metadata": {"name": "xs.a.io"}, "spec": crd}}[kind]
 
