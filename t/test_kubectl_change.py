@@ -104,7 +104,7 @@ def test_apply_prune(k, tmp_path):
     out = k("apply", "-f", f, "--prune", "-l", "set=s", "--prune-allowlist=core/v1/ConfigMap")
     assert "configmap/b pruned" in out and k("get", "cm", "-l", "set=s", "-o", "name") == "configmap/a\n"
     # Without a list kubectl wants kinds that are not there: it says which.
-    assert 'no matches for kind "PersistentVolume"' in (k("apply", "-f", f, "--prune", "-l", "set=s", rc=1), k.err)[1]
+    assert 'no matches for kind "ReplicationController"' in (k("apply", "-f", f, "--prune", "-l", "set=s", rc=1), k.err)[1]
     # The newer way: a parent remembers what was applied.
     put(cm("a2"), cm("b2"))
     alpha = {"KUBECTL_APPLYSET": "true"}

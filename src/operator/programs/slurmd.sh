@@ -59,6 +59,30 @@ await_controller
 	wait "$sack"
 } >&2
 
+# Prints the revision of the configuration that slurmctld hands out now.
+served() {
+	rm -rf /run/slurm/conf
+	sackd -D --conf-server "$TD_CONTROLLER:6817" 2>/dev/null &
+	for _ in {1..100}; do
+		[ ! -s /run/slurm/conf/slurm.conf ] || break
+		read -rt 0.02 -u 8
+	done
+	grep '^# Revision:' /run/slurm/conf/slurm.conf 2>/dev/null
+	kill $! && wait $!
+}
+
+# A slurmctld that has not read a new configuration yet hands out the old one. With other devices than it
+# expects a moment later a node would be refused for good, so wait for it; not for ever, because the file
+# here may be the older one.
+revision=$(grep '^# Revision:' $conf) && [ -n "$sack" ] && {
+	exec 8<> <(:)
+	for _ in {1..20}; do
+		[ "$(served)" != "$revision" ] || break
+		read -rt 0.5 -u 8
+	done
+	exec 8>&-
+}
+
 # The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
 # is started in this container. One that ends by itself ends the container.
 ended=
