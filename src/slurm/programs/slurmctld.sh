@@ -64,12 +64,13 @@ echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
 # A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
 # slurmctld takes the place of this shell, so its end is the end of this.
+topology=
 while sleep 2 && [ -e /proc/$$/exe ]; do
+	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
 	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
 		if ! { files && SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure; }; then rm -f "$etc/asked"; fi
 	fi
 	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
 done &
 sh /etc/slurm/accounts.sh &
-[ ! -e /etc/slurm/topology.sh ] || sh /etc/slurm/topology.sh "$etc" &
 exec "$@" -f "$etc/slurm.conf"
