@@ -69,6 +69,7 @@ served() {
 	done
 	grep '^# Revision:' /run/slurm/conf/slurm.conf 2>/dev/null
 	kill $! && wait $!
+	rm -rf /run/slurm/conf # slurmd makes a link there
 }
 
 # A slurmctld that has not read a new configuration yet hands out the old one. With other devices than it
