@@ -110,7 +110,7 @@ def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     ("no size", "write annotation tandem.dev/gang-size"),
     ("no policy", 'write "fail", "restart" or "replace"'),
     ("two shapes", "give all of them the same"),
-    ("too large", "have room for 16 of them at once")])
+    pytest.param("too large", "have room for 16 of them at once", marks=pytest.mark.embedded)])  # the pool's size
 def test_what_a_gang_says_wrongly_is_refused_with_the_fix(pool, what, fix):
     two = members(pool, "bad", 2, gpus=0)
     a, b = (p["metadata"]["annotations"] for p in two)
@@ -132,6 +132,7 @@ def test_what_a_gang_says_wrongly_is_refused_with_the_fix(pool, what, fix):
     assert not jobs_of(pool, "bad")
 
 
+@pytest.mark.embedded  # the pool has two nodes
 @pytest.mark.feature("A8.8", "C3.6")
 def test_a_gang_that_does_not_fit_waits_whole_and_small_pods_pass(pool):
     """None of it is bound, what is free stays free for those that end before it, and it starts when it fits."""
@@ -150,7 +151,7 @@ def test_a_gang_that_does_not_fit_waits_whole_and_small_pods_pass(pool):
 
 
 @pytest.mark.feature("A8.8")
-@pytest.mark.parametrize("policy", ["fail", "restart", "replace"])
+@pytest.mark.parametrize("policy", [pytest.param("fail", marks=pytest.mark.embedded), "restart", pytest.param("replace", marks=pytest.mark.embedded)])  # as above
 def test_a_member_is_lost(pool, policy):
     pool.apply(*members(pool, "lose", 3, notes={LOSS: policy}))
     was = all_run(pool, "lose", 3)
@@ -174,6 +175,7 @@ def test_a_member_is_lost(pool, policy):
     wait_for("its job is gone", lambda: job not in pool.squeue())
 
 
+@pytest.mark.embedded  # the phase of pods that somebody else ended
 @pytest.mark.feature("A8.8")
 def test_scancel_ends_all_as_one(pool):
     pool.apply(*members(pool, "kill", 4))
@@ -283,6 +285,7 @@ def test_pods_of_other_controllers_are_gangs_by_their_marks(pool):
         pool.kubectl("delete", "crd", "podgroups.scheduling.x-k8s.io", "pytorchjobs.kubeflow.org", "--ignore-not-found")
 
 
+@pytest.mark.embedded  # on clusters a policy says so: t/test_policy.py
 @pytest.mark.feature("A8.8")
 def test_only_the_bridge_says_what_a_gang_was_granted(pool):
     for key in ("gang-uid", "gang-name", "gang-rank", "gang-world", "gang-hosts"):
