@@ -460,6 +460,18 @@ static int64_t told_since(struct td_op *op, struct td_object *sc, const struct t
 	return since;
 }
 
+// Returns when the youngest pod of slurmctld was made, in ms of real time; 0: there is none.
+static int64_t ctld_born(struct td_op *op, struct td_object *sc)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	int64_t born = 0;
+	for (size_t i = 0; i < pods.n; i++)
+		if (is_of(pods.v[i], "slurmctld", sc->name) && td_op_born(pods.v[i]) > born)
+			born = td_op_born(pods.v[i]);
+	return born;
+}
+
 // Tells slurmctld's pod of the configuration that is written. Any change of a pod makes its kubelet bring the
 // files at once, instead of within a minute; slurmctld.sh then has slurmctld read them.
 static int tell(struct td_op *op, struct td_object *sc, const struct td_op_view *v, struct td_cancel *c,
@@ -563,7 +575,7 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash,
 		     struct td_cancel *c, struct td_error *err)
 {
-	enum { AGAIN_MS = 5000 };
+	enum { AGAIN_MS = 5000, SETTLE_MS = 15000 };
 	*ret_hash = active(sc, v);
 	struct td_pool_force_facts f = {
 		.answers = v->fresh, .first = !**ret_hash, .in_force = td_streq(*ret_hash, v->config_hash)};
@@ -577,7 +589,10 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 	}
 	enum td_pool_force force = td_pool_config_force(&f);
 	int64_t now = td_mono_ms(&td_clock_system);
-	if (force == TD_FORCE_RECONFIGURE && (!v->reconfigured || now - v->reconfigured >= AGAIN_MS)) {
+	// A slurmctld that has just started has read the newest, and one that is told to read it again in that very
+	// moment can hang for ever (docs/facts/slurm.md S-C10).
+	bool young = f.told && td_real_ms(&td_clock_system) - ctld_born(op, sc) < SETTLE_MS;
+	if (force == TD_FORCE_RECONFIGURE && !young && (!v->reconfigured || now - v->reconfigured >= AGAIN_MS)) {
 		v->reconfigured = now;
 		td_auto_buf struct td_buf body = {0};
 		if (td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err))

@@ -114,6 +114,24 @@ static void may(struct td_buf *b, const char *user)
 		td_buf_printf(b, " [\"%s\"] = true,", user);
 }
 
+// Whether pods of that namespace may have the QOS by their class. ns "*": any namespace may.
+static bool by_class(const yyjson_val *cluster, const char *qos, const char *ns)
+{
+	yyjson_val *x, *y;
+	size_t i, n, k, m;
+	yyjson_arr_foreach (td_jget(cluster, "spec.scheduler.priorityClassMap"), i, n, x) {
+		yyjson_val *only = td_jget(x, "namespaces");
+		if (!td_streq(td_jstr(x, "qos"), qos))
+			continue;
+		if (!yyjson_arr_size(only) || td_streq(ns, "*"))
+			return true;
+		yyjson_arr_foreach (only, k, m, y)
+			if (td_streq(yyjson_get_str(y), ns))
+				return true;
+	}
+	return false;
+}
+
 void td_slurm_preempt_lua(const yyjson_val *cluster, struct td_buf *b)
 {
 	yyjson_val *x, *y;
@@ -124,9 +142,11 @@ void td_slurm_preempt_lua(const yyjson_val *cluster, struct td_buf *b)
 		if (!td_slurm_is_name(name))
 			continue;
 		td_buf_printf(b, "\t[\"%s\"] = {", name);
+		// The users of pods that may have it, and nobody for whose namespace it is not.
 		may(b, td_jstr(cluster, "spec.scheduler.defaultUser"));
 		yyjson_arr_foreach (td_jget(cluster, "spec.scheduler.namespaces"), k, m, y)
-			may(b, td_jstr(y, "user"));
+			if (td_streq(td_jstr(y, "qos"), name) || by_class(cluster, name, td_jstr(y, "namespace")))
+				may(b, td_jstr(y, "user"));
 		yyjson_arr_foreach (td_jget(x, "users"), k, m, y)
 			may(b, yyjson_get_str(y));
 		td_buf_puts(b, " },\n");

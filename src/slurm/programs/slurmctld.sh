@@ -64,8 +64,10 @@ echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
 # A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
 # slurmctld takes the place of this shell, so its end is the end of this.
-topology=
-while sleep 2 && [ -e /proc/$$/exe ]; do
+# Not before it has settled: one that is told to read anew while it starts can hang for ever.
+topology='' pause=10
+while sleep "$pause" && [ -e /proc/$$/exe ]; do
+	pause=2
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
 	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
 		if ! { files && SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure; }; then rm -f "$etc/asked"; fi
