@@ -186,7 +186,7 @@ class KubeletObserver(Observer):
             yield node, uid, at, bool(glob.glob(f"{self.home}/kube/{node}/kubelet/pods/{uid}/containers/slurmd"))
 
     def pods_left(self):
-        daemons = ("slurmd", "slurmctld", "slurmrestd", "login", "coredns")
+        daemons = ("slurmd", "slurmctld", "slurmrestd", "slurmdbd", "login", "coredns")
         return [f"{node}/{uid}" for node, uid, at, _ in self.pods() if not any(glob.glob(f"{self.home}/kube/{node}/kubelet/pods/{uid}/containers/{d}") for d in daemons)]
 
     def holders(self):

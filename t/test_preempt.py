@@ -8,7 +8,7 @@ import pytest
 
 from harness import wait_for
 
-pytestmark = pytest.mark.planes
+pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # its configuration was not tried beside a kubelet yet
 CLASSES = {"urgent": 1000, "patient": 10, "reserved": 2000}
 QOS = [{"name": "urgent", "priority": 1000, "preempts": ["normal", "patient", "sliced"], "users": ["researcher"]}, {"name": "patient", "graceTime": "5s"},
        {"name": "reserved", "preempts": ["normal"]}, {"name": "sliced", "minSlice": "8s", "users": ["researcher"]}]

@@ -6,7 +6,7 @@ import pytest
 
 from harness import wait_for
 
-pytestmark = pytest.mark.planes
+pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 
 
 @pytest.fixture(scope="module")
