@@ -406,11 +406,19 @@ UNUSED = {
     **{("tandem-operator", g, r, v): "t/test_tenants.py: what a Tenant has" for g, r, verbs in (
         ("tandem.dev", "tenants", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
         ("rbac.authorization.k8s.io", "rolebindings", ("create", "patch", "delete")), ("networking.k8s.io", "networkpolicies", ("delete",))) for v in verbs},
+    **{("tandem-operator", g, r, v): "t/test_health.py: acts on nodes" for g, r, verbs in (
+        ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)),
+        ("", "nodes", ("get",)), ("", "pods", ("get",))) for v in verbs},
+    ("tandem-operator", "", "configmaps", "get"): "t/test_site.py: a site's programs",
+    **{("tandem-bridge", g, r, "get"): "t/test_gang.py: how many pods a gang has says its owner" for g, resources in (
+        ("batch", ("jobs",)), ("jobset.x-k8s.io", ("jobsets",)), ("scheduling.x-k8s.io", ("podgroups",)),
+        ("kubeflow.org", ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"))) for r in resources},
     ("tandem-operator", "rbac.authorization.k8s.io", "clusterroles", "bind"): "no request, but asked about when a RoleBinding is written: t/test_tenants.py",
     ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-bridge", "", "pods", "delete"): "a grant that ends where no kubelet answers: t/test_ends.py",
     ("tandem-bridge", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-agent", "", "nodes/pods", "get"): "asked of the kubelet, which the API server's audit log does not see; a pod deleted by force: t/test_kagent.py",
+    ("tandem-agent", "", "nodes/status", "patch"): "t/test_health.py: a check that found something",
     ("tandem-agent", "", "nodes", "patch"): "a device that is not let go in time: t/test_kagent.py",
 }
 

@@ -37,7 +37,7 @@ def normal(text):
     text = re.sub(r"\b\d+:\d\d\b", "M:SS", text)
     text = re.sub(r"\b(?:\d+d\d+h|\d+h\d+m|\d+m\d+s|\d+[dhms])\b", "AGE", text)
     text = re.sub(r"\b\d+\.\d MB", "MB", text)
-    text = re.sub(r"(?m)^(supervise|apiserver|kubelet|controllers|operator|bridge) +\d+", r"\1 PID", text)
+    text = re.sub(r"(?m)^(supervise|apiserver|kubelet|controllers|operator|bridge|gateway) +\d+", r"\1 PID", text)
     text = re.sub(r"(?m)^(n\d +\w+ +\d+ +\d+) +\d+", r"\1 PODS", text)
     text = re.sub(r"127\.0\.0\.1:\d+|/var/[a-z]+/[\w./-]+", "PLACE", text)
     text = re.sub(r"\b10(?:\.\d+){3}\b", "ADDRESS", text)
