@@ -253,6 +253,7 @@ def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):
     assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
 
 
+@pytest.mark.alone  # slurmctld, slurmdbd and MariaDB start anew twice and must find each other
 @pytest.mark.embedded  # it looks at the directories of a node
 @pytest.mark.feature("A1.2", "A2.10")
 def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
@@ -284,6 +285,7 @@ exec mariadbd --no-defaults --user=root --datadir=/tmp/db --socket=/tmp/db.sock 
 """
 
 
+@pytest.mark.alone  # slurmctld, slurmdbd and MariaDB start anew twice and must find each other
 @pytest.mark.embedded  # it starts a server at an address of its own
 @pytest.mark.feature("A2.9", "A1.2")
 def test_a_database_of_somebody_else(pool):
