@@ -71,6 +71,7 @@ fuzz:
 	@tools/run-fuzz $(ARGS)
 
 generate: build
+	@tools/setup --for test
 	@tools/generate
 
 install: build
