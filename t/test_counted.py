@@ -28,11 +28,17 @@ class CountedPool(RealPool):
     def manifests(self):
         """slurmd sees the devices of its node by a directory of the host; as nobody else lets it open them, it is privileged."""
         text = super().manifests().replace("gresMap: {nvidia.com/gpu: gpu}", f"gresMap: {{{RESOURCE}: gpu}}")
-        head, slurmd, mounts = text.rpartition("      - name: slurmd\n")
-        head, volumes, rest = head.rpartition("      volumes:\n")
-        return (head + volumes + "      - {name: fake, hostPath: {path: /run/tandem-fake}}\n" + rest + slurmd +
-                "        securityContext: {privileged: true, allowPrivilegeEscalation: true}\n" +
-                mounts.replace("volumeMounts: [", "volumeMounts: [{name: fake, mountPath: /dev/tandem-fake}, "))
+        assert text.rstrip().endswith("updateStrategy: {type: RollingUpdate, maxUnavailable: 1}")  # a template goes below a NodeSet's spec
+        return text.rstrip() + """
+  template:
+    spec:
+      volumes:
+      - {name: fake, hostPath: {path: /run/tandem-fake}}
+      containers:
+      - name: slurmd
+        securityContext: {privileged: true, allowPrivilegeEscalation: true}
+        volumeMounts: [{name: fake, mountPath: /dev/tandem-fake}]
+"""
 
     def offered(self, node):
         return int(self.get("node", node)["status"].get("allocatable", {}).get(RESOURCE, -1))

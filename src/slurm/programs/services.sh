@@ -27,6 +27,7 @@ listen() {
 		printf 'service %s: %s\n' "$1" "$line"
 		printf '%s\n' "$line" >"$run/$1.last"
 	done <"$run/$1.pipe"
+	: >"$run/$1.heard"
 }
 
 # Starts the program of a service in a process group of its own. $2...: what runs it.
@@ -34,7 +35,7 @@ launch() {
 	name=$1
 	shift
 	: >"$run/$name.last"
-	rm -f "$run/$name.pipe"
+	rm -f "$run/$name.pipe" "$run/$name.heard"
 	mkfifo "$run/$name.pipe"
 	listen "$name" &
 	setsid "$@" "$site/service-$name" >"$run/$name.pipe" 2>&1 7>&- &
@@ -43,7 +44,9 @@ launch() {
 }
 
 why() {
-	last=
+	last= tries=0
+	# The listener may be behind; it never ends where a child of the service keeps the pipe.
+	until [ -e "$run/$1.heard" ] || [ $((tries += 1)) -gt 20 ]; do pause 0.05; done
 	[ ! -s "$run/$1.last" ] || read -r last <"$run/$1.last"
 	case $3$2 in oneshot124 | oneshot137) printf 'not done within %s' "$4" ;; *) printf 'exit %s' "$2" ;; esac
 	[ -z "$last" ] || printf ': %.160s' "$last" | tr -dc '[:print:]'
