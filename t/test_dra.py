@@ -305,7 +305,7 @@ def test_a_driver_that_is_replaced_takes_no_node_away(home_probe):
         wait_for("the pod says that the driver is missing", lambda: "publishes nothing on node n1" in says(pool, "patient"), 60)
         assert pool.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["uid"] == slurmd
         assert pool.shell("sinfo", "-h", "-n", "n1", "-o", "%G").strip() == "gpu:8"
-    runs(pool, "patient", 60)
+    runs(pool, "patient", 240)
     agree(pool, "patient")
     assert pool.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["uid"] == slurmd
 

@@ -460,16 +460,18 @@ static int64_t told_since(struct td_op *op, struct td_object *sc, const struct t
 	return since;
 }
 
-// Returns when the youngest pod of slurmctld was made, in ms of real time; 0: there is none.
-static int64_t ctld_born(struct td_op *op, struct td_object *sc)
+// Was a slurmctld told of another configuration than the wanted one? It may have read it, though it never came
+// in force: an edit that is taken back at once.
+static bool told_other(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
-	int64_t born = 0;
-	for (size_t i = 0; i < pods.n; i++)
-		if (is_of(pods.v[i], "slurmctld", sc->name) && td_op_born(pods.v[i]) > born)
-			born = td_op_born(pods.v[i]);
-	return born;
+	for (size_t i = 0; i < pods.n; i++) {
+		const char *told = td_object_annotation(pods.v[i], TD_ANN_CONFIG);
+		if (is_of(pods.v[i], "slurmctld", sc->name) && told && !td_streq(told, v->config_hash))
+			return true;
+	}
+	return false;
 }
 
 // Tells slurmctld's pod of the configuration that is written. Any change of a pod makes its kubelet bring the
@@ -575,10 +577,12 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash,
 		     struct td_cancel *c, struct td_error *err)
 {
-	enum { AGAIN_MS = 5000, SETTLE_MS = 15000 };
 	*ret_hash = active(sc, v);
 	struct td_pool_force_facts f = {
-		.answers = v->fresh, .first = !**ret_hash, .in_force = td_streq(*ret_hash, v->config_hash)};
+		.answers = v->fresh,
+		.first = !**ret_hash,
+		.in_force = td_streq(*ret_hash, v->config_hash) && !told_other(op, sc, v),
+	};
 	if (v->config_hash && !f.in_force) {
 		int r = tell(op, sc, v, c, err);
 		if (r)
@@ -588,22 +592,12 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 		f.seen = since && seen(op, v, since);
 	}
 	enum td_pool_force force = td_pool_config_force(&f);
-	int64_t now = td_mono_ms(&td_clock_system);
-	// A slurmctld that has just started has read the newest, and one that is told to read it again in that very
-	// moment can hang for ever (docs/facts/slurm.md S-C10).
-	bool young = f.told && td_real_ms(&td_clock_system) - ctld_born(op, sc) < SETTLE_MS;
-	if (force == TD_FORCE_RECONFIGURE && !young && (!v->reconfigured || now - v->reconfigured >= AGAIN_MS)) {
-		v->reconfigured = now;
-		td_auto_buf struct td_buf body = {0};
-		if (td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err))
-			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
-	}
-	if (force == TD_FORCE_RECONFIGURE || force == TD_FORCE_NOTHING)
+	// slurmctld.sh, and nobody beside it, has slurmctld read it: two who tell it at once make it hang (S-C10).
+	if (force == TD_FORCE_WAIT || force == TD_FORCE_NOTHING)
 		return 0;
 	td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	free(v->active);
 	*ret_hash = v->active = td_strdup(v->config_hash);
-	v->reconfigured = 0;
 	return 0;
 }
 

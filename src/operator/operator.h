@@ -270,7 +270,6 @@ struct td_op_view {
 	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *restart_hash;           // of the part of it that needs new pods
-	int64_t reconfigured;         // when Slurm was last told to read it anew, ms, monotonic
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
 	struct td_op_qos {            // the QOS of spec.preemption

@@ -118,5 +118,5 @@ enum td_pool_force td_pool_config_force(const struct td_pool_force_facts *f)
 	return !f->answers || f->in_force || !f->told ? TD_FORCE_NOTHING
 	       : f->first                             ? TD_FORCE_FIRST
 	       : f->seen                              ? TD_FORCE_SEEN
-						      : TD_FORCE_RECONFIGURE;
+						      : TD_FORCE_WAIT;
 }

@@ -69,9 +69,9 @@ enum { TD_TRIAL_STARTS, TD_TRIAL_FAILS, TD_TRIAL_TIMEOUT, TD_TRIAL_OTHER_RELEASE
 enum td_pool_trial td_pool_trial_decide(const struct td_pool_trial_facts *f);
 const char *td_pool_trial_name(enum td_pool_trial t); // "refused"
 
-enum td_pool_force { TD_FORCE_NOTHING, TD_FORCE_FIRST, TD_FORCE_RECONFIGURE, TD_FORCE_SEEN };
+enum td_pool_force { TD_FORCE_NOTHING, TD_FORCE_FIRST, TD_FORCE_WAIT, TD_FORCE_SEEN };
 // Says how a configuration that is not in force yet comes in force: slurmctld's pod has been told of it
-// (`told`), reads it anew at a reconfigure and hands it to the slurmds, and then a slurmd has it (`seen`).
+// (`told`), has slurmctld read it anew, which hands it to the slurmds, and then a slurmd has it (`seen`).
 // first: there was no configuration before, so nobody must be told.
 struct td_pool_force_facts {
 	bool answers, first, in_force, told, seen;

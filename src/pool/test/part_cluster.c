@@ -73,7 +73,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "trial")) {
 		td_buf_printf(out, "trial %s", td_pool_trial_name(td_pool_trial_decide(&trial)));
 	} else if (!strcmp(what, "force")) {
-		static const char *const forces[] = {"nothing", "first", "reconfigure", "seen"};
+		static const char *const forces[] = {"nothing", "first", "wait", "seen"};
 		const struct td_pool_force_facts f = {td_scenario_has(w, "answers"), td_scenario_has(w, "new"),
 						      td_scenario_has(w, "in-force"), td_scenario_has(w, "told"),
 						      td_scenario_has(w, "seen")};

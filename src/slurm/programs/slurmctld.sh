@@ -64,13 +64,23 @@ echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
 # A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
 # slurmctld takes the place of this shell, so its end is the end of this.
-# Not before it has settled: one that is told to read anew while it starts can hang for ever.
+# Not before it has settled: one that is told to read anew while it starts can hang for ever (S-C10), and every
+# reading is a start. One that answers nobody any more is ended, and its container starts it again with its state.
+reconfigure() {
+	SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure && return
+	for _ in 1 2 3; do
+		! SLURM_CONF=$etc/slurm.conf timeout 20 scontrol show config >/dev/null || return 1
+	done
+	echo "tandem: slurmctld has answered nobody since it was told to read its configuration: it is ended" >&2
+	kill -9 $$
+}
 topology='' pause=10
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
 	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
-		if ! { files && SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure; }; then rm -f "$etc/asked"; fi
+		if ! { files && reconfigure; }; then rm -f "$etc/asked"; fi
+		pause=5
 	fi
 	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
 done &
