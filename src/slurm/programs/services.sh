@@ -44,7 +44,7 @@ launch() {
 }
 
 why() {
-	last= tries=0
+	last='' tries=0
 	# The listener may be behind; it never ends where a child of the service keeps the pipe.
 	until [ -e "$run/$1.heard" ] || [ $((tries += 1)) -gt 20 ]; do pause 0.05; done
 	[ ! -s "$run/$1.last" ] || read -r last <"$run/$1.last"
