@@ -43,6 +43,11 @@ class Browser:
         self.d.find_element(By.NAME, "password").send_keys(password + Keys.ENTER)
         wait_for("it is logged in", lambda: self.d.find_element(By.ID, "nav").is_displayed())
 
+    def log_in_again(self, pool):
+        """The test before may have logged out."""
+        if not self.d.find_element(By.ID, "nav").is_displayed():
+            self.log_in(pool.cmd("user", "password", "researcher").stdout.strip())
+
     def go(self, view):
         self.d.execute_script(f"location.hash = '{view}'")
 
@@ -193,3 +198,32 @@ def test_keys_by_keyboard_and_log_out(pool, me, browser):
     assert browser.text() == "" and me.api("GET", "/whoami", key=False)[0] == 401
     browser.picture("login-wide")
     browser.log_in(pool.cmd("user", "password", "researcher").stdout.strip())
+
+
+@pytest.mark.feature("E3.5", "D3.4")
+def test_a_shell_in_the_browser(pool, me, browser):
+    browser.log_in_again(pool)
+    browser.go("sessions")
+    wait_for("the form", lambda: browser.d.find_elements(By.CSS_SELECTOR, "#view form [type=submit]"))
+    browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]").send_keys(Keys.ENTER)  # a shell is the first of the kinds
+    s = wait_for("it is there", lambda: me.api("GET", "/sessions")[1]["sessions"])[0]
+    assert s["kind"] == "shell"
+    browser.shows("ready")
+    first = browser.d.current_window_handle
+    browser.d.find_element(By.PARTIAL_LINK_TEXT, s["id"]).click()
+    wait_for("its page opens", lambda: len(browser.d.window_handles) == 2)
+    browser.d.switch_to.window(next(h for h in browser.d.window_handles if h != first))
+    try:
+        screen = lambda: browser.d.execute_script("return document.querySelector('.xterm-accessibility-tree')?.innerText || ''")  # noqa: E731
+        wait_for("a prompt", lambda: "$" in screen())
+        browser.d.switch_to.active_element.send_keys("echo the answer is $((6 * 7)); nvidia-smi; ls /dev/tandem-gpu*" + Keys.ENTER)
+        wait_for("the answer", lambda: "the answer is 42" in screen())
+        browser.picture("shell-wide")
+        browser.d.switch_to.active_element.send_keys("exit" + Keys.ENTER)
+        wait_for("it says that it has ended", lambda: "The shell has ended" in browser.d.find_element(By.ID, "said").text)
+    finally:
+        browser.d.close()
+        browser.d.switch_to.window(first)
+    browser.shows("done")
+    browser.press(f"Remove {s['id']}")
+    browser.shows("None.")

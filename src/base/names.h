@@ -95,6 +95,7 @@
 #define TD_ANN_SESSION_OWNER "tandem.dev/session-owner"
 #define TD_ANN_SESSION_PORT "tandem.dev/session-port"
 #define TD_ANN_SESSION_COMMAND "tandem.dev/session-command"
+#define TD_ANN_SESSION_KIND "tandem.dev/session-kind" // endpoint, batch, shell, jupyter
 // Seconds: it ends when it was unused for so long, or is so old.
 #define TD_ANN_SESSION_IDLE "tandem.dev/session-idle"
 #define TD_ANN_SESSION_MAX_AGE "tandem.dev/session-max-age"

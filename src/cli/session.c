@@ -11,7 +11,7 @@
 enum { WAIT_MS = 500 };
 
 struct wish {
-	const char *name, *image, *memory, *output;
+	const char *name, *image, *memory, *output, *env;
 	int gpus, cpus, idle_min;
 	bool no_wait;
 };
@@ -32,8 +32,9 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		puts(text);
 		return;
 	}
-	printf("%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"), c->url,
-	       td_jstr_or(s, "path", ""));
+	bool served = td_jstr(s, "path") != NULL;
+	printf("%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"), served ? c->url : "",
+	       td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	if (td_jstr(s, "words"))
 		printf("  %s", td_jstr(s, "words"));
 	if (td_jint(s, "ends", 0))
@@ -52,7 +53,8 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 			return r;
 		const char *state = td_jstr_or(td_json_root(j), "state", ""),
 			   *words = td_jstr_or(td_json_root(j), "words", state);
-		if (!strcmp(state, "ready")) {
+		bool batch = td_streq(td_jstr(td_json_root(j), "kind"), "batch");
+		if (!strcmp(state, "ready") || !strcmp(state, "running") || (batch && !strcmp(state, "done"))) {
 			*ret = td_steal(j);
 			return 0;
 		}
@@ -66,12 +68,30 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 	}
 }
 
+// The kind that the first word names; NULL: it is the command of an endpoint.
+static const char *kind_of(const char *word)
+{
+	static const char *const kinds[] = {"jupyter", "shell", "endpoint", "batch"};
+	for (size_t i = 0; i < TD_LEN(kinds); i++)
+		if (td_streq(kinds[i], word))
+			return kinds[i];
+	return NULL;
+}
+
 static int start(struct td_client *c, const struct wish *w, char **command, struct td_error *err)
 {
 	td_auto_buf struct td_buf line = {0};
 	long long memory = 0;
-	if (!command[0])
-		return td_fail(err, TD_INVALID, "say behind \"--\" what serves HTTP at port $PORT");
+	const char *kind = kind_of(command[0]);
+	if (kind)
+		command++;
+	bool own = td_streq(kind, "jupyter") || td_streq(kind, "shell");
+	if (!command[0] && !own)
+		return td_fail(err, TD_INVALID, "say behind \"--\" what %s",
+			       td_streq(kind, "batch") ? "runs" : "serves HTTP at port $PORT");
+	if (command[0] && own)
+		return td_fail(err, TD_INVALID, "a session \"%s\" brings its own program: leave \"%.40s\" out", kind,
+			       command[0]);
 	if (command[0] && !command[1])
 		td_buf_puts(&line, command[0]); // a line of shell
 	for (size_t i = 0; command[0] && command[1] && command[i]; i++) {
@@ -90,7 +110,10 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "name", w->name);
 	td_jm_str(d, o, "image", w->image);
-	td_jm_str(d, o, "command", td_buf_str(&line));
+	td_jm_str(d, o, "kind", kind);
+	td_jm_str(d, o, "env", w->env);
+	if (line.len)
+		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
 		td_jm_int(d, o, "gpus", w->gpus);
 	if (w->cpus)
@@ -136,6 +159,10 @@ int td_session_main(int argc, char **argv)
 		 .value = "IMAGE",
 		 TD_OPT_TEXT(&w.image),
 		 .help = "container image (default: the one of Slurm's nodes)"},
+		{.name = "env",
+		 .value = "PATH",
+		 TD_OPT_TEXT(&w.env),
+		 .help = "jupyter and shell: the directory of an environment there, below your home or absolute"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),
@@ -144,15 +171,17 @@ int td_session_main(int argc, char **argv)
 		TD_CLIENT_OUTPUT(&w.output),
 	};
 	const struct td_command line = {.name = "session",
-					.about = "A pod of yours with any HTTP server in it, in the one queue, reached "
-						 "through the gateway by you "
+					.about = "A pod of yours in the one queue, reached through the gateway by you "
 						 "alone:\n"
-						 "  tandem session start --gpus 1 -- 'python3 -m http.server $PORT'\n"
+						 "  tandem session start shell\n"
+						 "  tandem session start jupyter --gpus 1 --env jupyter\n"
+						 "  tandem session start endpoint -- 'python3 -m http.server $PORT'\n"
+						 "  tandem session start batch -- python3 train.py\n"
 						 "  tandem session list\n"
 						 "  tandem session stop ID\n"
 						 "Your home is there. Whoever waits in the queue waits: that is no "
-						 "failure. A session ends after 12 "
-						 "hours, or when nobody used it for an hour.",
+						 "failure. A session ends with its program, after 12 hours, or when "
+						 "nobody used it for an hour.",
 					.options = options,
 					.n = TD_LEN(options),
 					.min_args = 1,

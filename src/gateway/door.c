@@ -206,7 +206,8 @@ static int same_origin(struct td_http_x *x, struct td_error *err)
 
 static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 {
-	static const struct td_gateway_rate calls = {"calls", 50, 200};
+	// A page of a notebook server has hundreds of files.
+	static const struct td_gateway_rate calls = {"calls", 50, 200}, pages = {"sessions", 200, 2000};
 	const char *bearer = td_http_header(q->x, "Authorization");
 	td_auto_free char *name = NULL, *c = cookie(td_http_header(q->x, "Cookie"), "tandem");
 	int r;
@@ -223,7 +224,7 @@ static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 	}
 	if (r)
 		return r;
-	if ((r = td_gateway_limit(q->g->limits, &calls, name, err)))
+	if ((r = td_gateway_limit(q->g->limits, q->session ? &pages : &calls, name, err)))
 		return r;
 	q->key = *ret_key;
 	r = td_gateway_user(q->g, name, &q->user, err);
@@ -340,9 +341,12 @@ void td_gateway_handle(struct td_http_x *x, void *door)
 	td_http_add_header(x, "X-Content-Type-Options", "nosniff");
 	td_http_add_header(x, "Referrer-Policy", "no-referrer");
 	td_http_add_header(x, "X-Frame-Options", "DENY");
-	td_http_add_header(x, "Content-Security-Policy",
-			   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
-			   "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+	// The terminal of a session (page/terminal.js) makes styles of its own.
+	td_auto_free char *policy = td_asprintf(
+		"default-src 'none'; script-src 'self'; style-src 'self'%s; img-src 'self'; connect-src 'self'; "
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		td_starts(path, "/s/") ? " 'unsafe-inline'" : "");
+	td_http_add_header(x, "Content-Security-Policy", policy);
 	if (get && td_gateway_page(x))
 		return;
 	if (td_starts(path, "/s/")) {

@@ -20,7 +20,10 @@
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
 //   files.c                    chunks, upload, download
-//   sessions.[ch]              sessions: pods of people, their proxy and their end
+//   sessions.[ch]              sessions: pods of people, what is shown of them, their end
+//   session_start.c            starts one
+//   session_kind.c             what may run in one: a terminal, Jupyter, any command
+//   session_pass.c             the proxy in front of them
 //   account.c                  who am I, login, keys
 //   limits.c                   how often
 //   page.c                     the page's files

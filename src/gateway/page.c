@@ -14,6 +14,11 @@ static const struct {
 	{"/page.css", "page.css", "text/css; charset=utf-8"},
 	{"/icon.svg", "icon.svg", "image/svg+xml"},
 	{"/page.js", "page.js", "text/javascript; charset=utf-8"},
+	{"/terminal.js", "terminal.js", "text/javascript; charset=utf-8"},
+	{"/terminal.css", "terminal.css", "text/css; charset=utf-8"},
+	{"/xterm.js", "xterm.js", "text/javascript; charset=utf-8"},
+	{"/xterm.css", "xterm.css", "text/css; charset=utf-8"},
+	{"/xterm-addon-fit.js", "xterm-addon-fit.js", "text/javascript; charset=utf-8"},
 };
 
 bool td_gateway_page(struct td_http_x *x)

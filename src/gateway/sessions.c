@@ -2,23 +2,16 @@
 
 #include "api/condition.h"
 #include "base/clock.h"
-#include "base/embedded.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "base/rand.h"
 #include "gateway/path.h"
-#include "pool/idle.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
-extern const struct td_embedded td_gateway_files[];
+enum { LOOK_MS = 5000, TRACKED = 1024 };
 
-enum { PORT = 8888, LOOK_MS = 5000, MOST = 20, TRACKED = 1024 };
-
-// The rules for all. A person may ask for stricter ones as he starts a session.
-static const struct td_idle_rules for_all = {.max_age_s = 12 * 3600, .no_traffic_s = 3600};
+const struct td_idle_rules td_session_rules = {.max_age_s = 12 * 3600, .no_traffic_s = 3600};
 
 // ---- traffic ----
 
@@ -53,7 +46,7 @@ struct td_session_traffic *td_session_traffic_free(struct td_session_traffic *t)
 	return NULL;
 }
 
-static void touch(struct td_session_traffic *t, const char *id)
+void td_session_touch(struct td_session_traffic *t, const char *id)
 {
 	pthread_mutex_lock(&t->lock);
 	size_t i = 0, oldest = 0;
@@ -82,8 +75,7 @@ static int64_t last_traffic(struct td_session_traffic *t, const char *id)
 
 // ---- where ----
 
-// The namespace whose pods are this person's jobs. The caller frees it; NULL: he has none.
-static char *namespace_of(struct td_gateway *g, const char *user, struct td_error *err)
+char *td_session_namespace(struct td_gateway *g, const char *user, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 	size_t i, n;
@@ -102,9 +94,9 @@ static char *namespace_of(struct td_gateway *g, const char *user, struct td_erro
 	return NULL;
 }
 
-static int find(struct td_gateway_ask *q, const char *id, struct td_object **ret, struct td_error *err)
+int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object **ret, struct td_error *err)
 {
-	td_auto_free char *ns = namespace_of(q->g, q->user.name, err), *name = td_asprintf("session-%s", id);
+	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, err), *name = td_asprintf("session-%s", id);
 	if (!ns)
 		return err->code;
 	int r = td_gateway_name_check("session", id, err);
@@ -121,7 +113,7 @@ static int find(struct td_gateway_ask *q, const char *id, struct td_object **ret
 
 // ---- what there is to say of one ----
 
-static int64_t seconds(const struct td_object *o, const char *key)
+int64_t td_session_number(const struct td_object *o, const char *key)
 {
 	long long n;
 	const char *s = td_object_annotation(o, key);
@@ -131,9 +123,11 @@ static int64_t seconds(const struct td_object *o, const char *key)
 static enum td_idle_why end_of(struct td_gateway *g, const struct td_object *o, int64_t *ret_at)
 {
 	int64_t started;
-	struct td_idle_rules r = for_all;
-	const struct td_idle_rules own = {.max_age_s = seconds(o, TD_ANN_SESSION_MAX_AGE),
-					  .no_traffic_s = seconds(o, TD_ANN_SESSION_IDLE)};
+	struct td_idle_rules r = td_session_rules;
+	if (!td_session_kind_of(o)->served)
+		r.no_traffic_s = 0; // nobody is expected to come
+	const struct td_idle_rules own = {.max_age_s = td_session_number(o, TD_ANN_SESSION_MAX_AGE),
+					  .no_traffic_s = td_session_number(o, TD_ANN_SESSION_IDLE)};
 	td_idle_merge(&r, &own);
 	struct td_idle_seen s = {.started = -1, .low_cpu_since = -1};
 	const char *at = td_jstr(o->root, "status.startTime");
@@ -144,7 +138,7 @@ static enum td_idle_why end_of(struct td_gateway *g, const struct td_object *o, 
 	return td_idle_end(&r, &s, ret_at);
 }
 
-static void write_one(struct td_gateway *g, const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *w)
+void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
 	const char *phase = td_jstr_or(o->root, "status.phase", "Pending"), *id = td_object_label(o, TD_LABEL_SESSION);
 	bool placed = td_jstr(o->root, "spec.nodeName") != NULL, over = td_kube_pod_ended(o->root);
@@ -152,20 +146,26 @@ static void write_one(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	int64_t at;
 	td_jm_str(d, w, "id", id);
 	td_jm_str(d, w, "state",
-		  td_object_deleting(o)                 ? "stopping"
-		  : over                                ? !strcmp(phase, "Succeeded") ? "done" : "failed"
-		  : !placed                             ? "waiting"
-		  : td_condition_true(o->root, "Ready") ? "ready"
-							: "starting");
+		  td_object_deleting(o)                  ? "stopping"
+		  : over                                 ? !strcmp(phase, "Succeeded") ? "done" : "failed"
+		  : !placed                              ? "waiting"
+		  : !td_condition_true(o->root, "Ready") ? "starting"
+		  : td_session_kind_of(o)->served        ? "ready"
+							 : "running");
+	td_jm_str(d, w, "kind", td_session_kind_of(o)->name);
 	if (!placed && scheduled)
 		td_jm_str(d, w, "words", td_jstr(scheduled, "message"));
-	if (over)
-		td_jm_str(d, w, "words", td_jstr(o->root, "status.message"));
+	if (over) {
+		yyjson_val *end = td_jget(o->root, "status.containerStatuses.[0].state.terminated");
+		const char *last = td_jstr_or(end, "message", "");
+		td_jm_str(d, w, "words", *last ? last : td_jstr(o->root, "status.message"));
+	}
 	td_jm_str(d, w, "node", td_jstr(o->root, "spec.nodeName"));
 	td_jm_str(d, w, "command", td_object_annotation(o, TD_ANN_SESSION_COMMAND));
 	td_jm_str(d, w, "job", td_object_annotation(o, TD_ANN_JOB));
 	td_jm_str(d, w, "devices", td_object_annotation(o, TD_ANN_DEVICES));
-	td_jm_strf(d, w, "path", "/s/%s/", id);
+	if (td_session_kind_of(o)->served)
+		td_jm_strf(d, w, "path", "/s/%s/", id);
 	enum td_idle_why why = over ? TD_IDLE_NEVER : end_of(g, o, &at);
 	if (why != TD_IDLE_NEVER) {
 		td_jm_int(d, w, "ends", at);
@@ -173,8 +173,8 @@ static void write_one(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	}
 }
 
-static int list_of(struct td_gateway *g, const char *ns, struct td_cancel *c, struct td_objects *ret,
-		   struct td_error *err)
+int td_session_list(struct td_gateway *g, const char *ns, struct td_cancel *c, struct td_objects *ret,
+		    struct td_error *err)
 {
 	return td_kube_list(g->kube, &td_pods, ns, TD_LABEL_SESSION, NULL, c, ret, err);
 }
@@ -182,130 +182,32 @@ static int list_of(struct td_gateway *g, const char *ns, struct td_cancel *c, st
 static int list(struct td_gateway_ask *q, struct td_error *err)
 {
 	struct td_error none = TD_ERROR_INIT;
-	td_auto_free char *ns = namespace_of(q->g, q->user.name, &none);
+	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, &none);
 	td_auto_objects struct td_objects l = {0};
-	int r = ns ? list_of(q->g, ns, td_http_cancel(q->x), &l, err) : 0;
+	int r = ns ? td_session_list(q->g, ns, td_http_cancel(q->x), &l, err) : 0;
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *v = td_jm_arr(d, yyjson_mut_doc_get_root(d), "sessions");
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name))
-			write_one(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
+			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
 	if (!ns)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", none.msg);
 	td_gateway_send(q, 200, d);
 	return 0;
 }
 
-// ---- start ----
-
-static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_doc *d)
-{
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
-	yyjson_mut_val *words = td_jm_arr(d, c, "command"), *notes = td_jm_get(o, "metadata.annotations");
-	const char *command = td_jstr(q->body, "command"), *below = q->user.home + strlen(q->g->o.homes_as) + 1;
-	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "/bin/sh"));
-	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "-c"));
-	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, command));
-	td_jm_key_str(d, notes, TD_ANN_SESSION_COMMAND, command);
-	static const struct {
-		const char *field, *key;
-	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}};
-	for (size_t i = 0; i < TD_LEN(own); i++) {
-		td_auto_free char *n = td_asprintf("%lld", td_jint(q->body, own[i].field, 0));
-		if (strcmp(n, "0") != 0)
-			td_jm_key_str(d, notes, own[i].key, n);
-	}
-
-	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
-	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
-			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024)),
-			  *gpus = td_asprintf("%lld", td_jint(q->body, "gpus", 0));
-	td_jm_key_str(d, limits, "cpu", cpu);
-	td_jm_key_str(d, limits, "memory", memory);
-	if (strcmp(gpus, "0") != 0)
-		td_jm_key_str(d, limits, td_jstr_or(td_jget(sc, "spec.devices.[0]"), "resource", "nvidia.com/gpu"),
-			      gpus);
-
-	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
-	td_jm_str(d, v, "name", "home");
-	if (q->g->o.homes_claim) {
-		td_jm_str(d, v, "persistentVolumeClaim.claimName", q->g->o.homes_claim);
-		td_jm_str(d, td_jm_get(c, "volumeMounts.[0]"), "subPath", below);
-	} else {
-		td_jm_strf(d, v, "hostPath.path", "%s/%s", q->g->o.homes_path, below);
-	}
-}
-
-static int start(struct td_gateway_ask *q, struct td_error *err)
-{
-	struct td_gateway *g = q->g;
-	td_auto_free char *ns = namespace_of(g, q->user.name, err);
-	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster),
-						  *made = NULL;
-	td_auto_objects struct td_objects have = {0};
-	if (!ns)
-		return err->code;
-	if (!sc || (!g->o.homes_claim && !g->o.homes_path))
-		return td_fail(err, TD_UNSUPPORTED,
-			       "this gateway was not told how pods see homes (--homes-claim or --homes-path)");
-	int r = td_gateway_name_check("name", td_jstr_or(q->body, "name", "session"), err);
-	if (!r && !td_starts(q->user.home, g->o.homes_as))
-		r = td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
-	if (!r)
-		r = list_of(g, ns, td_http_cancel(q->x), &have, err);
-	if (!r && have.n >= MOST)
-		r = td_fail(err, TD_THROTTLED, "you have %d sessions already: stop some first", MOST);
-	if (r)
-		return r;
-
-	char end[7];
-	td_random_name(end, sizeof(end) - 1);
-	td_auto_free char *id = td_asprintf("%.24s-%s", td_jstr_or(q->body, "name", "session"), end);
-	for (char *p = id; *p; p++) // a pod's name has no others
-		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
-	td_auto_free char *name = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT);
-	long long age = td_jint(q->body, "maxAge", for_all.max_age_s);
-	const struct td_json_word words[] = {
-		{"name", name, 0},
-		{"namespace", ns, 0},
-		{"id", id, 0},
-		{"user", q->user.name, 0},
-		{"home", q->user.home, 0},
-		{"port-text", port, 0},
-		{"port", NULL, PORT},
-		{"user-id", NULL, q->user.uid},
-		{"group-id", NULL, q->user.gid},
-		{"seconds", NULL, age < for_all.max_age_s ? age : for_all.max_age_s},
-		{"scheduler", td_jstr_or(sc->root, "spec.scheduler.schedulerName", "tandem"), 0},
-		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
-		 0},
-	};
-	const struct td_embedded *f = td_embedded(td_gateway_files, "session.yaml");
-	td_auto_json_list struct td_json_list t = {0};
-	if ((r = td_yaml_parse(f->text, f->len, &t, err)))
-		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
-	finish(q, sc->root, d);
-	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_http_cancel(q->x), &made, err);
-	if (r)
-		return td_wrap(err, "the session's pod in namespace %s", ns);
-	touch(g->traffic, id);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = td_jm_new();
-	write_one(g, made, out, yyjson_mut_doc_get_root(out));
-	td_gateway_send(q, 201, out);
-	return 0;
-}
+// ---- one ----
 
 static int get(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = find(q, q->args[0], &o, err);
+	int r = td_session_find(q, q->args[0], &o, err);
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	write_one(q->g, o, d, yyjson_mut_doc_get_root(d));
+	td_session_write(q->g, o, d, yyjson_mut_doc_get_root(d));
 	td_gateway_send(q, 200, d);
 	return 0;
 }
@@ -313,41 +215,11 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 static int stop(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = find(q, q->args[0], &o, err);
+	int r = td_session_find(q, q->args[0], &o, err);
 	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
 	if (!r)
 		r = td_kube_delete(q->g->kube, &td_pods, o->ns, o->name, &how, td_http_cancel(q->x), err);
 	return r ? r : td_gateway_done(q);
-}
-
-// ---- the proxy ----
-
-int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
-{
-	const char *target = td_http_target(q->x), *id = target + strlen("/s/");
-	size_t n = strcspn(id, "/?");
-	td_auto_free char *name = td_strndup(id, n);
-	td_auto(td_object_unref) struct td_object *o = NULL;
-	if (!td_starts(target, "/s/"))
-		return td_fail(err, TD_NOT_FOUND, "there is no such session");
-	int r = find(q, name, &o, err);
-	if (r)
-		return r;
-	if (id[n] != '/') { // links of a page are relative to its directory
-		td_auto_free char *to = td_asprintf("/s/%s/%s", name, id + n);
-		td_http_add_header(q->x, "Location", to);
-		td_http_send(q->x, 302, "text/plain", "", 0);
-		return 0;
-	}
-	const char *ip = td_jstr(o->root, "status.podIP");
-	struct in_addr a;
-	if (td_object_deleting(o) || !ip || inet_pton(AF_INET, ip, &a) != 1 || !td_condition_true(o->root, "Ready"))
-		return td_fail(err, TD_TRANSIENT, "session %s does not answer yet, or no more: `tandem session list`",
-			       name);
-	touch(q->g->traffic, name);
-	td_http_relay_to(q->x, ip, (int)seconds(o, TD_ANN_SESSION_PORT), id + n, "tandem");
-	touch(q->g->traffic, name);
-	return 0;
 }
 
 // ---- the end ----
@@ -356,7 +228,7 @@ static void look(struct td_gateway *g, const char *ns)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	if (list_of(g, ns, g->cancel, &l, &e)) {
+	if (td_session_list(g, ns, g->cancel, &l, &e)) {
 		td_debug("sessions in %s: %s", ns, e.msg);
 		return;
 	}
@@ -393,5 +265,6 @@ void *td_session_thread(void *gateway)
 }
 
 const struct td_gateway_op td_gateway_session_ops[] = {
-	{"listSessions", list}, {"startSession", start}, {"getSession", get}, {"stopSession", stop}, {NULL, NULL},
+	{"listSessions", list}, {"startSession", td_session_start}, {"getSession", get}, {"stopSession", stop},
+	{NULL, NULL},
 };

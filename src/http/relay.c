@@ -6,6 +6,7 @@
 // back-pressure keeps a paused `kubectl logs -f | less` alive. A client that is gone is noticed by
 // its FIN, or by TCP keep-alive.
 #include "http/server_priv.h"
+#include "http/ws_frame.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -83,18 +84,19 @@ static void put_cookies(const char *value, const char *hide, struct td_buf *b)
 		td_buf_puts(b, "\r\n");
 }
 
-static void put_request(struct td_http_x *x, const char *target, const char *upgrade, const char *hide,
-			struct td_buf *b)
+static void put_request(struct td_http_x *x, const struct td_http_far *far, const char *upgrade, struct td_buf *b)
 {
-	td_buf_printf(b, "%s %s HTTP/1.1\r\n", x->head.method, target);
+	td_buf_printf(b, "%s %s HTTP/1.1\r\n", x->head.method, far->target);
+	if (far->authorization)
+		td_buf_printf(b, "Authorization: %s\r\n", far->authorization);
 
 	bool host = false;
 	for (int i = 0; i < x->head.n; i++) {
 		if (hop_by_hop(x->head.h[i].name))
 			continue;
 		host = host || strcasecmp(x->head.h[i].name, "Host") == 0;
-		if (hide && strcasecmp(x->head.h[i].name, "Cookie") == 0) {
-			put_cookies(x->head.h[i].value, hide, b);
+		if (far->hide && strcasecmp(x->head.h[i].name, "Cookie") == 0) {
+			put_cookies(x->head.h[i].value, far->hide, b);
 			continue;
 		}
 		td_buf_printf(b, "%s: %s\r\n", x->head.h[i].name, x->head.h[i].value);
@@ -146,12 +148,14 @@ static bool read_up(int fd, struct half *down)
 	return true;
 }
 
-static bool read_client(struct td_conn *c, struct half *up)
+static bool read_client(struct td_conn *c, struct half *up, const struct td_http_far *far, struct td_ws_seen *seen)
 {
 	td_buf_reserve(&up->b, STEP + 1);
 	ssize_t k = td_conn_try_read(c, up->b.s + up->b.len, STEP);
 	if (k == -EAGAIN)
 		return false;
+	if (k > 0 && far->heard && td_ws_seen_data(seen, up->b.s + up->b.len, (size_t)k))
+		far->heard(far->ctx);
 	if (k > 0)
 		up->b.len += (size_t)k;
 	else
@@ -183,9 +187,11 @@ static bool write_up(int fd, struct half *up)
 
 // Copies until everything that the upstream said is written, the client is gone, or the server
 // stops. Returns false when the upstream said nothing.
-static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down, bool upgrade)
+static bool copy(struct td_http_x *x, int fd, const struct td_http_far *far, struct half *up, struct half *down,
+		 bool upgrade)
 {
 	struct td_conn *c = x->c;
+	struct td_ws_seen seen = {0};
 	bool sniffed = false, forward = false;
 
 	for (;;) {
@@ -211,7 +217,7 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 		}
 
 		if (forward && !up->eof && empty(up))
-			moved = read_client(c, up) || moved;
+			moved = read_client(c, up, far, &seen) || moved;
 		moved = write_up(fd, up) || moved;
 
 		if (sniffed && down->eof && empty(down))
@@ -246,7 +252,7 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 	}
 }
 
-static void relay(struct td_http_x *x, int dialled, const char *target, const char *hide)
+static void relay(struct td_http_x *x, int dialled, const struct td_http_far *far)
 {
 	td_auto_close int fd = dialled;
 	const char *upgrade = td_http_header(x, "Upgrade");
@@ -257,8 +263,8 @@ static void relay(struct td_http_x *x, int dialled, const char *target, const ch
 	bool said = false;
 
 	if (fd >= 0) {
-		put_request(x, target, upgrade, hide, &up.b);
-		said = copy(x, fd, &up, &down, upgrade != NULL);
+		put_request(x, far, upgrade, &up.b);
+		said = copy(x, fd, far, &up, &down, upgrade != NULL);
 	}
 
 	td_buf_done(&up.b);
@@ -273,11 +279,11 @@ static void relay(struct td_http_x *x, int dialled, const char *target, const ch
 void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target)
 {
 	if (x->state == TD_X_FRESH)
-		relay(x, dial(unix_socket), target, NULL);
+		relay(x, dial(unix_socket), &(const struct td_http_far){.target = target});
 }
 
-void td_http_relay_to(struct td_http_x *x, const char *ip, int port, const char *target, const char *hide)
+void td_http_relay_to(struct td_http_x *x, const struct td_http_far *far)
 {
 	if (x->state == TD_X_FRESH)
-		relay(x, dial_address(ip, port), target, hide);
+		relay(x, dial_address(far->ip, far->port), far);
 }

@@ -12,7 +12,7 @@
 //   head.[ch]                  heads of requests
 //   pump.[ch]                  connections that became watches
 //   relay.c                    an exchange that goes on to a unix socket
-//   ws.c ws_frame.[ch]         WebSockets
+//   ws.c ws_frame.[ch] ws_seen.c  WebSockets
 //   password.[ch]             passwords of people
 //   pki.[ch]                   certificates
 //   token.c                    base64, SHA-256 and signed tokens
@@ -143,5 +143,16 @@ void td_ws_close(struct td_ws *ws, int code);
 // end has said everything; this serves streams and upgrades alike. What the client sends after the
 // request passes only after a 101. Answers 502 itself when the socket does not answer.
 void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target);
-// The same, to a server at an IPv4 address. hide: the name of a cookie that is not passed on.
-void td_http_relay_to(struct td_http_x *x, const char *ip, int port, const char *target, const char *hide);
+// The same, to a server at an IPv4 address.
+struct td_http_far {
+	const char *ip;
+	int port;
+	const char *target;
+	const char *hide;          // the name of a cookie that is not passed on
+	const char *authorization; // the value of Authorization there; NULL: none
+	// Each time that the client has sent something in a WebSocket that is not a ping, a pong or a
+	// close. May be NULL.
+	void (*heard)(void *ctx);
+	void *ctx;
+};
+void td_http_relay_to(struct td_http_x *x, const struct td_http_far *far);

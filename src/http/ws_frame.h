@@ -28,3 +28,14 @@ size_t td_ws_frame_put(uint8_t out[TD_WS_HEAD_MAX], int op, uint64_t len);
 bool td_utf8_valid(const char *p, size_t n);
 // Returns true for a code that may be in a close frame (RFC 6455 §7.4).
 bool td_ws_close_code_valid(int code);
+
+// Looks at what a client sends, in pieces as they come, without changing it.
+struct td_ws_seen {
+	uint8_t head[TD_WS_HEAD_MAX]; // of a frame that has only begun
+	size_t n;
+	uint64_t left; // of the frame's payload
+	bool data, broken;
+};
+// Whether there is anything but pings, pongs and closes in it: what nobody but the program at the other
+// end has asked for.
+bool td_ws_seen_data(struct td_ws_seen *s, const void *p, size_t n);

@@ -17,6 +17,7 @@ int td_standin_run(int argc, char **argv);          // run.c
 int td_standin_copy(const char *dir);               // copy.c
 int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
+int td_standin_terminal(int argc, char **argv);     // terminal.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).
@@ -94,3 +95,17 @@ int td_standin_job_gpus_read(const char *json, size_t len, long long job, const 
 int td_standin_selftest(int argc, char **argv);
 // jobid.c. Reads the last job id from the first bytes of a job_state. False: the form is unknown.
 bool td_standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret);
+
+// upgrade.c. Reads a whole head: 101 and the value of Sec-WebSocket-Accept, or the status of the
+// refusal. Who does not say `Authorization: token TOKEN` gets 401 whatever else he says.
+int td_standin_upgrade_read(const char *head, size_t n, const char *token, char ret_accept[29]);
+#define STANDIN_FRAME_MAX 65535
+struct standin_frame {
+	int op;              // 1 text, 2 bytes, 8 end, 9 and 10 ping and pong
+	const uint8_t *data; // unmasked, in the bytes that were read
+	size_t n;
+};
+// The frame at p: its length in bytes. 0: it is not all there. -1: none that a browser would send.
+long td_standin_frame_read(uint8_t *p, size_t n, struct standin_frame *ret);
+// The head of a frame of ours, of at most 65535 bytes. Returns its length.
+size_t td_standin_frame_head(int op, size_t n, uint8_t ret[4]);

@@ -230,24 +230,38 @@ async function keys() {
   return [el("h2", {}, "My API keys"), form, shown, table(["Key", "For", "Made", "Ends", ""], all.map(row), "You have none.")];
 }
 
+const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
+const over = (state) => state === "done" || state === "failed";
+const own = (kind) => kind === "shell" || kind === "jupyter";
+
+// The second field is what the kind needs.
+function name_what(form) {
+  const kind = form.elements.kind.value;
+  form.querySelector(".what").textContent = own(kind) ? "Environment (a directory, may be empty)" : kind === "batch" ? "Command" : "Command that serves HTTP at $PORT";
+  form.elements.what.required = !own(kind);
+}
+
 async function sessions() {
   const {sessions: all, problem: said} = await api("GET", "/sessions");
   const form = el("form", {class: "bar", onsubmit: (e) => {
     e.preventDefault();
     const f = form.elements;
-    act(() => api("POST", "/sessions", {name: f.name.value, command: f.command.value, gpus: Number(f.gpus.value)}));
+    const given = {kind: f.kind.value, gpus: Number(f.gpus.value), [own(f.kind.value) ? "env" : "command"]: f.what.value};
+    act(() => api("POST", "/sessions", Object.fromEntries(Object.entries(given).filter(([, v]) => v !== ""))));
   }},
-  el("label", {}, "Name ", el("input", {name: "name", value: "session", required: true, maxlength: "24"})),
-  el("label", {}, "Command that serves HTTP at $PORT ", el("input", {name: "command", value: "python3 -m http.server $PORT", required: true, size: "34"})),
+  el("label", {}, "What ", el("select", {name: "kind", onchange: () => name_what(form)}, KINDS.map(([k, words]) => el("option", {value: k}, words)))),
+  el("label", {}, el("span", {class: "what"}), " ", el("input", {name: "what", size: "34"})),
   el("label", {}, "GPUs ", el("input", {name: "gpus", type: "number", min: "0", max: "64", value: "0"})),
   el("button", {type: "submit"}, "Start"));
   const row = (s) => el("tr", {},
-    cell("", s.state === "ready" ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
+    cell("", s.state === "ready" && s.path ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
     cell("", [s.words, s.node && `on ${s.node}`, s.ends && `ends ${when(s.ends)} if it is not used`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
-    cell("", el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop")));
+    cell("", over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")
+      : el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop")));
   // Somebody may be typing: the form stays, and only the list is new.
-  const old = $("view").querySelector("form.bar [name=command]");
-  if (old) for (const n of ["name", "command", "gpus"]) form.elements[n].value = old.form.elements[n].value;
+  const old = $("view").querySelector("form.bar [name=what]");
+  if (old) for (const n of ["kind", "what", "gpus"]) form.elements[n].value = old.form.elements[n].value;
+  name_what(form);
   return [el("h2", {}, "Sessions"), said ? el("p", {class: "soft"}, said) : form, table(["Session", "State", "", "Command", ""], all.map(row), "None.")];
 }
 

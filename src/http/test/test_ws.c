@@ -521,6 +521,24 @@ static void test_relay_smuggle(void **state)
 	free(recorded_at);
 }
 
+// Pings and their answers are no sign of a person; what a program sends in pieces counts once it is there.
+static void test_seen(void **state)
+{
+	static const char ping[] = "\x89\x82\1\2\3\4ab", pong[] = "\x8a\x80\1\2\3\4", text[] = "\x81\x83\1\2\3\4abc";
+	struct td_ws_seen s = {0};
+	assert_false(td_ws_seen_data(&s, ping, sizeof(ping) - 1));
+	assert_false(td_ws_seen_data(&s, pong, sizeof(pong) - 1));
+	assert_true(td_ws_seen_data(&s, text, sizeof(text) - 1));
+	for (size_t i = 0; i < sizeof(ping) - 1; i++)
+		assert_false(td_ws_seen_data(&s, ping + i, 1));
+	for (size_t i = 0; i < sizeof(text) - 1; i++)
+		assert_int_equal(td_ws_seen_data(&s, text + i, 1), i >= 5);
+	assert_false(td_ws_seen_data(&s, ping, sizeof(ping) - 1));
+	// What is no frame at all is not taken for silence.
+	assert_true(td_ws_seen_data(&s, "\xff\xff", 2));
+	assert_true(td_ws_seen_data(&s, ping, sizeof(ping) - 1));
+}
+
 int main(void)
 {
 	strcpy(dir, "/tmp/td-ws-XXXXXX");
@@ -534,9 +552,9 @@ int main(void)
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	sock = td_asprintf("%s/back.sock", dir);
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames), cmocka_unit_test(test_ws),
-				       cmocka_unit_test(test_relay_ws), cmocka_unit_test(test_relay_http),
-				       cmocka_unit_test(test_relay_smuggle)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames),     cmocka_unit_test(test_seen),
+				       cmocka_unit_test(test_ws),         cmocka_unit_test(test_relay_ws),
+				       cmocka_unit_test(test_relay_http), cmocka_unit_test(test_relay_smuggle)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);

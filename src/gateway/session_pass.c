@@ -1,0 +1,92 @@
+// The proxy in front of sessions.
+#include "gateway/sessions.h"
+
+#include "api/condition.h"
+#include "base/embedded.h"
+#include "base/names.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const struct td_embedded td_gateway_files[];
+
+struct heard {
+	struct td_session_traffic *traffic;
+	const char *id;
+};
+
+static void heard(void *ctx)
+{
+	const struct heard *h = ctx;
+	td_session_touch(h->traffic, h->id);
+}
+
+// A browser sends the cookie to this host whatever page made it ask, also one of another port. So
+// what can change something, and a WebSocket, must come from a page of ours, where the browser says
+// whence it comes.
+static int from_us(struct td_gateway_ask *q, struct td_error *err)
+{
+	const char *origin = td_http_header(q->x, "Origin"), *host = td_http_header(q->x, "Host");
+	const char *from = origin ? strstr(origin, "://") : NULL;
+	bool reads = !strcmp(td_http_method(q->x), "GET") || !strcmp(td_http_method(q->x), "HEAD");
+	if (q->key || !origin || (reads && !td_http_header(q->x, "Upgrade")) ||
+	    (from && host && !strcmp(from + 3, host)))
+		return 0;
+	return td_fail(err, TD_DENIED, "this does not come from a page of this address (Origin)");
+}
+
+static void send_terminal(struct td_http_x *x)
+{
+	const struct td_embedded *f = td_embedded(td_gateway_files, "terminal.html");
+	td_http_add_header(x, "Cache-Control", "no-store");
+	td_http_send(x, 200, "text/html; charset=utf-8", f->text, f->len);
+}
+
+int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
+{
+	const char *target = td_http_target(q->x), *id = target + strlen("/s/");
+	if (!td_starts(target, "/s/"))
+		return td_fail(err, TD_NOT_FOUND, "there is no such session");
+	size_t n = strcspn(id, "/?");
+	td_auto_free char *name = td_strndup(id, n);
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = td_session_find(q, name, &o, err);
+	if (!r)
+		r = from_us(q, err);
+	if (r)
+		return r;
+	const struct td_session_kind *kind = td_session_kind_of(o);
+	if (!kind->served)
+		return td_fail(err, TD_NOT_FOUND, "session %s is a %s: it has no page", name, kind->name);
+	if (id[n] != '/') { // links of a page are relative to its directory
+		td_auto_free char *to = td_asprintf("/s/%s/%s", name, id + n);
+		td_http_add_header(q->x, "Location", to);
+		td_http_send(q->x, 302, "text/plain", "", 0);
+		return 0;
+	}
+	const char *ip = td_jstr(o->root, "status.podIP"), *path = id + n, *token = td_session_token(o);
+	struct in_addr a;
+	if (td_object_deleting(o) || !ip || inet_pton(AF_INET, ip, &a) != 1 || !td_condition_true(o->root, "Ready"))
+		return td_fail(err, TD_TRANSIENT, "session %s does not answer yet, or no more: `tandem session list`",
+			       name);
+	td_session_touch(q->g->traffic, name);
+	if (kind->terminal && strcmp(path, "/tty") != 0) {
+		if (path[1] && path[1] != '?')
+			return td_fail(err, TD_NOT_FOUND, "a terminal has nothing at %.40s", path);
+		send_terminal(q->x);
+		return 0;
+	}
+	td_auto_free char *proof = kind->token && token ? td_asprintf("token %s", token) : NULL;
+	struct heard h = {q->g->traffic, name};
+	const struct td_http_far far = {.ip = ip,
+					.port = (int)td_session_number(o, TD_ANN_SESSION_PORT),
+					.target = kind->whole ? target : path,
+					.hide = "tandem",
+					.authorization = proof,
+					.heard = heard,
+					.ctx = &h};
+	td_http_relay_to(q->x, &far);
+	td_session_touch(q->g->traffic, name);
+	return 0;
+}

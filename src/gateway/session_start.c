@@ -1,0 +1,177 @@
+// Starts a session: makes its pod from templates/session.yaml, what the kind is, and what was asked for.
+#include "gateway/sessions.h"
+
+#include "base/embedded.h"
+#include "base/names.h"
+#include "base/rand.h"
+#include "gateway/path.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct td_embedded td_gateway_files[];
+
+enum { PORT = 8888, MOST = 20, TOKEN_BYTES = 24 };
+
+static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
+{
+	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_get(c, "env"));
+	td_jm_str(d, v, "name", name);
+	td_jm_str(d, v, "value", value);
+}
+
+// What the kind adds: the program, the token, and tandem-standin for a terminal.
+static void add_kind(const struct td_session_kind *kind, const yyjson_val *body, yyjson_mut_doc *d)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
+	yyjson_mut_val *words = td_jm_arr(d, c, "command"), *notes = td_jm_get(o, "metadata.annotations");
+	const char *env = td_jstr(body, "env");
+	td_auto_free char *command = kind->program
+					     ? td_asprintf("%s%s%s", kind->name, env ? " in " : "", env ? env : "")
+					     : td_strdup(td_jstr(body, "command"));
+	const struct td_embedded *f = kind->program ? td_embedded(td_gateway_files, kind->program) : NULL;
+	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "/bin/sh"));
+	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "-c"));
+	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, f ? f->text : command));
+	td_jm_key_str(d, notes, TD_ANN_SESSION_COMMAND, command);
+	td_jm_key_str(d, notes, TD_ANN_SESSION_KIND, kind->name);
+	if (!kind->served)
+		yyjson_mut_obj_remove_key(c, "readinessProbe");
+	if (env)
+		add_env(d, c, "TANDEM_SESSION_ENV", env);
+	if (kind->token) {
+		uint8_t random[TOKEN_BYTES];
+		td_random(random, sizeof(random));
+		td_auto_buf struct td_buf hex = {0};
+		for (size_t i = 0; i < sizeof(random); i++)
+			td_buf_printf(&hex, "%02x", random[i]);
+		add_env(d, c, "TANDEM_SESSION_TOKEN", td_buf_str(&hex));
+	}
+	if (kind->terminal) {
+		yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes")),
+			       *m = yyjson_mut_arr_add_obj(d, td_jm_get(c, "volumeMounts"));
+		td_jm_str(d, v, "name", "tandem-bin");
+		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
+		td_jm_str(d, m, "name", "tandem-bin");
+		td_jm_str(d, m, "mountPath", "/opt/tandem");
+		td_jm_set(d, m, "readOnly", yyjson_mut_true(d));
+	}
+}
+
+static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_doc *d)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
+		       *notes = td_jm_get(o, "metadata.annotations");
+	const char *below = q->user.home + strlen(q->g->o.homes_as) + 1;
+	static const struct {
+		const char *field, *key;
+	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}};
+	for (size_t i = 0; i < TD_LEN(own); i++) {
+		td_auto_free char *n = td_asprintf("%lld", td_jint(q->body, own[i].field, 0));
+		if (strcmp(n, "0") != 0)
+			td_jm_key_str(d, notes, own[i].key, n);
+	}
+
+	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
+	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
+			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024)),
+			  *gpus = td_asprintf("%lld", td_jint(q->body, "gpus", 0));
+	td_jm_key_str(d, limits, "cpu", cpu);
+	td_jm_key_str(d, limits, "memory", memory);
+	if (strcmp(gpus, "0") != 0)
+		td_jm_key_str(d, limits, td_jstr_or(td_jget(sc, "spec.devices.[0]"), "resource", "nvidia.com/gpu"),
+			      gpus);
+
+	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
+	td_jm_str(d, v, "name", "home");
+	if (q->g->o.homes_claim) {
+		td_jm_str(d, v, "persistentVolumeClaim.claimName", q->g->o.homes_claim);
+		td_jm_str(d, td_jm_get(c, "volumeMounts.[0]"), "subPath", below);
+	} else {
+		td_jm_strf(d, v, "hostPath.path", "%s/%s", q->g->o.homes_path, below);
+	}
+}
+
+// Whether what was asked for fits together.
+static int check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
+{
+	const char *command = td_jstr(body, "command"), *env = td_jstr(body, "env");
+	if (!kind->program && !command)
+		return td_fail(err, TD_INVALID,
+			       "command: give a line of shell%s, or a kind that brings its own program: shell, jupyter",
+			       kind->served ? " that serves HTTP at port $PORT" : "");
+	if (kind->program && command)
+		return td_fail(err, TD_INVALID, "command: a session \"%s\" brings its own program; leave it out",
+			       kind->name);
+	if (!kind->program && env)
+		return td_fail(err, TD_INVALID,
+			       "env: only for sessions that bring their own program; a command names "
+			       "the environment itself");
+	return 0;
+}
+
+int td_session_start(struct td_gateway_ask *q, struct td_error *err)
+{
+	struct td_gateway *g = q->g;
+	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
+	td_auto_free char *ns = td_session_namespace(g, q->user.name, err);
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster),
+						  *made = NULL;
+	td_auto_objects struct td_objects have = {0};
+	if (!ns)
+		return err->code;
+	if (!sc || (!g->o.homes_claim && !g->o.homes_path))
+		return td_fail(err, TD_UNSUPPORTED,
+			       "this gateway was not told how pods see homes (--homes-claim or --homes-path)");
+	int r = check(kind, q->body, err);
+	if (!r)
+		r = td_gateway_name_check("name", td_jstr_or(q->body, "name", kind->program ? kind->name : "session"),
+					  err);
+	if (!r && !td_starts(q->user.home, g->o.homes_as))
+		r = td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
+	if (!r)
+		r = td_session_list(g, ns, td_http_cancel(q->x), &have, err);
+	if (!r && have.n >= MOST)
+		r = td_fail(err, TD_THROTTLED, "you have %d sessions already: stop some first", MOST);
+	if (r)
+		return r;
+
+	char end[7];
+	td_random_name(end, sizeof(end) - 1);
+	td_auto_free char *id =
+		td_asprintf("%.24s-%s", td_jstr_or(q->body, "name", kind->program ? kind->name : "session"), end);
+	for (char *p = id; *p; p++) // a pod's name has no others
+		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
+	td_auto_free char *name = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT);
+	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
+	const struct td_json_word words[] = {
+		{"name", name, 0},
+		{"namespace", ns, 0},
+		{"id", id, 0},
+		{"user", q->user.name, 0},
+		{"home", q->user.home, 0},
+		{"port-text", port, 0},
+		{"port", NULL, PORT},
+		{"user-id", NULL, q->user.uid},
+		{"group-id", NULL, q->user.gid},
+		{"seconds", NULL, age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s},
+		{"scheduler", td_jstr_or(sc->root, "spec.scheduler.schedulerName", "tandem"), 0},
+		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
+		 0},
+	};
+	const struct td_embedded *f = td_embedded(td_gateway_files, "session.yaml");
+	td_auto_json_list struct td_json_list t = {0};
+	if ((r = td_yaml_parse(f->text, f->len, &t, err)))
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	add_kind(kind, q->body, d);
+	finish(q, sc->root, d);
+	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_http_cancel(q->x), &made, err);
+	if (r)
+		return td_wrap(err, "the session's pod in namespace %s", ns);
+	td_session_touch(g->traffic, id);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = td_jm_new();
+	td_session_write(g, made, out, yyjson_mut_doc_get_root(out));
+	td_gateway_send(q, 201, out);
+	return 0;
+}

@@ -1,0 +1,158 @@
+"""What sessions run: a terminal, Jupyter, a program that just ends (rows D3, E3). Nobody but the owner
+comes in, neither through the gateway nor past it."""
+import http.client
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from harness import wait_for
+from laptop import Laptop, address
+from wsclient import WebSocket
+
+pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
+
+
+@pytest.fixture
+def me(pool, tmp_path):
+    laptop = Laptop(pool, tmp_path / "laptop", "researcher")
+    yield laptop
+    for s in laptop.api("GET", "/sessions")[1]["sessions"]:
+        laptop.api("DELETE", f"/sessions/{s['id']}")
+    wait_for("no session is left", lambda: laptop.api("GET", "/sessions")[1]["sessions"] == [])
+
+
+def bearer(who):
+    return {"Authorization": f"Bearer {who.key}"}
+
+
+def tty(who, session, headers=None):
+    return WebSocket(address(who.pool), f"{session['path']}tty", bearer(who) if headers is None else headers)
+
+
+def state(me, s):
+    return me.api("GET", f"/sessions/{s['id']}")[1]
+
+
+@pytest.mark.feature("D3.4", "D3.6")
+def test_a_shell_of_ones_own(pool, me):
+    s = me.json("session", "start", "shell")
+    assert s["state"] == "ready" and s["kind"] == "shell" and s["id"].startswith("shell-")
+    w = tty(me, s)
+    assert w.status == 101
+    w.send("132x50")
+    w.send(b"stty size; echo uid=$(id -u) home=$PWD token=[$TANDEM_SESSION_TOKEN]\n")
+    said = w.until(b"token=[]")
+    assert b"50 132" in said and b"uid=1000 home=/home/researcher" in said
+    w.send(b"KEPT=yes; printf 'and%s\\n' -kept\n")
+    w.until(b"and-kept")
+    w.close()
+    # Who comes back finds the same shell and what it wrote.
+    again = tty(me, s)
+    again.until(b"and-kept")
+    again.send(b"echo still=$KEPT\n")
+    again.until(b"still=yes")
+
+    # Nobody else: not another user, not without a key, not past the gateway.
+    other = Laptop(pool, me.home + "2", "pods")
+    assert tty(other, s).status in (404, 501) and tty(me, s, {}).status == 401
+    pod = pool.get("pod", f"session-{s['id']}", "-n", "researcher")
+    token = next(e["value"] for e in pod["spec"]["containers"][0]["env"] if e["name"] == "TANDEM_SESSION_TOKEN")
+    direct = f"{pod['status']['podIP']}:8888"
+    for wrong in ({}, {"Authorization": "token "}, {"Authorization": f"token {token}x"}, {"Authorization": f"Bearer {token}"}, bearer(me)):
+        assert WebSocket(direct, "/tty", wrong).status == 401, wrong
+    assert token not in json.dumps(me.api("GET", "/sessions")[1])
+    # It ends with its program.
+    again.send(b"exit\n")
+    wait_for("it is done", lambda: state(me, s)["state"] == "done")
+    assert tty(me, s).status == 503
+
+
+@pytest.mark.feature("D3.4")
+def test_another_page_cannot_use_the_browsers_cookie(pool, me):
+    s = me.json("session", "start", "shell")
+    reply = me.api_full("POST", "/login", {"key": me.key}, key=False)[1]
+    cookie = {"Cookie": reply.getheader("Set-Cookie").split(";")[0]}
+    here = {**cookie, "Origin": f"http://{address(pool)}"}
+    assert tty(me, s, here).status == 101
+    for origin in ("http://127.0.0.1:1", "https://evil.example", "null"):
+        assert tty(me, s, {**cookie, "Origin": origin}).status == 403, origin
+
+
+@pytest.mark.feature("D3.1")
+def test_a_batch_session_ends_with_its_program(pool, me):
+    s = me.json("session", "start", "batch", "--name", "count", "--", "echo counted > counted.txt")
+    assert s["kind"] == "batch" and "path" not in s
+    wait_for("it is done", lambda: state(me, s)["state"] == "done")
+    assert open(f"{pool.shared_dir}/researcher/counted.txt").read() == "counted\n"
+    failed = me.json("session", "start", "batch", "--no-wait", "--", "echo it is too hot >&2; exit 3")
+    wait_for("it has failed", lambda: state(me, failed)["state"] == "failed")
+    assert "it is too hot" in state(me, failed)["words"]
+
+
+@pytest.mark.feature("D3.1", "D3.2")
+def test_what_does_not_fit_is_said(pool, me):
+    for body, word in (({}, "command"), ({"kind": "batch"}, "command"), ({"kind": "shell", "command": "true"}, "command"), ({"kind": "nothing", "command": "true"}, "kind"),
+                       ({"command": "true", "env": "x"}, "env"), ({"kind": "jupyter", "env": "a\nb"}, "env")):
+        status, reply = me.api("POST", "/sessions", body)
+        assert status == 422 and word in reply["error"]["message"], (body, reply)
+    # Where there is no Jupyter, it says so and what to do.
+    r = me.run("session", "start", "jupyter", check=False)
+    assert r.returncode == 1 and "There is no JupyterLab or notebook server in this image" in r.stderr and "--env" in r.stderr
+    r = me.run("session", "start", "jupyter", "--env", "nowhere", check=False)
+    assert "There is no environment at nowhere" in r.stderr
+
+
+def environment(pool, name, *packages):
+    """What `python3 -m venv` and pip would make in the home, made from here, because pods of the pool have no way out of it."""
+    home = f"{pool.shared_dir}/researcher/{name}"
+    version = pool.shell("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    site = f"{home}/lib/python{version}/site-packages"
+    os.makedirs(f"{home}/bin")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:", "--implementation", "cp", "--platform", "manylinux2014_x86_64",
+                    "--python-version", version, "--target", site, *packages], check=True, timeout=1200)
+    for f in pathlib.Path(site, "bin").iterdir():
+        text = f.read_text(errors="replace")
+        pathlib.Path(home, "bin", f.name).write_text(f"#!/home/researcher/{name}/bin/python3\n" + text.split("\n", 1)[1])
+        os.chmod(f"{home}/bin/{f.name}", 0o755)
+    os.rename(f"{site}/share", f"{home}/share")
+    os.symlink("/usr/bin/python3", f"{home}/bin/python3")
+    pathlib.Path(home, "pyvenv.cfg").write_text(f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {version}\n")
+    subprocess.run(["chown", "-hR", "1000:1000", home], check=True, timeout=120)
+
+
+@pytest.mark.slow  # it installs JupyterLab
+@pytest.mark.feature("D3.2", "D3.6")
+def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me):
+    environment(pool, "jupyter", "jupyterlab", "ipykernel")
+    s = me.json("session", "start", "jupyter", "--env", "jupyter", "--memory", "2G", "--gpus", "1", timeout=600)
+    base = s["path"]
+
+    def ask(who, method, path, body=None, headers=None):
+        c = http.client.HTTPConnection(address(pool), timeout=120)
+        c.request(method, f"{base}{path}", json.dumps(body) if body else None, bearer(who) if headers is None else headers)
+        r = c.getresponse()
+        return r.status, r.read()
+
+    assert ask(me, "GET", "lab")[0] == 200 and b"JupyterLab" in ask(me, "GET", "lab")[1]
+    status, kernel = ask(me, "POST", "api/kernels", {"name": "python3"})
+    assert status == 201, kernel
+    kernel = json.loads(kernel)["id"]
+    w = WebSocket(address(pool), f"{base}api/kernels/{kernel}/channels", bearer(me))
+    assert w.status == 101
+    code = "import os; print(sum(range(10)), os.getuid(), os.environ['HOME'], [d for d in os.listdir('/dev') if 'gpu' in d])"
+    w.send(json.dumps({"header": {"msg_id": uuid.uuid4().hex, "username": "x", "session": uuid.uuid4().hex, "msg_type": "execute_request", "version": "5.3"}, "parent_header": {},
+                       "metadata": {}, "channel": "shell", "content": {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}}))
+    w.until(b"45 1000 /home/researcher ['tandem-gpu0']")
+
+    # Nobody else, neither through the gateway nor past it.
+    other = Laptop(pool, me.home + "2", "pods")
+    assert ask(other, "GET", "api/kernels")[0] in (404, 501) and ask(me, "GET", "api/kernels", headers={})[0] == 401
+    ip = pool.get("pod", f"session-{s['id']}", "-n", "researcher")["status"]["podIP"]
+    c = http.client.HTTPConnection(f"{ip}:8888", timeout=60)
+    c.request("GET", f"{base}api/kernels")
+    assert c.getresponse().status == 403
