@@ -205,7 +205,7 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.log_in_again(pool)
     browser.go("sessions")
     wait_for("the form", lambda: browser.d.find_elements(By.CSS_SELECTOR, "#view form [type=submit]"))
-    browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]").send_keys(Keys.ENTER)  # a shell is the first of the kinds
+    browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]").send_keys(Keys.CONTROL + "a", "1" + Keys.ENTER)  # a shell is the first of the kinds
     s = wait_for("it is there", lambda: me.api("GET", "/sessions")[1]["sessions"])[0]
     assert s["kind"] == "shell"
     browser.shows("ready")
@@ -216,8 +216,8 @@ def test_a_shell_in_the_browser(pool, me, browser):
     try:
         screen = lambda: browser.d.execute_script("return document.querySelector('.xterm-accessibility-tree')?.innerText || ''")  # noqa: E731
         wait_for("a prompt", lambda: "$" in screen())
-        browser.d.switch_to.active_element.send_keys("echo the answer is $((6 * 7)); nvidia-smi; ls /dev/tandem-gpu*" + Keys.ENTER)
-        wait_for("the answer", lambda: "the answer is 42" in screen())
+        browser.d.switch_to.active_element.send_keys("echo the answer is $((6 * 7)); ls /dev/tandem-gpu*" + Keys.ENTER)
+        wait_for("the answer", lambda: "the answer is 42" in screen() and "/dev/tandem-gpu0" in screen())
         browser.picture("shell-wide")
         browser.d.switch_to.active_element.send_keys("exit" + Keys.ENTER)
         wait_for("it says that it has ended", lambda: "The shell has ended" in browser.d.find_element(By.ID, "said").text)
