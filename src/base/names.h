@@ -53,6 +53,9 @@
 #define TD_ANN_OPERATION "tandem.dev/operation"
 // By the agent, JSON: how that went. Keys id, result (done, failed, unknown), message.
 #define TD_ANN_OPERATION_RESULT "tandem.dev/operation-result"
+// By the operator, JSON: the HealthPolicy's preflight, for the agent of a Slurm node and for the bridge. Keys
+// partitions, qos, namespaces, milliseconds, program, tries, say.
+#define TD_ANN_PREFLIGHT "tandem.dev/preflight"
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition

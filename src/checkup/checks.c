@@ -16,6 +16,8 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"thermal", GPU, "NVML", "90 C, or slowed by heat", "drain", "gpu3 temp=95"},
 	{"pcie", GPU, "NVML", "fewer lanes than it can have", "reboot", "gpu3 pcie-width=4"},
 	{"nvlink", GPU, "NVML", "a link is down", "reset-gpu", "gpu3 nvlink-down=1"},
+	{"preflight", GPU, "the quick test before a job", "it computes wrongly, or does not end", "reset-gpu",
+	 "gpu3 burn=fail"},
 	{"infiniband", "NetworkUnhealthy", "/sys/class/infiniband", "a port that was active is not", "drain",
 	 "node ib-down=mlx5_0/1"},
 	{"disk-full", "DiskUnhealthy", "statvfs", "97 % of a file system", "drain", "node disk-full=98"},

@@ -11,6 +11,7 @@
 //   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
 //   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
 //   site.c            a site's own checks: programs
+//   quick.c           the quick test of a job's devices before it starts
 #pragma once
 
 #include "base/cancel.h"
@@ -113,6 +114,22 @@ struct td_checkup_machine_opts {
 };
 struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opts *o);
 void td_checkup_backend_done(struct td_checkup_backend *b);
+
+// ---- the quick test before a job ----
+
+struct td_checkup_quick {
+	const char *selftest; // the program tandem-standin, for fake devices; NULL: there are none
+	const char *faults;   // the file of faults of a virtual node
+	const char *program;  // the site's own, called with the node and the devices ("0-1,4"); NULL: none
+	const char *node, *list;
+	uint64_t devices; // the same as list
+	int64_t ms;       // how long it computes
+	int64_t limit_ms; // what takes longer has failed
+};
+// Tests exactly these devices. *ret_bad: those that failed, why in `why`; where the test does not say which,
+// all of them. An error says that no test took place.
+int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint64_t *ret_bad, char *why, size_t n,
+		     struct td_error *err);
 
 // ---- a site's own checks ----
 

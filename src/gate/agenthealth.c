@@ -53,6 +53,7 @@ void td_gate_agent_health_open(struct td_gate_agent *a)
 								   .backends = &a->backend,
 								   .n = 1,
 								   .interval_ms = LOOK_MS,
+								   .gate = a->gate,
 								   .reboot = reboot_machine,
 								   .boot = boot,
 								   .ctx = a});

@@ -15,6 +15,7 @@
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
 //   agenthealth.c                the same for the node of the role `agent`
+//   preflight.[ch]               the quick test of a job's devices before it starts
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
@@ -29,8 +30,10 @@
 #include "gate/table.h"
 
 #define TD_GATE_LATE_MS 5000
+#define TD_GATE_NAME 128
 
 struct td_gate;
+struct td_gate_request;
 struct td_gate_site {
 	const char *name;    // the node's, in Slurm and in Kubernetes
 	const char *sockets; // directory of its gate.sock and task.sock
@@ -54,6 +57,10 @@ struct td_gate_opts {
 	bool (*may_claim)(void *ctx, int node, const char *cgroups, char *why, size_t n);
 	void *ctx;
 	const char *boot; // as for td_gate_load
+	// Called when a job's Prolog was let in to these devices: must it be tested, and did it pass? NULL: never.
+	// 0, TD_DENIED, TD_NOT_FOUND and *ret_tries: as td_preflight_run.
+	int (*preflight)(void *ctx, int node, const struct td_gate_request *q, long long *ret_tries,
+			 struct td_cancel *c, struct td_error *err);
 };
 // Loads the tables. The caller frees *ret with td_gate_free.
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err);
@@ -99,6 +106,7 @@ struct td_gate_request {
 	uint64_t mask;
 	int64_t timeout_ms;
 	bool ping, check; // check: td_gate_check; h.job is then the peer's, not the line's
+	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 };
 // Returns Slurm's job in the text of a /proc/PID/cgroup; 0: none.
 int64_t td_gate_cgroup_job(const char *cgroups);

@@ -108,6 +108,13 @@ static void late(void *ctx, int node)
 	td_held_late(&a->held, node);
 }
 
+static int preflight(void *ctx, int node, const struct td_gate_request *q, long long *ret_tries, struct td_cancel *c,
+		     struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	return td_gate_preflight(a->health, node, q, ret_tries, c, err);
+}
+
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_gate_agent *a = ctx;
@@ -173,6 +180,7 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 				 .superseded = td_gate_agent_superseded,
 				 .late = late,
 				 .may_claim = td_gate_agent_may_claim,
+				 .preflight = preflight,
 				 .ctx = a,
 				 .boot = td_buf_str(&boot)};
 	a->since_ms = td_mono_ms(a->clock);

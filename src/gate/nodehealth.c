@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, RECORD_MAX = 16 << 10, PROGRAM_MS = 20 * 60 * 1000, ASKED_MS = 10 * 60 * 1000 };
+enum { WORKERS = 2, RECORD_MAX = 16 << 10, PROGRAM_MS = 20 * 60 * 1000, ASKED_MS = 10 * 60 * 1000, DRAINED_MS = 8000 };
 
 struct one {
 	struct td_checkup_facts facts;
@@ -26,6 +26,7 @@ struct td_nodehealth {
 	struct td_queue *queue;
 	pthread_mutex_t mu; // guards facts and known of all
 	struct one *v;
+	struct td_preflight *preflight; // NULL: none
 };
 
 struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
@@ -34,6 +35,15 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 	*h = (struct td_nodehealth){.o = *o, .queue = td_queue_new(o->clock)};
 	h->v = td_calloc((size_t)o->n, sizeof(*h->v));
 	pthread_mutex_init(&h->mu, NULL);
+	if (o->gate)
+		h->preflight = td_preflight_new(&(struct td_preflight_opts){.gate = o->gate,
+									    .nodes = o->nodes,
+									    .clock = o->clock,
+									    .names = o->names,
+									    .selftest = o->selftest,
+									    .faults = o->faults,
+									    .actions = o->actions,
+									    .n = o->n});
 	return h;
 }
 
@@ -41,6 +51,7 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 {
 	if (!h)
 		return NULL;
+	td_preflight_free(h->preflight);
 	td_queue_free(h->queue);
 	pthread_mutex_destroy(&h->mu);
 	free(h->v);
@@ -76,6 +87,48 @@ bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_fa
 	return known;
 }
 
+void td_nodehealth_more(struct td_nodehealth *h, int node, struct td_checkup_findings *ret)
+{
+	if (h->preflight)
+		td_preflight_findings(h->preflight, node, ret);
+}
+
+int td_nodehealth_preflight(struct td_nodehealth *h, struct td_preflight_ask *q, long long *ret_tries,
+			    struct td_cancel *c, struct td_error *err)
+{
+	if (!h->preflight)
+		return 0;
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	td_auto_free struct td_checkup_findings *l = td_calloc(1, sizeof(*l));
+	if (td_nodehealth_facts(h, q->node, f))
+		td_checkup_judge(f, l);
+	q->know = l;
+	int r = td_preflight_run(h->preflight, q, ret_tries, c, err);
+	q->know = NULL;
+	if (r == TD_DENIED) {
+		td_queue_add(h->queue, h->o.names[q->node]);
+		td_preflight_await_drain(h->preflight, q->node, DRAINED_MS, c);
+	}
+	return r;
+}
+
+int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_request *q, long long *ret_tries,
+		      struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free char *ns = td_strndup(q->h.ask_pod, strcspn(q->h.ask_pod, "/"));
+	struct td_preflight_ask ask = {.node = node,
+				       .mask = q->mask,
+				       .h = &q->h,
+				       .partition = *q->partition ? q->partition : NULL,
+				       .qos = *q->qos ? q->qos : NULL,
+				       .ns = *ns ? ns : NULL,
+				       // The Prolog's own deadline must not come first.
+				       .timeout_ms = q->timeout_ms - DRAINED_MS - 2000};
+	if (ask.timeout_ms < 1000)
+		ask.timeout_ms = 1000;
+	return td_nodehealth_preflight(h, &ask, ret_tries, c, err);
+}
+
 // ---- checks ----
 
 static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_checkup_findings *ret,
@@ -89,6 +142,10 @@ static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_c
 	ret->n = 0;
 	td_checkup_judge(f, ret);
 	td_checkup_site(h->o.checks, c, ret);
+	if (h->preflight) {
+		td_preflight_again(h->preflight, i, c);
+		td_preflight_findings(h->preflight, i, ret);
+	}
 	pthread_mutex_lock(&h->mu);
 	h->v[i].facts = *f;
 	h->v[i].known = true;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "checkup/checkup.h"
+#include "gate/preflight.h"
 #include "kube/controller.h"
 #include "kube/informer.h"
 
@@ -21,6 +22,10 @@ struct td_nodehealth_opts {
 	struct td_checkup_backend *backends;
 	int n;
 	int64_t interval_ms; // between two looks
+	// For tests before jobs (preflight.h); gate NULL: there are none.
+	struct td_gate *gate;
+	const char *selftest;
+	const char *const *faults;
 	// Reboots the node. 0: all its processes have ended and the boot is a new one. TD_UNCERTAIN: the
 	// machine was told, and this process ends with it.
 	int (*reboot)(void *ctx, int node, struct td_cancel *c, struct td_error *err);
@@ -33,5 +38,14 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h);
 // Handler for the informer of nodes.
 void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object *now);
 int td_nodehealth_run(struct td_nodehealth *h, struct td_cancel *c, struct td_error *err);
+// Tests a job's devices before it starts. When one failed, the node's findings say so, and it is waited for
+// some seconds that the node is drained. q->know is filled in here. 0 and errors: as td_preflight_run.
+int td_nodehealth_preflight(struct td_nodehealth *h, struct td_preflight_ask *q, long long *ret_tries,
+			    struct td_cancel *c, struct td_error *err);
+// The same for a request at the gate's socket.
+int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_request *q, long long *ret_tries,
+		      struct td_cancel *c, struct td_error *err);
+// Appends what tests before jobs found.
+void td_nodehealth_more(struct td_nodehealth *h, int node, struct td_checkup_findings *ret);
 // A copy of the last facts of a node; false: there are none.
 bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret);

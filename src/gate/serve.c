@@ -83,6 +83,10 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			// A longer text is no pod's name, and a part of it could be another pod's.
 			if (strlen(v) < sizeof(q.h.ask_pod))
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
+		} else if (!strcmp(f.v[i], "partition") && strlen(v) < sizeof(q.partition)) {
+			snprintf(q.partition, sizeof(q.partition), "%s", v);
+		} else if (!strcmp(f.v[i], "qos") && strlen(v) < sizeof(q.qos)) {
+			snprintf(q.qos, sizeof(q.qos), "%s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
 				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);
@@ -231,10 +235,23 @@ static void answer(struct request *q)
 								  &(struct td_gate_wait){req.timeout_ms, progress, q},
 								  q->s->cancel, &err);
 
-	if (r)
+	long long tries = 0;
+	bool let_in = !r;
+	if (let_in && !req.check && q->s->g->o.preflight)
+		r = q->s->g->o.preflight(q->s->g->o.ctx, q->node, &req, &tries, q->s->cancel, &err);
+	if (r && !(let_in && r == TD_NOT_FOUND))
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
 	if (td_fault_at(NULL, "gate.answer.before"))
 		return;
+	if (let_in && r == TD_DENIED) {
+		td_auto_free char *text = td_asprintf("%lld %s", tries, err.msg);
+		say(q->fd, "sick", text);
+		return;
+	}
+	if (let_in && r == TD_NOT_FOUND) {
+		say(q->fd, "qos", NULL);
+		return;
+	}
 	say(q->fd, !r ? "ok" : req.check && r == TD_CONFLICT ? "again" : "fail", r ? err.msg : NULL);
 }
 

@@ -106,6 +106,7 @@ static void collect(void *ctx)
 		for (size_t i = 0; i < td_checkup_n_checks; i++)
 			td_metric_set(m.faults, 0, TD_LABELS(node, td_checkup_checks[i].name));
 		td_checkup_judge(f, l);
+		td_nodehealth_more(live.t.health, n, l);
 		for (size_t i = 0; i < l->n; i++)
 			td_metric_add(m.faults, 1, TD_LABELS(node, l->v[i].check));
 	}

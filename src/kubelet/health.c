@@ -15,7 +15,8 @@ enum { LOOK_MS = 300, KILL_MS = 50, KILLED_MS = 60000 };
 struct health {
 	struct td_nodehealth_opts o;
 	struct td_strv names;
-	char *state, *checks, *actions;
+	char *state, *checks, *actions, *selftest;
+	struct td_strv faults;
 };
 static struct health its; // one kubelet per process
 
@@ -107,11 +108,13 @@ void td_kubelet_health_open(struct td_kubelet *a)
 	its.state = td_asprintf("%s/agent", a->o.home);
 	its.checks = td_asprintf("%s/checks", a->o.home);
 	its.actions = td_asprintf("%s/actions", a->o.home);
+	its.selftest = td_asprintf("%s/opt/tandem-standin", a->o.run);
 	struct td_checkup_backend *b = td_calloc((size_t)a->o.nodes, sizeof(*b));
 	for (int i = 0; i < a->o.nodes; i++) {
 		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i);
 		td_strv_addf(&its.names, "n%d", i);
 		b[i] = td_checkup_fake(faults, a->o.gpus);
+		td_strv_add(&its.faults, faults);
 	}
 	its.o = (struct td_nodehealth_opts){.kube = a->kube,
 					    .nodes = a->nodes,
@@ -123,6 +126,9 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .backends = b,
 					    .n = a->o.nodes,
 					    .interval_ms = LOOK_MS,
+					    .gate = a->gate,
+					    .selftest = its.selftest,
+					    .faults = (const char *const *)its.faults.v,
 					    .reboot = reboot,
 					    .boot = boot,
 					    .ctx = a};
@@ -144,5 +150,7 @@ void td_kubelet_health_close(struct td_kubelet *a)
 	free(its.state);
 	free(its.checks);
 	free(its.actions);
+	free(its.selftest);
+	td_strv_done(&its.faults);
 	its = (struct health){0};
 }

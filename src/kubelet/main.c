@@ -231,6 +231,13 @@ static void late(void *ctx, int node)
 	td_held_late(&a->held, node);
 }
 
+static int preflight(void *ctx, int node, const struct td_gate_request *q, long long *ret_tries, struct td_cancel *c,
+		     struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_gate_preflight(a->health, node, q, ret_tries, c, err);
+}
+
 // ---- wiring ----
 
 static void on_service(void *ctx, struct td_object *old, struct td_object *now)
@@ -333,6 +340,7 @@ static int open_gate(struct td_kubelet *a, struct td_error *err)
 				 .superseded = holder_superseded,
 				 .late = late,
 				 .may_claim = may_claim,
+				 .preflight = preflight,
 				 .ctx = a};
 	return td_gate_new(&g, &a->gate, err);
 }

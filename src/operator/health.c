@@ -428,6 +428,18 @@ static int prune(struct td_op_node *n, struct td_error *err)
 	return 0;
 }
 
+// Tells the node's agent which jobs it tests before they start. While too many nodes are out of service a test that
+// fails is only said: a test that is wrong itself must not drain the whole pool, and Slurm drains each node whose
+// Prolog fails.
+static int show_preflight(struct td_op_node *n, struct td_error *err)
+{
+	td_auto_free char *text = NULL;
+	if (n->policy.preflight && td_object_annotation(n->node, TD_ANN_SHARE))
+		text = td_op_policy_preflight(&n->policy, n->policy.dry_run || breaker(n));
+	const char *const notes[][2] = {{TD_ANN_PREFLIGHT, text}, {0}};
+	return td_op_health_note(n, notes, err);
+}
+
 // ---- the reconciler ----
 
 static int policy_status(struct td_op *op, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
@@ -486,6 +498,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 		else
 			r = td_op_act_run(&n, first = n.acts.v[i], again_ms, err);
 	}
+	if (!r && n.node)
+		r = show_preflight(&n, err);
 	if (r || !n.node)
 		return r;
 

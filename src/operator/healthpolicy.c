@@ -49,6 +49,30 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->percent = (size_t)td_jint(s, "breaker.percent", 0);
 	ret->least = (size_t)td_jint(s, "breaker.nodes", 0);
 	rules_of(td_jget(s, "rules"), ret);
+	ret->preflight = td_jget(s, "preflight");
+}
+
+char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
+{
+	static const char *const lists[] = {"partitions", "qos", "namespaces"};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	bool any = false;
+	for (size_t i = 0; i < TD_LEN(lists); i++) {
+		yyjson_val *l = td_jget(p->preflight, lists[i]);
+		if (yyjson_arr_size(l)) {
+			any = true;
+			td_jm_key_set(d, root, lists[i], yyjson_val_mut_copy(d, l));
+		}
+	}
+	if (!any)
+		return NULL;
+	td_jm_int(d, root, "milliseconds", td_jint(p->preflight, "milliseconds", 100));
+	td_jm_int(d, root, "tries", td_jint(p->preflight, "tries", 3));
+	td_jm_str(d, root, "program", td_jstr(p->preflight, "program"));
+	if (say)
+		td_jm_bool(d, root, "say", true);
+	return td_json_mut_text(root, NULL);
 }
 
 void td_op_policy_done(struct td_op_policy *p)

@@ -2,7 +2,8 @@
 // answer. It fails closed.
 //
 // Exit 0: the devices are this job's and no other process is left on them, or the job has none.
-// Exit 1: Slurm drains the node. While the agent cannot be reached the devices count as unknown,
+// Exit 1: Slurm drains the node. So it does when the test of the devices failed; the job is then queued again
+// (unlucky.c). While the agent cannot be reached the devices count as unknown,
 // never as free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
 //
 // --launch: slurmd runs it at the job's first launch on the node (no PrologFlags=Alloc). Then the
@@ -21,7 +22,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { GATE_MS = 45000, DEVICES_MAX = 1024, POD_NS_MAX = 63, POD_NAME_MAX = 253 };
+enum { GATE_MS = 45000, DEVICES_MAX = 1024, POD_NS_MAX = 63, POD_NAME_MAX = 253, QOS_MAX = 128 };
+enum { SICK = 3, WANTS_QOS = 4 }; // answers of td_standin_ask()
+
+// A name that may stand in a request: "" when it is none.
+static const char *word(const char *s)
+{
+	return s && strlen(s) < QOS_MAX && !strpbrk(s, " \n") ? s : "";
+}
 
 static bool digits(const char *s)
 {
@@ -140,9 +148,18 @@ int td_standin_ask(const char *path, const char *request, int64_t deadline, char
 			continue;
 		}
 
-		bool again = !strncmp(line, "again ", 6);
-		snprintf(why, n_why, "%s", again ? line + 6 : !strncmp(line, "fail ", 5) ? line + 5 : line);
-		result = again ? 2 : 1;
+		static const struct {
+			const char *word;
+			int result;
+		} last[] = {{"fail ", 1}, {"again ", 2}, {"sick ", 3}, {"qos", 4}};
+		result = 1;
+		size_t skip = 0;
+		for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
+			if (!strncmp(line, last[i].word, strlen(last[i].word))) {
+				result = last[i].result;
+				skip = strlen(last[i].word);
+			}
+		snprintf(why, n_why, "%s", line + skip);
 		break;
 	}
 
@@ -214,7 +231,7 @@ int td_standin_gate(int argc, char **argv)
 	}
 
 	int64_t deadline = td_standin_now_ms() + timeout, back_off = 50;
-	char why[TD_WIRE_LINE] = "no answer";
+	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "";
 	for (;;) {
 		int64_t left = deadline - td_standin_now_ms();
 		if (left <= 0)
@@ -241,16 +258,35 @@ int td_standin_gate(int argc, char **argv)
 			continue;
 		}
 
+		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s node=%s devices=%s timeout=%lld\n", job,
-				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node, dev, (long long)left);
+				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s devices=%s timeout=%lld\n", job,
+				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node,
+				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos, dev,
+				 (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;
 		}
 
 		int r = td_standin_ask(path, request, deadline, why, sizeof(why));
+		if (r == SICK) {
+			char *text = why;
+			long long tries = strtoll(why, &text, 10);
+			text += *text == ' ';
+			fprintf(stderr, "tandem gate: %s\n", text);
+			td_standin_unlucky(job, node, tries, text);
+			return 1;
+		}
+		// It is asked for only where it decides, because that costs a call to slurmctld.
+		if (r == WANTS_QOS && !*qos) {
+			struct standin_text out = {qos, sizeof(qos)};
+			if (td_standin_job_text(job, "qos", deadline, out, why, sizeof(why)) > 0 && *word(qos))
+				continue;
+			snprintf(qos, sizeof(qos), "-"); // no QOS has this name
+			continue;
+		}
 		if (r > 0)
 			fprintf(stderr, "tandem gate: %s\n", why);
 		if (r >= 0)

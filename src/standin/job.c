@@ -25,6 +25,7 @@ struct job_reader {
 	struct span gres[NODES_MAX];
 	size_t n_gres, n_names, at;
 	bool has_at;
+	struct span text;
 	// What is looked for.
 	const char *node;
 	long long want;
@@ -32,6 +33,7 @@ struct job_reader {
 	int result; // of the record: see td_standin_job_gpus_read()
 	char *out;
 	size_t n_out;
+	const char *field; // NULL: the GPUs; else this text of the record
 };
 
 static void blank(struct job_reader *r)
@@ -66,8 +68,27 @@ static long long number(struct span v)
 	return strtoll(b, NULL, 10);
 }
 
+// Copies a text, as far as it fits, and takes the commonest escapes out of it; a control character becomes a
+// blank.
+static void unescape(struct span v, char *out, size_t n)
+{
+	size_t len = 0;
+	for (size_t i = 0; i < v.n && len + 1 < n; i++) {
+		char c = v.s[i];
+		if (c == '\\' && i + 1 < v.n) {
+			c = v.s[++i];
+			if (!strchr("\"\\/", c))
+				c = ' ';
+		}
+		out[len++] = (unsigned char)c < ' ' ? ' ' : c;
+	}
+	out[len] = '\0';
+}
+
 static void leaf(struct job_reader *r, struct span v)
 {
+	if (r->field && !strncmp(r->path, "/jobs/#/", 8) && !strcmp(r->path + 8, r->field))
+		r->text = v;
 	if (!strcmp(r->path, "/jobs/#/job_id"))
 		r->id = number(v);
 	else if (!strcmp(r->path, "/jobs/#/gres_detail/#") && r->n_gres < NODES_MAX)
@@ -115,7 +136,10 @@ static void record(struct job_reader *r)
 	if (r->id != r->want)
 		return;
 	r->found = true;
-	if (!r->n_gres)
+	if (r->field) {
+		unescape(r->text, r->out, r->n_out);
+		r->result = r->text.n > 0;
+	} else if (!r->n_gres)
 		r->result = 0;
 	else if (!r->has_at || r->at >= r->n_gres)
 		r->result = -1;
@@ -151,6 +175,7 @@ static bool value(struct job_reader *r, int depth)
 		r->id = -1;
 		r->n_gres = r->n_names = 0;
 		r->has_at = false;
+		r->text = (struct span){"", 0};
 	}
 
 	for (bool first = true;; first = false) {
@@ -185,7 +210,8 @@ static bool value(struct job_reader *r, int depth)
 	return true;
 }
 
-int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
+static int read_record(const char *json, size_t len, long long job, const char *node, const char *field,
+		       struct standin_text out)
 {
 	static struct job_reader r; // too large for a stack; there is one thread
 	memset(&r, 0, sizeof(r));
@@ -194,9 +220,35 @@ int td_standin_job_gpus_read(const char *json, size_t len, long long job, const 
 	r.end = json + len;
 	r.node = node;
 	r.want = job;
-	r.out = out;
-	r.n_out = n;
+	r.out = out.s;
+	r.n_out = out.n;
+	r.field = field;
 	return value(&r, 0) && r.found ? r.result : -1;
+}
+
+int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
+{
+	return read_record(json, len, job, node, NULL, (struct standin_text){out, n});
+}
+
+int td_standin_job_text_read(const char *json, size_t len, long long job, const char *field, struct standin_text out)
+{
+	return read_record(json, len, job, "", field, out);
+}
+
+int td_standin_job_text(const char *job, const char *field, int64_t deadline, struct standin_text out, char *why,
+			size_t n_why)
+{
+	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
+	size_t len = 0;
+	char *text = td_standin_output(argv, deadline, &len, why, n_why);
+	if (!text)
+		return -1;
+	int r = td_standin_job_text_read(text, len, strtoll(job, NULL, 10), field, out);
+	if (r < 0)
+		snprintf(why, n_why, "slurmctld does not say what the %s of job %s is", field, job);
+	free(text);
+	return r;
 }
 
 int td_standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,

@@ -24,7 +24,7 @@ static int usage(FILE *f)
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
-	      "       tandem-standin selftest --ms N --devices N [--faults FILE]\n"
+	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "\n"

@@ -1,5 +1,6 @@
 // The job that tests a node before it takes work: it computes on every device that the job was given,
-// compares each result with the one that it must be, and prints one line of JSON.
+// compares each result with the one that it must be, and prints one line of JSON. With --only LIST it is the
+// quick test before a job: exactly those devices.
 //
 // The fake GPUs of virtual nodes compute on the CPU. What the node's file of faults says of a device
 // (burn=fail) makes its results wrong, as a sick device's are. On a machine with real GPUs a site names
@@ -88,15 +89,42 @@ static uint64_t sick(const char *path)
 	return mask;
 }
 
+// The devices of a list such as "0-1,4". 0: it is no such list.
+static uint64_t listed(const char *s)
+{
+	uint64_t mask = 0;
+	while (*s) {
+		char *end;
+		long a = strtol(s, &end, 10), b = a;
+		if (end == s)
+			return 0;
+		if (*end == '-') {
+			const char *second = end + 1;
+			b = strtol(second, &end, 10);
+			if (end == second)
+				return 0;
+		}
+		if (a < 0 || a > b || b >= DEVICES || (*end && *end != ','))
+			return 0;
+		for (; a <= b; a++)
+			mask |= UINT64_C(1) << a;
+		s = *end ? end + 1 : end;
+	}
+	return mask;
+}
+
 int td_standin_selftest(int argc, char **argv)
 {
 	long ms = 200, devices = 0;
+	uint64_t only = 0;
 	const char *faults = NULL;
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--ms"))
 			ms = strtol(argv[i + 1], NULL, 10);
 		else if (!strcmp(argv[i], "--devices"))
 			devices = strtol(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--only") && (only = listed(argv[i + 1])))
+			devices = __builtin_popcountll(only);
 		else if (!strcmp(argv[i], "--faults"))
 			faults = argv[i + 1];
 		else
@@ -108,8 +136,11 @@ int td_standin_selftest(int argc, char **argv)
 	uint64_t bad = sick(faults), wrong = 0;
 	double begin = seconds(), operations = 0;
 	long rounds = devices ? devices : 1;
-	for (long d = 0; d < rounds; d++) {
-		double end = begin + (double)ms / 1000 * (double)(d + 1) / (double)rounds;
+	for (long d = 0, round = 0; round < rounds; d++) {
+		if (only && !(only >> d & 1))
+			continue;
+		round++;
+		double end = begin + (double)ms / 1000 * (double)round / (double)rounds;
 		unsigned seed = (unsigned)d;
 		do {
 			double got = multiply(seed) + (bad >> d & 1 ? 1 : 0);

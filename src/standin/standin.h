@@ -46,7 +46,7 @@ void td_standin_input_move(void);     // moves as much as can be moved
 int td_standin_input_to(void);        // the descriptor; -1: closed
 
 // gate.c. One conversation with the agent, until its last word. 0: ok; 1: refused for good; 2:
-// "again"; -1: no answer, try again. When it is not 0, why says the reason in words.
+// "again"; 3: the test of the devices failed; 4: which QOS has the job? -1: no answer, try again. When it is not 0, why says the reason in words.
 int td_standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
 // lookup.c. A child process looks up the addresses behind NAME:PORT. The returned descriptor gives
@@ -80,6 +80,10 @@ int td_standin_command(char *const argv[], bool errors, int64_t deadline_ms, cha
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
+// unlucky.c. Queues a job whose devices failed their test again, or holds it after as many tries (0: never).
+void td_standin_unlucky(const char *job, const char *node, long long tries, const char *why);
+// The job's next admin comment, from the one that it has ("" or NULL: none). Returns how often it failed by now.
+long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n);
 // job.c. Asks slurmctld for the GPUs of a job on a node, as indexes ("0-1,4"). 1: they are in out.
 // 0: it has none. -1: unknown; why says the reason in words.
 struct standin_text {
@@ -90,6 +94,13 @@ int td_standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, 
 			size_t n_why);
 // The same from the text of `scontrol show job --json`, which need not end with NUL.
 int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
+
+// job.c. Asks slurmctld for a text of a job's record, such as "qos". 1: it is in out; 0: it is empty; -1: unknown, why
+// says the reason in words. As far as it fits; control characters are blanks.
+int td_standin_job_text(const char *job, const char *field, int64_t deadline_ms, struct standin_text out, char *why,
+			size_t n_why);
+// The same from the text of `scontrol show job --json`.
+int td_standin_job_text_read(const char *json, size_t len, long long job, const char *field, struct standin_text out);
 
 // selftest.c. The job that tests a node.
 int td_standin_selftest(int argc, char **argv);

@@ -4,12 +4,15 @@
 //
 // Gate: a Unix stream socket; the agent checks SO_PEERCRED for uid 0. One request per connection:
 //   acquire job=<id> start=<epoch s, 0 unknown> uid=<uid> [ask=<pod uid> [pod=<namespace>/<name>]]
-//           node=<slurm node> devices=<ranges "0-1,4" or "-"> timeout=<ms>
+//           node=<slurm node> [partition=<name>] [qos=<name>] devices=<ranges "0-1,4" or "-"> timeout=<ms>
 //     ask and pod are the pod that the job's comment names. They are a hint, because the job's
 //     owner may write the comment.
 //     -> ok           the node's table names this job as holder, and no other process is left on
 //                     the devices
 //     -> wait <text>  progress, any number of times; then ok or fail
+//     -> sick <tries> <text>  the devices were let go, and failed the test that a policy wants before
+//                     this job; Prolog must exit 1. A job that met that so often is held (0: never)
+//     -> qos          whether there is a test depends on the job's QOS: ask again with it
 //     -> fail <text>  the deadline passed or the request is wrong; Prolog must exit 1
 //   ping -> ok
 //

@@ -7,6 +7,7 @@
 #include "bridge/scheduler/passes.h"
 
 #include "pool/gang.h"
+#include "pool/preflight.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -98,13 +99,47 @@ static const char *avoid(const struct td_slurm_nodes *l, const bool *ok, const s
 	return text ? td_arena_strdup(arena, text) : NULL;
 }
 
+static void read_names(const yyjson_val *policy, const char *key, struct td_strv *ret)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(policy, key), i, n, x)
+		if (yyjson_is_str(x))
+			td_strv_add(ret, yyjson_get_str(x));
+}
+
+// Are the pod's devices tested before it starts? Then a batch stand-in goes first, because its Prolog tests them
+// before the pod is bound: a pod that is bound cannot start elsewhere. Every node of Slurm's has the same policy.
+static bool tested_first(struct td_bridge *b, const struct td_slurm_snapshot *snap, const struct td_object *pod,
+			 const struct td_want *w)
+{
+	td_auto(td_object_unref) struct td_object *node =
+		snap->nodes.n ? td_informer_get(b->nodes, NULL, snap->nodes.v[0].name) : NULL;
+	const char *text = node ? td_object_annotation(node, TD_ANN_PREFLIGHT) : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return false;
+	td_auto_strv struct td_strv partitions = {0}, qos = {0}, namespaces = {0};
+	read_names(td_json_root(j), "partitions", &partitions);
+	read_names(td_json_root(j), "qos", &qos);
+	read_names(td_json_root(j), "namespaces", &namespaces);
+	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)partitions.v,
+						 .n_partitions = partitions.n,
+						 .qos = (const char *const *)qos.v,
+						 .n_qos = qos.n,
+						 .namespaces = (const char *const *)namespaces.v,
+						 .n_namespaces = namespaces.n};
+	const struct td_pool_preflight_job of = {w->ask.partition, w->ask.qos, pod->ns};
+	return td_pool_preflight(&r, &of) != TD_PREFLIGHT_NO;
+}
+
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		     struct td_want *w)
 {
 	struct td_asks *t = b->asks;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	struct td_pool_fast f = {.now_ms = td_now(b),
-				 .allowed = s->stand_in == TD_STANDIN_AUTO,
+				 .allowed = s->stand_in == TD_STANDIN_AUTO && !(snap && tested_first(b, snap, pod, w)),
 				 .view_age_ms = snap ? td_now(b) - snap->asked_ms : -1,
 				 .refused_here = snap && a->no_fast_gen == snap->gen};
 

@@ -1,5 +1,5 @@
 // The checks: what the file of faults says is found, and what ends a fault.
-// rows: B3.1 B3.2 B3.3 B3.4 B3.5
+// rows: B5.1 B5.4 B3.1 B3.2 B3.3 B3.4 B3.5
 #include "checkup/checkup.h"
 
 #include "base/file.h"
@@ -58,6 +58,8 @@ static void every_check_finds_its_injection(void **state)
 {
 	for (size_t i = 0; i < td_checkup_n_checks; i++) {
 		const struct td_checkup_check *c = &td_checkup_checks[i];
+		if (!strcmp(c->name, "preflight"))
+			continue; // no look finds it: see the quick test
 		put(c->inject);
 		struct td_checkup_backend b = td_checkup_fake(path, 8);
 		struct td_checkup_findings l = look(&b);
@@ -69,6 +71,42 @@ static void every_check_finds_its_injection(void **state)
 		assert_string_equal(l.v[0].device, td_starts(c->inject, "gpu3") ? "gpu3" : "");
 		td_checkup_backend_done(&b);
 	}
+}
+
+// A quick test by a program of this text; the devices that failed.
+static uint64_t quick(const char *program, int64_t limit_ms, char *why, size_t n)
+{
+	td_auto_free char *file = td_asprintf("%s/quick", dir);
+	struct td_checkup_quick q = {
+		.program = file, .node = "n0", .list = "1,3", .devices = 0xA, .ms = 10, .limit_ms = limit_ms};
+	uint64_t bad = 0;
+	assert_int_equal(td_file_write(file, program, strlen(program), 0755, NULL), 0);
+	assert_int_equal(td_checkup_quick(&q, NULL, &bad, why, n, NULL), 0);
+	return bad;
+}
+
+static void a_quick_test_says_which_devices_failed(void **state)
+{
+	char why[128] = "";
+	assert_int_equal(quick("#!/bin/sh\n[ $1 = n0 ] && [ $2 = 1,3 ]\n", 9000, why, sizeof(why)), 0);
+	assert_int_equal(quick("#!/bin/sh\necho noise\necho '{\"wrong\":[\"gpu3\",\"gpu7\"]}'\nexit 1\n", 9000, why,
+			       sizeof(why)),
+			 0x8); // gpu7 is not the job's
+	assert_string_equal(why, "it computes wrongly");
+	assert_int_equal(quick("#!/bin/sh\necho the fan is loud\nexit 3\n", 9000, why, sizeof(why)), 0xA);
+	assert_string_equal(why, "the fan is loud");
+	assert_int_equal(quick("#!/bin/sh\nexec sleep 1000\n", 100, why, sizeof(why)), 0xA);
+	assert_string_equal(why, "the test did not end within 1 s");
+}
+
+static void a_quick_test_that_is_not_there_says_nothing(void **state)
+{
+	char why[128];
+	const struct td_checkup_quick q = {
+		.program = "/nonexistent", .node = "n0", .list = "0", .devices = 1, .ms = 10, .limit_ms = 9000};
+	uint64_t bad = 7;
+	assert_true(td_checkup_quick(&q, NULL, &bad, why, sizeof(why), NULL) < 0);
+	assert_int_equal(bad, 7);
 }
 
 static void xids_are_judged_by_number(void **state)
@@ -212,6 +250,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_node_without_a_file_is_well, setup, teardown),
 		cmocka_unit_test_setup_teardown(every_check_finds_its_injection, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_quick_test_says_which_devices_failed, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_quick_test_that_is_not_there_says_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(xids_are_judged_by_number, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_kernels_line_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_ends_a_fault, setup, teardown),

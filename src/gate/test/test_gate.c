@@ -170,6 +170,10 @@ static void test_parse(void **state)
 	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 pod=ml/train-0 devices=0", "n0", 8, &q, NULL),
 			 0);
 	assert_string_equal(q.h.ask_pod, "ml/train-0");
+	assert_int_equal(
+		td_gate_parse("acquire job=7 uid=1 node=n0 partition=train qos=high devices=0", "n0", 8, &q, NULL), 0);
+	assert_string_equal(q.partition, "train");
+	assert_string_equal(q.qos, "high");
 	{
 		// A name too long for any pod is ignored, not cut.
 		char line[600];

@@ -172,6 +172,26 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 
 // ---- before the first container ----
 
+// Tests the devices where a policy wants that before this pod (gate/preflight.h): where the Prolog of its stand-in
+// did, they have passed already. 0: go on. 1: the pod failed.
+static int devices_tested(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, const struct td_holder *h)
+{
+	struct td_error e = TD_ERROR_INIT;
+	long long tries;
+	struct td_preflight_ask q = {.node = p->node,
+				     .mask = p->devices,
+				     .h = h,
+				     .partition = td_object_annotation(o, TD_ANN_ASK_PREFIX "partition"),
+				     .qos = td_object_annotation(o, TD_ANN_ASK_PREFIX "qos"),
+				     .ns = p->ns,
+				     .timeout_ms = DEVICE_LATE_MS};
+	q.qos = q.qos ? q.qos : ""; // the one of its namespace, which is not known here
+	int r = td_nodehealth_preflight(a->health, &q, &tries, a->cancel, &e);
+	if (r == TD_DENIED)
+		fail_pod(a, p, o, "PreflightFailed", e.msg);
+	return r ? 1 : 0;
+}
+
 // Acquires the pod's devices at the gate. Slurm runs no Prolog for a pod's allocation here
 // (docs/design/0013-acquire.md), so this claim is the only one.
 // 0: go on. 1: wait; *again_ms is set, or the pod failed.
@@ -193,7 +213,7 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 	if (!r) {
 		if (td_streq(p->wait_reason, "WaitingForDevices"))
 			pod_wait(p, NULL, NULL);
-		return 0;
+		return begun || !p->grant.granted ? 0 : devices_tested(a, p, o, &h);
 	}
 
 	if (r == TD_CONFLICT) {

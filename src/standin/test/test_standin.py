@@ -266,6 +266,48 @@ class Gate(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(err, "tandem gate: held by pod ml/train-3\n")
 
+    def test_the_test_before_the_job_failed(self):
+        """The job is queued again; the third time it is held. What a site wrote as admin comment stays."""
+        where = pathlib.Path(self.dir.name)
+        (where / "scontrol").write_text(f"""#!/bin/sh
+cd {where}
+case $1 in show) cat record; exit ;; esac
+echo "$*" >>calls
+""")
+        (where / "squeue").write_text("#!/bin/sh\necho PENDING BeginTime\n")
+        for f in ("scontrol", "squeue"):
+            (where / f).chmod(0o755)
+        sick = ["sick 3 devices 0 of n0 fail their test: it computes wrongly"]
+        self.agent(sick, sick, sick)
+        path = {"PATH": f"{self.dir.name}:{os.environ['PATH']}"}
+
+        def once(was):
+            (where / "record").write_text(json.dumps({"jobs": [self.record([], admin_comment=was)]}))
+            (where / "calls").unlink(missing_ok=True)
+            code, err, _ = self.gate(**path)
+            self.assertEqual((code, err), (1, "tandem gate: devices 0 of n0 fail their test: it computes wrongly\n"))
+            return (where / "calls").read_text().splitlines()
+        first = "tandem: pre-flight failed 1 time, on n0: devices 0 of n0 fail their test: it computes wrongly"
+        calls = once("ticket/4 is \"ours\"")
+        self.assertEqual(calls[:2], [f"update jobid=17 admincomment=ticket/4 is \"ours\" {first}", "requeue 17"])
+        end = time.monotonic() + 20
+        while "update jobid=17 starttime=now" not in (where / "calls").read_text():
+            self.assertLess(time.monotonic(), end, "it may start at once")
+            time.sleep(0.02)
+        calls = once(first.replace("1 time, on n0", "2 times, on n7 n3"))
+        self.assertEqual(calls[0], "update jobid=17 admincomment=" + first.replace("1 time, on n0", "3 times, on n7 n3 n0"))
+        self.assertEqual(calls[1:], ["requeuehold 17"])
+        (where / "calls").unlink()
+        self.assertEqual(self.gate(SLURM_JOB_COMMENT="tandem/x/ml/a/b", **path)[0], 1)
+        self.assertFalse((where / "calls").exists(), "the bridge asks again for a pod")
+
+    def test_the_qos_is_told_when_it_decides(self):
+        self.agent(["qos"], ["ok"])
+        tools = self.scontrol({"jobs": [self.record([], qos="high")]})
+        self.assertEqual(self.gate(**{**tools, "SLURM_JOB_GPUS": "0", "SLURM_JOB_PARTITION": "train"})[:2], (0, ""))
+        self.assertIn(" node=n0 partition=train devices=0 ", self.requests[0])
+        self.assertIn(" node=n0 partition=train qos=high devices=0 ", self.requests[1])
+
     def scontrol(self, *answers):
         """Makes a scontrol that gives these answers in turn (None: it fails), then the last one
         again. Returns the environment that finds it."""

@@ -1,0 +1,46 @@
+// The quick test of a job's devices before it starts (docs/health.md, pre-flight): exactly the devices that it
+// was given, after the gate let it in and before any of its processes. A HealthPolicy says whose; the operator
+// writes that on the Node.
+//
+// A device that failed is a finding of the node's checks until the same test passes on it while nobody holds
+// it: once the node is out of service, and every 10 s before. The findings are not durable. An agent that
+// starts anew has none, and what was begun for them goes on: the node returns by its test.
+#pragma once
+
+#include "checkup/checkup.h"
+#include "gate/gate.h"
+#include "kube/informer.h"
+
+struct td_preflight_opts {
+	struct td_gate *gate;
+	struct td_informer *nodes;
+	const struct td_clock *clock;
+	const char *const *names;  // of the nodes; all outlive the td_preflight
+	const char *selftest;      // the program tandem-standin, for fake devices; NULL: there are none
+	const char *const *faults; // of each node: its file of faults; NULL: none
+	const char *actions;       // directory of a site's programs; NULL: none
+	int n;
+};
+struct td_preflight;
+struct td_preflight *td_preflight_new(const struct td_preflight_opts *o);
+struct td_preflight *td_preflight_free(struct td_preflight *p);
+
+struct td_preflight_ask {
+	int node;
+	uint64_t mask;
+	const struct td_holder *h;
+	const char *partition, *qos, *ns;       // NULL: not known, or none
+	int64_t timeout_ms;                     // at most 30 s are used
+	const struct td_checkup_findings *know; // what the checks find now; NULL: nothing
+};
+// 0: the job may start. TD_DENIED: a device failed, and *ret_tries says how often a job may meet that.
+// TD_NOT_FOUND: it depends on the job's QOS, which is NULL here. A holder that passed passes again.
+int td_preflight_run(struct td_preflight *p, const struct td_preflight_ask *q, long long *ret_tries,
+		     struct td_cancel *c, struct td_error *err);
+// Waits, at most so long, until the node is drained in Slurm with our words, so that the Prolog's failure does
+// not drain it with Slurm's.
+void td_preflight_await_drain(struct td_preflight *p, int node, int64_t ms, struct td_cancel *c);
+// Tests again what failed, where that is due.
+void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c);
+// Appends the devices that failed.
+void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret);

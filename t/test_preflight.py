@@ -1,0 +1,122 @@
+"""Tests of a job's devices before it starts: a GPU that fails costs nobody a run."""
+import json
+import re
+import urllib.request
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.feature("B5.1", "B5.6", "B5.7")
+OVER = ("Succeeded", "Failed", "Unknown")
+SICK, WELL = "n1", "n0"
+
+
+@pytest.fixture
+def pool(own_pool):
+    """The pool, in service, with no fault and no policy."""
+    own_pool.clean()
+    yield own_pool
+    own_pool.cmd("fault", SICK, "--clear", check=False)
+    own_pool.clean()
+    wait_for("it is in service", lambda: in_service(own_pool) and not annotation(own_pool, "faults"), 120)
+    own_pool.kubectl("delete", "healthpolicies", "--all")
+
+
+def annotation(pool, key, node=SICK):
+    return pool.get("node", node)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
+
+
+def policy(pool, **preflight):
+    spec = {"attempts": 50, "dryRun": preflight.pop("dryRun", False), "rules": preflight.pop("rules", []), "preflight": preflight}
+    pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec}))
+    wait_for("the agents know it", lambda: all(json.loads(annotation(pool, "preflight", n) or "{}").get("say", False) == spec["dryRun"] and annotation(pool, "preflight", n) for n in (SICK, WELL)))
+
+
+def in_service(pool):
+    return not annotation(pool, "hold") and all(a.get("status", {}).get("phase") in OVER for a in pool.items("nodeactions")) and \
+        not pool.shell("sinfo", "-h", "-N", "-n", SICK, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+
+
+def acts(pool):
+    return [a for a in pool.items("nodeactions") if a["spec"]["node"] == SICK]
+
+
+def full(pool):
+    """A job that has every device of the node that is well, so that the next one starts on the other."""
+    job = pool.sbatch("--gres=gpu:8", "-w", WELL)
+    wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    return job
+
+
+def comment(pool, job):
+    """The job's admin comment."""
+    return re.search(r"^ *AdminComment=(.*)$", pool.shell("scontrol", "show", "job", job), re.M)[1]
+
+
+def counted(pool, name, **labels):
+    with urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort'] + 2}/metrics", timeout=60) as r:
+        found = [(dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.split()[-1])) for line in r.read().decode().splitlines() if line.startswith(name + "{")]
+    return sum(v for have, v in found if all(have.get(k) == x for k, x in labels.items()))
+
+
+def test_a_job_starts_elsewhere_by_itself(pool):
+    """The test finds what no check does. The job never runs on the sick node, waits for no two minutes, and is
+    not held; the node is reset, tested and returned, and the record names the job."""
+    before = {a["metadata"]["uid"] for a in acts(pool)}
+    policy(pool, partitions=["*"])
+    filler = full(pool)
+    pool.cmd("fault", SICK, "gpu0", "burn=fail")
+    job = pool.sbatch("--requeue", "--gres=gpu:1", script="#!/bin/sh\necho $SLURMD_NODENAME >>/home/ran\nexec sleep 100000\n")
+    wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
+    assert comment(pool, job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test")
+    pool.shell("scancel", filler)
+    wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING", 60)
+    wait_for("it ran where it should", lambda: pool.shell("cat", "/home/ran", check=False).split() == [WELL])
+    done = wait_for("the node is mended", lambda: (new := [a for a in acts(pool) if a["metadata"]["uid"] not in before]) and new[0].get("status", {}).get("phase") in OVER and new, 120)
+    assert len(done) == 1 and done[0]["status"]["phase"] == "Succeeded", done
+    assert (done[0]["spec"]["action"], done[0]["spec"]["device"], done[0]["spec"]["policy"]) == ("reset-gpu", "gpu0", "default")
+    assert f"pre-flight of job {job} failed" in done[0]["spec"]["reason"]
+    wait_for("the node takes work", lambda: in_service(pool))
+    assert counted(pool, "tandem_preflight_total", node=SICK, result="failed") >= 1
+    assert counted(pool, "tandem_preflight_device_seconds_total", node=SICK) > 0
+    assert f"pre-flight of job {job} failed" in pool.cmd("history", SICK).stdout
+    pool.shell("scancel", job)
+    pool.shell("rm", "-f", "/home/ran")
+
+
+@pytest.mark.feature("B5.5")
+def test_a_pod_is_bound_only_where_its_devices_passed(pool):
+    policy(pool, namespaces=["default"], rules=[{"check": "preflight", "action": "drain"}])  # it does not come back meanwhile
+    filler = full(pool)
+    pool.cmd("fault", SICK, "gpu0", "burn=fail")
+    pool.apply(pool.pod("trains", gpus=1))
+    wait_for("the node is held", lambda: "pre-flight" in (annotation(pool, "hold") or ""))
+    assert not pool.get("pod", "trains")["spec"].get("nodeName")
+    pool.shell("scancel", filler)
+    wait_for("the pod runs", lambda: pool.phase("trains") == "Running", 120)
+    assert pool.get("pod", "trains")["spec"]["nodeName"] == WELL
+
+
+def test_bad_luck_is_bounded(pool):
+    """A job that met a failure as often as the policy says is held, and says why."""
+    policy(pool, qos=["normal"], tries=1)
+    filler = full(pool)
+    pool.cmd("fault", SICK, "gpu0", "burn=fail")
+    job = pool.sbatch("--requeue", "--gres=gpu:1")
+    wait_for("it is held", lambda: (j := pool.job(job)).get("Priority") == "0" and j.get("JobState") == "PENDING")
+    assert "pre-flight failed 1 time" in comment(pool, job)
+    pool.shell("scancel", filler, job)
+
+
+def test_who_is_not_named_is_not_tested_and_a_dry_run_only_says(pool):
+    before = counted(pool, "tandem_preflight_total")
+    policy(pool, partitions=["another"], namespaces=["other"])
+    pool.cmd("fault", SICK, "gpu0", "burn=fail")
+    pool.shell("srun", "-w", SICK, "--gres=gpu:1", "true")
+    assert counted(pool, "tandem_preflight_total") == before
+    policy(pool, partitions=["*"], dryRun=True)
+    pool.shell("srun", "-w", SICK, "--gres=gpu:1", "true")
+    assert counted(pool, "tandem_preflight_total", result="failed") > 0
+    wait_for("the node says so", lambda: "pre-flight" in (annotation(pool, "faults") or ""))
+    assert not annotation(pool, "hold")
