@@ -211,6 +211,26 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
 
 
+@pytest.mark.feature("A5.4")
+def test_slurmds_pod_says_what_slurm_says_of_its_node(pool):
+    """As a label, so that `kubectl get pods -l` finds them, and with the reason of a drain beside it."""
+    def label():
+        return pool.get("pod", "main-pool-n2", "-n", "slurm")["metadata"]["labels"].get("tandem.dev/node-state")
+    wait_for("idle", lambda: label() == "idle")
+    job = pool.sbatch("-N1", "-w", "n2", "-c1")
+    wait_for("mixed", lambda: label() == "mixed")
+    pool.shell("scancel", job)
+    job = pool.sbatch("-N1", "-w", "n2", "--exclusive")
+    wait_for("allocated", lambda: label() == "allocated")
+    pool.shell("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")
+    wait_for("draining, and why", lambda: label() == "draining" and pool.get("pod", "main-pool-n2", "-n", "slurm")["metadata"]["annotations"].get("tandem.dev/slurm-reason") == "bad fan")
+    assert [p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm", "-l", "tandem.dev/node-state=draining")] == ["main-pool-n2"]
+    pool.shell("scancel", job)
+    wait_for("drained", lambda: label() == "drained")
+    pool.shell("scontrol", "update", "nodename=n2", "state=resume")
+    wait_for("idle again", lambda: label() == "idle")
+
+
 @pytest.mark.feature("A1.1", "A1.3", "A1.5", "A5.6")
 def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
     """Its own daemons may go to drained nodes: nobody could resume these without it."""
