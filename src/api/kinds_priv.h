@@ -42,6 +42,8 @@ void td_labels_check(const yyjson_val *labels, const char *field, struct td_caus
 // Rules that several kinds share (rules.c). td_immutable_check refuses a change of the field at
 // path; old is NULL on create, which is always accepted.
 void td_immutable_check(const yyjson_val *obj, const yyjson_val *old, const char *path, struct td_causes *ret);
+// True when spec differs from that of old (NULL: a create, never) in more than the n fields of it that may.
+bool td_spec_changed(const yyjson_val *obj, const yyjson_val *old, const char *const may[], size_t n);
 bool td_is_percent_or_count(const yyjson_val *v); // true for NULL
 void td_percent_check(const yyjson_val *obj, const char *path, struct td_causes *ret);
 // workloadcheck.c

@@ -25,6 +25,18 @@ bool td_is_percent_or_count(const yyjson_val *v)
 	return n && n < 6 && s[n] == '%' && !s[n + 1];
 }
 
+bool td_spec_changed(const yyjson_val *obj, const yyjson_val *old, const char *const may[], size_t n)
+{
+	if (!old || td_jequal(td_jkey(obj, "spec"), td_jkey(old, "spec")))
+		return false;
+	yyjson_mut_doc *d[] = {td_jm_copy(td_jkey(obj, "spec")), td_jm_copy(td_jkey(old, "spec"))};
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; k < n; k++)
+			yyjson_mut_obj_remove_key(yyjson_mut_doc_get_root(d[i]), may[k]);
+	td_auto(td_json_unref) struct td_json *a = td_jm_done(d[0]), *b = td_jm_done(d[1]);
+	return !td_jequal(td_json_root(a), td_json_root(b));
+}
+
 void td_percent_check(const yyjson_val *obj, const char *path, struct td_causes *ret)
 {
 	if (td_is_percent_or_count(td_jget(obj, path)))

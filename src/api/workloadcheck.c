@@ -147,15 +147,7 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 			     "Invalid value: only allowed for updateStrategy 'RollingUpdate'");
 	td_percent_check(obj, "spec.updateStrategy.rollingUpdate.maxUnavailable", ret);
 
-	if (!old || td_jequal(td_jkey(obj, "spec"), td_jkey(old, "spec")))
-		return ret->n - before;
-	yyjson_mut_doc *d[] = {td_jm_copy(td_jkey(obj, "spec")), td_jm_copy(td_jkey(old, "spec"))};
-	for (int i = 0; i < 2; i++)
-		for (size_t k = 0; k < TD_LEN(may); k++)
-			yyjson_mut_obj_remove_key(yyjson_mut_doc_get_root(d[i]), may[k]);
-	td_auto(td_json_unref) struct td_json *a = td_jm_done(d[0]), *b = td_jm_done(d[1]);
-
-	if (!td_jequal(td_json_root(a), td_json_root(b)))
+	if (td_spec_changed(obj, old, may, TD_LEN(may)))
 		td_cause_add(ret, "FieldValueForbidden", "spec",
 			     "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', "
 			     "'template', 'updateStrategy', 'revisionHistoryLimit', "
