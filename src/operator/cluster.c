@@ -460,16 +460,28 @@ static int64_t told_since(struct td_op *op, struct td_object *sc, const struct t
 	return since;
 }
 
-// Was a slurmctld told of another configuration than the wanted one? It may have read it, though it never came
-// in force: an edit that is taken back at once.
-static bool told_other(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
+// Notes the revision in force, and the one before it.
+static void now_active(struct td_op_view *v, const char *before, const char *now)
+{
+	char *b = td_strdup(before), *n = td_strdup(now); // they may be v's own
+	free(v->before);
+	free(v->active);
+	v->before = b;
+	v->active = n;
+}
+
+// An edit that is taken back before it came in force: slurmctld was told of it and may have read it. Then the one
+// that was in force is so no longer, and has to come in force again. Returns whether this is so.
+static bool taken_back(struct td_op *op, struct td_object *sc, struct td_op_view *v)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *told = td_object_annotation(pods.v[i], TD_ANN_CONFIG);
-		if (is_of(pods.v[i], "slurmctld", sc->name) && told && !td_streq(told, v->config_hash))
-			return true;
+		if (!is_of(pods.v[i], "slurmctld", sc->name) || !told || td_streq(told, v->config_hash))
+			continue;
+		now_active(v, v->config_hash, told);
+		return true;
 	}
 	return false;
 }
@@ -504,20 +516,22 @@ static int tell(struct td_op *op, struct td_object *sc, const struct td_op_view 
 	return 0;
 }
 
-// Does a slurmd have it? It has it from slurmctld. Where no node answers nobody can say so, and after a while it
-// is taken for true.
+// Does a slurmd have it? It has it from slurmctld. One that was in force a moment ago counts only since slurmctld
+// was told again, or after a while: slurmctld need not have read the other one at all. Where no node answers nobody
+// can say so, and after a while it is taken for true.
 static bool seen(const struct td_op *op, const struct td_op_view *v, int64_t since)
 {
-	enum { BROUGHT_MS = 6000, KUBELET_BRINGS_MS = 90000 };
-	bool any = false;
+	enum { BROUGHT_MS = 6000, KUBELET_BRINGS_MS = 90000, BELIEVED_MS = 20000 };
+	int64_t age = td_real_ms(&td_clock_system) - since;
+	bool any = false, old = td_streq(v->config_hash, v->before);
 	for (size_t i = 0; i < v->nodes.n; i++) {
-		char config[32];
-		const char *services;
-		if (td_op_says(&v->nodes.v[i], config, &services) && td_streq(config, v->config_hash))
+		struct td_op_said said;
+		if (td_op_says(&v->nodes.v[i], &said) && td_streq(said.config, v->config_hash) &&
+		    (!old || said.since_ms + 999 >= since || age > BELIEVED_MS))
 			return true;
 		any |= !(v->nodes.v[i].states & TD_NODE_BAD);
 	}
-	return !any && td_real_ms(&td_clock_system) - since > (op->image ? KUBELET_BRINGS_MS : BROUGHT_MS);
+	return !any && age > (op->image ? KUBELET_BRINGS_MS : BROUGHT_MS);
 }
 
 // Returns the hash of the configuration that was last put in force; "" before the first.
@@ -578,11 +592,10 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 		     struct td_cancel *c, struct td_error *err)
 {
 	*ret_hash = active(sc, v);
+	if (v->config_hash && td_streq(*ret_hash, v->config_hash) && taken_back(op, sc, v))
+		*ret_hash = v->active;
 	struct td_pool_force_facts f = {
-		.answers = v->fresh,
-		.first = !**ret_hash,
-		.in_force = td_streq(*ret_hash, v->config_hash) && !told_other(op, sc, v),
-	};
+		.answers = v->fresh, .first = !**ret_hash, .in_force = td_streq(*ret_hash, v->config_hash)};
 	if (v->config_hash && !f.in_force) {
 		int r = tell(op, sc, v, c, err);
 		if (r)
@@ -596,8 +609,8 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 	if (force == TD_FORCE_WAIT || force == TD_FORCE_NOTHING)
 		return 0;
 	td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
-	free(v->active);
-	*ret_hash = v->active = td_strdup(v->config_hash);
+	now_active(v, *ret_hash, v->config_hash);
+	*ret_hash = v->active;
 	return 0;
 }
 

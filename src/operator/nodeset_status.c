@@ -23,11 +23,10 @@ static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *ol
 // Returns which services have failed on which nodes.
 static void failures(const struct td_op_rows *rows, struct td_buf *ret)
 {
-	char config[32];
-	const char *services;
+	struct td_op_said said;
 	for (size_t i = 0; i < rows->n && ret->len < 1024; i++)
-		if (td_op_says(rows->v[i].slurm, config, &services) && *services)
-			td_buf_printf(ret, "%s%s: %.300s", ret->len ? "; " : "", rows->v[i].name, services);
+		if (td_op_says(rows->v[i].slurm, &said) && *said.services)
+			td_buf_printf(ret, "%s%s: %.300s", ret->len ? "; " : "", rows->v[i].name, said.services);
 }
 
 static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, bool fresh, const char *message)
@@ -40,11 +39,10 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	if (x->slurm && x->slurm->reason && *x->slurm->reason && (x->record.drain || x->record.bad))
 		td_jm_str(d, o, "reason", x->slurm->reason);
 	td_jm_bool(d, o, "updated", x->n.pod && x->n.updated);
-	char config[32];
-	const char *services;
-	if (td_op_says(x->slurm, config, &services)) {
-		td_jm_str(d, o, "config", config);
-		td_jm_str(d, o, "services", *services ? services : NULL);
+	struct td_op_said said;
+	if (td_op_says(x->slurm, &said)) {
+		td_jm_str(d, o, "config", said.config);
+		td_jm_str(d, o, "services", *said.services ? said.services : NULL);
 	}
 	td_jm_str(d, o, "message", message);
 	return o;

@@ -270,6 +270,7 @@ struct td_op_view {
 	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *restart_hash;           // of the part of it that needs new pods
+	char *before;                 // hash of the one that was in force before it; NULL: not known
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
 	struct td_op_qos {            // the QOS of spec.preemption
@@ -343,11 +344,15 @@ void td_op_qos_sync(struct td_op_view *v, struct td_object *sc, int64_t *again_m
 
 // ---- view.c ----
 
-// What a node says of itself in its comment (slurm/programs/services.sh): the revision of the configuration that
-// its slurmd has, and *ret_services, the failed ones ("": none). False: it says nothing.
-bool td_op_says(const struct td_slurm_node *n, char config[32], const char **ret_services);
-bool td_op_ready(const struct td_object *o);   // condition Ready of any object
-int64_t td_op_born(const struct td_object *o); // its creation, ms of real time; 0: not known
+// What a node says of itself in its comment (slurm/programs/services.sh).
+struct td_op_said {
+	char config[32];      // the revision of the configuration that its slurmd has
+	int64_t since_ms;     // when slurmd got that from slurmctld, ms of real time (a second's resolution)
+	const char *services; // the failed ones; "": none. Points into the node
+};
+bool td_op_says(const struct td_slurm_node *n, struct td_op_said *ret); // false: it says nothing
+bool td_op_ready(const struct td_object *o);                            // condition Ready of any object
+int64_t td_op_born(const struct td_object *o);                          // its creation, ms of real time; 0: not known
 // Returns why the pod's first container does not run, in the kubelet's or kube-scheduler's words;
 // NULL: nothing is known. *ret_image: its image cannot be had.
 const char *td_op_stuck(const struct td_object *pod, bool *ret_image);

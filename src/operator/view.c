@@ -84,19 +84,26 @@ const char *td_op_stuck(const struct td_object *pod, bool *ret_image)
 	return td_jstr_or(w, "message", reason);
 }
 
-bool td_op_says(const struct td_slurm_node *n, char config[32], const char **ret_services)
+bool td_op_says(const struct td_slurm_node *n, struct td_op_said *ret)
 {
-	static const char head[] = "tandem: config=";
+	static const char head[] = "tandem: config=", since[] = " since=";
 	const char *s = n ? n->comment : NULL;
 	if (!s || !td_starts(s, head))
 		return false;
 	s += sizeof(head) - 1;
 	size_t len = strcspn(s, "; ");
-	if (!len || len >= 32)
+	if (!len || len >= sizeof(ret->config))
 		return false;
-	memcpy(config, s, len);
-	config[len] = '\0';
-	*ret_services = td_starts(s + len, "; service ") ? s + len + 2 : "";
+	*ret = (struct td_op_said){.services = ""};
+	memcpy(ret->config, s, len);
+	s += len;
+	if (td_starts(s, since)) {
+		char *end;
+		ret->since_ms = strtoll(s + sizeof(since) - 1, &end, 10) * 1000;
+		s = end;
+	}
+	if (td_starts(s, "; service "))
+		ret->services = s + 2;
 	return true;
 }
 
@@ -121,6 +128,7 @@ void td_op_view_done(struct td_op_view *v)
 	free(v->problem);
 	free(v->qos.problem);
 	free(v->trying);
+	free(v->before);
 	free(v->active);
 	free(v->uid);
 	free(v->config_hash);

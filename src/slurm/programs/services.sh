@@ -144,11 +144,12 @@ report() {
 	# shellcheck disable=SC3013
 	if [ "$conf" -nt "$run/read" ] || [ -z "$revision" ]; then
 		: >"$run/read"
+		got=$(stat -L -c %Y "$conf" 2>/dev/null) || got=
 		[ ! -e "$conf" ] || while IFS= read -r line; do
 			case $line in '# Revision: '*) revision=${line##* } ;; esac
 		done <"$conf"
 	fi
-	text="tandem:${revision:+ config=}$revision"
+	text="tandem:${revision:+ config=}$revision${got:+ since=}$got"
 	[ ! -e "$site/services" ] || while read -r name type place timeout onfailure after; do
 		mine "$place" || continue
 		state "$name"
@@ -173,7 +174,7 @@ start)
 	}
 	;;
 follow)
-	conf=/run/slurm/conf/slurm.conf said='' revision='' rounds=0
+	conf=/run/slurm/conf/slurm.conf said='' revision='' got='' rounds=0
 	while :; do
 		if changed; then
 			: >"$run/seen"
