@@ -31,18 +31,19 @@ struct recipe {
 	int megabytes;
 };
 
-// What Slurm's pods need, and no more.
+// What Slurm's pods need, and no more; python3-venv is for the environments of runs.
 #define SLURM                                                                                                          \
 	"slurmctld,slurmd,slurmrestd,slurmdbd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-mysql-plugin,"         \
 	"slurm-wlm-basic-plugins,mariadb-server-core,mariadb-client-core,openssh-server,iproute2,procps,"              \
-	"ca-certificates,munge,sssd-ldap,libnss-sss,libpam-sss,libpam-slurm-adopt,sudo,skopeo,umoci"
+	"ca-certificates,munge,sssd-ldap,libnss-sss,libpam-sss,libpam-slurm-adopt,sudo,skopeo,umoci,"                  \
+	"python3,python3-venv"
 
 static const struct recipe recipes[] = {
 	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 300},
 	{"tandem/slurm:24.11", "trixie", SLURM, 1250, 900},
 	// The same with what people work with.
 	{"tandem/work:24.11", "trixie",
-	 SLURM ",python3,python3-venv,python3-pip,less,nano,vim-tiny,git,curl,rsync,openssh-client,gcc,libc6-dev,make,"
+	 SLURM ",python3-pip,less,nano,vim-tiny,git,curl,rsync,openssh-client,gcc,libc6-dev,make,"
 	       "openmpi-bin,libopenmpi-dev",
 	 2300, 1700},
 };
