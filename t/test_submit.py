@@ -119,7 +119,7 @@ steps:
     assert [steps[n]["state"] for n in ("prep", "train", "end", "bad")] == ["done", "done", "done", "failed"]
     assert steps["bad"]["exit"] == 4 and steps["train"]["tasksDone"] == 4 and not os.path.exists(there(pool, run, "never"))
     r = me.run("logs", "-f", "--step", "bad", run, check=False)
-    assert r.returncode == 1 and "failed (exit code 4)" in r.stderr
+    assert r.returncode == 1 and "failed (exit code 4" in r.stderr
 
 
 @pytest.mark.feature("E1.9")
@@ -150,11 +150,11 @@ job:
 datasets:
     - OpenRoadMap
 """)
-    r = me.run("submit", "-f", cwd=d)
+    r = me.run("submit", "-f", "--environment", "none", cwd=d)  # with it: test_environments.py
     run = r.stdout.split()[1].rstrip(":")
     assert run.startswith("test-") and "args --task_index=0 --batch_size=1" in r.stdout and "nodes 2 tasks 4 gpus 0" in r.stdout, r.stdout
     assert f"/tandem/runs/{run} /home/researcher/tandem/runs/{run}/slurm_log" in r.stdout
-    assert "Conda packages are not installed" in r.stderr and "datasets: none" in r.stderr
+    assert "datasets: none" in r.stderr
 
 
 @pytest.mark.feature("E1.8")

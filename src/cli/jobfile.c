@@ -1,5 +1,7 @@
 #include "cli/jobfile.h"
 
+#include "cli/jobenv.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -246,7 +248,7 @@ static int field(const struct job_step *m, const char *key, yyjson_val *v, bool 
 // What the whole file has, but no step.
 static bool of_file(const char *key)
 {
-	return !strcmp(key, "name") || !strcmp(key, "steps");
+	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment");
 }
 
 static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file, yyjson_val *of, struct td_error *err)
@@ -269,7 +271,9 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 			return td_fail(
 				err, TD_INVALID,
 				"%.60s: there is no such field; there are name, run, gpus, nodes, tasks, cpus, memory, "
-				"time, env, matrix, parallel, partition, account, qos, constraint, reservation, steps",
+				"time, env, environment, matrix, parallel, partition, account, qos, constraint, "
+				"reservation, "
+				"steps",
 				yyjson_get_str(k));
 	}
 	yyjson_obj_foreach (of, i, n, k, v) {
@@ -323,7 +327,9 @@ int td_jobfile_tandem(const char *text, size_t len, const char *name, yyjson_mut
 	if (steps && !yyjson_arr_size(steps))
 		return td_fail(err, TD_INVALID, "steps: give a list of steps");
 	size_t i, n;
-	if (!steps)
+	if (td_jget(root, "environment"))
+		r = td_jobenv_tandem(td_jget(root, "environment"), d, err);
+	if (!steps && !r)
 		r = step(d, list, root, NULL, err);
 	yyjson_arr_foreach (steps, i, n, v)
 		if (!r)
@@ -426,9 +432,8 @@ int td_jobfile_tuxiv(const char *text, size_t len, const char *name, yyjson_mut_
 		td_jm_del(m.o, "tasksPerNode");
 		td_jm_int(d, m.o, "tasks", all);
 	}
-	if (yyjson_arr_size(td_jget(root, "environment.dependencies")))
-		td_strv_add(notes,
-			    "environment: Conda packages are not installed; the job finds what the nodes' image has");
+	if ((r = td_jobenv_tuxiv(td_jget(root, "environment"), d, notes, err)))
+		return r;
 	if (yyjson_arr_size(td_jget(root, "datasets")))
 		td_strv_add(notes, "datasets: none are fetched; put them into your home (`tandem upload`)");
 	*ret = td_steal(d);

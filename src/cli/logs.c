@@ -52,20 +52,15 @@ static int read_log(struct td_client *c, const struct log_wanted *w, struct td_e
 	}
 }
 
-// The state of the run, or of one step; the caller frees it. NULL: it could not be asked.
-static char *state_of(struct td_client *c, const struct log_wanted *w, long long *ret_exit)
+// The run, or one step of it, as it ended. NULL: it could not be asked.
+static struct td_json *end_of(struct td_client *c, const struct log_wanted *w)
 {
 	td_auto_buf struct td_buf path = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	td_buf_puts(&path, "/api/v1/runs/");
 	td_url_escape(&path, w->run);
-	if (td_client_call(c, "GET", td_buf_str(&path), NULL, &j, &e))
-		return NULL;
-	yyjson_val *steps = td_jget(td_json_root(j), "steps"),
-		   *s = w->step ? td_jfind(steps, "name", w->step) : yyjson_arr_get_first(steps);
-	*ret_exit = td_jint(s, "exit", 0);
-	return td_strdup(td_jstr(w->step || yyjson_arr_size(steps) == 1 ? s : td_json_root(j), "state"));
+	return td_client_call(c, "GET", td_buf_str(&path), NULL, &j, &e) ? NULL : td_steal(j);
 }
 
 int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step)
@@ -74,13 +69,25 @@ int td_client_follow(struct td_client *c, const char *command, const char *run, 
 	const struct log_wanted w = {.run = run, .step = step, .follow = true};
 	if (read_log(c, &w, &err))
 		return td_client_failed(command, &err);
-	long long code = 0;
-	td_auto_free char *state = state_of(c, &w, &code);
+	td_auto(td_json_unref) struct td_json *j = end_of(c, &w);
+	yyjson_val *root = td_json_root(j), *steps = td_jget(root, "steps"), *s, *l;
+	const char *state = td_jstr(step ? td_jfind(steps, "name", step) : root, "state");
 	if (td_streq(state, "done"))
 		return 0;
 	fprintf(stderr, "tandem %s: run %s: %s", command, run, state ? state : "its end is not known");
-	if (code)
-		fprintf(stderr, " (exit code %lld)", code);
+	size_t i, n, k, m;
+	bool said = false;
+	yyjson_arr_foreach (steps, i, n, s) {
+		const char *name = td_jstr_or(s, "name", ""), *cause = td_jstr(s, "cause");
+		bool makes = td_jget(s, "makes") != NULL;
+		if (!cause || said || (step && strcmp(step, name) != 0))
+			continue;
+		said = true;
+		fprintf(stderr, makes || (n > 1 && !step) ? " (%2$s: %1$s)" : " (%1$s)", cause, name);
+		// The log of a step of one's own was just shown; what was made for it was not.
+		yyjson_arr_foreach (makes ? td_jget(s, "lines") : NULL, k, m, l)
+			fprintf(stderr, "\n  %s", yyjson_get_str(l));
+	}
 	fputc('\n', stderr);
 	return 1;
 }

@@ -40,8 +40,8 @@ static void detail(yyjson_val *s, const char *state, struct td_buf *b)
 		td_buf_printf(b, "at %s", td_client_when(ended, when, sizeof(when)));
 		if (started)
 			td_buf_printf(b, " after %s", td_time_age((ended - started) * 1000, age, sizeof(age)));
-		if (td_jint(s, "exit", 0))
-			td_buf_printf(b, ", exit code %lld", td_jint(s, "exit", 0));
+		if (td_jstr(s, "cause"))
+			td_buf_printf(b, ": %s", td_jstr(s, "cause"));
 	}
 	while (b->len && strchr("; ", b->s[b->len - 1]))
 		b->s[--b->len] = '\0';
@@ -51,6 +51,15 @@ static void row(bool colors, const char *name, const char *state, const char *jo
 {
 	printf("%-28s %s%-10s%s %-8s %s\n", name, td_term_color(colors, color_of(state)), state,
 	       td_term_color(colors, TD_TERM_PLAIN), job, text);
+}
+
+// The last that a step wrote before it failed.
+static void lines(yyjson_val *s)
+{
+	size_t i, n;
+	yyjson_val *l;
+	yyjson_arr_foreach (td_jget(s, "lines"), i, n, l)
+		printf("      | %s\n", yyjson_get_str(l));
 }
 
 static void show(yyjson_val *run, bool colors)
@@ -65,6 +74,8 @@ static void show(yyjson_val *run, bool colors)
 	td_auto_free char *job =
 		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
 	row(colors, id, state, job, td_buf_str(&d));
+	if (one)
+		lines(yyjson_arr_get_first(steps));
 	yyjson_arr_foreach (steps, i, n, s) {
 		if (one)
 			break;
@@ -75,6 +86,7 @@ static void show(yyjson_val *run, bool colors)
 		detail(s, st, &t);
 		printf("  "); // the tree's letters are three bytes and one column wide
 		row(colors, name, st, number, td_buf_str(&t));
+		lines(s);
 	}
 }
 

@@ -1,5 +1,6 @@
 // tandem submit: ships the code of a directory and has it run, from anywhere.
 #include "cli/client.h"
+#include "cli/jobenv.h"
 #include "cli/jobfile.h"
 #include "cli/ship.h"
 #include "cmd/roles.h"
@@ -18,7 +19,8 @@
 enum { FILE_MOST = 1 << 20, TRIES = 5 };
 
 struct wish {
-	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output;
+	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output,
+		*environment;
 	int nodes, cpus;
 	struct td_strv env;
 	bool follow, no_code;
@@ -227,6 +229,10 @@ int td_submit_main(int argc, char **argv)
 		 .value = "NAME=VALUE",
 		 TD_OPT_LIST(&w.env),
 		 .help = "sets a variable (repeat)"},
+		{.name = "environment",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&w.environment),
+		 .help = "Python packages, made once and kept (default: requirements.txt); none: without"},
 		{.name = "name",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.name),
@@ -277,9 +283,15 @@ int td_submit_main(int argc, char **argv)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *job = NULL;
 	td_auto_client struct td_client c = {0};
 	td_auto(td_json_unref) struct td_json *run = NULL;
+	const struct td_jobenv_in env = {.dir = w.dir, .asked = w.environment, .look = !w.no_code};
+	bool found_env = false;
 	int r = job_of(&w, words, command, &job, &err);
 	if (!r)
 		r = override(&w, job, &err);
+	if (!r)
+		r = td_jobenv_resolve(&env, job, &found_env, &err);
+	if (found_env && !r && !w.output)
+		fputs("note: with the Python packages of requirements.txt (--environment none: without).\n", stderr);
 	if (!r)
 		r = td_client_open(&c, &err);
 	if (!r)

@@ -269,3 +269,21 @@ int td_home_follow(char **argv, struct td_error *err)
 		last = poll(&f, 1, LOOK_MS) > 0;
 	}
 }
+
+// The last 4 KiB of a file, without a line that is cut in front.
+int td_home_tail(char **argv, struct td_error *err)
+{
+	enum { TAIL = 4096 };
+	struct stat st;
+	char buf[TAIL];
+	td_auto_close int fd = open_file(argv[0], &st, err);
+	if (fd < 0)
+		return fd;
+	off_t at = st.st_size > TAIL ? st.st_size - TAIL : 0;
+	ssize_t n = pread(fd, buf, sizeof(buf), at);
+	if (n < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "read");
+	const char *cut = at ? memchr(buf, '\n', (size_t)n) : NULL;
+	size_t skip = cut ? (size_t)(cut - buf) + 1 : 0;
+	return td_write_all(STDOUT_FILENO, buf + skip, (size_t)n - skip, err);
+}

@@ -38,12 +38,17 @@ int td_home_write(char **argv, struct td_error *err);   // JSON {path, mode, chu
 int td_home_list(char **argv, struct td_error *err);    // PATH → JSON
 int td_home_read(char **argv, struct td_error *err);    // PATH OFFSET LENGTH: the bytes
 int td_home_follow(char **argv, struct td_error *err);  // PATH OFFSET: until the input ends
+int td_home_tail(char **argv, struct td_error *err);    // PATH: its last lines
 int td_home_size(char **argv, struct td_error *err);    // PATH → JSON {size, modified}
 // home_run.c
 int td_home_make(char **argv, struct td_error *err);   // JSON {id, files, texts, record} in
 int td_home_record(char **argv, struct td_error *err); // ID; the record in
 int td_home_runs(char **argv, struct td_error *err);   // → JSON list of records, newest first
 int td_home_one(char **argv, struct td_error *err);    // ID → its record
+// home_made.c
+int td_home_want(char **argv, struct td_error *err);   // PLACE KEY; what it is made of in → "made" or "missing"
+int td_home_made(char **argv, struct td_error *err);   // PLACE → JSON {made: […]}
+int td_home_unmake(char **argv, struct td_error *err); // PLACE KEY
 
 // Writes a file of chunks that are all here; the time of each is set to now. total: grows by its size.
 int td_home_assemble(int dir, const char *path, const void *chunks, bool exec, struct td_error *err);

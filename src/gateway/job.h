@@ -22,6 +22,7 @@ struct td_gateway_plan_in {
 	const yyjson_val *job; // of the request, checked against the schema
 	const char *id;        // of the run
 	const char *user, *home;
+	const char *env; // key of its environment; NULL: none
 };
 // TD_INVALID names the step and the fix: two of one name, one that needs itself, a variable that is
 // no name, a sweep of too many tasks.

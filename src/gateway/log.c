@@ -65,6 +65,7 @@ static void pass(struct td_gateway_ask *q, struct td_home_stream *s, int64_t job
 static int run_log(struct td_gateway_ask *q, struct td_error *err)
 {
 	long long offset, follow, task, tasks = 0;
+	const char *log = NULL;
 	td_auto(td_json_unref) struct td_json *record = NULL;
 	const char *step = td_http_query(q->x, "step");
 	int r = td_gateway_query_int(q, "offset", 0, &offset, err);
@@ -76,16 +77,17 @@ static int run_log(struct td_gateway_ask *q, struct td_error *err)
 		r = td_gateway_run_record(q, q->args[0], &record, err);
 	if (r)
 		return r;
-	int64_t job = td_gateway_run_job(td_json_root(record), step, &tasks);
+	int64_t job = td_gateway_run_job(td_json_root(record), step, &tasks, &log);
 	if (!job)
 		return td_fail(err, TD_NOT_FOUND, "run %s has no %s%.40s", q->args[0], step ? "step " : "job yet",
 			       step ? step : "");
 
-	char path[256];
-	int n = snprintf(path, sizeof(path), "tandem/runs/%s/slurm_log/slurm-%lld", q->args[0], (long long)job);
-	if (tasks)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "_%lld", task);
-	snprintf(path + n, sizeof(path) - (size_t)n, ".out");
+	// The record is its owner's, who may have written any path there: it is one of his own home, which
+	// he may read as a file, too.
+	td_auto_free char *path =
+		log     ? td_strdup(log)
+		: tasks ? td_asprintf("tandem/runs/%s/slurm_log/slurm-%lld_%lld.out", q->args[0], (long long)job, task)
+			: td_asprintf("tandem/runs/%s/slurm_log/slurm-%lld.out", q->args[0], (long long)job);
 
 	td_auto_free char *at = td_asprintf("%lld", offset);
 	const struct td_home_call look = {.user = &q->user, .verb = "size", .args = {path}},

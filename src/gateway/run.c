@@ -2,8 +2,10 @@
 // crash: its directory appears whole; its jobs are submitted, each with the run's name in its comment;
 // the record names them. The same request goes on where the one before it ended: a directory that is
 // there is taken, and a job of the person's that carries the mark is not submitted again.
+#include "gateway/cause.h"
 #include "gateway/home.h"
 #include "gateway/job.h"
+#include "gateway/need.h"
 #include "gateway/runs.h"
 
 #include "base/clock.h"
@@ -20,7 +22,7 @@ enum { LOCKS = 32, KEEP_MOST = 20 };
 static pthread_mutex_t making[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
 
 static char *record_text(struct td_gateway_ask *q, const char *id, const int64_t *jobs, const struct td_gateway_plan *p,
-			 int64_t created)
+			 const struct td_gateway_needs *needs, int64_t created)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
@@ -30,6 +32,8 @@ static char *record_text(struct td_gateway_ask *q, const char *id, const int64_t
 	td_jm_int(d, o, "created", created);
 	td_jm_copyval(d, o, "job", td_jget(q->body, "job"));
 	yyjson_mut_val *list = td_jm_arr(d, o, "jobs");
+	if (needs)
+		td_gateway_needs_write(needs, d, list);
 	for (size_t i = 0; jobs && i < p->n; i++) {
 		yyjson_mut_val *j = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, j, "step", p->steps[i].name);
@@ -48,7 +52,7 @@ static int make(struct td_gateway_ask *q, const char *id, const struct td_gatewa
 	td_jm_str(d, o, "id", id);
 	td_jm_copyval(d, o, "files", td_jget(q->body, "files"));
 	td_jm_set(d, o, "texts", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(p->texts)));
-	td_auto_free char *record = record_text(q, id, NULL, p, td_real_ms(&td_clock_system) / 1000);
+	td_auto_free char *record = record_text(q, id, NULL, p, NULL, td_real_ms(&td_clock_system) / 1000);
 	td_jm_key_str(d, td_jm_obj(d, o, "texts"), "run.json", record);
 	// For a run of the same code later.
 	td_auto_free char *files = td_json_text(td_jget(q->body, "files"), NULL);
@@ -77,7 +81,8 @@ static int find(struct td_gateway_ask *q, struct td_slurm *client, const char *i
 	return r;
 }
 
-static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *id, struct td_gateway_plan *p,
+// first: what all steps wait for, "afterok:3"; NULL: nothing.
+static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *first, struct td_gateway_plan *p,
 		  int64_t *jobs, struct td_error *err)
 {
 	for (size_t i = 0; i < p->n; i++) {
@@ -85,8 +90,11 @@ static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char 
 		struct td_slurm_batch b = p->steps[i].batch; // its env stays the plan's
 		if (jobs[i])
 			continue;
+		if (first)
+			td_buf_puts(&dep, first);
 		for (size_t k = 0; k < p->steps[i].n_after; k++)
-			td_buf_printf(&dep, "%s%lld", k ? ":" : "afterok:", (long long)jobs[p->steps[i].after[k]]);
+			td_buf_printf(&dep, "%s%lld",
+				      dep.len ? ":" : "afterok:", (long long)jobs[p->steps[i].after[k]]);
 		b.dependency = dep.len ? td_buf_str(&dep) : NULL;
 		int r = td_slurm_batch(client, q->user.name, &b, td_http_cancel(q->x), &jobs[i], err);
 		if (!r)
@@ -120,11 +128,13 @@ static int made(struct td_gateway_ask *q, const char *id, int status, struct td_
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	bool over;
 	td_gateway_run_write(q, td_json_root(record), s, d, yyjson_mut_doc_get_root(d), &over);
+	td_gateway_last_lines(q, td_json_root(record), d, yyjson_mut_doc_get_root(d));
 	td_gateway_send(q, status, d);
 	return 0;
 }
 
-static int make_locked(struct td_gateway_ask *q, const char *id, struct td_gateway_plan *p, struct td_error *err)
+static int make_locked(struct td_gateway_ask *q, const char *id, struct td_gateway_plan *p,
+		       struct td_gateway_needs *needs, struct td_error *err)
 {
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
 	td_auto_free int64_t *jobs = td_calloc(p->n + 1, sizeof(*jobs));
@@ -139,11 +149,15 @@ static int make_locked(struct td_gateway_ask *q, const char *id, struct td_gatew
 			return made(q, id, 200, err);
 		r = find(q, l->client, id, p, jobs, err);
 	}
+	// What is being made stays when the run is refused: the next run finds it.
 	if (!r)
-		r = submit(q, l->client, id, p, jobs, err);
+		r = td_gateway_needs_get(q, l->client, needs, &p->steps[0].batch, err);
+	td_auto_free char *first = td_gateway_needs_dependency(needs);
+	if (!r)
+		r = submit(q, l->client, first, p, jobs, err);
 	if (r)
 		return r;
-	td_auto_free char *text = record_text(q, id, jobs, p, td_real_ms(&td_clock_system) / 1000);
+	td_auto_free char *text = record_text(q, id, jobs, p, needs, td_real_ms(&td_clock_system) / 1000);
 	return (r = keep(q, id, text, err)) ? r : made(q, id, 201, err);
 }
 
@@ -154,18 +168,22 @@ static int make_of_body(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_free char *all = td_asprintf("%s %s", q->user.name, request);
 	td_sha256_hex(all, strlen(all), hex);
 	td_auto_free char *id = td_asprintf("%s-%.6s", name, hex);
-	const struct td_gateway_plan_in in = {
+	struct td_gateway_plan_in in = {
 		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home};
 	td_auto_plan struct td_gateway_plan p = {0};
-	int r = td_gateway_plan(&in, &p, err);
-	if (r)
+	td_auto_needs struct td_gateway_needs needs = {0};
+	int r = td_gateway_needs_of(q, in.job, &needs, err);
+	for (size_t i = 0; i < needs.n; i++)
+		if (!strcmp(needs.v[i].kind, "environment"))
+			in.env = needs.v[i].key;
+	if (r || (r = td_gateway_plan(&in, &p, err)))
 		return r;
 	free(q->args[0]);
 	q->args[0] = td_strdup(id); // for the record of changes
 
 	pthread_mutex_t *lock = &making[(unsigned char)hex[0] % LOCKS];
 	pthread_mutex_lock(lock);
-	r = make_locked(q, id, &p, err);
+	r = make_locked(q, id, &p, &needs, err);
 	pthread_mutex_unlock(lock);
 	return r;
 }
@@ -202,14 +220,15 @@ static int run_again(struct td_gateway_ask *q, struct td_error *err)
 }
 
 // Keeps in the record how its jobs ended, when that is not there yet.
-static bool remember(struct td_gateway_ask *q, const yyjson_val *record, yyjson_mut_val *shown)
+static bool remember(struct td_gateway_ask *q, const yyjson_val *record, yyjson_mut_doc *of, yyjson_mut_val *shown)
 {
 	if (td_jget(record, "jobs.[0].end"))
 		return false;
+	td_gateway_last_lines(q, record, of, shown);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(record);
 	yyjson_mut_val *jobs = td_jm_get(yyjson_mut_doc_get_root(d), "jobs"), *steps = td_jm_get(shown, "steps");
-	static const char *const kept[] = {"state", "words", "started",   "ended",
-					   "exit",  "on",    "tasksDone", "tasksFailed"};
+	static const char *const kept[] = {"state",     "words",       "started", "ended", "exit",   "on",
+					   "tasksDone", "tasksFailed", "cause",   "lines", "badTask"};
 	for (size_t i = 0; i < yyjson_mut_arr_size(jobs); i++) {
 		yyjson_mut_val *end = td_jm_obj(d, yyjson_mut_arr_get(jobs, i), "end");
 		for (size_t k = 0; k < TD_LEN(kept); k++) {
@@ -257,7 +276,7 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 		bool over;
 		td_gateway_run_write(q, sorted[i], s, d, w, &over);
 		if (over && remembered < KEEP_MOST)
-			remembered += remember(q, sorted[i], w);
+			remembered += remember(q, sorted[i], d, w);
 	}
 	td_gateway_send(q, 200, d);
 	return 0;
@@ -274,9 +293,19 @@ static int cancel_run(struct td_gateway_ask *q, struct td_error *err)
 	int r = td_gateway_run_record(q, q->args[0], &record, err);
 	if (r)
 		return r;
+	// Who did it is known only here: Slurm keeps it to itself until slurmdbd has the job.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *by = td_jm_copy(td_json_root(record));
+	td_jm_str(by, yyjson_mut_doc_get_root(by), "cancelledBy", q->user.name);
+	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(by), NULL);
+	const char *id = td_jstr(td_json_root(record), "id");
+	if (yyjson_arr_size(td_jget(td_json_root(record), "jobs")) && !td_jget(td_json_root(record), "jobs.[0].end") &&
+	    id && (r = keep(q, id, text, err)))
+		return r;
 	size_t i, n, ended = 0;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(td_json_root(record), "jobs"), i, n, v) {
+		if (td_gateway_need_is(v))
+			continue; // other runs may wait for it
 		r = td_gateway_job_end(q->g, q->user.name, td_jint(v, "id", 0), td_http_cancel(q->x), err);
 		if (r && r != TD_NOT_FOUND)
 			return r;

@@ -13,5 +13,6 @@ int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_js
 // it has ended. Slurm's look `s` may be NULL.
 void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, const struct td_gateway_seen *s,
 			  yyjson_mut_doc *d, yyjson_mut_val *o, bool *ret_over);
-// The job of a step; NULL: the first. 0: there is none. *ret_tasks: of its sweep.
-int64_t td_gateway_run_job(const yyjson_val *record, const char *step, long long *ret_tasks);
+// The job of a step; NULL: the person's first. 0: there is none. *ret_tasks: of its sweep. *ret_log: where
+// in the home it writes; NULL: in the run's slurm_log.
+int64_t td_gateway_run_job(const yyjson_val *record, const char *step, long long *ret_tasks, const char **ret_log);

@@ -9,8 +9,8 @@ void td_slurm_nodes_done(struct td_slurm_nodes *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		struct td_slurm_node *n = &l->v[i];
-		char **const f[] = {&n->name,    &n->reason, &n->reason_by, &n->comment,   &n->features,
-				    &n->address, &n->gres,   &n->gres_used, &n->partitions};
+		char **const f[] = {&n->name,    &n->reason, &n->reason_by, &n->comment,    &n->features,
+				    &n->address, &n->gres,   &n->gres_used, &n->partitions, &n->arch};
 		for (size_t k = 0; k < TD_LEN(f); k++)
 			free(*f[k]);
 	}

@@ -118,6 +118,7 @@ struct td_slurm_job {
 		*nodes_text;
 	int64_t uid, start, end, submit, preempt;              // times: epoch seconds; 0: not set
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit_min 0: no limit
+	int64_t exit_signal;                                   // what ended its script; 0: none
 	int64_t want_cpus, want_memory_mb, want_nodes;
 	// What else it asks for, as a look at who waits needs it; 0 and "": not said.
 	int64_t want_tasks, want_tasks_per_node, want_cpus_per_task, want_memory_per_cpu_mb;
@@ -178,6 +179,7 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 // ---- nodes ----
 struct td_slurm_node {
 	char *name, *reason, *reason_by, *comment, *features, *address, *gres, *gres_used;
+	char *arch; // "x86_64"; "": its slurmd never said
 	uint64_t states;
 	int64_t reason_at; // epoch seconds
 	// alloc_* lag, so they are hints (S-T8).

@@ -270,6 +270,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->task = num(v, "array_task_id", -1);
 	j->tasks = str(v, "array_task_string");
 	j->exit_code = num(v, "exit_code.return_code", 0);
+	j->exit_signal = num(v, "exit_code.signal.id", 0);
 
 	j->batch = td_jbool(v, "batch_flag", false);
 	j->hold = td_jbool(v, "hold", false);
@@ -317,6 +318,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->reason_by = str(v, "reason_set_by_user");
 	n->comment = str(v, "comment");
 	n->address = str(v, "address");
+	n->arch = str(v, "architecture");
 	n->gres = str(v, "gres");
 	n->gres_used = str(v, "gres_used");
 

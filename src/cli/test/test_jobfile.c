@@ -1,4 +1,4 @@
-// rows: E1.8 E1.9 E1.2
+// rows: E1.8 E1.9 E1.2 E2.1
 // Job files, and which files are shipped.
 #include "cli/ignore.h"
 #include "cli/jobfile.h"
@@ -56,6 +56,9 @@ static void wrong_fields_are_named(void **state)
 		{"steps: [{run: x}]\n", "every step has a name"},
 		{"steps: [{name: a, run: x, nodes: 0}]\n", "step a: nodes"},
 		{"- a\n", "one YAML document"},
+		{"run: x\nenvironment: 3\n", "environment: give a file"},
+		{"run: x\nenvironment: []\n", "environment: packages: give a list"},
+		{"run: x\nenvironment: {pip: y}\n", "environment: pip: there is no such field"},
 	};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		struct td_error e = TD_ERROR_INIT;
@@ -89,6 +92,34 @@ static void tuxiv(void **state)
 	static const char odd[] = "entrypoint: [x]\njob: {general: [frob=1]}\n";
 	assert_int_equal(td_jobfile_tuxiv(odd, strlen(odd), "d", &none, &notes, &e), TD_INVALID);
 	assert_non_null(strstr(e.msg, "frob=1: job.general"));
+}
+
+static void environments(void **state)
+{
+	static const struct {
+		const char *text, *is;
+	} v[] = {
+		{"requirements.txt", "{\"file\":\"requirements.txt\"}"},
+		{"[a, b==1]", "{\"packages\":[\"a\",\"b==1\"]}"},
+		{"{packages: [a], python: 3.12, index: ~/w}",
+		 "{\"packages\":[\"a\"],\"python\":\"3.12\",\"index\":\"~/w\"}"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *text = td_asprintf("run: x\nenvironment: %s\n", v[i].text), *s = tandem(text, NULL);
+		if (!s || !strstr(s, v[i].is))
+			fail_msg("%s: %s", v[i].text, s);
+	}
+
+	static const char conda[] = "entrypoint: [x]\nenvironment:\n  dependencies:\n  - python=3.12.1\n  - pip\n"
+				    "  - pytorch::pytorch=2.1=py312_0\n  - numpy=1.26\n  - scipy>=1.0\n  - pandas\n"
+				    "  - six==1.1\n  - pip: [rich, 'black==24.*']\n";
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+	td_auto_strv struct td_strv notes = {0};
+	assert_int_equal(td_jobfile_tuxiv(conda, strlen(conda), "d", &d, &notes, NULL), 0);
+	td_auto_free char *s = td_json_mut_text(td_jm_get(yyjson_mut_doc_get_root(d), "environment"), NULL);
+	assert_string_equal(s, "{\"packages\":[\"torch==2.1\",\"numpy==1.26.*\",\"scipy>=1.0\",\"pandas\",\"six==1.1\","
+			       "\"rich\",\"black==24.*\"],\"python\":\"3.12\"}");
+	assert_int_equal(notes.n, 1);
 }
 
 static void times_and_sizes(void **state)
@@ -155,6 +186,7 @@ int main(void)
 		cmocka_unit_test(what_a_step_says_counts_more),
 		cmocka_unit_test(wrong_fields_are_named),
 		cmocka_unit_test(tuxiv),
+		cmocka_unit_test(environments),
 		cmocka_unit_test(times_and_sizes),
 		cmocka_unit_test(ignored_files),
 		cmocka_unit_test(a_pattern_made_to_take_long_ends),

@@ -155,9 +155,12 @@ function about(s) {
   if (s.state === "waiting") parts.push((s.words || "") + (s.expected ? `; expected ${when(s.expected)}` : ""));
   else if (s.state === "running" && s.started) parts.push(`on ${(s.on || []).map((o) => o.node).join(", ") || "?"} since ${since(s.started)}`);
   else if (s.ended) parts.push(`ended ${when(s.ended)}${s.started ? `, after ${age(s.ended - s.started)}` : ""}`);
-  if (s.exit) parts.push(`exit code ${s.exit}`);
+  if (s.cause) parts.push(s.cause);
   return parts.join("; ");
 }
+
+// The last that a step wrote before it failed.
+const last = (s) => s.lines && s.lines.length ? el("pre", {class: "last"}, s.lines.join("\n")) : null;
 
 async function runs() {
   const {runs: all, problem: said} = await api("GET", "/runs");
@@ -168,8 +171,8 @@ async function runs() {
       r.steps.length ? el("button", {type: "button", "aria-label": `Log of ${r.id}`, onclick: () => { location.hash = `runs/${r.id}`; }}, "Log") : null,
       live(r.state) ? el("button", {type: "button", "aria-label": `Cancel ${r.id}`, onclick: () => confirm(`Cancel ${r.id}?`) && act(() => api("POST", `/runs/${r.id}/cancel`))}, "Cancel")
                     : el("button", {type: "button", "aria-label": `Run ${r.id} again`, onclick: () => act(() => api("POST", `/runs/${r.id}/again`, {request: crypto_id()}))}, "Again"));
-    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? about(one) : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
-      ...(one ? [] : r.steps.map((s) => el("tr", {class: "step"}, cell("", `↳ ${s.name}`), cell("", chip(s.state)), cell("Job", String(s.job), "num"), cell("", about(s)), cell("", ""),
+    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
+      ...(one ? [] : r.steps.map((s) => el("tr", {class: "step"}, cell("", `↳ ${s.name}`), cell("", chip(s.state)), cell("Job", String(s.job), "num"), cell("", [about(s), last(s)]), cell("", ""),
         cell("", el("button", {type: "button", "aria-label": `Log of ${r.id}, step ${s.name}`, onclick: () => { location.hash = `runs/${r.id}/${s.name}`; }}, "Log")))))];
   });
   return [el("h2", {}, "My runs"), table(["Run", "State", "Job", "", "Submitted", ""], rows, el("span", {}, "No runs yet. From a project's directory: ", el("code", {}, "tandem submit --gpus 1 -- python3 train.py")))];

@@ -6,7 +6,15 @@ if [ -n "${SLURM_ARRAY_TASK_ID:-}" ] && [ -f ".tandem/$TANDEM_STEP.params" ]; th
 	eval "$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" ".tandem/$TANDEM_STEP.params")"
 fi
 if [ -n "${TANDEM_ENV:-}" ]; then
+	# It was there when this was submitted. It may have been deleted since, or the image may have
+	# another Python by now, which finds nothing in it.
+	version=$("$TANDEM_ENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&1)
+	if [ ! -d "$TANDEM_ENV/lib/python$version" ]; then
+		echo "tandem: the environment $TANDEM_ENV cannot be used any more: delete it (tandem env delete ${TANDEM_ENV##*/}) and submit again." >&2
+		exit 1
+	fi
 	. "$TANDEM_ENV/bin/activate" || exit 1
+	touch "$TANDEM_ENV/.used" || :
 fi
 shell=/bin/sh
 [ ! -x /bin/bash ] || shell=/bin/bash

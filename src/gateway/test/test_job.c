@@ -1,5 +1,6 @@
-// rows: E5.1 E5.3 E1.8
+// rows: E5.1 E5.3 E1.8 E4.2
 // What a run means for Slurm; which paths are taken; how often one may ask.
+#include "gateway/cause.h"
 #include "gateway/door.h"
 #include "gateway/job.h"
 #include "gateway/path.h"
@@ -120,6 +121,37 @@ static void paths_without_tricks(void **state)
 	assert_int_equal(td_gateway_name_check("x", "a-1.b_c", NULL), 0);
 }
 
+static void ends_in_words(void **state)
+{
+	static const struct {
+		struct td_gateway_end end;
+		const char *words;
+	} v[] = {
+		{{.state = "done"}, NULL},
+		{{.state = "running"}, NULL},
+		{{.state = "failed", .exit_code = 3}, "exit code 3"},
+		{{.state = "failed", .signal = 9}, "ended by signal 9 (KILL)"},
+		{{.state = "failed", .exit_code = 139}, "exit code 139: a program was ended by signal 11 (SEGV)"},
+		{{.state = "failed", .exit_code = 127}, "exit code 127: a command was not found"},
+		{{.state = "failed", .exit_code = 255}, "exit code 255"},
+		{{.state = "failed", .reason = "JobLaunchFailure"}, "it could not be run: JobLaunchFailure"},
+		{{.state = "timeout", .minutes = 5}, "its time limit was reached (5 min)"},
+		{{.state = "out-of-memory", .memory_mb = 30},
+		 "it needed more memory than it asked for (30 MiB of each node)"},
+		{{.state = "node-failed", .nodes = "n[0-1]"}, "its node failed: n[0-1]"},
+		{{.state = "preempted"}, "preempted by a job of higher priority"},
+		{{.state = "cancelled", .by = "ann"}, "cancelled by ann"},
+		{{.state = "cancelled"}, "cancelled (scancel, or an administrator)"},
+		{{.state = "cancelled", .by = "ann", .reason = "DependencyNeverSatisfied", .after = "prep"},
+		 "not begun: prep did not end well"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *s = td_gateway_cause(&v[i].end);
+		if (!td_streq(s, v[i].words))
+			fail_msg("%s: %s", v[i].words, s);
+	}
+}
+
 static void buckets_fill_with_time(void **state)
 {
 	struct td_clock_manual m;
@@ -159,6 +191,7 @@ int main(void)
 		cmocka_unit_test(a_sweep_is_every_combination_once),
 		cmocka_unit_test(refusals_name_the_step),
 		cmocka_unit_test(paths_without_tricks),
+		cmocka_unit_test(ends_in_words),
 		cmocka_unit_test(buckets_fill_with_time),
 		cmocka_unit_test(every_operation_of_the_api_has_its_handler),
 	};

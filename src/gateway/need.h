@@ -1,0 +1,48 @@
+// What a run needs before it can begin and what is made once for all later runs: a Python environment,
+// a data set. Each has a key, which is a hash of all that decides what it holds. The first run that
+// needs it has it made by a Slurm job of its own, in the person's name and home, and waits for that job
+// (afterok); later runs find it there, or wait for the same job.
+//
+// In the home (PLACE is "envs" or "data"):
+//   tandem/PLACE/KEY              a link to the tree; it appears when the tree is whole
+//   tandem/PLACE/.made/KEY.JOB    the tree that this job made, or left half-done
+//   tandem/PLACE/.want/KEY        what it is made of
+//   tandem/PLACE/.log/KEY-JOB.out what its making said
+// The link is the truth: a crash at any point leaves no link, and the next job of the key removes what
+// the one before it left. Two jobs of one key never run at once (Slurm's dependency "singleton").
+#pragma once
+
+#include "gateway/door.h"
+#include "slurm/batch.h"
+
+struct td_gateway_need {
+	const char *place, *kind; // "envs", "environment"
+	char *step;               // as the run's list of steps shows it
+	char *key;
+	char *want;             // text for .want/KEY
+	const char *script;     // of programs/
+	struct td_strv env;     // of its job
+	int64_t memory_mb, job; // job: set by td_gateway_needs_get; 0: it is there
+};
+struct td_gateway_needs {
+	struct td_gateway_need *v;
+	size_t n;
+};
+void td_gateway_needs_done(struct td_gateway_needs *l);
+#define td_auto_needs __attribute__((cleanup(td_gateway_needs_done)))
+// Appends an empty one, to be filled.
+struct td_gateway_need *td_gateway_need_add(struct td_gateway_needs *l);
+
+// Everything that a run's `job` needs, with its keys. Asks for nothing to be made (env.c).
+int td_gateway_needs_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *ret,
+			struct td_error *err);
+// Looks which are there and has the others made. like: a job of the run, whose partition, account and
+// so on the making has too.
+int td_gateway_needs_get(struct td_gateway_ask *q, struct td_slurm *client, struct td_gateway_needs *l,
+			 const struct td_slurm_batch *like, struct td_error *err);
+// The jobs of l as a dependency: "afterok:3:4"; NULL: none. The caller frees it.
+char *td_gateway_needs_dependency(const struct td_gateway_needs *l);
+// Adds those that are being made to a record's list of jobs.
+void td_gateway_needs_write(const struct td_gateway_needs *l, yyjson_mut_doc *d, yyjson_mut_val *jobs);
+// Whether an entry of that list makes something, rather than being a step of the person's.
+bool td_gateway_need_is(const yyjson_val *entry);
