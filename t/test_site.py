@@ -211,7 +211,7 @@ def test_a_slurm_conf_becomes_objects(tandem, tmp_path):
     assert spec["partitions"] == [{"name": "batch", "maxTime": "7-00:00:00", "nodeSets": ["cpu"], "default": True}, {"name": "gpu", "maxTime": "7-00:00:00", "nodeSets": ["gpu"], "priorityTier": 10}]
     assert docs["ConfigMap", "hpc-one-programs"]["data"][spec["scripts"]["prolog"]["key"]] == OLD["prolog.sh"]
     gpu = docs["NodeSet", "gpu"]["spec"]
-    assert gpu["slurm"] == {"gres": "gpu:8", "features": ["h100", "ib"], "weight": 10} and gpu["clusterName"] == "hpc-one"
+    assert gpu["slurm"] == {"gres": "gpu:h100:8", "features": ["h100", "ib"], "weight": 10} and gpu["clusterName"] == "hpc-one"
     assert docs["NodeSet", "cpu"]["spec"]["slurm"] == {"extraConf": {"TmpDisk": "1000000"}}
     for words in ("slurm.conf:2: SlurmctldHost=ctl1: ", "slurm.conf:7: Epilog=/etc/slurm/epilog.sh: give that file here", "PartitionName=gpu OverSubscribe=NO: has no field", "slurm.conf:13: Nodes=gpu[01-02]: the partition is left out"):
         assert words in r.stderr, r.stderr

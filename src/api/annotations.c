@@ -30,6 +30,8 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 	[TD_ASKS_SIGNAL] = {KEY("signal"), TD_ANNOTATION_SIGNAL, "--signal",
 			    "the signal by which it hears of its preemption or time limit, and how long before TERM",
 			    "TERM only", "USR1@60"},
+	[TD_ASKS_GPU_TYPE] = {KEY("gpu-type"), TD_ANNOTATION_NAMES, "--gpus=TYPE:N",
+			      "the type of all its GPUs: `sinfo -o %G` shows which there are", "any type", "h100"},
 };
 
 static const struct {

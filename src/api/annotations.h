@@ -25,6 +25,7 @@ enum td_annotation_key {
 	TD_ASKS_JOB_NAME,
 	TD_ASKS_EXCLUSIVE,
 	TD_ASKS_SIGNAL,
+	TD_ASKS_GPU_TYPE,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {

@@ -22,7 +22,7 @@
 //   scheduler/gang_act.c
 //     gangs: several pods that are one ask
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
-//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
+//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   syncer/syncer.c syncer/leave.c syncer/use.c
 //     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;

@@ -65,7 +65,12 @@ static int64_t wanted(const struct quota_look *l, const char *resource, const ch
 		if (strcmp(m->resource, resource) != 0 && strcmp(m->name, resource) != 0)
 			continue;
 		*ret_tres = td_arena_printf(l->arena, *m->type ? "gres/%s:%s" : "gres/%s", m->name, m->type);
-		return td_api_pod_request(spec, m->resource);
+		// A limit without a type counts all types.
+		int64_t sum = 0;
+		for (size_t k = 0; k < l->s->n_gres; k++)
+			if (k == i || (!*m->type && !strcmp(l->s->gres[k].name, m->name)))
+				sum += td_api_pod_request(spec, l->s->gres[k].resource);
+		return sum;
 	}
 	return 0;
 }

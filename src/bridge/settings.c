@@ -24,6 +24,21 @@ static void add_gres(struct td_settings *s, const char *resource, const char *gr
 					    .type = td_strdup(colon ? colon + 1 : "")};
 }
 
+const char *td_settings_key(const struct td_settings *s, const char *gres)
+{
+	const char *untyped = NULL, *any = NULL;
+	for (size_t i = 0; i < s->n_gres; i++) {
+		const struct td_bridge_gres_map *m = &s->gres[i];
+		if (strcmp(m->name, gres) != 0)
+			continue;
+		if (td_streq(m->resource, s->devices.resource))
+			return m->resource;
+		any = any ? any : m->resource;
+		untyped = untyped || *m->type ? untyped : m->resource;
+	}
+	return untyped ? untyped : any;
+}
+
 // Seconds of "30s" or "2m", at most a day; def for anything else.
 static int seconds(const char *s, int def)
 {

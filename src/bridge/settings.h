@@ -62,6 +62,9 @@ struct td_settings {
 struct td_settings *td_settings_read(const yyjson_val *cluster);
 // The same with the cluster's Tenants, whose namespaces come before those of spec.scheduler.
 struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struct td_tenant_list *tenants);
+// The resource under which devices of a GRES ("gpu") stand in a grant: that of spec.devices[0] if the map gives it
+// that GRES, else the first that has no type. NULL: the map has none.
+const char *td_settings_key(const struct td_settings *s, const char *gres);
 struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)

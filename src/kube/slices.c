@@ -66,6 +66,11 @@ static yyjson_val *attribute_of(const yyjson_val *device, const char *attribute,
 	return v ? v : !strncmp(attribute, driver, n) && attribute[n] == '/' ? td_jkey(all, attribute + n + 1) : NULL;
 }
 
+const char *td_dra_string(const struct td_dra_device *d, const char *attribute, const char *driver)
+{
+	return td_jkey_str(attribute_of(d->device, attribute, driver), "string");
+}
+
 static int by_name(const void *a, const void *b)
 {
 	const struct td_dra_device *x = a, *y = b;
@@ -111,7 +116,7 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 			if (d.n == TD_DRA_DEVICES)
 				return td_fail(err, TD_INVALID, "driver %s publishes more than %d devices on node %s",
 					       driver, TD_DRA_DEVICES, node);
-			d.v[d.n++] = (struct td_dra_device){pool, name, attribute ? yyjson_get_sint(v) : 0};
+			d.v[d.n++] = (struct td_dra_device){pool, name, attribute ? yyjson_get_sint(v) : 0, x};
 		}
 	}
 

@@ -19,6 +19,7 @@ enum { TD_DRA_DEVICES = 1024 }; // of one node, at most
 struct td_dra_device {
 	const char *pool, *name; // point into the slices
 	long long index;
+	const yyjson_val *device; // its entry in the slice
 };
 struct td_dra_devices {
 	struct td_dra_device *v; // v[i] is Slurm's index i
@@ -30,6 +31,8 @@ struct td_dra_devices {
 // it. The strings of *ret live as long as the slices.
 int td_dra_devices(const struct td_objects *slices, const char *driver, const char *node, const char *attribute,
 		   struct td_dra_devices *ret, struct td_error *err);
+// The string that an attribute of a device has; NULL: none. Points into the slice.
+const char *td_dra_string(const struct td_dra_device *d, const char *attribute, const char *driver);
 void td_dra_devices_done(struct td_dra_devices *d);
 #define td_auto_dra __attribute__((cleanup(td_dra_devices_done)))
 

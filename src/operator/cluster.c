@@ -14,7 +14,7 @@
 
 // ---- what the configuration needs to know of nodes ----
 struct gpu_group {
-	long long gpus;
+	struct td_op_share share; // gpus and types count
 	bool fake;
 	struct td_strv names;
 };
@@ -24,7 +24,8 @@ struct facts {
 	size_t n_groups, n_nodes;
 	long long mem_per_cpu;
 	struct td_strv sets, owned; // owned: strings the gres lines point to
-	struct td_slurm_gres gres[16];
+	struct td_slurm_gres gres[64];
+	size_t n_gres;
 	struct td_op_places places;
 };
 
@@ -41,14 +42,15 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 {
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
-	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
+	while (i < f->n_groups && (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
+				   strcmp(f->group[i].share.types, s->types) != 0))
 		i++;
 	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
 	// which Slurm shows.
 	if (i == TD_LEN(f->group))
 		return;
 	if (i == f->n_groups)
-		f->group[f->n_groups++] = (struct gpu_group){s->gpus, fake, {0}};
+		f->group[f->n_groups++] = (struct gpu_group){*s, fake, {0}};
 	td_strv_add(&f->group[i].names, node->name);
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
@@ -83,6 +85,31 @@ static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_ob
 	return false;
 }
 
+// Keeps a string for the lines of gres.conf.
+static const char *keep(struct facts *f, char *s)
+{
+	td_strv_steal(&f->owned, s);
+	return f->owned.v[f->owned.n - 1];
+}
+
+// Adds the lines of gres.conf of one kind of node: one for each type, in the order of Slurm's indexes.
+static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_group *g, const char *nodes)
+{
+	const char *types = g->share.types;
+	char type[64];
+	long long n, from = 0;
+	while (f->n_gres < TD_LEN(f->gres) && from < g->share.gpus) {
+		bool typed = td_op_types_next(&types, type, &n);
+		if (!typed)
+			n = g->share.gpus - from;
+		f->gres[f->n_gres++] = (struct td_slurm_gres){.nodes = nodes,
+							      .name = "gpu",
+							      .file = keep(f, td_op_device_files(sc, g->fake, from, n)),
+							      .type = typed ? keep(f, td_strdup(type)) : NULL};
+		from += n;
+	}
+}
+
 static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
 {
 	for (size_t i = 0; i < sets->n; i++)
@@ -95,11 +122,11 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 	for (size_t i = 0; i < nodes.n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
-		long long gpus;
+		struct td_op_found gpus;
 		bool ours = owner && td_op_selects(owner, nodes.v[i]) && td_streq(owner->ns, sc->ns) &&
 			    td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
 		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
-		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, gpus, &s, NULL)) ||
+		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
 		    runs_here(op, sc, nodes.v[i], &s)) {
 			add_node(f, nodes.v[i], &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
@@ -108,9 +135,9 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 
 	// With one kind of node, one line stands for all, so that further nodes of that kind change
 	// nothing. With several kinds, lines name their nodes.
-	for (size_t i = 0, k = 0; i < f->n_groups; i++) {
+	for (size_t i = 0; i < f->n_groups; i++) {
 		struct gpu_group *g = &f->group[i];
-		if (!g->gpus)
+		if (!g->share.gpus)
 			continue;
 		const char *nodes_text = NULL;
 		if (f->n_groups > 1) {
@@ -118,17 +145,8 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 			td_strv_steal(&f->owned, td_hostlist_write(&g->names));
 			nodes_text = f->owned.v[f->owned.n - 1];
 		}
-		td_strv_steal(&f->owned, td_op_device_files(sc->root, g->fake, g->gpus));
-		f->gres[k++] = (struct td_slurm_gres){nodes_text, "gpu", f->owned.v[f->owned.n - 1]};
+		devices(f, sc->root, g, nodes_text);
 	}
-}
-
-static size_t gres_lines(const struct facts *f)
-{
-	size_t k = 0;
-	for (size_t i = 0; i < f->n_groups; i++)
-		k += f->group[i].gpus > 0;
-	return k;
 }
 
 // Checks rules of the SlurmCluster that the writer of the configuration does not know.
@@ -326,12 +344,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	v->gpus = v->gpu_nodes = 0;
 	v->n_nodes = f.n_nodes;
 	for (size_t i = 0; i < f.n_groups; i++) {
-		v->gpus += f.group[i].gpus * (long long)f.group[i].names.n;
-		v->gpu_nodes += f.group[i].gpus ? (long long)f.group[i].names.n : 0;
+		v->gpus += f.group[i].share.gpus * (long long)f.group[i].names.n;
+		v->gpu_nodes += f.group[i].share.gpus ? (long long)f.group[i].names.n : 0;
 	}
 
 	struct td_slurm_facts facts = {.gres = f.gres,
-				       .n_gres = gres_lines(&f),
+				       .n_gres = f.n_gres,
 				       .places = f.places.v,
 				       .n_places = f.places.n,
 				       .mem_per_cpu_mb = f.mem_per_cpu,

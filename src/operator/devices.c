@@ -24,7 +24,7 @@ const char *td_op_resource(const yyjson_val *sc)
 // Checks the fields that only source DRA has.
 static void check_counted(const yyjson_val *sc, struct td_strv *problems)
 {
-	static const char *const of_dra[] = {"driver", "deviceClasses", "indexAttribute"};
+	static const char *const of_dra[] = {"driver", "deviceClasses", "indexAttribute", "typeAttribute"};
 	for (size_t i = 0; i < TD_LEN(of_dra); i++) {
 		td_auto_free char *path = td_asprintf(FIRST "%s", of_dra[i]);
 		if (td_jget(sc, path))
@@ -64,6 +64,7 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *problems)
 {
 	check_resource(sc, problems);
+	td_op_types_check(sc, problems);
 	if (!td_op_dra(sc)) {
 		check_counted(sc, problems);
 		return;
@@ -112,15 +113,34 @@ char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 			   resource);
 }
 
-char *td_op_device_files(const yyjson_val *sc, bool fake, long long n)
+char *td_op_device_files(const yyjson_val *sc, bool fake, long long from, long long n)
 {
 	const char *file = td_jstr_or(sc, FIRST "file", fake ? "/dev/tandem-gpu" : "/dev/nvidia");
-	return n == 1 ? td_asprintf("%s0", file) : td_asprintf("%s[0-%lld]", file, n - 1);
+	return n == 1 ? td_asprintf("%s%lld", file, from) : td_asprintf("%s[%lld-%lld]", file, from, from + n - 1);
 }
 
-bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
+// The types of what a driver publishes. One device without a type is enough: then none has one, because Slurm
+// counts typed and untyped devices of a node apart. The same where types are mixed up.
+static void published_types(const yyjson_val *sc, const struct td_dra_devices *on, char ret[TD_OP_TYPES])
+{
+	const char *attribute = td_jstr_or(sc, FIRST "typeAttribute", "productName"),
+		   *driver = td_jstr_or(sc, FIRST "driver", "");
+	*ret = '\0';
+	for (size_t i = 0; *attribute && i < on->n; i++) {
+		td_auto_free char *type = td_op_gpu_type(sc, td_dra_string(&on->v[i], attribute, driver));
+		if (!type || !td_op_types_add(ret, type, 1)) {
+			*ret = '\0';
+			return;
+		}
+	}
+	if (!td_op_types_together(ret))
+		*ret = '\0';
+}
+
+bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, struct td_op_found *ret,
 		struct td_error *why)
 {
+	*ret = (struct td_op_found){0};
 	// A slip there (a wrong name, say) must not take the devices from nodes that run.
 	td_auto_strv struct td_strv problems = {0};
 	td_op_devices_check(sc, true, &problems);
@@ -131,9 +151,9 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 	const char *share = td_object_annotation(node, TD_ANN_SHARE), *resource = td_op_resource(sc);
 	struct td_op_share had = {0};
 	if (!share || !td_op_share_parse(share, resource, &had))
-		had.gpus = 0;
+		had = (struct td_op_share){0};
 	if (!td_op_dra(sc)) {
-		*ret = -1;
+		ret->n = -1;
 		if (!op->image)
 			return true;
 
@@ -145,7 +165,7 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		int64_t n = 0;
 		if (there && td_quantity_ceil(there, &n, why))
 			return td_wrap(why, "status.capacity"), false;
-		*ret = n ? n : had.gpus;
+		ret->n = n ? n : had.gpus;
 		return true;
 	}
 
@@ -156,10 +176,13 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 	int r = td_dra_devices(&slices, td_jstr_or(sc, FIRST "driver", ""), node->name,
 			       td_jstr(sc, FIRST "indexAttribute"), &on, why);
 	// A driver that is being replaced takes no device away. A node that never had one has none.
-	if (r == TD_NOT_FOUND)
-		*ret = had.gpus;
-	else if (!r)
-		*ret = (long long)on.n;
+	if (r == TD_NOT_FOUND) {
+		ret->n = had.gpus;
+		memcpy(ret->types, had.types, sizeof(ret->types));
+	} else if (!r) {
+		ret->n = (long long)on.n;
+		published_types(sc, &on, ret->types);
+	}
 	return !r || r == TD_NOT_FOUND;
 }
 

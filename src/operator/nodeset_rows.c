@@ -126,15 +126,7 @@ static int cmp_rows(const void *a, const void *b)
 // True when the record's size is not the share.
 static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 {
-	struct td_gres g[8];
-	size_t n = 0;
-	long long gpus = 0;
-	if (r->gres && td_gres_parse(r->gres, g, TD_LEN(g), &n, NULL))
-		return false; // text that cannot be read is no reason to delete anything
-	for (size_t i = 0; i < n; i++)
-		if (td_streq(g[i].name, "gpu"))
-			gpus += g[i].count;
-	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || gpus != s->gpus;
+	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || td_op_gpus_differ(r->gres, s);
 }
 
 // True when the record lacks a feature of the wanted pod's --conf.
@@ -187,9 +179,9 @@ static void want(const struct td_op_pass *p, const struct td_object *set, struct
 {
 	struct td_op *op = p->op;
 	struct td_error err = TD_ERROR_INIT;
-	long long gpus;
+	struct td_op_found gpus;
 	if (!td_op_gpus(op, p->sc->root, x->node, &gpus, &err) ||
-	    !td_op_share_of(p->sc->root, set->root, x->node->root, gpus, &x->share, &err) ||
+	    !td_op_share_of(p->sc->root, set->root, x->node->root, &gpus, &x->share, &err) ||
 	    td_op_slurmd_pod(p->in_force, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
 	    lacks_template(op, p->sc, &x->share, &err)) {
 		snprintf(x->why, sizeof(x->why), "%s", err.msg);

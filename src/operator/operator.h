@@ -15,7 +15,7 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c containers.c
+//   slurmd.c devices.c gputypes.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   topology.c               where nodes are; spec.topology
@@ -108,14 +108,22 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
 
+enum { TD_OP_TYPES = 256 };
 struct td_op_share {
 	long long cpus, memory_mb, gpus;
+	// The GPUs' types in the order of Slurm's indexes, "h100:4,a100:4"; "": Slurm knows no types of them.
+	char types[TD_OP_TYPES];
 };
-// Computes a node's share: allocatable minus reserve. gpus: how many the node has; -1: as its
+// The GPUs of a node, as they were found.
+struct td_op_found {
+	long long n;             // -1: as the node's extended resource says
+	char types[TD_OP_TYPES]; // as above, of all n; "": nothing says them but the node's label (gputypes.c)
+};
+// Computes a node's share: allocatable minus reserve. gpus: what was found; NULL: as the node's
 // extended resource says. False, with a reason in *why, when nothing is left or the spec asks for
 // more than there is.
-bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long gpus,
-		    struct td_op_share *ret, struct td_error *why);
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
+		    const struct td_op_found *gpus, struct td_op_share *ret, struct td_error *why);
 // Returns the annotation's JSON. The caller frees it.
 char *td_op_share_text(const struct td_op_share *s, const char *resource);
 // Reads the annotation. False: there is none, or it is of another resource.
@@ -191,11 +199,11 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 void td_op_devices_class(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_strv *problems);
 // Returns what was found, in words. The caller frees it.
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes);
-// Returns File= of gres.conf. The caller frees it.
-char *td_op_device_files(const yyjson_val *sc, bool fake, long long n);
-// Finds how many GPUs a node has; *ret is for td_op_share_of. False: what the driver publishes, or
-// the spec, cannot be used; why says what.
-bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
+// Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
+char *td_op_device_files(const yyjson_val *sc, bool fake, long long from, long long n);
+// Finds the GPUs of a node; *ret is for td_op_share_of. False: what the driver publishes, or the
+// spec, cannot be used; why says what.
+bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, struct td_op_found *ret,
 		struct td_error *why);
 char *td_op_claim_template(const yyjson_val *sc); // name of the ResourceClaimTemplate; caller frees
 yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc);
@@ -205,6 +213,31 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 const char *td_op_pod_node(const struct td_object *pod);
 // Returns why kube-scheduler has found no place; NULL: it has, or was not asked.
 const char *td_op_unscheduled(const struct td_object *pod);
+
+// ---- gputypes.c: types of GPUs (pure) ----
+
+// Returns the type that stands for a product ("NVIDIA-H100-80GB-HBM3": "h100"), by spec.devices[0].types or from
+// the words of the name. NULL: it has none. The caller frees it.
+char *td_op_gpu_type(const yyjson_val *sc, const char *product);
+// Appends n GPUs of a type to a list of types. False: the list is too long.
+bool td_op_types_add(char types[TD_OP_TYPES], const char *type, long long n);
+// Reads the next part of a list of types. False: there is no further one, or it is none.
+bool td_op_types_next(const char **list, char type[64], long long *ret_n);
+// True when GPUs of one type are next to each other. Else their indexes are not those of the devices: Slurm numbers
+// the GPUs of one type one after the other (S-D8).
+bool td_op_types_together(const char *list);
+// Cuts a list of types after n GPUs.
+void td_op_types_cut(char types[TD_OP_TYPES], long long n);
+// Reads spec.slurm.gres of a NodeSet: "gpu:8", "gpu:h100:4,gpu:a100:4". TD_INVALID says what to write.
+int td_op_gres_read(const char *gres, struct td_op_found *ret, struct td_error *err);
+// Writes the types and their counts, each type once: "gpu:h100:4,gpu:a100:4". s has GPUs.
+void td_op_gres_write(const struct td_op_share *s, struct td_buf *ret);
+// Sets the types of a node's GPUs from its label, when they are of one type.
+void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
+// True when Slurm's record of a node has other GPUs than the share.
+bool td_op_gpus_differ(const char *record_gres, const struct td_op_share *s);
+// Adds every problem of spec.devices[0].types.
+void td_op_types_check(const yyjson_val *sc, struct td_strv *problems);
 
 int td_op_name_cmp(const char *a, const char *b); // sorts n2 before n10
 void td_op_sort(struct td_objects *l);            // by name

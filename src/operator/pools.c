@@ -34,7 +34,7 @@ static void of_node(const struct td_object *node, struct td_strv *lists)
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_json_root(j));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *resource = yyjson_get_str(k);
-		if (td_streq(resource, "cpu") || td_streq(resource, "memory") ||
+		if (td_streq(resource, "cpu") || td_streq(resource, "memory") || td_streq(resource, TD_SHARE_TYPES) ||
 		    td_streq(yyjson_get_str(yyjson_obj_iter_get_val(k)), "0"))
 			continue;
 		put(&lists[NODES], node->name);

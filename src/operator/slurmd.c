@@ -24,19 +24,8 @@ static const char *quantity(const yyjson_val *map, const char *key, char buf[32]
 	return buf;
 }
 
-// Reads "gpu:4" into name and count. False for anything else.
-static bool explicit_gres(const char *s, char name[64], long long *ret)
-{
-	const char *colon = strchr(s, ':');
-	if (!colon || colon - s >= 64 || !td_parse_i64(colon + 1, ret) || *ret < 0)
-		return false;
-	memcpy(name, s, (size_t)(colon - s));
-	name[colon - s] = '\0';
-	return td_slurm_is_name(name);
-}
-
-bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long found,
-		    struct td_op_share *ret, struct td_error *why)
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
+		    const struct td_op_found *found, struct td_op_share *ret, struct td_error *why)
 {
 	char b[4][32];
 	yyjson_val *alloc = td_jget(node, "status.allocatable"), *reserve = td_jget(cluster, "spec.reserve");
@@ -45,13 +34,17 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	    td_quantity_ceil(quantity(alloc, "memory", b[1], "0"), &mem, why) ||
 	    td_quantity_ceil(quantity(alloc, td_op_resource(cluster), b[2], "0"), &gpus, why))
 		return td_wrap(why, "status.allocatable"), false;
-	if (found >= 0)
-		gpus = found;
+	struct td_op_found has = found ? *found : (struct td_op_found){.n = -1};
+	if (has.n >= 0)
+		gpus = has.n;
+	has.n = gpus;
+	if (!*has.types)
+		td_op_types_label(cluster, node, &has);
 	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
 	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
 		return td_wrap(why, "spec.reserve.memory of the SlurmCluster"), false;
-	struct td_op_share s = {cpu / 1000 - cpu_off, (mem - mem_off) / (1 << 20), gpus};
+	struct td_op_share s = {cpu / 1000 - cpu_off, (mem - mem_off) / (1 << 20), gpus, {0}};
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "
@@ -61,22 +54,20 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	}
 
 	const char *gres = td_jstr_or(nodeset, "spec.slurm.gres", "auto");
-	char name[64];
-	long long want;
 	if (td_streq(gres, "none")) {
 		s.gpus = 0;
 	} else if (!td_streq(gres, "auto")) {
-		if (!explicit_gres(gres, name, &want) || strcmp(name, "gpu")) {
-			td_fail(why, TD_INVALID, "spec.slurm.gres \"%.40s\": write auto, none or gpu:COUNT", gres);
+		if (td_op_gres_read(gres, &has, why))
 			return false;
-		}
-		if (want > gpus) {
-			td_fail(why, TD_INVALID, "spec.slurm.gres asks for %lld GPUs, the node has %lld", want,
+		if (has.n > gpus) {
+			td_fail(why, TD_INVALID, "spec.slurm.gres asks for %lld GPUs, the node has %lld", has.n,
 				(long long)gpus);
 			return false;
 		}
-		s.gpus = want;
+		s.gpus = has.n;
 	}
+	if (s.gpus)
+		memcpy(s.types, has.types, sizeof(s.types));
 
 	*ret = s;
 	return true;
@@ -84,8 +75,9 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 
 char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"}", s->cpus, s->memory_mb, resource,
-			   s->gpus);
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s}", s->cpus, s->memory_mb,
+			   resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
+			   *s->types ? "\"" : "");
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
@@ -98,7 +90,13 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 ||
 	    gpus < 0)
 		return false;
-	*ret = (struct td_op_share){cpus, mem >> 20, gpus};
+	*ret = (struct td_op_share){cpus, mem >> 20, gpus, {0}};
+	const char *types = td_jkey_str(td_json_root(j), TD_SHARE_TYPES);
+	char type[64];
+	long long n;
+	while (types && td_op_types_next(&types, type, &n) && td_op_types_add(ret->types, type, n))
+		;
+	td_op_types_cut(ret->types, gpus);
 	return true;
 }
 
@@ -186,8 +184,10 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	struct td_buf b = {0};
 	td_buf_printf(&b, "CPUs=%lld Sockets=1 CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus, s->cpus,
 		      s->memory_mb);
-	if (s->gpus)
-		td_buf_printf(&b, " Gres=gpu:%lld", s->gpus);
+	if (s->gpus) {
+		td_buf_puts(&b, " Gres=");
+		td_op_gres_write(s, &b);
+	}
 
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));
 	td_auto_strv struct td_strv f = {0};

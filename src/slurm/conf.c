@@ -4,6 +4,7 @@
 #include "base/embedded.h"
 #include "slurm/accounting.h"
 #include "slurm/containers.h"
+#include "slurm/gres.h"
 #include "slurm/groups.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
@@ -451,7 +452,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (!*base[i].value || not_now)
 			continue;
 		td_buf_printf(&b, "%s=", base[i].key);
-		merge_list(&b, td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
+		td_auto_free char *tres = td_streq(base[i].key, TRES) ? td_slurm_gres_tres(f, base[i].value) : NULL;
+		merge_list(&b, tres ? tres : td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
 		td_buf_putc(&b, '\n');
 	}
 
@@ -489,17 +491,6 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 }
 
 // ---- the other files ----
-static char *gres_conf(const struct td_slurm_facts *f)
-{
-	struct td_buf b = {0};
-	td_buf_puts(&b, "AutoDetect=off\n");
-	for (size_t i = 0; i < f->n_gres; i++)
-		td_buf_printf(&b, "%s%s%sName=%s File=%s\n", f->gres[i].nodes ? "NodeName=" : "",
-			      f->gres[i].nodes ? f->gres[i].nodes : "", f->gres[i].nodes ? " " : "", f->gres[i].name,
-			      f->gres[i].file);
-	return td_buf_take(&b);
-}
-
 // The object's own lines of cgroup.conf stand behind Tandem's.
 static char *cgroup_conf(const char *own, struct td_strv *problems)
 {
@@ -727,6 +718,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0}, keys = {0}, lua = {0};
 	td_slurm_preempt_lua(o, &lua);
+	td_slurm_gres_lua(f, &lua);
 	td_buf_puts(&lua, td_embedded(td_slurm_programs, "job_submit.lua")->text);
 	accounts(o, &passwd, &group, &keys, problems);
 
@@ -735,7 +727,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 						   "group",        "ssh_keys"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
-		gres_conf(f),
+		td_slurm_gres_conf(f),
 		cgroup_conf(td_jkey_str(td_jget(o, "spec.config.files"), "cgroup.conf"), problems),
 		td_strdup(td_embedded(td_slurm_programs, f->own_kubelet ? "gate-launch.sh" : "gate.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),

@@ -32,6 +32,7 @@ struct td_slurm_gres {
 	const char *nodes; // hostlist of its nodes; NULL: every node
 	const char *name;  // "gpu"
 	const char *file;  // "/dev/tandem-gpu[0-7]"
+	const char *type;  // "h100"; NULL: none
 };
 // A key of a ConfigMap of the site's.
 struct td_slurm_text {

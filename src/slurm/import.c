@@ -131,6 +131,8 @@ static void gres(struct importer *r, yyjson_mut_val *o, const char *value, size_
 	struct td_gres g[16];
 	size_t n = 0;
 	long long gpus = 0;
+	td_auto_buf struct td_buf text = {0};
+	bool typed = true;
 	if (td_gres_parse(value, g, TD_LEN(g), &n, NULL))
 		n = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -139,13 +141,12 @@ static void gres(struct importer *r, yyjson_mut_val *o, const char *value, size_
 			continue;
 		}
 		gpus += g[i].count > 0 && g[i].count < 100000 ? g[i].count : 0;
-		if (*g[i].type)
-			td_strv_addf(r->left,
-				     "slurm.conf:%zu: Gres=gpu:%.40s: the type is left out; a feature of the NodeSet "
-				     "(spec.slurm.features) can stand for it",
-				     line, g[i].type);
+		typed &= g[i].type[0] && isalpha((unsigned char)g[i].type[0]) && strlen(g[i].type) <= 40;
+		td_buf_printf(&text, "%sgpu:%s:%lld", text.len ? "," : "", g[i].type, (long long)g[i].count);
 	}
-	if (gpus > 0 && gpus < 100000)
+	if (gpus > 0 && gpus < 100000 && typed)
+		td_jm_str(r->d, o, "spec.slurm.gres", td_buf_str(&text));
+	else if (gpus > 0 && gpus < 100000)
 		td_jm_strf(r->d, o, "spec.slurm.gres", "gpu:%lld", gpus);
 	else if (!n)
 		td_strv_addf(r->left, "slurm.conf:%zu: Gres=%.60s: cannot be read", line, value);

@@ -6,6 +6,9 @@
 // (unlucky.c). While the agent cannot be reached the devices count as unknown,
 // never as free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
 //
+// Where a node has GPUs of several types (slurmd.sh makes TD_WIRE_TYPES), the environment of Prolog has the
+// indexes of one type only (docs/facts/slurm.md S-D9): there slurmctld is asked, and both count.
+//
 // --launch: slurmd runs it at the job's first launch on the node (no PrologFlags=Alloc). Then the
 // environment is made of the credential that the step's own devices come from, so a job whose
 // devices it does not name has none.
@@ -198,7 +201,7 @@ static const char *ask(char *out, size_t n)
 
 int td_standin_gate(int argc, char **argv)
 {
-	const char *path = TD_WIRE_GATE;
+	const char *path = TD_WIRE_GATE, *types = TD_WIRE_TYPES;
 	int64_t timeout = GATE_MS;
 	bool launch = false;
 	for (int i = 1; i < argc; i++) {
@@ -206,6 +209,8 @@ int td_standin_gate(int argc, char **argv)
 			path = argv[++i];
 		} else if (i + 1 < argc && !strcmp(argv[i], "--timeout") && digits(argv[i + 1])) {
 			timeout = atoll(argv[++i]);
+		} else if (i + 1 < argc && !strcmp(argv[i], "--types")) {
+			types = argv[++i];
 		} else if (!strcmp(argv[i], "--launch")) {
 			launch = true;
 		} else {
@@ -231,7 +236,11 @@ int td_standin_gate(int argc, char **argv)
 	}
 
 	int64_t deadline = td_standin_now_ms() + timeout, back_off = 50;
-	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "";
+	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "", told[DEVICES_MAX * 5] = "";
+	if (d && !access(types, F_OK)) {
+		snprintf(told, sizeof(told), "%s", dev);
+		d = 0;
+	}
 	for (;;) {
 		int64_t left = deadline - td_standin_now_ms();
 		if (left <= 0)
@@ -239,12 +248,16 @@ int td_standin_gate(int argc, char **argv)
 
 		// Either the job has none, or Slurm did not tell: see job.c.
 		if (d == 0) {
-			char said[DEVICES_MAX * 5];
-			int k = td_standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
-						    sizeof(why));
-			if (k == 0)
+			char said[2 * DEVICES_MAX * 5 + 1];
+			int k = td_standin_job_gpus(job, node, deadline, (struct standin_text){said, DEVICES_MAX * 5},
+						    why, sizeof(why));
+			if (k == 0 && !*told)
 				// Jobs without devices run also when the agent is away.
 				return 0;
+			if (k > 0 && *told) {
+				strcat(said, ",");
+				strcat(said, told);
+			}
 			if (k > 0 && ranges(said, dev, sizeof(dev)))
 				d = 1;
 		}

@@ -19,7 +19,7 @@ static int usage(FILE *f)
 {
 	fputs("usage: tandem-standin init [--log BYTES] [--tty] CMD [ARG…]\n"
 	      "       tandem-standin exec CMD [ARG…]\n"
-	      "       tandem-standin gate [--launch] [--socket PATH] [--timeout MS]\n"
+	      "       tandem-standin gate [--launch] [--socket PATH] [--timeout MS] [--types PATH]\n"
 	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"

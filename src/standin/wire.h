@@ -49,3 +49,4 @@
 #define TD_WIRE_TASK_PROLOG "/opt/tandem/task-prolog" // the same program, under its mode's name
 #define TD_WIRE_GATE "/run/tandem/gate.sock"
 #define TD_WIRE_TASK "/run/tandem/task.sock"
+#define TD_WIRE_TYPES "/run/slurm/several-gpu-types" // is there where GPUs are of several types (slurmd.sh)

@@ -79,6 +79,8 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 		}
 		if (!k)
 			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
+		if (!k)
+			k = td_ask_types(r->b, &r->want, &e);
 	}
 
 	if (!k) {

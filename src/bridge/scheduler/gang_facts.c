@@ -43,7 +43,9 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster);
 	td_auto_claims struct td_claims claims = {0};
 	int k = td_ask_claims(r->b, r->s, pod, &claims, err);
-	return k ? k : td_want_read(r->s, name, pod->root, claims.count, ret, err);
+	if (!k)
+		k = td_want_read(r->s, name, pod->root, claims.count, ret, err);
+	return k ? k : td_ask_types(r->b, ret, err);
 }
 
 // What all of them ask for: one job with a task for each.
@@ -197,7 +199,7 @@ static void kinds_read(struct td_bridge_run *r, const struct td_object *pod, str
 		n += strcmp(name, r->s->devices.resource) ? 0 : td_ask_claimed(r->b, r->s, pod);
 		if (n <= 0)
 			continue;
-		ret->resource[k] = name;
+		ret->resource[k] = td_settings_key(r->s, r->s->gres[i].name);
 		ret->want.gres[k++] = n;
 	}
 }

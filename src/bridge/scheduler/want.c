@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/names.h"
+#include "slurm/conf.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
 
@@ -177,12 +178,23 @@ static const char *class_qos(struct reader *rd, const struct td_settings *s, con
 }
 
 // Translates every extended resource that the pod asks for, and the devices of its claims, to GRES.
-static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed,
+// The pod's own word for the type of its GPUs is in the annotation.
+static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *pod, long long claimed,
 		     struct td_want *w, struct td_error *err)
 {
+	const yyjson_val *spec = td_jget(pod, "spec");
+	const char *gpu_type = td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_GPU_TYPE].name);
+	gpu_type = gpu_type ? gpu_type : "";
+	if (*gpu_type && (!isalpha((unsigned char)*gpu_type) || !td_slurm_is_name(gpu_type)))
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX
+			       "gpu-type: \"%.60s\" is no type of GPUs: write a letter, then "
+			       "letters, digits, '_', '.', '-'",
+			       gpu_type);
 	td_auto_strv struct td_strv names = {0};
 	td_auto_buf struct td_buf tres = {0};
 	int kinds = 0;
+	bool used = !*gpu_type; // the type that the pod names
 
 	td_api_pod_request_names(spec, &names);
 	if (claimed > 0 && !td_strv_has(&names, s->devices.resource))
@@ -217,12 +229,38 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		if (kinds == TD_POOL_KINDS)
 			return td_fail(err, TD_INVALID, "it asks for more than %d kinds of extended resources",
 				       TD_POOL_KINDS);
-		const char *kind = td_arena_printf(w->arena, *m->type ? "%s:%s" : "%s", m->name, m->type);
+		// Which devices a grant names is known by their GRES (td_settings_key()): one of each.
+		size_t len = strlen(m->name);
+		for (int k = 0; k < kinds; k++)
+			if (!strncmp(w->kinds[k], m->name, len) && (!w->kinds[k][len] || w->kinds[k][len] == ':'))
+				return td_fail(
+					err, TD_INVALID,
+					"it asks for two types of %s: a pod gets its devices of one type, so ask "
+					"for one of the resources",
+					m->name);
+		const char *type = m->type;
+		if (!strcmp(m->name, "gpu") && *gpu_type) {
+			if (*m->type && strcmp(m->type, gpu_type) != 0)
+				return td_fail(err, TD_INVALID,
+					       "annotation " TD_ANN_ASK_PREFIX
+					       "gpu-type: %.60s is not what the resource %s "
+					       "is (%s): leave the annotation out, or ask for another resource",
+					       gpu_type, r, m->type);
+			type = gpu_type;
+			used = true;
+		}
+		const char *kind = td_arena_printf(w->arena, *type ? "%s:%s" : "%s", m->name, type);
 		w->kinds[kinds] = kind;
 		w->pool.gres[kinds++] = n;
 		td_buf_printf(&tres, "%sgres/%s:%lld", tres.len ? "," : "", kind, (long long)n);
 	}
 
+	if (!used)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX
+			       "gpu-type: the pod asks for no GPU: ask for %s, or leave "
+			       "the annotation out",
+			       s->devices.resource);
 	if (tres.len)
 		w->ask.tres_per_node = td_arena_strdup(w->arena, td_buf_str(&tres));
 	return 0;
@@ -327,7 +365,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
 	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
 
-	int r = read_gres(s, settings_name, spec, claimed, &w, err);
+	int r = read_gres(s, settings_name, pod, claimed, &w, err);
 	if (r)
 		return r;
 
@@ -352,21 +390,31 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 
 	td_auto_buf struct td_buf b = {0};
 	td_buf_putc(&b, '{');
-	for (size_t i = 0; i < s->n_gres; i++)
+	for (size_t i = 0; i < s->n_gres; i++) {
+		const struct td_bridge_gres_map *m = &s->gres[i];
+		struct td_ranges all = {0}, some;
+		if (td_settings_key(s, m->name) != m->resource)
+			continue;
+		// A job that asked for "gpu" on a node with typed GPUs shows the types, and its indexes
+		// are of all GPUs of the node.
 		for (size_t x = 0; x < k; x++) {
-			// A job that asked for "gpu" on a node with typed GPUs shows the type. So
-			// the name decides, unless the map names a type.
-			if (strcmp(g[x].name, s->gres[i].name) != 0 ||
-			    (*s->gres[i].type && strcmp(g[x].type, s->gres[i].type) != 0) || !g[x].count)
+			if (strcmp(g[x].name, m->name) != 0 || !g[x].count)
 				continue;
 			if (!*g[x].index)
 				return td_fail(
 					err, TD_INVALID,
 					"Slurm does not say which %s it gave out on %s: gres.conf there has no File=",
 					g[x].name, n->name);
-			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", s->gres[i].resource, g[x].index);
-			break;
+			r = td_ranges_parse(g[x].index, &some, err);
+			if (r)
+				return r;
+			for (size_t w = 0; w < TD_LEN(all.bits); w++)
+				all.bits[w] |= some.bits[w];
 		}
+		td_auto_free char *text = td_ranges_write(&all);
+		if (*text)
+			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", m->resource, text);
+	}
 	td_buf_putc(&b, '}');
 
 	*ret = td_buf_take(&b);
@@ -399,10 +447,17 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 		return false;
 
 	for (size_t i = 0; i < s->n_gres; i++) {
-		const char *r = s->gres[i].resource;
-		int64_t want =
-			td_api_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
-		if (td_devices_indexes(td_jkey_str(td_json_root(j), r)) < want)
+		const char *key = td_settings_key(s, s->gres[i].name);
+		int64_t want = 0;
+		if (key != s->gres[i].resource)
+			continue;
+		for (size_t k = 0; k < s->n_gres; k++) {
+			const char *r = s->gres[k].resource;
+			if (!strcmp(s->gres[k].name, s->gres[i].name))
+				want += td_api_pod_request(td_jget(pod, "spec"), r) +
+					(strcmp(r, s->devices.resource) ? 0 : claimed);
+		}
+		if (td_devices_indexes(td_jkey_str(td_json_root(j), key)) < want)
 			return false;
 	}
 	return true;

@@ -46,7 +46,8 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
 
 // The devices of a running job on its node, as in the annotation tandem.dev/devices:
-// {"nvidia.com/gpu":"0-1"}, sorted by key. TD_INVALID when Slurm does not say which devices (no
+// {"nvidia.com/gpu":"0-1"}, sorted by key. All devices of one GRES are of one resource
+// (td_settings_key()), whatever type they have and however the pod asked: an index means one device. TD_INVALID when Slurm does not say which devices (no
 // File= in gres.conf). Caller frees.
 int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err);
 // The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
@@ -58,6 +59,8 @@ int64_t td_devices_count(const char *devices, const char *resource);
 int64_t td_devices_indexes(const char *list);
 // How many devices of a kind ("gpu" or "gpu:h100") a GRES text of Slurm's has.
 int64_t td_devices_of_gres(const char *gres, const char *kind);
+// Refuses (TD_INVALID) what asks for a type of devices that none of these nodes has; err names those that there are.
+int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, struct td_error *err);
 // Do these devices (in the form of td_devices_text) hold as many of each kind as the pod and its
 // claims ask for?
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices);

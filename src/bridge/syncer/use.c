@@ -15,8 +15,9 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 	use[0] = n->alloc_cpus;
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const struct td_bridge_gres_map *m = &s->gres[i];
-		td_auto_free char *kind = td_asprintf(*m->type ? "%s:%s" : "%s", m->name, m->type);
-		use[i + 1] = td_devices_of_gres(n->gres_used, kind);
+		if (td_settings_key(s, m->name) != m->resource)
+			continue; // what is of a type is in the sum of the GRES
+		use[i + 1] = td_devices_of_gres(n->gres_used, m->name);
 	}
 
 	struct td_ask *a, *tmp;

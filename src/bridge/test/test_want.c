@@ -273,7 +273,9 @@ static void test_devices(void **state)
 	devices(d, "", "{}");
 	devices(d, "gpu(CNT:2)", NULL); // Slurm does not say which: never bound
 	devices(d, "gpu:0", "{}");
-	devices(s, "gpu:mi300:1(IDX:5)", "{\"amd.com/gpu\":\"5\",\"nvidia.com/gpu\":\"5\"}");
+	// All types of a GRES are of one resource, whichever the pod asked for: an index means one device.
+	devices(s, "gpu:mi300:1(IDX:5)", "{\"nvidia.com/gpu\":\"5\"}");
+	devices(s, "gpu:mi300:1(IDX:5),gpu:h100:2(IDX:0-1)", "{\"nvidia.com/gpu\":\"0-1,5\"}");
 	devices(d, "gpu:2(IDX:0-", NULL);
 }
 

@@ -20,6 +20,9 @@ services=/etc/tandem/site/services.sh
 # Clients need sackd's socket until slurmd has its own.
 conf=/etc/tandem/users/slurm.conf sack=
 mkdir -p /run/slurm
+# GPUs of several types: src/standin/gate.c says for what it has to know.
+rm -f /run/slurm/several-gpu-types
+[[ $TD_NODE_CONF != *gpu:*:*,gpu:*:* ]] || : >/run/slurm/several-gpu-types
 command -v sackd >/dev/null && {
 	sackd -D -f $conf 2>/dev/null &
 	sack=$!

@@ -200,7 +200,7 @@ static void test_share(void **state)
 					      *nine = Y("spec: {slurm: {gres: 'gpu:9'}}");
 	struct td_op_share s = {0};
 	struct td_error err = TD_ERROR_INIT;
-	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, &err));
 	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
 
@@ -217,12 +217,87 @@ static void test_share(void **state)
 		assert_false(td_op_share_parse(bad[i], "nvidia.com/gpu", &back));
 	assert_false(td_op_share_parse(text, "example.com/gpu", &back)); // of another resource
 
-	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), -1, &s, &err));
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), NULL, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.reserve"));
-	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), -1, &s, &err));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), NULL, &s, &err));
 	assert_int_equal(s.gpus, 4);
-	assert_false(td_op_share_of(td_json_root(sc), td_json_root(nine), td_json_root(node), -1, &s, &err));
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(nine), td_json_root(node), NULL, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.slurm.gres"));
+}
+
+static void type_of(const char *product, const char *want)
+{
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {devices: [{resource: nvidia.com/gpu, types: {odd: fine, "
+						      "NVIDIA-A10: a10-24}}]}");
+	td_auto_free char *got = td_op_gpu_type(td_json_root(sc), product);
+	if (want ? !td_streq(got, want) : got != NULL)
+		fail_msg("%s: %s", product ? product : "-", got ? got : "none");
+}
+
+static void read_gres(const char *text, const char *types, long long n)
+{
+	struct td_op_found f = {0};
+	struct td_error err = TD_ERROR_INIT;
+	int r = td_op_gres_read(text, &f, &err);
+	if (types ? r || f.n != n || strcmp(f.types, types) != 0
+		  : r != TD_INVALID || !strstr(err.msg, "spec.slurm.gres"))
+		fail_msg("%s: %d %s %lld", text, r, f.types, f.n);
+}
+
+static void test_types(void **state)
+{
+	static const char *const products[][2] = {{"NVIDIA-H100-80GB-HBM3", "h100"},
+						  {"NVIDIA H200", "h200"},
+						  {"NVIDIA-A100-SXM4-40GB", "a100"},
+						  {"Tesla-V100-SXM2-32GB", "v100"},
+						  {"NVIDIA-GeForce-RTX-4090", "rtx_4090"},
+						  {"NVIDIA-RTX-A6000", "rtx_a6000"},
+						  {"AMD_Instinct_MI300X_OAM", "mi300x"},
+						  {"NVIDIA-L40S", "l40s"},
+						  {"NVIDIA-A10", "a10-24"},
+						  {"odd", "fine"},
+						  {"NVIDIA", NULL},
+						  {"4090", NULL},
+						  {"", NULL},
+						  {NULL, NULL}};
+	for (size_t i = 0; i < TD_LEN(products); i++)
+		type_of(products[i][0], products[i][1]);
+
+	read_gres("gpu:8", "", 8);
+	read_gres("gpu:h100:8", "h100:8", 8);
+	read_gres("gpu:h100:4,gpu:a100:2,gpu:a100:2", "h100:4,a100:4", 8);
+	static const char *const bad[] = {"gpu",
+					  "gpu:",
+					  "gpu:h100",
+					  "gpu:h100:0",
+					  "gpu:4,gpu:h100:4",
+					  "shard:4",
+					  "gpu:1g:4",
+
+					  "gpu:a:1,gpu:b:1,gpu:a:1",
+					  "gpu:h100:-1",
+					  "gpu:h 1:1"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		read_gres(bad[i], NULL, 0);
+
+	struct td_op_share s = {8, 1024, 6, "h100:4,a100:2"};
+	td_auto_buf struct td_buf b = {0};
+	td_op_gres_write(&s, &b);
+	assert_string_equal(td_buf_str(&b), "gpu:h100:4,gpu:a100:2");
+	assert_false(td_op_gpus_differ("gpu:a100:2,gpu:h100:4(S:0)", &s));
+	assert_true(td_op_gpus_differ("gpu:6", &s));
+	assert_true(td_op_gpus_differ("gpu:a100:4,gpu:h100:2", &s));
+	td_auto_free char *text = td_op_share_text(&s, "a.com/gpu");
+	struct td_op_share back = {0};
+	assert_true(td_op_share_parse(text, "a.com/gpu", &back));
+	assert_string_equal(back.types, s.types);
+	td_op_types_cut(back.types, 5);
+	assert_string_equal(back.types, "h100:4,a100:1");
+	td_op_types_cut(back.types, 8); // nothing is known of three
+	assert_string_equal(back.types, "");
+	*s.types = '\0';
+	assert_false(td_op_gpus_differ("gpu:6", &s));
+	assert_true(td_op_gpus_differ("gpu:h100:6", &s));
 }
 
 // Finds a volume by name: where a template adds volumes, the merge decides their order.
@@ -298,7 +373,8 @@ static void test_dra(void **state)
 	const struct td_op_share s = {15, 31744, 8}, cpu_only = {15, 31744, 0};
 	struct td_op_share found = {0};
 	struct td_error err = TD_ERROR_INIT;
-	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), 6, &found, &err));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node),
+				   &(struct td_op_found){.n = 6}, &found, &err));
 	assert_int_equal(found.gpus, 6); // not the node's extended resource
 	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &pod, &err))
 		fail_msg("%s", err.msg);
@@ -327,8 +403,8 @@ static void test_dra(void **state)
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");
-	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 8),
-			  *one = td_op_device_files(td_json_root(sc), true, 1);
+	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 0, 8),
+			  *one = td_op_device_files(td_json_root(sc), true, 0, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
 
@@ -707,10 +783,10 @@ static void test_offered(void **state)
 		td_auto(td_json_unref) struct td_json *j = Y(text);
 		td_auto(td_object_unref) struct td_object *node = td_object_new(td_json_ref(j));
 		struct td_op op = {.image = cases[i].image};
-		long long got = 0;
+		struct td_op_found got = {0};
 		assert_true(td_op_gpus(&op, td_json_root(sc), node, &got, NULL));
-		if (got != cases[i].want)
-			fail_msg("case %zu: %lld", i, got);
+		if (got.n != cases[i].want)
+			fail_msg("case %zu: %lld", i, got.n);
 		struct td_error why = TD_ERROR_INIT;
 		// With a wrong name the node goes on as it is.
 		assert_false(td_op_gpus(&op, td_json_root(slip), node, &got, &why));
@@ -820,15 +896,25 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
-		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_costs),
-		cmocka_unit_test(test_stuck),         cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),         cmocka_unit_test(test_storage),
-		cmocka_unit_test(test_identity),      cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check),
+		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),
+		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_storage),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

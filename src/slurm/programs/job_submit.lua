@@ -1,6 +1,6 @@
 -- Refuses a QOS of spec.preemption to who may not name it, runs the site's own job_submit.lua
 -- (spec.scripts.jobSubmitLua), and then refuses mail that nobody would send. slurmctld.sh says when this is
--- used. In front of it stands the table tandem_qos (src/slurm/preempt.h).
+-- used. In front of it stand the tables tandem_qos (src/slurm/preempt.h) and tandem_gpu_types (src/slurm/gres.h).
 local etc = "/run/slurmctld/etc/"
 local path, good = "/etc/tandem/site/job-submit.lua", "/run/slurmctld/job-submit-good.lua"
 
@@ -82,6 +82,26 @@ local function may(job, user, uid)
 	return true
 end
 
+-- Slurm's own words for a type of GPU that no node has name neither the type nor those that there are. Where no
+-- node has a typed GPU, and for what cannot be read here, they are said all the same.
+local function types_there(job)
+	local there = {}
+	for _, type in ipairs(tandem_gpu_types or {}) do
+		there[type] = true
+	end
+	for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }) do
+		for item in string.gmatch(job[field] or "", "[^,]+") do
+			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
+			if type and next(there) and not there[type] then
+				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
+					.. table.concat(tandem_gpu_types, ", "))
+				return false
+			end
+		end
+	end
+	return true
+end
+
 -- Tandem's bridge raises an allocation of a pod above those who wait, where it has shown that nobody of them
 -- could use this very room: it says a word that nobody else knows. "?" only asks whether this script runs.
 local word = (text_of(etc .. "tandem-word") or ""):gsub("%s", "")
@@ -99,7 +119,7 @@ end
 
 -- The site's comes before mail: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
-	if not may(job, job.user_name, uid) then
+	if not may(job, job.user_name, uid) or not types_there(job) then
 		return slurm.ERROR
 	end
 	raise(job)

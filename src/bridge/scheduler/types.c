@@ -1,0 +1,54 @@
+// Types of devices that no node has: such a pod is refused with those that there are.
+#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/want.h"
+
+#include "slurm/hostlist.h"
+#include "slurm/view.h"
+
+#include <string.h>
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The types of a kind ("gpu:h100") that nodes have, each once and sorted. True: its own is one of them.
+static bool is_there(const struct td_slurm_nodes *l, const char *kind, struct td_strv *ret)
+{
+	size_t len = strcspn(kind, ":");
+	for (size_t i = 0; i < l->n; i++) {
+		struct td_gres g[16];
+		size_t n = 0;
+		if (td_gres_parse(l->v[i].gres, g, TD_LEN(g), &n, NULL))
+			continue;
+		for (size_t k = 0; k < n; k++)
+			if (*g[k].type && strlen(g[k].name) == len && !strncmp(g[k].name, kind, len) &&
+			    !td_strv_has(ret, g[k].type))
+				td_strv_add(ret, g[k].type);
+	}
+	if (ret->n)
+		qsort(ret->v, ret->n, sizeof(char *), by_text);
+	return td_strv_has(ret, kind + len + 1);
+}
+
+int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, struct td_error *err)
+{
+	for (int i = 0; i < TD_POOL_KINDS && w->kinds[i]; i++) {
+		const char *kind = w->kinds[i], *type = strchr(kind, ':');
+		td_auto_strv struct td_strv there = {0};
+		if (!type || is_there(nodes, kind, &there))
+			continue;
+		td_auto_buf struct td_buf list = {0};
+		for (size_t k = 0; k < there.n; k++)
+			td_buf_printf(&list, "%s%s", k ? ", " : "", there.v[k]);
+		return td_fail(err, TD_INVALID, "no node has %.*s of the type %.63s: %s%s", (int)(type - kind), kind,
+			       type + 1, list.len ? "there are " : "Slurm knows no types of them", td_buf_str(&list));
+	}
+	return 0;
+}
+
+int td_ask_types(struct td_bridge *b, const struct td_want *w, struct td_error *err)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	return snap && snap->nodes.n ? td_want_types(&snap->nodes, w, err) : 0;
+}

@@ -1,0 +1,51 @@
+#include "slurm/gres.h"
+
+#include <string.h>
+
+char *td_slurm_gres_conf(const struct td_slurm_facts *f)
+{
+	struct td_buf b = {0};
+	td_buf_puts(&b, "AutoDetect=off\n");
+	for (size_t i = 0; i < f->n_gres; i++) {
+		const struct td_slurm_gres *g = &f->gres[i];
+		td_buf_printf(&b, "%s%s%sName=%s%s%s File=%s\n", g->nodes ? "NodeName=" : "", g->nodes ? g->nodes : "",
+			      g->nodes ? " " : "", g->name, g->type ? " Type=" : "", g->type ? g->type : "", g->file);
+	}
+	return td_buf_take(&b);
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void td_slurm_gres_types(const struct td_slurm_facts *f, struct td_strv *ret)
+{
+	for (size_t i = 0; i < f->n_gres; i++)
+		if (f->gres[i].type && !td_strv_has(ret, f->gres[i].type))
+			td_strv_add(ret, f->gres[i].type);
+	if (ret->n)
+		qsort(ret->v, ret->n, sizeof(char *), by_text);
+}
+
+char *td_slurm_gres_tres(const struct td_slurm_facts *f, const char *ours)
+{
+	struct td_buf b = {0};
+	td_auto_strv struct td_strv types = {0};
+	td_slurm_gres_types(f, &types);
+	td_buf_puts(&b, ours);
+	for (size_t i = 0; i < types.n; i++)
+		td_buf_printf(&b, ",gres/gpu:%s", types.v[i]);
+	return td_buf_take(&b);
+}
+
+void td_slurm_gres_lua(const struct td_slurm_facts *f, struct td_buf *b)
+{
+	td_auto_strv struct td_strv types = {0};
+	td_slurm_gres_types(f, &types);
+	td_buf_puts(b, "-- Written by Tandem: the types that GPUs have.\ntandem_gpu_types = {");
+	// A type is a name: nothing in it ends a string of Lua's.
+	for (size_t i = 0; i < types.n; i++)
+		td_buf_printf(b, "%s\"%s\"", i ? ", " : "", types.v[i]);
+	td_buf_puts(b, "}\n");
+}

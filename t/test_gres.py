@@ -1,0 +1,66 @@
+"""GPUs of types: from a node's label or a NodeSet, asked for by jobs and pods."""
+import json
+
+import pytest
+
+from harness import expand_ranges, wait_for
+
+# Which devices the job may open (they are fake: an open that is allowed ends with ENXIO), and which Slurm says.
+PROBE = """for i in 0 1 2 3; do m=$( (exec 3</dev/tandem-gpu$i) 2>&1 ); case $m in *"No such device"*) printf '%s ' $i;; esac; done
+echo; scontrol -o -d show job $SLURM_JOB_ID | grep -o 'GRES=gpu[^ ]*IDX[^ ]*'"""
+
+
+@pytest.mark.feature("A10.1", "A7.2", "A1.8")
+def test_jobs_and_pods_ask_for_a_type(home):
+    """A label types one node, a NodeSet both, with two types each; who asks for a type gets devices of it and no other, and one that is not there is refused with those that are."""
+    pool = home
+    pool.up("--nodes", "2", "--gpus", "4")
+
+    def gres():
+        return dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N %G").splitlines())
+
+    def opens(*argv):
+        mine, said = pool.shell("srun", "-Q", "--mem=64M", *argv, "bash", "-c", PROBE).splitlines()
+        indexes = sorted(i for part in said.split("IDX:")[1:] for i in expand_ranges(part.split(")")[0]))
+        assert [int(i) for i in mine.split()] == indexes, (mine, said)
+        return indexes
+
+    assert gres() == {"n0": "gpu:4", "n1": "gpu:4"}
+    pool.kubectl("label", "node", "n1", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3")
+    wait_for("the label's type is Slurm's", lambda: gres() == {"n0": "gpu:4", "n1": "gpu:h100:4"}, 120)
+    assert json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/slurm-share"])["types"] == "h100:4"
+    assert len(opens("--gpus=h100:2")) == 2
+    job = pool.sbatch("--gpus=h100:1")
+    wait_for("it runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+    shown = pool.job(job)
+    assert shown["NodeList"] == "n1" and "gres/gpu=1,gres/gpu:h100=1" in shown["AllocTRES"]  # limits of gres/gpu count it too
+    pool.shell("scancel", str(job))
+    r = pool.cmd("shell", "--", "srun", "--gpus=b200:1", "true", check=False)
+    assert r.returncode and "no node has GPUs of the type b200: there are h100" in r.stderr, r.stderr
+
+    # Two types on a node: what Slurm calls 0 to 3 must be those devices.
+    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3"},"updateStrategy":{"maxUnavailable":"100%"}}}')
+    wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3"), 120)
+    assert opens("--gpus=zeta:1") == [0] and opens("--gpus=alpha:3") == [1, 2, 3]
+    assert opens("--gpus=4", "-N1") == [0, 1, 2, 3]  # Prolog is told of one type only
+    assert opens("--gres=gpu:zeta:1,gpu:alpha:1") == [0, 1]
+
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"scheduler":{"gresMap":{"nvidia.com/gpu":"gpu","example.com/zeta":"gpu:zeta"}}}}')
+    by_note, by_resource, wrong = pool.pod("note", 2), pool.pod("resource"), pool.pod("wrong", 1)
+    by_note["metadata"]["annotations"] = {"slurm.tandem.dev/gpu-type": "alpha"}
+    wrong["metadata"]["annotations"] = {"slurm.tandem.dev/gpu-type": "h100"}
+    by_resource["spec"]["containers"][0]["resources"]["limits"]["example.com/zeta"] = "1"
+    by_resource["spec"]["containers"][0]["resources"]["requests"]["example.com/zeta"] = "1"
+    pool.apply(by_note, by_resource, wrong)
+    wait_for("two run", lambda: len(pool.running()) == 2, 90)
+    assert pool.grant(pool.get("pod", "note"))[2] <= {1, 2, 3} and pool.grant(pool.get("pod", "resource"))[2] == {0}
+
+    def words():
+        return " ".join(c.get("message", "") for c in pool.get("pod", "wrong")["status"].get("conditions", []))
+    wait_for("the third is refused in words", lambda: "no node has gpu of the type h100: there are alpha, zeta" in words())
+    assert len(opens("--gpus=alpha:3", "-N1")) == 3  # beside the pods, on the other node or none of theirs
+
+    # A NodeSet that mixes up its types is refused, and its nodes go on.
+    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:2,gpu:zeta:1"}}}')
+    wait_for("it says what to write", lambda: "must be next to each other; write gpu:4" in json.dumps(pool.get("nodeset", "pool", "-n", "slurm")["status"]))
+    assert len(pool.running()) == 2
