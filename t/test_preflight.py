@@ -60,11 +60,12 @@ def counted(pool, name, **labels):
     return sum(v for have, v in found if all(have.get(k) == x for k, x in labels.items()))
 
 
+@pytest.mark.feature("A14.10")
 def test_a_job_starts_elsewhere_by_itself(pool):
     """The test finds what no check does. The job never runs on the sick node, waits for no two minutes, and is
     not held; the node is reset, tested and returned, and the record names the job."""
     before = {a["metadata"]["uid"] for a in acts(pool)}
-    policy(pool, partitions=["*"])
+    policy(pool, partitions=["*"], milliseconds=1500)
     filler = full(pool)
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1", script="#!/bin/sh\necho $SLURMD_NODENAME >>/home/ran\nexec sleep 100000\n")
@@ -81,6 +82,8 @@ def test_a_job_starts_elsewhere_by_itself(pool):
     assert counted(pool, "tandem_preflight_total", node=SICK, result="failed") >= 1
     assert counted(pool, "tandem_preflight_device_seconds_total", node=SICK) > 0
     assert f"pre-flight of job {job} failed" in pool.cmd("history", SICK).stdout
+    lost = lambda: sum(r["hours"]["preflight"] for r in json.loads(pool.cmd("usage", "--yield", "-o", "json").stdout)["yield"])
+    wait_for("what it cost is in the history", lambda: lost() * 3600 >= 1)
     pool.shell("scancel", job)
     pool.shell("rm", "-f", "/home/ran")
 

@@ -33,6 +33,7 @@ static const struct {
 	{"pcie-width", true, CURE_REBOOT},
 	{"nvlink-down", true, CURE_RESET},
 	{"burn", true, CURE_RESET}, // only the test finds it
+	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes
 	{"ib-down", false, CURE_CLEAR},
 	{"disk-full", false, CURE_CLEAR},
 	{"disk-readonly", false, CURE_REBOOT},
@@ -43,7 +44,7 @@ static const struct {
 
 const char *td_checkup_fake_keys(bool gpu)
 {
-	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn"
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
 		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck";
 }
 
@@ -161,6 +162,8 @@ static void set(void *ctx, const struct fault *f)
 			*(!strcmp(v, "failed") ? &g->remap_failed : &g->remap_pending) = true;
 		else if (!strcmp(k, "temp"))
 			g->temp_c = atof(v);
+		else if (!strcmp(k, "use"))
+			g->use_percent = atof(v);
 		else if (!strcmp(k, "pcie-width"))
 			g->pcie_width = atoi(v);
 		else if (!strcmp(k, "nvlink-down"))

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/ledger.h"
 #include "cli/loginpod.h"
+#include "cli/yield.h"
 #include "cmd/roles.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { DAY_S = 86400 };
 struct usage_request {
 	const char *by, *output, *since, *until, *tenant;
 	double gpu_price, cpu_price;
-	bool priced;
+	bool priced, yield;
 };
 
 static int failed(const struct td_error *err)
@@ -108,6 +109,36 @@ static void print_rows(const struct usage_request *q, const struct td_ledger *su
 	}
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct td_yield_row *)a)->name, ((const struct td_yield_row *)b)->name);
+}
+
+// lines: ACCOUNT|USER|END|RUNS|GPU SECONDS.
+static void show_yield(const struct usage_request *q, const struct td_objects *tenants, const struct td_ledger *lines)
+{
+	size_t n = 0;
+	td_auto_free struct td_yield_row *rows = td_calloc(lines->n + 1, sizeof(*rows));
+	for (size_t i = 0; i < lines->n; i++) {
+		const struct td_ledger_row *r = &lines->v[i];
+		td_auto_free char *tenant = tenant_of(tenants, r->key[0]);
+		if (q->tenant && strcmp(tenant, q->tenant) != 0)
+			continue;
+		const char *name = !strcmp(q->by, "user") ? r->key[1] : tenant;
+		size_t k = 0;
+		while (k < n && strcmp(rows[k].name, name) != 0)
+			k++;
+		if (k == n)
+			rows[n++].name = td_strdup(name);
+		rows[k].runs += r->sum[0];
+		rows[k].s[td_yield_of(r->key[2])] += r->sum[1];
+	}
+	qsort(rows, n, sizeof(*rows), by_name);
+	td_yield_print(rows, n, q->by, q->output);
+	for (size_t k = 0; k < n; k++)
+		free(rows[k].name);
+}
+
 static int show(const struct td_cli_login *l, const struct usage_request *q, int64_t from, int64_t to)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -117,11 +148,15 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 	td_auto_free char *a = td_asprintf("%lld", (long long)from), *b = td_asprintf("%lld", (long long)to);
 	const char *const args[] = {a, b, NULL};
 	if (td_kube_list(l->kube, &td_tenants, NULL, NULL, NULL, NULL, &tenants, &err) ||
-	    td_cli_login_run(l, "usage.sh", args, &out, &err))
+	    td_cli_login_run(l, q->yield ? "yield.sh" : "usage.sh", args, &out, &err))
 		return failed(&err);
-	if (td_ledger_read(td_buf_str(&out), TD_LEDGER_SUMS, &lines)) {
+	if (td_ledger_read(td_buf_str(&out), q->yield ? 2 : TD_LEDGER_SUMS, &lines)) {
 		td_fail(&err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", td_buf_str(&out));
 		return failed(&err);
+	}
+	if (q->yield) {
+		show_yield(q, &tenants, &lines);
+		return 0;
 	}
 
 	for (size_t i = 0; i < lines.n; i++) {
@@ -171,6 +206,10 @@ int td_usage_main(int argc, char **argv)
 		 .help = "of a GPU hour: adds a column with the cost",
 		 TD_OPT_TEXT(&gpu)},
 		{.name = "cpu-price", .value = "AMOUNT", .help = "of a CPU hour", TD_OPT_TEXT(&cpu)},
+		{.name = "yield",
+		 .help = "what became of the GPU hours: useful, or lost, and to what;\nruns of requeued jobs count "
+			 "each",
+		 TD_OPT_SWITCH(&q.yield)},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
@@ -199,6 +238,8 @@ int td_usage_main(int argc, char **argv)
 	if (!price(gpu, &q.gpu_price) || !price(cpu, &q.cpu_price))
 		return td_command_wrong("usage", "--gpu-price and --cpu-price want a number, such as 2.5");
 	q.priced = gpu || cpu;
+	if (q.yield && (q.priced || !strcmp(q.by, "day")))
+		return td_command_wrong("usage", "--yield goes with --by tenant or user, and without prices");
 
 	td_auto_login struct td_cli_login l = {0};
 	return td_cli_login_open("usage", &remote, &l) ? 1 : show(&l, &q, from, to);

@@ -17,6 +17,7 @@
 //   agenthealth.c                the same for the node of the role `agent`
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
+//   useful.[ch]                  what devices do with their time, added up
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
 //   pods.c busy.[ch]             whether a holder is done; busy.[ch] is the pure decision

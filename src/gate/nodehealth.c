@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/proc.h"
+#include "gate/useful.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum { WORKERS = 2, RECORD_MAX = 16 << 10, PROGRAM_MS = 20 * 60 * 1000, ASKED_MS
 struct one {
 	struct td_checkup_facts facts;
 	bool known;
+	struct td_useful useful;
 	char asked[64]; // the operation whose reboot this process asked for
 	int64_t asked_ms;
 };
@@ -139,6 +141,7 @@ static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_c
 	int r = b->read(b->ctx, f, err);
 	if (r)
 		return r;
+	td_useful_look(&h->v[i].useful, h->o.gate, i, f, td_mono_ms(h->o.clock));
 	ret->n = 0;
 	td_checkup_judge(f, ret);
 	td_checkup_site(h->o.checks, c, ret);

@@ -49,12 +49,32 @@ static void policy_done(struct policy *p)
 }
 #define auto_policy __attribute__((cleanup(policy_done)))
 
+static const char *const results[] = {"passed", "failed", "error"};
+
+static void count(const char *node, const char *result, double n, double device_s)
+{
+	struct td_metrics *m = td_metrics_process();
+	td_metric_add(
+		td_counter(m, "tandem_preflight_total",
+			   "Tests of jobs' devices before the jobs started; result: passed, failed, or error (no test "
+			   "took place).",
+			   TD_LABELS("node", "result")),
+		1, TD_LABELS(node, result));
+	td_metric_add(td_counter(m, "tandem_preflight_device_seconds_total",
+				 "Seconds that devices spent in tests before jobs, added up over devices.",
+				 TD_LABELS("node")),
+		      device_s, TD_LABELS(node));
+}
+
 struct td_preflight *td_preflight_new(const struct td_preflight_opts *o)
 {
 	struct td_preflight *p = td_calloc(1, sizeof(*p));
 	p->o = *o;
 	p->node = td_calloc((size_t)o->n, sizeof(*p->node));
 	pthread_mutex_init(&p->mu, NULL);
+	for (int i = 0; i < o->n; i++) // so that they are there before the first test
+		for (size_t k = 0; k < TD_LEN(results); k++)
+			count(o->names[i], results[k], 0, 0);
 	return p;
 }
 
@@ -177,21 +197,6 @@ static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const
 	pthread_mutex_unlock(&p->mu);
 }
 
-static void count(const char *node, const char *result, double device_s)
-{
-	struct td_metrics *m = td_metrics_process();
-	td_metric_add(
-		td_counter(m, "tandem_preflight_total",
-			   "Tests of jobs' devices before the jobs started; result: passed, failed, or error (no test "
-			   "took place).",
-			   TD_LABELS("node", "result")),
-		1, TD_LABELS(node, result));
-	td_metric_add(td_counter(m, "tandem_preflight_device_seconds_total",
-				 "Seconds that devices spent in tests before jobs, added up over devices.",
-				 TD_LABELS("node")),
-		      device_s, TD_LABELS(node));
-}
-
 int td_preflight_run(struct td_preflight *p, const struct td_preflight_ask *q, long long *ret_tries,
 		     struct td_cancel *c, struct td_error *err)
 {
@@ -215,7 +220,7 @@ int td_preflight_run(struct td_preflight *p, const struct td_preflight_ask *q, l
 	int64_t begun = td_mono_ms(p->o.clock);
 	int r = test(p, q, &policy, &t, c, &e);
 	double took = (double)(td_mono_ms(p->o.clock) - begun) / 1000 * __builtin_popcountll(q->mask);
-	count(node, r ? "error" : t.bad ? "failed" : "passed", took);
+	count(node, r ? "error" : t.bad ? "failed" : "passed", 1, took);
 	if (r == TD_CANCELLED)
 		return td_fail(err, r, "%s", e.msg);
 	if (r) {

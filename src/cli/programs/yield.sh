@@ -1,0 +1,30 @@
+#!/bin/sh
+# What `tandem usage --yield` runs in the login pod: runs of jobs from $1 to $2 (epoch seconds) and the seconds of GPUs
+# that they held in that time, one line for each account, user and end. Each run of a requeued job is one (-D). The
+# word preflight is for a run whose test before the job failed: it was queued again within two minutes, and its
+# admin comment says so.
+set -eu
+SLURM_TIME_FORMAT=%s sacct -D -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
+function amount(list, name,    i, n, t) {
+	n = split(list, t, ",")
+	for (i = 1; i <= n; i++)
+		if (index(t[i], name "=") == 1)
+			return substr(t[i], length(name) + 2) + 0
+	return 0
+}
+$4 ~ /^[0-9]+$/ && $6 != "" {
+	start = $4 < from ? from + 0 : $4 + 0
+	end = $5 ~ /^[0-9]+$/ ? $5 + 0 : to + 0 # it runs
+	if (end > to)
+		end = to + 0
+	if (end < start)
+		end = start
+	split($3, word, " ")
+	state = word[1]
+	if (state == "REQUEUED" && end - start < 120 && index($0, "tandem: pre-flight failed"))
+		state = "preflight"
+	key = $1 "|" $2 "|" state
+	runs[key]++
+	gpus[key] += amount($6, "gres/gpu") * (end - start)
+}
+END { for (k in runs) printf "%s|%d|%.0f\n", k, runs[k], gpus[k] }'
