@@ -10,6 +10,9 @@ from wheels import wheel
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
 
+# What Slurm has not shown yet is "unknown", which is no end.
+ENDED = ("done", "failed", "cancelled", "timeout", "out-of-memory", "node-failed", "preempted")
+
 
 @pytest.fixture
 def me(pool, tmp_path):
@@ -48,7 +51,7 @@ def steps(me, run):
 
 
 def over(me, run):
-    wait_for(f"{run} is over", lambda: me.state(run) not in ("waiting", "running"))
+    wait_for(f"{run} is over", lambda: me.state(run) in ENDED)
     return steps(me, run)
 
 

@@ -1,4 +1,4 @@
-// The Python environment of a job: from what a file says to what the gateway's API takes.
+// The Python environment and the data sets of a job: from what a file says to what the gateway's API takes.
 #pragma once
 
 #include "json/json.h"
@@ -6,6 +6,9 @@
 // Reads the field `environment` of tandem.yaml: a file's name, a list of packages, "none", or {file,
 // packages, python, index}. root.environment becomes {file, packages, python, index}. Pure.
 int td_jobenv_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err);
+// Reads the field `data` of tandem.yaml, NAME: PATH or NAME: {url, sha256, unpack} or {git, ref}: root.data
+// becomes the list that the API takes. Pure.
+int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err);
 // Reads `environment` of tuxiv.conf: Conda's names become those of Python's index. notes: what is not
 // done. Pure.
 int td_jobenv_tuxiv(yyjson_val *v, yyjson_mut_doc *d, struct td_strv *notes, struct td_error *err);

@@ -248,7 +248,7 @@ static int field(const struct job_step *m, const char *key, yyjson_val *v, bool 
 // What the whole file has, but no step.
 static bool of_file(const char *key)
 {
-	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment");
+	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment") || !strcmp(key, "data");
 }
 
 static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file, yyjson_val *of, struct td_error *err)
@@ -271,7 +271,7 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 			return td_fail(
 				err, TD_INVALID,
 				"%.60s: there is no such field; there are name, run, gpus, nodes, tasks, cpus, memory, "
-				"time, env, environment, matrix, parallel, partition, account, qos, constraint, "
+				"time, env, environment, data, matrix, parallel, partition, account, qos, constraint, "
 				"reservation, "
 				"steps",
 				yyjson_get_str(k));
@@ -329,6 +329,8 @@ int td_jobfile_tandem(const char *text, size_t len, const char *name, yyjson_mut
 	size_t i, n;
 	if (td_jget(root, "environment"))
 		r = td_jobenv_tandem(td_jget(root, "environment"), d, err);
+	if (td_jget(root, "data") && !r)
+		r = td_jobdata_tandem(td_jget(root, "data"), d, err);
 	if (!steps && !r)
 		r = step(d, list, root, NULL, err);
 	yyjson_arr_foreach (steps, i, n, v)

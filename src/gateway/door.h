@@ -24,7 +24,8 @@ struct td_gateway_op {
 };
 // The operations of each file.
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
-	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[];
+	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[],
+	td_gateway_data_ops[];
 
 // Answers with JSON.
 void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d);

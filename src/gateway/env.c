@@ -95,28 +95,24 @@ static int environment(struct td_gateway_ask *q, const yyjson_val *e, struct td_
 	return 0;
 }
 
-int td_gateway_needs_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *ret,
-			struct td_error *err)
+int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_env,
+		      struct td_error *err)
 {
 	yyjson_val *e = td_jget(job, "environment");
-	return e ? environment(q, e, ret, err) : 0;
+	int r = e ? environment(q, e, l, err) : 0;
+	if (e && !r)
+		*ret_env = td_strdup(l->v[l->n - 1].key);
+	return r;
 }
 
 static int list_envs(struct td_gateway_ask *q, struct td_error *err)
 {
-	td_auto_buf struct td_buf out = {0};
-	const struct td_home_call k = {.user = &q->user, .verb = "made", .args = {"envs"}};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
-	if (!r)
-		td_http_send(q->x, 200, "application/json", td_buf_str(&out), out.len);
-	return r;
+	return td_gateway_made_list(q, "envs", err);
 }
 
 static int delete_env(struct td_gateway_ask *q, struct td_error *err)
 {
-	const struct td_home_call k = {.user = &q->user, .verb = "unmake", .args = {"envs", q->args[0]}};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
-	return r ? r : td_gateway_done(q);
+	return td_gateway_made_delete(q, "envs", err);
 }
 
 const struct td_gateway_op td_gateway_env_ops[] = {

@@ -19,7 +19,7 @@
 //   job.[ch]                   what a run asks for, and the jobs that this means
 //   cause.[ch]                 why a step did not end well
 //   run.c runs.[ch]            runs: submit, list, cancel; what is shown of one
-//   need.[ch] env.c            what a run needs first, made once: Python environments
+//   need.[ch] env.c data.c     what a run needs first, made once: Python environments, data sets
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
 //   files.c                    chunks, upload, download

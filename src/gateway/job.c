@@ -95,6 +95,8 @@ static int environment(const struct td_gateway_plan_in *in, const yyjson_val *st
 	td_strv_addf(&b->env, "TANDEM_STEP=%s", name);
 	if (in->env)
 		td_strv_addf(&b->env, "TANDEM_ENV=%s/tandem/envs/%s", in->home, in->env);
+	if (in->data)
+		td_strv_addf(&b->env, "TANDEM_DATASETS=%s", in->data);
 	size_t i, n;
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_jget(step, "env"), i, n, k, v) {

@@ -147,3 +147,20 @@ bool td_gateway_need_is(const yyjson_val *entry)
 {
 	return td_jget(entry, "makes") != NULL;
 }
+
+int td_gateway_made_list(struct td_gateway_ask *q, const char *place, struct td_error *err)
+{
+	td_auto_buf struct td_buf out = {0};
+	const struct td_home_call k = {.user = &q->user, .verb = "made", .args = {place}};
+	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	if (!r)
+		td_http_send(q->x, 200, "application/json", td_buf_str(&out), out.len);
+	return r;
+}
+
+int td_gateway_made_delete(struct td_gateway_ask *q, const char *place, struct td_error *err)
+{
+	const struct td_home_call k = {.user = &q->user, .verb = "unmake", .args = {place, q->args[0]}};
+	int r = td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
+	return r ? r : td_gateway_done(q);
+}

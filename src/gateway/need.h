@@ -33,9 +33,16 @@ void td_gateway_needs_done(struct td_gateway_needs *l);
 // Appends an empty one, to be filled.
 struct td_gateway_need *td_gateway_need_add(struct td_gateway_needs *l);
 
-// Everything that a run's `job` needs, with its keys. Asks for nothing to be made (env.c).
-int td_gateway_needs_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *ret,
-			struct td_error *err);
+// What a run's `job` says under `environment` (env.c) and `data` (data.c), with its keys. Asks for nothing
+// to be made. *ret_env: key of the environment, *ret_data: "NAME=KEY NAME=/PATH"; the caller frees them;
+// NULL: none.
+int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_env,
+		      struct td_error *err);
+int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_data,
+		       struct td_error *err);
+// Shows what is made of a place, and removes one (operations of the API).
+int td_gateway_made_list(struct td_gateway_ask *q, const char *place, struct td_error *err);
+int td_gateway_made_delete(struct td_gateway_ask *q, const char *place, struct td_error *err);
 // Looks which are there and has the others made. like: a job of the run, whose partition, account and
 // so on the making has too.
 int td_gateway_needs_get(struct td_gateway_ask *q, struct td_slurm *client, struct td_gateway_needs *l,

@@ -172,10 +172,12 @@ static int make_of_body(struct td_gateway_ask *q, struct td_error *err)
 		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home};
 	td_auto_plan struct td_gateway_plan p = {0};
 	td_auto_needs struct td_gateway_needs needs = {0};
-	int r = td_gateway_needs_of(q, in.job, &needs, err);
-	for (size_t i = 0; i < needs.n; i++)
-		if (!strcmp(needs.v[i].kind, "environment"))
-			in.env = needs.v[i].key;
+	td_auto_free char *env = NULL, *data = NULL;
+	int r = td_gateway_env_of(q, in.job, &needs, &env, err);
+	if (!r)
+		r = td_gateway_data_of(q, in.job, &needs, &data, err);
+	in.env = env;
+	in.data = data;
 	if (r || (r = td_gateway_plan(&in, &p, err)))
 		return r;
 	free(q->args[0]);

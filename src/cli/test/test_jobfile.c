@@ -57,6 +57,8 @@ static void wrong_fields_are_named(void **state)
 		{"steps: [{name: a, run: x, nodes: 0}]\n", "step a: nodes"},
 		{"- a\n", "one YAML document"},
 		{"run: x\nenvironment: 3\n", "environment: give a file"},
+		{"run: x\ndata: [a]\n", "data: give NAME: PATH"},
+		{"run: x\ndata: {a: {URL: x}}\n", "data: a: URL: there are path, url"},
 		{"run: x\nenvironment: []\n", "environment: packages: give a list"},
 		{"run: x\nenvironment: {pip: y}\n", "environment: pip: there is no such field"},
 	};
@@ -109,6 +111,11 @@ static void environments(void **state)
 		if (!s || !strstr(s, v[i].is))
 			fail_msg("%s: %s", v[i].text, s);
 	}
+
+	td_auto_free char *data = tandem("run: x\ndata:\n  a: ~/sets\n  b: {url: u, sha256: s, unpack: true}\n", NULL);
+	assert_non_null(data);
+	assert_non_null(strstr(data, "\"data\":[{\"name\":\"a\",\"path\":\"~/sets\"},{\"name\":\"b\",\"url\":\"u\","
+				     "\"sha256\":\"s\",\"unpack\":true}]"));
 
 	static const char conda[] = "entrypoint: [x]\nenvironment:\n  dependencies:\n  - python=3.12.1\n  - pip\n"
 				    "  - pytorch::pytorch=2.1=py312_0\n  - numpy=1.26\n  - scipy>=1.0\n  - pandas\n"

@@ -16,6 +16,24 @@ if [ -n "${TANDEM_ENV:-}" ]; then
 	. "$TANDEM_ENV/bin/activate" || exit 1
 	touch "$TANDEM_ENV/.used" || :
 fi
+# NAME=KEY of what was fetched, or NAME=/PATH of what lies there already.
+for set in ${TANDEM_DATASETS:-}; do
+	export TANDEM_DATA="$PWD/.tandem/data"
+	name=${set%%=*} at=${set#*=}
+	case "$at" in
+	/*) ;;
+	*)
+		touch "$HOME/tandem/data/$at/.used" || :
+		at="$HOME/tandem/data/$at/data"
+		;;
+	esac
+	if [ ! -e "$at" ]; then
+		echo "tandem: data set $name: there is no $at." >&2
+		exit 1
+	fi
+	mkdir -p "$TANDEM_DATA"
+	[ "$(readlink "$TANDEM_DATA/$name")" = "$at" ] || ln -sfn "$at" "$TANDEM_DATA/$name" || [ -e "$TANDEM_DATA/$name" ] || exit 1
+done
 shell=/bin/sh
 [ ! -x /bin/bash ] || shell=/bin/bash
 exec "$shell" -e ".tandem/$TANDEM_STEP.sh"

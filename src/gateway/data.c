@@ -1,0 +1,99 @@
+// Data sets of runs: what lies on shared storage is used where it lies; what is fetched by HTTP or git is
+// fetched once (need.h), and verified. The key of what comes by HTTP is that of its content, wherever it
+// comes from; git's is its address and what was asked for of it.
+#include "gateway/need.h"
+
+#include "gateway/path.h"
+#include "http/pki.h"
+
+#include <string.h>
+
+enum { KEY_LEN = 20 };
+
+static int wrong(const char *name, const char *fix, struct td_error *err)
+{
+	return td_fail(err, TD_INVALID, "data: %.40s: %s", name, fix);
+}
+
+static int fetched(const yyjson_val *v, const char *name, struct td_gateway_needs *l, struct td_error *err)
+{
+	const char *url = td_jstr(v, "url"), *sum = td_jstr(v, "sha256"), *git = td_jstr(v, "git"),
+		   *ref = td_jstr(v, "ref");
+	bool unpack = td_jbool(v, "unpack", false);
+	char hex[65];
+	td_auto_buf struct td_buf all = {0};
+	if (url && !sum)
+		return wrong(name, "sha256: say what its hash is, so that what comes is what you mean", err);
+	if (git && (!ref || *ref == '-'))
+		return wrong(name, "ref: say which commit or tag", err);
+	if (url ? git || ref : sum || unpack)
+		return wrong(name, "url goes with sha256 and unpack, git with ref", err);
+	// The file's name is part of what a run finds.
+	const char *end = url ? url + strcspn(url, "?#") : NULL, *base = end;
+	while (base && base > url && base[-1] != '/')
+		base--;
+	if (url)
+		td_buf_printf(&all, "1\nhttp\n%s\n%s\n%.*s", sum, unpack ? "unpacked" : "",
+			      unpack ? 0 : (int)(end - base), base);
+	else
+		td_buf_printf(&all, "1\ngit\n%s\n%s", git, ref);
+	td_sha256_hex(td_buf_str(&all), all.len, hex);
+
+	struct td_gateway_need *n = td_gateway_need_add(l);
+	n->place = "data";
+	n->kind = "data";
+	n->step = td_asprintf("data-%s", name);
+	n->key = td_strndup(hex, KEY_LEN);
+	n->want = url ? td_asprintf("%s\n", url) : td_asprintf("%s %s\n", git, ref);
+	n->script = "data.py";
+	if (url) {
+		td_strv_addf(&n->env, "TANDEM_URL=%s", url);
+		td_strv_addf(&n->env, "TANDEM_SHA256=%s", sum);
+		td_strv_addf(&n->env, "TANDEM_UNPACK=%s", unpack ? "yes" : "");
+	} else {
+		td_strv_addf(&n->env, "TANDEM_GIT=%s", git);
+		td_strv_addf(&n->env, "TANDEM_REF=%s", ref);
+	}
+	return 0;
+}
+
+int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_data,
+		       struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(job, "data"), i, n, v) {
+		const char *name = td_jstr(v, "name"), *path = td_jstr(v, "path");
+		int r = td_gateway_name_check("data set", name, err);
+		if (r)
+			return r;
+		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") != 1)
+			return wrong(name, "say where it is: path, url or git, one of them", err);
+		if (path)
+			td_buf_printf(&b, "%s%s=%s%s", b.len ? " " : "", name, *path == '~' ? q->user.home : "",
+				      *path == '~' ? path + 1 : path);
+		else if ((r = fetched(v, name, l, err)))
+			return r;
+		else
+			td_buf_printf(&b, "%s%s=%s", b.len ? " " : "", name, l->v[l->n - 1].key);
+	}
+	*ret_data = b.len ? td_buf_take(&b) : NULL;
+	return 0;
+}
+
+static int list_data(struct td_gateway_ask *q, struct td_error *err)
+{
+	return td_gateway_made_list(q, "data", err);
+}
+
+static int delete_data(struct td_gateway_ask *q, struct td_error *err)
+{
+	return td_gateway_made_delete(q, "data", err);
+}
+
+const struct td_gateway_op td_gateway_data_ops[] = {
+	{"listData", list_data},
+	{"deleteData", delete_data},
+	{NULL, NULL},
+};
