@@ -144,7 +144,7 @@ def test_the_named_tests_are_there_and_speak_of_the_field(kind):
 # ---- what is refused, is refused by its name ----
 
 CONTAINER = {"name": "c", "image": "debian:13"}
-BESIDE = {"ports[]": {"containerPort": 80, "port": 80}, "volumeMounts[]": {"name": "v", "mountPath": "/v"}, "httpGet": {"port": 1}, "volumes[]": {"name": "v"}, "env[]": {"name": "E"}}
+BESIDE = {"ports[]": {"containerPort": 80, "port": 80}, "volumeMounts[]": {"name": "v", "mountPath": "/v"}, "httpGet": {"port": 1}, "volumes[]": {"name": "v"}, "requiredDuringSchedulingIgnoredDuringExecution[]": {"topologyKey": "kubernetes.io/hostname"}, "env[]": {"name": "E"}}
 
 
 def body(kind):

@@ -99,6 +99,26 @@ def test_node_affinity(plane):  # noqa: F811
     plane.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
 
 
+def test_pods_that_must_not_share_a_node(plane):  # noqa: F811
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname"}]}}
+    first, second, third = [plane.name("apart") for _ in range(3)]
+
+    def make(name, labels, **spec):
+        code, p = plane.api.call("POST", f"{NS}/pods", {"metadata": {"name": name, "labels": labels}, "spec": {**plane.spec("sleep 1000"), **spec}})
+        assert code == 201, p
+    make(first, {"apart": "yes"}, affinity=apart)
+    node = plane.running(first)["spec"]["nodeName"]
+    make(second, {"apart": "yes"})  # says nothing itself: the first one's rule keeps it away too
+    assert plane.running(second)["spec"]["nodeName"] != node
+    make(third, {}, affinity=apart)
+    said = plane.event(third, "FailedScheduling")
+    assert "didn't match pod anti-affinity rules" in str(said) or "anti-affinity" in str(plane.pod_of(third)["status"])
+    plane.call("DELETE", f"{NS}/pods/{second}?gracePeriodSeconds=0")
+    assert plane.running(third)["spec"]["nodeName"] != node
+    for name in (first, third):
+        plane.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
+
+
 def test_priority_and_gates(plane, made):  # noqa: F811
     pcs = "/apis/scheduling.k8s.io/v1/priorityclasses"
     made(pcs, {"metadata": {"name": "high"}, "value": 1000})

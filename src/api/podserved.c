@@ -17,7 +17,10 @@ struct rule {
 	const char *why;
 };
 
-#define SCHED "the embedded scheduler places by requests, nodeSelector, required nodeAffinity, taints and tolerations"
+#define SCHED                                                                                                          \
+	"the embedded scheduler places by requests, nodeSelector, required nodeAffinity, required podAntiAffinity by " \
+	"kubernetes.io/hostname, taints and tolerations"
+#define APART "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[]."
 #define DRA "device claims need a real Kubernetes with DRA; here ask for nvidia.com/gpu under resources.limits"
 #define VOL                                                                                                            \
 	"embedded nodes have configMap, secret, downwardAPI, projected, emptyDir, hostPath and persistentVolumeClaim " \
@@ -39,7 +42,12 @@ static const struct rule pod_rules[] = {
 	{"resources", SET, NULL, "set the resources of each container"},
 	{"resourceClaims", SET, NULL, DRA},
 	{"affinity.podAffinity", SET, NULL, SCHED},
-	{"affinity.podAntiAffinity", SET, NULL, SCHED},
+	{"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", SET, NULL, SCHED},
+	{APART "topologyKey", NOT_IN, "kubernetes.io/hostname", SCHED},
+	{APART "namespaces", SET, NULL, "pods of other namespaces are not looked at; leave it out"},
+	{APART "namespaceSelector", SET, NULL, "pods of other namespaces are not looked at; leave it out"},
+	{APART "matchLabelKeys", SET, NULL, "write the labels into labelSelector"},
+	{APART "mismatchLabelKeys", SET, NULL, "write the labels into labelSelector"},
 	{"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", SET, NULL, SCHED},
 	{"topologySpreadConstraints", SET, NULL, SCHED},
 	{SC "sysctls", SET, NULL, "kernel settings are those of the machine"},

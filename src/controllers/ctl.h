@@ -11,6 +11,7 @@
 //   serviceaccount.c             what every namespace has
 //   node.c podgc.c               nodes that fall silent; pods of nodes that are gone
 //   scheduler.c                  the scheduler of pods that Slurm does not place
+//   apart.c                      pods that must not share a node
 #pragma once
 
 #include "api/condition.h"
@@ -60,6 +61,8 @@ void td_ctl_gc_free(struct td_ctl_gc *g);
 void td_ctl_nodes_free(struct ctl_nodes *n);
 void td_ctl_podgc_free(struct td_ctl_podgc *p);
 void td_ctl_scheduler_free(struct td_ctl_scheduler *s);
+// False: a required podAntiAffinity, of this pod or of one of those there, keeps it away from them.
+bool td_ctl_apart(const struct td_object *pod, const struct td_objects *there);
 // Calls fn for every resource that a CRD defines and that has an informer, besides those in struct
 // ctl. Thread-safe.
 void td_ctl_gc_each_dynamic(struct td_ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx);

@@ -153,11 +153,18 @@ static void reasons_done(struct reasons *r)
 }
 
 // Does the pod fit on the node? If not, adds to `why`.
-static bool fits(const struct node_view *v, const yyjson_val *spec, const struct td_strv *names, struct reasons *why)
+static bool fits(const struct node_view *v, const struct td_object *pod, const struct td_strv *names,
+		 struct reasons *why)
 {
+	yyjson_val *spec = td_jget(pod->root, "spec");
 	const char *text = NULL;
 	if (!td_api_pod_fits_node(spec, v->node->root, false, &text)) {
 		reason(why, text ? text : "node(s) didn't match Pod's node affinity/selector");
+		return false;
+	}
+
+	if (!td_ctl_apart(pod, &v->pods)) {
+		reason(why, "node(s) didn't match pod anti-affinity rules");
 		return false;
 	}
 
@@ -346,7 +353,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	for (size_t i = 0; i < nodes.n; i++) {
 		struct node_view v __attribute__((cleanup(view_done))) = {0};
 		view(s, nodes.v[i], &v);
-		if (fits(&v, spec, &names, &why))
+		if (fits(&v, pod, &names, &why))
 			return place(s, pod, nodes.v[i]->name, cancel, err);
 	}
 

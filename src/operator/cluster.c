@@ -458,17 +458,17 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 }
 
 // ---- status ----
-// Returns since when every slurmctld pod knows of this configuration, in ms of real time; 0: not all do.
+// Returns since when every slurmctld pod that runs knows of this configuration, in ms of real time; 0: not
+// all do, or none runs. One of two that is gone reads it when it comes back.
 static int64_t told_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
 	int64_t since = 0;
 	for (size_t i = 0; i < pods.n; i++) {
-		if (!is_of(pods.v[i], "slurmctld", sc->name))
+		if (!is_of(pods.v[i], "slurmctld", sc->name) || !td_op_pod_ready(pods.v[i]))
 			continue;
-		if (!td_op_pod_ready(pods.v[i]) ||
-		    !td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), v->config_hash) ||
+		if (!td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), v->config_hash) ||
 		    !td_streq(td_object_annotation(pods.v[i], TD_ANN_RESTART), v->restart_hash))
 			return 0;
 		long long at = td_op_born(pods.v[i]);
@@ -574,15 +574,15 @@ static long long ready_pods(struct td_op *op, struct td_object *sc, const char *
 	return k;
 }
 
-// Returns why one of the login pods does not start; NULL: nothing is known. The caller frees it.
-static char *login_why(struct td_op *op, struct td_object *sc)
+// Returns why one of the pods of that kind does not start; NULL: nothing is known. The caller frees it.
+static char *why_not(struct td_op *op, struct td_object *sc, const char *app)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
 	td_op_sort(&pods);
 	for (size_t i = 0; i < pods.n; i++) {
-		bool image, login = is_of(pods.v[i], "login", sc->name) && !td_op_pod_ready(pods.v[i]);
-		const char *why = login ? td_op_stuck(pods.v[i], &image) : NULL;
+		bool image, waits = is_of(pods.v[i], app, sc->name) && !td_op_pod_ready(pods.v[i]);
+		const char *why = waits ? td_op_stuck(pods.v[i], &image) : NULL;
 		if (why)
 			return td_asprintf("%s: %s", pods.v[i]->name, why);
 	}
@@ -645,11 +645,15 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(sc->root, "spec.login"), i, n, x)
 		logins_wanted += td_jint(x, "replicas", 1);
-	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes), *why = login_why(op, sc);
+	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes),
+			  *why = why_not(op, sc, "login"), *ctld_why = why_not(op, sc, "slurmctld");
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
 		.trying = v->trying,
 		.answers = v->fresh,
+		.ctlds = ready_pods(op, sc, "slurmctld"),
+		.ctlds_wanted = td_slurm_controllers(sc->root),
+		.ctld_why = ctld_why,
 		.in_force = v->config_hash && td_streq(hash, v->config_hash),
 		.was_running =
 			td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded"),

@@ -141,11 +141,30 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	return 0;
 }
 
+// What there is more when there are two slurmctlds.
+static void two_controllers(struct builder *b, yyjson_mut_doc *d, yyjson_mut_val *spec)
+{
+	long long n = td_slurm_controllers(b->sc);
+	for (long long i = 0; n > 1 && i < n; i++) {
+		td_auto_free char *name = td_asprintf("%s-slurmctld-%lld", b->name, i);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *host =
+			td_op_template("slurmctld-host.yaml", {"name", name}, {"cluster", b->name});
+		add(b, &td_services, host, false);
+	}
+	if (n < 2)
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
+		td_op_template("slurmctld-backup.yaml", {"cluster", b->name});
+	td_op_put(d, spec, "affinity", td_jm_get(yyjson_mut_doc_get_root(over), "affinity"));
+}
+
 static int slurmctld(struct builder *b, struct td_error *err)
 {
 	yyjson_val *part = td_jget(b->sc, "spec.controller");
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template("slurmctld.yaml", {"cluster", b->name});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"slurmctld.yaml", {"cluster", b->name}, {"replicas", .number = td_slurm_controllers(b->sc)});
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
+	two_controllers(b, d, spec);
 	td_op_storage_own(d, spec, "state", td_jget(part, "storage"));
 	if (td_slurm_accounting(b->sc)) { // slurmctld registers at another database only when it starts
 		yyjson_val *db = td_jget(b->sc, "spec.accounting.database");

@@ -69,6 +69,17 @@ static struct td_json *with_image(const yyjson_val *want, const char *image)
 	return td_json_from_mut(yyjson_mut_doc_get_root(d));
 }
 
+// Returns the wanted object with what nobody can change of the one that is there: StatefulSets made by an
+// older Tandem start their pods one after the other.
+static struct td_json *as_it_must_stay(const yyjson_val *want, const struct td_object *live)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
+	yyjson_val *policy = td_jget(live->root, "spec.podManagementPolicy");
+	if (td_jget(want, "spec.podManagementPolicy") && policy)
+		td_jm_copyval(d, yyjson_mut_doc_get_root(d), "spec.podManagementPolicy", policy);
+	return td_json_from_mut(yyjson_mut_doc_get_root(d));
+}
+
 static const char *image_of(const struct td_object *live)
 {
 	return td_jstr_or(td_jfind(td_jget(live->root, "spec.template.spec.initContainers"), "name", TD_OP_STANDIN),
@@ -117,6 +128,8 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 			       "%s %s/%s exists and belongs to somebody else: delete it, or rename the SlurmCluster",
 			       w->gvr->kind, ns, name);
 
+	td_auto(td_json_unref) struct td_json *fitted = as_it_must_stay(want, live);
+	want = td_json_root(fitted);
 	const char *part = td_jget(want, "spec") ? "spec" : "data";
 	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
 	td_auto(td_json_unref) struct td_json *as_is = with_image(want, image_of(live));

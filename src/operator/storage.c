@@ -2,6 +2,8 @@
 // keep their own.
 #include "operator/operator.h"
 
+#include "slurm/conf.h"
+
 #include <string.h>
 
 // What pods have of their own. A file system may lie neither over nor below these.
@@ -76,6 +78,19 @@ void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems)
 	}
 	if (td_jget(own, "claim") && td_jget(own, "hostPath"))
 		td_strv_addf(problems, "spec.controller.storage: hostPath and claim are both there; keep one");
+	yyjson_val *host = td_jget(own, "hostPath");
+	bool shared = td_jbool(host, "shared", false);
+	if (host && !td_jget(host, "node") == !shared)
+		td_strv_addf(problems,
+			     "spec.controller.storage.hostPath: %s; write one of node (the directory is that "
+			     "node's, and slurmctld runs there) and shared: true (every node has the same one)",
+			     shared ? "node and shared are both there" : "nothing says whose directory it is");
+	if (td_slurm_controllers(sc) > 1 && !td_jget(own, "claim") && !shared)
+		td_strv_addf(problems,
+			     "spec.controller.replicas: 2 slurmctlds need storage that both can write, and "
+			     "spec.controller.storage %s; name a claim with ReadWriteMany, or a hostPath of a "
+			     "file system that the nodes share (shared: true)",
+			     host ? "is a directory of one node" : "is not there");
 }
 
 // Adds a problem if there is no such claim. name NULL: nothing is asked for.
@@ -90,12 +105,32 @@ static void check_claim(struct td_op *op, const struct td_object *sc, const char
 			     field, name, sc->ns);
 }
 
+// May pods of several nodes write to it?
+static bool shareable(const struct td_object *claim)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(claim->root, "spec.accessModes"), i, n, x)
+		if (td_streq(yyjson_get_str(x), "ReadWriteMany"))
+			return true;
+	return false;
+}
+
 void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems)
 {
 	static const char *const own[] = {"spec.controller.storage.claim",
 					  "spec.accounting.database.embedded.storage.claim"};
 	yyjson_val *x;
 	size_t i, n;
+	const char *state = td_jstr(sc->root, own[0]);
+	td_auto(td_object_unref) struct td_object *claim =
+		state && td_slurm_controllers(sc->root) > 1 ? td_informer_get(op->claims, sc->ns, state) : NULL;
+	if (claim && !shareable(claim))
+		td_strv_addf(
+			problems,
+			"spec.controller.replicas: 2 slurmctlds on two nodes need storage that both can write, and "
+			"PersistentVolumeClaim \"%s\" is not ReadWriteMany; make one that is, or one replica",
+			state);
 	for (i = 0; i < TD_LEN(own); i++)
 		check_claim(op, sc, own[i], td_jstr(sc->root, own[i]), problems);
 	yyjson_arr_foreach (td_jget(sc->root, "spec.storage"), i, n, x) {
@@ -165,7 +200,9 @@ void td_op_storage_own(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *volu
 	}
 	td_jm_str(d, v, "hostPath.path", td_jstr_or(host, "path", ""));
 	td_jm_str(d, v, "hostPath.type", "DirectoryOrCreate");
-	td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname", td_jstr_or(host, "node", ""));
+	if (!td_jbool(host, "shared", false))
+		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname",
+			      td_jstr_or(host, "node", ""));
 }
 
 char *td_op_storage_list(const yyjson_val *sc)

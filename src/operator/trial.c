@@ -60,7 +60,9 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 	yyjson_mut_doc *d = td_jm_copy(td_jget(ctld, "spec.template"));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"),
 		       *o = yyjson_mut_doc_get_root(over), *c, *v;
-	static const char *const not_it[] = {"initContainers", "hostNetwork", "hostPID", "hostIPC", "subdomain"},
+	// It may stand beside a slurmctld.
+	static const char *const not_it[] = {"initContainers", "hostNetwork", "hostPID",
+					     "hostIPC",        "subdomain",   "affinity.podAntiAffinity"},
 				 *const not_its[] = {"args",          "ports",
 						     "resources",     "lifecycle",
 						     "livenessProbe", "readinessProbe",

@@ -55,6 +55,11 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 			   (const char *const[]){"slurmrestd runs", "no slurmrestd pod is ready"});
 	ret->v[4] = yes_no("LoginReady", login, running, (const char *const[]){ret->logins, ret->logins});
 	ret->n = 5;
+	bool both = f->ctlds >= f->ctlds_wanted;
+	snprintf(ret->ctlds, sizeof(ret->ctlds), "%lld of %lld slurmctld pods run%s%.300s", f->ctlds, f->ctlds_wanted,
+		 !both && f->ctld_why ? "; " : "", !both && f->ctld_why ? f->ctld_why : "");
+	if (f->ctlds_wanted > 1)
+		ret->v[ret->n++] = yes_no("BackupReady", both, running, (const char *const[]){ret->ctlds, ret->ctlds});
 	if (f->accounting)
 		ret->v[ret->n++] = yes_no(
 			"AccountingReady", f->dbds > 0, running,

@@ -5,10 +5,12 @@
 #include "pool/pool.h"
 
 struct td_pool_cluster_facts {
-	const char *problem; // of its spec, in one line; NULL: none
-	const char *trying;  // a new configuration is being tried, in words; NULL: none is
-	bool answers;        // slurmctld answered just now
-	bool in_force;       // the configuration that its spec asks for runs
+	const char *problem;           // of its spec, in one line; NULL: none
+	const char *trying;            // a new configuration is being tried, in words; NULL: none is
+	bool answers;                  // slurmctld answered just now
+	long long ctlds, ctlds_wanted; // slurmctld pods that are Ready
+	const char *ctld_why;          // why one of them does not start; NULL: nothing is known
+	bool in_force;                 // the configuration that its spec asks for runs
 
 	bool was_running;                      // its last phase was Running or Degraded
 	long long rest, logins, logins_wanted; // slurmrestd and login pods that are Ready
@@ -25,9 +27,9 @@ struct td_pool_cluster_facts {
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[8]; // messages point into the facts and into `logins`
+	struct td_pool_condition v[9]; // messages point into the facts, into `logins` and `ctlds`
 	size_t n;                      // the last one is Ready
-	char logins[480];
+	char logins[480], ctlds[480];
 };
 // Fills *ret, which must not be moved or copied afterwards.
 void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_pool_cluster_plan *ret);

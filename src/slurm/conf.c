@@ -99,6 +99,7 @@ bool td_slurm_is_user(const char *s)
 
 // ---- slurm.conf ----
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
+#define TD_SLURM_TAKEOVER_S "15"     // SlurmctldTimeout with a backup: nobody answers for that long
 #define PROLOG_FLAGS "PrologFlags"   // where the kubelet is Tandem's own it stays empty
 // Keys that Tandem writes. fix says why an object may not set them; NULL: the object's value is
 // merged with Tandem's (comma lists).
@@ -268,6 +269,11 @@ static void check_slurm_conf(const yyjson_val *o, yyjson_val *map, struct td_str
 					"spec.config.slurmConf.%s: the key is there twice, as \"%s\" too; keep one",
 					key, yyjson_get_str(j));
 	}
+}
+
+long long td_slurm_controllers(const yyjson_val *o)
+{
+	return td_jint(o, "spec.controller.replicas", 1);
 }
 
 char *td_slurm_set_feature(const char *node_set)
@@ -441,8 +447,13 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		      "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\nClusterName=%s\n",
 		      ns, name, name);
 
-	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name,
-		      name, name, ns);
+	long long controllers = td_slurm_controllers(o);
+	if (controllers < 2)
+		td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n",
+			      name, name, name, ns);
+	for (long long i = 0; controllers > 1 && i < controllers; i++) // the names of Services, which stay
+		td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-%lld(%s-slurmctld-%lld.%s.svc.cluster.local)\n", name, i,
+			      name, i, ns);
 
 	bool dbd = td_slurm_accounting(o);
 	for (size_t i = 0; i < TD_LEN(base); i++) {
@@ -459,6 +470,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 
 	for (size_t i = 0; i < TD_LEN(defaults); i++) {
 		const char *value = dbd && defaults[i].with_dbd ? defaults[i].with_dbd : defaults[i].value;
+		if (controllers > 1 && td_streq(defaults[i].key, "SlurmctldTimeout"))
+			value = TD_SLURM_TAKEOVER_S;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
 		if (value && !mail && !ci_get(user, defaults[i].key))
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);

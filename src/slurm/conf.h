@@ -116,4 +116,6 @@ char *td_slurm_refusal(const yyjson_val *cluster, const char *log);
 #define TD_SLURM_STATE "/var/lib/slurm/slurmctld"
 #define TD_SLURM_SPOOL "/var/spool/slurmd"
 // The feature that marks the nodes of a NodeSet: "set.<name>". Caller frees.
+// Returns how many slurmctlds there are; the second one is the backup.
+long long td_slurm_controllers(const yyjson_val *o);
 char *td_slurm_set_feature(const char *node_set);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Starts a node's slurmd. Environment: TD_NODE (its name), TD_NODE_CONF (what it tells slurmctld about the
-# node), TD_CONTROLLER (slurmctld's host), TD_DEAD_REASON (why a node is drained whose jobs died with the
+# node), TD_CONTROLLER (slurmctld's host, where the configuration names none), TD_DEAD_REASON (why a node is drained whose jobs died with the
 # container before this one), TD_CGROUPS (not empty beside a kubelet).
 
 # On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to
@@ -11,6 +11,7 @@
 done
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/ssh_config.d/tandem.conf
+
 
 # The site's services come first: a node that they have not prepared takes no jobs.
 services=/etc/tandem/site/services.sh
@@ -28,18 +29,31 @@ command -v sackd >/dev/null && {
 	sack=$!
 }
 
+# The hosts of slurmctld: one, or the first and its backup.
+controllers() {
+	local two
+	two=$(sed -n 's/^SlurmctldHost=.*(\(.*\))$/\1/p' $conf)
+	echo "${two:-$TD_CONTROLLER}"
+}
+servers() { controllers | sed 's/$/:6817/' | paste -sd ,; }
+
 # A slurmd that finds no controller tries again only after 10 s, so look every 20 ms before one is started
 # (`read` on a pipe that nobody writes is a sleep without a process). A try that hangs, on the address of a
 # controller's pod that is gone, is given up after a second and the name is looked up again.
 await_controller() {
 	exec 8<> <(:) 9<> <(:)
-	while :; do
-		(
-			until : 3<>"/dev/tcp/$TD_CONTROLLER/6817"; do read -rt 0.02 -u 8; done
-			echo up >&9
-		) &
-		read -rt 1 -u 9 && break
-		kill $!
+	local host tries=() up=
+	while [ -z "$up" ]; do
+		for host in $(controllers); do
+			(
+				until : 3<>"/dev/tcp/$host/6817"; do read -rt 0.02 -u 8; done
+				echo up >&9
+			) &
+			tries+=($!)
+		done
+		read -rt 1 -u 9 && up=yes
+		kill "${tries[@]}"
+		tries=()
 	done 2>/dev/null
 	exec 8>&- 9>&-
 }
@@ -65,7 +79,7 @@ await_controller
 # Prints the revision of the configuration that slurmctld hands out now.
 served() {
 	rm -rf /run/slurm/conf
-	sackd -D --conf-server "$TD_CONTROLLER:6817" 2>/dev/null &
+	sackd -D --conf-server "$(servers)" 2>/dev/null &
 	for _ in {1..100}; do
 		[ ! -s /run/slurm/conf/slurm.conf ] || break
 		read -rt 0.02 -u 8
@@ -92,7 +106,7 @@ revision=$(grep '^# Revision:' $conf) && [ -n "$sack" ] && {
 ended=
 trap 'ended=yes; kill "$slurmd"; sh $services stop' TERM
 while :; do
-	slurmd -D -Z -N "$TD_NODE" --conf-server "$TD_CONTROLLER:6817" --conf "$TD_NODE_CONF" &
+	slurmd -D -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
 	slurmd=$!
 	until wait "$slurmd"; code=$?; ! kill -0 "$slurmd" 2>/dev/null; do :; done
 	[ "$code" -gt 128 ] && [ -z "$ended" ] || exit "$code"

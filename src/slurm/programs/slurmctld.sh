@@ -2,7 +2,14 @@
 # Starts slurmctld (its command is the arguments) so that it gives no job id twice: tandem-standin
 # first-job-id says why and how. While it runs, it is told to read each new configuration: `scontrol
 # reconfigure` starts it anew in its place, with all that it knows.
+#
+# With two slurmctlds (spec.controller.replicas) their state is the same directory. Slurm writes there every few
+# seconds who leads (heartbeat), and the second one waits until the first is gone.
 set -eu
+state=/var/lib/slurm/slurmctld two=
+[ "$(grep -c '^SlurmctldHost=' /etc/slurm/slurm.conf)" -lt 2 ] || two=yes
+name=$(uname -n)
+me=${name##*-} # 0: the first one
 etc=/run/slurmctld/etc new=/run/slurmctld/etc.new next=
 number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$new/slurm.conf" | tail -n 1; }
 
@@ -18,12 +25,15 @@ files() {
 
 	# Once a start; slurmctld counts on by itself.
 	if [ -z "$next" ]; then
+		[ -z "$two" ] || : >"$state/slurmctld.pid" # the other one may have given ids since the state was saved
 		first=$(number FirstJobId)
 		max=$(number MaxJobId)
 		next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld --first "$first" --max "$max")
 	fi
 	sed -i '/^ *FirstJobId *=/Id' "$new/slurm.conf"
 	echo "FirstJobId=$next" >>"$new/slurm.conf"
+	# Each of two has a pid file of its own: that of one says nothing of the other.
+	[ -z "$two" ] || sed -i 's,^SlurmctldPidFile=.*,SlurmctldPidFile=/run/slurmctld/slurmctld.pid,' "$new/slurm.conf"
 
 	# The script that looks at each submit, if the image has the plug-in for it and the object names no other one.
 	if ! grep -qi '^ *JobSubmitPlugins *=' "$new/slurm.conf"; then
@@ -46,12 +56,25 @@ files() {
 	mv -f "$new"/* "$etc"/
 }
 lua=/etc/tandem/site/job-submit.lua
+
+# Which of two leads, or led last: 0 or 1. Nothing before the first did.
+leader() { od -An -tu1 -j15 -N1 "$state/heartbeat" 2>/dev/null | tr -d ' '; }
+# The last job id that is saved: jobid.c of tandem-standin says where it is.
+saved() { od -An -tu1 -j31 -N4 "$state/job_state" 2>/dev/null | { read -r a b c d && echo $(((a << 24) + (b << 16) + (c << 8) + d)); } || echo 0; }
+
+# The first one asks the backup to give back before it starts: by Slurm's own request that takes half a minute, in which
+# nobody answers (24.11: docs/facts/slurm.md S-C12).
+if [ -n "$two" ] && [ "$me" = 0 ] && [ "$(leader)" = 1 ]; then
+	tries=0
+	: >"$state/tandem-give-back"
+	while [ -e "$state/tandem-give-back" ] && [ $((tries += 1)) -lt 100 ]; do sleep 0.1; done
+	rm -f "$state/tandem-give-back"
+fi
 files
 
 # slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). After a move to
 # another database that one's number counts, and one in its own pod may always be new. The operator sees to it
 # that no two clusters of one name meet in a database.
-state=/var/lib/slurm/slurmctld
 last=$(cat "$state/tandem-database" 2>/dev/null) || last=
 if [ -e "$state/clustername" ]; then
 	case ${TD_DATABASE:-} in
@@ -62,8 +85,6 @@ if [ -e "$state/clustername" ]; then
 fi
 echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
-# A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
-# slurmctld takes the place of this shell, so its end is the end of this.
 # Not before it has settled: one that is told to read anew while it starts can hang for ever (S-C10), and every
 # reading is a start. One that answers nobody any more is ended, and its container starts it again with its state.
 reconfigure() {
@@ -72,9 +93,56 @@ reconfigure() {
 		! SLURM_CONF=$etc/slurm.conf timeout 20 scontrol show config >/dev/null || return 1
 	done
 	echo "tandem: slurmctld has answered nobody since it was told to read its configuration: it is ended" >&2
-	kill -9 $$
+	kill -9 "${ctld:-$$}"
 }
-topology='' pause=10
+
+# The slurmctld that waits. It reads a new configuration only when it starts, so it is started anew for one, and also
+# before the first one's job ids come near to where its own begin: it has them from the file.
+backup() {
+	sh /etc/slurm/accounts.sh &
+	ctld='' ending='' led=0
+	trap 'ending=yes; [ -z "$ctld" ] || kill "$ctld"' TERM
+	while [ -z "$ending" ]; do
+		next=''
+		files
+		"$@" -f "$etc/slurm.conf" &
+		ctld=$!
+		while [ -z "$ending" ] && sleep 1; do
+			kill -0 "$ctld" 2>/dev/null || { wait "$ctld" && exit 1 || exit $?; }
+			asked=same
+			cmp -s /etc/slurm/slurm.conf "$etc/asked" || asked=new
+			if [ "$(leader)" = "$me" ]; then
+				led=$((led + 1))
+				[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
+				if [ $asked = new ] && [ "$led" -gt 10 ]; then
+					if ! { files && reconfigure; }; then rm -f "$etc/asked"; fi
+				fi
+				site
+				[ -e "$state/tandem-give-back" ] || continue
+			elif [ "$led" = 0 ] && [ $asked = same ] && [ "$(saved)" -le $((next - 5000)) ]; then
+				continue
+			fi
+			[ -z "$topology" ] || kill "$topology" || :
+			topology='' led=0 tries=0
+			kill "$ctld" || :
+			while kill -0 "$ctld" 2>/dev/null && [ $((tries += 1)) -lt 250 ]; do sleep 0.1; done
+			kill -9 "$ctld" 2>/dev/null || :
+			rm -f "$state/tandem-give-back"
+			break
+		done
+	done
+	until wait "$ctld"; ! kill -0 "$ctld" 2>/dev/null; do :; done
+}
+site() { [ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }; }
+topology=''
+if [ -n "$two" ] && [ "$me" != 0 ]; then
+	backup "$@"
+	exit
+fi
+
+# A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
+# slurmctld takes the place of this shell, so its end is the end of this.
+pause=10 led=
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
@@ -82,7 +150,15 @@ while sleep "$pause" && [ -e /proc/$$/exe ]; do
 		if ! { files && reconfigure; }; then rm -f "$etc/asked"; fi
 		pause=5
 	fi
-	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
+	site
+	# The backup took over while this one stood still, and would not know of it: two would write one state. A new start
+	# asks the backup to give back.
+	if [ -n "$two" ]; then
+		case $(leader) in
+		0) led=yes ;;
+		1) [ -z "$led" ] || kill -9 $$ ;;
+		esac
+	fi
 done &
 sh /etc/slurm/accounts.sh &
 exec "$@" -f "$etc/slurm.conf"

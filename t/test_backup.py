@@ -1,0 +1,131 @@
+"""Two slurmctlds (spec.controller.replicas): the backup takes over, and gives back; nothing is lost. One pool of two nodes."""
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from conftest import _new_home
+from harness import Pool, wait_for
+
+pytestmark = pytest.mark.feature("A12.4")
+
+NS = ("-n", "slurm")
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "state", "namespace": "slurm"},
+         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
+
+
+@pytest.fixture(scope="module")
+def pool(tandem):
+    path = _new_home()
+    pool = Pool(tandem, path)
+    try:
+        pool.up("--nodes", "2")
+        yield pool
+        assert pool.crash_reports() == []
+    finally:
+        pool.down(purge=True)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def change(pool, **controller):
+    pool.kubectl("patch", "slurmcluster", "main", *NS, "--type", "merge", "-p", json.dumps({"spec": {"controller": controller}}))
+
+
+def condition(pool, name):
+    return next((c for c in pool.get("slurmcluster", "main", *NS)["status"]["conditions"] if c["type"] == name), {})
+
+
+def leads(pool):
+    """Slurm's own word for who leads: 0 or 1."""
+    try:
+        with open(f"{pool.home}/shared/claims/slurm/state/heartbeat", "rb") as f:
+            return f.read()[15]
+    except (OSError, IndexError):  # nobody yet; or it is being written
+        return None
+
+
+def user(pool, *argv):
+    return pool.cmd("shell", "--", *argv).stdout
+
+
+def job(pool, ident):
+    return user(pool, "squeue", "-h", "-j", ident, "-o", "%T").strip()
+
+
+def test_two_need_storage_that_both_can_write(pool):
+    def refused(words):
+        wait_for(words, lambda: words in condition(pool, "ConfigValid").get("message", ""))
+    change(pool, replicas=2)
+    refused("spec.controller.storage is a directory of one node; name a claim with ReadWriteMany, or a hostPath")
+    change(pool, storage={"hostPath": {"shared": True}})
+    refused("spec.controller.storage.hostPath: node and shared are both there; write one of")
+    pool.apply({**CLAIM, "metadata": {"name": "alone", "namespace": "slurm"}, "spec": {**CLAIM["spec"], "accessModes": ["ReadWriteOnce"]}})
+    change(pool, storage={"hostPath": None, "claim": "alone"})
+    refused("PersistentVolumeClaim \"alone\" is not ReadWriteMany")
+    assert len(pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmctld")) == 1
+
+
+@pytest.mark.feature("A12.3")
+def test_the_backup_takes_over_and_gives_back(pool):
+    pool.apply(CLAIM)
+    change(pool, replicas=2, storage={"hostPath": None, "claim": "state"})
+    wait_for("both run", lambda: "2 of 2" in condition(pool, "BackupReady").get("message", ""))
+    wait_for("the first one leads", lambda: leads(pool) == 0)
+    first, second = (pool.get("pod", f"main-slurmctld-{i}", *NS) for i in (0, 1))
+    assert first["spec"]["nodeName"] != second["spec"]["nodeName"]
+    wait_for("both nodes are idle", lambda: user(pool, "sinfo", "-h", "-t", "idle", "-o", "%D").strip() == "2" and condition(pool, "Ready")["status"] == "True")
+
+    runs = user(pool, "sbatch", "--parsable", "-N2", "--gres=gpu:8", "--wrap", "sleep 1000").strip()
+    wait_for("a job runs on both", lambda: job(pool, runs) == "RUNNING")
+    waits = user(pool, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
+    asked = time.time()
+    # What Slurm has not saved when a node dies, no slurmctld can know: at the most 5 s.
+    wait_for("that is saved", lambda: os.stat(f"{pool.home}/shared/claims/slurm/state/job_state").st_mtime > asked)
+
+    # The first one's node is gone: the pod finds no other.
+    node = first["spec"]["nodeName"]
+    pool.kubectl("cordon", node)
+    gone = time.monotonic()
+    pool.kubectl("delete", "pod", "main-slurmctld-0", *NS, "--grace-period=0", "--force")
+    wait_for("the backup answers", lambda: user(pool, "squeue", "-h"))
+    print(f"takeover: {time.monotonic() - gone:.1f} s")
+    assert leads(pool) == 1 and (job(pool, runs), job(pool, waits)) == ("RUNNING", "PENDING")
+    wait_for("the status says that one is away", lambda: "1 of 2 slurmctld pods run" in condition(pool, "BackupReady")["message"])
+    later = user(pool, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
+    assert int(later) > int(waits)
+    # A new configuration goes to who leads, and pods go through it.
+    pool.kubectl("patch", "slurmcluster", "main", *NS, "--type", "merge", "-p", '{"spec":{"config":{"slurmConf":{"KillWait":"13"}}}}')
+    wait_for("the new configuration is in force", lambda: "KillWait                = 13" in user(pool, "scontrol", "show", "config"))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "through", "namespace": "researcher"}, "spec": {"schedulerName": "tandem", "restartPolicy": "Never", "containers": [
+        {"name": "c", "image": "debian:13", "command": ["true"], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}
+    pool.apply(pod)
+    wait_for("the pod is in Slurm's queue", lambda: "through" in user(pool, "squeue", "-h", "-a", "-o", "%j %k") or pool.get("pod", "through", "-n", "researcher")["metadata"].get("annotations", {}).get("tandem.dev/job"))
+
+    # It comes back, and takes over again.
+    pool.kubectl("uncordon", node)
+    back = time.monotonic()
+    wait_for("the first one leads again", lambda: leads(pool) == 0)
+    wait_for("it answers", lambda: user(pool, "squeue", "-h"))
+    print(f"give back: {time.monotonic() - back:.1f} s")
+    assert job(pool, runs) == "RUNNING"
+    wait_for("both run", lambda: "2 of 2" in condition(pool, "BackupReady")["message"])
+    last = user(pool, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
+    assert int(last) > int(later)
+    user(pool, "scancel", runs)
+    wait_for("what waited runs", lambda: user(pool, "squeue", "-h", "-j", f"{waits},{later},{last}").strip() == "")
+    wait_for("the pod ran", lambda: pool.get("pod", "through", "-n", "researcher")["status"]["phase"] == "Succeeded")
+    done = user(pool, "sacct", "-X", "-n", "-P", "-j", f"{waits},{later},{last}", "-o", "state").split()
+    assert done == ["COMPLETED"] * 3
+
+
+def test_one_that_stood_still_does_not_lead_beside_the_backup(pool):
+    """The first one is frozen, the backup takes over, the first one goes on: it must not write the state that is the backup's now."""
+    wait_for("the first one leads", lambda: leads(pool) == 0)
+    container = pool.get("pod", "main-slurmctld-0", *NS)["status"]["containerStatuses"][0]
+    pool.kubectl("exec", *NS, "main-slurmctld-0", "-c", "slurmctld", "--", "sh", "-c", "kill -STOP $(pidof slurmctld)")
+    wait_for("the backup leads", lambda: leads(pool) == 1)
+    pool.kubectl("exec", *NS, "main-slurmctld-0", "-c", "slurmctld", "--", "sh", "-c", "kill -CONT $(pidof slurmctld) 2>/dev/null; true")
+    wait_for("it was started anew", lambda: pool.get("pod", "main-slurmctld-0", *NS)["status"]["containerStatuses"][0]["restartCount"] > container["restartCount"])
+    wait_for("and leads by the backup's leave", lambda: leads(pool) == 0 and user(pool, "sinfo", "-h"))
