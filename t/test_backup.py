@@ -120,6 +120,7 @@ def test_the_backup_takes_over_and_gives_back(pool):
     assert done == ["COMPLETED"] * 3
 
 
+@pytest.mark.slow
 def test_one_that_stood_still_does_not_lead_beside_the_backup(pool):
     """The first one is frozen, the backup takes over, the first one goes on: it must not write the state that is the backup's now."""
     wait_for("the first one leads", lambda: leads(pool) == 0)
