@@ -2,11 +2,11 @@
 import json
 import os
 import shutil
+import tempfile
 import time
 
 import pytest
 
-from conftest import _new_home
 from harness import Pool, wait_for
 
 pytestmark = pytest.mark.feature("A12.4")
@@ -18,7 +18,7 @@ CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name
 
 @pytest.fixture(scope="module")
 def pool(tandem):
-    path = _new_home()
+    path = tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp")
     pool = Pool(tandem, path)
     try:
         pool.up("--nodes", "2")
@@ -120,7 +120,7 @@ def test_the_backup_takes_over_and_gives_back(pool):
     assert done == ["COMPLETED"] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a take-over is waited for once more: 20 s
 def test_one_that_stood_still_does_not_lead_beside_the_backup(pool):
     """The first one is frozen, the backup takes over, the first one goes on: it must not write the state that is the backup's now."""
     wait_for("the first one leads", lambda: leads(pool) == 0)

@@ -4,6 +4,7 @@
 #pragma once
 
 // ---- a pod's grant: written by the bridge alone ----
+#define TD_LABEL_NAME_STAYS "tandem.dev/name-stays" // of a Service
 #define TD_ANN_JOB "tandem.dev/job-id"
 #define TD_ANN_START "tandem.dev/job-start"
 #define TD_ANN_RESTARTS "tandem.dev/job-restarts"

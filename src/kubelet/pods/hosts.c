@@ -21,7 +21,6 @@ struct td_hosts {
 };
 
 enum { DEBOUNCE_MS = 20 };
-#define NAME_STAYS "tandem.dev/name-stays"
 
 struct td_hosts *td_hosts_new(struct td_kubelet *a)
 {
@@ -164,7 +163,7 @@ static void service(struct td_kubelet *a, struct td_buf *b, const struct td_obje
 
 	// With an address of its own a Service has its name also without pods, and refuses. Here it has none, so
 	// its name leads to where nobody can be.
-	if (!ips.n && td_streq(td_object_label(svc, NAME_STAYS), "true"))
+	if (!ips.n && td_streq(td_object_label(svc, TD_LABEL_NAME_STAYS), "true"))
 		td_strv_add(&ips, "255.255.255.255");
 	td_hosts_service_lines(b, svc->root, &ips, ns);
 }
