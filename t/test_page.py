@@ -205,7 +205,9 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.log_in_again(pool)
     browser.go("sessions")
     wait_for("the form", lambda: browser.d.find_elements(By.CSS_SELECTOR, "#view form [type=submit]"))
-    browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]").send_keys(Keys.CONTROL + "a", "1" + Keys.ENTER)  # a shell is the first of the kinds
+    gpus = browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]")
+    gpus.clear()
+    gpus.send_keys("1" + Keys.ENTER)  # a shell is the first of the kinds
     s = wait_for("it is there", lambda: me.api("GET", "/sessions")[1]["sessions"])[0]
     assert s["kind"] == "shell"
     browser.shows("ready")
@@ -225,5 +227,9 @@ def test_a_shell_in_the_browser(pool, me, browser):
         browser.d.close()
         browser.d.switch_to.window(first)
     browser.shows("done")
-    browser.press(f"Remove {s['id']}")
+    browser.press(f"Resume {s['id']}")
+    browser.shows("ready")
+    assert me.api("GET", f"/sessions/{s['id']}")[1]["path"] == s["path"]
+    browser.press(f"Stop {s['id']}")
+    wait_for("it asks", lambda: browser.d.switch_to.alert).accept()
     browser.shows("None.")

@@ -103,6 +103,6 @@ def test_one_that_waits_says_so_and_one_that_is_not_used_ends(pool, me):
     assert "GPU" in words or "gpu" in words, words
     me.run("session", "stop", s["id"])
     short = me.api("POST", "/sessions", {"command": "exec python3 -m http.server $PORT", "idle": 2})[1]
-    wait_for("it was ready, or is gone already", lambda: me.api("GET", f"/sessions/{short['id']}")[1].get("state") in ("ready", "stopping", None))
-    wait_for("it ends when nobody uses it", lambda: me.api("GET", f"/sessions/{short['id']}")[0] == 404, 60)
+    wait_for("it was ready, or is gone already", lambda: me.api("GET", f"/sessions/{short['id']}")[1].get("state") in ("ready", "stopping", "reclaimed"))
+    wait_for("it ends when nobody uses it", lambda: me.api("GET", f"/sessions/{short['id']}")[1].get("state") == "reclaimed", 60)
     assert "nobody has used it" in open(f"{pool.home}/log/gateway.log").read()

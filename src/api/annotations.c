@@ -32,6 +32,8 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 			    "TERM only", "USR1@60"},
 	[TD_ASKS_GPU_TYPE] = {KEY("gpu-type"), TD_ANNOTATION_NAMES, "--gpus=TYPE:N",
 			      "the type of all its GPUs: `sinfo -o %G` shows which there are", "any type", "h100"},
+	[TD_ASKS_BEGIN] = {KEY("begin"), TD_ANNOTATION_WHEN, "--begin", "it does not start before", "at once",
+			   "2026-12-24T18:00:00Z"},
 };
 
 static const struct {
@@ -83,6 +85,8 @@ const char *td_annotation_values(enum td_annotation_form form)
 		return "true or false";
 	case TD_ANNOTATION_SIGNAL:
 		return "a signal, and seconds up to 3600: USR1@60";
+	case TD_ANNOTATION_WHEN:
+		return "a time, of UTC or with its zone: 2026-12-24T18:00:00Z";
 	case TD_ANNOTATION_OWNED:
 		return "the namespace's own";
 	case TD_ANNOTATION_NAMES:

@@ -12,6 +12,7 @@ enum td_annotation_form {
 	TD_ANNOTATION_COUNT, // 0 or more
 	TD_ANNOTATION_BOOL,  // "true" or "false"
 	TD_ANNOTATION_SIGNAL,
+	TD_ANNOTATION_WHEN, // RFC 3339
 };
 enum td_annotation_key {
 	TD_ASKS_PARTITION,
@@ -26,6 +27,7 @@ enum td_annotation_key {
 	TD_ASKS_EXCLUSIVE,
 	TD_ASKS_SIGNAL,
 	TD_ASKS_GPU_TYPE,
+	TD_ASKS_BEGIN,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {

@@ -104,6 +104,7 @@
 // Seconds: it ends when it was unused for so long, or is so old.
 #define TD_ANN_SESSION_IDLE "tandem.dev/session-idle"
 #define TD_ANN_SESSION_MAX_AGE "tandem.dev/session-max-age"
+#define TD_ANN_SESSION_LOW "tandem.dev/session-low-use"
 
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves

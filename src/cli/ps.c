@@ -11,10 +11,10 @@
 
 static enum td_term_color color_of(const char *state)
 {
-	return !strcmp(state, "done") || !strcmp(state, "running") ? TD_TERM_GOOD
-	       : !strcmp(state, "waiting")                         ? TD_TERM_WARN
-	       : !strcmp(state, "unknown")                         ? TD_TERM_PLAIN
-								   : TD_TERM_BAD;
+	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready")           ? TD_TERM_GOOD
+	       : !strcmp(state, "waiting") || !strcmp(state, "starting") || !strcmp(state, "reclaimed") ? TD_TERM_WARN
+	       : !strcmp(state, "unknown")                                                              ? TD_TERM_PLAIN
+													: TD_TERM_BAD;
 }
 
 // What there is to say of a step besides its state.
@@ -90,6 +90,39 @@ static void show(yyjson_val *run, bool colors)
 	}
 }
 
+// Sessions of one's own: they hold devices too, and say when they will be ended.
+static int sessions(struct td_client *c, bool colors, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	char when[32];
+	int r = td_client_call(c, "GET", "/api/v1/sessions", NULL, &j, err);
+	size_t i, n;
+	yyjson_val *s;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "sessions"), i, n, s) {
+		td_auto_buf struct td_buf b = {0};
+		long long begins = td_jint(s, "begins", 0), ends = td_jint(s, "ends", 0),
+			  ended = td_jint(s, "ended", 0);
+		if (!i)
+			printf("\n%-28s %-10s %-8s %s\n", "SESSION", "STATE", "JOB", "");
+		if (td_jstr(s, "words"))
+			td_buf_puts(&b, td_jstr(s, "words"));
+		b.len = strcspn(td_buf_str(&b), "\n"); // of last words the first
+		b.s[b.len] = '\0';
+		if (begins)
+			td_buf_printf(&b, "%sbegins at %s", b.len ? "; " : "",
+				      td_client_when(begins, when, sizeof(when)));
+		if (ended)
+			td_buf_printf(&b, "%sended at %s", b.len ? "; " : "",
+				      td_client_when(ended, when, sizeof(when)));
+		if (ends)
+			td_buf_printf(&b, "%sends at %s unless that changes: %s", b.len ? "; " : "",
+				      td_client_when(ends, when, sizeof(when)), td_jstr_or(s, "endsBecause", ""));
+		row(colors, td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "unknown"), td_jstr_or(s, "job", ""),
+		    td_buf_str(&b));
+	}
+	return r;
+}
+
 int td_ps_main(int argc, char **argv)
 {
 	const char *output = NULL;
@@ -101,7 +134,9 @@ int td_ps_main(int argc, char **argv)
 		TD_CLIENT_OUTPUT(&output),
 	};
 	const struct td_command line = {.name = "ps",
-					.about = "Lists your runs, newest first: what each does, or waits for.",
+					.about =
+						"Lists your runs, newest first: what each does, or waits for; and your "
+						"sessions: when each will be ended, and why.",
 					.options = options,
 					.n = TD_LEN(options)};
 	if (!td_command_line(&line, argc, argv, NULL, &code))
@@ -129,7 +164,7 @@ int td_ps_main(int argc, char **argv)
 		if (all || live || td_jint(run, "created", 0) > day)
 			show(run, colors);
 	}
-	return 0;
+	return sessions(&c, colors, &err) ? td_client_failed("ps", &err) : 0;
 }
 
 int td_cancel_main(int argc, char **argv)

@@ -7,12 +7,14 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { WAIT_MS = 500 };
 
 struct wish {
 	const char *name, *image, *memory, *output, *env;
-	int gpus, cpus, idle_min;
+	int gpus, cpus, idle_min, low_min;
+	int64_t begin;
 	bool no_wait;
 };
 
@@ -37,8 +39,14 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	       td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	if (td_jstr(s, "words"))
 		printf("  %s", td_jstr(s, "words"));
+	if (td_jint(s, "begins", 0))
+		printf("  begins at %s", td_client_when(td_jint(s, "begins", 0), when, sizeof(when)));
+	if (td_jint(s, "ended", 0))
+		printf("  ended at %s; tandem session resume %s",
+		       td_client_when(td_jint(s, "ended", 0), when, sizeof(when)), td_jstr_or(s, "id", "?"));
 	if (td_jint(s, "ends", 0))
-		printf("  ends at %s if it is not used", td_client_when(td_jint(s, "ends", 0), when, sizeof(when)));
+		printf("  ends at %s unless that changes: %s",
+		       td_client_when(td_jint(s, "ends", 0), when, sizeof(when)), td_jstr_or(s, "endsBecause", ""));
 	putchar('\n');
 }
 
@@ -120,15 +128,58 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		td_jm_int(d, o, "cpus", w->cpus);
 	if (memory)
 		td_jm_int(d, o, "memoryMiB", memory);
+	if (w->low_min)
+		td_jm_int(d, o, "lowUse", w->low_min * 60LL);
+	if (w->begin)
+		td_jm_int(d, o, "begin", w->begin);
 	if (w->idle_min)
 		td_jm_int(d, o, "idle", w->idle_min * 60LL);
 	td_auto(td_json_unref) struct td_json *j = NULL, *ready = NULL;
 	if ((r = td_client_call(c, "POST", "/api/v1/sessions", d, &j, err)))
 		return r;
-	if (!w->no_wait && (r = wait_for(c, td_jstr_or(td_json_root(j), "id", ""), &ready, err)))
+	if (!w->no_wait && !w->begin && (r = wait_for(c, td_jstr_or(td_json_root(j), "id", ""), &ready, err)))
 		return r;
 	print(c, td_json_root(ready ? ready : j), w->output != NULL);
 	return 0;
+}
+
+static int resume(struct td_client *c, const struct wish *w, const char *id, struct td_error *err)
+{
+	td_auto_free char *path = path_of(id), *to = td_asprintf("%s/resume", path);
+	td_auto(td_json_unref) struct td_json *j = NULL, *ready = NULL;
+	int r = td_client_call(c, "POST", to, NULL, &j, err);
+	if (!r && !w->no_wait)
+		r = wait_for(c, id, &ready, err);
+	if (!r)
+		print(c, td_json_root(ready ? ready : j), w->output != NULL);
+	return r;
+}
+
+// "10:00" (the next one), "2026-12-24T18:00", or with seconds; of this machine's time.
+static int when_of(const char *text, int64_t *ret, struct td_error *err)
+{
+	static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%H:%M"};
+	time_t now = (time_t)(td_real_ms(&td_clock_system) / 1000);
+	for (size_t i = 0; i < TD_LEN(forms); i++) {
+		struct tm tm;
+		localtime_r(&now, &tm);
+		tm.tm_sec = 0;
+		const char *end = strptime(text, forms[i], &tm);
+		if (!end || *end)
+			continue;
+		tm.tm_isdst = -1;
+		time_t t = mktime(&tm);
+		if (i == 3 && t <= now) {
+			tm.tm_mday++;
+			tm.tm_isdst = -1;
+			t = mktime(&tm);
+		}
+		if (t <= now)
+			return td_fail(err, TD_INVALID, "--at %.40s: that time has passed", text);
+		*ret = t;
+		return 0;
+	}
+	return td_fail(err, TD_INVALID, "--at %.40s: give a time, such as 10:00 or 2026-12-24T18:00", text);
 }
 
 static int list(struct td_client *c, bool json, struct td_error *err)
@@ -147,6 +198,7 @@ static int list(struct td_client *c, bool json, struct td_error *err)
 int td_session_main(int argc, char **argv)
 {
 	struct wish w = {0};
+	const char *at = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
@@ -167,7 +219,17 @@ int td_session_main(int argc, char **argv)
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),
 		 .help = "ends when it was not used for so long (default 60)"},
-		{.name = "no-wait", TD_OPT_SWITCH(&w.no_wait), .help = "start: does not wait until it can be used"},
+		{.name = "low-use",
+		 .value = "MINUTES",
+		 TD_OPT_INT(&w.low_min, 1, 720),
+		 .help = "ends when it used less than 5 % of a CPU for so long (default: never for that)"},
+		{.name = "at",
+		 .value = "TIME",
+		 TD_OPT_TEXT(&at),
+		 .help = "start: not before 10:00, or 2026-12-24T18:00; it waits in the queue until then"},
+		{.name = "no-wait",
+		 TD_OPT_SWITCH(&w.no_wait),
+		 .help = "start, resume: does not wait until it can be used"},
 		TD_CLIENT_OUTPUT(&w.output),
 	};
 	const struct td_command line = {.name = "session",
@@ -179,22 +241,27 @@ int td_session_main(int argc, char **argv)
 						 "  tandem session start batch -- python3 train.py\n"
 						 "  tandem session list\n"
 						 "  tandem session stop ID\n"
+						 "  tandem session resume ID\n"
 						 "Your home is there. Whoever waits in the queue waits: that is no "
 						 "failure. A session ends with its program, after 12 hours, or when "
-						 "nobody used it for an hour.",
+						 "nobody used it for an hour; `resume` starts it again at the same "
+						 "address.",
 					.options = options,
 					.n = TD_LEN(options),
 					.min_args = 1,
 					.max_args = 1000,
-					.args = "start|list|stop",
-					.choices = "start|list|stop"};
+					.args = "start|list|stop|resume",
+					.choices = "start|list|stop|resume"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	bool begin = !strcmp(words[0], "start"), show = !strcmp(words[0], "list"), stop = !strcmp(words[0], "stop");
-	if (!begin && !show && !stop)
-		return td_command_wrong("session", "\"%s\": give start, list or stop", words[0]);
-	if (stop && (!words[1] || words[2]))
-		return td_command_wrong("session", "stop: which one?");
+	bool begin = !strcmp(words[0], "start"), show = !strcmp(words[0], "list"), stop = !strcmp(words[0], "stop"),
+	     again = !strcmp(words[0], "resume");
+	if (!begin && !show && !stop && !again)
+		return td_command_wrong("session", "\"%s\": give start, list, stop or resume", words[0]);
+	if ((stop || again) && (!words[1] || words[2]))
+		return td_command_wrong("session", "%s: which one?", words[0]);
+	if (at && when_of(at, &w.begin, &err))
+		return td_command_wrong("session", "%s", err.msg);
 
 	td_auto_client struct td_client c = {0};
 	int r = td_client_open(&c, &err);
@@ -202,6 +269,8 @@ int td_session_main(int argc, char **argv)
 		r = start(&c, &w, words + 1, &err);
 	else if (!r && show)
 		r = list(&c, w.output != NULL, &err);
+	else if (!r && again)
+		r = resume(&c, &w, words[1], &err);
 	else if (!r) {
 		td_auto_free char *path = path_of(words[1]);
 		r = td_client_call(&c, "DELETE", path, NULL, NULL, &err);

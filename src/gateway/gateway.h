@@ -27,6 +27,8 @@
 //   session_start.c            starts one
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
 //   session_pass.c             the proxy in front of them
+//   session_record.c           what is kept of one: it can be resumed
+//   session_use.c              what they do: traffic, CPUs
 //   account.c                  who am I, login, keys
 //   limits.c                   how often
 //   page.c                     the page's files
@@ -41,7 +43,8 @@
 
 struct td_gateway_opts {
 	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
-		*homes_claim, *homes_path;
+		*homes_claim, *homes_path, *usage;
+	int low_use_min; // 0: no such rule for all
 };
 
 // Slurm as it was last seen, shared by all who look (jobs.c).

@@ -134,6 +134,15 @@ int td_gateway_main(int argc, char **argv)
 		 .value = "NAME",
 		 TD_OPT_TEXT(&g.o.homes_claim),
 		 .help = "instead: the claim that holds it, in the namespaces of sessions"},
+		{.name = "usage",
+		 .value = "URL",
+		 TD_OPT_TEXT(&g.o.usage),
+		 .help = "where the node agent's figures are read, such as http://127.0.0.1:7480"},
+		{.name = "low-use",
+		 .value = "MINUTES",
+		 TD_OPT_INT(&g.o.low_use_min, 1, 720),
+		 .help = "every session ends that used less than 5 % of a CPU for so long (default: none does for "
+			 "that)"},
 		TD_KUBECONFIG_OPTION(&g.o.kubeconfig),
 		TD_METRICS_OPTION(&g.o.metrics),
 		TD_EMPTY_DIRS_OPTION(&g.o.empty_dirs),
@@ -156,7 +165,7 @@ int td_gateway_main(int argc, char **argv)
 	td_cancel_on_signals(g.cancel);
 	g.keys = td_gateway_keys_new();
 	g.limits = td_gateway_limits_new(&td_clock_system);
-	g.traffic = td_session_traffic_new();
+	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);

@@ -43,6 +43,23 @@ static void send_terminal(struct td_http_x *x)
 	td_http_send(x, 200, "text/html; charset=utf-8", f->text, f->len);
 }
 
+// One that was ended by the rules keeps its address: a person is led to where it is resumed.
+static int absent(struct td_gateway_ask *q, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *kept = NULL;
+	const char *accept = td_http_header(q->x, "Accept");
+	int r = td_session_record_of(q, name, &kept, err);
+	if (r)
+		return r;
+	if (!strcmp(td_http_method(q->x), "GET") && accept && strstr(accept, "text/html")) {
+		td_http_add_header(q->x, "Location", "/#sessions");
+		td_http_add_header(q->x, "Cache-Control", "no-store");
+		td_http_send(q->x, 302, "text/plain", "", 0);
+		return 0;
+	}
+	return td_fail(err, TD_TRANSIENT, "session %s does not run: `tandem session resume %s`", name, name);
+}
+
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *target = td_http_target(q->x), *id = target + strlen("/s/");
@@ -52,6 +69,8 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_free char *name = td_strndup(id, n);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = td_session_find(q, name, &o, err);
+	if (r == TD_NOT_FOUND)
+		return absent(q, name, err);
 	if (!r)
 		r = from_us(q, err);
 	if (r)

@@ -1,6 +1,7 @@
 // Starts a session: makes its pod from templates/session.yaml, what the kind is, and what was asked for.
 #include "gateway/sessions.h"
 
+#include "base/clock.h"
 #include "base/embedded.h"
 #include "base/names.h"
 #include "base/rand.h"
@@ -11,7 +12,14 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-enum { PORT = 8888, MOST = 20, TOKEN_BYTES = 24 };
+enum {
+	PORT = 8888,
+	MOST = 20,
+	TOKEN_BYTES = 24,
+	LATER_S = 120, // the kubelet ends what nobody has ended by the rules
+	ENDS_MS = 200,
+	ENDS_TRIES = 100
+};
 
 static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
 {
@@ -65,12 +73,17 @@ static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_do
 	const char *below = q->user.home + strlen(q->g->o.homes_as) + 1;
 	static const struct {
 		const char *field, *key;
-	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}};
+	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
 	for (size_t i = 0; i < TD_LEN(own); i++) {
 		td_auto_free char *n = td_asprintf("%lld", td_jint(q->body, own[i].field, 0));
 		if (strcmp(n, "0") != 0)
 			td_jm_key_str(d, notes, own[i].key, n);
 	}
+
+	char when[TD_TIME_LEN];
+	long long begin = td_jint(q->body, "begin", 0);
+	if (begin * 1000 > td_real_ms(&td_clock_system))
+		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "begin", td_time_format(begin * 1000, when));
 
 	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
 	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
@@ -110,40 +123,21 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 	return 0;
 }
 
-int td_session_start(struct td_gateway_ask *q, struct td_error *err)
+// Makes the pod of the session `id` as q->body says. TD_EXISTS: there is one.
+static int make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret, struct td_error *err)
 {
 	struct td_gateway *g = q->g;
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
-	td_auto_free char *ns = td_session_namespace(g, q->user.name, err);
-	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster),
-						  *made = NULL;
-	td_auto_objects struct td_objects have = {0};
-	if (!ns)
-		return err->code;
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 	if (!sc || (!g->o.homes_claim && !g->o.homes_path))
 		return td_fail(err, TD_UNSUPPORTED,
 			       "this gateway was not told how pods see homes (--homes-claim or --homes-path)");
-	int r = check(kind, q->body, err);
-	if (!r)
-		r = td_gateway_name_check("name", td_jstr_or(q->body, "name", kind->program ? kind->name : "session"),
-					  err);
-	if (!r && !td_starts(q->user.home, g->o.homes_as))
-		r = td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
-	if (!r)
-		r = td_session_list(g, ns, td_http_cancel(q->x), &have, err);
-	if (!r && have.n >= MOST)
-		r = td_fail(err, TD_THROTTLED, "you have %d sessions already: stop some first", MOST);
-	if (r)
-		return r;
+	if (!td_starts(q->user.home, g->o.homes_as))
+		return td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
 
-	char end[7];
-	td_random_name(end, sizeof(end) - 1);
-	td_auto_free char *id =
-		td_asprintf("%.24s-%s", td_jstr_or(q->body, "name", kind->program ? kind->name : "session"), end);
-	for (char *p = id; *p; p++) // a pod's name has no others
-		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
 	td_auto_free char *name = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT);
 	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
+	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
 	const struct td_json_word words[] = {
 		{"name", name, 0},
 		{"namespace", ns, 0},
@@ -154,24 +148,105 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 		{"port", NULL, PORT},
 		{"user-id", NULL, q->user.uid},
 		{"group-id", NULL, q->user.gid},
-		{"seconds", NULL, age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s},
+		{"seconds", NULL, age + LATER_S},
 		{"scheduler", td_jstr_or(sc->root, "spec.scheduler.schedulerName", "tandem"), 0},
 		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
 		 0},
 	};
 	const struct td_embedded *f = td_embedded(td_gateway_files, "session.yaml");
 	td_auto_json_list struct td_json_list t = {0};
-	if ((r = td_yaml_parse(f->text, f->len, &t, err)))
+	int r = td_yaml_parse(f->text, f->len, &t, err);
+	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
 	add_kind(kind, q->body, d);
 	finish(q, sc->root, d);
-	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_http_cancel(q->x), &made, err);
+	td_session_fresh(g->traffic, id);
+	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_http_cancel(q->x), ret, err);
+	return r ? td_wrap(err, "the session's pod in namespace %s", ns) : 0;
+}
+
+static void answer(struct td_gateway_ask *q, int status, const struct td_object *pod)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_session_write(q->g, pod, d, yyjson_mut_doc_get_root(d));
+	td_gateway_send(q, status, d);
+}
+
+int td_session_start(struct td_gateway_ask *q, struct td_error *err)
+{
+	struct td_gateway *g = q->g;
+	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
+	const char *called = td_jstr_or(q->body, "name", kind->program ? kind->name : "session");
+	td_auto_free char *ns = td_session_namespace(g, q->user.name, err);
+	td_auto(td_object_unref) struct td_object *made = NULL, *kept = NULL;
+	td_auto_objects struct td_objects have = {0};
+	if (!ns)
+		return err->code;
+	int r = check(kind, q->body, err);
+	if (!r)
+		r = td_gateway_name_check("name", called, err);
+	if (!r)
+		r = td_session_record_list(g, ns, td_http_cancel(q->x), &have, err);
+	if (!r && have.n >= MOST)
+		r = td_fail(err, TD_THROTTLED, "you have %d sessions already: stop some first", MOST);
 	if (r)
-		return td_wrap(err, "the session's pod in namespace %s", ns);
-	td_session_touch(g->traffic, id);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = td_jm_new();
-	td_session_write(g, made, out, yyjson_mut_doc_get_root(out));
-	td_gateway_send(q, 201, out);
+		return r;
+
+	char end[7];
+	td_random_name(end, sizeof(end) - 1);
+	td_auto_free char *id = td_asprintf("%.24s-%s", called, end);
+	for (char *p = id; *p; p++) // a pod's name has no others
+		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
+	if ((r = td_session_record_make(q, ns, id, err)))
+		return td_wrap(err, "the session's record in namespace %s", ns);
+	if ((r = make(q, ns, id, &made, err))) {
+		struct td_error none = TD_ERROR_INIT;
+		if (r != TD_UNCERTAIN && !td_session_record_get(q, ns, id, &kept, &none))
+			td_session_record_remove(q, kept, &none);
+		return r;
+	}
+	answer(q, 201, made);
+	return 0;
+}
+
+int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
+{
+	const char *id = q->args[0];
+	td_auto(td_object_unref) struct td_object *kept = NULL, *was = NULL, *made = NULL;
+	td_auto(td_json_unref) struct td_json *request = NULL;
+	int r = td_session_record_of(q, id, &kept, err);
+	if (r)
+		return r;
+	const char *text = td_jstr_or(kept->root, "data.request", "");
+	// It lies in the person's namespace: it is believed no more than what he sends.
+	if ((r = td_json_parse(text, strlen(text), &request, err)) ||
+	    (r = td_gateway_body_check(q, "startSession", td_json_root(request), err)))
+		return td_wrap(err, "ConfigMap %s/%s, data.request", kept->ns, kept->name);
+	q->body = td_json_root(request);
+	if ((r = check(td_session_kind(td_jstr_or(q->body, "kind", "endpoint")), q->body, err)))
+		return r;
+
+	r = td_session_find(q, id, &was, err);
+	if (!r && !td_object_deleting(was) && !td_kube_pod_ended(was->root)) {
+		answer(q, 200, was);
+		return 0;
+	}
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	const struct td_kube_delete_opts how = {.uid = was ? was->uid : NULL, .grace_s = -1};
+	if (!r && !td_object_deleting(was) &&
+	    (r = td_kube_delete(q->g->kube, &td_pods, was->ns, was->name, &how, td_http_cancel(q->x), err)) &&
+	    r != TD_NOT_FOUND)
+		return r;
+	// Its last pod may still be ending.
+	for (int i = 0; (r = make(q, kept->ns, id, &made, err)) == TD_EXISTS && i < ENDS_TRIES; i++)
+		if (td_cancel_wait(td_http_cancel(q->x), ENDS_MS))
+			return td_fail(err, TD_CANCELLED, "nobody waits any more");
+	if (r)
+		return r;
+	struct td_error none = TD_ERROR_INIT;
+	td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0}, &none); // the pod counts more
+	answer(q, 200, made);
 	return 0;
 }

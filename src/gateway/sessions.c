@@ -9,68 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_MS = 5000, TRACKED = 1024 };
+enum { LOOK_MS = 5000 };
 
-const struct td_idle_rules td_session_rules = {.max_age_s = 12 * 3600, .no_traffic_s = 3600};
-
-// ---- traffic ----
-
-struct td_session_traffic {
-	pthread_mutex_t lock; // guards v, n
-	int64_t began;        // what was before is not known
-	struct {
-		char id[64];
-		int64_t at;
-	} v[TRACKED];
-	size_t n;
-};
+const struct td_idle_rules td_session_rules = {.max_age_s = 12 * 3600, .no_traffic_s = 3600, .low_cpu = 0.05};
 
 static int64_t now_s(void)
 {
 	return td_real_ms(&td_clock_system) / 1000;
-}
-
-struct td_session_traffic *td_session_traffic_new(void)
-{
-	struct td_session_traffic *t = td_calloc(1, sizeof(*t));
-	pthread_mutex_init(&t->lock, NULL);
-	t->began = now_s();
-	return t;
-}
-
-struct td_session_traffic *td_session_traffic_free(struct td_session_traffic *t)
-{
-	if (t)
-		pthread_mutex_destroy(&t->lock);
-	free(t);
-	return NULL;
-}
-
-void td_session_touch(struct td_session_traffic *t, const char *id)
-{
-	pthread_mutex_lock(&t->lock);
-	size_t i = 0, oldest = 0;
-	while (i < t->n && strcmp(t->v[i].id, id) != 0) {
-		oldest = t->v[i].at < t->v[oldest].at ? i : oldest;
-		i++;
-	}
-	if (i == t->n)
-		i = t->n < TRACKED ? t->n++ : oldest;
-	snprintf(t->v[i].id, sizeof(t->v[i].id), "%s", id);
-	t->v[i].at = now_s();
-	pthread_mutex_unlock(&t->lock);
-}
-
-// What this gateway did not see counts from its own start.
-static int64_t last_traffic(struct td_session_traffic *t, const char *id)
-{
-	int64_t at = t->began;
-	pthread_mutex_lock(&t->lock);
-	for (size_t i = 0; i < t->n; i++)
-		if (!strcmp(t->v[i].id, id))
-			at = t->v[i].at;
-	pthread_mutex_unlock(&t->lock);
-	return at;
 }
 
 // ---- where ----
@@ -120,21 +65,31 @@ int64_t td_session_number(const struct td_object *o, const char *key)
 	return s && td_parse_i64(s, &n) ? n : 0;
 }
 
+// The rules for all, what the gateway was told besides, and what the person asked for.
+static struct td_idle_rules rules_of(const struct td_gateway *g, const struct td_object *o)
+{
+	struct td_idle_rules r = td_session_rules;
+	const struct td_idle_rules site = {.low_cpu_s = g->o.low_use_min * 60LL},
+				   own = {.max_age_s = td_session_number(o, TD_ANN_SESSION_MAX_AGE),
+					  .no_traffic_s = td_session_number(o, TD_ANN_SESSION_IDLE),
+					  .low_cpu_s = td_session_number(o, TD_ANN_SESSION_LOW)};
+	td_idle_merge(&r, &site);
+	td_idle_merge(&r, &own);
+	if (!td_session_kind_of(o)->served)
+		r.no_traffic_s = 0; // nobody is expected to come
+	return r;
+}
+
 static enum td_idle_why end_of(struct td_gateway *g, const struct td_object *o, int64_t *ret_at)
 {
 	int64_t started;
-	struct td_idle_rules r = td_session_rules;
-	if (!td_session_kind_of(o)->served)
-		r.no_traffic_s = 0; // nobody is expected to come
-	const struct td_idle_rules own = {.max_age_s = td_session_number(o, TD_ANN_SESSION_MAX_AGE),
-					  .no_traffic_s = td_session_number(o, TD_ANN_SESSION_IDLE)};
-	td_idle_merge(&r, &own);
-	struct td_idle_seen s = {.started = -1, .low_cpu_since = -1};
-	const char *at = td_jstr(o->root, "status.startTime");
+	const struct td_idle_rules r = rules_of(g, o);
+	struct td_idle_seen s = {.started = -1, .traffic = -1, .low_cpu_since = -1};
+	const char *at = td_jstr(o->root, "status.startTime"), *id = td_object_label(o, TD_LABEL_SESSION);
+	if (id)
+		td_session_seen(g->traffic, id, &s);
 	if (at && !td_time_parse(at, &started))
 		s.started = started / 1000;
-	const char *id = td_object_label(o, TD_LABEL_SESSION);
-	s.traffic = id ? last_traffic(g->traffic, id) : -1;
 	return td_idle_end(&r, &s, ret_at);
 }
 
@@ -166,6 +121,9 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	td_jm_str(d, w, "devices", td_object_annotation(o, TD_ANN_DEVICES));
 	if (td_session_kind_of(o)->served)
 		td_jm_strf(d, w, "path", "/s/%s/", id);
+	const char *begin = td_object_annotation(o, TD_ANN_ASK_PREFIX "begin");
+	if (!placed && begin && !td_time_parse(begin, &at) && at / 1000 > now_s())
+		td_jm_int(d, w, "begins", at / 1000);
 	enum td_idle_why why = over ? TD_IDLE_NEVER : end_of(g, o, &at);
 	if (why != TD_IDLE_NEVER) {
 		td_jm_int(d, w, "ends", at);
@@ -183,8 +141,11 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 {
 	struct td_error none = TD_ERROR_INIT;
 	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, &none);
-	td_auto_objects struct td_objects l = {0};
-	int r = ns ? td_session_list(q->g, ns, td_http_cancel(q->x), &l, err) : 0;
+	td_auto_objects struct td_objects l = {0}, kept = {0};
+	// Records first: one whose pod ends meanwhile is then shown as it was, not lost.
+	int r = ns ? td_session_record_list(q->g, ns, td_http_cancel(q->x), &kept, err) : 0;
+	if (!r && ns)
+		r = td_session_list(q->g, ns, td_http_cancel(q->x), &l, err);
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -192,6 +153,13 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name))
 			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
+	for (size_t i = 0; i < kept.n; i++) {
+		bool lives = false;
+		for (size_t k = 0; k < l.n; k++)
+			lives = lives || !strcmp(l.v[k]->name, kept.v[i]->name);
+		if (!lives && td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name))
+			td_session_record_write(kept.v[i], d, yyjson_mut_arr_add_obj(d, v));
+	}
 	if (!ns)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", none.msg);
 	td_gateway_send(q, 200, d);
@@ -200,31 +168,68 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 
 // ---- one ----
 
+// The record of the session; TD_NOT_FOUND: there is none.
+int td_session_record_of(struct td_gateway_ask *q, const char *id, struct td_object **ret, struct td_error *err)
+{
+	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, err);
+	int r = ns ? td_gateway_name_check("session", id, err) : err->code;
+	return r ? r : td_session_record_get(q, ns, id, ret, err);
+}
+
 static int get(struct td_gateway_ask *q, struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
 	int r = td_session_find(q, q->args[0], &o, err);
+	if (r == TD_NOT_FOUND)
+		r = td_session_record_of(q, q->args[0], &kept, err);
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_session_write(q->g, o, d, yyjson_mut_doc_get_root(d));
+	if (o)
+		td_session_write(q->g, o, d, yyjson_mut_doc_get_root(d));
+	else
+		td_session_record_write(kept, d, yyjson_mut_doc_get_root(d));
 	td_gateway_send(q, 200, d);
 	return 0;
 }
 
+// The pod first: a record without a pod can be stopped again.
 static int stop(struct td_gateway_ask *q, struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
+	struct td_error none = TD_ERROR_INIT;
 	int r = td_session_find(q, q->args[0], &o, err);
+	int k = r && r != TD_NOT_FOUND ? r : td_session_record_of(q, q->args[0], &kept, &none);
 	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
 	if (!r)
 		r = td_kube_delete(q->g->kube, &td_pods, o->ns, o->name, &how, td_http_cancel(q->x), err);
+	if (r == TD_NOT_FOUND && !k)
+		r = 0;
+	if (!r && !k)
+		r = td_session_record_remove(q, kept, err);
 	return r ? r : td_gateway_done(q);
 }
 
 // ---- the end ----
 
-static void look(struct td_gateway *g, const char *ns)
+// Ends one by the rules. Why is written down before the pod goes, so that it can be resumed.
+static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idle_why why)
+{
+	struct td_error e = TD_ERROR_INIT;
+	const char *id = td_object_label(o, TD_LABEL_SESSION);
+	const struct td_session_end end = {.at = now_s(), .why = td_idle_words(why)};
+	const struct td_kube_delete_opts how = {.uid = o->uid, .grace_s = -1};
+	int r = td_session_record_end(g, o->ns, id, &end, &e);
+	if (r == TD_NOT_FOUND)
+		r = 0; // one without a record: nobody can resume it
+	if (!r)
+		r = td_kube_delete(g->kube, &td_pods, o->ns, o->name, &how, g->cancel, &e);
+	td_info("session %s of %s ends: %s%s%s", id, td_object_annotation(o, TD_ANN_SESSION_OWNER), td_idle_words(why),
+		r ? ": " : "", r ? e.msg : "");
+}
+
+// usage NULL: it could not be read.
+static void look(struct td_gateway *g, const char *ns, const char *usage)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
@@ -234,16 +239,16 @@ static void look(struct td_gateway *g, const char *ns)
 	}
 	for (size_t i = 0; i < l.n; i++) {
 		int64_t at = 0;
-		if (td_object_deleting(l.v[i]) || td_kube_pod_ended(l.v[i]->root))
+		const struct td_object *o = l.v[i];
+		const char *devices = td_object_annotation(o, TD_ANN_DEVICES);
+		if (td_object_deleting(o) || td_kube_pod_ended(o->root))
 			continue;
-		enum td_idle_why why = end_of(g, l.v[i], &at);
-		if (why == TD_IDLE_NEVER || at > now_s())
-			continue;
-		const struct td_kube_delete_opts how = {.uid = l.v[i]->uid, .grace_s = -1};
-		int r = td_kube_delete(g->kube, &td_pods, ns, l.v[i]->name, &how, g->cancel, &e);
-		td_info("session %s of %s ends: %s%s%s", td_object_label(l.v[i], TD_LABEL_SESSION),
-			td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), td_idle_words(why), r ? ": " : "",
-			r ? e.msg : "");
+		const struct td_idle_rules r = rules_of(g, o);
+		td_session_cpu(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
+			       usage ? td_session_cpu_read(usage, o->uid) : -1, devices && strcmp(devices, "{}") != 0);
+		enum td_idle_why why = end_of(g, o, &at);
+		if (why != TD_IDLE_NEVER && at <= now_s())
+			reclaim(g, o, why);
 	}
 }
 
@@ -252,19 +257,24 @@ void *td_session_thread(void *gateway)
 	struct td_gateway *g = gateway;
 	while (!td_cancel_wait(g->cancel, LOOK_MS)) {
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
+		struct td_error e = TD_ERROR_INIT;
+		td_auto_buf struct td_buf usage = {0};
+		bool known = g->o.usage && !td_session_usage(g, &usage, &e);
+		if (g->o.usage && !known)
+			td_debug("use of sessions: %s", e.msg);
 		size_t i, n;
 		yyjson_val *v;
 		yyjson_arr_foreach (sc ? td_jget(sc->root, "spec.scheduler.namespaces") : NULL, i, n, v) {
 			const char *ns = td_jstr_or(v, "namespace", "*");
 			if (!strcmp(ns, "*"))
 				break;
-			look(g, ns);
+			look(g, ns, known ? td_buf_str(&usage) : NULL);
 		}
 	}
 	return NULL;
 }
 
 const struct td_gateway_op td_gateway_session_ops[] = {
-	{"listSessions", list}, {"startSession", td_session_start}, {"getSession", get}, {"stopSession", stop},
-	{NULL, NULL},
+	{"listSessions", list}, {"startSession", td_session_start},   {"getSession", get},
+	{"stopSession", stop},  {"resumeSession", td_session_resume}, {NULL, NULL},
 };

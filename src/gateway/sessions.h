@@ -21,8 +21,9 @@ const struct td_session_kind *td_session_kind_of(const struct td_object *pod);
 // The session's token; NULL: it has none.
 const char *td_session_token(const struct td_object *pod);
 
-// Starts one (session_start.c).
+// Starts one; starts one that has ended again, at its address (session_start.c).
 int td_session_start(struct td_gateway_ask *q, struct td_error *err);
+int td_session_resume(struct td_gateway_ask *q, struct td_error *err);
 // Answers a request for /s/ID/…: passes it on to the session ID of this person, or refuses (session_pass.c).
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err);
 // Ends sessions that are over by the rules (pool/idle.h), until the gateway ends. A thread's function.
@@ -43,9 +44,39 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 // An annotation that is a number; 0: it is not there.
 int64_t td_session_number(const struct td_object *o, const char *key);
 
-// When each session had its last traffic, as far as this gateway saw.
+// ---- session_record.c: what was asked for, kept for as long as there is the session ----
+struct td_session_end {
+	int64_t at; // 0: it has not ended
+	const char *why;
+};
+int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_error *err);
+// TD_NOT_FOUND also when it is somebody else's.
+int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret,
+			  struct td_error *err);
+int td_session_record_of(struct td_gateway_ask *q, const char *id, struct td_object **ret, struct td_error *err);
+int td_session_record_list(struct td_gateway *g, const char *ns, struct td_cancel *c, struct td_objects *ret,
+			   struct td_error *err);
+// Writes down that the rules ended it, or with at 0 that it runs again.
+int td_session_record_end(struct td_gateway *g, const char *ns, const char *id, const struct td_session_end *end,
+			  struct td_error *err);
+int td_session_record_remove(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err);
+// What there is to say of one that has no pod.
+void td_session_record_write(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w);
+
+// ---- session_use.c: what each does, as far as this gateway has seen. Thread-safe ----
 struct td_session_traffic;
-struct td_session_traffic *td_session_traffic_new(void);
+struct td_session_traffic *td_session_traffic_new(const struct td_clock *clock);
 struct td_session_traffic *td_session_traffic_free(struct td_session_traffic *t);
 // Somebody uses it now.
 void td_session_touch(struct td_session_traffic *t, const char *id);
+// It starts now: what an earlier pod of it did is forgotten.
+void td_session_fresh(struct td_session_traffic *t, const char *id);
+// Fills traffic and low_cpu_since.
+void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret);
+// A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has.
+void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
+		    int gpus);
+// The counter of the pod of this UID in an agent's metrics; -1: it is not there.
+double td_session_cpu_read(const char *text, const char *uid);
+// Reads the agent's metrics.
+int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err);

@@ -15,6 +15,27 @@ static const char *const pod_states[] = {"starting", "running", "stopping", "end
 // In the order of enum td_ctr_state.
 static const char *const ctr_states[] = {"waiting", "running", "terminated"};
 
+// What a running pod has used of CPUs. One whose figure is not known has none.
+static void measure_cpu(struct td_kubelet *a, struct td_pod *p, struct td_metric *used)
+{
+	td_auto_strv struct td_strv ids = {0};
+	pthread_mutex_lock(&p->mu);
+	for (size_t i = 0; i < p->n_ctr; i++)
+		if (p->ctr[i].state == TD_CTR_RUNNING) {
+			td_auto_free char *id = td_pod_container_id(a, p, &p->ctr[i]);
+			td_strv_add(&ids, id);
+		}
+	pthread_mutex_unlock(&p->mu);
+	int64_t sum = 0, one;
+	for (size_t i = 0; i < ids.n; i++) {
+		if ((one = td_oci_cpu_used(a->oci, ids.v[i])) < 0)
+			return;
+		sum += one;
+	}
+	if (ids.n)
+		td_metric_set(used, (double)sum / 1e6, TD_LABELS(p->ns, p->name, p->uid));
+}
+
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
 {
 	bool runs = false;
@@ -37,7 +58,10 @@ static void collect(void *ctx)
 					  "ended (not removed yet).",
 					  TD_LABELS("state")),
 			 *ctrs = td_gauge(m, "tandem_agent_containers", "Containers of these pods by state.",
-					  TD_LABELS("state"));
+					  TD_LABELS("state")),
+			 *used = td_counter(m, "tandem_agent_pod_cpu_seconds_total",
+					    "CPU time that the containers of a running pod have used.",
+					    TD_LABELS("namespace", "pod", "uid"));
 	size_t n_pods[TD_LEN(pod_states)] = {0}, n_ctrs[TD_LEN(ctr_states)] = {0};
 
 	pthread_mutex_lock(&live.lock);
@@ -45,8 +69,11 @@ static void collect(void *ctx)
 	if (a) {
 		td_auto_pods struct td_pods all = {0};
 		td_pod_table_all(a->table, &all);
-		for (size_t i = 0; i < all.n; i++)
+		td_metric_forget(used, NULL);
+		for (size_t i = 0; i < all.n; i++) {
 			count_pod(all.v[i], n_pods, n_ctrs);
+			measure_cpu(a, all.v[i], used);
+		}
 		for (size_t i = 0; i < TD_LEN(pod_states); i++)
 			td_metric_set(pods, (double)n_pods[i], TD_LABELS(pod_states[i]));
 		for (size_t i = 0; i < TD_LEN(ctr_states); i++)

@@ -97,6 +97,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 		td_strv_add(a, "--cluster=main");
 		td_strv_addf(a, "--homes=%s/shared/home", i->home);
 		td_strv_add(a, "--homes-path=/shared/home");
+		td_strv_addf(a, "--usage=http://127.0.0.1:%d", i->metrics_port + 2);
 		td_strv_addf(a, "--listen=127.0.0.1:%d", i->metrics_port + 3);
 	}
 

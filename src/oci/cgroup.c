@@ -317,3 +317,22 @@ void td_oci_cgroup_list(const struct td_oci *r, struct td_strv *ret)
 			closedir(d);
 	}
 }
+
+int64_t td_oci_cpu_used(struct td_oci *r, const char *id)
+{
+	td_auto_strv struct td_strv paths = {0};
+	td_oci_cgroup_paths(r, id, &paths);
+	for (size_t i = 0; i < paths.n; i++) {
+		td_auto_free char *file = td_asprintf("%s/%s", paths.v[i], r->v2 ? "cpu.stat" : "cpuacct.usage");
+		td_auto_buf struct td_buf text = {0};
+		long long n;
+		if (r->v2)
+			return keyed(file, "usage_usec");
+		if (td_file_read(file, 64, &text, NULL))
+			continue; // another hierarchy
+		td_buf_str(&text);
+		text.s[strcspn(text.s, "\n")] = '\0';
+		return td_parse_i64(text.s, &n) ? n / 1000 : -1; // of nanoseconds
+	}
+	return -1;
+}

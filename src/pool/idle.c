@@ -26,11 +26,11 @@ enum td_idle_why td_idle_end(const struct td_idle_rules *r, const struct td_idle
 	return best;
 }
 
-int64_t td_idle_cpu(const struct td_idle_rules *r, int64_t since, int64_t now, double used)
+int64_t td_idle_low(const struct td_idle_rules *r, int64_t since, int64_t from, const struct td_idle_use *use)
 {
-	if (!(used >= 0) || used >= r->low_cpu)
-		return -1;
-	return since >= 0 ? since : now;
+	// Written so that what is not a number is not low.
+	bool low = use->cpu >= 0 && use->cpu < r->low_cpu && (!use->gpus || (use->gpu >= 0 && use->gpu < r->low_cpu));
+	return !low ? -1 : since >= 0 ? since : from;
 }
 
 const char *td_idle_words(enum td_idle_why why)

@@ -10,7 +10,13 @@ struct td_idle_rules {
 	int64_t max_age_s;    // after its start; 0: none
 	int64_t no_traffic_s; // after the last traffic; 0: none
 	int64_t low_cpu_s;    // after CPU use fell below low_cpu; 0: none
-	double low_cpu;       // part of one CPU
+	double low_cpu;       // part of one CPU, and of each of its GPUs
+};
+// How much it used between two looks. What is not known is below 0.
+struct td_idle_use {
+	double cpu; // CPUs
+	int gpus;   // how many it has
+	double gpu; // part of them; counts only when it has some
 };
 struct td_idle_seen {
 	int64_t started;       // -1: it does not run yet
@@ -20,8 +26,8 @@ struct td_idle_seen {
 enum td_idle_why { TD_IDLE_NEVER, TD_IDLE_AGE, TD_IDLE_TRAFFIC, TD_IDLE_CPU };
 // *ret_at: when it ends.
 enum td_idle_why td_idle_end(const struct td_idle_rules *r, const struct td_idle_seen *s, int64_t *ret_at);
-// The next low_cpu_since, after a look at CPU use. used < 0: it is not known.
-int64_t td_idle_cpu(const struct td_idle_rules *r, int64_t since, int64_t now, double used);
+// The next low_cpu_since, after a look at its use. `from`: since when it was as it is seen now.
+int64_t td_idle_low(const struct td_idle_rules *r, int64_t since, int64_t from, const struct td_idle_use *use);
 const char *td_idle_words(enum td_idle_why why);
 // The rules that hold where several scopes have some (all, a tenant's, the person's): of each the
 // strictest.

@@ -89,6 +89,7 @@ struct td_slurm_ask {
 	int64_t memory_mb;
 	const char *tres_per_node; // "gres/gpu:2"; with `tasks` it is sent as tres_per_task
 	int64_t time_limit_min;    // 0: the partition's default
+	int64_t begin;             // epoch seconds: it does not start before; 0: at once. Only td_slurm_submit().
 	int nice;
 	bool exclusive;
 	bool exclusive_user; // its nodes run no job of another user

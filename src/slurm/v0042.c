@@ -74,6 +74,8 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 
 	if (a->time_limit_min > 0)
 		number(d, j, "time_limit", a->time_limit_min);
+	if (a->begin > 0 && !immediate)
+		number(d, j, "begin_time", a->begin);
 	if (a->nice)
 		td_jm_int(d, j, "nice", a->nice);
 	if (a->exclusive || a->exclusive_user)

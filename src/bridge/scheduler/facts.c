@@ -236,6 +236,8 @@ int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error 
 // Is there room now, or can it be taken from others?
 static void room(struct td_bridge_run *r, struct td_pool_ask *pa)
 {
+	if (td_want_early(&r->want, td_real_ms(r->b->clock)))
+		return; // it waits for its time in Slurm's queue
 	pa->fits_now = td_ask_fits_now(r->b, r->s, r->a, r->pod, &r->want);
 	if (pa->fits_now)
 		td_preempt_begin(r);

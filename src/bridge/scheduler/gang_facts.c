@@ -445,7 +445,7 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 	const struct td_pool_ask pa = {.pod = TD_POD_WAITING, .refused = p->refused};
 	// A try that Slurm refuses preempts, where the QOS may: such a gang leaves it to Slurm's queue.
 	if (r->wanted && r->l && !a->res_tag && td_pool_fast_due(&pa, pj) && td_now(b) >= a->retry_ms &&
-	    !td_settings_preempts(r->s, r->want.ask.qos, NULL))
+	    !td_settings_preempts(r->s, r->want.ask.qos, NULL) && !td_want_early(&r->want, td_real_ms(b->clock)))
 		p->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "api/annotations.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/clock.h"
 #include "base/names.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
@@ -313,11 +314,17 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	struct td_slurm_ask *a = &w.ask;
 	const char *job_name = note(&rd, TD_ASKS_JOB_NAME), *limit = note(&rd, TD_ASKS_TIME_LIMIT),
 		   *nice = note(&rd, TD_ASKS_NICE), *exclusive = note(&rd, TD_ASKS_EXCLUSIVE),
-		   *signal = note(&rd, TD_ASKS_SIGNAL);
+		   *signal = note(&rd, TD_ASKS_SIGNAL), *begin = note(&rd, TD_ASKS_BEGIN);
 	int number;
 	int64_t seconds;
 	if (!rd.r && signal && td_api_signal_read(signal, &number, &seconds, err))
 		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "signal");
+	int64_t begin_ms = 0;
+	if (!rd.r && begin && (td_time_parse(begin, &begin_ms) || begin_ms <= 0))
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX "begin: \"%.60s\" is no time: write it like "
+			       "2026-12-24T18:00:00Z",
+			       begin);
 
 	td_auto_free char *jn = td_bridge_job_name(job_name ? job_name : name, uid);
 	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);
@@ -332,6 +339,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	a->qos = owned(&rd, TD_ASKS_QOS, o.qos, true);
 	if (!o.qos && !rd.r)
 		a->qos = class_qos(&rd, s, td_jstr(spec, "priorityClassName"), a->qos);
+	a->begin = begin_ms / 1000;
 	a->constraints = note(&rd, TD_ASKS_CONSTRAINT);
 	a->reservation = note(&rd, TD_ASKS_RESERVATION);
 	a->licenses = note(&rd, TD_ASKS_LICENSES);

@@ -26,6 +26,11 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 // The nice of a pod's waiting job: what its annotation says, less a point for each point of its
 // priority. Below 0 it takes an operator's rights (S-J5); td_want.ask.nice is then 0.
 int td_want_nice(const yyjson_val *pod);
+// Whether the time that the pod named for its begin has not come.
+static inline bool td_want_early(const struct td_want *w, int64_t now_ms)
+{
+	return w->ask.begin * 1000 > now_ms;
+}
 void td_want_done(struct td_want *w);
 #define td_auto_want __attribute__((cleanup(td_want_done)))
 // Minutes, rounded up, of "90" (minutes), "1:30" (M:SS), "2:00:00", "1-12", "1-12:30" or

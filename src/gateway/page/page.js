@@ -39,7 +39,7 @@ function age(seconds) {
 }
 
 const since = (epoch) => age(Date.now() / 1000 - epoch);
-const colour = (state) => ({running: "good", done: "good", ready: "good", waiting: "warn", starting: "warn", unknown: "soft", stopped: "soft"}[state] || "bad");
+const colour = (state) => ({running: "good", done: "good", ready: "good", waiting: "warn", starting: "warn", reclaimed: "warn", unknown: "soft", stopped: "soft"}[state] || "bad");
 const chip = (state) => el("span", {class: `state ${colour(state)}`}, state);
 
 // ---- the API ----
@@ -234,7 +234,7 @@ async function keys() {
 }
 
 const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
-const over = (state) => state === "done" || state === "failed";
+const over = (state) => ["done", "failed", "reclaimed", "stopped"].includes(state);
 const own = (kind) => kind === "shell" || kind === "jupyter";
 
 // The second field is what the kind needs.
@@ -258,9 +258,11 @@ async function sessions() {
   el("button", {type: "submit"}, "Start"));
   const row = (s) => el("tr", {},
     cell("", s.state === "ready" && s.path ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
-    cell("", [s.words, s.node && `on ${s.node}`, s.ends && `ends ${when(s.ends)} if it is not used`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
-    cell("", over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")
-      : el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop")));
+    cell("", [s.words, s.node && `on ${s.node}`, s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
+    cell("", el("div", {class: "acts"},
+      over(s.state) ? el("button", {type: "button", "aria-label": `Resume ${s.id}`, onclick: () => act(() => api("POST", `/sessions/${s.id}/resume`))}, "Resume") : null,
+      over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")
+        : el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop"))));
   // Somebody may be typing: the form stays, and only the list is new.
   const old = $("view").querySelector("form.bar [name=what]");
   if (old) for (const n of ["kind", "what", "gpus"]) form.elements[n].value = old.form.elements[n].value;

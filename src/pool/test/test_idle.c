@@ -41,14 +41,28 @@ static void what_is_missing_is_not_idle(void **state)
 	assert_int_equal(td_idle_end(&none, &s, &at), TD_IDLE_NEVER);
 }
 
+static int64_t low(int64_t since, int64_t from, struct td_idle_use use)
+{
+	return td_idle_low(&rules, since, from, &use);
+}
+
 static void cpu_must_be_low_without_a_break(void **state)
 {
-	int64_t since = td_idle_cpu(&rules, -1, 100, 0.01);
+	int64_t since = low(-1, 100, (struct td_idle_use){.cpu = 0.01});
 	assert_int_equal(since, 100);
-	assert_int_equal(since = td_idle_cpu(&rules, since, 115, 0.049), 100);
-	assert_int_equal(td_idle_cpu(&rules, since, 130, 0.05), -1);
-	assert_int_equal(td_idle_cpu(&rules, since, 130, -1), -1); // a figure is missing: it begins anew
-	assert_int_equal(td_idle_cpu(&rules, since, 130, NAN), -1);
+	assert_int_equal(since = low(since, 115, (struct td_idle_use){.cpu = 0.049}), 100);
+	assert_int_equal(low(since, 130, (struct td_idle_use){.cpu = 0.05}), -1);
+	assert_int_equal(low(since, 130, (struct td_idle_use){.cpu = -1}), -1); // not known: it begins anew
+	assert_int_equal(low(since, 130, (struct td_idle_use){.cpu = NAN}), -1);
+}
+
+static void who_has_gpus_is_idle_only_when_they_are_too(void **state)
+{
+	assert_int_equal(low(-1, 100, (struct td_idle_use){.cpu = 0, .gpus = 1, .gpu = -1}), -1);
+	assert_int_equal(low(-1, 100, (struct td_idle_use){.cpu = 0, .gpus = 1, .gpu = NAN}), -1);
+	assert_int_equal(low(-1, 100, (struct td_idle_use){.cpu = 0, .gpus = 1, .gpu = 0.9}), -1);
+	assert_int_equal(low(-1, 100, (struct td_idle_use){.cpu = 0, .gpus = 1, .gpu = 0.01}), 100);
+	assert_int_equal(low(-1, 100, (struct td_idle_use){.cpu = 0.5, .gpus = 1, .gpu = 0.01}), -1);
 }
 
 static void of_several_scopes_the_strictest_counts(void **state)
@@ -70,6 +84,7 @@ int main(void)
 		cmocka_unit_test(the_earliest_rule_counts),
 		cmocka_unit_test(what_is_missing_is_not_idle),
 		cmocka_unit_test(cpu_must_be_low_without_a_break),
+		cmocka_unit_test(who_has_gpus_is_idle_only_when_they_are_too),
 		cmocka_unit_test(of_several_scopes_the_strictest_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

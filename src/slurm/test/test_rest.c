@@ -121,6 +121,7 @@ static const struct td_slurm_ask ask = {.name = "a.b",
 					.tres_per_node = "gres/gpu:2",
 					.excluded_nodes = "n[1-2]",
 					.time_limit_min = 5,
+					.begin = 1900000000,
 					.warn_usr1 = true,
 					.warn_delay_s = 90};
 
@@ -143,6 +144,7 @@ static void test_submit(void **state)
 		assert_string_equal(td_jstr(v, "job.excluded_nodes.[1]"), "n2");
 		assert_int_equal(td_jint(v, "job.memory_per_node.number", 0), 100);
 		assert_int_equal(td_jint(v, "job.kill_warning_delay.number", 0), 90);
+		assert_int_equal(td_jint(v, "job.begin_time.number", 0), 1900000000);
 		assert_false(td_jbool(v, "job.requeue", true));
 		assert_string_equal(td_jstr(v, "job.standard_output"), "/dev/null");
 		assert_null(td_jget(v, "job.immediate"));
@@ -173,6 +175,7 @@ static void test_submit(void **state)
 		assert_int_equal(td_slurm_allocate(slurm, "alice", &ask, NULL, &job, &err), 0);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/job/allocate");
 		assert_non_null(strstr(fake.body, "\"immediate\":true"));
+		assert_null(strstr(fake.body, "begin_time"));
 		assert_null(strstr(fake.body, "script"));
 		assert_null(strstr(fake.body, "shared"));
 	}

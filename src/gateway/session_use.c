@@ -1,0 +1,146 @@
+// What sessions do: when somebody used one, and how much of the CPUs it uses.
+//
+// CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), read where
+// --usage says. Two looks give a rate; what one look does not find is not known, and not idle.
+// Everything is this process's own memory: after a restart it begins anew, later rather than sooner.
+#include "gateway/sessions.h"
+
+#include "base/log.h"
+#include "http/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRACKED = 1024, USAGE_MAX = 8 << 20 };
+
+struct use {
+	char id[64];
+	int64_t traffic;   // 0: none was seen
+	double cpu_s;      // the counter; -1: not known
+	int64_t cpu_ms;    // when it was read
+	int64_t low_since; // -1: it is not low, or not known
+};
+
+struct td_session_traffic {
+	const struct td_clock *clock;
+	pthread_mutex_t lock; // guards the rest
+	int64_t began;        // what was before is not known
+	struct use v[TRACKED];
+	size_t n;
+};
+
+struct td_session_traffic *td_session_traffic_new(const struct td_clock *clock)
+{
+	struct td_session_traffic *t = td_calloc(1, sizeof(*t));
+	pthread_mutex_init(&t->lock, NULL);
+	t->clock = clock;
+	t->began = td_real_ms(clock) / 1000;
+	return t;
+}
+
+struct td_session_traffic *td_session_traffic_free(struct td_session_traffic *t)
+{
+	if (t)
+		pthread_mutex_destroy(&t->lock);
+	free(t);
+	return NULL;
+}
+
+static struct use *find(struct td_session_traffic *t, const char *id)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!strcmp(t->v[i].id, id))
+			return &t->v[i];
+	return NULL;
+}
+
+// When the table is full, the one that was not used for longest makes room.
+static struct use *at(struct td_session_traffic *t, const char *id)
+{
+	struct use *u = find(t, id);
+	if (u)
+		return u;
+	u = &t->v[0];
+	for (size_t i = 1; i < t->n; i++)
+		u = t->v[i].traffic < u->traffic ? &t->v[i] : u;
+	if (t->n < TRACKED)
+		u = &t->v[t->n++];
+	*u = (struct use){.cpu_s = -1, .low_since = -1};
+	snprintf(u->id, sizeof(u->id), "%s", id);
+	return u;
+}
+
+void td_session_touch(struct td_session_traffic *t, const char *id)
+{
+	pthread_mutex_lock(&t->lock);
+	at(t, id)->traffic = td_real_ms(t->clock) / 1000;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_session_fresh(struct td_session_traffic *t, const char *id)
+{
+	pthread_mutex_lock(&t->lock);
+	struct use *u = at(t, id);
+	u->cpu_s = u->low_since = -1;
+	u->traffic = td_real_ms(t->clock) / 1000;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	const struct use *u = find(t, id);
+	ret->traffic = u && u->traffic > t->began ? u->traffic : t->began; // not seen counts from our start
+	ret->low_cpu_since = u ? u->low_since : -1;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
+		    int gpus)
+{
+	int64_t now = td_real_ms(t->clock);
+	pthread_mutex_lock(&t->lock);
+	struct use *u = at(t, id);
+	struct td_idle_use use = {.cpu = -1, .gpus = gpus, .gpu = -1}; // nothing here measures GPUs
+	if (cpu_s >= 0 && u->cpu_s >= 0 && cpu_s >= u->cpu_s && now > u->cpu_ms)
+		use.cpu = (cpu_s - u->cpu_s) * 1000 / (double)(now - u->cpu_ms);
+	// The first look says nothing of before it: it is neither low nor busy.
+	u->low_since = td_idle_low(rules, u->low_since, (use.cpu >= 0 ? u->cpu_ms : now) / 1000, &use);
+	u->cpu_s = cpu_s;
+	u->cpu_ms = now;
+	pthread_mutex_unlock(&t->lock);
+}
+
+double td_session_cpu_read(const char *text, const char *uid)
+{
+	static const char name[] = "tandem_agent_pod_cpu_seconds_total{";
+	td_auto_free char *label = td_asprintf("uid=\"%s\"} ", uid);
+	for (const char *p = text; p && *p;) {
+		const char *end = strchr(p, '\n'), *l = td_starts(p, name) ? strstr(p, label) : NULL;
+		if (l && (!end || l < end)) {
+			char *stop;
+			double v = strtod(l + strlen(label), &stop);
+			return (*stop == '\n' || !*stop) && v >= 0 ? v : -1;
+		}
+		p = end ? end + 1 : NULL;
+	}
+	return -1;
+}
+
+int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err)
+{
+	const struct td_http_client_opts o = {.base_url = g->o.usage, .timeout_ms = 5000};
+	const struct td_http_call call = {
+		.method = "GET", .path = "/metrics", .accept = "text/plain", .max_body = USAGE_MAX};
+	td_auto(td_http_client_free) struct td_http_client *c = NULL;
+	td_auto_reply struct td_http_reply reply = {0};
+	int r = td_http_client_new(&o, &c, err);
+	if (!r)
+		r = td_http_do(c, &call, g->cancel, &reply, err);
+	if (!r && reply.status != 200)
+		r = td_fail(err, TD_TRANSIENT, "%s/metrics answers %d", g->o.usage, reply.status);
+	if (!r)
+		td_buf_add(ret, td_buf_str(&reply.body), reply.body.len);
+	return r;
+}

@@ -1,0 +1,111 @@
+// rows: D4.1 D4.4
+// What sessions do, with a clock that stands until the test moves it: below 5 % of a CPU for 10 minutes,
+// no traffic for 1 hour, 12 hours after the start.
+#include "gateway/sessions.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static const struct td_idle_rules rules = {
+	.max_age_s = 12 * 3600, .no_traffic_s = 3600, .low_cpu_s = 600, .low_cpu = 0.05};
+enum { T0 = 1000000 };
+
+static int64_t end(struct td_session_traffic *t, int64_t started, enum td_idle_why why)
+{
+	int64_t at = 0;
+	struct td_idle_seen s = {.started = started};
+	td_session_seen(t, "a", &s);
+	assert_int_equal(td_idle_end(&rules, &s, &at), why);
+	return at;
+}
+
+static void cpu_below_the_limit_for_ten_minutes(void **state)
+{
+	struct td_clock_manual c;
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
+	td_session_fresh(t, "a");
+	td_session_cpu(t, "a", &rules, 10, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600); // one look says nothing
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 10 + 0.7, 0);         // 4.7 % of 15 s
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600); // since the first look
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 10.7 + 0.7, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 11.4 + 0.8, 0); // 5.3 %
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 12.3, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
+
+	// A look that finds nothing, and a counter that went back: not known, and it begins anew.
+	td_session_cpu(t, "a", &rules, -1, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 12.3, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 3, 0);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	// GPUs that nobody measures.
+	td_clock_manual_add(&c, 15000);
+	td_session_cpu(t, "a", &rules, 3, 2);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_session_traffic_free(t);
+}
+
+static void traffic_and_age(void **state)
+{
+	struct td_clock_manual c;
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
+	assert_int_equal(end(t, T0 - 50000, TD_IDLE_AGE), T0 - 50000 + 12 * 3600);
+	assert_int_equal(end(t, T0 - 100, TD_IDLE_TRAFFIC), T0 + 3600); // what was before this gateway is not known
+	td_clock_manual_add(&c, 1800 * 1000);
+	td_session_touch(t, "b");
+	assert_int_equal(end(t, T0 - 100, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_session_touch(t, "a");
+	assert_int_equal(end(t, T0 - 100, TD_IDLE_TRAFFIC), T0 + 1800 + 3600);
+	// Of more than there is room for, those that were used last are known.
+	for (int i = 0; i < 3000; i++) {
+		char id[16];
+		td_clock_manual_add(&c, 1000);
+		snprintf(id, sizeof(id), "x%d", i);
+		td_session_touch(t, i % 100 ? id : "a");
+	}
+	assert_int_equal(end(t, T0 + 4000, TD_IDLE_TRAFFIC), T0 + 1800 + 2901 + 3600);
+	td_session_traffic_free(t);
+}
+
+static void the_agents_figures(void **state)
+{
+	static const char text[] = "# HELP tandem_agent_pod_cpu_seconds_total x\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"p\",uid=\"1-2\"} 12.5\n"
+				   "tandem_agent_pod_memory{namespace=\"a\",pod=\"p\",uid=\"9\"} 7\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"q\",uid=\"3\"} 1e-3\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"r\",uid=\"4\"} NaN\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"s\",uid=\"5\"} 4 4\n";
+	assert_true(td_session_cpu_read(text, "1-2") == 12.5);
+	assert_true(td_session_cpu_read(text, "3") == 1e-3);
+	static const char *const none[] = {"2", "9", "4", "5", "", "1-2\"} 1\n"};
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
+		assert_true(td_session_cpu_read(text, none[i]) == -1);
+	assert_true(td_session_cpu_read("", "1") == -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
+		cmocka_unit_test(traffic_and_age),
+		cmocka_unit_test(the_agents_figures),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
