@@ -18,6 +18,8 @@
 #define TD_ANN_GANG_RANK "tandem.dev/gang-rank"
 #define TD_ANN_GANG_WORLD "tandem.dev/gang-world"
 #define TD_ANN_GANG_HOSTS "tandem.dev/gang-hosts"
+// Prefix of the variables of the node's network (spec.fabric), as part of a grant: the rest is the variable's name.
+#define TD_ANN_FABRIC_PREFIX "fabric.tandem.dev/"
 // JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
 #define TD_ANN_ENDED "tandem.dev/ended"
 // Prefix of what a pod asks of Slurm: api/annotations.c has all of them, bridge/scheduler/want.c

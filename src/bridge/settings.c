@@ -161,7 +161,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	struct td_buf b = {0};
 	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
 	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
-	td_buf_printf(&b, "%s %s %s %s", s->cluster_uid, text, more, who);
+	td_auto_free char *net = s->fabric ? td_json_text(td_json_root(s->fabric), NULL) : td_strdup("");
+	td_buf_printf(&b, "%s %s %s %s %s", s->cluster_uid, text, more, who, net);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
 		td_buf_printf(&b, " %s=%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
@@ -189,6 +190,8 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->stand_in = td_streq(td_jstr(v, "standIn"), "batch") ? TD_STANDIN_BATCH : TD_STANDIN_AUTO;
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
 
+	yyjson_val *fabric = td_jget(cluster, "spec.fabric");
+	s->fabric = yyjson_arr_size(td_jget(fabric, "variables")) ? td_json_from_val(fabric) : NULL;
 	yyjson_val *gres = td_jget(v, "gresMap");
 	yyjson_obj_foreach (gres, i, n, k, x)
 		if (yyjson_is_str(x))
@@ -254,6 +257,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 	free(s->devices.driver);
 	free(s->devices.attribute);
 	free(s->maps);
+	td_json_unref(s->fabric);
 	free(s->text);
 	free(s->cluster_uid);
 	free(s->scheduler);

@@ -50,6 +50,7 @@ struct td_settings {
 	struct td_bridge_gres_map gres[32]; // sorted by resource
 	size_t n_gres;
 	struct td_device_source devices;
+	struct td_json *fabric; // spec.fabric (slurm/fabric.h); NULL: none
 	struct td_ns_map *maps;
 	size_t n_maps;
 	struct td_class_map *classes;

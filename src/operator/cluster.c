@@ -7,6 +7,7 @@
 #include "kube/slices.h"
 #include "pool/cluster.h"
 #include "slurm/accounting.h"
+#include "slurm/fabric.h"
 #include "slurm/hostlist.h"
 #include "slurm/preempt.h"
 
@@ -27,6 +28,7 @@ struct facts {
 	struct td_slurm_gres gres[64];
 	size_t n_gres;
 	struct td_op_places places;
+	struct td_buf fabric;
 };
 
 static void facts_done(struct facts *f)
@@ -36,6 +38,7 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->sets);
 	td_strv_done(&f->owned);
 	td_op_places_done(&f->places);
+	td_buf_done(&f->fabric);
 }
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
@@ -130,6 +133,7 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		    runs_here(op, sc, nodes.v[i], &s)) {
 			add_node(f, nodes.v[i], &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
+			td_slurm_fabric_lines(sc->root, nodes.v[i]->root, &f->fabric);
 		}
 	}
 
@@ -350,6 +354,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 
 	struct td_slurm_facts facts = {.gres = f.gres,
 				       .n_gres = f.n_gres,
+				       .fabric = td_buf_str(&f.fabric),
 				       .places = f.places.v,
 				       .n_places = f.places.n,
 				       .mem_per_cpu_mb = f.mem_per_cpu,

@@ -90,6 +90,23 @@ static void all_clusters(struct td_op *op)
 		enqueue(op->q, l.v[i]->ns, td_jstr(l.v[i]->root, "spec.clusterName"));
 }
 
+// Has a node the same annotations, as far as a SlurmCluster's spec.fabric reads them?
+static bool fabric_same(struct td_op *op, const struct td_object *old, const struct td_object *now)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(op->clusters, NULL, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		yyjson_val *x;
+		size_t k, n;
+		yyjson_arr_foreach (td_jget(l.v[i]->root, "spec.fabric.variables"), k, n, x) {
+			const char *key = td_jstr(x, "annotation");
+			if (key && !td_streq(td_object_annotation(old, key), td_object_annotation(now, key)))
+				return false;
+		}
+	}
+	return true;
+}
+
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	td_op_health_on_node(ctx, old, now);
@@ -100,7 +117,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) &&
 	    td_op_ready(old) == td_op_ready(now) &&
 	    td_streq(td_object_annotation(old, TD_ANN_SHARE), td_object_annotation(now, TD_ANN_SHARE)) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	    fabric_same(ctx, old, now) && td_object_deleting(old) == td_object_deleting(now))
 		return;
 	all_clusters(ctx);
 }

@@ -4,6 +4,7 @@
 #include "base/embedded.h"
 #include "slurm/accounting.h"
 #include "slurm/containers.h"
+#include "slurm/fabric.h"
 #include "slurm/gres.h"
 #include "slurm/groups.h"
 #include "slurm/preempt.h"
@@ -441,6 +442,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_slurm_accounting_check(o, problems);
 	td_slurm_preempt_check(o, problems);
 	td_slurm_scripts_check(o, problems);
+	td_slurm_fabric_check(o, problems);
 
 	struct td_buf b = {0};
 	td_buf_printf(&b,

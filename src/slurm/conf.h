@@ -53,6 +53,7 @@ struct td_slurm_facts {
 	bool own_kubelet;
 	const struct td_slurm_text *texts; // what spec.scripts refers to, as far as it is known
 	size_t n_texts;
+	const char *fabric; // the table of slurm/fabric.h; NULL: empty
 };
 // Returns the text that a reference {configMap, key} leads to; NULL: it is not known.
 const char *td_slurm_text(const struct td_slurm_facts *f, const yyjson_val *ref);

@@ -56,7 +56,8 @@ void td_slurm_scripts_check(const yyjson_val *cluster, struct td_strv *problems)
 
 const char *td_slurm_scripts_value(const yyjson_val *cluster, const char *key, const char *ours)
 {
-	return td_streq(key, "TaskProlog") && script(cluster, "taskProlog") ? TD_SLURM_SITE "/" TASK_PROLOG : ours;
+	bool more = script(cluster, "taskProlog") || yyjson_arr_size(td_jget(cluster, "spec.fabric.variables"));
+	return td_streq(key, "TaskProlog") && more ? TD_SLURM_SITE "/" TASK_PROLOG : ours;
 }
 
 const char *td_slurm_scripts_plugin(const yyjson_val *cluster, const char *key)
@@ -129,7 +130,10 @@ void td_slurm_scripts_files(const yyjson_val *cluster, const struct td_slurm_fac
 			td_strv_addf(problems, "spec.scripts.plugstack: include is not allowed; write the lines "
 					       "themselves");
 		td_slurm_files_add(ret, r->file, text, !r->conf);
-		if (td_streq(r->name, "taskProlog"))
-			td_slurm_files_add(ret, TASK_PROLOG, td_embedded(td_slurm_programs, TASK_PROLOG)->text, true);
 	}
+	bool fabric = yyjson_arr_size(td_jget(cluster, "spec.fabric.variables"));
+	if (fabric)
+		td_slurm_files_add(ret, "fabric", f->fabric ? f->fabric : "", true);
+	if (fabric || script(cluster, "taskProlog"))
+		td_slurm_files_add(ret, TASK_PROLOG, td_embedded(td_slurm_programs, TASK_PROLOG)->text, true);
 }

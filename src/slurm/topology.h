@@ -3,7 +3,7 @@
 // Every node of the cluster is in it, because Slurm 24.11 runs nothing on a node that a topology does not
 // name: those without labels are in a switch of their own. Trees only: slurmctld 24.11 does not start with
 // topology/block while a block's nodes have not registered (fatal "children count lower than
-// bblock_node_cnt"), and Tandem's nodes register by themselves.
+// bblock_node_cnt"), and Tandem's nodes register by themselves; their slurmds do not start with it at all (S-G9).
 #pragma once
 
 #include "base/mem.h"

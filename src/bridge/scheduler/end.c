@@ -6,14 +6,39 @@
 #include "api/condition.h"
 #include "base/log.h"
 #include "kube/fence.h"
+#include "slurm/fabric.h"
 
 #include <string.h>
 
 enum { DEFAULT_GRACE_S = 30 };
 
-// The grant as annotations of the Binding.
-static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a, const struct td_gang_seat *seat)
+// What the node's network is called for who has these devices.
+static void fabric_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_settings *s, const char *devices,
+			 const struct td_object *node)
 {
+	td_auto_variables struct td_slurm_variables l = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	struct td_ranges mine = {0};
+	const char *key = td_settings_key(s, "gpu");
+	const char *list = key && devices && !td_json_parse(devices, strlen(devices), &j, NULL)
+				   ? td_jkey_str(td_json_root(j), key)
+				   : NULL;
+	if (list && td_ranges_parse(list, &mine, NULL))
+		return;
+	td_slurm_fabric_read(td_json_root(s->fabric), node->root, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		td_auto_free char *value = td_slurm_variable_value(&l.v[i], &mine),
+				  *name = td_asprintf(TD_ANN_FABRIC_PREFIX "%s", l.v[i].name);
+		if (value)
+			td_jm_key_str(d, o, name, value);
+	}
+}
+
+// The grant as annotations of the Binding.
+static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run, const struct td_object *node)
+{
+	const struct td_ask *a = run->a;
+	const struct td_gang_seat *seat = run->seat;
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_auto_free char *job = td_asprintf("%lld", (long long)a->job),
 			  *start = td_asprintf("%lld", (long long)a->start),
@@ -26,6 +51,8 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a, co
 	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
 	if (seat)
 		td_gang_notes(d, o, a, seat);
+	if (node && run->s->fabric)
+		fabric_notes(d, o, run->s, seat ? seat->devices : a->devices, node);
 
 	return o;
 }
@@ -87,7 +114,8 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 			       (long long)a->job, node ? node : "");
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *notes = grant_notes(d, a, run->seat);
+	td_auto(td_object_unref) struct td_object *where = td_informer_get(b->nodes, NULL, node);
+	yyjson_mut_val *notes = grant_notes(d, run, where);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	const char *rv = pod->rv;
 

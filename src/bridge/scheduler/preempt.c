@@ -136,6 +136,17 @@ static void judge(const struct holder_look *k, const char *qos, int64_t start_s,
 	x->loss = ran * (int64_t)(nodes ? nodes : 1);
 }
 
+// How many of a pod's devices are of a kind, on a node with these GRES.
+static int64_t kind_of(const struct td_settings *s, const char *gres, const char *kind, const char *devices)
+{
+	td_auto_free char *name = td_strndup(kind, strcspn(kind, ":"));
+	const char *key = td_settings_key(s, name);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!key || !devices || td_json_parse(devices, strlen(devices), &j, NULL))
+		return 0;
+	return td_devices_of_kind(gres, kind, td_jkey_str(td_json_root(j), key));
+}
+
 // Pods of ours, from what is known of their jobs.
 static void add_pods(const struct holder_look *k)
 {
@@ -152,9 +163,7 @@ static void add_pods(const struct holder_look *k)
 					   .has = {.cpus = a->has_cpus, .memory_mb = a->has_memory_mb},
 					   .going = a->preempt > 0};
 		for (int i = 0; i < TD_POOL_KINDS && kinds[i]; i++)
-			for (size_t m = 0; m < s->n_gres; m++)
-				if (td_starts(kinds[i], s->gres[m].name))
-					x.has.gres[i] += td_devices_count(a->devices, s->gres[m].resource);
+			x.has.gres[i] = kind_of(s, k->nodes->v[at].gres, kinds[i], a->devices);
 		judge(k, a->qos ? a->qos : "", a->start, 1, &x);
 		add(k->ret, a->job, &x);
 	}

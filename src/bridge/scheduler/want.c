@@ -488,6 +488,25 @@ int64_t td_devices_of_gres(const char *gres, const char *kind)
 	return sum;
 }
 
+int64_t td_devices_of_kind(const char *gres, const char *kind, const char *list)
+{
+	struct td_gres g[16];
+	struct td_ranges r;
+	size_t n = 0, len = strcspn(kind, ":");
+	int64_t sum = 0, from = 0;
+	if (!list || td_ranges_parse(list, &r, NULL) || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		if (strlen(g[i].name) != len || strncmp(g[i].name, kind, len) != 0)
+			continue;
+		if (!kind[len] || !strcmp(g[i].type, kind + len + 1))
+			for (int64_t k = from; k < from + g[i].count && k < TD_RANGE_MAX; k++)
+				sum += r.bits[k / 64] >> (k % 64) & 1;
+		from += g[i].count > 0 ? g[i].count : 0;
+	}
+	return sum;
+}
+
 static bool in_list(const char *list, const char *name)
 {
 	td_auto_strv struct td_strv l = {0};

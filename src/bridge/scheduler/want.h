@@ -64,6 +64,9 @@ int64_t td_devices_count(const char *devices, const char *resource);
 int64_t td_devices_indexes(const char *list);
 // How many devices of a kind ("gpu" or "gpu:h100") a GRES text of Slurm's has.
 int64_t td_devices_of_gres(const char *gres, const char *kind);
+// How many of the devices in a list of indexes are of a kind, on a node whose GRES text this is: Slurm numbers them type
+// after type (S-D8).
+int64_t td_devices_of_kind(const char *gres, const char *kind, const char *list);
 // Refuses (TD_INVALID) what asks for a type of devices that none of these nodes has; err names those that there are.
 int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, struct td_error *err);
 // Do these devices (in the form of td_devices_text) hold as many of each kind as the pod and its

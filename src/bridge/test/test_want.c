@@ -279,6 +279,19 @@ static void test_devices(void **state)
 	devices(d, "gpu:2(IDX:0-", NULL);
 }
 
+static void test_kinds(void **state)
+{
+	const char *mixed = "gpu:zeta:1,gpu:alpha:3(S:0)";
+	assert_int_equal(td_devices_of_kind(mixed, "gpu:zeta", "0-2"), 1);
+	assert_int_equal(td_devices_of_kind(mixed, "gpu:alpha", "0-2"), 2);
+	assert_int_equal(td_devices_of_kind(mixed, "gpu", "0-2"), 3);
+	assert_int_equal(td_devices_of_kind(mixed, "gpu:h100", "0-2"), 0); // a victim there would be one in vain
+	assert_int_equal(td_devices_of_kind("gpu:4", "gpu:h100", "0-2"), 0);
+	assert_int_equal(td_devices_of_kind("gpu:4", "gpu", "0,3"), 2);
+	assert_int_equal(td_devices_of_kind("shard:8,gpu:4", "gpu", "0-3"), 4);
+	assert_int_equal(td_devices_of_kind("gpu:4", "gpu", "?"), 0);
+}
+
 static bool cover(const struct td_settings *s, const char *limits, const char *devices)
 {
 	td_auto_free char *text =
@@ -415,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_whose_job),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_cover),
+		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_pool_nodes),
 		cmocka_unit_test(test_counted),
 	};

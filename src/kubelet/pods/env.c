@@ -242,6 +242,12 @@ static int env_from(const struct td_env_src *s, const yyjson_val *e, const char 
 void td_env_gang(const yyjson_val *pod, struct td_strv *env)
 {
 	yyjson_val *notes = td_jget(pod, "metadata.annotations");
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jkey_str(notes, TD_ANN_JOB) ? notes : NULL);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (td_starts(yyjson_get_str(k), TD_ANN_FABRIC_PREFIX))
+			td_env_set(env, yyjson_get_str(k) + strlen(TD_ANN_FABRIC_PREFIX),
+				   yyjson_get_str(yyjson_obj_iter_get_val(k)));
+
 	const char *rank = td_jkey_str(notes, TD_ANN_GANG_RANK), *world = td_jkey_str(notes, TD_ANN_GANG_WORLD),
 		   *hosts = td_jkey_str(notes, TD_ANN_GANG_HOSTS);
 	if (!rank || !world || !hosts)

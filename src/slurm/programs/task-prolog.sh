@@ -1,5 +1,28 @@
 #!/bin/sh
-# Slurm's TaskProlog with a site's own: the gate looks once more, then the site's program runs. What
-# either prints, Slurm reads.
+# Slurm's TaskProlog with more than Tandem's own: the gate looks once more, then the network's variables
+# (spec.fabric) are set that the task does not have, then the site's program runs. What each prints, Slurm reads.
 /opt/tandem/task-prolog || exit
-exec /etc/tandem/site/task-prolog
+site=/etc/tandem/site
+# A line is "NODE NAME VALUE", or "NODE NAME @ VALUE,VALUE" with one for each device.
+[ ! -s $site/fabric ] || awk -v devices="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}" '
+	BEGIN {
+		n = split(devices, part, ",")
+		for (i = 1; i <= n; i++) {
+			m = split(part[i], end, "-")
+			for (k = end[1] + 0; k <= end[m] + 0; k++) mine[k]
+		}
+	}
+	$1 != ENVIRON["SLURMD_NODENAME"] || ($2 in ENVIRON) { next }
+	$3 != "@" { print "export " $2 "=" $3; next }
+	{
+		text = ""
+		split("", seen)
+		n = split($4, word, ",")
+		for (i = 1; i <= n; i++)
+			if (((i - 1) in mine) && !(word[i] in seen)) {
+				seen[word[i]]
+				text = text (text == "" ? "" : ",") word[i]
+			}
+		if (text != "") print "export " $2 "=" text
+	}' $site/fabric
+[ ! -e $site/task-prolog ] || exec $site/task-prolog

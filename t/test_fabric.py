@@ -1,0 +1,57 @@
+"""The network's variables, from nodes' labels and annotations and the grant."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+FABRIC = {"variables": [{"name": "NCCL_SOCKET_IFNAME", "label": "net.example.com/interface", "value": "eth0"},
+                        {"name": "NCCL_IB_HCA", "annotation": "net.example.com/hcas", "perDevice": True},
+                        {"name": "UCX_NET_DEVICES", "label": "net.example.com/hca", "value": "{}:1"},
+                        {"name": "NCCL_DEBUG", "value": "WARN"}]}
+
+
+@pytest.mark.feature("C5.3", "C5.2")
+def test_jobs_and_pods_know_their_network(home):
+    """Each node's words, those of the granted GPUs only, in tasks and in a gang's members; what a user says wins; a label that changes is followed without a restart."""
+    pool = home
+    pool.up("--nodes", "2", "--gpus", "4")
+    pool.kubectl("label", "node", "n0", "net.example.com/interface=eth7", "net.example.com/hca=mlx5_9")
+    pool.kubectl("annotate", "node", "n0", "net.example.com/hcas=mlx5_0,mlx5_0,mlx5_1,mlx5_2")
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"fabric": FABRIC}}))
+
+    def task(*argv, env=()):
+        text = pool.shell("env", *env, "srun", "-Q", "--mem=64M", *argv, "env")
+        return {k: v for k, _, v in (line.partition("=") for line in text.splitlines()) if k in names}
+    names = [v["name"] for v in FABRIC["variables"]]
+    there = {"NCCL_SOCKET_IFNAME": "eth7", "UCX_NET_DEVICES": "mlx5_9:1", "NCCL_DEBUG": "WARN"}
+    wait_for("tasks have them", lambda: task("-w", "n0") == there, 120)
+    assert task("-w", "n0", "--gpus=3") == {**there, "NCCL_IB_HCA": "mlx5_0,mlx5_1"}
+    assert task("-w", "n1", "--gpus=1", env=["NCCL_DEBUG=INFO"]) == {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"}
+
+    pods = [pool.pod(f"w-{i}", 4) for i in range(2)]
+    for p in pods:
+        p["metadata"].update(labels={"tandem.dev/gang": "train"}, annotations={"tandem.dev/gang-size": "2"})
+        p["spec"]["containers"][0]["env"] = [{"name": "NCCL_DEBUG", "value": "TRACE"},
+                                             {"name": "MINE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['fabric.tandem.dev/NCCL_SOCKET_IFNAME']"}}}]
+    pool.apply(*pods)
+    wait_for("both run", lambda: len(pool.running()) == 2, 90)
+    got = {}
+    for p in pool.running():
+        env = dict(line.partition("=")[::2] for line in pool.kubectl("exec", p["metadata"]["name"], "--", "env").splitlines())
+        assert env["NCCL_DEBUG"] == "TRACE" and env["MINE"] == env["NCCL_SOCKET_IFNAME"] and env["WORLD_SIZE"] == "2"
+        got[p["spec"]["nodeName"]] = {k: env.get(k) for k in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "UCX_NET_DEVICES")}
+    assert got == {"n0": {"NCCL_SOCKET_IFNAME": "eth7", "NCCL_IB_HCA": "mlx5_0,mlx5_1,mlx5_2", "UCX_NET_DEVICES": "mlx5_9:1"},
+                   "n1": {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": None, "UCX_NET_DEVICES": None}}
+
+    uid = pool.get("pod", "main-pool-n0", "-n", "slurm")["metadata"]["uid"]
+    pool.kubectl("label", "node", "n0", "net.example.com/interface=eth8", "net.example.com/hca-", "--overwrite")
+    wait_for("the next task has the new words", lambda: task("-w", "n0") == {"NCCL_SOCKET_IFNAME": "eth8", "NCCL_DEBUG": "WARN"}, 120)
+    assert pool.get("pod", "main-pool-n0", "-n", "slurm")["metadata"]["uid"] == uid and len(pool.running()) == 2
+
+    bad = {"fabric": {"variables": [{"name": "NCCL_IB_HCA", "value": "{}:1"}, {"name": "LD_PRELOAD", "value": "x"}]}}
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": bad}))
+
+    def said():
+        return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
+    wait_for("it is refused in words", lambda: "spec.fabric.variables[0].value: NCCL_IB_HCA needs" in said() and "spec.fabric.variables[1].name" in said())
