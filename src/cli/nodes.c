@@ -1,5 +1,6 @@
 // tandem nodes: every node with its health, who works on it and what comes next. tandem history: what
 // was done on a node.
+#include "cli/acts.h"
 #include "cli/nodeview.h"
 
 #include "base/clock.h"
@@ -131,7 +132,18 @@ int td_history_main(int argc, char **argv)
 	char **words;
 	struct td_error err = TD_ERROR_INIT;
 	int code;
+	bool slurm = false;
+	struct td_cli_acts acts = {.days = 30};
 	const struct td_option options[] = {
+		{.name = "slurm",
+		 .help = "what people did on Slurm's side instead: sacctmgr, nodes that\nwere drained or set down, "
+			 "jobs of "
+			 "others that were cancelled;\nwithout NODE: everywhere",
+		 TD_OPT_SWITCH(&slurm)},
+		{.name = "days",
+		 .value = "N",
+		 .help = "with --slurm: of so many days (default 30)",
+		 TD_OPT_INT(&acts.days, 1, 3650)},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
@@ -145,14 +157,20 @@ int td_history_main(int argc, char **argv)
 						 "NodeActions, which are\nkept for at least 90 days.",
 					.options = options,
 					.n = TD_LEN(options),
-					.min_args = 1,
 					.max_args = 1,
-					.args = "NODE",
+					.args = "[NODE]",
 					.exits = "0 told, 1 no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&remote, &err))
 		return td_command_wrong("history", "%s", err.msg);
+	if (slurm) {
+		acts.node = words[0];
+		acts.json = output != NULL;
+		return td_cli_acts_show(&remote, &acts);
+	}
+	if (!words[0])
+		return td_command_wrong("history", "of which NODE? `tandem nodes` lists them; or --slurm");
 	td_auto_nodeview struct td_nodeview v = {0};
 	// Records outlive their node.
 	if (td_cli_nodes_open(&remote, &v, &err) ||
