@@ -30,7 +30,8 @@ set -- sacct -a -X -n -P -S "uts$from" -E "uts$to" --state=CANCELLED -o State,UI
 [ -z "$node" ] || set -- "$@" -N "$node"
 "$@" | while IFS='|' read -r state uid end job user comment; do
 	who=${state##* }
-	[ "$state" != CANCELLED ] && [ "$who" != "$uid" ] || continue
-	case $comment in tandem/*) [ "$who" != 0 ] || continue ;; esac # the bridge ends the job of a pod that is over
+	[ "$who" != "$state" ] || continue # nobody is named
+	[ "$who" != "$uid" ] || continue
+	case $who:$comment in 0:tandem/*) continue ;; esac # the bridge ends the job of a pod that is over
 	echo "$end|$(name_of "$who")|Cancel Job|$job|of user $user"
 done
