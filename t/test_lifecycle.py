@@ -124,6 +124,30 @@ def test_up_and_down_of_one_home_take_turns(home):
     assert supervises(home) == [] and leftovers(before, machine_state(), ident) == []
 
 
+def test_pods_live_on_in_another_network(home):
+    """Another home took its network while this one was down: its pods run again, and say the new address only."""
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    home.apply(home.pod("keep", scheduler="default-scheduler"))
+    wait_for("keep runs", lambda: home.phase("keep") == "Running")
+    before = home.get("pod", "keep")["status"]["podIP"]
+    home.down()
+    other = home.instance["subnet"]
+    device = f"x{home.id}"
+    subprocess.run(["ip", "link", "add", device, "type", "bridge"], check=True)
+    try:
+        subprocess.run(["ip", "addr", "add", f"10.{other}.0.1/16", "dev", device], check=True)
+        home.up()
+    finally:
+        subprocess.run(["ip", "link", "del", device], check=True)
+
+    def address():
+        status = home.get("pod", "keep")["status"]
+        return status["phase"] == "Running" and [a["ip"] for a in status["podIPs"]] == [status["podIP"]] and status["podIP"]
+    assert home.instance["subnet"] != other
+    wait_for("it has an address there", lambda: (address() or before) != before)
+    home.kubectl("delete", "pod", "keep", timeout=60)
+
+
 @pytest.mark.feature("A12.2")
 def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")

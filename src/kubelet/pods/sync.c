@@ -473,6 +473,21 @@ static bool done(const struct td_pod *p, const yyjson_val *pod)
 
 // ---- status ----
 
+// podIPs is merged by address, so the addresses that a pod had before its home got another network go one by one.
+static void drop_addresses(yyjson_mut_doc *d, yyjson_mut_val *patch, const yyjson_val *now, const yyjson_val *was)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(was, "podIPs"), i, n, x) {
+		const char *ip = td_jstr(x, "ip");
+		if (!ip || td_jfind(td_jget(now, "podIPs"), "ip", ip))
+			continue;
+		yyjson_mut_val *gone = yyjson_mut_arr_add_obj(d, td_jm_arr(d, patch, "status.podIPs"));
+		td_jm_key_str(d, gone, "$patch", "delete");
+		td_jm_str(d, gone, "ip", ip);
+	}
+}
+
 static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel,
 			struct td_error *err)
 {
@@ -492,6 +507,7 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, patch, "metadata.uid", p->uid);
 	td_jm_copyval(d, patch, "status", td_json_root(st));
+	drop_addresses(d, patch, td_json_root(st), td_jget(o->root, "status"));
 
 	int r = td_kube_patch(a->kube, TD_AT(&td_pods, p->ns, p->name, "status"), TD_PATCH_STRATEGIC, patch, cancel,
 			      NULL, err);
