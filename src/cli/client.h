@@ -43,5 +43,7 @@ const char *td_client_when(int64_t epoch, char *buf, size_t n);
 	 .help = "json: the answer for machines",                                                                      \
 	 TD_OPT_TEXT(p),                                                                                               \
 	 .choices = "json"}
+// Says in words what a schedule is (schedule.c).
+void td_client_schedule_say(yyjson_val *s);
 // Shows a run's log until the run has ended. Returns the exit code: 1 when the run failed (logs.c).
 int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step);

@@ -248,7 +248,8 @@ static int field(const struct job_step *m, const char *key, yyjson_val *v, bool 
 // What the whole file has, but no step.
 static bool of_file(const char *key)
 {
-	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment") || !strcmp(key, "data");
+	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment") || !strcmp(key, "data") ||
+	       !strcmp(key, "schedule");
 }
 
 static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file, yyjson_val *of, struct td_error *err)
@@ -271,7 +272,8 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 			return td_fail(
 				err, TD_INVALID,
 				"%.60s: there is no such field; there are name, run, gpus, nodes, tasks, cpus, memory, "
-				"time, env, environment, data, matrix, parallel, partition, account, qos, constraint, "
+				"time, env, environment, data, schedule, matrix, parallel, partition, account, qos, "
+				"constraint, "
 				"reservation, "
 				"steps",
 				yyjson_get_str(k));
@@ -329,6 +331,11 @@ int td_jobfile_tandem(const char *text, size_t len, const char *name, yyjson_mut
 	size_t i, n;
 	if (td_jget(root, "environment"))
 		r = td_jobenv_tandem(td_jget(root, "environment"), d, err);
+	yyjson_val *schedule = td_jget(root, "schedule");
+	if (schedule && !yyjson_is_str(schedule))
+		return td_fail(err, TD_INVALID,
+			       "schedule: give five fields of cron in quotes, such as \"0 3 * * *\" (UTC)");
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "schedule", yyjson_get_str(schedule));
 	if (td_jget(root, "data") && !r)
 		r = td_jobdata_tandem(td_jget(root, "data"), d, err);
 	if (!steps && !r)

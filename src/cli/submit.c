@@ -20,7 +20,7 @@ enum { FILE_MOST = 1 << 20, TRIES = 5 };
 
 struct wish {
 	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output,
-		*environment;
+		*environment, *schedule;
 	int nodes, cpus;
 	struct td_strv env;
 	bool follow, no_code;
@@ -149,10 +149,11 @@ static void progress(void *ctx, const char *what, long long done, long long all)
 }
 
 // A request that lost its answer is sent again: the gateway makes one run of it.
-static int request(struct td_client *c, const yyjson_mut_doc *d, struct td_json **ret, struct td_error *err)
+static int request(struct td_client *c, const char *path, const yyjson_mut_doc *d, struct td_json **ret,
+		   struct td_error *err)
 {
 	for (int tries = 0;; tries++) {
-		int r = td_client_call(c, "POST", "/api/v1/runs", d, ret, err);
+		int r = td_client_call(c, "POST", path, d, ret, err);
 		if ((r != TD_TRANSIENT && r != TD_UNCERTAIN) || tries == TRIES)
 			return r;
 		td_cancel_wait(NULL, 250 << tries);
@@ -181,7 +182,9 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	td_jm_str(d, o, "request", w->request ? w->request : td_uuid(uuid));
 	td_jm_set(d, o, "job", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(job)));
 	td_ship_list(&s, d, o);
-	if ((r = request(c, d, ret, err)))
+	td_jm_str(d, o, "cron", w->schedule);
+	td_jm_del(td_jm_get(o, "job"), "schedule");
+	if ((r = request(c, w->schedule ? "/api/v1/schedules" : "/api/v1/runs", d, ret, err)))
 		return r;
 	if (!w->output && !w->no_code)
 		fprintf(stderr, "%zu files, %.1f MB; %.1f MB sent.\n", s.n, (double)s.bytes / 1e6, (double)sent / 1e6);
@@ -193,6 +196,10 @@ static void say(const struct wish *w, yyjson_val *run)
 	if (w->output) {
 		td_auto_free char *text = td_json_pretty(run);
 		puts(text);
+		return;
+	}
+	if (w->schedule) {
+		td_client_schedule_say(run);
 		return;
 	}
 	const char *id = td_jstr_or(run, "id", "?");
@@ -233,6 +240,10 @@ int td_submit_main(int argc, char **argv)
 		 .value = "FILE",
 		 TD_OPT_TEXT(&w.environment),
 		 .help = "Python packages, made once and kept (default: requirements.txt); none: without"},
+		{.name = "schedule",
+		 .value = "CRON",
+		 TD_OPT_TEXT(&w.schedule),
+		 .help = "by the clock, UTC: \"0 3 * * *\" (`tandem schedule` lists); none: once, now"},
 		{.name = "name",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.name),
@@ -290,6 +301,12 @@ int td_submit_main(int argc, char **argv)
 		r = override(&w, job, &err);
 	if (!r)
 		r = td_jobenv_resolve(&env, job, &found_env, &err);
+	if (!r && !w.schedule)
+		w.schedule = td_jm_getstr(yyjson_mut_doc_get_root(job), "schedule");
+	if (td_streq(w.schedule, "none"))
+		w.schedule = NULL;
+	if (!r && w.schedule && w.follow)
+		r = td_fail(&err, TD_INVALID, "--follow: a schedule has no log yet; its runs have");
 	if (found_env && !r && !w.output)
 		fputs("note: with the Python packages of requirements.txt (--environment none: without).\n", stderr);
 	if (!r)

@@ -30,6 +30,7 @@ static const struct td_cmd roles[] = {
 	{"logs", td_logs_main, "what a run has written, also while it grows"},
 	{"cancel", td_cancel_main, "cancel a run or a job"},
 	{"session", td_session_main, "a pod of yours with an HTTP server, by its address"},
+	{"schedule", td_schedule_main, "your runs that are submitted by the clock"},
 	{"data", td_data_main, "data sets that were fetched for your runs"},
 	{"top", td_top_main, "who uses the pool and who waits"},
 	{"upload", td_upload_main, "copy files into your home on the cluster"},

@@ -47,6 +47,7 @@ int td_submit_main(int argc, char **argv);
 int td_ps_main(int argc, char **argv);
 int td_logs_main(int argc, char **argv);
 int td_cancel_main(int argc, char **argv);
+int td_schedule_main(int argc, char **argv);
 int td_session_main(int argc, char **argv);
 int td_data_main(int argc, char **argv);
 int td_top_main(int argc, char **argv);

@@ -58,7 +58,7 @@ static void lines_of(struct td_gateway_ask *q, const char *path, yyjson_mut_doc 
 {
 	td_auto_buf struct td_buf out = {0};
 	const struct td_home_call k = {.user = &q->user, .verb = "tail", .args = {path}};
-	if (td_home_do(q->g, &k, td_http_cancel(q->x), &out, NULL))
+	if (td_home_do(q->g, &k, td_gateway_cancel(q), &out, NULL))
 		return;
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, td_buf_str(&out), '\n');

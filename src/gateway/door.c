@@ -34,8 +34,8 @@ struct td_gateway_door {
 };
 
 static const struct td_gateway_op *const tables[] = {
-	td_gateway_account_ops, td_gateway_job_ops,     td_gateway_run_ops, td_gateway_log_ops,
-	td_gateway_file_ops,    td_gateway_session_ops, td_gateway_env_ops, td_gateway_data_ops};
+	td_gateway_account_ops, td_gateway_job_ops, td_gateway_run_ops,  td_gateway_log_ops,     td_gateway_file_ops,
+	td_gateway_session_ops, td_gateway_env_ops, td_gateway_data_ops, td_gateway_schedule_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {
@@ -113,8 +113,20 @@ const char *td_gateway_openapi(const struct td_gateway_door *d, size_t *ret_len)
 
 // ---- answers ----
 
+struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q)
+{
+	return q->x ? td_http_cancel(q->x) : q->g->cancel;
+}
+
+struct td_gateway *td_gateway_door_of(const struct td_gateway_door *d)
+{
+	return d->g;
+}
+
 void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d)
 {
+	if (!q->x)
+		return;
 	size_t n;
 	td_auto_free char *s = td_json_mut_text(yyjson_mut_doc_get_root((yyjson_mut_doc *)(uintptr_t)d), &n);
 	td_http_send(q->x, status, "application/json", s, n);

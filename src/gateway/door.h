@@ -8,7 +8,7 @@
 struct td_gateway_door;
 struct td_gateway_ask {
 	struct td_gateway *g;
-	struct td_http_x *x;
+	struct td_http_x *x;         // NULL: the clock asks (schedule.h), and nobody is answered
 	struct td_gateway_user user; // who asks; empty where nobody has to be known
 	bool session;                // it is for a session, not for the API
 	const char *key;             // id of the key; NULL: the page's cookie
@@ -25,8 +25,10 @@ struct td_gateway_op {
 // The operations of each file.
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
 	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[],
-	td_gateway_data_ops[];
+	td_gateway_data_ops[], td_gateway_schedule_ops[];
 
+// Fires when nobody waits for the answer any more.
+struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q);
 // Answers with JSON.
 void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d);
 // Answers {"ok": true}.
@@ -43,6 +45,7 @@ int td_gateway_body_check(const struct td_gateway_ask *q, const char *operation,
 int td_gateway_door_new(struct td_gateway *g, struct td_gateway_door **ret, struct td_error *err);
 struct td_gateway_door *td_gateway_door_free(struct td_gateway_door *d);
 void td_gateway_handle(struct td_http_x *x, void *door); // for the server
+struct td_gateway *td_gateway_door_of(const struct td_gateway_door *d);
 // The API's description, as JSON text.
 const char *td_gateway_openapi(const struct td_gateway_door *d, size_t *ret_len);
 

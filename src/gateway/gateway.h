@@ -14,12 +14,14 @@
 //   home.[ch]                  asks home-io to do something in a person's home
 //   home_io.c home_io.h        that process: becomes the person, shut in the home
 //   home_files.c home_run.c    what it does there: chunks, files; runs
+//   home_schedule.c            what it does there: what a schedule submits
 //   home_made.c                what it does there: what is made once for many runs
 //   path.[ch]                  which paths of people are taken
 //   job.[ch]                   what a run asks for, and the jobs that this means
 //   cause.[ch]                 why a step did not end well
 //   run.c runs.[ch]            runs: submit, list, cancel; what is shown of one
 //   need.[ch] env.c data.c     what a run needs first, made once: Python environments, data sets
+//   schedule.[ch]              runs by the clock
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
 //   files.c                    chunks, upload, download

@@ -156,11 +156,24 @@ static int enter(const char *homes, const char *home, uid_t uid, gid_t gid, stru
 }
 
 static const struct td_home_verb verbs[] = {
-	{"missing", 0, td_home_missing}, {"store", 0, td_home_store},   {"write", 0, td_home_write},
-	{"list", 1, td_home_list},       {"read", 3, td_home_read},     {"follow", 2, td_home_follow},
-	{"size", 1, td_home_size},       {"make", 0, td_home_make},     {"record", 1, td_home_record},
-	{"runs", 0, td_home_runs},       {"one", 1, td_home_one},       {"want", 2, td_home_want},
-	{"made", 1, td_home_made},       {"unmake", 2, td_home_unmake}, {"tail", 1, td_home_tail},
+	{"missing", 0, td_home_missing},
+	{"store", 0, td_home_store},
+	{"write", 0, td_home_write},
+	{"list", 1, td_home_list},
+	{"read", 3, td_home_read},
+	{"follow", 2, td_home_follow},
+	{"size", 1, td_home_size},
+	{"make", 0, td_home_make},
+	{"record", 1, td_home_record},
+	{"runs", 0, td_home_runs},
+	{"one", 1, td_home_one},
+	{"want", 2, td_home_want},
+	{"made", 1, td_home_made},
+	{"unmake", 2, td_home_unmake},
+	{"tail", 1, td_home_tail},
+	{"schedule-put", 1, td_home_schedule_put},
+	{"schedule-get", 1, td_home_schedule_get},
+	{"schedule-drop", 1, td_home_schedule_drop},
 };
 
 static int run(char **words, struct td_error *err)

@@ -49,6 +49,10 @@ int td_home_one(char **argv, struct td_error *err);    // ID → its record
 int td_home_want(char **argv, struct td_error *err);   // PLACE KEY; what it is made of in → "made" or "missing"
 int td_home_made(char **argv, struct td_error *err);   // PLACE → JSON {made: […]}
 int td_home_unmake(char **argv, struct td_error *err); // PLACE KEY
+// home_schedule.c
+int td_home_schedule_put(char **argv, struct td_error *err);  // ID; JSON {job, files} in
+int td_home_schedule_get(char **argv, struct td_error *err);  // ID → that
+int td_home_schedule_drop(char **argv, struct td_error *err); // ID
 
 // Writes a file of chunks that are all here; the time of each is set to now. total: grows by its size.
 int td_home_assemble(int dir, const char *path, const void *chunks, bool exec, struct td_error *err);

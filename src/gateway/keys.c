@@ -67,6 +67,13 @@ static int secret(struct td_gateway *g, int64_t age_ms, struct td_object **ret, 
 	return 0;
 }
 
+void td_gateway_keys_changed(struct td_gateway *g)
+{
+	pthread_mutex_lock(&g->keys->lock);
+	g->keys->at_ms = INT64_MIN / 2;
+	pthread_mutex_unlock(&g->keys->lock);
+}
+
 int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err)
 {
 	static const char no[] =

@@ -9,6 +9,9 @@
 struct td_gateway_keys *td_gateway_keys_new(void);
 struct td_gateway_keys *td_gateway_keys_free(struct td_gateway_keys *k);
 
+// The Secret was changed here: the next look reads it.
+void td_gateway_keys_changed(struct td_gateway *g);
+
 // Each returns the user's name, which the caller frees, or TD_UNAUTHENTICATED.
 int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err);
 int td_gateway_by_password(struct td_gateway *g, const char *user, const char *password, struct td_error *err);

@@ -1,6 +1,7 @@
 // The role gateway.
 #include "gateway/door.h"
 #include "gateway/keys.h"
+#include "gateway/schedule.h"
 #include "gateway/sessions.h"
 
 #include "base/log.h"
@@ -49,12 +50,17 @@ static int serve(struct td_gateway *g, struct td_error *err)
 					      .handler = td_gateway_handle,
 					      .ctx = door};
 	struct td_http_server *s;
+	pthread_t clock;
+	bool started = !pthread_create(&clock, NULL, td_schedule_thread, door);
 	r = td_http_server_new(&o, &s, err);
 	if (!r) {
 		td_info("serving people at %s://%s", g->o.cert ? "https" : "http", g->o.listen);
 		r = td_http_server_run(s, g->cancel, err);
 		td_http_server_free(s);
 	}
+	td_cancel_fire(g->cancel);
+	if (started)
+		pthread_join(clock, NULL);
 	td_gateway_door_free(door);
 	return r;
 }

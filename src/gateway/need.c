@@ -79,7 +79,7 @@ static int make(struct td_gateway_ask *q, struct td_slurm *client, struct td_gat
 	td_strv_addf(&b.env, "USER=%s", q->user.name);
 	td_strv_addf(&b.env, "LOGNAME=%s", q->user.name);
 	td_strv_addf(&b.env, "TANDEM_MAKE=%s", n->key);
-	int r = td_slurm_batch(client, q->user.name, &b, td_http_cancel(q->x), &n->job, err);
+	int r = td_slurm_batch(client, q->user.name, &b, td_gateway_cancel(q), &n->job, err);
 	td_slurm_batch_done(&b);
 	return r ? r : td_fault_at(err, "gateway.need.submitted");
 }
@@ -90,19 +90,19 @@ static int get(struct td_gateway_ask *q, struct td_slurm *client, struct td_gate
 	td_auto_buf struct td_buf out = {0};
 	const struct td_home_call k = {
 		.user = &q->user, .verb = "want", .args = {n->place, n->key}, .in = n->want, .in_len = strlen(n->want)};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	int r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err);
 	if (r || !strcmp(td_buf_str(&out), "made"))
 		return r;
 	// Its job may have ended between these two looks: then Slurm is asked after it, and the home once
 	// more, so that what was just made is not made again.
 	td_auto_free char *mark = mark_of(n);
 	td_auto(td_json_unref) struct td_json *all = NULL;
-	if ((r = td_slurm_jobs_raw(client, q->user.name, 0, td_http_cancel(q->x), &all, err)))
+	if ((r = td_slurm_jobs_raw(client, q->user.name, 0, td_gateway_cancel(q), &all, err)))
 		return r;
 	if ((n->job = live_job(q, mark, td_json_root(all))))
 		return 0;
 	td_buf_reset(&out);
-	r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err);
 	return r || !strcmp(td_buf_str(&out), "made") ? r : make(q, client, n, mark, like, err);
 }
 
@@ -152,7 +152,7 @@ int td_gateway_made_list(struct td_gateway_ask *q, const char *place, struct td_
 {
 	td_auto_buf struct td_buf out = {0};
 	const struct td_home_call k = {.user = &q->user, .verb = "made", .args = {place}};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	int r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err);
 	if (!r)
 		td_http_send(q->x, 200, "application/json", td_buf_str(&out), out.len);
 	return r;
@@ -161,6 +161,6 @@ int td_gateway_made_list(struct td_gateway_ask *q, const char *place, struct td_
 int td_gateway_made_delete(struct td_gateway_ask *q, const char *place, struct td_error *err)
 {
 	const struct td_home_call k = {.user = &q->user, .verb = "unmake", .args = {place, q->args[0]}};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
+	int r = td_home_do(q->g, &k, td_gateway_cancel(q), NULL, err);
 	return r ? r : td_gateway_done(q);
 }

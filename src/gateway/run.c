@@ -60,7 +60,7 @@ static int make(struct td_gateway_ask *q, const char *id, const struct td_gatewa
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(o, &n);
 	const struct td_home_call k = {.user = &q->user, .verb = "make", .in = text, .in_len = n};
-	return td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
+	return td_home_do(q->g, &k, td_gateway_cancel(q), NULL, err);
 }
 
 // Jobs of this run that Slurm has already, after an attempt that did not come to its end.
@@ -68,7 +68,7 @@ static int find(struct td_gateway_ask *q, struct td_slurm *client, const char *i
 		int64_t *ret_jobs, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *all = NULL;
-	int r = td_slurm_jobs_raw(client, q->user.name, 0, td_http_cancel(q->x), &all, err);
+	int r = td_slurm_jobs_raw(client, q->user.name, 0, td_gateway_cancel(q), &all, err);
 	size_t i, n;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(td_json_root(all), "jobs"), i, n, v)
@@ -96,7 +96,7 @@ static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char 
 			td_buf_printf(&dep, "%s%lld",
 				      dep.len ? ":" : "afterok:", (long long)jobs[p->steps[i].after[k]]);
 		b.dependency = dep.len ? td_buf_str(&dep) : NULL;
-		int r = td_slurm_batch(client, q->user.name, &b, td_http_cancel(q->x), &jobs[i], err);
+		int r = td_slurm_batch(client, q->user.name, &b, td_gateway_cancel(q), &jobs[i], err);
 		if (!r)
 			r = td_fault_at(err, "gateway.run.submitted");
 		if (!r)
@@ -161,7 +161,7 @@ static int make_locked(struct td_gateway_ask *q, const char *id, struct td_gatew
 	return (r = keep(q, id, text, err)) ? r : made(q, id, 201, err);
 }
 
-static int make_of_body(struct td_gateway_ask *q, struct td_error *err)
+int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *request = td_jstr(q->body, "request"), *name = td_jstr(q->body, "job.name");
 	char hex[65];
@@ -192,7 +192,7 @@ static int make_of_body(struct td_gateway_ask *q, struct td_error *err)
 
 static int make_run(struct td_gateway_ask *q, struct td_error *err)
 {
-	return make_of_body(q, err);
+	return td_gateway_run_make(q, err);
 }
 
 // The same code is there by its chunks, as long as those are kept. What the record says is checked as
@@ -206,7 +206,7 @@ static int run_again(struct td_gateway_ask *q, struct td_error *err)
 		return r;
 	td_auto_free char *path = td_asprintf("tandem/runs/%s/.tandem/files.json", q->args[0]);
 	const struct td_home_call k = {.user = &q->user, .verb = "read", .args = {path, "0", "-1"}};
-	if ((r = td_home_do(q->g, &k, td_http_cancel(q->x), &text, err)) ||
+	if ((r = td_home_do(q->g, &k, td_gateway_cancel(q), &text, err)) ||
 	    (r = td_json_parse(td_buf_str(&text), text.len, &files, err)))
 		return td_wrap(err, "the code of run %s", q->args[0]);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -218,7 +218,7 @@ static int run_again(struct td_gateway_ask *q, struct td_error *err)
 	if ((r = td_gateway_body_check(q, "makeRun", td_json_root(body), err)))
 		return td_wrap(err, "the record of run %s", q->args[0]);
 	q->body = td_json_root(body);
-	return make_of_body(q, err);
+	return td_gateway_run_make(q, err);
 }
 
 // Keeps in the record how its jobs ended, when that is not there yet.
@@ -256,7 +256,7 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_buf struct td_buf out = {0};
 	td_auto(td_json_unref) struct td_json *all = NULL;
 	const struct td_home_call k = {.user = &q->user, .verb = "runs"};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	int r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err);
 	if (r || (r = td_json_parse(td_buf_str(&out), out.len, &all, err)))
 		return r;
 	struct td_error e = TD_ERROR_INIT;
@@ -308,7 +308,7 @@ static int cancel_run(struct td_gateway_ask *q, struct td_error *err)
 	yyjson_arr_foreach (td_jget(td_json_root(record), "jobs"), i, n, v) {
 		if (td_gateway_need_is(v))
 			continue; // other runs may wait for it
-		r = td_gateway_job_end(q->g, q->user.name, td_jint(v, "id", 0), td_http_cancel(q->x), err);
+		r = td_gateway_job_end(q->g, q->user.name, td_jint(v, "id", 0), td_gateway_cancel(q), err);
 		if (r && r != TD_NOT_FOUND)
 			return r;
 		ended += !r;

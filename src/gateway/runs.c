@@ -14,7 +14,7 @@ int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_js
 	td_auto_buf struct td_buf out = {0};
 	int r = td_gateway_name_check("run", id, err);
 	const struct td_home_call k = {.user = &q->user, .verb = "one", .args = {id}};
-	if (r || (r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err)))
+	if (r || (r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err)))
 		return r;
 	r = td_json_parse(td_buf_str(&out), out.len, ret, err);
 	return r ? td_wrap(err, "the record of run %s", id) : 0;
@@ -147,7 +147,7 @@ static bool past_write(struct td_gateway_ask *q, const struct run_job *a, yyjson
 {
 	struct td_slurm_past p;
 	if (!a->client || a->id <= 0 ||
-	    td_slurm_job_past(a->client, q->user.name, a->id, td_http_cancel(q->x), &p, NULL) ||
+	    td_slurm_job_past(a->client, q->user.name, a->id, td_gateway_cancel(q), &p, NULL) ||
 	    !td_slurm_job_ended(p.states))
 		return false;
 	const struct td_slurm_job j = {.states = p.states};

@@ -9,6 +9,9 @@
 
 // The record of one run of the caller's. The caller unrefs it.
 int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_json **ret, struct td_error *err);
+// Submits the run that q->body asks for (makeRun), checked against its schema, and answers. q->args[0]: its
+// id.
+int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err);
 // Adds what is known of the run to o: the record, and for each step its job's state. *ret_over: all of
 // it has ended. Slurm's look `s` may be NULL.
 void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, const struct td_gateway_seen *s,

@@ -2,6 +2,7 @@
 // user`, by `tandem up` (the first password) and by the gateway; read by the gateway.
 //
 //   cookie          32 random bytes, which sign the page's cookies
+//   schedule.ID     see gateway/schedule.h
 //   password.USER   see http/password.h
 //   key.ID          JSON {user, hash, name, created, expires}: hash is the SHA-256 of the whole key,
 //                   which nobody gets back from there; times are epoch seconds, expires 0: never
