@@ -46,6 +46,14 @@ def leads(pool):
         return None
 
 
+def saved(pool):
+    """When Slurm last saved its jobs; it takes the file away for a moment."""
+    try:
+        return os.stat(f"{pool.home}/shared/claims/slurm/state/job_state").st_mtime
+    except OSError:
+        return 0
+
+
 def user(pool, *argv):
     return pool.cmd("shell", "--", *argv).stdout
 
@@ -82,7 +90,7 @@ def test_the_backup_takes_over_and_gives_back(pool):
     waits = user(pool, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
     asked = time.time()
     # What Slurm has not saved when a node dies, no slurmctld can know: at the most 5 s.
-    wait_for("that is saved", lambda: os.stat(f"{pool.home}/shared/claims/slurm/state/job_state").st_mtime > asked)
+    wait_for("that is saved", lambda: saved(pool) > asked)
 
     # The first one's node is gone: the pod finds no other.
     node = first["spec"]["nodeName"]
@@ -91,7 +99,8 @@ def test_the_backup_takes_over_and_gives_back(pool):
     pool.kubectl("delete", "pod", "main-slurmctld-0", *NS, "--grace-period=0", "--force")
     wait_for("the backup answers", lambda: user(pool, "squeue", "-h"))
     print(f"takeover: {time.monotonic() - gone:.1f} s")
-    assert leads(pool) == 1 and (job(pool, runs), job(pool, waits)) == ("RUNNING", "PENDING")
+    wait_for("it leads", lambda: leads(pool) == 1)
+    assert (job(pool, runs), job(pool, waits)) == ("RUNNING", "PENDING")
     wait_for("the status says that one is away", lambda: "1 of 2 slurmctld pods run" in condition(pool, "BackupReady")["message"])
     later = user(pool, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
     assert int(later) > int(waits)

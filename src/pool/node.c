@@ -62,7 +62,13 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		add(ret->reason, f->devices);
 	}
 
-	if (*ret->reason && !f->drain)
+	// Slurm lifts a DOWN at the node's next registration (ReturnToService=2), whoever set it. A drain beside
+	// it, with his reason, holds until he resumes the node.
+	bool held =
+		f->down && f->by_person && !f->drain && f->reason && *f->reason && !td_pool_reason_tandem(f->reason);
+	if (held)
+		*ret->reason = '\0';
+	if (held || (*ret->reason && !f->drain))
 		ret->slurm = TD_NODE_DRAIN;
 	else if (ours && f->hold && f->end_jobs && f->busy && !f->down)
 		ret->slurm = TD_NODE_DOWN; // requeues batch jobs, and ends the others

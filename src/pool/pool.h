@@ -145,13 +145,14 @@ struct td_pool_node_facts {
 	const char *reason, *words; // words: "draining", "down", …
 	bool busy;                  // it has a job
 	bool down;                  // its flag DOWN
+	bool by_person;             // it is down by somebody's word, not because it is silent
 	bool bad;                   // down, failed, not responding, …: worth showing
 };
 enum td_node_do { TD_NODE_LEAVE, TD_NODE_DRAIN, TD_NODE_UNDRAIN, TD_NODE_REASON, TD_NODE_DOWN };
 enum { TD_POOL_REASON_MAX = 256 };
 struct td_pool_node_plan {
 	enum td_node_do slurm;
-	char reason[TD_POOL_REASON_MAX]; // for DRAIN, REASON and DOWN
+	char reason[TD_POOL_REASON_MAX]; // for DRAIN, REASON and DOWN; "": the one that stands stays
 
 	// What the Kubernetes side should show
 	bool decided; // false: leave it as it is

@@ -21,6 +21,9 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->words = td_slurm_node_words(n->states);
 	f->busy = td_slurm_node_busy(n->states);
 	f->down = n->states & TD_NODE(DOWN);
+	// What Slurm sets down itself bears its user, but it keeps a reason that stood there.
+	f->by_person = n->reason_by && !td_streq(n->reason_by, "slurm") && !(n->states & TD_NODE(NOT_RESPONDING)) &&
+		       !td_streq(n->reason, TD_SLURM_NO_REASON);
 	f->bad = td_slurm_node_bad(n->states);
 }
 
@@ -61,7 +64,7 @@ static int act(struct pass *x, struct td_error *err)
 	case TD_NODE_LEAVE:
 		return 0;
 	case TD_NODE_DRAIN:
-		r = td_slurm_node_update(l->slurm, x->name, "DRAIN", x->p.reason, x->c, err);
+		r = td_slurm_node_update(l->slurm, x->name, "DRAIN", *x->p.reason ? x->p.reason : NULL, x->c, err);
 		break;
 	case TD_NODE_REASON:
 		r = td_slurm_node_update(l->slurm, x->name, NULL, x->p.reason, x->c, err);

@@ -78,6 +78,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 						      .end_jobs = td_scenario_has(w, "end-jobs"),
 						      .busy = td_scenario_has(w, "busy"),
 						      .down = td_scenario_has(w, "down"),
+						      .by_person = td_scenario_has(w, "by-person"),
 						      .gate = td_scenario_val(w, "gate", NULL),
 						      .gate_alarm = td_scenario_has(w, "gate-alarm"),
 						      .devices = td_scenario_val(w, "devices", NULL),

@@ -1,0 +1,86 @@
+"""How many nodes a NodeSet has, and which are used first."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+NS = ("-n", "slurm")
+SET = ("nodeset", "pool", *NS)
+
+
+def sinfo(pool):
+    """{node: state}"""
+    return dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-o", "%N %T").splitlines())
+
+
+def patch(pool, spec):
+    pool.kubectl("patch", *SET, "--type", "merge", "-p", json.dumps({"spec": spec}))
+
+
+@pytest.mark.feature("A4.4")
+def test_a_nodeset_goes_to_zero_and_comes_back(own_pool):
+    """The job that runs ends by itself, no node and no slurmd is left, a job waits; with nodes again it runs."""
+    pool = own_pool
+    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+    job = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "--wrap", "until [ -e /shared-go ]; do sleep 0.1; done").stdout.strip()
+    state = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-o", "%T").strip()  # noqa: E731
+    wait_for("it runs", lambda: state(job) == "RUNNING")
+    patch(pool, {"replicas": 0})
+    wait_for("the idle node is gone, the other waits for its job", lambda: sinfo(pool) == {"n0": "draining"})
+    assert state(job) == "RUNNING"
+    pool.shell("scancel", job)
+    wait_for("none is left", lambda: sinfo(pool) == {} and pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmd") == [])
+    wait_for("the status says so", lambda: (s := pool.get(*SET)["status"])["desired"] == s["assigned"] == 0)
+    patch(pool, {"replicas": 1})
+    wait_for("one is back", lambda: list(sinfo(pool).values()) == ["idle"])
+    assert pool.cmd("shell", "--", "srun", "hostname").stdout.strip() in ("n0", "n1")
+    patch(pool, {"replicas": None})
+    wait_for("both are back", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+
+
+@pytest.mark.feature("A4.6")
+def test_nodes_of_a_lower_weight_are_used_first(own_pool):
+    """Two NodeSets, reserved and on demand: a job that fits on both goes to the reserved one while it has room."""
+    pool = own_pool
+    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+    pool.kubectl("label", "node", "n0", "capacity=dear")
+    try:
+        away = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "capacity", "operator": "DoesNotExist"}]}]}}}
+        before = pool.get(*SET)["spec"].get("affinity")
+        patch(pool, {"affinity": away, "slurm": {"weight": 1}})
+        pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "dear", "namespace": "slurm"},
+                    "spec": {"clusterName": "main", "nodeSelector": {"capacity": "dear"}, "slurm": {"weight": 100}}})
+        weight = lambda n: f"Weight={n}"  # noqa: E731
+        wait_for("Slurm knows what each costs", lambda: weight(100) in pool.shell("scontrol", "show", "node", "n0") and weight(1) + " " in pool.shell("scontrol", "show", "node", "n1")
+                 and list(sinfo(pool).values()) == ["idle", "idle"])
+        run = lambda *a: pool.cmd("shell", "--", "sbatch", "--parsable", "--gres=gpu:8", *a, "--wrap", "sleep 1000").stdout.strip()  # noqa: E731
+        where = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-t", "R", "-o", "%N").strip()  # noqa: E731
+        first = run()
+        wait_for("it runs on the reserved one", lambda: where(first))
+        assert where(first) == "n1"
+        second = run()
+        wait_for("it runs on the other", lambda: where(second))
+        assert where(second) == "n0"
+        pool.shell("scancel", first, second)
+    finally:
+        pool.kubectl("delete", "nodeset", "dear", *NS, "--ignore-not-found")
+        pool.kubectl("label", "node", "n0", "capacity-")
+        patch(pool, {"affinity": before, "slurm": {"weight": None}})
+
+
+@pytest.mark.feature("A5.6")
+def test_a_node_that_an_administrator_set_down_stays_so_until_he_resumes_it(own_pool):
+    """Slurm itself would lift it when slurmd registers the next time."""
+    pool = own_pool
+    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+    pool.shell("scontrol", "update", "nodename=n1", "state=down", "reason=bad fan")
+    record = lambda: pool.shell("scontrol", "show", "node", "n1")  # noqa: E731
+    wait_for("a drain holds it", lambda: "DRAIN" in record())
+    assert "Reason=bad fan [root" in record()
+    pool.shell("scontrol", "reconfigure")  # every slurmd starts anew and registers
+    wait_for("Slurm has lifted its part", lambda: "State=IDLE+DRAIN" in record())
+    assert "Reason=bad fan [root" in record()
+    wait_for("Kubernetes shows it", lambda: "bad fan" in json.dumps(pool.get("node", "n1")["metadata"]["annotations"]))
+    pool.shell("scontrol", "update", "nodename=n1", "state=resume")
+    wait_for("it works", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
