@@ -125,8 +125,7 @@ def test_the_backup_takes_over_and_gives_back(pool):
     user(pool, "scancel", runs)
     wait_for("what waited runs", lambda: user(pool, "squeue", "-h", "-j", f"{waits},{later},{last}").strip() == "")
     wait_for("the pod ran", lambda: pool.get("pod", "through", "-n", "researcher")["status"]["phase"] == "Succeeded")
-    done = user(pool, "sacct", "-X", "-n", "-P", "-j", f"{waits},{later},{last}", "-o", "state").split()
-    assert done == ["COMPLETED"] * 3
+    wait_for("Slurm's history has them", lambda: user(pool, "sacct", "-X", "-n", "-P", "-j", f"{waits},{later},{last}", "-o", "state").split() == ["COMPLETED"] * 3)
 
 
 @pytest.mark.slow  # a take-over is waited for once more: 20 s
