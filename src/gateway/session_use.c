@@ -112,15 +112,15 @@ void td_session_cpu(struct td_session_traffic *t, const char *id, const struct t
 	pthread_mutex_unlock(&t->lock);
 }
 
-double td_session_cpu_read(const char *text, const char *uid)
+double td_session_cpu_read(const char *text, const char *ns, const char *pod)
 {
-	static const char name[] = "tandem_agent_pod_cpu_seconds_total{";
-	td_auto_free char *label = td_asprintf("uid=\"%s\"} ", uid);
+	td_auto_free char *series =
+		td_asprintf("tandem_agent_pod_cpu_seconds_total{namespace=\"%s\",pod=\"%s\"} ", ns, pod);
 	for (const char *p = text; p && *p;) {
-		const char *end = strchr(p, '\n'), *l = td_starts(p, name) ? strstr(p, label) : NULL;
-		if (l && (!end || l < end)) {
+		const char *end = strchr(p, '\n');
+		if (td_starts(p, series)) {
 			char *stop;
-			double v = strtod(l + strlen(label), &stop);
+			double v = strtod(p + strlen(series), &stop);
 			return (*stop == '\n' || !*stop) && v >= 0 ? v : -1;
 		}
 		p = end ? end + 1 : NULL;

@@ -245,7 +245,8 @@ static void look(struct td_gateway *g, const char *ns, const char *usage)
 			continue;
 		const struct td_idle_rules r = rules_of(g, o);
 		td_session_cpu(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
-			       usage ? td_session_cpu_read(usage, o->uid) : -1, devices && strcmp(devices, "{}") != 0);
+			       usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
+			       devices && strcmp(devices, "{}") != 0);
 		enum td_idle_why why = end_of(g, o, &at);
 		if (why != TD_IDLE_NEVER && at <= now_s())
 			reclaim(g, o, why);

@@ -76,7 +76,7 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 // A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has.
 void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
 		    int gpus);
-// The counter of the pod of this UID in an agent's metrics; -1: it is not there.
-double td_session_cpu_read(const char *text, const char *uid);
+// The counter of this pod in an agent's metrics; -1: it is not there. A new pod of the name counts from 0.
+double td_session_cpu_read(const char *text, const char *ns, const char *pod);
 // Reads the agent's metrics.
 int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err);

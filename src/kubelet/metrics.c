@@ -33,7 +33,7 @@ static void measure_cpu(struct td_kubelet *a, struct td_pod *p, struct td_metric
 		sum += one;
 	}
 	if (ids.n)
-		td_metric_set(used, (double)sum / 1e6, TD_LABELS(p->ns, p->name, p->uid));
+		td_metric_set(used, (double)sum / 1e6, TD_LABELS(p->ns, p->name));
 }
 
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
@@ -61,7 +61,7 @@ static void collect(void *ctx)
 					  TD_LABELS("state")),
 			 *used = td_counter(m, "tandem_agent_pod_cpu_seconds_total",
 					    "CPU time that the containers of a running pod have used.",
-					    TD_LABELS("namespace", "pod", "uid"));
+					    TD_LABELS("namespace", "pod"));
 	size_t n_pods[TD_LEN(pod_states)] = {0}, n_ctrs[TD_LEN(ctr_states)] = {0};
 
 	pthread_mutex_lock(&live.lock);

@@ -87,17 +87,18 @@ static void traffic_and_age(void **state)
 static void the_agents_figures(void **state)
 {
 	static const char text[] = "# HELP tandem_agent_pod_cpu_seconds_total x\n"
-				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"p\",uid=\"1-2\"} 12.5\n"
-				   "tandem_agent_pod_memory{namespace=\"a\",pod=\"p\",uid=\"9\"} 7\n"
-				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"q\",uid=\"3\"} 1e-3\n"
-				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"r\",uid=\"4\"} NaN\n"
-				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"s\",uid=\"5\"} 4 4\n";
-	assert_true(td_session_cpu_read(text, "1-2") == 12.5);
-	assert_true(td_session_cpu_read(text, "3") == 1e-3);
-	static const char *const none[] = {"2", "9", "4", "5", "", "1-2\"} 1\n"};
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"p\"} 12.5\n"
+				   "tandem_agent_pod_memory{namespace=\"a\",pod=\"p\"} 7\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"q\"} 1e-3\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"r\"} NaN\n"
+				   "tandem_agent_pod_cpu_seconds_total{namespace=\"a\",pod=\"s\"} 4 4\n";
+	assert_true(td_session_cpu_read(text, "a", "p") == 12.5);
+	assert_true(td_session_cpu_read(text, "a", "q") == 1e-3);
+	static const char *const none[] = {"", "r", "s", "x", "p\"} 1\n"};
 	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
-		assert_true(td_session_cpu_read(text, none[i]) == -1);
-	assert_true(td_session_cpu_read("", "1") == -1);
+		assert_true(td_session_cpu_read(text, "a", none[i]) == -1);
+	assert_true(td_session_cpu_read(text, "b", "p") == -1);
+	assert_true(td_session_cpu_read("", "a", "p") == -1);
 }
 
 int main(void)
