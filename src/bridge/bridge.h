@@ -8,6 +8,7 @@
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
+//   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
 //   link.c poll.c away.c   the connection to slurmrestd; the polls of jobs and nodes; slurmctld away
 //   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c

@@ -1,6 +1,7 @@
 // Reads spec.scheduler and spec.devices[0] of the SlurmCluster.
 #include "bridge/settings.h"
 
+#include "pool/reclaim.h"
 #include "slurm/preempt.h"
 
 #include <ctype.h>
@@ -113,7 +114,8 @@ static void read_tenant(const yyjson_val *t, struct td_settings *s)
 				(struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "name", "")),
 						   .user = td_strdup(td_jstr(x, "user")),
 						   .account = td_strdup(account),
-						   .partition = td_strdup(td_jstr(t, "status.partition"))};
+						   .partition = td_strdup(td_jstr(t, "status.partition")),
+						   .usual_qos = td_strdup(td_jstr(t, "status.qos"))};
 	if (td_jint(t, "status.observedGeneration", 0) >= td_jint(t, "metadata.generation", 1))
 		return;
 	yyjson_arr_foreach (named, i, n, x)
@@ -165,9 +167,18 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	td_buf_printf(&b, "%s %s %s %s %s", s->cluster_uid, text, more, who, net);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
-		td_buf_printf(&b, " %s=%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
-			      m->partition ? m->partition : "", m->wait ? m->wait : "");
+		td_buf_printf(&b, " %s=%s,%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
+			      m->partition ? m->partition : "", m->wait ? m->wait : "",
+			      m->usual_qos ? m->usual_qos : "");
 	}
+	for (size_t i = 0; i < s->groups.n; i++) {
+		td_buf_printf(&b, " %s:", s->groups.v[i].name);
+		for (size_t k = 0; k < s->groups.v[i].n_users; k++)
+			td_buf_printf(&b, "%s,", s->groups.v[i].users[k]);
+	}
+	for (size_t i = 0; i < s->groups.n_grants; i++)
+		td_buf_printf(&b, " %s>%s", s->groups.grants[i].group, s->groups.grants[i].account);
+	td_buf_printf(&b, " %s", s->usual ? s->usual : "");
 	return td_buf_take(&b);
 }
 
@@ -182,6 +193,9 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
 	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
 	read_qos(td_jget(preemption, "qos"), s);
+	s->reclaim = td_jget(preemption, "reclaim") != NULL;
+	s->reclaim_grace_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.graceTime"));
+	s->reclaim_slice_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.minSlice"));
 
 	read_devices(devices, &s->devices);
 	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
@@ -202,6 +216,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 
 	read_classes(td_jget(v, "priorityClassMap"), s);
 	read_maps(v, cluster, tenants, s);
+	td_settings_read_groups(cluster, tenants, s);
 	s->text = text_of(cluster, tenants, s);
 	return s;
 }
@@ -230,6 +245,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].account);
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
+		free(s->maps[i].usual_qos);
 		free(s->maps[i].wait);
 	}
 
@@ -253,6 +269,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 	for (size_t i = 0; i < s->devices.n_classes; i++)
 		free(s->devices.classes[i]);
 
+	td_arena_free(s->arena);
 	free(s->devices.resource);
 	free(s->devices.driver);
 	free(s->devices.attribute);
@@ -280,6 +297,7 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		o.account = m->account;
 		o.partition = m->partition;
 		o.qos = m->qos;
+		o.usual_qos = m->usual_qos;
 		o.wait = m->wait;
 		break;
 	}
@@ -325,9 +343,13 @@ static const struct td_qos_map *qos_of(const struct td_settings *s, const char *
 	return NULL;
 }
 
-bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to)
+static bool one_preempts(const struct td_settings *s, const char *from, const char *to)
 {
 	const struct td_qos_map *q = qos_of(s, from);
+	size_t len;
+	if (s->reclaim &&
+	    (to ? td_pool_reclaim_preempts(from, to) : td_pool_reclaim_of(from, &len) == TD_RECLAIM_QUOTA))
+		return true;
 	if (!q || !to)
 		return q && q->n_preempts > 0;
 	for (size_t i = 0; i < q->n_preempts; i++)
@@ -336,14 +358,30 @@ bool td_settings_preempts(const struct td_settings *s, const char *from, const c
 	return false;
 }
 
+bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to)
+{
+	td_auto_strv struct td_strv l = {0};
+	bool may = false;
+	td_strv_split(&l, from ? from : "", ',');
+	for (size_t i = 0; i < l.n && !may; i++)
+		may = one_preempts(s, l.v[i], to);
+	return may;
+}
+
+static bool borrowed(const struct td_settings *s, const char *qos)
+{
+	size_t len;
+	return s->reclaim && td_pool_reclaim_of(qos, &len) == TD_RECLAIM_BORROWED && !strchr(qos, ',');
+}
+
 int64_t td_settings_grace_s(const struct td_settings *s, const char *qos)
 {
 	const struct td_qos_map *q = qos_of(s, qos);
-	return q ? q->grace_s : 0;
+	return q ? q->grace_s : borrowed(s, qos) ? s->reclaim_grace_s : 0;
 }
 
 int64_t td_settings_slice_s(const struct td_settings *s, const char *qos)
 {
 	const struct td_qos_map *q = qos_of(s, qos);
-	return q ? q->slice_s : 0;
+	return q ? q->slice_s : borrowed(s, qos) ? s->reclaim_slice_s : 0;
 }

@@ -2,6 +2,7 @@
 // struct.
 #pragma once
 
+#include "pool/group.h"
 #include "json/json.h"
 
 struct td_bridge_gres_map {
@@ -16,7 +17,8 @@ struct td_tenant_list {
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
-	char *wait; // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
+	char *usual_qos; // of pods that name none, and whose class has none
+	char *wait;      // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
 };
 // spec.scheduler.priorityClassMap: the QOS of a PriorityClass. namespaces: who may have it; none:
 // everybody.
@@ -57,6 +59,11 @@ struct td_settings {
 	size_t n_classes;
 	struct td_qos_map *qos;
 	size_t n_qos;
+	bool reclaim; // spec.preemption.reclaim: who is within his quota takes back what others borrow
+	int64_t reclaim_grace_s, reclaim_slice_s;
+	struct td_arena *arena;       // of groups and usual
+	struct td_pool_groups groups; // spec.resourceGroups, and to whom Tenants say they are granted
+	const char *usual;            // the partition of pods that name none; NULL: Slurm's default
 };
 // Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
 // absent gets its default.
@@ -73,13 +80,15 @@ TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)
 // yet, when ret->wait is set.
 // Fields point into s; all but user may be NULL: the namespace is given none.
 struct td_owner {
-	const char *user, *account, *partition, *qos;
+	const char *user, *account, *partition, *qos, *usual_qos;
 	const char *wait; // the Tenant for whose account the namespace waits
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
+// Fills groups and usual (granted.c).
+void td_settings_read_groups(const yyjson_val *cluster, const struct td_tenant_list *tenants, struct td_settings *s);
 // The entry of a pod's PriorityClass; NULL: none.
 const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class);
-// May jobs of QOS `from` preempt those of `to`? to NULL: anybody. "" and NULL are Slurm's default.
+// May jobs of QOS `from`, which may be a list, preempt those of `to`? to NULL: anybody. "" and NULL are Slurm's default.
 bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to);
 int64_t td_settings_grace_s(const struct td_settings *s, const char *qos); // 0: none
 int64_t td_settings_slice_s(const struct td_settings *s, const char *qos);

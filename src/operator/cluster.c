@@ -377,6 +377,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		return r;
 	facts.texts = texts.v;
 	facts.n_texts = texts.n;
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	td_op_groups_gather(op, sc, arena, &facts);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);

@@ -48,6 +48,15 @@ static void on_nodeset(void *ctx, struct td_object *old, struct td_object *now)
 		enqueue(op->q, now->ns, td_jstr(now->root, "spec.clusterName"));
 }
 
+static void on_tenant(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op *op = ctx;
+	struct td_object *o = now ? now : old;
+	if (td_op_groups_changed(old, now))
+		enqueue(op->q, td_jstr_or(o->root, "spec.cluster.namespace", ""),
+			td_jstr(o->root, "spec.cluster.name"));
+}
+
 static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
@@ -284,6 +293,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->policies, {&td_healthpolicies, NULL, NULL, NULL}, td_op_health_on_policy},
 		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
 		{&op->claims, {&td_pvcs, NULL, NULL, NULL}, on_claim},
+		{&op->tenants, {&td_tenants, NULL, NULL, NULL}, on_tenant},
 		// These two only where the API serves resource.k8s.io/v1.
 		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},

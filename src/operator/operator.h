@@ -25,7 +25,8 @@
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
-//   tenant.[ch] tenant_read.c tenant_objects.c tenant_slurm.c
+//   groups.c                 resource groups, and to whom they are granted
+//   tenant.[ch] tenant_read.c tenant_objects.c tenant_slurm.c tenant_qos.c
 //                            the Tenants of a SlurmCluster; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
@@ -173,6 +174,14 @@ void td_op_identity_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_va
 
 // Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
 void td_op_references_check(const yyjson_val *sc, struct td_strv *problems);
+
+// ---- groups.c ----
+
+// Fills the facts of resource groups: whose accounts may use which. They live in the arena.
+void td_op_groups_gather(struct td_op *op, const struct td_object *sc, struct td_arena *arena,
+			 struct td_slurm_facts *facts);
+// Does the change of a Tenant (NULL: none) change what is granted?
+bool td_op_groups_changed(const struct td_object *old, const struct td_object *now);
 
 // ---- scripts.c: what a SlurmCluster refers to in ConfigMaps of the site ----
 
@@ -322,11 +331,11 @@ struct td_op {
 	struct td_queue *q, *tenant_q;    // tenant_q: keys of SlurmClusters too (tenant.h)
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
-		*deployments, *budgets, *claims;
-	struct td_informer *site;               // ConfigMaps of the site that SlurmClusters refer to
-	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
-	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
-	bool stopping;                          // guarded by lock: no new calls to Slurm
+		*deployments, *budgets, *claims, *tenants; // tenants: for resource groups; tenant.h has its own
+	struct td_informer *site;                          // ConfigMaps of the site that SlurmClusters refer to
+	struct td_informer *slices, *templates;            // NULL: the API does not serve resource.k8s.io/v1
+	struct td_op_view *views;                          // guarded by lock, an entry by its key's worker
+	bool stopping;                                     // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 	// health.h: names of nodes; NodeActions, HealthPolicies.
 	struct td_queue *health;

@@ -60,19 +60,6 @@ static const struct td_pool_qos *wanted_find(const struct wanted *w, const char 
 	return NULL;
 }
 
-static int write_row(struct td_op_view *v, const struct td_pool_qos *q, bool list, const char *mark,
-		     struct td_error *err)
-{
-	const struct td_slurm_qos row = {.name = (char *)(uintptr_t)q->name,
-					 .description = (char *)(uintptr_t)mark,
-					 .preempts = (char **)(uintptr_t)q->preempts,
-					 .n_preempts = list ? q->n_preempts : 0,
-					 .priority = q->priority,
-					 .grace_s = q->grace_s,
-					 .exempt_s = q->exempt_s};
-	return td_slurm_qos_write(v->slurm, &row, v->call, err);
-}
-
 struct qos_pass {
 	struct td_op_view *v;
 	const struct wanted *want;
@@ -82,6 +69,21 @@ struct qos_pass {
 	struct td_buf *foreign;
 	size_t written;
 };
+
+static int write_row(const struct qos_pass *p, const struct td_pool_qos *q, const struct td_pool_qos *live,
+		     struct td_error *err)
+{
+	const bool list = p->lists;
+	const struct td_slurm_qos row = {.name = (char *)(uintptr_t)q->name,
+					 .description = (char *)(uintptr_t)p->mark,
+					 .preempts = (char **)(uintptr_t)q->preempts,
+					 .n_preempts = list ? q->n_preempts : 0,
+					 .empties = list && live->n_preempts,
+					 .priority = q->priority,
+					 .grace_s = q->grace_s,
+					 .exempt_s = q->exempt_s};
+	return td_slurm_qos_write(p->v->slurm, &row, p->v->call, err);
+}
 
 static int decide(struct qos_pass *p, const struct td_pool_qos *want, const struct td_slurm_qos *x,
 		  struct td_error *err)
@@ -107,13 +109,13 @@ static int decide(struct qos_pass *p, const struct td_pool_qos *want, const stru
 		return 0;
 	case TD_QOS_MAKE:
 		// All are there before one names another.
-		r = write_row(p->v, want, p->lists, p->mark, err);
+		r = write_row(p, want, &live, err);
 		break;
 	case TD_QOS_WRITE:
-		r = p->lists ? write_row(p->v, want, true, p->mark, err) : 0;
+		r = p->lists ? write_row(p, want, &live, err) : 0;
 		break;
 	case TD_QOS_RETIRE:
-		r = p->lists ? write_row(p->v, &none, true, p->mark, err) : 0;
+		r = p->lists ? write_row(p, &none, &live, err) : 0;
 		break;
 	}
 

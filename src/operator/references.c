@@ -13,7 +13,8 @@ static yyjson_val *named(const yyjson_val *sc, const char *path, const char *nam
 static void partition(const yyjson_val *sc, const char *field, const char *name, struct td_strv *problems)
 {
 	bool none = !yyjson_arr_size(td_jget(sc, "spec.partitions"));
-	if (!name || (none ? td_streq(name, "all") : named(sc, "spec.partitions", name) != NULL))
+	if (!name || named(sc, "spec.resourceGroups", name) ||
+	    (none ? td_streq(name, "all") : named(sc, "spec.partitions", name) != NULL))
 		return;
 	td_strv_addf(problems, "%s: there is no partition \"%.63s\"%s; add it to spec.partitions, or correct the name",
 		     field, name, none ? " (without spec.partitions there is only \"all\")" : "");

@@ -129,6 +129,12 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 			    p->arena,
 			    "Slurm does not know %s: add them to spec.users of the SlurmCluster, or take them out",
 			    joined(p->arena, &t->unknown, ", ")));
+	if (t->strange.n)
+		say(s, "GroupsKnown", false, false, "Unknown",
+		    td_arena_printf(p->arena,
+				    "spec.resourceGroups: the SlurmCluster has no group %s: add it to its "
+				    "spec.resourceGroups, or take it out here",
+				    joined(p->arena, &t->strange, ", ")));
 	if (p->p[at].closed && !t->deleting)
 		say(s, "Open", false, false, "OutsideValidity",
 		    "spec.validity: it takes no new jobs now, and its pods wait");
@@ -160,6 +166,7 @@ static int write_status(struct td_op_tenant_pass *p, size_t at, struct td_error 
 	} else if (td_jget(old, "namespaces")) {
 		td_jm_copyval(d, o, "namespaces", td_jget(old, "namespaces"));
 	}
+	td_jm_str(d, o, "qos", placed ? t->qos : td_jstr(old, "qos"));
 	td_jm_str(d, o, "children", t->verdict.children);
 
 	struct status s = {.d = d, .list = td_jm_arr(d, o, "conditions"), .o = t->o, .ready = true};
@@ -201,6 +208,7 @@ static void pass_done(struct td_op_tenant_pass *p)
 	for (size_t i = 0; i < p->n; i++) {
 		td_object_unref(p->v[i].o);
 		td_strv_done(&p->v[i].unknown);
+		td_strv_done(&p->v[i].strange);
 		td_strv_done(&p->v[i].granted);
 		td_strv_done(&p->v[i].problems);
 	}

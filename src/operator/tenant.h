@@ -30,12 +30,14 @@ struct td_op_tenant {
 	const char *partition;
 	const char *pod_user;       // NULL: there is none
 	struct td_strv unknown;     // members whom Slurm does not know
+	struct td_strv strange;     // resource groups that the cluster does not have
 	const char *unreadable;     // the spec, in words; NULL: it can be read
 	bool deleting, had_account; // had_account: the status says so
 	const char *slurm;          // why the account is not as it should be; NULL: it is
 	const char *slurm_reason;   // of that
 	const char *others;         // whom somebody else has added to the account; NULL
 	bool adopted;
+	const char *qos;                // that its jobs and pods ask for, in a list; NULL: Slurm's default
 	struct td_strv granted;         // namespaces that are in place
 	struct td_strv problems;        // of namespaces
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not
@@ -74,3 +76,10 @@ int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t i, bool all, struct
 // Brings slurmdbd to what the valid tenants say, and removes the accounts of those that go. Fills
 // slurm, slurm_reason, others, adopted and held of each.
 void td_op_tenant_slurm(struct td_op_tenant_pass *p);
+
+// ---- tenant_qos.c ----
+
+// Writes the QOS of all tenants, and fills p->p[i].qos and p->v[i].qos. *ret_foreign: names that are
+// somebody else's, in one line; NULL: none.
+int td_op_tenant_qos(struct td_op_tenant_pass *p, struct td_slurm *s, const struct td_pool_rows *rows,
+		     const char **ret_foreign, struct td_error *err);

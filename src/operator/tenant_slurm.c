@@ -32,6 +32,9 @@ static struct td_pool_assoc assoc_of(struct td_arena *a, const struct td_slurm_a
 	struct td_pool_tres *grp = td_arena_alloc(a, (x->n_grp + 1) * sizeof(*grp));
 	for (size_t i = 0; i < x->n_grp; i++)
 		grp[i] = (struct td_pool_tres){td_arena_strdup(a, x->grp[i].tres), x->grp[i].count};
+	const char **qos = td_arena_alloc(a, (x->n_qos + 1) * sizeof(*qos));
+	for (size_t i = 0; i < x->n_qos; i++)
+		qos[i] = td_arena_strdup(a, x->qos[i]);
 	return (struct td_pool_assoc){.account = td_arena_strdup(a, x->account),
 				      .user = td_arena_strdup(a, x->user),
 				      .parent = td_arena_strdup(a, x->parent),
@@ -42,7 +45,10 @@ static struct td_pool_assoc assoc_of(struct td_arena *a, const struct td_slurm_a
 				      .grp_submit = x->grp_submit,
 				      .max_jobs = x->max_jobs,
 				      .max_submit = x->max_submit,
-				      .is_default = x->is_default};
+				      .is_default = x->is_default,
+				      .qos = qos,
+				      .n_qos = x->n_qos,
+				      .default_qos = td_arena_strdup(a, x->default_qos)};
 }
 
 static int read_rows(struct tenant_work *w, struct td_error *err)
@@ -108,7 +114,10 @@ static int set(struct tenant_work *w, const struct td_pool_assoc *a, struct td_e
 					 .n_grp = a->n_grp,
 					 .grp_submit = a->grp_submit,
 					 .max_jobs = a->max_jobs,
-					 .max_submit = a->max_submit};
+					 .max_submit = a->max_submit,
+					 .qos = (char **)(uintptr_t)a->qos,
+					 .n_qos = a->n_qos,
+					 .default_qos = (char *)(uintptr_t)a->default_qos};
 	return td_slurm_assoc_set(w->s, w->p->cluster, &x, w->p->c, err);
 }
 
@@ -308,8 +317,15 @@ void td_op_tenant_slurm(struct td_op_tenant_pass *p)
 	int r = td_op_view_connect(p->ts->op, p->sc, v, p->c, &err);
 	w.s = v->slurm;
 	int64_t began = td_mono_ms(&td_clock_system), cost;
+	const char *foreign = NULL;
+	// slurmdbd hands every change on to slurmctld. While that restarts, slurmdbd 24.11 waits, and then no
+	// longer knows itself what it has written: it refuses new QOS and accounts until somebody restarts it.
+	if (!r)
+		r = td_slurm_check(w.s, p->c, &err);
 	if (!r)
 		r = read_rows(&w, &err);
+	if (!r)
+		r = td_op_tenant_qos(p, w.s, &w.rows, &foreign, &err);
 	cost = 100 * (td_mono_ms(&td_clock_system) - began);
 	if (cost > p->again_ms)
 		p->again_ms = cost;
@@ -332,4 +348,11 @@ void td_op_tenant_slurm(struct td_op_tenant_pass *p)
 		for (size_t i = 0; i < p->n; i++)
 			if (depth(p, i) == d && (p->v[i].deleting || p->v[i].verdict.valid))
 				one(&w, i);
+	for (size_t i = 0; foreign && i < p->n; i++)
+		if (!p->v[i].slurm && !p->v[i].deleting)
+			fails(p, &p->v[i], "QosExists",
+			      td_arena_printf(p->arena,
+					      "slurmdbd has QOS that Tandem did not make, and leaves as they are: %s; "
+					      "delete them there (sacctmgr), or name another spec.account",
+					      foreign));
 }

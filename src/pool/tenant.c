@@ -201,7 +201,10 @@ static struct td_pool_assoc wanted(struct td_arena *arena, const struct td_pool_
 				  .grp = grp,
 				  .grp_submit = t->closed ? 0 : -1,
 				  .max_jobs = -1,
-				  .max_submit = -1};
+				  .max_submit = -1,
+				  .qos = t->qos,
+				  .n_qos = t->n_qos,
+				  .default_qos = t->default_qos};
 	for (size_t i = 0; i < t->n_quota && !t->borrow_all; i++) {
 		int64_t more = of(t->borrow, t->n_borrow, t->quota[i].tres);
 		grp[w.n_grp++] = (struct td_pool_tres){t->quota[i].tres, t->quota[i].count + (more > 0 ? more : 0)};
@@ -267,7 +270,7 @@ struct td_pool_tenant_steps td_pool_tenant_diff(struct td_arena *arena, const st
 		s.v[s.n - 1].description = s.ours ? mark : account->description;
 		s.v[s.n - 1].organization = s.ours ? TD_POOL_TENANT_MARK : account->organization;
 	}
-	if (have ? !same(have, &w) : w.n_grp || w.grp_submit >= 0)
+	if (have ? !same(have, &w) || w.qos : w.n_grp || w.grp_submit >= 0 || w.qos)
 		step(&s, TD_TENANT_SET, &w);
 
 	users(t, rows, &s);

@@ -39,6 +39,10 @@ struct td_pool_tenant {
 	bool adopt;    // an account of this name that is there becomes this tenant's
 	bool deleting; // and so it is nobody's parent any more
 	bool closed;   // takes no new jobs
+	// The QOS of its account (pool/reclaim.h); NULL: as they are.
+	const char *const *qos;
+	size_t n_qos;
+	const char *default_qos;
 };
 
 struct td_pool_verdict {
@@ -64,6 +68,9 @@ struct td_pool_assoc { // user "": the account's own
 	size_t n_grp;
 	int64_t grp_submit, max_jobs, max_submit; // -1: no limit
 	bool is_default;
+	const char *const *qos; // that its jobs may have; of a step, NULL: as they are
+	size_t n_qos;
+	const char *default_qos; // "": none
 };
 struct td_pool_rows {
 	const struct td_pool_account *accounts;

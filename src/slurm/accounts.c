@@ -13,6 +13,10 @@ void td_slurm_assocs_done(struct td_slurm_assocs *l)
 		struct td_slurm_assoc *a = &l->v[i];
 		for (size_t k = 0; k < a->n_grp; k++)
 			free(a->grp[k].tres);
+		for (size_t k = 0; k < a->n_qos; k++)
+			free(a->qos[k]);
+		free(a->qos);
+		free(a->default_qos);
 		free(a->grp);
 		free(a->account);
 		free(a->user);
@@ -42,7 +46,7 @@ static int64_t limit(const yyjson_val *a, const char *path)
 	return td_jbool(v, "set", false) && !td_jbool(v, "infinite", false) ? td_jint(v, "number", -1) : -1;
 }
 
-static struct td_slurm_limit *read_tres(const yyjson_val *list, size_t *ret_n)
+struct td_slurm_limit *td_slurm_tres_read(const yyjson_val *list, size_t *ret_n)
 {
 	size_t i, n;
 	yyjson_val *t;
@@ -56,6 +60,16 @@ static struct td_slurm_limit *read_tres(const yyjson_val *list, size_t *ret_n)
 								.count = td_jint(t, "count", 0)};
 	}
 	return v;
+}
+
+static void read_qos(yyjson_val *list, struct td_slurm_assoc *x)
+{
+	yyjson_val *q;
+	size_t i, n;
+	x->qos = td_calloc(yyjson_arr_size(list) + 1, sizeof(char *));
+	yyjson_arr_foreach (list, i, n, q)
+		if (yyjson_is_str(q))
+			x->qos[x->n_qos++] = td_strdup(yyjson_get_str(q));
 }
 
 int td_slurm_assocs_read(const yyjson_val *root, struct td_slurm_assocs *ret, struct td_error *err)
@@ -79,7 +93,9 @@ int td_slurm_assocs_read(const yyjson_val *root, struct td_slurm_assocs *ret, st
 					     .grp_submit = limit(a, "max.jobs.per.submitted"),
 					     .max_jobs = limit(a, "max.jobs.active"),
 					     .max_submit = limit(a, "max.jobs.total")};
-		x->grp = read_tres(td_jget(a, "max.tres.total"), &x->n_grp);
+		x->grp = td_slurm_tres_read(td_jget(a, "max.tres.total"), &x->n_grp);
+		x->default_qos = td_strdup(td_jstr_or(a, "default.qos", ""));
+		read_qos(td_jget(a, "qos"), x);
 		ret->n++;
 	}
 	return 0;
@@ -249,7 +265,7 @@ int td_slurm_held(struct td_slurm *s, const char *cluster, const struct td_strv 
 					    .job = td_asprintf("%lld of %s", td_jint(x, "job_id", 0),
 							       td_jstr_or(x, "association.user", "?")),
 					    .end = minutes > 0 ? td_jint(x, "time.start", 0) + 60 * minutes : 0};
-		h->tres = read_tres(td_jget(x, "tres.allocated"), &h->n_tres);
+		h->tres = td_slurm_tres_read(td_jget(x, "tres.allocated"), &h->n_tres);
 	}
 	*ret = all;
 	return 0;
@@ -290,6 +306,19 @@ static void number(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, int64
 	td_jm_int(d, v, "number", n < 0 ? 0 : n);
 }
 
+void td_slurm_tres_write(yyjson_mut_doc *d, yyjson_mut_val *list, const struct td_slurm_limit *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strchr(v[i].tres, '/');
+		td_auto_free char *type =
+			slash ? td_strndup(v[i].tres, (size_t)(slash - v[i].tres)) : td_strdup(v[i].tres);
+		yyjson_mut_val *t = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, t, "type", type);
+		td_jm_str(d, t, "name", slash ? slash + 1 : "");
+		td_jm_int(d, t, "count", v[i].count);
+	}
+}
+
 int td_slurm_assoc_set(struct td_slurm *s, const char *cluster, const struct td_slurm_assoc *a, struct td_cancel *c,
 		       struct td_error *err)
 {
@@ -304,15 +333,11 @@ int td_slurm_assoc_set(struct td_slurm *s, const char *cluster, const struct td_
 	if (!a->user || !*a->user)
 		td_jm_str(d, o, "parent_account", a->parent && *a->parent ? a->parent : NULL);
 	td_jm_int(d, o, "shares_raw", a->shares);
-	yyjson_mut_val *tres = td_jm_arr(d, o, "max.tres.total");
-	for (size_t i = 0; i < a->n_grp; i++) {
-		const char *slash = strchr(a->grp[i].tres, '/');
-		td_auto_free char *type = slash ? td_strndup(a->grp[i].tres, (size_t)(slash - a->grp[i].tres))
-						: td_strdup(a->grp[i].tres);
-		yyjson_mut_val *t = yyjson_mut_arr_add_obj(d, tres);
-		td_jm_str(d, t, "type", type);
-		td_jm_str(d, t, "name", slash ? slash + 1 : "");
-		td_jm_int(d, t, "count", a->grp[i].count);
+	td_slurm_tres_write(d, td_jm_arr(d, o, "max.tres.total"), a->grp, a->n_grp);
+	if (a->qos) {
+		for (size_t i = 0; i < a->n_qos; i++)
+			strings(d, o, "qos", a->qos[i]);
+		td_jm_str(d, o, "default.qos", a->default_qos ? a->default_qos : "");
 	}
 	number(d, o, "max.jobs.per.submitted", a->grp_submit);
 	number(d, o, "max.jobs.active", a->max_jobs);

@@ -21,6 +21,9 @@ struct td_slurm_assoc {
 	size_t n_grp;
 	// GrpSubmitJobs, MaxJobs and MaxSubmitJobs; -1: no limit.
 	int64_t grp_submit, max_jobs, max_submit;
+	char **qos; // that its jobs may have; in a write, NULL: they stay as they are, and the default too
+	size_t n_qos;
+	char *default_qos; // "": none
 };
 struct td_slurm_assocs {
 	struct td_slurm_assoc *v;
@@ -90,5 +93,8 @@ int td_slurm_assoc_remove(struct td_slurm *s, const char *cluster, const char *a
 // Removes an account that has no association left.
 int td_slurm_account_remove(struct td_slurm *s, const char *account, struct td_cancel *c, struct td_error *err);
 
+// Reads and writes a list of TRES. Caller frees *ret and its names.
+struct td_slurm_limit *td_slurm_tres_read(const yyjson_val *list, size_t *ret_n);
+void td_slurm_tres_write(yyjson_mut_doc *d, yyjson_mut_val *list, const struct td_slurm_limit *v, size_t n);
 // Reads a list of associations as slurmrestd sends it (pure; for tests and fuzzing).
 int td_slurm_assocs_read(const yyjson_val *root, struct td_slurm_assocs *ret, struct td_error *err);

@@ -7,6 +7,7 @@
 #include "slurm/fabric.h"
 #include "slurm/gres.h"
 #include "slurm/groups.h"
+#include "slurm/partitions.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
 #include "slurm/topology.h"
@@ -290,8 +291,7 @@ static bool in_list(const char *s, const char *const *v, size_t n)
 	return false;
 }
 
-// Is s one of the words of "A|B|C", whose case does not matter?
-static bool one_of(const char *s, const char *list)
+bool td_slurm_one_of(const char *s, const char *list)
 {
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, list, '|');
@@ -301,139 +301,6 @@ static bool one_of(const char *s, const char *list)
 	return false;
 }
 
-// Writes one option of a partition. ok: the value has passed its grammar; else it is a problem, and
-// `fix` says what to write.
-struct partition_option {
-	const char *field, *key; // in the spec, in slurm.conf
-	const char *value;       // NULL: not given
-	bool ok;                 // what the grammar says
-	const char *fix;
-};
-
-static void partition_option(struct td_buf *b, size_t at, const struct partition_option *o, struct td_strv *problems)
-{
-	if (!o->value)
-		return;
-	if (o->ok)
-		td_buf_printf(b, " %s=%s", o->key, o->value);
-	else
-		td_strv_addf(problems, "spec.partitions[%zu].%s: \"%.60s\" is not valid: %s", at, o->field, o->value,
-			     o->fix);
-}
-
-static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct td_slurm_facts *f,
-		      struct td_strv *problems)
-{
-	const char *name = td_jstr(p, "name");
-	if (!td_slurm_is_name(name) || !strcasecmp(name, "DEFAULT")) {
-		td_strv_addf(problems,
-			     "spec.partitions[%zu].name: must be letters, digits, '_', '.', '-' (not first), and not "
-			     "DEFAULT",
-			     at);
-		return;
-	}
-
-	td_buf_printf(b, "PartitionName=%s Nodes=", name);
-	yyjson_val *sets = td_jget(p, "nodeSets"), *x;
-	size_t i, n;
-	if (yyjson_arr_size(sets) == 0)
-		td_buf_puts(b, "ALL");
-	yyjson_arr_foreach (sets, i, n, x) {
-		const char *s = yyjson_get_str(x);
-		if (!td_slurm_is_name(s))
-			td_strv_addf(problems, "spec.partitions[%zu].nodeSets[%zu]: must be the name of a NodeSet", at,
-				     i);
-		else if (!in_list(s, f->node_sets, f->n_node_sets))
-			td_strv_addf(problems,
-				     "spec.partitions[%zu].nodeSets[%zu]: there is no NodeSet \"%s\" of this cluster "
-				     "in its namespace",
-				     at, i, s);
-		else
-			td_buf_printf(b, "%sset_%s", i ? "," : "", s);
-	}
-
-	td_buf_printf(b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
-	const char *max = td_jstr_or(p, "maxTime", "INFINITE"), *usual = td_jstr(p, "defaultTime"),
-		   *state = td_jstr_or(p, "state", "UP"), *preempt = td_jstr(p, "preemptMode"),
-		   *qos = td_jstr(p, "qos");
-	const struct partition_option options[] = {
-		{"maxTime", "MaxTime", max, td_slurm_is_time(max), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE"},
-		{"defaultTime", "DefaultTime", usual, td_slurm_is_time(usual),
-		 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE"},
-		{"state", "State", state, one_of(state, "UP|DOWN|DRAIN|INACTIVE"), "write UP, DOWN, DRAIN or INACTIVE"},
-		{"preemptMode", "PreemptMode", preempt, one_of(preempt, "OFF|CANCEL|REQUEUE"),
-		 "write OFF, CANCEL or REQUEUE"},
-		{"qos", "QOS", qos, td_slurm_is_name(qos), "write the name of a QOS"},
-	};
-	for (i = 0; i < TD_LEN(options); i++)
-		partition_option(b, at, &options[i], problems);
-
-	const char *const numbers[][2] = {{"priorityTier", "PriorityTier"},
-					  {"priorityJobFactor", "PriorityJobFactor"},
-					  {"graceTime", "GraceTime"}};
-	for (i = 0; i < TD_LEN(numbers); i++) {
-		long long k = td_jint(p, numbers[i][0], -1);
-		if (k >= 0)
-			td_buf_printf(b, " %s=%lld", numbers[i][1], k);
-	}
-
-	yyjson_val *k, *groups = td_jget(p, "allowAccounts");
-	yyjson_arr_foreach (groups, i, n, k) {
-		const char *s = yyjson_get_str(k);
-		if (td_slurm_is_name(s))
-			td_buf_printf(b, "%s%s", i ? "," : " AllowAccounts=", s);
-		else
-			td_strv_addf(problems,
-				     "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
-	}
-
-	yyjson_arr_foreach (td_jget(p, "allowGroups"), i, n, k) {
-		const char *s = yyjson_get_str(k);
-		if (td_slurm_is_name(s))
-			td_buf_printf(b, "%s%s", i ? "," : " AllowGroups=", s);
-		else
-			td_strv_addf(problems, "spec.partitions[%zu].allowGroups[%zu]: must be the name of a group", at,
-				     i);
-	}
-
-	td_buf_putc(b, '\n');
-}
-
-static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm_facts *f, struct td_strv *problems)
-{
-	yyjson_val *p, *s;
-	size_t i, n, j, m, defaults_seen = 0;
-	td_auto_strv struct td_strv used = {0};
-
-	yyjson_arr_foreach (list, i, n, p) {
-		yyjson_arr_foreach (td_jget(p, "nodeSets"), j, m, s) {
-			const char *set = yyjson_get_str(s);
-			if (td_slurm_is_name(set) && !td_strv_has(&used, set)) {
-				td_strv_add(&used, set);
-				td_auto_free char *feature = td_slurm_set_feature(set);
-				td_buf_printf(b, "NodeSet=set_%s Feature=%s\n", set, feature);
-			}
-		}
-	}
-
-	td_auto_strv struct td_strv names = {0};
-	yyjson_arr_foreach (list, i, n, p) {
-		const char *name = td_jstr(p, "name");
-		if (name && td_strv_has(&names, name))
-			td_strv_addf(problems, "spec.partitions[%zu].name: \"%.63s\" is there twice; names must differ",
-				     i, name);
-		td_strv_add(&names, name ? name : "");
-		if (td_jbool(p, "default", false) && ++defaults_seen == 2)
-			td_strv_addf(problems,
-				     "spec.partitions[%zu].default: another partition is the default already; keep one",
-				     i);
-		partition(b, i, p, f, problems);
-	}
-
-	if (yyjson_arr_size(list) == 0)
-		td_buf_puts(b, "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
-}
-
 static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f,
 			struct td_strv *problems)
 {
@@ -441,6 +308,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	check_slurm_conf(o, user, problems);
 	td_slurm_accounting_check(o, problems);
 	td_slurm_preempt_check(o, problems);
+	td_slurm_partitions_check(o, problems);
 	td_slurm_scripts_check(o, problems);
 	td_slurm_fabric_check(o, problems);
 
@@ -501,7 +369,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			      plugin && !list_has(value, plugin) ? plugin : "");
 	}
 
-	partitions(&b, td_jget(o, "spec.partitions"), f, problems);
+	td_slurm_partitions_lines(o, f, &b, problems);
 	return td_buf_take(&b);
 }
 
@@ -562,7 +430,7 @@ static bool is_public_key(const char *s)
 				    "sk-ssh-ed25519@openssh.com|sk-ecdsa-sha2-nistp256@openssh.com";
 	size_t n = s ? strcspn(s, " ") : 0;
 	td_auto_free char *type = td_strndup(s ? s : "", n);
-	if (!n || s[n] != ' ' || !one_of(type, types))
+	if (!n || s[n] != ' ' || !td_slurm_one_of(type, types))
 		return false;
 	const char *key = s + n + 1;
 	n = strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=");
@@ -727,13 +595,14 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 				       "becomes Slurm's ClusterName");
 	if (!td_slurm_is_name(ns))
 		td_strv_addf(problems, "metadata.namespace: must be a DNS label");
-	if (!one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
+	if (!td_slurm_one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
 		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
 
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0}, keys = {0}, lua = {0};
 	td_slurm_preempt_lua(o, &lua);
 	td_slurm_gres_lua(f, &lua);
+	td_slurm_partitions_lua(o, f, &lua);
 	td_buf_puts(&lua, td_embedded(td_slurm_programs, "job_submit.lua")->text);
 	accounts(o, &passwd, &group, &keys, problems);
 

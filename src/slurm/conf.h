@@ -24,6 +24,8 @@ bool td_slurm_is_path(const char *s);
 bool td_slurm_is_time(const char *s);
 // [a-z_][a-z0-9_-]{0,31}
 bool td_slurm_is_user(const char *s);
+// Is s one of the words of "A|B|C", whose case does not matter?
+bool td_slurm_one_of(const char *s, const char *list);
 // The name of a user or group that Debian itself has, or Slurm.
 bool td_slurm_is_system_name(const char *s);
 
@@ -38,6 +40,9 @@ struct td_slurm_gres {
 struct td_slurm_text {
 	const char *map, *key, *text;
 };
+struct td_slurm_grant {
+	const char *group, *account;
+};
 // What is not in the SlurmCluster object.
 struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
@@ -45,6 +50,8 @@ struct td_slurm_facts {
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
 	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;
+	const struct td_slurm_grant *grants; // of resource groups to accounts, in order (slurm/partitions.h)
+	size_t n_grants;
 	// Where nodes are (slurm/topology.h), in any order.
 	const struct td_slurm_place *places;
 	size_t n_places;

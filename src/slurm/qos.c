@@ -11,6 +11,9 @@ void td_slurm_qos_done(struct td_slurm_qos_list *l)
 		for (size_t k = 0; k < l->v[i].n_preempts; k++)
 			free(l->v[i].preempts[k]);
 		free(l->v[i].preempts);
+		for (size_t k = 0; k < l->v[i].n_grp; k++)
+			free(l->v[i].grp[k].tres);
+		free(l->v[i].grp);
 		free(l->v[i].name);
 		free(l->v[i].description);
 	}
@@ -53,8 +56,9 @@ int td_slurm_qos(struct td_slurm *s, struct td_cancel *c, struct td_slurm_qos_li
 					   .priority = number(v, "priority"),
 					   .grace_s = td_jint(v, "limits.grace_time", 0),
 					   .exempt_s = number(v, "preempt.exempt_time")};
+		q->grp = td_slurm_tres_read(td_jget(v, "limits.max.tres.total"), &q->n_grp);
 		yyjson_arr_foreach (victims, m, len, x)
-			if (yyjson_is_str(x))
+			if (yyjson_is_str(x) && !td_streq(yyjson_get_str(x), TD_SLURM_QOS_NOBODY))
 				q->preempts[q->n_preempts++] = td_strdup(yyjson_get_str(x));
 		if (q->n_preempts)
 			qsort(q->preempts, q->n_preempts, sizeof(char *), by_name);
@@ -71,8 +75,17 @@ static void set(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, long lon
 	td_jm_int(d, v, "number", n);
 }
 
+static int nobody(struct td_slurm *s, struct td_cancel *c, struct td_error *err)
+{
+	const struct td_slurm_qos q = {.name = (char[]){TD_SLURM_QOS_NOBODY}, .description = (char[]){"no job has it"}};
+	return td_slurm_qos_write(s, &q, c, err);
+}
+
 int td_slurm_qos_write(struct td_slurm *s, const struct td_slurm_qos *q, struct td_cancel *c, struct td_error *err)
 {
+	int r = q->empties && !q->n_preempts ? nobody(s, c, err) : 0;
+	if (r)
+		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *o = yyjson_mut_obj(d), *victims;
 	yyjson_mut_arr_append(td_jm_arr(d, root, "qos"), o);
@@ -81,12 +94,16 @@ int td_slurm_qos_write(struct td_slurm *s, const struct td_slurm_qos *q, struct 
 	set(d, o, "priority", q->priority);
 	set(d, o, "preempt.exempt_time", q->exempt_s);
 	td_jm_int(d, o, "limits.grace_time", q->grace_s);
+	if (q->n_grp)
+		td_slurm_tres_write(d, td_jm_arr(d, o, "limits.max.tres.total"), q->grp, q->n_grp);
 	victims = td_jm_arr(d, o, "preempt.list");
 	for (size_t i = 0; i < q->n_preempts; i++)
 		yyjson_mut_arr_append(victims, yyjson_mut_strcpy(d, q->preempts[i]));
+	if (q->empties && !q->n_preempts)
+		yyjson_mut_arr_append(victims, yyjson_mut_strcpy(d, TD_SLURM_QOS_NOBODY));
 
 	td_auto_free char *body = td_json_mut_text(root, NULL);
 	const struct td_slurm_call k = {.method = "POST", .db = true, .path = "/qos/", .body = body};
-	int r = td_slurm_call_ok(s, &k, c, NULL, err);
+	r = td_slurm_call_ok(s, &k, c, NULL, err);
 	return r ? td_wrap(err, "QOS %s", q->name) : 0;
 }

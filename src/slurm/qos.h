@@ -4,13 +4,19 @@
 // Errors as in rest.h.
 #pragma once
 
-#include "slurm/rest.h"
+#include "slurm/accounts.h"
 
+// slurmrestd takes no empty list of preempts for a row that has one. A QOS that nobody has stands for
+// it; it is made when it is needed, and reads leave it out.
+#define TD_SLURM_QOS_NOBODY "tandem.nobody"
 struct td_slurm_qos {
 	char *name, *description;
 	char **preempts; // names, sorted
 	size_t n_preempts;
 	long long priority, grace_s, exempt_s;
+	struct td_slurm_limit *grp; // GrpTRES; a write leaves what it does not name, and -1 lifts a limit
+	size_t n_grp;
+	bool empties; // of a write: the row has a list of preempts, which goes
 };
 struct td_slurm_qos_list {
 	struct td_slurm_qos *v;

@@ -430,7 +430,7 @@ bool td_preempt_wake(struct td_bridge *b)
 	size_t others, many = 0;
 	uint64_t print;
 	bool any = false;
-	if (!s || !s->n_qos)
+	if (!s || (!s->n_qos && !s->reclaim))
 		return false;
 
 	td_slurm_view_waiting(b->view, &others, &print);

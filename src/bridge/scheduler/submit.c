@@ -190,6 +190,12 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 		ask.excluded_nodes = r->want.avoid;
 	ask.required_nodes = r->want.on;
 	int k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
+	// Of an immediate allocation Slurm tries the first QOS of a list only. Beyond its quota it borrows.
+	const char *rest = ask.qos ? strchr(ask.qos, ',') : NULL;
+	if (k && rest && err->detail == TD_SLURM_ERR_POLICY && td_lease_holds()) {
+		ask.qos = rest + 1;
+		k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
+	}
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, &r->want, *ret_job, err);
 

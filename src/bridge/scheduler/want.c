@@ -164,6 +164,20 @@ static const char *owned(struct reader *rd, enum td_annotation_key key, const ch
 	return NULL;
 }
 
+// Where a pod goes: whatever it has been granted of the pool's groups, unless it names something.
+static const char *route(struct reader *rd, const struct td_settings *s, const struct td_owner *o, const char *named)
+{
+	const struct td_pool_group_ask ask = {named, s->usual, o->account, o->user};
+	const char *refused, *to = td_pool_group_route(rd->arena, &s->groups, &ask, &refused);
+	if (refused)
+		rd->r = td_fail(rd->err, TD_INVALID,
+				"annotation " TD_ANN_ASK_PREFIX "partition: the resource group %.63s is not granted to "
+				"namespace %s (account %s): name another partition, or leave it out; a Tenant's "
+				"spec.resourceGroups and spec.resourceGroups of %s say whose it is",
+				refused, rd->ns, o->account ? o->account : "none", rd->cluster);
+	return td_arena_strdup(rd->arena, to);
+}
+
 // The QOS of a pod whose namespace is given none: the one that it names, else that of its class.
 static const char *class_qos(struct reader *rd, const struct td_settings *s, const char *cls, const char *named)
 {
@@ -334,11 +348,13 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	// Without associations Slurm takes any account that a job names.
 	a->account = owned(&rd, TD_ASKS_ACCOUNT, o.account, false);
 	a->partition = owned(&rd, TD_ASKS_PARTITION, o.partition, true);
-	if (!a->partition && !rd.r)
-		a->partition = td_arena_strdup(w.arena, s->default_partition);
+	if (!rd.r)
+		a->partition = route(&rd, s, &o, a->partition);
 	a->qos = owned(&rd, TD_ASKS_QOS, o.qos, true);
 	if (!o.qos && !rd.r)
 		a->qos = class_qos(&rd, s, td_jstr(spec, "priorityClassName"), a->qos);
+	if (!a->qos && !rd.r)
+		a->qos = td_arena_strdup(w.arena, o.usual_qos);
 	a->begin = begin_ms / 1000;
 	a->constraints = note(&rd, TD_ASKS_CONSTRAINT);
 	a->reservation = note(&rd, TD_ASKS_RESERVATION);
@@ -507,11 +523,16 @@ int64_t td_devices_of_kind(const char *gres, const char *kind, const char *list)
 	return sum;
 }
 
-static bool in_list(const char *list, const char *name)
+// Is a node of these partitions in one of those that an ask names?
+static bool in_list(const char *list, const char *names)
 {
-	td_auto_strv struct td_strv l = {0};
+	td_auto_strv struct td_strv l = {0}, any = {0};
 	td_strv_split(&l, list, ',');
-	return td_strv_has(&l, name);
+	td_strv_split(&any, names, ',');
+	for (size_t i = 0; i < any.n; i++)
+		if (td_strv_has(&l, any.v[i]))
+			return true;
+	return false;
 }
 
 void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds,

@@ -1,6 +1,7 @@
 -- Refuses a QOS of spec.preemption to who may not name it, runs the site's own job_submit.lua
 -- (spec.scripts.jobSubmitLua), and then refuses mail that nobody would send. slurmctld.sh says when this is
--- used. In front of it stand the tables tandem_qos (src/slurm/preempt.h) and tandem_gpu_types (src/slurm/gres.h).
+-- used. In front of it stand the tables tandem_qos (src/slurm/preempt.h) and tandem_gpu_types (src/slurm/gres.h),
+-- and tandem_groups, where there are resource groups (src/slurm/partitions.h).
 local etc = "/run/slurmctld/etc/"
 local path, good = "/etc/tandem/site/job-submit.lua", "/run/slurmctld/job-submit-good.lua"
 
@@ -102,6 +103,39 @@ local function types_there(job)
 	return true
 end
 
+-- Resource groups. What the site's script makes of the partition is the site's; Slurm's AllowAccounts holds for it.
+local function has(group, account, user)
+	return group.accounts[string.lower(account or "")] or group.users[user or ""]
+end
+
+local function in_group(partitions, account, user, uid)
+	for name in string.gmatch(uid ~= 0 and partitions or "", "[^,]+") do
+		for _, group in ipairs(tandem_groups or {}) do
+			if group.name == name and not has(group, account, user) then
+				slurm.log_user("tandem: the resource group " .. name .. " is not granted to account "
+					.. (account or "(none)") .. (user and " or user " .. user or "")
+					.. ": name another partition, or another account. (A Tenant's spec.resourceGroups and "
+					.. "spec.resourceGroups of the SlurmCluster say whose it is.)")
+				return false
+			end
+		end
+	end
+	return true
+end
+
+local function route(job, account)
+	local to = {}
+	for _, group in ipairs(job.partition == nil and tandem_groups or {}) do
+		if has(group, account, job.user_name) and group.name ~= tandem_usual then
+			table.insert(to, group.name)
+		end
+	end
+	if #to > 0 then
+		table.insert(to, tandem_usual)
+		job.partition = table.concat(to, ",")
+	end
+end
+
 -- Tandem's bridge raises an allocation of a pod above those who wait, where it has shown that nobody of them
 -- could use this very room: it says a word that nobody else knows. "?" only asks whether this script runs.
 local word = (text_of(etc .. "tandem-word") or ""):gsub("%s", "")
@@ -119,8 +153,16 @@ end
 
 -- The site's comes before mail: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
-	if not may(job, job.user_name, uid) or not types_there(job) then
+	local account = job.account or job.default_account
+	if not may(job, job.user_name, uid) or not types_there(job)
+		or not in_group(job.partition, account, job.user_name, uid) then
 		return slurm.ERROR
+	end
+	route(job, account)
+	-- A Tenant's job is within its quota while that lasts, and beyond it borrows (src/pool/reclaim.h).
+	local own = string.match(job.qos == nil and job.default_qos or "", "^(.+)%.quota$")
+	if own then
+		job.qos = own .. ".quota," .. own .. ".borrowed"
 	end
 	raise(job)
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
@@ -128,7 +170,10 @@ function slurm_job_submit(job, partitions, uid)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
-	if not may(job, record.user_name, uid) then
+	-- Either may change, the partition or the account, and both together must fit.
+	local moves = job.partition or (job.account and record.partition)
+	if not may(job, record.user_name, uid)
+		or not in_group(moves, job.account or record.account, record.user_name, uid) then
 		return slurm.ERROR
 	end
 	local rc = modify and modify(job, record, partitions, uid) or slurm.SUCCESS

@@ -1,0 +1,171 @@
+"""Whose the pool is: resource groups, and what is lent comes back (rows C1 C8 C3)."""
+import json
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
+
+
+def root(pool, *argv, **kw):
+    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+
+
+def change(pool, spec):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
+
+    def in_force():
+        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
+        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running"
+    wait_for("in force", in_force, 200)
+
+
+def nodeset(name, node):
+    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": name, "namespace": "slurm"},
+            "spec": {"clusterName": "main", "nodeSelector": {"kubernetes.io/hostname": node}}}
+
+
+def tenant(name, quota=None, **spec):
+    body = {"cluster": {"namespace": "slurm", "name": "main"}, **spec, **({"quota": quota} if quota else {})}
+    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name}, "spec": body}
+
+
+USERS = ("researcher", "other", "guest")
+
+
+@pytest.fixture(scope="module")
+def up(own_pool):
+    """Node n0 is everybody's, n1 is the group fast: physics, optics below it, and user guest have it. What is borrowed comes back."""
+    users = own_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"] + [{"name": "other", "uid": 4242}, {"name": "guest", "uid": 4243}]
+    own_pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": "n0"}}}))
+    own_pool.apply(nodeset("fast", "n1"))
+    change(own_pool, {"users": users, "accounting": {"enforce": "limits", "openAccount": "open"}, "preemption": {"reclaim": {}},
+                      "resourceGroups": [{"name": "fast", "nodeSets": ["fast"], "users": ["guest"], "placement": "spread"}, {"name": "sealed", "nodeSets": ["fast"]}]})
+    wait_for("slurmctld has it", lambda: "associations,limits,qos" in root(own_pool, "scontrol", "show", "config", check=False), 200)
+    own_pool.apply(tenant("physics", {"gpu": 2}, borrowing={"limit": {"gpu": 14}}, resourceGroups=["fast"], members=[{"user": "researcher"}]),
+                   tenant("optics", parent="physics", members=[{"user": "researcher"}]), tenant("biology", {"gpu": 4}, members=[{"user": "other"}]))
+    for name in ("physics", "optics", "biology"):
+        try:
+            wait_for(f"{name} is ready", lambda: ready(own_pool, name))
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {own_pool.kubectl('get', 'tenant', name, '-o', 'yaml')}") from None
+    wait_for("both nodes are there", lambda: own_pool.idle_nodes() == 2, 200)
+    wait_for("Slurm knows whose the group is", lambda: submit(own_pool, "researcher", "-A", "optics", "-p", "fast", check=False).returncode == 0)
+    root(own_pool, "scancel", "-u", "researcher")
+    return own_pool
+
+
+@pytest.fixture
+def pool(up):
+    for ns in ("physics", "optics", "biology"):
+        up.kubectl("delete", "pods", "--all", "-n", ns, "--wait=false", "--grace-period=1")
+    for u in USERS:
+        root(up, "scancel", "-u", u)
+    up.clean()
+    return up
+
+
+def ready(pool, name):
+    o = pool.get("tenant", name)
+    return any(c["type"] == "Ready" and c["status"] == "True" and c.get("observedGeneration") == o["metadata"]["generation"] for c in o.get("status", {}).get("conditions", []))
+
+
+def submit(pool, user, *argv, check=True):
+    return pool.cmd("shell", "--user", user, "--", "sh", "-c", 'cd /; exec "$@"', "sh", "sbatch", "--parsable", "--mem=50M", "-o", "/dev/null", *argv, check=check,
+                    input="#!/bin/sh\nexec sleep 100000\n")
+
+
+def sbatch(pool, user, *argv):
+    return int(submit(pool, user, *argv).stdout)
+
+
+def running(pool, job):
+    return pool.squeue()[job]["state"] == "RUNNING"
+
+
+@pytest.mark.feature("C8.1", "C8.2", "C3.7")
+def test_a_group_is_used_by_whom_it_is_granted_to(pool):
+    """By its Tenant, those below it and single users, natively and by pods; others are refused by name, and by no way around."""
+    assert re.search(r"LLN=YES", root(pool, "scontrol", "show", "partition", "fast")) and "Nodes=n0" in root(pool, "scontrol", "show", "partition", "all")
+    jobs = [sbatch(pool, "researcher", "-A", "physics", "-p", "fast"), sbatch(pool, "researcher", "-A", "optics", "-p", "fast"), sbatch(pool, "guest", "-p", "fast")]
+    both = sbatch(pool, "researcher", "-A", "physics")  # names none: his groups first, then everybody's nodes
+    free = sbatch(pool, "other", "-A", "biology")
+    wait_for("they run", lambda: all(running(pool, j) for j in (*jobs, both, free)))
+    assert {pool.squeue()[j]["nodes"] for j in (*jobs, both)} == {"n1"} and pool.squeue()[free]["nodes"] == "n0"
+
+    for user, argv in (("other", ("-A", "biology", "-p", "fast")), ("other", ("-A", "biology", "-p", "all,fast")), ("researcher", ("-A", "open", "-p", "fast")),
+                       ("researcher", ("-A", "physics", "-p", "sealed"))):
+        r = submit(pool, user, *argv, check=False)
+        assert r.returncode and re.search(r"the resource group (fast|sealed) is not granted to account \w+", r.stdout + r.stderr), (user, argv, r.stdout, r.stderr)
+    held = sbatch(pool, "other", "-A", "biology", "-H")
+    moved = pool.cmd("shell", "--user", "other", "--", "scontrol", "update", f"jobid={held}", "partition=fast", check=False)
+    assert moved.returncode and "is not granted" in moved.stdout + moved.stderr and pool.job(held)["Partition"] == "all"
+
+    sly = pool.pod("sly", gpus=1, ns="biology")
+    sly["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "all,fast"}
+    mine = [pool.pod("mine", gpus=1, ns="physics"), pool.pod("below", gpus=1, ns="optics")]
+    for p in mine:
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "fast"}
+    pool.apply(*mine, pool.pod("any", gpus=6, ns="physics"), pool.pod("more", gpus=6, ns="physics"), pool.pod("theirs", gpus=2, ns="biology"), sly)
+    on = {"n1": [("mine", "physics"), ("below", "optics")], "n0": [("theirs", "biology")]}
+    wait_for("pods run", lambda: all(pool.phase(n, ns) == "Running" for n, ns in (*on["n1"], *on["n0"], ("any", "physics"), ("more", "physics"))))
+    assert {node: [x for x in on[node] if pool.get("pod", x[0], "-n", x[1])["spec"]["nodeName"] == node] for node in on} == on
+    assert {pool.get("pod", n, "-n", "physics")["spec"]["nodeName"] for n in ("any", "more")} == {"n0", "n1"}  # it may use both
+    wait_for("it is refused by name", lambda: "the resource group fast is not granted to namespace biology (account biology)" in pool.cmd("why", "sly", "-n", "biology").stdout)
+
+
+@pytest.mark.feature("C8.2")
+def test_what_is_granted_can_be_taken_back(pool):
+    pool.kubectl("patch", "tenant", "biology", "--type=merge", "-p", json.dumps({"spec": {"resourceGroups": ["fast", "no-such"]}}))
+    wait_for("it is in", lambda: submit(pool, "other", "-A", "biology", "-p", "fast", check=False).returncode == 0)
+    unknown = wait_for("it says what is not there", lambda: next((c for c in pool.get("tenant", "biology")["status"]["conditions"] if c["type"] == "GroupsKnown"), None))
+    assert "no group no-such" in unknown["message"]
+    pool.kubectl("patch", "tenant", "biology", "--type=merge", "-p", json.dumps({"spec": {"resourceGroups": None}}))
+    wait_for("it is out", lambda: "is not granted" in submit(pool, "other", "-A", "biology", "-p", "fast", check=False).stderr)
+
+
+@pytest.mark.feature("C1.3", "C1.5")
+def test_what_is_borrowed_comes_back_to_whom_it_belongs(pool):
+    """physics holds more than its quota; pods and jobs of biology within theirs take it back, beyond theirs they wait."""
+    native = sbatch(pool, "researcher", "-A", "physics", "-p", "all", "--gres=gpu:2")  # within the quota
+    wait_for("it runs", lambda: running(pool, native))
+    pods = [pool.pod(f"p{i}", gpus=2, ns="physics") for i in range(2)]
+    for p in pods:
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "all"}
+    pool.apply(*pods)
+    wait_for("they run", lambda: all(pool.phase(p["metadata"]["name"], "physics") == "Running" for p in pods))
+    lent = sbatch(pool, "researcher", "-A", "physics", "-p", "all", "--gres=gpu:2")
+    wait_for("it runs", lambda: running(pool, lent))
+    qos = {j: pool.job(j)["QOS"] for j in (native, lent, *(pool.grant(pool.get("pod", p["metadata"]["name"], "-n", "physics"))[0] for p in pods))}
+    assert list(qos.values()) == ["physics.quota", *["physics.borrowed"] * 3], qos
+
+    pool.apply(pool.pod("own", gpus=2, ns="biology"))
+    wait_for("the pod has it back", lambda: pool.phase("own", "biology") == "Running")
+    assert pool.job(pool.grant(pool.get("pod", "own", "-n", "biology"))[0])["QOS"] == "biology.quota"
+    job = sbatch(pool, "other", "-A", "biology", "--gres=gpu:2")
+    wait_for("so has the job", lambda: running(pool, job))
+    pool.apply(pool.pod("more", gpus=2, ns="biology"))
+    wait_for("what is beyond its own quota waits", lambda: "Tenant biology holds 4 of 4 gpu" in pool.cmd("why", "more", "-n", "biology").stdout)
+    assert running(pool, native), "what is within the quota is nobody else's"
+    # Who takes the devices at once may come before the word that tells of the preemption.
+    assert all(p["status"]["reason"] in ("Preempted", "GrantEnded") for p in pool.items("pods", "-n", "physics") if p["status"]["phase"] == "Failed")
+    still = sum(running(pool, j) for j in (native, lent) if j in pool.squeue()) + len(pool.running("-n", "physics"))
+    assert still == 2, "two victims were enough"
+
+
+@pytest.mark.feature("C1.3")
+def test_the_two_qos_are_kept_and_go_with_the_word(pool):
+    rows = lambda: {r[0]: r[1:] for r in (line.split("|") for line in root(pool, "sacctmgr", "-n", "-P", "show", "qos", "format=Name,GrpTRES,Preempt").splitlines())}
+    allowed = lambda: root(pool, "sacctmgr", "-n", "-P", "show", "associations", "account=biology", "user=", "format=QOS,DefaultQOS").split()[0]
+    assert rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"] and rows()["physics.borrowed"] == ["", ""]
+    root(pool, "sacctmgr", "-i", "modify", "qos", "physics.quota", "set", "GrpTRES=gres/gpu=99,cpu=7", "Preempt=")
+    wait_for("it is mended", lambda: rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"])
+    change(pool, {"preemption": None})
+    wait_for("nobody preempts any more", lambda: rows()["physics.quota"] == ["", "tandem.nobody"] and allowed() == "normal|")
+    job = sbatch(pool, "other", "-A", "biology", "--gres=gpu:1")
+    wait_for("jobs are as before", lambda: running(pool, job) and pool.job(job)["QOS"] == "normal")
+    change(pool, {"preemption": {"reclaim": {}}})
+    wait_for("and back", lambda: rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"] and allowed().endswith("|biology.quota"))
