@@ -130,7 +130,7 @@ def test_a_run_finds_its_data_fetched_once(pool, me, tmp_path):
     (tmp_path / "tandem.yaml").write_text(json.dumps(job))
 
     def steps(run):
-        wait_for(f"{run} is over", lambda: me.state(run) in ENDED)
+        wait_for(f"{run} is over", lambda: me.state(run) in ENDED, 300)
         return {s["name"]: s for s in me.api("GET", f"/runs/{run}")[1]["steps"]}
     first = me.submit(cwd=tmp_path)
     s = steps(first)
@@ -148,11 +148,11 @@ def test_a_run_finds_its_data_fetched_once(pool, me, tmp_path):
     # One whose content is another than was meant stops the run, which says so; so does one that is not there.
     job["data"]["set"]["sha256"] = sha(b"other")
     (tmp_path / "tandem.yaml").write_text(json.dumps(job))
-    r = me.run("submit", "-f", cwd=tmp_path, check=False)
+    r = me.run("submit", "-f", cwd=tmp_path, check=False, timeout=300)
     assert r.returncode == 1 and "data-set: exit code 1" in r.stderr and f"its sha256 is {sha(data)}, not {sha(b'other')}" in r.stderr, r.stderr
     job["data"] = {"set": "~/nowhere"}
     (tmp_path / "tandem.yaml").write_text(json.dumps(job))
-    r = me.run("submit", "-f", cwd=tmp_path, check=False)
+    r = me.run("submit", "-f", cwd=tmp_path, check=False, timeout=300)
     assert r.returncode == 1 and "data set set: there is no /home/researcher/nowhere" in r.stdout
     for wrong, words in (({"url": url}, "say what its hash is"), ({"git": "https://x/y"}, "which commit or tag"), ({"url": url, "path": "/x", "sha256": sha(data)}, "one of them")):
         (tmp_path / "tandem.yaml").write_text(json.dumps({**job, "data": {"set": wrong}}))

@@ -51,7 +51,7 @@ def steps(me, run):
 
 
 def over(me, run):
-    wait_for(f"{run} is over", lambda: me.state(run) in ENDED)
+    wait_for(f"{run} is over", lambda: me.state(run) in ENDED, 300)
     return steps(me, run)
 
 
@@ -93,7 +93,7 @@ def test_a_failed_environment_says_pips_own_words(pool, me, tmp_path, wheels):
     (tmp_path / "p").mkdir()
     (tmp_path / "p/requirements.txt").write_text("-r more.txt\n")
     (tmp_path / "p/more.txt").write_text(f"--no-index\n--find-links /home/researcher/{os.path.basename(wheels)}\nno-such-package==4.2\n")
-    r = me.run("submit", "-f", "--", "touch never", cwd=tmp_path / "p", check=False)
+    r = me.run("submit", "-f", "--", "touch never", cwd=tmp_path / "p", check=False, timeout=300)
     run = r.stdout.split()[1].rstrip(":")
     words = "ERROR: No matching distribution found for no-such-package==4.2"
     assert r.returncode == 1 and words in r.stderr and "environment: exit code 1" in r.stderr, r.stderr
@@ -167,10 +167,10 @@ job:
     name: tux
     general: [nodes=1, mem=100M]
 """)
-        r = me.run("submit", "-f", cwd=tmp_path / "p")
+        r = me.run("submit", "-f", cwd=tmp_path / "p", timeout=300)
         assert r.stdout.endswith("bare speaks\n") and "Conda's packages are taken from Python's index" in r.stderr
         (tmp_path / "p/tuxiv.config").write_text("entrypoint: upper\nenvironment: {dependencies: [python=3.6, upper]}\n")
-        r = me.run("submit", "-f", cwd=tmp_path / "p", check=False)
+        r = me.run("submit", "-f", cwd=tmp_path / "p", check=False, timeout=300)
         assert r.returncode == 1 and "has no python3.6" in r.stderr and "It has: python3" in r.stderr, r.stderr
     finally:
         os.unlink(conf)
