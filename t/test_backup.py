@@ -126,16 +126,3 @@ def test_the_backup_takes_over_and_gives_back(pool):
     wait_for("what waited runs", lambda: user(pool, "squeue", "-h", "-j", f"{waits},{later},{last}").strip() == "")
     wait_for("the pod ran", lambda: pool.get("pod", "through", "-n", "researcher")["status"]["phase"] == "Succeeded")
     wait_for("Slurm's history has them", lambda: user(pool, "sacct", "-X", "-n", "-P", "-j", f"{waits},{later},{last}", "-o", "state").split() == ["COMPLETED"] * 3)
-
-
-@pytest.mark.slow  # a take-over is waited for once more: 20 s
-def test_one_that_stood_still_does_not_lead_beside_the_backup(pool):
-    """The first one is frozen, the backup takes over, the first one goes on: it must not write the state that is the backup's now."""
-    wait_for("the first one leads", lambda: leads(pool) == 0)
-    container = pool.get("pod", "main-slurmctld-0", *NS)["status"]["containerStatuses"][0]
-    pool.kubectl("exec", *NS, "main-slurmctld-0", "-c", "slurmctld", "--", "sh", "-c", "kill -STOP $(pidof slurmctld)")
-    wait_for("the backup leads", lambda: leads(pool) == 1)
-    # Most often it is ended already, by the loop beside it.
-    pool.kubectl("exec", *NS, "main-slurmctld-0", "-c", "slurmctld", "--", "sh", "-c", "kill -CONT $(pidof slurmctld)", check=False)
-    wait_for("it was started anew", lambda: pool.get("pod", "main-slurmctld-0", *NS)["status"]["containerStatuses"][0]["restartCount"] > container["restartCount"])
-    wait_for("and leads by the backup's leave", lambda: leads(pool) == 0 and user(pool, "sinfo", "-h"))
