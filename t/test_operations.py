@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from test_readme import ROOT, run, steps
+from console import ROOT, run, steps
 
 GUIDE = ROOT / "docs/operations.md"
 

@@ -2,30 +2,17 @@
 
 `python3 t/test_readme.py BUILD` runs the tour on a pool of its own and writes the real output into README.md."""
 import os
-import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
+from console import BLOCK, ROOT, run, steps
 from harness import wait_for
 
 pytestmark = pytest.mark.feature("F1.1", "F1.6", "F1.7", "F1.8", "F1.10", "A5.2", "A18.2")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-BLOCK = re.compile(r"```console\n(.*?)```", re.S)
-
-
-def steps(text):
-    """[(command, expected output)] of every console block."""
-    got = []
-    for block in BLOCK.findall(text):
-        for part in re.split(r"(?m)^\$ ", block)[1:]:
-            command, _, output = part.partition("\n")
-            got.append((command, output))
-    return got
 
 
 def normal(text):
@@ -43,13 +30,6 @@ def normal(text):
     text = re.sub(r"\b10(?:\.\d+){3}\b", "ADDRESS", text)
     text = re.sub(r"(job |^ *)\d+\b", r"\1N", text, flags=re.M)
     return sorted(re.sub(r"[ \t]+", " ", line).strip() for line in text.splitlines() if line.strip())
-
-
-def run(command, pool, build):
-    env = dict(pool.env, PATH=f"{build}/src/cmd:{pool.env['PATH']}")
-    aside = subprocess.DEVNULL if command.startswith("until ") else subprocess.STDOUT  # what a round that came too early complains of
-    r = subprocess.run(["bash", "-c", command], env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=aside, text=True, timeout=180)
-    return r.stdout
 
 
 @pytest.mark.check
