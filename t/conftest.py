@@ -1,9 +1,10 @@
 """System tests: real binaries, real kubectl, real Slurm. See t/README.md."""
+import ctypes
 import os
 import pathlib
 import shutil
-import signal
 import tempfile
+import threading
 
 import pytest
 
@@ -149,17 +150,20 @@ def pool(shared_pool):
     yield shared_pool
 
 
-def _too_long(signum, frame):
-    raise TimeoutError("the test took 15 minutes: something that it waits for has no deadline")
+class TooLong(BaseException):
+    """A test took 15 minutes: something that it waits for has no deadline."""
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
-    """Ends a test that hangs; otherwise CI would end without a word about it."""
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(int(900 * SLOW))
+    """Ends a test that hangs; otherwise CI would end without a word about it. Not by SIGALRM: a
+    worker of pytest-xdist may run its tests in a thread that is not the first one."""
+    thread = ctypes.c_ulong(threading.get_ident())
+    late = threading.Timer(900 * SLOW, ctypes.pythonapi.PyThreadState_SetAsyncExc, (thread, ctypes.py_object(TooLong)))
+    late.daemon = True
+    late.start()
     yield
-    signal.alarm(0)
+    late.cancel()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -318,8 +318,8 @@ void td_op_tenant_slurm(struct td_op_tenant_pass *p)
 	w.s = v->slurm;
 	int64_t began = td_mono_ms(&td_clock_system), cost;
 	const char *foreign = NULL;
-	// slurmdbd hands every change on to slurmctld. While that restarts, slurmdbd 24.11 waits, and then no
-	// longer knows itself what it has written: it refuses new QOS and accounts until somebody restarts it.
+	// slurmdbd hands every change on to slurmctld. Three times rows that were written while slurmctld started
+	// anew were refused by slurmdbd 24.11 for good ("Invalid qos specification"), so nothing is written then.
 	if (!r)
 		r = td_slurm_check(w.s, p->c, &err);
 	if (!r)
