@@ -15,8 +15,8 @@ def acts(pool, *argv):
 
 @pytest.mark.embedded  # by the login pod of this machine
 def test_acts_on_slurms_side(pool):
-    job = pool.cmd("shell", "--", "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
-    own = pool.cmd("shell", "--", "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
+    job = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
+    own = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
     wait_for("both run", lambda: {pool.job(j).get("JobState") for j in (job, own)} == {"RUNNING"})
     pool.shell("scancel", job)
     pool.cmd("shell", "--", "scancel", own)
