@@ -74,7 +74,8 @@ def test_a_node_that_an_administrator_set_down_stays_so_until_he_resumes_it(own_
     """Slurm itself would lift it when slurmd registers the next time."""
     pool = own_pool
     wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
-    pool.shell("scontrol", "update", "nodename=n1", "state=down", "reason=bad fan")
+    # Its record may be made anew in this very moment.
+    wait_for("it is set down", lambda: pool.shell("scontrol", "update", "nodename=n1", "state=down", "reason=bad fan") or True)
     record = lambda: pool.shell("scontrol", "show", "node", "n1")  # noqa: E731
     wait_for("a drain holds it", lambda: "DRAIN" in record())
     assert "Reason=bad fan [root" in record()
