@@ -18,11 +18,36 @@ def patch(pool, spec):
     pool.kubectl("patch", *SET, "--type", "merge", "-p", json.dumps({"spec": spec}))
 
 
+def settled(pool):
+    """Both nodes work, and none of them is about to be made anew."""
+    o = pool.get(*SET)
+    s = o.get("status", {})
+    return (s.get("observedGeneration", 0) >= o["metadata"]["generation"] and s.get("updated") == s.get("ready") == s.get("desired") == 2
+            and list(sinfo(pool).values()) == ["idle", "idle"])
+
+
+@pytest.mark.feature("A5.6")
+def test_a_node_that_an_administrator_set_down_stays_so_until_he_resumes_it(own_pool):
+    """Slurm itself would lift it when slurmd registers the next time."""
+    pool = own_pool
+    wait_for("both are idle", lambda: settled(pool))
+    pool.shell("scontrol", "update", "nodename=n1", "state=down", "reason=bad fan")
+    record = lambda: pool.shell("scontrol", "show", "node", "n1")  # noqa: E731
+    wait_for("a drain holds it", lambda: "DRAIN" in record())
+    assert "Reason=bad fan [root" in record()
+    pool.shell("scontrol", "reconfigure")  # every slurmd starts anew and registers
+    wait_for("Slurm has lifted its part", lambda: "State=IDLE+DRAIN" in record())
+    assert "Reason=bad fan [root" in record()
+    wait_for("Kubernetes shows it", lambda: "bad fan" in json.dumps(pool.get("node", "n1")["metadata"]["annotations"]))
+    pool.shell("scontrol", "update", "nodename=n1", "state=resume")
+    wait_for("it works", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+
+
 @pytest.mark.feature("A4.4")
 def test_a_nodeset_goes_to_zero_and_comes_back(own_pool):
     """The job that runs ends by itself, no node and no slurmd is left, a job waits; with nodes again it runs."""
     pool = own_pool
-    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+    wait_for("both are idle", lambda: settled(pool))
     job = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "--wrap", "until [ -e /shared-go ]; do sleep 0.1; done").stdout.strip()
     state = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-o", "%T").strip()  # noqa: E731
     wait_for("it runs", lambda: state(job) == "RUNNING")
@@ -43,7 +68,7 @@ def test_a_nodeset_goes_to_zero_and_comes_back(own_pool):
 def test_nodes_of_a_lower_weight_are_used_first(own_pool):
     """Two NodeSets, reserved and on demand: a job that fits on both goes to the reserved one while it has room."""
     pool = own_pool
-    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
+    wait_for("both are idle", lambda: settled(pool))
     pool.kubectl("label", "node", "n0", "capacity=dear")
     try:
         away = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "capacity", "operator": "DoesNotExist"}]}]}}}
@@ -67,21 +92,3 @@ def test_nodes_of_a_lower_weight_are_used_first(own_pool):
         pool.kubectl("delete", "nodeset", "dear", *NS, "--ignore-not-found")
         pool.kubectl("label", "node", "n0", "capacity-")
         patch(pool, {"affinity": before, "slurm": {"weight": None}})
-
-
-@pytest.mark.feature("A5.6")
-def test_a_node_that_an_administrator_set_down_stays_so_until_he_resumes_it(own_pool):
-    """Slurm itself would lift it when slurmd registers the next time."""
-    pool = own_pool
-    wait_for("both are idle", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
-    # Its record may be made anew in this very moment.
-    wait_for("it is set down", lambda: pool.shell("scontrol", "update", "nodename=n1", "state=down", "reason=bad fan") or True)
-    record = lambda: pool.shell("scontrol", "show", "node", "n1")  # noqa: E731
-    wait_for("a drain holds it", lambda: "DRAIN" in record())
-    assert "Reason=bad fan [root" in record()
-    pool.shell("scontrol", "reconfigure")  # every slurmd starts anew and registers
-    wait_for("Slurm has lifted its part", lambda: "State=IDLE+DRAIN" in record())
-    assert "Reason=bad fan [root" in record()
-    wait_for("Kubernetes shows it", lambda: "bad fan" in json.dumps(pool.get("node", "n1")["metadata"]["annotations"]))
-    pool.shell("scontrol", "update", "nodename=n1", "state=resume")
-    wait_for("it works", lambda: list(sinfo(pool).values()) == ["idle", "idle"])
