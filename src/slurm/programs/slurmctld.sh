@@ -96,6 +96,19 @@ reconfigure() {
 	kill -9 "${ctld:-$$}"
 }
 
+# Which configuration the slurmds were told of last. A slurmctld that starts with a newer one, in a new pod, tells
+# nobody of it by itself.
+told=
+revision() { grep '^# Revision:' "$etc/asked" || :; }
+known() { [ -n "$told" ] || { [ "$(cat "$state/tandem-told" 2>/dev/null)" = "$(revision)" ] && told=yes; }; }
+note() { revision >"$state/tandem-told.$me" && mv "$state/tandem-told.$me" "$state/tandem-told" && told=yes; }
+[ -e "$state/tandem-told" ] || note
+# Has slurmctld read what is mounted, and tell the slurmds.
+bring() {
+	told=
+	if files && reconfigure; then note; else rm -f "$etc/asked"; fi
+}
+
 # The slurmctld that waits. It reads a new configuration only when it starts, so it is started anew for one, and also
 # before the first one's job ids come near to where its own begin: it has them from the file.
 backup() {
@@ -114,9 +127,7 @@ backup() {
 			if [ "$(leader)" = "$me" ]; then
 				led=$((led + 1))
 				[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
-				if [ $asked = new ] && [ "$led" -gt 10 ]; then
-					if ! { files && reconfigure; }; then rm -f "$etc/asked"; fi
-				fi
+				if [ "$led" -gt 10 ] && { [ $asked = new ] || ! known; }; then bring; fi
 				site
 				[ -e "$state/tandem-give-back" ] || continue
 			elif [ "$led" = 0 ] && [ $asked = same ] && [ "$(saved)" -le $((next - 5000)) ]; then
@@ -146,8 +157,8 @@ pause=10 led=
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
-	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked"; then
-		if ! { files && reconfigure; }; then rm -f "$etc/asked"; fi
+	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked" || ! known; then
+		bring
 		pause=5
 	fi
 	site
