@@ -6,7 +6,7 @@ import pytest
 from harness import wait_for
 
 
-@pytest.mark.feature("A9.1")
+@pytest.mark.feature("A2.5", "A9.1")
 def test_jobs_stay_in_one_rack(home):
     """Turned on while a job runs; a job of two nodes lands below one switch; and when labels change, the next one follows, without a restart."""
     pool = home
