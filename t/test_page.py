@@ -217,7 +217,7 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.d.switch_to.window(next(h for h in browser.d.window_handles if h != first))
     try:
         screen = lambda: browser.d.execute_script("return document.querySelector('.xterm-accessibility-tree')?.innerText || ''")  # noqa: E731
-        wait_for("a prompt", lambda: "$" in screen())
+        wait_for("a prompt with the user's name", lambda: "researcher@" in screen())
         browser.d.switch_to.active_element.send_keys("echo the answer is $((6 * 7)); ls /dev/tandem-gpu*" + Keys.ENTER)
         wait_for("the answer", lambda: "the answer is 42" in screen() and "/dev/tandem-gpu0" in screen())
         browser.picture("shell-wide")

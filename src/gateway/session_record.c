@@ -22,6 +22,13 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_SESSION, id);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_SESSION_OWNER, q->user.name);
 	td_jm_str(d, o, "data.request", request);
+	// The pod's /etc/passwd and /etc/group: shells, git and ssh ask for the user's name.
+	td_jm_strf(d, o, "data.passwd",
+		   "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+		   "%s:x:%lld:%lld::%s:/bin/bash\n",
+		   q->user.name, (long long)q->user.uid, (long long)q->user.gid, q->user.home);
+	td_jm_strf(d, o, "data.group", "root:x:0:\nnogroup:x:65534:\n%s:x:%lld:\n", q->user.name,
+		   (long long)q->user.gid);
 	return td_kube_create(q->g->kube, &td_configmaps, ns, o, td_http_cancel(q->x), NULL, err);
 }
 
