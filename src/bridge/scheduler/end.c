@@ -222,7 +222,15 @@ static int cancel_job(struct td_bridge_run *run, struct td_error *err)
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
 
-	int r = td_slurm_job_end(run->l->slurm, a->job, a->job_name, run->c, &e);
+	int r = 0;
+	// The gate may hear that the job has ended before we do. Then the pod is told Slurm's reason, which is
+	// forgotten with the job.
+	if (td_bridge_superseded(run->pod)) {
+		r = td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
+		if (r || td_slurm_job_ended(a->states))
+			return r;
+	}
+	r = td_slurm_job_end(run->l->slurm, a->job, a->job_name, run->c, &e);
 	if (r == TD_CONFLICT) {
 		// The job was renamed, or its id is another job's now: read it and decide again.
 		td_ask_str(b->asks, &a->job_name, NULL);

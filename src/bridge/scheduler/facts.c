@@ -47,6 +47,12 @@ bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret)
 	return true;
 }
 
+bool td_bridge_superseded(const struct td_object *pod)
+{
+	return pod && td_pod_state(pod) == TD_POD_DONE && td_streq(td_jstr(pod->root, "status.reason"), "GrantEnded") &&
+	       !td_object_annotation(pod, TD_ANN_ENDED);
+}
+
 // Translates the pod into r->want, once per run, and computes where it may run. A refusal is no
 // error: it goes to a->refused.
 static int want(struct td_bridge_run *r, struct td_error *err)
@@ -255,9 +261,7 @@ int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct 
 
 	if (r->pod) {
 		pa->has_grant = td_bridge_pod_grant(r->pod, &pa->grant);
-		pa->superseded = pa->pod == TD_POD_DONE &&
-				 td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded") &&
-				 !td_object_annotation(r->pod, TD_ANN_ENDED);
+		pa->superseded = td_bridge_superseded(r->pod);
 	}
 
 	bool same_spec = true;

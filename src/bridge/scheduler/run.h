@@ -35,6 +35,8 @@ void td_bridge_run_intake(struct td_bridge_run *r);
 // The exit code of the pod for sacct: the first of its containers' that is not 0.
 int td_bridge_run_exit_code(const struct td_object *pod);
 enum td_pool_pod_state td_pod_state(const struct td_object *pod);
+// True when its agent failed the pod because its devices were another job's, and nobody has said yet why.
+bool td_bridge_superseded(const struct td_object *pod);
 // The grant that the pod carries; strings point into the pod. False: it carries none.
 bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret);
 // Reads the job when something says that it may have changed. *ret_wait: it is too early;
