@@ -62,6 +62,8 @@ def fill(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
     """A native job that holds every device of each node."""
     jobs = [sbatch(pool, "--gres=gpu:8", f"--nodelist={n}", *argv, script=script) for n in pool.nodes]
     wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs))
+    held = lambda n: json.loads(pool.get("node", n)["metadata"].get("annotations", {}).get("tandem.dev/slurm-use", "{}"))  # noqa: E731
+    wait_for("the bridge has seen it", lambda: all(held(n).get("nvidia.com/gpu") == 8 for n in pool.nodes))
     return jobs
 
 

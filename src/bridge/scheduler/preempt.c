@@ -286,6 +286,27 @@ static void tell(struct td_bridge *b, int64_t job)
 	td_queue_add(b->pod_queue, key);
 }
 
+// Finds who is ending on the node and was not known to hold anything there: he began after the last look, when the
+// node was still thought to have room.
+static int find_ending(struct td_bridge_run *r, struct going *g, struct td_error *err)
+{
+	td_auto_states struct td_slurm_states all = {0};
+	int e = td_slurm_job_states(r->l->slurm, NULL, 0, r->c, &all, err), reads = 0;
+	for (size_t i = 0; !e && i < all.n && reads < READS_MAX && g->n_victims < VICTIMS_MAX; i++) {
+		if (!(all.v[i].states & TD_JOB(COMPLETING)))
+			continue;
+		reads++;
+		td_auto_job struct td_slurm_job j = {0};
+		td_auto_strv struct td_strv names = {0};
+		e = td_slurm_job(r->l->slurm, all.v[i].id, r->c, &j, err);
+		if (!e && j.nodes_text && !td_hostlist_parse(j.nodes_text, &names, NULL) &&
+		    td_strv_has(&names, g->node))
+			g->victims[g->n_victims++] = j.id;
+		e = e == TD_NOT_FOUND ? 0 : e;
+	}
+	return e;
+}
+
 // Finds whom the last try has preempted, among all that may be and are on the node.
 static int find_victims(struct td_bridge_run *r, struct going *g, bool *ret_busy, struct td_error *err)
 {
@@ -322,8 +343,9 @@ static int find_victims(struct td_bridge_run *r, struct going *g, bool *ret_busy
 			tell(r->b, h.jobs[i]);
 		}
 	}
-	g->looked = true;
-	return 0;
+	int e = g->n_victims ? 0 : find_ending(r, g, err);
+	g->looked = !e;
+	return e;
 }
 
 // Has a victim still its resources? *ret_grace: one still has its grace.
