@@ -93,6 +93,8 @@ int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, ch
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!text) {
 		td_object_unref(td_steal(o));
+		// Whoever looked in this very moment may have been too early.
+		td_cancel_wait(g->cancel, SOON_MS);
 		if ((r = secret(g, SOON_MS, &o, err)))
 			return r;
 		text = td_people_value(o->root, entry, &n);
