@@ -104,10 +104,8 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 			  ended = td_jint(s, "ended", 0);
 		if (!i)
 			printf("\n%-28s %-10s %-8s %s\n", "SESSION", "STATE", "JOB", "");
-		if (td_jstr(s, "words"))
-			td_buf_puts(&b, td_jstr(s, "words"));
-		b.len = strcspn(td_buf_str(&b), "\n"); // of last words the first
-		b.s[b.len] = '\0';
+		const char *words = td_jstr_or(s, "words", "");
+		td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
 		if (begins)
 			td_buf_printf(&b, "%sbegins at %s", b.len ? "; " : "",
 				      td_client_when(begins, when, sizeof(when)));
