@@ -8,7 +8,9 @@ import struct
 import subprocess
 import threading
 
-from harness import KEEP, SLOW
+import pytest
+
+from harness import KEEP, SLOW, wait_for
 
 
 def address(pool):
@@ -98,3 +100,13 @@ def cutting(target, cuts):
         yield f"127.0.0.1:{server.getsockname()[1]}", happened
     finally:
         server.close()
+
+
+@pytest.fixture
+def me(pool, tmp_path):
+    """The researcher; no session of his outlives the test."""
+    laptop = Laptop(pool, tmp_path / "laptop", "researcher")
+    yield laptop
+    for s in laptop.api("GET", "/sessions")[1]["sessions"]:
+        laptop.api("DELETE", f"/sessions/{s['id']}")
+    wait_for("no session is left", lambda: laptop.api("GET", "/sessions")[1]["sessions"] == [])

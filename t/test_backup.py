@@ -1,13 +1,11 @@
 """Two slurmctlds (spec.controller.replicas): the backup takes over, and gives back; nothing is lost. One pool of two nodes."""
 import json
 import os
-import shutil
-import tempfile
 import time
 
 import pytest
 
-from harness import Pool, wait_for
+from harness import wait_for
 
 pytestmark = pytest.mark.feature("A12.4")
 
@@ -16,17 +14,9 @@ CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name
          "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
 
 
-@pytest.fixture(scope="module")
-def pool(tandem):
-    path = tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp")
-    pool = Pool(tandem, path)
-    try:
-        pool.up("--nodes", "2")
-        yield pool
-        assert pool.crash_reports() == []
-    finally:
-        pool.down(purge=True)
-        shutil.rmtree(path, ignore_errors=True)
+@pytest.fixture
+def pool(own_pool):
+    return own_pool
 
 
 def change(pool, **controller):

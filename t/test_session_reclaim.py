@@ -4,19 +4,10 @@ import time
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, me  # noqa: F401 (a fixture)
 from wsclient import WebSocket
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
-
-
-@pytest.fixture
-def me(pool, tmp_path):
-    laptop = Laptop(pool, tmp_path / "laptop", "researcher")
-    yield laptop
-    for s in laptop.api("GET", "/sessions")[1]["sessions"]:
-        laptop.api("DELETE", f"/sessions/{s['id']}")
-    wait_for("no session is left", lambda: laptop.api("GET", "/sessions")[1]["sessions"] == [])
 
 
 def look(me, s):

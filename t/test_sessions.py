@@ -8,18 +8,9 @@ import socket
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, me  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
-
-
-@pytest.fixture
-def me(pool, tmp_path):
-    laptop = Laptop(pool, tmp_path / "laptop", "researcher")
-    yield laptop
-    for s in laptop.api("GET", "/sessions")[1]["sessions"]:
-        laptop.api("DELETE", f"/sessions/{s['id']}")
-    wait_for("no session is left", lambda: laptop.api("GET", "/sessions")[1]["sessions"] == [])
 
 
 def ask(me, path, key=True, method="GET", headers=None, body=None):
@@ -41,6 +32,7 @@ def test_an_endpoint_with_a_gpu_as_its_owner(pool, me):
     job = pool.squeue()[int(s["job"])]
     assert job["user"] == "researcher" and job["state"] == "RUNNING"
     assert me.run("session", "list").stdout.startswith(s["id"])
+    assert [line.split()[1] for line in me.run("ps").stdout.splitlines() if line.startswith(s["id"])] == ["ready"]
 
     # Nobody else's, and nothing of the gateway's passes on.
     assert ask(me, f"{s['path']}hello.txt", key=False)[0] == 401

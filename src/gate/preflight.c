@@ -95,13 +95,9 @@ static bool read_policy(struct td_preflight *p, int node, struct policy *ret)
 	const char *text = o ? td_object_annotation(o, TD_ANN_PREFLIGHT) : NULL;
 	if (!text || td_json_parse(text, strlen(text), &ret->json, NULL))
 		return false;
-	yyjson_val *root = td_json_root(ret->json), *x;
-	for (size_t k = 0; k < TD_LEN(keys); k++) {
-		size_t i, n;
-		yyjson_arr_foreach (td_jget(root, keys[k]), i, n, x)
-			if (yyjson_is_str(x))
-				td_strv_add(&ret->lists[k], yyjson_get_str(x));
-	}
+	yyjson_val *root = td_json_root(ret->json);
+	for (size_t k = 0; k < TD_LEN(keys); k++)
+		td_jstrs(td_jget(root, keys[k]), &ret->lists[k]);
 	ret->ms = td_jint(root, "milliseconds", 100);
 	ret->tries = td_jint(root, "tries", 3);
 	ret->program = td_jstr(root, "program");

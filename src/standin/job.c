@@ -236,12 +236,18 @@ int td_standin_job_text_read(const char *json, size_t len, long long job, const 
 	return read_record(json, len, job, "", field, out);
 }
 
+// Slurm's record of the job, in JSON; the caller frees it.
+static char *job_json(const char *job, int64_t deadline, size_t *ret_len, char *why, size_t n_why)
+{
+	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
+	return td_standin_output(argv, deadline, ret_len, why, n_why);
+}
+
 int td_standin_job_text(const char *job, const char *field, int64_t deadline, struct standin_text out, char *why,
 			size_t n_why)
 {
-	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	size_t len = 0;
-	char *text = td_standin_output(argv, deadline, &len, why, n_why);
+	char *text = job_json(job, deadline, &len, why, n_why);
 	if (!text)
 		return -1;
 	int r = td_standin_job_text_read(text, len, strtoll(job, NULL, 10), field, out);
@@ -254,9 +260,8 @@ int td_standin_job_text(const char *job, const char *field, int64_t deadline, st
 int td_standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
 			size_t n_why)
 {
-	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	size_t len = 0;
-	char *text = td_standin_output(argv, deadline, &len, why, n_why);
+	char *text = job_json(job, deadline, &len, why, n_why);
 	if (!text)
 		return -1;
 	int r = td_standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);

@@ -35,7 +35,7 @@ static void fabric_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_s
 }
 
 // The grant as annotations of the Binding.
-static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run, const struct td_object *node)
+static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run, const char *node)
 {
 	const struct td_ask *a = run->a;
 	const struct td_gang_seat *seat = run->seat;
@@ -51,8 +51,10 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run,
 	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
 	if (seat)
 		td_gang_notes(d, o, a, seat);
-	if (node && run->s->fabric)
-		fabric_notes(d, o, run->s, seat ? seat->devices : a->devices, node);
+	td_auto(td_object_unref) struct td_object *where =
+		run->s->fabric ? td_informer_get(run->b->nodes, NULL, node) : NULL;
+	if (where)
+		fabric_notes(d, o, run->s, seat ? seat->devices : a->devices, where);
 
 	return o;
 }
@@ -114,8 +116,7 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 			       (long long)a->job, node ? node : "");
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_auto(td_object_unref) struct td_object *where = td_informer_get(b->nodes, NULL, node);
-	yyjson_mut_val *notes = grant_notes(d, run, where);
+	yyjson_mut_val *notes = grant_notes(d, run, node);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	const char *rv = pod->rv;
 

@@ -99,15 +99,6 @@ static const char *avoid(const struct td_slurm_nodes *l, const bool *ok, const s
 	return text ? td_arena_strdup(arena, text) : NULL;
 }
 
-static void read_names(const yyjson_val *policy, const char *key, struct td_strv *ret)
-{
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(policy, key), i, n, x)
-		if (yyjson_is_str(x))
-			td_strv_add(ret, yyjson_get_str(x));
-}
-
 // Are the pod's devices tested before it starts? Then a batch stand-in goes first, because its Prolog tests them
 // before the pod is bound: a pod that is bound cannot start elsewhere. Every node of Slurm's has the same policy.
 static bool tested_first(struct td_bridge *b, const struct td_slurm_snapshot *snap, const struct td_object *pod,
@@ -120,9 +111,9 @@ static bool tested_first(struct td_bridge *b, const struct td_slurm_snapshot *sn
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return false;
 	td_auto_strv struct td_strv partitions = {0}, qos = {0}, namespaces = {0};
-	read_names(td_json_root(j), "partitions", &partitions);
-	read_names(td_json_root(j), "qos", &qos);
-	read_names(td_json_root(j), "namespaces", &namespaces);
+	td_jstrs(td_jget(td_json_root(j), "partitions"), &partitions);
+	td_jstrs(td_jget(td_json_root(j), "qos"), &qos);
+	td_jstrs(td_jget(td_json_root(j), "namespaces"), &namespaces);
 	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)partitions.v,
 						 .n_partitions = partitions.n,
 						 .qos = (const char *const *)qos.v,

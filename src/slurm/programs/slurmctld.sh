@@ -103,7 +103,7 @@ revision() { grep '^# Revision:' "$etc/asked" || :; }
 known() { [ -n "$told" ] || { [ "$(cat "$state/tandem-told" 2>/dev/null)" = "$(revision)" ] && told=yes; }; }
 note() { revision >"$state/tandem-told.$me" && mv "$state/tandem-told.$me" "$state/tandem-told" && told=yes; }
 [ -e "$state/tandem-told" ] || note
-# Has slurmctld read what is mounted, and tell the slurmds.
+# Makes slurmctld read what is mounted, which tells the slurmds.
 bring() {
 	told=
 	if files && reconfigure; then note; else rm -f "$etc/asked"; fi
