@@ -72,8 +72,9 @@ def unpack(archive, to):
 def clone(url, ref, to):
     if not shutil.which("git"):
         raise Wrong("the image of this node has no git: tandem/work has it")
+    silent = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"]  # as download(): a server that sends nothing is given up
     for argv in (["init", "-q"], ["fetch", "-q", "--depth", "1", "--", url, ref], ["checkout", "-q", "--detach", "FETCH_HEAD"]):
-        r = subprocess.run(["git", "-C", to, *argv], env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        r = subprocess.run(["git", *silent, "-C", to, *argv], env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if r.returncode:
             raise Wrong(f"{url} {ref}: {r.stderr.strip() or 'git failed'}")
 
