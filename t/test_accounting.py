@@ -271,10 +271,16 @@ def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
         wait_for("slurmctld is registered there", lambda: asked("cluster", "format=cluster,controlport").startswith("main|68") and
                  ("physics" in asked("account", "format=account")) == (path == storage["path"]), 200)
     move(storage["path"] + "-other")
-    there = sbatch(pool, script="#!/bin/sh\ntrue\n")
+    there = taken(pool)
     wait_for("jobs are recorded there", lambda: sacct(pool).get(there, {}).get("State") == "COMPLETED")
     move(storage["path"])
-    assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
+    wait_for("the first history is there again", lambda: sacct(pool).get(before, {}).get("State") == "COMPLETED")
+    wait_for("the job that ran goes on", lambda: pool.squeue()[runs]["state"] == "RUNNING")
+
+
+def taken(pool):
+    """A short job, as soon as slurmctld takes one: the new database may know the cluster while slurmctld still starts anew with the other half of the edit."""
+    return wait_for("slurmctld takes a job", lambda: sbatch(pool, script="#!/bin/sh\ntrue\n"))
 
 
 SERVER = """set -e
@@ -305,7 +311,7 @@ def test_a_database_of_somebody_else(pool):
                  ("physics" in asked("account", "format=account")) == account, 200)
     move({"embedded": None, "external": {"host": address, "userSecret": "db-user"}}, False)
     try:
-        job = sbatch(pool, script="#!/bin/sh\ntrue\n")
+        job = taken(pool)
         wait_for("its record is there", lambda: sacct(pool).get(job, {}).get("State") == "COMPLETED")
         rows = pool.kubectl("exec", "db", "--", "mariadb", "--no-defaults", "-S", "/tmp/db.sock", "-N", "-e", f"select id_job from slurm_acct_db.main_job_table where id_job={job}")
         assert rows.split() == [str(job)]

@@ -21,6 +21,9 @@ def pool(own_pool):
         own_pool.cmd("node", "return", NODE, "--no-test", "--wait", check=False)
     own_pool.clean()
     yield own_pool
+    # A policy that stopped acts must not go before the fault is out of sight: the one that is there without any would act on it.
+    own_pool.cmd("fault", NODE, "--clear", check=False)
+    wait_for("no fault is seen any more", lambda: not annotation(own_pool, "faults"))
     own_pool.kubectl("delete", "healthpolicies", "--all")
 
 
