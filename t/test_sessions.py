@@ -1,6 +1,7 @@
 """Sessions: pods of people in the one queue, reached through the gateway by their owner alone (rows D3
 D4)."""
 import base64
+import concurrent.futures
 import http.client
 import os
 import socket
@@ -62,6 +63,42 @@ class H(http.server.BaseHTTPRequestHandler):
             self.connection.sendall(d)
 http.server.ThreadingHTTPServer(('', int(__import__('os').environ['PORT'])), H).serve_forever()
 """
+
+
+WAITS = """
+import http.server, os, time
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        while self.path == '/waits' and not os.path.exists('open'): time.sleep(0.02)
+        self.send_response(200); self.send_header('Content-Length', '0'); self.end_headers()
+http.server.ThreadingHTTPServer(('', int(os.environ['PORT'])), H).serve_forever()
+"""
+
+
+@pytest.mark.feature("E4.3")
+def test_who_waits_at_an_endpoint_and_how_long_it_takes(pool, me):
+    path = f"{pool.shared_dir}/researcher/waits.py"
+    open(path, "w").write(WAITS)
+    os.chmod(path, 0o644)
+    s = me.json("session", "start", "--", "exec python3 waits.py")
+    look = lambda: me.json("session", "list")["sessions"]
+    mine = lambda: next(x for x in look() if x["id"] == s["id"]).get("requests", {})
+    assert mine() == {}, "nobody has asked"
+    for _ in range(5):
+        assert ask(me, s["path"])[0] == 200
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, me, f"{s['path']}waits") for _ in range(3)]
+        try:
+            wait_for("three wait", lambda: mine().get("inFlight") == 3)
+            shown = next(line for line in me.run("session", "list").stdout.splitlines() if line.startswith(s["id"]))
+            assert "  3 waiting, " in shown
+        finally:
+            open(f"{pool.shared_dir}/researcher/open", "w").close()
+        assert [a.result()[0] for a in asked] == [200] * 3
+    seen = wait_for("they are answered", lambda: (m := mine())["answered"] == 8 and m)
+    assert seen["inFlight"] == 0 and seen["perMinute"] >= 1 and seen["p50Ms"] <= seen["p95Ms"] <= seen["maxMs"]
+    me.run("session", "stop", s["id"])
+    os.unlink(f"{pool.shared_dir}/researcher/open")
 
 
 @pytest.mark.feature("D3.6")

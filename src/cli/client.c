@@ -177,6 +177,18 @@ int td_client_failed(const char *name, const struct td_error *err)
 	return 1;
 }
 
+void td_client_requests(yyjson_val *session, struct td_buf *ret)
+{
+	yyjson_val *r = td_jget(session, "requests");
+	if (!r)
+		return;
+	td_buf_printf(ret, "%lld waiting", (long long)td_jint(r, "inFlight", 0));
+	if (td_jint(r, "perMinute", 0))
+		td_buf_printf(ret, ", %lld a minute, half within %lld ms, 95 %% within %lld ms",
+			      (long long)td_jint(r, "perMinute", 0), (long long)td_jint(r, "p50Ms", 0),
+			      (long long)td_jint(r, "p95Ms", 0));
+}
+
 const char *td_client_when(int64_t epoch, char *buf, size_t n)
 {
 	time_t t = (time_t)epoch, now = time(NULL);

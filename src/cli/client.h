@@ -34,6 +34,8 @@ int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void 
 
 // Prints "tandem NAME: message"; returns 1.
 int td_client_failed(const char *name, const struct td_error *err);
+// Says how a session's server answers, as one line; nothing where nobody has asked it.
+void td_client_requests(yyjson_val *session, struct td_buf *ret);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.
 const char *td_client_when(int64_t epoch, char *buf, size_t n);
 #define TD_CLIENT_OUTPUT(p)                                                                                            \

@@ -106,6 +106,10 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 			printf("\n%-28s %-10s %-8s %s\n", "SESSION", "STATE", "JOB", "");
 		const char *words = td_jstr_or(s, "words", "");
 		td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
+		td_auto_buf struct td_buf asked = {0};
+		td_client_requests(s, &asked);
+		if (asked.len)
+			td_buf_printf(&b, "%s%s", b.len ? "; " : "", td_buf_str(&asked));
 		if (begins)
 			td_buf_printf(&b, "%sbegins at %s", b.len ? "; " : "",
 				      td_client_when(begins, when, sizeof(when)));

@@ -39,6 +39,10 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	       td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	if (td_jstr(s, "words"))
 		printf("  %s", td_jstr(s, "words"));
+	td_auto_buf struct td_buf asked = {0};
+	td_client_requests(s, &asked);
+	if (asked.len)
+		printf("  %s", td_buf_str(&asked));
 	if (td_jint(s, "begins", 0))
 		printf("  begins at %s", td_client_when(td_jint(s, "begins", 0), when, sizeof(when)));
 	if (td_jint(s, "ended", 0))

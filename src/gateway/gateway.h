@@ -31,6 +31,7 @@
 //   session_pass.c             the proxy in front of them
 //   session_record.c           what is kept of one: it can be resumed
 //   session_use.c              what they do: traffic, CPUs
+//   answers.[ch]               how an endpoint answers: waiting requests, how long they take
 //   account.c                  who am I, login, keys
 //   limits.c                   how often
 //   page.c                     the page's files

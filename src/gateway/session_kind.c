@@ -3,7 +3,7 @@
 #include "base/names.h"
 
 static const struct td_session_kind kinds[] = {
-	{.name = "endpoint", .served = true},
+	{.name = "endpoint", .served = true, .measured = true},
 	{.name = "batch"},
 	{.name = "shell", .program = "session-shell.sh", .served = true, .token = true, .terminal = true},
 	{.name = "jupyter", .program = "session-jupyter.sh", .served = true, .token = true, .whole = true},

@@ -2,8 +2,10 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
+#include "base/clock.h"
 #include "base/embedded.h"
 #include "base/names.h"
+#include "metrics/metrics.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -60,6 +62,28 @@ static int absent(struct td_gateway_ask *q, const char *name, struct td_error *e
 	return td_fail(err, TD_TRANSIENT, "session %s does not run: `tandem session resume %s`", name, name);
 }
 
+// A WebSocket is no request that is answered, so nobody measures it.
+static void pass(struct td_gateway_ask *q, const struct td_http_far *far, const char *name, bool measured)
+{
+	struct td_metrics *m = td_metrics_process();
+	struct td_metric *waits = td_gauge(m, "tandem_gateway_endpoint_requests_in_flight",
+					   "Requests to endpoints of people that are not answered yet.", NULL),
+			 *took = td_histogram(m, "tandem_gateway_endpoint_request_duration_seconds",
+					      "From a request to an endpoint to the end of its answer.", NULL, NULL, 0);
+	int64_t began = td_mono_ms(&td_clock_system);
+	if (measured) {
+		td_session_asked(q->g->traffic, name);
+		td_metric_add(waits, 1, NULL);
+	}
+	td_http_relay_to(q->x, far);
+	if (measured) {
+		int64_t ms = td_mono_ms(&td_clock_system) - began;
+		td_session_answered(q->g->traffic, name, ms);
+		td_metric_add(waits, -1, NULL);
+		td_metric_observe(took, (double)ms / 1000, NULL);
+	}
+}
+
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *target = td_http_target(q->x), *id = target + strlen("/s/");
@@ -105,7 +129,7 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 					.authorization = proof,
 					.heard = heard,
 					.ctx = &h};
-	td_http_relay_to(q->x, &far);
+	pass(q, &far, name, kind->measured && !td_http_header(q->x, "Upgrade"));
 	td_session_touch(q->g->traffic, name);
 	return 0;
 }

@@ -16,10 +16,11 @@ enum { TRACKED = 1024, USAGE_MAX = 8 << 20 };
 
 struct use {
 	char id[64];
-	int64_t traffic;   // 0: none was seen
-	double cpu_s;      // the counter; -1: not known
-	int64_t cpu_ms;    // when it was read
-	int64_t low_since; // -1: it is not low, or not known
+	struct td_answers *answers; // of an endpoint that was asked; owned
+	int64_t traffic;            // 0: none was seen
+	double cpu_s;               // the counter; -1: not known
+	int64_t cpu_ms;             // when it was read
+	int64_t low_since;          // -1: it is not low, or not known
 };
 
 struct td_session_traffic {
@@ -43,6 +44,8 @@ struct td_session_traffic *td_session_traffic_free(struct td_session_traffic *t)
 {
 	if (t)
 		pthread_mutex_destroy(&t->lock);
+	for (size_t i = 0; t && i < t->n; i++)
+		free(t->v[i].answers);
 	free(t);
 	return NULL;
 }
@@ -66,6 +69,7 @@ static struct use *at(struct td_session_traffic *t, const char *id)
 		u = t->v[i].traffic < u->traffic ? &t->v[i] : u;
 	if (t->n < TRACKED)
 		u = &t->v[t->n++];
+	free(u->answers);
 	*u = (struct use){.cpu_s = -1, .low_since = -1};
 	snprintf(u->id, sizeof(u->id), "%s", id);
 	return u;
@@ -82,6 +86,8 @@ void td_session_fresh(struct td_session_traffic *t, const char *id)
 {
 	pthread_mutex_lock(&t->lock);
 	struct use *u = at(t, id);
+	free(u->answers);
+	u->answers = NULL;
 	u->cpu_s = u->low_since = -1;
 	u->traffic = td_real_ms(t->clock) / 1000;
 	pthread_mutex_unlock(&t->lock);
@@ -94,6 +100,36 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 	ret->traffic = u && u->traffic > t->began ? u->traffic : t->began; // not seen counts from our start
 	ret->low_cpu_since = u ? u->low_since : -1;
 	pthread_mutex_unlock(&t->lock);
+}
+
+void td_session_asked(struct td_session_traffic *t, const char *id)
+{
+	pthread_mutex_lock(&t->lock);
+	struct use *u = at(t, id);
+	if (!u->answers)
+		u->answers = td_calloc(1, sizeof(*u->answers));
+	td_answers_asked(u->answers);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_session_answered(struct td_session_traffic *t, const char *id, int64_t took_ms)
+{
+	pthread_mutex_lock(&t->lock);
+	struct use *u = find(t, id);
+	if (u && u->answers) // else it began anew meanwhile
+		td_answers_done(u->answers, td_real_ms(t->clock), took_ms);
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_answers_said *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	const struct use *u = find(t, id);
+	bool known = u && u->answers;
+	if (known)
+		td_answers_say(u->answers, td_real_ms(t->clock), ret);
+	pthread_mutex_unlock(&t->lock);
+	return known;
 }
 
 void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,

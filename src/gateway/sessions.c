@@ -93,6 +93,22 @@ static enum td_idle_why end_of(struct td_gateway *g, const struct td_object *o, 
 	return td_idle_end(&r, &s, ret_at);
 }
 
+// What its server answers, as this gateway sees it.
+static void write_answers(struct td_gateway *g, const char *id, yyjson_mut_doc *d, yyjson_mut_val *w)
+{
+	struct td_answers_said a;
+	if (!id || !td_session_answers(g->traffic, id, &a))
+		return;
+	td_jm_int(d, w, "requests.inFlight", a.in_flight);
+	td_jm_int(d, w, "requests.answered", (int64_t)a.total);
+	if (!a.recent)
+		return;
+	td_jm_int(d, w, "requests.perMinute", (a.recent * 60000LL + a.over_ms - 1) / a.over_ms);
+	td_jm_int(d, w, "requests.p50Ms", a.p50_ms);
+	td_jm_int(d, w, "requests.p95Ms", a.p95_ms);
+	td_jm_int(d, w, "requests.maxMs", a.max_ms);
+}
+
 void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
 	const char *phase = td_jstr_or(o->root, "status.phase", "Pending"), *id = td_object_label(o, TD_LABEL_SESSION);
@@ -121,6 +137,8 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	td_jm_str(d, w, "devices", td_object_annotation(o, TD_ANN_DEVICES));
 	if (td_session_kind_of(o)->served)
 		td_jm_strf(d, w, "path", "/s/%s/", id);
+	if (!over)
+		write_answers(g, id, d, w);
 	const char *begin = td_object_annotation(o, TD_ANN_ASK_PREFIX "begin");
 	if (!placed && begin && !td_time_parse(begin, &at) && at / 1000 > now_s())
 		td_jm_int(d, w, "begins", at / 1000);

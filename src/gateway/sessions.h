@@ -3,6 +3,7 @@
 // is it looked for.
 #pragma once
 
+#include "gateway/answers.h"
 #include "gateway/door.h"
 #include "pool/idle.h"
 
@@ -13,6 +14,7 @@ struct td_session_kind {
 	bool served;         // it answers at a port
 	bool whole;          // it wants paths as the browser sees them, with /s/ID
 	bool token;          // it answers only to who has the session's token, which the gateway adds
+	bool measured;       // how many requests wait at it, and how long they take, is shown
 	bool terminal;       // its page is the gateway's, and its one path is "tty"
 };
 // NULL: there is no such kind.
@@ -73,6 +75,12 @@ void td_session_touch(struct td_session_traffic *t, const char *id);
 void td_session_fresh(struct td_session_traffic *t, const char *id);
 // Fills traffic and low_cpu_since.
 void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret);
+// Its server is asked, and has answered (or the asker left); took_ms: since then. A request that began
+// before the session did counts for nothing.
+void td_session_asked(struct td_session_traffic *t, const char *id);
+void td_session_answered(struct td_session_traffic *t, const char *id, int64_t took_ms);
+// false: nobody has asked it.
+bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_answers_said *ret);
 // A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has.
 void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
 		    int gpus);

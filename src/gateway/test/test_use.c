@@ -1,4 +1,4 @@
-// rows: D4.1 D4.4
+// rows: D4.1 D4.4 E4.3
 // What sessions do, with a clock that stands until the test moves it: below 5 % of a CPU for 10 minutes,
 // no traffic for 1 hour, 12 hours after the start.
 #include "gateway/sessions.h"
@@ -101,9 +101,57 @@ static void the_agents_figures(void **state)
 	assert_true(td_session_cpu_read("", "a", "p") == -1);
 }
 
+static void how_an_endpoint_answers(void **state)
+{
+	struct td_clock_manual c;
+	struct td_answers_said a;
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
+	assert_false(td_session_answers(t, "a", &a)); // nobody has asked
+
+	for (int i = 0; i < 3; i++)
+		td_session_asked(t, "a");
+	td_session_answered(t, "a", 40);
+	td_session_answered(t, "a", 10);
+	assert_true(td_session_answers(t, "a", &a));
+	assert_int_equal(a.in_flight, 1);
+	assert_int_equal(a.total, 2);
+	assert_int_equal(a.recent, 2);
+	assert_int_equal(a.p50_ms, 10);
+	assert_int_equal(a.p95_ms, 40);
+	assert_int_equal(a.over_ms, TD_ANSWERS_WINDOW_MS);
+
+	// Five minutes later only what is newer counts.
+	td_clock_manual_add(&c, TD_ANSWERS_WINDOW_MS);
+	td_session_answers(t, "a", &a);
+	assert_int_equal(a.recent, 0);
+	assert_int_equal(a.in_flight, 1);
+
+	// More than are kept: 1 … 300 ms, one each 100 ms. The last 256 of them are 45 … 300.
+	for (int i = 1; i <= 300; i++) {
+		td_session_asked(t, "a");
+		td_clock_manual_add(&c, 100);
+		td_session_answered(t, "a", i);
+	}
+	td_session_answers(t, "a", &a);
+	assert_int_equal(a.total, 302);
+	assert_int_equal(a.recent, TD_ANSWERS_KEPT);
+	assert_int_equal(a.over_ms, 25500);
+	assert_int_equal(a.p50_ms, 172);
+	assert_int_equal(a.p95_ms, 288);
+	assert_int_equal(a.max_ms, 300);
+
+	// A new pod of the session: an answer of the old one counts for nothing.
+	td_session_fresh(t, "a");
+	td_session_answered(t, "a", 5);
+	assert_false(td_session_answers(t, "a", &a));
+	td_session_traffic_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(how_an_endpoint_answers),
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
 		cmocka_unit_test(traffic_and_age),
 		cmocka_unit_test(the_agents_figures),
