@@ -66,13 +66,24 @@ def test_one_that_does_nothing_is_ended_with_a_warning_and_comes_back(pool, me):
     assert running[0] == 200 and running[1]["state"] == "ready", "one that runs is left as it is"
 
 
-@pytest.mark.feature("D4.4")
-def test_one_with_gpus_whose_use_nobody_measures_is_not_idle(pool, me):
-    s = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "1")
-    assert "nobody has used it" in look(me, s)["endsBecause"]
-    lazy = me.api("POST", "/sessions", {"kind": "batch", "command": "exec sleep 1000", "lowUse": 1})[1]
-    wait_for("the one without is ended", lambda: look(me, lazy)["state"] == "reclaimed")
-    assert "nobody has used it" in look(me, s)["endsBecause"] and look(me, s)["state"] == "ready"
+@pytest.mark.feature("D4.1", "D4.4")
+def test_one_with_gpus_is_idle_when_all_of_them_are_seen_to_do_nothing(pool, me):
+    """Virtual GPUs measure what they are told to; what is not measured is not idle."""
+    s = me.json("session", "start", "shell", "--gpus", "2", "--low-use", "30")
+    _, node, gpus = pool.grant(pool.get("pod", f"session-{s['id']}", "-n", "researcher"))
+    says = lambda words: wait_for(words, lambda: look(me, s)["endsBecause"].startswith(words))  # noqa: E731
+    use = lambda gpu, percent: pool.cmd("fault", node, f"gpu{gpu}", f"use={percent}")  # noqa: E731
+    try:
+        says("it has done nothing")
+        use(min(gpus), "unknown")
+        says("nobody has used it")
+        use(min(gpus), 2)
+        says("it has done nothing")
+        use(max(gpus), 70)
+        says("nobody has used it")
+    finally:
+        pool.cmd("fault", node, "--clear")
+    assert look(me, s)["state"] == "ready"
 
 
 @pytest.mark.feature("E3.5")

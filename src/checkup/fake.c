@@ -33,7 +33,7 @@ static const struct {
 	{"pcie-width", true, CURE_REBOOT},
 	{"nvlink-down", true, CURE_RESET},
 	{"burn", true, CURE_RESET}, // only the test finds it
-	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes
+	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes, or "unknown"
 	{"ib-down", false, CURE_CLEAR},
 	{"disk-full", false, CURE_CLEAR},
 	{"disk-readonly", false, CURE_REBOOT},
@@ -163,7 +163,7 @@ static void set(void *ctx, const struct fault *f)
 		else if (!strcmp(k, "temp"))
 			g->temp_c = atof(v);
 		else if (!strcmp(k, "use"))
-			g->use_percent = atof(v);
+			g->use_percent = strcmp(v, "unknown") != 0 ? atof(v) : -1;
 		else if (!strcmp(k, "pcie-width"))
 			g->pcie_width = atoi(v);
 		else if (!strcmp(k, "nvlink-down"))

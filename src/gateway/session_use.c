@@ -1,7 +1,9 @@
 // What sessions do: when somebody used one, and how much of the CPUs it uses.
 //
-// CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), read where
-// --usage says. Two looks give a rate; what one look does not find is not known, and not idle.
+// CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), and the use of
+// GPUs from what it measures of those that the pod holds (tandem_device_holder,
+// tandem_device_use_ratio), read where --usage says. Two looks give a rate of CPUs; what one look
+// does not find is not known, and not idle.
 // Everything is this process's own memory: after a restart it begins anew, later rather than sooner.
 #include "gateway/sessions.h"
 
@@ -132,13 +134,13 @@ bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_
 	return known;
 }
 
-void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
-		    int gpus)
+void td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
+		     int gpus, double gpu)
 {
 	int64_t now = td_real_ms(t->clock);
 	pthread_mutex_lock(&t->lock);
 	struct use *u = at(t, id);
-	struct td_idle_use use = {.cpu = -1, .gpus = gpus, .gpu = -1}; // nothing here measures GPUs
+	struct td_idle_use use = {.cpu = -1, .gpus = gpus, .gpu = gpu};
 	if (cpu_s >= 0 && u->cpu_s >= 0 && cpu_s >= u->cpu_s && now > u->cpu_ms)
 		use.cpu = (cpu_s - u->cpu_s) * 1000 / (double)(now - u->cpu_ms);
 	// The first look says nothing of before it: it is neither low nor busy.
@@ -148,20 +150,50 @@ void td_session_cpu(struct td_session_traffic *t, const char *id, const struct t
 	pthread_mutex_unlock(&t->lock);
 }
 
-double td_session_cpu_read(const char *text, const char *ns, const char *pod)
+static const char *next_line(const char *p)
 {
-	td_auto_free char *series =
-		td_asprintf("tandem_agent_pod_cpu_seconds_total{namespace=\"%s\",pod=\"%s\"} ", ns, pod);
-	for (const char *p = text; p && *p;) {
-		const char *end = strchr(p, '\n');
+	const char *end = strchr(p, '\n');
+	return end ? end + 1 : NULL;
+}
+
+// The value of this series; -1: it is not there, or no number that counts.
+static double series_value(const char *text, const char *series)
+{
+	for (const char *p = text; p && *p; p = next_line(p))
 		if (td_starts(p, series)) {
 			char *stop;
 			double v = strtod(p + strlen(series), &stop);
 			return (*stop == '\n' || !*stop) && v >= 0 ? v : -1;
 		}
-		p = end ? end + 1 : NULL;
-	}
 	return -1;
+}
+
+double td_session_cpu_read(const char *text, const char *ns, const char *pod)
+{
+	td_auto_free char *series =
+		td_asprintf("tandem_agent_pod_cpu_seconds_total{namespace=\"%s\",pod=\"%s\"} ", ns, pod);
+	return series_value(text, series);
+}
+
+double td_session_gpu_read(const char *text, const char *ns, const char *pod)
+{
+	static const char holder[] = "tandem_device_holder{";
+	td_auto_free char *of = td_asprintf(",pod=\"%s/%s\",", ns, pod);
+	double most = -1;
+	for (const char *p = text; p && *p; p = next_line(p)) {
+		td_auto_free char *line = td_strndup(p, strcspn(p, "\n"));
+		const char *job = strstr(line, ",job=\""); // node and device stand before it
+		if (!td_starts(line, holder) || !job || !strstr(job, of) || !td_ends(line, "} 1"))
+			continue;
+		td_auto_free char *series =
+			td_asprintf("tandem_device_use_ratio{%.*s} ", (int)(job - line - (ptrdiff_t)strlen(holder)),
+				    line + strlen(holder));
+		double v = series_value(text, series);
+		if (v < 0)
+			return -1;
+		most = v > most ? v : most;
+	}
+	return most;
 }
 
 int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err)

@@ -262,9 +262,10 @@ static void look(struct td_gateway *g, const char *ns, const char *usage)
 		if (td_object_deleting(o) || td_kube_pod_ended(o->root))
 			continue;
 		const struct td_idle_rules r = rules_of(g, o);
-		td_session_cpu(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
-			       usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
-			       devices && strcmp(devices, "{}") != 0);
+		td_session_look(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
+				usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
+				devices && strcmp(devices, "{}") != 0,
+				usage ? td_session_gpu_read(usage, o->ns, o->name) : -1);
 		enum td_idle_why why = end_of(g, o, &at);
 		if (why != TD_IDLE_NEVER && at <= now_s())
 			reclaim(g, o, why);

@@ -81,10 +81,14 @@ void td_session_asked(struct td_session_traffic *t, const char *id);
 void td_session_answered(struct td_session_traffic *t, const char *id, int64_t took_ms);
 // false: nobody has asked it.
 bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_answers_said *ret);
-// A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has.
-void td_session_cpu(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
-		    int gpus);
+// A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has. gpu: as
+// td_session_gpu_read says.
+void td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
+		     int gpus, double gpu);
 // The counter of this pod in an agent's metrics; -1: it is not there. A new pod of the name counts from 0.
 double td_session_cpu_read(const char *text, const char *ns, const char *pod);
+// How much the busiest device that this pod holds computes, 0 to 1; -1: it holds none there, or one of them is
+// not measured.
+double td_session_gpu_read(const char *text, const char *ns, const char *pod);
 // Reads the agent's metrics.
 int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err);

@@ -16,7 +16,7 @@ struct td_idle_rules {
 struct td_idle_use {
 	double cpu; // CPUs
 	int gpus;   // how many it has
-	double gpu; // part of them; counts only when it has some
+	double gpu; // part of the busiest of them; counts only when it has some
 };
 struct td_idle_seen {
 	int64_t started;       // -1: it does not run yet

@@ -30,33 +30,33 @@ static void cpu_below_the_limit_for_ten_minutes(void **state)
 	td_clock_manual_init(&c, T0 * 1000LL);
 	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
 	td_session_fresh(t, "a");
-	td_session_cpu(t, "a", &rules, 10, 0);
+	td_session_look(t, "a", &rules, 10, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600); // one look says nothing
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 10 + 0.7, 0);         // 4.7 % of 15 s
+	td_session_look(t, "a", &rules, 10 + 0.7, 0, -1);    // 4.7 % of 15 s
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600); // since the first look
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 10.7 + 0.7, 0);
+	td_session_look(t, "a", &rules, 10.7 + 0.7, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 11.4 + 0.8, 0); // 5.3 %
+	td_session_look(t, "a", &rules, 11.4 + 0.8, 0, -1); // 5.3 %
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 12.3, 0);
+	td_session_look(t, "a", &rules, 12.3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
 
 	// A look that finds nothing, and a counter that went back: not known, and it begins anew.
-	td_session_cpu(t, "a", &rules, -1, 0);
+	td_session_look(t, "a", &rules, -1, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 12.3, 0);
+	td_session_look(t, "a", &rules, 12.3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 3, 0);
+	td_session_look(t, "a", &rules, 3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	// GPUs that nobody measures.
 	td_clock_manual_add(&c, 15000);
-	td_session_cpu(t, "a", &rules, 3, 2);
+	td_session_look(t, "a", &rules, 3, 2, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_session_traffic_free(t);
 }
@@ -148,6 +148,44 @@ static void how_an_endpoint_answers(void **state)
 	td_session_traffic_free(t);
 }
 
+static void gpus_that_compute_nothing(void **state)
+{
+	struct td_clock_manual c;
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
+	td_session_fresh(t, "a");
+	td_session_look(t, "a", &rules, 3, 2, 0.01);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 3, 2, 0.04);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 3, 2, 0.06); // it computes
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 3, 2, 0);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 3, 2, -1); // not measured any more
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_session_traffic_free(t);
+}
+
+static void the_agents_figures_of_gpus(void **state)
+{
+	static const char text[] =
+		"tandem_device_holder{node=\"n0\",device=\"gpu0\",job=\"7\",pod=\"a/p\",user=\"\"} 1\n"
+		"tandem_device_holder{node=\"n0\",device=\"gpu1\",job=\"7\",pod=\"a/p\",user=\"\"} 1\n"
+		"tandem_device_holder{node=\"n0\",device=\"gpu2\",job=\"8\",pod=\"a/q\",user=\"\"} 1\n"
+		"tandem_device_holder{node=\"n0\",device=\"gpu3\",job=\"\",pod=\"\",user=\"\"} 0\n"
+		"tandem_device_use_ratio{node=\"n0\",device=\"gpu0\"} 0.02\n"
+		"tandem_device_use_ratio{node=\"n0\",device=\"gpu1\"} 0.5\n"
+		"tandem_device_use_ratio{node=\"n0\",device=\"gpu3\"} 1\n"
+		"tandem_device_use_ratio{node=\"n1\",device=\"gpu2\"} 1\n";
+	assert_true(td_session_gpu_read(text, "a", "p") == 0.5);
+	assert_true(td_session_gpu_read(text, "a", "q") == -1); // held and not measured
+	assert_true(td_session_gpu_read(text, "a", "r") == -1); // holds nothing
+	assert_true(td_session_gpu_read("", "a", "p") == -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +193,8 @@ int main(void)
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
 		cmocka_unit_test(traffic_and_age),
 		cmocka_unit_test(the_agents_figures),
+		cmocka_unit_test(the_agents_figures_of_gpus),
+		cmocka_unit_test(gpus_that_compute_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
