@@ -8,6 +8,7 @@
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
+//   ready.[ch]   how long pods take until they serve
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
 //   link.c poll.c away.c   the connection to slurmrestd; the polls of jobs and nodes; slurmctld away
@@ -55,6 +56,7 @@ struct td_knocks;
 struct td_ask_foreign;
 struct td_others;
 struct td_preempts;
+struct td_readies;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -104,6 +106,7 @@ struct td_bridge {
 	atomic_bool away, relink;
 	atomic_int passes;                // what is known of slurmctld's plug-in (scheduler/passes.h)
 	struct td_preempts *preempts;     // scheduler/preempt.h
+	struct td_readies *readies;       // ready.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
@@ -186,6 +189,8 @@ void td_bridge_measure(struct td_bridge *b);
 struct td_ask;
 // Observes the time from the pod's creation to its Binding.
 void td_bridge_measure_bound(struct td_bridge *b, const struct td_ask *a, const struct td_object *pod);
+// The handler of pods: observes the time from a pod's creation until it is ready for the first time.
+void td_bridge_measure_ready(void *bridge, struct td_object *old, struct td_object *now);
 
 // ---- why ----
 // Serves GET /why until cancel.

@@ -1,5 +1,6 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
+#include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/preempt.h"
@@ -170,6 +171,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_add_index(b->slurmds, "node", index_node);
 	td_informer_add_index(b->pods, "gang", td_gang_index);
 	td_informer_on_change(b->pods, td_gang_on_pod, b->pod_queue);
+	td_informer_on_change(b->pods, td_bridge_measure_ready, b);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
@@ -290,6 +292,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
 		b.preempts = td_preempts_new();
+		b.readies = td_readies_new();
 
 		r = run(&b, err);
 
@@ -307,6 +310,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_queue_free(b.node_queue);
 		b.waiting_others = td_others_free(b.waiting_others);
 		b.preempts = td_preempts_free(b.preempts);
+		b.readies = td_readies_free(b.readies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

@@ -1,5 +1,6 @@
 // What the leading bridge shows of the pool at /metrics. A scrape reads what the bridge knows
 // already; nothing asks Slurm or the API server for it.
+#include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 
 #include "metrics/metrics.h"
@@ -16,7 +17,8 @@ static struct {
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
-	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind;
+	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind, *ready,
+		*held;
 	struct td_metric *allocated, *refused, *submits, *bound, *pods_ended, *jobs_ended, *lists;
 } m;
 
@@ -58,6 +60,11 @@ static void make(void)
 	m.bind = td_histogram(r, "tandem_bridge_bind_duration_seconds",
 			      "From a pod's creation, as the bridge saw it, to its binding, in seconds.", NULL, bind,
 			      TD_LEN(bind));
+	m.ready = td_histogram(r, "tandem_bridge_ready_duration_seconds",
+			       "From a pod's creation until it was ready for the first time, in seconds.",
+			       TD_LABELS("namespace"), bind, TD_LEN(bind));
+	m.held = td_gauge(r, "tandem_pool_namespace_devices", "Devices that the bound pods of a namespace hold.",
+			  TD_LABELS("namespace", "device"));
 
 	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.",
 				 NULL);
@@ -107,8 +114,22 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 	return s;
 }
 
+// Adds what a bound pod was granted to its namespace.
+static void add_held(const struct td_settings *s, const struct td_object *pod)
+{
+	const char *granted = td_object_annotation(pod, TD_ANN_DEVICES);
+	for (size_t i = 0; s && granted && i < s->n_gres; i++) {
+		int64_t n = td_devices_count(granted, s->gres[i].resource);
+		if (n > 0)
+			td_metric_add(m.held, (double)n, TD_LABELS(pod->ns, s->gres[i].name));
+	}
+}
+
 static void collect_asks(struct td_bridge *b)
 {
+	td_auto(td_settings_unref) struct td_settings *settings = td_bridge_settings(b);
+
+	td_metric_forget(m.held, NULL);
 	for (size_t i = 0; i < TD_LEN(ask_states); i++)
 		td_metric_set(m.asks, 0, TD_LABELS(ask_states[i]));
 
@@ -118,6 +139,8 @@ static void collect_asks(struct td_bridge *b)
 		const char *s = ask_state(b, pods.v[i]);
 		if (s)
 			td_metric_add(m.asks, 1, TD_LABELS(s));
+		if (s && td_jstr(pods.v[i]->root, "spec.nodeName"))
+			add_held(settings, pods.v[i]);
 	}
 }
 
@@ -325,8 +348,8 @@ void td_bridge_measure(struct td_bridge *b)
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
 
-	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,   m.cpus,
-					    m.memory, m.view_age, m.lost,  m.gate_alarm};
+	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,    m.cpus,
+					    m.memory, m.view_age, m.lost,  m.gate_alarm, m.held};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
 		// A bridge that does not lead knows nothing of the pool.
 		td_metric_forget(gauges[i], NULL);
@@ -343,4 +366,12 @@ void td_bridge_measure_bound(struct td_bridge *b, const struct td_ask *a, const 
 	bool saw = a->seen_ms >= created && a->seen_ms - created < 2000;
 	int64_t ms = now - (saw ? a->seen_ms : created);
 	td_metric_observe(m.bind, ms > 0 ? (double)ms / 1000 : 0, NULL);
+}
+
+void td_bridge_measure_ready(void *bridge, struct td_object *old, struct td_object *now)
+{
+	struct td_bridge *b = bridge;
+	int64_t ms = td_readies_look(b->readies, old, now, td_real_ms(b->clock));
+	if (ms >= 0 && m.ready)
+		td_metric_observe(m.ready, (double)ms / 1000, TD_LABELS(now->ns));
 }
