@@ -76,7 +76,7 @@ kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --sec
   --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \\
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
-  --audit-policy-file audit.yaml --audit-log-path log/audit.log >> log/apiserver.log 2>&1 &
+  --audit-policy-file audit.yaml --audit-log-path log/audit.log --feature-gates HPAScaleToZero=true >> log/apiserver.log 2>&1 &
 # As a kubelet does with static pods: kube-controller-manager, for one, gives up when the API server is not healthy within 10 s.
 keep() {{
   log=log/$1.log
@@ -84,7 +84,8 @@ keep() {{
 }}
 if {controllers}; then
 keep kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt \\
-  --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s &
+  --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s \\
+  --feature-gates HPAScaleToZero=true --horizontal-pod-autoscaler-sync-period=1s &
 keep kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 &
 keep coredns -conf Corefile &
 fi
