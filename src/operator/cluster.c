@@ -308,7 +308,7 @@ static void note_passed(struct td_op_wants *w, struct td_object *sc, const char 
 		td_jm_key_str(d, notes, TD_ANN_IMAGE, td_jstr_or(sc->root, "spec.slurm.image", TD_OP_SLURM_IMAGE));
 		// What else slurmd pods are made from.
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *pods = td_jm_new();
-		static const char *const parts[] = {"storage", "identity"};
+		static const char *const parts[] = {"storage", "identity", "auth"};
 		for (size_t k = 0; k < TD_LEN(parts); k++)
 			td_jm_copyval(pods, yyjson_mut_doc_get_root(pods), parts[k],
 				      td_jkey(td_jget(sc->root, "spec"), parts[k]));
@@ -329,7 +329,7 @@ struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "spec.slurm.image", image);
 	const char *text = cm ? td_object_annotation(cm, TD_ANN_NODE_SPEC) : NULL;
 	td_auto(td_json_unref) struct td_json *pods = NULL;
-	static const char *const parts[] = {"spec.storage", "spec.identity"};
+	static const char *const parts[] = {"spec.storage", "spec.identity", "spec.auth"};
 	for (size_t k = 0; text && k < TD_LEN(parts); k++) {
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 		if (!pods && td_json_parse(text, strlen(text), &pods, NULL))
@@ -371,6 +371,9 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_op_storage_claims(op, sc, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	td_op_devices_class(op, sc, c, &problems);
+	td_auto_free char *config = td_asprintf("%s-config", sc->name);
+	td_auto(td_object_unref) struct td_object *in_force = td_informer_get(op->configmaps, sc->ns, config);
+	td_op_auth_change(in_force ? in_force->root : NULL, sc->root, v, &problems);
 	td_auto_texts struct td_op_texts texts = {0};
 	int r = td_op_texts_gather(op, sc, &texts, &problems, c, err);
 	if (r)

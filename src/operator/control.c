@@ -116,6 +116,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
 	td_op_identity_add(d, td_jm_get(t, "spec"), b->sc, NULL);
+	td_op_munge_add(d, td_jm_get(t, "spec"), b->sc, NULL);
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
 	for (size_t k = 0; k < TD_LEN(lists); k++) {
 		size_t i, n;
@@ -334,6 +335,8 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 			    &out};
 	secret(&b, "slurm-key", "slurm.key", td_slurm_key_new(TD_SLURM_KEY_BYTES));
 	secret(&b, "jwt-key", "jwt_hs256.key", td_slurm_key_new(TD_SLURM_JWT_KEY_BYTES));
+	if (td_slurm_munge(sc))
+		secret(&b, "munge-key", "munge.key", td_slurm_key_new(TD_SLURM_MUNGE_KEY_BYTES));
 	secret(&b, "ssh-host-key", "ssh_host_key", td_slurm_host_key_new());
 	config_map(&b, files);
 	site_map(&b, files);

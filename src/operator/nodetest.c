@@ -51,6 +51,8 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 				td_jm_key_set(d, c, yyjson_mut_get_str(key), yyjson_mut_val_mut_copy(d, v));
 	}
 	td_jm_del(root, "each");
+	td_op_munge_add(d, td_jm_get(root, "spec"), sc->root,
+			td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE));
 	td_jm_str(d, root, "spec.nodeName", td_jstr(ctld->root, "spec.nodeName"));
 	td_op_own(d, root, sc->root, &td_slurmclusters);
 	int r = td_kube_create(n->op->k, &td_pods, slurmd->ns, root, n->c, NULL, err);

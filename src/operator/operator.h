@@ -18,6 +18,7 @@
 //   slurmd.c devices.c gputypes.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c identity.c     file systems that pods share; users of a directory service
+//   munge.c                  spec.auth.type munge
 //   topology.c               where nodes are; spec.topology
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodetest.c healthpolicy.c
@@ -169,6 +170,16 @@ char *td_op_identity_conf(const yyjson_val *sc);
 // Adds SSSD to a pod, for its first container. image NULL: it is filled in later. Without a directory
 // it does nothing.
 void td_op_identity_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *image);
+
+// ---- munge.c (pure) ----
+
+// Adds munged to a pod, for all its containers, where spec.auth.type is munge. image NULL: it is filled in later.
+void td_op_munge_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *image);
+// Adds a problem when spec.auth.type is another one than in the ConfigMap that is in force (NULL: there is none) and
+// jobs run: whoever proved by the old type who he is, is nobody then.
+struct td_op_view;
+void td_op_auth_change(const yyjson_val *config, const yyjson_val *sc, const struct td_op_view *v,
+		       struct td_strv *problems);
 
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 

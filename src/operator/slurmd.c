@@ -297,6 +297,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	td_op_storage_mount(d, td_jm_get(root, "spec"), cluster, "compute");
 	td_op_identity_add(d, td_jm_get(root, "spec"), cluster,
 			   td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+	td_op_munge_add(d, td_jm_get(root, "spec"), cluster,
+			td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
 	td_op_tolerations(d, td_jm_obj(d, root, "spec"), nodeset);
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)

@@ -84,8 +84,8 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 	td_op_put(d, c, "command", td_jm_get(o, "command"));
 	td_op_put(d, c, "terminationMessagePath", td_jm_get(o, "said"));
 	td_op_put(d, td_jm_arr(d, c, "env"), NULL, td_jm_get(o, "env"));
-	// SSSD's too: it is not there, and its files need not be yet.
-	static const char *const empty[] = {"state", "tandem-bin", "sssd", "ldap-bind", "ldap-ca"};
+	// SSSD's and munged's too: they are not there, and their files need not be yet.
+	static const char *const empty[] = {"state", "tandem-bin", "sssd", "ldap-bind", "ldap-ca", "munge-key"};
 	for (size_t i = 0; i < TD_LEN(empty); i++)
 		empty_volume(d, spec, empty[i]);
 	static const char *const files[] = {"config", "accounts", "site"};

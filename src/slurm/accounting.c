@@ -57,11 +57,12 @@ char *td_slurm_dbd_conf(const yyjson_val *cluster, struct td_strv *problems)
 	struct td_buf b = {0};
 	td_buf_printf(&b,
 		      "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\n"
-		      "AuthType=auth/slurm\nAuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=" TD_SLURM_JWT
+		      "AuthType=auth/%s\nAuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=" TD_SLURM_JWT
 		      "/jwt_hs256.key\nDbdHost=%s-slurmdbd-0\nDbdPort=%d\nSlurmUser=slurm\n"
 		      "PidFile=/run/slurmdbd/slurmdbd.pid\nStorageType=accounting_storage/mysql\n",
 		      td_jstr_or(cluster, "metadata.namespace", ""), td_jstr_or(cluster, "metadata.name", ""),
-		      td_jstr_or(cluster, "metadata.name", ""), TD_SLURMDBD_PORT);
+		      td_slurm_munge(cluster) ? "munge" : "slurm", td_jstr_or(cluster, "metadata.name", ""),
+		      TD_SLURMDBD_PORT);
 
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.accounting.slurmdbdConf"));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {

@@ -101,8 +101,9 @@ bool td_slurm_is_user(const char *s)
 
 // ---- slurm.conf ----
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
-#define TD_SLURM_TAKEOVER_S "15"     // SlurmctldTimeout with a backup: nobody answers for that long
-#define PROLOG_FLAGS "PrologFlags"   // where the kubelet is Tandem's own it stays empty
+#define BY_AUTH "set spec.auth.type"
+#define TD_SLURM_TAKEOVER_S "15"   // SlurmctldTimeout with a backup: nobody answers for that long
+#define PROLOG_FLAGS "PrologFlags" // where the kubelet is Tandem's own it stays empty
 // Keys that Tandem writes. fix says why an object may not set them; NULL: the object's value is
 // merged with Tandem's (comma lists).
 static const struct {
@@ -114,9 +115,9 @@ static const struct {
 	{"SlurmdPort", "6818", "pods are made for it"},
 	{"SlurmUser", "slurm", "keys and state belong to it"},
 	{"SlurmdUser", "root", "slurmd must start jobs as other users"},
-	{"AuthType", "auth/slurm", "set spec.auth.type"},
-	{"AuthInfo", "use_client_ids", "nodes need no users of their own"},
-	{"CredType", "cred/slurm", "it belongs to spec.auth.type"},
+	{"AuthType", "auth/slurm", BY_AUTH},
+	{"AuthInfo", "use_client_ids", BY_AUTH}, // nodes need no users of their own
+	{"CredType", "cred/slurm", BY_AUTH},
 	{"AuthAltTypes", "auth/jwt", "Tandem itself reaches Slurm with tokens"},
 	{"AuthAltParameters", "jwt_key=" TD_SLURM_JWT "/jwt_hs256.key", "Tandem makes the key"},
 	{"StateSaveLocation", TD_SLURM_STATE, "set spec.controller.storage"},
@@ -164,7 +165,7 @@ static const struct {
 static const struct {
 	const char *key, *value, *with_dbd; // with_dbd: with accounting, NULL: the same
 } defaults[] = {
-	{"MpiDefault", "none", NULL},
+	{"MpiDefault", "pmix", NULL},
 	{"MailProg", "/bin/false", NULL},
 	{"JobAcctGatherType", "jobacct_gather/none", "jobacct_gather/linux"},
 	{"AccountingStoreFlags", NULL, "job_comment"}, // whose pod a job was
@@ -278,6 +279,11 @@ long long td_slurm_controllers(const yyjson_val *o)
 	return td_jint(o, "spec.controller.replicas", 1);
 }
 
+bool td_slurm_munge(const yyjson_val *o)
+{
+	return td_streq(td_jstr(o, "spec.auth.type"), "munge");
+}
+
 char *td_slurm_set_feature(const char *node_set)
 {
 	return td_asprintf("set.%s", node_set);
@@ -299,6 +305,15 @@ bool td_slurm_one_of(const char *s, const char *list)
 		if (!strcasecmp(l.v[i], s))
 			return true;
 	return false;
+}
+
+// What munge has instead. Its plug-in knows no identities but those of the nodes (AuthInfo).
+static void munge_line(const char *key, struct td_buf *b)
+{
+	if (td_streq(key, "AuthType"))
+		td_buf_puts(b, "AuthType=auth/munge\n");
+	else if (td_streq(key, "CredType"))
+		td_buf_puts(b, "CredType=cred/munge\n");
 }
 
 static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f,
@@ -332,6 +347,10 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			       (!dbd && !theirs && td_streq(base[i].key, TRES));
 		if (!*base[i].value || not_now)
 			continue;
+		if (td_slurm_munge(o) && td_starts(base[i].fix, BY_AUTH)) {
+			munge_line(base[i].key, &b);
+			continue;
+		}
 		td_buf_printf(&b, "%s=", base[i].key);
 		td_auto_free char *tres = td_streq(base[i].key, TRES) ? td_slurm_gres_tres(f, base[i].value) : NULL;
 		merge_list(&b, tres ? tres : td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
@@ -595,8 +614,8 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 				       "becomes Slurm's ClusterName");
 	if (!td_slurm_is_name(ns))
 		td_strv_addf(problems, "metadata.namespace: must be a DNS label");
-	if (!td_slurm_one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
-		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
+	if (!td_slurm_one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm|munge"))
+		td_strv_addf(problems, "spec.auth.type: must be \"slurm\" or \"munge\"");
 
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0}, keys = {0}, lua = {0};

@@ -126,4 +126,5 @@ char *td_slurm_refusal(const yyjson_val *cluster, const char *log);
 // The feature that marks the nodes of a NodeSet: "set.<name>". Caller frees.
 // Returns how many slurmctlds there are; the second one is the backup.
 long long td_slurm_controllers(const yyjson_val *o);
+bool td_slurm_munge(const yyjson_val *o); // spec.auth.type is munge
 char *td_slurm_set_feature(const char *node_set);

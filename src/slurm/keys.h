@@ -7,6 +7,7 @@
 // Sizes in bytes of slurm.key (auth/slurm wants at least 256 bits) and of jwt_hs256.key.
 #define TD_SLURM_KEY_BYTES 1024
 #define TD_SLURM_JWT_KEY_BYTES 32
+#define TD_SLURM_MUNGE_KEY_BYTES 128 // munged takes 32 to 1024
 
 // Returns n random bytes in base64. Caller frees.
 char *td_slurm_key_new(size_t n);

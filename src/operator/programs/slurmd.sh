@@ -71,7 +71,9 @@ await_controller() {
 
 await_controller
 [ -z "$sack" ] || {
-	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON"
+	socket=()
+	[ ! -d /run/munge ] || socket=(--sack /run/munge/munge.socket.2) # sackd has none then
+	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON" "${socket[@]}"
 	kill "$sack"
 	wait "$sack"
 } >&2

@@ -44,6 +44,18 @@ SlurmctldPidFile=$state/pid
 SlurmctldDebug=info
 EOF
 
+# munge's plug-in does not load without a munged: this one has a key of its own.
+munged=
+if grep -Eqi '^ *AuthType *= *auth/munge' "$etc/slurm.conf"; then
+	here=/run/slurmctld/munge
+	(umask 077 && head -c 64 /dev/urandom >"$here.key")
+	sed -Ei '/^ *AuthInfo *=/Id' "$etc/slurm.conf"
+	echo "AuthInfo=socket=$here.socket" >>"$etc/slurm.conf"
+	munged --foreground --force --key-file="$here.key" --socket="$here.socket" --pid-file="$here.pid" \
+		--seed-file="$here.seed" --log-file="$here.log" >"$here.said" 2>&1 || echo "error: munged of this image does not start: $(tail -n 1 "$here.said")" >&2 &
+	munged=$!
+fi
+
 slurmctld -D -c -f "$etc/slurm.conf" >"$log" 2>&1 &
 pid=$! code=2 tries=0
 while [ "$tries" -lt 200 ]; do # 10 s
@@ -58,7 +70,17 @@ while [ "$tries" -lt 200 ]; do # 10 s
 	tries=$((tries + 1))
 	sleep 0.05
 done
-kill -9 "$pid" 2>/dev/null
+# Nor does it need what every srun will load.
+mpi=$(sed -n 's/^ *MpiDefault *= *//Ip' "$etc/slurm.conf" | tail -n 1) here=
+for plugin in /usr/lib/*/slurm*/mpi_*.so /usr/lib*/slurm*/mpi_*.so /usr/local/lib*/slurm*/mpi_*.so; do
+	[ -e "$plugin" ] || continue
+	case $plugin in */mpi_"$mpi".so | */mpi_"$mpi"_*.so) here=yes && break ;; *) here=${here:-no} ;; esac
+done
+[ "$mpi" = none ] || [ "$here" != no ] || {
+	code=1
+	echo "error: MpiDefault: this image has no plug-in mpi/$mpi; bring it, or write spec.config.slurmConf.MpiDefault: none" >>"$log"
+}
+kill -9 "$pid" $munged 2>/dev/null
 cat "$log"
 # slurmctld starts without a site's job_submit.lua that does not load, and refuses every job.
 ! grep -q "tandem: the site's job-submit.lua is not used" "$log" || code=1

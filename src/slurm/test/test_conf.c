@@ -112,6 +112,25 @@ static void test_groups(void **state)
 	assert_non_null(strstr(r.v[TD_SLURM_CONF].text, " AllowGroups=physics,empty\n"));
 }
 
+// munge's plug-in knows no identities but those of the nodes.
+static void test_munge(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o = yaml(HEAD "spec: {auth: {type: munge}}\n");
+	const struct td_slurm_facts f = {0};
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+		fail_msg("%s", p.v[0]);
+	const char *conf = r.v[TD_SLURM_CONF].text;
+	assert_non_null(strstr(conf, "\nAuthType=auth/munge\n"));
+	assert_non_null(strstr(conf, "\nCredType=cred/munge\n"));
+	assert_non_null(strstr(conf, "\nAuthAltTypes=auth/jwt\n"));
+	assert_null(strstr(conf, "AuthInfo"));
+	assert_null(strstr(conf, "/slurm\nAuth"));
+	td_auto_free char *dbd = td_slurm_dbd_conf(td_json_root(o), &p);
+	assert_non_null(strstr(dbd, "\nAuthType=auth/munge\n"));
+}
+
 // Prolog runs at the allocation where foreign kubelets start pods, and at the first launch where the
 // kubelet acquires a pod's devices itself.
 static void test_when_prolog_runs(void **state)
@@ -309,7 +328,7 @@ static void test_refused(void **state)
 		{"users: [{name: a, uid: 1000, gid: 0}]", "spec.users[0].gid"},
 		{"users: [{name: a, uid: 1000, home: '/x:y'}]", "spec.users[0].home"},
 		{"users: [{name: a, uid: 1000, shell: \"/x\\nroot::0\"}]", "spec.users[0].shell"},
-		{"auth: {type: munge}", "spec.auth.type"},
+		{"auth: {type: none}", "spec.auth.type"},
 		{"preemption: {qos: [{name: a}]}", "spec.preemption: QOS are kept by slurmdbd"},
 		{DBD "preemption: {qos: [{name: a, preempts: [b]}]}", "spec.preemption.qos[0].preempts[0]"},
 		{DBD "preemption: {qos: [{name: a, preempts: [normal, a]}]}", "spec.preemption.qos[0].preempts[1]"},
@@ -429,12 +448,12 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),           cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
-		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
-		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_golden),  cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_munge),   cmocka_unit_test(test_when_prolog_runs),
+		cmocka_unit_test(test_scripts), cmocka_unit_test(test_scripts_refused),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_preemption),
+		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_refusal), cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
