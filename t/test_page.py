@@ -233,3 +233,62 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.press(f"Stop {s['id']}")
     wait_for("it asks", lambda: browser.d.switch_to.alert).accept()
     browser.shows("None.")
+
+
+def tenant(name, members, **spec):
+    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+            "spec": {"cluster": {"namespace": "slurm", "name": "main"}, "namespaces": [], "members": members, **spec}}
+
+
+@pytest.mark.feature("E3.6")
+def test_usage_and_tenants(pool, me, browser):
+    """Figures, bars, a table and CSV of what was used; quotas, and who is in a tenant."""
+    browser.log_in_again(pool)
+    pool.apply(tenant("physics", [{"user": "researcher", "role": "admin"}, {"user": "pods"}], quota={"nvidia.com/gpu": 2, "memory": "64Gi"}, borrowing={"limit": {"nvidia.com/gpu": 4}}),
+               tenant("optics", [{"user": "researcher"}], parent="physics", quota={"nvidia.com/gpu": 1}))
+    try:
+        wait_for("its account is there", lambda: all(t.get("status", {}).get("account") for t in pool.items("tenants")))
+        job = pool.sbatch("--uid=researcher", "--gid=researcher", "-A", "physics", "--gres=gpu:4", script="#!/bin/sh\nwhile [ ! -e /home/usage-go ]; do sleep 0.1; done\nexit 1\n")
+        browser.go("tenants")
+        browser.shows("4 of 2, limit 6, 2 borrowed")
+        wait_for("it has held its GPUs for seconds", lambda: pool.job(job).get("RunTime", "") >= "00:00:03")
+        assert "in physics" in browser.text() and "64 GiB" in browser.text()
+        opened = lambda: "researcher, admin" in browser.text() or (browser.d.execute_script("document.querySelector('#view [aria-label$=\"of physics\"]').focus()"),  # noqa: E731
+                                                                   selenium.ActionChains(browser.d).send_keys(Keys.ENTER).perform()) and False
+        wait_for("its members, by the keyboard", opened)
+        for dark in (False, True):
+            for size in SIZES:
+                browser.size(size, dark)
+                assert browser.fits(), size
+                browser.picture(f"tenants-{size}{'-dark' if dark else ''}")
+        browser.size("wide")
+        pool.shell("touch", "/home/usage-go")
+        wait_for("the job is over", lambda: pool.job(job).get("JobState") == "FAILED")
+        browser.shows("0 of 2, limit 6")
+        browser.shows("researcher, admin")  # what was opened stays open
+        hours = wait_for("history has it", lambda: next((r["wastedGpuHours"] for r in me.api("GET", "/usage?tenant=physics")[1]["rows"] if r["wastedGpuHours"] > 0), None))
+        browser.go("usage")
+        browser.shows(f"{hours:.3f}")
+        assert "Yours, and what you lead" in browser.text() and browser.d.execute_script("return document.querySelectorAll('.chart rect.held').length") == 1
+        assert "GPU hours by day" in browser.d.execute_script("return document.querySelector('.chart svg').getAttribute('aria-label')")
+        for dark in (False, True):
+            for size in SIZES:
+                browser.size(size, dark)
+                assert browser.fits(), size
+                browser.picture(f"usage-{size}{'-dark' if dark else ''}")
+        browser.size("wide")
+        # By the keyboard: other rows, and other days.
+        browser.d.execute_script("document.querySelector('#view [name=by]').focus()")
+        selenium.ActionChains(browser.d).send_keys("Day" + Keys.TAB + Keys.ENTER).perform()  # the view is not drawn anew meanwhile
+        today = me.api("GET", "/usage?by=day")[1]["rows"][-1]["day"]
+        wait_for("a row a day", lambda: today in browser.d.execute_script("return [...document.querySelectorAll('#view tbody td:first-child')].map((c) => c.textContent)"))
+        csv = browser.d.execute_async_script("const done = arguments[0]; fetch(document.querySelector('#view a[download]').href).then((r) => r.text()).then(done)")
+        assert csv.splitlines()[0].startswith("day,jobs,gpu_hours") and csv.splitlines()[-1].startswith(today)
+        browser.d.execute_script("const f = document.querySelector('#view form').elements; f.from.value = f.to.value = '2020-01-01'; f.to.form.requestSubmit()")
+        browser.shows("Nothing ran in these days.")
+    finally:
+        browser.size("wide")
+        pool.shell("rm", "-f", "/home/usage-go")
+        pool.clean()
+        pool.kubectl("delete", "tenants", "optics", "physics", "--wait=false")
+        wait_for("they are gone", lambda: not pool.items("tenants"))

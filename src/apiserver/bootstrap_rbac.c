@@ -40,6 +40,7 @@ static const struct {
 	{"", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
 	{"kube-node-lease", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
 	{"", OURS "controllers", OURS "controllers", "User", {OURS "controllers"}},
+	{"", OURS "gateway", OURS "gateway", "User", {OURS "gateway"}},
 	{"kube-system", OURS "leases", OURS "leases", "User", {OURS "operator", OURS "bridge"}},
 };
 

@@ -111,14 +111,14 @@ static void print_rows(const struct usage_request *q, const struct td_ledger *su
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct td_yield_row *)a)->name, ((const struct td_yield_row *)b)->name);
+	return strcmp(((const struct td_cli_yield_row *)a)->name, ((const struct td_cli_yield_row *)b)->name);
 }
 
 // lines: ACCOUNT|USER|END|RUNS|GPU SECONDS.
 static void show_yield(const struct usage_request *q, const struct td_objects *tenants, const struct td_ledger *lines)
 {
 	size_t n = 0;
-	td_auto_free struct td_yield_row *rows = td_calloc(lines->n + 1, sizeof(*rows));
+	td_auto_free struct td_cli_yield_row *rows = td_calloc(lines->n + 1, sizeof(*rows));
 	for (size_t i = 0; i < lines->n; i++) {
 		const struct td_ledger_row *r = &lines->v[i];
 		td_auto_free char *tenant = tenant_of(tenants, r->key[0]);
@@ -134,7 +134,7 @@ static void show_yield(const struct usage_request *q, const struct td_objects *t
 		rows[k].s[td_yield_of(r->key[2])] += r->sum[1];
 	}
 	qsort(rows, n, sizeof(*rows), by_name);
-	td_yield_print(rows, n, q->by, q->output);
+	td_cli_yield_print(rows, n, q->by, q->output);
 	for (size_t k = 0; k < n; k++)
 		free(rows[k].name);
 }

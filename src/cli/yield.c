@@ -16,22 +16,7 @@ static const struct {
 	{"cutOff", "cut_off", "CUT OFF"},
 };
 
-enum td_yield td_yield_of(const char *state)
-{
-	static const struct {
-		const char *state;
-		enum td_yield what;
-	} of[] = {{"COMPLETED", TD_YIELD_USEFUL},    {"RUNNING", TD_YIELD_USEFUL},      {"SUSPENDED", TD_YIELD_USEFUL},
-		  {"COMPLETING", TD_YIELD_USEFUL},   {"NODE_FAIL", TD_YIELD_FAILURE},   {"BOOT_FAIL", TD_YIELD_FAILURE},
-		  {"PREEMPTED", TD_YIELD_PREEMPTED}, {"preflight", TD_YIELD_PREFLIGHT}, {"REQUEUED", TD_YIELD_REQUEUED},
-		  {"FAILED", TD_YIELD_OWN},          {"OUT_OF_MEMORY", TD_YIELD_OWN}};
-	for (size_t i = 0; i < TD_LEN(of); i++)
-		if (!strcmp(of[i].state, state))
-			return of[i].what;
-	return TD_YIELD_CUT;
-}
-
-double td_yield_held(const struct td_yield_row *r)
+double td_cli_yield_held(const struct td_cli_yield_row *r)
 {
 	double s = 0;
 	for (int k = 0; k < TD_YIELD_N; k++)
@@ -39,13 +24,13 @@ double td_yield_held(const struct td_yield_row *r)
 	return s;
 }
 
-double td_yield_ratio(const struct td_yield_row *r)
+double td_cli_yield_ratio(const struct td_cli_yield_row *r)
 {
-	double held = td_yield_held(r);
+	double held = td_cli_yield_held(r);
 	return held > 0 ? (r->s[TD_YIELD_USEFUL] + r->s[TD_YIELD_CUT]) / held : -1;
 }
 
-static void print_json(const struct td_yield_row *v, size_t n, const char *by)
+static void print_json(const struct td_cli_yield_row *v, size_t n, const char *by)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "yield");
@@ -53,9 +38,9 @@ static void print_json(const struct td_yield_row *v, size_t n, const char *by)
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, o, by, v[i].name);
 		td_jm_int(d, o, "runs", (long long)v[i].runs);
-		td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, td_yield_held(&v[i]) / 3600));
-		if (td_yield_ratio(&v[i]) >= 0)
-			td_jm_set(d, o, "yield", yyjson_mut_real(d, td_yield_ratio(&v[i])));
+		td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, td_cli_yield_held(&v[i]) / 3600));
+		if (td_cli_yield_ratio(&v[i]) >= 0)
+			td_jm_set(d, o, "yield", yyjson_mut_real(d, td_cli_yield_ratio(&v[i])));
 		yyjson_mut_val *hours = td_jm_obj(d, o, "hours");
 		for (int k = 0; k < TD_YIELD_N; k++)
 			td_jm_set(d, hours, names[k].json, yyjson_mut_real(d, v[i].s[k] / 3600));
@@ -65,7 +50,7 @@ static void print_json(const struct td_yield_row *v, size_t n, const char *by)
 	puts(text);
 }
 
-void td_yield_print(const struct td_yield_row *v, size_t n, const char *by, const char *output)
+void td_cli_yield_print(const struct td_cli_yield_row *v, size_t n, const char *by, const char *output)
 {
 	bool csv = output && !strcmp(output, "csv");
 	if (output && !csv) {
@@ -80,14 +65,14 @@ void td_yield_print(const struct td_yield_row *v, size_t n, const char *by, cons
 		printf(csv ? ",%s" : " %6.7s", csv ? names[k].csv : names[k].head);
 	putchar('\n');
 	for (size_t i = 0; i < n; i++) {
-		double ratio = td_yield_ratio(&v[i]);
+		double ratio = td_cli_yield_ratio(&v[i]);
 		char percent[16] = "";
 		if (ratio >= 0)
 			snprintf(percent, sizeof(percent), csv ? "%.4f" : "%.0f %%", csv ? ratio : ratio * 100);
 		if (csv)
-			printf("%s,%.0f,%.3f,%s", v[i].name, v[i].runs, td_yield_held(&v[i]) / 3600, percent);
+			printf("%s,%.0f,%.3f,%s", v[i].name, v[i].runs, td_cli_yield_held(&v[i]) / 3600, percent);
 		else
-			printf("%-12.12s %8.1f %5s", v[i].name, td_yield_held(&v[i]) / 3600, percent);
+			printf("%-12.12s %8.1f %5s", v[i].name, td_cli_yield_held(&v[i]) / 3600, percent);
 		for (int k = 0; k < TD_YIELD_N; k++)
 			printf(csv ? ",%.3f" : " %6.1f", v[i].s[k] / 3600);
 		putchar('\n');

@@ -33,6 +33,8 @@
 //   session_use.c              what they do: traffic, CPUs
 //   answers.[ch]               how an endpoint answers: waiting requests, how long they take
 //   account.c                  who am I, login, keys
+//   usage.[ch] usage_ask.c     what people and tenants have used
+//   viewer.c tenants.c         whose figures a person is shown; tenants and what they hold
 //   limits.c                   how often
 //   page.c                     the page's files
 #pragma once
@@ -63,6 +65,7 @@ struct td_gateway_seen {
 struct td_gateway_keys;
 struct td_gateway_limits;
 struct td_session_traffic;
+struct td_gateway_days;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -71,6 +74,7 @@ struct td_gateway {
 	struct td_gateway_keys *keys;
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
+	struct td_gateway_days *days;
 	char *self; // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen
@@ -101,5 +105,5 @@ void td_gateway_user_done(struct td_gateway_user *u);
 int td_gateway_user(struct td_gateway *g, const char *name, struct td_gateway_user *ret, struct td_error *err);
 // Lets go of what was seen and of the connection, at the end.
 void td_gateway_seen_free(struct td_gateway *g);
-// Whether the SlurmCluster's slurm.conf hides other people's jobs from them (PrivateData).
+// Whether slurm.conf or slurmdbd.conf of the SlurmCluster hide other people's jobs from them (PrivateData).
 bool td_gateway_private(struct td_gateway *g);

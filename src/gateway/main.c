@@ -3,6 +3,7 @@
 #include "gateway/keys.h"
 #include "gateway/schedule.h"
 #include "gateway/sessions.h"
+#include "gateway/usage.h"
 
 #include "base/log.h"
 #include "base/options.h"
@@ -172,6 +173,7 @@ int td_gateway_main(int argc, char **argv)
 	g.keys = td_gateway_keys_new();
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
+	g.days = td_gateway_days_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -188,6 +190,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_keys_free(g.keys);
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
+	td_gateway_days_free(g.days);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -13,6 +13,7 @@ static const struct {
 	{"/", "index.html", "text/html; charset=utf-8"},
 	{"/page.css", "page.css", "text/css; charset=utf-8"},
 	{"/icon.svg", "icon.svg", "image/svg+xml"},
+	{"/usage.js", "usage.js", "text/javascript; charset=utf-8"},
 	{"/page.js", "page.js", "text/javascript; charset=utf-8"},
 	{"/terminal.js", "terminal.js", "text/javascript; charset=utf-8"},
 	{"/terminal.css", "terminal.css", "text/css; charset=utf-8"},

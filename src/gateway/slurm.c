@@ -120,5 +120,6 @@ int td_gateway_user(struct td_gateway *g, const char *name, struct td_gateway_us
 bool td_gateway_private(struct td_gateway *g)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
-	return sc && td_jkey(td_jget(sc->root, "spec.config.slurmConf"), "PrivateData");
+	return sc && (td_jkey(td_jget(sc->root, "spec.config.slurmConf"), "PrivateData") ||
+		      td_jkey(td_jget(sc->root, "spec.accounting.slurmdbdConf"), "PrivateData"));
 }

@@ -155,6 +155,23 @@ bool td_slurm_tasks_has(const char *tasks, int64_t task)
 	return false;
 }
 
+int64_t td_slurm_tasks_count(const char *tasks)
+{
+	int64_t all = 0;
+	for (const char *p = tasks ? tasks : ""; *p >= '0' && *p <= '9';) {
+		char *end;
+		long long from = strtoll(p, &end, 10), to = from, step = 1;
+		if (*end == '-')
+			to = strtoll(end + 1, &end, 10);
+		if (*end == ':')
+			step = strtoll(end + 1, &end, 10);
+		if (to >= from && step > 0)
+			all += (to - from) / step + 1;
+		p = *end == ',' ? end + 1 : "";
+	}
+	return all;
+}
+
 void td_slurm_states_done(struct td_slurm_states *l)
 {
 	free(l->v);

@@ -148,6 +148,8 @@ int td_slurm_job_records(struct td_slurm *s, int64_t id, struct td_cancel *c, st
 			 struct td_error *err);
 // Whether a list of tasks, as Slurm writes it ("0-3,7,10-20:2%4"), has this one.
 bool td_slurm_tasks_has(const char *tasks, int64_t task);
+// How many tasks such a list has.
+int64_t td_slurm_tasks_count(const char *tasks);
 struct td_slurm_state {
 	int64_t id;
 	uint64_t states;

@@ -25,14 +25,14 @@ static void states_have_one_meaning(void **state)
 
 static void what_is_not_known_to_be_lost_is_yield(void **state)
 {
-	struct td_yield_row r = {.name = "x"};
-	assert_true(td_yield_ratio(&r) < 0); // nothing was held
+	struct td_cli_yield_row r = {.name = "x"};
+	assert_true(td_cli_yield_ratio(&r) < 0); // nothing was held
 	r.s[TD_YIELD_USEFUL] = 60;
 	r.s[TD_YIELD_CUT] = 20;
 	r.s[TD_YIELD_FAILURE] = 15;
 	r.s[TD_YIELD_PREFLIGHT] = 5;
-	assert_true(td_yield_held(&r) == 100);
-	assert_true(td_yield_ratio(&r) == 0.8);
+	assert_true(td_cli_yield_held(&r) == 100);
+	assert_true(td_cli_yield_ratio(&r) == 0.8);
 }
 
 int main(void)

@@ -273,7 +273,7 @@ async function sessions() {
 }
 
 // ---- drawing ----
-const views = {pool, queue, runs, sessions, keys};
+const views = {pool, queue, runs, sessions, usage, tenants, keys}; // usage, tenants: usage.js
 
 function where() {
   const [view, id, step] = location.hash.slice(1).split("/").map(decodeURIComponent);
@@ -288,7 +288,7 @@ async function draw(changed) {
   }
   if (view === "runs" && id) {
     if (open && open.id === id && open.step === step) return refresh_state().catch(problem);
-  } else if (changed && (view === "keys" || (view === "sessions" && document.activeElement?.form))) {
+  } else if (changed && (view === "keys" || view === "usage" || (view === "sessions" && document.activeElement?.form))) {
     return; // nothing there changes by itself, and somebody may be typing
   }
   const mine = ++drawing; // what only refreshes a view must not overtake the one that draws it

@@ -1,0 +1,148 @@
+// Days of Slurm's history, added up. A day is kept for longer the longer ago it is, because its records
+// change less and less; nothing is kept on disk. However large a day is, a read of Slurm is bounded: what
+// is too large is read in halves, because what is added up of two halves is that of the whole.
+#include "gateway/usage.h"
+
+#include "base/clock.h"
+#include "slurm/rest.h"
+
+#include <string.h>
+
+enum { SLOTS = 512, NOW_MS = 2000, MOST_MS = 3600 * 1000, PART = 24, LEAST_S = 300 };
+
+struct day {
+	int64_t day, read_ms; // read_ms: mono, when it was asked for
+	bool known;
+	struct td_usage u;
+};
+struct td_gateway_days {
+	pthread_mutex_t lock;    // guards v
+	struct day v[SLOTS];     // day modulo SLOTS
+	pthread_mutex_t reading; // held by the one that asks Slurm
+};
+
+struct td_gateway_days *td_gateway_days_new(void)
+{
+	struct td_gateway_days *d = td_calloc(1, sizeof(*d));
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->reading, NULL);
+	return d;
+}
+
+struct td_gateway_days *td_gateway_days_free(struct td_gateway_days *d)
+{
+	if (d) {
+		for (size_t i = 0; i < SLOTS; i++)
+			td_usage_done(&d->v[i].u);
+		pthread_mutex_destroy(&d->lock);
+		pthread_mutex_destroy(&d->reading);
+		free(d);
+	}
+	return NULL;
+}
+
+static bool fresh(const struct day *d, int64_t day, int64_t now_s)
+{
+	int64_t over_s = now_s - (day + 1) * TD_USAGE_DAY_S, life = over_s > 0 ? over_s * 1000 / PART : 0;
+	life = life < NOW_MS ? NOW_MS : life > MOST_MS ? MOST_MS : life;
+	return d->known && d->day == day && td_mono_ms(&td_clock_system) - d->read_ms < life;
+}
+
+static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int64_t to, struct td_usage *ret,
+		     struct td_error *err)
+{
+	td_auto_runs struct td_slurm_runs runs = {0};
+	int r = td_slurm_history(s, g->o.cluster, from, to, g->cancel, &runs, err);
+	if (r == TD_UNSUPPORTED && to - from > LEAST_S) {
+		int64_t middle = from + (to - from) / 2;
+		r = read_part(g, s, from, middle, ret, err);
+		return r ? r : read_part(g, s, middle, to, ret, err);
+	}
+	if (r)
+		return r;
+	td_auto_free struct td_usage_type *types = NULL;
+	for (size_t i = 0; i < runs.n; i++) {
+		const struct td_slurm_run *x = &runs.v[i];
+		types = td_realloc(types, (x->n_types + 1) * sizeof(*types));
+		for (size_t k = 0; k < x->n_types; k++)
+			types[k] = (struct td_usage_type){x->types[k].tres, x->types[k].count};
+		const char *state =
+			td_yield_state(x->state, x->admin_comment, x->start && x->end ? x->end - x->start : 0);
+		const struct td_usage_run run = {.account = x->account,
+						 .user = x->user,
+						 .eligible = x->eligible,
+						 .start = x->start,
+						 .end = x->end,
+						 .cpus = x->cpus,
+						 .gpus = x->gpus,
+						 .types = types,
+						 .n_types = x->n_types,
+						 .fate = td_yield_of(state)};
+		td_usage_add(ret, &run, from, to);
+	}
+	return 0;
+}
+
+// Reads days anew, all in one call.
+static int read_days(struct td_gateway *g, int64_t from, int64_t to, int64_t now_s, struct td_error *err)
+{
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
+	td_auto_usage struct td_usage all = {0};
+	if (!l)
+		return err->code;
+	int64_t at = td_mono_ms(&td_clock_system), end = to * TD_USAGE_DAY_S;
+	int r = read_part(g, l->client, from * TD_USAGE_DAY_S, end < now_s + 1 ? end : now_s + 1, &all, err);
+	if (r)
+		return r;
+	td_usage_settle(&all);
+	pthread_mutex_lock(&g->days->lock);
+	for (int64_t day = from; day < to; day++) {
+		struct day *d = &g->days->v[day % SLOTS];
+		td_usage_done(&d->u);
+		*d = (struct day){.day = day, .read_ms = at, .known = true};
+	}
+	for (size_t i = 0; i < all.n; i++)
+		td_usage_put(&g->days->v[all.v[i].day % SLOTS].u, &all.v[i]);
+	pthread_mutex_unlock(&g->days->lock);
+	return 0;
+}
+
+// The first run of days that are to be read: [*ret_from, *ret_to). False: there are none.
+static bool stale(struct td_gateway_days *d, int64_t from, int64_t to, int64_t now_s, int64_t *ret_from,
+		  int64_t *ret_to)
+{
+	int64_t a, b;
+	pthread_mutex_lock(&d->lock);
+	for (a = from; a < to && fresh(&d->v[a % SLOTS], a, now_s); a++)
+		;
+	for (b = a; b < to && !fresh(&d->v[b % SLOTS], b, now_s); b++)
+		;
+	pthread_mutex_unlock(&d->lock);
+	*ret_from = a;
+	*ret_to = b;
+	return a < to;
+}
+
+int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_usage *ret, struct td_error *err)
+{
+	int64_t now_s = td_real_ms(&td_clock_system) / 1000, a, b;
+	int r = 0;
+	if (to > now_s / TD_USAGE_DAY_S + 1)
+		to = now_s / TD_USAGE_DAY_S + 1;
+	if (from < 0 || to - from > TD_GATEWAY_DAYS)
+		return td_fail(err, TD_INVALID, "ask for at most %d days", TD_GATEWAY_DAYS);
+	pthread_mutex_lock(&g->days->reading);
+	for (int64_t at = from; !r && stale(g->days, at, to, now_s, &a, &b); at = b)
+		r = read_days(g, a, b, now_s, err);
+	pthread_mutex_unlock(&g->days->reading);
+	if (r)
+		return r;
+	pthread_mutex_lock(&g->days->lock);
+	for (int64_t day = from; day < to; day++) {
+		const struct day *d = &g->days->v[day % SLOTS];
+		for (size_t i = 0; i < d->u.n && d->day == day; i++)
+			td_usage_put(ret, &d->u.v[i]);
+	}
+	pthread_mutex_unlock(&g->days->lock);
+	return 0;
+}

@@ -1,0 +1,35 @@
+// What people and tenants have used, from Slurm's history; and whose figures a person is shown.
+#pragma once
+
+#include "gateway/door.h"
+#include "pool/usage.h"
+#include "slurm/history.h"
+
+// Days of Slurm's history, added up and kept for a while (usage.c). Thread-safe.
+struct td_gateway_days;
+struct td_gateway_days *td_gateway_days_new(void);
+struct td_gateway_days *td_gateway_days_free(struct td_gateway_days *d);
+enum { TD_GATEWAY_DAYS = 400 }; // at most so many are asked for at once
+// The rows of all people from one day on and before another (days since 1970, of UTC), up to now. They are at
+// most seconds old for days that have just been, and at most an hour for others.
+int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_usage *ret, struct td_error *err);
+
+// A person as Slurm's database and the Tenants know him (viewer.c).
+struct td_gateway_viewer {
+	char *user;
+	bool all;             // Slurm's operator or administrator
+	struct td_strv leads; // accounts whose people he sees
+	// Tenants of this SlurmCluster; none where the gateway may not read them.
+	struct td_objects tenants;
+	const struct td_object **mine; // those of this cluster
+	size_t n_mine;
+};
+int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, struct td_error *err);
+void td_gateway_viewer_done(struct td_gateway_viewer *v);
+#define td_auto_viewer __attribute__((cleanup(td_gateway_viewer_done)))
+// The Tenant of an account; NULL: it is no Tenant's.
+const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, const char *account);
+// Whether the Tenant is the named one or below it.
+bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top);
+// His entry among a Tenant's members; NULL: he is none.
+const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user);

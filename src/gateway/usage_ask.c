@@ -1,0 +1,225 @@
+// GET /usage: who has used what, as JSON or CSV.
+#include "gateway/usage.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { DAYS_DEFAULT = 30, ROWS_MOST = 100000 };
+
+// What the rows tell apart.
+struct by {
+	bool day, tenant, user, type;
+};
+struct question {
+	struct by by;
+	int64_t from, to; // days since 1970
+	const char *tenant, *user;
+	bool csv;
+};
+
+static void day_text(int64_t day, char ret[16])
+{
+	time_t t = (time_t)day * TD_USAGE_DAY_S;
+	struct tm tm;
+	gmtime_r(&t, &tm);
+	strftime(ret, 16, "%Y-%m-%d", &tm);
+}
+
+static int day_of(struct td_gateway_ask *q, const char *name, int64_t def, int64_t *ret, struct td_error *err)
+{
+	const char *s = td_http_query(q->x, name);
+	*ret = def;
+	struct tm tm = {0};
+	const char *end = s ? strptime(s, "%Y-%m-%d", &tm) : NULL;
+	if (s && (!end || *end || tm.tm_year < 70))
+		return td_fail(err, TD_INVALID, "%s=%.40s: give a day, such as 2026-11-01", name, s);
+	if (s)
+		*ret = (int64_t)timegm(&tm) / TD_USAGE_DAY_S;
+	return 0;
+}
+
+static int read_by(const char *text, struct by *ret, struct td_error *err)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, text ? text : "tenant,user", ',');
+	for (size_t i = 0; i < l.n; i++) {
+		bool *what = !strcmp(l.v[i], "day")      ? &ret->day
+			     : !strcmp(l.v[i], "tenant") ? &ret->tenant
+			     : !strcmp(l.v[i], "user")   ? &ret->user
+			     : !strcmp(l.v[i], "type")   ? &ret->type
+							 : NULL;
+		if (!what)
+			return td_fail(err, TD_INVALID, "by=%.40s: give some of day, tenant, user, type", l.v[i]);
+		*what = true;
+	}
+	return 0;
+}
+
+static int read_wish(struct td_gateway_ask *q, struct question *w, struct td_error *err)
+{
+	int64_t today = td_real_ms(&td_clock_system) / 1000 / TD_USAGE_DAY_S;
+	const char *format = td_http_query(q->x, "format");
+	int r;
+	if ((r = day_of(q, "to", today + 1, &w->to, err)) ||
+	    (r = day_of(q, "from", w->to - DAYS_DEFAULT, &w->from, err)) ||
+	    (r = read_by(td_http_query(q->x, "by"), &w->by, err)))
+		return r;
+	if (w->from >= w->to)
+		return td_fail(err, TD_INVALID, "from must be before to: `to` is the first day that does not count");
+	if (format && strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
+		return td_fail(err, TD_INVALID, "format=%.40s: give json or csv", format);
+	w->csv = td_streq(format, "csv");
+	w->tenant = td_http_query(q->x, "tenant");
+	w->user = td_http_query(q->x, "user");
+	return 0;
+}
+
+// The rows that are shown, as they are told apart.
+static void gather(const struct td_gateway_viewer *v, const struct question *w, const struct td_usage *all,
+		   struct td_usage *ret)
+{
+	const struct td_usage_viewer may = {.user = v->user, .all = v->all, .leads = &v->leads};
+	for (size_t i = 0; i < all->n; i++) {
+		struct td_usage_row r = all->v[i];
+		if (!td_usage_may(&may, r.account, r.user) || (w->user && strcmp(w->user, r.user) != 0))
+			continue;
+		const struct td_object *t = td_gateway_tenant_of(v, r.account);
+		if (w->tenant && !td_streq(w->tenant, t ? t->name : NULL))
+			continue;
+		char *none = (char *)(uintptr_t)"";
+		r.day = w->by.day ? r.day : -1;
+		r.account = w->by.tenant ? r.account : none;
+		r.user = w->by.user ? r.user : none;
+		r.type = w->by.type ? r.type : none;
+		td_usage_put(ret, &r);
+	}
+	td_usage_settle(ret);
+}
+
+static double hours(double seconds)
+{
+	return (double)(long long)(seconds / 3.6 + 0.5) / 1000;
+}
+
+static void write_sums(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_usage_sums *s)
+{
+	td_jm_int(d, o, "jobs", (long long)s->runs);
+	td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, hours(s->gpu)));
+	td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, hours(s->cpu)));
+	td_jm_set(d, o, "wastedGpuHours", yyjson_mut_real(d, hours(s->lost)));
+	td_jm_set(d, o, "waitingHours", yyjson_mut_real(d, hours(s->wait)));
+}
+
+static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const struct question *w,
+		      const struct td_usage *u)
+{
+	char text[16];
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	day_text(w->from, text);
+	td_jm_str(d, root, "from", text);
+	day_text(w->to, text);
+	td_jm_str(d, root, "to", text);
+	td_jm_str(d, root, "shows", v->all ? "everybody" : v->leads.n ? "tenants" : "own");
+	yyjson_mut_val *list = td_jm_arr(d, root, "rows");
+	struct td_usage_sums sum = {0};
+	for (size_t i = 0; i < u->n; i++) {
+		const struct td_usage_row *r = &u->v[i];
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		const struct td_object *t = w->by.tenant ? td_gateway_tenant_of(v, r->account) : NULL;
+		if (w->by.day) {
+			day_text(r->day, text);
+			td_jm_str(d, o, "day", text);
+		}
+		if (w->by.tenant) {
+			td_jm_str(d, o, "tenant", t ? t->name : NULL);
+			td_jm_str(d, o, "account", r->account);
+		}
+		if (w->by.user)
+			td_jm_str(d, o, "user", r->user);
+		if (w->by.type)
+			td_jm_str(d, o, "gpuType", r->type);
+		write_sums(d, o, &r->sum);
+		sum.runs += r->sum.runs;
+		sum.gpu += r->sum.gpu;
+		sum.cpu += r->sum.cpu;
+		sum.lost += r->sum.lost;
+		sum.wait += r->sum.wait;
+	}
+	write_sums(d, td_jm_obj(d, root, "total"), &sum);
+	td_gateway_send(q, 200, d);
+}
+
+// A field of CSV. What a spreadsheet would take for a formula is made text.
+static void field(struct td_buf *b, const char *s)
+{
+	bool formula = *s && strchr("=+-@\t\r", *s), quote = formula || strpbrk(s, ",\"\r\n");
+	if (quote)
+		td_buf_putc(b, '"');
+	if (formula)
+		td_buf_putc(b, '\'');
+	for (; *s; s++) {
+		if (*s == '"')
+			td_buf_putc(b, '"');
+		td_buf_putc(b, *s);
+	}
+	if (quote)
+		td_buf_putc(b, '"');
+	td_buf_putc(b, ',');
+}
+
+static void send_csv(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const struct question *w,
+		     const struct td_usage *u)
+{
+	td_auto_buf struct td_buf b = {0};
+	char from[16], to[16], text[16];
+	day_text(w->from, from);
+	day_text(w->to, to);
+	td_buf_printf(&b, "%s%s%s%sjobs,gpu_hours,cpu_hours,wasted_gpu_hours,waiting_hours\r\n",
+		      w->by.day ? "day," : "", w->by.tenant ? "tenant,account," : "", w->by.user ? "user," : "",
+		      w->by.type ? "gpu_type," : "");
+	for (size_t i = 0; i < u->n; i++) {
+		const struct td_usage_row *r = &u->v[i];
+		const struct td_object *t = w->by.tenant ? td_gateway_tenant_of(v, r->account) : NULL;
+		day_text(r->day, text);
+		if (w->by.day)
+			field(&b, text);
+		if (w->by.tenant) {
+			field(&b, t ? t->name : "");
+			field(&b, r->account);
+		}
+		if (w->by.user)
+			field(&b, r->user);
+		if (w->by.type)
+			field(&b, r->type);
+		td_buf_printf(&b, "%.0f,%.3f,%.3f,%.3f,%.3f\r\n", r->sum.runs, hours(r->sum.gpu), hours(r->sum.cpu),
+			      hours(r->sum.lost), hours(r->sum.wait));
+	}
+	td_auto_free char *name = td_asprintf("attachment; filename=\"usage-%s-%s.csv\"", from, to);
+	td_http_add_header(q->x, "Content-Disposition", name);
+	td_http_send(q->x, 200, "text/csv; charset=utf-8", td_buf_str(&b), b.len);
+}
+
+static int usage(struct td_gateway_ask *q, struct td_error *err)
+{
+	struct question w = {0};
+	td_auto_viewer struct td_gateway_viewer v = {0};
+	td_auto_usage struct td_usage all = {0}, shown = {0};
+	int r;
+	if ((r = read_wish(q, &w, err)) || (r = td_gateway_viewer(q, &v, err)) ||
+	    (r = td_gateway_used(q->g, w.from, w.to, &all, err)))
+		return r;
+	gather(&v, &w, &all, &shown);
+	if (shown.n > ROWS_MOST)
+		return td_fail(err, TD_INVALID, "that is %zu rows: ask for fewer days, or for less in `by`", shown.n);
+	if (w.csv)
+		send_csv(q, &v, &w, &shown);
+	else
+		send_json(q, &v, &w, &shown);
+	return 0;
+}
+
+const struct td_gateway_op td_gateway_usage_ops[] = {{"usage", usage}, {NULL, NULL}};

@@ -1,0 +1,108 @@
+// Whose figures a person is shown: his own; those of the accounts that he coordinates in Slurm; those of
+// the Tenants whose admin he is, and of all below them; everybody's, if he is Slurm's operator or
+// administrator. Where Slurm hides people's jobs from each other (PrivateData), being a Tenant's admin
+// shows him no more than Slurm does.
+#include "gateway/usage.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+void td_gateway_viewer_done(struct td_gateway_viewer *v)
+{
+	free(v->user);
+	td_strv_done(&v->leads);
+	td_objects_done(&v->tenants);
+	free(v->mine);
+	*v = (struct td_gateway_viewer){0};
+}
+
+const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user)
+{
+	return td_jfind(td_jget(tenant->root, "spec.members"), "user", user);
+}
+
+const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, const char *account)
+{
+	for (size_t i = 0; i < v->n_mine; i++)
+		if (td_streq(td_jstr(v->mine[i]->root, "status.account"), account))
+			return v->mine[i];
+	return NULL;
+}
+
+static const struct td_object *named(const struct td_gateway_viewer *v, const char *name)
+{
+	for (size_t i = 0; i < v->n_mine && name; i++)
+		if (!strcmp(v->mine[i]->name, name))
+			return v->mine[i];
+	return NULL;
+}
+
+// A circle of parents ends after as many steps as there are Tenants.
+bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top)
+{
+	for (size_t steps = 0; t && steps <= v->n_mine; steps++) {
+		if (!strcmp(t->name, top))
+			return true;
+		t = named(v, td_jstr(t->root, "spec.parent"));
+	}
+	return false;
+}
+
+// The accounts of Tenants whose admin he is, and of those below.
+static void add_tenants(struct td_gateway_viewer *v)
+{
+	for (size_t i = 0; i < v->n_mine; i++) {
+		const yyjson_val *m = td_gateway_member(v->mine[i], v->user);
+		if (!td_streq(td_jstr(m, "role"), "admin"))
+			continue;
+		for (size_t k = 0; k < v->n_mine; k++) {
+			const char *account = td_jstr(v->mine[k]->root, "status.account");
+			if (account && td_gateway_tenant_below(v, v->mine[k], v->mine[i]->name) &&
+			    !td_strv_has(&v->leads, account))
+				td_strv_add(&v->leads, account);
+		}
+	}
+}
+
+int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, struct td_error *err)
+{
+	struct td_gateway *g = q->g;
+	struct td_error none = TD_ERROR_INIT;
+	td_auto_viewer struct td_gateway_viewer v = {.user = td_strdup(q->user.name)};
+	td_auto_rights struct td_slurm_rights rights = {0};
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
+	if (!sc || !td_jbool(sc->root, "spec.accounting.enabled", false))
+		return td_fail(err, TD_UNSUPPORTED,
+			       "Slurm keeps no history here: an administrator sets spec.accounting of SlurmCluster "
+			       "%s/%s",
+			       g->o.ns, g->o.cluster);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
+	if (!l)
+		return err->code;
+	int r = td_slurm_rights(l->client, v.user, td_gateway_cancel(q), &rights, err);
+	if (r)
+		return r;
+	v.all = rights.all;
+	for (size_t i = 0; i < rights.leads.n; i++)
+		td_strv_add(&v.leads, rights.leads.v[i]);
+
+	r = td_kube_list(g->kube, &td_tenants, NULL, NULL, NULL, td_gateway_cancel(q), &v.tenants, &none);
+	if (r && r != TD_DENIED && r != TD_NOT_FOUND) {
+		if (err)
+			*err = none;
+		return td_wrap(err, "reading Tenants");
+	}
+	if (r)
+		td_debug("Tenants are not shown: %s", none.msg);
+	v.mine = td_calloc(v.tenants.n + 1, sizeof(*v.mine));
+	for (size_t i = 0; i < v.tenants.n; i++)
+		if (td_streq(td_jstr(v.tenants.v[i]->root, "spec.cluster.namespace"), g->o.ns) &&
+		    td_streq(td_jstr(v.tenants.v[i]->root, "spec.cluster.name"), g->o.cluster))
+			v.mine[v.n_mine++] = v.tenants.v[i];
+	if (!td_gateway_private(g))
+		add_tenants(&v);
+	*ret = v;
+	v = (struct td_gateway_viewer){0};
+	return 0;
+}
