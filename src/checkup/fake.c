@@ -40,12 +40,14 @@ static const struct {
 	{"memory", false, CURE_REBOOT},
 	{"clock-ms", false, CURE_CLEAR},
 	{"stuck", false, CURE_REBOOT},
+	{"link", false, CURE_REBOOT},    // only the test of several nodes finds it: down, corrupt, slow
+	{"storage", false, CURE_REBOOT}, // so is this
 };
 
 const char *td_checkup_fake_keys(bool gpu)
 {
 	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
-		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck";
+		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage";
 }
 
 struct fault {

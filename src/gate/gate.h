@@ -16,6 +16,7 @@
 //   nodehealth.[ch]              what an agent does for its nodes' health
 //   agenthealth.c                the same for the node of the role `agent`
 //   preflight.[ch]               the quick test of a job's devices before it starts
+//   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
@@ -62,6 +63,9 @@ struct td_gate_opts {
 	// 0, TD_DENIED, TD_NOT_FOUND and *ret_tries: as td_preflight_run.
 	int (*preflight)(void *ctx, int node, const struct td_gate_request *q, long long *ret_tries,
 			 struct td_cancel *c, struct td_error *err);
+	// A request of the test of several nodes (td_gate_several). NULL: there is none.
+	int (*several)(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
+		       struct td_error *err);
 };
 // Loads the tables. The caller frees *ret with td_gate_free.
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err);
@@ -108,6 +112,8 @@ struct td_gate_request {
 	int64_t timeout_ms;
 	bool ping, check; // check: td_gate_check; h.job is then the peer's, not the line's
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
+	bool exchange, suspect;                          // of the test of several nodes
+	char result[16], state[8], why[128];             // what they say
 };
 // Returns Slurm's job in the text of a /proc/PID/cgroup; 0: none.
 int64_t td_gate_cgroup_job(const char *cgroups);

@@ -115,6 +115,13 @@ static int preflight(void *ctx, int node, const struct td_gate_request *q, long 
 	return td_gate_preflight(a->health, node, q, ret_tries, c, err);
 }
 
+static int several(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
+		   struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	return td_gate_several(a->health, node, q, ret, c, err);
+}
+
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_gate_agent *a = ctx;
@@ -181,6 +188,7 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 				 .late = late,
 				 .may_claim = td_gate_agent_may_claim,
 				 .preflight = preflight,
+				 .several = several,
 				 .ctx = a,
 				 .boot = td_buf_str(&boot)};
 	a->since_ms = td_mono_ms(a->clock);

@@ -131,6 +131,32 @@ int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_re
 	return td_nodehealth_preflight(h, &ask, ret_tries, c, err);
 }
 
+int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
+		    struct td_error *err)
+{
+	*ret = NULL;
+	if (!h->preflight)
+		return 0;
+	if (q->suspect) {
+		const struct td_preflight_suspicion s = {.bad = !strcmp(q->state, "bad"),
+							 .storage = !strcmp(q->result, "storage"),
+							 .job = q->h.job,
+							 .why = q->why};
+		bool out = td_preflight_suspect(h->preflight, node, &s);
+		td_queue_add(h->queue, h->o.names[node]);
+		if (out)
+			td_preflight_await_drain(h->preflight, node, DRAINED_MS, c);
+		return 0;
+	}
+	td_auto_free char *ns = td_strndup(q->h.ask_pod, strcspn(q->h.ask_pod, "/"));
+	const struct td_preflight_ask ask = {.node = node,
+					     .h = &q->h,
+					     .partition = *q->partition ? q->partition : NULL,
+					     .qos = *q->qos ? q->qos : NULL,
+					     .ns = *ns ? ns : NULL};
+	return td_preflight_several(h->preflight, &ask, q->result, ret, err);
+}
+
 // ---- checks ----
 
 static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_checkup_findings *ret,

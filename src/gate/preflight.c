@@ -1,5 +1,5 @@
 // The quick test of a job's devices before it starts.
-#include "gate/preflight.h"
+#include "gate/preflight_priv.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -7,47 +7,19 @@
 #include "gate/devices.h"
 #include "kube/kube.h"
 #include "metrics/metrics.h"
-#include "pool/preflight.h"
-#include "json/json.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { LIMIT_MS = 30000, AGAIN_MS = 10000, POLL_MS = 20 };
 
-struct sick {
-	bool is;
-	int64_t job, at_ms; // whose test failed, and when (monotonic)
-	char why[128];
-};
-struct node {
-	struct td_holder passed[TD_HEALTH_GPUS]; // the last one that passed
-	struct sick sick[TD_HEALTH_GPUS];
-};
-struct td_preflight {
-	struct td_preflight_opts o;
-	pthread_mutex_t mu; // guards node
-	struct node *node;
-};
-
-// The policy, as the operator writes it on the Node. Texts point into json.
-struct policy {
-	struct td_json *json;
-	struct td_strv lists[3];
-	long long ms, tries;
-	const char *program;
-	bool say; // only say that it failed
-};
-
-static void policy_done(struct policy *p)
+void td_preflight_policy_done(struct td_preflight_policy *p)
 {
 	for (size_t i = 0; i < TD_LEN(p->lists); i++)
 		td_strv_done(&p->lists[i]);
 	td_json_unref(p->json);
 }
-#define auto_policy __attribute__((cleanup(policy_done)))
 
 static const char *const results[] = {"passed", "failed", "error"};
 
@@ -73,8 +45,10 @@ struct td_preflight *td_preflight_new(const struct td_preflight_opts *o)
 	p->node = td_calloc((size_t)o->n, sizeof(*p->node));
 	pthread_mutex_init(&p->mu, NULL);
 	for (int i = 0; i < o->n; i++) // so that they are there before the first test
-		for (size_t k = 0; k < TD_LEN(results); k++)
+		for (size_t k = 0; k < TD_LEN(results); k++) {
 			count(o->names[i], results[k], 0, 0);
+			td_preflight_count_several(o->names[i], results[k], 0);
+		}
 	return p;
 }
 
@@ -88,7 +62,7 @@ struct td_preflight *td_preflight_free(struct td_preflight *p)
 	return NULL;
 }
 
-static bool read_policy(struct td_preflight *p, int node, struct policy *ret)
+bool td_preflight_policy_read(struct td_preflight *p, int node, struct td_preflight_policy *ret)
 {
 	static const char *const keys[] = {"partitions", "qos", "namespaces"};
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(p->o.nodes, NULL, p->o.names[node]);
@@ -102,10 +76,12 @@ static bool read_policy(struct td_preflight *p, int node, struct policy *ret)
 	ret->tries = td_jint(root, "tries", 3);
 	ret->program = td_jstr(root, "program");
 	ret->say = td_jbool(root, "say", false);
+	ret->kib = td_jint(root, "exchange.megabytes", 0) * 1024;
+	ret->storage = td_jstr(root, "exchange.storage");
 	return true;
 }
 
-static enum td_pool_preflight wanted(const struct policy *p, const struct td_preflight_ask *q)
+enum td_pool_preflight td_preflight_wanted(const struct td_preflight_policy *p, const struct td_preflight_ask *q)
 {
 	const struct td_strv *l = p->lists;
 	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)l[0].v,
@@ -135,7 +111,7 @@ struct tested {
 };
 
 // A program that is not there says nothing of the devices: an error.
-static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct policy *policy,
+static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
 		struct tested *ret, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *list = td_dev_format(q->mask), *program = NULL;
@@ -174,7 +150,7 @@ static int test(struct td_preflight *p, const struct td_preflight_ask *q, const 
 static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const struct tested *t)
 {
 	pthread_mutex_lock(&p->mu);
-	struct node *n = &p->node[q->node];
+	struct td_preflight_node *n = &p->node[q->node];
 	for (int i = 0; i < TD_HEALTH_GPUS; i++) {
 		if (!(q->mask >> i & 1))
 			continue;
@@ -184,7 +160,7 @@ static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const
 				n->passed[i] = *q->h;
 			continue;
 		}
-		struct sick *s = &n->sick[i];
+		struct td_preflight_sick *s = &n->sick[i];
 		s->job = q->h ? q->h->job : s->job;
 		s->is = true;
 		s->at_ms = td_mono_ms(p->o.clock);
@@ -196,10 +172,10 @@ static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const
 int td_preflight_run(struct td_preflight *p, const struct td_preflight_ask *q, long long *ret_tries,
 		     struct td_cancel *c, struct td_error *err)
 {
-	auto_policy struct policy policy = {0};
-	if (!q->mask || !read_policy(p, q->node, &policy))
+	auto_preflight_policy struct td_preflight_policy policy = {0};
+	if (!q->mask || !td_preflight_policy_read(p, q->node, &policy))
 		return 0;
-	switch (wanted(&policy, q)) {
+	switch (td_preflight_wanted(&policy, q)) {
 	case TD_PREFLIGHT_NO:
 		return 0;
 	case TD_PREFLIGHT_QOS:
@@ -255,7 +231,7 @@ void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c)
 	bool held = o && td_object_annotation(o, TD_ANN_HOLD);
 	pthread_mutex_lock(&p->mu);
 	for (int i = 0; i < TD_HEALTH_GPUS; i++) {
-		const struct sick *s = &p->node[node].sick[i];
+		const struct td_preflight_sick *s = &p->node[node].sick[i];
 		if (s->is && (held || td_mono_ms(p->o.clock) - s->at_ms >= AGAIN_MS))
 			q.mask |= UINT64_C(1) << i;
 	}
@@ -268,8 +244,8 @@ void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c)
 	if (!q.mask)
 		return;
 	// Where the policy has no pre-flight any more, the test is as it was by default.
-	auto_policy struct policy policy = {.ms = 100};
-	read_policy(p, node, &policy);
+	auto_preflight_policy struct td_preflight_policy policy = {.ms = 100};
+	td_preflight_policy_read(p, node, &policy);
 	struct tested t = {0};
 	if (!test(p, &q, &policy, &t, c, NULL))
 		keep(p, &q, &t);
@@ -280,7 +256,7 @@ void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_f
 	const struct td_checkup_check *check = td_checkup_check_named("preflight");
 	pthread_mutex_lock(&p->mu);
 	for (int i = 0; i < TD_HEALTH_GPUS && ret->n < TD_HEALTH_FINDINGS; i++) {
-		const struct sick *s = &p->node[node].sick[i];
+		const struct td_preflight_sick *s = &p->node[node].sick[i];
 		if (!s->is)
 			continue;
 		struct td_checkup_finding *f = &ret->v[ret->n++];
@@ -292,4 +268,5 @@ void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_f
 			 (long long)s->job, s->why);
 	}
 	pthread_mutex_unlock(&p->mu);
+	td_preflight_several_findings(p, node, ret);
 }

@@ -44,3 +44,18 @@ void td_preflight_await_drain(struct td_preflight *p, int node, int64_t ms, stru
 void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c);
 // Appends the devices that failed.
 void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret);
+
+// ---- several nodes together (several.c) ----
+
+// Whether a policy wants the nodes of q's job tested together: *ret says how, for the first node's Prolog; NULL: no.
+// result: what came of the test, and only that is counted; "": it is asked for. TD_NOT_FOUND: as td_preflight_run.
+int td_preflight_several(struct td_preflight *p, const struct td_preflight_ask *q, const char *result, char **ret,
+			 struct td_error *err);
+struct td_preflight_suspicion {
+	bool bad, storage; // storage: shared storage is what failed, not the exchange of data
+	int64_t job;
+	const char *why; // '_' for ' '
+};
+// The node is, or is no more, to blame for such a test. It is a finding for a minute, and is said again meanwhile.
+// True: this is new, and the node is to be taken out of service.
+bool td_preflight_suspect(struct td_preflight *p, int node, const struct td_preflight_suspicion *s);

@@ -59,7 +59,9 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	}
 
 	q.check = f.n && !strcmp(f.v[0], "check");
-	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check))
+	q.exchange = f.n && !strcmp(f.v[0], "exchange");
+	q.suspect = f.n && !strcmp(f.v[0], "suspect");
+	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !q.exchange && !q.suspect))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
 			       f.n ? f.v[0] : "");
 	for (size_t i = 1; i < f.n; i++) {
@@ -87,6 +89,12 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			snprintf(q.partition, sizeof(q.partition), "%s", v);
 		} else if (!strcmp(f.v[i], "qos") && strlen(v) < sizeof(q.qos)) {
 			snprintf(q.qos, sizeof(q.qos), "%s", v);
+		} else if (!strcmp(f.v[i], "result") && strlen(v) < sizeof(q.result)) {
+			snprintf(q.result, sizeof(q.result), "%s", v);
+		} else if (!strcmp(f.v[i], "state") && strlen(v) < sizeof(q.state)) {
+			snprintf(q.state, sizeof(q.state), "%s", v);
+		} else if (!strcmp(f.v[i], "why")) {
+			snprintf(q.why, sizeof(q.why), "%.120s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
 				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);
@@ -230,6 +238,20 @@ static void answer(struct request *q)
 		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
 	if (!r)
 		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
+	if (!r && (req.exchange || req.suspect)) {
+		td_auto_free char *how = NULL;
+		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)
+				       : 0;
+		say(q->fd,
+		    r == TD_NOT_FOUND ? "qos"
+		    : r               ? "fail"
+		    : how             ? "exchange"
+				      : "ok",
+		    r == TD_NOT_FOUND ? NULL
+		    : r               ? err.msg
+				      : how);
+		return;
+	}
 	if (!r)
 		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h,
 								  &(struct td_gate_wait){req.timeout_ms, progress, q},

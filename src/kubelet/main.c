@@ -238,6 +238,13 @@ static int preflight(void *ctx, int node, const struct td_gate_request *q, long 
 	return td_gate_preflight(a->health, node, q, ret_tries, c, err);
 }
 
+static int several(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
+		   struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_gate_several(a->health, node, q, ret, c, err);
+}
+
 // ---- wiring ----
 
 static void on_service(void *ctx, struct td_object *old, struct td_object *now)
@@ -341,6 +348,7 @@ static int open_gate(struct td_kubelet *a, struct td_error *err)
 				 .late = late,
 				 .may_claim = may_claim,
 				 .preflight = preflight,
+				 .several = several,
 				 .ctx = a};
 	return td_gate_new(&g, &a->gate, err);
 }

@@ -70,6 +70,12 @@ char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
 	td_jm_int(d, root, "milliseconds", td_jint(p->preflight, "milliseconds", 100));
 	td_jm_int(d, root, "tries", td_jint(p->preflight, "tries", 3));
 	td_jm_str(d, root, "program", td_jstr(p->preflight, "program"));
+	yyjson_val *exchange = td_jget(p->preflight, "exchange");
+	if (exchange) {
+		yyjson_mut_val *x = td_jm_obj(d, root, "exchange");
+		td_jm_int(d, x, "megabytes", td_jint(exchange, "megabytes", 4));
+		td_jm_str(d, x, "storage", td_jstr(exchange, "storage"));
+	}
 	if (say)
 		td_jm_bool(d, root, "say", true);
 	return td_json_mut_text(root, NULL);

@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 enum { GATE_MS = 45000, DEVICES_MAX = 1024, POD_NS_MAX = 63, POD_NAME_MAX = 253, QOS_MAX = 128 };
-enum { SICK = 3, WANTS_QOS = 4 }; // answers of td_standin_ask()
 
 // A name that may stand in a request: "" when it is none.
 static const char *word(const char *s)
@@ -154,7 +153,11 @@ int td_standin_ask(const char *path, const char *request, int64_t deadline, char
 		static const struct {
 			const char *word;
 			int result;
-		} last[] = {{"fail ", 1}, {"again ", 2}, {"sick ", 3}, {"qos", 4}};
+		} last[] = {{"fail ", 1},
+			    {"again ", 2},
+			    {"sick ", STANDIN_SICK},
+			    {"qos", STANDIN_WANTS_QOS},
+			    {"exchange ", STANDIN_EXCHANGE}};
 		result = 1;
 		size_t skip = 0;
 		for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
@@ -237,6 +240,14 @@ int td_standin_gate(int argc, char **argv)
 
 	int64_t deadline = td_standin_now_ms() + timeout, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "", told[DEVICES_MAX * 5] = "";
+	if (d) {
+		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
+		char who[TD_WIRE_LINE / 2], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
+		snprintf(who, sizeof(who), "job=%s start=%s uid=%s%s node=%s%s%s", job, digits(start) ? start : "0",
+			 uid, ask(pod, sizeof(pod)), node, *partition ? " partition=" : "", partition);
+		if (!td_standin_several(&(struct standin_several){job, node, path, who}))
+			return 0;
+	}
 	if (d && !access(types, F_OK)) {
 		snprintf(told, sizeof(told), "%s", dev);
 		d = 0;
@@ -284,7 +295,7 @@ int td_standin_gate(int argc, char **argv)
 		}
 
 		int r = td_standin_ask(path, request, deadline, why, sizeof(why));
-		if (r == SICK) {
+		if (r == STANDIN_SICK) {
 			char *text = why;
 			long long tries = strtoll(why, &text, 10);
 			text += *text == ' ';
@@ -293,7 +304,7 @@ int td_standin_gate(int argc, char **argv)
 			return 1;
 		}
 		// It is asked for only where it decides, because that costs a call to slurmctld.
-		if (r == WANTS_QOS && !*qos) {
+		if (r == STANDIN_WANTS_QOS && !*qos) {
 			struct standin_text out = {qos, sizeof(qos)};
 			if (td_standin_job_text(job, "qos", deadline, out, why, sizeof(why)) > 0 && *word(qos))
 				continue;

@@ -8,6 +8,7 @@
 //   first-job-id …    at slurmctld's start: the first job id that it may give
 //   selftest …        the job that tests a node: computes on every device
 //   clear-dead …      at slurmd's start: ends what ran in the container before it
+//   peer …            in slurmd's pod: takes part in the test of several nodes before a job
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 #include "standin/standin.h"
 
@@ -26,6 +27,7 @@ static int usage(FILE *f)
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
 	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
+	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
@@ -67,6 +69,8 @@ int main(int argc, char **argv)
 		return td_standin_first_job_id(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))
 		return td_standin_clear_dead(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "peer"))
+		return td_standin_peer(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
 

@@ -18,6 +18,7 @@ int td_standin_copy(const char *dir);               // copy.c
 int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c
+int td_standin_peer(int argc, char **argv);         // peer.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).
@@ -46,7 +47,9 @@ void td_standin_input_move(void);     // moves as much as can be moved
 int td_standin_input_to(void);        // the descriptor; -1: closed
 
 // gate.c. One conversation with the agent, until its last word. 0: ok; 1: refused for good; 2:
-// "again"; 3: the test of the devices failed; 4: which QOS has the job? -1: no answer, try again. When it is not 0, why says the reason in words.
+// "again"; 3: the test of the devices failed; 4: which QOS has the job? 5: a test of several nodes is wanted, why says
+// how; -1: no answer, try again. When it is not 0, why says the reason in words.
+enum { STANDIN_SICK = 3, STANDIN_WANTS_QOS = 4, STANDIN_EXCHANGE = 5 };
 int td_standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
 // lookup.c. A child process looks up the addresses behind NAME:PORT. The returned descriptor gives
@@ -120,3 +123,34 @@ struct standin_frame {
 long td_standin_frame_read(uint8_t *p, size_t n, struct standin_frame *ret);
 // The head of a frame of ours, of at most 65535 bytes. Returns its length.
 size_t td_standin_frame_head(int op, size_t n, uint8_t ret[4]);
+
+// proof.c. By Slurm's key Tandem's programs on Slurm's nodes know each other.
+struct standin_key {
+	uint8_t s[4096];
+	size_t n;
+};
+bool td_standin_key_read(const char *path, struct standin_key *ret);
+// HMAC-SHA1 of a text of at most 64 bytes, in hexadecimal.
+void td_standin_proof(const struct standin_key *key, const char *nonce, char ret[41]);
+bool td_standin_random(char ret[33]); // 16 random bytes in hexadecimal
+void td_standin_sha1(const void *data, size_t n, uint8_t out[20]);
+
+// several.c. Tests the job's nodes together where this is the first of several and a policy wants it. False: the test
+// failed, and the job leaves its nodes.
+struct standin_several {
+	const char *job, *node, *path; // path: the gate's socket
+	const char *request;           // the fields of a request that say who the job is
+};
+bool td_standin_several(const struct standin_several *s);
+// blame.c. The first name of a list such as "n[0-1,3],x".
+void td_standin_first_host(const char *list, char *out, size_t n);
+
+// exchange.c. 0: all is well, why says in what time. 1: ret_node is to blame, and its agent was told. -1: no test took
+// place.
+struct standin_exchange {
+	const char *job, *nodes; // nodes: as Slurm lists them
+	const char *storage;     // a directory of shared storage; "": none
+	const char *key;         // path of Slurm's key; NULL: where it is in slurmd's pod
+	long long kib;           // of data
+};
+int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why);

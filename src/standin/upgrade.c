@@ -6,54 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-// ---- SHA-1 and base64, of the handshake's few bytes ----
-
-static uint32_t rotate(uint32_t x, int n)
-{
-	return x << n | x >> (32 - n);
-}
-
-static void block(uint32_t h[5], const uint8_t *p)
-{
-	uint32_t w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
-	for (int i = 0; i < 80; i++)
-		w[i] = i < 16 ? (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 |
-					p[4 * i + 3]
-			      : rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
-	for (int i = 0; i < 80; i++) {
-		uint32_t f = i < 20   ? ((b & c) | (~b & d)) + 0x5a827999
-			     : i < 40 ? (b ^ c ^ d) + 0x6ed9eba1
-			     : i < 60 ? ((b & c) | (b & d) | (c & d)) + 0x8f1bbcdc
-				      : (b ^ c ^ d) + 0xca62c1d6;
-		uint32_t t = rotate(a, 5) + f + e + w[i];
-		e = d;
-		d = c;
-		c = rotate(b, 30);
-		b = a;
-		a = t;
-	}
-	h[0] += a;
-	h[1] += b;
-	h[2] += c;
-	h[3] += d;
-	h[4] += e;
-}
-
-// Of at most 119 bytes.
-static void sha1(const char *s, size_t n, uint8_t out[20])
-{
-	uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
-	uint8_t b[128] = {0};
-	size_t all = n + 9 > 64 ? 128 : 64;
-	memcpy(b, s, n);
-	b[n] = 0x80;
-	b[all - 2] = (uint8_t)(n * 8 >> 8);
-	b[all - 1] = (uint8_t)(n * 8);
-	for (size_t at = 0; at < all; at += 64)
-		block(h, b + at);
-	for (int i = 0; i < 20; i++)
-		out[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
-}
+// ---- base64, of the handshake's few bytes ----
 
 static void base64(const uint8_t in[20], char out[29])
 {
@@ -111,7 +64,7 @@ int td_standin_upgrade_read(const char *head, size_t n, const char *token, char 
 	if (!websocket || !*key)
 		return 426;
 	uint8_t hash[20];
-	sha1(key, strlen(key), hash);
+	td_standin_sha1(key, strlen(key), hash);
 	base64(hash, ret_accept);
 	return 101;
 }

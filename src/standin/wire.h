@@ -14,6 +14,16 @@
 //                     this job; Prolog must exit 1. A job that met that so often is held (0: never)
 //     -> qos          whether there is a test depends on the job's QOS: ask again with it
 //     -> fail <text>  the deadline passed or the request is wrong; Prolog must exit 1
+//   exchange <as acquire, devices=->  before acquire, by the Prolog of the first of a job's several nodes
+//     -> ok           no test of several nodes is wanted
+//     -> qos          as above
+//     -> exchange kib=<n> tries=<n> say=<0|1> storage=<directory or nothing>
+//   exchange … result=<passed|failed|error> -> ok  what came of it, for the metrics
+//   suspect job=<id> node=<slurm node> devices=- state=<bad|well> result=<exchange|storage>
+//           timeout=<ms> why=<text, '_' for ' '>
+//     by `peer` (peer.h): this node is, or is no more, to blame for a test of several nodes. It is a fault of the
+//     node for a minute, and is said again meanwhile
+//     -> ok           the node is out of service, or this is as long as it may take
 //   ping -> ok
 //
 // Task check: a second Unix stream socket, for any user, because it changes nothing. Slurm's
@@ -49,4 +59,6 @@
 #define TD_WIRE_TASK_PROLOG "/opt/tandem/task-prolog" // the same program, under its mode's name
 #define TD_WIRE_GATE "/run/tandem/gate.sock"
 #define TD_WIRE_TASK "/run/tandem/task.sock"
+#define TD_WIRE_FAULTS "/run/tandem/faults" // of a virtual node (`tandem fault`)
+#define TD_WIRE_KEY "/etc/slurm-keys/slurm.key"
 #define TD_WIRE_TYPES "/run/slurm/several-gpu-types" // is there where GPUs are of several types (slurmd.sh)

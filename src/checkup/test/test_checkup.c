@@ -58,8 +58,8 @@ static void every_check_finds_its_injection(void **state)
 {
 	for (size_t i = 0; i < td_checkup_n_checks; i++) {
 		const struct td_checkup_check *c = &td_checkup_checks[i];
-		if (!strcmp(c->name, "preflight"))
-			continue; // no look finds it: see the quick test
+		if (!strcmp(c->name, "preflight") || !strcmp(c->name, "exchange") || !strcmp(c->name, "shared-storage"))
+			continue; // no look finds them: the tests before jobs do
 		put(c->inject);
 		struct td_checkup_backend b = td_checkup_fake(path, 8);
 		struct td_checkup_findings l = look(&b);

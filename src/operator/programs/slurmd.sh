@@ -69,6 +69,13 @@ await_controller() {
 	while sleep 1; do /opt/tandem/tandem-container keep; done &
 }
 
+# The server for tests of several nodes before a job (src/standin/peer.h).
+[ -z "${SLURM_SACK_KEY:-}" ] ||
+	while :; do
+		/opt/tandem/tandem-standin peer --node "$TD_NODE" --key "$SLURM_SACK_KEY"
+		sleep 5
+	done &
+
 await_controller
 [ -z "$sack" ] || {
 	socket=()

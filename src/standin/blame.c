@@ -1,0 +1,50 @@
+// Who leads a test of several nodes, and which node is to blame when it failed.
+#include "standin/peer.h"
+
+#include <string.h>
+
+int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b)
+{
+	int well[STANDIN_NODES + 1] = {0}, failed[STANDIN_NODES + 1] = {0};
+	*ret_a = *ret_b = -1;
+	for (int i = 0; i < p->n; i++)
+		for (int j = 0; j < p->n; j++)
+			if (i != j) {
+				well[i] += p->v[i][j] > 0;
+				failed[i] += p->v[i][j] < 0;
+			}
+	// Who did well with anybody has a network; the other end of a pair that failed has none, as far as is known.
+	for (int i = 0; i < p->n; i++)
+		if (failed[i] && !well[i]) {
+			bool all_else = failed[i] > 1;
+			for (int j = 0; j < p->n && !all_else; j++)
+				all_else = p->v[i][j] < 0 && well[j];
+			if (all_else)
+				return i;
+		}
+	for (int i = 0; i < p->n; i++)
+		for (int j = i + 1; j < p->n; j++)
+			if (p->v[i][j] < 0 && *ret_a < 0) {
+				*ret_a = i;
+				*ret_b = j;
+			}
+	return -1;
+}
+
+void td_standin_first_host(const char *list, char *out, size_t n)
+{
+	size_t len = 0;
+	for (const char *p = list; *p && *p != ',' && len + 1 < n; p++) {
+		if (*p != '[') {
+			out[len++] = *p;
+			continue;
+		}
+		size_t k = strcspn(++p, "-,]");
+		for (size_t i = 0; i < k && len + 1 < n; i++)
+			out[len++] = p[i];
+		p += strcspn(p, "]");
+		if (!*p)
+			break;
+	}
+	out[len] = '\0';
+}

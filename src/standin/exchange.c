@@ -1,0 +1,218 @@
+// The test of several nodes, led by the Prolog of a job's first node (peer.h, docs/health.md): one all-reduce over
+// exactly the granted nodes, and a file on shared storage from each. If it fails, pairs of nodes say which one is to
+// blame; that node's agent takes it out of service, and the job is queued again.
+#include "standin/peer.h"
+#include "standin/wire.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMAND_MS = 5000, OPEN_MS = 5000, RING_MS = 4000, PAIR_MS = 2000, SUSPECT_MS = 13000, STORE_MS = 8000 };
+
+struct test {
+	struct standin_peer v[STANDIN_NODES + 1]; // one more than granted: a witness
+	int n;
+	struct standin_key key;
+	size_t kib;
+	const char *storage; // a directory; "": none
+	char why[160];
+	int guilty, partner; // guilty -1: nobody
+};
+
+// The word after "KEY=" in a line of scontrol.
+static bool word_of(const char *line, const char *key, char *out, size_t n)
+{
+	size_t k = strlen(key);
+	for (const char *p = line; (p = strstr(p, key)) != NULL; p += k) {
+		if ((p != line && p[-1] != ' ') || p[k] != '=')
+			continue;
+		size_t len = strcspn(p + k + 1, " \n");
+		if (!len || len >= n)
+			return false;
+		snprintf(out, n, "%.*s", (int)len, p + k + 1);
+		return true;
+	}
+	return false;
+}
+
+// Reads nodes and addresses. list NULL: one that is up and none of ours, as a witness.
+static bool nodes_read(struct test *t, const char *list)
+{
+	char why[128] = "", *text = NULL, state[128];
+	char *argv[] = {"scontrol", "-o", "show", "node", (char *)list, NULL};
+	if (td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)))
+		return free(text), false;
+	bool well = true;
+	char *save = NULL;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		struct standin_peer p = {.fd = -1};
+		if (!word_of(line, "NodeName", p.node, sizeof(p.node)) ||
+		    !word_of(line, "NodeAddr", p.address, sizeof(p.address))) {
+			well = well && !list;
+			continue;
+		}
+		if (list) {
+			if (t->n == STANDIN_NODES) {
+				well = false;
+				break;
+			}
+			t->v[t->n++] = p;
+			continue;
+		}
+		bool ours = false;
+		for (int i = 0; i < t->n; i++)
+			ours |= !strcmp(t->v[i].node, p.node);
+		if (ours || !word_of(line, "State", state, sizeof(state)) || strstr(state, "DOWN") ||
+		    strstr(state, "DRAIN") || strchr(state, '*'))
+			continue;
+		t->v[t->n] = p;
+		break;
+	}
+	free(text);
+	return well;
+}
+
+// True when all connections are there. Who cannot be reached while others can is to blame; where nobody serves, no
+// test takes place (*ret_none).
+static bool open_all(struct test *t, bool *ret_none)
+{
+	int64_t deadline = td_standin_now_ms() + OPEN_MS;
+	for (int i = 0; i < t->n; i++) {
+		int r = td_standin_peer_open(&t->v[i], &t->key, deadline, t->why, sizeof(t->why));
+		*ret_none = r > 0;
+		if (r < 0)
+			t->guilty = i;
+		if (r)
+			return false;
+	}
+	return true;
+}
+
+static void blame(struct test *t)
+{
+	static struct standin_pairs pairs;
+	static char bad[2][160];
+	int a, b, n = t->n, all = n;
+	pairs = (struct standin_pairs){.n = n};
+	char none[160];
+	if (n == 2 && (t->v[2] = (struct standin_peer){.fd = -1}, nodes_read(t, NULL)) && *t->v[2].node &&
+	    !td_standin_peer_open(&t->v[2], &t->key, td_standin_now_ms() + PAIR_MS, none, sizeof(none)))
+		pairs.n = all = 3;
+	for (int i = 0; i < (all == 2 ? 1 : all); i++) {
+		int j = (i + 1) % all;
+		struct standin_peer *both[] = {&t->v[i], &t->v[j]};
+		const struct standin_round r = {.v = both, .n = 2, .kib = 256, .ms = PAIR_MS, .bad = bad};
+		// A server that has ended a connection is asked anew.
+		for (int k = 0; k < 2; k++)
+			if (both[k]->fd < 0)
+				td_standin_peer_open(both[k], &t->key, td_standin_now_ms() + PAIR_MS, none,
+						     sizeof(none));
+		pairs.v[i][j] = pairs.v[j][i] = td_standin_peers_ring(&r) ? 1 : -1;
+		if (pairs.v[i][j] < 0 && !*t->why)
+			snprintf(t->why, sizeof(t->why), "%.60s", *bad[0] ? bad[0] : bad[1]);
+	}
+	if (all > n)
+		td_standin_peer_close(&t->v[n]);
+	t->guilty = td_standin_blame(&pairs, &a, &b);
+	if (t->guilty >= n)
+		t->guilty = -1; // the witness itself: it is nobody's who is tested
+	if (t->guilty >= 0) {
+		for (int j = 0; j < n; j++)
+			if (j != t->guilty)
+				t->partner = j;
+		char said[64];
+		snprintf(said, sizeof(said), "%.60s", t->why);
+		snprintf(t->why, sizeof(t->why), "it exchanges no data with others: %s", said);
+	} else if (a >= 0 && a < n && b < n) {
+		// One end of a link is enough: no job has both then.
+		t->guilty = b;
+		t->partner = a;
+		snprintf(t->why, sizeof(t->why), "it exchanges no data with %.60s", t->v[a].node);
+	}
+}
+
+static bool exchange(struct test *t)
+{
+	static struct standin_peer *all[STANDIN_NODES];
+	static char bad[STANDIN_NODES][160];
+	for (int i = 0; i < t->n; i++)
+		all[i] = &t->v[i];
+	const struct standin_round r = {.v = all, .n = t->n, .kib = t->kib, .ms = RING_MS, .bad = bad};
+	if (td_standin_peers_ring(&r))
+		return true;
+	for (int i = 0; i < t->n && !*t->why; i++)
+		snprintf(t->why, sizeof(t->why), "%.60s", bad[i]);
+	blame(t);
+	return false;
+}
+
+static bool storage(struct test *t)
+{
+	char token[33];
+	int64_t deadline = td_standin_now_ms() + STORE_MS;
+	if (!*t->storage || !td_standin_random(token))
+		return true;
+	bool well = true;
+	for (int round = 0; round < 2 && well; round++)
+		for (int i = 0; i < t->n && well; i++) {
+			// The next node reads what this one wrote.
+			struct standin_peer *p = &t->v[round ? (i + 1) % t->n : i];
+			const char *said = round ? td_standin_peer_tell(p, deadline, "fetch %s %s %s", t->storage,
+									token, t->v[i].node)
+						 : td_standin_peer_tell(p, deadline, "store %s %s", t->storage, token);
+			if (!said)
+				continue;
+			well = false;
+			t->guilty = (int)(p - t->v);
+			snprintf(t->why, sizeof(t->why), "shared storage: %.120s", said);
+		}
+	for (int i = 0; i < t->n; i++)
+		td_standin_peer_tell(&t->v[i], deadline, "drop %s %s", t->storage, token);
+	return well;
+}
+
+// Tells the agent of the node that is to blame. It answers when the node is out of service.
+static void accuse(struct test *t, const char *job, bool by_storage)
+{
+	struct standin_peer *p = &t->v[t->guilty];
+	char none[160];
+	int64_t deadline = td_standin_now_ms() + SUSPECT_MS;
+	if (p->fd < 0)
+		td_standin_peer_open(p, &t->key, deadline, none, sizeof(none));
+	const char *said = td_standin_peer_tell(p, deadline, "suspect %s %s %s %s", job,
+						by_storage ? "-" : t->v[t->partner].address,
+						by_storage ? t->storage : "-", t->why);
+	if (said)
+		fprintf(stderr, "tandem gate: %s: %s\n", p->node, said);
+}
+
+int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why)
+{
+	static struct test t;
+	bool none = false, by_storage = false;
+	t = (struct test){.kib = (size_t)x->kib, .storage = x->storage, .guilty = -1};
+	if (!td_standin_key_read(x->key ? x->key : TD_WIRE_KEY, &t.key) || !nodes_read(&t, x->nodes) || t.n < 2) {
+		snprintf(why, n_why, "the nodes %.100s or Slurm's key cannot be read, or they are more than %d",
+			 x->nodes, STANDIN_NODES);
+		return -1;
+	}
+	int64_t begun = td_standin_now_ms();
+	bool well = open_all(&t, &none);
+	if (well && (well = exchange(&t)) && !(well = storage(&t)))
+		by_storage = true;
+	if (!well && !none && t.guilty >= 0)
+		accuse(&t, x->job, by_storage);
+	for (int i = 0; i < t.n; i++)
+		td_standin_peer_close(&t.v[i]);
+	if (well) {
+		snprintf(why, n_why, "%d nodes in %lld ms", t.n, (long long)(td_standin_now_ms() - begun));
+		return 0;
+	}
+	snprintf(why, n_why, "%s", *t.why ? t.why : "it failed");
+	if (none || t.guilty < 0)
+		return -1;
+	snprintf(ret_node, n_node, "%s", t.v[t.guilty].node);
+	return 1;
+}
