@@ -1,4 +1,4 @@
-"""How many nodes a NodeSet has, and which are used first."""
+"""How many nodes a NodeSet has, which are used first, and which come and go."""
 import json
 
 import pytest
@@ -92,3 +92,84 @@ def test_nodes_of_a_lower_weight_are_used_first(own_pool):
         pool.kubectl("delete", "nodeset", "dear", *NS, "--ignore-not-found")
         pool.kubectl("label", "node", "n0", "capacity-")
         patch(pool, {"affinity": before, "slurm": {"weight": None}})
+
+
+ELSEWHERE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}]}}}
+
+
+def partitions(pool, value):
+    pool.kubectl("patch", "slurmcluster", "main", *NS, "--type", "merge", "-p", json.dumps({"spec": {"partitions": value}}))
+
+
+def slurmds(pool, nodeset):
+    return [p["spec"]["nodeName"] for p in pool.items("pods", *NS, "-l", f"app.kubernetes.io/name=slurmd,tandem.dev/nodeset={nodeset}")]
+
+
+@pytest.mark.feature("A4.1", "A4.2", "A4.3")
+def test_a_node_that_is_deleted_leaves_slurm_and_one_that_appears_joins_it(own_pool):
+    """Nothing is restarted, no record stays behind, and the job of the machine that is gone does not stay on it."""
+    pool = own_pool
+    wait_for("both are idle", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
+    slurmctld = pool.get("pod", "main-slurmctld-0", *NS)["metadata"]["uid"]
+    job = pool.shell("sbatch", "--parsable", "--no-requeue", "-w", "n1", "--wrap", "sleep 1000").strip()
+    state = lambda: pool.shell("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()  # noqa: E731
+    wait_for("it runs", lambda: state() == "RUNNING")
+    born = pool.get("node", "n1")["metadata"]["uid"]
+    pool.kubectl("delete", "node", "n1")
+    wait_for("Slurm has no record of it", lambda: sinfo(pool).keys() == {"n0"})
+    assert state() == "NODE_FAIL"
+    assert "not found" in pool.shell("scontrol", "show", "node", "n1", check=False)
+    # Its kubelet registers it once more: to Kubernetes, and so to Slurm, that is a new node.
+    wait_for("a new node joins", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
+    assert pool.get("node", "n1")["metadata"]["uid"] != born
+    assert pool.shell("srun", "-w", "n1", "hostname").strip() == "n1"
+    assert pool.get("pod", "main-slurmctld-0", *NS)["metadata"]["uid"] == slurmctld
+
+
+@pytest.fixture
+def burst(own_pool):
+    """n1 comes on demand, for the partition burst alone; afterwards it is as before."""
+    pool = own_pool
+    pool.kubectl("label", "node", "n1", "tier=burst")
+    try:
+        patch(pool, {"affinity": ELSEWHERE})
+        pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "burst", "namespace": "slurm"},
+                    "spec": {"clusterName": "main", "nodeSelector": {"tier": "burst"}, "onDemand": {"idleTime": "1s"}}})
+        partitions(pool, [{"name": "all", "default": True}, {"name": "burst", "nodeSets": ["burst"]}])
+        wait_for("Slurm shows what could come", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle~"})
+        yield pool
+    finally:
+        partitions(pool, None)
+        pool.kubectl("delete", "nodeset", "burst", *NS, "--ignore-not-found")
+        patch(pool, {"affinity": None})
+        pool.kubectl("label", "node", "n1", "tier-")
+        wait_for("n1 is always there", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
+
+
+@pytest.mark.feature("A4.5", "A4.7", "A4.8")
+def test_a_node_on_demand_comes_for_a_job_and_goes_when_it_is_idle(burst):
+    """Jobs and pods run there, whom the partition does not let in cannot raise it, and what no node could hold is refused. The operator dies between
+    Slurm's wish and the pod."""
+    pool = burst
+    status = lambda: pool.get("nodeset", "burst", *NS)["status"]  # noqa: E731
+    wait_for("the status says so", lambda: status().get("poweredDown") == 1 and status()["desired"] == 0)
+    assert slurmds(pool, "burst") == []
+    wait_for("people see it", lambda: "powered down" in pool.cmd("nodes").stdout)
+    for wrong in (("-p", "burst", "-N2"), ("-p", "all", "-w", "n1"), ("-p", "burst", "--gres=gpu:9")):
+        refused = pool.cmd("shell", "--", "sbatch", *wrong, "--wrap", "true", check=False)
+        assert refused.returncode != 0 and "node" in refused.stderr, wrong
+    job = pool.shell("sbatch", "--parsable", "-p", "burst", "--gres=gpu:1", "--wrap", "sleep 1000").strip()
+    pool.kill_role("operator")
+    wait_for("its slurmd has come", lambda: sinfo(pool)["n1"] == "mixed" and slurmds(pool, "burst") == ["n1"])
+    assert pool.shell("squeue", "-h", "-j", job, "-o", "%N").strip() == "n1"
+    assert pool.shell("srun", "-p", "burst", "hostname").strip() == "n1"
+    pod = pool.pod("raised", gpus=2)
+    pod["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "burst"}
+    pool.apply(pod)
+    wait_for("a pod runs there", lambda: pool.phase("raised") == "Running")
+    assert pool.get("pod", "raised")["spec"]["nodeName"] == "n1"
+    pool.kubectl("delete", "pod", "raised")
+    pool.shell("scancel", job)
+    wait_for("it is given back", lambda: sinfo(pool)["n1"] in ("idle%", "idle~") and slurmds(pool, "burst") == [])  # % for a moment
+    wait_for("nothing is wrong with it", lambda: {c["type"]: c["status"] for c in status()["conditions"]}["Ready"] == "True" and status()["poweredDown"] == 1)

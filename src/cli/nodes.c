@@ -56,12 +56,14 @@ static void row(yyjson_val *x, bool color)
 	int64_t ms;
 	if (!td_time_parse(td_jstr_or(x, "since", ""), &ms))
 		td_time_age(td_real_ms(&td_clock_system) - ms, age, sizeof(age));
-	const char *state = person                        ? "needs a person"
-			    : step                        ? step
-			    : hold                        ? "out of service"
-			    : in                          ? "in service"
-			    : td_jbool(x, "ready", false) ? "cordoned"
-							  : "not ready";
+	const char *slurm = td_jstr_or(x, "slurmState", "");
+	const char *state = person                            ? "needs a person"
+			    : step                            ? step
+			    : hold                            ? "out of service"
+			    : in && td_starts(slurm, "power") ? slurm
+			    : in                              ? "in service"
+			    : td_jbool(x, "ready", false)     ? "cordoned"
+							      : "not ready";
 	printf("%-14.14s %s%-15s%s %5s  ", td_jstr_or(x, "name", "?"),
 	       td_term_color(color, person || !td_jbool(x, "ready", false) ? TD_TERM_BAD
 				    : in                                   ? TD_TERM_GOOD
@@ -74,6 +76,10 @@ static void row(yyjson_val *x, bool color)
 		td_buf_printf(&b, "%s%s%s", hold, next ? "; " : "", next ? next : "");
 	else if (yyjson_arr_size(td_jget(x, "faults")))
 		td_buf_puts(&b, td_jstr_or(td_jget(x, "faults.[0]"), "message", ""));
+	else if (in && td_streq(slurm, "powered down"))
+		td_buf_puts(&b, "comes on demand: when Slurm gives it to a job");
+	else if (in && td_streq(slurm, "powering up"))
+		td_buf_puts(&b, "a job waits for its slurmd");
 	else
 		td_buf_putc(&b, '-');
 	wrap(td_buf_str(&b), 38);

@@ -448,7 +448,10 @@ static void here(struct gather *g, const struct td_instance *i)
 			 td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &set, &err)))
 		wrong(g, "Slurm: %s", err.msg);
 
-	nodes(g, k, &(struct td_objects){.v = &set, .n = set ? 1 : 0});
+	td_auto_objects struct td_objects sets = {0};
+	if (set && td_kube_list(k, &td_nodesets, "slurm", NULL, NULL, NULL, &sets, &err))
+		wrong(g, "Slurm: %s", err.msg);
+	nodes(g, k, &sets);
 	if (sc && set)
 		slurm(g, td_jm_obj(g->d, g->root, "slurm"), sc, set);
 	if (sc)

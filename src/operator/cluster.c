@@ -382,6 +382,10 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	facts.n_texts = texts.n;
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	td_op_groups_gather(op, sc, arena, &facts);
+	td_auto_strv struct td_strv demand = {0};
+	td_op_on_demand_facts(sets, &demand, &facts.start_s);
+	facts.on_demand = (const char *const *)demand.v;
+	facts.n_on_demand = demand.n;
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);
@@ -604,7 +608,8 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 	static const char *const words[] = {
 		[TD_CLASS_IDLE] = "nodes.idle",           [TD_CLASS_MIXED] = "nodes.mixed",
 		[TD_CLASS_ALLOCATED] = "nodes.allocated", [TD_CLASS_DRAINING] = "nodes.draining",
-		[TD_CLASS_DRAINED] = "nodes.drained",     [TD_CLASS_DOWN] = "nodes.down"};
+		[TD_CLASS_DRAINED] = "nodes.drained",     [TD_CLASS_DOWN] = "nodes.down",
+		[TD_CLASS_OFF] = "nodes.poweredDown"};
 	long long k[TD_LEN(words)] = {0};
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_pool_record r = td_op_record(&l->v[i]);

@@ -62,7 +62,7 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	// These reach running pods by themselves, and Slurm does not read them.
 	td_auto_free char *directories = td_op_storage_list(b->sc);
 	td_jm_key_str(d, data, "directories", directories);
-	static const char *const programs[] = {"database.sh", "homes.sh", "node-ssh.sh", "ssh_config"};
+	static const char *const programs[] = {"database.sh", "homes.sh", "node-ssh.sh", "ssh_config", "on-demand.sh"};
 	for (size_t i = 0; i < TD_LEN(programs); i++)
 		td_jm_key_str(d, data, programs[i], td_op_program(programs[i]));
 	// slurmds get this line too, and say which one they have (services.sh).

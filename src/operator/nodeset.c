@@ -17,8 +17,7 @@ static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_can
 	return 0;
 }
 
-// Reads a duration such as "10m". -1: none, or malformed.
-static int64_t seconds(const char *s)
+int64_t td_op_seconds(const char *s)
 {
 	if (!s)
 		return -1;
@@ -55,6 +54,8 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 			     "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct "
 			     "the name",
 			     cluster, set->ns);
+	else
+		td_op_on_demand_check(p->sc->root, set->root, ret);
 
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;
@@ -71,14 +72,17 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 // Returns the drain timeout after which jobs are ended; -1: they never are.
 static int64_t force_s(const yyjson_val *set, const char *force, const char *timeout)
 {
-	return td_jbool(set, force, false) ? seconds(td_jstr_or(set, timeout, "0s")) : -1;
+	return td_jbool(set, force, false) ? td_op_seconds(td_jstr_or(set, timeout, "0s")) : -1;
 }
 
 static void decide(const struct td_op_pass *p, const struct td_object *set, struct td_op_rows *rows,
 		   struct td_pool_set_counts *ret)
 {
+	const char *idle = td_jstr_or(set->root, "spec.onDemand.idleTime", "10m");
 	const struct td_pool_policy policy = {
 		.replicas = td_jint(set->root, "spec.replicas", -1),
+		.on_demand = td_op_on_demand(set->root),
+		.idle_s = td_op_seconds(idle),
 		.rolling = !td_streq(td_jstr(set->root, "spec.updateStrategy.type"), "OnDelete"),
 		.max_unavailable = max_unavailable(set->root, rows->n),
 		.update_force_s = force_s(set->root, "spec.updateStrategy.force", "spec.updateStrategy.drainTimeout"),
@@ -112,8 +116,8 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 }
 
 // One reconcile of one NodeSet.
-static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, bool *unsettled,
-	       struct td_error *err)
+static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
+	       struct td_op_demand *demand, bool *unsettled, struct td_error *err)
 {
 	td_auto_rows struct td_op_rows rows = {0};
 	td_op_rows_collect(p, set, nodes, &rows);
@@ -140,6 +144,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	}
 
 	*unsettled |= k.ready != k.desired;
+	if (problems.n == 0)
+		td_op_on_demand_note(set, &rows, demand);
 	int r = problems.n || !p->sc ? 0 : unshare_left(p->op, &rows, p->c, err);
 	if (r)
 		return r;
@@ -160,12 +166,13 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(p->op->nodes, NULL, &nodes);
 	td_op_sort(&nodes);
+	td_auto_demand struct td_op_demand demand = {0};
 	bool unsettled = false;
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < p->sets->n; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_object_deleting(p->sets->v[i]) ? 0 : one(p, p->sets->v[i], &nodes, &unsettled, &e);
+		int r = td_object_deleting(p->sets->v[i]) ? 0 : one(p, p->sets->v[i], &nodes, &demand, &unsettled, &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;
@@ -173,6 +180,8 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 	}
 
 	int r = td_op_nodesets_sweep(p, &nodes, err);
+	if (!r && !first)
+		r = td_op_on_demand_tell(p, &demand, err);
 	*again_ms = td_pool_nodeset_again_ms(unsettled, p->v->fresh, td_mono_ms(&td_clock_system) - p->v->changed,
 					     p->v->cost);
 	if (first) {

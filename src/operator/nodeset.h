@@ -26,6 +26,8 @@ struct td_op_rows {
 void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))
 
+// What its slurmd tells Slurm of the node. NULL: nothing.
+const char *td_op_pod_conf(const yyjson_val *pod);
 bool td_op_is_slurmd(const struct td_object *pod); // true for a slurmd pod of any NodeSet
 // Collects a row for each node that matches, each pod of the set and each record with its mark,
 // sorted by name. ret is empty before. Without a cluster no node matches.
@@ -40,5 +42,17 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 // Writes the status. problem: of the spec, in one line; NULL: none.
 int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			 const struct td_pool_set_counts *k, const char *problem, struct td_error *err);
+
+// The nodes of all NodeSets on demand that Slurm shall know of, in the form of the ConfigMap CLUSTER-on-demand
+// (programs/on-demand.sh): slurmctld's pod makes their records, because REST cannot.
+struct td_op_demand {
+	struct td_buf lines; // "NODE LINE-OF-SLURM-CONF\n"
+};
+void td_op_demand_done(struct td_op_demand *d);
+#define td_auto_demand __attribute__((cleanup(td_op_demand_done)))
+// Adds a set's nodes that stay. Sets that are not on demand add nothing.
+void td_op_on_demand_note(const struct td_object *set, const struct td_op_rows *rows, struct td_op_demand *ret);
+// Writes the ConfigMap when it differs.
+int td_op_on_demand_tell(const struct td_op_pass *p, const struct td_op_demand *d, struct td_error *err);
 // Removes pods, shares and records whose NodeSet or cluster is gone.
 int td_op_nodesets_sweep(const struct td_op_pass *p, const struct td_objects *nodes, struct td_error *err);

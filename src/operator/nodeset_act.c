@@ -131,6 +131,10 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_err
 		return td_slurm_node_update(v->slurm, x->name, "DRAIN", reason ? x->n.why : NULL, v->call, err);
 	case TD_WRITE_UNDRAIN:
 		return td_slurm_node_undrain(v->slurm, x->name, v->call, err);
+	case TD_WRITE_POWER_DOWN: // as soon as it may: a job that came a moment ago is not lost
+		return td_slurm_node_update(v->slurm, x->name, "POWER_DOWN,POWER_DRAIN", x->n.why, v->call, err);
+	case TD_WRITE_RESUME:
+		return td_slurm_node_update(v->slurm, x->name, "RESUME", NULL, v->call, err);
 	case TD_WRITE_DOWN:
 		break;
 	}
@@ -165,6 +169,8 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 		[TD_MEMBER_UNDRAIN] = "resumed",
 		[TD_MEMBER_SET_DOWN] = "set down, its jobs end",
 		[TD_MEMBER_DELETE_RECORD] = "record deleted",
+		[TD_MEMBER_POWER_DOWN] = "powered down",
+		[TD_MEMBER_RESUME] = "resumed",
 	};
 	struct td_op_view *v = p->v;
 	struct td_error e = TD_ERROR_INIT;
@@ -193,6 +199,8 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 	case TD_MEMBER_DRAIN:
 	case TD_MEMBER_UNDRAIN:
 	case TD_MEMBER_SET_DOWN:
+	case TD_MEMBER_POWER_DOWN:
+	case TD_MEMBER_RESUME:
 		r = change_state(v, x, &e);
 		break;
 	}

@@ -129,18 +129,18 @@ static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || td_op_gpus_differ(r->gres, s);
 }
 
+const char *td_op_pod_conf(const yyjson_val *pod)
+{
+	return td_jstr(td_jfind(td_jget(pod, "spec.containers.[0].env"), "name", "TD_NODE_CONF"), "value");
+}
+
 // True when the record lacks a feature of the wanted pod's --conf.
 static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
 {
-	yyjson_val *e;
-	size_t i, n;
-	const char *conf = "";
-	yyjson_arr_foreach (td_jget(pod, "spec.containers.[0].env"), i, n, e) {
-		if (td_streq(td_jstr(e, "name"), "TD_NODE_CONF"))
-			conf = td_jstr_or(e, "value", "");
-	}
+	const char *conf = td_op_pod_conf(pod);
+	size_t i;
 	td_auto_strv struct td_strv words = {0}, want = {0}, have = {0};
-	td_strv_split(&words, conf, ' ');
+	td_strv_split(&words, conf ? conf : "", ' ');
 	for (i = 0; i < words.n; i++)
 		if (td_starts(words.v[i], "Feature="))
 			td_strv_split(&want, words.v[i] + strlen("Feature="), ',');
@@ -201,6 +201,10 @@ static void pod_facts(const struct td_op_pass *p, struct td_op_row *x)
 	x->n.pod_ready = td_op_pod_ready(x->pod);
 	x->n.pod_current = !x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION), revision);
 	x->n.pod_born_ms = td_op_born(x->pod);
+	if (x->n.pod_ready)
+		td_time_parse(td_jstr_or(td_jfind(td_jget(x->pod->root, "status.conditions"), "type", "Ready"),
+					 "lastTransitionTime", ""),
+			      &x->n.pod_ready_ms);
 
 	enum td_pool_sight sight = td_pool_sight_of(p->v->fresh, x->n.pod_ready, x->slurm);
 	int64_t left = td_op_missing_look(&p->v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));

@@ -10,12 +10,10 @@ static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *ol
 		const char *name;
 		long long n;
 		bool slurm; // only Slurm knows it: without its answer the last value stays
-	} v[] = {{"desired", k->desired, false},   {"matched", k->matched, false},
-		 {"assigned", k->assigned, false}, {"ready", k->ready, true},
-		 {"updated", k->updated, false},   {"running", k->running, false},
-		 {"idle", k->idle, true},          {"allocated", k->allocated, true},
-		 {"draining", k->draining, true},  {"drained", k->drained, true},
-		 {"down", k->down, true}};
+	} v[] = {{"desired", k->desired, false}, {"matched", k->matched, false},    {"assigned", k->assigned, false},
+		 {"ready", k->ready, true},      {"updated", k->updated, false},    {"running", k->running, false},
+		 {"idle", k->idle, true},        {"allocated", k->allocated, true}, {"draining", k->draining, true},
+		 {"drained", k->drained, true},  {"down", k->down, true},           {"poweredDown", k->off, true}};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		td_jm_int(d, root, v[i].name, v[i].slurm && !fresh ? td_jint(old, v[i].name, 0) : v[i].n);
 }

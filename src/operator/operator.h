@@ -14,6 +14,7 @@
 //   pools.c                  all SlurmClusters: what Slurm gives out, for the admission policies
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
+//   ondemand.c               NodeSets on demand: what Slurm is told of them
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c gputypes.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
@@ -412,6 +413,15 @@ const char *td_op_stuck(const struct td_object *pod, bool *ret_image);
 bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
 // Reduces Slurm's node to what decisions need. The result points into n.
 struct td_pool_record td_op_record(const struct td_slurm_node *n);
+
+// ---- NodeSets on demand ----
+bool td_op_on_demand(const yyjson_val *set);
+// Adds what keeps everybody from using the set.
+void td_op_on_demand_check(const yyjson_val *cluster, const yyjson_val *set, struct td_strv *problems);
+// Adds the names of the sets on demand. *ret_start_s: the longest of their startTimeout.
+void td_op_on_demand_facts(const struct td_objects *sets, struct td_strv *names, int64_t *ret_start_s);
+// Reads a duration such as "10m". -1: none, or malformed.
+int64_t td_op_seconds(const char *s);
 // Returns the view of that key, and makes one if there is none. The operator owns it.
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);

@@ -206,7 +206,8 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	}
 	for (i = 0; i < f.n; i++)
 		td_buf_printf(&b, "%s%s", i ? "," : " Feature=", f.v[i]);
-	long long weight = td_jint(nodeset, "spec.slurm.weight", 0);
+	// What is there already fills first.
+	long long weight = td_jint(nodeset, "spec.slurm.weight", td_op_on_demand(nodeset) ? 1000 : 0);
 	if (weight > 0)
 		td_buf_printf(&b, " Weight=%lld", weight);
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(nodeset, "spec.slurm.extraConf"));
@@ -289,6 +290,12 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (image)
 		for_kubelet(d, root, image);
 	td_op_containers_slurmd(d, td_jm_get(root, "spec"), cluster);
+	if (td_op_on_demand(nodeset)) {
+		yyjson_mut_val *env = yyjson_mut_obj(d);
+		td_jm_str(d, env, "name", "TD_ON_DEMAND");
+		td_jm_str(d, env, "value", "yes");
+		yyjson_mut_arr_append(td_jm_get(root, "spec.containers.[0].env"), env);
+	}
 	// A name with dots cannot be a hostname. slurmd is told its name in any case.
 	if (td_is_dns_label(name)) {
 		td_jm_str(d, root, "spec.hostname", name);

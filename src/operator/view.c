@@ -10,6 +10,8 @@
 
 struct td_pool_record td_op_record(const struct td_slurm_node *n)
 {
+	const uint64_t off = TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_DOWN);
+	bool rising = n->states & (TD_NODE(POWERING_UP) | TD_NODE(POWER_UP));
 	return (struct td_pool_record){.drain = n->states & TD_NODE(DRAIN),
 				       .down = n->states & TD_NODE(DOWN),
 				       .bad = td_slurm_node_bad(n->states),
@@ -19,7 +21,11 @@ struct td_pool_record td_op_record(const struct td_slurm_node *n)
 				       .alloc_cpus = n->alloc_cpus,
 				       .reason = n->reason,
 				       .address = n->address,
-				       .reason_at = n->reason_at};
+				       .reason_at = n->reason_at,
+				       .off = !rising && (n->states & off),
+				       .rising = rising,
+				       .leaving = n->states & (TD_NODE(POWER_DOWN) | TD_NODE(POWER_DRAIN)),
+				       .busy_at = n->busy_at};
 }
 
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key)

@@ -32,8 +32,9 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
 	ret->taint = ret->foreign || (f->k8s && f->hold);
-	if (f->drain || f->bad) {
+	if (f->drain || f->bad || f->off)
 		ret->state = f->words;
+	if (f->drain || f->bad) {
 		ret->text = f->reason && *f->reason ? f->reason : NULL;
 	}
 	if (!f->k8s)

@@ -52,7 +52,8 @@ static bool drained_by_others(const struct td_pool_record *r)
 
 enum td_pool_class td_pool_record_class(const struct td_pool_record *r)
 {
-	return r->drain               ? (r->jobs ? TD_CLASS_DRAINING : TD_CLASS_DRAINED)
+	return r->off && !r->down     ? TD_CLASS_OFF
+	       : r->drain             ? (r->jobs ? TD_CLASS_DRAINING : TD_CLASS_DRAINED)
 	       : r->bad && !r->silent ? TD_CLASS_DOWN
 	       : r->mixed             ? TD_CLASS_MIXED
 	       : r->jobs              ? TD_CLASS_ALLOCATED
@@ -81,9 +82,10 @@ bool td_pool_member_waits_turn(const struct td_pool_member *m)
 	return m->why == turn;
 }
 
-static bool registered(const struct td_pool_member *m)
+bool td_pool_member_registered(const struct td_pool_member *m)
 {
-	return m->pod_ready && !m->pod_deleting && m->record && same(m->record->address, m->pod_ip) && !m->record->bad;
+	return m->pod_ready && !m->pod_deleting && m->record && same(m->record->address, m->pod_ip) &&
+	       !m->record->bad && !m->record->off && !m->record->rising;
 }
 
 static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *why)
@@ -156,6 +158,8 @@ static void stay(struct td_pool_member *m, const struct td_pool_policy *p)
 		act(m, TD_MEMBER_DELETE_POD, NULL);
 	} else if (m->pod && m->forgotten && p->view && !r) {
 		act(m, TD_MEMBER_DELETE_POD, "Slurm forgot the node; a new slurmd registers it again");
+	} else if (p->on_demand && td_pool_on_demand(m, p)) {
+		return;
 	} else if (m->missing && p->view && !r) {
 		act(m, TD_MEMBER_NOTHING, "Slurm has no record of the node; its slurmd is started again if that lasts");
 	} else if (!m->pod && m->refuse) {
@@ -163,12 +167,12 @@ static void stay(struct td_pool_member *m, const struct td_pool_policy *p)
 	} else if (!m->pod && !m->ready) {
 		act(m, TD_MEMBER_NOTHING, "the Kubernetes node is not ready");
 	} else if (!m->pod && r && !drained_by_others(r) &&
-		   (m->record_differs || drained_for(r, TD_REASON_UPDATE) || drained_for_gres(r))) {
+		   (m->record_differs || r->off || drained_for(r, TD_REASON_UPDATE) || drained_for_gres(r))) {
 		// The old record would win over what the new slurmd reports.
 		act(m, TD_MEMBER_DELETE_RECORD, "updated");
 	} else if (!m->pod) {
 		act(m, TD_MEMBER_CREATE, NULL);
-	} else if (m->updated && registered(m) && drained_by_operator(r)) {
+	} else if (m->updated && td_pool_member_registered(m) && drained_by_operator(r)) {
 		act(m, TD_MEMBER_UNDRAIN, NULL);
 	} else if (m->refuse) {
 		// What is asked for now is not possible. The pod goes on as it is.
@@ -180,7 +184,7 @@ static void update(struct td_pool_member *v, size_t n, const struct td_pool_poli
 {
 	long long away = 0;
 	for (size_t i = 0; i < n; i++)
-		away += v[i].keep && !td_pool_member_available(&v[i]);
+		away += v[i].keep && !td_pool_member_off(&v[i]) && !td_pool_member_available(&v[i]);
 
 	// Nodes that are out of service already come first, then idle ones, then the rest, each by
 	// name.
@@ -217,7 +221,7 @@ static void count(const struct td_pool_member *v, size_t n, struct td_pool_set_c
 		ret->assigned += m->pod;
 		ret->running += m->pod && m->pod_ready && !m->pod_deleting;
 		ret->updated += m->pod && m->updated && !m->pod_deleting;
-		ret->ready += registered(m);
+		ret->ready += td_pool_member_registered(m);
 		if (!m->record)
 			continue;
 		switch (td_pool_record_class(m->record)) {
@@ -236,6 +240,9 @@ static void count(const struct td_pool_member *v, size_t n, struct td_pool_set_c
 			break;
 		case TD_CLASS_DOWN:
 			ret->down++;
+			break;
+		case TD_CLASS_OFF:
+			ret->off++;
 			break;
 		}
 	}
@@ -279,6 +286,10 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 			leave(&v[i], p);
 	}
 
+	// What is off is not missed.
+	for (size_t i = 0; i < n; i++)
+		c.desired -= p->on_demand && v[i].keep && td_pool_member_off(&v[i]);
+
 	if (p->rolling)
 		update(v, n, p);
 
@@ -300,6 +311,12 @@ enum td_pool_write td_pool_member_write(enum td_pool_member_do what, const struc
 	case TD_MEMBER_SET_DOWN:
 		*ret_reason = !now->drain || drained_by_operator(now);
 		return TD_WRITE_DOWN;
+	case TD_MEMBER_POWER_DOWN:
+		*ret_reason = true;
+		return now->drain || now->down || now->off || td_pool_record_busy(now) ? TD_WRITE_NOTHING
+										       : TD_WRITE_POWER_DOWN;
+	case TD_MEMBER_RESUME:
+		return td_pool_record_gave_up(now) ? TD_WRITE_RESUME : TD_WRITE_NOTHING;
 	default:
 		return TD_WRITE_NOTHING;
 	}
@@ -393,7 +410,10 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 			waits = &v[i];
 	}
 
-	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired,
+	char off[64] = "";
+	if (k->off)
+		snprintf(off, sizeof(off), ", %lld more come on demand", k->off);
+	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s%s", k->ready, k->desired, off,
 		 waits ? "; " : "", waits ? waits->name : "", waits ? ": " : "",
 		 waits ? td_pool_member_message(waits, ret) : "");
 
@@ -430,7 +450,7 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)
 {
-	static const char *const names[] = {"nothing", "create",   "delete-pod",   "drain",
-					    "undrain", "set-down", "delete-record"};
+	static const char *const names[] = {"nothing",  "create",        "delete-pod", "drain", "undrain",
+					    "set-down", "delete-record", "power-down", "resume"};
 	return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "?";
 }

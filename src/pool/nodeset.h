@@ -6,6 +6,8 @@
 //           pod; the new slurmd registers. A record that somebody else has drained stays, and so
 //           does his reason. The same steps follow where Slurm drained a node for devices that an
 //           earlier configuration hid.
+//   demand: where nodes come on demand, Slurm says which slurmds it wants (pool/ondemand.c).
+//
 //   leave:  drain ("tandem: scale-in"), no job left, delete the pod, delete the record.
 //
 // Without a fresh answer from Slurm nothing is taken away: unknown is not idle.
@@ -22,6 +24,8 @@ enum td_pool_member_do {
 	TD_MEMBER_SET_DOWN,   // with `why`: its jobs are requeued
 	// Slurm's record of a node without a slurmd. Slurm refuses while a job refers to it.
 	TD_MEMBER_DELETE_RECORD,
+	TD_MEMBER_POWER_DOWN, // takes no new jobs, and goes off when those that it has are over
+	TD_MEMBER_RESUME,     // Slurm had given it up; it may be asked for again
 };
 const char *td_pool_member_do_name(enum td_pool_member_do d); // "delete-pod"
 
@@ -33,6 +37,7 @@ struct td_pool_member { // one node
 	bool pod, pod_ready, pod_deleting, pod_ended;
 	bool pod_current;                    // its slurmd pod is the wanted one
 	int64_t pod_born_ms;                 // when its slurmd pod was created, real time
+	int64_t pod_ready_ms;                // since when it is ready, real time; 0: it is not
 	const char *pod_ip;                  // "" when it has none
 	const struct td_pool_record *record; // NULL: none or unknown
 	bool record_differs;                 // its size or features are not the wanted pod's
@@ -47,6 +52,8 @@ struct td_pool_member { // one node
 };
 struct td_pool_policy {
 	long long replicas; // -1: all nodes that match
+	bool on_demand;     // slurmds come when Slurm asks for them
+	int64_t idle_s;     // and go after so long without a job
 	bool rolling;       // false: OnDelete
 	long long max_unavailable;
 	int64_t update_force_s, scale_force_s; // jobs end when our drain is this old; -1: never
@@ -55,18 +62,27 @@ struct td_pool_policy {
 	int64_t config_ms;                     // when the configuration in force began; 0: none
 };
 struct td_pool_set_counts {
-	long long desired, matched, assigned, ready, updated, running, idle, allocated, draining, drained, down;
+	long long desired, matched, assigned, ready, updated, running, idle, allocated, draining, drained, down, off;
 };
 // Decides about all nodes of a NodeSet. v: sorted by name; its out fields are filled, and *ret.
 void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p,
 			    struct td_pool_set_counts *ret);
 // True when the node takes part in the pool: its slurmd runs, and Slurm would give it work.
 bool td_pool_member_available(const struct td_pool_member *m);
+// True when its slurmd runs and Slurm has heard of it.
+bool td_pool_member_registered(const struct td_pool_member *m);
 // True when its update waits because as many nodes as allowed are out of service.
 bool td_pool_member_waits_turn(const struct td_pool_member *m);
 
-enum td_pool_write { TD_WRITE_NOTHING, TD_WRITE_DRAIN, TD_WRITE_UNDRAIN, TD_WRITE_DOWN };
-// Looks again at a decided DRAIN, UNDRAIN or SET_DOWN, with the record as read right before the
+enum td_pool_write {
+	TD_WRITE_NOTHING,
+	TD_WRITE_DRAIN,
+	TD_WRITE_UNDRAIN,
+	TD_WRITE_DOWN,
+	TD_WRITE_POWER_DOWN,
+	TD_WRITE_RESUME
+};
+// Looks again at a decided write to the record, with the record as read right before the
 // write (NULL: there is none any more), so that nobody's reason is overwritten and nobody's drain
 // is lifted. *ret_reason: write the reason too.
 enum td_pool_write td_pool_member_write(enum td_pool_member_do act, const struct td_pool_record *now, bool *ret_reason);
@@ -85,6 +101,21 @@ struct td_pool_reserve {
 };
 enum td_pool_lack { TD_LACK_NOTHING, TD_LACK_CPU, TD_LACK_MEMORY, TD_LACK_DEVICES };
 enum td_pool_lack td_pool_reserve_lacks(const struct td_pool_reserve *r);
+
+// ---- nodes on demand ----
+//
+// Slurm shows every node of such a NodeSet from the beginning (powered down, idle~), and a job that fits on none
+// of them is refused. When it gives one to a job, the record is `rising`: that is the wish, and the slurmd pod
+// follows. After idle_s without a job the node is powered down by Slurm, and the pod goes. A slurmd that does not
+// come within Slurm's ResumeTimeout costs the node its job, which is queued again; the node is offered again
+// after a while.
+//
+// Decides for a member that stays, in a NodeSet on demand. False: what holds for any other node holds here.
+bool td_pool_on_demand(struct td_pool_member *m, const struct td_pool_policy *p);
+// True when Slurm has set it down because no slurmd came.
+bool td_pool_record_gave_up(const struct td_pool_record *r);
+// True when it is powered down, or not known to Slurm yet, so that no slurmd is wanted.
+bool td_pool_member_off(const struct td_pool_member *m);
 
 // ---- slurmds that Slurm has forgotten ----
 //

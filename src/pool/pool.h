@@ -147,6 +147,7 @@ struct td_pool_node_facts {
 	bool down;                  // its flag DOWN
 	bool by_person;             // it is down by somebody's word, not because it is silent
 	bool bad;                   // down, failed, not responding, …: worth showing
+	bool off;                   // powered down, or on its way up or down: worth showing
 };
 enum td_node_do { TD_NODE_LEAVE, TD_NODE_DRAIN, TD_NODE_UNDRAIN, TD_NODE_REASON, TD_NODE_DOWN };
 enum { TD_POOL_REASON_MAX = 256 };
@@ -190,6 +191,12 @@ struct td_pool_record {
 	int64_t alloc_cpus; // a hint beside `jobs`
 	const char *reason, *address;
 	int64_t reason_at; // epoch seconds
+
+	// A node that comes on demand (pool/nodeset.h).
+	bool off;        // powered down, or on its way there: no slurmd belongs there
+	bool rising;     // Slurm waits for its slurmd
+	bool leaving;    // is powered down when its jobs are over
+	int64_t busy_at; // when a job was on it last, epoch seconds; 0: not known
 };
 // True when a job may be on the node. NULL: false.
 bool td_pool_record_busy(const struct td_pool_record *r);
@@ -199,7 +206,8 @@ enum td_pool_class {
 	TD_CLASS_ALLOCATED,
 	TD_CLASS_DRAINING,
 	TD_CLASS_DRAINED,
-	TD_CLASS_DOWN
+	TD_CLASS_DOWN,
+	TD_CLASS_OFF, // powered down; Slurm starts it for a job
 };
 // The one class in which a node is counted.
 enum td_pool_class td_pool_record_class(const struct td_pool_record *r);

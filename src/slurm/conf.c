@@ -7,6 +7,7 @@
 #include "slurm/fabric.h"
 #include "slurm/gres.h"
 #include "slurm/groups.h"
+#include "slurm/ondemand.h"
 #include "slurm/partitions.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
@@ -368,6 +369,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_slurm_accounting_lines(o, &b);
 	td_slurm_preempt_lines(o, ci_get(user, "PriorityWeightQOS"), &b);
 	td_slurm_scripts_lines(o, &b);
+	td_slurm_on_demand_lines(user, f, &b);
 	if (td_slurm_topology(o) && !ci_get(user, "TopologyPlugin"))
 		td_buf_puts(&b, "TopologyPlugin=topology/tree\n");
 

@@ -60,6 +60,10 @@ struct td_slurm_facts {
 	bool own_kubelet;
 	const struct td_slurm_text *texts; // what spec.scripts refers to, as far as it is known
 	size_t n_texts;
+	// The NodeSets on demand, and how long Slurm waits for a node of theirs (slurm/ondemand.c).
+	const char *const *on_demand;
+	size_t n_on_demand;
+	int64_t start_s;
 	const char *fabric; // the table of slurm/fabric.h; NULL: empty
 };
 // Returns the text that a reference {configMap, key} leads to; NULL: it is not known.

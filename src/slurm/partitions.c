@@ -1,6 +1,8 @@
 // Writes partitions and resource groups: lines of slurm.conf, and tables of job_submit.lua.
 #include "slurm/partitions.h"
 
+#include "slurm/ondemand.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -66,7 +68,13 @@ static void option(const struct part_entry *e, const struct partition_option *o)
 			     o->fix);
 }
 
-// Which nodes: those of its NodeSets, else every one that is no group's.
+// True when there are nodes that only those partitions and groups have which name them.
+static bool apart(const yyjson_val *cluster, const struct td_slurm_facts *f)
+{
+	return yyjson_arr_size(td_jget(cluster, GROUPS)) || f->n_on_demand;
+}
+
+// Which nodes: those of its NodeSets, else every one that is no group's and always there.
 static void nodes(const struct part_entry *e)
 {
 	yyjson_val *sets = td_jget(e->p, "nodeSets"), *x;
@@ -91,12 +99,12 @@ static void nodes(const struct part_entry *e)
 	}
 	if (yyjson_arr_size(sets))
 		return;
-	if (!yyjson_arr_size(td_jget(e->cluster, GROUPS))) {
+	if (!apart(e->cluster, e->f)) {
 		td_buf_puts(e->b, " Nodes=ALL");
 		return;
 	}
 	for (i = 0; i < e->f->n_node_sets; i++)
-		if (!group_of(e->cluster, e->f->node_sets[i]))
+		if (!group_of(e->cluster, e->f->node_sets[i]) && !td_slurm_on_demand(e->f, e->f->node_sets[i]))
 			td_buf_printf(e->b, "%sset_%s", written++ ? "," : " Nodes=", e->f->node_sets[i]);
 }
 
@@ -208,7 +216,7 @@ void td_slurm_partitions_lines(const yyjson_val *cluster, const struct td_slurm_
 	node_sets(list, &used, b);
 	node_sets(groups, &used, b);
 	// Without a name for them, the nodes that are no group's could not be told from the others.
-	for (i = 0; yyjson_arr_size(groups) && i < f->n_node_sets; i++)
+	for (i = 0; apart(cluster, f) && i < f->n_node_sets; i++)
 		if (!td_strv_has(&used, f->node_sets[i])) {
 			td_auto_free char *feature = td_slurm_set_feature(f->node_sets[i]);
 			td_buf_printf(b, "NodeSet=set_%s Feature=%s\n", f->node_sets[i], feature);

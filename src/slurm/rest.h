@@ -186,6 +186,7 @@ struct td_slurm_node {
 	char *arch; // "x86_64"; "": its slurmd never said
 	uint64_t states;
 	int64_t reason_at; // epoch seconds
+	int64_t busy_at;   // when a job was on it last, or it came, epoch seconds; 0: not known
 	// alloc_* lag, so they are hints (S-T8).
 	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
 	char *partitions; // "all,debug"
@@ -206,7 +207,7 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 		  struct td_error *err);
 // Points into l, which is sorted by name. NULL: absent.
 const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name);
-// state: "DRAIN" or "DOWN"; NULL: only the reason changes. reason NULL: the old one stays.
+// state: "DRAIN" or "DOWN", or several with commas between them; NULL: only the reason changes. reason NULL: the old one stays.
 // TD_INVALID for a reason with control characters.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
 			 struct td_cancel *c, struct td_error *err);

@@ -131,8 +131,10 @@ static char *node_change_body(const char *state, const char *reason)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	if (state)
-		strings(d, root, "state", state);
+	td_auto_strv struct td_strv states = {0};
+	td_strv_split(&states, state ? state : "", ',');
+	for (size_t i = 0; i < states.n; i++)
+		yyjson_mut_arr_append(td_jm_arr(d, root, "state"), yyjson_mut_strcpy(d, states.v[i]));
 	td_jm_str(d, root, "reason", reason);
 	return td_json_mut_text(root, NULL);
 }
@@ -327,6 +329,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->features = joined(v, "features");
 	n->partitions = joined(v, "partitions");
 	n->reason_at = num(v, "reason_changed_at", 0);
+	n->busy_at = num(v, "last_busy", 0);
 
 	n->cpus = num(v, "effective_cpus", num(v, "cpus", 0));
 	n->alloc_cpus = num(v, "alloc_cpus", 0);

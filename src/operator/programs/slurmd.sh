@@ -112,11 +112,15 @@ revision=$(grep '^# Revision:' $conf) && [ -n "$sack" ] && {
 
 # The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
 # is started in this container. One that ends by itself ends the container.
+# A node that Slurm has asked for counts as there once it has started since then. Beside a kubelet it is the
+# container that starts, not the machine, and slurmd -b says when that was. One that only takes over says nothing.
+boot=()
+[ -z "${TD_ON_DEMAND:-}" ] || boot=(-b)
 ended=
 trap 'ended=yes; kill "$slurmd"; sh $services stop' TERM
 while :; do
-	slurmd -D -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
-	slurmd=$!
+	slurmd -D "${boot[@]}" -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
+	slurmd=$! boot=()
 	until wait "$slurmd"; code=$?; ! kill -0 "$slurmd" 2>/dev/null; do :; done
 	[ "$code" -gt 128 ] && [ -z "$ended" ] || exit "$code"
 	echo "tandem: slurmd was killed (signal $((code - 128))); the jobs go on, and it is started again" >&2

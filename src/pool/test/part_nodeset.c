@@ -47,6 +47,10 @@ static struct td_pool_record record_of(const struct td_scenario_words *w)
 	r.alloc_cpus = td_scenario_num(w, "alloc", 0);
 	r.reason = td_scenario_val(w, "reason", "");
 	r.reason_at = td_scenario_num(w, "since", 0);
+	r.off = td_scenario_has(w, "off");
+	r.rising = td_scenario_has(w, "rising");
+	r.leaving = td_scenario_has(w, "leaving");
+	r.busy_at = td_scenario_num(w, "busy-at", 0);
 	r.address = td_scenario_val(w, "registered", "10.1.1.1");
 	return r;
 }
@@ -75,6 +79,9 @@ static void member(const struct td_scenario_words *w)
 		.pod_ended = td_scenario_has(w, "pod-ended"),
 		.pod_current = !td_scenario_has(w, "outdated"),
 		.pod_born_ms = policy.now_ms - td_scenario_num(w, "pod-age", 30) * 1000,
+		.pod_ready_ms = pod && !td_scenario_has(w, "pod-unready")
+					? policy.now_ms - td_scenario_num(w, "ready-for", 30) * 1000
+					: 0,
 		.pod_ip = td_scenario_val(w, "ip", "10.1.1.1"),
 		.record = td_scenario_has(w, "no-record") ? NULL : &records[at],
 		.record_differs = td_scenario_has(w, "differs"),
@@ -89,6 +96,8 @@ static bool given(const struct td_scenario_words *w)
 	if (!strcmp(what, "set")) {
 		policy.replicas = td_scenario_num(w, "replicas", -1);
 		policy.rolling = !td_scenario_has(w, "on-delete");
+		policy.on_demand = td_scenario_has(w, "on-demand");
+		policy.idle_s = td_scenario_num(w, "idle-time", 600);
 		policy.max_unavailable = td_scenario_num(w, "max-unavailable", 1);
 		policy.update_force_s = td_scenario_num(w, "update-force", -1);
 		policy.scale_force_s = td_scenario_num(w, "scale-force", -1);
@@ -127,7 +136,7 @@ static void conditions(const struct td_pool_condition *v, size_t n, struct td_bu
 
 static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 {
-	static const char *const writes[] = {"nothing", "drain", "undrain", "down"};
+	static const char *const writes[] = {"nothing", "drain", "undrain", "down", "power-down", "resume"};
 	const char *what = w->w[0].key;
 	struct td_pool_set_counts k;
 	td_pool_nodeset_decide(members, n_members, &policy, &k);
@@ -149,12 +158,10 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		const struct {
 			const char *name;
 			long long n;
-		} v[] = {{"desired", k.desired},   {"matched", k.matched},
-			 {"assigned", k.assigned}, {"ready", k.ready},
-			 {"updated", k.updated},   {"running", k.running},
-			 {"idle", k.idle},         {"allocated", k.allocated},
-			 {"draining", k.draining}, {"drained", k.drained},
-			 {"down", k.down}};
+		} v[] = {{"desired", k.desired}, {"matched", k.matched},     {"assigned", k.assigned},
+			 {"ready", k.ready},     {"updated", k.updated},     {"running", k.running},
+			 {"idle", k.idle},       {"allocated", k.allocated}, {"draining", k.draining},
+			 {"drained", k.drained}, {"down", k.down},           {"off", k.off}};
 		td_buf_puts(out, "counts");
 		for (size_t i = 0; i < TD_LEN(v); i++)
 			if (v[i].n)
@@ -175,8 +182,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		td_buf_puts(out, "set-conditions");
 		conditions(c.v, TD_LEN(c.v), out);
 	} else if (!strcmp(what, "write")) {
-		static const char *const acts[] = {"nothing", "create",   "delete-pod",   "drain",
-						   "undrain", "set-down", "delete-record"};
+		static const char *const acts[] = {"nothing",  "create",        "delete-pod", "drain", "undrain",
+						   "set-down", "delete-record", "power-down", "resume"};
 		int act = td_scenario_choose(w, acts, TD_LEN(acts), 0);
 		bool reason;
 		enum td_pool_write x = td_pool_member_write((enum td_pool_member_do)act,
@@ -189,7 +196,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		static const char *const owners[] = {"others", "bridge", "operator", "tandem", "slurm"};
 		td_buf_printf(out, "owner %s", owners[td_pool_reason_owner(record.reason)]);
 	} else if (!strcmp(what, "class")) {
-		static const char *const classes[] = {"idle", "mixed", "allocated", "draining", "drained", "down"};
+		static const char *const classes[] = {"idle",    "mixed", "allocated", "draining",
+						      "drained", "down",  "off"};
 		td_buf_printf(out, "class %s%s", classes[td_pool_record_class(&record)],
 			      td_pool_record_busy(&record) ? " busy" : "");
 	} else if (!strcmp(what, "again")) {

@@ -88,7 +88,8 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 						      .drain = td_scenario_has(w, "drain"),
 						      .reason = td_scenario_val(w, "reason", ""),
 						      .words = td_scenario_val(w, "words", "idle"),
-						      .bad = td_scenario_has(w, "bad")};
+						      .bad = td_scenario_has(w, "bad"),
+						      .off = td_scenario_has(w, "off")};
 	} else if (!strcmp(what, "want")) {
 		s->wants = true;
 		s->want = (struct td_pool_want){.cpus = td_scenario_num(w, "cpus", 1),

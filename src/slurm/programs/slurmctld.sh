@@ -56,6 +56,7 @@ files() {
 	mv -f "$new"/* "$etc"/
 }
 lua=/etc/tandem/site/job-submit.lua
+demand=/etc/slurm/on-demand.sh
 
 # Which of two leads, or led last: 0 or 1. Nothing before the first did.
 leader() { od -An -tu1 -j15 -N1 "$state/heartbeat" 2>/dev/null | tr -d ' '; }
@@ -113,6 +114,7 @@ bring() {
 # before the first one's job ids come near to where its own begin: it has them from the file.
 backup() {
 	sh /etc/slurm/accounts.sh &
+	[ ! -e $demand ] || sh $demand "$etc" &
 	ctld='' ending='' led=0
 	trap 'ending=yes; [ -z "$ctld" ] || kill "$ctld"' TERM
 	while [ -z "$ending" ]; do
@@ -172,4 +174,5 @@ while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	fi
 done &
 sh /etc/slurm/accounts.sh &
+[ ! -e $demand ] || sh $demand "$etc" &
 exec "$@" -f "$etc/slurm.conf"

@@ -149,6 +149,36 @@ static void test_when_prolog_runs(void **state)
 	}
 }
 
+// Nodes on demand are in the partitions that name them and nowhere else, and Slurm's own idle time is never reached.
+static void test_on_demand(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec:\n"
+			  "  config: {slurmConf: {resumetimeout: '77'}}\n"
+			  "  partitions: [{name: all, default: true}, {name: burst, nodeSets: [burst, pool]}]\n");
+	static const char *const sets[] = {"burst", "pool"}, *const demand[] = {"burst"};
+	for (int on = 0; on < 2; on++) {
+		const struct td_slurm_facts f = {.node_sets = sets,
+						 .n_node_sets = 2,
+						 .on_demand = demand,
+						 .n_on_demand = (size_t)on,
+						 .start_s = 30};
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+			fail_msg("%s", p.v[0]);
+		const char *conf = r.v[TD_SLURM_CONF].text;
+		assert_int_equal(strstr(conf, "\nResumeProgram=/bin/true\nSuspendProgram=/bin/true\n"
+					      "SuspendTime=1000000000\nSuspendTimeout=5\n") != NULL,
+				 on);
+		assert_int_equal(strstr(conf, "\nPartitionName=all Nodes=set_pool ") != NULL, on);
+		assert_int_equal(strstr(conf, "\nPartitionName=all Nodes=ALL ") != NULL, !on);
+		assert_non_null(strstr(conf, "\nPartitionName=burst Nodes=set_burst,set_pool "));
+		assert_non_null(strstr(conf, "\nresumetimeout=77\n"));
+		assert_null(strstr(conf, "\nResumeTimeout="));
+	}
+}
+
 // What a site's programs add: their lines, and their files in the ConfigMap of the site.
 static void test_scripts(void **state)
 {
@@ -448,12 +478,13 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),  cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_munge),   cmocka_unit_test(test_when_prolog_runs),
-		cmocka_unit_test(test_scripts), cmocka_unit_test(test_scripts_refused),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_preemption),
-		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_refusal), cmocka_unit_test(test_services),
+		cmocka_unit_test(test_golden),           cmocka_unit_test(test_on_demand),
+		cmocka_unit_test(test_groups),           cmocka_unit_test(test_munge),
+		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
+		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
