@@ -18,5 +18,7 @@ struct td_slurm_adapter {
 	int (*read_node)(const yyjson_val *v, struct td_slurm_node *ret, struct td_error *err);
 	// False: not a job that has a state of its own (an array task).
 	bool (*read_state)(const yyjson_val *v, struct td_slurm_state *ret);
+	// The same for every one; its id is that of its record.
+	bool (*read_any_state)(const yyjson_val *v, struct td_slurm_state *ret);
 };
 extern const struct td_slurm_adapter td_slurm_v0042;

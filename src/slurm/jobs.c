@@ -70,7 +70,9 @@ void td_slurm_job_done(struct td_slurm_job *j)
 			    &j->tres_per_job,
 			    &j->tres_per_task,
 			    &j->tres_per_socket,
-			    &j->shared};
+			    &j->shared,
+			    &j->tres_req,
+			    &j->tres_alloc};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(*f[i]);
 	for (size_t i = 0; i < j->n_nodes; i++) {
@@ -187,8 +189,8 @@ static void add_state(struct td_slurm_states *l, const struct td_slurm_state *st
 	l->v[l->n++] = *st;
 }
 
-static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c, struct td_slurm_states *l,
-		       struct td_error *err)
+static int states_once(struct td_slurm *s, const char *path, bool (*read)(const yyjson_val *, struct td_slurm_state *),
+		       struct td_cancel *c, struct td_slurm_states *l, struct td_error *err)
 {
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB_STATES, .method = "GET", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -203,7 +205,7 @@ static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, v) {
 		struct td_slurm_state st;
-		if (s->a->read_state(v, &st))
+		if (read(v, &st))
 			add_state(l, &st);
 	}
 	return 0;
@@ -216,13 +218,13 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 	int r = 0;
 
 	if (!ids)
-		r = states_once(s, "/jobs/state/", c, &l, err);
+		r = states_once(s, "/jobs/state/", s->a->read_state, c, &l, err);
 	for (size_t at = 0; ids && at < n && !r; at += STATES_PER_CALL) {
 		td_auto_buf struct td_buf path = {0};
 		td_buf_puts(&path, "/jobs/state/");
 		for (size_t i = at; i < n && i < at + STATES_PER_CALL; i++)
 			td_buf_printf(&path, "%cjob_id=%" PRId64, i == at ? '?' : '&', ids[i]);
-		r = states_once(s, td_buf_str(&path), c, &l, err);
+		r = states_once(s, td_buf_str(&path), s->a->read_state, c, &l, err);
 	}
 
 	if (r)
@@ -230,6 +232,48 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 	td_slurm_states_done(ret);
 	*ret = l;
 	l = (struct td_slurm_states){0};
+	return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct td_slurm_state *x = a, *y = b;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int td_slurm_job_states_all(struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret, struct td_error *err)
+{
+	td_auto_states struct td_slurm_states l = {0};
+	int r = states_once(s, "/jobs/state/", s->a->read_any_state, c, &l, err);
+	if (r)
+		return r;
+	size_t n = 0;
+	if (l.n)
+		qsort(l.v, l.n, sizeof(*l.v), by_id);
+	for (size_t i = 0; i < l.n; i++)
+		if (!n || l.v[n - 1].id != l.v[i].id)
+			l.v[n++] = l.v[i];
+	l.n = n;
+	td_slurm_states_done(ret);
+	*ret = l;
+	l = (struct td_slurm_states){0};
+	return 0;
+}
+
+int64_t td_slurm_tres_of(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+	for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+		if (strncmp(p, name, len) != 0 || p[len] != '=')
+			continue;
+		char *end;
+		double n = strtod(p + len + 1, &end);
+		if (end == p + len + 1 || !(n >= 0) || n > 1e15)
+			return 0;
+		if (strcmp(name, "mem") != 0)
+			return (int64_t)n;
+		return (int64_t)(*end == 'T' ? n * 1048576 : *end == 'G' ? n * 1024 : *end == 'K' ? n / 1024 : n);
+	}
 	return 0;
 }
 

@@ -126,6 +126,8 @@ struct td_slurm_job {
 	int64_t want_tasks, want_tasks_per_node, want_cpus_per_task, want_memory_per_cpu_mb;
 	char *required_nodes, *tres_per_node, *tres_per_job, *tres_per_task, *tres_per_socket;
 	char *shared; // "none": whole nodes
+	int64_t nice;
+	char *tres_req, *tres_alloc; // "cpu=2,mem=100M,node=1,billing=2,gres/gpu=4"; "": none
 	// array: the id of its array; 0: it is in none. task: its index there; -1: this record stands for
 	// all tasks that wait, which `tasks` lists ("2-5%2").
 	int64_t array, task;
@@ -164,6 +166,11 @@ void td_slurm_states_done(struct td_slurm_states *l);
 // absent from the answer.
 int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c,
 			struct td_slurm_states *ret, struct td_error *err);
+// The same of all jobs, sorted, with array tasks and parts of heterogeneous jobs, each under the id that its record
+// has: tasks of an array that wait have one record, that of the array, and come once.
+int td_slurm_job_states_all(struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret, struct td_error *err);
+// What a list of TRES has of one ("cpu", "mem" in MB, "gres/gpu"); 0: nothing, or it cannot be read.
+int64_t td_slurm_tres_of(const char *list, const char *name);
 
 // A change of a job. NULL and false change nothing.
 struct td_slurm_job_change {
@@ -171,6 +178,9 @@ struct td_slurm_job_change {
 	const char *admin_comment, *excluded_nodes, *comment;
 	bool release; // a held job
 	int nice;     // not 0; below 0 it raises the job (S-J5)
+	// Added to the priority of a job that waits, beside all that Slurm computes; 0 with site: nothing (S-Q9).
+	bool site;
+	int64_t site_factor;
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
 			struct td_error *err);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SITE_ZERO INT64_C(2147483648) // Slurm counts a site factor from here (S-Q9)
+
 // ---- writing ----
 
 static void number(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, long long n)
@@ -113,6 +115,8 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 	names(d, root, "excluded_nodes", c->excluded_nodes);
 	if (c->release)
 		td_jm_bool(d, root, "hold", false);
+	if (c->site)
+		td_jm_int(d, root, "site_factor", SITE_ZERO + c->site_factor);
 	return td_json_mut_text(root, NULL);
 }
 
@@ -203,6 +207,20 @@ static bool read_state(const yyjson_val *v, struct td_slurm_state *ret)
 	return true;
 }
 
+// "6_1" is a task of an array that has begun and "5_2" one that waits, whose record is 5, that of the array; "8+0" is a
+// part of a heterogeneous job.
+static bool read_any_state(const yyjson_val *v, struct td_slurm_state *ret)
+{
+	const char *s = td_jstr(v, "job_id");
+	td_auto_free char *digits = s ? td_strndup(s, strspn(s, "0123456789")) : NULL;
+	long long id = 0;
+	if (!digits || !td_parse_i64(digits, &id))
+		return read_state(v, ret);
+	ret->id = id;
+	ret->states = flags(v, "state", td_slurm_job_state_parse);
+	return id > 0;
+}
+
 // The core indexes on the node, as Slurm numbers them: socket * cores a socket + core. Caller
 // frees.
 static char *cores(const yyjson_val *alloc)
@@ -270,6 +288,9 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->tres_per_task = str(v, "tres_per_task");
 	j->tres_per_socket = str(v, "tres_per_socket");
 	j->shared = joined(v, "shared");
+	j->nice = num(v, "nice", 0);
+	j->tres_req = str(v, "tres_req_str");
+	j->tres_alloc = str(v, "tres_alloc_str");
 	j->array = num(v, "array_job_id", 0);
 	j->task = num(v, "array_task_id", -1);
 	j->tasks = str(v, "array_task_string");
@@ -347,4 +368,5 @@ const struct td_slurm_adapter td_slurm_v0042 = {
 	.read_job = read_job,
 	.read_node = read_node,
 	.read_state = read_state,
+	.read_any_state = read_any_state,
 };
