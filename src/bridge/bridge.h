@@ -3,7 +3,7 @@
 //
 // Threads: one per informer; 8 scheduler workers and 2 syncer workers (no two workers process the
 // same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
-// listings, the connection to slurmrestd, the knock port and the why server. No lock is held during
+// listings, policies, the connection to slurmrestd, the knock port and the why server. No lock is held during
 // I/O.
 //
 // Files
@@ -26,6 +26,8 @@
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
+//   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
+//     policies: the order of the jobs that wait
 //   syncer/syncer.c syncer/leave.c syncer/use.c
 //     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
 //     what native jobs hold
@@ -57,6 +59,7 @@ struct td_ask_foreign;
 struct td_others;
 struct td_preempts;
 struct td_readies;
+struct td_policies;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -107,6 +110,7 @@ struct td_bridge {
 	atomic_int passes;                // what is known of slurmctld's plug-in (scheduler/passes.h)
 	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_readies *readies;       // ready.h
+	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

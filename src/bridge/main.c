@@ -1,5 +1,6 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
+#include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/passes.h"
@@ -251,6 +252,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 					       pods_thread,
 					       nodes_thread,
 					       knocks_thread,
+					       td_policies_thread,
 					       why_thread};
 	struct thread t[TD_LEN(fns)] = {0};
 
@@ -293,6 +295,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.waiting_others = td_others_new();
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
+		b.policies = td_policies_new();
 
 		r = run(&b, err);
 
@@ -311,6 +314,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.waiting_others = td_others_free(b.waiting_others);
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
+		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

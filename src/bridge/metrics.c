@@ -1,5 +1,6 @@
 // What the leading bridge shows of the pool at /metrics. A scrape reads what the bridge knows
 // already; nothing asks Slurm or the API server for it.
+#include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 
@@ -20,6 +21,7 @@ static struct {
 	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind, *ready,
 		*held;
 	struct td_metric *allocated, *refused, *submits, *bound, *pods_ended, *jobs_ended, *lists;
+	struct td_metric *passes, *reads, *moves;
 } m;
 
 static void make(void)
@@ -76,6 +78,12 @@ static void make(void)
 		td_counter(r, "tandem_bridge_pods_ended_total", "Pods ended because Slurm ended their job.", NULL);
 	m.jobs_ended =
 		td_counter(r, "tandem_bridge_jobs_ended_total", "Slurm jobs ended because their pod ended.", NULL);
+	m.passes = td_counter(r, "tandem_bridge_policy_passes_total",
+			      "Looks at all waiting jobs, in which order their policies want them.", NULL);
+	m.reads =
+		td_counter(r, "tandem_bridge_policy_reads_total", "Records of jobs that were read for policies.", NULL);
+	m.moves = td_counter(r, "tandem_bridge_policy_moves_total",
+			     "Jobs whose priority was changed for the order of their policy.", NULL);
 	m.lists = td_counter(r, "tandem_bridge_job_listings_total", "Complete listings of Slurm's jobs.", NULL);
 }
 
@@ -318,15 +326,22 @@ static void collect(void *ctx)
 		collect_asks(b);
 		collect_nodes(b);
 		collect_jobs(b);
+		const struct td_policies_counts policies = td_policies_counts(b);
 		const struct {
 			struct td_metric *f;
 			uint64_t v;
-		} rows[] = {
-			{m.allocated, atomic_load(&b->n_allocated)},   {m.refused, atomic_load(&b->n_refused_fast)},
-			{m.submits, atomic_load(&b->n_submitted)},     {m.bound, atomic_load(&b->n_bound)},
-			{m.pods_ended, atomic_load(&b->n_ended_pods)}, {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
-			{m.lists, atomic_load(&b->n_lists)},           {m.lost, atomic_load(&b->lost)},
-			{m.gate_alarm, atomic_load(&b->gate_alarm)}};
+		} rows[] = {{m.allocated, atomic_load(&b->n_allocated)},
+			    {m.refused, atomic_load(&b->n_refused_fast)},
+			    {m.submits, atomic_load(&b->n_submitted)},
+			    {m.bound, atomic_load(&b->n_bound)},
+			    {m.pods_ended, atomic_load(&b->n_ended_pods)},
+			    {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
+			    {m.lists, atomic_load(&b->n_lists)},
+			    {m.lost, atomic_load(&b->lost)},
+			    {m.gate_alarm, atomic_load(&b->gate_alarm)},
+			    {m.passes, policies.passes},
+			    {m.reads, policies.reads},
+			    {m.moves, policies.moves}};
 
 		for (size_t i = 0; i < TD_LEN(rows); i++)
 			td_metric_set(rows[i].f, (double)rows[i].v, NULL);

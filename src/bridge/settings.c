@@ -93,7 +93,8 @@ static void read_qos(yyjson_val *list, struct td_settings *s)
 		*q = (struct td_qos_map){.name = td_strdup(td_jstr_or(x, "name", "")),
 					 .preempts = td_calloc(yyjson_arr_size(victims) + 1, sizeof(char *)),
 					 .grace_s = td_slurm_preempt_s(td_jstr(x, "graceTime")),
-					 .slice_s = td_slurm_preempt_s(td_jstr(x, "minSlice"))};
+					 .slice_s = td_slurm_preempt_s(td_jstr(x, "minSlice")),
+					 .priority = td_jint(x, "priority", 0)};
 		yyjson_arr_foreach (victims, k, m, y)
 			if (yyjson_is_str(y))
 				q->preempts[q->n_preempts++] = td_strdup(yyjson_get_str(y));
@@ -217,6 +218,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	read_classes(td_jget(v, "priorityClassMap"), s);
 	read_maps(v, cluster, tenants, s);
 	td_settings_read_groups(cluster, tenants, s);
+	td_settings_read_policies(cluster, s);
 	s->text = text_of(cluster, tenants, s);
 	return s;
 }

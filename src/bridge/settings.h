@@ -37,11 +37,12 @@ struct td_device_source {
 	bool shared; // native jobs may run beside pods whose devices a kubelet chose
 };
 enum td_stand_in { TD_STANDIN_AUTO, TD_STANDIN_BATCH };
+struct td_policies_rule; // policy/policies.h
 // spec.preemption.qos
 struct td_qos_map {
 	char *name, **preempts;
 	size_t n_preempts;
-	int64_t grace_s, slice_s;
+	int64_t grace_s, slice_s, priority;
 };
 struct td_settings {
 	int refs;
@@ -61,9 +62,11 @@ struct td_settings {
 	size_t n_qos;
 	bool reclaim; // spec.preemption.reclaim: who is within his quota takes back what others borrow
 	int64_t reclaim_grace_s, reclaim_slice_s;
-	struct td_arena *arena;       // of groups and usual
-	struct td_pool_groups groups; // spec.resourceGroups, and to whom Tenants say they are granted
-	const char *usual;            // the partition of pods that name none; NULL: Slurm's default
+	struct td_arena *arena;                  // of groups and usual
+	struct td_pool_groups groups;            // spec.resourceGroups, and to whom Tenants say they are granted
+	const char *usual;                       // the partition of pods that name none; NULL: Slurm's default
+	const struct td_policies_rule *policies; // in the arena; the first that fits a job counts
+	size_t n_policies;
 };
 // Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
 // absent gets its default.
@@ -86,6 +89,8 @@ struct td_owner {
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
 // Fills groups and usual (granted.c).
 void td_settings_read_groups(const yyjson_val *cluster, const struct td_tenant_list *tenants, struct td_settings *s);
+// Fills policies (policy/settings.c); s->arena is there.
+void td_settings_read_policies(const yyjson_val *cluster, struct td_settings *s);
 // The entry of a pod's PriorityClass; NULL: none.
 const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class);
 // May jobs of QOS `from`, which may be a list, preempt those of `to`? to NULL: anybody. "" and NULL are Slurm's default.

@@ -1,5 +1,6 @@
 // Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
+#include "bridge/policy/policies.h"
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/gang.h"
@@ -97,12 +98,14 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 			td_buf_puts(&t, "was not looked at yet.");
 	} else {
 		bool limited = false;
+		int64_t ordered = 0;
 		pthread_mutex_lock(&b->asks->lock);
 		if (a->refused) {
 			td_buf_printf(&t, "will not run: %s.", a->refused);
 		} else if (a->know == TD_JOB_READ && a->job && td_job_phase(a->states) == TD_PHASE_WAITING) {
 			td_auto_free char *w = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
 			td_buf_printf(&t, "waits. %s", w);
+			ordered = a->job;
 			td_jm_str(d, root, "reason", a->reason);
 			limited = a->reason && td_starts(a->reason, "AssocGrp");
 		} else if (a->job) {
@@ -111,6 +114,7 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 			td_buf_printf(&t, "waits: %s.", decided(a));
 		}
 		pthread_mutex_unlock(&b->asks->lock);
+		td_policies_words(b, ordered, &t);
 		if (limited)
 			td_bridge_quota_words(b, pod, td_http_cancel(x), &t);
 		struct td_error e = TD_ERROR_INIT;
@@ -190,14 +194,16 @@ static void job_words(const struct td_slurm_job *j, struct td_buf *t)
 }
 
 // One job, or one record of an array: label is how a person calls it.
-static void say_job(struct td_http_x *x, const char *label, const struct td_slurm_job *j)
+static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label, const struct td_slurm_job *j)
 {
-	td_auto_buf struct td_buf t = {0};
+	td_auto_buf struct td_buf t = {0}, order = {0};
 	job_words(j, &t);
-	say(x, 200, "Job %s (%s, user %s) %s.", label, j->name, j->user, td_buf_str(&t));
+	if (td_job_phase(j->states) == TD_PHASE_WAITING)
+		td_policies_words(b, j->id, &order);
+	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }
 
-static void say_array(struct td_http_x *x, int64_t id, const struct td_slurm_job_list *l)
+static void say_array(struct td_bridge *b, struct td_http_x *x, int64_t id, const struct td_slurm_job_list *l)
 {
 	size_t run = 0, over = 0, waits = 0;
 	td_auto_buf struct td_buf t = {0};
@@ -220,12 +226,16 @@ static void say_array(struct td_http_x *x, int64_t id, const struct td_slurm_job
 		td_buf_printf(&t, "%s %zu task%s", t.len ? ";" : "", run, run > 1 ? "s run" : " runs");
 	if (over)
 		td_buf_printf(&t, "%s %zu %s over", t.len ? ";" : "", over, over > 1 ? "are" : "is");
-	say(x, 200, "Job %lld (%s, user %s) is an array:%s.", (long long)id, l->v[0].name, l->v[0].user,
-	    td_buf_str(&t));
+	td_auto_buf struct td_buf order = {0};
+	if (waits)
+		td_policies_words(b, id, &order);
+	say(x, 200, "Job %lld (%s, user %s) is an array:%s.%s", (long long)id, l->v[0].name, l->v[0].user,
+	    td_buf_str(&t), td_buf_str(&order));
 }
 
 // Tasks of an array: one by its number, or with "[…]" those that wait.
-static void say_task(struct td_http_x *x, const char *label, const char *task, const struct td_slurm_job_list *l)
+static void say_task(struct td_bridge *b, struct td_http_x *x, const char *label, const char *task,
+		     const struct td_slurm_job_list *l)
 {
 	const struct td_slurm_job *j = NULL;
 	long long n = -1;
@@ -239,7 +249,7 @@ static void say_task(struct td_http_x *x, const char *label, const char *task, c
 			j = &l->v[i];
 
 	if (j)
-		say_job(x, label, j);
+		say_job(b, x, label, j);
 	else if (!l->v[0].array)
 		say(x, 404, "Job %lld is not an array: ask for it without \"_%s\".", (long long)l->v[0].id, task);
 	else if (*task == '[')
@@ -274,11 +284,11 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id, const c
 	else if (r)
 		say(x, 503, "Slurm did not answer: %s", e.msg);
 	else if (task)
-		say_task(x, label, task, &all);
+		say_task(b, x, label, task, &all);
 	else if (all.v[0].array == id)
-		say_array(x, id, &all);
+		say_array(b, x, id, &all);
 	else
-		say_job(x, label, &all.v[0]);
+		say_job(b, x, label, &all.v[0]);
 }
 
 // Splits "12", "12_3" and "12_[4-7%2]". *ret_task: NULL, or what stands behind the "_".

@@ -1,0 +1,139 @@
+// The jobs of Slurm's that have not ended, for policies. Each record is read once, then again when its
+// job changes its phase, and every REFRESH_MS: never whole lists (docs/facts/slurm.md S-W2, S-W3).
+#include "bridge/policy/policies.h"
+
+#include "pool/pool.h"
+
+#include <string.h>
+
+enum { READS = 64, REFRESHES = 8, REFRESH_MS = 60000 };
+
+static void forget(struct td_policies_known *k)
+{
+	free(k->user);
+	free(k->account);
+	free(k->qos);
+	free(k->partition);
+}
+
+void td_policies_facts_done(struct td_policies_facts *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		forget(&f->v[i]);
+	free(f->v);
+	*f = (struct td_policies_facts){0};
+}
+
+// Takes over which jobs there are; both lists are sorted.
+static void merge(struct td_policies_facts *f, const struct td_slurm_states *now)
+{
+	struct td_policies_known *v = td_calloc(now->n + 1, sizeof(*v));
+	size_t n = 0, old = 0;
+	for (size_t i = 0; i < now->n; i++) {
+		enum td_job_phase p = td_job_phase(now->v[i].states);
+		while (old < f->n && f->v[old].id < now->v[i].id)
+			forget(&f->v[old++]);
+		bool known = old < f->n && f->v[old].id == now->v[i].id;
+		if (p != TD_PHASE_WAITING && p != TD_PHASE_STARTING && p != TD_PHASE_RUNNING)
+			continue; // one that ends is forgotten by the next turn of the loop above
+		v[n] = known ? f->v[old++] : (struct td_policies_known){.id = now->v[i].id, .own = -1};
+		if (v[n].phase != p)
+			v[n].stale = true;
+		v[n++].phase = p;
+	}
+	while (old < f->n)
+		forget(&f->v[old++]);
+	free(f->v);
+	f->v = v;
+	f->n = n;
+}
+
+static void set(char **field, const char *s)
+{
+	free(*field);
+	*field = td_strdup(s ? s : "");
+}
+
+void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms)
+{
+	static const char *const names[TD_POLICY_TRES] = {"cpu", "mem", "gres/gpu"};
+	int64_t value = j->priority + j->nice;
+	const char *tres = j->tres_alloc && *j->tres_alloc ? j->tres_alloc : j->tres_req;
+	set(&k->user, j->user);
+	set(&k->account, j->account);
+	set(&k->qos, j->qos);
+	set(&k->partition, j->partition);
+	for (int i = 0; i < TD_POLICY_TRES; i++)
+		k->tres[i] = td_slurm_tres_of(tres, names[i]);
+	k->submit_s = j->submit;
+	k->nice = j->nice;
+	k->held = !j->priority;
+	// Slurm says ReqNodeNotAvail for a moment of many a job that only waits for its turn.
+	k->aside = td_pool_reason_aside(j->reason) && !td_starts(j->reason, "ReqNodeNotAvail");
+	k->read = true;
+	k->stale = false;
+	k->read_ms = now_ms;
+	if (k->held)
+		return; // what it would have is not to be seen
+
+	// A priority that nobody could move: somebody has fixed it. It counts again when it has changed.
+	if (k->moved || k->fixed)
+		k->fixed = value == k->was && value != k->value;
+	k->moved = false;
+	k->was = k->fixed ? k->was : 0;
+	if (value < TD_POLICY_LOW)
+		k->own = value, k->site = 0;
+	else if (k->site && value - k->site >= 0 && value - k->site < TD_POLICY_LOW)
+		k->own = value - k->site;
+	else
+		k->own = -1, k->site = 0;
+	if (!k->fixed)
+		k->value = value;
+}
+
+void td_policies_facts_moved(struct td_policies_known *k, int64_t value, int64_t site)
+{
+	k->was = k->value;
+	k->moved = true;
+	k->stale = k->own < 0; // what its own priority is will show
+	k->site = site;
+	k->value = value ? value : k->own > 0 ? k->own : 1;
+}
+
+static int read_one(struct td_policies_facts *f, struct td_policies_known *k, struct td_slurm *s, int64_t now_ms,
+		    struct td_cancel *c, struct td_error *err)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	f->n_reads++;
+	int r = td_slurm_job(s, k->id, c, &j, err);
+	if (!r)
+		td_policies_facts_take(k, &j, now_ms);
+	return r == TD_NOT_FOUND ? 0 : r; // it has just ended
+}
+
+int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int64_t now_ms, struct td_cancel *c,
+			   struct td_error *err)
+{
+	td_auto_states struct td_slurm_states now = {0};
+	int r = td_slurm_job_states_all(s, c, &now, err);
+	if (r)
+		return r;
+	merge(f, &now);
+
+	size_t reads = 0, again = 0;
+	f->more = false;
+	for (size_t i = 0; i < f->n && !r; i++) {
+		struct td_policies_known *k = &f->v[i];
+		bool old = !k->stale && k->phase == TD_PHASE_WAITING && now_ms - k->read_ms > REFRESH_MS;
+		if (!k->stale && !(old && again < REFRESHES))
+			continue;
+		if (reads == READS) {
+			f->more |= k->stale;
+			continue;
+		}
+		reads++;
+		again += old;
+		r = read_one(f, k, s, now_ms, c, err);
+	}
+	return r;
+}

@@ -1,0 +1,300 @@
+// A pass over the jobs that wait: which policy is whose, what pool/ decides, and the few moves.
+#include "bridge/policy/policies.h"
+#include "bridge/scheduler/want.h"
+
+#include "base/log.h"
+#include "kube/health.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+// A move costs slurmctld 0.7 ms (S-Q7): MOVES a second are 5 % of a core at most.
+enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64 };
+
+struct placed { // what the last pass said of a job
+	int64_t id;
+	size_t rule, place, of;
+};
+struct td_policies {
+	// ---- the thread's own ----
+	struct td_policies_facts facts;
+	bool swept; // what an earlier bridge left is known
+
+	pthread_mutex_t lock;  // guards the rest
+	struct td_settings *s; // whose rules `placed` speaks of
+	struct placed *placed; // sorted by id
+	size_t n_placed;
+	struct td_policies_counts counts;
+};
+
+struct td_policies *td_policies_new(void)
+{
+	struct td_policies *p = td_calloc(1, sizeof(*p));
+	pthread_mutex_init(&p->lock, NULL);
+	return p;
+}
+
+struct td_policies *td_policies_free(struct td_policies *p)
+{
+	if (!p)
+		return NULL;
+	td_policies_facts_done(&p->facts);
+	td_settings_unref(p->s);
+	free(p->placed);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+	return NULL;
+}
+
+static bool covers(const struct td_policies_rule *r, const char *partition)
+{
+	for (size_t i = 0; i < r->n_partitions; i++)
+		if (!strcmp(r->partitions[i], partition))
+			return true;
+	return !r->n_partitions;
+}
+
+// The first rule that has one of the job's partitions; -1: none.
+static int rule_of(const struct td_settings *s, const struct td_policies_known *k)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, k->partition ? k->partition : "", ',');
+	for (size_t r = 0; r < s->n_policies; r++)
+		for (size_t i = 0; i < l.n; i++)
+			if (covers(&s->policies[r], l.v[i]))
+				return (int)r;
+	return -1;
+}
+
+static int64_t urgency(const struct td_settings *s, const char *qos)
+{
+	size_t len = strcspn(qos ? qos : "", ",");
+	for (size_t i = 0; i < s->n_qos; i++)
+		if (strlen(s->qos[i].name) == len && !strncasecmp(s->qos[i].name, qos, len))
+			return s->qos[i].priority;
+	return 0;
+}
+
+// What the partitions of a rule have all together.
+static void totals(struct td_bridge *b, const struct td_policies_rule *r, int64_t *ret)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	for (size_t i = 0; snap && i < snap->nodes.n; i++) {
+		const struct td_slurm_node *x = &snap->nodes.v[i];
+		td_auto_strv struct td_strv l = {0};
+		bool in = false;
+		td_strv_split(&l, x->partitions ? x->partitions : "", ',');
+		for (size_t k = 0; k < l.n && !in; k++)
+			in = covers(r, l.v[k]);
+		if (!in)
+			continue;
+		ret[TD_POLICY_CPU] += x->cpus;
+		ret[TD_POLICY_MEMORY] += x->memory_mb;
+		ret[TD_POLICY_GPU] += td_devices_of_gres(x->gres, "gpu");
+	}
+}
+
+struct pass {
+	struct td_bridge *b;
+	struct td_policies *p;
+	const struct td_settings *s;
+	struct td_slurm *slurm;
+	const int *rules; // of each known job; -1: none
+	struct placed *placed;
+	size_t n_placed, moves, failed;
+};
+
+// Makes one move. False: no more now.
+static bool move(struct pass *a, struct td_policies_known *k, int64_t value)
+{
+	if (a->moves + a->failed == MOVES || td_cancelled(a->b->cancel))
+		return false;
+	int64_t site = value ? value - (k->own > 0 ? k->own : 0) : 0;
+	struct td_error e = TD_ERROR_INIT;
+	const struct td_slurm_job_change ch = {.site = true, .site_factor = site};
+	if (!td_slurm_job_update(a->slurm, k->id, &ch, a->b->cancel, &e)) {
+		td_policies_facts_moved(k, value, site);
+		a->moves++;
+		return true;
+	}
+	// It has started, has ended, or is nothing that can be moved: the next look tells. A reply that was lost
+	// may have moved it: the look tells that, too.
+	k->stale = true;
+	a->failed++;
+	td_debug("policy: %s", e.msg);
+	return e.code == TD_NOT_FOUND || e.code == TD_INVALID || e.code == TD_CONFLICT;
+}
+
+// Orders the jobs of one rule and moves what must be moved.
+static void run_rule(struct pass *a, size_t rule)
+{
+	struct td_policies_facts *f = &a->p->facts;
+	const struct td_policies_rule *r = &a->s->policies[rule];
+	struct td_policy_input in = {.kind = r->kind, .queue = r->queue};
+	td_auto_free struct td_policy_job *jobs = td_calloc(f->n + 1, sizeof(*jobs));
+	td_auto_free struct td_policy_held *held = td_calloc(f->n + 1, sizeof(*held));
+	td_auto_free size_t *known = td_calloc(f->n + 1, sizeof(*known)), *order = td_calloc(f->n + 1, sizeof(*order));
+	for (size_t i = 0; i < f->n; i++) {
+		const struct td_policies_known *k = &f->v[i];
+		if (a->rules[i] != (int)rule)
+			continue;
+		if (k->phase != TD_PHASE_WAITING) {
+			held[in.n_held] = (struct td_policy_held){.user = k->user, .account = k->account};
+			memcpy(held[in.n_held++].tres, k->tres, sizeof(k->tres));
+		} else if (!k->held && !k->fixed) {
+			known[in.n] = i;
+			jobs[in.n] = (struct td_policy_job){.id = k->id,
+							    .user = k->user,
+							    .account = k->account,
+							    .submit_s = k->submit_s,
+							    .urgency = urgency(a->s, k->qos),
+							    .nice = k->nice,
+							    .aside = k->aside};
+			memcpy(jobs[in.n++].tres, k->tres, sizeof(k->tres));
+		}
+	}
+	in.v = jobs;
+	in.held = held;
+	if (!in.n)
+		return;
+	totals(a->b, r, in.total);
+	td_policy_order(&in, order);
+
+	td_auto_free struct td_policy_place *places = td_calloc(in.n, sizeof(*places));
+	td_auto_free struct td_policy_move *moves = td_calloc(in.n, sizeof(*moves));
+	for (size_t i = 0; i < in.n; i++) {
+		const struct td_policies_known *k = &f->v[known[order[i]]];
+		places[i] = (struct td_policy_place){k->id, k->value, k->own > 0 ? k->own : 0};
+		a->placed[a->n_placed++] = (struct placed){k->id, rule, i + 1, in.n};
+	}
+	size_t n = td_policy_plan(places, in.n, TD_POLICY_DEPTH, moves);
+	for (size_t i = 0; i < n; i++)
+		if (!move(a, &f->v[known[order[moves[i].at]]], moves[i].value))
+			return;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct placed *x = a, *y = b;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// What no rule covers any more has its own priority again.
+static void give_back(struct pass *a)
+{
+	struct td_policies_facts *f = &a->p->facts;
+	for (size_t i = 0; i < f->n; i++) {
+		struct td_policies_known *k = &f->v[i];
+		if (a->rules[i] < 0 && k->read && k->phase == TD_PHASE_WAITING && !k->held && !k->fixed &&
+		    k->value >= TD_POLICY_LOW && !move(a, k, 0))
+			return;
+	}
+}
+
+// Is there nothing to do, and nothing that could be left over?
+static bool idle(const struct td_policies *p, const struct td_settings *s)
+{
+	bool ours = false;
+	for (size_t i = 0; i < p->facts.n; i++)
+		ours |= p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
+			!p->facts.v[i].fixed;
+	return !s->n_policies && p->swept && !ours;
+}
+
+static void publish(struct td_policies *p, struct td_settings *s, const struct td_policies_counts *more,
+		    struct placed *v, size_t n)
+{
+	if (n)
+		qsort(v, n, sizeof(*v), by_id);
+	pthread_mutex_lock(&p->lock);
+	struct td_settings *old = p->s;
+	struct placed *was = p->placed;
+	p->s = td_settings_ref(s);
+	p->placed = v;
+	p->n_placed = n;
+	p->counts.passes += more->passes;
+	p->counts.reads += more->reads;
+	p->counts.moves += more->moves;
+	pthread_mutex_unlock(&p->lock);
+	td_settings_unref(old);
+	free(was);
+}
+
+static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
+{
+	struct td_policies *p = b->policies;
+	int r = td_policies_facts_read(&p->facts, slurm, td_now(b), b->cancel, err);
+	if (r)
+		return r;
+
+	td_auto_free int *rules = td_calloc(p->facts.n + 1, sizeof(*rules));
+	for (size_t i = 0; i < p->facts.n; i++)
+		rules[i] = p->facts.v[i].read ? rule_of(s, &p->facts.v[i]) : -1;
+	struct pass a = {.b = b,
+			 .p = p,
+			 .s = s,
+			 .slurm = slurm,
+			 .rules = rules,
+			 .placed = td_calloc(p->facts.n + 1, sizeof(*a.placed))};
+	for (size_t i = 0; i < s->n_policies; i++)
+		run_rule(&a, i);
+	give_back(&a);
+	p->swept |= !p->facts.more;
+	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
+	p->facts.n_reads = 0;
+	publish(p, s, &more, a.placed, a.n_placed);
+	return 0;
+}
+
+void *td_policies_thread(void *bridge)
+{
+	struct td_bridge *b = bridge;
+	int64_t wait = EVERY_MS;
+	bool failing = false;
+	struct td_slurm_pace pace = {0};
+	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("policies", 0);
+
+	while (!td_cancel_wait(b->cancel, wait)) {
+		td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
+		wait = EVERY_MS;
+		if (!s || !l || atomic_load(&b->away))
+			continue;
+		if (idle(b->policies, s)) {
+			td_policies_facts_done(&b->policies->facts);
+			publish(b->policies, s, &(const struct td_policies_counts){0}, NULL, 0);
+			continue;
+		}
+		td_loop_busy(loop);
+		struct td_error e = TD_ERROR_INIT;
+		int64_t began = td_now(b);
+		int r = pass(b, s, l->slurm, &e);
+		if (r && !failing && r != TD_CANCELLED)
+			td_warn("policies: %s", e.msg);
+		failing = r;
+		wait = td_slurm_pace_wait(&pace, td_now(b) - began, TIMES, EVERY_MS);
+		td_loop_idle(loop);
+	}
+	return NULL;
+}
+
+struct td_policies_counts td_policies_counts(struct td_bridge *b)
+{
+	pthread_mutex_lock(&b->policies->lock);
+	struct td_policies_counts c = b->policies->counts;
+	pthread_mutex_unlock(&b->policies->lock);
+	return c;
+}
+
+void td_policies_words(struct td_bridge *b, int64_t job, struct td_buf *ret)
+{
+	struct td_policies *p = b->policies;
+	const struct placed key = {.id = job};
+	pthread_mutex_lock(&p->lock);
+	const struct placed *x = p->n_placed ? bsearch(&key, p->placed, p->n_placed, sizeof(*p->placed), by_id) : NULL;
+	if (x)
+		td_buf_printf(ret, " Policy %s (%s) orders it: place %zu of %zu.", p->s->policies[x->rule].name,
+			      td_policies_rule_words(&p->s->policies[x->rule]), x->place, x->of);
+	pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,109 @@
+// What a look at a job's record says about what policies have done to it.
+// rows: C7.5 C7.1
+#include "bridge/policy/policies.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void look(struct td_policies_known *k, int64_t priority, int64_t nice)
+{
+	const struct td_slurm_job j = {.id = 7,
+				       .user = "bob",
+				       .account = "a",
+				       .qos = "normal",
+				       .partition = "all",
+				       .reason = "AssocGrpGRES",
+				       .tres_req = "cpu=2,mem=1.50G,node=1,billing=2,gres/gpu=4,gres/gpu:h100=4",
+				       .priority = priority,
+				       .nice = nice};
+	td_policies_facts_take(k, &j, 1000);
+}
+
+static void done(struct td_policies_known *k)
+{
+	struct td_policies_facts f = {.v = td_calloc(1, sizeof(*k)), .n = 1};
+	f.v[0] = *k;
+	td_policies_facts_done(&f);
+}
+
+static void test_record(void **state)
+{
+	struct td_policies_known k = {.id = 7, .own = -1};
+	look(&k, 500, 20);
+	assert_int_equal(k.tres[TD_POLICY_CPU], 2);
+	assert_int_equal(k.tres[TD_POLICY_MEMORY], 1536);
+	assert_int_equal(k.tres[TD_POLICY_GPU], 4);
+	assert_true(k.aside && k.read && !k.held);
+	assert_int_equal(k.value, 520); // nice is not ours: it is looked through
+	assert_int_equal(k.own, 520);
+	look(&k, 0, 0);
+	assert_true(k.held);
+	assert_int_equal(k.value, 520); // as it was
+	done(&k);
+}
+
+static void test_moved(void **state)
+{
+	const int64_t place = TD_POLICY_LOW + 1000000;
+	struct td_policies_known k = {.id = 7, .own = -1};
+	look(&k, 500, 0);
+	td_policies_facts_moved(&k, place, place - 500);
+	assert_int_equal(k.value, place);
+	assert_false(k.stale);
+
+	look(&k, place + 30, 0); // it has aged
+	assert_int_equal(k.value, place + 30);
+	assert_int_equal(k.own, 530);
+	assert_false(k.fixed);
+
+	look(&k, 700, 0); // somebody set another site factor
+	assert_int_equal(k.own, 700);
+	assert_int_equal(k.site, 0);
+	done(&k);
+}
+
+static void test_found_by_another_bridge(void **state)
+{
+	const int64_t place = TD_POLICY_LOW + 1000000;
+	struct td_policies_known k = {.id = 7, .own = -1};
+	look(&k, place, 0);
+	assert_int_equal(k.own, -1); // how much of it is ours is not to be seen
+	td_policies_facts_moved(&k, 0, 0);
+	assert_true(k.stale); // but now it will be
+	assert_true(k.value < TD_POLICY_LOW);
+	look(&k, 500, 0);
+	assert_int_equal(k.own, 500);
+	done(&k);
+}
+
+static void test_fixed_by_somebody(void **state)
+{
+	const int64_t place = TD_POLICY_LOW + 1000000;
+	struct td_policies_known k = {.id = 7, .own = -1};
+	look(&k, 777, 0);
+	td_policies_facts_moved(&k, place, place - 777);
+	look(&k, 777, 0); // the move had no effect
+	assert_true(k.fixed);
+	look(&k, 777, 0);
+	assert_true(k.fixed);
+	look(&k, 500, 0); // it was let go
+	assert_false(k.fixed);
+	assert_int_equal(k.value, 500);
+	done(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_record),
+		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_found_by_another_bridge),
+		cmocka_unit_test(test_fixed_by_somebody),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+"""Policies: pods and native jobs start in the order that the cluster's policy says, by steering Slurm (rows C7, C2)."""
+import contextlib
+import json
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
+FIRST = 1 << 29  # whose priority is above is in a policy's place
+SBATCH = ("sbatch", "--parsable", "--mem=50M", "-D", "/", "-o", "/dev/null", "-w", "n0", "--gres=gpu:8")
+SLEEP = "#!/bin/sh\nexec sleep 100000\n"
+
+
+def root(pool, *argv, **kw):
+    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+
+
+def change(pool, policies):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"scheduler": {"policies": policies}}}))
+
+
+@contextlib.contextmanager
+def policy(pool, **spec):
+    """The pool has this policy, and no trace of it afterwards."""
+    change(pool, [{"name": "tried", **spec}])
+    try:
+        yield
+    finally:
+        change(pool, None)
+        wait_for("nobody is in a policy's place", lambda: not any(p >= FIRST for p in priorities(pool).values()))
+
+
+def priorities(pool):
+    """Of the jobs that wait."""
+    return {int(j): int(p) for j, p in (line.split() for line in root(pool, "squeue", "-h", "-t", "pending", "-o", "%A %Q").splitlines())}
+
+
+def order(pool):
+    """As Slurm starts them, without those that are held."""
+    return [j for j, p in sorted(priorities(pool).items(), key=lambda x: (-x[1], x[0])) if p]
+
+
+def sbatch(pool, *argv):
+    """All GPUs of node n0."""
+    return int(root(pool, *SBATCH, *argv, input=SLEEP))
+
+
+@pytest.mark.feature("C7.1", "C7.2", "C7.4", "C7.5")
+def test_pods_and_native_jobs_take_turns(pool):
+    """Accounts take turns on one node, whoever came first, and whether it is a pod or a native job."""
+    running = sbatch(pool)
+    wait_for("the node is full", lambda: pool.squeue()[running]["state"] == "RUNNING")
+    big = [sbatch(pool) for _ in range(3)]
+    pods = [pool.pod(f"turn{i}", gpus=8, nodeSelector={"kubernetes.io/hostname": "n0"}) for i in range(2)]
+    for p in pods:
+        pool.apply(p)  # their user and account are others
+        wait_for("it waits", lambda: "It waits in Slurm's queue" in pool.cmd("why", p["metadata"]["name"]).stdout)
+    small = [j for j in sorted(pool.squeue()) if j not in (running, *big)]
+    assert len(small) == 2, pool.squeue()
+
+    with policy(pool, order="hierarchicalFifo", queueBy="account", partitions=["all"]):
+        wait_for("Slurm has that order", lambda: order(pool) == [small[0], big[0], small[1], big[1], big[2]])
+        wait_for("it is said, of a pod", lambda: "Policy tried (hierarchicalFifo by account) orders it: place 3 of 5." in pool.cmd("why", "turn1").stdout)
+        assert "Policy tried (hierarchicalFifo by account) orders it: place 4 of 5." in pool.cmd("why", str(big[1])).stdout
+
+        both = [sbatch(pool, "-w", "n1", "--gres=gpu:1") for _ in range(2)]  # root has still more now, and keeps it
+        wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in both))
+        wait_for("it counts", lambda: order(pool) == [*small, *big])
+        for expected in (*small, big[0]):
+            root(pool, "scancel", str(running))
+            now = wait_for("somebody is next", lambda: [j for j, x in pool.squeue().items() if x["state"] == "RUNNING" and j not in (running, *both)])
+            assert now == [expected]
+            running = expected
+    assert pool.get("pod", "turn1")["spec"]["nodeName"] == "n0"
+
+
+@pytest.mark.feature("C7.2", "C2.1", "C7.5")
+def test_what_is_others_stays_and_nothing_is_left(pool):
+    """Held jobs, nice and a fixed priority stay; an order that is right is not written again; a bridge that died leaves nothing behind."""
+    running = sbatch(pool)
+    wait_for("the node is full", lambda: pool.squeue()[running]["state"] == "RUNNING")
+    first, second, third, held, nice, fixed = (sbatch(pool, *a) for a in ([], [], [], ["-H"], ["--nice=50"], []))
+    his = int(pool.as_user("researcher", *SBATCH, "-c", "2", input=SLEEP).stdout)
+    root(pool, "scontrol", "update", f"jobid={fixed}", "priority=777")
+    with policy(pool, order="lifo"):
+        wait_for("the newest is first", lambda: order(pool) == [his, third, second, first, fixed, nice])
+        now = priorities(pool)
+        assert now[held] == 0 and now[fixed] == 777 and now[nice] < FIRST
+        moves, passes = (pool.bridge_metric(f"tandem_bridge_policy_{k}_total") for k in ("moves", "passes"))
+        wait_for("it looked again", lambda: pool.bridge_metric("tandem_bridge_policy_passes_total") >= passes + 2)
+        assert pool.bridge_metric("tandem_bridge_policy_moves_total") == moves and priorities(pool) == now
+        root(pool, "scontrol", "release", str(held))
+        wait_for("released, it has its place", lambda: order(pool) == [his, held, third, second, first, fixed, nice])
+
+        change(pool, [{"name": "tried", "order": "drf", "queueBy": "user"}])  # root has a whole node of GPUs already
+        wait_for("who has little is first", lambda: order(pool) == [his, first, second, third, held, fixed, nice])
+        before = pool.role_pid("bridge")
+        pool.kill_role("bridge")
+        change(pool, None)
+        wait_for("another bridge is there", lambda: pool.role_pid("bridge") not in (0, before))
+        wait_for("all have their own priority", lambda: order(pool) == [fixed, first, second, third, held, nice, his] and max(priorities(pool).values()) == 777)
