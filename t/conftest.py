@@ -12,7 +12,7 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
 # client libraries.
-NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_parity", "test_policy"}
+NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy"}
 # What takes longest starts first, so that no worker is left with it at the end.
 LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
 

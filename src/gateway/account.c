@@ -15,6 +15,15 @@ static void set_cookie(struct td_gateway_ask *q, const char *value, int life_s)
 	td_http_add_header(q->x, "Set-Cookie", h);
 }
 
+int td_gateway_come_in(struct td_gateway_ask *q, const char *user, struct td_error *err)
+{
+	td_auto_free char *value = NULL;
+	int r = td_gateway_cookie(q->g, user, COOKIE_S, &value, err);
+	if (!r)
+		set_cookie(q, value, COOKIE_S);
+	return r;
+}
+
 // Who it is, by the body's password or key. Slow enough that nobody guesses, for one name and for all.
 static int prove(struct td_gateway_ask *q, char **ret_user, struct td_error *err)
 {
@@ -46,14 +55,11 @@ static int prove(struct td_gateway_ask *q, char **ret_user, struct td_error *err
 
 static int login(struct td_gateway_ask *q, struct td_error *err)
 {
-	td_auto_free char *name = NULL, *value = NULL;
+	td_auto_free char *name = NULL;
 	int r = prove(q, &name, err);
 	if (!r)
-		r = td_gateway_cookie(q->g, name, COOKIE_S, &value, err);
-	if (r)
-		return r;
-	set_cookie(q, value, COOKIE_S);
-	return td_gateway_done(q);
+		r = td_gateway_come_in(q, name, err);
+	return r ? r : td_gateway_done(q);
 }
 
 static int send_key(struct td_gateway_ask *q, const char *user, int64_t life_s, struct td_error *err)

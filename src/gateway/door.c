@@ -34,9 +34,9 @@ struct td_gateway_door {
 };
 
 static const struct td_gateway_op *const tables[] = {
-	td_gateway_account_ops,  td_gateway_job_ops,     td_gateway_run_ops,   td_gateway_log_ops,
-	td_gateway_file_ops,     td_gateway_session_ops, td_gateway_env_ops,   td_gateway_data_ops,
-	td_gateway_schedule_ops, td_gateway_usage_ops,   td_gateway_tenant_ops};
+	td_gateway_account_ops,  td_gateway_job_ops,     td_gateway_run_ops,    td_gateway_log_ops,
+	td_gateway_file_ops,     td_gateway_session_ops, td_gateway_env_ops,    td_gateway_data_ops,
+	td_gateway_schedule_ops, td_gateway_usage_ops,   td_gateway_tenant_ops, td_gateway_login_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {
@@ -193,9 +193,9 @@ int td_gateway_query_int(struct td_gateway_ask *q, const char *name, long long d
 
 // ---- who asks ----
 
-// The value of one cookie; the caller frees it.
-static char *cookie(const char *header, const char *name)
+char *td_gateway_cookie_of(const struct td_http_x *x, const char *name)
 {
+	const char *header = td_http_header(x, "Cookie");
 	size_t n = strlen(name);
 	for (const char *p = header; p; p = strchr(p, ';') ? strchr(p, ';') + 1 : NULL) {
 		p += strspn(p, " ");
@@ -222,7 +222,7 @@ static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 	// A page of a notebook server has hundreds of files.
 	static const struct td_gateway_rate calls = {"calls", 50, 200}, pages = {"sessions", 200, 2000};
 	const char *bearer = td_http_header(q->x, "Authorization");
-	td_auto_free char *name = NULL, *c = cookie(td_http_header(q->x, "Cookie"), "tandem");
+	td_auto_free char *name = NULL, *c = td_gateway_cookie_of(q->x, "tandem");
 	int r;
 	if (bearer) {
 		if (strncasecmp(bearer, "Bearer ", 7) != 0)

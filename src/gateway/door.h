@@ -25,7 +25,8 @@ struct td_gateway_op {
 // The operations of each file.
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
 	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[],
-	td_gateway_data_ops[], td_gateway_schedule_ops[], td_gateway_usage_ops[], td_gateway_tenant_ops[];
+	td_gateway_data_ops[], td_gateway_schedule_ops[], td_gateway_usage_ops[], td_gateway_tenant_ops[],
+	td_gateway_login_ops[];
 
 // Fires when nobody waits for the answer any more.
 struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q);
@@ -36,6 +37,11 @@ int td_gateway_done(struct td_gateway_ask *q);
 // A number in the query; def when it is not there. TD_INVALID names it.
 int td_gateway_query_int(struct td_gateway_ask *q, const char *name, long long def, long long *ret,
 			 struct td_error *err);
+
+// The value of one cookie; NULL: it has none. The caller frees it.
+char *td_gateway_cookie_of(const struct td_http_x *x, const char *name);
+// Gives the page's cookie of a user who has proven who he is (account.c).
+int td_gateway_come_in(struct td_gateway_ask *q, const char *user, struct td_error *err);
 
 // Checks a body against the schema of an operation, as the door does.
 int td_gateway_body_check(const struct td_gateway_ask *q, const char *operation, const yyjson_val *body,

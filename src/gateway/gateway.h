@@ -35,6 +35,7 @@
 //   account.c                  who am I, login, keys
 //   usage.[ch] usage_ask.c     what people and tenants have used
 //   viewer.c tenants.c         whose figures a person is shown; tenants and what they hold
+//   login.c oidc.[ch]          login by an issuer (OpenID Connect)
 //   limits.c                   how often
 //   page.c                     the page's files
 #pragma once
@@ -66,6 +67,7 @@ struct td_gateway_keys;
 struct td_gateway_limits;
 struct td_session_traffic;
 struct td_gateway_days;
+struct td_oidc;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -77,9 +79,10 @@ struct td_gateway {
 	struct td_gateway_days *days;
 	char *self; // this program
 
-	pthread_mutex_t lock; // guards slurm, url, seen
+	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;
 	struct td_gateway_seen *seen;
+	struct td_oidc *oidc;    // NULL: not asked yet (oidc.c)
 	pthread_mutex_t looking; // held by the one that asks Slurm for `seen`
 };
 

@@ -11,6 +11,8 @@
 // a stranger can make us ask.
 enum { LOOK_MS = 1000, SOON_MS = 50, KEYS_MOST = 50 };
 
+#define PAGE "tandem-page" // what a cookie of the page is
+
 struct td_gateway_keys {
 	pthread_mutex_t lock; // guards both
 	struct td_object *secret;
@@ -141,44 +143,100 @@ static void binding(const struct td_object *o, const char *user, char ret[65])
 	td_sha256_hex(kept ? kept : "", kept ? strlen(kept) : 0, ret);
 }
 
+// The key that signs.
+static int signing(const struct td_object *o, char **ret, size_t *ret_n, struct td_error *err)
+{
+	char *key = td_people_value(o->root, "cookie", ret_n);
+	if (!key || *ret_n < 32) {
+		free(key);
+		return td_fail(err, TD_INTERNAL, "Secret %s has no key \"cookie\" of 32 bytes", o->name);
+	}
+	*ret = key;
+	return 0;
+}
+
+int td_gateway_seal(struct td_gateway *g, const char *what, int life_s, yyjson_mut_doc *claims, char **ret,
+		    struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto_free char *key = NULL;
+	size_t n = 0;
+	int r = secret(g, LOOK_MS, &o, err);
+	if (!r)
+		r = signing(o, &key, &n, err);
+	if (r)
+		return r;
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(claims);
+	td_jm_str(claims, root, "aud", what);
+	td_jm_int(claims, root, "exp", td_real_ms(&td_clock_system) / 1000 + life_s);
+	td_auto_free char *text = td_json_mut_text(root, NULL);
+	*ret = td_jwt_sign(key, n, text);
+	return 0;
+}
+
+static int unseal(const struct td_object *o, const char *what, const char *sealed, struct td_json **ret,
+		  struct td_error *err)
+{
+	size_t n = 0;
+	td_auto_free char *key = NULL, *claims = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = signing(o, &key, &n, err);
+	if (r)
+		return r;
+	if (td_jwt_verify(key, n, sealed, &claims, NULL) || td_json_parse(claims, strlen(claims), &j, NULL) ||
+	    !td_streq(td_jstr(td_json_root(j), "aud"), what) ||
+	    td_jint(td_json_root(j), "exp", 0) <= td_real_ms(&td_clock_system) / 1000)
+		return td_fail(err, TD_UNAUTHENTICATED, "log in again");
+	*ret = td_steal(j);
+	return 0;
+}
+
+int td_gateway_unseal(struct td_gateway *g, const char *what, const char *sealed, struct td_json **ret,
+		      struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = secret(g, LOOK_MS, &o, err);
+	return r ? r : unseal(o, what, sealed, ret, err);
+}
+
+int td_gateway_secret(struct td_gateway *g, const char *entry, char **ret, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = secret(g, LOOK_MS, &o, err);
+	if (r)
+		return r;
+	char *value = td_people_value(o->root, entry, NULL);
+	*ret = value ? value : td_strdup("");
+	return 0;
+}
+
 int td_gateway_cookie(struct td_gateway *g, const char *user, int life_s, char **ret, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = secret(g, LOOK_MS, &o, err);
 	if (r)
 		return r;
-	size_t n = 0;
 	char bound[65];
-	td_auto_free char *key = td_people_value(o->root, "cookie", &n);
-	if (!key || n < 32)
-		return td_fail(err, TD_INTERNAL, "Secret %s has no key \"cookie\" of 32 bytes", o->name);
 	binding(o, user, bound);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "sub", user);
-	td_jm_str(d, root, "aud", "tandem-page");
 	td_jm_str(d, root, "bound", bound);
-	td_jm_int(d, root, "exp", td_real_ms(&td_clock_system) / 1000 + life_s);
-	td_auto_free char *claims = td_json_mut_text(root, NULL);
-	*ret = td_jwt_sign(key, n, claims);
-	return 0;
+	return td_gateway_seal(g, PAGE, life_s, d, ret, err);
 }
 
 int td_gateway_by_cookie(struct td_gateway *g, const char *cookie, char **ret_user, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = secret(g, LOOK_MS, &o, err);
+	if (!r)
+		r = unseal(o, PAGE, cookie, &j, err);
 	if (r)
 		return r;
-	size_t n = 0;
+	const char *user = td_jstr(td_json_root(j), "sub");
 	char bound[65];
-	td_auto_free char *key = td_people_value(o->root, "cookie", &n), *claims = NULL;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	const char *user;
-	if (!key || n < 32 || td_jwt_verify(key, n, cookie, &claims, NULL) ||
-	    td_json_parse(claims, strlen(claims), &j, NULL) ||
-	    !td_streq(td_jstr(td_json_root(j), "aud"), "tandem-page") || !(user = td_jstr(td_json_root(j), "sub")) ||
-	    td_jint(td_json_root(j), "exp", 0) <= td_real_ms(&td_clock_system) / 1000)
+	if (!user)
 		return td_fail(err, TD_UNAUTHENTICATED, "log in again");
 	binding(o, user, bound);
 	if (!td_password_same(bound, td_jstr_or(td_json_root(j), "bound", "")))

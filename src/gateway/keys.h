@@ -12,6 +12,16 @@ struct td_gateway_keys *td_gateway_keys_free(struct td_gateway_keys *k);
 // The Secret was changed here: the next look reads it.
 void td_gateway_keys_changed(struct td_gateway *g);
 
+// What an administrator put into the Secret beside keys and passwords; "" is none. The caller wipes and
+// frees it.
+int td_gateway_secret(struct td_gateway *g, const char *entry, char **ret, struct td_error *err);
+// Signs claims for a while, for a browser to bring back; what: what they are, so that no other thing
+// signed here is taken for them. TD_UNAUTHENTICATED: not what was signed, or too late.
+int td_gateway_seal(struct td_gateway *g, const char *what, int life_s, yyjson_mut_doc *claims, char **ret,
+		    struct td_error *err);
+int td_gateway_unseal(struct td_gateway *g, const char *what, const char *sealed, struct td_json **ret,
+		      struct td_error *err);
+
 // Each returns the user's name, which the caller frees, or TD_UNAUTHENTICATED.
 int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err);
 int td_gateway_by_password(struct td_gateway *g, const char *user, const char *password, struct td_error *err);

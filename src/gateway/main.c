@@ -10,6 +10,7 @@
 #include "cmd/roles.h"
 #include "kube/health.h"
 #include "kube/options.h"
+#include "oidc/oidc.h"
 
 #include <limits.h>
 #include <string.h>
@@ -81,6 +82,7 @@ static int run(struct td_gateway *g, struct td_error *err)
 	td_informer_free(g->clusters);
 	td_informer_free(g->restds);
 	td_gateway_seen_free(g);
+	td_oidc_unref(g->oidc);
 	td_kube_free(g->kube);
 	return r;
 }

@@ -35,3 +35,8 @@ void td_sha256_hex(const void *p, size_t n, char ret[65]);
 void td_base64(struct td_buf *b, const void *p, size_t n);
 // Appends the decoded bytes. Strict: TD_INVALID for anything that td_base64() does not write.
 int td_base64_decode(const char *s, struct td_buf *ret, struct td_error *err);
+// The same for URLs and tokens (RFC 4648, section 5), without padding.
+void td_base64url(struct td_buf *b, const void *p, size_t n);
+int td_base64url_decode(const char *s, size_t n, struct td_buf *ret, struct td_error *err);
+// Appends the base64url text of the SHA-256 of p[0..n).
+void td_sha256_base64url(struct td_buf *b, const void *p, size_t n);

@@ -66,6 +66,24 @@ int td_base64_decode(const char *s, struct td_buf *ret, struct td_error *err)
 	return decode(s, strlen(s), plain, true, ret) ? 0 : td_fail(err, TD_INVALID, "bad base64");
 }
 
+void td_base64url(struct td_buf *b, const void *p, size_t n)
+{
+	encode(b, p, n, url, false);
+}
+
+int td_base64url_decode(const char *s, size_t n, struct td_buf *ret, struct td_error *err)
+{
+	return decode(s, n, url, false, ret) ? 0 : td_fail(err, TD_INVALID, "bad base64url");
+}
+
+void td_sha256_base64url(struct td_buf *b, const void *p, size_t n)
+{
+	unsigned char d[32];
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, p, n, d) < 0)
+		abort();
+	encode(b, d, sizeof(d), url, false);
+}
+
 void td_sha256_hex(const void *p, size_t n, char ret[65])
 {
 	unsigned char d[32];

@@ -250,7 +250,7 @@ static void open_account(struct td_op_tenant_pass *p)
 			td_strv_add(&names, name);
 	}
 	for (i = 0; i < names.n; i++)
-		if (td_jfind(people, "name", names.v[i]) || td_jget(sc, "spec.identity"))
+		if (td_jfind(people, "name", names.v[i]) || td_jget(sc, "spec.identity.ldap"))
 			users[open->n_users++] =
 				(struct td_pool_tenant_user){td_arena_strdup(p->arena, names.v[i]), false};
 }

@@ -91,7 +91,7 @@ static const char *pod_user(const yyjson_val *sc, const yyjson_val *tenant, cons
 static bool known(const yyjson_val *sc, const char *user)
 {
 	// With people of another source only Slurm's own hosts know who there is.
-	return td_jget(sc, "spec.identity") || td_jfind(td_jget(sc, "spec.users"), "name", user);
+	return td_jget(sc, "spec.identity.ldap") || td_jfind(td_jget(sc, "spec.users"), "name", user);
 }
 
 static void add_user(struct tenant_reader *rd, struct td_pool_tenant_user *v, size_t *n, const char *name, bool limited)

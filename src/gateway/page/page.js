@@ -313,8 +313,16 @@ function listen() {
   sent.onerror = () => { if (me) problem("The gateway does not answer; this page tries on."); };
 }
 
+// The site may have a login of its own.
+async function ways() {
+  const {oidc} = await api("GET", "/login").catch(() => ({}));
+  $("login-oidc").hidden = !oidc;
+  $("login-oidc").firstElementChild.textContent = oidc ? `Log in with ${oidc}` : "";
+}
+
 function logged_out() {
   me = null;
+  ways();
   if (sent) sent.close();
   if (open) open.stop.abort();
   open = null;

@@ -1,0 +1,85 @@
+"""A real OpenID Connect issuer beside the pool, on the loopback: t/kube/assets/oidc-issuer, built by tools/kube-assets."""
+import contextlib
+import http.cookiejar
+import json
+import pathlib
+import re
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+PASSWORD = "a long password"
+
+
+def program():
+    r = subprocess.run([HERE.parent / "tools/kube-assets", "--check", "oidc-issuer"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    if r.returncode:
+        pytest.skip("the issuer is " + r.stderr.strip())
+    return r.stdout.strip().splitlines()[-1] + "/oidc-issuer"
+
+
+class Issuer:
+    client = "tandem"
+
+    def __init__(self, directory, people, redirect, secret=None):
+        users = {f"id-of-{name}": {"ID": f"id-of-{name}", "Username": name, "Password": PASSWORD, "Email": f"{name}@lab.example"} for name in people}
+        (directory / "users.json").write_text(json.dumps(users))
+        self.log = open(directory / "issuer.log", "w")
+        self.process = subprocess.Popen([program(), str(directory / "users.json"), self.client, redirect, *([secret] if secret else [])], stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.url = self.process.stdout.readline().strip()  # it listens when it says where
+
+    def rotate(self, alg):
+        """A new key in the place of the old one."""
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/rotate?alg={alg}", data=b""), timeout=60).close()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+        self.log.close()
+
+
+class Web:
+    """A browser without a window: it keeps cookies, and goes where it is sent one step at a time."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *args):
+            return None
+
+    def __init__(self):
+        self.jar = http.cookiejar.CookieJar()
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), self.Stay, urllib.request.HTTPCookieProcessor(self.jar))
+
+    def get(self, url, form=None, headers=None):
+        """(status, headers, text)."""
+        data = urllib.parse.urlencode(form).encode() if form else None
+        try:
+            r = self.opener.open(urllib.request.Request(url, data, headers or {}), timeout=60)
+        except urllib.error.HTTPError as e:
+            r = e
+        with contextlib.closing(r):
+            return r.status, r.headers, r.read().decode()
+
+    def step(self, url, form=None):
+        """Where it is sent next."""
+        status, headers, text = self.get(url, form)
+        assert status in (302, 303), (url, status, text)
+        return urllib.parse.urljoin(url, headers["Location"])
+
+    def begin(self, gateway):
+        """From the page to the issuer: the address of its form, and the gateway's own question."""
+        ask = self.step(f"{gateway}/api/v1/login/oidc")
+        return self.step(ask), ask
+
+    def prove(self, form, name, password=PASSWORD):
+        """Name and password at the issuer: where that sends the browser back to."""
+        there = re.search(r'name="id" value="([^"]+)"', self.get(form)[2]).group(1)
+        back = self.step(urllib.parse.urljoin(form, "/login/username"), {"username": name, "password": password, "id": there})
+        return self.step(back)
+
+    def log_in(self, gateway, name):
+        """The last answer of the gateway."""
+        return self.get(self.prove(self.begin(gateway)[0], name))
