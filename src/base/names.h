@@ -129,6 +129,7 @@
 #define TD_REASON_UPDATE "tandem: update"       // the slurmd pod is replaced
 #define TD_REASON_SCALE_IN "tandem: scale-in"   // the node leaves its NodeSet
 #define TD_REASON_IDLE "tandem: idle"           // nothing runs on it: a node on demand is powered down
+#define TD_REASON_ABSENT "tandem: node absent"  // a node on demand that could not be started now
 #define TD_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
 // The slurmd container died. The next one cleans up its jobs (the script of slurmd pods).
 #define TD_REASON_DEAD "tandem: slurmd died"

@@ -71,7 +71,12 @@ bool td_pool_on_demand(struct td_pool_member *m, const struct td_pool_policy *p)
 			return act(m, TD_MEMBER_DELETE_POD, "powered down");
 		if (m->record_differs && !td_pool_record_busy(r) && !r->drain)
 			return act(m, TD_MEMBER_DELETE_RECORD, "updated");
-		return act(m, TD_MEMBER_NOTHING, NULL);
+		// A job that got a machine that is not there would wait in vain, while another one may be.
+		bool absent = r->drain && td_pool_reason_is(r->reason, TD_REASON_ABSENT);
+		return !m->ready && !r->drain ? act(m, TD_MEMBER_DRAIN, TD_REASON_ABSENT ": not ready in Kubernetes")
+		       : m->ready && absent
+			       ? act(m, TD_MEMBER_UNDRAIN, NULL)
+			       : act(m, TD_MEMBER_NOTHING, absent ? "the Kubernetes node is not ready" : NULL);
 	}
 	if (r->rising)
 		return rise(m, p);
