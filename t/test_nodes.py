@@ -136,7 +136,8 @@ def burst(own_pool):
         pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "burst", "namespace": "slurm"},
                     "spec": {"clusterName": "main", "nodeSelector": {"tier": "burst"}, "onDemand": {"idleTime": "1s"}}})
         partitions(pool, [{"name": "all", "default": True}, {"name": "burst", "nodeSets": ["burst"]}])
-        wait_for("Slurm shows what could come", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle~"})
+        where = lambda: sorted(pool.shell("sinfo", "-h", "-N", "-o", "%R %N %T").splitlines())  # noqa: E731
+        wait_for("Slurm shows what could come, and where", lambda: where() == ["all n0 idle", "burst n1 idle~"])
         yield pool
     finally:
         partitions(pool, None)
