@@ -453,6 +453,15 @@ def change_everything(site):
     site.slurm("scancel", "-u", "pods")
     wait_for("it has failed", lambda: phase(site, "cancelled") == "Failed", 90)
     site.kubectl("-n", "ml", "delete", "pod", "cancelled")
+    # What native jobs hold is shown to kube-scheduler by pods that the bridge resizes.
+    change({"spec": {"placeholders": {"enabled": True}}})
+    shown = lambda: [p["spec"]["containers"][0]["resources"]["requests"]["cpu"] for p in site.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=placeholder")]
+    wait_for("placeholders", lambda: shown() == ["1m"] * 3, 90)
+    job = site.slurm("sbatch", "--parsable", "-c5", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
+    wait_for("one shows the job", lambda: sorted(shown()) == ["1m", "1m", "5"], 90)
+    site.slurm("scancel", job)
+    change({"spec": {"placeholders": None}})
+    wait_for("they are gone", lambda: not shown(), 90)
     # Of a pod that is not Slurm's the bridge knows nothing: it asks.
     assert "main-slurmctld-0" in site.cmd("why", "-n", "slurm", "main-slurmctld-0")
     # A second cluster in another namespace has a bridge of its own, which goes with it.

@@ -268,7 +268,7 @@ def test_each_role_has_its_own_rights(plane):
         return plane.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {"user": f"system:tandem:{r}", "groups": ["tandem:roles", "system:authenticated"], "resourceAttributes": ask}})["status"]["allowed"]
     for name, rules in deployed.items():
         assert plane.get("clusterrole", f"system:tandem:{name.removeprefix('tandem-')}")["rules"] == rules, name
-    assert set(deployed) == {"tandem-operator", "tandem-bridge", "tandem-agent"}
+    assert set(deployed) == {"tandem-operator", "tandem-bridge", "tandem-bridge-placeholders", "tandem-agent"}
     for r, user in role.items():
         who = json.loads(user("auth", "whoami", "-o", "json"))["status"]["userInfo"]
         assert (who["username"], who["groups"]) == (f"system:tandem:{r}", ["tandem:roles", "system:authenticated"])
@@ -280,7 +280,7 @@ def test_each_role_has_its_own_rights(plane):
         assert may(r, "create", "serviceaccounts:token") == (r == "kubelet")
     cannot = {
         "operator": (("create", "pods:binding"), ("delete", "secrets"), ("patch", "secrets"), ("delete", "nodes"), ("patch", "nodes:status"), ("patch", "rbac.authorization.k8s.io/clusterroles"), ("delete", "namespaces"), ("get", "coordination.k8s.io/leases")),
-        "bridge": (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "nodes"), ("create", "secrets"), ("get", "configmaps"), ("list", "apps/deployments"), ("delete", "tandem.dev/slurmclusters"), ("get", "coordination.k8s.io/leases")),
+        "bridge": (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "nodes"), ("create", "secrets"), ("get", "configmaps"), ("list", "apps/deployments"), ("patch", "pods:resize"), ("delete", "tandem.dev/slurmclusters"), ("get", "coordination.k8s.io/leases")),
         "kubelet": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("list", "namespaces")),
         "controllers": (("create", "secrets"), ("create", "nodes"), ("update", "pods"), ("create", "apps/deployments"), ("create", "coordination.k8s.io/leases"), ("create", "pods:eviction")),
     }
@@ -289,7 +289,7 @@ def test_each_role_has_its_own_rights(plane):
     for r in ROLES:
         assert [x for x in cannot[r] if may(r, *x) or may(r, *x, "kube-public")] == [] and [x for x in can[r] if not may(r, *x)] == [], r
     bound = lambda name: may("operator", "bind", "rbac.authorization.k8s.io/clusterroles", "", name)
-    assert bound("admin") and bound("edit") and bound("view") and not bound("cluster-admin") and not bound("system:tandem:operator")
+    assert bound("admin") and bound("edit") and bound("view") and bound("tandem-bridge-placeholders") and not bound("cluster-admin") and not bound("system:tandem:operator")
     leases = "coordination.k8s.io/leases"
     assert may("kubelet", "patch", leases, "kube-node-lease") and not may("kubelet", "patch", leases, "kube-system") and not may("kubelet", "get", leases, "kube-node-lease")
     assert may("bridge", "patch", leases, "kube-system", "tandem-bridge-slurm.main") and not may("bridge", "patch", leases, "kube-system", "x") and not may("bridge", "patch", leases, "kube-node-lease", "tandem-operator")

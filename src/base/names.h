@@ -94,6 +94,11 @@
 // On SlurmClusters: somebody confirms that Slurm's state is lost.
 #define TD_ANN_CONFIRM_LOST "tandem.dev/confirm-lost-state"
 
+// The pods that show kube-scheduler what native jobs hold: a slurmd pod's name with this behind it, the
+// name of the app in their label, and of their container.
+#define TD_PLACEHOLDER_SUFFIX ".native"
+#define TD_PLACEHOLDER "placeholder"
+
 // The PriorityClass of Slurm's pods on kubelets (deploy/kustomize/base/15-priority.yaml).
 #define TD_PRIORITY_SLURM "tandem-slurm"
 

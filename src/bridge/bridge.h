@@ -24,6 +24,7 @@
 //   scheduler/gang_act.c
 //     gangs: several pods that are one ask
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
+//   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
@@ -59,6 +60,7 @@ struct td_ask_foreign;
 struct td_others;
 struct td_preempts;
 struct td_readies;
+struct td_places;
 struct td_policies;
 struct td_bridge {
 	struct td_bridge_opts o;
@@ -70,6 +72,7 @@ struct td_bridge {
 	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds, *ctlds;
 	struct td_informer *unplaced;                  // waiting pods of the default scheduler
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
+	struct td_informer *placeholders;              // scheduler/placeholder.h
 	struct td_informer *others;                    // bound pods of other schedulers; NULL: no kubelet
 	struct td_queue *pod_queue, *node_queue;
 	struct td_slurm_view *view;
@@ -110,6 +113,7 @@ struct td_bridge {
 	atomic_int passes;                // what is known of slurmctld's plug-in (scheduler/passes.h)
 	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_readies *readies;       // ready.h
+	struct td_places *places;         // scheduler/placeholder.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
@@ -183,6 +187,9 @@ void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot
 // What native jobs hold on a node, as the annotation tandem.dev/slurm-use: {"cpu":8,"nvidia.com/gpu":6}.
 // NULL: nothing. Caller frees.
 char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n);
+// The same as numbers of CPUs and MiB. td_asks.lock is held.
+void td_syncer_native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n,
+		      int64_t *ret_cpus, int64_t *ret_memory_mb);
 // Handler of the informer of waiting pods of the default scheduler: tells one that asks for the
 // pool's devices which scheduler gives them out.
 void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *now);

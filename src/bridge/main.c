@@ -4,6 +4,7 @@
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/passes.h"
+#include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
 
 #include "base/log.h"
@@ -153,28 +154,37 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
-			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
+			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster),
+			  *places = td_asprintf(TD_LABEL_NAME "=" TD_PLACEHOLDER "," TD_LABEL_CLUSTER "=%s",
+						b->o.cluster);
 
 	const struct td_informer_opts uo = {.resource = &td_pods,
 					    .fields = "spec.schedulerName=default-scheduler,spec.nodeName=,"
 						      "status.phase=Pending",
 					    .name = "unplaced"};
 	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
-				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds};
+				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds},
+				      ho = {.resource = &td_pods,
+					    .ns = b->o.ns,
+					    .labels = places,
+					    .name = "placeholders"};
 
 	b->pods = td_informer_new(b->kube, &po);
 	b->nodes = td_informer_new(b->kube, &no);
 	b->slurmds = td_informer_new(b->kube, &so);
+	b->placeholders = td_informer_new(b->kube, &ho);
 	b->unplaced = td_informer_new(b->kube, &uo);
 
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
 	td_informer_add_index(b->slurmds, "node", index_node);
+	td_informer_add_index(b->placeholders, "node", index_node);
 	td_informer_add_index(b->pods, "gang", td_gang_index);
 	td_informer_on_change(b->pods, td_gang_on_pod, b->pod_queue);
 	td_informer_on_change(b->pods, td_bridge_measure_ready, b);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
+	td_informer_on_change(b->placeholders, on_slurmd, b);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
 
 	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
@@ -185,8 +195,8 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	if (!r && atomic_load(&b->kubelets))
 		others(b, s->scheduler);
 
-	struct td_informer *const all[] = {b->pods,   b->slurmds, b->unplaced, b->others,
-					   b->claims, b->slices,  b->classes};
+	struct td_informer *const all[] = {b->pods,   b->slurmds, b->placeholders, b->unplaced,
+					   b->others, b->claims,  b->slices,       b->classes};
 	struct td_informer *some[TD_LEN(all)];
 	size_t n = 0;
 	for (size_t i = 0; i < TD_LEN(all); i++)
@@ -295,6 +305,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.waiting_others = td_others_new();
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
+		b.places = td_places_new();
 		b.policies = td_policies_new();
 
 		r = run(&b, err);
@@ -302,8 +313,9 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
 
-		struct td_informer *const all[] = {b.others, b.unplaced, b.claims, b.slices, b.classes,  b.pods,
-						   b.nodes,  b.slurmds,  b.ctlds,  b.restds, b.clusters, b.tenants};
+		struct td_informer *const all[] = {b.others,  b.placeholders, b.unplaced, b.claims,  b.slices,
+						   b.classes, b.pods,         b.nodes,    b.slurmds, b.ctlds,
+						   b.restds,  b.clusters,     b.tenants};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 
@@ -314,6 +326,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.waiting_others = td_others_free(b.waiting_others);
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
+		b.places = td_places_free(b.places);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);

@@ -123,7 +123,7 @@ char *td_op_restart_hash(const struct td_slurm_files *f)
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr)
 {
 	yyjson_mut_val *a = td_jm_arr(d, obj, "metadata.ownerReferences"), *o = yyjson_mut_obj(d);
-	td_jm_strf(d, o, "apiVersion", "%s/%s", gvr->group, gvr->version);
+	td_jm_strf(d, o, "apiVersion", "%s%s%s", gvr->group, *gvr->group ? "/" : "", gvr->version);
 	td_jm_str(d, o, "kind", gvr->kind);
 	td_jm_str(d, o, "name", td_jstr(owner, "metadata.name"));
 	td_jm_str(d, o, "uid", td_jstr(owner, "metadata.uid"));

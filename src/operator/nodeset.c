@@ -137,6 +137,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 			r = td_op_row_act(p, set, &rows.v[i], &e);
 			*unsettled |= rows.v[i].n.act != TD_MEMBER_NOTHING || rows.v[i].n.why;
 		}
+		if (!r)
+			r = td_op_row_placeholder(p, set, &rows.v[i], &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;

@@ -1,6 +1,6 @@
 // The nodes of one NodeSet, as the files of this controller hand them to one another:
 // nodeset_rows.c collects what the two sides say, pool/nodeset.h chooses, nodeset_act.c carries it
-// out, nodeset_status.c reports it, nodeset_sweep.c removes what belongs to no NodeSet, and
+// out, placeholder.c shows what native jobs hold, nodeset_status.c reports it, nodeset_sweep.c removes what belongs to no NodeSet, and
 // nodeset.c leads.
 #pragma once
 
@@ -39,6 +39,10 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct td_error *err);
 // Carries out x->n.act. What stands in its way for now is no failure: x->n.why says it.
 int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err);
+// Makes the placeholder pod beside the row's slurmd where spec.placeholders asks for it, and removes one
+// that it does not ask for.
+int td_op_row_placeholder(const struct td_op_pass *p, struct td_object *set, const struct td_op_row *x,
+			  struct td_error *err);
 // Writes the status. problem: of the spec, in one line; NULL: none.
 int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			 const struct td_pool_set_counts *k, const char *problem, struct td_error *err);

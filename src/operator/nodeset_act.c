@@ -34,7 +34,8 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 		yyjson_val *spec = td_jget(pods.v[i]->root, "spec");
 		if (td_kube_pod_ended(pods.v[i]->root) ||
 		    td_streq(td_jstr(spec, "schedulerName"),
-			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")))
+			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")) ||
+		    (td_streq(pods.v[i]->ns, p->ns) && td_op_is_placeholder(pods.v[i])))
 			continue;
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");

@@ -76,6 +76,9 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
+	// What native jobs hold changes all the time, and is the bridge's.
+	if (old && now && td_op_is_placeholder(now) && td_kube_pod_ended(old->root) == td_kube_pod_ended(now->root))
+		return;
 	td_op_health_on_pod(ctx, old, now);
 	// What a node's test does is no part of its cluster.
 	if (!td_object_label(now ? now : old, TD_LABEL_ACTION_NODE))
@@ -268,8 +271,11 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	td_info("leading");
 	bool served = false;
 	int r = td_dra_served(op->k, &served, c, err);
+	if (!r && op->image)
+		r = td_op_resize_served(op->k, &op->resize, c, err);
 	if (r)
 		return r;
+	op->resize_said = false;
 	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
 	op->health = td_queue_new(&td_clock_system);

@@ -15,6 +15,7 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
+//   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c gputypes.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
@@ -347,6 +348,7 @@ struct td_op {
 	struct td_informer *site;                          // ConfigMaps of the site that SlurmClusters refer to
 	struct td_informer *slices, *templates;            // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;                          // guarded by lock, an entry by its key's worker
+	bool resize, resize_said;                          // the API serves pods/resize; it was said that not
 	bool stopping;                                     // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 	// health.h: names of nodes; NodeActions, HealthPolicies.
@@ -465,6 +467,15 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 // Deletes what the SlurmCluster had, when it is gone.
 int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c,
 			   struct td_error *err);
+
+// ---- placeholder.c ----
+
+// Does the API serve pods/resize?
+int td_op_resize_served(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err);
+// Builds the placeholder of a slurmd pod on its node (pure). The caller unrefs it.
+struct td_json *td_op_placeholder_pod(const yyjson_val *sc, const yyjson_val *nodeset, const yyjson_val *slurmd,
+				      const char *node, const char *image);
+bool td_op_is_placeholder(const struct td_object *pod);
 
 // ---- pools.c ----
 

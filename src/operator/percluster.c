@@ -19,8 +19,8 @@ static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolici
 
 static const struct td_gvr *gvr_of(const char *kind)
 {
-	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs, &policies, &td_services,
-						     &td_configmaps};
+	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs,       &policies,
+						     &td_services,    &td_configmaps, &td_rolebindings};
 	for (size_t i = 0; i < TD_LEN(known); i++)
 		if (td_streq(kind, known[i]->kind))
 			return known[i];
@@ -74,7 +74,8 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 				return td_fail(
 					err, TD_INVALID,
 					"--per-cluster: %s %s in namespace %s: want a Deployment, PodDisruptionBudget, "
-					"NetworkPolicy, Service or ConfigMap in {namespace} or {own-namespace}",
+					"NetworkPolicy, Service, ConfigMap or RoleBinding in {namespace} or "
+					"{own-namespace}",
 					td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
 			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}

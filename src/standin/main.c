@@ -9,6 +9,7 @@
 //   selftest …        the job that tests a node: computes on every device
 //   clear-dead …      at slurmd's start: ends what ran in the container before it
 //   peer …            in slurmd's pod: takes part in the test of several nodes before a job
+//   pause             does nothing, in the pods that show what native jobs hold
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 #include "standin/standin.h"
 
@@ -24,6 +25,7 @@ static int usage(FILE *f)
 	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"
+	      "       tandem-standin pause\n"
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
 	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
@@ -65,6 +67,8 @@ int main(int argc, char **argv)
 		return td_standin_run(argc - 1, argv + 1);
 	if (argc == 3 && !strcmp(argv[1], "copy"))
 		return td_standin_copy(argv[2]);
+	if (argc == 2 && !strcmp(argv[1], "pause"))
+		return td_standin_pause();
 	if (argc >= 2 && !strcmp(argv[1], "first-job-id"))
 		return td_standin_first_job_id(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))

@@ -15,6 +15,7 @@ int td_standin_gate(int argc, char **argv);         // gate.c
 int td_standin_task(int argc, char **argv);         // task.c
 int td_standin_run(int argc, char **argv);          // run.c
 int td_standin_copy(const char *dir);               // copy.c
+int td_standin_pause(void);                         // pause.c
 int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c

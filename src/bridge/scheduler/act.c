@@ -150,7 +150,7 @@ static int give_devices(struct td_bridge_run *r, bool *ret_bind, struct td_error
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_error e = TD_ERROR_INIT;
-	int k = td_ask_kubelet_room(b, a, r->pod, &e);
+	int k = td_ask_kubelet_room(b, a, r->pod, r->c, &e);
 	const char *reason = k ? "NodeFull" : "DevicesUnknown";
 	if (!k)
 		k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)

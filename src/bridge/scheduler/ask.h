@@ -235,8 +235,9 @@ int td_claims_free(struct td_bridge *b, const struct td_settings *s, const struc
 // ---- counted.c ----
 // Before a Binding on a real kubelet: has the node CPUs, memory and a place for the pod, beside all
 // pods that are there? Slurm knows nothing of pods that others placed, and the kubelet would fail
-// ours for good. Codes as td_ask_counted_room().
-int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_error *err);
+// ours for good. Codes as td_ask_counted_room(); TD_EXPIRED: the node's placeholder becomes smaller first.
+int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_cancel *c,
+			struct td_error *err);
 // Before the Binding of a pod with counted devices: has the kubelet of its node as many as the pod
 // asks for, beside the other pods there? A kubelet that has not would fail the pod. TD_THROTTLED:
 // not now. TD_NOT_FOUND: not for a while, so the grant is of no use.

@@ -4,6 +4,8 @@
 // The kubelet's device plugin chooses the devices of a pod; Slurm's grant only says how many
 // (docs/design/0011-dra.md). A grant that the kubelet cannot honour now, because a device is sick
 // or the plugin is being replaced, must not be bound: the kubelet would fail the pod for good.
+#include "bridge/scheduler/placeholder.h"
+
 #include "bridge/scheduler/ask.h"
 
 #include "api/quantity.h"
@@ -41,6 +43,8 @@ int64_t td_counted_gres(const struct td_settings *s, const char *gres)
 	return sum;
 }
 
+enum { PLACE_S = 10 }; // so long a kubelet may take to make a placeholder smaller
+
 struct room { // of one node: CPU in m, memory in bytes, pods
 	int64_t milli, memory, pods;
 };
@@ -52,37 +56,59 @@ static void room_add(struct room *r, const yyjson_val *pod)
 	r->pods++;
 }
 
-int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_error *err)
+// What is there to give, and what is given: all pods of the node but its placeholder and `pod`, and the
+// Bindings that the watch has not shown yet, but that of `a`. td_asks.lock is held.
+static void room_of(struct td_bridge *b, const struct td_object *node, const struct td_ask *a, struct room *offer,
+		    struct room *used)
+{
+	yyjson_val *alloc = td_jget(node->root, "status.allocatable");
+	*offer = *used = (struct room){0};
+	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &offer->milli, NULL);
+	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &offer->memory, NULL);
+	td_quantity_ceil(td_jstr_or(alloc, "pods", "0"), &offer->pods, NULL);
+
+	td_auto_objects struct td_objects there = {0};
+	td_informer_by_index(b->others, "node", node->name, &there);
+	td_informer_by_index(b->pods, "node", node->name, &there);
+	for (size_t i = 0; i < there.n; i++)
+		if (td_place_is(b, there.v[i]))
+			used->pods++; // what it asks for is Slurm's own
+		else if ((!a || strcmp(there.v[i]->uid, a->uid) != 0) && !td_kube_pod_ended(there.v[i]->root))
+			room_add(used, there.v[i]->root);
+
+	struct td_ask *x, *tmp;
+	HASH_ITER (hh, b->asks->by_uid, x, tmp) {
+		bool seen = x == a || !x->taking_memory || !td_streq(x->nodes, node->name);
+		for (size_t i = 0; i < there.n && !seen; i++)
+			seen = !strcmp(there.v[i]->uid, x->uid);
+		used->milli += seen ? 0 : x->taking_milli;
+		used->memory += seen ? 0 : x->taking_memory;
+		used->pods += !seen;
+	}
+}
+
+struct td_pool_place td_place_left(struct td_bridge *b, const char *node)
+{
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(b->nodes, NULL, node);
+	struct room offer, used;
+	if (!b->others || !o)
+		return (struct td_pool_place){0};
+	room_of(b, o, NULL, &offer, &used);
+	return (struct td_pool_place){offer.milli - used.milli, offer.memory - used.memory};
+}
+
+int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_cancel *c,
+			struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *node = a->nodes ? td_informer_get(b->nodes, NULL, a->nodes) : NULL;
 	if (!b->others || !node || !td_bridge_kubelet(node))
 		return 0;
 
-	struct room offer = {0}, used = {0}, want = {0};
-	yyjson_val *alloc = td_jget(node->root, "status.allocatable");
-	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &offer.milli, NULL);
-	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &offer.memory, NULL);
-	td_quantity_ceil(td_jstr_or(alloc, "pods", "0"), &offer.pods, NULL);
+	struct room offer, used, want = {0};
 	room_add(&want, pod->root);
 
-	td_auto_objects struct td_objects there = {0};
-	td_informer_by_index(b->others, "node", a->nodes, &there);
-	td_informer_by_index(b->pods, "node", a->nodes, &there);
-	for (size_t i = 0; i < there.n; i++)
-		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_kube_pod_ended(there.v[i]->root))
-			room_add(&used, there.v[i]->root);
-
-	struct td_ask *x, *tmp;
 	pthread_mutex_lock(&b->asks->lock);
-	// Add the Bindings that the watch has not shown yet.
-	HASH_ITER (hh, b->asks->by_uid, x, tmp) {
-		bool seen = x == a || !x->taking_memory || !td_streq(x->nodes, a->nodes);
-		for (size_t i = 0; i < there.n && !seen; i++)
-			seen = !strcmp(there.v[i]->uid, x->uid);
-		used.milli += seen ? 0 : x->taking_milli;
-		used.memory += seen ? 0 : x->taking_memory;
-		used.pods += !seen;
-	}
+	room_of(b, node, a, &offer, &used);
 
 	int64_t age = td_real_ms(b->clock) / 1000 - a->start;
 	const struct td_pool_counted kinds[] = {{offer.milli, used.milli, want.milli, age},
@@ -91,10 +117,20 @@ int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_o
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(kinds) && !r; i++)
 		r = td_pool_counted(&kinds[i]);
-	a->taking_milli = r ? 0 : want.milli;
-	a->taking_memory = r ? 0 : want.memory + 1; // never 0: it says that the ask takes something
+	const struct td_pool_place held = td_place_counts(b, a->nodes),
+				   left = {offer.milli - used.milli - want.milli,
+					   offer.memory - used.memory - want.memory};
+	bool first = !r && !td_pool_place_fits(held, left);
+	if (first && age > PLACE_S)
+		r = td_pool_counted(&(struct td_pool_counted){0, 1, 0, age});
+	a->taking_milli = r || first ? 0 : want.milli;
+	a->taking_memory = r || first ? 0 : want.memory + 1; // never 0: it says that the ask takes something
 	pthread_mutex_unlock(&b->asks->lock);
 
+	if (first && !r)
+		return td_place_shrink(b, a->nodes, left, c, err);
+	if (first)
+		return td_fail(err, r, "the kubelet of %s does not let go of what native jobs held", a->nodes);
 	if (!r)
 		return 0;
 	return td_fail(err, r,

@@ -103,7 +103,7 @@ static int ready(struct td_bridge_run *r, struct td_gang_member *m, const char *
 	struct td_ask part = {
 		.start = r->a->start, .nodes = (char *)m->seat.node, .devices = m->seat.devices, .key = r->a->key};
 	snprintf(part.uid, sizeof(part.uid), "%s", m->pod->uid);
-	int k = td_ask_kubelet_room(b, &part, m->pod, err);
+	int k = td_ask_kubelet_room(b, &part, m->pod, r->c, err);
 	*ret_reason = k ? "NodeFull" : "DevicesUnknown";
 	if (!k)
 		k = td_claims_any(m->pod->root) ? td_ask_claims_give(b, r->s, &part, m->pod, r->c, err)

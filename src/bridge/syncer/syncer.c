@@ -1,6 +1,6 @@
 // One node on both sides: carries out what pool/node.c decides (docs/protocols.md 2). It writes
 // only what differs, and reads Slurm's node again right before it writes there.
-#include "bridge/bridge.h"
+#include "bridge/scheduler/placeholder.h"
 #include "pool/steps.h"
 
 #include "api/condition.h"
@@ -330,6 +330,11 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		r = show_pod(b, name, sn, &x.p, c, &e);
 	if (!r)
 		r = td_syncer_leave(b, name, sn, again_ms, c, &e);
+	bool look = false;
+	if (!r && atomic_load(&b->listed))
+		r = td_place_show(b, sn, &look, c, &e);
+	if (look && (!*again_ms || *again_ms > USE_MS))
+		*again_ms = USE_MS;
 
 	if (r == TD_NOT_FOUND)
 		return 0;
@@ -349,7 +354,8 @@ static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_no
 	if (strcmp(td_slurm_node_words(old->states), td_slurm_node_words(now->states)) != 0)
 		return now->states & TD_NODE(DRAIN) ? 0 : POD_LABEL_MS;
 	// What pods and native jobs hold is told apart when both sides of it are known.
-	if (old->alloc_cpus != now->alloc_cpus || !td_streq(old->gres_used, now->gres_used))
+	if (old->alloc_cpus != now->alloc_cpus || old->alloc_memory_mb != now->alloc_memory_mb ||
+	    !td_streq(old->gres_used, now->gres_used))
 		return POD_LABEL_MS;
 	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
 }

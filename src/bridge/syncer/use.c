@@ -9,10 +9,12 @@
 
 enum { KINDS = 33 }; // CPUs, and each entry of gresMap
 
-// Slurm's sums, less what the stand-ins of pods hold. Both lag by a moment (S-T8).
-static void native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n, int64_t use[KINDS])
+// Slurm's sums, less what the stand-ins of pods hold. Both lag by a moment (S-T8). td_asks.lock is held.
+static void native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n, int64_t use[KINDS],
+		   int64_t *ret_memory_mb)
 {
 	use[0] = n->alloc_cpus;
+	*ret_memory_mb = n->alloc_memory_mb;
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const struct td_bridge_gres_map *m = &s->gres[i];
 		if (td_settings_key(s, m->name) != m->resource)
@@ -21,7 +23,6 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 	}
 
 	struct td_ask *a, *tmp;
-	pthread_mutex_lock(&b->asks->lock);
 	HASH_ITER (hh, b->asks->by_uid, a, tmp) {
 		enum td_job_is is = td_ask_is(a->states);
 		if (is != TD_IS_RUNNING && is != TD_IS_STARTING)
@@ -30,16 +31,25 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 			if (!td_streq(a->parts[p].node, n->name))
 				continue;
 			use[0] -= a->parts[p].cpus;
+			*ret_memory_mb -= a->parts[p].memory_mb;
 			for (size_t i = 0; i < s->n_gres; i++)
 				use[i + 1] -= td_devices_count(a->parts[p].devices, s->gres[i].resource);
 		}
 		if (a->n_parts || !td_streq(a->nodes, n->name))
 			continue;
 		use[0] -= a->got_cpus;
+		*ret_memory_mb -= a->has_memory_mb;
 		for (size_t i = 0; i < s->n_gres; i++)
 			use[i + 1] -= td_devices_count(a->devices, s->gres[i].resource);
 	}
-	pthread_mutex_unlock(&b->asks->lock);
+}
+
+void td_syncer_native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n,
+		      int64_t *ret_cpus, int64_t *ret_memory_mb)
+{
+	int64_t use[KINDS] = {0};
+	native(b, s, n, use, ret_memory_mb);
+	*ret_cpus = use[0];
 }
 
 char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n)
@@ -49,7 +59,10 @@ char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n)
 	if (!s || !n)
 		return NULL;
 
-	native(b, s, n, use);
+	int64_t memory_mb;
+	pthread_mutex_lock(&b->asks->lock);
+	native(b, s, n, use, &memory_mb);
+	pthread_mutex_unlock(&b->asks->lock);
 	td_auto_buf struct td_buf text = {0};
 	for (size_t i = 0; i <= s->n_gres; i++)
 		if (use[i] > 0)

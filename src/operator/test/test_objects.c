@@ -57,6 +57,14 @@ static void objects(struct td_buf *out, const yyjson_val *in)
 	for (size_t i = 0; i < w.n; i++)
 		show(out, w.v[i].gvr, w.v[i].obj, &w.v[i]);
 	show(out, &td_pods, pod, NULL);
+	if (image) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(pod));
+		td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.uid", "p1");
+		td_auto(td_json_unref) struct td_json *live = td_json_from_mut(yyjson_mut_doc_get_root(d));
+		td_auto(td_json_unref) struct td_json *place =
+			td_op_placeholder_pod(sc, set, td_json_root(live), td_jstr(node, "metadata.name"), image);
+		show(out, &td_pods, place, NULL);
+	}
 }
 
 static void compare(const char *name, const yyjson_val *in)

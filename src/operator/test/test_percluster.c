@@ -44,7 +44,7 @@ static void test_objects(void **state)
 	struct td_error err = TD_ERROR_INIT;
 	if (make(text, CLUSTER, KEY, "r/tandem:1", &w, &err))
 		fail_msg("%s", err.msg);
-	assert_int_equal(w.n, 6);
+	assert_int_equal(w.n, 7);
 	// The key comes first, because the Deployment mounts it. The Deployment comes last: when it
 	// is in force, all objects are.
 	assert_ptr_equal(w.v[0].gvr, &td_secrets);
