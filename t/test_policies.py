@@ -1,6 +1,9 @@
 """Policies: pods and native jobs start in the order that the cluster's policy says, by steering Slurm (rows C7, C2)."""
 import contextlib
 import json
+import os
+import pathlib
+import subprocess
 
 import pytest
 
@@ -8,6 +11,7 @@ from harness import wait_for
 
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 FIRST = 1 << 29  # whose priority is above is in a policy's place
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 SBATCH = ("sbatch", "--parsable", "--mem=50M", "-D", "/", "-o", "/dev/null", "-w", "n0", "--gres=gpu:8")
 SLEEP = "#!/bin/sh\nexec sleep 100000\n"
 
@@ -72,7 +76,9 @@ def test_pods_and_native_jobs_take_turns(pool):
             now = wait_for("somebody is next", lambda: [j for j, x in pool.squeue().items() if x["state"] == "RUNNING" and j not in (running, *both)])
             assert now == [expected]
             running = expected
-    assert pool.get("pod", "turn1")["spec"]["nodeName"] == "n0"
+            if expected in small:
+                pod = f"turn{small.index(expected)}"
+                wait_for("the pod is bound", lambda: pool.get("pod", pod)["spec"].get("nodeName") == "n0")
 
 
 @pytest.mark.feature("C7.2", "C2.1", "C7.5")
@@ -100,3 +106,72 @@ def test_what_is_others_stays_and_nothing_is_left(pool):
         change(pool, None)
         wait_for("another bridge is there", lambda: pool.role_pid("bridge") not in (0, before))
         wait_for("all have their own priority", lambda: order(pool) == [fixed, first, second, third, held, nice, his] and max(priorities(pool).values()) == 777)
+
+
+BAD = """#include <tandem/policy.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+const uint32_t tandem_policy_version = TANDEM_POLICY_VERSION;
+int tandem_policy_order(const struct tandem_policy_input *in, size_t *order)
+{
+    puts("ok 0 0 0");
+    if (!strcmp(in->arguments, "die")) raise(SIGSEGV);
+    if (!strcmp(in->arguments, "hang")) for (;;) pause();
+    if (!strcmp(in->arguments, "leave")) _exit(0);
+    if (!strcmp(in->arguments, "rights")) return !(getuid() == 0 || access("/etc/shadow", R_OK) == 0 || fork() >= 0 || fopen("/tmp/policy-was-here", "w") || fopen("/etc/passwd", "r"));
+    for (size_t i = 0; i < in->n_waiting; i++) order[i] = 0; /* nonsense */
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def plugins(pool, tmp_path):
+    """shortest.so, built from the example outside the tree, and bad.so, in the pool's directory of policies."""
+    into = pathlib.Path(pool.home) / "policies"
+    into.mkdir()
+    (tmp_path / "shortest.c").write_text((ROOT / "deploy/examples/policy-shortest.c").read_text())
+    (tmp_path / "bad.c").write_text(BAD)
+    for name in ("shortest", "bad"):
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-I", ROOT / "src/bridge/policy", "-o", into / f"{name}.so", tmp_path / f"{name}.c"], check=True)
+        os.chmod(into / f"{name}.so", 0o755)
+    yield into
+    for f in into.iterdir():
+        f.unlink()
+    into.rmdir()
+
+
+@pytest.mark.feature("C7.3")
+def test_a_policy_of_the_sites_own_breaks_nothing(pool, plugins):
+    """It orders jobs; one that dies, answers nonsense, leaves or may be written by others does not count, and the cluster says so."""
+    running = sbatch(pool)
+    wait_for("the node is full", lambda: pool.squeue()[running]["state"] == "RUNNING")
+    long, short, longest = sbatch(pool, "-t", "60"), sbatch(pool, "-t", "10"), sbatch(pool)
+
+    def says(**plugin):
+        change(pool, [{"name": "own", "order": "plugin", "plugin": plugin}])
+
+    def condition():
+        return next((c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "PoliciesReady"), {"status": None, "message": ""})
+    try:
+        says(name="shortest.so")
+        wait_for("the shortest is first", lambda: order(pool) == [short, long, longest] and priorities(pool)[short] >= FIRST)
+        wait_for("the cluster says so", lambda: condition()["status"] == "True")
+        bridge = pool.role_pid("bridge")
+        for arguments, problem in (("die", "it died of signal 11"), ("nonsense", "its answer is no order"), ("leave", "it gave no answer"), ("rights", "it says that it does not know")):
+            says(name="bad.so", arguments=arguments)
+            wait_for(f"the cluster says: {problem}", lambda: condition()["status"] == "False" and problem in condition()["message"])
+            wait_for("Slurm's own order", lambda: order(pool) == [long, short, longest] and max(priorities(pool).values()) < FIRST)
+        os.chmod(plugins / "shortest.so", 0o777)
+        says(name="shortest.so")
+        wait_for("it is not loaded", lambda: "nobody else may write it" in condition()["message"])
+        assert pool.role_pid("bridge") == bridge
+        events = [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "PolicyFailed"]
+        assert any("it died of signal 11" in e["message"] for e in events)
+    finally:
+        change(pool, None)
+        wait_for("nobody is in a policy's place", lambda: not any(p >= FIRST for p in priorities(pool).values()))
+        wait_for("nothing is said of policies", lambda: condition()["status"] is None)

@@ -9,6 +9,7 @@
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
 //   ready.[ch]   how long pods take until they serve
+//   fragments.c  free devices on nodes that are too cut up, for /metrics
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
 //   link.c poll.c away.c   the connection to slurmrestd; the polls of jobs and nodes; slurmctld away
@@ -28,7 +29,8 @@
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
-//     policies: the order of the jobs that wait
+//   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c
+//     policies: the order of the jobs that wait; one of the site's own, in a process of its own
 //   syncer/syncer.c syncer/leave.c syncer/use.c
 //     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
 //     what native jobs hold
@@ -47,6 +49,7 @@ struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
 	const char *knock_name; // a DNS name of all replicas; NULL: there is only this one
 	const char *empty_dirs; // as in struct td_slurm_where; NULL: not known
+	const char *policies;   // the directory of the site's own policies
 	bool own_kubelet;       // tandem kubelet acquires a pod's devices: allocations have no prolog
 	// For tests: the URL of slurmrestd and a file with the jwt key, instead of the cluster's
 	// objects.
@@ -197,6 +200,9 @@ void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *n
 // ---- metrics ----
 // /metrics shows this bridge from now on; NULL: none.
 void td_bridge_measure(struct td_bridge *b);
+struct td_metric;
+// Sets the gauge of free devices on nodes that are too cut up (fragments.c).
+void td_bridge_measure_fragments(struct td_bridge *b, struct td_metric *m, const struct td_slurm_snapshot *snap);
 struct td_ask;
 // Observes the time from the pod's creation to its Binding.
 void td_bridge_measure_bound(struct td_bridge *b, const struct td_ask *a, const struct td_object *pod);

@@ -19,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define TD_POLICIES_DIR "/usr/lib/tandem/policies"
 enum { POD_WORKERS = 8, NODE_WORKERS = 2, PROLOG_US = 15000 };
 
 #define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
@@ -390,6 +391,10 @@ static bool parse(int argc, char **argv, struct td_bridge_opts *o, int *ret_exit
 		 .help = "answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it"},
 		TD_METRICS_OPTION(&o->metrics),
 		TD_EMPTY_DIRS_OPTION(&o->empty_dirs),
+		{.name = "policies",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->policies),
+		 .help = "where the site's own policies lie (default " TD_POLICIES_DIR ")"},
 		{.name = "own-kubelet",
 		 TD_OPT_SWITCH(&o->own_kubelet),
 		 .help = "the nodes' kubelet is Tandem's own, which acquires a pod's devices itself:\nallocations have "
@@ -422,7 +427,7 @@ static bool parse(int argc, char **argv, struct td_bridge_opts *o, int *ret_exit
 
 int td_bridge_main(int argc, char **argv)
 {
-	struct td_bridge_opts o = {0};
+	struct td_bridge_opts o = {.policies = TD_POLICIES_DIR};
 	int code;
 	if (!parse(argc, argv, &o, &code))
 		return code;

@@ -21,7 +21,7 @@ static struct {
 	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind, *ready,
 		*held;
 	struct td_metric *allocated, *refused, *submits, *bound, *pods_ended, *jobs_ended, *lists;
-	struct td_metric *passes, *reads, *moves;
+	struct td_metric *passes, *reads, *moves, *fragmented;
 } m;
 
 static void make(void)
@@ -78,6 +78,10 @@ static void make(void)
 		td_counter(r, "tandem_bridge_pods_ended_total", "Pods ended because Slurm ended their job.", NULL);
 	m.jobs_ended =
 		td_counter(r, "tandem_bridge_jobs_ended_total", "Slurm jobs ended because their pod ended.", NULL);
+	m.fragmented = td_gauge(r, "tandem_pool_fragmented_devices",
+				"Devices that are free on nodes which have too few free: for a whole node, or for the "
+				"largest request of one node that waits, as far as the bridge knows it.",
+				TD_LABELS("partition", "device", "for"));
 	m.passes = td_counter(r, "tandem_bridge_policy_passes_total",
 			      "Looks at all waiting jobs, in which order their policies want them.", NULL);
 	m.reads =
@@ -265,7 +269,7 @@ static void amount(struct td_metric *f, int64_t total, int64_t given, bool usabl
 
 static void collect_nodes(struct td_bridge *b)
 {
-	struct td_metric *const fresh[] = {m.nodes, m.devices, m.cpus, m.memory};
+	struct td_metric *const fresh[] = {m.nodes, m.devices, m.cpus, m.memory, m.fragmented};
 	for (size_t i = 0; i < TD_LEN(fresh); i++)
 		td_metric_forget(fresh[i], NULL);
 
@@ -297,6 +301,7 @@ static void collect_nodes(struct td_bridge *b)
 		free(h[i].devices);
 	}
 	free(h);
+	td_bridge_measure_fragments(b, m.fragmented, snap);
 }
 
 // ---- jobs ----
@@ -363,8 +368,8 @@ void td_bridge_measure(struct td_bridge *b)
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
 
-	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,    m.cpus,
-					    m.memory, m.view_age, m.lost,  m.gate_alarm, m.held};
+	struct td_metric *const gauges[] = {m.asks,     m.jobs, m.nodes,      m.devices, m.cpus,      m.memory,
+					    m.view_age, m.lost, m.gate_alarm, m.held,    m.fragmented};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
 		// A bridge that does not lead knows nothing of the pool.
 		td_metric_forget(gauges[i], NULL);

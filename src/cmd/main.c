@@ -51,6 +51,7 @@ static const struct td_cmd roles[] = {
 	{"supervise", td_supervise_main, "starts and restarts the embedded roles", true},
 	{"sandbox", td_sandbox_main, NULL},
 	{"home-io", td_home_io_main, NULL},
+	{"policy-host", td_policies_host_main, NULL},
 };
 enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
 

@@ -22,8 +22,9 @@ int td_sandbox_main(int argc, char **argv); // room oci
 int td_operator_main(int argc, char **argv);
 int td_bridge_main(int argc, char **argv);
 int td_gateway_main(int argc, char **argv);
-int td_home_io_main(int argc, char **argv);   // room gateway
-int td_supervise_main(int argc, char **argv); // room local, as the next
+int td_home_io_main(int argc, char **argv);       // room gateway
+int td_policies_host_main(int argc, char **argv); // room bridge
+int td_supervise_main(int argc, char **argv);     // room local, as the next
 int td_down_main(int argc, char **argv);
 // The rest is in room cli.
 int td_up_main(int argc, char **argv);

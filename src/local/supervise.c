@@ -83,6 +83,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 		a = role(&v, &n, self, "bridge");
 		kubeconfig(a, i, "bridge");
 		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
+		td_strv_addf(a, "--policies=%s/policies", i->home);
 		td_strv_add(a, "--own-kubelet");
 		td_strv_add(a, "--namespace=slurm");
 		td_strv_add(a, "--cluster=main");

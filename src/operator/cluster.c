@@ -647,6 +647,21 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 	return 0;
 }
 
+// Which of its policies fail, and why. NULL: none does. Caller frees.
+static char *policy_problem(const yyjson_val *sc)
+{
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "status.policies"), i, n, x)
+		if (td_streq(td_jstr(x, "state"), "Failed"))
+			td_buf_printf(&b, "%spolicy %s: %s", b.len ? "; " : "", td_jstr_or(x, "name", ""),
+				      td_jstr_or(x, "message", ""));
+	if (b.len)
+		td_buf_puts(&b, ". Its jobs wait in Slurm's own order");
+	return b.len ? td_buf_take(&b) : NULL;
+}
+
 int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
 			 struct td_error *err)
 {
@@ -662,6 +677,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		logins_wanted += td_jint(x, "replicas", 1);
 	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes),
 			  *why = why_not(op, sc, "login"), *ctld_why = why_not(op, sc, "slurmctld");
+	td_auto_free char *policies = policy_problem(sc->root);
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
 		.trying = v->trying,
@@ -683,6 +699,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.accounting = td_slurm_accounting(sc->root),
 		.dbds = ready_pods(op, sc, "slurmdbd"),
 		.preempts = td_slurm_preempts(sc->root),
+		.policies = yyjson_arr_size(td_jget(sc->root, "spec.scheduler.policies")) > 0,
+		.policy_problem = policies,
 		.qos_known = v->qos.known,
 		.qos_problem = v->qos.problem,
 	};
@@ -697,6 +715,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	if (*hash)
 		td_jm_str(d, root, "configHash", hash);
 	td_jm_str(d, root, "restUrl", v->url);
+	if (td_jget(old, "policies")) // the bridge's
+		yyjson_mut_obj_add_val(d, root, "policies", yyjson_val_mut_copy(d, td_jget(old, "policies")));
 	if (v->known)
 		node_counts(d, root, &v->nodes);
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, plan.n, gen);

@@ -74,6 +74,10 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 					       (const char *const[]){"Declared", "NotDeclared"},
 					       (const char *const[]){"the QOS in slurmdbd are as spec.preemption says",
 								     f->qos_problem});
+	if (f->policies)
+		ret->v[ret->n++] = yes_no(
+			"PoliciesReady", !f->policy_problem, (const char *const[]){"Ordering", "Failed"},
+			(const char *const[]){"jobs wait in the order of spec.scheduler.policies", f->policy_problem});
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 						      ready          ? "Ready"
 						      : !valid       ? "ConfigInvalid"

@@ -24,11 +24,13 @@ struct td_pool_cluster_facts {
 	bool preempts;                         // its spec declares QOS that preempt
 	bool qos_known;                        // they were looked at in slurmdbd
 	const char *qos_problem;               // why they are not as declared; NULL: they are
+	bool policies;                         // its spec has policies
+	const char *policy_problem;            // what is wrong with those that fail; NULL: none does
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[9]; // messages point into the facts, into `logins` and `ctlds`
-	size_t n;                      // the last one is Ready
+	struct td_pool_condition v[12]; // messages point into the facts, into `logins` and `ctlds`
+	size_t n;                       // the last one is Ready
 	char logins[480], ctlds[480];
 };
 // Fills *ret, which must not be moved or copied afterwards.

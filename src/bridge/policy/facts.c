@@ -1,12 +1,12 @@
 // The jobs of Slurm's that have not ended, for policies. Each record is read once, then again when its
-// job changes its phase, and every REFRESH_MS: never whole lists (docs/facts/slurm.md S-W2, S-W3).
+// job changes its phase, and every REFRESH_MS (of one that Slurm passes over SOON_MS): never whole lists (docs/facts/slurm.md S-W2, S-W3).
 #include "bridge/policy/policies.h"
 
 #include "pool/pool.h"
 
 #include <string.h>
 
-enum { READS = 64, REFRESHES = 8, REFRESH_MS = 60000 };
+enum { READS = 64, REFRESHES = 8, REFRESH_MS = 60000, SOON_MS = 5000 };
 
 static void forget(struct td_policies_known *k)
 {
@@ -67,6 +67,8 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 		k->tres[i] = td_slurm_tres_of(tres, names[i]);
 	k->submit_s = j->submit;
 	k->nice = j->nice;
+	k->limit_min = j->time_limit_min;
+	k->nodes = j->want_nodes > 0 ? j->want_nodes : 1;
 	k->held = !j->priority;
 	// Slurm says ReqNodeNotAvail for a moment of many a job that only waits for its turn.
 	k->aside = td_pool_reason_aside(j->reason) && !td_starts(j->reason, "ReqNodeNotAvail");
@@ -124,7 +126,9 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int6
 	f->more = false;
 	for (size_t i = 0; i < f->n && !r; i++) {
 		struct td_policies_known *k = &f->v[i];
-		bool old = !k->stale && k->phase == TD_PHASE_WAITING && now_ms - k->read_ms > REFRESH_MS;
+		int64_t age = now_ms - k->read_ms;
+		bool old =
+			!k->stale && k->phase == TD_PHASE_WAITING && age > (k->held || k->aside ? SOON_MS : REFRESH_MS);
 		if (!k->stale && !(old && again < REFRESHES))
 			continue;
 		if (reads == READS) {

@@ -6,6 +6,7 @@
 #include "kube/health.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,11 +16,15 @@ enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64 };
 struct placed { // what the last pass said of a job
 	int64_t id;
 	size_t rule, place, of;
+	int64_t gpus; // on one node
+	char partition[64];
 };
 struct td_policies {
 	// ---- the thread's own ----
 	struct td_policies_facts facts;
-	bool swept; // what an earlier bridge left is known
+	bool swept;             // what an earlier bridge left is known
+	struct td_settings *of; // whose rules `plugins` speaks of
+	struct td_policies_plugin *plugins;
 
 	pthread_mutex_t lock;  // guards the rest
 	struct td_settings *s; // whose rules `placed` speaks of
@@ -35,10 +40,20 @@ struct td_policies *td_policies_new(void)
 	return p;
 }
 
+static void forget_plugins(struct td_policies *p)
+{
+	for (size_t i = 0; p->of && i < p->of->n_policies; i++)
+		free(p->plugins[i].order);
+	free(p->plugins);
+	p->plugins = NULL;
+	p->of = td_settings_unref(p->of);
+}
+
 struct td_policies *td_policies_free(struct td_policies *p)
 {
 	if (!p)
 		return NULL;
+	forget_plugins(p);
 	td_policies_facts_done(&p->facts);
 	td_settings_unref(p->s);
 	free(p->placed);
@@ -100,7 +115,7 @@ struct pass {
 	struct td_policies *p;
 	const struct td_settings *s;
 	struct td_slurm *slurm;
-	const int *rules; // of each known job; -1: none
+	int *rules; // of each known job; -1: none
 	struct placed *placed;
 	size_t n_placed, moves, failed;
 };
@@ -126,6 +141,37 @@ static bool move(struct pass *a, struct td_policies_known *k, int64_t value)
 	return e.code == TD_NOT_FOUND || e.code == TD_INVALID || e.code == TD_CONFLICT;
 }
 
+// Asks the site's own. False: it has no order, and the rule does not count.
+static bool ask_plugin(struct pass *a, size_t rule, const struct td_policy_input *in, const size_t *known,
+		       const struct td_policies_known *const *runs, size_t *ret)
+{
+	const struct td_policies_facts *f = &a->p->facts;
+	td_auto_free const struct td_policies_known **waits = td_calloc(in->n + 1, sizeof(*waits));
+	td_auto_free int64_t *urgent = td_calloc(in->n + 1, sizeof(*urgent));
+	for (size_t i = 0; i < in->n; i++) {
+		waits[i] = &f->v[known[i]];
+		urgent[i] = in->v[i].urgency;
+	}
+	const struct td_policies_ask ask = {.dir = a->b->o.policies,
+					    .rule = &a->s->policies[rule],
+					    .waiting = waits,
+					    .running = runs,
+					    .urgency = urgent,
+					    .n = in->n,
+					    .n_running = in->n_held,
+					    .total = in->total,
+					    .now_s = td_real_ms(a->b->clock) / 1000,
+					    .now_ms = td_now(a->b),
+					    .cancel = a->b->cancel};
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_policies_plugin(&a->p->plugins[rule], &ask, ret, &e);
+	if (r && r != TD_THROTTLED && r != TD_CANCELLED)
+		td_warn("policy %s: %s; its jobs wait in Slurm's own order", ask.rule->name, e.msg);
+	for (size_t i = 0; r && r != TD_CANCELLED && i < f->n; i++)
+		a->rules[i] = a->rules[i] == (int)rule ? -1 : a->rules[i];
+	return !r;
+}
+
 // Orders the jobs of one rule and moves what must be moved.
 static void run_rule(struct pass *a, size_t rule)
 {
@@ -135,11 +181,13 @@ static void run_rule(struct pass *a, size_t rule)
 	td_auto_free struct td_policy_job *jobs = td_calloc(f->n + 1, sizeof(*jobs));
 	td_auto_free struct td_policy_held *held = td_calloc(f->n + 1, sizeof(*held));
 	td_auto_free size_t *known = td_calloc(f->n + 1, sizeof(*known)), *order = td_calloc(f->n + 1, sizeof(*order));
+	td_auto_free const struct td_policies_known **runs = td_calloc(f->n + 1, sizeof(*runs));
 	for (size_t i = 0; i < f->n; i++) {
 		const struct td_policies_known *k = &f->v[i];
 		if (a->rules[i] != (int)rule)
 			continue;
 		if (k->phase != TD_PHASE_WAITING) {
+			runs[in.n_held] = k;
 			held[in.n_held] = (struct td_policy_held){.user = k->user, .account = k->account};
 			memcpy(held[in.n_held++].tres, k->tres, sizeof(k->tres));
 		} else if (!k->held && !k->fixed) {
@@ -159,14 +207,20 @@ static void run_rule(struct pass *a, size_t rule)
 	if (!in.n)
 		return;
 	totals(a->b, r, in.total);
-	td_policy_order(&in, order);
+	if (r->kind != TD_POLICY_PLUGIN)
+		td_policy_order(&in, order);
+	else if (!ask_plugin(a, rule, &in, known, runs, order))
+		return;
 
 	td_auto_free struct td_policy_place *places = td_calloc(in.n, sizeof(*places));
 	td_auto_free struct td_policy_move *moves = td_calloc(in.n, sizeof(*moves));
 	for (size_t i = 0; i < in.n; i++) {
 		const struct td_policies_known *k = &f->v[known[order[i]]];
 		places[i] = (struct td_policy_place){k->id, k->value, k->own > 0 ? k->own : 0};
-		a->placed[a->n_placed++] = (struct placed){k->id, rule, i + 1, in.n};
+		struct placed *x = &a->placed[a->n_placed++];
+		*x = (struct placed){.id = k->id, .rule = rule, .place = i + 1, .of = in.n};
+		x->gpus = (k->tres[TD_POLICY_GPU] + k->nodes - 1) / k->nodes;
+		snprintf(x->partition, sizeof(x->partition), "%s", k->partition);
 	}
 	size_t n = td_policy_plan(places, in.n, TD_POLICY_DEPTH, moves);
 	for (size_t i = 0; i < n; i++)
@@ -228,6 +282,11 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	if (r)
 		return r;
 
+	if (p->of != s) {
+		forget_plugins(p);
+		p->of = td_settings_ref(s);
+		p->plugins = td_calloc(s->n_policies + 1, sizeof(*p->plugins));
+	}
 	td_auto_free int *rules = td_calloc(p->facts.n + 1, sizeof(*rules));
 	for (size_t i = 0; i < p->facts.n; i++)
 		rules[i] = p->facts.v[i].read ? rule_of(s, &p->facts.v[i]) : -1;
@@ -244,7 +303,12 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
 	p->facts.n_reads = 0;
 	publish(p, s, &more, a.placed, a.n_placed);
-	return 0;
+
+	td_auto_free struct td_policies_state *states = td_calloc(s->n_policies + 1, sizeof(*states));
+	for (size_t i = 0; i < s->n_policies; i++)
+		states[i] = (struct td_policies_state){s->policies[i].name,
+						       *p->plugins[i].problem ? p->plugins[i].problem : NULL};
+	return td_policies_show(b, states, s->n_policies, err);
 }
 
 void *td_policies_thread(void *bridge)
@@ -277,6 +341,18 @@ void *td_policies_thread(void *bridge)
 		td_loop_idle(loop);
 	}
 	return NULL;
+}
+
+int64_t td_policies_largest(struct td_bridge *b, const char *partition)
+{
+	struct td_policies *p = b->policies;
+	int64_t most = 0;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->n_placed; i++)
+		if (!strcmp(p->placed[i].partition, partition) && p->placed[i].gpus > most)
+			most = p->placed[i].gpus;
+	pthread_mutex_unlock(&p->lock);
+	return most;
 }
 
 struct td_policies_counts td_policies_counts(struct td_bridge *b)

@@ -17,6 +17,7 @@ struct td_policies_rule {
 	size_t n_partitions;
 	enum td_policy_kind kind;
 	enum td_policy_queue queue;
+	const char *plugin, *arguments; // of TD_POLICY_PLUGIN: a file in the directory of policies; ""
 };
 // The words for a rule: "drf by account".
 const char *td_policies_rule_words(const struct td_policies_rule *r);
@@ -29,7 +30,7 @@ struct td_policies_known {
 	bool stale;      // it must be read (again)
 	int64_t read_ms; // mono
 	char *user, *account, *qos, *partition;
-	int64_t submit_s, tres[TD_POLICY_TRES], nice;
+	int64_t submit_s, tres[TD_POLICY_TRES], nice, limit_min, nodes;
 	bool held, aside;
 	// As in td_policy_place; own -1: it is not known how much of value is a policy's.
 	int64_t value, own;
@@ -54,6 +55,36 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 // Notes that the job was moved to this value; 0: its own again.
 void td_policies_facts_moved(struct td_policies_known *k, int64_t value, int64_t site);
 
+// ---- plugin.c, host.c: a policy of the site's own (tandem/policy.h) ----
+struct td_policies_plugin { // zero at first; what is kept of one
+	size_t *order, n;   // the last answer
+	uint64_t print;     // of what it was asked
+	int64_t asked_ms, again_ms;
+	char problem[320]; // "": none
+};
+struct td_policies_ask {
+	const char *dir; // of policies
+	const struct td_policies_rule *rule;
+	const struct td_policies_known *const *waiting, *const *running;
+	const int64_t *urgency; // of those that wait
+	size_t n, n_running;
+	const int64_t *total;
+	int64_t now_s, now_ms; // epoch; mono
+	struct td_cancel *cancel;
+};
+// As td_policy_order(). On an error, which says in words for people what is wrong with it, nobody is ordered.
+int td_policies_plugin(struct td_policies_plugin *p, const struct td_policies_ask *a, size_t *ret,
+		       struct td_error *err);
+// Reads its answer. False: it is no order of n jobs; err says why not.
+bool td_policies_answer(const char *text, size_t n, size_t *ret, struct td_error *err);
+
+// ---- show.c ----
+struct td_policies_state {
+	const char *name, *problem; // problem NULL: it orders its jobs
+};
+// Writes the SlurmCluster's status.policies, if it differs.
+int td_policies_show(struct td_bridge *b, const struct td_policies_state *v, size_t n, struct td_error *err);
+
 // ---- pass.c ----
 struct td_policies *td_policies_new(void);
 struct td_policies *td_policies_free(struct td_policies *p);
@@ -63,6 +94,9 @@ struct td_policies_counts {
 	uint64_t passes, reads, moves;
 };
 struct td_policies_counts td_policies_counts(struct td_bridge *b);
+// The most GPUs on one node that a job which waits wants in this partition, as far as policies have read the
+// jobs; 0: none.
+int64_t td_policies_largest(struct td_bridge *b, const char *partition);
 // Appends which policy orders the job, and its place: " Policy fair (drf by account) orders it: place 3 of
 // 40." Nothing when none does.
 void td_policies_words(struct td_bridge *b, int64_t job, struct td_buf *ret);

@@ -30,6 +30,8 @@ void td_settings_read_policies(const yyjson_val *cluster, struct td_settings *s)
 		bool fair = r->kind == TD_POLICY_HIERARCHICAL || r->kind == TD_POLICY_DRF;
 		r->queue = (enum td_policy_queue)at(queues, TD_LEN(queues), td_jstr(x, "queueBy"),
 						    fair ? TD_POLICY_PER_ACCOUNT : TD_POLICY_ONE_QUEUE);
+		r->plugin = td_arena_strdup(s->arena, td_jstr_or(x, "plugin.name", ""));
+		r->arguments = td_arena_strdup(s->arena, td_jstr_or(x, "plugin.arguments", ""));
 		yyjson_arr_foreach (partitions, k, m, y)
 			if (yyjson_is_str(y))
 				names[r->n_partitions++] = td_arena_strdup(s->arena, yyjson_get_str(y));

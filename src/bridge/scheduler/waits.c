@@ -85,6 +85,24 @@ void td_queued_read(struct td_asks *t, struct td_queued *ret)
 	pthread_mutex_unlock(&t->lock);
 }
 
+int64_t td_ask_waits_largest(struct td_asks *t, const char *partition)
+{
+	int64_t most = 0;
+	struct td_ask *a, *tmp;
+	pthread_mutex_lock(&t->lock);
+	HASH_ITER (hh, t->by_uid, a, tmp) {
+		const struct td_ask_wait *w = a->counted ? a->wait : NULL;
+		int64_t gpus = 0;
+		for (int k = 0; w && k < TD_POOL_KINDS && w->kinds[k][0]; k++)
+			if (!strncmp(w->kinds[k], "gpu", strcspn(w->kinds[k], ":")))
+				gpus += w->least.gres[k];
+		if (w && (!w->partition || !strcmp(w->partition, partition)) && gpus > most)
+			most = gpus;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return most;
+}
+
 // Notes n of a kind of GRES ("gpu", "gpu:h100"), and at least `least`. False: there are too many kinds.
 static bool note_gres(struct td_ask_wait *w, const char *kind, int64_t n, int64_t least)
 {

@@ -1,5 +1,5 @@
 // What a look at a job's record says about what policies have done to it.
-// rows: C7.5 C7.1
+// rows: C7.5 C7.1 C7.3
 #include "bridge/policy/policies.h"
 
 #include <setjmp.h>
@@ -97,6 +97,37 @@ static void test_fixed_by_somebody(void **state)
 	done(&k);
 }
 
+static void is_no_order(const char *text, const char *words)
+{
+	size_t order[3] = {7, 7, 7};
+	struct td_error e = TD_ERROR_INIT;
+	assert_false(td_policies_answer(text, 3, order, &e));
+	assert_non_null(strstr(e.msg, words));
+	assert_int_equal(order[0], 7);
+}
+
+static void test_answers(void **state)
+{
+	size_t order[3];
+	struct td_error e = TD_ERROR_INIT;
+	assert_true(td_policies_answer("ok 2 0 1\n", 3, order, &e));
+	assert_int_equal(order[0], 2);
+	assert_int_equal(order[2], 1);
+	assert_true(td_policies_answer("ok\n", 0, order, &e));
+
+	is_no_order("ok 2 0 0\n", "no order"); // twice
+	is_no_order("ok 2 0\n", "no order");
+	is_no_order("ok 2 0 1 1\n", "no order");
+	is_no_order("ok 3 0 1\n", "no order");
+	is_no_order("ok -1 0 1\n", "no order");
+	is_no_order("ok 2 0 18446744073709551616\n", "no order");
+	is_no_order("ok 2 0 1", "no order");
+	is_no_order("", "no answer");
+	is_no_order("2 0 1\n", "no answer");
+	is_no_order("bad it cannot be loaded: no\nok 2 0 1\n", "it cannot be loaded: no");
+	is_no_order("bad ", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -104,6 +135,7 @@ int main(void)
 		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_found_by_another_bridge),
 		cmocka_unit_test(test_fixed_by_somebody),
+		cmocka_unit_test(test_answers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

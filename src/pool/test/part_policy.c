@@ -1,4 +1,5 @@
 // Policies in scenarios: who waits and runs, in which order a policy lets them, and how few jobs are moved for it.
+#include "pool/fragment.h"
 #include "pool/policy.h"
 #include "pool/test/scenario.h"
 
@@ -8,9 +9,12 @@ static struct td_policy_input in;
 static struct td_policy_job jobs[24];
 static struct td_policy_place places[24];
 static struct td_policy_held held[8];
+static struct td_pool_fragment_node cut[8];
+static size_t n_cut;
 
 static void reset(void)
 {
+	n_cut = 0;
 	in = (struct td_policy_input){.v = jobs, .held = held, .total = {100, 1000, 10}};
 }
 
@@ -50,6 +54,11 @@ static bool given(const struct td_scenario_words *w)
 		*h = (struct td_policy_held){.user = td_scenario_val(w, "user", "u"),
 					     .account = td_scenario_val(w, "account", "a")};
 		tres(w, h->tres);
+	} else if (!strcmp(w->w[0].key, "cut")) {
+		assert_true(n_cut < TD_LEN(cut));
+		cut[n_cut++] = (struct td_pool_fragment_node){.usable = !td_scenario_has(w, "drained"),
+							      .total = td_scenario_num(w, "gpu", 8),
+							      .free = td_scenario_num(w, "free", 0)};
 	} else {
 		return false;
 	}
@@ -68,6 +77,12 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	struct td_policy_place v[TD_LEN(jobs)];
 	struct td_policy_move moves[TD_LEN(jobs)];
 	const char *what = w->w[0].key;
+	if (!strcmp(what, "fragmented")) {
+		int64_t ask = td_scenario_num(w, "for", 0);
+		td_buf_printf(out, "fragmented for=%lld: %lld", (long long)ask,
+			      (long long)td_pool_fragmented(cut, n_cut, ask));
+		return true;
+	}
 	if (strcmp(what, "order") != 0 && strcmp(what, "moves") != 0)
 		return false;
 	td_policy_order(&in, order);
