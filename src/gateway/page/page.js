@@ -244,7 +244,7 @@ function name_what(form) {
   form.elements.what.required = !own(kind);
 }
 
-const asked = (r) => r && [`${r.inFlight} waiting`, r.perMinute && `${r.perMinute} a minute, half of them within ${r.p50Ms} ms, 95 % within ${r.p95Ms} ms`].filter(Boolean).join(", ");
+const load_of = (r) => r && [`${r.inFlight} waiting`, r.perMinute && `${r.perMinute} a minute, half of them within ${r.p50Ms} ms, 95 % within ${r.p95Ms} ms`].filter(Boolean).join(", ");
 
 async function sessions() {
   const {sessions: all, problem: said} = await api("GET", "/sessions");
@@ -260,7 +260,7 @@ async function sessions() {
   el("button", {type: "submit"}, "Start"));
   const row = (s) => el("tr", {},
     cell("", s.state === "ready" && s.path ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
-    cell("", [s.words, s.node && `on ${s.node}`, asked(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
+    cell("", [s.words, s.node && `on ${s.node}`, load_of(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
     cell("", el("div", {class: "acts"},
       over(s.state) ? el("button", {type: "button", "aria-label": `Resume ${s.id}`, onclick: () => act(() => api("POST", `/sessions/${s.id}/resume`))}, "Resume") : null,
       over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")
