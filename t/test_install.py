@@ -83,6 +83,7 @@ def test_installed_programs_work(build, tmp_path):
     want = {f"{prefix}bin/tandem", f"{prefix}bin/tandem-standin", *(f"{prefix}lib/tandem/{f}" for f in ("tandem-supervise", "tandem-container", "tandem-spank.so"))}
     want |= {f"{prefix}share/man/man{p[-1]}/{p}" for p in PAGES}
     want |= {f"{prefix}share/tandem/crds/{p.name}" for p in (ROOT / "deploy/crds").iterdir()}
+    want.add(f"{prefix}include/tandem/policy.h")
     assert files == want
     os.makedirs(IMAGES, exist_ok=True)
     tandem, home = tmp_path / prefix / "bin/tandem", tmp_path / "home"
