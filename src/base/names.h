@@ -60,6 +60,8 @@
 // By the operator, JSON: the HealthPolicy's preflight, for the agent of a Slurm node and for the bridge. Keys
 // partitions, qos, namespaces, milliseconds, program, tries, say.
 #define TD_ANN_PREFLIGHT "tandem.dev/preflight"
+// By the operator, JSON: the HealthPolicy's hang, for the agent of a Slurm node (gate/hangs.h).
+#define TD_ANN_HANG "tandem.dev/hang"
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition

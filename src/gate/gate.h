@@ -16,6 +16,7 @@
 //   nodehealth.[ch]              what an agent does for its nodes' health
 //   agenthealth.c                the same for the node of the role `agent`
 //   preflight.[ch]               the quick test of a job's devices before it starts
+//   hangs.[ch]                   jobs that hang
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up
@@ -63,7 +64,7 @@ struct td_gate_opts {
 	// 0, TD_DENIED, TD_NOT_FOUND and *ret_tries: as td_preflight_run.
 	int (*preflight)(void *ctx, int node, const struct td_gate_request *q, long long *ret_tries,
 			 struct td_cancel *c, struct td_error *err);
-	// A request of the test of several nodes (td_gate_several). NULL: there is none.
+	// A request of the test of several nodes or about jobs that hang (td_gate_several). NULL: there is none.
 	int (*several)(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		       struct td_error *err);
 };
@@ -113,6 +114,8 @@ struct td_gate_request {
 	bool ping, check; // check: td_gate_check; h.job is then the peer's, not the line's
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
+	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	int64_t cpu_ms, output, heartbeat;               // of a job's progress; below 0: not known
 	char result[16], state[8], why[128];             // what they say
 };
 // Returns Slurm's job in the text of a /proc/PID/cgroup; 0: none.

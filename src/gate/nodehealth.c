@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/proc.h"
+#include "gate/hangs.h"
 #include "gate/useful.h"
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct td_nodehealth {
 	pthread_mutex_t mu; // guards facts and known of all
 	struct one *v;
 	struct td_preflight *preflight; // NULL: none
+	struct td_hangs *hangs;         // NULL: none
 };
 
 struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
@@ -46,6 +48,8 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									    .faults = o->faults,
 									    .actions = o->actions,
 									    .n = o->n});
+	if (o->gate)
+		h->hangs = td_hangs_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
 	return h;
 }
 
@@ -54,6 +58,7 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 	if (!h)
 		return NULL;
 	td_preflight_free(h->preflight);
+	td_hangs_free(h->hangs);
 	td_queue_free(h->queue);
 	pthread_mutex_destroy(&h->mu);
 	free(h->v);
@@ -137,6 +142,12 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 	*ret = NULL;
 	if (!h->preflight)
 		return 0;
+	if (q->hangs || q->progress) {
+		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+		bool known = q->progress && td_nodehealth_facts(h, node, f);
+		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
+		return 0;
+	}
 	if (q->suspect) {
 		const struct td_preflight_suspicion s = {.bad = !strcmp(q->state, "bad"),
 							 .storage = !strcmp(q->result, "storage"),

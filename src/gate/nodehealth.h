@@ -45,7 +45,7 @@ int td_nodehealth_preflight(struct td_nodehealth *h, struct td_preflight_ask *q,
 // The same for a request at the gate's socket.
 int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_request *q, long long *ret_tries,
 		      struct td_cancel *c, struct td_error *err);
-// A request of the test of several nodes, at the gate's socket. *ret: how it is done; NULL: there is no more to say.
+// A request of the test of several nodes, or about jobs that hang, at the gate's socket. *ret: how it is done; NULL: there is no more to say.
 int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		    struct td_error *err);
 // Appends what tests before jobs found.

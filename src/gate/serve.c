@@ -49,7 +49,7 @@ static int field_i64(const char *v, const char *key, int64_t *ret, struct td_err
 int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err)
 {
 	td_auto_strv struct td_strv f = {0};
-	struct td_gate_request q = {.timeout_ms = 45000};
+	struct td_gate_request q = {.timeout_ms = 45000, .cpu_ms = -1, .output = -1, .heartbeat = -1};
 	bool job = false, dev = false;
 	td_strv_split(&f, line, ' ');
 	if (f.n == 1 && !strcmp(f.v[0], "ping")) {
@@ -61,7 +61,10 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.check = f.n && !strcmp(f.v[0], "check");
 	q.exchange = f.n && !strcmp(f.v[0], "exchange");
 	q.suspect = f.n && !strcmp(f.v[0], "suspect");
-	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !q.exchange && !q.suspect))
+	q.hangs = f.n && !strcmp(f.v[0], "hangs");
+	q.progress = f.n && !strcmp(f.v[0], "progress");
+	bool other = q.exchange || q.suspect || q.hangs || q.progress;
+	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !other))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
 			       f.n ? f.v[0] : "");
 	for (size_t i = 1; i < f.n; i++) {
@@ -93,6 +96,11 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			snprintf(q.result, sizeof(q.result), "%s", v);
 		} else if (!strcmp(f.v[i], "state") && strlen(v) < sizeof(q.state)) {
 			snprintf(q.state, sizeof(q.state), "%s", v);
+		} else if (q.progress &&
+			   (!strcmp(f.v[i], "cpu") || !strcmp(f.v[i], "output") || !strcmp(f.v[i], "beat"))) {
+			long long n;
+			int64_t *to = f.v[i][0] == 'c' ? &q.cpu_ms : f.v[i][0] == 'o' ? &q.output : &q.heartbeat;
+			*to = td_parse_i64(v, &n) && n >= 0 ? n : -1;
 		} else if (!strcmp(f.v[i], "why")) {
 			snprintf(q.why, sizeof(q.why), "%.120s", v);
 		} else if (!strcmp(f.v[i], "node")) {
@@ -106,7 +114,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			return r;
 	}
 
-	if (!dev || (!job && !q.check))
+	if (!dev || (!job && !q.check && !q.hangs))
 		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->",
 			       q.check ? "check needs" : "acquire needs job=<id> and");
 	if (q.timeout_ms > TIMEOUT_MAX_MS)
@@ -238,14 +246,14 @@ static void answer(struct request *q)
 		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
 	if (!r)
 		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
-	if (!r && (req.exchange || req.suspect)) {
+	if (!r && (req.exchange || req.suspect || req.hangs || req.progress)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)
 				       : 0;
 		say(q->fd,
 		    r == TD_NOT_FOUND ? "qos"
 		    : r               ? "fail"
-		    : how             ? "exchange"
+		    : how             ? (req.exchange ? "exchange" : "hangs")
 				      : "ok",
 		    r == TD_NOT_FOUND ? NULL
 		    : r               ? err.msg

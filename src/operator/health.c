@@ -428,15 +428,18 @@ static int prune(struct td_op_node *n, struct td_error *err)
 	return 0;
 }
 
-// Tells the node's agent which jobs it tests before they start. While too many nodes are out of service a test that
+// Tells the node's agent which jobs it tests before they start, and when one hangs. While too many nodes are out of service a test that
 // fails is only said: a test that is wrong itself must not drain the whole pool, and Slurm drains each node whose
 // Prolog fails.
 static int show_preflight(struct td_op_node *n, struct td_error *err)
 {
-	td_auto_free char *text = NULL;
-	if (n->policy.preflight && td_object_annotation(n->node, TD_ANN_SHARE))
+	td_auto_free char *text = NULL, *hang = NULL;
+	bool slurm = td_object_annotation(n->node, TD_ANN_SHARE);
+	if (n->policy.preflight && slurm)
 		text = td_op_policy_preflight(&n->policy, n->policy.dry_run || breaker(n));
-	const char *const notes[][2] = {{TD_ANN_PREFLIGHT, text}, {0}};
+	if (n->policy.hang && slurm)
+		hang = td_op_policy_hang(&n->policy);
+	const char *const notes[][2] = {{TD_ANN_PREFLIGHT, text}, {TD_ANN_HANG, hang}, {0}};
 	return td_op_health_note(n, notes, err);
 }
 

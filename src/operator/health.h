@@ -31,12 +31,15 @@ struct td_op_policy {
 	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
 	int64_t idle_ms;               // 0: idle nodes are not tested
 	const yyjson_val *preflight;   // NULL: no tests before jobs
+	const yyjson_val *hang;        // NULL: nobody looks for jobs that hang
 };
 void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
 void td_op_policy_done(struct td_op_policy *p);
 // What the agents shall know of the tests before jobs (TD_ANN_PREFLIGHT); NULL: there are none. say: a test that
 // fails is only said. The caller frees it.
 char *td_op_policy_preflight(const struct td_op_policy *p, bool say);
+// The annotation about jobs that hang; in a dry run it only tells. p->hang is there.
+char *td_op_policy_hang(const struct td_op_policy *p);
 #define td_auto_policy __attribute__((cleanup(td_op_policy_done)))
 #define TD_OP_POLICY "default" // the name of the one that counts
 

@@ -50,6 +50,7 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->least = (size_t)td_jint(s, "breaker.nodes", 0);
 	rules_of(td_jget(s, "rules"), ret);
 	ret->preflight = td_jget(s, "preflight");
+	ret->hang = td_jget(s, "hang");
 }
 
 char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
@@ -79,6 +80,14 @@ char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
 	if (say)
 		td_jm_bool(d, root, "say", true);
 	return td_json_mut_text(root, NULL);
+}
+
+char *td_op_policy_hang(const struct td_op_policy *p)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(p->hang);
+	if (p->dry_run)
+		td_jm_str(d, yyjson_mut_doc_get_root(d), "action", "tell");
+	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
 }
 
 void td_op_policy_done(struct td_op_policy *p)

@@ -157,7 +157,8 @@ int td_standin_ask(const char *path, const char *request, int64_t deadline, char
 			    {"again ", 2},
 			    {"sick ", STANDIN_SICK},
 			    {"qos", STANDIN_WANTS_QOS},
-			    {"exchange ", STANDIN_EXCHANGE}};
+			    {"exchange ", STANDIN_EXCHANGE},
+			    {"hangs ", STANDIN_HANGS}};
 		result = 1;
 		size_t skip = 0;
 		for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)

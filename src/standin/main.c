@@ -10,6 +10,7 @@
 //   clear-dead …      at slurmd's start: ends what ran in the container before it
 //   peer …            in slurmd's pod: takes part in the test of several nodes before a job
 //   pause             does nothing, in the pods that show what native jobs hold
+//   watch …           in slurmd's pod: looks for jobs that hang
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 #include "standin/standin.h"
 
@@ -30,6 +31,7 @@ static int usage(FILE *f)
 	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE]\n"
+	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
@@ -75,6 +77,8 @@ int main(int argc, char **argv)
 		return td_standin_clear_dead(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "peer"))
 		return td_standin_peer(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "watch"))
+		return td_standin_watch(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
 

@@ -20,6 +20,7 @@ int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c
 int td_standin_peer(int argc, char **argv);         // peer.c
+int td_standin_watch(int argc, char **argv);        // watch.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).
@@ -49,8 +50,8 @@ int td_standin_input_to(void);        // the descriptor; -1: closed
 
 // gate.c. One conversation with the agent, until its last word. 0: ok; 1: refused for good; 2:
 // "again"; 3: the test of the devices failed; 4: which QOS has the job? 5: a test of several nodes is wanted, why says
-// how; -1: no answer, try again. When it is not 0, why says the reason in words.
-enum { STANDIN_SICK = 3, STANDIN_WANTS_QOS = 4, STANDIN_EXCHANGE = 5 };
+// how; 6: about jobs that hang, why has the words; -1: no answer, try again. When it is not 0, why says the reason in words.
+enum { STANDIN_SICK = 3, STANDIN_WANTS_QOS = 4, STANDIN_EXCHANGE = 5, STANDIN_HANGS = 6 };
 int td_standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
 // lookup.c. A child process looks up the addresses behind NAME:PORT. The returned descriptor gives

@@ -24,6 +24,12 @@
 //     by `peer` (peer.h): this node is, or is no more, to blame for a test of several nodes. It is a fault of the
 //     node for a minute, and is said again meanwhile
 //     -> ok           the node is out of service, or this is as long as it may take
+//   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
+//     -> ok           no policy about jobs that hang
+//     -> hangs every=<ms>  look so often, and say of each job:
+//   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
+//     -> ok
+//     -> hangs action=<tell|requeue> signal=<n> dump=<0|1> why=<text, '_' for ' '>
 //   ping -> ok
 //
 // Task check: a second Unix stream socket, for any user, because it changes nothing. Slurm's

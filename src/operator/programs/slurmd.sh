@@ -75,6 +75,12 @@ await_controller() {
 		/opt/tandem/tandem-standin peer --node "$TD_NODE" --key "$SLURM_SACK_KEY"
 		sleep 5
 	done &
+# Looks for jobs that hang (src/standin/watch.h).
+[ -z "${SLURM_SACK_KEY:-}" ] ||
+	while :; do
+		/opt/tandem/tandem-standin watch --node "$TD_NODE"
+		sleep 5
+	done &
 
 await_controller
 [ -z "$sack" ] || {

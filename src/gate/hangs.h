@@ -1,0 +1,23 @@
+// Jobs of Slurm that hang (docs/health.md): `tandem-standin watch` in slurmd's pod says what it sees of each job, and
+// does what is answered; here is the policy, which the operator writes on the Node, and what was seen before. That is not
+// durable: an agent that starts anew waits from then on.
+#pragma once
+
+#include "checkup/checkup.h"
+#include "gate/gate.h"
+#include "kube/informer.h"
+
+struct td_hangs_opts {
+	struct td_gate *gate;
+	struct td_informer *nodes;
+	const struct td_clock *clock;
+	const char *const *names; // of the nodes; all outlive the td_hangs
+	int n;
+};
+struct td_hangs;
+struct td_hangs *td_hangs_new(const struct td_hangs_opts *o);
+struct td_hangs *td_hangs_free(struct td_hangs *h);
+// Answers a request "hangs" or "progress". f: the node's devices as the checks saw them last; NULL: not known. *ret: the
+// answer's words; NULL: there is nothing to do.
+void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q, const struct td_checkup_facts *f,
+		  char **ret);

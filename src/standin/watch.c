@@ -1,0 +1,179 @@
+// `watch`: in slurmd's pod, looks at the progress of Slurm's jobs on the node where a policy wants that, tells the
+// node's agent, and does what it answers about one that hangs. The agent decides (src/gate/hangs.c).
+#include "standin/watch.h"
+#include "standin/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, STACKS_S = 120 };
+#define STANDIN "tandem/" // how the comment of a pod's stand-in begins
+
+struct watch_job {
+	long long id;
+	bool pod, told; // told: it hangs, and something was done
+	char partition[128], qos[128];
+};
+static struct watch_job known[JOBS];
+static int n_known;
+
+// Asks slurmctld once about each job.
+static struct watch_job *about(const struct standin_job *j)
+{
+	for (int i = 0; i < n_known; i++)
+		if (known[i].id == j->id)
+			return &known[i];
+	char id[24], *text = NULL, why[128];
+	snprintf(id, sizeof(id), "%lld", j->id);
+	char *argv[] = {"squeue", "-h", "-j", id, "-o", "%P|%q|%k", NULL};
+	struct watch_job w = {.id = j->id};
+	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	char *qos = !r && text ? strchr(text, '|') : NULL, *comment = qos ? strchr(qos + 1, '|') : NULL;
+	if (comment) {
+		*qos++ = *comment++ = '\0';
+		snprintf(w.partition, sizeof(w.partition), "%s", strpbrk(text, " \n") ? "" : text);
+		snprintf(w.qos, sizeof(w.qos), "%s", strpbrk(qos, " \n") ? "" : qos);
+		w.pod = !strncmp(comment, STANDIN, strlen(STANDIN));
+	}
+	free(text);
+	if (!comment || n_known == JOBS)
+		return NULL; // asked again at the next look
+	known[n_known] = w;
+	return &known[n_known++];
+}
+
+static void forget(const struct standin_job *v, int n)
+{
+	int kept = 0;
+	for (int i = 0; i < n_known; i++)
+		for (int k = 0; k < n; k++)
+			if (v[k].id == known[i].id) {
+				known[kept++] = known[i];
+				break;
+			}
+	n_known = kept;
+}
+
+// Runs a part as the job's user, in a child; what it writes is in text.
+static bool as_user(const struct standin_job *j, const char *node, int sig, bool stacks, char *text, size_t n)
+{
+	int fd[2], status = 0;
+	if (pipe(fd) < 0)
+		return false;
+	pid_t pid = fork();
+	if (!pid) {
+		char said[512] = "";
+		close(fd[0]);
+		alarm(STACKS_S);
+		if (!td_standin_become("/proc", j))
+			_exit(1);
+		bool well = true;
+		struct standin_signs s;
+		if (stacks)
+			well = td_standin_stacks(j, node, sig, said, sizeof(said));
+		else {
+			td_standin_signs("/proc", j, &s);
+			snprintf(said, sizeof(said), "cpu=%lld output=%lld beat=%lld", s.cpu_ms, s.output, s.heartbeat);
+		}
+		if (write(fd[1], said, strlen(said)) < 0)
+			well = false;
+		_exit(well ? 0 : 2);
+	}
+	close(fd[1]);
+	size_t len = 0;
+	for (ssize_t k; pid > 0 && len + 1 < n && (k = read(fd[0], text + len, n - 1 - len)) != 0;)
+		if (k > 0)
+			len += (size_t)k;
+		else if (errno != EINTR)
+			break;
+	text[len] = '\0';
+	close(fd[0]);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void act(char *const argv[])
+{
+	char *text = NULL, why[256] = "";
+	int r = td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	if (r)
+		fprintf(stderr, "tandem watch: %s %s: %s\n", argv[0], argv[1], r < 0 ? why : text ? text : "");
+	free(text);
+}
+
+// "action=requeue signal=10 dump=1 why=no_heartbeat_for_300_s"
+static void hangs(const struct standin_job *j, const char *node, const char *order)
+{
+	char action[16] = "", why[160] = "", stacks[512] = "", arg[48], comment[1024];
+	int sig = 0, dump = 0;
+	if (sscanf(order, "action=%15s signal=%d dump=%d why=%159s", action, &sig, &dump, why) != 4)
+		return;
+	for (char *p = why; *p; p++)
+		if (*p == '_')
+			*p = ' ';
+	if (dump)
+		as_user(j, node, sig, true, stacks, sizeof(stacks));
+	snprintf(arg, sizeof(arg), "jobid=%lld", j->id);
+	snprintf(comment, sizeof(comment), "admincomment=tandem: hangs on %s: %s%s%s", node, why,
+		 *stacks ? "; stacks: " : "", stacks);
+	fprintf(stderr, "tandem watch: job %lld: %s\n", j->id, comment + strlen("admincomment="));
+	act((char *[]){"scontrol", "update", arg, comment, NULL});
+	if (!strcmp(action, "requeue"))
+		act((char *[]){"scontrol", "requeue", arg + strlen("jobid="), NULL});
+}
+
+static void look(const char *path, const char *node)
+{
+	static struct standin_job v[JOBS];
+	int n = td_standin_jobs("/proc", v, JOBS);
+	forget(v, n);
+	for (int i = 0; i < n; i++) {
+		struct watch_job *w = v[i].batch ? about(&v[i]) : NULL;
+		char signs[256], request[TD_WIRE_LINE], why[TD_WIRE_LINE] = "";
+		if (!w || w->pod || w->told || !as_user(&v[i], node, 0, false, signs, sizeof(signs)))
+			continue;
+		snprintf(request, sizeof(request), "progress job=%lld node=%s%s%s%s%s devices=- %s\n", v[i].id, node,
+			 *w->partition ? " partition=" : "", w->partition, *w->qos ? " qos=" : "", w->qos, signs);
+		if (td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, sizeof(why)) != STANDIN_HANGS)
+			continue;
+		w->told = true;
+		hangs(&v[i], node, why);
+	}
+}
+
+int td_standin_watch(int argc, char **argv)
+{
+	const char *path = TD_WIRE_GATE, *node = NULL;
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--node"))
+			node = argv[i + 1];
+		else if (!strcmp(argv[i], "--socket"))
+			path = argv[i + 1];
+		else
+			return 2;
+	}
+	if (!node || argc % 2 == 0)
+		return 2;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	for (;;) {
+		char request[512], why[TD_WIRE_LINE] = "";
+		long long every = EVERY_MS;
+		snprintf(request, sizeof(request), "hangs node=%s devices=-\n", node);
+		if (td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, sizeof(why)) == STANDIN_HANGS) {
+			if (sscanf(why, "every=%lld", &every) != 1 || every < 200)
+				every = EVERY_MS;
+			look(path, node);
+		} else {
+			n_known = 0;
+		}
+		poll(NULL, 0, (int)(every < 60000 ? every : 60000));
+	}
+}

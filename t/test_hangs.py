@@ -1,0 +1,82 @@
+"""Native jobs that make no progress: stacks are kept, and they are queued again or told of."""
+import json
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = [pytest.mark.embedded, pytest.mark.feature("B6.3", "B6.5")]
+BEATS_AND_STOPS = """#!/usr/bin/python3
+import faulthandler, pathlib, signal, time
+faulthandler.register(signal.SIGUSR1)
+for _ in range(3):
+    pathlib.Path("beat").touch()
+    time.sleep(0.1)
+def waits_for_nobody():
+    time.sleep(100000)
+waits_for_nobody()
+"""
+
+
+@pytest.fixture
+def watched(pool):
+    """Says what the policy about hangs is; afterwards there is none."""
+    def policy(**hang):
+        pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": {"hang": hang}}))
+        wait_for("the agents know it", lambda: all(n["metadata"]["annotations"].get("tandem.dev/hang") for n in pool.items("nodes")))
+        return pool
+    yield policy
+    for n in pool.nodes:
+        pool.cmd("fault", n, "--clear", check=False)
+    pool.kubectl("delete", "healthpolicies", "--all")
+    wait_for("the agents know it", lambda: not any(n["metadata"]["annotations"].get("tandem.dev/hang") for n in pool.items("nodes")))
+    pool.clean()
+    pool.shell("sh", "-c", "rm -rf /home/hang-*")
+
+
+def comment(pool, job):
+    """The job's admin comment."""
+    found = re.search(r"^ *AdminComment=(.*)$", pool.shell("scontrol", "show", "job", job), re.M)
+    return found[1] if found else ""
+
+
+def submit(pool, where, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
+    return int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "-D", where, *argv, input=script).stdout.strip())
+
+
+def directory(pool, name):
+    """A directory for the jobs of somebody who is not root."""
+    pool.shell("sh", "-c", f"mkdir -p /home/hang-{name} && chown researcher: /home/hang-{name}")
+    return f"/home/hang-{name}"
+
+
+def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(watched):
+    """No list names it: it asks for that itself by the variable. The file is its user's."""
+    pool = watched(partitions=["another"], afterSeconds=3, action="requeue", signal="USR1")
+    where = directory(pool, "stops")
+    job = submit(pool, where, "--requeue", "-o", "out", "--export=ALL,TANDEM_HEARTBEAT=beat", script=BEATS_AND_STOPS)
+    wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
+    said = re.fullmatch(rf"tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", comment(pool, job))
+    assert said, comment(pool, job)
+    assert pool.shell("stat", "-c", "%U %a", f"{where}/{said[2]}").split() == ["researcher", "600"]
+    stacks = pool.shell("cat", f"{where}/{said[2]}")
+    assert "got signal 10, which it catches" in stacks and "wchan: " in stacks and "SigCgt:" in stacks
+    assert "waits_for_nobody" in pool.shell("cat", f"{where}/out")  # by faulthandler
+
+
+def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
+    """All signs must be still, and known. The one that hangs is only told of."""
+    pool = watched(partitions=["*"], afterSeconds=3, signs=["output", "gpu"])
+    where = directory(pool, "tells")
+    pool.cmd("fault", "n0", "gpu0", "use=60")
+    computes = submit(pool, where, "-w", "n0", "--gres=gpu:1", "-o", "computes")
+    no_devices = submit(pool, where, "-o", "none")
+    no_output = submit(pool, where, "--gres=gpu:1", "-w", "n1", "-o", "/dev/null")
+    for job in (computes, no_devices, no_output):
+        wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    hangs = submit(pool, where, "-w", "n1", "--gres=gpu:1", "-o", "hangs")
+    wait_for("it is told of", lambda: comment(pool, hangs))
+    assert comment(pool, hangs).startswith(f"tandem: hangs on n1: no output and no GPU use for 3 s; stacks: tandem-hang-{hangs}-n1.txt")
+    assert pool.job(hangs)["JobState"] == "RUNNING"
+    assert [comment(pool, j) for j in (computes, no_devices, no_output)] == [""] * 3
