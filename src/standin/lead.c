@@ -84,7 +84,8 @@ bool td_standin_peers_ring(const struct standin_round *r)
 		snprintf(r->bad[i], sizeof(r->bad[i]), "%s", port[i] ? "" : said ? said : "no port");
 		well &= port[i] > 0;
 	}
-	for (int i = 0; well && i < r->n; i++) {
+	bool sent = well;
+	for (int i = 0; sent && i < r->n; i++) {
 		int next = (i + 1) % r->n;
 		char line[TD_WIRE_LINE];
 		snprintf(line, sizeof(line), "ring %d %d %s %d %s %zu %lld\n", i, r->n, r->v[next]->address, port[next],
@@ -93,7 +94,7 @@ bool td_standin_peers_ring(const struct standin_round *r)
 			td_standin_peer_close(r->v[i]);
 	}
 	for (int i = 0; i < r->n; i++) {
-		const char *said = *r->bad[i] || !well ? NULL : answer(r->v[i], deadline);
+		const char *said = !sent ? NULL : answer(r->v[i], deadline);
 		if (said)
 			snprintf(r->bad[i], sizeof(r->bad[i]), "%s", said);
 		well &= !*r->bad[i];
