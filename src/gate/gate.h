@@ -15,6 +15,7 @@
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
 //   agenthealth.c                the same for the node of the role `agent`
+//   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   hangs.[ch]                   jobs that hang
 //   several.c preflight_priv.h   the test of several nodes together

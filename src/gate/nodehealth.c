@@ -285,9 +285,10 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = yyjson_mut_doc_get_root(s),
 		       *list = td_jm_arr(s, status, "status.conditions");
-	td_auto_free char *text = faults_text(l);
+	td_auto_free char *text = faults_text(l), *programs = td_nodehealth_programs(h->o.actions);
 	bool differs = false;
 	note(d, root, node, TD_ANN_FAULTS, text, &differs);
+	note(d, root, node, TD_ANN_PROGRAMS, programs, &differs);
 	if (result)
 		note(d, root, node, TD_ANN_OPERATION_RESULT, result, &differs);
 

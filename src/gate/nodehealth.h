@@ -48,6 +48,8 @@ int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_re
 // A request of the test of several nodes, or about jobs that hang, at the gate's socket. *ret: how it is done; NULL: there is no more to say.
 int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		    struct td_error *err);
+// The names of the programs in that directory, "a,b", at most 64; NULL: none. The caller frees it.
+char *td_nodehealth_programs(const char *dir);
 // Appends what tests before jobs found.
 void td_nodehealth_more(struct td_nodehealth *h, int node, struct td_checkup_findings *ret);
 // A copy of the last facts of a node; false: there are none.

@@ -37,6 +37,7 @@ void td_op_health_on_node(struct td_op *op, struct td_object *old, struct td_obj
 	    conditions_same(old, now))
 		return;
 	td_queue_add(op->health, (now ? now : old)->name);
+	td_op_upgrade_wake(op, NULL);
 }
 
 void td_op_health_on_pod(struct td_op *op, struct td_object *old, struct td_object *now)
@@ -53,6 +54,7 @@ void td_op_health_on_action(void *ctx, struct td_object *old, struct td_object *
 {
 	struct td_op *op = ctx;
 	td_queue_add(op->health, td_jstr_or((now ? now : old)->root, "spec.node", ""));
+	td_op_upgrade_wake(op, now ? now : old);
 }
 
 void td_op_health_on_policy(void *ctx, struct td_object *old, struct td_object *now)
@@ -231,11 +233,16 @@ static bool test_due(const struct td_op_node *n, int64_t *again_ms)
 	return held < (most ? most : 1);
 }
 
-static bool breaker(const struct td_op_node *n)
+bool td_op_health_breaker(struct td_op *op, const struct td_op_policy *p)
 {
 	size_t out, all;
-	count(n->op, &out, &all, NULL);
-	return td_pool_health_breaker(out, all, n->policy.percent, n->policy.least);
+	count(op, &out, &all, NULL);
+	return td_pool_health_breaker(out, all, p->percent, p->least);
+}
+
+static bool breaker(const struct td_op_node *n)
+{
+	return td_op_health_breaker(n->op, &n->policy);
 }
 
 // ---- what follows ----
@@ -482,6 +489,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	struct td_op *op = ctx;
 	if (td_streq(name, POLICY_KEY))
 		return policy_status(op, again_ms, c, err);
+	if (td_starts(name, TD_OP_UPGRADE_KEY))
+		return td_op_upgrade_run(op, name + strlen(TD_OP_UPGRADE_KEY), again_ms, c, err);
 	if (!*name)
 		return 0;
 	__attribute__((cleanup(node_done))) struct td_op_node n = {

@@ -12,6 +12,7 @@
 //   health.c          the controller: facts, the decision of pool/health.h, what follows from it
 //   nodeaction.c      one NodeAction, carried on
 //   nodetest.c        the pod that tests a node
+//   upgrade.c         NodeUpgrade: an act on each of many nodes, paced
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
 #pragma once
 
@@ -87,6 +88,19 @@ char *td_op_health_print(const struct td_object *node);
 bool td_op_act_over(const struct td_object *action);
 // The slurmd pod of the node; NULL: none. The caller unrefs it.
 struct td_object *td_op_health_slurmd(struct td_op *op, const char *node);
+
+// True when so many nodes are out of service for their health that no more may be taken out.
+bool td_op_health_breaker(struct td_op *op, const struct td_op_policy *p);
+
+// ---- upgrade.c ----
+
+// The keys of NodeUpgrades in the queue of nodes' names; no node has a name like that.
+#define TD_OP_UPGRADE_KEY "/upgrade/"
+void td_op_upgrade_on_change(void *op, struct td_object *old, struct td_object *now);
+// Queues every NodeUpgrade that is not over. action: only the one that asked for it; NULL: all.
+void td_op_upgrade_wake(struct td_op *op, const struct td_object *action);
+// One reconcile of the NodeUpgrade of that name.
+int td_op_upgrade_run(struct td_op *op, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 
 // ---- nodeaction.c ----
 

@@ -128,12 +128,21 @@ static bool jobs_over(struct run *x)
 	return left <= 0;
 }
 
+// The operation of the present step: an agent does none twice, so the second of an act has an id of its own. The
+// caller frees it.
+static char *operation_id(const struct run *x)
+{
+	bool second = x->act == TD_ACT_RUN && x->step == TD_ACT_REBOOT;
+	return td_asprintf("%s%s", x->o->uid, second ? "-reboot" : "");
+}
+
 // The annotation that tells the agent.
 static char *operation(const struct run *x)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_jm_str(d, root, "id", x->o->uid);
+	td_auto_free char *id = operation_id(x);
+	td_jm_str(d, root, "id", id);
 	td_jm_str(d, root, "action", td_pool_act_name(x->step));
 	td_jm_str(d, root, "device", td_jstr(x->o->root, "spec.device"));
 	td_jm_str(d, root, "program", td_jstr(x->o->root, "spec.program"));
@@ -147,7 +156,8 @@ static enum td_act_did result_of(struct run *x)
 		return TD_DID_NOTHING;
 	yyjson_val *r = td_json_root(x->result);
 	const char *is = td_jstr_or(r, "result", "");
-	if (!td_streq(td_jstr(r, "id"), x->o->uid))
+	td_auto_free char *id = operation_id(x);
+	if (!td_streq(td_jstr(r, "id"), id))
 		return TD_DID_NOTHING;
 	x->agent_said = td_strdup(td_jstr_or(r, "message", ""));
 	return td_streq(is, "done") ? TD_DID_DONE : td_streq(is, "failed") ? TD_DID_FAILED : TD_DID_UNKNOWN;
@@ -254,11 +264,14 @@ static const char *words(const struct run *x, const struct td_pool_act_step_plan
 static bool next(struct run *x, const char *message)
 {
 	finish_step(x, message);
-	enum td_act step = td_pool_act_step(x->act, x->step, x->test);
+	enum td_act step = td_pool_act_step(x->act, x->step, x->test, td_jbool(x->o->root, "spec.thenReboot", false));
 	if (x->step == TD_ACT_TEST && x->said)
 		td_jm_strf(x->d, x->status, "measured", "%.1000s", x->said);
 	if (step == TD_ACT_NONE)
 		return true;
+	// A program may have rebooted the node itself, so the boot before a reboot is that of now.
+	if (step == TD_ACT_REBOOT)
+		td_jm_str(x->d, x->status, "bootID", td_jstr(x->n->node->root, "status.nodeInfo.bootID"));
 	enter(x, step);
 	return false;
 }

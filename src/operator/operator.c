@@ -287,6 +287,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	} table[] = {
 		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, on_cluster},
 		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
+		{&op->upgrades, {&td_nodeupgrades, NULL, NULL, NULL}, td_op_upgrade_on_change},
 		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
 		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_pod},
 		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},

@@ -23,7 +23,7 @@
 //   munge.c                  spec.auth.type munge
 //   topology.c               where nodes are; spec.topology
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodetest.c healthpolicy.c
+//   health.[ch] nodeaction.c nodetest.c healthpolicy.c upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
@@ -351,9 +351,9 @@ struct td_op {
 	bool resize, resize_said;                          // the API serves pods/resize; it was said that not
 	bool stopping;                                     // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
-	// health.h: names of nodes; NodeActions, HealthPolicies.
+	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.
 	struct td_queue *health;
-	struct td_informer *actions, *policies;
+	struct td_informer *actions, *policies, *upgrades;
 };
 // The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);

@@ -42,7 +42,8 @@ enum td_act { TD_ACT_DRAIN, TD_ACT_RESET, TD_ACT_REBOOT, TD_ACT_RUN, TD_ACT_TEST
 const char *td_pool_act_name(enum td_act a); // "reset-gpu"; NONE: ""
 enum td_act td_pool_act_parse(const char *name);
 // The step that follows `after` in an act; after NONE: the first. NONE: the act is done.
-enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test);
+// reboot: the node is rebooted after RUN.
+enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool reboot);
 
 // What is known of a node and of the act's present step.
 struct td_pool_act_facts {

@@ -56,7 +56,7 @@ enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_po
 	return f->check ? f->remedy : TD_REMEDY_NONE;
 }
 
-enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test)
+enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool reboot)
 {
 	switch (after) {
 	case TD_ACT_NONE:
@@ -67,9 +67,12 @@ enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test)
 		if (act != TD_ACT_TEST && act != TD_ACT_RETURN)
 			return act;
 		return test || act == TD_ACT_TEST ? TD_ACT_TEST : TD_ACT_RETURN;
+	case TD_ACT_RUN:
+		if (reboot)
+			return TD_ACT_REBOOT;
+		return test ? TD_ACT_TEST : TD_ACT_RETURN;
 	case TD_ACT_RESET:
 	case TD_ACT_REBOOT:
-	case TD_ACT_RUN:
 		return test ? TD_ACT_TEST : TD_ACT_RETURN;
 	case TD_ACT_TEST:
 		return TD_ACT_RETURN;

@@ -117,7 +117,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "steps")) {
 		td_buf_puts(out, "steps");
 		enum td_act a = td_pool_act_parse(td_scenario_val(&facts, "action", NULL)), s = TD_ACT_NONE;
-		while ((s = td_pool_act_step(a, s, !has("no-test"))) != TD_ACT_NONE)
+		while ((s = td_pool_act_step(a, s, !has("no-test"), has("then-reboot"))) != TD_ACT_NONE)
 			td_buf_printf(out, " %s", td_pool_act_name(s));
 	} else if (!strcmp(what, "fault")) {
 		const struct td_pool_fault f = {.check = td_scenario_val(&facts, "check", NULL),
