@@ -1,7 +1,9 @@
-"""How daemons and users prove who they are (docs/keys.md): munge as the other choice. One pool of two nodes, whose type is changed."""
+"""How daemons and users prove who they are (docs/keys.md): keys that are turned over, and munge as the other choice. One pool of two
+nodes, whose keys and type are changed."""
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -32,6 +34,73 @@ def settled(pool):
     pods = pool.items("pods", *NS)
     return all("munged" in [c["name"] for c in p["spec"].get("initContainers", [])] for p in pods) and \
         pool.get("slurmcluster", "main", *NS)["status"]["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
+
+
+def keys(pool):
+    return pool.get("slurmcluster", "main", *NS)["status"]["keys"]
+
+
+def long_ones(pool):
+    """A batch job with a step, an srun over both nodes that ends when it is let go, and a pod with devices: all of them run."""
+    job = user(pool, "rm -f go; sbatch --parsable --mem=100M -o /dev/null --wrap 'srun --mem=50M sleep 100000'").strip()
+    srun = subprocess.Popen([pool.tandem, "shell", "--", "srun", "-N2", "--mem=50M", "sh", "-c", "until [ -e go ]; do sleep 0.3; done; echo lived"],
+                            env=pool.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pool.apply(pool.pod("long", gpus=2))
+    wait_for("the pod runs", lambda: pool.phase("long") == "Running")
+    number, _, _ = pool.grant(pool.get("pod", "long"))
+    wait_for("the steps run", lambda: len(user(pool, "squeue -h -s -o %i").split()) == 3)
+    return int(job), srun, number
+
+
+def lived(pool, job, srun, number):
+    """They have not noticed, and end well."""
+    user(pool, "touch go")
+    out, err = srun.communicate(timeout=120)
+    assert (srun.returncode, out) == (0, "lived\n" * 2), err
+    assert pool.job(job)["JobState"] == "RUNNING" and f"{job}.0" in user(pool, f"squeue -h -s -j {job} -o %i")
+    assert pool.phase("long") == "Running" and number in pool.squeue()
+    user(pool, f"scancel {job}")
+    pool.kubectl("delete", "pod", "long", "--wait=false")
+    wait_for("they end", lambda: not pool.squeue())
+
+
+# A daemon with what is in /tmp/old.key, on a node, where it sees no other one's socket. $1: the cluster's own key.
+OLD = '''mount -t tmpfs none /run/slurm && export SLURM_CONF=/etc/tandem/users/slurm.conf && { sackd -D 2>/dev/null & }
+until [ -S /run/slurm/sack.socket ]; do sleep 0.1; done; sinfo -h -o tells; kill $!'''
+
+
+def by_key(pool, key):
+    """What Slurm says to who proves by that key (base64) that he is root."""
+    r = pool.run("kubectl", "exec", "-i", *NS, "main-pool-n0", "-c", "slurmd", "--", "sh", "-c",
+                 "(umask 077; base64 -d >/tmp/old.key); SLURM_SACK_KEY=/tmp/old.key SLURM_SACK_JWKS=/none exec unshare -m sh -c \"$1\"", "sh", OLD, input=key, check=False)
+    return r.stdout + r.stderr
+
+
+@pytest.mark.embedded  # the real plane's pool is everybody's
+@pytest.mark.feature("A1.6", "A2.10")
+def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
+    def secret(name):
+        return pool.get("secret", name, *NS)["data"]
+    work = long_ones(pool)
+    old, tokens = secret("main-slurm-key")["slurm.key"], secret("main-jwt-key")["jwt_hs256.key"]
+    token = pool.shell("scontrol", "token", "lifespan=3600").strip()
+    by_token = f"env -u SLURM_SACK_KEY -u SLURM_SACK_JWKS {token} sinfo -h -o tells 2>&1"
+    assert "tells" in by_key(pool, old) and "tells" in pool.shell("sh", "-c", by_token)
+    auth(pool, keyGeneration=2, keyOverlapSeconds=5)
+    wait_for("the new keys are in force, and the old ones gone", lambda: keys(pool) == {"generation": 2}, 180)
+    assert secret("main-slurm-key")["slurm.key"] != old and secret("main-jwt-key")["jwt_hs256.key"] != tokens
+    # Who has the old ones is nobody.
+    wait_for("slurmctld has no other", lambda: all("keys=2;" in f"{c.strip()};" for c in pool.shell("sinfo", "-h", "-N", "-O", "Comment:120").split("\n") if c.strip()))
+    assert "uthentication" in by_key(pool, old)
+    assert "uthentication" in pool.cmd("shell", "--user", "root", "--", "sh", "-c", by_token, check=False).stdout
+    # New ones start, and are recorded: slurmdbd has the new keys too.
+    job = user(pool, "sbatch --parsable --wait --mem=50M -o /dev/null --wrap 'srun true'").strip()
+    wait_for("its history", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
+    lived(pool, *work)
+    auth(pool, keyGeneration=1)
+    wait_for("no way back", lambda: "spec.auth.keyGeneration: generation 2 is there" in said(pool))
+    auth(pool, keyGeneration=2)
+    wait_for("all is well", lambda: "keyGeneration" not in said(pool))
 
 
 @pytest.mark.embedded  # the real plane's pool is everybody's
@@ -72,6 +141,13 @@ def test_munge_is_the_other_choice_and_is_refused_while_jobs_run(pool):
     wait_for("it is back", lambda: user(pool, "srun --mem=50M hostname", check=False).startswith("n"))
     pool.kubectl("delete", "pod", "p", "--wait=false")
     wait_for("its job ends with it", lambda: number not in pool.squeue())
+
+    # Its key is turned over too.
+    work = long_ones(pool)
+    auth(pool, keyGeneration=3)
+    wait_for("the new key is in force", lambda: keys(pool) == {"generation": 3}, 180)
+    wait_for("they prove by it who they are", lambda: user(pool, "srun --mem=50M hostname", check=False).startswith("n"))
+    lived(pool, *work)
 
 
 def munged_of(pool):

@@ -90,6 +90,12 @@
 #define TD_ANN_TRIED "tandem.dev/tried"
 #define TD_ANN_IMAGE "tandem.dev/slurm-image"
 #define TD_ANN_NODE_SPEC "tandem.dev/node-spec" // what else of the SlurmCluster's spec slurmd pods are made from
+// On the Secrets of Slurm's keys (docs/keys.md): which generation there is, which was before, the step of turning it
+// over that was made last (spread, use), and when (ms since 1970).
+#define TD_ANN_KEY_GENERATION "tandem.dev/key-generation"
+#define TD_ANN_KEY_BEFORE "tandem.dev/key-before"
+#define TD_ANN_KEY_STEP "tandem.dev/key-step"
+#define TD_ANN_KEY_SINCE "tandem.dev/key-since"
 // On the objects that the operator made: a hash of the whole wanted object.
 #define TD_ANN_REVISION "tandem.dev/revision"
 // On slurmrestd pods: socket or network (slurm/where.h).

@@ -68,7 +68,7 @@ struct td_gateway_slurm *td_gateway_slurm(struct td_gateway *g, struct td_error 
 
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *url = find(g, l ? l->url : NULL, &e);
-	if (l && (!url || !strcmp(url, l->url)))
+	if (l && (!url || (!strcmp(url, l->url) && !td_slurm_is_refused(l->client))))
 		return l; // without a usable pod the old one's own errors say the most
 	td_gateway_slurm_unref(l);
 	if (!url) {

@@ -373,6 +373,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_op_devices_class(op, sc, c, &problems);
 	td_auto_free char *config = td_asprintf("%s-config", sc->name);
 	td_auto(td_object_unref) struct td_object *in_force = td_informer_get(op->configmaps, sc->ns, config);
+	td_op_keys_check(op, sc, &problems);
 	td_op_auth_change(in_force ? in_force->root : NULL, sc->root, v, &problems);
 	td_auto_texts struct td_op_texts texts = {0};
 	int r = td_op_texts_gather(op, sc, &texts, &problems, c, err);
@@ -717,6 +718,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_jm_str(d, root, "restUrl", v->url);
 	if (td_jget(old, "policies")) // the bridge's
 		yyjson_mut_obj_add_val(d, root, "policies", yyjson_val_mut_copy(d, td_jget(old, "policies")));
+	td_op_keys_status(op, sc, d, root);
 	if (v->known)
 		node_counts(d, root, &v->nodes);
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, plan.n, gen);

@@ -49,6 +49,12 @@ static void secret(struct builder *b, const char *suffix, const char *key, char 
 		td_op_template("secret.yaml", {"cluster", b->name}, {"suffix", suffix});
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, value);
 	explicit_bzero(value, strlen(value));
+	// It is made as what is asked for (keys.c).
+	long long generation = td_jint(b->sc, "spec.auth.keyGeneration", 1);
+	td_auto_free char *now = td_asprintf("%lld", generation);
+	if (generation > 1)
+		td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"),
+			      TD_ANN_KEY_GENERATION, now);
 	add(b, &td_secrets, d, true);
 }
 

@@ -18,7 +18,7 @@ static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 						 : op->deployments;
 }
 
-// Checks a Secret that exists. It is never changed, but it must hold what the pods mount.
+// Checks a Secret that exists. Only keys.c changes it, but it must hold what the pods mount.
 static int check_keys(const struct td_object *live, const yyjson_val *want, struct td_error *err)
 {
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(want, "data"));

@@ -29,7 +29,8 @@ void td_op_munge_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *
 	// Everybody who comes after it may ask it.
 	for (size_t k = 0; k < TD_LEN(lists); k++)
 		yyjson_mut_arr_foreach (td_jm_get(spec, lists[k]), i, n, c) {
-			drop(td_jm_get(c, "env"), "SLURM_SACK_KEY"); // Slurm takes it for AuthType=auth/slurm
+			drop(td_jm_get(c, "env"), "SLURM_SACK_KEY"); // Slurm takes them for AuthType=auth/slurm
+			drop(td_jm_get(c, "env"), "SLURM_SACK_JWKS");
 			drop(td_jm_get(c, "volumeMounts"), KEY);
 			td_op_put(d, td_jm_arr(d, c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
 		}

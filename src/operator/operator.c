@@ -214,6 +214,12 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	}
 	if (sc) {
 		td_op_qos_sync(v, sc, again_ms);
+		r2 = td_op_keys_sync(op, sc, v, again_ms, c, &e);
+		if (!r && r2) {
+			r = r2;
+			if (err)
+				*err = e;
+		}
 		r2 = td_op_cluster_status(op, sc, v, c, &e);
 		if (!r && r2) {
 			r = r2;

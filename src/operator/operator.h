@@ -20,7 +20,7 @@
 //   slurmd.c devices.c gputypes.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c identity.c     file systems that pods share; users of a directory service
-//   munge.c                  spec.auth.type munge
+//   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c               where nodes are; spec.topology
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodetest.c healthpolicy.c upgrade.c
@@ -49,7 +49,7 @@
 struct td_op_want {
 	const struct td_gvr *gvr;
 	struct td_json *obj;
-	bool once;   // created when absent, never changed (keys)
+	bool once;   // created when absent, changed by keys.c only (keys)
 	char *field; // of the SlurmCluster ("spec.login[0]"), whose template shaped it; NULL: none
 };
 struct td_op_wants {
@@ -182,6 +182,16 @@ void td_op_munge_add(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *
 struct td_op_view;
 void td_op_auth_change(const yyjson_val *config, const yyjson_val *sc, const struct td_op_view *v,
 		       struct td_strv *problems);
+
+// ---- keys.c ----
+
+// Makes the next step of turning the keys over, if one is due.
+int td_op_keys_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t *again_ms,
+		    struct td_cancel *c, struct td_error *err);
+// Adds status.keys.
+void td_op_keys_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d, yyjson_mut_val *status);
+// Adds a problem when spec.auth asks for keys that are gone.
+void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
 
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 
@@ -403,6 +413,7 @@ void td_op_qos_sync(struct td_op_view *v, struct td_object *sc, int64_t *again_m
 // What a node says of itself in its comment (slurm/programs/services.sh).
 struct td_op_said {
 	char config[32];      // the revision of the configuration that its slurmd has
+	char keys[32];        // the state of the keys that slurmctld and slurmd have (keys.c); "": as they were made
 	int64_t since_ms;     // when slurmd got that from slurmctld, ms of real time (a second's resolution)
 	const char *services; // the failed ones; "": none. Points into the node
 };

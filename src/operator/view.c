@@ -92,7 +92,7 @@ const char *td_op_stuck(const struct td_object *pod, bool *ret_image)
 
 bool td_op_says(const struct td_slurm_node *n, struct td_op_said *ret)
 {
-	static const char head[] = "tandem: config=", since[] = " since=";
+	static const char head[] = "tandem: config=", since[] = " since=", keys[] = " keys=";
 	const char *s = n ? n->comment : NULL;
 	if (!s || !td_starts(s, head))
 		return false;
@@ -107,6 +107,12 @@ bool td_op_says(const struct td_slurm_node *n, struct td_op_said *ret)
 		char *end;
 		ret->since_ms = strtoll(s + sizeof(since) - 1, &end, 10) * 1000;
 		s = end;
+	}
+	if (td_starts(s, keys)) {
+		s += sizeof(keys) - 1;
+		len = strcspn(s, "; ");
+		snprintf(ret->keys, sizeof(ret->keys), "%.*s", (int)len, s);
+		s += len;
 	}
 	if (td_starts(s, "; service "))
 		ret->services = s + 2;

@@ -26,6 +26,13 @@ char *td_slurm_host_key_new(void)
 	return td_buf_take(&b);
 }
 
+char *td_slurm_key_write(const char *text)
+{
+	struct td_buf b = {0};
+	td_base64(&b, text, strlen(text));
+	return td_buf_take(&b);
+}
+
 int td_slurm_key_read(const char *base64, struct td_buf *ret, struct td_error *err)
 {
 	return td_base64_decode(base64, ret, err);

@@ -13,5 +13,7 @@
 char *td_slurm_key_new(size_t n);
 // Returns a new private key of an ssh host (PEM) in base64. Caller wipes and frees.
 char *td_slurm_host_key_new(void);
+// Returns a text as the value of a key in a Secret. Caller wipes and frees.
+char *td_slurm_key_write(const char *text);
 // Appends the raw bytes of a key's value in a Secret. TD_INVALID when it is not base64.
 int td_slurm_key_read(const char *base64, struct td_buf *ret, struct td_error *err);

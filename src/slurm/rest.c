@@ -87,6 +87,11 @@ const char *td_slurm_op_name(enum td_slurm_op op)
 	return op < TD_SLURM_OPS ? names[op] : "?";
 }
 
+bool td_slurm_is_refused(const struct td_slurm *s)
+{
+	return atomic_load(&s->refused);
+}
+
 // ---- one call ----
 static bool is_read(const struct td_slurm_call *k)
 {
@@ -233,6 +238,7 @@ static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td
 			continue;
 		}
 
+		atomic_store(&s->refused, rep.status == 511);
 		*ret = rep;
 		rep = (struct td_http_reply){0};
 		return 0;

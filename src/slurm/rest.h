@@ -52,6 +52,8 @@ TD_DEFINE_AUTO(struct td_slurm *, td_slurm_free)
 // connection.
 void td_slurm_stop(struct td_slurm *s);
 const char *td_slurm_url(const struct td_slurm *s);
+// Was the token of the last call refused? The key may be another one since: read it again.
+bool td_slurm_is_refused(const struct td_slurm *s);
 enum td_slurm_op {
 	TD_SLURM_OTHER,
 	TD_SLURM_ALLOCATE,

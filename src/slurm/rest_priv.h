@@ -6,6 +6,8 @@
 #include "slurm/adapter.h"
 #include "slurm/token.h"
 
+#include <stdatomic.h>
+
 struct td_slurm {
 	struct td_http_client *http;
 	struct td_slurm_tokens *tokens;
@@ -13,6 +15,7 @@ struct td_slurm {
 	char *url, *user;
 	int dir; // the directory of the socket, open; -1: reached over the network
 	int64_t timeout_ms;
+	atomic_bool refused; // the last call: for its token
 };
 
 struct td_slurm_call {

@@ -24,12 +24,15 @@ command -v sackd >/dev/null || {
 	echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
 	exec sleep infinity
 }
-sackd -D &
+"$(command -v sackd)" -D & # by its path: it starts itself anew
 sackd=$!
+keys() { cat /etc/slurm-keys/* 2>/dev/null | cksum; }
+had=$(keys)
 [ -z "$1" ] || sh -c "$1" owners &
 # Users come and go while somebody works here: the mounted passwd changes, and homes follow.
 : >/run/slurm/homes
 while sleep 2; do
+	[ "$(keys)" = "$had" ] || { had=$(keys) && kill -HUP "$sackd"; } # it reads them anew, and nobody waits
 	# shellcheck disable=SC3013 # -ot is in POSIX since 2024, and in every sh before
 	[ /etc/tandem/users/passwd -ot /run/slurm/homes ] && continue
 	: >/run/slurm/homes

@@ -116,6 +116,18 @@ revision=$(grep '^# Revision:' $conf) && [ -n "$sack" ] && {
 	exec 8>&-
 }
 
+# slurmd reads its keys anew with its configuration, for which slurmctld asks when it has new keys too. Where the files
+# came here later than there, it is told so here.
+follow_keys() {
+	exec 7<> <(:)
+	local late=0 conf=/run/slurm/conf/slurm.conf
+	while read -rt 2 -u 7 || kill -0 $$; do
+		[ -e $conf ] && [ /etc/slurm-keys/..data -nt $conf ] || late=-1
+		[ $((++late % 8)) != 3 ] || kill -HUP "$(cat /run/slurm/slurmd)"
+	done 2>/dev/null
+}
+follow_keys &
+
 # The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
 # is started in this container. One that ends by itself ends the container.
 # A node that Slurm has asked for counts as there once it has started since then. Beside a kubelet it is the
@@ -127,6 +139,9 @@ trap 'ended=yes; kill "$slurmd"; sh $services stop' TERM
 while :; do
 	slurmd -D "${boot[@]}" -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
 	slurmd=$! boot=()
+	slurmd -D -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
+	slurmd=$!
+	echo "$slurmd" >/run/slurm/slurmd
 	until wait "$slurmd"; code=$?; ! kill -0 "$slurmd" 2>/dev/null; do :; done
 	[ "$code" -gt 128 ] && [ -z "$ended" ] || exit "$code"
 	echo "tandem: slurmd was killed (signal $((code - 128))); the jobs go on, and it is started again" >&2

@@ -25,4 +25,20 @@ if [ -z "${TD_DB_HOST:-}" ]; then
 	done
 fi
 sh /etc/slurm/accounts.sh &
-exec slurmdbd -D
+
+# It reads keys only when it starts. slurmctld keeps what is to be recorded meanwhile.
+keys() { cat /etc/slurm-keys/* /etc/slurm-jwt/* 2>/dev/null | cksum; }
+dbd='' ending=''
+trap 'ending=yes; [ -z "$dbd" ] || kill "$dbd"' TERM
+while :; do
+	had=$(keys) new=
+	slurmdbd -D &
+	dbd=$!
+	while [ -z "$ending" ] && kill -0 "$dbd" 2>/dev/null; do
+		sleep 1 &
+		wait $! || :
+		[ "$(keys)" = "$had" ] || { new=yes && kill "$dbd" && break; }
+	done
+	until wait "$dbd" && code=0 || code=$?; ! kill -0 "$dbd" 2>/dev/null; do :; done
+	[ -n "$new" ] && [ -z "$ending" ] || exit "$code"
+done

@@ -347,7 +347,7 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(k, "spec.initContainers.[0].volumeMounts.[0].name"), "tandem-bin");
 	assert_non_null(td_jget(volume(k, "tandem-bin"), "emptyDir"));
 	assert_string_equal(td_jstr(volume(k, "tandem-run"), "hostPath.type"), "DirectoryOrCreate");
-	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[5].name"), "TD_CGROUPS");
+	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[6].name"), "TD_CGROUPS");
 
 	// A new version of Tandem drains no node.
 	td_auto(td_json_unref) struct td_json *next = NULL;

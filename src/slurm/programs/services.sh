@@ -145,11 +145,17 @@ report() {
 	if [ "$conf" -nt "$run/read" ] || [ -z "$revision" ]; then
 		: >"$run/read"
 		got=$(stat -L -c %Y "$conf" 2>/dev/null) || got=
+		ctld=
 		[ ! -e "$conf" ] || while IFS= read -r line; do
-			case $line in '# Revision: '*) revision=${line##* } ;; esac
+			case $line in '# Revision: '*) revision=${line##* } ;; '# Keys: '*) ctld=${line##* } ;; esac
 		done <"$conf"
 	fi
-	text="tandem:${revision:+ config=}$revision${got:+ since=}$got"
+	# The state of the keys, when slurmctld has read it, and slurmd after it came here.
+	keys=
+	# shellcheck disable=SC3013
+	[ ! -s $mounted/state ] || [ $mounted/..data -nt "$conf" ] || read -r keys <$mounted/state || :
+	[ "$keys" = "$ctld" ] || keys=
+	text="tandem:${revision:+ config=}$revision${got:+ since=}$got${keys:+ keys=}$keys"
 	[ ! -e "$site/services" ] || while read -r name type place timeout onfailure after; do
 		mine "$place" || continue
 		state "$name"
@@ -174,7 +180,7 @@ start)
 	}
 	;;
 follow)
-	conf=/run/slurm/conf/slurm.conf said='' revision='' got='' rounds=0
+	conf=/run/slurm/conf/slurm.conf mounted=/etc/slurm-keys ctld='' said='' revision='' got='' rounds=0
 	while :; do
 		if changed; then
 			: >"$run/seen"

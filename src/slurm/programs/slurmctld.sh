@@ -11,6 +11,9 @@ state=/var/lib/slurm/slurmctld two=
 name=$(uname -n)
 me=${name##*-} # 0: the first one
 etc=/run/slurmctld/etc new=/run/slurmctld/etc.new next=
+# What it has of the keys (docs/keys.md).
+keys() { cat /etc/slurm-keys/* /etc/slurm-jwt/* 2>/dev/null | cksum; }
+fresh() { cmp -s /etc/slurm/slurm.conf "$etc/asked" && [ "$(keys)" = "$(cat "$etc/asked-keys" 2>/dev/null)" ]; }
 number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$new/slurm.conf" | tail -n 1; }
 
 # Makes the files that slurmctld reads from those that are mounted. They all come from one moment: a kubelet
@@ -22,6 +25,9 @@ files() {
 	[ ! -e $mounted/..data ] || mounted=$(readlink -f $mounted/..data)
 	cp -L "$mounted"/* "$new"/
 	cp "$new/slurm.conf" "$new/asked"
+	keys >"$new/asked-keys"
+	# slurmds get this line, and say so (services.sh).
+	[ ! -s /etc/slurm-keys/state ] || echo "# Keys: $(cat /etc/slurm-keys/state)" >>"$new/slurm.conf"
 
 	# Once a start; slurmctld counts on by itself.
 	if [ -z "$next" ]; then
@@ -125,7 +131,7 @@ backup() {
 		while [ -z "$ending" ] && sleep 1; do
 			kill -0 "$ctld" 2>/dev/null || { wait "$ctld" && exit 1 || exit $?; }
 			asked=same
-			cmp -s /etc/slurm/slurm.conf "$etc/asked" || asked=new
+			fresh || asked=new
 			if [ "$(leader)" = "$me" ]; then
 				led=$((led + 1))
 				[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
@@ -159,7 +165,7 @@ pause=10 led=
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
-	if ! cmp -s /etc/slurm/slurm.conf "$etc/asked" || ! known; then
+	if ! fresh || ! known; then
 		bring
 		pause=5
 	fi
