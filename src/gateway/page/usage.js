@@ -6,7 +6,7 @@ const day_text = (ms) => new Date(ms).toISOString().slice(0, 10);
 const hours = (n) => n === 0 ? "0" : n < 0.095 ? n.toFixed(3) : n < 100 ? n.toFixed(1) : Math.round(n).toLocaleString("en");
 
 // What is shown: kept while the page is open.
-const asked = {from: "", to: "", by: "tenant,user"};
+const usage_of = {from: "", to: "", by: "tenant,user"};
 const BY = [["tenant,user", "Tenant and user"], ["tenant", "Tenant"], ["user", "User"], ["day", "Day"], ["type", "Type of GPU"]];
 
 // Days of a range as the API takes it: its end does not count.
@@ -43,25 +43,25 @@ function chart(rows, from, to) {
     el("figcaption", {}, el("span", {class: "key held"}), `GPU hours by day, at most ${hours(most)}`, el("span", {class: "key lost"}), "wasted"));
 }
 
-const query = (more) => new URLSearchParams({from: asked.from, to: after(asked.to), ...more}).toString();
+const query = (more) => new URLSearchParams({from: usage_of.from, to: after(usage_of.to), ...more}).toString();
 
 async function usage() {
-  if (!asked.from) {
-    asked.to = day_text(Date.now());
-    asked.from = day_text(Date.now() - 29 * DAY_MS);
+  if (!usage_of.from) {
+    usage_of.to = day_text(Date.now());
+    usage_of.from = day_text(Date.now() - 29 * DAY_MS);
   }
-  const [days, table_of] = await Promise.all([api("GET", `/usage?${query({by: "day"})}`), api("GET", `/usage?${query({by: asked.by})}`)]);
+  const [days, table_of] = await Promise.all([api("GET", `/usage?${query({by: "day"})}`), api("GET", `/usage?${query({by: usage_of.by})}`)]);
   const form = el("form", {class: "bar", onsubmit: (e) => {
     e.preventDefault();
-    for (const n of ["from", "to", "by"]) asked[n] = form.elements[n].value;
+    for (const n of ["from", "to", "by"]) usage_of[n] = form.elements[n].value;
     draw();
   }},
-  el("label", {}, "From ", el("input", {name: "from", type: "date", required: true, value: asked.from})),
-  el("label", {}, "To, with that day ", el("input", {name: "to", type: "date", required: true, value: asked.to})),
-  el("label", {}, "Rows ", el("select", {name: "by"}, BY.map(([k, words]) => el("option", {value: k, selected: k === asked.by}, words)))),
+  el("label", {}, "From ", el("input", {name: "from", type: "date", required: true, value: usage_of.from})),
+  el("label", {}, "To, with that day ", el("input", {name: "to", type: "date", required: true, value: usage_of.to})),
+  el("label", {}, "Rows ", el("select", {name: "by"}, BY.map(([k, words]) => el("option", {value: k, selected: k === usage_of.by}, words)))),
   el("button", {type: "submit"}, "Show"),
-  el("a", {href: `/api/v1/usage?${query({by: asked.by, format: "csv"})}`, download: true}, "Download CSV"));
-  const by = asked.by.split(",");
+  el("a", {href: `/api/v1/usage?${query({by: usage_of.by, format: "csv"})}`, download: true}, "Download CSV"));
+  const by = usage_of.by.split(",");
   const heads = {day: "Day", tenant: "Tenant", user: "User", type: "Type"};
   const name = (r, k) => k === "tenant" ? r.tenant || `(${r.account || "none"})` : k === "type" ? r.gpuType || "(no type)" : r[k];
   const row = (r) => el("tr", {}, by.map((k) => cell(heads[k], name(r, k))), cell("Jobs", String(r.jobs), "num"), cell("GPU hours", hours(r.gpuHours), "num"), cell("CPU hours", hours(r.cpuHours), "num"),
