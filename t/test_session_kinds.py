@@ -110,7 +110,8 @@ def environment(pool, name, *packages):
         text = f.read_text(errors="replace")
         pathlib.Path(home, "bin", f.name).write_text(f"#!/home/researcher/{name}/bin/python3\n" + text.split("\n", 1)[1])
         os.chmod(f"{home}/bin/{f.name}", 0o755)
-    os.rename(f"{site}/share", f"{home}/share")
+    if os.path.exists(f"{site}/share"):
+        os.rename(f"{site}/share", f"{home}/share")
     os.symlink("/usr/bin/python3", f"{home}/bin/python3")
     pathlib.Path(home, "pyvenv.cfg").write_text(f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {version}\n")
     subprocess.run(["chown", "-hR", "1000:1000", home], check=True, timeout=120)
@@ -147,3 +148,92 @@ def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me):
     c = http.client.HTTPConnection(f"{ip}:8888", timeout=60)
     c.request("GET", f"{base}api/kernels")
     assert c.getresponse().status == 403
+
+
+BOARD = """#!/usr/bin/python3
+# What TensorBoard is to its session: a server of its own port and prefix that shows what is in the directory.
+import argparse, http.server, os
+a = argparse.ArgumentParser()
+for name in ("logdir", "path_prefix", "host", "port"):
+    a.add_argument("--" + name, required=True)
+o = a.parse_args()
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        below, ok = self.path.split("?")[0].removeprefix(o.path_prefix), self.path.startswith(o.path_prefix + "/")
+        body = ("token=%s auth=%s files=%s" % (os.environ.get("TANDEM_SESSION_TOKEN"), self.headers.get("Authorization"), sorted(os.listdir(o.logdir)))).encode()
+        body = body if below == "/" else b"x" * 3000000
+        self.send_response(200 if ok else 404)
+        if below != "/":
+            self.end_headers()  # an end of the connection is the end of the body
+        else:
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+        self.wfile.write(body)
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))[::-1]
+        self.send_response(201)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer((o.host, int(o.port)), Page).serve_forever()
+"""
+
+
+def fetch(where, path, headers, method="GET", body=None):
+    c = http.client.HTTPConnection(where, timeout=120)
+    c.request(method, path, body, headers)
+    r = c.getresponse()
+    return r.status, r.read()
+
+
+def nobody_else(pool, me, s):
+    """Neither another user, nor without a key, nor past the gateway."""
+    other = Laptop(pool, me.home + "2", "pods")
+    assert fetch(address(pool), s["path"], bearer(other))[0] in (404, 501) and fetch(address(pool), s["path"], {})[0] == 401
+    pod = pool.get("pod", f"session-{s['id']}", "-n", "researcher")
+    token = next(e["value"] for e in pod["spec"]["containers"][0]["env"] if e["name"] == "TANDEM_SESSION_TOKEN")
+    direct = f"{pod['status']['podIP']}:8888"
+    for wrong in ({}, {"Authorization": f"token {token}x"}, {"Authorization": "token"}, bearer(me)):
+        assert fetch(direct, s["path"], wrong)[0] == 401, wrong
+    with pytest.raises(OSError):
+        fetch(f"{pod['status']['podIP']}:8889", s["path"], {})  # the server itself
+
+
+@pytest.mark.feature("E4.1")
+def test_tensorboard_of_a_run(pool, me):
+    r = me.run("session", "start", "tensorboard", "--run", "nothing-like-it", check=False)
+    assert r.returncode == 1 and "There is no run nothing-like-it" in r.stderr
+    run = me.submit("--no-code", "--name", "board", "--", "echo 0.1 > loss.txt")
+    wait_for("it has run", lambda: me.state(run) == "done")
+    home = f"{pool.shared_dir}/researcher/board/bin"
+    os.makedirs(home, exist_ok=True)
+    pathlib.Path(home, "tensorboard").write_text(BOARD)
+    os.chmod(f"{home}/tensorboard", 0o755)
+    s = me.json("session", "start", "tensorboard", "--run", run, "--env", "board")
+    assert s["command"] == f"tensorboard of {run} in board" and s["devices"] in (None, "{}")
+    said = fetch(address(pool), s["path"], bearer(me))
+    assert said[0] == 200 and b"'loss.txt'" in said[1] and b"token=None auth=None" in said[1], said
+    assert fetch(address(pool), f"{s['path']}data?x=1", bearer(me)) == (200, b"x" * 3000000)
+    assert fetch(address(pool), f"{s['path']}up", bearer(me), "POST", b"abc" * 100000) == (201, b"cba" * 100000)
+    nobody_else(pool, me, s)
+    for body, word in (({"kind": "tensorboard", "run": "../x"}, "run"), ({"kind": "shell", "run": run}, "run"), ({"kind": "tensorboard", "command": "true"}, "command")):
+        status, reply = me.api("POST", "/sessions", body)
+        assert status == 422 and word in reply["error"]["message"], (body, reply)
+
+
+@pytest.mark.slow  # it installs TensorBoard
+@pytest.mark.feature("E4.1")
+def test_the_real_tensorboard(pool, me):
+    environment(pool, "realboard", "tensorboard", "setuptools<81")
+    write = "from tensorboard.summary.writer.event_file_writer import EventFileWriter as W\nfrom tensorboard.compat.proto import event_pb2 as e, summary_pb2 as s\n" \
+            "w = W('logs')\nfor i in range(5): w.add_event(e.Event(step=i, wall_time=1e9 + i, summary=s.Summary(value=[s.Summary.Value(tag='loss', simple_value=1 / (i + 1))])))\nw.close()\n"
+    run = me.submit("--no-code", "--name", "curve", "--", f"$HOME/realboard/bin/python3 -c \"{write}\"")
+    wait_for("it has run", lambda: me.state(run) == "done", 120)
+    s = me.json("session", "start", "tensorboard", "--run", run, "--env", "realboard", timeout=600)
+    status, page = fetch(address(pool), s["path"], bearer(me))
+    assert status == 200 and b"TensorBoard" in page
+    runs = wait_for("it has read the run", lambda: (r := fetch(address(pool), f"{s['path']}data/plugin/scalars/tags", bearer(me)))[0] == 200 and json.loads(r[1]), 60)
+    assert list(runs["logs"]) == ["loss"]
+    curve = json.loads(fetch(address(pool), f"{s['path']}data/plugin/scalars/scalars?run=logs&tag=loss", bearer(me))[1])
+    assert [p[1] for p in curve] == [0, 1, 2, 3, 4] and curve[3][2] == 0.25
+    nobody_else(pool, me, s)

@@ -12,7 +12,7 @@
 enum { WAIT_MS = 500 };
 
 struct wish {
-	const char *name, *image, *memory, *output, *env;
+	const char *name, *image, *memory, *output, *env, *run;
 	int gpus, cpus, idle_min, low_min;
 	int64_t begin;
 	bool no_wait;
@@ -83,7 +83,7 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 // The kind that the first word names; NULL: it is the command of an endpoint.
 static const char *kind_of(const char *word)
 {
-	static const char *const kinds[] = {"jupyter", "shell", "endpoint", "batch"};
+	static const char *const kinds[] = {"jupyter", "tensorboard", "shell", "endpoint", "batch"};
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (td_streq(kinds[i], word))
 			return kinds[i];
@@ -97,7 +97,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	const char *kind = kind_of(command[0]);
 	if (kind)
 		command++;
-	bool own = td_streq(kind, "jupyter") || td_streq(kind, "shell");
+	bool own = td_streq(kind, "jupyter") || td_streq(kind, "tensorboard") || td_streq(kind, "shell");
 	if (!command[0] && !own)
 		return td_fail(err, TD_INVALID, "say behind \"--\" what %s",
 			       td_streq(kind, "batch") ? "runs" : "serves HTTP at port $PORT");
@@ -124,6 +124,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	td_jm_str(d, o, "image", w->image);
 	td_jm_str(d, o, "kind", kind);
 	td_jm_str(d, o, "env", w->env);
+	td_jm_str(d, o, "run", w->run);
 	if (line.len)
 		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
@@ -218,7 +219,12 @@ int td_session_main(int argc, char **argv)
 		{.name = "env",
 		 .value = "PATH",
 		 TD_OPT_TEXT(&w.env),
-		 .help = "jupyter and shell: the directory of an environment there, below your home or absolute"},
+		 .help = "jupyter, tensorboard and shell: the directory of an environment there, below your home or "
+			 "absolute"},
+		{.name = "run",
+		 .value = "RUN",
+		 TD_OPT_TEXT(&w.run),
+		 .help = "tensorboard: the run whose directory it shows (default: all of them)"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),
@@ -241,6 +247,7 @@ int td_session_main(int argc, char **argv)
 						 "alone:\n"
 						 "  tandem session start shell\n"
 						 "  tandem session start jupyter --gpus 1 --env jupyter\n"
+						 "  tandem session start tensorboard --run RUN\n"
 						 "  tandem session start endpoint -- 'python3 -m http.server $PORT'\n"
 						 "  tandem session start batch -- python3 train.py\n"
 						 "  tandem session list\n"

@@ -6,6 +6,13 @@ static const struct td_session_kind kinds[] = {
 	{.name = "endpoint", .served = true, .measured = true},
 	{.name = "batch"},
 	{.name = "shell", .program = "session-shell.sh", .served = true, .token = true, .terminal = true},
+	{.name = "tensorboard",
+	 .program = "session-tensorboard.sh",
+	 .guard = "session-guard.py",
+	 .served = true,
+	 .token = true,
+	 .whole = true,
+	 .of_run = true},
 	{.name = "jupyter", .program = "session-jupyter.sh", .served = true, .token = true, .whole = true},
 };
 

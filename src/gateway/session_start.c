@@ -33,10 +33,10 @@ static void add_kind(const struct td_session_kind *kind, const yyjson_val *body,
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
 	yyjson_mut_val *words = td_jm_arr(d, c, "command"), *notes = td_jm_get(o, "metadata.annotations");
-	const char *env = td_jstr(body, "env");
-	td_auto_free char *command = kind->program
-					     ? td_asprintf("%s%s%s", kind->name, env ? " in " : "", env ? env : "")
-					     : td_strdup(td_jstr(body, "command"));
+	const char *env = td_jstr(body, "env"), *run = td_jstr(body, "run");
+	td_auto_free char *command = kind->program ? td_asprintf("%s%s%s%s%s", kind->name, run ? " of " : "",
+								 run ? run : "", env ? " in " : "", env ? env : "")
+						   : td_strdup(td_jstr(body, "command"));
 	const struct td_embedded *f = kind->program ? td_embedded(td_gateway_files, kind->program) : NULL;
 	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "/bin/sh"));
 	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "-c"));
@@ -47,6 +47,10 @@ static void add_kind(const struct td_session_kind *kind, const yyjson_val *body,
 		yyjson_mut_obj_remove_key(c, "readinessProbe");
 	if (env)
 		add_env(d, c, "TANDEM_SESSION_ENV", env);
+	if (run)
+		add_env(d, c, "TANDEM_SESSION_RUN", run);
+	if (kind->guard)
+		add_env(d, c, "TANDEM_SESSION_GUARD", td_embedded(td_gateway_files, kind->guard)->text);
 	if (kind->token) {
 		uint8_t random[TOKEN_BYTES];
 		td_random(random, sizeof(random));
@@ -111,7 +115,8 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 	const char *command = td_jstr(body, "command"), *env = td_jstr(body, "env");
 	if (!kind->program && !command)
 		return td_fail(err, TD_INVALID,
-			       "command: give a line of shell%s, or a kind that brings its own program: shell, jupyter",
+			       "command: give a line of shell%s, or a kind that brings its own program: shell, "
+			       "jupyter, tensorboard",
 			       kind->served ? " that serves HTTP at port $PORT" : "");
 	if (kind->program && command)
 		return td_fail(err, TD_INVALID, "command: a session \"%s\" brings its own program; leave it out",
@@ -120,7 +125,10 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 		return td_fail(err, TD_INVALID,
 			       "env: only for sessions that bring their own program; a command names "
 			       "the environment itself");
-	return 0;
+	if (td_jstr(body, "run") && !kind->of_run)
+		return td_fail(err, TD_INVALID,
+			       "run: only for sessions \"tensorboard\", which show what a run has written");
+	return td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : 0;
 }
 
 // Makes the pod of the session `id` as q->body says. TD_EXISTS: there is one.

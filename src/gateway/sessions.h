@@ -11,6 +11,8 @@
 struct td_session_kind {
 	const char *name;
 	const char *program; // the file that runs; NULL: the caller says what does
+	const char *guard;   // a program of Python that stands before it and asks for the token; NULL: none
+	bool of_run;         // it shows what a run has written
 	bool served;         // it answers at a port
 	bool whole;          // it wants paths as the browser sees them, with /s/ID
 	bool token;          // it answers only to who has the session's token, which the gateway adds

@@ -1,0 +1,87 @@
+"""Stands before a server that asks nobody who he is. It starts that server (the command in argv, to which it adds a port at which
+the server must listen on 127.0.0.1, which is this pod's own), and passes on what carries the session's token: the gateway's requests
+for the session's owner. It ends with the server."""
+import hmac
+import http.client
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+PIECE, MOST, HOP = 1 << 16, 64 << 20, {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authorization", "proxy-connection"}
+token, port = os.environ.pop("TANDEM_SESSION_TOKEN"), int(os.environ["PORT"])
+os.environ.pop("TANDEM_SESSION_GUARD", None)
+inner = port + 1
+
+
+class Guard(http.server.BaseHTTPRequestHandler):
+    protocol_version, timeout = "HTTP/1.1", 300
+
+    def answer(self, status, words):
+        self.close_connection = True
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(words)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(words)
+
+    def pass_on(self):
+        said = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(said.encode(errors="replace"), f"token {token}".encode()):
+            return self.answer(401, b"This session is its owner's: come by the gateway.\n")
+        length = self.headers.get("Content-Length", "0")
+        if self.headers.get("Transfer-Encoding") or not length.isdigit() or int(length) > MOST:
+            return self.answer(413, b"The request is too large, or does not say how large it is.\n")
+        body = self.rfile.read(int(length)) if int(length) else None
+        drop = HOP | {"authorization"} | {w.strip().lower() for w in self.headers.get("Connection", "").split(",")}
+        far = http.client.HTTPConnection("127.0.0.1", inner, timeout=300)
+        try:
+            far.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in drop - {"content-length"}:
+                    far.putheader(name, value)
+            far.endheaders(body)
+            reply = far.getresponse()
+            self.send_response_only(reply.status, reply.reason)
+            sized = reply.getheader("Content-Length") is not None or self.command == "HEAD" or reply.status in (204, 304)
+            for name, value in reply.getheaders():
+                if name.lower() not in HOP:
+                    self.send_header(name, value)
+            if not sized:
+                self.close_connection = True
+                self.send_header("Connection", "close")
+            self.end_headers()
+            while piece := reply.read(PIECE):
+                self.wfile.write(piece)
+        except (OSError, http.client.HTTPException):
+            self.close_connection = True  # what was begun cannot be taken back
+        finally:
+            far.close()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = pass_on
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 64
+
+
+def listens():
+    try:
+        socket.create_connection(("127.0.0.1", inner), 5).close()
+        return True
+    except OSError:
+        return False
+
+
+child = subprocess.Popen([*sys.argv[1:], str(inner)])
+while child.poll() is None and not listens():  # who waits for this session waits for the port
+    time.sleep(0.1)
+if child.poll() is None:
+    threading.Thread(target=Server(("0.0.0.0", port), Guard).serve_forever, daemon=True).start()
+sys.exit(abs(child.wait()))
