@@ -1,5 +1,6 @@
 """The page, in a real browser: what is on it is what Slurm says, without reloading (row E3)."""
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -105,7 +106,11 @@ def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
     assert "researcher, train-resnet" in first and "job" in first
     browser.shows("3 in use")
     pool.shell("scontrol", "update", "nodename=n3", "state=drain", "reason=a fan is loud")
+    pool.cmd("fault", "n2", "gpu5", "temp=95")
     try:
+        browser.shows("1 GPU not healthy")
+        assert "95" in browser.d.execute_script("return document.querySelector('[aria-label=\"node n2\"] .gpus li.sick').getAttribute('aria-label')")
+        assert browser.d.execute_script("return document.querySelectorAll('.gpus li.sick').length") == 1
         browser.shows("a fan is loud")
         for dark in (False, True):
             for size in SIZES:
@@ -115,8 +120,13 @@ def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
     finally:
         browser.size("wide")
         pool.shell("scontrol", "update", "nodename=n3", "state=undrain")
+        pool.cmd("fault", "n2", "--clear")
+    wait_for("it is healthy", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.sick"))
+    assert "not healthy" not in browser.text()
     me.run("cancel", run)
     wait_for("they are free again", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.mine"))
+    # The health policy had taken the node out.
+    wait_for("its node works again", lambda: pool.idle_nodes() == nodes and "tandem.dev/hold" not in pool.get("node", "n2")["metadata"]["annotations"])
 
 
 @pytest.mark.feature("E3.4")
@@ -242,7 +252,8 @@ def tenant(name, members, **spec):
 
 @pytest.mark.feature("E3.6")
 def test_usage_and_tenants(pool, me, browser):
-    """Figures, bars, a table and CSV of what was used; quotas, and who is in a tenant."""
+    """Figures, bars, a table and CSV of what was used, with what it costs; quotas, and who is in a tenant."""
+    billing = lambda b: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"billing": b}}))  # noqa: E731
     browser.log_in_again(pool)
     pool.apply(tenant("physics", [{"user": "researcher", "role": "admin"}, {"user": "pods"}], quota={"nvidia.com/gpu": 2, "memory": "64Gi"}, borrowing={"limit": {"nvidia.com/gpu": 4}}),
                tenant("optics", [{"user": "researcher"}], parent="physics", quota={"nvidia.com/gpu": 1}))
@@ -267,8 +278,12 @@ def test_usage_and_tenants(pool, me, browser):
         browser.shows("0 of 2, limit 6")
         browser.shows("researcher, admin")  # what was opened stays open
         hours = wait_for("history has it", lambda: next((r["wastedGpuHours"] for r in me.api("GET", "/usage?tenant=physics")[1]["rows"] if r["wastedGpuHours"] > 0), None))
+        billing({"currency": "EUR", "prices": [{"from": me.api("GET", "/usage?by=day")[1]["rows"][-1]["day"], "gpuHour": 1000}]})
+        wait_for("it has a price", lambda: me.api("GET", "/usage")[1].get("currency") == "EUR")
         browser.go("usage")
         browser.shows(f"{hours:.3f}")
+        cost = me.api("GET", "/usage?tenant=physics")[1]["total"]["cost"]
+        assert cost >= 1000 * hours * 0.8 > 0 and f"{cost:.2f} EUR" in browser.text() and "goes on" in browser.text()
         assert "Yours, and what you lead" in browser.text() and browser.d.execute_script("return document.querySelectorAll('.chart rect.held').length") == 1
         assert "GPU hours by day" in browser.d.execute_script("return document.querySelector('.chart svg').getAttribute('aria-label')")
         for dark in (False, True):
@@ -283,12 +298,13 @@ def test_usage_and_tenants(pool, me, browser):
         today = me.api("GET", "/usage?by=day")[1]["rows"][-1]["day"]
         wait_for("a row a day", lambda: today in browser.d.execute_script("return [...document.querySelectorAll('#view tbody td:first-child')].map((c) => c.textContent)"))
         csv = browser.d.execute_async_script("const done = arguments[0]; fetch(document.querySelector('#view a[download]').href).then((r) => r.text()).then(done)")
-        assert csv.splitlines()[0].startswith("day,jobs,gpu_hours") and csv.splitlines()[-1].startswith(today)
+        assert csv.splitlines()[0].startswith("day,jobs,gpu_hours,") and csv.splitlines()[-1].startswith(today)
         browser.d.execute_script("const f = document.querySelector('#view form').elements; f.from.value = f.to.value = '2020-01-01'; f.to.form.requestSubmit()")
         browser.shows("Nothing ran in these days.")
     finally:
         browser.size("wide")
         pool.shell("rm", "-f", "/home/usage-go")
+        billing(None)
         pool.clean()
         pool.kubectl("delete", "tenants", "optics", "physics", "--wait=false")
         wait_for("they are gone", lambda: not pool.items("tenants"))

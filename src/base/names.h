@@ -113,6 +113,8 @@
 
 // ---- pods of sessions: written by the gateway alone ----
 #define TD_LABEL_SESSION "tandem.dev/session" // its id
+// A bill (a ConfigMap, by the gateway); value: its period, "2026-11".
+#define TD_LABEL_BILL "tandem.dev/bill"
 #define TD_ANN_SESSION_OWNER "tandem.dev/session-owner"
 #define TD_ANN_SESSION_PORT "tandem.dev/session-port"
 #define TD_ANN_SESSION_COMMAND "tandem.dev/session-command"

@@ -24,6 +24,7 @@
 //   schedule.[ch]              runs by the clock
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
+//   faults.c                   what is wrong with nodes and their devices
 //   files.c                    chunks, upload, download
 //   sessions.[ch]              sessions: pods of people, what is shown of them, their end
 //   session_start.c            starts one
@@ -36,6 +37,8 @@
 //   usage.[ch] usage_ask.c     what people and tenants have used
 //   viewer.c tenants.c         whose figures a person is shown; tenants and what they hold
 //   login.c oidc.[ch]          login by an issuer (OpenID Connect)
+//   prices.c bills.[ch]        prices, and bills of periods that are over
+//   bills_ask.c                bills as people ask for them
 //   limits.c                   how often
 //   page.c                     the page's files
 #pragma once
@@ -72,6 +75,7 @@ struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
 	struct td_informer *clusters, *restds;
+	struct td_informer *nodes; // what is wrong with them; empty where the gateway may not read them
 	struct td_cancel *cancel;
 	struct td_gateway_keys *keys;
 	struct td_gateway_limits *limits;

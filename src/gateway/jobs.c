@@ -327,6 +327,7 @@ static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *nod
 		td_jm_str(d, g, "name", owner[i]->name);
 		td_jm_int(d, g, "since", owner[i]->start);
 	}
+	td_gateway_faults_write(q->g, node->name, d, o);
 }
 
 static int pool(struct td_gateway_ask *q, struct td_error *err)
@@ -356,7 +357,7 @@ static int pool(struct td_gateway_ask *q, struct td_error *err)
 // ---- news ----
 
 // What is shown of a look, as a number: it changes when a person would see a change.
-static uint64_t print_of(const struct td_gateway_seen *s)
+static uint64_t print_of(struct td_gateway *g, const struct td_gateway_seen *s)
 {
 	uint64_t h = 14695981039346656037u; // FNV-1a
 #define MIX(x) (h = (h ^ (uint64_t)(x)) * 1099511628211u)
@@ -375,6 +376,7 @@ static uint64_t print_of(const struct td_gateway_seen *s)
 		MIX(s->nodes.v[i].states);
 		for (const char *p = s->nodes.v[i].reason; *p; p++)
 			MIX((unsigned char)*p);
+		MIX(td_gateway_faults_print(g, s->nodes.v[i].name));
 	}
 #undef MIX
 	return h;
@@ -391,7 +393,7 @@ static int events(struct td_gateway_ask *q, struct td_error *err)
 	     r = td_cancel_wait(td_http_cancel(q->x), EACH_MS)) {
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, &e);
-		uint64_t now = s ? print_of(s) : 1;
+		uint64_t now = s ? print_of(q->g, s) : 1;
 		td_auto_free char *text = NULL;
 		if (now != last)
 			text = td_asprintf("event: change\ndata: {\"print\":\"%016llx\"}\n\n", (unsigned long long)now);

@@ -16,3 +16,10 @@ void td_gateway_job_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_
 // Ends a job of this user, or an array of his. TD_NOT_FOUND: there is none of that id that is his and
 // has not ended.
 int td_gateway_job_end(struct td_gateway *g, const char *user, int64_t id, struct td_cancel *c, struct td_error *err);
+
+// ---- faults.c: what the checks of a node's agent found (annotation tandem.dev/faults) ----
+// Adds to a node of the pool: `fault` to each device in its list `gpus` that has one, `faults` of the node itself, and
+// why it is held out of service.
+void td_gateway_faults_write(struct td_gateway *g, const char *node, yyjson_mut_doc *d, yyjson_mut_val *o);
+// A number that changes with them.
+uint64_t td_gateway_faults_print(struct td_gateway *g, const char *node);

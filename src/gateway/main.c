@@ -1,9 +1,9 @@
 // The role gateway.
+#include "gateway/bills.h"
 #include "gateway/door.h"
 #include "gateway/keys.h"
 #include "gateway/schedule.h"
 #include "gateway/sessions.h"
-#include "gateway/usage.h"
 
 #include "base/log.h"
 #include "base/options.h"
@@ -32,6 +32,11 @@ static int inform(struct td_gateway *g, struct td_error *err)
 		if (r)
 			return r;
 	}
+	// Nobody waits for it: without the right the page shows no faults, and all else works.
+	g->nodes = td_informer_new(g->kube, &(const struct td_informer_opts){.resource = &td_nodes});
+	int r = td_informer_start(g->nodes, g->cancel, err);
+	if (r)
+		return r;
 	return td_informers_fill(all, TD_LEN(all), "the gateway waits", g->cancel, err);
 }
 
@@ -72,15 +77,19 @@ static int run(struct td_gateway *g, struct td_error *err)
 	int r = td_kube_new(g->o.kubeconfig, &g->kube, err);
 	if (!r)
 		r = inform(g, err);
-	pthread_t sessions;
-	bool started = !r && !pthread_create(&sessions, NULL, td_session_thread, g);
+	pthread_t sessions, bills;
+	bool started = !r && !pthread_create(&sessions, NULL, td_session_thread, g),
+	     reckons = !r && !pthread_create(&bills, NULL, td_bill_thread, g);
 	if (!r)
 		r = serve(g, err);
 	td_cancel_fire(g->cancel);
 	if (started)
 		pthread_join(sessions, NULL);
+	if (reckons)
+		pthread_join(bills, NULL);
 	td_informer_free(g->clusters);
 	td_informer_free(g->restds);
+	td_informer_free(g->nodes);
 	td_gateway_seen_free(g);
 	td_oidc_unref(g->oidc);
 	td_kube_free(g->kube);

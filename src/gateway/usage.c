@@ -123,7 +123,8 @@ static bool stale(struct td_gateway_days *d, int64_t from, int64_t to, int64_t n
 	return a < to;
 }
 
-int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_usage *ret, struct td_error *err)
+int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, struct td_usage *ret,
+		    struct td_error *err)
 {
 	int64_t now_s = td_real_ms(&td_clock_system) / 1000, a, b;
 	int r = 0;
@@ -132,7 +133,9 @@ int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_us
 	if (from < 0 || to - from > TD_GATEWAY_DAYS)
 		return td_fail(err, TD_INVALID, "ask for at most %d days", TD_GATEWAY_DAYS);
 	pthread_mutex_lock(&g->days->reading);
-	for (int64_t at = from; !r && stale(g->days, at, to, now_s, &a, &b); at = b)
+	if (anew && from < to)
+		r = read_days(g, from, to, now_s, err);
+	for (int64_t at = from; !r && !anew && stale(g->days, at, to, now_s, &a, &b); at = b)
 		r = read_days(g, a, b, now_s, err);
 	pthread_mutex_unlock(&g->days->reading);
 	if (r)
@@ -145,4 +148,21 @@ int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_us
 	}
 	pthread_mutex_unlock(&g->days->lock);
 	return 0;
+}
+
+void td_gateway_csv(struct td_buf *b, const char *s)
+{
+	bool formula = *s && strchr("=+-@\t\r", *s), quote = formula || strpbrk(s, ",\"\r\n");
+	if (quote)
+		td_buf_putc(b, '"');
+	if (formula)
+		td_buf_putc(b, '\'');
+	for (; *s; s++) {
+		if (*s == '"')
+			td_buf_putc(b, '"');
+		td_buf_putc(b, *s);
+	}
+	if (quote)
+		td_buf_putc(b, '"');
+	td_buf_putc(b, ',');
 }

@@ -12,7 +12,9 @@ struct td_gateway_days *td_gateway_days_free(struct td_gateway_days *d);
 enum { TD_GATEWAY_DAYS = 400 }; // at most so many are asked for at once
 // The rows of all people from one day on and before another (days since 1970, of UTC), up to now. They are at
 // most seconds old for days that have just been, and at most an hour for others.
-int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, struct td_usage *ret, struct td_error *err);
+// anew: none of them is older than this call.
+int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, struct td_usage *ret,
+		    struct td_error *err);
 
 // A person as Slurm's database and the Tenants know him (viewer.c).
 struct td_gateway_viewer {
@@ -24,6 +26,8 @@ struct td_gateway_viewer {
 	const struct td_object **mine; // those of this cluster
 	size_t n_mine;
 };
+// Fills the Tenants only.
+int td_gateway_tenants(struct td_gateway *g, struct td_cancel *c, struct td_gateway_viewer *ret, struct td_error *err);
 int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, struct td_error *err);
 void td_gateway_viewer_done(struct td_gateway_viewer *v);
 #define td_auto_viewer __attribute__((cleanup(td_gateway_viewer_done)))
@@ -33,3 +37,6 @@ const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, 
 bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top);
 // His entry among a Tenant's members; NULL: he is none.
 const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user);
+
+// Appends a field of CSV and a comma. What a spreadsheet would take for a formula is made text.
+void td_gateway_csv(struct td_buf *b, const char *s);

@@ -1,11 +1,10 @@
 // GET /usage: who has used what, as JSON or CSV.
-#include "gateway/usage.h"
+#include "gateway/bills.h"
 
 #include "base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { DAYS_DEFAULT = 30, ROWS_MOST = 100000 };
 
@@ -18,27 +17,16 @@ struct question {
 	int64_t from, to; // days since 1970
 	const char *tenant, *user;
 	bool csv;
+	const char *currency; // NULL: there are no prices
 };
-
-static void day_text(int64_t day, char ret[16])
-{
-	time_t t = (time_t)day * TD_USAGE_DAY_S;
-	struct tm tm;
-	gmtime_r(&t, &tm);
-	strftime(ret, 16, "%Y-%m-%d", &tm);
-}
 
 static int day_of(struct td_gateway_ask *q, const char *name, int64_t def, int64_t *ret, struct td_error *err)
 {
 	const char *s = td_http_query(q->x, name);
 	*ret = def;
-	struct tm tm = {0};
-	const char *end = s ? strptime(s, "%Y-%m-%d", &tm) : NULL;
-	if (s && (!end || *end || tm.tm_year < 70))
-		return td_fail(err, TD_INVALID, "%s=%.40s: give a day, such as 2026-11-01", name, s);
-	if (s)
-		*ret = (int64_t)timegm(&tm) / TD_USAGE_DAY_S;
-	return 0;
+	return s && !td_day_parse(s, ret)
+		       ? td_fail(err, TD_INVALID, "%s=%.40s: give a day, such as 2026-11-01", name, s)
+		       : 0;
 }
 
 static int read_by(const char *text, struct by *ret, struct td_error *err)
@@ -104,8 +92,15 @@ static double hours(double seconds)
 	return (double)(long long)(seconds / 3.6 + 0.5) / 1000;
 }
 
-static void write_sums(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_usage_sums *s)
+static double cents(double x)
 {
+	return (double)(long long)(x * 100 + 0.5) / 100;
+}
+
+static void write_sums(const struct question *w, yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_usage_sums *s)
+{
+	if (w->currency)
+		td_jm_set(d, o, "cost", yyjson_mut_real(d, cents(s->cost)));
 	td_jm_int(d, o, "jobs", (long long)s->runs);
 	td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, hours(s->gpu)));
 	td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, hours(s->cpu)));
@@ -116,12 +111,12 @@ static void write_sums(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_usa
 static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const struct question *w,
 		      const struct td_usage *u)
 {
-	char text[16];
+	char text[TD_PERIOD_LEN];
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	day_text(w->from, text);
+	td_day_name(w->from, text);
 	td_jm_str(d, root, "from", text);
-	day_text(w->to, text);
+	td_day_name(w->to, text);
 	td_jm_str(d, root, "to", text);
 	td_jm_str(d, root, "shows", v->all ? "everybody" : v->leads.n ? "tenants" : "own");
 	yyjson_mut_val *list = td_jm_arr(d, root, "rows");
@@ -131,7 +126,7 @@ static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 		const struct td_object *t = w->by.tenant ? td_gateway_tenant_of(v, r->account) : NULL;
 		if (w->by.day) {
-			day_text(r->day, text);
+			td_day_name(r->day, text);
 			td_jm_str(d, o, "day", text);
 		}
 		if (w->by.tenant) {
@@ -142,61 +137,48 @@ static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *
 			td_jm_str(d, o, "user", r->user);
 		if (w->by.type)
 			td_jm_str(d, o, "gpuType", r->type);
-		write_sums(d, o, &r->sum);
+		write_sums(w, d, o, &r->sum);
 		sum.runs += r->sum.runs;
 		sum.gpu += r->sum.gpu;
 		sum.cpu += r->sum.cpu;
 		sum.lost += r->sum.lost;
 		sum.wait += r->sum.wait;
+		sum.cost += r->sum.cost;
 	}
-	write_sums(d, td_jm_obj(d, root, "total"), &sum);
+	write_sums(w, d, td_jm_obj(d, root, "total"), &sum);
+	td_jm_str(d, root, "currency", w->currency);
 	td_gateway_send(q, 200, d);
-}
-
-// A field of CSV. What a spreadsheet would take for a formula is made text.
-static void field(struct td_buf *b, const char *s)
-{
-	bool formula = *s && strchr("=+-@\t\r", *s), quote = formula || strpbrk(s, ",\"\r\n");
-	if (quote)
-		td_buf_putc(b, '"');
-	if (formula)
-		td_buf_putc(b, '\'');
-	for (; *s; s++) {
-		if (*s == '"')
-			td_buf_putc(b, '"');
-		td_buf_putc(b, *s);
-	}
-	if (quote)
-		td_buf_putc(b, '"');
-	td_buf_putc(b, ',');
 }
 
 static void send_csv(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const struct question *w,
 		     const struct td_usage *u)
 {
 	td_auto_buf struct td_buf b = {0};
-	char from[16], to[16], text[16];
-	day_text(w->from, from);
-	day_text(w->to, to);
-	td_buf_printf(&b, "%s%s%s%sjobs,gpu_hours,cpu_hours,wasted_gpu_hours,waiting_hours\r\n",
+	char from[TD_PERIOD_LEN], to[TD_PERIOD_LEN], text[TD_PERIOD_LEN];
+	td_day_name(w->from, from);
+	td_day_name(w->to, to);
+	td_buf_printf(&b, "%s%s%s%sjobs,gpu_hours,cpu_hours,wasted_gpu_hours,waiting_hours%s\r\n",
 		      w->by.day ? "day," : "", w->by.tenant ? "tenant,account," : "", w->by.user ? "user," : "",
-		      w->by.type ? "gpu_type," : "");
+		      w->by.type ? "gpu_type," : "", w->currency ? ",cost" : "");
 	for (size_t i = 0; i < u->n; i++) {
 		const struct td_usage_row *r = &u->v[i];
 		const struct td_object *t = w->by.tenant ? td_gateway_tenant_of(v, r->account) : NULL;
-		day_text(r->day, text);
+		td_day_name(r->day, text);
 		if (w->by.day)
-			field(&b, text);
+			td_gateway_csv(&b, text);
 		if (w->by.tenant) {
-			field(&b, t ? t->name : "");
-			field(&b, r->account);
+			td_gateway_csv(&b, t ? t->name : "");
+			td_gateway_csv(&b, r->account);
 		}
 		if (w->by.user)
-			field(&b, r->user);
+			td_gateway_csv(&b, r->user);
 		if (w->by.type)
-			field(&b, r->type);
-		td_buf_printf(&b, "%.0f,%.3f,%.3f,%.3f,%.3f\r\n", r->sum.runs, hours(r->sum.gpu), hours(r->sum.cpu),
+			td_gateway_csv(&b, r->type);
+		td_buf_printf(&b, "%.0f,%.3f,%.3f,%.3f,%.3f", r->sum.runs, hours(r->sum.gpu), hours(r->sum.cpu),
 			      hours(r->sum.lost), hours(r->sum.wait));
+		if (w->currency)
+			td_buf_printf(&b, ",%.2f", cents(r->sum.cost));
+		td_buf_puts(&b, "\r\n");
 	}
 	td_auto_free char *name = td_asprintf("attachment; filename=\"usage-%s-%s.csv\"", from, to);
 	td_http_add_header(q->x, "Content-Disposition", name);
@@ -210,8 +192,12 @@ static int usage(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_usage struct td_usage all = {0}, shown = {0};
 	int r;
 	if ((r = read_wish(q, &w, err)) || (r = td_gateway_viewer(q, &v, err)) ||
-	    (r = td_gateway_used(q->g, w.from, w.to, &all, err)))
+	    (r = td_gateway_used(q->g, w.from, w.to, false, &all, err)))
 		return r;
+	td_auto_tariff struct td_gateway_tariff t = {0};
+	td_gateway_tariff(q->g, &v, &t);
+	td_gateway_reckon(&t, &all);
+	w.currency = t.all.n ? t.currency : NULL;
 	gather(&v, &w, &all, &shown);
 	if (shown.n > ROWS_MOST)
 		return td_fail(err, TD_INVALID, "that is %zu rows: ask for fewer days, or for less in `by`", shown.n);

@@ -65,10 +65,28 @@ static void add_tenants(struct td_gateway_viewer *v)
 	}
 }
 
+int td_gateway_tenants(struct td_gateway *g, struct td_cancel *c, struct td_gateway_viewer *ret, struct td_error *err)
+{
+	struct td_error none = TD_ERROR_INIT;
+	int r = td_kube_list(g->kube, &td_tenants, NULL, NULL, NULL, c, &ret->tenants, &none);
+	if (r && r != TD_DENIED && r != TD_NOT_FOUND) {
+		if (err)
+			*err = none;
+		return td_wrap(err, "reading Tenants");
+	}
+	if (r)
+		td_debug("Tenants are not shown: %s", none.msg);
+	ret->mine = td_calloc(ret->tenants.n + 1, sizeof(*ret->mine));
+	for (size_t i = 0; i < ret->tenants.n; i++)
+		if (td_streq(td_jstr(ret->tenants.v[i]->root, "spec.cluster.namespace"), g->o.ns) &&
+		    td_streq(td_jstr(ret->tenants.v[i]->root, "spec.cluster.name"), g->o.cluster))
+			ret->mine[ret->n_mine++] = ret->tenants.v[i];
+	return 0;
+}
+
 int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, struct td_error *err)
 {
 	struct td_gateway *g = q->g;
-	struct td_error none = TD_ERROR_INIT;
 	td_auto_viewer struct td_gateway_viewer v = {.user = td_strdup(q->user.name)};
 	td_auto_rights struct td_slurm_rights rights = {0};
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
@@ -87,19 +105,8 @@ int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, s
 	for (size_t i = 0; i < rights.leads.n; i++)
 		td_strv_add(&v.leads, rights.leads.v[i]);
 
-	r = td_kube_list(g->kube, &td_tenants, NULL, NULL, NULL, td_gateway_cancel(q), &v.tenants, &none);
-	if (r && r != TD_DENIED && r != TD_NOT_FOUND) {
-		if (err)
-			*err = none;
-		return td_wrap(err, "reading Tenants");
-	}
-	if (r)
-		td_debug("Tenants are not shown: %s", none.msg);
-	v.mine = td_calloc(v.tenants.n + 1, sizeof(*v.mine));
-	for (size_t i = 0; i < v.tenants.n; i++)
-		if (td_streq(td_jstr(v.tenants.v[i]->root, "spec.cluster.namespace"), g->o.ns) &&
-		    td_streq(td_jstr(v.tenants.v[i]->root, "spec.cluster.name"), g->o.cluster))
-			v.mine[v.n_mine++] = v.tenants.v[i];
+	if ((r = td_gateway_tenants(g, td_gateway_cancel(q), &v, err)))
+		return r;
 	if (!td_gateway_private(g))
 		add_tenants(&v);
 	*ret = v;

@@ -46,6 +46,7 @@ void td_usage_settle(struct td_usage *u)
 		to->sum.cpu += r->sum.cpu;
 		to->sum.lost += r->sum.lost;
 		to->sum.wait += r->sum.wait;
+		to->sum.cost += r->sum.cost;
 		row_done(r);
 	}
 	u->n = n + 1;

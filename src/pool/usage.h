@@ -26,6 +26,7 @@ struct td_usage_run {
 // Seconds, but for runs: those that began in the time.
 struct td_usage_sums {
 	double runs, gpu, cpu, lost, wait; // lost: of gpu, what is known to be lost
+	double cost;                       // not seconds: what the caller has reckoned
 };
 struct td_usage_row {
 	int64_t day; // counted from 1970, of UTC; -1: of all days

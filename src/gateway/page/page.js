@@ -80,11 +80,11 @@ async function pool() {
   const gpus = nodes.flatMap((n) => n.gpus);
   const used = gpus.filter((g) => g.used).length;
   const mine = gpus.filter((g) => g.user === me.user).length;
-  const out = nodes.filter((n) => !n.usable).length;
+  const out = nodes.filter((n) => !n.usable).length, sick = gpus.filter((g) => g.fault).length;
   const figure = (n, words) => el("li", {}, el("b", {}, String(n)), " ", el("span", {}, words));
   return [
     el("h2", {}, "Pool"),
-    el("ul", {class: "sum"}, figure(gpus.length - used, "GPUs free"), figure(used, "in use"), figure(mine, "of them yours"), figure(nodes.length, "nodes"), out ? figure(out, "out of use") : null),
+    el("ul", {class: "sum"}, figure(gpus.length - used, "GPUs free"), figure(used, "in use"), figure(mine, "of them yours"), figure(nodes.length, "nodes"), out ? figure(out, "out of use") : null, sick ? figure(sick, sick === 1 ? "GPU not healthy" : "GPUs not healthy") : null),
     el("div", {class: "nodes"}, nodes.map(node)),
   ];
 }
@@ -97,15 +97,19 @@ function node(n) {
     if (!held.has(key)) held.set(key, {...g, gpus: []});
     held.get(key).gpus.push(g.index);
   }
-  const title = (g) => !g.used ? `GPU ${g.index}: free` : g.job ? `GPU ${g.index}: ${g.user}, ${g.name} (job ${g.job}), since ${when(g.since)}` : `GPU ${g.index}: in use`;
+  const bad = n.gpus.filter((g) => g.fault);
+  const wrong = [...bad.map((g) => `GPU ${g.index}: ${g.fault}`), ...(n.faults || []), n.needsPerson && `Needs a person: ${n.needsPerson}`].filter(Boolean);
+  const title = (g) => has(g) + (g.fault ? `; not healthy: ${g.fault}` : "");
+  const has = (g) => !g.used ? `GPU ${g.index}: free` : g.job ? `GPU ${g.index}: ${g.user}, ${g.name} (job ${g.job}), since ${when(g.since)}` : `GPU ${g.index}: in use`;
   return el("article", {class: "card node", "aria-label": `node ${n.name}`},
     el("h3", {}, n.name, chip_of_node(n)),
     n.gpus.length ? el("ul", {class: `gpus${n.usable || n.gpus.some((g) => g.used) ? "" : " out"}`, "aria-label": "GPUs"}, n.gpus.map((g) =>
-      el("li", {class: g.used ? (g.user === me.user ? "mine" : "used") : "", title: title(g), "aria-label": title(g)}, String(g.index)))) : null,
+      el("li", {class: [g.used && (g.user === me.user ? "mine" : "used"), g.fault && "sick"].filter(Boolean).join(" "), title: title(g), "aria-label": title(g)}, String(g.index)))) : null,
     held.size ? el("ul", {class: "who-has"}, [...held.values()].map((h) =>
       el("li", {}, el("span", {title: h.name || ""}, h.job ? `${h.user}: ${h.name}` : "somebody"), el("span", {class: "num"}, `GPU ${ranges(h.gpus)}${h.since ? `, ${since(h.since)}` : ""}`)))) : null,
     el("p", {}, `${n.cpusUsed} of ${n.cpus} CPUs, ${Math.round(n.memoryUsedMiB / 1024)} of ${Math.round(n.memoryMiB / 1024)} GiB`),
-    n.reason && !n.usable ? el("p", {class: "warn"}, n.reason) : null);
+    n.reason && !n.usable ? el("p", {class: "warn"}, n.reason) : null,
+    wrong.length ? el("ul", {class: "wrong", "aria-label": `what is wrong with ${n.name}`}, wrong.map((w) => el("li", {}, w))) : null);
 }
 
 const chip_of_node = (n) => el("span", {class: `state ${!n.healthy ? "bad" : n.usable ? "good" : "warn"}`}, n.state);
@@ -169,6 +173,7 @@ async function runs() {
     const one = r.steps.length === 1 ? r.steps[0] : null;
     const buttons = el("div", {class: "acts"},
       r.steps.length ? el("button", {type: "button", "aria-label": `Log of ${r.id}`, onclick: () => { location.hash = `runs/${r.id}`; }}, "Log") : null,
+      r.steps.length ? el("button", {type: "button", "aria-label": `TensorBoard of ${r.id}`, onclick: () => act(async () => { await api("POST", "/sessions", {kind: "tensorboard", run: r.id}); location.hash = "sessions"; })}, "TensorBoard") : null,
       live(r.state) ? el("button", {type: "button", "aria-label": `Cancel ${r.id}`, onclick: () => confirm(`Cancel ${r.id}?`) && act(() => api("POST", `/runs/${r.id}/cancel`))}, "Cancel")
                     : el("button", {type: "button", "aria-label": `Run ${r.id} again`, onclick: () => act(() => api("POST", `/runs/${r.id}/again`, {request: crypto_id()}))}, "Again"));
     return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
@@ -233,9 +238,9 @@ async function keys() {
   return [el("h2", {}, "My API keys"), form, shown, table(["Key", "For", "Made", "Ends", ""], all.map(row), "You have none.")];
 }
 
-const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
+const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["tensorboard", "TensorBoard of all runs"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
 const over = (state) => ["done", "failed", "reclaimed", "stopped"].includes(state);
-const own = (kind) => kind === "shell" || kind === "jupyter";
+const own = (kind) => kind === "shell" || kind === "jupyter" || kind === "tensorboard";
 
 // The second field is what the kind needs.
 function name_what(form) {

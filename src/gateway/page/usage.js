@@ -50,7 +50,8 @@ async function usage() {
     usage_of.to = day_text(Date.now());
     usage_of.from = day_text(Date.now() - 29 * DAY_MS);
   }
-  const [days, table_of] = await Promise.all([api("GET", `/usage?${query({by: "day"})}`), api("GET", `/usage?${query({by: usage_of.by})}`)]);
+  const [days, table_of, {bills}] = await Promise.all([api("GET", `/usage?${query({by: "day"})}`), api("GET", `/usage?${query({by: usage_of.by})}`), api("GET", "/bills")]);
+  const priced = "currency" in table_of, paid = (n) => money(n, table_of.currency);
   const form = el("form", {class: "bar", onsubmit: (e) => {
     e.preventDefault();
     for (const n of ["from", "to", "by"]) usage_of[n] = form.elements[n].value;
@@ -65,17 +66,28 @@ async function usage() {
   const heads = {day: "Day", tenant: "Tenant", user: "User", type: "Type"};
   const name = (r, k) => k === "tenant" ? r.tenant || `(${r.account || "none"})` : k === "type" ? r.gpuType || "(no type)" : r[k];
   const row = (r) => el("tr", {}, by.map((k) => cell(heads[k], name(r, k))), cell("Jobs", String(r.jobs), "num"), cell("GPU hours", hours(r.gpuHours), "num"), cell("CPU hours", hours(r.cpuHours), "num"),
-    cell("Wasted GPU hours", hours(r.wastedGpuHours), "num"), cell("Waited", hours(r.waitingHours), "num"));
+    cell("Wasted GPU hours", hours(r.wastedGpuHours), "num"), cell("Waited", hours(r.waitingHours), "num"), priced ? cell("Cost", paid(r.cost), "num") : null);
   const rows = [...table_of.rows].sort((a, b) => by[0] === "day" ? (a.day < b.day ? 1 : -1) : b.gpuHours - a.gpuHours || b.cpuHours - a.cpuHours);
   const t = table_of.total, figure = (n, words) => el("li", {}, el("b", {}, n), " ", el("span", {}, words));
   const whose = {own: "Yours", tenants: "Yours, and what you lead", everybody: "Everybody's"}[table_of.shows];
   return [
     el("h2", {}, "Usage"), form,
-    el("ul", {class: "sum"}, figure(hours(t.gpuHours), "GPU hours"), figure(hours(t.wastedGpuHours), "of them wasted"), figure(hours(t.cpuHours), "CPU hours"), figure(String(t.jobs), "jobs"), figure(hours(t.waitingHours), "hours waited")),
+    el("ul", {class: "sum"}, figure(hours(t.gpuHours), "GPU hours"), figure(hours(t.wastedGpuHours), "of them wasted"), figure(hours(t.cpuHours), "CPU hours"), figure(String(t.jobs), "jobs"), figure(hours(t.waitingHours), "hours waited"), priced ? figure(paid(t.cost), "cost") : null),
     el("p", {class: "soft"}, `${whose}. Days are those of UTC. Wasted is what ended by an error of its own, a failed node or test, preemption or a requeue.`),
     chart(days.rows, days.from, days.to),
-    table([...by.map((k) => heads[k]), "Jobs", "GPU hours", "CPU hours", "Wasted", "Hours waited"], rows.slice(0, 2000).map(row), "Nothing ran in these days."),
+    table([...by.map((k) => heads[k]), "Jobs", "GPU hours", "CPU hours", "Wasted", "Hours waited", ...(priced ? ["Cost"] : [])], rows.slice(0, 2000).map(row), "Nothing ran in these days."),
+    ...(bills.length ? bills_part(bills) : []),
   ];
+}
+
+const money = (n, currency) => `${n.toLocaleString("en", {minimumFractionDigits: 2, maximumFractionDigits: 2})}${currency ? ` ${currency}` : ""}`;
+
+function bills_part(bills) {
+  const row = (b) => el("tr", {}, cell("", el("b", {}, b.period)), cell("", el("span", {class: `state ${b.open ? "warn" : "good"}`}, b.open ? "goes on" : "fixed")), cell("From", b.from, "num"), cell("Before", b.to, "num"),
+    cell("Made", b.made ? when(b.made) : "", "num"), cell("Amount", money(b.total, b.currency), "num"),
+    cell("", el("a", {href: `/api/v1/bills/${b.period}?format=csv`, download: true, "aria-label": `Bill of ${b.period} as CSV`}, "CSV")));
+  return [el("h3", {}, "Bills"), el("p", {class: "soft"}, "The bill of a period that is over never changes. The one of a period that goes on is a preview."),
+    table(["Period", "", "From", "Before", "Made", "Amount", ""], bills.map(row), "")];
 }
 
 // ---- tenants ----

@@ -1,0 +1,155 @@
+#include "pool/price.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct td_price *at(const struct td_prices *l, int64_t day)
+{
+	const struct td_price *best = NULL;
+	for (size_t i = 0; l && i < l->n; i++)
+		if (l->v[i].from <= day && (!best || l->v[i].from >= best->from))
+			best = &l->v[i];
+	return best;
+}
+
+double td_price_gpu(const struct td_prices *l, int64_t day, const char *type)
+{
+	const struct td_price *p = at(l, day);
+	for (size_t i = 0; p && i < p->n_types; i++)
+		if (*type && !strcmp(p->types[i].name, type))
+			return p->types[i].gpu;
+	return p ? p->gpu : -1;
+}
+
+double td_price_cpu(const struct td_prices *l, int64_t day)
+{
+	const struct td_price *p = at(l, day);
+	return p ? p->cpu : -1;
+}
+
+int64_t td_price_first(const struct td_prices *l)
+{
+	int64_t first = -1;
+	for (size_t i = 0; i < l->n; i++)
+		if (first < 0 || l->v[i].from < first)
+			first = l->v[i].from;
+	return first;
+}
+
+// ---- days ----
+//
+// The calendar is Gregorian, with years that begin in March, so that the day that is sometimes missing is the
+// last one of a year.
+struct civil {
+	int64_t year;
+	int month, day; // from 1
+};
+
+static int64_t days_of(const struct civil *c)
+{
+	int64_t y = c->month <= 2 ? c->year - 1 : c->year, era = y / 400, of_era = y - era * 400;
+	int64_t of_year = (153 * (c->month > 2 ? c->month - 3 : c->month + 9) + 2) / 5 + c->day - 1;
+	return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+static struct civil civil_of(int64_t days)
+{
+	int64_t z = days + 719468, era = z / 146097, of_era = z - era * 146097;
+	int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	int64_t of_year = of_era - (365 * year + year / 4 - year / 100), m = (5 * of_year + 2) / 153;
+	int month = (int)(m < 10 ? m + 3 : m - 9);
+	return (struct civil){
+		.year = year + era * 400 + (month <= 2), .month = month, .day = (int)(of_year - (153 * m + 2) / 5 + 1)};
+}
+
+// Reads digits, as many as are said.
+static bool number(const char **s, int digits, int *ret)
+{
+	*ret = 0;
+	for (int i = 0; i < digits; i++, (*s)++) {
+		if (**s < '0' || **s > '9')
+			return false;
+		*ret = *ret * 10 + (**s - '0');
+	}
+	return true;
+}
+
+void td_day_name(int64_t day, char ret[TD_PERIOD_LEN])
+{
+	const struct civil c = civil_of(day);
+	snprintf(ret, TD_PERIOD_LEN, "%04d-%02d-%02d", (int)(c.year % 10000), c.month, c.day);
+}
+
+bool td_day_parse(const char *s, int64_t *ret)
+{
+	int y, m, d;
+	char again[TD_PERIOD_LEN];
+	const char *p = s;
+	if (!number(&p, 4, &y) || *p++ != '-' || !number(&p, 2, &m) || *p++ != '-' || !number(&p, 2, &d) || *p ||
+	    y < 1970 || m < 1 || m > 12 || d < 1 || d > 31)
+		return false;
+	*ret = days_of(&(const struct civil){y, m, d});
+	td_day_name(*ret, again); // there is no 31 February
+	return !strcmp(again, s);
+}
+
+// ---- periods ----
+
+enum td_period_kind td_period_kind_of(const char *word)
+{
+	return td_streq(word, "quarter") ? TD_PERIOD_QUARTER : td_streq(word, "day") ? TD_PERIOD_DAY : TD_PERIOD_MONTH;
+}
+
+struct td_period td_period_at(enum td_period_kind kind, int64_t day)
+{
+	struct civil c = civil_of(day), end;
+	if (kind == TD_PERIOD_DAY)
+		return (struct td_period){kind, day, day + 1};
+	int months = kind == TD_PERIOD_QUARTER ? 3 : 1;
+	c.day = 1;
+	c.month -= (c.month - 1) % months;
+	end = c;
+	end.month += months;
+	if (end.month > 12) {
+		end.month -= 12;
+		end.year++;
+	}
+	return (struct td_period){kind, days_of(&c), days_of(&end)};
+}
+
+struct td_period td_period_next(const struct td_period *p)
+{
+	return td_period_at(p->kind, p->to);
+}
+
+void td_period_name(const struct td_period *p, char ret[TD_PERIOD_LEN])
+{
+	const struct civil c = civil_of(p->from);
+	if (p->kind == TD_PERIOD_DAY)
+		td_day_name(p->from, ret);
+	else if (p->kind == TD_PERIOD_QUARTER)
+		snprintf(ret, TD_PERIOD_LEN, "%04d-q%d", (int)(c.year % 10000), (c.month - 1) / 3 + 1);
+	else
+		snprintf(ret, TD_PERIOD_LEN, "%04d-%02d", (int)(c.year % 10000), c.month);
+}
+
+bool td_period_parse(const char *name, struct td_period *ret)
+{
+	int y, n;
+	int64_t day;
+	const char *p = name;
+	if (td_day_parse(name, &day)) {
+		*ret = td_period_at(TD_PERIOD_DAY, day);
+		return true;
+	}
+	if (!number(&p, 4, &y) || *p++ != '-' || y < 1970)
+		return false;
+	bool quarter = *p == 'q' || *p == 'Q';
+	if (quarter)
+		p++;
+	if (!number(&p, quarter ? 1 : 2, &n) || *p || n < 1 || n > (quarter ? 4 : 12))
+		return false;
+	*ret = td_period_at(quarter ? TD_PERIOD_QUARTER : TD_PERIOD_MONTH,
+			    days_of(&(const struct civil){y, quarter ? n * 3 : n, 1}));
+	return true;
+}
