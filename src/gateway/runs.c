@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { YOUNG_S = 3 };
+
 int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_json **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf out = {0};
@@ -201,8 +203,10 @@ void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, co
 			yyjson_val *key, *val;
 			yyjson_obj_foreach (kept, k, m, key, val)
 				td_jm_key_set(d, w, yyjson_get_str(key), yyjson_val_mut_copy(d, val));
-			if (!kept && (!l || !past_write(q, &a, d, w)))
-				td_jm_str(d, w, "state", "unknown");
+			// The look may be older than its jobs, which come soon after the record.
+			bool young = s && s->nodes.at && td_jint(record, "created", 0) >= s->nodes.at - YOUNG_S;
+			if (!kept && (young || !l || !past_write(q, &a, d, w)))
+				td_jm_str(d, w, "state", young ? "waiting" : "unknown");
 		}
 		const char *state = td_jm_getstr(w, "state");
 		ended = ended && over(state);
