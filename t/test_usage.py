@@ -158,3 +158,13 @@ def test_a_bill_is_made_once_and_never_changed(pool, me, tmp_path):
         # The gateway has seen that there are no prices when costs are gone; then nobody makes bills any more.
         wait_for("no prices", lambda: "currency" not in me.api("GET", "/usage")[1])
         wait_for("no bills", lambda: pool.kubectl("delete", "configmaps", "-n", "slurm", "-l", "tandem.dev/bill") is not None and me.json("bill")["bills"] == [])
+@pytest.mark.feature("D4.2")
+def test_a_tenant_has_rules_for_its_members_sessions(pool, me, tenants):
+    """The strictest counts; a person may ask for less, and not for more."""
+    seconds = lambda s: (x := me.api("GET", f"/sessions/{s['id']}")[1]).get("started") and x["ends"] - x["started"]  # noqa: E731
+    pool.kubectl("patch", "tenant", "biology", "--type=merge", "-p", '{"spec":{"sessions":{"maxAge":"2h"}}}')
+    long, short = (me.api("POST", "/sessions", {"kind": "batch", "command": "exec sleep 1000", **more})[1] for more in ({"maxAge": 20000}, {"maxAge": 600}))
+    wait_for("the tenant's rule counts", lambda: seconds(long) == 7200)
+    wait_for("his own is stricter", lambda: seconds(short) == 600)
+    pool.kubectl("patch", "tenant", "biology", "--type=merge", "-p", '{"spec":{"sessions":null}}')
+    wait_for("it is gone", lambda: seconds(long) == 20000)

@@ -31,6 +31,7 @@
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
 //   session_pass.c             the proxy in front of them
 //   session_record.c           what is kept of one: it can be resumed
+//   session_rules.c            what Tenants ask of their members' sessions
 //   session_use.c              what they do: traffic, CPUs
 //   answers.[ch]               how an endpoint answers: waiting requests, how long they take
 //   account.c                  who am I, login, keys
@@ -71,6 +72,7 @@ struct td_gateway_limits;
 struct td_session_traffic;
 struct td_gateway_days;
 struct td_oidc;
+struct td_session_scopes;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -81,6 +83,7 @@ struct td_gateway {
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
 	struct td_gateway_days *days;
+	struct td_session_scopes *scopes; // rules of Tenants
 	char *self; // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc

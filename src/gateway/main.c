@@ -185,6 +185,7 @@ int td_gateway_main(int argc, char **argv)
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.days = td_gateway_days_new();
+	g.scopes = td_session_scopes_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -202,6 +203,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
 	td_gateway_days_free(g.days);
+	td_session_scopes_free(g.scopes);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -65,8 +65,8 @@ int64_t td_session_number(const struct td_object *o, const char *key)
 	return s && td_parse_i64(s, &n) ? n : 0;
 }
 
-// The rules for all, what the gateway was told besides, and what the person asked for.
-static struct td_idle_rules rules_of(const struct td_gateway *g, const struct td_object *o)
+// The rules for all, what the gateway was told besides, those of his Tenants, and what the person asked for.
+static struct td_idle_rules rules_of(struct td_gateway *g, const struct td_object *o)
 {
 	struct td_idle_rules r = td_session_rules;
 	const struct td_idle_rules site = {.low_cpu_s = g->o.low_use_min * 60LL},
@@ -74,6 +74,9 @@ static struct td_idle_rules rules_of(const struct td_gateway *g, const struct td
 					  .no_traffic_s = td_session_number(o, TD_ANN_SESSION_IDLE),
 					  .low_cpu_s = td_session_number(o, TD_ANN_SESSION_LOW)};
 	td_idle_merge(&r, &site);
+	const char *owner = td_object_annotation(o, TD_ANN_SESSION_OWNER);
+	if (owner)
+		td_session_scopes_add(g, owner, &r);
 	td_idle_merge(&r, &own);
 	if (!td_session_kind_of(o)->served)
 		r.no_traffic_s = 0; // nobody is expected to come
@@ -132,6 +135,8 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 		td_jm_str(d, w, "words", *last ? last : td_jstr(o->root, "status.message"));
 	}
 	td_jm_str(d, w, "node", td_jstr(o->root, "spec.nodeName"));
+	if (td_jstr(o->root, "status.startTime") && !td_time_parse(td_jstr(o->root, "status.startTime"), &at))
+		td_jm_int(d, w, "started", at / 1000);
 	td_jm_str(d, w, "command", td_object_annotation(o, TD_ANN_SESSION_COMMAND));
 	td_jm_str(d, w, "job", td_object_annotation(o, TD_ANN_JOB));
 	td_jm_str(d, w, "devices", td_object_annotation(o, TD_ANN_DEVICES));
@@ -275,7 +280,9 @@ static void look(struct td_gateway *g, const char *ns, const char *usage)
 void *td_session_thread(void *gateway)
 {
 	struct td_gateway *g = gateway;
+	td_session_scopes_look(g);
 	while (!td_cancel_wait(g->cancel, LOOK_MS)) {
+		td_session_scopes_look(g);
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto_buf struct td_buf usage = {0};

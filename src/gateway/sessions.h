@@ -48,6 +48,20 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 // An annotation that is a number; 0: it is not there.
 int64_t td_session_number(const struct td_object *o, const char *key);
 
+// ---- session_rules.c: what Tenants ask of their members' sessions. Thread-safe ----
+struct td_session_scopes *td_session_scopes_new(void);
+struct td_session_scopes *td_session_scopes_free(struct td_session_scopes *r);
+// Reads the Tenants anew.
+void td_session_scopes_look(struct td_gateway *g);
+// Adds the rules of the Tenants whose member he is, and of those above them.
+void td_session_scopes_add(struct td_gateway *g, const char *user, struct td_idle_rules *into);
+// The same (pure). ns and cluster: the SlurmCluster whose Tenants count.
+struct td_session_person {
+	const char *ns, *cluster, *user;
+};
+void td_session_scopes_of(const struct td_objects *tenants, const struct td_session_person *who,
+			  struct td_idle_rules *into);
+
 // ---- session_record.c: what was asked for, kept for as long as there is the session ----
 struct td_session_end {
 	int64_t at; // 0: it has not ended

@@ -1,4 +1,4 @@
-// rows: D4.1 D4.4 E4.3
+// rows: D4.1 D4.2 D4.4 E4.3
 // What sessions do, with a clock that stands until the test moves it: below 5 % of a CPU for 10 minutes,
 // no traffic for 1 hour, 12 hours after the start.
 #include "gateway/sessions.h"
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -186,10 +187,53 @@ static void the_agents_figures_of_gpus(void **state)
 	assert_true(td_session_gpu_read("", "a", "p") == -1);
 }
 
+static struct td_object *object_of(const char *yaml)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	assert_int_equal(td_yaml_parse(yaml, strlen(yaml), &l, NULL), 0);
+	return td_object_new(td_json_ref(l.v[0]));
+}
+
+static void scopes(void **state)
+{
+	static const char *const yaml[] = {
+		"metadata: {name: science}\nspec: {cluster: {namespace: s, name: c}, sessions: {maxAge: 8h, idle: "
+		"30m}}",
+		"metadata: {name: physics}\nspec: {cluster: {namespace: s, name: c}, parent: science, members: [{user: "
+		"ann}], sessions: {idle: 2h, lowUse: 10m}}",
+		"metadata: {name: law}\nspec: {cluster: {namespace: s, name: c}, members: [{user: bob}], sessions: "
+		"{maxAge: 1h}}",
+		"metadata: {name: there}\nspec: {cluster: {namespace: s, name: d}, members: [{user: ann}], sessions: "
+		"{maxAge: 1s}}",
+		"metadata: {name: a}\nspec: {cluster: {namespace: s, name: c}, parent: b, members: [{user: eve}]}",
+		"metadata: {name: b}\nspec: {cluster: {namespace: s, name: c}, parent: a, sessions: {lowUse: 5m}}",
+	};
+	static const struct {
+		const char *user;
+		int64_t age, idle, low;
+	} rows[] = {{"ann", 8 * 3600, 1800, 600},  // of each the strictest, those above too
+		    {"bob", 3600, 3600, 0},        // beside the rules for all
+		    {"eve", 12 * 3600, 3600, 300}, // a circle of parents ends
+		    {"kim", 12 * 3600, 3600, 0}};  // nobody's member
+	struct td_objects l = {0};
+	for (size_t i = 0; i < TD_LEN(yaml); i++)
+		td_objects_add(&l, object_of(yaml[i]));
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		const struct td_session_person who = {.ns = "s", .cluster = "c", .user = rows[i].user};
+		struct td_idle_rules r = td_session_rules;
+		td_session_scopes_of(&l, &who, &r);
+		assert_int_equal(r.max_age_s, rows[i].age);
+		assert_int_equal(r.no_traffic_s, rows[i].idle);
+		assert_int_equal(r.low_cpu_s, rows[i].low);
+	}
+	td_objects_done(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(how_an_endpoint_answers),
+		cmocka_unit_test(scopes),
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
 		cmocka_unit_test(traffic_and_age),
 		cmocka_unit_test(the_agents_figures),
