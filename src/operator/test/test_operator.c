@@ -1,6 +1,6 @@
 // Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share
 // and pod, and the decision about nodes.
-// rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
+// rows: A1.8 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -752,6 +752,51 @@ static void test_costs(void **state)
 	}
 }
 
+// Each daemon's own requests and limits come out at its own container, and at no other one.
+static void test_resources_of_each(void **state)
+{
+	static const char over[] = "{controller: {resources: {requests: {cpu: '1'}, limits: {memory: 1Gi}}},"
+				   " restApi: {resources: {requests: {cpu: '2'}, limits: {memory: 2Gi}}},"
+				   " accounting: {resources: {requests: {cpu: '3'}, limits: {memory: 3Gi}}},"
+				   " login: [{name: login, resources: {requests: {cpu: '4'}, limits: {memory: 4Gi}}}]}",
+			  set_over[] =
+				  "{template: {spec: {containers: [{name: slurmd, resources: {requests: {cpu: '5'},"
+				  " limits: {memory: 5Gi}}}]}}}";
+	static const struct {
+		const struct td_gvr *gvr;
+		const char *name, *container, *cpu, *memory;
+	} rows[] = {
+		{&td_statefulsets, "main-slurmctld", "slurmctld", "1", "1Gi"},
+		{&td_deployments, "main-slurmrestd", "slurmrestd", "2", "2Gi"},
+		{&td_statefulsets, "main-slurmdbd", "slurmdbd", "3", "3Gi"},
+		{&td_statefulsets, "main-login", "login", "4", "4Gi"},
+		{&td_pods, NULL, "slurmd", "5", "5Gi"},
+	};
+	td_auto(td_json_unref) struct td_json *plain = embedded("SlurmCluster"), *sc = patched(plain, over),
+					      *plain_set = embedded("NodeSet"), *set = patched(plain_set, set_over),
+					      *node = Y(NODE), *pod = NULL;
+	td_auto_slurm_files struct td_slurm_files f = {0};
+	td_auto_wants struct td_op_wants w = {0};
+	const struct td_op_share share = {15, 31744, 8};
+	objects_of(sc, &f, &w);
+	assert_int_equal(
+		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &share, NULL, &pod, NULL), 0);
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		yyjson_val *spec = rows[i].name ? td_jget(wanted(&w, rows[i].gvr, rows[i].name), "spec.template.spec")
+						: td_jget(td_json_root(pod), "spec"),
+			   *c;
+		size_t k, n, seen = 0;
+		yyjson_arr_foreach (td_jget(spec, "containers"), k, n, c) {
+			bool its = td_streq(td_jstr(c, "name"), rows[i].container);
+			bool has = td_streq(td_jstr(c, "resources.requests.cpu"), rows[i].cpu) &&
+				   td_streq(td_jstr(c, "resources.limits.memory"), rows[i].memory);
+			assert_int_equal(its, has);
+			seen += its;
+		}
+		assert_int_equal(seen, 1);
+	}
+}
+
 // Which devices a node keeps while its kubelet offers none.
 static void test_offered(void **state)
 {
@@ -904,6 +949,7 @@ int main(void)
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_offered),
 		cmocka_unit_test(test_dra),
