@@ -1,5 +1,6 @@
 """GPUs of types: from a node's label or a NodeSet, asked for by jobs and pods."""
 import json
+import re
 
 import pytest
 
@@ -10,14 +11,21 @@ PROBE = """for i in 0 1 2 3; do m=$( (exec 3</dev/tandem-gpu$i) 2>&1 ); case $m 
 echo; scontrol -o -d show job $SLURM_JOB_ID | grep -o 'GRES=gpu[^ ]*IDX[^ ]*'"""
 
 
-@pytest.mark.feature("A10.1", "A7.2", "A1.8")
+def near(shown):
+    """The NUMA nodes of a job's cores and of its GPUs, where each has 7 cores and 2 GPUs."""
+    cores, gpus = re.search(r" CPU_IDs=(\S+) .*GRES=gpu:\d+\(IDX:([^)]+)\)", shown).groups()
+    return {i // 7 for i in expand_ranges(cores)}, {i // 2 for i in expand_ranges(gpus)}
+
+
+@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1")
 def test_jobs_and_pods_ask_for_a_type(home):
     """A label types one node, a NodeSet both, with two types each; who asks for a type gets devices of it and no other, and one that is not there is refused with those that are."""
     pool = home
     pool.up("--nodes", "2", "--gpus", "4")
 
     def gres():
-        return dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N %G").splitlines())
+        """Without the sockets, such as (S:0-1)."""
+        return dict(re.sub(r"\([^)]*\)", "", line).split() for line in pool.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N %G").splitlines())
 
     def opens(*argv):
         mine, said = pool.shell("srun", "-Q", "--mem=64M", *argv, "bash", "-c", PROBE).splitlines()
@@ -26,6 +34,22 @@ def test_jobs_and_pods_ask_for_a_type(home):
         return indexes
 
     assert gres() == {"n0": "gpu:4", "n1": "gpu:4"}
+    # Cores and GPUs of a job come from one NUMA node, where they are known.
+    pool.kubectl("annotate", "node", "n0", "tandem.dev/gpu-numa=0,0,1,1")
+    wait_for("Slurm knows both NUMA nodes", lambda: pool.shell("sinfo", "-h", "-N", "-n", "n0", "-t", "idle", "-o", "%z %G").split() == ["2:7:1", "gpu:4(S:0-1)"], 120)
+    pods = [pool.pod(f"near{i}", gpus=2, cpu="3", nodeSelector={"kubernetes.io/hostname": "n0"}) for i in (0, 1)]
+    pool.apply(*pods)
+    wait_for("both run", lambda: len(pool.running()) == 2)
+    jobs = [pool.grant(pool.get("pod", f"near{i}"))[0] for i in (0, 1)]
+    seen = [near(pool.shell("scontrol", "-o", "-d", "show", "job", str(j))) for j in jobs]
+    assert all(cores == gpus and len(gpus) == 1 for cores, gpus in seen) and seen[0] != seen[1], seen
+    pool.kubectl("delete", "pods", "--all")
+    r = pool.cmd("shell", "--", "sbatch", "-w", "n0", "-c8", "--gres=gpu:2", "--gres-flags=enforce-binding", "--wrap=true", check=False)
+    assert r.returncode and "Requested node configuration is not available" in r.stderr, "no NUMA node has 8 cores"
+    pool.kubectl("annotate", "node", "n1", "tandem.dev/gpu-numa=0,0,2")
+    wait_for("a slip is said, and the node goes on", lambda: 'tandem.dev/gpu-numa "0,0,2" is of 3 GPUs, the node has 4' in json.dumps(pool.get("nodeset", "pool", "-n", "slurm")["status"]))
+    assert gres()["n1"] == "gpu:4"
+    pool.kubectl("annotate", "node", "n1", "tandem.dev/gpu-numa-")
     pool.kubectl("label", "node", "n1", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3")
     wait_for("the label's type is Slurm's", lambda: gres() == {"n0": "gpu:4", "n1": "gpu:h100:4"}, 120)
     assert json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/slurm-share"])["types"] == "h100:4"

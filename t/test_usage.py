@@ -158,6 +158,8 @@ def test_a_bill_is_made_once_and_never_changed(pool, me, tmp_path):
         # The gateway has seen that there are no prices when costs are gone; then nobody makes bills any more.
         wait_for("no prices", lambda: "currency" not in me.api("GET", "/usage")[1])
         wait_for("no bills", lambda: pool.kubectl("delete", "configmaps", "-n", "slurm", "-l", "tandem.dev/bill") is not None and me.json("bill")["bills"] == [])
+
+
 @pytest.mark.feature("D4.2")
 def test_a_tenant_has_rules_for_its_members_sessions(pool, me, tenants):
     """The strictest counts; a person may ask for less, and not for more."""

@@ -45,8 +45,10 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 {
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
-	while (i < f->n_groups && (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
-				   strcmp(f->group[i].share.types, s->types) != 0))
+	while (i < f->n_groups &&
+	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
+		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
+		strcmp(f->group[i].share.numa, s->numa) != 0))
 		i++;
 	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
 	// which Slurm shows.
@@ -95,7 +97,8 @@ static const char *keep(struct facts *f, char *s)
 	return f->owned.v[f->owned.n - 1];
 }
 
-// Adds the lines of gres.conf of one kind of node: one for each type, in the order of Slurm's indexes.
+// Adds the lines of gres.conf of one kind of node, in the order of Slurm's indexes: one for each type, and for each
+// NUMA node.
 static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_group *g, const char *nodes)
 {
 	const char *types = g->share.types;
@@ -105,11 +108,16 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 		bool typed = td_op_types_next(&types, type, &n);
 		if (!typed)
 			n = g->share.gpus - from;
-		f->gres[f->n_gres++] = (struct td_slurm_gres){.nodes = nodes,
-							      .name = "gpu",
-							      .file = keep(f, td_op_device_files(sc, g->fake, from, n)),
-							      .type = typed ? keep(f, td_strdup(type)) : NULL};
-		from += n;
+		for (long long to = from + n; f->n_gres < TD_LEN(f->gres) && from < to; from += n) {
+			n = td_op_numa_run(g->share.numa, from, to);
+			char *cores = td_op_numa_cores(&g->share, from);
+			f->gres[f->n_gres++] =
+				(struct td_slurm_gres){.nodes = nodes,
+						       .name = "gpu",
+						       .file = keep(f, td_op_device_files(sc, g->fake, from, n)),
+						       .type = typed ? keep(f, td_strdup(type)) : NULL,
+						       .cores = cores ? keep(f, cores) : NULL};
+		}
 	}
 }
 

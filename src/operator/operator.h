@@ -112,11 +112,14 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
 
-enum { TD_OP_TYPES = 256 };
+enum { TD_OP_TYPES = 256, TD_OP_NUMA = 129 };
 struct td_op_share {
 	long long cpus, memory_mb, gpus;
 	// The GPUs' types in the order of Slurm's indexes, "h100:4,a100:4"; "": Slurm knows no types of them.
 	char types[TD_OP_TYPES];
+	// For each GPU the NUMA node that it hangs at, a digit, from 0 without gaps; "": nothing says it. cpus is then a
+	// multiple of their number: each has its part of the cores.
+	char numa[TD_OP_NUMA];
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {
@@ -266,6 +269,16 @@ int td_op_gres_read(const char *gres, struct td_op_found *ret, struct td_error *
 void td_op_gres_write(const struct td_op_share *s, struct td_buf *ret);
 // Sets the types of a node's GPUs from its label, when they are of one type.
 void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
+// ---- gpunuma.c: the cores that are near to a GPU (pure) ----
+
+// Reads the Node annotation TD_ANN_GPU_NUMA. False: why says what is wrong with it.
+bool td_op_numa_read(const char *text, long long gpus, char ret[TD_OP_NUMA], struct td_error *why);
+long long td_op_numa_parts(const char *numa); // how many NUMA nodes; 1 of ""
+// How many GPUs from this one on, before `to`, hang at the same one.
+long long td_op_numa_run(const char *numa, long long from, long long to);
+// Returns Cores= of gres.conf for a GPU; NULL: any. The caller frees it.
+char *td_op_numa_cores(const struct td_op_share *s, long long gpu);
+
 // True when Slurm's record of a node has other GPUs than the share.
 bool td_op_gpus_differ(const char *record_gres, const struct td_op_share *s);
 // Adds every problem of spec.devices[0].types.

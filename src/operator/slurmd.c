@@ -44,7 +44,11 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
 	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
 		return td_wrap(why, "spec.reserve.memory of the SlurmCluster"), false;
-	struct td_op_share s = {cpu / 1000 - cpu_off, (mem - mem_off) / (1 << 20), gpus, {0}};
+	struct td_op_share s = {.cpus = cpu / 1000 - cpu_off, .memory_mb = (mem - mem_off) / (1 << 20), .gpus = gpus};
+	const char *numa = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPU_NUMA);
+	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
+		return false;
+	s.cpus -= s.cpus > 0 ? s.cpus % td_op_numa_parts(s.numa) : 0; // each has as many cores
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "
@@ -68,6 +72,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	}
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
+	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
 
 	*ret = s;
 	return true;
@@ -75,9 +80,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 
 char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s}", s->cpus, s->memory_mb,
-			   resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
-			   *s->types ? "\"" : "");
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s}", s->cpus,
+			   s->memory_mb, resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
+			   *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
+			   *s->numa ? "\"" : "");
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
@@ -90,8 +96,11 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 ||
 	    gpus < 0)
 		return false;
-	*ret = (struct td_op_share){cpus, mem >> 20, gpus, {0}};
-	const char *types = td_jkey_str(td_json_root(j), TD_SHARE_TYPES);
+	*ret = (struct td_op_share){.cpus = cpus, .memory_mb = mem >> 20, .gpus = gpus};
+	const char *types = td_jkey_str(td_json_root(j), TD_SHARE_TYPES),
+		   *numa = td_jstr_or(td_json_root(j), TD_SHARE_NUMA, "");
+	if (strlen(numa) == (size_t)gpus && gpus < TD_OP_NUMA && strspn(numa, "01234567") == (size_t)gpus)
+		memcpy(ret->numa, numa, (size_t)gpus + 1);
 	char type[64];
 	long long n;
 	while (types && td_op_types_next(&types, type, &n) && td_op_types_add(ret->types, type, n))
@@ -182,8 +191,9 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *s)
 {
 	struct td_buf b = {0};
-	td_buf_printf(&b, "CPUs=%lld Sockets=1 CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus, s->cpus,
-		      s->memory_mb);
+	long long sockets = td_op_numa_parts(s->numa);
+	td_buf_printf(&b, "CPUs=%lld Sockets=%lld CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus,
+		      sockets, s->cpus / sockets, s->memory_mb);
 	if (s->gpus) {
 		td_buf_puts(&b, " Gres=");
 		td_op_gres_write(s, &b);

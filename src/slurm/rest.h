@@ -201,6 +201,7 @@ struct td_slurm_node {
 	int64_t busy_at;   // when a job was on it last, or it came, epoch seconds; 0: not known
 	// alloc_* lag, so they are hints (S-T8).
 	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
+	int64_t sockets;  // 0: not known
 	char *partitions; // "all,debug"
 };
 struct td_slurm_nodes {

@@ -139,8 +139,6 @@ trap 'ended=yes; kill "$slurmd"; sh $services stop' TERM
 while :; do
 	slurmd -D "${boot[@]}" -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
 	slurmd=$! boot=()
-	slurmd -D -Z -N "$TD_NODE" --conf-server "$(servers)" --conf "$TD_NODE_CONF" &
-	slurmd=$!
 	echo "$slurmd" >/run/slurm/slurmd
 	until wait "$slurmd"; code=$?; ! kill -0 "$slurmd" 2>/dev/null; do :; done
 	[ "$code" -gt 128 ] && [ -z "$ended" ] || exit "$code"

@@ -1,6 +1,6 @@
 // Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share
 // and pod, and the decision about nodes.
-// rows: A1.8 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
+// rows: A1.8 A10.2 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -298,6 +298,57 @@ static void test_types(void **state)
 	*s.types = '\0';
 	assert_false(td_op_gpus_differ("gpu:6", &s));
 	assert_true(td_op_gpus_differ("gpu:h100:6", &s));
+}
+
+static void numa_refused(const char *text, const char *words)
+{
+	char numa[TD_OP_NUMA] = "";
+	struct td_error err = TD_ERROR_INIT;
+	assert_false(td_op_numa_read(text, 4, numa, &err));
+	if (!strstr(err.msg, words) || *numa)
+		fail_msg("%s: %s", text, err.msg);
+}
+
+// The NUMA nodes of GPUs: what is read, and the cores that follow from it.
+static void test_numa(void **state)
+{
+	static const struct {
+		long long gpu, run;
+		const char *cores;
+	} rows[] = {{0, 2, "0-6"}, {1, 1, "0-6"}, {2, 2, "7-13"}, {3, 1, "7-13"}};
+	struct td_op_share s = {.cpus = 14, .memory_mb = 1024, .gpus = 4}, back = {0};
+	assert_int_equal(td_op_numa_parts(s.numa), 1);
+	assert_int_equal(td_op_numa_run(s.numa, 0, 4), 4);
+	assert_null(td_op_numa_cores(&s, 0));
+	assert_true(td_op_numa_read("0,0,1,1", 4, s.numa, NULL));
+	assert_string_equal(s.numa, "0011");
+	assert_int_equal(td_op_numa_parts(s.numa), 2);
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *cores = td_op_numa_cores(&s, rows[i].gpu);
+		assert_int_equal(td_op_numa_run(s.numa, rows[i].gpu, 4), rows[i].run);
+		assert_string_equal(cores, rows[i].cores);
+	}
+	assert_int_equal(td_op_numa_run(s.numa, 1, 2), 1); // a type that ends inside
+	td_auto_free char *text = td_op_share_text(&s, "a.com/gpu");
+	assert_true(td_op_share_parse(text, "a.com/gpu", &back));
+	assert_string_equal(back.numa, "0011");
+	assert_true(td_op_share_parse("{\"cpu\":\"14\",\"memory\":\"1Gi\",\"a.com/gpu\":\"3\",\"numa\":\"0011\"}",
+				      "a.com/gpu", &back));
+	assert_string_equal(back.numa, ""); // of other GPUs
+
+	assert_true(td_op_numa_read("1,0,1,0", 4, s.numa, NULL)); // they need not lie together
+	assert_string_equal(s.numa, "1010");
+	s.cpus = 2;
+	td_auto_free char *one = td_op_numa_cores(&s, 0);
+	assert_string_equal(one, "1");
+
+	numa_refused("0,0,1", "is of 3 GPUs, the node has 4");
+	numa_refused("0,0,2,2", "no GPU is at 1");
+	numa_refused("1,1,1,1", "no GPU is at 0");
+	numa_refused("0,0,1,x", "write the number");
+	numa_refused("0,0,1,8", "write the number");
+	numa_refused("0,0,1,-1", "write the number");
+	numa_refused("", "write the number");
 }
 
 // Finds a volume by name: where a template adds volumes, the merge decides their order.
@@ -949,6 +1000,7 @@ int main(void)
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_offered),
