@@ -126,6 +126,28 @@ def test_paused_resumed_and_aborted(site):
     wait_for("both nodes work", lambda: in_service(pool, "n1", "n2"))
 
 
+@pytest.mark.feature("B7.6", "B7.7")
+def test_a_long_job_saves_itself_and_goes_on(site):
+    """It gets the signal, has its grace, is requeued, and goes on from what it saved."""
+    pool = site
+    pool.shell("rm", "-f", "/home/saved", "/home/went-on")
+    script = "#!/bin/sh\n[ ! -e /home/saved ] || echo $SLURM_RESTART_COUNT >>/home/went-on\ntrap 'echo $SLURMD_NODENAME >>/home/saved' USR1\nwhile :; do sleep 0.1; done\n"
+    job = pool.sbatch("--requeue", "-w", "n1", script=script)
+    wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    pool.cmd("upgrade", "start", "saves", "--nodes", "n1", "--program", "driver-2", "--no-test", "--grace", "2s")
+    wait_for("it is requeued", lambda: pool.job(job).get("Restarts") == "1")
+    assert pool.shell("cat", "/home/saved").split() == ["n1"], "it was told once, and had time to save itself"
+    s = ended(pool, "saves")
+    act = pool.get("nodeaction", s["nodes"][0]["action"])
+    assert (s["phase"], act["spec"]["checkpoint"]) == ("Succeeded", {"signal": "USR1", "graceSeconds": 2})
+    assert act["status"]["startedAt"] <= act["status"]["signalledAt"] <= act["status"]["finishedAt"]
+    # Slurm lets a requeued job wait until its old credential is void (cred_expire, two minutes).
+    wait_for("it may start", lambda: pool.shell("scontrol", "update", f"jobid={job}", "starttime=now") is not None)
+    wait_for("it goes on", lambda: pool.shell("cat", "/home/went-on").split() == ["1"])
+    pool.shell("scancel", job)
+    pool.shell("rm", "-f", "/home/saved", "/home/went-on")
+
+
 @pytest.mark.feature("B7.5")
 def test_rolled_back_when_a_node_fails_its_test(site):
     pool = site

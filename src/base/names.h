@@ -50,11 +50,14 @@
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in
 // the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
 #define TD_ANN_HOLD "tandem.dev/hold"
-#define TD_ANN_PERSON "tandem.dev/needs-person"       // by the operator: nothing helped; why
-#define TD_ANN_END_JOBS "tandem.dev/end-jobs"         // by the operator: the jobs of a node that is held shall end
-#define TD_ANN_ACTION "tandem.dev/action"             // by anybody: asks for a NodeAction; value: which
-#define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken" // by the operator: "ID ACTION", being made
-#define TD_ANN_FAULTS "tandem.dev/faults"             // by the agent, JSON: what its checks found
+#define TD_ANN_PERSON "tandem.dev/needs-person" // by the operator: nothing helped; why
+#define TD_ANN_END_JOBS "tandem.dev/end-jobs"   // by the operator: the jobs of a node that is held shall end
+#define TD_ANN_SIGNAL_JOBS                                                                                             \
+	"tandem.dev/signal-jobs" // by the operator: "ACTION SIGNAL" to the jobs of a node that is held
+#define TD_ANN_JOBS_SIGNALLED "tandem.dev/jobs-signalled" // by the bridge: the last of these that was sent
+#define TD_ANN_ACTION "tandem.dev/action"                 // by anybody: asks for a NodeAction; value: which
+#define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken"     // by the operator: "ID ACTION", being made
+#define TD_ANN_FAULTS "tandem.dev/faults"                 // by the agent, JSON: what its checks found
 // By the operator, JSON: what the node's agent shall do now. Keys id, action, device, boot.
 #define TD_ANN_OPERATION "tandem.dev/operation"
 // By the agent, JSON: how that went. Keys id, result (done, failed, unknown), message.

@@ -31,7 +31,7 @@
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own
-//   syncer/syncer.c syncer/leave.c syncer/use.c
+//   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
 //     what native jobs hold
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
@@ -183,6 +183,10 @@ int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struc
 int td_syncer_leave(struct td_bridge *b, const char *name, const struct td_slurm_node *n, int64_t *again_ms,
 		    struct td_cancel *c, struct td_error *err);
 // Queues the nodes that differ between two snapshots. old may be NULL.
+// Sends the signal that the operator asks for to the native jobs of a node that is drained, and says so on the Node.
+// After a crash in between it is sent again.
+int td_syncer_signal(struct td_bridge *b, const struct td_object *node, bool drained, struct td_cancel *c,
+		     struct td_error *err);
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
 			     const struct td_slurm_snapshot *now);
 

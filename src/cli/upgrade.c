@@ -14,9 +14,9 @@
 
 struct upgrade_request {
 	struct td_remote remote;
-	const char *nodes, *selector, *program, *most, *on_failure, *rollback_program, *reason, *output;
+	const char *nodes, *selector, *program, *most, *on_failure, *rollback_program, *reason, *output, *signal;
 	bool reboot, rollback_reboot, no_test, paused, wait, rollback;
-	int jobs_s, deadline_s;
+	int jobs_s, deadline_s, grace_s;
 };
 
 static int failed(const struct td_error *err)
@@ -224,6 +224,10 @@ static int spec_of(const struct upgrade_request *q, yyjson_mut_doc *d, yyjson_mu
 	td_jm_strf(d, spec, "requestedBy", "%.120s", me());
 	if (q->jobs_s >= 0)
 		td_jm_int(d, spec, "jobsEndAfterSeconds", q->jobs_s);
+	if (q->grace_s) {
+		td_jm_str(d, spec, "checkpoint.signal", q->signal ? q->signal : "USR1");
+		td_jm_int(d, spec, "checkpoint.graceSeconds", q->grace_s);
+	}
 	if (q->deadline_s)
 		td_jm_int(d, spec, "deadlineSeconds", q->deadline_s);
 	if (q->no_test)
@@ -244,6 +248,9 @@ static int start(const struct upgrade_request *q, const char *name)
 	if (td_streq(q->on_failure, "rollback") && !q->rollback_program && !q->rollback_reboot)
 		return td_command_wrong("upgrade", "start: --on-failure rollback needs --rollback-program NAME, or "
 						   "--rollback-reboot, or both");
+	if (q->signal && !q->grace_s)
+		return td_command_wrong("upgrade",
+					"start: --signal needs --grace TIME, after which the jobs are ended");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "apiVersion", "tandem.dev/v1alpha1");
@@ -340,6 +347,18 @@ int td_upgrade_main(int argc, char **argv)
 		 .min = 0,
 		 .max = 2592000,
 		 .help = "then batch jobs are requeued and others cancelled (default: they are waited for)"},
+		{.name = "grace",
+		 .value = "TIME",
+		 .kind = TD_OPTION_SECONDS,
+		 .to = &q.grace_s,
+		 .min = 1,
+		 .max = 604800,
+		 .help = "jobs get a signal so long before they are ended, to save themselves"},
+		{.name = "signal",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&q.signal),
+		 .choices = "USR1|USR2|HUP|INT|TERM",
+		 .help = "that signal (default USR1)"},
 		{.name = "deadline",
 		 .value = "TIME",
 		 .kind = TD_OPTION_SECONDS,

@@ -77,7 +77,7 @@ static void finish_step(struct run *x, const char *message)
 static int over(struct run *x, const char *phase, const char *message, struct td_error *err)
 {
 	char buf[TD_TIME_LEN];
-	const char *const notes[][2] = {{TD_ANN_END_JOBS, NULL}, {0}};
+	const char *const notes[][2] = {{TD_ANN_END_JOBS, NULL}, {TD_ANN_SIGNAL_JOBS, NULL}, {0}};
 	int r = x->n->node ? td_op_health_note(x->n, notes, err) : 0;
 	if (r)
 		return r;
@@ -114,18 +114,43 @@ static bool late(struct run *x)
 	return x->now >= end;
 }
 
-// Whether the node's jobs had as long as they may have.
-static bool jobs_over(struct run *x)
+// Whether so long has passed since then. Not known when that was: no.
+static bool passed(struct run *x, const char *since, long long s)
 {
-	long long s = td_jint(x->o->root, "spec.jobsEndAfterSeconds", -1);
-	int64_t begun = x->now;
-	if (s < 0)
+	int64_t begun;
+	if (!since || td_time_parse(since, &begun))
 		return false;
-	td_time_parse(td_jstr_or(x->o->root, "status.startedAt", ""), &begun);
 	int64_t left = begun + s * 1000 - x->now;
 	if (left > 0 && (!*x->again_ms || left < *x->again_ms))
 		*x->again_ms = left + 10;
 	return left <= 0;
+}
+
+// Whether the node's jobs had as long as they may have: before they are told to save themselves, or at all.
+static bool jobs_over(struct run *x, bool *ret_signal)
+{
+	yyjson_val *save = td_jget(x->o->root, "spec.checkpoint");
+	long long s = td_jint(x->o->root, "spec.jobsEndAfterSeconds", save ? 0 : -1);
+	bool over = s >= 0 && passed(x, td_jstr(x->o->root, "status.startedAt"), s);
+	const char *told = td_jm_getstr(x->status, "signalledAt");
+	*ret_signal = save && over && !told;
+	return save ? passed(x, told, td_jint(save, "graceSeconds", 0)) : over;
+}
+
+// "ACTION SIGNAL", for the bridge. The caller frees it.
+static char *signal_wish(const struct run *x)
+{
+	return td_asprintf("%s %s", x->o->name, td_jstr_or(x->o->root, "spec.checkpoint.signal", "USR1"));
+}
+
+// The bridge has told the jobs: their time begins now.
+static void note_signalled(struct run *x)
+{
+	char buf[TD_TIME_LEN];
+	td_auto_free char *wish = signal_wish(x);
+	if (td_jget(x->o->root, "spec.checkpoint") && !td_jm_getstr(x->status, "signalledAt") &&
+	    td_streq(td_object_annotation(x->n->node, TD_ANN_JOBS_SIGNALLED), wish))
+		td_jm_str(x->d, x->status, "signalledAt", now_text(x, buf));
 }
 
 // The operation of the present step: an agent does none twice, so the second of an act has an id of its own. The
@@ -179,10 +204,14 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		.booted = boot && now_boot && !td_streq(boot, now_boot),
 		.ready = td_op_ready(n->node) && (!x->slurmd || td_op_pod_ready(x->slurmd)),
 		.ending = td_object_annotation(n->node, TD_ANN_END_JOBS),
-		.end_jobs = x->step == TD_ACT_DRAIN && jobs_over(x),
 		.faulty = n->faults.worst != TD_REMEDY_NONE,
 		.held = td_object_annotation(n->node, TD_ANN_HOLD),
 	};
+	if (x->step == TD_ACT_DRAIN) {
+		note_signalled(x);
+		f->end_jobs = jobs_over(x, &f->signal);
+		f->telling = td_object_annotation(n->node, TD_ANN_SIGNAL_JOBS);
+	}
 	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN) {
 		td_auto_free char *want = operation(x);
 		f->told = td_streq(td_object_annotation(n->node, TD_ANN_OPERATION), want);
@@ -218,7 +247,8 @@ static int hold(struct run *x, struct td_error *err)
 
 static int release(struct run *x, struct td_error *err)
 {
-	const char *const notes[][2] = {{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {TD_ANN_END_JOBS, NULL}, {0}};
+	const char *const notes[][2] = {
+		{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {TD_ANN_END_JOBS, NULL}, {TD_ANN_SIGNAL_JOBS, NULL}, {0}};
 	return td_op_health_note(x->n, notes, err);
 }
 
@@ -233,6 +263,13 @@ static int tell(struct run *x, struct td_error *err)
 static int end_jobs(struct run *x, struct td_error *err)
 {
 	const char *const notes[][2] = {{TD_ANN_END_JOBS, x->o->name}, {0}};
+	return td_op_health_note(x->n, notes, err);
+}
+
+static int signal_jobs(struct run *x, struct td_error *err)
+{
+	td_auto_free char *wish = signal_wish(x);
+	const char *const notes[][2] = {{TD_ANN_SIGNAL_JOBS, wish}, {0}};
 	return td_op_health_note(x->n, notes, err);
 }
 
@@ -351,6 +388,9 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 		break;
 	case TD_ACT_END_JOBS:
 		r = end_jobs(&x, err);
+		break;
+	case TD_ACT_SIGNAL_JOBS:
+		r = signal_jobs(&x, err);
 		break;
 	case TD_ACT_BEGIN_TEST:
 		r = begin_test(&x, err);

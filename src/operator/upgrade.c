@@ -117,8 +117,8 @@ static int end(struct upgrade *x, enum td_upgrade_phase phase, const char *messa
 // Of what may not change while it runs. The caller frees it.
 static char *print_of(const struct td_object *o)
 {
-	static const char *const fields[] = {"nodes",     "selector", "what", "test", "jobsEndAfterSeconds",
-					     "onFailure", "rollback"};
+	static const char *const fields[] = {"nodes",      "selector",  "what",    "test", "jobsEndAfterSeconds",
+					     "checkpoint", "onFailure", "rollback"};
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < TD_LEN(fields); i++) {
 		yyjson_val *v = td_jget(td_jget(o->root, "spec"), fields[i]);
@@ -294,6 +294,8 @@ static int create(struct upgrade *x, const yyjson_mut_val *e, const struct field
 		td_jm_bool(d, root, "spec.skipTest", true);
 	if (jobs >= 0)
 		td_jm_int(d, root, "spec.jobsEndAfterSeconds", jobs);
+	if (td_jget(x->o->root, "spec.checkpoint"))
+		td_jm_copyval(d, root, "spec.checkpoint", td_jget(x->o->root, "spec.checkpoint"));
 	int r = td_kube_create(x->op->k, &td_nodeactions, NULL, root, x->c, NULL, err);
 	if (!r)
 		td_info("upgrade %s: NodeAction %s begins", x->o->name, name);

@@ -54,6 +54,8 @@ struct td_pool_act_facts {
 	bool drained;  // it takes no work and has none
 	bool end_jobs; // its jobs had as long as they may have
 	bool ending;   // they are being ended
+	bool signal;   // they are to be told to save themselves, and were not
+	bool telling;  // that is under way
 	// The agent
 	bool told; // the operation stands on the Node
 	enum td_act_did { TD_DID_NOTHING, TD_DID_DONE, TD_DID_FAILED, TD_DID_UNKNOWN } did;
@@ -82,6 +84,7 @@ enum td_act_do {
 	TD_ACT_BEGIN_TEST,
 	TD_ACT_RELEASE, // lift the hold
 	TD_ACT_END_JOBS,
+	TD_ACT_SIGNAL_JOBS,
 };
 struct td_pool_act_step_plan {
 	enum td_act_do what;

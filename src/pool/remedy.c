@@ -161,6 +161,9 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 			return plan(TD_ACT_NEXT, NULL);
 		if (f->late)
 			return plan(TD_ACT_FAIL, "jobs were left when the deadline was over");
+		if (f->signal)
+			return f->telling ? plan(TD_ACT_WAIT, "jobs of the node are being told to save themselves")
+					  : plan(TD_ACT_SIGNAL_JOBS, "jobs of the node are told to save themselves");
 		if (f->end_jobs && !f->ending)
 			return plan(TD_ACT_END_JOBS, "jobs of the node are ended");
 		return plan(TD_ACT_WAIT,

@@ -84,8 +84,8 @@ static void act(struct td_buf *out)
 {
 	static const char *const dids[] = {"did-nothing", "did-it", "did-fail", "did-unknown"},
 				 *const tests[] = {"no-test", "reserves", "reserved", "passed", "test-failed", "lost"},
-				 *const dos[] = {"wait", "next",  "fail",    "unknown", "hold",
-						 "tell", "begin", "release", "end-jobs"};
+				 *const dos[] = {"wait", "next",  "fail",    "unknown",  "hold",
+						 "tell", "begin", "release", "end-jobs", "signal"};
 	const struct td_pool_act_facts f = {
 		.step = td_pool_act_parse(td_scenario_val(&facts, "step", NULL)),
 		.late = has("late"),
@@ -93,6 +93,8 @@ static void act(struct td_buf *out)
 		.drained = has("drained"),
 		.end_jobs = has("end-jobs"),
 		.ending = has("ending"),
+		.signal = has("signal"),
+		.telling = has("telling"),
 		.told = has("told"),
 		.did = (enum td_act_did)td_scenario_choose(&facts, dids, 4, TD_DID_NOTHING),
 		.booted = has("booted"),
