@@ -48,7 +48,7 @@ def long_ones(pool):
     pool.apply(pool.pod("long", gpus=2))
     wait_for("the pod runs", lambda: pool.phase("long") == "Running")
     number, _, _ = pool.grant(pool.get("pod", "long"))
-    wait_for("the steps run", lambda: len(user(pool, "squeue -h -s -o %i").split()) == 3)
+    wait_for("the steps run", lambda: sum(i.endswith(".0") for i in user(pool, "squeue -h -s -o %i").split()) == 2)
     return int(job), srun, number
 
 

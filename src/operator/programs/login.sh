@@ -24,10 +24,10 @@ command -v sackd >/dev/null || {
 	echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
 	exec sleep infinity
 }
-"$(command -v sackd)" -D & # by its path: it starts itself anew
-sackd=$!
 keys() { cat /etc/slurm-keys/* 2>/dev/null | cksum; }
 had=$(keys)
+"$(command -v sackd)" -D & # by its path: it starts itself anew
+sackd=$!
 [ -z "$1" ] || sh -c "$1" owners &
 # Users come and go while somebody works here: the mounted passwd changes, and homes follow.
 : >/run/slurm/homes
