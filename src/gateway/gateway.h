@@ -84,7 +84,7 @@ struct td_gateway {
 	struct td_session_traffic *traffic;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
-	char *self; // this program
+	char *self;                       // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;

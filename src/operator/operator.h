@@ -17,7 +17,7 @@
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c gputypes.c containers.c
+//   slurmd.c devices.c gputypes.c gpunuma.c containers.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over

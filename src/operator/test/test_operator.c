@@ -348,7 +348,7 @@ static void test_numa(void **state)
 	numa_refused("0,0,1,x", "write the number");
 	numa_refused("0,0,1,8", "write the number");
 	numa_refused("0,0,1,-1", "write the number");
-	numa_refused("", "write the number");
+	numa_refused("", "is of 0 GPUs, the node has 4");
 }
 
 // Finds a volume by name: where a template adds volumes, the merge decides their order.
