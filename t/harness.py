@@ -207,7 +207,7 @@ class Pool:
         for cid in os.listdir(f"{self.run_dir}/runc"):
             try:
                 conf = json.load(open(f"{self.home}/pods/{cid}/config.json"))
-                if f"{name} -" in " ".join(conf["process"]["args"]):
+                if re.search(rf'{name}(?:\)")? -', " ".join(conf["process"]["args"])):  # also of one that is started by its path
                     found[conf["hostname"]] = json.load(open(f"{self.run_dir}/runc/{cid}/state.json"))["init_process_pid"]
             except (OSError, ValueError, KeyError):
                 continue  # the container is just starting or ending
