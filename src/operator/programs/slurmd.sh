@@ -124,9 +124,9 @@ follow_keys() {
 	while read -rt 2 -u 7 || kill -0 $$; do
 		[ -e $conf ] && [ /etc/slurm-keys/..data -nt $conf ] || late=-1
 		[ $((++late % 8)) != 3 ] || kill -HUP "$(cat /run/slurm/slurmd)"
-	done 2>/dev/null
+	done
 }
-follow_keys &
+follow_keys >/dev/null 2>&1 & # holds nobody's output open who waits for its end
 
 # The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
 # is started in this container. One that ends by itself ends the container.
