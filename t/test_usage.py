@@ -46,8 +46,10 @@ def test_everybody_sees_what_is_his_to_see(pool, me, tenants, tmp_path):
     other = Laptop(pool, tmp_path / "other", "pods")
     before = usage(other, "by=tenant,user")
     assert before["shows"] == "own" and {r["user"] for r in before["rows"]} <= {"pods"}
-    good = pool.sbatch("--uid=researcher", "--gid=researcher", "-A", "biology", "--gres=gpu:2", "-c2", script="#!/bin/sh\nsleep 2\n")
-    bad = pool.sbatch("--uid=pods", "--gid=pods", "-A", "cells", "--gres=gpu:3", script="#!/bin/sh\nsleep 2\nexit 3\n")
+    pool.shell("rm", "-f", "/home/usage-seen")
+    until_seen = "while [ ! -e /home/usage-seen ]; do sleep 0.2; done; sleep 2"
+    good = pool.sbatch("--uid=researcher", "--gid=researcher", "-A", "biology", "--gres=gpu:2", "-c2", script=f"#!/bin/sh\n{until_seen}\n")
+    bad = pool.sbatch("--uid=pods", "--gid=pods", "-A", "cells", "--gres=gpu:3", script=f"#!/bin/sh\n{until_seen}\nexit 3\n")
     wait_for("the tenant holds it", lambda: any(r["used"] == 5 for t in me.api("GET", "/tenants")[1]["tenants"] if t["name"] == "biology" for r in t["resources"]))
     seen = {t["name"]: t for t in me.api("GET", "/tenants")[1]["tenants"]}
     assert set(seen) == {"biology", "cells"} and seen["cells"]["parent"] == "biology"
@@ -58,6 +60,7 @@ def test_everybody_sees_what_is_his_to_see(pool, me, tenants, tmp_path):
     theirs = {t["name"]: t for t in other.api("GET", "/tenants")[1]["tenants"]}
     assert set(theirs) == {"biology", "cells"} and not any("members" in t for t in theirs.values())
 
+    pool.shell("touch", "/home/usage-seen")
     elapsed = lambda j: int(pool.shell("sacct", "-n", "-X", "-j", str(j), "-o", "ElapsedRaw").strip() or 0)
     wait_for("both are over", lambda: pool.job(good).get("JobState") == "COMPLETED" and pool.job(bad).get("JobState") == "FAILED")
     hours = lambda seconds: pytest.approx(seconds / 3600, abs=0.0006)
