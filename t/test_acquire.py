@@ -144,7 +144,7 @@ def test_a_native_job_waits_for_a_pod_that_no_prolog_asked_for(node):
 def test_a_pod_that_waits_too_long_drains_its_node(node):
     node.bind("old", 51)
     wait_for("it runs", lambda: node.runs("old"))
-    pid, = node.alive()
+    pid, = wait_for("its process is its own program", node.alive)
     # Who is traced stays until its tracer has seen its end, and so does the container's init. That stands for a process that KILL does not end.
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0, os.strerror(ctypes.get_errno())
