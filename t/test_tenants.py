@@ -74,6 +74,11 @@ def ready(pool, *tenants):
             wait_for(f"{name} is ready", lambda: condition(pool, name, "Ready")[0] == "True")
         except AssertionError as e:
             raise AssertionError(f"{e}: {pool.kubectl('get', 'tenant', name, '-o', 'yaml')}") from None
+    # Slurm's rows are looked at every ten seconds: a Tenant of a name that was there before may be ready by those of the last one.
+    for t in tenants:
+        account = pool.get("tenant", t["metadata"]["name"])["status"]["account"]
+        members = {m["user"] for m in t["spec"].get("members", []) if m.get("role") != "viewer"}
+        wait_for(f"the members of {account} are in Slurm", lambda: members <= {user for _, user in associations(pool, account)})
 
 
 def associations(pool, *accounts):
