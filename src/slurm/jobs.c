@@ -141,36 +141,44 @@ int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_
 	return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %" PRId64, id);
 }
 
+struct task_range {
+	long long from, to, step; // step: 1 or more
+};
+
+// Takes the next range off a list such as "0-9:2,12"; false: there is no more of it, or it is no list.
+static bool next_range(const char **list, struct task_range *ret)
+{
+	enum { MOST = 1 << 30 }; // far above what Slurm takes (MaxArraySize)
+	const char *p = *list;
+	char *end;
+	if (!p || *p < '0' || *p > '9')
+		return false;
+	struct task_range r = {.from = strtoll(p, &end, 10), .step = 1};
+	r.to = *end == '-' ? strtoll(end + 1, &end, 10) : r.from;
+	if (*end == ':')
+		r.step = strtoll(end + 1, &end, 10);
+	if (r.from > MOST || r.to > MOST || r.step < 1)
+		return false;
+	*list = *end == ',' ? end + 1 : "";
+	*ret = r;
+	return true;
+}
+
 bool td_slurm_tasks_has(const char *tasks, int64_t task)
 {
-	for (const char *p = tasks ? tasks : ""; *p >= '0' && *p <= '9';) {
-		char *end;
-		long long from = strtoll(p, &end, 10), to = from, step = 1;
-		if (*end == '-')
-			to = strtoll(end + 1, &end, 10);
-		if (*end == ':')
-			step = strtoll(end + 1, &end, 10);
-		if (task >= from && task <= to && step > 0 && (task - from) % step == 0)
+	struct task_range r;
+	while (next_range(&tasks, &r))
+		if (task >= r.from && task <= r.to && (task - r.from) % r.step == 0)
 			return true;
-		p = *end == ',' ? end + 1 : "";
-	}
 	return false;
 }
 
 int64_t td_slurm_tasks_count(const char *tasks)
 {
+	struct task_range r;
 	int64_t all = 0;
-	for (const char *p = tasks ? tasks : ""; *p >= '0' && *p <= '9';) {
-		char *end;
-		long long from = strtoll(p, &end, 10), to = from, step = 1;
-		if (*end == '-')
-			to = strtoll(end + 1, &end, 10);
-		if (*end == ':')
-			step = strtoll(end + 1, &end, 10);
-		if (to >= from && step > 0)
-			all += (to - from) / step + 1;
-		p = *end == ',' ? end + 1 : "";
-	}
+	while (next_range(&tasks, &r))
+		all += r.to >= r.from ? (r.to - r.from) / r.step + 1 : 0;
 	return all;
 }
 
@@ -268,11 +276,9 @@ int64_t td_slurm_tres_of(const char *list, const char *name)
 			continue;
 		char *end;
 		double n = strtod(p + len + 1, &end);
-		if (end == p + len + 1 || !(n >= 0) || n > 1e15)
-			return 0;
-		if (strcmp(name, "mem") != 0)
-			return (int64_t)n;
-		return (int64_t)(*end == 'T' ? n * 1048576 : *end == 'G' ? n * 1024 : *end == 'K' ? n / 1024 : n);
+		if (!strcmp(name, "mem"))
+			n = *end == 'T' ? n * 1048576 : *end == 'G' ? n * 1024 : *end == 'K' ? n / 1024 : n;
+		return end > p + len + 1 && n >= 0 && n <= 1e15 ? (int64_t)n : 0;
 	}
 	return 0;
 }
