@@ -50,14 +50,13 @@ static int show(struct td_client *c, const char *period, const char *output, str
 		td_buf_putc(&path, '/');
 		td_url_escape(&path, period);
 	}
-	bool csv = td_streq(output, "csv");
-	int r = td_client_call(c, "GET", td_buf_str(&path), NULL, &j, err);
-	if (r)
-		return r;
-	if (csv) {
+	if (td_streq(output, "csv")) {
 		td_buf_puts(&path, "?format=csv");
 		return td_client_stream(c, td_buf_str(&path), to_stdout, NULL, err);
 	}
+	int r = td_client_call(c, "GET", td_buf_str(&path), NULL, &j, err);
+	if (r)
+		return r;
 	if (output) {
 		td_auto_free char *text = td_json_pretty(td_json_root(j));
 		puts(text);

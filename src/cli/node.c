@@ -4,12 +4,9 @@
 #include "base/clock.h"
 #include "cmd/roles.h"
 
-#include <pwd.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return"};
 
@@ -24,13 +21,6 @@ static int failed(const struct td_error *err)
 {
 	fprintf(stderr, "tandem node: %s\n", err->msg);
 	return 1;
-}
-
-static const char *me(void)
-{
-	const char *sudo = getenv("SUDO_USER");
-	struct passwd *p = sudo && *sudo ? NULL : getpwuid(getuid());
-	return sudo && *sudo ? sudo : p ? p->pw_name : "unknown";
 }
 
 static int show(const struct node_request *q, const char *name)
@@ -129,7 +119,7 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	td_jm_str(d, root, "spec.reason", q->reason);
 	td_jm_str(d, root, "spec.device", q->device);
 	td_jm_str(d, root, "spec.program", q->program);
-	td_jm_strf(d, root, "spec.requestedBy", "%.120s", me());
+	td_jm_strf(d, root, "spec.requestedBy", "%.120s", td_cli_me());
 	if (q->deadline_s)
 		td_jm_int(d, root, "spec.deadlineSeconds", q->deadline_s);
 	if (q->jobs_s >= 0)

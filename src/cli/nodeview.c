@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/names.h"
 
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,13 @@ void td_nodeview_done(struct td_nodeview *v)
 	td_objects_done(&v->acts);
 	td_kube_free(v->kube);
 	*v = (struct td_nodeview){0};
+}
+
+const char *td_cli_me(void)
+{
+	const char *sudo = getenv("SUDO_USER");
+	struct passwd *p = sudo && *sudo ? NULL : getpwuid(getuid());
+	return sudo && *sudo ? sudo : p ? p->pw_name : "unknown";
 }
 
 int td_cli_nodes_open(const struct td_remote *r, struct td_nodeview *ret, struct td_error *err)

@@ -20,5 +20,7 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 		       yyjson_mut_val *list);
 // Adds the node's acts to list, the oldest first, each as its record says it.
 void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_mut_doc *d, yyjson_mut_val *list);
+// Who asks, for the records: the user, also behind sudo.
+const char *td_cli_me(void);
 // Prints a record as a story.
 void td_cli_nodes_story(yyjson_val *act);

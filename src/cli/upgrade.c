@@ -5,12 +5,9 @@
 #include "base/term.h"
 #include "cmd/roles.h"
 
-#include <pwd.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 struct upgrade_request {
 	struct td_remote remote;
@@ -23,13 +20,6 @@ static int failed(const struct td_error *err)
 {
 	fprintf(stderr, "tandem upgrade: %s\n", err->msg);
 	return 1;
-}
-
-static const char *me(void)
-{
-	const char *sudo = getenv("SUDO_USER");
-	struct passwd *p = sudo && *sudo ? NULL : getpwuid(getuid());
-	return sudo && *sudo ? sudo : p ? p->pw_name : "unknown";
 }
 
 static void print_json(const yyjson_val *v)
@@ -221,7 +211,7 @@ static int spec_of(const struct upgrade_request *q, yyjson_mut_doc *d, yyjson_mu
 		td_jm_bool(d, spec, "rollback.reboot", true);
 	td_jm_str(d, spec, "onFailure", q->on_failure);
 	td_jm_str(d, spec, "reason", q->reason);
-	td_jm_strf(d, spec, "requestedBy", "%.120s", me());
+	td_jm_strf(d, spec, "requestedBy", "%.120s", td_cli_me());
 	if (q->jobs_s >= 0)
 		td_jm_int(d, spec, "jobsEndAfterSeconds", q->jobs_s);
 	if (q->grace_s) {
@@ -414,6 +404,8 @@ int td_upgrade_main(int argc, char **argv)
 	if (td_remote_check(&q.remote, &err))
 		return td_command_wrong("upgrade", "%s", err.msg);
 	const char *act = words[0] ? words[0] : "list", *name = words[0] ? words[1] : NULL;
+	if (q.wait && strcmp(act, "start") && strcmp(act, "resume") && strcmp(act, "abort"))
+		return td_command_wrong("upgrade", "--wait goes with start, resume and abort");
 	if (!strcmp(act, "list") && !name)
 		return list(&q);
 	if (strcmp(act, "start") && strcmp(act, "status") && strcmp(act, "pause") && strcmp(act, "resume") &&
@@ -425,8 +417,7 @@ int td_upgrade_main(int argc, char **argv)
 	if (!strcmp(act, "start"))
 		return start(&q, name);
 	if (!strcmp(act, "status"))
-		return q.wait ? td_command_wrong("upgrade", "--wait goes with start, resume and abort")
-			      : status(&q, name);
+		return status(&q, name);
 	if (!strcmp(act, "abort"))
 		return change(&q, name, "abort", q.rollback ? "rollback" : "stop");
 	return change(&q, name, "paused", !strcmp(act, "pause") ? "yes" : NULL);
