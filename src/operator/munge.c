@@ -55,7 +55,7 @@ void td_op_auth_change(const yyjson_val *config, const yyjson_val *sc, const str
 	long long busy = 0;
 	for (size_t i = 0; i < v->nodes.n; i++)
 		busy += td_slurm_node_busy(v->nodes.v[i].states);
-	if (!v->known)
+	if (!v->known || !v->fetched) // what was seen before Slurm fell silent says nothing of now
 		td_strv_addf(
 			problems,
 			"spec.auth.type: it is %s still, because Slurm does not answer, so whether jobs run is not "
