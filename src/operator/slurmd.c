@@ -48,7 +48,6 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	const char *numa = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPU_NUMA);
 	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
 		return false;
-	s.cpus -= s.cpus > 0 ? s.cpus % td_op_numa_parts(s.numa) : 0; // each has as many cores
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "
@@ -73,6 +72,16 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
 	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
+	// Each NUMA node has as many cores.
+	long long parts = td_op_numa_parts(s.numa);
+	if (s.cpus < parts) {
+		td_fail(why, TD_INVALID,
+			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs for the %lld "
+			"NUMA nodes of annotation " TD_ANN_GPU_NUMA "; lower the reserve",
+			s.cpus, parts);
+		return false;
+	}
+	s.cpus -= s.cpus % parts;
 
 	*ret = s;
 	return true;

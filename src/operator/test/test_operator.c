@@ -342,6 +342,30 @@ static void test_numa(void **state)
 	td_auto_free char *one = td_op_numa_cores(&s, 0);
 	assert_string_equal(one, "1");
 
+	// What a NodeSet leaves of the GPUs decides how many parts the cores have.
+	static const struct {
+		const char *numa, *gres, *left;
+		long long cpus;
+	} cuts[] = {{"0,1,2", "auto", "012", 9},
+		    {"0,1,2", "gpu:2", "01", 8},
+		    {"0,1,2", "gpu:1", "0", 9},
+		    {"0,1,2", "none", "", 9},
+		    {NULL, "auto", "", 9}};
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {devices: [{resource: a.com/gpu}]}");
+	for (size_t i = 0; i < TD_LEN(cuts); i++) {
+		td_auto_free char *set_text = td_asprintf("spec: {slurm: {gres: '%s'}}", cuts[i].gres),
+				  *note = cuts[i].numa ? td_asprintf(TD_ANN_GPU_NUMA ": '%s'", cuts[i].numa)
+						       : td_strdup(""),
+				  *node_text = td_asprintf("metadata: {annotations: {%s}}\nstatus: {allocatable: "
+							   "{cpu: '10', memory: 8Gi, a.com/gpu: '3'}}",
+							   note);
+		td_auto(td_json_unref) struct td_json *set = Y(set_text), *node = Y(node_text);
+		struct td_op_share cut;
+		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &cut, NULL));
+		assert_string_equal(cut.numa, cuts[i].left);
+		assert_int_equal(cut.cpus, cuts[i].cpus);
+	}
+
 	numa_refused("0,0,1", "is of 3 GPUs, the node has 4");
 	numa_refused("0,0,2,2", "no GPU is at 1");
 	numa_refused("1,1,1,1", "no GPU is at 0");
