@@ -145,8 +145,7 @@ static const char *problem(const struct td_object *o)
 		return "spec.what: name a program of the site's, or reboot, or both";
 	if (td_streq(td_jstr(o->root, "spec.onFailure"), "rollback") && !says_what(o, "spec.rollback"))
 		return "spec.rollback: onFailure is rollback, so name the program that undoes the change, or reboot, "
-		       "or "
-		       "both";
+		       "or both";
 	return NULL;
 }
 
@@ -448,8 +447,10 @@ static int prune(struct upgrade *x, struct td_error *err)
 	int64_t ended = x->now;
 	td_time_parse(td_jstr_or(x->o->root, "status.finishedAt", ""), &ended);
 	*x->again_ms = 0;
-	if (ended > x->now - x->policy.keep_ms)
+	if (ended + x->policy.keep_ms > x->now) {
+		*x->again_ms = ended + x->policy.keep_ms - x->now + 10;
 		return 0;
+	}
 	const struct td_kube_delete_opts del = {.uid = x->o->uid, .grace_s = -1};
 	int r = td_kube_delete(x->op->k, &td_nodeupgrades, NULL, x->o->name, &del, x->c, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
@@ -469,9 +470,9 @@ int td_op_upgrade_run(struct td_op *op, const char *name, int64_t *again_ms, str
 							   .now = td_real_ms(&td_clock_system),
 							   .again_ms = again_ms,
 							   .c = c};
-	td_op_policy_load(op, &x.policy);
 	if (!x.o || td_object_deleting(x.o))
 		return 0;
+	td_op_policy_load(op, &x.policy);
 	if (over(x.o))
 		return prune(&x, err);
 	yyjson_val *was = td_jget(x.o->root, "status");
