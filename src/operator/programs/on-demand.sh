@@ -8,12 +8,15 @@ list=/etc/tandem/on-demand/nodes
 export SLURM_CONF="$1/slurm.conf"
 while sleep 2; do
 	[ -s "$list" ] || continue
-	# Not an empty answer of a slurmctld that is away: it would make all of them.
-	known=$(timeout 20 scontrol -o show nodes 2>/dev/null) || scontrol ping >/dev/null 2>&1 || continue
-	known=$(printf '%s\n' "$known" | sed -n 's/^NodeName=\([^ ]*\).*/\1/p')
-	while read -r name conf; do
-		printf '%s\n' "$known" | grep -qxF "$name" && continue
+	# Not an empty answer of a slurmctld that is away or slow (124: in time there was none): it would make all of
+	# them. scontrol fails too where there are no nodes.
+	known=$(timeout 20 scontrol -o show nodes 2>/dev/null) ||
+		{ [ $? != 124 ] && timeout 20 scontrol ping >/dev/null 2>&1; } || continue
+	# One line stands for no node, so that awk tells the first of its two inputs also when it is empty.
+	printf 'NodeName=\n%s\n' "$known" | awk '
+		NR == FNR { if (sub(/^NodeName=/, "")) known[$1]; next }
+		!($1 in known)' - "$list" | while read -r name conf; do
 		# shellcheck disable=SC2086 # the words of a line, which hold no blanks and no patterns
-		set -f && timeout 20 scontrol create nodename="$name" State=CLOUD $conf >&2
-	done <"$list"
+		set -f && timeout 20 scontrol create nodename="$name" State=CLOUD $conf >&2 </dev/null
+	done
 done
