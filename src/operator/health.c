@@ -435,9 +435,9 @@ static int prune(struct td_op_node *n, struct td_error *err)
 	return 0;
 }
 
-// Tells the node's agent which jobs it tests before they start, and when one hangs. While too many nodes are out of service a test that
-// fails is only said: a test that is wrong itself must not drain the whole pool, and Slurm drains each node whose
-// Prolog fails.
+// Tells the node's agent which jobs it tests before they start, and when one hangs. While too many nodes are out of
+// service a test that fails is only said: a test that is wrong itself must not drain the whole pool, and Slurm drains
+// each node whose Prolog fails.
 static int show_preflight(struct td_op_node *n, struct td_error *err)
 {
 	td_auto_free char *text = NULL, *hang = NULL;

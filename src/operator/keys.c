@@ -185,8 +185,7 @@ static int token_key(struct td_op *op, const struct td_object *sc, long long gen
 // comments (services.sh).
 static bool seen(const struct td_op_view *v, const struct turn *t)
 {
-	const uint64_t away = TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_UP) |
-			      TD_NODE(POWERING_DOWN);
+	const uint64_t away = TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT;
 	td_auto_free char *want = td_asprintf("%lld%s%s", t->generation, *steps[t->last] ? "." : "", steps[t->last]);
 	for (size_t i = 0; i < v->nodes.n; i++) {
 		struct td_op_said said;

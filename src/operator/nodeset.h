@@ -1,7 +1,7 @@
 // The nodes of one NodeSet, as the files of this controller hand them to one another:
 // nodeset_rows.c collects what the two sides say, pool/nodeset.h chooses, nodeset_act.c carries it
-// out, placeholder.c shows what native jobs hold, nodeset_status.c reports it, nodeset_sweep.c removes what belongs to no NodeSet, and
-// nodeset.c leads.
+// out, placeholder.c shows what native jobs hold, nodeset_status.c reports it, nodeset_sweep.c
+// removes what belongs to no NodeSet, and nodeset.c leads.
 #pragma once
 
 #include "operator/operator.h"

@@ -13,18 +13,18 @@ void td_op_on_demand_check(const yyjson_val *cluster, const yyjson_val *set, str
 	const char *name = td_jstr_or(set, "metadata.name", "");
 	yyjson_val *p, *s;
 	size_t i, n, k, m;
+	if (!td_op_on_demand(set))
+		return;
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_arr_foreach (td_jget(cluster, lists[l]), i, n, p)
 			yyjson_arr_foreach (td_jget(p, "nodeSets"), k, m, s)
 				if (td_streq(yyjson_get_str(s), name))
 					return;
-	if (td_op_on_demand(set))
-		td_strv_addf(
-			problems,
-			"spec.onDemand: nobody could use these nodes: only partitions that name a NodeSet on demand "
-			"have its nodes; add \"%s\" to nodeSets of one of spec.partitions (or spec.resourceGroups) "
-			"of SlurmCluster %s",
-			name, td_jstr_or(cluster, "metadata.name", ""));
+	td_strv_addf(problems,
+		     "spec.onDemand: nobody could use these nodes: only partitions that name a NodeSet on demand "
+		     "have its nodes; add \"%s\" to nodeSets of one of spec.partitions (or spec.resourceGroups) "
+		     "of SlurmCluster %s",
+		     name, td_jstr_or(cluster, "metadata.name", ""));
 }
 
 void td_op_demand_done(struct td_op_demand *d)

@@ -282,7 +282,6 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		r = td_op_resize_served(op->k, &op->resize, c, err);
 	if (r)
 		return r;
-	op->resize_said = false;
 	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
 	op->health = td_queue_new(&td_clock_system);

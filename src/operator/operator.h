@@ -351,6 +351,7 @@ struct td_op_view {
 	char *before;                 // hash of the one that was in force before it; NULL: not known
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
+	bool resize_said;             // that spec.placeholders has no effect
 	struct td_op_qos {            // the QOS of spec.preemption
 		int64_t gen;          // of the SlurmCluster as which they were written; 0: not
 		int64_t due_ms;       // mono: when to look again
@@ -371,7 +372,7 @@ struct td_op {
 	struct td_informer *site;                          // ConfigMaps of the site that SlurmClusters refer to
 	struct td_informer *slices, *templates;            // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;                          // guarded by lock, an entry by its key's worker
-	bool resize, resize_said;                          // the API serves pods/resize; it was said that not
+	bool resize;                                       // the API serves pods/resize
 	bool stopping;                                     // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.

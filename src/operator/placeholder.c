@@ -53,8 +53,8 @@ static int delete(const struct td_op_pass *p, const struct td_object *o, struct 
 static bool served(const struct td_op_pass *p)
 {
 	struct td_op *op = p->op;
-	if (!op->resize && !op->resize_said) {
-		op->resize_said = true;
+	if (!op->resize && !p->v->resize_said) {
+		p->v->resize_said = true;
 		td_kube_record(op->events, TD_ABOUT(p->sc, &td_slurmclusters), "Warning", "NotServed",
 			       "spec.placeholders has no effect: the API server does not serve pods/resize "
 			       "(Kubernetes 1.33 and newer do)");

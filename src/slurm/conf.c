@@ -196,10 +196,9 @@ enum td_slurm_key td_slurm_key(const char *key, const char **ret_value, const ch
 	return TD_KEY_FREE;
 }
 
-// The value of a key, whose case does not matter; NULL: absent.
-static const char *ci_get(yyjson_val *map, const char *key)
+const char *td_slurm_conf_get(const yyjson_val *map, const char *key)
 {
-	yyjson_obj_iter it = yyjson_obj_iter_with(map);
+	yyjson_obj_iter it = yyjson_obj_iter_with((yyjson_val *)(uintptr_t)map);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
 		if (!strcasecmp(yyjson_get_str(k), key))
 			return yyjson_get_str(yyjson_obj_iter_get_val(k));
@@ -343,7 +342,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 
 	bool dbd = td_slurm_accounting(o);
 	for (size_t i = 0; i < TD_LEN(base); i++) {
-		const char *theirs = base[i].fix ? NULL : ci_get(user, base[i].key);
+		const char *theirs = base[i].fix ? NULL : td_slurm_conf_get(user, base[i].key);
 		bool not_now = (f->own_kubelet && td_streq(base[i].key, PROLOG_FLAGS)) ||
 			       (!dbd && !theirs && td_streq(base[i].key, TRES));
 		if (!*base[i].value || not_now)
@@ -363,17 +362,18 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (controllers > 1 && td_streq(defaults[i].key, "SlurmctldTimeout"))
 			value = TD_SLURM_TAKEOVER_S;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
-		if (value && !mail && !ci_get(user, defaults[i].key))
+		if (value && !mail && !td_slurm_conf_get(user, defaults[i].key))
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);
 	}
 	td_slurm_accounting_lines(o, &b);
-	td_slurm_preempt_lines(o, ci_get(user, "PriorityWeightQOS"), &b);
+	td_slurm_preempt_lines(o, td_slurm_conf_get(user, "PriorityWeightQOS"), &b);
 	td_slurm_scripts_lines(o, &b);
 	td_slurm_on_demand_lines(user, f, &b);
-	if (td_slurm_topology(o) && !ci_get(user, "TopologyPlugin"))
+	if (td_slurm_topology(o) && !td_slurm_conf_get(user, "TopologyPlugin"))
 		td_buf_puts(&b, "TopologyPlugin=topology/tree\n");
 
-	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
+	if (f->mem_per_cpu_mb > 0 && !td_slurm_conf_get(user, "DefMemPerCPU") &&
+	    !td_slurm_conf_get(user, "DefMemPerNode"))
 		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);
 
 	yyjson_obj_iter it = yyjson_obj_iter_with(user);

@@ -29,6 +29,9 @@ bool td_slurm_one_of(const char *s, const char *list);
 // The name of a user or group that Debian itself has, or Slurm.
 bool td_slurm_is_system_name(const char *s);
 
+// The value of a key of slurm.conf in a map, whose case does not matter; NULL: absent.
+const char *td_slurm_conf_get(const yyjson_val *map, const char *key);
+
 // ---- files ----
 struct td_slurm_gres {
 	const char *nodes; // hostlist of its nodes; NULL: every node

@@ -2,21 +2,11 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 bool td_slurm_on_demand(const struct td_slurm_facts *f, const char *set)
 {
 	for (size_t i = 0; i < f->n_on_demand; i++)
 		if (td_streq(f->on_demand[i], set))
-			return true;
-	return false;
-}
-
-static bool has(const yyjson_val *user, const char *key)
-{
-	yyjson_obj_iter it = yyjson_obj_iter_with((yyjson_val *)(uintptr_t)user);
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), key))
 			return true;
 	return false;
 }
@@ -38,6 +28,6 @@ void td_slurm_on_demand_lines(const yyjson_val *user, const struct td_slurm_fact
 				       {"ResumeRate", "0"},
 				       {"SuspendRate", "0"}};
 	for (size_t i = 0; i < TD_LEN(keys); i++)
-		if (!has(user, keys[i][0]))
+		if (!td_slurm_conf_get(user, keys[i][0]))
 			td_buf_printf(b, "%s=%s\n", keys[i][0], keys[i][1]);
 }

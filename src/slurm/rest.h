@@ -220,7 +220,8 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 		  struct td_error *err);
 // Points into l, which is sorted by name. NULL: absent.
 const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name);
-// state: "DRAIN" or "DOWN", or several with commas between them; NULL: only the reason changes. reason NULL: the old one stays.
+// state: "DRAIN" or "DOWN", or several with commas between them; NULL: only the reason changes.
+// reason NULL: the old one stays.
 // TD_INVALID for a reason with control characters.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
 			 struct td_cancel *c, struct td_error *err);

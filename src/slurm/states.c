@@ -99,7 +99,7 @@ uint64_t td_slurm_node_state_parse(const char *name)
 bool td_slurm_node_bad(uint64_t s)
 {
 	// Nobody expects an answer of a node without a slurmd.
-	if (s & (TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_DOWN) | TD_NODE(POWERING_UP)))
+	if (s & TD_NODE_ABSENT)
 		s &= ~TD_NODE(NOT_RESPONDING);
 	return s & TD_NODE_BAD;
 }

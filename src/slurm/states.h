@@ -123,6 +123,8 @@ const char *td_slurm_node_words(uint64_t states);
 #define TD_NODE_BAD                                                                                                    \
 	(TD_NODE(INVALID) | TD_NODE(UNKNOWN) | TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) |                        \
 	 TD_NODE(NOT_RESPONDING) | TD_NODE(INVALID_REG))
+// It has no slurmd, or not yet or no more: nodes on demand. No other place defines this.
+#define TD_NODE_ABSENT (TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_DOWN) | TD_NODE(POWERING_UP))
 bool td_slurm_node_bad(uint64_t states);
 bool td_slurm_node_busy(uint64_t states);    // it has a job, which may be COMPLETING
 bool td_slurm_node_drained(uint64_t states); // DRAIN, and not busy

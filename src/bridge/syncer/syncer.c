@@ -25,7 +25,7 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->by_person = n->reason_by && !td_streq(n->reason_by, "slurm") && !(n->states & TD_NODE(NOT_RESPONDING)) &&
 		       !td_streq(n->reason, TD_SLURM_NO_REASON);
 	f->bad = td_slurm_node_bad(n->states);
-	f->off = n->states & (TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_DOWN) | TD_NODE(POWERING_UP));
+	f->off = n->states & TD_NODE_ABSENT;
 }
 
 struct pass { // one reconcile of one node
