@@ -1,20 +1,11 @@
 #include "pool/cron.h"
 
 #include "base/mem.h"
+#include "pool/price.h"
 
 #include <string.h>
 
 enum { DAY_S = 86400, DAYS_MOST = 8 * 366 };
-
-// Days since 1970-01-01 to a date, by the calendar's rule of 400 years, which begin in March.
-static void date_of(int64_t day, int *ret_month, int *ret_mday)
-{
-	int64_t z = day + 719468, era = z / 146097, of_era = z - era * 146097,
-		year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365,
-		of_year = of_era - (365 * year + year / 4 - year / 100), m = (5 * of_year + 2) / 153;
-	*ret_mday = (int)(of_year - (153 * m + 2) / 5 + 1);
-	*ret_month = (int)(m < 10 ? m + 3 : m - 9);
-}
 
 static int number(const char **p, int *ret)
 {
@@ -110,10 +101,9 @@ int td_pool_cron_parse(const char *text, struct td_pool_cron *ret, struct td_err
 
 static bool on_day(const struct td_pool_cron *c, int64_t day)
 {
-	int month, mday;
-	date_of(day, &month, &mday);
-	bool of_month = c->days >> mday & 1, of_week = c->weekdays >> ((day + 4) % 7) & 1;
-	return c->months >> month & 1 && (c->any_day || c->any_weekday ? of_month && of_week : of_month || of_week);
+	const struct td_date d = td_day_date(day);
+	bool of_month = c->days >> d.day & 1, of_week = c->weekdays >> ((day + 4) % 7) & 1;
+	return c->months >> d.month & 1 && (c->any_day || c->any_weekday ? of_month && of_week : of_month || of_week);
 }
 
 int64_t td_pool_cron_next(const struct td_pool_cron *c, int64_t after)

@@ -40,25 +40,20 @@ int64_t td_price_first(const struct td_prices *l)
 //
 // The calendar is Gregorian, with years that begin in March, so that the day that is sometimes missing is the
 // last one of a year.
-struct civil {
-	int64_t year;
-	int month, day; // from 1
-};
-
-static int64_t days_of(const struct civil *c)
+static int64_t days_of(const struct td_date *c)
 {
 	int64_t y = c->month <= 2 ? c->year - 1 : c->year, era = y / 400, of_era = y - era * 400;
 	int64_t of_year = (153 * (c->month > 2 ? c->month - 3 : c->month + 9) + 2) / 5 + c->day - 1;
 	return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
-static struct civil civil_of(int64_t days)
+struct td_date td_day_date(int64_t day)
 {
-	int64_t z = days + 719468, era = z / 146097, of_era = z - era * 146097;
+	int64_t z = day + 719468, era = z / 146097, of_era = z - era * 146097;
 	int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
 	int64_t of_year = of_era - (365 * year + year / 4 - year / 100), m = (5 * of_year + 2) / 153;
 	int month = (int)(m < 10 ? m + 3 : m - 9);
-	return (struct civil){
+	return (struct td_date){
 		.year = year + era * 400 + (month <= 2), .month = month, .day = (int)(of_year - (153 * m + 2) / 5 + 1)};
 }
 
@@ -76,7 +71,7 @@ static bool number(const char **s, int digits, int *ret)
 
 void td_day_name(int64_t day, char ret[TD_PERIOD_LEN])
 {
-	const struct civil c = civil_of(day);
+	const struct td_date c = td_day_date(day);
 	snprintf(ret, TD_PERIOD_LEN, "%04d-%02d-%02d", (int)(c.year % 10000), c.month, c.day);
 }
 
@@ -88,7 +83,7 @@ bool td_day_parse(const char *s, int64_t *ret)
 	if (!number(&p, 4, &y) || *p++ != '-' || !number(&p, 2, &m) || *p++ != '-' || !number(&p, 2, &d) || *p ||
 	    y < 1970 || m < 1 || m > 12 || d < 1 || d > 31)
 		return false;
-	*ret = days_of(&(const struct civil){y, m, d});
+	*ret = days_of(&(const struct td_date){y, m, d});
 	td_day_name(*ret, again); // there is no 31 February
 	return !strcmp(again, s);
 }
@@ -102,7 +97,7 @@ enum td_period_kind td_period_kind_of(const char *word)
 
 struct td_period td_period_at(enum td_period_kind kind, int64_t day)
 {
-	struct civil c = civil_of(day), end;
+	struct td_date c = td_day_date(day), end;
 	if (kind == TD_PERIOD_DAY)
 		return (struct td_period){kind, day, day + 1};
 	int months = kind == TD_PERIOD_QUARTER ? 3 : 1;
@@ -124,7 +119,7 @@ struct td_period td_period_next(const struct td_period *p)
 
 void td_period_name(const struct td_period *p, char ret[TD_PERIOD_LEN])
 {
-	const struct civil c = civil_of(p->from);
+	const struct td_date c = td_day_date(p->from);
 	if (p->kind == TD_PERIOD_DAY)
 		td_day_name(p->from, ret);
 	else if (p->kind == TD_PERIOD_QUARTER)
@@ -150,6 +145,6 @@ bool td_period_parse(const char *name, struct td_period *ret)
 	if (!number(&p, quarter ? 1 : 2, &n) || *p || n < 1 || n > (quarter ? 4 : 12))
 		return false;
 	*ret = td_period_at(quarter ? TD_PERIOD_QUARTER : TD_PERIOD_MONTH,
-			    days_of(&(const struct civil){y, quarter ? n * 3 : n, 1}));
+			    days_of(&(const struct td_date){y, quarter ? n * 3 : n, 1}));
 	return true;
 }

@@ -42,6 +42,12 @@ void td_period_name(const struct td_period *p, char ret[TD_PERIOD_LEN]);
 // False: it is no period.
 bool td_period_parse(const char *name, struct td_period *ret);
 
+// The date of a day since 1970.
+struct td_date {
+	int64_t year;
+	int month, day; // from 1
+};
+struct td_date td_day_date(int64_t day);
 // A day as people write it, and back. False: it is none.
 void td_day_name(int64_t day, char ret[TD_PERIOD_LEN]);
 bool td_day_parse(const char *s, int64_t *ret);
