@@ -24,16 +24,6 @@ int td_gateway_bill_list(struct td_gateway *g, struct td_cancel *c, struct td_ob
 	return r ? td_wrap(err, "reading bills in namespace %s", g->o.ns) : 0;
 }
 
-static double cents(double x)
-{
-	return (double)(long long)(x * 100 + 0.5) / 100;
-}
-
-static double hours(double seconds)
-{
-	return (double)(long long)(seconds / 3.6 + 0.5) / 1000;
-}
-
 yyjson_mut_doc *td_gateway_bill(const struct td_gateway_viewer *v, const struct td_gateway_tariff *t,
 				const struct td_period *p, const struct td_usage *rows)
 {
@@ -75,13 +65,13 @@ yyjson_mut_doc *td_gateway_bill(const struct td_gateway_viewer *v, const struct 
 		td_jm_str(d, l, "user", r->user);
 		td_jm_str(d, l, "gpuType", r->type);
 		td_jm_int(d, l, "jobs", (long long)r->sum.runs);
-		td_jm_set(d, l, "gpuHours", yyjson_mut_real(d, hours(r->sum.gpu)));
-		td_jm_set(d, l, "cpuHours", yyjson_mut_real(d, hours(r->sum.cpu)));
-		td_jm_set(d, l, "wastedGpuHours", yyjson_mut_real(d, hours(r->sum.lost)));
-		td_jm_set(d, l, "cost", yyjson_mut_real(d, cents(r->sum.cost)));
-		total += cents(r->sum.cost); // so that the lines add up
+		td_jm_set(d, l, "gpuHours", yyjson_mut_real(d, td_gateway_hours(r->sum.gpu)));
+		td_jm_set(d, l, "cpuHours", yyjson_mut_real(d, td_gateway_hours(r->sum.cpu)));
+		td_jm_set(d, l, "wastedGpuHours", yyjson_mut_real(d, td_gateway_hours(r->sum.lost)));
+		td_jm_set(d, l, "cost", yyjson_mut_real(d, td_gateway_cents(r->sum.cost)));
+		total += td_gateway_cents(r->sum.cost); // so that the lines add up
 	}
-	td_jm_set(d, o, "total", yyjson_mut_real(d, cents(total)));
+	td_jm_set(d, o, "total", yyjson_mut_real(d, td_gateway_cents(total)));
 	return d;
 }
 

@@ -135,13 +135,13 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(td_json_unref) struct td_json *bill = NULL;
 	struct td_period p;
 	char name[TD_PERIOD_LEN];
-	const char *format = td_http_query(q->x, "format");
+	bool csv;
 	int r;
 	if (!td_period_parse(q->args[0], &p))
 		return td_fail(err, TD_INVALID, "\"%.40s\" is no period: give 2026-11, 2026-q4 or 2026-11-25",
 			       q->args[0]);
-	if (format && strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
-		return td_fail(err, TD_INVALID, "format=%.40s: give json or csv", format);
+	if ((r = td_gateway_wants_csv(q, &csv, err)))
+		return r;
 	td_period_name(&p, name);
 	if ((r = td_gateway_viewer(q, &v, err)) || (r = td_gateway_bill_list(q->g, td_gateway_cancel(q), &made, err)))
 		return r;
@@ -154,7 +154,7 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	if (!bill || !td_streq(td_jstr(td_json_root(bill), "period"), name))
 		return td_fail(err, TD_NOT_FOUND, "there is no bill of %s: GET /api/v1/bills lists them", name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *part = part_of(&v, td_json_root(bill), open);
-	if (td_streq(format, "csv"))
+	if (csv)
 		send_csv(q, part);
 	else
 		td_gateway_send(q, 200, part);

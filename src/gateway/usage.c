@@ -150,6 +150,25 @@ int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, s
 	return 0;
 }
 
+double td_gateway_hours(double seconds)
+{
+	return (double)(long long)(seconds / 3.6 + 0.5) / 1000;
+}
+
+double td_gateway_cents(double x)
+{
+	return (double)(long long)(x * 100 + 0.5) / 100;
+}
+
+int td_gateway_wants_csv(struct td_gateway_ask *q, bool *ret, struct td_error *err)
+{
+	const char *format = td_http_query(q->x, "format");
+	if (format && strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
+		return td_fail(err, TD_INVALID, "format=%.40s: give json or csv", format);
+	*ret = td_streq(format, "csv");
+	return 0;
+}
+
 void td_gateway_csv(struct td_buf *b, const char *s)
 {
 	bool formula = *s && strchr("=+-@\t\r", *s), quote = formula || strpbrk(s, ",\"\r\n");

@@ -38,5 +38,11 @@ bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_
 // His entry among a Tenant's members; NULL: he is none.
 const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user);
 
+// ---- figures as they are shown (usage.c) ----
+// Hours of seconds, to three digits; an amount of money, to cents.
+double td_gateway_hours(double seconds);
+double td_gateway_cents(double x);
+// Whether the query asks for CSV instead of JSON. TD_INVALID: for neither.
+int td_gateway_wants_csv(struct td_gateway_ask *q, bool *ret, struct td_error *err);
 // Appends a field of CSV and a comma. What a spreadsheet would take for a formula is made text.
 void td_gateway_csv(struct td_buf *b, const char *s);

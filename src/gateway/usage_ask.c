@@ -49,7 +49,6 @@ static int read_by(const char *text, struct by *ret, struct td_error *err)
 static int read_wish(struct td_gateway_ask *q, struct question *w, struct td_error *err)
 {
 	int64_t today = td_real_ms(&td_clock_system) / 1000 / TD_USAGE_DAY_S;
-	const char *format = td_http_query(q->x, "format");
 	int r;
 	if ((r = day_of(q, "to", today + 1, &w->to, err)) ||
 	    (r = day_of(q, "from", w->to - DAYS_DEFAULT, &w->from, err)) ||
@@ -57,9 +56,8 @@ static int read_wish(struct td_gateway_ask *q, struct question *w, struct td_err
 		return r;
 	if (w->from >= w->to)
 		return td_fail(err, TD_INVALID, "from must be before to: `to` is the first day that does not count");
-	if (format && strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
-		return td_fail(err, TD_INVALID, "format=%.40s: give json or csv", format);
-	w->csv = td_streq(format, "csv");
+	if ((r = td_gateway_wants_csv(q, &w->csv, err)))
+		return r;
 	w->tenant = td_http_query(q->x, "tenant");
 	w->user = td_http_query(q->x, "user");
 	return 0;
@@ -87,25 +85,15 @@ static void gather(const struct td_gateway_viewer *v, const struct question *w, 
 	td_usage_settle(ret);
 }
 
-static double hours(double seconds)
-{
-	return (double)(long long)(seconds / 3.6 + 0.5) / 1000;
-}
-
-static double cents(double x)
-{
-	return (double)(long long)(x * 100 + 0.5) / 100;
-}
-
 static void write_sums(const struct question *w, yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_usage_sums *s)
 {
 	if (w->currency)
-		td_jm_set(d, o, "cost", yyjson_mut_real(d, cents(s->cost)));
+		td_jm_set(d, o, "cost", yyjson_mut_real(d, td_gateway_cents(s->cost)));
 	td_jm_int(d, o, "jobs", (long long)s->runs);
-	td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, hours(s->gpu)));
-	td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, hours(s->cpu)));
-	td_jm_set(d, o, "wastedGpuHours", yyjson_mut_real(d, hours(s->lost)));
-	td_jm_set(d, o, "waitingHours", yyjson_mut_real(d, hours(s->wait)));
+	td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, td_gateway_hours(s->gpu)));
+	td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, td_gateway_hours(s->cpu)));
+	td_jm_set(d, o, "wastedGpuHours", yyjson_mut_real(d, td_gateway_hours(s->lost)));
+	td_jm_set(d, o, "waitingHours", yyjson_mut_real(d, td_gateway_hours(s->wait)));
 }
 
 static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const struct question *w,
@@ -138,12 +126,7 @@ static void send_json(struct td_gateway_ask *q, const struct td_gateway_viewer *
 		if (w->by.type)
 			td_jm_str(d, o, "gpuType", r->type);
 		write_sums(w, d, o, &r->sum);
-		sum.runs += r->sum.runs;
-		sum.gpu += r->sum.gpu;
-		sum.cpu += r->sum.cpu;
-		sum.lost += r->sum.lost;
-		sum.wait += r->sum.wait;
-		sum.cost += r->sum.cost;
+		td_usage_sums_add(&sum, &r->sum);
 	}
 	write_sums(w, d, td_jm_obj(d, root, "total"), &sum);
 	td_jm_str(d, root, "currency", w->currency);
@@ -174,10 +157,11 @@ static void send_csv(struct td_gateway_ask *q, const struct td_gateway_viewer *v
 			td_gateway_csv(&b, r->user);
 		if (w->by.type)
 			td_gateway_csv(&b, r->type);
-		td_buf_printf(&b, "%.0f,%.3f,%.3f,%.3f,%.3f", r->sum.runs, hours(r->sum.gpu), hours(r->sum.cpu),
-			      hours(r->sum.lost), hours(r->sum.wait));
+		td_buf_printf(&b, "%.0f,%.3f,%.3f,%.3f,%.3f", r->sum.runs, td_gateway_hours(r->sum.gpu),
+			      td_gateway_hours(r->sum.cpu), td_gateway_hours(r->sum.lost),
+			      td_gateway_hours(r->sum.wait));
 		if (w->currency)
-			td_buf_printf(&b, ",%.2f", cents(r->sum.cost));
+			td_buf_printf(&b, ",%.2f", td_gateway_cents(r->sum.cost));
 		td_buf_puts(&b, "\r\n");
 	}
 	td_auto_free char *name = td_asprintf("attachment; filename=\"usage-%s-%s.csv\"", from, to);

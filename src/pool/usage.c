@@ -29,6 +29,16 @@ static int by_key(const void *a, const void *b)
 	return d ? d : strcmp(x->type, y->type);
 }
 
+void td_usage_sums_add(struct td_usage_sums *to, const struct td_usage_sums *s)
+{
+	to->runs += s->runs;
+	to->gpu += s->gpu;
+	to->cpu += s->cpu;
+	to->lost += s->lost;
+	to->wait += s->wait;
+	to->cost += s->cost;
+}
+
 void td_usage_settle(struct td_usage *u)
 {
 	size_t n = 0;
@@ -41,12 +51,7 @@ void td_usage_settle(struct td_usage *u)
 			u->v[++n] = *r;
 			continue;
 		}
-		to->sum.runs += r->sum.runs;
-		to->sum.gpu += r->sum.gpu;
-		to->sum.cpu += r->sum.cpu;
-		to->sum.lost += r->sum.lost;
-		to->sum.wait += r->sum.wait;
-		to->sum.cost += r->sum.cost;
+		td_usage_sums_add(&to->sum, &r->sum);
 		row_done(r);
 	}
 	u->n = n + 1;

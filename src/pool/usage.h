@@ -28,6 +28,7 @@ struct td_usage_sums {
 	double runs, gpu, cpu, lost, wait; // lost: of gpu, what is known to be lost
 	double cost;                       // not seconds: what the caller has reckoned
 };
+void td_usage_sums_add(struct td_usage_sums *to, const struct td_usage_sums *s);
 struct td_usage_row {
 	int64_t day; // counted from 1970, of UTC; -1: of all days
 	// Of one allocation; "" in a row that does not tell them apart. type "" is also a GPU of no type,
