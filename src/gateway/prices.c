@@ -59,13 +59,9 @@ static yyjson_val *prices_of(const struct td_gateway_viewer *v, const struct td_
 {
 	for (size_t steps = 0; t && steps <= v->n_mine; steps++) {
 		yyjson_val *l = td_jget(t->root, "spec.prices");
-		const char *parent = td_jstr(t->root, "spec.parent");
 		if (yyjson_arr_size(l))
 			return l;
-		t = NULL;
-		for (size_t i = 0; i < v->n_mine && parent; i++)
-			if (!strcmp(v->mine[i]->name, parent))
-				t = v->mine[i];
+		t = td_gateway_parent(v->mine, v->n_mine, t);
 	}
 	return NULL;
 }

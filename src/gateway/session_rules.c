@@ -1,6 +1,7 @@
 // The rules of Tenants for the sessions of their members (spec.sessions), as they were last read. Those of the
 // Tenants above count too.
 #include "gateway/sessions.h"
+#include "gateway/usage.h"
 
 #include "base/log.h"
 #include "base/options.h"
@@ -52,30 +53,20 @@ static int64_t seconds(const yyjson_val *tenant, const char *path)
 	return text && !td_duration_parse(text, &ms, NULL) ? ms / 1000 : 0;
 }
 
-static const struct td_object *named(const struct td_objects *l, const char *name)
-{
-	for (size_t i = 0; i < l->n && name; i++)
-		if (!strcmp(l->v[i]->name, name))
-			return l->v[i];
-	return NULL;
-}
-
 void td_session_scopes_of(const struct td_objects *tenants, const struct td_session_person *who,
 			  struct td_idle_rules *into)
 {
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct td_object *t = tenants->v[i];
 		if (!td_streq(td_jstr(t->root, "spec.cluster.namespace"), who->ns) ||
-		    !td_streq(td_jstr(t->root, "spec.cluster.name"), who->cluster) ||
-		    !td_jfind(td_jget(t->root, "spec.members"), "user", who->user))
+		    !td_streq(td_jstr(t->root, "spec.cluster.name"), who->cluster) || !td_gateway_member(t, who->user))
 			continue;
-		// A circle of parents ends after as many steps as there are Tenants.
 		for (size_t steps = 0; t && steps <= tenants->n; steps++) {
 			const struct td_idle_rules r = {.max_age_s = seconds(t->root, "spec.sessions.maxAge"),
 							.no_traffic_s = seconds(t->root, "spec.sessions.idle"),
 							.low_cpu_s = seconds(t->root, "spec.sessions.lowUse")};
 			td_idle_merge(into, &r);
-			t = named(tenants, td_jstr(t->root, "spec.parent"));
+			t = td_gateway_parent((const struct td_object *const *)tenants->v, tenants->n, t);
 		}
 	}
 }

@@ -33,6 +33,9 @@ void td_gateway_viewer_done(struct td_gateway_viewer *v);
 #define td_auto_viewer __attribute__((cleanup(td_gateway_viewer_done)))
 // The Tenant of an account; NULL: it is no Tenant's.
 const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, const char *account);
+// The Tenant above one, of these; NULL: it has none there. Parents may go in a circle: whoever walks up ends after as
+// many steps as there are Tenants.
+const struct td_object *td_gateway_parent(const struct td_object *const *all, size_t n, const struct td_object *t);
 // Whether the Tenant is the named one or below it.
 bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top);
 // His entry among a Tenant's members; NULL: he is none.

@@ -30,21 +30,21 @@ const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, 
 	return NULL;
 }
 
-static const struct td_object *named(const struct td_gateway_viewer *v, const char *name)
+const struct td_object *td_gateway_parent(const struct td_object *const *all, size_t n, const struct td_object *t)
 {
-	for (size_t i = 0; i < v->n_mine && name; i++)
-		if (!strcmp(v->mine[i]->name, name))
-			return v->mine[i];
+	const char *name = td_jstr(t->root, "spec.parent");
+	for (size_t i = 0; i < n && name; i++)
+		if (!strcmp(all[i]->name, name))
+			return all[i];
 	return NULL;
 }
 
-// A circle of parents ends after as many steps as there are Tenants.
 bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top)
 {
 	for (size_t steps = 0; t && steps <= v->n_mine; steps++) {
 		if (!strcmp(t->name, top))
 			return true;
-		t = named(v, td_jstr(t->root, "spec.parent"));
+		t = td_gateway_parent(v->mine, v->n_mine, t);
 	}
 	return false;
 }
