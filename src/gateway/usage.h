@@ -19,14 +19,13 @@ int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, s
 // A person as Slurm's database and the Tenants know him (viewer.c).
 struct td_gateway_viewer {
 	char *user;
-	bool all;             // Slurm's operator or administrator
-	struct td_strv leads; // accounts whose people he sees
-	// Tenants of this SlurmCluster; none where the gateway may not read them.
-	struct td_objects tenants;
-	const struct td_object **mine; // those of this cluster
+	bool all;                      // Slurm's operator or administrator
+	struct td_strv leads;          // accounts whose people he sees
+	struct td_objects tenants;     // none where the gateway may not read them
+	const struct td_object **mine; // those of this SlurmCluster
 	size_t n_mine;
 };
-// Fills the Tenants only.
+// Fills the Tenants only: none where there is no such kind. TD_DENIED: the gateway may not read them.
 int td_gateway_tenants(struct td_gateway *g, struct td_cancel *c, struct td_gateway_viewer *ret, struct td_error *err);
 int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, struct td_error *err);
 void td_gateway_viewer_done(struct td_gateway_viewer *v);

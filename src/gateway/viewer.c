@@ -67,15 +67,9 @@ static void add_tenants(struct td_gateway_viewer *v)
 
 int td_gateway_tenants(struct td_gateway *g, struct td_cancel *c, struct td_gateway_viewer *ret, struct td_error *err)
 {
-	struct td_error none = TD_ERROR_INIT;
-	int r = td_kube_list(g->kube, &td_tenants, NULL, NULL, NULL, c, &ret->tenants, &none);
-	if (r && r != TD_DENIED && r != TD_NOT_FOUND) {
-		if (err)
-			*err = none;
+	int r = td_kube_list(g->kube, &td_tenants, NULL, NULL, NULL, c, &ret->tenants, err);
+	if (r && r != TD_NOT_FOUND) // that is: a cluster without the kind
 		return td_wrap(err, "reading Tenants");
-	}
-	if (r)
-		td_debug("Tenants are not shown: %s", none.msg);
 	ret->mine = td_calloc(ret->tenants.n + 1, sizeof(*ret->mine));
 	for (size_t i = 0; i < ret->tenants.n; i++)
 		if (td_streq(td_jstr(ret->tenants.v[i]->root, "spec.cluster.namespace"), g->o.ns) &&
@@ -102,11 +96,18 @@ int td_gateway_viewer(struct td_gateway_ask *q, struct td_gateway_viewer *ret, s
 	if (r)
 		return r;
 	v.all = rights.all;
-	for (size_t i = 0; i < rights.leads.n; i++)
-		td_strv_add(&v.leads, rights.leads.v[i]);
+	v.leads = rights.leads;
+	rights.leads = (struct td_strv){0};
 
-	if ((r = td_gateway_tenants(g, td_gateway_cancel(q), &v, err)))
+	// A person is shown the rest where the gateway may not read Tenants.
+	struct td_error e = TD_ERROR_INIT;
+	if ((r = td_gateway_tenants(g, td_gateway_cancel(q), &v, &e)) && r != TD_DENIED) {
+		if (err)
+			*err = e;
 		return r;
+	}
+	if (r)
+		td_debug("Tenants are not shown: %s", e.msg);
 	if (!td_gateway_private(g))
 		add_tenants(&v);
 	*ret = v;
