@@ -81,7 +81,8 @@ static int make(struct td_gateway *g, const struct td_gateway_viewer *v, const s
 {
 	char period[TD_PERIOD_LEN];
 	td_auto_usage struct td_usage rows = {0};
-	int r = td_gateway_used(g, p->from, p->to, true, &rows, err);
+	int r = td_gateway_used(g, &(const struct td_gateway_span){.from = p->from, .to = p->to, .anew = true},
+				g->cancel, &rows, err);
 	if (r)
 		return r;
 	td_gateway_reckon(t, &rows);

@@ -43,7 +43,8 @@ static int preview(struct td_gateway_ask *q, const struct td_gateway_viewer *v, 
 	if (!t.all.n)
 		return 0;
 	const struct td_period p = td_period_at(t.kind, td_real_ms(&td_clock_system) / 1000 / TD_USAGE_DAY_S);
-	int r = td_gateway_used(q->g, p.from, p.to, false, &rows, err);
+	int r = td_gateway_used(q->g, &(const struct td_gateway_span){.from = p.from, .to = p.to}, td_gateway_cancel(q),
+				&rows, err);
 	if (r)
 		return r;
 	td_gateway_reckon(&t, &rows);

@@ -18,7 +18,9 @@ struct day {
 struct td_gateway_days {
 	pthread_mutex_t lock;    // guards v
 	struct day v[SLOTS];     // day modulo SLOTS
-	pthread_mutex_t reading; // held by the one that asks Slurm
+	pthread_mutex_t reading; // held by the one that asks Slurm; guards what follows
+	int64_t failed_ms;       // mono: when Slurm's history could last not be asked
+	struct td_error why;     // of that
 };
 
 struct td_gateway_days *td_gateway_days_new(void)
@@ -26,6 +28,7 @@ struct td_gateway_days *td_gateway_days_new(void)
 	struct td_gateway_days *d = td_calloc(1, sizeof(*d));
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->reading, NULL);
+	d->failed_ms = INT64_MIN;
 	return d;
 }
 
@@ -48,15 +51,15 @@ static bool fresh(const struct day *d, int64_t day, int64_t now_s)
 	return d->known && d->day == day && td_mono_ms(&td_clock_system) - d->read_ms < life;
 }
 
-static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int64_t to, struct td_usage *ret,
-		     struct td_error *err)
+static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int64_t to, struct td_cancel *c,
+		     struct td_usage *ret, struct td_error *err)
 {
 	td_auto_runs struct td_slurm_runs runs = {0};
-	int r = td_slurm_history(s, g->o.cluster, from, to, g->cancel, &runs, err);
+	int r = td_slurm_history(s, g->o.cluster, from, to, c, &runs, err);
 	if (r == TD_UNSUPPORTED && to - from > LEAST_S) {
 		int64_t middle = from + (to - from) / 2;
-		r = read_part(g, s, from, middle, ret, err);
-		return r ? r : read_part(g, s, middle, to, ret, err);
+		r = read_part(g, s, from, middle, c, ret, err);
+		return r ? r : read_part(g, s, middle, to, c, ret, err);
 	}
 	if (r)
 		return r;
@@ -84,14 +87,15 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 }
 
 // Reads days anew, all in one call.
-static int read_days(struct td_gateway *g, int64_t from, int64_t to, int64_t now_s, struct td_error *err)
+static int read_days(struct td_gateway *g, int64_t from, int64_t to, int64_t now_s, struct td_cancel *c,
+		     struct td_error *err)
 {
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
 	td_auto_usage struct td_usage all = {0};
 	if (!l)
 		return err->code;
 	int64_t at = td_mono_ms(&td_clock_system), end = to * TD_USAGE_DAY_S;
-	int r = read_part(g, l->client, from * TD_USAGE_DAY_S, end < now_s + 1 ? end : now_s + 1, &all, err);
+	int r = read_part(g, l->client, from * TD_USAGE_DAY_S, end < now_s + 1 ? end : now_s + 1, c, &all, err);
 	if (r)
 		return r;
 	td_usage_settle(&all);
@@ -123,31 +127,53 @@ static bool stale(struct td_gateway_days *d, int64_t from, int64_t to, int64_t n
 	return a < to;
 }
 
-int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, struct td_usage *ret,
+// Reads what is to be read; the caller holds `reading`, for which it has waited since begun_ms.
+static int bring(struct td_gateway *g, const struct td_gateway_span *s, int64_t begun_ms, struct td_cancel *c,
+		 struct td_error *err)
+{
+	struct td_gateway_days *d = g->days;
+	int64_t now_s = td_real_ms(&td_clock_system) / 1000, a = s->from, b = s->to;
+	int r = 0;
+	for (int64_t at = s->from; !r && at < s->to && (s->anew || stale(d, at, s->to, now_s, &a, &b)); at = b) {
+		if (d->failed_ms >= begun_ms) {
+			if (err)
+				*err = d->why;
+			return d->why.code;
+		}
+		struct td_error e = TD_ERROR_INIT;
+		r = read_days(g, a, b, now_s, c, &e);
+		if (r && err)
+			*err = e;
+		if (r == TD_TRANSIENT) { // of all days: whoever waits here need not find out again
+			d->failed_ms = td_mono_ms(&td_clock_system);
+			d->why = e;
+		}
+	}
+	return r;
+}
+
+int td_gateway_used(struct td_gateway *g, const struct td_gateway_span *span, struct td_cancel *c, struct td_usage *ret,
 		    struct td_error *err)
 {
-	int64_t now_s = td_real_ms(&td_clock_system) / 1000, a, b;
-	int r = 0;
-	if (to > now_s / TD_USAGE_DAY_S + 1)
-		to = now_s / TD_USAGE_DAY_S + 1;
-	if (from < 0 || to - from > TD_GATEWAY_DAYS)
+	struct td_gateway_span s = *span;
+	int64_t begun_ms = td_mono_ms(&td_clock_system),
+		tomorrow = td_real_ms(&td_clock_system) / 1000 / TD_USAGE_DAY_S + 1;
+	if (s.to > tomorrow)
+		s.to = tomorrow;
+	if (s.from < 0 || s.to - s.from > TD_GATEWAY_DAYS)
 		return td_fail(err, TD_INVALID, "ask for at most %d days", TD_GATEWAY_DAYS);
 	pthread_mutex_lock(&g->days->reading);
-	if (anew && from < to)
-		r = read_days(g, from, to, now_s, err);
-	for (int64_t at = from; !r && !anew && stale(g->days, at, to, now_s, &a, &b); at = b)
-		r = read_days(g, a, b, now_s, err);
-	pthread_mutex_unlock(&g->days->reading);
-	if (r)
-		return r;
+	int r = bring(g, &s, begun_ms, c, err);
+	// Copied before another reader may take a day's slot.
 	pthread_mutex_lock(&g->days->lock);
-	for (int64_t day = from; day < to; day++) {
+	for (int64_t day = s.from; day < s.to && !r; day++) {
 		const struct day *d = &g->days->v[day % SLOTS];
-		for (size_t i = 0; i < d->u.n && d->day == day; i++)
+		for (size_t i = 0; i < d->u.n; i++)
 			td_usage_put(ret, &d->u.v[i]);
 	}
 	pthread_mutex_unlock(&g->days->lock);
-	return 0;
+	pthread_mutex_unlock(&g->days->reading);
+	return r;
 }
 
 double td_gateway_hours(double seconds)

@@ -10,10 +10,13 @@ struct td_gateway_days;
 struct td_gateway_days *td_gateway_days_new(void);
 struct td_gateway_days *td_gateway_days_free(struct td_gateway_days *d);
 enum { TD_GATEWAY_DAYS = 400 }; // at most so many are asked for at once
-// The rows of all people from one day on and before another (days since 1970, of UTC), up to now. They are at
-// most seconds old for days that have just been, and at most an hour for others.
-// anew: none of them is older than this call.
-int td_gateway_used(struct td_gateway *g, int64_t from, int64_t to, bool anew, struct td_usage *ret,
+struct td_gateway_span {
+	int64_t from, to; // days since 1970, of UTC: from one on and before another, up to now
+	bool anew;        // nothing is older than this call
+};
+// The rows of all people. They are at most seconds old for days that have just been, and at most an hour for
+// others. One asks Slurm at a time; those who waited for one that got no answer fail as it did.
+int td_gateway_used(struct td_gateway *g, const struct td_gateway_span *span, struct td_cancel *c, struct td_usage *ret,
 		    struct td_error *err);
 
 // A person as Slurm's database and the Tenants know him (viewer.c).

@@ -176,7 +176,8 @@ static int usage(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_usage struct td_usage all = {0}, shown = {0};
 	int r;
 	if ((r = read_wish(q, &w, err)) || (r = td_gateway_viewer(q, &v, err)) ||
-	    (r = td_gateway_used(q->g, w.from, w.to, false, &all, err)))
+	    (r = td_gateway_used(q->g, &(const struct td_gateway_span){.from = w.from, .to = w.to},
+				 td_gateway_cancel(q), &all, err)))
 		return r;
 	td_auto_tariff struct td_gateway_tariff t = {0};
 	td_gateway_tariff(q->g, &v, &t);
