@@ -56,7 +56,7 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 {
 	td_auto_runs struct td_slurm_runs runs = {0};
 	int r = td_slurm_history(s, g->o.cluster, from, to, c, &runs, err);
-	if (r == TD_UNSUPPORTED && to - from > LEAST_S) {
+	if (r == TD_UNSUPPORTED && !err->http && to - from > LEAST_S) {
 		int64_t middle = from + (to - from) / 2;
 		r = read_part(g, s, from, middle, c, ret, err);
 		return r ? r : read_part(g, s, middle, to, c, ret, err);
@@ -86,7 +86,7 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 	return 0;
 }
 
-// Reads days anew, all in one call.
+// Reads days anew, all in one call. err is not NULL.
 static int read_days(struct td_gateway *g, int64_t from, int64_t to, int64_t now_s, struct td_cancel *c,
 		     struct td_error *err)
 {

@@ -95,13 +95,18 @@ int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int6
 					.path = td_buf_str(&q),
 					.db = true,
 					.timeout_ms = TIMEOUT_MS};
-	int r = td_slurm_call_ok(s, &k, c, &j, err);
-	if (r == TD_INVALID)
-		r = err ? (err->code = TD_UNSUPPORTED) : TD_UNSUPPORTED;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_call_ok(s, &k, c, &j, &e);
+	if (r == TD_INVALID && !e.http) // a question that is refused has a status
+		e.code = TD_UNSUPPORTED;
 	if (!r)
-		r = td_slurm_history_read(td_json_root(j), &all, err);
-	if (r)
-		return td_wrap(err, "reading Slurm's history");
+		r = td_slurm_history_read(td_json_root(j), &all, &e);
+	if (r) {
+		td_wrap(&e, "reading Slurm's history");
+		if (err)
+			*err = e;
+		return e.code;
+	}
 	*ret = all;
 	all = (struct td_slurm_runs){0};
 	return 0;

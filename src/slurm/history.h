@@ -19,7 +19,7 @@ struct td_slurm_runs {
 void td_slurm_runs_done(struct td_slurm_runs *l);
 #define td_auto_runs __attribute__((cleanup(td_slurm_runs_done)))
 // Reads the runs of all people that waited or ran at some time in [from, to), epoch seconds. A reply is at
-// most 64 MiB, about 10,000 runs: TD_UNSUPPORTED, ask for less.
+// most 64 MiB, about 10,000 runs: TD_UNSUPPORTED without err->http, ask for less.
 int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 		     struct td_slurm_runs *ret, struct td_error *err);
 // Reads the reply (pure; for tests and fuzzing).

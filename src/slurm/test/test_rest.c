@@ -4,6 +4,7 @@
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"
+#include "slurm/history.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
 #include "slurm/view.h"
@@ -228,6 +229,29 @@ static void test_refusals(void **state)
 	refusal("Unable to parse query.", 400, TD_INVALID);
 	refusal("Unable find requested URL", 404, TD_UNSUPPORTED);
 	refusal("Authentication failure", 401, TD_UNAUTHENTICATED);
+}
+
+// Who asks for less because the question was refused would ask for ever.
+static void test_only_a_history_that_is_too_large_is_unsupported(void **state)
+{
+	enum { TOO_LARGE = (64 << 20) + 1 };
+	td_auto_runs struct td_slurm_runs l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	{
+		ANSWER({500, ERR(2000, "Invalid partition name specified")});
+		assert_int_equal(td_slurm_history(slurm, "c", 1, 2, NULL, &l, &err), TD_INVALID);
+	}
+	{
+		ANSWER({400, "Unable to parse query."});
+		assert_int_equal(td_slurm_history(slurm, "c", 1, 2, NULL, &l, &err), TD_INVALID);
+	}
+	td_auto_free char *large = td_calloc(1, TOO_LARGE + 1);
+	memset(large, 'x', TOO_LARGE);
+	const struct script s[] = {{200, large}};
+	answers(s, 1);
+	assert_int_equal(td_slurm_history(slurm, "c", 1, 2, NULL, &l, &err), TD_UNSUPPORTED);
+	assert_int_equal(err.http, 0);
+	assert_int_equal(td_slurm_history(slurm, "c", 1, 2, NULL, &l, NULL), TD_UNSUPPORTED);
 }
 
 static void test_token_is_minted_again_after_511(void **state)
@@ -710,6 +734,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_submit),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_only_a_history_that_is_too_large_is_unsupported),
 		cmocka_unit_test(test_token_is_minted_again_after_511),
 		cmocka_unit_test(test_jobs),
 		cmocka_unit_test(test_end),
