@@ -250,8 +250,9 @@ int td_oidc_check(struct td_oidc *i, const char *token, const char *nonce, struc
 		pthread_mutex_unlock(&i->lock);
 		if (wait_ms > 0)
 			td_cancel_wait(c, (int)wait_ms);
-		if (!fresh(i, SOON_MS, c, NULL))
-			r = verify(i, token, nonce, ret, &e);
+		if ((r = fresh(i, SOON_MS, c, err)))
+			return r;
+		r = verify(i, token, nonce, ret, &e);
 	}
 	return r ? td_fail(err, TD_UNAUTHENTICATED, "%s", e.msg) : 0;
 }

@@ -73,7 +73,7 @@ TD_DEFINE_AUTO(struct td_oidc *, td_oidc_unref)
 // Whether it was made of these.
 bool td_oidc_same(const struct td_oidc *i, const struct td_oidc_opts *o);
 // The claims of an ID token. TD_UNAUTHENTICATED: it does not count. TD_TRANSIENT: the issuer does not
-// answer.
+// answer, and the keys that were read last do not have the token's.
 int td_oidc_check(struct td_oidc *i, const char *token, const char *nonce, struct td_cancel *c, struct td_json **ret,
 		  struct td_error *err);
 

@@ -1,10 +1,12 @@
 // Unit tests of ID tokens: each way in which one is wrong, by fixed keys.
 // rows: A15.5 F1.2
 #include "http/pki.h"
+#include "http/server.h"
 #include "oidc/oidc.h"
 
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -408,6 +410,76 @@ static void test_issuers_that_are_not_asked(void **state)
 	}
 }
 
+// An issuer on the loopback, which may be down.
+static struct {
+	struct td_http_server *server;
+	struct td_cancel *cancel;
+	pthread_t thread;
+	char *url;
+	bool down; // atomic
+} fake;
+
+static void answer(struct td_http_x *x, void *ctx)
+{
+	td_auto_buf struct td_buf b = {0};
+	if (!strcmp(td_http_path(x), "/keys")) {
+		td_buf_puts(&b, "{\"keys\":[");
+		jwk(&b, rsa, ",\"kid\":\"r1\"");
+		td_buf_puts(&b, "]}");
+	} else {
+		td_buf_printf(&b, "{\"issuer\":\"%s\",\"jwks_uri\":\"%s/keys\"}", fake.url, fake.url);
+	}
+	td_http_send(x, __atomic_load_n(&fake.down, __ATOMIC_ACQUIRE) ? 503 : 200, "application/json", b.s, b.len);
+}
+
+static void *serve(void *p)
+{
+	td_http_server_run(fake.server, fake.cancel, NULL);
+	return NULL;
+}
+
+static void test_an_issuer_that_is_down_says_nothing_of_a_token(void **state)
+{
+	const char *const listen[] = {"127.0.0.1:0", NULL};
+	const struct td_http_server_opts so = {.listen = listen, .handler = answer};
+	fake.cancel = td_cancel_new();
+	assert_int_equal(td_http_server_new(&so, &fake.server, NULL), 0);
+	fake.url = td_asprintf("http://127.0.0.1:%d", td_http_server_port(fake.server));
+	assert_int_equal(pthread_create(&fake.thread, NULL, serve, NULL), 0);
+
+	struct td_clock_manual clock;
+	td_clock_manual_init(&clock, want.now_s * 1000);
+	td_auto(td_oidc_unref) struct td_oidc *o = NULL;
+	const struct td_oidc_opts opts = {.issuer = fake.url, .client_id = "tandem", .clock = &clock.clock};
+	assert_int_equal(td_oidc_new(&opts, &o, NULL), 0);
+	td_auto_free char *claims = td_asprintf("{\"iss\":\"%s\",\"aud\":\"tandem\",\"sub\":\"1234\","
+						"\"exp\":1700000060,\"iat\":1699999999,\"nonce\":\"n-1\"}",
+						fake.url),
+			  *good = token(rsa, HEAD, claims),
+			  *newer = token(rsa, "{\"alg\":\"RS256\",\"kid\":\"r2\"}", claims);
+	td_auto(td_json_unref) struct td_json *c = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_oidc_check(o, good, "n-1", NULL, &c, &err))
+		fail_msg("%s", err.msg);
+	td_clock_manual_add(&clock, 2000); // it may be asked again at once
+	struct td_json *none = NULL;
+	assert_int_equal(td_oidc_check(o, newer, "n-1", NULL, &none, &err), TD_UNAUTHENTICATED);
+	__atomic_store_n(&fake.down, true, __ATOMIC_RELEASE);
+	td_clock_manual_add(&clock, 2000);
+	assert_int_equal(td_oidc_check(o, newer, "n-1", NULL, &none, &err), TD_TRANSIENT);
+	assert_int_equal(td_oidc_check(o, newer, "n-1", NULL, &none, NULL), TD_TRANSIENT);
+	assert_null(none);
+	// What its last keys have signed counts.
+	td_json_unref(td_steal(c));
+	assert_int_equal(td_oidc_check(o, good, "n-1", NULL, &c, &err), 0);
+
+	td_cancel_fire(fake.cancel);
+	pthread_join(fake.thread, NULL);
+	td_http_server_free(fake.server);
+	td_cancel_unref(fake.cancel);
+	free(fake.url);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +490,7 @@ int main(void)
 		cmocka_unit_test(test_forged),
 		cmocka_unit_test(test_keys_that_are_none),
 		cmocka_unit_test(test_issuers_that_are_not_asked),
+		cmocka_unit_test(test_an_issuer_that_is_down_says_nothing_of_a_token),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
