@@ -26,7 +26,7 @@ def issuer(shared_pool, gateway, tmp_path_factory):
         shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": oidc}}))
         wait_for("the gateway knows", lambda: ("oidc" in json.loads(Web().get(f"{gateway}/api/v1/login")[2])) == bool(oidc))
     try:
-        say({"oidc": {"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "groupsClaim": "groups", "scopes": ["groups"]}})
+        say({"oidc": {"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "scopes": ["groups"]}})
         yield i
     finally:
         say(None)

@@ -1,5 +1,5 @@
 // OpenID Connect: who somebody is, as an issuer says that a SlurmCluster names
-// (spec.identity.oidc). The gateway lets people in by it, and the embedded API takes the same tokens.
+// (spec.identity.oidc). The gateway lets people in by it.
 //
 // A token counts when its signature is by a key of the issuer's own document (RS256 or ES256, nothing
 // else), and it is from this issuer, for this client, and of this time. Whether its person exists here
@@ -9,7 +9,7 @@
 //   keys.c      an issuer's public keys (JWKS, RFC 7517)
 //   token.c     an ID token against keys and claims: pure
 //   issuer.c issuer_priv.h   one issuer: its document, its keys as they change
-//   flow.c      how somebody logs in: by a browser (code with PKCE), by a device (RFC 8628), again
+//   flow.c      how somebody logs in: by a browser (code with PKCE)
 #pragma once
 
 #include "base/cancel.h"
@@ -19,7 +19,7 @@
 #include "json/json.h"
 
 enum {
-	TD_OIDC_TOKEN_MOST = 16 << 10, // of one token, a code, or what an issuer calls a device
+	TD_OIDC_TOKEN_MOST = 16 << 10, // of one token
 	TD_OIDC_REPLY_MOST = 256 << 10,
 	TD_OIDC_KEYS_MOST = 64,
 	TD_OIDC_SKEW_S = 30, // between its clock and ours
@@ -86,25 +86,14 @@ struct td_oidc_asks {
 };
 int td_oidc_authorize_url(struct td_oidc *i, const struct td_oidc_asks *a, struct td_cancel *c, char **ret,
 			  struct td_error *err);
-// What a token endpoint gave: id_token was verified, claims are its claims. refresh may be NULL.
+// What a token endpoint gave: id_token was verified, claims are its claims.
 struct td_oidc_tokens {
-	char *id_token, *refresh;
+	char *id_token;
 	struct td_json *claims;
 };
 void td_oidc_tokens_done(struct td_oidc_tokens *t);
 #define td_auto_oidc_tokens __attribute__((cleanup(td_oidc_tokens_done)))
 // By the code that the browser brought back. TD_UNAUTHENTICATED: the issuer does not take it.
+// TD_DENIED: it does not let him in.
 int td_oidc_by_code(struct td_oidc *i, const char *code, const struct td_oidc_asks *a, struct td_cancel *c,
 		    struct td_oidc_tokens *ret, struct td_error *err);
-// Begins a login by a device. *ret: device_code, user_code, verification_uri,
-// verification_uri_complete (may be absent), interval, expires_in, as the issuer said. TD_UNSUPPORTED:
-// the issuer has no such thing.
-int td_oidc_device(struct td_oidc *i, const char *scope, struct td_cancel *c, struct td_json **ret,
-		   struct td_error *err);
-// Asks once whether the person has confirmed it. TD_TRANSIENT: not yet; err->retry_after_ms is set
-// when the issuer wants to be asked less often.
-int td_oidc_by_device(struct td_oidc *i, const char *device_code, struct td_cancel *c, struct td_oidc_tokens *ret,
-		      struct td_error *err);
-// A new ID token by what an earlier login gave.
-int td_oidc_by_refresh(struct td_oidc *i, const char *refresh, struct td_cancel *c, struct td_oidc_tokens *ret,
-		       struct td_error *err);
