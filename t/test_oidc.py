@@ -120,3 +120,17 @@ def test_the_issuer_changes_its_keys(pool, issuer, gateway):
         issuer.rotate(alg)
         web = Web()
         assert web.log_in(gateway, "researcher")[0] == 302 and me(web, gateway) == "researcher", alg
+
+
+def test_who_cannot_be_let_in_is_told_whose_fault_it_is(pool, issuer, gateway):
+    say = lambda identity: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": identity}}))  # noqa: E731
+    begin = lambda: Web().get(f"{gateway}/api/v1/login/oidc?here=1")[0]  # noqa: E731
+    before = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["identity"]
+    try:
+        say({"oidc": {"issuer": "http://127.0.0.1:1"}})  # where nobody listens
+        wait_for("the issuer cannot be asked", lambda: begin() == 503)
+        say(None)
+        wait_for("there is no issuer", lambda: begin() == 501)
+    finally:
+        say(before)
+        wait_for("the issuer is there again", lambda: begin() == 302)

@@ -140,7 +140,7 @@ int td_gateway_done(struct td_gateway_ask *q)
 	return 0;
 }
 
-static int status_of(int code)
+int td_gateway_status(int code)
 {
 	switch (code) {
 	case TD_NOT_FOUND:
@@ -167,7 +167,7 @@ static int status_of(int code)
 
 static int refuse(struct td_http_x *x, const struct td_error *e)
 {
-	int status = e->http && e->code == TD_INVALID && e->http < 500 ? e->http : status_of(e->code);
+	int status = e->http && e->code == TD_INVALID && e->http < 500 ? e->http : td_gateway_status(e->code);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "error.code", td_code_name(e->code));
 	td_auto_free char *clean = td_text_clean(e->msg);

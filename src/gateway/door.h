@@ -32,6 +32,8 @@ extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[]
 struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q);
 // Answers with JSON.
 void td_gateway_send(struct td_gateway_ask *q, int status, const yyjson_mut_doc *d);
+// The HTTP status of a failure with this code.
+int td_gateway_status(int code);
 // Answers {"ok": true}.
 int td_gateway_done(struct td_gateway_ask *q);
 // A number in the query; def when it is not there. TD_INVALID names it.

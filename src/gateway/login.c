@@ -5,6 +5,7 @@
 #include "gateway/keys.h"
 #include "gateway/oidc.h"
 
+#include "api/status.h"
 #include "base/embedded.h"
 #include "base/log.h"
 #include "http/password.h"
@@ -62,18 +63,15 @@ static int show(struct td_gateway_ask *q, const struct td_error *e)
 	const char *at = strstr(f->text, "{words}");
 	td_auto_buf struct td_buf b = {0};
 	td_buf_add(&b, f->text, (size_t)(at - f->text));
-	for (const char *p = e->msg; *p; p++)
+	td_auto_free char *clean = td_text_clean(e->msg);
+	for (const char *p = clean; *p; p++)
 		if (strchr("<>&\"'", *p) || (unsigned char)*p < ' ')
 			td_buf_printf(&b, "&#%d;", (unsigned char)*p < ' ' ? ' ' : *p);
 		else
 			td_buf_putc(&b, *p);
 	td_buf_puts(&b, at + strlen("{words}"));
-	td_info("login by the issuer refused: %s", e->msg);
-	td_http_send(q->x,
-		     e->code == TD_DENIED      ? 403
-		     : e->code == TD_THROTTLED ? 429
-					       : 401,
-		     "text/html; charset=utf-8", b.s, b.len);
+	td_info("login by the issuer refused: %s", clean);
+	td_http_send(q->x, td_gateway_status(e->code), "text/html; charset=utf-8", b.s, b.len);
 	return 0;
 }
 
