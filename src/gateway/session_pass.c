@@ -65,23 +65,23 @@ static int absent(struct td_gateway_ask *q, const char *name, struct td_error *e
 // A WebSocket is no request that is answered, so nobody measures it.
 static void pass(struct td_gateway_ask *q, const struct td_http_far *far, const char *name, bool measured)
 {
+	if (!measured) {
+		td_http_relay_to(q->x, far);
+		return;
+	}
 	struct td_metrics *m = td_metrics_process();
 	struct td_metric *waits = td_gauge(m, "tandem_gateway_endpoint_requests_in_flight",
 					   "Requests to endpoints of people that are not answered yet.", NULL),
 			 *took = td_histogram(m, "tandem_gateway_endpoint_request_duration_seconds",
 					      "From a request to an endpoint to the end of its answer.", NULL, NULL, 0);
 	int64_t began = td_mono_ms(&td_clock_system);
-	if (measured) {
-		td_session_asked(q->g->traffic, name);
-		td_metric_add(waits, 1, NULL);
-	}
+	uint64_t life = td_session_asked(q->g->traffic, name);
+	td_metric_add(waits, 1, NULL);
 	td_http_relay_to(q->x, far);
-	if (measured) {
-		int64_t ms = td_mono_ms(&td_clock_system) - began;
-		td_session_answered(q->g->traffic, name, ms);
-		td_metric_add(waits, -1, NULL);
-		td_metric_observe(took, (double)ms / 1000, NULL);
-	}
+	int64_t ms = td_mono_ms(&td_clock_system) - began;
+	td_session_answered(q->g->traffic, name, life, ms);
+	td_metric_add(waits, -1, NULL);
+	td_metric_observe(took, (double)ms / 1000, NULL);
 }
 
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err)

@@ -19,6 +19,7 @@ enum { TRACKED = 1024, USAGE_MAX = 8 << 20 };
 struct use {
 	char id[64];
 	struct td_answers *answers; // of an endpoint that was asked; owned
+	uint64_t life;              // which `answers` these are; 0: there are none
 	int64_t traffic;            // 0: none was seen
 	double cpu_s;               // the counter; -1: not known
 	int64_t cpu_ms;             // when it was read
@@ -29,6 +30,7 @@ struct td_session_traffic {
 	const struct td_clock *clock;
 	pthread_mutex_t lock; // guards the rest
 	int64_t began;        // what was before is not known
+	uint64_t lives;       // how many `answers` there were, of all
 	struct use v[TRACKED];
 	size_t n;
 };
@@ -90,6 +92,7 @@ void td_session_fresh(struct td_session_traffic *t, const char *id)
 	struct use *u = at(t, id);
 	free(u->answers);
 	u->answers = NULL;
+	u->life = 0;
 	u->cpu_s = u->low_since = -1;
 	u->traffic = td_real_ms(t->clock) / 1000;
 	pthread_mutex_unlock(&t->lock);
@@ -104,21 +107,25 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 	pthread_mutex_unlock(&t->lock);
 }
 
-void td_session_asked(struct td_session_traffic *t, const char *id)
+uint64_t td_session_asked(struct td_session_traffic *t, const char *id)
 {
 	pthread_mutex_lock(&t->lock);
 	struct use *u = at(t, id);
-	if (!u->answers)
+	if (!u->answers) {
 		u->answers = td_calloc(1, sizeof(*u->answers));
+		u->life = ++t->lives;
+	}
 	td_answers_asked(u->answers);
+	uint64_t life = u->life;
 	pthread_mutex_unlock(&t->lock);
+	return life;
 }
 
-void td_session_answered(struct td_session_traffic *t, const char *id, int64_t took_ms)
+void td_session_answered(struct td_session_traffic *t, const char *id, uint64_t life, int64_t took_ms)
 {
 	pthread_mutex_lock(&t->lock);
 	struct use *u = find(t, id);
-	if (u && u->answers) // else it began anew meanwhile
+	if (u && u->answers && u->life == life) // else it began anew meanwhile
 		td_answers_done(u->answers, td_real_ms(t->clock), took_ms);
 	pthread_mutex_unlock(&t->lock);
 }

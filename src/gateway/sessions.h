@@ -92,9 +92,10 @@ void td_session_fresh(struct td_session_traffic *t, const char *id);
 // Fills traffic and low_cpu_since.
 void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret);
 // Its server is asked, and has answered (or the asker left); took_ms: since then. A request that began
-// before the session did counts for nothing.
-void td_session_asked(struct td_session_traffic *t, const char *id);
-void td_session_answered(struct td_session_traffic *t, const char *id, int64_t took_ms);
+// before the session did counts for nothing:
+// life is what td_session_asked said of it.
+uint64_t td_session_asked(struct td_session_traffic *t, const char *id);
+void td_session_answered(struct td_session_traffic *t, const char *id, uint64_t life, int64_t took_ms);
 // false: nobody has asked it.
 bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_answers_said *ret);
 // A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has. gpu: as

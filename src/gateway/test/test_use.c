@@ -110,10 +110,11 @@ static void how_an_endpoint_answers(void **state)
 	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
 	assert_false(td_session_answers(t, "a", &a)); // nobody has asked
 
-	for (int i = 0; i < 3; i++)
-		td_session_asked(t, "a");
-	td_session_answered(t, "a", 40);
-	td_session_answered(t, "a", 10);
+	uint64_t life = td_session_asked(t, "a");
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(td_session_asked(t, "a"), life);
+	td_session_answered(t, "a", life, 40);
+	td_session_answered(t, "a", life, 10);
 	assert_true(td_session_answers(t, "a", &a));
 	assert_int_equal(a.in_flight, 1);
 	assert_int_equal(a.total, 2);
@@ -132,7 +133,7 @@ static void how_an_endpoint_answers(void **state)
 	for (int i = 1; i <= 300; i++) {
 		td_session_asked(t, "a");
 		td_clock_manual_add(&c, 100);
-		td_session_answered(t, "a", i);
+		td_session_answered(t, "a", life, i);
 	}
 	td_session_answers(t, "a", &a);
 	assert_int_equal(a.total, 302);
@@ -144,8 +145,19 @@ static void how_an_endpoint_answers(void **state)
 
 	// A new pod of the session: an answer of the old one counts for nothing.
 	td_session_fresh(t, "a");
-	td_session_answered(t, "a", 5);
+	td_session_answered(t, "a", life, 5);
 	assert_false(td_session_answers(t, "a", &a));
+	// Nor when the new one was asked already.
+	uint64_t next = td_session_asked(t, "a");
+	assert_int_not_equal(next, life);
+	td_session_answered(t, "a", life, 5);
+	assert_true(td_session_answers(t, "a", &a));
+	assert_int_equal(a.in_flight, 1);
+	assert_int_equal(a.total, 0);
+	td_session_answered(t, "a", next, 5);
+	td_session_answers(t, "a", &a);
+	assert_int_equal(a.in_flight, 0);
+	assert_int_equal(a.total, 1);
 	td_session_traffic_free(t);
 }
 
