@@ -26,7 +26,10 @@ void td_gateway_reckon(const struct td_gateway_tariff *t, struct td_usage *rows)
 // ---- bills.c ----
 // Makes bills of periods that are over, until the gateway ends. A thread's function.
 void *td_bill_thread(void *gateway);
-// A bill as a document: every line.
+// A bill as a document: every line, or with too many people sums of accounts only.
 yyjson_mut_doc *td_gateway_bill(const struct td_gateway_viewer *v, const struct td_gateway_tariff *t,
 				const struct td_period *p, const struct td_usage *rows);
+// The same as text that fits into an object: with too many people, of accounts only. TD_INVALID: it does not fit.
+int td_gateway_bill_text(const struct td_gateway_viewer *v, const struct td_gateway_tariff *t,
+			 const struct td_period *p, const struct td_usage *rows, char **ret, struct td_error *err);
 int td_gateway_bill_list(struct td_gateway *g, struct td_cancel *c, struct td_objects *ret, struct td_error *err);
