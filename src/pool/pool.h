@@ -228,5 +228,5 @@ struct td_pool_condition {
 const char *td_pool_reason_words(const char *slurm_reason, int64_t nodes);
 // True when Slurm passes over a job that waits for this reason, whatever is free: it is held, waits
 // for a moment or another job, is at a limit, or all its nodes are drained (docs/facts/slurm.md
-// S-I3). Such a job stops nobody.
+// S-I3). Such a job stops nobody. One whose nodes others come first at (S-Q22) waits for its turn.
 bool td_pool_reason_aside(const char *slurm_reason);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define BEHIND "ReqNodeNotAvail, May be reserved for other job"
+
 const char *td_pool_reason_words(const char *r, int64_t nodes)
 {
 	static const struct {
@@ -35,8 +37,7 @@ const char *td_pool_reason_words(const char *r, int64_t nodes)
 		{"QOSMaxJobsPerUserLimit", "its user is at the QOS's limit of jobs"},
 		{"QOSMaxCpuPerUserLimit", "its user is at the QOS's limit of CPUs"},
 		{"ReqNodeNotAvail", "the nodes that it may use are drained, down or reserved"},
-		{"ReqNodeNotAvail, May be reserved for other job",
-		 "the nodes that it may use are drained, down or reserved"},
+		{BEHIND, "others come first at the nodes that it may use"},
 		{"NodeDown", "the node it needs is down"},
 		{"BadConstraints", "no node can meet what it asks for"},
 		{"Reservation", "it waits for its reservation"},
@@ -69,7 +70,7 @@ bool td_pool_reason_aside(const char *r)
 		"JobHeld",           "Dependency",      "BeginTime", "Reservation", "PartitionDown",
 		"PartitionInactive", "ReqNodeNotAvail", "Assoc",     "QOS",         "Max"};
 	for (size_t i = 0; r && i < sizeof(begins) / sizeof(begins[0]); i++)
-		if (!strncmp(r, begins[i], strlen(begins[i])))
+		if (!strncmp(r, begins[i], strlen(begins[i])) && strcmp(r, BEHIND) != 0)
 			return true;
 	return false;
 }

@@ -262,8 +262,12 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->qos = str(v, "qos");
 	j->admin_comment = str(v, "admin_comment");
 	j->comment = str(v, "comment");
-	j->reason = str(v, "state_reason");
 	j->description = str(v, "state_description");
+	// One reason stands for nodes that are out of service and for nodes where others come first; only the words differ
+	// (docs/facts/slurm.md S-Q22).
+	j->reason =
+		str(v, td_streq(j->description, "ReqNodeNotAvail, May be reserved for other job") ? "state_description"
+												  : "state_reason");
 	j->excluded_nodes = str(v, "excluded_nodes");
 	j->nodes_text = str(v, "nodes");
 

@@ -320,6 +320,20 @@ static void test_jobs(void **state)
 		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND);
 	}
 
+	// Slurm's one reason for nodes that are out and for nodes where others come first is told apart.
+#define BEHIND "ReqNodeNotAvail, May be reserved for other job"
+#define WAITS(says)                                                                                                    \
+	"{\"jobs\":[{\"job_id\":5,\"job_state\":[\"PENDING\"],\"state_reason\":\"ReqNodeNotAvail\","                   \
+	"\"state_description\":\"" says "\"}],\"errors\":[],\"warnings\":[]}"
+	{
+		ANSWER({200, WAITS("ReqNodeNotAvail, UnavailableNodes:n1")}, {200, WAITS(BEHIND)});
+		td_auto_job struct td_slurm_job out = {0}, behind = {0};
+		assert_int_equal(td_slurm_job(slurm, 5, NULL, &out, &err), 0);
+		assert_string_equal(out.reason, "ReqNodeNotAvail");
+		assert_int_equal(td_slurm_job(slurm, 5, NULL, &behind, &err), 0);
+		assert_string_equal(behind.reason, BEHIND);
+	}
+
 	{
 		ANSWER({404, ERR(2017, "Invalid job id specified")});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
