@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from harness import wait_for
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD, TRIAL, HOMES = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial", "homes"))
 GATE, SLURMCTLD, ACCOUNTS = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts"))
@@ -146,6 +148,58 @@ def test_slurmctld_with_the_real_standin(box, build):
         assert p.returncode == 0, p.err
         assert box.read("run/slurmctld/etc/slurm.conf").endswith(f"\nFirstJobId={first}\n")
         box.write("var/lib/slurm/slurmctld/slurmctld.pid", "7\n")
+
+
+def restarted(box, show, patience):
+    """A slurmctld that starts itself anew at SIGHUP, where `show` is what asking it does."""
+    box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 1\n")
+    box.standin("echo 700")
+    box.stub("slurmctld", f"trap 'exec \"$0\" again' HUP\n: >{box.path}/ready\n/bin/sleep 60 &\nwait")
+    box.stub("sleep", "exec /bin/sleep 0.05")
+    box.stub("timeout", 'shift; exec /usr/bin/timeout 1 "$@"')
+    box.stub("scontrol", f'[ "$1" = show ] || exit 0\n{show}')
+    (box.path / "run/slurmctld").mkdir()
+    box.write("run/slurmctld/patience", f"{patience}\n")
+    p = box.start("sh", SLURMCTLD, "slurmctld", "-D")
+    wait_for("it runs", (box.path / "ready").exists)
+    return p
+
+
+@pytest.mark.feature("A2.10")
+@pytest.mark.parametrize("show", ["exit 1", f"exec /bin/sleep {DEADLINE}"], ids=["refuses", "hangs"])
+def test_slurmctld_that_answers_nobody_after_it_was_told_is_ended(box, show):
+    """Its container starts it again, and the next one is waited for longer."""
+    p = restarted(box, show, 1)
+    try:
+        box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
+        assert p.wait(DEADLINE) == -signal.SIGKILL
+        assert box.read("run/slurmctld/patience") == "2\n"
+        assert box.read("var/lib/slurm/slurmctld/tandem-told") == "# Revision: 1\n"  # the slurmds are to be told again
+    finally:
+        kill(p)
+
+
+@pytest.mark.feature("A2.10")
+def test_slurmctld_that_is_slow_after_it_was_told_goes_on(box):
+    p = restarted(box, f"n=$(grep -c '^scontrol|show' {box.path}/calls); [ $n -gt 3 ]", 60)
+    try:
+        box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
+        wait_for("the slurmds are told", lambda: box.read("var/lib/slurm/slurmctld/tandem-told") == "# Revision: 2\n")
+        assert p.poll() is None and box.read("run/slurmctld/patience") == "60\n"
+    finally:
+        kill(p)
+
+
+@pytest.mark.feature("A2.10")
+def test_slurmctld_that_somebody_else_told_is_watched_too(box):
+    p = restarted(box, f"! grep -q '^slurmctld|again' {box.path}/calls", 1)
+    try:
+        wait_for("it is looked at", lambda: sum(c == "sleep|2" for c in box.calls()) > 3)
+        assert p.poll() is None
+        os.kill(p.pid, signal.SIGHUP)  # as scontrol reconfigure does
+        assert p.wait(DEADLINE) == -signal.SIGKILL
+    finally:
+        kill(p)
 
 
 # ---- trial.sh ------------------------------------------------------------------------------------------------------------

@@ -647,7 +647,7 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 		f.seen = since && seen(op, v, since);
 	}
 	enum td_pool_force force = td_pool_config_force(&f);
-	// slurmctld.sh, and nobody beside it, has slurmctld read it: two who tell it at once make it hang (S-C10).
+	// slurmctld.sh, and nobody beside it, has slurmctld read it: each reading is a start, which can hang (S-C10).
 	if (force == TD_FORCE_WAIT || force == TD_FORCE_NOTHING)
 		return 0;
 	td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);

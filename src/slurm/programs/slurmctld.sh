@@ -92,15 +92,40 @@ if [ -e "$state/clustername" ]; then
 fi
 echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
-# Not before it has settled: one that is told to read anew while it starts can hang for ever (S-C10), and every
-# reading is a start. One that answers nobody any more is ended, and its container starts it again with its state.
-reconfigure() {
-	SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure && return
-	for _ in 1 2 3; do
-		! SLURM_CONF=$etc/slurm.conf timeout 20 scontrol show config >/dev/null || return 1
+# Differs for each start, also when slurmctld takes its own place.
+start() { cksum <"/proc/${ctld:-$$}/auxv" || :; } 2>/dev/null
+seen=
+
+# One that reads its configuration anew starts anew, and it can hang for ever: it holds its port open, and slurmdbd,
+# which at that moment brings it a change (somebody adds an account), waits for an answer there, while it waits until
+# slurmdbd takes it (S-C10). It has saved its state and has told nobody of anything since: it is ended, and its
+# container starts it again; slurmdbd goes on at once. Each time it is waited for longer, so one that is slow comes up.
+await() {
+	patience=$(cat /run/slurmctld/patience 2>/dev/null) || patience=40
+	end=$(($(date +%s) + patience))
+	until SLURM_CONF=$etc/slurm.conf timeout 10 scontrol show config >/dev/null 2>&1; do
+		sleep 1
+		[ "$(date +%s)" -ge "$end" ] || continue
+		echo $((patience * 2)) >/run/slurmctld/patience
+		echo "tandem: slurmctld has answered nobody for $patience s since it was told to read its configuration: it is ended" >&2
+		kill -9 "${ctld:-$$}"
+		return 1
 	done
-	echo "tandem: slurmctld has answered nobody since it was told to read its configuration: it is ended" >&2
-	kill -9 "${ctld:-$$}"
+	seen=$(start)
+}
+
+# Not before it has settled: every reading is a start. That it was told is said before it does it.
+reconfigure() {
+	taken=yes
+	SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure || taken=
+	await && [ -n "$taken" ]
+}
+
+# Somebody else may have told it.
+watch() {
+	now=$(start)
+	seen=${seen:-$now}
+	[ "$now" = "$seen" ] || await || :
 }
 
 # Which configuration the slurmds were told of last. A slurmctld that starts with a newer one, in a new pod, tells
@@ -124,7 +149,7 @@ backup() {
 	ctld='' ending='' led=0
 	trap 'ending=yes; [ -z "$ctld" ] || kill "$ctld"' TERM
 	while [ -z "$ending" ]; do
-		next=''
+		next='' seen=''
 		files
 		"$@" -f "$etc/slurm.conf" &
 		ctld=$!
@@ -134,6 +159,7 @@ backup() {
 			fresh || asked=new
 			if [ "$(leader)" = "$me" ]; then
 				led=$((led + 1))
+				[ "$led" -le 10 ] || watch
 				[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
 				if [ "$led" -gt 10 ] && { [ $asked = new ] || ! known; }; then bring; fi
 				site
@@ -164,6 +190,7 @@ fi
 pause=10 led=
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
+	watch
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
 	if ! fresh || ! known; then
 		bring
