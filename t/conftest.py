@@ -2,12 +2,14 @@
 import ctypes
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import threading
 
 import pytest
 
+from brief import brief
 from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
@@ -168,9 +170,25 @@ def pytest_runtest_call(item):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
+    """Says what the pool of a test that failed looks like: in a few lines, which tools/run-tests shows once more at the end, and as
+    a whole, in a file of its own when $TEST_DUMPS names a directory. Further failures are the same one most often."""
     out = yield
     rep = out.get_result()
-    if rep.failed and call.when != "teardown":
-        for name in ("shared_pool", "own_pool", "home"):
-            if name in item.funcargs:
-                rep.sections.append((f"{name} when it failed", item.funcargs[name].describe()))
+    if not rep.failed or call.when == "teardown":
+        return
+    for name in ("shared_pool", "own_pool", "home"):
+        if name not in item.funcargs:
+            continue
+        pool = item.funcargs[name]
+        if len(described) < 6:
+            rep.sections.append((f"in short: {item.nodeid}", "".join(f"> {line}\n" for line in brief(pool))))
+        described.append(item.nodeid)
+        title, text = f"{name} when it failed", pool.describe()
+        if os.environ.get("TEST_DUMPS"):
+            with open(f"{os.environ['TEST_DUMPS']}/{re.sub(r'[^A-Za-z0-9_.-]', '_', item.nodeid)[-150:]}", "w") as f:
+                f.write(f"{item.nodeid}: {title}\n{text}\n")
+        else:
+            rep.sections.append((title, text))
+
+
+described = []
