@@ -22,5 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int r = td_oidc_verify(keys, token, &want, &claims, &err);
 	if ((r == 0) != (claims != NULL) || (r && !err.msg[0]) || (!r && !td_oidc_keys_count(keys)))
 		abort();
+	// A token that counts says whose it is.
+	td_auto_free char *iss = td_oidc_claimed_issuer(token);
+	if (!r && !td_streq(iss, want.issuer))
+		abort();
 	return 0;
 }

@@ -4,7 +4,8 @@
 // (NULL is allowed). On failure, outputs and state are untouched. Controllers choose what to do
 // from the code, never from the text. Where the code is too coarse, `detail` says more: the room
 // slurm puts Slurm's error number there (slurm/rest.h), kube the kind of a refusal's first cause
-// (enum td_cause_kind of api/status.h), and cli that an argument is wrong (cli/apply.h).
+// (enum td_cause_kind of api/status.h), oidc that a login waits for its person (oidc/oidc.h), and cli
+// that an argument is wrong (cli/apply.h).
 #pragma once
 
 #include <stdarg.h>

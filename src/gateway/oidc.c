@@ -75,17 +75,9 @@ int td_gateway_oidc(struct td_gateway *g, struct td_gateway_oidc *ret, struct td
 int td_gateway_oidc_person(struct td_gateway *g, const struct td_gateway_oidc *o, const yyjson_val *claims,
 			   struct td_gateway_user *ret, struct td_error *err)
 {
-	const char *claim = td_jstr_or(o->spec, "usernameClaim", "preferred_username");
-	yyjson_val *v = td_jkey(claims, claim);
-	const char *name = yyjson_get_str(v);
-	if (!name || !*name || strlen(name) != yyjson_get_len(v))
-		return td_fail(err, TD_DENIED,
-			       "the issuer does not say your name in \"%s\": an administrator chooses another "
-			       "spec.identity.oidc.usernameClaim",
-			       claim);
-	// An address that nobody has confirmed is whatever its owner typed.
-	if (!strcmp(claim, "email") && !td_jbool(claims, "email_verified", false))
-		return td_fail(err, TD_DENIED, "the issuer has not verified the address \"%.100s\"", name);
+	const char *name = td_oidc_name(claims, td_jstr_or(o->spec, "usernameClaim", "preferred_username"), err);
+	if (!name)
+		return TD_DENIED;
 	int r = td_gateway_user(g, name, ret, err);
 	return r == TD_NOT_FOUND ? td_fail(err, TD_DENIED,
 					   "\"%.100s\" is nobody on this cluster, and logging in makes no account: an "

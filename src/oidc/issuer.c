@@ -273,6 +273,20 @@ int td_oidc_endpoint(struct td_oidc *i, const char *field, struct td_cancel *c, 
 	return 0;
 }
 
+bool td_oidc_offers(struct td_oidc *i, const char *list, const char *word, struct td_cancel *c)
+{
+	if (usable(i, c, NULL))
+		return false;
+	pthread_mutex_lock(&i->lock);
+	yyjson_val *l = td_jkey(td_json_root(i->doc), list), *w;
+	bool has = !l;
+	size_t k, n;
+	yyjson_arr_foreach (l, k, n, w)
+		has |= td_streq(yyjson_get_str(w), word);
+	pthread_mutex_unlock(&i->lock);
+	return has;
+}
+
 void td_oidc_param(struct td_buf *b, const char *name, const char *value)
 {
 	td_buf_printf(b, "%s%s=", b->len ? "&" : "", name);

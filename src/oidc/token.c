@@ -89,3 +89,31 @@ int td_oidc_verify(const struct td_oidc_keys *k, const char *token, const struct
 	*ret = td_steal(body);
 	return 0;
 }
+
+char *td_oidc_claimed_issuer(const char *token)
+{
+	const char *first = strchr(token, '.'), *last = first ? strchr(first + 1, '.') : NULL;
+	td_auto(td_json_unref) struct td_json *body = NULL;
+	if (!last || strlen(token) > TD_OIDC_TOKEN_MOST || part(first + 1, (size_t)(last - first - 1), &body))
+		return NULL;
+	return td_strdup(td_jstr(td_json_root(body), "iss"));
+}
+
+const char *td_oidc_name(const yyjson_val *claims, const char *claim, struct td_error *err)
+{
+	yyjson_val *v = td_jkey(claims, claim);
+	const char *name = yyjson_get_str(v);
+	if (!name || !*name || strlen(name) != yyjson_get_len(v)) {
+		td_fail(err, TD_DENIED,
+			"the issuer does not say your name in \"%s\": an administrator chooses another "
+			"spec.identity.oidc.usernameClaim",
+			claim);
+		return NULL;
+	}
+	// An address that nobody has confirmed is whatever its owner typed.
+	if (!strcmp(claim, "email") && !td_jbool(claims, "email_verified", false)) {
+		td_fail(err, TD_DENIED, "the issuer has not verified the address \"%.100s\"", name);
+		return NULL;
+	}
+	return name;
+}

@@ -352,6 +352,35 @@ static void test_forged(void **state)
 	assert_int_equal(check(hs, &err), TD_UNAUTHENTICATED);
 }
 
+static void test_names(void **state)
+{
+	static const struct {
+		const char *claims, *claim, *name;
+	} cases[] = {
+		{"{\"preferred_username\":\"ann\"}", "preferred_username", "ann"},
+		{"{\"preferred_username\":\"ann\\u0000x\"}", "preferred_username", NULL}, // would read as ann
+		{"{\"preferred_username\":\"\"}", "preferred_username", NULL},
+		{"{\"preferred_username\":[\"ann\"]}", "preferred_username", NULL},
+		{"{\"sub\":\"ann\"}", "preferred_username", NULL},
+		{"{\"https://x/y.z\":\"ann\"}", "https://x/y.z", "ann"}, // a name, not a path
+		{"{\"email\":\"ann\",\"email_verified\":true}", "email", "ann"},
+		{"{\"email\":\"ann\",\"email_verified\":\"true\"}", "email", NULL},
+		{"{\"email\":\"ann\"}", "email", NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		struct td_error err = {0};
+		assert_int_equal(td_json_parse(cases[i].claims, strlen(cases[i].claims), &j, NULL), 0);
+		const char *name = td_oidc_name(td_json_root(j), cases[i].claim, &err);
+		if (!td_streq(name, cases[i].name) || (!name && err.code != TD_DENIED))
+			fail_msg("%s", cases[i].claims);
+	}
+	td_auto_free char *t = token(rsa, HEAD, GOOD), *iss = td_oidc_claimed_issuer(t),
+			  *none = td_oidc_claimed_issuer("a.b.c");
+	assert_string_equal(iss, "https://id.example");
+	assert_null(none);
+}
+
 static void test_keys_that_are_none(void **state)
 {
 	static const char *const no[] = {"", "{}", "[]", "{\"keys\":{}}", "{\"keys\":7}", "\"keys\""};
@@ -416,7 +445,9 @@ static struct {
 	struct td_cancel *cancel;
 	pthread_t thread;
 	char *url;
-	bool down; // atomic
+	bool down;        // atomic
+	const char *says; // atomic: what its token endpoint and that for devices answer
+	bool device;      // whether it has one for devices
 } fake;
 
 static void answer(struct td_http_x *x, void *ctx)
@@ -426,8 +457,14 @@ static void answer(struct td_http_x *x, void *ctx)
 		td_buf_puts(&b, "{\"keys\":[");
 		jwk(&b, rsa, ",\"kid\":\"r1\"");
 		td_buf_puts(&b, "]}");
+	} else if (!strcmp(td_http_path(x), "/token") || !strcmp(td_http_path(x), "/device")) {
+		const char *says = __atomic_load_n(&fake.says, __ATOMIC_ACQUIRE);
+		td_http_send(x, strstr(says, "error") ? 400 : 200, "application/json", says, strlen(says));
+		return;
 	} else {
-		td_buf_printf(&b, "{\"issuer\":\"%s\",\"jwks_uri\":\"%s/keys\"}", fake.url, fake.url);
+		td_buf_printf(&b, "{\"issuer\":\"%s\",\"jwks_uri\":\"%s/keys\",\"token_endpoint\":\"%s/token\"%s%s%s}",
+			      fake.url, fake.url, fake.url, fake.device ? ",\"device_authorization_endpoint\":\"" : "",
+			      fake.device ? fake.url : "", fake.device ? "/device\"" : "");
 	}
 	td_http_send(x, __atomic_load_n(&fake.down, __ATOMIC_ACQUIRE) ? 503 : 200, "application/json", b.s, b.len);
 }
@@ -438,7 +475,7 @@ static void *serve(void *p)
 	return NULL;
 }
 
-static void test_an_issuer_that_is_down_says_nothing_of_a_token(void **state)
+static void fake_start(void)
 {
 	const char *const listen[] = {"127.0.0.1:0", NULL};
 	const struct td_http_server_opts so = {.listen = listen, .handler = answer};
@@ -446,7 +483,21 @@ static void test_an_issuer_that_is_down_says_nothing_of_a_token(void **state)
 	assert_int_equal(td_http_server_new(&so, &fake.server, NULL), 0);
 	fake.url = td_asprintf("http://127.0.0.1:%d", td_http_server_port(fake.server));
 	assert_int_equal(pthread_create(&fake.thread, NULL, serve, NULL), 0);
+}
 
+static void fake_stop(void)
+{
+	td_cancel_fire(fake.cancel);
+	pthread_join(fake.thread, NULL);
+	td_http_server_free(fake.server);
+	td_cancel_unref(fake.cancel);
+	free(fake.url);
+	memset(&fake, 0, sizeof(fake));
+}
+
+static void test_an_issuer_that_is_down_says_nothing_of_a_token(void **state)
+{
+	fake_start();
 	struct td_clock_manual clock;
 	td_clock_manual_init(&clock, want.now_s * 1000);
 	td_auto(td_oidc_unref) struct td_oidc *o = NULL;
@@ -472,12 +523,63 @@ static void test_an_issuer_that_is_down_says_nothing_of_a_token(void **state)
 	// What its last keys have signed counts.
 	td_json_unref(td_steal(c));
 	assert_int_equal(td_oidc_check(o, good, "n-1", NULL, &c, &err), 0);
+	fake_stop();
+}
 
-	td_cancel_fire(fake.cancel);
-	pthread_join(fake.thread, NULL);
-	td_http_server_free(fake.server);
-	td_cancel_unref(fake.cancel);
-	free(fake.url);
+// What it says while a person confirms a code, or does not.
+static void test_a_code_is_waited_for(void **state)
+{
+	static const struct {
+		const char *says;
+		int code, detail, wait_ms;
+	} cases[] = {
+		{"{\"error\":\"authorization_pending\"}", TD_TRANSIENT, TD_OIDC_WAITS, 0},
+		{"{\"error\":\"slow_down\"}", TD_TRANSIENT, TD_OIDC_WAITS, 5000},
+		{"{\"error\":\"access_denied\"}", TD_DENIED, 0, 0},
+		{"{\"error\":\"expired_token\"}", TD_EXPIRED, 0, 0},
+		{"{\"error\":\"invalid_grant\"}", TD_UNAUTHENTICATED, 0, 0},
+		{"{\"error\":7}", TD_UNAUTHENTICATED, 0, 0},
+		{"{}", TD_UNSUPPORTED, 0, 0},
+		{"no JSON", TD_TRANSIENT, 0, 0}, // another server's answer: not one that waits
+	};
+	fake.device = true;
+	fake_start();
+	td_auto(td_oidc_unref) struct td_oidc *o = NULL;
+	const struct td_oidc_opts opts = {.issuer = fake.url, .client_id = "tandem", .clock = &td_clock_system};
+	assert_int_equal(td_oidc_new(&opts, &o, NULL), 0);
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		struct td_error err = TD_ERROR_INIT;
+		td_auto_oidc_tokens struct td_oidc_tokens t = {0};
+		__atomic_store_n(&fake.says, cases[i].says, __ATOMIC_RELEASE);
+		int r = td_oidc_by_device(o, "code", NULL, &t, &err);
+		if (r != cases[i].code || err.detail != cases[i].detail || err.retry_after_ms != cases[i].wait_ms)
+			fail_msg("%s: %s, %d, %d ms", cases[i].says, td_code_name(r), err.detail, err.retry_after_ms);
+	}
+
+	static const struct {
+		const char *says;
+		int code;
+	} begun[] = {
+		{"{\"device_code\":\"d\",\"user_code\":\"u\",\"verification_uri\":\"https://id.example/d\"}", 0},
+		{"{\"device_code\":\"d\",\"user_code\":\"u\"}", TD_UNSUPPORTED},
+		{"{\"error\":\"unauthorized_client\"}", TD_UNAUTHENTICATED},
+	};
+	for (size_t i = 0; i < TD_LEN(begun); i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		__atomic_store_n(&fake.says, begun[i].says, __ATOMIC_RELEASE);
+		assert_int_equal(td_oidc_device(o, "openid", NULL, &j, NULL), begun[i].code);
+	}
+	fake_stop();
+
+	// One that has no such thing.
+	fake_start();
+	td_auto(td_oidc_unref) struct td_oidc *old = NULL;
+	const struct td_oidc_opts none = {.issuer = fake.url, .client_id = "tandem", .clock = &td_clock_system};
+	assert_int_equal(td_oidc_new(&none, &old, NULL), 0);
+	struct td_json *j = NULL;
+	assert_int_equal(td_oidc_device(old, "openid", NULL, &j, NULL), TD_UNSUPPORTED);
+	assert_null(j);
+	fake_stop();
 }
 
 int main(void)
@@ -488,9 +590,11 @@ int main(void)
 		cmocka_unit_test(test_wrong_heads),
 		cmocka_unit_test(test_wrong_claims),
 		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_keys_that_are_none),
 		cmocka_unit_test(test_issuers_that_are_not_asked),
 		cmocka_unit_test(test_an_issuer_that_is_down_says_nothing_of_a_token),
+		cmocka_unit_test(test_a_code_is_waited_for),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
