@@ -217,7 +217,8 @@ int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, str
 			return td_refuse(r, 401, NULL, "Unauthorized");
 		td_auto_strv struct td_strv audiences = {0};
 		td_strv_add(&audiences, TD_AUDIENCE);
-		if (td_token_user(s, h + 7 + strspn(h + 7, " "), &audiences, ret, NULL, NULL) < 0)
+		const struct td_srv_token t = {h + 7 + strspn(h + 7, " "), &audiences, td_http_cancel(x)};
+		if (td_token_user(s, &t, ret, NULL, NULL) < 0)
 			return td_refuse(r, 401, NULL, "Unauthorized");
 	}
 

@@ -99,6 +99,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	if ((rc = td_srv_bootstrap(&s, err)) < 0)
 		return rc;
 	s.rbac = td_rbac_cache_new(store);
+	s.people = td_srv_people_new(store, s.clock);
 	s.reg = td_registry_new(store);
 
 	const struct td_http_server_opts o = {
@@ -138,6 +139,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	td_http_server_free(http);
 	td_registry_free(s.reg);
 	td_rbac_cache_free(s.rbac);
+	td_srv_people_free(s.people);
 
 	return rc;
 }

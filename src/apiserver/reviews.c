@@ -45,7 +45,7 @@ static int token(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	if (!want.n)
 		td_strv_add(&want, TD_AUDIENCE);
 	td_jm_obj(d, o, "status.user");
-	if (td_token_user(q->s, text, &want, &u, &got, &why) < 0) {
+	if (td_token_user(q->s, &(struct td_srv_token){text, &want, td_http_cancel(q->x)}, &u, &got, &why) < 0) {
 		td_jm_str(d, o, "status.error", why);
 		return 0;
 	}

@@ -5,7 +5,7 @@
 // Files
 //   main.c dev.[ch]                    the role and its options; a throw-away server for tests
 //   route.c                            from a path to a handler
-//   auth.c token.c                     authentication: certificates, tokens, impersonation
+//   auth.c token.c oidc.c              authentication: certificates, tokens, people, impersonation
 //   rbac.[ch] rbac_cache.c reviews.c   authorization, and the review APIs that ask about it
 //   options.c body.c                   what a request says: its query, its body
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
@@ -36,6 +36,7 @@ struct td_srv {
 	struct td_store *store;
 	struct td_registry *reg;
 	struct td_rbac_cache *rbac;
+	struct td_srv_people *people; // NULL: nobody comes by an issuer
 	const struct td_clock *clock;
 	char *agent_socket;
 	void *sa_key; // HMAC key of tokens
@@ -121,9 +122,21 @@ bool td_auth_is_role(const struct td_user *u);
 // Fills *ret with the user whose token this is. The token must be for one of `audiences`;
 // *ret_audiences (may be NULL) gets those that it is for. Returns TD_UNAUTHENTICATED with *ret_why
 // (may be NULL; the caller frees it).
-int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret,
-		  struct td_strv *ret_audiences, char **ret_why);
+struct td_srv_token {
+	const char *text;
+	const struct td_strv *audiences;
+	struct td_cancel *cancel; // an issuer may have to be asked
+};
+int td_token_user(struct td_srv *s, const struct td_srv_token *t, struct td_user *ret, struct td_strv *ret_audiences,
+		  char **ret_why);
 int td_do_token(struct td_req *q, struct td_refusal *r); // serviceaccounts/token
+
+// ---- oidc.c ----
+struct td_srv_people *td_srv_people_new(struct td_store *s, const struct td_clock *clock);
+struct td_srv_people *td_srv_people_free(struct td_srv_people *p);
+// Fills *ret when the token is of the issuer of a SlurmCluster and its person one of that one's users.
+// TD_UNAUTHENTICATED: not so.
+int td_srv_person(struct td_srv *s, const char *token, struct td_cancel *c, struct td_user *ret);
 
 // ---- account.c ----
 // Makes sure that the namespace has its ServiceAccount "default".
