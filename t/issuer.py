@@ -26,11 +26,21 @@ class Issuer:
     client = "tandem"
 
     def __init__(self, directory, people, redirect, secret=None):
-        users = {f"id-of-{name}": {"ID": f"id-of-{name}", "Username": name, "Password": PASSWORD, "Email": f"{name}@lab.example"} for name in people}
+        users = {name: {"ID": name, "Username": name, "Password": PASSWORD, "Email": f"{name}@lab.example"} for name in people}
         (directory / "users.json").write_text(json.dumps(users))
         self.log = open(directory / "issuer.log", "w")
         self.process = subprocess.Popen([program(), str(directory / "users.json"), self.client, redirect, *([secret] if secret else [])], stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.url = self.process.stdout.readline().strip()  # it listens when it says where
+
+    def token(self, name):
+        """An ID token of that person, by a code that he confirms."""
+        def ask(path, **form):
+            data = urllib.parse.urlencode({"client_id": self.client, **form}).encode()
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(self.url + path, data, timeout=60) as r:
+                return json.load(r)
+        begun = ask("/device_authorization", scope="openid profile groups")
+        confirm(self, name, begun["user_code"])
+        return ask("/oauth/token", grant_type="urn:ietf:params:oauth:grant-type:device_code", device_code=begun["device_code"])["id_token"]
 
     def rotate(self, alg):
         """A new key in the place of the old one."""
@@ -40,6 +50,13 @@ class Issuer:
         self.process.terminate()
         self.process.wait(60)
         self.log.close()
+
+
+def confirm(issuer, name, code, answer="allowed"):
+    """Somebody enters the code that a terminal shows him, and says so."""
+    web = Web()
+    assert f"Welcome back {name}" in web.get(f"{issuer.url}/device/login", {"username": name, "password": PASSWORD, "user_code": code})[2]
+    assert web.get(f"{issuer.url}/device/confirm?action={answer}")[0] == 200
 
 
 class Web:

@@ -1,13 +1,21 @@
 """People log in by an issuer (OpenID Connect): a real one, a real browser, and who is nobody here stays out (row A15)."""
+import base64
 import json
+import pathlib
+import re
 import shutil
+import ssl
+import subprocess
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import pytest
+import yaml
 
-from harness import wait_for
-from issuer import PASSWORD, Issuer, Web
-from laptop import address
+from harness import KEEP, SLOW, wait_for
+from issuer import PASSWORD, Issuer, Web, confirm
+from laptop import Laptop, address
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("A15.5")]
 
@@ -20,13 +28,13 @@ def gateway(shared_pool):
 @pytest.fixture(scope="module")
 def issuer(shared_pool, gateway, tmp_path_factory):
     """The pool's people may log in by an issuer that knows them, and one whom the pool does not know."""
-    i = Issuer(tmp_path_factory.mktemp("issuer"), ["researcher", "eve"], f"{gateway}/api/v1/login/oidc/callback")
+    i = Issuer(tmp_path_factory.mktemp("issuer"), ["researcher", "eve", "root", "system:admin"], f"{gateway}/api/v1/login/oidc/callback")
 
     def say(oidc):
         shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": oidc}}))
         wait_for("the gateway knows", lambda: ("oidc" in json.loads(Web().get(f"{gateway}/api/v1/login")[2])) == bool(oidc))
     try:
-        say({"oidc": {"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "scopes": ["groups"]}})
+        say({"oidc": {"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "groupsClaim": "groups", "scopes": ["groups"]}})
         yield i
     finally:
         say(None)
@@ -66,6 +74,72 @@ def test_one_person_in_the_browser_in_ssh_and_in_jobs(pool, issuer, gateway, tmp
     login = pool.cmd("shell", "--user", "researcher", "--", "id", "-u").stdout.strip()
     job = pool.cmd("shell", "--user", "researcher", "--", "srun", "-Q", "id", "-u").stdout.strip()
     assert str(page["uid"]) == login == job == "1000"
+
+
+def kubectl(laptop, config, *argv):
+    env = {**KEEP, "HOME": laptop.home, "TANDEM_URL": f"http://{address(laptop.pool)}", "TANDEM_KEY": laptop.key}
+    return subprocess.run([shutil.which("kubectl"), "--kubeconfig", str(config), *argv], env=env, capture_output=True, text=True, timeout=120 * SLOW)
+
+
+def as_token(config, token):
+    """The status of a question to the API with this token."""
+    cluster = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]
+    trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    try:
+        ask = urllib.request.Request(f"{cluster['server']}/api/v1/namespaces/slurm/pods", headers={"Authorization": f"Bearer {token}"})
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)).open(ask, timeout=60).status
+    except urllib.error.HTTPError as e:
+        return e.code
+
+
+@pytest.mark.feature("A15.2")
+def test_a_laptop_logs_in_by_a_code_and_kubectl_is_the_same_person(pool, issuer, gateway, tmp_path):
+    me = Laptop(pool, tmp_path / "laptop", "researcher")
+    login = subprocess.Popen([pool.tandem, "login", "--oidc", gateway], env={**KEEP, "HOME": me.home}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    there, code = re.search(r"Open (\S+) in any browser, and confirm there that the code is (\S+)\.", login.stderr.readline()).groups()
+    assert code in there and there.startswith(issuer.url)
+    confirm(issuer, "researcher", code)
+    out, err = login.communicate(timeout=120 * SLOW)
+    assert login.returncode == 0 and "You are researcher at" in out, (out, err)
+    kept = pathlib.Path(me.home, ".config/tandem")
+    assert {p.name: p.stat().st_mode & 0o777 for p in kept.iterdir() if p.suffix == ".json"} == {"login.json": 0o600, "oidc.json": 0o600}
+    me.key = json.loads((kept / "login.json").read_text())["key"]
+    assert me.api("GET", "/whoami")[1]["user"] == "researcher"
+    assert [k["expires"] - k["created"] for k in me.api("GET", "/keys")[1]["keys"] if k["id"] == me.key.split("_")[1]] == [30 * 86400]
+
+    config = tmp_path / "kubeconfig"
+    config.write_text(me.run("kubeconfig").stdout)
+    tokens = json.loads((kept / "oidc.json").read_text())
+    assert tokens["idToken"] not in config.read_text()
+    who = json.loads(kubectl(me, config, "auth", "whoami", "-o", "json").stdout)["status"]["userInfo"]
+    assert who["username"] == "researcher" and sorted(who["groups"]) == ["oidc:lab", "system:authenticated"]
+    job = pool.cmd("shell", "--user", who["username"], "--", "srun", "-Q", "id", "-u").stdout.strip()
+    assert job == str(me.api("GET", "/whoami")[1]["uid"]), "and it is the same uid in a job"
+    # He may what somebody bound to his group, or to his name as Tenants do, and nothing else.
+    may = lambda verb: kubectl(me, config, "auth", "can-i", verb, "pods", "-n", "default").stdout.strip()  # noqa: E731
+    assert may("list") == may("create") == "no"
+    try:
+        pool.kubectl("create", "rolebinding", "of-the-lab", "-n", "default", "--clusterrole=view", "--group=oidc:lab")
+        assert (may("list"), may("create")) == ("yes", "no")
+        pool.kubectl("create", "rolebinding", "of-a-member", "-n", "default", "--clusterrole=edit", "--user=researcher")
+        assert may("create") == "yes"
+    finally:
+        pool.kubectl("delete", "rolebinding", "of-the-lab", "of-a-member", "-n", "default", "--ignore-not-found")
+
+    # A token that has ended is renewed; one that was changed, or is for somebody else, counts nothing.
+    (kept / "oidc.json").write_text(json.dumps({**tokens, "expires": 1}))
+    assert kubectl(me, config, "auth", "whoami").returncode == 0
+    fresh = json.loads((kept / "oidc.json").read_text())
+    assert fresh["idToken"] != tokens["idToken"] and fresh["expires"] > 1
+    head, body, sign = fresh["idToken"].split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    for bad in (f"{head}.{body}.{sign[:-8]}AAAAAAAA", f"{head}.{body}.", f"{none}.{body}.", me.key, *(issuer.token(u) for u in ("eve", "root", "system:admin"))):
+        assert as_token(config, bad) == 401, bad
+    assert as_token(config, fresh["idToken"]) == 403, "it is known, and may not"
+    status, said = Laptop(pool, tmp_path / "another", "pods").api("POST", "/oidc/token", {"refresh": fresh["refresh"]})
+    assert status == 403 and "of somebody else" in said["error"]["message"]
+    me.run("logout")
+    assert not list(kept.glob("*.json"))
 
 
 def test_who_is_nobody_here_stays_out(pool, issuer, gateway):
@@ -122,7 +196,7 @@ def test_the_issuer_changes_its_keys(pool, issuer, gateway):
         assert web.log_in(gateway, "researcher")[0] == 302 and me(web, gateway) == "researcher", alg
 
 
-def test_who_cannot_be_let_in_is_told_whose_fault_it_is(pool, issuer, gateway):
+def test_who_cannot_be_let_in_is_told_whose_fault_it_is(pool, issuer, gateway, tmp_path):
     say = lambda identity: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": identity}}))  # noqa: E731
     begin = lambda: Web().get(f"{gateway}/api/v1/login/oidc?here=1")[0]  # noqa: E731
     before = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["identity"]
@@ -131,6 +205,8 @@ def test_who_cannot_be_let_in_is_told_whose_fault_it_is(pool, issuer, gateway):
         wait_for("the issuer cannot be asked", lambda: begin() == 503)
         say(None)
         wait_for("there is no issuer", lambda: begin() == 501)
+        r = subprocess.run([pool.tandem, "login", "--oidc", gateway], env={**KEEP, "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=120 * SLOW)
+        assert r.returncode == 1 and "names no issuer (spec.identity.oidc): log in with a password" in r.stderr and not list(tmp_path.iterdir())
     finally:
         say(before)
         wait_for("the issuer is there again", lambda: begin() == 302)

@@ -13,7 +13,7 @@
 
 enum { CALL_MS = 120000, IDLE_MS = 0 };
 
-static char *place(void)
+char *td_client_place(void)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	return config && *config == '/' ? td_asprintf("%s/tandem/login.json", config)
@@ -22,7 +22,7 @@ static char *place(void)
 
 bool td_client_known(void)
 {
-	td_auto_free char *path = place();
+	td_auto_free char *path = td_client_place();
 	const char *url = getenv("TANDEM_URL");
 	return (url && *url) || td_path_exists(path);
 }
@@ -53,7 +53,7 @@ int td_client_open(struct td_client *ret, struct td_error *err)
 		c.key = td_strdup(key);
 		c.ca = td_strdup(ca);
 	} else {
-		td_auto_free char *path = place();
+		td_auto_free char *path = td_client_place();
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		int r = td_record_read(path, &j, err);
 		if (r)
@@ -85,7 +85,7 @@ void td_client_close(struct td_client *c)
 
 int td_client_save(const struct td_client *c, struct td_error *err)
 {
-	td_auto_free char *path = place(), *dir = td_strdup(path);
+	td_auto_free char *path = td_client_place(), *dir = td_strdup(path);
 	*strrchr(dir, '/') = '\0';
 	int r = td_mkdir_p(dir, 0700, err);
 	if (r)
@@ -101,7 +101,7 @@ int td_client_save(const struct td_client *c, struct td_error *err)
 
 int td_client_forget(struct td_error *err)
 {
-	td_auto_free char *path = place();
+	td_auto_free char *path = td_client_place();
 	return unlink(path) && errno != ENOENT ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
 }
 
@@ -117,6 +117,7 @@ static int refusal(const struct td_client *c, int status, const char *text, size
 		   : status == 404 ? TD_NOT_FOUND
 		   : status == 409 ? TD_CONFLICT
 		   : status == 429 ? TD_THROTTLED
+		   : status == 501 ? TD_UNSUPPORTED
 		   : status < 500  ? TD_INVALID
 				   : TD_TRANSIENT;
 	if (words)

@@ -1,6 +1,6 @@
 // tandem login: makes an API key for this machine at a gateway, and keeps it for the other commands.
 // tandem logout revokes it.
-#include "cli/client.h"
+#include "cli/oidc.h"
 #include "cmd/roles.h"
 
 #include <stdio.h>
@@ -49,6 +49,37 @@ static int by_password(struct td_client *c, const char *password, const char *ho
 	return r ? r : c->key ? 0 : td_fail(err, TD_INVALID, "%s is no gateway of Tandem's", c->url);
 }
 
+// Once more with the key: it must be good, and it says whose it is. tokens: of the site's issuer, or NULL.
+static int keep(struct td_client *c, yyjson_val *tokens, struct td_error *err)
+{
+	td_http_client_free(c->http);
+	c->http = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_client_connect(c, err);
+	if (!r)
+		r = td_client_call(c, "GET", "/api/v1/whoami", NULL, &j, err);
+	if (r)
+		return r;
+	free(c->user);
+	c->user = td_strdup(td_jstr_or(td_json_root(j), "user", "?"));
+	if ((r = td_client_save(c, err)) ||
+	    (r = tokens ? td_client_tokens_save(c->url, tokens, err) : td_client_tokens_forget(err)))
+		return r;
+	printf("You are %s at %s (cluster %s).\n", c->user, c->url, td_jstr_or(td_json_root(j), "cluster", "?"));
+	return 0;
+}
+
+static int by_issuer(struct td_client *c, struct td_error *err)
+{
+	char host[65] = "";
+	td_auto(td_json_unref) struct td_json *tokens = NULL;
+	gethostname(host, sizeof(host) - 1);
+	int r = td_client_connect(c, err);
+	if (!r)
+		r = td_client_by_issuer(c, *host ? host : "laptop", &tokens, err);
+	return r ? r : keep(c, td_json_root(tokens), err);
+}
+
 static int log_in(struct td_client *c, bool with_key, struct td_error *err)
 {
 	char host[65] = "";
@@ -65,27 +96,13 @@ static int log_in(struct td_client *c, bool with_key, struct td_error *err)
 		r = by_password(c, s, *host ? host : "laptop", err);
 	explicit_bzero(s, strlen(s));
 	free(s);
-	if (r)
-		return r;
-
-	// Once more with the key: it must be good, and it says whose it is.
-	td_http_client_free(c->http);
-	c->http = NULL;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	if ((r = td_client_connect(c, err)) || (r = td_client_call(c, "GET", "/api/v1/whoami", NULL, &j, err)))
-		return r;
-	free(c->user);
-	c->user = td_strdup(td_jstr_or(td_json_root(j), "user", "?"));
-	if ((r = td_client_save(c, err)))
-		return r;
-	printf("You are %s at %s (cluster %s).\n", c->user, c->url, td_jstr_or(td_json_root(j), "cluster", "?"));
-	return 0;
+	return r ? r : keep(c, NULL, err);
 }
 
 int td_login_main(int argc, char **argv)
 {
 	const char *user = NULL, *ca = NULL;
-	bool key = false;
+	bool key = false, oidc = false;
 	char **words;
 	int code;
 	struct td_error err = TD_ERROR_INIT;
@@ -96,6 +113,9 @@ int td_login_main(int argc, char **argv)
 		 TD_OPT_TEXT(&user),
 		 .help = "who you are there (default: your name here)"},
 		{.name = "key", TD_OPT_SWITCH(&key), .help = "asks for an API key instead of a password"},
+		{.name = "oidc",
+		 TD_OPT_SWITCH(&oidc),
+		 .help = "by your site's own login, confirmed in any browser; the key ends after 30 days"},
 		{.name = "ca",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&ca),
@@ -119,7 +139,10 @@ int td_login_main(int argc, char **argv)
 		c.url[n - 1] = '\0';
 	const char *name = getenv("USER");
 	c.user = td_strdup(user ? user : name && *name ? name : "");
-	return log_in(&c, key, &err) ? td_client_failed("login", &err) : 0;
+	if (oidc && (key || user))
+		return td_command_wrong("login",
+					"--oidc goes with neither --user nor --key: your site says who you are");
+	return (oidc ? by_issuer(&c, &err) : log_in(&c, key, &err)) ? td_client_failed("login", &err) : 0;
 }
 
 int td_logout_main(int argc, char **argv)
@@ -144,5 +167,7 @@ int td_logout_main(int argc, char **argv)
 	}
 	if (!r)
 		r = td_client_forget(&err);
+	if (!r)
+		r = td_client_tokens_forget(&err);
 	return r ? td_client_failed("logout", &err) : 0;
 }

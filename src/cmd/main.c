@@ -26,6 +26,7 @@ static const struct td_cmd roles[] = {
 	{"fault", td_fault_main, "inject a fault into a virtual node"},
 	{"login", td_login_main, "log in at a gateway, from any machine"},
 	{"logout", td_logout_main, "revoke and forget that"},
+	{"kubeconfig", td_kubeconfig_main, "kubectl by the same login"},
 	{"submit", td_submit_main, "ship a directory's code and run it"},
 	{"ps", td_ps_main, "your runs, and what they wait for"},
 	{"logs", td_logs_main, "what a run has written, also while it grows"},

@@ -26,7 +26,7 @@ struct td_gateway_op {
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
 	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[],
 	td_gateway_data_ops[], td_gateway_schedule_ops[], td_gateway_usage_ops[], td_gateway_tenant_ops[],
-	td_gateway_login_ops[], td_gateway_bill_ops[];
+	td_gateway_login_ops[], td_gateway_device_ops[], td_gateway_bill_ops[];
 
 // Fires when nobody waits for the answer any more.
 struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q);

@@ -37,7 +37,7 @@
 //   account.c                  who am I, login, keys
 //   usage.[ch] usage_ask.c     what people and tenants have used
 //   viewer.c tenants.c         whose figures a person is shown; tenants and what they hold
-//   login.c oidc.[ch]          login by an issuer (OpenID Connect)
+//   login.c device.c oidc.[ch] login by an issuer (OpenID Connect): in a browser, by a code
 //   prices.c bills.[ch]        prices, and bills of periods that are over
 //   bills_ask.c                bills as people ask for them
 //   limits.c                   how often

@@ -46,6 +46,14 @@ int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *e
 	return 0;
 }
 
+int td_kube_place(const struct td_kube *k, char **ret_server, struct td_buf *ret_ca, struct td_error *err)
+{
+	int r = k->ca_file ? td_file_read(k->ca_file, 1 << 20, ret_ca, err) : 0;
+	if (!r)
+		*ret_server = td_strdup(k->server);
+	return r;
+}
+
 int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms,
 		    const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
 		    struct td_error *err)

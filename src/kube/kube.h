@@ -36,6 +36,8 @@ struct td_http_reply;
 // field.
 int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *err);
 struct td_kube *td_kube_free(struct td_kube *k);
+// Where it is, and the certificate (PEM) by which it is known; "" when those of the system are meant.
+int td_kube_place(const struct td_kube *k, char **ret_server, struct td_buf *ret_ca, struct td_error *err);
 TD_DEFINE_AUTO(struct td_kube *, td_kube_free)
 
 // A resource. The static instances below are those that Tandem uses.
