@@ -1,6 +1,7 @@
 """Preemption both ways: urgent pods take devices from native jobs and pods, urgent native jobs from pods (rows A6, C4, A19)."""
 import json
 import os
+import re
 import shutil
 import time
 
@@ -11,7 +12,8 @@ from harness import wait_for
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # its configuration was not tried beside a kubelet yet
 CLASSES = {"urgent": 1000, "patient": 10, "reserved": 2000}
 QOS = [{"name": "urgent", "priority": 1000, "preempts": ["normal", "patient", "sliced"], "users": ["researcher"]}, {"name": "patient", "graceTime": "5s"},
-       {"name": "reserved", "preempts": ["normal"]}, {"name": "sliced", "minSlice": "8s", "users": ["researcher"]}]
+       {"name": "reserved", "preempts": ["normal"]}, {"name": "sliced", "minSlice": "8s", "users": ["researcher"]},
+       {"name": "sum", "totalTime": True, "users": ["researcher"]}]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +184,38 @@ def test_nobody_is_preempted_inside_his_slice(pool):
     grants = {node: job for job, node, _ in (pool.grant(pool.get("pod", n)) for n in ("one", "two"))}
     assert start(pool, grants[pool.nodes[0]]) - begun >= 8, "it had its slice"
     assert start(pool, grants[pool.nodes[1]]) <= start(pool, grants[pool.nodes[0]])
+
+
+@pytest.mark.feature("C4.1", "C4.3")
+def test_the_time_limit_counts_over_all_runs(pool):
+    """Who is queued again has what is left of his time, of an array each task for itself; once for each run, so that a limit that is raised later stays."""
+    one = sbatch(pool, "--qos=sum", "--time=10")
+    tasks = sbatch(pool, "--qos=sum", "--time=10", "--array=1")
+    other = sbatch(pool, "--time=10")
+    wait_for("they run", lambda: [pool.squeue()[j]["state"] for j in (one, tasks, other)] == ["RUNNING"] * 3)
+    def limit(job):
+        return pool.job(job)["TimeLimit"]
+
+    def used(job, runs):
+        """What its mark says: seconds used, and left."""
+        found = re.search(rf"AdminComment=tandem: used (\d+) s in {runs} runs, (\d+) s left;", root(pool, "scontrol", "show", "job", job))
+        return found and (int(found[1]), int(found[2]))
+    wait_for("a second was used", lambda: all(pool.job(j)["RunTime"] > "00:00:00" for j in (one, tasks, other)))
+    root(pool, "scontrol", "requeue", f"{one},{tasks},{other}")
+    wait_for("it is counted", lambda: used(one, 1) and used(tasks, 1))
+    for j in (one, tasks):
+        spent, left = used(j, 1)
+        assert 0 < spent < 600 and left == 600 - spent
+        assert limit(j) == f"00:{(left + 59) // 60:02d}:00"
+    assert "it has used" in pool.cmd("why", one).stdout
+    assert limit(other) == "00:10:00", "its QOS has no total time"
+
+    root(pool, "scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now")
+    wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one)["RunTime"] > "00:00:00")
+    assert limit(one) == "00:30:00", "who raises it is not overruled"
+    root(pool, "scontrol", "requeue", one)
+    spent, left = wait_for("the second run counts", lambda: used(one, 2))
+    assert spent > used(tasks, 1)[0] - 60 and 1500 < left < 1800 and limit(one) == f"00:{(left + 59) // 60:02d}:00"
 
 
 def start(pool, job):

@@ -29,8 +29,9 @@
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
-//   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c
-//     policies: the order of the jobs that wait; one of the site's own, in a process of its own
+//   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c
+//     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
+//     limits that count over all runs
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
 //     what native jobs hold

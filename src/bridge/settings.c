@@ -94,7 +94,8 @@ static void read_qos(yyjson_val *list, struct td_settings *s)
 					 .preempts = td_calloc(yyjson_arr_size(victims) + 1, sizeof(char *)),
 					 .grace_s = td_slurm_preempt_s(td_jstr(x, "graceTime")),
 					 .slice_s = td_slurm_preempt_s(td_jstr(x, "minSlice")),
-					 .priority = td_jint(x, "priority", 0)};
+					 .priority = td_jint(x, "priority", 0),
+					 .total = td_jbool(x, "totalTime", false)};
 		yyjson_arr_foreach (victims, k, m, y)
 			if (yyjson_is_str(y))
 				q->preempts[q->n_preempts++] = td_strdup(yyjson_get_str(y));
@@ -386,4 +387,18 @@ int64_t td_settings_slice_s(const struct td_settings *s, const char *qos)
 {
 	const struct td_qos_map *q = qos_of(s, qos);
 	return q ? q->slice_s : borrowed(s, qos) ? s->reclaim_slice_s : 0;
+}
+
+bool td_settings_total(const struct td_settings *s, const char *qos)
+{
+	td_auto_strv struct td_strv l = {0};
+	bool total = false;
+	td_strv_split(&l, qos ? qos : "", ',');
+	for (size_t i = 0; i < s->n_qos && !total; i++)
+		total = !qos && s->qos[i].total;
+	for (size_t i = 0; i < l.n && !total; i++) {
+		const struct td_qos_map *q = qos_of(s, l.v[i]);
+		total = q && q->total;
+	}
+	return total;
 }

@@ -43,6 +43,7 @@ struct td_qos_map {
 	char *name, **preempts;
 	size_t n_preempts;
 	int64_t grace_s, slice_s, priority;
+	bool total; // the time limit of its jobs counts over all their runs
 };
 struct td_settings {
 	int refs;
@@ -97,5 +98,7 @@ const struct td_class_map *td_settings_class(const struct td_settings *s, const 
 bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to);
 int64_t td_settings_grace_s(const struct td_settings *s, const char *qos); // 0: none
 int64_t td_settings_slice_s(const struct td_settings *s, const char *qos);
+// Does the time limit of a job of this QOS, which may be a list, count over all its runs? NULL: is there such a QOS?
+bool td_settings_total(const struct td_settings *s, const char *qos);
 // May pods of this namespace have the QOS? It may be nobody's in the map: then they may.
 bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char *qos);

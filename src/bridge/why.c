@@ -7,6 +7,7 @@
 
 #include "api/condition.h"
 #include "http/server.h"
+#include "pool/slice.h"
 
 #include <string.h>
 
@@ -200,6 +201,9 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	job_words(j, &t);
 	if (td_job_phase(j->states) == TD_PHASE_WAITING)
 		td_policies_words(b, j->id, &order);
+	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
+	if (used)
+		td_buf_printf(&order, " %s", used);
 	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }
 

@@ -69,6 +69,11 @@ int td_slurm_history_read(const yyjson_val *root, struct td_slurm_runs *ret, str
 			.user = td_strdup(td_jstr_or(j, "user", td_jstr_or(j, "association.user", ""))),
 			.state = td_strdup(td_jstr_or(j, "state.current.[0]", "")),
 			.admin_comment = td_strdup(td_jstr_or(j, "comment.administrator", "")),
+			.id = td_jint(j, "job_id", 0),
+			.array = td_jint(j, "array.job_id", 0),
+			.submit = moment(j, "time.submission"),
+			.elapsed = moment(j, "time.elapsed"),
+			.limit_min = td_jbool(j, "time.limit.set", false) ? moment(j, "time.limit.number") : 0,
 			.eligible = moment(j, "time.eligible"),
 			.start = moment(j, "time.start"),
 			.end = moment(j, "time.end")};
@@ -107,6 +112,33 @@ int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int6
 			*err = e;
 		return e.code;
 	}
+	*ret = all;
+	all = (struct td_slurm_runs){0};
+	return 0;
+}
+
+int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,
+			 struct td_slurm_runs *ret, struct td_error *err)
+{
+	enum { TIMEOUT_MS = 10000 };
+	td_auto_buf struct td_buf q = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_runs struct td_slurm_runs all = {0};
+	td_buf_printf(&q,
+		      "/jobs/?skip_steps=true&show_duplicates=true&disable_truncate_usage_time=true&step=%" PRId64
+		      "&cluster=",
+		      id);
+	td_url_escape(&q, cluster);
+	const struct td_slurm_call k = {.op = TD_SLURM_ACCOUNTING,
+					.method = "GET",
+					.path = td_buf_str(&q),
+					.db = true,
+					.timeout_ms = TIMEOUT_MS};
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (!r)
+		r = td_slurm_history_read(td_json_root(j), &all, err);
+	if (r)
+		return td_wrap(err, "reading the runs of job %" PRId64, id);
 	*ret = all;
 	all = (struct td_slurm_runs){0};
 	return 0;

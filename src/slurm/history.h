@@ -7,6 +7,9 @@
 struct td_slurm_run {
 	char *account, *user, *state; // state: "NODE_FAIL"
 	char *admin_comment;
+	int64_t id, array;            // array: of its array; 0: it is in none
+	int64_t submit;               // when it was queued, or queued again: epoch seconds
+	int64_t elapsed, limit_min;   // seconds that it ran; limit_min 0: none
 	int64_t eligible, start, end; // epoch seconds; 0: not yet
 	int64_t cpus, gpus;           // allocated
 	struct td_slurm_limit *types; // of the GPUs: tres is the type, "h100"
@@ -22,6 +25,9 @@ void td_slurm_runs_done(struct td_slurm_runs *l);
 // most 64 MiB, about 10,000 runs: TD_UNSUPPORTED without err->http, ask for less.
 int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 		     struct td_slurm_runs *ret, struct td_error *err);
+// Reads all runs of one job, or of the task with this id.
+int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,
+			 struct td_slurm_runs *ret, struct td_error *err);
 // Reads the reply (pure; for tests and fuzzing).
 int td_slurm_history_read(const yyjson_val *root, struct td_slurm_runs *ret, struct td_error *err);
 

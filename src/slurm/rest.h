@@ -183,6 +183,8 @@ struct td_slurm_job_change {
 	// Added to the priority of a job that waits, beside all that Slurm computes; 0 with site: nothing (S-Q9).
 	bool site;
 	int64_t site_factor;
+	int64_t time_limit_min; // 0: stays
+	bool no_requeue;        // it ends when it is preempted or its node fails
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
 			struct td_error *err);

@@ -117,6 +117,10 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 		td_jm_bool(d, root, "hold", false);
 	if (c->site)
 		td_jm_int(d, root, "site_factor", SITE_ZERO + c->site_factor);
+	if (c->time_limit_min > 0)
+		number(d, root, "time_limit", c->time_limit_min);
+	if (c->no_requeue)
+		td_jm_bool(d, root, "requeue", false);
 	return td_json_mut_text(root, NULL);
 }
 

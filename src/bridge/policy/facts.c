@@ -3,6 +3,7 @@
 #include "bridge/policy/policies.h"
 
 #include "pool/pool.h"
+#include "pool/slice.h"
 
 #include <string.h>
 
@@ -68,6 +69,11 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 	k->submit_s = j->submit;
 	k->nice = j->nice;
 	k->limit_min = j->time_limit_min;
+	k->batch = j->batch;
+	if (k->restarts != j->restarts || !k->since_ms)
+		k->since_ms = now_ms;
+	k->restarts = j->restarts;
+	k->counted = td_pool_slice_read(j->admin_comment).runs;
 	k->nodes = j->want_nodes > 0 ? j->want_nodes : 1;
 	k->held = !j->priority;
 	// Slurm says ReqNodeNotAvail for a moment of many a job that only waits for its turn.

@@ -253,7 +253,7 @@ static bool idle(const struct td_policies *p, const struct td_settings *s)
 	for (size_t i = 0; i < p->facts.n; i++)
 		ours |= p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
 			!p->facts.v[i].fixed;
-	return !s->n_policies && p->swept && !ours;
+	return !s->n_policies && p->swept && !ours && !td_policies_slices(s);
 }
 
 static void publish(struct td_policies *p, struct td_settings *s, const struct td_policies_counts *more,
@@ -299,6 +299,7 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	for (size_t i = 0; i < s->n_policies; i++)
 		run_rule(&a, i);
 	give_back(&a);
+	td_policies_slices_pass(b, s, slurm, &p->facts);
 	p->swept |= !p->facts.more;
 	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
 	p->facts.n_reads = 0;

@@ -38,6 +38,9 @@ struct td_policies_known {
 	// priority, and the job is left alone.
 	bool moved, fixed;
 	int64_t was, site;
+	// Slices (slices.c). restarts: how often it was queued again, of which `counted` are in its mark.
+	bool batch;
+	int64_t restarts, counted, since_ms, again_ms; // mono: when that restart was seen; not before
 };
 struct td_policies_facts {           // zero at first
 	struct td_policies_known *v; // sorted by id
@@ -54,6 +57,13 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int6
 void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms);
 // Notes that the job was moved to this value; 0: its own again.
 void td_policies_facts_moved(struct td_policies_known *k, int64_t value, int64_t site);
+
+// ---- slices.c: time limits that count over all runs (pool/slice.h) ----
+// Whether a pass has something to do in this cluster.
+bool td_policies_slices(const struct td_settings *s);
+// Gives jobs that were queued again what is left of their time.
+void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
+			     struct td_policies_facts *f);
 
 // ---- plugin.c, host.c: a policy of the site's own (tandem/policy.h) ----
 struct td_policies_plugin { // zero at first; what is kept of one

@@ -13,7 +13,8 @@ static const char reply[] =
 	"{\"jobs\":[{\"job_id\":7,\"account\":\"\",\"user\":\"ann\",\"association\":{},\"state\":{\"current\":["
 	"\"REQUEUED\"]},"
 	"\"comment\":{\"administrator\":\"tandem: pre-flight failed\"},"
-	"\"time\":{\"eligible\":100,\"start\":160,\"end\":200},"
+	"\"time\":{\"submission\":90,\"eligible\":100,\"start\":160,\"end\":200,\"elapsed\":40,"
+	"\"limit\":{\"set\":true,\"infinite\":false,\"number\":10}},"
 	"\"tres\":{\"allocated\":[{\"type\":\"cpu\",\"name\":\"\",\"count\":4},{\"type\":\"energy\",\"name\":\"\","
 	"\"count\":-2},"
 	"{\"type\":\"gres\",\"name\":\"gpu\",\"count\":2},{\"type\":\"gres\",\"name\":\"gpu:h100\",\"count\":2}]}},"
@@ -32,6 +33,11 @@ static void runs(void **state)
 	assert_string_equal(l.v[0].state, "REQUEUED");
 	assert_string_equal(l.v[0].admin_comment, "tandem: pre-flight failed");
 	assert_int_equal(l.v[0].end - l.v[0].start, 40);
+	assert_int_equal(l.v[0].id, 7);
+	assert_int_equal(l.v[0].submit, 90);
+	assert_int_equal(l.v[0].elapsed, 40);
+	assert_int_equal(l.v[0].limit_min, 10);
+	assert_int_equal(l.v[1].limit_min, 0);
 	assert_int_equal(l.v[0].cpus, 4);
 	assert_int_equal(l.v[0].gpus, 2);
 	assert_int_equal(l.v[0].n_types, 1);
