@@ -3,7 +3,6 @@
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
-#include "slurm/hostlist.h"
 
 #include <string.h>
 
@@ -20,24 +19,35 @@ static bool read_wish(const char *wish, const char **ret_signal)
 	return false;
 }
 
-static bool runs_on(yyjson_val *job, const char *node)
+static bool has_node(const struct td_slurm_job *j, const char *node)
 {
-	yyjson_val *x;
-	size_t i, n;
-	bool runs = false;
-	yyjson_arr_foreach (td_jget(job, "job_state"), i, n, x)
-		runs |= td_streq(yyjson_get_str(x), "RUNNING");
-	td_auto_strv struct td_strv nodes = {0};
-	return runs && !td_hostlist_parse(td_jstr_or(job, "nodes", ""), &nodes, NULL) && td_strv_has(&nodes, node);
+	for (size_t i = 0; i < j->n_nodes; i++)
+		if (td_streq(j->nodes[i].name, node))
+			return true;
+	return false;
 }
 
-// A pod is told by its kubelet when its job ends; the signal is for native jobs.
-static bool is_pods(struct td_bridge *b, int64_t job)
+// Tells one job, if it is on the node. *told counts it.
+static int send_one(struct td_slurm *s, int64_t id, const char *node, const char *signal, size_t *told,
+		    struct td_cancel *c, struct td_error *err)
 {
-	struct td_ask *a = td_ask_by_job(b->asks, job);
-	bool is = a != NULL;
-	td_ask_unref(a);
-	return is;
+	td_auto_job struct td_slurm_job j = {0};
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_job(s, id, c, &j, &e);
+	if (!r && (td_job_phase(j.states) != TD_PHASE_RUNNING || !has_node(&j, node)))
+		return 0;
+	if (!r) {
+		// The batch script and all steps: which of them saves is the job's own matter.
+		td_auto_free char *path = td_asprintf("/job/%lld?signal=%s&flags=FULL_JOB", (long long)id, signal);
+		td_auto_buf struct td_buf answer = {0};
+		r = td_slurm_raw(s, "DELETE", path, NULL, c, &answer, &e);
+		*told += r == 0;
+	}
+	if (r == TD_NOT_FOUND || r == TD_CONFLICT || r == TD_INVALID) { // it has ended meanwhile
+		td_info("node %s: job %lld was not told: %s", node, (long long)id, e.msg);
+		return 0;
+	}
+	return r ? td_fail(err, r, "signal %s to job %lld: %.400s", signal, (long long)id, e.msg) : 0;
 }
 
 static int send_all(struct td_bridge *b, const char *node, const char *signal, struct td_cancel *c,
@@ -46,33 +56,18 @@ static int send_all(struct td_bridge *b, const char *node, const char *signal, s
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
 	if (!l)
 		return TD_TRANSIENT;
-	td_auto_buf struct td_buf body = {0};
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_slurm_raw(l->slurm, "GET", "/jobs/", NULL, c, &body, err);
-	if (!r)
-		r = td_json_parse(td_buf_str(&body), body.len, &j, err);
-	if (r)
-		return r;
-	yyjson_val *job;
-	size_t i, n, told = 0;
-	yyjson_arr_foreach (td_jget(td_json_root(j), "jobs"), i, n, job) {
-		long long id = td_jint(job, "job_id", 0);
-		if (id <= 0 || !runs_on(job, node) || is_pods(b, id))
-			continue;
-		// The batch script and all steps: which of them saves is the job's own matter.
-		td_auto_free char *path = td_asprintf("/job/%lld?signal=%s&flags=FULL_JOB", id, signal);
-		td_auto_buf struct td_buf answer = {0};
-		struct td_error e = TD_ERROR_INIT;
-		r = td_slurm_raw(l->slurm, "DELETE", path, NULL, c, &answer, &e);
-		if (r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_CANCELLED || r == TD_THROTTLED)
-			return td_fail(err, r, "signal %s to job %lld: %.400s", signal, id, e.msg);
-		if (r) // it has ended meanwhile
-			td_info("node %s: job %lld was not told: %s", node, id, e.msg);
-		else
-			told++;
+	td_auto_states struct td_slurm_states all = {0};
+	int r = td_slurm_job_states_all(l->slurm, c, &all, err);
+	size_t told = 0;
+	for (size_t i = 0; !r && i < all.n; i++) {
+		int64_t id = all.v[i].id;
+		// A pod is told by its kubelet when its job ends; the signal is for native jobs.
+		if (td_job_phase(all.v[i].states) == TD_PHASE_RUNNING && !td_asks_want_job(b->asks, id))
+			r = send_one(l->slurm, id, node, signal, &told, c, err);
 	}
-	td_info("node %s: signal %s to %zu jobs", node, signal, told);
-	return 0;
+	if (!r)
+		td_info("node %s: signal %s to %zu jobs", node, signal, told);
+	return r;
 }
 
 int td_syncer_signal(struct td_bridge *b, const struct td_object *node, bool drained, struct td_cancel *c,

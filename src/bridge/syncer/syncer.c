@@ -328,7 +328,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
 		r = show_pod(b, name, sn, &x.p, c, &e);
-	if (!r)
+	if (!r && atomic_load(&b->listed)) // no stand-in gets the signal
 		r = td_syncer_signal(b, node, x.f.drain, c, &e);
 	if (!r)
 		r = td_syncer_leave(b, name, sn, again_ms, c, &e);
