@@ -312,6 +312,14 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	return td_policies_show(b, states, s->n_policies, err);
 }
 
+// Nothing is ordered, and what was said of policies that are gone is taken back.
+static int rest(struct td_bridge *b, struct td_settings *s, struct td_error *err)
+{
+	td_policies_facts_done(&b->policies->facts);
+	publish(b->policies, s, &(const struct td_policies_counts){0}, NULL, 0);
+	return td_policies_show(b, NULL, 0, err);
+}
+
 void *td_policies_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
@@ -326,15 +334,10 @@ void *td_policies_thread(void *bridge)
 		wait = EVERY_MS;
 		if (!s || !l || atomic_load(&b->away))
 			continue;
-		if (idle(b->policies, s)) {
-			td_policies_facts_done(&b->policies->facts);
-			publish(b->policies, s, &(const struct td_policies_counts){0}, NULL, 0);
-			continue;
-		}
 		td_loop_busy(loop);
 		struct td_error e = TD_ERROR_INIT;
 		int64_t began = td_now(b);
-		int r = pass(b, s, l->slurm, &e);
+		int r = idle(b->policies, s) ? rest(b, s, &e) : pass(b, s, l->slurm, &e);
 		if (r && !failing && r != TD_CANCELLED)
 			td_warn("policies: %s", e.msg);
 		failing = r;
