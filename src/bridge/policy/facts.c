@@ -1,5 +1,6 @@
-// The jobs of Slurm's that have not ended, for policies. Each record is read once, then again when its
-// job changes its phase, and every REFRESH_MS (of one that Slurm passes over SOON_MS): never whole lists (docs/facts/slurm.md S-W2, S-W3).
+// The jobs of Slurm's that have not ended, for policies. Each record is read once, then again when its job changes its
+// phase, and every REFRESH_MS (of one that Slurm passes over SOON_MS): never whole lists (docs/facts/slurm.md S-W2,
+// S-W3).
 #include "bridge/policy/policies.h"
 
 #include "pool/pool.h"
@@ -119,8 +120,8 @@ static int read_one(struct td_policies_facts *f, struct td_policies_known *k, st
 	return r == TD_NOT_FOUND ? 0 : r; // it has just ended
 }
 
-int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int64_t now_ms, struct td_cancel *c,
-			   struct td_error *err)
+int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool only_waiting, int64_t now_ms,
+			   struct td_cancel *c, struct td_error *err)
 {
 	td_auto_states struct td_slurm_states now = {0};
 	int r = td_slurm_job_states_all(s, c, &now, err);
@@ -132,6 +133,8 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int6
 	f->more = false;
 	for (size_t i = 0; i < f->n && !r; i++) {
 		struct td_policies_known *k = &f->v[i];
+		if (only_waiting && k->phase != TD_PHASE_WAITING)
+			continue;
 		int64_t age = now_ms - k->read_ms;
 		bool old =
 			!k->stale && k->phase == TD_PHASE_WAITING && age > (k->held || k->aside ? SOON_MS : REFRESH_MS);

@@ -278,7 +278,8 @@ static void publish(struct td_policies *p, struct td_settings *s, const struct t
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
 {
 	struct td_policies *p = b->policies;
-	int r = td_policies_facts_read(&p->facts, slurm, td_now(b), b->cancel, err);
+	// Without a policy only what is to have its own priority again is looked for.
+	int r = td_policies_facts_read(&p->facts, slurm, !s->n_policies, td_now(b), b->cancel, err);
 	if (r)
 		return r;
 

@@ -50,9 +50,9 @@ struct td_policies_facts {           // zero at first
 };
 void td_policies_facts_done(struct td_policies_facts *f);
 // Asks Slurm which jobs there are, and reads those that are new or have changed, at most a few a pass. On an
-// error what is known stays.
-int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, int64_t now_ms, struct td_cancel *c,
-			   struct td_error *err);
+// error what is known stays. only_waiting: no record of the others is read, and they do not count for `more`.
+int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool only_waiting, int64_t now_ms,
+			   struct td_cancel *c, struct td_error *err);
 // Takes over a record of one of them.
 void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms);
 // Notes that the job was moved to this value; 0: its own again.
