@@ -3,8 +3,8 @@
 //
 // Threads: one per informer; 8 scheduler workers and 2 syncer workers (no two workers process the
 // same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
-// listings, policies, the connection to slurmrestd, the knock port and the why server. No lock is held during
-// I/O.
+// listings, policies, the connection to slurmrestd, the knock port and the why server. No lock is
+// held during I/O.
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
@@ -12,7 +12,7 @@
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
-//   link.c poll.c away.c   the connection to slurmrestd; the polls of jobs and nodes; slurmctld away
+//   link.c poll.c away.c   the connection to slurmrestd; polls of jobs and nodes; slurmctld away
 //   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c
 //     one ask: read what is, let the room pool decide, act
 //   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c
@@ -26,14 +26,15 @@
 //     gangs: several pods that are one ask
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it
-//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c scheduler/types.c
+//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c
+//   scheduler/counted.c scheduler/types.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
-//     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
+//     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
 //     what native jobs hold
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
@@ -183,11 +184,11 @@ int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struc
 // Evicts the pods of services from a node that the operator has drained, as their budgets allow.
 int td_syncer_leave(struct td_bridge *b, const char *name, const struct td_slurm_node *n, int64_t *again_ms,
 		    struct td_cancel *c, struct td_error *err);
-// Queues the nodes that differ between two snapshots. old may be NULL.
 // Sends the signal that the operator asks for to the native jobs of a node that is drained, and says so on the Node.
 // After a crash in between it is sent again.
 int td_syncer_signal(struct td_bridge *b, const struct td_object *node, bool drained, struct td_cancel *c,
 		     struct td_error *err);
+// Queues the nodes that differ between two snapshots. old may be NULL.
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
 			     const struct td_slurm_snapshot *now);
 
