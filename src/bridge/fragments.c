@@ -1,6 +1,7 @@
 // Fragmentation of each partition, for /metrics (pool/fragment.h).
 #include "bridge/policy/policies.h"
 #include "bridge/scheduler/waits.h"
+#include "bridge/scheduler/want.h"
 
 #include "metrics/metrics.h"
 #include "pool/fragment.h"
@@ -9,28 +10,18 @@
 
 enum { PARTITIONS_MAX = 64 };
 
-static bool in(const char *list, const char *name)
-{
-	size_t len = strlen(name);
-	for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		if (!strncmp(p, name, len) && (p[len] == ',' || !p[len]))
-			return true;
-	return false;
-}
-
-static void one(struct td_bridge *b, struct td_metric *m, const struct td_slurm_nodes *l, const char *partition)
+// want: the largest that anybody waits for.
+static void one(struct td_metric *m, const struct td_slurm_nodes *l, const char *partition, int64_t want)
 {
 	td_auto_free struct td_pool_fragment_node *v = td_calloc(l->n + 1, sizeof(*v));
 	size_t n = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_slurm_node *x = &l->v[i];
 		int64_t total = td_devices_of_gres(x->gres, "gpu");
-		if (total > 0 && in(x->partitions, partition))
+		if (total > 0 && td_bridge_lists(x->partitions, partition))
 			v[n++] = (struct td_pool_fragment_node){td_slurm_node_usable(x->states), total,
 								total - td_devices_of_gres(x->gres_used, "gpu")};
 	}
-	int64_t pods = td_ask_waits_largest(b->asks, partition), jobs = td_policies_largest(b, partition),
-		want = pods > jobs ? pods : jobs;
 	td_metric_set(m, (double)td_pool_fragmented(v, n, 0), TD_LABELS(partition, "gpu", "node"));
 	td_metric_set(m, want ? (double)td_pool_fragmented(v, n, want) : 0, TD_LABELS(partition, "gpu", "largest"));
 }
@@ -45,6 +36,9 @@ void td_bridge_measure_fragments(struct td_bridge *b, struct td_metric *m, const
 			if (!td_strv_has(&names, l.v[k]))
 				td_strv_add(&names, l.v[k]);
 	}
+	int64_t want[PARTITIONS_MAX] = {0};
+	td_ask_waits_largest(b->asks, &names, want);
+	td_policies_largest(b, &names, want);
 	for (size_t i = 0; i < names.n; i++)
-		one(b, m, &snap->nodes, names.v[i]);
+		one(m, &snap->nodes, names.v[i], want[i]);
 }

@@ -16,8 +16,8 @@ enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64 };
 struct placed { // what the last pass said of a job
 	int64_t id;
 	size_t rule, place, of;
-	int64_t gpus; // on one node
-	char partition[64];
+	int64_t gpus;    // on one node
+	char *partition; // "a,b": any of them
 };
 struct td_policies {
 	// ---- the thread's own ----
@@ -49,6 +49,13 @@ static void forget_plugins(struct td_policies *p)
 	p->of = td_settings_unref(p->of);
 }
 
+static void free_placed(struct placed *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(v[i].partition);
+	free(v);
+}
+
 struct td_policies *td_policies_free(struct td_policies *p)
 {
 	if (!p)
@@ -56,7 +63,7 @@ struct td_policies *td_policies_free(struct td_policies *p)
 	forget_plugins(p);
 	td_policies_facts_done(&p->facts);
 	td_settings_unref(p->s);
-	free(p->placed);
+	free_placed(p->placed, p->n_placed);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 	return NULL;
@@ -220,7 +227,7 @@ static void run_rule(struct pass *a, size_t rule)
 		struct placed *x = &a->placed[a->n_placed++];
 		*x = (struct placed){.id = k->id, .rule = rule, .place = i + 1, .of = in.n};
 		x->gpus = (k->tres[TD_POLICY_GPU] + k->nodes - 1) / k->nodes;
-		snprintf(x->partition, sizeof(x->partition), "%s", k->partition);
+		x->partition = td_strdup(k->partition);
 	}
 	size_t n = td_policy_plan(places, in.n, TD_POLICY_DEPTH, moves);
 	for (size_t i = 0; i < n; i++)
@@ -264,6 +271,7 @@ static void publish(struct td_policies *p, struct td_settings *s, const struct t
 	pthread_mutex_lock(&p->lock);
 	struct td_settings *old = p->s;
 	struct placed *was = p->placed;
+	size_t n_was = p->n_placed;
 	p->s = td_settings_ref(s);
 	p->placed = v;
 	p->n_placed = n;
@@ -272,7 +280,7 @@ static void publish(struct td_policies *p, struct td_settings *s, const struct t
 	p->counts.moves += more->moves;
 	pthread_mutex_unlock(&p->lock);
 	td_settings_unref(old);
-	free(was);
+	free_placed(was, n_was);
 }
 
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
@@ -348,16 +356,15 @@ void *td_policies_thread(void *bridge)
 	return NULL;
 }
 
-int64_t td_policies_largest(struct td_bridge *b, const char *partition)
+void td_policies_largest(struct td_bridge *b, const struct td_strv *partitions, int64_t *most)
 {
 	struct td_policies *p = b->policies;
-	int64_t most = 0;
 	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < p->n_placed; i++)
-		if (!strcmp(p->placed[i].partition, partition) && p->placed[i].gpus > most)
-			most = p->placed[i].gpus;
+		for (size_t k = 0; k < partitions->n; k++)
+			if (p->placed[i].gpus > most[k] && td_bridge_lists(p->placed[i].partition, partitions->v[k]))
+				most[k] = p->placed[i].gpus;
 	pthread_mutex_unlock(&p->lock);
-	return most;
 }
 
 struct td_policies_counts td_policies_counts(struct td_bridge *b)

@@ -104,9 +104,9 @@ struct td_policies_counts {
 	uint64_t passes, reads, moves;
 };
 struct td_policies_counts td_policies_counts(struct td_bridge *b);
-// The most GPUs on one node that a job which waits wants in this partition, as far as policies have read the
-// jobs; 0: none.
-int64_t td_policies_largest(struct td_bridge *b, const char *partition);
+// Raises each partition's most[] to the GPUs on one node that a job which waits wants there, as far as policies have
+// read the jobs.
+void td_policies_largest(struct td_bridge *b, const struct td_strv *partitions, int64_t *most);
 // Appends which policy orders the job, and its place: " Policy fair (drf by account) orders it: place 3 of
 // 40." Nothing when none does.
 void td_policies_words(struct td_bridge *b, int64_t job, struct td_buf *ret);

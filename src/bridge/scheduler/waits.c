@@ -85,9 +85,8 @@ void td_queued_read(struct td_asks *t, struct td_queued *ret)
 	pthread_mutex_unlock(&t->lock);
 }
 
-int64_t td_ask_waits_largest(struct td_asks *t, const char *partition)
+void td_ask_waits_largest(struct td_asks *t, const struct td_strv *partitions, int64_t *most)
 {
-	int64_t most = 0;
 	struct td_ask *a, *tmp;
 	pthread_mutex_lock(&t->lock);
 	HASH_ITER (hh, t->by_uid, a, tmp) {
@@ -96,11 +95,11 @@ int64_t td_ask_waits_largest(struct td_asks *t, const char *partition)
 		for (int k = 0; w && k < TD_POOL_KINDS && w->kinds[k][0]; k++)
 			if (!strncmp(w->kinds[k], "gpu", strcspn(w->kinds[k], ":")))
 				gpus += w->least.gres[k];
-		if (w && (!w->partition || !strcmp(w->partition, partition)) && gpus > most)
-			most = gpus;
+		for (size_t i = 0; i < partitions->n && gpus; i++)
+			if (gpus > most[i] && (!w->partition || td_bridge_lists(w->partition, partitions->v[i])))
+				most[i] = gpus;
 	}
 	pthread_mutex_unlock(&t->lock);
-	return most;
 }
 
 // Notes n of a kind of GRES ("gpu", "gpu:h100"), and at least `least`. False: there are too many kinds.

@@ -20,8 +20,8 @@ void td_queued_add(struct td_queued *l, const struct td_queued_job *j);
 // What a job that waits asks for. NULL: it is not known well enough.
 struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j);
 void td_queued_done(struct td_queued *l);
-// The most GPUs on one node that an ask of ours which waits wants in this partition; 0: none waits for any.
-int64_t td_ask_waits_largest(struct td_asks *t, const char *partition);
+// Raises each partition's most[] to the GPUs on one node that an ask of ours which waits wants there.
+void td_ask_waits_largest(struct td_asks *t, const struct td_strv *partitions, int64_t *most);
 #define td_auto_queued __attribute__((cleanup(td_queued_done)))
 
 struct td_queued_seen { // l in the terms of one pod; strings point into l and the pod's want

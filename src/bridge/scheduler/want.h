@@ -73,8 +73,10 @@ int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, s
 // claims ask for?
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices);
 
+// Whether a list such as "a,b" has this name. NULL has none.
+bool td_bridge_lists(const char *list, const char *name);
 // Slurm's nodes as the pool sees them, in the order of l. feasible[i]: the pod may run on node i. A
-// node outside of `partition` (NULL: any; a list with commas: outside of all of them) is not feasible. Caller frees *ret; its strings point
-// into l.
+// node outside of `partition` (NULL: any; a list with commas: outside of all of them) is not feasible.
+// Caller frees *ret; its strings point into l.
 void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds,
 			  const char *partition, struct td_pool_node **ret);

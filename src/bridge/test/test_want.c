@@ -415,6 +415,17 @@ static void test_pool_nodes(void **state)
 	assert_int_equal(p[0].used_cpus, 3);
 }
 
+static void test_lists(void **state)
+{
+	assert_true(td_bridge_lists("a", "a"));
+	assert_true(td_bridge_lists("a,bc", "bc"));
+	assert_true(td_bridge_lists("ab,a,c", "a"));
+	assert_false(td_bridge_lists("ab,ca", "a"));
+	assert_false(td_bridge_lists("a", "ab"));
+	assert_false(td_bridge_lists("", "a"));
+	assert_false(td_bridge_lists(NULL, "a"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +442,7 @@ int main(void)
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_pool_nodes),
 		cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_lists),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
