@@ -172,11 +172,6 @@ int td_policies_host_main(int argc, char **argv)
 	for (size_t i = 0; i < in.n_waiting; i++)
 		td_buf_printf(&b, " %zu", ret[i]);
 	td_buf_putc(&b, '\n');
-	for (size_t at = 0; at < b.len;) {
-		ssize_t n = write(out, b.s + at, b.len - at);
-		if (n <= 0)
-			break;
-		at += (size_t)n;
-	}
+	td_write_all(out, b.s, b.len, NULL);
 	_exit(0); // what the plug-in has registered for the end does not run
 }
