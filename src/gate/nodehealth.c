@@ -39,7 +39,7 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 	*h = (struct td_nodehealth){.o = *o, .queue = td_queue_new(o->clock)};
 	h->v = td_calloc((size_t)o->n, sizeof(*h->v));
 	pthread_mutex_init(&h->mu, NULL);
-	if (o->gate)
+	if (o->gate) {
 		h->preflight = td_preflight_new(&(struct td_preflight_opts){.gate = o->gate,
 									    .nodes = o->nodes,
 									    .clock = o->clock,
@@ -48,8 +48,8 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									    .faults = o->faults,
 									    .actions = o->actions,
 									    .n = o->n});
-	if (o->gate)
 		h->hangs = td_hangs_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
+	}
 	return h;
 }
 
