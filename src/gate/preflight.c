@@ -81,7 +81,8 @@ bool td_preflight_policy_read(struct td_preflight *p, int node, struct td_prefli
 	return true;
 }
 
-enum td_pool_preflight td_preflight_wanted(const struct td_preflight_policy *p, const struct td_preflight_ask *q)
+int td_preflight_wants(const struct td_preflight_policy *p, const struct td_preflight_ask *q, bool *ret,
+		       struct td_error *err)
 {
 	const struct td_strv *l = p->lists;
 	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)l[0].v,
@@ -91,7 +92,11 @@ enum td_pool_preflight td_preflight_wanted(const struct td_preflight_policy *p, 
 						 .namespaces = (const char *const *)l[2].v,
 						 .n_namespaces = l[2].n};
 	const struct td_pool_preflight_job j = {q->partition, q->qos, q->ns};
-	return td_pool_preflight(&r, &j);
+	enum td_pool_preflight is = td_pool_preflight(&r, &j);
+	if (is == TD_PREFLIGHT_QOS)
+		return td_fail(err, TD_NOT_FOUND, "which QOS the job has decides whether it is tested");
+	*ret = is == TD_PREFLIGHT_YES;
+	return 0;
 }
 
 static bool passed(struct td_preflight *p, const struct td_preflight_ask *q)
@@ -173,24 +178,18 @@ int td_preflight_run(struct td_preflight *p, const struct td_preflight_ask *q, l
 		     struct td_cancel *c, struct td_error *err)
 {
 	auto_preflight_policy struct td_preflight_policy policy = {0};
+	bool wanted;
 	if (!q->mask || !td_preflight_policy_read(p, q->node, &policy))
 		return 0;
-	switch (td_preflight_wanted(&policy, q)) {
-	case TD_PREFLIGHT_NO:
-		return 0;
-	case TD_PREFLIGHT_QOS:
-		return td_fail(err, TD_NOT_FOUND, "which QOS the job has decides whether it is tested");
-	case TD_PREFLIGHT_YES:
-		break;
-	}
-	if (passed(p, q))
-		return 0;
+	int r = td_preflight_wants(&policy, q, &wanted, err);
+	if (r || !wanted || passed(p, q))
+		return r;
 
 	struct tested t = {0};
 	struct td_error e = TD_ERROR_INIT;
 	const char *node = p->o.names[q->node];
 	int64_t begun = td_mono_ms(p->o.clock);
-	int r = test(p, q, &policy, &t, c, &e);
+	r = test(p, q, &policy, &t, c, &e);
 	double took = (double)(td_mono_ms(p->o.clock) - begun) / 1000 * __builtin_popcountll(q->mask);
 	count(node, r ? "error" : t.bad ? "failed" : "passed", 1, took);
 	if (r == TD_CANCELLED)

@@ -40,7 +40,9 @@ struct td_preflight_policy {
 bool td_preflight_policy_read(struct td_preflight *p, int node, struct td_preflight_policy *ret);
 void td_preflight_policy_done(struct td_preflight_policy *p);
 #define auto_preflight_policy __attribute__((cleanup(td_preflight_policy_done)))
-enum td_pool_preflight td_preflight_wanted(const struct td_preflight_policy *p, const struct td_preflight_ask *q);
+// *ret: the policy wants a test of the job. TD_NOT_FOUND: its QOS decides, and was not said.
+int td_preflight_wants(const struct td_preflight_policy *p, const struct td_preflight_ask *q, bool *ret,
+		       struct td_error *err);
 
 // ---- several.c ----
 

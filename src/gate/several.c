@@ -32,16 +32,12 @@ int td_preflight_several(struct td_preflight *p, const struct td_preflight_ask *
 		td_preflight_count_several(p->o.names[q->node], result, 1);
 		return 0;
 	}
+	bool wanted;
 	if (!td_preflight_policy_read(p, q->node, &policy) || !policy.kib)
 		return 0;
-	switch (td_preflight_wanted(&policy, q)) {
-	case TD_PREFLIGHT_NO:
-		return 0;
-	case TD_PREFLIGHT_QOS:
-		return td_fail(err, TD_NOT_FOUND, "which QOS the job has decides whether its nodes are tested");
-	case TD_PREFLIGHT_YES:
-		break;
-	}
+	int r = td_preflight_wants(&policy, q, &wanted, err);
+	if (r || !wanted)
+		return r;
 	*ret = td_asprintf("kib=%lld tries=%lld say=%d storage=%s", policy.kib, policy.tries, policy.say,
 			   policy.storage ? policy.storage : "");
 	return 0;
