@@ -15,6 +15,7 @@
 // Stand-ins are never touched: their pods live beside this container. (The mark of a stand-in is
 // its comment until its admin comment is written.)
 #include "standin/standin.h"
+#include "standin/wire.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -23,7 +24,6 @@
 #include <sys/stat.h>
 
 #define SACK "/run/slurm/sack.socket" // without it no command can authenticate
-#define MARK "tandem/"                // how a stand-in's comment begins
 
 enum { COMMAND_MS = 10000, SACK_TRIES = 100, SACK_MS = 20 };
 
@@ -127,7 +127,7 @@ static void end_job(const struct clearing *c, const char *line)
 {
 	size_t n = strspn(line, "0123456789");
 	char job[AT_BATCH + 1];
-	if (!n || n >= AT_BATCH || line[n] != ' ' || strstr(line + AT_ASK, MARK))
+	if (!n || n >= AT_BATCH || line[n] != ' ' || strstr(line + AT_ASK, TD_WIRE_STANDIN))
 		return;
 	snprintf(job, sizeof(job), "%.*s", (int)n, line);
 
@@ -158,7 +158,7 @@ static void clear(const struct clearing *c)
 	if (lost && *lost && unmarked(c)) {
 		set_node(c, "state=DRAIN"); // nothing new starts between the two looks
 		char *now = list(c);
-		if (now && !strstr(now, MARK)) {
+		if (now && !strstr(now, TD_WIRE_STANDIN)) {
 			set_node(c, "state=DOWN");
 			free(now);
 			free(lost);

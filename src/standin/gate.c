@@ -190,11 +190,10 @@ static const char *ask(char *out, size_t n)
 {
 	const char *comment = getenv("SLURM_JOB_COMMENT"), *uid = comment ? strrchr(comment, '/') : NULL;
 	*out = '\0';
-	if (!uid || strncmp(comment, "tandem/", 7) != 0 || strlen(++uid) != 36 ||
-	    strspn(uid, "0123456789abcdef-") != 36)
+	if (!uid || !td_standin_is_pods(comment) || strlen(++uid) != 36 || strspn(uid, "0123456789abcdef-") != 36)
 		return out;
 
-	const char *ns = strchr(comment + 7, '/'); // after the cluster's uid
+	const char *ns = strchr(comment + strlen(TD_WIRE_STANDIN), '/'); // after the cluster's uid
 	size_t n_ns = ns && ++ns < uid ? kube_name(ns, POD_NS_MAX) : 0,
 	       n_name = n_ns ? kube_name(ns + n_ns + 1, POD_NAME_MAX) : 0;
 	int at = snprintf(out, n, " ask=%s", uid);

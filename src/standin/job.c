@@ -6,6 +6,7 @@
 // read and not the text form, because users write the names and comments of jobs, and a line break in
 // one of them forges any other field of the text.
 #include "standin/standin.h"
+#include "standin/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,6 +242,11 @@ static char *job_json(const char *job, int64_t deadline, size_t *ret_len, char *
 {
 	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	return td_standin_output(argv, deadline, ret_len, why, n_why);
+}
+
+bool td_standin_is_pods(const char *comment)
+{
+	return comment && !strncmp(comment, TD_WIRE_STANDIN, strlen(TD_WIRE_STANDIN));
 }
 
 int td_standin_job_text(const char *job, const char *field, int64_t deadline, struct standin_text out, char *why,

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STANDIN "tandem/" // how the comment of a pod's stand-in begins
-
 enum { LEFT_MS = 4000, LOOK_MS = 100, COMMAND_MS = 3000, QOS_MAX = 128 };
 
 static bool runs(const char *job)
@@ -35,16 +33,12 @@ static bool left(const char *job)
 // Only batch jobs can be queued again; an srun ends, and the bridge asks again for a pod whose stand-in ends so.
 static void away(const char *job, const char *node, long long tries, const char *why)
 {
-	const char *comment = getenv("SLURM_JOB_COMMENT");
-	bool pod = comment && !strncmp(comment, STANDIN, strlen(STANDIN));
+	bool pod = td_standin_is_pods(getenv("SLURM_JOB_COMMENT"));
 	if (!pod)
 		td_standin_unlucky(job, node, tries, why);
 	if (!pod && left(job))
 		return;
-	char *argv[] = {"scancel", (char *)job, NULL}, *text = NULL, said[128] = "";
-	if (td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, said, sizeof(said)))
-		fprintf(stderr, "tandem gate: scancel %s: %s\n", job, text ? text : said);
-	free(text);
+	td_standin_act("gate", (char *[]){"scancel", (char *)job, NULL}, td_standin_now_ms() + COMMAND_MS);
 	left(job);
 }
 

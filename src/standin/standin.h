@@ -82,6 +82,8 @@ int td_standin_line_write(int fd, const char *s, int64_t deadline_ms);
 // stdout (and, with `errors`, on stderr) in *ret, which the caller frees. The command is killed at
 // the deadline. -1: it could not be started or did not end; why says the reason in words.
 int td_standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, char *why, size_t n_why);
+// command.c. Runs a command whose answer does not matter; a failure is said on stderr, after "tandem <who>: ".
+void td_standin_act(const char *who, char *const argv[], int64_t deadline_ms);
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
@@ -89,6 +91,8 @@ char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len
 void td_standin_unlucky(const char *job, const char *node, long long tries, const char *why);
 // The job's next admin comment, from the one that it has ("" or NULL: none). Returns how often it failed by now.
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n);
+// job.c. Whether a job with this comment (NULL: none) stands in for a pod. A hint, because its owner may write it.
+bool td_standin_is_pods(const char *comment);
 // job.c. Asks slurmctld for the GPUs of a job on a node, as indexes ("0-1,4"). 1: they are in out.
 // 0: it has none. -1: unknown; why says the reason in words.
 struct standin_text {

@@ -10,18 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STANDIN "tandem/" // how the comment of a pod's stand-in begins: the bridge asks again
 #define MARK "tandem: pre-flight failed "
 
 enum { COMMAND_MS = 5000, START_TRIES = 60, START_MS = 300, NODES_MAX = 200 };
 
 static void act(char *const argv[])
 {
-	char *text = NULL, why[256] = "";
-	int r = td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	if (r)
-		fprintf(stderr, "tandem gate: %s %s: %s\n", argv[0], argv[1], r < 0 ? why : text ? text : "");
-	free(text);
+	td_standin_act("gate", argv, td_standin_now_ms() + COMMAND_MS);
 }
 
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n)
@@ -74,15 +69,14 @@ void td_standin_unlucky(const char *job, const char *node, long long tries, cons
 {
 	static char was[2048], text[sizeof(was) + 1024], arg[sizeof(text) + 32];
 	char id[48], said[256] = "";
-	const char *comment = getenv("SLURM_JOB_COMMENT");
-	if (comment && !strncmp(comment, STANDIN, strlen(STANDIN)))
+	if (td_standin_is_pods(getenv("SLURM_JOB_COMMENT"))) // the bridge asks again
 		return;
 	struct standin_text out = {was, sizeof(was)};
 	if (td_standin_job_text(job, "admin_comment", td_standin_now_ms() + COMMAND_MS, out, said, sizeof(said)) < 0) {
 		fprintf(stderr, "tandem gate: %s\n", said);
 		return; // Slurm queues it again by itself, after its two minutes
 	}
-	if (!strncmp(was, STANDIN, strlen(STANDIN)))
+	if (td_standin_is_pods(was))
 		return;
 
 	bool hold = td_standin_unlucky_text(was, node, why, text, sizeof(text)) >= tries && tries > 0;

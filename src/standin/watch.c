@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, STACKS_S = 120 };
-#define STANDIN "tandem/" // how the comment of a pod's stand-in begins
 
 struct watch_job {
 	long long id;
@@ -40,7 +39,7 @@ static struct watch_job *about(const struct standin_job *j)
 		*qos++ = *comment++ = '\0';
 		snprintf(w.partition, sizeof(w.partition), "%s", strpbrk(text, " \n") ? "" : text);
 		snprintf(w.qos, sizeof(w.qos), "%s", strpbrk(qos, " \n") ? "" : qos);
-		w.pod = !strncmp(comment, STANDIN, strlen(STANDIN));
+		w.pod = td_standin_is_pods(comment);
 	}
 	free(text);
 	if (!comment || n_known == JOBS)
@@ -100,15 +99,6 @@ static bool as_user(const struct standin_job *j, const char *node, int sig, bool
 	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void act(char *const argv[])
-{
-	char *text = NULL, why[256] = "";
-	int r = td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	if (r)
-		fprintf(stderr, "tandem watch: %s %s: %s\n", argv[0], argv[1], r < 0 ? why : text ? text : "");
-	free(text);
-}
-
 // "action=requeue signal=10 dump=1 why=no_heartbeat_for_300_s"
 static void hangs(const struct standin_job *j, const char *node, const char *order)
 {
@@ -125,9 +115,10 @@ static void hangs(const struct standin_job *j, const char *node, const char *ord
 	snprintf(comment, sizeof(comment), "admincomment=tandem: hangs on %s: %s%s%s", node, why,
 		 *stacks ? "; stacks: " : "", stacks);
 	fprintf(stderr, "tandem watch: job %lld: %s\n", j->id, comment + strlen("admincomment="));
-	act((char *[]){"scontrol", "update", arg, comment, NULL});
+	td_standin_act("watch", (char *[]){"scontrol", "update", arg, comment, NULL}, td_standin_now_ms() + COMMAND_MS);
 	if (!strcmp(action, "requeue"))
-		act((char *[]){"scontrol", "requeue", arg + strlen("jobid="), NULL});
+		td_standin_act("watch", (char *[]){"scontrol", "requeue", arg + strlen("jobid="), NULL},
+			       td_standin_now_ms() + COMMAND_MS);
 }
 
 static void look(const char *path, const char *node)

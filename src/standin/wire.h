@@ -57,6 +57,8 @@
 #pragma once
 
 #define TD_WIRE_LINE 4096
+// How the comment of a pod's stand-in begins.
+#define TD_WIRE_STANDIN "tandem/"
 #define TD_WIRE_PING_S 20
 #define TD_WIRE_DEAD_S 60
 #define TD_WIRE_NAME_ENV "TANDEM_KNOCK_NAME"

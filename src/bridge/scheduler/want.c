@@ -9,6 +9,7 @@
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
+#include "standin/wire.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -31,24 +32,24 @@ static bool is_uid(const char *s)
 
 char *td_bridge_mark(const char *cluster_uid, const char *uid)
 {
-	return td_asprintf("tandem/%s/%s", cluster_uid, uid);
+	return td_asprintf(TD_WIRE_STANDIN "%s/%s", cluster_uid, uid);
 }
 
 char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid)
 {
-	return td_asprintf("tandem/%s/%s/%s/%s", cluster_uid, ns, name, uid);
+	return td_asprintf(TD_WIRE_STANDIN "%s/%s/%s/%s", cluster_uid, ns, name, uid);
 }
 
 // The UID at the end of a mark or a comment of this SlurmCluster; NULL: it is neither.
 static const char *mark_uid(const char *c, const char *cluster_uid)
 {
-	size_t n = strlen(cluster_uid);
-	if (c && !td_starts(c, "tandem/") && strchr(c, ' ')) // slurmctld does not run our plug-in (passes.h)
+	size_t mark = strlen(TD_WIRE_STANDIN), n = strlen(cluster_uid);
+	if (c && !td_starts(c, TD_WIRE_STANDIN) && strchr(c, ' ')) // slurmctld does not run our plug-in (passes.h)
 		c = strchr(c, ' ') + 1;
-	if (!c || strncmp(c, "tandem/", 7) != 0 || strncmp(c + 7, cluster_uid, n) != 0 || c[7 + n] != '/')
+	if (!c || !td_starts(c, TD_WIRE_STANDIN) || strncmp(c + mark, cluster_uid, n) != 0 || c[mark + n] != '/')
 		return NULL;
 
-	c += 8 + n;
+	c += mark + n + 1;
 	const char *ns = strchr(c, '/'), *name = ns ? strchr(ns + 1, '/') : NULL;
 	if (ns) // a comment: namespace and name come before the UID
 		c = name ? name + 1 : "";
