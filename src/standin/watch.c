@@ -4,6 +4,7 @@
 #include "standin/wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, STACKS_S = 120 };
+// No look takes so long that the agent forgets the other jobs meanwhile (FORGET_MS of src/gate/hangs.c).
+enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, SIGNS_S = 5, STACKS_S = 60, BEHIND_MAX = 8 };
 
 struct watch_job {
 	long long id;
@@ -60,17 +62,40 @@ static void forget(const struct standin_job *v, int n)
 	n_known = kept;
 }
 
-// Runs a part as the job's user, in a child; what it writes is in text.
+// Reads fd to its end. False: that did not come in time.
+static bool read_all(int fd, int64_t deadline, char *text, size_t n)
+{
+	size_t len = 0;
+	ssize_t k = -1;
+	text[0] = '\0';
+	while (len + 1 < n) {
+		struct pollfd p = {fd, POLLIN, 0};
+		int64_t left = deadline - td_standin_now_ms();
+		if (left <= 0 || poll(&p, 1, (int)left) <= 0 || (k = read(fd, text + len, n - 1 - len)) <= 0)
+			break;
+		len += (size_t)k;
+		text[len] = '\0';
+	}
+	return k == 0;
+}
+
+// Runs a part as the job's user, in a child; what it writes is in text. False: it failed, or did not end in time.
 static bool as_user(const struct standin_job *j, const char *node, int sig, bool stacks, char *text, size_t n)
 {
-	int fd[2], status = 0;
-	if (pipe(fd) < 0)
+	static int behind; // children that were killed and have not ended: they wait in the kernel, for a disk
+	int fd[2], status = 0, seconds = stacks ? STACKS_S : SIGNS_S;
+	int64_t deadline = td_standin_now_ms() + seconds * 1000LL;
+	while (behind && waitpid(-1, NULL, WNOHANG) > 0)
+		behind--;
+	// gdb and py-spy run as the job's user: they get no descriptor of root's.
+	if (behind == BEHIND_MAX || pipe2(fd, O_CLOEXEC) < 0)
 		return false;
 	pid_t pid = fork();
 	if (!pid) {
 		char said[512] = "";
 		close(fd[0]);
-		alarm(STACKS_S);
+		setpgid(0, 0);                // with the programs that it starts
+		alarm((unsigned)seconds + 1); // if nobody is left who looks
 		if (!td_standin_become("/proc", j))
 			_exit(1);
 		bool well = true;
@@ -86,14 +111,13 @@ static bool as_user(const struct standin_job *j, const char *node, int sig, bool
 		_exit(well ? 0 : 2);
 	}
 	close(fd[1]);
-	size_t len = 0;
-	for (ssize_t k; pid > 0 && len + 1 < n && (k = read(fd[0], text + len, n - 1 - len)) != 0;)
-		if (k > 0)
-			len += (size_t)k;
-		else if (errno != EINTR)
-			break;
-	text[len] = '\0';
+	bool ended = pid > 0 && read_all(fd[0], deadline, text, n);
 	close(fd[0]);
+	if (pid > 0 && !ended) {
+		kill(-pid, SIGKILL);
+		behind++;
+		return false;
+	}
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;

@@ -21,5 +21,6 @@ int td_standin_jobs(const char *proc, struct standin_job *v, int max);
 bool td_standin_become(const char *proc, const struct standin_job *j);
 void td_standin_signs(const char *proc, const struct standin_job *j, struct standin_signs *ret);
 // Writes what the job's processes do into a new file of its working directory, as its user. signal: to those of them
-// that catch it, afterwards; 0: none. False: why says it; else ret_path is the file's name.
+// that catch it, afterwards; 0: none. ret_path is the file's name; false: there is none, and ret_path
+// says why.
 bool td_standin_stacks(const struct standin_job *j, const char *node, int signal, char *ret_path, size_t n);
