@@ -22,9 +22,10 @@ int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b)
 			if (all_else)
 				return i;
 		}
+	// Else it is what lies between two, where each of them does well with another, or there is none.
 	for (int i = 0; i < p->n; i++)
 		for (int j = i + 1; j < p->n; j++)
-			if (p->v[i][j] < 0 && *ret_a < 0) {
+			if (p->v[i][j] < 0 && *ret_a < 0 && (p->n == 2 || (well[i] && well[j]))) {
 				*ret_a = i;
 				*ret_b = j;
 			}

@@ -11,12 +11,13 @@
 
 enum {
 	COMMAND_MS = 5000,
-	OPEN_MS = 5000,
+	OPEN_MS = 4000,
 	RING_MS = 6000,
 	PAIR_MS = 3000,
 	PAIRS_MS = 12000,
-	SUSPECT_MS = 13000,
-	STORE_MS = 8000
+	STORE_MS = 8000,
+	DROP_MS = 3000,
+	SUSPECT_MS = 13000
 };
 
 struct test {
@@ -25,9 +26,20 @@ struct test {
 	struct standin_key key;
 	size_t kib;
 	const char *storage; // a directory; "": none
+	char first[256];     // this node, which leads
+	// When there is no more time than to tell the node that is to blame. A call whose whole share is not left before
+	// that does not begin: who got less than others is not to blame for it.
+	int64_t end;
 	char why[160];
 	int guilty, partner; // guilty -1: nobody
 };
+
+// The deadline of a call that may take ms; 0: it does not begin.
+static int64_t share(struct test *t, int64_t ms)
+{
+	int64_t deadline = td_standin_now_ms() + ms;
+	return deadline <= t->end ? deadline : 0;
+}
 
 // The word after "KEY=" in a line of scontrol.
 static bool word_of(const char *line, const char *key, char *out, size_t n)
@@ -50,7 +62,7 @@ static bool nodes_read(struct test *t, const char *list)
 {
 	char why[128] = "", *text = NULL, state[128];
 	char *argv[] = {"scontrol", "-o", "show", "node", (char *)list, NULL};
-	if (td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)))
+	if (td_standin_command(argv, false, td_standin_until(COMMAND_MS, t->end), &text, why, sizeof(why)))
 		return free(text), false;
 	bool well = true;
 	char *save = NULL;
@@ -82,46 +94,86 @@ static bool nodes_read(struct test *t, const char *list)
 	return well;
 }
 
-// True when all connections are there. Who cannot be reached while others can is to blame; where nobody serves, no
-// test takes place (*ret_none).
-static bool open_all(struct test *t, bool *ret_none)
+// As td_standin_peer_open(); where no time is left, nobody is known to serve.
+static int open_one(struct test *t, struct standin_peer *p, char *why, size_t n_why)
 {
-	int64_t deadline = td_standin_now_ms() + OPEN_MS;
+	int64_t deadline = share(t, OPEN_MS);
+	if (deadline)
+		return td_standin_peer_open(p, &t->key, deadline, why, n_why);
+	snprintf(why, n_why, "no time was left to ask %.100s", p->node);
+	return 1;
+}
+
+// For a job of two nodes: opens a third one, v[2], that can say which of them is to blame.
+static bool open_witness(struct test *t)
+{
+	char none[160];
+	if (t->n != 2)
+		return false;
+	t->v[2] = (struct standin_peer){.fd = -1};
+	return nodes_read(t, NULL) && *t->v[2].node && !open_one(t, &t->v[2], none, sizeof(none));
+}
+
+// True when all connections are there. Who cannot be reached is to blame where this node does reach another one: else
+// it may be this node that is cut off. Where nobody serves, no test takes place.
+static bool open_all(struct test *t)
+{
+	int away = -1, reached = -1;
+	bool all = true;
+	char why[160];
 	for (int i = 0; i < t->n; i++) {
-		int r = td_standin_peer_open(&t->v[i], &t->key, deadline, t->why, sizeof(t->why));
-		*ret_none = r > 0;
-		if (r < 0)
-			t->guilty = i;
-		if (r)
-			return false;
+		int r = open_one(t, &t->v[i], why, sizeof(why));
+		if (!r && strcmp(t->v[i].node, t->first) != 0)
+			reached = i;
+		if (r < 0 && away < 0)
+			away = i;
+		if (r && (all || away == i))
+			snprintf(t->why, sizeof(t->why), "%s", why);
+		all = all && !r;
 	}
-	return true;
+	if (away >= 0 && reached < 0 && open_witness(t)) {
+		td_standin_peer_close(&t->v[2]);
+		reached = 2;
+	}
+	if (away >= 0 && reached >= 0) {
+		t->guilty = away;
+		t->partner = reached;
+	}
+	return all;
+}
+
+// 1: they did well together; -1: they did not; 0: that is not known.
+static signed char pair(struct test *t, struct standin_peer **both)
+{
+	char why[160], bad[2][160];
+	const struct standin_round r = {.v = both, .n = 2, .kib = 256, .ms = PAIR_MS, .bad = bad};
+	// A server that has ended a connection is asked anew.
+	for (int k = 0; k < 2; k++) {
+		int opened = both[k]->fd >= 0 ? 0 : open_one(t, both[k], why, sizeof(why));
+		if (opened)
+			return opened < 0 ? -1 : 0;
+	}
+	if (!share(t, PAIR_MS + STANDIN_SLACK_MS))
+		return 0;
+	if (td_standin_peers_ring(&r))
+		return 1;
+	if (both[0]->ended || both[1]->ended)
+		return 0;
+	if (!*t->why)
+		snprintf(t->why, sizeof(t->why), "%.60s", *bad[0] ? bad[0] : bad[1]);
+	return -1;
 }
 
 static void blame(struct test *t)
 {
 	static struct standin_pairs pairs;
-	static char bad[2][160];
-	int a, b, n = t->n, all = n;
-	pairs = (struct standin_pairs){.n = n};
-	char none[160];
-	if (n == 2 && (t->v[2] = (struct standin_peer){.fd = -1}, nodes_read(t, NULL)) && *t->v[2].node &&
-	    !td_standin_peer_open(&t->v[2], &t->key, td_standin_now_ms() + PAIR_MS, none, sizeof(none)))
-		pairs.n = all = 3;
+	int a, b, n = t->n, all = open_witness(t) ? 3 : n;
+	pairs = (struct standin_pairs){.n = all};
 	// What is left out then is not known, and nobody is blamed for it.
-	int64_t end = td_standin_now_ms() + PAIRS_MS;
+	int64_t end = td_standin_until(PAIRS_MS, t->end);
 	for (int i = 0; i < (all == 2 ? 1 : all) && td_standin_now_ms() < end; i++) {
 		int j = (i + 1) % all;
-		struct standin_peer *both[] = {&t->v[i], &t->v[j]};
-		const struct standin_round r = {.v = both, .n = 2, .kib = 256, .ms = PAIR_MS, .bad = bad};
-		// A server that has ended a connection is asked anew.
-		for (int k = 0; k < 2; k++)
-			if (both[k]->fd < 0)
-				td_standin_peer_open(both[k], &t->key, td_standin_now_ms() + PAIR_MS, none,
-						     sizeof(none));
-		pairs.v[i][j] = pairs.v[j][i] = td_standin_peers_ring(&r) ? 1 : -1;
-		if (pairs.v[i][j] < 0 && !*t->why)
-			snprintf(t->why, sizeof(t->why), "%.60s", *bad[0] ? bad[0] : bad[1]);
+		pairs.v[i][j] = pairs.v[j][i] = pair(t, (struct standin_peer *[]){&t->v[i], &t->v[j]});
 	}
 	if (all > n)
 		td_standin_peer_close(&t->v[n]);
@@ -150,6 +202,10 @@ static bool exchange(struct test *t)
 	for (int i = 0; i < t->n; i++)
 		all[i] = &t->v[i];
 	const struct standin_round r = {.v = all, .n = t->n, .kib = t->kib, .ms = RING_MS, .bad = bad};
+	if (!share(t, RING_MS + STANDIN_SLACK_MS)) {
+		snprintf(t->why, sizeof(t->why), "no time was left for the exchange");
+		return false;
+	}
 	if (td_standin_peers_ring(&r))
 		return true;
 	for (int i = 0; i < t->n && !*t->why; i++)
@@ -161,7 +217,6 @@ static bool exchange(struct test *t)
 static bool storage(struct test *t)
 {
 	char token[33];
-	int64_t deadline = td_standin_now_ms() + STORE_MS;
 	if (!*t->storage || !td_standin_random(token))
 		return true;
 	bool well = true;
@@ -169,17 +224,24 @@ static bool storage(struct test *t)
 		for (int i = 0; i < t->n && well; i++) {
 			// The next node reads what this one wrote.
 			struct standin_peer *p = &t->v[round ? (i + 1) % t->n : i];
+			int64_t deadline = share(t, STORE_MS);
+			if (!deadline) {
+				snprintf(t->why, sizeof(t->why), "no time was left for shared storage");
+				well = false;
+				break;
+			}
 			const char *said = round ? td_standin_peer_tell(p, deadline, "fetch %s %s %s", t->storage,
 									token, t->v[i].node)
 						 : td_standin_peer_tell(p, deadline, "store %s %s", t->storage, token);
 			if (!said)
 				continue;
 			well = false;
-			t->guilty = (int)(p - t->v);
+			t->guilty = p->ended ? -1 : (int)(p - t->v);
 			snprintf(t->why, sizeof(t->why), "shared storage: %.120s", said);
 		}
+	int64_t dropped = td_standin_now_ms() + DROP_MS;
 	for (int i = 0; i < t->n; i++)
-		td_standin_peer_tell(&t->v[i], deadline, "drop %s %s", t->storage, token);
+		td_standin_peer_tell(&t->v[i], dropped, "drop %s %s", t->storage, token);
 	return well;
 }
 
@@ -201,18 +263,22 @@ static void accuse(struct test *t, const char *job, bool by_storage)
 int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why)
 {
 	static struct test t;
-	bool none = false, by_storage = false;
-	t = (struct test){.kib = (size_t)x->kib, .storage = x->storage, .guilty = -1};
+	bool by_storage = false;
+	t = (struct test){.kib = (size_t)x->kib,
+			  .storage = x->storage,
+			  .end = x->deadline_ms - SUSPECT_MS - DROP_MS,
+			  .guilty = -1};
+	td_standin_first_host(x->nodes, t.first, sizeof(t.first));
 	if (!td_standin_key_read(x->key ? x->key : TD_WIRE_KEY, &t.key) || !nodes_read(&t, x->nodes) || t.n < 2) {
 		snprintf(why, n_why, "the nodes %.100s or Slurm's key cannot be read, or they are more than %d",
 			 x->nodes, STANDIN_NODES);
 		return -1;
 	}
 	int64_t begun = td_standin_now_ms();
-	bool well = open_all(&t, &none);
+	bool well = open_all(&t);
 	if (well && (well = exchange(&t)) && !(well = storage(&t)))
 		by_storage = true;
-	if (!well && !none && t.guilty >= 0)
+	if (!well && t.guilty >= 0)
 		accuse(&t, x->job, by_storage);
 	for (int i = 0; i < t.n; i++)
 		td_standin_peer_close(&t.v[i]);
@@ -221,7 +287,7 @@ int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t
 		return 0;
 	}
 	snprintf(why, n_why, "%s", *t.why ? t.why : "it failed");
-	if (none || t.guilty < 0)
+	if (t.guilty < 0)
 		return -1;
 	snprintf(ret_node, n_node, "%s", t.v[t.guilty].node);
 	return 1;

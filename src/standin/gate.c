@@ -238,14 +238,14 @@ int td_standin_gate(int argc, char **argv)
 		return 1;
 	}
 
-	int64_t deadline = td_standin_now_ms() + timeout, back_off = 50;
+	int64_t deadline = td_standin_now_ms() + timeout, last = td_standin_now_ms() + STANDIN_PROLOG_MS, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "", told[DEVICES_MAX * 5] = "";
 	if (d) {
 		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char who[TD_WIRE_LINE / 2], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		snprintf(who, sizeof(who), "job=%s start=%s uid=%s%s node=%s%s%s", job, digits(start) ? start : "0",
 			 uid, ask(pod, sizeof(pod)), node, *partition ? " partition=" : "", partition);
-		if (!td_standin_several(&(struct standin_several){job, node, path, who}))
+		if (!td_standin_several(&(struct standin_several){job, node, path, who, last}))
 			return 0;
 	}
 	if (d && !access(types, F_OK)) {
@@ -300,7 +300,7 @@ int td_standin_gate(int argc, char **argv)
 			long long tries = strtoll(why, &text, 10);
 			text += *text == ' ';
 			fprintf(stderr, "tandem gate: %s\n", text);
-			td_standin_unlucky(job, node, tries, text);
+			td_standin_unlucky(&(struct standin_unlucky){job, node, text, tries, last});
 			return 1;
 		}
 		// It is asked for only where it decides, because that costs a call to slurmctld.

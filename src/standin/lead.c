@@ -21,6 +21,7 @@ int td_standin_peer_open(struct standin_peer *p, const struct standin_key *key, 
 {
 	char *line, proof[41];
 	p->in = (struct line_reader){.fd = -1};
+	p->ended = false;
 	p->fd = td_standin_connect(p->address, STANDIN_PEER_PORT, deadline);
 	if (p->fd < 0) {
 		bool none = errno == ECONNREFUSED || errno == EINVAL;
@@ -50,6 +51,7 @@ static const char *answer(struct standin_peer *p, int64_t deadline)
 		 r == 1   ? line + (strncmp(line, "bad ", 4) ? 0 : 4)
 		 : r == 0 ? "no word from its server in time"
 			  : "its server has ended the connection");
+	p->ended = r < 0;
 	if (r != 1)
 		td_standin_peer_close(p);
 	return said;
@@ -73,10 +75,9 @@ const char *td_standin_peer_tell(struct standin_peer *p, int64_t deadline, const
 
 bool td_standin_peers_ring(const struct standin_round *r)
 {
-	enum { SLACK_MS = 1000 };
 	char token[33];
 	int port[STANDIN_NODES + 1];
-	int64_t deadline = td_standin_now_ms() + r->ms + SLACK_MS;
+	int64_t deadline = td_standin_now_ms() + r->ms + STANDIN_SLACK_MS;
 	bool well = td_standin_random(token);
 	for (int i = 0; i < r->n; i++) {
 		const char *said = td_standin_peer_tell(r->v[i], deadline, "listen");

@@ -39,13 +39,14 @@ struct standin_pairs {
 	signed char v[STANDIN_NODES + 1][STANDIN_NODES + 1]; // 0: not tried, 1: well, -1: failed; both ways the same
 };
 // The node that failed with everybody, when it was tried with two or more, or failed where its partner did well with
-// another. -1: it is a link: *ret_a and *ret_b are its ends, or (both -1) no pair failed.
+// another. -1: it is a link: *ret_a and *ret_b are its ends, or (both -1) no pair failed, or too few were tried.
 int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b);
 
 // lead.c. A connection to a node's server.
 struct standin_peer {
 	char node[256], address[64];
-	int fd; // -1: none
+	int fd;     // -1: none
+	bool ended; // the server has ended the connection: that says nothing of the node
 	struct line_reader in;
 };
 // 0: it is there. 1: nobody serves there, or it does not know us. -1: the node cannot be reached.
@@ -55,7 +56,8 @@ void td_standin_peer_close(struct standin_peer *p);
 // Says a line and reads the answer: NULL: "ok"; else what is wrong, until the next call.
 const char *td_standin_peer_tell(struct standin_peer *p, int64_t deadline_ms, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-// One ring over these nodes. bad[i] is what went wrong at the i-th ("" : nothing). True: all is well.
+// One ring over these nodes, which may take ms; this waits a little longer for the nodes' words. bad[i] is what went wrong at the i-th ("" : nothing). True: all is well.
+enum { STANDIN_SLACK_MS = 1000 };
 struct standin_round {
 	struct standin_peer **v;
 	int n;

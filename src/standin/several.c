@@ -11,35 +11,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT_MS = 4000, LOOK_MS = 100, COMMAND_MS = 3000, QOS_MAX = 128 };
+// AWAY_MS: what is left for the job to leave its nodes, when a test has failed as late as it may.
+enum { LEFT_MS = 4000, LOOK_MS = 100, COMMAND_MS = 3000, QOS_MAX = 128, AWAY_MS = 12000 };
 
-static bool runs(const char *job)
+static bool runs(const char *job, int64_t deadline)
 {
 	char *argv[] = {"squeue", "-h", "-j", (char *)job, "-o", "%T", NULL}, *text = NULL, why[128] = "";
-	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	int r = td_standin_command(argv, false, td_standin_until(COMMAND_MS, deadline), &text, why, sizeof(why));
 	bool is = !r && text && !strncmp(text, "RUNNING", 7);
 	free(text);
 	return is;
 }
 
-static bool left(const char *job)
+static bool left(const char *job, int64_t deadline)
 {
-	for (int64_t end = td_standin_now_ms() + LEFT_MS; runs(job); poll(NULL, 0, LOOK_MS))
+	for (int64_t end = td_standin_until(LEFT_MS, deadline); runs(job, deadline); poll(NULL, 0, LOOK_MS))
 		if (td_standin_now_ms() >= end)
 			return false;
 	return true;
 }
 
 // Only batch jobs can be queued again; an srun ends, and the bridge asks again for a pod whose stand-in ends so.
-static void away(const char *job, const char *node, long long tries, const char *why)
+static void away(const struct standin_unlucky *u)
 {
 	bool pod = td_standin_is_pods(getenv("SLURM_JOB_COMMENT"));
+	struct standin_unlucky soon = *u;
+	soon.deadline_ms -= COMMAND_MS; // of scancel
 	if (!pod)
-		td_standin_unlucky(job, node, tries, why);
-	if (!pod && left(job))
+		td_standin_unlucky(&soon);
+	if (!pod && left(u->job, soon.deadline_ms))
 		return;
-	td_standin_act("gate", (char *[]){"scancel", (char *)job, NULL}, td_standin_now_ms() + COMMAND_MS);
-	left(job);
+	td_standin_act("gate", (char *[]){"scancel", (char *)u->job, NULL},
+		       td_standin_until(COMMAND_MS, u->deadline_ms));
+	left(u->job, u->deadline_ms);
 }
 
 bool td_standin_several(const struct standin_several *s)
@@ -55,11 +59,12 @@ bool td_standin_several(const struct standin_several *s)
 	for (;;) {
 		snprintf(request, sizeof(request), "exchange %s%s%s devices=- timeout=%d\n", s->request,
 			 *qos ? " qos=" : "", qos, STANDIN_LIMIT_MS);
-		int r = td_standin_ask(s->path, request, td_standin_now_ms() + STANDIN_LIMIT_MS, why, sizeof(why));
+		int r = td_standin_ask(s->path, request, td_standin_until(STANDIN_LIMIT_MS, s->deadline_ms), why,
+				       sizeof(why));
 		if (r == STANDIN_WANTS_QOS && !*qos) {
 			struct standin_text out = {qos, sizeof(qos)};
 			char said[128];
-			if (td_standin_job_text(s->job, "qos", td_standin_now_ms() + COMMAND_MS, out, said,
+			if (td_standin_job_text(s->job, "qos", td_standin_until(COMMAND_MS, s->deadline_ms), out, said,
 						sizeof(said)) <= 0 ||
 			    strpbrk(qos, " \n") || !*qos)
 				snprintf(qos, sizeof(qos), "-"); // no QOS has this name
@@ -74,18 +79,22 @@ bool td_standin_several(const struct standin_several *s)
 	sscanf(why, "kib=%lld tries=%lld say=%d storage=%255s", &kib, &tries, &only_say, storage);
 
 	char guilty[256] = "", said[256] = "";
-	const struct standin_exchange x = {.job = s->job, .nodes = nodes, .storage = storage, .kib = kib};
+	const struct standin_exchange x = {.job = s->job,
+					   .nodes = nodes,
+					   .storage = storage,
+					   .kib = kib,
+					   .deadline_ms = s->deadline_ms - AWAY_MS - COMMAND_MS};
 	int r = td_standin_exchange(&x, guilty, sizeof(guilty), said, sizeof(said));
 	snprintf(request, sizeof(request), "exchange %s devices=- timeout=%d result=%s\n", s->request, COMMAND_MS,
 		 r > 0   ? "failed"
 		 : r < 0 ? "error"
 			 : "passed");
-	td_standin_ask(s->path, request, td_standin_now_ms() + COMMAND_MS, why, sizeof(why));
+	td_standin_ask(s->path, request, td_standin_until(COMMAND_MS, s->deadline_ms), why, sizeof(why));
 	if (r)
 		fprintf(stderr, "tandem gate: the test of %s together: %s%s%s%s\n", nodes, guilty, *guilty ? ": " : "",
 			said, r < 0 ? " (no test took place, the job starts)" : "");
 	if (r <= 0 || only_say)
 		return true;
-	away(s->job, guilty, tries, said);
+	away(&(struct standin_unlucky){s->job, guilty, said, tries, s->deadline_ms});
 	return false;
 }

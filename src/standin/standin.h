@@ -48,6 +48,8 @@ short td_standin_input_blocked(void); // events to poll td_standin_input_to() fo
 void td_standin_input_move(void);     // moves as much as can be moved
 int td_standin_input_to(void);        // the descriptor; -1: closed
 
+// All that the Prolog does ends by then: Slurm drains the node at its PrologEpilogTimeout (src/slurm/conf.c).
+enum { STANDIN_PROLOG_MS = 55000 };
 // gate.c. One conversation with the agent, until its last word. 0: ok; 1: refused for good; 2:
 // "again"; 3: the test of the devices failed; 4: which QOS has the job? 5: a test of several nodes is wanted, why says
 // how; 6: about jobs that hang, why has the words; -1: no answer, try again. When it is not 0, why says the reason in words.
@@ -65,6 +67,12 @@ int td_standin_lookup(const char *name, pid_t *ret_pid);
 
 // line.c. Small tools that gate and run share.
 int64_t td_standin_now_ms(void); // monotonic
+// In ms from now, but not after the deadline.
+static inline int64_t td_standin_until(int64_t ms, int64_t deadline_ms)
+{
+	int64_t then = td_standin_now_ms() + ms;
+	return then < deadline_ms ? then : deadline_ms;
+}
 // Reads lines from a socket through a buffer.
 struct line_reader {
 	int fd;
@@ -88,7 +96,12 @@ void td_standin_act(const char *who, char *const argv[], int64_t deadline_ms);
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
 // unlucky.c. Queues a job whose devices failed their test again, or holds it after as many tries (0: never).
-void td_standin_unlucky(const char *job, const char *node, long long tries, const char *why);
+struct standin_unlucky {
+	const char *job, *node, *why;
+	long long tries;
+	int64_t deadline_ms;
+};
+void td_standin_unlucky(const struct standin_unlucky *u);
 // The job's next admin comment, from the one that it has ("" or NULL: none). Returns how often it failed by now.
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n);
 // job.c. Whether a job with this comment (NULL: none) stands in for a pod. A hint, because its owner may write it.
@@ -146,17 +159,19 @@ void td_standin_sha1(const void *data, size_t n, uint8_t out[20]);
 struct standin_several {
 	const char *job, *node, *path; // path: the gate's socket
 	const char *request;           // the fields of a request that say who the job is
+	int64_t deadline_ms;           // of the whole Prolog
 };
 bool td_standin_several(const struct standin_several *s);
 // blame.c. The first name of a list such as "n[0-1,3],x".
 void td_standin_first_host(const char *list, char *out, size_t n);
 
-// exchange.c. 0: all is well, why says in what time. 1: ret_node is to blame, and its agent was told. -1: no test took
-// place.
+// exchange.c. 0: all is well, why says in what time. 1: ret_node is to blame, and its agent was told if it can be
+// reached. -1: no test took place, or nobody is known to be to blame.
 struct standin_exchange {
 	const char *job, *nodes; // nodes: as Slurm lists them
 	const char *storage;     // a directory of shared storage; "": none
 	const char *key;         // path of Slurm's key; NULL: where it is in slurmd's pod
 	long long kib;           // of data
+	int64_t deadline_ms;     // it has returned by then
 };
 int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why);

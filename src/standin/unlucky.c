@@ -3,7 +3,6 @@
 // admin comment says why.
 #include "standin/standin.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,7 @@
 
 #define MARK "tandem: pre-flight failed "
 
-enum { COMMAND_MS = 5000, START_TRIES = 60, START_MS = 300, NODES_MAX = 200 };
-
-static void act(char *const argv[])
-{
-	td_standin_act("gate", argv, td_standin_now_ms() + COMMAND_MS);
-}
+enum { COMMAND_MS = 4000, START_TRIES = 60, START_MS = 300, NODES_MAX = 200 };
 
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n)
 {
@@ -57,7 +51,8 @@ static void start_soon(const char *job)
 		bool waits = !r && text && !strncmp(text, "PENDING BeginTime", strlen("PENDING BeginTime"));
 		free(text);
 		if (waits) {
-			act((char *[]){"scontrol", "update", arg, "starttime=now", NULL});
+			td_standin_act("gate", (char *[]){"scontrol", "update", arg, "starttime=now", NULL},
+				       td_standin_now_ms() + COMMAND_MS);
 			break;
 		}
 		usleep(START_MS * 1000); // no event tells of it
@@ -65,25 +60,30 @@ static void start_soon(const char *job)
 	_exit(0);
 }
 
-void td_standin_unlucky(const char *job, const char *node, long long tries, const char *why)
+void td_standin_unlucky(const struct standin_unlucky *u)
 {
 	static char was[2048], text[sizeof(was) + 1024], arg[sizeof(text) + 32];
 	char id[48], said[256] = "";
 	if (td_standin_is_pods(getenv("SLURM_JOB_COMMENT"))) // the bridge asks again
 		return;
 	struct standin_text out = {was, sizeof(was)};
-	if (td_standin_job_text(job, "admin_comment", td_standin_now_ms() + COMMAND_MS, out, said, sizeof(said)) < 0) {
-		fprintf(stderr, "tandem gate: %s\n", said);
-		return; // Slurm queues it again by itself, after its two minutes
-	}
+	// What is said of the job leaves time for what is done with it.
+	int64_t words = td_standin_until(2 * COMMAND_MS, u->deadline_ms - COMMAND_MS);
+	bool known = td_standin_job_text(u->job, "admin_comment", words, out, said, sizeof(said)) >= 0, hold = false;
 	if (td_standin_is_pods(was))
 		return;
 
-	bool hold = td_standin_unlucky_text(was, node, why, text, sizeof(text)) >= tries && tries > 0;
-	snprintf(id, sizeof(id), "jobid=%s", job);
-	snprintf(arg, sizeof(arg), "admincomment=%s", text);
-	act((char *[]){"scontrol", "update", id, arg, NULL});
-	act((char *[]){"scontrol", hold ? "requeuehold" : "requeue", (char *)job, NULL});
+	if (known) {
+		long long failed = td_standin_unlucky_text(was, u->node, u->why, text, sizeof(text));
+		hold = failed >= u->tries && u->tries > 0;
+		snprintf(id, sizeof(id), "jobid=%s", u->job);
+		snprintf(arg, sizeof(arg), "admincomment=%s", text);
+		td_standin_act("gate", (char *[]){"scontrol", "update", id, arg, NULL}, words);
+	} else {
+		fprintf(stderr, "tandem gate: %s\n", said); // it is queued again all the same, only nobody counts that
+	}
+	td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", (char *)u->job, NULL},
+		       td_standin_until(COMMAND_MS, u->deadline_ms));
 	if (!hold)
-		start_soon(job);
+		start_soon(u->job);
 }
