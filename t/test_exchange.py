@@ -58,7 +58,7 @@ def test_a_node_that_exchanges_no_data_gets_no_job_of_several_nodes(tested):
     assert comment(tested, job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: it exchanges no data with others")
     assert re.fullmatch(rf"{SICK}\s*", tested.shell("sinfo", "-h", "-N", "-t", "drain,draining,drained", "-o", "%N"))
     tested.shell("scancel", filler)
-    wait_for("it runs", lambda: tested.job(job).get("JobState") == "RUNNING", 60)
+    wait_for("it runs", lambda: tested.job(job).get("JobState") == "RUNNING", 180)
     wait_for("it ran on the others", lambda: sorted(tested.shell("cat", "/home/ran-together", check=False).split()) == ["n0", "n2", "n3"])
     tested.cmd("fault", SICK, "--clear")
     wait_for("the node takes work", lambda: in_service(tested), 120)

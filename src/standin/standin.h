@@ -104,6 +104,17 @@ struct standin_unlucky {
 void td_standin_unlucky(const struct standin_unlucky *u);
 // The job's next admin comment, from the one that it has ("" or NULL: none). Returns how often it failed by now.
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n);
+// soon.c. Lets a job that was queued again start when it has left its nodes. A process of its own sees to that, which
+// outlives the caller, and its group.
+void td_standin_soon(const char *job);
+// What that process does next. Pure; s is zeroes at first. state: as squeue says it, "": it lists the job no more.
+// begin: of the job, not before then; seconds since 1970.
+struct standin_soon {
+	bool left;     // it has ended the run in which it was queued again
+	bool accepted; // the begin was set
+};
+enum standin_soon_step { STANDIN_SOON_LOOK, STANDIN_SOON_SET, STANDIN_SOON_DONE };
+enum standin_soon_step td_standin_soon_step(struct standin_soon *s, const char *state, long long begin, long long now);
 // job.c. Whether a job with this comment (NULL: none) stands in for a pod. A hint, because its owner may write it.
 bool td_standin_is_pods(const char *comment);
 // job.c. Asks slurmctld for the GPUs of a job on a node, as indexes ("0-1,4"). 1: they are in out.

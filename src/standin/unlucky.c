@@ -3,15 +3,13 @@
 // admin comment says why.
 #include "standin/standin.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MARK "tandem: pre-flight failed "
 
-enum { COMMAND_MS = 4000, START_TRIES = 60, START_MS = 300, NODES_MAX = 200 };
+enum { COMMAND_MS = 4000, NODES_MAX = 200 };
 
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n)
 {
@@ -31,33 +29,6 @@ long long td_standin_unlucky_text(const char *was, const char *node, const char 
 	snprintf(out, n, "%.*s%s" MARK "%lld time%s, on %.*s%s%s: %s", before, was ? was : "", blank, failed,
 		 failed == 1 ? "" : "s", nodes, on ? on : "", nodes ? " " : "", node, why);
 	return failed;
-}
-
-// Slurm lets a requeued job wait for two minutes, so that no credential of its earlier run is left on a node that it
-// gets again. It does not get this one again. The begin is set when the job has left its nodes: Slurm sets it, too.
-static void start_soon(const char *job)
-{
-	if (fork())
-		return;
-	setsid(); // slurmd kills what a Prolog leaves behind in its group
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-	char arg[48];
-	snprintf(arg, sizeof(arg), "jobid=%s", job);
-	for (int i = 0; i < START_TRIES; i++) {
-		char *look[] = {"squeue", "-h", "-j", (char *)job, "-o", "%T %r", NULL}, *text = NULL, why[256] = "";
-		int r = td_standin_command(look, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-		bool waits = !r && text && !strncmp(text, "PENDING BeginTime", strlen("PENDING BeginTime"));
-		free(text);
-		if (waits) {
-			td_standin_act("gate", (char *[]){"scontrol", "update", arg, "starttime=now", NULL},
-				       td_standin_now_ms() + COMMAND_MS);
-			break;
-		}
-		usleep(START_MS * 1000); // no event tells of it
-	}
-	_exit(0);
 }
 
 void td_standin_unlucky(const struct standin_unlucky *u)
@@ -85,5 +56,5 @@ void td_standin_unlucky(const struct standin_unlucky *u)
 	td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", (char *)u->job, NULL},
 		       td_standin_until(COMMAND_MS, u->deadline_ms));
 	if (!hold)
-		start_soon(u->job);
+		td_standin_soon(u->job);
 }

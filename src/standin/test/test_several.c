@@ -53,6 +53,38 @@ static void the_one_that_fails_with_all_is_to_blame(void **state)
 	}
 }
 
+static void a_job_that_was_queued_again_may_start_when_it_has_left_its_nodes(void **state)
+{
+	enum { LOOK = STANDIN_SOON_LOOK, SET = STANDIN_SOON_SET, DONE = STANDIN_SOON_DONE };
+	static const struct {
+		bool left, accepted;
+		const char *state;
+		long long begin; // now is 1000
+		int step;
+		bool left_then;
+	} table[] = {
+		{false, false, "RUNNING", 900, LOOK, false}, // the run that is to end
+		{false, false, "CONFIGURING", 900, LOOK, false},
+		{false, false, "", 0, LOOK, false}, // nothing is known yet
+		{false, false, "COMPLETING", 900, LOOK, true},
+		{true, false, "COMPLETING", 900, LOOK, true}, // Slurm would overwrite it
+		{false, false, "PENDING", 1121, SET, true},   // for whatever reason
+		{true, false, "PENDING", 1121, SET, true},
+		{true, false, "PENDING", 900, SET, true}, // its clock may differ
+		{true, true, "PENDING", 1121, SET, true}, // it was accepted too early
+		{true, true, "PENDING", 1000, DONE, true},
+		{true, true, "RUNNING", 1000, DONE, true},
+		{true, false, "RUNNING", 1000, DONE, true}, // somebody else was faster
+		{true, true, "CONFIGURING", 1000, DONE, true},
+		{true, false, "", 0, DONE, true}, // it was cancelled
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct standin_soon s = {table[i].left, table[i].accepted};
+		assert_int_equal(td_standin_soon_step(&s, table[i].state, table[i].begin, 1000), table[i].step);
+		assert_int_equal(s.left, table[i].left_then);
+	}
+}
+
 static void the_first_node_leads(void **state)
 {
 	static const char *const table[][2] = {
@@ -81,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_one_that_fails_with_all_is_to_blame),
+		cmocka_unit_test(a_job_that_was_queued_again_may_start_when_it_has_left_its_nodes),
 		cmocka_unit_test(the_first_node_leads),
 		cmocka_unit_test(the_proof_is_hmac_sha1),
 	};

@@ -1,6 +1,7 @@
 # rows: A3 A6.6 A7.4 A12.3
 """Tests the modes of tandem-standin against scripted peers. Waits have deadlines; no sleep
 synchronises anything."""
+import contextlib
 import json
 import os
 import pathlib
@@ -300,6 +301,48 @@ echo "$*" >>calls
         (where / "calls").unlink()
         self.assertEqual(self.gate(SLURM_JOB_COMMENT="tandem/x/ml/a/b", **path)[0], 1)
         self.assertFalse((where / "calls").exists(), "the bridge asks again for a pod")
+
+    def test_a_job_that_was_queued_again_waits_for_no_two_minutes(self):
+        """What sees to that outlives the Prolog and its group, and ends when it is done: it waits until the job has left
+        its nodes, and until Slurm has taken the new begin and kept it."""
+        where = pathlib.Path(self.dir.name)
+        later = int(time.time()) + 121
+        looks = ["RUNNING 900", "", "COMPLETING 900", "fails", f"PENDING {later}", f"PENDING {later}", f"PENDING {later}", "PENDING 900", "RUNNING 900"]
+        (where / "looks").write_text("".join(f"{x}\n" for x in looks))
+        (where / "scontrol").write_text(f"""#!/bin/sh
+cd {where}
+case $1 in show) exit 1 ;; esac
+echo "$*" >>calls
+case $* in *starttime*) mkdir refused && exit 1 ;; esac
+exit 0
+""")
+        (where / "squeue").write_text(f"""#!/bin/sh
+cd {where}
+echo "$SLURM_TIME_FORMAT $*" >>asked
+line=$(sed -n "$(wc -l <asked)p" looks)
+[ "$line" != fails ] && echo "$line"
+""")
+        for f in ("scontrol", "squeue"):
+            (where / f).chmod(0o755)
+        self.agent(["sick 3 devices 0 of n0 fail their test"])
+        p = subprocess.Popen([EXE, "gate", "--socket", self.path], env=env(**{**self.JOB, "PATH": f"{where}:{os.environ['PATH']}"}), start_new_session=True, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(p.wait(30), 1)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(p.pid, signal.SIGKILL)  # as slurmd does
+        self.assertIn("scontrol show job", p.stderr.read())  # its comment is not known: it is queued again all the same
+        p.stderr.close()
+        asked = lambda: (where / "asked").read_text().splitlines() if (where / "asked").exists() else []
+        end = time.monotonic() + 60
+        while len(asked()) < 8:
+            self.assertLess(time.monotonic(), end, "it goes on until the begin is kept")
+            time.sleep(0.02)
+        self.assertEqual((where / "calls").read_text().splitlines(), ["requeue 17"] + ["update jobid=17 starttime=now"] * 3)
+        self.assertEqual(set(asked()), {"%s -h -j 17 -O State:30,EligibleTime:30"})
+        of_it = lambda: [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if self.path in text(p)]
+        while of_it():
+            self.assertLess(time.monotonic(), end, "it ends")
+            time.sleep(0.02)
+        self.assertEqual(len(asked()), 8)
 
     def test_the_qos_is_told_when_it_decides(self):
         self.agent(["qos"], ["ok"])
