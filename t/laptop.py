@@ -110,3 +110,25 @@ def me(pool, tmp_path):
     for s in laptop.api("GET", "/sessions")[1]["sessions"]:
         laptop.api("DELETE", f"/sessions/{s['id']}")
     wait_for("no session is left", lambda: laptop.api("GET", "/sessions")[1]["sessions"] == [])
+
+
+@pytest.fixture(scope="module")
+def users(shared_pool):
+    """The pool's users, and mallory, for one file. The namespace of her sessions is the researcher's too, so that who owns a session is all
+    that keeps her from his."""
+    def put(users, namespaces):
+        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": users, "scheduler": {"namespaces": namespaces}}}))
+    spec = shared_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
+    users, namespaces = spec["users"], spec["scheduler"]["namespaces"]
+    rest = [n["namespace"] for n in namespaces].index("*")  # the first entry that fits counts
+    put(users + [{"name": "mallory", "uid": 3666}], [*namespaces[:rest], {"namespace": "researcher", "user": "mallory"}, *namespaces[rest:]])
+    yield
+    put(users, namespaces)
+
+
+@pytest.fixture
+def mallory(pool, users, tmp_path):
+    """Somebody else, who may have sessions."""
+    laptop = Laptop(pool, tmp_path / "other", "mallory")
+    wait_for("she may have sessions", lambda: (r := laptop.api("GET", "/sessions"))[0] == 200 and "problem" not in r[1])
+    return laptop

@@ -10,30 +10,14 @@ import urllib.parse
 import pytest
 
 from harness import ROOT, wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, mallory, users  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("E3.1")]  # the plane of `up` brings a gateway
-
-
-@pytest.fixture(scope="module")
-def users(shared_pool):
-    """The pool's users, and mallory, for this file."""
-    def put(users):
-        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": users}}))
-    before = shared_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
-    put(before + [{"name": "mallory", "uid": 3666}])
-    yield
-    put(before)
 
 
 @pytest.fixture
 def me(pool, users, tmp_path):
     return Laptop(pool, tmp_path / "laptop", "researcher")
-
-
-@pytest.fixture
-def mallory(pool, users, tmp_path):
-    return Laptop(pool, tmp_path / "other", "mallory")
 
 
 def test_a_second_person_tries_everything_of_the_first(pool, me, mallory):

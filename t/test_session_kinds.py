@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, address, me  # noqa: F401 (a fixture)
+from laptop import address, mallory, me, users  # noqa: F401 (fixtures)
 from wsclient import WebSocket
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
@@ -30,7 +30,7 @@ def state(me, s):
 
 
 @pytest.mark.feature("D3.4", "D3.6")
-def test_a_shell_of_ones_own(pool, me):
+def test_a_shell_of_ones_own(pool, me, mallory):
     s = me.json("session", "start", "shell")
     assert s["state"] == "ready" and s["kind"] == "shell" and s["id"].startswith("shell-")
     w = tty(me, s)
@@ -49,8 +49,7 @@ def test_a_shell_of_ones_own(pool, me):
     again.until(b"still=yes")
 
     # Nobody else: not another user, not without a key, not past the gateway.
-    other = Laptop(pool, me.home + "2", "pods")
-    assert tty(other, s).status in (404, 501) and tty(me, s, {}).status == 401
+    assert tty(mallory, s).status == 404 and tty(me, s, {}).status == 401
     pod = pool.get("pod", f"session-{s['id']}", "-n", "researcher")
     token = next(e["value"] for e in pod["spec"]["containers"][0]["env"] if e["name"] == "TANDEM_SESSION_TOKEN")
     direct = f"{pod['status']['podIP']}:8888"
@@ -119,7 +118,7 @@ def environment(pool, name, *packages):
 
 @pytest.mark.slow  # it installs JupyterLab
 @pytest.mark.feature("D3.2", "D3.6")
-def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me):
+def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me, mallory):
     environment(pool, "jupyter", "jupyterlab", "ipykernel")
     s = me.json("session", "start", "jupyter", "--env", "jupyter", "--memory", "2G", "--gpus", "1", timeout=600)
     base = s["path"]
@@ -142,8 +141,7 @@ def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me):
     w.until(b"45 1000 /home/researcher ['tandem-gpu0']")
 
     # Nobody else, neither through the gateway nor past it.
-    other = Laptop(pool, me.home + "2", "pods")
-    assert ask(other, "GET", "api/kernels")[0] in (404, 501) and ask(me, "GET", "api/kernels", headers={})[0] == 401
+    assert ask(mallory, "GET", "api/kernels")[0] == 404 and ask(me, "GET", "api/kernels", headers={})[0] == 401
     ip = pool.get("pod", f"session-{s['id']}", "-n", "researcher")["status"]["podIP"]
     c = http.client.HTTPConnection(f"{ip}:8888", timeout=60)
     c.request("GET", f"{base}api/kernels")
@@ -186,10 +184,9 @@ def fetch(where, path, headers, method="GET", body=None):
     return r.status, r.read()
 
 
-def nobody_else(pool, me, s):
+def nobody_else(pool, me, mallory, s):
     """Neither another user, nor without a key, nor past the gateway."""
-    other = Laptop(pool, me.home + "2", "pods")
-    assert fetch(address(pool), s["path"], bearer(other))[0] in (404, 501) and fetch(address(pool), s["path"], {})[0] == 401
+    assert fetch(address(pool), s["path"], bearer(mallory))[0] == 404 and fetch(address(pool), s["path"], {})[0] == 401
     pod = pool.get("pod", f"session-{s['id']}", "-n", "researcher")
     token = next(e["value"] for e in pod["spec"]["containers"][0]["env"] if e["name"] == "TANDEM_SESSION_TOKEN")
     direct = f"{pod['status']['podIP']}:8888"
@@ -200,7 +197,7 @@ def nobody_else(pool, me, s):
 
 
 @pytest.mark.feature("E4.1")
-def test_tensorboard_of_a_run(pool, me):
+def test_tensorboard_of_a_run(pool, me, mallory):
     r = me.run("session", "start", "tensorboard", "--run", "nothing-like-it", check=False)
     assert r.returncode == 1 and "There is no run nothing-like-it" in r.stderr
     run = me.submit("--no-code", "--name", "board", "--", "echo 0.1 > loss.txt")
@@ -215,7 +212,7 @@ def test_tensorboard_of_a_run(pool, me):
     assert said[0] == 200 and b"'loss.txt'" in said[1] and b"token=None auth=None" in said[1], said
     assert fetch(address(pool), f"{s['path']}data?x=1", bearer(me)) == (200, b"x" * 3000000)
     assert fetch(address(pool), f"{s['path']}up", bearer(me), "POST", b"abc" * 100000) == (201, b"cba" * 100000)
-    nobody_else(pool, me, s)
+    nobody_else(pool, me, mallory, s)
     for body, word in (({"kind": "tensorboard", "run": "../x"}, "run"), ({"kind": "shell", "run": run}, "run"), ({"kind": "tensorboard", "command": "true"}, "command")):
         status, reply = me.api("POST", "/sessions", body)
         assert status == 422 and word in reply["error"]["message"], (body, reply)
@@ -223,7 +220,7 @@ def test_tensorboard_of_a_run(pool, me):
 
 @pytest.mark.slow  # it installs TensorBoard
 @pytest.mark.feature("E4.1")
-def test_the_real_tensorboard(pool, me):
+def test_the_real_tensorboard(pool, me, mallory):
     environment(pool, "realboard", "tensorboard", "setuptools<81")
     write = "from tensorboard.summary.writer.event_file_writer import EventFileWriter as W\nfrom tensorboard.compat.proto import event_pb2 as e, summary_pb2 as s\n" \
             "w = W('logs')\nfor i in range(5): w.add_event(e.Event(step=i, wall_time=1e9 + i, summary=s.Summary(value=[s.Summary.Value(tag='loss', simple_value=1 / (i + 1))])))\nw.close()\n"
@@ -236,4 +233,4 @@ def test_the_real_tensorboard(pool, me):
     assert list(runs["logs"]) == ["loss"]
     curve = json.loads(fetch(address(pool), f"{s['path']}data/plugin/scalars/scalars?run=logs&tag=loss", bearer(me))[1])
     assert [p[1] for p in curve] == [0, 1, 2, 3, 4] and curve[3][2] == 0.25
-    nobody_else(pool, me, s)
+    nobody_else(pool, me, mallory, s)
