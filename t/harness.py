@@ -22,6 +22,7 @@ IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
 KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
 # Every deadline is multiplied by this, for emulated machines.
 SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))
+ACT_OVER = ("Succeeded", "Failed", "Unknown")  # the last phases of a NodeAction
 SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
@@ -254,11 +255,49 @@ class Pool:
                 got[n] = expand_ranges(idx)
         return got
 
+    def admin_comment(self, job_id):
+        """What Tandem has said of a job in Slurm."""
+        found = re.search(r"^ *AdminComment=(.*)$", self.shell("scontrol", "show", "job", job_id), re.M)
+        return found[1] if found else ""
+
+    # ---- the pool as a whole ----
+    def change(self, spec, idle=True):
+        """Patches the spec of the SlurmCluster, and waits until it is in force and, unless told otherwise, every node is idle."""
+        where = ("slurmcluster", "main", "-n", "slurm")
+        self.kubectl("patch", *where, "--type=merge", "-p", json.dumps({"spec": spec}))
+        want = self.get(*where)["metadata"]["generation"]
+
+        def in_force():
+            s = self.get(*where)["status"]
+            return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and (not idle or self.idle_nodes() == len(self.nodes))
+        wait_for("in force", in_force, 200)
+
+    def annotation(self, node, key):
+        """Of Tandem's annotations of a node; None: it is not there."""
+        return self.get("node", node)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
+
+    def in_service(self, node):
+        """It takes work, and no act is under way anywhere. While it is tested it is not drained, but nobody else gets it."""
+        return not self.annotation(node, "hold") and all(a.get("status", {}).get("phase") in ACT_OVER for a in self.items("nodeactions")) and \
+            not self.shell("sinfo", "-h", "-N", "-n", node, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+
+    # ---- metrics ----
+    def metrics_address(self, role):
+        return f"127.0.0.1:{self.instance['metricsPort'] + ('bridge', 'operator', 'agent').index(role)}"
+
+    def series(self, role, name, **labels):
+        """What a role's /metrics says: the labels and the value of each series of this name that has these labels."""
+        with urllib.request.urlopen(f"http://{self.metrics_address(role)}/metrics", timeout=60) as r:
+            found = [(dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.split()[-1])) for line in r.read().decode().splitlines() if re.match(rf"{name}[ {{]", line)]
+        return [(have, v) for have, v in found if all(have.get(k) == x for k, x in labels.items())]
+
+    def counted(self, role, name, **labels):
+        """The sum of these series; 0: there is none."""
+        return sum(v for _, v in self.series(role, name, **labels))
+
     def bridge_metric(self, name):
         """The value of a metric without labels."""
-        where = self.metrics_address("bridge") if self.plane == "real" else f"127.0.0.1:{self.instance['metricsPort']}"
-        with urllib.request.urlopen(f"http://{where}/metrics", timeout=60) as r:
-            return next(float(line.split()[1]) for line in r.read().decode().splitlines() if line.startswith(f"{name} "))
+        return next(v for _, v in self.series("bridge", name))
 
     # ---- pods ----
     def pod(self, name, gpus=0, cpu="1", memory="64Mi", scheduler="tandem", command=None, image="debian:13", ns="default", **spec):

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.planes
 @pytest.fixture(scope="module")
 def up(own_pool):
     """A pool in which associations and limits count, with the accounts physics and chem; pods are chem's."""
-    root(own_pool, "sacctmgr", "-i", "add", "account", "physics,chem")
-    root(own_pool, "sacctmgr", "-i", "add", "user", "researcher", "account=physics")
-    root(own_pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")
+    own_pool.shell("sacctmgr", "-i", "add", "account", "physics,chem")
+    own_pool.shell("sacctmgr", "-i", "add", "user", "researcher", "account=physics")
+    own_pool.shell("sacctmgr", "-i", "add", "user", "pods", "account=chem")
     configure(own_pool, {"AccountingStorageEnforce": "associations,limits", "PriorityWeightAge": "100000000", "PriorityMaxAge": "1-0",
                          "PriorityCalcPeriod": "00:01:00", "PriorityWeightFairshare": "100000"})
     yield own_pool
@@ -24,9 +24,9 @@ def up(own_pool):
         own_pool.clean()
         configure(own_pool, None)
         # Slurm puts a job of an account that is not there into its user's default account.
-        wait_for("they are gone", lambda: root(own_pool, "sacctmgr", "-i", "delete", "user", "researcher,pods", check=False) is not None and
-                 root(own_pool, "sacctmgr", "-i", "delete", "account", "physics,chem", check=False) is not None and
-                 not {"physics", "chem"} & set(root(own_pool, "sacctmgr", "-n", "-P", "show", "account", "format=account").split()))
+        wait_for("they are gone", lambda: own_pool.shell("sacctmgr", "-i", "delete", "user", "researcher,pods", check=False) is not None and
+                 own_pool.shell("sacctmgr", "-i", "delete", "account", "physics,chem", check=False) is not None and
+                 not {"physics", "chem"} & set(own_pool.shell("sacctmgr", "-n", "-P", "show", "account", "format=account").split()))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def pool(up):
 
 
 def mine(pool, *argv, **kw):
-    """As the researcher; root() as root."""
+    """As the researcher; pool.shell() as root."""
     return pool.as_user("researcher", *argv, **kw).stdout
 
 
@@ -44,24 +44,10 @@ def sbatch(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
     return int(mine(pool, "sbatch", "--parsable", "--mem=100M", *argv, input=script))
 
 
-def root(pool, *argv, **kw):
-    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
-
-
-def change(pool, spec):
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
-    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
-
-    def in_force():
-        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
-        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
-    wait_for("in force", in_force, 200)
-
-
 def configure(pool, keys):
     """Puts these keys of slurm.conf in force; None: those of the tests go."""
-    change(pool, {"config": {"slurmConf": keys}})
-    wait_for("slurmctld has it", lambda: all(re.search(rf"^{k}\s*= {re.escape(v)}\b", root(pool, "scontrol", "show", "config"), re.M | re.I)
+    pool.change({"config": {"slurmConf": keys}})
+    wait_for("slurmctld has it", lambda: all(re.search(rf"^{k}\s*= {re.escape(v)}\b", pool.shell("scontrol", "show", "config"), re.M | re.I)
                                              for k, v in (keys or {}).items() if not k.startswith("Priority")))
 
 
@@ -72,7 +58,7 @@ def ready(pool):
 def sacct(pool, *argv):
     """Jobs of everybody, without their steps: {id: fields}."""
     fields = ["JobIDRaw", "JobName", "User", "Account", "State", "ExitCode", "AllocTRES", "Comment", "End"]
-    out = root(pool, "sacct", "-a", "-X", "-n", "-P", "-S", "now-1day", "-o", ",".join(fields), *argv)
+    out = pool.shell("sacct", "-a", "-X", "-n", "-P", "-S", "now-1day", "-o", ",".join(fields), *argv)
     return {int(line.split("|")[0]): dict(zip(fields, line.split("|"))) for line in out.splitlines()}
 
 
@@ -104,7 +90,7 @@ def test_jobs_and_pods_are_in_the_history(pool):
 def test_seff_says_what_a_job_has_used(pool):
     burn = "import time; t = time.process_time()\nwhile time.process_time() - t < 2: pass\n"
     job = str(sbatch(pool, "-c2", "--mem=200M", script=f"#!/bin/sh\nsrun --mem=200M python3 -c '{burn}'\n"))
-    wait_for("it has ended", lambda: root(pool, "sacct", "-nX", "-j", job, "-o", "State").strip() == "COMPLETED")
+    wait_for("it has ended", lambda: pool.shell("sacct", "-nX", "-j", job, "-o", "State").strip() == "COMPLETED")
     said = dict(l.split(": ", 1) for l in mine(pool, "seff", job).splitlines())
     assert (said["Job ID"], said["User/Group"], said["State"], said["Cores"]) == (job, "researcher/researcher", "COMPLETED (exit code 0)", "2")
     seconds = lambda t: sum(int(x) * 60**k for k, x in enumerate(reversed(t.split(":"))))
@@ -117,7 +103,7 @@ def test_seff_says_what_a_job_has_used(pool):
 
 @pytest.mark.feature("A6.5", "A18.2")
 def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
-    root(pool, "sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=2")
+    pool.shell("sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=2")
     try:
         pool.apply(pool.pod("within", gpus=2))
         wait_for("it runs", lambda: pool.phase("within") == "Running")
@@ -127,20 +113,20 @@ def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
         native = sbatch(pool, "--gres=gpu:1")  # of another account
         wait_for("the other account runs", lambda: pool.squeue()[native]["state"] == "RUNNING")
     finally:
-        root(pool, "sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=-1")
+        pool.shell("sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=-1")
     wait_for("it goes on by itself", lambda: pool.phase("beyond") == "Running")
 
 
 @pytest.mark.feature("A6.5", "A18.2")
 def test_who_has_no_account_is_refused_by_name_and_goes_on_when_he_has_one(pool):
-    root(pool, "sacctmgr", "-i", "remove", "user", "pods", "account=chem")
+    pool.shell("sacctmgr", "-i", "remove", "user", "pods", "account=chem")
     try:
         pool.apply(pool.pod("nobodys"))
         wait_for("it is told", lambda: "account" in pool.cmd("why", "nobodys").stdout and "Invalid account" in pool.cmd("why", "nobodys").stdout)
         r = pool.as_user("researcher", "sbatch", "--account=chem", "--wrap=true", check=False)
         assert r.returncode and "Invalid account or account/partition combination" in r.stderr
     finally:
-        root(pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")
+        pool.shell("sacctmgr", "-i", "add", "user", "pods", "account=chem")
     wait_for("it goes on by itself", lambda: pool.phase("nobodys") == "Running")
 
 
@@ -149,12 +135,12 @@ def test_who_had_less_goes_first(pool):
     """Fair share: pods' account has used the pool, the other has not, so its job gets the node although it came later."""
     pool.apply(*[pool.pod(f"used{i}", gpus=8) for i in range(len(pool.nodes))])
     wait_for("the pool is full", lambda: all(pool.phase(f"used{i}") == "Running" for i in range(len(pool.nodes))))
-    shares = lambda: {f[0]: float(f[1]) for f in (l.strip().split("|") for l in root(pool, "sshare", "-n", "-P", "-o", "Account,RawUsage").splitlines())}
+    shares = lambda: {f[0]: float(f[1]) for f in (l.strip().split("|") for l in pool.shell("sshare", "-n", "-P", "-o", "Account,RawUsage").splitlines())}
     wait_for("its use is counted", lambda: shares()["chem"] > shares()["physics"] + 30, 200)
     pool.apply(pool.pod("more", gpus=8))
     more = job_of(pool, "more")
     native = sbatch(pool, "-N1", "--gres=gpu:8")
-    share = lambda job: float(root(pool, "sprio", "-h", "-j", str(job), "-o", "%f").strip() or 0)
+    share = lambda job: float(pool.shell("sprio", "-h", "-j", str(job), "-o", "%f").strip() or 0)
     wait_for("Slurm has weighed them", lambda: share(native) > share(more), 200)
 
 
@@ -211,7 +197,7 @@ def test_the_history_is_dumped_and_restored(pool):
     inside("sh", script, "restore", input=dump)
     wait_for("slurmdbd starts anew", lambda: ready(pool) != "True" or sacct(pool).get(job))
     wait_for("the history is there", lambda: ready(pool) == "True" and sacct(pool).get(job, {}).get("State") == "COMPLETED", 120)
-    assert {"physics", "chem"} <= set(root(pool, "sacctmgr", "-n", "-P", "show", "account", "format=account").split())
+    assert {"physics", "chem"} <= set(pool.shell("sacctmgr", "-n", "-P", "show", "account", "format=account").split())
     # And goes on.
     after = sbatch(pool, script="#!/bin/sh\ntrue\n")
     wait_for("a new job is in it", lambda: sacct(pool).get(after, {}).get("State") == "COMPLETED", 120)
@@ -267,7 +253,7 @@ def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
         pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {
             "accounting": {"database": {"embedded": {"storage": {"hostPath": {"path": path}}}}},
             "config": {"slurmConf": {"AccountingStorageEnforce": None if path != storage["path"] else "associations,limits"}}}}))
-        asked = lambda *what: root(pool, "sacctmgr", "-n", "-P", "show", *what, check=False)
+        asked = lambda *what: pool.shell("sacctmgr", "-n", "-P", "show", *what, check=False)
         wait_for("slurmctld is registered there", lambda: asked("cluster", "format=cluster,controlport").startswith("main|68") and
                  ("physics" in asked("account", "format=account")) == (path == storage["path"]), 200)
     move(storage["path"] + "-other")
@@ -306,7 +292,7 @@ def test_a_database_of_somebody_else(pool):
     def move(database, account):
         pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {
             "accounting": {"database": database}, "config": {"slurmConf": {"AccountingStorageEnforce": None if not account else "associations,limits"}}}}))
-        asked = lambda *what: root(pool, "sacctmgr", "-n", "-P", "show", *what, check=False)
+        asked = lambda *what: pool.shell("sacctmgr", "-n", "-P", "show", *what, check=False)
         wait_for("slurmctld is registered there", lambda: asked("cluster", "format=cluster,controlport").startswith("main|68") and
                  ("physics" in asked("account", "format=account")) == account, 200)
     move({"embedded": None, "external": {"host": address, "userSecret": "db-user"}}, False)

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 import urllib.parse
-import urllib.request
 
 import pytest
 import yaml
@@ -81,24 +80,14 @@ def pki_ca(pki):
     return base64.b64encode((pki.dir / "ca.crt").read_bytes()).decode()
 
 
-def change(pool, spec):
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
-    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
-
-    def in_force():
-        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
-        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
-    wait_for("in force", in_force, 200)
-
-
 @pytest.fixture
 def adapter(pool):
     """The metric is served, and the PriorityClass urgent preempts native jobs."""
     a = Adapter(pool)
     try:
         pool.apply(*a.objects)
-        change(pool, {"preemption": {"qos": [{"name": "urgent", "priority": 1000, "preempts": ["normal"]}]},
-                      "scheduler": {"priorityClassMap": [{"priorityClass": "urgent", "qos": "urgent"}]}})
+        pool.change({"preemption": {"qos": [{"name": "urgent", "priority": 1000, "preempts": ["normal"]}]},
+                     "scheduler": {"priorityClassMap": [{"priorityClass": "urgent", "qos": "urgent"}]}})
         wait_for("slurmctld preempts", lambda: "preempt/qos" in pool.shell("scontrol", "show", "config"))
         yield a
     finally:
@@ -107,7 +96,7 @@ def adapter(pool):
         pool.kubectl("delete", "service", "requests", "--ignore-not-found")
         a.close()
         pool.clean()
-        change(pool, {"preemption": None, "scheduler": {"priorityClassMap": None}})
+        pool.change({"preemption": None, "scheduler": {"priorityClassMap": None}})
         pool.kubectl("delete", "priorityclass", "urgent", "--ignore-not-found")
 
 
@@ -162,8 +151,7 @@ def test_an_autoscaler_takes_gpus_from_training_and_gives_them_back(pool, adapte
 
 def metric(pool, name):
     """A metric of the namespace default, as the bridge shows it; 0: not there."""
-    with urllib.request.urlopen(f"http://{pool.metrics_address('bridge')}/metrics", timeout=60) as r:
-        return sum(float(line.split()[-1]) for line in r.read().decode().splitlines() if line.startswith(name + "{") and 'namespace="default"' in line)
+    return pool.counted("bridge", name, namespace="default")
 
 
 def ready(pod):

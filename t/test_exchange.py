@@ -8,17 +8,11 @@ from harness import wait_for
 
 pytestmark = pytest.mark.embedded  # faults are injected into virtual nodes
 SICK, FILLED = "n1", "n3"
-OVER = ("Succeeded", "Failed", "Unknown")
 
 
-def annotation(pool, key, node=SICK):
-    return pool.get("node", node)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
-
-
-def in_service(pool):
-    return not annotation(pool, "hold") and not annotation(pool, "faults") and \
-        all(a.get("status", {}).get("phase") in OVER for a in pool.items("nodeactions")) and \
-        not pool.shell("sinfo", "-h", "-N", "-n", SICK, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+def back(pool):
+    """The sick node is in service, and nothing is wrong with it."""
+    return not pool.annotation(SICK, "faults") and pool.in_service(SICK)
 
 
 @pytest.fixture
@@ -26,18 +20,13 @@ def tested(pool):
     """The shared pool with a policy by which every job of several nodes has them tested; afterwards as it was."""
     spec = {"attempts": 50, "preflight": {"partitions": ["*"], "namespaces": ["default"], "milliseconds": 10, "exchange": {"megabytes": 2, "storage": "/home"}}}
     pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec}))
-    wait_for("the agents know it", lambda: all("exchange" in (annotation(pool, "preflight", n) or "") for n in pool.nodes))
+    wait_for("the agents know it", lambda: all("exchange" in (pool.annotation(n, "preflight") or "") for n in pool.nodes))
     yield pool
     pool.cmd("fault", SICK, "--clear", check=False)
     pool.clean()
-    wait_for("the node is in service", lambda: in_service(pool), 120)
+    wait_for("the node is in service", lambda: back(pool), 120)
     pool.kubectl("delete", "healthpolicies,nodeactions", "--all")
-    wait_for("the agents know it", lambda: not any(annotation(pool, "preflight", n) for n in pool.nodes))
-
-
-def comment(pool, job):
-    """The job's admin comment."""
-    return re.search(r"^ *AdminComment=(.*)$", pool.shell("scontrol", "show", "job", job), re.M)[1]
+    wait_for("the agents know it", lambda: not any(pool.annotation(n, "preflight") for n in pool.nodes))
 
 
 def full(pool):
@@ -55,13 +44,13 @@ def test_a_node_that_exchanges_no_data_gets_no_job_of_several_nodes(tested):
     tested.cmd("fault", SICK, "node", "link=down")
     job = tested.sbatch("--requeue", "-N3", "--gres=gpu:1", script="#!/bin/sh\nscontrol show hostnames >>/home/ran-together\nexec sleep 100000\n")
     wait_for("it is queued again", lambda: (j := tested.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    assert comment(tested, job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: it exchanges no data with others")
+    assert tested.admin_comment(job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: it exchanges no data with others")
     assert re.fullmatch(rf"{SICK}\s*", tested.shell("sinfo", "-h", "-N", "-t", "drain,draining,drained", "-o", "%N"))
     tested.shell("scancel", filler)
     wait_for("it runs", lambda: tested.job(job).get("JobState") == "RUNNING", 180)
     wait_for("it ran on the others", lambda: sorted(tested.shell("cat", "/home/ran-together", check=False).split()) == ["n0", "n2", "n3"])
     tested.cmd("fault", SICK, "--clear")
-    wait_for("the node takes work", lambda: in_service(tested), 120)
+    wait_for("the node takes work", lambda: back(tested), 120)
     done = [(a["spec"]["node"], a["spec"]["action"], a["status"]["phase"]) for a in tested.items("nodeactions") if a["metadata"]["uid"] not in before]
     assert sorted(done) == [(SICK, "drain", "Succeeded"), (SICK, "return", "Succeeded")]
     tested.shell("rm", "-f", "/home/ran-together")
@@ -75,7 +64,7 @@ def test_a_gang_of_pods_starts_only_where_shared_storage_is_what_was_written(tes
     for pod in gang:
         pod["metadata"].update(labels={"tandem.dev/gang": "together"}, annotations={"tandem.dev/gang-size": "3"})
     tested.apply(*gang)
-    wait_for("the node is held", lambda: "shared storage" in (annotation(tested, "hold") or ""), 90)
+    wait_for("the node is held", lambda: "shared storage" in (tested.annotation(SICK, "hold") or ""), 90)
     assert not any(p["spec"].get("nodeName") for p in tested.items("pods"))
     tested.shell("scancel", filler)
     wait_for("the gang runs", lambda: all(tested.phase(f"g{i}") == "Running" for i in range(3)), 120)

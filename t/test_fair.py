@@ -9,20 +9,6 @@ from harness import wait_for
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 
 
-def root(pool, *argv, **kw):
-    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
-
-
-def change(pool, spec):
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
-    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
-
-    def in_force():
-        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
-        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running"
-    wait_for("in force", in_force, 200)
-
-
 def nodeset(name, node):
     return {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": name, "namespace": "slurm"},
             "spec": {"clusterName": "main", "nodeSelector": {"kubernetes.io/hostname": node}}}
@@ -42,9 +28,9 @@ def up(own_pool):
     users = own_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"] + [{"name": "other", "uid": 4242}, {"name": "guest", "uid": 4243}]
     own_pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": "n0"}}}))
     own_pool.apply(nodeset("fast", "n1"))
-    change(own_pool, {"users": users, "accounting": {"enforce": "limits", "openAccount": "open"}, "preemption": {"reclaim": {}},
-                      "resourceGroups": [{"name": "fast", "nodeSets": ["fast"], "users": ["guest"], "placement": "spread"}, {"name": "sealed", "nodeSets": ["fast"]}]})
-    wait_for("slurmctld has it", lambda: "associations,limits,qos" in root(own_pool, "scontrol", "show", "config", check=False), 200)
+    own_pool.change({"users": users, "accounting": {"enforce": "limits", "openAccount": "open"}, "preemption": {"reclaim": {}},
+                     "resourceGroups": [{"name": "fast", "nodeSets": ["fast"], "users": ["guest"], "placement": "spread"}, {"name": "sealed", "nodeSets": ["fast"]}]}, idle=False)
+    wait_for("slurmctld has it", lambda: "associations,limits,qos" in own_pool.shell("scontrol", "show", "config", check=False), 200)
     own_pool.apply(tenant("physics", {"gpu": 2}, borrowing={"limit": {"gpu": 14}}, resourceGroups=["fast"], members=[{"user": "researcher"}]),
                    tenant("optics", parent="physics", members=[{"user": "researcher"}]), tenant("biology", {"gpu": 4}, members=[{"user": "other"}]))
     for name in ("physics", "optics", "biology"):
@@ -54,7 +40,7 @@ def up(own_pool):
             raise AssertionError(f"{e}: {own_pool.kubectl('get', 'tenant', name, '-o', 'yaml')}") from None
     wait_for("both nodes are there", lambda: own_pool.idle_nodes() == 2, 200)
     wait_for("Slurm knows whose the group is", lambda: submit(own_pool, "researcher", "-A", "optics", "-p", "fast", check=False).returncode == 0)
-    root(own_pool, "scancel", "-u", "researcher")
+    own_pool.shell("scancel", "-u", "researcher")
     return own_pool
 
 
@@ -63,7 +49,7 @@ def pool(up):
     for ns in ("physics", "optics", "biology"):
         up.kubectl("delete", "pods", "--all", "-n", ns, "--wait=false", "--grace-period=1")
     for u in USERS:
-        root(up, "scancel", "-u", u)
+        up.shell("scancel", "-u", u)
     up.clean()
     return up
 
@@ -89,7 +75,7 @@ def running(pool, job):
 @pytest.mark.feature("C8.1", "C8.2", "C3.7")
 def test_a_group_is_used_by_whom_it_is_granted_to(pool):
     """By its Tenant, those below it and single users, natively and by pods; others are refused by name, and by no way around."""
-    assert re.search(r"LLN=YES", root(pool, "scontrol", "show", "partition", "fast")) and "Nodes=n0" in root(pool, "scontrol", "show", "partition", "all")
+    assert re.search(r"LLN=YES", pool.shell("scontrol", "show", "partition", "fast")) and "Nodes=n0" in pool.shell("scontrol", "show", "partition", "all")
     jobs = [sbatch(pool, "researcher", "-A", "physics", "-p", "fast"), sbatch(pool, "researcher", "-A", "optics", "-p", "fast"), sbatch(pool, "guest", "-p", "fast")]
     both = sbatch(pool, "researcher", "-A", "physics")  # names none: his groups first, then everybody's nodes
     free = sbatch(pool, "other", "-A", "biology")
@@ -159,14 +145,14 @@ def test_what_is_borrowed_comes_back_to_whom_it_belongs(pool):
 
 @pytest.mark.feature("C1.3")
 def test_the_two_qos_are_kept_and_go_with_the_word(pool):
-    rows = lambda: {r[0]: r[1:] for r in (line.split("|") for line in root(pool, "sacctmgr", "-n", "-P", "show", "qos", "format=Name,GrpTRES,Preempt").splitlines())}
-    allowed = lambda: root(pool, "sacctmgr", "-n", "-P", "show", "associations", "account=biology", "user=", "format=QOS,DefaultQOS").split()[0]
+    rows = lambda: {r[0]: r[1:] for r in (line.split("|") for line in pool.shell("sacctmgr", "-n", "-P", "show", "qos", "format=Name,GrpTRES,Preempt").splitlines())}
+    allowed = lambda: pool.shell("sacctmgr", "-n", "-P", "show", "associations", "account=biology", "user=", "format=QOS,DefaultQOS").split()[0]
     assert rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"] and rows()["physics.borrowed"] == ["", ""]
-    root(pool, "sacctmgr", "-i", "modify", "qos", "physics.quota", "set", "GrpTRES=gres/gpu=99,cpu=7", "Preempt=")
+    pool.shell("sacctmgr", "-i", "modify", "qos", "physics.quota", "set", "GrpTRES=gres/gpu=99,cpu=7", "Preempt=")
     wait_for("it is mended", lambda: rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"])
-    change(pool, {"preemption": None})
+    pool.change({"preemption": None}, idle=False)
     wait_for("nobody preempts any more", lambda: rows()["physics.quota"] == ["", "tandem.nobody"] and allowed() == "normal|")
     job = sbatch(pool, "other", "-A", "biology", "--gres=gpu:1")
     wait_for("jobs are as before", lambda: running(pool, job) and pool.job(job)["QOS"] == "normal")
-    change(pool, {"preemption": {"reclaim": {}}})
+    pool.change({"preemption": {"reclaim": {}}}, idle=False)
     wait_for("and back", lambda: rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"] and allowed().endswith("|biology.quota"))

@@ -35,12 +35,6 @@ def watched(pool):
     pool.shell("sh", "-c", "rm -rf /home/hang-*")
 
 
-def comment(pool, job):
-    """The job's admin comment."""
-    found = re.search(r"^ *AdminComment=(.*)$", pool.shell("scontrol", "show", "job", job), re.M)
-    return found[1] if found else ""
-
-
 def submit(pool, where, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
     return int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "-D", where, *argv, input=script).stdout.strip())
 
@@ -57,8 +51,8 @@ def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(wat
     where = directory(pool, "stops")
     job = submit(pool, where, "--requeue", "-o", "out", "--export=ALL,TANDEM_HEARTBEAT=beat", script=BEATS_AND_STOPS)
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    said = re.fullmatch(rf"tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", comment(pool, job))
-    assert said, comment(pool, job)
+    said = re.fullmatch(rf"tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", pool.admin_comment(job))
+    assert said, pool.admin_comment(job)
     assert pool.shell("stat", "-c", "%U %a", f"{where}/{said[2]}").split() == ["researcher", "600"]
     stacks = pool.shell("cat", f"{where}/{said[2]}")
     assert "got signal 10, which it catches" in stacks and "wchan: " in stacks and "SigCgt:" in stacks
@@ -76,7 +70,7 @@ def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
     for job in (computes, no_devices, no_output):
         wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
     hangs = submit(pool, where, "-w", "n1", "--gres=gpu:1", "-o", "hangs")
-    wait_for("it is told of", lambda: comment(pool, hangs))
-    assert comment(pool, hangs).startswith(f"tandem: hangs on n1: no output and no GPU use for 3 s; stacks: tandem-hang-{hangs}-n1.txt")
+    wait_for("it is told of", lambda: pool.admin_comment(hangs))
+    assert pool.admin_comment(hangs).startswith(f"tandem: hangs on n1: no output and no GPU use for 3 s; stacks: tandem-hang-{hangs}-n1.txt")
     assert pool.job(hangs)["JobState"] == "RUNNING"
-    assert [comment(pool, j) for j in (computes, no_devices, no_output)] == [""] * 3
+    assert [pool.admin_comment(j) for j in (computes, no_devices, no_output)] == [""] * 3

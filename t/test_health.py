@@ -1,16 +1,13 @@
 """Nodes' health: a fault is found, the node drained, mended, tested and returned; acts that people ask
 for; what becomes of all that when the operator or the node's agent is killed."""
 import json
-import re
-import urllib.request
 
 import pytest
 
-from harness import wait_for
+from harness import ACT_OVER, wait_for
 
 pytestmark = pytest.mark.feature("B3.8", "B4.1")
 NODE = "n1"
-OVER = ("Succeeded", "Failed", "Unknown")
 
 
 @pytest.fixture
@@ -23,16 +20,12 @@ def pool(own_pool):
     yield own_pool
     # A policy that stopped acts must not go before the fault is out of sight: the one that is there without any would act on it.
     own_pool.cmd("fault", NODE, "--clear", check=False)
-    wait_for("no fault is seen any more", lambda: not annotation(own_pool, "faults"))
+    wait_for("no fault is seen any more", lambda: not own_pool.annotation(NODE, "faults"))
     own_pool.kubectl("delete", "healthpolicies", "--all")
 
 
-def annotation(pool, key):
-    return pool.get("node", NODE)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
-
-
 def held(pool):
-    return annotation(pool, "hold")
+    return pool.annotation(NODE, "hold")
 
 
 def actions(pool, **spec):
@@ -53,7 +46,7 @@ def new_action(pool, before, **spec):
     """The one action that is not among `before`, when it is over."""
     def over():
         got = [a for a in actions(pool, **spec) if a["metadata"]["uid"] not in before]
-        return got and phase(got[0]) in OVER and got[0]
+        return got and phase(got[0]) in ACT_OVER and got[0]
     return wait_for(f"an action {spec} is over", over, 120)
 
 
@@ -63,11 +56,6 @@ def uids(pool):
 
 def boot(pool):
     return pool.get("node", NODE)["status"]["nodeInfo"]["bootID"]
-
-
-def in_service(pool):
-    """It takes work: while it is tested it is not drained, but nobody else gets it."""
-    return all(phase(a) in OVER for a in actions(pool)) and not held(pool) and not pool.shell("sinfo", "-h", "-N", "-n", NODE, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
 
 
 def steps(action):
@@ -80,7 +68,7 @@ def test_a_gpu_that_fell_off_the_bus(pool):
     job = pool.sbatch("-w", NODE, "--gres=gpu:1", script="#!/bin/sh\nexec sleep 100000\n")
     wait_for("the job runs", lambda: pool.job(job).get("JobState") == "RUNNING")
     pool.cmd("fault", NODE, "gpu3", "xid=79")
-    reason = wait_for("the node is drained in Slurm", lambda: (r := annotation(pool, "slurm-reason")) and r.startswith("tandem: condition GpuUnhealthy") and r)
+    reason = wait_for("the node is drained in Slurm", lambda: (r := pool.annotation(NODE, "slurm-reason")) and r.startswith("tandem: condition GpuUnhealthy") and r)
     assert "gpu3: XID 79" in reason
     node = pool.get("node", NODE)
     assert "tandem.dev/slurm-drain" in [t["key"] for t in node["spec"].get("taints", [])], "pods that Slurm does not place go elsewhere, too"
@@ -99,7 +87,7 @@ def test_a_gpu_that_fell_off_the_bus(pool):
     assert boot(pool) != old_boot
     measured = json.loads(done["status"]["measured"])
     assert measured["devices"] == 8 and measured["wrong"] == [] and measured["gflops"] > 0, "the test computed on every GPU"
-    wait_for("the node takes work", lambda: in_service(pool))
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
     assert len([a for a in actions(pool) if a["metadata"]["uid"] not in before]) == 1, "one fault is one act"
     story = pool.cmd("history", NODE).stdout
     assert "policy default: GpuUnhealthy: gpu3: XID 79" in story and "test" in story
@@ -115,7 +103,7 @@ def test_other_faults_are_mended(pool, fault, action):
     done = new_action(pool, before)
     assert (done["spec"]["action"], phase(done)) == (action, "Succeeded"), done
     assert done["spec"].get("device") == ("gpu2" if action == "reset-gpu" else None)
-    wait_for("the node takes work", lambda: in_service(pool))
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
 
 
 def policy(**spec):
@@ -131,7 +119,7 @@ def test_a_fault_that_time_ends_drains_and_returns(pool):
     pool.cmd("fault", NODE, "--clear")
     back = new_action(pool, before | {done["metadata"]["uid"]}, action="return")
     assert phase(back) == "Succeeded" and steps(back) == ["drain", "test", "return"]
-    wait_for("the node takes work", lambda: in_service(pool))
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
 
 
 @pytest.mark.feature("A5.5")
@@ -140,9 +128,9 @@ def test_a_condition_that_somebody_else_sets(pool):
     cond = {"type": "FanBroken", "status": "True", "reason": "Test", "message": "fan 2 stands still"}
     put = lambda status: pool.kubectl("patch", "node", NODE, "--subresource=status", "--type=strategic", "-p", json.dumps({"status": {"conditions": [{**cond, "status": status}]}}))
     put("True")
-    wait_for("it is drained", lambda: (annotation(pool, "slurm-reason") or "").startswith("tandem: condition FanBroken: fan 2"))
+    wait_for("it is drained", lambda: (pool.annotation(NODE, "slurm-reason") or "").startswith("tandem: condition FanBroken: fan 2"))
     put("False")
-    wait_for("it returns", lambda: in_service(pool))
+    wait_for("it returns", lambda: pool.in_service(NODE))
 
 
 @pytest.mark.feature("B1.1")
@@ -156,7 +144,7 @@ def test_a_new_node_is_tested_before_it_takes_work(pool):
     done = new_action(pool, before, action="test")
     assert phase(done) == "Succeeded" and done["spec"]["reason"] == "it is new" and done["spec"]["policy"] == "default"
     assert tested(NODE)
-    wait_for("all are in service", lambda: in_service(pool) and tested("n0") and all(phase(a) in OVER for a in pool.items("nodeactions")))
+    wait_for("all are in service", lambda: pool.in_service(NODE) and tested("n0") and all(phase(a) in ACT_OVER for a in pool.items("nodeactions")))
     assert len(uids(pool) - before) == 1
 
 
@@ -167,7 +155,7 @@ def test_an_annotation_asks_for_a_reboot(pool):
     done = new_action(pool, before)
     assert (done["spec"]["action"], phase(done)) == ("reboot", "Succeeded")
     assert boot(pool) != old_boot
-    assert len(uids(pool) - before) == 1 and not annotation(pool, "action") and not annotation(pool, "action-taken")
+    assert len(uids(pool) - before) == 1 and not pool.annotation(NODE, "action") and not pool.annotation(NODE, "action-taken")
 
 
 @pytest.mark.feature("B2.2", "B2.3")
@@ -182,9 +170,9 @@ def test_the_operator_and_the_agent_die_in_the_middle(pool):
     wait_for("the node boots", lambda: boot(pool) != old_boot)
     pool.kill_role("operator")
     pool.kill_role("kubelet")
-    wait_for("the node takes work", lambda: not annotation(pool, "faults") and in_service(pool), 180)
+    wait_for("the node takes work", lambda: not pool.annotation(NODE, "faults") and pool.in_service(NODE), 180)
     new = [a for a in actions(pool) if a["metadata"]["uid"] not in before]
-    assert new and all(phase(a) in OVER for a in new)
+    assert new and all(phase(a) in ACT_OVER for a in new)
     log = open(f"{pool.home}/log/kubelet.log").read()
     for a in new:
         assert log.count(f"begins (operation {a['metadata']['uid']})") <= 1
@@ -213,7 +201,7 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     assert done == sorted(set(done)), "it went on from where it saved itself"
     pool.shell("scancel", job)
     assert phase(new_action(pool, before, action="reboot")) == "Succeeded"
-    wait_for("the node takes work", lambda: in_service(pool))
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
     pool.shell("rm", "-f", "/home/steps", "/home/saved")
 
 
@@ -223,7 +211,7 @@ def test_what_does_not_help_needs_a_person(pool):
     pool.kubectl("apply", "-f", "-", input=policy(attempts=len(actions(pool, policy="default", action="reboot")) + len(actions(pool, policy="default", action="reset-gpu")) + 1))
     pool.cmd("fault", NODE, "gpu4", "burn=fail", "--cure", "clear")  # the checks find nothing: only the test does
     pool.cmd("fault", NODE, "gpu4", "ecc=1")
-    person = wait_for("a person is needed", lambda: annotation(pool, "needs-person"), 180)
+    person = wait_for("a person is needed", lambda: pool.annotation(NODE, "needs-person"), 180)
     assert "gpu4" in person and "test failed" in person
     new = [a for a in actions(pool) if a["metadata"]["uid"] not in before]
     assert [phase(a) for a in new] == ["Failed"], new
@@ -231,7 +219,7 @@ def test_what_does_not_help_needs_a_person(pool):
     assert "a person" in r and f"tandem node return {NODE}" in r
     pool.cmd("fault", NODE, "--clear")
     pool.cmd("node", "return", NODE, "--reason", "replaced gpu4", "--wait")
-    wait_for("the node takes work", lambda: in_service(pool))
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
 
 
 @pytest.mark.feature("B4.4", "B4.5")
@@ -250,25 +238,21 @@ def test_dry_run_and_breaker(pool):
 @pytest.mark.feature("A14.4", "A14.6", "A14.8")
 def test_devices_at_metrics(pool):
     """Each device with what it measures and who holds it."""
-    def series(name, **labels):
-        with urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort'] + 2}/metrics", timeout=60) as r:
-            found = [(dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.split()[-1])) for line in r.read().decode().splitlines() if line.startswith(name + "{")]
-        return [(have, v) for have, v in found if all_of(have, labels)]
     pool.apply(pool.pod("trains", gpus=2, nodeSelector={"kubernetes.io/hostname": NODE}))
     wait_for("the pod runs", lambda: pool.phase("trains") == "Running")
     job, node, gpus = pool.grant(pool.get("pod", "trains"))
     native = pool.sbatch("--gres=gpu:3", "-w", NODE)
-    wait_for("the native job holds its devices", lambda: len(series("tandem_device_holder", node=NODE, job=str(native))) == 3)
-    assert {(have["device"], have["pod"]) for have, v in series("tandem_device_holder", job=str(job)) if v == 1} == {(f"gpu{i}", "default/trains") for i in gpus}
-    assert {have["user"] for have, v in series("tandem_device_holder", job=str(native))} == {"0"}
-    assert len(series("tandem_device_info", node=NODE, model="Tandem fake GPU")) == 8
-    assert [v for have, v in series("tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [38]
+    wait_for("the native job holds its devices", lambda: len(pool.series("agent", "tandem_device_holder", node=NODE, job=str(native))) == 3)
+    assert {(have["device"], have["pod"]) for have, v in pool.series("agent", "tandem_device_holder", job=str(job)) if v == 1} == {(f"gpu{i}", "default/trains") for i in gpus}
+    assert {have["user"] for have, v in pool.series("agent", "tandem_device_holder", job=str(native))} == {"0"}
+    assert len(pool.series("agent", "tandem_device_info", node=NODE, model="Tandem fake GPU")) == 8
+    assert [v for have, v in pool.series("agent", "tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [38]
     pool.kubectl("apply", "-f", "-", input=policy(dryRun=True))
     pool.cmd("fault", NODE, "gpu3", "temp=95")
-    wait_for("it is hot", lambda: [v for have, v in series("tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [95])
-    assert [v for have, v in series("tandem_node_faults", node=NODE, check="thermal")] == [1]
+    wait_for("it is hot", lambda: [v for have, v in pool.series("agent", "tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [95])
+    assert [v for have, v in pool.series("agent", "tandem_node_faults", node=NODE, check="thermal")] == [1]
     pool.cmd("fault", NODE, "--clear")
-    wait_for("the fault is gone", lambda: not annotation(pool, "faults"))
+    wait_for("the fault is gone", lambda: not pool.annotation(NODE, "faults"))
 
 
 @pytest.mark.feature("B2.1")

@@ -16,15 +16,14 @@ from harness import wait_for
 prometheus = pytest.importorskip("prometheus_client.parser", reason="python3-prometheus-client is not installed: tools/setup --for test")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MONITORING = ROOT / "deploy/monitoring"
-ROLES = {"bridge": 0, "operator": 1, "agent": 2}  # their ports, after metricsPort
+ROLES = ("bridge", "operator", "agent")
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 UNITS = ("_seconds", "_bytes", "_seconds_total", "_bytes_total", "_total", "_info")
 
 
 def get(pool, role, path, timeout=60):
     """(status, content type, text)."""
-    where = pool.metrics_address(role) if pool.plane == "real" else f"127.0.0.1:{pool.instance['metricsPort'] + ROLES[role]}"
-    url = f"http://{where}{path}"
+    url = f"http://{pool.metrics_address(role)}{path}"
     try:
         with urllib.request.urlopen(url, timeout=timeout) as r:
             return r.status, r.headers["Content-Type"], r.read().decode()

@@ -16,10 +16,6 @@ SBATCH = ("sbatch", "--parsable", "--mem=50M", "-D", "/", "-o", "/dev/null", "-w
 SLEEP = "#!/bin/sh\nexec sleep 100000\n"
 
 
-def root(pool, *argv, **kw):
-    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
-
-
 def change(pool, policies):
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"scheduler": {"policies": policies}}}))
 
@@ -37,7 +33,7 @@ def policy(pool, **spec):
 
 def priorities(pool):
     """Of the jobs that wait."""
-    return {int(j): int(p) for j, p in (line.split() for line in root(pool, "squeue", "-h", "-t", "pending", "-o", "%A %Q").splitlines())}
+    return {int(j): int(p) for j, p in (line.split() for line in pool.shell("squeue", "-h", "-t", "pending", "-o", "%A %Q").splitlines())}
 
 
 def order(pool):
@@ -47,7 +43,7 @@ def order(pool):
 
 def sbatch(pool, *argv):
     """All GPUs of node n0."""
-    return int(root(pool, *SBATCH, *argv, input=SLEEP))
+    return int(pool.shell(*SBATCH, *argv, input=SLEEP))
 
 
 @pytest.mark.feature("C7.1", "C7.2", "C7.4", "C7.5")
@@ -72,7 +68,7 @@ def test_pods_and_native_jobs_take_turns(pool):
         wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in both))
         wait_for("it counts", lambda: order(pool) == [*small, *big])
         for expected in (*small, big[0]):
-            root(pool, "scancel", str(running))
+            pool.shell("scancel", str(running))
             now = wait_for("somebody is next", lambda: [j for j, x in pool.squeue().items() if x["state"] == "RUNNING" and j not in (running, *both)])
             assert now == [expected]
             running = expected
@@ -88,7 +84,7 @@ def test_what_is_others_stays_and_nothing_is_left(pool):
     wait_for("the node is full", lambda: pool.squeue()[running]["state"] == "RUNNING")
     first, second, third, held, nice, fixed = (sbatch(pool, *a) for a in ([], [], [], ["-H"], ["--nice=50"], []))
     his = int(pool.as_user("researcher", *SBATCH, "-c", "2", input=SLEEP).stdout)
-    root(pool, "scontrol", "update", f"jobid={fixed}", "priority=777")
+    pool.shell("scontrol", "update", f"jobid={fixed}", "priority=777")
     with policy(pool, order="lifo"):
         wait_for("the newest is first", lambda: order(pool) == [his, third, second, first, fixed, nice])
         now = priorities(pool)
@@ -96,7 +92,7 @@ def test_what_is_others_stays_and_nothing_is_left(pool):
         moves, passes = (pool.bridge_metric(f"tandem_bridge_policy_{k}_total") for k in ("moves", "passes"))
         wait_for("it looked again", lambda: pool.bridge_metric("tandem_bridge_policy_passes_total") >= passes + 2)
         assert pool.bridge_metric("tandem_bridge_policy_moves_total") == moves and priorities(pool) == now
-        root(pool, "scontrol", "release", str(held))
+        pool.shell("scontrol", "release", str(held))
         wait_for("released, it has its place", lambda: order(pool) == [his, held, third, second, first, fixed, nice])
 
         change(pool, [{"name": "tried", "order": "drf", "queueBy": "user"}])  # root has a whole node of GPUs already

@@ -21,13 +21,13 @@ def up(own_pool):
     """A pool in which urgent preempts everybody else; the researcher may say so in native jobs."""
     own_pool.apply(*[{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": n}, "value": v} for n, v in CLASSES.items()])
     classes = [{"priorityClass": c, "qos": c, **({"namespaces": ["elsewhere"]} if c == "reserved" else {})} for c in CLASSES]
-    change(own_pool, {"preemption": {"qos": QOS}, "scheduler": {"priorityClassMap": classes}})
+    own_pool.change({"preemption": {"qos": QOS}, "scheduler": {"priorityClassMap": classes}})
     wait_for("slurmctld preempts", lambda: "preempt/qos" in own_pool.shell("scontrol", "show", "config"))
     wait_for("the QOS are there", lambda: condition(own_pool, "PreemptionReady")["status"] == "True")
     yield own_pool
     if own_pool.plane == "real":  # others use it after us
         own_pool.clean()
-        change(own_pool, {"preemption": None, "scheduler": {"priorityClassMap": None}})
+        own_pool.change({"preemption": None, "scheduler": {"priorityClassMap": None}})
         own_pool.kubectl("delete", "priorityclass", *CLASSES)
 
 
@@ -38,22 +38,8 @@ def pool(up):
     return up
 
 
-def root(pool, *argv, **kw):
-    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
-
-
 def condition(pool, kind):
     return next((c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == kind), {"status": None, "message": ""})
-
-
-def change(pool, spec):
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
-    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
-
-    def in_force():
-        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
-        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
-    wait_for("in force", in_force, 200)
 
 
 def sbatch(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
@@ -92,10 +78,10 @@ def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_bac
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in others), "one victim was enough"
 
     pool.kubectl("scale", "deployment", "serve", "--replicas=0")
-    root(pool, "scontrol", "update", f"jobid={victim}", "starttime=now")  # Slurm would wait for two minutes
+    pool.shell("scontrol", "update", f"jobid={victim}", "starttime=now")  # Slurm would wait for two minutes
     wait_for("it runs again", lambda: pool.squeue()[victim]["state"] == "RUNNING")
     log = f"/home/researcher/told-{victim}"
-    wait_for("it was told, and has begun twice", lambda: root(pool, "cat", log).split() == ["begun", "told", "begun"])
+    wait_for("it was told, and has begun twice", lambda: pool.shell("cat", log).split() == ["begun", "told", "begun"])
 
 
 @pytest.mark.feature("A6.7")
@@ -220,7 +206,7 @@ def test_the_time_limit_counts_over_all_runs(pool):
 
 def start(pool, job):
     """Seconds since 1970."""
-    return int(root(pool, "date", "-d", pool.job(job)["StartTime"], "+%s"))
+    return int(pool.shell("date", "-d", pool.job(job)["StartTime"], "+%s"))
 
 
 @pytest.mark.feature("A6.7", "A18.2")
@@ -237,24 +223,24 @@ def test_nobody_preempts_who_may_not(pool):
         assert r.returncode and "the QOS reserved is not for you" in r.stdout + r.stderr, (qos, r.stdout, r.stderr)
     waits = sbatch(pool, "--hold")
     r = pool.as_user("researcher", "scontrol", "update", f"jobid={waits}", "qos=reserved", check=False)
-    assert r.returncode and "QOS=normal" in root(pool, "scontrol", "show", "job", waits)
+    assert r.returncode and "QOS=normal" in pool.shell("scontrol", "show", "job", waits)
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs)
 
 
 @pytest.mark.feature("A6.7")
 def test_the_qos_stay_as_declared_and_those_of_others_as_they_are(pool):
-    root(pool, "sacctmgr", "-i", "add", "qos", "theirs", "set", "Priority=7")
-    root(pool, "sacctmgr", "-i", "modify", "qos", "patient", "set", "Priority=7", "MaxTRESPU=gres/gpu=4")
-    change(pool, {"preemption": {"qos": [{**q, "priority": 5} if q["name"] == "patient" else q for q in QOS] + [{"name": "theirs", "preempts": ["patient"]}]}})
+    pool.shell("sacctmgr", "-i", "add", "qos", "theirs", "set", "Priority=7")
+    pool.shell("sacctmgr", "-i", "modify", "qos", "patient", "set", "Priority=7", "MaxTRESPU=gres/gpu=4")
+    pool.change({"preemption": {"qos": [{**q, "priority": 5} if q["name"] == "patient" else q for q in QOS] + [{"name": "theirs", "preempts": ["patient"]}]}})
     try:
         assert "theirs" in wait_for("whose it is is said", lambda: (c := condition(pool, "PreemptionReady"))["status"] == "False" and c["message"])
         def show():
-            return {line.split("|")[0]: line.split("|")[1:] for line in root(pool, "sacctmgr", "-n", "-P", "show", "qos", "format=name,priority,preempt,maxtrespu").split()}
+            return {line.split("|")[0]: line.split("|")[1:] for line in pool.shell("sacctmgr", "-n", "-P", "show", "qos", "format=name,priority,preempt,maxtrespu").split()}
         seen = wait_for("the object counts", lambda: (q := show())["patient"][0] == "5" and q)
         assert seen["patient"] == ["5", "", "gres/gpu=4"], "what the object does not say stays"
         assert seen["theirs"] == ["7", "", ""] and seen["urgent"] == ["1000", "normal,patient,sliced", ""]
     finally:
-        change(pool, {"preemption": {"qos": QOS}})
-        root(pool, "sacctmgr", "-i", "delete", "qos", "theirs")
-        root(pool, "sacctmgr", "-i", "modify", "qos", "patient", "set", "MaxTRESPU=gres/gpu=-1")
+        pool.change({"preemption": {"qos": QOS}})
+        pool.shell("sacctmgr", "-i", "delete", "qos", "theirs")
+        pool.shell("sacctmgr", "-i", "modify", "qos", "patient", "set", "MaxTRESPU=gres/gpu=-1")
     wait_for("all is as declared", lambda: condition(pool, "PreemptionReady")["status"] == "True")

@@ -1,14 +1,11 @@
 """Tests of a job's devices before it starts: a GPU that fails costs nobody a run."""
 import json
-import re
-import urllib.request
 
 import pytest
 
-from harness import wait_for
+from harness import ACT_OVER, wait_for
 
 pytestmark = pytest.mark.feature("B5.1", "B5.6", "B5.7")
-OVER = ("Succeeded", "Failed", "Unknown")
 SICK, WELL = "n1", "n0"
 
 
@@ -19,23 +16,14 @@ def pool(own_pool):
     yield own_pool
     own_pool.cmd("fault", SICK, "--clear", check=False)
     own_pool.clean()
-    wait_for("it is in service", lambda: in_service(own_pool) and not annotation(own_pool, "faults"), 120)
+    wait_for("it is in service", lambda: own_pool.in_service(SICK) and not own_pool.annotation(SICK, "faults"), 120)
     own_pool.kubectl("delete", "healthpolicies", "--all")
-
-
-def annotation(pool, key, node=SICK):
-    return pool.get("node", node)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
 
 
 def policy(pool, **preflight):
     spec = {"attempts": 50, "dryRun": preflight.pop("dryRun", False), "rules": preflight.pop("rules", []), "preflight": preflight}
     pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec}))
-    wait_for("the agents know it", lambda: all(json.loads(annotation(pool, "preflight", n) or "{}").get("say", False) == spec["dryRun"] and annotation(pool, "preflight", n) for n in (SICK, WELL)))
-
-
-def in_service(pool):
-    return not annotation(pool, "hold") and all(a.get("status", {}).get("phase") in OVER for a in pool.items("nodeactions")) and \
-        not pool.shell("sinfo", "-h", "-N", "-n", SICK, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+    wait_for("the agents know it", lambda: all(json.loads(pool.annotation(n, "preflight") or "{}").get("say", False) == spec["dryRun"] and pool.annotation(n, "preflight") for n in (SICK, WELL)))
 
 
 def acts(pool):
@@ -49,17 +37,6 @@ def full(pool):
     return job
 
 
-def comment(pool, job):
-    """The job's admin comment."""
-    return re.search(r"^ *AdminComment=(.*)$", pool.shell("scontrol", "show", "job", job), re.M)[1]
-
-
-def counted(pool, name, **labels):
-    with urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort'] + 2}/metrics", timeout=60) as r:
-        found = [(dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.split()[-1])) for line in r.read().decode().splitlines() if line.startswith(name + "{")]
-    return sum(v for have, v in found if all(have.get(k) == x for k, x in labels.items()))
-
-
 @pytest.mark.feature("A14.10")
 def test_a_job_starts_elsewhere_by_itself(pool):
     """The test finds what no check does. The job never runs on the sick node, waits for no two minutes, and is
@@ -70,17 +47,17 @@ def test_a_job_starts_elsewhere_by_itself(pool):
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1", script="#!/bin/sh\necho $SLURMD_NODENAME >>/home/ran\nexec sleep 100000\n")
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    assert comment(pool, job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test")
+    assert pool.admin_comment(job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test")
     pool.shell("scancel", filler)
     wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING", 60)
     wait_for("it ran where it should", lambda: pool.shell("cat", "/home/ran", check=False).split() == [WELL])
-    done = wait_for("the node is mended", lambda: (new := [a for a in acts(pool) if a["metadata"]["uid"] not in before]) and new[0].get("status", {}).get("phase") in OVER and new, 120)
+    done = wait_for("the node is mended", lambda: (new := [a for a in acts(pool) if a["metadata"]["uid"] not in before]) and new[0].get("status", {}).get("phase") in ACT_OVER and new, 120)
     assert len(done) == 1 and done[0]["status"]["phase"] == "Succeeded", done
     assert (done[0]["spec"]["action"], done[0]["spec"]["device"], done[0]["spec"]["policy"]) == ("reset-gpu", "gpu0", "default")
     assert f"pre-flight of job {job} failed" in done[0]["spec"]["reason"]
-    wait_for("the node takes work", lambda: in_service(pool))
-    assert counted(pool, "tandem_preflight_total", node=SICK, result="failed") >= 1
-    assert counted(pool, "tandem_preflight_device_seconds_total", node=SICK) > 0
+    wait_for("the node takes work", lambda: pool.in_service(SICK))
+    assert pool.counted("agent", "tandem_preflight_total", node=SICK, result="failed") >= 1
+    assert pool.counted("agent", "tandem_preflight_device_seconds_total", node=SICK) > 0
     assert f"pre-flight of job {job} failed" in pool.cmd("history", SICK).stdout
     lost = lambda: sum(r["hours"]["preflight"] for r in json.loads(pool.cmd("usage", "--yield", "-o", "json").stdout)["yield"])
     wait_for("what it cost is in the history", lambda: lost() * 3600 >= 1)
@@ -94,7 +71,7 @@ def test_a_pod_is_bound_only_where_its_devices_passed(pool):
     filler = full(pool)
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     pool.apply(pool.pod("trains", gpus=1))
-    wait_for("the node is held", lambda: "pre-flight" in (annotation(pool, "hold") or ""))
+    wait_for("the node is held", lambda: "pre-flight" in (pool.annotation(SICK, "hold") or ""))
     assert not pool.get("pod", "trains")["spec"].get("nodeName")
     pool.shell("scancel", filler)
     wait_for("the pod runs", lambda: pool.phase("trains") == "Running", 120)
@@ -108,18 +85,18 @@ def test_bad_luck_is_bounded(pool):
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1")
     wait_for("it is held", lambda: (j := pool.job(job)).get("Priority") == "0" and j.get("JobState") == "PENDING")
-    assert "pre-flight failed 1 time" in comment(pool, job)
+    assert "pre-flight failed 1 time" in pool.admin_comment(job)
     pool.shell("scancel", filler, job)
 
 
 def test_who_is_not_named_is_not_tested_and_a_dry_run_only_says(pool):
-    before = counted(pool, "tandem_preflight_total")
+    before = pool.counted("agent", "tandem_preflight_total")
     policy(pool, partitions=["another"], namespaces=["other"])
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     pool.shell("srun", "-w", SICK, "--gres=gpu:1", "true")
-    assert counted(pool, "tandem_preflight_total") == before
+    assert pool.counted("agent", "tandem_preflight_total") == before
     policy(pool, partitions=["*"], dryRun=True)
     pool.shell("srun", "-w", SICK, "--gres=gpu:1", "true")
-    assert counted(pool, "tandem_preflight_total", result="failed") > 0
-    wait_for("the node says so", lambda: "pre-flight" in (annotation(pool, "faults") or ""))
-    assert not annotation(pool, "hold")
+    assert pool.counted("agent", "tandem_preflight_total", result="failed") > 0
+    wait_for("the node says so", lambda: "pre-flight" in (pool.annotation(SICK, "faults") or ""))
+    assert not pool.annotation(SICK, "hold")

@@ -30,7 +30,7 @@ def enforce(pool, what, account):
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p",
                  json.dumps({"spec": {"accounting": {"enforce": what, "openAccount": account}}}))
     want = "associations,limits,qos" if what else "none"
-    wait_for("slurmctld has it", lambda: re.search(rf"AccountingStorageEnforce\s*= {want}\b", root(pool, "scontrol", "show", "config")), 200)
+    wait_for("slurmctld has it", lambda: re.search(rf"AccountingStorageEnforce\s*= {want}\b", pool.shell("scontrol", "show", "config")), 200)
     wait_for("in force", lambda: pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes), 200)
 
 
@@ -40,16 +40,12 @@ def remove_tenants(pool):
     spaces = pool.items("namespaces", "-l", "tandem.dev/tenant")
     for n in spaces:
         pool.kubectl("delete", "pods", "--all", "-n", n["metadata"]["name"], "--wait=false", "--grace-period=1")
-    root(pool, "scancel", "-Q", "-u", "researcher")
+    pool.shell("scancel", "-Q", "-u", "researcher")
     if names:
         pool.kubectl("delete", "tenants", *names, "--wait=false")
         wait_for("no tenants left", lambda: not pool.items("tenants"), 120)
     if spaces:
         pool.kubectl("delete", "namespaces", *[n["metadata"]["name"] for n in spaces], "--timeout=120s")
-
-
-def root(pool, *argv, **kw):
-    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
 
 
 def tenant(name, quota=None, **spec):
@@ -84,7 +80,7 @@ def ready(pool, *tenants):
 def associations(pool, *accounts):
     """{(account, user): {field: value}} as Slurm's own command shows them."""
     fields = ["Account", "User", "ParentName", "Fairshare", "GrpTRES", "Comment", "MaxJobs", "GrpSubmit"]
-    out = root(pool, "sacctmgr", "-n", "-P", "show", "associations", f"account={','.join(accounts)}", f"format={','.join(fields)}")
+    out = pool.shell("sacctmgr", "-n", "-P", "show", "associations", f"account={','.join(accounts)}", f"format={','.join(fields)}")
     rows = [dict(zip(fields, line.split("|"))) for line in out.splitlines()]
     return {(r["Account"], r["User"]): r for r in rows}
 
@@ -164,10 +160,10 @@ def test_children_share_what_their_parent_has(pool):
 @pytest.mark.feature("C1.3")
 def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
     ready(pool, tenant("physics", {"gpu": 2}, weight=3, members=[{"user": "researcher"}]))
-    root(pool, "sacctmgr", "-i", "modify", "account", "physics", "set", "GrpTRES=gres/gpu=99", "Fairshare=50", "MaxJobs=1")
-    root(pool, "sacctmgr", "-i", "remove", "user", "researcher", "account=physics")
-    root(pool, "sacctmgr", "-i", "add", "account", "theirs", "GrpTRES=cpu=5")
-    root(pool, "sacctmgr", "-i", "add", "user", "root", "account=theirs,physics")
+    pool.shell("sacctmgr", "-i", "modify", "account", "physics", "set", "GrpTRES=gres/gpu=99", "Fairshare=50", "MaxJobs=1")
+    pool.shell("sacctmgr", "-i", "remove", "user", "researcher", "account=physics")
+    pool.shell("sacctmgr", "-i", "add", "account", "theirs", "GrpTRES=cpu=5")
+    pool.shell("sacctmgr", "-i", "add", "user", "root", "account=theirs,physics")
     pool.kubectl("delete", "rolebinding", "-n", "physics", "--all")
     pool.kubectl("label", "namespace", "physics", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
 
@@ -181,8 +177,8 @@ def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
     have = associations(pool, "physics", "theirs")
     assert have["theirs", ""]["GrpTRES"] == "cpu=5" and ("theirs", "root") in have and ("physics", "root") in have
     wait_for("it says who is in it besides", lambda: "root" in condition(pool, "physics", "AccountReady")[2])
-    root(pool, "sacctmgr", "-i", "remove", "user", "root", "account=theirs,physics")
-    root(pool, "sacctmgr", "-i", "remove", "account", "theirs")
+    pool.shell("sacctmgr", "-i", "remove", "user", "root", "account=theirs,physics")
+    pool.shell("sacctmgr", "-i", "remove", "account", "theirs")
 
 
 @pytest.mark.feature("C1.1", "C1.3")
@@ -197,7 +193,7 @@ def test_a_tenant_goes_when_its_jobs_are_over(pool):
     assert pool.squeue()[job]["state"] == "RUNNING"
     pool.shell("scancel", job)
     wait_for("both are gone", lambda: not pool.items("tenants"))
-    assert not associations(pool, "physics", "science") and "physics" not in root(pool, "sacctmgr", "-n", "-P", "show", "account")
+    assert not associations(pool, "physics", "science") and "physics" not in pool.shell("sacctmgr", "-n", "-P", "show", "account")
     left = pool.get("namespace", "physics")["metadata"]["labels"]  # people's things stay
     assert "tandem.dev/tenant" not in left and not pool.items("rolebindings", "-n", "physics", "-l", "tandem.dev/tenant")
     assert not may(pool, "researcher", "create", "pods", "physics")
@@ -207,8 +203,8 @@ def test_a_tenant_goes_when_its_jobs_are_over(pool):
 @pytest.mark.feature("C1.1", "C1.3")
 def test_what_cannot_be_is_said_and_changes_nothing(pool):
     pool.kubectl("create", "namespace", "taken")
-    root(pool, "sacctmgr", "-i", "add", "account", "old", "Fairshare=5")
-    rows = lambda: root(pool, "sacctmgr", "-n", "-P", "show", "associations", "format=account,user,fairshare,grptres,parentname").splitlines()
+    pool.shell("sacctmgr", "-i", "add", "account", "old", "Fairshare=5")
+    rows = lambda: pool.shell("sacctmgr", "-n", "-P", "show", "associations", "format=account,user,fairshare,grptres,parentname").splitlines()
     others = lambda: [r for r in rows() if not r.startswith("open|")]
     before = others()
     bad = {"orphan": ({"parent": "nobody"}, "Valid", "create it, or name another parent"),
@@ -233,7 +229,7 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
     assert own["Fairshare"] == "2" and own["GrpTRES"] == "gres/gpu=1"
     pool.kubectl("delete", "tenant", "old", "--timeout=60s")
     assert ("old", "") in associations(pool, "old")  # it was there before
-    root(pool, "sacctmgr", "-i", "remove", "account", "old")
+    pool.shell("sacctmgr", "-i", "remove", "account", "old")
     pool.kubectl("delete", "namespace", "taken", "--timeout=120s")
 
 
@@ -306,7 +302,7 @@ def test_nobody_reaches_into_another_tenant(pool):
     for t, j in (*job.items(), *native.items()):
         assert pool.squeue()[j]["state"] == "RUNNING", t
         assert pool.job(j)["TimeLimit"] != "00:01:00"
-    root(pool, "scancel", "-u", "other")
+    pool.shell("scancel", "-u", "other")
 
 
 @pytest.mark.embedded  # it kills a role
