@@ -54,6 +54,12 @@ class Laptop:
             return r.status, r, json.loads(data) if r.getheader("Content-Type") == "application/json" else data
 
 
+def tenant(name, members, **spec):
+    """A Tenant that has people and no namespaces."""
+    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+            "spec": {"cluster": {"namespace": "slurm", "name": "main"}, "namespaces": [], "members": members, **spec}}
+
+
 @contextlib.contextmanager
 def cutting(target, cuts):
     """A proxy on 127.0.0.1 that breaks its first connections after so many bytes, up and down together.

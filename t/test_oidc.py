@@ -31,10 +31,10 @@ def issuer(shared_pool, gateway, tmp_path_factory):
     i = Issuer(tmp_path_factory.mktemp("issuer"), ["researcher", "eve", "root", "system:admin"], f"{gateway}/api/v1/login/oidc/callback")
 
     def say(oidc):
-        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": oidc}}))
+        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"identity": {"oidc": oidc}}}))
         wait_for("the gateway knows", lambda: ("oidc" in json.loads(Web().get(f"{gateway}/api/v1/login")[2])) == bool(oidc))
     try:
-        say({"oidc": {"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "groupsClaim": "groups", "scopes": ["groups"]}})
+        say({"issuer": i.url, "clientID": i.client, "gatewayURL": gateway, "name": "the lab", "groupsClaim": "groups", "scopes": ["groups"]})
         yield i
     finally:
         say(None)
@@ -47,15 +47,8 @@ def me(web, gateway):
 
 @pytest.mark.feature("A15.2", "E3.1")
 def test_one_person_in_the_browser_in_ssh_and_in_jobs(pool, issuer, gateway, tmp_path):
-    selenium = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed (tools/setup --for test)")
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-    o = selenium.ChromeOptions()
-    for a in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}/browser", "--disable-background-networking"):
-        o.add_argument(a)
-    o.binary_location = shutil.which("chromium")
-    d = selenium.Chrome(service=Service(shutil.which("chromedriver")), options=o)
+    from browser import By, Keys, chromium  # the other tests need none
+    d = chromium(tmp_path / "browser")
     try:
         d.get(gateway.replace("127.0.0.1", "localhost"))  # by a name at which no cookie of the way back would be seen
         button = wait_for("the page offers it", lambda: next((b for b in d.find_elements(By.LINK_TEXT, "Log in with the lab") if b.is_displayed()), None))

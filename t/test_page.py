@@ -7,29 +7,17 @@ import tempfile
 
 import pytest
 
+from browser import By, Keys, chromium, selenium
 from harness import ROOT, wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, tenant
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("E3.2")]
-selenium = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed (tools/setup --for test)")
-if not (shutil.which("chromium") and shutil.which("chromedriver")):
-    pytest.skip("chromium is not installed (tools/setup --for test)", allow_module_level=True)
-
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-
 SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
 
 
 class Browser:
     def __init__(self, pool, directory):
-        o = selenium.ChromeOptions()
-        for a in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", f"--user-data-dir={directory}", "--disable-background-networking"):
-            o.add_argument(a)
-        o.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        o.binary_location = shutil.which("chromium")
-        from selenium.webdriver.chrome.service import Service
-        self.d = selenium.Chrome(service=Service(shutil.which("chromedriver")), options=o)
+        self.d = chromium(directory)
         self.url = f"http://{address(pool)}"
 
     def size(self, name, dark=False):
@@ -126,7 +114,7 @@ def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
     me.run("cancel", run)
     wait_for("they are free again", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.mine"))
     # The health policy had taken the node out.
-    wait_for("its node works again", lambda: pool.idle_nodes() == nodes and "tandem.dev/hold" not in pool.get("node", "n2")["metadata"]["annotations"])
+    wait_for("its node works again", lambda: pool.idle_nodes() == nodes and not pool.annotation("n2", "faults") and pool.in_service("n2"))
 
 
 @pytest.mark.feature("E3.4")
@@ -243,11 +231,6 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.press(f"Stop {s['id']}")
     wait_for("it asks", lambda: browser.d.switch_to.alert).accept()
     browser.shows("None.")
-
-
-def tenant(name, members, **spec):
-    return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
-            "spec": {"cluster": {"namespace": "slurm", "name": "main"}, "namespaces": [], "members": members, **spec}}
 
 
 @pytest.mark.feature("E3.6")
