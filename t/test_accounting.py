@@ -261,7 +261,7 @@ def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
     wait_for("jobs are recorded there", lambda: sacct(pool).get(there, {}).get("State") == "COMPLETED")
     move(storage["path"])
     wait_for("the first history is there again", lambda: sacct(pool).get(before, {}).get("State") == "COMPLETED")
-    wait_for("the job that ran goes on", lambda: pool.squeue()[runs]["state"] == "RUNNING")
+    assert wait_for("the job that ran goes on", lambda: (j := pool.job(runs)).get("JobState") == "RUNNING" and j)["Restarts"] == "0"
 
 
 def taken(pool):

@@ -134,12 +134,12 @@ def test_an_autoscaler_takes_gpus_from_training_and_gives_them_back(pool, adapte
     wait_for("the bridge has measured both", lambda: metric(pool, READY + "_count") - before[READY + "_count"] == 2)
     each = (metric(pool, READY + "_sum") - before[READY + "_sum"]) / 2
     assert 0 < each < time.monotonic() - begun
-    assert metric(pool, "tandem_pool_namespace_devices") == 16
+    wait_for("the bridge counts their devices", lambda: metric(pool, "tandem_pool_namespace_devices") == 16)
     assert {j: pool.squeue()[j]["state"] for j in jobs} == {j: "PENDING" if j in victims else "RUNNING" for j in jobs}
 
     adapter.value = 0
     wait_for("nothing serves", lambda: pool.get("hpa", "answers")["status"]["desiredReplicas"] == 0 and pool.items("pods", "-n", "default") == [], 120)
-    assert not metric(pool, "tandem_pool_namespace_devices")
+    wait_for("the bridge counts none any more", lambda: not metric(pool, "tandem_pool_namespace_devices"))
     for v in victims:  # Slurm would wait for two minutes
         pool.cmd("shell", "--user", "root", "--", "scontrol", "update", f"jobid={v}", "starttime=now")
     wait_for("training goes on", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs))

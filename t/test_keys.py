@@ -1,11 +1,12 @@
-"""How daemons and users prove who they are (docs/keys.md): keys that are turned over, and munge as the other choice. One pool of two
-nodes, whose keys and type are changed."""
+"""How daemons and users prove who they are (docs/keys.md): keys that are turned over, and munge as the other choice, of which
+is tested that it is refused while jobs run. One pool of two nodes, whose keys are changed."""
+import contextlib
 import json
 import subprocess
 
 import pytest
 
-from harness import wait_for
+from harness import SLOW, wait_for
 
 NS = ("-n", "slurm")
 
@@ -31,23 +32,25 @@ def keys(pool):
     return pool.get("slurmcluster", "main", *NS)["status"]["keys"]
 
 
+@contextlib.contextmanager
 def long_ones(pool):
-    """A batch job with a step, an srun over both nodes that ends when it is let go, and a pod with devices: all of them run."""
-    job = user(pool, "rm -f go; sbatch --parsable --mem=100M -o /dev/null --wrap 'srun --mem=50M sleep 100000'").strip()
+    """A batch job with a step, an srun over both nodes that ends when it is let go, and a pod with devices: all of them run, have not noticed
+    afterwards, and end well."""
+    job = int(user(pool, "rm -f go; sbatch --parsable --mem=100M -o /dev/null --wrap 'srun --mem=50M sleep 100000'"))
     srun = subprocess.Popen([pool.tandem, "shell", "--", "srun", "-N2", "--mem=50M", "sh", "-c", "until [ -e go ]; do sleep 0.3; done; echo lived"],
                             env=pool.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    pool.apply(pool.pod("long", gpus=2))
-    wait_for("the pod runs", lambda: pool.phase("long") == "Running")
-    number, _, _ = pool.grant(pool.get("pod", "long"))
-    wait_for("the steps run", lambda: sum(i.endswith(".0") for i in user(pool, "squeue -h -s -o %i").split()) == 2)
-    return int(job), srun, number
-
-
-def lived(pool, job, srun, number):
-    """They have not noticed, and end well."""
-    user(pool, "touch go")
-    out, err = srun.communicate(timeout=120)
-    assert (srun.returncode, out) == (0, "lived\n" * 2), err
+    try:
+        pool.apply(pool.pod("long", gpus=2))
+        wait_for("the pod runs", lambda: pool.phase("long") == "Running")
+        number, _, _ = pool.grant(pool.get("pod", "long"))
+        wait_for("the steps run", lambda: sum(i.endswith(".0") for i in user(pool, "squeue -h -s -o %i").split()) == 2)
+        yield
+        user(pool, "touch go")
+        out, err = srun.communicate(timeout=120 * SLOW)
+        assert (srun.returncode, out) == (0, "lived\n" * 2), err
+    finally:
+        srun.kill()
+        srun.wait()
     assert pool.job(job)["JobState"] == "RUNNING" and f"{job}.0" in user(pool, f"squeue -h -s -j {job} -o %i")
     assert pool.phase("long") == "Running" and number in pool.squeue()
     user(pool, f"scancel {job}")
@@ -72,22 +75,21 @@ def by_key(pool, key):
 def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
     def secret(name):
         return pool.get("secret", name, *NS)["data"]
-    work = long_ones(pool)
-    old, tokens = secret("main-slurm-key")["slurm.key"], secret("main-jwt-key")["jwt_hs256.key"]
-    token = pool.shell("scontrol", "token", "lifespan=3600").strip()
-    by_token = f"env -u SLURM_SACK_KEY -u SLURM_SACK_JWKS {token} sinfo -h -o tells 2>&1"
-    assert "tells" in by_key(pool, old) and "tells" in pool.shell("sh", "-c", by_token)
-    auth(pool, keyGeneration=2, keyOverlapSeconds=5)
-    wait_for("the new keys are in force, and the old ones gone", lambda: keys(pool) == {"generation": 2}, 180)
-    assert secret("main-slurm-key")["slurm.key"] != old and secret("main-jwt-key")["jwt_hs256.key"] != tokens
-    # Who has the old ones is nobody.
-    wait_for("slurmctld has no other", lambda: all("keys=2;" in f"{c.strip()};" for c in pool.shell("sinfo", "-h", "-N", "-O", "Comment:120").split("\n") if c.strip()))
-    assert "uthentication" in by_key(pool, old)
-    assert "uthentication" in pool.cmd("shell", "--user", "root", "--", "sh", "-c", by_token, check=False).stdout
-    # New ones start, and are recorded: slurmdbd has the new keys too.
-    job = user(pool, "sbatch --parsable --wait --mem=50M -o /dev/null --wrap 'srun true'").strip()
-    wait_for("its history", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
-    lived(pool, *work)
+    with long_ones(pool):
+        old, tokens = secret("main-slurm-key")["slurm.key"], secret("main-jwt-key")["jwt_hs256.key"]
+        token = pool.shell("scontrol", "token", "lifespan=3600").strip()
+        by_token = f"env -u SLURM_SACK_KEY -u SLURM_SACK_JWKS {token} sinfo -h -o tells 2>&1"
+        assert "tells" in by_key(pool, old) and "tells" in pool.shell("sh", "-c", by_token)
+        auth(pool, keyGeneration=2, keyOverlapSeconds=5)
+        wait_for("the new keys are in force, and the old ones gone", lambda: keys(pool) == {"generation": 2}, 180)
+        assert secret("main-slurm-key")["slurm.key"] != old and secret("main-jwt-key")["jwt_hs256.key"] != tokens
+        # Who has the old ones is nobody.
+        wait_for("slurmctld has no other", lambda: all("keys=2;" in f"{c.strip()};" for c in pool.shell("sinfo", "-h", "-N", "-O", "Comment:120").split("\n") if c.strip()))
+        assert "uthentication" in by_key(pool, old)
+        assert "uthentication" in pool.cmd("shell", "--user", "root", "--", "sh", "-c", by_token, check=False).stdout
+        # New ones start, and are recorded: slurmdbd has the new keys too.
+        job = user(pool, "sbatch --parsable --wait --mem=50M -o /dev/null --wrap 'srun true'").strip()
+        wait_for("its history", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
     auth(pool, keyGeneration=1)
     wait_for("no way back", lambda: "spec.auth.keyGeneration: generation 2 is there" in said(pool))
     auth(pool, keyGeneration=2)

@@ -63,10 +63,11 @@ def in_service(pool, *nodes):
 @pytest.mark.feature("B7.3", "B7.6", "B7.7", "B2.2", "B2.3")
 def test_under_a_stream_of_jobs_and_the_operator_dies(site):
     pool = site
-    pool.shell("rm", "-f", "/home/stream")
+    pool.shell("rm", "-f", "/home/stream", "/home/enough", "/home/begun")
     pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": "unknown"}, "spec": {"nodes": ["n0"], "what": {"program": "driver-3"}}})
-    long = pool.sbatch("-w", "n2", "--gres=gpu:1", script="#!/bin/sh\nuntil [ -e /home/enough ]; do sleep 0.1; done\necho $SLURM_JOB_ID >>/home/stream\n")
-    wait_for("the long job runs", lambda: pool.job(long).get("JobState") == "RUNNING")
+    first, long = (pool.sbatch("-w", n, "--gres=gpu:1", script=f"#!/bin/sh\nuntil [ -e /home/{flag} ]; do sleep 0.1; done\necho $SLURM_JOB_ID >>/home/stream\n")
+                   for n, flag in (("n1", "begun"), ("n2", "enough")))
+    wait_for("the long jobs run", lambda: all(pool.job(j).get("JobState") == "RUNNING" for j in (first, long)))
     stream, at_work = [], []
     pool.cmd("upgrade", "start", "driver", "--nodes", "n1,n2,n3", "--program", "driver-2", "--max-unavailable", "2", "--reason", "new driver")
 
@@ -80,6 +81,7 @@ def test_under_a_stream_of_jobs_and_the_operator_dies(site):
         return look
     wait_for("two nodes are begun", until(lambda s: s.get("nodesAtWork") == 2))
     pool.kill_role("operator")
+    pool.shell("touch", "/home/begun")
     wait_for("all but the node with the long job are upgraded", until(lambda s: s.get("nodesUpgraded") == 2), 120)
     assert phases(pool, "driver") == {"n1": "Upgraded", "n2": "Upgrading", "n3": "Upgraded"}
     assert sorted(pool.did()) == ["driver-2 n1", "driver-2 n3"], "a node whose job has not ended is not touched"
@@ -98,10 +100,10 @@ def test_under_a_stream_of_jobs_and_the_operator_dies(site):
     assert len([a for a in acts.values() if a["spec"].get("upgrade") == "driver"]) == 3
     assert "upgrade driver: new driver" in pool.cmd("history", "n2").stdout
     assert pool.kubectl("get", "nodeupgrade", "driver", "-o", "jsonpath={.status.conditions[?(@.type=='Complete')].status}") == "True"
-    wait_for("no job is lost, none ran twice", lambda: sorted(map(int, pool.shell("cat", "/home/stream").split())) == sorted([long, *stream]))
-    assert {pool.job(j).get("Restarts") for j in (long, *stream[-3:])} == {"0"}
+    wait_for("no job is lost, none ran twice", lambda: sorted(map(int, pool.shell("cat", "/home/stream").split())) == sorted([first, long, *stream]))
+    assert {pool.job(j).get("Restarts") for j in (first, long, *stream[-3:])} == {"0"}
     assert 'the agent of node n0 has no program "driver-3"' in ended(pool, "unknown")["message"]
-    pool.shell("rm", "-f", "/home/stream", "/home/enough")
+    pool.shell("rm", "-f", "/home/stream", "/home/enough", "/home/begun")
 
 
 @pytest.mark.feature("B7.4")
