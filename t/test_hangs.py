@@ -49,11 +49,13 @@ def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(wat
     """No list names it: it asks for that itself by the variable. The file is its user's."""
     pool = watched(partitions=["another"], afterSeconds=3, action="requeue", signal="USR1")
     where = directory(pool, "stops")
+    before = pool.counted("agent", "tandem_job_hangs_total", action="requeue")
     job = submit(pool, where, "--requeue", "-o", "out", "--export=ALL,TANDEM_HEARTBEAT=beat", script=BEATS_AND_STOPS)
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
     said = re.fullmatch(rf"tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", pool.admin_comment(job))
     assert said, pool.admin_comment(job)
     assert pool.shell("stat", "-c", "%U %a", f"{where}/{said[2]}").split() == ["researcher", "600"]
+    assert pool.counted("agent", "tandem_job_hangs_total", action="requeue") == before + 1
     stacks = pool.shell("cat", f"{where}/{said[2]}")
     assert "got signal 10, which it catches" in stacks and "wchan: " in stacks and "SigCgt:" in stacks
     assert "waits_for_nobody" in pool.shell("cat", f"{where}/out")  # by faulthandler
@@ -69,8 +71,10 @@ def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
     no_output = submit(pool, where, "--gres=gpu:1", "-w", "n1", "-o", "/dev/null")
     for job in (computes, no_devices, no_output):
         wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    before = pool.counted("agent", "tandem_job_hangs_total", node="n1", action="tell")
     hangs = submit(pool, where, "-w", "n1", "--gres=gpu:1", "-o", "hangs")
     wait_for("it is told of", lambda: pool.admin_comment(hangs))
     assert pool.admin_comment(hangs).startswith(f"tandem: hangs on n1: no output and no GPU use for 3 s; stacks: tandem-hang-{hangs}-n1.txt")
     assert pool.job(hangs)["JobState"] == "RUNNING"
+    wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_hangs_total", node="n1", action="tell") == before + 1)
     assert [pool.admin_comment(j) for j in (computes, no_devices, no_output)] == [""] * 3

@@ -104,6 +104,22 @@ def test_what_is_others_stays_and_nothing_is_left(pool):
         wait_for("all have their own priority", lambda: order(pool) == [fixed, first, second, third, held, nice, his] and max(priorities(pool).values()) == 777)
 
 
+@pytest.mark.feature("C3.9")
+def test_gpus_that_are_free_where_too_few_are_free_are_counted(pool):
+    """For a request of a whole node, and for the largest one that waits."""
+    def lost(what):
+        return pool.counted("bridge", "tandem_pool_fragmented_devices", **{"partition": "all", "device": "gpu", "for": what})
+    wait_for("no node is in part in use", lambda: lost("node") == 0)
+    jobs = [pool.sbatch("-w", n, "--gres=gpu:3") for n in pool.nodes]
+    wait_for("no request of a whole node can have the rest", lambda: lost("node") == 5 * len(pool.nodes))
+    assert lost("largest") == 0, "nobody waits"
+    pool.apply(pool.pod("waits", gpus=6))
+    wait_for("somebody waits for more than one node has free", lambda: lost("largest") == 5 * len(pool.nodes))
+    pool.shell("scancel", jobs[0])
+    wait_for("it runs where there is enough now", lambda: pool.phase("waits") == "Running")
+    wait_for("the rest of its node is lost to others", lambda: lost("node") == 5 * (len(pool.nodes) - 1) + 2)
+
+
 BAD = """#include <tandem/policy.h>
 #include <signal.h>
 #include <stdio.h>
@@ -142,7 +158,7 @@ def plugins(pool, tmp_path):
 
 @pytest.mark.feature("C7.3")
 def test_a_policy_of_the_sites_own_breaks_nothing(pool, plugins):
-    """It orders jobs; one that dies, answers nonsense, leaves or may be written by others does not count, and the cluster says so."""
+    """It orders jobs; one that dies, hangs, answers nonsense, leaves or may be written by others does not count, and the cluster says so."""
     running = sbatch(pool)
     wait_for("the node is full", lambda: pool.squeue()[running]["state"] == "RUNNING")
     long, short, longest = sbatch(pool, "-t", "60"), sbatch(pool, "-t", "10"), sbatch(pool)
@@ -157,7 +173,7 @@ def test_a_policy_of_the_sites_own_breaks_nothing(pool, plugins):
         wait_for("the shortest is first", lambda: order(pool) == [short, long, longest] and priorities(pool)[short] >= FIRST)
         wait_for("the cluster says so", lambda: condition()["status"] == "True")
         bridge = pool.role_pid("bridge")
-        for arguments, problem in (("die", "it died of signal 11"), ("nonsense", "its answer is no order"), ("leave", "it gave no answer"), ("rights", "it says that it does not know")):
+        for arguments, problem in (("die", "it died of signal 11"), ("nonsense", "its answer is no order"), ("leave", "it gave no answer"), ("hang", "it gave no answer within 5 s, and was ended"), ("rights", "it says that it does not know")):
             says(name="bad.so", arguments=arguments)
             wait_for(f"the cluster says: {problem}", lambda: condition()["status"] == "False" and problem in condition()["message"])
             wait_for("Slurm's own order", lambda: order(pool) == [long, short, longest] and max(priorities(pool).values()) < FIRST)
