@@ -44,11 +44,15 @@ def ended(pid):
 def wait_for(what, predicate, seconds=60):
     """Waits until predicate() is truthy and returns its value; fails with `what` and the last
     answer. Never use a pause instead. The deadline only ends a test that hangs, and is never
-    below a minute: how long something takes is a question for bench/."""
+    below a minute: how long something takes is a question for bench/.
+
+    What it asks of its own process it asks fifty times a second. A question that starts processes
+    takes CPU from whoever is waited for, and is asked less often the longer the wait lasts."""
     seconds = max(seconds, 60) * SLOW
     start = time.monotonic()
     last = None
     while True:
+        asked = time.monotonic()
         try:
             last = predicate()
         # A command that fails means: not yet.
@@ -61,9 +65,11 @@ def wait_for(what, predicate, seconds=60):
             error = None
         if last:
             return last
-        if time.monotonic() > start + seconds:
+        now = time.monotonic()
+        if now > start + seconds:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
-        time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval; synchronises nothing
+        # Poll interval; synchronises nothing.
+        time.sleep(max(0.02 if SLOW == 1 else 0.2 * SLOW, min((now - start) / 4, (now - asked) * 8, 0.4)))
 
 
 class Failed(subprocess.CalledProcessError):
