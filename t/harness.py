@@ -17,6 +17,8 @@ import threading
 import time
 import urllib.request
 
+import kubeget
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
 KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
@@ -77,6 +79,15 @@ class Failed(subprocess.CalledProcessError):
 
     def __str__(self):
         return super().__str__() + "\n" + (self.stdout or "")[-2000:] + (self.stderr or "")[-2000:]
+
+
+def got(kubeconfig, kubectl, *argv):
+    """What `kubectl get -o json` says; kubectl: how to call it for what kubeget.py does not know."""
+    try:
+        obj = kubeget.get(kubeconfig, argv)
+    except kubeget.Refused as e:
+        raise Failed(1, ("kubectl", "get", *argv), "", str(e)) from e
+    return obj or json.loads(kubectl("get", *argv, "-o", "json"))
 
 
 class Api:
@@ -159,7 +170,7 @@ class Pool:
         return self.run("kubectl", *argv, **kw).stdout
 
     def get(self, *argv):
-        return json.loads(self.kubectl("get", *argv, "-o", "json"))
+        return got(self.env["KUBECONFIG"], self.kubectl, *argv)
 
     def items(self, *argv):
         return self.get(*argv)["items"]
@@ -167,9 +178,30 @@ class Pool:
     def apply(self, *objects):
         return self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
-    def shell(self, *argv, **kw):
+    def administrator(self, *argv):
+        """The command that `tandem shell --user root -- …` runs in the login pod."""
+        return ("sh", "-c", (ROOT / "src/cli/programs/shell.sh").read_text(), "sh", "root", "", *argv)
+
+    def ask(self, *argv, timeout=120):
+        """(exit code, stdout, stderr) of a command in the login pod, as Slurm's administrator. Where what it says is asked for, and not
+        `tandem shell`."""
+        try:
+            login = [p for p in self.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=login,tandem.dev/cluster=main")
+                     if not p["metadata"].get("deletionTimestamp") and any(c.get("ready") for c in p["status"].get("containerStatuses", []))]
+            if not login:
+                return 1, "", "the login pod is not running yet"
+            return kubeget.server(self.env["KUBECONFIG"]).run(login[0], self.administrator(*argv), timeout * SLOW)
+        except (kubeget.Refused, Failed) as e:
+            return 1, "", str(e)
+
+    def shell(self, *argv, check=True, timeout=120, **kw):
         """A command in the login pod, as Slurm's administrator."""
-        return self.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+        if kw:
+            return self.cmd("shell", "--user", "root", "--", *argv, check=check, timeout=timeout, **kw).stdout
+        code, out, err = self.ask(*argv, timeout=timeout)
+        if check and code:
+            raise Failed(code, argv, out, err)
+        return out
 
     @property
     def instance(self):
@@ -243,11 +275,11 @@ class Pool:
 
     def job(self, job_id):
         """The fields of scontrol show job, or {} when Slurm does not know it."""
-        r = self.cmd("shell", "--user", "root", "--", "scontrol", "-d", "-o", "show", "job", job_id, check=False)
-        if r.returncode:
+        code, said, _ = self.ask("scontrol", "-d", "-o", "show", "job", job_id)
+        if code:
             return {}
         fields = {}
-        for word in r.stdout.split():
+        for word in said.split():
             k, _, v = word.partition("=")
             fields.setdefault(k, v)
         return fields
@@ -341,15 +373,17 @@ class Pool:
         for n in self.items("nodes"):
             if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
-        self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false")
+        kinds = ("deployments", "replicasets", "statefulsets", "jobs", "pods")
+        if any(self.items(k, "-n", "default") for k in kinds):
+            self.kubectl("delete", ",".join(kinds), "--all", "-n", "default", "--wait=false")
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
         # Repeated until it holds: Slurm requeues a job whose prolog fails even when it was
         # cancelled meanwhile, and drains nodes late ("Duplicate jobid" after a kill of slurmctld,
         # "Prolog error").
         sweep = ("scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
-                 " scontrol update nodename=$n state=undrain; done; squeue -h -a")
-        wait_for("no jobs left", lambda: not self.shell("sh", "-c", sweep).strip(), 120)
-        wait_for("all nodes idle", lambda: self.shell("sh", "-c", sweep) is not None and self.idle_nodes() == self.instance["nodes"], 90)
+                 " scontrol update nodename=$n state=undrain; done; squeue -h -a -o 'job %i'; sinfo -h -N -t idle -o %N | sort -u")
+        idle = sorted(self.nodes)
+        wait_for("no jobs left, and all nodes idle", lambda: sorted(self.shell("sh", "-c", sweep).split()) == idle, 210)
 
     def as_user(self, user, *argv, **kw):
         """Runs a command in the login pod as one of its users, in his home; on both planes."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness import IMAGES, KEEP, ROOT, SANITIZE, Failed, wait_for
+from harness import IMAGES, KEEP, ROOT, SANITIZE, Failed, got, wait_for
 
 sys.path.insert(0, f"{ROOT}/t/kube")
 import cluster  # noqa: E402
@@ -54,7 +54,7 @@ class Site:
         return self.run("kubectl", *argv, **kw)
 
     def items(self, *argv):
-        return json.loads(self.kubectl("get", *argv, "-o", "json"))["items"]
+        return got(self.c.kubeconfig, self.kubectl, *argv)["items"]
 
     def install(self, img, *argv):
         return collections.Counter(o["result"] for o in json.loads(self.cmd("install", "--image", img, "-o", "json", "--wait", "5m", *argv))["objects"])
@@ -89,4 +89,4 @@ def pod(name, cpu, command="exec sleep 100000", **spec):
 
 
 def phase(site, name):
-    return json.loads(site.kubectl("-n", "ml", "get", "pod", name, "-o", "json"))["status"].get("phase")
+    return got(site.c.kubeconfig, site.kubectl, "pod", name, "-n", "ml")["status"].get("phase")

@@ -6,9 +6,12 @@ import struct
 
 
 class WebSocket:
-    def __init__(self, address, path, headers=None, timeout=120):
-        host, port = address.split(":")
-        self.s = socket.create_connection((host, int(port)), timeout)
+    def __init__(self, address, path, headers=None, timeout=120, tls=None):
+        """tls: the context with which it connects, if it does so by TLS."""
+        host, _, port = address.partition(":")
+        self.s = socket.create_connection((host, int(port or 443)), timeout)
+        if tls:
+            self.s = tls.wrap_socket(self.s, server_hostname=host)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {path} HTTP/1.1", f"Host: {address}", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}"]
         self.s.sendall("\r\n".join([*lines, *(f"{k}: {v}" for k, v in (headers or {}).items()), "", ""]).encode())
