@@ -270,7 +270,7 @@ class Pool:
         args = list(argv)
         if not any(a.startswith("--mem") for a in args):
             args.insert(0, "--mem=100M")
-        out = self.shell("sbatch", "--parsable", "-D", "/home", *args, input=script)
+        out = self.shell("sh", "-c", 'script=$1; shift; printf %s "$script" | sbatch --parsable -D /home "$@"', "sh", script, *args)
         return int(out.strip().split(";")[0])
 
     def job(self, job_id):
