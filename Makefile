@@ -29,8 +29,9 @@ build: setup
 	@[ -f build/build.ninja ] || meson setup build -Dbuildtype=release -Db_ndebug=false >/dev/null
 	@ninja -C build --quiet
 
+# -O1: compiling with sanitizers takes two thirds of the time that it takes with -O2, and the tests take as long.
 build-asan: setup
-	@[ -f build-asan/build.ninja ] || meson setup build-asan -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dfaults=true >/dev/null
+	@[ -f build-asan/build.ninja ] || meson setup build-asan -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Dfaults=true >/dev/null
 	@ninja -C build-asan --quiet
 
 build-tsan: setup
