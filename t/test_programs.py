@@ -47,6 +47,11 @@ class Container:
     def standin(self, program=""):
         self.stub("tandem-standin", program, "opt/tandem")
 
+    def quick_sleep(self):
+        """What looks after a daemon that has ended ends after its next pause."""
+        self.write("bin/sleep", "#!/bin/sh\nexec /bin/sleep 0.05\n")
+        (self.path / "bin/sleep").chmod(0o755)
+
     def calls(self):
         return self.read("calls").splitlines()
 
@@ -101,6 +106,7 @@ def slurmctld(box, conf, standin="echo 700"):
     box.write("etc/slurm/gres.conf", "Name=gpu\n")
     box.standin(standin)
     box.stub("slurmctld")
+    box.quick_sleep()
     return box.run("sh", SLURMCTLD, "slurmctld", "-D")
 
 
@@ -141,6 +147,7 @@ def test_no_slurmctld_starts_without_a_configuration(box):
 def test_slurmctld_with_the_real_standin(box, build):
     box.write("etc/slurm/slurm.conf", "ClusterName=x\n")
     box.stub("slurmctld")
+    box.quick_sleep()
     (box.path / "opt/tandem/tandem-standin").write_bytes((build / "src/standin/tandem-standin").read_bytes())
     (box.path / "opt/tandem/tandem-standin").chmod(0o755)
     for first in ("1", "10001"):  # nothing takes the pid file away: the second start follows a kill
@@ -150,14 +157,19 @@ def test_slurmctld_with_the_real_standin(box, build):
         box.write("var/lib/slurm/slurmctld/slurmctld.pid", "7\n")
 
 
-def restarted(box, show, patience):
-    """A slurmctld that starts itself anew at SIGHUP, where `show` is what asking it does."""
+def told(box, show):
+    """What scontrol is: asking does this once slurmctld was told, and answers before."""
+    return f'[ "$1" = show ] && grep -Eq "^(scontrol.reconfigure|slurmctld.again)" {box.path}/calls || exit 0\n{show}'
+
+
+def restarted(box, scontrol, patience):
+    """A slurmctld that starts itself anew at SIGHUP."""
     box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 1\n")
     box.standin("echo 700")
     box.stub("slurmctld", f"trap 'exec \"$0\" again' HUP\n: >{box.path}/ready\n/bin/sleep 60 &\nwait")
     box.stub("sleep", "exec /bin/sleep 0.05")
     box.stub("timeout", 'shift; exec /usr/bin/timeout 1 "$@"')
-    box.stub("scontrol", f'[ "$1" = show ] || exit 0\n{show}')
+    box.stub("scontrol", scontrol)
     (box.path / "run/slurmctld").mkdir()
     box.write("run/slurmctld/patience", f"{patience}\n")
     p = box.start("sh", SLURMCTLD, "slurmctld", "-D")
@@ -169,7 +181,7 @@ def restarted(box, show, patience):
 @pytest.mark.parametrize("show", ["exit 1", f"exec /bin/sleep {DEADLINE}"], ids=["refuses", "hangs"])
 def test_slurmctld_that_answers_nobody_after_it_was_told_is_ended(box, show):
     """Its container starts it again, and the next one is waited for longer."""
-    p = restarted(box, show, 1)
+    p = restarted(box, told(box, show), 1)
     try:
         box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
         assert p.wait(DEADLINE) == -signal.SIGKILL
@@ -181,23 +193,51 @@ def test_slurmctld_that_answers_nobody_after_it_was_told_is_ended(box, show):
 
 @pytest.mark.feature("A2.10")
 def test_slurmctld_that_is_slow_after_it_was_told_goes_on(box):
-    p = restarted(box, f"n=$(grep -c '^scontrol|show' {box.path}/calls); [ $n -gt 3 ]", 60)
+    p = restarted(box, told(box, f"n=$(sed '1,/^scontrol.reconfigure/d' {box.path}/calls | grep -c show); [ $n -gt 3 ]"), 60)
     try:
         box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
         wait_for("the slurmds are told", lambda: box.read("var/lib/slurm/slurmctld/tandem-told") == "# Revision: 2\n")
-        assert p.poll() is None and box.read("run/slurmctld/patience") == "60\n"
+        assert p.poll() is None and box.read("run/slurmctld/patience") == ""  # it was not as slow as that
     finally:
         kill(p)
 
 
 @pytest.mark.feature("A2.10")
 def test_slurmctld_that_somebody_else_told_is_watched_too(box):
-    p = restarted(box, f"! grep -q '^slurmctld|again' {box.path}/calls", 1)
+    p = restarted(box, told(box, "exit 1"), 1)
     try:
-        wait_for("it is looked at", lambda: sum(c == "sleep|2" for c in box.calls()) > 3)
+        wait_for("it is looked at", lambda: box.calls().count("sleep|2") > 3)
         assert p.poll() is None
         os.kill(p.pid, signal.SIGHUP)  # as scontrol reconfigure does
         assert p.wait(DEADLINE) == -signal.SIGKILL
+        assert "scontrol|reconfigure" not in box.calls()
+    finally:
+        kill(p)
+
+
+@pytest.mark.feature("A2.10")
+def test_slurmctld_that_waits_for_slurmdbd_is_told_only_when_it_answers(box):
+    p = restarted(box, f'[ "$1" != show ] || [ -e {box.path}/up ]', 60)
+    try:
+        box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
+        wait_for("it is asked again and again", lambda: box.calls().count("scontrol|show|config") > 4)
+        assert "scontrol|reconfigure" not in box.calls()
+        box.write("up", "")
+        wait_for("it is told", lambda: "scontrol|reconfigure" in box.calls())
+        assert "sleep|10" in box.calls()[box.calls().index("scontrol|show|config"):]  # not at the moment when it begins to answer
+    finally:
+        kill(p)
+
+
+@pytest.mark.feature("A2.10")
+def test_slurmctld_that_never_answers_gets_another_configuration_in_the_end(box):
+    box.write("now", "0")
+    box.stub("date", f"n=$(($(cat {box.path}/now) + 30)); echo $n | tee {box.path}/now")
+    p = restarted(box, "exit 1", 60)
+    try:
+        box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
+        assert p.wait(DEADLINE) == -signal.SIGKILL
+        assert box.calls()[:box.calls().index("scontrol|reconfigure")].count("scontrol|show|config") >= 4
     finally:
         kill(p)
 

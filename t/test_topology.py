@@ -21,15 +21,15 @@ def test_jobs_stay_in_one_rack(home):
 
     def two(*more):
         return pool.shell("srun", "-Q", "-N2", "--exclusive", "--switches=1", *more, "hostname").split()
-    wait_for("Slurm knows the racks", lambda: leaves() == {"b0.r0": "n[0-1]", "b0.r1": "n[2-3]"}, 120)
+    wait_for("Slurm knows the racks", lambda: leaves() == {"b0.r0": "n[0-1]", "b0.r1": "n[2-3]"}, 240)
     assert sorted(two()) == ["n2", "n3"]  # n1 is idle too, and comes first
 
     uid = pool.get("pod", "main-slurmctld-0", "-n", "slurm")["metadata"]["uid"]
     pool.kubectl("label", "node", "n2", "topology.tandem.dev/rack=r0", "--overwrite")
     pool.kubectl("label", "node", "n1", "topology.tandem.dev/rack=r1", "--overwrite")
-    wait_for("Slurm knows where they are now", lambda: leaves() == {"b0.r0": "n[0,2]", "b0.r1": "n[1,3]"}, 120)
+    wait_for("Slurm knows where they are now", lambda: leaves() == {"b0.r0": "n[0,2]", "b0.r1": "n[1,3]"}, 240)
     assert sorted(two()) == ["n1", "n3"]
     pool.kubectl("label", "node", "n3", "topology.tandem.dev/rack-")
-    wait_for("one is elsewhere", lambda: leaves().get("b0.elsewhere") == "n3", 120)
+    wait_for("one is elsewhere", lambda: leaves().get("b0.elsewhere") == "n3", 240)
     assert pool.get("pod", "main-slurmctld-0", "-n", "slurm")["metadata"]["uid"] == uid
     assert pool.squeue()[busy]["state"] == "RUNNING"

@@ -96,14 +96,16 @@ echo "${TD_DATABASE:-}" >"$state/tandem-database"
 start() { cksum <"/proc/${ctld:-$$}/auxv" || :; } 2>/dev/null
 seen=
 
+answers() { SLURM_CONF=$etc/slurm.conf timeout 10 scontrol show config >/dev/null 2>&1; }
+
 # One that reads its configuration anew starts anew, and it can hang for ever: it holds its port open, and slurmdbd,
 # which at that moment brings it a change (somebody adds an account), waits for an answer there, while it waits until
 # slurmdbd takes it (S-C10). It has saved its state and has told nobody of anything since: it is ended, and its
-# container starts it again; slurmdbd goes on at once. Each time it is waited for longer, so one that is slow comes up.
+# container starts it again; slurmdbd goes on at once. The next one is waited for longer, so one that is slow comes up.
 await() {
-	patience=$(cat /run/slurmctld/patience 2>/dev/null) || patience=40
+	patience=$(cat /run/slurmctld/patience 2>/dev/null) || patience=30
 	end=$(($(date +%s) + patience))
-	until SLURM_CONF=$etc/slurm.conf timeout 10 scontrol show config >/dev/null 2>&1; do
+	until answers; do
 		sleep 1
 		[ "$(date +%s)" -ge "$end" ] || continue
 		echo $((patience * 2)) >/run/slurmctld/patience
@@ -112,9 +114,10 @@ await() {
 		return 1
 	done
 	seen=$(start)
+	[ $((end - $(date +%s))) -le $((patience - 30)) ] || rm -f /run/slurmctld/patience
 }
 
-# Not before it has settled: every reading is a start. That it was told is said before it does it.
+# Not before it has settled: every reading is a start. It says that it was told before it does it.
 reconfigure() {
 	taken=yes
 	SLURM_CONF=$etc/slurm.conf timeout 30 scontrol reconfigure || taken=
@@ -126,6 +129,16 @@ watch() {
 	now=$(start)
 	seen=${seen:-$now}
 	[ "$now" = "$seen" ] || await || :
+}
+
+# It waits at its start until slurmdbd is there, and is left alone meanwhile (S-C10). Another configuration may be what
+# it needs, if that takes long: it is told then, and ended because it does not answer.
+due() {
+	if [ -n "$seen" ]; then
+		! fresh || ! known
+	else
+		! fresh && [ $(($(date +%s) - began)) -gt 120 ]
+	fi
 }
 
 # Which configuration the slurmds were told of last. A slurmctld that starts with a newer one, in a new pod, tells
@@ -187,12 +200,19 @@ fi
 
 # A new configuration, and the site's part of job_submit.lua, which slurmctld reads again when that file is newer.
 # slurmctld takes the place of this shell, so its end is the end of this.
-pause=10 led=
+pause=10 led='' began=$(date +%s) late=
 while sleep "$pause" && [ -e /proc/$$/exe ]; do
 	pause=2
-	watch
+	if [ -n "$seen" ]; then
+		watch
+	elif ! answers; then
+		late=yes
+	else
+		seen=$(start)
+		[ -z "$late" ] || pause=10
+	fi
 	[ -n "$topology" ] || [ ! -e /etc/slurm/topology.sh ] || { sh /etc/slurm/topology.sh "$etc" & topology=$!; }
-	if ! fresh || ! known; then
+	if [ "$pause" = 2 ] && due; then
 		bring
 		pause=5
 	fi
