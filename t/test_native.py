@@ -63,14 +63,14 @@ def test_a_killed_slurmd_loses_no_job(pool):
     node = pool.nodes[0]
     pod, = (p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd") if p["spec"].get("nodeName") == node)
     slurmd = lambda: pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "pgrep", "-o", "-f", "^slurmd ").strip()
-    batch = pool.sbatch("-w", node, "--gres=gpu:2", "--no-requeue", "-o", "/dev/null", script="#!/bin/sh\nuntil [ -e /tmp/end ]; do sleep 0.1; done; rm /tmp/end; exit 7\n")
+    batch = pool.sbatch("-w", node, "--gres=gpu:2", "--no-requeue", "-o", "/dev/null", script="#!/bin/sh\nuntil [ -e /run/end ]; do sleep 0.1; done; rm /run/end; exit 7\n")
     step, _ = started(pool, "srun", "-w", node, "--mem=50M", "sleep", "100000")
     wait_for("both run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in (batch, step)))
     count, old, since = restarts(pool, pod), slurmd(), pool.job(batch)["StartTime"]
     pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "kill", "-KILL", old)
     wait_for("another slurmd", lambda: slurmd() not in ("", old))
     wait_for("which starts jobs", lambda: pool.shell("srun", "-w", node, "--mem=50M", "hostname").strip())
-    pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "touch", "/tmp/end")
+    pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "touch", "/run/end")
     wait_for("the batch job ends by itself", lambda: pool.job(batch)["JobState"] == "FAILED")
     assert (pool.job(batch)["ExitCode"], pool.job(batch)["StartTime"]) == ("7:0", since)
     assert pool.squeue()[step]["state"] == "RUNNING" and restarts(pool, pod) == count

@@ -12,7 +12,7 @@ PROGRAMS = {
     "prolog": '#!/bin/sh\n[ ! -e /tmp/broken ] || exit 3\necho "prolog $SLURM_JOB_ID $(id -un) $CUDA_VISIBLE_DEVICES" >>/tmp/site.log\n',
     "epilog": '#!/bin/sh\necho "epilog $SLURM_JOB_ID $(id -un)" >>/tmp/site.log\n',
     "task": '#!/bin/sh\necho "export SITE=$(id -un)"\n',
-    "taskend": '#!/bin/sh\necho "task epilog $SLURM_JOB_ID $(id -un)" >>/tmp/task.log\n',
+    "taskend": '#!/bin/sh\necho "task epilog $SLURM_JOB_ID $(id -un)" >>/home/researcher/task.log\n',
     "ctld": '#!/bin/sh\necho "slurmctld prolog $SLURM_JOB_ID $(id -un)" >>/tmp/site.log\n',
     "health": '#!/bin/sh\necho "health $SLURMD_NODENAME" >>/tmp/health.log\n',
     "submit": "function slurm_job_submit(job, parts, uid)\n  if job.name == 'NO' then slurm.log_user('the site says no'); return slurm.ERROR end\n  return slurm.SUCCESS\nend\n"
@@ -68,7 +68,7 @@ def test_a_sites_programs_run_beside_tandems(home):
     assert home.cmd("shell", "--", "srun", "--gres=gpu:2", "printenv", "SITE").stdout == "researcher\n"
     job = max(map(int, home.shell("sacct", "-nX", "-o", "JobID").split()))
     wait_for("the job's programs have run", lambda: inside(home, "main-pool-n0", "cat", "/tmp/site.log") == f"prolog {job} root 0,1\nepilog {job} root\n")
-    assert inside(home, "main-pool-n0", "cat", "/tmp/task.log") == f"task epilog {job} researcher\n"
+    assert inside(home, "main-pool-n0", "cat", "/home/researcher/task.log") == f"task epilog {job} researcher\n"
     assert inside(home, "main-slurmctld-0", "cat", "/tmp/site.log") == f"slurmctld prolog {job} slurm\n"
     wait_for("the health program runs", lambda: "health n0" in inside(home, "main-pool-n0", "cat", "/tmp/health.log"))
     for name, said in (("NO", "the site says no"), ("filtered", "the filter says no")):

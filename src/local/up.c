@@ -125,6 +125,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 		r = install_one(i, "tandem-container", "spank", err);
 	if (!r)
 		r = install_one(i, "tandem-spank.so", "spank", err);
+	if (!r)
+		r = install_one(i, "tandem-scratch.so", "spank", err);
 
 	// Slurm's TaskProlog takes no arguments. The program recognises by this name what to do
 	// (standin/wire.h).

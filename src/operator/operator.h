@@ -17,8 +17,8 @@
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c gputypes.c gpunuma.c containers.c
-//                            a node's share and its slurmd pod; spec.devices; spec.containers
+//   slurmd.c devices.c gputypes.c gpunuma.c containers.c scratch.c
+//                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c               where nodes are; spec.topology
@@ -99,6 +99,8 @@ void td_op_places_done(struct td_op_places *p);
 // Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod. Nothing where
 // they are turned off. image: as above; NULL: embedded.
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
+// The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
+void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 void td_op_containers_login(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster, const char *image);
 // Adds metadata.ownerReferences with controller=true.
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);

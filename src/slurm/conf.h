@@ -92,6 +92,8 @@ struct td_slurm_files {
 	} v[TD_SLURM_FILES + 96];
 	size_t n;
 };
+// Puts lines before what plugstack.conf has.
+void td_slurm_plugstack(struct td_slurm_files *f, const char *lines);
 void td_slurm_files_add(struct td_slurm_files *f, const char *name, const char *text, bool site);
 // Writes all files of a SlurmCluster, which is a whole object with its defaults filled in. False:
 // problems were found; each adds one line "spec.field: what is wrong; what to write", and *ret

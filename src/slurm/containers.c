@@ -25,8 +25,7 @@ static void list(struct td_buf *b, const yyjson_val *o, const char *field, const
 	}
 }
 
-// Bytes of "200Gi", "1.5Ti" or "1000000". -1: it is none.
-static long long bytes(const char *s)
+long long td_slurm_bytes(const char *s)
 {
 	static const char units[] = "KMGTP";
 	char *end;
@@ -44,7 +43,7 @@ static char *settings(const yyjson_val *o, struct td_strv *problems)
 {
 	struct td_buf b = {0};
 	const char *limit = td_jstr(o, "spec.containers.cache.limit");
-	long long n = limit ? bytes(limit) : 0;
+	long long n = limit ? td_slurm_bytes(limit) : 0;
 	if (n < 0)
 		td_strv_addf(problems, "spec.containers.cache.limit: must be a size, such as 200Gi");
 	td_buf_printf(&b, "limit %lld\nmount-home %s\nremap-root %s\nread-only %s\n", n,
@@ -66,13 +65,5 @@ void td_slurm_containers_files(const yyjson_val *o, struct td_slurm_files *ret, 
 		return;
 	td_auto_free char *conf = settings(o, problems);
 	td_slurm_files_add(ret, "containers.conf", conf, false);
-	for (size_t i = 0; i < ret->n; i++) {
-		if (!td_streq(ret->v[i].name, "plugstack.conf"))
-			continue;
-		char *both = td_asprintf("%s%s", PLUGIN, ret->v[i].text);
-		free(ret->v[i].text);
-		ret->v[i].text = both;
-		return;
-	}
-	td_slurm_files_add(ret, "plugstack.conf", PLUGIN, false);
+	td_slurm_plugstack(ret, PLUGIN);
 }

@@ -5,6 +5,8 @@
 #include "slurm/conf.h"
 
 bool td_slurm_containers(const yyjson_val *cluster);
+// Bytes of "200Gi", "1.5Ti" or "1000000". -1: it is none.
+long long td_slurm_bytes(const char *size);
 // Adds both files, where containers are turned on. The site's own plugstack.conf, if it was added before, keeps
 // its lines behind ours. Problems are added as "spec.containers.field: what is wrong; what to write".
 void td_slurm_containers_files(const yyjson_val *cluster, struct td_slurm_files *ret, struct td_strv *problems);

@@ -101,6 +101,19 @@ void td_slurm_files_add(struct td_slurm_files *f, const char *name, const char *
 	f->v[f->n++].site = site;
 }
 
+void td_slurm_plugstack(struct td_slurm_files *f, const char *lines)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		if (!td_streq(f->v[i].name, "plugstack.conf"))
+			continue;
+		char *both = td_asprintf("%s%s", lines, f->v[i].text);
+		free(f->v[i].text);
+		f->v[i].text = both;
+		return;
+	}
+	td_slurm_files_add(f, "plugstack.conf", lines, false);
+}
+
 static bool includes(const char *text)
 {
 	for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {

@@ -6,6 +6,7 @@
 //   keep      (slurmd.sh): the service. It pulls images, outside of any job's limits, removes what
 //             jobs left behind, and keeps the cache within its limit
 //   pull, list  (an administrator in a slurmd pod)
+//   scratch fresh|keep  (slurmd.sh): removes what jobs left in their own /tmp and /dev/shm
 //
 // Files
 //   main.c                     the modes
@@ -19,7 +20,9 @@
 //   inside.[ch] pretend.[ch]   entering them; what root inside only seems to do
 //   keep.[ch]                  the service, and how prepare talks to it
 //   as.[ch]                    doing something with another's rights
-//   layout.h spank_api.h plugin.c  the plug-in, a program of its own
+//   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
+//   scratch.[ch] scratch_internal.h scratch_trash.c scratch_plugin.c
+//                              each job's own /tmp and /dev/shm, whose plug-in is one more
 #pragma once
 
 #include "base/err.h"

@@ -8,6 +8,7 @@
 #include "spank/keep.h"
 #include "spank/layout.h"
 #include "spank/pull.h"
+#include "spank/scratch.h"
 #include "spank/store.h"
 
 #include <errno.h>
@@ -277,16 +278,30 @@ static int fresh(int argc, char **argv)
 	return 0;
 }
 
+// scratch fresh|keep: each job's own /tmp and /dev/shm.
+static int scratch(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	const char *node = getenv("TD_NODE");
+	if (argc == 2 && !strcmp(argv[1], "keep") && node)
+		return td_scratch_keep(TD_SCRATCH, node);
+	if (argc != 2 || strcmp(argv[1], "fresh") != 0)
+		return td_command_wrong("container scratch", "it takes fresh or keep, and the node's name in TD_NODE");
+	if (td_scratch_fresh(TD_SCRATCH, &err))
+		return fprintf(stderr, "tandem-container: %s\n", err.msg), 1;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int (*f)(int argc, char **argv);
 	} modes[] = {{"prepare", td_ct_ask}, {"enter", enter}, {"release", release}, {"pull", pull},
-		     {"list", list},         {"keep", keep},   {"fresh", fresh}};
+		     {"list", list},         {"keep", keep},   {"fresh", fresh},     {"scratch", scratch}};
 	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
 		if (!strcmp(modes[i].name, argv[1]))
 			return modes[i].f(argc - 1, argv + 1);
-	fprintf(stderr, "usage: tandem-container prepare|release|pull|list|keep|fresh …\n");
+	fprintf(stderr, "usage: tandem-container prepare|release|pull|list|keep|fresh|scratch …\n");
 	return 2;
 }

@@ -10,10 +10,8 @@
 #include "spank/layout.h"
 #include "spank/spank_api.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <pwd.h>
 #include <signal.h>
 #include <spawn.h>
@@ -26,38 +24,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT TD_SPANK_EXPORT
 EXPORT const char plugin_name[] = "tandem_container";
 EXPORT const char plugin_type[] = "spank";
 EXPORT const unsigned int spank_plugin_version = 1;
-EXPORT unsigned int plugin_version;
 
 extern char **environ;
-
-// ---- the version ----
-// Slurm loads a plug-in only if its version is Slurm's own. What this plug-in uses is the same in all,
-// so it takes the version of a plug-in that is already there: credentials are always loaded first.
-static int find_version(struct dl_phdr_info *info, size_t size, void *ret)
-{
-	(void)size;
-	if (!info->dlpi_name || !strstr(info->dlpi_name, ".so"))
-		return 0;
-	void *h = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-	if (!h)
-		return 0;
-	const char *type = dlsym(h, "plugin_type");
-	const unsigned int *version = dlsym(h, "plugin_version");
-	bool found = type && version && type != plugin_type && *version;
-	if (found)
-		*(unsigned int *)ret = *version;
-	dlclose(h);
-	return found;
-}
-
-__attribute__((constructor)) static void take_version(void)
-{
-	dl_iterate_phdr(find_version, &plugin_version);
-}
 
 // ---- options ----
 enum { IMAGE, MOUNTS, WORKDIR, NAME, ENV, SAVE, N_TEXTS };

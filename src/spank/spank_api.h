@@ -5,6 +5,12 @@
 
 #include <sys/types.h>
 
+#define TD_SPANK_EXPORT __attribute__((visibility("default")))
+// Every plug-in has these; version.c fills in the last.
+extern const char plugin_name[], plugin_type[];
+extern const unsigned int spank_plugin_version;
+extern unsigned int plugin_version;
+
 typedef struct spank_handle *spank_t;
 
 // The first items, in their documented order; what the plug-in does not ask for is left out.
@@ -30,6 +36,7 @@ int spank_option_register(spank_t sp, struct spank_option *opt);
 int spank_remote(spank_t sp); // 1: in slurmstepd
 int spank_get_item(spank_t sp, enum spank_item item, ...);
 int spank_getenv(spank_t sp, const char *name, char *buf, int len);
+int spank_setenv(spank_t sp, const char *name, const char *value, int overwrite);
 int spank_prepend_task_argv(spank_t sp, int argc, const char *argv[]);
 void slurm_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void slurm_spank_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

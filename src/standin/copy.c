@@ -47,7 +47,7 @@ int td_standin_copy(const char *dir)
 	if (copy_file("/proc/self/exe", tmp) || rename(tmp, to))
 		return failed("write", to);
 
-	static const char *const others[] = {"tandem-container", "tandem-spank.so"};
+	static const char *const others[] = {"tandem-container", "tandem-spank.so", "tandem-scratch.so"};
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	self[n > 0 ? n : 0] = '\0';

@@ -69,6 +69,16 @@ await_controller() {
 	while sleep 1; do /opt/tandem/tandem-container keep; done &
 }
 
+# Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
+# first job comes.
+[ -z "${TD_SCRATCH:-}" ] || {
+	/opt/tandem/tandem-container scratch fresh || exit
+	while :; do
+		/opt/tandem/tandem-container scratch keep
+		sleep 1
+	done &
+}
+
 # The server for tests of several nodes before a job (src/standin/peer.h).
 [ -z "${SLURM_SACK_KEY:-}" ] ||
 	while :; do

@@ -232,6 +232,45 @@ static void test_scripts(void **state)
 	}
 }
 
+static void test_scratch(void **state)
+{
+	(void)state;
+	// The line of plugstack.conf, before the site's own. "": none. NULL: refused.
+	static const char *const t[][2] = {
+		{"{}", ""},
+		{"scratch: {}", "optional /opt/tandem/tandem-scratch.so shm=50%\n"},
+		{"scratch: {tmp: shared}", ""},
+		{"scratch: {tmp: private, shmSize: 100%}", "optional /opt/tandem/tandem-scratch.so shm=100%\n"},
+		{"scratch: {shmSize: 1.5Gi}", "optional /opt/tandem/tandem-scratch.so shm=1610612736\n"},
+		{"scratch: {shmSize: 16G}", "optional /opt/tandem/tandem-scratch.so shm=16000000000\n"},
+		{"scratch: {shmSize: 0%}", NULL},
+		{"scratch: {shmSize: 101%}", NULL},
+		{"scratch: {shmSize: 50%%}", NULL},
+		{"scratch: {shmSize: '5,uid=1000'}", NULL},
+		{"scratch: {shmSize: '5 '}", NULL},
+		{"scratch: {shmSize: '0'}", NULL},
+		{"scratch: {shmSize: much}", NULL},
+	};
+	const struct td_slurm_text texts[] = {{"ours", "p", "optional site.so\n"}};
+	const struct td_slurm_facts f = {.texts = texts, .n_texts = 1};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto_free char *text =
+			td_asprintf(HEAD "spec: {scripts: {plugstack: {configMap: ours, key: p}}, %s}\n",
+				    td_streq(t[i][0], "{}") ? "users: []" : t[i][0]);
+		td_auto(td_json_unref) struct td_json *o = yaml(text);
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		bool ok = td_slurm_files_make(td_json_root(o), &f, &r, &p);
+		if (ok != (t[i][1] != NULL) || (!ok && !td_starts(p.v[0], "spec.scratch.shmSize: must be")))
+			fail_msg("%s: %s", t[i][0], ok ? "taken" : p.v[0]);
+		for (size_t k = 0; k < r.n; k++) {
+			td_auto_free char *want = td_asprintf("%soptional site.so\n", t[i][1]);
+			if (td_streq(r.v[k].name, "plugstack.conf"))
+				assert_string_equal(r.v[k].text, want);
+		}
+	}
+}
+
 static void test_scripts_refused(void **state)
 {
 	static const char *const bad[][2] = {
@@ -481,10 +520,10 @@ int main(void)
 		cmocka_unit_test(test_golden),           cmocka_unit_test(test_on_demand),
 		cmocka_unit_test(test_groups),           cmocka_unit_test(test_munge),
 		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
-		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
-		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_scratch),
+		cmocka_unit_test(test_refused),          cmocka_unit_test(test_preemption),
+		cmocka_unit_test(test_grammar),          cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_refusal),          cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,34 @@
+// Each job's own /tmp, /var/tmp and /dev/shm (spec.scratch), and where the parts find each other in a slurmd
+// pod: the plug-in scratch_plugin.c makes them at the first step of a job and shows them to every step;
+// `tandem-container scratch` (scratch.c) removes them when the job has ended.
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+// A directory of the node, mounted in the slurmd pod. It is root's and closed to others. No step sees it.
+//   jobs/JOB/tmp, var-tmp   the job's files
+//   jobs/JOB/shm            a tmpfs, mounted in the pod, so that later steps of the job find the same
+//   trash/N                 what is being removed
+//
+// flock on this directory: whoever makes or takes away a jobs/JOB. flock on a jobs/JOB, shared: a step of the job
+// lives here; slurmstepd holds it, so it ends with the process however that ends.
+#define TD_SCRATCH "/var/lib/tandem/scratch"
+#define TD_SCRATCH_JOBS TD_SCRATCH "/jobs"
+#define TD_SCRATCH_TRASH TD_SCRATCH "/trash"
+#define TD_SCRATCH_SHM "shm"
+
+// At the start of a slurmd pod's container, before slurmd: no step can be alive, so everything that is there goes.
+// It is only moved away here; td_scratch_keep() removes it.
+int td_scratch_fresh(const char *dir, struct td_error *err);
+// Takes away what is jobs/`job` below `dir`, unless a step of it lives: then *ret_gone is false.
+int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct td_error *err);
+// Removes everything in the trash of `dir`. Users made it, and may hold directories of it open and change them
+// meanwhile: nothing outside of it is touched. What cannot be removed in 10 s
+// stays for the next time (TD_TRANSIENT).
+int td_scratch_empty(const char *dir, struct td_error *err);
+// The service of a node: looks every second for jobs of which no step lives, asks slurmctld about those, and
+// removes what those left that are not there any more. Where slurmctld does not answer nothing is removed. Never
+// returns.
+int td_scratch_keep(const char *dir, const char *node);

@@ -1,0 +1,154 @@
+// Each job's own /tmp, /var/tmp and /dev/shm: the plug-in that slurmstepd loads (scratch.h).
+//
+// slurmstepd calls slurm_spank_init_post_opt as root, before it opens anything for the step. From then on it is in
+// a mount namespace of its own, and its tasks, its input and output, PMIx's files and TaskProlog with it. The
+// directories belong to the job, so that its steps meet there, also those of MPI programs in /dev/shm.
+#include "spank/scratch.h"
+#include "spank/spank_api.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+TD_SPANK_EXPORT const char plugin_name[] = "tandem_scratch";
+TD_SPANK_EXPORT const char plugin_type[] = "spank";
+TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
+
+static bool broken; // the step has no directories of its own
+
+static int failed(const char *what)
+{
+	slurm_error("scratch: %s: %s", what, strerror(errno));
+	return -1;
+}
+
+// The tmpfs is mounted once for the job. Its memory counts in the cgroup of the step that writes.
+static int make_shm(const char *dir, const char *size)
+{
+	char shm[96], options[96];
+	struct stat above, at;
+	snprintf(shm, sizeof(shm), "%s/" TD_SCRATCH_SHM, dir);
+	snprintf(options, sizeof(options), "mode=1777,size=%s", size);
+	if (mkdir(shm, 0700) && errno != EEXIST)
+		return failed(shm);
+	if (stat(dir, &above) || stat(shm, &at))
+		return failed(shm);
+	if (above.st_dev != at.st_dev)
+		return 0; // an earlier step mounted it
+	return mount("tmpfs", shm, "tmpfs", MS_NOSUID | MS_NODEV, options) ? failed(shm) : 0;
+}
+
+// Makes the job's directories unless they are there, and says that a step of it lives, as long as this process does.
+static int make(uint32_t job, const char *size, char *dir, size_t n)
+{
+	static const char *const own[] = {"tmp", "var-tmp"};
+	snprintf(dir, n, TD_SCRATCH_JOBS "/%u", job);
+	int lock = open(TD_SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0)
+		return failed(TD_SCRATCH);
+	int r = -1;
+	while ((r = flock(lock, LOCK_EX)) < 0 && errno == EINTR)
+		;
+	if (r)
+		r = failed("lock " TD_SCRATCH);
+	if (!r && mkdir(dir, 0700) && errno != EEXIST)
+		r = failed(dir);
+	for (int i = 0; i < 2 && !r; i++) {
+		char path[96];
+		snprintf(path, sizeof(path), "%s/%s", dir, own[i]);
+		if ((mkdir(path, 0700) && errno != EEXIST) || chmod(path, 01777))
+			r = failed(path);
+	}
+	if (!r)
+		r = make_shm(dir, size);
+	// This descriptor stays open on purpose.
+	int alive = r ? -1 : open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (!r && (alive < 0 || flock(alive, LOCK_SH | LOCK_NB)))
+		r = failed(dir);
+	close(lock);
+	return r;
+}
+
+// A clone of what is at `from`, on `to`.
+static int show(const char *from, const char *to, bool optional)
+{
+	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	struct mount_attr a = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, .propagation = MS_PRIVATE};
+	int r = fd < 0 || syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &a, sizeof(a)) ||
+				syscall(SYS_move_mount, fd, "", AT_FDCWD, to,
+					MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS)
+			? -1
+			: 0;
+	if (r && (!optional || errno != ENOENT))
+		failed(to);
+	else
+		r = 0;
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+static int enter(const char *dir)
+{
+	static const struct {
+		const char *from, *to;
+		bool optional;
+	} shown[] = {{"tmp", "/tmp", false}, {"var-tmp", "/var/tmp", true}, {TD_SCRATCH_SHM, "/dev/shm", true}};
+	// What is mounted or unmounted in the pod later still counts here, but nothing that is done here counts there.
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return failed("a mount namespace of the step's own");
+	for (size_t i = 0; i < sizeof(shown) / sizeof(*shown); i++) {
+		char from[96];
+		snprintf(from, sizeof(from), "%s/%s", dir, shown[i].from);
+		if (show(from, shown[i].to, shown[i].optional))
+			return -1;
+	}
+	// Other jobs' tmpfs are mounted below; a step that kept them would keep their memory.
+	return umount2(TD_SCRATCH, MNT_DETACH) ? failed("unmount " TD_SCRATCH) : 0;
+}
+
+TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+	uint32_t job;
+	char dir[64], size[64] = "50%";
+	if (spank_context() != S_CTX_REMOTE)
+		return 0;
+	for (int i = 0; i < ac; i++)
+		if (!strncmp(av[i], "shm=", 4))
+			snprintf(size, sizeof(size), "%s", av[i] + 4);
+	// A slurmd pod that is older than spec.scratch has no such directory; slurmd.sh makes it before slurmd starts.
+	if (access(TD_SCRATCH_JOBS, F_OK) && errno == ENOENT)
+		return 0;
+	broken = true;
+	if (spank_get_item(sp, S_JOB_ID, &job)) {
+		slurm_error("scratch: Slurm does not say whose step this is");
+		return -1;
+	}
+	broken = make(job, size, dir, sizeof(dir)) || enter(dir);
+	if (!broken)
+		spank_setenv(sp, "TMPDIR", "/tmp", 0); // the user's own wins
+	return broken ? -1 : 0;
+}
+
+// Slurm goes on without a plug-in that is not required, also when it fails. A task that would show its files to others
+// does not begin.
+TD_SPANK_EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
+{
+	(void)sp, (void)ac, (void)av;
+	if (!broken)
+		return 0;
+	slurm_error("scratch: the job cannot have a /tmp and a /dev/shm of its own on this node; its slurmd's log says "
+		    "why");
+	_exit(1);
+}

@@ -1,0 +1,97 @@
+"""A job's own /tmp, /var/tmp and /dev/shm on a node (spec.scratch, docs/storage.md)."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+SCRATCH = "/var/lib/tandem/scratch"
+
+pytestmark = pytest.mark.embedded  # the pool of --plane real has no spec.scratch
+
+
+def node(pool, *argv):
+    return pool.kubectl("exec", "-n", "slurm", f"main-pool-{pool.nodes[0]}", "-c", "slurmd", "--", *argv)
+
+
+def left(pool):
+    """What the node still has of jobs: their directories, what is being removed, and mounts."""
+    return node(pool, "sh", "-c", f"ls {SCRATCH}/jobs {SCRATCH}/trash; grep -o '{SCRATCH}/jobs[^ ]*' /proc/self/mountinfo || true").split("\n")
+
+
+def clean(pool):
+    wait_for("nothing of jobs is left on the node", lambda: left(pool) == [f"{SCRATCH}/jobs:", "", f"{SCRATCH}/trash:", ""])
+
+
+def holder(pool, user, script):
+    """A job of the user's on the first node, whose script runs until it is cancelled: its number, when it has said so at home."""
+    job = pool.as_user(user, "sbatch", "--parsable", "-w", pool.nodes[0], "--mem=50M", "--no-requeue", "-o", "/dev/null",
+                       input=f"#!/bin/sh\ncd /\n{script}\necho done >$HOME/ready-$SLURM_JOB_ID\nexec sleep 100000\n").stdout.strip()
+    wait_for("its script has come so far", lambda: pool.as_user(user, "cat", f"ready-{job}").stdout == "done\n")
+    pool.as_user(user, "rm", f"ready-{job}")
+    return job
+
+
+def step(pool, user, job, script):
+    return pool.as_user(user, "srun", "-Q", f"--jobid={job}", "--overlap", "--mem=0", "-D", "/", "sh", "-c", script).stdout
+
+
+@pytest.mark.feature("A13.5")
+def test_a_job_has_a_tmp_of_its_own(pool):
+    """Its steps share it, other users' jobs on the node do not see it, the node's own stays as it was, and it ends with the job."""
+    before = node(pool, "ls", "-A", "/tmp", "/var/tmp", "/dev/shm")
+    mine = holder(pool, "researcher", "for d in /tmp /var/tmp /dev/shm; do echo $d of $SLURM_JOB_ID >$d/secret; done; echo $TMPDIR >/tmp/where")
+    other = holder(pool, "pods", "ls -A /tmp /var/tmp /dev/shm >/tmp/seen; ls /proc/*/root/tmp/secret 2>/dev/null >>/tmp/seen; touch /tmp/secret")
+    try:
+        assert step(pool, "researcher", mine, "cat /tmp/secret /var/tmp/secret /dev/shm/secret /tmp/where").split("\n") == [
+            f"/tmp of {mine}", f"/var/tmp of {mine}", f"/dev/shm of {mine}", "/tmp", ""]
+        assert step(pool, "pods", other, "cat /tmp/seen; stat -c %s /tmp/secret").split() == ["/dev/shm:", "/tmp:", "seen", "/var/tmp:", "0"]
+        # Nobody gets at it past the mounts, and a step sees nothing of other jobs.
+        assert step(pool, "pods", other, f"ls {SCRATCH}; ls {SCRATCH}/jobs 2>&1; grep -c scratch/.*/jobs/{mine}/ /proc/self/mountinfo; true").endswith("\n0\n")
+        # A program of one step meets one of another in memory. The file is the user's, in a directory that is nobody's.
+        step(pool, "researcher", mine, "echo more >>/dev/shm/secret; stat -c '%a %U' /tmp /dev/shm >/tmp/modes")
+        assert step(pool, "researcher", mine, "tail -n 1 /dev/shm/secret; cat /tmp/modes") == "more\n1777 root\n1777 root\n"
+        assert node(pool, "ls", "-A", "/tmp", "/var/tmp", "/dev/shm") == before
+    finally:
+        pool.shell("scancel", mine, other)
+    clean(pool)
+
+
+@pytest.mark.feature("A13.5")
+def test_what_a_job_left_is_removed_and_nothing_else(pool):
+    """Links out of it, directories that are closed, deep, or moved about: by scancel, and at the end of a step without a script."""
+    pool.as_user("researcher", "sh", "-c", "mkdir -p precious/deep; echo kept >precious/deep/file")
+    job = holder(pool, "researcher", """
+        cd /tmp; ln -s ~/precious link; ln -s / root; ln -s ~/precious/deep/file file; mkdir -p shut/in; touch shut/in/file; chmod 0 shut
+        for i in $(seq 200); do mkdir d; cd d; ln -s ~/precious p; done
+        mkdir /dev/shm/x; ln -s ~/precious /dev/shm/x/p; mkfifo /var/tmp/fifo
+        (cd /tmp; while :; do rm -f turn; ln -s ~/precious turn; rm turn; mkdir turn; rmdir turn; done) 2>/dev/null &""")
+    pool.shell("scancel", job)
+    clean(pool)
+    pool.as_user("researcher", "srun", "-Q", "-w", pool.nodes[0], "--mem=50M", "-D", "/", "sh", "-c", "echo x >/tmp/x; ln -s ~/precious /tmp/y")
+    clean(pool)
+    assert pool.as_user("researcher", "find", "precious").stdout.split() == ["precious", "precious/deep", "precious/deep/file"]
+    assert pool.as_user("researcher", "cat", "precious/deep/file").stdout == "kept\n"
+    pool.as_user("researcher", "rm", "-r", "precious")
+
+
+@pytest.mark.feature("D8.2")
+def test_a_jobs_shared_memory_has_a_limit(pool):
+    conf = lambda: node(pool, "cat", "/run/slurm/conf/plugstack.conf")
+
+    def limit(size):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"scratch": {"shmSize": size}}}))
+
+    assert "shm=50%" in conf()
+    try:
+        limit("8 bananas")
+        wait_for("it is refused", lambda: "spec.scratch.shmSize: must be a size" in pool.kubectl("get", "slurmcluster", "main", "-n", "slurm", "-o", "jsonpath={.status.conditions[*].message}"))
+        limit("8Mi")
+        wait_for("the node knows it", lambda: "shm=8388608" in conf())
+        script = "df --output=size -k /dev/shm | tail -n 1; head -c 5M /dev/zero >/dev/shm/a && echo five; head -c 5M /dev/zero >/dev/shm/b || echo full; rm /dev/shm/a; srun -Q --overlap ls /dev/shm"
+        out = pool.as_user("researcher", "srun", "-Q", "-w", pool.nodes[0], "--mem=50M", "-D", "/", "sh", "-c", script, check=False)
+        assert out.stdout.split() == ["8192", "five", "full", "b"] and "No space left on device" in out.stderr, out
+    finally:
+        limit("50%")
+        wait_for("it is as before", lambda: "shm=50%" in conf())
+        wait_for("so is slurmctld", lambda: pool.idle_nodes() == pool.instance["nodes"])
