@@ -45,6 +45,8 @@
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
+// By the bridge, JSON, while spec.shadows is on: what shadows hold there (pool/shadow.h), and what is given twice.
+#define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
 // By the bridge: drained in Slurm by somebody, or held out of service (the next).
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in

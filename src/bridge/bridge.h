@@ -33,6 +33,7 @@
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs
+//   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
 //     what native jobs hold
@@ -66,6 +67,7 @@ struct td_others;
 struct td_preempts;
 struct td_readies;
 struct td_places;
+struct td_shadows;
 struct td_policies;
 struct td_bridge {
 	struct td_bridge_opts o;
@@ -78,7 +80,7 @@ struct td_bridge {
 	struct td_informer *unplaced;                  // waiting pods of the default scheduler
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
 	struct td_informer *placeholders;              // scheduler/placeholder.h
-	struct td_informer *others;                    // bound pods of other schedulers; NULL: no kubelet
+	struct td_informer *others;                    // bound pods of other schedulers
 	struct td_queue *pod_queue, *node_queue;
 	struct td_slurm_view *view;
 	struct td_asks *asks;
@@ -119,6 +121,7 @@ struct td_bridge {
 	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_readies *readies;       // ready.h
 	struct td_places *places;         // scheduler/placeholder.h
+	struct td_shadows *shadows;       // syncer/shadow.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
@@ -146,6 +149,8 @@ struct td_settings *td_bridge_settings(struct td_bridge *b);
 
 // Where pods may run, or what they may ask for, has changed: every waiting pod is decided anew.
 void td_bridge_look_again(struct td_bridge *b);
+// Every node of Slurm's is reconciled.
+void td_bridge_nodes_again(struct td_bridge *b);
 
 // ---- polls (poll.c) ----
 void *td_bridge_jobs_thread(void *bridge);

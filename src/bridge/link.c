@@ -115,7 +115,7 @@ static int settle(struct td_bridge *b, struct td_error *err)
 
 	pthread_mutex_lock(&b->lock);
 	old = b->settings;
-	bool same = old && !strcmp(old->text, s->text),
+	bool same = old && !strcmp(old->text, s->text), shadows = old && old->shadows != s->shadows,
 	     other = old && (strcmp(old->scheduler, s->scheduler) != 0 || old->devices.dra != s->devices.dra);
 	if (!same)
 		b->settings = s;
@@ -129,6 +129,8 @@ static int settle(struct td_bridge *b, struct td_error *err)
 		td_cancel_fire(b->cancel);
 	}
 
+	if (shadows)
+		td_bridge_nodes_again(b);
 	if (!same)
 		td_bridge_look_again(b); // a pod that was refused may be accepted now
 	return 0;

@@ -6,6 +6,7 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/syncer/shadow.h"
 
 #include "base/log.h"
 #include "base/rand.h"
@@ -140,14 +141,15 @@ static int first_settings(struct td_bridge *b, struct td_error *err)
 	}
 }
 
-// On kubelets of their own others place pods, too: what those take there a grant cannot have
-// (counted.c).
+// Others place pods, too: what those take there a grant cannot have where the kubelet is its own
+// (counted.c), and Slurm is told of it where spec.shadows says so.
 static void others(struct td_bridge *b, const char *scheduler)
 {
 	td_auto_free char *fields = td_asprintf("spec.schedulerName!=%s,spec.nodeName!=", scheduler);
 	const struct td_informer_opts o = {.resource = &td_pods, .fields = fields};
 	b->others = td_informer_new(b->kube, &o);
 	td_informer_add_index(b->others, "node", index_node);
+	td_informer_on_change(b->others, td_shadow_on_pod, b);
 }
 
 // The informers that depend on the settings.
@@ -193,7 +195,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 		r = td_informer_start(b->nodes, b->cancel, err);
 	if (!r)
 		r = td_informers_fill(&b->nodes, 1, "the bridge waits", b->cancel, err);
-	if (!r && atomic_load(&b->kubelets))
+	if (!r)
 		others(b, s->scheduler);
 
 	struct td_informer *const all[] = {b->pods,   b->slurmds, b->placeholders, b->unplaced,
@@ -307,6 +309,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
 		b.places = td_places_new();
+		b.shadows = td_shadows_new();
 		b.policies = td_policies_new();
 
 		r = run(&b, err);
@@ -328,6 +331,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
 		b.places = td_places_free(b.places);
+		b.shadows = td_shadows_free(b.shadows);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);

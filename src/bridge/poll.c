@@ -119,7 +119,7 @@ static void enqueue_all(struct td_bridge *b)
 	free(v);
 }
 
-static void enqueue_nodes(struct td_bridge *b)
+void td_bridge_nodes_again(struct td_bridge *b)
 {
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(b->view);
 	for (size_t i = 0; s && i < s->nodes.n; i++)
@@ -130,7 +130,7 @@ static void set_lost(struct td_bridge *b, bool lost)
 {
 	if (atomic_exchange(&b->lost, lost) == lost)
 		return;
-	enqueue_nodes(b);
+	td_bridge_nodes_again(b);
 	enqueue_all(b);
 }
 

@@ -180,7 +180,7 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	}
 	for (size_t i = 0; i < s->groups.n_grants; i++)
 		td_buf_printf(&b, " %s>%s", s->groups.grants[i].group, s->groups.grants[i].account);
-	td_buf_printf(&b, " %s", s->usual ? s->usual : "");
+	td_buf_printf(&b, " %s%s", s->usual ? s->usual : "", s->shadows ? " shadows" : "");
 	return td_buf_take(&b);
 }
 
@@ -204,6 +204,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->default_partition = td_strdup(td_jstr(v, "defaultPartition"));
 	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
 	s->stand_in = td_streq(td_jstr(v, "standIn"), "batch") ? TD_STANDIN_BATCH : TD_STANDIN_AUTO;
+	s->shadows = td_jbool(cluster, "spec.shadows.enabled", false);
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");

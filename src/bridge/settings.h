@@ -62,6 +62,7 @@ struct td_settings {
 	struct td_qos_map *qos;
 	size_t n_qos;
 	bool reclaim; // spec.preemption.reclaim: who is within his quota takes back what others borrow
+	bool shadows; // spec.shadows.enabled
 	int64_t reclaim_grace_s, reclaim_slice_s;
 	struct td_arena *arena;                  // of groups and usual
 	struct td_pool_groups groups;            // spec.resourceGroups, and to whom Tenants say they are granted

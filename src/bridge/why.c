@@ -4,6 +4,7 @@
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
 #include "http/server.h"
@@ -204,6 +205,13 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
 		td_buf_printf(&order, " %s", used);
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	const char *node = s ? td_shadow_node(s, j) : NULL;
+	if (node)
+		td_buf_printf(&order,
+			      " It is a shadow: it holds in Slurm what pods of other schedulers hold on %s, so that "
+			      "nobody else is given that, and ends with them.",
+			      node);
 	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }
 

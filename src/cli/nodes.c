@@ -76,6 +76,14 @@ static void row(yyjson_val *x, bool color)
 		td_buf_printf(&b, "%s%s%s", hold, next ? "; " : "", next ? next : "");
 	else if (yyjson_arr_size(td_jget(x, "faults")))
 		td_buf_puts(&b, td_jstr_or(td_jget(x, "faults.[0]"), "message", ""));
+	else if (in && td_jget(x, "shadow.twice"))
+		td_buf_printf(
+			&b,
+			"%s CPUs and %s are given twice: to pods of other schedulers and to jobs; nothing new starts",
+			td_jstr_or(x, "shadow.twice.cpu", "?"), td_jstr_or(x, "shadow.twice.memory", "?"));
+	else if (in && !td_streq(td_jstr_or(x, "shadow.cpu", "0"), "0"))
+		td_buf_printf(&b, "%s CPUs and %s are pods' of other schedulers", td_jstr(x, "shadow.cpu"),
+			      td_jstr_or(x, "shadow.memory", "?"));
 	else if (in && td_streq(slurm, "powered down"))
 		td_buf_puts(&b, "comes on demand: when Slurm gives it to a job");
 	else if (in && td_streq(slurm, "powering up"))

@@ -108,6 +108,10 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	td_jm_bool(d, o, "inService", ready && !hold && !td_jbool(node->root, "spec.unschedulable", false));
 	td_jm_str(d, o, "slurmState", slurm);
 	td_jm_str(d, o, "hold", hold);
+	const char *shadow = td_object_annotation(node, TD_ANN_SHADOW);
+	td_auto(td_json_unref) struct td_json *others = NULL;
+	if (shadow && !td_json_parse(shadow, strlen(shadow), &others, NULL))
+		td_jm_copyval(d, o, "shadow", td_json_root(others));
 	td_jm_str(d, o, "needsPerson", person);
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
 

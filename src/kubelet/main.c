@@ -257,6 +257,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_kubelet *a = ctx;
 	td_held_on_node(&a->held, old, now);
+	td_pods_on_node(a, old, now);
 	td_nodehealth_on_node(a->health, old, now);
 }
 

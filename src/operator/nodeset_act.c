@@ -49,7 +49,10 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
 	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
 
-	switch (td_pool_reserve_lacks(&v)) {
+	enum td_pool_lack lacks = td_pool_reserve_lacks(&v);
+	if ((lacks == TD_LACK_CPU || lacks == TD_LACK_MEMORY) && td_jbool(p->sc->root, "spec.shadows.enabled", false))
+		lacks = v.others_gpus > 0 && v.share_gpus > 0 ? TD_LACK_DEVICES : TD_LACK_NOTHING; // Slurm is told
+	switch (lacks) {
 	case TD_LACK_NOTHING:
 		return 0;
 	case TD_LACK_CPU:

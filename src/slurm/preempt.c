@@ -156,5 +156,7 @@ void td_slurm_preempt_lua(const yyjson_val *cluster, struct td_buf *b)
 			may(b, yyjson_get_str(y));
 		td_buf_puts(b, " },\n");
 	}
+	if (td_jbool(cluster, "spec.shadows.enabled", false)) // shadows have it, and nobody preempts it
+		td_buf_puts(b, "\t[\"" TD_SLURM_QOS_SHADOW "\"] = { },\n");
 	td_buf_puts(b, "}\n");
 }

@@ -5,6 +5,7 @@
 
 #include "slurm/conf.h"
 
+#define TD_SLURM_QOS_SHADOW "tandem.shadow" // of shadows (spec.shadows): nobody preempts it, and it preempts nobody
 bool td_slurm_preempts(const yyjson_val *cluster); // is spec.preemption there?
 // True for a key of slurm.conf that follows from spec.preemption, while it is there.
 bool td_slurm_preempt_key(const yyjson_val *cluster, const char *key);

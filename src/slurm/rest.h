@@ -94,6 +94,8 @@ struct td_slurm_ask {
 	int64_t time_limit_min;    // 0: the partition's default
 	int64_t begin;             // epoch seconds: it does not start before; 0: at once. Only td_slurm_submit().
 	int nice;
+	int64_t priority; // fixed, whatever Slurm would compute; only of an operator; 0: not sent
+	bool no_limit;    // of time
 	bool exclusive;
 	bool exclusive_user; // its nodes run no job of another user
 	// Signal USR1 to the batch shell (kill_warning_signal) before time limit and preemption.

@@ -76,6 +76,13 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 
 	if (a->time_limit_min > 0)
 		number(d, j, "time_limit", a->time_limit_min);
+	if (a->no_limit) {
+		yyjson_mut_val *v = td_jm_obj(d, j, "time_limit");
+		td_jm_bool(d, v, "set", true);
+		td_jm_bool(d, v, "infinite", true);
+	}
+	if (a->priority)
+		number(d, j, "priority", a->priority);
 	if (a->begin > 0 && !immediate)
 		number(d, j, "begin_time", a->begin);
 	if (a->nice)

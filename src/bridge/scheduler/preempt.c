@@ -1,5 +1,6 @@
 // Takes room from those whom a pod may preempt (preempt.h).
 #include "bridge/scheduler/preempt.h"
+#include "bridge/syncer/shadow.h"
 
 #include "base/log.h"
 #include "slurm/hostlist.h"
@@ -172,6 +173,8 @@ static void add_pods(const struct holder_look *k)
 
 static void add_native(const struct holder_look *k, const struct td_slurm_job *j)
 {
+	if (td_shadow_node(k->r->s, j)) // nobody takes what pods of others hold
+		return;
 	for (size_t i = 0; i < j->n_nodes; i++) {
 		const struct td_slurm_job_node *n = &j->nodes[i];
 		int at = node_at(k->nodes, n->name);

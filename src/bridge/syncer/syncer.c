@@ -1,6 +1,7 @@
 // One node on both sides: carries out what pool/node.c decides (docs/protocols.md 2). It writes
 // only what differs, and reads Slurm's node again right before it writes there.
 #include "bridge/scheduler/placeholder.h"
+#include "bridge/syncer/shadow.h"
 #include "pool/steps.h"
 
 #include "api/condition.h"
@@ -116,6 +117,10 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
 	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
 	note(d, root, node, TD_ANN_SLURM_USE, use, &changed);
+	if (atomic_load(&b->listed)) { // before that nobody knows which shadows there are
+		td_auto_free char *shadow = td_shadow_text(b, node->name);
+		note(d, root, node, TD_ANN_SHADOW, shadow, &changed);
+	}
 
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
 	size_t i, n;
@@ -317,6 +322,10 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		return 0;
 
 	struct td_error e = TD_ERROR_INIT;
+	bool look = false;
+	int shadows = atomic_load(&b->listed) ? td_shadow_sync(b, node, sn, &look, c, &e) : 0;
+	// What it could not do is said at the end: the rest of the node is shown all the same.
+	struct td_error shadow_err = e;
 	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
 	// half of a change: Slurm's sums and the asks are not read at one time.
 	const char *said = td_object_annotation(node, TD_ANN_SLURM_USE);
@@ -332,14 +341,16 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		r = td_syncer_signal(b, node, x.f.drain, c, &e);
 	if (!r)
 		r = td_syncer_leave(b, name, sn, again_ms, c, &e);
-	bool look = false;
+	bool place = false;
 	if (!r && atomic_load(&b->listed))
-		r = td_place_show(b, sn, &look, c, &e);
-	if (look && (!*again_ms || *again_ms > USE_MS))
+		r = td_place_show(b, sn, &place, c, &e);
+	if ((look || place) && (!*again_ms || *again_ms > USE_MS))
 		*again_ms = USE_MS;
 
 	if (r == TD_NOT_FOUND)
-		return 0;
+		r = 0;
+	if (!r && shadows)
+		return td_fail(err, shadows, "the shadow of node %s: %.400s", name, shadow_err.msg);
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
 }
 

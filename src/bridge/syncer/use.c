@@ -1,6 +1,7 @@
 // What Kubernetes users are told of Slurm beside a node's state: what native jobs hold there, and which
 // scheduler gives out the devices that a pod waits for.
 #include "bridge/scheduler/ask.h"
+#include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
 #include "api/selector.h"
@@ -9,7 +10,7 @@
 
 enum { KINDS = 33 }; // CPUs, and each entry of gresMap
 
-// Slurm's sums, less what the stand-ins of pods hold. Both lag by a moment (S-T8). td_asks.lock is held.
+// Slurm's sums, less what the stand-ins of pods and shadows hold. Both lag by a moment (S-T8). td_asks.lock is held.
 static void native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n, int64_t use[KINDS],
 		   int64_t *ret_memory_mb)
 {
@@ -21,6 +22,10 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 			continue; // what is of a type is in the sum of the GRES
 		use[i + 1] = td_devices_of_gres(n->gres_used, m->name);
 	}
+
+	const struct td_pool_size shadows = td_shadow_holds(b, n->name);
+	use[0] -= shadows.cpus;
+	*ret_memory_mb -= shadows.memory_mb;
 
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, b->asks->by_uid, a, tmp) {

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-static int64_t share_of(const yyjson_val *node, const char *what, bool milli)
+static int64_t part_of(const yyjson_val *node, const char *annotation, const char *what, bool milli)
 {
-	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SHARE);
+	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), annotation);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int64_t v = 0;
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
@@ -19,6 +19,18 @@ static int64_t share_of(const yyjson_val *node, const char *what, bool milli)
 	if (!s || (milli ? td_quantity_milli(s, &v, NULL) : td_quantity_ceil(s, &v, NULL)))
 		return 0;
 	return v;
+}
+
+// What Slurm gives out there to others than shadows.
+static int64_t share_of(const yyjson_val *node, const char *what, bool milli)
+{
+	return part_of(node, TD_ANN_SHARE, what, milli) - part_of(node, TD_ANN_SHADOW, what, milli);
+}
+
+bool td_pod_awaits_shadow(const struct td_pod_admit *x, const yyjson_val *node)
+{
+	return !x->granted && td_jkey(td_jget(node, "metadata.annotations"), TD_ANN_SHADOW) && x->used_pods < x->pods &&
+	       x->used_cpu_milli + x->want_cpu_milli <= x->cpu_milli && x->used_memory + x->want_memory <= x->memory;
 }
 
 int td_kubelet_slurm_gpus(const yyjson_val *node)

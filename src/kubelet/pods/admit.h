@@ -19,5 +19,7 @@ struct td_pod_admit {
 };
 // Returns NULL if the pod fits, otherwise the reason ("OutOfcpu") and a message (caller frees).
 const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message);
+// Of a pod that does not fit: may it wait there until Slurm has given its room up to it (spec.shadows)?
+bool td_pod_awaits_shadow(const struct td_pod_admit *x, const yyjson_val *node);
 // Number of GPUs in Slurm's share of the node: devices 0 … n-1 are Slurm's.
 int td_kubelet_slurm_gpus(const yyjson_val *node);

@@ -20,7 +20,8 @@ enum {
 	DEVICE_WAIT_MS = 5, // between the first looks at a device; then longer and longer, up to
 	DEVICE_WAIT_MAX_MS = 100,
 	DEVICE_LATE_MS = 40000, // then the node says that a device is not let go; as for Prolog
-	DOWN_MS = 100,          // between looks whether the node has rebooted
+	SHADOW_WAIT_MS = 2000,
+	DOWN_MS = 100, // between looks whether the node has rebooted
 	FOLLOW_MS = 60000,
 	END_GRACE_MS = 30000,   // of a pod whose grant has ended (docs/protocols.md 1.8)
 	FORCED_GRACE_MS = 2000, // of a pod deleted by force; as the kubelet
@@ -125,7 +126,8 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
 }
 
-static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object *o)
+// False: the pod is not admitted, and has failed or waits.
+static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
 {
 	struct td_pod_admit x = {
 		.granted = p->grant.granted,
@@ -158,6 +160,13 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	td_auto_free char *message = NULL;
 	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
 	struct td_error e = TD_ERROR_INIT;
+	if (reason && td_pod_awaits_shadow(&x, node ? node->root : NULL)) {
+		pod_wait(p, "WaitingForShadow", "Slurm has not given its CPUs and memory up to it yet (spec.shadows)");
+		td_sooner(again_ms, SHADOW_WAIT_MS); // the Node's change comes before
+		return false;
+	}
+	if (p->wait_reason)
+		pod_wait(p, NULL, NULL);
 	if (reason)
 		fail_pod(a, p, o, reason, message);
 	else if (own_devices(a, p, o->root, node ? node->root : NULL, &e))
@@ -168,6 +177,23 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	pthread_mutex_lock(&p->mu);
 	p->admitted = !p->fail_reason;
 	pthread_mutex_unlock(&p->mu);
+	return p->admitted;
+}
+
+void td_pods_on_node(struct td_kubelet *a, const struct td_object *old, const struct td_object *now)
+{
+	if (!now ||
+	    (old && td_streq(td_object_annotation(old, TD_ANN_SHADOW), td_object_annotation(now, TD_ANN_SHADOW))))
+		return;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		pthread_mutex_lock(&all.v[i]->mu);
+		bool waits = !all.v[i]->admitted;
+		pthread_mutex_unlock(&all.v[i]->mu);
+		if (waits)
+			td_queue_add(a->queue, all.v[i]->uid);
+	}
 }
 
 // ---- before the first container ----
@@ -395,8 +421,7 @@ static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *
 		struct td_cancel *cancel)
 {
 	if (!p->admitted) {
-		admit(a, p, o);
-		if (p->fail_reason)
+		if (!admit(a, p, o, again_ms))
 			return;
 	}
 

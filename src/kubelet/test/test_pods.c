@@ -677,6 +677,21 @@ static void test_admit(void **state)
 	assert_non_null(strstr(msg, "beside Slurm's share: 4000"));
 	free(msg);
 
+	assert_false(td_pod_awaits_shadow(&x, td_json_root(node)));
+
+	// Of Slurm's share shadows hold 2 CPUs: those are the others'.
+	JSON shadow = yaml("metadata: {annotations: {tandem.dev/slurm-share: '{\"cpu\":\"12\",\"memory\":\"8Gi\"}', "
+			   "tandem.dev/slurm-shadow: '{\"cpu\":\"2\",\"memory\":\"64Mi\"}'}}");
+	x.used_cpu_milli = 2000;
+	assert_null(td_pod_admit(&x, td_json_root(shadow), &msg));
+	x.used_cpu_milli = 2001;
+	assert_string_equal(td_pod_admit(&x, td_json_root(shadow), &msg), "OutOfcpu");
+	free(msg);
+	assert_true(td_pod_awaits_shadow(&x, td_json_root(shadow)));
+	x.used_cpu_milli = 12001; // never
+	assert_false(td_pod_awaits_shadow(&x, td_json_root(shadow)));
+	x.used_cpu_milli = 1;
+
 	x.granted = true;
 	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
 

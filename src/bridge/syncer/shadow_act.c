@@ -1,0 +1,349 @@
+// Carries out what pool/shadow.h decides about the shadows of one node.
+#include "bridge/scheduler/placeholder.h"
+#include "bridge/syncer/shadow_priv.h"
+
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "base/log.h"
+#include "slurm/preempt.h"
+#include "slurm/qos.h"
+
+#include <string.h>
+
+// STEPS: in one reconcile. Priorities: before all that Slurm computes and any nice (docs/protocols.md 1.3);
+// LET_PAST is what job_submit.lua gives to a pod that the bridge lets past those who wait.
+enum { STEPS = 8, PODS_NAMED = 3 };
+#define PRIORITY_WAITS 1900000000LL // below LET_PAST: whom the bridge lets past takes nothing that it needs
+#define PRIORITY_AHEAD 3000000000LL // above it: what old shadows are about to let go
+#define PRIORITY_ALLOC 4000000000LL // it starts at once or not at all (S-I9)
+
+struct shadow_pass {
+	struct td_bridge *b;
+	const struct td_settings *s;
+	const struct td_object *node;
+	const struct td_slurm_node *n;
+	struct td_shadow_of *x; // of the table; lock it
+	struct td_slurm *slurm;
+	struct td_cancel *c;
+	struct td_buf pods; // who holds it, in words
+};
+
+static int64_t of_share(const yyjson_val *share, const char *key, bool milli)
+{
+	int64_t v = 0;
+	const char *q = td_jkey_str(share, key);
+	if (q)
+		(void)(milli ? td_quantity_milli(q, &v, NULL) : td_quantity_ceil(q, &v, NULL));
+	return v;
+}
+
+// What is to be held on the node. False: what Slurm gives out there is not known.
+static bool want_of(struct shadow_pass *p, struct td_pool_size *ret)
+{
+	const char *text = td_object_annotation(p->node, TD_ANN_SHARE);
+	td_auto(td_json_unref) struct td_json *share = NULL;
+	*ret = (struct td_pool_size){0};
+	if (!p->s->shadows)
+		return true;
+	if (!text || td_json_parse(text, strlen(text), &share, NULL))
+		return false;
+
+	yyjson_val *alloc = td_jget(p->node->root, "status.allocatable");
+	struct td_pool_reserve v = {.share_cpus = of_share(td_json_root(share), "cpu", true) / 1000,
+				    .share_memory_mb = of_share(td_json_root(share), "memory", false) >> 20};
+	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
+	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
+
+	td_auto_objects struct td_objects there = {0};
+	size_t named = 0;
+	td_informer_by_index(p->b->others, "node", p->node->name, &there);
+	for (size_t i = 0; i < there.n; i++) {
+		const struct td_object *o = there.v[i];
+		if (td_kube_pod_ended(o->root) || td_place_is(p->b, o)) // what a placeholder asks for is Slurm's own
+			continue;
+		yyjson_val *spec = td_jget(o->root, "spec");
+		v.others_milli += td_api_pod_request(spec, "cpu");
+		v.others_memory += td_api_pod_request(spec, "memory");
+		if (!td_streq(o->ns, p->b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
+			td_buf_printf(&p->pods, "%s%s/%s", p->pods.len ? ", " : "", o->ns, o->name);
+	}
+	if (named > PODS_NAMED)
+		td_buf_printf(&p->pods, " and %zu more", named - PODS_NAMED);
+	*ret = td_pool_shadow_want(&v);
+	return true;
+}
+
+// Drops the job from the table.
+static void gone(const struct shadow_pass *p, int64_t job)
+{
+	struct td_shadow_of *x = p->x;
+	pthread_mutex_lock(&p->b->shadows->lock);
+	for (size_t i = 0; i < x->n; i++)
+		if (x->v[i].job == job) {
+			x->v[i] = x->v[--x->n];
+			break;
+		}
+	pthread_mutex_unlock(&p->b->shadows->lock);
+}
+
+static char *job_name(const struct shadow_pass *p)
+{
+	return td_asprintf("foreign-pods-%s", p->node->name);
+}
+
+// Reads the node's jobs again if one of them may have changed.
+static int refresh(struct shadow_pass *p, struct td_error *err)
+{
+	struct td_shadow_of *x = p->x;
+	struct td_shadow_job v[TD_SHADOWS_MAX];
+	pthread_mutex_lock(&p->b->shadows->lock);
+	size_t n = x->n;
+	bool waits = false, moved = x->seen[0] != p->n->alloc_cpus || x->seen[1] != p->n->alloc_memory_mb;
+	memcpy(v, x->v, sizeof(v));
+	for (size_t i = 0; i < n; i++)
+		waits |= !v[i].is.runs;
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	if (!moved && !waits)
+		return 0;
+
+	for (size_t i = 0; i < n; i++) {
+		td_auto_job struct td_slurm_job j = {0};
+		int r = td_slurm_job(p->slurm, v[i].job, p->c, &j, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+		if (r || td_slurm_job_ended(j.states) || !td_streq(td_shadow_node(p->s, &j), p->node->name)) {
+			gone(p, v[i].job);
+			continue;
+		}
+		enum td_job_phase phase = td_job_phase(j.states);
+		pthread_mutex_lock(&p->b->shadows->lock);
+		for (size_t k = 0; k < x->n; k++) {
+			if (x->v[k].job != v[i].job)
+				continue;
+			x->v[k].is.runs = phase != TD_PHASE_WAITING;
+			x->v[k].start = j.start;
+			if (j.n_nodes)
+				x->v[k].is.has = (struct td_pool_size){j.nodes[0].cpus, j.nodes[0].memory_mb};
+		}
+		pthread_mutex_unlock(&p->b->shadows->lock);
+	}
+	pthread_mutex_lock(&p->b->shadows->lock);
+	x->seen[0] = p->n->alloc_cpus;
+	x->seen[1] = p->n->alloc_memory_mb;
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	return 0;
+}
+
+// Where others may be preempted, nobody preempts a shadow, and it preempts nobody.
+static int ready_qos(const struct shadow_pass *p, const char **ret, struct td_error *err)
+{
+	*ret = NULL;
+	if (!p->s->n_qos)
+		return 0;
+	pthread_mutex_lock(&p->b->shadows->lock);
+	bool there = p->b->shadows->qos;
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	const struct td_slurm_qos q = {.name = (char[]){TD_SLURM_QOS_SHADOW},
+				       .description = (char[]){"what pods of other schedulers hold"}};
+	int r = there ? 0 : td_slurm_qos_write(p->slurm, &q, p->c, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&p->b->shadows->lock);
+	p->b->shadows->qos = true;
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	*ret = TD_SLURM_QOS_SHADOW;
+	return 0;
+}
+
+static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan, struct td_error *err)
+{
+	struct td_bridge *b = p->b;
+	struct td_shadow_of *x = p->x;
+	bool at_once = plan->what == TD_SHADOW_ALLOCATE;
+	td_auto_free char *name = job_name(p),
+			  *mark = td_asprintf("tandem/shadow/%s/%s", p->s->cluster_uid, p->node->name);
+	struct td_slurm_ask a = {.name = name,
+				 .script = "#!/bin/sh\nexec sleep infinity\n",
+				 .partition = p->n->partitions && *p->n->partitions ? p->n->partitions : NULL,
+				 .required_nodes = p->node->name,
+				 .comment = mark,
+				 .admin_comment = mark,
+				 .cpus = plan->size.cpus,
+				 .memory_mb = plan->size.memory_mb,
+				 .no_limit = true,
+				 .priority = at_once       ? PRIORITY_ALLOC
+					     : plan->ahead ? PRIORITY_AHEAD
+							   : PRIORITY_WAITS};
+	int r = ready_qos(p, &a.qos, err);
+	if (r)
+		return r;
+	if (!td_lease_holds())
+		return td_fail(err, TD_CANCELLED, "another leads now");
+
+	int64_t job = 0;
+	r = at_once ? td_slurm_allocate(p->slurm, NULL, &a, p->c, &job, err)
+		    : td_slurm_submit(p->slurm, NULL, &a, p->c, &job, err);
+	if (!r && !td_lease_holds()) { // who leads now has listed the jobs without it
+		(void)td_slurm_job_end(p->slurm, job, name, NULL, NULL);
+		return td_fail(err, TD_CANCELLED, "another leads now");
+	}
+
+	pthread_mutex_lock(&b->shadows->lock);
+	if (r == TD_THROTTLED && at_once) {
+		x->refuse[0] = p->n->alloc_cpus;
+		x->refuse[1] = p->n->alloc_memory_mb;
+	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+		x->unsure_ms = td_now(b);
+	} else if (!r) {
+		if (x->n < TD_SHADOWS_MAX)
+			x->v[x->n++] = (struct td_shadow_job){.job = job, .is = {plan->size, at_once}};
+		x->seen[0] = -1;
+	}
+	pthread_mutex_unlock(&b->shadows->lock);
+
+	if (r == TD_UNCERTAIN) {
+		td_bridge_want_list(b, 0);
+		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
+	}
+	if (!r)
+		td_info("node %s: job %lld %s %lld CPUs and %lld MiB that pods of others hold", p->node->name,
+			(long long)job, at_once ? "holds" : "waits for", (long long)plan->size.cpus,
+			(long long)plan->size.memory_mb);
+	return r == TD_THROTTLED && at_once ? 0 : r;
+}
+
+static int end(struct shadow_pass *p, const int64_t *jobs, const bool *ends, size_t n, struct td_error *err)
+{
+	td_auto_free char *name = job_name(p);
+	for (size_t i = 0; i < n; i++) {
+		if (!ends[i])
+			continue;
+		int r = td_slurm_job_end(p->slurm, jobs[i], name, p->c, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return r;
+		td_info("node %s: job %lld, which held what pods of others hold, ends", p->node->name,
+			(long long)jobs[i]);
+		gone(p, jobs[i]);
+	}
+	return 0;
+}
+
+// Says on the Node what is given twice, and that it is over.
+static void say(struct shadow_pass *p)
+{
+	struct td_shadow_of *x = p->x;
+	struct td_pool_shadow_job v[TD_SHADOWS_MAX];
+	int64_t start = 0;
+	pthread_mutex_lock(&p->b->shadows->lock);
+	for (size_t i = 0; i < x->n; i++) {
+		v[i] = x->v[i].is;
+		start = !v[i].runs && x->v[i].start > start ? x->v[i].start : start;
+	}
+	const struct td_pool_size twice = td_pool_shadow_missing(x->want, td_pool_shadow_held(v, x->n));
+	bool any = twice.cpus || twice.memory_mb, away = p->n->states & TD_NODE(DRAIN);
+	char *text = NULL, when[TD_TIME_LEN];
+	if (any && !away)
+		text = td_asprintf(
+			"%lld CPUs and %lld MiB there are given twice: pods that Slurm did not place hold "
+			"them (%s), and so do its jobs; nothing new starts there until enough of either have "
+			"ended",
+			(long long)twice.cpus, (long long)twice.memory_mb, td_buf_str(&p->pods));
+	bool same = td_streq(text, x->said), was = x->said;
+	if (!same) {
+		free(x->said);
+		x->said = text ? td_strdup(text) : NULL;
+	}
+	pthread_mutex_unlock(&p->b->shadows->lock);
+
+	if (!same && text && start)
+		td_kube_record(p->b->recorder, TD_ABOUT(p->node, &td_nodes), "Warning", "GivenTwice",
+			       "%s (Slurm expects that at %s)", text, td_time_format(start * 1000, when));
+	else if (!same && text)
+		td_kube_record(p->b->recorder, TD_ABOUT(p->node, &td_nodes), "Warning", "GivenTwice", "%s", text);
+	else if (!same && was)
+		td_kube_record(p->b->recorder, TD_ABOUT(p->node, &td_nodes), "Normal", "GivenOnce",
+			       "nothing there is given twice any more");
+	free(text);
+}
+
+// One step. *ret_done: there is nothing (more) to do.
+static int step(struct shadow_pass *p, bool known, bool *ret_done, struct td_error *err)
+{
+	struct td_shadow_of *x = p->x;
+	struct td_pool_shadow_job v[TD_SHADOWS_MAX];
+	int64_t jobs[TD_SHADOWS_MAX];
+	pthread_mutex_lock(&p->b->shadows->lock);
+	size_t n = x->n;
+	int64_t mine = 0, mine_mb = 0;
+	for (size_t i = 0; i < n; i++) {
+		v[i] = x->v[i].is;
+		jobs[i] = x->v[i].job;
+		mine += v[i].runs ? v[i].has.cpus : 0;
+		mine_mb += v[i].runs ? v[i].has.memory_mb : 0;
+	}
+	struct td_pool_shadow f = {.want = x->want,
+				   .closed = p->n->states & TD_NODE(DRAIN),
+				   .away = !known || x->unsure_ms || td_slurm_node_bad(p->n->states) ||
+					   (p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT)),
+				   .refused = x->refuse[0] == p->n->alloc_cpus && x->refuse[1] == p->n->alloc_memory_mb,
+				   .v = v,
+				   .n = n};
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	// Slurm's sums lag behind what was just allocated, so they may be less than the shadows themselves.
+	int64_t given = p->n->alloc_cpus > mine ? p->n->alloc_cpus : mine,
+		given_mb = p->n->alloc_memory_mb > mine_mb ? p->n->alloc_memory_mb : mine_mb;
+	f.free = (struct td_pool_size){p->n->cpus - given, p->n->memory_mb - given_mb};
+
+	struct td_pool_shadow_plan plan;
+	td_pool_shadow_decide(&f, &plan);
+	*ret_done = plan.what == TD_SHADOW_LEAVE;
+	switch (plan.what) {
+	case TD_SHADOW_LEAVE:
+		return 0;
+	case TD_SHADOW_ALLOCATE:
+	case TD_SHADOW_QUEUE:
+		return submit(p, &plan, err);
+	case TD_SHADOW_END:
+		return end(p, jobs, plan.ends, n, err);
+	}
+	return 0;
+}
+
+int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *n, bool *ret_again,
+		   struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	if (!s || !n)
+		return 0;
+	struct shadow_pass p = {.b = b, .s = s, .node = node, .n = n, .c = c};
+	struct td_pool_size want;
+	bool known = want_of(&p, &want);
+
+	pthread_mutex_lock(&b->shadows->lock);
+	struct td_shadow_of *x = p.x = td_shadow_of_locked(b->shadows, node->name);
+	x->on = s->shadows;
+	x->want = known ? want : x->want;
+	if (x->unsure_ms && b->shadows->listed_ms > x->unsure_ms)
+		x->unsure_ms = 0;
+	bool idle = !x->n && !x->want.cpus && !x->said;
+	pthread_mutex_unlock(&b->shadows->lock);
+
+	td_auto(td_link_unref) struct td_link *l = idle ? NULL : td_bridge_link(b, err);
+	int r = idle ? 0 : l ? 0 : err->code;
+	if (l) {
+		p.slurm = l->slurm;
+		bool done = false;
+		r = refresh(&p, err);
+		for (int i = 0; !r && !done && i < STEPS; i++)
+			r = step(&p, known, &done, err);
+		say(&p);
+		pthread_mutex_lock(&b->shadows->lock);
+		bool waits = !done || x->seen[0] < 0;
+		for (size_t i = 0; i < x->n; i++)
+			waits |= !x->v[i].is.runs;
+		*ret_again = waits;
+		pthread_mutex_unlock(&b->shadows->lock);
+	}
+	td_buf_done(&p.pods);
+	return r;
+}

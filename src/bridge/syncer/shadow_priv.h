@@ -1,0 +1,33 @@
+// What the two files of shadows share.
+#pragma once
+
+#include "bridge/syncer/shadow.h"
+
+#include <uthash.h>
+
+struct td_shadow_job {
+	int64_t job;
+	struct td_pool_shadow_job is;
+	int64_t start; // epoch seconds: when Slurm expects one that waits to start; 0: it does not say
+};
+struct td_shadow_of { // one node
+	char *node;
+	struct td_shadow_job v[TD_SHADOWS_MAX];
+	size_t n;
+	struct td_pool_size want;
+	bool on;           // spec.shadows
+	int64_t seen[2];   // what the node had given out when the jobs were read last: CPUs, MB
+	int64_t refuse[2]; // the same, when Slurm refused an allocation; -1: it did not
+	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
+	char *said;        // the last event
+	UT_hash_handle hh;
+};
+struct td_shadows {
+	pthread_mutex_t
+		lock; // guards everything here. The jobs of a node are changed by its reconcile, and by listings
+	struct td_shadow_of *by_node;
+	int64_t listed_ms;
+	bool qos; // the QOS is there
+};
+// Makes it when there is none. The lock is held.
+struct td_shadow_of *td_shadow_of_locked(struct td_shadows *s, const char *node);

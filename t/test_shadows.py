@@ -1,0 +1,103 @@
+"""What pods of other schedulers hold on the pool's nodes is held in Slurm too: spec.shadows (row A17)."""
+import json
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = [pytest.mark.planes]
+NODE = "n1"
+
+
+def switch(pool, on):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"shadows": {"enabled": on}}}))
+    wait_for("the nodes say so", lambda: all((shadow(pool, n) is not None) == on for n in pool.nodes))
+
+
+def shadow(pool, node=NODE):
+    """What the Node says of its shadow: {"cpu": …, "memory": …}, and "twice"."""
+    text = pool.get("node", node)["metadata"].get("annotations", {}).get("tandem.dev/slurm-shadow")
+    return json.loads(text) if text else None
+
+
+def jobs(pool):
+    """[(id, state, CPUs, MiB)] of the shadows that Slurm has."""
+    out = pool.shell("squeue", "-h", "-a", "-n", f"foreign-pods-{NODE}", "-o", "%A %T %C %m").splitlines()
+    return sorted((int(i), state, int(cpus), int(mem.removesuffix("M"))) for i, state, cpus, mem in (line.split() for line in out))
+
+
+def held(pool):
+    """The CPUs that running shadows hold."""
+    return sum(j[2] for j in jobs(pool) if j[1] == "RUNNING")
+
+
+@pytest.fixture
+def cohost(pool):
+    """Shadows are on, and pods of nobody's are within the reserve."""
+    try:
+        switch(pool, True)
+        yield pool
+    finally:
+        pool.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
+        wait_for("no pods left", lambda: not pool.items("pods", "-n", "default"), 90)
+        switch(pool, False)
+        wait_for("no shadows left", lambda: not jobs(pool))
+
+
+def foreign(pool, name, cpu, memory="64Mi"):
+    """A pod that Slurm does not place: somebody has named its node."""
+    return pool.pod(name, cpu=str(cpu), memory=memory, scheduler="default-scheduler", nodeName=NODE)
+
+
+@pytest.mark.feature("A17.2", "A17.5")
+def test_what_foreign_pods_hold_is_given_to_nobody_else(cohost):
+    pool = cohost
+    cpus = int(pool.shell("sinfo", "-h", "-n", NODE, "-o", "%c"))
+    was = held(pool)  # what Slurm's own pods hold beyond the reserve
+    pool.apply(foreign(pool, "a", 4, "2Gi"))
+    wait_for("it runs", lambda: pool.phase("a") == "Running")
+    [(job, state, n, _)] = [j for j in jobs(pool) if j[2] > was]
+    assert state == "RUNNING" and was < n <= was + 4, "a pod starts when Slurm has given its CPUs up to it"
+    f = pool.job(job)
+    assert f["TimeLimit"] == "UNLIMITED" and f["BatchFlag"] == "0" and f["UserId"].startswith("root(") and f["NodeList"] == NODE
+    assert f["Comment"].startswith("tandem/shadow/") and f["Comment"].endswith(f"/{NODE}")
+    assert "what pods of other schedulers hold on n1" in pool.cmd("why", str(job)).stdout
+    assert f"{n} CPUs" in next(line for line in pool.cmd("nodes").stdout.splitlines() if line.startswith(NODE))
+    assert "tandem.dev/slurm-use" not in pool.get("node", NODE)["metadata"]["annotations"], "no native job holds anything"
+
+    # Slurm gives out the rest, and no more.
+    rest = pool.sbatch("-w", NODE, f"-c{cpus - n}")
+    more = pool.sbatch("-w", NODE, "-c1")
+    wait_for("the rest is a job's", lambda: pool.squeue()[rest]["state"] == "RUNNING")
+    assert pool.squeue()[more]["state"] == "PENDING"
+
+    # The node is full. Another pod waits for what jobs hold, before everybody else, and the Node says so.
+    pool.apply(foreign(pool, "b", 2))
+    wait_for("two CPUs are wanted", lambda: (shadow(pool) or {}).get("twice", {}).get("cpu") == "2" and [j for j in jobs(pool) if j[1] == "PENDING"])
+    assert len([j for j in jobs(pool) if j[1] == "PENDING"]) == 1
+    events = lambda: [e for e in pool.items("events", "-A") if e["involvedObject"]["name"] == NODE and e["reason"] == "GivenTwice"]
+    wait_for("an event says so", events)
+    assert re.search(r"2 CPUs .* twice: .*default/a, default/b|2 CPUs .* twice: .*default/b, default/a", events()[-1]["message"])
+
+    # A bridge that dies doubles nothing.
+    before = jobs(pool)
+    pool.kill_role("bridge")
+    wait_for("the next one leads", lambda: pool.cmd("why", str(job), check=False).returncode == 0)
+    pool.shell("scancel", rest)
+    wait_for("the shadow comes first", lambda: held(pool) == n + 2 and not [j for j in jobs(pool) if j[1] == "PENDING"])
+    wait_for("then the job that waited", lambda: pool.squeue()[more]["state"] == "RUNNING")
+    assert [j[0] for j in jobs(pool)] == [j[0] for j in before]
+    wait_for("the other pod runs", lambda: pool.phase("b") == "Running")
+    wait_for("nothing is given twice", lambda: "twice" not in shadow(pool))
+
+    # Less is held when a pod has gone; nothing holds up a drain.
+    pool.kubectl("delete", "pod", "a", "--wait=false")
+    wait_for("only the other pod is held", lambda: held(pool) == n + 2 - 4)
+    pool.shell("scancel", more)
+    pool.shell("scontrol", "update", f"nodename={NODE}", "state=drain", "reason=test")
+    wait_for("the shadow has ended", lambda: not jobs(pool))
+    pool.shell("scontrol", "update", f"nodename={NODE}", "state=resume")
+    wait_for("it is back", lambda: held(pool) == n + 2 - 4)
+    pool.kubectl("delete", "pod", "b", "--wait=false")
+    wait_for("nothing is held", lambda: held(pool) == was)
