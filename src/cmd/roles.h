@@ -54,6 +54,7 @@ int td_schedule_main(int argc, char **argv);
 int td_session_main(int argc, char **argv);
 int td_data_main(int argc, char **argv);
 int td_bill_main(int argc, char **argv);
+int td_project_main(int argc, char **argv);
 int td_top_main(int argc, char **argv);
 int td_upload_main(int argc, char **argv);
 int td_download_main(int argc, char **argv);

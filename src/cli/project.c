@@ -1,0 +1,311 @@
+// tandem project: the projects of Tenants. A project is a Tenant below another one that has no
+// namespaces: an account in Slurm with people, a quota and bills of its own, which runs and jobs name.
+#include "cli/common.h"
+#include "cli/nodeview.h"
+#include "cmd/roles.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct project_asked {
+	struct td_remote remote;
+	const char *tenant, *output;
+	struct td_strv members, quota;
+	int weight;
+};
+
+static bool is_project(const struct td_object *o)
+{
+	yyjson_val *spaces = td_jget(o->root, "spec.namespaces");
+	return td_jstr(o->root, "spec.parent") && spaces && !yyjson_arr_size(spaces);
+}
+
+static int get(struct td_kube *k, const char *name, struct td_object **ret, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = td_kube_get(k, &td_tenants, NULL, name, NULL, &o, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r, "there is no project \"%.60s\": `tandem project list` lists them", name);
+	if (!r && !is_project(o))
+		return td_fail(err, TD_INVALID,
+			       "%s is no project: it is a Tenant %s, which kubectl changes and deletes", name,
+			       td_jstr(o->root, "spec.parent") ? "with namespaces" : "below no other one");
+	if (!r)
+		*ret = td_steal(o);
+	return r;
+}
+
+// ---- list ----
+
+static void view(const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *list)
+{
+	yyjson_mut_val *p = yyjson_mut_arr_add_obj(d, list);
+	const yyjson_val *ready = td_jfind(td_jget(o->root, "status.conditions"), "type", "Ready");
+	yyjson_val *m;
+	size_t i, n;
+	td_jm_str(d, p, "name", o->name);
+	td_jm_str(d, p, "tenant", td_jstr(o->root, "spec.parent"));
+	td_jm_str(d, p, "account", td_jstr(o->root, "status.account"));
+	td_jm_int(d, p, "weight", td_jint(o->root, "spec.weight", 1));
+	if (td_jget(o->root, "spec.quota"))
+		td_jm_copyval(d, p, "quota", td_jget(o->root, "spec.quota"));
+	yyjson_mut_val *people = td_jm_arr(d, p, "members");
+	yyjson_arr_foreach (td_jget(o->root, "spec.members"), i, n, m)
+		yyjson_mut_arr_add_strcpy(d, people, td_jstr_or(m, "user", "?"));
+	td_jm_bool(d, p, "ready", td_streq(td_jstr(ready, "status"), "True"));
+	td_jm_str(d, p, "message", td_jstr(ready, "message"));
+}
+
+static void joined(yyjson_val *list, struct td_buf *b)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (list, i, n, x)
+		td_buf_printf(b, "%s%s", i ? "," : "", yyjson_get_str(x));
+	if (!b->len)
+		td_buf_puts(b, "-");
+}
+
+static void quotas(yyjson_val *map, struct td_buf *b)
+{
+	yyjson_val *k, *x;
+	size_t i, n;
+	yyjson_obj_foreach (map, i, n, k, x) {
+		td_buf_printf(b, "%s%s=", i ? "," : "", yyjson_get_str(k));
+		if (yyjson_is_str(x))
+			td_buf_puts(b, yyjson_get_str(x));
+		else
+			td_buf_printf(b, "%lld", (long long)yyjson_get_sint(x));
+	}
+	if (!b->len)
+		td_buf_puts(b, "-");
+}
+
+static int list(struct td_kube *k, const struct project_asked *a, struct td_error *err)
+{
+	td_auto_objects struct td_objects all = {0};
+	int r = td_kube_list(k, &td_tenants, NULL, NULL, NULL, NULL, &all, err);
+	if (r)
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *projects = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects");
+	for (size_t i = 0; i < all.n; i++)
+		if (is_project(all.v[i]) && (!a->tenant || td_streq(td_jstr(all.v[i]->root, "spec.parent"), a->tenant)))
+			view(all.v[i], d, projects);
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	if (a->output) {
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+		return 0;
+	}
+	printf("%-20s %-20s %-24s %-24s %s\n", "PROJECT", "TENANT", "QUOTA", "PEOPLE", "READY");
+	yyjson_val *p;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "projects"), i, n, p) {
+		td_auto_buf struct td_buf quota = {0}, people = {0};
+		bool ready = td_jbool(p, "ready", false);
+		quotas(td_jget(p, "quota"), &quota);
+		joined(td_jget(p, "members"), &people);
+		printf("%-20s %-20s %-24.60s %-24.60s %s\n", td_jstr_or(p, "name", "?"), td_jstr_or(p, "tenant", "?"),
+		       td_buf_str(&quota), td_buf_str(&people), ready ? "yes" : td_jstr_or(p, "message", "not yet"));
+	}
+	return 0;
+}
+
+// ---- create, delete ----
+
+static int add_people(const struct td_object *tenant, const struct td_strv *names, yyjson_mut_doc *d,
+		      yyjson_mut_val *people, struct td_error *err)
+{
+	yyjson_val *all = td_jget(tenant->root, "spec.members"), *m;
+	size_t i, n;
+	for (i = 0; i < names->n; i++) {
+		const yyjson_val *is = td_jfind(all, "user", names->v[i]);
+		if (!is || td_streq(td_jstr(is, "role"), "viewer"))
+			return td_fail(
+				err, TD_INVALID,
+				"\"%.40s\" runs nothing in Tenant %s: make him a member there first (spec.members)",
+				names->v[i], tenant->name);
+	}
+	yyjson_arr_foreach (all, i, n, m) {
+		const char *user = td_jstr_or(m, "user", ""), *role = td_jstr_or(m, "role", "member");
+		if (names->n ? !td_strv_has(names, user) : !strcmp(role, "viewer"))
+			continue;
+		yyjson_mut_val *p = yyjson_mut_arr_add_obj(d, people);
+		td_jm_str(d, p, "user", user);
+		td_jm_str(d, p, "role", role);
+	}
+	return 0;
+}
+
+static int create(struct td_kube *k, const struct project_asked *a, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *tenant = NULL;
+	int r = td_kube_get(k, &td_tenants, NULL, a->tenant, NULL, &tenant, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r, "--tenant: there is no Tenant \"%.60s\": `kubectl get tenants` lists them",
+			       a->tenant);
+	if (r)
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *spec;
+	td_jm_str(d, o, "apiVersion", "tandem.dev/v1alpha1");
+	td_jm_str(d, o, "kind", "Tenant");
+	td_jm_str(d, o, "metadata.name", name);
+	spec = td_jm_obj(d, o, "spec");
+	td_jm_copyval(d, spec, "cluster", td_jget(tenant->root, "spec.cluster"));
+	td_jm_str(d, spec, "parent", a->tenant);
+	td_jm_arr(d, spec, "namespaces");
+	td_jm_int(d, spec, "weight", a->weight);
+	for (size_t i = 0; i < a->quota.n; i++) {
+		const char *q = a->quota.v[i], *is = strchr(q, '=');
+		if (!is || is == q || !is[1])
+			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
+		td_auto_free char *resource = td_strndup(q, (size_t)(is - q));
+		td_jm_key_str(d, td_jm_obj(d, spec, "quota"), resource, is + 1);
+	}
+	if ((r = add_people(tenant, &a->members, d, td_jm_arr(d, spec, "members"), err)))
+		return r;
+	r = td_kube_create(k, &td_tenants, NULL, o, NULL, NULL, err);
+	if (r == TD_EXISTS)
+		return td_fail(err, r, "there is a Tenant or a project \"%s\" already: take another name", name);
+	if (!r)
+		printf("Project %s of Tenant %s. Its people run in it with --account %s.\n", name, a->tenant, name);
+	return r;
+}
+
+static int end(struct td_kube *k, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = get(k, name, &o, err);
+	if (!r)
+		r = td_kube_delete(k, &td_tenants, NULL, name,
+				   &(struct td_kube_delete_opts){.uid = o->uid, .grace_s = -1}, NULL, err);
+	if (!r)
+		printf("Project %s goes when its jobs are over. What it has used stays in Slurm's history.\n", name);
+	return r;
+}
+
+// ---- people ----
+
+static int change(struct td_kube *k, const char *name, const char *user, bool join, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL, *tenant = NULL;
+	int r = get(k, name, &o, err);
+	if (r)
+		return r;
+	yyjson_val *all = td_jget(o->root, "spec.members"), *m;
+	bool has = td_jfind(all, "user", user) != NULL;
+	if (has == join)
+		return join ? 0 : td_fail(err, TD_NOT_FOUND, "\"%.40s\" is not in project %s", user, name);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *people;
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", o->rv);
+	people = td_jm_arr(d, root, "spec.members");
+	size_t i, n;
+	yyjson_arr_foreach (all, i, n, m)
+		if (join || !td_streq(td_jstr(m, "user"), user))
+			yyjson_mut_arr_append(people, yyjson_val_mut_copy(d, m));
+	if (join) {
+		td_auto_strv struct td_strv one = {0};
+		td_strv_add(&one, user);
+		if ((r = td_kube_get(k, &td_tenants, NULL, td_jstr(o->root, "spec.parent"), NULL, &tenant, err)) ||
+		    (r = add_people(tenant, &one, d, people, err)))
+			return r;
+	}
+	return td_kube_patch(k, TD_AT(&td_tenants, NULL, name), TD_PATCH_MERGE, root, NULL, NULL, err);
+}
+
+static int run(struct project_asked *a, const char *verb, const char *name, const char *user)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_nodeview struct td_nodeview v = {0};
+	int r = td_cli_nodes_open(&a->remote, &v, &err);
+	if (!r)
+		r = !strcmp(verb, "list")     ? list(v.kube, a, &err)
+		    : !strcmp(verb, "create") ? create(v.kube, a, name, &err)
+		    : !strcmp(verb, "delete") ? end(v.kube, name, &err)
+					      : change(v.kube, name, user, !strcmp(verb, "add"), &err);
+	if (r)
+		fprintf(stderr, "tandem project: %s\n", err.msg);
+	return r ? 1 : 0;
+}
+
+int td_project_main(int argc, char **argv)
+{
+	struct project_asked a = {.weight = 1};
+	char **words;
+	int code;
+	const struct td_option options[] = {
+		{.name = "tenant",
+		 .value = "TENANT",
+		 TD_OPT_TEXT(&a.tenant),
+		 .help = "of create: whose project it is; of list: only those of this one"},
+		{.name = "member",
+		 .value = "USER",
+		 TD_OPT_LIST(&a.members),
+		 .help = "of create: who runs in it (repeat); without it all who run in the Tenant"},
+		{.name = "quota",
+		 .value = "RESOURCE=N",
+		 TD_OPT_LIST(&a.quota),
+		 .help = "of create: what it may hold, such as gpu=4 (repeat); the Tenant's own quota holds too"},
+		{.name = "weight",
+		 .value = "N",
+		 TD_OPT_INT(&a.weight, 1, 1000000),
+		 .help = "of create: its share beside the Tenant's other projects (default 1)"},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json: projects, for machines",
+		 TD_OPT_TEXT(&a.output),
+		 .choices = "json"},
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&a.remote.kubeconfig),
+		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME"},
+	};
+	const struct td_command line = {
+		.name = "project",
+		.about = "Keeps the projects of Tenants. A project has an account of its own, which runs and jobs name "
+			 "(--account), with people, a quota, usage and bills:\n"
+			 "  tandem project list                     all, or those of --tenant\n"
+			 "  tandem project create NAME --tenant T   makes one\n"
+			 "  tandem project add NAME USER            lets somebody in\n"
+			 "  tandem project remove NAME USER         and out again\n"
+			 "  tandem project delete NAME              ends it, once its jobs are over",
+		.options = options,
+		.n = TD_LEN(options),
+		.min_args = 1,
+		.max_args = 3,
+		.args = "list|create|add|remove|delete [NAME [USER]]",
+		.choices = "list|create|add|remove|delete"};
+	static const struct {
+		const char *verb;
+		size_t words;
+	} verbs[] = {{"list", 1}, {"create", 2}, {"add", 3}, {"remove", 3}, {"delete", 2}};
+	if (!td_command_line(&line, argc, argv, &words, &code)) {
+		td_strv_done(&a.members);
+		td_strv_done(&a.quota);
+		return code;
+	}
+	size_t n = 0, at = 0;
+	while (words[n])
+		n++;
+	while (at < TD_LEN(verbs) && strcmp(verbs[at].verb, words[0]) != 0)
+		at++;
+	if (at == TD_LEN(verbs))
+		code = td_command_wrong("project", "\"%s\": give list, create, add, remove or delete", words[0]);
+	else if (n != verbs[at].words)
+		code = td_command_wrong("project", "%s: give %s", words[0],
+					verbs[at].words == 1   ? "nothing else"
+					: verbs[at].words == 2 ? "the project's name, and nothing else"
+							       : "the project's name and a user's");
+	else if (!strcmp(words[0], "create") && !a.tenant)
+		code = td_command_wrong("project", "create: whose? Give --tenant TENANT");
+	else
+		code = run(&a, words[0], n > 1 ? words[1] : NULL, n > 2 ? words[2] : NULL);
+	td_strv_done(&a.members);
+	td_strv_done(&a.quota);
+	return code;
+}
