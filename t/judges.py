@@ -1,0 +1,73 @@
+"""Programs that others wrote for Slurm's users, as Python's index has them, in an environment that
+every pod of a pool sees. Versions are pinned by hash (t/judges). It is made once on a machine, with
+the Python of the pool's image, and kept beside the clients of t/test_clients.py."""
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+LISTS = pathlib.Path(__file__).resolve().parent / "judges"
+CACHE = pathlib.Path(os.environ.get("TANDEM_CLIENTS", "/var/cache/tandem/clients"))
+HOME = "/home/judges"  # where the pool's pods see it
+PYTHON = "3.13"  # of Debian 13, which the pool's image is made of
+WHEELS = ["--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *(w for n in ("2_28", "2_17", "2014") for w in ("--platform", f"manylinux{'_' if '_' in n else ''}{n}_x86_64"))]
+# Only root may keep compiled files in it: what is loaded here once is not compiled in every job again.
+WARM = "import snakemake.cli, snakemake_executor_plugin_slurm, snakemake_executor_plugin_slurm_jobstep, parsl.executors.high_throughput.process_worker_pool, pytest, jupyterhub.app, jupyterhub.singleuser.app, batchspawner, configurable_http_proxy.cli"
+
+
+def missing(why):
+    pytest.skip(f"the programs of others: not available, because {why}")
+
+
+def pip(python, *argv):
+    r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes", *argv], capture_output=True, text=True, timeout=900)
+    if r.returncode:
+        missing((r.stderr.strip().splitlines() or ["pip failed"])[-1])
+
+
+def install(pool, place):
+    """Makes the environment in the pool, at `place` of this machine."""
+    pool.shell("python3", "-m", "venv", "--without-pip", HOME)
+    site = place / f"lib/python{PYTHON}/site-packages"
+    assert site.is_dir(), f"the pool's image has no Python {PYTHON}"
+    with tempfile.TemporaryDirectory(prefix="judges-pip-") as tools:
+        try:
+            subprocess.run([sys.executable, "-m", "venv", tools], check=True, capture_output=True, timeout=300)
+        except (OSError, subprocess.CalledProcessError) as e:
+            missing(e)
+        pip(f"{tools}/bin/python3", *WHEELS, "--target", site, "-r", LISTS / "requirements.txt")
+        pip(f"{tools}/bin/python3", "--target", site, "-r", LISTS / "sources.txt")
+    for script in (site / "bin").glob("*"):  # with --target they name this machine's Python
+        if script.is_file() and script.read_bytes().startswith(b"#!/"):
+            (place / "bin" / script.name).write_text(f"#!{HOME}/bin/python3\n" + script.read_text().split("\n", 1)[1])
+            (place / "bin" / script.name).chmod(0o755)
+    pool.shell(f"{HOME}/bin/python3", "-c", WARM, timeout=600)
+
+
+def lend(pool):
+    """Puts the environment at HOME into the pool, until the test takes it away."""
+    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in ("requirements.txt", "sources.txt")) + WARM.encode()).hexdigest()[:12]
+    kept, place = CACHE / f"judges-{stamp}-{PYTHON}", pathlib.Path(pool.shared_dir) / "judges"
+    try:
+        if not kept.exists():
+            install(pool, place)
+            CACHE.mkdir(parents=True, exist_ok=True)
+            new = tempfile.mkdtemp(dir=CACHE, prefix="judges-new-")
+            try:
+                shutil.copytree(place, f"{new}/env", symlinks=True)
+                os.rename(f"{new}/env", kept)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        else:
+            # Links where both lie on one file system: nobody but root may write to it.
+            if subprocess.run(["cp", "-al", kept, place], capture_output=True).returncode:
+                shutil.rmtree(place, ignore_errors=True)
+                shutil.copytree(kept, place, symlinks=True)
+        yield HOME
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

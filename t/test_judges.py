@@ -1,0 +1,126 @@
+"""Programs that others wrote for Slurm's users, unchanged, as a normal user on a login pod (docs/researcher.md)."""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+import judges
+from harness import wait_for
+
+# They speak with Slurm, which is the same on both planes.
+pytestmark = [
+    pytest.mark.slow,  # what they are is 230 MB to fetch, once on a machine
+    pytest.mark.embedded,  # their environment is laid into the pool's home on this machine
+    pytest.mark.feature("A15.7"),
+]
+
+
+@pytest.fixture(scope="module")
+def env(shared_pool):
+    yield from judges.lend(shared_pool)
+
+
+@pytest.fixture
+def work(pool, env):
+    """A directory in the home of the pool's user: its path here."""
+    path = pathlib.Path(pool.shared_dir) / "researcher/judged"
+    path.mkdir()
+    shutil.chown(path, 1000, 1000)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def user(pool, script, **kw):
+    """What a shell of the pool's user says in that directory."""
+    r = pool.as_user("researcher", "env", "USER=researcher", f"PATH={judges.HOME}/bin:/usr/bin:/bin", "sh", "-c", f"cd judged && {script}", check=False, timeout=600, **kw)
+    assert r.returncode == 0, r.stdout + r.stderr
+    return r.stdout + r.stderr
+
+
+def sacct(pool, *argv):
+    """The user's jobs as accounting has them: {id: (name, state, TRES, comment)}."""
+    out = pool.as_user("researcher", "sacct", "-X", "-n", "-P", "-o", "JobIDRaw,JobName,State,AllocTRES,Comment", *argv).stdout
+    return {int(f[0]): tuple(f[1:]) for f in (line.split("|") for line in out.splitlines())}
+
+
+def test_snakemake_runs_a_workflow(pool, work):
+    """By its executor for Slurm: GPUs by gres, a job that fails is tried again, and a job after another one. What a job's state is it asks sacct."""
+    shutil.copy(judges.LISTS / "Snakefile", work)
+    said = user(pool, "snakemake --executor slurm -j 4 --retries 1 --slurm-status-command sacct --slurm-init-seconds-before-status-checks 4")
+    assert "4 of 4 steps (100%) done" in said, said
+    (job, devices), after = (work / "gpus.txt").read_text().split(), (work / "sum.txt").read_text().split()
+    first, second = map(int, (work / "flaky.txt").read_text().split())
+    assert len(devices.split(",")) == 2 and after[:2] == [job, devices]
+    assert re.search(rf"SLURM-job '{first}' failed, SLURM status is: 'FAILED'", said), said
+    run = re.search(r"SLURM run ID: (\S+)", said)[1]
+    seen = sacct(pool, "--name", run)
+    assert {j: (s[1], s[3]) for j, s in seen.items()} == {int(job): ("COMPLETED", "rule_gpus"), first: ("FAILED", "rule_flaky"), second: ("COMPLETED", "rule_flaky"), int(after[2]): ("COMPLETED", "rule_sum")}
+    assert "gres/gpu=2" in seen[int(job)][2] and not any("gres" in seen[j][2] for j in (first, second))
+
+
+def test_parsl_passes_its_own_tests(pool, work):
+    """Those of its tests that start apps, with its own configuration for Slurm, SlurmProvider and SrunLauncher. At the end no block is left."""
+    tests = f"{judges.HOME}/lib/python{judges.PYTHON}/site-packages/parsl/tests"
+    some = "test_python_apps/test_pipeline.py test_python_apps/test_mapred.py test_bash_apps/test_stdout.py test_staging/test_file_staging.py test_regression/test_226.py"
+    said = user(pool, f"pytest -q -p no:cacheprovider --config {tests}/configs/slurm_local.py {' '.join(f'{tests}/{t}' for t in some.split())}")
+    passed = re.search(r"^(\d+) passed", said, re.M)
+    assert passed and int(passed[1]) >= 10 and "failed" not in said.splitlines()[-1], said
+    assert pool.as_user("researcher", "squeue", "-h", "--me", "-t", "PENDING,RUNNING").stdout == ""
+    mine = [s for s in sacct(pool, "-S", "now-1hour").values() if s[0].startswith("parsl.docker_slurm")]
+    assert mine and not [s for s in mine if s[1].split()[0] not in ("CANCELLED", "COMPLETED")], mine
+
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def hub(pool, env):
+    """JupyterHub on the login pod, as root: ask(method, path, token) of its proxy gives status and text."""
+    shutil.copy(judges.LISTS / "jupyterhub_config.py", f"{pool.shared_dir}/judges/")
+    here = "/tmp/judges-hub"  # the pod's own
+    start = f"rm -rf {here}; mkdir -m 700 {here} && cd {here} && echo $$ >pid && exec env JUDGE_TOKEN={TOKEN} PATH={judges.HOME}/bin:$PATH jupyterhub -f {judges.HOME}/jupyterhub_config.py"
+    where = pool.get("pod", "main-login-0", "-n", "slurm")["status"]["podIP"]
+    # What it says goes to a file: a test that fails shows it.
+    log = pathlib.Path(pool.home) / "log/jupyterhub.log"
+    with open(log, "w") as said:
+        hub = subprocess.Popen([pool.tandem, "shell", "--user", "root", "--", "sh", "-c", start], env=pool.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def ask(method, path, token=TOKEN):
+        r = urllib.request.Request(f"http://{where}:8000{path}", method=method, headers={"Authorization": f"token {token}"} if token else {})
+        try:
+            with urllib.request.urlopen(r, timeout=300) as a:
+                return a.status, a.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except OSError as e:
+            return 0, str(e)
+    try:
+        wait_for("the hub answers", lambda: hub.poll() is None and ask("GET", "/hub/api/users")[0] == 200 or hub.poll() is not None, 300)
+        assert hub.poll() is None, log.read_text()
+        yield ask
+    finally:
+        # It ends its proxy too.
+        pool.shell("sh", "-c", f'kill "$(cat {here}/pid)"', check=False)
+        hub.wait(timeout=300)
+        pool.shell("rm", "-rf", here)
+
+
+def test_jupyterhub_starts_a_users_server_as_his_job(pool, hub):
+    """With batchspawner's SlurmSpawner: the job is the user's own, its server is reached through the hub's proxy by who may, and a stop ends the job."""
+    assert hub("POST", "/hub/api/users/researcher")[0] == 201
+    assert hub("POST", "/hub/api/users/researcher/server")[0] in (201, 202)
+    wait_for("the server is there", lambda: json.loads(hub("GET", "/hub/api/users/researcher")[1])["servers"].get("", {}).get("ready"), 600)
+    code, said = hub("GET", "/user/researcher/api/status")
+    assert code == 200 and json.loads(said)["kernels"] == 0
+    assert hub("GET", "/user/researcher/api/status", token=None)[0] == 403
+    (job, found), = pool.squeue().items()
+    assert (found["user"], found["name"], found["state"]) == ("researcher", "spawner-jupyterhub", "RUNNING")
+    assert sum(map(len, pool.job_devices(job).values())) == 1
+    assert hub("DELETE", "/hub/api/users/researcher/server")[0] in (202, 204)
+    wait_for("its job is over", lambda: sacct(pool, "-j", str(job))[job][1].startswith("CANCELLED"))
+    wait_for("and its address is gone", lambda: hub("GET", "/user/researcher/api/status")[0] not in (0, 200))
