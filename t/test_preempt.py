@@ -184,10 +184,10 @@ def test_the_time_limit_counts_over_all_runs(pool):
 
     def used(job, runs):
         """What its mark says: seconds used, and left."""
-        found = re.search(rf"AdminComment=tandem: used (\d+) s in {runs} runs, (\d+) s left;", root(pool, "scontrol", "show", "job", job))
+        found = re.search(rf"AdminComment=tandem: used (\d+) s in {runs} runs, (\d+) s left;", pool.shell("scontrol", "show", "job", job))
         return found and (int(found[1]), int(found[2]))
     wait_for("a second was used", lambda: all(pool.job(j)["RunTime"] > "00:00:00" for j in (one, tasks, other)))
-    root(pool, "scontrol", "requeue", f"{one},{tasks},{other}")
+    pool.shell("scontrol", "requeue", f"{one},{tasks},{other}")
     wait_for("it is counted", lambda: used(one, 1) and used(tasks, 1))
     for j in (one, tasks):
         spent, left = used(j, 1)
@@ -196,10 +196,10 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert "it has used" in pool.cmd("why", one).stdout
     assert limit(other) == "00:10:00", "its QOS has no total time"
 
-    root(pool, "scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now")
+    pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now")
     wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one)["RunTime"] > "00:00:00")
     assert limit(one) == "00:30:00", "who raises it is not overruled"
-    root(pool, "scontrol", "requeue", one)
+    pool.shell("scontrol", "requeue", one)
     spent, left = wait_for("the second run counts", lambda: used(one, 2))
     assert spent > used(tasks, 1)[0] - 60 and 1500 < left < 1800 and limit(one) == f"00:{(left + 59) // 60:02d}:00"
 

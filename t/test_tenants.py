@@ -199,10 +199,10 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
 
     # Its quota is its own, and what it holds is its Tenant's too.
     jobs = [sbatch(pool, f"--account={a}", "--gpus=1").stdout.strip() for a in ("quarks", "quarks", "physics", "physics")]
-    state = lambda: [root(pool, "squeue", "-h", "-j", j, "-o", "%a %T %r").split() for j in jobs]  # noqa: E731
+    state = lambda: [pool.shell("squeue", "-h", "-j", j, "-o", "%a %T %r").split() for j in jobs]  # noqa: E731
     wait_for("one of each runs", lambda: state() == [["quarks", "RUNNING", "None"], ["quarks", "PENDING", "AssocGrpGRES"], ["physics", "RUNNING", "None"], ["physics", "PENDING", "AssocGrpGRES"]])
     wait_for("it has a line of its own", lambda: re.search(r"^quarks +1 ", pool.cmd("usage", "--by", "tenant").stdout, re.M))
-    root(pool, "scancel", "-Q", "-u", "researcher")
+    pool.shell("scancel", "-Q", "-u", "researcher")
     pool.cmd("project", "remove", "quarks", "researcher")
     wait_for("he is out", lambda: ("quarks", "researcher") not in associations(pool, "quarks"))
     assert "Invalid account" in sbatch(pool, "--account=quarks", check=False).stderr
@@ -230,10 +230,10 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
 
     # Its quota is its own, and what it holds is its Tenant's too.
     jobs = [sbatch(pool, f"--account={a}", "--gpus=1").stdout.strip() for a in ("quarks", "quarks", "physics", "physics")]
-    state = lambda: [root(pool, "squeue", "-h", "-j", j, "-o", "%a %T %r").split() for j in jobs]  # noqa: E731
+    state = lambda: [pool.shell("squeue", "-h", "-j", j, "-o", "%a %T %r").split() for j in jobs]  # noqa: E731
     wait_for("one of each runs", lambda: state() == [["quarks", "RUNNING", "None"], ["quarks", "PENDING", "AssocGrpGRES"], ["physics", "RUNNING", "None"], ["physics", "PENDING", "AssocGrpGRES"]])
     wait_for("it has a line of its own", lambda: re.search(r"^quarks +1 ", pool.cmd("usage", "--by", "tenant").stdout, re.M))
-    root(pool, "scancel", "-Q", "-u", "researcher")
+    pool.shell("scancel", "-Q", "-u", "researcher")
     pool.cmd("project", "remove", "quarks", "researcher")
     wait_for("he is out", lambda: ("quarks", "researcher") not in associations(pool, "quarks"))
     assert "Invalid account" in sbatch(pool, "--account=quarks", check=False).stderr
