@@ -13,7 +13,7 @@ from harness import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD, TRIAL, HOMES = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial", "homes"))
-GATE, SLURMCTLD, ACCOUNTS = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts"))
+GATE, SLURMCTLD, ACCOUNTS, TOPOLOGY = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts", "topology"))
 pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib", "usr/local/bin")
 DEADLINE = 60
@@ -238,6 +238,38 @@ def test_slurmctld_that_never_answers_gets_another_configuration_in_the_end(box)
         box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
         assert p.wait(DEADLINE) == -signal.SIGKILL
         assert box.calls()[:box.calls().index("scontrol|reconfigure")].count("scontrol|show|config") >= 4
+    finally:
+        kill(p)
+
+
+# ---- topology.sh ---------------------------------------------------------------------------------------------------------
+@pytest.mark.feature("A2.5")
+def test_slurmctld_is_to_read_the_topology_again_while_a_node_of_it_is_not_in_its_tree(box):
+    """A node that went and came again between two looks, too. Not for one that topology.conf does not name, nor for ever."""
+    conf, asked = "SwitchName=a Nodes=n0,n1\nSwitchName=top Switches=a\n", box.path / "run/slurmctld/etc/asked"
+    asked.parent.mkdir(parents=True)
+    for at in ("etc/slurm", "run/slurmctld/etc"):
+        box.write(f"{at}/topology.conf", conf)
+    box.write("known", "n1\nn0\nextra\n")
+    box.write("tree", "n0,n1")
+    box.stub("sinfo", f"cat {box.path}/known")
+    box.stub("sleep", "exec /bin/sleep 0.05")
+    box.stub("scontrol", f'case $2 in hostnames) echo "$3" | tr , "\\n" ;; *) echo "SwitchName=a Level=0 LinkSpeed=1 Nodes=n0,n1"\n'
+                         f'echo "SwitchName=top Level=1 LinkSpeed=1 Nodes=$(cat {box.path}/tree) Switches=a" ;; esac')
+    looks = lambda: sum(c.startswith("sinfo|") for c in box.calls())
+    asked.write_text("")
+    p = box.start("sh", TOPOLOGY, "/run/slurmctld/etc")
+    try:
+        wait_for("it has looked", lambda: looks() > 3)
+        assert asked.exists()
+        box.write("tree", "n0")
+        wait_for("it is to be read", lambda: not asked.exists())
+        asked.write_text("")
+        n = looks()
+        wait_for("it has looked again", lambda: looks() > n + 3)
+        assert asked.exists()
+        box.write("etc/slurm/topology.conf", conf.replace("n1", "n2"))
+        wait_for("it is to be read for another topology", lambda: not asked.exists())
     finally:
         kill(p)
 
