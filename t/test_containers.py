@@ -136,6 +136,16 @@ def test_mounts_and_names(site, small):
     site.named = f"{job}-kept"
 
 
+@pytest.mark.feature("A11.1", "A13.5")
+def test_a_container_has_the_jobs_own_tmp(site, small):
+    """Also for its MPI: steps in an image and without one meet there, and the job's user may write."""
+    img = f"--container-image={small}"
+    lines = ["srun -Q sh -c 'for d in /tmp /var/tmp /dev/shm; do echo of $d >$d/x; done'", f"srun -Q {img} sh -c 'cat /tmp/x /var/tmp/x /dev/shm/x; touch /tmp/y /dev/shm/y'",
+             "srun -Q ls /tmp/y /dev/shm/y", f"srun -Q {img} --container-readonly sh -c 'touch /tmp/z && ls /tmp/z'"]
+    out = site.do("researcher", "salloc", "-Q", "-w", "n0", "--mem=50M", "sh", "-c", "; ".join(lines)).stdout
+    assert out.split("\n") == ["of /tmp", "of /var/tmp", "of /dev/shm", "/dev/shm/y", "/tmp/y", "/tmp/z", ""]
+
+
 @pytest.mark.feature("A11.1", "D8.1")
 def test_nobody_gets_more_rights(site, small):
     """Root inside is not root outside; what a user may not read, he cannot mount; and nobody sees the trees or another's container."""

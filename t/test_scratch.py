@@ -75,6 +75,23 @@ def test_what_a_job_left_is_removed_and_nothing_else(pool):
     pool.as_user("researcher", "rm", "-r", "precious")
 
 
+@pytest.mark.feature("A13.5")
+def test_sbcast_reaches_the_job(pool):
+    """slurmd writes those files outside of every job: before a job's first step on a node, and while it runs."""
+    before = node(pool, "ls", "-A", "/tmp")
+    script = """cd /; echo 'echo cast to $SLURM_PROCID; cat /tmp/data' >/tmp/run; echo first >/tmp/one; echo second >/tmp/two
+        chmod +x /tmp/run
+        sbcast /tmp/one /tmp/data; sbcast /tmp/run /tmp/prog; cat /tmp/data; srun -Q -l sh /tmp/prog | sort
+        sbcast --force /tmp/two /tmp/data; cat /tmp/data"""
+    nodes = ",".join(pool.nodes[:2])
+    out = pool.as_user("researcher", "sbatch", "--parsable", "-W", "-N2", "-w", nodes, "--mem=50M", "-o", "cast", input=f"#!/bin/sh\n{script}\n").stdout
+    said = wait_for("its output is at home", lambda: pool.as_user("researcher", "cat", "cast").stdout)
+    assert said.split("\n") == ["first", "0: cast to 0", "0: first", "1: cast to 1", "1: first", "second", ""], (out, said)
+    assert node(pool, "ls", "-A", "/tmp") == before
+    clean(pool)
+    pool.as_user("researcher", "rm", "cast")
+
+
 @pytest.mark.feature("D8.2")
 def test_a_jobs_shared_memory_has_a_limit(pool):
     conf = lambda: node(pool, "cat", "/run/slurm/conf/plugstack.conf")

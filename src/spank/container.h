@@ -21,7 +21,7 @@
 //   keep.[ch]                  the service, and how prepare talks to it
 //   as.[ch]                    doing something with another's rights
 //   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
-//   scratch.[ch] scratch_internal.h scratch_trash.c scratch_plugin.c
+//   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more
 #pragma once
 

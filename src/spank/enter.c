@@ -5,6 +5,7 @@
 #include "spank/as.h"
 #include "spank/enter_internal.h"
 #include "spank/layout.h"
+#include "spank/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,6 +116,22 @@ static int tree_for(const char *dir, const struct td_ct_owner *who, int *ret_fd,
 	return 0;
 }
 
+// The job's own directories, which its user could not open by their paths. They are absent where jobs have none.
+static int own_for(const char *job, int given[TD_CT_N_GIVEN], struct td_error *err)
+{
+	static const char *const names[TD_CT_N_GIVEN] = {
+		[TD_CT_TMP] = "tmp", [TD_CT_VAR_TMP] = "var-tmp", [TD_CT_SHM] = TD_SCRATCH_SHM};
+	for (size_t i = TD_CT_TMP; i < TD_CT_N_GIVEN; i++) {
+		td_auto_free char *path = td_asprintf(TD_SCRATCH_JOBS "/%s/%s", job, names[i]);
+		given[i] = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		struct mount_attr a = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, .propagation = MS_PRIVATE};
+		if (given[i] < 0 ? errno != ENOENT
+				 : syscall(SYS_mount_setattr, given[i], "", AT_EMPTY_PATH, &a, sizeof(a)) != 0)
+			return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
+	}
+	return 0;
+}
+
 // ---- the container's process ----
 // Becomes the owner, and keeps the one capability without which some hosts (AppArmor of Ubuntu 24.04) make
 // user namespaces that may do nothing. It is gone with the new namespace.
@@ -146,25 +163,42 @@ static int hear(int fd, struct td_error *err)
 	return e.code;
 }
 
+static void close_all(const int *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i] >= 0)
+			close(v[i]);
+}
+
+static bool has(const int *v, size_t n, int x)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i] == x)
+			return true;
+	return false;
+}
+
 // The holder shares no descriptor with whoever asked for the container: they would wait for it.
-static void close_others(int a, int b, int c)
+static void close_others(const int *kept, size_t n)
 {
 	int null = open("/dev/null", O_RDWR);
 	for (int i = 0; i < 3; i++)
 		dup2(null, i);
 	for (int i = 3, max = (int)sysconf(_SC_OPEN_MAX); i < max && i < 4096; i++)
-		if (i != a && i != b && i != c)
+		if (!has(kept, n, i))
 			close(i);
 }
 
 // The holder: makes the container, and then is what its namespaces live by. (Bound to files they would
 // need no process. But Linux 6.18 refuses to bind about every second mount namespace where it has several
 // CPUs, as if it were older than ours.) Never returns.
-static void child(const struct td_ct_enter *e, int tree, int alive, int fd)
+static void child(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], int alive, int fd)
 {
 	struct td_error err = TD_ERROR_INIT;
 	char c;
-	close_others(tree, alive, fd);
+	int kept[TD_CT_N_GIVEN + 2] = {alive, fd};
+	memcpy(kept + 2, given, TD_CT_N_GIVEN * sizeof(*given));
+	close_others(kept, TD_LEN(kept));
 	setsid();
 	int r = become(e->owner, &err);
 	if (!r && unshare(CLONE_NEWUSER | CLONE_NEWNS))
@@ -172,8 +206,8 @@ static void child(const struct td_ct_enter *e, int tree, int alive, int fd)
 	answer(fd, r, &err);
 	if (r || read(fd, &c, 1) != 1)
 		_exit(1);
-	r = td_ct_root_make(e, tree, &err);
-	close(tree);
+	r = td_ct_root_make(e, given, &err);
+	close_all(given, TD_CT_N_GIVEN);
 	prctl(PR_SET_NAME, "tandem-holder");
 	prctl(PR_SET_DUMPABLE, 1); // its user may open its namespaces
 	answer(fd, r, &err);
@@ -202,19 +236,25 @@ static int maps(const struct td_ct_enter *e, pid_t pid, struct td_error *err)
 int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf("%s/alive", e->dir), *pid_file = td_asprintf("%s/pid", e->dir);
-	td_auto_close int tree = -1, alive = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+	int given[TD_CT_N_GIVEN] = {-1, -1, -1, -1};
+	td_auto_close int alive = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
 	if (alive < 0 || flock(alive, LOCK_EX | LOCK_NB))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
-	int p[2], r = tree_for(e->dir, e->owner, &tree, err);
-	if (r)
+	int p[2], r = tree_for(e->dir, e->owner, &given[TD_CT_TREE], err);
+	if (!r)
+		r = own_for(e->job, given, err);
+	if (!r && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
+		r = td_fail_errno(err, TD_INTERNAL, errno, "socketpair");
+	if (r) {
+		close_all(given, TD_CT_N_GIVEN);
 		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
-		return td_fail_errno(err, TD_INTERNAL, errno, "socketpair");
+	}
 	td_auto_close int ours = p[0];
 	pid_t pid = fork();
 	if (pid == 0)
-		child(e, tree, alive, p[1]);
+		child(e, given, alive, p[1]);
 	close(p[1]);
+	close_all(given, TD_CT_N_GIVEN);
 	if (pid < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "fork");
 

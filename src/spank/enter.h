@@ -12,6 +12,7 @@
 struct td_ct_enter {
 	const char *dir; // of the container; it has the link "tree"
 	const struct td_ct_owner *owner;
+	const char *job; // whose /tmp and /dev/shm it has, where jobs have their own (scratch.h)
 	const char *cwd; // where a relative source of a mount begins
 	const struct td_ct_mounts *mounts;
 	bool home, root, read_only;

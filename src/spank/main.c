@@ -125,6 +125,7 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 
 	const struct td_ct_enter e = {.dir = dir,
 				      .owner = who,
+				      .job = a->job,
 				      .cwd = a->cwd ? a->cwd : "/",
 				      .mounts = &mounts,
 				      .home = chosen(a->mount_home, s.home),

@@ -174,7 +174,7 @@ static void name_everybody(const struct td_ct_enter *e, int root)
 	name_user(e, root, "/etc/group", group, o->gid);
 }
 
-static int usual(const struct td_ct_enter *e, int root, struct td_error *err)
+static int usual(const struct td_ct_enter *e, const int *given, int root, struct td_error *err)
 {
 	static const struct {
 		const char *path;
@@ -197,10 +197,15 @@ static int usual(const struct td_ct_enter *e, int root, struct td_error *err)
 	name_everybody(e, root);
 	if (e->root)
 		for_apt(root);
+	static const char *const own[TD_CT_N_GIVEN] = {
+		[TD_CT_TMP] = "/tmp", [TD_CT_VAR_TMP] = "/var/tmp", [TD_CT_SHM] = "/dev/shm"};
 	int r = 0;
-	if (e->read_only)
+	for (size_t i = TD_CT_TMP; i < TD_CT_N_GIVEN && !r; i++)
+		if (given[i] >= 0)
+			r = attach(given[i], root, own[i], false, err);
+	if (!r && given[TD_CT_TMP] < 0 && e->read_only)
 		r = tmpfs(root, "/tmp", "1777", err);
-	else
+	else if (!r && given[TD_CT_TMP] < 0)
 		r = place(root, "/tmp", false, &(int){-1}, err);
 	const char *home = e->owner->home;
 	if (!r && e->home && *home)
@@ -238,14 +243,14 @@ static int change_root(int root, struct td_error *err)
 	return 0;
 }
 
-int td_ct_root_make(const struct td_ct_enter *e, int tree, struct td_error *err)
+int td_ct_root_make(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], struct td_error *err)
 {
 	td_auto_close int root = -1;
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
 		return td_fail_errno(err, TD_INTERNAL, errno, "the new namespaces");
 	umask(022);
-	int r = overlay(e, tree, &root, err);
-	if (r || (r = usual(e, root, err)) || (r = asked_for(e, root, err)))
+	int r = overlay(e, given[TD_CT_TREE], &root, err);
+	if (r || (r = usual(e, given, root, err)) || (r = asked_for(e, root, err)))
 		return r;
 	struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY};
 	if (e->read_only && syscall(SYS_mount_setattr, root, "", AT_EMPTY_PATH, &a, sizeof(a)))

@@ -86,11 +86,14 @@ int td_scratch_fresh(const char *dir, struct td_error *err)
 	if (mount(NULL, dir, NULL, MS_SHARED, NULL) && errno != EINVAL)
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", dir);
 
+	int r = td_scratch_node_tmp(dir, err);
+	if (r)
+		return r;
 	td_auto_strv struct td_strv jobs = {0};
 	jobs_in(dir, &jobs);
 	for (size_t i = 0; i < jobs.n; i++) {
 		bool gone = false;
-		int r = td_scratch_release(dir, jobs.v[i], &gone, err);
+		r = td_scratch_release(dir, jobs.v[i], &gone, err);
 		if (r)
 			return r;
 		if (!gone)
@@ -187,6 +190,10 @@ int td_scratch_keep(const char *dir, const char *node)
 	struct quiet *v = NULL;
 	size_t n = 0;
 	bool told = false;
+	if (fork() == 0) {
+		td_scratch_bcast(dir);
+		_exit(0);
+	}
 	for (;; poll(NULL, 0, ROUND_MS)) { // no event tells of a lock that nobody has any more
 		struct td_error err = TD_ERROR_INIT;
 		round_of(dir, &v, &n);

@@ -10,6 +10,8 @@
 // A directory of the node, mounted in the slurmd pod. It is root's and closed to others. No step sees it.
 //   jobs/JOB/tmp, var-tmp   the job's files
 //   jobs/JOB/shm            a tmpfs, mounted in the pod, so that later steps of the job find the same
+//   jobs/JOB/uid            a link that says whose job it is
+//   node                    /tmp of the pod itself, of which no job but sbcast knows
 //   trash/N                 what is being removed
 //
 // flock on this directory: whoever makes or takes away a jobs/JOB. flock on a jobs/JOB, shared: a step of the job
@@ -18,6 +20,7 @@
 #define TD_SCRATCH_JOBS TD_SCRATCH "/jobs"
 #define TD_SCRATCH_TRASH TD_SCRATCH "/trash"
 #define TD_SCRATCH_SHM "shm"
+#define TD_SCRATCH_NODE "node"
 
 // At the start of a slurmd pod's container, before slurmd: no step can be alive, so everything that is there goes.
 // It is only moved away here; td_scratch_keep() removes it.

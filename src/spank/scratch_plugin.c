@@ -6,8 +6,10 @@
 #include "spank/scratch.h"
 #include "spank/spank_api.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/mount.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -25,11 +27,12 @@ TD_SPANK_EXPORT const char plugin_name[] = "tandem_scratch";
 TD_SPANK_EXPORT const char plugin_type[] = "spank";
 TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
 
-static bool broken; // the step has no directories of its own
+static bool broken;   // the step has no directories of its own
+static char why[256]; // what slurmstepd says so early is nowhere to be read: its tasks say it
 
 static int failed(const char *what)
 {
-	slurm_error("scratch: %s: %s", what, strerror(errno));
+	snprintf(why, sizeof(why), "%s: %s", what, strerror(errno));
 	return -1;
 }
 
@@ -49,8 +52,36 @@ static int make_shm(const char *dir, const char *size)
 	return mount("tmpfs", shm, "tmpfs", MS_NOSUID | MS_NODEV, options) ? failed(shm) : 0;
 }
 
+// What sbcast wrote here before the job's first step on this node (scratch_bcast.c gives it to later ones).
+static void take_cast(const char *dir, uid_t uid)
+{
+	DIR *d = opendir(TD_SCRATCH "/" TD_SCRATCH_NODE);
+	struct stat st;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char to[PATH_MAX];
+		snprintf(to, sizeof(to), "%s/tmp/%s", dir, e->d_name);
+		if (!fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && st.st_uid == uid)
+			renameat(dirfd(d), e->d_name, AT_FDCWD, to);
+	}
+	if (d)
+		closedir(d);
+}
+
+// Says whose job it is, for sbcast. Another step of the job may have said so.
+static int sign(const char *dir, uid_t uid)
+{
+	char path[96], text[16];
+	snprintf(path, sizeof(path), "%s/uid", dir);
+	snprintf(text, sizeof(text), "%u", uid);
+	if (!symlink(text, path))
+		take_cast(dir, uid);
+	else if (errno != EEXIST)
+		return failed(path);
+	return 0;
+}
+
 // Makes the job's directories unless they are there, and says that a step of it lives, as long as this process does.
-static int make(uint32_t job, const char *size, char *dir, size_t n)
+static int make(uint32_t job, uid_t uid, const char *size, char *dir, size_t n)
 {
 	static const char *const own[] = {"tmp", "var-tmp"};
 	snprintf(dir, n, TD_SCRATCH_JOBS "/%u", job);
@@ -72,6 +103,8 @@ static int make(uint32_t job, const char *size, char *dir, size_t n)
 	}
 	if (!r)
 		r = make_shm(dir, size);
+	if (!r)
+		r = sign(dir, uid);
 	// This descriptor stays open on purpose.
 	int alive = r ? -1 : open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!r && (alive < 0 || flock(alive, LOCK_SH | LOCK_NB)))
@@ -121,6 +154,7 @@ static int enter(const char *dir)
 TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
 	uint32_t job;
+	uid_t uid;
 	char dir[64], size[64] = "50%";
 	if (spank_context() != S_CTX_REMOTE)
 		return 0;
@@ -131,11 +165,11 @@ TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 	if (access(TD_SCRATCH_JOBS, F_OK) && errno == ENOENT)
 		return 0;
 	broken = true;
-	if (spank_get_item(sp, S_JOB_ID, &job)) {
-		slurm_error("scratch: Slurm does not say whose step this is");
+	if (spank_get_item(sp, S_JOB_ID, &job) || spank_get_item(sp, S_JOB_UID, &uid)) {
+		snprintf(why, sizeof(why), "Slurm does not say whose step this is");
 		return -1;
 	}
-	broken = make(job, size, dir, sizeof(dir)) || enter(dir);
+	broken = make(job, uid, size, dir, sizeof(dir)) || enter(dir);
 	if (!broken)
 		spank_setenv(sp, "TMPDIR", "/tmp", 0); // the user's own wins
 	return broken ? -1 : 0;
@@ -148,7 +182,6 @@ TD_SPANK_EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **
 	(void)sp, (void)ac, (void)av;
 	if (!broken)
 		return 0;
-	slurm_error("scratch: the job cannot have a /tmp and a /dev/shm of its own on this node; its slurmd's log says "
-		    "why");
+	slurm_error("scratch: the job cannot have a /tmp and a /dev/shm of its own on this node: %s", why);
 	_exit(1);
 }

@@ -13,6 +13,10 @@ for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/ssh_config.d/tandem.conf
 
 
+# Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
+# first job comes, and /tmp here is another one from now on.
+[ -z "${TD_SCRATCH:-}" ] || /opt/tandem/tandem-container scratch fresh || exit
+
 # The site's services come first: a node that they have not prepared takes no jobs.
 services=/etc/tandem/site/services.sh
 [ ! -e $services ] || sh $services start compute || exit
@@ -69,15 +73,12 @@ await_controller() {
 	while sleep 1; do /opt/tandem/tandem-container keep; done &
 }
 
-# Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
-# first job comes.
-[ -z "${TD_SCRATCH:-}" ] || {
-	/opt/tandem/tandem-container scratch fresh || exit
+# Removes what jobs leave in their own /tmp and /dev/shm.
+[ -z "${TD_SCRATCH:-}" ] ||
 	while :; do
 		/opt/tandem/tandem-container scratch keep
 		sleep 1
 	done &
-}
 
 # The server for tests of several nodes before a job (src/standin/peer.h).
 [ -z "${SLURM_SACK_KEY:-}" ] ||
