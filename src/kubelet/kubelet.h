@@ -67,6 +67,7 @@ struct td_kubelet {
 	int prefix;
 	// Memory of one node, in bytes.
 	int64_t memory_bytes;
+	pthread_mutex_t admit_mu; // one pod after the other is admitted, so that each counts those before it
 	pthread_mutex_t hooks_mu; // guards hooks
 	pthread_cond_t hooks_idle;
 	int hooks; // running hook threads

@@ -529,6 +529,7 @@ int td_kubelet_main(int argc, char **argv)
 {
 	struct td_kubelet a = {.clock = &td_clock_system,
 			       .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
+			       .admit_mu = PTHREAD_MUTEX_INITIALIZER,
 			       .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
 

@@ -73,18 +73,29 @@ static bool end(const struct td_pool_shadow *f, bool running, const struct td_po
 	return any;
 }
 
+// One of that size; of several that wait the one ahead.
 static const struct td_pool_shadow_job *find(const struct td_pool_shadow *f, bool runs, struct td_pool_size has)
 {
+	const struct td_pool_shadow_job *x = NULL;
 	for (size_t i = 0; i < f->n; i++)
-		if (f->v[i].runs == runs && same(f->v[i].has, has))
-			return &f->v[i];
-	return NULL;
+		if (f->v[i].runs == runs && same(f->v[i].has, has) && (!x || f->v[i].ahead))
+			x = &f->v[i];
+	return x;
 }
 
 static void make(struct td_pool_shadow_plan *p, enum td_pool_shadow_do what, struct td_pool_size size)
 {
 	p->what = what;
 	p->size = size;
+}
+
+// Those that run end. `next` stands before everybody else, so it has the room that they leave, when no other
+// waits beside it.
+static void replace(const struct td_pool_shadow *f, const struct td_pool_shadow_job *next,
+		    struct td_pool_shadow_plan *p)
+{
+	if (!end(f, false, next, p))
+		end(f, true, NULL, p);
 }
 
 // More is held than pods hold.
@@ -101,8 +112,8 @@ static void shrink(const struct td_pool_shadow *f, struct td_pool_size held, str
 	const struct td_pool_size over = less(held, f->want);
 	if (!f->refused && within(f->want, f->free) && f->n < TD_SHADOWS_MAX)
 		make(p, TD_SHADOW_ALLOCATE, f->want);
-	else if (next)
-		end(f, true, NULL, p); // it stands before everybody else, so it has the room that they leave
+	else if (next && next->ahead)
+		replace(f, next, p);
 	else if ((over.cpus > 1 || over.memory_mb > 1) && f->n < TD_SHADOWS_MAX) {
 		make(p, TD_SHADOW_QUEUE, f->want);
 		p->ahead = true;
@@ -118,13 +129,25 @@ static void grow(const struct td_pool_shadow *f, struct td_pool_size held, size_
 				  some = {least(missing.cpus, f->free.cpus),
 					  least(missing.memory_mb, f->free.memory_mb)};
 	const struct td_pool_shadow_job *waits = find(f, false, missing);
+	const struct td_pool_shadow_job *next = find(f, false, f->want);
+	if (next && next->ahead && !running) { // it gets what the old ones had
+		end(f, false, next, p);
+		return;
+	}
+	// All CPUs, or all memory, are held in pieces: no further job can have the rest, and nobody else is there.
+	bool alone = running && (held.cpus >= f->all.cpus || held.memory_mb >= f->all.memory_mb);
 	bool may = !f->refused && f->n < TD_SHADOWS_MAX;
 
 	if (may && running >= PIECES && within(f->want, f->free))
 		make(p, TD_SHADOW_ALLOCATE, f->want);
 	else if (may && some.cpus > 0 && some.memory_mb > 0)
 		make(p, TD_SHADOW_ALLOCATE, some);
-	else if (waits)
+	else if (alone && next && next->ahead)
+		replace(f, next, p);
+	else if (alone && f->n < TD_SHADOWS_MAX) {
+		make(p, TD_SHADOW_QUEUE, f->want);
+		p->ahead = true;
+	} else if (waits)
 		end(f, false, waits, p);
 	else if (f->n < TD_SHADOWS_MAX)
 		make(p, TD_SHADOW_QUEUE, missing);

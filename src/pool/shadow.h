@@ -18,11 +18,13 @@ struct td_pool_size { // what a job holds on one node
 };
 struct td_pool_shadow_job {
 	struct td_pool_size has;
-	bool runs; // else it waits, before everybody else
+	bool runs;  // else it waits, before everybody else
+	bool ahead; // of one that waits: as in td_pool_shadow_plan
 };
 struct td_pool_shadow {
 	struct td_pool_size want; // td_pool_shadow_want()
-	struct td_pool_size free; // what Slurm has left on the node
+	struct td_pool_size all;  // what Slurm has on the node
+	struct td_pool_size free; // what it has left there, by its last word, which may be old
 	bool closed;              // it is drained: nothing starts there, and nobody shall wait for a shadow's end
 	bool away;                // it is down, or Slurm does not know how it is
 	bool refused;             // Slurm has refused an allocation there, and the node has not changed since

@@ -72,7 +72,8 @@ void td_shadow_found(struct td_bridge *b, const struct td_settings *s, const str
 			(struct td_shadow_job){.job = j->id,
 					       .is = {.has = {j->n_nodes ? j->nodes[0].cpus : j->want_cpus,
 							      j->n_nodes ? j->nodes[0].memory_mb : j->want_memory_mb},
-						      .runs = j->n_nodes > 0}};
+						      .runs = j->n_nodes > 0,
+						      .ahead = !j->n_nodes && j->priority >= TD_SHADOW_AHEAD}};
 		x->seen[0] = -1; // its record is read
 	}
 	pthread_mutex_unlock(&b->shadows->lock);

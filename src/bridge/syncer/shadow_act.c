@@ -10,12 +10,7 @@
 
 #include <string.h>
 
-// STEPS: in one reconcile. Priorities: before all that Slurm computes and any nice (docs/protocols.md 1.3);
-// LET_PAST is what job_submit.lua gives to a pod that the bridge lets past those who wait.
-enum { STEPS = 8, PODS_NAMED = 3 };
-#define PRIORITY_WAITS 1900000000LL // below LET_PAST: whom the bridge lets past takes nothing that it needs
-#define PRIORITY_AHEAD 3000000000LL // above it: what old shadows are about to let go
-#define PRIORITY_ALLOC 4000000000LL // it starts at once or not at all (S-I9)
+enum { STEPS = 8, PODS_NAMED = 3 }; // STEPS: in one reconcile
 
 struct shadow_pass {
 	struct td_bridge *b;
@@ -37,8 +32,8 @@ static int64_t of_share(const yyjson_val *share, const char *key, bool milli)
 	return v;
 }
 
-// What is to be held on the node. False: what Slurm gives out there is not known.
-static bool want_of(struct shadow_pass *p, struct td_pool_size *ret)
+// What is to be held on the node with these pods. False: what Slurm gives out there is not known.
+static bool want_of(struct shadow_pass *p, const struct td_objects *there, struct td_pool_size *ret)
 {
 	const char *text = td_object_annotation(p->node, TD_ANN_SHARE);
 	td_auto(td_json_unref) struct td_json *share = NULL;
@@ -54,14 +49,14 @@ static bool want_of(struct shadow_pass *p, struct td_pool_size *ret)
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
 	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
 
-	td_auto_objects struct td_objects there = {0};
 	size_t named = 0;
-	td_informer_by_index(p->b->others, "node", p->node->name, &there);
-	for (size_t i = 0; i < there.n; i++) {
-		const struct td_object *o = there.v[i];
-		if (td_kube_pod_ended(o->root) || td_place_is(p->b, o)) // what a placeholder asks for is Slurm's own
-			continue;
+	td_buf_done(&p->pods);
+	for (size_t i = 0; i < there->n; i++) {
+		const struct td_object *o = there->v[i];
 		yyjson_val *spec = td_jget(o->root, "spec");
+		if (td_kube_pod_ended(o->root) || td_streq(td_jstr(spec, "schedulerName"), p->s->scheduler) ||
+		    td_place_is(p->b, o)) // what a placeholder asks for is Slurm's own
+			continue;
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");
 		if (!td_streq(o->ns, p->b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
@@ -71,6 +66,38 @@ static bool want_of(struct shadow_pass *p, struct td_pool_size *ret)
 		td_buf_printf(&p->pods, " and %zu more", named - PODS_NAMED);
 	*ret = td_pool_shadow_want(&v);
 	return true;
+}
+
+// Before less is held: shows it on the Node, and counts the pods there anew. A kubelet that lets pods wait for
+// their shadow reads the Node before it lets one start. Either it has read it before this, and the pod is in the
+// list, or it reads what is held then. *ret_more: there are more pods than was known, and the jobs must stay.
+static int fence(struct shadow_pass *p, struct td_pool_size left, bool *ret_more, struct td_error *err)
+{
+	*ret_more = false;
+	if (!p->s->shadows)
+		return 0; // nothing waits for them any more
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_auto_free char *text = td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\"}", (long long)left.cpus,
+					      (long long)left.memory_mb);
+	td_jm_str(d, root, "metadata.uid", p->node->uid);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_SHADOW, text);
+	int r = td_kube_patch(p->b->kube, TD_AT(&td_nodes, NULL, p->node->name), TD_PATCH_MERGE, root, p->c, NULL, err);
+
+	td_auto_free char *fields = td_asprintf("spec.nodeName=%s", p->node->name);
+	td_auto_objects struct td_objects there = {0};
+	struct td_pool_size want;
+	if (!r)
+		r = td_kube_list(p->b->kube, &td_pods, NULL, NULL, fields, p->c, &there, err);
+	if (r || !want_of(p, &there, &want))
+		return r;
+	pthread_mutex_lock(&p->b->shadows->lock);
+	struct td_pool_size *known = &p->x->want;
+	*ret_more = want.cpus > known->cpus || want.memory_mb > known->memory_mb;
+	*known = *ret_more ? want : *known;
+	pthread_mutex_unlock(&p->b->shadows->lock);
+	return 0;
 }
 
 // Drops the job from the table.
@@ -121,6 +148,7 @@ static int refresh(struct shadow_pass *p, struct td_error *err)
 			if (x->v[k].job != v[i].job)
 				continue;
 			x->v[k].is.runs = phase != TD_PHASE_WAITING;
+			x->v[k].is.ahead = phase == TD_PHASE_WAITING && j.priority >= TD_SHADOW_AHEAD;
 			x->v[k].start = j.start;
 			if (j.n_nodes)
 				x->v[k].is.has = (struct td_pool_size){j.nodes[0].cpus, j.nodes[0].memory_mb};
@@ -171,9 +199,9 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 				 .cpus = plan->size.cpus,
 				 .memory_mb = plan->size.memory_mb,
 				 .no_limit = true,
-				 .priority = at_once       ? PRIORITY_ALLOC
-					     : plan->ahead ? PRIORITY_AHEAD
-							   : PRIORITY_WAITS};
+				 .priority = at_once       ? TD_SHADOW_AT_ONCE
+					     : plan->ahead ? TD_SHADOW_AHEAD
+							   : TD_SHADOW_WAITS};
 	int r = ready_qos(p, &a.qos, err);
 	if (r)
 		return r;
@@ -196,7 +224,7 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 		x->unsure_ms = td_now(b);
 	} else if (!r) {
 		if (x->n < TD_SHADOWS_MAX)
-			x->v[x->n++] = (struct td_shadow_job){.job = job, .is = {plan->size, at_once}};
+			x->v[x->n++] = (struct td_shadow_job){.job = job, .is = {plan->size, at_once, plan->ahead}};
 		x->seen[0] = -1;
 	}
 	pthread_mutex_unlock(&b->shadows->lock);
@@ -212,8 +240,23 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 	return r == TD_THROTTLED && at_once ? 0 : r;
 }
 
-static int end(struct shadow_pass *p, const int64_t *jobs, const bool *ends, size_t n, struct td_error *err)
+// jobs: of v.
+static int end(struct shadow_pass *p, const struct td_pool_shadow_job *v, const int64_t *jobs, size_t n,
+	       const bool *ends, struct td_error *err)
 {
+	struct td_pool_size left = td_pool_shadow_held(v, n);
+	bool less = false, more = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!ends[i] || !v[i].runs)
+			continue;
+		less = true;
+		left.cpus -= v[i].has.cpus;
+		left.memory_mb -= v[i].has.memory_mb;
+	}
+	int f = less ? fence(p, left, &more, err) : 0;
+	if (f || more)
+		return f;
+
 	td_auto_free char *name = job_name(p);
 	for (size_t i = 0; i < n; i++) {
 		if (!ends[i])
@@ -282,6 +325,7 @@ static int step(struct shadow_pass *p, bool known, bool *ret_done, struct td_err
 		mine_mb += v[i].runs ? v[i].has.memory_mb : 0;
 	}
 	struct td_pool_shadow f = {.want = x->want,
+				   .all = {p->n->cpus, p->n->memory_mb},
 				   .closed = p->n->states & TD_NODE(DRAIN),
 				   .away = !known || x->unsure_ms || td_slurm_node_bad(p->n->states) ||
 					   (p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT)),
@@ -304,7 +348,7 @@ static int step(struct shadow_pass *p, bool known, bool *ret_done, struct td_err
 	case TD_SHADOW_QUEUE:
 		return submit(p, &plan, err);
 	case TD_SHADOW_END:
-		return end(p, jobs, plan.ends, n, err);
+		return end(p, v, jobs, n, plan.ends, err);
 	}
 	return 0;
 }
@@ -316,8 +360,10 @@ int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const stru
 	if (!s || !n)
 		return 0;
 	struct shadow_pass p = {.b = b, .s = s, .node = node, .n = n, .c = c};
+	td_auto_objects struct td_objects there = {0};
 	struct td_pool_size want;
-	bool known = want_of(&p, &want);
+	td_informer_by_index(b->others, "node", node->name, &there);
+	bool known = want_of(&p, &there, &want);
 
 	pthread_mutex_lock(&b->shadows->lock);
 	struct td_shadow_of *x = p.x = td_shadow_of_locked(b->shadows, node->name);

@@ -5,6 +5,12 @@
 
 #include <uthash.h>
 
+// Fixed priorities, above all that Slurm computes and any nice (docs/protocols.md 1.3). job_submit.lua gives
+// 2,000,000,000 to a pod that the bridge lets past those who wait.
+#define TD_SHADOW_WAITS 1900000000LL   // whom the bridge lets past takes nothing that it needs
+#define TD_SHADOW_AHEAD 3000000000LL   // what old shadows are about to let go
+#define TD_SHADOW_AT_ONCE 4000000000LL // it starts at once or not at all (S-I9)
+
 struct td_shadow_job {
 	int64_t job;
 	struct td_pool_shadow_job is;

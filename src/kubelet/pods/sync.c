@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SHADOW_WAITS "WaitingForShadow"
 enum {
 	PODS_PER_NODE = 110,
 	DEVICE_WAIT_MS = 5, // between the first looks at a device; then longer and longer, up to
@@ -126,8 +127,9 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
 }
 
-// False: the pod is not admitted, and has failed or waits.
-static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
+// a->admit_mu is held. False: the pod is not admitted, and has failed or waits.
+static bool admit_to(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, const struct td_object *node,
+		     int64_t *again_ms)
 {
 	struct td_pod_admit x = {
 		.granted = p->grant.granted,
@@ -138,9 +140,6 @@ static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		.want_memory = p->req_memory,
 	};
 
-	char name[16];
-	snprintf(name, sizeof(name), "n%d", p->node);
-	td_auto(td_object_unref) struct td_object *node = td_informer_get(a->nodes, NULL, name);
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
 
@@ -161,7 +160,7 @@ static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
 	struct td_error e = TD_ERROR_INIT;
 	if (reason && td_pod_awaits_shadow(&x, node ? node->root : NULL)) {
-		pod_wait(p, "WaitingForShadow", "Slurm has not given its CPUs and memory up to it yet (spec.shadows)");
+		pod_wait(p, SHADOW_WAITS, "Slurm has not given its CPUs and memory up to it yet (spec.shadows)");
 		td_sooner(again_ms, SHADOW_WAIT_MS); // the Node's change comes before
 		return false;
 	}
@@ -178,6 +177,28 @@ static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	p->admitted = !p->fail_reason;
 	pthread_mutex_unlock(&p->mu);
 	return p->admitted;
+}
+
+static bool admit(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
+{
+	char name[16];
+	snprintf(name, sizeof(name), "n%d", p->node);
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(a->nodes, NULL, name), *fresh = NULL;
+
+	// Of shadows only what the Node says now counts: the bridge shows less on it before it holds less
+	// (bridge/syncer/shadow_act.c).
+	if (node && !p->grant.granted && td_object_annotation(node, TD_ANN_SHADOW)) {
+		struct td_error e = TD_ERROR_INIT;
+		if (td_kube_get(a->kube, &td_nodes, NULL, name, a->cancel, &fresh, &e)) {
+			pod_wait(p, SHADOW_WAITS, e.msg);
+			td_sooner(again_ms, SHADOW_WAIT_MS);
+			return false;
+		}
+	}
+	pthread_mutex_lock(&a->admit_mu);
+	bool in = admit_to(a, p, o, fresh ? fresh : node, again_ms);
+	pthread_mutex_unlock(&a->admit_mu);
+	return in;
 }
 
 void td_pods_on_node(struct td_kubelet *a, const struct td_object *old, const struct td_object *now)

@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 #define S(cpus, mb) ((struct td_pool_size){cpus, mb})
-#define RUNS(cpus, mb) ((struct td_pool_shadow_job){{cpus, mb}, true})
-#define WAITS(cpus, mb) ((struct td_pool_shadow_job){{cpus, mb}, false})
+#define RUNS(cpus, mb) ((struct td_pool_shadow_job){{cpus, mb}, true, false})
+#define WAITS(cpus, mb) ((struct td_pool_shadow_job){{cpus, mb}, false, false})
+#define AHEAD(cpus, mb) ((struct td_pool_shadow_job){{cpus, mb}, false, true})
 
 static struct td_pool_shadow_job jobs[TD_SHADOWS_MAX];
 static struct td_pool_shadow_plan plan;
@@ -22,7 +23,7 @@ static struct td_pool_shadow given(struct td_pool_size want, struct td_pool_size
 {
 	if (n)
 		memcpy(jobs, v, n * sizeof(*v));
-	return (struct td_pool_shadow){.want = want, .free = left, .v = jobs, .n = n};
+	return (struct td_pool_shadow){.want = want, .all = {16, 4000}, .free = left, .v = jobs, .n = n};
 }
 
 static void makes(const struct td_pool_shadow *f, enum td_pool_shadow_do what, struct td_pool_size size)
@@ -118,12 +119,15 @@ static void test_shrinks(void **state)
 	f = given(S(2, 300), S(0, 0), J(RUNS(4, 500)));
 	makes(&f, TD_SHADOW_QUEUE, S(2, 300));
 	assert_true(plan.ahead);
-	f = given(S(2, 300), S(0, 0), J(RUNS(4, 500), WAITS(2, 300)));
+	f = given(S(2, 300), S(0, 0), J(RUNS(4, 500), AHEAD(2, 300)));
 	ends(&f, "a");
-	f = given(S(2, 300), S(0, 0), J(WAITS(2, 300)));
+	f = given(S(2, 300), S(0, 0), J(AHEAD(2, 300)));
 	ends(&f, "");
-	f = given(S(2, 300), S(4, 500), J(WAITS(2, 300)));
-	makes(&f, TD_SHADOW_ALLOCATE, S(2, 300)); // or at once, by the first that starts
+	f = given(S(2, 300), S(4, 500), J(AHEAD(2, 300)));
+	ends(&f, ""); // it is about to start
+	// What pods hold has changed meanwhile: only the last one waits when the old one ends.
+	f = given(S(3, 300), S(0, 0), J(RUNS(4, 500), AHEAD(2, 300), AHEAD(3, 300)));
+	ends(&f, "b");
 	f = given(S(2, 300), S(2, 200), J(RUNS(2, 300), WAITS(2, 300)));
 	ends(&f, "b");
 }
@@ -157,6 +161,18 @@ static void test_given_twice(void **state)
 	ends(&f, "");
 }
 
+// The other pieces hold all the memory, so that no further job fits beside them. Nobody else is on the node.
+static void test_alone(void **state)
+{
+	struct td_pool_shadow f = given(S(14, 4000), S(13, 0), J(RUNS(3, 4000)));
+	makes(&f, TD_SHADOW_QUEUE, S(14, 4000));
+	assert_true(plan.ahead);
+	f = given(S(14, 4000), S(13, 0), J(RUNS(3, 4000), AHEAD(14, 4000)));
+	ends(&f, "a");
+	f = given(S(14, 4000), S(13, 0), J(RUNS(3, 3000))); // somebody else has the rest
+	makes(&f, TD_SHADOW_QUEUE, S(11, 1000));
+}
+
 static void test_node(void **state)
 {
 	struct td_pool_shadow f = given(S(4, 500), S(12, 3500), J(RUNS(4, 500), WAITS(1, 1)));
@@ -174,7 +190,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_want),    cmocka_unit_test(test_comes_and_goes), cmocka_unit_test(test_grows),
-		cmocka_unit_test(test_shrinks), cmocka_unit_test(test_given_twice),    cmocka_unit_test(test_node),
+		cmocka_unit_test(test_shrinks), cmocka_unit_test(test_given_twice),    cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
