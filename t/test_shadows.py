@@ -5,7 +5,7 @@ import pytest
 
 from harness import wait_for
 
-pytestmark = [pytest.mark.planes]
+pytestmark = [pytest.mark.embedded]  # a pod waits for its shadow here; on the real plane it was not seen yet
 NODE = "n1"
 
 
