@@ -204,6 +204,38 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert spent > used(tasks, 1)[0] - 60 and 1500 < left < 1800 and limit(one) == f"00:{(left + 59) // 60:02d}:00"
 
 
+@pytest.mark.feature("C3.8")
+def test_a_job_moves_so_that_one_that_waits_has_room(pool):
+    """8 GPUs are free, 4 on each node: who runs there and has less to lose is queued again, and fits beside the other."""
+    one, two = pool.nodes
+    runs = lambda *jobs: wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs))  # noqa: E731
+    block = sbatch(pool, "--gres=gpu:8", f"--nodelist={two}")
+    runs(block)
+    first, rest = sbatch(pool, "--gres=gpu:4"), sbatch(pool, "--gres=gpu:4", f"--nodelist={one}")
+    runs(first, rest)
+    root(pool, "scancel", block)
+    second = sbatch(pool, "--gres=gpu:4")
+    runs(second)
+    root(pool, "scancel", rest)
+    assert [pool.squeue()[j]["nodes"] for j in (first, second)] == [one, two]
+    waits = sbatch(pool, "--gres=gpu:8")
+    def after(seconds):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"defragment": seconds}}}))
+    after({"afterSeconds": 86400})
+    try:
+        wait_for("who would move is said", lambda: re.search(rf"8 devices are free in pieces; job ({first}|{second}) moves in \d+ s", pool.cmd("why", waits).stdout))
+        after({"afterSeconds": 1})
+        wait_for("it runs", lambda: pool.squeue()[waits]["state"] == "RUNNING", 90)
+    finally:
+        after(None)
+    moved = [j for j in (first, second) if pool.job(j)["Restarts"] == "1"]
+    assert len(moved) == 1 and pool.squeue()[moved[0]]["state"] == "PENDING", "one was enough"
+    assert all(pool.squeue()[j]["state"] == "RUNNING" for j in {first, second} - set(moved))
+    assert f"so that job {waits} has room, which waits for 8 gpu on one node" in root(pool, "scontrol", "show", "job", moved[0])
+    wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "Defragmented" and f"job {waits} of researcher" in e["message"]])
+    wait_for("nobody is asked to move any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
+
+
 def start(pool, job):
     """Seconds since 1970."""
     return int(pool.shell("date", "-d", pool.job(job)["StartTime"], "+%s"))

@@ -69,6 +69,9 @@
 #define TD_ANN_PREFLIGHT "tandem.dev/preflight"
 // By the operator, JSON: the HealthPolicy's hang, for the agent of a Slurm node (gate/hangs.h).
 #define TD_ANN_HANG "tandem.dev/hang"
+// By the bridge: jobs that the node's stand-in shall queue again, each with how often it was already:
+// "12:0 17_3:1" (standin/watch.h).
+#define TD_ANN_REQUEUE "tandem.dev/requeue"
 #define TD_ANN_PROGRAMS "tandem.dev/programs"  // by the agent: the site's programs it has, "a,b"; absent: none
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node

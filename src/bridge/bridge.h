@@ -31,8 +31,9 @@
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c
+//   policy/defrag.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
-//     limits that count over all runs
+//     limits that count over all runs; jobs that move so that another one has room
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;

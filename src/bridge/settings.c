@@ -197,6 +197,8 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	read_qos(td_jget(preemption, "qos"), s);
 	s->reclaim = td_jget(preemption, "reclaim") != NULL;
 	s->reclaim_grace_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.graceTime"));
+	if (!td_streq(td_jstr(preemption, "mode"), "Cancel"))
+		s->defragment_s = td_jint(preemption, "defragment.afterSeconds", 0);
 	s->reclaim_slice_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.minSlice"));
 
 	read_devices(devices, &s->devices);
@@ -388,6 +390,14 @@ int64_t td_settings_slice_s(const struct td_settings *s, const char *qos)
 {
 	const struct td_qos_map *q = qos_of(s, qos);
 	return q ? q->slice_s : borrowed(s, qos) ? s->reclaim_slice_s : 0;
+}
+
+bool td_settings_preemptible(const struct td_settings *s, const char *qos)
+{
+	bool may = borrowed(s, qos);
+	for (size_t i = 0; i < s->n_qos && !may; i++)
+		may = one_preempts(s, s->qos[i].name, qos);
+	return may;
 }
 
 bool td_settings_total(const struct td_settings *s, const char *qos)

@@ -64,9 +64,10 @@ struct td_settings {
 	bool reclaim; // spec.preemption.reclaim: who is within his quota takes back what others borrow
 	bool shadows; // spec.shadows.enabled
 	int64_t reclaim_grace_s, reclaim_slice_s;
-	struct td_arena *arena;                  // of groups and usual
-	struct td_pool_groups groups;            // spec.resourceGroups, and to whom Tenants say they are granted
-	const char *usual;                       // the partition of pods that name none; NULL: Slurm's default
+	int64_t defragment_s;         // spec.preemption.defragment: who waits so long has room made; 0: nobody has
+	struct td_arena *arena;       // of groups and usual
+	struct td_pool_groups groups; // spec.resourceGroups, and to whom Tenants say they are granted
+	const char *usual;            // the partition of pods that name none; NULL: Slurm's default
 	const struct td_policies_rule *policies; // in the arena; the first that fits a job counts
 	size_t n_policies;
 };
@@ -99,6 +100,8 @@ const struct td_class_map *td_settings_class(const struct td_settings *s, const 
 bool td_settings_preempts(const struct td_settings *s, const char *from, const char *to);
 int64_t td_settings_grace_s(const struct td_settings *s, const char *qos); // 0: none
 int64_t td_settings_slice_s(const struct td_settings *s, const char *qos);
+// Is a job of this QOS preemptible: may another QOS preempt it?
+bool td_settings_preemptible(const struct td_settings *s, const char *qos);
 // Does the time limit of a job of this QOS, which may be a list, count over all its runs? NULL: is there such a QOS?
 bool td_settings_total(const struct td_settings *s, const char *qos);
 // May pods of this namespace have the QOS? It may be nobody's in the map: then they may.

@@ -133,20 +133,38 @@ static int signal_of(const char *name)
 	return 0;
 }
 
+// The jobs that the bridge wants to be queued again, "12:0,17_3:1"; NULL: none. Caller frees.
+static char *moves_of(const struct td_object *node)
+{
+	enum { MOST = 1024 };
+	const char *wish = node ? td_object_annotation(node, TD_ANN_REQUEUE) : NULL;
+	size_t n = wish ? strlen(wish) : 0;
+	if (!n || n > MOST || strspn(wish, "0123456789_: ") != n)
+		return NULL;
+	char *list = td_strdup(wish);
+	for (char *p = list; *p; p++)
+		if (*p == ' ')
+			*p = ',';
+	return list;
+}
+
 void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q, const struct td_checkup_facts *f,
 		  char **ret)
 {
 	*ret = NULL;
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->o.nodes, NULL, h->o.names[node]);
 	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
+	td_auto_free char *moves = q->hangs ? moves_of(o) : NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+	if (!text || td_json_parse(text, strlen(text), &j, NULL)) {
+		*ret = moves ? td_asprintf("requeue=%s", moves) : NULL;
 		return;
+	}
 	yyjson_val *policy = td_json_root(j);
 	int64_t after = td_jint(policy, "afterSeconds", 600) * 1000, every = after / 10;
 	if (q->hangs) {
 		every = every < EVERY_MIN_MS ? EVERY_MIN_MS : every > EVERY_MAX_MS ? EVERY_MAX_MS : every;
-		*ret = td_asprintf("every=%lld", (long long)every);
+		*ret = td_asprintf("every=%lld%s%s", (long long)every, moves ? " requeue=" : "", moves ? moves : "");
 		return;
 	}
 

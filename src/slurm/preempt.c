@@ -79,6 +79,12 @@ void td_slurm_preempt_check(const yyjson_val *cluster, struct td_strv *problems)
 		td_strv_addf(problems, "spec.preemption.reclaim: quotas count only where they are enforced; set "
 				       "spec.accounting.enforce to limits, or remove it");
 
+	if (td_jget(cluster, "spec.preemption.defragment") &&
+	    td_streq(td_jstr(cluster, "spec.preemption.mode"), "Cancel"))
+		td_strv_addf(problems,
+			     "spec.preemption.defragment: jobs move by being queued again; set spec.preemption.mode "
+			     "to Requeue, or remove it");
+
 	yyjson_arr_foreach (td_jget(cluster, "spec.preemption.qos"), i, n, x) {
 		const char *name = td_jstr_or(x, "name", "");
 		yyjson_arr_foreach (td_jget(x, "preempts"), k, m, y) {

@@ -164,6 +164,30 @@ static void look(const char *path, const char *node)
 	}
 }
 
+// Queues those jobs of "12:0,17_3:1" again that run here and were queued again so often before: one that has
+// moved already is another run.
+static void move_jobs(const char *node, const char *list)
+{
+	char jobs[TD_WIRE_LINE], *rest = jobs, *one;
+	snprintf(jobs, sizeof(jobs), "%.*s", (int)strspn(list, "0123456789_:,"), list);
+	while ((one = strsep(&rest, ","))) {
+		char *text = NULL, why[128], *restarts = strchr(one, ':');
+		if (!restarts || restarts == one)
+			continue;
+		*restarts++ = '\0';
+		char *argv[] = {"squeue", "-h", "-w", (char *)node, "-t", "R", "-j", one, "-O", "RestartCnt:20", NULL};
+		int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
+		char *end = NULL;
+		long long is = !r && text ? strtoll(text, &end, 10) : -1;
+		if (end && end != text && is == strtoll(restarts, NULL, 10)) {
+			fprintf(stderr, "tandem watch: job %s moves: it is queued again\n", one);
+			td_standin_act("watch", (char *[]){"scontrol", "requeue", one, NULL},
+				       td_standin_now_ms() + COMMAND_MS);
+		}
+		free(text);
+	}
+}
+
 int td_standin_watch(int argc, char **argv)
 {
 	const char *path = TD_WIRE_GATE, *node = NULL;
@@ -183,9 +207,16 @@ int td_standin_watch(int argc, char **argv)
 		long long every = EVERY_MS;
 		snprintf(request, sizeof(request), "hangs node=%s devices=-\n", node);
 		if (td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, sizeof(why)) == STANDIN_HANGS) {
-			if (sscanf(why, "every=%lld", &every) != 1 || every < 200)
+			bool watched = sscanf(why, "every=%lld", &every) == 1;
+			if (!watched || every < 200)
 				every = EVERY_MS;
-			look(path, node);
+			const char *moves = strstr(why, "requeue=");
+			if (moves)
+				move_jobs(node, moves + strlen("requeue="));
+			if (watched)
+				look(path, node);
+			else
+				n_known = 0;
 		} else {
 			n_known = 0;
 		}

@@ -26,7 +26,8 @@
 //     -> ok           the node is out of service, or this is as long as it may take
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
-//     -> hangs every=<ms>  look so often, and say of each job:
+//     -> hangs [every=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below; queue these
+//        jobs again that run here and were queued again so often before
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
 //     -> ok
 //     -> hangs action=<tell|requeue> signal=<n> dump=<0|1> why=<text, '_' for ' '>

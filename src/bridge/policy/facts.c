@@ -10,8 +10,21 @@
 
 enum { READS = 64, REFRESHES = 8, REFRESH_MS = 60000, SOON_MS = 5000 };
 
+static void forget_parts(struct td_policies_known *k)
+{
+	for (size_t i = 0; i < k->n_parts; i++) {
+		free(k->parts[i].name);
+		free(k->parts[i].gres);
+	}
+	free(k->parts);
+	k->parts = NULL;
+	k->n_parts = 0;
+}
+
 static void forget(struct td_policies_known *k)
 {
+	forget_parts(k);
+	free(k->label);
 	free(k->user);
 	free(k->account);
 	free(k->qos);
@@ -56,6 +69,32 @@ static void set(char **field, const char *s)
 	*field = td_strdup(s ? s : "");
 }
 
+// Could it start on any node of its partition, as far as this record says (slurm/bound.h knows more)?
+static bool may_move(const struct td_slurm_job *j)
+{
+	return td_job_phase(j->states) == TD_PHASE_RUNNING && j->batch && j->start > 0 && !j->preempt &&
+	       (!j->required_nodes || !*j->required_nodes) && (!j->excluded_nodes || !*j->excluded_nodes) &&
+	       !(j->admin_comment && td_starts(j->admin_comment, "tandem/"));
+}
+
+static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j)
+{
+	forget_parts(k);
+	free(k->label);
+	k->label = j->array && j->task >= 0 ? td_asprintf("%lld_%lld", (long long)j->array, (long long)j->task)
+					    : td_asprintf("%lld", (long long)j->id);
+	k->start_s = j->start;
+	k->whole = td_streq(j->shared, "none");
+	if (!may_move(j))
+		return;
+	k->parts = td_calloc(j->n_nodes + 1, sizeof(*k->parts));
+	for (size_t i = 0; i < j->n_nodes; i++)
+		k->parts[k->n_parts++] = (struct td_slurm_job_node){.name = td_strdup(j->nodes[i].name),
+								    .gres = td_strdup(j->nodes[i].gres),
+								    .cpus = j->nodes[i].cpus,
+								    .memory_mb = j->nodes[i].memory_mb};
+}
+
 void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms)
 {
 	static const char *const names[TD_POLICY_TRES] = {"cpu", "mem", "gres/gpu"};
@@ -71,6 +110,7 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 	k->nice = j->nice;
 	k->limit_min = j->time_limit_min;
 	k->batch = j->batch;
+	take_parts(k, j);
 	if (k->restarts != j->restarts || !k->since_ms)
 		k->since_ms = now_ms;
 	k->restarts = j->restarts;

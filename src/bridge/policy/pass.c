@@ -11,7 +11,7 @@
 #include <strings.h>
 
 // A move costs slurmctld 0.7 ms (S-Q7): MOVES a second are 5 % of a core at most.
-enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64 };
+enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64, SHARE = 20 };
 
 struct placed { // what the last pass said of a job
 	int64_t id;
@@ -22,6 +22,7 @@ struct placed { // what the last pass said of a job
 struct td_policies {
 	// ---- the thread's own ----
 	struct td_policies_facts facts;
+	struct td_policies_moves moves;
 	bool swept;             // what an earlier bridge left is known
 	struct td_settings *of; // whose rules `plugins` speaks of
 	struct td_policies_plugin *plugins;
@@ -31,6 +32,8 @@ struct td_policies {
 	struct placed *placed; // sorted by id
 	size_t n_placed;
 	struct td_policies_counts counts;
+	struct td_policies_words words[TD_POLICIES_HEADS];
+	size_t n_words;
 };
 
 struct td_policies *td_policies_new(void)
@@ -260,7 +263,7 @@ static bool idle(const struct td_policies *p, const struct td_settings *s)
 	for (size_t i = 0; i < p->facts.n; i++)
 		ours |= p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
 			!p->facts.v[i].fixed;
-	return !s->n_policies && p->swept && !ours && !td_policies_slices(s);
+	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s;
 }
 
 static void publish(struct td_policies *p, struct td_settings *s, const struct td_policies_counts *more,
@@ -278,9 +281,25 @@ static void publish(struct td_policies *p, struct td_settings *s, const struct t
 	p->counts.passes += more->passes;
 	p->counts.reads += more->reads;
 	p->counts.moves += more->moves;
+	p->n_words = s->defragment_s ? p->n_words : 0;
 	pthread_mutex_unlock(&p->lock);
 	td_settings_unref(old);
 	free_placed(was, n_was);
+}
+
+static void defragment(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm)
+{
+	struct td_policies *p = b->policies;
+	struct td_policies_words words[TD_POLICIES_HEADS];
+	int64_t began = td_now(b);
+	if (began < p->moves.next_ms)
+		return;
+	size_t n = td_policies_defrag_pass(b, s, slurm, &p->facts, &p->moves, words);
+	pthread_mutex_lock(&p->lock);
+	memcpy(p->words, words, n * sizeof(*words));
+	p->n_words = n;
+	pthread_mutex_unlock(&p->lock);
+	p->moves.next_ms = td_now(b) + (td_now(b) - began) * SHARE;
 }
 
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
@@ -309,6 +328,7 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 		run_rule(&a, i);
 	give_back(&a);
 	td_policies_slices_pass(b, s, slurm, &p->facts);
+	defragment(b, s, slurm);
 	p->swept |= !p->facts.more;
 	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
 	p->facts.n_reads = 0;
@@ -384,5 +404,8 @@ void td_policies_words(struct td_bridge *b, int64_t job, struct td_buf *ret)
 	if (x)
 		td_buf_printf(ret, " Policy %s (%s) orders it: place %zu of %zu.", p->s->policies[x->rule].name,
 			      td_policies_rule_words(&p->s->policies[x->rule]), x->place, x->of);
+	for (size_t i = 0; i < p->n_words; i++)
+		if (p->words[i].job == job)
+			td_buf_printf(ret, " %s", p->words[i].text);
 	pthread_mutex_unlock(&p->lock);
 }

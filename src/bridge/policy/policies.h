@@ -41,6 +41,14 @@ struct td_policies_known {
 	// Slices (slices.c). restarts: how often it was queued again, of which `counted` are in its mark.
 	bool batch;
 	int64_t restarts, counted, since_ms, again_ms; // mono: when that restart was seen; not before
+	// Moves (defrag.c). label: as Slurm calls it. parts: what it has where, while it runs and may be queued
+	// again and start on any node of its partition.
+	char *label;
+	int64_t start_s;
+	struct td_slurm_job_node *parts;
+	size_t n_parts;
+	bool whole;          // its nodes run no other job
+	bool checked, bound; // whether it may move was read; it may not
 };
 struct td_policies_facts {           // zero at first
 	struct td_policies_known *v; // sorted by id
@@ -64,6 +72,26 @@ bool td_policies_slices(const struct td_settings *s);
 // Gives jobs that were queued again what is left of their time.
 void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
 			     struct td_policies_facts *f);
+
+// ---- defrag.c: jobs move so that one that waits has room (pool/defrag.h) ----
+struct td_policies_moves { // zero at first; of the thread
+	bool swept;        // what an earlier bridge asked for is taken back
+	int64_t next_ms;   // mono: not before, so that it costs a twentieth of a core at most
+	struct td_policies_move {
+		int64_t waiter, jobs[64], restarts[64], at_ms; // mono; waiter 0: none
+		size_t n;
+		bool open; // not all have left yet
+	} last[8];
+};
+struct td_policies_words { // what is said of one that waits
+	int64_t job;
+	char text[320];
+};
+enum { TD_POLICIES_HEADS = 16 };
+// Looks at the first of each partition's queue. Returns how many words there are.
+size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
+			       struct td_policies_facts *f, struct td_policies_moves *m,
+			       struct td_policies_words ret[TD_POLICIES_HEADS]);
 
 // ---- plugin.c, host.c: a policy of the site's own (tandem/policy.h) ----
 struct td_policies_plugin { // zero at first; what is kept of one

@@ -168,6 +168,18 @@ struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j)
 	return ok ? w : td_ask_wait_unref(w);
 }
 
+void td_ask_wait_show(const struct td_ask_wait *w, struct td_ask_wait_parts *ret)
+{
+	*ret = (struct td_ask_wait_parts){.want = w->want,
+					  .least = w->least,
+					  .nodes = w->nodes,
+					  .partition = w->partition,
+					  .excluded = &w->excluded,
+					  .only = &w->only};
+	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k][0]; k++)
+		ret->kinds[k] = w->kinds[k];
+}
+
 static bool same_base(const char *a, const char *b)
 {
 	size_t n = strcspn(a, ":");

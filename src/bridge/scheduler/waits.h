@@ -19,6 +19,15 @@ void td_queued_read(struct td_asks *t, struct td_queued *ret);
 void td_queued_add(struct td_queued *l, const struct td_queued_job *j);
 // What a job that waits asks for. NULL: it is not known well enough.
 struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j);
+// The same in parts, which point into w: what one node, or each member of a gang, takes at least.
+struct td_ask_wait_parts {
+	struct td_pool_want want, least;
+	size_t nodes;
+	const char *kinds[TD_POOL_KINDS];
+	const char *partition; // NULL: any
+	const struct td_strv *excluded, *only;
+};
+void td_ask_wait_show(const struct td_ask_wait *w, struct td_ask_wait_parts *ret);
 void td_queued_done(struct td_queued *l);
 // Raises each partition's most[] to the GPUs on one node that an ask of ours which waits wants there.
 void td_ask_waits_largest(struct td_asks *t, const struct td_strv *partitions, int64_t *most);

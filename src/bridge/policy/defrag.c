@@ -1,0 +1,429 @@
+// Jobs move so that one that waits has room (pool/defrag.h): the first of each partition's queue is looked at,
+// and where the room that it needs is there in pieces, preemptible batch jobs are queued again.
+//
+// Slurm's REST API cannot queue a job again (docs/facts/slurm.md S-J14), so the job's first node is asked to, by an
+// annotation (standin/watch.h) that names the run: a bridge that dies leaves at most one that is done once more
+// or taken back by the next.
+#include "bridge/policy/policies.h"
+#include "bridge/scheduler/waits.h"
+#include "bridge/scheduler/want.h"
+
+#include "base/log.h"
+#include "pool/defrag.h"
+#include "slurm/bound.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MINUTE_MS = 60000, LISTS = 16 };
+
+struct lists { // for each list of partitions: the nodes of it
+	const char *partition[LISTS];
+	bool *feasible[LISTS];
+	size_t n;
+};
+struct defrag_look {
+	struct td_bridge *b;
+	const struct td_settings *s;
+	struct td_policies_facts *f;
+	const struct td_slurm_nodes *nodes;
+	const struct td_slurm_job *waiter;
+	struct td_pool_defrag pool;
+	const char *kinds[TD_POOL_KINDS];
+	struct lists lists;
+	// Of pool.jobs: which job, and for how long nobody may move it yet.
+	struct td_policies_known **known;
+	int64_t *slice_s;
+};
+
+// The entry of spec.preemption.qos; 0: none, so Slurm's own.
+static int64_t priority_of(const struct td_settings *s, const char *qos)
+{
+	for (size_t i = 0; qos && i < s->n_qos; i++)
+		if (!strcasecmp(s->qos[i].name, qos))
+			return s->qos[i].priority;
+	return 0;
+}
+
+static const bool *nodes_of(struct defrag_look *k, const char *partition)
+{
+	static const char *const none[TD_POOL_KINDS] = {0};
+	for (size_t i = 0; i < k->lists.n; i++)
+		if (!strcmp(k->lists.partition[i], partition))
+			return k->lists.feasible[i];
+	if (k->lists.n == LISTS)
+		return NULL;
+	bool *all = td_calloc(k->nodes->n + 1, sizeof(*all));
+	memset(all, true, k->nodes->n);
+	td_auto_free struct td_pool_node *v = NULL;
+	td_bridge_pool_nodes(k->nodes, all, none, partition, &v);
+	for (size_t i = 0; i < k->nodes->n; i++)
+		all[i] = v[i].feasible;
+	k->lists.partition[k->lists.n] = partition;
+	return k->lists.feasible[k->lists.n++] = all;
+}
+
+// The parts of a job; 0: it may not move, or is on a node that is not known.
+static size_t parts_of(struct defrag_look *k, const struct td_policies_known *j, struct td_pool_move_part *ret)
+{
+	for (size_t i = 0; i < j->n_parts; i++) {
+		const struct td_slurm_job_node *p = &j->parts[i];
+		const struct td_slurm_node *x = td_slurm_node_find(k->nodes, p->name);
+		if (!x)
+			return 0;
+		ret[i] = (struct td_pool_move_part){
+			.node = (int)(x - k->nodes->v),
+			.has = {.cpus = p->cpus, .memory_mb = p->memory_mb, .exclusive = j->whole}};
+		for (int m = 0; m < TD_POOL_KINDS && k->kinds[m]; m++)
+			ret[i].has.gres[m] = td_devices_of_gres(p->gres, k->kinds[m]);
+	}
+	return j->n_parts;
+}
+
+// What the one that waits wants. False: it is not known well enough.
+static bool want(struct defrag_look *k, const struct td_ask_wait_parts *w)
+{
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(k->b->asks, k->waiter->id);
+	int64_t members = a ? (int64_t)a->size : 0, nodes = w->nodes ? (int64_t)w->nodes : 1;
+	k->pool.want = w->least;
+	k->pool.spread = members < 2;
+	k->pool.units = members < 2 ? nodes : members;
+	if (members >= 2)
+		return true;
+	// Tasks may be dealt out unevenly: then a node's share is not known.
+	for (int m = 0; m < TD_POOL_KINDS; m++)
+		if (w->want.gres[m] != w->least.gres[m])
+			return false;
+	int64_t share = (k->waiter->want_cpus + nodes - 1) / nodes;
+	k->pool.want.cpus = share > w->least.cpus ? share : w->least.cpus;
+	return true;
+}
+
+// Words for who waits: "2 times 8 gpu".
+static void want_words(const struct defrag_look *k, struct td_buf *t)
+{
+	const char *sep = "";
+	if (k->pool.units > 1)
+		td_buf_printf(t, "%" PRId64 " times ", k->pool.units);
+	for (int m = 0; m < TD_POOL_KINDS && k->kinds[m]; m++)
+		if (k->pool.want.gres[m]) {
+			td_buf_printf(t, "%s%" PRId64 " %s", sep, k->pool.want.gres[m], k->kinds[m]);
+			sep = " and ";
+		}
+	if (!*sep)
+		td_buf_printf(t, "%" PRId64 " CPUs", k->pool.want.cpus);
+	if (k->pool.spread && k->pool.units == 1)
+		td_buf_puts(t, " on one node");
+}
+
+// Chooses among those whose slice is over in `in_s`. Returns how many move.
+static size_t choose_once(struct defrag_look *k, int64_t in_s, struct td_pool_move_part *parts, size_t *ret)
+{
+	td_auto_free struct td_pool_move_job *v = td_calloc(k->f->n + 1, sizeof(*v));
+	int64_t now_s = td_real_ms(k->b->clock) / 1000, least = priority_of(k->s, k->waiter->qos);
+	size_t n = 0, used = 0;
+	for (size_t i = 0; i < k->f->n; i++) {
+		struct td_policies_known *j = &k->f->v[i];
+		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || j->bound ||
+		    !td_settings_preemptible(k->s, j->qos) || priority_of(k->s, j->qos) > least)
+			continue;
+		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
+			slice = td_settings_slice_s(k->s, j->qos) - ran;
+		const bool *feasible = nodes_of(k, j->partition);
+		if (slice > in_s || !feasible || !parts_of(k, j, parts + used))
+			continue;
+		v[n] = (struct td_pool_move_job){parts + used, j->n_parts, feasible, ran * (int64_t)j->n_parts};
+		k->slice_s[n] = slice;
+		k->known[n++] = j;
+		used += j->n_parts;
+	}
+	k->pool.jobs = v;
+	k->pool.n_jobs = n;
+	n = td_pool_defrag(&k->pool, ret);
+	k->pool.jobs = NULL;
+	return n;
+}
+
+// The same, of jobs that may be queued again and are bound to no place: that is read once of each that is chosen.
+static size_t choose(struct defrag_look *k, struct td_slurm *slurm, int64_t in_s, struct td_pool_move_part *parts,
+		     size_t *ret)
+{
+	enum { READS = 32 };
+	for (int reads = 0;;) {
+		size_t n = choose_once(k, in_s, parts, ret);
+		bool all = true;
+		for (size_t i = 0; i < n; i++) {
+			struct td_policies_known *j = k->known[ret[i]];
+			struct td_slurm_bound is = {0};
+			struct td_error e = TD_ERROR_INIT;
+			if (j->checked)
+				continue;
+			if (reads++ == READS || td_slurm_job_bound(slurm, j->id, k->b->cancel, &is, &e))
+				return 0; // the next pass goes on
+			j->checked = true;
+			j->bound = is.bound || !is.requeue;
+			all &= !j->bound;
+		}
+		if (all)
+			return n;
+	}
+}
+
+// ---- acting ----
+
+static int annotate(struct td_bridge *b, const char *node, const char *value, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(b->nodes, NULL, node);
+	if (!o || td_streq(td_object_annotation(o, TD_ANN_REQUEUE), value))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	yyjson_mut_val *m = td_jm_obj(d, root, "metadata.annotations");
+	if (value)
+		td_jm_key_str(d, m, TD_ANN_REQUEUE, value);
+	else
+		yyjson_mut_obj_add_null(d, m, TD_ANN_REQUEUE);
+	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node), TD_PATCH_MERGE, root, b->cancel, NULL, err);
+}
+
+// Takes every wish back.
+static void sweep(struct td_bridge *b)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_informer_list(b->nodes, NULL, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_error e = TD_ERROR_INIT;
+		if (td_object_annotation(all.v[i], TD_ANN_REQUEUE) && annotate(b, all.v[i]->name, NULL, &e))
+			td_debug("defragmentation: %s", e.msg);
+	}
+}
+
+// Says in the job's admin comment why it moves; what others have written stays.
+static int tell(struct defrag_look *k, struct td_slurm *slurm, const struct td_policies_known *j, const char *wants,
+		struct td_error *err)
+{
+	static const char mark[] = "tandem: moved ";
+	td_auto_job struct td_slurm_job now = {0};
+	int r = td_slurm_job(slurm, j->id, k->b->cancel, &now, err);
+	if (r)
+		return r;
+	if (now.restarts != j->restarts || td_job_phase(now.states) != TD_PHASE_RUNNING || now.preempt)
+		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
+	const char *was = now.admin_comment, *at = strstr(was, mark);
+	size_t keep = at ? (size_t)(at - was) : strlen(was);
+	while (keep && was[keep - 1] == ' ')
+		keep--;
+	td_auto_free char *text =
+		td_asprintf("%.*s%s%soff %s, so that job %" PRId64 " has room, which waits for %s", (int)keep, was,
+			    keep ? " " : "", mark, now.nodes_text, k->waiter->id, wants);
+	return td_slurm_job_update(slurm, j->id, &(struct td_slurm_job_change){.admin_comment = text}, k->b->cancel,
+				   err);
+}
+
+static void act(struct defrag_look *k, struct td_slurm *slurm, const size_t *set, size_t n, struct td_policies_move *m)
+{
+	td_auto_buf struct td_buf wants = {0}, names = {0};
+	struct td_error e = TD_ERROR_INIT;
+	want_words(k, &wants);
+	*m = (struct td_policies_move){.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true};
+	for (size_t i = 0; i < n; i++) {
+		const struct td_policies_known *j = k->known[set[i]];
+		if (tell(k, slurm, j, td_buf_str(&wants), &e)) {
+			td_info("defragmentation for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
+			m->open = false;
+			return;
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct td_policies_known *j = k->known[set[i]];
+		m->jobs[m->n] = j->id;
+		m->restarts[m->n++] = j->restarts;
+		td_buf_printf(&names, "%s%s", i ? ", " : "", j->label);
+		// All that leave this node in one wish.
+		td_auto_buf struct td_buf wish = {0};
+		for (size_t x = 0; x < n; x++) {
+			const struct td_policies_known *o = k->known[set[x]];
+			if (!strcmp(o->parts[0].name, j->parts[0].name))
+				td_buf_printf(&wish, "%s%s:%" PRId64, wish.len ? " " : "", o->label, o->restarts);
+		}
+		if (annotate(k->b, j->parts[0].name, td_buf_str(&wish), &e))
+			td_warn("defragmentation: node %s: %s", j->parts[0].name, e.msg);
+	}
+	td_info("job %" PRId64 " waits for %s, free in pieces: queued again: %s", k->waiter->id, td_buf_str(&wants),
+		td_buf_str(&names));
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
+	if (sc)
+		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal", "Defragmented",
+			       "job %" PRId64 " of %s waits for %s, which was free in pieces only: queued again: %s",
+			       k->waiter->id, k->waiter->user, td_buf_str(&wants), td_buf_str(&names));
+}
+
+// Is a job of the move still running as it was?
+static bool goes_on(const struct td_policies_facts *f, const struct td_policies_move *m)
+{
+	for (size_t i = 0; i < m->n; i++)
+		for (size_t k = 0; k < f->n; k++)
+			if (f->v[k].id == m->jobs[i] && f->v[k].restarts == m->restarts[i] &&
+			    f->v[k].phase == TD_PHASE_RUNNING)
+				return true;
+	return false;
+}
+
+// The place for this waiter's move; NULL: it had one within the minute.
+static struct td_policies_move *slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
+{
+	struct td_policies_move *oldest = &m->last[0];
+	for (size_t i = 0; i < TD_LEN(m->last); i++) {
+		if (m->last[i].waiter == waiter)
+			return now_ms - m->last[i].at_ms < MINUTE_MS ? NULL : &m->last[i];
+		if (m->last[i].at_ms < oldest->at_ms)
+			oldest = &m->last[i];
+	}
+	return oldest;
+}
+
+// ---- one that waits ----
+
+static void names_of(const struct defrag_look *k, const size_t *set, size_t n, struct td_buf *t)
+{
+	enum { NAMED = 8 };
+	td_buf_puts(t, n == 1 ? "job " : "jobs ");
+	for (size_t i = 0; i < n && i < NAMED; i++)
+		td_buf_printf(t, "%s%s", !i ? "" : i + 1 == n ? " and " : ", ", k->known[set[i]]->label);
+	if (n > NAMED)
+		td_buf_printf(t, " and %zu more", n - NAMED);
+}
+
+// Fills the words. True: jobs were told to leave.
+static bool one(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_moves *m, bool busy, int64_t since,
+		struct td_buf *t)
+{
+	int64_t now_s = td_real_ms(k->b->clock) / 1000, now_ms = td_now(k->b), most = 0;
+	int64_t due_s = since + k->s->defragment_s - now_s, in_s = due_s > 0 ? due_s : 0;
+	if (!td_streq(k->waiter->reason, "Resources"))
+		return false;
+
+	size_t parts = 0, set[TD_DEFRAG_MOST];
+	for (size_t i = 0; i < k->f->n; i++)
+		parts += k->f->v[i].n_parts;
+	td_auto_free struct td_pool_move_part *room = td_calloc(parts + 1, sizeof(*room));
+	size_t n = choose(k, slurm, in_s, room, set);
+	if (!n)
+		n = choose(k, slurm, INT64_MAX, room, set);
+	td_buf_puts(t, "It waits for ");
+	want_words(k, t);
+	td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
+	if (!n) {
+		td_buf_puts(t, "no jobs may move so that they fit.");
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		most = k->slice_s[set[i]] > most ? k->slice_s[set[i]] : most;
+	in_s = most > in_s ? most : in_s;
+	names_of(k, set, n, t);
+	td_buf_puts(t, n == 1 ? " moves" : " move");
+	if (in_s)
+		td_buf_printf(t, " in %" PRId64 " s.", in_s);
+	else
+		td_buf_puts(t, " now.");
+	struct td_policies_move *at = in_s || busy ? NULL : slot(m, k->waiter->id, now_ms);
+	if (!at)
+		return false;
+	act(k, slurm, set, n, at);
+	return at->open;
+}
+
+static bool head(struct defrag_look *of, struct td_slurm *slurm, struct td_policies_moves *m, int64_t id, bool busy,
+		 struct td_policies_words *ret)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	struct td_bridge *b = of->b;
+	const struct td_policies_facts *f = of->f;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	struct td_error e = TD_ERROR_INIT;
+	*ret = (struct td_policies_words){.job = id};
+	if (!snap || td_slurm_job(slurm, id, b->cancel, &j, &e) || td_job_phase(j.states) != TD_PHASE_WAITING)
+		return false;
+	struct td_ask_wait *wait = td_ask_wait_of_job(&j);
+	if (!wait)
+		return false;
+
+	struct td_ask_wait_parts w;
+	struct defrag_look k = *of;
+	k.nodes = &snap->nodes;
+	k.waiter = &j;
+	td_ask_wait_show(wait, &w);
+	memcpy(k.kinds, w.kinds, sizeof(k.kinds));
+	td_auto_free bool *ok = td_calloc(snap->nodes.n + 1, sizeof(*ok));
+	td_auto_free struct td_pool_node *nodes = NULL;
+	td_auto_free struct td_policies_known **known = td_calloc(f->n + 1, sizeof(*known));
+	td_auto_free int64_t *slices = td_calloc(f->n + 1, sizeof(*slices));
+	for (size_t i = 0; i < snap->nodes.n; i++)
+		ok[i] = !td_strv_has(w.excluded, snap->nodes.v[i].name) &&
+			(!w.only->n || td_strv_has(w.only, snap->nodes.v[i].name));
+	td_bridge_pool_nodes(&snap->nodes, ok, k.kinds, w.partition, &nodes);
+	k.pool.nodes = nodes;
+	k.pool.n = snap->nodes.n;
+	k.known = known;
+	k.slice_s = slices;
+	td_auto_buf struct td_buf t = {0};
+	struct td_slurm_bound bound = {0};
+	bool acted = !td_slurm_job_bound(slurm, id, b->cancel, &bound, &e) && !bound.bound && want(&k, &w) &&
+		     one(&k, slurm, m, busy, bound.eligible > j.submit ? bound.eligible : j.submit, &t);
+	snprintf(ret->text, sizeof(ret->text), "%s", td_buf_str(&t));
+	for (size_t i = 0; i < k.lists.n; i++)
+		free(k.lists.feasible[i]);
+	td_ask_wait_unref(wait);
+	return acted;
+}
+
+size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
+			       struct td_policies_facts *f, struct td_policies_moves *m,
+			       struct td_policies_words ret[TD_POLICIES_HEADS])
+{
+	if (!m->swept || !s->defragment_s) {
+		if (!m->swept)
+			sweep(b);
+		m->swept = true;
+		if (!s->defragment_s)
+			return 0;
+	}
+
+	// The first of each partition's queue.
+	const struct td_policies_known *heads[TD_POLICIES_HEADS];
+	size_t n = 0, words = 0;
+	for (size_t i = 0; i < f->n; i++) {
+		const struct td_policies_known *k = &f->v[i];
+		size_t at = 0;
+		if (!k->read || k->phase != TD_PHASE_WAITING || k->held || k->aside || !k->partition)
+			continue;
+		while (at < n && strcmp(heads[at]->partition, k->partition) != 0)
+			at++;
+		if (at == TD_LEN(heads))
+			continue;
+		if (at == n || k->value - k->nice > heads[at]->value - heads[at]->nice)
+			heads[at] = k;
+		n += at == n;
+	}
+
+	bool busy = false;
+	for (size_t i = 0; i < TD_LEN(m->last); i++) {
+		struct td_policies_move *x = &m->last[i];
+		if (x->open && (!goes_on(f, x) || td_now(b) - x->at_ms > MINUTE_MS)) {
+			if (goes_on(f, x))
+				td_warn("defragmentation for job %" PRId64 ": its jobs did not leave within a minute",
+					x->waiter);
+			x->open = false;
+			sweep(b);
+		}
+		busy |= x->open;
+	}
+	for (size_t i = 0; i < n && !td_cancelled(b->cancel); i++) {
+		busy |= head(&(struct defrag_look){.b = b, .s = s, .f = f}, slurm, m, heads[i]->id, busy, &ret[words]);
+		words += *ret[words].text != '\0';
+	}
+	return words;
+}

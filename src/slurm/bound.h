@@ -1,0 +1,14 @@
+// What binds a job to its place, beside what struct td_slurm_job has of it: whoever would queue a job again
+// so that it starts elsewhere looks here first.
+#pragma once
+
+#include "slurm/rest.h"
+
+struct td_slurm_bound {
+	bool requeue;     // it may be queued again
+	bool bound;       // it wants features or a reservation, or is part of a heterogeneous job
+	int64_t eligible; // since when it may start, epoch seconds; 0: not known
+};
+// Reads one job.
+int td_slurm_job_bound(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_bound *ret,
+		       struct td_error *err);
