@@ -213,10 +213,10 @@ def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     runs(block)
     first, rest = sbatch(pool, "--gres=gpu:4"), sbatch(pool, "--gres=gpu:4", f"--nodelist={one}")
     runs(first, rest)
-    root(pool, "scancel", block)
+    pool.shell("scancel", block)
     second = sbatch(pool, "--gres=gpu:4")
     runs(second)
-    root(pool, "scancel", rest)
+    pool.shell("scancel", rest)
     assert [pool.squeue()[j]["nodes"] for j in (first, second)] == [one, two]
     waits = sbatch(pool, "--gres=gpu:8")
     def after(seconds):
@@ -231,7 +231,7 @@ def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     moved = [j for j in (first, second) if pool.job(j)["Restarts"] == "1"]
     assert len(moved) == 1 and pool.squeue()[moved[0]]["state"] == "PENDING", "one was enough"
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in {first, second} - set(moved))
-    assert f"so that job {waits} has room, which waits for 8 gpu on one node" in root(pool, "scontrol", "show", "job", moved[0])
+    assert f"so that job {waits} has room, which waits for 8 gpu on one node" in pool.shell("scontrol", "show", "job", moved[0])
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "Defragmented" and f"job {waits} of researcher" in e["message"]])
     wait_for("nobody is asked to move any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
 
