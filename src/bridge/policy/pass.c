@@ -11,7 +11,7 @@
 #include <strings.h>
 
 // A move costs slurmctld 0.7 ms (S-Q7): MOVES a second are 5 % of a core at most.
-enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64, SHARE = 20 };
+enum { EVERY_MS = 1000, TIMES = 2, MOVES = 64, SHARE = 20, PAUSE_MS = 5000 };
 
 struct placed { // what the last pass said of a job
 	int64_t id;
@@ -299,7 +299,8 @@ static void defragment(struct td_bridge *b, const struct td_settings *s, struct 
 	memcpy(p->words, words, n * sizeof(*words));
 	p->n_words = n;
 	pthread_mutex_unlock(&p->lock);
-	p->moves.next_ms = td_now(b) + (td_now(b) - began) * SHARE;
+	int64_t pause = (td_now(b) - began) * SHARE; // waiting for Slurm is in it, too
+	p->moves.next_ms = td_now(b) + (pause < PAUSE_MS ? pause : PAUSE_MS);
 }
 
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
