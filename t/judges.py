@@ -25,7 +25,10 @@ def missing(why):
 
 
 def pip(python, *argv):
-    r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes", *argv], capture_output=True, text=True, timeout=900)
+    try:
+        r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes", *argv], capture_output=True, text=True, timeout=900)
+    except subprocess.TimeoutExpired:
+        missing("pip was not done after 15 minutes")
     if r.returncode:
         missing((r.stderr.strip().splitlines() or ["pip failed"])[-1])
 

@@ -1,4 +1,5 @@
 """Programs that others wrote for Slurm's users, unchanged, as a normal user on a login pod (docs/researcher.md)."""
+import contextlib
 import json
 import pathlib
 import re
@@ -70,25 +71,33 @@ def test_parsl_passes_its_own_tests(pool, work):
     said = user(pool, f"pytest -q -p no:cacheprovider --config {tests}/configs/slurm_local.py {' '.join(f'{tests}/{t}' for t in some.split())}")
     passed = re.search(r"^(\d+) passed", said, re.M)
     assert passed and int(passed[1]) >= 10 and "failed" not in said.splitlines()[-1], said
-    assert pool.as_user("researcher", "squeue", "-h", "--me", "-t", "PENDING,RUNNING").stdout == ""
-    mine = [s for s in sacct(pool, "-S", "now-1hour").values() if s[0].startswith("parsl.docker_slurm")]
-    assert mine and not [s for s in mine if s[1].split()[0] not in ("CANCELLED", "COMPLETED")], mine
+    wait_for("no block is left", lambda: not pool.as_user("researcher", "squeue", "-h", "--me").stdout)
+    blocks = lambda: [s[1].split()[0] for s in sacct(pool, "-S", "now-1hour").values() if s[0].startswith("parsl.docker_slurm")]
+    wait_for("the history has how they ended", lambda: set(blocks()) and set(blocks()) <= {"CANCELLED", "COMPLETED"})
 
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+@contextlib.contextmanager
+def root_runs(pool, name, *argv):
+    """A program of root's on the login pod; ended at the end. What it says is in the pool's logs, which a test that fails shows."""
+    pid = f"/run/judges-{name}.pid"
+    run = f'cd "$(mktemp -d)" && echo $$ >{pid} && exec env JUDGE_TOKEN={TOKEN} CONFIGPROXY_AUTH_TOKEN={TOKEN} "PATH={judges.HOME}/bin:$PATH" "$@"'
+    with open(f"{pool.home}/log/judges-{name}.log", "w") as said:
+        p = subprocess.Popen([pool.tandem, "shell", "--user", "root", "--", "sh", "-c", run, "sh", *argv], env=pool.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    try:
+        yield p
+    finally:
+        pool.shell("sh", "-c", f'kill "$(cat {pid})"; rm -f {pid}', check=False)
+        p.wait(timeout=300)
+
+
 @pytest.fixture
 def hub(pool, env):
-    """JupyterHub on the login pod, as root: ask(method, path, token) of its proxy gives status and text."""
+    """JupyterHub on the login pod: hub(method, path, token) gives its proxy's status and text."""
     shutil.copy(judges.LISTS / "jupyterhub_config.py", f"{pool.shared_dir}/judges/")
-    here = "/tmp/judges-hub"  # the pod's own
-    start = f"rm -rf {here}; mkdir -m 700 {here} && cd {here} && echo $$ >pid && exec env JUDGE_TOKEN={TOKEN} PATH={judges.HOME}/bin:$PATH jupyterhub -f {judges.HOME}/jupyterhub_config.py"
     where = pool.get("pod", "main-login-0", "-n", "slurm")["status"]["podIP"]
-    # What it says goes to a file: a test that fails shows it.
-    log = pathlib.Path(pool.home) / "log/jupyterhub.log"
-    with open(log, "w") as said:
-        hub = subprocess.Popen([pool.tandem, "shell", "--user", "root", "--", "sh", "-c", start], env=pool.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
     def ask(method, path, token=TOKEN):
         r = urllib.request.Request(f"http://{where}:8000{path}", method=method, headers={"Authorization": f"token {token}"} if token else {})
@@ -99,15 +108,13 @@ def hub(pool, env):
             return e.code, e.read().decode()
         except OSError as e:
             return 0, str(e)
-    try:
-        wait_for("the hub answers", lambda: hub.poll() is None and ask("GET", "/hub/api/users")[0] == 200 or hub.poll() is not None, 300)
-        assert hub.poll() is None, log.read_text()
-        yield ask
-    finally:
-        # It ends its proxy too.
-        pool.shell("sh", "-c", f'kill "$(cat {here}/pid)"', check=False)
-        hub.wait(timeout=300)
-        pool.shell("rm", "-rf", here)
+    # A hub that starts its proxy itself gives it 10 s, which a busy machine may need longer.
+    with root_runs(pool, "proxy", "configurable-http-proxy", "--ip", "0.0.0.0", "--port", "8000", "--api-ip", "127.0.0.1", "--api-port", "8001") as proxy:
+        wait_for("the proxy answers", lambda: ask("GET", "/")[0] or proxy.poll() is not None, 300)
+        with root_runs(pool, "hub", "jupyterhub", "-f", f"{judges.HOME}/jupyterhub_config.py") as hub:
+            wait_for("the hub answers", lambda: ask("GET", "/hub/api/users")[0] == 200 or hub.poll() is not None, 300)
+            assert hub.poll() is None, "the hub has ended: see its log"
+            yield ask
 
 
 def test_jupyterhub_starts_a_users_server_as_his_job(pool, hub):
@@ -122,5 +129,5 @@ def test_jupyterhub_starts_a_users_server_as_his_job(pool, hub):
     assert (found["user"], found["name"], found["state"]) == ("researcher", "spawner-jupyterhub", "RUNNING")
     assert sum(map(len, pool.job_devices(job).values())) == 1
     assert hub("DELETE", "/hub/api/users/researcher/server")[0] in (202, 204)
-    wait_for("its job is over", lambda: sacct(pool, "-j", str(job))[job][1].startswith("CANCELLED"))
+    wait_for("its job is over", lambda: sacct(pool, "-j", str(job)).get(job, ("", ""))[1].startswith("CANCELLED"))
     wait_for("and its address is gone", lambda: hub("GET", "/user/researcher/api/status")[0] not in (0, 200))

@@ -7,10 +7,10 @@ here, programs = os.getcwd(), "/home/judges/bin"
 c.JupyterHub.hub_ip = "0.0.0.0"
 c.JupyterHub.hub_connect_ip = os.uname().nodename
 c.JupyterHub.bind_url = "http://:8000"
-c.ConfigurableHTTPProxy.command = [f"{programs}/configurable-http-proxy"]
+c.ConfigurableHTTPProxy.should_start = False  # the test has started it
+c.ConfigurableHTTPProxy.auth_token = os.environ["JUDGE_TOKEN"]
 c.JupyterHub.db_url = f"sqlite:///{here}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = f"{here}/cookie_secret"
-c.ConfigurableHTTPProxy.pid_file = f"{here}/proxy.pid"
 
 c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"
 c.Spawner.cmd = [f"{programs}/jupyterhub-singleuser"]
