@@ -20,7 +20,7 @@ def left(pool):
 
 
 def clean(pool):
-    wait_for("nothing of jobs is left on the node", lambda: left(pool) == [f"{SCRATCH}/jobs:", "", f"{SCRATCH}/trash:", ""])
+    wait_for("nothing of jobs is left on the node", lambda: left(pool) == [f"{SCRATCH}/jobs:", "", f"{SCRATCH}/trash:", ""], 240)  # their processes get KillWait, and more where it is busy
 
 
 def holder(pool, user, script):

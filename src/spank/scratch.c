@@ -110,7 +110,10 @@ struct quiet {
 	bool seen;
 };
 
-static bool listed(char *const argv[], const char *job, bool *ret)
+enum state { GONE, ENDING, THERE };
+
+// False: it is not known.
+static bool listed(char *const argv[], const char *job, enum state *ret)
 {
 	td_auto_buf struct td_buf out = {0};
 	td_auto_strv struct td_strv lines = {0};
@@ -118,31 +121,39 @@ static bool listed(char *const argv[], const char *job, bool *ret)
 	if (td_run(argv, NULL, ASK_MS, NULL, &status, &out, NULL) || status)
 		return false;
 	td_strv_split(&lines, td_buf_str(&out), '\n');
-	*ret = td_strv_has(&lines, job);
+	td_auto_free char *ending = td_asprintf("%s CG", job), *there = td_asprintf("%s ", job);
+	enum state s = td_strv_has(&lines, ending) ? ENDING : GONE;
+	for (size_t i = 0; i < lines.n && s == GONE; i++)
+		s = td_starts(lines.v[i], there) ? THERE : GONE;
+	*ret = s;
 	return true;
 }
 
-// Has slurmctld such a job on its nodes? False: it is not known.
-static bool ask(const char *job, const char *node, bool *ret)
+// Has slurmctld such a job on its nodes?
+static bool ask(const char *job, const char *node, enum state *ret)
 {
 	// The list of all jobs is long. One job is a small question, but of one that slurmctld has forgotten it says no
 	// more than of a question that failed.
-	char *one[] = {"squeue", "-h", "-o", "%A", "-t", ALIVE, "-j", (char *)job, NULL};
-	char *all[] = {"squeue", "-h", "-o", "%A", "-t", ALIVE, "-w", (char *)node, NULL};
+	char *one[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-j", (char *)job, NULL};
+	char *all[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-w", (char *)node, NULL};
 	return listed(one, job, ret) || listed(all, job, ret);
 }
 
 static void look(const char *dir, const char *node, struct quiet *q)
 {
-	bool there = true, gone = false;
-	if (ask(q->job, node, &there) && !there) {
+	bool gone = false;
+	enum state s = THERE;
+	if (ask(q->job, node, &s) && s == GONE) {
 		struct td_error err = TD_ERROR_INIT;
 		if (td_scratch_release(dir, q->job, &gone, &err))
 			td_warn("%s", err.msg);
 		if (gone)
 			td_info("scratch: job %s has ended", q->job);
 	}
-	q->wait_ms = q->wait_ms * 2 < WAIT_MAX_MS ? q->wait_ms * 2 : WAIT_MAX_MS;
+	if (s != THERE) // it is over, or is about to be
+		q->wait_ms = ROUND_MS;
+	else
+		q->wait_ms = q->wait_ms * 2 < WAIT_MAX_MS ? q->wait_ms * 2 : WAIT_MAX_MS;
 	q->next_ms = td_mono_ms(&td_clock_system) + q->wait_ms;
 }
 
