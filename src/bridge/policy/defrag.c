@@ -380,16 +380,28 @@ static bool head(struct defrag_look *of, struct td_slurm *slurm, struct td_polic
 	return acted;
 }
 
+bool td_policies_moves_open(const struct td_policies_moves *m)
+{
+	for (size_t i = 0; i < TD_LEN(m->last); i++)
+		if (m->last[i].open)
+			return true;
+	return false;
+}
+
 size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
 			       struct td_policies_facts *f, struct td_policies_moves *m,
 			       struct td_policies_words ret[TD_POLICIES_HEADS])
 {
-	if (!m->swept || !s->defragment_s) {
-		if (!m->swept)
-			sweep(b);
+	// A bridge that has just begun to lead, or defragmentation that was turned off, takes back what was asked.
+	bool asked = td_policies_moves_open(m);
+	if (!m->swept || (asked && !s->defragment_s)) {
+		sweep(b);
 		m->swept = true;
-		if (!s->defragment_s)
-			return 0;
+	}
+	if (!s->defragment_s) {
+		for (size_t i = 0; i < TD_LEN(m->last); i++)
+			m->last[i].open = false;
+		return 0;
 	}
 
 	// The first of each partition's queue.

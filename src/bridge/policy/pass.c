@@ -263,7 +263,8 @@ static bool idle(const struct td_policies *p, const struct td_settings *s)
 	for (size_t i = 0; i < p->facts.n; i++)
 		ours |= p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
 			!p->facts.v[i].fixed;
-	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s;
+	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s &&
+	       !td_policies_moves_open(&p->moves);
 }
 
 static void publish(struct td_policies *p, struct td_settings *s, const struct td_policies_counts *more,
@@ -306,8 +307,9 @@ static void defragment(struct td_bridge *b, const struct td_settings *s, struct 
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
 {
 	struct td_policies *p = b->policies;
-	// Without a policy only what is to have its own priority again is looked for.
-	int r = td_policies_facts_read(&p->facts, slurm, !s->n_policies, td_now(b), b->cancel, err);
+	// Without a policy only what is to have its own priority again, or less time, is looked for. Who may move runs.
+	bool only_waiting = !s->n_policies && !s->defragment_s;
+	int r = td_policies_facts_read(&p->facts, slurm, only_waiting, td_now(b), b->cancel, err);
 	if (r)
 		return r;
 

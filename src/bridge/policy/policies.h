@@ -88,6 +88,8 @@ struct td_policies_words { // what is said of one that waits
 	char text[320];
 };
 enum { TD_POLICIES_HEADS = 16 };
+// Jobs were asked to move, and the wish still stands.
+bool td_policies_moves_open(const struct td_policies_moves *m);
 // Looks at the first of each partition's queue. Returns how many words there are.
 size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
 			       struct td_policies_facts *f, struct td_policies_moves *m,
