@@ -117,7 +117,11 @@ def shared_pool(request, tandem, build):
     path = _new_home()
     pool = Pool(tandem, path)
     before = machine_state()
-    pool.up()
+    try:
+        pool.up()
+    except BaseException:
+        pool.down(purge=True)
+        raise
     ident = pool.id
     yield pool
     reports = pool.crash_reports()
