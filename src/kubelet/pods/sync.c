@@ -25,6 +25,7 @@ enum {
 	DOWN_MS = 100, // between looks whether the node has rebooted
 	FOLLOW_MS = 60000,
 	END_GRACE_MS = 30000,   // of a pod whose grant has ended (docs/protocols.md 1.8)
+	END_SIGNAL_S = 20,      // of them at most between the signal that it asked for and TERM
 	FORCED_GRACE_MS = 2000, // of a pod deleted by force; as the kubelet
 	MOUNT_RETRY_MS = 500,
 	MOUNT_RETRY_MAX_MS = 30000,
@@ -268,6 +269,10 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 			td_asprintf("the grant of its devices has ended: Slurm gave them to another job%s%s%s",
 				    *e.msg ? " (" : "", e.msg, *e.msg ? ")" : "");
 		fail_pod(a, p, o, "GrantEnded", text);
+		// Why it ended only the bridge knows. A pod that wants to save its work has no time to wait for that.
+		const char *signal = td_object_annotation(o, td_annotations[TD_ASKS_SIGNAL].name);
+		if (signal && !td_api_signal_read(signal, &p->end_signal, &p->end_signal_s, NULL))
+			p->end_signal_s = p->end_signal_s < END_SIGNAL_S ? p->end_signal_s : END_SIGNAL_S;
 		return 1;
 	}
 
