@@ -172,7 +172,7 @@ int td_history_main(int argc, char **argv)
 					.options = options,
 					.n = TD_LEN(options),
 					.max_args = 1,
-					.args = "[NODE]",
+					.args = "NODE",
 					.exits = "0 told, 1 no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
