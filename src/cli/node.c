@@ -200,8 +200,12 @@ int td_node_main(int argc, char **argv)
 		return code;
 	if (td_remote_check(&q.remote, &err))
 		return td_command_wrong("node", "%s", err.msg);
-	if (!words[1])
+	if (!words[1]) {
+		for (size_t i = 0; i < TD_LEN(acts); i++)
+			if (!strcmp(words[0], acts[i]))
+				return td_command_wrong("node", "%s which node? `tandem nodes` lists them", words[0]);
 		return show(&q, words[0]);
+	}
 	for (size_t i = 0; i < TD_LEN(acts); i++)
 		if (!strcmp(words[0], acts[i])) {
 			if (!strcmp(words[0], "run") && !q.program)
