@@ -258,6 +258,9 @@ static int cure(struct fake *k, int gpu, enum cure by, struct td_error *err)
 
 static int fake_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *err)
 {
+	const struct fake *k = ctx;
+	if (gpu != TD_HEALTH_ALL && gpu >= k->gpus)
+		return td_fail(err, TD_INVALID, "there is no gpu%d here: the node has %d", gpu, k->gpus);
 	return cure(ctx, gpu, CURE_RESET, err);
 }
 

@@ -142,6 +142,7 @@ static void what_ends_a_fault(void **state)
 	assert_int_equal(look(&b).n, 5);
 	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
 	assert_int_equal(look(&b).n, 4);
+	assert_int_equal(b.reset(b.ctx, 8, NULL, NULL), TD_INVALID);
 	assert_int_equal(b.rebooted(b.ctx, NULL), 0); // gpu0 and gpu2
 	struct td_checkup_findings l = look(&b);
 	assert_int_equal(l.n, 2);
