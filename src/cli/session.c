@@ -58,7 +58,7 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	putchar('\n');
 }
 
-// Waiting in the queue is never a failure: it goes on until the session is ready, or is over.
+// Waiting in the queue is never a failure: it goes on until the session is ready, is over, or is refused.
 static int wait_for(struct td_client *c, const char *id, struct td_json **ret, struct td_error *err)
 {
 	td_auto_free char *path = path_of(id), *said = NULL;
@@ -76,6 +76,8 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 		}
 		if (!strcmp(state, "failed") || !strcmp(state, "done") || !strcmp(state, "stopping"))
 			return td_fail(err, TD_INVALID, "session %s has ended before it could be used: %s", id, words);
+		if (td_jbool(td_json_root(j), "refused", false))
+			return td_fail(err, TD_INVALID, "%s. `tandem session stop %s` takes it back", words, id);
 		if (!td_streq(words, said))
 			fprintf(stderr, td_streq(words, state) ? "%s\n" : "%s: %s\n", state, words);
 		free(said);
