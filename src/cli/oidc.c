@@ -219,7 +219,7 @@ int td_kubeconfig_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "kubeconfig",
 		.about = "Prints a kubeconfig with which kubectl is you, by the login of `tandem login --oidc`: tandem "
-			 "kubeconfig > ~/.kube/config. It holds no secret; kubectl asks this command for a token each "
+			 "kubeconfig > ~/.kube/tandem. It holds no secret; kubectl asks this command for a token each "
 			 "time, which is renewed when need be.",
 		.options = options,
 		.n = TD_LEN(options)};
