@@ -33,6 +33,7 @@ def test_help_is_documentation(tandem, command):
     assert r.returncode == 0 and r.stderr == ""
     assert r.stdout.startswith("usage: ")
     assert "Exit codes" in r.stdout or command == "env"
+    assert "[[" not in r.stdout
     assert max(len(line) for line in r.stdout.splitlines()) <= 80
 
 
@@ -93,6 +94,13 @@ def test_wrong_usage_exits_2_and_says_what(tandem, argv):
     r = run(tandem, *argv)
     assert r.returncode == 2, r
     assert r.stderr.strip(), "says nothing"
+
+
+def test_wrong_words_are_named(tandem):
+    r = run(tandem, "node", "drain")
+    assert r.returncode == 2 and "drain which node?" in r.stderr
+    r = run(tandem, "login", "gateway.example") # before it asks for a password
+    assert r.returncode == 1 and '"gateway.example" is no address' in r.stderr
 
 
 @pytest.mark.parametrize("argv,word", [(["status"], "tandem up"), (["env"], "tandem up"), (["shell", "--", "true"], "tandem up"), (["why", "x"], "tandem up")])

@@ -257,7 +257,9 @@ def test_devices_at_metrics(pool):
 
 @pytest.mark.feature("B2.1")
 def test_wrong_words_are_refused(pool):
-    for argv, words in [(("node", "reboot", "n99"), "there is no node"), (("node", "mend", NODE), "is no action"), (("fault", NODE, "gpu1", "heat=1"), "is no fault of it"), (("fault", "n99", "gpu1", "xid=1"), "there is no virtual node")]:
+    for argv, words in [(("node", "reboot", "n99"), "there is no node"), (("node", "mend", NODE), "is no action"), (("fault", NODE, "gpu1", "heat=1"), "is no fault of it"), (("fault", "n99", "gpu1", "xid=1"), "there is no virtual node"),
+                        (("node", "reset-gpu", NODE, "--device", "gpu63"), "has no gpu63"),
+                        (("fault", NODE, "gpu63", "xid=1"), "has no gpu63"), (("fault", NODE, "gpu1", "xid=many"), "give a number")]:
         r = pool.cmd(*argv, check=False)
         assert r.returncode and words in r.stderr, r
     bad = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": "x"}, "spec": {"node": NODE, "action": "explode"}}

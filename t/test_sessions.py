@@ -131,6 +131,9 @@ def test_one_that_waits_says_so_and_one_that_is_not_used_ends(pool, me):
     words = wait_for("it says why", lambda: me.api("GET", f"/sessions/{s['id']}")[1].get("words"))
     assert "GPU" in words or "gpu" in words, words
     me.run("session", "stop", s["id"])
+    r = me.run("session", "start", "--gpus", n + 1, "--", "true", check=False)  # nobody waits for what cannot come
+    assert r.returncode == 1 and f"it asks for {n + 1} gpu" in r.stderr, r
+    me.run("session", "stop", r.stderr.split("session stop ")[1].split("`")[0])
     short = me.api("POST", "/sessions", {"command": "exec python3 -m http.server $PORT", "idle": 2})[1]
     wait_for("it was ready, or is gone already", lambda: me.api("GET", f"/sessions/{short['id']}")[1].get("state") in ("ready", "stopping", "reclaimed"))
     wait_for("it ends when nobody uses it", lambda: me.api("GET", f"/sessions/{short['id']}")[1].get("state") == "reclaimed", 60)

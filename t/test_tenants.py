@@ -212,37 +212,6 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
     wait_for("it is gone", lambda: not projects() and not associations(pool, "quarks"))
 
 
-@pytest.mark.feature("C10.3")
-def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
-    ready(pool, tenant("physics", {"gpu": 2}, members=[{"user": "researcher"}, {"user": "pods", "role": "viewer"}]))
-    refused = {("create", "quarks", "--tenant", "nobody"): 'there is no Tenant "nobody"', ("create", "quarks", "--tenant", "physics", "--member", "pods"): '"pods" runs nothing in Tenant physics',
-               ("create", "physics", "--tenant", "physics"): "already: take another name", ("delete", "physics"): "physics is no project", ("add", "quarks", "researcher"): 'there is no project "quarks"'}
-    for argv, words in refused.items():
-        r = pool.cmd("project", *argv, check=False)
-        assert r.returncode == 1 and words in r.stderr, (argv, r.stderr)
-    assert pool.cmd("project", "create", "quarks", check=False).returncode == 2
-    pool.cmd("project", "create", "quarks", "--tenant", "physics", "--quota", "gpu=1")
-    projects = lambda: json.loads(pool.cmd("project", "list", "-o", "json").stdout)["projects"]  # noqa: E731
-    want = {"name": "quarks", "tenant": "physics", "account": "quarks", "weight": 1, "quota": {"gpu": "1"}, "members": ["researcher"], "ready": True}
-    wait_for("it is ready", lambda: [{k: v for k, v in p.items() if k != "message"} for p in projects()] == [want])
-    rows = associations(pool, "quarks")
-    assert (rows[("quarks", "")]["ParentName"], rows[("quarks", "")]["GrpTRES"]) == ("physics", "gres/gpu=1") and set(rows) == {("quarks", ""), ("quarks", "researcher")}
-
-    # Its quota is its own, and what it holds is its Tenant's too.
-    jobs = [sbatch(pool, f"--account={a}", "--gpus=1").stdout.strip() for a in ("quarks", "quarks", "physics", "physics")]
-    state = lambda: [pool.shell("squeue", "-h", "-j", j, "-o", "%a %T %r").split() for j in jobs]  # noqa: E731
-    wait_for("one of each runs", lambda: state() == [["quarks", "RUNNING", "None"], ["quarks", "PENDING", "AssocGrpGRES"], ["physics", "RUNNING", "None"], ["physics", "PENDING", "AssocGrpGRES"]])
-    wait_for("it has a line of its own", lambda: re.search(r"^quarks +1 ", pool.cmd("usage", "--by", "tenant").stdout, re.M))
-    pool.shell("scancel", "-Q", "-u", "researcher")
-    pool.cmd("project", "remove", "quarks", "researcher")
-    wait_for("he is out", lambda: ("quarks", "researcher") not in associations(pool, "quarks"))
-    assert "Invalid account" in sbatch(pool, "--account=quarks", check=False).stderr
-    pool.cmd("project", "add", "quarks", "researcher")
-    wait_for("he is in again", lambda: ("quarks", "researcher") in associations(pool, "quarks"))
-    pool.cmd("project", "delete", "quarks")
-    wait_for("it is gone", lambda: not projects() and not associations(pool, "quarks"))
-
-
 @pytest.mark.feature("C1.1", "C1.3")
 def test_a_tenant_goes_when_its_jobs_are_over(pool):
     ready(pool, tenant("science", namespaces=[]), tenant("physics", {"gpu": 2}, parent="science", members=[{"user": "researcher"}], deletion="Drain"))

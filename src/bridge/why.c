@@ -59,6 +59,24 @@ static void gang_words(const struct td_object *pod, struct td_buf *out)
 		td_buf_printf(out, ", as rank %s of %s in gang %s", rank, world, name);
 }
 
+// What a container waits for that does not run: an image that is not there, or the next try after a crash.
+static void container_words(const struct td_object *pod, struct td_buf *out)
+{
+	static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+	for (size_t k = 0; k < TD_LEN(lists); k++) {
+		size_t i, n;
+		yyjson_val *c;
+		yyjson_arr_foreach (td_jget(pod->root, lists[k]), i, n, c) {
+			const char *reason = td_jstr(c, "state.waiting.reason"),
+				   *message = td_jstr(c, "state.waiting.message");
+			if (!reason || td_streq(reason, "ContainerCreating") || td_streq(reason, "PodInitializing"))
+				continue;
+			td_buf_printf(out, " Container %s waits: %s%s%s.", td_jstr_or(c, "name", "?"), reason,
+				      message ? ": " : "", message ? message : "");
+		}
+	}
+}
+
 // A pod of this scheduler, with its ask; NULL: it has none yet.
 static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_object *pod, struct td_ask *a)
 {
@@ -89,6 +107,7 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		device_words(td_object_annotation(pod, TD_ANN_DEVICES), &t);
 		gang_words(pod, &t);
 		td_buf_putc(&t, '.');
+		container_words(pod, &t);
 		long long n;
 		if (id && td_parse_i64(id, &n))
 			job = n;

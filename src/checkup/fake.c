@@ -22,23 +22,24 @@ static const struct {
 	const char *key;
 	bool gpu;
 	enum cure cure;
+	bool number; // its value is one
 } keys[] = {
-	{"xid", true, CURE_RESET}, // by its number
-	{"recovery", true, CURE_RESET},
+	{"xid", true, CURE_RESET, true}, // by its number
+	{"recovery", true, CURE_RESET, true},
 	{"lost", true, CURE_REBOOT},
-	{"ecc", true, CURE_RESET},
-	{"ecc-corrected", true, CURE_RESET},
+	{"ecc", true, CURE_RESET, true},
+	{"ecc-corrected", true, CURE_RESET, true},
 	{"remap", true, CURE_RESET},
-	{"temp", true, CURE_CLEAR},
-	{"pcie-width", true, CURE_REBOOT},
-	{"nvlink-down", true, CURE_RESET},
+	{"temp", true, CURE_CLEAR, true},
+	{"pcie-width", true, CURE_REBOOT, true},
+	{"nvlink-down", true, CURE_RESET, true},
 	{"burn", true, CURE_RESET}, // only the test finds it
 	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes, or "unknown"
 	{"ib-down", false, CURE_CLEAR},
-	{"disk-full", false, CURE_CLEAR},
+	{"disk-full", false, CURE_CLEAR, true},
 	{"disk-readonly", false, CURE_REBOOT},
 	{"memory", false, CURE_REBOOT},
-	{"clock-ms", false, CURE_CLEAR},
+	{"clock-ms", false, CURE_CLEAR, true},
 	{"stuck", false, CURE_REBOOT},
 	{"link", false, CURE_REBOOT},    // only the test of several nodes finds it: down, corrupt, slow
 	{"storage", false, CURE_REBOOT}, // so is this
@@ -112,6 +113,10 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 			return td_fail(err, TD_INVALID,
 				       "line %d: \"%.40s\" is no fault of it: write KEY=VALUE with one of %s", number,
 				       w, td_checkup_fake_keys(gpu >= 0));
+		char *end;
+		strtod(eq + 1, &end);
+		if (keys[key].number && *end)
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": give a number", number, w);
 		v[n] = (struct fault){.gpu = gpu, .key = key};
 		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
 		n++;
@@ -253,6 +258,9 @@ static int cure(struct fake *k, int gpu, enum cure by, struct td_error *err)
 
 static int fake_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *err)
 {
+	const struct fake *k = ctx;
+	if (gpu != TD_HEALTH_ALL && gpu >= k->gpus)
+		return td_fail(err, TD_INVALID, "there is no gpu%d here: the node has %d", gpu, k->gpus);
 	return cure(ctx, gpu, CURE_RESET, err);
 }
 

@@ -91,7 +91,7 @@ int td_bill_main(int argc, char **argv)
 		.options = options,
 		.n = TD_LEN(options),
 		.max_args = 1,
-		.args = "[PERIOD]",
+		.args = "PERIOD",
 		.exits = "0 answered, 1 no such bill, or no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;

@@ -61,7 +61,7 @@ int td_cli_completion(int argc, char **argv, const struct td_cmd *roles, size_t 
 			 "  fish   tandem completion fish | source",
 		.min_args = 1,
 		.max_args = 1,
-		.args = "SHELL",
+		.args = "bash|zsh|fish",
 		.choices = shells};
 	char **words;
 	int code;

@@ -115,6 +115,12 @@ int td_fault_main(int argc, char **argv)
 		if (td_checkup_fake_check(td_buf_str(&add), add.len, &err))
 			return td_command_wrong("fault", "%s",
 						strchr(err.msg, ':') ? strchr(err.msg, ':') + 2 : err.msg);
+		long long gpu;
+		if (td_parse_i64(words[1] + strcspn(words[1], "0123456789"), &gpu) && gpu >= i.gpus)
+			return td_command_wrong("fault",
+						i.gpus ? "%s has no %s: its GPUs are gpu0 to gpu%d"
+						       : "%s has no %s, nor any other GPU",
+						words[0], words[1], i.gpus - 1);
 		td_buf_puts(&new, td_buf_str(&add));
 	}
 	if (td_file_write(path, td_buf_str(&new), new.len, 0644, &err))

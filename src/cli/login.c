@@ -84,15 +84,18 @@ static int log_in(struct td_client *c, bool with_key, struct td_error *err)
 {
 	char host[65] = "";
 	gethostname(host, sizeof(host) - 1);
+	int r = td_client_connect(c, err); // a wrong address is told before anything secret is typed
+	if (r)
+		return r;
 	char *s = secret(with_key ? "Key: " : "Password: ");
 	if (!s || !*s) {
 		free(s);
-		return td_fail(err, TD_INVALID, "nothing was given");
+		return td_fail(err, TD_INVALID, "no %s was given: type it, or pipe it in",
+			       with_key ? "key" : "password");
 	}
-	int r = td_client_connect(c, err);
-	if (!r && with_key)
+	if (with_key)
 		c->key = td_strdup(s);
-	else if (!r)
+	else
 		r = by_password(c, s, *host ? host : "laptop", err);
 	explicit_bzero(s, strlen(s));
 	free(s);

@@ -108,6 +108,12 @@ static int act(const struct node_request *q, const char *action, const char *nod
 			td_fail(&err, r, "there is no node \"%s\": `tandem nodes` lists them", node);
 		return failed(&err);
 	}
+	long long gpu, gpus;
+	const char *has = td_jkey_str(td_jget(there->root, "status.capacity"), "nvidia.com/gpu");
+	if (q->device && has && td_starts(q->device, "gpu") && td_parse_i64(q->device + 3, &gpu) &&
+	    td_parse_i64(has, &gpus) && gpu >= gpus)
+		return td_command_wrong("node", "--device: %s has no %.40s: its GPUs are gpu0 to gpu%lld", node,
+					q->device, gpus - 1);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -200,8 +206,12 @@ int td_node_main(int argc, char **argv)
 		return code;
 	if (td_remote_check(&q.remote, &err))
 		return td_command_wrong("node", "%s", err.msg);
-	if (!words[1])
+	if (!words[1]) {
+		for (size_t i = 0; i < TD_LEN(acts); i++)
+			if (!strcmp(words[0], acts[i]))
+				return td_command_wrong("node", "%s which node? `tandem nodes` lists them", words[0]);
 		return show(&q, words[0]);
+	}
 	for (size_t i = 0; i < TD_LEN(acts); i++)
 		if (!strcmp(words[0], acts[i])) {
 			if (!strcmp(words[0], "run") && !q.program)

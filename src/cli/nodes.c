@@ -82,8 +82,8 @@ static void row(yyjson_val *x, bool color)
 			"%s CPUs and %s are given twice: to pods of other schedulers and to jobs; nothing new starts",
 			td_jstr_or(x, "shadow.twice.cpu", "?"), td_jstr_or(x, "shadow.twice.memory", "?"));
 	else if (in && !td_streq(td_jstr_or(x, "shadow.cpu", "0"), "0"))
-		td_buf_printf(&b, "%s CPUs and %s are pods' of other schedulers", td_jstr(x, "shadow.cpu"),
-			      td_jstr_or(x, "shadow.memory", "?"));
+		td_buf_printf(&b, "%s CPUs and %s beyond spec.reserve are pods' of other schedulers",
+			      td_jstr(x, "shadow.cpu"), td_jstr_or(x, "shadow.memory", "?"));
 	else if (in && td_streq(slurm, "powered down"))
 		td_buf_puts(&b, "comes on demand: when Slurm gives it to a job");
 	else if (in && td_streq(slurm, "powering up"))
@@ -172,7 +172,7 @@ int td_history_main(int argc, char **argv)
 					.options = options,
 					.n = TD_LEN(options),
 					.max_args = 1,
-					.args = "[NODE]",
+					.args = "NODE",
 					.exits = "0 told, 1 no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;

@@ -111,7 +111,9 @@ static int token(struct td_json **ret, struct td_error *err)
 	td_auto(td_json_unref) struct td_json *kept = NULL, *fresh = NULL;
 	int r = td_record_read(path, &kept, err);
 	if (r)
-		return r == TD_NOT_FOUND ? td_fail(err, r, "log in first: tandem login --oidc URL") : r;
+		return r == TD_NOT_FOUND
+			       ? td_fail(err, r, "log in by your site's own login first: tandem login --oidc URL")
+			       : r;
 	yyjson_val *k = td_json_root(kept);
 	if (td_jint(k, "expires", 0) > td_real_ms(&td_clock_system) / 1000 + GOOD_S) {
 		*ret = td_steal(kept);
@@ -217,7 +219,7 @@ int td_kubeconfig_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "kubeconfig",
 		.about = "Prints a kubeconfig with which kubectl is you, by the login of `tandem login --oidc`: tandem "
-			 "kubeconfig > ~/.kube/config. It holds no secret; kubectl asks this command for a token each "
+			 "kubeconfig > ~/.kube/tandem. It holds no secret; kubectl asks this command for a token each "
 			 "time, which is renewed when need be.",
 		.options = options,
 		.n = TD_LEN(options)};

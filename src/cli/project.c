@@ -98,6 +98,11 @@ static int list(struct td_kube *k, const struct project_asked *a, struct td_erro
 		puts(text);
 		return 0;
 	}
+	if (!yyjson_arr_size(td_jget(td_json_root(j), "projects"))) {
+		printf("There are no projects%s%s. `tandem project create` makes one.\n",
+		       a->tenant ? " of Tenant " : "", a->tenant ? a->tenant : "");
+		return 0;
+	}
 	printf("%-20s %-20s %-24s %-24s %s\n", "PROJECT", "TENANT", "QUOTA", "PEOPLE", "READY");
 	yyjson_val *p;
 	size_t i, n;

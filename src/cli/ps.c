@@ -49,7 +49,7 @@ static void detail(yyjson_val *s, const char *state, struct td_buf *b)
 
 static void row(bool colors, const char *name, const char *state, const char *job, const char *text)
 {
-	printf("%-28s %s%-10s%s %-8s %s\n", name, td_term_color(colors, color_of(state)), state,
+	printf("%-28s %s%-13s%s %-8s %s\n", name, td_term_color(colors, color_of(state)), state,
 	       td_term_color(colors, TD_TERM_PLAIN), job, text);
 }
 
@@ -71,6 +71,8 @@ static void show(yyjson_val *run, bool colors)
 	td_auto_buf struct td_buf d = {0};
 	if (one)
 		detail(yyjson_arr_get_first(steps), state, &d);
+	if (!strcmp(state, "not-submitted"))
+		td_buf_puts(&d, "refused; `tandem submit` said why");
 	td_auto_free char *job =
 		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
 	row(colors, id, state, job, td_buf_str(&d));
@@ -103,7 +105,7 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 		long long begins = td_jint(s, "begins", 0), ends = td_jint(s, "ends", 0),
 			  ended = td_jint(s, "ended", 0);
 		if (!i)
-			printf("\n%-28s %-10s %-8s %s\n", "SESSION", "STATE", "JOB", "");
+			printf("\n%-28s %-13s %s\n", "SESSION", "STATE", "JOB");
 		const char *words = td_jstr_or(s, "words", "");
 		td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
 		td_auto_buf struct td_buf asked = {0};
@@ -155,7 +157,7 @@ int td_ps_main(int argc, char **argv)
 	const char *problem = td_jstr(td_json_root(j), "problem");
 	if (problem)
 		fprintf(stderr, "note: states are as they were last seen: %s\n", problem);
-	printf("%-28s %-10s %-8s %s\n", "RUN", "STATE", "JOB", "");
+	printf("%-28s %-13s %s\n", "RUN", "STATE", "JOB");
 	bool colors = td_term_colors(STDOUT_FILENO);
 	int64_t day = td_real_ms(&td_clock_system) / 1000 - 86400;
 	size_t i, n;

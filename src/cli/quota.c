@@ -203,7 +203,7 @@ int td_quota_main(int argc, char **argv)
 		.options = options,
 		.n = TD_LEN(options),
 		.max_args = 1,
-		.args = "[TENANT]",
+		.args = "TENANT",
 		.exits = "0 answered, 1 no such tenant, or no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;

@@ -37,8 +37,12 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	bool served = td_jstr(s, "path") != NULL;
 	printf("%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"), served ? c->url : "",
 	       td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
-	if (td_jstr(s, "words"))
-		printf("  %s", td_jstr(s, "words"));
+	const char *words = td_jstr_or(s, "words", "");
+	size_t len = strlen(words);
+	while (len && words[len - 1] == '\n')
+		len--;
+	if (len)
+		printf("  %.*s", (int)len, words);
 	td_auto_buf struct td_buf asked = {0};
 	td_client_requests(s, &asked);
 	if (asked.len)
@@ -54,7 +58,7 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	putchar('\n');
 }
 
-// Waiting in the queue is never a failure: it goes on until the session is ready, or is over.
+// Waiting in the queue is never a failure: it goes on until the session is ready, is over, or is refused.
 static int wait_for(struct td_client *c, const char *id, struct td_json **ret, struct td_error *err)
 {
 	td_auto_free char *path = path_of(id), *said = NULL;
@@ -72,8 +76,10 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 		}
 		if (!strcmp(state, "failed") || !strcmp(state, "done") || !strcmp(state, "stopping"))
 			return td_fail(err, TD_INVALID, "session %s has ended before it could be used: %s", id, words);
+		if (td_jbool(td_json_root(j), "refused", false))
+			return td_fail(err, TD_INVALID, "%s. `tandem session stop %s` takes it back", words, id);
 		if (!td_streq(words, said))
-			fprintf(stderr, "%s: %s\n", state, words);
+			fprintf(stderr, td_streq(words, state) ? "%s\n" : "%s: %s\n", state, words);
 		free(said);
 		said = td_strdup(words);
 		td_cancel_wait(NULL, WAIT_MS);
@@ -98,6 +104,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	if (kind)
 		command++;
 	bool own = td_streq(kind, "jupyter") || td_streq(kind, "tensorboard") || td_streq(kind, "shell");
+	if (!kind && !command[0])
+		return td_fail(err, TD_INVALID, "start what? Give shell, jupyter, tensorboard, endpoint or batch");
 	if (!command[0] && !own)
 		return td_fail(err, TD_INVALID, "say behind \"--\" what %s",
 			       td_streq(kind, "batch") ? "runs" : "serves HTTP at port $PORT");

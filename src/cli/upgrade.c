@@ -396,7 +396,7 @@ int td_upgrade_main(int argc, char **argv)
 		.options = options,
 		.n = TD_LEN(options),
 		.max_args = 2,
-		.args = "[ACTION] [NAME]",
+		.args = "ACTION [NAME]",
 		.choices = "start|list|status|pause|resume|abort",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))

@@ -58,7 +58,8 @@ static int upload(struct td_client *c, const char *from, const char *to, struct 
 		r = put_file(c, &s, i, there, err);
 	}
 	if (!r)
-		fprintf(stderr, "%zu files, %.1f MB; %.1f MB sent.\n", s.n, (double)s.bytes / 1e6, (double)sent / 1e6);
+		fprintf(stderr, "%zu file%s, %.1f MB; %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s", (double)s.bytes / 1e6,
+			(double)sent / 1e6);
 	return r;
 }
 

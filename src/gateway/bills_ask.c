@@ -153,7 +153,8 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	if (open && (r = preview(q, &v, &bill, err)))
 		return r;
 	if (!bill || !td_streq(td_jstr(td_json_root(bill), "period"), name))
-		return td_fail(err, TD_NOT_FOUND, "there is no bill of %s: GET /api/v1/bills lists them", name);
+		return td_fail(err, TD_NOT_FOUND,
+			       "there is no bill of %s: `tandem bill`, or GET /api/v1/bills, lists them", name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *part = part_of(&v, td_json_root(bill), open);
 	if (csv)
 		send_csv(q, part);

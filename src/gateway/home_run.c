@@ -154,7 +154,7 @@ static int record(const char *id, struct td_buf *ret, struct td_error *err)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_home_get(path, RECORD_MOST, &b, err);
 	if (r || (r = td_json_parse(td_buf_str(&b), b.len, &j, err)))
-		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no run %s", id) : r;
+		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no run %s: `tandem ps` lists yours", id) : r;
 	td_buf_add(ret, td_buf_str(&b), b.len);
 	return 0;
 }

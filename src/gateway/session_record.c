@@ -39,7 +39,7 @@ int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = td_kube_get(q->g->kube, &td_configmaps, ns, name, td_http_cancel(q->x), &o, err);
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
-		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s", id);
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
 	if (!r)
 		*ret = td_steal(o);
 	return r;

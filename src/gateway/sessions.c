@@ -50,7 +50,7 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 		r = td_kube_get(q->g->kube, &td_pods, ns, name, td_http_cancel(q->x), &o, err);
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_label(o, TD_LABEL_SESSION), id)) ||
 	    (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
-		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s", id);
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
 	if (!r)
 		*ret = td_steal(o);
 	return r;
@@ -129,6 +129,8 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	td_jm_str(d, w, "kind", td_session_kind_of(o)->name);
 	if (!placed && scheduled)
 		td_jm_str(d, w, "words", td_jstr(scheduled, "message"));
+	if (!placed && td_streq(td_jstr(scheduled, "reason"), "Refused"))
+		td_jm_bool(d, w, "refused", true); // it waits for nothing that ends
 	if (over) {
 		yyjson_val *end = td_jget(o->root, "status.containerStatuses.[0].state.terminated");
 		const char *last = td_jstr_or(end, "message", "");

@@ -220,7 +220,7 @@ static void page(const struct td_instance *i, struct td_kube *k, struct td_cance
 			printf(", user %s, password %s", user, password);
 		explicit_bzero(password, strlen(password));
 	}
-	printf("\nFrom a project's directory: tandem login http://127.0.0.1:%d -u %s; tandem submit -- COMMAND\n",
+	printf("\nFrom a project's directory:\n  tandem login http://127.0.0.1:%d -u %s\n  tandem submit -- COMMAND\n",
 	       i->metrics_port + 3, user);
 }
 
@@ -245,7 +245,7 @@ static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool
 	if (running &&
 	    (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
 		return td_fail(err, TD_CONFLICT,
-			       "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run \"tandem down\" first",
+			       "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run `tandem down` first",
 			       old.nodes, old.cpus, old.memory, old.gpus);
 
 	if (memory) {
@@ -378,11 +378,12 @@ int td_up(const struct td_up_opts *o)
 	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
 
-	if (up(&i, o, &p, c, &err)) {
+	int r = up(&i, o, &p, c, &err);
+	if (r) {
 		if (p.what[0])
 			td_progress_fail(&p);
 		fprintf(stderr, "tandem up: %s\n", err.msg);
-		if (i.home && td_instance_supervisor(&i))
+		if (r != TD_CONFLICT && i.home && td_instance_supervisor(&i))
 			fprintf(stderr,
 				"What did start goes on; logs are in %s/log. `tandem status` shows it, `tandem down` "
 				"stops it.\n",

@@ -33,6 +33,10 @@ void td_slurm_scratch_files(const yyjson_val *o, struct td_slurm_files *ret, str
 			     "the machine's memory, 1%% to 100%%");
 		return;
 	}
+	if (strstr(td_jstr_or(o, "spec.scratch.path", ""), "..")) {
+		td_strv_addf(problems, "spec.scratch.path: must have no \"..\"");
+		return;
+	}
 	// Optional, because login pods need none and may have none. It does not let a task begin that would show its
 	// files to others.
 	line = td_asprintf("optional /opt/tandem/tandem-scratch.so shm=%s\n", shm);

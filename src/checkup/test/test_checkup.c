@@ -142,6 +142,7 @@ static void what_ends_a_fault(void **state)
 	assert_int_equal(look(&b).n, 5);
 	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
 	assert_int_equal(look(&b).n, 4);
+	assert_int_equal(b.reset(b.ctx, 8, NULL, NULL), TD_INVALID);
 	assert_int_equal(b.rebooted(b.ctx, NULL), 0); // gpu0 and gpu2
 	struct td_checkup_findings l = look(&b);
 	assert_int_equal(l.n, 2);
@@ -152,8 +153,8 @@ static void what_ends_a_fault(void **state)
 
 static void what_is_no_fault_is_refused(void **state)
 {
-	static const char *const bad[] = {"disk0 xid=79", "gpu99 xid=1", "gpu1 heat=9",
-					  "gpu1 xid",     "node xid=79", "gpu1 xid=79 cure=beer"};
+	static const char *const bad[] = {"disk0 xid=79", "gpu99 xid=1",           "gpu1 heat=9",  "gpu1 xid",
+					  "node xid=79",  "gpu1 xid=79 cure=beer", "gpu1 xid=many"};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct td_error err = TD_ERROR_INIT;
 		assert_int_equal(td_checkup_fake_check(bad[i], strlen(bad[i]), &err), TD_INVALID);
