@@ -379,8 +379,8 @@ class Pool:
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
         # Repeated until it holds: Slurm requeues a job whose prolog fails even when it was
         # cancelled meanwhile, and drains nodes late ("Duplicate jobid" after a kill of slurmctld,
-        # "Prolog error").
-        sweep = ("scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
+        # "Prolog error"). A job whose user is not there any more has no name to be cancelled by.
+        sweep = ("squeue -h -a -o %i | xargs -r scancel -Q; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
                  " scontrol update nodename=$n state=undrain; done; squeue -h -a -o 'job %i'; sinfo -h -N -t idle -o %N | sort -u")
         idle = sorted(self.nodes)
         wait_for("no jobs left, and all nodes idle", lambda: sorted(self.shell("sh", "-c", sweep).split()) == idle, 210)
