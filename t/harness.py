@@ -235,9 +235,15 @@ class Pool:
 
     def kill_role(self, role):
         """Ends a role by kill -9. supervise then starts another one."""
-        pid = self.role_pid(role)
-        assert pid, f"{role} does not run"  # os.kill(0) would signal this whole process group
-        os.kill(pid, signal.SIGKILL)
+        def killed():
+            pid = self.role_pid(role)
+            assert pid, f"{role} does not run"  # os.kill(0) would signal this whole process group
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has just ended by itself, and the next one is not there yet
+                return False
+            return True
+        wait_for(f"{role} is killed", killed)
 
     def daemons(self, name):
         """Of slurmctld, slurmrestd or the slurmds: {host: pid of the container's init on this

@@ -390,7 +390,7 @@ def test_the_bridge_behind_a_bad_network(pool, request):
     stage.ready()
 
     def again():
-        os.kill(pool.role_pid("bridge"), signal.SIGKILL)
+        pool.kill_role("bridge")
     with Proxy(pool, "bridge", seed) as proxy:
         again()
         wait_for("the bridge speaks through the proxy", lambda: sum(proxy.done.values()) > 3, 60)
@@ -428,7 +428,7 @@ def test_a_binding_that_is_late_and_a_fence(pool, whose, ends):
     pool.clean()
     name = f"late-{'own' if whose == 'its own' else 'other'}-{'ended' if ends else 'runs'}"
     with Late(pool) as proxy:
-        os.kill(pool.role_pid("bridge"), signal.SIGKILL)
+        pool.kill_role("bridge")
         wait_for("the bridge speaks through the proxy", lambda: proxy.seen > 3, 60)
         held, go = proxy.held[name], proxy.go[name]  # made here: two threads that look at once would make two
         pool.apply(pool.pod(name, gpus=1))
@@ -443,7 +443,7 @@ def test_a_binding_that_is_late_and_a_fence(pool, whose, ends):
             {"type": "tandem.dev/GrantEnded", "status": "True", "reason": "GrantEnded", "message": named}]}}))
         go.set()
         p = wait_for("it runs", lambda: running(pool, name), 60)
-    os.kill(pool.role_pid("bridge"), signal.SIGKILL)
+    pool.kill_role("bridge")
     assert p["metadata"]["uid"] == pod["metadata"]["uid"]
     assert (pool.grant(p)[0] == job) != ends, (pool.grant(p), job)
     pool.kubectl("delete", "pod", name, "--wait=false")
