@@ -143,7 +143,9 @@ class RealPool(Pool):
     def manifests(self):
         """deploy/embedded.yaml, changed for nodes with kubelets and devices by DRA."""
         text = (HERE.parent / "deploy/embedded.yaml").read_text()
-        for old, new in (("access: socket", "access: network"), ("/var/lib/slurm-main", self.state_path), ("/shared/home", self.shared_home)):
+        for old, new in (("access: socket", "access: network"), ("/var/lib/slurm-main", self.state_path), ("/shared/home", self.shared_home),
+                         # Nodes have this directory each for itself, and all else of the machine together.
+                         ("scratch: {tmp: private}", "scratch: {tmp: private, path: /var/lib/kubelet/tandem-scratch}")):
             assert old in text, old
             text = text.replace(old, new)
         text = text.replace("  scheduler:\n", self.devices + "  scheduler:\n", 1)
