@@ -1,6 +1,6 @@
 // Tries to open every device of a node and says which are let: "allowed=0,3 denied=1,2 other=-".
 // usage: probe MAJOR FIRST_MINOR COUNT. It makes the device nodes itself (mknod) where it may, else uses /dev/tandem-gpu<i>.
-// ENXIO: the device cgroup lets us (there is no driver); EPERM: it does not.
+// In /dev: a job's own /tmp has no devices. ENXIO: the device cgroup lets us (there is no driver); EPERM: it does not.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < atoi(argv[3]); i++) {
 		char path[64];
 		int made = 0;
-		snprintf(path, sizeof(path), "/tmp/probe-%d-%d", getpid(), i);
+		snprintf(path, sizeof(path), "/dev/probe-%d-%d", getpid(), i);
 		made = mknod(path, S_IFCHR | 0600, makedev(atoi(argv[1]), atoi(argv[2]) + i)) == 0;
 		if (!made)
 			snprintf(path, sizeof(path), "/dev/tandem-gpu%d", i);
