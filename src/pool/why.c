@@ -37,7 +37,7 @@ const char *td_pool_reason_words(const char *r, int64_t nodes)
 		{"QOSMaxJobsPerUserLimit", "its user is at the QOS's limit of jobs"},
 		{"QOSMaxCpuPerUserLimit", "its user is at the QOS's limit of CPUs"},
 		{"ReqNodeNotAvail", "the nodes that it may use are drained, down or reserved"},
-		{BEHIND, "others come first at the nodes that it may use"},
+		{BEHIND, "the nodes that it may use are drained, down or reserved, or others come first there"},
 		{"NodeDown", "the node it needs is down"},
 		{"BadConstraints", "no node can meet what it asks for"},
 		{"Reservation", "it waits for its reservation"},

@@ -17,7 +17,7 @@ static void test_aside(void **state)
 	assert_false(td_pool_reason_aside("Resources"));
 	assert_false(td_pool_reason_aside(NULL));
 	assert_string_equal(td_pool_reason_words("ReqNodeNotAvail, May be reserved for other job", 1),
-			    "others come first at the nodes that it may use");
+			    "the nodes that it may use are drained, down or reserved, or others come first there");
 }
 
 int main(void)
