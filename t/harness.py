@@ -386,7 +386,7 @@ class Pool:
         # Repeated until it holds: Slurm requeues a job whose prolog fails even when it was
         # cancelled meanwhile, and drains nodes late ("Duplicate jobid" after a kill of slurmctld,
         # "Prolog error"). A job whose user is not there any more has no name to be cancelled by.
-        sweep = ("squeue -h -a -o %i | xargs -r scancel -Q; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
+        sweep = ("squeue -h -a -o %A | xargs -r scancel -Q; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
                  " scontrol update nodename=$n state=undrain; done; squeue -h -a -o 'job %i'; sinfo -h -N -t idle -o %N | sort -u")
         idle = sorted(self.nodes)
         wait_for("no jobs left, and all nodes idle", lambda: sorted(self.shell("sh", "-c", sweep).split()) == idle, 210)
