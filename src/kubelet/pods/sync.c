@@ -99,6 +99,9 @@ static void grant_ended(struct td_kubelet *a, struct td_pod *p, const struct td_
 	p->end_signal = p->end_signal_s > 0 ? td_api_signal_number(td_jstr(v, "signal")) : 0;
 	if (p->terminal && !p->fail_reason)
 		return;
+	// The end that the gate has begun keeps its time, so TERM still comes before KILL.
+	if (p->fail_reason && p->stop_begun && p->end_signal_s > END_SIGNAL_S)
+		p->end_signal_s = END_SIGNAL_S;
 	pthread_mutex_lock(&p->mu);
 	td_auto_free char *reason = p->fail_reason, *message = p->fail_message;
 	p->fail_reason = p->fail_message = NULL;
