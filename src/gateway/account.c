@@ -62,19 +62,27 @@ static int login(struct td_gateway_ask *q, struct td_error *err)
 	return r ? r : td_gateway_done(q);
 }
 
-static int send_key(struct td_gateway_ask *q, const char *user, int64_t life_s, struct td_error *err)
+int td_gateway_key_answer(struct td_gateway_ask *q, const char *user, int64_t life_s, yyjson_mut_doc *d,
+			  struct td_error *err)
 {
 	char id[TD_PEOPLE_ID + 1];
 	td_auto_free char *key = NULL;
 	int r = td_gateway_key_make(q->g, user, td_jstr(q->body, "name"), life_s, &key, id, err);
 	if (r)
 		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "id", id);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "key", key);
 	explicit_bzero(key, strlen(key));
-	td_gateway_send(q, 201, d);
 	return 0;
+}
+
+static int send_key(struct td_gateway_ask *q, const char *user, int64_t life_s, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	int r = td_gateway_key_answer(q, user, life_s, d, err);
+	if (!r)
+		td_gateway_send(q, 201, d);
+	return r;
 }
 
 static int login_key(struct td_gateway_ask *q, struct td_error *err)

@@ -64,17 +64,13 @@ static void add_tokens(yyjson_mut_doc *d, const struct td_oidc_tokens *t)
 
 static int send_key(struct td_gateway_ask *q, const char *user, const struct td_oidc_tokens *t, struct td_error *err)
 {
-	char id[TD_PEOPLE_ID + 1];
-	td_auto_free char *key = NULL;
-	int r = td_gateway_key_make(q->g, user, td_jstr(q->body, "name"), KEY_S, &key, id, err);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	int r = td_gateway_key_answer(q, user, KEY_S, d, err);
 	if (r)
 		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_jm_str(d, yyjson_mut_doc_get_root(d), "id", id);
-	td_jm_str(d, yyjson_mut_doc_get_root(d), "key", key);
 	add_tokens(d, t);
-	explicit_bzero(key, strlen(key));
-	td_info("login of %s by the issuer: key %s", user, id);
+	td_info("login of %s by the issuer: key %s", user,
+		yyjson_mut_get_str(yyjson_mut_obj_get(yyjson_mut_doc_get_root(d), "id")));
 	td_gateway_send(q, 201, d);
 	return 0;
 }

@@ -32,6 +32,10 @@ int td_gateway_cookie(struct td_gateway *g, const char *user, int life_s, char *
 // Makes a key; *ret is shown once and kept nowhere. life_s 0: no end.
 int td_gateway_key_make(struct td_gateway *g, const char *user, const char *name, int64_t life_s, char **ret,
 			char ret_id[TD_PEOPLE_ID + 1], struct td_error *err);
+// account.c: the same for a request, whose body says the key's "name"; adds its "id" and "key" to the answer d.
+struct td_gateway_ask;
+int td_gateway_key_answer(struct td_gateway_ask *q, const char *user, int64_t life_s, yyjson_mut_doc *d,
+			  struct td_error *err);
 // TD_NOT_FOUND: this user has no such key.
 int td_gateway_key_revoke(struct td_gateway *g, const char *user, const char *id, struct td_error *err);
 // Appends the user's keys to a list: id, name, created, expires.
