@@ -63,7 +63,11 @@ def lend(pool):
             new = tempfile.mkdtemp(dir=CACHE, prefix="judges-new-")
             try:
                 shutil.copytree(place, f"{new}/env", symlinks=True)
-                os.rename(f"{new}/env", kept)
+                try:
+                    os.rename(f"{new}/env", kept)
+                except OSError:  # another run was first
+                    if not kept.exists():
+                        raise
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         else:

@@ -123,11 +123,16 @@ def users(shared_pool):
     """The pool's users, and mallory, for one file. The namespace of her sessions is the researcher's too, so that who owns a session is all
     that keeps her from his."""
     def put(users, namespaces):
-        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": users, "scheduler": {"namespaces": namespaces}}}))
+        shared_pool.change({"users": users, "scheduler": {"namespaces": namespaces}}, idle=False)
+
+    def known():  # Slurm would run a job of hers as nobody, or hold it for ever
+        pods = [p["metadata"]["name"] for p in shared_pool.items("pods", "-n", "slurm") if "slurmdbd" not in p["metadata"]["name"]]
+        return all("3666" in shared_pool.kubectl("exec", "-n", "slurm", p, "--", "getent", "passwd", "mallory") for p in pods)
     spec = shared_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
     users, namespaces = spec["users"], spec["scheduler"]["namespaces"]
     rest = [n["namespace"] for n in namespaces].index("*")  # the first entry that fits counts
     put(users + [{"name": "mallory", "uid": 3666}], [*namespaces[:rest], {"namespace": "researcher", "user": "mallory"}, *namespaces[rest:]])
+    wait_for("every daemon of Slurm knows her", known)
     yield
     put(users, namespaces)
 

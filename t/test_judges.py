@@ -121,7 +121,7 @@ def test_jupyterhub_starts_a_users_server_as_his_job(pool, hub):
     """With batchspawner's SlurmSpawner: the job is the user's own, its server is reached through the hub's proxy by who may, and a stop ends the job."""
     assert hub("POST", "/hub/api/users/researcher")[0] == 201
     assert hub("POST", "/hub/api/users/researcher/server")[0] in (201, 202)
-    wait_for("the server is there", lambda: json.loads(hub("GET", "/hub/api/users/researcher")[1])["servers"].get("", {}).get("ready"), 600)
+    wait_for("the server is there", lambda: (a := hub("GET", "/hub/api/users/researcher"))[0] == 200 and json.loads(a[1])["servers"].get("", {}).get("ready"), 600)
     code, said = hub("GET", "/user/researcher/api/status")
     assert code == 200 and json.loads(said)["kernels"] == 0
     assert hub("GET", "/user/researcher/api/status", token=None)[0] == 403

@@ -6,6 +6,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -89,10 +90,13 @@ def as_token(config, token):
 def test_a_laptop_logs_in_by_a_code_and_kubectl_is_the_same_person(pool, issuer, gateway, tmp_path):
     me = Laptop(pool, tmp_path / "laptop", "researcher")
     login = subprocess.Popen([pool.tandem, "login", "--oidc", gateway], env={**KEEP, "HOME": me.home}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    late = threading.Timer(120 * SLOW, login.kill)  # it says something, or ends
+    late.start()
     there, code = re.search(r"Open (\S+) in any browser, and confirm there that the code is (\S+)\.", login.stderr.readline()).groups()
     assert code in there and there.startswith(issuer.url)
     confirm(issuer, "researcher", code)
     out, err = login.communicate(timeout=120 * SLOW)
+    late.cancel()
     assert login.returncode == 0 and "You are researcher at" in out, (out, err)
     kept = pathlib.Path(me.home, ".config/tandem")
     assert {p.name: p.stat().st_mode & 0o777 for p in kept.iterdir() if p.suffix == ".json"} == {"login.json": 0o600, "oidc.json": 0o600}

@@ -7,7 +7,7 @@ from harness import wait_for
 
 SCRATCH = "/var/lib/tandem/scratch"
 
-pytestmark = pytest.mark.embedded  # the pool of --plane real has no spec.scratch
+pytestmark = pytest.mark.embedded  # jobs of --plane real have it too (t/realpool.py), and nothing looks at it there
 
 
 def node(pool, *argv):

@@ -74,7 +74,7 @@ def test_what_foreign_pods_hold_is_given_to_nobody_else(cohost):
     rest = pool.sbatch("-w", NODE, f"-c{cpus - n}")
     wait_for("the rest is a job's", lambda: pool.squeue()[rest]["state"] == "RUNNING")
     more = pool.sbatch("-w", NODE, "-c1")
-    assert pool.squeue()[more]["state"] == "PENDING"
+    wait_for("Slurm has looked at it, and it waits", lambda: (j := pool.squeue()[more])["state"] == "PENDING" and j["reason"] not in ("None", ""))
 
     # The node is full. Another pod waits for what jobs hold, before everybody else, and the Node says so.
     pool.apply(foreign(pool, "b", 2))

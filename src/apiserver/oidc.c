@@ -127,14 +127,21 @@ static void groups(yyjson_val *v, struct td_strv *ret)
 			td_strv_addf(ret, "oidc:%s", yyjson_get_str(g));
 }
 
-// Whether somebody else has that name by another issuer: then it would mean two people.
-static bool shared(struct td_srv_people *p, const char *iss, const char *name)
+static const char *claim_of(const yyjson_val *oidc)
+{
+	return td_jstr_or(oidc, "usernameClaim", "preferred_username");
+}
+
+// Whether somebody else may have that name by another issuer, or by another claim of the same one, which people may
+// choose for themselves: then it would mean two people.
+static bool shared(struct td_srv_people *p, const yyjson_val *oidc, const char *name)
 {
 	bool yes = false;
 	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < p->n && !yes; i++) {
-		yyjson_val *root = td_item_root(p->v[i].cluster);
-		yes = !td_streq(td_jstr(root, "spec.identity.oidc.issuer"), iss) &&
+		yyjson_val *root = td_item_root(p->v[i].cluster), *its = td_jget(root, "spec.identity.oidc");
+		yes = (!td_streq(td_jstr(its, "issuer"), td_jstr(oidc, "issuer")) ||
+		       !td_streq(claim_of(its), claim_of(oidc))) &&
 		      td_jfind(td_jget(root, "spec.users"), "name", name);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -145,10 +152,8 @@ static bool shared(struct td_srv_people *p, const char *iss, const char *name)
 static bool person(struct td_srv_people *p, const struct srv_issuer *i, const yyjson_val *claims, struct td_user *ret)
 {
 	yyjson_val *root = td_item_root(i->cluster), *oidc = td_jget(root, "spec.identity.oidc");
-	const char *claim = td_jstr_or(oidc, "usernameClaim", "preferred_username"),
-		   *group = td_jstr(oidc, "groupsClaim");
-	const char *name = td_oidc_name(claims, claim, NULL);
-	if (!name || !td_jfind(td_jget(root, "spec.users"), "name", name) || shared(p, td_jstr(oidc, "issuer"), name))
+	const char *group = td_jstr(oidc, "groupsClaim"), *name = td_oidc_name(claims, claim_of(oidc), NULL);
+	if (!name || !td_jfind(td_jget(root, "spec.users"), "name", name) || shared(p, oidc, name))
 		return false;
 	ret->name = td_strdup(name);
 	if (group)

@@ -168,9 +168,10 @@ int td_logout_main(int argc, char **argv)
 		if (r == TD_UNAUTHENTICATED) // it is no longer good anyway
 			r = 0;
 	}
-	if (!r)
-		r = td_client_forget(&err);
+	// The tokens first: whoever has none of them but a login may log out once more.
 	if (!r)
 		r = td_client_tokens_forget(&err);
+	if (!r)
+		r = td_client_forget(&err);
 	return r ? td_client_failed("logout", &err) : 0;
 }

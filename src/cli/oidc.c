@@ -106,7 +106,7 @@ static int token(struct td_json **ret, struct td_error *err)
 {
 	td_auto_free char *path = place("json"), *lock = place("lock");
 	td_auto_close int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd >= 0 && flock(fd, LOCK_EX) < 0)
+	if ((fd < 0 && errno != ENOENT) || (fd >= 0 && flock(fd, LOCK_EX) < 0)) // ENOENT: nor is there a login
 		return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", lock);
 	td_auto(td_json_unref) struct td_json *kept = NULL, *fresh = NULL;
 	int r = td_record_read(path, &kept, err);

@@ -186,6 +186,12 @@ static int read_it(struct td_oidc *i, struct td_cancel *c, struct td_json **ret_
 static int fresh(struct td_oidc *i, int64_t age_ms, struct td_cancel *c, struct td_error *err)
 {
 	int64_t begun = td_mono_ms(i->clock);
+	// Nobody whose keys are good waits for a look that another token brought about.
+	pthread_mutex_lock(&i->lock);
+	bool have = i->keys && begun - i->at_ms < age_ms;
+	pthread_mutex_unlock(&i->lock);
+	if (have)
+		return 0;
 	pthread_mutex_lock(&i->looking);
 	pthread_mutex_lock(&i->lock);
 	// Whoever waited here for another one's look has it now.

@@ -15,7 +15,16 @@
 #include <unistd.h>
 
 // No look takes so long that the agent forgets the other jobs meanwhile (FORGET_MS of src/gate/hangs.c).
-enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, SIGNS_S = 5, STACKS_S = 60, BEHIND_MAX = 8 };
+enum {
+	JOBS = 256,
+	ASK_MS = 5000,
+	COMMAND_MS = 10000,
+	EVERY_MS = 5000,
+	SIGNS_S = 5,
+	STACKS_S = 60,
+	BEHIND_MAX = 8,
+	MOVES_MS = 30000
+};
 
 struct watch_job {
 	long long id;
@@ -169,8 +178,10 @@ static void look(const char *path, const char *node)
 static void move_jobs(const char *node, const char *list)
 {
 	char jobs[TD_WIRE_LINE], *rest = jobs, *one;
+	// What takes longer is taken back, and asked again in another list.
+	int64_t end_ms = td_standin_now_ms() + MOVES_MS;
 	snprintf(jobs, sizeof(jobs), "%.*s", (int)strspn(list, "0123456789_:,"), list);
-	while ((one = strsep(&rest, ","))) {
+	while (td_standin_now_ms() < end_ms && (one = strsep(&rest, ","))) {
 		char *text = NULL, why[128], *restarts = strchr(one, ':');
 		if (!restarts || restarts == one)
 			continue;

@@ -166,6 +166,15 @@ static void cluster(const char *verb, const char *name, const char *issuer, cons
 	       NULL);
 }
 
+// The claim that the issuer's tokens have the name in.
+static void claim(const char *name, const char *username_claim)
+{
+	td_auto_free char *body = td_asprintf("{\"spec\":{\"identity\":{\"oidc\":{\"usernameClaim\":\"%s\"}}}}",
+					      username_claim),
+			  *path = td_asprintf(CLUSTERS "/%s", name);
+	expect(&h, "PATCH", path, MERGE, body, 200, NULL, NULL);
+}
+
 static int setup(void **state)
 {
 	harness_start(&h, 100);
@@ -245,6 +254,8 @@ static void test_a_name_that_two_issuers_give_is_nobodys(void **state)
 	is(&two, (struct says){.name = "ben"}, "401"); // not among its cluster's own
 	cluster("PATCH", "other", one.url, "[{\"name\":\"ann\",\"uid\":1001}]");
 	is(&one, (struct says){0}, ANN); // by one issuer she is one person
+	claim("other", "nickname");
+	is(&one, (struct says){0}, "401"); // which somebody else may choose to be ann
 }
 
 int main(void)

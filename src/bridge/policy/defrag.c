@@ -176,7 +176,8 @@ static size_t choose(struct defrag_look *k, struct td_slurm *slurm, int64_t in_s
 static int annotate(struct td_bridge *b, const char *node, const char *value, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(b->nodes, NULL, node);
-	if (!o || td_streq(td_object_annotation(o, TD_ANN_REQUEUE), value))
+	// What was taken back a moment ago may still be seen here, so a wish is always written.
+	if (!o || (!value && !td_object_annotation(o, TD_ANN_REQUEUE)))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);

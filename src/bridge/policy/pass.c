@@ -307,8 +307,8 @@ static void defragment(struct td_bridge *b, const struct td_settings *s, struct 
 static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slurm, struct td_error *err)
 {
 	struct td_policies *p = b->policies;
-	// Without a policy only what is to have its own priority again, or less time, is looked for. Who may move runs.
-	bool only_waiting = !s->n_policies && !s->defragment_s;
+	// Without a policy only what is to have its own priority again is looked for. Who may move, or has used time, runs.
+	bool only_waiting = !s->n_policies && !s->defragment_s && !td_policies_slices(s);
 	int r = td_policies_facts_read(&p->facts, slurm, only_waiting, td_now(b), b->cancel, err);
 	if (r)
 		return r;

@@ -90,7 +90,9 @@ void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, s
 		reads++;
 		k->again_ms = td_now(b) + AGAIN_MS;
 		struct td_error e = TD_ERROR_INIT;
-		if (slice(b, slurm, k, &e))
+		if (slice(b, slurm, k, &e)) {
 			td_debug("time of job %" PRId64 ": %s", k->id, e.msg);
+			break; // one that does not answer is waited for once a pass
+		}
 	}
 }

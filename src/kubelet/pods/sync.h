@@ -13,9 +13,9 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 // nodes, and enqueues its key.
 void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now);
 // Called in an informer's thread for a ConfigMap or Secret: enqueues the pods of its namespace.
+void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now);
 // A Node has changed: pods that wait for its shadow are looked at again.
 void td_pods_on_node(struct td_kubelet *a, const struct td_object *old, const struct td_object *now);
-void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now);
 // Returns the pod's object as a reference. NULL: it is gone, or another pod has the name now.
 struct td_object *td_pod_object(const struct td_kubelet *a, const struct td_pod *p);
 // Records an event on the pod.

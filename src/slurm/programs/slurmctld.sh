@@ -108,7 +108,7 @@ await() {
 	until answers; do
 		sleep 1
 		[ "$(date +%s)" -ge "$end" ] || continue
-		echo $((patience * 2)) >/run/slurmctld/patience
+		echo $((patience < 240 ? patience * 2 : 240)) >/run/slurmctld/patience
 		echo "tandem: slurmctld has answered nobody for $patience s since it was told to read its configuration: it is ended" >&2
 		kill -9 "${ctld:-$$}"
 		return 1
