@@ -73,6 +73,8 @@ def test_a_job_that_a_killed_slurmctld_starts_at_once_is_let_in_with_its_devices
     known = wait_for("slurmctld answers", lambda: [j for j in jobs if pool.job(j)])
     wait_for("they run", lambda: all(pool.job(j)["JobState"] == "RUNNING" for j in known), 120)
     for j in known:
+        # A job counts as running before its Prolog has asked for the devices: whoever asks first gets them. A step comes after Prolog.
+        pool.shell("srun", f"--jobid={j}", "--overlap", "--gres=none", "true")
         assert pool.job(j)["Restarts"] == "0"
         (node, devices), = pool.job_devices(j).items()
         assert acquire(pool, node, devices, 1000).startswith(f"fail devices {min(devices)}-{max(devices)} of {node}: held by job {j} ")

@@ -117,13 +117,21 @@ class Client(threading.Thread):
         self.code = self.pool.cmd("shell", "--user", "root", "--", *self.argv, check=False, timeout=300).returncode
 
 
+# A task that says that it runs. Slurm counts a step as running before its processes are there, and an srun whose launch fails ends its job.
+TASK = ': >/home/up.$SLURM_JOB_ID.$(hostname); exec sleep 100000'
+
+
+def started(pool, job, node):
+    return os.path.exists(f"{pool.shared_dir}/up.{job}.{node}")
+
+
 def native_jobs(pool, node):
-    """One of each kind on the node, all running: (may be requeued, may not, srun's, its client)."""
-    again = pool.sbatch("-w", node, "--requeue", "-J", "again")
-    never = pool.sbatch("-w", node, "--no-requeue", "-J", "never")
-    client = Client(pool, "srun", "-J", "cli", "--mem=100M", "-w", node, "sleep", "100000")
+    """One of each kind on the node, all with a process: (may be requeued, may not, srun's, its client)."""
+    again = pool.sbatch("-w", node, "--requeue", "-J", "again", script=f"#!/bin/sh\n{TASK}\n")
+    never = pool.sbatch("-w", node, "--no-requeue", "-J", "never", script=f"#!/bin/sh\n{TASK}\n")
+    client = Client(pool, "srun", "-J", "cli", "--mem=100M", "-w", node, "sh", "-c", TASK)
     cli = wait_for("srun's job", lambda: next((i for i, j in pool.squeue().items() if j["name"] == "cli"), 0))
-    wait_for("all have processes", lambda: {f"{again}.batch", f"{never}.batch", f"{cli}.0"} <= set(pool.shell("squeue", "-h", "-s", "-w", node, "-o", "%i").split()))
+    wait_for("all have processes", lambda: all(started(pool, j, node) for j in (again, never, cli)))
     return again, never, cli, client
 
 
@@ -131,8 +139,9 @@ def native_jobs(pool, node):
 def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     home.up("--nodes", "2")
     other = home.sbatch("-w", "n0")
-    both = home.sbatch("-N2", "--requeue", script="#!/bin/sh\nsrun sleep 100000\n")
+    both = home.sbatch("-N2", "--requeue", script=f"#!/bin/sh\nsrun sh -c '{TASK}'\n")
     again, never, cli, client = native_jobs(home, "n1")
+    wait_for("the step is on both", lambda: all(started(home, both, n) for n in ("n0", "n1")))
     kill_slurmd(home, "n1")
     wait_for("what may be requeued is", lambda: all(home.squeue()[j]["state"] == "PENDING" for j in (again, both)))  # slurmctld itself waits five minutes
     assert home.job(again)["Restarts"] == "1"

@@ -3,7 +3,8 @@
 // CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), and the use of
 // GPUs from what it measures of those that the pod holds (tandem_device_holder,
 // tandem_device_use_ratio), read where --usage says. Two looks give a rate of CPUs; what one look
-// does not find is not known, and not idle.
+// does not find is not known, and not idle. The counter goes on meanwhile: when the next look finds it
+// soon enough, it tells of the time between, so that one lost reply does not let a count begin anew.
 // Everything is this process's own memory: after a restart it begins anew, later rather than sooner.
 #include "gateway/sessions.h"
 
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACKED = 1024, USAGE_MAX = 8 << 20 };
+enum { TRACKED = 1024, USAGE_MAX = 8 << 20, GAP_MS = 60000 };
 
 struct use {
 	char id[64];
@@ -24,6 +25,7 @@ struct use {
 	double cpu_s;               // the counter; -1: not known
 	int64_t cpu_ms;             // when it was read
 	int64_t low_since;          // -1: it is not low, or not known
+	bool unseen;                // the last look did not find it; what stands above is of the one before
 };
 
 struct td_session_traffic {
@@ -94,6 +96,7 @@ void td_session_fresh(struct td_session_traffic *t, const char *id)
 	u->answers = NULL;
 	u->life = 0;
 	u->cpu_s = u->low_since = -1;
+	u->unseen = false;
 	u->traffic = td_real_ms(t->clock) / 1000;
 	pthread_mutex_unlock(&t->lock);
 }
@@ -103,7 +106,7 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 	pthread_mutex_lock(&t->lock);
 	const struct use *u = find(t, id);
 	ret->traffic = u && u->traffic > t->began ? u->traffic : t->began; // not seen counts from our start
-	ret->low_cpu_since = u ? u->low_since : -1;
+	ret->low_cpu_since = u && !u->unseen ? u->low_since : -1;
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -147,6 +150,11 @@ void td_session_look(struct td_session_traffic *t, const char *id, const struct 
 	int64_t now = td_real_ms(t->clock);
 	pthread_mutex_lock(&t->lock);
 	struct use *u = at(t, id);
+	u->unseen = cpu_s < 0 && !gpus && now - u->cpu_ms <= GAP_MS; // no counter tells what GPUs did between
+	if (u->unseen) {
+		pthread_mutex_unlock(&t->lock);
+		return;
+	}
 	struct td_idle_use use = {.cpu = -1, .gpus = gpus, .gpu = gpu};
 	if (cpu_s >= 0 && u->cpu_s >= 0 && cpu_s >= u->cpu_s && now > u->cpu_ms)
 		use.cpu = (cpu_s - u->cpu_s) * 1000 / (double)(now - u->cpu_ms);

@@ -74,8 +74,10 @@ int td_local_start_api(const struct td_local_start *s, struct td_error *err)
 			return r;
 
 		if (last || td_mono_ms(&td_clock_system) > end) {
-			r = last ? stopped(s, err)
-				 : td_wrap(err, "the API server at %s is not ready", td_kube_server(s->kube));
+			// What a server logs that was told to stop before it could listen is not why.
+			if (last)
+				return stopped(s, err);
+			r = td_wrap(err, "the API server at %s is not ready", td_kube_server(s->kube));
 			add_log_error(s, "apiserver", err);
 			return r;
 		}

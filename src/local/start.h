@@ -16,7 +16,7 @@ struct td_local_start {
 	int64_t end_ms; // monotonic; the API has its own deadline
 	struct td_cancel *cancel;
 };
-// Waits until the API server is ready. On failure err holds the server's last logged error.
+// Waits until the API server is ready. When time is up, err holds the server's last logged error.
 int td_local_start_api(const struct td_local_start *s, struct td_error *err);
 // Waits until as many nodes as the instance has are Ready and have renewed their Leases.
 int td_local_start_nodes(const struct td_local_start *s, struct td_error *err);

@@ -46,11 +46,28 @@ static void cpu_below_the_limit_for_ten_minutes(void **state)
 	td_session_look(t, "a", &rules, 12.3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
 
-	// A look that finds nothing, and a counter that went back: not known, and it begins anew.
+	// A look that finds nothing: not known. The next one tells what was between.
+	td_clock_manual_add(&c, 15000);
 	td_session_look(t, "a", &rules, -1, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 12.3, 0, -1);
+	td_session_look(t, "a", &rules, 12.4, 0, -1);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, -1, 0, -1);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 12.4 + 5, 0, -1); // it computed between
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 17.4, 0, -1);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 120 + 600);
+
+	// Not found for longer, and a counter that went back: it begins anew.
+	td_clock_manual_add(&c, 61000);
+	td_session_look(t, "a", &rules, -1, 0, -1);
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+	td_clock_manual_add(&c, 15000);
+	td_session_look(t, "a", &rules, 17.4, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
 	td_session_look(t, "a", &rules, 3, 0, -1);
