@@ -9,6 +9,7 @@
 #include "api/condition.h"
 #include "http/server.h"
 #include "pool/slice.h"
+#include "pool/straggle.h"
 
 #include <string.h>
 
@@ -214,6 +215,27 @@ static void job_words(const struct td_slurm_job *j, struct td_buf *t)
 	}
 }
 
+// What is known of a job that hangs or has a slow rank, and what the checks find of its nodes: that may be why.
+static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *t)
+{
+	const char *said = td_pool_straggle_said(j->admin_comment);
+	if (!said)
+		return;
+	td_buf_printf(t, " When it was looked at: %s.", said);
+	for (size_t i = 0; i < j->n_nodes; i++) {
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
+		const char *faults = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;
+		td_auto(td_json_unref) struct td_json *f = NULL;
+		size_t k, n;
+		yyjson_val *x;
+		if (!faults || td_json_parse(faults, strlen(faults), &f, NULL))
+			continue;
+		yyjson_arr_foreach (td_json_root(f), k, n, x)
+			td_buf_printf(t, " The checks of %s find: %s.", node->name,
+				      td_jstr_or(x, "message", "a fault"));
+	}
+}
+
 // One job, or one record of an array: label is how a person calls it.
 static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label, const struct td_slurm_job *j)
 {
@@ -224,6 +246,7 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
 		td_buf_printf(&order, " %s", used);
+	slow_words(b, j, &order);
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	const char *node = s ? td_shadow_node(s, j) : NULL;
 	if (node)

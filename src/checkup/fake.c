@@ -41,14 +41,15 @@ static const struct {
 	{"memory", false, CURE_REBOOT},
 	{"clock-ms", false, CURE_CLEAR, true},
 	{"stuck", false, CURE_REBOOT},
-	{"link", false, CURE_REBOOT},    // only the test of several nodes finds it: down, corrupt, slow
-	{"storage", false, CURE_REBOOT}, // so is this
+	{"link", false, CURE_REBOOT},       // only the test of several nodes finds it: down, corrupt, slow
+	{"storage", false, CURE_REBOOT},    // so is this
+	{"slow", false, CURE_REBOOT, true}, // no check finds it: a job that looks for it computes so much longer there
 };
 
 const char *td_checkup_fake_keys(bool gpu)
 {
 	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
-		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage";
+		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow";
 }
 
 struct fault {

@@ -17,7 +17,7 @@
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
-//   hangs.[ch]                   jobs that hang
+//   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up
@@ -32,6 +32,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "gate/table.h"
+#include "standin/wire.h"
 
 #define TD_GATE_LATE_MS 5000
 #define TD_GATE_NAME 128
@@ -116,6 +117,9 @@ struct td_gate_request {
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
 	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	bool pace;                                       // about ranks that are slow (stragglers.h)
+	int64_t part, parts;                             // of what it says, from 0
+	char ranks[TD_WIRE_LINE];                        // as td_pool_paces() reads it
 	int64_t cpu_ms, output, heartbeat;               // of a job's progress; below 0: not known
 	char result[16], state[8], why[128];             // what they say
 };

@@ -1,5 +1,5 @@
 // What the agent says about jobs that hang.
-#include "gate/hangs.h"
+#include "gate/stragglers.h"
 
 #include "base/log.h"
 #include "base/names.h"
@@ -148,6 +148,23 @@ static char *moves_of(const struct td_object *node)
 	return list;
 }
 
+// Which looks are wanted, "every=3000 pace=10000 requeue=12:0"; NULL: none. every_ms 0: not for jobs that hang.
+static char *looks(struct td_hangs *h, int node, int64_t every_ms, const char *moves)
+{
+	td_auto_buf struct td_buf b = {0};
+	int64_t pace = h->o.stragglers ? td_stragglers_every_ms(h->o.stragglers, node) : 0;
+	if (every_ms)
+		td_buf_printf(&b, "every=%lld",
+			      (long long)(every_ms < EVERY_MIN_MS   ? EVERY_MIN_MS
+					  : every_ms > EVERY_MAX_MS ? EVERY_MAX_MS
+								    : every_ms));
+	if (pace)
+		td_buf_printf(&b, "%space=%lld", b.len ? " " : "", (long long)pace);
+	if (moves)
+		td_buf_printf(&b, "%srequeue=%s", b.len ? " " : "", moves);
+	return b.len ? td_strdup(td_buf_str(&b)) : NULL;
+}
+
 void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q, const struct td_checkup_facts *f,
 		  char **ret)
 {
@@ -156,17 +173,15 @@ void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q,
 	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
 	td_auto_free char *moves = q->hangs ? moves_of(o) : NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL)) {
-		*ret = moves ? td_asprintf("requeue=%s", moves) : NULL;
-		return;
-	}
-	yyjson_val *policy = td_json_root(j);
-	int64_t after = td_jint(policy, "afterSeconds", 600) * 1000, every = after / 10;
+	bool none = !text || td_json_parse(text, strlen(text), &j, NULL);
+	yyjson_val *policy = none ? NULL : td_json_root(j);
+	int64_t after = td_jint(policy, "afterSeconds", 600) * 1000;
 	if (q->hangs) {
-		every = every < EVERY_MIN_MS ? EVERY_MIN_MS : every > EVERY_MAX_MS ? EVERY_MAX_MS : every;
-		*ret = td_asprintf("every=%lld%s%s", (long long)every, moves ? " requeue=" : "", moves ? moves : "");
+		*ret = looks(h, node, none ? 0 : after / 10, moves);
 		return;
 	}
+	if (none)
+		return;
 
 	const struct td_pool_hang_rule r = {signs_of(policy, q), after};
 	const struct td_pool_hang_look look = {.at_ms = td_mono_ms(h->o.clock),

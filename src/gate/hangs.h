@@ -13,6 +13,7 @@ struct td_hangs_opts {
 	const struct td_clock *clock;
 	const char *const *names; // of the nodes; all outlive the td_hangs
 	int n;
+	struct td_stragglers *stragglers; // which other looks are wanted; NULL: none
 };
 struct td_hangs;
 struct td_hangs *td_hangs_new(const struct td_hangs_opts *o);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/proc.h"
-#include "gate/hangs.h"
+#include "gate/stragglers.h"
 #include "gate/useful.h"
 
 #include <pthread.h>
@@ -31,6 +31,7 @@ struct td_nodehealth {
 	struct one *v;
 	struct td_preflight *preflight; // NULL: none
 	struct td_hangs *hangs;         // NULL: none
+	struct td_stragglers *stragglers;
 };
 
 struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
@@ -48,7 +49,9 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									    .faults = o->faults,
 									    .actions = o->actions,
 									    .n = o->n});
-		h->hangs = td_hangs_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
+		h->stragglers = td_stragglers_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
+		h->hangs = td_hangs_new(
+			&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n, h->stragglers});
 	}
 	return h;
 }
@@ -59,6 +62,7 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 		return NULL;
 	td_preflight_free(h->preflight);
 	td_hangs_free(h->hangs);
+	td_stragglers_free(h->stragglers);
 	td_queue_free(h->queue);
 	pthread_mutex_destroy(&h->mu);
 	free(h->v);
@@ -142,6 +146,10 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 	*ret = NULL;
 	if (!h->preflight)
 		return 0;
+	if (q->pace) {
+		td_stragglers_ask(h->stragglers, node, q, ret);
+		return 0;
+	}
 	if (q->hangs || q->progress) {
 		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 		bool known = q->progress && td_nodehealth_facts(h, node, f);

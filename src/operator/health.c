@@ -435,18 +435,21 @@ static int prune(struct td_op_node *n, struct td_error *err)
 	return 0;
 }
 
-// Tells the node's agent which jobs it tests before they start, and when one hangs. While too many nodes are out of
+// Tells the node's agent which jobs it tests before they start, when one hangs, and when one of its ranks is slow. While too many nodes are out of
 // service a test that fails is only said: a test that is wrong itself must not drain the whole pool, and Slurm drains
 // each node whose Prolog fails.
 static int show_preflight(struct td_op_node *n, struct td_error *err)
 {
-	td_auto_free char *text = NULL, *hang = NULL;
+	td_auto_free char *text = NULL, *hang = NULL, *straggler = NULL;
 	bool slurm = td_object_annotation(n->node, TD_ANN_SHARE);
 	if (n->policy.preflight && slurm)
 		text = td_op_policy_preflight(&n->policy, n->policy.dry_run || breaker(n));
 	if (n->policy.hang && slurm)
 		hang = td_op_policy_hang(&n->policy);
-	const char *const notes[][2] = {{TD_ANN_PREFLIGHT, text}, {TD_ANN_HANG, hang}, {0}};
+	if (n->policy.straggler && slurm)
+		straggler = td_op_policy_straggler(&n->policy, n->policy.dry_run || breaker(n));
+	const char *const notes[][2] = {
+		{TD_ANN_PREFLIGHT, text}, {TD_ANN_HANG, hang}, {TD_ANN_STRAGGLER, straggler}, {0}};
 	return td_op_health_note(n, notes, err);
 }
 

@@ -33,6 +33,7 @@ struct td_op_policy {
 	int64_t idle_ms;               // 0: idle nodes are not tested
 	const yyjson_val *preflight;   // NULL: no tests before jobs
 	const yyjson_val *hang;        // NULL: nobody looks for jobs that hang
+	const yyjson_val *straggler;   // NULL: nor for ranks that are slow
 };
 void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
 void td_op_policy_done(struct td_op_policy *p);
@@ -41,6 +42,8 @@ void td_op_policy_done(struct td_op_policy *p);
 char *td_op_policy_preflight(const struct td_op_policy *p, bool say);
 // The annotation about jobs that hang; in a dry run it only tells. p->hang is there.
 char *td_op_policy_hang(const struct td_op_policy *p);
+// The same about stragglers. tell: nothing else is done, as in a dry run. p->straggler is there.
+char *td_op_policy_straggler(const struct td_op_policy *p, bool tell);
 #define td_auto_policy __attribute__((cleanup(td_op_policy_done)))
 #define TD_OP_POLICY "default" // the name of the one that counts
 

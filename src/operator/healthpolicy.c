@@ -51,6 +51,7 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	rules_of(td_jget(s, "rules"), ret);
 	ret->preflight = td_jget(s, "preflight");
 	ret->hang = td_jget(s, "hang");
+	ret->straggler = td_jget(s, "straggler");
 }
 
 char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
@@ -86,6 +87,14 @@ char *td_op_policy_hang(const struct td_op_policy *p)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(p->hang);
 	if (p->dry_run)
+		td_jm_str(d, yyjson_mut_doc_get_root(d), "action", "tell");
+	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+}
+
+char *td_op_policy_straggler(const struct td_op_policy *p, bool tell)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(p->straggler);
+	if (tell)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "action", "tell");
 	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
 }

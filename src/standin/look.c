@@ -137,21 +137,27 @@ static long long mark_of(const struct stat *st)
 	return (st->st_mtim.tv_sec * 1000LL + st->st_mtim.tv_nsec / 1000000) ^ (long long)st->st_size << 20;
 }
 
-static long long heartbeat_of(const char *proc, int pid)
+bool td_standin_heartbeat(const char *proc, int pid, char ret[STANDIN_BEAT_PATH])
 {
 	static char text[TEXT_MAX];
 	static const char name[] = "TANDEM_HEARTBEAT=";
-	struct stat st;
 	ssize_t n = text_of(of(proc, pid, "environ"), text, sizeof(text));
 	for (const char *s = text; n > 0 && s < text + n; s += strlen(s) + 1) {
 		const char *file = s + strlen(name);
 		if (strncmp(s, name, strlen(name)) != 0 || !*file || strlen(file) > 3000)
 			continue;
-		char path[3100];
-		snprintf(path, sizeof(path), "%s%s%s", *file == '/' ? "root" : "cwd", *file == '/' ? "" : "/", file);
-		return stat(of(proc, pid, path), &st) < 0 ? -1 : mark_of(&st) & INT64_MAX;
+		snprintf(ret, STANDIN_BEAT_PATH, "%s/%d/%s%s%s", proc, pid, *file == '/' ? "root" : "cwd",
+			 *file == '/' ? "" : "/", file);
+		return true;
 	}
-	return -1;
+	return false;
+}
+
+static long long heartbeat_of(const char *proc, int pid)
+{
+	char path[STANDIN_BEAT_PATH];
+	struct stat st;
+	return td_standin_heartbeat(proc, pid, path) && !stat(path, &st) ? mark_of(&st) & INT64_MAX : -1;
 }
 
 void td_standin_signs(const char *proc, const struct standin_job *j, struct standin_signs *ret)

@@ -26,11 +26,15 @@
 //     -> ok           the node is out of service, or this is as long as it may take
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
-//     -> hangs [every=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below; queue these
-//        jobs again that run here and were queued again so often before
+//     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below (every:
+//        progress, pace: pace); queue these jobs again that run here and were queued again so often before
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
 //     -> ok
 //     -> hangs action=<tell|requeue> signal=<n> dump=<0|1> why=<text, '_' for ' '>
+//   pace job=<id> node=<slurm node> [partition=] [qos=] devices=- part=<n> of=<n> ranks=<rank:step:µs:node:gpu>,…
+//     what the ranks of a job say of their last step; gpu -1: not known. A look that needs several lines has parts, from 0
+//     -> ok
+//     -> hangs action=<tell|requeue|drain> node=<of the slow rank> why=<text, to the line's end>
 //   ping -> ok
 //
 // Task check: a second Unix stream socket, for any user, because it changes nothing. Slurm's

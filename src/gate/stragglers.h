@@ -1,0 +1,14 @@
+// Slurm's jobs of which one rank is slower than the others (docs/health.md). `tandem-standin watch` on a job's first
+// node says what the ranks say of themselves, and does what is answered; here is the policy, which the operator writes on
+// the Node, and what was seen before. That is not durable: an agent that starts anew counts from then on.
+#pragma once
+
+#include "gate/hangs.h"
+
+struct td_stragglers;
+struct td_stragglers *td_stragglers_new(const struct td_hangs_opts *o); // its gate is not used
+struct td_stragglers *td_stragglers_free(struct td_stragglers *s);
+// How often `watch` looks; 0: there is no policy.
+int64_t td_stragglers_every_ms(struct td_stragglers *s, int node);
+// Answers a request "pace". *ret: the answer's words; NULL: there is nothing to do.
+void td_stragglers_ask(struct td_stragglers *s, int node, const struct td_gate_request *q, char **ret);

@@ -1,0 +1,92 @@
+"""Native jobs of which one rank is slower than the others: told of, named, queued again or its node drained; what a user writes is never more than his word."""
+import json
+import pathlib
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = [pytest.mark.embedded, pytest.mark.feature("B6.4", "B6.5")]
+SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "deploy/examples/paced.sh"
+
+
+@pytest.fixture
+def watched(pool):
+    """Says what the policy about stragglers is; afterwards there is none."""
+    def policy(**straggler):
+        pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": {"straggler": straggler}}))
+        wait_for("the agents know it", lambda: all(straggler.items() <= json.loads(n["metadata"]["annotations"].get("tandem.dev/straggler", "{}")).items() for n in pool.items("nodes")))
+        return pool
+    pool.shell("sh", "-c", "mkdir -p /home/pace && chown researcher: /home/pace")
+    yield policy
+    for n in pool.nodes:
+        pool.cmd("fault", n, "--clear", check=False)
+    pool.kubectl("delete", "healthpolicies", "--all")
+    wait_for("the agents know it", lambda: not any(n["metadata"]["annotations"].get("tandem.dev/straggler") for n in pool.items("nodes")))
+    pool.clean()
+    pool.shell("sh", "-c", "rm -rf /home/pace")
+
+
+def submit(pool, script, *argv):
+    return int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "-D", "/home/pace", "-o", "out", *argv, input=script).stdout.strip())
+
+
+def said(pool, job):
+    return wait_for("it is told of", lambda: pool.admin_comment(job))
+
+
+def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected(watched):
+    """Three ranks on three nodes go step by step; then one node computes eight times as long."""
+    pool = watched(percent=300, steps=3, everySeconds=1, action="drain", partitions=["*"])
+    before = pool.counted("agent", "tandem_job_stragglers_total", action="drain")
+    job = submit(pool, SAMPLE.read_text(), "--export=ALL,STEP_MS=200")
+    wait_for("its ranks go step by step", lambda: pool.shell("sh", "-c", "cat /home/pace/beat.2 || true"))
+    pool.cmd("fault", "n1", "node", "slow=8")
+    text = said(pool, job)
+    found = re.match(r"tandem: straggler: rank (\d) on n1 computes (\d+\.\d) times as long as the others \(step \d+: [\d.]+ s, median of 3 ranks [\d.]+ s\) *$", text)
+    assert found and float(found[2]) >= 3, text
+    assert pool.shell("sh", "-c", f"cat /home/pace/beat.{found[1]}").split()[2] == "n1"  # it is the rank that runs there
+    wait_for("the node takes no more jobs", lambda: "DRAIN" in pool.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").upper())
+    assert pool.job(job)["JobState"] == "RUNNING"
+    why = pool.cmd("why", str(job)).stdout
+    assert f"straggler: rank {found[1]} on n1 computes" in why
+    wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_stragglers_total", action="drain") == before + 1)
+    pool.shell("scontrol", "update", "nodename=n1", "state=resume")
+
+
+FORGED = """#!/bin/bash
+export TANDEM_HEARTBEAT=$PWD/beat
+mkfifo beat.3; ln -s /etc/shadow beat.4; ln -s beat.0 beat.5; mkdir beat.6; head -c 3000000 /dev/zero >beat.7; printf '9 nan n1\\n' >beat.8
+printf '9 9 n1 $(reboot)\\n' >beat.9; printf '9 9 n1' >beat.10; printf '9 9 ../../n1\\n' >beat.11; ln -s /dev/zero beat.12
+says() { printf '%d %s %s\\n' $step $2 $3 >beat.new; mv beat.new beat.$1; }
+for ((step = 1; ; step++)); do
+	for rank in 0 1 15 16; do says $rank 0.1 n0; done
+	says 2 0.4 n2
+	for rank in 13 14; do [ -e slow.$rank ] && says $rank 0.3 n0 || says $rank 0.1 n0; done
+	sleep 0.3
+done
+"""
+
+
+def test_what_a_user_writes_is_his_word_only(watched):
+    """Links, pipes and nonsense are not read; a node of somebody else is not drained; for whom no list names it is only told; who is named is queued again."""
+    policy = {"percent": 200, "steps": 2, "everySeconds": 1}
+    pool = watched(**policy, action="drain", partitions=["*"])
+    job = submit(pool, FORGED, "-w", "n0", "--requeue")
+
+    def told(rank, node, times, seconds, more=""):
+        its = rf"tandem: straggler: rank {rank} on {node} computes {times} times as long as the others \(step \d+: {seconds} s, median of 7 ranks 0\.1 s\){more} *$"
+        wait_for(f"rank {rank} is told of", lambda: f"rank {rank} " in pool.admin_comment(job))
+        assert re.match(its, pool.admin_comment(job)), pool.admin_comment(job)
+
+    told(2, "n2", r"4\.0", r"0\.4", "; nothing is done, because that is no node of this job")
+    watched(**policy, action="requeue", partitions=["another"], qos=["another"])
+    pool.shell("touch", "/home/pace/slow.13")
+    told(13, "n0", r"3\.0", r"0\.3")
+    assert pool.job(job)["JobState"] == "RUNNING" and pool.job(job)["Restarts"] == "0"
+    watched(**policy, action="requeue", partitions=["*"])
+    pool.shell("touch", "/home/pace/slow.14")
+    wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
+    told(14, "n0", r"3\.0", r"0\.3")
+    assert "dr" not in pool.shell("sinfo", "-h", "-N", "-o", "%T")
