@@ -1,5 +1,5 @@
-// Fuzzes WebSocket frame heads: an accepted head is in bounds, and never needs fewer bytes than it
-// has.
+// Fuzzes WebSocket frame heads, and a server's answer to a client: an accepted head is in bounds, and
+// never needs fewer bytes than it has.
 // rows: F1.4
 #include "http/ws_frame.h"
 
@@ -15,6 +15,18 @@ static void check(int ok)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct td_ws_frame plain;
+	struct td_ws_answer answer = {0};
+	char *text = malloc(size + 1);
+	memcpy(text, data, size);
+	long head = td_ws_answer_read(text, size, "abc", "test", &answer);
+	check(head >= -1 && head <= (long)size && (head <= 0 || answer.length >= -1));
+	if (head > 0)
+		check(td_ws_answer_read(text, (size_t)head - 1, "abc", "test", &answer) == 0);
+	int n_plain = td_ws_frame_head_plain(data, size, &plain);
+	check(n_plain >= -1 && n_plain <= TD_WS_HEAD_MAX - 4);
+	free(text);
+
 	for (size_t at = 0; at < size;) {
 		struct td_ws_frame f = {0};
 		int n = td_ws_frame_head(data + at, size - at, &f);

@@ -5,7 +5,7 @@
 // connection dies before a byte of the reply came, whatever the method. on_prereq() runs before
 // each attempt. It refuses the second one unless nothing of the first left this process, or the
 // method is safe (RFC 9110 §9.2.1).
-#include "http/client.h"
+#include "http/client_priv.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -183,7 +183,7 @@ static void slot_put(struct td_http_client *c, struct client_slot *s)
 
 // Makes "Authorization: Bearer …" for the call; *ret is NULL when the client has no token. The
 // token file is read again when it was replaced or rewritten.
-static int auth_header(struct td_http_client *c, char **ret, struct td_error *err)
+int td_http_client_auth(struct td_http_client *c, char **ret, struct td_error *err)
 {
 	if (!c->token_file) {
 		*ret = c->bearer ? td_asprintf("Authorization: Bearer %s", c->bearer) : NULL;
@@ -350,13 +350,9 @@ static struct curl_slist *headers(const struct td_http_call *call, const char *a
 	return l;
 }
 
-static void setup(struct td_http_client *c, struct client_run *r, const char *url, struct curl_slist *hdrs,
-		  char *errbuf, int64_t timeout)
+// What every connection of a client has in common.
+void td_http_client_reach(const struct td_http_client *c, CURL *e, const char *url, int64_t timeout)
 {
-	CURL *e = r->easy;
-	const struct td_http_call *call = r->call;
-
-	curl_easy_reset(e); // keeps the connection
 	curl_easy_setopt(e, CURLOPT_URL, url);
 	curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(e, CURLOPT_PROXY, ""); // never from the environment
@@ -367,12 +363,39 @@ static void setup(struct td_http_client *c, struct client_run *r, const char *ur
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);
-	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
 	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(timeout < CONNECT_MS ? timeout : CONNECT_MS));
 #if LIBCURL_VERSION_NUM >= 0x075700
 	// A cancelled call does not wait for a resolver thread.
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
 #endif
+	if (c->unix_socket)
+		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, c->unix_socket);
+	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (c->ca_file) {
+		curl_easy_setopt(e, CURLOPT_CAINFO, c->ca_file);
+		// Otherwise every connection parses the whole system store: 2 MB and 10 ms each.
+		curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
+	}
+	if (c->cert_file) {
+		curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert_file);
+		curl_easy_setopt(e, CURLOPT_SSLKEY, c->key_file);
+	}
+}
+
+const char *td_http_client_base(const struct td_http_client *c)
+{
+	return c->base_url;
+}
+
+static void setup(struct td_http_client *c, struct client_run *r, const char *url, struct curl_slist *hdrs,
+		  char *errbuf, int64_t timeout)
+{
+	CURL *e = r->easy;
+	const struct td_http_call *call = r->call;
+
+	curl_easy_reset(e); // keeps the connection
+	td_http_client_reach(c, e, url, timeout);
+	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
 
 	// A stream lives as long as its role, and a role has dozens of them. curl's default buffers
 	// (16 and 64 KB per stream) would be most of the role's memory.
@@ -387,19 +410,6 @@ static void setup(struct td_http_client *c, struct client_run *r, const char *ur
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, r);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_prereq);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, r);
-
-	if (c->unix_socket)
-		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, c->unix_socket);
-	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (c->ca_file) {
-		curl_easy_setopt(e, CURLOPT_CAINFO, c->ca_file);
-		// Otherwise every connection parses the whole system store: 2 MB and 10 ms each.
-		curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
-	}
-	if (c->cert_file) {
-		curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert_file);
-		curl_easy_setopt(e, CURLOPT_SSLKEY, c->key_file);
-	}
 
 	bool has_body = call->body || call->body_len || td_streq(call->method, "POST") ||
 			td_streq(call->method, "PUT") || td_streq(call->method, "PATCH");
@@ -490,7 +500,7 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 		return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url, call->path);
 
 	td_auto_free char *auth = NULL;
-	int rc = auth_header(c, &auth, err);
+	int rc = td_http_client_auth(c, &auth, err);
 	if (rc < 0)
 		return rc;
 

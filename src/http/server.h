@@ -13,6 +13,8 @@
 //   pump.[ch]                  connections that became watches
 //   relay.c                    an exchange that goes on to a unix socket
 //   ws.c ws_frame.[ch] ws_seen.c  WebSockets
+//   dial.[ch] ws_answer.c      their client's end
+//   client_priv.h              what it has of the client
 //   password.[ch]             passwords of people
 //   pki.[ch]                   certificates
 //   token.c                    base64, SHA-256 and signed tokens

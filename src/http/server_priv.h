@@ -6,7 +6,6 @@
 #include "http/pump.h"
 #include "http/server.h"
 
-#define TD_WS_MESSAGE_MAX (4u << 20)
 // For this long a stopping server lets handlers answer before it cuts their connections.
 #define TD_GRACE_MS 1000
 

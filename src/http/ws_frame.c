@@ -1,6 +1,6 @@
 #include "http/ws_frame.h"
 
-int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret)
+static int frame_head(const void *p, size_t n, bool masked, struct td_ws_frame *ret)
 {
 	const uint8_t *b = p;
 	if (n < 2)
@@ -8,12 +8,12 @@ int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret)
 
 	int op = b[0] & 15, short_len = b[1] & 127;
 	bool fin = b[0] & 128, control = op >= 8;
-	if (b[0] & 0x70 || !(b[1] & 128) || (op > TD_WS_BINARY && op < TD_WS_CLOSE) || op > TD_WS_PONG)
+	if (b[0] & 0x70 || !(b[1] & 128) == masked || (op > TD_WS_BINARY && op < TD_WS_CLOSE) || op > TD_WS_PONG)
 		return -1;
 	if (control && (!fin || short_len > 125))
 		return -1;
 
-	int ext = short_len == 126 ? 2 : short_len == 127 ? 8 : 0, head = 2 + ext + 4;
+	int ext = short_len == 126 ? 2 : short_len == 127 ? 8 : 0, head = 2 + ext + (masked ? 4 : 0);
 	if (n < (size_t)head)
 		return 0;
 
@@ -24,9 +24,19 @@ int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret)
 		return -1;
 
 	*ret = (struct td_ws_frame){.fin = fin, .op = op, .len = len};
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; masked && i < 4; i++)
 		ret->mask[i] = b[2 + ext + i];
 	return head;
+}
+
+int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret)
+{
+	return frame_head(p, n, true, ret);
+}
+
+int td_ws_frame_head_plain(const void *p, size_t n, struct td_ws_frame *ret)
+{
+	return frame_head(p, n, false, ret);
 }
 
 void td_ws_mask(char *p, size_t n, const uint8_t mask[4], uint64_t offset)

@@ -1,0 +1,13 @@
+// What the HTTP client lends to dial.c.
+#pragma once
+
+#include "http/client.h"
+
+#include <curl/curl.h>
+
+// Sets where and how a connection of this client is made.
+void td_http_client_reach(const struct td_http_client *c, CURL *e, const char *url, int64_t timeout);
+// Makes "Authorization: Bearer …"; *ret is NULL when the client has no token.
+int td_http_client_auth(struct td_http_client *c, char **ret, struct td_error *err);
+// The base URL, without a slash at its end.
+const char *td_http_client_base(const struct td_http_client *c);

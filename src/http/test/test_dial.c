@@ -1,0 +1,161 @@
+// Unit tests of a WebSocket's client end: it comes in, plain and by TLS, is refused, and is cut.
+// rows: F1.4 D3.3
+#include "http/dial.h"
+#include "http/test/serve.h"
+#include "http/ws_frame.h"
+
+static char dir[64];
+static char *crt, *key, *ca;
+
+static void far_end(struct td_http_x *x, void *ctx)
+{
+	static const char *const protocols[] = {"test", NULL};
+	struct td_error err = {0};
+	struct td_ws *ws;
+	if (td_streq(td_http_path(x), "/refused")) {
+		td_http_send(x, 404, "text/plain", "not here", 8);
+		return;
+	}
+	if (!td_streq(td_http_header(x, "Authorization"), "Bearer secret") ||
+	    !td_streq(td_http_header(x, "X-Own"), "yes")) {
+		td_http_send(x, 401, "text/plain", "who?", 4);
+		return;
+	}
+	if (td_ws_accept(x, protocols, &ws, NULL, &err) < 0)
+		return;
+	for (;;) {
+		td_auto_buf struct td_buf m = {0};
+		bool binary;
+		if (td_ws_recv(ws, NULL, &m, &binary, &err) < 0)
+			return;
+		if (td_streq(td_buf_str(&m), "text"))
+			td_ws_send(ws, false, "a text", 6, &err);
+		else if (td_streq(td_buf_str(&m), "bye")) {
+			td_ws_close(ws, 1000);
+			return;
+		} else
+			td_ws_send(ws, binary, td_buf_str(&m), m.len, &err);
+	}
+}
+
+static void *fire(void *c)
+{
+	td_cancel_fire(c);
+	return NULL;
+}
+
+static void receive(struct td_ws_far *w, struct td_buf *m, bool *binary)
+{
+	struct td_error err = {0};
+	td_buf_reset(m);
+	if (td_ws_far_recv(w, NULL, m, binary, &err))
+		fail_msg("%s", err.msg);
+}
+
+static void test_dial(void **state)
+{
+	static const char *const own[] = {"X-Own: yes", NULL};
+	for (int tls = 0; tls < 2; tls++) {
+		struct served s = {0};
+		struct td_error err = {0};
+		serve_start(&s, &(struct td_http_server_opts){.handler = far_end,
+							      .cert_file = tls ? crt : NULL,
+							      .key_file = tls ? key : NULL});
+		const struct td_http_client_opts o = {
+			.base_url = s.url, .ca_file = tls ? ca : NULL, .bearer = "secret"};
+		td_auto(td_http_client_free) struct td_http_client *c = NULL;
+		assert_int_equal(td_http_client_new(&o, &c, &err), 0);
+		td_auto(td_ws_far_free) struct td_ws_far *w = NULL;
+		td_auto_reply struct td_http_reply no = {0}, other = {0};
+		td_auto_buf struct td_buf m = {0}, big = {0};
+		bool binary;
+
+		// Refusals are replies.
+		assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/refused", "test", own}, NULL, &w, &no, &err), 0);
+		assert_true(!w && no.status == 404 && td_streq(td_buf_str(&no.body), "not here"));
+		assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/", "other", own}, NULL, &w, &other, &err), 0);
+		assert_true(!w && other.status == 403);
+
+		assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/", "test", own}, NULL, &w, &no, &err), 0);
+		for (size_t i = 0; i < 3000000; i++)
+			td_buf_putc(&big, (char)(i * 7 >> 3));
+		static const size_t sizes[] = {0, 1, 125, 126, 65535, 65536, 3000000};
+		for (size_t i = 0; i < TD_LEN(sizes); i++) {
+			assert_int_equal(td_ws_far_send(w, td_buf_str(&big), sizes[i], NULL, &err), 0);
+			receive(w, &m, &binary);
+			assert_true(binary && m.len == sizes[i] && !memcmp(td_buf_str(&m), td_buf_str(&big), m.len));
+		}
+		td_ws_far_send(w, "text", 4, NULL, &err);
+		receive(w, &m, &binary);
+		assert_true(!binary && td_streq(td_buf_str(&m), "a text"));
+
+		td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
+		pthread_t t;
+		pthread_create(&t, NULL, fire, stop);
+		assert_int_equal(td_ws_far_recv(w, stop, &m, &binary, &err), TD_CANCELLED);
+		pthread_join(t, NULL);
+		// It goes on after that, until it is closed.
+		td_ws_far_send(w, "bye", 3, NULL, &err);
+		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_NOT_FOUND);
+		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_NOT_FOUND);
+		assert_int_equal(td_ws_far_send(w, "x", 1, NULL, &err), TD_NOT_FOUND);
+		w = td_ws_far_free(w);
+
+		// The server stops under it, and is gone.
+		assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/", "test", own}, NULL, &w, &no, &err), 0);
+		serve_stop(&s);
+		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_NOT_FOUND);
+		w = td_ws_far_free(w);
+		assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/", "test", own}, NULL, &w, &no, &err),
+				 TD_TRANSIENT);
+	}
+}
+
+static void test_answer(void **state)
+{
+	static const char good[] = "HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept:  abc \r\n"
+				   "Sec-WebSocket-Protocol: test\r\n\r\nrest";
+	struct td_ws_answer a = {0};
+	size_t head = sizeof(good) - 1 - 4;
+	for (size_t n = 0; n < head; n++)
+		assert_int_equal(td_ws_answer_read(good, n, "abc", "test", &a), 0);
+	assert_int_equal(td_ws_answer_read(good, sizeof(good) - 1, "abc", "test", &a), head);
+	assert_true(a.status == 101 && a.length == -1);
+	assert_int_equal(td_ws_answer_read(good, sizeof(good) - 1, "abd", "test", &a), -1);
+	assert_int_equal(td_ws_answer_read(good, sizeof(good) - 1, "abc", "tes", &a), -1);
+	static const char no[] = "HTTP/1.1 404 Not Found\r\nContent-Length: 12\r\n\r\n";
+	assert_int_equal(td_ws_answer_read(no, sizeof(no) - 1, "abc", "test", &a), sizeof(no) - 1);
+	assert_true(a.status == 404 && a.length == 12);
+	static const char *const bad[] = {"SSH-2.0-x\r\n", "HTTP/1.1 4x4 no\r\n\r\n", "HTTP/1.1 \r\n\r\n",
+					  "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+					  "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999\r\n\r\n"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		if (td_ws_answer_read(bad[i], strlen(bad[i]), "abc", "test", &a) != -1)
+			fail_msg("accepted: %s", bad[i]);
+
+	struct td_ws_frame f = {0};
+	assert_int_equal(td_ws_frame_head_plain("\x82\x05Hello", 7, &f), 2);
+	assert_int_equal(td_ws_frame_head_plain("\x82\x85....Hello", 11, &f), -1); // a server masks nothing
+	assert_int_equal(td_ws_frame_head_plain("\x82\x7e\x01", 3, &f), 0);
+}
+
+int main(void)
+{
+	strcpy(dir, "/tmp/td-dial-XXXXXX");
+	const char *sans[] = {"127.0.0.1", NULL};
+	if (!mkdtemp(dir) || td_pki_ca_ensure(dir, "test", NULL) < 0 ||
+	    td_pki_issue(dir,
+			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
+			 NULL) < 0)
+		return 1;
+	crt = td_asprintf("%s/srv.crt", dir);
+	key = td_asprintf("%s/srv.key", dir);
+	ca = td_asprintf("%s/ca.crt", dir);
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_dial), cmocka_unit_test(test_answer)};
+	int rc = cmocka_run_group_tests(t, NULL, NULL);
+	td_rm_rf(dir, NULL);
+	free(crt);
+	free(key);
+	free(ca);
+	return rc;
+}
