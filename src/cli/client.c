@@ -172,6 +172,15 @@ int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void 
 	return rep.status / 100 == 2 ? 0 : refusal(c, rep.status, td_buf_str(&rep.body), rep.body.len, err);
 }
 
+int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws_far **ret, struct td_error *err)
+{
+	td_auto_reply struct td_http_reply refused = {0};
+	int r = td_ws_dial(c->http, d, NULL, ret, &refused, err);
+	if (!r && refused.status)
+		r = refusal(c, refused.status, td_buf_str(&refused.body), refused.body.len, err);
+	return r;
+}
+
 int td_client_failed(const char *name, const struct td_error *err)
 {
 	fprintf(stderr, "tandem %s: %s\n", name, err->msg);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/options.h"
-#include "http/client.h"
+#include "http/dial.h"
 #include "json/json.h"
 
 // Where the gateway is and who asks: $TANDEM_URL and $TANDEM_KEY, else the file that `tandem login`
@@ -33,6 +33,9 @@ int td_client_put(struct td_client *c, const char *path, const void *p, size_t n
 // Reads a reply as it comes. *ret_sent: so many bytes went to on_data.
 int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void *ctx, const char *p, size_t n),
 		     void *ctx, struct td_error *err);
+
+// Opens a WebSocket. A refusal becomes its code and the gateway's words.
+int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws_far **ret, struct td_error *err);
 
 // Prints "tandem NAME: message"; returns 1.
 int td_client_failed(const char *name, const struct td_error *err);

@@ -32,6 +32,8 @@ static const struct td_cmd roles[] = {
 	{"logs", td_logs_main, "what a run has written, also while it grows"},
 	{"cancel", td_cancel_main, "cancel a run or a job"},
 	{"session", td_session_main, "a pod of yours with an HTTP server, by its address"},
+	{"ssh", td_ssh_main, "a shell in a session's pod, by OpenSSH"},
+	{"ssh-config", td_ssh_config_main, "your sessions for ssh, sftp, rsync and editors"},
 	{"schedule", td_schedule_main, "your runs that are submitted by the clock"},
 	{"data", td_data_main, "data sets that were fetched for your runs"},
 	{"bill", td_bill_main, "what is to be paid for a period"},
@@ -55,6 +57,7 @@ static const struct td_cmd roles[] = {
 	{"supervise", td_supervise_main, "starts and restarts the embedded roles", true},
 	{"sandbox", td_sandbox_main, NULL},
 	{"home-io", td_home_io_main, NULL},
+	{"ssh-proxy", td_ssh_proxy_main, NULL},
 	{"policy-host", td_policies_host_main, NULL},
 };
 enum { ROLES = sizeof(roles) / sizeof(roles[0]) };

@@ -30,6 +30,7 @@
 //   session_start.c            starts one
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
 //   session_pass.c             the proxy in front of them
+//   session_ssh.c              ssh into them
 //   session_record.c           what is kept of one: it can be resumed
 //   session_rules.c            what Tenants ask of their members' sessions
 //   session_use.c              what they do: traffic, CPUs

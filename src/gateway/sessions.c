@@ -305,5 +305,6 @@ void *td_session_thread(void *gateway)
 
 const struct td_gateway_op td_gateway_session_ops[] = {
 	{"listSessions", list}, {"startSession", td_session_start},   {"getSession", get},
-	{"stopSession", stop},  {"resumeSession", td_session_resume}, {NULL, NULL},
+	{"stopSession", stop},  {"resumeSession", td_session_resume}, {"sshSession", td_session_ssh},
+	{NULL, NULL},
 };

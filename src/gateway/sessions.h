@@ -30,6 +30,8 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err);
 int td_session_resume(struct td_gateway_ask *q, struct td_error *err);
 // Answers a request for /s/ID/…: passes it on to the session ID of this person, or refuses (session_pass.c).
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err);
+// Leads ssh of its owner's into one (session_ssh.c).
+int td_session_ssh(struct td_gateway_ask *q, struct td_error *err);
 // Ends sessions that are over by the rules (pool/idle.h), until the gateway ends. A thread's function.
 void *td_session_thread(void *gateway);
 

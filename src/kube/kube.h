@@ -16,6 +16,7 @@
 //   lease.c events.c            leader election; Events
 //   slices.[ch]                 devices that DRA drivers publish
 //   fence.[ch]                  the condition that keeps a late Binding from landing
+//   exec.[ch]                   a program in a container
 //   health.[ch]                 /metrics, /livez and /readyz of a role
 //   people.[ch]                 keys and passwords of people: one Secret
 //   options.h                   command-line options that several roles have

@@ -445,8 +445,7 @@ bool td_slurm_is_system_name(const char *s)
 	return in_list(s, names, TD_LEN(names));
 }
 
-// An ssh public key on one line, with its comment and without options.
-static bool is_public_key(const char *s)
+bool td_slurm_is_public_key(const char *s)
 {
 	static const char types[] = "ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|ecdsa-sha2-nistp384|ecdsa-sha2-nistp521|"
 				    "sk-ssh-ed25519@openssh.com|sk-ecdsa-sha2-nistp256@openssh.com";
@@ -470,7 +469,7 @@ static void ssh_keys(size_t at, yyjson_val *user, struct td_buf *keys, struct td
 	yyjson_val *k;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(user, "sshKeys"), i, n, k) {
-		if (is_public_key(yyjson_get_str(k)))
+		if (td_slurm_is_public_key(yyjson_get_str(k)))
 			td_buf_printf(keys, "%s %s\n", td_jstr_or(user, "name", ""), yyjson_get_str(k));
 		else
 			td_strv_addf(problems,

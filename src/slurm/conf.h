@@ -28,6 +28,8 @@ bool td_slurm_is_user(const char *s);
 bool td_slurm_one_of(const char *s, const char *list);
 // The name of a user or group that Debian itself has, or Slurm.
 bool td_slurm_is_system_name(const char *s);
+// An ssh public key on one line, with its comment and without options.
+bool td_slurm_is_public_key(const char *s);
 
 // The value of a key of slurm.conf in a map, whose case does not matter; NULL: absent.
 const char *td_slurm_conf_get(const yyjson_val *map, const char *key);

@@ -1,0 +1,22 @@
+#include "kube/exec.h"
+
+#include "kube/internal.h"
+
+int td_kube_exec(struct td_kube *k, const struct td_kube_exec *e, struct td_cancel *c, struct td_ws_far **ret,
+		 struct td_error *err)
+{
+	td_auto_buf struct td_buf path = {0};
+	td_auto_reply struct td_http_reply refused = {0};
+	td_kube_path(&path, &td_pods, e->ns, e->pod, "exec");
+	td_buf_puts(&path, "?stdin=true&stdout=true&stderr=true&container=");
+	td_url_escape(&path, e->container);
+	for (const char *const *a = e->argv; *a; a++) {
+		td_buf_puts(&path, "&command=");
+		td_url_escape(&path, *a);
+	}
+	const struct td_ws_dial d = {.path = td_buf_str(&path), .protocol = "v4.channel.k8s.io"};
+	int r = td_ws_dial(k->http, &d, c, ret, &refused, err);
+	if (!r && refused.status)
+		r = td_kube_refusal(&refused, false, err);
+	return r;
+}
