@@ -37,6 +37,7 @@ struct td_scenario_part {
 	bool (*decide)(const struct td_scenario_words *w, struct td_buf *out);
 };
 extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, td_scenario_steps, td_scenario_preempt,
-	td_scenario_health, td_scenario_tenant, td_scenario_gang, td_scenario_policy, td_scenario_upgrade;
+	td_scenario_health, td_scenario_tenant, td_scenario_gang, td_scenario_elastic, td_scenario_policy,
+	td_scenario_upgrade;
 // A test: faults on 10,000 nodes at once.
 void td_scenario_health_storm(void **state);
