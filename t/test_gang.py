@@ -6,7 +6,7 @@ import pytest
 
 from harness import wait_for
 
-GANG, SIZE, LOSS = "tandem.dev/gang", "tandem.dev/gang-size", "tandem.dev/gang-on-loss"
+GANG, SIZE, LOSS, MIN = "tandem.dev/gang", "tandem.dev/gang-size", "tandem.dev/gang-on-loss", "tandem.dev/gang-min"
 RANK, WORLD, HOSTS = "tandem.dev/gang-rank", "tandem.dev/gang-world", "tandem.dev/gang-hosts"
 
 
@@ -108,6 +108,7 @@ def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     ("no number", "is no number of pods from 1 to"),
     ("two numbers", "write one number on all of them"),
     ("no size", "write annotation tandem.dev/gang-size"),
+    ("a minimum above it", "write annotation tandem.dev/gang-min as a number from 1 to 2"),
     ("no policy", 'write "fail", "restart" or "replace"'),
     ("two shapes", "give all of them the same"),
     pytest.param("too large", "have room for 16 of them at once", marks=pytest.mark.embedded)])  # the pool's size
@@ -120,6 +121,8 @@ def test_what_a_gang_says_wrongly_is_refused_with_the_fix(pool, what, fix):
         b[SIZE] = "3"
     elif what == "no size":
         del a[SIZE], b[SIZE]
+    elif what == "a minimum above it":
+        a[MIN] = b[MIN] = "3"
     elif what == "no policy":
         a[LOSS] = b[LOSS] = "panic"
     elif what == "two shapes":
@@ -204,6 +207,64 @@ def test_a_bridge_that_dies_in_the_middle(pool):
     assert uids == {k: p["metadata"]["uid"] for g in ("full", "mid") for k, p in pods(pool, g).items() if p["status"]["phase"] == "Running"}
 
 
+@pytest.mark.embedded  # the pool's size
+@pytest.mark.feature("A8.9", "A12.2")
+def test_pods_beyond_the_minimum_join_as_room_comes_and_leave_alone(pool):
+    """Of six pods of a node each two start together, the others one by one. A bridge that dies in between knows it all again; the core outlives who joined, and not the other way round."""
+    pool.apply(pool.pod("before", 8))
+    wait_for("one node is taken", lambda: pool.phase("before") == "Running")
+    six = [f"stretch-{i}" for i in range(6)]
+    pool.apply(*members(pool, "stretch", 6, gpus=8, size=6, notes={MIN: "2"}))
+    runs = lambda: {k: p for k, p in pods(pool, "stretch").items() if p["status"].get("phase") == "Running" and "deletionTimestamp" not in p["metadata"]}
+    uids = lambda run: {k: p["metadata"]["uid"] for k, p in run.items()}
+    says = lambda name: waits(pods(pool, "stretch")[name])
+    three = wait_for("three run", lambda: len(runs()) == 3 and runs())
+    core = [three[k] for k in six[:2]]
+    assert {(notes(p)[RANK], notes(p)[WORLD], notes(p)[HOSTS]) for p in core} == {("0", "2", "stretch-0,stretch-1"), ("1", "2", "stretch-0,stretch-1")}
+    assert list(jobs_of(pool, "stretch")) == [pool.grant(p)[0] for p in core[:1]] and pool.grant(core[0])[0] == pool.grant(core[1])[0]
+    joined = next(p for k, p in three.items() if k not in six[:2])
+    assert notes(joined)["tandem.dev/gang-core"] == notes(core[0])["tandem.dev/gang-uid"] and RANK not in notes(joined) and notes(joined)[HOSTS] == "stretch-0,stretch-1"
+    assert pool.grant(joined)[0] != pool.grant(core[0])[0]
+    assert "beyond the minimum of 2 of gang stretch" in pool.cmd("why", joined["metadata"]["name"]).stdout
+
+    pool.kill_role("bridge")
+    pool.kubectl("delete", "pod", "before", "--wait=false")
+    four = wait_for("four run", lambda: len(runs()) == 4 and runs())
+    assert uids(three).items() <= uids(four).items()
+    outside = next(k for k in six if k not in four)
+    wait_for("who waits says for what", lambda: "It is beyond the minimum of 2 of its gang, which runs. It waits in Slurm's queue as job" in says(outside))
+
+    pool.kubectl("delete", "pod", joined["metadata"]["name"], "--wait=false")
+    now = wait_for("one of the others takes the room", lambda: len(runs()) == 4 and joined["metadata"]["name"] not in runs() and runs())
+    assert all(uids(now)[k] == uids(three)[k] for k in six[:2]), "the core went on"
+
+    pool.kubectl("delete", "pod", "stretch-1", "--wait=false")
+    def ended():
+        left = {k: p["status"] for k, p in pods(pool, "stretch").items() if k in now and k != "stretch-1"}
+        return all(s.get("phase") == "Failed" for s in left.values()) and left
+    left = wait_for("all of it have ended", ended)
+    assert "a member of its gang is lost" in left["stretch-0"]["message"]
+    assert all("the core of its gang has ended" in s["message"] for k, s in left.items() if k != "stretch-0")
+    wait_for("no job of it is left", lambda: not [j for j in pool.squeue().values() if j["name"].startswith("stretch")])
+    assert "1 of 2 are there" in wait_for("who has not run waits for the next gang", lambda: next((waits(p) for p in pods(pool, "stretch").values() if "are there" in waits(p)), None))
+
+
+@pytest.mark.embedded  # the pool's size
+@pytest.mark.feature("A8.9")
+def test_the_end_of_the_core_by_success_leaves_the_rest_of_an_indexed_job_to_the_others(pool):
+    """Six pods of a node each on four nodes, with a core of two: who did not fit runs when others are done."""
+    p = pool.pod("x", 8, command=["sh", "-c", 'test -z "$RANK" -o "$RANK" = "$JOB_COMPLETION_INDEX" && sleep 0.3'])
+    pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "six", "namespace": "default"},
+                "spec": {"completions": 6, "parallelism": 6, "completionMode": "Indexed", "backoffLimit": 0,
+                         "template": {"metadata": {"labels": {GANG: "six"}, "annotations": {MIN: "2"}}, "spec": {**p["spec"], "restartPolicy": "Never"}}}})
+    wait_for("it is complete", lambda: pool.get("job", "six")["status"].get("succeeded") == 6)
+    done = pods(pool, "six").values()
+    core = [p for p in done if RANK in notes(p)]
+    assert sorted(notes(p)[RANK] for p in core) == ["0", "1"] and len({notes(p)["tandem.dev/job-id"] for p in core}) == 1
+    assert len({notes(p)["tandem.dev/job-id"] for p in done}) == 5
+    wait_for("its jobs are over", lambda: not [j for j in pool.squeue().values() if j["name"].startswith("six")])
+
+
 @pytest.mark.feature("A8.1", "A8.11")
 def test_an_indexed_job_is_a_gang_by_its_label(pool):
     """The Job says how many; the index is the rank; it is done when all are done."""
@@ -254,7 +315,7 @@ def ranks_of(pool, names):
 
 
 @pytest.mark.embedded  # the kinds of others are made here
-@pytest.mark.feature("A8.2", "A8.4", "A8.6")
+@pytest.mark.feature("A8.2", "A8.4", "A8.6", "A8.9")
 def test_pods_of_other_controllers_are_gangs_by_their_marks(pool):
     """LeaderWorkerSet, PodGroup and PyTorchJob, by the labels that their controllers write; they themselves do not run here."""
     lws = {f"leaderworkerset.sigs.k8s.io/{k}": v for k, v in (("name", "serve"), ("group-index", "1"))}
@@ -272,6 +333,9 @@ def test_pods_of_other_controllers_are_gangs_by_their_marks(pool):
         pool.apply({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "pg", "namespace": "default"}, "spec": {"minMember": 3}})
         pool.apply(marked(pool, "pg-2", group))
         assert ranks_of(pool, ["pg-0", "pg-1", "pg-2"]) == [0, 1, 2]
+        pool.apply(marked(pool, "pg-3", group))  # beyond its minMember
+        wait_for("it joins", lambda: pool.phase("pg-3") == "Running")
+        assert notes(pool.get("pod", "pg-3"))["tandem.dev/gang-core"] == notes(pool.get("pod", "pg-0"))["tandem.dev/gang-uid"]
 
         pool.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist", "namespace": "default"},
                     "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}}})
@@ -281,6 +345,16 @@ def test_pods_of_other_controllers_are_gangs_by_their_marks(pool):
         wait_for("the master is waited for", lambda: "2 of 3 are there" in says("mnist-worker-0"))
         pool.apply(marked(pool, "mnist-master-0", role("master", 0), owner=owner))
         assert ranks_of(pool, ["mnist-master-0", "mnist-worker-0", "mnist-worker-1"]) == [0, 1, 2]
+
+        pool.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "flex", "namespace": "default"},
+                    "spec": {"elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}, "pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}})
+        owner = pool.get("pytorchjob", "flex")
+        worker = lambda i: marked(pool, f"flex-worker-{i}", {**role("worker", i), "training.kubeflow.org/job-name": "flex"}, owner=owner)
+        pool.apply(worker(2), worker(0))
+        wait_for("the lowest two are waited for", lambda: "1 of 2 are there" in says("flex-worker-2"))
+        pool.apply(worker(1))
+        assert ranks_of(pool, ["flex-worker-0", "flex-worker-1"]) == [0, 1]
+        wait_for("the third joins", lambda: pool.phase("flex-worker-2") == "Running" and RANK not in notes(pool.get("pod", "flex-worker-2")))
     finally:
         pool.kubectl("delete", "crd", "podgroups.scheduling.x-k8s.io", "pytorchjobs.kubeflow.org", "--ignore-not-found")
 
@@ -288,7 +362,7 @@ def test_pods_of_other_controllers_are_gangs_by_their_marks(pool):
 @pytest.mark.embedded  # on clusters a policy says so: t/test_policy.py
 @pytest.mark.feature("A8.8")
 def test_only_the_bridge_says_what_a_gang_was_granted(pool):
-    for key in ("gang-uid", "gang-name", "gang-rank", "gang-world", "gang-hosts"):
+    for key in ("gang-uid", "gang-name", "gang-rank", "gang-world", "gang-hosts", "gang-most", "gang-core"):
         p = pool.pod("forged")
         p["metadata"]["annotations"] = {f"tandem.dev/{key}": "1"}
         r = pool.run("kubectl", "create", "-f", "-", input=json.dumps(p), check=False)

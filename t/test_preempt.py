@@ -61,6 +61,28 @@ def told(pool, name, reason):
                                                              if (e["reason"], e["involvedObject"]["name"]) == (reason, name)])
 
 
+@pytest.mark.feature("A8.9")
+def test_who_joined_a_gang_is_preempted_before_its_core(pool):
+    """A pod that joined has run for less time than its core, so less is lost with it. The core goes on."""
+    def member(i, gpus):
+        p = pool.pod(f"flex-{i}", gpus, priorityClassName="patient")
+        p["metadata"].update(labels={"tandem.dev/gang": "flex"}, annotations={"tandem.dev/gang-min": "2"})
+        return p
+    run = lambda *names: all(pool.phase(n) == "Running" for n in names)  # noqa: E731
+    pool.apply(member(0, 4), member(1, 4))
+    wait_for("the core runs", lambda: run("flex-0", "flex-1"))
+    core = {n: pool.get("pod", n) for n in ("flex-0", "flex-1")}
+    assert len({p["spec"]["nodeName"] for p in core.values()}) == 1
+    start = int(core["flex-0"]["metadata"]["annotations"]["tandem.dev/job-start"])
+    wait_for("it has run for a while", lambda: time.time() >= start + 2)
+    pool.apply(member(2, 8))
+    wait_for("another one joins on the other node", lambda: run("flex-2"))
+    pool.apply(pool.pod("hurry", 8, priorityClassName="urgent"))
+    wait_for("the urgent one runs", lambda: run("hurry"))
+    wait_for("who joined has ended for it", lambda: pool.get("pod", "flex-2")["status"].get("reason") == "Preempted")
+    assert {n: pool.get("pod", n)["metadata"]["uid"] for n in core if run(n)} == {n: p["metadata"]["uid"] for n, p in core.items()}
+
+
 @pytest.mark.feature("A6.7", "A6.8", "A19.4")
 def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_back(pool):
     """0 → 1 → 0 replicas: the job is signalled and goes back into the queue; when the service has shrunk, it runs again."""

@@ -44,8 +44,10 @@ class Steps:
         pods = [self.pool.pod(f"gang{self.serial}-{i}", gpus=gpus, cpu="500m") for i in range(n)]
         for p in pods:
             p["metadata"].update(labels={"tandem.dev/gang": f"gang{self.serial}"}, annotations={"tandem.dev/gang-size": str(n), "tandem.dev/gang-on-loss": loss})
+            if n > 2 and self.serial % 3 == 0:
+                p["metadata"]["annotations"]["tandem.dev/gang-min"] = "2"
         if self.rng.random() < 0.2:
-            pods.pop()  # it never is whole
+            pods.pop()  # it never is whole, unless it is elastic
         self._do("kubectl", "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
         return f"gang{self.serial} {len(pods)} of {n} x{gpus} {loss}"
 

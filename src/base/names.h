@@ -18,6 +18,10 @@
 #define TD_ANN_GANG_RANK "tandem.dev/gang-rank"
 #define TD_ANN_GANG_WORLD "tandem.dev/gang-world"
 #define TD_ANN_GANG_HOSTS "tandem.dev/gang-hosts"
+// Of an elastic gang: on the members of its core, how many pods there may be in all; on a pod beyond
+// it, the core's ask.
+#define TD_ANN_GANG_MOST "tandem.dev/gang-most"
+#define TD_ANN_GANG_CORE "tandem.dev/gang-core"
 // Prefix of the variables of the node's network (spec.fabric), as part of a grant: the rest is the variable's name.
 #define TD_ANN_FABRIC_PREFIX "fabric.tandem.dev/"
 // JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
@@ -28,6 +32,7 @@
 // What a pod says of the gang that it belongs to (docs/gangs.md).
 #define TD_LABEL_GANG "tandem.dev/gang"
 #define TD_ANN_GANG_SIZE "tandem.dev/gang-size"
+#define TD_ANN_GANG_MIN "tandem.dev/gang-min"
 #define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"
 // Condition of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"

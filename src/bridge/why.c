@@ -56,6 +56,8 @@ static void gang_words(const struct td_object *pod, struct td_buf *out)
 	const char *name = td_object_annotation(pod, TD_ANN_GANG_NAME),
 		   *rank = td_object_annotation(pod, TD_ANN_GANG_RANK),
 		   *world = td_object_annotation(pod, TD_ANN_GANG_WORLD);
+	if (td_object_annotation(pod, TD_ANN_GANG_CORE) && name && world)
+		td_buf_printf(out, ", beyond the minimum of %s of gang %s", world, name);
 	if (td_object_annotation(pod, TD_ANN_GANG_UID) && name && rank && world)
 		td_buf_printf(out, ", as rank %s of %s in gang %s", rank, world, name);
 }

@@ -71,7 +71,9 @@ struct td_ask {
 	struct td_ask_pod own; // of a lone pod
 	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what
 	// its job has on each node, in Slurm's order. `devices` and `cpus` are then not set.
-	size_t size; // 0: a lone pod
+	size_t size;    // 0: a lone pod
+	int64_t most;   // pods that there may be, in all
+	int64_t beyond; // of a pod beyond the core of its gang: how many members that has; else 0
 	struct td_ask_pod *members;
 	size_t n_members;
 	struct td_ask_part *parts;

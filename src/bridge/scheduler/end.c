@@ -51,6 +51,8 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run,
 	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
 	if (seat)
 		td_gang_notes(d, o, a, seat);
+	if (run->core)
+		td_gang_core_notes(d, o, run->gang_name, run->core);
 	td_auto(td_object_unref) struct td_object *where =
 		run->s->fabric ? td_informer_get(run->b->nodes, NULL, node) : NULL;
 	if (where)

@@ -9,7 +9,7 @@
 char *td_gang_of(const struct td_object *pod)
 {
 	const char *name = td_object_annotation(pod, TD_ANN_GANG_NAME);
-	if (td_object_annotation(pod, TD_ANN_GANG_UID) && name)
+	if (name && (td_object_annotation(pod, TD_ANN_GANG_UID) || td_object_annotation(pod, TD_ANN_GANG_CORE)))
 		return td_asprintf("%s/%s", pod->ns, name);
 	// A pod that was bound alone stays alone.
 	if (td_jstr(pod->root, "spec.nodeName"))
@@ -77,6 +77,11 @@ void td_gang_sort(const struct td_object **pods, size_t n)
 	qsort(pods, n, sizeof(*pods), by_rank);
 }
 
+bool td_gang_before(const struct td_object *x, const struct td_object *y)
+{
+	return by_rank(&x, &y) < 0;
+}
+
 static int loss_of(const struct td_object *pod, enum td_pool_gang_loss *ret, struct td_error *err)
 {
 	const char *s = td_object_annotation(pod, TD_ANN_GANG_LOSS);
@@ -95,14 +100,66 @@ static int loss_of(const struct td_object *pod, enum td_pool_gang_loss *ret, str
 	return 0;
 }
 
+// A number of pods. What the first pod says, all must say.
+static int number_of(const struct td_object *const *pods, size_t i, const char *key, int64_t *io, struct td_error *err)
+{
+	const char *s = td_object_annotation(pods[i], key);
+	long long n = 0;
+	if (s && (!td_parse_i64(s, &n) || n < 1 || n > TD_GANG_MAX))
+		return td_fail(err, TD_INVALID, "annotation %s: \"%.40s\" is no number of pods from 1 to %d", key, s,
+			       TD_GANG_MAX);
+	if (i && n != *io)
+		return td_fail(err, TD_INVALID,
+			       "annotation %s: pods %s and %s of one gang do not say the same: write one number on all "
+			       "of them",
+			       key, pods[0]->name, pods[i]->name);
+	*io = n;
+	return 0;
+}
+
+// Of what the pods and their owner say: how many start together, and how many there may be.
+static int sizes(int64_t size, int64_t min, const struct td_gang_owned *o, struct td_gang_says *ret,
+		 struct td_error *err)
+{
+	if (o->size && size && o->size != size)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_GANG_SIZE
+			       ": it says %lld, and its %s runs %lld pods at once: leave "
+			       "the annotation out, or write %lld",
+			       (long long)size, o->whose, (long long)o->size, (long long)o->size);
+	if (o->min && min && o->min != min)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_GANG_MIN
+			       ": it says %lld, and its %s says %lld: leave the annotation out, or write %lld",
+			       (long long)min, o->whose, (long long)o->min, (long long)o->min);
+	size = size ? size : o->size;
+	min = min ? min : o->min;
+	if (!size && !min)
+		return td_fail(err, TD_INVALID,
+			       "how many pods its gang has is not said: write annotation " TD_ANN_GANG_SIZE
+			       " on each of them");
+
+	ret->size = min ? min : size;
+	ret->most = o->most > size ? o->most : size ? size : TD_GANG_MAX;
+	if (ret->size > TD_GANG_MAX)
+		return td_fail(err, TD_INVALID, "a gang has at most %d pods", TD_GANG_MAX);
+	if (ret->size > ret->most)
+		return td_fail(
+			err, TD_INVALID,
+			"its gang needs %lld pods to start and has at most %lld: write annotation %s as a number "
+			"from 1 to %lld",
+			(long long)ret->size, (long long)ret->most, o->min ? TD_ANN_GANG_SIZE : TD_ANN_GANG_MIN,
+			(long long)ret->most);
+	return 0;
+}
+
 int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_gang_says *ret,
 		 struct td_cancel *c, struct td_error *err)
 {
 	struct td_gang_says says = {0};
+	int64_t size = 0, min = 0;
 	for (size_t i = 0; i < n; i++) {
-		const char *s = td_object_annotation(pods[i], TD_ANN_GANG_SIZE);
 		enum td_pool_gang_loss loss = TD_GANG_FAIL;
-		long long size = 0;
 		int r = loss_of(pods[i], &loss, err);
 		if (r)
 			return r;
@@ -113,38 +170,18 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 				       "write one policy on all of them",
 				       pods[0]->name, pods[i]->name);
 		says.on_loss = loss;
-		if (s && (!td_parse_i64(s, &size) || size < 1 || size > TD_GANG_MAX))
-			return td_fail(err, TD_INVALID,
-				       "annotation " TD_ANN_GANG_SIZE ": \"%.40s\" is no number of pods from 1 to %d",
-				       s, TD_GANG_MAX);
-		if (i && size != says.size)
-			return td_fail(err, TD_INVALID,
-				       "annotation " TD_ANN_GANG_SIZE
-				       ": pods %s and %s of one gang do not say the same: "
-				       "write one number on all of them",
-				       pods[0]->name, pods[i]->name);
-		says.size = size;
+		r = number_of(pods, i, TD_ANN_GANG_SIZE, &size, err);
+		r = r ? r : number_of(pods, i, TD_ANN_GANG_MIN, &min, err);
+		if (r)
+			return r;
 	}
 
-	int64_t owned = 0;
-	const char *whose = "";
-	int r = n ? td_gang_owner_size(b, pods[0], &owned, &whose, c, err) : 0;
+	struct td_gang_owned owned = {.whose = "owner"};
+	int r = n ? td_gang_owner_size(b, pods[0], &owned, c, err) : 0;
+	r = r ? r : sizes(size, min, &owned, &says, err);
 	if (r)
 		return r;
-	if (owned && says.size && owned != says.size)
-		return td_fail(err, TD_INVALID,
-			       "annotation " TD_ANN_GANG_SIZE
-			       ": it says %lld, and its %s runs %lld pods at once: leave "
-			       "the annotation out, or write %lld",
-			       (long long)says.size, whose, (long long)owned, (long long)owned);
-	if (!says.size)
-		says.size = owned;
-	if (!says.size)
-		return td_fail(err, TD_INVALID,
-			       "how many pods its gang has is not said: write annotation " TD_ANN_GANG_SIZE
-			       " on each of them");
-	if (says.size > TD_GANG_MAX)
-		return td_fail(err, TD_INVALID, "a gang has at most %d pods", TD_GANG_MAX);
+	says.first = owned.first;
 	*ret = says;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "bridge/scheduler/run.h"
+#include "pool/elastic.h"
 #include "pool/gang.h"
 
 #define TD_GANG_KEY "gang:"
@@ -24,7 +25,9 @@ void td_gang_on_pod(void *pod_queue, struct td_object *old, struct td_object *no
 void td_gang_uid(const struct td_object *const *pods, size_t n, char ret[40]);
 
 struct td_gang_says {
-	int64_t size;
+	int64_t size;  // members that start together: the minimum, where there is one
+	int64_t most;  // pods that there may be. More than size: the gang is elastic (gang_elastic.c)
+	int64_t first; // the group of its pod with rank 0 (td_gang_place_of())
 	enum td_pool_gang_loss on_loss;
 };
 // Reads what the members say. TD_INVALID: they are refused; err says what is wrong and what to write.
@@ -35,10 +38,18 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 // The name of the pod's gang in its namespace, by its own label or as its owner marks it. One that
 // an owner marks has a ":" in it, which no label can have. NULL: a lone pod. Caller frees.
 char *td_gang_name(const struct td_object *pod);
-// How many pods the gang has as the owner says; 0: it does not. *ret_whose: its kind. TD_NOT_FOUND:
-// the object that says so is not there yet.
-int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, int64_t *ret, const char **ret_whose,
-		       struct td_cancel *c, struct td_error *err);
+// How many pods the gang has as the owner says; 0: it does not.
+struct td_gang_owned {
+	const char *whose; // its kind
+	int64_t size;      // so many pods at once
+	int64_t min, most; // so many start together; so many there may be
+	int64_t first;     // as in td_gang_says
+};
+// TD_NOT_FOUND: the object that says so is not there yet.
+int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
+		       struct td_error *err);
+// May the pod's gang be elastic? What the pod itself says is enough for a no.
+bool td_gang_stretches(const struct td_object *pod);
 // The place that the owner gives the pod among the others. Ranks go by group, then by index.
 struct td_gang_place_in {
 	int64_t group; // a master, a child Job; 0 where there is one
@@ -49,6 +60,8 @@ struct td_gang_place_in td_gang_place_of(const struct td_object *pod);
 
 // The pods in the order of their ranks where they have none yet: by index, then by name.
 void td_gang_sort(const struct td_object **pods, size_t n);
+// Does x come before y there?
+bool td_gang_before(const struct td_object *x, const struct td_object *y);
 
 // ---- one pass over one gang ----
 
@@ -78,8 +91,35 @@ struct td_gang_run {
 // Reconciles the asks of one gang; key begins with TD_GANG_KEY.
 int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link *l, const char *key, int64_t *again_ms,
 		      struct td_cancel *c, struct td_error *err);
+// ---- gang_elastic.c: the core, and the pods beyond it (pool/elastic.h) ----
+struct td_gang_core {
+	char uid[40]; // of its ask; "": there is none
+	char *hosts;  // of its members, as in td_gang_run; owned
+	char *owner;  // UID of theirs; NULL: none; owned
+	struct td_pool_core is;
+	int64_t joined; // so many pods beyond it are bound
+};
+void td_gang_core_done(struct td_gang_core *c);
+#define td_auto_core __attribute__((cleanup(td_gang_core_done)))
+// What a pod of the gang "<namespace>/<name>" may do beside its core.
+enum td_pool_beyond_do td_gang_beyond(struct td_bridge *b, const char *gang, const struct td_object *pod,
+				      struct td_gang_core *ret);
+// Takes the pods that may join the core out of those that wait, which are sorted, and queues those
+// that do not know yet what they may do. Returns how many are left. pods: all of the gang.
+size_t td_gang_let_join(struct td_bridge *b, const struct td_objects *pods, const struct td_object **waiting, size_t n);
+// Adds what the Binding of a pod beyond the core says of it.
+void td_gang_core_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const char *gang, const struct td_gang_core *c);
+// How many members of its core are among the pods that wait, which are sorted; of a gang that is not
+// elastic: all of them.
+size_t td_gang_there(const struct td_object *const *pods, size_t n, const struct td_gang_says *says);
+// ---- gang_find.c ----
+// Brings those of the pods that wait to the front, `take` in number, that the ask was made from
+// beside its members. Others may have come since, before them in rank. False: they are not there.
+bool td_gang_pick(const struct td_object *const *members, size_t n_members, const struct td_object **waiting, size_t n,
+		  size_t take, const char *uid);
 // A job of ours names the ask `uid`, which no pod has. Is it a gang's? Then its key is queued.
-bool td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects *pods);
+int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects *pods, bool *ret, struct td_cancel *c,
+		  struct td_error *err);
 // The ask of the gang that the pod belongs to. Returns a reference, or NULL: none, or a lone pod.
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
 // ---- gang_facts.c ----

@@ -93,6 +93,10 @@ void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a,
 	td_jm_key_str(d, o, TD_ANN_GANG_RANK, rank);
 	td_jm_key_str(d, o, TD_ANN_GANG_WORLD, world);
 	td_jm_key_str(d, o, TD_ANN_GANG_HOSTS, seat->hosts);
+	if (a->most > (int64_t)a->size) {
+		td_auto_free char *most = td_asprintf("%lld", (long long)a->most);
+		td_jm_key_str(d, o, TD_ANN_GANG_MOST, most);
+	}
 }
 
 // Can the member be bound now? Of several on one node the first asks for all of them.

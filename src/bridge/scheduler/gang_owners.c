@@ -53,6 +53,12 @@ char *td_gang_name(const struct td_object *pod)
 	return NULL;
 }
 
+// A master (of PyTorch) or chief (of TensorFlow) is the first.
+static bool leads(const char *role)
+{
+	return role && (!strcasecmp(role, "master") || !strcasecmp(role, "chief"));
+}
+
 struct td_gang_place_in td_gang_place_of(const struct td_object *pod)
 {
 	int64_t job = number(td_object_annotation(pod, JOB_INDEX)), n;
@@ -63,10 +69,7 @@ struct td_gang_place_in td_gang_place_of(const struct td_object *pod)
 	if ((n = number(label(pod, LWS_WORKER))) >= 0)
 		return (struct td_gang_place_in){0, n, true};
 	if ((n = number(label(pod, KF_INDEX))) >= 0) {
-		// A master (of PyTorch) or chief (of TensorFlow) is the first.
-		const char *type = label(pod, KF_TYPE);
-		bool first = type && (!strcasecmp(type, "master") || !strcasecmp(type, "chief"));
-		return (struct td_gang_place_in){first ? 0 : 1, n, false};
+		return (struct td_gang_place_in){leads(label(pod, KF_TYPE)) ? 0 : 1, n, false};
 	}
 	return (struct td_gang_place_in){0, -1, false};
 }
@@ -98,23 +101,31 @@ static int64_t set_size(const yyjson_val *spec)
 	return n;
 }
 
-// The replicas of all roles but a launcher's: spec.<kind>ReplicaSpecs.<Role>.replicas.
-static int64_t training_size(const yyjson_val *spec)
+// The replicas of all roles but a launcher's: spec.<kind>ReplicaSpecs.<Role>.replicas. And how few may
+// start: spec.elasticPolicy, as in a PyTorchJob.
+static void training_size(const yyjson_val *spec, struct td_gang_owned *ret)
 {
-	int64_t n = 0;
+	ret->first = 1; // no pod of it comes before its workers
 	yyjson_val *k, *v, *role, *of;
 	size_t i, max, j, m;
 	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)spec, i, max, k, v) {
 		if (!td_ends(yyjson_get_str(k), "ReplicaSpecs"))
 			continue;
 		yyjson_obj_foreach (v, j, m, role, of)
-			n += strcasecmp(yyjson_get_str(role), "launcher") ? td_jint(of, "replicas", 1) : 0;
+			if (strcasecmp(yyjson_get_str(role), "launcher") != 0) {
+				int64_t n = td_jint(of, "replicas", 1);
+				ret->size += n;
+				if (n && leads(yyjson_get_str(role)))
+					ret->first = 0;
+			}
 	}
-	return n;
+	ret->min = td_jint(spec, "elasticPolicy.minReplicas", 0);
+	ret->min = ret->min > 0 ? ret->min : 0;
+	ret->most = ret->min ? td_jint(spec, "elasticPolicy.maxReplicas", 0) : 0;
 }
 
 // The kind of the owner as a resource: its plural is the kind in small letters with an "s".
-static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val *owner, int64_t *ret,
+static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val *owner, struct td_gang_owned *ret,
 		    struct td_cancel *c, struct td_error *err)
 {
 	const char *api = td_jstr_or(owner, "apiVersion", ""), *kind = td_jstr_or(owner, "kind", ""),
@@ -128,12 +139,17 @@ static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = look_up(b, pod, &gvr, td_jstr_or(owner, "name", ""), c, &o, err);
 	if (!r)
-		*ret = training_size(td_jget(o->root, "spec"));
+		training_size(td_jget(o->root, "spec"), ret);
 	return r == TD_NOT_FOUND ? 0 : r; // it is going, and its pods with it
 }
 
-int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, int64_t *ret, const char **ret_whose,
-		       struct td_cancel *c, struct td_error *err)
+bool td_gang_stretches(const struct td_object *pod)
+{
+	return td_object_annotation(pod, TD_ANN_GANG_MIN) || label(pod, POD_GROUP) || label(pod, KF_JOB);
+}
+
+int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
+		       struct td_error *err)
 {
 	static const struct td_gvr sets = {"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true},
 				   groups = {"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
@@ -141,38 +157,38 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, int64_t
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	const char *set = label(pod, SET_NAME), *group = label(pod, POD_GROUP);
 	int r = 0;
-	*ret = 0;
+	*ret = (struct td_gang_owned){.whose = "owner"};
 
 	if (set) {
-		*ret_whose = "JobSet";
+		ret->whose = "JobSet";
 		r = look_up(b, pod, &sets, set, c, &o, err);
-		*ret = r ? 0 : set_size(td_jget(o->root, "spec"));
+		ret->size = r ? 0 : set_size(td_jget(o->root, "spec"));
 		return r == TD_NOT_FOUND ? 0 : r;
 	}
 	if (label(pod, TD_LABEL_GANG) && td_streq(td_jstr(owner, "kind"), "Job") &&
 	    td_starts(td_jstr_or(owner, "apiVersion", ""), "batch/")) {
-		*ret_whose = "Job";
+		ret->whose = "Job";
 		r = look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &o, err);
 		if (!r && td_streq(td_jstr(o->root, "spec.completionMode"), "Indexed"))
-			*ret = at_once(td_jget(o->root, "spec"));
+			ret->size = at_once(td_jget(o->root, "spec"));
 		return r == TD_NOT_FOUND ? 0 : r;
 	}
 	if (label(pod, TD_LABEL_GANG))
 		return 0;
 	if (label(pod, LWS_NAME)) {
-		*ret_whose = "LeaderWorkerSet";
+		ret->whose = "LeaderWorkerSet";
 		int64_t n = number(td_object_annotation(pod, LWS_SIZE));
-		*ret = n > 0 ? n : 0;
+		ret->size = n > 0 ? n : 0;
 		return 0;
 	}
 	if (label(pod, KF_JOB)) {
-		*ret_whose = "training job";
+		ret->whose = "training job";
 		return training(b, pod, owner, ret, c, err);
 	}
 	if (group) {
-		*ret_whose = "PodGroup";
+		ret->whose = "PodGroup";
 		r = look_up(b, pod, &groups, group, c, &o, err);
-		*ret = r ? 0 : td_jint(o->root, "spec.minMember", 0);
+		ret->min = r ? 0 : td_jint(o->root, "spec.minMember", 0);
 	}
 	return r;
 }

@@ -19,8 +19,11 @@ struct pass { // over one key
 	size_t n_granted;
 	const struct td_object **waiting; // pods that wait and belong to no ask so far, sorted
 	size_t n_waiting;
-	bool alive; // an ask of this gang has members that run
-	// What those that waited at first say; code: of td_gang_read().
+	bool alive;  // an ask of this gang has members that run
+	bool formed; // or members that wait
+	bool core;   // the one that is alive is elastic: there is no second
+	// What those that wait say, when it was asked for; code: of td_gang_read().
+	bool read;
 	struct td_gang_says says;
 	struct td_error said;
 	int code;
@@ -44,6 +47,15 @@ static struct td_gang_member *add_member(struct td_gang_run *g, const struct td_
 	return &g->v[g->n++];
 }
 
+// What those that wait say. Returns td_gang_read()'s code.
+static int said(struct pass *p)
+{
+	if (!p->read && p->n_waiting)
+		p->code = td_gang_read(p->b, p->waiting, p->n_waiting, &p->says, p->c, &p->said);
+	p->read = true;
+	return p->code;
+}
+
 // Moves the first n waiting pods into the gang.
 static void attach(struct pass *p, struct td_gang_run *g, size_t n)
 {
@@ -53,16 +65,13 @@ static void attach(struct pass *p, struct td_gang_run *g, size_t n)
 	p->n_waiting -= n;
 }
 
-// Are these members, with the first n that wait, the pods that the ask was made from?
+// Are these members, with n of those that wait, the pods that the ask was made from? Then these n come first.
 static bool made_from(const struct pass *p, const struct td_gang_run *g, size_t n, const char *uid)
 {
-	char got[40];
-	td_auto_free const struct td_object **v = td_calloc(g->n + n + 1, sizeof(*v));
+	td_auto_free const struct td_object **v = td_calloc(g->n + 1, sizeof(*v));
 	for (size_t i = 0; i < g->n; i++)
 		v[i] = g->v[i].pod;
-	memcpy(v + g->n, p->waiting, n * sizeof(*v));
-	td_gang_uid(v, g->n + n, got);
-	return !strcmp(got, uid);
+	return td_gang_pick(v, g->n, p->waiting, p->n_waiting, n, uid);
 }
 
 // Moves the pods that the ask already had to the front: others that wait may come before them by
@@ -80,7 +89,7 @@ static size_t known_first(struct pass *p, const struct td_ask *a)
 				v[n++] = p->waiting[i];
 		}
 	memcpy(p->waiting, v, n * sizeof(*v));
-	return a->size ? a->size : p->code ? 0 : (size_t)p->says.size;
+	return a->size ? a->size : said(p) ? 0 : (size_t)p->says.size;
 }
 
 // Finds the members of an ask. What bound members carry is the truth about size and identity.
@@ -101,21 +110,26 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 
 	if (!first) {
 		size_t n = known_first(p, a);
-		if (n && n <= p->n_waiting && made_from(p, g, n, a->uid)) {
+		if (n && !p->core && n <= p->n_waiting && made_from(p, g, n, a->uid)) {
 			g->says.size = (int64_t)n;
+			g->says.most = a->most ? a->most : said(p) ? 0 : p->says.most;
 			attach(p, g, n);
+			p->formed = true;
 		}
 		return;
 	}
 
-	long long size = 0;
+	long long size = 0, most = 0;
 	const char *world = td_object_annotation(first, TD_ANN_GANG_WORLD),
+		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST),
 		   *loss = td_object_annotation(first, TD_ANN_GANG_LOSS);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
+	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
 	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
 			  : td_streq(loss, "replace") ? TD_GANG_REPLACE
 						      : TD_GANG_FAIL;
 	p->alive |= running;
+	p->core |= running && g->says.most > g->says.size;
 	if (!running || held >= (size_t)g->says.size)
 		return;
 	size_t vacant = (size_t)g->says.size - held;
@@ -249,6 +263,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 	if (g->says.size) {
 		pthread_mutex_lock(&p->b->asks->lock);
 		a->size = (size_t)g->says.size;
+		a->most = g->says.most;
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
@@ -309,6 +324,7 @@ static int rest(struct pass *p, struct td_error *err)
 		return 0;
 
 	int r = 0;
+	said(p);
 	struct td_gang_says says = p->says;
 	if (p->code == TD_INVALID) {
 		td_auto_free char *text = td_asprintf("Refused: %s", p->said.msg);
@@ -324,7 +340,10 @@ static int rest(struct pass *p, struct td_error *err)
 	}
 
 	td_gang_sort(p->waiting, p->n_waiting);
-	if (p->n_waiting >= (size_t)says.size && !p->alive) {
+	// The core of an elastic gang is there once: whoever is not in it joins.
+	bool elastic = says.most > says.size, there_is = p->alive || (elastic && p->formed);
+	size_t there = td_gang_there(p->waiting, p->n_waiting, &says);
+	if (there >= (size_t)says.size && !there_is) {
 		char uid[40];
 		bool is_new;
 		struct td_gang_run g = {.name = p->name, .says = says};
@@ -335,6 +354,19 @@ static int rest(struct pass *p, struct td_error *err)
 		gang_done(&g);
 		if (r || !p->n_waiting)
 			return r;
+		there_is = true;
+	}
+
+	if (there_is && elastic) { // those that may join have been let go
+		td_auto_free char *text =
+			p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
+					       (long long)says.most)
+				 : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
+					       "for room of its own when that runs.",
+					       (long long)says.size, p->name);
+		return say(p, "GangIncomplete", text, err);
+	}
+	if (there_is && !p->alive) {
 		td_auto_free char *text = td_asprintf("It waits: its gang %s has its %lld members already.", p->name,
 						      (long long)says.size);
 		return say(p, "GangIncomplete", text, err);
@@ -352,7 +384,7 @@ static int rest(struct pass *p, struct td_error *err)
 		p->alive ? td_asprintf("It waits: its gang %s runs with other members.", p->name)
 		: says.size <= COUNT_TO
 			? td_asprintf("It waits for the other members of its gang %s: %zu of %lld are there.", p->name,
-				      p->n_waiting, (long long)says.size)
+				      there, (long long)says.size)
 			: td_asprintf("It waits until all %lld members of its gang %s are there.", (long long)says.size,
 				      p->name);
 	return say(p, "GangIncomplete", text, err);
@@ -389,8 +421,6 @@ int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link
 	td_informer_by_index(b->pods, "gang", p.name, &pods);
 	sort_out(&p, &pods);
 	p.said = (struct td_error)TD_ERROR_INIT;
-	p.code = p.n_waiting ? td_gang_read(b, p.waiting, p.n_waiting, &p.says, c, &p.said) : 0;
-
 	int r = 0;
 	struct td_ask *asks[KEY_ASKS];
 	size_t n = td_asks_of_key(b->asks, key, asks, KEY_ASKS);
@@ -414,89 +444,11 @@ int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link
 		td_ask_unref(asks[i]);
 
 	struct td_error e = TD_ERROR_INIT;
+	p.n_waiting = td_gang_let_join(b, &pods, p.waiting, p.n_waiting);
 	int k = rest(&p, &e);
 	if (k && !r)
 		r = td_fail(err, k, "%.500s", e.msg);
 	free(p.granted);
 	free(p.waiting);
 	return r;
-}
-
-// ---- from outside ----
-
-struct named {
-	char *gang;
-	const struct td_object *pod;
-};
-
-static int by_gang(const void *a, const void *b)
-{
-	return strcmp(((const struct named *)a)->gang, ((const struct named *)b)->gang);
-}
-
-bool td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects *pods)
-{
-	td_auto_free struct named *v = td_calloc(pods->n + 1, sizeof(*v));
-	td_auto_free char *found = NULL;
-	size_t n = 0;
-	for (size_t i = 0; i < pods->n; i++) {
-		char *gang = td_gang_of(pods->v[i]);
-		if (!gang)
-			continue;
-		if (!found && td_streq(granted_uid(pods->v[i]), uid) && td_pod_state(pods->v[i]) != TD_POD_DONE)
-			found = td_strdup(gang);
-		if (granted_uid(pods->v[i]) || td_pod_state(pods->v[i]) != TD_POD_WAITING)
-			free(gang);
-		else
-			v[n++] = (struct named){gang, pods->v[i]};
-	}
-
-	// Which of those that wait would be this ask?
-	qsort(v, n, sizeof(*v), by_gang);
-	for (size_t i = 0, end; i < n && !found; i = end) {
-		td_auto_free const struct td_object **m = td_calloc(n - i, sizeof(*m));
-		for (end = i; end < n && !strcmp(v[end].gang, v[i].gang); end++)
-			m[end - i] = v[end].pod;
-		td_gang_sort(m, end - i);
-		char made[40];
-		long long size;
-		const char *says = td_object_annotation(m[0], TD_ANN_GANG_SIZE);
-		size_t take = says && td_parse_i64(says, &size) && size > 0 && (size_t)size < end - i ? (size_t)size
-												      : end - i;
-		td_gang_uid(m, take, made);
-		if (!strcmp(made, uid))
-			found = td_strdup(v[i].gang);
-	}
-	for (size_t i = 0; i < n; i++)
-		free(v[i].gang);
-	if (!found)
-		return false;
-
-	bool is_new;
-	td_auto_free char *key = td_asprintf(TD_GANG_KEY "%s", found);
-	td_ask_unref(td_ask_ensure(b->asks, uid, key, &is_new));
-	td_queue_add(b->pod_queue, key);
-	return true;
-}
-
-struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod)
-{
-	const char *uid = granted_uid(pod);
-	if (uid)
-		return td_ask_get(b->asks, uid);
-	td_auto_free char *gang = td_gang_of(pod), *key = gang ? td_asprintf(TD_GANG_KEY "%s", gang) : NULL;
-	struct td_ask *asks[KEY_ASKS], *found = NULL;
-	size_t n = key ? td_asks_of_key(b->asks, key, asks, KEY_ASKS) : 0;
-	for (size_t i = 0; i < n; i++) {
-		pthread_mutex_lock(&b->asks->lock);
-		bool its = false;
-		for (size_t k = 0; k < asks[i]->n_members; k++)
-			its |= !strcmp(asks[i]->members[k].uid, pod->uid);
-		pthread_mutex_unlock(&b->asks->lock);
-		if (its && !found)
-			found = asks[i];
-		else
-			td_ask_unref(asks[i]);
-	}
-	return found;
 }

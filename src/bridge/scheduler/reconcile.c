@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { STEPS_MAX = 8, KEY_ASKS = 16 };
+enum { STEPS_MAX = 8, KEY_ASKS = 16, HOLD_MS = 1000 };
 
 void td_bridge_run_again(struct td_bridge_run *r, int64_t ms)
 {
@@ -110,7 +110,8 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 		if (k)
 			return k;
 
-		struct td_pool_step st = td_pool_reconcile_ask(&pa, &pj);
+		struct td_pool_step st = r->core ? td_pool_reconcile_beyond(&pa, &pj, (enum td_pool_beyond_do)r->beyond)
+						 : td_pool_reconcile_ask(&pa, &pj);
 		td_debug("%s: %s (%s)", a->key, td_pool_do_name(st.what), st.why);
 
 		k = td_bridge_run_act(r, st, &go_on, err);
@@ -141,7 +142,8 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 		for (size_t i = 0; !r && i < all.n; i++)
 			if (!strcmp(all.v[i]->uid, uid))
 				td_objects_add(&l, td_object_ref(all.v[i]));
-		*ret_gang = !r && !l.n && td_gang_adopt(b, uid, &all);
+		if (!r && !l.n)
+			r = td_gang_adopt(b, uid, &all, ret_gang, c, err);
 		td_objects_done(&all);
 		if (r)
 			return r;
@@ -205,19 +207,28 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 		free(name);
 	}
 
-	// A member of a gang is no ask of its own. If it was one before it got its label, that one ends.
+	// A member of a gang is no ask of its own, but for a pod beyond the core of an elastic one. If it was one
+	// before, that one ends.
 	td_auto_free char *gang = pod ? td_gang_of(pod) : NULL;
-	if (gang) {
+	td_auto_core struct td_gang_core core = {0};
+	enum td_pool_beyond_do beyond = gang ? td_gang_beyond(b, gang, pod, &core) : TD_BEYOND_NOT;
+	if (gang && beyond == TD_BEYOND_NOT) {
 		td_auto_free char *its = td_asprintf(TD_GANG_KEY "%s", gang);
 		td_queue_add(b->pod_queue, its);
 		pod = td_object_unref(pod);
 	}
 
-	if (pod) {
+	bool hold = gang && beyond == TD_BEYOND_HOLD;
+	if (hold)
+		*again_ms = HOLD_MS;
+	if (pod && !hold) {
 		bool is_new;
 		struct td_ask *a = td_ask_ensure(b->asks, pod->uid, key, &is_new);
 		if (is_new)
 			ask_init(b, a, pod);
+		pthread_mutex_lock(&b->asks->lock);
+		a->beyond = gang ? core.is.size : 0;
+		pthread_mutex_unlock(&b->asks->lock);
 		td_ask_unref(a);
 	}
 
@@ -226,12 +237,20 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	for (size_t i = 0; i < n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		bool its = pod && !strcmp(pod->uid, asks[i]->uid);
+		if (its && hold) {
+			td_ask_unref(asks[i]);
+			continue;
+		}
 		struct td_bridge_run run = {.b = b,
 					    .s = s,
 					    .l = l,
 					    .a = asks[i],
 					    .pod = its ? pod : NULL,
 					    .p = &asks[i]->own,
+					    .core = its && gang ? &core : NULL,
+					    .beyond = (int)beyond,
+					    .gang_name = gang ? strchr(gang, '/') + 1 : NULL,
+					    .remove = its && beyond == TD_BEYOND_END && core.is.restart,
 					    .again_ms = again_ms,
 					    .c = c};
 		int k = run_ask(&run, &e);

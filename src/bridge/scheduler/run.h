@@ -21,6 +21,11 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_ask_pod *p;     // of this pod; never NULL
 	struct td_gang_run *gang; // gang.h; NULL: a lone pod, or one member that is acted on
 	bool remove;              // an end deletes the pod, so that its owner makes another one
+	// Of a pod beyond the core of its gang: the core, what the pod may do (enum td_pool_beyond_do) and the
+	// gang's name in its namespace.
+	const struct td_gang_core *core;
+	int beyond;
+	const char *gang_name;
 	// What the pod gets of the grant; NULL: all of it.
 	const struct td_gang_seat *seat;
 	struct td_want want; // valid when wanted is set

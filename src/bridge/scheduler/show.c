@@ -14,6 +14,8 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 	td_auto_buf struct td_buf b = {0};
 	const char *words = td_pool_reason_words(a->reason, a->size > 1 ? 2 : 1), *r = a->reason ? a->reason : "";
 
+	if (a->beyond)
+		td_buf_printf(&b, "It is beyond the minimum of %lld of its gang, which runs. ", (long long)a->beyond);
 	if (a->size)
 		td_buf_printf(&b, "All %zu members of its gang wait in Slurm's queue as job %lld", a->size,
 			      (long long)a->job);

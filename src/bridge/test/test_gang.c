@@ -1,5 +1,5 @@
 // What pods say about their gangs: names, places and the ask's UID.
-// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6
+// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6 A8.9
 #include "bridge/scheduler/gang.h"
 #include "bridge/test/given.h"
 
@@ -42,6 +42,9 @@ static void test_names(void **state)
 	is_of(NULL, "\"tandem.dev/gang\":\"train\"", "", "n0");
 	is_of("ml/train", "\"tandem.dev/gang\":\"other\"",
 	      "\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-name\":\"train\"", "n0");
+	// One that was bound beyond the core of its gang is an ask of its own, and still of the gang.
+	is_of("ml/train", "\"tandem.dev/gang\":\"train\"",
+	      "\"tandem.dev/gang-core\":\"g\",\"tandem.dev/gang-name\":\"train\"", "n0");
 	// Owners' marks; the own label comes first.
 	is_of("ml/lws:serve:2",
 	      "\"leaderworkerset.sigs.k8s.io/name\":\"serve\",\"leaderworkerset.sigs.k8s.io/group-index\":\"2\"", "",
@@ -114,9 +117,77 @@ static void test_uid(void **state)
 	assert_string_equal(td_bridge_job_uid(&j, "c1"), one);
 }
 
+// The same, made at a time.
+static struct td_object *made(const char *name, const char *time)
+{
+	td_auto_free char *text = td_asprintf("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":"
+					      "\"ml\",\"name\":\"%s\",\"uid\":\"uid-of-%s\","
+					      "\"creationTimestamp\":\"2026-01-01T00:00:%sZ\"},\"spec\":{}}",
+					      name, name, time);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	return td_object_kept(td_json_root(j));
+}
+
+static void test_pick(void **state)
+{
+	// w-3 and w-4 were there first and are the core; w-0 and w-1 came later, w-2 in between.
+	td_auto(td_object_unref) struct td_object *w0 = made("w-0", "30"), *w1 = made("w-1", "30"),
+						  *w2 = made("w-2", "20"), *w3 = made("w-3", "10"),
+						  *w4 = made("w-4", "10");
+	const struct td_object *core[] = {w3, w4}, *waiting[] = {w0, w1, w2, w3, w4};
+	char uid[40];
+	td_gang_uid(core, 2, uid);
+	assert_true(td_gang_pick(NULL, 0, waiting, 5, 2, uid));
+	assert_ptr_equal(waiting[0], w3);
+	assert_ptr_equal(waiting[1], w4);
+	assert_ptr_equal(waiting[2], w0); // the others stay in their order
+	assert_ptr_equal(waiting[4], w2);
+
+	// One of them is bound already.
+	const struct td_object *again[] = {w0, w1, w2, w4}, *bound[] = {w3};
+	assert_true(td_gang_pick(bound, 1, again, 4, 1, uid));
+	assert_ptr_equal(again[0], w4);
+
+	// One of them is gone: no set of the others is that gang.
+	const struct td_object *left[] = {w0, w1, w2, w3};
+	assert_false(td_gang_pick(NULL, 0, left, 4, 2, uid));
+	assert_false(td_gang_pick(NULL, 0, left, 1, 2, uid));
+	assert_ptr_equal(left[0], w0);
+}
+
+static void says(int want, const char *words, int64_t size, int64_t most, const char *notes)
+{
+	td_auto(td_object_unref) struct td_object *o = pod("p", "u", "\"tandem.dev/gang\":\"train\"", notes, NULL);
+	const struct td_object *both[] = {o, o};
+	struct td_gang_says got;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_gang_read(NULL, both, 2, &got, NULL, &err), want);
+	if (want) {
+		assert_non_null(strstr(err.msg, words));
+		return;
+	}
+	assert_int_equal(got.size, size);
+	assert_int_equal(got.most, most);
+	assert_int_equal(td_gang_there(both, 2, &got), size < 2 ? size : 2);
+}
+
+static void test_minimum(void **state)
+{
+	says(0, NULL, 8, 8, "\"tandem.dev/gang-size\":\"8\"");
+	says(0, NULL, 2, 8, "\"tandem.dev/gang-size\":\"8\",\"tandem.dev/gang-min\":\"2\"");
+	says(0, NULL, 2, TD_GANG_MAX, "\"tandem.dev/gang-min\":\"2\"");
+	says(0, NULL, 1, 8, "\"tandem.dev/gang-size\":\"8\",\"tandem.dev/gang-min\":\"1\"");
+	says(TD_INVALID, "write annotation tandem.dev/gang-min as a number from 1 to 4", 0, 0,
+	     "\"tandem.dev/gang-size\":\"4\",\"tandem.dev/gang-min\":\"5\"");
+	says(TD_INVALID, "annotation tandem.dev/gang-min: \"0\" is no number of pods", 0, 0,
+	     "\"tandem.dev/gang-min\":\"0\"");
+	says(TD_INVALID, "write annotation tandem.dev/gang-size", 0, 0, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
-					   cmocka_unit_test(test_uid)};
+					   cmocka_unit_test(test_uid), cmocka_unit_test(test_pick),
+					   cmocka_unit_test(test_minimum)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

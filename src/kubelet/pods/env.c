@@ -250,11 +250,13 @@ void td_env_gang(const yyjson_val *pod, struct td_strv *env)
 
 	const char *rank = td_jkey_str(notes, TD_ANN_GANG_RANK), *world = td_jkey_str(notes, TD_ANN_GANG_WORLD),
 		   *hosts = td_jkey_str(notes, TD_ANN_GANG_HOSTS);
-	if (!rank || !world || !hosts)
+	if (!world || !hosts)
 		return;
 	td_auto_free char *first = td_strndup(hosts, strcspn(hosts, ","));
-	td_env_set(env, "RANK", rank);
-	td_env_set(env, "WORLD_SIZE", world);
+	if (rank) { // a pod beyond the core of an elastic gang has none, and learns the world by rendezvous
+		td_env_set(env, "RANK", rank);
+		td_env_set(env, "WORLD_SIZE", world);
+	}
 	td_env_set(env, "MASTER_ADDR", first);
 	td_env_set(env, "MASTER_PORT", "29500"); // as torch.distributed takes it by itself
 	td_env_set(env, "TANDEM_GANG_HOSTS", hosts);
