@@ -98,6 +98,13 @@
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 // By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
 #define TD_LABEL_SITE "tandem.dev/site"
+// Copies of data sets (docs/datasets.md). By the operator, on Nodes, with a data set's name behind it: the annotation
+// says what is on the disk (pool/dataset.h), the label only what is whole. On pods that fetch: of what.
+#define TD_ANN_DATA_PREFIX "data.tandem.dev/"
+#define TD_ANN_DATA_PRINT "tandem.dev/dataset-print"
+#define TD_DATA_FEATURE "data." // the Slurm feature of a node that holds it
+#define TD_DATA_POD "dataset"   // the name label of pods that fetch
+#define TD_DATA_PATH "/var/lib/tandem-datasets"
 // On the ConfigMap, and by the operator on the pod of slurmctld that was told of it; since when (ms since 1970).
 #define TD_ANN_CONFIG "tandem.dev/config-hash"
 #define TD_ANN_CONFIG_SINCE "tandem.dev/config-since"

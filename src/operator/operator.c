@@ -1,4 +1,5 @@
 // The role: caches, one queue keyed by SlurmCluster, leader election.
+#include "operator/dataset.h"
 #include "operator/health.h"
 #include "operator/tenant.h"
 
@@ -213,6 +214,12 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		if (err)
 			*err = e;
 	}
+	r2 = td_op_datasets_sync(&pass, again_ms, &e);
+	if (!r && r2) {
+		r = r2;
+		if (err)
+			*err = e;
+	}
 	if (sc) {
 		td_op_qos_sync(v, sc, again_ms);
 		r2 = td_op_keys_sync(op, sc, v, again_ms, c, &e);
@@ -295,6 +302,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
 		{&op->upgrades, {&td_nodeupgrades, NULL, NULL, NULL}, td_op_upgrade_on_change},
 		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
+		{&op->datasets, {&td_datasets, NULL, NULL, NULL}, td_op_on_dataset},
 		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_pod},
 		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->site, {&td_configmaps, NULL, TD_LABEL_SITE, NULL}, td_op_on_site},

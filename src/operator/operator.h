@@ -15,6 +15,8 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
+//   dataset.[ch] dataset_pod.c
+//                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c gputypes.c gpunuma.c containers.c scratch.c
@@ -101,6 +103,8 @@ void td_op_places_done(struct td_op_places *p);
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
 void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
+// The same for the copies of data sets (spec.datasets; dataset.h).
+void td_op_datasets_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 void td_op_containers_login(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster, const char *image);
 // Adds metadata.ownerReferences with controller=true.
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);
@@ -370,12 +374,13 @@ struct td_op {
 	struct td_queue *q, *tenant_q;    // tenant_q: keys of SlurmClusters too (tenant.h)
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
-		*deployments, *budgets, *claims, *tenants; // tenants: for resource groups; tenant.h has its own
-	struct td_informer *site;                          // ConfigMaps of the site that SlurmClusters refer to
-	struct td_informer *slices, *templates;            // NULL: the API does not serve resource.k8s.io/v1
-	struct td_op_view *views;                          // guarded by lock, an entry by its key's worker
-	bool resize;                                       // the API serves pods/resize
-	bool stopping;                                     // guarded by lock: no new calls to Slurm
+		*deployments, *budgets, *claims, *tenants,
+		*datasets;                      // tenants: for resource groups; tenant.h has its own
+	struct td_informer *site;               // ConfigMaps of the site that SlurmClusters refer to
+	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
+	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
+	bool resize;                            // the API serves pods/resize
+	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.
 	struct td_queue *health;

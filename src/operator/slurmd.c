@@ -160,10 +160,10 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(ns, "spec.slurm.features"), i, n, x) {
 		const char *f = yyjson_get_str(x);
-		if (!td_slurm_is_name(f) || td_starts(f, "set."))
+		if (!td_slurm_is_name(f) || td_starts(f, "set.") || td_starts(f, TD_DATA_FEATURE))
 			td_strv_addf(problems,
 				     "spec.slurm.features[%zu]: must be letters, digits, '_', '.', '-' (not first) and "
-				     "not begin with \"set.\"",
+				     "not begin with \"set.\" or \"" TD_DATA_FEATURE "\"",
 				     i);
 	}
 
@@ -310,6 +310,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		for_kubelet(d, root, image);
 	td_op_containers_slurmd(d, td_jm_get(root, "spec"), cluster);
 	td_op_scratch(d, td_jm_get(root, "spec"), cluster);
+	td_op_datasets_mount(d, td_jm_get(root, "spec"), cluster);
 	if (td_op_on_demand(nodeset)) {
 		yyjson_mut_val *env = yyjson_mut_obj(d);
 		td_jm_str(d, env, "name", "TD_ON_DEMAND");

@@ -7,9 +7,10 @@
 #include <string.h>
 
 // What pods have of their own. A file system may lie neither over nor below these.
-static const char *const reserved[] = {"/bin",  "/boot", "/dev",    "/etc", "/lib", "/lib64",   "/opt/tandem",
-				       "/proc", "/run",  "/sbin",   "/sys", "/usr", "/var/run", "/var/spool/slurmd",
-				       "/root", "/tmp",  "/var/tmp"};
+static const char *const reserved[] = {"/bin",  "/boot",  "/datasets",   "/dev",     "/etc",
+				       "/lib",  "/lib64", "/opt/tandem", "/proc",    "/run",
+				       "/sbin", "/sys",   "/usr",        "/var/run", "/var/spool/slurmd",
+				       "/root", "/tmp",   "/var/tmp"};
 
 static bool below(const char *path, const char *dir)
 {

@@ -12,6 +12,7 @@ struct td_slurm_adapter {
 	char *(*job_change_body)(const struct td_slurm_job_change *c);
 	char *(*job_end_body)(int64_t id, const char *name);
 	char *(*node_change_body)(const char *state, const char *reason);
+	char *(*node_features_body)(const char *features, const char *active);
 	// Fill *ret, which the caller has zeroed and frees even on failure. TD_INVALID when the
 	// value does not match its schema.
 	int (*read_job)(const yyjson_val *v, struct td_slurm_job *ret, struct td_error *err);

@@ -9,8 +9,8 @@ void td_slurm_nodes_done(struct td_slurm_nodes *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		struct td_slurm_node *n = &l->v[i];
-		char **const f[] = {&n->name,    &n->reason, &n->reason_by, &n->comment,    &n->features,
-				    &n->address, &n->gres,   &n->gres_used, &n->partitions, &n->arch};
+		char **const f[] = {&n->name, &n->reason,    &n->reason_by,  &n->comment, &n->features, &n->address,
+				    &n->gres, &n->gres_used, &n->partitions, &n->arch,    &n->active};
 		for (size_t k = 0; k < TD_LEN(f); k++)
 			free(*f[k]);
 	}
@@ -156,6 +156,19 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
 
 	td_auto_free char *body = s->a->node_change_body(state, reason);
+	const struct td_slurm_call k = {
+		.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
+	return change(s, &k, "updating", name, c, err);
+}
+
+int td_slurm_node_features(struct td_slurm *s, const char *name, const char *features, const char *active,
+			   struct td_cancel *c, struct td_error *err)
+{
+	td_auto_buf struct td_buf path = {0};
+	int r = node_path(name, &path, err);
+	if (r)
+		return r;
+	td_auto_free char *body = s->a->node_features_body(features, active);
 	const struct td_slurm_call k = {
 		.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
 	return change(s, &k, "updating", name, c, err);

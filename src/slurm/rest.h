@@ -207,6 +207,7 @@ struct td_slurm_node {
 	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
 	int64_t sockets;  // 0: not known
 	char *partitions; // "all,debug"
+	char *active;     // those of its features that jobs can ask for now
 };
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
@@ -235,6 +236,10 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 // sinfo shows 20 characters of it until the next job starts there.
 #define TD_SLURM_NO_REASON "Not responding: over"
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
+// Sets a node's features, comma lists: those that it can have, and those of them that it has now. They
+// outlive a reconfiguration, and go when its record is made anew.
+int td_slurm_node_features(struct td_slurm *s, const char *name, const char *features, const char *active,
+			   struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 // For requests without a function of their own: `method` on /slurm/<version><path>, with a JSON
 // body or NULL. Appends the whole reply to ret when its status is 2xx.

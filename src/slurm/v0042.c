@@ -154,6 +154,15 @@ static char *node_change_body(const char *state, const char *reason)
 	return td_json_mut_text(root, NULL);
 }
 
+static char *node_features_body(const char *features, const char *active)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "features", features);
+	td_jm_str(d, root, "features_act", active);
+	return td_json_mut_text(root, NULL);
+}
+
 // ---- reading ----
 
 // A number object {set, infinite, number}, or a plain number. def when it is not set or infinite.
@@ -363,6 +372,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->gres_used = str(v, "gres_used");
 
 	n->features = joined(v, "features");
+	n->active = joined(v, "active_features");
 	n->partitions = joined(v, "partitions");
 	n->reason_at = num(v, "reason_changed_at", 0);
 	n->busy_at = num(v, "last_busy", 0);
@@ -381,6 +391,7 @@ const struct td_slurm_adapter td_slurm_v0042 = {
 	.job_change_body = job_change_body,
 	.job_end_body = job_end_body,
 	.node_change_body = node_change_body,
+	.node_features_body = node_features_body,
 	.read_job = read_job,
 	.read_node = read_node,
 	.read_state = read_state,

@@ -205,7 +205,7 @@ static bool same_node(const struct td_slurm_node *a, const struct td_slurm_node 
 	       a->reason_at == b->reason_at && td_streq(a->gres, b->gres) && td_streq(a->gres_used, b->gres_used) &&
 	       a->cpus == b->cpus && a->alloc_cpus == b->alloc_cpus && a->memory_mb == b->memory_mb &&
 	       a->alloc_memory_mb == b->alloc_memory_mb && td_streq(a->partitions, b->partitions) &&
-	       td_streq(a->features, b->features);
+	       td_streq(a->features, b->features) && td_streq(a->active, b->active);
 }
 
 enum { SECOND_MS = 1000, ANYWAY_MS = 60000 };

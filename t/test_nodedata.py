@@ -1,0 +1,221 @@
+"""Copies of data sets on nodes: Dataset objects (docs/datasets.md)."""
+import contextlib
+import hashlib
+import http.server
+import io
+import os
+import pathlib
+import signal
+import subprocess
+import tarfile
+import threading
+
+import pytest
+
+from harness import wait_for
+from laptop import Laptop
+
+FETCH = pathlib.Path(__file__).resolve().parent.parent / "src/operator/programs/dataset.py"
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def packed(*members, **files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as t:
+        for m in members:
+            t.addfile(m)
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(text), 0o6777
+            t.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+class Server:
+    """Answers every address with its bytes. stop_at: there an answer stops until `go`, but not in what begins behind it."""
+
+    def __init__(self, data, stop_at=None, endless=False):
+        server, self.asked, self.go, self.stopped = self, [], threading.Event(), threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                ranged = self.headers.get("Range")
+                server.asked.append(ranged)
+                at = int(ranged[len("bytes="):-1]) if ranged else 0
+                self.send_response(206 if ranged else 200)
+                if not endless:
+                    self.send_header("Content-Length", len(data) - at)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    while endless:
+                        self.wfile.write(b"\0" * 65536)
+                    if stop_at and at < stop_at:
+                        self.wfile.write(data[at:stop_at])
+                        self.wfile.flush()
+                        server.stopped.set()
+                        server.go.wait(300)
+                        at = stop_at
+                    self.wfile.write(data[at:])
+
+            def log_message(self, *_):
+                pass
+        self.http = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+        self.http.daemon_threads = True
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def at(self, host):
+        return f"http://{host}:{self.http.server_port}/set.tgz"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.go.set()
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def environment(where, server, data, **env):
+    (where / "group").write_text("lab:x:4242:ann\n")
+    os.makedirs(where / "data", exist_ok=True)
+    return {"PATH": os.environ["PATH"], "TD_NAME": "set", "TD_DATA": str(where / "data"), "TD_PRINT": "p1", "TD_MAX": str(1 << 20), "TD_GROUPS": str(where / "group"),
+            "TD_LAST_WORDS": str(where / "words"), "TD_URL": server.at("127.0.0.1"), "TD_SHA256": sha(data), "TD_UNPACK": "yes", **env}
+
+
+def fetch(where, server, data, what="fetch", **env):
+    r = subprocess.run(["python3", FETCH, what], capture_output=True, text=True, timeout=120, env=environment(where, server, data, **env))
+    return r.returncode, (where / "words").read_text() if (where / "words").exists() else r.stderr
+
+
+@pytest.mark.feature("D6.3", "D6.4")
+def test_a_copy_is_whole_closed_and_kept(tmp_path):
+    data = packed(a="text", b="#!")
+    with Server(data) as s:
+        assert fetch(tmp_path, s, data, TD_GROUP="lab") == (0, "6 bytes")
+        copy = tmp_path / "data/set"
+        st = copy.stat()
+        assert (st.st_mode & 0o7777, st.st_uid, st.st_gid) == (0o750, 0, 4242) and (copy / "a").stat().st_mode & 0o7777 == 0o555
+        assert sorted(os.listdir(tmp_path / "data")) == [".tandem", "set"] and os.listdir(tmp_path / "data/.tandem") == ["set.is"]
+        assert (tmp_path / "data/.tandem").stat().st_mode & 0o777 == 0o700
+        assert fetch(tmp_path, s, data, TD_GROUP="lab") == (0, "it is here already") and len(s.asked) == 1
+        os.truncate(copy / "a", 2)  # as a crash of the machine leaves it
+        assert fetch(tmp_path, s, data, TD_GROUP="lab") == (0, "6 bytes") and (copy / "a").read_text() == "text"
+        other = packed(c="new")
+    with Server(other) as s:
+        assert fetch(tmp_path, s, other, TD_PRINT="p2") == (0, "3 bytes")
+        assert os.listdir(copy) == ["c"] and copy.stat().st_mode & 0o7777 == 0o755
+        assert fetch(tmp_path, s, other, "remove") == (0, "removed") and os.listdir(tmp_path / "data") == [".tandem"] and os.listdir(tmp_path / "data/.tandem") == []
+        code, words = fetch(tmp_path, s, other, TD_GROUP="nobodys")
+        assert code == 3 and "no group \"nobodys\"" in words
+
+
+@pytest.mark.feature("D6.4")
+def test_a_hostile_source_is_bounded(tmp_path):
+    link, up = tarfile.TarInfo("link"), tarfile.TarInfo("out")
+    link.type, link.linkname, up.type, up.linkname = tarfile.SYMTYPE, "../../../../etc/shadow", tarfile.SYMTYPE, "/etc"
+    bomb = packed(zeros="\0" * (2 << 20))
+    for data, words in ((packed(**{"../out": "x"}), "outside the destination"), (packed(link), "outside the destination"), (packed(up), "absolute path"),
+                        (bomb, "larger than maxSize"), (os.urandom(2 << 20), "larger than maxSize"), (b"no archive", "neither a tar nor a zip")):
+        with Server(data) as s:
+            code, said = fetch(tmp_path, s, data)
+        assert code == 3 and words in said, said
+        assert os.listdir(tmp_path / "data") == [".tandem"] and os.listdir(tmp_path / "data/.tandem") == []
+    with Server(b"", endless=True) as s:
+        code, said = fetch(tmp_path, s, b"")
+    assert code == 3 and "larger than maxSize" in said
+    with Server(b"other") as s:
+        code, said = fetch(tmp_path, s, b"this")
+    assert code == 3 and "is not what was declared" in said and os.listdir(tmp_path / "data/.tandem") == []
+
+
+@pytest.mark.feature("D6.4")
+def test_a_killed_fetch_goes_on_where_it_was(tmp_path):
+    data = packed(a="x" * 100, b=os.urandom(150000).hex())
+    with Server(data, stop_at=100000) as s:
+        p = subprocess.Popen(["python3", FETCH, "fetch"], env=environment(tmp_path, s, data), stdout=subprocess.DEVNULL)
+        part = tmp_path / "data/.tandem/set.part/file"
+        wait_for("a part has come", lambda: s.stopped.is_set() and part.exists() and part.stat().st_size > 0)
+        p.send_signal(signal.SIGKILL)
+        p.wait(60)
+        had = part.stat().st_size
+        assert not (tmp_path / "data/set").exists()
+        s.go.set()
+        assert fetch(tmp_path, s, data)[0] == 0 and s.asked == [None, f"bytes={had}-"]
+    assert len((tmp_path / "data/set/b").read_text()) == 300000
+
+
+@pytest.mark.feature("D6.3", "D6.4")
+def test_a_directory_is_copied_and_its_links_lead_nowhere(tmp_path):
+    there = tmp_path / "there"
+    (there / "sub").mkdir(parents=True)
+    (there / "sub/file").write_text("text")
+    (there / "in").symlink_to("sub/file")
+    (there / "out").symlink_to("/etc/shadow")
+    os.mkfifo(there / "fifo")
+    (tmp_path / "way").symlink_to(there)
+    with Server(b"") as s:
+        assert fetch(tmp_path, s, b"", TD_URL="", TD_PATH=str(there))[0] == 0
+        copy = tmp_path / "data/set"
+        assert sorted(os.listdir(copy)) == ["in", "sub"] and (copy / "in").read_text() == "text"
+        code, said = fetch(tmp_path, s, b"", TD_URL="", TD_PRINT="p2", TD_PATH=str(tmp_path / "way"))
+        assert code == 3 and "way: " in said and (copy / "in").exists()
+
+
+@contextlib.contextmanager
+def declared(pool, name, source, **spec):
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": name, "namespace": "slurm"}, "spec": {"clusterName": "main", "source": source, **spec}})
+    try:
+        yield
+    finally:
+        pool.kubectl("delete", "dataset", "-n", "slurm", name, "--ignore-not-found")
+        wait_for("no node has anything of it", lambda: not any(holds(pool, n, name) for n in pool.nodes), 240)
+
+
+def holds(pool, node, name):
+    return pool.get("node", node)["metadata"].get("annotations", {}).get(f"data.tandem.dev/{name}")
+
+
+def features(pool, node):
+    return pool.shell("sinfo", "-h", "-n", node, "-o", "%b").strip().split(",")
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("D6.3", "D6.4", "D6.5")
+def test_nodes_hold_a_copy_before_a_job_comes(pool, tmp_path):
+    """One node alone holds it: jobs go there, who may not read it does not, and it goes when nobody declares it and no job is there."""
+    first, second = pool.nodes[:2]
+    data = packed(text="of the lab\n", more=os.urandom(150000).hex())
+    with Server(data, stop_at=100000) as s, declared(pool, "lab", {"http": {"url": s.at("tandem-host"), "sha256": sha(data), "unpack": True}}, group="researcher", maxSize="1Mi",
+                                                    nodeSelector={"kubernetes.io/hostname": second}):
+        wait_for("a part has come", s.stopped.is_set)
+        refused = pool.as_user("researcher", "sbatch", "-C", "data.lab", "--wrap", "true", check=False)
+        assert "Invalid feature" in refused.stderr
+        # Its fetcher ends in the middle: the next one goes on.
+        fetcher = next(p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm") if p["metadata"]["labels"].get("app.kubernetes.io/name") == "dataset")
+        pool.kubectl("delete", "pod", "-n", "slurm", fetcher, "--grace-period=0", "--force")
+        s.go.set()
+        wait_for("the node has it", lambda: "data.lab" in features(pool, second))
+        assert len(s.asked) == 2 and s.asked[0] is None and (s.asked[1] or "bytes=0-").startswith("bytes=")
+        wait_for("the object says so", lambda: pool.get("dataset", "-n", "slurm", "lab")["status"].get("nodes") == second)
+        assert not holds(pool, first, "lab") and "data.lab" not in features(pool, first)
+
+        run = ("srun", "-Q", "--mem=50M", "-D", "/")
+        assert pool.as_user("researcher", *run, "-C", "data.lab", "sh", "-c", "hostname; cat /datasets/lab/text").stdout == f"{second}\nof the lab\n"
+        assert pool.as_user("researcher", *run, "--prefer=data.lab", "hostname").stdout == f"{second}\n"
+        mallory = pool.as_user("pods", *run, "-C", "data.lab", "sh", "-c", "cat /datasets/lab/text; ls /datasets/.tandem; touch /datasets/mine", check=False)
+        assert mallory.returncode and mallory.stderr.count("Permission denied") + mallory.stderr.count("Read-only file system") == 3 and "of the lab" not in mallory.stdout
+        with contextlib.ExitStack() as busy:
+            job = pool.as_user("researcher", "sbatch", "--parsable", "-C", "data.lab", "--exclusive", "--mem=50M", "-o", "/dev/null", "--wrap", "cat /datasets/lab/text && exec sleep 100000").stdout.strip()
+            busy.callback(pool.shell, "scancel", job)
+            wait_for("the job runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+            # Nobody waits for the node for the sake of a preference.
+            assert pool.as_user("researcher", *run, "--prefer=data.lab", "hostname").stdout != f"{second}\n"
+            pool.kubectl("delete", "dataset", "-n", "slurm", "lab")
+            wait_for("no job is sent there any more", lambda: "data.lab" not in features(pool, second))
+            assert holds(pool, second, "lab").startswith("gone.")
+            assert pool.as_user("researcher", "srun", "-Q", f"--jobid={job}", "--overlap", "--mem=0", "-D", "/", "cat", "/datasets/lab/text").stdout == "of the lab\n"
+        wait_for("the copy goes with the job", lambda: not holds(pool, second, "lab"), 240)
+    assert pool.kubectl("exec", "-n", "slurm", f"main-pool-{second}", "-c", "slurmd", "--", "ls", "-A", "/datasets", "/datasets/.tandem").split() == ["/datasets:", ".tandem", "/datasets/.tandem:"]
