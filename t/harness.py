@@ -43,14 +43,15 @@ def ended(pid):
         return True
 
 
-def wait_for(what, predicate, seconds=60):
+def wait_for(what, predicate, seconds=180, least=180):
     """Waits until predicate() is truthy and returns its value; fails with `what` and the last
     answer. Never use a pause instead. The deadline only ends a test that hangs, and is never
-    below a minute: how long something takes is a question for bench/.
+    below three minutes: how long something takes is a question for bench/, and what comes second
+    on a busy machine may meet Slurm's own two minutes (a requeued job's, cred_expire).
 
     What it asks of its own process it asks fifty times a second. A question that starts processes
     takes CPU from whoever is waited for, and is asked less often the longer the wait lasts."""
-    seconds = max(seconds, 60) * SLOW
+    seconds = max(seconds, least) * SLOW
     start = time.monotonic()
     last = None
     while True:

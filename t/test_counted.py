@@ -228,7 +228,7 @@ def test_shared_nodes_where_a_site_accepts_it(home_probe):
             pool.kubectl("delete", "pod", "a", "--ignore-not-found", "--grace-period=0", "--force")
             apply(pool, pool.pod("a", gpus=3, **on("n0")))
             with contextlib.suppress(AssertionError):
-                wait_for("the pod runs beside it", lambda: pool.phase("a") == "Running")
+                wait_for("the pod runs beside it", lambda: pool.phase("a") == "Running", 60, least=60)
                 return True
         wait_for("the pod runs beside it", beside, 300)
         assert pool.users()["n0"] == {"root", "pods"}

@@ -11,7 +11,7 @@ from harness import wait_for
 
 pytestmark = pytest.mark.feature("A7.4")
 
-STUBBORN = ["sh", "-c", "trap '' TERM; until [ -e /end ]; do sleep 0.1; done"]  # ends when the test says so
+STUBBORN = ["sh", "-c", "trap '' TERM; echo up; until [ -e /end ]; do sleep 0.1; done"]  # ends when the test says so
 OTHER = 424242  # a job that Slurm knows nothing of
 
 
@@ -29,7 +29,7 @@ def acquire(pool, node, devices, timeout_ms):
 @pytest.mark.feature("A5.5")
 def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     pool.apply(pool.pod("hold", gpus=2, command=STUBBORN, terminationGracePeriodSeconds=60))
-    wait_for("it runs", lambda: pool.phase("hold") == "Running")
+    wait_for("it is stubborn", lambda: "up" in pool.kubectl("logs", "hold"))
     job, node, devices = pool.grant(pool.get("pod", "hold"))
     said = acquire(pool, node, devices, 1000)
     # A stand-in of the batch kind is a process of the job; an agent beside a kubelet looks at those first.
@@ -71,7 +71,7 @@ def test_a_job_that_a_killed_slurmctld_starts_at_once_is_let_in_with_its_devices
     pid, = pool.daemons("slurmctld").values()
     os.kill(pid, signal.SIGKILL)
     known = wait_for("slurmctld answers", lambda: [j for j in jobs if pool.job(j)])
-    wait_for("they run", lambda: all(pool.job(j)["JobState"] == "RUNNING" for j in known), 120)
+    wait_for("they run", lambda: all(pool.job(j).get("JobState") == "RUNNING" for j in known), 120)
     for j in known:
         # A job counts as running before its Prolog has asked for the devices: whoever asks first gets them. A step comes after Prolog.
         pool.shell("srun", f"--jobid={j}", "--overlap", "--gres=none", "true")

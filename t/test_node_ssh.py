@@ -1,4 +1,6 @@
 """ssh to a compute node leads into a job of one's own there, and nowhere else (docs/people.md)."""
+import os
+
 import pytest
 
 from harness import wait_for
@@ -14,8 +16,10 @@ def ssh(pool, *argv, user="researcher", **kw):
 @pytest.fixture
 def job(pool):
     node = pool.nodes[1]
-    job = pool.as_user("researcher", "sbatch", "--parsable", "-w", node, "-c2", "--mem=1G", "--gres=gpu:2", "--wrap", "sleep 100000").stdout.strip()
-    wait_for("it runs", lambda: pool.as_user("researcher", "squeue", "-h", "-j", job, "-o", "%T").stdout == "RUNNING\n")
+    job = pool.as_user("researcher", "sbatch", "--parsable", "-w", node, "-c2", "--mem=1G", "--gres=gpu:2", "--wrap", "touch ~/up-$SLURM_JOB_ID; sleep 100000").stdout.strip()
+    up = f"{pool.shared_dir}/researcher/up-{job}"
+    wait_for("its script runs", lambda: os.path.exists(up))  # before its Prolog is over a step waits, and srun says so
+    os.unlink(up)
     yield job, node
     pool.as_user("researcher", "scancel", job, check=False)
 

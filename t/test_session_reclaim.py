@@ -71,7 +71,7 @@ def test_one_with_gpus_is_idle_when_all_of_them_are_seen_to_do_nothing(pool, me)
     """Virtual GPUs measure what they are told to; what is not measured is not idle."""
     s = me.json("session", "start", "shell", "--gpus", "2", "--low-use", "30")
     _, node, gpus = pool.grant(pool.get("pod", f"session-{s['id']}", "-n", "researcher"))
-    says = lambda words: wait_for(words, lambda: look(me, s)["endsBecause"].startswith(words))  # noqa: E731
+    says = lambda words: wait_for(words, lambda: look(me, s).get("endsBecause", "").startswith(words))  # noqa: E731
     use = lambda gpu, percent: pool.cmd("fault", node, f"gpu{gpu}", f"use={percent}")  # noqa: E731
     try:
         says("it has done nothing")

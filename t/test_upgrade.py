@@ -132,10 +132,10 @@ def test_paused_resumed_and_aborted(site):
 def test_a_long_job_saves_itself_and_goes_on(site):
     """It gets the signal, has its grace, is requeued, and goes on from what it saved."""
     pool = site
-    pool.shell("rm", "-f", "/home/saved", "/home/went-on")
-    script = "#!/bin/sh\n[ ! -e /home/saved ] || echo $SLURM_RESTART_COUNT >>/home/went-on\ntrap 'echo $SLURMD_NODENAME >>/home/saved' USR1\nwhile :; do sleep 0.1; done\n"
+    pool.shell("rm", "-f", "/home/saved", "/home/went-on", "/home/begun")
+    script = "#!/bin/sh\n[ ! -e /home/saved ] || echo $SLURM_RESTART_COUNT >>/home/went-on\ntrap 'echo $SLURMD_NODENAME >>/home/saved' USR1\n: >/home/begun\nwhile :; do sleep 0.1; done\n"
     job = pool.sbatch("--requeue", "-w", "n1", script=script)
-    wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    wait_for("it knows the signal", lambda: os.path.exists(f"{pool.shared_dir}/begun"))
     pool.cmd("upgrade", "start", "saves", "--nodes", "n1", "--program", "driver-2", "--no-test", "--grace", "2s")
     wait_for("it is requeued", lambda: pool.job(job).get("Restarts") == "1")
     assert pool.shell("cat", "/home/saved").split() == ["n1"], "it was told once, and had time to save itself"
@@ -148,7 +148,7 @@ def test_a_long_job_saves_itself_and_goes_on(site):
     wait_for("it may start elsewhere", lambda: pool.shell("scontrol", "update", f"jobid={job}", "reqnodelist=n2", "starttime=now") is not None)
     wait_for("it goes on", lambda: pool.shell("cat", "/home/went-on").split() == ["1"])
     pool.shell("scancel", job)
-    pool.shell("rm", "-f", "/home/saved", "/home/went-on")
+    pool.shell("rm", "-f", "/home/saved", "/home/went-on", "/home/begun")
 
 
 @pytest.mark.feature("B7.5")

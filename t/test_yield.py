@@ -50,7 +50,7 @@ def test_what_became_of_gpu_time(pool):
     wait_for("the others are over", lambda: pool.job(good).get("JobState") == "COMPLETED" and pool.job(bad).get("JobState") == "FAILED")
     pool.shell("rm", "-f", "/home/yield-go")
     pool.cmd("fault", NODE, "--clear")
-    got = wait_for("Slurm's history has them", lambda: (s := since())["useful"] >= 2 and s["ownError"] >= 2 and s["nodeFailure"] >= 2 and s)
+    got = wait_for("Slurm's history has them", lambda: (s := since()).get("useful", 0) >= 2 and s["ownError"] >= 2 and s["nodeFailure"] >= 2 and s)
     assert got["all"] >= got["useful"] + got["ownError"] + got["nodeFailure"]
     text = pool.cmd("usage", "--yield").stdout
     assert max(map(len, text.splitlines())) <= 80 and re.search(r"^TENANT +GPU H YIELD USEFUL ", text)
