@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 bool td_term_colors(int fd)
@@ -15,6 +16,58 @@ const char *td_term_color(bool on, enum td_term_color c)
 {
 	static const char *const begin[] = {"\033[0m", "\033[32m", "\033[33m", "\033[31m", "\033[1m"};
 	return on ? begin[c] : "";
+}
+
+int td_term_columns(int fd)
+{
+	struct winsize w;
+	if (!isatty(fd))
+		return 0;
+	return !ioctl(fd, TIOCGWINSZ, &w) && w.ws_col > TD_TERM_COLUMNS ? w.ws_col : TD_TERM_COLUMNS;
+}
+
+// How many columns the first n bytes take.
+static int columns_of(const char *s, size_t n)
+{
+	int all = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] == '\033')
+			while (i + 1 < n && s[i] != 'm')
+				i++;
+		else
+			all += ((unsigned char)s[i] & 0xc0) != 0x80;
+	}
+	return all;
+}
+
+void td_term_wrap(const char *text, int indent, int columns)
+{
+	int at = 0;
+	bool begun = false; // this line has a word
+	while (*text) {
+		size_t gap = strspn(text, " "), word = strcspn(text + gap, " \n");
+		int wide = columns_of(text + gap, word);
+		if (text[gap] == '\n') {
+			putchar('\n');
+			text += gap + 1;
+			at = 0;
+			begun = false;
+			continue;
+		}
+		if (!word)
+			break;
+		if (columns && begun && at + (int)gap + wide > columns) {
+			printf("\n%*s", indent, "");
+			at = indent;
+			text += gap;
+			gap = 0;
+		}
+		fwrite(text, 1, gap + word, stdout);
+		at += (int)gap + wide;
+		begun = true;
+		text += gap + word;
+	}
+	putchar('\n');
 }
 
 int td_term_agree(const char *question, struct td_error *err)

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/heap.h"
 #include "base/mem.h"
+#include "base/near.h"
 #include "base/proc.h"
 #include "base/rand.h"
 
@@ -252,6 +253,26 @@ static void arenas_keep_everything_until_the_end(void **s)
 	assert_null(td_arena_strdup(a, NULL));
 }
 
+static void a_mistyped_word_is_near_one(void **s)
+{
+	static const char *const known[] = {"cpu", "gpu", "memory", "shell", "jupyter"};
+	static const struct {
+		const char *word, *near;
+	} cases[] = {{"gpus", "gpu"},      {"gpu", NULL},          {"Gpu", "cpu"},       {"mem", "memory"},
+		     {"memroy", "memory"}, {"shel", "shell"},      {"bash", NULL},       {"", NULL},
+		     {"sh", NULL},         {"jypiter", "jupyter"}, {"./serve.sh", NULL}, {"gup", "gpu"}};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		const char *near = td_nearest(cases[i].word, known, TD_LEN(known));
+		if (cases[i].near)
+			assert_string_equal(near, cases[i].near);
+		else
+			assert_null(near);
+	}
+	char longer[100] = {0};
+	memset(longer, 'x', sizeof(longer) - 1);
+	assert_null(td_nearest(longer, known, TD_LEN(known)));
+}
+
 #ifdef TD_FAULTS
 static void a_fault_fires_once_where_it_is_set(void **s)
 {
@@ -301,6 +322,7 @@ int main(void)
 		cmocka_unit_test(children_start_clean),
 		cmocka_unit_test(uuids_are_version_4),
 		cmocka_unit_test(arenas_keep_everything_until_the_end),
+		cmocka_unit_test(a_mistyped_word_is_near_one),
 #ifdef TD_FAULTS
 		cmocka_unit_test(a_fault_fires_once_where_it_is_set),
 #endif
