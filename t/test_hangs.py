@@ -51,8 +51,10 @@ def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(wat
     where = directory(pool, "stops")
     before = pool.counted("agent", "tandem_job_hangs_total", action="requeue")
     job = submit(pool, where, "--requeue", "-o", "out", "--export=ALL,TANDEM_HEARTBEAT=beat", script=BEATS_AND_STOPS)
+    noted = "tandem: used 60 s in 1 runs, 120 s left; ours;"  # of its time, and somebody's own: both stay
+    pool.shell("scontrol", "update", f"jobid={job}", f"admincomment={noted} tandem: hangs on n9: earlier")
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    said = re.fullmatch(rf"tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", pool.admin_comment(job))
+    said = re.fullmatch(rf"{noted} tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", pool.admin_comment(job))
     assert said, pool.admin_comment(job)
     assert pool.shell("stat", "-c", "%U %a", f"{where}/{said[2]}").split() == ["researcher", "600"]
     assert pool.counted("agent", "tandem_job_hangs_total", action="requeue") == before + 1

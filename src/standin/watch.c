@@ -151,29 +151,31 @@ static bool as_user(const struct standin_job *j, const char *node, int sig, enum
 }
 
 // Writes into the job's admin comment what was seen of it; what others wrote there before stays.
-static void remark(const struct standin_job *j, const char *text)
+static void remark(const struct standin_job *j, const char *words)
 {
 	static const char *const ours[] = {"tandem: hangs on ", "tandem: straggler: "};
-	char id[24], arg[48], comment[4096], *was = NULL, why[128];
+	static const char field[] = " AdminComment=";
+	char id[24], arg[48], comment[4096], *text = NULL, why[128];
 	snprintf(id, sizeof(id), "%lld", j->id);
-	td_standin_command((char *[]){"squeue", "-h", "-j", id, "-O", "AdminComment:2000", NULL}, false,
-			   td_standin_now_ms() + COMMAND_MS, &was, why, sizeof(why));
-	size_t n = was ? strcspn(was, "\n") : 0;
-	if (was)
-		was[n] = '\0';
+	// squeue has no such field.
+	td_standin_command((char *[]){"scontrol", "show", "job", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
+			   &text, why, sizeof(why));
+	char *was = text ? strstr(text, field) : NULL;
+	if (was) {
+		was += strlen(field);
+		was[strcspn(was, "\n")] = '\0';
+	}
 	for (size_t i = 0; was && i < sizeof(ours) / sizeof(ours[0]); i++) {
 		char *old = strstr(was, ours[i]);
 		if (old)
 			*old = '\0';
 	}
-	for (n = was ? strlen(was) : 0; n && was[n - 1] == ' '; n--)
+	for (size_t n = was ? strlen(was) : 0; n && was[n - 1] == ' '; n--)
 		was[n - 1] = '\0';
-	if (was && !strcmp(was, "(null)"))
-		*was = '\0';
 	snprintf(arg, sizeof(arg), "jobid=%s", id);
-	snprintf(comment, sizeof(comment), "admincomment=%s%s%s", was ? was : "", was && *was ? " " : "", text);
-	free(was);
-	fprintf(stderr, "tandem watch: job %s: %s\n", id, text);
+	snprintf(comment, sizeof(comment), "admincomment=%s%s%s", was ? was : "", was && *was ? " " : "", words);
+	free(text);
+	fprintf(stderr, "tandem watch: job %s: %s\n", id, words);
 	td_standin_act("watch", (char *[]){"scontrol", "update", arg, comment, NULL}, td_standin_now_ms() + COMMAND_MS);
 }
 

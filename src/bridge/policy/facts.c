@@ -140,6 +140,13 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 		k->value = value;
 }
 
+void td_policies_facts_away(struct td_policies_facts *f, int64_t now_ms)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->v[i].since_ms)
+			f->v[i].since_ms = now_ms;
+}
+
 void td_policies_facts_moved(struct td_policies_known *k, int64_t value, int64_t site)
 {
 	k->was = k->value;

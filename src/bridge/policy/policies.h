@@ -63,6 +63,8 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool
 			   struct td_cancel *c, struct td_error *err);
 // Takes over a record of one of them.
 void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms);
+// Notes that Slurm's history could not be asked: from now on is counted how long it lacks runs.
+void td_policies_facts_away(struct td_policies_facts *f, int64_t now_ms);
 // Notes that the job was moved to this value; 0: its own again.
 void td_policies_facts_moved(struct td_policies_known *k, int64_t value, int64_t site);
 

@@ -92,6 +92,8 @@ void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, s
 		struct td_error e = TD_ERROR_INIT;
 		if (slice(b, slurm, k, &e)) {
 			td_debug("time of job %" PRId64 ": %s", k->id, e.msg);
+			// A history that cannot be asked is not one that lacks runs.
+			td_policies_facts_away(f, td_now(b));
 			break; // one that does not answer is waited for once a pass
 		}
 	}

@@ -47,6 +47,21 @@ static void test_record(void **state)
 	done(&k);
 }
 
+// A minute in which nobody could be asked is no minute in which the history lacked runs.
+static void test_a_history_that_is_away_loses_nothing(void **state)
+{
+	struct td_policies_known v[2] = {{.id = 7, .own = -1}, {.id = 8}};
+	struct td_policies_facts f = {.v = v, .n = 2};
+	look(&v[0], 500, 0);
+	assert_int_equal(v[0].since_ms, 1000);
+	td_policies_facts_away(&f, 90000);
+	assert_int_equal(v[0].since_ms, 90000);
+	assert_int_equal(v[1].since_ms, 0); // it was not read yet
+	look(&v[0], 500, 0);
+	assert_int_equal(v[0].since_ms, 90000);
+	done(&v[0]);
+}
+
 static void test_moved(void **state)
 {
 	const int64_t place = TD_POLICY_LOW + 1000000;
@@ -132,6 +147,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_record),
+		cmocka_unit_test(test_a_history_that_is_away_loses_nothing),
 		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_found_by_another_bridge),
 		cmocka_unit_test(test_fixed_by_somebody),
