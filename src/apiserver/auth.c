@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { AGAIN_S = 2 }; // until whoever has an issuer's token shall ask again
+
 #define AUTHENTICATED "system:authenticated"
 #define ACCOUNTS "system:serviceaccounts"
 
@@ -218,7 +220,13 @@ int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, str
 		td_auto_strv struct td_strv audiences = {0};
 		td_strv_add(&audiences, TD_AUDIENCE);
 		const struct td_srv_token t = {h + 7 + strspn(h + 7, " "), &audiences, td_http_cancel(x)};
-		if (td_token_user(s, &t, ret, NULL, NULL) < 0)
+		int rc = td_token_user(s, &t, ret, NULL, NULL);
+		if (rc == TD_TRANSIENT) {
+			rc = td_refuse(r, 503, NULL, "the issuer of the token cannot be asked now: try again");
+			r->retry_after_s = AGAIN_S;
+			return rc;
+		}
+		if (rc < 0)
 			return td_refuse(r, 401, NULL, "Unauthorized");
 	}
 

@@ -166,11 +166,12 @@ int td_srv_person(struct td_srv *s, const char *token, struct td_cancel *c, stru
 	td_auto_free char *iss = s->people ? td_oidc_claimed_issuer(token) : NULL;
 	struct srv_issuer v[CLUSTERS_MOST];
 	size_t n = iss ? that_say(s->people, iss, v) : 0;
-	bool found = false;
+	bool found = false, away = false;
 	for (size_t i = 0; i < n && !found; i++) {
 		td_auto(td_json_unref) struct td_json *claims = NULL;
 		struct td_error err = TD_ERROR_INIT;
 		int r = td_oidc_check(v[i].oidc, token, NULL, c, &claims, &err);
+		away |= r == TD_TRANSIENT;
 		found = !r && person(s->people, &v[i], td_json_root(claims), ret);
 		if (!found)
 			td_info("a token of %s was refused: %s", iss,
@@ -178,5 +179,5 @@ int td_srv_person(struct td_srv *s, const char *token, struct td_cancel *c, stru
 				  : "its person is not in spec.users, or has his name with somebody of another issuer");
 	}
 	forget(v, n);
-	return found ? 0 : TD_UNAUTHENTICATED;
+	return found ? 0 : away ? TD_TRANSIENT : TD_UNAUTHENTICATED;
 }

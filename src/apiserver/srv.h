@@ -120,8 +120,8 @@ bool td_auth_is_role(const struct td_user *u);
 // Default token audience; also the issuer.
 #define TD_AUDIENCE "https://kubernetes.default.svc"
 // Fills *ret with the user whose token this is. The token must be for one of `audiences`;
-// *ret_audiences (may be NULL) gets those that it is for. Returns TD_UNAUTHENTICATED with *ret_why
-// (may be NULL; the caller frees it).
+// *ret_audiences (may be NULL) gets those that it is for. Returns TD_UNAUTHENTICATED, or
+// TD_TRANSIENT as td_srv_person(), with *ret_why (may be NULL; the caller frees it).
 struct td_srv_token {
 	const char *text;
 	const struct td_strv *audiences;
@@ -135,7 +135,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r); // serviceaccounts/toke
 struct td_srv_people *td_srv_people_new(struct td_store *s, const struct td_clock *clock);
 struct td_srv_people *td_srv_people_free(struct td_srv_people *p);
 // Fills *ret when the token is of the issuer of a SlurmCluster and its person one of that one's users.
-// TD_UNAUTHENTICATED: not so.
+// TD_UNAUTHENTICATED: not so. TD_TRANSIENT: the issuer cannot be asked, so nobody knows.
 int td_srv_person(struct td_srv *s, const char *token, struct td_cancel *c, struct td_user *ret);
 
 // ---- account.c ----

@@ -95,8 +95,13 @@ int td_token_user(struct td_srv *s, const struct td_srv_token *t, struct td_user
 
 	if (!s->sa_key_len || td_jwt_verify(s->sa_key, s->sa_key_len, t->text, &claims, NULL) < 0) {
 		// Not of our own making. An issuer's token is for this server, whatever its audience is called.
-		if (!td_strv_has(audiences, TD_AUDIENCE) || td_srv_person(s, t->text, t->cancel, ret) < 0)
-			return refuse(ret_why, "invalid bearer token");
+		int r = td_strv_has(audiences, TD_AUDIENCE) ? td_srv_person(s, t->text, t->cancel, ret)
+							    : TD_UNAUTHENTICATED;
+		if (r)
+			refuse(ret_why, r == TD_TRANSIENT ? "the issuer of the token cannot be asked now"
+							  : "invalid bearer token");
+		if (r)
+			return r;
 		if (ret_audiences)
 			td_strv_add(ret_audiences, TD_AUDIENCE);
 		return 0;

@@ -258,12 +258,22 @@ static void test_a_name_that_two_issuers_give_is_nobodys(void **state)
 	is(&one, (struct says){0}, "401"); // which somebody else may choose to be ann
 }
 
+// Who comes with a token of an issuer that cannot be asked may be somebody: he is told to come again.
+static void test_an_issuer_that_is_away(void **state)
+{
+	static const char away[] = "http://127.0.0.1:1";
+	cluster("PATCH", "main", away, USERS);
+	is(&one, (struct says){.iss = away}, "503");
+	is(&two, (struct says){0}, "401"); // nobody has named this one
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_people),
 		cmocka_unit_test(test_what_a_cluster_says_counts_at_once),
 		cmocka_unit_test(test_a_name_that_two_issuers_give_is_nobodys),
+		cmocka_unit_test(test_an_issuer_that_is_away),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
