@@ -6,6 +6,7 @@
 #include "base/term.h"
 #include "cli/apply.h"
 #include "cli/common.h"
+#include "cli/reboot.h"
 #include "cli/remote.h"
 #include "cmd/roles.h"
 #include "local/supervise.h"
@@ -123,7 +124,8 @@ static char *gpus_of(const struct td_object *node)
 static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
-	td_auto_objects struct td_objects l = {0}, pods = {0};
+	td_auto_objects struct td_objects l = {0}, pods = {0}, actions = {0};
+	td_kube_list(k, &td_nodeactions, NULL, NULL, NULL, NULL, &actions, NULL); // without them less is known
 	if (td_kube_list(k, &td_nodes, NULL, NULL, NULL, NULL, &l, &err) ||
 	    td_kube_list(k, &td_pods, NULL, NULL, NULL, NULL, &pods, &err)) {
 		wrong(g, "nodes and pods cannot be listed: %s", err.msg);
@@ -154,7 +156,11 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		td_jm_str(g->d, o, "slurmState", slurm);
 		td_jm_str(g->d, o, "slurmReason", reason);
 
-		if (!td_streq(ready, "True"))
+		td_auto_free char *reboot = td_cli_rebooting(&actions, &pods, l.v[n]->name);
+		if (reboot) {
+			td_jm_bool(g->d, o, "rebooting", true);
+			wrong(g, "%s", reboot);
+		} else if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
 		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) {
 			// The drain is not Tandem's: Tandem does not lift it.
