@@ -190,6 +190,9 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
         r = pool.cmd("project", *argv, check=False)
         assert r.returncode == 1 and words in r.stderr, (argv, r.stderr)
     assert pool.cmd("project", "create", "quarks", check=False).returncode == 2
+    for quota, words in {"gpus=4": "there are cpu, memory, gpu and nvidia.com/gpu: did you mean gpu?", "gpu=four": "give a quantity from 0 up"}.items():
+        r = pool.cmd("project", "create", "quarks", "--tenant", "physics", "--quota", quota, check=False)
+        assert r.returncode == 1 and words in r.stderr and not pool.kubectl("get", "tenant", "quarks", "--ignore-not-found"), r.stderr
     pool.cmd("project", "create", "quarks", "--tenant", "physics", "--quota", "gpu=1")
     projects = lambda: json.loads(pool.cmd("project", "list", "-o", "json").stdout)["projects"]  # noqa: E731
     want = {"name": "quarks", "tenant": "physics", "account": "quarks", "weight": 1, "quota": {"gpu": "1"}, "members": ["researcher"], "ready": True}
@@ -203,10 +206,12 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
     wait_for("one of each runs", lambda: state() == [["quarks", "RUNNING", "None"], ["quarks", "PENDING", "AssocGrpGRES"], ["physics", "RUNNING", "None"], ["physics", "PENDING", "AssocGrpGRES"]])
     wait_for("it has a line of its own", lambda: re.search(r"^quarks +1 ", pool.cmd("usage", "--by", "tenant").stdout, re.M))
     pool.shell("scancel", "-Q", "-u", "researcher")
-    pool.cmd("project", "remove", "quarks", "researcher")
+    r = pool.cmd("project", "add", "quarks", "researcher", "--quota", "gpu=2", check=False)
+    assert r.returncode == 2 and "--quota is of create" in r.stderr, r.stderr
+    assert "researcher is out of project quarks" in pool.cmd("project", "remove", "quarks", "researcher").stdout
     wait_for("he is out", lambda: ("quarks", "researcher") not in associations(pool, "quarks"))
     assert "Invalid account" in sbatch(pool, "--account=quarks", check=False).stderr
-    pool.cmd("project", "add", "quarks", "researcher")
+    assert "researcher is in project quarks" in pool.cmd("project", "add", "quarks", "researcher").stdout
     wait_for("he is in again", lambda: ("quarks", "researcher") in associations(pool, "quarks"))
     pool.cmd("project", "delete", "quarks")
     wait_for("it is gone", lambda: not projects() and not associations(pool, "quarks"))
@@ -243,6 +248,8 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
            "old": ({}, "AccountReady", "spec.adopt"),
            "grabs": ({"namespaces": ["taken"]}, "NamespacesReady", "kubectl label namespace taken tandem.dev/tenant=grabs"),
            "greedy": ({"namespaces": ["kube-system", "slurm"]}, "NamespacesReady", "part of the system"),
+           "typo": ({"quota": {"gpus": 1}}, "Valid", "did you mean gpu?"),
+           "stranger": ({"members": [{"user": "researcher"}, {"user": "ghost"}]}, "MembersKnown", "Slurm does not know ghost"),
            "odd": ({"quota": {"example.com/fpga": 1}}, "Valid", "spec.scheduler.gresMap"),
            "lost": ({"cluster": {"namespace": "slurm", "name": "no-such"}}, "AccountReady", "there is no such SlurmCluster")}
     pool.apply(*[tenant(name, **spec) for name, (spec, _, _) in bad.items()])
@@ -250,7 +257,7 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
         wait_for(f"{name} is told", lambda: condition(pool, name, kind)[0] == "False" and words in condition(pool, name, kind)[2])
         assert condition(pool, name, "Ready")[0] == "False"
     assert not pool.get("namespace", "taken")["metadata"]["labels"].get("tandem.dev/tenant")
-    pool.kubectl("delete", "tenant", "grabs", "greedy", "--timeout=60s")  # their accounts were in place
+    pool.kubectl("delete", "tenant", "grabs", "greedy", "stranger", "--timeout=60s")  # their accounts were in place
     wait_for("nothing has changed in Slurm", lambda: others() == before)
 
     # Both have a cure.

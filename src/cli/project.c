@@ -1,8 +1,10 @@
 // tandem project: the projects of Tenants. A project is a Tenant below another one that has no
 // namespaces: an account in Slurm with people, a quota and bills of its own, which runs and jobs name.
+#include "api/quantity.h"
 #include "cli/common.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
+#include "slurm/resource.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -143,6 +145,31 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 	return 0;
 }
 
+// What the cluster does not have is refused here, and not only by a condition of the Tenant later.
+static int quota_of(struct td_kube *k, const struct project_asked *a, const struct td_object *tenant, yyjson_mut_doc *d,
+		    yyjson_mut_val *quota, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *sc = NULL;
+	int r = td_kube_get(k, &td_slurmclusters, td_jstr(tenant->root, "spec.cluster.namespace"),
+			    td_jstr(tenant->root, "spec.cluster.name"), NULL, &sc, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	for (size_t i = 0; i < a->quota.n; i++) {
+		const char *q = a->quota.v[i], *is = strchr(q, '=');
+		int64_t n;
+		if (!is || is == q || !is[1])
+			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
+		td_auto_free char *resource = td_strndup(q, (size_t)(is - q)), *tres = NULL;
+		if (td_slurm_resource(sc ? sc->root : NULL, resource, &tres, err))
+			return td_wrap(err, "--quota %.60s", q);
+		if (td_quantity_ceil(is + 1, &n, NULL) || n < 0)
+			return td_fail(err, TD_INVALID, "--quota %.60s: give a quantity from 0 up, such as 8 or 64Gi",
+				       q);
+		td_jm_key_str(d, quota, resource, is + 1);
+	}
+	return 0;
+}
+
 static int create(struct td_kube *k, const struct project_asked *a, const char *name, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *tenant = NULL;
@@ -161,14 +188,9 @@ static int create(struct td_kube *k, const struct project_asked *a, const char *
 	td_jm_copyval(d, spec, "cluster", td_jget(tenant->root, "spec.cluster"));
 	td_jm_str(d, spec, "parent", a->tenant);
 	td_jm_arr(d, spec, "namespaces");
-	td_jm_int(d, spec, "weight", a->weight);
-	for (size_t i = 0; i < a->quota.n; i++) {
-		const char *q = a->quota.v[i], *is = strchr(q, '=');
-		if (!is || is == q || !is[1])
-			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
-		td_auto_free char *resource = td_strndup(q, (size_t)(is - q));
-		td_jm_key_str(d, td_jm_obj(d, spec, "quota"), resource, is + 1);
-	}
+	td_jm_int(d, spec, "weight", a->weight ? a->weight : 1);
+	if (a->quota.n && (r = quota_of(k, a, tenant, d, td_jm_obj(d, spec, "quota"), err)))
+		return r;
 	if ((r = add_people(tenant, &a->members, d, td_jm_arr(d, spec, "members"), err)))
 		return r;
 	r = td_kube_create(k, &td_tenants, NULL, o, NULL, NULL, err);
@@ -201,6 +223,8 @@ static int change(struct td_kube *k, const char *name, const char *user, bool jo
 		return r;
 	yyjson_val *all = td_jget(o->root, "spec.members"), *m;
 	bool has = td_jfind(all, "user", user) != NULL;
+	if (has && join)
+		printf("%s is in project %s already.\n", user, name);
 	if (has == join)
 		return join ? 0 : td_fail(err, TD_NOT_FOUND, "\"%.40s\" is not in project %s", user, name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -219,7 +243,25 @@ static int change(struct td_kube *k, const char *name, const char *user, bool jo
 		    (r = add_people(tenant, &one, d, people, err)))
 			return r;
 	}
-	return td_kube_patch(k, TD_AT(&td_tenants, NULL, name), TD_PATCH_MERGE, root, NULL, NULL, err);
+	r = td_kube_patch(k, TD_AT(&td_tenants, NULL, name), TD_PATCH_MERGE, root, NULL, NULL, err);
+	if (!r && join)
+		printf("%s is in project %s, and runs in it with --account %s once Slurm has it.\n", user, name,
+		       td_jstr_or(o->root, "status.account", name));
+	else if (!r)
+		printf("%s is out of project %s: he submits nothing more to it.\n", user, name);
+	return r;
+}
+
+// The option that this verb would leave aside; NULL: none.
+static const char *idle_option(const struct project_asked *a, const char *verb)
+{
+	bool makes = !strcmp(verb, "create");
+	return makes                                    ? NULL
+	       : a->quota.n                             ? "--quota"
+	       : a->members.n                           ? "--member"
+	       : a->weight                              ? "--weight"
+	       : a->tenant && strcmp(verb, "list") != 0 ? "--tenant"
+							: NULL;
 }
 
 static int run(struct project_asked *a, const char *verb, const char *name, const char *user)
@@ -239,7 +281,7 @@ static int run(struct project_asked *a, const char *verb, const char *name, cons
 
 int td_project_main(int argc, char **argv)
 {
-	struct project_asked a = {.weight = 1};
+	struct project_asked a = {0};
 	char **words;
 	int code;
 	const struct td_option options[] = {
@@ -308,6 +350,9 @@ int td_project_main(int argc, char **argv)
 							       : "the project's name and a user's");
 	else if (!strcmp(words[0], "create") && !a.tenant)
 		code = td_command_wrong("project", "create: whose? Give --tenant TENANT");
+	else if (idle_option(&a, words[0]))
+		code = td_command_wrong("project", "%s: %s is of create%s", words[0], idle_option(&a, words[0]),
+					n > 1 ? "; `kubectl edit tenant` changes a project that is there" : "");
 	else
 		code = run(&a, words[0], n > 1 ? words[1] : NULL, n > 2 ? words[2] : NULL);
 	td_strv_done(&a.members);

@@ -1,9 +1,11 @@
 // tandem quota: what tenants may hold, what they and those below them hold, and what waits.
 #include "api/quantity.h"
 #include "base/mem.h"
+#include "base/term.h"
 #include "cli/ledger.h"
 #include "cli/loginpod.h"
 #include "cmd/roles.h"
+#include "slurm/resource.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,15 +58,6 @@ static double sum(const struct view *v, const struct td_object *top, const char 
 	return all;
 }
 
-// Slurm's name of a resource (operator/tenant_read.c has the same rule).
-static char *tres_of(const struct view *v, const char *resource)
-{
-	const char *gres = td_jkey_str(td_jget(v->sc, "spec.scheduler.gresMap"), resource);
-	if (!strcmp(resource, "cpu") || !strcmp(resource, "memory"))
-		return td_strdup(!strcmp(resource, "cpu") ? "cpu" : "mem");
-	return td_asprintf("gres/%s", gres ? gres : resource);
-}
-
 static double amount(const yyjson_val *x, bool memory)
 {
 	int64_t n = yyjson_get_sint((yyjson_val *)x);
@@ -81,13 +74,18 @@ static void one(const struct view *v, const struct td_object *t, yyjson_mut_doc 
 	td_jm_str(d, o, "tenant", t->name);
 	td_jm_str(d, o, "parent", td_jstr(t->root, "spec.parent"));
 	td_jm_str(d, o, "account", td_jstr(t->root, "status.account"));
+	const yyjson_val *force = td_jfind(td_jget(t->root, "status.conditions"), "type", "QuotaEnforced");
+	if (force)
+		td_jm_bool(d, o, "enforced", td_streq(td_jstr(force, "status"), "True"));
 	td_jm_int(d, o, "running", (long long)sum(v, t, "R", "jobs"));
 	td_jm_int(d, o, "waiting", (long long)sum(v, t, "P", "jobs"));
 	yyjson_mut_val *all = td_jm_arr(d, o, "resources");
 	yyjson_obj_foreach (quota, i, n, key, x) {
 		const char *name = yyjson_get_str(key);
 		bool memory = !strcmp(name, "memory");
-		td_auto_free char *tres = tres_of(v, name);
+		td_auto_free char *tres = NULL;
+		if (td_slurm_resource(v->sc, name, &tres, NULL))
+			continue; // its Tenant is not Valid, and says why
 		double have = amount(x, memory), used = sum(v, t, "R", tres);
 		double more = amount(td_jkey(td_jget(t->root, "spec.borrowing.limit"), name), memory);
 		yyjson_mut_val *r = yyjson_mut_arr_add_obj(d, all);
@@ -134,6 +132,21 @@ static void table(const yyjson_val *list)
 	}
 }
 
+// Why quotas are not in force, once; they are where nothing is said.
+static void unenforced(const struct view *v)
+{
+	for (size_t i = 0; i < v->n; i++) {
+		const yyjson_val *c =
+			td_jfind(td_jget(v->tenants[i]->root, "status.conditions"), "type", "QuotaEnforced");
+		if (!td_streq(td_jstr(c, "status"), "False"))
+			continue;
+		td_auto_free char *text = td_asprintf("note: %s.", td_jstr_or(c, "message", "quotas are only shown"));
+		putchar('\n');
+		td_term_wrap(text, 6, TD_TERM_COLUMNS);
+		return;
+	}
+}
+
 static int show(const struct td_cli_login *l, const char *name, bool json)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -174,6 +187,7 @@ static int show(const struct td_cli_login *l, const char *name, bool json)
 		puts(text);
 	} else if (v.n) {
 		table(td_jget(td_json_root(j), "tenants"));
+		unenforced(&v);
 	} else {
 		puts("There are no Tenants.");
 	}

@@ -4,6 +4,7 @@
 
 #include "api/quantity.h"
 #include "slurm/batch.h"
+#include "slurm/resource.h"
 #include "slurm/states.h"
 
 #include <stdio.h>
@@ -117,15 +118,6 @@ static double sum(const struct all_tenants *view, const struct td_object *top, c
 	return all;
 }
 
-// Slurm's name of a resource (operator/tenant_read.c has the same rule).
-static char *tres_of(const yyjson_val *sc, const char *resource)
-{
-	const char *gres = td_jkey_str(td_jget(sc, "spec.scheduler.gresMap"), resource);
-	if (!strcmp(resource, "cpu") || !strcmp(resource, "memory"))
-		return td_strdup(!strcmp(resource, "cpu") ? "cpu" : "mem");
-	return td_asprintf("gres/%s", gres ? gres : resource);
-}
-
 static double quota_of(const yyjson_val *x, bool memory)
 {
 	int64_t n = yyjson_get_sint((yyjson_val *)(uintptr_t)x);
@@ -152,7 +144,9 @@ static void write_tenant(const struct all_tenants *v, const struct td_object *t,
 	yyjson_obj_foreach (td_jget(t->root, "spec.quota"), i, n, key, x) {
 		const char *name = yyjson_get_str(key);
 		bool memory = !strcmp(name, "memory");
-		td_auto_free char *tres = tres_of(v->sc, name);
+		td_auto_free char *tres = NULL;
+		if (td_slurm_resource(v->sc, name, &tres, NULL))
+			continue; // its Tenant is not Valid, and says why
 		double have = quota_of(x, memory), used = sum(v, t, tres, false),
 		       more = quota_of(td_jkey(td_jget(t->root, "spec.borrowing.limit"), name), memory);
 		yyjson_mut_val *r = yyjson_mut_arr_add_obj(d, all);

@@ -124,7 +124,7 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 	say(s, "QuotaFits", !v->warning, false, v->warning ? "Oversubscribed" : "Fits",
 	    v->warning ? v->warning : "the quotas below add up to no more than this one");
 	if (t->unknown.n)
-		say(s, "MembersKnown", false, false, "Unknown",
+		say(s, "MembersKnown", false, true, "MembersUnknown",
 		    td_arena_printf(
 			    p->arena,
 			    "Slurm does not know %s: add them to spec.users of the SlurmCluster, or take them out",

@@ -3,23 +3,11 @@
 
 #include "api/quantity.h"
 #include "slurm/accounting.h"
+#include "slurm/resource.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-// Slurm's name for a resource; NULL: it has none.
-static const char *tres_of(struct td_arena *a, const yyjson_val *sc, const char *resource)
-{
-	if (!strcmp(resource, "cpu"))
-		return "cpu";
-	if (!strcmp(resource, "memory"))
-		return "mem";
-	const char *gres = td_jkey_str(td_jget(sc, "spec.scheduler.gresMap"), resource);
-	if (!gres && strchr(resource, '/'))
-		return NULL;
-	return td_arena_printf(a, "gres/%s", gres ? gres : resource);
-}
 
 static bool amount(const yyjson_val *v, const char *tres, int64_t *ret)
 {
@@ -55,14 +43,13 @@ static size_t resources(struct tenant_reader *rd, const char *path, const struct
 	struct td_pool_tres *v = td_arena_alloc(rd->p->arena, (yyjson_obj_size(map) + 1) * sizeof(*v));
 	size_t i, n, len = 0;
 	yyjson_obj_foreach (map, i, n, k, x) {
-		const char *name = yyjson_get_str(k), *tres = tres_of(rd->p->arena, sc, name);
-		if (!tres)
-			unreadable(rd,
-				   td_arena_printf(rd->p->arena,
-						   "%s: Slurm has no name for \"%s\"; add it to "
-						   "spec.scheduler.gresMap of the SlurmCluster, or write cpu, memory "
-						   "or gpu",
-						   path, name));
+		const char *name = yyjson_get_str(k), *tres;
+		td_auto_free char *found = NULL;
+		struct td_error e = TD_ERROR_INIT;
+		bool has = !td_slurm_resource(sc, name, &found, &e);
+		tres = has ? td_arena_strdup(rd->p->arena, found) : NULL;
+		if (!has)
+			unreadable(rd, td_arena_printf(rd->p->arena, "%s: %s", path, e.msg));
 		else if (!amount(x, tres, &v[len].count))
 			unreadable(rd,
 				   td_arena_printf(rd->p->arena, "%s.%s: write a quantity from 0 up, such as 8 or 64Gi",
