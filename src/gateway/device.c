@@ -12,8 +12,7 @@
 
 enum { KEY_S = 30 * 86400 };
 
-static const struct td_gateway_rate begins = {"logins by the issuer", 5, 50},
-				    asks = {"questions about logins", 20, 100};
+static const struct td_gateway_rate asks = {"questions about logins", 20, 100};
 
 // With what renews a token, unless the issuer says that it knows no such thing.
 static char *scope_of(const struct td_gateway_oidc *o, struct td_cancel *c)
@@ -27,7 +26,7 @@ static int begin(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto_gateway_oidc struct td_gateway_oidc o = {0};
 	td_auto(td_json_unref) struct td_json *said = NULL;
-	int r = td_gateway_limit(q->g->limits, &begins, "", err);
+	int r = td_gateway_limit(q->g->limits, &td_gateway_oidc_logins, "", err);
 	if (!r)
 		r = td_gateway_oidc(q->g, &o, err);
 	if (r)

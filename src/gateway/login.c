@@ -18,7 +18,6 @@
 enum { LOGIN_S = 600, CODE_MOST = 4096 };
 
 extern const struct td_embedded td_gateway_files[];
-static const struct td_gateway_rate many = {"logins by the issuer", 5, 50};
 
 static const char *host_of(const char *url)
 {
@@ -156,7 +155,7 @@ static int come_back(struct td_gateway_ask *q, const struct td_gateway_oidc *o, 
 // A failure is shown as a page, because nobody but a browser comes here.
 static int start(struct td_gateway_ask *q, struct td_error *err)
 {
-	int r = td_gateway_limit(q->g->limits, &many, "", err);
+	int r = td_gateway_limit(q->g->limits, &td_gateway_oidc_logins, "", err);
 	if (!r)
 		r = begin(q, err);
 	return r ? show(q, err) : 0;
@@ -165,7 +164,7 @@ static int start(struct td_gateway_ask *q, struct td_error *err)
 static int back(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto_gateway_oidc struct td_gateway_oidc o = {0};
-	int r = td_gateway_limit(q->g->limits, &many, "", err);
+	int r = td_gateway_limit(q->g->limits, &td_gateway_oidc_logins, "", err);
 	if (!r)
 		r = td_gateway_oidc(q->g, &o, err);
 	if (!r) {

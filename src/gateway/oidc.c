@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const struct td_gateway_rate td_gateway_oidc_logins = {"logins by the issuer", 5, 50};
+
 void td_gateway_oidc_done(struct td_gateway_oidc *o)
 {
 	td_object_unref(o->cluster);

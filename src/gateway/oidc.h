@@ -12,6 +12,9 @@ struct td_gateway_oidc {
 	struct td_oidc *issuer;
 	char *scope; // what is asked for
 };
+// How often anybody may begin or end a login by the issuer, in a browser or by a code.
+extern const struct td_gateway_rate td_gateway_oidc_logins;
+
 void td_gateway_oidc_done(struct td_gateway_oidc *o);
 #define td_auto_gateway_oidc __attribute__((cleanup(td_gateway_oidc_done)))
 // TD_UNSUPPORTED: it names no issuer.

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { SLOTS = 512, NOW_MS = 2000, MOST_MS = 3600 * 1000, PART = 24, LEAST_S = 300 };
+enum { SLOTS = 512, NOW_MS = 2000, MOST_MS = 3600 * 1000, PART = 24, LEAST_S = 300, TURN_MS = 5 };
 
 struct day {
 	int64_t day, read_ms; // read_ms: mono, when it was asked for
@@ -162,8 +162,12 @@ int td_gateway_used(struct td_gateway *g, const struct td_gateway_span *span, st
 		s.to = tomorrow;
 	if (s.from < 0 || s.to - s.from > TD_GATEWAY_DAYS)
 		return td_fail(err, TD_INVALID, "ask for at most %d days", TD_GATEWAY_DAYS);
-	pthread_mutex_lock(&g->days->reading);
-	int r = bring(g, &s, begun_ms, c, err);
+	int r = 0;
+	// Whoever reads may read for long, and who waits for him may have gone.
+	while (pthread_mutex_trylock(&g->days->reading))
+		if ((r = td_cancel_wait(c, TURN_MS)))
+			return td_fail(err, r, "nobody waits for the answer any more");
+	r = bring(g, &s, begun_ms, c, err);
 	// Copied before another reader may take a day's slot.
 	pthread_mutex_lock(&g->days->lock);
 	for (int64_t day = s.from; day < s.to && !r; day++) {
