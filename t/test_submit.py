@@ -168,6 +168,37 @@ def test_a_wrong_job_file_says_what_and_the_fix(pool, me, tmp_path, text, words)
     assert me.json("ps")["runs"] is not None
 
 
+@pytest.mark.feature("E1.5", "E1.8")
+def test_what_no_node_has_is_refused_with_the_fix_and_listed_with_it(pool, me, tmp_path):
+    gpus, memory = pool.instance["gpus"], max(n["memoryMiB"] for n in me.api("GET", "/pool")[1]["nodes"])
+    for argv, words in ((("--gpus", gpus + 1), f"step main: gpus: it asks for {gpus + 1} of each node; no node has more than {gpus} (n0): ask for {gpus} or less"),
+                        (("--memory", "900G"), f"step main: memory: it asks for 921600 MB of each node; no node has more than {memory} (")):
+        r = me.run("submit", "--no-code", "--name", "much", *argv, "--", "true", check=False)
+        assert r.returncode == 1 and words in r.stderr, r.stderr
+        run = next(r for r in me.json("ps")["runs"] if words in r.get("refused", ""))
+        assert run["state"] == "not-submitted" and f"refused: {words}" in me.run("ps").stdout
+    for kind, near in (("shel", "shell"), ("jupiter", "jupyter")):
+        r = me.run("session", "start", kind, check=False)
+        assert r.returncode == 1 and f"did you mean {near}?" in r.stderr
+
+
+@pytest.mark.feature("E1.5")
+def test_who_was_just_added_runs_as_himself(pool, tmp_path):
+    """slurmctld hears of him later: nothing of his may begin as nobody, and wait for ever."""
+    users = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
+    say = lambda l: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": l}}))  # noqa: E731
+    say([*users, {"name": "novice", "uid": 4711}])
+    try:
+        novice = Laptop(pool, tmp_path / "novice", "novice")
+        runs = [novice.submit("--no-code", "--name", f"first{i}", "--", "id -u") for i in range(2)]
+        for run in runs:
+            wait_for("it has run", lambda: novice.state(run) == "done")
+            assert novice.run("logs", run).stdout == "4711\n"
+        assert not [j for j in pool.squeue().values() if j["state"] == "PENDING"]
+    finally:
+        pool.change({"users": users}, idle=False)
+
+
 @pytest.mark.feature("D6.1", "D6.2", "E1.7")
 def test_files_travel_through_cuts(pool, me, tmp_path):
     rng = random.Random(7)

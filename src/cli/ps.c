@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { FURTHER = 6 }; // where the further lines of a row begin
+
 static enum td_term_color color_of(const char *state)
 {
 	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready")           ? TD_TERM_GOOD
@@ -47,10 +49,12 @@ static void detail(yyjson_val *s, const char *state, struct td_buf *b)
 		b->s[--b->len] = '\0';
 }
 
-static void row(bool colors, const char *name, const char *state, const char *job, const char *text)
+static void row(bool colors, const char *before, const char *name, const char *state, const char *job, const char *text)
 {
-	printf("%-28s %s%-13s%s %-8s %s\n", name, td_term_color(colors, color_of(state)), state,
-	       td_term_color(colors, TD_TERM_PLAIN), job, text);
+	td_auto_free char *line =
+		td_asprintf("%s%-28s %s%-13s%s %-8s %s", before, name, td_term_color(colors, color_of(state)), state,
+			    td_term_color(colors, TD_TERM_PLAIN), job, text);
+	td_term_wrap(line, FURTHER, td_term_columns(STDOUT_FILENO));
 }
 
 // The last that a step wrote before it failed.
@@ -72,10 +76,10 @@ static void show(yyjson_val *run, bool colors)
 	if (one)
 		detail(yyjson_arr_get_first(steps), state, &d);
 	if (!strcmp(state, "not-submitted"))
-		td_buf_puts(&d, "refused; `tandem submit` said why");
+		td_buf_printf(&d, "refused: %s", td_jstr_or(run, "refused", "`tandem submit` said why"));
 	td_auto_free char *job =
 		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
-	row(colors, id, state, job, td_buf_str(&d));
+	row(colors, "", id, state, job, td_buf_str(&d));
 	if (one)
 		lines(yyjson_arr_get_first(steps));
 	yyjson_arr_foreach (steps, i, n, s) {
@@ -86,8 +90,8 @@ static void show(yyjson_val *run, bool colors)
 		td_auto_free char *name = td_asprintf("  %s%s", i + 1 < n ? "├ " : "└ ", td_jstr_or(s, "name", "?")),
 				  *number = td_asprintf("%lld", td_jint(s, "job", 0));
 		detail(s, st, &t);
-		printf("  "); // the tree's letters are three bytes and one column wide
-		row(colors, name, st, number, td_buf_str(&t));
+		// The tree's letters are three bytes and one column wide.
+		row(colors, "  ", name, st, number, td_buf_str(&t));
 		lines(s);
 	}
 }
@@ -121,7 +125,7 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 		if (ends)
 			td_buf_printf(&b, "%sends at %s unless that changes: %s", b.len ? "; " : "",
 				      td_client_when(ends, when, sizeof(when)), td_jstr_or(s, "endsBecause", ""));
-		row(colors, td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "unknown"), td_jstr_or(s, "job", ""),
+		row(colors, "", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "unknown"), td_jstr_or(s, "job", ""),
 		    td_buf_str(&b));
 	}
 	return r;

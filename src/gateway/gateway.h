@@ -18,6 +18,7 @@
 //   home_made.c                what it does there: what is made once for many runs
 //   path.[ch]                  which paths of people are taken
 //   job.[ch]                   what a run asks for, and the jobs that this means
+//   batch.[ch]                 how a job of a person reaches Slurm, or what it asks for too much
 //   cause.[ch]                 why a step did not end well
 //   run.c runs.[ch]            runs: submit, list, cancel; what is shown of one
 //   need.[ch] env.c data.c     what a run needs first, made once: Python environments, data sets

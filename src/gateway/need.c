@@ -2,6 +2,7 @@
 
 #include "base/embedded.h"
 #include "base/fault.h"
+#include "gateway/batch.h"
 #include "gateway/home.h"
 
 #include <string.h>
@@ -79,7 +80,7 @@ static int make(struct td_gateway_ask *q, struct td_slurm *client, struct td_gat
 	td_strv_addf(&b.env, "USER=%s", q->user.name);
 	td_strv_addf(&b.env, "LOGNAME=%s", q->user.name);
 	td_strv_addf(&b.env, "TANDEM_MAKE=%s", n->key);
-	int r = td_slurm_batch(client, q->user.name, &b, td_gateway_cancel(q), &n->job, err);
+	int r = td_gateway_batch(q, client, &b, &n->job, err);
 	td_slurm_batch_done(&b);
 	return r ? r : td_fault_at(err, "gateway.need.submitted");
 }

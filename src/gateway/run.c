@@ -2,12 +2,14 @@
 // crash: its directory appears whole; its jobs are submitted, each with the run's name in its comment;
 // the record names them. The same request goes on where the one before it ended: a directory that is
 // there is taken, and a job of the person's that carries the mark is not submitted again.
+#include "gateway/batch.h"
 #include "gateway/cause.h"
 #include "gateway/home.h"
 #include "gateway/job.h"
 #include "gateway/need.h"
 #include "gateway/runs.h"
 
+#include "api/status.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "http/pki.h"
@@ -21,15 +23,18 @@ enum { LOCKS = 32, KEEP_MOST = 20 };
 // works.
 static pthread_mutex_t making[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
 
+// why: it was refused, in words; NULL: it was not.
 static char *record_text(struct td_gateway_ask *q, const char *id, const int64_t *jobs, const struct td_gateway_plan *p,
-			 const struct td_gateway_needs *needs, int64_t created)
+			 const struct td_gateway_needs *needs, const char *why)
 {
+	int64_t created = td_real_ms(&td_clock_system) / 1000;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "id", id);
 	td_jm_str(d, o, "name", td_jstr(q->body, "job.name"));
 	td_jm_str(d, o, "user", q->user.name);
 	td_jm_int(d, o, "created", created);
+	td_jm_str(d, o, "refused", why);
 	td_jm_copyval(d, o, "job", td_jget(q->body, "job"));
 	yyjson_mut_val *list = td_jm_arr(d, o, "jobs");
 	if (needs)
@@ -52,7 +57,7 @@ static int make(struct td_gateway_ask *q, const char *id, const struct td_gatewa
 	td_jm_str(d, o, "id", id);
 	td_jm_copyval(d, o, "files", td_jget(q->body, "files"));
 	td_jm_set(d, o, "texts", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(p->texts)));
-	td_auto_free char *record = record_text(q, id, NULL, p, NULL, td_real_ms(&td_clock_system) / 1000);
+	td_auto_free char *record = record_text(q, id, NULL, p, NULL, NULL);
 	td_jm_key_str(d, td_jm_obj(d, o, "texts"), "run.json", record);
 	// For a run of the same code later.
 	td_auto_free char *files = td_json_text(td_jget(q->body, "files"), NULL);
@@ -81,6 +86,12 @@ static int find(struct td_gateway_ask *q, struct td_slurm *client, const char *i
 	return r;
 }
 
+// Was it refused, so that nothing of it goes on when it is only sent again?
+static bool refused(int r)
+{
+	return r && r != TD_UNCERTAIN && r != TD_TRANSIENT && r != TD_CANCELLED;
+}
+
 // first: what all steps wait for, "afterok:3"; NULL: nothing.
 static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *first, struct td_gateway_plan *p,
 		  int64_t *jobs, struct td_error *err)
@@ -96,7 +107,7 @@ static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char 
 			td_buf_printf(&dep, "%s%lld",
 				      dep.len ? ":" : "afterok:", (long long)jobs[p->steps[i].after[k]]);
 		b.dependency = dep.len ? td_buf_str(&dep) : NULL;
-		int r = td_slurm_batch(client, q->user.name, &b, td_gateway_cancel(q), &jobs[i], err);
+		int r = td_gateway_batch(q, client, &b, &jobs[i], err);
 		if (!r)
 			r = td_fault_at(err, "gateway.run.submitted");
 		if (!r)
@@ -104,7 +115,7 @@ static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char 
 		td_wrap(err, "step %s", p->steps[i].name);
 		// What was refused for good leaves nothing behind. After anything else the same request
 		// goes on from here.
-		for (size_t k = 0; k < i && r != TD_UNCERTAIN && r != TD_TRANSIENT && r != TD_CANCELLED; k++)
+		for (size_t k = 0; k < i && refused(r); k++)
 			td_gateway_job_end(q->g, q->user.name, jobs[k], NULL, NULL);
 		return r;
 	}
@@ -155,9 +166,15 @@ static int make_locked(struct td_gateway_ask *q, const char *id, struct td_gatew
 	td_auto_free char *first = td_gateway_needs_dependency(needs);
 	if (!r)
 		r = submit(q, l->client, first, p, jobs, err);
+	if (refused(r)) {
+		// The reason stands there for whoever lists the runs later; that it cannot be kept hides
+		// nothing from him who is told now.
+		td_auto_free char *words = td_text_clean(err->msg), *text = record_text(q, id, NULL, p, NULL, words);
+		keep(q, id, text, NULL);
+	}
 	if (r)
 		return r;
-	td_auto_free char *text = record_text(q, id, jobs, p, needs, td_real_ms(&td_clock_system) / 1000);
+	td_auto_free char *text = record_text(q, id, jobs, p, needs, NULL);
 	return (r = keep(q, id, text, err)) ? r : made(q, id, 201, err);
 }
 

@@ -177,7 +177,7 @@ static bool over(const char *state)
 void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, const struct td_gateway_seen *s,
 			  yyjson_mut_doc *d, yyjson_mut_val *o, bool *ret_over)
 {
-	static const char *const copied[] = {"id", "name", "user", "created", "job"};
+	static const char *const copied[] = {"id", "name", "user", "created", "job", "refused"};
 	for (size_t i = 0; i < TD_LEN(copied); i++)
 		td_jm_copyval(d, o, copied[i], td_jget(record, copied[i]));
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(q->g, NULL) : NULL;

@@ -27,6 +27,8 @@ char *td_slurm_batch_body(const struct td_slurm_batch *b)
 	td_jm_str(d, root, "script", b->script);
 
 	td_jm_str(d, j, "name", b->name);
+	if (b->uid > 0)
+		td_jm_strf(d, j, "user_id", "%" PRId64, b->uid);
 	td_jm_str(d, j, "account", b->account);
 	td_jm_str(d, j, "partition", b->partition);
 	td_jm_str(d, j, "qos", b->qos);

@@ -11,6 +11,7 @@ struct td_slurm_batch {
 	const char *cwd, *output;  // absolute; output may hold %j, %A and %a
 	const char *account, *partition, *qos, *constraints, *reservation, *dependency, *comment;
 	const char *array;    // "0-3%2"
+	int64_t uid;          // the person's number; 0: not sent
 	struct td_strv env;   // "NAME=value"
 	int64_t nodes, tasks; // 0: 1
 	int64_t cpus;         // per task; 0: 1
@@ -22,7 +23,9 @@ struct td_slurm_batch {
 	bool requeue;
 };
 void td_slurm_batch_done(struct td_slurm_batch *b); // frees env only
-// Submits the job as `user`. Errors are those of td_slurm_submit().
+// Submits the job as `user`. Errors are those of td_slurm_submit(). With uid it is refused (detail
+// TD_SLURM_ERR_USER) where slurmctld knows nobody of this name and number; without, it would be a job
+// of uid 99, which is held for ever (S-A5).
 int td_slurm_batch(struct td_slurm *s, const char *user, const struct td_slurm_batch *b, struct td_cancel *c,
 		   int64_t *ret_job, struct td_error *err);
 // The body of that request. The caller frees it.

@@ -111,7 +111,7 @@ int td_slurm_code(long long number, bool read)
 	case 1007: // SLURM_PROTOCOL_AUTHENTICATION_ERROR
 		return TD_UNAUTHENTICATED;
 	case 2002: // ESLURM_ACCESS_DENIED
-	case 2010: // ESLURM_USER_ID_MISSING
+	case TD_SLURM_ERR_USER:
 		return TD_DENIED;
 	case 2017: // ESLURM_INVALID_JOB_ID
 	case 2021: // ESLURM_ALREADY_DONE

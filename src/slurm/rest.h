@@ -27,7 +27,9 @@
 
 // Slurm's error numbers that callers tell apart.
 enum {
+	TD_SLURM_ERR_USER = 2010,    // ESLURM_USER_ID_MISSING: nobody of this number asks (S-A5)
 	TD_SLURM_ERR_NOT_TOP = 2013, // ESLURM_NOT_TOP_PRIORITY: another job waits before this one
+	TD_SLURM_ERR_CONFIG = 2014,  // ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE: no node has that
 	TD_SLURM_ERR_NO_NODE = 2018, // ESLURM_INVALID_NODE_NAME
 	TD_SLURM_ERR_ACCOUNT = 2045, // ESLURM_INVALID_ACCOUNT: the user is not in it
 	TD_SLURM_ERR_POLICY = 2050,  // ESLURM_ACCOUNTING_POLICY: a limit of its account or QOS

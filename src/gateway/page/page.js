@@ -176,7 +176,7 @@ async function runs() {
       r.steps.length ? el("button", {type: "button", "aria-label": `TensorBoard of ${r.id}`, onclick: () => act(async () => { await api("POST", "/sessions", {kind: "tensorboard", run: r.id}); location.hash = "sessions"; })}, "TensorBoard") : null,
       live(r.state) ? el("button", {type: "button", "aria-label": `Cancel ${r.id}`, onclick: () => confirm(`Cancel ${r.id}?`) && act(() => api("POST", `/runs/${r.id}/cancel`))}, "Cancel")
                     : el("button", {type: "button", "aria-label": `Run ${r.id} again`, onclick: () => act(() => api("POST", `/runs/${r.id}/again`, {request: crypto_id()}))}, "Again"));
-    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
+    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : r.refused ? `refused: ${r.refused}` : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
       ...(one ? [] : r.steps.map((s) => el("tr", {class: "step"}, cell("", `↳ ${s.name}`), cell("", chip(s.state)), cell("Job", String(s.job), "num"), cell("", [about(s), last(s)]), cell("", ""),
         cell("", el("button", {type: "button", "aria-label": `Log of ${r.id}, step ${s.name}`, onclick: () => { location.hash = `runs/${r.id}/${s.name}`; }}, "Log")))))];
   });

@@ -1,5 +1,6 @@
 // rows: E5.1 E5.3 E1.8 E4.2
 // What a run means for Slurm; which paths are taken; how often one may ask.
+#include "gateway/batch.h"
 #include "gateway/cause.h"
 #include "gateway/door.h"
 #include "gateway/job.h"
@@ -56,6 +57,10 @@ static void steps_stand_behind_what_they_need(void **state)
 	assert_non_null(strstr(body, "\"memory_per_node\":{\"set\":true,\"number\":1024}"));
 	assert_non_null(strstr(body, "\"HOME=/home/ann\""));
 	assert_null(strstr(body, "dependency"));
+	assert_null(strstr(body, "user_id"));
+	p.steps[0].batch.uid = 3000; // as text: a number has a warning
+	td_auto_free char *named = td_slurm_batch_body(&p.steps[0].batch);
+	assert_non_null(strstr(named, "\"user_id\":\"3000\""));
 }
 
 static void a_sweep_is_every_combination_once(void **state)
@@ -184,9 +189,56 @@ static void every_operation_of_the_api_has_its_handler(void **state)
 	td_gateway_door_free(d);
 }
 
+static void what_no_node_has_is_refused_with_its_field(void **state)
+{
+	struct td_slurm_node v[] = {
+		{.name = "n0", .gres = "gpu:8(S:0-1)", .cpus = 16, .memory_mb = 32768, .partitions = "all"},
+		{.name = "n1", .gres = "gpu:h100:2,gpu:a:1", .cpus = 64, .memory_mb = 1024, .partitions = "all,big"},
+		{.name = "n2", .gres = "", .cpus = 4, .memory_mb = 1024, .partitions = "cpu"},
+	};
+	const struct td_slurm_nodes nodes = {.v = v, .n = TD_LEN(v)};
+	static const struct {
+		struct td_slurm_batch b;
+		const char *words; // NULL: a node has it
+	} cases[] = {
+		{{.gpus = 8, .cpus = 64, .memory_mb = 32768, .nodes = 3}, NULL},
+		{{.gpus = 9},
+		 "gpus: it asks for 9 of each node; no node has more than 8 (n0): ask for 8 or less, and for more in "
+		 "all "
+		 "with nodes"},
+		{{.gpus = 3, .gpu_type = "h100"},
+		 "gpus: it asks for 3 h100 of each node; no node has more than 2 (n1): ask for 2 or less, and for more "
+		 "in "
+		 "all with nodes"},
+		{{.gpus = 4, .partition = "big"},
+		 "gpus: it asks for 4 of each node; no node of partition big has more than 3 (n1): ask for 3 or less, "
+		 "and "
+		 "for more in all with nodes"},
+		{{.gpus = 1, .partition = "cpu"},
+		 "gpus: no node of partition cpu has a GPU: leave gpus out, or ask for another type or partition"},
+		{{.gpus = 1, .gpu_type = "b200"},
+		 "gpus: no node has a GPU of type b200: leave gpus out, or ask for another type or partition"},
+		{{.memory_mb = 921600},
+		 "memory: it asks for 921600 MB of each node; no node has more than 32768 (n0): ask for 32768M or "
+		 "less"},
+		{{.cpus = 65}, "cpus: it asks for 65 for each task; no node has more than 64 (n1): ask for 64 or less"},
+		{{.nodes = 2, .partition = "cpu"},
+		 "nodes: it asks for 2; there is 1 of partition cpu: ask for 1 or less"},
+		{{.gpus = 9, .partition = "none"}, NULL}, // Slurm says that there is none
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *words = td_gateway_too_big(&nodes, &cases[i].b);
+		if (cases[i].words)
+			assert_string_equal(words, cases[i].words);
+		else
+			assert_null(words);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_no_node_has_is_refused_with_its_field),
 		cmocka_unit_test(steps_stand_behind_what_they_need),
 		cmocka_unit_test(a_sweep_is_every_combination_once),
 		cmocka_unit_test(refusals_name_the_step),
