@@ -125,5 +125,11 @@ int td_fault_main(int argc, char **argv)
 	}
 	if (td_file_write(path, td_buf_str(&new), new.len, 0644, &err))
 		return failed(&err);
+	if (clear)
+		printf("Node %s%s%s has no injected fault any more.\n", words[0], words[1] ? ", " : "",
+		       words[1] ? words[1] : "");
+	else
+		printf("Node %s has the fault \"%.*s\" now.\n", words[0], (int)strcspn(td_buf_str(&add), "\n"),
+		       td_buf_str(&add));
 	return 0;
 }

@@ -4,12 +4,15 @@
 #include "cmd/roles.h"
 
 #include "base/clock.h"
+#include "base/near.h"
+#include "base/term.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { WAIT_MS = 500 };
+enum { WAIT_MS = 500, FURTHER = 6 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
 	const char *name, *image, *memory, *output, *env, *run;
@@ -35,27 +38,28 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		return;
 	}
 	bool served = td_jstr(s, "path") != NULL;
-	printf("%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"), served ? c->url : "",
-	       td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
+	td_auto_buf struct td_buf b = {0}, asked = {0};
+	td_buf_printf(&b, "%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"),
+		      served ? c->url : "", td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	const char *words = td_jstr_or(s, "words", "");
 	size_t len = strlen(words);
 	while (len && words[len - 1] == '\n')
 		len--;
 	if (len)
-		printf("  %.*s", (int)len, words);
-	td_auto_buf struct td_buf asked = {0};
+		td_buf_printf(&b, "  %.*s", (int)len, words);
 	td_client_requests(s, &asked);
 	if (asked.len)
-		printf("  %s", td_buf_str(&asked));
+		td_buf_printf(&b, "  %s", td_buf_str(&asked));
 	if (td_jint(s, "begins", 0))
-		printf("  begins at %s", td_client_when(td_jint(s, "begins", 0), when, sizeof(when)));
+		td_buf_printf(&b, "  begins at %s", td_client_when(td_jint(s, "begins", 0), when, sizeof(when)));
 	if (td_jint(s, "ended", 0))
-		printf("  ended at %s; tandem session resume %s",
-		       td_client_when(td_jint(s, "ended", 0), when, sizeof(when)), td_jstr_or(s, "id", "?"));
+		td_buf_printf(&b, "  ended at %s; tandem session resume %s",
+			      td_client_when(td_jint(s, "ended", 0), when, sizeof(when)), td_jstr_or(s, "id", "?"));
 	if (td_jint(s, "ends", 0))
-		printf("  ends at %s unless that changes: %s",
-		       td_client_when(td_jint(s, "ends", 0), when, sizeof(when)), td_jstr_or(s, "endsBecause", ""));
-	putchar('\n');
+		td_buf_printf(&b, "  ends at %s unless that changes: %s",
+			      td_client_when(td_jint(s, "ends", 0), when, sizeof(when)),
+			      td_jstr_or(s, "endsBecause", ""));
+	td_term_wrap(td_buf_str(&b), FURTHER, td_term_columns(STDOUT_FILENO));
 }
 
 // Waiting in the queue is never a failure: it goes on until the session is ready, is over, or is refused.
@@ -86,10 +90,11 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 	}
 }
 
+static const char *const kinds[] = {"jupyter", "tensorboard", "shell", "endpoint", "batch"};
+
 // The kind that the first word names; NULL: it is the command of an endpoint.
 static const char *kind_of(const char *word)
 {
-	static const char *const kinds[] = {"jupyter", "tensorboard", "shell", "endpoint", "batch"};
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (td_streq(kinds[i], word))
 			return kinds[i];
@@ -104,6 +109,12 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	if (kind)
 		command++;
 	bool own = td_streq(kind, "jupyter") || td_streq(kind, "tensorboard") || td_streq(kind, "shell");
+	const char *near = kind || !command[0] || command[1] ? NULL : td_nearest(command[0], kinds, TD_LEN(kinds));
+	if (near)
+		return td_fail(err, TD_INVALID,
+			       "there is no kind of session \"%s\": did you mean %s? A program of that name is started "
+			       "by `tandem session start endpoint -- %s`",
+			       command[0], near, command[0]);
 	if (!kind && !command[0])
 		return td_fail(err, TD_INVALID, "start what? Give shell, jupyter, tensorboard, endpoint or batch");
 	if (!command[0] && !own)
