@@ -119,7 +119,8 @@ def shared_pool(request, tandem, build):
     before = machine_state()
     try:
         pool.up()
-    except BaseException:
+    except BaseException as e:
+        e.add_note(pool.describe())  # its logs go with it
         pool.down(purge=True)
         raise
     ident = pool.id
