@@ -150,21 +150,35 @@ static bool as_user(const struct standin_job *j, const char *node, int sig, enum
 	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Ends a JSON string at its end, and takes its escapes away.
+static void plain(char *s)
+{
+	char *to = s;
+	for (; *s && *s != '"'; s++)
+		if (*s != '\\')
+			*to++ = *s;
+		else if (s[1])
+			*to++ = strchr("\"\\/", *++s) ? *s : ' ';
+	*to = '\0';
+}
+
 // Writes into the job's admin comment what was seen of it; what others wrote there before stays.
 static void remark(const struct standin_job *j, const char *words)
 {
 	static const char *const ours[] = {"tandem: hangs on ", "tandem: straggler: "};
-	static const char field[] = " AdminComment=";
-	char id[24], arg[48], comment[4096], *text = NULL, why[128];
+	// As JSON: there nobody's name of a job can look like another field. squeue has it in no other form. Of an array
+	// all tasks are listed; in each the comment stands before the id.
+	static const char field[] = "\"admin_comment\": \"";
+	char id[24], mark[48], arg[48], comment[4096], *text = NULL, *was = NULL, why[128];
 	snprintf(id, sizeof(id), "%lld", j->id);
-	// squeue has no such field.
-	td_standin_command((char *[]){"scontrol", "show", "job", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
+	snprintf(mark, sizeof(mark), "\"job_id\": %s,", id);
+	td_standin_command((char *[]){"squeue", "--json", "-j", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
 			   &text, why, sizeof(why));
-	char *was = text ? strstr(text, field) : NULL;
-	if (was) {
-		was += strlen(field);
-		was[strcspn(was, "\n")] = '\0';
-	}
+	const char *end = text ? strstr(text, mark) : NULL;
+	for (char *p = text; end && (p = strstr(p, field)) && p < end;)
+		was = p += strlen(field);
+	if (was)
+		plain(was);
 	for (size_t i = 0; was && i < sizeof(ours) / sizeof(ours[0]); i++) {
 		char *old = strstr(was, ours[i]);
 		if (old)
