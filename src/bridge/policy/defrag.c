@@ -19,6 +19,9 @@
 
 enum { MINUTE_MS = 60000, LISTS = 16 };
 
+struct defrag_set { // places in the look's `known`
+	size_t v[TD_DEFRAG_MOST], n;
+};
 struct lists { // for each list of partitions: the nodes of it
 	const char *partition[LISTS];
 	bool *feasible[LISTS];
@@ -146,28 +149,40 @@ static size_t choose_once(struct defrag_look *k, int64_t in_s, struct td_pool_mo
 	return n;
 }
 
+// May it be queued again, and is it bound to no place? 0: j->bound says it.
+static int read_bound(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_known *j, struct td_error *err)
+{
+	struct td_slurm_bound is = {0};
+	int r = td_slurm_job_bound(slurm, j->id, k->b->cancel, &is, err);
+	if (r)
+		return r;
+	j->checked = true;
+	j->bound = is.bound || !is.requeue;
+	return 0;
+}
+
 // The same, of jobs that may be queued again and are bound to no place: that is read once of each that is chosen.
-static size_t choose(struct defrag_look *k, struct td_slurm *slurm, int64_t in_s, struct td_pool_move_part *parts,
-		     size_t *ret)
+// False: it could not be read of all, and the next pass goes on.
+static bool choose(struct defrag_look *k, struct td_slurm *slurm, int64_t in_s, struct td_pool_move_part *parts,
+		   struct defrag_set *ret)
 {
 	enum { READS = 32 };
 	for (int reads = 0;;) {
-		size_t n = choose_once(k, in_s, parts, ret);
+		size_t n = choose_once(k, in_s, parts, ret->v);
 		bool all = true;
 		for (size_t i = 0; i < n; i++) {
-			struct td_policies_known *j = k->known[ret[i]];
-			struct td_slurm_bound is = {0};
+			struct td_policies_known *j = k->known[ret->v[i]];
 			struct td_error e = TD_ERROR_INIT;
 			if (j->checked)
 				continue;
-			if (reads++ == READS || td_slurm_job_bound(slurm, j->id, k->b->cancel, &is, &e))
-				return 0; // the next pass goes on
-			j->checked = true;
-			j->bound = is.bound || !is.requeue;
+			if (reads++ == READS || read_bound(k, slurm, j, &e))
+				return false;
 			all &= !j->bound;
 		}
-		if (all)
-			return n;
+		if (all) {
+			ret->n = n;
+			return true;
+		}
 	}
 }
 
@@ -202,41 +217,56 @@ static void sweep(struct td_bridge *b)
 	}
 }
 
-// Says in the job's admin comment why it moves; what others have written stays.
-static int tell(struct defrag_look *k, struct td_slurm *slurm, const struct td_policies_known *j, const char *wants,
-		struct td_error *err)
+// Is the job as it was when it was chosen? Then *ret_text is its admin comment as it shall be, which says why it
+// moves; what others have written stays. Caller frees.
+static int prepare(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_known *j, const char *wants,
+		   char **ret_text, struct td_error *err)
 {
-	static const char mark[] = "tandem: moved ";
+	static const char mark[] = "tandem: moved ", next[] = " tandem: ";
 	td_auto_job struct td_slurm_job now = {0};
 	int r = td_slurm_job(slurm, j->id, k->b->cancel, &now, err);
-	if (r)
+	if (r || (r = read_bound(k, slurm, j, err)))
 		return r;
-	if (now.restarts != j->restarts || td_job_phase(now.states) != TD_PHASE_RUNNING || now.preempt)
+	if (now.restarts != j->restarts || td_job_phase(now.states) != TD_PHASE_RUNNING || now.preempt || j->bound)
 		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
-	const char *was = now.admin_comment, *at = strstr(was, mark);
+	const char *was = now.admin_comment, *at = strstr(was, mark), *rest = at ? strstr(at, next) : NULL;
 	size_t keep = at ? (size_t)(at - was) : strlen(was);
 	while (keep && was[keep - 1] == ' ')
 		keep--;
-	td_auto_free char *text =
-		td_asprintf("%.*s%s%soff %s, so that job %" PRId64 " has room, which waits for %s", (int)keep, was,
-			    keep ? " " : "", mark, now.nodes_text, k->waiter->id, wants);
-	return td_slurm_job_update(slurm, j->id, &(struct td_slurm_job_change){.admin_comment = text}, k->b->cancel,
-				   err);
+	*ret_text = td_asprintf("%.*s%s%soff %s, so that job %" PRId64 " has room, which waits for %s%s", (int)keep,
+				was, keep ? " " : "", mark, now.nodes_text, k->waiter->id, wants, rest ? rest : "");
+	return 0;
 }
 
-static void act(struct defrag_look *k, struct td_slurm *slurm, const size_t *set, size_t n, struct td_policies_move *m)
+// Tells each job of the set why it moves, once all of them are known to be as they were.
+static int tell(struct defrag_look *k, struct td_slurm *slurm, const struct defrag_set *set, const char *wants,
+		struct td_error *err)
+{
+	td_auto_strv struct td_strv texts = {0};
+	int r = 0;
+	for (size_t i = 0; i < set->n && !r; i++) {
+		char *text = NULL;
+		r = prepare(k, slurm, k->known[set->v[i]], wants, &text, err);
+		if (!r)
+			td_strv_steal(&texts, text);
+	}
+	for (size_t i = 0; i < set->n && !r; i++)
+		r = td_slurm_job_update(slurm, k->known[set->v[i]]->id,
+					&(struct td_slurm_job_change){.admin_comment = texts.v[i]}, k->b->cancel, err);
+	return r;
+}
+
+static void act(struct defrag_look *k, struct td_slurm *slurm, const struct defrag_set *of, struct td_policies_move *m)
 {
 	td_auto_buf struct td_buf wants = {0}, names = {0};
 	struct td_error e = TD_ERROR_INIT;
+	const size_t *set = of->v, n = of->n;
 	want_words(k, &wants);
 	*m = (struct td_policies_move){.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true};
-	for (size_t i = 0; i < n; i++) {
-		const struct td_policies_known *j = k->known[set[i]];
-		if (tell(k, slurm, j, td_buf_str(&wants), &e)) {
-			td_info("defragmentation for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
-			m->open = false;
-			return;
-		}
+	if (tell(k, slurm, of, td_buf_str(&wants), &e)) {
+		td_info("defragmentation for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
+		m->open = false;
+		return;
 	}
 	for (size_t i = 0; i < n; i++) {
 		const struct td_policies_known *j = k->known[set[i]];
@@ -288,12 +318,13 @@ static struct td_policies_move *slot(struct td_policies_moves *m, int64_t waiter
 
 // ---- one that waits ----
 
-static void names_of(const struct defrag_look *k, const size_t *set, size_t n, struct td_buf *t)
+static void names_of(const struct defrag_look *k, const struct defrag_set *set, struct td_buf *t)
 {
 	enum { NAMED = 8 };
+	size_t n = set->n;
 	td_buf_puts(t, n == 1 ? "job " : "jobs ");
 	for (size_t i = 0; i < n && i < NAMED; i++)
-		td_buf_printf(t, "%s%s", !i ? "" : i + 1 == n ? " and " : ", ", k->known[set[i]]->label);
+		td_buf_printf(t, "%s%s", !i ? "" : i + 1 == n ? " and " : ", ", k->known[set->v[i]]->label);
 	if (n > NAMED)
 		td_buf_printf(t, " and %zu more", n - NAMED);
 }
@@ -307,25 +338,25 @@ static bool one(struct defrag_look *k, struct td_slurm *slurm, struct td_policie
 	if (!td_streq(k->waiter->reason, "Resources"))
 		return false;
 
-	size_t parts = 0, set[TD_DEFRAG_MOST];
+	struct defrag_set set = {0};
+	size_t parts = 0;
 	for (size_t i = 0; i < k->f->n; i++)
 		parts += k->f->v[i].n_parts;
 	td_auto_free struct td_pool_move_part *room = td_calloc(parts + 1, sizeof(*room));
-	size_t n = choose(k, slurm, in_s, room, set);
-	if (!n)
-		n = choose(k, slurm, INT64_MAX, room, set);
+	if (!choose(k, slurm, in_s, room, &set) || (!set.n && !choose(k, slurm, INT64_MAX, room, &set)))
+		return false;
 	td_buf_puts(t, "It waits for ");
 	want_words(k, t);
 	td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
-	if (!n) {
+	if (!set.n) {
 		td_buf_puts(t, "no jobs may move so that they fit.");
 		return false;
 	}
-	for (size_t i = 0; i < n; i++)
-		most = k->slice_s[set[i]] > most ? k->slice_s[set[i]] : most;
+	for (size_t i = 0; i < set.n; i++)
+		most = k->slice_s[set.v[i]] > most ? k->slice_s[set.v[i]] : most;
 	in_s = most > in_s ? most : in_s;
-	names_of(k, set, n, t);
-	td_buf_puts(t, n == 1 ? " moves" : " move");
+	names_of(k, &set, t);
+	td_buf_puts(t, set.n == 1 ? " moves" : " move");
 	if (in_s)
 		td_buf_printf(t, " in %" PRId64 " s.", in_s);
 	else
@@ -333,7 +364,7 @@ static bool one(struct defrag_look *k, struct td_slurm *slurm, struct td_policie
 	struct td_policies_move *at = in_s || busy ? NULL : slot(m, k->waiter->id, now_ms);
 	if (!at)
 		return false;
-	act(k, slurm, set, n, at);
+	act(k, slurm, &set, at);
 	return at->open;
 }
 

@@ -333,6 +333,11 @@ static int step(struct shadow_pass *p, bool known, bool *ret_done, struct td_err
 				   .v = v,
 				   .n = n};
 	pthread_mutex_unlock(&p->b->shadows->lock);
+	// Not known is not nothing: a bridge that has just begun to lead has no older answer, and must not end what is held.
+	if (!known && !f.closed) {
+		*ret_done = true;
+		return 0;
+	}
 	// Slurm's sums lag behind what was just allocated, so they may be less than the shadows themselves.
 	int64_t given = p->n->alloc_cpus > mine ? p->n->alloc_cpus : mine,
 		given_mb = p->n->alloc_memory_mb > mine_mb ? p->n->alloc_memory_mb : mine_mb;
