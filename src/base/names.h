@@ -52,6 +52,12 @@
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
 // By the bridge, JSON, while spec.shadows is on: what shadows hold there (pool/shadow.h), and what is given twice.
 #define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
+// By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
+#define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
+// By the bridge: those of them that nobody can be given any more.
+#define TD_ANN_DEVICES_HELD "tandem.dev/devices-held"
+// By the agent, JSON: which jobs hold the rest of them, {"gpu3":17}; 0: none.
+#define TD_ANN_DEVICES_BY "tandem.dev/devices-held-by"
 // By the bridge: drained in Slurm by somebody, or held out of service (the next).
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in

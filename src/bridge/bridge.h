@@ -36,6 +36,7 @@
 //   policy/defrag.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs; jobs that move so that another one has room
+//   syncer/aside.[ch]           devices that are out of service one by one
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
@@ -70,6 +71,7 @@ struct td_others;
 struct td_preempts;
 struct td_readies;
 struct td_places;
+struct td_asides;
 struct td_shadows;
 struct td_policies;
 struct td_bridge {
@@ -124,6 +126,7 @@ struct td_bridge {
 	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_readies *readies;       // ready.h
 	struct td_places *places;         // scheduler/placeholder.h
+	struct td_asides *asides;         // syncer/aside.h
 	struct td_shadows *shadows;       // syncer/shadow.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks

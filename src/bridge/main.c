@@ -6,6 +6,7 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "base/log.h"
@@ -309,6 +310,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
 		b.places = td_places_new();
+		b.asides = td_asides_new();
 		b.shadows = td_shadows_new();
 		b.policies = td_policies_new();
 
@@ -331,6 +333,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
 		b.places = td_places_free(b.places);
+		b.asides = td_asides_free(b.asides);
 		b.shadows = td_shadows_free(b.shadows);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);

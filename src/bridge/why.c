@@ -4,6 +4,7 @@
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
@@ -255,6 +256,11 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 		td_buf_printf(&order,
 			      " It is a shadow: it holds in Slurm what pods of other schedulers hold on %s, so that "
 			      "nobody else is given that, and ends with them.",
+			      node);
+	if (s && (node = td_aside_node(s, j)))
+		td_buf_printf(&order,
+			      " It keeps a device of %s out of service, as that Node's annotation " TD_ANN_DEVICES_OUT
+			      " says, and ends when that no longer does.",
 			      node);
 	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return"};
+static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return", "out", "in"};
 
 struct node_request {
 	struct td_remote remote;
@@ -21,6 +21,23 @@ static int failed(const struct td_error *err)
 {
 	fprintf(stderr, "tandem node: %s\n", err->msg);
 	return 1;
+}
+
+// Which devices are out of service, and on what the others wait that shall be.
+static void devices_out(yyjson_val *x)
+{
+	const char *out = td_jstr(x, "devicesOut"), *held = td_jstr(x, "devicesHeld");
+	yyjson_val *k, *v;
+	size_t i, n;
+	if (!out && !held)
+		return;
+	printf("Devices   out of service: %s%s%s%s\n", held ? held : "none yet",
+	       td_streq(out, held) ? "" : " (wanted: ", td_streq(out, held) ? "" : td_jstr_or(x, "devicesOut", "none"),
+	       td_streq(out, held) ? "" : ")");
+	yyjson_obj_foreach (td_jget(x, "devicesHeldBy"), i, n, k, v)
+		if (yyjson_get_sint(v) > 0)
+			printf("          %s when job %lld has ended\n", yyjson_get_str(k),
+			       (long long)yyjson_get_sint(v));
 }
 
 static int show(const struct node_request *q, const char *name)
@@ -48,6 +65,7 @@ static int show(const struct node_request *q, const char *name)
 	printf("Boot      %s\n", td_jstr_or(x, "bootID", "-"));
 	if (td_jstr(x, "slurmState"))
 		printf("Slurm     %s\n", td_jstr(x, "slurmState"));
+	devices_out(x);
 	if (hold)
 		printf("Why       %s\n", hold);
 	if (person)
@@ -115,6 +133,9 @@ static int act(const struct node_request *q, const char *action, const char *nod
 		return td_command_wrong("node", "--device: %s has no %.40s: its GPUs are gpu0 to gpu%lld", node,
 					q->device, gpus - 1);
 
+	if (!strcmp(action, "out") || !strcmp(action, "in"))
+		return td_cli_node_device(v.kube, node, q->device, !strcmp(action, "out"), &err) ? failed(&err) : 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "apiVersion", "tandem.dev/v1alpha1");
@@ -156,7 +177,10 @@ int td_node_main(int argc, char **argv)
 		 .value = "TEXT",
 		 TD_OPT_TEXT(&q.reason),
 		 .help = "why; it is kept in the record and shown in Slurm"},
-		{.name = "device", .value = "gpuN", TD_OPT_TEXT(&q.device), .help = "of reset-gpu (default: all)"},
+		{.name = "device",
+		 .value = "gpuN",
+		 TD_OPT_TEXT(&q.device),
+		 .help = "of out and in; of reset-gpu (default: all)"},
 		{.name = "program",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&q.program),
@@ -194,13 +218,15 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node reboot NAME      drain, reboot, test, return\n"
 			 "  tandem node run NAME         drain, run a site's --program there, test, return\n"
 			 "  tandem node test NAME        drain, test, return\n"
-			 "  tandem node return NAME      test, and take it into service again",
+			 "  tandem node return NAME      test, and take it into service again\n"
+			 "  tandem node out NAME         only --device leaves service, the others work on\n"
+			 "  tandem node in NAME          that device comes back",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = 2,
 		.args = "[ACTION] NODE",
-		.choices = "drain|reset-gpu|reboot|run|test|return",
+		.choices = "drain|reset-gpu|reboot|run|test|return|out|in",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
@@ -216,8 +242,10 @@ int td_node_main(int argc, char **argv)
 		if (!strcmp(words[0], acts[i])) {
 			if (!strcmp(words[0], "run") && !q.program)
 				return td_command_wrong("node", "run needs --program NAME");
+			if ((!strcmp(words[0], "out") || !strcmp(words[0], "in")) && !q.device)
+				return td_command_wrong("node", "%s needs --device gpuN", words[0]);
 			return act(&q, words[0], words[1]);
 		}
-	return td_command_wrong("node", "\"%s\" is no action: give drain, reset-gpu, reboot, run, test or return",
-				words[0]);
+	return td_command_wrong(
+		"node", "\"%s\" is no action: give drain, reset-gpu, reboot, run, test, return, out or in", words[0]);
 }

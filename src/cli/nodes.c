@@ -76,6 +76,8 @@ static void row(yyjson_val *x, bool color)
 		td_buf_printf(&b, "%s%s%s", hold, next ? "; " : "", next ? next : "");
 	else if (yyjson_arr_size(td_jget(x, "faults")))
 		td_buf_puts(&b, td_jstr_or(td_jget(x, "faults.[0]"), "message", ""));
+	else if (td_jstr(x, "devicesHeld"))
+		td_buf_printf(&b, "%s out of service; the other devices work", td_jstr(x, "devicesHeld"));
 	else if (in && td_jget(x, "shadow.twice"))
 		td_buf_printf(
 			&b,

@@ -112,6 +112,12 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	td_auto(td_json_unref) struct td_json *others = NULL;
 	if (shadow && !td_json_parse(shadow, strlen(shadow), &others, NULL))
 		td_jm_copyval(d, o, "shadow", td_json_root(others));
+	td_jm_str(d, o, "devicesOut", td_object_annotation(node, TD_ANN_DEVICES_OUT));
+	td_jm_str(d, o, "devicesHeld", td_object_annotation(node, TD_ANN_DEVICES_HELD));
+	const char *by = td_object_annotation(node, TD_ANN_DEVICES_BY);
+	td_auto(td_json_unref) struct td_json *jobs = NULL;
+	if (by && !td_json_parse(by, strlen(by), &jobs, NULL))
+		td_jm_copyval(d, o, "devicesHeldBy", td_json_root(jobs));
 	td_jm_str(d, o, "needsPerson", person);
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
 

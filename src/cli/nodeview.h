@@ -20,6 +20,8 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 		       yyjson_mut_val *list);
 // Adds the node's acts to list, the oldest first, each as its record says it.
 void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_mut_doc *d, yyjson_mut_val *list);
+// Takes a GPU ("gpu3") of the node out of service, or brings it back, and says so.
+int td_cli_node_device(struct td_kube *k, const char *node, const char *device, bool out, struct td_error *err);
 // Who asks, for the records: the user, also behind sudo.
 const char *td_cli_me(void);
 // Prints a record as a story.

@@ -1,5 +1,7 @@
-// The reconciler of the annotation gate-held.
+// The reconciler of the annotations gate-held and devices-held-by.
 #include "gate/held.h"
+
+#include "pool/aside.h"
 
 #include <string.h>
 
@@ -30,11 +32,49 @@ void td_held_late(struct td_held *h, int node)
 void td_held_on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_held *h = ctx;
-	if (now && td_object_annotation(now, TD_ANN_GATE_HELD))
+	if (now && (td_object_annotation(now, TD_ANN_GATE_HELD) || td_object_annotation(now, TD_ANN_DEVICES_OUT) ||
+		    td_object_annotation(now, TD_ANN_DEVICES_BY)))
 		td_queue_add(h->queue, now->name);
 }
 
-// Reconciles the annotation of one node.
+// want NULL: the annotation is removed.
+static int annotate(struct td_held *h, const struct td_object *o, const char *key, const char *want,
+		    struct td_cancel *c, struct td_error *err)
+{
+	if (td_streq(td_object_annotation(o, key), want))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *ann = td_jm_obj(d, root, "metadata.annotations");
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	if (want)
+		td_jm_key_str(d, ann, key, want);
+	else
+		td_jm_key_set(d, ann, key, yyjson_mut_null(d));
+	return td_kube_patch(h->kube, TD_AT(&td_nodes, NULL, o->name), TD_PATCH_MERGE, root, c, NULL, err);
+}
+
+// Who holds the devices that shall be out of service and that Slurm has not taken out yet.
+static int sync_busy(struct td_held *h, int node, const struct td_object *o, int64_t *again_ms, struct td_cancel *c,
+		     struct td_error *err)
+{
+	uint64_t want, held;
+	td_pool_aside_read(td_object_annotation(o, TD_ANN_DEVICES_OUT), &want);
+	td_pool_aside_read(td_object_annotation(o, TD_ANN_DEVICES_HELD), &held);
+	td_auto_buf struct td_buf t = {0};
+	for (int i = 0; i < TD_ASIDE_MAX; i++) {
+		struct td_holder who;
+		if (want & ~held & (uint64_t)1 << i)
+			td_buf_printf(&t, "%s\"gpu%d\":%lld", t.len ? "," : "{", i,
+				      td_gate_holder(h->gate, node, i, &who) ? (long long)who.job : 0);
+	}
+	if (t.len)
+		td_buf_putc(&t, '}');
+	if (want & ~held)
+		*again_ms = LOOK_MS;
+	return annotate(h, o, TD_ANN_DEVICES_BY, t.len ? td_buf_str(&t) : NULL, c, err);
+}
+
+// Reconciles the annotations of one node.
 static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_held *h = ctx;
@@ -42,6 +82,9 @@ static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->nodes, NULL, name);
 	if (node < 0 || !o)
 		return 0;
+	int b = sync_busy(h, node, o, again_ms, c, err);
+	if (b)
+		return b;
 
 	const char *said = td_object_annotation(o, TD_ANN_GATE_HELD);
 	char text[200] = "";
@@ -54,17 +97,7 @@ static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	bool held = (late || said) && td_gate_held_up(h->gate, node, text, sizeof(text));
 	if (held)
 		*again_ms = LOOK_MS;
-	if (td_streq(said, held ? text : NULL))
-		return 0;
-
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *ann = td_jm_obj(d, root, "metadata.annotations");
-	td_jm_str(d, root, "metadata.uid", o->uid);
-	if (held)
-		td_jm_key_str(d, ann, TD_ANN_GATE_HELD, text);
-	else
-		td_jm_key_set(d, ann, TD_ANN_GATE_HELD, yyjson_mut_null(d));
-	int r = td_kube_patch(h->kube, TD_AT(&td_nodes, NULL, name), TD_PATCH_MERGE, root, c, NULL, err);
+	int r = annotate(h, o, TD_ANN_GATE_HELD, held ? text : NULL, c, err);
 	if (r && held) { // the retry must not forget why it came
 		pthread_mutex_lock(&h->mu);
 		h->late |= bit;

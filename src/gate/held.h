@@ -1,4 +1,5 @@
-// A node whose gate is stuck says so on its Node object (annotation tandem.dev/gate-held). The
+// What a node's gate says on its Node object: that it is stuck (annotation tandem.dev/gate-held), and who holds
+// devices that shall be out of service (tandem.dev/devices-held-by). On the first the
 // bridge drains the node with that reason, and resumes it when the annotation is gone. All state is
 // in the annotation and in the gate's table, so a restarted agent goes on from there.
 #pragma once

@@ -7,6 +7,7 @@
 // Each ask gets its job. Of two jobs of one ask one is ended. An ask whose submit was in doubt
 // learns when there is no such job.
 #include "bridge/scheduler/ask.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "base/log.h"
@@ -93,6 +94,7 @@ static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 	const char *uid = td_bridge_job_uid(j, l->s->cluster_uid);
 	if (!uid) {
 		td_shadow_found(b, l->s, j);
+		td_aside_found(b, l->s, j);
 		l->others.v[l->others.n++] = j->id;
 		return;
 	}
@@ -237,6 +239,7 @@ int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_can
 	if (!r) {
 		keep(b, &l.others);
 		td_shadows_listed(b, l.began);
+		td_asides_listed(b, l.began);
 		struct td_ask **v;
 		size_t n;
 		td_asks_all(b->asks, &v, &n);

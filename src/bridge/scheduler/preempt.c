@@ -1,5 +1,6 @@
 // Takes room from those whom a pod may preempt (preempt.h).
 #include "bridge/scheduler/preempt.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "base/log.h"
@@ -173,7 +174,8 @@ static void add_pods(const struct holder_look *k)
 
 static void add_native(const struct holder_look *k, const struct td_slurm_job *j)
 {
-	if (td_shadow_node(k->r->s, j)) // nobody takes what pods of others hold
+	// Nobody takes what pods of others hold, or what is out of service.
+	if (td_shadow_node(k->r->s, j) || td_aside_node(k->r->s, j))
 		return;
 	for (size_t i = 0; i < j->n_nodes; i++) {
 		const struct td_slurm_job_node *n = &j->nodes[i];

@@ -163,22 +163,23 @@ static int refresh(struct shadow_pass *p, struct td_error *err)
 }
 
 // Where others may be preempted, nobody preempts a shadow, and it preempts nobody.
-static int ready_qos(const struct shadow_pass *p, const char **ret, struct td_error *err)
+int td_shadow_qos(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_cancel *c,
+		  const char **ret, struct td_error *err)
 {
 	*ret = NULL;
-	if (!p->s->n_qos)
+	if (!s->n_qos)
 		return 0;
-	pthread_mutex_lock(&p->b->shadows->lock);
-	bool there = p->b->shadows->qos;
-	pthread_mutex_unlock(&p->b->shadows->lock);
+	pthread_mutex_lock(&b->shadows->lock);
+	bool there = b->shadows->qos;
+	pthread_mutex_unlock(&b->shadows->lock);
 	const struct td_slurm_qos q = {.name = (char[]){TD_SLURM_QOS_SHADOW},
 				       .description = (char[]){"what pods of other schedulers hold"}};
-	int r = there ? 0 : td_slurm_qos_write(p->slurm, &q, p->c, err);
+	int r = there ? 0 : td_slurm_qos_write(slurm, &q, c, err);
 	if (r)
 		return r;
-	pthread_mutex_lock(&p->b->shadows->lock);
-	p->b->shadows->qos = true;
-	pthread_mutex_unlock(&p->b->shadows->lock);
+	pthread_mutex_lock(&b->shadows->lock);
+	b->shadows->qos = true;
+	pthread_mutex_unlock(&b->shadows->lock);
 	*ret = TD_SLURM_QOS_SHADOW;
 	return 0;
 }
@@ -202,7 +203,7 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 				 .priority = at_once       ? TD_SHADOW_AT_ONCE
 					     : plan->ahead ? TD_SHADOW_AHEAD
 							   : TD_SHADOW_WAITS};
-	int r = ready_qos(p, &a.qos, err);
+	int r = td_shadow_qos(b, p->s, p->slurm, p->c, &a.qos, err);
 	if (r)
 		return r;
 	if (!td_lease_holds())

@@ -35,5 +35,8 @@ struct td_shadows {
 	int64_t listed_ms;
 	bool qos; // the QOS is there
 };
+// The QOS of such jobs; NULL: none is needed. Makes it when it is not there.
+int td_shadow_qos(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_cancel *c,
+		  const char **ret, struct td_error *err);
 // Makes it when there is none. The lock is held.
 struct td_shadow_of *td_shadow_of_locked(struct td_shadows *s, const char *node);

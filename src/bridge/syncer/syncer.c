@@ -1,6 +1,7 @@
 // One node on both sides: carries out what pool/node.c decides (docs/protocols.md 2). It writes
 // only what differs, and reads Slurm's node again right before it writes there.
 #include "bridge/scheduler/placeholder.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 #include "pool/steps.h"
 
@@ -120,6 +121,8 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	if (atomic_load(&b->listed)) { // before that nobody knows which shadows there are
 		td_auto_free char *shadow = td_shadow_text(b, node->name);
 		note(d, root, node, TD_ANN_SHADOW, shadow, &changed);
+		td_auto_free char *out = td_aside_text(b, node->name);
+		note(d, root, node, TD_ANN_DEVICES_HELD, out, &changed);
 	}
 
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
@@ -264,7 +267,10 @@ static int devices_missing(struct td_bridge *b, const struct td_object *node, co
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	if (s && s->devices.dra)
 		return sn ? td_claims_intruder(b, s, node->name, c, ret, err) : 0;
-	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
+	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0, out,
+		cpus;
+	td_aside_holds(b, node->name, &out, &cpus);
+	gres -= out; // these are missed by nobody
 	if (offer >= 0 && offer < gres)
 		*ret = td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
 				   s->devices.resource);
@@ -324,6 +330,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	struct td_error e = TD_ERROR_INIT;
 	bool look = false;
 	int shadows = atomic_load(&b->listed) ? td_shadow_sync(b, node, sn, &look, c, &e) : 0;
+	if (!shadows && atomic_load(&b->listed))
+		shadows = td_aside_sync(b, node, sn, &look, c, &e);
 	// What it could not do is said at the end: the rest of the node is shown all the same.
 	struct td_error shadow_err = e;
 	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
@@ -350,7 +358,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	if (r == TD_NOT_FOUND)
 		r = 0;
 	if (!r && shadows)
-		return td_fail(err, shadows, "the shadow of node %s: %.400s", name, shadow_err.msg);
+		return td_fail(err, shadows, "what is held on node %s for nobody: %.400s", name, shadow_err.msg);
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
 }
 

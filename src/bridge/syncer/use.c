@@ -1,6 +1,7 @@
 // What Kubernetes users are told of Slurm beside a node's state: what native jobs hold there, and which
 // scheduler gives out the devices that a pod waits for.
 #include "bridge/scheduler/ask.h"
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
@@ -23,9 +24,17 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 		use[i + 1] = td_devices_of_gres(n->gres_used, m->name);
 	}
 
+	int64_t out, out_cpus;
+	td_aside_holds(b, n->name, &out, &out_cpus);
+	for (size_t i = 0; i < s->n_gres; i++)
+		use[i + 1] -=
+			td_settings_key(s, s->gres[i].name) == s->gres[i].resource && !strcmp(s->gres[i].name, "gpu")
+				? out
+				: 0;
+
 	const struct td_pool_size shadows = td_shadow_holds(b, n->name);
-	use[0] -= shadows.cpus;
-	*ret_memory_mb -= shadows.memory_mb;
+	use[0] -= shadows.cpus + out_cpus;
+	*ret_memory_mb -= shadows.memory_mb + out; // 1 MiB each
 
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, b->asks->by_uid, a, tmp) {

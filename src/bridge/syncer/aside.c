@@ -1,0 +1,385 @@
+// Devices that are out of service one by one (aside.h).
+#include "bridge/syncer/aside.h"
+#include "bridge/syncer/shadow_priv.h"
+
+#include "base/log.h"
+#include "pool/aside.h"
+#include "slurm/hostlist.h"
+
+#include <string.h>
+#include <uthash.h>
+
+#define MARK "tandem/out/"
+#define KIND "gpu"
+
+enum { STEPS = 2 * TD_ASIDE_MAX, GRES_MOST = 16 };
+
+struct aside_of { // one node
+	char *node;
+	struct td_pool_aside_job v[TD_ASIDE_MAX];
+	int64_t job[TD_ASIDE_MAX]; // of v
+	size_t n;
+	int64_t refuse[2]; // what the node had given out when Slurm refused an allocation: CPUs, GPUs; -1: it did not
+	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
+	UT_hash_handle hh;
+};
+struct td_asides {
+	pthread_mutex_t lock; // guards everything here. A node's jobs are changed by its reconcile, and by listings
+	struct aside_of *by_node;
+	int64_t listed_ms;
+};
+// What one look at a node knows.
+struct aside_pass {
+	struct td_bridge *b;
+	const struct td_settings *s;
+	struct td_slurm *slurm;
+	const struct td_object *node;
+	const struct td_slurm_node *n;
+	struct aside_of *x;
+	struct td_cancel *c;
+	int64_t by[TD_ASIDE_MAX];
+};
+
+struct td_asides *td_asides_new(void)
+{
+	struct td_asides *a = td_calloc(1, sizeof(*a));
+	pthread_mutex_init(&a->lock, NULL);
+	return a;
+}
+
+struct td_asides *td_asides_free(struct td_asides *a)
+{
+	struct aside_of *x, *tmp;
+	if (!a)
+		return NULL;
+	HASH_ITER (hh, a->by_node, x, tmp) {
+		HASH_DEL(a->by_node, x);
+		free(x->node);
+		free(x);
+	}
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+	return NULL;
+}
+
+static struct aside_of *of_locked(struct td_asides *a, const char *node, bool make)
+{
+	struct aside_of *x = NULL;
+	HASH_FIND_STR(a->by_node, node, x);
+	if (x || !make)
+		return x;
+	x = td_calloc(1, sizeof(*x));
+	x->node = td_strdup(node);
+	x->refuse[0] = -1;
+	HASH_ADD_KEYPTR(hh, a->by_node, x->node, strlen(x->node), x);
+	return x;
+}
+
+// The devices of this kind in a text of Slurm's, "gpu:2(IDX:0,2)".
+static uint64_t devices_in(const char *gres)
+{
+	struct td_gres g[GRES_MOST];
+	struct td_ranges r;
+	size_t n = 0;
+	uint64_t mask = 0;
+	if (!gres || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(g[i].name, KIND) && !td_ranges_parse(g[i].index, &r, NULL))
+			mask |= r.bits[0];
+	return mask;
+}
+
+static int64_t count_in(const char *gres)
+{
+	struct td_gres g[GRES_MOST];
+	size_t n = 0;
+	int64_t sum = 0;
+	if (!gres || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		sum += strcmp(g[i].name, KIND) ? 0 : g[i].count;
+	return sum;
+}
+
+// The device that it holds; below 0: it waits.
+static int device_of(const struct td_slurm_job *j)
+{
+	uint64_t mask = j->n_nodes ? devices_in(j->nodes[0].gres) : 0;
+	return mask ? __builtin_ctzll(mask) : -1;
+}
+
+const char *td_aside_node(const struct td_settings *s, const struct td_slurm_job *j)
+{
+	if (!j->admin_comment || !td_starts(j->admin_comment, MARK)) // which no owner of a job can write
+		return NULL;
+	const char *uid = j->admin_comment + strlen(MARK);
+	size_t n = strlen(s->cluster_uid);
+	return !strncmp(uid, s->cluster_uid, n) && uid[n] == '/' && uid[n + 1] ? uid + n + 1 : NULL;
+}
+
+void td_aside_found(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j)
+{
+	const char *node = td_aside_node(s, j);
+	if (!node || td_slurm_job_ended(j->states))
+		return;
+	pthread_mutex_lock(&b->asides->lock);
+	struct aside_of *x = of_locked(b->asides, node, true);
+	bool known = x->n == TD_ASIDE_MAX;
+	for (size_t i = 0; i < x->n; i++)
+		known |= x->job[i] == j->id;
+	if (!known) {
+		x->v[x->n] = (struct td_pool_aside_job){.device = device_of(j)};
+		x->job[x->n++] = j->id;
+	}
+	pthread_mutex_unlock(&b->asides->lock);
+	if (!known)
+		td_queue_add(b->node_queue, node);
+}
+
+void td_asides_listed(struct td_bridge *b, int64_t began_ms)
+{
+	td_auto_strv struct td_strv nodes = {0};
+	struct aside_of *x, *tmp;
+	pthread_mutex_lock(&b->asides->lock);
+	b->asides->listed_ms = began_ms;
+	HASH_ITER (hh, b->asides->by_node, x, tmp)
+		if (x->unsure_ms)
+			td_strv_add(&nodes, x->node);
+	pthread_mutex_unlock(&b->asides->lock);
+	for (size_t i = 0; i < nodes.n; i++)
+		td_queue_add(b->node_queue, nodes.v[i]);
+}
+
+static uint64_t held(struct td_bridge *b, const char *node)
+{
+	pthread_mutex_lock(&b->asides->lock);
+	const struct aside_of *x = of_locked(b->asides, node, false);
+	uint64_t mask = x ? td_pool_aside_held(x->v, x->n) : 0;
+	pthread_mutex_unlock(&b->asides->lock);
+	return mask;
+}
+
+char *td_aside_text(struct td_bridge *b, const char *node)
+{
+	uint64_t mask = held(b, node);
+	td_auto_buf struct td_buf t = {0};
+	for (int i = 0; i < TD_ASIDE_MAX; i++)
+		if (mask >> i & 1)
+			td_buf_printf(&t, "%s" KIND "%d", t.len ? "," : "", i);
+	return t.len ? td_buf_take(&t) : NULL;
+}
+
+void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus)
+{
+	*ret_devices = *ret_cpus = __builtin_popcountll(held(b, node));
+}
+
+// ---- a node ----
+
+static char *job_name(const struct aside_pass *p)
+{
+	return td_asprintf("out-of-service-%s", p->node->name);
+}
+
+static void set(struct aside_pass *p, int64_t job, bool gone, int device)
+{
+	struct aside_of *x = p->x;
+	pthread_mutex_lock(&p->b->asides->lock);
+	for (size_t i = 0; i < x->n; i++) {
+		if (x->job[i] != job)
+			continue;
+		x->v[i].device = device;
+		if (gone) {
+			x->n--;
+			x->v[i] = x->v[x->n];
+			x->job[i] = x->job[x->n];
+		}
+		break;
+	}
+	pthread_mutex_unlock(&p->b->asides->lock);
+}
+
+static int read_one(struct aside_pass *p, int64_t job, struct td_error *err)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	int r = td_slurm_job(p->slurm, job, p->c, &j, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	bool gone = r || td_slurm_job_ended(j.states) || !td_streq(td_aside_node(p->s, &j), p->node->name);
+	set(p, job, gone, gone ? -1 : device_of(&j));
+	return 0;
+}
+
+// Reads the node's jobs again. They are few, and a job may have taken the place of one of them without a change of
+// what Slurm says of the node, whose list of devices in use has no indexes there.
+static int refresh(struct aside_pass *p, struct td_error *err)
+{
+	struct aside_of *x = p->x;
+	int64_t job[TD_ASIDE_MAX];
+	pthread_mutex_lock(&p->b->asides->lock);
+	size_t n = x->n;
+	memcpy(job, x->job, sizeof(job));
+	pthread_mutex_unlock(&p->b->asides->lock);
+	for (size_t i = 0; i < n; i++) {
+		int r = read_one(p, job[i], err);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+// queue: it waits, after: for the end of that job (0: for none). Else it starts at once or not at all.
+static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_error *err)
+{
+	struct td_bridge *b = p->b;
+	struct aside_of *x = p->x;
+	td_auto_free char *name = job_name(p), *mark = td_asprintf(MARK "%s/%s", p->s->cluster_uid, p->node->name),
+			  *depends = after ? td_asprintf("afterany:%lld", (long long)after) : NULL;
+	struct td_slurm_ask a = {.name = name,
+				 .script = "#!/bin/sh\nexec sleep infinity\n",
+				 .partition = p->n->partitions && *p->n->partitions ? p->n->partitions : NULL,
+				 .required_nodes = p->node->name,
+				 .dependency = depends,
+				 .comment = mark,
+				 .admin_comment = mark,
+				 .tres_per_node = "gres/" KIND ":1",
+				 .cpus = 1,
+				 .memory_mb = 1,
+				 .no_limit = true,
+				 .priority = queue ? TD_SHADOW_AHEAD : TD_SHADOW_AT_ONCE};
+	int r = td_shadow_qos(b, p->s, p->slurm, p->c, &a.qos, err);
+	if (r)
+		return r;
+	if (!td_lease_holds())
+		return td_fail(err, TD_CANCELLED, "another leads now");
+
+	int64_t job = 0;
+	r = queue ? td_slurm_submit(p->slurm, NULL, &a, p->c, &job, err)
+		  : td_slurm_allocate(p->slurm, NULL, &a, p->c, &job, err);
+	if (!r && !td_lease_holds()) { // who leads now has listed the jobs without it
+		(void)td_slurm_job_end(p->slurm, job, name, NULL, NULL);
+		return td_fail(err, TD_CANCELLED, "another leads now");
+	}
+
+	pthread_mutex_lock(&b->asides->lock);
+	if (r == TD_THROTTLED && !queue) {
+		x->refuse[0] = p->n->alloc_cpus;
+		x->refuse[1] = count_in(p->n->gres_used);
+	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+		x->unsure_ms = td_now(b);
+	} else if (!r && x->n < TD_ASIDE_MAX) {
+		x->v[x->n] = (struct td_pool_aside_job){.device = -1, .after = after};
+		x->job[x->n++] = job;
+	}
+	pthread_mutex_unlock(&b->asides->lock);
+
+	if (r == TD_UNCERTAIN) {
+		td_bridge_want_list(b, 0);
+		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
+	}
+	if (r == TD_THROTTLED && !queue)
+		return 0;
+	return !r && !queue ? read_one(p, job, err) : r; // which device it got
+}
+
+static int end(struct aside_pass *p, const int64_t *job, const bool *ends, size_t n, struct td_error *err)
+{
+	td_auto_free char *name = job_name(p);
+	for (size_t i = 0; i < n; i++) {
+		if (!ends[i])
+			continue;
+		int r = td_slurm_job_end(p->slurm, job[i], name, p->c, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return r;
+		set(p, job[i], true, -1);
+	}
+	return 0;
+}
+
+// One step. *ret_again: look again soon; *ret_done: there is nothing (more) to do now.
+static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_done, struct td_error *err)
+{
+	struct aside_of *x = p->x;
+	struct td_pool_aside_job v[TD_ASIDE_MAX];
+	int64_t job[TD_ASIDE_MAX];
+	int64_t devices = count_in(p->n->gres);
+	pthread_mutex_lock(&p->b->asides->lock);
+	memcpy(v, x->v, sizeof(v));
+	memcpy(job, x->job, sizeof(job));
+	struct td_pool_aside f = {.want = want,
+				  .all = devices >= TD_ASIDE_MAX ? ~(uint64_t)0 : ((uint64_t)1 << devices) - 1,
+				  .drained = p->n->states & TD_NODE(DRAIN),
+				  .away = x->unsure_ms || td_slurm_node_bad(p->n->states) ||
+					  p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT),
+				  .refused =
+					  x->refuse[0] == p->n->alloc_cpus && x->refuse[1] == count_in(p->n->gres_used),
+				  .by = p->by,
+				  .v = v,
+				  .n = x->n};
+	pthread_mutex_unlock(&p->b->asides->lock);
+
+	struct td_pool_aside_plan plan;
+	td_pool_aside_decide(&f, &plan);
+	*ret_again = plan.what == TD_ASIDE_LOOK;
+	*ret_done = *ret_again || plan.what == TD_ASIDE_LEAVE;
+	if (plan.what == TD_ASIDE_ALLOCATE || plan.what == TD_ASIDE_QUEUE)
+		return submit(p, plan.what == TD_ASIDE_QUEUE, plan.after, err);
+	return plan.what == TD_ASIDE_END ? end(p, job, plan.ends, f.n, err) : 0;
+}
+
+// Which job holds which of the wanted devices, as the node's agent says: {"gpu3":17}.
+static void read_by(struct aside_pass *p)
+{
+	const char *text = td_object_annotation(p->node, TD_ANN_DEVICES_BY);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (text)
+		(void)td_json_parse(text, strlen(text), &j, NULL);
+	for (int i = 0; i < TD_ASIDE_MAX; i++) {
+		char key[16];
+		snprintf(key, sizeof(key), KIND "%d", i);
+		p->by[i] = j ? td_jint(td_json_root(j), key, -1) : -1;
+	}
+}
+
+int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *n, bool *ret_again,
+		  struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	uint64_t want;
+	if (!s || !n)
+		return 0;
+	if (!td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_OUT), &want))
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_DEVICES_OUT ": give devices with commas between them, such as " KIND
+			       "0," KIND "3");
+
+	struct aside_pass p = {.b = b, .s = s, .node = node, .n = n, .c = c};
+	pthread_mutex_lock(&b->asides->lock);
+	struct aside_of *x = p.x = of_locked(b->asides, node->name, want != 0);
+	bool idle = !x || (!want && !x->n);
+	uint64_t before = x ? td_pool_aside_held(x->v, x->n) : 0;
+	if (x && x->unsure_ms && b->asides->listed_ms > x->unsure_ms)
+		x->unsure_ms = 0;
+	pthread_mutex_unlock(&b->asides->lock);
+	if (idle)
+		return 0;
+
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+	if (!l)
+		return err->code;
+	p.slurm = l->slurm;
+	read_by(&p);
+	bool done = false, again = false;
+	int r = refresh(&p, err);
+	for (int i = 0; !r && !done && i < STEPS; i++)
+		r = step(&p, want, &again, &done, err);
+	*ret_again |= again || !done;
+	if (held(b, node->name) != before) {
+		td_auto_free char *text = td_aside_text(b, node->name);
+		td_info("node %s: out of service: %s", node->name, text ? text : "nothing any more");
+		td_kube_record(b->recorder, TD_ABOUT(node, &td_nodes), "Normal", "DevicesOut",
+			       "out of service in Slurm: %s", text ? text : "none any more");
+	}
+	return r;
+}

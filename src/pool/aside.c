@@ -1,0 +1,122 @@
+// Single devices of a node that are out of service (aside.h).
+#include "pool/aside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BIT(device) ((uint64_t)1 << (device))
+
+uint64_t td_pool_aside_held(const struct td_pool_aside_job *v, size_t n)
+{
+	uint64_t held = 0;
+	for (size_t i = 0; i < n; i++)
+		if (v[i].device >= 0)
+			held |= BIT(v[i].device);
+	return held;
+}
+
+bool td_pool_aside_read(const char *text, uint64_t *ret)
+{
+	static const char kind[] = "gpu";
+	*ret = 0;
+	for (const char *p = text; p && *p;) {
+		char *end;
+		while (*p == ' ' || *p == ',')
+			p++;
+		if (!*p)
+			break;
+		if (strncmp(p, kind, sizeof(kind) - 1) != 0 || p[3] < '0' || p[3] > '9')
+			return false;
+		long k = strtol(p + 3, &end, 10);
+		if (k >= TD_ASIDE_MAX || (*end && *end != ',' && *end != ' '))
+			return false;
+		*ret |= BIT(k);
+		p = end;
+	}
+	return true;
+}
+
+// Of the missing devices: how many that job holds.
+static size_t held_by(const struct td_pool_aside *f, uint64_t missing, int64_t job)
+{
+	size_t n = 0;
+	for (int i = 0; job > 0 && i < TD_ASIDE_MAX; i++)
+		n += missing & BIT(i) && f->by[i] == job;
+	return n;
+}
+
+// Those that wait for the end of a job that holds none of the missing devices, or of which there are too many.
+static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, struct td_pool_aside_plan *p)
+{
+	bool any = false;
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->v[i].device >= 0)
+			continue;
+		size_t before = 0;
+		for (size_t k = 0; k < i; k++)
+			before += f->v[k].device < 0 && f->v[k].after == f->v[i].after;
+		p->ends[i] = before >= held_by(f, missing, f->v[i].after);
+		any |= p->ends[i];
+	}
+	return any;
+}
+
+// Those that hold a device that nobody wants out of service, or one that another holds, too.
+static bool end_wrong(const struct td_pool_aside *f, struct td_pool_aside_plan *p)
+{
+	uint64_t kept = 0;
+	bool any = false;
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->v[i].device < 0)
+			continue;
+		p->ends[i] = !(f->want & BIT(f->v[i].device) & ~kept);
+		kept |= BIT(f->v[i].device);
+		any |= p->ends[i];
+	}
+	return any;
+}
+
+void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_plan *ret)
+{
+	*ret = (struct td_pool_aside_plan){.what = TD_ASIDE_LEAVE};
+	uint64_t held = td_pool_aside_held(f->v, f->n), missing = f->want & f->all & ~held;
+	uint64_t left = 0;
+	for (int i = 0; i < TD_ASIDE_MAX; i++)
+		left |= f->by[i] ? 0 : BIT(i);
+
+	if (f->away && missing) {
+		ret->what = TD_ASIDE_LOOK; // what is held stays held
+		return;
+	}
+	// As many wait as there are devices, so that all are held when the node is resumed, before anybody else is
+	// given one; then those that have others end.
+	if (f->drained && missing) {
+		size_t waiting = 0;
+		for (size_t i = 0; i < f->n; i++)
+			waiting += f->v[i].device < 0;
+		bool enough = waiting >= (size_t)__builtin_popcountll(f->all & ~held) || f->n == TD_ASIDE_MAX;
+		ret->what = enough ? TD_ASIDE_LOOK : TD_ASIDE_QUEUE;
+		return;
+	}
+	if (missing & left && !f->refused && f->n < TD_ASIDE_MAX) {
+		ret->what = TD_ASIDE_ALLOCATE;
+		return;
+	}
+	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, ret)) {
+		ret->what = TD_ASIDE_END;
+		return;
+	}
+	for (int i = 0; i < TD_ASIDE_MAX && f->n < TD_ASIDE_MAX; i++) {
+		if (!(missing & ~left & BIT(i)) || f->by[i] <= 0)
+			continue;
+		size_t waiting = 0;
+		for (size_t k = 0; k < f->n; k++)
+			waiting += f->v[k].device < 0 && f->v[k].after == f->by[i];
+		if (waiting >= held_by(f, missing & ~left, f->by[i]))
+			continue;
+		ret->what = TD_ASIDE_QUEUE;
+		ret->after = f->by[i];
+		return;
+	}
+	ret->what = missing ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
+}

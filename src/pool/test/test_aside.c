@@ -1,0 +1,195 @@
+// Single devices that are out of service: each step, and random nodes until they are right.
+// rows: B4.5
+#include "pool/aside.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int64_t by[TD_ASIDE_MAX];
+static struct td_pool_aside_plan plan;
+
+static void decides(const struct td_pool_aside *f, enum td_pool_aside_do what, int64_t after)
+{
+	td_pool_aside_decide(f, &plan);
+	assert_int_equal(plan.what, what);
+	assert_int_equal(plan.after, after);
+}
+
+static void test_steps(void **state)
+{
+	const struct td_pool_aside_job none[1] = {0}, wrong[] = {{0, 0}, {3, 0}}, right[] = {{3, 0}},
+				       waits[] = {{-1, 7}};
+	memset(by, 0, sizeof(by));
+	struct td_pool_aside f = {.want = 8, .all = 15, .by = by, .v = none};
+	decides(&f, TD_ASIDE_ALLOCATE, 0); // all are free
+	f.refused = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.refused = false;
+	f.away = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.away = false;
+
+	// Drained: all four devices are waited for, before anybody else is there.
+	const struct td_pool_aside_job four[] = {{-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}},
+				       come[] = {{0, 0}, {1, 0}, {3, 0}, {-1, 0}};
+	f.drained = true;
+	f.v = four;
+	for (f.n = 0; f.n < 4; f.n++)
+		decides(&f, TD_ASIDE_QUEUE, 0);
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.drained = false;
+	f.v = come;
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0] && plan.ends[1] && !plan.ends[2] && plan.ends[3]);
+
+	f.v = wrong; // 0 came before 3
+	f.n = 1;
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+	f.n = 2;
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0] && !plan.ends[1]);
+	f.v = right;
+	f.n = 1;
+	decides(&f, TD_ASIDE_LEAVE, 0);
+	f.want = 0;
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0]);
+
+	// A job holds it.
+	f = (struct td_pool_aside){.want = 8, .all = 15, .by = by, .v = waits};
+	by[3] = -1;
+	decides(&f, TD_ASIDE_LOOK, 0); // nobody says whether it is free
+	by[3] = 7;
+	decides(&f, TD_ASIDE_QUEUE, 7);
+	f.n = 1;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	by[3] = 9; // it went to another
+	decides(&f, TD_ASIDE_END, 0);
+	by[3] = 7;
+	f.want = 0; // nobody wants it any more
+	decides(&f, TD_ASIDE_END, 0);
+	f.want = 16; // the node has none of that name
+	f.n = 0;
+	decides(&f, TD_ASIDE_LEAVE, 0);
+}
+
+static void test_read(void **state)
+{
+	uint64_t m;
+	assert_true(td_pool_aside_read("gpu3,gpu0", &m) && m == 9);
+	assert_true(td_pool_aside_read(" gpu63, gpu1", &m) && m == ((uint64_t)1 << 63 | 2));
+	assert_true(td_pool_aside_read("", &m) && m == 0);
+	assert_true(td_pool_aside_read(NULL, &m) && m == 0);
+	static const char *const bad[] = {
+		"gpu64", "gpu", "3", "gpu3x", "gpu-1", "gpu3;gpu4", "gpu99999999999999999999"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(td_pool_aside_read(bad[i], &m));
+}
+
+// A node whose other jobs come and go. Slurm gives any free device; nobody else ever gets one that is held aside.
+struct node {
+	int64_t of[8]; // who has the device: below 0 one of ours, 0 nobody
+	struct td_pool_aside_job v[TD_ASIDE_MAX];
+	size_t n;
+	bool refused; // nothing has changed since
+};
+
+static int free_one(const struct node *x)
+{
+	int at = rand() % 8;
+	for (int i = 0; i < 8; i++)
+		if (!x->of[(at + i) % 8])
+			return (at + i) % 8;
+	return -1;
+}
+
+static void step(struct node *x, uint64_t want)
+{
+	struct td_pool_aside f = {.want = want, .all = 255, .by = by, .v = x->v, .n = x->n, .refused = x->refused};
+	for (int i = 0; i < 8; i++) {
+		by[i] = rand() % 4 == 0 ? -1 : x->of[i] > 0 ? x->of[i] : 0;
+	}
+	td_pool_aside_decide(&f, &plan);
+	if (plan.what == TD_ASIDE_ALLOCATE) {
+		int d = free_one(x);
+		if (d < 0) {
+			x->refused = true;
+			return;
+		}
+		x->of[d] = -1;
+		x->v[x->n++] = (struct td_pool_aside_job){d, 0};
+	} else if (plan.what == TD_ASIDE_QUEUE) {
+		x->v[x->n++] = (struct td_pool_aside_job){-1, plan.after};
+	} else if (plan.what == TD_ASIDE_END) {
+		size_t kept = 0;
+		for (size_t i = 0; i < x->n; i++) {
+			if (!plan.ends[i])
+				x->v[kept++] = x->v[i];
+			else if (x->v[i].device >= 0)
+				x->of[x->v[i].device] = 0;
+		}
+		assert_true(kept < x->n);
+		x->n = kept;
+		x->refused = false;
+	}
+}
+
+// Ends a job of somebody's: what waits for that comes first.
+static void ends(struct node *x, int64_t job)
+{
+	for (int i = 0; i < 8; i++) {
+		if (x->of[i] != job)
+			continue;
+		x->of[i] = 0;
+		x->refused = false;
+		for (size_t k = 0; k < x->n; k++)
+			if (x->v[k].device < 0 && x->v[k].after == job) {
+				x->v[k] = (struct td_pool_aside_job){i, 0};
+				x->of[i] = -1;
+				break;
+			}
+	}
+}
+
+static void test_random(void **state)
+{
+	for (unsigned seed = 0; seed < 2000; seed++) {
+		srand(seed);
+		struct node x = {0};
+		uint64_t want = (uint64_t)(rand() & 255);
+		int64_t next = 1;
+		for (int i = 0; i < 200; i++) {
+			int d;
+			if (rand() % 3 == 0 && (d = free_one(&x)) >= 0) { // a job with one or two devices
+				x.of[d] = next;
+				if (rand() % 2 && (d = free_one(&x)) >= 0)
+					x.of[d] = next;
+				next++;
+			}
+			if (rand() % 3 == 0 && next > 1)
+				ends(&x, 1 + rand() % (next - 1));
+			if (rand() % 20 == 0)
+				want = (uint64_t)(rand() & 255);
+			step(&x, want);
+		}
+		for (int64_t j = 1; j < next; j++) // everybody else has ended, and nobody comes
+			ends(&x, j);
+		for (int i = 0; i < 40; i++)
+			step(&x, want);
+		assert_true(td_pool_aside_held(x.v, x.n) == want);
+		assert_int_equal(x.n, __builtin_popcountll(want));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_read),
+					   cmocka_unit_test(test_random)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
