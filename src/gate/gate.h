@@ -14,6 +14,7 @@
 //   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
+//   out.[ch]          devices that are out of service
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
