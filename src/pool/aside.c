@@ -1,7 +1,6 @@
 // Single devices of a node that are out of service (aside.h).
 #include "pool/aside.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define BIT(device) ((uint64_t)1 << (device))
@@ -19,19 +18,20 @@ bool td_pool_aside_read(const char *text, uint64_t *ret)
 {
 	static const char kind[] = "gpu";
 	*ret = 0;
-	for (const char *p = text; p && *p;) {
-		char *end;
-		while (*p == ' ' || *p == ',')
+	for (const char *p = text ? text : ""; *p;) {
+		if (*p == ' ' || *p == ',') {
 			p++;
-		if (!*p)
-			break;
-		if (strncmp(p, kind, sizeof(kind) - 1) != 0 || p[3] < '0' || p[3] > '9')
+			continue;
+		}
+		if (strncmp(p, kind, sizeof(kind) - 1) != 0)
 			return false;
-		long k = strtol(p + 3, &end, 10);
-		if (k >= TD_ASIDE_MAX || (*end && *end != ',' && *end != ' '))
+		p += sizeof(kind) - 1;
+		int k = 0, digits = 0;
+		for (; *p >= '0' && *p <= '9' && digits < 3; digits++)
+			k = 10 * k + (*p++ - '0');
+		if (!digits || k >= TD_ASIDE_MAX || (*p && *p != ',' && *p != ' '))
 			return false;
 		*ret |= BIT(k);
-		p = end;
 	}
 	return true;
 }
