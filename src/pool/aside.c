@@ -36,6 +36,14 @@ bool td_pool_aside_read(const char *text, uint64_t *ret)
 	return true;
 }
 
+static size_t count(uint64_t mask)
+{
+	size_t n = 0;
+	for (; mask; mask &= mask - 1)
+		n++;
+	return n;
+}
+
 // Of the missing devices: how many that job holds.
 static size_t held_by(const struct td_pool_aside *f, uint64_t missing, int64_t job)
 {
@@ -94,7 +102,7 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 		size_t waiting = 0;
 		for (size_t i = 0; i < f->n; i++)
 			waiting += f->v[i].device < 0;
-		bool enough = waiting >= (size_t)__builtin_popcountll(f->all & ~held) || f->n == TD_ASIDE_MAX;
+		bool enough = waiting >= count(f->all & ~held) || f->n == TD_ASIDE_MAX;
 		ret->what = enough ? TD_ASIDE_LOOK : TD_ASIDE_QUEUE;
 		return;
 	}
