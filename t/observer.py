@@ -7,6 +7,7 @@ for (those of gangs, whose names begin with "gang", for none). On pure cgroup v2
 job's SLURM_JOB_GPUS are used."""
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -216,8 +217,11 @@ def asks(pods):
         else:
             found.setdefault(m.get("annotations", {}).get("tandem.dev/gang-uid", m["uid"]), []).append(p)
     for members in waiting.values():
-        h = hashlib.sha256("".join(f"{u}\n" for u in sorted(p["metadata"]["uid"] for p in members)).encode()).hexdigest()
-        found[f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:32]}"] = members
+        least = int(members[0]["metadata"].get("annotations", {}).get("tandem.dev/gang-min", 0))
+        for some in itertools.combinations(members, least) if least else [members]:  # the core of an elastic one is one of these
+            h = hashlib.sha256("".join(f"{u}\n" for u in sorted(p["metadata"]["uid"] for p in some)).encode()).hexdigest()
+            found[f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:32]}"] = list(some)
+        found.update({p["metadata"]["uid"]: [p] for p in members if least})  # or it is beyond the core
     return found
 
 
