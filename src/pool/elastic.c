@@ -11,12 +11,12 @@ static bool follows(const struct td_pool_core_place *x, const struct td_pool_cor
 size_t td_pool_core_there(const struct td_pool_core_place *v, size_t n, int64_t first, size_t size)
 {
 	size_t there = 0;
-	for (; there < n && there < size; there++) {
-		const struct td_pool_core_place *x = &v[there];
-		if (x->index < 0)
-			continue; // no order but that of names, in which nobody is missed
-		if (there && v[there - 1].index >= 0 ? !follows(x - 1, x) : x->group != first || x->index)
+	for (size_t i = 0; i < n && there < size; i++) {
+		const struct td_pool_core_place *x = &v[i];
+		// Without indexes there is no order but that of names, in which nobody is missed.
+		if (x->index >= 0 && (i && v[i - 1].index >= 0 ? !follows(x - 1, x) : x->group != first || x->index))
 			break;
+		there += !x->done;
 	}
 	return there;
 }

@@ -8,8 +8,9 @@
 
 struct td_pool_core_place {   // that the owner gives a pod among the others
 	int64_t group, index; // index -1: none
+	bool done;            // it has succeeded, and does not come again
 };
-// How many members of a core of `size` are there. v: the pods that wait, in the order of their ranks.
+// How many members of a core of `size` are there. v: the pods that wait or have succeeded, in the order of their ranks.
 // Of pods with an index only those count that have none missing before them, so that rank 0 is in the
 // core whenever the pods are made; first: the group that theirs begin with.
 size_t td_pool_core_there(const struct td_pool_core_place *v, size_t n, int64_t first, size_t size);

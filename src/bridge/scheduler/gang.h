@@ -109,9 +109,10 @@ enum td_pool_beyond_do td_gang_beyond(struct td_bridge *b, const char *gang, con
 size_t td_gang_let_join(struct td_bridge *b, const struct td_objects *pods, const struct td_object **waiting, size_t n);
 // Adds what the Binding of a pod beyond the core says of it.
 void td_gang_core_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const char *gang, const struct td_gang_core *c);
-// How many members of its core are among the pods that wait, which are sorted; of a gang that is not
-// elastic: all of them.
-size_t td_gang_there(const struct td_object *const *pods, size_t n, const struct td_gang_says *says);
+// How many members of its core are among the pods that wait; of a gang that is not elastic: all of
+// them. pods: all of the gang.
+size_t td_gang_there(const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
+		     const struct td_gang_says *says);
 // ---- gang_find.c ----
 // Brings those of the pods that wait to the front, `take` in number, that the ask was made from
 // beside its members. Others may have come since, before them in rank. False: they are not there.

@@ -205,14 +205,23 @@ void td_gang_core_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const char *gang, 
 	td_jm_key_str(d, o, TD_ANN_GANG_HOSTS, c->hosts);
 }
 
-size_t td_gang_there(const struct td_object *const *pods, size_t n, const struct td_gang_says *says)
+size_t td_gang_there(const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
+		     const struct td_gang_says *says)
 {
 	if (says->most <= says->size)
 		return n;
-	td_auto_free struct td_pool_core_place *v = td_calloc(n + 1, sizeof(*v));
-	for (size_t i = 0; i < n; i++) {
-		struct td_gang_place_in at = td_gang_place_of(pods[i]);
-		v[i] = (struct td_pool_core_place){at.group, at.index};
+	size_t all = 0;
+	td_auto_free const struct td_object **v = td_calloc(n + pods->n + 1, sizeof(*v));
+	td_auto_free struct td_pool_core_place *places = td_calloc(n + pods->n + 1, sizeof(*places));
+	for (; all < n; all++)
+		v[all] = waiting[all];
+	for (size_t i = 0; i < pods->n; i++)
+		if (succeeded(pods->v[i]))
+			v[all++] = pods->v[i];
+	td_gang_sort(v, all);
+	for (size_t i = 0; i < all; i++) {
+		struct td_gang_place_in at = td_gang_place_of(v[i]);
+		places[i] = (struct td_pool_core_place){at.group, at.index, succeeded(v[i])};
 	}
-	return td_pool_core_there(v, n, says->first, (size_t)says->size);
+	return td_pool_core_there(places, all, says->first, (size_t)says->size);
 }

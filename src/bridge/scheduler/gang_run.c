@@ -10,6 +10,7 @@ enum { STEPS_MAX = 8, KEY_ASKS = 16, COUNT_TO = 32 };
 
 struct pass { // over one key
 	struct td_bridge *b;
+	const struct td_objects *pods; // of the gang
 	struct td_settings *s;
 	struct td_link *l;
 	const char *key, *name;
@@ -342,7 +343,7 @@ static int rest(struct pass *p, struct td_error *err)
 	td_gang_sort(p->waiting, p->n_waiting);
 	// The core of an elastic gang is there once: whoever is not in it joins.
 	bool elastic = says.most > says.size, there_is = p->alive || (elastic && p->formed);
-	size_t there = td_gang_there(p->waiting, p->n_waiting, &says);
+	size_t there = td_gang_there(p->pods, p->waiting, p->n_waiting, &says);
 	if (there >= (size_t)says.size && !there_is) {
 		char uid[40];
 		bool is_new;
@@ -419,6 +420,7 @@ int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link
 		.b = b, .s = s, .l = l, .key = key, .name = key + strlen(TD_GANG_KEY), .again_ms = again_ms, .c = c};
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(b->pods, "gang", p.name, &pods);
+	p.pods = &pods;
 	sort_out(&p, &pods);
 	p.said = (struct td_error)TD_ERROR_INIT;
 	int r = 0;

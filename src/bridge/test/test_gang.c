@@ -168,7 +168,8 @@ static void says(int want, const char *words, int64_t size, int64_t most, const 
 	}
 	assert_int_equal(got.size, size);
 	assert_int_equal(got.most, most);
-	assert_int_equal(td_gang_there(both, 2, &got), size < 2 ? size : 2);
+	const struct td_objects none = {0};
+	assert_int_equal(td_gang_there(&none, both, 2, &got), size < 2 ? size : 2);
 }
 
 static void test_minimum(void **state)
@@ -184,10 +185,37 @@ static void test_minimum(void **state)
 	says(TD_INVALID, "write annotation tandem.dev/gang-size", 0, 0, "");
 }
 
+static struct td_object *indexed(const char *index, const char *phase)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":"
+			    "\"ml\",\"name\":\"x\",\"uid\":\"u%s\",\"annotations\":{\"batch.kubernetes."
+			    "io/job-completion-index\":\"%s\"}},\"status\":{\"phase\":\"%s\"}}",
+			    index, index, phase);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	return td_object_kept(td_json_root(j));
+}
+
+static void test_there(void **state)
+{
+	// Index 0 fills the gap before the core of 1 and 2 only when it has succeeded.
+	td_auto(td_object_unref) struct td_object *one = indexed("1", "Pending"), *two = indexed("2", "Pending");
+	const struct td_object *waiting[] = {one, two};
+	const struct td_gang_says says = {.size = 2, .most = 4};
+	static const char *const phases[] = {"Succeeded", "Failed"};
+	for (size_t i = 0; i < 2; i++) {
+		td_auto_objects struct td_objects all = {0};
+		td_objects_add(&all, indexed("0", phases[i]));
+		td_objects_add(&all, td_object_ref(one));
+		td_objects_add(&all, td_object_ref(two));
+		assert_int_equal(td_gang_there(&all, waiting, 2, &says), i ? 0 : 2);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
-					   cmocka_unit_test(test_uid), cmocka_unit_test(test_pick),
-					   cmocka_unit_test(test_minimum)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),   cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_uid),     cmocka_unit_test(test_pick),
+					   cmocka_unit_test(test_minimum), cmocka_unit_test(test_there)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,7 +187,7 @@ static void gang_pass(void)
 	struct td_pool_core_place places[PODS];
 	for (int i = 0; i < PODS; i++)
 		if (m.cache[i].is == WAITS) {
-			places[n] = (struct td_pool_core_place){0, m.indexed ? i : -1};
+			places[n] = (struct td_pool_core_place){.index = m.indexed ? i : -1};
 			v[n++] = i;
 		}
 	// Jobs of cores that nobody is a member of.

@@ -31,7 +31,8 @@ static bool given(const struct td_scenario_words *w)
 	} else if (!strcmp(what, "place")) {
 		assert_in_range(n_places, 0, 7);
 		places[n_places++] = (struct td_pool_core_place){.group = td_scenario_num(w, "group", 0),
-								 .index = td_scenario_num(w, "index", -1)};
+								 .index = td_scenario_num(w, "index", -1),
+								 .done = td_scenario_has(w, "done")};
 	} else {
 		return false;
 	}
