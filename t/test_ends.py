@@ -38,6 +38,7 @@ def test_each_annotation_reaches_its_job(pool):
     """The value of each is what scontrol shows; every key of the list is here, or says where it is shown."""
     elsewhere = {"account", "qos",  # test_what_the_namespace_does_not_give_is_refused_by_name
                  "signal",  # t/test_preempt.py
+                 "datasets",  # t/test_nodedata.py
                  "begin",  # t/test_session_reclaim.py
                  "gpu-type",  # t/test_gres.py
                  "licenses"}  # a unit test: the pool has none

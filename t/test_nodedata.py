@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import signal
+import socketserver
 import subprocess
 import tarfile
 import threading
@@ -62,12 +63,12 @@ class Server:
 
             def log_message(self, *_):
                 pass
-        self.http = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+        self.http = socketserver.ThreadingTCPServer(("0.0.0.0", 0), Handler)  # one of http.server looks up the host's name, which may take long
         self.http.daemon_threads = True
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def at(self, host):
-        return f"http://{host}:{self.http.server_port}/set.tgz"
+        return f"http://{host}:{self.http.server_address[1]}/set.tgz"
 
     def __enter__(self):
         return self
@@ -219,3 +220,40 @@ def test_nodes_hold_a_copy_before_a_job_comes(pool, tmp_path):
             assert pool.as_user("researcher", "srun", "-Q", f"--jobid={job}", "--overlap", "--mem=0", "-D", "/", "cat", "/datasets/lab/text").stdout == "of the lab\n"
         wait_for("the copy goes with the job", lambda: not holds(pool, second, "lab"), 240)
     assert pool.kubectl("exec", "-n", "slurm", f"main-pool-{second}", "-c", "slurmd", "--", "ls", "-A", "/datasets", "/datasets/.tandem").split() == ["/datasets:", ".tandem", "/datasets/.tandem:"]
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("D6.3", "D6.4", "D6.5")
+def test_pods_and_runs_go_where_it_lies_and_find_it(pool, tmp_path):
+    """One data set is everybody's and one a group's; each lies on one node."""
+    first, second = pool.nodes[:2]
+    data = packed(text="of all\n")
+    source = {"http": {"url": "", "sha256": sha(data), "unpack": True}}
+    with Server(data) as s, contextlib.ExitStack() as both:
+        source["http"]["url"] = s.at("tandem-host")
+        both.enter_context(declared(pool, "open", source, nodeSelector={"kubernetes.io/hostname": second}))
+        both.enter_context(declared(pool, "closed", source, nodeSelector={"kubernetes.io/hostname": first}, group="researcher"))
+        wait_for("the nodes have them", lambda: "data.open" in features(pool, second) and "data.closed" in features(pool, first))
+        try:
+            for name, command in (("open", "cat /datasets/open/text; hostname; ls /datasets; touch /datasets/open/mine"), ("closed", "cat /datasets/closed/text")):
+                pod = pool.pod(f"wants-{name}", command=["sh", "-c", command], restartPolicy="Never")
+                pod["metadata"].setdefault("annotations", {})["slurm.tandem.dev/datasets"] = name
+                pool.apply(pod)
+            wait_for("the one has run", lambda: pool.phase("wants-open") in ("Failed", "Succeeded"))
+            assert pool.get("pod", "wants-open")["spec"]["nodeName"] == second
+            said = pool.kubectl("logs", "wants-open").split("\n")
+            assert said[:3] == ["of all", "wants-open", "open"] and "Read-only file system" in said[3]
+
+            def told():
+                p = pool.get("pod", "wants-closed")
+                return [c["state"].get("waiting", {}).get("message", "") for c in p["status"].get("containerStatuses", [])], p["spec"].get("nodeName")
+            wait_for("the other is told why not", lambda: told() == (["data set closed is its group's alone: pods find those that everybody may read"], first))
+        finally:
+            pool.kubectl("delete", "pod", "wants-open", "wants-closed", "--ignore-not-found", "--grace-period=0")
+
+        me = Laptop(pool, tmp_path / "laptop", "researcher")
+        d = tmp_path / "project"
+        d.mkdir()
+        (d / "tandem.yaml").write_text("data: {mine: /datasets/closed}\nconstraint: r0|r1\nrun: cat $TANDEM_DATA/mine/text; hostname\n")
+        r = me.run("submit", "-f", cwd=d)
+        assert r.stdout.endswith(f"of all\n{first}\n"), r.stdout

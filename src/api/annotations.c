@@ -34,6 +34,9 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 			      "the type of all its GPUs: `sinfo -o %G` shows which there are", "any type", "h100"},
 	[TD_ASKS_BEGIN] = {KEY("begin"), TD_ANNOTATION_WHEN, "--begin", "it does not start before", "at once",
 			   "2026-12-24T18:00:00Z"},
+	[TD_ASKS_DATASETS] = {KEY("datasets"), TD_ANNOTATION_NAMES, "--constraint=data.NAME",
+			      "Datasets of which its node must hold a copy; it finds them at /datasets/NAME", "none",
+			      "imagenet,llama"},
 };
 
 static const struct {

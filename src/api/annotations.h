@@ -28,6 +28,7 @@ enum td_annotation_key {
 	TD_ASKS_SIGNAL,
 	TD_ASKS_GPU_TYPE,
 	TD_ASKS_BEGIN,
+	TD_ASKS_DATASETS,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {

@@ -108,8 +108,9 @@
 // says what is on the disk (pool/dataset.h), the label only what is whole. On pods that fetch: of what.
 #define TD_ANN_DATA_PREFIX "data.tandem.dev/"
 #define TD_ANN_DATA_PRINT "tandem.dev/dataset-print"
-#define TD_DATA_FEATURE "data." // the Slurm feature of a node that holds it
-#define TD_DATA_POD "dataset"   // the name label of pods that fetch
+#define TD_DATA_FEATURE "data."   // the Slurm feature of a node that holds it
+#define TD_DATA_VOLUME "datasets" // of slurmd pods: the directory of copies
+#define TD_DATA_POD "dataset"     // the name label of pods that fetch
 #define TD_DATA_PATH "/var/lib/tandem-datasets"
 // On the ConfigMap, and by the operator on the pod of slurmctld that was told of it; since when (ms since 1970).
 #define TD_ANN_CONFIG "tandem.dev/config-hash"

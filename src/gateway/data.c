@@ -3,6 +3,7 @@
 // comes from; git's is its address and what was asked for of it.
 #include "gateway/need.h"
 
+#include "api/kinds.h"
 #include "gateway/path.h"
 #include "http/pki.h"
 
@@ -57,8 +58,23 @@ static int fetched(const yyjson_val *v, const char *name, struct td_gateway_need
 	return 0;
 }
 
+// A path at /datasets is a copy that nodes hold: the job goes to one that does.
+static int held(const char *path, const char *name, struct td_strv *ret, struct td_error *err)
+{
+	static const char at[] = "/datasets/";
+	if (!td_starts(path, at))
+		return 0;
+	path += sizeof(at) - 1;
+	td_auto_free char *of = td_strndup(path, strcspn(path, "/"));
+	if (!td_is_dns_subdomain(of))
+		return wrong(name, "path: below /datasets lie data sets by the names of their Dataset objects", err);
+	if (!td_strv_has(ret, of))
+		td_strv_add(ret, of);
+	return 0;
+}
+
 int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_data,
-		       struct td_error *err)
+		       struct td_strv *ret_held, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	size_t i, n;
@@ -70,6 +86,8 @@ int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct t
 			return r;
 		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") != 1)
 			return wrong(name, "say where it is: path, url or git, one of them", err);
+		if (path && (r = held(path, name, ret_held, err)))
+			return r;
 		if (path)
 			td_buf_printf(&b, "%s%s=%s%s", b.len ? " " : "", name, *path == '~' ? q->user.home : "",
 				      *path == '~' ? path + 1 : path);

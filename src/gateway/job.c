@@ -2,6 +2,7 @@
 
 #include "base/embedded.h"
 #include "gateway/path.h"
+#include "pool/dataset.h"
 
 #include <string.h>
 
@@ -138,6 +139,12 @@ static int step_of(const struct td_gateway_plan_in *in, const yyjson_val *v, str
 	b->account = td_jstr(v, "account");
 	b->qos = td_jstr(v, "qos");
 	b->constraints = td_jstr(v, "constraint");
+	if (in->node_data && in->node_data->n) {
+		td_auto_free char *joined = NULL;
+		if ((r = td_pool_data_constraint(b->constraints, in->node_data, &joined, err)))
+			return td_wrap(err, "step %s", s->name);
+		b->constraints = td_arena_strdup(p->arena, joined);
+	}
 	b->reservation = td_jstr(v, "reservation");
 	b->begin = td_jint(v, "begin", 0);
 

@@ -22,8 +22,9 @@ struct td_gateway_plan_in {
 	const yyjson_val *job; // of the request, checked against the schema
 	const char *id;        // of the run
 	const char *user, *home;
-	const char *env;  // key of its environment; NULL: none
-	const char *data; // its data sets, "NAME=KEY NAME=/PATH"; NULL: none
+	const char *env;                 // key of its environment; NULL: none
+	const struct td_strv *node_data; // those of its data sets that nodes hold; NULL: none
+	const char *data;                // its data sets, "NAME=KEY NAME=/PATH"; NULL: none
 };
 // TD_INVALID names the step and the fix: two of one name, one that needs itself, a variable that is
 // no name, a sweep of too many tasks.

@@ -38,8 +38,9 @@ struct td_gateway_need *td_gateway_need_add(struct td_gateway_needs *l);
 // NULL: none.
 int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_env,
 		      struct td_error *err);
+// ret_held: names of those that lie at /datasets, which nodes hold (docs/datasets.md).
 int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_data,
-		       struct td_error *err);
+		       struct td_strv *ret_held, struct td_error *err);
 // Shows what is made of a place, and removes one (operations of the API).
 int td_gateway_made_list(struct td_gateway_ask *q, const char *place, struct td_error *err);
 int td_gateway_made_delete(struct td_gateway_ask *q, const char *place, struct td_error *err);

@@ -190,9 +190,11 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_plan struct td_gateway_plan p = {0};
 	td_auto_needs struct td_gateway_needs needs = {0};
 	td_auto_free char *env = NULL, *data = NULL;
+	td_auto_strv struct td_strv held = {0};
 	int r = td_gateway_env_of(q, in.job, &needs, &env, err);
 	if (!r)
-		r = td_gateway_data_of(q, in.job, &needs, &data, err);
+		r = td_gateway_data_of(q, in.job, &needs, &data, &held, err);
+	in.node_data = &held;
 	in.env = env;
 	in.data = data;
 	if (r || (r = td_gateway_plan(&in, &p, err)))

@@ -21,6 +21,7 @@
 //   pods/status.[ch]              the pod status written to the API
 //   pods/volumes.[ch] pods/files.[ch]   volumes, and the files in them
 //   pods/env.[ch] pods/sources.c        environment; what volumes and environment are read from
+//   pods/datasets.c                     the copies of data sets that a pod asks for, as mounts
 //   pods/hosts.[ch] pods/resolv.c       names: hosts files and resolv.conf
 //   pods/security.[ch] pods/logfile.[ch]   user, groups and capabilities; reading of logs
 //   stream/stream.[ch]            what the API server relays to this kubelet:

@@ -31,7 +31,7 @@ void td_op_datasets_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_
 
 bool td_op_dataset_mounted(const yyjson_val *slurmd)
 {
-	return td_jfind(td_jget(slurmd, "spec.volumes"), "name", "datasets");
+	return td_jfind(td_jget(slurmd, "spec.volumes"), "name", TD_DATA_VOLUME);
 }
 
 void td_op_dataset_check(const yyjson_val *o, struct td_strv *problems)

@@ -1,5 +1,7 @@
 #include "pool/dataset.h"
 
+#include "base/names.h"
+
 #include <string.h>
 
 static bool same(const char *a, const char *b)
@@ -10,6 +12,22 @@ static bool same(const char *a, const char *b)
 bool td_pool_data_held(const char *mark)
 {
 	return mark && !same(mark, TD_DATA_FETCHING) && !same(mark, TD_DATA_GONE);
+}
+
+int td_pool_data_constraint(const char *own, const struct td_strv *names, char **ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	if (own && strpbrk(own, "[*"))
+		return td_fail(
+			err, TD_INVALID,
+			"the constraint \"%.60s\" cannot be joined with data sets: write features with & and | only",
+			own);
+	if (own && *own)
+		td_buf_printf(&b, strchr(own, '|') ? "(%s)" : "%s", own);
+	for (size_t i = 0; i < names->n; i++)
+		td_buf_printf(&b, "%s" TD_DATA_FEATURE "%s", b.len ? "&" : "", names->v[i]);
+	*ret = td_buf_take(&b);
+	return 0;
 }
 
 // A pod is there: it runs or has ended.

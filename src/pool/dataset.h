@@ -7,6 +7,9 @@
 // only when a view of Slurm that is newer than the feature's end shows no job on the node.
 #pragma once
 
+#include "base/err.h"
+#include "base/mem.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +46,9 @@ enum td_data_act {
 enum { TD_DATA_AGAIN_MS = 10000, TD_DATA_WRONG_MS = 600000 };
 // *turns: how many more pods may start now; it counts those that this decision starts.
 enum td_data_act td_pool_data_next(const struct td_pool_data *f, int *turns);
+// Writes the constraint of a job that wants these data sets beside what it says itself (own, or NULL): "data.a&data.b",
+// "(h100|a100)&data.a". The caller frees *ret. TD_INVALID: own has counts or alternatives of sets ("[a|b]", "a*2"),
+// which Slurm does not join with others.
+int td_pool_data_constraint(const char *own, const struct td_strv *names, char **ret, struct td_error *err);
 // Does the node hold what this mark says?
 bool td_pool_data_held(const char *mark);

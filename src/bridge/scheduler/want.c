@@ -2,10 +2,12 @@
 #include "bridge/scheduler/want.h"
 
 #include "api/annotations.h"
+#include "api/kinds.h"
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "pool/dataset.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
@@ -163,6 +165,25 @@ static const char *owned(struct reader *rd, enum td_annotation_key key, const ch
 			"it to spec.scheduler.namespaces of %s",
 			full, rd->ns, what, said, rd->cluster);
 	return NULL;
+}
+
+// The constraint, joined with the data sets that the pod wants.
+static const char *with_data(struct reader *rd, const char *constraint)
+{
+	const char *said = note(rd, TD_ASKS_DATASETS);
+	td_auto_strv struct td_strv names = {0};
+	td_auto_free char *text = NULL;
+	if (rd->r || !said)
+		return constraint;
+	td_strv_split(&names, said, ',');
+	for (size_t i = 0; i < names.n && !rd->r; i++)
+		if (!td_is_dns_subdomain(names.v[i]))
+			rd->r = td_fail(rd->err, TD_INVALID,
+					"annotation " TD_ANN_ASK_PREFIX "datasets: \"%.60s\" is no name of a Dataset",
+					names.v[i]);
+	if (!rd->r && (rd->r = td_pool_data_constraint(constraint, &names, &text, rd->err)))
+		td_wrap(rd->err, "annotation " TD_ANN_ASK_PREFIX "datasets");
+	return text ? td_arena_strdup(rd->arena, text) : constraint;
 }
 
 // Where a pod goes: whatever it has been granted of the pool's groups, unless it names something.
@@ -357,7 +378,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	if (!a->qos && !rd.r)
 		a->qos = td_arena_strdup(w.arena, o.usual_qos);
 	a->begin = begin_ms / 1000;
-	a->constraints = note(&rd, TD_ASKS_CONSTRAINT);
+	a->constraints = with_data(&rd, note(&rd, TD_ASKS_CONSTRAINT));
 	a->reservation = note(&rd, TD_ASKS_RESERVATION);
 	a->licenses = note(&rd, TD_ASKS_LICENSES);
 

@@ -165,6 +165,8 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		r = hostname_file(x->dir, x->spec.hostname, &x->hostname, err);
 	if (!r)
 		r = td_vol_mounts(vol, spec, &x->env, x->arena, &its, err);
+	if (!r)
+		r = td_pod_dataset_mounts(a, p, vol, x->arena, &its, err);
 	if (r)
 		return r;
 

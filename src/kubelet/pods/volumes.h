@@ -41,6 +41,12 @@ struct td_mounts {
 // subPathExpr. Call td_vol_ensure before.
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
 		  struct td_arena *arena, struct td_mounts *ret, struct td_error *err);
+// Adds the copies of data sets that the pod asks for (datasets.c). Strings live in `arena`. TD_NOT_FOUND: the node does
+// not hold one; TD_DENIED: it is a group's alone.
+struct td_kubelet;
+struct td_pod;
+int td_pod_dataset_mounts(struct td_kubelet *a, const struct td_pod *p, const struct td_vol_src *s,
+			  struct td_arena *arena, struct td_mounts *ret, struct td_error *err);
 // Unmounts and removes the pod's directories (`dir` and what belongs to it). It is no error if they
 // are absent.
 int td_vol_remove(const char *dir, struct td_error *err);

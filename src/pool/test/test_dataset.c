@@ -160,6 +160,26 @@ static void every_way_leads_there(void **state)
 	}
 }
 
+static void a_constraint_is_joined_with_what_the_job_says(void **state)
+{
+	td_auto_strv struct td_strv names = {0};
+	struct td_error err = TD_ERROR_INIT;
+	static const char *const cases[][2] = {{NULL, "data.a&data.b"},
+					       {"h100&big", "h100&big&data.a&data.b"},
+					       {"h100|a100", "(h100|a100)&data.a&data.b"}};
+	td_strv_add(&names, "a");
+	td_strv_add(&names, "b");
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *s = NULL;
+		assert_int_equal(td_pool_data_constraint(cases[i][0], &names, &s, &err), 0);
+		assert_string_equal(s, cases[i][1]);
+	}
+	char *none = NULL;
+	assert_int_equal(td_pool_data_constraint("[r0|r1]", &names, &none, &err), TD_INVALID);
+	assert_int_equal(td_pool_data_constraint("a*2&b", &names, &none, &err), TD_INVALID);
+	assert_null(none);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +189,7 @@ int main(void)
 		cmocka_unit_test(a_failure_is_tried_again_and_a_wrong_source_seldom),
 		cmocka_unit_test(no_more_start_than_may),
 		cmocka_unit_test(a_machine_that_started_anew_is_looked_at_again),
+		cmocka_unit_test(a_constraint_is_joined_with_what_the_job_says),
 		cmocka_unit_test(every_way_leads_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
