@@ -145,7 +145,8 @@ class RealPool(Pool):
         text = (HERE.parent / "deploy/embedded.yaml").read_text()
         for old, new in (("access: socket", "access: network"), ("/var/lib/slurm-main", self.state_path), ("/shared/home", self.shared_home),
                          # Nodes have this directory each for itself, and all else of the machine together.
-                         ("scratch: {tmp: private}", "scratch: {tmp: private, path: /var/lib/kubelet/tandem-scratch}")):
+                         ("scratch: {tmp: private}", "scratch: {tmp: private, path: /var/lib/kubelet/tandem-scratch}"),
+                         ("datasets: {parallel: 4}", "datasets: {parallel: 4, path: /var/lib/kubelet/tandem-datasets}")):
             assert old in text, old
             text = text.replace(old, new)
         text = text.replace("  scheduler:\n", self.devices + "  scheduler:\n", 1)
