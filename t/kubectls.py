@@ -41,7 +41,7 @@ class Kubectl:
         """Starts kubectl and returns the process, which the caller ends."""
         return subprocess.Popen([self.path, "-n", self.ns, *map(str, argv)], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
 
-    def __call__(self, *argv, rc=0, input=None, env=None, timeout=90):
+    def __call__(self, *argv, rc=0, input=None, env=None, timeout=240):
         """Runs kubectl and returns its stdout; stderr is kept in self.err."""
         if input is not None and not isinstance(input, str):
             input = json.dumps({"apiVersion": "v1", "kind": "List", "items": input} if isinstance(input, list) else input)

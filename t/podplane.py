@@ -110,7 +110,7 @@ class PodPlane(Pool):
 
     def text(self, name, **query):
         """The log, by plain HTTP (kubectl logs has tests of its own)."""
-        c = http.client.HTTPSConnection(self.api.host, context=self.api.tls, timeout=30)
+        c = http.client.HTTPSConnection(self.api.host, context=self.api.tls, timeout=120)
         c.request("GET", f"/api/v1/namespaces/default/pods/{name}/log?" + urllib.parse.urlencode(query))
         r = c.getresponse()
         body = r.read().decode()

@@ -54,7 +54,7 @@ def test_explain(k):
 def test_explain_of_our_own_kinds(k):
     for kind in ("slurmclusters", "nodesets"):
         k("apply", "-f", HERE.parent / f"deploy/crds/{kind}.yaml")
-        k("wait", "--for=condition=Established", f"crd/{kind}.tandem.dev", "--timeout=60s")
+        k("wait", "--for=condition=Established", f"crd/{kind}.tandem.dev", "--timeout=180s")
     try:
         text = k("explain", "slurmcluster.spec.reserve")
         assert re.search(r"cpu\s+<IntOrString>\n\s+CPUs per node", text), text
@@ -101,7 +101,7 @@ def test_get(k):
 
 def test_get_all_and_pods(box):
     k = box
-    k("wait", "--for=condition=Ready", "pod/box", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/box", "--timeout=180s")
     assert k.rows("get", "pods")[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"] and k.rows("get", "pods")[1][:4] == ["box", "2/2", "Running", "0"]
     wide = k.rows("get", "pod", "box", "-o", "wide")
     assert wide[0][5:] == ["IP", "NODE", "NOMINATED NODE", "READINESS GATES"] and wide[1][6] in ("n0", "n1")
@@ -128,7 +128,7 @@ def test_get_watch(k, how):
         assert line.startswith("n") and k.path_of(f"cm {line}", ".metadata.name") == line
     finally:
         w.kill()
-        w.communicate(timeout=60)
+        w.communicate(timeout=200)
 
 # ---- describe ----
 
@@ -138,9 +138,9 @@ def test_describe(k):
        "spec": {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"name": "p", "port": 80}]}},
        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {"spec": pod("x", "true", restartPolicy="Never")["spec"]}}},
        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}}])
-    k("rollout", "status", "deploy/web", "--timeout=60s")
-    k("wait", "--for=condition=Complete", "job/job", "--timeout=60s")
-    k("rollout", "status", "sts/db", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
+    k("wait", "--for=condition=Complete", "job/job", "--timeout=180s")
+    k("rollout", "status", "sts/db", "--timeout=180s")
     d = lambda *argv: k("describe", *argv)
     wait_for("its event is told", lambda: "ScalingReplicaSet" in d("deployment", "web"))
     text = d("deployment", "web")
@@ -179,7 +179,7 @@ def test_custom_resources(k):
     old = {**crd["spec"]["versions"][0], "name": "v1alpha1", "storage": False, "deprecated": True}
     crd["spec"]["versions"] += [old, {**old, "name": "v1alpha2", "deprecationWarning": "use \"v1\""}]
     k("apply", "-f", "-", input=crd)
-    k("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s")
+    k("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=180s")
     try:
         w = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3, "parts": ["a", "b"]}}
         assert k("apply", "-f", "-", input=w) == "widget.example.com/w created\n"
@@ -194,7 +194,7 @@ def test_custom_resources(k):
         assert "strategic merge patch is not supported" in (k("patch", "widget", "w", "-p", '{"spec":{"size":5}}', rc=1), k.err)[1] or "not support" in k.err
         k("patch", "widget", "w", "--type=merge", "-p", '{"spec":{"size":5}}')
         k("patch", "widget", "w", "--type=merge", "--subresource=status", "-p", '{"status":{"phase":"Made"},"spec":{"size":6}}')
-        assert k.path_of("widget w", ".spec.size") == "5" and k("wait", "--for=jsonpath={.status.phase}=Made", "widget/w", "--timeout=60s")
+        assert k.path_of("widget w", ".spec.size") == "5" and k("wait", "--for=jsonpath={.status.phase}=Made", "widget/w", "--timeout=180s")
         k("scale", "widget", "w", "--replicas=7")
         assert k.path_of("widget w", ".spec.replicas") == "7"
         assert re.search(r"spec\.size: Invalid value: .* must be of type integer", (k("apply", "-f", "-", input={**w, "spec": {"size": "big"}}, rc=1), k.err)[1])

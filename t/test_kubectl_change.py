@@ -18,9 +18,9 @@ pytestmark = pytest.mark.feature("F1.10")
 def test_create(k, tmp_path):
     assert k("create", "deployment", "web", f"--image={IMAGE}", "--replicas=2", "--", "sleep", "1000") == "deployment.apps/web created\n"
     assert k.path_of("deploy web", ".spec.template.spec.containers[0].command") == '["sleep","1000"]'
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     k("create", "job", "one", f"--image={IMAGE}", "--", "true")
-    k("wait", "--for=condition=Complete", "job/one", "--timeout=60s")
+    k("wait", "--for=condition=Complete", "job/one", "--timeout=180s")
     (tmp_path / "file").write_text("text")
     k("create", "configmap", "conf", "--from-literal=a=b", f"--from-file={tmp_path}/file")
     assert k.get("cm", "conf")["data"] == {"a": "b", "file": "text"}
@@ -65,7 +65,7 @@ def test_create_of_what_is_not_there_is_refused_in_words(k, tmp_path):
 
 def test_run(k):
     assert k("run", "one", f"--image={IMAGE}", "--restart=Never", "--env=A=5", "--labels=x=y", "--", "sh", "-c", "echo A is $A") == "pod/one created\n"
-    k("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/one", "--timeout=60s")
+    k("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/one", "--timeout=180s")
     assert k("logs", "one") == "A is 5\n" and k.path_of("pod one", ".metadata.labels.x") == "y"
     out = k("run", "two", f"--image={IMAGE}", "--restart=Never", "--rm", "-i", "--quiet", "--", "sh", "-c", "read a; echo got $a", input="word\n")
     assert "got word" in out and k("get", "pod", "two", "--ignore-not-found") == ""
@@ -210,7 +210,7 @@ def test_scale(k):
     assert k("scale", "deploy/web", "--replicas=2", "--current-replicas=1") == "deployment.apps/web scaled\n"
     k.wait_for("deploy web", ".status.readyReplicas", 2)
     assert "Expected replicas to be 1, was 2" in (k("scale", "deploy/web", "--replicas=3", "--current-replicas=1", rc=1), k.err)[1]
-    k("scale", "sts/db", "--replicas=1", "--timeout=60s")
+    k("scale", "sts/db", "--replicas=1", "--timeout=180s")
     k.wait_for("sts db", ".status.readyReplicas", 1)
     k("scale", "rs", "-l", "app=web", "--replicas=2")
     k("scale", "deploy/web", "--replicas=0")
@@ -219,16 +219,16 @@ def test_scale(k):
 
 def test_rollout(k):
     k("create", "-f", "-", input=[deployment("web", 1, env={"V": "1"}), statefulset("db", 1)])
-    assert 'deployment "web" successfully rolled out' in k("rollout", "status", "deploy/web", "--timeout=60s")
+    assert 'deployment "web" successfully rolled out' in k("rollout", "status", "deploy/web", "--timeout=180s")
     k("set", "env", "deploy/web", "V=2")
     k("annotate", "deploy/web", "kubernetes.io/change-cause=second")
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     wait_for("the cause is told", lambda: re.search(r"^2\s+second$", k("rollout", "history", "deploy/web"), re.M))
     assert re.search(r"^1\s+<none>$", k("rollout", "history", "deploy/web"), re.M)
     assert "V:\t1" in k("rollout", "history", "deploy/web", "--revision=1")
     assert "rolled back" in k("rollout", "undo", "deploy/web", "--to-revision=1") and k.path_of("deploy web", ".spec.template.spec.containers[0].env[0].value") == "1"
     assert "unable to find specified revision 9" in (k("rollout", "undo", "deploy/web", "--to-revision=9", rc=1), k.err)[1]
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     wait_for("the old pod is gone", lambda: len(k("get", "pods", "-l", "app=web", "-o", "name").split()) == 1)  # the rollout is done before
     assert k("rollout", "pause", "deploy/web") == "deployment.apps/web paused\n"
     k("set", "env", "deploy/web", "V=4")
@@ -236,15 +236,15 @@ def test_rollout(k):
     wait_for("two pods of the old template", lambda: k("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[0].env[0].value}") == "1 1")
     assert "it's already paused" in (k("rollout", "pause", "deploy/web", rc=1), k.err)[1] or "already paused" in k.err
     assert k("rollout", "resume", "deploy/web") == "deployment.apps/web resumed\n"
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     pods = lambda: set(k("get", "pods", "-l", "app=web", "-o", "name").split())
     old = pods()
     assert k("rollout", "restart", "deploy/web") == "deployment.apps/web restarted\n"
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     wait_for("the old pods are gone", lambda: len(pods()) == 2 and not old & pods())
-    assert "partitioned roll out complete" in k("rollout", "status", "sts/db", "--timeout=60s") or "rolling update complete" in k("rollout", "status", "sts/db")
+    assert "partitioned roll out complete" in k("rollout", "status", "sts/db", "--timeout=180s") or "rolling update complete" in k("rollout", "status", "sts/db")
     k("set", "env", "sts/db", "V=2")
-    k("rollout", "status", "sts/db", "--timeout=60s")
+    k("rollout", "status", "sts/db", "--timeout=180s")
     for verb in ("history", "undo"):
         k("rollout", verb, "sts/db", rc=1)
         assert "old templates of a StatefulSet are not kept" in k.err
@@ -286,7 +286,7 @@ def test_kustomize(k, tmp_path):
 def test_delete(k):
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     k("create", "-f", "-", input=[pod("slow", stubborn, terminationGracePeriodSeconds=1000), pod("quick"), cm("a", {"x": "1"}), cm("b", {"x": "1"}), cm("c", {"x": "2"})])
-    k("wait", "--for=condition=Ready", "pod/slow", "pod/quick", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/slow", "pod/quick", "--timeout=180s")
     assert 'pod "quick" deleted' in k("delete", "pod", "quick") and k("get", "pod", "quick", "--ignore-not-found") == ""  # it waits for the end
     k("delete", "pod", "slow", "--wait=false")
     assert k.path_of("pod slow", ".metadata.deletionGracePeriodSeconds") == "1000"
@@ -302,14 +302,14 @@ def test_delete(k):
 @pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
 def test_delete_cascades(k, how):
     k("create", "-f", "-", input=deployment("web", 1))
-    k("rollout", "status", "deploy/web", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
     rs = k("get", "rs", "-l", "app=web", "-o", "name").strip()
-    k("delete", "deploy", "web", f"--cascade={how}", "--timeout=60s")
+    k("delete", "deploy", "web", f"--cascade={how}", "--timeout=180s")
     assert k("get", "deploy", "web", "--ignore-not-found") == ""
     if how == "orphan":
         assert k.path_of(rs, ".metadata.ownerReferences") == "" and k.path_of(rs, ".status.readyReplicas") == "1"
         k("create", "-f", "-", input=deployment("web", 1))  # the same again adopts it
-        k("rollout", "status", "deploy/web", "--timeout=60s")
+        k("rollout", "status", "deploy/web", "--timeout=180s")
         assert k.path_of(rs, ".metadata.ownerReferences[0].name") == "web" and k("get", "rs", "-l", "app=web", "-o", "name").strip() == rs
     elif how == "foreground":
         assert k("get", "rs,pods", "-l", "app=web", "-o", "name") == ""
@@ -320,18 +320,18 @@ def test_delete_cascades(k, how):
 @pytest.mark.clients  # conditions, watches
 def test_wait(k):
     k("create", "-f", "-", input=[pod("p"), deployment("web", 1), cm("c")])
-    assert k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s") == "pod/p condition met\n"
-    assert k("wait", "--for=condition=Available", "deploy", "--all", "--timeout=60s") == "deployment.apps/web condition met\n"
-    assert k("wait", "--for=jsonpath={.status.phase}=Running", "pod/p", "--timeout=60s") and k("wait", "--for=jsonpath={.status.podIP}", "pod/p", "--timeout=60s")
+    assert k("wait", "--for=condition=Ready", "pod/p", "--timeout=180s") == "pod/p condition met\n"
+    assert k("wait", "--for=condition=Available", "deploy", "--all", "--timeout=180s") == "deployment.apps/web condition met\n"
+    assert k("wait", "--for=jsonpath={.status.phase}=Running", "pod/p", "--timeout=180s") and k("wait", "--for=jsonpath={.status.podIP}", "pod/p", "--timeout=180s")
     assert "timed out waiting" in (k("wait", "--for=condition=Never", "pod/p", "--timeout=1s", rc=1), k.err)[1]
     k("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/hold"]}}')
     k("delete", "cm", "c", "--wait=false")
     assert "timed out waiting" in (k("wait", "--for=delete", "cm/c", "--timeout=1s", rc=1), k.err)[1]
-    waits = [k.start("wait", "--for=delete", "cm/c", "--timeout=60s"), k.start("wait", "--for=create", "cm/later", "--timeout=60s")]
+    waits = [k.start("wait", "--for=delete", "cm/c", "--timeout=180s"), k.start("wait", "--for=create", "cm/later", "--timeout=180s")]
     k("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     k("create", "cm", "later")
     for w in waits:
-        out, err = w.communicate(timeout=60)
+        out, err = w.communicate(timeout=200)
         assert w.returncode == 0, err
     assert out == "configmap/later condition met\n"
     assert "no matching resources found" in (k("wait", "--for=condition=Ready", "pod", "-l", "none=such", "--timeout=1s", rc=1), k.err)[1]
@@ -339,7 +339,7 @@ def test_wait(k):
 
 def test_events(k):
     k("create", "-f", "-", input=[pod("good"), pod("bad", containers=[{"name": "c", "image": "no-such-image:1"}])])
-    k("wait", "--for=condition=Ready", "pod/good", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/good", "--timeout=180s")
     wait_for("Started is told", lambda: "Started" in k("events", "--for", "pod/good"), 20)
     assert "good" not in k("events", "--for", "pod/bad") and re.search(r"Normal\s+Started\s+Pod/good", k("events"))
     wait_for("the fault is told", lambda: re.search(r"Warning\s+\w+\s+Pod/bad", k("events", "--types=Warning")), 30)

@@ -21,7 +21,7 @@ def test_logs(k, plane):  # noqa: F811
     script = "echo run; n=0; while [ $n -lt 3 ]; do n=$((n+1)); echo line $n; done; [ -e /d/again ] && exec sleep 1000; touch /d/again; exit 3"
     c = {"image": IMAGE, "command": ["sh", "-c", script], "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
     k("create", "-f", "-", input=pod("p", labels={"app": "l"}, volumes=[{"name": "d", "emptyDir": {}}], containers=[{**c, "name": "a"}, {"name": "b", "image": IMAGE, "command": ["sh", "-c", "echo from b; exec sleep 1000"]}]))
-    k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/p", "--timeout=180s")
     k.wait_for("pod p", '.status.containerStatuses[?(@.name=="a")].restartCount', 1)
     k.wait_for("pod p", '.status.containerStatuses[?(@.name=="a")].ready', "true")
     wait_for("the second run has logged", lambda: k("logs", "p", "-c", "a") == "run\nline 1\nline 2\nline 3\n", 20)
@@ -37,7 +37,7 @@ def test_logs(k, plane):  # noqa: F811
 
 def test_logs_follow(k):
     k("create", "-f", "-", input=pod("p", "echo one; while [ ! -e /go ]; do sleep 0.1; done; echo two", restartPolicy="Never"))
-    k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/p", "--timeout=180s")
     f = k.start("logs", "-f", "p")
     try:
         assert f.stdout.readline() == "one\n"
@@ -45,7 +45,7 @@ def test_logs_follow(k):
         assert f.stdout.readline() == "two\n" and f.stdout.readline() == "" and f.wait(60) == 0
     finally:
         f.kill()
-        f.communicate(timeout=60)
+        f.communicate(timeout=200)
 
 
 @pytest.mark.clients  # SPDY or WebSocket
@@ -65,7 +65,7 @@ def test_exec(box):
 @pytest.mark.clients  # SPDY or WebSocket
 def test_attach(k):
     k("create", "-f", "-", input=pod("p", containers=[{"name": "c", "image": IMAGE, "stdin": True, "command": ["sh", "-c", "while read a; do echo got $a; done; echo end"]}], restartPolicy="Never"))
-    k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/p", "--timeout=180s")
     a = k.start("attach", "-i", "p", "-c", "c", stdin=subprocess.PIPE)
     try:
         a.stdin.write("word\n")
@@ -73,7 +73,7 @@ def test_attach(k):
         wait_for("the answer", lambda: "got word" in a.stdout.readline(), 20)
     finally:
         a.kill()
-        a.communicate(timeout=60)
+        a.communicate(timeout=200)
     wait_for("it was logged too", lambda: "got word\n" in k("logs", "p"), 20)
 
 
@@ -95,7 +95,7 @@ def test_port_forward(k):
     perl = ("use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5, ReuseAddr => 1) or die; while (my $c = $s->accept) { my $l = <$c>; print $c \"echo $l\"; close $c }")
     k("create", "-f", "-", input=[pod("p", labels={"app": "p"}, containers=[{"name": "c", "image": IMAGE, "command": ["perl", "-e", perl], "ports": [{"name": "echo", "containerPort": 8080}], "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}]),
        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"clusterIP": "None", "selector": {"app": "p"}, "ports": [{"port": 8080}]}}])
-    k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/p", "--timeout=180s")
     for what, port in (("pod/p", "8080"), ("svc/s", "8080")):  # headless: kubectl takes the Service's port as the pod's
         f = k.start("port-forward", what, f":{port}")
         try:
@@ -108,7 +108,7 @@ def test_port_forward(k):
             assert wait_for("an answer through the port", ask, 20) == b"echo word\n"
         finally:
             f.send_signal(signal.SIGTERM)
-            f.communicate(timeout=60)
+            f.communicate(timeout=200)
 
 
 @pytest.mark.clients  # what is refused, in its words
@@ -120,7 +120,7 @@ def test_debug(box):
     k("debug", "node/n0", f"--image={IMAGE}", "--profile=general", "--", "true", rc=1)
     assert "spec.hostPID: Forbidden: is not served by embedded nodes" in k.err
     k("debug", "box", "--copy-to=copy", f"--image={IMAGE}", "--profile=general", "--share-processes=false", "-c", "dbg", "--", "sleep", "1000")
-    k("wait", "--for=condition=Ready", "pod/copy", "--timeout=60s")
+    k("wait", "--for=condition=Ready", "pod/copy", "--timeout=180s")
     assert k("exec", "copy", "-c", "dbg", "--", "echo", "in") == "in\n"
     k("delete", "pod", "copy", "--now")
 
@@ -129,14 +129,14 @@ def test_debug(box):
 @pytest.mark.clients  # evictions
 def test_cordon_taint_drain(k):
     k("create", "-f", "-", input=[pod("bare", nodeName="n1"), deployment("web", 2)])
-    k("rollout", "status", "deploy/web", "--timeout=60s")
-    k("wait", "--for=condition=Ready", "pod/bare", "--timeout=60s")
+    k("rollout", "status", "deploy/web", "--timeout=180s")
+    k("wait", "--for=condition=Ready", "pod/bare", "--timeout=180s")
     try:
         assert k("cordon", "n1") == "node/n1 cordoned\n" and k("cordon", "n1") == "node/n1 already cordoned\n"
         assert k.rows("get", "node", "n1")[1][1] == "Ready,SchedulingDisabled"
         k("drain", "n1", "--ignore-daemonsets", f"--pod-selector=app!=box", rc=1)
         assert "cannot delete" in k.err and f"{k.ns}/bare" in k.err
-        assert "evicting pod" in k("drain", "n1", "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--grace-period=1", "--timeout=60s", "--pod-selector=app!=box") + k.err
+        assert "evicting pod" in k("drain", "n1", "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--grace-period=1", "--timeout=180s", "--pod-selector=app!=box") + k.err
         assert k("get", "pods", "--field-selector=spec.nodeName=n1", "-o", "name") == "" and k("get", "pod", "bare", "--ignore-not-found") == ""
         k.wait_for("deploy web", ".status.readyReplicas", 2)
         assert k("uncordon", "n1") == "node/n1 uncordoned\n"
@@ -145,7 +145,7 @@ def test_cordon_taint_drain(k):
         k("create", "-f", "-", input=pod("on", nodeSelector={"kubernetes.io/hostname": "n1"}))
         wait_for("it is told why the pod waits", lambda: "FailedScheduling" in k("events", "--for", "pod/on"), 30)
         assert k("taint", "node", "n1", "key:NoSchedule-") == "node/n1 untainted\n"
-        k("wait", "--for=condition=Ready", "pod/on", "--timeout=60s")
+        k("wait", "--for=condition=Ready", "pod/on", "--timeout=180s")
     finally:
         k("uncordon", "n1")
         k("taint", "node", "n1", "key-", rc=0) if "key" in k("describe", "node", "n1").split("Taints:")[1].split("\n")[0] else None
