@@ -109,7 +109,7 @@ def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
         wait_for("it runs", lambda: pool.phase("within") == "Running")
         pool.apply(pool.pod("beyond", gpus=1))
         wait_for("why says which limit", lambda: "AssocGrpGRES" in pool.cmd("why", "beyond").stdout)
-        wait_for("and its condition", lambda: any("AssocGrpGRES" in c.get("message", "") for c in pool.get("pod", "beyond")["status"]["conditions"]))
+        wait_for("and its condition", lambda: any("AssocGrpGRES" in c.get("message", "") for c in pool.get("pod", "beyond")["status"].get("conditions", [])))
         native = sbatch(pool, "--gres=gpu:1")  # of another account
         wait_for("the other account runs", lambda: pool.squeue()[native]["state"] == "RUNNING")
     finally:
@@ -230,11 +230,11 @@ def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):
         wait_for("slurmctld has it", lambda: re.search(rf"AccountingStorageType\s*= \S*{kind}", pool.cmd("shell", "--", "scontrol", "show", "config", check=False).stdout), 200)
         wait_for("the pod is as asked", lambda: ready(pool) == ("True" if on else None), 120)
     turn(False)
-    assert pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmdbd") == []
+    wait_for("no pod of it is left", lambda: not pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmdbd"))
     between = pool.sbatch(script="#!/bin/sh\ntrue\n")
     wait_for("jobs run without it", lambda: between not in pool.squeue())
     turn(True)
-    after = pool.sbatch(script="#!/bin/sh\ntrue\n")
+    after = wait_for("slurmctld takes a job", lambda: pool.sbatch(script="#!/bin/sh\ntrue\n"))  # when slurmdbd has told it of the associations
     wait_for("the history goes on", lambda: sacct(pool).get(after, {}).get("State") == "COMPLETED")
     assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
 

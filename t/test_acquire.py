@@ -76,8 +76,12 @@ class Node:
         kind, more = self.state(name)
         return kind == "waiting" and more.get("reason") == "WaitingForDevices" and more["message"]
 
-    def end(self, name):
+    def up(self, name):
+        """It runs, and has come so far that it takes no notice of TERM."""
         wait_for(f"{name} is up", lambda: self.plane.run("kubectl", "exec", name, "--", "test", "-e", "/up", check=False).returncode == 0)
+
+    def end(self, name):
+        self.up(name)
         self.plane.kubectl("exec", name, "--", "touch", "/end")
 
 
@@ -92,7 +96,7 @@ def node(plane):  # noqa: F811
 
 def test_a_pod_waits_until_the_holder_before_it_is_gone(node):
     node.bind("old", 11)
-    wait_for("it runs, without any Prolog", lambda: node.runs("old"))
+    node.up("old")  # without any Prolog
     node.bind("new", 12)
     said = wait_for("the next one waits", lambda: node.waits("new"))
     assert said == "devices 0-1 of n0: held by job 11 (pod default/old still runs)"
@@ -101,22 +105,23 @@ def test_a_pod_waits_until_the_holder_before_it_is_gone(node):
     assert node.waits("new") and len(node.alive()) == 1
     node.end("old")
     wait_for("the new one runs", lambda: node.runs("new"))
-    assert len(node.alive()) == 1
+    assert len(node.alive()) < 2  # its program may only just be starting
 
 
 def test_a_claim_outlives_the_agent(node):
     node.bind("old", 21)
-    wait_for("it runs", lambda: node.runs("old"))
+    node.up("old")
     node.bind("new", 22)
     wait_for("the next one waits", lambda: node.waits("new"))
     old = node.plane.role_pid("kubelet")
     os.kill(old, signal.SIGKILL)
     wait_for("another agent", lambda: node.plane.role_pid("kubelet") not in (0, old))
     wait_for("its gate is open", node.answers)
-    assert node.waits("new") and len(node.alive()) == 1
+    wait_for("the next one waits still", lambda: node.waits("new"))
+    assert len(node.alive()) == 1
     node.end("old")
     wait_for("the new one runs", lambda: node.runs("new"))
-    assert len(node.alive()) == 1
+    assert len(node.alive()) < 2  # its program may only just be starting
 
 
 def test_a_pod_that_comes_after_a_later_start_is_not_let_in(node):
@@ -131,7 +136,7 @@ def test_a_pod_that_comes_after_a_later_start_is_not_let_in(node):
 
 def test_a_native_job_waits_for_a_pod_that_no_prolog_asked_for(node):
     node.bind("pod", 41)
-    wait_for("it runs", lambda: node.runs("pod"))
+    node.up("pod")
     answer = node.prolog(42)
     assert answer.readline() == "wait devices 0-1 of n0: held by job 41 (pod default/pod still runs)\n"
     wait_for("the pod is told to end", lambda: node.plane.pod_of("pod")["status"].get("reason") == "GrantEnded")
@@ -143,7 +148,7 @@ def test_a_native_job_waits_for_a_pod_that_no_prolog_asked_for(node):
 @pytest.mark.slow  # it waits for a deadline of 40 s
 def test_a_pod_that_waits_too_long_drains_its_node(node):
     node.bind("old", 51)
-    wait_for("it runs", lambda: node.runs("old"))
+    node.up("old")
     pid, = wait_for("its process is its own program", node.alive)
     # Who is traced stays until its tracer has seen its end, and so does the container's init. That stands for a process that KILL does not end.
     libc = ctypes.CDLL(None, use_errno=True)

@@ -3,6 +3,7 @@ deploy/examples/inference.yaml, with a metric that this file serves."""
 import base64
 import http.server
 import json
+import os
 import pathlib
 import ssl
 import threading
@@ -118,7 +119,7 @@ def example(pool):
 def test_an_autoscaler_takes_gpus_from_training_and_gives_them_back(pool, adapter):
     """0 → 2 → 0 replicas, by a HorizontalPodAutoscaler, while native jobs hold every GPU."""
     jobs = [int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "--gres=gpu:8", f"--nodelist={n}", input=TRAINING).stdout) for n in pool.nodes]
-    wait_for("training holds every GPU", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs))
+    wait_for("training holds every GPU", lambda: all(os.path.exists(f"{pool.shared_dir}/researcher/told-{j}") for j in jobs))  # and would hear a signal
     pool.apply(*example(pool))
     wait_for("the autoscaler reads the metric", lambda: adapter.asked > 1)
     assert pool.items("pods", "-n", "default") == []

@@ -162,8 +162,10 @@ def test_nobody_gets_more_rights(site, small):
 
     # One who knows where another's container lies.
     out = site.do("researcher", "sh", "-c", f"srun -Q --mem=50M -w n0 {img} sleep 1000 >/dev/null 2>&1 & echo $!").stdout
-    ident, = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d *.*/pid").replace("/pid", "").split())
-    pid = site.node("n0", "cat", f"{CACHE}/run/{ident}/pid").strip()
+    # One of a step before may not be gone yet.
+    job, = wait_for("its job", lambda: site.pool.shell("squeue", "-h", "-u", "researcher", "-t", "R", "-o", "%A").split())
+    pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").strip())
+    ident = site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d {job}.*").strip()
     site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
     peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
     said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout

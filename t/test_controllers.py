@@ -420,6 +420,7 @@ def test_nothing_is_written_when_nothing_changes(plane, ns):
     def versions():
         return {o["kind"] + o["metadata"]["name"]: o["metadata"]["resourceVersion"] for o in plane.get("-n", ns, "deploy,rs,sts,jobs,pods,sa,cm")["items"]}
 
+    wait_for("its conditions", lambda: "NewReplicaSetAvailable" in [c["reason"] for c in plane.get("-n", ns, "deploy", "web")["status"]["conditions"]])  # the last thing that is written
     before = wait_for("it settles", lambda: (lambda a: a if time.sleep(0.5) is None and versions() == a else None)(versions()))
     plane.kill()  # a restart looks at everything again
     plane.start()

@@ -65,7 +65,7 @@ def test_each_annotation_reaches_its_job(pool):
 def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     pool.apply(saying(pool.pod("typo"), patition="all"))
     assert told(pool, "typo", "Refused") == f"annotation {PREFIX}patition: there is no such key: `tandem annotations` lists those that there are"
-    c = condition(pool, "typo", "PodScheduled")
+    c = wait_for("its condition, too", lambda: condition(pool, "typo", "PodScheduled"))  # events are written by a thread of their own
     assert (c["status"], c["reason"]) == ("False", "Refused") and f"{PREFIX}patition" in c["message"]
     pool.kubectl("annotate", "pod", "typo", f"{PREFIX}patition-", f"{PREFIX}partition=all")
     wait_for("mended, it runs", lambda: pool.phase("typo") == "Running")
@@ -194,6 +194,7 @@ def test_a_job_that_may_try_once_is_tried_once(pool):
 def test_a_deployment_makes_the_next_pod(pool):
     pool.apply(pool.deployment("web", 1, 2, command=TALKS))
     first = wait_for("web runs", lambda: pool.running("-l", "app=web"))[0]
+    wait_for("it talks", lambda: "hello" in pool.kubectl("logs", first["metadata"]["name"]))
     pool.shell("scancel", pool.grant(first)[0])
     ended(pool, first["metadata"]["name"])
     second = wait_for("another one runs", lambda: pool.running("-l", "app=web"))[0]
@@ -210,8 +211,8 @@ def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
     pool.apply(pool.pod("beside", gpus=2, cpu="2", nodeSelector={"kubernetes.io/hostname": "n1"}))
     wait_for("the pod runs", lambda: pool.phase("beside") == "Running")
     job = pool.sbatch("-N1", "-w", "n1", "-c3", "--gres=gpu:5")
-    wait_for("shown", lambda: use("n1") == {"cpu": 3, "nvidia.com/gpu": 5})
-    assert 'tandem.dev/slurm-use: {"cpu":3,"nvidia.com/gpu":5}' in pool.kubectl("describe", "node", "n1") and use("n0") == {}
+    wait_for("shown", lambda: use("n1") == {"cpu": 3, "nvidia.com/gpu": 5} and use("n0") == {})
+    assert 'tandem.dev/slurm-use: {"cpu":3,"nvidia.com/gpu":5}' in pool.kubectl("describe", "node", "n1")
     pool.kubectl("delete", "pod", "beside", "--wait=false")
     more = pool.sbatch("-N1", "-w", "n1", "-c1")
     wait_for("the next one is added", lambda: use("n1") == {"cpu": 4, "nvidia.com/gpu": 5})

@@ -193,7 +193,7 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     assert {node for n, node in read()} == {NODE}
     pool.shell("scancel", filler)
     pool.cmd("fault", NODE, "gpu1", "xid=79")
-    wait_for("it is requeued", lambda: pool.job(job)["JobState"] == "PENDING" and pool.job(job)["Restarts"] == "1")
+    wait_for("it is requeued", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j["Restarts"] == "1")
     # Slurm lets a requeued job wait until its old credential is void (cred_expire, two minutes).
     wait_for("it may start", lambda: pool.shell("scontrol", "update", f"jobid={job}", "starttime=now") is not None)
     wait_for("it computes on the other node", lambda: any(node != NODE for n, node in read()))
@@ -250,7 +250,7 @@ def test_devices_at_metrics(pool):
     pool.kubectl("apply", "-f", "-", input=policy(dryRun=True))
     pool.cmd("fault", NODE, "gpu3", "temp=95")
     wait_for("it is hot", lambda: [v for have, v in pool.series("agent", "tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [95])
-    assert [v for have, v in pool.series("agent", "tandem_node_faults", node=NODE, check="thermal")] == [1]
+    wait_for("that is a fault", lambda: [v for have, v in pool.series("agent", "tandem_node_faults", node=NODE, check="thermal")] == [1])
     pool.cmd("fault", NODE, "--clear")
     wait_for("the fault is gone", lambda: not pool.annotation(NODE, "faults"))
 

@@ -254,6 +254,7 @@ def test_liveness_is_ours_alone_and_a_role_that_stopped_does_not_answer(pool):
     agent = pool.role_pid(pool.node_role)
     os.kill(agent, signal.SIGSTOP)
     try:
+        wait_for("it stands", lambda: {open(f"/proc/{agent}/task/{t}/stat").read().rpartition(")")[2].split()[0] for t in os.listdir(f"/proc/{agent}/task")} == {"T"})
         with pytest.raises(OSError):
             get(pool, "agent", "/livez", timeout=1)
     finally:

@@ -110,7 +110,7 @@ def slurmds(pool, nodeset):
 def test_a_node_that_is_deleted_leaves_slurm_and_one_that_appears_joins_it(own_pool):
     """Nothing is restarted, no record stays behind, and the job of the machine that is gone does not stay on it."""
     pool = own_pool
-    wait_for("both are idle", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
+    wait_for("both are idle", lambda: settled(pool))
     slurmctld = pool.get("pod", "main-slurmctld-0", *NS)["metadata"]["uid"]
     job = pool.shell("sbatch", "--parsable", "--no-requeue", "-w", "n1", "--wrap", "sleep 1000").strip()
     state = lambda: pool.shell("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()  # noqa: E731
@@ -118,7 +118,7 @@ def test_a_node_that_is_deleted_leaves_slurm_and_one_that_appears_joins_it(own_p
     born = pool.get("node", "n1")["metadata"]["uid"]
     # Its kubelet registers it once more within seconds, maybe at once: so it is deleted until that was seen.
     wait_for("Slurm has no record of it", lambda: pool.kubectl("delete", "node", "n1", "--ignore-not-found") is not None and sinfo(pool).keys() == {"n0"})
-    assert state() == "NODE_FAIL"
+    wait_for("its job is over", lambda: state() == "NODE_FAIL")
     # To Kubernetes, and so to Slurm, what comes is a new node.
     wait_for("a new node joins", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
     assert pool.get("node", "n1")["metadata"]["uid"] != born
@@ -130,6 +130,7 @@ def test_a_node_that_is_deleted_leaves_slurm_and_one_that_appears_joins_it(own_p
 def burst(own_pool):
     """n1 comes on demand, for the partition burst alone; afterwards it is as before."""
     pool = own_pool
+    wait_for("both are idle", lambda: settled(pool))
     pool.kubectl("label", "node", "n1", "tier=burst")
     try:
         patch(pool, {"affinity": ELSEWHERE})

@@ -155,8 +155,8 @@ def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     home.shell("srun", "-w", "n1", "--mem=100M", "true")
     # A drained node keeps its reason: there the jobs end one by one.
     again, never, cli, client = native_jobs(home, "n1")
-    young = home.sbatch("-w", "n1", "--comment=tandem/uid/uid")  # a stand-in whose admin comment is not written yet
-    wait_for("it runs", lambda: home.squeue()[young]["state"] == "RUNNING")
+    young = home.sbatch("-w", "n1", "--comment=tandem/uid/uid", script=f"#!/bin/sh\n{TASK}\n")  # a stand-in whose admin comment is not written yet
+    wait_for("it has a process", lambda: started(home, young, "n1"))
     home.shell("scontrol", "update", "nodename=n1", "state=drain", "reason=bad fan")
     kill_slurmd(home, "n1")
     wait_for("requeued", lambda: home.squeue()[again]["state"] == "PENDING")
@@ -361,7 +361,7 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     home.kubectl("label", "node", "n1", "topology.tandem.dev/rack=r7", "--overwrite")
     wait_for("it drains and waits for the job", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").strip() == "draining")
     counts_agree(home, idle=2, draining=1)
-    assert "waiting for its jobs" in wait_for("the status says for what", lambda: node_status(home, "n1").get("message"))
+    wait_for("the status says for what", lambda: "waiting for its jobs" in node_status(home, "n1").get("message", ""))
     home.shell("scancel", job)
     wait_for("the feature is there", lambda: "r7" in home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%f").strip().split(","))
     counts_agree(home, idle=3)

@@ -43,8 +43,8 @@ def test_a_failing_liveness_probe_restarts_the_container(plane, crasher):
 
 
 def test_the_grace_of_a_probe_wins_over_the_pods(plane):
-    with plane.pod("trap '' TERM; while true; do sleep 0.1; done", "grace", restartPolicy="Always", terminationGracePeriodSeconds=600,
-                   livenessProbe=probe("exit 1", terminationGracePeriodSeconds=1)) as name:
+    with plane.pod("trap '' TERM; touch /up; while true; do sleep 0.1; done", "grace", restartPolicy="Always", terminationGracePeriodSeconds=600,
+                   livenessProbe=probe("[ ! -e /up ]", terminationGracePeriodSeconds=1)) as name:  # it fails when TERM does nothing any more
         p = plane.wait(name, "killed", lambda p: p["status"].get("containerStatuses") and state(p)["restartCount"] >= 1)
         assert state(p)["lastState"]["terminated"]["exitCode"] == 137
 

@@ -88,6 +88,8 @@ def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_bac
     """0 → 1 → 0 replicas: the job is signalled and goes back into the queue; when the service has shrunk, it runs again."""
     script = "#!/bin/sh\ntrap 'echo told >>/home/researcher/told-$SLURM_JOB_ID; exit 0' TERM\necho begun >>/home/researcher/told-$SLURM_JOB_ID\nsleep 100000 &\nwait\n"
     jobs = fill(pool, script=script)
+    for j in jobs:  # one that is signalled before its script runs hears nothing
+        wait_for("it has begun", lambda: os.path.exists(f"{pool.shared_dir}/researcher/told-{j}"))
     pool.apply(pool.deployment("serve", 0, 8, priorityClassName="urgent"))
     begun = time.monotonic()
     pool.kubectl("scale", "deployment", "serve", "--replicas=1")
@@ -184,9 +186,10 @@ def test_a_patient_pod_saves_its_work_when_it_is_told(pool, by):
                 os.kill(bridge, signal.SIGCONT)
     assert said(pool, f"train-{node}") == ["ready", "saved"]
     wait_for("it has failed", lambda: pool.phase(f"train-{node}") == "Failed")
-    ended = pool.get("pod", f"train-{node}")["status"]
-    # The gate does not know why the grant has ended, and the bridge that knew has lost its lease.
-    assert "gate" in by or (ended["reason"] == "Preempted" and "preempted by a job of higher priority" in ended["message"]), ended
+    # The gate does not know why the grant has ended, and the bridge that knew has lost its lease. Where it may see it first all the same, the bridge puts it right.
+    ended = lambda: pool.get("pod", f"train-{node}")["status"]  # noqa: E731
+    wait_for("and says why", lambda: "gate" in by or ended().get("reason") == "Preempted")
+    assert "gate" in by or "preempted by a job of higher priority" in ended()["message"], ended()
     assert [said(pool, t) for t in trains if t != f"train-{node}"] == [["ready"]] * (len(trains) - 1), "one victim was enough"
 
 
@@ -201,7 +204,8 @@ def test_nobody_is_preempted_inside_his_slice(pool):
     wait_for("both run", lambda: all(pool.phase(n) == "Running" for n in ("one", "two")))
     grants = {node: job for job, node, _ in (pool.grant(pool.get("pod", n)) for n in ("one", "two"))}
     assert start(pool, grants[pool.nodes[0]]) - begun >= 8, "it had its slice"
-    assert start(pool, grants[pool.nodes[1]]) <= start(pool, grants[pool.nodes[0]])
+    if submitted(pool, grants[pool.nodes[1]]) < begun + 4:  # where it came later the slice may have been over, and then Slurm may take either first
+        assert start(pool, grants[pool.nodes[1]]) <= start(pool, grants[pool.nodes[0]])
 
 
 @pytest.mark.feature("C4.1", "C4.3")
@@ -218,7 +222,7 @@ def test_the_time_limit_counts_over_all_runs(pool):
         """What its mark says: seconds used, and left."""
         found = re.search(rf"AdminComment=tandem: used (\d+) s in {runs} runs, (\d+) s left;", pool.shell("scontrol", "show", "job", job))
         return found and (int(found[1]), int(found[2]))
-    wait_for("a second was used", lambda: all(pool.job(j)["RunTime"] > "00:00:00" for j in (one, tasks, other)))
+    wait_for("a second was used", lambda: all(pool.job(j).get("RunTime", "") > "00:00:00" for j in (one, tasks, other)))
     pool.shell("scontrol", "requeue", f"{one},{tasks},{other}")
     wait_for("it is counted", lambda: used(one, 1) and used(tasks, 1))
     for j in (one, tasks):
@@ -228,9 +232,10 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert "it has used" in pool.cmd("why", one).stdout
     assert limit(other) == "00:10:00", "its QOS has no total time"
 
+    wait_for("its first run is over", lambda: pool.job(one).get("JobState") == "PENDING")  # when it is, Slurm says when the next one may begin
     pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now")
     # A run of which the bridge sees nothing is found a minute later.
-    wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one)["RunTime"] > "00:00:03")
+    wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one).get("RunTime", "") > "00:00:03")
     assert limit(one) == "00:30:00", "who raises it is not overruled"
     pool.shell("scontrol", "requeue", one)
     spent, left = wait_for("the second run counts", lambda: used(one, 2), 180)
@@ -269,9 +274,13 @@ def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     wait_for("nobody is asked to move any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
 
 
-def start(pool, job):
+def start(pool, job, field="StartTime"):
     """Seconds since 1970."""
-    return int(pool.shell("date", "-d", pool.job(job)["StartTime"], "+%s"))
+    return int(pool.shell("date", "-d", pool.job(job)[field], "+%s"))
+
+
+def submitted(pool, job):
+    return start(pool, job, "SubmitTime")
 
 
 @pytest.mark.feature("A6.7", "A18.2")

@@ -53,6 +53,7 @@ def foreign(pool, name, cpu, memory="64Mi"):
 def test_what_foreign_pods_hold_is_given_to_nobody_else(cohost):
     pool = cohost
     cpus = int(pool.shell("sinfo", "-h", "-n", NODE, "-o", "%c"))
+    wait_for("what is said is held", lambda: held(pool) == int((shadow(pool) or {}).get("cpu", 0)))
     was = held(pool)  # what Slurm's own pods hold beyond the reserve
     pool.apply(foreign(pool, "a", 4, "2Gi"))
     wait_for("it runs", lambda: pool.phase("a") == "Running")

@@ -65,8 +65,8 @@ def test_a_sites_programs_run_beside_tandems(home):
     programs(home, PROGRAMS)
     wait_for("they are in force", lambda: in_force(home) and "task-prolog.sh" in home.shell("scontrol", "show", "config"), 120)
 
-    assert home.cmd("shell", "--", "srun", "--gres=gpu:2", "printenv", "SITE").stdout == "researcher\n"
-    job = max(map(int, home.shell("sacct", "-nX", "-o", "JobID").split()))
+    who, job = home.cmd("shell", "--", "srun", "--gres=gpu:2", "printenv", "SITE", "SLURM_JOB_ID").stdout.split()
+    assert who == "researcher"
     wait_for("the job's programs have run", lambda: inside(home, "main-pool-n0", "cat", "/tmp/site.log") == f"prolog {job} root 0,1\nepilog {job} root\n")
     assert inside(home, "main-pool-n0", "cat", "/home/researcher/task.log") == f"task epilog {job} researcher\n"
     assert inside(home, "main-slurmctld-0", "cat", "/tmp/site.log") == f"slurmctld prolog {job} slurm\n"
@@ -93,7 +93,7 @@ def test_a_sites_programs_run_beside_tandems(home):
     inside(home, "main-pool-n0", "touch", "/tmp/broken")
     job = home.sbatch("--gres=gpu:1")
     wait_for("the node is drained", lambda: "Prolog error" in home.shell("sinfo", "-h", "-R"))
-    assert home.squeue()[job]["state"] == "PENDING"
+    wait_for("the job waits again", lambda: home.squeue()[job]["state"] == "PENDING")
     inside(home, "main-pool-n0", "rm", "/tmp/broken")
     home.shell("scontrol", "update", "nodename=n0", "state=resume")
     home.shell("scontrol", "update", f"jobid={job}", "starttime=now")
