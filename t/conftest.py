@@ -142,7 +142,11 @@ def own_pool(request, tandem):
     path = _new_home()
     pool = Pool(tandem, path)
     try:
-        pool.up("--nodes", "2")
+        try:
+            pool.up("--nodes", "2")
+        except BaseException as e:
+            e.add_note(pool.describe())
+            raise
         yield pool
         assert pool.crash_reports() == []
     finally:

@@ -1,5 +1,7 @@
 #include "base/term.h"
 
+#include "base/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,15 +42,16 @@ static int columns_of(const char *s, size_t n)
 	return all;
 }
 
-void td_term_wrap(const char *text, int indent, int columns)
+char *td_term_wrapped(const char *text, int indent, int columns)
 {
+	struct td_buf b = {0};
 	int at = 0;
 	bool begun = false; // this line has a word
 	while (*text) {
 		size_t gap = strspn(text, " "), word = strcspn(text + gap, " \n");
 		int wide = columns_of(text + gap, word);
 		if (text[gap] == '\n') {
-			putchar('\n');
+			td_buf_putc(&b, '\n');
 			text += gap + 1;
 			at = 0;
 			begun = false;
@@ -57,17 +60,24 @@ void td_term_wrap(const char *text, int indent, int columns)
 		if (!word)
 			break;
 		if (columns && begun && at + (int)gap + wide > columns) {
-			printf("\n%*s", indent, "");
+			td_buf_printf(&b, "\n%*s", indent, "");
 			at = indent;
 			text += gap;
 			gap = 0;
 		}
-		fwrite(text, 1, gap + word, stdout);
+		td_buf_add(&b, text, gap + word);
 		at += (int)gap + wide;
 		begun = true;
 		text += gap + word;
 	}
-	putchar('\n');
+	td_buf_putc(&b, '\n');
+	return td_buf_take(&b);
+}
+
+void td_term_wrap(const char *text, int indent, int columns)
+{
+	td_auto_free char *lines = td_term_wrapped(text, indent, columns);
+	fputs(lines, stdout);
 }
 
 int td_term_agree(const char *question, struct td_error *err)

@@ -17,9 +17,11 @@ enum { TD_TERM_COLUMNS = 80 };
 // How wide the lines for this descriptor may be: its terminal's, at least TD_TERM_COLUMNS; 0: it is
 // none, and lines may have any length, because a program may read them.
 int td_term_columns(int fd);
-// Writes the text to stdout and ends the line. Where it has more than `columns`, it goes on in further
-// lines, which begin with `indent` spaces; it breaks at spaces only. Control sequences of
-// td_term_color() and the second bytes of letters need no room. columns 0: one line.
+// The text, with the end of the line. Where it has more than `columns`, it goes on in further lines,
+// which begin with `indent` spaces; it breaks at spaces only. Control sequences of td_term_color() and
+// the second bytes of letters need no room. columns 0: one line. The caller frees it.
+char *td_term_wrapped(const char *text, int indent, int columns);
+// Writes that to stdout.
 void td_term_wrap(const char *text, int indent, int columns);
 
 // Asks "QUESTION [y/N] " on the terminal. TD_CANCELLED: the answer was not yes. TD_INVALID: nobody is

@@ -17,6 +17,7 @@
 #include "base/near.h"
 #include "base/proc.h"
 #include "base/rand.h"
+#include "base/term.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -253,6 +254,25 @@ static void arenas_keep_everything_until_the_end(void **s)
 	assert_null(td_arena_strdup(a, NULL));
 }
 
+static void lines_fit_a_terminal(void **s)
+{
+	static const struct {
+		const char *text;
+		int columns;
+		const char *lines;
+	} cases[] = {{"a  bb ccc", 80, "a  bb ccc\n"},
+		     {"a  bb ccc", 5, "a  bb\n  ccc\n"},
+		     {"a bb http://a.long/word c", 6, "a bb\n  http://a.long/word\n  c\n"},
+		     {"\033[32mgr\303\274n\033[0m bb", 7, "\033[32mgr\303\274n\033[0m bb\n"},
+		     {"one\ntwo three", 5, "one\ntwo\n  three\n"},
+		     {"a bb ccc", 0, "a bb ccc\n"},
+		     {"", 5, "\n"}};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *lines = td_term_wrapped(cases[i].text, 2, cases[i].columns);
+		assert_string_equal(lines, cases[i].lines);
+	}
+}
+
 static void a_mistyped_word_is_near_one(void **s)
 {
 	static const char *const known[] = {"cpu", "gpu", "memory", "shell", "jupyter"};
@@ -322,6 +342,7 @@ int main(void)
 		cmocka_unit_test(children_start_clean),
 		cmocka_unit_test(uuids_are_version_4),
 		cmocka_unit_test(arenas_keep_everything_until_the_end),
+		cmocka_unit_test(lines_fit_a_terminal),
 		cmocka_unit_test(a_mistyped_word_is_near_one),
 #ifdef TD_FAULTS
 		cmocka_unit_test(a_fault_fires_once_where_it_is_set),
