@@ -80,3 +80,27 @@ def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
     assert pool.job(hangs)["JobState"] == "RUNNING"
     wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_hangs_total", node="n1", action="tell") == before + 1)
     assert [pool.admin_comment(j) for j in (computes, no_devices, no_output)] == [""] * 3
+
+
+COMPUTES_ELSEWHERE = """#!/bin/bash
+exec srun -N 1 -n 1 -x "$SLURMD_NODENAME" bash -c 'touch computes; until [ -e stop ]; do :; done; exec sleep 100000'
+"""
+
+
+def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stacks(pool, watched):
+    """Its first node only waits for the second one, which computes: that is no hang. When that stops, too, it is one."""
+    where = directory(pool, "several")
+    job = submit(pool, where, "-N", "2", "-w", "n0,n1", "-o", "/dev/null", script=COMPUTES_ELSEWHERE)
+    wait_for("it computes", lambda: pool.shell("ls", where).split() == ["computes"])
+    watched(partitions=["*"], afterSeconds=2, signs=["cpu"])
+    waits = submit(pool, where, "-w", "n2", "-o", "/dev/null")
+    wait_for("one that began later is told of", lambda: pool.admin_comment(waits))
+    assert pool.admin_comment(job) == ""
+    pool.shell("touch", f"{where}/stop")
+    wait_for("it hangs", lambda: pool.admin_comment(job))
+    first = pool.job(job)["BatchHost"]
+    files = [f"tandem-hang-{job}-{n}.txt" for n in sorted(("n0", "n1"), key=lambda n: n != first)]
+    assert pool.admin_comment(job).strip() == f"tandem: hangs on {first}: no CPU use for 2 s; stacks: {', '.join(files)}"
+    for name, program in zip(files, ("srun", "sleep")):
+        assert pool.shell("stat", "-c", "%U %a", f"{where}/{name}").split() == ["researcher", "600"]
+        assert f"command: {program} " in pool.shell("cat", f"{where}/{name}")

@@ -118,6 +118,10 @@ struct td_gate_request {
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
 	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	bool use;                                        // how much a job's devices compute (hangs.h)
+	int64_t nodes;                                   // of the job, which were not all asked; 0: not known
+	bool others;                                     // they were
+	int64_t gpu_others;                              // percent; -1: no devices, -2: not known
 	bool pace;                                       // about ranks that are slow (stragglers.h)
 	int64_t part, parts;                             // of what it says, from 0
 	char ranks[TD_WIRE_LINE];                        // as td_pool_paces() reads it

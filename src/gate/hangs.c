@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { JOBS = 256, FORGET_MS = 90000, EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000 };
+enum { JOBS = 256, FORGET_MS = 90000, EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, GPU_NONE = -1, GPU_UNKNOWN = -2 };
 
 struct hangs_job {
 	int64_t id, seen_ms; // id 0: free
@@ -68,7 +68,7 @@ static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
 						 .qos = (const char *const *)qos.v,
 						 .n_qos = qos.n};
 	if (td_pool_preflight(&r, &(struct td_pool_preflight_job){q->partition, q->qos, NULL}) != TD_PREFLIGHT_YES)
-		return q->heartbeat >= 0 ? TD_SIGN_HEARTBEAT : 0;
+		return q->heartbeat != -1 ? TD_SIGN_HEARTBEAT : 0;
 	unsigned mask = 0;
 	for (size_t i = 0; i < signs.n; i++)
 		for (unsigned k = 0; k < TD_SIGNS; k++)
@@ -77,19 +77,29 @@ static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
 	return mask;
 }
 
-// The busiest of the job's devices; below 0: it has none, or one does not say.
+// The busiest of the job's devices here. NONE: it has none; UNKNOWN: one does not say.
 static double gpu_of(struct td_hangs *h, int node, int64_t job, const struct td_checkup_facts *f)
 {
-	double most = -1;
-	for (int i = 0; f && i < f->gpus; i++) {
+	double most = GPU_NONE;
+	for (int i = 0; i < TD_HEALTH_GPUS && (!f || i < f->gpus); i++) {
 		struct td_holder who;
 		if (!td_gate_holder(h->o.gate, node, i, &who) || who.job != job)
 			continue;
-		if (f->gpu[i].lost || f->gpu[i].use_percent < 0)
-			return -1;
+		if (!f || f->gpu[i].lost || f->gpu[i].use_percent < 0)
+			return GPU_UNKNOWN;
 		most = f->gpu[i].use_percent > most ? f->gpu[i].use_percent : most;
 	}
 	return most;
+}
+
+// The same of all its nodes. Below 0: it has no device, or one does not say.
+static double gpu_of_all(struct td_hangs *h, int node, const struct td_gate_request *q,
+			 const struct td_checkup_facts *f)
+{
+	double here = gpu_of(h, node, q->h.job, f), there = q->others ? (double)q->gpu_others : GPU_NONE;
+	if (here == GPU_UNKNOWN || there == GPU_UNKNOWN)
+		return -1;
+	return here > there ? here : there;
 }
 
 static bool judge(struct td_hangs *h, int node, int64_t job, const struct td_pool_hang_rule *r,
@@ -169,6 +179,10 @@ void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q,
 		  char **ret)
 {
 	*ret = NULL;
+	if (q->use) {
+		*ret = td_asprintf("gpu=%d", (int)gpu_of(h, node, q->h.job, f));
+		return;
+	}
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->o.nodes, NULL, h->o.names[node]);
 	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
 	td_auto_free char *moves = q->hangs ? moves_of(o) : NULL;
@@ -188,8 +202,11 @@ void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q,
 					       .heartbeat = q->heartbeat,
 					       .output = q->output,
 					       .cpu_ms = q->cpu_ms,
-					       .gpu_percent =
-						       r.signs & TD_SIGN_GPU ? gpu_of(h, node, q->h.job, f) : -1};
+					       .gpu_percent = r.signs & TD_SIGN_GPU ? gpu_of_all(h, node, q, f) : -1};
+	if (r.signs && q->nodes > 1 && !q->others) {
+		*ret = td_strdup("ask");
+		return;
+	}
 	if (!r.signs || !judge(h, node, q->h.job, &r, &look))
 		return;
 	char why[128];

@@ -154,9 +154,9 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		td_stragglers_ask(h->stragglers, node, q, ret);
 		return 0;
 	}
-	if (q->hangs || q->progress) {
+	if (q->hangs || q->progress || q->use) {
 		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-		bool known = q->progress && td_nodehealth_facts(h, node, f);
+		bool known = !q->hangs && td_nodehealth_facts(h, node, f);
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
 		return 0;
 	}

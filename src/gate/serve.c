@@ -64,7 +64,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.hangs = f.n && !strcmp(f.v[0], "hangs");
 	q.progress = f.n && !strcmp(f.v[0], "progress");
 	q.pace = f.n && !strcmp(f.v[0], "pace");
-	bool other = q.exchange || q.suspect || q.hangs || q.progress || q.pace;
+	q.use = f.n && !strcmp(f.v[0], "use");
+	bool other = q.exchange || q.suspect || q.hangs || q.progress || q.pace || q.use;
 	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !other))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
 			       f.n ? f.v[0] : "");
@@ -101,7 +102,13 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			   (!strcmp(f.v[i], "cpu") || !strcmp(f.v[i], "output") || !strcmp(f.v[i], "beat"))) {
 			long long n;
 			int64_t *to = f.v[i][0] == 'c' ? &q.cpu_ms : f.v[i][0] == 'o' ? &q.output : &q.heartbeat;
-			*to = td_parse_i64(v, &n) && n >= 0 ? n : -1;
+			*to = td_parse_i64(v, &n) && (n >= 0 || (n == -2 && f.v[i][0] == 'b')) ? n : -1;
+		} else if (q.progress && !strcmp(f.v[i], "nodes")) {
+			r = field_i64(v, "nodes", &q.nodes, err);
+		} else if (q.progress && !strcmp(f.v[i], "others")) {
+			long long n;
+			q.others = true;
+			q.gpu_others = td_parse_i64(v, &n) && n >= -1 && n <= 100 ? n : -2;
 		} else if (q.pace && (!strcmp(f.v[i], "part") || !strcmp(f.v[i], "of"))) {
 			r = field_i64(v, f.v[i], f.v[i][0] == 'p' ? &q.part : &q.parts, err);
 		} else if (q.pace && !strcmp(f.v[i], "ranks")) {
@@ -251,7 +258,7 @@ static void answer(struct request *q)
 		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
 	if (!r)
 		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
-	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace)) {
+	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace || req.use)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)
 				       : 0;

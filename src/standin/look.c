@@ -157,7 +157,9 @@ static long long heartbeat_of(const char *proc, int pid)
 {
 	char path[STANDIN_BEAT_PATH];
 	struct stat st;
-	return td_standin_heartbeat(proc, pid, path) && !stat(path, &st) ? mark_of(&st) & INT64_MAX : -1;
+	if (!td_standin_heartbeat(proc, pid, path))
+		return -1;
+	return stat(path, &st) < 0 ? -2 : mark_of(&st) & INT64_MAX;
 }
 
 void td_standin_signs(const char *proc, const struct standin_job *j, struct standin_signs *ret)
@@ -176,8 +178,9 @@ void td_standin_signs(const char *proc, const struct standin_job *j, struct stan
 			files = true;
 			output += (unsigned long long)mark_of(&st);
 		}
-		if (ret->heartbeat < 0)
-			ret->heartbeat = heartbeat_of(proc, j->pids[i]);
+		long long beat = ret->heartbeat < 0 ? heartbeat_of(proc, j->pids[i]) : -1;
+		if (beat != -1)
+			ret->heartbeat = beat;
 	}
 	if (files)
 		ret->output = (long long)(output & INT64_MAX);
@@ -273,7 +276,7 @@ static bool catches(int pid, int sig)
 bool td_standin_stacks(const struct standin_job *j, const char *node, int sig, char *ret_path, size_t n)
 {
 	char name[300];
-	int dir = open(of("/proc", j->batch, "cwd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = open(of("/proc", j->batch ? j->batch : j->pids[0], "cwd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stacks s = {.fd = -1};
 	for (int i = 1; dir >= 0 && i < 10 && s.fd < 0; i++) {
 		snprintf(name, sizeof(name), "tandem-hang-%lld-%.200s%s%.0d.txt", j->id, node, i > 1 ? "-" : "",

@@ -1,6 +1,7 @@
 // `peer`: the server in each node's slurmd pod that takes part in the test of several nodes (peer.h). One process a
 // connection; what a person who is nobody can do is to open one and be shown a nonce.
 #include "standin/peer.h"
+#include "standin/watch.h"
 #include "standin/wire.h"
 
 #include <arpa/inet.h>
@@ -345,6 +346,10 @@ static void serve(const struct peer_server *s, int fd)
 			suspect(&c, line + 8);
 		} else if (!strncmp(line, "store ", 6) || !strncmp(line, "fetch ", 6) || !strncmp(line, "drop ", 5)) {
 			storage(&c, line);
+		} else if (!strncmp(line, "signs ", 6) || !strncmp(line, "stacks ", 7)) {
+			char said[160];
+			td_standin_together(s->gate, s->node, line, said, sizeof(said));
+			say(&c, said, "");
 		} else {
 			say(&c, "bad", "it does not know this word");
 		}

@@ -13,6 +13,9 @@
 //   -> suspect <job> <address or -> <directory or -> <text>
 //        tells its agent that this node is to blame, and tries again by itself, with the peer at that address or
 //        in that directory, until all is well
+//   -> signs <job>                         <- signs cpu= output= beat= gpu=: of the job's processes here, as `watch` says
+//        it of its first node (wire.h); gpu: the greatest use of its devices here, -1: it has none, -2: not known
+//   -> stacks <job> <signal>               <- file <name>: what its processes here do (look.c)
 //   <- ok | bad <text>
 #pragma once
 

@@ -3,31 +3,22 @@
 #include "standin/watch.h"
 #include "standin/wire.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 // No look takes so long that the agent forgets the other jobs meanwhile (FORGET_MS of src/gate/hangs.c).
-enum {
-	JOBS = 256,
-	ASK_MS = 5000,
-	COMMAND_MS = 10000,
-	EVERY_MS = 5000,
-	SIGNS_S = 5,
-	STACKS_S = 60,
-	BEHIND_MAX = 8,
-	MOVES_MS = 30000
-};
+enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, MOVES_MS = 30000 };
+
+static char beats[STANDIN_BEATS_TEXT]; // what the ranks of one job say
 
 struct watch_job {
 	long long id;
+	struct standin_other *others; // its nodes but this one
+	int n_others;
 	bool pod, told; // told: it hangs, and something was done
 	char partition[128], qos[128];
 };
@@ -35,22 +26,25 @@ static struct watch_job known[JOBS];
 static int n_known;
 
 // Asks slurmctld once about each job.
-static struct watch_job *about(const struct standin_job *j)
+static struct watch_job *about(const struct standin_job *j, const char *node)
 {
 	for (int i = 0; i < n_known; i++)
 		if (known[i].id == j->id)
 			return &known[i];
 	char id[24], *text = NULL, why[128];
 	snprintf(id, sizeof(id), "%lld", j->id);
-	char *argv[] = {"squeue", "-h", "-j", id, "-o", "%P|%q|%k", NULL};
+	char *argv[] = {"squeue", "-h", "-j", id, "-o", "%P|%q|%N|%k", NULL};
 	struct watch_job w = {.id = j->id};
 	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	char *qos = !r && text ? strchr(text, '|') : NULL, *comment = qos ? strchr(qos + 1, '|') : NULL;
+	char *qos = !r && text ? strchr(text, '|') : NULL, *nodes = qos ? strchr(qos + 1, '|') : NULL,
+	     *comment = nodes ? strchr(nodes + 1, '|') : NULL;
 	if (comment) {
-		*qos++ = *comment++ = '\0';
+		*qos++ = *nodes++ = *comment++ = '\0';
 		snprintf(w.partition, sizeof(w.partition), "%s", strpbrk(text, " \n") ? "" : text);
 		snprintf(w.qos, sizeof(w.qos), "%s", strpbrk(qos, " \n") ? "" : qos);
 		w.pod = td_standin_is_pods(comment);
+		if (!w.pod && n_known < JOBS && !td_standin_others_read(nodes, node, &w.others, &w.n_others))
+			comment = NULL;
 	}
 	free(text);
 	if (!comment || n_known == JOBS)
@@ -62,92 +56,16 @@ static struct watch_job *about(const struct standin_job *j)
 static void forget(const struct standin_job *v, int n)
 {
 	int kept = 0;
-	for (int i = 0; i < n_known; i++)
-		for (int k = 0; k < n; k++)
-			if (v[k].id == known[i].id) {
-				known[kept++] = known[i];
-				break;
-			}
+	for (int i = 0; i < n_known; i++) {
+		bool runs = false;
+		for (int k = 0; k < n && !runs; k++)
+			runs = v[k].id == known[i].id;
+		if (runs)
+			known[kept++] = known[i];
+		else
+			free(known[i].others);
+	}
 	n_known = kept;
-}
-
-// Reads fd to its end. False: that did not come in time.
-static bool read_all(int fd, int64_t deadline, char *text, size_t n)
-{
-	size_t len = 0;
-	ssize_t k = -1;
-	text[0] = '\0';
-	while (len + 1 < n) {
-		struct pollfd p = {fd, POLLIN, 0};
-		int64_t left = deadline - td_standin_now_ms();
-		if (left <= 0 || poll(&p, 1, (int)left) <= 0 || (k = read(fd, text + len, n - 1 - len)) <= 0)
-			break;
-		len += (size_t)k;
-		text[len] = '\0';
-	}
-	return k == 0;
-}
-
-static bool write_all(int fd, const char *text)
-{
-	for (size_t n = strlen(text); n;) {
-		ssize_t k = write(fd, text, n);
-		if (k <= 0)
-			return false;
-		text += k;
-		n -= (size_t)k;
-	}
-	return true;
-}
-
-enum part { SIGNS, STACKS, BEATS };
-// All ranks of a job, with the longest names.
-static char beats[STANDIN_RANKS * 110];
-
-// Runs a part as the job's user, in a child; what it writes is in text. False: it failed, or did not end in time.
-static bool as_user(const struct standin_job *j, const char *node, int sig, enum part part, char *text, size_t n)
-{
-	static int behind; // children that were killed and have not ended: they wait in the kernel, for a disk
-	int fd[2], status = 0, seconds = part == STACKS ? STACKS_S : SIGNS_S;
-	int64_t deadline = td_standin_now_ms() + seconds * 1000LL;
-	while (behind && waitpid(-1, NULL, WNOHANG) > 0)
-		behind--;
-	// gdb and py-spy run as the job's user: they get no descriptor of root's.
-	if (behind == BEHIND_MAX || pipe2(fd, O_CLOEXEC) < 0)
-		return false;
-	pid_t pid = fork();
-	if (!pid) {
-		char said[512] = "", *all = said;
-		close(fd[0]);
-		setpgid(0, 0);                // with the programs that it starts
-		alarm((unsigned)seconds + 1); // if nobody is left who looks
-		if (!td_standin_become("/proc", j))
-			_exit(1);
-		bool well = true;
-		struct standin_signs s;
-		if (part == STACKS)
-			well = td_standin_stacks(j, node, sig, said, sizeof(said));
-		else if (part == BEATS)
-			td_standin_beats("/proc", j, all = beats, sizeof(beats));
-		else {
-			td_standin_signs("/proc", j, &s);
-			snprintf(said, sizeof(said), "cpu=%lld output=%lld beat=%lld", s.cpu_ms, s.output, s.heartbeat);
-		}
-		if (!write_all(fd[1], all))
-			well = false;
-		_exit(well ? 0 : 2);
-	}
-	close(fd[1]);
-	bool ended = pid > 0 && read_all(fd[0], deadline, text, n);
-	close(fd[0]);
-	if (pid > 0 && !ended) {
-		kill(-pid, SIGKILL);
-		behind++;
-		return false;
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 // Ends a JSON string at its end, and takes its escapes away.
@@ -194,7 +112,7 @@ static void remark(const struct standin_job *j, const char *words)
 }
 
 // "action=requeue signal=10 dump=1 why=no_heartbeat_for_300_s"
-static void hangs(const struct standin_job *j, const char *node, const char *order)
+static void hangs(const struct standin_job *j, const struct watch_job *w, const char *node, const char *order)
 {
 	char action[16] = "", why[160] = "", stacks[512] = "", id[24], comment[1024];
 	int sig = 0, dump = 0;
@@ -203,8 +121,10 @@ static void hangs(const struct standin_job *j, const char *node, const char *ord
 	for (char *p = why; *p; p++)
 		if (*p == '_')
 			*p = ' ';
-	if (dump)
-		as_user(j, node, sig, STACKS, stacks, sizeof(stacks));
+	if (dump) {
+		td_standin_as_user(j, node, sig, STANDIN_STACKS, stacks, sizeof(stacks));
+		td_standin_others_stacks(w->others, w->n_others, j->id, sig, stacks, sizeof(stacks));
+	}
 	snprintf(comment, sizeof(comment), "tandem: hangs on %s: %s%s%s", node, why, *stacks ? "; stacks: " : "",
 		 stacks);
 	remark(j, comment);
@@ -291,12 +211,29 @@ static void look_paces(const char *path, const char *node)
 	int n = td_standin_jobs("/proc", v, JOBS);
 	forget(v, n);
 	for (int i = 0; i < n; i++) {
-		struct watch_job *w = v[i].batch ? about(&v[i]) : NULL;
-		if (!w || w->pod || !as_user(&v[i], node, 0, BEATS, beats, sizeof(beats)))
+		struct watch_job *w = v[i].batch ? about(&v[i], node) : NULL;
+		if (!w || w->pod || !td_standin_as_user(&v[i], node, 0, STANDIN_BEATS, beats, sizeof(beats)))
 			continue;
 		beats[strspn(beats, STANDIN_NAME_CHARS ":,")] = '\0';
 		pace(path, node, &v[i], w);
 	}
+}
+
+// Says what one job shows. others: the greatest use of a device on its other nodes, with whose signs s is then; NULL:
+// they were not asked.
+static int progress(const char *path, const char *node, const struct watch_job *w, const struct standin_signs *s,
+		    const int *others, char why[TD_WIRE_LINE])
+{
+	char request[TD_WIRE_LINE], more[32] = "";
+	if (others)
+		snprintf(more, sizeof(more), " others=%d", *others);
+	else if (w->n_others)
+		snprintf(more, sizeof(more), " nodes=%d", w->n_others + 1);
+	snprintf(request, sizeof(request),
+		 "progress job=%lld node=%s%s%s%s%s devices=- cpu=%lld output=%lld beat=%lld%s\n", w->id, node,
+		 *w->partition ? " partition=" : "", w->partition, *w->qos ? " qos=" : "", w->qos, s->cpu_ms, s->output,
+		 s->heartbeat, more);
+	return td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, TD_WIRE_LINE);
 }
 
 static void look(const char *path, const char *node)
@@ -305,16 +242,20 @@ static void look(const char *path, const char *node)
 	int n = td_standin_jobs("/proc", v, JOBS);
 	forget(v, n);
 	for (int i = 0; i < n; i++) {
-		struct watch_job *w = v[i].batch ? about(&v[i]) : NULL;
-		char signs[256], request[TD_WIRE_LINE], why[TD_WIRE_LINE] = "";
-		if (!w || w->pod || w->told || !as_user(&v[i], node, 0, SIGNS, signs, sizeof(signs)))
+		struct watch_job *w = v[i].batch ? about(&v[i], node) : NULL;
+		char signs[256], why[TD_WIRE_LINE] = "";
+		struct standin_signs s;
+		int gpu = STANDIN_GPU_NONE;
+		if (!w || w->pod || w->told ||
+		    !td_standin_as_user(&v[i], node, 0, STANDIN_SIGNS, signs, sizeof(signs)) ||
+		    !td_standin_signs_read(signs, &s) || progress(path, node, w, &s, NULL, why) != STANDIN_HANGS)
 			continue;
-		snprintf(request, sizeof(request), "progress job=%lld node=%s%s%s%s%s devices=- %s\n", v[i].id, node,
-			 *w->partition ? " partition=" : "", w->partition, *w->qos ? " qos=" : "", w->qos, signs);
-		if (td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, sizeof(why)) != STANDIN_HANGS)
+		// A job of several nodes hangs where all of them are still. What one of them does not say is no hang.
+		if (!strncmp(why, "ask", 3) && (!td_standin_others_signs(w->others, w->n_others, w->id, &s, &gpu) ||
+						progress(path, node, w, &s, &gpu, why) != STANDIN_HANGS))
 			continue;
 		w->told = true;
-		hangs(&v[i], node, why);
+		hangs(&v[i], w, node, why);
 	}
 }
 
@@ -378,9 +319,9 @@ int td_standin_watch(int argc, char **argv)
 				paced_ms = td_standin_now_ms();
 			}
 			if (!watched && !paces)
-				n_known = 0;
+				forget(NULL, 0);
 		} else {
-			n_known = 0;
+			forget(NULL, 0);
 		}
 		if (pace_ms > 0 && pace_ms < every)
 			every = pace_ms;

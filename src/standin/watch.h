@@ -14,7 +14,7 @@ struct standin_job {
 	int batch; // a process of the batch script; 0: this is not the job's first node
 };
 struct standin_signs {
-	long long cpu_ms, output, heartbeat; // -1: not known
+	long long cpu_ms, output, heartbeat; // -1: not known; heartbeat -2: it names a file that is not there
 };
 
 // look.c. Finds the jobs on this node by their processes' cgroups. Returns how many.
@@ -39,3 +39,26 @@ struct standin_beat {
 bool td_standin_beat(const char *text, struct standin_beat *ret);
 // beats.c. The ranks of the job as wire.h has them after "ranks=", as its user; what does not fit is left out.
 void td_standin_beats(const char *proc, const struct standin_job *j, char *out, size_t n);
+
+// part.c. Runs a part as the job's user, in a child; what it says is in text. False: it failed, or did not end in time.
+enum standin_part { STANDIN_SIGNS, STANDIN_STACKS, STANDIN_BEATS };
+enum { STANDIN_BEATS_TEXT = STANDIN_RANKS * 110 }; // all ranks of a job, with the longest names
+bool td_standin_as_user(const struct standin_job *j, const char *node, int sig, enum standin_part part, char *text,
+			size_t n);
+
+// together.c. A job's other nodes, asked by their servers (peer.h).
+struct standin_other {
+	char node[64], address[64];
+};
+enum { STANDIN_GPU_NONE = -1, STANDIN_GPU_UNKNOWN = -2 };
+bool td_standin_signs_read(const char *text, struct standin_signs *ret); // "cpu=… output=… beat=…"
+// list: all its nodes as Slurm writes them; self is left out. The caller frees *ret. False: slurmctld does not say.
+bool td_standin_others_read(const char *list, const char *self, struct standin_other **ret, int *ret_n);
+// Adds what the others show: sums, and the greatest use of their devices. False: one of them does not say.
+bool td_standin_others_signs(const struct standin_other *v, int n, long long job, struct standin_signs *s,
+			     int *ret_gpu);
+// Has the others write their stacks, too, and appends the files' names.
+void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names,
+			      size_t n_names);
+// What such a server answers to "signs JOB" and "stacks JOB SIGNAL".
+void td_standin_together(const char *gate, const char *node, const char *line, char *ret, size_t n);

@@ -29,8 +29,14 @@
 //     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below (every:
 //        progress, pace: pace); queue these jobs again that run here and were queued again so often before
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
+//            [nodes=<n> | others=<percent>]
+//     nodes: the job has so many, and the others were not asked yet. others: they were; the figures are of all of them,
+//     and this is the greatest use of a device on the others (-1: no device, -2: not known). beat=-2: the variable is set,
+//     and the file is not there
 //     -> ok
+//     -> hangs ask  the job is watched: ask its other nodes, and say it again
 //     -> hangs action=<tell|requeue> signal=<n> dump=<0|1> why=<text, '_' for ' '>
+//   use job=<id> node=<slurm node> devices=-  -> hangs gpu=<percent, -1 or -2>  of the job's devices here
 //   pace job=<id> node=<slurm node> [partition=] [qos=] devices=- part=<n> of=<n> ranks=<rank:step:µs:node:gpu>,…
 //     what the ranks of a job say of their last step; gpu -1: not known. A look that needs several lines has parts, from 0
 //     -> ok

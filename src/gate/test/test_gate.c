@@ -174,6 +174,22 @@ static void test_parse(void **state)
 		td_gate_parse("acquire job=7 uid=1 node=n0 partition=train qos=high devices=0", "n0", 8, &q, NULL), 0);
 	assert_string_equal(q.partition, "train");
 	assert_string_equal(q.qos, "high");
+	assert_int_equal(
+		td_gate_parse("progress job=7 node=n0 devices=- cpu=5 output=-1 beat=-2 nodes=3", "n0", 8, &q, NULL),
+		0);
+	assert_true(q.progress && q.cpu_ms == 5 && q.output == -1 && q.heartbeat == -2 && q.nodes == 3 && !q.others);
+	assert_int_equal(
+		td_gate_parse("progress job=7 node=n0 devices=- cpu=5 output=2 beat=1 others=-1", "n0", 8, &q, NULL),
+		0);
+	assert_true(q.others && q.gpu_others == -1 && !q.nodes);
+	assert_int_equal(td_gate_parse("progress job=7 devices=- cpu=-2 output=-2 others=101", "n0", 8, &q, NULL), 0);
+	assert_true(q.cpu_ms == -1 && q.output == -1 && q.gpu_others == -2); // not known: no hang comes of that
+	assert_int_equal(td_gate_parse("pace job=7 node=n0 devices=- part=1 of=2 ranks=0:1:2:n0:-1", "n0", 8, &q, NULL),
+			 0);
+	assert_true(q.pace && q.part == 1 && q.parts == 2 && q.h.job == 7);
+	assert_string_equal(q.ranks, "0:1:2:n0:-1");
+	assert_int_equal(td_gate_parse("pace job=7 node=n0 devices=- part=-1 of=2 ranks=", "n0", 8, &q, NULL),
+			 TD_INVALID);
 	{
 		// A name too long for any pod is ignored, not cut.
 		char line[600];
