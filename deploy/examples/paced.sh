@@ -12,12 +12,11 @@ exec srun bash -c '
 mine=$TANDEM_HEARTBEAT.$SLURM_PROCID gpu=${SLURM_STEP_GPUS:+ ${SLURM_STEP_GPUS%%[,-]*}}
 now() { us=${EPOCHREALTIME/[.,]/}; }
 for ((step = 1; step <= STEPS; step++)); do
+	slow=$(sed -n "s/^node .*slow=\([0-9]*\).*/\1/p" /run/tandem/faults 2>/dev/null | tail -1)
+	printf -v seconds %d.%03d $((STEP_MS * ${slow:-1} / 1000)) $((STEP_MS * ${slow:-1} % 1000))
 	now
 	begun=$us
-	# Here the rank computes.
-	slow=$(sed -n "s/^node .*slow=\([0-9]*\).*/\1/p" /run/tandem/faults 2>/dev/null | tail -1)
-	ms=$((STEP_MS * ${slow:-1}))
-	sleep $((ms / 1000)).$(printf %03d $((ms % 1000)))
+	sleep "$seconds" # here the rank computes
 	now
 	took=$((us - begun))
 	# Written beside and moved: nobody reads half of a line.
