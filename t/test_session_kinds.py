@@ -218,6 +218,59 @@ def test_tensorboard_of_a_run(pool, me, mallory):
         assert status == 422 and word in reply["error"]["message"], (body, reply)
 
 
+CODE = """#!/usr/bin/python3
+# What code-server is to its session: it asks nobody, knows no prefix, and talks by a WebSocket.
+import base64, hashlib, http.server, os, sys
+a = sys.argv[1:]
+if a == ["--help"]:
+    sys.exit(print("--auth --bind-addr" if os.path.basename(sys.argv[0]) == "code-server" else "--server-base-path"))
+host, port = a[a.index("--host") + 1], a[a.index("--port") + 1]
+class Page(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.headers["Upgrade"]:
+            key = hashlib.sha1((self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+            self.connection.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: " + base64.b64encode(key) + b"\\r\\n\\r\\n")
+            head = self.rfile.read(6)
+            n = head[1] & 127
+            said = bytes(c ^ head[2 + i % 4] for i, c in enumerate(self.rfile.read(n)))
+            out = b"%s heard %s of %s" % (self.path.encode(), said, str(self.headers["Authorization"]).encode())
+            self.connection.sendall(bytes([0x82, len(out)]) + out)
+            self.close_connection = True
+            return
+        body = ("path=%s host=%s token=%s auth=%s args=%s" % (self.path, host, os.environ.get("TANDEM_SESSION_TOKEN"), self.headers.get("Authorization"), a)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer((host, int(port)), Page).serve_forever()
+"""
+
+
+@pytest.mark.feature("D3.3")
+def test_vs_code_in_the_browser(pool, me, mallory):
+    r = me.run("session", "start", "vscode", check=False)
+    assert r.returncode == 1 and "There is no code-server or openvscode-server in this image or ~/.local/bin" in r.stderr and "tandem ssh-config" in r.stderr
+    for name, prefix in (("code-server", False), ("openvscode-server", True)):
+        home = f"{pool.shared_dir}/researcher/{name}/bin"
+        os.makedirs(home, exist_ok=True)
+        pathlib.Path(home, name).write_text(CODE)
+        os.chmod(f"{home}/{name}", 0o755)
+        s = me.json("session", "start", "vscode", "--env", name)
+        seen = s["path"] if prefix else "/"
+        status, said = fetch(address(pool), f"{s['path']}x?y=1", bearer(me))
+        assert status == 200 and f"path={seen}x?y=1 host=127.0.0.1 token=None auth=None".encode() in said, said
+        assert (f"'--server-base-path', '{s['path'].rstrip('/')}'" in said.decode()) == prefix
+        w = WebSocket(address(pool), f"{s['path']}stable?reconnection=1", bearer(me))
+        assert w.status == 101
+        w.send(b"hello")
+        w.until(f"{seen}stable?reconnection=1 heard hello of None".encode())
+        nobody_else(pool, me, mallory, s)
+        assert WebSocket(address(pool), f"{s['path']}stable", bearer(mallory)).status == 404
+        assert WebSocket(f"{pool.get('pod', 'session-' + s['id'], '-n', 'researcher')['status']['podIP']}:8888", s["path"], {"Authorization": "token x"}).status == 401
+        me.run("session", "stop", s["id"])
+
+
 @pytest.mark.slow  # it installs TensorBoard
 @pytest.mark.feature("E4.1")
 def test_the_real_tensorboard(pool, me, mallory):

@@ -90,7 +90,7 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 	}
 }
 
-static const char *const kinds[] = {"jupyter", "tensorboard", "shell", "endpoint", "batch"};
+static const char *const kinds[] = {"jupyter", "vscode", "tensorboard", "shell", "endpoint", "batch"};
 
 // The kind that the first word names; NULL: it is the command of an endpoint.
 static const char *kind_of(const char *word)
@@ -108,7 +108,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	const char *kind = kind_of(command[0]);
 	if (kind)
 		command++;
-	bool own = td_streq(kind, "jupyter") || td_streq(kind, "tensorboard") || td_streq(kind, "shell");
+	bool own = kind && strcmp(kind, "endpoint") != 0 && strcmp(kind, "batch") != 0;
 	const char *near = kind || !command[0] || command[1] ? NULL : td_nearest(command[0], kinds, TD_LEN(kinds));
 	if (near)
 		return td_fail(err, TD_INVALID,
@@ -116,7 +116,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 			       "by `tandem session start endpoint -- %s`",
 			       command[0], near, command[0]);
 	if (!kind && !command[0])
-		return td_fail(err, TD_INVALID, "start what? Give shell, jupyter, tensorboard, endpoint or batch");
+		return td_fail(err, TD_INVALID,
+			       "start what? Give shell, jupyter, vscode, tensorboard, endpoint or batch");
 	if (!command[0] && !own)
 		return td_fail(err, TD_INVALID, "say behind \"--\" what %s",
 			       td_streq(kind, "batch") ? "runs" : "serves HTTP at port $PORT");
@@ -238,7 +239,8 @@ int td_session_main(int argc, char **argv)
 		{.name = "env",
 		 .value = "PATH",
 		 TD_OPT_TEXT(&w.env),
-		 .help = "jupyter, tensorboard and shell: the directory of an environment there, below your home or "
+		 .help = "jupyter, vscode, tensorboard and shell: the directory of an environment there, below your "
+			 "home or "
 			 "absolute"},
 		{.name = "run",
 		 .value = "RUN",
@@ -266,6 +268,7 @@ int td_session_main(int argc, char **argv)
 						 "alone:\n"
 						 "  tandem session start shell\n"
 						 "  tandem session start jupyter --gpus 1 --env jupyter\n"
+						 "  tandem session start vscode --memory 4G\n"
 						 "  tandem session start tensorboard --run RUN\n"
 						 "  tandem session start endpoint -- 'python3 -m http.server $PORT'\n"
 						 "  tandem session start batch -- python3 train.py\n"

@@ -13,6 +13,12 @@ static const struct td_session_kind kinds[] = {
 	 .token = true,
 	 .whole = true,
 	 .of_run = true},
+	{.name = "vscode",
+	 .program = "session-vscode.sh",
+	 .guard = "session-guard.py",
+	 .served = true,
+	 .token = true,
+	 .whole = true},
 	{.name = "jupyter", .program = "session-jupyter.sh", .served = true, .token = true, .whole = true},
 };
 

@@ -238,9 +238,9 @@ async function keys() {
   return [el("h2", {}, "My API keys"), form, shown, table(["Key", "For", "Made", "Ends", ""], all.map(row), "You have none.")];
 }
 
-const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["tensorboard", "TensorBoard of all runs"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
+const KINDS = [["shell", "Shell"], ["jupyter", "JupyterLab"], ["vscode", "VS Code"], ["tensorboard", "TensorBoard of all runs"], ["endpoint", "HTTP server"], ["batch", "Program that ends"]];
 const over = (state) => ["done", "failed", "reclaimed", "stopped"].includes(state);
-const own = (kind) => kind === "shell" || kind === "jupyter" || kind === "tensorboard";
+const own = (kind) => !["endpoint", "batch"].includes(kind);
 
 // The second field is what the kind needs.
 function name_what(form) {

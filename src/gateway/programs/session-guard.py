@@ -1,6 +1,7 @@
 """Stands before a server that asks nobody who he is. It starts that server (the command in argv, to which it adds a port at which
 the server must listen on 127.0.0.1, which is this pod's own), and passes on what carries the session's token: the gateway's requests
-for the session's owner. It ends with the server."""
+for the session's owner, WebSockets too. It ends with the server. TANDEM_GUARD_STRIP: the beginning of paths that the server does not know."""
+import contextlib
 import hmac
 import http.client
 import http.server
@@ -13,6 +14,7 @@ import time
 
 PIECE, MOST, HOP = 1 << 16, 64 << 20, {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authorization", "proxy-connection"}
 token, port = os.environ.pop("TANDEM_SESSION_TOKEN"), int(os.environ["PORT"])
+strip = os.environ.pop("TANDEM_GUARD_STRIP", "")
 os.environ.pop("TANDEM_SESSION_GUARD", None)
 inner = port + 1
 
@@ -32,6 +34,11 @@ class Guard(http.server.BaseHTTPRequestHandler):
         said = self.headers.get("Authorization", "")
         if not hmac.compare_digest(said.encode(errors="replace"), f"token {token}".encode()):
             return self.answer(401, b"This session is its owner's: come by the gateway.\n")
+        if strip and not self.path.startswith(f"{strip}/"):
+            return self.answer(404, b"There is nothing here.\n")
+        self.path = self.path[len(strip):]
+        if self.headers.get("Upgrade"):
+            return self.splice()
         length = self.headers.get("Content-Length", "0")
         if self.headers.get("Transfer-Encoding") or not length.isdigit() or int(length) > MOST:
             return self.answer(413, b"The request is too large, or does not say how large it is.\n")
@@ -60,6 +67,29 @@ class Guard(http.server.BaseHTTPRequestHandler):
             self.close_connection = True  # what was begun cannot be taken back
         finally:
             far.close()
+
+    def splice(self):
+        """A WebSocket: once it is asked for, bytes are copied both ways until one end has closed."""
+        self.close_connection = True
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", inner), 60) as far:
+            for end in (far, self.connection):
+                end.settimeout(None)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            own = [(k, v) for k, v in self.headers.items() if k.lower() not in HOP | {"authorization"}]
+            lines = [f"{self.command} {self.path} HTTP/1.1", "Connection: Upgrade", f"Upgrade: {self.headers['Upgrade']}", *(f"{k}: {v}" for k, v in own), "", ""]
+            far.sendall("\r\n".join(lines).encode("latin-1"))
+
+            def up():
+                with contextlib.suppress(OSError, ValueError):
+                    while piece := self.rfile.read1(PIECE):
+                        far.sendall(piece)
+                with contextlib.suppress(OSError):
+                    far.shutdown(socket.SHUT_WR)
+            threading.Thread(target=up, daemon=True).start()
+            while piece := far.recv(PIECE):
+                self.wfile.write(piece)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = pass_on
 
