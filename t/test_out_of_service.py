@@ -41,13 +41,11 @@ def node(pool):
 def test_a_device_is_taken_out_and_the_others_work(node):
     pool = node
     last = gpus(pool) - 1
-    assert "leaves service" in pool.cmd("node", "out", NODE, "--device", f"gpu{last}").stdout
+    say(pool, f"gpu{last}")
     wait_for("nobody can be given it any more", lambda: held(pool) == f"gpu{last}")
     (job, device), = wait_for("one job holds it, and those that had others have ended", lambda: len(h := holders(pool)) == 1 and h).items()
     assert device == last and "keeps a device of n1 out of service" in pool.cmd("why", str(job)).stdout
     wait_for("it counts as no native job", lambda: "tandem.dev/slurm-use" not in pool.get("node", NODE)["metadata"]["annotations"])
-    assert f"out of service: gpu{last}\n" in pool.cmd("node", NODE).stdout
-    assert f"gpu{last} out of service" in next(line for line in pool.cmd("nodes").stdout.splitlines() if line.startswith(NODE))
     rest = pool.sbatch("-w", NODE, f"--gres=gpu:{last}")
     wait_for("all others are given out", lambda: pool.squeue()[rest]["state"] == "RUNNING")
     assert pool.job_devices(rest) == {NODE: set(range(last))}
@@ -64,7 +62,7 @@ def test_a_device_is_taken_out_and_the_others_work(node):
     assert pool.job_devices(waits)[NODE].isdisjoint({0, last}) and sorted(holders(pool).values()) == [0, last]
     assert "drain" not in pool.shell("sinfo", "-h", "-n", NODE, "-o", "%T")
 
-    pool.cmd("node", "in", NODE, "--device", "gpu0")
+    say(pool, f"gpu{last}")
     wait_for("one is back", lambda: held(pool) == f"gpu{last}" and list(holders(pool).values()) == [last])
 
 
@@ -80,12 +78,23 @@ def test_on_a_drained_node_it_is_out_before_anybody_comes(node):
     assert 0 not in pool.job_devices(waits)[NODE]
 
 
-def test_what_cannot_be_read_is_said(node):
+@pytest.mark.embedded  # the command without a kubeconfig
+def test_people_say_it_by_a_command(node):
+    last = f"gpu{gpus(node) - 1}"
+    assert "leaves service" in node.cmd("node", "out", NODE, "--device", last).stdout
+    node.cmd("node", "out", NODE, "--device", "gpu0")
+    wait_for("both are out", lambda: f"out of service: gpu0,{last}\n" in node.cmd("node", NODE).stdout)
+    assert f"gpu0,{last} out of service" in next(line for line in node.cmd("nodes").stdout.splitlines() if line.startswith(NODE))
+    assert "comes back" in node.cmd("node", "in", NODE, "--device", "gpu0").stdout
+    wait_for("one is back", lambda: held(node) == last)
+
     r = node.cmd("node", "out", NODE, "--device", "gpu64", check=False)
     assert r.returncode == 2 and "gpu64" in r.stderr
     r = node.cmd("node", "in", NODE, "--device", "gpu0", check=False)
     assert r.returncode == 1 and "gpu0 of n1 is not out of service" in r.stderr
     assert node.cmd("node", "out", NODE, check=False).returncode == 2
+
+    # What cannot be read is said, and changes nothing.
     say(node, "gpu3;gpu4")
     wait_for("the bridge says it", lambda: "tandem.dev/devices-out: give devices with commas between them" in open(f"{node.home}/log/bridge.log").read())
-    assert not holders(node)
+    assert held(node) == last
