@@ -144,6 +144,15 @@ static void drop(struct td_knocks *k, struct conn *c)
 	free(c);
 }
 
+bool td_knocks_has(struct td_knocks *k, int64_t job)
+{
+	struct conn *found = NULL;
+	pthread_mutex_lock(&k->lock);
+	HASH_FIND(hh, k->by_job, &job, sizeof(job), found);
+	pthread_mutex_unlock(&k->lock);
+	return found;
+}
+
 struct td_knocks *td_knocks_free(struct td_knocks *k)
 {
 	if (!k)
