@@ -70,7 +70,12 @@ def test_openssh_into_a_session(pool, me, mallory):
     open(ssh.config, "w").write(before + "Host other\n  User x\n")
     me.run("ssh-config", "--write")
     assert open(ssh.config).read() == before + "Host other\n  User x\n"
-    assert f"Host {host}" in me.run("ssh-config").stdout
+    # A pair of which its maker had written a half only is made anew.
+    os.unlink(f"{ssh.dir}/id.pub")
+    said = me.run("ssh-config").stdout
+    assert f"Host {host}" in said and ssh.run("ssh", host, "echo anew").stdout == "anew\n"
+    # OpenSSH before 9.6 gives the shell any host that git, say, was told: there it is one word.
+    assert "\nHost *.tandem \"!*'*\"\n" in said and " ssh-proxy '%n'\n" in said
     assert all(oct(os.stat(f"{ssh.dir}/{f}").st_mode)[-3:] == "600" for f in os.listdir(ssh.dir) if f != "id.pub")
 
     # Nobody else: not another user, not with the page's cookie, not past the gateway, not with another host key.

@@ -61,7 +61,9 @@ static int own_key(struct td_buf *ret, struct td_error *err)
 	td_auto_free char *key = place("id"), *pub = place("id.pub");
 	td_auto_close int fd = -1;
 	int r = lock(&fd, err);
-	if (!r && !td_path_exists(key)) {
+	if (!r && !(td_path_exists(key) && td_path_exists(pub))) {
+		unlink(key); // a half of a pair: its maker was ended between the two
+		unlink(pub);
 		char *argv[] = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tandem", "-f", key, NULL};
 		r = td_run_ok(argv, KEYGEN_MS, NULL, err);
 	}
@@ -105,8 +107,17 @@ static void put_word(struct td_buf *b, const char *s, char quote)
 {
 	td_buf_putc(b, quote);
 	for (; *s; s++)
-		td_buf_printf(b, *s == '%' ? "%%%c" : "%c", *s);
+		if (*s == quote)
+			td_buf_puts(b, quote == '"' ? "\\\"" : "'\\''");
+		else
+			td_buf_printf(b, *s == '%' ? "%%%c" : "%c", *s);
 	td_buf_putc(b, quote);
+}
+
+// Is it a name that may stand there as it is? What a gateway says becomes no other line of these settings.
+static bool is_plain(const char *s)
+{
+	return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@")];
 }
 
 static int write_config(struct td_client *c, struct td_buf *b, struct td_error *err)
@@ -121,15 +132,20 @@ static int write_config(struct td_client *c, struct td_buf *b, struct td_error *
 		r = td_client_call(c, "GET", "/api/v1/sessions", NULL, &all, err);
 	if (r)
 		return r;
+	const char *user = td_jstr_or(td_json_root(me), "user", "");
+	if (!is_plain(user))
+		return td_fail(err, TD_INVALID, "the gateway calls you \"%.40s\": OpenSSH takes no such user", user);
 	td_buf_puts(b, "# Sessions of Tandem's, by `tandem ssh-config`.\n");
 	size_t i, n, some = 0;
 	yyjson_val *s;
 	yyjson_arr_foreach (td_jget(td_json_root(all), "sessions"), i, n, s) // editors list what stands here by name
-		td_buf_printf(b, "%s%s" SUFFIX, some++ ? " " : "Host ", td_jstr_or(s, "id", "?"));
-	td_buf_printf(b, "%sHost *" SUFFIX "\n  User %s\n  ProxyCommand ", some ? "\n" : "",
-		      td_jstr_or(td_json_root(me), "user", "?"));
+		if (is_plain(td_jstr_or(s, "id", "")))
+			td_buf_printf(b, "%s%s" SUFFIX, some++ ? " " : "Host ", td_jstr(s, "id"));
+	// A host may come from somebody else (git: the address of a submodule), and a shell reads the command: there
+	// it stands in '', and one that has a ' itself is no host of ours.
+	td_buf_printf(b, "%sHost *" SUFFIX " \"!*'*\"\n  User %s\n  ProxyCommand ", some ? "\n" : "", user);
 	put_word(b, *self ? self : "tandem", '\'');
-	td_buf_puts(b, " ssh-proxy %n\n  IdentityFile ");
+	td_buf_puts(b, " ssh-proxy '%n'\n  IdentityFile ");
 	put_word(b, id, '"');
 	td_buf_puts(b, "\n  IdentitiesOnly yes\n  UserKnownHostsFile ");
 	put_word(b, known, '"');
@@ -327,8 +343,8 @@ int td_ssh_proxy_main(int argc, char **argv)
 			  *host = td_asprintf("%s" SUFFIX, id);
 	td_auto_buf struct td_buf path = {0}, key = {0};
 	td_auto_client struct td_client c = {0};
-	td_auto(td_cancel_unref) struct td_cancel *over = td_cancel_new();
-	struct proxy p = {.over = over};
+	static struct proxy p; // its reader may stand in read() until the process ends: what that uses is never let go
+	p.over = td_cancel_new();
 	int r = td_client_open(&c, &err);
 	if (!r)
 		r = own_key(&key, &err);
@@ -344,6 +360,5 @@ int td_ssh_proxy_main(int argc, char **argv)
 		r = carry(&p, host, &err);
 		td_ws_far_close(p.far);
 	}
-	// Its reader may still stand in read(): the end of the process is its end.
 	return r && r != TD_CANCELLED ? td_client_failed("ssh", &err) : 0;
 }
