@@ -259,42 +259,48 @@ int td_ws_far_send(struct td_ws_far *w, const void *p, size_t n, struct td_cance
 	return send_frame(w, TD_WS_BINARY, p, n, cancel, err);
 }
 
-void td_ws_far_close(struct td_ws_far *w)
+static void say_close(struct td_ws_far *w, const struct td_cancel *cancel)
 {
 	static const uint8_t normal[2] = {1000 >> 8, 1000 & 255};
-	send_frame(w, TD_WS_CLOSE, normal, sizeof(normal), NULL, NULL);
+	send_frame(w, TD_WS_CLOSE, normal, sizeof(normal), cancel, NULL);
 }
 
-static int broken(struct td_ws_far *w, const char *why, struct td_error *err)
+void td_ws_far_close(struct td_ws_far *w)
+{
+	say_close(w, NULL);
+}
+
+static int broken(struct td_ws_far *w, const char *why, const struct td_cancel *cancel, struct td_error *err)
 {
 	w->over = true;
-	td_ws_far_close(w);
+	say_close(w, cancel);
 	return td_fail(err, TD_INVALID, "websocket: %s", why);
 }
 
-static int control(struct td_ws_far *w, int op, const char *p, size_t n, struct td_error *err)
+static int control(struct td_ws_far *w, int op, const char *p, size_t n, const struct td_cancel *cancel,
+		   struct td_error *err)
 {
 	if (op == TD_WS_PING)
-		return send_frame(w, TD_WS_PONG, p, n, NULL, err);
+		return send_frame(w, TD_WS_PONG, p, n, cancel, err);
 	if (op == TD_WS_PONG)
 		return 0;
 	w->over = true;
-	td_ws_far_close(w);
+	say_close(w, cancel);
 	return td_fail(err, TD_NOT_FOUND, "websocket: closed by the other end");
 }
 
 // Takes a whole frame that has come. Returns 1 when it ends a message.
-static int take(struct td_ws_far *w, const struct td_ws_frame *f, struct td_error *err)
+static int take(struct td_ws_far *w, const struct td_ws_frame *f, const struct td_cancel *cancel, struct td_error *err)
 {
 	const char *p = w->in.s + w->off;
 	size_t n = (size_t)f->len;
 	w->off += n;
 	if (f->op >= TD_WS_CLOSE)
-		return control(w, f->op, p, n, err);
+		return control(w, f->op, p, n, cancel, err);
 	if (!f->op != !!w->op)
-		return broken(w, "a message inside another", err);
+		return broken(w, "a message inside another", cancel, err);
 	if (n > TD_WS_MESSAGE_MAX - w->msg.len)
-		return broken(w, "message larger than 4 MiB", err);
+		return broken(w, "message larger than 4 MiB", cancel, err);
 	w->op = f->op ? f->op : w->op;
 	td_buf_add(&w->msg, p, n);
 	return f->fin ? 1 : 0;
@@ -308,10 +314,10 @@ int td_ws_far_recv(struct td_ws_far *w, struct td_cancel *cancel, struct td_buf 
 		struct td_ws_frame f;
 		int head = w->in.len > w->off ? td_ws_frame_head_plain(w->in.s + w->off, w->in.len - w->off, &f) : 0, r;
 		if (head < 0 || (head && f.len > TD_WS_MESSAGE_MAX))
-			return broken(w, "bad frame, or one larger than 4 MiB", err);
+			return broken(w, "bad frame, or one larger than 4 MiB", cancel, err);
 		if (head && w->in.len - w->off - (size_t)head >= f.len) {
 			w->off += (size_t)head;
-			if ((r = take(w, &f, err)) < 0)
+			if ((r = take(w, &f, cancel, err)) < 0)
 				return r;
 			if (!r)
 				continue;

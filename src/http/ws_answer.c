@@ -51,6 +51,8 @@ long td_ws_answer_read(const char *p, size_t n, const char *accept, const char *
 			return -1;
 		a.status = a.status * 10 + (p[i] - '0');
 	}
+	if (a.status < 100)
+		return -1;
 	const char *v = value(p, head, "Content-Length", &len);
 	if (v && (!len || len > 15))
 		return -1;

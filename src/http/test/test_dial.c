@@ -4,6 +4,16 @@
 #include "http/test/serve.h"
 #include "http/ws_frame.h"
 
+#include "base/file.h"
+#include "http/pki.h"
+
+#include <arpa/inet.h>
+#include <gnutls/crypto.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 static char dir[64];
 static char *crt, *key, *ca;
 
@@ -111,6 +121,69 @@ static void test_dial(void **state)
 	}
 }
 
+// A server that sends pings and reads nothing. When nothing more goes out, the client has stopped reading: it stands
+// in an answer that nobody takes.
+struct flood {
+	int listener;
+	struct td_cancel *stop;
+};
+static void *pings(void *arg)
+{
+	struct flood *f = arg;
+	char in[4096], ping[127] = {(char)0x89, 125};
+	size_t n = 0;
+	ssize_t k;
+	uint8_t sum[20];
+	td_auto_buf struct td_buf accept = {0}, answer = {0};
+	td_auto_close int fd = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC);
+	const struct timeval second = {1, 0};
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
+	while (n < sizeof(in) - 1 && (k = read(fd, in + n, sizeof(in) - 1 - n)) > 0 && (n += (size_t)k)) {
+		in[n] = '\0';
+		if (strstr(in, "\r\n\r\n"))
+			break;
+	}
+	const char *sent = strstr(in, "Sec-WebSocket-Key: ");
+	td_auto_free char *salted = td_asprintf("%.24s258EAFA5-E914-47DA-95CA-C5AB0DC85B11",
+						sent ? sent + strlen("Sec-WebSocket-Key: ") : "");
+	gnutls_hash_fast(GNUTLS_DIG_SHA1, salted, strlen(salted), sum);
+	td_base64(&accept, sum, sizeof(sum));
+	td_buf_printf(&answer, "HTTP/1.1 101 Yes\r\nSec-WebSocket-Accept: %s\r\nSec-WebSocket-Protocol: test\r\n\r\n",
+		      td_buf_str(&accept));
+	if (td_write_all(fd, td_buf_str(&answer), answer.len, NULL) == 0)
+		while (send(fd, ping, sizeof(ping), MSG_NOSIGNAL) == sizeof(ping))
+			;
+	td_cancel_fire(f->stop);
+	poll(&(struct pollfd){fd, POLLRDHUP, 0}, 1, -1); // until it has gone
+	return NULL;
+}
+
+static void test_cancelled_in_an_answer(void **state)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
+	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct flood f = {fd, stop};
+	struct td_error err = {0};
+	pthread_t t;
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)) + listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+	assert_int_equal(pthread_create(&t, NULL, pings, &f), 0);
+
+	td_auto_free char *url = td_asprintf("http://127.0.0.1:%d", ntohs(at.sin_port));
+	td_auto(td_http_client_free) struct td_http_client *c = NULL;
+	assert_int_equal(td_http_client_new(&(struct td_http_client_opts){.base_url = url}, &c, &err), 0);
+	td_auto(td_ws_far_free) struct td_ws_far *w = NULL;
+	td_auto_reply struct td_http_reply no = {0};
+	td_auto_buf struct td_buf m = {0};
+	bool binary;
+	assert_int_equal(td_ws_dial(c, &(struct td_ws_dial){"/", "test", NULL}, NULL, &w, &no, &err), 0);
+	assert_int_equal(td_ws_far_recv(w, stop, &m, &binary, &err), TD_CANCELLED);
+	w = td_ws_far_free(w);
+	pthread_join(t, NULL);
+}
+
 static void test_answer(void **state)
 {
 	static const char good[] = "HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept:  abc \r\n"
@@ -126,7 +199,10 @@ static void test_answer(void **state)
 	static const char no[] = "HTTP/1.1 404 Not Found\r\nContent-Length: 12\r\n\r\n";
 	assert_int_equal(td_ws_answer_read(no, sizeof(no) - 1, "abc", "test", &a), sizeof(no) - 1);
 	assert_true(a.status == 404 && a.length == 12);
-	static const char *const bad[] = {"SSH-2.0-x\r\n", "HTTP/1.1 4x4 no\r\n\r\n", "HTTP/1.1 \r\n\r\n",
+	static const char *const bad[] = {"SSH-2.0-x\r\n",
+					  "HTTP/1.1 4x4 no\r\n\r\n",
+					  "HTTP/1.1 000 no\r\n\r\n",
+					  "HTTP/1.1 \r\n\r\n",
 					  "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
 					  "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999\r\n\r\n"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
@@ -151,7 +227,8 @@ int main(void)
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	ca = td_asprintf("%s/ca.crt", dir);
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_dial), cmocka_unit_test(test_answer)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_dial), cmocka_unit_test(test_cancelled_in_an_answer),
+				       cmocka_unit_test(test_answer)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);
