@@ -77,6 +77,8 @@ int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct t
 		       struct td_strv *ret_held, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
+	bool copies = !sc || td_jget(sc->root, "spec.datasets"); // elsewhere /datasets is a directory like any other
 	size_t i, n;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(job, "data"), i, n, v) {
@@ -86,7 +88,7 @@ int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct t
 			return r;
 		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") != 1)
 			return wrong(name, "say where it is: path, url or git, one of them", err);
-		if (path && (r = held(path, name, ret_held, err)))
+		if (path && copies && (r = held(path, name, ret_held, err)))
 			return r;
 		if (path)
 			td_buf_printf(&b, "%s%s=%s%s", b.len ? " " : "", name, *path == '~' ? q->user.home : "",

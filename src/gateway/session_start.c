@@ -116,7 +116,7 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 	if (!kind->program && !command)
 		return td_fail(err, TD_INVALID,
 			       "command: give a line of shell%s, or a kind that brings its own program: shell, "
-			       "jupyter, tensorboard",
+			       "jupyter, vscode, tensorboard",
 			       kind->served ? " that serves HTTP at port $PORT" : "");
 	if (kind->program && command)
 		return td_fail(err, TD_INVALID, "command: a session \"%s\" brings its own program; leave it out",
