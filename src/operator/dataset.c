@@ -22,7 +22,7 @@ struct dataset {
 struct datasets {
 	struct dataset *v;
 	size_t n;
-	struct td_objects pods; // that fetch or remove
+	struct td_objects pods; // that fetch or remove, by name: each node looks for its own
 	int turns;
 	bool unsettled;
 };
@@ -40,6 +40,16 @@ static void sets_done(struct datasets *s)
 }
 #define auto_sets __attribute__((cleanup(sets_done)))
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(struct td_object *const *)a)->name, (*(struct td_object *const *)b)->name);
+}
+
+static int is_named(const void *name, const void *pod)
+{
+	return strcmp(name, (*(struct td_object *const *)pod)->name);
+}
+
 static void collect(const struct td_op_pass *p, struct datasets *ret)
 {
 	td_auto_objects struct td_objects all = {0}, pods = {0};
@@ -55,7 +65,7 @@ static void collect(const struct td_op_pass *p, struct datasets *ret)
 		for (size_t k = 0; k < problems.n; k++)
 			td_buf_printf(&text, "%s%s", k ? "; " : "", problems.v[k]);
 		ret->v[ret->n++] = (struct dataset){.o = td_object_ref(all.v[i]),
-						    .print = td_op_dataset_print(all.v[i]->root),
+						    .print = td_op_dataset_print(p->in_force, all.v[i]->root),
 						    .problem = text.len ? td_strdup(td_buf_str(&text)) : NULL};
 	}
 	td_informer_list(p->op->pods, p->ns, &pods);
@@ -63,6 +73,8 @@ static void collect(const struct td_op_pass *p, struct datasets *ret)
 		if (td_streq(td_object_label(pods.v[i], TD_LABEL_NAME), TD_DATA_POD) &&
 		    td_streq(td_object_label(pods.v[i], TD_LABEL_CLUSTER), p->cluster))
 			td_objects_add(&ret->pods, td_object_ref(pods.v[i]));
+	if (ret->pods.n)
+		qsort(ret->pods.v, ret->pods.n, sizeof(*ret->pods.v), by_name);
 	ret->turns = (int)td_jint(p->sc->root, "spec.datasets.parallel", TURNS);
 	for (size_t i = 0; i < ret->pods.n; i++)
 		ret->turns -= !td_kube_pod_ended(ret->pods.v[i]->root);
@@ -210,11 +222,11 @@ static int settle(struct datasets *all, struct node_copy *x, bool changeable, st
 static const struct td_object *pod_of(const struct datasets *all, const char *cluster, const char *name,
 				      const char *node)
 {
+	if (!all->pods.n)
+		return NULL;
 	td_auto_free char *pod = td_op_dataset_pod_name(cluster, name, node);
-	for (size_t i = 0; i < all->pods.n; i++)
-		if (td_streq(all->pods.v[i]->name, pod))
-			return all->pods.v[i];
-	return NULL;
+	struct td_object *const *at = bsearch(pod, all->pods.v, all->pods.n, sizeof(*all->pods.v), is_named);
+	return at ? *at : NULL;
 }
 
 static struct dataset *set_of(struct datasets *all, const char *name)
@@ -257,7 +269,7 @@ static int one_node(const struct td_op_pass *p, struct datasets *all, const stru
 			td_strv_add(&names, key + strlen(TD_ANN_DATA_PREFIX));
 	}
 
-	bool mounted = td_op_dataset_mounted(slurmd->root);
+	bool mounted = td_op_dataset_mounted(p->in_force, slurmd->root);
 	int first = 0;
 	for (i = 0; i < names.n; i++) {
 		td_auto_free char *key = td_asprintf(TD_ANN_DATA_PREFIX "%s", names.v[i]);
@@ -352,8 +364,11 @@ int td_op_datasets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 				*err = e;
 		}
 	}
-	if (all.unsettled && (*again_ms <= 0 || *again_ms > SOON_MS))
-		*again_ms = SOON_MS;
+	// Copies may come for days, and each look asks Slurm for all nodes: it is never so often that it is the load.
+	int64_t least = td_pool_nodeset_again_ms(true, p->v->fresh, 0, p->v->cost),
+		soon = least > SOON_MS ? least : SOON_MS;
+	if (all.unsettled && (*again_ms <= 0 || *again_ms > soon))
+		*again_ms = soon;
 	return first;
 }
 

@@ -6,14 +6,20 @@
 
 #include <string.h>
 
+// Where a cluster's copies lie on its nodes. Caller frees.
+static char *place(const yyjson_val *sc)
+{
+	return td_asprintf("%s/%s-%s", td_jstr_or(sc, "spec.datasets.path", TD_DATA_PATH),
+			   td_jstr_or(sc, "metadata.namespace", ""), td_jstr_or(sc, "metadata.name", ""));
+}
+
 static yyjson_mut_doc *templates(const yyjson_val *sc, const struct td_op_dataset_pod *p)
 {
 	const char *cluster = td_jstr_or(sc, "metadata.name", ""),
 		   *image = td_jstr_or(sc, "spec.slurm.image", TD_OP_SLURM_IMAGE);
-	td_auto_free char *name = p ? td_op_dataset_pod_name(cluster, p->name, p->node) : NULL;
-	return td_op_template("datasets.yaml", {"path", td_jstr_or(sc, "spec.datasets.path", TD_DATA_PATH)},
-			      {"namespace", td_jstr_or(sc, "metadata.namespace", "")}, {"cluster", cluster},
-			      {"name", name ? name : ""}, {"dataset", p ? p->name : ""},
+	td_auto_free char *name = p ? td_op_dataset_pod_name(cluster, p->name, p->node) : NULL, *at = place(sc);
+	return td_op_template("datasets.yaml", {"place", at}, {"namespace", td_jstr_or(sc, "metadata.namespace", "")},
+			      {"cluster", cluster}, {"name", name ? name : ""}, {"dataset", p ? p->name : ""},
 			      {"print", p && p->dataset ? p->print : ""}, {"node", p ? p->node : ""},
 			      {"image", td_jstr_or(sc, "spec.datasets.image", image)},
 			      {"what", p && p->dataset ? "fetch" : "remove"}, {"program", td_op_program("dataset.py")});
@@ -29,9 +35,11 @@ void td_op_datasets_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_
 	td_op_put(d, td_jm_get(spec, "volumes"), NULL, td_jm_get(o, "volume"));
 }
 
-bool td_op_dataset_mounted(const yyjson_val *slurmd)
+bool td_op_dataset_mounted(const yyjson_val *cluster, const yyjson_val *slurmd)
 {
-	return td_jfind(td_jget(slurmd, "spec.volumes"), "name", TD_DATA_VOLUME);
+	td_auto_free char *at = place(cluster);
+	return td_streq(td_jstr(td_jfind(td_jget(slurmd, "spec.volumes"), "name", TD_DATA_VOLUME), "hostPath.path"),
+			at);
 }
 
 void td_op_dataset_check(const yyjson_val *o, struct td_strv *problems)
@@ -55,11 +63,11 @@ void td_op_dataset_check(const yyjson_val *o, struct td_strv *problems)
 		td_strv_add(problems, "spec.source.directory.path: must have no \"..\"");
 }
 
-char *td_op_dataset_print(const yyjson_val *o)
+char *td_op_dataset_print(const yyjson_val *cluster, const yyjson_val *o)
 {
-	td_auto_free char *source = td_json_text(td_jget(o, "spec.source"), NULL),
-			  *all = td_asprintf("%s\n%s\n%s", source ? source : "", td_jstr_or(o, "spec.group", ""),
-					     td_jstr_or(o, "spec.maxSize", ""));
+	td_auto_free char *source = td_json_text(td_jget(o, "spec.source"), NULL), *at = place(cluster),
+			  *all = td_asprintf("%s\n%s\n%s\n%s", source ? source : "", td_jstr_or(o, "spec.group", ""),
+					     td_jstr_or(o, "spec.maxSize", ""), at);
 	return td_op_hash(all, strlen(all));
 }
 

@@ -6,7 +6,7 @@
 // rows: A1.8 A2.1 A2.8
 #include "api/test/testlib.h"
 #include "base/file.h"
-#include "operator/operator.h"
+#include "operator/dataset.h"
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -128,9 +128,34 @@ static void test_odd(void **state)
 	compare("odd", td_json_root(l.v[0]));
 }
 
+// A node's mark is no copy where it is of another directory, and a slurmd pod is asked which it has.
+static void test_copies_of_another_place(void **state)
+{
+	static const char set[] = "{spec: {source: {git: {url: 'https://a/b', ref: v1}}}}";
+	static const char *const clusters[] = {
+		"{metadata: {namespace: slurm, name: main}, spec: {datasets: {}}}",
+		"{metadata: {namespace: slurm, name: other}, spec: {datasets: {}}}",
+		"{metadata: {namespace: slurm, name: main}, spec: {datasets: {path: /fast}}}"};
+	td_auto(td_json_unref) struct td_json *o = Y(set), *first = Y(clusters[0]);
+	td_auto_free char *print = td_op_dataset_print(td_json_root(first), td_json_root(o));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_arr(d, root, "spec.containers");
+	td_jm_arr(d, yyjson_mut_arr_add_obj(d, td_jm_get(root, "spec.containers")), "volumeMounts");
+	td_jm_arr(d, root, "spec.volumes");
+	td_op_datasets_mount(d, td_jm_get(root, "spec"), td_json_root(first));
+	td_auto(td_json_unref) struct td_json *pod = td_json_from_mut(root);
+	for (size_t i = 0; i < TD_LEN(clusters); i++) {
+		td_auto(td_json_unref) struct td_json *c = Y(clusters[i]);
+		td_auto_free char *p = td_op_dataset_print(td_json_root(c), td_json_root(o));
+		assert_int_equal(!strcmp(p, print), i == 0);
+		assert_int_equal(td_op_dataset_mounted(td_json_root(c), td_json_root(pod)), i == 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_embedded), cmocka_unit_test(test_kubelet),
-					   cmocka_unit_test(test_odd)};
+					   cmocka_unit_test(test_odd), cmocka_unit_test(test_copies_of_another_place)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
