@@ -5,6 +5,7 @@ import http.server
 import io
 import os
 import pathlib
+import runpy
 import signal
 import socketserver
 import subprocess
@@ -148,6 +149,71 @@ def test_a_killed_fetch_goes_on_where_it_was(tmp_path):
     assert len((tmp_path / "data/set/b").read_text()) == 300000
 
 
+@pytest.mark.feature("D6.4")
+def test_what_is_nested_deep_is_removed_again(tmp_path):
+    data = packed(**{"d/" * 1500 + "f": "x"})
+    with Server(data) as s:
+        assert fetch(tmp_path, s, data)[0] == 0
+        assert fetch(tmp_path, s, data, "remove") == (0, "removed") and os.listdir(tmp_path / "data") == [".tandem"] and os.listdir(tmp_path / "data/.tandem") == []
+
+
+@pytest.mark.feature("D6.4")
+def test_a_disk_that_is_full_is_left_as_it_was(tmp_path):
+    data = os.urandom(400 << 10)
+    (tmp_path / "data").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", tmp_path / "data"], check=True, timeout=60)
+    try:
+        with Server(data) as s:
+            code, said = fetch(tmp_path, s, data, TD_UNPACK="")
+        assert code == 3 and "disk is full" in said and os.listdir(tmp_path / "data/.tandem") == [], said
+    finally:
+        subprocess.run(["umount", tmp_path / "data"], check=True, timeout=60)
+
+
+class Cut(http.server.BaseHTTPRequestHandler):
+    """A server whose answers never come to their end: with chunks it goes on where it is asked to, without it begins anew each time."""
+    data, chunks, protocol_version = bytes(range(256)) * 40, False, "HTTP/1.1"
+
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        at = int(asked[len("bytes="):-1]) if asked and self.chunks else 0
+        piece = self.data[at:at + 4000]
+        self.send_response(206 if at else 200)
+        self.send_header("Connection", "close")
+        self.close_connection = True
+        if self.chunks:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) + (b"0\r\n\r\n" if at + len(piece) == len(self.data) else b""))
+        else:
+            self.send_header("Content-Length", str(len(self.data)))
+            self.end_headers()
+            self.wfile.write(piece)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.feature("D6.4")
+@pytest.mark.parametrize("chunks", [True, False])
+def test_what_is_cut_goes_on_and_what_comes_no_further_ends(tmp_path, monkeypatch, chunks):
+    program = runpy.run_path(str(FETCH))
+    waits = []
+    monkeypatch.setattr("time.sleep", lambda s: waits.append(s) if len(waits) < 20 else pytest.fail("it goes on for ever"))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), type("Handler", (Cut,), {"chunks": chunks})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_address[1]}/set"
+            if chunks:
+                program["download"](url, sha(Cut.data), tmp_path / "file", 1 << 20)
+                assert (tmp_path / "file").read_bytes() == Cut.data and len(waits) == 2
+            else:
+                with pytest.raises(OSError, match=f"4000 of {len(Cut.data)} bytes came"):
+                    program["download"](url, sha(Cut.data), tmp_path / "file", 1 << 20)
+        finally:
+            server.shutdown()
+
+
 @pytest.mark.feature("D6.3", "D6.4")
 def test_a_directory_is_copied_and_its_links_lead_nowhere(tmp_path):
     there = tmp_path / "there"
@@ -155,12 +221,18 @@ def test_a_directory_is_copied_and_its_links_lead_nowhere(tmp_path):
     (there / "sub/file").write_text("text")
     (there / "in").symlink_to("sub/file")
     (there / "out").symlink_to("/etc/shadow")
+    (there / "sub/deep").mkdir()
+    (there / "sub/deep/top").symlink_to("../..")
+    (there / "around").symlink_to("sub/deep/../file")
+    (there / "above").symlink_to("sub/deep/top/../..")  # by its words it is inside
+    (there / "sideways").symlink_to("../tree/in")  # inside only as long as it is not renamed
     os.mkfifo(there / "fifo")
     (tmp_path / "way").symlink_to(there)
     with Server(b"") as s:
         assert fetch(tmp_path, s, b"", TD_URL="", TD_PATH=str(there))[0] == 0
         copy = tmp_path / "data/set"
-        assert sorted(os.listdir(copy)) == ["in", "sub"] and (copy / "in").read_text() == "text"
+        assert sorted(os.listdir(copy)) == ["around", "in", "sub"] and (copy / "in").read_text() == "text"
+        assert (copy / "around").read_text() == "text" and os.readlink(copy / "sub/deep/top") == "../.."
         code, said = fetch(tmp_path, s, b"", TD_URL="", TD_PRINT="p2", TD_PATH=str(tmp_path / "way"))
         assert code == 3 and "way: " in said and (copy / "in").exists()
 

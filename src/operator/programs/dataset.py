@@ -10,7 +10,9 @@ code 3 says that another try would fare no better.
 
 What comes is not believed: it is bounded by TD_MAX while it comes and while it is unpacked, nothing in it leads out of
 it, and only plain files, directories and links within it are kept."""
+import errno
 import hashlib
+import http.client
 import os
 import resource
 import shutil
@@ -27,6 +29,8 @@ import zipfile
 ENTRIES_MAX = 2_000_000
 TRIES = 5
 BLOCK = 1 << 20
+DEEP = 10_000  # what walks a tree calls itself for each level; a path has 4,096 bytes
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Wrong(Exception):
@@ -49,8 +53,8 @@ class Room:
 
 def download(url, want, to, limit):
     """Goes on where a cut or the end of an earlier pod left it."""
-    tries = 0
     with open(to, "ab+") as f:
+        tries, most = 0, f.seek(0, 2)
         while True:
             at = f.seek(0, 2)
             try:
@@ -58,26 +62,29 @@ def download(url, want, to, limit):
                 with urllib.request.urlopen(ask, timeout=60) as r:
                     if at and r.status != 206:
                         f.truncate(at := 0)
-                    length = r.headers.get("Content-Length")
+                    length = r.length  # None: it does not say
                     room = Room(limit)
-                    room.take(at + int(length or 0))
+                    room.take(at + (length or 0))
                     room.bytes = at
                     while block := r.read1(BLOCK):
                         room.take(len(block))
                         f.write(block)
                         f.flush()  # a pod that is killed leaves what it had
-                if length is None or room.bytes - at == int(length):
+                if length is None or room.bytes - at == length:
                     break
-                why = f"{room.bytes} of {at + int(length)} bytes came"
+                why = f"{room.bytes} of {at + length} bytes came"
             except urllib.error.HTTPError as e:
                 if e.code == 416 and at:  # all of it was here, or it has become shorter
                     break
                 if e.code < 500 and e.code not in (408, 429):
                     raise Wrong(f"{url}: the server says {e.code} {e.reason}") from e
                 why = f"the server says {e.code} {e.reason}"
-            except OSError as e:
+            except (OSError, http.client.HTTPException) as e:
+                if getattr(e, "errno", None) in FULL:
+                    raise
                 why = getattr(e, "reason", None) or e
-            tries = 0 if f.seek(0, 2) > at else tries + 1
+            # A server that begins anew each time comes no further.
+            tries, most = (0, f.tell()) if f.seek(0, 2) > most else (tries + 1, most)
             if tries == TRIES:
                 raise OSError(f"{url}: {why}")
             print(f"{why}; once more from byte {f.tell()}", flush=True)
@@ -125,7 +132,7 @@ def clone(url, ref, to, limit):
         raise Wrong("the image has no git: name one that has it in spec.datasets.image of the SlurmCluster (tandem/work has)")
     ways = ["-c", "protocol.allow=never", *(x for p in ("http", "https", "git", "ssh") for x in ("-c", f"protocol.{p}.allow=always"))]
     silent = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"]
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "HOME": to, "GIT_CONFIG_NOSYSTEM": "1"}
+    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     for argv in (["init", "-q"], ["fetch", "-q", "--depth", "1", "--", url, ref], ["checkout", "-q", "--detach", "FETCH_HEAD"]):
         said = f"{to}.said"
         with open(said, "wb") as out:
@@ -178,18 +185,30 @@ def copy(path, to, limit):
                     os.fchmod(g.fileno(), st.st_mode & 0o777)
 
 
+def inner(top, where, to):
+    """The words of the link to `to` in the directory `where`, which never leave `top`; None: it leads out. They go up first, not above
+    `top`, and then down only: so what they lead to is the same where all of it is renamed to."""
+    parts = [p for p in to.split("/") if p not in ("", ".")]
+    if ".." in parts[parts.count(".."):] and not to.startswith("/"):  # through another link, perhaps
+        to = os.path.relpath(os.path.realpath(f"{where}/{to}"), where)
+        parts = [p for p in to.split("/") if p != "."]
+    ups, depth = parts.count(".."), 0 if where == top else os.path.relpath(where, top).count("/") + 1
+    return to if not to.startswith("/") and ups <= depth else None
+
+
 def close(tree, gid):
     """Gives it its rights: nobody may write, and only who may read it comes in. Links that lead out go."""
-    top = os.path.realpath(tree)
+    tree = os.path.realpath(tree)
     for where, dirs, files in os.walk(tree):
         for name in dirs + files:
             at = f"{where}/{name}"
             st = os.lstat(at)
             if stat.S_ISLNK(st.st_mode):
                 to = os.readlink(at)
-                end = os.path.normpath(f"{os.path.realpath(where)}/{to}")
-                if to.startswith("/") or not (end == top or end.startswith(f"{top}/")):
+                if (within := inner(tree, where, to)) != to:
                     os.unlink(at)
+                    if within:
+                        os.symlink(within, at)
             elif stat.S_ISDIR(st.st_mode):
                 os.chmod(at, 0o755)
             elif stat.S_ISREG(st.st_mode):
@@ -282,6 +301,9 @@ def main(argv):
     name, data = env["TD_NAME"], env.get("TD_DATA", "/datasets")
     own, code = f"{data}/.tandem", 0
     os.umask(0o022)
+    sys.setrecursionlimit(DEEP)
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     try:
         os.makedirs(own, 0o700, exist_ok=True)
         said = remove(name, data, own) if argv == ["remove"] else fetch(env, name, data, own)
@@ -290,6 +312,9 @@ def main(argv):
         away(f"{own}/{name}.part")
     except (OSError, EOFError) as e:
         said, code = str(e), 1
+        if getattr(e, "errno", None) in FULL:
+            said, code = f"the node's disk is full: free some of it, or name another in spec.datasets.path ({e})", 3
+            away(f"{own}/{name}.part")  # what others on the node need
     print(said, flush=True)
     try:
         with open(env.get("TD_LAST_WORDS", "/dev/termination-log"), "w") as f:
