@@ -86,7 +86,8 @@ struct node_copy {
 	const struct td_object *node, *slurmd, *pod;
 	struct dataset *set; // NULL: none is declared any more
 	const char *name;
-	char *mark; // without the machine's start
+	char *mark;  // without the machine's start
+	bool unseen; // the machine has been started since, and nobody has looked whether all of it is on the disk
 };
 
 // A mark is PRINT.START: the first letters of the boot id tell whether the machine has been started since.
@@ -181,7 +182,7 @@ static int settle(struct datasets *all, struct node_copy *x, bool changeable, st
 	const char *boot = x->mark ? strchr(x->mark, '.') : NULL;
 	bool wants = x->set && td_op_dataset_wants(x->set->o->root, x->node->root);
 	struct td_pool_data f = {.want = wants ? x->set->print : NULL, .ready = td_op_ready(x->node)};
-	f.verify = boot && strncmp(boot + 1, start_of(x->node), START_LEN) != 0;
+	f.verify = x->unseen = boot && strncmp(boot + 1, start_of(x->node), START_LEN) != 0;
 	if (boot)
 		x->mark[boot - x->mark] = '\0';
 	f.mark = x->mark;
@@ -281,11 +282,12 @@ static int one_node(const struct td_op_pass *p, struct datasets *all, const stru
 				      pod_of(all, p->cluster, names.v[i], node->name),
 				      set_of(all, names.v[i]),
 				      names.v[i],
-				      now};
+				      now,
+				      false};
 		struct td_error e = TD_ERROR_INIT;
 		int r = settle(all, &x, mounted && td_jget(p->sc->root, "spec.datasets") && !(x.set && x.set->problem),
 			       &e);
-		if (mounted && td_pool_data_held(now))
+		if (mounted && td_pool_data_held(now) && !x.unseen)
 			td_strv_add(&held, names.v[i]);
 		if (r && !first) {
 			first = r;
