@@ -11,6 +11,7 @@ import socketserver
 import subprocess
 import tarfile
 import threading
+import zipfile
 
 import pytest
 
@@ -118,9 +119,15 @@ def test_a_copy_is_whole_closed_and_kept(tmp_path):
 def test_a_hostile_source_is_bounded(tmp_path):
     link, up = tarfile.TarInfo("link"), tarfile.TarInfo("out")
     link.type, link.linkname, up.type, up.linkname = tarfile.SYMTYPE, "../../../../etc/shadow", tarfile.SYMTYPE, "/etc"
-    bomb = packed(zeros="\0" * (2 << 20))
-    for data, words in ((packed(**{"../out": "x"}), "outside the destination"), (packed(link), "outside the destination"), (packed(up), "absolute path"),
-                        (bomb, "larger than maxSize"), (os.urandom(2 << 20), "larger than maxSize"), (b"no archive", "neither a tar nor a zip")):
+    bomb, out = packed(zeros="\0" * (2 << 20)), io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        z.writestr("a", "text")
+    locked = bytearray(out.getvalue())
+    for at in (6, locked.index(b"PK\1\2") + 8):
+        locked[at] |= 1  # "with a password"
+    for data, words in ((packed(**{"../\udcff": "x"}), "outside the destination"), (bytes(locked), "password"),
+                        (packed(**{"../out": "x"}), "outside the destination"), (packed(link), "outside the destination"),
+                        (packed(up), "absolute path"), (bomb, "larger than maxSize"), (os.urandom(2 << 20), "larger than maxSize"), (b"no archive", "neither a tar nor a zip")):
         with Server(data) as s:
             code, said = fetch(tmp_path, s, data)
         assert code == 3 and words in said, said

@@ -13,6 +13,7 @@ it, and only plain files, directories and links within it are kept."""
 import errno
 import hashlib
 import http.client
+import lzma
 import os
 import resource
 import shutil
@@ -25,6 +26,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 
 ENTRIES_MAX = 2_000_000
 TRIES = 5
@@ -307,7 +309,7 @@ def main(argv):
     try:
         os.makedirs(own, 0o700, exist_ok=True)
         said = remove(name, data, own) if argv == ["remove"] else fetch(env, name, data, own)
-    except (Wrong, tarfile.TarError, zipfile.BadZipFile) as e:
+    except (Wrong, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError) as e:  # the last: a zip with a password
         said, code = str(e), 3
         away(f"{own}/{name}.part")
     except (OSError, EOFError) as e:
@@ -315,6 +317,7 @@ def main(argv):
         if getattr(e, "errno", None) in FULL:
             said, code = f"the node's disk is full: free some of it, or name another in spec.datasets.path ({e})", 3
             away(f"{own}/{name}.part")  # what others on the node need
+    said = said.encode(errors="replace").decode()  # names of files are any bytes
     print(said, flush=True)
     try:
         with open(env.get("TD_LAST_WORDS", "/dev/termination-log"), "w") as f:
