@@ -78,6 +78,20 @@ def test_on_a_drained_node_it_is_out_before_anybody_comes(node):
     assert 0 not in pool.job_devices(waits)[NODE]
 
 
+@pytest.mark.embedded  # faults are injected there
+def test_its_node_is_drained_and_tested_without_it(node):
+    pool = node
+    say(pool, "gpu0")
+    wait_for("it is out", lambda: held(pool) == "gpu0" and list(holders(pool).values()) == [0])
+    pool.cmd("fault", NODE, "gpu0", "burn=fail")  # only a test would find it
+    try:
+        pool.cmd("node", "test", NODE, "--wait")  # drained, which the job that holds it must not keep it from
+    finally:
+        pool.cmd("fault", NODE, "--clear")
+    wait_for("it is out again", lambda: held(pool) == "gpu0" and list(holders(pool).values()) == [0])
+    assert "drain" not in pool.shell("sinfo", "-h", "-n", NODE, "-o", "%T")
+
+
 @pytest.mark.embedded  # the command without a kubeconfig
 def test_people_say_it_by_a_command(node):
     last = f"gpu{gpus(node) - 1}"

@@ -139,8 +139,8 @@ int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_re
 	if (ask.timeout_ms < 1000)
 		ask.timeout_ms = 1000;
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->o.nodes, NULL, h->o.names[node]);
-	if (td_streq(q->h.uid, "0") && td_out_all(o, q->mask)) // it keeps them from all others
-		return 0;
+	if (td_streq(q->h.uid, "0")) // it keeps them from all others, or tests the rest of the node
+		ask.mask = td_out_less(o, ask.mask);
 	return td_nodehealth_preflight(h, &ask, ret_tries, c, err);
 }
 

@@ -27,7 +27,7 @@ void td_out_findings(const struct td_object *node, struct td_checkup_findings *l
 		l->n = n;
 }
 
-bool td_out_all(const struct td_object *node, uint64_t mask)
+uint64_t td_out_less(const struct td_object *node, uint64_t mask)
 {
-	return mask && !(mask & ~out_of(node));
+	return mask & ~out_of(node);
 }

@@ -1,5 +1,6 @@
 // Devices that a Node's annotation tandem.dev/devices-out takes out of service: what is wrong with them does not
-// count as a fault of the node, and the job that holds them (bridge/syncer/aside.h) is not tested.
+// count as a fault of the node, and root's jobs, those that hold them (bridge/syncer/aside.h) and those that test the
+// node, are not tested on them.
 #pragma once
 
 #include "checkup/checkup.h"
@@ -7,5 +8,5 @@
 
 // Drops the findings about such devices. node NULL: nothing.
 void td_out_findings(const struct td_object *node, struct td_checkup_findings *l);
-// Are all devices of the mask out of service?
-bool td_out_all(const struct td_object *node, uint64_t mask);
+// Those of the mask that are in service. node NULL: all of them.
+uint64_t td_out_less(const struct td_object *node, uint64_t mask);

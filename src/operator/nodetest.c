@@ -2,6 +2,7 @@
 #include "operator/health.h"
 
 #include "base/log.h"
+#include "pool/aside.h"
 
 #include <string.h>
 
@@ -29,6 +30,19 @@ static long long gpus_of(const struct td_object *node, const yyjson_val *sc)
 	return share && td_op_share_parse(share, td_op_resource(sc), &s) ? s.gpus : 0;
 }
 
+// Which of its devices are tested, "0,2,3": those that are out of service one by one are not.
+static char *tested(const struct td_object *node, long long gpus)
+{
+	uint64_t out;
+	td_auto_buf struct td_buf t = {0};
+	if (!td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_OUT), &out))
+		out = 0; // the bridge says so
+	for (int i = 0; i < gpus && i < TD_ASIDE_MAX; i++)
+		if (!(out >> i & 1))
+			td_buf_printf(&t, "%s%d", t.len ? "," : "", i);
+	return td_strdup(td_buf_str(&t));
+}
+
 int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *uid, struct td_error *err)
 {
 	const char *cluster = td_object_label(slurmd, TD_LABEL_CLUSTER);
@@ -36,12 +50,13 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 						  *sc = td_informer_get(n->op->clusters, slurmd->ns, cluster);
 	if (!ctld || !sc)
 		return td_fail(err, TD_TRANSIENT, "SlurmCluster %s/%s has no slurmctld now", slurmd->ns, cluster);
-	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", gpus_of(n->node, sc->root)),
-			  *ms = td_asprintf("%lld", n->policy.test_ms);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster},
-			       {"node", n->name}, {"program", td_op_program("nodetest.sh")}, {"gpus", gpus}, {"ms", ms},
-			       {"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
+	const long long n_gpus = gpus_of(n->node, sc->root);
+	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", n_gpus),
+			  *devices = tested(n->node, n_gpus), *ms = td_asprintf("%lld", n->policy.test_ms);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster}, {"node", n->name},
+		{"program", td_op_program("nodetest.sh")}, {"gpus", gpus}, {"tested", devices}, {"ms", ms},
+		{"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *each = td_jm_get(root, "each"), *c, *key, *v;
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
 	for (size_t l = 0; l < TD_LEN(lists); l++) {

@@ -84,6 +84,26 @@ static bool end_wrong(const struct td_pool_aside *f, struct td_pool_aside_plan *
 	return any;
 }
 
+// As many wait as there are devices, so that all are held when the node is resumed, before anybody else is given one;
+// then those that have others end. Nothing starts there now, so nothing needs to be held; and a job that runs would
+// keep the node from ever being drained.
+static void on_drained(const struct td_pool_aside *f, struct td_pool_aside_plan *p)
+{
+	bool wanted = f->want & f->all, any = false;
+	size_t waiting = 0;
+	for (size_t i = 0; i < f->n; i++)
+		waiting += f->v[i].device < 0;
+	if (wanted && waiting < count(f->all) && f->n < TD_ASIDE_MAX) {
+		p->what = TD_ASIDE_QUEUE;
+		return;
+	}
+	for (size_t i = 0; i < f->n; i++) {
+		p->ends[i] = !wanted || f->v[i].device >= 0;
+		any |= p->ends[i];
+	}
+	p->what = any ? TD_ASIDE_END : wanted ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
+}
+
 void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_plan *ret)
 {
 	*ret = (struct td_pool_aside_plan){.what = TD_ASIDE_LEAVE};
@@ -92,23 +112,23 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 	for (int i = 0; i < TD_ASIDE_MAX; i++)
 		left |= f->by[i] ? 0 : BIT(i);
 
-	if (f->away && missing) {
+	if (f->away && (missing || (f->drained && f->want & f->all))) {
 		ret->what = TD_ASIDE_LOOK; // what is held stays held
 		return;
 	}
-	// As many wait as there are devices, so that all are held when the node is resumed, before anybody else is
-	// given one; then those that have others end.
-	if (f->drained && missing) {
-		size_t waiting = 0;
-		for (size_t i = 0; i < f->n; i++)
-			waiting += f->v[i].device < 0;
-		bool enough = waiting >= count(f->all & ~held) || f->n == TD_ASIDE_MAX;
-		ret->what = enough ? TD_ASIDE_LOOK : TD_ASIDE_QUEUE;
+	if (f->drained) {
+		on_drained(f, ret);
 		return;
 	}
-	if (missing & left && !f->refused && f->n < TD_ASIDE_MAX) {
-		ret->what = TD_ASIDE_ALLOCATE;
-		return;
+	if (missing & left) {
+		// Those that wait for nobody's end come before all others as soon as anything starts there.
+		bool comes = false;
+		for (size_t i = 0; i < f->n; i++)
+			comes |= f->v[i].device < 0 && !f->v[i].after;
+		if (comes || (!f->refused && f->n < TD_ASIDE_MAX)) {
+			ret->what = comes ? TD_ASIDE_LOOK : TD_ASIDE_ALLOCATE;
+			return;
+		}
 	}
 	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, ret)) {
 		ret->what = TD_ASIDE_END;

@@ -12,12 +12,12 @@ enum { TD_ASIDE_MAX = 64 }; // devices of a node, and jobs that hold or await so
 
 struct td_pool_aside_job {
 	int device;    // which one it holds; below 0: none yet, it waits
-	int64_t after; // of one that waits: for the end of which job; 0: not known
+	int64_t after; // of one that waits: for the end of which job; 0: of none; below 0: not known
 };
 struct td_pool_aside {
 	uint64_t want;     // devices that shall be out of service
 	uint64_t all;      // the node's devices
-	bool drained;      // nothing starts there before somebody resumes it
+	bool drained;      // nothing starts there before somebody resumes it, and nothing is held
 	bool away;         // it is down, or Slurm does not know how it is
 	bool refused;      // Slurm has refused an allocation there, and the node has not changed since
 	const int64_t *by; // of each device: the job that holds it; 0: none does; below 0: not known

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <uthash.h>
 
-#define MARK "tandem/out/"
 #define KIND "gpu"
 
 enum { STEPS = 2 * TD_ASIDE_MAX, GRES_MOST = 16 };
@@ -17,7 +16,7 @@ enum { STEPS = 2 * TD_ASIDE_MAX, GRES_MOST = 16 };
 struct aside_of { // one node
 	char *node;
 	struct td_pool_aside_job v[TD_ASIDE_MAX];
-	int64_t job[TD_ASIDE_MAX]; // of v
+	int64_t job[TD_ASIDE_MAX], cpus[TD_ASIDE_MAX]; // of v
 	size_t n;
 	int64_t refuse[2]; // what the node had given out when Slurm refused an allocation: CPUs, GPUs; -1: it did not
 	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
@@ -102,20 +101,60 @@ static int64_t count_in(const char *gres)
 	return sum;
 }
 
+static uint64_t mask_of(const struct td_slurm_job *j)
+{
+	return j->n_nodes ? devices_in(j->nodes[0].gres) : 0;
+}
+
 // The device that it holds; below 0: it waits.
 static int device_of(const struct td_slurm_job *j)
 {
-	uint64_t mask = j->n_nodes ? devices_in(j->nodes[0].gres) : 0;
+	uint64_t mask = mask_of(j);
 	return mask ? __builtin_ctzll(mask) : -1;
+}
+
+// For whose end one waits that was found in a listing: 0, for nobody's; below 0, not known.
+static int64_t waits_for(const struct td_slurm_job *j)
+{
+	return td_streq(j->reason, "Dependency") ? -1 : 0;
 }
 
 const char *td_aside_node(const struct td_settings *s, const struct td_slurm_job *j)
 {
-	if (!j->admin_comment || !td_starts(j->admin_comment, MARK)) // which no owner of a job can write
+	if (!j->admin_comment || !td_starts(j->admin_comment, TD_ASIDE_MARK))
 		return NULL;
-	const char *uid = j->admin_comment + strlen(MARK);
+	const char *uid = j->admin_comment + strlen(TD_ASIDE_MARK);
 	size_t n = strlen(s->cluster_uid);
 	return !strncmp(uid, s->cluster_uid, n) && uid[n] == '/' && uid[n + 1] ? uid + n + 1 : NULL;
+}
+
+// Of v; below 0: it is not known.
+static int at_locked(const struct aside_of *x, int64_t job)
+{
+	for (size_t i = 0; i < x->n; i++)
+		if (x->job[i] == job)
+			return (int)i;
+	return -1;
+}
+
+// False: it was known already.
+static bool add_locked(struct aside_of *x, int64_t job, const struct td_pool_aside_job *is, int64_t cpus)
+{
+	int at = at_locked(x, job);
+	if (at >= 0 && is->after > 0)
+		x->v[at].after = is->after;
+	if (at >= 0 || x->n == TD_ASIDE_MAX)
+		return false;
+	x->v[x->n] = *is;
+	x->cpus[x->n] = cpus;
+	x->job[x->n++] = job;
+	return true;
+}
+
+// Slurm gives whole cores, which may be more than was asked for.
+static int64_t cpus_of(const struct td_slurm_job *j)
+{
+	return j->n_nodes ? j->nodes[0].cpus : 0;
 }
 
 void td_aside_found(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j)
@@ -125,15 +164,9 @@ void td_aside_found(struct td_bridge *b, const struct td_settings *s, const stru
 		return;
 	pthread_mutex_lock(&b->asides->lock);
 	struct aside_of *x = of_locked(b->asides, node, true);
-	bool known = x->n == TD_ASIDE_MAX;
-	for (size_t i = 0; i < x->n; i++)
-		known |= x->job[i] == j->id;
-	if (!known) {
-		x->v[x->n] = (struct td_pool_aside_job){.device = device_of(j)};
-		x->job[x->n++] = j->id;
-	}
+	bool is_new = add_locked(x, j->id, &(struct td_pool_aside_job){device_of(j), waits_for(j)}, cpus_of(j));
 	pthread_mutex_unlock(&b->asides->lock);
-	if (!known)
+	if (is_new)
 		td_queue_add(b->node_queue, node);
 }
 
@@ -172,7 +205,28 @@ char *td_aside_text(struct td_bridge *b, const char *node)
 
 void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus)
 {
-	*ret_devices = *ret_cpus = __builtin_popcountll(held(b, node));
+	*ret_devices = *ret_cpus = 0;
+	pthread_mutex_lock(&b->asides->lock);
+	const struct aside_of *x = of_locked(b->asides, node, false);
+	if (x)
+		*ret_devices = __builtin_popcountll(td_pool_aside_held(x->v, x->n));
+	for (size_t i = 0; x && i < x->n; i++)
+		*ret_cpus += x->v[i].device < 0 ? 0 : x->cpus[i];
+	pthread_mutex_unlock(&b->asides->lock);
+}
+
+static uint64_t all_of(int64_t devices)
+{
+	return devices >= TD_ASIDE_MAX ? ~(uint64_t)0 : ((uint64_t)1 << devices) - 1;
+}
+
+int64_t td_aside_unmissed(struct td_bridge *b, const struct td_object *node, int64_t devices)
+{
+	uint64_t want;
+	if (devices <= 0 || !td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_OUT), &want))
+		want = 0;
+	// On a drained node they wait for its return, which must not wait for them.
+	return devices <= 0 ? 0 : __builtin_popcountll((want | held(b, node->name)) & all_of(devices));
 }
 
 // ---- a node ----
@@ -182,32 +236,35 @@ static char *job_name(const struct aside_pass *p)
 	return td_asprintf("out-of-service-%s", p->node->name);
 }
 
-static void set(struct aside_pass *p, int64_t job, bool gone, int device)
+// What is known of the job now; j NULL: it is gone.
+static void set(struct aside_pass *p, int64_t job, const struct td_slurm_job *j)
 {
 	struct aside_of *x = p->x;
 	pthread_mutex_lock(&p->b->asides->lock);
-	for (size_t i = 0; i < x->n; i++) {
-		if (x->job[i] != job)
-			continue;
-		x->v[i].device = device;
-		if (gone) {
-			x->n--;
-			x->v[i] = x->v[x->n];
-			x->job[i] = x->job[x->n];
-		}
-		break;
+	int at = at_locked(x, job);
+	if (at >= 0 && j) {
+		x->v[at].device = device_of(j);
+		x->cpus[at] = cpus_of(j);
+	} else if (at >= 0) {
+		x->n--;
+		x->v[at] = x->v[x->n];
+		x->job[at] = x->job[x->n];
+		x->cpus[at] = x->cpus[x->n];
 	}
 	pthread_mutex_unlock(&p->b->asides->lock);
 }
 
-static int read_one(struct aside_pass *p, int64_t job, struct td_error *err)
+// *ret_devices: that it holds; NULL: nobody asks.
+static int read_one(struct aside_pass *p, int64_t job, uint64_t *ret_devices, struct td_error *err)
 {
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(p->slurm, job, p->c, &j, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	bool gone = r || td_slurm_job_ended(j.states) || !td_streq(td_aside_node(p->s, &j), p->node->name);
-	set(p, job, gone, gone ? -1 : device_of(&j));
+	set(p, job, gone ? NULL : &j);
+	if (ret_devices)
+		*ret_devices = gone ? 0 : mask_of(&j);
 	return 0;
 }
 
@@ -222,11 +279,36 @@ static int refresh(struct aside_pass *p, struct td_error *err)
 	memcpy(job, x->job, sizeof(job));
 	pthread_mutex_unlock(&p->b->asides->lock);
 	for (size_t i = 0; i < n; i++) {
-		int r = read_one(p, job[i], err);
+		int r = read_one(p, job[i], NULL, err);
 		if (r)
 			return r;
 	}
 	return 0;
+}
+
+static void refused_locked(struct aside_pass *p)
+{
+	p->x->refuse[0] = p->n->alloc_cpus;
+	p->x->refuse[1] = count_in(p->n->gres_used);
+}
+
+// Which device an allocation got. One that got more is given back, and none is tried before the node has changed.
+static int look_at_new(struct aside_pass *p, int64_t job, const char *name, struct td_error *err)
+{
+	uint64_t devices;
+	int r = read_one(p, job, &devices, err);
+	if (r || __builtin_popcountll(devices) <= 1)
+		return r;
+	if ((r = td_slurm_job_end(p->slurm, job, name, p->c, err)) && r != TD_NOT_FOUND && r != TD_CONFLICT)
+		return r;
+	set(p, job, NULL);
+	pthread_mutex_lock(&p->b->asides->lock);
+	refused_locked(p);
+	pthread_mutex_unlock(&p->b->asides->lock);
+	return td_fail(err, TD_INVALID,
+		       "Slurm gives whole nodes there (OverSubscribe=EXCLUSIVE of partition %s), so one device cannot "
+		       "leave service alone: drain the node, and remove annotation " TD_ANN_DEVICES_OUT,
+		       p->n->partitions ? p->n->partitions : "?");
 }
 
 // queue: it waits, after: for the end of that job (0: for none). Else it starts at once or not at all.
@@ -234,7 +316,8 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 {
 	struct td_bridge *b = p->b;
 	struct aside_of *x = p->x;
-	td_auto_free char *name = job_name(p), *mark = td_asprintf(MARK "%s/%s", p->s->cluster_uid, p->node->name),
+	td_auto_free char *name = job_name(p),
+			  *mark = td_asprintf(TD_ASIDE_MARK "%s/%s", p->s->cluster_uid, p->node->name),
 			  *depends = after ? td_asprintf("afterany:%lld", (long long)after) : NULL;
 	struct td_slurm_ask a = {.name = name,
 				 .script = "#!/bin/sh\nexec sleep infinity\n",
@@ -263,14 +346,13 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 	}
 
 	pthread_mutex_lock(&b->asides->lock);
-	if (r == TD_THROTTLED && !queue) {
-		x->refuse[0] = p->n->alloc_cpus;
-		x->refuse[1] = count_in(p->n->gres_used);
+	// Whatever it was refused for: those that came before it and hold others' devices must not wait for the next try.
+	if ((r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) && !queue) {
+		refused_locked(p);
 	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		x->unsure_ms = td_now(b);
-	} else if (!r && x->n < TD_ASIDE_MAX) {
-		x->v[x->n] = (struct td_pool_aside_job){.device = -1, .after = after};
-		x->job[x->n++] = job;
+	} else if (!r) { // a listing may have met it already
+		add_locked(x, job, &(struct td_pool_aside_job){.device = -1, .after = after}, 0);
 	}
 	pthread_mutex_unlock(&b->asides->lock);
 
@@ -280,7 +362,7 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 	}
 	if (r == TD_THROTTLED && !queue)
 		return 0;
-	return !r && !queue ? read_one(p, job, err) : r; // which device it got
+	return !r && !queue ? look_at_new(p, job, name, err) : r;
 }
 
 static int end(struct aside_pass *p, const int64_t *job, const bool *ends, size_t n, struct td_error *err)
@@ -292,7 +374,7 @@ static int end(struct aside_pass *p, const int64_t *job, const bool *ends, size_
 		int r = td_slurm_job_end(p->slurm, job[i], name, p->c, err);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return r;
-		set(p, job[i], true, -1);
+		set(p, job[i], NULL);
 	}
 	return 0;
 }
@@ -308,7 +390,7 @@ static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_
 	memcpy(v, x->v, sizeof(v));
 	memcpy(job, x->job, sizeof(job));
 	struct td_pool_aside f = {.want = want,
-				  .all = devices >= TD_ASIDE_MAX ? ~(uint64_t)0 : ((uint64_t)1 << devices) - 1,
+				  .all = all_of(devices),
 				  .drained = p->n->states & TD_NODE(DRAIN),
 				  .away = x->unsure_ms || td_slurm_node_bad(p->n->states) ||
 					  p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT),
@@ -375,7 +457,9 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	for (int i = 0; !r && !done && i < STEPS; i++)
 		r = step(&p, want, &again, &done, err);
 	*ret_again |= again || !done;
-	if (held(b, node->name) != before) {
+	// What waits for the return of a drained node is not back in service.
+	bool waits = want && n->states & TD_NODE(DRAIN);
+	if (held(b, node->name) != before && !waits) {
 		td_auto_free char *text = td_aside_text(b, node->name);
 		td_info("node %s: out of service: %s", node->name, text ? text : "nothing any more");
 		td_kube_record(b->recorder, TD_ABOUT(node, &td_nodes), "Normal", "DevicesOut",

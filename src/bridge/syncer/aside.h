@@ -2,10 +2,13 @@
 // tandem.dev/devices-out names them, and root's jobs `out-of-service-NODE` hold them in Slurm.
 //
 // Such a job has the admin comment tandem/out/CLUSTER-UID/NODE, by which a complete listing finds it again.
-// It is an immediate allocation without a process; only for a device that a job holds a batch job waits.
+// It is an immediate allocation without a process; only for a device that a job holds, and while the node is
+// drained, batch jobs wait.
 #pragma once
 
 #include "bridge/bridge.h"
+
+#define TD_ASIDE_MARK "tandem/out/" // its admin comment begins so, which no owner of a job can write
 
 struct td_asides; // has a lock of its own, which is taken last
 struct td_asides *td_asides_new(void);
@@ -16,11 +19,13 @@ const char *td_aside_node(const struct td_settings *s, const struct td_slurm_job
 // A complete listing has met this job of nobody's ask, and is over; it began then (mono, ms).
 void td_aside_found(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j);
 void td_asides_listed(struct td_bridge *b, int64_t began_ms);
-// Brings the jobs of a node in line with its annotation. Asks Slurm nothing while neither that nor Slurm's record
-// of the node changes. *ret_again: look again soon.
+// Brings the jobs of a node in line with its annotation. Asks Slurm about nodes only that have such jobs, or shall
+// have some. *ret_again: look again soon.
 int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *n, bool *ret_again,
 		  struct td_cancel *c, struct td_error *err);
 // The devices of a node that are held for nobody's use: "gpu3"; NULL: none. Caller frees.
 char *td_aside_text(struct td_bridge *b, const char *node);
 // How many, and how many CPUs their jobs hold.
 void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus);
+// How many of the node's devices, counted from 0, nobody misses: they are held, or shall be as soon as they can.
+int64_t td_aside_unmissed(struct td_bridge *b, const struct td_object *node, int64_t devices);

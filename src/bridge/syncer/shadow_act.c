@@ -224,7 +224,10 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		x->unsure_ms = td_now(b);
 	} else if (!r) {
-		if (x->n < TD_SHADOWS_MAX)
+		bool known = false; // a listing may have met it already
+		for (size_t i = 0; i < x->n; i++)
+			known |= x->v[i].job == job;
+		if (!known && x->n < TD_SHADOWS_MAX)
 			x->v[x->n++] = (struct td_shadow_job){.job = job, .is = {plan->size, at_once, plan->ahead}};
 		x->seen[0] = -1;
 	}

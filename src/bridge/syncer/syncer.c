@@ -267,10 +267,8 @@ static int devices_missing(struct td_bridge *b, const struct td_object *node, co
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	if (s && s->devices.dra)
 		return sn ? td_claims_intruder(b, s, node->name, c, ret, err) : 0;
-	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0, out,
-		cpus;
-	td_aside_holds(b, node->name, &out, &cpus);
-	gres -= out; // these are missed by nobody
+	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
+	gres -= td_aside_unmissed(b, node, gres);
 	if (offer >= 0 && offer < gres)
 		*ret = td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
 				   s->devices.resource);

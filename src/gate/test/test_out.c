@@ -50,15 +50,18 @@ static void test_findings(void **state)
 	assert_int_equal(l.n, 1);
 }
 
-static void test_all(void **state)
+static void test_less(void **state)
 {
 	td_auto(td_object_unref) struct td_object *o = node_with("gpu3,gpu5");
-	assert_true(td_out_all(o, 8) && td_out_all(o, 40));
-	assert_false(td_out_all(o, 9) || td_out_all(o, 0) || td_out_all(NULL, 8));
+	assert_int_equal(td_out_less(o, 8), 0);
+	assert_int_equal(td_out_less(o, 40), 0);
+	assert_int_equal(td_out_less(o, 9), 1);
+	assert_int_equal(td_out_less(o, 0), 0);
+	assert_int_equal(td_out_less(NULL, 8), 8);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_findings), cmocka_unit_test(test_all)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_findings), cmocka_unit_test(test_less)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

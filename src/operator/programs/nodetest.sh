@@ -1,7 +1,8 @@
 #!/bin/sh
 # Tests a node (TD_NODE) by a job that only root gets onto it: reserve | test | release, one after the
 # other. Until reserve has ended the node is drained; then the operator lets it take jobs, and only those
-# of the reservation come. TD_GPUS: its devices; TD_MS: how long the test computes.
+# of the reservation come. TD_GPUS: how many devices it has; TD_TESTED: which of them are
+# tested ("0,2,3"); TD_MS: how long the test computes.
 set -u
 name=tandem-test-$TD_NODE
 say() { printf '%s' "$1" >/dev/termination-log; }
@@ -37,7 +38,7 @@ reserve() {
 job() {
 	cat <<-'EOF'
 		#!/bin/sh
-		said=$(/opt/tandem/tandem-standin selftest --ms "$1" --devices "$2" --faults /run/tandem/faults 2>&1)
+		said=$(/opt/tandem/tandem-standin selftest --ms "$1" "$2" "$3" --faults /run/tandem/faults 2>&1)
 		code=$?
 		scontrol update jobid="$SLURM_JOB_ID" comment="$said"
 		exit "$code"
@@ -57,8 +58,10 @@ run_test() {
 	set -- sbatch --parsable --reservation="$name" -w "$TD_NODE" -N 1 -n 1 --exclusive --mem=64M --no-requeue \
 		-t "$((TD_MS / 60000 + 5))" -J tandem-test -o /dev/null -D / ${partition:+-p "$partition"}
 	[ "$TD_GPUS" = 0 ] || set -- "$@" --gres=gpu:"$TD_GPUS"
+	how=--only which=$TD_TESTED
+	[ -n "$which" ] || how=--devices which=0
 	tries=0
-	until id=$("$@" /work/job.sh "$TD_MS" "$TD_GPUS" 2>/work/error); do # the node may be drained still
+	until id=$("$@" /work/job.sh "$TD_MS" "$how" "$which" 2>/work/error); do # the node may be drained still
 		tries=$((tries + 1))
 		[ "$tries" -lt 100 ] || failed "the job is refused: $(tail -n 1 /work/error)"
 		sleep 0.2

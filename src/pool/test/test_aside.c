@@ -44,6 +44,11 @@ static void test_steps(void **state)
 		decides(&f, TD_ASIDE_QUEUE, 0);
 	decides(&f, TD_ASIDE_LOOK, 0);
 	f.drained = false;
+	decides(&f, TD_ASIDE_LOOK,
+		0); // they come first as soon as anything starts there: it may be reserved for a test
+	f.refused = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.refused = false;
 	f.v = come;
 	decides(&f, TD_ASIDE_END, 0);
 	assert_true(plan.ends[0] && plan.ends[1] && !plan.ends[2] && plan.ends[3]);
@@ -60,6 +65,31 @@ static void test_steps(void **state)
 	f.want = 0;
 	decides(&f, TD_ASIDE_END, 0);
 	assert_true(plan.ends[0]);
+
+	// What is held when a node is drained waits for its return, so that the node is drained to its end.
+	const struct td_pool_aside_job all[] = {{3, 0}, {-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}};
+	f = (struct td_pool_aside){.want = 8, .all = 15, .drained = true, .by = by, .v = all};
+	for (f.n = 1; f.n < 5; f.n++)
+		decides(&f, TD_ASIDE_QUEUE, 0);
+	f.away = true;
+	decides(&f, TD_ASIDE_LOOK, 0); // it is not known how the node is
+	f.away = false;
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0] && !plan.ends[1] && !plan.ends[4]);
+	f.v = all + 1;
+	f.n = 4;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.want = 0; // nobody wants it any more
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0] && plan.ends[3]);
+
+	// A bridge that began to lead knows of a job that waits for another's end, and not for whose.
+	const struct td_pool_aside_job found[] = {{-1, -1}};
+	f = (struct td_pool_aside){.want = 8, .all = 15, .by = by, .v = found, .n = 1};
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+	by[3] = 7;
+	decides(&f, TD_ASIDE_END, 0);
+	by[3] = 0;
 
 	// A job holds it.
 	f = (struct td_pool_aside){.want = 8, .all = 15, .by = by, .v = waits};
@@ -98,6 +128,7 @@ struct node {
 	struct td_pool_aside_job v[TD_ASIDE_MAX];
 	size_t n;
 	bool refused; // nothing has changed since
+	bool drained; // nothing starts there
 };
 
 static int free_one(const struct node *x)
@@ -111,13 +142,15 @@ static int free_one(const struct node *x)
 
 static void step(struct node *x, uint64_t want)
 {
-	struct td_pool_aside f = {.want = want, .all = 255, .by = by, .v = x->v, .n = x->n, .refused = x->refused};
+	struct td_pool_aside f = {
+		.want = want, .all = 255, .by = by, .v = x->v, .n = x->n, .refused = x->refused, .drained = x->drained};
 	for (int i = 0; i < 8; i++) {
 		by[i] = rand() % 4 == 0 ? -1 : x->of[i] > 0 ? x->of[i] : 0;
 	}
 	td_pool_aside_decide(&f, &plan);
 	if (plan.what == TD_ASIDE_ALLOCATE) {
 		int d = free_one(x);
+		assert_false(x->drained);
 		if (d < 0) {
 			x->refused = true;
 			return;
@@ -149,11 +182,27 @@ static void ends(struct node *x, int64_t job)
 		x->of[i] = 0;
 		x->refused = false;
 		for (size_t k = 0; k < x->n; k++)
-			if (x->v[k].device < 0 && x->v[k].after == job) {
+			if (!x->drained && x->v[k].device < 0 && x->v[k].after == job) {
 				x->v[k] = (struct td_pool_aside_job){i, 0};
 				x->of[i] = -1;
 				break;
 			}
+	}
+}
+
+// Somebody resumes the node: who waits for nobody that is there comes first.
+static void resume(struct node *x)
+{
+	x->drained = x->refused = false;
+	for (size_t k = 0; k < x->n; k++) {
+		bool there = false;
+		for (int i = 0; i < 8; i++)
+			there |= x->v[k].after && x->of[i] == x->v[k].after;
+		int d = x->v[k].device < 0 && !there ? free_one(x) : -1;
+		if (d < 0)
+			continue;
+		x->v[k] = (struct td_pool_aside_job){d, 0};
+		x->of[d] = -1;
 	}
 }
 
@@ -166,7 +215,13 @@ static void test_random(void **state)
 		int64_t next = 1;
 		for (int i = 0; i < 200; i++) {
 			int d;
-			if (rand() % 3 == 0 && (d = free_one(&x)) >= 0) { // a job with one or two devices
+			if (rand() % 30 == 0) {
+				if (x.drained)
+					resume(&x);
+				else
+					x.drained = true;
+			}
+			if (!x.drained && rand() % 3 == 0 && (d = free_one(&x)) >= 0) { // a job with one or two devices
 				x.of[d] = next;
 				if (rand() % 2 && (d = free_one(&x)) >= 0)
 					x.of[d] = next;
@@ -180,6 +235,12 @@ static void test_random(void **state)
 		}
 		for (int64_t j = 1; j < next; j++) // everybody else has ended, and nobody comes
 			ends(&x, j);
+		x.drained = true; // nothing of ours keeps it busy
+		for (int i = 0; i < 40; i++)
+			step(&x, want);
+		for (int i = 0; i < 8; i++)
+			assert_int_equal(x.of[i], 0);
+		resume(&x);
 		for (int i = 0; i < 40; i++)
 			step(&x, want);
 		assert_true(td_pool_aside_held(x.v, x.n) == want);
