@@ -442,7 +442,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 	for (size_t i = 0; i < f->n; i++) {
 		const struct td_policies_known *k = &f->v[i];
 		size_t at = 0;
-		if (!k->read || k->phase != TD_PHASE_WAITING || k->held || k->aside || !k->partition)
+		if (!k->read || k->phase != TD_PHASE_WAITING || k->held || k->aside || k->nobodys || !k->partition)
 			continue;
 		while (at < n && strcmp(heads[at]->partition, k->partition) != 0)
 			at++;

@@ -2,6 +2,8 @@
 // phase, and every REFRESH_MS (of one that Slurm passes over SOON_MS): never whole lists (docs/facts/slurm.md S-W2,
 // S-W3).
 #include "bridge/policy/policies.h"
+#include "bridge/syncer/aside.h"
+#include "bridge/syncer/shadow.h"
 
 #include "pool/pool.h"
 #include "pool/slice.h"
@@ -119,6 +121,8 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 	k->held = !j->priority;
 	// Slurm says ReqNodeNotAvail for a moment of many a job that only waits for its turn.
 	k->aside = td_pool_reason_aside(j->reason) && !td_starts(j->reason, "ReqNodeNotAvail");
+	k->nobodys = j->admin_comment &&
+		     (td_starts(j->admin_comment, TD_ASIDE_MARK) || td_starts(j->admin_comment, TD_SHADOW_MARK));
 	k->read = true;
 	k->stale = false;
 	k->read_ms = now_ms;

@@ -32,6 +32,7 @@ struct td_policies_known {
 	char *user, *account, *qos, *partition;
 	int64_t submit_s, tres[TD_POLICY_TRES], nice, limit_min, nodes;
 	bool held, aside;
+	bool nobodys; // it holds a device or room that nobody is to have (aside.h, shadow.h): nobody waits for it
 	// As in td_policy_place; own -1: it is not known how much of value is a policy's.
 	int64_t value, own;
 	// A move was made: `was` is the value before it. fixed: it had no effect, so somebody has fixed the

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define MARK "tandem/shadow/"
-
 struct td_shadows *td_shadows_new(void)
 {
 	struct td_shadows *s = td_calloc(1, sizeof(*s));
@@ -49,10 +47,9 @@ struct td_shadow_of *td_shadow_of_locked(struct td_shadows *s, const char *node)
 
 const char *td_shadow_node(const struct td_settings *s, const struct td_slurm_job *j)
 {
-	// Whoever owns a job cannot write its admin comment.
-	if (!j->admin_comment || !td_starts(j->admin_comment, MARK))
+	if (!j->admin_comment || !td_starts(j->admin_comment, TD_SHADOW_MARK))
 		return NULL;
-	const char *uid = j->admin_comment + strlen(MARK);
+	const char *uid = j->admin_comment + strlen(TD_SHADOW_MARK);
 	size_t n = strlen(s->cluster_uid);
 	return !strncmp(uid, s->cluster_uid, n) && uid[n] == '/' && uid[n + 1] ? uid + n + 1 : NULL;
 }

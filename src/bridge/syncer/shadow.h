@@ -10,6 +10,8 @@
 #include "bridge/bridge.h"
 #include "pool/shadow.h"
 
+#define TD_SHADOW_MARK "tandem/shadow/" // its admin comment begins so, which no owner of a job can write
+
 struct td_shadows; // has a lock of its own, which is taken last
 struct td_shadows *td_shadows_new(void);
 struct td_shadows *td_shadows_free(struct td_shadows *s); // NULL ok

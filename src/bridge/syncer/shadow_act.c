@@ -190,7 +190,7 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 	struct td_shadow_of *x = p->x;
 	bool at_once = plan->what == TD_SHADOW_ALLOCATE;
 	td_auto_free char *name = job_name(p),
-			  *mark = td_asprintf("tandem/shadow/%s/%s", p->s->cluster_uid, p->node->name);
+			  *mark = td_asprintf(TD_SHADOW_MARK "%s/%s", p->s->cluster_uid, p->node->name);
 	struct td_slurm_ask a = {.name = name,
 				 .script = "#!/bin/sh\nexec sleep infinity\n",
 				 .partition = p->n->partitions && *p->n->partitions ? p->n->partitions : NULL,

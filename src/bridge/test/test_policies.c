@@ -44,6 +44,13 @@ static void test_record(void **state)
 	look(&k, 0, 0);
 	assert_true(k.held);
 	assert_int_equal(k.value, 520); // as it was
+	assert_false(k.nobodys);
+	const char *const marks[] = {"tandem/out/u/n1", "tandem/shadow/u/n1"};
+	for (size_t i = 0; i < TD_LEN(marks); i++) {
+		const struct td_slurm_job j = {.id = 7, .reason = "Resources", .admin_comment = (char *)marks[i]};
+		td_policies_facts_take(&k, &j, 2000);
+		assert_true(k.nobodys);
+	}
 	done(&k);
 }
 
