@@ -87,14 +87,19 @@ static int by_gang(const void *a, const void *b)
 	return strcmp(((const struct named *)a)->gang, ((const struct named *)b)->gang);
 }
 
-// Would the ask be one of these n pods of one gang, which wait?
-static int would_be(struct td_bridge *b, const struct named *v, size_t n, const char *uid, bool *ret,
+// Is the ask one of these n pods of one gang, which wait? What their owner says is read only when it is not of all of
+// them (`all`): after a restart each job of a gang that waits comes here, and all gangs that wait are looked at.
+static int would_be(struct td_bridge *b, const struct named *v, size_t n, bool all, const char *uid, bool *ret,
 		    struct td_cancel *c, struct td_error *err)
 {
 	struct td_gang_says says;
 	td_auto_free const struct td_object **m = td_calloc(n + 1, sizeof(*m));
 	for (size_t i = 0; i < n; i++)
 		m[i] = v[i].pod;
+	if (all) {
+		*ret = made_from(m, n, uid);
+		return 0;
+	}
 	td_gang_sort(m, n);
 	int r = td_gang_read(b, m, n, &says, c, err);
 	*ret = !r && td_gang_pick(NULL, 0, m, n, (size_t)says.size, uid);
@@ -121,14 +126,15 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 	}
 
 	qsort(v, n, sizeof(*v), by_gang);
-	for (size_t i = 0, end; !r && i < n && !found; i = end) {
-		bool its = false;
-		for (end = i; end < n && !strcmp(v[end].gang, v[i].gang); end++)
-			;
-		r = would_be(b, v + i, end - i, uid, &its, c, err);
-		if (its)
-			found = td_strdup(v[i].gang);
-	}
+	for (int all = 1; all >= 0; all--)
+		for (size_t i = 0, end; !r && i < n && !found; i = end) {
+			bool its = false;
+			for (end = i; end < n && !strcmp(v[end].gang, v[i].gang); end++)
+				;
+			r = would_be(b, v + i, end - i, all, uid, &its, c, err);
+			if (its)
+				found = td_strdup(v[i].gang);
+		}
 	for (size_t i = 0; i < n; i++)
 		free(v[i].gang);
 	*ret = found;
