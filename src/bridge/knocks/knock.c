@@ -28,6 +28,7 @@ enum {
 struct conn {
 	int fd;
 	int64_t job;           // 0: no hello yet
+	char uid[64];          // of the ask whose token it has
 	int64_t heard, pinged; // mono, ms
 	char line[512];        // a hello holds about 150 bytes
 	size_t n;
@@ -144,13 +145,14 @@ static void drop(struct td_knocks *k, struct conn *c)
 	free(c);
 }
 
-bool td_knocks_has(struct td_knocks *k, int64_t job)
+bool td_knocks_has(struct td_knocks *k, int64_t job, const char *uid)
 {
 	struct conn *found = NULL;
 	pthread_mutex_lock(&k->lock);
 	HASH_FIND(hh, k->by_job, &job, sizeof(job), found);
+	bool its = found && !strcmp(found->uid, uid); // the number of the job is what it says, the token proves the ask
 	pthread_mutex_unlock(&k->lock);
-	return found;
+	return its;
 }
 
 struct td_knocks *td_knocks_free(struct td_knocks *k)
@@ -237,6 +239,7 @@ static bool hello(struct td_knocks *k, struct conn *c, const struct td_knock_lin
 	}
 
 	c->job = line->job;
+	snprintf(c->uid, sizeof(c->uid), "%s", uid);
 
 	pthread_mutex_lock(&k->lock);
 	struct conn *old = NULL;

@@ -135,7 +135,7 @@ static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 		pthread_mutex_unlock(&b->asks->lock);
 	}
 	// Its stand-in may have knocked before this listing, when nobody knew the ask. It knocks once.
-	if (b->knocks && td_knocks_has(b->knocks, j->id)) {
+	if (b->knocks && td_knocks_has(b->knocks, j->id, uid)) {
 		pthread_mutex_lock(&b->asks->lock);
 		a->knocked = j->id;
 		pthread_mutex_unlock(&b->asks->lock);

@@ -257,8 +257,8 @@ int td_knocks_run(struct td_knocks *k, struct td_cancel *c, struct td_error *err
 struct td_knocks *td_knocks_free(struct td_knocks *k);
 // Tells the stand-in of `job` to exit with `code`. False: it is not connected.
 bool td_knocks_end(struct td_knocks *k, int64_t job, int code);
-// Is the stand-in of this job connected? It may have knocked before anybody knew of its ask.
-bool td_knocks_has(struct td_knocks *k, int64_t job);
+// Is the stand-in of this job and ask connected? It may have knocked before anybody knew of its ask.
+bool td_knocks_has(struct td_knocks *k, int64_t job, const char *uid);
 // Tells it that its job is not wanted any more. Nothing happens when it is not connected.
 void td_knocks_gone(struct td_knocks *k, int64_t job);
 // For how many ms a stand-in that is not connected may still be on its way here from the previous
