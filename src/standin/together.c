@@ -29,7 +29,7 @@ bool td_standin_others_read(const char *list, const char *self, struct standin_o
 	*ret_n = 0;
 	if (!strpbrk(list, ",["))
 		return true; // one node
-	char *argv[] = {"sinfo", "-h", "-N", "-n", (char *)list, "-o", "%N %o", NULL};
+	char *argv[] = {"sinfo", "-h", "-a", "-N", "-n", (char *)list, "-o", "%N %o", NULL};
 	bool well = !td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)) && text;
 	for (char *line = well ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		struct standin_other o;
@@ -134,7 +134,7 @@ void td_standin_together(const char *gate, const char *node, const char *line, c
 	long long job = 0;
 	int sig = 0, k = td_standin_jobs("/proc", v, JOBS);
 	bool stacks = !strncmp(line, "stacks ", 7);
-	if (sscanf(line, "%*s %lld %d", &job, &sig) < 1)
+	if (sscanf(line, "%*s %lld %d", &job, &sig) < 1 || sig < 0 || sig > 64)
 		k = 0;
 	const struct standin_job *j = NULL;
 	for (int i = 0; i < k; i++)

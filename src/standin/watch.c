@@ -33,18 +33,22 @@ static struct watch_job *about(const struct standin_job *j, const char *node)
 			return &known[i];
 	char id[24], *text = NULL, why[128];
 	snprintf(id, sizeof(id), "%lld", j->id);
-	char *argv[] = {"squeue", "-h", "-j", id, "-o", "%P|%q|%N|%k", NULL};
+	char *argv[] = {"squeue", "-h", "-j", id, "-o", "%P|%q|%D|%N|%k", NULL};
 	struct watch_job w = {.id = j->id};
 	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	char *qos = !r && text ? strchr(text, '|') : NULL, *nodes = qos ? strchr(qos + 1, '|') : NULL,
-	     *comment = nodes ? strchr(nodes + 1, '|') : NULL;
+	char *qos = !r && text ? strchr(text, '|') : NULL, *count = qos ? strchr(qos + 1, '|') : NULL,
+	     *nodes = count ? strchr(count + 1, '|') : NULL, *comment = nodes ? strchr(nodes + 1, '|') : NULL;
 	if (comment) {
-		*qos++ = *nodes++ = *comment++ = '\0';
+		*qos++ = *count++ = *nodes++ = *comment++ = '\0';
 		snprintf(w.partition, sizeof(w.partition), "%s", strpbrk(text, " \n") ? "" : text);
 		snprintf(w.qos, sizeof(w.qos), "%s", strpbrk(qos, " \n") ? "" : qos);
 		w.pod = td_standin_is_pods(comment);
-		if (!w.pod && n_known < JOBS && !td_standin_others_read(nodes, node, &w.others, &w.n_others))
+		// A node that is missed would be one that is still.
+		if (!w.pod && n_known < JOBS &&
+		    (!td_standin_others_read(nodes, node, &w.others, &w.n_others) || w.n_others + 1 != atoi(count))) {
+			free(w.others);
 			comment = NULL;
+		}
 	}
 	free(text);
 	if (!comment || n_known == JOBS)
@@ -93,7 +97,14 @@ static void remark(const struct standin_job *j, const char *words)
 	td_standin_command((char *[]){"squeue", "--json", "-j", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
 			   &text, why, sizeof(why));
 	const char *end = text ? strstr(text, mark) : NULL;
-	for (char *p = text; end && (p = strstr(p, field)) && p < end;)
+	if (!end) { // what others wrote there is not known, so it is not written over
+		fprintf(stderr,
+			"tandem watch: job %s: its admin comment cannot be read, so this is said only here: %s\n", id,
+			words);
+		free(text);
+		return;
+	}
+	for (char *p = text; (p = strstr(p, field)) && p < end;)
 		was = p += strlen(field);
 	if (was)
 		plain(was);
