@@ -16,6 +16,8 @@ static const char *granted_uid(const struct td_object *pod)
 	return td_object_annotation(pod, TD_ANN_GANG_UID);
 }
 
+enum { OWN_MS = 500 };
+
 static bool succeeded(const struct td_object *pod)
 {
 	return td_streq(td_jstr(pod->root, "status.phase"), "Succeeded");
@@ -154,10 +156,10 @@ enum td_pool_beyond_do td_gang_beyond(struct td_bridge *b, const char *gang, con
 	return decide(ret, pod, ahead);
 }
 
-static void look_at(struct td_bridge *b, const struct td_object *pod)
+static void look_at(struct td_bridge *b, const struct td_object *pod, int64_t in_ms)
 {
 	td_auto_free char *key = td_key_of(pod);
-	td_queue_add(b->pod_queue, key);
+	td_queue_add_after(b->pod_queue, key, in_ms);
 }
 
 // A pod that joined hears of the end of its core here: nothing of its own changes.
@@ -173,7 +175,7 @@ static void tell_joined(struct td_bridge *b, const struct td_objects *pods)
 			core_read(pods, core_of(pod), &c);
 		}
 		if (decide(&c, pod, 0) == TD_BEYOND_END)
-			look_at(b, pod);
+			look_at(b, pod, 0);
 	}
 	td_gang_core_done(&c);
 }
@@ -189,8 +191,11 @@ size_t td_gang_let_join(struct td_bridge *b, const struct td_objects *pods, cons
 		enum td_pool_beyond_do d = decide(&c, waiting[i], i);
 		if (d == TD_BEYOND_NOT)
 			waiting[left++] = waiting[i];
-		if (d == TD_BEYOND_NOT ? own != NULL : d == TD_BEYOND_JOIN && !own)
-			look_at(b, waiting[i]);
+		// Its look queues the gang again, and its own ask is there until Slurm has ended the job.
+		if (d == TD_BEYOND_NOT && own)
+			look_at(b, waiting[i], OWN_MS);
+		else if (d == TD_BEYOND_JOIN && !own)
+			look_at(b, waiting[i], 0);
 	}
 	td_gang_core_done(&c);
 	return left;
