@@ -155,6 +155,19 @@ static bool first_line(char *const argv[], char *ret, size_t n)
 	return !r;
 }
 
+// Does the job run on that node? Of an array squeue lists the other tasks there, too.
+static bool runs_on(const char *id, const char *node)
+{
+	char *text = NULL, why[128], *save = NULL;
+	char *argv[] = {"squeue", "-h", "-j", (char *)id, "-w", (char *)node, "-t", "R", "-o", "%A", NULL};
+	bool its = false;
+	if (!td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)) && text)
+		for (char *line = strtok_r(text, "\n", &save); line && !its; line = strtok_r(NULL, "\n", &save))
+			its = !strcmp(line, id);
+	free(text);
+	return its;
+}
+
 // "action=drain node=n2 why=rank 2 on n2 computes 3.1 times as long as the others (…)"
 static void straggles(const struct standin_job *j, const char *order)
 {
@@ -165,9 +178,7 @@ static void straggles(const struct standin_job *j, const char *order)
 	why += strlen(" why=");
 	snprintf(id, sizeof(id), "%lld", j->id);
 	// The node is the user's word: it must be one of this job's.
-	bool its = first_line((char *[]){"squeue", "-h", "-j", id, "-w", node, "-t", "R", "-o", "%A", NULL}, said,
-			      sizeof(said)) &&
-		   !strcmp(said, id);
+	bool its = runs_on(id, node);
 	snprintf(comment, sizeof(comment), "tandem: straggler: %s%s", why,
 		 its ? "" : "; nothing is done, because that is no node of this job");
 	remark(j, comment);
