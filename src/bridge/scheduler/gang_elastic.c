@@ -150,6 +150,9 @@ enum td_pool_beyond_do td_gang_beyond(struct td_bridge *b, const char *gang, con
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(b->pods, "gang", gang, &pods);
 	core_read(&pods, core_of(pod), ret);
+	// The members of a core that restarts are deleted: when the last one is gone only this pod says so.
+	if (core_of(pod) && !ret->is.size)
+		ret->is.restart = td_streq(td_object_annotation(pod, TD_ANN_GANG_LOSS), "restart");
 	size_t ahead = 0;
 	for (size_t i = 0; i < pods.n; i++)
 		ahead += waits(pods.v[i]) && td_gang_before(pods.v[i], pod);
