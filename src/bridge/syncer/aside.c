@@ -233,7 +233,7 @@ int64_t td_aside_unmissed(struct td_bridge *b, const struct td_object *node, int
 
 static char *job_name(const struct aside_pass *p)
 {
-	return td_asprintf("out-of-service-%s", p->node->name);
+	return td_asprintf("out-of-service-%s", p->x->node);
 }
 
 // What is known of the job now; j NULL: it is gone.
@@ -465,5 +465,32 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 		td_kube_record(b->recorder, TD_ABOUT(node, &td_nodes), "Normal", "DevicesOut",
 			       "out of service in Slurm: %s", text ? text : "none any more");
 	}
+	return r;
+}
+
+int td_aside_gone(struct td_bridge *b, const char *node, struct td_cancel *c, struct td_error *err)
+{
+	bool ends[TD_ASIDE_MAX];
+	int64_t job[TD_ASIDE_MAX];
+	memset(ends, true, sizeof(ends));
+	pthread_mutex_lock(&b->asides->lock);
+	struct aside_of *x = of_locked(b->asides, node, false);
+	size_t n = x ? x->n : 0;
+	if (x)
+		memcpy(job, x->job, sizeof(job));
+	pthread_mutex_unlock(&b->asides->lock);
+
+	td_auto(td_link_unref) struct td_link *l = n ? td_bridge_link(b, err) : NULL;
+	if (n && !l)
+		return err->code;
+	struct aside_pass p = {.b = b, .x = x, .slurm = l ? l->slurm : NULL, .c = c};
+	int r = n ? end(&p, job, ends, n, err) : 0;
+	pthread_mutex_lock(&b->asides->lock);
+	if (x && !x->n && !x->unsure_ms) {
+		HASH_DEL(b->asides->by_node, x);
+		free(x->node);
+		free(x);
+	}
+	pthread_mutex_unlock(&b->asides->lock);
 	return r;
 }

@@ -107,6 +107,19 @@ void td_shadow_on_pod(void *bridge, struct td_object *old, struct td_object *now
 		td_queue_add(b->node_queue, node);
 }
 
+void td_shadow_gone(struct td_bridge *b, const char *node)
+{
+	pthread_mutex_lock(&b->shadows->lock);
+	struct td_shadow_of *x = find_locked(b->shadows, node);
+	if (x && !x->n && !x->unsure_ms) {
+		HASH_DEL(b->shadows->by_node, x);
+		free(x->node);
+		free(x->said);
+		free(x);
+	}
+	pthread_mutex_unlock(&b->shadows->lock);
+}
+
 static struct td_pool_size held_locked(const struct td_shadow_of *x)
 {
 	struct td_pool_size sum = {0};

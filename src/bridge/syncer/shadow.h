@@ -28,6 +28,8 @@ void td_shadow_on_pod(void *bridge, struct td_object *old, struct td_object *now
 // nor Slurm's record of the node change. *ret_again: look again soon.
 int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *n, bool *ret_again,
 		   struct td_cancel *c, struct td_error *err);
+// The Node is gone: nothing is kept of it, unless it has shadows.
+void td_shadow_gone(struct td_bridge *b, const char *node);
 // What the node's shadows hold now.
 struct td_pool_size td_shadow_holds(struct td_bridge *b, const char *node);
 // The value of TD_ANN_SHADOW; NULL: none is wanted. Caller frees.

@@ -322,6 +322,11 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 			sn = &x.fresh.v[0];
 	}
 
+	if (!node && atomic_load(&b->listed)) {
+		td_shadow_gone(b, name);
+		r = td_aside_gone(b, name, c, err);
+		return r ? td_wrap(err, "node %s, which is gone", name) : 0;
+	}
 	if (!node || !x.p.decided)
 		return 0;
 
