@@ -93,7 +93,7 @@ static void on_drained(const struct td_pool_aside *f, struct td_pool_aside_plan 
 	size_t waiting = 0;
 	for (size_t i = 0; i < f->n; i++)
 		waiting += f->v[i].device < 0;
-	if (wanted && waiting < count(f->all) && f->n < TD_ASIDE_MAX) {
+	if (wanted && !f->full && waiting < count(f->all) && f->n < TD_ASIDE_MAX) {
 		p->what = TD_ASIDE_QUEUE;
 		return;
 	}

@@ -20,6 +20,7 @@ struct td_pool_aside {
 	bool drained;      // nothing starts there before somebody resumes it, and nothing is held
 	bool away;         // it is down, or Slurm does not know how it is
 	bool refused;      // Slurm has refused an allocation there, and the node has not changed since
+	bool full;         // the same of a job that waits: there is a limit
 	const int64_t *by; // of each device: the job that holds it; 0: none does; below 0: not known
 	const struct td_pool_aside_job *v;
 	size_t n;

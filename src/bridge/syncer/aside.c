@@ -19,6 +19,7 @@ struct aside_of { // one node
 	int64_t job[TD_ASIDE_MAX], cpus[TD_ASIDE_MAX]; // of v
 	size_t n;
 	int64_t refuse[2]; // what the node had given out when Slurm refused an allocation: CPUs, GPUs; -1: it did not
+	int64_t full[2];   // the same of a job that waits
 	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
 	UT_hash_handle hh;
 };
@@ -69,7 +70,7 @@ static struct aside_of *of_locked(struct td_asides *a, const char *node, bool ma
 		return x;
 	x = td_calloc(1, sizeof(*x));
 	x->node = td_strdup(node);
-	x->refuse[0] = -1;
+	x->refuse[0] = x->full[0] = -1;
 	HASH_ADD_KEYPTR(hh, a->by_node, x->node, strlen(x->node), x);
 	return x;
 }
@@ -286,10 +287,15 @@ static int refresh(struct aside_pass *p, struct td_error *err)
 	return 0;
 }
 
-static void refused_locked(struct aside_pass *p)
+static void note_given(const struct td_slurm_node *n, int64_t ret[2])
 {
-	p->x->refuse[0] = p->n->alloc_cpus;
-	p->x->refuse[1] = count_in(p->n->gres_used);
+	ret[0] = n->alloc_cpus;
+	ret[1] = count_in(n->gres_used);
+}
+
+static bool same_given(const struct td_slurm_node *n, const int64_t was[2])
+{
+	return was[0] == n->alloc_cpus && was[1] == count_in(n->gres_used);
 }
 
 // Which device an allocation got. One that got more is given back, and none is tried before the node has changed.
@@ -303,7 +309,7 @@ static int look_at_new(struct aside_pass *p, int64_t job, const char *name, stru
 		return r;
 	set(p, job, NULL);
 	pthread_mutex_lock(&p->b->asides->lock);
-	refused_locked(p);
+	note_given(p->n, p->x->refuse);
 	pthread_mutex_unlock(&p->b->asides->lock);
 	return td_fail(err, TD_INVALID,
 		       "Slurm gives whole nodes there (OverSubscribe=EXCLUSIVE of partition %s), so one device cannot "
@@ -346,9 +352,10 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 	}
 
 	pthread_mutex_lock(&b->asides->lock);
-	// Whatever it was refused for: those that came before it and hold others' devices must not wait for the next try.
-	if ((r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) && !queue) {
-		refused_locked(p);
+	// Whatever it was refused for: those that hold devices already must not wait for the next try.
+	if (r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) {
+		if (!after) // else that job may just have ended
+			note_given(p->n, queue ? x->full : x->refuse);
 	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		x->unsure_ms = td_now(b);
 	} else if (!r) { // a listing may have met it already
@@ -394,8 +401,8 @@ static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_
 				  .drained = p->n->states & TD_NODE(DRAIN),
 				  .away = x->unsure_ms || td_slurm_node_bad(p->n->states) ||
 					  p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT),
-				  .refused =
-					  x->refuse[0] == p->n->alloc_cpus && x->refuse[1] == count_in(p->n->gres_used),
+				  .refused = same_given(p->n, x->refuse),
+				  .full = same_given(p->n, x->full),
 				  .by = p->by,
 				  .v = v,
 				  .n = x->n};

@@ -71,6 +71,12 @@ static void test_steps(void **state)
 	f = (struct td_pool_aside){.want = 8, .all = 15, .drained = true, .by = by, .v = all};
 	for (f.n = 1; f.n < 5; f.n++)
 		decides(&f, TD_ASIDE_QUEUE, 0);
+	f.n = 3;
+	f.full = true; // a limit: the node is drained all the same
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(plan.ends[0] && !plan.ends[1] && !plan.ends[2]);
+	f.full = false;
+	f.n = 5;
 	f.away = true;
 	decides(&f, TD_ASIDE_LOOK, 0); // it is not known how the node is
 	f.away = false;
