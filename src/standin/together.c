@@ -7,15 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All of it ends before the agent forgets the job (FORGET_MS of src/gate/hangs.c).
-enum {
-	COMMAND_MS = 10000,
-	ASK_MS = 8000,
-	LOOK_MS = 40000,
-	STACKS_MS = 65000,
-	STACKS_ALL_MS = 120000,
-	STACKS_NODES = 15
-};
+// After stacks that take longer than the agent remembers (FORGET_MS of src/gate/hangs.c) the other jobs' counts begin
+// anew.
+enum { COMMAND_MS = 10000, ASK_MS = 8000, STACKS_MS = 65000, STACKS_ALL_MS = 120000, STACKS_NODES = 15 };
 
 bool td_standin_signs_read(const char *text, struct standin_signs *ret)
 {
@@ -73,11 +67,11 @@ static void add(long long *to, long long n)
 		*to = *to < 0 ? n : (long long)(((unsigned long long)*to + (unsigned long long)n) & INT64_MAX);
 }
 
-bool td_standin_others_signs(const struct standin_other *v, int n, long long job, struct standin_signs *s, int *ret_gpu)
+bool td_standin_others_signs(const struct standin_other *v, int n, long long job, int64_t end, struct standin_signs *s,
+			     int *ret_gpu)
 {
 	static struct standin_key key;
 	char line[64];
-	int64_t end = td_standin_now_ms() + LOOK_MS;
 	*ret_gpu = STANDIN_GPU_NONE;
 	if (!td_standin_key_read(TD_WIRE_KEY, &key))
 		return false;

@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 
 // No look takes so long that the agent forgets the other jobs meanwhile (FORGET_MS of src/gate/hangs.c).
-enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, MOVES_MS = 30000 };
+enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, MOVES_MS = 30000, OTHERS_MS = 40000 };
 
 static char beats[STANDIN_BEATS_TEXT]; // what the ranks of one job say
 
@@ -262,6 +262,7 @@ static void look(const char *path, const char *node)
 {
 	static struct standin_job v[JOBS];
 	int n = td_standin_jobs("/proc", v, JOBS);
+	int64_t others_end = td_standin_now_ms() + OTHERS_MS; // of all jobs
 	forget(v, n);
 	for (int i = 0; i < n; i++) {
 		struct watch_job *w = v[i].batch ? about(&v[i], node) : NULL;
@@ -273,8 +274,9 @@ static void look(const char *path, const char *node)
 		    !td_standin_signs_read(signs, &s) || progress(path, node, w, &s, NULL, why) != STANDIN_HANGS)
 			continue;
 		// A job of several nodes hangs where all of them are still. What one of them does not say is no hang.
-		if (!strncmp(why, "ask", 3) && (!td_standin_others_signs(w->others, w->n_others, w->id, &s, &gpu) ||
-						progress(path, node, w, &s, &gpu, why) != STANDIN_HANGS))
+		if (!strncmp(why, "ask", 3) &&
+		    (!td_standin_others_signs(w->others, w->n_others, w->id, others_end, &s, &gpu) ||
+		     progress(path, node, w, &s, &gpu, why) != STANDIN_HANGS))
 			continue;
 		w->told = true;
 		hangs(&v[i], w, node, why);

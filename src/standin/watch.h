@@ -54,8 +54,8 @@ enum { STANDIN_GPU_NONE = -1, STANDIN_GPU_UNKNOWN = -2 };
 bool td_standin_signs_read(const char *text, struct standin_signs *ret); // "cpu=… output=… beat=…"
 // list: all its nodes as Slurm writes them; self is left out. The caller frees *ret. False: slurmctld does not say.
 bool td_standin_others_read(const char *list, const char *self, struct standin_other **ret, int *ret_n);
-// Adds what the others show: sums, and the greatest use of their devices. False: one of them does not say.
-bool td_standin_others_signs(const struct standin_other *v, int n, long long job, struct standin_signs *s,
+// Adds what the others show: sums, and the greatest use of their devices. False: one of them does not say until end (ms).
+bool td_standin_others_signs(const struct standin_other *v, int n, long long job, int64_t end, struct standin_signs *s,
 			     int *ret_gpu);
 // Has the others write their stacks, too, and appends the files' names.
 void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names,
