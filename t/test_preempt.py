@@ -103,7 +103,7 @@ def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_bac
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in others), "one victim was enough"
 
     pool.kubectl("scale", "deployment", "serve", "--replicas=0")
-    pool.shell("scontrol", "update", f"jobid={victim}", "starttime=now")  # Slurm would wait for two minutes
+    pool.shell("scontrol", "update", f"jobid={victim}", "starttime=now+3")  # Slurm would wait for two minutes
     wait_for("it runs again", lambda: pool.squeue()[victim]["state"] == "RUNNING")
     log = f"/home/researcher/told-{victim}"
     wait_for("it was told, and has begun twice", lambda: pool.shell("cat", log).split() == ["begun", "told", "begun"])
@@ -233,7 +233,7 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert limit(other) == "00:10:00", "its QOS has no total time"
 
     wait_for("its first run is over", lambda: pool.job(one).get("JobState") == "PENDING")  # when it is, Slurm says when the next one may begin
-    pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now")
+    pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now+3")
     # A run of which the bridge sees nothing is found a minute later.
     wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one).get("RunTime", "") > "00:00:03")
     assert limit(one) == "00:30:00", "who raises it is not overruled"

@@ -1,5 +1,7 @@
-// A job that was queued again may start at once: Slurm lets it wait for two minutes, so that no credential of its
-// earlier run is left on a node that it gets again. It does not get this one again (unlucky.c).
+// A job that was queued again may start soon: Slurm lets it wait for two minutes, so that no credential of its
+// earlier run is left on a node that it gets again. It does not get this one again (unlucky.c). On the others the end
+// of the earlier run counts for every credential that is as old: within that second slurmd ends the job for good
+// (docs/facts/slurm.md S-H7), so it begins some seconds later.
 //
 // The begin can be set only when the job has left its nodes, because that is when Slurm sets it, too. So a process
 // that outlives the Prolog does it. What it is too late for, or what fails, costs Slurm's two minutes and no more.
@@ -16,14 +18,16 @@
 #include <unistd.h>
 
 // A busy slurmctld answers late, and nobody waits for this process.
-enum { SOON_MS = 180000, COMMAND_MS = 15000, NAP_MS = 300, NAP_MAX_MS = 1000 };
+#define AFTER_S "3"
+// NEAR_S: a begin that is no later than that is ours, and not Slurm's: clocks may differ.
+enum { SOON_MS = 180000, COMMAND_MS = 15000, NAP_MS = 300, NAP_MAX_MS = 1000, NEAR_S = 30 };
 
 enum standin_soon_step td_standin_soon_step(struct standin_soon *s, const char *state, long long begin, long long now)
 {
 	bool pending = !strcmp(state, "PENDING");
 	if (pending) {
 		s->left = true;
-		return s->accepted && begin <= now ? STANDIN_SOON_DONE : STANDIN_SOON_SET;
+		return s->accepted && begin <= now + NEAR_S ? STANDIN_SOON_DONE : STANDIN_SOON_SET;
 	}
 	if (!strcmp(state, "COMPLETING")) {
 		s->left = true;
@@ -62,7 +66,7 @@ static void watch(const char *job)
 		if (step == STANDIN_SOON_DONE)
 			return;
 		if (step == STANDIN_SOON_SET)
-			s.accepted = act((char *[]){"scontrol", "update", id, "starttime=now", NULL});
+			s.accepted = act((char *[]){"scontrol", "update", id, "starttime=now+" AFTER_S, NULL});
 		nap = nap < NAP_MAX_MS ? nap + 100 : NAP_MAX_MS;
 	}
 }

@@ -73,6 +73,9 @@ static void a_job_that_was_queued_again_may_start_when_it_has_left_its_nodes(voi
 		{true, false, "PENDING", 900, SET, true}, // its clock may differ
 		{true, true, "PENDING", 1121, SET, true}, // it was accepted too early
 		{true, true, "PENDING", 1000, DONE, true},
+		{true, true, "PENDING", 1003, DONE, true},
+		{true, true, "PENDING", 1030, DONE, true}, // its clock may differ
+		{true, true, "PENDING", 1031, SET, true},
 		{true, true, "RUNNING", 1000, DONE, true},
 		{true, false, "RUNNING", 1000, DONE, true}, // somebody else was faster
 		{true, true, "CONFIGURING", 1000, DONE, true},

@@ -292,7 +292,7 @@ echo "$*" >>calls
         calls = once("ticket/4 is \"ours\"")
         self.assertEqual(calls[:2], [f"update jobid=17 admincomment=ticket/4 is \"ours\" {first}", "requeue 17"])
         end = time.monotonic() + 20
-        while "update jobid=17 starttime=now" not in (where / "calls").read_text():
+        while "update jobid=17 starttime=now+3" not in (where / "calls").read_text():
             self.assertLess(time.monotonic(), end, "it may start at once")
             time.sleep(0.02)
         calls = once(first.replace("1 time, on n0", "2 times, on n7 n3"))
@@ -336,7 +336,7 @@ line=$(sed -n "$(wc -l <asked)p" looks)
         while len(asked()) < 8:
             self.assertLess(time.monotonic(), end, "it goes on until the begin is kept")
             time.sleep(0.02)
-        self.assertEqual((where / "calls").read_text().splitlines(), ["requeue 17"] + ["update jobid=17 starttime=now"] * 3)
+        self.assertEqual((where / "calls").read_text().splitlines(), ["requeue 17"] + ["update jobid=17 starttime=now+3"] * 3)
         self.assertEqual(set(asked()), {"%s -h -j 17 -O State:30,EligibleTime:30"})
         of_it = lambda: [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if self.path in text(p)]
         while of_it():
