@@ -126,15 +126,19 @@ def users(shared_pool):
         shared_pool.change({"users": users, "scheduler": {"namespaces": namespaces}}, idle=False)
 
     def known():  # Slurm would run a job of hers as nobody, or hold it for ever
-        pods = [p["metadata"]["name"] for p in shared_pool.items("pods", "-n", "slurm") if "slurmdbd" not in p["metadata"]["name"]]
+        there = shared_pool.items("pods", "-n", "slurm", "--field-selector", "status.phase=Running")
+        pods = [p["metadata"]["name"] for p in there if p["metadata"]["labels"].get("app.kubernetes.io/name") in ("slurmctld", "slurmd", "login", "slurmrestd")]
+        assert {f"main-pool-{n}" for n in shared_pool.nodes} | {"main-slurmctld-0", "main-login-0"} <= set(pods)
         return all("3666" in shared_pool.kubectl("exec", "-n", "slurm", p, "--", "getent", "passwd", "mallory") for p in pods)
     spec = shared_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
     users, namespaces = spec["users"], spec["scheduler"]["namespaces"]
     rest = [n["namespace"] for n in namespaces].index("*")  # the first entry that fits counts
-    put(users + [{"name": "mallory", "uid": 3666}], [*namespaces[:rest], {"namespace": "researcher", "user": "mallory"}, *namespaces[rest:]])
-    wait_for("every daemon of Slurm knows her", known)
-    yield
-    put(users, namespaces)
+    try:
+        put(users + [{"name": "mallory", "uid": 3666}], [*namespaces[:rest], {"namespace": "researcher", "user": "mallory"}, *namespaces[rest:]])
+        wait_for("every daemon of Slurm knows her", known)
+        yield
+    finally:
+        put(users, namespaces)
 
 
 @pytest.fixture
