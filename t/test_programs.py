@@ -166,7 +166,8 @@ def restarted(box, scontrol, patience):
     """A slurmctld that starts itself anew at SIGHUP."""
     box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 1\n")
     box.standin("echo 700")
-    box.stub("slurmctld", f"trap 'exec \"$0\" again' HUP\n: >{box.path}/ready\n/bin/sleep 60 &\nwait")
+    # From the moment on in which it is another one it answers nobody: whoever sees that it is must not be answered by this stub.
+    box.stub("slurmctld", f"trap 'echo \"slurmctld|again\" >>{box.path}/calls; exec \"$0\" again' HUP\n: >{box.path}/ready\n/bin/sleep 60 &\nwait")
     box.stub("sleep", "exec /bin/sleep 0.05")
     box.stub("timeout", 'shift; exec /usr/bin/timeout 1 "$@"')
     box.stub("scontrol", scontrol)
