@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import tempfile
 import threading
 
@@ -31,6 +32,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if os.geteuid() != 0:
         pytest.exit("system tests need root: containers, networks, cgroups", 1)
+    # By nohup, and by a shell's background. Programs would inherit it, and no shell can trap a signal that it was started without.
+    for ignored, instead in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(ignored) == signal.SIG_IGN:
+            signal.signal(ignored, instead)
 
 
 def needs_kube(item):
