@@ -11,7 +11,7 @@
 
 #define KIND "gpu"
 
-enum { STEPS = 2 * TD_ASIDE_MAX, GRES_MOST = 16 };
+enum { AGAIN_MS = 5000, STEPS = 2 * TD_ASIDE_MAX, GRES_MOST = 16 };
 
 struct aside_of { // one node
 	char *node;
@@ -19,6 +19,7 @@ struct aside_of { // one node
 	int64_t job[TD_ASIDE_MAX], cpus[TD_ASIDE_MAX]; // of v
 	size_t n;
 	int64_t refuse[2]; // what the node had given out when Slurm refused an allocation: CPUs, GPUs; -1: it did not
+	int64_t again_ms;  // mono: then it is tried again all the same; a reservation may have been in the way
 	int64_t full[2];   // the same of a job that waits
 	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
 	UT_hash_handle hh;
@@ -310,6 +311,7 @@ static int look_at_new(struct aside_pass *p, int64_t job, const char *name, stru
 	set(p, job, NULL);
 	pthread_mutex_lock(&p->b->asides->lock);
 	note_given(p->n, p->x->refuse);
+	p->x->again_ms = INT64_MAX; // that partition gives whole nodes: it stays so
 	pthread_mutex_unlock(&p->b->asides->lock);
 	return td_fail(err, TD_INVALID,
 		       "Slurm gives whole nodes there (OverSubscribe=EXCLUSIVE of partition %s), so one device cannot "
@@ -356,6 +358,7 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 	if (r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) {
 		if (!after) // else that job may just have ended
 			note_given(p->n, queue ? x->full : x->refuse);
+		x->again_ms = td_now(b) + AGAIN_MS;
 	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		x->unsure_ms = td_now(b);
 	} else if (!r) { // a listing may have met it already
@@ -401,7 +404,7 @@ static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_
 				  .drained = p->n->states & TD_NODE(DRAIN),
 				  .away = x->unsure_ms || td_slurm_node_bad(p->n->states) ||
 					  p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT),
-				  .refused = same_given(p->n, x->refuse),
+				  .refused = same_given(p->n, x->refuse) && td_now(p->b) < x->again_ms,
 				  .full = same_given(p->n, x->full),
 				  .by = p->by,
 				  .v = v,
