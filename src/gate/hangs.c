@@ -56,18 +56,24 @@ struct td_hangs *td_hangs_free(struct td_hangs *h)
 	return NULL;
 }
 
-// The signs that count for this job; 0: it is not watched. Who beats says by that that he wants to be watched.
-static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
+bool td_hangs_named(const yyjson_val *policy, const struct td_gate_request *q)
 {
-	td_auto_strv struct td_strv partitions = {0}, qos = {0}, signs = {0};
+	td_auto_strv struct td_strv partitions = {0}, qos = {0};
 	td_jstrs(td_jget(policy, "partitions"), &partitions);
 	td_jstrs(td_jget(policy, "qos"), &qos);
-	td_jstrs(td_jget(policy, "signs"), &signs);
 	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)partitions.v,
 						 .n_partitions = partitions.n,
 						 .qos = (const char *const *)qos.v,
 						 .n_qos = qos.n};
-	if (td_pool_preflight(&r, &(struct td_pool_preflight_job){q->partition, q->qos, NULL}) != TD_PREFLIGHT_YES)
+	return td_pool_preflight(&r, &(struct td_pool_preflight_job){q->partition, q->qos, NULL}) == TD_PREFLIGHT_YES;
+}
+
+// The signs that count for this job; 0: it is not watched. Who beats says by that that he wants to be watched.
+static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
+{
+	td_auto_strv struct td_strv signs = {0};
+	td_jstrs(td_jget(policy, "signs"), &signs);
+	if (!td_hangs_named(policy, q))
 		return q->heartbeat != -1 ? TD_SIGN_HEARTBEAT : 0;
 	unsigned mask = 0;
 	for (size_t i = 0; i < signs.n; i++)

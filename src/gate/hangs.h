@@ -18,6 +18,8 @@ struct td_hangs_opts {
 struct td_hangs;
 struct td_hangs *td_hangs_new(const struct td_hangs_opts *o);
 struct td_hangs *td_hangs_free(struct td_hangs *h);
+// Do the lists of a policy (partitions, qos) name the job of the request?
+bool td_hangs_named(const yyjson_val *policy, const struct td_gate_request *q);
 // Answers a request "hangs", "progress" or "use". f: the node's devices as the checks saw them last; NULL: not known. *ret: the
 // answer's words; NULL: there is nothing to do.
 void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q, const struct td_checkup_facts *f,

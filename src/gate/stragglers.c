@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "metrics/metrics.h"
-#include "pool/preflight.h"
 #include "pool/straggle.h"
 #include "json/json.h"
 
@@ -79,20 +78,26 @@ static struct td_json *policy_of(struct td_stragglers *s, int node)
 	return text && !td_json_parse(text, strlen(text), &j, NULL) ? j : NULL;
 }
 
+static int64_t every_ms(const yyjson_val *policy)
+{
+	int64_t every = td_jint(policy, "everySeconds", 10);
+	return (every < 1 ? 1 : every) * 1000;
+}
+
 int64_t td_stragglers_every_ms(struct td_stragglers *s, int node)
 {
 	td_auto(td_json_unref) struct td_json *j = policy_of(s, node);
-	int64_t every = j ? td_jint(td_json_root(j), "everySeconds", 10) : 0;
-	return j ? (every < 1 ? 1 : every) * 1000 : 0;
+	return j ? every_ms(td_json_root(j)) : 0;
 }
 
-// The job's record, made when it is new. NULL: there is no room. The caller holds the lock.
-static struct stragglers_job *of(struct td_stragglers *s, int node, int64_t job, int64_t now)
+// The job's record, made when it is new. NULL: there is no room. A record that nobody asked about for forget_ms goes.
+// The caller holds the lock.
+static struct stragglers_job *of(struct td_stragglers *s, int node, int64_t job, int64_t now, int64_t forget_ms)
 {
 	struct stragglers_job *free_one = NULL, *mine = NULL;
 	for (int i = 0; i < JOBS; i++) {
 		struct stragglers_job *j = &s->v[node][i];
-		if (j->id && now - j->seen_ms > FORGET_MS + 2 * td_stragglers_every_ms(s, node))
+		if (j->id && now - j->seen_ms > forget_ms)
 			forget(j);
 		if (j->id == job)
 			mine = j;
@@ -112,16 +117,7 @@ static struct stragglers_job *of(struct td_stragglers *s, int node, int64_t job,
 // What is done about this job: for those that no list names it is only told, because the word is its user's.
 static const char *action_of(yyjson_val *policy, const struct td_gate_request *q)
 {
-	td_auto_strv struct td_strv partitions = {0}, qos = {0};
-	td_jstrs(td_jget(policy, "partitions"), &partitions);
-	td_jstrs(td_jget(policy, "qos"), &qos);
-	const struct td_pool_preflight_rule r = {.partitions = (const char *const *)partitions.v,
-						 .n_partitions = partitions.n,
-						 .qos = (const char *const *)qos.v,
-						 .n_qos = qos.n};
-	bool named =
-		td_pool_preflight(&r, &(struct td_pool_preflight_job){q->partition, q->qos, NULL}) == TD_PREFLIGHT_YES;
-	const char *wish = named ? td_jstr_or(policy, "action", "tell") : "tell";
+	const char *wish = td_hangs_named(policy, q) ? td_jstr_or(policy, "action", "tell") : "tell";
 	for (size_t i = 0; i < TD_LEN(actions); i++)
 		if (!strcmp(actions[i], wish))
 			return actions[i];
@@ -135,7 +131,7 @@ static bool judge(struct td_stragglers *s, int node, const struct td_gate_reques
 						(int)td_jint(policy, "steps", 10)};
 	bool found = false;
 	pthread_mutex_lock(&s->mu);
-	struct stragglers_job *j = of(s, node, q->h.job, td_mono_ms(s->o.clock));
+	struct stragglers_job *j = of(s, node, q->h.job, td_mono_ms(s->o.clock), FORGET_MS + 2 * every_ms(policy));
 	if (j && q->part == 0)
 		td_buf_reset(&j->text);
 	if (j && j->text.len + strlen(q->ranks) < TEXT_MAX)
