@@ -9,19 +9,10 @@
 
 enum { TRIES = 5 };
 
-static char *list_of(uint64_t mask)
-{
-	td_auto_buf struct td_buf t = {0};
-	for (int i = 0; i < TD_ASIDE_MAX; i++)
-		if (mask >> i & 1)
-			td_buf_printf(&t, "%sgpu%d", t.len ? "," : "", i);
-	return t.len ? td_buf_take(&t) : NULL;
-}
-
 // Writes the list anew, if nobody has changed the Node since.
 static int write_list(struct td_kube *k, const struct td_object *o, uint64_t mask, struct td_error *err)
 {
-	td_auto_free char *text = list_of(mask);
+	td_auto_free char *text = td_pool_aside_write(mask);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *a = td_jm_obj(d, root, "metadata.annotations");
 	td_jm_str(d, root, "metadata.resourceVersion", o->rv);

@@ -1,6 +1,8 @@
 // Single devices of a node that are out of service (aside.h).
 #include "pool/aside.h"
 
+#include "base/mem.h"
+
 #include <string.h>
 
 #define BIT(device) ((uint64_t)1 << (device))
@@ -34,6 +36,15 @@ bool td_pool_aside_read(const char *text, uint64_t *ret)
 		*ret |= BIT(k);
 	}
 	return true;
+}
+
+char *td_pool_aside_write(uint64_t devices)
+{
+	td_auto_buf struct td_buf t = {0};
+	for (int i = 0; i < TD_ASIDE_MAX; i++)
+		if (devices & BIT(i))
+			td_buf_printf(&t, "%sgpu%d", t.len ? "," : "", i);
+	return t.len ? td_buf_take(&t) : NULL;
 }
 
 static size_t count(uint64_t mask)

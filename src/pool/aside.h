@@ -43,3 +43,5 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 uint64_t td_pool_aside_held(const struct td_pool_aside_job *v, size_t n);
 // Reads "gpu3,gpu5". False: it is no such list; what could be read is in *ret.
 bool td_pool_aside_read(const char *text, uint64_t *ret);
+// "gpu3,gpu5"; NULL: none. Caller frees.
+char *td_pool_aside_write(uint64_t devices);

@@ -1,5 +1,6 @@
 // Devices that are out of service one by one (aside.h).
 #include "bridge/syncer/aside.h"
+#include "bridge/scheduler/want.h"
 #include "bridge/syncer/shadow_priv.h"
 
 #include "base/log.h"
@@ -93,14 +94,7 @@ static uint64_t devices_in(const char *gres)
 
 static int64_t count_in(const char *gres)
 {
-	struct td_gres g[GRES_MOST];
-	size_t n = 0;
-	int64_t sum = 0;
-	if (!gres || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
-		return 0;
-	for (size_t i = 0; i < n; i++)
-		sum += strcmp(g[i].name, KIND) ? 0 : g[i].count;
-	return sum;
+	return gres ? td_devices_of_gres(gres, KIND) : 0;
 }
 
 static uint64_t mask_of(const struct td_slurm_job *j)
@@ -197,12 +191,7 @@ static uint64_t held(struct td_bridge *b, const char *node)
 
 char *td_aside_text(struct td_bridge *b, const char *node)
 {
-	uint64_t mask = held(b, node);
-	td_auto_buf struct td_buf t = {0};
-	for (int i = 0; i < TD_ASIDE_MAX; i++)
-		if (mask >> i & 1)
-			td_buf_printf(&t, "%s" KIND "%d", t.len ? "," : "", i);
-	return t.len ? td_buf_take(&t) : NULL;
+	return td_pool_aside_write(held(b, node));
 }
 
 void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus)
@@ -358,7 +347,8 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 	if (r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) {
 		if (!after) // else that job may just have ended
 			note_given(p->n, queue ? x->full : x->refuse);
-		x->again_ms = td_now(b) + AGAIN_MS;
+		if (!queue)
+			x->again_ms = td_now(b) + AGAIN_MS;
 	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		x->unsure_ms = td_now(b);
 	} else if (!r) { // a listing may have met it already

@@ -122,6 +122,10 @@ static void test_read(void **state)
 	assert_true(td_pool_aside_read(" gpu63, gpu1", &m) && m == ((uint64_t)1 << 63 | 2));
 	assert_true(td_pool_aside_read("", &m) && m == 0);
 	assert_true(td_pool_aside_read(NULL, &m) && m == 0);
+	char *text = td_pool_aside_write((uint64_t)1 << 63 | 9);
+	assert_string_equal(text, "gpu0,gpu3,gpu63");
+	free(text);
+	assert_null(td_pool_aside_write(0));
 	static const char *const bad[] = {
 		"gpu64", "gpu", "3", "gpu3x", "gpu-1", "gpu3;gpu4", "gpu99999999999999999999"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
