@@ -4,6 +4,7 @@ all of it is there and is what it should be. TANDEM_URL with TANDEM_SHA256, or T
 TANDEM_REF. Its last line, when it fails, says why."""
 import glob
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ class Wrong(Exception):
 
 def download(url, want, to):
     """Goes on where a cut left it, and is believed only when its hash is the one that was asked for."""
-    tries = 0
+    tries = most = 0
     with open(to, "wb+") as f:
         while True:
             at = f.seek(0, 2)
@@ -45,9 +46,10 @@ def download(url, want, to):
                 if e.code < 500:
                     raise Wrong(f"{url}: the server says {e.code} {e.reason}") from e
                 why = f"the server says {e.code} {e.reason}"
-            except OSError as e:
+            except (OSError, http.client.HTTPException) as e:
                 why = getattr(e, "reason", None) or e
-            tries = 0 if f.seek(0, 2) > at else tries + 1
+            # A server that begins anew each time comes no further.
+            tries, most = (0, f.tell()) if f.seek(0, 2) > most else (tries + 1, most)
             if tries == TRIES:
                 raise Wrong(f"{url}: {why}")
             print(f"{why}; once more from byte {f.tell()}", flush=True)
