@@ -1,4 +1,5 @@
 """Users, groups and ssh keys of a directory service: a real OpenLDAP server, SSSD in Slurm's pods (docs/people.md; rows A15 A13)."""
+import concurrent.futures
 import json
 import subprocess
 
@@ -6,6 +7,7 @@ import pytest
 
 from directory import READER, SUFFIX, Directory
 from harness import wait_for
+from laptop import Laptop
 from person import Person, comes_in, login_address
 
 pytestmark = pytest.mark.embedded  # pods reach the test's own server at the switch
@@ -61,6 +63,47 @@ def test_a_user_of_the_directory_comes_in_and_works(pool, lab):
     pool.shell("sacctmgr", "-i", "add", "account", "chemistry")
     assert "Adding User(s)" in pool.shell("sacctmgr", "-i", "add", "user", "lea", "account=chemistry")
     assert lab.lea.ssh(at, "sbatch -A chemistry --wrap 'sleep 1000' >&2; squeue -h --me -o %u; scancel -u lea").stdout == "lea\n"
+
+
+@pytest.mark.feature("A15.5", "A15.2")
+def test_a_user_of_the_directory_works_at_the_gateway(pool, lab, tmp_path):
+    # Nobody has told spec.users of her: she has her uid, her home and her jobs at the gateway, as in ssh.
+    lea = Laptop(pool, tmp_path / "laptop", "lea")
+    who = lea.api("GET", "/whoami")[1]
+    assert (who["user"], who["uid"], who["gid"], who["home"]) == ("lea", 4000, 4000, "/home/lea")
+    run = lea.submit("--", "sh", "-c", "id; pwd; touch made")
+    wait_for("it has run", lambda: lea.state(run) == "done")
+    words = lea.run("logs", run).stdout
+    assert "uid=4000(lea) gid=4000(lea)" in words and "6000(chem)" in words and "/home/lea/tandem/runs/" in words
+    assert lab.lea.ssh(login_address(pool), f"stat -c %U tandem/runs/{run}*/made tandem/runs/{run}*/*/made 2>&-").stdout == "lea\n"
+    # A page of hundreds of files asks once who she is; so do many at once who are not known yet.
+    lab.user("pia", 4005)
+    key = Laptop(pool, tmp_path / "pia", "pia")
+    with concurrent.futures.ThreadPoolExecutor(8) as many:
+        assert [r[1].get("uid") for r in many.map(lambda _: key.api("GET", "/whoami"), range(8))] == [4005] * 8
+
+
+@pytest.mark.feature("A15.5")
+def test_the_gateway_takes_nobody_for_somebody_else(pool, lab, tmp_path):
+    def says(name, words):
+        status, reply = Laptop(pool, tmp_path / name, name).api("GET", "/whoami")
+        assert words in reply["error"]["message"], reply
+        return status
+    # The directory gives somebody the number of one of spec.users, or Slurm's own.
+    lab.user("eve", 1000)
+    lab.user("sly", 64030)
+    assert says("eve", "gives eve the uid 1000, which is researcher's here") == 403
+    assert says("sly", "and not 64030 (slurm)") == 403
+    # Whom it does not have stays out, and so do names that no person has.
+    assert says("ghost", "user ghost is no longer among this cluster's users") == 401
+    for name in ("root", "1000", "-h"):
+        assert "spec.users" in pool.cmd("user", "key", "--", name, check=False).stderr, name
+    # Who leaves the directory is out, with the key that he has.
+    lab.user("tom", 4006)
+    tom = Laptop(pool, tmp_path / "tom", "tom")
+    wait_for("tom comes in", lambda: tom.api("GET", "/whoami")[0] == 200)
+    lab.delete("uid=tom,ou=people")
+    wait_for("tom is out", lambda: tom.api("GET", "/whoami")[0] == 401)
 
 
 @pytest.mark.feature("A15.3", "A15.6")

@@ -3,6 +3,7 @@
 #include "cli/remote.h"
 #include "cmd/roles.h"
 #include "kube/people.h"
+#include "slurm/conf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,10 @@ static int find(const struct td_remote *remote, const char *user, struct place *
 		return err->code;
 	ret->ns = td_strdup(sc->ns);
 	ret->cluster = td_strdup(sc->name);
-	if (!user || td_jfind(td_jget(sc->root, "spec.users"), "name", user))
+	// Whom a directory service knows is asked when the key is used.
+	bool may_be =
+		td_jget(sc->root, "spec.identity.ldap") && td_slurm_is_user(user) && !td_slurm_is_system_name(user);
+	if (!user || may_be || td_jfind(td_jget(sc->root, "spec.users"), "name", user))
 		return 0;
 	return td_fail(err, TD_NOT_FOUND, "SlurmCluster %s/%s has no user \"%.40s\": add it to spec.users first",
 		       sc->ns, sc->name, user);
@@ -144,7 +148,8 @@ int td_user_main(int argc, char **argv)
 	};
 	const struct td_command line = {
 		.name = "user",
-		.about = "Makes and takes away what the people of spec.users prove themselves with at the gateway:\n"
+		.about = "Makes and takes away what people (of spec.users, or of the directory service of\n"
+			 "spec.identity.ldap) prove themselves with at the gateway:\n"
 			 "  tandem user password ann    sets and prints a new password; logs her out\n"
 			 "  tandem user key ann         makes an API key and prints it, this once\n"
 			 "  tandem user keys [ann]      lists keys\n"

@@ -42,7 +42,7 @@ static int prove(struct td_gateway_ask *q, char **ret_user, struct td_error *err
 	if (!r && !name)
 		name = td_strdup(user);
 	td_auto_user struct td_gateway_user u = {0};
-	if (!r && td_gateway_user(q->g, name, &u, err))
+	if (!r && (r = td_gateway_user(q->g, name, &u, err)) == TD_NOT_FOUND)
 		r = td_fail(err, TD_UNAUTHENTICATED, "user or password is wrong");
 	if (r) {
 		td_info("login refused");

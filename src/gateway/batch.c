@@ -107,7 +107,7 @@ int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct t
 	if (r == TD_DENIED && err->detail == TD_SLURM_ERR_USER) {
 		td_fail(err, TD_TRANSIENT,
 			"Slurm does not know you yet (user %s with uid %" PRId64
-			"): it can take a minute after spec.users of the SlurmCluster was changed; try again then",
+			"): it can take a minute after spec.users or the directory service was changed; try again then",
 			q->user.name, q->user.uid);
 		err->retry_after_ms = LATER_MS;
 		return TD_TRANSIENT;

@@ -11,6 +11,7 @@
 //   openapi.yaml               the API: routes and bodies; door.c serves exactly what it says
 //   keys.[ch]                  keys, passwords, cookies
 //   slurm.c                    the SlurmCluster, its users, the connection to slurmrestd
+//   directory.[ch]             people of the directory service (LDAP)
 //   home.[ch]                  asks home-io to do something in a person's home
 //   home_io.c home_io.h        that process: becomes the person, shut in the home
 //   home_files.c home_run.c    what it does there: chunks, files; runs
@@ -73,6 +74,7 @@ struct td_gateway_keys;
 struct td_gateway_limits;
 struct td_session_traffic;
 struct td_gateway_days;
+struct td_gateway_directory;
 struct td_oidc;
 struct td_session_scopes;
 struct td_gateway {
@@ -86,7 +88,8 @@ struct td_gateway {
 	struct td_session_traffic *traffic;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
-	char *self;                       // this program
+	struct td_gateway_directory *directory;
+	char *self; // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;
@@ -106,14 +109,15 @@ struct td_gateway_slurm *td_gateway_slurm(struct td_gateway *g, struct td_error 
 struct td_gateway_slurm *td_gateway_slurm_unref(struct td_gateway_slurm *l);
 TD_DEFINE_AUTO(struct td_gateway_slurm *, td_gateway_slurm_unref)
 
-// A person: a user of the SlurmCluster.
+// A person: a user of the SlurmCluster, or of its directory service.
 struct td_gateway_user {
 	char *name, *home; // home: as the pods see it
 	int64_t uid, gid;
 };
 void td_gateway_user_done(struct td_gateway_user *u);
 #define td_auto_user __attribute__((cleanup(td_gateway_user_done)))
-// TD_NOT_FOUND: the SlurmCluster has no such user.
+// TD_NOT_FOUND: the SlurmCluster has no such user, nor has its directory service; TD_DENIED: that one says
+// somebody who may be nobody here; TD_TRANSIENT: it cannot be asked now.
 int td_gateway_user(struct td_gateway *g, const char *name, struct td_gateway_user *ret, struct td_error *err);
 // Lets go of what was seen and of the connection, at the end.
 void td_gateway_seen_free(struct td_gateway *g);

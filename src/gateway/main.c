@@ -1,5 +1,6 @@
 // The role gateway.
 #include "gateway/bills.h"
+#include "gateway/directory.h"
 #include "gateway/door.h"
 #include "gateway/keys.h"
 #include "gateway/schedule.h"
@@ -186,6 +187,7 @@ int td_gateway_main(int argc, char **argv)
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
+	g.directory = td_gateway_directory_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -204,6 +206,7 @@ int td_gateway_main(int argc, char **argv)
 	td_session_traffic_free(g.traffic);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);
+	td_gateway_directory_free(g.directory);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -83,7 +83,8 @@ int td_gateway_oidc_person(struct td_gateway *g, const struct td_gateway_oidc *o
 	int r = td_gateway_user(g, name, ret, err);
 	return r == TD_NOT_FOUND ? td_fail(err, TD_DENIED,
 					   "\"%.100s\" is nobody on this cluster, and logging in makes no account: an "
-					   "administrator adds a user of that name to spec.users",
+					   "administrator adds a user of that name to spec.users or to the "
+					   "directory service (spec.identity.ldap)",
 					   name)
 				 : r;
 }

@@ -16,7 +16,7 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-enum { FIRST_MOST = 8192, WORDS_MOST = 2000 };
+enum { FIRST_MOST = 8192, WORDS_MOST = 2000, FIRST_MS = 60000 };
 
 struct ssh_line {
 	struct td_ws *near;    // the client
@@ -44,6 +44,7 @@ static bool begin(struct ssh_line *l, const char *p, size_t n)
 	if (!td_starts(text, mark) || !td_slurm_is_public_key(text + strlen(mark)))
 		return false;
 	say(l, text + strlen(mark));
+	td_ws_far_within(l->far, -1); // a session of ssh may be silent for as long as it likes
 	size_t used = (size_t)(end + 1 - text), left = l->first.len - used;
 	return !left || !td_ws_send(l->near, true, text + used, left, NULL);
 }
@@ -59,6 +60,7 @@ static void *down(void *arg)
 	struct ssh_line *l = arg;
 	td_auto_buf struct td_buf m = {0};
 	bool binary, good = true;
+	td_ws_far_within(l->far, FIRST_MS);
 	while (good && !td_ws_far_recv(l->far, l->near_over, &m, &binary, NULL)) {
 		int channel = m.len ? m.s[0] : TD_EXEC_OUT;
 		size_t n = m.len ? m.len - 1 : 0;

@@ -1,5 +1,6 @@
 // The SlurmCluster and its users, from an informer; the connection to slurmrestd, found anew when a
 // call needs it and the pod it led to is gone.
+#include "gateway/directory.h"
 #include "gateway/jobs.h"
 
 #include "http/pki.h"
@@ -107,6 +108,8 @@ int td_gateway_user(struct td_gateway *g, const char *name, struct td_gateway_us
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 	yyjson_val *u = sc ? td_jfind(td_jget(sc->root, "spec.users"), "name", name) : NULL;
+	if (!u && sc && td_jget(sc->root, "spec.identity.ldap"))
+		return td_gateway_directory_user(g, sc, name, ret, err);
 	if (!u)
 		return td_fail(err, TD_NOT_FOUND, "SlurmCluster %s/%s has no user \"%.40s\" (spec.users)", g->o.ns,
 			       g->o.cluster, name);

@@ -33,6 +33,7 @@ struct td_ws_far {
 	size_t off;
 	int op; // of a message that comes in parts; 0: none
 	bool over;
+	int64_t end; // mono: nothing is waited for longer; < 0: no end
 };
 
 static int64_t now_ms(void)
@@ -210,6 +211,7 @@ int td_ws_dial(struct td_http_client *c, const struct td_ws_dial *d, struct td_c
 	       struct td_http_reply *ret_refused, struct td_error *err)
 {
 	td_auto(td_ws_far_free) struct td_ws_far *w = td_calloc(1, sizeof(*w));
+	w->end = -1;
 	struct td_http_reply refused = {0};
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->wlock, NULL);
@@ -306,6 +308,11 @@ static int take(struct td_ws_far *w, const struct td_ws_frame *f, const struct t
 	return f->fin ? 1 : 0;
 }
 
+void td_ws_far_within(struct td_ws_far *w, int ms)
+{
+	w->end = ms < 0 ? -1 : now_ms() + ms;
+}
+
 int td_ws_far_recv(struct td_ws_far *w, struct td_cancel *cancel, struct td_buf *ret, bool *ret_binary,
 		   struct td_error *err)
 {
@@ -327,7 +334,10 @@ int td_ws_far_recv(struct td_ws_far *w, struct td_cancel *cancel, struct td_buf 
 			td_buf_reset(&w->msg);
 			return 0;
 		}
-		r = fill(w, ping, cancel, err);
+		bool last = w->end >= 0 && w->end <= ping;
+		r = fill(w, last ? w->end : ping, cancel, err);
+		if (r == TD_THROTTLED && last)
+			return td_fail(err, TD_TRANSIENT, "websocket: no answer in time");
 		if (r == TD_THROTTLED) {
 			r = send_frame(w, TD_WS_PING, "", 0, cancel, err);
 			ping = now_ms() + PING_MS;

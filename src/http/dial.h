@@ -26,5 +26,8 @@ int td_ws_far_send(struct td_ws_far *w, const void *p, size_t n, struct td_cance
 // gone), TD_INVALID (the other end broke the protocol), TD_CANCELLED.
 int td_ws_far_recv(struct td_ws_far *w, struct td_cancel *cancel, struct td_buf *ret, bool *ret_binary,
 		   struct td_error *err);
+// Of the receiving thread: td_ws_far_recv() fails with TD_TRANSIENT when no message has come within so many
+// milliseconds from now; < 0: it waits without an end, as it does at first.
+void td_ws_far_within(struct td_ws_far *w, int ms);
 // Says that nothing more comes from here.
 void td_ws_far_close(struct td_ws_far *w);

@@ -104,7 +104,10 @@ static void test_dial(void **state)
 		pthread_create(&t, NULL, fire, stop);
 		assert_int_equal(td_ws_far_recv(w, stop, &m, &binary, &err), TD_CANCELLED);
 		pthread_join(t, NULL);
-		// It goes on after that, until it is closed.
+		// It goes on after that, also when nothing came in time, until it is closed.
+		td_ws_far_within(w, 1);
+		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_TRANSIENT);
+		td_ws_far_within(w, -1);
 		td_ws_far_send(w, "bye", 3, NULL, &err);
 		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_NOT_FOUND);
 		assert_int_equal(td_ws_far_recv(w, NULL, &m, &binary, &err), TD_NOT_FOUND);
