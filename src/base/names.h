@@ -54,7 +54,13 @@
 #define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
 // By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
 #define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
-// By the bridge: those of them that nobody can be given any more.
+// By the operator: devices that are out of service for their health, while the others of the node work; and why, as in
+// TD_ANN_HOLD.
+#define TD_ANN_DEVICES_HOLD "tandem.dev/devices-hold"
+#define TD_ANN_DEVICES_HOLD_WHY "tandem.dev/devices-hold-why"
+// By the operator: the jobs that hold these of them have had long enough, "gpu3,gpu5".
+#define TD_ANN_END_DEVICES "tandem.dev/end-devices"
+// By the bridge: those of both that nobody can be given any more.
 #define TD_ANN_DEVICES_HELD "tandem.dev/devices-held"
 // By the agent, JSON: which jobs hold the rest of them, {"gpu3":17}; 0: none.
 #define TD_ANN_DEVICES_BY "tandem.dev/devices-held-by"
@@ -85,6 +91,8 @@
 // By the bridge: jobs that the node's stand-in shall queue again, each with how often it was already:
 // "12:0 17_3:1" (standin/watch.h).
 #define TD_ANN_REQUEUE "tandem.dev/requeue"
+// By the bridge: the same of jobs that hold devices that are to leave service (bridge/syncer/aside_end.c).
+#define TD_ANN_REQUEUE_DEVICES "tandem.dev/requeue-devices"
 #define TD_ANN_PROGRAMS "tandem.dev/programs"  // by the agent: the site's programs it has, "a,b"; absent: none
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node

@@ -259,8 +259,8 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 			      node);
 	if (s && (node = td_aside_node(s, j)))
 		td_buf_printf(&order,
-			      " It keeps a device of %s out of service, as that Node's annotation " TD_ANN_DEVICES_OUT
-			      " says, and ends when that no longer does.",
+			      " It keeps a device of %s out of service, as that Node's annotations " TD_ANN_DEVICES_OUT
+			      " and " TD_ANN_DEVICES_HOLD " say, and ends when they no longer do.",
 			      node);
 	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }

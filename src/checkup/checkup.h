@@ -51,6 +51,7 @@ struct td_checkup_check {
 	const char *name, *condition, *source, *threshold;
 	const char *action; // "drain", "reset-gpu", "reboot"; "by number": xid.txt, NVML
 	const char *inject; // for `tandem fault NODE …`
+	bool alone;         // only the device leaves service for it, where that can be
 };
 extern const struct td_checkup_check td_checkup_checks[];
 extern const size_t td_checkup_n_checks;

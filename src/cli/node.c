@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cmd/roles.h"
+#include "pool/aside.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test"
 
 struct node_request {
 	struct td_remote remote;
-	const char *reason, *device, *program, *output;
+	const char *reason, *device, *program, *output, *scope;
 	int deadline_s, jobs_s;
 	bool no_test, wait;
 };
@@ -26,18 +27,27 @@ static int failed(const struct td_error *err)
 // Which devices are out of service, and on what the others wait that shall be.
 static void devices_out(yyjson_val *x)
 {
-	const char *out = td_jstr(x, "devicesOut"), *held = td_jstr(x, "devicesHeld");
+	uint64_t want;
+	td_pool_aside_both(td_jstr(x, "devicesOut"), td_jstr(x, "devicesHold"), &want);
+	td_auto_free char *out = td_pool_aside_write(want);
+	const char *held = td_jstr(x, "devicesHeld");
 	yyjson_val *k, *v;
 	size_t i, n;
 	if (!out && !held)
 		return;
 	printf("Devices   out of service: %s%s%s%s\n", held ? held : "none yet",
-	       td_streq(out, held) ? "" : " (wanted: ", td_streq(out, held) ? "" : td_jstr_or(x, "devicesOut", "none"),
+	       td_streq(out, held) ? "" : " (wanted: ",
+	       td_streq(out, held) ? ""
+	       : out               ? out
+				   : "none",
 	       td_streq(out, held) ? "" : ")");
 	yyjson_obj_foreach (td_jget(x, "devicesHeldBy"), i, n, k, v)
 		if (yyjson_get_sint(v) > 0)
 			printf("          %s when job %lld has ended\n", yyjson_get_str(k),
 			       (long long)yyjson_get_sint(v));
+	if (td_jstr(x, "devicesHold"))
+		printf("Mended    %s, while the others work: %s\n", td_jstr(x, "devicesHold"),
+		       td_jstr_or(x, "devicesHoldWhy", "?"));
 }
 
 static int show(const struct node_request *q, const char *name)
@@ -145,6 +155,7 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	td_jm_str(d, root, "spec.action", action);
 	td_jm_str(d, root, "spec.reason", q->reason);
 	td_jm_str(d, root, "spec.device", q->device);
+	td_jm_str(d, root, "spec.scope", q->scope);
 	td_jm_str(d, root, "spec.program", q->program);
 	td_jm_strf(d, root, "spec.requestedBy", "%.120s", td_cli_me());
 	if (q->deadline_s)
@@ -180,7 +191,7 @@ int td_node_main(int argc, char **argv)
 		{.name = "device",
 		 .value = "gpuN",
 		 TD_OPT_TEXT(&q.device),
-		 .help = "of out and in; of reset-gpu (default: all)"},
+		 .help = "of out and in; of reset-gpu (default: all); of --scope device"},
 		{.name = "program",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&q.program),
@@ -199,6 +210,11 @@ int td_node_main(int argc, char **argv)
 		 .min = 0,
 		 .max = 2592000,
 		 .help = "then batch jobs are requeued and others cancelled (default: they are waited for)"},
+		{.name = "scope",
+		 .value = "node|device",
+		 TD_OPT_TEXT(&q.scope),
+		 .choices = "node|device",
+		 .help = "device: only --device leaves service, the jobs on the others go on"},
 		{.name = "no-test", TD_OPT_SWITCH(&q.no_test), .help = "return the node without a test"},
 		{.name = "wait", TD_OPT_SWITCH(&q.wait), .help = "wait until it is over, and fail when it fails"},
 		{.name = "output",
@@ -244,6 +260,10 @@ int td_node_main(int argc, char **argv)
 				return td_command_wrong("node", "run needs --program NAME");
 			if ((!strcmp(words[0], "out") || !strcmp(words[0], "in")) && !q.device)
 				return td_command_wrong("node", "%s needs --device gpuN", words[0]);
+			if (td_streq(q.scope, "device") &&
+			    (!q.device || !strcmp(words[0], "reboot") || !strcmp(words[0], "run")))
+				return td_command_wrong("node", "--scope device needs --device gpuN, and one of drain, "
+								"reset-gpu, test and return");
 			return act(&q, words[0], words[1]);
 		}
 	return td_command_wrong(

@@ -113,6 +113,8 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	if (shadow && !td_json_parse(shadow, strlen(shadow), &others, NULL))
 		td_jm_copyval(d, o, "shadow", td_json_root(others));
 	td_jm_str(d, o, "devicesOut", td_object_annotation(node, TD_ANN_DEVICES_OUT));
+	td_jm_str(d, o, "devicesHold", td_object_annotation(node, TD_ANN_DEVICES_HOLD));
+	td_jm_str(d, o, "devicesHoldWhy", td_object_annotation(node, TD_ANN_DEVICES_HOLD_WHY));
 	td_jm_str(d, o, "devicesHeld", td_object_annotation(node, TD_ANN_DEVICES_HELD));
 	const char *by = td_object_annotation(node, TD_ANN_DEVICES_BY);
 	td_auto(td_json_unref) struct td_json *jobs = NULL;
@@ -159,8 +161,9 @@ void td_cli_nodes_story(yyjson_val *act)
 	const char *phase = td_jstr_or(act, "status.phase", "Pending"),
 		   *by = td_jstr_or(act, "spec.requestedBy", "somebody"), *reason = td_jstr(act, "spec.reason"),
 		   *device = td_jstr(act, "spec.device");
-	printf("%s  %s%s%s, asked for by %s%s%s\n", td_jstr_or(act, "createdAt", "?"),
-	       td_jstr_or(act, "spec.action", "?"), device ? " " : "", device ? device : "", by, reason ? ": " : "",
+	printf("%s  %s%s%s%s, asked for by %s%s%s\n", td_jstr_or(act, "createdAt", "?"),
+	       td_jstr_or(act, "spec.action", "?"), device ? " " : "", device ? device : "",
+	       td_streq(td_jstr(act, "spec.scope"), "device") ? " alone" : "", by, reason ? ": " : "",
 	       reason ? reason : "");
 	yyjson_val *s;
 	size_t i, n;

@@ -153,15 +153,18 @@ static int signal_of(const char *name)
 static char *moves_of(const struct td_object *node)
 {
 	enum { MOST = 1024 };
-	const char *wish = node ? td_object_annotation(node, TD_ANN_REQUEUE) : NULL;
-	size_t n = wish ? strlen(wish) : 0;
-	if (!n || n > MOST || strspn(wish, "0123456789_: ") != n)
-		return NULL;
-	char *list = td_strdup(wish);
-	for (char *p = list; *p; p++)
-		if (*p == ' ')
-			*p = ',';
-	return list;
+	static const char *const keys[] = {TD_ANN_REQUEUE, TD_ANN_REQUEUE_DEVICES};
+	td_auto_buf struct td_buf list = {0};
+	for (size_t i = 0; node && i < TD_LEN(keys); i++) {
+		const char *wish = td_object_annotation(node, keys[i]);
+		size_t n = wish ? strlen(wish) : 0;
+		if (n && n <= MOST && strspn(wish, "0123456789_: ") == n)
+			td_buf_printf(&list, "%s%s", list.len ? "," : "", wish);
+	}
+	for (size_t i = 0; i < list.len; i++)
+		if (list.s[i] == ' ')
+			list.s[i] = ',';
+	return list.len ? td_buf_take(&list) : NULL;
 }
 
 // Which looks are wanted, "every=3000 pace=10000 requeue=12:0"; NULL: none. every_ms 0: not for jobs that hang.

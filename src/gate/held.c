@@ -33,7 +33,7 @@ void td_held_on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_held *h = ctx;
 	if (now && (td_object_annotation(now, TD_ANN_GATE_HELD) || td_object_annotation(now, TD_ANN_DEVICES_OUT) ||
-		    td_object_annotation(now, TD_ANN_DEVICES_BY)))
+		    td_object_annotation(now, TD_ANN_DEVICES_HOLD) || td_object_annotation(now, TD_ANN_DEVICES_BY)))
 		td_queue_add(h->queue, now->name);
 }
 
@@ -58,7 +58,8 @@ static int sync_busy(struct td_held *h, int node, const struct td_object *o, int
 		     struct td_error *err)
 {
 	uint64_t want, held;
-	td_pool_aside_read(td_object_annotation(o, TD_ANN_DEVICES_OUT), &want);
+	td_pool_aside_both(td_object_annotation(o, TD_ANN_DEVICES_OUT), td_object_annotation(o, TD_ANN_DEVICES_HOLD),
+			   &want);
 	td_pool_aside_read(td_object_annotation(o, TD_ANN_DEVICES_HELD), &held);
 	td_auto_buf struct td_buf t = {0};
 	for (int i = 0; i < TD_ASIDE_MAX; i++) {

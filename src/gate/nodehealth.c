@@ -16,7 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, RECORD_MAX = 16 << 10, PROGRAM_MS = 20 * 60 * 1000, ASKED_MS = 10 * 60 * 1000, DRAINED_MS = 8000 };
+enum {
+	WORKERS = 2,
+	RECORD_MAX = 16 << 10,
+	PROGRAM_MS = 20 * 60 * 1000,
+	ASKED_MS = 10 * 60 * 1000,
+	DRAINED_MS = 8000,
+	FREE_MS = 20000,
+	TEST_MORE_MS = 10000
+};
 
 struct one {
 	struct td_checkup_facts facts;
@@ -221,6 +229,8 @@ static char *faults_text(const struct td_checkup_findings *l)
 		td_jm_str(d, o, "device", *f->device ? f->device : NULL);
 		td_jm_int(d, o, "code", f->code);
 		td_jm_str(d, o, "action", f->action);
+		const struct td_checkup_check *check = td_checkup_check_named(f->check);
+		td_jm_str(d, o, "scope", check && check->alone && *f->device ? "device" : NULL);
 		td_jm_str(d, o, "message", f->message);
 	}
 	return td_json_mut_text(list, NULL);
@@ -336,6 +346,8 @@ struct op {
 	const char *id, *action, *device, *program; // point into the annotation's document
 	int node;
 	const char *name;
+	bool alone; // it is about one device of a node whose others work
+	int64_t ms; // of a test: how long it computes
 };
 
 static char *record_path(const struct td_nodehealth *h, const char *node)
@@ -376,9 +388,57 @@ static int run_program(struct td_nodehealth *h, const struct op *x, struct td_ca
 	return td_run_ok(argv, PROGRAM_MS, c, err);
 }
 
+// The others of the node work, so this one must be free: root's job that keeps it from them may hold it, and nobody
+// else, and who held it before must be gone.
+static int device_free(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
+{
+	struct td_holder who;
+	int k = device_of(x);
+	if (k < 0 || k >= TD_HEALTH_GPUS)
+		return td_fail(err, TD_INVALID, "the operation of one device names none");
+	if (!h->o.gate || !td_gate_holder(h->o.gate, x->node, k, &who))
+		return 0;
+	if (who.pod || strcmp(who.uid, "0") != 0)
+		return td_fail(err, TD_CONFLICT, "%s is held by job %lld", x->device, (long long)who.job);
+	return td_gate_check(h->o.gate, x->node, (uint64_t)1 << k, &who, &(struct td_gate_wait){.timeout_ms = FREE_MS},
+			     c, err);
+}
+
+// Tests one device that nobody holds.
+static int test_device(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free char *program = NULL, *list = td_asprintf("%d", device_of(x));
+	char why[128] = "";
+	uint64_t bad = 0;
+	if (x->program) {
+		if (!h->o.actions || strchr(x->program, '/') || x->program[0] == '.')
+			return td_fail(err, TD_INVALID,
+				       "spec.preflight.program: this agent has no directory of actions");
+		program = td_asprintf("%s/%s", h->o.actions, x->program);
+		if (access(program, X_OK) < 0)
+			return td_fail(err, TD_NOT_FOUND, "spec.preflight.program: %s is no program on this node",
+				       program);
+	}
+	const struct td_checkup_quick q = {.selftest = h->o.selftest,
+					   .faults = h->o.faults ? h->o.faults[x->node] : NULL,
+					   .program = program,
+					   .node = x->name,
+					   .list = list,
+					   .devices = (uint64_t)1 << device_of(x),
+					   .ms = x->ms,
+					   .limit_ms = x->ms + TEST_MORE_MS};
+	int r = td_checkup_quick(&q, c, &bad, why, sizeof(why), err);
+	return r || !bad ? r : td_fail(err, TD_INVALID, "%s: %s", x->device, why);
+}
+
 static int act(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
 {
 	struct td_checkup_backend *b = &h->o.backends[x->node];
+	int free = x->alone ? device_free(h, x, c, err) : 0;
+	if (free)
+		return free;
+	if (td_streq(x->action, "test") && x->alone)
+		return test_device(h, x, c, err);
 	if (td_streq(x->action, "reset-gpu"))
 		return b->reset(b->ctx, device_of(x), c, err);
 	if (td_streq(x->action, "run"))
@@ -433,8 +493,14 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return 0;
 	yyjson_val *o = td_json_root(j);
-	struct op x = {td_jstr(o, "id"), td_jstr(o, "action"), td_jstr(o, "device"), td_jstr(o, "program"), i,
-		       node->name};
+	const struct op x = {.id = td_jstr(o, "id"),
+			     .action = td_jstr(o, "action"),
+			     .device = td_jstr(o, "device"),
+			     .program = td_jstr(o, "program"),
+			     .alone = td_streq(td_jstr(o, "scope"), "device"),
+			     .ms = td_jint(o, "milliseconds", 200),
+			     .node = i,
+			     .name = node->name};
 	if (!x.id || !*x.id || strlen(x.id) >= sizeof(h->v[0].asked) || !x.action)
 		return 0;
 	if (said && !td_json_parse(said, strlen(said), &k, NULL) && td_streq(td_jstr(td_json_root(k), "id"), x.id))

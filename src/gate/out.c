@@ -29,5 +29,9 @@ void td_out_findings(const struct td_object *node, struct td_checkup_findings *l
 
 uint64_t td_out_less(const struct td_object *node, uint64_t mask)
 {
-	return mask & ~out_of(node);
+	uint64_t all = 0;
+	if (node)
+		td_pool_aside_both(td_object_annotation(node, TD_ANN_DEVICES_OUT),
+				   td_object_annotation(node, TD_ANN_DEVICES_HOLD), &all);
+	return mask & ~all;
 }

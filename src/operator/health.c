@@ -143,10 +143,10 @@ static void past(const struct td_op_node *n, struct td_pool_health_facts *f)
 	int64_t last_end = -1;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		const struct td_object *o = n->acts.v[i];
-		bool policy = td_jstr(o->root, "spec.policy") != NULL;
+		bool policy = td_jstr(o->root, "spec.policy") != NULL, alone = td_op_act_alone(o, NULL);
 		enum td_act act = td_pool_act_parse(td_jstr(o->root, "spec.action"));
 		if (!td_op_act_over(o)) {
-			f->active = true;
+			f->active |= !alone;
 			continue;
 		}
 
@@ -156,13 +156,18 @@ static void past(const struct td_op_node *n, struct td_pool_health_facts *f)
 			continue;
 		td_time_parse(td_jstr_or(o->root, "status.finishedAt", ""), &end);
 		if (policy && begun > now - n->policy.window_ms) {
-			f->resets += act == TD_ACT_RESET;
+			f->resets += act == TD_ACT_RESET && !alone;
+			f->alone += act == TD_ACT_RESET && alone && !td_jbool(o->root, "status.superseded", false);
 			f->reboots += act == TD_ACT_REBOOT;
 		}
+		// What was done about one device says something of the node only where it did not help.
+		bool failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
+		if (alone && (!failed || !policy || td_jbool(o->root, "status.superseded", false)))
+			continue;
 		if (end >= last_end) {
 			last_end = end;
 			f->last = act;
-			f->last_failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
+			f->last_failed = failed;
 			f->last_policy = policy;
 		}
 	}
@@ -193,13 +198,14 @@ static void count(struct td_op *op, size_t *ret_out, size_t *ret_all, struct td_
 	else
 		p = (struct td_op_policy){0};
 	for (size_t i = 0; i < l.n; i++) {
-		const char *hold = td_object_annotation(l.v[i], TD_ANN_HOLD);
-		*ret_out += hold && td_starts(hold, "condition");
+		const char *hold = td_object_annotation(l.v[i], TD_ANN_HOLD),
+			   *devices = td_object_annotation(l.v[i], TD_ANN_DEVICES_HOLD_WHY);
+		*ret_out += td_starts(hold ? hold : devices ? devices : "", "condition");
 		if (!waiting || hold || waiting->n >= 100)
 			continue;
 		td_auto_faults struct td_op_faults f;
-		td_op_faults_read(l.v[i], &p, &f);
-		if (f.worst != TD_REMEDY_NONE)
+		td_op_faults_read(op, l.v[i], &p, &f);
+		if (f.worst != TD_REMEDY_NONE || (!devices && td_op_faults_any(&f)))
 			td_strv_add(waiting, l.v[i]->name);
 	}
 }
@@ -249,12 +255,13 @@ static bool breaker(const struct td_op_node *n)
 
 // Creates the NodeAction that a policy wants. Its name follows from the last act of the node, so two
 // leaders, or one before and after a crash, make one.
-static int begin(struct td_op_node *n, enum td_act act, const char *why, struct td_error *err)
+int td_op_health_begin(struct td_op_node *n, enum td_act act, int device, const char *why, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_buf_puts(&b, n->node->uid);
 	for (size_t i = 0; i < n->acts.n; i++)
 		td_buf_puts(&b, n->acts.v[i]->uid);
+	td_buf_printf(&b, " %d", device);
 	td_auto_free char *hash = td_op_hash(td_buf_str(&b), b.len);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -266,7 +273,11 @@ static int begin(struct td_op_node *n, enum td_act act, const char *why, struct 
 	td_jm_str(d, root, "spec.requestedBy", "policy " TD_OP_POLICY);
 	td_jm_str(d, root, "spec.policy", TD_OP_POLICY);
 	td_jm_strf(d, root, "spec.reason", "%.199s", why);
-	for (size_t i = 0; act == TD_ACT_RESET && i < n->faults.n; i++)
+	if (device >= 0) {
+		td_jm_strf(d, root, "spec.device", "gpu%d", device);
+		td_jm_str(d, root, "spec.scope", "device");
+	}
+	for (size_t i = 0; device < 0 && act == TD_ACT_RESET && i < n->faults.n; i++)
 		if (n->faults.v[i].remedy == TD_REMEDY_RESET && n->faults.v[i].device) {
 			td_jm_str(d, root, "spec.device", n->faults.v[i].device);
 			break;
@@ -283,7 +294,8 @@ static int begin(struct td_op_node *n, enum td_act act, const char *why, struct 
 	return r ? td_wrap(err, "creating a NodeAction for node %s", n->name) : 0;
 }
 
-static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td_pool_health_plan *ret)
+static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td_pool_health_plan *ret,
+		   struct td_op_devices *devices)
 {
 	struct td_pool_health_facts f = {.worst = n->faults.worst,
 					 .dry_run = n->policy.dry_run,
@@ -294,7 +306,12 @@ static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td
 	f.testing_new = n->policy.test_new && !td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
 	f.testing_idle = test_due(n, again_ms);
 	f.breaker = sure && breaker(n);
+	td_op_devices_decide(n, f.breaker, f.resets + f.reboots + f.alone, devices);
+	if (devices->node > f.worst)
+		f.worst = devices->node;
 	td_pool_health_decide(&f, ret);
+	if (ret->hold) // the whole node is out of service, and with it all its devices
+		*devices = (struct td_op_devices){0};
 }
 
 // Reads what decides anew, because caches lag, each by itself.
@@ -317,13 +334,14 @@ static int read_again(struct td_op_node *n, struct td_error *err)
 			td_objects_add(&n->acts, td_object_ref(all.v[i]));
 	sort(&n->acts);
 	td_op_faults_done(&n->faults);
-	td_op_faults_read(n->node, &n->policy, &n->faults);
+	td_op_faults_read(n->op, n->node, &n->policy, &n->faults);
 	return 0;
 }
 
-static bool settled(const struct td_op_node *n, const struct td_pool_health_plan *p)
+static bool settled(const struct td_op_node *n, const struct td_pool_health_plan *p, const struct td_op_devices *d)
 {
-	return p->act == TD_ACT_NONE && p->hold == (td_object_annotation(n->node, TD_ANN_HOLD) != NULL) &&
+	return td_op_devices_settled(n, d) && p->act == TD_ACT_NONE &&
+	       p->hold == (td_object_annotation(n->node, TD_ANN_HOLD) != NULL) &&
 	       p->person == (td_object_annotation(n->node, TD_ANN_PERSON) != NULL) && !p->waiting;
 }
 
@@ -340,7 +358,8 @@ static char *failure(const struct td_op_node *n)
 			   td_jstr_or(last->root, "status.message", "?"));
 }
 
-static int carry_out(struct td_op_node *n, const struct td_pool_health_plan *p, struct td_error *err)
+static int carry_out(struct td_op_node *n, const struct td_pool_health_plan *p, const struct td_op_devices *devices,
+		     struct td_error *err)
 {
 	td_auto_free char *text = td_op_faults_text(&n->faults), *last = failure(n);
 	const char *was = td_object_annotation(n->node, TD_ANN_HOLD), *why = *text    ? text
@@ -358,12 +377,14 @@ static int carry_out(struct td_op_node *n, const struct td_pool_health_plan *p, 
 			       "%s: %s would be done, but %s", why, td_pool_remedy_name(p->as), p->why);
 	const char *const notes[][2] = {{TD_ANN_HOLD, hold}, {TD_ANN_PERSON, person}, {0}};
 	int r = td_op_health_note(n, notes, err);
+	if (!r) // after the hold of the node, so that nobody is given them in between
+		r = td_op_devices_carry_out(n, devices, err);
 	if (!r && hold && !was) {
 		td_info("node %s: out of service: %s", n->name, hold);
 		td_kube_record(n->op->events, TD_ABOUT(n->node, &td_nodes), "Warning", "OutOfService", "%s", hold);
 	}
 	if (!r && p->act != TD_ACT_NONE)
-		r = begin(n, p->act, why, err);
+		r = td_op_health_begin(n, p->act, -1, why, err);
 	return r;
 }
 
@@ -487,6 +508,35 @@ static void node_done(struct td_op_node *n)
 	td_op_faults_done(&n->faults);
 }
 
+// Carries the acts on: those of the whole node one after the other, in the order of their creation. Those of single
+// devices wait side by side until their devices are free, where one of the whole node overtakes them; what comes after
+// that is one at a time, as the agent does it. *ret_whole: one of the whole node is not over.
+static int run_acts(struct td_op_node *n, bool *ret_whole, int64_t *again_ms, struct td_error *err)
+{
+	struct td_object *whole = NULL;
+	int r = 0;
+	for (size_t i = 0; i < n->acts.n; i++)
+		if (!td_op_act_over(n->acts.v[i]) && td_op_act_alone(n->acts.v[i], NULL) &&
+		    td_op_act_beyond_drain(n->acts.v[i]))
+			n->working = n->acts.v[i];
+	for (size_t i = 0; i < n->acts.n && !r; i++) {
+		struct td_object *o = n->acts.v[i], *before = whole;
+		bool alone = td_op_act_alone(o, NULL), begun = td_jstr(o->root, "status.step");
+		if (td_op_act_over(o))
+			continue;
+		if (!alone) {
+			before = before ? before : n->working;
+			whole = whole ? whole : o;
+		}
+		if (before && !begun)
+			r = td_op_act_wait(n, o, before, err);
+		else if (!before || alone)
+			r = td_op_act_run(n, o, again_ms, err);
+	}
+	*ret_whole = whole;
+	return r;
+}
+
 static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
@@ -501,31 +551,26 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	td_informer_by_index(op->actions, "node", name, &n.acts);
 	sort(&n.acts);
 	td_op_policy_load(op, &n.policy);
-	td_op_faults_read(n.node, &n.policy, &n.faults);
+	td_op_faults_read(op, n.node, &n.policy, &n.faults);
 
 	int r = n.node ? take_request(&n, err) : 0;
-	struct td_object *first = NULL;
-	for (size_t i = 0; i < n.acts.n && !r; i++) {
-		if (td_op_act_over(n.acts.v[i]))
-			continue;
-		if (first)
-			r = td_op_act_wait(&n, n.acts.v[i], first, err);
-		else
-			r = td_op_act_run(&n, first = n.acts.v[i], again_ms, err);
-	}
+	bool whole = false;
+	if (!r)
+		r = run_acts(&n, &whole, again_ms, err);
 	if (!r && n.node)
 		r = show_preflight(&n, err);
 	if (r || !n.node)
 		return r;
 
 	struct td_pool_health_plan p;
-	decide(&n, false, again_ms, &p);
-	if (!first && !settled(&n, &p)) {
+	struct td_op_devices devices;
+	decide(&n, false, again_ms, &p, &devices);
+	if (!whole && !settled(&n, &p, &devices)) {
 		if ((r = read_again(&n, err)))
 			return r == TD_NOT_FOUND ? 0 : r;
-		decide(&n, true, again_ms, &p);
-		if (!settled(&n, &p))
-			r = carry_out(&n, &p, err);
+		decide(&n, true, again_ms, &p, &devices);
+		if (!settled(&n, &p, &devices))
+			r = carry_out(&n, &p, &devices, err);
 		if (!r && p.waiting)
 			*again_ms = POLICY_MS * 5;
 		td_queue_add_after(op->health, POLICY_KEY, POLICY_MS);

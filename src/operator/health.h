@@ -11,6 +11,7 @@
 // Its files:
 //   health.c          the controller: facts, the decision of pool/health.h, what follows from it
 //   nodeaction.c      one NodeAction, carried on
+//   nodedevice.c      one device of a node: it leaves service, is mended and returns while the others work
 //   nodetest.c        the pod that tests a node
 //   upgrade.c         NodeUpgrade: an act on each of many nodes, paced
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
@@ -54,9 +55,10 @@ struct td_op_faults {
 	const char **said; // of each, in words
 	size_t n;
 	struct td_json *json;
-	enum td_remedy worst;
+	enum td_remedy worst; // of those for which the whole node leaves service
 };
-void td_op_faults_read(const struct td_object *node, const struct td_op_policy *p, struct td_op_faults *ret);
+void td_op_faults_read(struct td_op *op, const struct td_object *node, const struct td_op_policy *p,
+		       struct td_op_faults *ret);
 void td_op_faults_done(struct td_op_faults *f);
 #define td_auto_faults __attribute__((cleanup(td_op_faults_done)))
 // "GpuUnhealthy: gpu3: XID 79 …", of those that call for something. The caller frees it.
@@ -73,6 +75,7 @@ struct td_op_node {
 	struct td_op_policy policy;
 	struct td_op_faults faults;
 	struct td_cancel *c;
+	struct td_object *working; // the act of a single device that is beyond its drain
 };
 // Handlers of the informers.
 void td_op_health_on_node(struct td_op *op, struct td_object *old, struct td_object *now);
@@ -92,8 +95,43 @@ bool td_op_act_over(const struct td_object *action);
 // The slurmd pod of the node; NULL: none. The caller unrefs it.
 struct td_object *td_op_health_slurmd(struct td_op *op, const char *node);
 
+// Creates the NodeAction that a policy wants. device -1: the whole node.
+int td_op_health_begin(struct td_op_node *n, enum td_act act, int device, const char *why, struct td_error *err);
 // True when so many nodes are out of service for their health that no more may be taken out.
 bool td_op_health_breaker(struct td_op *op, const struct td_op_policy *p);
+
+// ---- nodedevice.c ----
+
+// What is to be done about a node's single devices.
+struct td_op_devices {
+	uint64_t hold;       // those that must be out of service by the operator
+	enum td_remedy node; // what the node needs because of them
+	struct td_op_device {
+		int device;
+		struct td_pool_device_plan p;
+	} v[64]; // only those of which something is known
+	size_t n;
+};
+// Can one device of the node leave service alone? Not while the whole node is out, and not where its kubelet chooses
+// the devices of pods.
+bool td_op_devices_able(struct td_op *op, const struct td_object *node);
+// tries: resets and reboots of the node by the policy in the window.
+void td_op_devices_decide(const struct td_op_node *n, bool breaker, size_t tries, struct td_op_devices *ret);
+bool td_op_devices_settled(const struct td_op_node *n, const struct td_op_devices *d);
+// Holds or releases devices as decided, and makes the NodeActions. breaker, dry run: says what waits.
+int td_op_devices_carry_out(struct td_op_node *n, const struct td_op_devices *d, struct td_error *err);
+// Changes the list of devices that are out of service by the operator; why: of a list that is new.
+int td_op_devices_change(struct td_op_node *n, uint64_t add, uint64_t drop, const char *why, struct td_error *err);
+// True when a fault is there for which one device leaves service alone.
+bool td_op_faults_any(const struct td_op_faults *f);
+// Says that the job which holds this device has had long enough, or takes that back.
+int td_op_devices_end(struct td_op_node *n, int device, bool end, struct td_error *err);
+// Those that are out of service by the operator.
+uint64_t td_op_devices_held(const struct td_object *node);
+// "gpu3: XID 94 …", what the faults of this device say. The caller frees it.
+char *td_op_device_faults(const struct td_op_faults *f, int device, enum td_remedy *ret_worst);
+// True when the NodeAction is about one device alone. *ret_device (may be NULL): which, -1: it names none.
+bool td_op_act_alone(const struct td_object *action, int *ret_device);
 
 // ---- upgrade.c ----
 
@@ -107,6 +145,9 @@ int td_op_upgrade_run(struct td_op *op, const char *name, int64_t *again_ms, str
 
 // ---- nodeaction.c ----
 
+// True when it did, or does, more than wait for jobs to end.
+bool td_op_act_beyond_drain(const struct td_object *action);
+// One of a single device that leaves its drain becomes n->working; while another one is, it waits.
 int td_op_act_run(struct td_op_node *n, struct td_object *action, int64_t *again_ms, struct td_error *err);
 // Says of one that waits for another one what it waits for.
 int td_op_act_wait(struct td_op_node *n, struct td_object *action, const struct td_object *first, struct td_error *err);

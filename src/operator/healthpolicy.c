@@ -14,6 +14,10 @@ static void rules_of(const yyjson_val *list, struct td_op_policy *p)
 		struct td_pool_rule *r = &p->rules[p->n_rules];
 		if (!td_pool_remedy_parse(td_jstr(x, "action"), &r->remedy))
 			continue;
+		const char *scope = td_jstr(x, "scope");
+		r->scope = td_streq(scope, "device") ? TD_SCOPE_DEVICE
+			   : td_streq(scope, "node") ? TD_SCOPE_NODE
+						     : TD_SCOPE_TABLE;
 		r->check = td_jstr(x, "check");
 		r->condition = td_jstr(x, "condition");
 		yyjson_val *codes = td_jget(x, "codes");
@@ -111,16 +115,16 @@ void td_op_policy_done(struct td_op_policy *p)
 
 static void add(struct td_op_faults *l, const struct td_op_policy *p, struct td_pool_fault f, const char *said)
 {
-	f.remedy = td_pool_rule_of(&f, p->rules, p->n_rules);
+	bool alone;
+	f.remedy = td_pool_rule_of(&f, p->rules, p->n_rules, &alone);
+	f.alone = alone;
 	l->v = td_realloc(l->v, (l->n + 1) * sizeof(*l->v));
 	l->said = td_realloc(l->said, (l->n + 1) * sizeof(*l->said));
 	l->v[l->n] = f;
 	l->said[l->n++] = said;
-	if (f.remedy > l->worst)
-		l->worst = f.remedy;
 }
 
-void td_op_faults_read(const struct td_object *node, const struct td_op_policy *p, struct td_op_faults *ret)
+static void read_all(const struct td_object *node, const struct td_op_policy *p, struct td_op_faults *ret)
 {
 	*ret = (struct td_op_faults){0};
 	const char *text = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;
@@ -131,6 +135,7 @@ void td_op_faults_read(const struct td_object *node, const struct td_op_policy *
 			struct td_pool_fault f = {.check = td_jstr(x, "check"),
 						  .condition = td_jstr(x, "condition"),
 						  .device = td_jstr(x, "device"),
+						  .alone = td_streq(td_jstr(x, "scope"), "device"),
 						  .code = td_jint(x, "code", 0)};
 			if (f.check && f.condition && td_pool_remedy_parse(td_jstr(x, "action"), &f.remedy))
 				add(ret, p, f, td_jstr_or(x, "message", f.check));
@@ -140,9 +145,27 @@ void td_op_faults_read(const struct td_object *node, const struct td_op_policy *
 		return;
 	yyjson_arr_foreach (td_jget(node->root, "status.conditions"), i, n, x) {
 		struct td_pool_fault f = {.condition = td_jstr(x, "type")};
+		bool alone;
 		if (f.condition && td_streq(td_jstr(x, "status"), "True") &&
-		    td_pool_rule_of(&f, p->rules, p->n_rules) != TD_REMEDY_NONE)
+		    td_pool_rule_of(&f, p->rules, p->n_rules, &alone) != TD_REMEDY_NONE)
 			add(ret, p, f, td_jstr_or(x, "message", td_jstr_or(x, "reason", "")));
+	}
+}
+
+void td_op_faults_read(struct td_op *op, const struct td_object *node, const struct td_op_policy *p,
+		       struct td_op_faults *ret)
+{
+	read_all(node, p, ret);
+	bool known = false, able = false;
+	for (size_t i = 0; i < ret->n; i++) {
+		struct td_pool_fault *f = &ret->v[i];
+		if (f->alone && !known) {
+			able = td_op_devices_able(op, node);
+			known = true;
+		}
+		f->alone &= able;
+		if (!f->alone && f->remedy > ret->worst)
+			ret->worst = f->remedy;
 	}
 }
 

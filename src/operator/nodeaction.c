@@ -4,17 +4,20 @@
 
 #include "api/condition.h"
 #include "base/log.h"
+#include "pool/aside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP_S = 1800, LOOK_MS = 5000 };
+enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, TEST_MOST_MS = 20000 };
 
 struct run {
 	struct td_op_node *n;
 	struct td_object *o;
 	enum td_act act, step;
 	bool test;
+	bool alone; // it is about one device, this one
+	int device;
 	struct td_object *slurmd, *pod; // pod: of its test
 	const char *said;               // result of the test
 	char *agent_said;
@@ -78,7 +81,9 @@ static int over(struct run *x, const char *phase, const char *message, struct td
 {
 	char buf[TD_TIME_LEN];
 	const char *const notes[][2] = {{TD_ANN_END_JOBS, NULL}, {TD_ANN_SIGNAL_JOBS, NULL}, {0}};
-	int r = x->n->node ? td_op_health_note(x->n, notes, err) : 0;
+	int r = !x->n->node                  ? 0
+		: !x->alone || x->device < 0 ? td_op_health_note(x->n, notes, err)
+					     : td_op_devices_end(x->n, x->device, false, err);
 	if (r)
 		return r;
 	finish_step(x, message);
@@ -106,7 +111,9 @@ static bool late(struct run *x)
 	yyjson_mut_val *e = step_entry(x, x->step);
 	td_time_parse(td_jm_getstr(e, "startedAt"), &step);
 	long long own = td_jint(x->o->root, "spec.deadlineSeconds", 0);
-	int64_t end = own ? begun + own * 1000 : x->step == TD_ACT_DRAIN ? INT64_MAX : step + STEP_S * 1000;
+	int64_t end = own                       ? begun + own * 1000
+		      : x->step == TD_ACT_DRAIN ? INT64_MAX
+						: step + (x->alone ? ALONE_S : STEP_S) * 1000;
 	if (end == INT64_MAX)
 		return false;
 	if (end > x->now && (!*x->again_ms || end - x->now < *x->again_ms))
@@ -153,12 +160,12 @@ static void note_signalled(struct run *x)
 		td_jm_str(x->d, x->status, "signalledAt", now_text(x, buf));
 }
 
-// The operation of the present step: an agent does none twice, so the second of an act has an id of its own. The
-// caller frees it.
+// The operation of the present step: an agent does none twice, so each of an act has an id of its own. The caller frees
+// it.
 static char *operation_id(const struct run *x)
 {
 	bool second = x->act == TD_ACT_RUN && x->step == TD_ACT_REBOOT;
-	return td_asprintf("%s%s", x->o->uid, second ? "-reboot" : "");
+	return td_asprintf("%s%s", x->o->uid, second ? "-reboot" : x->alone && x->step == TD_ACT_TEST ? "-test" : "");
 }
 
 // The annotation that tells the agent.
@@ -171,6 +178,13 @@ static char *operation(const struct run *x)
 	td_jm_str(d, root, "action", td_pool_act_name(x->step));
 	td_jm_str(d, root, "device", td_jstr(x->o->root, "spec.device"));
 	td_jm_str(d, root, "program", td_jstr(x->o->root, "spec.program"));
+	if (x->alone)
+		td_jm_str(d, root, "scope", "device");
+	if (x->alone && x->step == TD_ACT_TEST) {
+		const struct td_op_policy *p = &x->n->policy;
+		td_jm_int(d, root, "milliseconds", p->test_ms < TEST_MOST_MS ? p->test_ms : TEST_MOST_MS);
+		td_jm_str(d, root, "program", td_jstr(p->preflight, "program"));
+	}
 	return td_json_mut_text(root, NULL);
 }
 
@@ -186,6 +200,21 @@ static enum td_act_did result_of(struct run *x)
 		return TD_DID_NOTHING;
 	x->agent_said = td_strdup(td_jstr_or(r, "message", ""));
 	return td_streq(is, "done") ? TD_DID_DONE : td_streq(is, "failed") ? TD_DID_FAILED : TD_DID_UNKNOWN;
+}
+
+// What of the facts is about the device, and not about its node.
+static void device_facts(struct run *x, struct td_pool_act_facts *f)
+{
+	const struct td_object *node = x->n->node;
+	uint64_t out, bit = (uint64_t)1 << x->device;
+	enum td_remedy worst;
+	f->alone = true;
+	f->held = td_op_devices_held(node) & bit;
+	// On a drained node nobody holds it.
+	f->drained |= td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_HELD), &out) && out & bit;
+	f->ending = td_pool_aside_read(td_object_annotation(node, TD_ANN_END_DEVICES), &out) && out & bit;
+	free(td_op_device_faults(&x->n->faults, x->device, &worst));
+	f->faulty = worst != TD_REMEDY_NONE;
 }
 
 static void facts(struct run *x, struct td_pool_act_facts *f)
@@ -205,6 +234,7 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		.ready = td_op_ready(n->node) && (!x->slurmd || td_op_pod_ready(x->slurmd)),
 		.ending = td_object_annotation(n->node, TD_ANN_END_JOBS),
 		.faulty = n->faults.worst != TD_REMEDY_NONE,
+		.alone = false,
 		.held = td_object_annotation(n->node, TD_ANN_HOLD),
 	};
 	if (x->step == TD_ACT_DRAIN) {
@@ -212,12 +242,15 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		f->end_jobs = jobs_over(x, &f->signal);
 		f->telling = td_object_annotation(n->node, TD_ANN_SIGNAL_JOBS);
 	}
-	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN) {
+	if (x->alone)
+		device_facts(x, f);
+	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN ||
+	    (x->alone && x->step == TD_ACT_TEST)) {
 		td_auto_free char *want = operation(x);
 		f->told = td_streq(td_object_annotation(n->node, TD_ANN_OPERATION), want);
 		f->did = result_of(x);
 	}
-	if (x->step == TD_ACT_TEST) {
+	if (x->step == TD_ACT_TEST && !x->alone) {
 		const char *pod = td_jm_getstr(x->status, "testPod");
 		f->begun = pod;
 		if (pod) {
@@ -242,11 +275,17 @@ static int hold(struct run *x, struct td_error *err)
 	td_auto_free char *text = td_asprintf("action %s%s%.60s%s%.120s", td_pool_act_name(x->act), by ? " by " : "",
 					      by ? by : "", *reason ? ": " : "", reason);
 	const char *const notes[][2] = {{TD_ANN_HOLD, text}, {0}};
-	return td_op_health_note(x->n, notes, err);
+	if (x->alone)
+		return td_op_devices_change(x->n, (uint64_t)1 << x->device, 0, text, err);
+	int r = td_op_health_note(x->n, notes, err);
+	// What mends the node mends, tests and returns its devices, too.
+	return r ? r : td_op_devices_change(x->n, 0, td_op_devices_held(x->n->node), NULL, err);
 }
 
 static int release(struct run *x, struct td_error *err)
 {
+	if (x->alone)
+		return td_op_devices_change(x->n, 0, (uint64_t)1 << x->device, NULL, err);
 	const char *const notes[][2] = {
 		{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {TD_ANN_END_JOBS, NULL}, {TD_ANN_SIGNAL_JOBS, NULL}, {0}};
 	return td_op_health_note(x->n, notes, err);
@@ -262,6 +301,8 @@ static int tell(struct run *x, struct td_error *err)
 
 static int end_jobs(struct run *x, struct td_error *err)
 {
+	if (x->alone)
+		return td_op_devices_end(x->n, x->device, true, err);
 	const char *const notes[][2] = {{TD_ANN_END_JOBS, x->o->name}, {0}};
 	return td_op_health_note(x->n, notes, err);
 }
@@ -286,8 +327,10 @@ static int begin_test(struct run *x, struct td_error *err)
 
 static const char *words(const struct run *x, const struct td_pool_act_step_plan *p, char *buf, size_t n)
 {
-	const char *more = x->step == TD_ACT_TEST ? x->said : x->agent_said;
-	td_auto_free char *faults = td_op_faults_text(&x->n->faults);
+	const char *more = x->step == TD_ACT_TEST && !x->alone ? x->said : x->agent_said;
+	enum td_remedy worst;
+	td_auto_free char *faults =
+		x->alone ? td_op_device_faults(&x->n->faults, x->device, &worst) : td_op_faults_text(&x->n->faults);
 	if (more && *more)
 		snprintf(buf, n, "%s: %.300s", p->why, more);
 	else if (*faults && x->step != TD_ACT_DRAIN)
@@ -333,9 +376,37 @@ static int ended_well(struct run *x, struct td_error *err)
 		if (r)
 			return r;
 	}
+	if (x->alone)
+		return over(x, "Succeeded",
+			    x->act == TD_ACT_DRAIN ? "nobody is given the device" : "the device is back in service",
+			    err);
 	return over(x, "Succeeded",
 		    x->act == TD_ACT_DRAIN ? "the node takes no work and has none" : "the node is back in service",
 		    err);
+}
+
+bool td_op_act_beyond_drain(const struct td_object *action)
+{
+	enum td_act step = td_pool_act_parse(td_jstr(action->root, "status.step"));
+	return step != TD_ACT_NONE && step != TD_ACT_DRAIN;
+}
+
+// What of the spec cannot be done about one device alone.
+static int wrong_alone(const struct run *x, const char **ret_why)
+{
+	if (x->device < 0)
+		*ret_why = "spec.device: with scope device, name the device, such as gpu3";
+	else if (x->act == TD_ACT_REBOOT || x->act == TD_ACT_RUN)
+		*ret_why = "spec.scope: a reboot and a program are the whole node's: leave scope out";
+	else if (td_jget(x->o->root, "spec.checkpoint"))
+		*ret_why = "spec.checkpoint: jobs of single devices are not told to save themselves: leave it out";
+	else if (!td_op_act_beyond_drain(x->o) && !td_object_annotation(x->n->node, TD_ANN_HOLD) &&
+		 !td_op_devices_able(x->n->op, x->n->node))
+		*ret_why = "spec.scope: this node's kubelet chooses the devices of pods (spec.devices source is not "
+			   "DRA), or it is no Slurm node: leave scope out";
+	else
+		return 0;
+	return TD_INVALID;
 }
 
 int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, struct td_error *err)
@@ -350,12 +421,21 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 	yyjson_val *was = td_jget(o->root, "status");
 	x.d = was ? td_jm_copy(was) : td_jm_new();
 	x.status = yyjson_mut_doc_get_root(x.d);
+	const char *why = NULL;
+	int r = 0;
+	x.alone = td_op_act_alone(o, &x.device);
 	if (!n->node)
 		return over(&x, "Failed", "there is no such node", err);
 	if (td_jint(o->root, "metadata.generation", 1) != 1)
 		return over(&x, "Failed", "its spec was changed: make another NodeAction", err);
 	if (x.act == TD_ACT_RUN && !td_jstr(o->root, "spec.program"))
 		return over(&x, "Failed", "spec.program: name the program of the site's that is to run", err);
+	if (x.alone && (r = wrong_alone(&x, &why)))
+		return over(&x, "Failed", why, err);
+	if (x.alone && td_object_annotation(n->node, TD_ANN_HOLD) && !td_op_act_beyond_drain(o)) {
+		td_jm_bool(x.d, x.status, "superseded", true);
+		return over(&x, "Failed", "the whole node has left service: it is mended with the node", err);
+	}
 	// The write comes back as an event, and the first step follows then: it is reserved now.
 	if (x.step == TD_ACT_NONE)
 		return begin(&x, err);
@@ -364,7 +444,8 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 	struct td_pool_act_facts f;
 	facts(&x, &f);
 	struct td_pool_act_step_plan p = td_pool_act_decide(&f);
-	int r = 0;
+	if (x.alone && x.step == TD_ACT_DRAIN && p.what == TD_ACT_NEXT && n->working && n->working != o)
+		p = (struct td_pool_act_step_plan){TD_ACT_WAIT, "another device of the node is being mended"};
 	switch (p.what) {
 	case TD_ACT_WAIT:
 		td_jm_str(x.d, x.status, "message", words(&x, &p, text, sizeof(text)));
@@ -372,6 +453,8 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 	case TD_ACT_NEXT:
 		if (next(&x, x.step == TD_ACT_TEST ? x.said ? x.said : p.why : x.agent_said))
 			return ended_well(&x, err);
+		if (x.alone)
+			n->working = o;
 		break;
 	case TD_ACT_FAIL:
 		return over(&x, "Failed", words(&x, &p, text, sizeof(text)), err);

@@ -346,7 +346,7 @@ static void member(struct upgrade *x, const yyjson_mut_val *e, struct td_pool_up
 	if (!node)
 		return;
 	td_auto_faults struct td_op_faults faults;
-	td_op_faults_read(node, &x->policy, &faults);
+	td_op_faults_read(x->op, node, &x->policy, &faults);
 	const char *hold = td_object_annotation(node, TD_ANN_HOLD),
 		   *state = td_object_annotation(node, TD_ANN_SLURM_STATE);
 	bool fault = hold && td_starts(hold, "condition");

@@ -38,6 +38,17 @@ bool td_pool_aside_read(const char *text, uint64_t *ret)
 	return true;
 }
 
+bool td_pool_aside_both(const char *out, const char *hold, uint64_t *ret)
+{
+	uint64_t other;
+	bool good = td_pool_aside_read(out, ret);
+	if (!good)
+		*ret = 0;
+	if (td_pool_aside_read(hold, &other))
+		*ret |= other;
+	return good;
+}
+
 char *td_pool_aside_write(uint64_t devices)
 {
 	td_auto_buf struct td_buf t = {0};
@@ -65,7 +76,7 @@ static size_t held_by(const struct td_pool_aside *f, uint64_t missing, int64_t j
 }
 
 // Those that wait for the end of a job that holds none of the missing devices, or of which there are too many.
-static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, struct td_pool_aside_plan *p)
+static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t soon, struct td_pool_aside_plan *p)
 {
 	bool any = false;
 	for (size_t i = 0; i < f->n; i++) {
@@ -74,7 +85,7 @@ static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, struct 
 		size_t before = 0;
 		for (size_t k = 0; k < i; k++)
 			before += f->v[k].device < 0 && f->v[k].after == f->v[i].after;
-		p->ends[i] = before >= held_by(f, missing, f->v[i].after);
+		p->ends[i] = before >= (f->v[i].after ? held_by(f, missing, f->v[i].after) : soon);
 		any |= p->ends[i];
 	}
 	return any;
@@ -141,10 +152,22 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 			return;
 		}
 	}
-	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, ret)) {
+	// Where a job is ended early, nobody's end can be waited for: it may be queued again, which is no end. So one waits
+	// that comes before everybody else, if other devices are not free, which it would get at once.
+	uint64_t ending = f->ending & missing & ~left;
+	size_t soon = f->packed ? count(ending) : 0, first = 0;
+	for (size_t i = 0; i < f->n; i++)
+		first += f->v[i].device < 0 && !f->v[i].after;
+	missing &= ~ending;
+	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, soon, ret)) {
 		ret->what = TD_ASIDE_END;
 		return;
 	}
+	if (first < soon && !f->full && f->n < TD_ASIDE_MAX) {
+		ret->what = TD_ASIDE_QUEUE;
+		return;
+	}
+	ret->may_end = ending;
 	for (int i = 0; i < TD_ASIDE_MAX && f->n < TD_ASIDE_MAX; i++) {
 		if (!(missing & ~left & BIT(i)) || f->by[i] <= 0)
 			continue;
@@ -157,5 +180,5 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 		ret->after = f->by[i];
 		return;
 	}
-	ret->what = missing ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
+	ret->what = missing | ending ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
 }

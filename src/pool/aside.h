@@ -21,6 +21,8 @@ struct td_pool_aside {
 	bool away;         // it is down, or Slurm does not know how it is
 	bool refused;      // Slurm has refused an allocation there, and the node has not changed since
 	bool full;         // the same of a job that waits: there is a limit
+	uint64_t ending;   // of devices: the jobs that hold them are to be ended
+	bool packed;       // no device of the node is free
 	const int64_t *by; // of each device: the job that holds it; 0: none does; below 0: not known
 	const struct td_pool_aside_job *v;
 	size_t n;
@@ -36,6 +38,8 @@ struct td_pool_aside_plan {
 	enum td_pool_aside_do what;
 	int64_t after;
 	bool ends[TD_ASIDE_MAX];
+	uint64_t
+		may_end; // with LOOK: of `ending`, devices whose jobs may be ended now, because nobody gets them in between
 };
 // One step. When it is done the facts are read again.
 void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_plan *ret);
@@ -43,5 +47,8 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 uint64_t td_pool_aside_held(const struct td_pool_aside_job *v, size_t n);
 // Reads "gpu3,gpu5". False: it is no such list; what could be read is in *ret.
 bool td_pool_aside_read(const char *text, uint64_t *ret);
+// What an administrator's list and the operator's take out of service together. False: the first is no such list, and
+// only the other counts.
+bool td_pool_aside_both(const char *out, const char *hold, uint64_t *ret);
 // "gpu3,gpu5"; NULL: none. Caller frees.
 char *td_pool_aside_write(uint64_t devices);

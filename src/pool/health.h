@@ -24,6 +24,7 @@ struct td_pool_rule {
 	const int64_t *codes;
 	size_t n_codes; // 0: any
 	enum td_remedy remedy;
+	enum td_scope { TD_SCOPE_TABLE, TD_SCOPE_NODE, TD_SCOPE_DEVICE } scope; // what leaves service for it
 };
 struct td_pool_fault {
 	const char *check;     // "xid"; NULL: a condition that somebody else set
@@ -31,10 +32,13 @@ struct td_pool_fault {
 	const char *device;    // "gpu3"; NULL: the node
 	int64_t code;
 	enum td_remedy remedy; // by the table of checks; td_pool_rule_of() overrules it
+	bool alone;            // by the same: only the device leaves service for it
 };
 // The first rule that matches decides, else the table; a condition of somebody else without a rule is
-// nothing.
-enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_pool_rule *rules, size_t n);
+// nothing. *ret_alone: only the device leaves service. A reboot is always the node's, and so is what the test before a
+// job found: Slurm drains the node of a Prolog that failed.
+enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_pool_rule *rules, size_t n,
+			       bool *ret_alone);
 
 // ---- acts ----
 
@@ -48,7 +52,8 @@ enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool
 // What is known of a node and of the act's present step.
 struct td_pool_act_facts {
 	enum td_act step;
-	bool late; // its deadline is over
+	bool alone; // it is about one device of a node whose others work: the agent tests it
+	bool late;  // its deadline is over
 	// Slurm
 	bool slurm;    // the node is, or shall be, a Slurm node
 	bool drained;  // it takes no work and has none
@@ -107,6 +112,7 @@ struct td_pool_health_facts {
 	bool last_policy; // a policy asked for it
 	// Of a policy, in the window of attempts
 	size_t resets, reboots;
+	size_t alone; // resets of single devices
 	// The policy
 	bool dry_run, breaker;
 	size_t attempts; // most resets and reboots in the window
@@ -123,3 +129,30 @@ void td_pool_health_decide(const struct td_pool_health_facts *f, struct td_pool_
 
 // True when no more nodes may be taken out: `out` of `nodes` are out for their health.
 bool td_pool_health_breaker(size_t out, size_t nodes, size_t percent, size_t least);
+
+// ---- one device of a node whose others work (mend.c) ----
+
+struct td_pool_device_facts {
+	enum td_remedy worst; // of its faults for which only it leaves service
+	bool held;            // it is out of service by the operator now
+	bool node_out;        // so is the whole node: then that mends the device, too
+	// Its own acts
+	bool active; // one is not over yet
+	enum td_act last;
+	bool last_failed, last_policy;
+	size_t resets; // of a policy, in the window of attempts
+	// The policy
+	bool dry_run, breaker;
+	size_t tries; // resets and reboots of the whole node in the window
+	size_t attempts;
+};
+struct td_pool_device_plan {
+	bool hold;           // it must be out of service
+	enum td_act act;     // of that device, to begin; NONE: nothing
+	enum td_remedy node; // what its node needs because this does not help; NONE: nothing
+	bool waiting;        // out of service it should be, but the breaker or a dry run stops that
+	const char *why;     // static text; NULL: nothing to say
+	enum td_remedy as;   // what would be done in a dry run
+};
+// A reset that does not bring it back, or as many as the policy allows, are followed by what its node needs.
+void td_pool_device_decide(const struct td_pool_device_facts *f, struct td_pool_device_plan *ret);

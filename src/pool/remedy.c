@@ -41,7 +41,13 @@ static bool same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_pool_rule *rules, size_t n)
+static bool may_be_alone(const struct td_pool_fault *f, enum td_remedy r, bool wish)
+{
+	return wish && f->device && !same(f->check, "preflight") && (r == TD_REMEDY_DRAIN || r == TD_REMEDY_RESET);
+}
+
+enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_pool_rule *rules, size_t n,
+			       bool *ret_alone)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct td_pool_rule *r = &rules[i];
@@ -50,10 +56,15 @@ enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_po
 		bool code = !r->n_codes;
 		for (size_t k = 0; k < r->n_codes; k++)
 			code |= r->codes[k] == f->code;
-		if (code)
-			return r->remedy;
+		if (!code)
+			continue;
+		bool wish = r->scope == TD_SCOPE_TABLE ? f->alone : r->scope == TD_SCOPE_DEVICE;
+		*ret_alone = may_be_alone(f, r->remedy, wish);
+		return r->remedy;
 	}
-	return f->check ? f->remedy : TD_REMEDY_NONE;
+	enum td_remedy table = f->check ? f->remedy : TD_REMEDY_NONE;
+	*ret_alone = may_be_alone(f, table, f->alone);
+	return table;
 }
 
 enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool reboot)
@@ -97,7 +108,8 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 		return f->late ? plan(TD_ACT_UNKNOWN, "the node's agent did not say in time how it went")
 			       : plan(TD_ACT_WAIT, "the node's agent works on it");
 	case TD_DID_FAILED:
-		return plan(TD_ACT_FAIL, "the node's agent could not do it");
+		return plan(TD_ACT_FAIL,
+			    f->step == TD_ACT_TEST ? "the test failed" : "the node's agent could not do it");
 	case TD_DID_UNKNOWN:
 		return plan(TD_ACT_UNKNOWN, "the node's agent was stopped in the middle of it");
 	case TD_DID_DONE:
@@ -118,6 +130,8 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 
 static struct td_pool_act_step_plan test(const struct td_pool_act_facts *f)
 {
+	if (f->alone)
+		return by_agent(f);
 	if (!f->slurm)
 		return plan(TD_ACT_NEXT, "it is no Slurm node: there is nothing to test it with");
 	switch (f->test) {
@@ -156,7 +170,7 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 	switch (f->step) {
 	case TD_ACT_DRAIN:
 		if (!f->held)
-			return plan(TD_ACT_HOLD, "the node is drained");
+			return plan(TD_ACT_HOLD, f->alone ? "the device leaves service" : "the node is drained");
 		if (!f->slurm || f->drained)
 			return plan(TD_ACT_NEXT, NULL);
 		if (f->late)
@@ -166,6 +180,9 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 					  : plan(TD_ACT_SIGNAL_JOBS, "jobs of the node are told to save themselves");
 		if (f->end_jobs && !f->ending)
 			return plan(TD_ACT_END_JOBS, "jobs of the node are ended");
+		if (f->alone)
+			return plan(TD_ACT_WAIT, f->ending ? "the job that holds the device is being ended"
+							   : "the device is to be free of its job");
 		return plan(TD_ACT_WAIT,
 			    f->ending ? "jobs of the node are being ended" : "jobs of the node are to end");
 	case TD_ACT_RESET:
@@ -177,7 +194,8 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 	case TD_ACT_RETURN:
 		if (f->faulty)
 			return plan(TD_ACT_FAIL, "the checks find a fault");
-		return f->held ? plan(TD_ACT_RELEASE, "the node returns") : plan(TD_ACT_NEXT, NULL);
+		return f->held ? plan(TD_ACT_RELEASE, f->alone ? "the device returns" : "the node returns")
+			       : plan(TD_ACT_NEXT, NULL);
 	case TD_ACT_NONE:
 		break;
 	}
@@ -194,7 +212,7 @@ static enum td_remedy escalate(const struct td_pool_health_facts *f)
 		r = f->last == TD_ACT_DRAIN ? r : TD_REMEDY_REBOOT;
 	if (r == TD_REMEDY_RESET && f->resets)
 		r = TD_REMEDY_REBOOT;
-	if ((r == TD_REMEDY_RESET || r == TD_REMEDY_REBOOT) && f->resets + f->reboots >= f->attempts)
+	if ((r == TD_REMEDY_RESET || r == TD_REMEDY_REBOOT) && f->resets + f->reboots + f->alone >= f->attempts)
 		r = TD_REMEDY_PERSON;
 	return r;
 }

@@ -22,6 +22,7 @@ struct aside_of { // one node
 	int64_t refuse[2]; // what the node had given out when Slurm refused an allocation: CPUs, GPUs; -1: it did not
 	int64_t again_ms;  // mono: then it is tried again all the same; a reservation may have been in the way
 	int64_t full[2];   // the same of a job that waits
+	char *wish;        // td_aside_wish(); NULL: none
 	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
 	UT_hash_handle hh;
 };
@@ -56,6 +57,7 @@ struct td_asides *td_asides_free(struct td_asides *a)
 		return NULL;
 	HASH_ITER (hh, a->by_node, x, tmp) {
 		HASH_DEL(a->by_node, x);
+		free(x->wish);
 		free(x->node);
 		free(x);
 	}
@@ -206,6 +208,15 @@ void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices,
 	pthread_mutex_unlock(&b->asides->lock);
 }
 
+char *td_aside_wish(struct td_bridge *b, const char *node)
+{
+	pthread_mutex_lock(&b->asides->lock);
+	const struct aside_of *x = of_locked(b->asides, node, false);
+	char *wish = x && x->wish ? td_strdup(x->wish) : NULL;
+	pthread_mutex_unlock(&b->asides->lock);
+	return wish;
+}
+
 static uint64_t all_of(int64_t devices)
 {
 	return devices >= TD_ASIDE_MAX ? ~(uint64_t)0 : ((uint64_t)1 << devices) - 1;
@@ -214,8 +225,9 @@ static uint64_t all_of(int64_t devices)
 int64_t td_aside_unmissed(struct td_bridge *b, const struct td_object *node, int64_t devices)
 {
 	uint64_t want;
-	if (devices <= 0 || !td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_OUT), &want))
-		want = 0;
+	if (devices > 0)
+		td_pool_aside_both(td_object_annotation(node, TD_ANN_DEVICES_OUT),
+				   td_object_annotation(node, TD_ANN_DEVICES_HOLD), &want);
 	// On a drained node they wait for its return, which must not wait for them.
 	return devices <= 0 ? 0 : __builtin_popcountll((want | held(b, node->name)) & all_of(devices));
 }
@@ -379,9 +391,33 @@ static int end(struct aside_pass *p, const int64_t *job, const bool *ends, size_
 	return 0;
 }
 
+// Ends the jobs that hold these devices.
+static int end_holders(struct aside_pass *p, uint64_t devices, struct td_error *err)
+{
+	int64_t jobs[TD_ASIDE_MAX];
+	size_t n = 0;
+	for (int i = 0; i < TD_ASIDE_MAX; i++) {
+		bool known = !(devices >> i & 1) || p->by[i] <= 0;
+		for (size_t k = 0; k < n; k++)
+			known |= jobs[k] == p->by[i];
+		if (!known)
+			jobs[n++] = p->by[i];
+	}
+	char *wish = NULL;
+	int r = td_aside_end_jobs(p->b, p->slurm, jobs, n, &wish, p->c, err);
+	pthread_mutex_lock(&p->b->asides->lock);
+	free(p->x->wish);
+	p->x->wish = wish;
+	pthread_mutex_unlock(&p->b->asides->lock);
+	return r;
+}
+
 // One step. *ret_again: look again soon; *ret_done: there is nothing (more) to do now.
 static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_done, struct td_error *err)
 {
+	uint64_t ending;
+	if (!td_pool_aside_read(td_object_annotation(p->node, TD_ANN_END_DEVICES), &ending))
+		ending = 0;
 	struct aside_of *x = p->x;
 	struct td_pool_aside_job v[TD_ASIDE_MAX];
 	int64_t job[TD_ASIDE_MAX];
@@ -396,6 +432,8 @@ static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_
 					  p->n->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT),
 				  .refused = same_given(p->n, x->refuse) && td_now(p->b) < x->again_ms,
 				  .full = same_given(p->n, x->full),
+				  .ending = ending,
+				  .packed = count_in(p->n->gres_used) >= devices,
 				  .by = p->by,
 				  .v = v,
 				  .n = x->n};
@@ -405,6 +443,8 @@ static int step(struct aside_pass *p, uint64_t want, bool *ret_again, bool *ret_
 	td_pool_aside_decide(&f, &plan);
 	*ret_again = plan.what == TD_ASIDE_LOOK;
 	*ret_done = *ret_again || plan.what == TD_ASIDE_LEAVE;
+	if (*ret_done && plan.may_end)
+		return end_holders(p, plan.may_end, err);
 	if (plan.what == TD_ASIDE_ALLOCATE || plan.what == TD_ASIDE_QUEUE)
 		return submit(p, plan.what == TD_ASIDE_QUEUE, plan.after, err);
 	return plan.what == TD_ASIDE_END ? end(p, job, plan.ends, f.n, err) : 0;
@@ -431,7 +471,8 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	uint64_t want;
 	if (!s || !n)
 		return 0;
-	if (!td_pool_aside_read(td_object_annotation(node, TD_ANN_DEVICES_OUT), &want))
+	if (!td_pool_aside_both(td_object_annotation(node, TD_ANN_DEVICES_OUT),
+				td_object_annotation(node, TD_ANN_DEVICES_HOLD), &want))
 		return td_fail(err, TD_INVALID,
 			       "annotation " TD_ANN_DEVICES_OUT ": give devices with commas between them, such as " KIND
 			       "0," KIND "3");
@@ -440,6 +481,10 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	pthread_mutex_lock(&b->asides->lock);
 	struct aside_of *x = p.x = of_locked(b->asides, node->name, want != 0);
 	bool idle = !x || (!want && !x->n);
+	if (x) { // found again by the last step
+		free(x->wish);
+		x->wish = NULL;
+	}
 	uint64_t before = x ? td_pool_aside_held(x->v, x->n) : 0;
 	if (x && x->unsure_ms && b->asides->listed_ms > x->unsure_ms)
 		x->unsure_ms = 0;
@@ -488,6 +533,7 @@ int td_aside_gone(struct td_bridge *b, const char *node, struct td_cancel *c, st
 	pthread_mutex_lock(&b->asides->lock);
 	if (x && !x->n && !x->unsure_ms) {
 		HASH_DEL(b->asides->by_node, x);
+		free(x->wish);
 		free(x->node);
 		free(x);
 	}

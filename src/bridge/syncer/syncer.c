@@ -123,6 +123,8 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 		note(d, root, node, TD_ANN_SHADOW, shadow, &changed);
 		td_auto_free char *out = td_aside_text(b, node->name);
 		note(d, root, node, TD_ANN_DEVICES_HELD, out, &changed);
+		td_auto_free char *wish = td_aside_wish(b, node->name);
+		note(d, root, node, TD_ANN_REQUEUE_DEVICES, wish, &changed);
 	}
 
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");

@@ -25,6 +25,8 @@ static bool given(const struct td_scenario_words *w)
 		*r = (struct td_pool_rule){.check = td_scenario_val(w, "check", NULL),
 					   .condition = td_scenario_val(w, "condition", NULL)};
 		assert_true(td_pool_remedy_parse(td_scenario_val(w, "action", ""), &r->remedy));
+		static const char *const scopes[] = {"scope-table", "scope-node", "scope-device"};
+		r->scope = (enum td_scope)td_scenario_choose(w, scopes, 3, TD_SCOPE_TABLE);
 		if (td_scenario_has(w, "code")) {
 			codes[n_rules] = td_scenario_num(w, "code", 0);
 			r->codes = &codes[n_rules];
@@ -33,7 +35,8 @@ static bool given(const struct td_scenario_words *w)
 		n_rules++;
 		return true;
 	}
-	if (strcmp(what, "health") && strcmp(what, "act") && strcmp(what, "fault") && strcmp(what, "steps"))
+	if (strcmp(what, "health") && strcmp(what, "act") && strcmp(what, "fault") && strcmp(what, "steps") &&
+	    strcmp(what, "device"))
 		return false;
 	facts = *w;
 	return true;
@@ -67,6 +70,7 @@ static void health(struct td_buf *out)
 					       .reboots = (size_t)td_scenario_num(&facts, "reboots", 0),
 					       .dry_run = has("dry-run"),
 					       .breaker = has("breaker"),
+					       .alone = (size_t)td_scenario_num(&facts, "alone", 0),
 					       .attempts = (size_t)td_scenario_num(&facts, "attempts", 3)};
 	td_pool_health_decide(&f, &p);
 	td_buf_printf(out, "health %s", p.hold ? "out" : "in");
@@ -88,6 +92,7 @@ static void act(struct td_buf *out)
 						 "tell", "begin", "release", "end-jobs", "signal"};
 	const struct td_pool_act_facts f = {
 		.step = td_pool_act_parse(td_scenario_val(&facts, "step", NULL)),
+		.alone = has("alone"),
 		.late = has("late"),
 		.slurm = !has("not-in-slurm"),
 		.drained = has("drained"),
@@ -109,6 +114,33 @@ static void act(struct td_buf *out)
 		td_buf_printf(out, " \"%s\"", p.why);
 }
 
+static void device(struct td_buf *out)
+{
+	struct td_pool_device_plan p;
+	const struct td_pool_device_facts f = {.worst = remedy("worst"),
+					       .held = has("held"),
+					       .node_out = has("node-out"),
+					       .active = has("active"),
+					       .last = td_pool_act_parse(td_scenario_val(&facts, "last", NULL)),
+					       .last_failed = has("failed"),
+					       .last_policy = has("by-policy"),
+					       .resets = (size_t)td_scenario_num(&facts, "resets", 0),
+					       .dry_run = has("dry-run"),
+					       .breaker = has("breaker"),
+					       .tries = (size_t)td_scenario_num(&facts, "tries", 0),
+					       .attempts = (size_t)td_scenario_num(&facts, "attempts", 3)};
+	td_pool_device_decide(&f, &p);
+	td_buf_printf(out, "device %s", p.hold ? "out" : "in");
+	if (p.act != TD_ACT_NONE)
+		td_buf_printf(out, " %s", td_pool_act_name(p.act));
+	if (p.node != TD_REMEDY_NONE)
+		td_buf_printf(out, " node(%s)", td_pool_remedy_name(p.node));
+	if (p.waiting)
+		td_buf_printf(out, " waits(%s)", td_pool_remedy_name(p.as));
+	if (p.why)
+		td_buf_printf(out, " \"%s\"", p.why);
+}
+
 static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 {
 	const char *what = w->w[0].key;
@@ -124,9 +156,15 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "fault")) {
 		const struct td_pool_fault f = {.check = td_scenario_val(&facts, "check", NULL),
 						.condition = td_scenario_val(&facts, "condition", NULL),
+						.device = td_scenario_val(&facts, "device", NULL),
+						.alone = has("alone"),
 						.code = td_scenario_num(&facts, "code", 0),
 						.remedy = remedy("table")};
-		td_buf_printf(out, "fault %s", td_pool_remedy_name(td_pool_rule_of(&f, rules, n_rules)));
+		bool alone;
+		td_buf_printf(out, "fault %s", td_pool_remedy_name(td_pool_rule_of(&f, rules, n_rules, &alone)));
+		td_buf_puts(out, alone ? " alone" : "");
+	} else if (!strcmp(what, "device")) {
+		device(out);
 	} else {
 		return false;
 	}

@@ -97,6 +97,30 @@ static void test_steps(void **state)
 	decides(&f, TD_ASIDE_END, 0);
 	by[3] = 0;
 
+	// Its job is to be ended early. Where no device is free, one waits first that comes before everybody else.
+	f = (struct td_pool_aside){.want = 8, .all = 15, .ending = 8, .packed = true, .by = by, .v = waits, .n = 1};
+	by[3] = 7;
+	decides(&f, TD_ASIDE_END, 0); // its end may never come: it may be queued again
+	f.n = 0;
+	decides(&f, TD_ASIDE_QUEUE, 0);
+	assert_int_equal(plan.may_end, 0);
+	const struct td_pool_aside_job ahead[] = {{-1, 0}};
+	f.v = ahead;
+	f.n = 1;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	assert_int_equal(plan.may_end, 8);
+	f.packed = false; // it would get a free one at once, and so would who waits
+	decides(&f, TD_ASIDE_END, 0);
+	f.n = 0;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	assert_int_equal(plan.may_end, 8);
+	f.packed = f.full = true; // there is a limit
+	decides(&f, TD_ASIDE_LOOK, 0);
+	assert_int_equal(plan.may_end, 8);
+	by[3] = 0;
+	f.full = false;
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+
 	// A job holds it.
 	f = (struct td_pool_aside){.want = 8, .all = 15, .by = by, .v = waits};
 	by[3] = -1;
