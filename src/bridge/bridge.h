@@ -37,6 +37,7 @@
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs; jobs that move so that another one has room
 //   syncer/aside.[ch]           devices that are out of service one by one
+//   syncer/aside_end.c          ends the jobs that hold them, when they had long enough
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
