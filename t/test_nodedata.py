@@ -274,7 +274,7 @@ def test_nodes_hold_a_copy_before_a_job_comes(pool, tmp_path):
         refused = pool.as_user("researcher", "sbatch", "-C", "data.lab", "--wrap", "true", check=False)
         assert "Invalid feature" in refused.stderr
         # Its fetcher ends in the middle: the next one goes on.
-        fetcher = next(p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm") if p["metadata"]["labels"].get("app.kubernetes.io/name") == "dataset")
+        fetcher = next(p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm") if p["metadata"].get("annotations", {}).get("tandem.dev/dataset") == "lab")
         pool.kubectl("delete", "pod", "-n", "slurm", fetcher, "--grace-period=0", "--force")
         s.go.set()
         wait_for("the node has it", lambda: "data.lab" in features(pool, second))

@@ -115,6 +115,7 @@
 // Copies of data sets (docs/datasets.md). By the operator, on Nodes, with a data set's name behind it: the annotation
 // says what is on the disk (pool/dataset.h), the label only what is whole. On pods that fetch: of what.
 #define TD_ANN_DATA_PREFIX "data.tandem.dev/"
+#define TD_ANN_DATASET "tandem.dev/dataset" // of pods that fetch one or remove it: its name
 #define TD_ANN_DATA_PRINT "tandem.dev/dataset-print"
 #define TD_DATA_FEATURE "data."   // the Slurm feature of a node that holds it
 #define TD_DATA_VOLUME "datasets" // of slurmd pods: the directory of copies

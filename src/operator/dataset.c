@@ -305,6 +305,31 @@ static int one_node(const struct td_op_pass *p, struct datasets *all, const stru
 	return first;
 }
 
+// Pods that have removed a copy which nobody declares any more: with the node's mark goes what led to them.
+static int sweep(const struct td_op_pass *p, struct datasets *all, struct td_error *err)
+{
+	int first = 0;
+	for (size_t i = 0; i < all->pods.n; i++) {
+		const struct td_object *pod = all->pods.v[i];
+		const char *name = td_object_annotation(pod, TD_ANN_DATASET), *at = td_jstr(pod->root, "spec.nodeName");
+		td_auto(td_object_unref) struct td_object *node =
+			at && name ? td_informer_get(p->op->nodes, NULL, at) : NULL;
+		td_auto_free char *key = td_asprintf(TD_ANN_DATA_PREFIX "%s", name ? name : "");
+		if (!td_kube_pod_ended(pod->root) || !name || set_of(all, name) ||
+		    (node && td_object_annotation(node, key)))
+			continue;
+		const struct node_copy x = {.p = p, .pod = pod};
+		struct td_error e = TD_ERROR_INIT;
+		int r = end_pod(&x, &e);
+		if (r && !first) {
+			first = r;
+			if (err)
+				*err = e;
+		}
+	}
+	return first;
+}
+
 static int status(const struct td_op_pass *p, struct dataset *s, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -356,6 +381,13 @@ int td_op_datasets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 			if (err)
 				*err = e;
 		}
+	}
+	struct td_error swept = TD_ERROR_INIT;
+	int left = sweep(p, &all, &swept);
+	if (left && !first) {
+		first = left;
+		if (err)
+			*err = swept;
 	}
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_error e = TD_ERROR_INIT;

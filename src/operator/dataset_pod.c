@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define TD_S3_KEYS "/etc/tandem/s3" // templates/datasets.yaml
+
 // Where a cluster's copies lie on its nodes. Caller frees.
 static char *place(const yyjson_val *sc)
 {
@@ -15,6 +17,7 @@ static char *place(const yyjson_val *sc)
 
 static yyjson_mut_doc *templates(const yyjson_val *sc, const struct td_op_dataset_pod *p)
 {
+	td_auto_free char *program = td_asprintf("%s\n%s", td_op_program("s3.py"), td_op_program("dataset.py"));
 	const char *cluster = td_jstr_or(sc, "metadata.name", ""),
 		   *image = td_jstr_or(sc, "spec.slurm.image", TD_OP_SLURM_IMAGE);
 	td_auto_free char *name = p ? td_op_dataset_pod_name(cluster, p->name, p->node) : NULL, *at = place(sc);
@@ -22,7 +25,8 @@ static yyjson_mut_doc *templates(const yyjson_val *sc, const struct td_op_datase
 			      {"cluster", cluster}, {"name", name ? name : ""}, {"dataset", p ? p->name : ""},
 			      {"print", p && p->dataset ? p->print : ""}, {"node", p ? p->node : ""},
 			      {"image", td_jstr_or(sc, "spec.datasets.image", image)},
-			      {"what", p && p->dataset ? "fetch" : "remove"}, {"program", td_op_program("dataset.py")});
+			      {"what", p && p->dataset ? "fetch" : "remove"}, {"program", program},
+			      {"secret", p && p->dataset ? td_jstr_or(p->dataset, "spec.source.s3.secret", "") : ""});
 }
 
 void td_op_datasets_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc)
@@ -44,12 +48,13 @@ bool td_op_dataset_mounted(const yyjson_val *cluster, const yyjson_val *slurmd)
 
 void td_op_dataset_check(const yyjson_val *o, struct td_strv *problems)
 {
-	static const char *const kinds[] = {"spec.source.http", "spec.source.git", "spec.source.directory"};
+	static const char *const kinds[] = {"spec.source.http", "spec.source.git", "spec.source.s3",
+					    "spec.source.directory"};
 	int n = 0;
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		n += td_jget(o, kinds[i]) != NULL;
 	if (n != 1)
-		td_strv_add(problems, "spec.source: say where it comes from: http, git or directory, one of them");
+		td_strv_add(problems, "spec.source: say where it comes from: http, git, s3 or directory, one of them");
 	const char *name = td_jstr_or(o, "metadata.name", "");
 	if (!td_slurm_is_name(name) || strlen(name) > 58)
 		td_strv_add(problems, "metadata.name: must be at most 58 letters, digits, '-' and '.': it becomes a "
@@ -117,6 +122,17 @@ struct td_json *td_op_dataset_pod(const struct td_op_dataset_pod *p)
 		variable(d, env, "TD_UNPACK", td_jbool(o, "spec.source.http.unpack", false) ? "yes" : "");
 		variable(d, env, "TD_GIT", td_jstr(o, "spec.source.git.url"));
 		variable(d, env, "TD_REF", td_jstr(o, "spec.source.git.ref"));
+		variable(d, env, "TD_S3", td_jstr(o, "spec.source.s3.endpoint"));
+		variable(d, env, "TD_REGION", td_jstr(o, "spec.source.s3.region"));
+		variable(d, env, "TD_BUCKET", td_jstr(o, "spec.source.s3.bucket"));
+		variable(d, env, "TD_PREFIX", td_jstr(o, "spec.source.s3.prefix"));
+		if (td_jget(o, "spec.source.s3.secret")) {
+			yyjson_mut_val *keys = td_jm_get(yyjson_mut_doc_get_root(all), "keys");
+			variable(d, env, "TD_S3_KEYS", TD_S3_KEYS);
+			td_op_put(d, td_jm_get(spec, "containers.[0].volumeMounts"), NULL,
+				  td_jm_get(keys, "volumeMount"));
+			td_op_put(d, td_jm_get(spec, "volumes"), NULL, td_jm_get(keys, "volume"));
+		}
 		variable(d, env, "TD_PATH", td_jstr(o, "spec.source.directory.path"));
 		if (td_jget(o, "spec.source.directory"))
 			td_op_storage_mount(d, spec, p->cluster, "compute");

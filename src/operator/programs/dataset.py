@@ -1,6 +1,7 @@
 """Fetches a data set into a node's directory of copies, or removes it (src/pool/dataset.h), as a pod on that node.
 TD_NAME, TD_DATA (the directory), and to fetch TD_PRINT, TD_MAX (bytes), TD_GROUP ("": everybody may read it), and
-where it comes from: TD_URL TD_SHA256 TD_UNPACK, TD_GIT TD_REF, or TD_PATH. Its last words say why it failed; exit
+where it comes from: TD_URL TD_SHA256 TD_UNPACK, TD_GIT TD_REF, TD_S3 (the server) TD_REGION TD_BUCKET TD_PREFIX TD_S3_KEYS
+(a directory with the keys, or ""), or TD_PATH. The text of s3.py stands before this one. Its last words say why it failed; exit
 code 3 says that another try would fare no better.
 
   NAME               the copy: root's, readable by the group or by all, and complete
@@ -270,6 +271,14 @@ def fetch(env, name, data, own):
         else:
             base = urllib.parse.unquote(os.path.basename(urllib.parse.urlsplit(env["TD_URL"]).path)).replace("/", "_").replace("\0", "_")
             os.rename(file, f"{tree}/{'data' if base in ('', '.', '..') else base[:255]}")
+    elif env.get("TD_S3"):
+        keys = env.get("TD_S3_KEYS")
+        found = s3_keys(lambda k: read(f"{keys}/{k}") if keys else None)  # noqa: F821
+        if keys and not found:
+            raise Wrong("source.s3.secret: there is no such Secret, or it has no keys accessKeyID and secretAccessKey")
+        s3 = S3(env["TD_S3"], env.get("TD_REGION") or "us-east-1", env["TD_BUCKET"], found)  # noqa: F821
+        s3_fetch(s3, env.get("TD_PREFIX", ""), f"{part}/objects", tree, Room(limit))  # noqa: F821
+        away(f"{part}/objects")
     elif env.get("TD_GIT"):
         clone(env["TD_GIT"], env["TD_REF"], tree, limit)
     else:
@@ -309,7 +318,7 @@ def main(argv):
     try:
         os.makedirs(own, 0o700, exist_ok=True)
         said = remove(name, data, own) if argv == ["remove"] else fetch(env, name, data, own)
-    except (Wrong, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError) as e:  # the last: a zip with a password
+    except (Wrong, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, globals().get("S3Wrong", Wrong)) as e:  # the last: a zip with a password
         said, code = str(e), 3
         away(f"{own}/{name}.part")
     except (OSError, EOFError) as e:
