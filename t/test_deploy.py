@@ -127,7 +127,7 @@ def test_install(site):
     dry = site.cmd("install", "--image", OLD, "--dry-run")
     assert "created" in dry and not [n for n in site.items("namespaces") if n["metadata"]["name"] == SYSTEM]
     text = site.run(site.tandem, "install", "--dry-run", "-o", "yaml", "--image", OLD, "--namespace", "elsewhere")  # needs no cluster
-    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE} and OLD in text
+    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-public", "kube-system"} and OLD in text
     n = len(objects(text))
     assert site.install(OLD) == {"created": n}
     assert site.install(OLD) == {"unchanged": n}
@@ -412,6 +412,10 @@ UNUSED = {
         ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)), ("tandem.dev", "nodeupgrades", ("delete",)), ("tandem.dev", "nodeupgrades/status", ("patch",)),
         ("", "nodes", ("get",)), ("", "pods", ("get",))) for v in verbs},
     ("tandem-operator", "", "configmaps", "get"): "t/test_site.py: a site's programs",
+    **{("tandem-operator", g, r, v): "t/test_join.py: machines that join, and there with these rights alone" for g, r, v in (
+        ("tandem.dev", "nodetokens", "get"), ("tandem.dev", "nodetokens", "delete"), ("tandem.dev", "nodetokens/status", "patch"),
+        ("certificates.k8s.io", "certificatesigningrequests/approval", "patch"))},
+    ("tandem-operator", "certificates.k8s.io", "signers", "approve"): "no request, but asked about when one is approved: t/test_join.py",
     **{("tandem-bridge", g, r, "get"): "t/test_gang.py: how many pods a gang has says its owner" for g, resources in (
         ("batch", ("jobs",)), ("jobset.x-k8s.io", ("jobsets",)), ("scheduling.x-k8s.io", ("podgroups",)),
         ("kubeflow.org", ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"))) for r in resources},

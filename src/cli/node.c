@@ -1,4 +1,5 @@
 // tandem node: one node in full, or an act on it.
+#include "cli/node_token.h"
 #include "cli/nodeview.h"
 
 #include "base/clock.h"
@@ -177,9 +178,16 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	return q->wait ? follow(v.kube, made->name) : 0;
 }
 
+static void token_done(struct td_cli_token *t)
+{
+	td_strv_done(&t->labels);
+}
+
 int td_node_main(int argc, char **argv)
 {
 	struct node_request q = {.jobs_s = -1};
+	__attribute__((cleanup(token_done))) struct td_cli_token t = {.ttl_s = 3600};
+	int64_t ttl_ms = 3600 * 1000;
 	char **words;
 	struct td_error err = TD_ERROR_INIT;
 	int code;
@@ -217,6 +225,31 @@ int td_node_main(int argc, char **argv)
 		 .help = "device: only --device leaves service, the jobs on the others go on"},
 		{.name = "no-test", TD_OPT_SWITCH(&q.no_test), .help = "return the node without a test"},
 		{.name = "wait", TD_OPT_SWITCH(&q.wait), .help = "wait until it is over, and fail when it fails"},
+		{.name = "machine",
+		 .value = "ID",
+		 TD_OPT_TEXT(&t.machine),
+		 .help = "of token: the machine, as machine-id says there"},
+		{.name = "name", .value = "NODE", TD_OPT_TEXT(&t.name), .help = "of token: the only name it may have"},
+		{.name = "ttl",
+		 .value = "TIME",
+		 .kind = TD_OPTION_DURATION,
+		 .to = &ttl_ms,
+		 .help = "of token: when it ends unused (default 1h)"},
+		{.name = "nodeset",
+		 .value = "NAMESPACE/NAME",
+		 TD_OPT_TEXT(&t.nodeset),
+		 .help = "of token: the node gets the labels by which this NodeSet selects"},
+		{.name = "label",
+		 .value = "KEY=VALUE",
+		 TD_OPT_LIST(&t.labels),
+		 .help = "of token: a label that the node gets; may be repeated"},
+		{.name = "again",
+		 TD_OPT_SWITCH(&t.again),
+		 .help = "of token: the node may be there; it is that machine from now on"},
+		{.name = "key",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&t.key),
+		 .help = "of machine-id: the machine's key (default /var/lib/tandem-machine/key.pem)"},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
@@ -236,18 +269,31 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node test NAME        drain, test, return\n"
 			 "  tandem node return NAME      test, and take it into service again\n"
 			 "  tandem node out NAME         only --device leaves service, the others work on\n"
-			 "  tandem node in NAME          that device comes back",
+			 "  tandem node in NAME          that device comes back\n"
+			 "Or lets a new machine join (tandem-join(1)):\n"
+			 "  tandem node machine-id       there: which machine it is\n"
+			 "  tandem node token            a token for one use by --machine alone\n"
+			 "  tandem node tokens           those that were made, and what became of them\n"
+			 "  tandem node revoke TOKEN     it is good for nothing any more",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = 2,
 		.args = "[ACTION] NODE",
-		.choices = "drain|reset-gpu|reboot|run|test|return|out|in",
+		.choices = "drain|reset-gpu|reboot|run|test|return|out|in|token|tokens|revoke|machine-id",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&q.remote, &err))
 		return td_command_wrong("node", "%s", err.msg);
+	if (td_cli_token_verb(words[0])) {
+		if (ttl_ms < 1000 || ttl_ms > 30LL * 86400 * 1000)
+			return td_command_wrong("node", "--ttl: give from 1s to 720h");
+		t.ttl_s = (int)(ttl_ms / 1000);
+		t.remote = q.remote;
+		t.output = q.output;
+		return td_cli_token_run(&t, words[0], words[1]);
+	}
 	if (!words[1]) {
 		for (size_t i = 0; i < TD_LEN(acts); i++)
 			if (!strcmp(words[0], acts[i]))

@@ -16,6 +16,8 @@ struct td_http_client_opts {
 	// Holds a bearer token. The client reads it again when it changes. NULL: none.
 	const char *token_file;
 	const char *bearer; // a fixed bearer token, or NULL
+	// Who answers is not asked. Only for what is proven otherwise, such as a CA by its hash.
+	bool unproven;
 	// Of a whole request (default 30 s). Of a streamed reply only until its first byte.
 	int64_t timeout_ms;
 };

@@ -17,6 +17,7 @@
 //   client_priv.h              what it has of the client
 //   password.[ch]             passwords of people
 //   pki.[ch]                   certificates
+//   csr.[ch]                   requests for them
 //   token.c                    base64, SHA-256 and signed tokens
 #pragma once
 

@@ -17,6 +17,7 @@
 //   slices.[ch]                 devices that DRA drivers publish
 //   fence.[ch]                  the condition that keeps a late Binding from landing
 //   exec.[ch]                   a program in a container
+//   csr.[ch]                    requests for nodes' certificates
 //   health.[ch]                 /metrics, /livez and /readyz of a role
 //   people.[ch]                 keys and passwords of people: one Secret
 //   options.h                   command-line options that several roles have
@@ -55,6 +56,7 @@ extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_s
 	td_resourceclaimtemplates, td_resourceslices, td_deviceclasses, td_roles_gvr, td_rolebindings, td_clusterroles,
 	td_clusterrolebindings, td_endpoints, td_endpointslices;
 extern const struct td_gvr td_nodeactions, td_healthpolicies, td_nodeupgrades, td_tenants, td_datasets;
+extern const struct td_gvr td_nodetokens, td_csrs;
 
 // ---- objects ----
 //

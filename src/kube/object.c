@@ -39,6 +39,9 @@ const struct td_gvr td_nodeactions = {"tandem.dev", "v1alpha1", "nodeactions", "
 const struct td_gvr td_nodeupgrades = {"tandem.dev", "v1alpha1", "nodeupgrades", "NodeUpgrade", false};
 const struct td_gvr td_healthpolicies = {"tandem.dev", "v1alpha1", "healthpolicies", "HealthPolicy", false};
 const struct td_gvr td_datasets = {"tandem.dev", "v1alpha1", "datasets", "Dataset", true};
+const struct td_gvr td_nodetokens = {"tandem.dev", "v1alpha1", "nodetokens", "NodeToken", false};
+const struct td_gvr td_csrs = {"certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest",
+			       false};
 const struct td_gvr td_tenants = {"tandem.dev", "v1alpha1", "tenants", "Tenant", false};
 
 struct td_object *td_object_new(struct td_json *json)

@@ -1,6 +1,7 @@
 // The role: caches, one queue keyed by SlurmCluster, leader election.
 #include "operator/dataset.h"
 #include "operator/health.h"
+#include "operator/join.h"
 #include "operator/tenant.h"
 
 #include "base/log.h"
@@ -123,6 +124,7 @@ static bool fabric_same(struct td_op *op, const struct td_object *old, const str
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	td_op_health_on_node(ctx, old, now);
+	td_op_join_on_node(ctx, old, now);
 	// Heartbeats change nothing of interest.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
@@ -272,6 +274,13 @@ static void *run_health(void *arg)
 	return NULL;
 }
 
+static void *joins(void *arg)
+{
+	struct stopper *s = arg;
+	td_op_join_run(s->op, s->done);
+	return NULL;
+}
+
 static void *tenants(void *arg)
 {
 	struct stopper *s = arg;
@@ -293,6 +302,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	op->q = td_queue_new(&td_clock_system);
 	op->health = td_queue_new(&td_clock_system);
 	op->tenant_q = td_queue_new(&td_clock_system);
+	op->joins = td_queue_new(&td_clock_system);
 	const struct {
 		struct td_informer **slot;
 		struct td_informer_opts o;
@@ -347,9 +357,10 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		all_clusters(op);
 		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
 		struct stopper s = {op, c, stop};
-		pthread_t t, h, u;
+		pthread_t t, h, u, j;
 		bool passed = !pthread_create(&t, NULL, pass_on, &s),
-		     health = !pthread_create(&h, NULL, run_health, &s), more = !pthread_create(&u, NULL, tenants, &s);
+		     health = !pthread_create(&h, NULL, run_health, &s), more = !pthread_create(&u, NULL, tenants, &s),
+		     join = op->image && !pthread_create(&j, NULL, joins, &s);
 		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
 		td_op_measure(NULL);
@@ -360,6 +371,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 			pthread_join(h, NULL);
 		if (more)
 			pthread_join(u, NULL);
+		if (join)
+			pthread_join(j, NULL);
 	}
 
 	td_cancel_fire(stop);
@@ -371,6 +384,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	op->q = td_queue_free(op->q);
 	op->health = td_queue_free(op->health);
 	op->tenant_q = td_queue_free(op->tenant_q);
+	op->joins = td_queue_free(op->joins);
 	return r;
 }
 

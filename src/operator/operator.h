@@ -27,6 +27,7 @@
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodedevice.c nodetest.c healthpolicy.c upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
+//   join.[ch]                new machines: tokens, and their requests for certificates
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
@@ -385,6 +386,7 @@ struct td_op {
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.
 	struct td_queue *health;
 	struct td_informer *actions, *policies, *upgrades;
+	struct td_queue *joins; // join.h
 };
 // The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);

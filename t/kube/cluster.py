@@ -73,7 +73,7 @@ etcd --data-dir etcd --listen-client-urls http://127.0.0.1:2379 --advertise-clie
 kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --secure-port 443 --advertise-address {api} \\
   --tls-cert-file pki/apiserver.crt --tls-private-key-file pki/apiserver.key --client-ca-file pki/ca.crt \\
   --kubelet-preferred-address-types InternalIP --kubelet-certificate-authority pki/ca.crt --kubelet-client-certificate pki/kubelet-client.crt \\
-  --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \\
+  --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged --enable-bootstrap-token-auth \\
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
   --audit-policy-file audit.yaml --audit-log-path log/audit.log --feature-gates HPAScaleToZero=true >> log/apiserver.log 2>&1 &
@@ -83,7 +83,7 @@ keep() {{
   while :; do "$@" >> $log 2>&1; sleep 0.5; done
 }}
 if {controllers}; then
-keep kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt \\
+keep kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt --cluster-signing-cert-file pki/ca.crt --cluster-signing-key-file pki/ca.key \\
   --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s \\
   --feature-gates HPAScaleToZero=true --horizontal-pod-autoscaler-sync-period=1s &
 keep kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 &
@@ -151,7 +151,7 @@ for i in {dir}/images/*.tar; do
   [ -e $stamp ] || {{ ctr -n k8s.io images import $i >> ../log/import-{name}.log 2>&1 && touch $stamp; }}
 done
 until [ -e ../api.ready ]; do sleep 0.05; done
-kubelet --config kubelet.yaml --kubeconfig ../conf/{name}.conf --hostname-override {name} --node-ip {ip} --root-dir /var/lib/kubelet \\
+kubelet --config kubelet.yaml {identity} --hostname-override {name} --node-ip {ip} --root-dir /var/lib/kubelet \\
   --node-labels kubernetes.io/hostname={name} >> ../log/kubelet-{name}.log 2>&1 &
 while :; do wait -n; [ $? -ne 127 ] || exec sleep infinity; done
 """
@@ -173,11 +173,12 @@ CONTAINERD = """version = 2
 
 
 class Cluster:
-    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid()):
+    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0):
         """controllers=False: the API server alone, nobody acts on what is in it. owner: the process without which the cluster is to go (sweep); None:
-        it stays until somebody takes it down."""
+        it stays until somebody takes it down. late: so many nodes, the last ones, have a network and are not started."""
         self.dir = pathlib.Path(home or os.environ.get("TANDEM_KUBE_HOME", "/var/lib/tandem-kube"))
         self.assets = pathlib.Path(assets) if assets else None
+        self.late = late
         self.n, self.grace, self.cpus, self.controllers = nodes, grace, cpus, controllers
         self.file = self.dir / "cluster.json"
         if self.file.exists():
@@ -233,13 +234,13 @@ class Cluster:
             image.pause(self.dir / "images/pause.tar")
         say("network and keys")
         self._hub()
-        for i in range(self.n):
+        for i in range(self.n - self.late):
             self.start_node(i)
         wait_for("the API answers", lambda: self._ready(), 180)
         (self.dir / "api.ready").touch()
         say("API ready")
-        wait_for("nodes are Ready", lambda: len(self.ready_nodes()) == self.n, 300)
-        say(f"{self.n} nodes Ready")
+        wait_for("nodes are Ready", lambda: len(self.ready_nodes()) == self.n - self.late, 300)
+        say(f"{self.n - self.late} nodes Ready")
 
     def _ready(self):
         r = subprocess.run([self.assets / "kubectl", "--kubeconfig", self.kubeconfig, "get", "--raw", "/readyz"], capture_output=True, timeout=30)
@@ -318,7 +319,8 @@ class Cluster:
         tops = [root] if (root / "cgroup.controllers").exists() else [d for d in root.iterdir() if d.is_dir() and not d.is_symlink()]
         return [t.joinpath(f"tandem-kube-{self.id}", *below) for t in tops]
 
-    def start_node(self, i):
+    def start_node(self, i, identity=None):
+        """identity: the flags by which its kubelet says who it is; by default it has a kubeconfig."""
         name, d = self.name(i), self.dir / self.name(i)
         for sub in ("ctr", "kubelet", "pods", "cni"):
             (d / sub).mkdir(parents=True, exist_ok=True)
@@ -341,7 +343,8 @@ class Cluster:
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
-        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major, cpus=self.cpus))
+        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major, cpus=self.cpus,
+                                               identity=identity or f"--kubeconfig ../conf/{name}.conf"))
         join = "for c in " + " ".join(f"{c}" for c in self.cgroups(name)) + "; do echo $$ > $c/cgroup.procs; done"
         self._spawn(name, ["nsenter", f"--net=/run/netns/{self.ns(name)}", "bash", "-c",
                            f"{join}; exec unshare -m -p -f -u -i -C --kill-child --propagation private bash {d}/node.sh"])

@@ -1,7 +1,8 @@
 // Unit tests of certificates, tokens and encodings.
-// rows: F1.2
+// rows: F1.2 B1.2
 #include "base/clock.h"
 #include "base/file.h"
+#include "http/csr.h"
 #include "http/pki.h"
 
 #include <setjmp.h>
@@ -141,13 +142,54 @@ static void test_encodings(void **state)
 	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+static void test_requests(void **state)
+{
+	char id[TD_KEY_ID_LEN], other[TD_KEY_ID_LEN];
+	td_auto_free char *key = td_pki_key_new(), *second = td_pki_key_new(), *pem = NULL;
+	assert_int_equal(td_csr_key_id(key, strlen(key), id, NULL), 0);
+	assert_int_equal(td_csr_key_id(second, strlen(second), other, NULL), 0);
+	assert_string_not_equal(id, other);
+	assert_int_equal(td_csr_make(key, strlen(key), "system:node:n9", "system:nodes", &pem, NULL), 0);
+	assert_non_null(strstr(pem, "-----BEGIN CERTIFICATE REQUEST-----")); // Kubernetes takes no other
+	td_auto_csr struct td_csr c = {0};
+	assert_int_equal(td_csr_read(pem, strlen(pem), &c, NULL), 0);
+	assert_string_equal(c.key_id, id);
+	assert_string_equal(c.cn, "system:node:n9");
+	assert_string_equal(c.org, "system:nodes");
+	assert_false(c.names);
+
+	// One byte of what was signed is another: nobody has signed that.
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_buf struct td_buf raw = {0}, b64 = {0};
+	const char *begin = strchr(pem, '\n') + 1, *end = strstr(pem, "-----END");
+	td_auto_free char *body = td_strndup(begin, (size_t)(end - begin));
+	char *to = body;
+	for (const char *s = body; *s; s++)
+		if (*s != '\n')
+			*to++ = *s;
+	*to = 0;
+	assert_int_equal(td_base64_decode(body, &raw, NULL), 0);
+	char *n9 = memmem(raw.s, raw.len, "n9", 2);
+	assert_non_null(n9);
+	n9[1] = '1';
+	td_base64(&b64, raw.s, raw.len);
+	td_auto_free char *forged = td_asprintf(
+		"-----BEGIN CERTIFICATE REQUEST-----\n%s\n-----END CERTIFICATE REQUEST-----\n", td_buf_str(&b64));
+	td_auto_csr struct td_csr f = {0};
+	assert_int_equal(td_csr_read(forged, strlen(forged), &f, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, "has not signed"));
+	assert_int_equal(td_csr_read("", 0, &f, &err), TD_INVALID);
+	assert_int_equal(td_csr_key_id("x", 1, id, &err), TD_INVALID);
+	assert_int_equal(td_csr_ca_id(pem, strlen(pem), id, &err), TD_INVALID);
+}
+
 int main(void)
 {
 	strcpy(dir, "/tmp/td-pki-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_issue), cmocka_unit_test(test_jwt),
-				       cmocka_unit_test(test_encodings)};
+				       cmocka_unit_test(test_encodings), cmocka_unit_test(test_requests)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	return rc;

@@ -1,0 +1,16 @@
+// tandem node token, tokens, revoke and machine-id: what new machines join with (docs/join.md).
+#pragma once
+
+#include "cli/remote.h"
+
+struct td_cli_token {
+	struct td_remote remote;
+	const char *machine, *name, *nodeset, *key, *output;
+	struct td_strv labels; // KEY=VALUE
+	int ttl_s;
+	bool again;
+};
+// True when the word is one of those four.
+bool td_cli_token_verb(const char *word);
+// Does it. id: the second word, of revoke. Returns the exit code.
+int td_cli_token_run(const struct td_cli_token *q, const char *verb, const char *id);

@@ -1,0 +1,92 @@
+// Tokens with which machines join: each refusal, and what is reserved.
+// rows: B1.2
+#include "pool/join.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct td_pool_join good = {.known = true,
+					 .machine = "key:a",
+					 .uid = "1",
+					 .by = "key:a",
+					 .cn = "system:node:n9",
+					 .org = "system:nodes",
+					 .usages = true};
+static struct td_pool_join_plan plan;
+
+static void decides(struct td_pool_join f, enum td_join_do what, const char *reason)
+{
+	td_pool_join_decide(&f, &plan);
+	assert_int_equal(plan.what, what);
+	if (reason)
+		assert_string_equal(plan.reason, reason);
+	assert_true(what != TD_JOIN_REFUSE || plan.text[0]);
+}
+#define refuses(field, value, reason)                                                                                  \
+	do {                                                                                                           \
+		struct td_pool_join f = good;                                                                          \
+		f.field = value;                                                                                       \
+		decides(f, TD_JOIN_REFUSE, reason);                                                                    \
+	} while (0)
+
+static void test_refusals(void **state)
+{
+	decides(good, TD_JOIN_RESERVE, NULL);
+	assert_string_equal(plan.node, "n9");
+	refuses(known, false, "TokenUnknown");
+	refuses(by, "", "NoRequest");
+	refuses(by, "key:b", "OtherMachine");
+	assert_non_null(strstr(plan.text, "key:a"));
+	refuses(used_by, "2", "TokenUsed");
+	refuses(org, "system:masters", "OtherGroup");
+	refuses(org, NULL, "OtherGroup");
+	refuses(org, "", "OtherGroup");
+	static const char *const names[] = {"",
+					    "n9",
+					    "system:node:",
+					    "system:node:n9/x",
+					    "system:node:N9",
+					    "system:node:-n",
+					    "system:node:n.",
+					    "system:admin",
+					    NULL};
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		refuses(cn, names[i], "NoNode");
+	refuses(names, true, "NoNode");
+	refuses(usages, false, "NoNode");
+	refuses(name, "n1", "OtherName");
+	refuses(expired, true, "TokenExpired");
+	refuses(there, true, "NodeExists");
+	refuses(promised, true, "NodeExists");
+}
+
+static void test_crash_and_again(void **state)
+{
+	struct td_pool_join f = good;
+	// Reserved for this request and not approved yet: that goes on, whatever came in between.
+	f.used_by = "1";
+	f.expired = f.there = f.promised = true;
+	decides(f, TD_JOIN_APPROVE, NULL);
+	// But never for another machine, group or name.
+	f.by = "key:b";
+	decides(f, TD_JOIN_REFUSE, "OtherMachine");
+	f = good;
+	f.there = f.again = true;
+	decides(f, TD_JOIN_RESERVE, NULL);
+	f.promised = true;
+	decides(f, TD_JOIN_REFUSE, "NodeExists");
+	f = good;
+	f.name = "n9";
+	decides(f, TD_JOIN_RESERVE, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_crash_and_again)};
+	return cmocka_run_group_tests(t, NULL, NULL);
+}

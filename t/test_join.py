@@ -1,0 +1,200 @@
+"""New machines join a real Kubernetes with one-time tokens (docs/join.md): real kubelets, API server and signer, and the operator with exactly its own rights."""
+import base64
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import yaml
+
+from harness import KEEP, ROOT, SANITIZE, Failed, wait_for
+from installed import assets
+
+sys.path.insert(0, f"{ROOT}/t/kube")
+import cluster  # noqa: E402
+
+pytestmark = [pytest.mark.kube, pytest.mark.feature("B1.2")]
+
+CSR = "certificatesigningrequests"
+
+
+class Site:
+    """A cluster of one node with a second machine that is not started, and the operator."""
+
+    def __init__(self, home, build):
+        self.home, self.tandem = pathlib.Path(home), str(build / "src/cmd/tandem")
+        self.c = cluster.Cluster(home=f"{home}/kube", assets=assets(), nodes=2, late=1)
+        (self.home / "kube").mkdir()
+        self.c.up()
+        self.env = {**KEEP, **SANITIZE, "KUBECONFIG": self.c.kubeconfig, "PATH": f"{self.c.assets}:{KEEP['PATH']}", "HOME": home}
+        base = ROOT / "deploy/kustomize/base"
+        self.c.kubectl("create", "namespace", "tandem-system")
+        self.c.kubectl("apply", "-f", ROOT / "deploy/crds", "-f", base / "45-join.yaml")
+        rights = [d for d in yaml.safe_load_all((base / "20-operator.yaml").read_text()) if d["kind"] not in ("Deployment", "PodDisruptionBudget")]
+        self.c.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(rights))
+        self.c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=90s")
+        admin, token = json.loads(pathlib.Path(self.c.kubeconfig).read_text()), self.c.kubectl("-n", "tandem-system", "create", "token", "tandem-operator", "--duration=2h").strip()
+        admin["users"][0]["user"] = {"token": token}
+        (self.home / "operator.conf").write_text(json.dumps(admin))
+        wait_for("the cluster shows its CA", lambda: self.c.kubectl("-n", "kube-public", "get", "configmap", "kube-root-ca.crt", check=False), 60)
+        self.operator = None
+        self.start()
+
+    def start(self):
+        argv = [self.tandem, "operator", f"--kubeconfig={self.home}/operator.conf", "--image=none", "--lease-namespace=tandem-system", "--identity=t"]
+        with open(self.home / "operator.log", "ab") as log:
+            self.operator = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def stop(self):
+        """By kill -9; the Lease goes, so that the next one need not wait for its end."""
+        self.operator.send_signal(signal.SIGKILL)
+        self.operator.wait(60)
+        self.c.kubectl("-n", "tandem-system", "delete", "lease", "tandem-operator", "--ignore-not-found")
+
+    def run(self, *argv, code=0):
+        r = subprocess.run([self.tandem, *map(str, argv)], capture_output=True, text=True, timeout=120, env=self.env)
+        if r.returncode != code:
+            raise Failed(r.returncode, argv, r.stdout, r.stderr)
+        return r.stdout if code == 0 else r.stderr
+
+    def machine(self, name):
+        m = Machine(self, self.home / name)
+        m.dir.mkdir(exist_ok=True)
+        m.id = self.run("node", "machine-id", "--key", m.key).strip()
+        return m
+
+    def token(self, machine, *argv):
+        return json.loads(self.run("node", "token", "--kubeconfig", self.c.kubeconfig, "--machine", machine.id, "-o", "json", *argv))
+
+    def record(self, token):
+        return json.loads(self.c.kubectl("get", "nodetoken", token["token"][:6], "-o", "json"))
+
+    def status(self, token):
+        return self.record(token).get("status", {})
+
+    def secrets(self):
+        return [s["metadata"]["name"] for s in json.loads(self.c.kubectl("-n", "kube-system", "get", "secrets", "-o", "json"))["items"] if s["type"] == "bootstrap.kubernetes.io/token"]
+
+    def as_token(self, token, *argv, **kw):
+        """kubectl as somebody who has only the token."""
+        return self.c.kubectl("--kubeconfig=/dev/null", f"--server=https://{self.c.api}", f"--certificate-authority={self.c.dir}/pki/ca.crt", f"--token={token['token']}", *argv, **kw)
+
+
+class Machine:
+    def __init__(self, site, where):
+        self.site, self.dir, self.key = site, where, where / "key.pem"
+
+    def argv(self, token, *argv):
+        return ["join", "--server", f"https://{self.site.c.api}", "--token", token["token"], "--ca-hash", token["caHash"], "--key", self.key,
+                "--kubernetes-dir", self.dir / "etc", "--kubelet-dir", self.dir / "kubelet", *argv]
+
+    def join(self, token, *argv, code=0):
+        return self.site.run(*self.argv(token, *argv), code=code)
+
+
+@pytest.fixture(scope="module")
+def site(build):
+    home = tempfile.mkdtemp(prefix="tandem-join-", dir="/var/tmp")
+    s = None
+    try:
+        s = Site(home, build)
+        yield s
+    finally:
+        if s and s.operator:
+            s.operator.kill()
+            s.operator.wait(60)
+        cluster.Cluster(home=f"{home}/kube").down(keep_images=False)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_whoever_is_not_the_tokens_machine_is_refused(site):
+    """A stolen token, another name, a name that is taken, another group: refused with the reason, there and in the record; the token is still the machine's."""
+    mine, thief = site.machine("mine"), site.machine("thief")
+    t = site.token(mine, "--name", "n9")
+    assert "OtherMachine" in thief.join(t, "--name", "n9", code=1)
+    assert "OtherName" in mine.join(t, "--name", "n8", code=1)
+    u = site.token(mine)
+    assert "node n0 is there" in mine.join(u, "--name", "n0", code=1)
+    assert "node n0 is there" in site.run("node", "token", "--kubeconfig", site.c.kubeconfig, "--machine", mine.id, "--name", "n0", code=1)
+    for who, subject, why in (("mine", "/O=system:masters/CN=system:node:n7", "OtherGroup"), ("mine", "/O=system:nodes/CN=kubernetes-admin", "NoNode")):
+        pem = subprocess.run(["openssl", "req", "-new", "-key", site.home / who / "key.pem", "-subj", subject], capture_output=True, check=True).stdout
+        site.as_token(u, "create", "-f", "-", input=json.dumps({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": why.lower()},
+            "spec": {"signerName": "kubernetes.io/kube-apiserver-client-kubelet", "request": base64.b64encode(pem).decode(), "usages": ["digital signature", "client auth"]}}))
+        got = wait_for("it is answered", lambda: json.loads(site.c.kubectl("get", CSR, why.lower(), "-o", "json"))["status"].get("conditions"), 30)
+        assert [(c["type"], c["reason"]) for c in got] == [("Denied", why)]
+    wait_for("the record counts them", lambda: (site.status(t).get("refused"), site.status(u).get("refused")) == (2, 3), 30)
+    assert site.status(t)["phase"] == "Waiting" and "refused 2 times" in site.run("node", "tokens", "--kubeconfig", site.c.kubeconfig)
+    told = lambda: {e["reason"] for e in json.loads(site.c.kubectl("get", "events", "-A", "-o", "json"))["items"] if e["involvedObject"]["kind"] == "NodeToken"}
+    wait_for("events say so, too", lambda: {"OtherMachine", "OtherName", "NodeExists", "OtherGroup", "NoNode"} <= told(), 30)
+    # Who has a token can read no secret and approve nothing.
+    for what in (("get", "secrets", "-n", "kube-system"), ("get", "nodetokens"), ("patch", CSR, "nonode", "--subresource=approval", "--type=merge", "-p", "{}"), ("get", "nodes")):
+        with pytest.raises(Failed, match="orbidden"):
+            site.as_token(u, *what)
+    # And the operator, who may write Secrets, makes no token.
+    with pytest.raises(Failed, match="tandem node token"):
+        site.c.kubectl("--kubeconfig", site.home / "operator.conf", "create", "-f", "-", input=json.dumps({
+            "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token", "metadata": {"name": "bootstrap-token-aaaaaa", "namespace": "kube-system"},
+            "stringData": {"token-id": "aaaaaa", "token-secret": "a" * 16, "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:tandem"}}))
+    # A token that was revoked is refused by the record at once, and by the API server when it has forgotten it.
+    site.run("node", "revoke", u["token"][:6], "--kubeconfig", site.c.kubeconfig)
+    assert re.search("TokenUnknown|does not know the token", mine.join(u, "--name", "n7", code=1))
+    assert "another cluster" in mine.join({**t, "caHash": "sha256:" + "0" * 64}, "--name", "n9", code=1)
+    assert "Node n9 of" in mine.join(t, "--name", "n9")  # and it joins all the same
+    who = json.loads(site.c.kubectl("--kubeconfig", mine.dir / "etc/kubelet.conf", "auth", "whoami", "-o", "json"))["status"]["userInfo"]
+    assert who["username"] == "system:node:n9" and "system:nodes" in who["groups"]
+    assert not (mine.dir / "etc/bootstrap-kubelet.conf").exists()
+    # Used, and its node has not come: nobody else gets in with it, nor the same name with another token.
+    other = site.machine("other")
+    v = site.token(other)
+    assert "another machine is joining as node n9" in other.join(v, "--name", "n9", code=1)
+
+
+def test_a_real_kubelet_bootstraps_with_it(site):
+    """kubelet --bootstrap-kubeconfig: it makes the request itself, with the machine's key. Then the token is used up, its Secret gone and the node labelled."""
+    m = site.machine("n1")
+    t = site.token(m, "--name", "n1", "--label", "site.example/rack=r7", "--ttl", "10m")
+    assert f"bootstrap-token-{t['token'][:6]}" in site.secrets()
+    m.join(t, "--name", "n1", "--kubelet")
+    site.c.start_node(1, f"--kubeconfig {m.dir}/etc/kubelet.conf --bootstrap-kubeconfig {m.dir}/etc/bootstrap-kubelet.conf --cert-dir {m.dir}/kubelet/pki")
+    wait_for("n1 is Ready", lambda: "n1" in site.c.ready_nodes(), 120)
+    wait_for("it is recorded", lambda: site.status(t).get("phase") == "Joined", 30)
+    node = json.loads(site.c.kubectl("get", "node", "n1", "-o", "json"))["metadata"]
+    assert node["labels"]["site.example/rack"] == "r7" and node["annotations"]["tandem.dev/machine"] == m.id
+    assert f"bootstrap-token-{t['token'][:6]}" not in site.secrets()
+
+
+def test_a_crash_between_reservation_and_approval_opens_no_second_use(site):
+    """The operator dies when it has reserved a token: the request that it is reserved for is approved by the next operator, and no other one ever."""
+    m, again = site.machine("m"), site.machine("again")
+    shutil.copy(m.key, again.key)
+    t = site.token(m)
+    wait_for("it is seen", lambda: site.status(t).get("phase") == "Waiting", 30)
+    site.stop()
+    first = subprocess.Popen([site.tandem, *map(str, m.argv(t, "--name", "n5"))], env=site.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    mine = lambda: [q for q in json.loads(site.c.kubectl("get", CSR, "-o", "json"))["items"] if q["spec"]["username"] == f"system:bootstrap:{t['token'][:6]}"]
+    q = wait_for("it asks", mine, 30)[0]["metadata"]
+    site.c.kubectl("patch", "nodetoken", t["token"][:6], "--subresource=status", "--type=merge", "-p", json.dumps(
+        {"status": {"phase": "Used", "request": q["name"], "requestUID": q["uid"], "node": "n5", "usedAt": q["creationTimestamp"]}}))
+    pem = subprocess.run(["openssl", "req", "-new", "-key", m.key, "-subj", "/O=system:nodes/CN=system:node:n6"], capture_output=True, check=True).stdout
+    site.as_token(t, "create", "-f", "-", input=json.dumps({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "second"},
+        "spec": {"signerName": "kubernetes.io/kube-apiserver-client-kubelet", "request": base64.b64encode(pem).decode(), "usages": ["digital signature", "client auth"]}}))
+    site.start()
+    assert first.wait(90) == 0, first.stdout.read()
+    second = wait_for("the second is answered", lambda: json.loads(site.c.kubectl("get", CSR, "second", "-o", "json"))["status"].get("conditions"), 30)
+    assert [(c["type"], c["reason"]) for c in second] == [("Denied", "TokenUsed")]
+
+
+def test_a_token_ends_with_its_time(site):
+    m = site.machine("slow")
+    t = site.token(m, "--ttl", "1s")
+    wait_for("its time is over", lambda: site.status(t).get("phase") == "Expired", 30)
+    assert f"bootstrap-token-{t['token'][:6]}" not in site.secrets()
+    assert re.search("TokenExpired|does not know the token", m.join(t, "--name", "n3", code=1))
