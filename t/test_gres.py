@@ -50,6 +50,9 @@ def test_jobs_and_pods_ask_for_a_type(home):
     wait_for("a slip is said, and the node goes on", lambda: "is of 3 GPUs, the node has 4" in json.dumps(pool.get("nodeset", "pool", "-n", "slurm")["status"]))
     assert gres()["n1"] == "gpu:4"
     pool.kubectl("annotate", "node", "n1", "tandem.dev/gpu-numa-")
+    # What the machine itself tells counts where nobody says anything else.
+    pool.cmd("fault", "n1", "node", "product=NVIDIA-L40S", "numa=0,0,1,1")
+    wait_for("the machine's own words are Slurm's", lambda: pool.shell("sinfo", "-h", "-N", "-n", "n1", "-t", "idle", "-o", "%z %G").split() == ["2:7:1", "gpu:l40s:4(S:0-1)"], 120)
     pool.kubectl("label", "node", "n1", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3")
     wait_for("the label's type is Slurm's", lambda: gres() == {"n0": "gpu:4", "n1": "gpu:h100:4"}, 120)
     assert json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/slurm-share"])["types"] == "h100:4"

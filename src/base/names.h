@@ -42,10 +42,12 @@
 #define TD_ANN_DRAIN "tandem.dev/drain"
 // By the agent: a device is not let go in time.
 #define TD_ANN_GATE_HELD "tandem.dev/gate-held"
-#define TD_ANN_SHARE "tandem.dev/slurm-share"         // by the operator: what Slurm gives out there
-#define TD_SHARE_NUMA "numa"                          // key in it: a digit for each device, "0011"
-#define TD_SHARE_TYPES "types"                        // key in it: types of the devices, "h100:4,a100:4"
-#define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa"         // by an administrator: the NUMA node of each GPU, "0,0,1,1"
+#define TD_ANN_SHARE "tandem.dev/slurm-share" // by the operator: what Slurm gives out there
+#define TD_SHARE_NUMA "numa"                  // key in it: a digit for each device, "0011"
+#define TD_SHARE_TYPES "types"                // key in it: types of the devices, "h100:4,a100:4"
+#define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa" // by an administrator: the NUMA node of each GPU, "0,0,1,1"
+// By the agent, JSON: what the machine says of its GPUs (checkup/where.c).
+#define TD_ANN_GPUS "tandem.dev/gpus"
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
@@ -99,6 +101,8 @@
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
+// "tandem-gpu": real GPUs, by those names in slurmd's pod. By the embedded kubelet.
+#define TD_LABEL_GPU_FILES "tandem.dev/gpu-files"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
 

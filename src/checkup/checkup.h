@@ -10,6 +10,8 @@
 //   fake.c            the backend of virtual nodes, driven by a file of faults
 //   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
 //   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
+//   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
+//   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
@@ -32,6 +34,14 @@ struct td_checkup_gpu {
 	int links, links_down;                  // NVLink
 	int xid;                                // the last one since it was last reset; 0: none
 	int recovery;                           // what NVML says must be done; 0: nothing
+	// Where it is. Not known: "", below 0.
+	char uuid[48], pci[24]; // "GPU-…"; "0000:3b:00.0", as the kernel writes it
+	int minor;              // of its device file, /dev/nvidia<minor>
+	int numa;               // node of the memory that it hangs at
+	char cpus[96];          // near to it: "0-15,32-47"
+	int mig;                // 1: it is cut in parts; 0: not
+	uint64_t peers;         // GPUs that it reaches by NVLink
+	int clock_mhz, clock_max_mhz;
 };
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS];
@@ -43,7 +53,17 @@ struct td_checkup_facts {
 	int64_t memory_uncorrected;
 	int64_t clock_ms; // how far the clock is off, as far as the kernel knows
 	int stuck;        // processes that cannot be interrupted and have been so for minutes
+	int numa_nodes;   // of the machine; 0: not known
 };
+
+// ---- where the GPUs are ----
+
+// Fills numa and cpus of each GPU that has an address, and numa_nodes, from <root>/sys.
+void td_checkup_where(const char *root, struct td_checkup_facts *f);
+// What a machine tells of its GPUs besides their health: JSON, {"numaNodes": 2, "gpus": [{"product": …, "uuid": …,
+// "minor": 0, "pci": …, "numa": 0, "cpus": …, "peers": "1-3", "mig": true}, …]}, without what is not known. NULL:
+// there are none, or one of them does not say who it is. The caller frees it.
+char *td_checkup_inventory(const struct td_checkup_facts *f);
 
 // ---- the table of checks ----
 
@@ -102,6 +122,8 @@ struct td_checkup_backend {
 // ("gpu3", "node"), faults as KEY=VALUE, and perhaps cure=reset|reboot|clear: what ends them. Lines that
 // begin with # are comments. A reset or a reboot takes lines out of the file.
 struct td_checkup_backend td_checkup_fake(const char *path, int gpus);
+// What such a file says, on top of facts that are there.
+int td_checkup_fake_over(const char *path, struct td_checkup_facts *f, struct td_error *err);
 // Checks the text of such a file. TD_INVALID names line and word.
 int td_checkup_fake_check(const char *text, size_t n, struct td_error *err);
 // The keys of one kind of device, for messages and help: "xid, ecc, …".
@@ -121,6 +143,8 @@ void td_checkup_backend_done(struct td_checkup_backend *b);
 struct td_checkup_quick {
 	const char *selftest; // the program tandem-standin, for fake devices; NULL: there are none
 	const char *faults;   // the file of faults of a virtual node
+	bool gpus;            // NVIDIA's, where there are some: tested by `tandem gpu-test`
+	int first;            // the machine's GPU that is the node's first
 	const char *program;  // the site's own, called with the node and the devices ("0-1,4"); NULL: none
 	const char *node, *list;
 	uint64_t devices; // the same as list

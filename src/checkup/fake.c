@@ -43,13 +43,15 @@ static const struct {
 	{"stuck", false, CURE_REBOOT},
 	{"link", false, CURE_REBOOT},       // only the test of several nodes finds it: down, corrupt, slow
 	{"storage", false, CURE_REBOOT},    // so is this
+	{"product", false, CURE_CLEAR},     // no fault: what its GPUs are
+	{"numa", false, CURE_CLEAR},        // nor this: the NUMA node of each, "0,0,1,1"
 	{"slow", false, CURE_REBOOT, true}, // no check finds it: a job that looks for it computes so much longer there
 };
 
 const char *td_checkup_fake_keys(bool gpu)
 {
 	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
-		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow";
+		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
 struct fault {
@@ -148,6 +150,25 @@ int td_checkup_fake_check(const char *text, size_t n, struct td_error *err)
 	return parse(s, NULL, NULL, err);
 }
 
+// What a driver would tell of the node's GPUs.
+static void told(struct td_checkup_facts *x, const char *key, const char *value)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, value, ',');
+	bool numa = !strcmp(key, "numa");
+	for (int i = 0; i < x->gpus; i++) {
+		struct td_checkup_gpu *g = &x->gpu[i];
+		long long n;
+		snprintf(g->uuid, sizeof(g->uuid), "GPU-fake-%d", i);
+		g->minor = i;
+		if (!numa)
+			snprintf(g->model, sizeof(g->model), "%s", value);
+		else if ((size_t)i < l.n && td_parse_i64(l.v[i], &n) && n >= 0 && n < 64)
+			g->numa = (int)n;
+		x->numa_nodes = g->numa >= x->numa_nodes ? g->numa + 1 : x->numa_nodes;
+	}
+}
+
 static void set(void *ctx, const struct fault *f)
 {
 	struct td_checkup_facts *x = ctx;
@@ -188,6 +209,8 @@ static void set(void *ctx, const struct fault *f)
 		x->memory_uncorrected = atoll(v);
 	else if (!strcmp(k, "clock-ms"))
 		x->clock_ms = atoll(v);
+	else if (!strcmp(k, "product") || !strcmp(k, "numa"))
+		told(x, k, v);
 	else if (!strcmp(k, "stuck"))
 		x->stuck = atoi(v);
 }
@@ -198,13 +221,19 @@ static int read_file(const struct fake *k, struct td_buf *ret, struct td_error *
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
+int td_checkup_fake_over(const char *path, struct td_checkup_facts *f, struct td_error *err)
+{
+	const struct fake k = {.path = (char *)(uintptr_t)path};
+	td_auto_buf struct td_buf text = {0};
+	int r = read_file(&k, &text, err);
+	if (!r && (r = parse(td_buf_str(&text), set, f, err)))
+		td_wrap(err, "%s", path);
+	return r;
+}
+
 static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
 {
 	const struct fake *k = ctx;
-	td_auto_buf struct td_buf text = {0};
-	int r = read_file(k, &text, err);
-	if (r)
-		return r;
 	struct td_checkup_facts f = {.gpus = k->gpus, .disk_percent = 10, .disk = "/"};
 	for (int i = 0; i < k->gpus; i++) {
 		struct td_checkup_gpu *g = &f.gpu[i];
@@ -213,16 +242,17 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 					     .memory_mb = 81920,
 					     .pcie_width = 16,
 					     .pcie_width_max = 16,
-					     .links = 18};
+					     .links = 18,
+					     .minor = -1,
+					     .numa = -1};
 		snprintf(g->model, sizeof(g->model), "Tandem fake GPU");
 		snprintf(g->serial, sizeof(g->serial), "fake-%d", i);
 		snprintf(g->firmware, sizeof(g->firmware), "1.0");
 	}
-	r = parse(td_buf_str(&text), set, &f, err);
-	if (r)
-		return td_wrap(err, "%s", k->path);
-	*ret = f;
-	return 0;
+	int r = td_checkup_fake_over(k->path, &f, err);
+	if (!r)
+		*ret = f;
+	return r;
 }
 
 struct cured {

@@ -1,6 +1,9 @@
 // NVML by dlopen. The declarations below are the part of nvml.h that is used; NVIDIA keeps their layout.
 #include "checkup/nvml.h"
 
+#include "base/gpudriver.h"
+
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +47,8 @@ enum {
 	ECC_UNCORRECTED = 1,
 	ECC_VOLATILE = 0,
 	LINKS = 18,
+	P2P_NVLINK = 2,
+	CLOCK_SM = 1,
 	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 };
 #define EVENT_XID 8ULL
@@ -69,6 +74,12 @@ enum {
 	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
 	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
 	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
+	X(uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                                  \
+	X(minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                                \
+	X(mig, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                                          \
+	X(p2p, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))                                       \
+	X(clock, "nvmlDeviceGetClockInfo", (nvml_device, int, unsigned *))                                             \
+	X(clock_max, "nvmlDeviceGetMaxClockInfo", (nvml_device, int, unsigned *))                                      \
 	X(fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                                 \
 	X(events_new, "nvmlEventSetCreate", (nvml_events *))                                                           \
 	X(events_of, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))                       \
@@ -102,7 +113,13 @@ struct td_nvml *td_nvml_close(struct td_nvml *n)
 
 struct td_nvml *td_nvml_open(const char *path, struct td_error *err)
 {
-	void *lib = dlopen(path ? path : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	// The driver may lie where the loader does not look.
+	td_auto_free char *dir = path ? NULL : td_gpu_driver_dir(""),
+			  *there = dir ? td_asprintf("%s/libnvidia-ml.so.1", dir) : NULL;
+	void *lib = there && getenv("TANDEM_DRIVER") ? NULL
+						     : dlopen(path ? path : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!lib && there)
+		lib = dlopen(there, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		td_fail(err, TD_NOT_FOUND, "%s", dlerror());
 		return NULL;
@@ -160,6 +177,33 @@ static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
 		g->links_down = 0;
 }
 
+// Who and where it is.
+static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+{
+	nvml_device d = n->gpu[i];
+	unsigned now, then;
+	int status;
+	if (n->name)
+		n->name(d, g->model, sizeof(g->model));
+	if (n->serial)
+		n->serial(d, g->serial, sizeof(g->serial));
+	if (n->vbios)
+		n->vbios(d, g->firmware, sizeof(g->firmware));
+	if (n->uuid)
+		n->uuid(d, g->uuid, sizeof(g->uuid));
+	if (n->minor && n->minor(d, &now) == OK)
+		g->minor = (int)now;
+	if (n->mig && n->mig(d, &now, &then) == OK)
+		g->mig = (int)now;
+	// NVML writes a domain of 8 digits in capitals, the kernel one of 4.
+	const char *pci = n->pci_of[i];
+	for (size_t k = strlen(pci) > 12 ? strlen(pci) - 12 : 0, at = 0; pci[k] && at + 1 < sizeof(g->pci); k++)
+		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
+	for (unsigned k = 0; n->p2p && k < n->n; k++)
+		if (k != i && n->gpu[k] && n->p2p(d, n->gpu[k], P2P_NVLINK, &status) == OK && !status)
+			g->peers |= UINT64_C(1) << k;
+}
+
 static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 {
 	nvml_device d = n->gpu[i];
@@ -167,7 +211,8 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 	unsigned long long ull;
 	struct nvml_use use;
 	struct nvml_memory mem;
-	*g = (struct td_checkup_gpu){.temp_c = -1, .power_w = -1, .use_percent = -1, .xid = n->xid[i]};
+	*g = (struct td_checkup_gpu){
+		.temp_c = -1, .power_w = -1, .use_percent = -1, .xid = n->xid[i], .minor = -1, .numa = -1, .mig = -1};
 	if (!d || !n->temperature || n->temperature(d, TEMPERATURE_GPU, &u) != OK) {
 		struct nvml_memory alive;
 		g->lost = !d || !n->memory || n->memory(d, &alive) != OK;
@@ -176,12 +221,7 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 	}
 	if (!d)
 		return;
-	if (n->name)
-		n->name(d, g->model, sizeof(g->model));
-	if (n->serial)
-		n->serial(d, g->serial, sizeof(g->serial));
-	if (n->vbios)
-		n->vbios(d, g->firmware, sizeof(g->firmware));
+	identity(n, i, g);
 	if (n->power && n->power(d, &u) == OK)
 		g->power_w = u / 1000.0;
 	if (n->use && n->use(d, &use) == OK)
@@ -204,6 +244,10 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->pcie_width = (int)u;
 	if (n->width_max && n->width_max(d, &u) == OK)
 		g->pcie_width_max = (int)u;
+	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
+		g->clock_mhz = (int)u;
+	if (n->clock_max && n->clock_max(d, CLOCK_SM, &u) == OK)
+		g->clock_max_mhz = (int)u;
 	links_of(n, d, g);
 	struct nvml_field f = {.id = FIELD_RECOVERY};
 	if (n->fields && n->fields(d, 1, &f) == OK && f.code == OK)

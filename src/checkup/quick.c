@@ -3,11 +3,15 @@
 #include "checkup/checkup.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/proc.h"
 #include "json/json.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { NOT_TESTED = 3 }; // exit code of gpu-test
 
 // The last line of the output, without its end.
 static const char *last_line(struct td_buf *out)
@@ -55,7 +59,7 @@ static int one(const struct td_checkup_quick *q, char *const argv[], int64_t *le
 int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint64_t *ret_bad, char *why, size_t n,
 		     struct td_error *err)
 {
-	char ms[24];
+	char ms[24], first[16];
 	snprintf(ms, sizeof(ms), "%lld", (long long)q->ms);
 	char *const fake[] = {(char *)(uintptr_t)q->selftest,
 			      "selftest",
@@ -68,7 +72,18 @@ int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint
 			      NULL};
 	char *const site[] = {(char *)(uintptr_t)q->program, (char *)(uintptr_t)q->node, (char *)(uintptr_t)q->list,
 			      NULL};
-	char *const *const tests[] = {fake, site};
+	snprintf(first, sizeof(first), "%d", q->first);
+	// This program again, by the kernel's name for it: it may have been replaced.
+	char *const real[] = {q->gpus && !access("/dev/nvidiactl", F_OK) ? "/proc/self/exe" : NULL,
+			      "gpu-test",
+			      "--ms",
+			      ms,
+			      "--only",
+			      (char *)(uintptr_t)q->list,
+			      "--first",
+			      first,
+			      NULL};
+	char *const *const tests[] = {fake, real, site};
 	int64_t left = q->limit_ms;
 	uint64_t bad = 0;
 	for (size_t i = 0; i < TD_LEN(tests) && !bad; i++) {
@@ -82,6 +97,8 @@ int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint
 			bad = q->devices;
 		} else if (r) {
 			return r;
+		} else if (code == NOT_TESTED && tests[i] == real) {
+			td_warn("the GPUs %s of node %s are not tested: %.200s", q->list, q->node, last_line(&out));
 		} else if (code) {
 			bad = judge(q, last_line(&out), why, n);
 		}

@@ -3,9 +3,11 @@
 #include "cli/up.h"
 #include "api/quantity.h"
 #include "base/options.h"
+#include "checkup/checkup.h"
 #include "cmd/roles.h"
 #include "local/up.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { WAIT_HERE_MS = 180000, WAIT_THERE_MS = 300000 };
@@ -13,22 +15,48 @@ enum { WAIT_HERE_MS = 180000, WAIT_THERE_MS = 300000 };
 struct up_line {
 	struct td_up_opts here;
 	struct td_cli_up_opts there;
-	const char *output;
+	const char *output, *gpus;
 	int64_t wait_ms; // -1: not given
 	bool dry_run;
 };
 
+// --gpus: a number, or "real".
+static int gpus(struct up_line *l)
+{
+	long long n;
+	if (td_parse_i64(l->gpus, &n) && n >= 0 && n <= 64) {
+		l->here.gpus = (int)n;
+		return 0;
+	}
+	if (strcmp(l->gpus, "real") != 0)
+		return td_command_wrong("up", "--gpus is \"%s\": give a number from 0 to 64, or real", l->gpus);
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	struct td_checkup_backend b = td_checkup_machine(&(struct td_checkup_machine_opts){0});
+	b.read(b.ctx, f, NULL);
+	td_checkup_backend_done(&b);
+	if (!f->gpus) {
+		fprintf(stderr,
+			"tandem up: --gpus real: NVML finds no GPUs on this machine: is NVIDIA's driver loaded? "
+			"(`nvidia-smi -L` shows them)\n");
+		return 1;
+	}
+	l->here.real = f->gpus;
+	return 0;
+}
+
 // Checks which options go together; the table of options cannot say that. Returns 0 or an exit
 // code.
-static int check(const struct up_line *l)
+static int check(struct up_line *l)
 {
 	const struct td_up_opts *h = &l->here;
 	const struct td_cli_up_opts *t = &l->there;
 	struct td_error err = TD_ERROR_INIT;
 	int64_t memory;
+	int code;
 
-	bool of_here =
-		h->nodes >= 0 || h->cpus >= 0 || h->gpus >= 0 || h->memory || h->no_slurm || l->dry_run || l->output;
+	if (l->gpus && (code = gpus(l)))
+		return code;
+	bool of_here = h->nodes >= 0 || h->cpus >= 0 || l->gpus || h->memory || h->no_slurm || l->dry_run || l->output;
 	if (t->kubeconfig && of_here)
 		return td_command_wrong("up", "with --kubeconfig the cluster's nodes are as they are: leave out sizes, "
 					      "--no-slurm, --dry-run and -o");
@@ -60,8 +88,9 @@ int td_up_main(int argc, char **argv)
 		 TD_OPT_TEXT(&l.here.memory)},
 		{.name = "gpus",
 		 .value = "N",
-		 .help = "fake GPUs of each node, 0 to 64 (default 8)",
-		 TD_OPT_INT(&l.here.gpus, 0, 64)},
+		 .help = "fake GPUs of each node, 0 to 64 (default 8); real: this machine's own, shared out over the "
+			 "nodes",
+		 TD_OPT_TEXT(&l.gpus)},
 		{.name = "no-slurm", .help = "only the Kubernetes side", TD_OPT_SWITCH(&l.here.no_slurm)},
 		{.name = "wait",
 		 .value = "D",

@@ -57,6 +57,7 @@ static const struct td_cmd roles[] = {
 	{"gateway", td_gateway_main, "the one door for people: page and API", true},
 	{"supervise", td_supervise_main, "starts and restarts the embedded roles", true},
 	{"sandbox", td_sandbox_main, NULL},
+	{"gpu-test", td_gpu_test_main, NULL},
 	{"home-io", td_home_io_main, NULL},
 	{"ssh-proxy", td_ssh_proxy_main, NULL},
 	{"policy-host", td_policies_host_main, NULL},

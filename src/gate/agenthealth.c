@@ -54,6 +54,7 @@ void td_gate_agent_health_open(struct td_gate_agent *a)
 								   .n = 1,
 								   .interval_ms = LOOK_MS,
 								   .gate = a->gate,
+								   .test_gpus = true,
 								   .reboot = reboot_machine,
 								   .boot = boot,
 								   .ctx = a});

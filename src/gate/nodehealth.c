@@ -55,6 +55,8 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									    .clock = o->clock,
 									    .names = o->names,
 									    .selftest = o->selftest,
+									    .test_gpus = o->test_gpus,
+									    .gpus_each = o->gpus_each,
 									    .faults = o->faults,
 									    .actions = o->actions,
 									    .n = o->n});
@@ -311,6 +313,10 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	bool differs = false;
 	note(d, root, node, TD_ANN_FAULTS, text, &differs);
 	note(d, root, node, TD_ANN_PROGRAMS, programs, &differs);
+	// While its driver is away a machine says nothing, and its GPUs are what they were.
+	td_auto_free char *gpus = td_checkup_inventory(&h->v[index_of(h, node->name)].facts);
+	if (gpus)
+		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
 	if (result)
 		note(d, root, node, TD_ANN_OPERATION_RESULT, result, &differs);
 

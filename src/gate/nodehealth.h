@@ -25,6 +25,8 @@ struct td_nodehealth_opts {
 	// For tests before jobs (preflight.h); gate NULL: there are none.
 	struct td_gate *gate;
 	const char *selftest;
+	bool test_gpus; // real ones, by this program itself; gpus_each: node k's begin with the machine's k times that
+	int gpus_each;
 	const char *const *faults;
 	// Reboots the node. 0: all its processes have ended and the boot is a new one. TD_UNCERTAIN: the
 	// machine was told, and this process ends with it.

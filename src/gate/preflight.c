@@ -144,6 +144,8 @@ static int test(struct td_preflight *p, const struct td_preflight_ask *q, const 
 	const struct td_checkup_quick quick = {.selftest = p->o.selftest,
 					       .faults = p->o.faults ? p->o.faults[q->node] : NULL,
 					       .program = program,
+					       .gpus = p->o.test_gpus,
+					       .first = q->node * p->o.gpus_each,
 					       .node = p->o.names[q->node],
 					       .list = list,
 					       .devices = q->mask,

@@ -15,8 +15,10 @@ struct td_preflight_opts {
 	struct td_gate *gate;
 	struct td_informer *nodes;
 	const struct td_clock *clock;
-	const char *const *names;  // of the nodes; all outlive the td_preflight
-	const char *selftest;      // the program tandem-standin, for fake devices; NULL: there are none
+	const char *const *names; // of the nodes; all outlive the td_preflight
+	const char *selftest;     // the program tandem-standin, for fake devices; NULL: there are none
+	bool test_gpus;           // as in nodehealth.h
+	int gpus_each;
 	const char *const *faults; // of each node: its file of faults; NULL: none
 	const char *actions;       // directory of a site's programs; NULL: none
 	int n;

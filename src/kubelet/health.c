@@ -5,6 +5,7 @@
 #include "base/rand.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/pods/pod.h"
+#include "kubelet/realgpu.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -113,7 +114,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 	for (int i = 0; i < a->o.nodes; i++) {
 		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i);
 		td_strv_addf(&its.names, "n%d", i);
-		b[i] = td_checkup_fake(faults, a->o.gpus);
+		b[i] = a->real ? td_realgpu_backend(a->real, i, faults) : td_checkup_fake(faults, a->o.gpus);
 		td_strv_add(&its.faults, faults);
 	}
 	its.o = (struct td_nodehealth_opts){.kube = a->kube,
@@ -128,6 +129,8 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .interval_ms = LOOK_MS,
 					    .gate = a->gate,
 					    .selftest = its.selftest,
+					    .test_gpus = a->real != NULL,
+					    .gpus_each = a->o.gpus,
 					    .faults = (const char *const *)its.faults.v,
 					    .reboot = reboot,
 					    .boot = boot,

@@ -12,6 +12,7 @@
 //   metrics.[ch]                  the role's metrics
 //   watch.[ch]                    process exits and deadlines, in one thread
 //   fakegpu.[ch]                  device nodes of fake GPUs
+//   realgpu.[ch]                  the machine's own GPUs: device nodes, the driver's files, health
 //   pods/pod.[ch] pods/record.c   a pod as this kubelet runs it, the table of pods, records on disk
 //   pods/sync.[ch]                the reconcile function of one pod; its parts:
 //   pods/admit.[ch]               the check whether a pod fits on its node
@@ -43,9 +44,11 @@
 struct td_kubelet_opts {
 	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url, *metrics;
 	int nodes, cpus, gpus, device_major;
+	bool real_gpus; // the machine's own, `gpus` for each node at most
 };
 
 struct td_hosts;
+struct td_realgpu;
 struct td_pod_table;
 
 struct td_kubelet {
@@ -73,7 +76,8 @@ struct td_kubelet {
 	pthread_cond_t hooks_idle;
 	int hooks; // running hook threads
 	struct td_nodehealth *health;
-	atomic_ullong down; // nodes that reboot now: no container of theirs starts
+	struct td_realgpu *real; // NULL: GPUs are fake
+	atomic_ullong down;      // nodes that reboot now: no container of theirs starts
 };
 
 // nodes.c: registers the nodes n0 … and sends heartbeats until `c` is cancelled.
@@ -90,5 +94,7 @@ char *td_kubelet_boot(const struct td_kubelet *a, int node);
 void td_kubelet_health_open(struct td_kubelet *a);
 int td_kubelet_health_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err);
 void td_kubelet_health_close(struct td_kubelet *a);
+// How many GPUs a node has.
+int td_kubelet_gpus(const struct td_kubelet *a, int node);
 // Returns 3 for "n3", and -1 if no node of this process has the name. Thread-safe.
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name);

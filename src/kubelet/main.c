@@ -17,6 +17,7 @@
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/pods/sync.h"
+#include "kubelet/realgpu.h"
 #include "kubelet/stream/stream.h"
 
 #include <errno.h>
@@ -81,7 +82,10 @@ static bool parse(int argc, char **argv, struct td_kubelet_opts *o, int *ret_exi
 		 .value = "N",
 		 TD_OPT_INT(&o->gpus, 0, TD_DEV_MAX),
 		 .required = true,
-		 .help = "fake GPUs of each node"},
+		 .help = "GPUs of each node, fake ones"},
+		{.name = "real-gpus",
+		 TD_OPT_SWITCH(&o->real_gpus),
+		 .help = "they are this machine's own, --gpus of them for each node as long as there are some"},
 		{.name = "device-major",
 		 .value = "N",
 		 TD_OPT_INT(&o->device_major, 1, 4095),
@@ -363,6 +367,8 @@ static int setup(struct td_kubelet *a, struct td_error *err)
 		r = make_dirs(a, err);
 	if (!r)
 		r = open_runtime(a, err);
+	if (!r && a->o.real_gpus && (r = td_realgpu_new(a->o.gpus, &a->real, err)))
+		td_wrap(err, "--real-gpus");
 	if (!r)
 		r = td_net_switch_ensure(a->o.switch_name, a->o.cidr, err);
 	if (!r)
@@ -508,6 +514,7 @@ static void teardown(struct td_kubelet *a)
 	pthread_mutex_unlock(&a->hooks_mu);
 
 	td_kubelet_health_close(a);
+	a->real = td_realgpu_free(a->real);
 	if (a->watch)
 		td_watch_free(a->watch);
 	td_recorder_free(a->recorder);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "kubelet/realgpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,11 @@
 #include <sys/utsname.h>
 
 enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
+
+int td_kubelet_gpus(const struct td_kubelet *a, int node)
+{
+	return a->real ? td_realgpu_count(a->real, node) : a->o.gpus;
+}
 
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
 {
@@ -26,30 +32,38 @@ int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
 
 // Sets the labels that are kept up, as a kubelet keeps them: if somebody changes one, it is set
 // back.
-static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const char *arch)
+static void well_known(const struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name,
+		       const char *arch)
 {
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_str(d, l, "kubernetes.io/hostname", name);
 	td_jm_key_str(d, l, "kubernetes.io/os", "linux");
 	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
+	// Real GPUs have the fake ones' names too, so that indexes count from 0 on every node.
+	if (a->real) {
+		td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "false");
+		td_jm_key_str(d, l, TD_LABEL_GPU_FILES, "tandem-gpu");
+	}
 }
 
 // Sets all labels of a new node. The labels beyond well_known() are set only here, like a kubelet's
 // --node-labels: if somebody changes one to take a node out of the pool, the node stays out.
-static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
+static void labels(const struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name,
+		   const char *arch)
 {
 	char block[16], rack[16];
 	snprintf(block, sizeof(block), "b%d", i / 4);
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
 
-	well_known(d, o, name, arch);
+	well_known(a, d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
-	td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
+	if (!a->real)
+		td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
 	td_jm_key_str(d, l, TD_LABEL_BLOCK, block);
 	td_jm_key_str(d, l, TD_LABEL_RACK, rack);
 }
 
-static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o)
+static void resources(struct td_kubelet *a, int node, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	char mem[32];
 	td_quantity_format_bytes(a->memory_bytes, mem, sizeof(mem));
@@ -65,7 +79,7 @@ static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o
 		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
 		char cpu[16], gpu[16];
 		snprintf(cpu, sizeof(cpu), "%d", a->o.cpus);
-		snprintf(gpu, sizeof(gpu), "%d", a->o.gpus);
+		snprintf(gpu, sizeof(gpu), "%d", td_kubelet_gpus(a, node));
 		td_jm_key_str(d, m, "cpu", cpu);
 		td_jm_key_str(d, m, "memory", mem);
 		td_jm_key_str(d, m, "pods", "110");
@@ -80,7 +94,7 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	struct utsname u = {0};
 	uname(&u);
 
-	resources(a, d, o);
+	resources(a, td_kubelet_node_index(a, name), d, o);
 
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
 	v = yyjson_mut_arr_add_obj(d, arr);
@@ -155,14 +169,14 @@ int td_kubelet_node_write(struct td_kubelet *a, int i, struct td_cancel *c, stru
 		td_jm_str(d, o, "apiVersion", "v1");
 		td_jm_str(d, o, "kind", "Node");
 		td_jm_str(d, o, "metadata.name", name);
-		labels(d, o, i, name, arch);
+		labels(a, d, o, i, name, arch);
 		r = td_kube_create(a->kube, &td_nodes, NULL, o, c, &live, err);
 		if (r && r != TD_EXISTS)
 			return r;
 	} else if (r) {
 		return r;
 	} else {
-		well_known(d, o, name, arch);
+		well_known(a, d, o, name, arch);
 		bool differs = false;
 		yyjson_mut_val *k, *v;
 		size_t at, n;

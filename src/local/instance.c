@@ -100,6 +100,7 @@ int td_instance_load(struct td_instance *ret, struct td_error *err)
 	i.nodes = (int)td_jint(v, "nodes", 4);
 	i.cpus = (int)td_jint(v, "cpus", 16);
 	i.gpus = (int)td_jint(v, "gpus", 8);
+	i.real_gpus = td_jbool(v, "realGpus", false);
 	i.memory = td_strdup(td_jstr_or(v, "memory", "32Gi"));
 	i.slurm = td_jbool(v, "slurm", true);
 	i.api_port = (int)td_jint(v, "apiPort", 0);
@@ -123,6 +124,8 @@ int td_instance_save(const struct td_instance *i, struct td_error *err)
 	td_jm_int(d, o, "cpus", i->cpus);
 	td_jm_str(d, o, "memory", i->memory);
 	td_jm_int(d, o, "gpus", i->gpus);
+	if (i->real_gpus)
+		td_jm_bool(d, o, "realGpus", true);
 	td_jm_bool(d, o, "slurm", i->slurm);
 	td_jm_int(d, o, "apiPort", i->api_port);
 	td_jm_int(d, o, "knockPort", i->knock_port);

@@ -22,6 +22,7 @@ struct td_instance {
 	int api_port, knock_port, metrics_port;
 	int subnet;       // 10.<subnet>.0.0/16
 	int device_major; // of the fake GPUs
+	bool real_gpus;   // the machine's own, `gpus` for each node at most
 };
 void td_instance_done(struct td_instance *i);
 #define td_auto_instance __attribute__((cleanup(td_instance_done)))

@@ -67,6 +67,8 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 	td_strv_addf(a, "--cpus=%d", i->cpus);
 	td_strv_addf(a, "--memory=%s", i->memory);
 	td_strv_addf(a, "--gpus=%d", i->gpus);
+	if (i->real_gpus)
+		td_strv_add(a, "--real-gpus");
 	td_strv_addf(a, "--device-major=%d", i->device_major);
 	td_strv_addf(a, "--switch=td%s", i->id);
 	td_strv_addf(a, "--cidr=10.%d.0.1/16", i->subnet);

@@ -238,12 +238,13 @@ static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool
 
 	i->nodes = o->nodes >= 0 ? o->nodes : i->nodes;
 	i->cpus = o->cpus >= 0 ? o->cpus : i->cpus;
-	i->gpus = o->gpus >= 0 ? o->gpus : i->gpus;
+	i->real_gpus = o->real || (i->real_gpus && o->gpus < 0);
+	i->gpus = o->real ? (o->real + i->nodes - 1) / i->nodes : o->gpus >= 0 ? o->gpus : i->gpus;
 	i->slurm = o->no_slurm ? false : i->slurm;
 
 	bool memory = o->memory && !td_streq(o->memory, i->memory);
-	if (running &&
-	    (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
+	if (running && (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus ||
+			old.real_gpus != i->real_gpus || old.slurm != i->slurm || memory))
 		return td_fail(err, TD_CONFLICT,
 			       "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run `tandem down` first",
 			       old.nodes, old.cpus, old.memory, old.gpus);
@@ -322,7 +323,8 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 		return r;
 
 	if (!running)
-		td_progress_done(p, "%d nodes: %d CPUs, %s, %d GPUs each", i->nodes, i->cpus, i->memory, i->gpus);
+		td_progress_done(p, "%d nodes: %d CPUs, %s, %d %sGPUs each", i->nodes, i->cpus, i->memory, i->gpus,
+				 i->real_gpus ? "real " : "");
 
 	if (i->slurm) {
 		td_progress_step(p, "Slurm");

@@ -7,6 +7,7 @@
 struct td_up_opts {
 	// -1: as before; in a new home 4, 16 and 8.
 	int nodes, cpus, gpus;
+	int real; // the machine's own GPUs, that many, are shared out; 0: GPUs are fake, or as before
 	// A quantity. NULL: as before; in a new home 32Gi.
 	const char *memory;
 	bool no_slurm;

@@ -23,7 +23,8 @@ static bool is_type(const char *s)
 // Words of a product's name that say who made it or whose it is, not which one it is.
 static bool says_nothing(const char *word)
 {
-	static const char *const words[] = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon"};
+	static const char *const words[] = {"nvidia",   "tesla",  "geforce", "quadro", "amd",
+					    "instinct", "radeon", "tandem",  "fake",   "gpu"};
 	for (size_t i = 0; i < TD_LEN(words); i++)
 		if (!strcmp(words[i], word))
 			return true;

@@ -19,7 +19,7 @@
 //                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c gputypes.c gpunuma.c containers.c scratch.c
+//   slurmd.c devices.c gputypes.c gpunuma.c gputold.c containers.c scratch.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
@@ -276,6 +276,13 @@ int td_op_gres_read(const char *gres, struct td_op_found *ret, struct td_error *
 void td_op_gres_write(const struct td_op_share *s, struct td_buf *ret);
 // Sets the types of a node's GPUs from its label, when they are of one type.
 void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
+// ---- gputold.c: what the machine itself says of its GPUs, as the agent writes it on the Node (pure) ----
+
+// Sets the types from the products, when all of the node's GPUs have one and no label is turned off.
+void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
+// Sets the NUMA nodes, where there are several and Slurm can have them: from 0 to the last that has a GPU.
+void td_op_numa_told(const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA]);
+
 // ---- gpunuma.c: the cores that are near to a GPU (pure) ----
 
 // Reads the Node annotation TD_ANN_GPU_NUMA. False: why says what is wrong with it.

@@ -40,6 +40,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	has.n = gpus;
 	if (!*has.types)
 		td_op_types_label(cluster, node, &has);
+	if (!*has.types)
+		td_op_types_told(cluster, node, &has);
 	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
 	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
@@ -48,6 +50,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	const char *numa = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPU_NUMA);
 	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
 		return false;
+	if (!numa)
+		td_op_numa_told(node, gpus, s.numa);
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "

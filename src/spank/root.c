@@ -1,6 +1,7 @@
 // The inside of a container's mount namespace. Whoever works here has the user's rights, and all
 // capabilities in his own user namespace only.
 #include "base/file.h"
+#include "base/gpudriver.h"
 #include "spank/enter_internal.h"
 #include "spank/layout.h"
 
@@ -213,6 +214,32 @@ static int usual(const struct td_ct_enter *e, const int *given, int root, struct
 	return r;
 }
 
+// NVIDIA's driver: the machine's own files, by which whoever was granted a GPU reaches it. An image cannot bring them,
+// because they belong to the kernel's module. Where there is no driver, this does nothing.
+static int driver(int root, struct td_error *err)
+{
+	td_auto_strv struct td_strv names = {0}, files = {0}, programs = {0}, program_files = {0};
+	td_auto_free char *dir = td_path_exists("/dev/nvidiactl") ? td_gpu_driver_dir("") : NULL;
+	const char *place = NULL;
+	for (size_t i = 0; dir && !place && td_gpu_driver_places[i]; i++) {
+		td_auto_close int fd = open_in(root, td_gpu_driver_places[i], O_PATH | O_DIRECTORY);
+		place = fd >= 0 ? td_gpu_driver_places[i] : NULL;
+	}
+	if (!place)
+		return 0; // no driver, or no loader that would look for it
+	td_gpu_driver_files(dir, &names, &files);
+	td_gpu_driver_programs(dir, &programs, &program_files);
+	int r = 0;
+	for (size_t i = 0; i < names.n + programs.n && !r; i++) {
+		bool lib = i < names.n;
+		size_t k = lib ? i : i - names.n;
+		td_auto_free char *to =
+			td_asprintf("%s/%s", lib ? place : "/usr/bin", lib ? names.v[k] : programs.v[k]);
+		r = bind(root, lib ? files.v[k] : program_files.v[k], to, READ_ONLY, err);
+	}
+	return r ? td_wrap(err, "the GPUs' driver") : 0;
+}
+
 static int asked_for(const struct td_ct_enter *e, int root, struct td_error *err)
 {
 	for (size_t i = 0; i < e->mounts->n; i++) {
@@ -250,7 +277,7 @@ int td_ct_root_make(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN],
 		return td_fail_errno(err, TD_INTERNAL, errno, "the new namespaces");
 	umask(022);
 	int r = overlay(e, given[TD_CT_TREE], &root, err);
-	if (r || (r = usual(e, given, root, err)) || (r = asked_for(e, root, err)))
+	if (r || (r = usual(e, given, root, err)) || (r = driver(root, err)) || (r = asked_for(e, root, err)))
 		return r;
 	struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY};
 	if (e->read_only && syscall(SYS_mount_setattr, root, "", AT_EMPTY_PATH, &a, sizeof(a)))

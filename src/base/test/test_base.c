@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/gpudriver.h"
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/near.h"
@@ -273,6 +274,49 @@ static void lines_fit_a_terminal(void **s)
 	}
 }
 
+static void touch_at(const char *root, const char *path, const char *text, size_t n)
+{
+	td_auto_free char *p = td_asprintf("%s%s", root, path);
+	td_auto_free char *d = td_strndup(p, (size_t)(strrchr(p, '/') - p));
+	assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+	assert_int_equal(td_file_write(p, text, n, 0644, NULL), 0);
+}
+
+static void the_gpus_driver_is_found(void **state)
+{
+	char root[] = "/tmp/td-driver-XXXXXX";
+	assert_non_null(mkdtemp(root));
+	assert_null(td_gpu_driver_dir(root));
+	static const char *const files[] = {"/usr/lib64/libcuda.so.1.2",    "/opt/d/lib/libcuda.so.1.2",
+					    "/opt/d/lib/libnvidia-ml.so.1", "/opt/d/lib/libnvidia-glcore.so.1",
+					    "/opt/d/lib/libnvidia-mlx.so",  "/opt/d/bin/nvidia-smi"};
+	for (size_t i = 0; i < TD_LEN(files); i++)
+		touch_at(root, files[i], "x", 1);
+	td_auto_free char *usual = td_asprintf("%s/usr/lib64/libcuda.so.1", root),
+			  *odd = td_asprintf("%s/opt/d/lib/libcuda.so.1", root),
+			  *gone = td_asprintf("%s/opt/d/lib/libcuda.so", root);
+	assert_int_equal(symlink("libcuda.so.1.2", usual) | symlink("libcuda.so.1.2", odd) | symlink("gone", gone), 0);
+	td_auto_free char *first = td_gpu_driver_dir(root);
+	assert_string_equal(first, "/usr/lib64");
+	// The loader's cache comes first, where what it says is there.
+	static const char cache[] = "glibc-ld.so.cache1.1\0libcuda.so.1\0/usr/lib32/libcuda.so.1\0/gone/libcuda.so.1\0"
+				    "libcuda.so.1\0/opt/d/lib/libcuda.so.1";
+	touch_at(root, "/etc/ld.so.cache", cache, sizeof(cache));
+	td_auto_free char *dir = td_gpu_driver_dir(root), *full = td_asprintf("%s%s", root, dir ? dir : "");
+	assert_string_equal(dir, "/opt/d/lib");
+	td_auto_strv struct td_strv names = {0}, from = {0}, programs = {0}, programs_from = {0};
+	td_gpu_driver_files(full, &names, &from);
+	td_gpu_driver_programs(full, &programs, &programs_from);
+	static const char *const want[] = {"libcuda.so.1", "libcuda.so.1.2", "libnvidia-ml.so.1"};
+	assert_int_equal(names.n, TD_LEN(want));
+	for (size_t i = 0; i < names.n; i++)
+		assert_string_equal(names.v[i], want[i]);
+	assert_true(td_ends(from.v[0], "/opt/d/lib/libcuda.so.1.2"));
+	assert_string_equal(programs.v[0], "nvidia-smi");
+	assert_true(td_ends(programs_from.v[0], "/opt/d/bin/nvidia-smi"));
+	td_rm_rf(root, NULL);
+}
+
 static void a_mistyped_word_is_near_one(void **s)
 {
 	static const char *const known[] = {"cpu", "gpu", "memory", "shell", "jupyter"};
@@ -343,6 +387,7 @@ int main(void)
 		cmocka_unit_test(uuids_are_version_4),
 		cmocka_unit_test(arenas_keep_everything_until_the_end),
 		cmocka_unit_test(lines_fit_a_terminal),
+		cmocka_unit_test(the_gpus_driver_is_found),
 		cmocka_unit_test(a_mistyped_word_is_near_one),
 #ifdef TD_FAULTS
 		cmocka_unit_test(a_fault_fires_once_where_it_is_set),

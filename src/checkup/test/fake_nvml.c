@@ -24,6 +24,8 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetTemperature(device, int, unsigned *), nvmlDeviceGetMemoryInfo(device, unsigned long long *),
 	nvmlDeviceGetPowerUsage(device, unsigned *), nvmlDeviceGetCurrPcieLinkWidth(device, unsigned *),
 	nvmlDeviceGetMaxPcieLinkWidth(device, unsigned *), nvmlDeviceGetFieldValues(device, int, struct field *),
+	nvmlDeviceGetUUID(device, char *, unsigned), nvmlDeviceGetMinorNumber(device, unsigned *),
+	nvmlDeviceGetPciInfo_v3(device, char *), nvmlDeviceGetP2PStatus(device, device, int, int *),
 	nvmlEventSetCreate(void **), nvmlDeviceRegisterEvents(device, unsigned long long, void *),
 	nvmlEventSetWait_v2(void *, struct event *, unsigned), nvmlEventSetFree(void *);
 
@@ -101,5 +103,28 @@ EXPORT int nvmlEventSetWait_v2(void *s, struct event *e, unsigned ms)
 }
 EXPORT int nvmlEventSetFree(void *s)
 {
+	return 0;
+}
+
+// Their minor numbers are not in the order of their addresses, as on machines with more than one root.
+EXPORT int nvmlDeviceGetUUID(device d, char *s, unsigned n)
+{
+	snprintf(s, n, "GPU-test-%d", (int)((char *)d - gpus));
+	return 0;
+}
+EXPORT int nvmlDeviceGetMinorNumber(device d, unsigned *n)
+{
+	*n = d == (device)&gpus[1] ? 60 : 61;
+	return 0;
+}
+EXPORT int nvmlDeviceGetPciInfo_v3(device d, char *pci)
+{
+	// struct nvmlPciInfo: 16 bytes, five numbers, the address.
+	snprintf(pci + 36, 32, "00000000:%sB:00.0", d == (device)&gpus[1] ? "9" : "3");
+	return 0;
+}
+EXPORT int nvmlDeviceGetP2PStatus(device d, device other, int what, int *status)
+{
+	*status = what == 2 ? 0 : 1;
 	return 0;
 }

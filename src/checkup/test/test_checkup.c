@@ -1,6 +1,7 @@
 // The checks: what the file of faults says is found, and what ends a fault.
-// rows: B5.1 B5.4 B3.1 B3.2 B3.3 B3.4 B3.5
+// rows: A10.1 A10.2 B5.1 B5.4 B3.1 B3.2 B3.3 B3.4 B3.5
 #include "checkup/checkup.h"
+#include "checkup/cuda.h"
 
 #include "base/file.h"
 
@@ -15,7 +16,7 @@
 #include <cmocka.h>
 
 static char dir[64], path[96];
-static const char *library; // with NVML's calls
+static const char *library, *cuda; // with NVML's calls, and CUDA's
 
 static int setup(void **state)
 {
@@ -213,6 +214,81 @@ static void gpus_by_nvml(void **state)
 	td_checkup_backend_done(&b);
 }
 
+// Who they are, where they are, and what is told of it.
+static void gpus_are_somewhere(void **state)
+{
+	static const char *const files[][2] = {
+		{"sys/bus/pci/devices/0000:3b:00.0/numa_node", "0\n"},
+		{"sys/bus/pci/devices/0000:3b:00.0/local_cpulist", "0-15,32-47\n"},
+		{"sys/bus/pci/devices/0000:9b:00.0/numa_node", "1\n"},
+		{"sys/devices/system/node/node0/cpulist", "0-15,32-47\n"},
+		{"sys/devices/system/node/node1/cpulist", "16-31,48-63\n"},
+	};
+	for (size_t i = 0; i < TD_LEN(files); i++) {
+		td_auto_free char *p = td_asprintf("%s/%s", dir, files[i][0]);
+		td_auto_free char *d = td_strndup(p, (size_t)(strrchr(p, '/') - p));
+		assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+		assert_int_equal(td_file_write(p, files[i][1], strlen(files[i][1]), 0644, NULL), 0);
+	}
+	const struct td_checkup_machine_opts o = {.root = dir, .nvml = library, .kmsg = "/nonexistent"};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	td_auto_free char *text = td_checkup_inventory(&f);
+	assert_string_equal(text,
+			    "{\"gpus\":[{\"product\":\"Test GPU\",\"uuid\":\"GPU-test-0\",\"pci\":\"0000:3b:00.0\","
+			    "\"cpus\":\"0-15,32-47\",\"peers\":\"1\",\"minor\":61,\"numa\":0},{\"product\":\"Test "
+			    "GPU\",\"uuid\":\"GPU-test-1\",\"pci\":\"0000:9b:00.0\",\"peers\":\"0\",\"minor\":60,"
+			    "\"numa\":1}],\"numaNodes\":2}");
+	f.gpu[1].lost = true; // then nothing is told anew, and what was told stays
+	assert_null(td_checkup_inventory(&f));
+	td_checkup_backend_done(&b);
+
+	// A virtual node tells what its file says.
+	const char *say = "node product=NVIDIA-H100-80GB-HBM3 numa=0,1\n";
+	struct td_checkup_backend fake = td_checkup_fake(path, 2);
+	assert_int_equal(fake.read(fake.ctx, &f, NULL), 0);
+	assert_null(td_checkup_inventory(&f));
+	assert_int_equal(td_file_write(path, say, strlen(say), 0644, NULL), 0);
+	assert_int_equal(fake.read(fake.ctx, &f, NULL), 0);
+	td_auto_free char *told = td_checkup_inventory(&f);
+	assert_non_null(strstr(told, "\"numaNodes\":2"));
+	assert_non_null(
+		strstr(told, "{\"product\":\"NVIDIA-H100-80GB-HBM3\",\"uuid\":\"GPU-fake-1\",\"minor\":1,\"numa\":1}"));
+	struct td_checkup_findings l = {0};
+	td_checkup_judge(&f, &l);
+	assert_int_equal(l.n, 0);
+	td_checkup_backend_done(&fake);
+}
+
+// CUDA's driver is loaded at run time; here a library of the test's computes on the CPU what the kernels would.
+static void gpus_are_tested(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	struct td_cuda *c = td_cuda_open(cuda, &err);
+	assert_non_null(c);
+	assert_int_equal(td_cuda_count(c), 4);
+	static const struct {
+		int code;
+		bool wrong;
+		const char *words;
+	} want[] = {{0, false, NULL},
+		    {0, true, NULL},
+		    {0, true, NULL},
+		    {TD_INTERNAL, false, "its memory: CUDA says 719, it broke"}};
+	for (int i = 0; i < 4; i++) {
+		struct td_cuda_result x;
+		assert_int_equal(td_cuda_test(c, i, 1, &x, &err), want[i].code);
+		assert_int_equal(x.wrong > 0, want[i].wrong);
+		assert_true(want[i].code || (x.memory == 1 << 20 && x.operations && !strcmp(x.name, "Test GPU")));
+		if (want[i].words)
+			assert_string_equal(err.msg, want[i].words);
+	}
+	td_cuda_close(c);
+	assert_null(td_cuda_open("/nonexistent", &err));
+	assert_int_equal(err.code, TD_NOT_FOUND);
+}
+
 // Another machine below `root`: an InfiniBand port goes down, memory has an error, a process is stuck.
 static void a_machines_files(void **state)
 {
@@ -248,6 +324,7 @@ static void a_machines_files(void **state)
 int main(int argc, char **argv)
 {
 	library = argc > 1 ? argv[1] : "";
+	cuda = argc > 2 ? argv[2] : "";
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_node_without_a_file_is_well, setup, teardown),
 		cmocka_unit_test_setup_teardown(every_check_finds_its_injection, setup, teardown),
@@ -259,6 +336,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_by_nvml, setup, teardown),
+		cmocka_unit_test_setup_teardown(gpus_are_somewhere, setup, teardown),
+		cmocka_unit_test_setup_teardown(gpus_are_tested, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_machines_files, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 {
 	yyjson_val *spec = td_jget(o->root, "spec"), *v;
 	struct td_gate_grant g = {0};
-	int r = td_gate_grant_read(o->root, a->o.gpus, &g, err);
+	int r = td_gate_grant_read(o->root, node >= 0 ? td_kubelet_gpus(a, node) : a->o.gpus, &g, err);
 	if (r)
 		return r;
 

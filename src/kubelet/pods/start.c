@@ -9,6 +9,7 @@
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/pods/volumes.h"
+#include "kubelet/realgpu.h"
 #include "oci/image.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@
 
 enum { OWN = 4 /* hosts, hostname, resolv.conf, termination log */ };
 enum {
-	MOUNTS_MAX = 128,
+	MOUNTS_MAX = 192,
 	RETRY_MS = 5000,
 	IMAGE_RETRY_MS = 10000,
 	LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */
@@ -108,9 +109,10 @@ struct plan {
 	struct td_ident id;
 	struct td_arena *arena;
 	struct td_oci_mount mounts[MOUNTS_MAX];
-	struct td_oci_device devices[TD_DEV_MAX];
+	struct td_oci_device devices[TD_REALGPU_NODES];
 	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
 	struct td_oci_spec spec;
+	uint64_t gpus; // of the node: those that the container gets
 };
 
 static void plan_done(struct plan *x)
@@ -167,6 +169,8 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		r = td_vol_mounts(vol, spec, &x->env, x->arena, &its, err);
 	if (!r)
 		r = td_pod_dataset_mounts(a, p, vol, x->arena, &its, err);
+	if (!r && a->real && x->gpus)
+		r = td_realgpu_mounts(a->real, x->img.rootfs, x->arena, &its, err);
 	if (r)
 		return r;
 
@@ -238,9 +242,14 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	}
 
 	const char *name = td_jstr_or(spec, "name", "");
-	uint64_t mask = p->slurmd ? td_dev_all(a->o.gpus) : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name);
+	uint64_t mask = p->slurmd ? td_dev_all(td_kubelet_gpus(a, p->node))
+				  : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name);
+	x->gpus = mask;
 	environment(a, &x->img, hostname, &x->env);
-	if (!p->slurmd) // in its jobs Slurm sets them
+	// In slurmd's jobs Slurm sets them.
+	if (!p->slurmd && a->real)
+		td_realgpu_env(a->real, mask, p->node, &x->env);
+	else if (!p->slurmd)
 		td_fakegpu_env(mask, &x->env);
 	td_env_gang(pod, &x->env); // before the container's own, which may say otherwise
 	r = td_env_build(&from.env, spec, &x->env, err);
@@ -276,7 +285,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.stdin_open = td_jbool(spec, "stdin", false);
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;
-	x->spec.n_devices = td_fakegpu_nodes(mask, p->node, a->o.device_major, x->arena, x->devices);
+	x->spec.n_devices = a->real ? td_realgpu_nodes(a->real, mask, p->node, x->arena, x->devices)
+				    : td_fakegpu_nodes(mask, p->node, a->o.device_major, x->arena, x->devices);
 	return 0;
 }
 

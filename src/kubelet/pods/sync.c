@@ -121,14 +121,15 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		return 0;
 
 	int from = td_kubelet_slurm_gpus(node);
+	int gpus = td_kubelet_gpus(a, p->node);
 	uint64_t mask;
-	if (want > a->o.gpus - from)
+	if (want > gpus - from)
 		return td_fail(err, TD_INVALID,
 			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on "
 			       "this node: set spec.schedulerName to tandem",
-			       (long long)want, from < a->o.gpus ? from : a->o.gpus, a->o.gpus);
+			       (long long)want, from < gpus ? from : gpus, gpus);
 
-	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
+	return td_pod_table_devices(a->table, p, from, gpus, (int)want, &mask, err);
 }
 
 // a->admit_mu is held. False: the pod is not admitted, and has failed or waits.

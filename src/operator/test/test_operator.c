@@ -310,6 +310,44 @@ static void numa_refused(const char *text, const char *words)
 }
 
 // The NUMA nodes of GPUs: what is read, and the cores that follow from it.
+// What the machine itself tells counts where nobody says anything.
+static void told(void)
+{
+	static const struct {
+		const char *cluster, *notes, *labels, *types, *numa;
+	} rows[] = {
+#define GPUS(a, b, x, y, nodes)                                                                                        \
+	TD_ANN_GPUS ": '{\"gpus\":[{\"product\":\"" a "\",\"numa\":" x "},{\"product\":\"" b "\",\"numa\":" y          \
+		    "}],\"numaNodes\":" nodes "}'"
+#define H100 "NVIDIA H100 80GB HBM3"
+		{"{}", GPUS(H100, H100, "0", "1", "2"), "", "h100:2", "01"},
+		{"{}", GPUS(H100, "NVIDIA L40S", "0", "0", "2"), "", "h100:1,l40s:1", ""}, // all at one
+		{"{}", GPUS(H100, H100, "0", "1", "4"), "", "h100:2", ""},                 // NUMA nodes without GPUs
+		{"{}", GPUS(H100, H100, "1", "1", "2"), "", "h100:2", ""},                 // a gap
+		{"{}", GPUS(H100, H100, "-1", "-1", "1"), "", "h100:2", ""},
+		{"{}", GPUS(H100, "Tandem fake GPU", "0", "1", "2"), "", "", "01"},
+		{"{}", GPUS(H100, H100, "0", "1", "2"), "nvidia.com/gpu.product: NVIDIA-A100", "a100:2", "01"},
+		{"{types: {" H100 ": big}}", GPUS(H100, H100, "0", "1", "2"), "", "big:2", "01"},
+		{"{typeLabel: ''}", GPUS(H100, H100, "0", "1", "2"), "", "", "01"},
+		{"{}", GPUS(H100, H100, "0", "1", "2") ", " TD_ANN_GPU_NUMA ": '1,0'", "", "h100:2", "10"},
+		{"{}", TD_ANN_GPUS ": '{\"gpus\":[{\"product\":\"" H100 "\"}]}'", "", "", ""}, // of one GPU only
+		{"{}", TD_ANN_GPUS ": '{'", "", "", ""},
+	};
+	td_auto(td_json_unref) struct td_json *set = Y("spec: {slurm: {gres: auto}}");
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *sc_text = td_asprintf("spec: {devices: [%s]}", rows[i].cluster),
+				  *node_text = td_asprintf(
+					  "metadata: {annotations: {%s}, labels: {%s}}\nstatus: {allocatable: "
+					  "{cpu: '10', memory: 8Gi, nvidia.com/gpu: '2'}}",
+					  rows[i].notes, rows[i].labels);
+		td_auto(td_json_unref) struct td_json *sc = Y(sc_text), *node = Y(node_text);
+		struct td_op_share s;
+		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, NULL));
+		if (strcmp(s.types, rows[i].types) != 0 || strcmp(s.numa, rows[i].numa) != 0)
+			fail_msg("%zu: %s, %s", i, s.types, s.numa);
+	}
+}
+
 static void test_numa(void **state)
 {
 	static const struct {
@@ -366,6 +404,7 @@ static void test_numa(void **state)
 		assert_int_equal(cut.cpus, cuts[i].cpus);
 	}
 
+	told();
 	numa_refused("0,0,1", "is of 3 GPUs, the node has 4");
 	numa_refused("0,0,2,2", "no GPU is at 1");
 	numa_refused("1,1,1,1", "no GPU is at 0");

@@ -1,0 +1,154 @@
+// tandem gpu-test: tests GPUs of this machine in a process of its own, and prints one line of JSON, as tandem-standin's
+// selftest does. With --list it says what the machine tells of its GPUs. The agents call it before jobs.
+#include "base/gpudriver.h"
+#include "base/options.h"
+#include "checkup/cuda.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NOT_TESTED = 3 };
+
+static int list(void)
+{
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	struct td_error err = TD_ERROR_INIT;
+	struct td_checkup_backend b = td_checkup_machine(&(struct td_checkup_machine_opts){0});
+	int r = b.read(b.ctx, f, &err);
+	td_auto_free char *text = r ? NULL : td_checkup_inventory(f);
+	td_checkup_backend_done(&b);
+	if (r || !text) {
+		fprintf(stderr, "tandem gpu-test: %s\n", r ? err.msg : "this machine has no GPUs that NVML knows");
+		return 1;
+	}
+	puts(text);
+	return 0;
+}
+
+// "0-1,4" → its numbers; 0: it is no such list.
+static uint64_t mask_of(const char *s)
+{
+	uint64_t mask = 0;
+	while (*s) {
+		char *end;
+		long a = strtol(s, &end, 10), b = a;
+		if (end == s)
+			return 0;
+		if (*end == '-') {
+			const char *second = end + 1;
+			b = strtol(second, &end, 10);
+			if (end == second)
+				return 0;
+		}
+		if (a < 0 || a > b || b >= TD_HEALTH_GPUS || (*end && *end != ','))
+			return 0;
+		for (; a <= b; a++)
+			mask |= UINT64_C(1) << a;
+		s = *end ? end + 1 : end;
+	}
+	return mask;
+}
+
+static int test(struct td_cuda *c, uint64_t mask, int first, int ms)
+{
+	uint64_t wrong = 0;
+	int64_t each = ms / __builtin_popcountll(mask);
+	double operations = 0, seconds = 0, bytes = 0;
+	char why[TD_HEALTH_TEXT] = "";
+	for (int i = 0; i < TD_HEALTH_GPUS; i++) {
+		struct td_error err = TD_ERROR_INIT;
+		struct td_cuda_result x;
+		if (!(mask >> i & 1))
+			continue;
+		int r = td_cuda_test(c, first + i, each, &x, &err);
+		if (r)
+			snprintf(why, sizeof(why), "gpu%d: %.140s", i, err.msg);
+		else if (x.wrong)
+			snprintf(why, sizeof(why), "gpu%d: %u results are not what they must be", i, x.wrong);
+		if (r || x.wrong)
+			wrong |= UINT64_C(1) << i;
+		operations += (double)x.operations;
+		bytes += (double)x.memory;
+		seconds += x.seconds;
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "wrong");
+	td_jm_int(d, o, "devices", __builtin_popcountll(mask));
+	yyjson_mut_obj_add_real(d, o, "gflops", seconds > 0 ? operations / seconds / 1e9 : 0);
+	yyjson_mut_obj_add_real(d, o, "seconds", seconds);
+	td_jm_int(d, o, "memoryMB", (int64_t)(bytes / (1 << 20)));
+	for (int i = 0; i < TD_HEALTH_GPUS; i++)
+		if (wrong >> i & 1) {
+			char name[8];
+			snprintf(name, sizeof(name), "gpu%d", i);
+			yyjson_mut_arr_add_strcpy(d, list, name);
+		}
+	td_jm_str(d, o, "message", *why ? why : NULL);
+	td_auto_free char *text = td_json_mut_text(o, NULL);
+	puts(text);
+	return wrong ? 1 : 0;
+}
+
+static char *text_of(int n)
+{
+	return td_asprintf("%d", n);
+}
+
+int td_gpu_test_main(int argc, char **argv)
+{
+	int ms = 200, first = 0, code;
+	const char *only = NULL, *library = NULL;
+	bool tell = false;
+	struct td_error err = TD_ERROR_INIT;
+	const struct td_option options[] = {
+		{.name = "ms", .value = "N", TD_OPT_INT(&ms, 1, 3600000), .help = "how long it computes (default 200)"},
+		{.name = "only",
+		 .value = "LIST",
+		 TD_OPT_TEXT(&only),
+		 .help = "these GPUs, \"0-1,4\", as NVML numbers them (default all)"},
+		{.name = "first",
+		 .value = "N",
+		 TD_OPT_INT(&first, 0, TD_HEALTH_GPUS - 1),
+		 .help = "GPU 0 is NVML's GPU N (default 0)"},
+		{.name = "library", .value = "FILE", TD_OPT_TEXT(&library), .help = "CUDA's driver"},
+		{.name = "list", TD_OPT_SWITCH(&tell), .help = "only say which GPUs there are"},
+	};
+	const struct td_command cmd = {
+		.name = "gpu-test",
+		.about = "Tests GPUs of this machine: memory, and what each multiprocessor "
+			 "computes. Prints a line of JSON.",
+		.exits = "0 all is well, 1 something is wrong, 2 wrong usage, 3 no GPU can be tested here.",
+		.options = options,
+		.n = TD_LEN(options)};
+	if (!td_command_line(&cmd, argc, argv, NULL, &code))
+		return code;
+	if (tell)
+		return list();
+	struct td_cuda *c = td_cuda_open(library, &err);
+	// The driver's libraries load each other by name. Where the loader does not look, it is told, from the start.
+	td_auto_free char *dir = c || library ? NULL : td_gpu_driver_dir("");
+	const char *path = getenv("LD_LIBRARY_PATH");
+	if (dir && (!path || !strstr(path, dir)) && !setenv("LD_LIBRARY_PATH", dir, 1))
+		execv("/proc/self/exe", (char *[]){"tandem", "gpu-test", "--ms", text_of(ms), "--first", text_of(first),
+						   only ? "--only" : NULL, (char *)(uintptr_t)only, NULL});
+	if (!c) {
+		fprintf(stderr, "tandem gpu-test: %s\n", err.msg);
+		return NOT_TESTED;
+	}
+	int n = td_cuda_count(c) - first;
+	n = n < 0 ? 0 : n;
+	uint64_t all = n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1, mask = only ? mask_of(only) : all;
+	if (!mask || mask & ~all) {
+		fprintf(stderr, "tandem gpu-test: --only \"%.80s\": this machine has %d GPUs; write \"0-1,4\"\n",
+			only ? only : "", n);
+		code = n ? 2 : NOT_TESTED;
+	} else {
+		code = test(c, mask, first, ms);
+	}
+	td_cuda_close(c);
+	return code;
+}
