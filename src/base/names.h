@@ -18,6 +18,9 @@
 #define TD_ANN_GANG_RANK "tandem.dev/gang-rank"
 #define TD_ANN_GANG_WORLD "tandem.dev/gang-world"
 #define TD_ANN_GANG_HOSTS "tandem.dev/gang-hosts"
+// Of a gang whose pods have roles: how many each has ("launcher=1,worker=4"). The member's own is an annotation of the
+// same name as the label below.
+#define TD_ANN_GANG_ROLES "tandem.dev/gang-roles"
 // Of an elastic gang: on the members of its core, how many pods there may be in all; on a pod beyond
 // it, the core's ask.
 #define TD_ANN_GANG_MOST "tandem.dev/gang-most"
@@ -31,6 +34,7 @@
 #define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"
 // What a pod says of the gang that it belongs to (docs/gangs.md).
 #define TD_LABEL_GANG "tandem.dev/gang"
+#define TD_LABEL_GANG_ROLE "tandem.dev/gang-role" // a label of the pod's; an annotation with its grant
 #define TD_ANN_GANG_SIZE "tandem.dev/gang-size"
 #define TD_ANN_GANG_MIN "tandem.dev/gang-min"
 #define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"

@@ -59,8 +59,12 @@ static void gang_words(const struct td_object *pod, struct td_buf *out)
 		   *world = td_object_annotation(pod, TD_ANN_GANG_WORLD);
 	if (td_object_annotation(pod, TD_ANN_GANG_CORE) && name && world)
 		td_buf_printf(out, ", beyond the minimum of %s of gang %s", world, name);
+	const char *role = td_object_annotation(pod, TD_LABEL_GANG_ROLE),
+		   *roles = td_object_annotation(pod, TD_ANN_GANG_ROLES);
 	if (td_object_annotation(pod, TD_ANN_GANG_UID) && name && rank && world)
 		td_buf_printf(out, ", as rank %s of %s in gang %s", rank, world, name);
+	if (td_object_annotation(pod, TD_ANN_GANG_UID) && role && roles)
+		td_buf_printf(out, " (%s of %s)", role, roles);
 }
 
 // What a container waits for that does not run: an image that is not there, or the next try after a crash.

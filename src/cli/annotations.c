@@ -15,7 +15,8 @@ static void table(void)
 		       i ? "\n" : "", a->name, a->meaning, a->option, td_annotation_values(a->form), a->without,
 		       a->name, a->example);
 	}
-	puts("\n" TD_LABEL_GANG " (a label), " TD_ANN_GANG_SIZE ", " TD_ANN_GANG_MIN ", " TD_ANN_GANG_LOSS
+	puts("\n" TD_LABEL_GANG " and " TD_LABEL_GANG_ROLE " (labels), " TD_ANN_GANG_SIZE ", " TD_ANN_GANG_MIN
+	     ", " TD_ANN_GANG_LOSS
 	     "\n    pods that start together or not at all, as one job, with or without more that join: docs/gangs.md");
 }
 

@@ -89,7 +89,7 @@ static size_t parts_of(struct defrag_look *k, const struct td_policies_known *j,
 static bool want(struct defrag_look *k, const struct td_ask_wait_parts *w)
 {
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(k->b->asks, k->waiter->id);
-	int64_t members = a ? (int64_t)a->size : 0, nodes = w->nodes ? (int64_t)w->nodes : 1;
+	int64_t members = a ? (int64_t)td_ask_tasks(a) : 0, nodes = w->nodes ? (int64_t)w->nodes : 1;
 	k->pool.want = w->least;
 	k->pool.spread = members < 2;
 	k->pool.units = members < 2 ? nodes : members;

@@ -71,9 +71,12 @@ struct td_ask {
 	struct td_ask_pod own; // of a lone pod
 	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what
 	// its job has on each node, in Slurm's order. `devices` and `cpus` are then not set.
-	size_t size;    // 0: a lone pod
-	int64_t most;   // pods that there may be, in all
-	int64_t beyond; // of a pod beyond the core of its gang: how many members that has; else 0
+	size_t size;       // 0: a lone pod
+	size_t tasks;      // that its job has, and how many CPUs each has; 0: not known, one for each member
+	int64_t task_cpus; // of the job's record
+	char *roles;       // how many members each role has ("launcher=1,worker=4"); NULL: they have none
+	int64_t most;      // pods that there may be, in all
+	int64_t beyond;    // of a pod beyond the core of its gang: how many members that has; else 0
 	struct td_ask_pod *members;
 	size_t n_members;
 	struct td_ask_part *parts;
@@ -156,6 +159,11 @@ void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending);
 void td_ask_unbound(struct td_ask *a);
 // Replaces the parts of a gang's grant, under the lock. The ask owns v, its strings too.
 void td_ask_set_parts(struct td_asks *t, struct td_ask *a, struct td_ask_part *v, size_t n);
+// How many tasks its job has, or will; 0: it is a lone pod's.
+static inline size_t td_ask_tasks(const struct td_ask *a)
+{
+	return a->size && a->tasks ? a->tasks : a->size;
+}
 // Replaces a string of an ask by a copy of s, under the lock.
 void td_ask_str(struct td_asks *t, char **field, const char *s);
 

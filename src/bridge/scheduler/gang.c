@@ -59,27 +59,47 @@ void td_gang_uid(const struct td_object *const *pods, size_t n, char ret[40])
 
 // ---- what they say ----
 
+struct sorted { // read once: a comparison comes often
+	const struct td_object *pod;
+	struct td_gang_place_in place;
+	const char *role;
+};
+
+static struct sorted sorted(const struct td_object *pod)
+{
+	return (struct sorted){pod, td_gang_place_of(pod), td_gang_role(pod)};
+}
+
 static int by_rank(const void *a, const void *b)
 {
-	const struct td_object *x = *(const struct td_object *const *)a, *y = *(const struct td_object *const *)b;
-	struct td_gang_place_in p = td_gang_place_of(x), q = td_gang_place_of(y);
-	if (p.group != q.group)
-		return p.group < q.group ? -1 : 1;
-	if (p.index != q.index)
-		return p.index < 0 ? 1 : q.index < 0 ? -1 : p.index < q.index ? -1 : 1;
+	const struct sorted *p = a, *q = b;
+	if (p->place.group != q->place.group)
+		return p->place.group < q->place.group ? -1 : 1;
+	int role = td_gang_role_cmp(p->role, q->role);
+	if (role)
+		return role;
+	int64_t i = p->place.index, k = q->place.index;
+	if (i != k)
+		return i < 0 ? 1 : k < 0 ? -1 : i < k ? -1 : 1;
 	// "w-2" comes before "w-10": names of one length differ in their numbers only.
-	size_t n = strlen(x->name), m = strlen(y->name);
-	return n != m ? (n < m ? -1 : 1) : strcmp(x->name, y->name);
+	size_t n = strlen(p->pod->name), m = strlen(q->pod->name);
+	return n != m ? (n < m ? -1 : 1) : strcmp(p->pod->name, q->pod->name);
 }
 
 void td_gang_sort(const struct td_object **pods, size_t n)
 {
-	qsort(pods, n, sizeof(*pods), by_rank);
+	td_auto_free struct sorted *v = td_calloc(n + 1, sizeof(*v));
+	for (size_t i = 0; i < n; i++)
+		v[i] = sorted(pods[i]);
+	qsort(v, n, sizeof(*v), by_rank);
+	for (size_t i = 0; i < n; i++)
+		pods[i] = v[i].pod;
 }
 
 bool td_gang_before(const struct td_object *x, const struct td_object *y)
 {
-	return by_rank(&x, &y) < 0;
+	struct sorted p = sorted(x), q = sorted(y);
+	return by_rank(&p, &q) < 0;
 }
 
 static int loss_of(const struct td_object *pod, enum td_pool_gang_loss *ret, struct td_error *err)

@@ -9,6 +9,7 @@
 #include "bridge/scheduler/run.h"
 #include "pool/elastic.h"
 #include "pool/gang.h"
+#include "pool/roles.h"
 
 #define TD_GANG_KEY "gang:"
 enum { TD_GANG_MAX = 4096 }; // members
@@ -57,6 +58,13 @@ struct td_gang_place_in {
 	bool fixed;    // the index is the rank
 };
 struct td_gang_place_in td_gang_place_of(const struct td_object *pod);
+// The role of the pod as it or its owner says; "": none. Points into the pod. Whether letters are small does not count.
+const char *td_gang_role(const struct td_object *pod);
+// The same in small letters.
+enum { TD_GANG_ROLE_LEN = 64 };
+void td_gang_role_of(const struct td_object *pod, char ret[TD_GANG_ROLE_LEN]);
+// In which order roles come: a launcher, master, chief, leader, head, driver or coordinator first, then by name.
+int td_gang_role_cmp(const char *x, const char *y);
 
 // The pods in the order of their ranks where they have none yet: by index, then by name.
 void td_gang_sort(const struct td_object **pods, size_t n);
@@ -67,7 +75,8 @@ bool td_gang_before(const struct td_object *x, const struct td_object *y);
 
 struct td_gang_seat { // what one member gets of the grant
 	int64_t rank;
-	const char *hosts;            // of the run
+	const char *hosts; // of the run
+	char role[TD_GANG_ROLE_LEN];
 	char *node, *devices, *cores; // owned: a read of the job replaces what the ask has
 };
 struct td_gang_member {
@@ -78,8 +87,21 @@ struct td_gang_member {
 	struct td_gang_seat seat;
 	struct td_ask_pod *p;
 };
+struct td_gang_roles {
+	size_t n;
+	struct td_gang_role {
+		char name[TD_GANG_ROLE_LEN];
+		const struct td_object *pod; // the first of it
+	} v[TD_POOL_ROLES];
+	struct td_pool_role pool[TD_POOL_ROLES]; // the same roles
+};
 struct td_gang_run {
 	const char *name; // "<namespace>/<name>"
+	// While it asks for its job: the roles of its members; and how they can become one job, where they ask for
+	// different things (pool/roles.h).
+	struct td_gang_roles roles;
+	struct td_pool_bundle ways[TD_POOL_ROLES + 1];
+	size_t n_ways; // 0: all ask for the same, and have a task each
 	struct td_gang_says says;
 	struct td_gang_member *v; // in the order of td_gang_sort()
 	size_t n;
@@ -125,8 +147,23 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
 // ---- gang_facts.c ----
 // Collects what the decision about the gang needs.
-void td_gang_seat_done(struct td_gang_seat *s);
 int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *ret, struct td_pool_job *pj, struct td_error *err);
+// ---- gang_want.c ----
+// What all members ask for, in r->want: one job with a task for each; or, of roles that ask for different things, as the
+// first of r->gang->ways says. TD_INVALID: they are refused.
+int td_gang_want(struct td_bridge_run *r, struct td_error *err);
+// Makes r->want the n-th of the ways.
+void td_gang_take_way(struct td_bridge_run *r, size_t n);
+// As td_bridge_run_where(), for the first of the ways that nodes could have room for.
+int td_gang_where(struct td_bridge_run *r, struct td_where *ret, struct td_error *err);
+// The roles of all members, with a pod of each; what they ask for is not read. False: there are too many.
+bool td_gang_roles_read(const struct td_gang_run *g, struct td_gang_roles *ret);
+// How many pods each has: "launcher=1,worker=4"; NULL: no roles are said. Caller frees.
+char *td_gang_roles_text(const struct td_gang_roles *roles);
+// ---- gang_seats.c ----
+// Gives every member its rank and, when the job has its nodes, its seat. False: the job has too little.
+bool td_gang_deal(struct td_bridge_run *r);
+void td_gang_seat_done(struct td_gang_seat *s);
 // ---- gang_act.c ----
 // Carries out the step.
 int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);

@@ -93,6 +93,10 @@ void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a,
 	td_jm_key_str(d, o, TD_ANN_GANG_RANK, rank);
 	td_jm_key_str(d, o, TD_ANN_GANG_WORLD, world);
 	td_jm_key_str(d, o, TD_ANN_GANG_HOSTS, seat->hosts);
+	if (a->roles) {
+		td_jm_key_str(d, o, TD_ANN_GANG_ROLES, a->roles);
+		td_jm_key_str(d, o, TD_LABEL_GANG_ROLE, *seat->role ? seat->role : NULL);
+	}
 	if (a->most > (int64_t)a->size) {
 		td_auto_free char *most = td_asprintf("%lld", (long long)a->most);
 		td_jm_key_str(d, o, TD_ANN_GANG_MOST, most);
@@ -248,7 +252,8 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 	hosts(r->gang, a->size);
 	if (a->queued_said && !a->granted_said)
 		td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
-			       "Slurm job %lld starts its gang of %zu on %s", (long long)a->job, a->size, a->nodes);
+			       "Slurm job %lld starts its gang of %zu%s%s%s on %s", (long long)a->job, a->size,
+			       a->roles ? " (" : "", a->roles ? a->roles : "", a->roles ? ")" : "", a->nodes);
 	a->granted_said = true;
 
 	struct gang_binding x = {.r = r, .err = TD_ERROR_INIT};

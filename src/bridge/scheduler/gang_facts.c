@@ -1,9 +1,6 @@
-// Reads what the decision about a gang needs: its members, where each sits in the grant, and what the
-// gang wants while it has no job.
-#include "bridge/scheduler/claims.h"
+// Reads what the decision about a gang needs: its members, and what the gang wants while it has no job.
 #include "bridge/scheduler/gang.h"
 
-#include "api/selector.h"
 #include "http/pki.h"
 #include "kube/fence.h"
 #include "slurm/hostlist.h"
@@ -18,74 +15,6 @@ enum {
 
 // ---- what it wants ----
 
-static bool same_json(const struct td_object *x, const struct td_object *y, const char *path)
-{
-	yyjson_val *p = td_jget(x->root, path), *q = td_jget(y->root, path);
-	return p && q ? yyjson_equals(p, q) : !p == !q;
-}
-
-static bool same_want(const struct td_want *x, const struct td_want *y)
-{
-	const char *const a[] = {x->ask.account,     x->ask.partition,     x->ask.qos,     x->ask.constraints,
-				 x->ask.reservation, x->ask.tres_per_node, x->ask.licenses},
-			  *const b[] = {y->ask.account,     y->ask.partition,     y->ask.qos,     y->ask.constraints,
-					y->ask.reservation, y->ask.tres_per_node, y->ask.licenses};
-	bool same = x->pool.cpus == y->pool.cpus && x->pool.memory_mb == y->pool.memory_mb &&
-		    x->pool.exclusive == y->pool.exclusive && x->ask.time_limit_min == y->ask.time_limit_min;
-	for (size_t i = 0; i < TD_LEN(a); i++)
-		same = same && td_streq(a[i], b[i]);
-	return same;
-}
-
-// What one member asks for.
-static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct td_want *ret, struct td_error *err)
-{
-	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster);
-	td_auto_claims struct td_claims claims = {0};
-	int k = td_ask_claims(r->b, r->s, pod, &claims, err);
-	if (!k)
-		k = td_want_read(r->s, name, pod->root, claims.count, ret, err);
-	return k ? k : td_ask_types(r->b, ret, err);
-}
-
-// What all of them ask for: one job with a task for each.
-static int all_want(struct td_bridge_run *r, struct td_error *err)
-{
-	static const char *const places[] = {"spec.nodeSelector", "spec.affinity", "spec.tolerations"};
-	const struct td_gang_run *g = r->gang;
-	for (size_t i = 0; i < g->n; i++) {
-		const struct td_object *pod = g->v[i].pod;
-		td_auto_want struct td_want w = {0};
-		bool first = pod == r->pod;
-		int k = one_want(r, pod, first ? &r->want : &w, err);
-		if (k)
-			return k == TD_INVALID ? td_wrap(err, "pod %s", pod->name) : k;
-		if (first)
-			continue;
-		for (size_t p = 0; p < TD_LEN(places); p++)
-			if (!same_json(pod, r->pod, places[p]))
-				return td_fail(
-					err, TD_INVALID,
-					"pods %s and %s of one gang have different %s: give all of them the same",
-					r->pod->name, pod->name, places[p]);
-		if (!same_want(&w, &r->want))
-			return td_fail(err, TD_INVALID,
-				       "pods %s and %s of one gang ask for different things: give all of them the same "
-				       "requests and the same annotations " TD_ANN_ASK_PREFIX "*",
-				       r->pod->name, pod->name);
-	}
-
-	struct td_slurm_ask *a = &r->want.ask;
-	const char *slash = strchr(g->name, '/');
-	td_auto_free char *mark = td_asprintf(TD_GANG_KEY "%s", slash + 1),
-			  *jn = td_bridge_job_name(slash + 1, r->a->uid),
-			  *comment = td_comment(r->s->cluster_uid, r->pod->ns, mark, r->a->uid);
-	a->name = td_arena_strdup(r->want.arena, jn);
-	a->comment = td_arena_strdup(r->want.arena, comment);
-	a->tasks = g->says.size;
-	return 0;
-}
-
 // One text for the versions of all members.
 static void versions(const struct td_gang_run *g, char ret[24])
 {
@@ -95,6 +24,16 @@ static void versions(const struct td_gang_run *g, char ret[24])
 	char hex[65];
 	td_sha256_hex(td_buf_str(&b), b.len, hex);
 	snprintf(ret, 24, "%.20s", hex);
+}
+
+// Does any of its roles have devices that a kubelet counts?
+static bool counted(const struct td_bridge_run *r)
+{
+	const struct td_gang_roles *roles = &r->gang->roles;
+	for (size_t i = 0; i < roles->n; i++)
+		if (td_want_counted(r->s, roles->v[i].pod->root))
+			return true;
+	return false;
 }
 
 // As for a lone pod (facts.c): fills r->want once per run. A refusal is no error: it goes to
@@ -119,7 +58,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 		return 0;
 
 	struct td_error e = TD_ERROR_INIT;
-	int k = all_want(r, &e);
+	int k = td_gang_want(r, &e);
 	if (k == TD_NOT_FOUND) {
 		td_bridge_run_again(r, TD_READ_PENDING_MS);
 		return td_fail(err, k, "%.400s", e.msg);
@@ -127,13 +66,12 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	if (!k) {
 		r->wanted = true;
 		td_auto_where struct td_where where = {0};
-		k = td_bridge_run_where(r, &where, &e);
+		k = td_gang_where(r, &where, &e);
 		if (k)
 			return td_fail(err, k, "%.500s", e.msg);
 		r->ever = where.fit == TD_FIT_SOME_DAY;
 		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, where.excluded);
-		r->want.ask.exclusive_user =
-			atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
+		r->want.ask.exclusive_user = atomic_load(&r->b->kubelets) && !r->s->devices.shared && counted(r);
 		if (!r->ever) {
 			pthread_mutex_lock(&r->b->lock);
 			int64_t wait = td_pool_never_ms(where.fit, td_now(r->b) - r->b->nodes_changed_ms);
@@ -156,152 +94,14 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	if (a->refused)
 		a->retry_ms = 0; // the wait belongs to the refusal
 	td_ask_str(r->b->asks, &a->refused, NULL);
+	pthread_mutex_lock(&r->b->asks->lock);
+	a->tasks = (size_t)r->want.ask.tasks;
+	pthread_mutex_unlock(&r->b->asks->lock);
 	td_ask_waits_for(r->b->asks, a, &r->want);
 	struct td_owner o;
 	if (td_settings_owner(r->s, r->pod->ns, &o))
 		td_ask_str(r->b->asks, &a->user, o.user);
 	return 0;
-}
-
-// ---- where each sits ----
-
-// The n-th up to the m-th index of a list; caller frees.
-static char *slice(const char *list, int64_t n, int64_t m)
-{
-	struct td_ranges all, some = {0};
-	int64_t at = 0;
-	if (!list || td_ranges_parse(list, &all, NULL))
-		return td_strdup("");
-	for (size_t i = 0; i < TD_RANGE_MAX; i++) {
-		if (!(all.bits[i / 64] >> (i % 64) & 1))
-			continue;
-		if (at >= n && at < m)
-			some.bits[i / 64] |= UINT64_C(1) << (i % 64);
-		at++;
-	}
-	return td_ranges_write(&some);
-}
-
-struct kinds { // the resources that a member asks for
-	const char *resource[TD_POOL_KINDS];
-	struct td_pool_want want;
-};
-
-static void kinds_read(struct td_bridge_run *r, const struct td_object *pod, struct kinds *ret)
-{
-	const yyjson_val *spec = td_jget(pod->root, "spec");
-	int64_t milli = td_api_pod_request(spec, "cpu");
-	*ret = (struct kinds){.want.cpus = milli > 0 ? (milli + 999) / 1000 : 1};
-	int k = 0;
-	for (size_t i = 0; i < r->s->n_gres && k < TD_POOL_KINDS; i++) {
-		const char *name = r->s->gres[i].resource;
-		int64_t n = td_api_pod_request(spec, name);
-		n += strcmp(name, r->s->devices.resource) ? 0 : td_ask_claimed(r->b, r->s, pod);
-		if (n <= 0)
-			continue;
-		ret->resource[k] = td_settings_key(r->s, r->s->gres[i].name);
-		ret->want.gres[k++] = n;
-	}
-}
-
-// The devices of one seat, in the form of td_devices_text().
-static char *seat_devices(const struct kinds *kinds, const char *devices, int64_t slot)
-{
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	td_auto_buf struct td_buf b = {0};
-	td_buf_putc(&b, '{');
-	if (!td_json_parse(devices, strlen(devices), &j, NULL))
-		for (int k = 0; k < TD_POOL_KINDS && kinds->resource[k]; k++) {
-			int64_t n = kinds->want.gres[k];
-			td_auto_free char *own =
-				slice(td_jkey_str(td_json_root(j), kinds->resource[k]), slot * n, (slot + 1) * n);
-			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", kinds->resource[k], own);
-		}
-	td_buf_putc(&b, '}');
-	return td_buf_take(&b);
-}
-
-void td_gang_seat_done(struct td_gang_seat *s)
-{
-	free(s->node);
-	free(s->devices);
-	free(s->cores);
-	*s = (struct td_gang_seat){0};
-}
-
-static void seat(struct td_gang_member *m, const struct td_ask_part *part, const struct td_pool_gang_seat *at,
-		 const struct kinds *kinds)
-{
-	int64_t cores = td_devices_indexes(part->cores);
-	td_gang_seat_done(&m->seat);
-	m->seat = (struct td_gang_seat){
-		.rank = m->rank,
-		.node = td_strdup(part->node),
-		.devices = seat_devices(kinds, part->devices, at->slot),
-		.cores = slice(part->cores, cores * at->slot / at->of, cores * (at->slot + 1) / at->of)};
-	m->seated = true;
-}
-
-// The order of the job's nodes for ranks.
-static void order_parts(struct td_bridge_run *r, size_t *ret)
-{
-	const struct td_ask *a = r->a;
-	td_auto_free struct td_pool_gang_place *v = td_calloc(a->n_parts, sizeof(*v));
-	td_auto_objects struct td_objects nodes = {0};
-	for (size_t i = 0; i < a->n_parts; i++) {
-		struct td_object *o = td_informer_get(r->b->nodes, NULL, a->parts[i].node);
-		yyjson_val *labels = o ? td_jget(o->root, "metadata.labels") : NULL;
-		v[i] = (struct td_pool_gang_place){td_jkey_str(labels, TD_LABEL_BLOCK),
-						   td_jkey_str(labels, TD_LABEL_RACK), a->parts[i].node};
-		if (o)
-			td_objects_add(&nodes, o);
-	}
-	td_pool_gang_order(v, a->n_parts, ret);
-}
-
-// Gives every member its rank and, when the job has its nodes, its seat. False: the job has too little.
-static bool deal(struct td_bridge_run *r)
-{
-	struct td_gang_run *g = r->gang;
-	struct td_ask *a = r->a;
-	size_t size = a->size, n = 0;
-	td_auto_free struct td_pool_gang_rank *ranks = td_calloc(g->n + 1, sizeof(*ranks));
-	td_auto_free size_t *who = td_calloc(g->n + 1, sizeof(*who));
-	for (size_t i = 0; i < g->n; i++) {
-		// A member that failed has no place any more.
-		if (g->v[i].state == TD_POD_DONE && !td_streq(td_jstr(g->v[i].pod->root, "status.phase"), "Succeeded"))
-			continue;
-		who[n] = i;
-		struct td_gang_place_in in = td_gang_place_of(g->v[i].pod);
-		ranks[n++] = (struct td_pool_gang_rank){in.fixed ? in.index : -1, g->v[i].rank};
-	}
-	if (!td_pool_gang_ranks(ranks, n, size))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		g->v[who[i]].rank = ranks[i].rank;
-
-	if (!a->n_parts || !g->n)
-		return false;
-	struct kinds kinds;
-	kinds_read(r, g->v[0].pod, &kinds);
-	td_auto_free struct td_pool_gang_part *parts = td_calloc(a->n_parts, sizeof(*parts));
-	td_auto_free struct td_pool_gang_seat *seats = td_calloc(size, sizeof(*seats));
-	td_auto_free size_t *order = td_calloc(a->n_parts, sizeof(*order));
-	order_parts(r, order);
-	for (size_t i = 0; i < a->n_parts; i++) {
-		const struct td_ask_part *part = &a->parts[order[i]];
-		parts[i].cpus = part->cpus;
-		for (int k = 0; k < TD_POOL_KINDS && kinds.resource[k]; k++)
-			parts[i].gres[k] = td_devices_count(part->devices, kinds.resource[k]);
-	}
-	if (!td_pool_gang_deal(parts, a->n_parts, &kinds.want, size, seats))
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		struct td_gang_member *m = &g->v[who[i]];
-		if (m->rank >= 0 && m->rank < (int64_t)size)
-			seat(m, &a->parts[order[seats[m->rank].part]], &seats[m->rank], &kinds);
-	}
-	return true;
 }
 
 // ---- the facts ----
@@ -412,7 +212,8 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 
 	td_ask_job(b, a, true, pj);
 	bool waits = pj->ours && phase == TD_PHASE_WAITING,
-	     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING), dealt = runs && deal(r);
+	     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING),
+	     dealt = runs && td_gang_deal(r);
 	count(r, p);
 
 	if (!p->bound && p->waiting == p->size && a->know != TD_JOB_UNSURE && !runs &&

@@ -9,6 +9,7 @@
 #define JOB_INDEX "batch.kubernetes.io/job-completion-index" // an annotation
 #define SET_NAME "jobset.sigs.k8s.io/jobset-name"
 #define SET_INDEX "jobset.sigs.k8s.io/job-global-index"
+#define SET_ROLE "jobset.sigs.k8s.io/replicatedjob-name"
 #define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
 #define LWS_GROUP "leaderworkerset.sigs.k8s.io/group-index"
 #define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
@@ -32,31 +33,61 @@ static int64_t number(const char *s)
 	return s && td_parse_i64(s, &n) && n >= 0 && n < TD_GANG_MAX ? n : -1;
 }
 
-// The launcher of an MPI job asks for something else than its workers, and waits for them by itself.
-static bool launcher(const struct td_object *pod)
-{
-	const char *type = label(pod, KF_TYPE), *role = label(pod, KF_ROLE);
-	return (type && !strcasecmp(type, "launcher")) || (role && !strcasecmp(role, "launcher"));
-}
-
 char *td_gang_name(const struct td_object *pod)
 {
-	const char *name = label(pod, TD_LABEL_GANG);
-	if (name)
-		return td_strdup(name);
+	const char *name = td_jkey_str(td_jget(pod->root, "metadata.labels"), TD_LABEL_GANG);
+	if (name) // an empty one takes the pod out of its owner's gang
+		return *name ? td_strdup(name) : NULL;
 	if ((name = label(pod, LWS_NAME)) && label(pod, LWS_GROUP))
 		return td_asprintf("lws:%s:%s", name, label(pod, LWS_GROUP));
 	if ((name = label(pod, KF_JOB)))
-		return launcher(pod) ? NULL : td_asprintf("training:%s", name);
+		return td_asprintf("training:%s", name);
 	if ((name = label(pod, POD_GROUP)))
 		return td_asprintf("podgroup:%s", name);
 	return NULL;
 }
 
-// A master (of PyTorch) or chief (of TensorFlow) is the first.
+// The roles whose pod is the first of its gang: the one that the others come to, or that starts the program in them.
 static bool leads(const char *role)
 {
-	return role && (!strcasecmp(role, "master") || !strcasecmp(role, "chief"));
+	static const char *const first[] = {"launcher", "master", "chief", "leader", "head", "driver", "coordinator"};
+	for (size_t i = 0; role && i < TD_LEN(first); i++)
+		if (!strcasecmp(role, first[i]))
+			return true;
+	return false;
+}
+
+const char *td_gang_role(const struct td_object *pod)
+{
+	// A label may change after the Binding.
+	const char *role = td_object_annotation(pod, TD_ANN_GANG_UID) ? td_object_annotation(pod, TD_LABEL_GANG_ROLE)
+								      : NULL,
+		   *n;
+	if (role || (role = label(pod, TD_LABEL_GANG_ROLE)))
+		return role;
+	if ((role = label(pod, SET_ROLE)))
+		return role;
+	if (label(pod, LWS_NAME) && (n = label(pod, LWS_WORKER)))
+		return strcmp(n, "0") ? "worker" : "leader";
+	// Of a PyTorchJob without a master the first worker has the job-role "master".
+	role = label(pod, KF_TYPE);
+	role = role ? role : label(pod, KF_ROLE);
+	return role ? role : "";
+}
+
+void td_gang_role_of(const struct td_object *pod, char ret[TD_GANG_ROLE_LEN])
+{
+	snprintf(ret, TD_GANG_ROLE_LEN, "%s", td_gang_role(pod));
+	for (char *p = ret; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+}
+
+int td_gang_role_cmp(const char *x, const char *y)
+{
+	if (!strcasecmp(x, y))
+		return 0;
+	bool p = leads(x), q = leads(y);
+	return p != q ? (p ? -1 : 1) : strcasecmp(x, y);
 }
 
 struct td_gang_place_in td_gang_place_of(const struct td_object *pod)
@@ -101,23 +132,33 @@ static int64_t set_size(const yyjson_val *spec)
 	return n;
 }
 
-// The replicas of all roles but a launcher's: spec.<kind>ReplicaSpecs.<Role>.replicas. And how few may
-// start: spec.elasticPolicy, as in a PyTorchJob.
+// The replicas of all roles: spec.<kind>ReplicaSpecs.<Role>.replicas. And how few may start: spec.elasticPolicy, as in a
+// PyTorchJob. A launcher that is made when all workers are ready joins them then.
 static void training_size(const yyjson_val *spec, struct td_gang_owned *ret)
 {
+	bool late = td_streq(td_jstr(spec, "launcherCreationPolicy"), "WaitForWorkersReady");
+	int64_t launchers = 0;
 	ret->first = 1; // no pod of it comes before its workers
 	yyjson_val *k, *v, *role, *of;
 	size_t i, max, j, m;
 	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)spec, i, max, k, v) {
 		if (!td_ends(yyjson_get_str(k), "ReplicaSpecs"))
 			continue;
-		yyjson_obj_foreach (v, j, m, role, of)
-			if (strcasecmp(yyjson_get_str(role), "launcher") != 0) {
-				int64_t n = td_jint(of, "replicas", 1);
-				ret->size += n;
-				if (n && leads(yyjson_get_str(role)))
-					ret->first = 0;
+		yyjson_obj_foreach (v, j, m, role, of) {
+			int64_t n = td_jint(of, "replicas", 1);
+			if (late && !strcasecmp(yyjson_get_str(role), "launcher")) {
+				launchers += n;
+				continue;
 			}
+			ret->size += n;
+			if (n && leads(yyjson_get_str(role)))
+				ret->first = 0;
+		}
+	}
+	if (launchers && ret->size) {
+		ret->min = ret->size;
+		ret->most = ret->size = ret->size + launchers;
+		return;
 	}
 	ret->min = td_jint(spec, "elasticPolicy.minReplicas", 0);
 	ret->min = ret->min > 0 ? ret->min : 0;
@@ -128,6 +169,13 @@ static void training_size(const yyjson_val *spec, struct td_gang_owned *ret)
 static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val *owner, struct td_gang_owned *ret,
 		    struct td_cancel *c, struct td_error *err)
 {
+	td_auto(td_object_unref) struct td_object *job = NULL;
+	if (td_streq(td_jstr(owner, "kind"), "Job")) { // of a launcher, whose Job is the MPIJob's
+		int k = look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &job, err);
+		if (k)
+			return k == TD_NOT_FOUND ? 0 : k;
+		owner = td_object_owner(job);
+	}
 	const char *api = td_jstr_or(owner, "apiVersion", ""), *kind = td_jstr_or(owner, "kind", ""),
 		   *slash = strchr(api, '/');
 	if (!slash || !td_starts(api, "kubeflow.org/"))

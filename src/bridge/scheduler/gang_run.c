@@ -256,6 +256,19 @@ static void gang_done(struct td_gang_run *g)
 	free(g->hosts);
 }
 
+// How many members each role has. While one is missing its bound members know it.
+static void know_roles(struct td_bridge *b, struct td_ask *a, const struct td_gang_run *g)
+{
+	struct td_gang_roles roles;
+	if (g->n && g->n == a->size && td_gang_roles_read(g, &roles)) {
+		td_auto_free char *text = td_gang_roles_text(&roles);
+		td_ask_str(b->asks, &a->roles, text);
+		return;
+	}
+	for (size_t i = 0; i < g->n && !a->roles; i++)
+		td_ask_str(b->asks, &a->roles, td_object_annotation(g->v[i].pod, TD_ANN_GANG_ROLES));
+}
+
 // Runs the ask with the members that it has now.
 static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, struct td_error *err)
 {
@@ -268,6 +281,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
+	know_roles(p->b, a, g);
 	for (size_t i = 0; i < g->n && !run.pod; i++)
 		if (g->v[i].state == TD_POD_WAITING) {
 			run.pod = g->v[i].pod;

@@ -124,6 +124,16 @@ static bool tested_first(struct td_bridge *b, const struct td_slurm_snapshot *sn
 	return td_pool_preflight(&r, &of) != TD_PREFLIGHT_NO;
 }
 
+// Of a gang whose roles may run on different nodes, what it excludes is what one of them does not suit.
+static void less_excluded(const struct td_slurm_nodes *l, const char *excluded, bool *ok)
+{
+	td_auto_strv struct td_strv no = {0};
+	if (!excluded || td_hostlist_parse(excluded, &no, NULL))
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		ok[i] = ok[i] && !td_strv_has(&no, l->v[i].name);
+}
+
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		     struct td_want *w)
 {
@@ -148,6 +158,8 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 		return false;
 
 	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
+	if (w->apart)
+		less_excluded(&snap->nodes, w->ask.excluded_nodes, ok);
 	td_auto_queued struct td_queued waits = {0};
 	struct td_queued_seen seen;
 	td_queued_read(t, &waits);
@@ -171,13 +183,13 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 		take_locked(t, snap, nodes, seen.kinds);
 		may = td_queued_yield(&waits, &seen, &snap->nodes, nodes);
 		int at = may && !a->size ? td_pool_fits_now(nodes, snap->nodes.n, &w->pool) : -1;
-		may = may &&
-		      (a->size ? td_pool_gang_fits_now(nodes, snap->nodes.n, &w->pool, (int64_t)a->size) : at >= 0);
+		may = may && (a->size ? td_pool_gang_fits_now(nodes, snap->nodes.n, &w->pool, (int64_t)td_ask_tasks(a))
+				      : at >= 0);
 		w->at = at >= 0 ? td_arena_strdup(w->arena, nodes[at].name) : NULL;
 	}
 	if (may) {
 		a->res_tag = --t->res_tag;
-		for (size_t i = 0; i < (a->size ? a->size : 1); i++)
+		for (size_t i = 0; i < (a->size ? td_ask_tasks(a) : 1); i++)
 			add_locked(t, w, td_now(b), a->res_tag);
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -17,8 +17,8 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 	if (a->beyond)
 		td_buf_printf(&b, "It is beyond the minimum of %lld of its gang, which runs. ", (long long)a->beyond);
 	if (a->size)
-		td_buf_printf(&b, "All %zu members of its gang wait in Slurm's queue as job %lld", a->size,
-			      (long long)a->job);
+		td_buf_printf(&b, "All %zu members of its gang%s%s%s wait in Slurm's queue as job %lld", a->size,
+			      a->roles ? " (" : "", a->roles ? a->roles : "", a->roles ? ")" : "", (long long)a->job);
 	else
 		td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
 	if (!*r || !strcmp(r, "None"))

@@ -58,6 +58,12 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 		return td_fail(err, TD_TRANSIENT, "Slurm's nodes are not known yet");
 
 	td_auto_free bool *ok = td_room_feasible(r->b, r->pod, &snap->nodes);
+	// Pods of different roles may sit on one node.
+	for (size_t k = 1; r->gang && w->apart && k < r->gang->roles.n; k++) {
+		td_auto_free bool *its = td_room_feasible(r->b, r->gang->roles.v[k].pod, &snap->nodes);
+		for (size_t i = 0; i < snap->nodes.n; i++)
+			ok[i] = ok[i] && its[i];
+	}
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_strv struct td_strv no = {0};
 
@@ -66,8 +72,8 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 			td_strv_add(&no, snap->nodes.v[i].name);
 
 	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
-	ret->fit = r->gang ? td_pool_gang_fits_ever(nodes, snap->nodes.n, &w->pool, r->gang->says.size, w->kinds,
-						    ret->why, sizeof(ret->why))
+	ret->fit = r->gang ? td_pool_gang_fits_ever(nodes, snap->nodes.n, &w->pool, w->ask.tasks, w->kinds, ret->why,
+						    sizeof(ret->why))
 			   : td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
 
 	bool any = false;

@@ -34,7 +34,7 @@ void td_ask_waits_for(struct td_asks *t, struct td_ask *a, const struct td_want 
 	struct td_ask_wait *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;
 	now->least = w->pool;
-	now->members = (int64_t)a->size;
+	now->members = (int64_t)td_ask_tasks(a);
 	now->want = td_pool_gang_most(&w->pool, now->members);
 	now->partition = w->ask.partition ? td_strdup(w->ask.partition) : NULL;
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)

@@ -16,6 +16,7 @@ struct td_want {
 	const char *at; // where td_ask_fits_now() has seen room; NULL: nowhere
 	const char *on; // the node where it preempts (preempt.h); NULL: anywhere
 	bool raise;     // it goes past those who wait: nobody of them could use this very room (passes.h)
+	bool apart;     // a gang whose roles may run on different nodes
 	struct td_arena *arena;
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for

@@ -53,9 +53,12 @@ static void test_names(void **state)
 	is_of("ml/mine", "\"scheduling.x-k8s.io/pod-group\":\"pg\",\"tandem.dev/gang\":\"mine\"", "", NULL);
 	is_of("ml/training:mpi",
 	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"worker\"", "", NULL);
-	is_of(NULL, "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\"", "",
-	      NULL);
-	is_of(NULL, "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/replica-type\":\"Launcher\"",
+	is_of("ml/training:mpi",
+	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\"", "", NULL);
+	// An empty label takes a pod out of it.
+	is_of(NULL,
+	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\","
+	      "\"tandem.dev/gang\":\"\"",
 	      "", NULL);
 	// A Job or JobSet is a gang only when it asks for it.
 	is_of(NULL, "\"jobset.sigs.k8s.io/jobset-name\":\"js\"", "\"batch.kubernetes.io/job-completion-index\":\"0\"",
@@ -98,6 +101,50 @@ static void test_order(void **state)
 	td_auto(td_object_unref) struct td_object *bad =
 		pod("a", "i", "", "\"batch.kubernetes.io/job-completion-index\":\"-3\"", NULL);
 	assert_false(td_gang_place_of(bad).fixed);
+}
+
+static void plays(const char *role, const char *labels)
+{
+	td_auto(td_object_unref) struct td_object *o = pod("p", "u", labels, "", NULL);
+	char got[TD_GANG_ROLE_LEN];
+	td_gang_role_of(o, got);
+	assert_string_equal(got, role);
+}
+
+static void test_roles(void **state)
+{
+	plays("", "");
+	plays("ps", "\"training.kubeflow.org/job-name\":\"tf\",\"training.kubeflow.org/replica-type\":\"PS\"");
+	plays("launcher", "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\"");
+	// The first worker of a PyTorchJob without a master has the job-role "master" and is a worker.
+	plays("worker",
+	      "\"training.kubeflow.org/replica-type\":\"worker\",\"training.kubeflow.org/job-role\":\"master\"");
+	plays("leader",
+	      "\"leaderworkerset.sigs.k8s.io/name\":\"s\",\"leaderworkerset.sigs.k8s.io/worker-index\":\"0\"");
+	plays("worker",
+	      "\"leaderworkerset.sigs.k8s.io/name\":\"s\",\"leaderworkerset.sigs.k8s.io/worker-index\":\"10\"");
+	plays("driver",
+	      "\"jobset.sigs.k8s.io/jobset-name\":\"js\",\"jobset.sigs.k8s.io/replicatedjob-name\":\"driver\"");
+	plays("mine", "\"tandem.dev/gang-role\":\"Mine\",\"training.kubeflow.org/replica-type\":\"worker\"");
+
+	assert_true(td_gang_role_cmp("launcher", "a") < 0 && td_gang_role_cmp("ps", "worker") < 0);
+	assert_true(td_gang_role_cmp("worker", "master") > 0 && !td_gang_role_cmp("x", "x"));
+
+	// A launcher by itself comes first, and the workers after the parameter servers.
+	td_auto(td_object_unref) struct td_object *l = pod("z", "l", "\"tandem.dev/gang-role\":\"launcher\"", "", NULL),
+						  *p = pod("y", "p", "\"tandem.dev/gang-role\":\"ps\"", "", NULL),
+						  *w = pod("x", "w", "\"tandem.dev/gang-role\":\"worker\"", "", NULL);
+	const struct td_object *all[] = {w, p, l};
+	td_gang_sort(all, 3);
+	assert_ptr_equal(all[0], l);
+	assert_ptr_equal(all[1], p);
+
+	struct td_gang_member v[] = {{.pod = l}, {.pod = p}, {.pod = w}, {.pod = w}};
+	const struct td_gang_run run = {.v = v, .n = 4};
+	struct td_gang_roles roles;
+	assert_true(td_gang_roles_read(&run, &roles));
+	td_auto_free char *text = td_gang_roles_text(&roles);
+	assert_string_equal(text, "launcher=1,ps=1,worker=2");
 }
 
 static void test_uid(void **state)
@@ -214,8 +261,9 @@ static void test_there(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),   cmocka_unit_test(test_order),
-					   cmocka_unit_test(test_uid),     cmocka_unit_test(test_pick),
-					   cmocka_unit_test(test_minimum), cmocka_unit_test(test_there)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_roles), cmocka_unit_test(test_uid),
+					   cmocka_unit_test(test_pick),  cmocka_unit_test(test_minimum),
+					   cmocka_unit_test(test_there)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,6 +260,11 @@ void td_env_gang(const yyjson_val *pod, struct td_strv *env)
 	td_env_set(env, "MASTER_ADDR", first);
 	td_env_set(env, "MASTER_PORT", "29500"); // as torch.distributed takes it by itself
 	td_env_set(env, "TANDEM_GANG_HOSTS", hosts);
+	const char *role = td_jkey_str(notes, TD_LABEL_GANG_ROLE), *roles = td_jkey_str(notes, TD_ANN_GANG_ROLES);
+	if (role && roles) {
+		td_env_set(env, "TANDEM_GANG_ROLE", role);
+		td_env_set(env, "TANDEM_GANG_ROLES", roles);
+	}
 }
 
 int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct td_strv *ret, struct td_error *err)

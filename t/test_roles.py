@@ -1,0 +1,142 @@
+"""Gangs whose roles ask for different things: still one Slurm job (docs/gangs.md; rows A8.4 A8.5 A8.6 A8.8)."""
+import collections
+
+import pytest
+
+from gangs import GANG, HOSTS, LOSS, RANK, SIZE, WORLD, all_run, crd, jobs_of, marked, notes, pods, ranks_of, waits
+from harness import expand_ranges, wait_for
+
+ROLE, ROLES = "tandem.dev/gang-role", "tandem.dev/gang-roles"
+
+
+def role(pool, gang, name, n, size, notes=(), **kw):
+    out = []
+    for i in range(n):
+        p = pool.pod(f"{gang}-{name}-{i}", **kw)
+        p["metadata"].update(labels={GANG: gang, ROLE: name}, annotations={SIZE: str(size), **dict(notes)})
+        out.append(p)
+    return out
+
+
+def exact(pool, run):
+    """The one job of these pods; no device and no core twice, and exactly what Slurm gave."""
+    grants = [pool.grant(p) for p in run.values()]
+    cores = collections.defaultdict(list)
+    for p in run.values():
+        mine = expand_ranges(notes(p)["tandem.dev/cpus"])
+        assert mine
+        cores[p["spec"]["nodeName"]] += mine
+    assert all(len(set(c)) == len(c) for c in cores.values())
+    assert len({g[0] for g in grants}) == 1
+    dealt = collections.defaultdict(list)
+    for _, node, devices in grants:
+        dealt[node] += devices
+    assert all(len(set(d)) == len(d) for d in dealt.values())
+    assert {n: set(d) for n, d in dealt.items() if d} == {n: set(d) for n, d in pool.job_devices(grants[0][0]).items() if d}
+    return grants[0][0]
+
+
+@pytest.mark.embedded  # the pool's size
+@pytest.mark.check
+@pytest.mark.feature("A8.8", "A8.10", "A8.11")
+def test_roles_of_different_shapes_are_one_job(pool):
+    """A launcher without a GPU and workers that take every GPU of the pool: as parts of a heterogeneous job they would never start."""
+    say = 'echo "$RANK/$WORLD_SIZE $TANDEM_GANG_ROLE of $TANDEM_GANG_ROLES $MASTER_ADDR"; nproc; exec sleep 100000'
+    pool.apply(*role(pool, "mix", "worker", 16, 17, gpus=2, cpu="2"), *role(pool, "mix", "launcher", 1, 17, command=["sh", "-c", say]))
+    run = all_run(pool, "mix", 17)
+    job = exact(pool, run)
+    ranks = sorted(run, key=lambda name: int(notes(run[name])[RANK]))
+    assert ranks == ["mix-launcher-0", *(f"mix-worker-{i}" for i in range(16))], "the launcher first, then by index"
+    assert {(notes(p)[WORLD], notes(p)[HOSTS], notes(p)[ROLES]) for p in run.values()} == {("17", ",".join(ranks), "launcher=1,worker=16")}
+    assert pool.grant(run["mix-launcher-0"])[2] == set() and all(len(pool.grant(run[n])[2]) == 2 for n in ranks[1:])
+    said = wait_for("it has said it", lambda: pool.kubectl("logs", "mix-launcher-0").splitlines()[:2])
+    assert said[0] == "0/17 launcher of launcher=1,worker=16 mix-launcher-0"
+    why = pool.cmd("why", "mix-launcher-0").stdout
+    assert f"Slurm job {job}" in why and "rank 0 of 17 in gang mix (launcher of launcher=1,worker=16)" in why
+    pool.shell("scancel", str(job))
+    wait_for("all have failed", lambda: [p["status"].get("reason") for p in pods(pool, "mix").values()] == ["Cancelled"] * 17)
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("A8.8", "A12.2")
+def test_roles_wait_as_one_and_outlive_the_bridge(pool):
+    """Nothing of it starts while a role does not fit; a new bridge knows it, and it is lost as one."""
+    pool.apply(*role(pool, "full", "worker", 4, 4, gpus=6))
+    all_run(pool, "full", 4)
+    pool.apply(*role(pool, "late", "ps", 2, 6, cpu="2"), *role(pool, "late", "worker", 4, 6, gpus=4))
+    wait_for("it waits in the queue", lambda: [waits(p) for p in pods(pool, "late").values() if "All 6 members of its gang (ps=2,worker=4) wait in Slurm's queue as job" not in waits(p)] == [])
+    job = list(jobs_of(pool, "late"))
+    pool.kill_role("bridge")
+    pool.kubectl("delete", "pods", "-l", f"{GANG}=full", "--wait=false")
+    run = all_run(pool, "late", 6)
+    assert [exact(pool, run)] == job
+    assert [notes(run[f"late-{n}"])[RANK] for n in ("ps-0", "ps-1", "worker-0", "worker-3")] == ["0", "1", "2", "5"]
+    pool.kubectl("delete", "pod", "late-ps-1", "--wait=false")
+    wait_for("the others have failed", lambda: [p["status"].get("phase") for p in pods(pool, "late").values()] == ["Failed"] * 5)
+
+
+@pytest.mark.embedded  # its nodes
+@pytest.mark.feature("A8.8")
+def test_the_nodes_suit_every_role(pool):
+    pool.apply(*role(pool, "near", "leader", 1, 3), *role(pool, "near", "worker", 2, 3, gpus=1, nodeSelector={"kubernetes.io/hostname": "n2"}))
+    assert {p["spec"]["nodeName"] for p in all_run(pool, "near", 3).values()} == {"n2"}
+    pool.apply(*role(pool, "far", "leader", 1, 3, nodeSelector={"kubernetes.io/hostname": "n1"}), *role(pool, "far", "worker", 2, 3, gpus=1, nodeSelector={"kubernetes.io/hostname": "n2"}))
+    wait_for("it is refused", lambda: ["the nodes that all its roles may use have no room" in waits(p) for p in pods(pool, "far").values()] == [True] * 3)
+
+
+@pytest.mark.feature("A8.8")
+@pytest.mark.parametrize("what,fix", [
+    ("two shapes of one role", "give all pods of one role the same requests"),
+    ("two numbers of devices", "give those that have any the same number, or none"),
+    ("two accounts of time", "a gang is one job, so give all its roles the same"),
+    ("a replacement", 'write "fail" or "restart"')])
+def test_what_roles_say_wrongly_is_refused_with_the_fix(pool, what, fix):
+    both = [*role(pool, "bad", "a", 1, 2), *role(pool, "bad", "b", 1, 2, cpu="2")]
+    if what == "two shapes of one role":
+        both[1]["metadata"]["labels"][ROLE] = "a"
+    elif what == "two numbers of devices":
+        both = [*role(pool, "bad", "a", 1, 2, gpus=1), *role(pool, "bad", "b", 1, 2, gpus=2)]
+    elif what == "two accounts of time":
+        both[1]["metadata"]["annotations"]["slurm.tandem.dev/time-limit"] = "7"
+    else:
+        for p in both:
+            p["metadata"]["annotations"][LOSS] = "replace"
+    pool.apply(*both)
+    for p in both:
+        wait_for(f"{p['metadata']['name']} is refused", lambda n=p["metadata"]["name"]: waits(pods(pool, "bad")[n]).startswith("Refused: ") and fix in waits(pods(pool, "bad")[n]))
+    assert not jobs_of(pool, "bad")
+
+
+@pytest.mark.embedded  # the kinds of others are made here
+@pytest.mark.feature("A8.4", "A8.5", "A8.6")
+def test_roles_of_other_controllers_are_one_gang(pool):
+    """A LeaderWorkerSet whose leader has no GPU, an MPIJob with the launcher that its Job makes, and a TFJob with parameter servers."""
+    lws = {f"leaderworkerset.sigs.k8s.io/{k}": v for k, v in (("name", "serve"), ("group-index", "0"))}
+    pool.apply(*[marked(pool, f"serve-0-{i}", {**lws, "leaderworkerset.sigs.k8s.io/worker-index": str(i)}, {"leaderworkerset.sigs.k8s.io/size": "3"}, gpus=4 if i else 0) for i in (2, 1, 0)])
+    assert ranks_of(pool, ["serve-0-0", "serve-0-1", "serve-0-2"]) == [0, 1, 2]
+    assert notes(pool.get("pod", "serve-0-0"))[ROLES] == "leader=1,worker=2"
+
+    names = {"mpijobs": "MPIJob", "tfjobs": "TFJob"}
+    try:
+        pool.apply(crd("kubeflow.org", "v2beta1", "mpijobs", "MPIJob"), crd("kubeflow.org", "v1", "tfjobs", "TFJob"))
+        pool.kubectl("wait", "--for=condition=Established", *(f"crd/{n}.kubeflow.org" for n in names))
+        pool.apply({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi", "namespace": "default"},
+                    "spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}}})
+        owner = pool.get("mpijob", "pi")
+        mine = lambda r, **more: {"training.kubeflow.org/job-name": "pi", "training.kubeflow.org/operator-name": "mpi-operator", "training.kubeflow.org/job-role": r, **more}
+        launcher = marked(pool, "pi-launcher", mine("launcher"), owner=owner, gpus=0)
+        template = {"metadata": {"labels": launcher["metadata"].pop("labels")}, "spec": {**launcher["spec"], "restartPolicy": "Never"}}
+        pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": launcher["metadata"], "spec": {"template": template}})
+        first = wait_for("its Job makes the launcher, which waits for its workers", lambda: next((p["metadata"]["name"] for p in pool.items("pods", "-l", "job-name=pi-launcher") if "1 of 3 are there" in waits(p)), None))
+        pool.apply(*[marked(pool, f"pi-worker-{i}", mine("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner, gpus=4) for i in range(2)])
+        assert ranks_of(pool, [first, "pi-worker-0", "pi-worker-1"]) == [0, 1, 2]
+        pool.kubectl("delete", "job", "pi-launcher", "--wait=false")
+
+        pool.apply({"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "tf", "namespace": "default"},
+                    "spec": {"tfReplicaSpecs": {"Chief": {"replicas": 1}, "PS": {"replicas": 2}, "Worker": {"replicas": 1}}}})
+        owner = pool.get("tfjob", "tf")
+        of = lambda kind, i: {"training.kubeflow.org/job-name": "tf", "training.kubeflow.org/replica-type": kind, "training.kubeflow.org/replica-index": str(i)}
+        pool.apply(*[marked(pool, f"tf-{k}-{i}", of(k, i), owner=owner, gpus=g) for k, i, g in (("worker", 0, 1), ("ps", 0, 0), ("ps", 1, 0), ("chief", 0, 1))])
+        assert ranks_of(pool, ["tf-chief-0", "tf-ps-0", "tf-ps-1", "tf-worker-0"]) == [0, 1, 2, 3]
+    finally:
+        pool.kubectl("delete", "crd", *(f"{n}.kubeflow.org" for n in names), "--ignore-not-found")
