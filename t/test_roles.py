@@ -1,9 +1,9 @@
-"""Gangs whose roles ask for different things: still one Slurm job (docs/gangs.md; rows A8.4 A8.5 A8.6 A8.8)."""
+"""Gangs whose roles ask for different things: still one Slurm job (docs/gangs.md; rows A8.4 to A8.8)."""
 import collections
 
 import pytest
 
-from gangs import GANG, HOSTS, LOSS, RANK, SIZE, WORLD, all_run, crd, jobs_of, marked, notes, pods, ranks_of, waits
+from gangs import GANG, HOSTS, LOSS, MIN, RANK, SIZE, WORLD, all_run, crd, jobs_of, marked, notes, pods, ranks_of, waits
 from harness import expand_ranges, wait_for
 
 ROLE, ROLES = "tandem.dev/gang-role", "tandem.dev/gang-roles"
@@ -107,6 +107,24 @@ def test_what_roles_say_wrongly_is_refused_with_the_fix(pool, what, fix):
     assert not jobs_of(pool, "bad")
 
 
+@pytest.mark.feature("A8.7")
+def test_executors_of_spark_start_together(pool):
+    """As many as they say, beside a driver that is alone; a lost one's place is the next one's."""
+    driver = marked(pool, "app-driver", {"spark-app-selector": "s1", "spark-role": "driver"}, gpus=0)
+    pool.apply(driver)
+    wait_for("the driver runs", lambda: pool.phase("app-driver") == "Running")
+    owner = pool.get("pod", "app-driver")
+    executor = lambda i: marked(pool, f"app-exec-{i}", {"spark-app-selector": "s1", "spark-role": "executor", "spark-exec-id": str(i)}, {MIN: "2", LOSS: "replace"}, owner=owner)
+    pool.apply(executor(1))
+    wait_for("one is not enough", lambda: "1 of 2 are there" in waits(pool.get("pod", "app-exec-1")))
+    pool.apply(executor(2))
+    assert ranks_of(pool, ["app-exec-1", "app-exec-2"]) == [0, 1]
+    pool.kubectl("delete", "pod", "app-exec-1", "--wait=false")
+    wait_for("it is gone", lambda: "app-exec-1" not in [p["metadata"]["name"] for p in pool.items("pods", "-l", "of=others")])
+    pool.apply(executor(3))
+    assert ranks_of(pool, ["app-exec-3", "app-exec-2"]) == [0, 1]
+
+
 @pytest.mark.embedded  # the kinds of others are made here
 @pytest.mark.feature("A8.4", "A8.5", "A8.6")
 def test_roles_of_other_controllers_are_one_gang(pool):
@@ -131,6 +149,15 @@ def test_roles_of_other_controllers_are_one_gang(pool):
         pool.apply(*[marked(pool, f"pi-worker-{i}", mine("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner, gpus=4) for i in range(2)])
         assert ranks_of(pool, [first, "pi-worker-0", "pi-worker-1"]) == [0, 1, 2]
         pool.kubectl("delete", "job", "pi-launcher", "--wait=false")
+
+        pool.apply({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "slow", "namespace": "default"},
+                    "spec": {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}}})
+        slow = lambda r, **more: {"training.kubeflow.org/job-name": "slow", "training.kubeflow.org/job-role": r, **more}
+        owner = pool.get("mpijob", "slow")
+        pool.apply(*[marked(pool, f"slow-worker-{i}", slow("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner) for i in range(2)])
+        assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
+        pool.apply(marked(pool, "slow-launcher", slow("launcher"), owner=owner, gpus=0))
+        wait_for("the launcher joins them", lambda: pool.phase("slow-launcher") == "Running" and RANK not in notes(pool.get("pod", "slow-launcher")))
 
         pool.apply({"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "tf", "namespace": "default"},
                     "spec": {"tfReplicaSpecs": {"Chief": {"replicas": 1}, "PS": {"replicas": 2}, "Worker": {"replicas": 1}}}})

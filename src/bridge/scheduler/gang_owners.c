@@ -18,6 +18,8 @@
 #define KF_TYPE "training.kubeflow.org/replica-type"
 #define KF_ROLE "training.kubeflow.org/job-role"
 #define KF_INDEX "training.kubeflow.org/replica-index"
+#define SPARK_APP "spark-app-selector"
+#define SPARK_ROLE "spark-role"
 #define POD_GROUP "scheduling.x-k8s.io/pod-group"
 
 static const char *label(const struct td_object *pod, const char *key)
@@ -44,6 +46,10 @@ char *td_gang_name(const struct td_object *pod)
 		return td_asprintf("training:%s", name);
 	if ((name = label(pod, POD_GROUP)))
 		return td_asprintf("podgroup:%s", name);
+	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum.
+	if ((name = label(pod, SPARK_APP)) && td_streq(label(pod, SPARK_ROLE), "executor") &&
+	    td_object_annotation(pod, TD_ANN_GANG_MIN))
+		return td_asprintf("spark:%s", name);
 	return NULL;
 }
 

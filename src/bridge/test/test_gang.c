@@ -60,6 +60,11 @@ static void test_names(void **state)
 	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\","
 	      "\"tandem.dev/gang\":\"\"",
 	      "", NULL);
+	// Spark's executors are one when they say a minimum; the driver is alone.
+	is_of("ml/spark:s1", "\"spark-app-selector\":\"s1\",\"spark-role\":\"executor\"",
+	      "\"tandem.dev/gang-min\":\"2\"", NULL);
+	is_of(NULL, "\"spark-app-selector\":\"s1\",\"spark-role\":\"executor\"", "", NULL);
+	is_of(NULL, "\"spark-app-selector\":\"s1\",\"spark-role\":\"driver\"", "\"tandem.dev/gang-min\":\"2\"", NULL);
 	// A Job or JobSet is a gang only when it asks for it.
 	is_of(NULL, "\"jobset.sigs.k8s.io/jobset-name\":\"js\"", "\"batch.kubernetes.io/job-completion-index\":\"0\"",
 	      NULL);
