@@ -1,7 +1,8 @@
 """A directory service of a test's own: a real OpenLDAP server (slapd) with TLS, which answers only who binds with the password, at the address
-of the pool's switch, where pods reach it."""
+of the pool's switch, where pods reach it. It is started as the chart's pod starts it (deploy/helm/slurm-cluster/files)."""
 import base64
 import os
+import pathlib
 import socket
 import subprocess
 
@@ -9,27 +10,7 @@ from harness import wait_for
 
 SUFFIX = "dc=lab,dc=example"
 ADMIN, READER = f"cn=admin,{SUFFIX}", f"cn=reader,{SUFFIX}"
-CONF = """
-include /etc/ldap/schema/core.schema
-include /etc/ldap/schema/cosine.schema
-include /etc/ldap/schema/nis.schema
-attributetype ( 1.3.6.1.4.1.24552.500.1.1.1.13 NAME 'sshPublicKey' EQUALITY octetStringMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )
-objectclass ( 1.3.6.1.4.1.24552.500.1.1.2.0 NAME 'ldapPublicKey' SUP top AUXILIARY MAY ( sshPublicKey $ uid ) )
-modulepath /usr/lib/ldap
-moduleload back_mdb
-pidfile {dir}/pid
-TLSCACertificateFile {dir}/ca.crt
-TLSCertificateFile {dir}/server.crt
-TLSCertificateKeyFile {dir}/server.key
-database mdb
-maxsize 16777216
-suffix "{suffix}"
-rootdn "{admin}"
-rootpw admin
-directory {dir}/db
-access to attrs=userPassword by anonymous auth
-access to * by dn.exact="{reader}" read by * none
-"""
+FILES = pathlib.Path(__file__).resolve().parent.parent / "deploy/helm/slurm-cluster/files"
 
 
 class Directory:
@@ -37,7 +18,7 @@ class Directory:
 
     def __init__(self, path, address):
         self.dir = str(path)
-        os.makedirs(f"{self.dir}/db")
+        os.makedirs(self.dir)
         with socket.create_server((address, 0)) as s:
             self.uri = f"ldaps://{address}:{s.getsockname()[1]}"
         run = lambda *a: subprocess.run(a, check=True, capture_output=True, timeout=60)
@@ -46,18 +27,21 @@ class Directory:
         with open(f"{path}/san", "w") as f:
             f.write(f"subjectAltName=IP:{address}\n")
         run("openssl", "x509", "-req", "-in", f"{path}/server.csr", "-CA", f"{path}/ca.crt", "-CAkey", f"{path}/ca.key", "-days", "2", "-extfile", f"{path}/san", "-out", f"{path}/server.crt")
-        with open(f"{path}/slapd.conf", "w") as f:
-            f.write(CONF.format(dir=path, suffix=SUFFIX, admin=ADMIN, reader=READER))
+        os.makedirs(f"{path}/secrets")
+        for name, text in (("admin", "admin"), ("reader", f"{self.password}\n"), ("tls.crt", open(f"{path}/server.crt").read()), ("tls.key", open(f"{path}/server.key").read())):
+            with open(f"{path}/secrets/{name}", "w") as f:
+                f.write(text)
+        self.env = {**os.environ, "LDAP_SUFFIX": SUFFIX, "LDAP_URLS": self.uri, "LDAP_DATA": f"{path}/db", "LDAP_RUN": f"{path}/run", "LDAP_SECRETS": f"{path}/secrets"}
         self.ca = open(f"{path}/ca.crt").read()
         self.slapd = None
         self.start()
-        self.add(SUFFIX, objectClass=["dcObject", "organization"], dc="lab", o="lab")
-        self.add(READER, objectClass=["organizationalRole", "simpleSecurityObject"], userPassword=self.password)
-        for ou in ("people", "groups"):
-            self.add(f"ou={ou},{SUFFIX}", objectClass="organizationalUnit")
+
+    def person(self, *argv, keys="", check=True):
+        """The chart's command for administrators."""
+        return subprocess.run(["sh", FILES / "person.sh", *map(str, argv)], input=keys, text=True, capture_output=True, check=check, timeout=60, env=self.env)
 
     def start(self):
-        self.slapd = subprocess.Popen(["slapd", "-d", "0", "-f", f"{self.dir}/slapd.conf", "-h", self.uri], stdout=open(f"{self.dir}/log", "a"), stderr=subprocess.STDOUT)
+        self.slapd = subprocess.Popen(["sh", FILES / "slapd.sh"], env=self.env, stdout=open(f"{self.dir}/log", "a"), stderr=subprocess.STDOUT)
         host, port = self.uri.removeprefix("ldaps://").split(":")
 
         def listens():

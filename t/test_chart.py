@@ -1,4 +1,5 @@
 """The Helm chart for a Slurm cluster itself: what it renders is valid, and values that are not are refused."""
+import base64
 import json
 import pathlib
 import re
@@ -52,3 +53,36 @@ def test_the_chart_renders_what_is_valid(tandem, tmp_path):
     for wrong, word in (("spec.partition=x", "partition"), ("nodeSets.pool.replicas=-1", "replicas"), ("spec.auth.type=none", "auth")):
         r = template("--set-json", wrong if wrong.endswith("1") else wrong.replace("=", '="') + '"')
         assert r.returncode and word in r.stderr, r.stderr
+
+
+@pytest.mark.kube
+@pytest.mark.feature("A15.4", "A1.9")
+def test_the_chart_brings_a_directory_if_wanted(tmp_path):
+    helm = pathlib.Path(assets()) / "helm"
+
+    def template(values, check=True):
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+        r = subprocess.run([helm, "template", "main", CHART, "-n", "slurm", "--kube-version", "1.34.0", "-f", tmp_path / "values.yaml"], capture_output=True, text=True, timeout=60)
+        assert not check or r.returncode == 0, r.stderr
+        return {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(r.stdout) if d} if check else r.stderr
+    docs = template({"ldap": {"enabled": True, "suffix": "dc=lab,dc=example"}})
+    ldap = docs["SlurmCluster", "main"]["spec"]["identity"]["ldap"]
+    assert ldap == {"uris": ["ldaps://main-ldap.slurm.svc:1636"], "baseDN": "dc=lab,dc=example", "bind": {"dn": "cn=reader,dc=lab,dc=example", "secret": "main-ldap-reader"}, "tls": {"caConfigMap": "main-ldap-ca"}}
+    # SSSD has the reader's password and no more; the certificate is the server's, by the CA that it is told.
+    made = docs["Secret", "main-ldap"]["data"]
+    assert docs["Secret", "main-ldap-reader"]["data"] == {"password": made["reader"]} and made["reader"] != made["admin"]
+    for name, text in (("ca", docs["ConfigMap", "main-ldap-ca"]["data"]["ca.crt"]), ("crt", base64.b64decode(made["tls.crt"]).decode())):
+        (tmp_path / name).write_text(text)
+    r = subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca", "-verify_hostname", "main-ldap.slurm.svc", tmp_path / "crt"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    pod = docs["StatefulSet", "main-ldap"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert docs["ConfigMap", "main-ldap"]["data"] == {"slapd.sh": (CHART / "files/slapd.sh").read_text(), "person": (CHART / "files/person.sh").read_text()}
+    assert docs["NetworkPolicy", "main-ldap"]["spec"]["ingress"][0]["from"] == [{"podSelector": {"matchLabels": {"tandem.dev/cluster": "main"}}}]
+    # What the site says itself wins; without persistence there is no claim; a suffix that is none is refused.
+    site = {"uris": ["ldaps://main-ldap.slurm.svc:1636"], "baseDN": "o=lab", "bind": {"dn": "cn=reader,o=lab", "secret": "reader"}, "tls": {"caConfigMap": "lab-ca"}}
+    own = template({"ldap": {"enabled": True, "secret": "ours", "persistence": {"enabled": False}}, "spec": {"identity": {"ldap": site}}})
+    said = own["SlurmCluster", "main"]["spec"]["identity"]["ldap"]
+    assert {k: said[k] for k in site} == site and not any(k == "Secret" for k, _ in own)
+    assert "volumeClaimTemplates" not in own["StatefulSet", "main-ldap"]["spec"] and not any(k == "ConfigMap" and n.endswith("-ca") for k, n in own)
+    assert "suffix" in template({"ldap": {"enabled": True, "suffix": "lab"}}, check=False)
