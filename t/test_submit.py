@@ -184,19 +184,26 @@ def test_what_no_node_has_is_refused_with_the_fix_and_listed_with_it(pool, me, t
 
 @pytest.mark.feature("E1.5")
 def test_who_was_just_added_runs_as_himself(pool, tmp_path):
-    """slurmctld hears of him later: nothing of his may begin as nobody, and wait for ever."""
-    users = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
-    say = lambda l: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": l}}))  # noqa: E731
-    say([*users, {"name": "novice", "uid": 4711}])
+    """slurmctld hears of him later: nothing of his may begin as nobody, and wait for ever. Neither his runs nor the pods of his namespace."""
+    spec = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
+    users, maps = spec["users"], spec["scheduler"].get("namespaces", [])
+    pool.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "novices"}})
+    pods = [pool.pod(f"first{i}", ns="novices", restartPolicy="Never", command=["true"]) for i in range(2)]
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps(
+        {"spec": {"users": [*users, {"name": "novice", "uid": 4711}], "scheduler": {"namespaces": [{"namespace": "novices", "user": "novice"}, *maps]}}}))
     try:
+        pool.apply(*pods)
         novice = Laptop(pool, tmp_path / "novice", "novice")
         runs = [novice.submit("--no-code", "--name", f"first{i}", "--", "id -u") for i in range(2)]
         for run in runs:
             wait_for("it has run", lambda: novice.state(run) == "done")
             assert novice.run("logs", run).stdout == "4711\n"
+        for p in pods:
+            wait_for("his pod has run", lambda: pool.phase(p["metadata"]["name"], "novices") == "Succeeded")
         assert not [j for j in pool.squeue().values() if j["state"] == "PENDING"]
     finally:
-        pool.change({"users": users}, idle=False)
+        pool.kubectl("delete", "namespace", "novices")
+        pool.change({"users": users, "scheduler": {"namespaces": maps}}, idle=False)
 
 
 @pytest.mark.feature("D6.1", "D6.2", "E1.7")

@@ -151,6 +151,17 @@ static void read_maps(const yyjson_val *scheduler, const yyjson_val *cluster, co
 		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup("*"), .account = td_strdup(open)};
 }
 
+static void read_users(const yyjson_val *cluster, struct td_settings *s)
+{
+	yyjson_val *users = td_jget(cluster, "spec.users"), *x;
+	size_t i, n;
+	s->users = td_calloc(yyjson_arr_size(users) + 1, sizeof(*s->users));
+	yyjson_arr_foreach (users, i, n, x)
+		if (td_jstr(x, "name"))
+			s->users[s->n_users++] =
+				(struct td_user_number){td_strdup(td_jstr(x, "name")), td_jint(x, "uid", 0)};
+}
+
 struct td_settings *td_settings_read(const yyjson_val *cluster)
 {
 	return td_settings_read_with(cluster, &(const struct td_tenant_list){0});
@@ -180,6 +191,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	}
 	for (size_t i = 0; i < s->groups.n_grants; i++)
 		td_buf_printf(&b, " %s>%s", s->groups.grants[i].group, s->groups.grants[i].account);
+	for (size_t i = 0; i < s->n_users; i++)
+		td_buf_printf(&b, " %s=%lld", s->users[i].name, (long long)s->users[i].uid);
 	td_buf_printf(&b, " %s%s", s->usual ? s->usual : "", s->shadows ? " shadows" : "");
 	return td_buf_take(&b);
 }
@@ -221,6 +234,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 
 	read_classes(td_jget(v, "priorityClassMap"), s);
 	read_maps(v, cluster, tenants, s);
+	read_users(cluster, s);
 	td_settings_read_groups(cluster, tenants, s);
 	td_settings_read_policies(cluster, s);
 	s->text = text_of(cluster, tenants, s);
@@ -254,6 +268,10 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].usual_qos);
 		free(s->maps[i].wait);
 	}
+
+	for (size_t i = 0; i < s->n_users; i++)
+		free(s->users[i].name);
+	free(s->users);
 
 	for (size_t i = 0; i < s->n_qos; i++) {
 		for (size_t k = 0; k < s->qos[i].n_preempts; k++)
@@ -312,6 +330,9 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		*ret = (struct td_owner){.wait = o.wait};
 		return false;
 	}
+	for (size_t i = 0; i < s->n_users; i++)
+		if (!strcmp(s->users[i].name, o.user))
+			o.uid = s->users[i].uid;
 	*ret = o;
 	return true;
 }

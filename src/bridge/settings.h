@@ -14,6 +14,10 @@ struct td_tenant_list {
 	const yyjson_val *const *v;
 	size_t n;
 };
+struct td_user_number {
+	char *name;
+	int64_t uid;
+};
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
@@ -57,6 +61,8 @@ struct td_settings {
 	struct td_json *fabric; // spec.fabric (slurm/fabric.h); NULL: none
 	struct td_ns_map *maps;
 	size_t n_maps;
+	struct td_user_number *users; // spec.users: who is known by number
+	size_t n_users;
 	struct td_class_map *classes;
 	size_t n_classes;
 	struct td_qos_map *qos;
@@ -88,6 +94,7 @@ TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)
 struct td_owner {
 	const char *user, *account, *partition, *qos, *usual_qos;
 	const char *wait; // the Tenant for whose account the namespace waits
+	int64_t uid;      // of the user; 0: it is not known here, as of people of a directory service
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
 // Fills groups and usual (granted.c).

@@ -85,6 +85,9 @@ struct td_slurm_ask {
 	const char *account, *partition, *qos, *constraints, *reservation, *licenses, *excluded_nodes, *required_nodes,
 		*dependency, *comment;
 	const char *admin_comment; // only SlurmUser and root may set it
+	// The owner's number, where it is known: without, 24.11 makes a job of nobody's of a name that
+	// slurmctld does not know yet (S-A5); with it, that is TD_DENIED with detail TD_SLURM_ERR_USER.
+	int64_t uid;
 	// 0: one task on one node. Else so many tasks on as many nodes as Slurm likes, each with `cpus`
 	// and tres_per_task; memory_mb is then of one task, and is sent per CPU, because a node gets as
 	// many tasks as fit there.

@@ -49,6 +49,8 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 		td_jm_str(d, root, "script", a->script);
 
 	td_jm_str(d, j, "name", a->name);
+	if (a->uid > 0)
+		td_jm_strf(d, j, "user_id", "%lld", (long long)a->uid);
 	td_jm_str(d, j, "account", a->account);
 	td_jm_str(d, j, "partition", a->partition);
 	td_jm_str(d, j, "qos", a->qos);

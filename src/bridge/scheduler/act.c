@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-enum { SWEEP_MS = 60000 }; // the job of a bound pod is read at least that often
+enum {
+	SWEEP_MS = 60000,  // the job of a bound pod is read at least that often
+	UNKNOWN_MS = 2000, // so long Slurm's own pods take to see a user who was added
+};
 
 // How long Slurm's refusal of this ask stands.
 static int64_t stands_ms(struct td_asks *t, const struct td_error *e)
@@ -60,6 +63,11 @@ static int submit(struct td_bridge_run *r, bool immediate, bool *ret_go_on, stru
 		*ret_go_on = true;
 		return 0;
 	case TD_SUBMITTED_LATER:
+		if (e.detail == TD_SLURM_ERR_USER) {
+			a->retry_ms = now + UNKNOWN_MS;
+			td_bridge_run_again(r, UNKNOWN_MS);
+			return td_bridge_run_show(r, "SlurmUnavailable", e.msg, err);
+		}
 		a->retry_ms = now + 5000;
 		td_bridge_run_again(r, 5000);
 		text = td_asprintf("Slurm takes no more jobs of this user now: %.400s", e.msg);

@@ -295,5 +295,10 @@ int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_erro
 		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
 	}
 
+	if (k == TD_DENIED && e.detail == TD_SLURM_ERR_USER && r->want.ask.uid)
+		return td_fail_detail(err, TD_THROTTLED, TD_SLURM_ERR_USER,
+				      "Slurm does not know user %s with uid %lld yet: it can take a minute after "
+				      "spec.users of the SlurmCluster was changed",
+				      a->user ? a->user : "?", (long long)r->want.ask.uid);
 	return td_fail_detail(err, k, e.detail, "%.500s", e.msg);
 }

@@ -367,6 +367,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 
 	a->name = td_arena_strdup(w.arena, jn);
 	a->comment = td_arena_strdup(w.arena, mark);
+	a->uid = o.uid;
 	// Without associations Slurm takes any account that a job names.
 	a->account = owned(&rd, TD_ASKS_ACCOUNT, o.account, false);
 	a->partition = owned(&rd, TD_ASKS_PARTITION, o.partition, true);

@@ -44,6 +44,14 @@ static void test_settings(void **state)
 	assert_string_equal(o.user, "pods");
 	assert_null(o.account);
 
+	td_auto(td_settings_unref) struct td_settings *known =
+		given_settings("{\"users\":[{\"name\":\"pods\",\"uid\":4711}],\"scheduler\":" MAPPED "}");
+	assert_true(td_settings_owner(known, "other", &o));
+	assert_int_equal(o.uid, 4711);
+	assert_true(td_settings_owner(known, "ml", &o)); // of a directory service, perhaps
+	assert_int_equal(o.uid, 0);
+	assert_string_not_equal(known->text, s->text);
+
 	assert_false(td_settings_owner(d, "ml", &o)); // an unmapped namespace has no user
 	assert_int_equal(d->end_grace_s, 30);
 	assert_string_equal(d->scheduler, "tandem");

@@ -181,6 +181,15 @@ static void test_submit(void **state)
 		assert_null(strstr(fake.body, "shared"));
 	}
 
+	{ // the owner's number is a text in the body, and is sent only where it is known (S-A5)
+		struct td_slurm_ask mine = ask;
+		assert_null(strstr(fake.body, "user_id"));
+		mine.uid = 4711;
+		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"});
+		assert_int_equal(td_slurm_allocate(slurm, "alice", &mine, NULL, &job, &err), 0);
+		assert_non_null(strstr(fake.body, "\"user_id\":\"4711\""));
+	}
+
 	{ // `exclusive`, a whole node, goes before `exclusive_user`
 		struct td_slurm_ask mine = ask;
 		mine.exclusive_user = true;
