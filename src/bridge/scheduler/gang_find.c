@@ -45,6 +45,16 @@ static void front(const struct td_object **v, size_t n, const bool *marked, size
 	}
 }
 
+// Where the take-th of those that are marked is; n: they are fewer.
+static size_t nth(const bool *marked, size_t n, size_t take)
+{
+	size_t i = 0;
+	for (; i < n; i++)
+		if (marked[i] && !--take)
+			break;
+	return i;
+}
+
 bool td_gang_pick(const struct td_object *const *members, size_t n_members, const struct td_object **waiting, size_t n,
 		  size_t take, const char *uid)
 {
@@ -64,10 +74,12 @@ bool td_gang_pick(const struct td_object *const *members, size_t n_members, cons
 	for (size_t i = 0; i < n; i++)
 		age[i] = (struct aged){td_jstr_or(waiting[i]->root, "metadata.creationTimestamp", ""), i};
 	qsort(age, n, sizeof(*age), by_age);
+	size_t last = n; // of those that are there, the take-th: who is behind it changes nothing
 	for (size_t k = 0; k < n; k++) {
 		there[age[k].at] = true;
-		if (k + 1 < take)
+		if (k + 1 < take || (k + 1 > take && age[k].at > last))
 			continue;
+		last = nth(there, n, take);
 		front(waiting, n, there, take, v + n_members);
 		if (made_from(v, n_members + take, uid)) {
 			memcpy(waiting, v + n_members, n * sizeof(*v));
@@ -127,11 +139,15 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 
 	qsort(v, n, sizeof(*v), by_gang);
 	for (int all = 1; all >= 0; all--)
-		for (size_t i = 0, end; !r && i < n && !found; i = end) {
+		for (size_t i = 0, end; i < n && !found; i = end) {
 			bool its = false;
 			for (end = i; end < n && !strcmp(v[end].gang, v[i].gang); end++)
 				;
-			r = would_be(b, v + i, end - i, all, uid, &its, c, err);
+			// One that cannot be read says nothing of the others.
+			struct td_error e = TD_ERROR_INIT;
+			int one = would_be(b, v + i, end - i, all, uid, &its, c, &e);
+			if (one && !r)
+				r = td_fail(err, one, "gang %s: %.400s", v[i].gang, e.msg);
 			if (its)
 				found = td_strdup(v[i].gang);
 		}
