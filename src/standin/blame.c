@@ -13,9 +13,14 @@ int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b)
 				well[i] += p->v[i][j] > 0;
 				failed[i] += p->v[i][j] < 0;
 			}
+	// Where nobody did well with anybody and all were tried with two or more, it is none of them more than another.
+	int silent = 0;
+	for (int i = 0; i < p->n; i++)
+		silent += failed[i] > 1 && !well[i];
+	bool nobody = p->n > 2 && silent == p->n;
 	// Who did well with anybody has a network; the other end of a pair that failed has none, as far as is known.
 	for (int i = 0; i < p->n; i++)
-		if (failed[i] && !well[i]) {
+		if (failed[i] && !well[i] && !nobody) {
 			bool all_else = failed[i] > 1;
 			for (int j = 0; j < p->n && !all_else; j++)
 				all_else = p->v[i][j] < 0 && well[j];

@@ -86,13 +86,14 @@ int td_standin_command(char *const argv[], bool errors, int64_t deadline, char *
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void td_standin_act(const char *who, char *const argv[], int64_t deadline)
+bool td_standin_act(const char *who, char *const argv[], int64_t deadline)
 {
 	char *text = NULL, why[256] = "";
 	int r = td_standin_command(argv, true, deadline, &text, why, sizeof(why));
 	if (r)
 		fprintf(stderr, "tandem %s: %s %s: %s\n", who, argv[0], argv[1], r < 0 ? why : text ? text : "");
 	free(text);
+	return !r;
 }
 
 char *td_standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)

@@ -23,9 +23,9 @@ static bool runs(const char *job, int64_t deadline)
 	return is;
 }
 
-static bool left(const char *job, int64_t deadline)
+static bool left(const char *job, int64_t end)
 {
-	for (int64_t end = td_standin_until(LEFT_MS, deadline); runs(job, deadline); poll(NULL, 0, LOOK_MS))
+	for (; runs(job, end); poll(NULL, 0, LOOK_MS))
 		if (td_standin_now_ms() >= end)
 			return false;
 	return true;
@@ -37,9 +37,11 @@ static void away(const struct standin_unlucky *u)
 	bool pod = td_standin_is_pods(getenv("SLURM_JOB_COMMENT"));
 	struct standin_unlucky soon = *u;
 	soon.deadline_ms -= COMMAND_MS; // of scancel
-	if (!pod)
-		td_standin_unlucky(&soon);
-	if (!pod && left(u->job, soon.deadline_ms))
+	// One that Slurm has queued again is ended by nobody, however long a busy slurmctld takes to say so.
+	bool again = !pod && td_standin_unlucky(&soon);
+	if (!pod && left(u->job, again ? u->deadline_ms : td_standin_until(LEFT_MS, soon.deadline_ms)))
+		return;
+	if (again)
 		return;
 	td_standin_act("gate", (char *[]){"scancel", (char *)u->job, NULL},
 		       td_standin_until(COMMAND_MS, u->deadline_ms));

@@ -91,7 +91,7 @@ int td_standin_line_write(int fd, const char *s, int64_t deadline_ms);
 // the deadline. -1: it could not be started or did not end; why says the reason in words.
 int td_standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, char *why, size_t n_why);
 // command.c. Runs a command whose answer does not matter; a failure is said on stderr, after "tandem <who>: ".
-void td_standin_act(const char *who, char *const argv[], int64_t deadline_ms);
+bool td_standin_act(const char *who, char *const argv[], int64_t deadline_ms);
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
@@ -101,7 +101,7 @@ struct standin_unlucky {
 	long long tries;
 	int64_t deadline_ms;
 };
-void td_standin_unlucky(const struct standin_unlucky *u);
+bool td_standin_unlucky(const struct standin_unlucky *u); // true: Slurm has queued it again, or holds it
 // The job's next admin comment, from the one that it has ("" or NULL: none). Returns how often it failed by now.
 long long td_standin_unlucky_text(const char *was, const char *node, const char *why, char *out, size_t n);
 // soon.c. Lets a job that was queued again start when it has left its nodes. A process of its own sees to that, which
@@ -160,8 +160,9 @@ struct standin_key {
 	size_t n;
 };
 bool td_standin_key_read(const char *path, struct standin_key *ret);
-// HMAC-SHA1 of a text of at most 64 bytes, in hexadecimal.
-void td_standin_proof(const struct standin_key *key, const char *nonce, char ret[41]);
+// HMAC-SHA1 of a text of less than so many bytes, in hexadecimal.
+#define STANDIN_PROOF_TEXT 320
+void td_standin_proof(const struct standin_key *key, const char *text, char ret[41]);
 bool td_standin_random(char ret[33]); // 16 random bytes in hexadecimal
 void td_standin_sha1(const void *data, size_t n, uint8_t out[20]);
 

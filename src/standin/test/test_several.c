@@ -40,6 +40,8 @@ static void the_one_that_fails_with_all_is_to_blame(void **state)
 		{3, "01- 12-", 1, -1, -1},
 		{3, "01-", -1, -1, -1}, // no time was left for the others
 		{3, "01- 12+", 0, -1, -1},
+		{3, "01- 12- 20-", -1, -1, -1}, // what lies between all of them
+		{4, "01- 12- 23- 30-", -1, -1, -1},
 		{4, "01- 23+", -1, -1, -1}, // neither end is known to be well
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
