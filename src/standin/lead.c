@@ -1,4 +1,5 @@
 // The leader's end of the connections to nodes' servers (peer.h).
+#include "standin/greet.h"
 #include "standin/peer.h"
 #include "standin/wire.h"
 
@@ -19,7 +20,6 @@ void td_standin_peer_close(struct standin_peer *p)
 int td_standin_peer_open(struct standin_peer *p, const struct standin_key *key, int64_t deadline, char *why,
 			 size_t n_why)
 {
-	char *line, proof[41];
 	p->in = (struct line_reader){.fd = -1};
 	p->ended = false;
 	p->fd = td_standin_connect(p->address, STANDIN_PEER_PORT, deadline);
@@ -29,12 +29,9 @@ int td_standin_peer_open(struct standin_peer *p, const struct standin_key *key, 
 		return none ? 1 : -1;
 	}
 	p->in.fd = p->fd;
-	int r = td_standin_line_read(&p->in, deadline, &line);
-	if (r == 1 && !strncmp(line, "hello ", 6)) {
-		td_standin_proof(key, line + 6, proof);
-		if (!td_standin_peer_tell(p, deadline, "auth %s", proof))
-			return 0;
-	}
+	int r = td_standin_greet(key, false, &p->in, deadline);
+	if (r == 1)
+		return 0;
 	td_standin_peer_close(p);
 	snprintf(why, n_why, "%.100s (%.60s): no word from its server", p->node, p->address);
 	return r == 0 ? -1 : 1;

@@ -1,6 +1,7 @@
 // `peer`: the server in each node's slurmd pod that takes part in the test of several nodes (peer.h). One process a
 // connection; what a person who is nobody can do is to open one and be shown a nonce.
 #include "standin/peer.h"
+#include "standin/greet.h"
 #include "standin/watch.h"
 #include "standin/wire.h"
 
@@ -63,21 +64,6 @@ static bool say(struct peer_talk *c, const char *word, const char *text)
 	char line[512];
 	snprintf(line, sizeof(line), "%s%s%.480s\n", word, *text ? " " : "", text);
 	return td_standin_line_write(c->fd, line, td_standin_now_ms() + AUTH_MS) == 0;
-}
-
-static bool known(struct peer_talk *c)
-{
-	char nonce[33], want[41], *line;
-	unsigned char differs = 0;
-	if (!td_standin_random(nonce) || !say(c, "hello", nonce) ||
-	    td_standin_line_read(&c->in, td_standin_now_ms() + AUTH_MS, &line) != 1)
-		return false;
-	td_standin_proof(&c->s->key, nonce, want);
-	if (strncmp(line, "auth ", 5) != 0 || strlen(line + 5) != strlen(want))
-		return false;
-	for (size_t i = 0; i < strlen(want); i++)
-		differs |= (unsigned char)(line[5 + i] ^ want[i]);
-	return !differs;
 }
 
 // A socket for data at the address by which the leader came.
@@ -333,7 +319,7 @@ static void serve(const struct peer_server *s, int fd)
 {
 	struct peer_talk c = {.s = s, .fd = fd, .data = -1, .in = {.fd = fd}};
 	char *line;
-	if (!known(&c) || !say(&c, "ok", ""))
+	if (td_standin_greet(&s->key, true, &c.in, td_standin_now_ms() + AUTH_MS) != 1)
 		return;
 	while (td_standin_line_read(&c.in, td_standin_now_ms() + IDLE_MS, &line) == 1) {
 		if (!strcmp(line, "listen")) {

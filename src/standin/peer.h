@@ -1,9 +1,7 @@
 // The test of several nodes before a job of several nodes (docs/health.md): the first node's Prolog (exchange.c)
 // leads, and a small server in each node's slurmd pod (peer.c) does what it says.
 //
-// TCP, lines as in wire.h. Only who has Slurm's key is served:
-//   <- hello <nonce>                       -> auth <HMAC-SHA1 of the nonce with Slurm's key>
-//   <- ok                                  then, one after the other:
+// TCP, lines as in wire.h. Only who has Slurm's key is served, and told what to do (greet.h). Then, one after the other:
 //   -> listen                              <- port <n>: of a socket for the ring's data
 //   -> ring <rank> <n> <address> <port> <token> <KiB> <ms>
 //        takes part in one all-reduce over n nodes: sends to that address, receives at the socket of `listen`
@@ -42,7 +40,8 @@ struct standin_pairs {
 	signed char v[STANDIN_NODES + 1][STANDIN_NODES + 1]; // 0: not tried, 1: well, -1: failed; both ways the same
 };
 // The node that failed with everybody, when it was tried with two or more, or failed where its partner did well with
-// another. -1: it is a link: *ret_a and *ret_b are its ends, or (both -1) no pair failed, or too few were tried.
+// another. -1: it is a link: *ret_a and *ret_b are its ends, or (both -1) no pair failed, too few were tried, or each
+// of three or more failed with all that it was tried with.
 int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b);
 
 // lead.c. A connection to a node's server.

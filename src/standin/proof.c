@@ -56,19 +56,19 @@ void td_standin_sha1(const void *data, size_t n, uint8_t out[20])
 		out[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void td_standin_proof(const struct standin_key *key, const char *nonce, char ret[41])
+void td_standin_proof(const struct standin_key *key, const char *text, char ret[41])
 {
-	uint8_t k[64] = {0}, in[64 + 64], out[64 + 20], sum[20];
+	uint8_t k[64] = {0}, in[64 + STANDIN_PROOF_TEXT], out[64 + 20], sum[20];
 	if (key->n > sizeof(k))
 		td_standin_sha1(key->s, key->n, k);
 	else
 		memcpy(k, key->s, key->n);
-	size_t n = strnlen(nonce, 64);
+	size_t n = strnlen(text, STANDIN_PROOF_TEXT);
 	for (int i = 0; i < 64; i++) {
 		in[i] = k[i] ^ 0x36;
 		out[i] = k[i] ^ 0x5c;
 	}
-	memcpy(in + 64, nonce, n);
+	memcpy(in + 64, text, n);
 	td_standin_sha1(in, 64 + n, out + 64);
 	td_standin_sha1(out, sizeof(out), sum);
 	for (int i = 0; i < 20; i++)
