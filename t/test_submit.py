@@ -187,12 +187,14 @@ def test_who_was_just_added_runs_as_himself(pool, tmp_path):
     """slurmctld hears of him later: nothing of his may begin as nobody, and wait for ever. Neither his runs nor the pods of his namespace."""
     spec = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
     users, maps = spec["users"], spec["scheduler"].get("namespaces", [])
+    say = lambda **l: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": l}))  # noqa: E731
     pool.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "novices"}})
     pods = [pool.pod(f"first{i}", ns="novices", restartPolicy="Never", command=["true"]) for i in range(2)]
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps(
-        {"spec": {"users": [*users, {"name": "novice", "uid": 4711}], "scheduler": {"namespaces": [{"namespace": "novices", "user": "novice"}, *maps]}}}))
+    why = lambda p: [c.get("message", "") for c in pool.get("pod", p["metadata"]["name"], "-n", "novices")["status"].get("conditions", [])]  # noqa: E731
     try:
-        pool.apply(*pods)
+        say(scheduler={"namespaces": [{"namespace": "novices", "user": "novice"}, *maps]})
+        wait_for("the mapping is in force", lambda: pool.apply(*pods) and all('user "novice"' in str(why(p)) for p in pods) or pool.kubectl("delete", "-n", "novices", "pods", "--all") and False)
+        say(users=[*users, {"name": "novice", "uid": 4711}])
         novice = Laptop(pool, tmp_path / "novice", "novice")
         runs = [novice.submit("--no-code", "--name", f"first{i}", "--", "id -u") for i in range(2)]
         for run in runs:
@@ -200,7 +202,8 @@ def test_who_was_just_added_runs_as_himself(pool, tmp_path):
             assert novice.run("logs", run).stdout == "4711\n"
         for p in pods:
             wait_for("his pod has run", lambda: pool.phase(p["metadata"]["name"], "novices") == "Succeeded")
-        assert not [j for j in pool.squeue().values() if j["state"] == "PENDING"]
+        of = pool.shell("squeue", "-h", "-a", "-t", "all", "-o", "%U %T %r %j %i").splitlines()
+        assert any(j.startswith("4711 ") for j in of) and not any(j.startswith(("99 RUN", "99 PEND")) for j in of), "\n".join(of)
     finally:
         pool.kubectl("delete", "namespace", "novices")
         pool.change({"users": users, "scheduler": {"namespaces": maps}}, idle=False)

@@ -17,7 +17,7 @@
 //     one ask: read what is, let the room pool decide, act
 //   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c
 //     the table of asks, and what job records and listings say about them
-//   scheduler/want.[ch] scheduler/submit.c scheduler/room.c scheduler/waits.[ch]
+//   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
@@ -94,7 +94,8 @@ struct td_bridge {
 	struct td_asks *asks;
 	struct td_knocks *knocks;
 
-	pthread_mutex_t lock;         // guards the next four
+	pthread_mutex_t lock;         // guards the next five
+	struct td_strv known_users;   // scheduler/owner.c: as whom Slurm has given an allocation, with these settings
 	struct td_settings *settings; // NULL: not read yet
 	struct td_link *link;         // NULL: slurmrestd is not known yet
 	char link_problem[256];
@@ -158,6 +159,7 @@ struct td_settings *td_bridge_settings(struct td_bridge *b);
 
 // Where pods may run, or what they may ask for, has changed: every waiting pod is decided anew.
 void td_bridge_look_again(struct td_bridge *b);
+void td_owner_forget(struct td_bridge *b); // scheduler/owner.c: the settings have changed
 // Every node of Slurm's is reconciled.
 void td_bridge_nodes_again(struct td_bridge *b);
 

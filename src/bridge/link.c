@@ -132,6 +132,8 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	if (shadows)
 		td_bridge_nodes_again(b);
 	if (!same)
+		td_owner_forget(b);
+	if (!same)
 		td_bridge_look_again(b); // a pod that was refused may be accepted now
 	return 0;
 }

@@ -343,6 +343,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 
 	td_link_unref(b.link);
 	td_settings_unref(b.settings);
+	td_strv_done(&b.known_users);
 	td_kube_free(b.kube);
 	pthread_mutex_destroy(&b.lock);
 	pthread_mutex_destroy(&b.list_lock);

@@ -155,11 +155,12 @@ static void read_users(const yyjson_val *cluster, struct td_settings *s)
 {
 	yyjson_val *users = td_jget(cluster, "spec.users"), *x;
 	size_t i, n;
+	s->directory = td_jget(cluster, "spec.identity.ldap") != NULL;
 	s->users = td_calloc(yyjson_arr_size(users) + 1, sizeof(*s->users));
 	yyjson_arr_foreach (users, i, n, x)
 		if (td_jstr(x, "name"))
 			s->users[s->n_users++] =
-				(struct td_user_number){td_strdup(td_jstr(x, "name")), td_jint(x, "uid", 0)};
+				(struct td_settings_user){td_strdup(td_jstr(x, "name")), td_jint(x, "uid", 0)};
 }
 
 struct td_settings *td_settings_read(const yyjson_val *cluster)
@@ -193,7 +194,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 		td_buf_printf(&b, " %s>%s", s->groups.grants[i].group, s->groups.grants[i].account);
 	for (size_t i = 0; i < s->n_users; i++)
 		td_buf_printf(&b, " %s=%lld", s->users[i].name, (long long)s->users[i].uid);
-	td_buf_printf(&b, " %s%s", s->usual ? s->usual : "", s->shadows ? " shadows" : "");
+	td_buf_printf(&b, " %s%s%s", s->directory ? "ldap " : "", s->usual ? s->usual : "",
+		      s->shadows ? " shadows" : "");
 	return td_buf_take(&b);
 }
 
@@ -333,6 +335,7 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 	for (size_t i = 0; i < s->n_users; i++)
 		if (!strcmp(s->users[i].name, o.user))
 			o.uid = s->users[i].uid;
+	o.unknown = !o.uid && s->n_users && !s->directory;
 	*ret = o;
 	return true;
 }

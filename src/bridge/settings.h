@@ -14,7 +14,7 @@ struct td_tenant_list {
 	const yyjson_val *const *v;
 	size_t n;
 };
-struct td_user_number {
+struct td_settings_user {
 	char *name;
 	int64_t uid;
 };
@@ -61,8 +61,9 @@ struct td_settings {
 	struct td_json *fabric; // spec.fabric (slurm/fabric.h); NULL: none
 	struct td_ns_map *maps;
 	size_t n_maps;
-	struct td_user_number *users; // spec.users: who is known by number
+	struct td_settings_user *users; // spec.users: who is known by number
 	size_t n_users;
+	bool directory; // spec.identity.ldap: there may be others
 	struct td_class_map *classes;
 	size_t n_classes;
 	struct td_qos_map *qos;
@@ -95,6 +96,7 @@ struct td_owner {
 	const char *user, *account, *partition, *qos, *usual_qos;
 	const char *wait; // the Tenant for whose account the namespace waits
 	int64_t uid;      // of the user; 0: it is not known here, as of people of a directory service
+	bool unknown;     // the cluster has no such user
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
 // Fills groups and usual (granted.c).

@@ -66,6 +66,11 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 // Submits r->want: as an immediate allocation, or as a batch job. A submit that may have happened
 // makes the ask's job TD_JOB_UNSURE and asks for listings (docs/protocols.md 1.3).
 int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_error *err);
+// ---- owner.c ----
+// Looks whose an immediate allocation became. TD_DENIED with detail TD_SLURM_ERR_USER: not the pod's user's; it was
+// ended.
+int td_owner_check(struct td_bridge_run *r, int64_t job, struct td_error *err);
+// ---- submit.c ----
 // Writes the mark (admin_comment) on the ask's job unless it is there.
 void td_bridge_run_mark(const struct td_bridge_run *r);
 // ---- end.c ----

@@ -204,6 +204,8 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	}
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, &r->want, *ret_job, err);
+	if (!k && (k = td_owner_check(r, *ret_job, err)))
+		*ret_job = 0;
 
 	if (!k || k != TD_THROTTLED)
 		td_preempt_over(b, a);
@@ -295,10 +297,10 @@ int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_erro
 		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
 	}
 
-	if (k == TD_DENIED && e.detail == TD_SLURM_ERR_USER && r->want.ask.uid)
+	if (k == TD_DENIED && e.detail == TD_SLURM_ERR_USER)
 		return td_fail_detail(err, TD_THROTTLED, TD_SLURM_ERR_USER,
-				      "Slurm does not know user %s with uid %lld yet: it can take a minute after "
-				      "spec.users of the SlurmCluster was changed",
-				      a->user ? a->user : "?", (long long)r->want.ask.uid);
+				      "Slurm does not know user %s yet: it can take a minute after spec.users of the "
+				      "SlurmCluster or the directory service was changed",
+				      a->user ? a->user : "?");
 	return td_fail_detail(err, k, e.detail, "%.500s", e.msg);
 }

@@ -335,6 +335,13 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       "defaultUser there",
 			       ns, settings_name);
 
+	if (o.unknown)
+		return td_fail(
+			err, TD_INVALID,
+			"the jobs of namespace %s are of user \"%s\", and %s has no such user: add it to spec.users, "
+			"or correct spec.scheduler",
+			ns, o.user, settings_name);
+
 	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"),
 			    .ns = ns,
 			    .cluster = settings_name,

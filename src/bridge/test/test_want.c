@@ -48,8 +48,13 @@ static void test_settings(void **state)
 		given_settings("{\"users\":[{\"name\":\"pods\",\"uid\":4711}],\"scheduler\":" MAPPED "}");
 	assert_true(td_settings_owner(known, "other", &o));
 	assert_int_equal(o.uid, 4711);
-	assert_true(td_settings_owner(known, "ml", &o)); // of a directory service, perhaps
-	assert_int_equal(o.uid, 0);
+	assert_false(o.unknown);
+	assert_true(td_settings_owner(known, "ml", &o));
+	assert_true(!o.uid && o.unknown);
+	td_auto(td_settings_unref) struct td_settings *directory = given_settings(
+		"{\"users\":[{\"name\":\"pods\",\"uid\":4711}],\"identity\":{\"ldap\":{}},\"scheduler\":" MAPPED "}");
+	assert_true(td_settings_owner(directory, "ml", &o));
+	assert_true(!o.uid && !o.unknown);
 	assert_string_not_equal(known->text, s->text);
 
 	assert_false(td_settings_owner(d, "ml", &o)); // an unmapped namespace has no user
