@@ -1,16 +1,18 @@
 """Data sets that lie in a bucket of S3 (docs/datasets.md), against a server of others'."""
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import runpy
+import shutil
 import subprocess
 import time
 
 import pytest
 
 from harness import wait_for
-from laptop import cutting
+from laptop import cutting, me  # noqa: F401
 from s3server import S3Server
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "src/operator/programs"
@@ -141,3 +143,33 @@ def test_a_node_holds_what_a_bucket_has(pool, s3):
         pool.kubectl("delete", "dataset", "-n", "slurm", "llama")
         wait_for("no node has anything of it", lambda: not any(k.startswith("data.tandem.dev/llama") for n in pool.nodes for k in pool.get("node", n)["metadata"].get("annotations", {})) and not pods(), 240)
         pool.kubectl("delete", "secret", "-n", "slurm", "bucket-keys")
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("D6.3", "E1.4")
+def test_a_run_finds_what_a_bucket_has(pool, s3, me, tmp_path):
+    """With the keys that lie in the person's home, where only his own job reads them."""
+    credentials = tmp_path / "credentials"
+    credentials.write_text(f"[lab]\naws_access_key_id = {s3.key}\naws_secret_access_key = {s3.secret}\n")
+    me.run("upload", credentials, ".aws/credentials")
+    d = tmp_path / "project"
+    d.mkdir()
+    llama = {"s3": "s3://models/llama2", "endpoint": s3.at("tandem-host"), "profile": "lab"}
+
+    def submit(**data):
+        (d / "tandem.yaml").write_text(json.dumps({"name": "learn", "run": "cat $TANDEM_DATA/llama/other; env", "data": {"llama": data}}))
+        return me.run("submit", "-f", cwd=d, check=False)
+    try:
+        r = submit(**llama)
+        assert r.returncode == 0 and "not this" in r.stdout and s3.secret not in r.stdout + r.stderr, r
+        asked = len(s3.asked("/models/llama2/other"))
+        assert submit(**llama).returncode == 0 and len(s3.asked("/models/llama2/other")) == asked  # it is there
+        r = submit(**{**llama, "profile": "none", "revision": "2"})
+        assert r.returncode == 1 and "~/.aws/credentials on the cluster has no [none]" in r.stderr, r
+        for data, words in (({"s3": "s3://models/llama2"}, "endpoint: say which server of S3"), ({**llama, "path": "/x"}, "path, url, git or s3, one of them"), ({"path": "/x", "region": "r"}, "go with s3")):
+            r = submit(**data)
+            assert r.returncode == 1 and words in r.stderr, r
+    finally:
+        for made in me.api("GET", "/data")[1]["made"]:
+            me.api("DELETE", f"/data/{made['key']}")
+        shutil.rmtree(os.path.join(pool.shared_dir, "researcher/.aws"))

@@ -4,7 +4,8 @@
 
 int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 {
-	static const char *const texts[] = {"path", "url", "sha256", "git", "ref"};
+	static const char *const texts[] = {"path", "url",      "sha256", "git",      "ref",
+					    "s3",   "endpoint", "region", "revision", "profile"};
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "data");
 	size_t i, n, j, m;
 	yyjson_val *name, *of, *k, *w;
@@ -18,7 +19,8 @@ int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 			continue;
 		}
 		if (!yyjson_is_obj(of))
-			return td_fail(err, TD_INVALID, "data: %.40s: give a path, or {url, sha256} or {git, ref}",
+			return td_fail(err, TD_INVALID,
+				       "data: %.40s: give a path, or {url, sha256}, {git, ref} or {s3, endpoint}",
 				       yyjson_get_str(name));
 		yyjson_obj_foreach (of, j, m, k, w) {
 			const char *key = yyjson_get_str(k);
@@ -31,10 +33,11 @@ int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 					known = true;
 				}
 			if (!known)
-				return td_fail(err, TD_INVALID,
-					       "data: %.40s: %.40s: there are path, url, sha256, git, ref (texts) and "
-					       "unpack (true or false)",
-					       yyjson_get_str(name), key);
+				return td_fail(
+					err, TD_INVALID,
+					"data: %.40s: %.40s: there are path, url, sha256, git, ref, s3, endpoint, "
+					"region, revision, profile (texts) and unpack (true or false)",
+					yyjson_get_str(name), key);
 		}
 	}
 	return 0;

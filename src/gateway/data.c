@@ -1,6 +1,6 @@
 // Data sets of runs: what lies on shared storage is used where it lies; what is fetched by HTTP or git is
 // fetched once (need.h), and verified. The key of what comes by HTTP is that of its content, wherever it
-// comes from; git's is its address and what was asked for of it.
+// comes from; that of git and of a bucket is its address and what was asked for of it.
 #include "gateway/need.h"
 
 #include "api/kinds.h"
@@ -14,6 +14,34 @@ enum { KEY_LEN = 20 };
 static int wrong(const char *name, const char *fix, struct td_error *err)
 {
 	return td_fail(err, TD_INVALID, "data: %.40s: %s", name, fix);
+}
+
+// What lies in a bucket. Its keys are in the person's home, where the job reads them: no request has them.
+static int bucket(const yyjson_val *v, const char *name, struct td_gateway_needs *l, struct td_error *err)
+{
+	const char *s3 = td_jstr_or(v, "s3", ""), *endpoint = td_jstr(v, "endpoint"),
+		   *region = td_jstr_or(v, "region", "us-east-1"), *revision = td_jstr_or(v, "revision", "");
+	char hex[65];
+	if (!endpoint)
+		return wrong(name, "endpoint: say which server of S3, such as https://s3.eu-central-1.amazonaws.com",
+			     err);
+	if (td_jget(v, "sha256") || td_jget(v, "ref") || td_jget(v, "unpack"))
+		return wrong(name, "s3 goes with endpoint, region, revision and profile", err);
+	td_auto_free char *all = td_asprintf("1\ns3\n%s\n%s\n%s\n%s", endpoint, region, s3, revision);
+	td_sha256_hex(all, strlen(all), hex);
+
+	struct td_gateway_need *n = td_gateway_need_add(l);
+	n->place = "data";
+	n->kind = "data";
+	n->step = td_asprintf("data-%s", name);
+	n->key = td_strndup(hex, KEY_LEN);
+	n->want = td_asprintf("%s %s %s\n", s3, endpoint, revision);
+	n->script = "data.py";
+	td_strv_addf(&n->env, "TANDEM_S3=%s", s3);
+	td_strv_addf(&n->env, "TANDEM_S3_ENDPOINT=%s", endpoint);
+	td_strv_addf(&n->env, "TANDEM_S3_REGION=%s", region);
+	td_strv_addf(&n->env, "TANDEM_S3_PROFILE=%s", td_jstr_or(v, "profile", ""));
+	return 0;
 }
 
 static int fetched(const yyjson_val *v, const char *name, struct td_gateway_needs *l, struct td_error *err)
@@ -86,14 +114,18 @@ int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct t
 		int r = td_gateway_name_check("data set", name, err);
 		if (r)
 			return r;
-		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") != 1)
-			return wrong(name, "say where it is: path, url or git, one of them", err);
+		const char *s3 = td_jstr(v, "s3");
+		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") + !!s3 != 1)
+			return wrong(name, "say where it is: path, url, git or s3, one of them", err);
+		if (!s3 &&
+		    (td_jget(v, "endpoint") || td_jget(v, "region") || td_jget(v, "revision") || td_jget(v, "profile")))
+			return wrong(name, "endpoint, region, revision and profile go with s3", err);
 		if (path && copies && (r = held(path, name, ret_held, err)))
 			return r;
 		if (path)
 			td_buf_printf(&b, "%s%s=%s%s", b.len ? " " : "", name, *path == '~' ? q->user.home : "",
 				      *path == '~' ? path + 1 : path);
-		else if ((r = fetched(v, name, l, err)))
+		else if ((r = s3 ? bucket(v, name, l, err) : fetched(v, name, l, err)))
 			return r;
 		else
 			td_buf_printf(&b, "%s%s=%s", b.len ? " " : "", name, l->v[l->n - 1].key);

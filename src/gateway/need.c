@@ -62,8 +62,13 @@ static int make(struct td_gateway_ask *q, struct td_slurm *client, struct td_gat
 	td_auto_free char *name = td_asprintf("%s-%.8s", n->kind, n->key),
 			  *cwd = td_asprintf("%s/tandem/%s", q->user.home, n->place),
 			  *output = td_asprintf("%s/.log/%s-%%j.out", cwd, n->key);
+	// data.py calls what stands in s3.py.
+	td_auto_free char *script =
+		td_asprintf("%s%s%s", td_streq(n->script, "data.py") ? "#!/usr/bin/env python3\n" : "",
+			    td_streq(n->script, "data.py") ? td_embedded(td_gateway_files, "s3.py")->text : "",
+			    td_embedded(td_gateway_files, n->script)->text);
 	struct td_slurm_batch b = {.name = name,
-				   .script = td_embedded(td_gateway_files, n->script)->text,
+				   .script = script,
 				   .cwd = cwd,
 				   .output = output,
 				   .comment = mark,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fetches a data set, as a Slurm job of its own (need.h): into .made/KEY.JOB, and the link KEY to it once
-all of it is there and is what it should be. TANDEM_URL with TANDEM_SHA256, or TANDEM_GIT with
-TANDEM_REF. Its last line, when it fails, says why."""
+all of it is there and is what it should be. TANDEM_URL with TANDEM_SHA256, TANDEM_GIT with
+TANDEM_REF, or TANDEM_S3 (s3://BUCKET/PREFIX) with TANDEM_S3_ENDPOINT, _REGION and _PROFILE. The text of s3.py stands before this one. Its last line, when it fails, says why."""
+import configparser
 import glob
 import hashlib
 import http.client
@@ -81,9 +82,37 @@ def clone(url, ref, to):
             raise Wrong(f"{url} {ref}: {r.stderr.strip() or 'git failed'}")
 
 
+class Home:
+    """It takes what the home's owner may keep there."""
+
+    def take(self, *_):
+        pass
+
+
+def keys(profile):
+    """Those of ~/.aws/credentials; None: requests are not signed."""
+    said = configparser.RawConfigParser()
+    said.read(os.path.expanduser("~/.aws/credentials"))
+    if not said.has_section(profile or "default"):
+        if profile:
+            raise Wrong(f"profile: ~/.aws/credentials on the cluster has no [{profile}]: put its keys there, readable by you only")
+        return None
+    names = {"accessKeyID": "aws_access_key_id", "secretAccessKey": "aws_secret_access_key", "sessionToken": "aws_session_token"}
+    return s3_keys(lambda k: said.get(profile or "default", names[k], fallback=None))  # noqa: F821
+
+
+def bucket(env, tree, data):
+    at, _, prefix = env["TANDEM_S3"].removeprefix("s3://").partition("/")
+    s3_fetch(S3(env["TANDEM_S3_ENDPOINT"], env["TANDEM_S3_REGION"], at, keys(env["TANDEM_S3_PROFILE"])), prefix, f"{tree}/objects", data, Home())  # noqa: F821
+    shutil.rmtree(f"{tree}/objects")
+
+
 def fetch(tree):
     data, env = f"{tree}/data", os.environ
     os.makedirs(data)
+    if env.get("TANDEM_S3"):
+        bucket(env, tree, data)
+        return
     if env.get("TANDEM_GIT"):
         clone(env["TANDEM_GIT"], env["TANDEM_REF"], data)
         return
@@ -110,12 +139,12 @@ def main():
         fetch(tree)
         size = sum(os.lstat(os.path.join(d, f)).st_size for d, _, files in os.walk(tree) for f in files)
         with open(f"{tree}/tandem.json", "w") as f:
-            json.dump({"kind": "git" if os.environ.get("TANDEM_GIT") else "http", "bytes": size, "made": int(time.time())}, f)
+            json.dump({"kind": next((k for k in ("git", "s3") if os.environ.get(f"TANDEM_{k.upper()}")), "http"), "bytes": size, "made": int(time.time())}, f)
         with open(f"{tree}/.used", "w"):
             pass
         os.symlink(tree, key)  # in one step; it fails where one is
         done = True
-    except (Wrong, OSError, tarfile.TarError, zipfile.BadZipFile) as e:
+    except (Wrong, OSError, tarfile.TarError, zipfile.BadZipFile, configparser.Error, globals().get("S3Wrong", Wrong)) as e:
         print(e, flush=True)
         return 1
     finally:
