@@ -230,10 +230,10 @@ def restarted(pool, n):
 
 
 def gang(pool, n):
-    """Three pods that start as one; one of them is deleted, and all end."""
-    three = [pool.pod(f"gang{n}-{i}", gpus=3, cpu="500m") for i in range(3)]
-    for p in three:
-        p["metadata"].update(labels={"tandem.dev/gang": f"gang{n}"}, annotations={"tandem.dev/gang-size": "3"})
+    """A launcher and two workers that start as one; one of them is deleted, and all end."""
+    three = [pool.pod(f"gang{n}-{i}", gpus=3 if i else 0, cpu="500m") for i in range(3)]
+    for i, p in enumerate(three):
+        p["metadata"].update(labels={"tandem.dev/gang": f"gang{n}", "tandem.dev/gang-role": "worker" if i else "launcher"}, annotations={"tandem.dev/gang-size": "3"})
     names = [p["metadata"]["name"] for p in three]
     steady(pool, "apply", lambda: pool.apply(*three))
     run = [wait_for(f"{name} runs", lambda name=name: running(pool, name), SETTLE_S) for name in names]

@@ -107,6 +107,7 @@ def test_what_roles_say_wrongly_is_refused_with_the_fix(pool, what, fix):
     assert not jobs_of(pool, "bad")
 
 
+@pytest.mark.embedded  # `replace`, as in test_gang.py
 @pytest.mark.feature("A8.7")
 def test_executors_of_spark_start_together(pool):
     """As many as they say, beside a driver that is alone; a lost one's place is the next one's."""

@@ -156,7 +156,8 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err);
 void td_gang_take_way(struct td_bridge_run *r, size_t n);
 // As td_bridge_run_where(), for the first of the ways that nodes could have room for.
 int td_gang_where(struct td_bridge_run *r, struct td_where *ret, struct td_error *err);
-// The roles of all members, with a pod of each; what they ask for is not read. False: there are too many.
+// The roles of all members in the order of their first pods, whoever of them is bound; what they ask for is not read.
+// False: there are too many.
 bool td_gang_roles_read(const struct td_gang_run *g, struct td_gang_roles *ret);
 // How many pods each has: "launcher=1,worker=4"; NULL: no roles are said. Caller frees.
 char *td_gang_roles_text(const struct td_gang_roles *roles);

@@ -172,7 +172,15 @@ static bool way_of(const struct td_ask *a, const struct td_gang_roles *roles, st
 	return false;
 }
 
-// Roles that ask for different things. Ranks go by role. Where a member sits follows from what all ask for, so all must
+static size_t role_at(const struct td_gang_roles *roles, const struct td_object *pod)
+{
+	size_t i = 0;
+	while (i < roles->n && td_gang_role_cmp(roles->v[i].name, td_gang_role(pod)) != 0)
+		i++;
+	return i;
+}
+
+// Roles that ask for different things. Where a member sits follows from what all ask for, so all must
 // be there: while one is missing nobody waits for a seat.
 static bool deal_roles(struct dealing *d, struct td_gang_roles *roles)
 {
@@ -186,18 +194,21 @@ static bool deal_roles(struct dealing *d, struct td_gang_roles *roles)
 	}
 	if (!way_of(d->r->a, roles, &way) || way.tasks > (int64_t)d->n || !deal_tasks(d, &way.each, (size_t)way.tasks))
 		return false;
+	td_auto_free struct td_gang_member **by_rank = td_calloc(d->n, sizeof(struct td_gang_member *));
 	for (size_t i = 0; i < d->n; i++) {
 		struct td_gang_member *m = &g->v[d->who[i]];
-		int64_t index = m->rank;
-		size_t role = 0;
-		while (role < roles->n && index >= roles->pool[role].members)
-			index -= roles->pool[role++].members;
-		if (index < 0 || role == roles->n)
+		if (m->rank >= 0 && m->rank < (int64_t)d->n)
+			by_rank[m->rank] = m;
+	}
+	int64_t next[TD_POOL_ROLES] = {0};
+	for (size_t i = 0; i < d->n; i++) {
+		size_t role = by_rank[i] ? role_at(roles, by_rank[i]->pod) : roles->n;
+		if (role == roles->n)
 			continue;
-		const struct td_pool_ride ride = td_pool_roles_ride(roles->pool, roles->n, &way, role, index);
+		const struct td_pool_ride ride = td_pool_roles_ride(roles->pool, roles->n, &way, role, next[role]++);
 		struct kinds kinds = d->kinds;
 		kinds.want = roles->pool[role].want;
-		seat_in(d, m, (size_t)ride.task, &kinds, &ride);
+		seat_in(d, by_rank[i], (size_t)ride.task, &kinds, &ride);
 	}
 	return true;
 }

@@ -277,11 +277,18 @@ char *td_gang_roles_text(const struct td_gang_roles *roles)
 
 bool td_gang_roles_read(const struct td_gang_run *g, struct td_gang_roles *ret)
 {
+	// Those that are bound come first among the members: the order of roles must not follow from that.
+	td_auto_free const struct td_object **v = td_calloc(g->n + 1, sizeof(*v));
+	bool several = false, is_new;
 	*ret = (struct td_gang_roles){0};
 	for (size_t i = 0; i < g->n; i++) {
-		bool is_new;
-		if (!role_of(ret, g->v[i].pod, &is_new))
-			return false;
+		v[i] = g->v[i].pod;
+		several |= td_gang_role_cmp(td_gang_role(v[0]), td_gang_role(v[i])) != 0;
 	}
+	if (several)
+		td_gang_sort(v, g->n);
+	for (size_t i = 0; i < g->n; i++)
+		if (!role_of(ret, v[i], &is_new))
+			return false;
 	return true;
 }

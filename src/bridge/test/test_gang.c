@@ -144,7 +144,8 @@ static void test_roles(void **state)
 	assert_ptr_equal(all[0], l);
 	assert_ptr_equal(all[1], p);
 
-	struct td_gang_member v[] = {{.pod = l}, {.pod = p}, {.pod = w}, {.pod = w}};
+	// Whoever is bound comes first among them.
+	struct td_gang_member v[] = {{.pod = w}, {.pod = l}, {.pod = p}, {.pod = w}};
 	const struct td_gang_run run = {.v = v, .n = 4};
 	struct td_gang_roles roles;
 	assert_true(td_gang_roles_read(&run, &roles));
