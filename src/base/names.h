@@ -105,8 +105,6 @@
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
-// "tandem-gpu": real GPUs, by those names in slurmd's pod. By the embedded kubelet.
-#define TD_LABEL_GPU_FILES "tandem.dev/gpu-files"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
 

@@ -32,33 +32,25 @@ int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
 
 // Sets the labels that are kept up, as a kubelet keeps them: if somebody changes one, it is set
 // back.
-static void well_known(const struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name,
-		       const char *arch)
+static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const char *arch)
 {
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_str(d, l, "kubernetes.io/hostname", name);
 	td_jm_key_str(d, l, "kubernetes.io/os", "linux");
 	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
-	// Real GPUs have the fake ones' names too, so that indexes count from 0 on every node.
-	if (a->real) {
-		td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "false");
-		td_jm_key_str(d, l, TD_LABEL_GPU_FILES, "tandem-gpu");
-	}
 }
 
 // Sets all labels of a new node. The labels beyond well_known() are set only here, like a kubelet's
 // --node-labels: if somebody changes one to take a node out of the pool, the node stays out.
-static void labels(const struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name,
-		   const char *arch)
+static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
 {
 	char block[16], rack[16];
 	snprintf(block, sizeof(block), "b%d", i / 4);
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
 
-	well_known(a, d, o, name, arch);
+	well_known(d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
-	if (!a->real)
-		td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
+	td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true"); // by their names, also where they are real
 	td_jm_key_str(d, l, TD_LABEL_BLOCK, block);
 	td_jm_key_str(d, l, TD_LABEL_RACK, rack);
 }
@@ -169,14 +161,14 @@ int td_kubelet_node_write(struct td_kubelet *a, int i, struct td_cancel *c, stru
 		td_jm_str(d, o, "apiVersion", "v1");
 		td_jm_str(d, o, "kind", "Node");
 		td_jm_str(d, o, "metadata.name", name);
-		labels(a, d, o, i, name, arch);
+		labels(d, o, i, name, arch);
 		r = td_kube_create(a->kube, &td_nodes, NULL, o, c, &live, err);
 		if (r && r != TD_EXISTS)
 			return r;
 	} else if (r) {
 		return r;
 	} else {
-		well_known(a, d, o, name, arch);
+		well_known(d, o, name, arch);
 		bool differs = false;
 		yyjson_mut_val *k, *v;
 		size_t at, n;

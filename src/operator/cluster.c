@@ -43,8 +43,7 @@ static void facts_done(struct facts *f)
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
 {
-	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true") ||
-		    td_streq(td_object_label(node, TD_LABEL_GPU_FILES), "tandem-gpu");
+	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
 	while (i < f->n_groups &&
 	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
