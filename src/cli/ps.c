@@ -76,7 +76,8 @@ static void show(yyjson_val *run, bool colors)
 	if (one)
 		detail(yyjson_arr_get_first(steps), state, &d);
 	if (!strcmp(state, "not-submitted"))
-		td_buf_printf(&d, "refused: %s", td_jstr_or(run, "refused", "`tandem submit` said why"));
+		td_buf_printf(&d, "%s%s", td_jget(run, "refused") ? "refused: " : "",
+			      td_jstr_or(run, "refused", "it did not reach Slurm then: submit it again"));
 	td_auto_free char *job =
 		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
 	row(colors, "", id, state, job, td_buf_str(&d));

@@ -68,6 +68,10 @@ struct td_gateway_rate {
 // Takes one from the bucket of (kind, name). TD_THROTTLED, with retry_after_ms, when it is empty.
 int td_gateway_limit(struct td_gateway_limits *l, const struct td_gateway_rate *rate, const char *name,
 		     struct td_error *err);
+// How many connections that last one person may have at once, so that nobody has all that there are. Takes one,
+// until it is released. TD_THROTTLED: he has `most` of them.
+int td_gateway_hold(struct td_gateway_limits *l, const char *name, int most, struct td_error *err);
+void td_gateway_release(struct td_gateway_limits *l, const char *name);
 
 // ---- page.c ----
 // Answers with a file of the page. False: there is none of that path.

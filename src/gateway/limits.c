@@ -3,6 +3,7 @@
 #include "gateway/door.h"
 
 #include <string.h>
+#include <uthash.h>
 
 enum { PLACES = 4096 };
 
@@ -12,10 +13,18 @@ struct rate_bucket {
 	int64_t at_ms;
 };
 
+// What one person has at once.
+struct rate_held {
+	char *name;
+	int n;
+	UT_hash_handle hh;
+};
+
 struct td_gateway_limits {
-	pthread_mutex_t lock; // guards buckets
+	pthread_mutex_t lock; // guards all below
 	const struct td_clock *clock;
 	struct rate_bucket buckets[PLACES];
+	struct rate_held *held;
 };
 
 struct td_gateway_limits *td_gateway_limits_new(const struct td_clock *clock)
@@ -28,10 +37,50 @@ struct td_gateway_limits *td_gateway_limits_new(const struct td_clock *clock)
 
 struct td_gateway_limits *td_gateway_limits_free(struct td_gateway_limits *l)
 {
-	if (l)
-		pthread_mutex_destroy(&l->lock);
+	struct rate_held *h, *next;
+	if (!l)
+		return NULL;
+	HASH_ITER (hh, l->held, h, next) {
+		HASH_DEL(l->held, h);
+		free(h->name);
+		free(h);
+	}
+	pthread_mutex_destroy(&l->lock);
 	free(l);
 	return NULL;
+}
+
+int td_gateway_hold(struct td_gateway_limits *l, const char *name, int most, struct td_error *err)
+{
+	struct rate_held *h;
+	pthread_mutex_lock(&l->lock);
+	HASH_FIND_STR(l->held, name, h);
+	if (!h) {
+		h = td_calloc(1, sizeof(*h));
+		h->name = td_strdup(name);
+		HASH_ADD_KEYPTR(hh, l->held, h->name, strlen(h->name), h);
+	}
+	bool ok = h->n < most;
+	h->n += ok;
+	pthread_mutex_unlock(&l->lock);
+	return ok ? 0
+		  : td_fail(err, TD_THROTTLED,
+			    "you have %d of these connections open already: close one, or let several programs share "
+			    "one (ControlMaster in ~/.ssh/config)",
+			    most);
+}
+
+void td_gateway_release(struct td_gateway_limits *l, const char *name)
+{
+	struct rate_held *h;
+	pthread_mutex_lock(&l->lock);
+	HASH_FIND_STR(l->held, name, h);
+	if (h && !--h->n) {
+		HASH_DEL(l->held, h);
+		free(h->name);
+		free(h);
+	}
+	pthread_mutex_unlock(&l->lock);
 }
 
 int td_gateway_limit(struct td_gateway_limits *l, const struct td_gateway_rate *rate, const char *name,

@@ -16,7 +16,7 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-enum { FIRST_MOST = 8192, WORDS_MOST = 2000, FIRST_MS = 60000 };
+enum { FIRST_MOST = 8192, WORDS_MOST = 2000, FIRST_MS = 60000, LINES_MOST = 32 };
 
 struct ssh_line {
 	struct td_ws *near;    // the client
@@ -123,7 +123,7 @@ static int carry(struct td_gateway_ask *q, struct td_ws_far *far, struct td_erro
 	return 0;
 }
 
-int td_session_ssh(struct td_gateway_ask *q, struct td_error *err)
+static int connect_ssh(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *id = q->args[0], *key = td_http_header(q->x, "X-Tandem-Ssh-Key");
 	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
@@ -151,4 +151,14 @@ int td_session_ssh(struct td_gateway_ask *q, struct td_error *err)
 		return td_wrap(err, "a program in the session's pod %s/%s", o->ns, o->name);
 	td_info("ssh of %s into session %s", q->user.name, id);
 	return carry(q, far, err);
+}
+
+int td_session_ssh(struct td_gateway_ask *q, struct td_error *err)
+{
+	int r = td_gateway_hold(q->g->limits, q->user.name, LINES_MOST, err);
+	if (r)
+		return r;
+	r = connect_ssh(q, err);
+	td_gateway_release(q->g->limits, q->user.name);
+	return r;
 }

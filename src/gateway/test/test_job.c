@@ -176,6 +176,18 @@ static void buckets_fill_with_time(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), 0);
 	assert_int_equal(td_gateway_limit(l, &r, "ann", NULL), TD_THROTTLED);
+
+	// What lasts: so many at once, each person for himself.
+	assert_int_equal(td_gateway_hold(l, "ann", 2, NULL), 0);
+	assert_int_equal(td_gateway_hold(l, "ann", 2, NULL), 0);
+	assert_int_equal(td_gateway_hold(l, "ann", 2, &e), TD_THROTTLED);
+	assert_non_null(strstr(e.msg, "you have 2 of these connections"));
+	assert_int_equal(td_gateway_hold(l, "bob", 2, NULL), 0);
+	td_gateway_release(l, "ann");
+	assert_int_equal(td_gateway_hold(l, "ann", 2, NULL), 0);
+	td_gateway_release(l, "ann");
+	td_gateway_release(l, "ann");
+	assert_int_equal(td_gateway_hold(l, "ann", 1, NULL), 0);
 	td_gateway_limits_free(l);
 }
 
