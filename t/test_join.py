@@ -6,9 +6,12 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
@@ -198,3 +201,41 @@ def test_a_token_ends_with_its_time(site):
     wait_for("its time is over", lambda: site.status(t).get("phase") == "Expired", 30)
     assert f"bootstrap-token-{t['token'][:6]}" not in site.secrets()
     assert re.search("TokenExpired|does not know the token", m.join(t, "--name", "n3", code=1))
+
+
+@pytest.mark.feature("B8.2", "B8.3")
+def test_a_machine_that_boots_by_network_gets_its_token(site):
+    """Once for each boot, for its own node and key alone; its node gets the label of the image that it was given. The same node joins again after the next boot."""
+    uuid, boot, m = "4c4c4544-0042-3510-8051-b4c04f4e3132", site.home / "boot", site.machine("diskless")
+    for name, text in ((f"machines/{uuid}.yaml", "{node: n1, group: gpu}"), ("groups/gpu.yaml", "image: v2"), ("images/v2/manifest.json", '{"kernel": "k", "initrd": "r", "files": {}}')):
+        (boot / name).parent.mkdir(parents=True, exist_ok=True)
+        (boot / name).write_text(text)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{s.getsockname()[1]}"
+    p = subprocess.Popen([site.tandem, "netboot", "--dir", boot, "--listen", at, "--kubeconfig", site.c.kubeconfig], env=site.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def ask(path, **kw):
+        try:
+            return urllib.request.urlopen(urllib.request.Request(f"http://{at}{path}", **kw), timeout=30).read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code
+    try:
+        assert "serves" in p.stderr.readline()
+        nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
+        token = lambda n: ask(f"/join?id={uuid}&nonce={n}&key={m.id}", method="POST", data=b"")
+        t = json.loads(token(nonce))
+        assert token(nonce) == 403 and token("0" * 32) == 403
+        spec = site.record(t)["spec"]
+        assert (spec["node"], spec["machine"], spec["again"], spec["labels"]) == ("n1", m.id, True, {"tandem.dev/image": "v2"})
+        # n1 is there, from before: it is this machine's from its next boot on, and gets no label before.
+        assert "OtherName" in m.join(t, "--name", "n0", code=1) and "Node n1 of" in m.join(t, "--name", "n1")
+        assert site.status(t)["phase"] == "Used" and site.status(t)["bootID"]
+        assert "tandem.dev/image" not in json.loads(site.c.kubectl("get", "node", "n1", "-o", "json"))["metadata"]["labels"]
+        # As its kubelet says after a boot; the one that runs says the old one again at its next heartbeat.
+        again = lambda: site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
+        wait_for("it has joined", lambda: again() and site.status(t)["phase"] == "Joined", 30)
+        wait_for("the node says its image", lambda: re.search(r"^n1 .* image v2$", site.run("nodes", "--kubeconfig", site.c.kubeconfig), re.M), 30)
+    finally:
+        p.terminate()
+        p.wait(30)

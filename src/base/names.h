@@ -75,6 +75,7 @@
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in
 // the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
 #define TD_ANN_HOLD "tandem.dev/hold"
+#define TD_LABEL_IMAGE "tandem.dev/image"       // on a Node: the image that it has booted (docs/netboot.md)
 #define TD_ANN_MACHINE "tandem.dev/machine"     // by the operator: the machine that joined as this node, "key:…"
 #define TD_ANN_PERSON "tandem.dev/needs-person" // by the operator: nothing helped; why
 #define TD_ANN_END_JOBS "tandem.dev/end-jobs"   // by the operator: the jobs of a node that is held shall end

@@ -74,6 +74,8 @@ static int show(const struct node_request *q, const char *name)
 	printf("Node      %s, %s, %s\n", name, td_jbool(x, "ready", false) ? "ready" : "not ready",
 	       td_jbool(x, "inService", false) ? "in service" : "out of service");
 	printf("Boot      %s\n", td_jstr_or(x, "bootID", "-"));
+	if (td_jstr(x, "image"))
+		printf("Image     %s\n", td_jstr(x, "image"));
 	if (td_jstr(x, "slurmState"))
 		printf("Slurm     %s\n", td_jstr(x, "slurmState"));
 	devices_out(x);

@@ -111,8 +111,9 @@ static int revoke_quietly(struct td_kube *k, const char *id, struct td_error *er
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int tell(const struct td_cli_token *q, struct td_kube *k, const struct td_object *o, const char *secret,
-		struct td_error *err)
+// What a machine joins with, for programs.
+static int say(struct td_kube *k, const struct td_object *o, const char *secret, struct td_json **ret,
+	       struct td_error *err)
 {
 	td_auto_free char *server = NULL;
 	td_auto_buf struct td_buf ca = {0};
@@ -120,36 +121,25 @@ static int tell(const struct td_cli_token *q, struct td_kube *k, const struct td
 	int r = td_kube_place(k, &server, &ca, err);
 	if (r || (ca.len && (r = td_csr_ca_id(td_buf_str(&ca), ca.len, hash, err))))
 		return r;
-	if (q->output) {
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-		td_jm_strf(d, root, "token", "%s.%s", o->name, secret);
-		td_jm_str(d, root, "machine", q->machine);
-		td_jm_str(d, root, "node", q->name);
-		td_jm_str(d, root, "expires", td_jstr(o->root, "spec.expires"));
-		td_jm_str(d, root, "server", server);
-		td_jm_strf(d, root, "caHash", "sha256:%s", hash);
-		td_jm_str(d, root, "ca", td_buf_str(&ca));
-		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
-		puts(text);
-		return 0;
-	}
-	printf("NodeToken %s, for one use by that machine until %s. There, as root:\n"
-	       "  tandem join --server %s --ca-hash sha256:%s --token %s.%s%s%s\n",
-	       o->name, td_jstr_or(o->root, "spec.expires", "?"), server, hash, o->name, secret,
-	       q->name ? " --name " : "", q->name ? q->name : "");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_strf(d, root, "token", "%s.%s", o->name, secret);
+	td_jm_str(d, root, "machine", td_jstr(o->root, "spec.machine"));
+	td_jm_str(d, root, "node", td_jstr(o->root, "spec.node"));
+	td_jm_str(d, root, "expires", td_jstr(o->root, "spec.expires"));
+	td_jm_str(d, root, "server", server);
+	td_jm_strf(d, root, "caHash", "sha256:%s", hash);
+	td_jm_str(d, root, "ca", td_buf_str(&ca));
+	*ret = td_json_from_mut(root);
 	return 0;
 }
 
-static int make(const struct td_cli_token *q)
+int td_cli_token_issue(struct td_kube *k, const struct td_cli_token *q, struct td_json **ret, struct td_error *err)
 {
-	struct td_error err = TD_ERROR_INIT;
 	char id[TD_CSR_ID_LEN + 1], secret[TD_CSR_SECRET_LEN + 1], expires[TD_TIME_LEN];
 	letters(id, TD_CSR_ID_LEN);
 	letters(secret, TD_CSR_SECRET_LEN);
 	td_time_format(td_real_ms(&td_clock_system) + (int64_t)q->ttl_s * 1000, expires);
-	td_auto_nodeview struct td_nodeview v = {0};
 	td_auto(td_object_unref) struct td_object *made = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_obj(d, root, "spec");
@@ -162,24 +152,45 @@ static int make(const struct td_cli_token *q)
 	if (q->again)
 		td_jm_bool(d, spec, "again", true);
 	td_jm_strf(d, spec, "requestedBy", "%.120s", td_cli_me());
+	int r = labels_of(q, k, d, spec, err);
+	if (r || (r = td_kube_create(k, &td_nodetokens, NULL, root, NULL, &made, err)))
+		return r;
+	secret_of(s, made, secret, expires);
+	r = td_kube_create(k, &td_secrets, TD_CSR_TOKENS, yyjson_mut_doc_get_root(s), NULL, NULL, err);
+	if (r) {
+		struct td_error lost = TD_ERROR_INIT;
+		revoke_quietly(k, id, &lost);
+		return r;
+	}
+	return say(k, made, secret, ret, err);
+}
+
+static int make(const struct td_cli_token *q)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_nodeview struct td_nodeview v = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_cli_nodes_open(&q->remote, &v, &err);
-	if (r || (r = labels_of(q, v.kube, d, spec, &err)))
+	if (r)
 		return failed(&err);
 	// Said at once instead of to the machine.
 	if (q->name && !q->again && !(r = td_kube_get(v.kube, &td_nodes, NULL, q->name, NULL, NULL, &err)))
 		r = td_fail(&err, TD_EXISTS, "node %s is there: with --again it is that machine from now on", q->name);
 	if (r && r != TD_NOT_FOUND)
 		return failed(&err);
-	if ((r = td_kube_create(v.kube, &td_nodetokens, NULL, root, NULL, &made, &err)))
+	if (td_cli_token_issue(v.kube, q, &j, &err))
 		return failed(&err);
-	secret_of(s, made, secret, expires);
-	r = td_kube_create(v.kube, &td_secrets, TD_CSR_TOKENS, yyjson_mut_doc_get_root(s), NULL, NULL, &err);
-	if (r) {
-		struct td_error lost = TD_ERROR_INIT;
-		revoke_quietly(v.kube, id, &lost);
-		return failed(&err);
+	yyjson_val *x = td_json_root(j);
+	if (q->output) {
+		td_auto_free char *text = td_json_pretty(x);
+		puts(text);
+		return 0;
 	}
-	return tell(q, v.kube, made, secret, &err) ? failed(&err) : 0;
+	printf("A token for one use by that machine until %s. There, as root:\n"
+	       "  tandem join --server %s --ca-hash %s --token %s%s%s\n",
+	       td_jstr_or(x, "expires", "?"), td_jstr_or(x, "server", "?"), td_jstr_or(x, "caHash", "?"),
+	       td_jstr_or(x, "token", "?"), q->name ? " --name " : "", q->name ? q->name : "");
+	return 0;
 }
 
 static int list(const struct td_cli_token *q)

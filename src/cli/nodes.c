@@ -90,6 +90,8 @@ static void row(yyjson_val *x, bool color)
 		td_buf_puts(&b, "comes on demand: when Slurm gives it to a job");
 	else if (in && td_streq(slurm, "powering up"))
 		td_buf_puts(&b, "a job waits for its slurmd");
+	else if (td_jstr(x, "image"))
+		td_buf_printf(&b, "image %s", td_jstr(x, "image"));
 	else
 		td_buf_putc(&b, '-');
 	wrap(td_buf_str(&b), 38);

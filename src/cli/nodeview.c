@@ -122,6 +122,7 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 		td_jm_copyval(d, o, "devicesHeldBy", td_json_root(jobs));
 	td_jm_str(d, o, "needsPerson", person);
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
+	td_jm_str(d, o, "image", td_object_label(node, TD_LABEL_IMAGE));
 
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	yyjson_val *x;

@@ -32,9 +32,14 @@ static void enqueue(struct td_op *op, const char *kind, const char *name)
 	td_queue_add(op->joins, key);
 }
 
+static const char *boot_of(const struct td_object *node)
+{
+	return td_jstr_or(node->root, "status.nodeInfo.bootID", "");
+}
+
 void td_op_join_on_node(struct td_op *op, struct td_object *old, struct td_object *now)
 {
-	if (op->image && now && !old)
+	if (op->image && now && (!old || !td_streq(boot_of(old), boot_of(now))))
 		enqueue(op, NODE_KEY, now->name);
 }
 
@@ -158,6 +163,9 @@ static int reserve(struct join_pass *x, const struct td_object *q, const struct 
 	td_jm_str(d, root, "status.request", q->name);
 	td_jm_str(d, root, "status.requestUID", q->uid);
 	td_jm_str(d, root, "status.node", node);
+	td_auto(td_object_unref) struct td_object *was = td_informer_get(x->op->nodes, NULL, node);
+	if (was)
+		td_jm_str(d, root, "status.bootID", boot_of(was));
 	td_jm_strf(d, root, "status.message", "used for node %.100s", node);
 	set_time(x, d, "status.usedAt");
 	if (!td_lease_holds())
@@ -309,8 +317,8 @@ static int used(struct join_pass *x, const struct td_object *t, int64_t *again_m
 	int64_t left = until(x, td_jstr(t->root, "status.usedAt"), FETCH_MS);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(x->op->nodes, NULL, name);
 	// A node that was there before says nothing about the machine that is to be it now.
-	bool again = td_jbool(t->root, "spec.again", false) && left;
-	if (node && !again)
+	const char *was = td_jstr(t->root, "status.bootID");
+	if (node && (!was || strcmp(was, boot_of(node)) != 0))
 		return joined(x, t, node, err);
 	*again_ms = left ? left + 10 : 0;
 	if (left || td_jbool(t->root, "status.secretGone", false))
