@@ -153,7 +153,7 @@ def test_heads(server):
             (b"POST " + CMS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", (400,)), (b"POST " + CMS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0x10\r\n\r\n", (400,)),
             (b"POST " + CMS.encode() + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", (400,)),
             (b"TRACE " + CMS.encode() + b" HTTP/1.1\r\nHost: x\r\n\r\n", (405,)), (b"OPTIONS " + CMS.encode() + b" HTTP/1.1\r\nHost: x\r\n\r\n", (405,)), (b"CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n", (400, 405))]:
-        status, body = raw(server, data, timeout=30)
+        status, body = raw(server, data, timeout=300)
         assert status in want, (data[:80], status, body[:200])
         if status not in (0, 200, 404):
             assert json.loads(body)["kind"] == "Status", (data[:80], body[:200])
@@ -211,7 +211,7 @@ def test_large_bodies(server):
     for kind, body in [("application/json", deep), ("application/json", b"[" * 1000000), ("application/json", b'{"metadata":{"name":"k"},"data":{' + b",".join(b'"k%d":"v"' % i for i in range(100000)) + b"}}"),
                        ("application/yaml", bomb.encode()), ("application/yaml", b"a: " * 100000), ("application/json", b'{"metadata":{"name":"\xff\xfe"}}'),
                        ("application/vnd.kubernetes.protobuf", b"k8s\x00" + b"\x0a\xff\xff\xff\xff\x0f" * 1000)]:
-        status, answer = server.call("POST", CMS, body, headers={"Content-Type": kind}, timeout=30)
+        status, answer = server.call("POST", CMS, body, headers={"Content-Type": kind}, timeout=300)
         assert status in (201, 400, 413, 415, 422), (kind, body[:40], status, answer)
         if status == 201:
             server.call("DELETE", f"{CMS}/k")
