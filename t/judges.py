@@ -17,7 +17,7 @@ HOME = "/home/judges"  # where the pool's pods see it
 PYTHON = "3.13"  # of Debian 13, which the pool's image is made of
 WHEELS = ["--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *(w for n in ("2_28", "2_17", "2014") for w in ("--platform", f"manylinux{'_' if '_' in n else ''}{n}_x86_64"))]
 # Only root may keep compiled files in it: what is loaded here once is not compiled in every job again.
-WARM = "import snakemake.cli, snakemake_executor_plugin_slurm, snakemake_executor_plugin_slurm_jobstep, parsl.executors.high_throughput.process_worker_pool, pytest, jupyterhub.app, jupyterhub.singleuser.app, batchspawner, configurable_http_proxy.cli"
+WARM = "import snakemake.cli, snakemake_executor_plugin_slurm, snakemake_executor_plugin_slurm_jobstep, parsl.executors.high_throughput.process_worker_pool, pytest, jupyterhub.app, jupyterhub.singleuser.app, batchspawner, configurable_http_proxy.cli, submitit.core._submit, dask_jobqueue, distributed.cli.dask_worker, mpi4py"
 
 
 def missing(why):
@@ -45,6 +45,7 @@ def install(pool, place):
             missing(e)
         pip(f"{tools}/bin/python3", *WHEELS, "--target", site, "-r", LISTS / "requirements.txt")
         pip(f"{tools}/bin/python3", "--target", site, "-r", LISTS / "sources.txt")
+        pip(f"{tools}/bin/python3", "--prefix", place, "--ignore-installed", "-r", LISTS / "prefix.txt")
     for script in (site / "bin").glob("*"):  # with --target they name this machine's Python
         if script.is_file() and script.read_bytes().startswith(b"#!/"):
             (place / "bin" / script.name).write_text(f"#!{HOME}/bin/python3\n" + script.read_text().split("\n", 1)[1])
@@ -54,7 +55,7 @@ def install(pool, place):
 
 def lend(pool):
     """Puts the environment at HOME into the pool, until the test takes it away."""
-    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in ("requirements.txt", "sources.txt")) + WARM.encode()).hexdigest()[:12]
+    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in ("requirements.txt", "sources.txt", "prefix.txt")) + WARM.encode()).hexdigest()[:12]
     kept, place = CACHE / f"judges-{stamp}-{PYTHON}", pathlib.Path(pool.shared_dir) / "judges"
     try:
         if not kept.exists():
