@@ -40,6 +40,7 @@
 //     limits that count over all runs; jobs that move so that another one has room
 //   syncer/aside.[ch]           devices that are out of service one by one
 //   syncer/aside_end.c          ends the jobs that hold them, when they had long enough
+//   syncer/hold.[ch]            root's jobs that hold something of a node for nobody's use
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
@@ -130,6 +131,7 @@ struct td_bridge {
 	struct td_preempts *preempts;     // scheduler/preempt.h
 	struct td_readies *readies;       // ready.h
 	struct td_places *places;         // scheduler/placeholder.h
+	atomic_bool hold_qos;             // the QOS of jobs that hold something for nobody is there (syncer/hold.h)
 	struct td_asides *asides;         // syncer/aside.h
 	struct td_shadows *shadows;       // syncer/shadow.h
 	struct td_policies *policies;     // policy/policies.h

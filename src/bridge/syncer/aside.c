@@ -1,7 +1,7 @@
 // Devices that are out of service one by one (aside.h).
 #include "bridge/syncer/aside.h"
 #include "bridge/scheduler/want.h"
-#include "bridge/syncer/shadow_priv.h"
+#include "bridge/syncer/hold.h"
 
 #include "base/log.h"
 #include "pool/aside.h"
@@ -119,11 +119,7 @@ static int64_t waits_for(const struct td_slurm_job *j)
 
 const char *td_aside_node(const struct td_settings *s, const struct td_slurm_job *j)
 {
-	if (!j->admin_comment || !td_starts(j->admin_comment, TD_ASIDE_MARK))
-		return NULL;
-	const char *uid = j->admin_comment + strlen(TD_ASIDE_MARK);
-	size_t n = strlen(s->cluster_uid);
-	return !strncmp(uid, s->cluster_uid, n) && uid[n] == '/' && uid[n + 1] ? uid + n + 1 : NULL;
+	return td_hold_node(s, j, TD_ASIDE_MARK);
 }
 
 // Of v; below 0: it is not known.
@@ -325,53 +321,37 @@ static int submit(struct aside_pass *p, bool queue, int64_t after, struct td_err
 {
 	struct td_bridge *b = p->b;
 	struct aside_of *x = p->x;
-	td_auto_free char *name = job_name(p),
-			  *mark = td_asprintf(TD_ASIDE_MARK "%s/%s", p->s->cluster_uid, p->node->name),
-			  *depends = after ? td_asprintf("afterany:%lld", (long long)after) : NULL;
-	struct td_slurm_ask a = {.name = name,
-				 .script = "#!/bin/sh\nexec sleep infinity\n",
-				 .partition = p->n->partitions && *p->n->partitions ? p->n->partitions : NULL,
-				 .required_nodes = p->node->name,
-				 .dependency = depends,
-				 .comment = mark,
-				 .admin_comment = mark,
-				 .tres_per_node = "gres/" KIND ":1",
-				 .cpus = 1,
-				 .memory_mb = 1,
-				 .no_limit = true,
-				 .priority = queue ? TD_SHADOW_AHEAD : TD_SHADOW_AT_ONCE};
-	int r = td_shadow_qos(b, p->s, p->slurm, p->c, &a.qos, err);
-	if (r)
-		return r;
-	if (!td_lease_holds())
-		return td_fail(err, TD_CANCELLED, "another leads now");
-
+	td_auto_free char *name = job_name(p), *depends = after ? td_asprintf("afterany:%lld", (long long)after) : NULL;
+	const struct td_hold h = {.b = b,
+				  .s = p->s,
+				  .slurm = p->slurm,
+				  .n = p->n,
+				  .name = name,
+				  .mark = TD_ASIDE_MARK,
+				  .gres = "gres/" KIND ":1",
+				  .dependency = depends,
+				  .cpus = 1,
+				  .memory_mb = 1,
+				  .priority = queue ? TD_HOLD_AHEAD : TD_HOLD_AT_ONCE,
+				  .at_once = !queue};
+	enum td_hold_is is;
 	int64_t job = 0;
-	r = queue ? td_slurm_submit(p->slurm, NULL, &a, p->c, &job, err)
-		  : td_slurm_allocate(p->slurm, NULL, &a, p->c, &job, err);
-	if (!r && !td_lease_holds()) { // who leads now has listed the jobs without it
-		(void)td_slurm_job_end(p->slurm, job, name, NULL, NULL);
-		return td_fail(err, TD_CANCELLED, "another leads now");
-	}
+	int r = td_hold_submit(&h, &is, &job, p->c, err);
 
 	pthread_mutex_lock(&b->asides->lock);
 	// Whatever it was refused for: those that hold devices already must not wait for the next try.
-	if (r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) {
+	if (is == TD_HOLD_REFUSED) {
 		if (!after) // else that job may just have ended
 			note_given(p->n, queue ? x->full : x->refuse);
 		if (!queue)
 			x->again_ms = td_now(b) + AGAIN_MS;
-	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+	} else if (is == TD_HOLD_UNSURE) {
 		x->unsure_ms = td_now(b);
-	} else if (!r) { // a listing may have met it already
+	} else if (is == TD_HOLD_MADE) { // a listing may have met it already
 		add_locked(x, job, &(struct td_pool_aside_job){.device = -1, .after = after}, 0);
 	}
 	pthread_mutex_unlock(&b->asides->lock);
 
-	if (r == TD_UNCERTAIN) {
-		td_bridge_want_list(b, 0);
-		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
-	}
 	if (r == TD_THROTTLED && !queue)
 		return 0;
 	return !r && !queue ? look_at_new(p, job, name, err) : r;

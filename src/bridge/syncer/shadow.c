@@ -47,11 +47,7 @@ struct td_shadow_of *td_shadow_of_locked(struct td_shadows *s, const char *node)
 
 const char *td_shadow_node(const struct td_settings *s, const struct td_slurm_job *j)
 {
-	if (!j->admin_comment || !td_starts(j->admin_comment, TD_SHADOW_MARK))
-		return NULL;
-	const char *uid = j->admin_comment + strlen(TD_SHADOW_MARK);
-	size_t n = strlen(s->cluster_uid);
-	return !strncmp(uid, s->cluster_uid, n) && uid[n] == '/' && uid[n + 1] ? uid + n + 1 : NULL;
+	return td_hold_node(s, j, TD_SHADOW_MARK);
 }
 
 void td_shadow_found(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j)
@@ -70,7 +66,7 @@ void td_shadow_found(struct td_bridge *b, const struct td_settings *s, const str
 					       .is = {.has = {j->n_nodes ? j->nodes[0].cpus : j->want_cpus,
 							      j->n_nodes ? j->nodes[0].memory_mb : j->want_memory_mb},
 						      .runs = j->n_nodes > 0,
-						      .ahead = !j->n_nodes && j->priority >= TD_SHADOW_AHEAD}};
+						      .ahead = !j->n_nodes && j->priority >= TD_HOLD_AHEAD}};
 		x->seen[0] = -1; // its record is read
 	}
 	pthread_mutex_unlock(&b->shadows->lock);

@@ -5,8 +5,6 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/log.h"
-#include "slurm/preempt.h"
-#include "slurm/qos.h"
 
 #include <string.h>
 
@@ -148,7 +146,7 @@ static int refresh(struct shadow_pass *p, struct td_error *err)
 			if (x->v[k].job != v[i].job)
 				continue;
 			x->v[k].is.runs = phase != TD_PHASE_WAITING;
-			x->v[k].is.ahead = phase == TD_PHASE_WAITING && j.priority >= TD_SHADOW_AHEAD;
+			x->v[k].is.ahead = phase == TD_PHASE_WAITING && j.priority >= TD_HOLD_AHEAD;
 			x->v[k].start = j.start;
 			if (j.n_nodes)
 				x->v[k].is.has = (struct td_pool_size){j.nodes[0].cpus, j.nodes[0].memory_mb};
@@ -162,68 +160,35 @@ static int refresh(struct shadow_pass *p, struct td_error *err)
 	return 0;
 }
 
-// Where others may be preempted, nobody preempts a shadow, and it preempts nobody.
-int td_shadow_qos(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_cancel *c,
-		  const char **ret, struct td_error *err)
-{
-	*ret = NULL;
-	if (!s->n_qos)
-		return 0;
-	pthread_mutex_lock(&b->shadows->lock);
-	bool there = b->shadows->qos;
-	pthread_mutex_unlock(&b->shadows->lock);
-	const struct td_slurm_qos q = {.name = (char[]){TD_SLURM_QOS_SHADOW},
-				       .description = (char[]){"what pods of other schedulers hold"}};
-	int r = there ? 0 : td_slurm_qos_write(slurm, &q, c, err);
-	if (r)
-		return r;
-	pthread_mutex_lock(&b->shadows->lock);
-	b->shadows->qos = true;
-	pthread_mutex_unlock(&b->shadows->lock);
-	*ret = TD_SLURM_QOS_SHADOW;
-	return 0;
-}
-
 static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan, struct td_error *err)
 {
 	struct td_bridge *b = p->b;
 	struct td_shadow_of *x = p->x;
 	bool at_once = plan->what == TD_SHADOW_ALLOCATE;
-	td_auto_free char *name = job_name(p),
-			  *mark = td_asprintf(TD_SHADOW_MARK "%s/%s", p->s->cluster_uid, p->node->name);
-	struct td_slurm_ask a = {.name = name,
-				 .script = "#!/bin/sh\nexec sleep infinity\n",
-				 .partition = p->n->partitions && *p->n->partitions ? p->n->partitions : NULL,
-				 .required_nodes = p->node->name,
-				 .comment = mark,
-				 .admin_comment = mark,
-				 .cpus = plan->size.cpus,
-				 .memory_mb = plan->size.memory_mb,
-				 .no_limit = true,
-				 .priority = at_once       ? TD_SHADOW_AT_ONCE
-					     : plan->ahead ? TD_SHADOW_AHEAD
-							   : TD_SHADOW_WAITS};
-	int r = td_shadow_qos(b, p->s, p->slurm, p->c, &a.qos, err);
-	if (r)
-		return r;
-	if (!td_lease_holds())
-		return td_fail(err, TD_CANCELLED, "another leads now");
-
+	td_auto_free char *name = job_name(p);
+	const struct td_hold h = {.b = b,
+				  .s = p->s,
+				  .slurm = p->slurm,
+				  .n = p->n,
+				  .name = name,
+				  .mark = TD_SHADOW_MARK,
+				  .cpus = plan->size.cpus,
+				  .memory_mb = plan->size.memory_mb,
+				  .priority = at_once       ? TD_HOLD_AT_ONCE
+					      : plan->ahead ? TD_HOLD_AHEAD
+							    : TD_HOLD_WAITS,
+				  .at_once = at_once};
+	enum td_hold_is is;
 	int64_t job = 0;
-	r = at_once ? td_slurm_allocate(p->slurm, NULL, &a, p->c, &job, err)
-		    : td_slurm_submit(p->slurm, NULL, &a, p->c, &job, err);
-	if (!r && !td_lease_holds()) { // who leads now has listed the jobs without it
-		(void)td_slurm_job_end(p->slurm, job, name, NULL, NULL);
-		return td_fail(err, TD_CANCELLED, "another leads now");
-	}
+	int r = td_hold_submit(&h, &is, &job, p->c, err);
 
 	pthread_mutex_lock(&b->shadows->lock);
 	if (r == TD_THROTTLED && at_once) {
 		x->refuse[0] = p->n->alloc_cpus;
 		x->refuse[1] = p->n->alloc_memory_mb;
-	} else if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+	} else if (is == TD_HOLD_UNSURE) {
 		x->unsure_ms = td_now(b);
-	} else if (!r) {
+	} else if (is == TD_HOLD_MADE) {
 		bool known = false; // a listing may have met it already
 		for (size_t i = 0; i < x->n; i++)
 			known |= x->v[i].job == job;
@@ -233,10 +198,6 @@ static int submit(struct shadow_pass *p, const struct td_pool_shadow_plan *plan,
 	}
 	pthread_mutex_unlock(&b->shadows->lock);
 
-	if (r == TD_UNCERTAIN) {
-		td_bridge_want_list(b, 0);
-		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
-	}
 	if (!r)
 		td_info("node %s: job %lld %s %lld CPUs and %lld MiB that pods of others hold", p->node->name,
 			(long long)job, at_once ? "holds" : "waits for", (long long)plan->size.cpus,
