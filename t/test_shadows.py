@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from harness import wait_for
+from harness import expand_ranges, wait_for
 
 pytestmark = [pytest.mark.embedded]  # a pod waits for its shadow here; on the real plane it was not seen yet
 NODE = "n1"
@@ -44,9 +44,9 @@ def cohost(pool):
         wait_for("no shadows left", lambda: not jobs(pool))
 
 
-def foreign(pool, name, cpu, memory="64Mi"):
+def foreign(pool, name, cpu, memory="64Mi", gpus=0, **kw):
     """A pod that Slurm does not place: somebody has named its node."""
-    return pool.pod(name, cpu=str(cpu), memory=memory, scheduler="default-scheduler", nodeName=NODE)
+    return pool.pod(name, gpus, cpu=str(cpu), memory=memory, scheduler="default-scheduler", nodeName=NODE, **kw)
 
 
 @pytest.mark.feature("A17.2", "A17.5")
@@ -105,3 +105,60 @@ def test_what_foreign_pods_hold_is_given_to_nobody_else(cohost):
     wait_for("it is back", lambda: held(pool) == n + 2 - 4)
     pool.kubectl("delete", "pod", "b", "--wait=false")
     wait_for("nothing is held", lambda: held(pool) == was)
+
+
+def lend(pool, *namespaces):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"shadows": {"deviceNamespaces": list(namespaces)}}}))
+    wait_for("the node says so", lambda: (shadow(pool) or {}).get("deviceNamespaces", []) == list(namespaces))
+
+
+def told(pool, name):
+    """The devices that a pod of another scheduler was told."""
+    text = pool.get("pod", name)["metadata"].get("annotations", {}).get("tandem.dev/shadow-devices")
+    return expand_ranges(json.loads(text)["nvidia.com/gpu"]) if text else set()
+
+
+@pytest.mark.feature("A17.4")
+def test_devices_of_foreign_pods_are_given_to_nobody_else(cohost):
+    pool = cohost
+    gpus = 8
+    holders = lambda: pool.shell("squeue", "-h", "-a", "-n", f"out-of-service-{NODE}", "-o", "%A %T").splitlines()
+    pool.apply(foreign(pool, "no", 1, gpus=1))
+    wait_for("nobody lends this namespace any", lambda: pool.phase("no") == "Failed")
+    lend(pool, "default")
+    try:
+        r = pool.run("kubectl", "annotate", "pod", "no", 'tandem.dev/shadow-devices={"nvidia.com/gpu":"0-7"}', check=False)
+        assert r.returncode and "which only Tandem's bridge writes" in r.stderr
+
+        # Two are free: just these are held for it, and it has just these.
+        job = pool.sbatch("-w", NODE, f"--gres=gpu:{gpus - 2}")
+        wait_for("a job has the others", lambda: pool.squeue()[job]["state"] == "RUNNING")
+        pool.apply(foreign(pool, "a", 1, gpus=2, command=["sh", "-c", "ls /dev; echo has $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"]))
+        wait_for("it runs", lambda: pool.phase("a") == "Running")
+        mine = told(pool, "a")
+        assert mine == set(range(gpus)) - pool.job_devices(job)[NODE] and len(holders()) == 2
+        wait_for("its process says so", lambda: f"has {','.join(map(str, sorted(mine)))}\n" in (log := pool.kubectl("logs", "a"))
+                 and {int(x[len("tandem-gpu"):]) for x in log.split() if x.startswith("tandem-gpu")} == mine)
+        wait_for("the Node says so", lambda: shadow(pool).get("devices") == ",".join(f"gpu{i}" for i in sorted(mine)))
+        assert "devices-held" not in str(pool.get("node", NODE)["metadata"]["annotations"]), "they are in service"
+        wait_for("it counts as no native job's", lambda: json.loads(pool.get("node", NODE)["metadata"]["annotations"].get("tandem.dev/slurm-use", "{}")).get("nvidia.com/gpu") == gpus - 2)
+
+        # None is free: the next pod waits, and comes before a job that waited before it.
+        waits = pool.sbatch("-w", NODE, f"--gres=gpu:{gpus - 2}")
+        wait_for("it waits", lambda: pool.squeue()[waits]["reason"] not in ("None", ""))
+        pool.apply(foreign(pool, "b", 1, gpus=1))
+        wait_for("Slurm is asked for one more", lambda: len(holders()) == 3)
+        assert pool.phase("b") == "Pending" and not told(pool, "b")
+        pool.kill_role("bridge")
+        pool.shell("scancel", job)
+        wait_for("it runs", lambda: pool.phase("b") == "Running")
+        assert told(pool, "b").isdisjoint(mine) and len(told(pool, "b")) == 1 and pool.squeue()[waits]["state"] == "PENDING"
+
+        # What a pod had is free when it has gone, and the other's is not.
+        pool.kubectl("delete", "pod", "a", "--wait=false")
+        wait_for("who waited has what is left", lambda: pool.squeue()[waits]["state"] == "RUNNING")
+        assert pool.job_devices(waits)[NODE].isdisjoint(told(pool, "b")) and len(holders()) == 1
+        pool.kubectl("delete", "pod", "b", "--wait=false")
+        wait_for("nothing is held", lambda: not holders() and "devices" not in shadow(pool))
+    finally:
+        lend(pool)

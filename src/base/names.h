@@ -58,6 +58,9 @@
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
 // By the bridge, JSON, while spec.shadows is on: what shadows hold there (pool/shadow.h), and what is given twice.
 #define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
+// Part of what stands for a grant of a pod that Slurm did not place, JSON: the devices that a shadow holds for it, and
+// that shadow's job, {"nvidia.com/gpu":"1","job":17,"start":1700000000}.
+#define TD_ANN_SHADOW_DEVICES "tandem.dev/shadow-devices"
 // By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
 #define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
 // By the operator: devices that are out of service for their health, while the others of the node work; and why, as in

@@ -38,9 +38,10 @@
 //   policy/defrag.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs; jobs that move so that another one has room
-//   syncer/aside.[ch]           devices that are out of service one by one
+//   syncer/aside.[ch] syncer/aside_priv.h syncer/aside_act.c   devices that are held one by one
 //   syncer/aside_end.c          ends the jobs that hold them, when they had long enough
 //   syncer/hold.[ch]            root's jobs that hold something of a node for nobody's use
+//   syncer/lend.[ch]            devices that pods of other schedulers have
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
@@ -195,6 +196,10 @@ int64_t td_counted_offer(const struct td_settings *s, const struct td_object *no
 // asked. Caller frees.
 int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c,
 		       char **ret, struct td_error *err);
+
+// The devices of the node, by Slurm's indexes, that such pods hold in namespaces to which spec.shadows lends some.
+int td_claims_lent(struct td_bridge *b, const struct td_settings *s, const char *node, uint64_t *ret,
+		   struct td_cancel *c, struct td_error *err);
 
 // ---- syncer ----
 // Reconciles one node by its name. Called by the workers of node_queue.

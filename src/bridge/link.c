@@ -115,7 +115,8 @@ static int settle(struct td_bridge *b, struct td_error *err)
 
 	pthread_mutex_lock(&b->lock);
 	old = b->settings;
-	bool same = old && !strcmp(old->text, s->text), shadows = old && old->shadows != s->shadows,
+	bool same = old && !strcmp(old->text, s->text),
+	     shadows = old && (old->shadows != s->shadows || (!same && s->n_lends + old->n_lends)),
 	     other = old && (strcmp(old->scheduler, s->scheduler) != 0 || old->devices.dra != s->devices.dra);
 	if (!same)
 		b->settings = s;

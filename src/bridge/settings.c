@@ -196,6 +196,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 		td_buf_printf(&b, " %s=%lld", s->users[i].name, (long long)s->users[i].uid);
 	td_buf_printf(&b, " %s%s%s", s->directory ? "ldap " : "", s->usual ? s->usual : "",
 		      s->shadows ? " shadows" : "");
+	for (size_t i = 0; i < s->n_lends; i++)
+		td_buf_printf(&b, " %s", s->lends[i]);
 	return td_buf_take(&b);
 }
 
@@ -222,6 +224,10 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
 	s->stand_in = td_streq(td_jstr(v, "standIn"), "batch") ? TD_STANDIN_BATCH : TD_STANDIN_AUTO;
 	s->shadows = td_jbool(cluster, "spec.shadows.enabled", false);
+	yyjson_val *lends = s->shadows ? td_jget(cluster, "spec.shadows.deviceNamespaces") : NULL;
+	s->lends = td_calloc(yyjson_arr_size(lends) + 1, sizeof(*s->lends));
+	yyjson_arr_foreach (lends, i, n, x)
+		s->lends[s->n_lends++] = td_strdup(yyjson_get_str(x));
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");
@@ -260,6 +266,10 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->gres[i].name);
 		free(s->gres[i].type);
 	}
+
+	for (size_t i = 0; i < s->n_lends; i++)
+		free(s->lends[i]);
+	free(s->lends);
 
 	for (size_t i = 0; i < s->n_maps; i++) {
 		free(s->maps[i].ns);
@@ -384,6 +394,14 @@ static bool one_preempts(const struct td_settings *s, const char *from, const ch
 		return q && q->n_preempts > 0;
 	for (size_t i = 0; i < q->n_preempts; i++)
 		if (!strcasecmp(q->preempts[i], *to ? to : "normal"))
+			return true;
+	return false;
+}
+
+bool td_settings_lends(const struct td_settings *s, const char *ns)
+{
+	for (size_t i = 0; i < s->n_lends; i++)
+		if (!strcmp(s->lends[i], ns))
 			return true;
 	return false;
 }

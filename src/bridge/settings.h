@@ -70,6 +70,8 @@ struct td_settings {
 	size_t n_qos;
 	bool reclaim; // spec.preemption.reclaim: who is within his quota takes back what others borrow
 	bool shadows; // spec.shadows.enabled
+	char **lends; // spec.shadows.deviceNamespaces, while it is enabled
+	size_t n_lends;
 	int64_t reclaim_grace_s, reclaim_slice_s;
 	int64_t defragment_s;         // spec.preemption.defragment: who waits so long has room made; 0: nobody has
 	struct td_arena *arena;       // of groups and usual
@@ -113,5 +115,7 @@ int64_t td_settings_slice_s(const struct td_settings *s, const char *qos);
 bool td_settings_preemptible(const struct td_settings *s, const char *qos);
 // Does the time limit of a job of this QOS, which may be a list, count over all its runs? NULL: is there such a QOS?
 bool td_settings_total(const struct td_settings *s, const char *qos);
+// May pods of other schedulers in this namespace have devices of the pool (spec.shadows)?
+bool td_settings_lends(const struct td_settings *s, const char *ns);
 // May pods of this namespace have the QOS? It may be nobody's in the map: then they may.
 bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char *qos);

@@ -264,7 +264,8 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	if (s && (node = td_aside_node(s, j)))
 		td_buf_printf(&order,
 			      " It keeps a device of %s out of service, as that Node's annotations " TD_ANN_DEVICES_OUT
-			      " and " TD_ANN_DEVICES_HOLD " say, and ends when they no longer do.",
+			      " and " TD_ANN_DEVICES_HOLD
+			      " say, or holds one that a pod of another scheduler has, and ends with that.",
 			      node);
 	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
 }

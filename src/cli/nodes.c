@@ -83,6 +83,10 @@ static void row(yyjson_val *x, bool color)
 			&b,
 			"%s CPUs and %s are given twice: to pods of other schedulers and to jobs; nothing new starts",
 			td_jstr_or(x, "shadow.twice.cpu", "?"), td_jstr_or(x, "shadow.twice.memory", "?"));
+	else if (in && td_jstr(x, "shadow.devices"))
+		td_buf_printf(&b, "%s and %s CPUs and %s beyond spec.reserve are pods' of other schedulers",
+			      td_jstr(x, "shadow.devices"), td_jstr_or(x, "shadow.cpu", "?"),
+			      td_jstr_or(x, "shadow.memory", "?"));
 	else if (in && !td_streq(td_jstr_or(x, "shadow.cpu", "0"), "0"))
 		td_buf_printf(&b, "%s CPUs and %s beyond spec.reserve are pods' of other schedulers",
 			      td_jstr(x, "shadow.cpu"), td_jstr_or(x, "shadow.memory", "?"));

@@ -29,11 +29,23 @@ void td_held_late(struct td_held *h, int node)
 	td_queue_add(h->queue, td_gate_node_name(h->gate, node));
 }
 
+// Devices that pods of other schedulers have and that Slurm does not hold for them (spec.shadows).
+static uint64_t lacking(const struct td_object *node)
+{
+	const char *text = td_object_annotation(node, TD_ANN_SHADOW);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	uint64_t mask = 0;
+	if (text && !td_json_parse(text, strlen(text), &j, NULL))
+		td_pool_aside_read(td_jstr(td_json_root(j), "twice.devices"), &mask);
+	return mask;
+}
+
 void td_held_on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_held *h = ctx;
 	if (now && (td_object_annotation(now, TD_ANN_GATE_HELD) || td_object_annotation(now, TD_ANN_DEVICES_OUT) ||
-		    td_object_annotation(now, TD_ANN_DEVICES_HOLD) || td_object_annotation(now, TD_ANN_DEVICES_BY)))
+		    td_object_annotation(now, TD_ANN_DEVICES_HOLD) || td_object_annotation(now, TD_ANN_DEVICES_BY) ||
+		    lacking(now)))
 		td_queue_add(h->queue, now->name);
 }
 
@@ -53,13 +65,14 @@ static int annotate(struct td_held *h, const struct td_object *o, const char *ke
 	return td_kube_patch(h->kube, TD_AT(&td_nodes, NULL, o->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
-// Who holds the devices that shall be out of service and that Slurm has not taken out yet.
+// Who holds the devices that shall be held for nobody's use and that Slurm does not hold yet.
 static int sync_busy(struct td_held *h, int node, const struct td_object *o, int64_t *again_ms, struct td_cancel *c,
 		     struct td_error *err)
 {
 	uint64_t want, held;
 	td_pool_aside_both(td_object_annotation(o, TD_ANN_DEVICES_OUT), td_object_annotation(o, TD_ANN_DEVICES_HOLD),
 			   &want);
+	want |= lacking(o);
 	td_pool_aside_read(td_object_annotation(o, TD_ANN_DEVICES_HELD), &held);
 	td_auto_buf struct td_buf t = {0};
 	for (int i = 0; i < TD_ASIDE_MAX; i++) {

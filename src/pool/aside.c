@@ -75,6 +75,22 @@ static size_t held_by(const struct td_pool_aside *f, uint64_t missing, int64_t j
 	return n;
 }
 
+// Of the devices that may be any: how many no job holds yet.
+static size_t lacking(const struct td_pool_aside *f)
+{
+	size_t spare = count(td_pool_aside_held(f->v, f->n) & ~f->want & f->all);
+	return f->any > spare ? f->any - spare : 0;
+}
+
+// How many jobs wait for nobody's end.
+static size_t coming(const struct td_pool_aside *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->n; i++)
+		n += f->v[i].device < 0 && !f->v[i].after;
+	return n;
+}
+
 // Those that wait for the end of a job that holds none of the missing devices, or of which there are too many.
 static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t soon, struct td_pool_aside_plan *p)
 {
@@ -91,15 +107,20 @@ static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t 
 	return any;
 }
 
-// Those that hold a device that nobody wants out of service, or one that another holds, too.
+// Those that hold a device that nobody wants held, or one that another holds, too.
 static bool end_wrong(const struct td_pool_aside *f, struct td_pool_aside_plan *p)
 {
-	uint64_t kept = 0;
+	// Of those that may be any the lowest stay.
+	uint64_t kept = 0, want = f->want, spare = td_pool_aside_held(f->v, f->n) & ~want & f->all;
 	bool any = false;
+	for (size_t k = 0; k < f->any && spare; k++) {
+		want |= spare & -spare;
+		spare &= spare - 1;
+	}
 	for (size_t i = 0; i < f->n; i++) {
 		if (f->v[i].device < 0)
 			continue;
-		p->ends[i] = !(f->want & BIT(f->v[i].device) & ~kept);
+		p->ends[i] = !(want & BIT(f->v[i].device) & ~kept);
 		kept |= BIT(f->v[i].device);
 		any |= p->ends[i];
 	}
@@ -111,7 +132,7 @@ static bool end_wrong(const struct td_pool_aside *f, struct td_pool_aside_plan *
 // keep the node from ever being drained.
 static void on_drained(const struct td_pool_aside *f, struct td_pool_aside_plan *p)
 {
-	bool wanted = f->want & f->all, any = false;
+	bool wanted = f->want & f->all || f->any, any = false;
 	size_t waiting = 0;
 	for (size_t i = 0; i < f->n; i++)
 		waiting += f->v[i].device < 0;
@@ -131,10 +152,11 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 	*ret = (struct td_pool_aside_plan){.what = TD_ASIDE_LEAVE};
 	uint64_t held = td_pool_aside_held(f->v, f->n), missing = f->want & f->all & ~held;
 	uint64_t left = 0;
+	size_t lack = lacking(f);
 	for (int i = 0; i < TD_ASIDE_MAX; i++)
 		left |= f->by[i] ? 0 : BIT(i);
 
-	if (f->away && (missing || (f->drained && f->want & f->all))) {
+	if (f->away && (missing || lack || (f->drained && (f->want & f->all || f->any)))) {
 		ret->what = TD_ASIDE_LOOK; // what is held stays held
 		return;
 	}
@@ -144,21 +166,22 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 	}
 	if (missing & left) {
 		// Those that wait for nobody's end come before all others as soon as anything starts there.
-		bool comes = false;
-		for (size_t i = 0; i < f->n; i++)
-			comes |= f->v[i].device < 0 && !f->v[i].after;
+		bool comes = coming(f);
 		if (comes || (!f->refused && f->n < TD_ASIDE_MAX)) {
 			ret->what = comes ? TD_ASIDE_LOOK : TD_ASIDE_ALLOCATE;
 			return;
 		}
 	}
 	// Where a job is ended early, nobody's end can be waited for: it may be queued again, which is no end. So one waits
-	// that comes before everybody else, if other devices are not free, which it would get at once.
+	// that comes before everybody else, if other devices are not free, which it would get at once. So does one for each
+	// device that may be any.
 	uint64_t ending = f->ending & missing & ~left;
-	size_t soon = f->packed ? count(ending) : 0, first = 0;
-	for (size_t i = 0; i < f->n; i++)
-		first += f->v[i].device < 0 && !f->v[i].after;
+	size_t soon = (f->packed ? count(ending) : 0) + lack, first = coming(f);
 	missing &= ~ending;
+	if (lack > first && !f->refused && f->n < TD_ASIDE_MAX) {
+		ret->what = TD_ASIDE_ALLOCATE;
+		return;
+	}
 	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, soon, ret)) {
 		ret->what = TD_ASIDE_END;
 		return;
@@ -180,5 +203,5 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 		ret->after = f->by[i];
 		return;
 	}
-	ret->what = missing | ending ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
+	ret->what = missing | ending || lack ? TD_ASIDE_LOOK : TD_ASIDE_LEAVE;
 }

@@ -1,4 +1,5 @@
-// Single devices of a node that are out of service while its other devices work on. Slurm cannot take one
+// Single devices of a node that are held for nobody's use in Slurm while its other devices work on: because they are out
+// of service, or pods of other schedulers have them. Slurm cannot take one
 // device out (a node with fewer is drained), so a job of root's, which has no process, holds it. Slurm
 // chooses which device a job gets, so one that is free is got by holding all that are free until it is among
 // them; one that a job holds by a job that waits for that one's end before everybody else. Pure, as pool.h.
@@ -15,7 +16,8 @@ struct td_pool_aside_job {
 	int64_t after; // of one that waits: for the end of which job; 0: of none; below 0: not known
 };
 struct td_pool_aside {
-	uint64_t want;     // devices that shall be out of service
+	uint64_t want;     // devices that shall be held
+	size_t any;        // and so many more, whichever Slurm gives (lend.h)
 	uint64_t all;      // the node's devices
 	bool drained;      // nothing starts there before somebody resumes it, and nothing is held
 	bool away;         // it is down, or Slurm does not know how it is

@@ -85,6 +85,41 @@ int td_claims_free(struct td_bridge *b, const struct td_settings *s, const struc
 		       other->name);
 }
 
+// The pod that holds the i-th device and that Slurm did not place; lent: only where spec.shadows lends devices, else only
+// elsewhere. *ret NULL: none.
+static int by_others(struct td_bridge *b, const struct td_settings *s, const struct td_dra_device *d, bool lent,
+		     struct td_cancel *c, struct td_object **ret, struct td_error *err)
+{
+	int r = first(b, s, d, NULL, c, ret, err);
+	if (!r && *ret && td_settings_lends(s, (*ret)->ns) != lent)
+		*ret = td_object_unref(*ret);
+	return r;
+}
+
+int td_claims_lent(struct td_bridge *b, const struct td_settings *s, const char *node, uint64_t *ret,
+		   struct td_cancel *c, struct td_error *err)
+{
+	td_auto_objects struct td_objects slices = {0};
+	td_auto_dra struct td_dra_devices on = {0};
+	uint64_t mask = 0;
+	*ret = 0;
+	if (!b->claims || !s->devices.dra)
+		return 0;
+
+	td_informer_by_index(b->slices, "node", node, &slices);
+	if (td_dra_devices(&slices, s->devices.driver, node, s->devices.attribute, &on, NULL))
+		return 0;
+	for (size_t i = 0; i < on.n && i < 64; i++) {
+		td_auto(td_object_unref) struct td_object *pod = NULL;
+		int r = by_others(b, s, &on.v[i], true, c, &pod, err);
+		if (r)
+			return r;
+		mask |= pod ? (uint64_t)1 << i : 0;
+	}
+	*ret = mask;
+	return 0;
+}
+
 int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c,
 		       char **ret, struct td_error *err)
 {
@@ -99,7 +134,7 @@ int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const c
 		return 0;
 	for (size_t i = 0; i < on.n; i++) {
 		td_auto(td_object_unref) struct td_object *pod = NULL;
-		int r = first(b, s, &on.v[i], NULL, c, &pod, err);
+		int r = by_others(b, s, &on.v[i], false, c, &pod, err);
 		if (r)
 			return r;
 		if (pod) {

@@ -1,5 +1,6 @@
-// Devices that are out of service one by one (pool/aside.h decides): a Node's annotation
-// tandem.dev/devices-out names them, and root's jobs `out-of-service-NODE` hold them in Slurm.
+// Devices that are held one by one (pool/aside.h decides): those out of service, which a Node's annotation
+// tandem.dev/devices-out names, and those that pods of other schedulers have (lend.h). Root's jobs
+// `out-of-service-NODE` hold them in Slurm.
 //
 // Such a job has the admin comment tandem/out/CLUSTER-UID/NODE, by which a complete listing finds it again.
 // It is an immediate allocation without a process; only for a device that a job holds, and while the node is
@@ -33,7 +34,14 @@ int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const int64_t
 int td_aside_gone(struct td_bridge *b, const char *node, struct td_cancel *c, struct td_error *err);
 // The devices of a node that are held for nobody's use: "gpu3"; NULL: none. Caller frees.
 char *td_aside_text(struct td_bridge *b, const char *node);
-// How many, and how many CPUs their jobs hold.
+// Devices that pods of other schedulers have (lend.h): those that they were told, those that are held for them, and how
+// many CPUs the jobs have that hold them.
+struct td_aside_lent {
+	uint64_t lent, held;
+	int64_t cpus;
+};
+void td_aside_lent(struct td_bridge *b, const char *node, struct td_aside_lent *ret);
+// How many devices are held for nobody's use or for such pods, and how many CPUs their jobs hold.
 void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus);
 // How many of the node's devices, counted from 0, nobody misses: they are held, or shall be as soon as they can.
 int64_t td_aside_unmissed(struct td_bridge *b, const struct td_object *node, int64_t devices);

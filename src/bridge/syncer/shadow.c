@@ -1,5 +1,7 @@
 // The table of shadows, and what is said of them.
+#include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow_priv.h"
+#include "pool/aside.h"
 
 #include <string.h>
 
@@ -92,13 +94,16 @@ void td_shadow_on_pod(void *bridge, struct td_object *old, struct td_object *now
 {
 	struct td_bridge *b = bridge;
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
-	if (!s || !s->shadows)
+	const struct td_object *any = now ? now : old;
+	if (!s || (!s->shadows && !td_object_annotation(any, TD_ANN_SHADOW_DEVICES)))
 		return;
 	// Only what is counted of it matters: its status changes all the time.
 	if (old && now && td_kube_pod_ended(old->root) == td_kube_pod_ended(now->root) &&
-	    td_jequal(td_jget(old->root, "spec"), td_jget(now->root, "spec")))
+	    td_jequal(td_jget(old->root, "spec"), td_jget(now->root, "spec")) &&
+	    td_streq(td_object_annotation(old, TD_ANN_SHADOW_DEVICES),
+		     td_object_annotation(now, TD_ANN_SHADOW_DEVICES)))
 		return;
-	const char *node = td_jstr((now ? now : old)->root, "spec.nodeName");
+	const char *node = td_jstr(any->root, "spec.nodeName");
 	if (node)
 		td_queue_add(b->node_queue, node);
 }
@@ -141,22 +146,40 @@ static void size_text(struct td_buf *t, struct td_pool_size s)
 	td_buf_printf(t, "\"cpu\":\"%lld\",\"memory\":\"%lldMi\"", (long long)s.cpus, (long long)s.memory_mb);
 }
 
-char *td_shadow_text(struct td_bridge *b, const char *node)
+char *td_shadow_text_with(struct td_bridge *b, const char *node, const struct td_pool_size *left)
 {
 	td_auto_buf struct td_buf t = {0};
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	struct td_aside_lent lent;
+	td_aside_lent(b, node, &lent);
+	td_auto_free char *devices = td_pool_aside_write(lent.lent),
+			  *devices_twice = td_pool_aside_write(lent.lent & ~lent.held);
 	pthread_mutex_lock(&b->shadows->lock);
 	const struct td_shadow_of *x = find_locked(b->shadows, node);
 	if (x && x->on) {
-		const struct td_pool_size held = held_locked(x), twice = td_pool_shadow_missing(x->want, held);
+		struct td_pool_size held = left ? *left : held_locked(x), twice = td_pool_shadow_missing(x->want, held);
+		held.cpus += lent.cpus;
 		td_buf_putc(&t, '{');
 		size_text(&t, held);
-		if (twice.cpus || twice.memory_mb) {
+		if (devices)
+			td_buf_printf(&t, ",\"devices\":\"%s\"", devices);
+		for (size_t i = 0; s && i < s->n_lends; i++)
+			td_buf_printf(&t, "%s\"%s\"%s", i ? "," : ",\"deviceNamespaces\":[", s->lends[i],
+				      i + 1 == s->n_lends ? "]" : "");
+		if (twice.cpus || twice.memory_mb || devices_twice) {
 			td_buf_puts(&t, ",\"twice\":{");
 			size_text(&t, twice);
+			if (devices_twice)
+				td_buf_printf(&t, ",\"devices\":\"%s\"", devices_twice);
 			td_buf_putc(&t, '}');
 		}
 		td_buf_putc(&t, '}');
 	}
 	pthread_mutex_unlock(&b->shadows->lock);
 	return t.len ? td_buf_take(&t) : NULL;
+}
+
+char *td_shadow_text(struct td_bridge *b, const char *node)
+{
+	return td_shadow_text_with(b, node, NULL);
 }

@@ -1,5 +1,7 @@
 // Carries out what pool/shadow.h decides about the shadows of one node.
 #include "bridge/scheduler/placeholder.h"
+#include "bridge/syncer/aside.h"
+#include "bridge/syncer/lend.h"
 #include "bridge/syncer/shadow_priv.h"
 
 #include "api/quantity.h"
@@ -48,6 +50,7 @@ static bool want_of(struct shadow_pass *p, const struct td_objects *there, struc
 	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
 
 	size_t named = 0;
+	int64_t devices = 0;
 	td_buf_done(&p->pods);
 	for (size_t i = 0; i < there->n; i++) {
 		const struct td_object *o = there->v[i];
@@ -57,12 +60,20 @@ static bool want_of(struct shadow_pass *p, const struct td_objects *there, struc
 			continue;
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");
+		devices += td_lend_wants(p->b, p->s, p->node, o);
 		if (!td_streq(o->ns, p->b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
 			td_buf_printf(&p->pods, "%s%s/%s", p->pods.len ? ", " : "", o->ns, o->name);
 	}
 	if (named > PODS_NAMED)
 		td_buf_printf(&p->pods, " and %zu more", named - PODS_NAMED);
 	*ret = td_pool_shadow_want(&v);
+
+	// The jobs that hold their devices have some of these CPUs.
+	struct td_aside_lent lent;
+	td_aside_lent(p->b, p->node->name, &lent);
+	devices -= __builtin_popcountll(lent.held);
+	int64_t theirs = lent.cpus + (devices > 0 ? devices : 0);
+	ret->cpus = ret->cpus > theirs + 1 ? ret->cpus - theirs : ret->cpus ? 1 : 0;
 	return true;
 }
 
@@ -77,8 +88,7 @@ static int fence(struct shadow_pass *p, struct td_pool_size left, bool *ret_more
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_auto_free char *text = td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\"}", (long long)left.cpus,
-					      (long long)left.memory_mb);
+	td_auto_free char *text = td_shadow_text_with(p->b, p->node->name, &left);
 	td_jm_str(d, root, "metadata.uid", p->node->uid);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_SHADOW, text);
 	int r = td_kube_patch(p->b->kube, TD_AT(&td_nodes, NULL, p->node->name), TD_PATCH_MERGE, root, p->c, NULL, err);

@@ -29,5 +29,7 @@ struct td_shadows {
 	struct td_shadow_of *by_node;
 	int64_t listed_ms;
 };
+// As td_shadow_text, as if so much were held. left NULL: what is.
+char *td_shadow_text_with(struct td_bridge *b, const char *node, const struct td_pool_size *left);
 // Makes it when there is none. The lock is held.
 struct td_shadow_of *td_shadow_of_locked(struct td_shadows *s, const char *node);

@@ -33,6 +33,20 @@ bool td_pod_awaits_shadow(const struct td_pod_admit *x, const yyjson_val *node)
 	       x->used_cpu_milli + x->want_cpu_milli <= x->cpu_milli && x->used_memory + x->want_memory <= x->memory;
 }
 
+bool td_pod_awaits_devices(const yyjson_val *node, const char *ns)
+{
+	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SHADOW);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	yyjson_val *x;
+	size_t i, n;
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return false;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "deviceNamespaces"), i, n, x)
+		if (td_streq(yyjson_get_str(x), ns))
+			return true;
+	return false;
+}
+
 int td_kubelet_slurm_gpus(const yyjson_val *node)
 {
 	return (int)share_of(node, "nvidia.com/gpu", false);

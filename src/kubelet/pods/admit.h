@@ -21,5 +21,7 @@ struct td_pod_admit {
 const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message);
 // Of a pod that does not fit: may it wait there until Slurm has given its room up to it (spec.shadows)?
 bool td_pod_awaits_shadow(const struct td_pod_admit *x, const yyjson_val *node);
+// Does a shadow hold devices for pods of this namespace, which may wait for them?
+bool td_pod_awaits_devices(const yyjson_val *node, const char *ns);
 // Number of GPUs in Slurm's share of the node: devices 0 … n-1 are Slurm's.
 int td_kubelet_slurm_gpus(const yyjson_val *node);

@@ -112,6 +112,32 @@ static void grant_ended(struct td_kubelet *a, struct td_pod *p, const struct td_
 
 // ---- admission ----
 
+// Of a pod that Slurm did not place: takes the devices that Slurm holds for it, as the bridge has told it
+// (bridge/syncer/lend.h). They are claimed at the gate as those of the job that holds them. TD_THROTTLED: it waits.
+static int lent_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, int64_t want,
+			struct td_error *err)
+{
+	const char *text = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_SHADOW_DEVICES);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	uint64_t mask = 0;
+	if (!text)
+		return td_fail(err, TD_THROTTLED,
+			       "Slurm does not hold %lld devices for it yet: they come before every job that waits",
+			       (long long)want);
+	int r = td_json_parse(text, strlen(text), &j, err);
+	if (!r)
+		r = td_dev_parse(td_jkey_str(td_json_root(j), "nvidia.com/gpu"), td_kubelet_gpus(a, p->node), &mask,
+				 err);
+	if (r)
+		return td_wrap(err, "annotation " TD_ANN_SHADOW_DEVICES);
+	pthread_mutex_lock(&p->mu);
+	p->devices = mask;
+	p->grant.job = td_jint(td_json_root(j), "job", 0);
+	p->grant.start = td_jint(td_json_root(j), "start", 0);
+	pthread_mutex_unlock(&p->mu);
+	return 0;
+}
+
 // Gives a pod without a grant the devices that it requests, out of those that are not Slurm's.
 static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node,
 		       struct td_error *err)
@@ -123,13 +149,18 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	int from = td_kubelet_slurm_gpus(node);
 	int gpus = td_kubelet_gpus(a, p->node);
 	uint64_t mask;
+	if (want > gpus - from && want <= from &&
+	    (td_pod_awaits_devices(node, p->ns) ||
+	     td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_SHADOW_DEVICES)))
+		return lent_devices(a, p, pod, want, err);
 	if (want > gpus - from)
 		return td_fail(err, TD_INVALID,
 			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on "
 			       "this node: set spec.schedulerName to tandem",
 			       (long long)want, from < gpus ? from : gpus, gpus);
 
-	return td_pod_table_devices(a->table, p, from, gpus, (int)want, &mask, err);
+	int r = td_pod_table_devices(a->table, p, from, gpus, (int)want, &mask, err);
+	return r == TD_THROTTLED ? TD_INVALID : r; // as every kubelet: it does not wait for them
 }
 
 // a->admit_mu is held. False: the pod is not admitted, and has failed or waits.
@@ -164,6 +195,7 @@ static bool admit_to(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 	td_auto_free char *message = NULL;
 	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
 	struct td_error e = TD_ERROR_INIT;
+	int r;
 	if (reason && td_pod_awaits_shadow(&x, node ? node->root : NULL)) {
 		pod_wait(p, SHADOW_WAITS, "Slurm has not given its CPUs and memory up to it yet (spec.shadows)");
 		td_sooner(again_ms, SHADOW_WAIT_MS); // the Node's change comes before
@@ -173,8 +205,14 @@ static bool admit_to(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 		pod_wait(p, NULL, NULL);
 	if (reason)
 		fail_pod(a, p, o, reason, message);
-	else if (own_devices(a, p, o->root, node ? node->root : NULL, &e))
+	else if ((r = own_devices(a, p, o->root, node ? node->root : NULL, &e))) {
+		if (r == TD_THROTTLED) {
+			pod_wait(p, SHADOW_WAITS, e.msg);
+			td_sooner(again_ms, SHADOW_WAIT_MS); // the pod's change comes before
+			return false;
+		}
 		fail_pod(a, p, o, "UnexpectedAdmissionError", e.msg);
+	}
 
 	p->start_ms = td_real_ms(a->clock);
 

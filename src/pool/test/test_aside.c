@@ -1,6 +1,7 @@
-// Single devices that are out of service: each step, and random nodes until they are right.
-// rows: B4.5
+// Single devices that are held for nobody's use: each step, and random nodes until they are right.
+// rows: B4.5 A17.4
 #include "pool/aside.h"
+#include "pool/lend.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,6 +140,68 @@ static void test_steps(void **state)
 	decides(&f, TD_ASIDE_LEAVE, 0);
 }
 
+// Some more devices, whichever they are.
+static void test_any(void **state)
+{
+	const struct td_pool_aside_job two[] = {{0, 0}, {2, 0}}, waits[] = {{0, 0}, {-1, 0}};
+	memset(by, 0, sizeof(by));
+	struct td_pool_aside f = {.any = 1, .all = 15, .by = by, .v = two};
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+	f.refused = true; // none is free: the next that is comes to us
+	decides(&f, TD_ASIDE_QUEUE, 0);
+	f.full = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.n = 1;
+	decides(&f, TD_ASIDE_LEAVE, 0);
+	f.n = 2; // one too many
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(!plan.ends[0] && plan.ends[1]);
+	f.want = 1; // who has it was told
+	decides(&f, TD_ASIDE_LEAVE, 0);
+	f.any = 0;
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(!plan.ends[0] && plan.ends[1]);
+	f.any = 2;
+	f.refused = f.full = false;
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+
+	f = (struct td_pool_aside){.any = 2, .all = 15, .by = by, .v = waits, .n = 2};
+	decides(&f, TD_ASIDE_LOOK, 0);
+	f.any = 1; // nobody waits for it any more
+	decides(&f, TD_ASIDE_END, 0);
+	assert_true(!plan.ends[0] && plan.ends[1]);
+	f.any = 0;
+	f.drained = true;
+	decides(&f, TD_ASIDE_END, 0);
+	f.any = 1;
+	decides(&f, TD_ASIDE_QUEUE, 0);
+	f.away = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+}
+
+// Who is told his devices.
+static void test_lend(void **state)
+{
+	struct td_pool_lend_pod v[] = {{1, 0, 30, "c"}, {2, 0, 20, "b"}, {1, 4, 10, "a"}, {1, 0, 20, "d"}};
+	struct td_pool_lend sum;
+	uint64_t got;
+	td_pool_lend_sum(v, 4, &sum);
+	assert_true(sum.want == 4 && sum.any == 4);
+	assert_int_equal(td_pool_lend_next(v, 4, 8, &got), 4); // the oldest needs two, and nobody passes him
+	assert_int_equal(got, 0);
+	assert_int_equal(td_pool_lend_next(v, 4, 8 | 2 | 32, &got), 1);
+	assert_int_equal(got, 2 | 8);
+	v[1].has = got;
+	assert_int_equal(td_pool_lend_next(v, 4, 32, &got), 3);
+	assert_int_equal(got, 32);
+	v[3].has = got;
+	assert_int_equal(td_pool_lend_next(v, 4, 0, &got), 4);
+	assert_int_equal(td_pool_lend_next(v, 4, (uint64_t)1 << 63, &got), 0);
+	assert_true(got == (uint64_t)1 << 63);
+	td_pool_lend_sum(v, 0, &sum);
+	assert_true(!sum.want && !sum.any);
+}
+
 static void test_read(void **state)
 {
 	uint64_t m;
@@ -174,10 +237,16 @@ static int free_one(const struct node *x)
 	return -1;
 }
 
-static void step(struct node *x, uint64_t want)
+static void step(struct node *x, uint64_t want, size_t any)
 {
-	struct td_pool_aside f = {
-		.want = want, .all = 255, .by = by, .v = x->v, .n = x->n, .refused = x->refused, .drained = x->drained};
+	struct td_pool_aside f = {.want = want,
+				  .any = any,
+				  .all = 255,
+				  .by = by,
+				  .v = x->v,
+				  .n = x->n,
+				  .refused = x->refused,
+				  .drained = x->drained};
 	for (int i = 0; i < 8; i++) {
 		by[i] = rand() % 4 == 0 ? -1 : x->of[i] > 0 ? x->of[i] : 0;
 	}
@@ -216,7 +285,7 @@ static void ends(struct node *x, int64_t job)
 		x->of[i] = 0;
 		x->refused = false;
 		for (size_t k = 0; k < x->n; k++)
-			if (!x->drained && x->v[k].device < 0 && x->v[k].after == job) {
+			if (!x->drained && x->v[k].device < 0 && (x->v[k].after == job || !x->v[k].after)) {
 				x->v[k] = (struct td_pool_aside_job){i, 0};
 				x->of[i] = -1;
 				break;
@@ -246,6 +315,7 @@ static void test_random(void **state)
 		srand(seed);
 		struct node x = {0};
 		uint64_t want = (uint64_t)(rand() & 255);
+		size_t any = 0;
 		int64_t next = 1;
 		for (int i = 0; i < 200; i++) {
 			int d;
@@ -265,26 +335,33 @@ static void test_random(void **state)
 				ends(&x, 1 + rand() % (next - 1));
 			if (rand() % 20 == 0)
 				want = (uint64_t)(rand() & 255);
-			step(&x, want);
+			if (rand() % 20 == 0)
+				any = (size_t)rand() % 4;
+			step(&x, want, any);
 		}
 		for (int64_t j = 1; j < next; j++) // everybody else has ended, and nobody comes
 			ends(&x, j);
 		x.drained = true; // nothing of ours keeps it busy
 		for (int i = 0; i < 40; i++)
-			step(&x, want);
+			step(&x, want, any);
 		for (int i = 0; i < 8; i++)
 			assert_int_equal(x.of[i], 0);
 		resume(&x);
 		for (int i = 0; i < 40; i++)
-			step(&x, want);
-		assert_true(td_pool_aside_held(x.v, x.n) == want);
-		assert_int_equal(x.n, __builtin_popcountll(want));
+			step(&x, want, any);
+		uint64_t held = td_pool_aside_held(x.v, x.n);
+		size_t more = (size_t)__builtin_popcountll(held & ~want);
+		assert_true((held & want) == want);
+		assert_true(more == any || (more < any && held == 255));
+		if (held != 255)
+			assert_int_equal(x.n, __builtin_popcountll(held));
 	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_read),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_any),
+					   cmocka_unit_test(test_lend), cmocka_unit_test(test_read),
 					   cmocka_unit_test(test_random)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
