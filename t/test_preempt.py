@@ -242,6 +242,41 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert spent > used(tasks, 1)[0] - 60 and 1500 < left < 1800 and limit(one) == f"00:{(left + 59) // 60:02d}:00"
 
 
+@pytest.mark.feature("C4.1", "C4.3")
+def test_the_time_limit_counts_over_all_pods_of_a_job(pool):
+    """The next pod has what those before it have left, and none comes when that is nothing. The test is the Job's controller (managedBy)."""
+    template = pool.pod("train", 1)["spec"] | {"restartPolicy": "Never"}
+    pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "default"},
+                "spec": {"managedBy": "example.com/test", "template": {"spec": template}}})
+    uid = pool.get("job", "train")["metadata"]["uid"]
+    notes = {"slurm.tandem.dev/time-limit": "10", "slurm.tandem.dev/qos": "sum"}
+    def make(i):
+        pool.apply({"apiVersion": "v1", "kind": "Pod", "spec": template, "metadata": {
+            "name": f"train-{i}", "namespace": "default", "annotations": notes,
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}]}})
+    def job(i):
+        wait_for("it runs", lambda: pool.phase(f"train-{i}") == "Running")
+        return pool.grant(pool.get("pod", f"train-{i}"))[0]
+    def end(i, ran_s):
+        """It has ended, after so many seconds as its grant says."""
+        pool.shell("scancel", job(i))
+        wait_for("it has ended", lambda: pool.phase(f"train-{i}") == "Failed")
+        pool.run("kubectl", "--kubeconfig", f"{pool.home}/kubeconfig/bridge.conf", "annotate", "pod", f"train-{i}", "--overwrite",
+                 f"tandem.dev/job-start={int(time.time()) - ran_s}")
+    make(0)
+    assert pool.job(job(0))["TimeLimit"] == "00:10:00" and "counts over all pods" not in pool.cmd("why", "pod/train-0").stdout
+    end(0, 415)  # it may have ended up to 55 s ago
+    make(1)
+    assert pool.job(job(1))["TimeLimit"] == "00:04:00"
+    assert "Its time counts over all pods of Job train: 1 before it ran for 6 min, and 3 min are left." in pool.cmd("why", "pod/train-1").stdout
+    end(1, 300)
+    make(2)
+    said = lambda: next((c["message"] for c in pool.get("pod", "train-2")["status"].get("conditions", []) if c["type"] == "PodScheduled"), "")  # noqa: E731
+    wait_for("it is refused in words", lambda: "its time limit is used up" in said() and "nothing is left" in said())
+    pool.kubectl("annotate", "pod", "train-2", "--overwrite", "slurm.tandem.dev/time-limit=60")
+    assert pool.job(job(2))["TimeLimit"] == "00:49:00"
+
+
 @pytest.mark.feature("C3.8")
 def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     """8 GPUs are free, 4 on each node: who runs there and has less to lose is queued again, and fits beside the other."""

@@ -6,6 +6,7 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
@@ -184,6 +185,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_add_index(b->slurmds, "node", index_node);
 	td_informer_add_index(b->placeholders, "node", index_node);
 	td_informer_add_index(b->pods, "gang", td_gang_index);
+	td_informer_add_index(b->pods, "job", td_turns_index);
 	td_informer_on_change(b->pods, td_gang_on_pod, b->pod_queue);
 	td_informer_on_change(b->pods, td_bridge_measure_ready, b);
 	td_informer_on_change(b->nodes, on_node, b);

@@ -4,6 +4,7 @@
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
@@ -151,6 +152,11 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		if (!l)
 			td_buf_printf(&t, " Slurm cannot be asked now: %s.", e.msg);
 	}
+
+	td_auto_free char *turns =
+		strcmp(phase, "Succeeded") != 0 && strcmp(phase, "Failed") != 0 ? td_turns_words(b, pod) : NULL;
+	if (turns)
+		td_buf_printf(&t, " %s", turns);
 
 	if (atomic_load(&b->lost))
 		td_buf_puts(&t,

@@ -134,3 +134,30 @@ char *td_pool_slice_words(const char *comment)
 	return td_asprintf("Its time counts over all its runs: it has used %s in %s, and had %s left then.", used,
 			   runs ? runs : many, left);
 }
+
+struct td_pool_slice_turn td_pool_slice_turn(int64_t limit_min, const struct td_pool_slice_pod *v, size_t n)
+{
+	struct td_pool_slice_turn t = {.limit_min = limit_min, .left_s = limit_min * MINUTE_S};
+	bool beside = false;
+	for (size_t i = 0; i < n; i++) {
+		beside |= v[i].same && !v[i].end_s;
+		if (!v[i].same || v[i].start_s <= 0 || v[i].end_s < v[i].start_s)
+			continue;
+		t.pods++;
+		t.used_s += v[i].end_s - v[i].start_s;
+	}
+	if (beside || !t.pods || limit_min <= 0)
+		return (struct td_pool_slice_turn){.limit_min = limit_min, .left_s = limit_min * MINUTE_S};
+	t.left_s = t.used_s < t.left_s ? t.left_s - t.used_s : 0;
+	t.limit_min = t.left_s ? minutes(t.left_s) : 0;
+	return t;
+}
+
+char *td_pool_slice_turn_words(const struct td_pool_slice_turn *t, const char *owner)
+{
+	if (!t->pods)
+		return NULL;
+	td_auto_free char *used = span(t->used_s), *left = t->left_s ? span(t->left_s) : td_strdup("nothing");
+	return td_asprintf("Its time counts over all pods of %s: %zu before it ran for %s, and %s %s left.", owner,
+			   t->pods, used, left, t->left_s ? "are" : "is");
+}

@@ -2,6 +2,7 @@
 // nodes, and of its job.
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/scheduler/turns.h"
 
 #include "api/annotations.h"
 #include "kube/fence.h"
@@ -87,6 +88,8 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
 		if (!k)
 			k = td_ask_types(r->b, &r->want, &e);
+		if (!k)
+			k = td_turns_want(r->b, r->s, r->pod, &r->want, &e);
 	}
 
 	if (!k) {

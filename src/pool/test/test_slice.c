@@ -170,6 +170,47 @@ static void words(void **state)
 			    "Its time counts over all its runs: it has used 2 min in 1 run, and has one last minute.");
 }
 
+static struct td_pool_slice_turn turn(int64_t limit_min, size_t n, const struct td_pool_slice_pod *v)
+{
+	return td_pool_slice_turn(limit_min, v, n);
+}
+
+// Pods of one Job, one after the other.
+static void the_next_pod_has_what_is_left(void **state)
+{
+	const struct td_pool_slice_pod v[] = {
+		{1000, 1130, true}, {2000, 2200, true}, {3000, 9000, false}, {0, 1, true}};
+	struct td_pool_slice_turn t = turn(10, 4, v);
+	assert_int_equal(t.pods, 2);
+	assert_int_equal(t.used_s, 330);
+	assert_int_equal(t.left_s, 270);
+	assert_int_equal(t.limit_min,
+			 5); // whole minutes; what was used is known to the second, so it adds up to nothing
+	td_auto_free char *some = td_pool_slice_turn_words(&t, "Job train");
+	assert_string_equal(
+		some, "Its time counts over all pods of Job train: 2 before it ran for 5 min, and 4 min are left.");
+	t = turn(5, 4, v);
+	assert_int_equal(t.left_s, 0);
+	assert_int_equal(t.limit_min, 0);
+	td_auto_free char *none = td_pool_slice_turn_words(&t, "Job train");
+	assert_string_equal(
+		none, "Its time counts over all pods of Job train: 2 before it ran for 5 min, and nothing is left.");
+
+	t = turn(10, 0, v); // the first
+	assert_int_equal(t.pods, 0);
+	assert_int_equal(t.limit_min, 10);
+	assert_null(td_pool_slice_turn_words(&t, "Job train"));
+	t = turn(0, 4, v); // it has no limit
+	assert_int_equal(t.pods, 0);
+
+	// Another one runs beside it: nobody knows whom this one follows. One of another index says nothing.
+	const struct td_pool_slice_pod beside[] = {{1000, 1130, true}, {2000, 0, true}},
+				       index[] = {{1000, 1130, true}, {2000, 0, false}};
+	assert_int_equal(turn(10, 2, beside).pods, 0);
+	assert_int_equal(turn(10, 2, beside).limit_min, 10);
+	assert_int_equal(turn(10, 2, index).limit_min, 8);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +224,7 @@ int main(void)
 		cmocka_unit_test(rounding_adds_up_to_nothing),
 		cmocka_unit_test(somebody_who_lowered_it_is_not_overruled),
 		cmocka_unit_test(the_mark_stands_beside_what_others_have_written),
+		cmocka_unit_test(the_next_pod_has_what_is_left),
 		cmocka_unit_test(words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,107 @@
+// Time limits that count over all pods of one Job (turns.h). The pods themselves are the record: who deletes those that
+// have ended gives the next one its whole limit again, as a new Job would have it.
+#include "bridge/scheduler/turns.h"
+#include "bridge/scheduler/ask.h"
+
+#include <string.h>
+
+#define INDEX "batch.kubernetes.io/job-completion-index"
+
+// The Job that controls the pod; NULL: none does.
+static yyjson_val *job_of(const struct td_object *pod)
+{
+	yyjson_val *owner = td_object_owner(pod);
+	return owner && td_streq(td_jstr(owner, "kind"), "Job") &&
+			       td_starts(td_jstr_or(owner, "apiVersion", ""), "batch/")
+		       ? owner
+		       : NULL;
+}
+
+void td_turns_index(const struct td_object *pod, struct td_strv *ret)
+{
+	const char *uid = td_jstr(job_of(pod), "uid");
+	if (uid)
+		td_strv_add(ret, uid);
+}
+
+static int64_t seconds_of(const char *time)
+{
+	int64_t ms;
+	return time && !td_time_parse(time, &ms) ? ms / 1000 : 0;
+}
+
+// When it ended, in epoch seconds; 0: not yet.
+static int64_t end_of(const struct td_object *pod, int64_t now_s)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int64_t at = text && !td_json_parse(text, strlen(text), &j, NULL) ? td_jint(td_json_root(j), "at", 0) : 0;
+	if (at > 0)
+		return at;
+	if (!td_kube_pod_ended(pod->root))
+		return td_object_deleting(pod) ? now_s : 0;
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod->root, "status.containerStatuses"), i, n, x) {
+		int64_t end = seconds_of(td_jstr(x, "state.terminated.finishedAt"));
+		at = end > at ? end : at;
+	}
+	return at > 0 ? at : 1; // it never ran
+}
+
+struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
+				      const char *qos, int64_t limit_min)
+{
+	const char *job = td_jstr(job_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
+	td_auto_objects struct td_objects all = {0};
+	if (job && qos && limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
+	    td_settings_total(s, qos))
+		td_informer_by_index(b->pods, "job", job, &all);
+
+	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
+	size_t n = 0;
+	int64_t now_s = td_real_ms(b->clock) / 1000;
+	for (size_t i = 0; i < all.n; i++) {
+		const struct td_object *o = all.v[i];
+		const char *start = td_object_annotation(o, TD_ANN_START);
+		long long start_s = 0;
+		if (!strcmp(o->uid, pod->uid))
+			continue;
+		if (start)
+			(void)td_parse_i64(start, &start_s);
+		v[n++] = (struct td_pool_slice_pod){.start_s = start_s,
+						    .end_s = end_of(o, now_s),
+						    .same = td_streq(td_object_annotation(o, INDEX), index)};
+	}
+	return td_pool_slice_turn(limit_min, v, n);
+}
+
+int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
+		  struct td_error *err)
+{
+	const struct td_pool_slice_turn t = td_turns_of(b, s, pod, w->ask.qos, w->ask.time_limit_min);
+	td_auto_free char *owner = t.pods ? td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?")) : NULL,
+			  *words = t.pods ? td_pool_slice_turn_words(&t, owner) : NULL;
+	if (!t.pods)
+		return 0;
+	if (!t.left_s)
+		return td_fail(err, TD_INVALID,
+			       "its time limit is used up. %s Raise the pod's annotation " TD_ANN_ASK_PREFIX
+			       "time-limit (%s), or delete its Job",
+			       words, td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit"));
+	w->ask.time_limit_min = t.limit_min;
+	return 0;
+}
+
+char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	if (!s || !job_of(pod) || !td_settings_total(s, NULL))
+		return NULL;
+	td_auto_want struct td_want w = {0};
+	if (td_want_read(s, "", pod->root, 0, &w, NULL))
+		return NULL;
+	const struct td_pool_slice_turn t = td_turns_of(b, s, pod, w.ask.qos, w.ask.time_limit_min);
+	td_auto_free char *owner = td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?"));
+	return t.left_s ? td_pool_slice_turn_words(&t, owner) : NULL;
+}

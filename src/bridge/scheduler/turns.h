@@ -1,0 +1,17 @@
+// Time limits that count over all pods that a Job makes one after the other (pool/slice.h): of QOS with totalTime.
+#pragma once
+
+#include "bridge/bridge.h"
+#include "bridge/scheduler/want.h"
+#include "pool/slice.h"
+
+// What the pod has left. turn.pods 0: nobody ran before it, or its time does not count so.
+struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
+				      const char *qos, int64_t limit_min);
+// Puts it into what the pod asks for. TD_INVALID: nothing is left; err says what helps.
+int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
+		  struct td_error *err);
+// In words; NULL: there is nothing to say. Caller frees.
+char *td_turns_words(struct td_bridge *b, const struct td_object *pod);
+// An index of pods: the uid of the Job that controls them.
+void td_turns_index(const struct td_object *pod, struct td_strv *ret);
