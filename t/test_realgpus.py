@@ -24,7 +24,7 @@ def driver(tandem, tmp_path):
     shutil.copy(os.path.join(os.path.dirname(tandem), "../checkup/libfake_nvml.so"), tmp_path / "lib/libnvidia-ml.so.1")
     (tmp_path / "lib/libcuda.so.5").write_text("the machine's libcuda\n")
     (tmp_path / "lib/libcuda.so.1").symlink_to("libcuda.so.5")
-    (tmp_path / "bin/nvidia-smi").write_text("the machine's nvidia-smi\n")
+    (tmp_path / "bin/nvidia-smi").write_text("\x7fELF, the machine's nvidia-smi\n")
     try:
         for path in made:
             os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(195, int(path[-2:])))
@@ -64,7 +64,7 @@ def test_each_node_has_its_own(home, driver):
     for name, mine, uuid in (("p01", 61, 0), ("p11", 60, 1)):
         lines = out[name].splitlines()
         assert lines[0].split() == [f"nvidia{mine}", "tandem-gpu0"] and lines[1] == f"0 GPU-test-{uuid}", out[name]
-        assert lines[2:4] == ["the machine's libcuda", "the machine's nvidia-smi"], out[name]
+        assert lines[2:4] == ["the machine's libcuda", "\x7fELF, the machine's nvidia-smi"], out[name]
         other, own = ("/y", "/x") if mine == 61 else ("/x", "/y")
         assert f"{other}: Operation not permitted" in out[name] and f"{own}: No such device" in out[name], out[name]
     lines = out["p10"].splitlines()

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,16 +116,31 @@ void td_gpu_driver_files(const char *dir, struct td_strv *names, struct td_strv 
 	}
 }
 
+// A script at that place is somebody's wrapper, which leads to what a container does not have.
+static bool is_program(const char *path)
+{
+	char magic[4] = "";
+	FILE *f = fopen(path, "re");
+	bool is = f && fread(magic, 1, sizeof(magic), f) == sizeof(magic) &&
+		  !memcmp(magic,
+			  "\x7f"
+			  "ELF",
+			  sizeof(magic));
+	if (f)
+		fclose(f);
+	return is;
+}
+
 void td_gpu_driver_programs(const char *dir, struct td_strv *names, struct td_strv *files)
 {
 	static const char *const its[] = {"nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control",
 					  "nvidia-cuda-mps-server"};
-	for (size_t i = 0; i < TD_LEN(its); i++) {
-		td_auto_free char *beside = td_asprintf("%s/../bin/%s", dir, its[i]),
-				  *usual = td_asprintf("/usr/bin/%s", its[i]);
-		size_t n = names->n;
-		add(beside, its[i], names, files);
-		if (names->n == n)
-			add(usual, its[i], names, files);
-	}
+	td_auto_free char *beside = td_asprintf("%s/../bin", dir);
+	const char *const places[] = {beside, "/usr/local/nvidia/bin", "/usr/bin"};
+	for (size_t i = 0; i < TD_LEN(its); i++)
+		for (size_t k = 0, n = names->n; k < TD_LEN(places) && names->n == n; k++) {
+			td_auto_free char *path = td_asprintf("%s/%s", places[k], its[i]);
+			if (is_program(path))
+				add(path, its[i], names, files);
+		}
 }

@@ -13,6 +13,11 @@ typedef struct nvml_events *nvml_events;
 struct nvml_memory {
 	unsigned long long total, free, used;
 };
+struct nvml_memory2 {
+	unsigned version;
+	unsigned long long total, reserved, free, used;
+};
+#define MEMORY2 (sizeof(struct nvml_memory2) | 2U << 24)
 struct nvml_use {
 	unsigned gpu, memory;
 };
@@ -68,6 +73,7 @@ enum {
 	X(power, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))                                                 \
 	X(use, "nvmlDeviceGetUtilizationRates", (nvml_device, struct nvml_use *))                                      \
 	X(memory, "nvmlDeviceGetMemoryInfo", (nvml_device, struct nvml_memory *))                                      \
+	X(memory2, "nvmlDeviceGetMemoryInfo_v2", (nvml_device, struct nvml_memory2 *))                                 \
 	X(ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, int, int, unsigned long long *))                           \
 	X(remapped, "nvmlDeviceGetRemappedRows", (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))        \
 	X(slow, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))                      \
@@ -226,7 +232,12 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->power_w = u / 1000.0;
 	if (n->use && n->use(d, &use) == OK)
 		g->use_percent = use.gpu;
-	if (n->memory && n->memory(d, &mem) == OK) {
+	// What the driver keeps for itself is nobody's use; older drivers do not tell it apart.
+	struct nvml_memory2 apart = {.version = MEMORY2};
+	if (n->memory2 && n->memory2(d, &apart) == OK) {
+		g->memory_mb = (int64_t)(apart.total >> 20);
+		g->memory_used_mb = (int64_t)(apart.used >> 20);
+	} else if (n->memory && n->memory(d, &mem) == OK) {
 		g->memory_mb = (int64_t)(mem.total >> 20);
 		g->memory_used_mb = (int64_t)(mem.used >> 20);
 	}

@@ -291,7 +291,11 @@ static void the_gpus_driver_is_found(void **state)
 					    "/opt/d/lib/libnvidia-ml.so.1", "/opt/d/lib/libnvidia-glcore.so.1",
 					    "/opt/d/lib/libnvidia-mlx.so",  "/opt/d/bin/nvidia-smi"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
-		touch_at(root, files[i], "x", 1);
+		touch_at(root, files[i],
+			 "\x7f"
+			 "ELF",
+			 4);
+	touch_at(root, "/opt/d/bin/nvidia-debugdump", "#!/bin/sh\n", 10); // a wrapper
 	td_auto_free char *usual = td_asprintf("%s/usr/lib64/libcuda.so.1", root),
 			  *odd = td_asprintf("%s/opt/d/lib/libcuda.so.1", root),
 			  *gone = td_asprintf("%s/opt/d/lib/libcuda.so", root);
@@ -313,6 +317,8 @@ static void the_gpus_driver_is_found(void **state)
 		assert_string_equal(names.v[i], want[i]);
 	assert_true(td_ends(from.v[0], "/opt/d/lib/libcuda.so.1.2"));
 	assert_string_equal(programs.v[0], "nvidia-smi");
+	for (size_t i = 0; i < programs_from.n; i++)
+		assert_false(td_ends(programs_from.v[i], "/opt/d/bin/nvidia-debugdump"));
 	assert_true(td_ends(programs_from.v[0], "/opt/d/bin/nvidia-smi"));
 	td_rm_rf(root, NULL);
 }
