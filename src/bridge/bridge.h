@@ -3,12 +3,13 @@
 //
 // Threads: one per informer; 8 scheduler workers and 2 syncer workers (no two workers process the
 // same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
-// listings, policies, the connection to slurmrestd, the knock port and the why server. No lock is
+// listings, policies, how jobs ended, the connection to slurmrestd, the knock port and the why server. No lock is
 // held during I/O.
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
 //   ready.[ch]   how long pods take until they serve
+//   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
@@ -230,6 +231,8 @@ void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *n
 // ---- metrics ----
 // /metrics shows this bridge from now on; NULL: none.
 void td_bridge_measure(struct td_bridge *b);
+// ends.c. The thread that counts how runs of jobs went, until cancel.
+void *td_bridge_ends_thread(void *bridge);
 struct td_metric;
 // Sets the gauge of free devices on nodes that are too cut up (fragments.c).
 void td_bridge_measure_fragments(struct td_bridge *b, struct td_metric *m, const struct td_slurm_snapshot *snap);

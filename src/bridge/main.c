@@ -269,6 +269,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 					       nodes_thread,
 					       knocks_thread,
 					       td_policies_thread,
+					       td_bridge_ends_thread,
 					       why_thread};
 	struct thread t[TD_LEN(fns)] = {0};
 

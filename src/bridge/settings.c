@@ -228,6 +228,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->lends = td_calloc(yyjson_arr_size(lends) + 1, sizeof(*s->lends));
 	yyjson_arr_foreach (lends, i, n, x)
 		s->lends[s->n_lends++] = td_strdup(yyjson_get_str(x));
+	s->accounting = td_jget(cluster, "spec.accounting");
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");

@@ -72,6 +72,7 @@ struct td_settings {
 	bool shadows; // spec.shadows.enabled
 	char **lends; // spec.shadows.deviceNamespaces, while it is enabled
 	size_t n_lends;
+	bool accounting; // there is a slurmdbd
 	int64_t reclaim_grace_s, reclaim_slice_s;
 	int64_t defragment_s;         // spec.preemption.defragment: who waits so long has room made; 0: nobody has
 	struct td_arena *arena;       // of groups and usual

@@ -232,6 +232,15 @@ void td_metric_set(struct td_metric *f, double to, const char *const *values)
 	pthread_mutex_unlock(&f->m->lock);
 }
 
+void td_metric_zero(struct td_metric *f, const char *const *values)
+{
+	td_auto_buf struct td_buf key = {0};
+	key_of(f, values, &key);
+	pthread_mutex_lock(&f->m->lock);
+	(void)find_or_add(f, &key);
+	pthread_mutex_unlock(&f->m->lock);
+}
+
 void td_metric_observe(struct td_metric *f, double v, const char *const *values)
 {
 	if (f->kind != HISTOGRAM)

@@ -32,6 +32,8 @@ struct td_metric *td_histogram(struct td_metrics *m, const char *name, const cha
 // add: for a counter (by >= 0) or a gauge. set: for a gauge, or a counter that is kept elsewhere.
 void td_metric_add(struct td_metric *f, double by, const char *const *values);
 void td_metric_set(struct td_metric *f, double to, const char *const *values);
+// Makes the series, with 0, if it is not there.
+void td_metric_zero(struct td_metric *f, const char *const *values);
 // For a histogram.
 void td_metric_observe(struct td_metric *f, double v, const char *const *values);
 // Removes the series of an object that is gone; NULL removes every series.

@@ -6,7 +6,7 @@
 // One run of a job: a job that was queued again has several.
 struct td_slurm_run {
 	char *account, *user, *state; // state: "NODE_FAIL"
-	char *admin_comment;
+	char *admin_comment, *partition;
 	int64_t id, array;            // array: of its array; 0: it is in none
 	int64_t submit;               // when it was queued, or queued again: epoch seconds
 	int64_t elapsed, limit_min;   // seconds that it ran; limit_min 0: none
@@ -25,6 +25,9 @@ void td_slurm_runs_done(struct td_slurm_runs *l);
 // most 64 MiB, about 10,000 runs: TD_UNSUPPORTED without err->http, ask for less.
 int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 		     struct td_slurm_runs *ret, struct td_error *err);
+// Reads the runs that ended in [from, to], whatever else goes on: few, however large the pool is. As above.
+int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
+			   struct td_slurm_runs *ret, struct td_error *err);
 // Reads all runs of one job, or of the task with this id.
 int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,
 			 struct td_slurm_runs *ret, struct td_error *err);
