@@ -46,10 +46,14 @@ def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected
     assert pool.shell("sh", "-c", f"cat /home/pace/beat.{found[1]}").split()[2] == "n1"  # it is the rank that runs there
     wait_for("the node takes no more jobs", lambda: "DRAIN" in pool.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").upper())
     assert pool.job(job)["JobState"] == "RUNNING"
+    (act,) = wait_for("a NodeAction waits for the job", lambda: [a for a in pool.items("nodeactions") if f"straggler of job {job}: rank {found[1]} on n1" in a["spec"].get("reason", "") and a.get("status", {}).get("step") == "drain"])
+    assert act["spec"]["action"] == "test" and act["spec"]["policy"] == "default" and act["spec"]["node"] == "n1"
     why = pool.cmd("why", str(job)).stdout
     assert f"straggler: rank {found[1]} on n1 computes" in why
     wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_stragglers_total", action="drain") == before + 1)
-    pool.shell("scontrol", "update", "nodename=n1", "state=resume")
+    pool.cmd("fault", "n1", "--clear")
+    pool.shell("scancel", job)
+    wait_for("it is back, tested", lambda: pool.get("nodeaction", act["metadata"]["name"])["status"].get("phase") == "Succeeded" and pool.in_service("n1"))
 
 
 FORGED = """#!/usr/bin/python3

@@ -99,6 +99,8 @@
 #define TD_ANN_HANG "tandem.dev/hang"
 // By the operator, JSON: the HealthPolicy's straggler, for the same agent (gate/stragglers.h).
 #define TD_ANN_STRAGGLER "tandem.dev/straggler"
+// By the agent of a job's first node, JSON: a rank of that job is slow there, and its policy wants the node out.
+#define TD_ANN_SLOW "tandem.dev/slow"
 // By the bridge: jobs that the node's stand-in shall queue again, each with how often it was already:
 // "12:0 17_3:1" (standin/watch.h).
 #define TD_ANN_REQUEUE "tandem.dev/requeue"

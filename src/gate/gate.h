@@ -126,7 +126,8 @@ struct td_gate_request {
 	int64_t part, parts;                             // of what it says, from 0
 	char ranks[TD_WIRE_LINE];                        // as td_pool_paces() reads it
 	int64_t cpu_ms, output, heartbeat;               // of a job's progress; below 0: not known
-	char result[16], state[8], why[128];             // what they say
+	char result[16], state[8], why[160];             // what they say
+	char slow[64];                                   // of a suspicion: the node of the rank that is slow
 };
 // Returns Slurm's job in the text of a /proc/PID/cgroup; 0: none.
 int64_t td_gate_cgroup_job(const char *cgroups);

@@ -170,6 +170,8 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
 		return 0;
 	}
+	if (q->suspect && *q->slow)
+		return td_stragglers_accuse(h->o.kube, h->o.nodes, h->o.names[node], q, c, err);
 	if (q->suspect) {
 		const struct td_preflight_suspicion s = {.bad = !strcmp(q->state, "bad"),
 							 .storage = !strcmp(q->result, "storage"),

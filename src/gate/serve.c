@@ -113,8 +113,10 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			r = field_i64(v, f.v[i], f.v[i][0] == 'p' ? &q.part : &q.parts, err);
 		} else if (q.pace && !strcmp(f.v[i], "ranks")) {
 			snprintf(q.ranks, sizeof(q.ranks), "%s", v);
+		} else if (q.suspect && !strcmp(f.v[i], "slow") && strlen(v) < sizeof(q.slow)) {
+			snprintf(q.slow, sizeof(q.slow), "%s", v);
 		} else if (!strcmp(f.v[i], "why")) {
-			snprintf(q.why, sizeof(q.why), "%.120s", v);
+			snprintf(q.why, sizeof(q.why), "%.159s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
 				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);

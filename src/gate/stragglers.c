@@ -170,3 +170,29 @@ void td_stragglers_ask(struct td_stragglers *s, int node, const struct td_gate_r
 	count(s->o.names[node], action, 1);
 	*ret = td_asprintf("action=%s node=%s why=%s", action, who.pace.node, why);
 }
+
+int td_stragglers_accuse(struct td_kube *k, struct td_informer *nodes, const char *by, const struct td_gate_request *q,
+			 struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(nodes, NULL, q->slow), *got = NULL;
+	// An agent of one node sees that one only.
+	int r = o ? 0 : td_kube_get(k, &td_nodes, NULL, q->slow, c, &got, err);
+	const struct td_object *node = o ? o : got;
+	if (r)
+		return td_wrap(err, "job %lld: node %s of a slow rank", (long long)q->h.job, q->slow);
+	if (td_object_annotation(node, TD_ANN_SLOW)) // the first one counts
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *what = td_jm_new(), *d = td_jm_new();
+	yyjson_mut_val *w = yyjson_mut_doc_get_root(what), *root = yyjson_mut_doc_get_root(d);
+	td_jm_int(what, w, "job", q->h.job);
+	td_jm_str(what, w, "by", by);
+	td_auto_free char *why = td_strdup(q->why);
+	for (char *p = why; *p; p++)
+		if (*p == '_')
+			*p = ' ';
+	td_jm_str(what, w, "why", why);
+	td_auto_free char *text = td_json_mut_text(w, NULL);
+	td_jm_str(d, root, "metadata.uid", node->uid);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_SLOW, text);
+	return td_kube_patch(k, TD_AT(&td_nodes, NULL, q->slow), TD_PATCH_MERGE, root, c, NULL, err);
+}

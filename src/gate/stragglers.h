@@ -12,3 +12,7 @@ struct td_stragglers *td_stragglers_free(struct td_stragglers *s);
 int64_t td_stragglers_every_ms(struct td_stragglers *s, int node);
 // Answers a request "pace". *ret: the answer's words; NULL: there is nothing to do.
 void td_stragglers_ask(struct td_stragglers *s, int node, const struct td_gate_request *q, char **ret);
+// A rank of the job is slow on q->slow, and whoever asks has seen that it is one of the job's nodes: says on that Node
+// that it shall be tested, which the operator decides. The agent of the job's first node, `by`, does that.
+int td_stragglers_accuse(struct td_kube *k, struct td_informer *nodes, const char *by, const struct td_gate_request *q,
+			 struct td_cancel *c, struct td_error *err);

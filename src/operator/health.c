@@ -559,6 +559,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 		r = run_acts(&n, &whole, again_ms, err);
 	if (!r && n.node)
 		r = show_preflight(&n, err);
+	if (!r && n.node)
+		r = td_op_slow_take(&n, whole, err);
 	if (r || !n.node)
 		return r;
 

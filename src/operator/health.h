@@ -12,6 +12,7 @@
 //   health.c          the controller: facts, the decision of pool/health.h, what follows from it
 //   nodeaction.c      one NodeAction, carried on
 //   nodedevice.c      one device of a node: it leaves service, is mended and returns while the others work
+//   slow.c            a node on which a rank of a job is slow leaves service for a test
 //   nodetest.c        the pod that tests a node
 //   upgrade.c         NodeUpgrade: an act on each of many nodes, paced
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
@@ -132,6 +133,11 @@ uint64_t td_op_devices_held(const struct td_object *node);
 char *td_op_device_faults(const struct td_op_faults *f, int device, enum td_remedy *ret_worst);
 // True when the NodeAction is about one device alone. *ret_device (may be NULL): which, -1: it names none.
 bool td_op_act_alone(const struct td_object *action, int *ret_device);
+
+// ---- slow.c ----
+
+// What an agent says of a rank that is slow on this node (TD_ANN_SLOW). busy: an act of the whole node is not over.
+int td_op_slow_take(struct td_op_node *n, bool busy, struct td_error *err);
 
 // ---- upgrade.c ----
 

@@ -144,17 +144,6 @@ static void hangs(const struct standin_job *j, const struct watch_job *w, const 
 		td_standin_act("watch", (char *[]){"scontrol", "requeue", id, NULL}, td_standin_now_ms() + COMMAND_MS);
 }
 
-// The words of a command's first line, without what follows them; false: it failed.
-static bool first_line(char *const argv[], char *ret, size_t n)
-{
-	char *text = NULL, why[128];
-	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	snprintf(ret, n, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
-	ret[strcspn(ret, " ")] = '\0';
-	free(text);
-	return !r;
-}
-
 // Does the job run on that node? Of an array squeue lists the other tasks there, too.
 static bool runs_on(const char *id, const char *node)
 {
@@ -168,10 +157,23 @@ static bool runs_on(const char *id, const char *node)
 	return its;
 }
 
-// "action=drain node=n2 why=rank 2 on n2 computes 3.1 times as long as the others (…)"
-static void straggles(const struct standin_job *j, const char *order)
+// Tells the agent which node is to be tested.
+static void accuse(const char *path, const char *here, long long job, const char *node, const char *why)
 {
-	char action[16] = "", node[64] = "", id[24], said[64], comment[512], named[80], reason[400];
+	char line[TD_WIRE_LINE], text[160], said[TD_WIRE_LINE] = "";
+	snprintf(text, sizeof(text), "%s", why);
+	for (char *p = text; *p; p++)
+		if (*p == ' ')
+			*p = '_';
+	snprintf(line, sizeof(line), "suspect job=%lld node=%s devices=- slow=%s why=%s\n", job, here, node, text);
+	if (td_standin_ask(path, line, td_standin_now_ms() + ASK_MS, said, sizeof(said)))
+		fprintf(stderr, "tandem watch: job %lld: node %s was not reported: %s\n", job, node, said);
+}
+
+// "action=drain node=n2 why=rank 2 on n2 computes 3.1 times as long as the others (…)"
+static void straggles(const char *path, const char *here, const struct standin_job *j, const char *order)
+{
+	char action[16] = "", node[64] = "", id[24], comment[512];
 	const char *why = strstr(order, " why=");
 	if (!why || sscanf(order, "action=%15s node=%63s ", action, node) != 2)
 		return;
@@ -183,16 +185,9 @@ static void straggles(const struct standin_job *j, const char *order)
 		 its ? "" : "; nothing is done, because that is no node of this job");
 	remark(j, comment);
 	if (its && !strcmp(action, "requeue"))
-		td_standin_act("watch", (char *[]){"scontrol", "requeue", id, NULL}, td_standin_now_ms() + COMMAND_MS);
-	// Nobody's reason is written over.
-	if (its && !strcmp(action, "drain") &&
-	    first_line((char *[]){"sinfo", "-h", "-N", "-n", node, "-o", "%E", NULL}, said, sizeof(said)) &&
-	    !strcmp(said, "none")) {
-		snprintf(named, sizeof(named), "nodename=%s", node);
-		snprintf(reason, sizeof(reason), "reason=straggler of job %s: %s", id, why);
-		td_standin_act("watch", (char *[]){"scontrol", "update", named, "state=drain", reason, NULL},
-			       td_standin_now_ms() + COMMAND_MS);
-	}
+		td_standin_again(id, node);
+	if (its && !strcmp(action, "drain"))
+		accuse(path, here, j->id, node, why);
 }
 
 // How much of a list of ranks goes into one line; 0: there is no more.
@@ -221,7 +216,7 @@ static void pace(const char *path, const char *node, const struct standin_job *j
 			 i, parts, (int)n, s);
 		int r = td_standin_ask(path, request, td_standin_now_ms() + ASK_MS, why, sizeof(why));
 		if (r == STANDIN_HANGS)
-			straggles(j, why);
+			straggles(path, node, j, why);
 		else if (r)
 			break; // an older agent does not know this; and a look with a gap is none
 	}

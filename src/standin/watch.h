@@ -40,6 +40,9 @@ bool td_standin_beat(const char *text, struct standin_beat *ret);
 // beats.c. The ranks of the job as wire.h has them after "ranks=", as its user; what does not fit is left out.
 void td_standin_beats(const char *proc, const struct standin_job *j, char *out, size_t n);
 
+// again.c. Queues a job again of which a rank is slow on that node. False: it goes on, because that was done too often.
+bool td_standin_again(const char *id, const char *node);
+
 // part.c. Runs a part as the job's user, in a child; what it says is in text. False: it failed, or did not end in time.
 enum standin_part { STANDIN_SIGNS, STANDIN_STACKS, STANDIN_BEATS };
 enum { STANDIN_BEATS_TEXT = STANDIN_RANKS * 110 }; // all ranks of a job, with the longest names

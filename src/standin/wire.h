@@ -24,6 +24,9 @@
 //     by `peer` (peer.h): this node is, or is no more, to blame for a test of several nodes. It is a fault of the
 //     node for a minute, and is said again meanwhile
 //     -> ok           the node is out of service, or this is as long as it may take
+//   suspect job=<id> node=<slurm node> devices=- slow=<node> why=<text, '_' for ' '>
+//     by `watch`: a rank of the job is slow on that node, which is one of the job's
+//     -> ok           the Node says so; the operator decides whether it leaves service for a test
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
 //     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below (every:
