@@ -160,6 +160,7 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     revision = lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["configHash"]
     wait_for("it is the newest", lambda: [n.get("config") for n in nodeset()["nodes"]] == [revision()])
     old, pods = revision(), alive(home)
+    wait_for("Slurm hears the login pod, whose sackd comes after its services", lambda: home.shell("sinfo", "-h"))
     job = home.sbatch("-c1")
     wait_for("a job runs", lambda: home.squeue()[job]["state"] == "RUNNING")
     patch(home, {"config": {"slurmConf": {"KillWait": "11"}}})
