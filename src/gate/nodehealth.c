@@ -316,7 +316,8 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	note(d, root, node, TD_ANN_FAULTS, text, &differs);
 	note(d, root, node, TD_ANN_PROGRAMS, programs, &differs);
 	// While its driver is away a machine says nothing, and its GPUs are what they were.
-	td_auto_free char *gpus = td_checkup_inventory(&h->v[index_of(h, node->name)].facts);
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	td_auto_free char *gpus = td_nodehealth_facts(h, index_of(h, node->name), f) ? td_checkup_inventory(f) : NULL;
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
 	if (result)
@@ -430,6 +431,8 @@ static int test_device(struct td_nodehealth *h, const struct op *x, struct td_ca
 	const struct td_checkup_quick q = {.selftest = h->o.selftest,
 					   .faults = h->o.faults ? h->o.faults[x->node] : NULL,
 					   .program = program,
+					   .gpus = h->o.test_gpus,
+					   .first = x->node * h->o.gpus_each,
 					   .node = x->name,
 					   .list = list,
 					   .devices = (uint64_t)1 << device_of(x),
