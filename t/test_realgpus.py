@@ -72,3 +72,20 @@ def test_each_node_has_its_own(home, driver):
     assert "/x: Operation not permitted" in out["p10"] and "/y: Operation not permitted" in out["p10"]
     r = home.cmd("up", "--gpus", "2", check=False)
     assert r.returncode == 1 and "it is up with other sizes" in r.stderr
+
+
+@pytest.mark.feature("A10.1", "B3.2")
+def test_one_that_is_lost_stops_no_other(home, driver):
+    """A GPU is lost when the pool starts: its node says so, and the other node has the GPU that it always had."""
+    home.env.update(TANDEM_DRIVER=driver, FAKE_NVML_LOST="0")
+    home.up("--no-slurm", "--nodes", "2", "--gpus", "real")
+
+    def sick(i):
+        return "".join(c["message"] for c in home.get("node", f"n{i}")["status"]["conditions"] if c["type"] == "GpuUnhealthy" and c["status"] == "True")
+
+    wait_for("its node says so", lambda: "does not answer" in sick(0) and "does not answer" not in sick(1))
+    home.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"nodeName": "n1", "restartPolicy": "Never", "containers": [{"name": "c", "image": "debian:13", "command": ["sh", "-c", f"({SHOW}) 2>&1; true"],
+                                                                                      "resources": {"limits": {"nvidia.com/gpu": 1}}}]}})
+    wait_for("it ends", lambda: home.get("pod", "p")["status"]["phase"] == "Succeeded")
+    assert home.kubectl("logs", "p").splitlines()[:2] == ["nvidia60 tandem-gpu0 ", "0 GPU-test-1"]

@@ -26,7 +26,7 @@ struct td_realgpu {
 	int n;
 	struct {
 		char uuid[48];
-		int minor;
+		int minor; // below 0: it was lost when this program started, and keeps its place
 	} gpu[TD_HEALTH_GPUS];
 	struct td_strv lib_names, libs, program_names, programs;
 };
@@ -67,7 +67,10 @@ int td_realgpu_new(int each, struct td_realgpu **ret, struct td_error *err)
 		const struct td_checkup_gpu *g = &r->facts.gpu[i];
 		td_auto_free char *path = td_asprintf("/dev/nvidia%d", g->minor);
 		int a, b;
-		if (g->minor < 0 || !device(path, &a, &b))
+		// The others work on: its own node is drained for it, and what runs on them is not left alone.
+		if (g->lost)
+			td_warn("kubelet: GPU %d of this machine does not answer", i);
+		else if (g->minor < 0 || !device(path, &a, &b))
 			code = td_fail(err, TD_NOT_FOUND, "GPU %d (%s) has no device file %s", i, g->uuid, path);
 		memcpy(r->gpu[i].uuid, g->uuid, sizeof(r->gpu[i].uuid));
 		r->gpu[i].minor = g->minor;
@@ -116,7 +119,7 @@ size_t td_realgpu_nodes(const struct td_realgpu *r, uint64_t mask, int node, str
 	for (int i = 0; i < td_realgpu_count(r, node); i++) {
 		int file = r->gpu[node * r->each + i].minor;
 		struct td_oci_device d = {.path = td_arena_printf(a, "/dev/nvidia%d", file), .type = 'c', .mode = 0666};
-		if (!(mask >> i & 1) || !device(d.path, &d.major, &d.minor))
+		if (!(mask >> i & 1) || file < 0 || !device(d.path, &d.major, &d.minor))
 			continue;
 		out[n++] = d;
 		d.path = td_arena_printf(a, "/dev/tandem-gpu%d", i);
@@ -135,7 +138,7 @@ void td_realgpu_env(const struct td_realgpu *r, uint64_t mask, int node, struct 
 	td_auto_buf struct td_buf cuda = {0}, nvidia = {0};
 	int n = 0;
 	for (int i = 0; i < td_realgpu_count(r, node); i++)
-		if (mask >> i & 1) {
+		if (mask >> i & 1 && r->gpu[node * r->each + i].minor >= 0) {
 			td_buf_printf(&cuda, "%s%d", n ? "," : "", n);
 			td_buf_printf(&nvidia, "%s%s", n++ ? "," : "", r->gpu[node * r->each + i].uuid);
 		}

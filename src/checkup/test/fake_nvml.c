@@ -1,6 +1,7 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
-// a reset, and runs with half of its lanes. It lacks what older drivers lack.
+// a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -44,6 +45,9 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned *n)
 }
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d)
 {
+	const char *lost = getenv("FAKE_NVML_LOST");
+	if (lost && (unsigned)atoi(lost) == i)
+		return 15; // NVML_ERROR_GPU_IS_LOST
 	*d = (device)&gpus[i];
 	return 0;
 }
