@@ -1,6 +1,7 @@
 """Data sets that lie in a bucket of S3 (docs/datasets.md), against a server of others'."""
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -122,6 +123,54 @@ def test_what_is_cut_goes_on_at_its_byte_and_what_is_wrong_is_told(tmp_path, s3,
         p["S3"](s3.at(), "us-east-1", "bulk", None).download("set/big", len(BIG), hashlib.md5(BIG).hexdigest(), str(tmp_path / "part"))
     with pytest.raises(OSError, match="it has changed while it was fetched"):
         p["S3"](s3.at(), "us-east-1", "bulk", None).download("set/big", len(BIG), "0" * 32, str(tmp_path / "new"))
+
+
+def listed(*objects, more=""):
+    contents = "".join(f"<Contents><Key>{k}</Key><Size>{size}</Size><ETag>{etag}</ETag></Contents>" for k, size, etag in objects)
+    return f"<ListBucketResult>{contents}{more}</ListBucketResult>".encode()
+
+
+@pytest.mark.feature("D6.4")
+def test_a_list_that_lies_is_refused(tmp_path, monkeypatch):
+    """Before anything is fetched: a size below nothing would make room for more than maxSize."""
+    p = runpy.run_path(str(program(tmp_path)))
+    s3 = p["S3"]("http://127.0.0.1:9", "us-east-1", "lies", None)
+    known = p["S3"].list.__globals__
+    monkeypatch.setitem(known, "S3_OBJECTS_MOST", 20)
+
+    def fetched(get):
+        monkeypatch.setattr(p["S3"], "get", get)
+        (tmp_path / "tree").mkdir(exist_ok=True)
+        with pytest.raises(p["S3Wrong"]) as e:
+            p["s3_fetch"](s3, "", str(tmp_path / "own"), str(tmp_path / "tree"), p["Room"](1000))
+        return str(e.value)
+    for text, words in ((listed(("a", -5000, "e"), ("b", 5000, "e")), 'object a: its size is "-5000"'), (listed(("a", "5k", "e")), 'its size is "5k"'), (listed(("a", "9" * 5000, "e")), "its size is"),
+                        (listed(("a", 5, "x\nHost: y")), "its ETag cannot be one"), (listed(("/".join("abcdefghijklmnopqrstuvwxyz"), 1, "e")), "more than 20 objects or directories"),
+                        (b'<?xml version="1.0" encoding="utf-7"?><a/>', "is no XML"), (b'<?xml version="1.0" encoding="gb2312"?><a/>', "is no XML")):
+        said = fetched(lambda *_, text=text, **__: io.BytesIO(text))
+        assert words in said, said
+    pages = iter(range(1000))
+    assert "has no end" in fetched(lambda *_, **__: io.BytesIO(listed(more=f"<IsTruncated>true</IsTruncated><NextContinuationToken>t{next(pages)}</NextContinuationToken>")))
+    assert next(pages) < 30
+
+
+@pytest.mark.feature("D6.3")
+def test_keys_that_are_not_well_written_are_not_said(tmp_path, monkeypatch):
+    p = runpy.run_path(str(program(tmp_path)))
+    keys = {"accessKeyID": "AKID", "secretAccessKey": "hush", "sessionToken": "half-a-\n-token"}
+    with pytest.raises(p["S3Wrong"], match="sessionToken has a character") as e:
+        p["s3_keys"](keys.get)
+    assert "half" not in str(e.value)
+    run = tmp_path / "run.py"
+    run.write_text(f"{(PROGRAMS / 's3.py').read_text()}\n{(PROGRAMS.parents[1] / 'gateway/programs/data.py').read_text()}")
+    d = runpy.run_path(str(run))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".aws").mkdir()
+    for text in (b"aws_secret_access_key = hush\n", b"[default]\nhush\n", b"[default]\naws_secret_access_key = hush\xff\n"):
+        (tmp_path / ".aws/credentials").write_bytes(text)
+        with pytest.raises(d["Wrong"], match="cannot be read") as e:
+            d["keys"]("")
+        assert "hush" not in str(e.value) and e.value.__suppress_context__
 
 
 @pytest.mark.embedded

@@ -92,7 +92,10 @@ class Home:
 def keys(profile):
     """Those of ~/.aws/credentials; None: requests are not signed."""
     said = configparser.RawConfigParser()
-    said.read(os.path.expanduser("~/.aws/credentials"))
+    try:
+        said.read(os.path.expanduser("~/.aws/credentials"))
+    except (configparser.Error, UnicodeDecodeError):  # its own words have the line, and so perhaps a key
+        raise Wrong("~/.aws/credentials on the cluster cannot be read: it has lines [PROFILE] and NAME = VALUE") from None
     if not said.has_section(profile or "default"):
         if profile:
             raise Wrong(f"profile: ~/.aws/credentials on the cluster has no [{profile}]: put its keys there, readable by you only")
@@ -144,7 +147,7 @@ def main():
             pass
         os.symlink(tree, key)  # in one step; it fails where one is
         done = True
-    except (Wrong, OSError, tarfile.TarError, zipfile.BadZipFile, configparser.Error, globals().get("S3Wrong", Wrong)) as e:
+    except (Wrong, OSError, tarfile.TarError, zipfile.BadZipFile, globals().get("S3Wrong", Wrong)) as e:
         print(e, flush=True)
         return 1
     finally:

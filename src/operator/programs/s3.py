@@ -96,13 +96,19 @@ class S3:
             raise S3Wrong(f"bucket {self.bucket}: a page of its list is larger than {S3_LIST_MOST} bytes")
         try:
             root = xml.etree.ElementTree.fromstring(text)
-        except xml.etree.ElementTree.ParseError as e:
+        except (xml.etree.ElementTree.ParseError, ValueError) as e:  # the last: an encoding that is not known
             raise S3Wrong(f"bucket {self.bucket}: its list is no XML ({e}); is this address a server of S3?") from None
         for e in root.iter():
             e.tag = e.tag.rpartition("}")[2]
         if root.tag != "ListBucketResult":
             raise S3Wrong(f"bucket {self.bucket}: no list of objects comes; is this address a server of S3?")
-        found = [(c.findtext("Key") or "", int(c.findtext("Size") or 0), (c.findtext("ETag") or "").strip('"')) for c in root.iter("Contents")]
+        found = [(c.findtext("Key") or "", c.findtext("Size") or "0", (c.findtext("ETag") or "").strip('"')) for c in root.iter("Contents")]
+        for key, size, etag in found:
+            if not (size.isascii() and size.isdigit() and len(size) <= 18):  # less than nothing would make room for others
+                raise S3Wrong(f"object {key}: its size is \"{size[:40]}\"")
+            if not (etag.isascii() and etag.isprintable()):
+                raise S3Wrong(f"object {key}: its ETag cannot be one")
+        found = [(key, int(size), etag) for key, size, etag in found]
         return found, root.findtext("NextContinuationToken") if root.findtext("IsTruncated") == "true" else None
 
     def list(self, prefix):
@@ -113,9 +119,10 @@ class S3:
             yield from found
             if not token:
                 return
-            if token in seen:
+            mark = hashlib.sha256(token.encode(errors="replace")).digest()
+            if mark in seen or len(seen) == S3_OBJECTS_MOST:
                 raise S3Wrong(f"bucket {self.bucket}: its list has no end")
-            seen.add(token)
+            seen.add(mark)
 
     def download(self, key, size, etag, to):
         """Goes on where a cut left it; believed when it has the size that was listed, and the MD5 where the ETag is one."""
@@ -153,7 +160,7 @@ def s3_refusal(e):
     try:
         root = xml.etree.ElementTree.fromstring(e.read(1 << 16))
         words = " ".join(f"{root.findtext('Code') or ''}: {root.findtext('Message') or ''}".split())
-    except (OSError, http.client.HTTPException, xml.etree.ElementTree.ParseError):
+    except (OSError, http.client.HTTPException, xml.etree.ElementTree.ParseError, ValueError):
         words = ""
     return f"the server says {e.code} {words[:150] or e.reason}"
 
@@ -165,7 +172,11 @@ def s3_keys(read):
         return None
     if not key or not secret:
         raise S3Wrong("the keys: accessKeyID and secretAccessKey go together")
-    return key.strip(), secret.strip(), (read("sessionToken") or "").strip() or None
+    said = {"accessKeyID": key.strip(), "sessionToken": (read("sessionToken") or "").strip()}
+    for name, text in said.items():  # http.client refuses such a header in words that have all of it
+        if not (text.isascii() and text.isprintable()) or " " in text:
+            raise S3Wrong(f"the keys: {name} has a character that it cannot have, perhaps the end of a line")
+    return said["accessKeyID"], secret.strip(), said["sessionToken"] or None
 
 
 def s3_place(key, prefix):
@@ -191,11 +202,12 @@ def s3_fetch(s3, prefix, own, tree, room):
         if (name := s3_place(key, prefix)) is None:
             continue
         wanted[name] = (key, size, etag, hashlib.sha256(f"{key}\n{etag}\n{size}".encode()).hexdigest())
-        if len(wanted) > S3_OBJECTS_MOST:
-            raise S3Wrong(f"bucket {s3.bucket}: more than {S3_OBJECTS_MOST} objects: pack them into one file, and name it as http with unpack, or declare parts of the prefix")
         at = name
         while (at := os.path.dirname(at)) and at not in dirs:
+            room.take(0, 1)
             dirs.add(at)
+        if len(wanted) > S3_OBJECTS_MOST or len(dirs) > S3_OBJECTS_MOST:
+            raise S3Wrong(f"bucket {s3.bucket}: more than {S3_OBJECTS_MOST} objects or directories: pack them into one file, and name it as http with unpack, or declare parts of the prefix")
     if not wanted:
         raise S3Wrong(f"bucket {s3.bucket}: there is nothing below the prefix \"{prefix}\"")
     for name in sorted(dirs & wanted.keys()):
