@@ -103,7 +103,8 @@ int td_gateway_directory_parse(const char *said, const char *name, struct td_gat
 		return td_fail(err, TD_TRANSIENT, "the directory service cannot be asked yet (SSSD beside slurmctld)");
 	if (lines.n && !strcmp(lines.v[0], "none"))
 		return td_fail(err, TD_NOT_FOUND, "the directory service has no user \"%.40s\"", name);
-	if (lines.n < 2 || !td_starts(lines.v[0], "is "))
+	// A comment (gecos) that has the end of a line makes more of them, and its owner may have written it.
+	if (lines.n != 2 || !td_starts(lines.v[0], "is "))
 		return strange(err);
 	if (!fields(lines.v[0] + strlen("is "), f, FIELDS) || !td_parse_i64(f[UID], &uid) ||
 	    !td_parse_i64(f[GID], &gid))

@@ -23,6 +23,9 @@ static void test_parse(void **state)
 		{"is lea:*:4000:4000:Lea:/home/lea:/bin/bash", TD_TRANSIENT, "understood"}, // cut
 		{"is lea:*:4000:4000:/home/lea:/bin/bash\nlea\n", TD_TRANSIENT, "understood"},
 		{"is lea:*:4000:4000:Lea:/home/lea:/bin/bash:\nlea\n", TD_TRANSIENT, "understood"},
+		// The comment, which a person may write himself, has the end of a line: the rest is his own words.
+		{"is lea:*:4000:4000:x:/home/ann:/bin/sh\nlea\n:/home/lea:/bin/bash\nann\n", TD_TRANSIENT,
+		 "understood"},
 		{"is lea:*:4e3:4000:Lea:/home/lea:/bin/bash\nlea\n", TD_TRANSIENT, "understood"},
 		{"is Lea:*:4000:4000:Lea:/home/lea:/bin/bash\nLea\n", TD_DENIED, "\"Lea\": use that one"},
 		{"is lea:*:0:4000:Lea:/home/lea:/bin/bash\nroot\n", TD_DENIED, "uid 0: a person's is 1000 or more"},
