@@ -441,7 +441,7 @@ bool td_slurm_is_system_name(const char *s)
 {
 	static const char *const names[] = {"root", "daemon",   "bin",    "sys",     "adm",   "tty",   "disk",
 					    "mail", "www-data", "nobody", "nogroup", "slurm", "munge", "users",
-					    "sudo", "shadow",   "utmp",   "kmem",    "sshd"};
+					    "sudo", "shadow",   "utmp",   "kmem",    "sshd",  "_apt"};
 	return in_list(s, names, TD_LEN(names));
 }
 

@@ -385,6 +385,7 @@ static void test_refused(void **state)
 		{"partitions: [{name: a, default: true}, {name: b, default: true}]", "spec.partitions[1].default"},
 		{"users: [{name: 'x:0:0', uid: 1000}]", "spec.users[0].name"},
 		{"users: [{name: root, uid: 1000}]", "spec.users[0].name"},
+		{"users: [{name: _apt, uid: 1000}]", "spec.users[0].name"},
 		{"users: [{name: a, uid: 1000, groups: [physics]}]", "spec.users[0].groups[0]: there is no group"},
 		{"groups: [{name: a, gid: 5000}], users: [{name: a, uid: 1000}]", "spec.groups[0].name"},
 		{"groups: [{name: sudo, gid: 5000}]", "spec.groups[0].name"},
