@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 
 import pytest
 
@@ -72,6 +73,22 @@ def test_each_node_has_its_own(home, driver):
     assert "/x: Operation not permitted" in out["p10"] and "/y: Operation not permitted" in out["p10"]
     r = home.cmd("up", "--gpus", "2", check=False)
     assert r.returncode == 1 and "it is up with other sizes" in r.stderr
+
+
+@pytest.mark.feature("B5.1")
+def test_the_gpu_that_is_meant_is_tested(tandem, driver):
+    """NVML has two GPUs, and CUDA does not see the first: the second is CUDA's first, and not the one behind it, which somebody else may compute on."""
+    def tested(gpu):
+        r = subprocess.run([tandem, "gpu-test", "--library", os.path.join(os.path.dirname(tandem), "../checkup/libfake_cuda.so"), "--ms", "1", "--only", gpu], capture_output=True, text=True, timeout=60,
+                           env={**os.environ, "TANDEM_DRIVER": driver})
+        return r.returncode, json.loads(r.stdout) if r.stdout else r.stderr
+
+    code, said = tested("1")
+    assert code == 0 and said["wrong"] == [] and said["devices"] == 1, said
+    code, said = tested("0")
+    assert code == 1 and said["wrong"] == ["gpu0"] and said["message"] == "gpu0: NVML has it, and CUDA does not see it", said
+    code, said = tested("2")
+    assert code == 2 and "this machine has 2 GPUs" in said, said
 
 
 @pytest.mark.feature("A10.1", "B3.2")

@@ -33,6 +33,7 @@ enum {
 	X(init, "cuInit", (unsigned))                                                                                  \
 	X(count, "cuDeviceGetCount", (int *))                                                                          \
 	X(device, "cuDeviceGet", (int *, int))                                                                         \
+	X(at, "cuDeviceGetByPCIBusId", (int *, const char *))                                                          \
 	X(name, "cuDeviceGetName", (char *, int, int))                                                                 \
 	X(attribute, "cuDeviceGetAttribute", (int *, int, int))                                                        \
 	X(retain, "cuDevicePrimaryCtxRetain", (cuda_context *, int))                                                   \
@@ -104,6 +105,17 @@ struct td_cuda *td_cuda_open(const char *path, struct td_error *err)
 int td_cuda_count(const struct td_cuda *c)
 {
 	return c->n;
+}
+
+int td_cuda_at(const struct td_cuda *c, const char *pci)
+{
+	int d, device;
+	if (!*pci || c->at(&d, pci) != OK)
+		return -1;
+	for (int i = 0; i < c->n; i++)
+		if (c->device(&device, i) == OK && device == d)
+			return i;
+	return -1;
 }
 
 // What one device is tested with.

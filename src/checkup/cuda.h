@@ -18,5 +18,8 @@ struct td_cuda;
 struct td_cuda *td_cuda_open(const char *path, struct td_error *err);
 struct td_cuda *td_cuda_close(struct td_cuda *c);
 int td_cuda_count(const struct td_cuda *c);
+// The device with this PCI address, as checkup.h has it; below 0: CUDA does not see it. A GPU that is lost has a number
+// of NVML's and none of CUDA's, and those behind it have other ones.
+int td_cuda_at(const struct td_cuda *c, const char *pci);
 // Tests one device for about so long. An error says that it did not even compute: what CUDA says of it.
 int td_cuda_test(struct td_cuda *c, int device, int64_t ms, struct td_cuda_result *ret, struct td_error *err);

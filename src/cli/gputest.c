@@ -3,6 +3,7 @@
 #include "base/gpudriver.h"
 #include "base/options.h"
 #include "checkup/cuda.h"
+#include "checkup/nvml.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
 
@@ -53,7 +54,13 @@ static uint64_t mask_of(const char *s)
 	return mask;
 }
 
-static int test(struct td_cuda *c, uint64_t mask, int first, int ms)
+// CUDA's number of NVML's GPU i; below 0: it does not see it. Where both see as many they count alike.
+static int device_of(const struct td_cuda *c, const struct td_checkup_facts *f, int i)
+{
+	return !f->gpus || f->gpus == td_cuda_count(c) ? i : td_cuda_at(c, f->gpu[i].pci);
+}
+
+static int test(struct td_cuda *c, const struct td_checkup_facts *f, uint64_t mask, int first, int ms)
 {
 	uint64_t wrong = 0;
 	int64_t each = ms / __builtin_popcountll(mask);
@@ -61,10 +68,12 @@ static int test(struct td_cuda *c, uint64_t mask, int first, int ms)
 	char why[TD_HEALTH_TEXT] = "";
 	for (int i = 0; i < TD_HEALTH_GPUS; i++) {
 		struct td_error err = TD_ERROR_INIT;
-		struct td_cuda_result x;
+		struct td_cuda_result x = {0};
 		if (!(mask >> i & 1))
 			continue;
-		int r = td_cuda_test(c, first + i, each, &x, &err);
+		int device = device_of(c, f, first + i);
+		int r = device < 0 ? td_fail(&err, TD_NOT_FOUND, "NVML has it, and CUDA does not see it")
+				   : td_cuda_test(c, device, each, &x, &err);
 		if (r)
 			snprintf(why, sizeof(why), "gpu%d: %.140s", i, err.msg);
 		else if (x.wrong)
@@ -139,7 +148,12 @@ int td_gpu_test_main(int argc, char **argv)
 		fprintf(stderr, "tandem gpu-test: %s\n", err.msg);
 		return NOT_TESTED;
 	}
-	int n = td_cuda_count(c) - first;
+	struct td_nvml *nvml = td_nvml_open(NULL, NULL);
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	if (nvml)
+		td_nvml_read(nvml, f);
+	td_nvml_close(nvml);
+	int n = (f->gpus ? f->gpus : td_cuda_count(c)) - first;
 	n = n < 0 ? 0 : n;
 	uint64_t all = n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1, mask = only ? mask_of(only) : all;
 	if (!mask || mask & ~all) {
@@ -147,7 +161,7 @@ int td_gpu_test_main(int argc, char **argv)
 			only ? only : "", n);
 		code = n ? 2 : NOT_TESTED;
 	} else {
-		code = test(c, mask, first, ms);
+		code = test(c, f, mask, first, ms);
 	}
 	td_cuda_close(c);
 	return code;

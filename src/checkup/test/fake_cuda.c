@@ -1,5 +1,6 @@
 // A library with the calls of CUDA's driver that the test of GPUs makes. The kernels, known by their names, run on the
-// CPU. Device 0 is well, 1 computes wrongly, 2 forgets what was written to it, 3 breaks at its first kernel.
+// CPU. Device 0 is well, 1 computes wrongly, 2 forgets what was written to it, 3 breaks at its first kernel. Device 0 is
+// NVML's second (fake_nvml.c).
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,10 +13,10 @@ typedef unsigned long long pointer;
 enum { BROKE = 719 };
 static int now, names[3];
 
-int cuInit(unsigned), cuDeviceGetCount(int *), cuDeviceGet(int *, int), cuDeviceGetName(char *, int, int),
-	cuDeviceGetAttribute(int *, int, int), cuDevicePrimaryCtxRetain(void **, int),
-	cuDevicePrimaryCtxRelease_v2(int), cuCtxSetCurrent(void *), cuCtxSynchronize(void),
-	cuModuleLoadData(void **, const void *), cuModuleUnload(void *),
+int cuInit(unsigned), cuDeviceGetCount(int *), cuDeviceGet(int *, int), cuDeviceGetByPCIBusId(int *, const char *),
+	cuDeviceGetName(char *, int, int), cuDeviceGetAttribute(int *, int, int),
+	cuDevicePrimaryCtxRetain(void **, int), cuDevicePrimaryCtxRelease_v2(int), cuCtxSetCurrent(void *),
+	cuCtxSynchronize(void), cuModuleLoadData(void **, const void *), cuModuleUnload(void *),
 	cuModuleGetFunction(int **, void *, const char *), cuMemGetInfo_v2(size_t *, size_t *),
 	cuMemAlloc_v2(pointer *, size_t), cuMemFree_v2(pointer), cuMemcpyHtoD_v2(pointer, const void *, size_t),
 	cuMemcpyDtoH_v2(void *, pointer, size_t), cuGetErrorString(int, const char **),
@@ -36,6 +37,11 @@ EXPORT int cuDeviceGet(int *d, int i)
 {
 	*d = i;
 	return 0;
+}
+EXPORT int cuDeviceGetByPCIBusId(int *d, const char *pci)
+{
+	*d = 0;
+	return strcmp(pci, "0000:9b:00.0") ? 101 : 0; // CUDA_ERROR_INVALID_DEVICE
 }
 EXPORT int cuDeviceGetName(char *s, int n, int d)
 {

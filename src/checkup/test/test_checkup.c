@@ -268,6 +268,9 @@ static void gpus_are_tested(void **state)
 	struct td_cuda *c = td_cuda_open(cuda, &err);
 	assert_non_null(c);
 	assert_int_equal(td_cuda_count(c), 4);
+	assert_int_equal(td_cuda_at(c, "0000:9b:00.0"), 0);
+	assert_int_equal(td_cuda_at(c, "0000:3b:00.0"), -1);
+	assert_int_equal(td_cuda_at(c, ""), -1);
 	static const struct {
 		int code;
 		bool wrong;
