@@ -31,6 +31,10 @@ def test_people_are_added_and_only_the_reader_reads_them(tmp_path):
         # Nobody else reads it, and nobody the passwords.
         assert asked(d, who=None) == (32, "") or asked(d, who=None)[1] == ""
         assert asked(d, password="guessed")[0] == 49 and "userPassword" not in asked(d, "(userPassword=*)")[1] + asked(d, "cn=reader")[1]
+        # A number belongs to one group: else who has it is in the other, too.
+        for argv, words in ((("add", "eve", 5000), "gid 5000 is the group chem's"), (("group", "bio", 3000), "gid 3000 is the group ann's"), (("add", "chem", 3005), "group chem has gid 5000")):
+            r = d.person(*argv, check=False)
+            assert r.returncode == 2 and words in r.stderr, r
         for argv, words, more in ((("add", "Ann", 3002), "\"Ann\" is no name", {}), (("add", "eve", 3000), "uid 3000 is ann's", {}), (("add", "eve", 0), "a number of 1000 or more", {}),
                                   (("add", "eve", 64030), "neither 64030", {}), (("add", "eve", 3003), "no public key", {"keys": "secret\n"}), (("add", "x\ny", 3004), "is no name", {}), (("frob",), "give list", {})):
             r = d.person(*argv, check=False, **more)

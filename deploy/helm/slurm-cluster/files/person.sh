@@ -40,6 +40,10 @@ ask() {
 found() { # the first value of an attribute of whoever fits
 	ask ldapsearch -LLL -o ldif-wrap=no -b "$suffix" "$1" "$2" | sed -n "s/^$2: //p" | head -n 1
 }
+is_free() { # no group has this number: else who is in one would be in the other
+	has=$(found "(&(objectClass=posixGroup)(gidNumber=$1))" cn)
+	[ -z "$has" ] || wrong "gid $1 is the group $has's: take another"
+}
 keys() { # of the input, as lines of LDIF
 	while IFS= read -r line || [ -n "$line" ]; do
 		case $line in
@@ -72,7 +76,12 @@ add)
 	[ -z "$other" ] || [ "$other" = "$2" ] || wrong "uid $3 is $other's: take another"
 	words=""
 	[ -t 0 ] || words=$(keys)
-	group=$(found "(&(objectClass=posixGroup)(cn=$2))" cn)
+	group=$(found "(&(objectClass=posixGroup)(cn=$2))" gidNumber)
+	if [ -z "${4:-}" ] && [ -z "$group" ]; then
+		is_free "$gid"
+	elif [ -z "${4:-}" ] && [ "$group" != "$gid" ]; then
+		wrong "the group $2 has gid $group: give that one, or another, after the uid"
+	fi
 	{
 		if [ -z "${4:-}" ] && [ -z "$group" ]; then
 			printf 'dn: cn=%s,ou=groups,%s\nchangetype: add\nobjectClass: posixGroup\ngidNumber: %s\n\n' "$2" "$suffix" "$gid"
@@ -97,6 +106,7 @@ group)
 	want 3 3
 	is_name "$2"
 	is_number "$3" 100
+	is_free "$3"
 	printf 'dn: cn=%s,ou=groups,%s\nchangetype: add\nobjectClass: posixGroup\ngidNumber: %s\n' "$2" "$suffix" "$3" | ask ldapmodify >/dev/null
 	;;
 join | leave)
