@@ -16,9 +16,10 @@ SHOW = """ls /dev | grep -E 'nvidia|tandem-gpu' | tr '\\n' ' '; echo; echo $CUDA
 cat /usr/lib/*-linux-gnu/libcuda.so.1 /usr/bin/nvidia-smi; mknod /x c 195 61; mknod /y c 195 60; cat /x; cat /y"""
 
 
-@pytest.fixture
-def driver(tandem, tmp_path):
+@pytest.fixture(scope="module")  # the machine has these device files once
+def driver(tandem, tmp_path_factory):
     """A driver of two GPUs: the first has the device file 61, the second 60, and an XID."""
+    tmp_path = tmp_path_factory.mktemp("driver")
     made = [f"/dev/nvidia{n}" for n in (60, 61) if not os.path.exists(f"/dev/nvidia{n}")]
     (tmp_path / "lib").mkdir()
     (tmp_path / "bin").mkdir()
