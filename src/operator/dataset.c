@@ -4,6 +4,7 @@
 
 #include "operator/nodeset.h"
 
+#include "api/status.h"
 #include "base/log.h"
 #include "slurm/hostlist.h"
 
@@ -336,10 +337,10 @@ static int status(const struct td_op_pass *p, struct dataset *s, struct td_error
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_auto_free char *nodes = td_hostlist_write(&s->held), *text = NULL;
 	bool on = td_jget(p->sc->root, "spec.datasets"), ready = on && !s->problem && s->held.n == s->wanted;
+	td_auto_free char *said = td_text_clean(s->said); // it was cut, perhaps within a letter
 	const char *message = !on          ? "spec.datasets of the SlurmCluster is not set, so nodes hold no copies"
 			      : s->problem ? s->problem
-			      : s->said[0] ? s->said
-					   : "";
+					   : said;
 	td_jm_int(d, root, "nodesReady", (long long)s->held.n);
 	td_jm_int(d, root, "nodesWanted", (long long)s->wanted);
 	td_jm_int(d, root, "nodesFetching", (long long)s->fetching);
