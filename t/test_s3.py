@@ -177,15 +177,21 @@ def test_keys_that_are_not_well_written_are_not_said(tmp_path, monkeypatch):
 @pytest.mark.feature("D6.3", "D6.4")
 def test_a_node_holds_what_a_bucket_has(pool, s3):
     node = pool.nodes[1]
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bucket-keys", "namespace": "slurm"}, "stringData": {"accessKeyID": s3.key, "secretAccessKey": s3.secret, "more": "nobody's"}}
+    def secret(word):
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bucket-keys", "namespace": "slurm"}, "stringData": {"accessKeyID": s3.key, "secretAccessKey": word, "more": "nobody's"}}
     spec = {"clusterName": "main", "maxSize": "1Mi", "group": "researcher", "nodeSelector": {"kubernetes.io/hostname": node},
             "source": {"s3": {"endpoint": s3.at("tandem-host"), "bucket": "models", "prefix": "llama2", "secret": "bucket-keys"}}}
     def pods():
         return [p for p in pool.items("pods", "-n", "slurm") if p["metadata"].get("annotations", {}).get("tandem.dev/dataset") == "llama"]
-    pool.apply(secret, {"apiVersion": "tandem.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "llama", "namespace": "slurm"}, "spec": spec})
+    pool.apply(secret("not-the-secret"), {"apiVersion": "tandem.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "llama", "namespace": "slurm"}, "spec": spec})
     try:
-        fetcher = wait_for("it is fetched", lambda: next(iter(pods()), None))
-        assert s3.secret not in str(fetcher) and [i["key"] for v in fetcher["spec"]["volumes"] if v["name"] == "s3" for i in v["secret"]["items"]] == ["accessKeyID", "secretAccessKey", "sessionToken"]
+        # A pod that another try would not help stays for a while; one that has fetched goes at once.
+        message = wait_for("it says why", lambda: pool.get("dataset", "llama", "-n", "slurm").get("status", {}).get("message"))
+        fetcher, = pods()
+        assert "SignatureDoesNotMatch" in message and "not-the-secret" not in message + str(fetcher)
+        assert [i["key"] for v in fetcher["spec"]["volumes"] if v["name"] == "s3" for i in v["secret"]["items"]] == ["accessKeyID", "secretAccessKey", "sessionToken"]
+        pool.apply(secret(s3.secret))
+        pool.kubectl("patch", "dataset", "-n", "slurm", "llama", "--type=merge", "-p", json.dumps({"spec": {"source": {"s3": {"revision": "2"}}}}))
         wait_for("the node has it", lambda: "data.llama" in pool.shell("sinfo", "-h", "-n", node, "-o", "%b"))
         assert pool.as_user("researcher", "srun", "-Q", "--mem=50M", "-D", "/", "-C", "data.llama", "cat", "/datasets/llama/other").stdout == "not this"
     finally:
