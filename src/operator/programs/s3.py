@@ -226,7 +226,8 @@ def s3_fetch(s3, prefix, own, tree, room):
             if key is None:
                 return
             try:
-                if not os.path.exists(f"{own}/{file}"):
+                # After a crash of the machine a name may be there, and not all of its bytes.
+                if not os.path.exists(f"{own}/{file}") or os.path.getsize(f"{own}/{file}") != size:
                     s3.download(key, size, etag, f"{own}/{file}.part")
                     os.rename(f"{own}/{file}.part", f"{own}/{file}")
             except BaseException:
