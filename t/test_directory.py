@@ -24,6 +24,7 @@ def test_people_are_added_and_only_the_reader_reads_them(tmp_path):
         d.person("group", "chem", 5000)
         d.person("add", "bob", 3001, 5000)
         d.person("join", "chem", "ann")
+        d.person("join", "chem", "bob")
         assert d.person("list").stdout == "ann 3000 3000\nbob 3001 5000\n"
         ann = asked(d, "uid=ann")[1]
         assert f"sshPublicKey: {KEY}" in ann or base64.b64encode(KEY.encode()).decode() in ann
@@ -47,5 +48,8 @@ def test_people_are_added_and_only_the_reader_reads_them(tmp_path):
         d.person("remove", "bob")
         assert d.person("list").stdout == "ann 3000 3000\n"
         assert asked(d)[0] == 49 and "uid: ann" in asked(d, password="another")[1]
+        # Whoever is called bob next is in no group of this one's.
+        assert "memberUid: ann" in asked(d, "cn=chem", password="another")[1] and "bob" not in asked(d, "cn=chem", password="another")[1]
+        assert d.person("remove", "bob", check=False).returncode == 32
     finally:
         d.stop()

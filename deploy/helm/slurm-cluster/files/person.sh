@@ -3,7 +3,7 @@
 #   person list                     who there is
 #   person add NAME UID [GID]       a person, with a group of the same name unless GID names another; ssh keys come by the input, one a line
 #   person key NAME                 the person's ssh keys are now those of the input
-#   person remove NAME              no new session of his begins
+#   person remove NAME              no new session of his begins, and no group has him
 #   person group NAME GID           a group
 #   person join GROUP NAME, person leave GROUP NAME
 set -eu
@@ -100,7 +100,13 @@ key)
 remove)
 	want 2 2
 	is_name "$2"
-	ask ldapdelete "uid=$2,ou=people,$suffix"
+	groups=$(ask ldapsearch -LLL -o ldif-wrap=no -b "ou=groups,$suffix" "(memberUid=$2)" dn | sed -n '/^dn:/p')
+	{
+		[ -z "$groups" ] || printf '%s\n' "$groups" | while IFS= read -r dn; do
+			printf '%s\nchangetype: modify\ndelete: memberUid\nmemberUid: %s\n\n' "$dn" "$2"
+		done
+		printf 'dn: uid=%s,ou=people,%s\nchangetype: delete\n' "$2" "$suffix"
+	} | ask ldapmodify >/dev/null
 	;;
 group)
 	want 3 3
