@@ -18,6 +18,7 @@ enum {
 struct joins {
 	struct td_op *op;
 	struct td_informer *requests, *tokens;
+	struct td_objects reserved; // tokens as they are since their reservation, which the cache may not show yet
 };
 struct join_pass {
 	struct joins *js;
@@ -43,6 +44,11 @@ void td_op_join_on_node(struct td_op *op, struct td_object *old, struct td_objec
 		enqueue(op, NODE_KEY, now->name);
 }
 
+static bool phase_is(const struct td_object *t, const char *phase)
+{
+	return td_streq(td_jstr_or(t->root, "status.phase", ""), phase);
+}
+
 static void on_request(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct joins *js = ctx;
@@ -55,11 +61,6 @@ static void on_token(void *ctx, struct td_object *old, struct td_object *now)
 	struct joins *js = ctx;
 	if (now)
 		enqueue(js->op, TOKEN_KEY, now->name);
-}
-
-static bool phase_is(const struct td_object *t, const char *phase)
-{
-	return td_streq(td_jstr_or(t->root, "status.phase", ""), phase);
 }
 
 // Writes fields of the status over the one that was read; *ret_now: as it is then.
@@ -88,21 +89,48 @@ static bool expired(const struct join_pass *x, const struct td_object *t)
 	return td_time_parse(td_jstr_or(t->root, "spec.expires", ""), &at) || at <= x->now;
 }
 
-// What is in the cluster now: the caches may lag behind the last approval.
+static void of_node(const struct td_object *t, struct td_strv *ret)
+{
+	td_strv_add(ret, td_jstr_or(t->root, "status.node", ""));
+}
+
+static bool promises(const struct td_object *o, const struct td_object *t, const char *node)
+{
+	return strcmp(o->uid, t->uid) != 0 && phase_is(o, "Used") && td_streq(td_jstr(o->root, "status.node"), node);
+}
+
+// Was that node promised to another machine? The cache says so, and of the last reservations, which it may not show yet,
+// what was written: the worker is the only one who makes them.
+static bool promised(struct join_pass *x, const struct td_object *t, const char *node)
+{
+	bool found = false;
+	struct td_objects left = {0};
+	for (size_t i = 0; i < x->js->reserved.n; i++) {
+		struct td_object *o = x->js->reserved.v[i];
+		td_auto(td_object_unref) struct td_object *seen = td_informer_get(x->js->tokens, NULL, o->name);
+		if (!seen || strcmp(seen->uid, o->uid) != 0 || td_jstr(seen->root, "status.requestUID"))
+			continue; // it is gone, or the cache knows it
+		found |= promises(o, t, node);
+		td_objects_add(&left, td_object_ref(o));
+	}
+	td_objects_done(&x->js->reserved);
+	x->js->reserved = left;
+	td_auto_objects struct td_objects l = {0};
+	td_informer_by_index(x->js->tokens, "node", node, &l);
+	for (size_t i = 0; i < l.n && !found; i++)
+		found = promises(l.v[i], t, node);
+	return found;
+}
+
+// What is in the cluster now.
 static int look(struct join_pass *x, const struct td_object *t, const char *node, struct td_pool_join *f,
 		struct td_error *err)
 {
-	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_get(x->op->k, &td_nodes, NULL, node, x->c, NULL, err);
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "looking for node %s", node);
 	f->there = !r;
-	if ((r = td_kube_list(x->op->k, &td_nodetokens, NULL, NULL, NULL, x->c, &l, err)))
-		return td_wrap(err, "listing NodeTokens");
-	for (size_t i = 0; i < l.n; i++)
-		if (strcmp(l.v[i]->uid, t->uid) != 0 && phase_is(l.v[i], "Used") &&
-		    td_streq(td_jstr(l.v[i]->root, "status.node"), node))
-			f->promised = true;
+	f->promised = promised(x, t, node);
 	return 0;
 }
 
@@ -170,7 +198,11 @@ static int reserve(struct join_pass *x, const struct td_object *q, const struct 
 	set_time(x, d, "status.usedAt");
 	if (!td_lease_holds())
 		return td_fail(err, TD_CONFLICT, "the lease is lost");
-	return write_token(x, t, d, NULL, err);
+	struct td_object *now = NULL;
+	int r = write_token(x, t, d, &now, err);
+	if (!r)
+		td_objects_add(&x->js->reserved, now);
+	return r;
 }
 
 // Reads the token itself: what the cache has may be older than its last use.
@@ -357,9 +389,9 @@ static int token(struct join_pass *x, const char *name, int64_t *again_ms, struc
 static void node_came(struct join_pass *x, const char *name)
 {
 	td_auto_objects struct td_objects l = {0};
-	td_informer_list(x->js->tokens, NULL, &l);
+	td_informer_by_index(x->js->tokens, "node", name, &l);
 	for (size_t i = 0; i < l.n; i++)
-		if (phase_is(l.v[i], "Used") && td_streq(td_jstr(l.v[i]->root, "status.node"), name))
+		if (phase_is(l.v[i], "Used"))
 			enqueue(x->op, TOKEN_KEY, l.v[i]->name);
 }
 
@@ -385,6 +417,7 @@ void td_op_join_run(struct td_op *op, struct td_cancel *c)
 				      requests = {&td_csrs, NULL, NULL, "spec.signerName=" TD_CSR_SIGNER};
 	js.tokens = td_informer_new(op->k, &tokens);
 	js.requests = td_informer_new(op->k, &requests);
+	td_informer_add_index(js.tokens, "node", of_node);
 	td_informer_on_change(js.tokens, on_token, &js);
 	td_informer_on_change(js.requests, on_request, &js);
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
@@ -403,4 +436,5 @@ void td_op_join_run(struct td_op *op, struct td_cancel *c)
 	td_cancel_fire(stop);
 	js.requests = td_informer_free(js.requests);
 	js.tokens = td_informer_free(js.tokens);
+	td_objects_done(&js.reserved);
 }
