@@ -59,8 +59,12 @@ static void on_request(void *ctx, struct td_object *old, struct td_object *now)
 static void on_token(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct joins *js = ctx;
-	if (now)
-		enqueue(js->op, TOKEN_KEY, now->name);
+	if (!now)
+		return;
+	enqueue(js->op, TOKEN_KEY, now->name);
+	// It may end another one that is for the same node.
+	if (phase_is(now, "Used"))
+		enqueue(js->op, NODE_KEY, td_jstr_or(now->root, "status.node", ""));
 }
 
 // Writes fields of the status over the one that was read; *ret_now: as it is then.
@@ -343,9 +347,27 @@ static int64_t until(const struct join_pass *x, const char *at, int64_t and_ms)
 	return ms + and_ms - x->now;
 }
 
+// True when a later token was used for the same node: whoever has that one is the node.
+static bool overtaken(struct join_pass *x, const struct td_object *t, const char *node)
+{
+	int64_t mine, its;
+	td_auto_objects struct td_objects l = {0};
+	td_informer_by_index(x->js->tokens, "node", node, &l);
+	if (td_time_parse(td_jstr_or(t->root, "status.usedAt", ""), &mine))
+		return false;
+	for (size_t i = 0; i < l.n; i++)
+		if ((phase_is(l.v[i], "Used") || phase_is(l.v[i], "Joined")) &&
+		    !td_time_parse(td_jstr_or(l.v[i]->root, "status.usedAt", ""), &its) && its > mine)
+			return true;
+	return false;
+}
+
 static int used(struct join_pass *x, const struct td_object *t, int64_t *again_ms, struct td_error *err)
 {
 	const char *name = td_jstr_or(t->root, "status.node", "");
+	if (overtaken(x, t, name))
+		return end_secret(x, t, "Expired", "the node did not come, and another token was used for it since",
+				  err);
 	int64_t left = until(x, td_jstr(t->root, "status.usedAt"), FETCH_MS);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(x->op->nodes, NULL, name);
 	// A node that was there before says nothing about the machine that is to be it now.

@@ -61,7 +61,10 @@ void td_pool_join_decide(const struct td_pool_join *f, struct td_pool_join_plan 
 		       "node %.100s is there: give the machine another name, or, when it is that node's machine "
 		       "now, make a token with --again",
 		       node);
-	if (f->promised)
-		refuse(ret, "NodeExists", "another machine is joining as node %.100s", node);
+	if (f->promised && !f->again)
+		refuse(ret, "NodeExists",
+		       "another machine is joining as node %.100s: if it never comes, end its token with `tandem node "
+		       "revoke`",
+		       node);
 	ret->what = TD_JOIN_RESERVE;
 }

@@ -12,7 +12,7 @@ struct td_pool_join {
 	const char *machine; // whose it is
 	const char *name;    // the node that it may become; NULL: any that is not there
 	const char *used_by; // the uid of the request that it is reserved for; NULL: none
-	bool again;          // the node may be there: it is this machine from now on
+	bool again;          // the node may be there, or promised: it is this machine from now on
 	// The request.
 	const char *uid;
 	const char *by; // the machine that signed it; "": it cannot be read
