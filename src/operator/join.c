@@ -307,8 +307,8 @@ static int mark_node(struct join_pass *x, const struct td_object *t, const struc
 
 static int joined(struct join_pass *x, const struct td_object *t, const struct td_object *node, struct td_error *err)
 {
-	int r = mark_node(x, t, node, err);
-	if (r || (r = drop_secret(x, t, err)))
+	int r = drop_secret(x, t, err);
+	if (r || (r = mark_node(x, t, node, err)))
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
