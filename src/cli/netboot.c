@@ -151,7 +151,7 @@ static bool known(struct netboot *b, const struct stat *st, bool add)
 }
 
 // A file is served only while it is what its image's manifest says.
-static int prove(struct netboot *b, const char *image, const char *name, const char *path, const struct stat *st,
+static int prove(struct netboot *b, const char *image, const char *name, int fd, const struct stat *st,
 		 struct td_error *err)
 {
 	char is[65];
@@ -161,11 +161,11 @@ static int prove(struct netboot *b, const char *image, const char *name, const c
 	td_auto_buf struct td_buf doc = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_file_read(at, 1 << 20, &doc, err);
-	if (r || (r = td_json_parse(td_buf_str(&doc), doc.len, &j, err)) || (r = td_netboot_digest(path, is, err)))
+	if (r || (r = td_json_parse(td_buf_str(&doc), doc.len, &j, err)) || (r = td_netboot_digest(fd, is, err)))
 		return r;
 	const char *want = td_jkey_str(td_jget(td_json_root(j), "files"), name);
 	if (!td_streq(want, is))
-		return td_fail(err, TD_INVALID, "%s is sha256 %s, and %s says %s: build the image anew", path, is, at,
+		return td_fail(err, TD_INVALID, "%s is sha256 %s, and %s says %s: build the image anew", name, is, at,
 			       want ? want : "nothing of it");
 	known(b, st, true);
 	return 0;
@@ -184,7 +184,7 @@ static void file(struct netboot *b, struct td_http_x *x, const char *rest)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		text(x, 404, "no such file\n");
-	} else if (prove(b, image, slash + 1, path, &st, &err)) {
+	} else if (prove(b, image, slash + 1, fd, &st, &err)) {
 		td_err("%s", err.msg);
 		text(x, 500, "the file is not what its manifest says\n");
 	} else if (!td_http_stream_begin(x, 200, "application/octet-stream", &err)) {

@@ -4,7 +4,6 @@
 #include "base/embedded.h"
 #include "base/file.h"
 
-#include <fcntl.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <stdio.h>
@@ -115,23 +114,20 @@ char *td_netboot_script(const struct td_netboot_machine *m, const char *id, cons
 	return td_buf_take(&b);
 }
 
-int td_netboot_digest(const char *path, char ret[65], struct td_error *err)
+int td_netboot_digest(int fd, char ret[65], struct td_error *err)
 {
 	gnutls_hash_hd_t h;
 	unsigned char sum[32];
 	td_auto_free char *piece = td_malloc(PIECE);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t n;
-	if (fd < 0)
-		return td_fail(err, TD_NOT_FOUND, "%s cannot be read", path);
+	off_t at = 0;
 	if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
 		abort(); // no memory
-	while ((n = read(fd, piece, PIECE)) > 0)
+	for (; (n = pread(fd, piece, PIECE, at)) > 0; at += n)
 		gnutls_hash(h, piece, (size_t)n);
 	gnutls_hash_deinit(h, sum);
-	close(fd);
 	if (n < 0)
-		return td_fail(err, TD_TRANSIENT, "%s cannot be read to its end", path);
+		return td_fail(err, TD_TRANSIENT, "the file cannot be read to its end");
 	for (size_t i = 0; i < sizeof(sum); i++)
 		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
 	return 0;
