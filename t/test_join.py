@@ -223,7 +223,7 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
     try:
         assert "serves" in p.stderr.readline()
         nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
-        token = lambda n: ask(f"/join?id={uuid}&nonce={n}&key={m.id}", method="POST", data=b"")
+        token = lambda n: ask(f"/join?nonce={n}&key={m.id}", method="POST", data=b"")
         t = json.loads(token(nonce))
         assert token(nonce) == 403 and token("0" * 32) == 403
         spec = site.record(t)["spec"]

@@ -72,6 +72,7 @@ def test_the_boot_service(service):
     s.write("groups/gpu.yaml", {"image": "v1"})
     one = s.get(f"/machine.ipxe?id={UUID}")[1]
     assert f"/images/v1/kernel initrd=root " in one and "tandem.node=n9 tandem.image=v1" in one and re.search("tandem.nonce=[0-9a-f]{32} quiet", one)
+    assert UUID not in re.search("^kernel .*", one, re.M)[0]  # pods and jobs of the node can read that
     s.write("groups/gpu.yaml", {"image": "v2"})
     two = s.get(f"/machine.ipxe?id={UUID}")[1]
     assert "tandem.image=v2" in two and re.search("nonce=(\\S+)", one)[1] != re.search("nonce=(\\S+)", two)[1]
@@ -82,5 +83,5 @@ def test_the_boot_service(service):
         assert s.get(bad)[0] in (400, 404), bad
     assert "there is no machine" in s.get("/machine.ipxe?id=00000000-0000-0000-0000-000000000000")[1]
     assert "there is no machine" in s.get("/machine.ipxe?id=../groups/gpu")[1]
-    assert s.get(f"/join?id={UUID}&nonce=0&key=key:{'0' * 64}", data=b"")[0] == 403  # it has no cluster
+    assert s.get(f"/join?nonce=0&key=key:{'0' * 64}", data=b"")[0] == 403  # it has no cluster
     assert f"machine {UUID} boots image v2 as node n9" in s.log.read_text()

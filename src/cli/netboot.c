@@ -73,13 +73,13 @@ static void first(struct netboot *b, struct td_http_x *x)
 	text(x, 200, td_buf_str(&out));
 }
 
-// Takes what is there of a machine, and what is too old. NULL: nothing. The lock is held.
-static struct pending *take_locked(struct netboot *b, const char *id, int64_t now)
+// Takes what is there of a machine or for a number, and what is too old. NULL: nothing. The lock is held.
+static struct pending *take_locked(struct netboot *b, const char *id, const char *nonce, int64_t now)
 {
 	struct pending *found = NULL;
 	for (struct pending **at = &b->pending; *at;) {
 		struct pending *p = *at;
-		bool it = !strcmp(p->id, id);
+		bool it = td_streq(p->id, id) || td_streq(p->nonce, nonce);
 		if (!it && p->until > now) {
 			at = &p->next;
 			continue;
@@ -113,7 +113,7 @@ static void script(struct netboot *b, struct td_http_x *x)
 	p->until = td_mono_ms(&td_clock_system) + OPEN_MS;
 	td_auto_free char *s = td_netboot_script(&m, id, b->url, p->nonce);
 	pthread_mutex_lock(&b->lock);
-	struct pending *old = take_locked(b, id, td_mono_ms(&td_clock_system));
+	struct pending *old = take_locked(b, id, NULL, td_mono_ms(&td_clock_system));
 	bool room = b->n < OPEN_MOST;
 	if (room) {
 		p->next = b->pending;
@@ -196,27 +196,30 @@ static void file(struct netboot *b, struct td_http_x *x, const char *rest)
 		close(fd);
 }
 
+// Who has the number of a boot is its machine: that number alone says which one, because everybody there can read what
+// else a machine was told.
 static void join(struct netboot *b, struct td_http_x *x)
 {
-	const char *id = td_http_query(x, "id"), *nonce = td_http_query(x, "nonce"), *key = td_http_query(x, "key");
+	const char *nonce = td_http_query(x, "nonce"), *key = td_http_query(x, "key");
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_machine struct td_netboot_machine m = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!b->k)
 		return text(x, 403, "this service gives no tokens: it has no --kubeconfig\n");
-	if (!id || !nonce || !key || td_netboot_read(b->dir, id, &m, &err))
-		return text(x, 403, "no such machine\n");
 	pthread_mutex_lock(&b->lock);
-	struct pending *p = take_locked(b, id, td_mono_ms(&td_clock_system));
+	struct pending *p = nonce && key ? take_locked(b, NULL, nonce, td_mono_ms(&td_clock_system)) : NULL;
 	pthread_mutex_unlock(&b->lock);
-	bool right = p && !strcmp(p->nonce, nonce);
-	td_auto_free char *image = p ? td_strdup(p->image) : NULL;
-	if (p)
-		free(p->image);
-	free(p);
-	if (!right) {
-		td_warn("machine %s: asked for a token without having booted", id);
+	if (!p) {
+		td_warn("a token was asked for without a boot");
 		return text(x, 403, "boot first: a token is given once for each boot\n");
+	}
+	char id[sizeof(p->id)];
+	memcpy(id, p->id, sizeof(id));
+	td_auto_free char *image = p->image;
+	free(p);
+	if (td_netboot_read(b->dir, id, &m, &err)) {
+		td_warn("%s", err.msg);
+		return text(x, 403, "no such machine\n");
 	}
 	struct td_cli_token q = {.machine = key,
 				 .name = m.node,
