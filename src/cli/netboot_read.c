@@ -50,6 +50,20 @@ static int read_doc(const char *path, struct td_json **ret, struct td_error *err
 	return 0;
 }
 
+// The image becomes a label of the node.
+static bool label_fits(const char *s)
+{
+	size_t n = strlen(s);
+	return n <= 63 && !strchr("._-", s[0]) && !strchr("._-", s[n - 1]);
+}
+
+// NAMESPACE/NAME.
+static bool nodeset_fits(const char *s)
+{
+	const char *slash = strchr(s, '/');
+	return slash && slash != s && slash[1] && !strchr(slash + 1, '/');
+}
+
 // A field that names something of the directory.
 static const char *name_in(const struct td_json *doc, const char *path, const char *field, struct td_error *err)
 {
@@ -72,12 +86,20 @@ int td_netboot_read(const char *dir, const char *id, struct td_netboot_machine *
 			       : r;
 	if (!(m.node = name_in(m.doc, path, "node", err)) || !(m.group = name_in(m.doc, path, "group", err)))
 		return TD_INVALID;
+	if (td_jget(td_json_root(m.doc), "nodeset") && !nodeset_fits(td_jstr_or(td_json_root(m.doc), "nodeset", "")))
+		return td_fail(err, TD_INVALID, "%s: nodeset: give NAMESPACE/NAME", path);
 	td_auto_free char *groups = td_asprintf("%s/groups/%s.yaml", dir, m.group);
 	const char *image;
 	if ((r = read_doc(groups, &group, err)))
 		return td_wrap(err, "the group of machine %s", id) ? TD_INVALID : TD_INVALID;
 	if (!(image = name_in(group, groups, "image", err)))
 		return TD_INVALID;
+	if (!label_fits(image))
+		return td_fail(
+			err, TD_INVALID,
+			"%s: image: a name begins and ends with a letter or digit and has at most 63 characters, "
+			"as a label has",
+			groups);
 	m.image = td_strdup(image);
 	td_auto_free char *manifest = td_asprintf("%s/images/%s/manifest.json", dir, image);
 	if (read_doc(manifest, &m.manifest, err) || !name_in(m.manifest, manifest, "kernel", err) ||

@@ -43,6 +43,35 @@ static int end(void **state)
 	return td_rm_rf(dir, NULL);
 }
 
+static void refused(const char *words)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_machine struct td_netboot_machine m = {0};
+	assert_int_equal(td_netboot_read(dir, UUID, &m, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, words));
+	assert_null(m.doc);
+}
+
+static void a_file_that_says_nonsense_is_named_and_ends_nothing(void **state)
+{
+	static const char *const sets[] = {"gpu", "/gpu", "slurm/", "a/b/c", "[1]"};
+	for (size_t i = 0; i < TD_LEN(sets); i++) {
+		td_auto_free char *text = td_asprintf("{node: n9, group: gpu, nodeset: %s}", sets[i]);
+		put("machines/" UUID ".yaml", text);
+		refused("nodeset: give NAMESPACE/NAME");
+	}
+	put("machines/" UUID ".yaml", "{node: n9, group: gpu}");
+	static const char *const images[] = {"-v1", "v1_",
+					     "0123456789012345678901234567890123456789012345678901234567890123"};
+	for (size_t i = 0; i < TD_LEN(images); i++) {
+		td_auto_free char *text = td_asprintf("image: \"%s\"", images[i]);
+		put("groups/gpu.yaml", text);
+		refused("groups/gpu.yaml: image");
+	}
+	put("groups/gpu.yaml", "image: ../x");
+	refused("image: give a name");
+}
+
 // Every pod and job of the node can read the kernel's command line.
 static void the_command_line_has_nothing_with_which_a_token_is_got(void **state)
 {
@@ -59,6 +88,7 @@ static void the_command_line_has_nothing_with_which_a_token_is_got(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test_setup_teardown(the_command_line_has_nothing_with_which_a_token_is_got, make, end)};
+		cmocka_unit_test_setup_teardown(the_command_line_has_nothing_with_which_a_token_is_got, make, end),
+		cmocka_unit_test_setup_teardown(a_file_that_says_nonsense_is_named_and_ends_nothing, make, end)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
