@@ -145,6 +145,19 @@ def test_whoever_is_not_the_tokens_machine_is_refused(site):
         site.c.kubectl("--kubeconfig", site.home / "operator.conf", "create", "-f", "-", input=json.dumps({
             "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token", "metadata": {"name": "bootstrap-token-aaaaaa", "namespace": "kube-system"},
             "stringData": {"token-id": "aaaaaa", "token-secret": "a" * 16, "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:tandem"}}))
+    # Nor deletes it what is none, nor answers what was asked for without one.
+    site.c.kubectl("-n", "kube-system", "create", "secret", "generic", "others")
+    with pytest.raises(Failed, match="but bootstrap tokens"):
+        site.c.kubectl("--kubeconfig", site.home / "operator.conf", "-n", "kube-system", "delete", "secret", "others")
+    pem = subprocess.run(["openssl", "req", "-new", "-key", thief.key, "-subj", "/O=system:nodes/CN=system:node:n7"], capture_output=True, check=True).stdout
+    site.c.kubectl("create", "-f", "-", input=json.dumps({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "persons"},
+        "spec": {"signerName": "kubernetes.io/kube-apiserver-client-kubelet", "request": base64.b64encode(pem).decode(), "usages": ["digital signature", "client auth"]}}))
+    bearer = json.loads((site.home / "operator.conf").read_text())["users"][0]["user"]["token"]
+    said = subprocess.run(["curl", "-sk", "--max-time", "60", "-X", "PATCH", "-H", f"Authorization: Bearer {bearer}", "-H", "Content-Type: application/merge-patch+json",
+                           "-d", json.dumps({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "x", "message": "y"}]}}),
+                           f"https://{site.c.api}/apis/certificates.k8s.io/v1/{CSR}/persons/approval"], capture_output=True, text=True, check=True).stdout
+    assert "answers only requests" in said
     # A token that was revoked is refused by the record at once, and by the API server when it has forgotten it.
     site.run("node", "revoke", u["token"][:6], "--kubeconfig", site.c.kubeconfig)
     assert re.search("TokenUnknown|does not know the token", mine.join(u, "--name", "n7", code=1))
