@@ -113,15 +113,17 @@ static int write_below(const char *dir, const char *sub, const char *file, const
 	return r ? r : td_file_write(path, td_buf_str(text), text->len, mode, err);
 }
 
-// True when there is a request of that name that an earlier try has made and that may still be approved, or is.
-static bool goes_on(struct td_kube *k, const char *name, const char *cn)
+// True when there is a request of that name that an earlier try has made and that may still be approved, or is. Who has
+// stolen the token may have taken the name: his request has another key.
+static bool goes_on(const struct join *j, struct td_kube *k, const char *name, const char *cn)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	if (td_kube_get(k, &td_csrs, NULL, name, NULL, &o, NULL))
 		return false;
 	td_auto_kube_csr struct td_kube_csr csr;
 	td_kube_csr_read(o, &csr);
-	return td_streq(csr.cn, cn) && (!csr.decided || td_streq(csr.decided, "Approved"));
+	return td_streq(csr.cn, cn) && td_streq(csr.machine, j->id) &&
+	       (!csr.decided || td_streq(csr.decided, "Approved"));
 }
 
 // Makes the request, or finds the one that an earlier try has made. *ret: its name.
@@ -147,7 +149,7 @@ static int ask(const struct join *j, struct td_kube *k, char **ret, struct td_er
 	yyjson_mut_arr_add_str(d, usages, "digital signature");
 	yyjson_mut_arr_add_str(d, usages, "client auth");
 	r = td_kube_create(k, &td_csrs, NULL, root, NULL, &made, err);
-	if (r == TD_EXISTS && !goes_on(k, name, cn)) {
+	if (r == TD_EXISTS && !goes_on(j, k, name, cn)) {
 		td_jm_del(td_jm_obj(d, root, "metadata"), "name");
 		td_jm_strf(d, root, "metadata.generateName", "%s-", name);
 		r = td_kube_create(k, &td_csrs, NULL, root, NULL, &made, err);
