@@ -1,6 +1,7 @@
 // What the boot service has of a machine, and the script that it boots by.
 #include "cli/netboot.h"
 
+#include "api/names.h"
 #include "base/embedded.h"
 #include "base/file.h"
 
@@ -50,13 +51,6 @@ static int read_doc(const char *path, struct td_json **ret, struct td_error *err
 	return 0;
 }
 
-// The image becomes a label of the node.
-static bool label_fits(const char *s)
-{
-	size_t n = strlen(s);
-	return n <= 63 && !strchr("._-", s[0]) && !strchr("._-", s[n - 1]);
-}
-
 // NAMESPACE/NAME.
 static bool nodeset_fits(const char *s)
 {
@@ -94,7 +88,7 @@ int td_netboot_read(const char *dir, const char *id, struct td_netboot_machine *
 		return td_wrap(err, "the group of machine %s", id) ? TD_INVALID : TD_INVALID;
 	if (!(image = name_in(group, groups, "image", err)))
 		return TD_INVALID;
-	if (!label_fits(image))
+	if (!td_is_label_value(image)) // the node gets it as a label
 		return td_fail(
 			err, TD_INVALID,
 			"%s: image: a name begins and ends with a letter or digit and has at most 63 characters, "

@@ -2,6 +2,7 @@
 // first: a token without one is good for nothing.
 #include "cli/node_token.h"
 
+#include "api/names.h"
 #include "base/clock.h"
 #include "base/rand.h"
 #include "cli/machine.h"
@@ -257,8 +258,12 @@ int td_cli_token_run(const struct td_cli_token *q, const char *verb, const char 
 						"the new machine");
 	if (q->nodeset && !strchr(q->nodeset, '/'))
 		return td_command_wrong("node", "--nodeset %s: give NAMESPACE/NAME", q->nodeset);
-	for (size_t i = 0; i < q->labels.n; i++)
-		if (!strchr(q->labels.v[i], '='))
-			return td_command_wrong("node", "--label %s: give KEY=VALUE", q->labels.v[i]);
+	for (size_t i = 0; i < q->labels.n; i++) {
+		const char *eq = strchr(q->labels.v[i], '=');
+		td_auto_free char *key = eq ? td_strndup(q->labels.v[i], (size_t)(eq - q->labels.v[i])) : NULL;
+		if (!eq || !td_is_qualified_name(key) || !td_is_label_value(eq + 1))
+			return td_command_wrong("node", "--label %s: give KEY=VALUE, as a label of Kubernetes is",
+						q->labels.v[i]);
+	}
 	return make(q);
 }
