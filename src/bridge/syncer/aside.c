@@ -45,6 +45,13 @@ struct td_aside_of *td_aside_of_locked(struct td_asides *a, const char *node, bo
 	return x;
 }
 
+void td_aside_wants(struct td_aside_of *x, uint64_t out, uint64_t lent)
+{
+	x->out = out;
+	x->lent = lent & ~out;
+	x->in_use = lent & out;
+}
+
 // The devices of this kind in a text of Slurm's, "gpu:2(IDX:0,2)".
 static uint64_t devices_in(const char *gres)
 {
@@ -187,7 +194,12 @@ char *td_aside_text(struct td_bridge *b, const char *node)
 {
 	struct td_aside_lent lent;
 	td_aside_lent(b, node, &lent);
-	return td_pool_aside_write(td_aside_held(b, node) & ~lent.held);
+	// What is shown may be reset, so a device that a pod of another scheduler has is not, though root's job holds it.
+	pthread_mutex_lock(&b->asides->lock);
+	const struct td_aside_of *x = td_aside_of_locked(b->asides, node, false);
+	uint64_t theirs = lent.held | (x ? x->in_use : 0);
+	pthread_mutex_unlock(&b->asides->lock);
+	return td_pool_aside_write(td_aside_held(b, node) & ~theirs);
 }
 
 void td_aside_holds(struct td_bridge *b, const char *node, int64_t *ret_devices, int64_t *ret_cpus)

@@ -277,8 +277,7 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	if (x) {
 		free(x->wish); // found again by the last step
 		x->wish = NULL;
-		x->out = want;
-		x->lent = lend.sum.want & ~want;
+		td_aside_wants(x, want, lend.sum.want);
 		x->any = p.any;
 	}
 	if (x && x->unsure_ms && b->asides->listed_ms > x->unsure_ms)

@@ -20,6 +20,7 @@ struct td_aside_of { // one node
 	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
 	uint64_t out;      // the annotation's
 	uint64_t lent;     // to pods of other schedulers (lend.h)
+	uint64_t in_use;   // of `out`: those that such pods have still
 	size_t any;        // and so many more shall be
 	UT_hash_handle hh;
 };
@@ -30,6 +31,8 @@ struct td_asides {
 };
 // Makes it when there is none, if it shall. The lock is held.
 struct td_aside_of *td_aside_of_locked(struct td_asides *a, const char *node, bool make);
+// Which devices shall be out of service, and which pods of other schedulers have. The lock is held.
+void td_aside_wants(struct td_aside_of *x, uint64_t out, uint64_t lent);
 // False: it was known already. The lock is held.
 bool td_aside_add_locked(struct td_aside_of *x, int64_t job, const struct td_pool_aside_job *is, int64_t cpus);
 // What is known of the job now; j NULL: it is gone.
