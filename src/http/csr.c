@@ -1,6 +1,8 @@
 // Requests for certificates, by GnuTLS.
 #include "http/csr.h"
 
+#include "http/pki.h"
+
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 
 enum { TEXT_MAX = 64 * 1024, NAME_MAX_BYTES = 1024 };
+#define BLOCK "CERTIFICATE REQUEST" // of PEM
 
 static void crq_free(gnutls_x509_crq_t c)
 {
@@ -109,7 +112,7 @@ int td_csr_make(const char *key_pem, size_t n, const char *cn, const char *org, 
 		rc = gnutls_x509_crq_export2(c, GNUTLS_X509_FMT_DER, &der);
 	// GnuTLS itself writes "NEW CERTIFICATE REQUEST", which Kubernetes does not take.
 	if (rc == 0)
-		rc = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &pem);
+		rc = gnutls_pem_base64_encode2(BLOCK, &der, &pem);
 	gnutls_free(der.data);
 	gnutls_privkey_deinit(signer);
 	if (rc < 0)
@@ -138,19 +141,39 @@ static char *only(gnutls_x509_crq_t c, const char *oid)
 	return s;
 }
 
+// The one block of a text that has nothing else: whoever signs what was approved must not find another request in it.
+// GnuTLS alone would take a block NEW CERTIFICATE REQUEST before one that Kubernetes reads.
+static bool only_block(const char *pem, size_t n, struct td_buf *ret)
+{
+	static const char begin[] = "-----BEGIN " BLOCK "-----\n", end[] = "\n-----END " BLOCK "-----";
+	const size_t head = sizeof(begin) - 1, tail = sizeof(end) - 1;
+	td_auto_buf struct td_buf body = {0};
+	if (n && pem[n - 1] == '\n')
+		n--;
+	if (n < head + tail || memcmp(pem, begin, head) != 0 || memcmp(pem + n - tail, end, tail) != 0)
+		return false;
+	for (const char *s = pem + head; s < pem + n - tail; s++)
+		if (*s != '\n')
+			td_buf_putc(&body, *s);
+	return body.len && strlen(td_buf_str(&body)) == body.len && !td_base64_decode(td_buf_str(&body), ret, NULL);
+}
+
 int td_csr_read(const char *pem, size_t n, struct td_csr *ret, struct td_error *err)
 {
 	unsigned char id[64];
 	size_t len = sizeof(id);
-	gnutls_datum_t d = datum(pem, n);
+	td_auto_buf struct td_buf der = {0};
 	td_auto(crq_free) gnutls_x509_crq_t c = NULL;
 	if (n > TEXT_MAX)
 		return td_fail(err, TD_INVALID, "the request is larger than %d KiB", TEXT_MAX / 1024);
+	if (!only_block(pem, n, &der))
+		return td_fail(err, TD_INVALID, "it is not one request for a certificate in PEM and nothing else");
 	if (gnutls_x509_crq_init(&c) < 0)
 		abort(); // no memory
-	int rc = gnutls_x509_crq_import(c, &d, GNUTLS_X509_FMT_PEM);
+	const gnutls_datum_t d = datum(der.s, der.len);
+	int rc = gnutls_x509_crq_import(c, &d, GNUTLS_X509_FMT_DER);
 	if (rc < 0)
-		return td_fail(err, TD_INVALID, "it is no request for a certificate in PEM: %s", gnutls_strerror(rc));
+		return td_fail(err, TD_INVALID, "it is no request for a certificate: %s", gnutls_strerror(rc));
 	if ((rc = gnutls_x509_crq_verify(c, 0)) < 0)
 		return td_fail(err, TD_INVALID, "its own key has not signed it: %s", gnutls_strerror(rc));
 	if (gnutls_x509_crq_get_key_id(c, GNUTLS_KEYID_USE_SHA256, id, &len) < 0)

@@ -21,7 +21,7 @@ struct td_csr {
 	char *org;  // the same
 	bool names; // it asks for other names (DNS, addresses) too
 };
-// TD_INVALID: it is no request, or its key has not signed it.
+// TD_INVALID: it is no request, its key has not signed it, or the text has anything else in it.
 int td_csr_read(const char *pem, size_t n, struct td_csr *ret, struct td_error *err);
 void td_csr_done(struct td_csr *c);
 #define td_auto_csr __attribute__((cleanup(td_csr_done)))

@@ -179,6 +179,20 @@ static void test_requests(void **state)
 	assert_int_equal(td_csr_read(forged, strlen(forged), &f, &err), TD_INVALID);
 	assert_non_null(strstr(err.msg, "has not signed"));
 	assert_int_equal(td_csr_read("", 0, &f, &err), TD_INVALID);
+
+	// Two requests in one text, or something around it: others might read another one.
+	td_auto_free char *mine = NULL, *as_new = td_asprintf("-----BEGIN NEW CERTIFICATE REQUEST-----\n%.*s-----END "
+							      "NEW CERTIFICATE REQUEST-----\n",
+							      (int)(end - begin), begin);
+	assert_int_equal(td_csr_make(second, strlen(second), "system:node:n0", "system:nodes", &mine, NULL), 0);
+	assert_int_equal(td_csr_read(mine, strlen(mine) - 1, &f, NULL), 0); // without the last newline
+	td_csr_done(&f);
+	const char *const odd[][2] = {{mine, as_new}, {as_new, mine}, {mine, mine}, {"x", mine},
+				      {"\n", mine},   {mine, "x"},    {mine, "\n"}, {as_new, ""}};
+	for (size_t i = 0; i < TD_LEN(odd); i++) {
+		td_auto_free char *text = td_asprintf("%s%s", odd[i][0], odd[i][1]);
+		assert_int_equal(td_csr_read(text, strlen(text), &f, &err), TD_INVALID);
+	}
 	assert_int_equal(td_csr_key_id("x", 1, id, &err), TD_INVALID);
 	assert_int_equal(td_csr_ca_id(pem, strlen(pem), id, &err), TD_INVALID);
 }
