@@ -84,6 +84,32 @@ int td_csr_ca_id(const char *pem, size_t n, char ret[TD_KEY_ID_LEN], struct td_e
 	return 0;
 }
 
+int td_csr_ca_of(const char *pem, size_t n, const char *id, struct td_buf *ret, struct td_error *err)
+{
+	gnutls_datum_t d = datum(pem, n), out = {0};
+	gnutls_x509_crt_t *v = NULL;
+	unsigned all = 0;
+	int r = TD_NOT_FOUND;
+	if (gnutls_x509_crt_list_import2(&v, &all, &d, GNUTLS_X509_FMT_PEM, 0) < 0)
+		return td_fail(err, TD_INVALID, "it is no certificate in PEM");
+	for (unsigned i = 0; i < all; i++) {
+		unsigned char raw[64];
+		size_t len = sizeof(raw);
+		char is[TD_KEY_ID_LEN];
+		if (r && gnutls_x509_crt_get_key_id(v[i], GNUTLS_KEYID_USE_SHA256, raw, &len) >= 0) {
+			hex(raw, is);
+			if (!strcmp(is, id) && gnutls_x509_crt_export2(v[i], GNUTLS_X509_FMT_PEM, &out) >= 0) {
+				td_buf_add(ret, (const char *)out.data, out.size);
+				r = 0;
+			}
+		}
+		gnutls_x509_crt_deinit(v[i]);
+	}
+	gnutls_free(out.data);
+	gnutls_free(v);
+	return r ? td_fail(err, r, "no certificate has that key") : 0;
+}
+
 int td_csr_make(const char *key_pem, size_t n, const char *cn, const char *org, char **ret, struct td_error *err)
 {
 	td_auto(privkey_free) gnutls_x509_privkey_t k = NULL;

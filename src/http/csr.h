@@ -11,6 +11,9 @@
 int td_csr_key_id(const char *pem, size_t n, char ret[TD_KEY_ID_LEN], struct td_error *err);
 // The id of the key of the first certificate of a PEM text.
 int td_csr_ca_id(const char *pem, size_t n, char ret[TD_KEY_ID_LEN], struct td_error *err);
+// Appends the certificate of a PEM text whose key has that id, alone, as PEM: whoever sent the text may have put others
+// beside it. TD_NOT_FOUND: there is none; TD_INVALID: no certificates.
+int td_csr_ca_of(const char *pem, size_t n, const char *id, struct td_buf *ret, struct td_error *err);
 // A request for `cn` in the group `org`, signed by that key, as PEM. The caller frees it.
 int td_csr_make(const char *key_pem, size_t n, const char *cn, const char *org, char **ret, struct td_error *err);
 

@@ -142,6 +142,36 @@ static void test_encodings(void **state)
 	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+// What is believed of a text is the certificate that was named, and none that lies beside it.
+static void test_the_named_ca_alone(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	char id[TD_KEY_ID_LEN], other[TD_KEY_ID_LEN], first[TD_KEY_ID_LEN];
+	td_auto_free char *one = td_asprintf("%s/first", dir), *second = td_asprintf("%s/second", dir);
+	assert_int_equal(td_mkdir_p(one, 0700, &err) | td_mkdir_p(second, 0700, &err), 0);
+	assert_int_equal(td_pki_ca_ensure(one, "test CA", &err), 0);
+	assert_int_equal(td_pki_ca_ensure(second, "another CA", &err), 0);
+	td_auto_free char *ca = slurp("first/ca.crt"), *key = slurp("first/ca.key");
+	td_auto_free char *theirs = slurp("second/ca.crt"), *both = td_asprintf("%s%s", ca, theirs),
+			  *turned = td_asprintf("%s%s", theirs, ca);
+	assert_int_equal(td_csr_key_id(key, strlen(key), id, &err), 0);
+	assert_int_equal(td_csr_ca_id(both, strlen(both), first, &err), 0);
+	assert_string_equal(first, id);
+	assert_int_equal(td_csr_ca_id(theirs, strlen(theirs), other, &err), 0);
+	const char *const texts[] = {ca, both, turned};
+	for (size_t i = 0; i < TD_LEN(texts); i++) {
+		td_auto_buf struct td_buf b = {0}, none = {0};
+		assert_int_equal(td_csr_ca_of(texts[i], strlen(texts[i]), id, &b, &err), 0);
+		assert_string_equal(td_buf_str(&b), ca);
+		assert_int_equal(td_csr_ca_of(texts[i], strlen(texts[i]), "x", &none, &err), TD_NOT_FOUND);
+		assert_int_equal(none.len, 0);
+	}
+	td_auto_buf struct td_buf b = {0};
+	assert_int_equal(td_csr_ca_of(both, strlen(both), other, &b, &err), 0);
+	assert_string_equal(td_buf_str(&b), theirs);
+	assert_int_equal(td_csr_ca_of("x", 1, id, &b, &err), TD_INVALID);
+}
+
 static void test_requests(void **state)
 {
 	char id[TD_KEY_ID_LEN], other[TD_KEY_ID_LEN];
@@ -203,7 +233,8 @@ int main(void)
 	if (!mkdtemp(dir))
 		return 1;
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_issue), cmocka_unit_test(test_jwt),
-				       cmocka_unit_test(test_encodings), cmocka_unit_test(test_requests)};
+				       cmocka_unit_test(test_encodings), cmocka_unit_test(test_the_named_ca_alone),
+				       cmocka_unit_test(test_requests)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	return rc;
