@@ -245,6 +245,11 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         assert "OtherName" in m.join(t, "--name", "n0", code=1) and "Node n1 of" in m.join(t, "--name", "n1")
         assert site.status(t)["phase"] == "Used" and site.status(t)["bootID"]
         assert "tandem.dev/image" not in json.loads(site.c.kubectl("get", "node", "n1", "-o", "json"))["metadata"]["labels"]
+        # It died before its kubelet was there: after the next boot it has another key and token, and the one before ends.
+        first, m = t, site.machine("diskless-again")
+        t = json.loads(token(re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]))
+        assert "Node n1 of" in m.join(t, "--name", "n1")
+        wait_for("the first one has ended", lambda: site.status(first)["phase"] == "Expired", 30)
         # As its kubelet says after a boot; the one that runs says the old one again at its next heartbeat.
         again = lambda: site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
         wait_for("it has joined", lambda: again() and site.status(t)["phase"] == "Joined", 30)

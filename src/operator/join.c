@@ -199,7 +199,9 @@ static int reserve(struct join_pass *x, const struct td_object *q, const struct 
 	if (was)
 		td_jm_str(d, root, "status.bootID", boot_of(was));
 	td_jm_strf(d, root, "status.message", "used for node %.100s", node);
-	set_time(x, d, "status.usedAt");
+	// Two uses within a second have an order.
+	char buf[TD_TIME_LEN];
+	td_jm_str(d, root, "status.usedAt", td_time_format_micro(x->now, buf));
 	if (!td_lease_holds())
 		return td_fail(err, TD_CONFLICT, "the lease is lost");
 	struct td_object *now = NULL;
