@@ -100,14 +100,15 @@ def test_the_job_on_it_is_queued_again_and_nobody_gets_it_in_between(node):
 def test_what_does_not_come_back_is_its_nodes_matter(node):
     pool, before = node, uids(node)
     policy(pool, breaker={"percent": 0, "nodes": 0})
-    pool.cmd("fault", NODE, "gpu2", "burn=fail", "--cure", "reboot")  # only a test finds it, and a reset does not help
-    pool.cmd("fault", NODE, "gpu2", "ecc=1")
     pool.cmd("fault", NODE, "gpu6", "ecc=1")
     wait_for("the breaker stops it", lambda: pool.get("healthpolicy", "default").get("status", {}).get("waiting") == [NODE])
     assert not pool.annotation(NODE, "devices-hold") and uids(pool) == before
     policy(pool)
-    over(pool, before, 2)
+    over(pool, before)
+    pool.cmd("fault", NODE, "gpu2", "burn=fail", "--cure", "reboot")  # only a test finds it, and a reset does not help
+    pool.cmd("fault", NODE, "gpu2", "ecc=1")
+    over(pool, before, 3)
     wait_for("the node works", lambda: pool.in_service(NODE) and not pool.annotation(NODE, "faults"))
-    acts = over(pool, before, 2)
+    acts = over(pool, before, 3)
     short = [(a["spec"]["action"], a["spec"].get("scope"), a["status"]["phase"]) for a in acts]
     assert sorted(short) == [("reboot", "node", "Succeeded"), ("reset-gpu", "device", "Failed"), ("reset-gpu", "device", "Succeeded")]
