@@ -136,3 +136,26 @@ def test_a_pod_has_a_node_for_itself(pool):
     pool.kubectl("delete", "pod", "alone", "--wait=false")
     runs(pool, "beside")
     wait_for("the native one runs too", lambda: pool.squeue()[native]["state"] == "RUNNING")
+
+
+@pytest.mark.embedded  # its roles
+@pytest.mark.feature("A6.2", "A12.2")
+@pytest.mark.parametrize("gang", [False, True])
+def test_who_copies_a_pods_comment_gets_neither_its_place_nor_it(pool, gang):
+    """Anybody may read a job's comment and give it to a job of his own, which runs while the pod waits: a bridge that has just begun to lead is not taken in."""
+    pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
+    runs(pool, *[f"hold{i}" for i in range(len(pool.nodes))])
+    pods = [pool.pod(f"mine{i}", gpus=8) for i in range(2 if gang else 1)]
+    for p in pods if gang else []:
+        p["metadata"].update(labels={"tandem.dev/gang": "mine"}, annotations={"tandem.dev/gang-size": "2"})
+    pool.apply(*pods)
+    job = job_of(pool, "mine" if gang else "mine0")
+    comment = lambda j: pool.shell("squeue", "-h", "-j", str(j), "-o", "%k").strip()  # noqa: E731
+    assert comment(job).startswith("tandem/") and pool.squeue()[job]["user"] != "root"
+    copies = [pool.sbatch(f"--comment={comment(job)}"), pool.sbatch(f"--comment={comment(job).replace('/default/', '/nobodys/')}")]
+    wait_for("they run", lambda: all(pool.squeue()[c]["state"] == "RUNNING" for c in copies))
+    pool.kill_role("bridge")
+    wait_for("the next one leads", lambda: f"job {job}" in pool.cmd("why", "mine0", check=False).stdout)
+    pool.kubectl("delete", "pods", *[f"hold{i}" for i in range(len(pool.nodes))], "--wait=false")
+    runs(pool, *[p["metadata"]["name"] for p in pods])
+    assert {pool.grant(pool.get("pod", p["metadata"]["name"]))[0] for p in pods} == {job}

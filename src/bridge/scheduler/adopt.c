@@ -6,7 +6,7 @@
 //
 // Each ask gets its job. Of two jobs of one ask one is ended. An ask whose submit was in doubt
 // learns when there is no such job.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/gang.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
@@ -87,6 +87,24 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 	return j;
 }
 
+// The namespace of the pods that the ask is of; NULL: not known yet. Caller frees. *ret_job: the job that it has.
+static char *namespace_of(struct td_bridge *b, const char *uid, const char *pod_key, int64_t *ret_job)
+{
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, uid);
+	pthread_mutex_lock(&b->asks->lock);
+	const char *key = pod_key ? pod_key : a && !td_starts(a->key, "uid:") ? a->key : NULL;
+	key = key && td_starts(key, TD_GANG_KEY) ? key + strlen(TD_GANG_KEY) : key;
+	char *ns = key ? td_asprintf("%.*s", (int)strcspn(key, "/"), key) : NULL;
+	*ret_job = a ? a->job : 0;
+	pthread_mutex_unlock(&b->asks->lock);
+	return ns;
+}
+
+static bool marked(const struct td_slurm_job *j)
+{
+	return j->admin_comment && *j->admin_comment;
+}
+
 static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 {
 	struct td_bridge *b = l->b;
@@ -101,16 +119,25 @@ static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 	if (td_slurm_job_ended(j->states))
 		return;
 
-	l->ours++;
 	td_auto_free char *key = NULL, *orphan = td_asprintf("uid:%s", uid);
-	int64_t granted = granted_job(b, uid, &key);
+	int64_t granted = granted_job(b, uid, &key), has;
+	td_auto_free char *ns = namespace_of(b, uid, key, &has);
+	if (j->id != granted && j->id != has && ns && !td_bridge_job_stands(l->s, j, ns)) {
+		if (!j->user || !*j->user) // it became nobody's (owner.c), and nobody else ends it
+			add_extra(l, j->id, uid);
+		else // its owner has copied the comment
+			l->others.v[l->others.n++] = j->id;
+		return;
+	}
+
+	l->ours++;
 	bool is_new;
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(b->asks, uid, key ? key : orphan, &is_new);
 
 	pthread_mutex_lock(&b->asks->lock);
 	int64_t known = a->found ? a->found : a->job;
 	uint64_t states = a->found ? TD_JOB(PENDING) : a->states;
-	bool fresh = a->job == j->id && a->read_ms > l->began;
+	bool fresh = a->job == j->id && a->read_ms > l->began, sure = !a->found && a->admin_set;
 	pthread_mutex_unlock(&b->asks->lock);
 
 	if (known && known != j->id) {
@@ -118,7 +145,9 @@ static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 		const struct td_pool_twin held = {.job = known,
 						  .ended = !states || td_slurm_job_ended(states),
 						  .runs = td_ask_is(states) == TD_IS_RUNNING};
-		if (!td_pool_twin_better(&seen, &held, granted)) {
+		// Whose ask it is is not known, and so not who may have made its job: only root writes a mark.
+		bool better = !ns && marked(j) != sure ? marked(j) : td_pool_twin_better(&seen, &held, granted);
+		if (!better) {
 			add_extra(l, j->id, uid);
 			return;
 		}

@@ -1,6 +1,6 @@
-// Whose an immediate allocation became. Slurm 24.11 gives that of a user whom slurmctld does not know
-// yet to nobody, and heeds no number in the request (docs/facts/slurm.md S-A5, S-I6): the first one of each user is
-// looked at.
+// Whose a job became. Slurm 24.11 gives that of a user whom slurmctld does not know yet to nobody: every immediate
+// allocation, in whose request it heeds no number, and a job of somebody whose number is not known here
+// (docs/facts/slurm.md S-A5, S-I6). So the first one of each user is looked at.
 #include "bridge/scheduler/run.h"
 
 #include "base/log.h"
@@ -26,6 +26,22 @@ void td_owner_forget(struct td_bridge *b)
 	pthread_mutex_lock(&b->lock);
 	td_strv_done(&b->known_users);
 	pthread_mutex_unlock(&b->lock);
+}
+
+void td_owner_read(struct td_bridge_run *r)
+{
+	struct td_owner o = {0};
+	if (!r->a->user && r->pod && td_pod_state(r->pod) == TD_POD_WAITING &&
+	    td_settings_owner(r->s, r->pod->ns, &o) && o.user)
+		td_ask_str(r->b->asks, &r->a->user, o.user);
+}
+
+void td_owner_leave(struct td_bridge_run *r)
+{
+	const struct td_ask *a = r->a;
+	if (a->job && a->know == TD_JOB_READ && a->named && !a->admin_set && !(a->job_user && *a->job_user) &&
+	    !td_slurm_job_ended(a->states))
+		td_end_extra(r->b, r->s, r->l->slurm, a->job, a->uid, r->c);
 }
 
 int td_owner_check(struct td_bridge_run *r, int64_t job, struct td_error *err)

@@ -34,6 +34,7 @@ void td_bridge_run_intake(struct td_bridge_run *r)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
+	td_owner_read(r);
 
 	pthread_mutex_lock(&b->asks->lock);
 	int64_t found = a->found;

@@ -67,9 +67,13 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 // makes the ask's job TD_JOB_UNSURE and asks for listings (docs/protocols.md 1.3).
 int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_error *err);
 // ---- owner.c ----
-// Looks whose an immediate allocation became. TD_DENIED with detail TD_SLURM_ERR_USER: not the pod's user's; it was
-// ended.
+// Whose jobs an ask may have that was found again, while its pod waits: its comment alone says nothing.
+void td_owner_read(struct td_bridge_run *r);
+// Looks whose a new job became. TD_DENIED with detail TD_SLURM_ERR_USER: not the pod's user's; it was ended.
 int td_owner_check(struct td_bridge_run *r, int64_t job, struct td_error *err);
+// Before a submit: ends the job that the ask has, if it is nobody's. An earlier bridge did not come to it, or its reply
+// was lost.
+void td_owner_leave(struct td_bridge_run *r);
 // ---- submit.c ----
 // Writes the mark (admin_comment) on the ask's job unless it is there.
 void td_bridge_run_mark(const struct td_bridge_run *r);

@@ -258,6 +258,8 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, w, *ret_job, err);
+	if (!k && (k = td_owner_check(r, *ret_job, err))) // before it has a mark, which says that it is his
+		*ret_job = 0;
 	if (k)
 		return k;
 
@@ -281,6 +283,7 @@ int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_erro
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
 
+	td_owner_leave(r);
 	struct td_error e = TD_ERROR_INIT;
 	int64_t job = 0;
 	int k = immediate ? allocate(r, &job, &e) : queue(r, &job, &e);

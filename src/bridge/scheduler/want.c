@@ -63,6 +63,13 @@ const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_
 	return mark_uid(j->admin_comment && *j->admin_comment ? j->admin_comment : j->comment, cluster_uid);
 }
 
+bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns)
+{
+	struct td_owner o = {0};
+	return (j->admin_comment && *j->admin_comment) ||
+	       (td_settings_owner(s, ns, &o) && o.user && td_streq(j->user, o.user));
+}
+
 int td_bridge_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
 {
 	const char *all = s;

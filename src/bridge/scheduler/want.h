@@ -50,6 +50,9 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 // The UID of the ask that a job stands for, from its admin_comment, or from its comment while the
 // admin_comment is empty. Points into j. NULL: not a job of this SlurmCluster.
 const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
+// Anybody may choose a comment: a job that has no admin comment is a pod's of this namespace only if its user
+// is the one whom that is given.
+bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns);
 
 // The devices of a running job on its node, as in the annotation tandem.dev/devices:
 // {"nvidia.com/gpu":"0-1"}, sorted by key. All devices of one GRES are of one resource

@@ -266,6 +266,18 @@ static void test_whose_job(void **state)
 	assert_null(uid_of("tandem/c1/not-a-uid", ""));
 	assert_null(uid_of("", ""));
 	assert_null(uid_of(NULL, NULL));
+
+	// The user counts only while there is no admin comment.
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
+	struct td_slurm_job job = {.user = (char[]){"alice"}};
+	assert_true(td_bridge_job_stands(s, &job, "ml"));
+	assert_false(td_bridge_job_stands(s, &job, "other"));
+	assert_false(td_bridge_job_stands(d, &job, "ml")); // nobody's namespace
+	job.user = NULL;
+	assert_false(td_bridge_job_stands(s, &job, "ml"));
+	assert_false(td_bridge_job_stands(d, &job, "ml"));
+	job.admin_comment = (char[]){"tandem/c1/" UID};
+	assert_true(td_bridge_job_stands(s, &job, "ml"));
 }
 
 static void devices(const struct td_settings *s, const char *gres, const char *want)
