@@ -16,6 +16,19 @@ static int64_t most(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+// Pods may ask for anything: what is too much to count is more than any node has.
+static int64_t times(int64_t a, int64_t b)
+{
+	int64_t all;
+	return __builtin_mul_overflow(a, b, &all) ? INT64_MAX : all;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+	int64_t all;
+	return __builtin_add_overflow(a, b, &all) ? INT64_MAX : all;
+}
+
 // One way: the roles in `carry` (a bit each) have a task for each member, and the others ride.
 static bool bundle(const struct td_pool_role *v, size_t n, unsigned carry, struct td_pool_bundle *ret)
 {
@@ -39,8 +52,8 @@ static bool bundle(const struct td_pool_role *v, size_t n, unsigned carry, struc
 		if (carry >> i & 1)
 			continue;
 		ret->riders[i] = (v[i].members + ret->tasks - 1) / ret->tasks;
-		ret->each.cpus += ret->riders[i] * v[i].want.cpus;
-		ret->each.memory_mb += ret->riders[i] * v[i].want.memory_mb;
+		ret->each.cpus = plus(ret->each.cpus, times(ret->riders[i], v[i].want.cpus));
+		ret->each.memory_mb = plus(ret->each.memory_mb, times(ret->riders[i], v[i].want.memory_mb));
 	}
 	return true;
 }
@@ -49,11 +62,11 @@ static bool bundle(const struct td_pool_role *v, size_t n, unsigned carry, struc
 // count first, then memory. Of equals the one with more, and so smaller, tasks.
 static bool better(const struct td_pool_bundle *x, const struct td_pool_bundle *y)
 {
-	int64_t a = (x->tasks + 1) * x->each.cpus, b = (y->tasks + 1) * y->each.cpus;
+	int64_t a = times(x->tasks + 1, x->each.cpus), b = times(y->tasks + 1, y->each.cpus);
 	if (a != b)
 		return a < b;
-	a = (x->tasks + 1) * x->each.memory_mb;
-	b = (y->tasks + 1) * y->each.memory_mb;
+	a = times(x->tasks + 1, x->each.memory_mb);
+	b = times(y->tasks + 1, y->each.memory_mb);
 	return a != b ? a < b : x->tasks > y->tasks;
 }
 

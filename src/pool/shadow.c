@@ -41,8 +41,8 @@ struct td_pool_size td_pool_shadow_want(const struct td_pool_reserve *r)
 		      memory = r->others_memory - most(reserve_memory, 0);
 	if (milli <= 0 && memory <= 0)
 		return (struct td_pool_size){0};
-	const struct td_pool_size over = a_job(
-		(struct td_pool_size){milli > 0 ? (milli + 999) / 1000 : 0, memory > 0 ? (memory + mib - 1) / mib : 0});
+	const struct td_pool_size over = a_job((struct td_pool_size){
+		milli > 0 ? milli / 1000 + (milli % 1000 > 0) : 0, memory > 0 ? memory / mib + (memory % mib > 0) : 0});
 	return (struct td_pool_size){least(over.cpus, r->share_cpus), least(over.memory_mb, r->share_memory_mb)};
 }
 

@@ -34,9 +34,7 @@ struct kinds { // the resources that members ask for, in one numbering, and what
 static void kinds_read(struct td_bridge_run *r, const struct td_object *pod, struct kinds *io)
 {
 	const yyjson_val *spec = td_jget(pod->root, "spec");
-	int64_t milli = td_api_pod_request(spec, "cpu"), bytes = td_api_pod_request(spec, "memory");
-	io->want = (struct td_pool_want){.cpus = milli > 0 ? (milli + 999) / 1000 : 1,
-					 .memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1};
+	io->want = (struct td_pool_want){.cpus = td_want_cpus(spec), .memory_mb = td_want_memory_mb(spec)};
 	for (size_t i = 0; i < r->s->n_gres; i++) {
 		const char *name = r->s->gres[i].resource, *key = td_settings_key(r->s, r->s->gres[i].name);
 		int64_t n = td_api_pod_request(spec, name);

@@ -310,6 +310,22 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	return 0;
 }
 
+// Rounded up, where adding first could be too much; Slurm has no job of nothing.
+static int64_t whole(int64_t n, int64_t of)
+{
+	return n > 0 ? n / of + (n % of > 0) : 1;
+}
+
+int64_t td_want_cpus(const yyjson_val *spec)
+{
+	return whole(td_api_pod_request(spec, "cpu"), 1000);
+}
+
+int64_t td_want_memory_mb(const yyjson_val *spec)
+{
+	return whole(td_api_pod_request(spec, "memory"), 1 << 20);
+}
+
 int td_want_nice(const yyjson_val *pod)
 {
 	// Classes of the system itself are above what a PriorityClass of a user may have.
@@ -422,9 +438,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
 
-	int64_t milli = td_api_pod_request(spec, "cpu"), bytes = td_api_pod_request(spec, "memory");
-	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
-	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
+	a->cpus = w.pool.cpus = td_want_cpus(spec);
+	a->memory_mb = w.pool.memory_mb = td_want_memory_mb(spec);
 
 	int r = read_gres(s, settings_name, pod, claimed, &w, err);
 	if (r)

@@ -27,6 +27,9 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 // The nice of a pod's waiting job: what its annotation says, less a point for each point of its
 // priority. Below 0 it takes an operator's rights (S-J5); td_want.ask.nice is then 0.
 int td_want_nice(const yyjson_val *pod);
+// What a pod of this spec asks for, rounded up; one at least.
+int64_t td_want_cpus(const yyjson_val *spec);
+int64_t td_want_memory_mb(const yyjson_val *spec);
 // Whether the time that the pod named for its begin has not come.
 static inline bool td_want_early(const struct td_want *w, int64_t now_ms)
 {

@@ -32,6 +32,13 @@ static int64_t of_share(const yyjson_val *share, const char *key, bool milli)
 	return v;
 }
 
+// Pods may ask for anything: what is too much to count must not become little.
+static void add(int64_t *io, int64_t n)
+{
+	if (__builtin_add_overflow(*io, n, io))
+		*io = INT64_MAX;
+}
+
 // What is to be held on the node with these pods. False: what Slurm gives out there is not known.
 static bool want_of(struct shadow_pass *p, const struct td_objects *there, struct td_pool_size *ret)
 {
@@ -58,8 +65,8 @@ static bool want_of(struct shadow_pass *p, const struct td_objects *there, struc
 		if (td_kube_pod_ended(o->root) || td_streq(td_jstr(spec, "schedulerName"), p->s->scheduler) ||
 		    td_place_is(p->b, o)) // what a placeholder asks for is Slurm's own
 			continue;
-		v.others_milli += td_api_pod_request(spec, "cpu");
-		v.others_memory += td_api_pod_request(spec, "memory");
+		add(&v.others_milli, td_api_pod_request(spec, "cpu"));
+		add(&v.others_memory, td_api_pod_request(spec, "memory"));
 		devices += td_lend_wants(p->b, p->s, p->node, o);
 		if (!td_streq(o->ns, p->b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
 			td_buf_printf(&p->pods, "%s%s/%s", p->pods.len ? ", " : "", o->ns, o->name);

@@ -123,6 +123,14 @@ static void test_want(void **state)
 		assert_int_equal(w.ask.time_limit_min, 3);
 		assert_null(w.ask.tres_per_node);
 	}
+
+	{ // more than can be counted is no room of nothing
+		td_auto(td_json_unref) struct td_json *p =
+			pod("x", "", "\"cpu\":\"9223372036854775807m\",\"memory\":\"9223372036854775807\"", "");
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
+		assert_true(w.ask.cpus == INT64_MAX / 1000 + 1 && w.ask.memory_mb == INT64_MAX / (1 << 20) + 1);
+	}
 }
 
 static void refused(const struct td_settings *s, struct td_json *p, const char *words)
