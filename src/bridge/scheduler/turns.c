@@ -17,11 +17,19 @@ static yyjson_val *job_of(const struct td_object *pod)
 		       : NULL;
 }
 
+// Where those that may follow each other stand in the index. The namespace: whoever names another one's Job as his
+// pod's owner takes none of its time. NULL: no Job's; caller frees.
+static char *line_of(const struct td_object *pod)
+{
+	const char *uid = td_jstr(job_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
+	return uid ? td_asprintf("%s/%s/%s", pod->ns, uid, index ? index : "") : NULL;
+}
+
 void td_turns_index(const struct td_object *pod, struct td_strv *ret)
 {
-	const char *uid = td_jstr(job_of(pod), "uid");
-	if (uid)
-		td_strv_add(ret, uid);
+	char *line = line_of(pod);
+	if (line)
+		td_strv_steal(ret, line);
 }
 
 static int64_t seconds_of(const char *time)
@@ -52,16 +60,17 @@ static int64_t end_of(const struct td_object *pod, int64_t now_s)
 struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
 				      const char *qos, int64_t limit_min)
 {
-	const char *job = td_jstr(job_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
+	td_auto_free char *line = line_of(pod);
 	td_auto_objects struct td_objects all = {0};
-	if (job && qos && limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
+	if (line && qos && limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
 	    td_settings_total(s, qos))
-		td_informer_by_index(b->pods, "job", job, &all);
+		td_informer_by_index(b->pods, "job", line, &all);
 
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
 	size_t n = 0;
 	int64_t now_s = td_real_ms(b->clock) / 1000;
-	for (size_t i = 0; i < all.n; i++) {
+	bool beside = false; // then nothing counts, and thousands may run so
+	for (size_t i = 0; i < all.n && !beside; i++) {
 		const struct td_object *o = all.v[i];
 		const char *start = td_object_annotation(o, TD_ANN_START);
 		long long start_s = 0;
@@ -69,9 +78,8 @@ struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_setti
 			continue;
 		if (start)
 			(void)td_parse_i64(start, &start_s);
-		v[n++] = (struct td_pool_slice_pod){.start_s = start_s,
-						    .end_s = end_of(o, now_s),
-						    .same = td_streq(td_object_annotation(o, INDEX), index)};
+		v[n] = (struct td_pool_slice_pod){.start_s = start_s, .end_s = end_of(o, now_s), .same = true};
+		beside = !v[n++].end_s;
 	}
 	return td_pool_slice_turn(limit_min, v, n);
 }

@@ -13,5 +13,5 @@ int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct
 		  struct td_error *err);
 // In words; NULL: there is nothing to say. Caller frees.
 char *td_turns_words(struct td_bridge *b, const struct td_object *pod);
-// An index of pods: the uid of the Job that controls them.
+// An index of pods: those of one Job, and of one index of it where it has such, may follow each other.
 void td_turns_index(const struct td_object *pod, struct td_strv *ret);

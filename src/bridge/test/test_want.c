@@ -1,6 +1,7 @@
 // A pod as a job of Slurm's, and the settings for that.
 // rows: A6.2 A18.2
 #include "bridge/bridge.h"
+#include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/want.h"
 #include "bridge/test/given.h"
 
@@ -297,6 +298,31 @@ static void devices(const struct td_settings *s, const char *gres, const char *w
 		fail_msg("%s: %d %s", gres, r, got ? got : "");
 }
 
+static void stands_at(const char *line, const char *ns, const char *kind, const char *notes)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"%s\",\"uid\":\"" UID
+			    "\",\"annotations\":{%s},\"ownerReferences\":[{\"apiVersion\":\"batch/v1\",\"kind\":\"%s\","
+			    "\"name\":\"j\",\"uid\":\"u1\",\"controller\":true}]}}",
+			    ns, notes, kind);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(j));
+	td_auto_strv struct td_strv got = {0};
+	td_turns_index(o, &got);
+	assert_int_equal(got.n, line ? 1 : 0);
+	if (line)
+		assert_string_equal(got.v[0], line);
+}
+
+// Only pods of the same namespace, Job and index take time of each other.
+static void test_turns(void **state)
+{
+	stands_at("ml/u1/", "ml", "Job", "");
+	stands_at("ml/u1/3", "ml", "Job", "\"batch.kubernetes.io/job-completion-index\":\"3\"");
+	stands_at("other/u1/", "other", "Job", "");
+	stands_at(NULL, "ml", "ReplicaSet", "");
+}
+
 static void test_devices(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
@@ -470,6 +496,7 @@ int main(void)
 		cmocka_unit_test(test_refusals_say_the_fix),
 		cmocka_unit_test(test_time_limits),
 		cmocka_unit_test(test_whose_job),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_cover),
 		cmocka_unit_test(test_kinds),
