@@ -226,8 +226,8 @@ static void read_by(struct aside_pass *p)
 	}
 }
 
-// Tells pods of others which devices are held for them.
-static int tell(struct aside_pass *p, struct td_lend *l, struct td_error *err)
+// Tells pods of others which devices are held for them. *ret_again: one has changed meanwhile.
+static int tell(struct aside_pass *p, struct td_lend *l, bool *ret_again, struct td_error *err)
 {
 	struct td_aside_of *x = p->x;
 	uint64_t devices, spare = td_aside_held(p->b, p->node->name) & ~p->want;
@@ -243,6 +243,10 @@ static int tell(struct aside_pass *p, struct td_lend *l, struct td_error *err)
 		}
 		pthread_mutex_unlock(&p->b->asides->lock);
 		int r = td_lend_tell(p->b, p->s, l->pod[i], devices, last, p->c, err);
+		if (r == TD_CONFLICT) { // of its status, most often, which queues no node (shadow.c)
+			*ret_again = true;
+			return 0;
+		}
 		if (r)
 			return td_wrap(err, "pod %s/%s", l->pod[i]->ns, l->pod[i]->name);
 		l->v[i].has = devices;
@@ -297,7 +301,7 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	for (int i = 0; !r && !done && i < STEPS; i++)
 		r = step(&p, &again, &done, err);
 	if (!r)
-		r = tell(&p, &lend, err);
+		r = tell(&p, &lend, ret_again, err);
 	*ret_again |= again || !done;
 	// What waits for the return of a drained node is not back in service.
 	bool waits = want && n->states & TD_NODE(DRAIN);

@@ -58,7 +58,9 @@ int td_lend_read(struct td_bridge *b, const struct td_settings *s, const struct 
 	if (!b->o.own_kubelet)
 		return s->n_lends ? td_claims_lent(b, s, node->name, &ret->sum.want, c, err) : 0;
 	td_informer_by_index(b->others, "node", node->name, &ret->there);
-	for (size_t i = 0; i < ret->there.n && ret->n < TD_LEND_MAX; i++) {
+	ret->v = td_calloc(ret->there.n + 1, sizeof(*ret->v));
+	ret->pod = td_calloc(ret->there.n + 1, sizeof(*ret->pod));
+	for (size_t i = 0; i < ret->there.n; i++) {
 		const struct td_object *o = ret->there.v[i];
 		struct td_pool_lend_pod v = {.want = td_lend_wants(b, s, node, o), .has = told(s, o), .named = o->uid};
 		if (!v.want)
@@ -75,6 +77,8 @@ int td_lend_read(struct td_bridge *b, const struct td_settings *s, const struct 
 void td_lend_done(struct td_lend *l)
 {
 	td_objects_done(&l->there);
+	free(l->v);
+	free((void *)l->pod);
 }
 
 int td_lend_tell(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, uint64_t devices,
@@ -90,7 +94,7 @@ int td_lend_tell(struct td_bridge *b, const struct td_settings *s, const struct 
 	td_jm_str(d, root, "metadata.resourceVersion", pod->rv); // an older bridge may have told it already
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_SHADOW_DEVICES, text);
 	int r2 = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, root, c, NULL, err);
-	if (r2 == TD_NOT_FOUND || r2 == TD_CONFLICT)
+	if (r2 == TD_NOT_FOUND)
 		return 0; // the watch tells, and it is decided anew
 	if (!r2)
 		td_info("pod %s/%s, which Slurm did not place, has devices %s of its node", pod->ns, pod->name, list);

@@ -8,12 +8,10 @@
 #include "bridge/bridge.h"
 #include "pool/lend.h"
 
-enum { TD_LEND_MAX = 64 }; // pods of a node: each has a device at least
-
 struct td_lend {
-	struct td_objects there; // pods of others on the node; holds references
-	struct td_pool_lend_pod v[TD_LEND_MAX];
-	const struct td_object *pod[TD_LEND_MAX]; // of v; point into `there`
+	struct td_objects there;      // pods of others on the node; holds references
+	struct td_pool_lend_pod *v;   // all of them: a pod that is left out loses its devices. Owned
+	const struct td_object **pod; // of v; they point into `there`. Owned
 	size_t n;
 	struct td_pool_lend sum;
 };
@@ -25,5 +23,6 @@ void td_lend_done(struct td_lend *l);
 int64_t td_lend_wants(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
 		      const struct td_object *pod);
 // Tells a pod its devices. job, start: of the job that was made last of those that hold them (gate/table.h).
+// TD_CONFLICT: it has changed since it was read.
 int td_lend_tell(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, uint64_t devices,
 		 const int64_t job_start[2], struct td_cancel *c, struct td_error *err);
