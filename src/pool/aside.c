@@ -78,8 +78,9 @@ static size_t held_by(const struct td_pool_aside *f, uint64_t missing, int64_t j
 // Of the devices that may be any: how many no job holds yet.
 static size_t lacking(const struct td_pool_aside *f)
 {
-	size_t spare = count(td_pool_aside_held(f->v, f->n) & ~f->want & f->all);
-	return f->any > spare ? f->any - spare : 0;
+	size_t spare = count(td_pool_aside_held(f->v, f->n) & ~f->want & f->all), most = count(f->all & ~f->want);
+	size_t any = f->any < most ? f->any : most; // pods may ask for more than the node has
+	return any > spare ? any - spare : 0;
 }
 
 // How many jobs wait for nobody's end.

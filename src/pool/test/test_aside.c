@@ -165,6 +165,14 @@ static void test_any(void **state)
 	f.refused = f.full = false;
 	decides(&f, TD_ASIDE_ALLOCATE, 0);
 
+	f.any = 9; // more than there are: no job waits for one that never comes
+	f.want = 4;
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+	const struct td_pool_aside_job four[] = {{0, 0}, {2, 0}, {1, 0}, {3, 0}};
+	f.v = four;
+	f.n = 4;
+	decides(&f, TD_ASIDE_LEAVE, 0);
+
 	f = (struct td_pool_aside){.any = 2, .all = 15, .by = by, .v = waits, .n = 2};
 	decides(&f, TD_ASIDE_LOOK, 0);
 	f.any = 1; // nobody waits for it any more
