@@ -27,9 +27,10 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 // Which jobs slurmd's pod there shall queue again, because they hold devices that are to leave service, as in
 // TD_ANN_REQUEUE; NULL: none. Caller frees.
 char *td_aside_wish(struct td_bridge *b, const char *node);
-// aside_end.c: ends these jobs: pods, and those that cannot be queued again. *ret_wish: the others. Caller frees.
-int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const int64_t *jobs, size_t n, char **ret_wish,
-		      struct td_cancel *c, struct td_error *err);
+// aside_end.c: ends those of these jobs that run on the node: pods, and what cannot be queued again. *ret_wish: the
+// others. Caller frees.
+int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const char *node, const int64_t *jobs, size_t n,
+		      char **ret_wish, struct td_cancel *c, struct td_error *err);
 // The Node is gone: its jobs end, and nothing is kept of it.
 int td_aside_gone(struct td_bridge *b, const char *node, struct td_cancel *c, struct td_error *err);
 // The devices of a node that are held for nobody's use: "gpu3"; NULL: none. Caller frees.

@@ -165,7 +165,7 @@ static int end_holders(struct aside_pass *p, uint64_t devices, struct td_error *
 			jobs[n++] = p->by[i];
 	}
 	char *wish = NULL;
-	int r = td_aside_end_jobs(p->b, p->slurm, jobs, n, &wish, p->c, err);
+	int r = td_aside_end_jobs(p->b, p->slurm, p->node->name, jobs, n, &wish, p->c, err);
 	pthread_mutex_lock(&p->b->asides->lock);
 	free(p->x->wish);
 	p->x->wish = wish;

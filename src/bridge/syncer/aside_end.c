@@ -26,8 +26,17 @@ static int end_one(struct td_bridge *b, struct td_slurm *slurm, const struct td_
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
 
-int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const int64_t *jobs, size_t n, char **ret_wish,
-		      struct td_cancel *c, struct td_error *err)
+// What the node's agent says of it may be old.
+static bool runs_on(const struct td_slurm_job *j, const char *node)
+{
+	bool there = false;
+	for (size_t i = 0; i < j->n_nodes; i++)
+		there |= td_streq(j->nodes[i].name, node);
+	return there && td_job_phase(j->states) == TD_PHASE_RUNNING;
+}
+
+int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const char *node, const int64_t *jobs, size_t n,
+		      char **ret_wish, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf wish = {0};
 	int r = 0;
@@ -35,7 +44,7 @@ int td_aside_end_jobs(struct td_bridge *b, struct td_slurm *slurm, const int64_t
 		td_auto_job struct td_slurm_job j = {0};
 		bool again = false;
 		r = td_slurm_job(slurm, jobs[i], c, &j, err);
-		if (!r && td_job_phase(j.states) == TD_PHASE_RUNNING)
+		if (!r && runs_on(&j, node))
 			r = end_one(b, slurm, &j, &again, c, err);
 		if (again && j.array && j.task >= 0)
 			td_buf_printf(&wish, "%s%lld_%lld:%lld", wish.len ? " " : "", (long long)j.array,
