@@ -17,8 +17,14 @@ void td_claims_by_device(const struct td_object *claim, struct td_strv *ret)
 						       td_jstr_or(x, "pool", ""), td_jstr_or(x, "device", "")));
 }
 
+static struct td_object *cached(const struct td_informer *i, const char *ns, const char *name, const char *uid)
+{
+	struct td_object *pod = i ? td_informer_get(i, ns, name) : NULL;
+	return pod && !strcmp(pod->uid, uid) ? pod : td_object_unref(pod);
+}
+
 // The pod of an entry of reservedFor, when it is there and has not ended. TD_NOT_FOUND: it is not.
-// The cache has the pods of our scheduler only, and may be behind.
+// The caches have no pod of another scheduler that is not bound yet, and may be behind.
 static int holder(struct td_bridge *b, const struct td_object *claim, yyjson_val *entry, struct td_cancel *c,
 		  struct td_object **ret, struct td_error *err)
 {
@@ -26,9 +32,10 @@ static int holder(struct td_bridge *b, const struct td_object *claim, yyjson_val
 	if (!name || !uid || !td_streq(td_jstr_or(entry, "resource", "pods"), "pods"))
 		return td_fail(err, TD_NOT_FOUND, "no pod");
 
-	td_auto(td_object_unref) struct td_object *pod = td_informer_get(b->pods, claim->ns, name);
-	if (!pod || strcmp(pod->uid, uid) != 0) {
-		pod = td_object_unref(pod);
+	td_auto(td_object_unref) struct td_object *pod = cached(b->pods, claim->ns, name, uid);
+	if (!pod)
+		pod = cached(b->others, claim->ns, name, uid);
+	if (!pod) {
 		int r = td_kube_get(b->kube, &td_pods, claim->ns, name, c, &pod, err);
 		if (r)
 			return r;
