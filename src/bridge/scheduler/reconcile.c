@@ -137,6 +137,12 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 	td_informer_by_index(b->pods, "uid", uid, &l);
 	*ret_gang = false;
 	if (!l.n) {
+		// After a restart all jobs of gangs come here. Most find their pods in the cache, without a list for each.
+		td_auto_objects struct td_objects here = {0};
+		struct td_error e = TD_ERROR_INIT;
+		td_informer_list(b->pods, NULL, &here);
+		if (!td_gang_adopt(b, uid, &here, ret_gang, c, &e) && *ret_gang)
+			return 0;
 		td_auto_free char *sel = td_asprintf("spec.schedulerName=%s", s->scheduler);
 		struct td_objects all = {0};
 		int r = td_kube_list(b->kube, &td_pods, NULL, NULL, sel, c, &all, err);
