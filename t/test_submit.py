@@ -191,9 +191,15 @@ def test_who_was_just_added_runs_as_himself(pool, tmp_path):
     pool.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "novices"}})
     pods = [pool.pod(f"first{i}", ns="novices", restartPolicy="Never", command=["true"]) for i in range(2)]
     why = lambda p: [c.get("message", "") for c in pool.get("pod", p["metadata"]["name"], "-n", "novices")["status"].get("conditions", [])]  # noqa: E731
+    def mapped():
+        pool.apply(*pods)
+        for p in pods:
+            wait_for("the bridge has looked at it", lambda n=p["metadata"]["name"]: pool.phase(n, "novices") != "Pending" or any(why(p)))
+        return all('user "novice"' in str(why(p)) for p in pods) or pool.kubectl("delete", "-n", "novices", "pods", "--all") and False
+
     try:
         say(scheduler={"namespaces": [{"namespace": "novices", "user": "novice"}, *maps]})
-        wait_for("the mapping is in force", lambda: pool.apply(*pods) and all('user "novice"' in str(why(p)) for p in pods) or pool.kubectl("delete", "-n", "novices", "pods", "--all") and False)
+        wait_for("the mapping is in force", mapped)
         say(users=[*users, {"name": "novice", "uid": 4711}])
         novice = Laptop(pool, tmp_path / "novice", "novice")
         runs = [novice.submit("--no-code", "--name", f"first{i}", "--", "id -u") for i in range(2)]
