@@ -30,7 +30,7 @@ static int usage(FILE *f)
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
 	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
-	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE]\n"
+	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE] [--port N]\n"
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "\n"

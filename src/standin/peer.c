@@ -1,5 +1,6 @@
 // `peer`: the server in each node's slurmd pod that takes part in the test of several nodes (peer.h). One process a
-// connection; what a person who is nobody can do is to open one and be shown a nonce.
+// connection; what a person who is nobody can do is to open one and be shown a nonce. However many he opens, they give
+// way to whoever comes: else the node of a server that answers nobody would be blamed.
 #include "standin/peer.h"
 #include "standin/greet.h"
 #include "standin/watch.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -315,12 +317,14 @@ static void suspect(struct peer_talk *c, const char *args)
 	}
 }
 
-static void serve(const struct peer_server *s, int fd)
+// ret_known: it is set when the other end has shown that it has the key.
+static void serve(const struct peer_server *s, int fd, volatile bool *ret_known)
 {
 	struct peer_talk c = {.s = s, .fd = fd, .data = -1, .in = {.fd = fd}};
 	char *line;
 	if (td_standin_greet(&s->key, true, &c.in, td_standin_now_ms() + AUTH_MS) != 1)
 		return;
+	*ret_known = true;
 	while (td_standin_line_read(&c.in, td_standin_now_ms() + IDLE_MS, &line) == 1) {
 		if (!strcmp(line, "listen")) {
 			char port[16];
@@ -359,14 +363,65 @@ static int listen_all(int port)
 	return fd >= 0 && !bind(fd, (struct sockaddr *)&a4, sizeof(a4)) && !listen(fd, 128) ? fd : -1;
 }
 
+// ---- the processes ----
+
+static struct {
+	pid_t pid; // 0: the place is free
+	int64_t born;
+} child[CHILDREN];
+static volatile bool *known; // of each, who sets it: its other end has the key
+
+static void ended(pid_t pid)
+{
+	for (int i = 0; i < CHILDREN; i++)
+		if (child[i].pid == pid)
+			child[i].pid = 0;
+}
+
+// True: there are some left.
+static bool reap(void)
+{
+	bool any = false;
+	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+		ended(pid);
+	for (int i = 0; i < CHILDREN; i++)
+		any |= child[i].pid > 0;
+	return any;
+}
+
+// A place for one that has come: a free one, else that of who has been here longest without the key, else the next that
+// ends.
+static int place(void)
+{
+	int64_t now = td_standin_now_ms();
+	reap();
+	for (;;) {
+		int oldest = -1;
+		for (int i = 0; i < CHILDREN; i++) {
+			if (!child[i].pid) {
+				child[i].born = now;
+				known[i] = false;
+				return i;
+			}
+			if (!known[i] && (oldest < 0 || child[i].born < child[oldest].born))
+				oldest = i;
+		}
+		if (oldest >= 0)
+			kill(child[oldest].pid, SIGKILL);
+		ended(waitpid(oldest >= 0 ? child[oldest].pid : -1, NULL, 0));
+	}
+}
+
 int td_standin_peer(int argc, char **argv)
 {
 	static struct peer_server s = {.gate = TD_WIRE_GATE, .faults = TD_WIRE_FAULTS, .key_path = TD_WIRE_KEY};
+	const char *port = NULL;
 	for (int i = 1; i + 1 < argc; i += 2) {
 		const char **to = !strcmp(argv[i], "--node")     ? &s.node
 				  : !strcmp(argv[i], "--socket") ? &s.gate
 				  : !strcmp(argv[i], "--faults") ? &s.faults
 				  : !strcmp(argv[i], "--key")    ? &s.key_path
+				  : !strcmp(argv[i], "--port")   ? &port
 								 : NULL;
 		if (!to)
 			return 2;
@@ -378,28 +433,32 @@ int td_standin_peer(int argc, char **argv)
 		fprintf(stderr, "tandem peer: %s: %s\n", s.key_path, strerror(errno));
 		return 1;
 	}
-	int fd = listen_all(STANDIN_PEER_PORT);
+	int n = port ? (int)strtol(port, NULL, 10) : STANDIN_PEER_PORT, fd = listen_all(n);
 	if (fd < 0) {
-		fprintf(stderr, "tandem peer: port %d: %s\n", STANDIN_PEER_PORT, strerror(errno));
+		fprintf(stderr, "tandem peer: port %d: %s\n", n, strerror(errno));
+		return 1;
+	}
+	known = mmap(NULL, CHILDREN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (known == MAP_FAILED) {
+		fprintf(stderr, "tandem peer: %s\n", strerror(errno));
 		return 1;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	for (int children = 0;;) {
-		while (children && waitpid(-1, NULL, children < CHILDREN ? WNOHANG : 0) > 0)
-			children--;
+	for (;;) {
 		struct pollfd p = {fd, POLLIN, 0};
-		if (poll(&p, 1, children ? 1000 : -1) <= 0)
+		if (poll(&p, 1, reap() ? 1000 : -1) <= 0)
 			continue;
 		int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 		if (c < 0)
 			continue;
+		int at = place();
 		pid_t pid = fork();
 		if (!pid) {
 			close(fd);
-			serve(&s, c);
+			serve(&s, c, &known[at]);
 			_exit(0);
 		}
-		children += pid > 0;
+		child[at].pid = pid > 0 ? pid : 0;
 		close(c);
 	}
 }

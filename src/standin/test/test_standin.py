@@ -2,6 +2,7 @@
 """Tests the modes of tandem-standin against scripted peers. Waits have deadlines; no sleep
 synchronises anything."""
 import contextlib
+import hmac
 import json
 import os
 import pathlib
@@ -713,6 +714,62 @@ class Stubs(unittest.TestCase):
 
 def job_state(last, word=17):
     return word.to_bytes(4, "big") + b"PROTOCOL_VERSION\0" + (10496).to_bytes(2, "big") + (1700000000).to_bytes(8, "big") + last.to_bytes(4, "big") + b"jobs"
+
+
+class Peer(Stubs):
+    """The server in slurmd's pod, which serves who has the key."""
+
+    KEY = b"Slurm's key"
+
+    def setUp(self):
+        super().setUp()
+        (self.dir / "key").write_bytes(self.KEY)
+        self.start()
+
+    def start(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self.port = s.getsockname()[1]
+        self.server = subprocess.Popen([EXE, "peer", "--node", "n0", "--key", self.dir / "key", "--socket", self.dir / "gate", "--port", str(self.port)])
+        self.addCleanup(self.server.wait)
+        self.addCleanup(self.server.kill)
+
+    def children(self):
+        return set(map(int, text(f"/proc/{self.server.pid}/task/{self.server.pid}/children").split()))
+
+    def come(self):
+        """A connection that was taken, and what the server has said."""
+        end = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                peer = Lines(socket.create_connection(("127.0.0.1", self.port)))
+                self.addCleanup(peer.close)
+                return peer, peer.read()
+            self.assertLess(time.monotonic(), end)
+            if self.server.poll() is not None:  # somebody else had taken the port
+                self.start()
+
+    def greet(self):
+        peer, hello = self.come()
+        asked, mine = hello.removeprefix("hello "), "0" * 32
+        ends = "{} {} {} {}".format(*peer.conn.getsockname(), *peer.conn.getpeername())
+        proof = lambda who: hmac.new(self.KEY, f"tandem peer {who} {asked} {mine} {ends}".encode(), "sha1").hexdigest()  # noqa: E731
+        peer.say(f"auth {mine} {proof('client')}")
+        self.assertEqual(peer.read(), f"ok {proof('server')}")
+        return peer
+
+    def test_who_has_no_key_holds_no_place(self):
+        """However many open connections and say nothing: who has the key is served, and stays. They are stopped, so that none ends by itself."""
+        known = [self.greet() for _ in range(3)]
+        served = self.children()
+        idle = [self.come() for _ in range(61)]
+        for pid in self.children() - served:
+            os.kill(pid, signal.SIGSTOP)
+            self.addCleanup(lambda p=pid: p in self.children() and os.kill(p, signal.SIGKILL))
+        idle += [self.come() for _ in range(61)]
+        self.assertTrue(all(said.startswith("hello ") for _, said in idle))
+        for peer in (*known, self.greet()):
+            peer.say("what")
+            self.assertEqual(peer.read(), "bad it does not know this word")
 
 
 class FirstJobId(Stubs):
