@@ -62,7 +62,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->warned |= !j->batch && j->preempt > 0 && phase == TD_PHASE_RUNNING;
 	a->has_cpus = phase == TD_PHASE_ENDED ? 0 : j->want_cpus;
 	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
-	if (a->size && j->want_tasks > 0)
+	if (gang && j->want_tasks > 0)
 		a->tasks = (size_t)j->want_tasks;
 	a->task_cpus = j->want_cpus_per_task;
 	a->got_cpus = j->n_nodes ? j->nodes[0].cpus : 0;
