@@ -28,11 +28,11 @@ struct half {
 	bool eof, shut;
 };
 
-static int dial_address(const char *ip, int port)
+int td_http_far_dial(const char *ip, int port, int within_s)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct timeval t = {.tv_sec = 5};
+	struct timeval t = {.tv_sec = within_s};
 	if (fd < 0 || inet_pton(AF_INET, ip, &sa.sin_addr) != 1 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 ||
 	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
@@ -285,5 +285,13 @@ void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *tar
 void td_http_relay_to(struct td_http_x *x, const struct td_http_far *far)
 {
 	if (x->state == TD_X_FRESH)
-		relay(x, dial_address(far->ip, far->port), far);
+		td_http_relay_on(x, td_http_far_dial(far->ip, far->port, 5), far);
+}
+
+void td_http_relay_on(struct td_http_x *x, int fd, const struct td_http_far *far)
+{
+	if (x->state == TD_X_FRESH)
+		relay(x, fd, far);
+	else if (fd >= 0)
+		close(fd);
 }

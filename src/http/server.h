@@ -159,3 +159,7 @@ struct td_http_far {
 	void *ctx;
 };
 void td_http_relay_to(struct td_http_x *x, const struct td_http_far *far);
+// The two halves of it, for whoever has several servers to choose from: before the second half nothing was sent.
+// -1: nobody takes a connection there within so many seconds. The second takes the connection; -1: it answers 502.
+int td_http_far_dial(const char *ip, int port, int within_s);
+void td_http_relay_on(struct td_http_x *x, int fd, const struct td_http_far *far);
