@@ -176,6 +176,8 @@
 #define TD_ANN_SESSION_IDLE "tandem.dev/session-idle"
 #define TD_ANN_SESSION_MAX_AGE "tandem.dev/session-max-age"
 #define TD_ANN_SESSION_LOW "tandem.dev/session-low-use"
+// Of an endpoint with replicas: which one this pod is, from 0.
+#define TD_ANN_SESSION_REPLICA "tandem.dev/session-replica"
 
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves

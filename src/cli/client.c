@@ -187,6 +187,25 @@ int td_client_failed(const char *name, const struct td_error *err)
 	return 1;
 }
 
+void td_client_replicas(yyjson_val *session, struct td_buf *ret)
+{
+	yyjson_val *r = td_jget(session, "replicas"), *v;
+	size_t i, n;
+	if (td_jint(r, "asked", 0))
+		td_buf_printf(ret, "  %lld/%lld ready", (long long)td_jint(r, "ready", 0),
+			      (long long)td_jint(r, "asked", 0));
+	yyjson_arr_foreach (td_jget(r, "each"), i, n, v) {
+		const char *state = td_jstr_or(v, "state", "?"), *words = td_jstr_or(v, "words", "");
+		bool unreached = td_jbool(v, "unreached", false);
+		if (!strcmp(state, "ready") && !unreached)
+			continue;
+		td_buf_printf(ret, "; replica %lld %s", (long long)td_jint(v, "number", 0),
+			      unreached ? "is not reached" : state);
+		if (*words) // of last words the first
+			td_buf_printf(ret, ": %.*s", (int)strcspn(words, "\n"), words);
+	}
+}
+
 void td_client_requests(yyjson_val *session, struct td_buf *ret)
 {
 	yyjson_val *r = td_jget(session, "requests");

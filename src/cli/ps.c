@@ -112,8 +112,14 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 		if (!i)
 			printf("\n%-28s %-13s %s\n", "SESSION", "STATE", "JOB");
 		const char *words = td_jstr_or(s, "words", "");
-		td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
+		if (!td_jint(s, "replicas.asked", 0)) // else they stand at the replica that says them
+			td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
 		td_auto_buf struct td_buf asked = {0};
+		td_client_replicas(s, &asked);
+		if (asked.len)
+			td_buf_printf(&b, "%s%s", b.len ? "; " : "",
+				      td_buf_str(&asked) + strspn(td_buf_str(&asked), " ;"));
+		td_buf_reset(&asked);
 		td_client_requests(s, &asked);
 		if (asked.len)
 			td_buf_printf(&b, "%s%s", b.len ? "; " : "", td_buf_str(&asked));

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 500, FURTHER = 6 }; // FURTHER: where the further lines of a session begin
+enum { WAIT_MS = 500, FURTHER = 6, REPLICAS_MOST = 16 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
 	const char *name, *image, *memory, *output, *env, *run;
-	int gpus, cpus, idle_min, low_min;
+	int gpus, cpus, idle_min, low_min, replicas;
 	int64_t begin;
 	bool no_wait;
 };
@@ -45,8 +45,9 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	size_t len = strlen(words);
 	while (len && words[len - 1] == '\n')
 		len--;
-	if (len)
+	if (len && !td_jint(s, "replicas.asked", 0)) // else they stand at the replica that says them
 		td_buf_printf(&b, "  %.*s", (int)len, words);
+	td_client_replicas(s, &b);
 	td_client_requests(s, &asked);
 	if (asked.len)
 		td_buf_printf(&b, "  %s", td_buf_str(&asked));
@@ -79,7 +80,13 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 			return 0;
 		}
 		if (!strcmp(state, "failed") || !strcmp(state, "done") || !strcmp(state, "stopping"))
-			return td_fail(err, TD_INVALID, "session %s has ended before it could be used: %s", id, words);
+			return td_jint(td_json_root(j), "replicas.asked", 0)
+				       ? td_fail(err, TD_INVALID,
+						 "session %s has ended before it could be used: %.*s. It is tried "
+						 "again until `tandem session stop %s`",
+						 id, (int)strcspn(words, "\n"), words, id)
+				       : td_fail(err, TD_INVALID, "session %s has ended before it could be used: %s",
+						 id, words);
 		if (td_jbool(td_json_root(j), "refused", false))
 			return td_fail(err, TD_INVALID, "%s. `tandem session stop %s` takes it back", words, id);
 		if (!td_streq(words, said))
@@ -109,6 +116,11 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	if (kind)
 		command++;
 	bool own = kind && strcmp(kind, "endpoint") != 0 && strcmp(kind, "batch") != 0;
+	if (w->replicas && kind && strcmp(kind, "endpoint") != 0)
+		return td_fail(
+			err, TD_INVALID,
+			"--replicas: only for endpoints, whose requests are spread; a session \"%s\" has one pod",
+			kind);
 	const char *near = kind || !command[0] || command[1] ? NULL : td_nearest(command[0], kinds, TD_LEN(kinds));
 	if (near)
 		return td_fail(err, TD_INVALID,
@@ -149,6 +161,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
 		td_jm_int(d, o, "gpus", w->gpus);
+	if (w->replicas)
+		td_jm_int(d, o, "replicas", w->replicas);
 	if (w->cpus)
 		td_jm_int(d, o, "cpus", w->cpus);
 	if (memory)
@@ -166,6 +180,19 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		return r;
 	print(c, td_json_root(ready ? ready : j), w->output != NULL);
 	return 0;
+}
+
+// Another number of replicas. Those that go are drained first, which nobody waits for here.
+static int scale(struct td_client *c, const struct wish *w, const char *id, long long n, struct td_error *err)
+{
+	td_auto_free char *path = path_of(id);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_jm_int(d, yyjson_mut_doc_get_root(d), "replicas", n);
+	int r = td_client_call(c, "PATCH", path, d, &j, err);
+	if (!r)
+		print(c, td_json_root(j), w->output != NULL);
+	return r;
 }
 
 static int resume(struct td_client *c, const struct wish *w, const char *id, struct td_error *err)
@@ -227,11 +254,17 @@ int td_session_main(int argc, char **argv)
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
+	long long replicas = 0;
 	const struct td_option options[] = {
 		{.name = "name", .value = "NAME", TD_OPT_TEXT(&w.name), .help = "of the session"},
 		{.name = "gpus", .value = "N", TD_OPT_INT(&w.gpus, 0, 64), .help = "GPUs (default 0)"},
 		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 1024), .help = "CPUs (default 1)"},
 		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "memory (default 1G)"},
+		{.name = "replicas",
+		 .value = "N",
+		 TD_OPT_INT(&w.replicas, 1, REPLICAS_MOST),
+		 .help = "endpoint: so many pods of it, each with these GPUs, CPUs and memory; requests are spread, "
+			 "and one that ends is started again"},
 		{.name = "image",
 		 .value = "IMAGE",
 		 TD_OPT_TEXT(&w.image),
@@ -271,6 +304,9 @@ int td_session_main(int argc, char **argv)
 						 "  tandem session start vscode --memory 4G\n"
 						 "  tandem session start tensorboard --run RUN\n"
 						 "  tandem session start endpoint -- 'python3 -m http.server $PORT'\n"
+						 "  tandem session start endpoint --replicas 3 -- "
+						 "'python3 serve.py $PORT'\n"
+						 "  tandem session scale ID N\n"
 						 "  tandem session start batch -- python3 train.py\n"
 						 "  tandem session list\n"
 						 "  tandem session stop ID\n"
@@ -283,14 +319,18 @@ int td_session_main(int argc, char **argv)
 					.n = TD_LEN(options),
 					.min_args = 1,
 					.max_args = 1000,
-					.args = "start|list|stop|resume",
-					.choices = "start|list|stop|resume"};
+					.args = "start|list|stop|resume|scale",
+					.choices = "start|list|stop|resume|scale"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	bool begin = !strcmp(words[0], "start"), show = !strcmp(words[0], "list"), stop = !strcmp(words[0], "stop"),
-	     again = !strcmp(words[0], "resume");
-	if (!begin && !show && !stop && !again)
-		return td_command_wrong("session", "\"%s\": give start, list, stop or resume", words[0]);
+	     again = !strcmp(words[0], "resume"), size = !strcmp(words[0], "scale");
+	if (!begin && !show && !stop && !again && !size)
+		return td_command_wrong("session", "\"%s\": give start, list, stop, resume or scale", words[0]);
+	if (size && (!words[1] || !words[2] || words[3] || !td_parse_i64(words[2], &replicas) || replicas < 1 ||
+		     replicas > REPLICAS_MOST))
+		return td_command_wrong("session", "scale: give the session, and how many replicas (1 to %d)",
+					REPLICAS_MOST);
 	if ((stop || again) && (!words[1] || words[2]))
 		return td_command_wrong("session", "%s: which one?", words[0]);
 	if (at && when_of(at, &w.begin, &err))
@@ -304,6 +344,8 @@ int td_session_main(int argc, char **argv)
 		r = list(&c, w.output != NULL, &err);
 	else if (!r && again)
 		r = resume(&c, &w, words[1], &err);
+	else if (!r && size)
+		r = scale(&c, &w, words[1], replicas, &err);
 	else if (!r) {
 		td_auto_free char *path = path_of(words[1]);
 		r = td_client_call(&c, "DELETE", path, NULL, NULL, &err);

@@ -58,7 +58,7 @@ static int add(struct td_gateway_door *d, const char *path, const char *method, 
 	if (!r->op)
 		return td_fail(err, TD_INVALID, "openapi.yaml: nothing here does %s",
 			       td_jstr_or(o, "operationId", path));
-	static const char *const methods[] = {"GET", "POST", "PUT", "DELETE"};
+	static const char *const methods[] = {"GET", "POST", "PUT", "PATCH", "DELETE"};
 	for (size_t i = 0; i < TD_LEN(methods); i++)
 		if (!strcasecmp(methods[i], method))
 			r->method = methods[i];

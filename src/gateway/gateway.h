@@ -36,6 +36,9 @@
 //   session_record.c           what is kept of one: it can be resumed
 //   session_rules.c            what Tenants ask of their members' sessions
 //   session_use.c              what they do: traffic, CPUs
+//   session_set.c              an endpoint with replicas: its pods, together
+//   session_ways.c             how many requests wait at each of them, and which were not reached
+//   replica.[ch]               which of them gets a request, and which are started or ended
 //   answers.[ch]               how an endpoint answers: waiting requests, how long they take
 //   account.c                  who am I, login, keys
 //   usage.[ch] usage_ask.c     what people and tenants have used
@@ -77,6 +80,7 @@ struct td_gateway_days;
 struct td_gateway_directory;
 struct td_oidc;
 struct td_session_scopes;
+struct td_session_ways;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -86,6 +90,7 @@ struct td_gateway {
 	struct td_gateway_keys *keys;
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
+	struct td_session_ways *ways;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;

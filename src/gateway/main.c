@@ -58,8 +58,9 @@ static int serve(struct td_gateway *g, struct td_error *err)
 					      .handler = td_gateway_handle,
 					      .ctx = door};
 	struct td_http_server *s;
-	pthread_t clock;
-	bool started = !pthread_create(&clock, NULL, td_schedule_thread, door);
+	pthread_t clock, sessions;
+	bool started = !pthread_create(&clock, NULL, td_schedule_thread, door),
+	     looks = !pthread_create(&sessions, NULL, td_session_thread, door);
 	r = td_http_server_new(&o, &s, err);
 	if (!r) {
 		td_info("serving people at %s://%s", g->o.cert ? "https" : "http", g->o.listen);
@@ -69,6 +70,8 @@ static int serve(struct td_gateway *g, struct td_error *err)
 	td_cancel_fire(g->cancel);
 	if (started)
 		pthread_join(clock, NULL);
+	if (looks)
+		pthread_join(sessions, NULL);
 	td_gateway_door_free(door);
 	return r;
 }
@@ -78,14 +81,11 @@ static int run(struct td_gateway *g, struct td_error *err)
 	int r = td_kube_new(g->o.kubeconfig, &g->kube, err);
 	if (!r)
 		r = inform(g, err);
-	pthread_t sessions, bills;
-	bool started = !r && !pthread_create(&sessions, NULL, td_session_thread, g),
-	     reckons = !r && !pthread_create(&bills, NULL, td_bill_thread, g);
+	pthread_t bills;
+	bool reckons = !r && !pthread_create(&bills, NULL, td_bill_thread, g);
 	if (!r)
 		r = serve(g, err);
 	td_cancel_fire(g->cancel);
-	if (started)
-		pthread_join(sessions, NULL);
 	if (reckons)
 		pthread_join(bills, NULL);
 	td_informer_free(g->clusters);
@@ -185,6 +185,7 @@ int td_gateway_main(int argc, char **argv)
 	g.keys = td_gateway_keys_new();
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
+	g.ways = td_session_ways_new();
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
@@ -204,6 +205,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_keys_free(g.keys);
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
+	td_session_ways_free(g.ways);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);
 	td_gateway_directory_free(g.directory);

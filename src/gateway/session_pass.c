@@ -13,6 +13,9 @@
 
 extern const struct td_embedded td_gateway_files[];
 
+// NEXT_S: of one while there are others.
+enum { DIAL_S = 5, NEXT_S = 2 };
+
 struct heard {
 	struct td_session_traffic *traffic;
 	const char *id;
@@ -62,11 +65,11 @@ static int absent(struct td_gateway_ask *q, const char *name, struct td_error *e
 	return td_fail(err, TD_TRANSIENT, "session %s does not run: `tandem session resume %s`", name, name);
 }
 
-// A WebSocket is no request that is answered, so nobody measures it.
-static void pass(struct td_gateway_ask *q, const struct td_http_far *far, const char *name, bool measured)
+// A WebSocket is no request that is answered, so nobody measures it. fd: the connection; -1: it was not reached.
+static void pass(struct td_gateway_ask *q, int fd, const struct td_http_far *far, const char *name, bool measured)
 {
 	if (!measured) {
-		td_http_relay_to(q->x, far);
+		td_http_relay_on(q->x, fd, far);
 		return;
 	}
 	struct td_metrics *m = td_metrics_process();
@@ -77,11 +80,64 @@ static void pass(struct td_gateway_ask *q, const struct td_http_far *far, const 
 	int64_t began = td_mono_ms(&td_clock_system);
 	uint64_t life = td_session_asked(q->g->traffic, name);
 	td_metric_add(waits, 1, NULL);
-	td_http_relay_to(q->x, far);
+	td_http_relay_on(q->x, fd, far);
 	int64_t ms = td_mono_ms(&td_clock_system) - began;
 	td_session_answered(q->g->traffic, name, life, ms);
 	td_metric_add(waits, -1, NULL);
 	td_metric_observe(took, (double)ms / 1000, NULL);
+}
+
+// Where a session's pod answers; NULL: it does not, or not yet.
+static const char *address_of(const struct td_object *o)
+{
+	const char *ip = td_jstr(o->root, "status.podIP");
+	struct in_addr a;
+	return td_object_deleting(o) || !ip || inet_pton(AF_INET, ip, &a) != 1 || !td_condition_true(o->root, "Ready")
+		       ? NULL
+		       : ip;
+}
+
+static int silent(const char *name, struct td_error *err)
+{
+	return td_fail(err, TD_TRANSIENT, "session %s does not answer yet, or no more: `tandem session list`", name);
+}
+
+// One with replicas: the request goes to the one that has the fewest. When that one takes no connection, nothing was
+// sent, and another gets it.
+static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record, const char *path, struct td_error *err)
+{
+	const char *uids[TD_REPLICAS_MOST] = {0}, *name = td_object_label(record, TD_LABEL_SESSION);
+	td_auto_set struct td_session_set s = {0};
+	int r = td_session_set_find(q->g, record, td_http_cancel(q->x), &s, err), left = 0;
+	if (r)
+		return r;
+	for (int i = 0; i < s.asked; i++)
+		if (s.pods[i] && address_of(s.pods[i]) && td_session_kind_of(s.pods[i])->measured) {
+			uids[i] = s.pods[i]->uid;
+			left++;
+		}
+	td_session_touch(q->g->traffic, name);
+	struct heard h = {q->g->traffic, name};
+	for (int k; (k = td_session_ways_take(q->g->ways, uids, s.asked)) >= 0; left--) {
+		const char *uid = uids[k];
+		const struct td_http_far far = {.ip = address_of(s.pods[k]),
+						.port = (int)td_session_number(s.pods[k], TD_ANN_SESSION_PORT),
+						.target = path,
+						.hide = "tandem",
+						.heard = heard,
+						.ctx = &h};
+		int fd = td_http_far_dial(far.ip, far.port, left > 1 ? NEXT_S : DIAL_S);
+		td_session_ways_reached(q->g->ways, uid, fd >= 0);
+		if (fd >= 0)
+			pass(q, fd, &far, name, !td_http_header(q->x, "Upgrade"));
+		td_session_ways_release(q->g->ways, uid);
+		if (fd >= 0) {
+			td_session_touch(q->g->traffic, name);
+			return 0;
+		}
+		uids[k] = NULL;
+	}
+	return silent(name, err);
 }
 
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
@@ -91,15 +147,22 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 		return td_fail(err, TD_NOT_FOUND, "there is no such session");
 	size_t n = strcspn(id, "/?");
 	td_auto_free char *name = td_strndup(id, n);
-	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_object_unref) struct td_object *o = NULL, *record = NULL;
+	struct td_error none = TD_ERROR_INIT;
 	int r = td_session_find(q, name, &o, err);
-	if (r == TD_NOT_FOUND)
+	// Only endpoints have replicas, and the first of these may be away.
+	if (r == TD_NOT_FOUND || (!r && td_session_kind_of(o)->measured))
+		td_session_record_of(q, name, &record, &none);
+	bool several = td_session_replicas(record) && !td_jstr(record->root, "data.ended");
+	if (r == TD_NOT_FOUND && !several)
 		return absent(q, name, err);
+	if (r == TD_NOT_FOUND)
+		r = 0;
 	if (!r)
 		r = from_us(q, err);
 	if (r)
 		return r;
-	const struct td_session_kind *kind = td_session_kind_of(o);
+	const struct td_session_kind *kind = several ? td_session_kind("endpoint") : td_session_kind_of(o);
 	if (!kind->served)
 		return td_fail(err, TD_NOT_FOUND, "session %s is a %s: it has no page", name, kind->name);
 	if (id[n] != '/') { // links of a page are relative to its directory
@@ -108,11 +171,11 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 		td_http_send(q->x, 302, "text/plain", "", 0);
 		return 0;
 	}
-	const char *ip = td_jstr(o->root, "status.podIP"), *path = id + n, *token = td_session_token(o);
-	struct in_addr a;
-	if (td_object_deleting(o) || !ip || inet_pton(AF_INET, ip, &a) != 1 || !td_condition_true(o->root, "Ready"))
-		return td_fail(err, TD_TRANSIENT, "session %s does not answer yet, or no more: `tandem session list`",
-			       name);
+	if (several)
+		return pass_to_one(q, record, id + n, err);
+	const char *ip = address_of(o), *path = id + n, *token = td_session_token(o);
+	if (!ip)
+		return silent(name, err);
 	td_session_touch(q->g->traffic, name);
 	if (kind->terminal && strcmp(path, "/tty") != 0) {
 		if (path[1] && path[1] != '?')
@@ -129,7 +192,8 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 					.authorization = proof,
 					.heard = heard,
 					.ctx = &h};
-	pass(q, &far, name, kind->measured && !td_http_header(q->x, "Upgrade"));
+	pass(q, td_http_far_dial(far.ip, far.port, DIAL_S), &far, name,
+	     kind->measured && !td_http_header(q->x, "Upgrade"));
 	td_session_touch(q->g->traffic, name);
 	return 0;
 }

@@ -22,6 +22,8 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_SESSION, id);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_SESSION_OWNER, q->user.name);
 	td_jm_str(d, o, "data.request", request);
+	if (td_jint(q->body, "replicas", 0))
+		td_jm_strf(d, o, "data.replicas", "%lld", (long long)td_jint(q->body, "replicas", 0));
 	// The pod's /etc/passwd and /etc/group: shells, git and ssh ask for the user's name.
 	td_jm_strf(d, o, "data.passwd",
 		   "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -61,11 +63,19 @@ int td_session_record_end(struct td_gateway *g, const char *ns, const char *id, 
 		td_jm_str(d, o, "data.ended", at);
 		td_jm_str(d, o, "data.why", end->why);
 	} else {
+		td_jm_set(d, o, "data.began", yyjson_mut_null(d));
 		td_jm_set(d, o, "data.ended", yyjson_mut_null(d));
 		td_jm_set(d, o, "data.why", yyjson_mut_null(d));
 	}
 	const struct td_kube_place place = {.resource = &td_configmaps, .ns = ns, .name = name};
 	return td_kube_patch(g->kube, &place, TD_PATCH_MERGE, o, g->cancel, NULL, err);
+}
+
+int td_session_record_set(struct td_gateway *g, const struct td_object *record, yyjson_mut_doc *data,
+			  struct td_error *err)
+{
+	const struct td_kube_place place = {.resource = &td_configmaps, .ns = record->ns, .name = record->name};
+	return td_kube_patch(g->kube, &place, TD_PATCH_MERGE, yyjson_mut_doc_get_root(data), g->cancel, NULL, err);
 }
 
 int td_session_record_remove(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err)

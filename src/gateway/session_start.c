@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/embedded.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "base/rand.h"
 #include "gateway/path.h"
@@ -125,14 +126,16 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 		return td_fail(err, TD_INVALID,
 			       "env: only for sessions that bring their own program; a command names "
 			       "the environment itself");
+	if (td_jint(body, "replicas", 0) && !kind->measured)
+		return td_fail(err, TD_INVALID, "replicas: only for sessions \"endpoint\", whose requests are spread");
 	if (td_jstr(body, "run") && !kind->of_run)
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
 	return td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : 0;
 }
 
-// Makes the pod of the session `id` as q->body says. TD_EXISTS: there is one.
-static int make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret, struct td_error *err)
+int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
+		    struct td_error *err)
 {
 	struct td_gateway *g = q->g;
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
@@ -143,11 +146,13 @@ static int make(struct td_gateway_ask *q, const char *ns, const char *id, struct
 	if (!td_starts(q->user.home, g->o.homes_as))
 		return td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
 
-	td_auto_free char *name = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT);
+	td_auto_free char *record = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT),
+			  *name = number > 0 ? td_asprintf("%s-%d", record, number) : td_strdup(record);
 	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
 	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
 	const struct td_json_word words[] = {
 		{"name", name, 0},
+		{"record", record, 0},
 		{"namespace", ns, 0},
 		{"id", id, 0},
 		{"user", q->user.name, 0},
@@ -169,8 +174,14 @@ static int make(struct td_gateway_ask *q, const char *ns, const char *id, struct
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
 	add_kind(kind, q->body, d);
 	finish(q, sc->root, d);
-	td_session_fresh(g->traffic, id);
-	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_http_cancel(q->x), ret, err);
+	if (number < 0) {
+		td_session_fresh(g->traffic, id);
+	} else {
+		td_auto_free char *which = td_asprintf("%d", number);
+		td_jm_key_str(d, td_jm_get(yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_SESSION_REPLICA,
+			      which);
+	}
+	r = td_kube_create(g->kube, &td_pods, ns, yyjson_mut_doc_get_root(d), td_gateway_cancel(q), ret, err);
 	return r ? td_wrap(err, "the session's pod in namespace %s", ns) : 0;
 }
 
@@ -179,6 +190,15 @@ static void answer(struct td_gateway_ask *q, int status, const struct td_object 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_session_write(q->g, pod, d, yyjson_mut_doc_get_root(d));
 	td_gateway_send(q, status, d);
+}
+
+// Starts what is missing of one with replicas. What fails here is tried again by the next look.
+static void even(struct td_gateway_ask *q, const struct td_object *record)
+{
+	td_auto_set struct td_session_set s = {0};
+	struct td_error e = TD_ERROR_INIT;
+	if (td_session_set_find(q->g, record, td_gateway_cancel(q), &s, &e) || td_session_set_even(q, &s, &e))
+		td_warn("session %s/%s: %s", record->ns, record->name, e.msg);
 }
 
 int td_session_start(struct td_gateway_ask *q, struct td_error *err)
@@ -208,14 +228,58 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
 	if ((r = td_session_record_make(q, ns, id, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
-	if ((r = make(q, ns, id, &made, err))) {
+	long long replicas = td_jint(q->body, "replicas", 0);
+	r = td_session_make(q, ns, id, replicas ? 0 : -1, &made, err);
+	if (r == TD_EXISTS && replicas)
+		r = 0; // a gateway's look found the record first (session_set.c)
+	if (r) {
 		struct td_error none = TD_ERROR_INIT;
 		if (r != TD_UNCERTAIN && !td_session_record_get(q, ns, id, &kept, &none))
 			td_session_record_remove(q, kept, &none);
 		return r;
 	}
-	answer(q, 201, made);
-	return 0;
+	if (!replicas) {
+		answer(q, 201, made);
+		return 0;
+	}
+	td_session_fresh(g->traffic, id);
+	if ((r = td_session_record_get(q, ns, id, &kept, err)))
+		return r;
+	even(q, kept);
+	return td_session_set_answer(q, 201, kept, err);
+}
+
+int td_session_request(struct td_gateway_ask *q, const struct td_object *record, struct td_json **ret,
+		       struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *request = NULL;
+	const char *text = td_jstr_or(record->root, "data.request", "");
+	int r = td_json_parse(text, strlen(text), &request, err);
+	if (r || (r = td_gateway_body_check(q, "startSession", td_json_root(request), err)))
+		return td_wrap(err, "ConfigMap %s/%s, data.request", record->ns, record->name);
+	q->body = td_json_root(request);
+	*ret = td_steal(request);
+	return check(td_session_kind(td_jstr_or(q->body, "kind", "endpoint")), q->body, err);
+}
+
+// One with replicas: those that have ended go, and then all are started. While some of the last ones still end, the
+// next look starts theirs.
+static int resume_set(struct td_gateway_ask *q, const struct td_object *kept, struct td_error *err)
+{
+	td_auto_set struct td_session_set s = {0};
+	td_auto(td_object_unref) struct td_object *now = NULL;
+	const char *id = q->args[0];
+	int r = td_session_set_find(q->g, kept, td_gateway_cancel(q), &s, err);
+	if (r || s.asked) // it runs
+		return r ? r : td_session_set_answer(q, 200, kept, err);
+	if ((r = td_session_set_remove(q->g, &s, td_gateway_cancel(q), err)))
+		return r;
+	td_session_fresh(q->g->traffic, id);
+	if ((r = td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0}, err)) ||
+	    (r = td_session_record_get(q, kept->ns, id, &now, err)))
+		return r;
+	even(q, now);
+	return td_session_set_answer(q, 200, now, err);
 }
 
 int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
@@ -226,14 +290,10 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 	int r = td_session_record_of(q, id, &kept, err);
 	if (r)
 		return r;
-	const char *text = td_jstr_or(kept->root, "data.request", "");
-	// It lies in the person's namespace: it is believed no more than what he sends.
-	if ((r = td_json_parse(text, strlen(text), &request, err)) ||
-	    (r = td_gateway_body_check(q, "startSession", td_json_root(request), err)))
-		return td_wrap(err, "ConfigMap %s/%s, data.request", kept->ns, kept->name);
-	q->body = td_json_root(request);
-	if ((r = check(td_session_kind(td_jstr_or(q->body, "kind", "endpoint")), q->body, err)))
+	if ((r = td_session_request(q, kept, &request, err)))
 		return r;
+	if (td_session_replicas(kept))
+		return resume_set(q, kept, err);
 
 	r = td_session_find(q, id, &was, err);
 	if (!r && !td_object_deleting(was) && !td_kube_pod_ended(was->root)) {
@@ -248,7 +308,7 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 	    r != TD_NOT_FOUND)
 		return r;
 	// Its last pod may still be ending.
-	for (int i = 0; (r = make(q, kept->ns, id, &made, err)) == TD_EXISTS && i < ENDS_TRIES; i++)
+	for (int i = 0; (r = td_session_make(q, kept->ns, id, -1, &made, err)) == TD_EXISTS && i < ENDS_TRIES; i++)
 		if (td_cancel_wait(td_http_cancel(q->x), ENDS_MS))
 			return td_fail(err, TD_CANCELLED, "nobody waits any more");
 	if (r)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_MS = 5000 };
+enum { LOOK_MS = 5000, LOOK_SOON_MS = 2000 }; // the second while there are endpoints with replicas
 
 const struct td_idle_rules td_session_rules = {.max_age_s = 12 * 3600, .no_traffic_s = 3600, .low_cpu = 0.05};
 
@@ -66,7 +66,7 @@ int64_t td_session_number(const struct td_object *o, const char *key)
 }
 
 // The rules for all, what the gateway was told besides, those of his Tenants, and what the person asked for.
-static struct td_idle_rules rules_of(struct td_gateway *g, const struct td_object *o)
+struct td_idle_rules td_session_rules_of(struct td_gateway *g, const struct td_object *o)
 {
 	struct td_idle_rules r = td_session_rules;
 	const struct td_idle_rules site = {.low_cpu_s = g->o.low_use_min * 60LL},
@@ -83,17 +83,33 @@ static struct td_idle_rules rules_of(struct td_gateway *g, const struct td_objec
 	return r;
 }
 
-static enum td_idle_why end_of(struct td_gateway *g, const struct td_object *o, int64_t *ret_at)
+int64_t td_session_started(const struct td_object *o)
 {
-	int64_t started;
-	const struct td_idle_rules r = rules_of(g, o);
+	int64_t at;
+	const char *text = td_jstr(o->root, "status.startTime");
+	return text && !td_time_parse(text, &at) ? at / 1000 : -1;
+}
+
+enum td_idle_why td_session_end_of(struct td_gateway *g, const struct td_object *o, int64_t began, int64_t *ret_at)
+{
+	const struct td_idle_rules r = td_session_rules_of(g, o);
 	struct td_idle_seen s = {.started = -1, .traffic = -1, .low_cpu_since = -1};
-	const char *at = td_jstr(o->root, "status.startTime"), *id = td_object_label(o, TD_LABEL_SESSION);
+	const char *id = td_object_label(o, TD_LABEL_SESSION);
 	if (id)
 		td_session_seen(g->traffic, id, &s);
-	if (at && !td_time_parse(at, &started))
-		s.started = started / 1000;
+	s.started = began >= 0 ? began : td_session_started(o);
 	return td_idle_end(&r, &s, ret_at);
+}
+
+void td_session_write_end(struct td_gateway *g, const struct td_object *o, int64_t began, yyjson_mut_doc *d,
+			  yyjson_mut_val *w)
+{
+	int64_t at;
+	enum td_idle_why why = td_session_end_of(g, o, began, &at);
+	if (why == TD_IDLE_NEVER)
+		return;
+	td_jm_int(d, w, "ends", at);
+	td_jm_str(d, w, "endsBecause", td_idle_words(why));
 }
 
 // What its server answers, as this gateway sees it.
@@ -112,20 +128,27 @@ static void write_answers(struct td_gateway *g, const char *id, yyjson_mut_doc *
 	td_jm_int(d, w, "requests.maxMs", a.max_ms);
 }
 
+const char *td_session_state(const struct td_object *o)
+{
+	if (td_object_deleting(o))
+		return "stopping";
+	if (td_kube_pod_ended(o->root))
+		return td_streq(td_jstr(o->root, "status.phase"), "Succeeded") ? "done" : "failed";
+	if (!td_jstr(o->root, "spec.nodeName"))
+		return "waiting";
+	if (!td_condition_true(o->root, "Ready"))
+		return "starting";
+	return td_session_kind_of(o)->served ? "ready" : "running";
+}
+
 void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
-	const char *phase = td_jstr_or(o->root, "status.phase", "Pending"), *id = td_object_label(o, TD_LABEL_SESSION);
+	const char *id = td_object_label(o, TD_LABEL_SESSION);
 	bool placed = td_jstr(o->root, "spec.nodeName") != NULL, over = td_kube_pod_ended(o->root);
 	yyjson_val *scheduled = td_condition(o->root, "PodScheduled");
 	int64_t at;
 	td_jm_str(d, w, "id", id);
-	td_jm_str(d, w, "state",
-		  td_object_deleting(o)                  ? "stopping"
-		  : over                                 ? !strcmp(phase, "Succeeded") ? "done" : "failed"
-		  : !placed                              ? "waiting"
-		  : !td_condition_true(o->root, "Ready") ? "starting"
-		  : td_session_kind_of(o)->served        ? "ready"
-							 : "running");
+	td_jm_str(d, w, "state", td_session_state(o));
 	td_jm_str(d, w, "kind", td_session_kind_of(o)->name);
 	if (!placed && scheduled)
 		td_jm_str(d, w, "words", td_jstr(scheduled, "message"));
@@ -149,17 +172,23 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	const char *begin = td_object_annotation(o, TD_ANN_ASK_PREFIX "begin");
 	if (!placed && begin && !td_time_parse(begin, &at) && at / 1000 > now_s())
 		td_jm_int(d, w, "begins", at / 1000);
-	enum td_idle_why why = over ? TD_IDLE_NEVER : end_of(g, o, &at);
-	if (why != TD_IDLE_NEVER) {
-		td_jm_int(d, w, "ends", at);
-		td_jm_str(d, w, "endsBecause", td_idle_words(why));
-	}
+	if (!over)
+		td_session_write_end(g, o, -1, d, w);
 }
 
 int td_session_list(struct td_gateway *g, const char *ns, struct td_cancel *c, struct td_objects *ret,
 		    struct td_error *err)
 {
 	return td_kube_list(g->kube, &td_pods, ns, TD_LABEL_SESSION, NULL, c, ret, err);
+}
+
+// The record of the session whose pod this is; NULL: there is none.
+static const struct td_object *record_in(const struct td_objects *records, const struct td_object *pod)
+{
+	for (size_t i = 0; i < records->n; i++)
+		if (td_streq(td_object_label(records->v[i], TD_LABEL_SESSION), td_object_label(pod, TD_LABEL_SESSION)))
+			return records->v[i];
+	return NULL;
 }
 
 static int list(struct td_gateway_ask *q, struct td_error *err)
@@ -176,14 +205,22 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *v = td_jm_arr(d, yyjson_mut_doc_get_root(d), "sessions");
 	for (size_t i = 0; i < l.n; i++)
-		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name))
+		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name) &&
+		    !td_session_replicas(record_in(&kept, l.v[i])))
 			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
+		if (!td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name))
+			continue;
 		for (size_t k = 0; k < l.n; k++)
 			lives = lives || !strcmp(l.v[k]->name, kept.v[i]->name);
-		if (!lives && td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name))
+		if (td_session_replicas(kept.v[i])) {
+			struct td_session_set s = {0};
+			td_session_set_of(kept.v[i], &l, &s);
+			td_session_set_write(q->g, &s, d, yyjson_mut_arr_add_obj(d, v));
+		} else if (!lives) {
 			td_session_record_write(kept.v[i], d, yyjson_mut_arr_add_obj(d, v));
+		}
 	}
 	if (!ns)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", none.msg);
@@ -204,9 +241,14 @@ int td_session_record_of(struct td_gateway_ask *q, const char *id, struct td_obj
 static int get(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
+	struct td_error none = TD_ERROR_INIT;
 	int r = td_session_find(q, q->args[0], &o, err);
+	bool alone = !r && !td_session_kind_of(o)->measured; // the others have no replicas
+	int k = alone ? TD_NOT_FOUND : td_session_record_of(q, q->args[0], &kept, r ? err : &none);
+	if (!k && td_session_replicas(kept))
+		return td_session_set_answer(q, 200, kept, err);
 	if (r == TD_NOT_FOUND)
-		r = td_session_record_of(q, q->args[0], &kept, err);
+		r = k;
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -218,6 +260,18 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	return 0;
 }
 
+// The record first, so that nobody starts replicas again; those that are left without one are ended (look).
+static int stop_all(struct td_gateway_ask *q, const struct td_object *kept, struct td_error *err)
+{
+	td_auto_set struct td_session_set s = {0};
+	int r = td_session_record_remove(q, kept, err);
+	if (!r || r == TD_NOT_FOUND)
+		r = td_session_set_find(q->g, kept, td_gateway_cancel(q), &s, err);
+	if (!r)
+		r = td_session_set_remove(q->g, &s, td_gateway_cancel(q), err);
+	return r ? r : td_gateway_done(q);
+}
+
 // The pod first: a record without a pod can be stopped again.
 static int stop(struct td_gateway_ask *q, struct td_error *err)
 {
@@ -225,6 +279,8 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 	struct td_error none = TD_ERROR_INIT;
 	int r = td_session_find(q, q->args[0], &o, err);
 	int k = r && r != TD_NOT_FOUND ? r : td_session_record_of(q, q->args[0], &kept, &none);
+	if (!k && td_session_replicas(kept))
+		return stop_all(q, kept, err);
 	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
 	if (!r)
 		r = td_kube_delete(q->g->kube, &td_pods, o->ns, o->name, &how, td_http_cancel(q->x), err);
@@ -253,37 +309,73 @@ static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idl
 		r ? ": " : "", r ? e.msg : "");
 }
 
-// usage NULL: it could not be read.
-static void look(struct td_gateway *g, const char *ns, const char *usage)
+// One pod alone. usage NULL: it could not be read.
+static void look_at(struct td_gateway *g, const struct td_object *o, const char *usage)
 {
-	struct td_error e = TD_ERROR_INIT;
-	td_auto_objects struct td_objects l = {0};
-	if (td_session_list(g, ns, g->cancel, &l, &e)) {
-		td_debug("sessions in %s: %s", ns, e.msg);
+	int64_t at = 0;
+	const char *devices = td_object_annotation(o, TD_ANN_DEVICES);
+	if (td_object_deleting(o) || td_kube_pod_ended(o->root))
 		return;
-	}
-	for (size_t i = 0; i < l.n; i++) {
-		int64_t at = 0;
-		const struct td_object *o = l.v[i];
-		const char *devices = td_object_annotation(o, TD_ANN_DEVICES);
-		if (td_object_deleting(o) || td_kube_pod_ended(o->root))
-			continue;
-		const struct td_idle_rules r = rules_of(g, o);
-		td_session_look(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
-				usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
-				devices && strcmp(devices, "{}") != 0,
-				usage ? td_session_gpu_read(usage, o->ns, o->name) : -1);
-		enum td_idle_why why = end_of(g, o, &at);
-		if (why != TD_IDLE_NEVER && at <= now_s())
-			reclaim(g, o, why);
-	}
+	const struct td_idle_rules r = td_session_rules_of(g, o);
+	td_session_look(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
+			usage ? td_session_cpu_read(usage, o->ns, o->name) : -1, devices && strcmp(devices, "{}") != 0,
+			usage ? td_session_gpu_read(usage, o->ns, o->name) : -1);
+	enum td_idle_why why = td_session_end_of(g, o, -1, &at);
+	if (why != TD_IDLE_NEVER && at <= now_s())
+		reclaim(g, o, why);
 }
 
-void *td_session_thread(void *gateway)
+// Its session was stopped while it was made.
+static void orphan(struct td_gateway *g, const struct td_object *o)
 {
-	struct td_gateway *g = gateway;
+	struct td_error e = TD_ERROR_INIT;
+	const struct td_kube_delete_opts how = {.uid = o->uid, .grace_s = -1};
+	int r = td_object_deleting(o) ? 0 : td_kube_delete(g->kube, &td_pods, o->ns, o->name, &how, g->cancel, &e);
+	if (r && r != TD_NOT_FOUND)
+		td_warn("pod %s/%s of a session that was stopped: %s", o->ns, o->name, e.msg);
+}
+
+// The sessions of one person. True: there are endpoints with replicas.
+static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const char *usage)
+{
+	struct td_gateway *g = td_gateway_door_of(door);
+	struct td_error e = TD_ERROR_INIT;
+	bool some = false;
+	td_auto_objects struct td_objects l = {0}, kept = {0};
+	// Pods first: one whose record is not there then was stopped.
+	if (td_session_list(g, ns, g->cancel, &l, &e) || td_session_record_list(g, ns, g->cancel, &kept, &e)) {
+		td_debug("sessions in %s: %s", ns, e.msg);
+		return false;
+	}
+	for (size_t i = 0; i < l.n; i++) {
+		const struct td_object *record = record_in(&kept, l.v[i]);
+		if (td_session_replicas(record))
+			continue;
+		if (!record && td_object_annotation(l.v[i], TD_ANN_SESSION_REPLICA))
+			orphan(g, l.v[i]);
+		else
+			look_at(g, l.v[i], usage);
+	}
+	for (size_t i = 0; i < kept.n; i++) {
+		struct td_session_set s = {0};
+		if (!td_session_replicas(kept.v[i]) ||
+		    !td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), owner))
+			continue;
+		some = true;
+		td_session_set_of(kept.v[i], &l, &s);
+		td_session_set_look(door, &s, usage);
+	}
+	return some;
+}
+
+void *td_session_thread(void *arg)
+{
+	struct td_gateway_door *door = arg;
+	struct td_gateway *g = td_gateway_door_of(door);
+	bool soon = true;
 	td_session_scopes_look(g);
-	while (!td_cancel_wait(g->cancel, LOOK_MS)) {
+	while (!td_cancel_wait(g->cancel, soon ? LOOK_SOON_MS : LOOK_MS)) {
+		soon = false;
 		td_session_scopes_look(g);
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 		struct td_error e = TD_ERROR_INIT;
@@ -297,14 +389,19 @@ void *td_session_thread(void *gateway)
 			const char *ns = td_jstr_or(v, "namespace", "*");
 			if (!strcmp(ns, "*"))
 				break;
-			look(g, ns, known ? td_buf_str(&usage) : NULL);
+			soon = look(door, ns, td_jstr(v, "user"), known ? td_buf_str(&usage) : NULL) || soon;
 		}
 	}
 	return NULL;
 }
 
 const struct td_gateway_op td_gateway_session_ops[] = {
-	{"listSessions", list}, {"startSession", td_session_start},   {"getSession", get},
-	{"stopSession", stop},  {"resumeSession", td_session_resume}, {"sshSession", td_session_ssh},
+	{"listSessions", list},
+	{"startSession", td_session_start},
+	{"getSession", get},
+	{"stopSession", stop},
+	{"resumeSession", td_session_resume},
+	{"sshSession", td_session_ssh},
+	{"scaleSession", td_session_scale},
 	{NULL, NULL},
 };

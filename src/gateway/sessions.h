@@ -5,6 +5,7 @@
 
 #include "gateway/answers.h"
 #include "gateway/door.h"
+#include "gateway/replica.h"
 #include "pool/idle.h"
 
 // What may run in one (session_kind.c).
@@ -32,8 +33,9 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err);
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err);
 // Leads ssh of its owner's into one (session_ssh.c).
 int td_session_ssh(struct td_gateway_ask *q, struct td_error *err);
-// Ends sessions that are over by the rules (pool/idle.h), until the gateway ends. A thread's function.
-void *td_session_thread(void *gateway);
+// Ends sessions that are over by the rules (pool/idle.h), and starts and ends replicas, until the gateway ends. A
+// thread's function; its argument is the door.
+void *td_session_thread(void *door);
 
 // The rules for all. A person may ask for stricter ones as he starts a session.
 extern const struct td_idle_rules td_session_rules;
@@ -49,6 +51,67 @@ int td_session_list(struct td_gateway *g, const char *ns, struct td_cancel *c, s
 void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *w);
 // An annotation that is a number; 0: it is not there.
 int64_t td_session_number(const struct td_object *o, const char *key);
+
+// What one pod does now, in a word of the API.
+const char *td_session_state(const struct td_object *pod);
+// The rules for a session with this pod. began: s, when it started; -1: as the pod says.
+struct td_idle_rules td_session_rules_of(struct td_gateway *g, const struct td_object *pod);
+enum td_idle_why td_session_end_of(struct td_gateway *g, const struct td_object *pod, int64_t began, int64_t *ret_at);
+void td_session_write_end(struct td_gateway *g, const struct td_object *pod, int64_t began, yyjson_mut_doc *d,
+			  yyjson_mut_val *w);
+// s since 1970, when the pod started; -1: it did not.
+int64_t td_session_started(const struct td_object *pod);
+// session_start.c: makes the pod of the session `id` as q->body says; number: which replica it is, -1: there are
+// none. TD_EXISTS: there is one. ret may be NULL.
+int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
+		    struct td_error *err);
+// Takes what was asked for from the record, for q->body. It lies in the person's namespace: it is believed no
+// more than what he sends.
+int td_session_request(struct td_gateway_ask *q, const struct td_object *record, struct td_json **ret,
+		       struct td_error *err);
+
+// ---- session_set.c: an endpoint with replicas: its pods, together ----
+struct td_session_set {
+	const struct td_object *record;
+	int asked;                                      // how many there are to be
+	const struct td_object *pods[TD_REPLICAS_MOST]; // by number; NULL: there is none
+	struct td_objects all;                          // owns them, where td_session_set_find() filled it
+};
+void td_session_set_done(struct td_session_set *s);
+#define td_auto_set __attribute__((cleanup(td_session_set_done)))
+// How many replicas a session is to have by its record; 0: it has none, but one pod.
+int td_session_replicas(const struct td_object *record);
+// Which replica of the session this pod is, by its name (pure); -1: none.
+int td_session_number_of(const struct td_object *pod, const char *id);
+// Those of `pods` that are the record's and its owner's. It borrows both.
+void td_session_set_of(const struct td_object *record, const struct td_objects *pods, struct td_session_set *ret);
+// The pods of a record that has replicas, asked for now. It borrows the record.
+int td_session_set_find(struct td_gateway *g, const struct td_object *record, struct td_cancel *c,
+			struct td_session_set *ret, struct td_error *err);
+void td_session_set_write(struct td_gateway *g, const struct td_session_set *s, yyjson_mut_doc *d, yyjson_mut_val *w);
+// Answers with it, as it is now.
+int td_session_set_answer(struct td_gateway_ask *q, int status, const struct td_object *record, struct td_error *err);
+// Deletes all its pods.
+int td_session_set_remove(struct td_gateway *g, const struct td_session_set *s, struct td_cancel *c,
+			  struct td_error *err);
+// Starts what is missing and ends what is too much. q: of its owner.
+int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s, struct td_error *err);
+// One look of the thread: ends it by the rules, or evens it. usage as td_session_look takes it; NULL: not known.
+void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s, const char *usage);
+// The operation: another number of them.
+int td_session_scale(struct td_gateway_ask *q, struct td_error *err);
+
+// ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
+struct td_session_ways;
+struct td_session_ways *td_session_ways_new(void);
+struct td_session_ways *td_session_ways_free(struct td_session_ways *w);
+// Chooses one of these pods (NULL: not that one) and counts a request there. -1: there is none.
+int td_session_ways_take(struct td_session_ways *w, const char *const *uids, int n);
+void td_session_ways_release(struct td_session_ways *w, const char *uid);
+// It was reached, or not.
+void td_session_ways_reached(struct td_session_ways *w, const char *uid, bool reached);
+bool td_session_ways_out(struct td_session_ways *w, const char *uid);
+int td_session_ways_waiting(struct td_session_ways *w, const char *uid);
 
 // ---- session_rules.c: what Tenants ask of their members' sessions. Thread-safe ----
 struct td_session_scopes *td_session_scopes_new(void);
@@ -78,6 +141,9 @@ int td_session_record_list(struct td_gateway *g, const char *ns, struct td_cance
 			   struct td_error *err);
 // Writes down that the rules ended it, or with at 0 that it runs again.
 int td_session_record_end(struct td_gateway *g, const char *ns, const char *id, const struct td_session_end *end,
+			  struct td_error *err);
+// Merges these fields into its data: {name: text, or null}.
+int td_session_record_set(struct td_gateway *g, const struct td_object *record, yyjson_mut_doc *data,
 			  struct td_error *err);
 int td_session_record_remove(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err);
 // What there is to say of one that has no pod.

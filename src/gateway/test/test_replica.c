@@ -1,0 +1,198 @@
+// rows: D3.5 D3.7 E4.3
+// Which replica of an endpoint gets a request, and which are started or ended.
+#include "gateway/sessions.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/names.h"
+
+static void the_one_with_the_fewest(void **state)
+{
+	struct td_replica_way v[] = {
+		{.ready = true, .in_flight = 2}, {.ready = true, .in_flight = 1}, {.in_flight = 0}};
+	assert_int_equal(td_replica_pick(v, 3, 0), 1);
+	v[1].in_flight = 2;
+	assert_int_equal(td_replica_pick(v, 3, 0), 0); // equals take turns
+	assert_int_equal(td_replica_pick(v, 3, 1), 1);
+	assert_int_equal(td_replica_pick(v, 3, 2), 0);
+	v[0].out = true; // it was not reached, whatever waits at the others
+	v[0].in_flight = 0;
+	for (uint64_t t = 0; t < 3; t++)
+		assert_int_equal(td_replica_pick(v, 3, t), 1);
+	v[1].ready = false; // none but that one: it is tried
+	assert_int_equal(td_replica_pick(v, 3, 0), 0);
+	v[0].ready = false;
+	assert_int_equal(td_replica_pick(v, 3, 0), -1);
+	assert_int_equal(td_replica_pick(v, 0, 7), -1);
+	// Each of those that are equal gets as many as the others, wherever they stand.
+	struct td_replica_way w[TD_REPLICAS_MOST] = {
+		[1] = {.ready = true}, [2] = {.ready = true}, [9] = {.ready = true}};
+	int got[TD_REPLICAS_MOST] = {0};
+	for (uint64_t t = 0; t < 30; t++)
+		got[td_replica_pick(w, TD_REPLICAS_MOST, t)]++;
+	assert_true(got[1] == 10 && got[2] == 10 && got[9] == 10);
+}
+
+static void what_is_started_and_ended(void **state)
+{
+	enum { T = 100000 };
+	const struct td_replica_want two = {.n = 2, .now = T, .shrunk = T - 10}, over = {.now = T, .shrunk = T};
+	static const struct {
+		struct td_replica_seen s;
+		enum td_replica_act wanted, spare, over;
+	} rows[] = {
+		{{.is = TD_REPLICA_NONE}, TD_REPLICA_MAKE, TD_REPLICA_LEAVE, TD_REPLICA_LEAVE},
+		{{.is = TD_REPLICA_GOES}, TD_REPLICA_LEAVE, TD_REPLICA_LEAVE, TD_REPLICA_LEAVE},
+		{{.is = TD_REPLICA_LIVES}, TD_REPLICA_LEAVE, TD_REPLICA_REMOVE, TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_LIVES, .in_flight = 1}, TD_REPLICA_LEAVE, TD_REPLICA_LEAVE, TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T}, TD_REPLICA_REPLACE, TD_REPLICA_REMOVE, TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T - 4, .soon = 1},
+		 TD_REPLICA_LEAVE,
+		 TD_REPLICA_REMOVE,
+		 TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T - 5, .soon = 1},
+		 TD_REPLICA_REPLACE,
+		 TD_REPLICA_REMOVE,
+		 TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T - 19, .soon = 3},
+		 TD_REPLICA_LEAVE,
+		 TD_REPLICA_REMOVE,
+		 TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T - 20, .soon = 3},
+		 TD_REPLICA_REPLACE,
+		 TD_REPLICA_REMOVE,
+		 TD_REPLICA_REMOVE},
+		{{.is = TD_REPLICA_ENDED, .ended = T - 300, .soon = 100},
+		 TD_REPLICA_REPLACE,
+		 TD_REPLICA_REMOVE,
+		 TD_REPLICA_REMOVE},
+	};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		assert_int_equal(td_replica_next(&rows[i].s, 1, &two), rows[i].wanted);
+		assert_int_equal(td_replica_next(&rows[i].s, 2, &two), rows[i].spare);
+		assert_int_equal(td_replica_next(&rows[i].s, 0, &over), rows[i].over);
+	}
+}
+
+static void one_too_many_ends_when_it_is_answered(void **state)
+{
+	enum { T = 100000 };
+	struct td_replica_seen s = {.is = TD_REPLICA_LIVES};
+	struct td_replica_want w = {.n = 1, .now = T, .shrunk = T};
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_LEAVE); // other gateways have not looked
+	w.now = T + TD_REPLICA_HOLD_S;
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_REMOVE);
+	w.busy_until = w.now + 1; // another gateway's requests wait there
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_LEAVE);
+	w.now++;
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_REMOVE);
+	s.in_flight = 1; // ours; and not for ever
+	w.now = T + TD_REPLICA_DRAIN_S - 1;
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_LEAVE);
+	w.now++;
+	assert_int_equal(td_replica_next(&s, 1, &w), TD_REPLICA_REMOVE);
+	assert_int_equal(td_replica_next(&s, 0, &w), TD_REPLICA_LEAVE);
+}
+
+static void how_often_it_ended_soon(void **state)
+{
+	struct td_replica_seen s = {.is = TD_REPLICA_ENDED, .began = 1000, .ended = 1003};
+	assert_int_equal(td_replica_soon(&s), 1);
+	s.soon = 4;
+	assert_int_equal(td_replica_soon(&s), 5);
+	s.soon = 100;
+	assert_int_equal(td_replica_soon(&s), 100);
+	s.ended = 1000 + TD_REPLICA_LONG_S;
+	assert_int_equal(td_replica_soon(&s), 0);
+}
+
+static void ways_of_one_gateway(void **state)
+{
+	struct td_session_ways *w = td_session_ways_new();
+	const char *uids[] = {"a", "b", NULL};
+	int first = td_session_ways_take(w, uids, 3), second = td_session_ways_take(w, uids, 3);
+	assert_true(first != second && first < 2 && second < 2); // each has one
+	assert_int_equal(td_session_ways_waiting(w, "a"), 1);
+	td_session_ways_release(w, "b");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(td_session_ways_take(w, uids, 3), 1); // the other one still waits
+		td_session_ways_release(w, "b");
+	}
+	td_session_ways_reached(w, "b", false);
+	assert_true(td_session_ways_out(w, "b"));
+	assert_int_equal(td_session_ways_take(w, uids, 3), 0);
+	assert_int_equal(td_session_ways_waiting(w, "a"), 2);
+	td_session_ways_reached(w, "b", true);
+	assert_false(td_session_ways_out(w, "b"));
+	assert_int_equal(td_session_ways_take(w, uids, 3), 1);
+	assert_int_equal(td_session_ways_take(w, NULL, 0), -1);
+	td_session_ways_free(w);
+}
+
+static struct td_object *object_of(const char *yaml)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	assert_int_equal(td_yaml_parse(yaml, strlen(yaml), &l, NULL), 0);
+	return td_object_new(td_json_ref(l.v[0]));
+}
+
+static void only_pods_of_its_owner(void **state)
+{
+#define POD(ns, name, id, owner)                                                                                       \
+	"metadata: {namespace: " ns ", name: " name ", labels: {tandem.dev/session: " id                               \
+	"}, annotations: {tandem.dev/session-owner: " owner "}}"
+	static const char *const yaml[] = {
+		POD("ann", "session-web-x", "web-x", "ann"),
+		POD("ann", "session-web-x-2", "web-x", "ann"),
+		POD("bob", "session-web-x-1", "web-x", "ann"),
+		POD("ann", "session-web-x-3", "web-x", "bob"),
+		POD("ann", "session-web-x-4", "web-y", "ann"),
+		POD("ann", "session-web-x-16", "web-x", "ann"),
+		POD("ann", "session-web-x-05", "web-x", "ann"),
+		POD("ann", "session-web-xy", "web-x", "ann"),
+		POD("ann", "other", "web-x", "ann"),
+	};
+	static const struct {
+		const char *data;
+		int replicas;
+	} counts[] = {{"{}", 0},
+		      {"{replicas: \"3\"}", 3},
+		      {"{replicas: \"99\"}", 16},
+		      {"{replicas: \"-1\"}", 0},
+		      {"{replicas: x}", 0}};
+	struct td_objects l = {0};
+	for (size_t i = 0; i < TD_LEN(yaml); i++)
+		td_objects_add(&l, object_of(yaml[i]));
+	for (size_t i = 0; i < TD_LEN(counts); i++) {
+		td_auto_free char *text =
+			td_asprintf("%s\ndata: %s", POD("ann", "session-web-x", "web-x", "ann"), counts[i].data);
+		struct td_object *record = object_of(text);
+		assert_int_equal(td_session_replicas(record), counts[i].replicas);
+		struct td_session_set s = {0};
+		td_session_set_of(record, &l, &s);
+		for (int k = 0; k < TD_REPLICAS_MOST; k++)
+			assert_true((s.pods[k] != NULL) == (k == 0 || k == 2));
+		td_object_unref(record);
+	}
+	assert_int_equal(td_session_replicas(NULL), 0);
+	td_objects_done(&l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_one_with_the_fewest),
+		cmocka_unit_test(what_is_started_and_ended),
+		cmocka_unit_test(one_too_many_ends_when_it_is_answered),
+		cmocka_unit_test(how_often_it_ended_soon),
+		cmocka_unit_test(ways_of_one_gateway),
+		cmocka_unit_test(only_pods_of_its_owner),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
