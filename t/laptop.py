@@ -54,6 +54,14 @@ class Laptop:
             return r.status, r, json.loads(data) if r.getheader("Content-Type") == "application/json" else data
 
 
+def ask(me, path, key=True, method="GET", headers=None, body=None):
+    """(status, text) of a path at the gateway, such as a session's."""
+    c = http.client.HTTPConnection(address(me.pool), timeout=60)
+    c.request(method, path, body, {**({"Authorization": f"Bearer {me.key}"} if key else {}), **(headers or {})})
+    r = c.getresponse()
+    return r.status, r.read().decode(errors="replace")
+
+
 def tenant(name, members, **spec):
     """A Tenant that has people and no namespaces."""
     return {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},

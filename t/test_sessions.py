@@ -2,23 +2,15 @@
 D4)."""
 import base64
 import concurrent.futures
-import http.client
 import os
 import socket
 
 import pytest
 
 from harness import wait_for
-from laptop import address, mallory, me, users  # noqa: F401 (fixtures)
+from laptop import address, ask, mallory, me, users  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
-
-
-def ask(me, path, key=True, method="GET", headers=None, body=None):
-    c = http.client.HTTPConnection(address(me.pool), timeout=60)
-    c.request(method, path, body, {**({"Authorization": f"Bearer {me.key}"} if key else {}), **(headers or {})})
-    r = c.getresponse()
-    return r.status, r.read().decode(errors="replace")
 
 
 @pytest.mark.feature("D3.5", "D3.6")
