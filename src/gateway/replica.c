@@ -35,6 +35,11 @@ static int64_t rest_s(int soon)
 	return s < TD_REPLICA_LAST_S ? s : TD_REPLICA_LAST_S;
 }
 
+static bool ran_long(const struct td_replica_seen *s)
+{
+	return s->ended - s->began >= TD_REPLICA_LONG_S;
+}
+
 static bool drained(const struct td_replica_seen *s, const struct td_replica_want *want)
 {
 	if (!want->n || want->now >= want->shrunk + TD_REPLICA_DRAIN_S)
@@ -53,7 +58,8 @@ enum td_replica_act td_replica_next(const struct td_replica_seen *s, int number,
 	case TD_REPLICA_ENDED:
 		if (!wanted)
 			return TD_REPLICA_REMOVE;
-		return want->now >= s->ended + rest_s(s->soon) ? TD_REPLICA_REPLACE : TD_REPLICA_LEAVE;
+		return want->now >= s->ended + (ran_long(s) ? 0 : rest_s(s->soon)) ? TD_REPLICA_REPLACE
+										   : TD_REPLICA_LEAVE;
 	case TD_REPLICA_GOES:
 		break;
 	}
@@ -62,5 +68,5 @@ enum td_replica_act td_replica_next(const struct td_replica_seen *s, int number,
 
 int td_replica_soon(const struct td_replica_seen *s)
 {
-	return s->ended - s->began >= TD_REPLICA_LONG_S ? 0 : s->soon < 100 ? s->soon + 1 : s->soon;
+	return ran_long(s) ? 0 : s->soon < 100 ? s->soon + 1 : s->soon;
 }

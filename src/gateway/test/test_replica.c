@@ -74,10 +74,17 @@ static void what_is_started_and_ended(void **state)
 		 TD_REPLICA_REMOVE},
 	};
 	for (size_t i = 0; i < TD_LEN(rows); i++) {
-		assert_int_equal(td_replica_next(&rows[i].s, 1, &two), rows[i].wanted);
-		assert_int_equal(td_replica_next(&rows[i].s, 2, &two), rows[i].spare);
-		assert_int_equal(td_replica_next(&rows[i].s, 0, &over), rows[i].over);
+		struct td_replica_seen s = rows[i].s;
+		s.began = s.ended - 3;
+		assert_int_equal(td_replica_next(&s, 1, &two), rows[i].wanted);
+		assert_int_equal(td_replica_next(&s, 2, &two), rows[i].spare);
+		assert_int_equal(td_replica_next(&s, 0, &over), rows[i].over);
 	}
+	// One that ran for long comes back at once, however often those before it ended soon.
+	struct td_replica_seen s = {.is = TD_REPLICA_ENDED, .began = T - TD_REPLICA_LONG_S, .ended = T, .soon = 100};
+	assert_int_equal(td_replica_next(&s, 1, &two), TD_REPLICA_REPLACE);
+	s.began++;
+	assert_int_equal(td_replica_next(&s, 1, &two), TD_REPLICA_LEAVE);
 }
 
 static void one_too_many_ends_when_it_is_answered(void **state)
