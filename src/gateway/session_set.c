@@ -29,6 +29,10 @@ static int64_t kept(const struct td_object *record, const char *key)
 
 int td_session_replicas(const struct td_object *record)
 {
+	const char *id = record ? td_object_label(record, TD_LABEL_SESSION) : NULL;
+	// The record is its owner's to change, and everything here goes by what the label says.
+	if (!id || !td_starts(record->name, "session-") || strcmp(record->name + strlen("session-"), id) != 0)
+		return 0;
 	int64_t n = kept(record, "replicas");
 	return n > TD_REPLICAS_MOST ? TD_REPLICAS_MOST : (int)n;
 }

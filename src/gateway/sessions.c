@@ -358,7 +358,7 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 	}
 	for (size_t i = 0; i < kept.n; i++) {
 		struct td_session_set s = {0};
-		if (!td_session_replicas(kept.v[i]) ||
+		if (!owner || !td_session_replicas(kept.v[i]) ||
 		    !td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), owner))
 			continue;
 		some = true;

@@ -79,7 +79,8 @@ struct td_session_set {
 };
 void td_session_set_done(struct td_session_set *s);
 #define td_auto_set __attribute__((cleanup(td_session_set_done)))
-// How many replicas a session is to have by its record; 0: it has none, but one pod.
+// How many replicas a session is to have by its record; 0: it has none, but one pod. One whose label and name do not
+// agree has none.
 int td_session_replicas(const struct td_object *record);
 // Which replica of the session this pod is, by its name (pure); -1: none.
 int td_session_number_of(const struct td_object *pod, const char *id);

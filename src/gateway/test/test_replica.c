@@ -187,6 +187,15 @@ static void only_pods_of_its_owner(void **state)
 			assert_true((s.pods[k] != NULL) == (k == 0 || k == 2));
 		td_object_unref(record);
 	}
+	static const char *const changed[] = {
+		POD("ann", "session-web-x", "web-y", "ann"), POD("ann", "web-x", "web-x", "ann"),
+		"metadata: {namespace: ann, name: session-web-x, annotations: {tandem.dev/session-owner: ann}}"};
+	for (size_t i = 0; i < TD_LEN(changed); i++) {
+		td_auto_free char *text = td_asprintf("%s\ndata: {replicas: \"3\"}", changed[i]);
+		struct td_object *record = object_of(text);
+		assert_int_equal(td_session_replicas(record), 0);
+		td_object_unref(record);
+	}
 	assert_int_equal(td_session_replicas(NULL), 0);
 	td_objects_done(&l);
 }
