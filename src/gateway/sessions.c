@@ -278,7 +278,11 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
 	struct td_error none = TD_ERROR_INIT;
 	int r = td_session_find(q, q->args[0], &o, err);
-	int k = r && r != TD_NOT_FOUND ? r : td_session_record_of(q, q->args[0], &kept, &none);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	int k = td_session_record_of(q, q->args[0], &kept, &none);
+	if (k && k != TD_NOT_FOUND) // with replicas, its pod alone would be made anew
+		return td_fail(err, k, "%s", none.msg);
 	if (!k && td_session_replicas(kept))
 		return stop_all(q, kept, err);
 	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
