@@ -3,8 +3,11 @@
 #include "http/test/raw.h"
 #include "http/test/serve.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 static char dir[64];
 static struct td_http_server_opts tls_opts;
@@ -707,6 +710,22 @@ static void test_stop(void **state)
 	td_cancel_unref(entered);
 }
 
+// What a relay waits for may be on a node that vanishes: the kernel finds that out.
+static void test_far_alive(void **state)
+{
+	struct served s = {0};
+	struct td_http_server_opts plain = {.handler = handler};
+	serve_start(&s, &plain);
+	int on = 0, idle = 0, fd = td_http_far_dial("127.0.0.1", s.port, 5);
+	socklen_t n = sizeof(on), m = sizeof(idle);
+	assert_true(fd >= 0);
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &n), 0);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &m), 0);
+	assert_true(on && idle <= 60);
+	close(fd);
+	serve_stop(&s);
+}
+
 int main(void)
 {
 	setup_files();
@@ -718,6 +737,7 @@ int main(void)
 		cmocka_unit_test(test_refused),   cmocka_unit_test(test_keep_alive),
 		cmocka_unit_test(test_slow),      cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_peer_gone), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_far_alive),
 	};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
