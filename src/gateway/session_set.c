@@ -272,13 +272,10 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 
 // ---- one look ----
 
-// Figures of all of them; what is not known of one is not known.
-static void measure(struct td_gateway *g, const struct td_session_set *s, const struct td_idle_rules *rules,
-		    const char *usage)
+struct td_session_set_use td_session_set_use(const struct td_session_set *s, const char *usage)
 {
-	double cpu = 0, gpu = -1;
-	int gpus = 0;
-	bool blind = false;
+	struct td_session_set_use all = {.gpu = -1};
+	bool some = false, blind = false;
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
 		const struct td_object *o = s->pods[i];
 		if (!lives(o) || !td_jstr(o->root, "spec.nodeName"))
@@ -287,12 +284,15 @@ static void measure(struct td_gateway *g, const struct td_session_set *s, const 
 		bool holds = devices && strcmp(devices, "{}") != 0;
 		double c = usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
 		       u = usage ? td_session_gpu_read(usage, o->ns, o->name) : -1;
-		cpu = c < 0 || cpu < 0 ? -1 : cpu + c;
-		gpus += holds;
+		some = true;
+		all.cpu = c < 0 || all.cpu < 0 ? -1 : all.cpu + c;
+		all.gpus += holds;
 		blind = blind || (holds && u < 0);
-		gpu = u > gpu ? u : gpu;
+		all.gpu = u > all.gpu ? u : all.gpu;
 	}
-	td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), rules, cpu, gpus, blind ? -1 : gpu);
+	all.cpu = some ? all.cpu : -1;
+	all.gpu = blind ? -1 : all.gpu;
+	return all;
 }
 
 static void reach_again(struct td_gateway *g, const struct td_session_set *s)
@@ -339,7 +339,9 @@ void td_session_set_look(struct td_gateway_door *door, const struct td_session_s
 	int64_t at = 0, start = began(s);
 	if (lives(o) && s->asked) {
 		const struct td_idle_rules rules = td_session_rules_of(g, o);
-		measure(g, s, &rules, usage);
+		const struct td_session_set_use use = td_session_set_use(s, usage);
+		td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), &rules, use.cpu, use.gpus,
+				use.gpu);
 		enum td_idle_why why = td_session_end_of(g, o, start, &at);
 		if (why != TD_IDLE_NEVER && at <= now_s()) {
 			reclaim(g, s, why);

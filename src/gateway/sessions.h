@@ -97,6 +97,14 @@ int td_session_set_remove(struct td_gateway *g, const struct td_session_set *s, 
 			  struct td_error *err);
 // Starts what is missing and ends what is too much. q: of its owner.
 int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s, struct td_error *err);
+// What all of them do together, for td_session_look (pure); what is not known of one is not known, and of those that
+// wait in the queue nothing is. usage: what an agent says; NULL: nothing.
+struct td_session_set_use {
+	double cpu;
+	int gpus;
+	double gpu;
+};
+struct td_session_set_use td_session_set_use(const struct td_session_set *s, const char *usage);
 // One look of the thread: ends it by the rules, or evens it. usage as td_session_look takes it; NULL: not known.
 void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s, const char *usage);
 // The operation: another number of them.

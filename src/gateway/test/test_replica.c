@@ -200,6 +200,38 @@ static void only_pods_of_its_owner(void **state)
 	td_objects_done(&l);
 }
 
+static void what_all_of_them_do(void **state)
+{
+#define RUNS(name, more) "metadata: {namespace: ann, name: " name more "}\nspec: {nodeName: n1}"
+#define HOLDS ", annotations: {" TD_ANN_DEVICES ": \"{n1: [0]}\"}"
+	static const char usage[] = "tandem_agent_pod_cpu_seconds_total{namespace=\"ann\",pod=\"a\"} 2\n"
+				    "tandem_agent_pod_cpu_seconds_total{namespace=\"ann\",pod=\"b\"} 3\n";
+	static const struct {
+		const char *pods[3], *usage;
+		double cpu;
+		int gpus;
+	} rows[] = {
+		{{RUNS("a", ""), RUNS("b", HOLDS)}, usage, 5, 1},
+		{{RUNS("a", ""), RUNS("c", "")}, usage, -1, 0},
+		{{RUNS("a", "")}, NULL, -1, 0},
+		// All of them wait in the queue again: that is no sign of being idle.
+		{{"metadata: {namespace: ann, name: a}"}, usage, -1, 0},
+		{{"metadata: {namespace: ann, name: a}", RUNS("b", "")}, usage, 3, 0},
+	};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		struct td_objects l = {0};
+		struct td_session_set s = {0};
+		for (int k = 0; k < 3 && rows[i].pods[k]; k++) {
+			td_objects_add(&l, object_of(rows[i].pods[k]));
+			s.pods[k] = l.v[k];
+		}
+		const struct td_session_set_use u = td_session_set_use(&s, rows[i].usage);
+		assert_true(u.cpu == rows[i].cpu && u.gpu == -1);
+		assert_int_equal(u.gpus, rows[i].gpus);
+		td_objects_done(&l);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -209,6 +241,7 @@ int main(void)
 		cmocka_unit_test(how_often_it_ended_soon),
 		cmocka_unit_test(ways_of_one_gateway),
 		cmocka_unit_test(only_pods_of_its_owner),
+		cmocka_unit_test(what_all_of_them_do),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
