@@ -235,7 +235,7 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 				       .busy_until = kept(s->record, "busyUntil")};
 	want.shrunk = want.shrunk < want.now ? want.shrunk : want.now; // it is its owner's to change
 	want.busy_until = want.busy_until < want.now + BUSY_S ? want.busy_until : want.now + BUSY_S;
-	bool busy = false;
+	bool busy = false, refused = false;
 	int first = 0;
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
 		struct td_error e = TD_ERROR_INIT;
@@ -244,6 +244,8 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 		busy = busy || (i >= s->asked && seen.in_flight);
 		enum td_replica_act act = td_replica_next(&seen, i, &want);
 		int r = 0;
+		if (refused && (act == TD_REPLICA_MAKE || act == TD_REPLICA_REPLACE))
+			continue; // what refuses one, such as a quota, refuses the next: the next look tries again
 		if (act == TD_REPLICA_REPLACE)
 			r = clear(q, s, i, &seen, &e);
 		if (!r && act == TD_REPLICA_REMOVE)
@@ -252,6 +254,7 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 			r = td_session_make(q, s->record->ns, id, i, NULL, &e);
 		if (r == TD_EXISTS)
 			r = 0; // another gateway was first, or the last one still ends
+		refused = refused || (r && act == TD_REPLICA_MAKE);
 		if (act != TD_REPLICA_LEAVE)
 			td_info("replica %d of session %s: %s%s%s", i, id,
 				act == TD_REPLICA_REMOVE ? "ended"
