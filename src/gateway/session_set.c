@@ -298,6 +298,8 @@ struct td_session_set_use td_session_set_use(const struct td_session_set *s, con
 	return all;
 }
 
+// One that does not answer costs its second, and the thread is that of all sessions: the others of this one are tried
+// when it answers, or by requests as their marks fade.
 static void reach_again(struct td_gateway *g, const struct td_session_set *s)
 {
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
@@ -307,6 +309,8 @@ static void reach_again(struct td_gateway *g, const struct td_session_set *s)
 			continue;
 		td_auto_close int fd = td_http_far_dial(ip, (int)td_session_number(o, TD_ANN_SESSION_PORT), REACH_S);
 		td_session_ways_reached(g->ways, o->uid, fd >= 0);
+		if (fd < 0)
+			return;
 	}
 }
 
