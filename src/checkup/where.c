@@ -2,6 +2,7 @@
 #include "checkup/checkup.h"
 
 #include "base/file.h"
+#include "base/indexes.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -46,21 +47,6 @@ static void text(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, const ch
 	td_jm_str(d, o, key, *v ? v : NULL);
 }
 
-// "0-1,4".
-static char *list_of(uint64_t mask)
-{
-	struct td_buf b = {0};
-	for (int i = 0, j; i < TD_HEALTH_GPUS; i = j + 1) {
-		j = i;
-		if (!(mask >> i & 1))
-			continue;
-		while (j + 1 < TD_HEALTH_GPUS && mask >> (j + 1) & 1)
-			j++;
-		td_buf_printf(&b, j > i ? "%s%d-%d" : "%s%d", b.len ? "," : "", i, j);
-	}
-	return td_buf_take(&b);
-}
-
 char *td_checkup_inventory(const struct td_checkup_facts *f)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -71,7 +57,7 @@ char *td_checkup_inventory(const struct td_checkup_facts *f)
 	for (int i = 0; i < f->gpus; i++) {
 		const struct td_checkup_gpu *g = &f->gpu[i];
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
-		td_auto_free char *peers = list_of(g->peers);
+		td_auto_free char *peers = td_indexes_text(g->peers);
 		told = told && *g->uuid && !g->lost;
 		text(d, o, "product", g->model);
 		text(d, o, "uuid", g->uuid);

@@ -6,6 +6,7 @@
 #include "checkup/nvml.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
+#include "slurm/hostlist.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,25 +34,13 @@ static int list(void)
 // "0-1,4" → its numbers; 0: it is no such list.
 static uint64_t mask_of(const char *s)
 {
-	uint64_t mask = 0;
-	while (*s) {
-		char *end;
-		long a = strtol(s, &end, 10), b = a;
-		if (end == s)
+	struct td_ranges r;
+	if (td_ranges_parse(s, &r, NULL))
+		return 0;
+	for (size_t i = 1; i < TD_LEN(r.bits); i++)
+		if (r.bits[i])
 			return 0;
-		if (*end == '-') {
-			const char *second = end + 1;
-			b = strtol(second, &end, 10);
-			if (end == second)
-				return 0;
-		}
-		if (a < 0 || a > b || b >= TD_HEALTH_GPUS || (*end && *end != ','))
-			return 0;
-		for (; a <= b; a++)
-			mask |= UINT64_C(1) << a;
-		s = *end ? end + 1 : end;
-	}
-	return mask;
+	return r.bits[0];
 }
 
 // CUDA's number of NVML's GPU i; below 0: it does not see it. Where both see as many they count alike.

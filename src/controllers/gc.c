@@ -100,12 +100,7 @@ static void group_of(const char *api_version, char *buf, size_t n)
 
 static bool has_finalizer(const struct td_object *o, const char *name)
 {
-	size_t i, n;
-	yyjson_val *f, *all = td_jget(o->root, "metadata.finalizers");
-	yyjson_arr_foreach (all, i, n, f)
-		if (td_streq(yyjson_get_str(f), name))
-			return true;
-	return false;
+	return td_jhas(td_jget(o->root, "metadata.finalizers"), name);
 }
 
 struct dependents {

@@ -1,6 +1,7 @@
 // Reads and writes sets of devices, and reads what a pod's annotations grant.
 #include "gate/devices.h"
 
+#include "base/indexes.h"
 #include "base/names.h"
 
 #include <ctype.h>
@@ -44,19 +45,7 @@ int td_dev_parse(const char *ranges, int n, uint64_t *ret, struct td_error *err)
 
 char *td_dev_format(uint64_t mask)
 {
-	struct td_buf b = {0};
-	for (int i = 0; i < TD_DEV_MAX; i++) {
-		if (!(mask >> i & 1))
-			continue;
-		int j = i;
-		while (j + 1 < TD_DEV_MAX && mask >> (j + 1) & 1)
-			j++;
-		td_buf_printf(&b, j > i ? "%s%d-%d" : "%s%d", b.len ? "," : "", i, j);
-		i = j;
-	}
-	if (!b.len)
-		td_buf_putc(&b, '-');
-	return td_buf_take(&b);
+	return mask ? td_indexes_text(mask) : td_strdup("-");
 }
 
 static int number(const yyjson_val *ann, const char *key, int64_t *ret, struct td_error *err)

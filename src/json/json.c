@@ -169,6 +169,16 @@ yyjson_val *td_jfind(const yyjson_val *array, const char *key, const char *value
 	return NULL;
 }
 
+bool td_jhas(const yyjson_val *array, const char *string)
+{
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach ((yyjson_val *)array, i, n, v)
+		if (td_streq(yyjson_get_str(v), string))
+			return true;
+	return false;
+}
+
 void td_jstrs(const yyjson_val *array, struct td_strv *ret)
 {
 	yyjson_val *v;

@@ -54,6 +54,8 @@ yyjson_val *td_jkey(const yyjson_val *map, const char *key); // one literal key
 const char *td_jkey_str(const yyjson_val *map, const char *key);
 // Returns the first object of an array whose string under `key` is `value` (a list map), or NULL.
 yyjson_val *td_jfind(const yyjson_val *array, const char *key, const char *value);
+// True when the array has this string.
+bool td_jhas(const yyjson_val *array, const char *string);
 // Appends the strings of an array and skips everything else.
 void td_jstrs(const yyjson_val *array, struct td_strv *ret);
 // Compares without regard to the order of keys. NULL equals NULL and JSON null.

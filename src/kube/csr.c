@@ -7,22 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool has(yyjson_val *list, const char *word)
-{
-	yyjson_val *v;
-	size_t i, n;
-	yyjson_arr_foreach (list, i, n, v)
-		if (td_streq(yyjson_get_str(v), word))
-			return true;
-	return false;
-}
-
 // What the signer of nodes' client certificates signs: client auth and digital signature, with RSA also key encipherment.
 static bool usages_fit(yyjson_val *list)
 {
 	size_t n = yyjson_arr_size(list);
-	return has(list, "client auth") && has(list, "digital signature") &&
-	       (n == 2 || (n == 3 && has(list, "key encipherment")));
+	return td_jhas(list, "client auth") && td_jhas(list, "digital signature") &&
+	       (n == 2 || (n == 3 && td_jhas(list, "key encipherment")));
 }
 
 void td_kube_csr_read(const struct td_object *o, struct td_kube_csr *ret)
@@ -30,7 +20,7 @@ void td_kube_csr_read(const struct td_object *o, struct td_kube_csr *ret)
 	*ret = (struct td_kube_csr){.certificate = td_jstr(o->root, "status.certificate")};
 	yyjson_val *spec = td_jget(o->root, "spec"), *c;
 	const char *user = td_jstr_or(spec, "username", "");
-	if (has(td_jget(spec, "groups"), TD_CSR_GROUP) && td_starts(user, TD_CSR_TOKEN))
+	if (td_jhas(td_jget(spec, "groups"), TD_CSR_GROUP) && td_starts(user, TD_CSR_TOKEN))
 		ret->token = user + strlen(TD_CSR_TOKEN);
 	ret->usages = usages_fit(td_jget(spec, "usages"));
 	size_t i, n;

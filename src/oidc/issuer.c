@@ -284,11 +284,8 @@ bool td_oidc_offers(struct td_oidc *i, const char *list, const char *word, struc
 	if (usable(i, c, NULL))
 		return false;
 	pthread_mutex_lock(&i->lock);
-	yyjson_val *l = td_jkey(td_json_root(i->doc), list), *w;
-	bool has = !l;
-	size_t k, n;
-	yyjson_arr_foreach (l, k, n, w)
-		has |= td_streq(yyjson_get_str(w), word);
+	yyjson_val *l = td_jkey(td_json_root(i->doc), list);
+	bool has = !l || td_jhas(l, word);
 	pthread_mutex_unlock(&i->lock);
 	return has;
 }
@@ -303,13 +300,8 @@ void td_oidc_param(struct td_buf *b, const char *name, const char *value)
 static bool in_form(struct td_oidc *i)
 {
 	pthread_mutex_lock(&i->lock);
-	yyjson_val *l = td_jkey(td_json_root(i->doc), "token_endpoint_auth_methods_supported"), *m;
-	bool basic = !l, form = false;
-	size_t k, n;
-	yyjson_arr_foreach (l, k, n, m) {
-		basic |= td_streq(yyjson_get_str(m), "client_secret_basic");
-		form |= td_streq(yyjson_get_str(m), "client_secret_post");
-	}
+	yyjson_val *l = td_jkey(td_json_root(i->doc), "token_endpoint_auth_methods_supported");
+	bool basic = !l || td_jhas(l, "client_secret_basic"), form = td_jhas(l, "client_secret_post");
 	pthread_mutex_unlock(&i->lock);
 	return !basic && form;
 }

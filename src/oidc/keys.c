@@ -78,11 +78,8 @@ static bool ec(const yyjson_val *o, gnutls_pubkey_t key)
 static bool ours(const yyjson_val *o, bool is_rsa)
 {
 	const char *use = td_jstr(o, "use"), *alg = td_jstr(o, "alg");
-	yyjson_val *ops = td_jkey(o, "key_ops"), *op;
-	bool verifies = !ops;
-	size_t i, n;
-	yyjson_arr_foreach (ops, i, n, op)
-		verifies |= td_streq(yyjson_get_str(op), "verify");
+	yyjson_val *ops = td_jkey(o, "key_ops");
+	bool verifies = !ops || td_jhas(ops, "verify");
 	return verifies && (!use || !strcmp(use, "sig")) && (!alg || !strcmp(alg, is_rsa ? "RS256" : "ES256"));
 }
 

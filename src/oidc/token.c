@@ -39,14 +39,9 @@ static int signature(const struct td_oidc_keys *k, const char *token, const char
 // For us, and when for several, given to us.
 static bool for_us(const yyjson_val *c, const char *client)
 {
-	yyjson_val *aud = td_jkey(c, "aud"), *azp = td_jkey(c, "azp"), *a;
-	size_t i, n, count = 1;
-	bool in = td_streq(yyjson_get_str(aud), client);
-	if (yyjson_is_arr(aud)) {
-		count = yyjson_arr_size(aud);
-		yyjson_arr_foreach (aud, i, n, a)
-			in |= td_streq(yyjson_get_str(a), client);
-	}
+	yyjson_val *aud = td_jkey(c, "aud"), *azp = td_jkey(c, "azp");
+	size_t count = yyjson_is_arr(aud) ? yyjson_arr_size(aud) : 1;
+	bool in = td_streq(yyjson_get_str(aud), client) || td_jhas(aud, client);
 	if (!in || (azp && !td_streq(yyjson_get_str(azp), client)))
 		return false;
 	return count == 1 || azp;

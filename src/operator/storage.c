@@ -109,12 +109,7 @@ static void check_claim(struct td_op *op, const struct td_object *sc, const char
 // May pods of several nodes write to it?
 static bool shareable(const struct td_object *claim)
 {
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(claim->root, "spec.accessModes"), i, n, x)
-		if (td_streq(yyjson_get_str(x), "ReadWriteMany"))
-			return true;
-	return false;
+	return td_jhas(td_jget(claim->root, "spec.accessModes"), "ReadWriteMany");
 }
 
 void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems)

@@ -16,23 +16,13 @@ static bool in(const char *s, const char *const *v, size_t n)
 	return false;
 }
 
-static bool listed(yyjson_val *list, const char *s)
-{
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (list, i, n, x)
-		if (td_streq(yyjson_get_str(x), s))
-			return true;
-	return false;
-}
-
 // The first group that holds the NodeSet; NULL: none does.
 static const char *group_of(const yyjson_val *cluster, const char *set)
 {
 	yyjson_val *g;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(cluster, GROUPS), i, n, g)
-		if (listed(td_jget(g, "nodeSets"), set))
+		if (td_jhas(td_jget(g, "nodeSets"), set))
 			return td_jstr(g, "name");
 	return NULL;
 }

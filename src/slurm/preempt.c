@@ -56,13 +56,11 @@ static bool declared(const yyjson_val *cluster, const char *name)
 // Whether `from` preempts `to`, directly.
 static bool preempts(const yyjson_val *cluster, const char *from, const char *to)
 {
-	yyjson_val *x, *y;
-	size_t i, n, k, m;
+	yyjson_val *x;
+	size_t i, n;
 	yyjson_arr_foreach (td_jget(cluster, "spec.preemption.qos"), i, n, x)
-		if (td_streq(td_jstr(x, "name"), from))
-			yyjson_arr_foreach (td_jget(x, "preempts"), k, m, y)
-				if (td_streq(yyjson_get_str(y), to))
-					return true;
+		if (td_streq(td_jstr(x, "name"), from) && td_jhas(td_jget(x, "preempts"), to))
+			return true;
 	return false;
 }
 
@@ -128,17 +126,14 @@ static void may(struct td_buf *b, const char *user)
 // Whether pods of that namespace may have the QOS by their class. ns "*": any namespace may.
 static bool by_class(const yyjson_val *cluster, const char *qos, const char *ns)
 {
-	yyjson_val *x, *y;
-	size_t i, n, k, m;
+	yyjson_val *x;
+	size_t i, n;
 	yyjson_arr_foreach (td_jget(cluster, "spec.scheduler.priorityClassMap"), i, n, x) {
 		yyjson_val *only = td_jget(x, "namespaces");
 		if (!td_streq(td_jstr(x, "qos"), qos))
 			continue;
-		if (!yyjson_arr_size(only) || td_streq(ns, "*"))
+		if (!yyjson_arr_size(only) || td_streq(ns, "*") || td_jhas(only, ns))
 			return true;
-		yyjson_arr_foreach (only, k, m, y)
-			if (td_streq(yyjson_get_str(y), ns))
-				return true;
 	}
 	return false;
 }

@@ -37,14 +37,8 @@ bool td_pod_awaits_devices(const yyjson_val *node, const char *ns)
 {
 	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SHADOW);
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *x;
-	size_t i, n;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
-		return false;
-	yyjson_arr_foreach (td_jget(td_json_root(j), "deviceNamespaces"), i, n, x)
-		if (td_streq(yyjson_get_str(x), ns))
-			return true;
-	return false;
+	return text && !td_json_parse(text, strlen(text), &j, NULL) &&
+	       td_jhas(td_jget(td_json_root(j), "deviceNamespaces"), ns);
 }
 
 int td_kubelet_slurm_gpus(const yyjson_val *node)
