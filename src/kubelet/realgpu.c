@@ -192,7 +192,8 @@ static int part_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 	// One look serves all nodes.
 	if (td_mono_ms(&td_clock_system) - r->read_ms >= FRESH_MS) {
 		code = r->backend.read(r->backend.ctx, &r->facts, err);
-		r->read_ms = td_mono_ms(&td_clock_system);
+		if (!code) // else the next node would take what a failed look left for GPUs that are lost
+			r->read_ms = td_mono_ms(&td_clock_system);
 	}
 	ret->numa_nodes = r->facts.numa_nodes;
 	for (int i = 0; i < ret->gpus; i++) {

@@ -140,8 +140,8 @@ struct td_pool_slice_turn td_pool_slice_turn(int64_t limit_min, const struct td_
 	struct td_pool_slice_turn t = {.limit_min = limit_min, .left_s = limit_min * MINUTE_S};
 	bool beside = false;
 	for (size_t i = 0; i < n; i++) {
-		beside |= v[i].same && !v[i].end_s;
-		if (!v[i].same || v[i].start_s <= 0 || v[i].end_s < v[i].start_s)
+		beside |= !v[i].end_s;
+		if (v[i].start_s <= 0 || v[i].end_s < v[i].start_s)
 			continue;
 		t.pods++;
 		t.used_s += v[i].end_s - v[i].start_s;

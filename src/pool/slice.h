@@ -58,7 +58,6 @@ char *td_pool_slice_words(const char *comment);
 struct td_pool_slice_pod {
 	int64_t start_s; // when it was given what it has; 0: never
 	int64_t end_s;   // when it ended; 0: not yet
-	bool same;       // it stands for the same work: of an Indexed Job the same index
 };
 struct td_pool_slice_turn {
 	size_t pods;       // of those before that ran
@@ -66,8 +65,8 @@ struct td_pool_slice_turn {
 	int64_t left_s;    // 0: nothing
 	int64_t limit_min; // what the pod's limit shall be: whole minutes, as Slurm's are; 0: nothing is left
 };
-// v: its controller's other pods. One that still runs and stands for the same work is another part of it: then nobody
-// knows whom a pod follows, and it has its whole limit (pods 0).
+// v: its controller's other pods that stand for the same work, of an Indexed Job those of the same index. One that still
+// runs is another part of it: then nobody knows whom a pod follows, and it has its whole limit (pods 0).
 struct td_pool_slice_turn td_pool_slice_turn(int64_t limit_min, const struct td_pool_slice_pod *v, size_t n);
 // "Its time counts over all pods of Job train: 1 before it ran for 40 min, and 20 min are left." NULL: none ran
 // before it. Caller frees.

@@ -78,7 +78,7 @@ struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_setti
 			continue;
 		if (start)
 			(void)td_parse_i64(start, &start_s);
-		v[n] = (struct td_pool_slice_pod){.start_s = start_s, .end_s = end_of(o, now_s), .same = true};
+		v[n] = (struct td_pool_slice_pod){.start_s = start_s, .end_s = end_of(o, now_s)};
 		beside = !v[n++].end_s;
 	}
 	return td_pool_slice_turn(limit_min, v, n);
