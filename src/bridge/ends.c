@@ -157,6 +157,8 @@ void *td_bridge_ends_thread(void *bridge)
 		begun = begun || begin(b);
 		struct td_error e = TD_ERROR_INIT;
 		int r = look(b, &all, from, to, &e);
+		if (r == TD_UNSUPPORTED && from < last) // more than one reply holds: without those that come late
+			r = look(b, &all, last, to, &e);
 		if (r && r != TD_TRANSIENT && !said) // that it is away others say
 			td_warn("how jobs ended cannot be read: %s", e.msg);
 		said = r && r != TD_TRANSIENT;

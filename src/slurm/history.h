@@ -25,7 +25,7 @@ void td_slurm_runs_done(struct td_slurm_runs *l);
 // most 64 MiB, about 10,000 runs: TD_UNSUPPORTED without err->http, ask for less.
 int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 		     struct td_slurm_runs *ret, struct td_error *err);
-// Reads the runs that ended in [from, to], whatever else goes on: few, however large the pool is. As above.
+// Reads the runs that ended in [from, to], whatever else goes on. The bound is as above.
 int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 			   struct td_slurm_runs *ret, struct td_error *err);
 // Reads all runs of one job, or of the task with this id.

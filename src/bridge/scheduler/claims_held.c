@@ -114,17 +114,15 @@ int td_claims_lent(struct td_bridge *b, const struct td_settings *s, const char 
 		return 0;
 
 	td_informer_by_index(b->slices, "node", node, &slices);
-	if (td_dra_devices(&slices, s->devices.driver, node, s->devices.attribute, &on, NULL))
-		return 0;
-	for (size_t i = 0; i < on.n && i < 64; i++) {
+	int r = td_dra_devices(&slices, s->devices.driver, node, s->devices.attribute, &on, err);
+	for (size_t i = 0; !r && i < on.n && i < 64; i++) {
 		td_auto(td_object_unref) struct td_object *pod = NULL;
-		int r = by_others(b, s, &on.v[i], true, c, &pod, err);
-		if (r)
-			return r;
+		if ((r = by_others(b, s, &on.v[i], true, c, &pod, err)))
+			break;
 		mask |= pod ? (uint64_t)1 << i : 0;
 	}
-	*ret = mask;
-	return 0;
+	*ret = r ? 0 : mask;
+	return r;
 }
 
 int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c,
