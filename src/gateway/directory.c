@@ -253,6 +253,9 @@ int td_gateway_directory_user(struct td_gateway *g, const struct td_object *clus
 		return td_fail(err, TD_NOT_FOUND,
 			       "no person's name is \"%.40s\": it has lower-case letters, digits, '_', '-', at most 32",
 			       name);
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec += 2 * ASK_MS / 1000;
 	pthread_mutex_lock(&d->lock);
 	for (;;) {
 		struct known *k = entry_locked(d, name);
@@ -267,9 +270,6 @@ int td_gateway_directory_user(struct td_gateway *g, const struct td_object *clus
 			k->asked = true;
 			break;
 		}
-		struct timespec ts;
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		ts.tv_sec += 2 * ASK_MS / 1000;
 		if (pthread_cond_timedwait(&d->said, &d->lock, &ts)) {
 			pthread_mutex_unlock(&d->lock);
 			return td_fail(err, TD_TRANSIENT, "the directory service did not answer in time");

@@ -13,8 +13,8 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-// NEXT_S: of one while there are others.
-enum { DIAL_S = 5, NEXT_S = 2 };
+// How long a connection may take. NEXT_S: while there are others to ask; DIALS_MS: then no further one is tried.
+enum { DIAL_S = 5, NEXT_S = 2, DIALS_MS = 10000 };
 
 struct heard {
 	struct td_session_traffic *traffic;
@@ -118,6 +118,7 @@ static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record,
 		}
 	td_session_touch(q->g->traffic, name);
 	struct heard h = {q->g->traffic, name};
+	const int64_t end = td_mono_ms(&td_clock_system) + DIALS_MS;
 	for (int k; (k = td_session_ways_take(q->g->ways, uids, s.asked)) >= 0; left--) {
 		const char *uid = uids[k];
 		const struct td_http_far far = {.ip = address_of(s.pods[k]),
@@ -136,6 +137,8 @@ static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record,
 			return 0;
 		}
 		uids[k] = NULL;
+		if (td_mono_ms(&td_clock_system) >= end)
+			break;
 	}
 	return silent(name, err);
 }
@@ -149,10 +152,12 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_free char *name = td_strndup(id, n);
 	td_auto(td_object_unref) struct td_object *o = NULL, *record = NULL;
 	struct td_error none = TD_ERROR_INIT;
-	int r = td_session_find(q, name, &o, err);
+	int r = td_session_find(q, name, &o, err), known = TD_NOT_FOUND;
 	// Only endpoints have replicas, and the first of these may be away.
 	if (r == TD_NOT_FOUND || (!r && td_session_kind_of(o)->measured))
-		td_session_record_of(q, name, &record, &none);
+		known = td_session_record_of(q, name, &record, &none);
+	if (known && known != TD_NOT_FOUND) // it is not known who may be asked
+		return td_fail(err, known, "%s", none.msg);
 	bool several = td_session_replicas(record) && !td_jstr(record->root, "data.ended");
 	if (r == TD_NOT_FOUND && !several)
 		return absent(q, name, err);

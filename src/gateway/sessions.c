@@ -247,6 +247,8 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	int k = alone ? TD_NOT_FOUND : td_session_record_of(q, q->args[0], &kept, r ? err : &none);
 	if (!k && td_session_replicas(kept))
 		return td_session_set_answer(q, 200, kept, err);
+	if (!r && k && k != TD_NOT_FOUND)
+		return td_fail(err, k, "%s", none.msg);
 	if (r == TD_NOT_FOUND)
 		r = k;
 	if (r)

@@ -11,9 +11,21 @@ who() {
 	timeout 8 getent -s sss passwd "$1"
 }
 # Once more: SSSD may have been started anew in this moment.
-line=$(who "$1") || { sleep 1 && line=$(who "$1"); } || {
+line=$(who "$1") || { sleep 1 && line=$(who "$1"); }
+case $? in
+0) ;;
+2) # getent's word for nobody; all else says nothing of the person
 	echo none
 	exit
-}
+	;;
+*)
+	echo away
+	exit
+	;;
+esac
 rest=${line#*:*:}
-printf 'is %s\n%s\n' "$line" "$(timeout 8 getent passwd "${rest%%:*}" | cut -d: -f1)"
+its=$(timeout 8 getent passwd "${rest%%:*}")
+case $? in
+0 | 2) printf 'is %s\n%s\n' "$line" "${its%%:*}" ;;
+*) echo away ;;
+esac
