@@ -23,7 +23,8 @@ enum {
 	ASKED_MS = 10 * 60 * 1000,
 	DRAINED_MS = 8000,
 	FREE_MS = 20000,
-	TEST_MORE_MS = 10000
+	TEST_MORE_MS = 10000,
+	TEST_MOST_MS = 20000 // the operator asks for no more
 };
 
 struct one {
@@ -504,12 +505,15 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return 0;
 	yyjson_val *o = td_json_root(j);
+	const int64_t ms = td_jint(o, "milliseconds", 200);
 	const struct op x = {.id = td_jstr(o, "id"),
 			     .action = td_jstr(o, "action"),
 			     .device = td_jstr(o, "device"),
 			     .program = td_jstr(o, "program"),
 			     .alone = td_streq(td_jstr(o, "scope"), "device"),
-			     .ms = td_jint(o, "milliseconds", 200),
+			     .ms = ms < 1              ? 1
+				   : ms > TEST_MOST_MS ? TEST_MOST_MS
+						       : ms,
 			     .node = i,
 			     .name = node->name};
 	if (!x.id || !*x.id || strlen(x.id) >= sizeof(h->v[0].asked) || !x.action)

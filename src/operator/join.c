@@ -376,7 +376,8 @@ static int used(struct join_pass *x, const struct td_object *t, int64_t *again_m
 	const char *was = td_jstr(t->root, "status.bootID");
 	if (node && (!was || strcmp(was, boot_of(node)) != 0))
 		return joined(x, t, node, err);
-	*again_ms = left ? left + 10 : 0;
+	if (left) // else it is looked at when its record ends
+		*again_ms = left + 10;
 	if (left || td_jbool(t->root, "status.secretGone", false))
 		return 0;
 	return end_secret(x, t, "Used", "used, and the node has not come yet", err);

@@ -130,6 +130,10 @@ static int lent_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val
 				 err);
 	if (r)
 		return td_wrap(err, "annotation " TD_ANN_SHADOW_DEVICES);
+	if (__builtin_popcountll(mask) != want)
+		return td_fail(err, TD_THROTTLED,
+			       "annotation " TD_ANN_SHADOW_DEVICES " tells %d devices, it asks for %lld",
+			       __builtin_popcountll(mask), (long long)want);
 	pthread_mutex_lock(&p->mu);
 	p->devices = mask;
 	p->grant.job = td_jint(td_json_root(j), "job", 0);
