@@ -5,6 +5,8 @@
 
 #include "checkup/checkup.h"
 
+enum { TD_CUDA_NOT_TESTED = 3 }; // exit code of `tandem gpu-test`: nothing was computed
+
 struct td_cuda_result {
 	char name[64];
 	uint64_t memory; // bytes that were written and read back

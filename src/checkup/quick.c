@@ -5,13 +5,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/proc.h"
+#include "checkup/cuda.h"
 #include "json/json.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { NOT_TESTED = 3 }; // exit code of gpu-test
 
 // The last line of the output, without its end.
 static const char *last_line(struct td_buf *out)
@@ -97,7 +96,7 @@ int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint
 			bad = q->devices;
 		} else if (r) {
 			return r;
-		} else if (code == NOT_TESTED && tests[i] == real) {
+		} else if (code == TD_CUDA_NOT_TESTED && tests[i] == real) {
 			td_warn("the GPUs %s of node %s are not tested: %.200s", q->list, q->node, last_line(&out));
 		} else if (code) {
 			bad = judge(q, last_line(&out), why, n);

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NOT_TESTED = 3 };
-
 static int list(void)
 {
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
@@ -135,7 +133,7 @@ int td_gpu_test_main(int argc, char **argv)
 						   only ? "--only" : NULL, (char *)(uintptr_t)only, NULL});
 	if (!c) {
 		fprintf(stderr, "tandem gpu-test: %s\n", err.msg);
-		return NOT_TESTED;
+		return TD_CUDA_NOT_TESTED;
 	}
 	struct td_nvml *nvml = td_nvml_open(NULL, NULL);
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
@@ -148,7 +146,7 @@ int td_gpu_test_main(int argc, char **argv)
 	if (!mask || mask & ~all) {
 		fprintf(stderr, "tandem gpu-test: --only \"%.80s\": this machine has %d GPUs; write \"0-1,4\"\n",
 			only ? only : "", n);
-		code = n ? 2 : NOT_TESTED;
+		code = n ? 2 : TD_CUDA_NOT_TESTED;
 	} else {
 		code = test(c, f, mask, first, ms);
 	}

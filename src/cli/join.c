@@ -213,7 +213,7 @@ static int join(struct join *j, struct td_error *err)
 	if (j->kubelet)
 		return write_below(j->state, "pki", "kubelet-client.key.tmp", &j->pem, 0600, err);
 	r = get_certificate(j, err);
-	unlink(j->bootstrap); // it is used up, or was refused
+	unlink(j->bootstrap); // it holds the token; the next try writes it anew
 	return r;
 }
 

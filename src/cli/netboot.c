@@ -11,7 +11,9 @@
 #include "cli/node_token.h"
 #include "cmd/roles.h"
 #include "http/server.h"
+#include "oci/stream.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -161,7 +163,8 @@ static int prove(struct netboot *b, const char *image, const char *name, int fd,
 	td_auto_buf struct td_buf doc = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_file_read(at, 1 << 20, &doc, err);
-	if (r || (r = td_json_parse(td_buf_str(&doc), doc.len, &j, err)) || (r = td_netboot_digest(fd, is, err)))
+	if (r || (r = td_json_parse(td_buf_str(&doc), doc.len, &j, err)) ||
+	    (r = td_oci_file_digest(fd, name, NULL, is, err)))
 		return r;
 	const char *want = td_jkey_str(td_jget(td_json_root(j), "files"), name);
 	if (!td_streq(want, is))
@@ -191,6 +194,8 @@ static void file(struct netboot *b, struct td_http_x *x, const char *rest)
 		ssize_t n;
 		while ((n = read(fd, piece, PIECE)) > 0 && !td_http_stream_write(x, piece, (size_t)n, &err))
 			;
+		if (n < 0)
+			td_err("%s: %s", path, strerror(errno));
 	}
 	if (fd >= 0)
 		close(fd);

@@ -24,5 +24,3 @@ bool td_netboot_name_fits(const char *name);
 int td_netboot_read(const char *dir, const char *id, struct td_netboot_machine *ret, struct td_error *err);
 // The iPXE script with which it boots. base: the service's own URL. The caller frees it.
 char *td_netboot_script(const struct td_netboot_machine *m, const char *id, const char *base, const char *nonce);
-// The hex SHA-256 of an open file, from its beginning; its offset stays. err says why not.
-int td_netboot_digest(int fd, char ret[65], struct td_error *err);

@@ -5,15 +5,12 @@
 #include "base/embedded.h"
 #include "base/file.h"
 
-#include <gnutls/crypto.h>
-#include <gnutls/gnutls.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 extern const struct td_embedded td_cli_files[];
 
-enum { FILE_MAX = 64 * 1024, PIECE = 1 << 20 };
+enum { FILE_MAX = 64 * 1024 };
 
 void td_netboot_machine_done(struct td_netboot_machine *m)
 {
@@ -84,8 +81,10 @@ int td_netboot_read(const char *dir, const char *id, struct td_netboot_machine *
 		return td_fail(err, TD_INVALID, "%s: nodeset: give NAMESPACE/NAME", path);
 	td_auto_free char *groups = td_asprintf("%s/groups/%s.yaml", dir, m.group);
 	const char *image;
-	if ((r = read_doc(groups, &group, err)))
-		return td_wrap(err, "the group of machine %s", id) ? TD_INVALID : TD_INVALID;
+	if ((r = read_doc(groups, &group, err))) {
+		td_wrap(err, "the group of machine %s", id);
+		return r == TD_NOT_FOUND ? TD_INVALID : r;
+	}
 	if (!(image = name_in(group, groups, "image", err)))
 		return TD_INVALID;
 	if (!td_is_label_value(image)) // the node gets it as a label
@@ -96,8 +95,9 @@ int td_netboot_read(const char *dir, const char *id, struct td_netboot_machine *
 			groups);
 	m.image = td_strdup(image);
 	td_auto_free char *manifest = td_asprintf("%s/images/%s/manifest.json", dir, image);
-	if (read_doc(manifest, &m.manifest, err) || !name_in(m.manifest, manifest, "kernel", err) ||
-	    !name_in(m.manifest, manifest, "initrd", err))
+	if ((r = read_doc(manifest, &m.manifest, err)))
+		return r == TD_NOT_FOUND ? TD_INVALID : r;
+	if (!name_in(m.manifest, manifest, "kernel", err) || !name_in(m.manifest, manifest, "initrd", err))
 		return TD_INVALID;
 	*ret = m;
 	m = (struct td_netboot_machine){0};
@@ -128,23 +128,4 @@ char *td_netboot_script(const struct td_netboot_machine *m, const char *id, cons
 		}
 	}
 	return td_buf_take(&b);
-}
-
-int td_netboot_digest(int fd, char ret[65], struct td_error *err)
-{
-	gnutls_hash_hd_t h;
-	unsigned char sum[32];
-	td_auto_free char *piece = td_malloc(PIECE);
-	ssize_t n;
-	off_t at = 0;
-	if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
-		abort(); // no memory
-	for (; (n = pread(fd, piece, PIECE, at)) > 0; at += n)
-		gnutls_hash(h, piece, (size_t)n);
-	gnutls_hash_deinit(h, sum);
-	if (n < 0)
-		return td_fail(err, TD_TRANSIENT, "the file cannot be read to its end");
-	for (size_t i = 0; i < sizeof(sum); i++)
-		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
-	return 0;
 }

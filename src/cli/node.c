@@ -1,4 +1,6 @@
 // tandem node: one node in full, or an act on it.
+#include "cli/client.h"
+#include "cli/machine.h"
 #include "cli/node_token.h"
 #include "cli/nodeview.h"
 
@@ -18,12 +20,6 @@ struct node_request {
 	int deadline_s, jobs_s;
 	bool no_test, wait;
 };
-
-static int failed(const struct td_error *err)
-{
-	fprintf(stderr, "tandem node: %s\n", err->msg);
-	return 1;
-}
 
 // Which devices are out of service, and on what the others wait that shall be.
 static void devices_out(yyjson_val *x)
@@ -56,7 +52,7 @@ static int show(const struct node_request *q, const char *name)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_nodeview struct td_nodeview v = {0};
 	if (td_cli_nodes_open(&q->remote, &v, &err) || td_cli_nodes_list(&v, name, &err))
-		return failed(&err);
+		return td_client_failed("node", &err);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "l");
 	td_cli_nodes_view(&v, v.nodes.v[0], d, list);
@@ -107,7 +103,7 @@ static int follow(struct td_kube *k, const char *name)
 		td_auto(td_object_unref) struct td_object *o = NULL;
 		int r = td_kube_get(k, &td_nodeactions, NULL, name, NULL, &o, &err);
 		if (r && r != TD_TRANSIENT)
-			return failed(&err);
+			return td_client_failed("node", &err);
 		const char *phase = o ? td_jstr_or(o->root, "status.phase", "") : "";
 		td_auto_free char *now = td_asprintf("%s%s%s", o ? td_jstr_or(o->root, "status.step", "waits") : "",
 						     o && td_jstr(o->root, "status.message") ? ": " : "",
@@ -133,11 +129,11 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	td_auto(td_object_unref) struct td_object *there = NULL, *made = NULL;
 	int r = td_cli_nodes_open(&q->remote, &v, &err);
 	if (r)
-		return failed(&err);
+		return td_client_failed("node", &err);
 	if ((r = td_kube_get(v.kube, &td_nodes, NULL, node, NULL, &there, &err))) {
 		if (r == TD_NOT_FOUND)
 			td_fail(&err, r, "there is no node \"%s\": `tandem nodes` lists them", node);
-		return failed(&err);
+		return td_client_failed("node", &err);
 	}
 	long long gpu, gpus;
 	const char *has = td_jkey_str(td_jget(there->root, "status.capacity"), "nvidia.com/gpu");
@@ -147,7 +143,9 @@ static int act(const struct node_request *q, const char *action, const char *nod
 					q->device, gpus - 1);
 
 	if (!strcmp(action, "out") || !strcmp(action, "in"))
-		return td_cli_node_device(v.kube, node, q->device, !strcmp(action, "out"), &err) ? failed(&err) : 0;
+		return td_cli_node_device(v.kube, node, q->device, !strcmp(action, "out"), &err)
+			       ? td_client_failed("node", &err)
+			       : 0;
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -168,7 +166,7 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	if (q->no_test)
 		td_jm_bool(d, root, "spec.skipTest", true);
 	if ((r = td_kube_create(v.kube, &td_nodeactions, NULL, root, NULL, &made, &err)))
-		return failed(&err);
+		return td_client_failed("node", &err);
 	if (q->output) {
 		td_auto_free char *text = td_json_pretty(made->root);
 		puts(text);
@@ -251,7 +249,7 @@ int td_node_main(int argc, char **argv)
 		{.name = "key",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&t.key),
-		 .help = "of machine-id: the machine's key (default /var/lib/tandem-machine/key.pem)"},
+		 .help = "of machine-id: the machine's key (default " TD_MACHINE_KEY ")"},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",

@@ -5,6 +5,7 @@
 #include "api/names.h"
 #include "base/clock.h"
 #include "base/rand.h"
+#include "cli/client.h"
 #include "cli/machine.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
@@ -22,12 +23,6 @@ bool td_cli_token_verb(const char *word)
 		if (!strcmp(word, verbs[i]))
 			return true;
 	return false;
-}
-
-static int failed(const struct td_error *err)
-{
-	fprintf(stderr, "tandem node: %s\n", err->msg);
-	return 1;
 }
 
 // n characters of what Kubernetes' bootstrap tokens are made of.
@@ -48,7 +43,7 @@ static int machine_id(const struct td_cli_token *q)
 	if (pem.s)
 		explicit_bzero(pem.s, pem.len);
 	if (r)
-		return failed(&err);
+		return td_client_failed("node", &err);
 	puts(id);
 	return 0;
 }
@@ -173,14 +168,14 @@ static int make(const struct td_cli_token *q)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_cli_nodes_open(&q->remote, &v, &err);
 	if (r)
-		return failed(&err);
+		return td_client_failed("node", &err);
 	// Said at once instead of to the machine.
 	if (q->name && !q->again && !(r = td_kube_get(v.kube, &td_nodes, NULL, q->name, NULL, NULL, &err)))
 		r = td_fail(&err, TD_EXISTS, "node %s is there: with --again it is that machine from now on", q->name);
 	if (r && r != TD_NOT_FOUND)
-		return failed(&err);
+		return td_client_failed("node", &err);
 	if (td_cli_token_issue(v.kube, q, &j, &err))
-		return failed(&err);
+		return td_client_failed("node", &err);
 	yyjson_val *x = td_json_root(j);
 	if (q->output) {
 		td_auto_free char *text = td_json_pretty(x);
@@ -201,7 +196,7 @@ static int list(const struct td_cli_token *q)
 	td_auto_objects struct td_objects l = {0};
 	int r = td_cli_nodes_open(&q->remote, &v, &err);
 	if (r || (r = td_kube_list(v.kube, &td_nodetokens, NULL, NULL, NULL, NULL, &l, &err)))
-		return failed(&err);
+		return td_client_failed("node", &err);
 	if (q->output) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *a = td_jm_arr(d, root, "tokens");
@@ -237,7 +232,7 @@ static int revoke(const struct td_cli_token *q, const char *id)
 	if (!r && (r = revoke_quietly(v.kube, id, &err)) == TD_NOT_FOUND)
 		td_fail(&err, r, "there is no token \"%s\": `tandem node tokens` lists them", id);
 	if (r)
-		return failed(&err);
+		return td_client_failed("node", &err);
 	printf("NodeToken %s is revoked.\n", id);
 	return 0;
 }

@@ -10,7 +10,7 @@ struct td_cli_token {
 	int ttl_s;
 	bool again;
 };
-// Makes a NodeToken and its Secret. *ret: what the machine joins with: token, node, server, caHash, ca, expires.
+// Makes a NodeToken and its Secret. *ret: what the machine joins with: token, machine, node, server, caHash, ca, expires.
 int td_cli_token_issue(struct td_kube *k, const struct td_cli_token *q, struct td_json **ret, struct td_error *err);
 // True when the word is one of those four.
 bool td_cli_token_verb(const char *word);

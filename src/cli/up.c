@@ -32,8 +32,13 @@ static int gpus(struct up_line *l)
 		return td_command_wrong("up", "--gpus is \"%s\": give a number from 0 to 64, or real", l->gpus);
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	struct td_checkup_backend b = td_checkup_machine(&(struct td_checkup_machine_opts){0});
-	b.read(b.ctx, f, NULL);
+	struct td_error err = TD_ERROR_INIT;
+	int r = b.read(b.ctx, f, &err);
 	td_checkup_backend_done(&b);
+	if (r) {
+		fprintf(stderr, "tandem up: --gpus real: %s\n", err.msg);
+		return 1;
+	}
 	if (!f->gpus) {
 		fprintf(stderr,
 			"tandem up: --gpus real: NVML finds no GPUs on this machine: is NVIDIA's driver loaded? "
