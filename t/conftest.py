@@ -16,6 +16,8 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
 # client libraries.
 NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy"}
+# Those of them that have most of the time: a lane of their own in tools/run-tests.
+LONG_KUBE = {"test_counted", "test_deploy", "test_dra", "test_kagent", "test_netpol"}
 # What takes longest starts first, so that no worker is left with it at the end.
 LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
 
@@ -74,6 +76,8 @@ def pytest_collection_modifyitems(config, items):
     for i in items:
         if needs_kube(i):
             i.add_marker(pytest.mark.kube)
+        if i.path.stem in LONG_KUBE:
+            i.add_marker(pytest.mark.long_kube)
         if name := group(i):
             i.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])
