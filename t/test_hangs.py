@@ -1,4 +1,4 @@
-"""Native jobs that make no progress: stacks are kept, and they are queued again or told of."""
+"""Native jobs and pods that make no progress: stacks are kept, they are told of, queued again, or made anew."""
 import json
 import re
 
@@ -104,3 +104,40 @@ def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stack
     for name, program in zip(files, ("srun", "sleep")):
         assert pool.shell("stat", "-c", "%U %a", f"{where}/{name}").split() == ["researcher", "600"]
         assert f"command: {program} " in pool.shell("cat", f"{where}/{name}")
+
+
+def hangs(pool, name):
+    """What the pod's condition says: (status, reason, message)."""
+    return next(((c["status"], c["reason"], c["message"]) for c in pool.get("pod", name)["status"].get("conditions", []) if c["type"] == "tandem.dev/Hangs"), None)
+
+
+WAITS_FOR_THE_OTHER = ["bash", "-c", "trap 'exec sleep 100000' USR1; [ $JOB_COMPLETION_INDEX = 0 ] && exec sleep 100000; while :; do :; done"]
+
+
+def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
+    """One that asks for it and that nobody would make again is told of; one of a Deployment ends, and another one comes; of a gang all must be still."""
+    pool = watched(namespaces=["another"], afterSeconds=600, signs=["cpu"], action="requeue")
+    asks = {"annotations": {"tandem.dev/hang-after": "2"}}
+    lone, other = pool.pod("lone"), pool.pod("other")
+    lone["metadata"] |= asks
+    service = pool.deployment("service", 1, 0)
+    service["spec"]["template"]["metadata"] |= asks
+    gang = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gang", "namespace": "default"}, "spec": {
+        "completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimit": 0,
+        "template": {"metadata": {**asks, "labels": {"tandem.dev/gang": "gang"}}, "spec": {**pool.pod("x", command=WAITS_FOR_THE_OTHER)["spec"], "restartPolicy": "Never"}}}}
+    pool.apply(gang, lone, other, service)
+    ended = wait_for("the first of the service ends", lambda: next((p for p in pool.items("pods", "-l", "app=service") if p["status"].get("phase") == "Failed"), None))
+    assert ended["status"]["reason"] == "Hangs" and ended["status"]["message"].endswith("it hangs: no CPU use for 2 s")
+    wait_for("another one comes", lambda: any(p["status"].get("phase") == "Running" for p in pool.items("pods", "-l", "app=service")))
+    pool.kubectl("delete", "deployment", "service")
+    wait_for("the lone one is told of", lambda: hangs(pool, "lone") == ("True", "NoProgressRestarted", "no CPU use for 2 s"))
+    wait_for("an event says it", lambda: [e for e in pool.items("events", "-A") if e["reason"] == "Hangs" and e["involvedObject"]["name"] == "lone" and "it hangs: no CPU use for 2 s" in e["message"]])
+    assert "It hangs: no CPU use for 2 s." in pool.cmd("why", "lone").stdout
+    assert pool.phase("lone") == "Running" and hangs(pool, "other") is None
+    first, second = sorted((p for p in pool.items("pods", "-l", "job-name=gang")), key=lambda p: p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
+    wait_for("the first of the gang waits", lambda: (hangs(pool, first["metadata"]["name"]) or ("",))[0] == "True")
+    assert hangs(pool, second["metadata"]["name"]) is None and len(pool.running("-l", "job-name=gang")) == 2
+    pool.kubectl("exec", second["metadata"]["name"], "--", "kill", "-USR1", "1")
+    wait_for("all of it hangs, and ends", lambda: all(p["status"].get("phase") == "Failed" for p in pool.items("pods", "-l", "job-name=gang")))
+    assert all(p["status"].get("reason") == "Hangs" and p["status"]["message"].endswith("like all pods of its gang") for p in pool.items("pods", "-l", "job-name=gang"))
+    assert pool.counted("agent", "tandem_pod_hangs_total", action="end") >= 4

@@ -38,8 +38,13 @@
 #define TD_ANN_GANG_SIZE "tandem.dev/gang-size"
 #define TD_ANN_GANG_MIN "tandem.dev/gang-min"
 #define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"
-// Condition of a pod, written by the agent.
+// Conditions of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
+#define TD_COND_HANGS "tandem.dev/Hangs"   // gate/podhangs.h
+#define TD_HANGS_TOLD "NoProgress"         // its reason: it is told of
+#define TD_HANGS_END "NoProgressRestarted" // the pod shall end, so that its controller makes another one
+// What a pod says of itself: it hangs when nothing of it has moved for so many seconds.
+#define TD_ANN_HANG_AFTER "tandem.dev/hang-after"
 
 // ---- nodes ----
 // A drain is asked for; value: the reason.

@@ -30,6 +30,7 @@
 //     what its members, and their roles, ask for together; where each sits in the grant
 //   scheduler/gang_elastic.c scheduler/gang_find.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from
+//   scheduler/hang.c   pods that make no progress
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c

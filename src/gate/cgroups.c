@@ -23,6 +23,7 @@ struct look {
 	char pod[2][64]; // a pod's directory: its name "pod<uid>", or its end "-pod<uid_>.slice"
 	char job[32];    // or a job's directory; "": a pod is looked for
 	enum td_cg_state found;
+	int64_t *cpu_us; // what the pod has used is wanted, and goes there; NULL: whether it has processes
 	struct td_error *err;
 };
 typedef int (*visit_f)(struct look *l, const char *path, const char *name, int depth);
@@ -87,11 +88,24 @@ static int processes(struct look *l, const char *path, const char *name, int dep
 				  : td_fail(l->err, TD_INTERNAL, "%s is nested too deeply", path);
 }
 
+static int cpu_used(struct look *l, const char *path)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_free char *v2 = td_asprintf("%s/cpu.stat", path), *v1 = td_asprintf("%s/cpuacct.usage", path);
+	long long n;
+	if (!td_file_read(v1, FILE_MAX, &b, NULL) && sscanf(td_buf_str(&b), "%18lld", &n) == 1)
+		*l->cpu_us = n / 1000;
+	else if (!td_file_read(v2, FILE_MAX, &b, NULL) && sscanf(td_buf_str(&b), "usage_usec %18lld", &n) == 1)
+		*l->cpu_us = n;
+	l->found = TD_CG_BUSY; // there is no more to look for
+	return 0;
+}
+
 static int visit_pod(struct look *l, const char *path, const char *name, int depth)
 {
 	size_t n = strlen(name), k = strlen(l->pod[1]);
 	if (!strcmp(name, l->pod[0]) || (n > k && !strcmp(name + n - k, l->pod[1])))
-		return processes(l, path, name, 0);
+		return l->cpu_us ? cpu_used(l, path) : processes(l, path, name, 0);
 	return depth < POD_DEPTH ? each_dir(l, path, depth + 1, visit_pod) : 0;
 }
 
@@ -123,16 +137,33 @@ static int walk(const char *root, const char *const *v1, size_t n, struct look *
 		       root);
 }
 
+static void name_pod(struct look *l, const char *uid)
+{
+	snprintf(l->pod[0], sizeof(l->pod[0]), "pod%.48s", uid);
+	snprintf(l->pod[1], sizeof(l->pod[1]), "-pod%.48s.slice", uid);
+	for (char *s = l->pod[1] + 4; *s; s++)
+		if (*s == '-')
+			*s = '_';
+}
+
+int td_cg_pod_cpu(const char *root, const char *uid, int64_t *ret_us, struct td_error *err)
+{
+	static const char *const v1[] = {"cpuacct", "cpu,cpuacct"};
+	struct look l = {.err = err, .cpu_us = ret_us};
+	name_pod(&l, uid);
+	*ret_us = -1;
+	int r = walk(root, v1, TD_LEN(v1), &l);
+	if (!r && *ret_us < 0)
+		r = td_fail(err, TD_NOT_FOUND, "pod %.48s: its cgroup says no CPU time", uid);
+	return r;
+}
+
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err)
 {
 	// One hierarchy is enough: runtimes put a process into all of them or into none.
 	static const char *const v1[] = {"pids", "systemd", "memory", "devices"};
 	struct look l = {.err = err};
-	snprintf(l.pod[0], sizeof(l.pod[0]), "pod%.48s", uid);
-	snprintf(l.pod[1], sizeof(l.pod[1]), "-pod%.48s.slice", uid);
-	for (char *s = l.pod[1] + 4; *s; s++)
-		if (*s == '-')
-			*s = '_';
+	name_pod(&l, uid);
 	int r = walk(root, v1, TD_LEN(v1), &l);
 	if (!r)
 		*ret = l.found;

@@ -24,6 +24,8 @@ enum td_cg_state {
 // Looks for processes of the pod. An error means that it is not known: the file system is not
 // there, or a directory cannot be read.
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err);
+// How much CPU time the pod's processes have used, in us. TD_NOT_FOUND: it has no cgroup, or one that does not say.
+int td_cg_pod_cpu(const char *root, const char *uid, int64_t *ret_us, struct td_error *err);
 // Finds the next uid of a pod in the text of a /proc/PID/cgroup, from *at on, and moves *at behind
 // it. False: there is none. Of nested pods the outer one comes first.
 bool td_cg_next_pod(const char **at, char ret_uid[40]);

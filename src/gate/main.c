@@ -8,6 +8,7 @@
 #include "gate/agent.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
+#include "gate/podhangs.h"
 #include "gate/telemetry.h"
 #include "kube/health.h"
 #include "kube/options.h"
@@ -266,6 +267,20 @@ static int run_health(void *ctx, struct td_error *err)
 	return td_nodehealth_run(a->health, a->cancel, err);
 }
 
+// The logs of a kubelet's pods are not ours to see.
+static void progress(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret)
+{
+	struct td_gate_agent *a = ctx;
+	*ret = (struct td_podhangs_signs){-1, -1};
+	(void)td_cg_pod_cpu(a->o.cgroups, pod->uid, &ret->cpu_us, NULL);
+}
+static int run_hangs(void *ctx, struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, progress, a};
+	return td_podhangs_run(&h, a->cancel, err);
+}
+
 static int serve(struct td_gate_agent *a, struct td_error *err)
 {
 	int r = start_informers(a, err);
@@ -274,8 +289,11 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_gate_part parts[] = {
-		{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}, {"health", run_health, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},
+				       {"grants", run_grants, a},
+				       {"held", run_held, a},
+				       {"health", run_health, a},
+				       {"hangs", run_hangs, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers

@@ -1,8 +1,8 @@
 // What the parts of the embedded kubelet share. One process serves N virtual nodes.
 //
 // Threads: one per informer; 8 sync workers (two workers never have the same pod's key); 6 probe
-// workers; one watch thread (exits and deadlines); one heartbeat thread; one hosts worker; the
-// connection threads of the HTTP server and of the gate.
+// workers; one watch thread (exits and deadlines); one heartbeat thread; one that looks for pods that
+// hang; one hosts worker; the connection threads of the HTTP server and of the gate.
 // No thread holds a lock over I/O. The one exception is the gate's writer lock per node, which
 // exists to keep durable writes in order.
 //

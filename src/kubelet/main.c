@@ -467,6 +467,12 @@ static int run_health(void *ctx, struct td_error *err)
 	struct td_kubelet *a = ctx;
 	return td_kubelet_health_run(a, a->cancel, err);
 }
+static int run_hangs(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, td_kubelet_progress, a};
+	return td_podhangs_run(&h, a->cancel, err);
+}
 static int run_probes(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
@@ -487,9 +493,9 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a},  {"stream", run_stream, a},
-				       {"probes", run_probes, a}, {"pods", run_sync, a},    {"nodes", run_nodes, a},
-				       {"held", run_held, a},     {"health", run_health, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a},   {"stream", run_stream, a},
+				       {"probes", run_probes, a}, {"pods", run_sync, a},     {"nodes", run_nodes, a},
+				       {"held", run_held, a},     {"health", run_health, a}, {"hangs", run_hangs, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_name, a});

@@ -5,6 +5,7 @@
 #include "metrics/metrics.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static struct {
 	pthread_mutex_t lock; // guards a; held during a collection
@@ -15,8 +16,8 @@ static const char *const pod_states[] = {"starting", "running", "stopping", "end
 // In the order of enum td_ctr_state.
 static const char *const ctr_states[] = {"waiting", "running", "terminated"};
 
-// What a running pod has used of CPUs. One whose figure is not known has none.
-static void measure_cpu(struct td_kubelet *a, struct td_pod *p, struct td_metric *used)
+// What the containers of a pod that run now have used of CPUs, in us; -1: not known, or none runs.
+static int64_t cpu_used(struct td_kubelet *a, struct td_pod *p)
 {
 	td_auto_strv struct td_strv ids = {0};
 	pthread_mutex_lock(&p->mu);
@@ -29,11 +30,38 @@ static void measure_cpu(struct td_kubelet *a, struct td_pod *p, struct td_metric
 	int64_t sum = 0, one;
 	for (size_t i = 0; i < ids.n; i++) {
 		if ((one = td_oci_cpu_used(a->oci, ids.v[i])) < 0)
-			return;
+			return -1;
 		sum += one;
 	}
-	if (ids.n)
-		td_metric_set(used, (double)sum / 1e6, TD_LABELS(p->ns, p->name));
+	return ids.n ? sum : -1;
+}
+
+// When those containers wrote last, and how often they began: a number that grows. -1: none runs.
+static int64_t output_of(struct td_kubelet *a, struct td_pod *p)
+{
+	td_auto_strv struct td_strv paths = {0};
+	int64_t sum = 0;
+	pthread_mutex_lock(&p->mu);
+	for (size_t i = 0; i < p->n_ctr; i++)
+		if (p->ctr[i].state == TD_CTR_RUNNING) {
+			td_auto_free char *path = td_pod_log_path(a, p, &p->ctr[i], p->ctr[i].attempt);
+			td_strv_add(&paths, path);
+			sum += p->ctr[i].attempt;
+		}
+	pthread_mutex_unlock(&p->mu);
+	for (size_t i = 0; i < paths.n; i++) {
+		struct stat st;
+		if (!stat(paths.v[i], &st)) // one that never wrote has none
+			sum += st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+	}
+	return paths.n ? sum : -1;
+}
+
+void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, struct td_podhangs_signs *ret)
+{
+	struct td_kubelet *a = kubelet;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
+	*ret = p ? (struct td_podhangs_signs){cpu_used(a, p), output_of(a, p)} : (struct td_podhangs_signs){-1, -1};
 }
 
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
@@ -72,7 +100,9 @@ static void collect(void *ctx)
 		td_metric_forget(used, NULL);
 		for (size_t i = 0; i < all.n; i++) {
 			count_pod(all.v[i], n_pods, n_ctrs);
-			measure_cpu(a, all.v[i], used);
+			int64_t us = cpu_used(a, all.v[i]); // one whose figure is not known has none
+			if (us >= 0)
+				td_metric_set(used, (double)us / 1e6, TD_LABELS(all.v[i]->ns, all.v[i]->name));
 		}
 		for (size_t i = 0; i < TD_LEN(pod_states); i++)
 			td_metric_set(pods, (double)n_pods[i], TD_LABELS(pod_states[i]));

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "gate/podhangs.h"
 #include "kubelet/kubelet.h"
 
 // Call it once when the tables exist, and with NULL before they are freed.
 void td_kubelet_measure(struct td_kubelet *a);
+// Which progress a pod shows (gate/podhangs.h).
+void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, struct td_podhangs_signs *ret);

@@ -250,6 +250,7 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 				pthread_mutex_unlock(&b->asks->lock);
 				*ret_go_on = true;
 			}
+			return td_bridge_run_hang(r, err);
 		}
 		return 0;
 	case TD_DO_ALLOCATE:

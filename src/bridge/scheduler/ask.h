@@ -19,8 +19,9 @@ struct td_ask_wait;
 // What was said of, and done to, one pod of an ask.
 struct td_ask_pod {
 	char uid[40];
-	char *said;      // message of the condition that was written on it
-	int64_t said_ms; // mono
+	char *said;        // message of the condition that was written on it
+	int64_t said_ms;   // mono
+	int64_t hang_said; // which stand-still was told of: when its condition became True, epoch ms; 0: none
 	bool bound_sent;
 	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
 };

@@ -334,12 +334,15 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	const struct td_ask *a = run->a;
 	uint64_t states = !a->warned ? a->states : a->preempt > 0 ? TD_JOB(PREEMPTED) : TD_JOB(TIMEOUT);
 	*ret = (struct ending){.event = "GrantEnded", .reason = "GrantEnded"};
+	if (run->hangs)
+		*ret = (struct ending){.event = "Hangs", .reason = "Hangs"}, states = 0;
 	for (size_t i = TD_LEN(table); i--;)
 		if (states & table[i].bit)
 			ret->event = table[i].event, ret->reason = table[i].reason;
 
 	ret->words =
-		a->know == TD_JOB_GONE                                           ? "Slurm does not know it any more"
+		run->hangs                                                       ? run->hangs
+		: a->know == TD_JOB_GONE                                         ? "Slurm does not know it any more"
 		: td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_slurm_job_end_words(a->states)
 		: a->warned ? (a->preempt > 0 ? td_slurm_job_end_words(TD_JOB(PREEMPTED)) : "its time limit is near")
 			    : why;

@@ -327,6 +327,7 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 				pthread_mutex_unlock(&b->asks->lock);
 				*ret_go_on = true;
 			}
+			return td_bridge_run_hang(r, err);
 		}
 		return 0;
 	default:

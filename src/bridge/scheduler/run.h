@@ -20,6 +20,7 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	const struct td_object *pod;
 	struct td_ask_pod *p;     // of this pod; never NULL
 	struct td_gang_run *gang; // gang.h; NULL: a lone pod, or one member that is acted on
+	const char *hangs;        // why it ends before its grant does; NULL: the grant has ended
 	bool remove;              // an end deletes the pod, so that its owner makes another one
 	// Of a pod beyond the core of its gang: the core, what the pod may do (enum td_pool_beyond_do) and the
 	// gang's name in its namespace.
@@ -85,6 +86,10 @@ int td_bridge_run_bind(struct td_bridge_run *r, struct td_error *err);
 int td_bridge_run_end_job(struct td_bridge_run *r, int64_t *ret_wait_ms, struct td_error *err);
 // Ends the pod, because its grant has ended: its kubelet fails it (docs/protocols.md 1.8).
 int td_bridge_run_end_pod(struct td_bridge_run *r, const char *why, struct td_error *err);
+// ---- hang.c ----
+// Tells of pods of which their agents say that they make no progress, and ends them where the policy says so. Of a gang
+// all must be still: who waits for another one does nothing either.
+int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err);
 // ---- show.c ----
 // Writes the condition PodScheduled=False.
 int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err);

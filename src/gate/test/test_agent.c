@@ -80,6 +80,25 @@ static void test_v1_cgroupfs(void **state)
 	assert_int_equal(pod(t, "222"), TD_CG_NONE);
 }
 
+static void test_cpu_time(void **state)
+{
+	struct tree *t = *state;
+	int64_t us;
+	assert_int_not_equal(td_cg_pod_cpu(t->root, UID, &us, NULL), 0);
+	put(t, "cpuacct/kubepods/burstable/pod" NEXT, "cpuacct.usage", "9000\n");
+	assert_int_equal(td_cg_pod_cpu(t->root, UID, &us, NULL), TD_NOT_FOUND);
+	put(t, "cpuacct/kubepods/burstable/pod" UID, "cpuacct.usage", "1234567\n");
+	assert_int_equal(td_cg_pod_cpu(t->root, UID, &us, NULL), 0);
+	assert_int_equal(us, 1234);
+	static const char at[] = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice";
+	put(t, ".", "cgroup.controllers", "cpu pids\n");
+	put(t, at, "cpu.stat", "usage_usec 5678\nuser_usec 1\n");
+	assert_int_equal(td_cg_pod_cpu(t->root, UID, &us, NULL), 0);
+	assert_int_equal(us, 5678);
+	put(t, at, "cpu.stat", "nothing\n");
+	assert_int_equal(td_cg_pod_cpu(t->root, UID, &us, NULL), TD_NOT_FOUND);
+}
+
 static void test_v1_jobs(void **state)
 {
 	struct tree *t = *state;
@@ -302,6 +321,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_v1_cgroupfs, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cpu_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_v1_jobs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_v2, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_v2_cgroupfs, setup, teardown),

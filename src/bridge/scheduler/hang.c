@@ -1,0 +1,82 @@
+// Pods that make no progress (docs/health.md).
+#include "bridge/scheduler/gang.h"
+
+#include "api/condition.h"
+#include "base/clock.h"
+
+#include <string.h>
+
+// When the pod stood still, as its agent says; 0: it does not.
+static int64_t still_since(const struct td_object *pod)
+{
+	int64_t ms = 0;
+	yyjson_val *c = td_condition(pod->root, TD_COND_HANGS);
+	if (!td_condition_true(pod->root, TD_COND_HANGS) || td_time_parse(td_jstr_or(c, "lastTransitionTime", ""), &ms))
+		return 0;
+	return ms;
+}
+
+static bool has_controller(const struct td_object *pod)
+{
+	yyjson_val *o;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod->root, "metadata.ownerReferences"), i, n, o)
+		if (td_jbool(o, "controller", false))
+			return true;
+	return false;
+}
+
+// One pod. end: all pods of its job hang, and so they end.
+static int hangs(struct td_bridge_run *r, bool end, size_t pods, struct td_error *err)
+{
+	yyjson_val *c = td_condition(r->pod->root, TD_COND_HANGS);
+	int64_t since = still_since(r->pod);
+	td_auto_free char *words = td_asprintf("%.200s%s", td_jstr_or(c, "message", "no progress"),
+					       pods > 1 ? ", like all pods of its gang" : "");
+	if (r->p->hang_said != since) {
+		r->p->hang_said = since;
+		if (!end)
+			td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Hangs",
+				       "Slurm job %lld: it hangs: %s", (long long)r->a->job, words);
+	}
+	if (!end)
+		return 0;
+	td_auto_free char *why = td_asprintf("it hangs: %s", words);
+	r->hangs = why;
+	int k = td_bridge_run_end_pod(r, "it makes no progress", err);
+	r->hangs = NULL;
+	return k;
+}
+
+int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err)
+{
+	struct td_gang_member lone = {.pod = r->pod, .state = TD_POD_BOUND, .p = r->p};
+	struct td_gang_member *v = r->gang ? r->gang->v : &lone;
+	size_t n = r->gang ? r->gang->n : 1, pods = 0;
+	bool end = !r->core; // what is beyond the core of a gang may wait for it
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].state != TD_POD_BOUND)
+			continue;
+		if (!still_since(v[i].pod))
+			return 0;
+		pods++;
+		// Nobody would make a lone pod again.
+		end = end && has_controller(v[i].pod) &&
+		      td_streq(td_jstr(td_condition(v[i].pod->root, TD_COND_HANGS), "reason"), TD_HANGS_END);
+	}
+	int all = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].state != TD_POD_BOUND)
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		struct td_bridge_run x = *r;
+		x.gang = NULL;
+		x.pod = v[i].pod;
+		x.p = v[i].p;
+		x.remove = r->gang && end && r->gang->says.on_loss == TD_GANG_RESTART;
+		int k = hangs(&x, end, pods, &e);
+		if (k && !all)
+			all = td_fail(err, k, "%.500s", e.msg);
+	}
+	return all;
+}

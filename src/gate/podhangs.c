@@ -1,0 +1,192 @@
+#include "gate/podhangs.h"
+
+#include "api/condition.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "metrics/metrics.h"
+#include "pool/hang.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <uthash.h>
+
+enum { EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, IDLE_MS = 3000, AFTER_MIN_S = 2, AFTER_MAX_S = 604800 };
+
+struct still_pod { // a pod that is watched
+	char uid[40];
+	struct td_pool_hang state;
+	uint64_t pass; // of the last look
+	UT_hash_handle hh;
+};
+struct hang_pass {
+	const struct td_podhangs *h;
+	struct still_pod *seen;
+	uint64_t n;
+	int64_t next_ms; // how soon the next one is wanted
+	struct td_cancel *c;
+};
+struct hang_watch { // how one pod is watched
+	struct td_pool_hang_rule rule;
+	bool end;
+};
+
+static bool named(const yyjson_val *policy, const char *ns)
+{
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(policy, "namespaces"), i, n, v)
+		if (td_streq(yyjson_get_str(v), "*") || td_streq(yyjson_get_str(v), ns))
+			return true;
+	return false;
+}
+
+// The signs of the policy that a pod can show: nobody reads its heartbeat file.
+static unsigned signs_of(const yyjson_val *policy)
+{
+	unsigned mask = 0;
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(policy, "signs"), i, n, v)
+		for (unsigned k = 0; k < TD_SIGNS; k++)
+			if (td_streq(yyjson_get_str(v), td_pool_sign_names[k]))
+				mask |= 1U << k;
+	return mask & ~(unsigned)TD_SIGN_HEARTBEAT;
+}
+
+// False: it is not watched. Without a policy nobody is, whatever the pod says of itself.
+static bool watched(const struct td_object *pod, const yyjson_val *policy, struct hang_watch *ret)
+{
+	long long after = td_jint(policy, "afterSeconds", 1800), own = 0;
+	const char *text = td_object_annotation(pod, TD_ANN_HANG_AFTER);
+	bool asks = text && td_parse_i64(text, &own) && own >= AFTER_MIN_S && own <= AFTER_MAX_S;
+	if (!policy || (!asks && !named(policy, pod->ns)))
+		return false;
+	*ret = (struct hang_watch){{signs_of(policy), (asks ? own : after) * 1000},
+				   td_streq(td_jstr(policy, "action"), "requeue")};
+	return ret->rule.signs;
+}
+
+// The busiest of the devices that the pod's job holds here. Below 0: it has none, or one does not say.
+static double gpu_of(const struct td_podhangs *h, int node, int64_t job, const struct td_checkup_facts *f)
+{
+	double most = -1;
+	for (int i = 0; i < f->gpus; i++) {
+		struct td_holder who;
+		if (!td_gate_holder(h->gate, node, i, &who) || who.job != job)
+			continue;
+		if (f->gpu[i].lost || f->gpu[i].use_percent < 0)
+			return -1;
+		most = f->gpu[i].use_percent > most ? f->gpu[i].use_percent : most;
+	}
+	return most;
+}
+
+static void count(const char *node, const char *reason)
+{
+	td_metric_add(td_counter(td_metrics_process(), "tandem_pod_hangs_total",
+				 "Pods that made no progress for as long as the policy says, by what is to be done.",
+				 TD_LABELS("node", "action")),
+		      1, TD_LABELS(node, !strcmp(reason, TD_HANGS_END) ? "end" : "tell"));
+}
+
+// Writes the condition, unless the pod has it.
+static void say(struct hang_pass *p, const struct td_object *pod, const struct td_condition_want *w)
+{
+	yyjson_val *was = td_condition(pod->root, TD_COND_HANGS);
+	if (was ? td_streq(td_jstr(was, "status"), w->status) && td_streq(td_jstr(was, "reason"), w->reason)
+		: !strcmp(w->status, "False"))
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	struct td_error err = TD_ERROR_INIT;
+	td_jm_str(d, root, "metadata.uid", pod->uid);
+	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"), w,
+			 td_real_ms(p->h->clock));
+	int r = td_kube_patch(p->h->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, p->c,
+			      NULL, &err);
+	if (r && r != TD_NOT_FOUND && r != TD_CANCELLED)
+		td_warn("pod %s/%s: saying whether it hangs: %s", pod->ns, pod->name, err.msg); // the next look says it
+	if (!r && !strcmp(w->status, "True")) {
+		td_warn("pod %s/%s hangs: %s", pod->ns, pod->name, w->message);
+		count(td_jstr_or(pod->root, "spec.nodeName", ""), w->reason);
+	}
+}
+
+static void look_at(struct hang_pass *p, int node, const struct td_object *pod, int64_t job, const struct hang_watch *w,
+		    const struct td_checkup_facts *f)
+{
+	struct still_pod *s = NULL;
+	HASH_FIND_STR(p->seen, pod->uid, s);
+	if (!s) {
+		s = td_calloc(1, sizeof(*s));
+		snprintf(s->uid, sizeof(s->uid), "%s", pod->uid);
+		HASH_ADD_STR(p->seen, uid, s);
+	}
+	s->pass = p->n;
+
+	struct td_podhangs_signs signs = {-1, -1};
+	p->h->look(p->h->ctx, node, pod, &signs);
+	const struct td_pool_hang_look now = {.at_ms = td_mono_ms(p->h->clock),
+					      .heartbeat = -1,
+					      .output = signs.output,
+					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
+					      .gpu_percent = f ? gpu_of(p->h, node, job, f) : -1};
+	char words[128];
+	bool hangs = td_pool_hang(&w->rule, &s->state, &now);
+	td_pool_hang_words(&w->rule, words, sizeof(words));
+	say(p, pod,
+	    hangs ? TD_CONDITION(TD_COND_HANGS, "True", w->end ? TD_HANGS_END : TD_HANGS_TOLD, words)
+		  : TD_CONDITION(TD_COND_HANGS, "False", "Progress", "it makes progress"));
+	int64_t every = w->rule.after_ms / 10;
+	every = every < EVERY_MIN_MS ? EVERY_MIN_MS : every > EVERY_MAX_MS ? EVERY_MAX_MS : every;
+	p->next_ms = every < p->next_ms ? every : p->next_ms;
+}
+
+// Those of one node. f: room for facts.
+static void node_pods(struct hang_pass *p, int node, const struct td_objects *pods, struct td_checkup_facts *f)
+{
+	const char *name = td_gate_node_name(p->h->gate, node);
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(p->h->nodes, NULL, name);
+	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return;
+	bool known = td_nodehealth_facts(p->h->health, node, f);
+	for (size_t i = 0; i < pods->n; i++) {
+		const struct td_object *pod = pods->v[i];
+		const char *id = td_object_annotation(pod, TD_ANN_JOB);
+		long long job;
+		struct hang_watch w;
+		if (id && td_streq(td_jstr(pod->root, "spec.nodeName"), name) && td_parse_i64(id, &job) && job > 0 &&
+		    td_streq(td_jstr(pod->root, "status.phase"), "Running") && !td_object_deleting(pod) &&
+		    watched(pod, td_json_root(j), &w))
+			look_at(p, node, pod, job, &w, known ? f : NULL);
+	}
+}
+
+static void forget(struct hang_pass *p, bool all)
+{
+	struct still_pod *s, *tmp;
+	HASH_ITER (hh, p->seen, s, tmp)
+		if (all || s->pass != p->n) {
+			HASH_DEL(p->seen, s);
+			free(s);
+		}
+}
+
+int td_podhangs_run(const struct td_podhangs *h, struct td_cancel *c, struct td_error *err)
+{
+	struct hang_pass p = {.h = h, .c = c};
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	do {
+		td_auto_objects struct td_objects pods = {0};
+		td_informer_list(h->pods, NULL, &pods);
+		p.n++;
+		p.next_ms = IDLE_MS;
+		for (int i = 0; i < td_gate_nodes(h->gate); i++)
+			node_pods(&p, i, &pods, f);
+		forget(&p, false);
+	} while (!td_cancel_wait(c, p.next_ms));
+	forget(&p, true);
+	return 0;
+}
