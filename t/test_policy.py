@@ -210,3 +210,24 @@ def test_extended_resources_of_the_pool_are_slurms(site):
     body = pod("web", limits=gpu)
     apply(site, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": body["spec"] | {"terminationGracePeriodSeconds": 1}}}})
     wait_for("its ReplicaSet says why", lambda: [e for e in items(site, "events") if e["reason"] == "FailedCreate" and "is given out by Slurm here" in e.get("message", "")], 60)
+
+
+@pytest.mark.feature("C1.4")
+def test_nobody_makes_pods_in_anothers_name(site):
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-people"])
+
+    def made(user, p, *groups):
+        return may_create(c, p, "--as", user, *[f"--as-group={g}" for g in ("system:masters", *groups)])
+
+    def of(user):
+        p = pod("whose")
+        p["metadata"]["annotations"] = {"tandem.dev/user": user}
+        return p
+    job = lambda user: {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "whose", "namespace": "default"}, "spec": {"template": {
+        "metadata": {"annotations": {"tandem.dev/user": user}}, "spec": {**pod("x")["spec"], "restartPolicy": "Never"}}}}
+    wait_for("it counts", lambda: "says whose pods these are: write bob" in made("bob", of("alice")), 60)
+    assert "says whose pods these are" in made("bob", job("alice"))
+    assert not made("alice", of("alice")) and not made("alice", job("alice")) and not made("bob", pod("whose"))
+    assert not made("system:serviceaccount:kube-system:job-controller", of("alice"), "system:serviceaccounts:kube-system")
+    assert "says whose pods these are" in made("system:serviceaccount:default:sly", of("alice"), "system:serviceaccounts:default")

@@ -301,6 +301,39 @@ def test_who_holds_what_and_who_had_what(pool):
     assert pool.cmd("usage", "--since", "soon", check=False).returncode == 2
 
 
+@pytest.mark.embedded  # whose a pod is, a real API server does not write by itself
+@pytest.mark.feature("C1.4")
+def test_a_members_limit_holds_for_his_jobs_and_pods_together(pool):
+    """Whose a pod is says the API server, whatever made it, and nobody can say another's name."""
+    ready(pool, tenant("physics", {"gpu": 4}, members=[{"user": "researcher", "kubernetesUser": "r@uni"}], perUser={"quota": {"gpu": 1}, "pods": True}))
+    job = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+    wait_for("the job runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+    train = pool.deployment("train", 1, 1)
+    train["metadata"]["namespace"] = "physics"
+    as_him = lambda o, check=True: pool.run("kubectl", "--as", "r@uni", "apply", "-f", "-", input=json.dumps(o), check=check)
+    as_him(train)
+    pool.apply(pool.pod("anybodys", gpus=1, ns="physics"))  # no member's: the namespace's own
+    pod = lambda: pool.items("pods", "-n", "physics", "-l", "app=train")[0]
+    wait_for("what he made waits at his limit, which his job has", lambda: re.search(
+        rf"User researcher holds 1 of 1 gpu that a member of Tenant physics may hold, and this one wants 1. Held by job {job} of researcher",
+        pool.cmd("why", pod()["metadata"]["name"], "-n", "physics").stdout))
+    assert "AssocGrpGRES" in next(c["message"] for c in pod()["status"]["conditions"] if c["type"] == "PodScheduled")
+    wait_for("it holds nobody else up", lambda: pool.phase("anybodys", "physics") == "Running")
+    of = lambda p: pool.job(pool.grant(p)[0])["UserId"].split("(")[0]
+    assert of(pool.get("pod", "anybodys", "-n", "physics")) == "pods"
+    forged = pool.pod("forged", gpus=1, ns="physics")
+    forged["metadata"]["annotations"] = {"tandem.dev/user": "admin"}
+    assert "says whose it is" in as_him(forged, check=False).stderr
+    assert "says whose it is" in pool.run("kubectl", "--as", "r@uni", "annotate", "--overwrite", "pod", pod()["metadata"]["name"], "-n", "physics", "tandem.dev/user=admin", check=False).stderr
+    pool.shell("scancel", str(job))
+    wait_for("it goes on when the job ends", lambda: pod()["status"].get("phase") == "Running")
+    assert of(pod()) == "researcher" and pool.job(pool.grant(pod())[0])["Account"] == "physics"
+    job = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+    wait_for("now his job waits for his pod", lambda: pool.squeue()[job]["reason"] == "AssocGrpGRES")
+    pool.kubectl("delete", "deployment", "train", "-n", "physics")  # else it makes pods while the next test removes the tenant
+    wait_for("its pods are gone", lambda: not pool.items("pods", "-n", "physics", "-l", "app=train"))
+
+
 @pytest.mark.embedded  # it changes spec.users
 @pytest.mark.feature("C9.3", "C1.3")
 def test_nobody_reaches_into_another_tenant(pool):

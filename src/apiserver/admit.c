@@ -328,7 +328,8 @@ int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
-	return q->k->builtin ? grants(q, old, o, name ? name : "", r) : 0;
+	int rc = q->k->builtin ? grants(q, old, o, name ? name : "", r) : 0;
+	return rc < 0 || !q->k->builtin ? rc : td_srv_whose(q, old, d, r);
 }
 
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
@@ -343,7 +344,7 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		name = "";
 
 	int rc = grants(q, old, o, name, r);
-	if (rc < 0 || (rc = td_srv_grant_check(q, old, d, r)) < 0)
+	if (rc < 0 || (rc = td_srv_whose(q, old, d, r)) < 0 || (rc = td_srv_grant_check(q, old, d, r)) < 0)
 		return rc;
 
 	if (is(k, "", "pods"))

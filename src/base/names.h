@@ -29,6 +29,9 @@
 #define TD_ANN_FABRIC_PREFIX "fabric.tandem.dev/"
 // JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
 #define TD_ANN_ENDED "tandem.dev/ended"
+// Whose it is: the name in Kubernetes of who made it, or what it is made from, as the API server proved it
+// (apiserver/whose.c; on a cluster deploy/kustomize/base/60-admission.yaml).
+#define TD_ANN_USER "tandem.dev/user"
 // Prefix of what a pod asks of Slurm: api/annotations.c has all of them, bridge/scheduler/want.c
 // reads them.
 #define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"

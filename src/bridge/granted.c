@@ -19,7 +19,6 @@ void td_settings_read_groups(const yyjson_val *cluster, const struct td_tenant_l
 {
 	yyjson_val *list = td_jget(cluster, "spec.resourceGroups"), *x;
 	size_t i, n;
-	s->arena = td_arena_new();
 	s->usual = s->default_partition;
 	if (!yyjson_arr_size(list))
 		return;

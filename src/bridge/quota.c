@@ -1,5 +1,7 @@
 #include "bridge/quota.h"
 
+#include "bridge/scheduler/want.h"
+
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "pool/quota.h"
@@ -75,18 +77,21 @@ static int64_t wanted(const struct quota_look *l, const char *resource, const ch
 	return 0;
 }
 
-// Says so when this resource of this tenant is in the way.
-static bool in_the_way(const struct quota_look *l, const yyjson_val *t, const char *resource, struct td_buf *ret)
+// Says so when this resource of this tenant is in the way; user: the limit of this member of it, else NULL.
+static bool in_the_way(const struct quota_look *l, const yyjson_val *t, const char *user, const char *resource,
+		       struct td_buf *ret)
 {
 	bool memory = !strcmp(resource, "memory");
 	const char *tres = NULL;
-	struct td_pool_quota q = {.tenant = td_jstr(t, "metadata.name"),
-				  .resource = memory ? "MB of memory" : resource,
-				  .quota = amount(td_jkey(td_jget(t, "spec.quota"), resource), memory),
-				  .want = wanted(l, resource, &tres),
-				  .now = l->now};
-	q.limit = q.quota + amount(td_jkey(td_jget(t, "spec.borrowing.limit"), resource), memory);
-	if (q.want <= 0 || td_jbool(t, "spec.borrowing.all", false))
+	struct td_pool_quota q = {
+		.tenant = td_jstr(t, "metadata.name"),
+		.user = user,
+		.resource = memory ? "MB of memory" : resource,
+		.quota = amount(td_jkey(td_jget(t, user ? "spec.perUser.quota" : "spec.quota"), resource), memory),
+		.want = wanted(l, resource, &tres),
+		.now = l->now};
+	q.limit = q.quota + (user ? 0 : amount(td_jkey(td_jget(t, "spec.borrowing.limit"), resource), memory));
+	if (q.want <= 0 || (!user && td_jbool(t, "spec.borrowing.all", false)))
 		return false;
 
 	struct td_pool_holder *v = td_arena_alloc(l->arena, (l->held.n + 1) * sizeof(*v));
@@ -98,7 +103,7 @@ static bool in_the_way(const struct quota_look *l, const yyjson_val *t, const ch
 				count = h->tres[k].count;
 		for (size_t k = 0; k < l->n && count > 0; k++)
 			if (td_streq(td_jstr(l->tenants[k], "status.account"), h->account) &&
-			    within(l, l->tenants[k], t))
+			    (user ? l->tenants[k] == t && td_streq(h->user, user) : within(l, l->tenants[k], t)))
 				v[q.n_holders++] = (struct td_pool_holder){h->job, count, h->end};
 	}
 	q.holders = v;
@@ -117,9 +122,14 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	for (i = 0; i < l->n && !t; i++)
 		if (td_jfind(td_jget(l->tenants[i], "status.namespaces"), "name", ns))
 			t = l->tenants[i];
+	struct td_owner o;
+	if (t && td_jbool(t, "spec.perUser.pods", false) && td_settings_owner_of(l->s, ns, td_want_person(l->pod), &o))
+		yyjson_obj_foreach (td_jget(t, "spec.perUser.quota"), i, n, k, x)
+			if (in_the_way(l, t, o.user, yyjson_get_str(k), ret))
+				return;
 	for (size_t steps = 0; t && steps <= l->n; steps++) {
 		yyjson_obj_foreach (td_jget(t, "spec.quota"), i, n, k, x)
-			if (in_the_way(l, t, yyjson_get_str(k), ret))
+			if (in_the_way(l, t, NULL, yyjson_get_str(k), ret))
 				return;
 		t = find(l, td_jstr(t, "spec.parent"));
 	}

@@ -102,20 +102,38 @@ static void read_qos(yyjson_val *list, struct td_settings *s)
 	}
 }
 
+// Who runs pods of his own in a Tenant.
+static void read_people(const yyjson_val *t, const char *of, struct td_settings *s)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
+		const char *user = td_jstr(x, "user");
+		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+			s->people[s->n_people++] = (struct td_settings_person){
+				of, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
+				td_arena_strdup(s->arena, user)};
+	}
+}
+
 // The namespaces of a Tenant. Those whose account is in place are in its status (operator/tenant.h).
 // A Tenant that is new, or has changed, may name more; their pods wait, so that nobody else is charged
 // for them.
 static void read_tenant(const yyjson_val *t, struct td_settings *s)
 {
 	yyjson_val *placed = td_jget(t, "status.namespaces"), *named = td_jget(t, "spec.namespaces"), *x;
-	const char *account = td_jstr(t, "status.account"), *name = td_jstr_or(t, "metadata.name", "");
+	const char *account = td_jstr(t, "status.account"), *name = td_jstr_or(t, "metadata.name", ""),
+		   *of = td_jbool(t, "spec.perUser.pods", false) ? td_arena_strdup(s->arena, name) : NULL;
 	size_t i, n;
+	if (of)
+		read_people(t, of, s);
 	yyjson_arr_foreach (placed, i, n, x)
 		if (account)
 			s->maps[s->n_maps++] =
 				(struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "name", "")),
 						   .user = td_strdup(td_jstr(x, "user")),
 						   .account = td_strdup(account),
+						   .of = of,
 						   .partition = td_strdup(td_jstr(t, "status.partition")),
 						   .usual_qos = td_strdup(td_jstr(t, "status.qos"))};
 	if (td_jint(t, "status.observedGeneration", 0) >= td_jint(t, "metadata.generation", 1))
@@ -132,7 +150,10 @@ static void read_maps(const yyjson_val *scheduler, const yyjson_val *cluster, co
 		      struct td_settings *s)
 {
 	yyjson_val *maps = td_jget(scheduler, "namespaces"), *x;
-	size_t i, n, room = yyjson_arr_size(maps) + 2;
+	size_t i, n, room = yyjson_arr_size(maps) + 2, people = 1;
+	for (i = 0; i < tenants->n; i++)
+		people += yyjson_arr_size(td_jget(tenants->v[i], "spec.members"));
+	s->people = td_arena_alloc(s->arena, people * sizeof(*s->people));
 	for (i = 0; i < tenants->n; i++)
 		room += yyjson_arr_size(td_jget(tenants->v[i], "status.namespaces")) +
 			yyjson_arr_size(td_jget(tenants->v[i], "spec.namespaces")) + 1;
@@ -181,10 +202,12 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	td_buf_printf(&b, "%s %s %s %s %s", s->cluster_uid, text, more, who, net);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
-		td_buf_printf(&b, " %s=%s,%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
+		td_buf_printf(&b, " %s=%s,%s,%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
 			      m->partition ? m->partition : "", m->wait ? m->wait : "",
-			      m->usual_qos ? m->usual_qos : "");
+			      m->usual_qos ? m->usual_qos : "", m->of ? m->of : "");
 	}
+	for (size_t i = 0; i < s->n_people; i++)
+		td_buf_printf(&b, " %s/%s=%s", s->people[i].of, s->people[i].name, s->people[i].user);
 	for (size_t i = 0; i < s->groups.n; i++) {
 		td_buf_printf(&b, " %s:", s->groups.v[i].name);
 		for (size_t k = 0; k < s->groups.v[i].n_users; k++)
@@ -208,6 +231,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	size_t i, n;
 
 	s->refs = 1;
+	s->arena = td_arena_new();
 
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
 	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
@@ -324,13 +348,38 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret)
 {
+	return td_settings_owner_of(s, ns, NULL, ret);
+}
+
+static const struct td_settings_user *find_user(const struct td_settings *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_users; i++)
+		if (!strcmp(s->users[i].name, name))
+			return &s->users[i];
+	return NULL;
+}
+
+// The Slurm user of a Tenant's member; NULL: he is none of it, or Slurm does not know him.
+static const char *person_user(const struct td_settings *s, const char *of, const char *person)
+{
+	for (size_t i = 0; of && person && i < s->n_people; i++) {
+		const struct td_settings_person *p = &s->people[i];
+		if (!strcmp(p->of, of) && !strcmp(p->name, person))
+			return s->directory || find_user(s, p->user) ? p->user : NULL;
+	}
+	return NULL;
+}
+
+bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret)
+{
 	struct td_owner o = {.user = s->default_user};
 
 	for (size_t i = 0; i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
 		if (strcmp(m->ns, "*") != 0 && strcmp(m->ns, ns) != 0)
 			continue;
-		o.user = m->user ? m->user : s->default_user;
+		const char *own = person_user(s, m->of, person);
+		o.user = own ? own : m->user ? m->user : s->default_user;
 		o.account = m->account;
 		o.partition = m->partition;
 		o.qos = m->qos;
@@ -343,9 +392,8 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		*ret = (struct td_owner){.wait = o.wait};
 		return false;
 	}
-	for (size_t i = 0; i < s->n_users; i++)
-		if (!strcmp(s->users[i].name, o.user))
-			o.uid = s->users[i].uid;
+	const struct td_settings_user *known = find_user(s, o.user);
+	o.uid = known ? known->uid : 0;
 	o.unknown = !o.uid && s->n_users && !s->directory;
 	*ret = o;
 	return true;

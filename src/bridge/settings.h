@@ -23,6 +23,11 @@ struct td_ns_map {
 	char *ns, *user, *account, *partition, *qos;
 	char *usual_qos; // of pods that name none, and whose class has none
 	char *wait;      // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
+	const char *of;  // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
+};
+// A member of such a Tenant who runs pods.
+struct td_settings_person {
+	const char *of, *name, *user; // the Tenant, his name in Kubernetes, and in Slurm
 };
 // spec.scheduler.priorityClassMap: the QOS of a PriorityClass. namespaces: who may have it; none:
 // everybody.
@@ -74,10 +79,12 @@ struct td_settings {
 	size_t n_lends;
 	bool accounting; // there is a slurmdbd
 	int64_t reclaim_grace_s, reclaim_slice_s;
-	int64_t defragment_s;         // spec.preemption.defragment: who waits so long has room made; 0: nobody has
-	struct td_arena *arena;       // of groups and usual
-	struct td_pool_groups groups; // spec.resourceGroups, and to whom Tenants say they are granted
-	const char *usual;            // the partition of pods that name none; NULL: Slurm's default
+	int64_t defragment_s;   // spec.preemption.defragment: who waits so long has room made; 0: nobody has
+	struct td_arena *arena; // of groups, usual and people
+	struct td_settings_person *people;
+	size_t n_people;
+	struct td_pool_groups groups;            // spec.resourceGroups, and to whom Tenants say they are granted
+	const char *usual;                       // the partition of pods that name none; NULL: Slurm's default
 	const struct td_policies_rule *policies; // in the arena; the first that fits a job counts
 	size_t n_policies;
 };
@@ -102,6 +109,9 @@ struct td_owner {
 	bool unknown;     // the cluster has no such user
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
+// The same for the pods of a person, by the name that Kubernetes knows (NULL: nobody is known). They are his own where
+// the namespace is a Tenant's that says so and he is its member; else they are as all pods of the namespace.
+bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret);
 // Fills groups and usual (granted.c).
 void td_settings_read_groups(const yyjson_val *cluster, const struct td_tenant_list *tenants, struct td_settings *s);
 // Fills policies (policy/settings.c); s->arena is there.

@@ -152,7 +152,7 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 	for (i = 0; i < w->n_namespaces; i++) {
 		const char *u = pod_user(sc, o, spaces[i]);
 		if (u)
-			add_user(&rd, users, &w->n_users, u, false);
+			add_user(&rd, users, &w->n_users, u, td_jbool(o, "spec.perUser.pods", false));
 		else if (sc)
 			unreadable(&rd, "spec.podUser: nothing says as whom its pods run; set it, or "
 					"spec.scheduler.defaultUser of the SlurmCluster");

@@ -44,14 +44,16 @@ void td_pool_quota_words(const struct td_pool_quota *q, struct td_buf *b)
 		v[i] = q->holders[i];
 	qsort(v, q->n_holders, sizeof(*v), sooner);
 	int64_t used = held(q), left = used, end = -1;
-	td_buf_printf(b, "Tenant %s holds %lld of %lld %s", q->tenant, (long long)used, (long long)q->limit,
-		      q->resource);
+	td_buf_printf(b, "%s %s holds %lld of %lld %s", q->user ? "User" : "Tenant", q->user ? q->user : q->tenant,
+		      (long long)used, (long long)q->limit, q->resource);
+	if (q->user)
+		td_buf_printf(b, " that a member of Tenant %s may hold", q->tenant);
 	if (used > q->quota)
 		td_buf_printf(b, " (%lld of them borrowed: its quota is %lld)", (long long)(used - q->quota),
 			      (long long)q->quota);
 	td_buf_printf(b, ", and this one wants %lld.", (long long)q->want);
 	if (q->want > q->limit) {
-		td_buf_puts(b, " It will never fit: ask for less, or raise the quota.");
+		td_buf_printf(b, " It will never fit: ask for less, or raise the %s.", q->user ? "limit" : "quota");
 		return;
 	}
 

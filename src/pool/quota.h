@@ -12,6 +12,7 @@ struct td_pool_holder {
 };
 struct td_pool_quota {
 	const char *tenant, *resource; // resource: as the quota names it
+	const char *user;              // it is the limit of this one member; NULL: the tenant's
 	int64_t quota, limit, want;    // limit: with what may be borrowed
 	const struct td_pool_holder *holders;
 	size_t n_holders;

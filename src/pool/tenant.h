@@ -21,7 +21,7 @@ struct td_pool_tres {
 };
 struct td_pool_tenant_user {
 	const char *name;
-	bool limited; // the limits of one user hold for him; not for whom pods run as
+	bool limited; // the limits of one user hold for him; for whom pods run as only where they hold for pods
 };
 struct td_pool_tenant {
 	const char *name, *account;

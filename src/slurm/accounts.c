@@ -233,6 +233,7 @@ void td_slurm_held_done(struct td_slurm_held_list *l)
 			free(l->v[i].tres[k].tres);
 		free(l->v[i].tres);
 		free(l->v[i].account);
+		free(l->v[i].user);
 		free(l->v[i].job);
 	}
 	free(l->v);
@@ -262,6 +263,7 @@ int td_slurm_held(struct td_slurm *s, const char *cluster, const struct td_strv 
 		struct td_slurm_held *h = &all.v[all.n++];
 		int64_t minutes = limit(x, "time.limit");
 		*h = (struct td_slurm_held){.account = td_strdup(td_jstr_or(x, "account", "")),
+					    .user = td_strdup(td_jstr_or(x, "association.user", "")),
 					    .job = td_asprintf("%lld of %s", td_jint(x, "job_id", 0),
 							       td_jstr_or(x, "association.user", "?")),
 					    .end = minutes > 0 ? td_jint(x, "time.start", 0) + 60 * minutes : 0};

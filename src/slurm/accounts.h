@@ -57,7 +57,7 @@ int td_slurm_account_jobs(struct td_slurm *s, const char *cluster, const char *a
 
 // What one job that runs holds.
 struct td_slurm_held {
-	char *account, *job; // job: "12 of alice"
+	char *account, *user, *job; // job: "12 of alice"
 	struct td_slurm_limit *tres;
 	size_t n_tres;
 	int64_t end; // by its time limit, epoch seconds; 0: it has none

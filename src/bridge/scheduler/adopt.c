@@ -87,12 +87,14 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 	return j;
 }
 
-// The namespace of the pods that the ask is of; NULL: not known yet. Caller frees. *ret_job: the job that it has.
-static char *namespace_of(struct td_bridge *b, const char *uid, const char *pod_key, int64_t *ret_job)
+// The namespace of the pods that the ask is of; NULL: not known yet. *ret_key: their key, as the ask's. Caller frees
+// both. *ret_job: the job that it has.
+static char *namespace_of(struct td_bridge *b, const char *uid, const char *pod_key, char **ret_key, int64_t *ret_job)
 {
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, uid);
 	pthread_mutex_lock(&b->asks->lock);
 	const char *key = pod_key ? pod_key : a && !td_starts(a->key, "uid:") ? a->key : NULL;
+	*ret_key = td_strdup(key);
 	key = key && td_starts(key, TD_GANG_KEY) ? key + strlen(TD_GANG_KEY) : key;
 	char *ns = key ? td_asprintf("%.*s", (int)strcspn(key, "/"), key) : NULL;
 	*ret_job = a ? a->job : 0;
@@ -120,9 +122,10 @@ static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 		return;
 
 	td_auto_free char *key = NULL, *orphan = td_asprintf("uid:%s", uid);
-	int64_t granted = granted_job(b, uid, &key), has;
-	td_auto_free char *ns = namespace_of(b, uid, key, &has);
-	if (j->id != granted && j->id != has && ns && !td_bridge_job_stands(l->s, j, ns)) {
+	int64_t granted = granted_job(b, uid, &key), has = 0;
+	td_auto_free char *whose = NULL, *ns = namespace_of(b, uid, key, &whose, &has);
+	td_auto_free char *person = td_owner_person(b, uid, whose);
+	if (j->id != granted && j->id != has && ns && !td_bridge_job_stands(l->s, j, ns, person)) {
 		if (!j->user || !*j->user) // it became nobody's (owner.c), and nobody else ends it
 			add_extra(l, j->id, uid);
 		else // its owner has copied the comment

@@ -134,8 +134,10 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	td_ask_str(r->b->asks, &a->refused, NULL);
 	td_ask_waits_for(r->b->asks, a, &r->want);
 	struct td_owner o;
-	if (td_settings_owner(r->s, r->pod->ns, &o))
+	if (td_owner_of(r, &o)) {
 		td_ask_str(r->b->asks, &a->user, o.user);
+		r->want.ask.uid = o.uid;
+	}
 	return 0;
 }
 

@@ -1,9 +1,11 @@
 // Whose a job became. Slurm 24.11 gives that of a user whom slurmctld does not know yet to nobody: every immediate
 // allocation, in whose request it heeds no number, and a job of somebody whose number is not known here
 // (docs/facts/slurm.md S-A5, S-I6). So the first one of each user is looked at.
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/gang.h"
 
 #include "base/log.h"
+
+#include <string.h>
 
 static bool known(struct td_bridge *b, const char *user)
 {
@@ -28,11 +30,33 @@ void td_owner_forget(struct td_bridge *b)
 	pthread_mutex_unlock(&b->lock);
 }
 
+bool td_owner_of(const struct td_bridge_run *r, struct td_owner *ret)
+{
+	const char *person = td_want_person(r->pod->root);
+	for (size_t i = 0; r->gang && i < r->gang->n; i++) // of several people: nobody's own
+		if (!td_streq(person, td_want_person(r->gang->v[i].pod->root)))
+			person = NULL;
+	return td_settings_owner_of(r->s, r->pod->ns, person, ret);
+}
+
+char *td_owner_person(struct td_bridge *b, const char *uid, const char *key)
+{
+	td_auto_objects struct td_objects pods = {0};
+	if (key && td_starts(key, TD_GANG_KEY))
+		td_informer_by_index(b->pods, "gang", key + strlen(TD_GANG_KEY), &pods);
+	else
+		td_informer_by_index(b->pods, "uid", uid, &pods);
+	const char *person = pods.n ? td_want_person(pods.v[0]->root) : NULL;
+	for (size_t i = 1; i < pods.n; i++)
+		if (!td_streq(person, td_want_person(pods.v[i]->root)))
+			person = NULL;
+	return td_strdup(person);
+}
+
 void td_owner_read(struct td_bridge_run *r)
 {
 	struct td_owner o = {0};
-	if (!r->a->user && r->pod && td_pod_state(r->pod) == TD_POD_WAITING &&
-	    td_settings_owner(r->s, r->pod->ns, &o) && o.user)
+	if (!r->a->user && r->pod && td_pod_state(r->pod) == TD_POD_WAITING && td_owner_of(r, &o) && o.user)
 		td_ask_str(r->b->asks, &r->a->user, o.user);
 }
 

@@ -68,6 +68,11 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 // makes the ask's job TD_JOB_UNSURE and asks for listings (docs/protocols.md 1.3).
 int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_error *err);
 // ---- owner.c ----
+// Whose the jobs of this run's pods are: their person's where they have one, and only one. False: nobody's, as
+// td_settings_owner_of().
+bool td_owner_of(const struct td_bridge_run *r, struct td_owner *ret);
+// The person of an ask whose pods are known; NULL: there is none, or they are several. Caller frees.
+char *td_owner_person(struct td_bridge *b, const char *uid, const char *key);
 // Whose jobs an ask may have that was found again, while its pod waits: its comment alone says nothing.
 void td_owner_read(struct td_bridge_run *r);
 // Looks whose a new job became. TD_DENIED with detail TD_SLURM_ERR_USER: not the pod's user's; it was ended.

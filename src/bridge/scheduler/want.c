@@ -42,6 +42,11 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 	return td_asprintf(TD_WIRE_STANDIN "%s/%s/%s/%s", cluster_uid, ns, name, uid);
 }
 
+const char *td_want_person(const yyjson_val *pod)
+{
+	return td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_USER);
+}
+
 // The UID at the end of a mark or a comment of this SlurmCluster; NULL: it is neither.
 static const char *mark_uid(const char *c, const char *cluster_uid)
 {
@@ -63,11 +68,11 @@ const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_
 	return mark_uid(j->admin_comment && *j->admin_comment ? j->admin_comment : j->comment, cluster_uid);
 }
 
-bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns)
+bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns, const char *person)
 {
 	struct td_owner o = {0};
 	return (j->admin_comment && *j->admin_comment) ||
-	       (td_settings_owner(s, ns, &o) && o.user && td_streq(j->user, o.user));
+	       (td_settings_owner_of(s, ns, person, &o) && o.user && td_streq(j->user, o.user));
 }
 
 int td_bridge_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
@@ -347,7 +352,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	const char *ns = td_jstr_or(pod, "metadata.namespace", ""), *name = td_jstr_or(pod, "metadata.name", ""),
 		   *uid = td_jstr_or(pod, "metadata.uid", "");
 	struct td_owner o = {0};
-	if (!td_settings_owner(s, ns, &o) && o.wait)
+	if (!td_settings_owner_of(s, ns, td_want_person(pod), &o) && o.wait)
 		return td_fail(err, TD_INVALID,
 			       "namespace %s is Tenant %s's, whose account is not in place yet: see "
 			       "kubectl describe tenant %s",

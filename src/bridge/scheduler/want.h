@@ -54,8 +54,11 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 // admin_comment is empty. Points into j. NULL: not a job of this SlurmCluster.
 const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
 // Anybody may choose a comment: a job that has no admin comment is a pod's of this namespace only if its user
-// is the one whom that is given.
-bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns);
+// is the one whom that is given, or the person's whose pod it is.
+bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job *j, const char *ns,
+			  const char *person);
+// Who made the pod, by the name that Kubernetes knows; NULL: nobody is known.
+const char *td_want_person(const yyjson_val *pod);
 
 // The devices of a running job on its node, as in the annotation tandem.dev/devices:
 // {"nvidia.com/gpu":"0-1"}, sorted by key. All devices of one GRES are of one resource

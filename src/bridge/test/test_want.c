@@ -65,6 +65,50 @@ static void test_settings(void **state)
 	assert_string_equal(d->gres[0].resource, "nvidia.com/gpu");
 }
 
+// Whose pods are in a Tenant that says spec.perUser.pods: its members', and of nobody else.
+static void test_people(void **state)
+{
+	static const char cluster[] =
+		"{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"users\":[{\"name\":\"pods\",\"uid\":2000},{\"name\":"
+		"\"alice\","
+		"\"uid\":1001},{\"name\":\"bob\",\"uid\":1002}],\"scheduler\":{\"defaultUser\":\"pods\"}}}";
+	static const char tenant[] =
+		"{\"metadata\":{\"name\":\"physics\"},\"spec\":{\"perUser\":{\"pods\":%s},\"members\":[{\"user\":"
+		"\"alice\"},"
+		"{\"user\":\"bob\",\"kubernetesUser\":\"bob@uni\"},{\"user\":\"pods\",\"role\":\"viewer\"},{\"user\":"
+		"\"gone\"}]},"
+		"\"status\":{\"account\":\"phys\",\"namespaces\":[{\"name\":\"lab\",\"user\":\"pods\"}]}}";
+	td_auto_free char *with = td_asprintf(tenant, "true"), *without = td_asprintf(tenant, "false");
+	td_auto(td_json_unref) struct td_json *c = given_json(cluster), *t = given_json(with), *f = given_json(without);
+	const yyjson_val *one = td_json_root(t), *other = td_json_root(f);
+	td_auto(td_settings_unref) struct td_settings *s =
+		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){&one, 1});
+	td_auto(td_settings_unref) struct td_settings *plain =
+		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){&other, 1});
+	static const struct {
+		const char *ns, *person, *user;
+	} t_[] = {{"lab", "alice", "alice"}, {"lab", "bob@uni", "bob"}, {"lab", "bob", "pods"}, {"lab", NULL, "pods"},
+		  {"lab", "admin", "pods"},  {"lab", "gone", "pods"}, // Slurm has no such user
+		  {"else", "alice", "pods"}};
+	struct td_owner o;
+	for (size_t i = 0; i < TD_LEN(t_); i++) {
+		assert_true(td_settings_owner_of(s, t_[i].ns, t_[i].person, &o));
+		assert_string_equal(o.user, t_[i].user);
+		assert_string_equal(o.account, strcmp(t_[i].ns, "lab") ? "open" : "phys");
+	}
+	assert_true(td_settings_owner_of(s, "lab", "alice", &o));
+	assert_int_equal(o.uid, 1001);
+	assert_true(td_settings_owner_of(plain, "lab", "alice", &o));
+	assert_string_equal(o.user, "pods");
+	assert_string_not_equal(plain->text, s->text);
+
+	// A comment that bob has copied makes no job of his alice's pod's.
+	struct td_slurm_job job = {.user = (char *)(uintptr_t)"bob"};
+	assert_true(td_bridge_job_stands(s, &job, "lab", "bob@uni"));
+	assert_false(td_bridge_job_stands(s, &job, "lab", "alice"));
+	assert_false(td_bridge_job_stands(s, &job, "lab", NULL));
+}
+
 static struct td_json *pod(const char *ns, const char *notes, const char *requests, const char *more)
 {
 	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"a-pod-whose-name-is-longer-than-forty-"
@@ -279,14 +323,14 @@ static void test_whose_job(void **state)
 	// The user counts only while there is no admin comment.
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
 	struct td_slurm_job job = {.user = (char[]){"alice"}};
-	assert_true(td_bridge_job_stands(s, &job, "ml"));
-	assert_false(td_bridge_job_stands(s, &job, "other"));
-	assert_false(td_bridge_job_stands(d, &job, "ml")); // nobody's namespace
+	assert_true(td_bridge_job_stands(s, &job, "ml", NULL));
+	assert_false(td_bridge_job_stands(s, &job, "other", NULL));
+	assert_false(td_bridge_job_stands(d, &job, "ml", NULL)); // nobody's namespace
 	job.user = NULL;
-	assert_false(td_bridge_job_stands(s, &job, "ml"));
-	assert_false(td_bridge_job_stands(d, &job, "ml"));
+	assert_false(td_bridge_job_stands(s, &job, "ml", NULL));
+	assert_false(td_bridge_job_stands(d, &job, "ml", NULL));
 	job.admin_comment = (char[]){"tandem/c1/" UID};
-	assert_true(td_bridge_job_stands(s, &job, "ml"));
+	assert_true(td_bridge_job_stands(s, &job, "ml", NULL));
 }
 
 static void devices(const struct td_settings *s, const char *gres, const char *want)
@@ -490,6 +534,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_people),
 		cmocka_unit_test(test_want),
 		cmocka_unit_test(test_class_is_qos),
 		cmocka_unit_test(test_priority_is_nice),

@@ -37,6 +37,15 @@ static void test_words(void **state)
 	says(&q, "Tenant physics holds 3 of 3 gpu (1 of them borrowed: its quota is 2), and this one wants 3. Held by "
 		 "job 8 of "
 		 "pods (2), job 7 of alice (1). Nothing says when that ends: they have no time limit.");
+	q.user = "alice";
+	q.quota = 3;
+	q.want = 1;
+	says(&q,
+	     "User alice holds 3 of 3 gpu that a member of Tenant physics may hold, and this one wants 1. Held by "
+	     "job 8 of pods (2), job 7 of alice (1). There is room in 60 minutes at the latest, when time limits end "
+	     "what is in the way.");
+	q.user = NULL;
+	q.quota = 2;
 	q.want = 4;
 	says(&q, "Tenant physics holds 3 of 3 gpu (1 of them borrowed: its quota is 2), and this one wants 4. It will "
 		 "never "
