@@ -41,6 +41,7 @@ def test_each_annotation_reaches_its_job(pool):
                  "datasets",  # t/test_nodedata.py
                  "begin",  # t/test_session_reclaim.py
                  "gpu-type",  # t/test_gres.py
+                 "placement",  # t/test_gang.py
                  "licenses"}  # a unit test: the pool has none
     pool.shell("scontrol", "create", "reservation", "reservationname=course", "users=pods", "nodes=n1", "starttime=now", "duration=60")
     try:

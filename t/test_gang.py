@@ -49,6 +49,34 @@ def test_a_gang_is_one_job_with_exact_devices_for_each_pod(pool):
     wait_for("its job is gone", lambda: not jobs_of(pool, "train"))
 
 
+@pytest.mark.feature("D1.3")
+def test_a_gang_is_packed_or_spread(pool):
+    """Packed, it waits for one node that holds all of it while another one is split; spread, each pod has a node of its own."""
+    placed = lambda how: {"slurm.tandem.dev/placement": how}.items()
+    nodes = sorted(n["metadata"]["name"] for n in pool.items("nodes") if "tandem.dev/slurm-share" in n["metadata"].get("annotations", {}))
+    used = lambda gang: collections.Counter(p["spec"]["nodeName"] for p in pods(pool, gang).values())
+    pool.apply(*(pool.pod(f"one-{n}", 1, nodeSelector={"kubernetes.io/hostname": n}) for n in nodes))
+    wait_for("a device of each node is taken", lambda: len(pool.running()) == len(nodes))
+
+    pool.apply(*members(pool, "together", 4, notes=placed("pack")))
+    wait_for("it waits in the queue", lambda: [j["state"] for j in jobs_of(pool, "together").values()] == ["PENDING"])
+    pool.apply(*members(pool, "anyhow", 4))
+    all_run(pool, "anyhow", 4)
+    assert len(used("anyhow")) == 2, "no node has eight free devices"
+    free = next(n for n in nodes if n not in used("anyhow"))
+    pool.kubectl("delete", "pod", f"one-{free}")
+    all_run(pool, "together", 4)
+    assert used("together") == {free: 4}
+    pool.kubectl("delete", "pods", "-l", f"{GANG} in (together, anyhow)")
+
+    pool.apply(*members(pool, "wide", len(nodes), gpus=1, notes=placed("spread")))
+    all_run(pool, "wide", len(nodes))
+    assert used("wide") == dict.fromkeys(nodes, 1)
+    pool.apply(*members(pool, "wider", len(nodes) + 1, gpus=1, notes=placed("spread")), *members(pool, "odd", 2, notes=placed("near")))
+    wait_for("more than there are nodes is refused", lambda: any("each on a node of its own" in waits(p) for p in pods(pool, "wider").values()))
+    wait_for("so is another word", lambda: any('write "pack" or "spread"' in waits(p) for p in pods(pool, "odd").values()))
+
+
 @pytest.mark.embedded
 @pytest.mark.feature("A8.8")
 def test_a_member_finds_rank_size_and_the_others(pool):

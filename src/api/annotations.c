@@ -37,6 +37,10 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 	[TD_ASKS_DATASETS] = {KEY("datasets"), TD_ANNOTATION_NAMES, "--constraint=data.NAME",
 			      "Datasets of which its node must hold a copy; it finds them at /datasets/NAME", "none",
 			      "imagenet,llama"},
+	[TD_ASKS_PLACEMENT] = {KEY("placement"), TD_ANNOTATION_PLACEMENT, "--nodes, --ntasks-per-node=1",
+			       "where the pods of its gang lie: on the fewest nodes that can hold all of them, or each "
+			       "on a node of its own",
+			       "as Slurm finds room", "pack"},
 };
 
 static const struct {
@@ -90,6 +94,8 @@ const char *td_annotation_values(enum td_annotation_form form)
 		return "a signal, and seconds up to 3600: USR1@60";
 	case TD_ANNOTATION_WHEN:
 		return "a time, of UTC or with its zone: 2026-12-24T18:00:00Z";
+	case TD_ANNOTATION_PLACEMENT:
+		return "pack or spread";
 	case TD_ANNOTATION_OWNED:
 		return "the namespace's own";
 	case TD_ANNOTATION_NAMES:

@@ -13,6 +13,7 @@ enum td_annotation_form {
 	TD_ANNOTATION_BOOL,  // "true" or "false"
 	TD_ANNOTATION_SIGNAL,
 	TD_ANNOTATION_WHEN, // RFC 3339
+	TD_ANNOTATION_PLACEMENT,
 };
 enum td_annotation_key {
 	TD_ASKS_PARTITION,
@@ -29,6 +30,7 @@ enum td_annotation_key {
 	TD_ASKS_GPU_TYPE,
 	TD_ASKS_BEGIN,
 	TD_ASKS_DATASETS,
+	TD_ASKS_PLACEMENT,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {

@@ -1,8 +1,11 @@
 // The next step of a gang, and how its grant is dealt out. t/scenarios/gang.txt shows every case.
 #include "pool/gang.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct td_pool_step step(enum td_pool_do what, const char *why)
@@ -102,7 +105,7 @@ int64_t td_pool_gang_slots(const struct td_pool_node *x, const struct td_pool_wa
 	n = least(n, x->memory_mb, x->used_memory_mb, w->memory_mb);
 	for (int k = 0; k < TD_POOL_KINDS; k++)
 		n = least(n, x->gres[k], x->used_gres[k], w->gres[k]);
-	return n;
+	return w->alone && n > 1 ? 1 : n;
 }
 
 struct td_pool_want td_pool_gang_most(const struct td_pool_want *one, int64_t members)
@@ -117,12 +120,59 @@ struct td_pool_want td_pool_gang_most(const struct td_pool_want *one, int64_t me
 	return all;
 }
 
+static int most_first(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+// On how many nodes so many members fit, the roomiest first; 0: on all together they do not.
+static int64_t spans(int64_t *slots, size_t n, int64_t members)
+{
+	if (n)
+		qsort(slots, n, sizeof(*slots), most_first);
+	for (size_t i = 0; i < n; i++)
+		if ((members -= slots[i]) <= 0)
+			return (int64_t)i + 1;
+	return 0;
+}
+
 bool td_pool_gang_fits_now(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want, int64_t members)
 {
-	for (size_t i = 0; i < n && members > 0; i++)
+	for (size_t i = 0; i < n && members > 0 && !want->nodes; i++)
 		if (nodes[i].usable)
 			members -= td_pool_gang_slots(&nodes[i], want);
-	return members <= 0;
+	if (!want->nodes || members <= 0)
+		return members <= 0;
+	td_auto_free int64_t *slots = td_calloc(n + 1, sizeof(*slots));
+	for (size_t i = 0; i < n; i++)
+		slots[i] = nodes[i].usable ? td_pool_gang_slots(&nodes[i], want) : 0;
+	int64_t on = spans(slots, n, members);
+	return on && on <= want->nodes;
+}
+
+static struct td_pool_node emptied(const struct td_pool_node *from)
+{
+	struct td_pool_node x = *from;
+	x.used_cpus = x.used_memory_mb = 0;
+	memset(x.used_gres, 0, sizeof(x.used_gres));
+	return x;
+}
+
+int64_t td_pool_gang_fewest(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want,
+			    int64_t members)
+{
+	td_auto_free int64_t *slots = td_calloc(n + 1, sizeof(*slots));
+	int64_t on = 0;
+	// First on those that could start a job now: one that is down for long would else be waited for.
+	for (int all = 0; all < 2 && !on; all++) {
+		for (size_t i = 0; i < n; i++) {
+			struct td_pool_node x = emptied(&nodes[i]);
+			slots[i] = all || x.usable ? td_pool_gang_slots(&x, want) : 0;
+		}
+		on = spans(slots, n, members);
+	}
+	return on;
 }
 
 enum td_pool_fit td_pool_gang_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want,
@@ -134,18 +184,15 @@ enum td_pool_fit td_pool_gang_fits_ever(const struct td_pool_node *nodes, size_t
 
 	int64_t slots = 0;
 	for (size_t i = 0; i < n && slots < members; i++) {
-		struct td_pool_node x = nodes[i];
-		x.used_cpus = x.used_memory_mb = 0;
-		for (int k = 0; k < TD_POOL_KINDS; k++)
-			x.used_gres[k] = 0;
+		struct td_pool_node x = emptied(&nodes[i]);
 		slots += td_pool_gang_slots(&x, want);
 	}
 	if (slots >= members)
 		return TD_FIT_SOME_DAY;
 	snprintf(why, len,
-		 "its gang has %" PRId64 " members, and the nodes that they may use have room for %" PRId64
+		 "its gang has %" PRId64 " members%s, and the nodes that they may use have room for %" PRId64
 		 " of them at once",
-		 members, slots);
+		 members, want->alone ? ", each on a node of its own" : "", slots);
 	return TD_FIT_NEVER;
 }
 

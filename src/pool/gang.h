@@ -34,6 +34,10 @@ struct td_pool_want td_pool_gang_most(const struct td_pool_want *one, int64_t me
 // True when all members fit now.
 bool td_pool_gang_fits_now(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want,
 			   int64_t members);
+// The fewest nodes that could hold all members, were nobody else there: of those that are usable, or of all where these
+// do not suffice. 0: none could.
+int64_t td_pool_gang_fewest(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want,
+			    int64_t members);
 // As td_pool_fits_ever(), for all members together.
 enum td_pool_fit td_pool_gang_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *want,
 					int64_t members, const char *const *kinds, char *why, size_t len);

@@ -107,6 +107,9 @@ struct td_pool_want {
 	int64_t cpus, memory_mb;
 	int64_t gres[TD_POOL_KINDS]; // per kind; the caller numbers the kinds
 	bool exclusive;
+	// Of a gang: each member has a node of its own; and on how many nodes they may be, 0: any number.
+	bool alone;
+	int64_t nodes;
 };
 struct td_pool_node {
 	const char *name;

@@ -92,7 +92,9 @@ struct td_slurm_ask {
 	// and tres_per_task; memory_mb is then of one task, and is sent per CPU, because a node gets as
 	// many tasks as fit there.
 	int64_t tasks;
-	int64_t cpus; // of one task; 0: 1
+	int64_t most_nodes; // with tasks: on at most so many; 0: any number
+	bool alone;         // with tasks: each on a node of its own
+	int64_t cpus;       // of one task; 0: 1
 	// Per node. Always sent, because a job without it takes all memory (S-T10).
 	int64_t memory_mb;
 	const char *tres_per_node; // "gres/gpu:2"; with `tasks` it is sent as tres_per_task

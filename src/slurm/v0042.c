@@ -69,6 +69,12 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 	long long cpus = a->cpus > 0 ? a->cpus : 1, memory = a->memory_mb > 0 ? a->memory_mb : 1;
 	if (!a->tasks)
 		td_jm_str(d, j, "nodes", "1");
+	else if (a->alone)
+		td_jm_strf(d, j, "nodes", "%lld", (long long)a->tasks);
+	else if (a->most_nodes)
+		td_jm_strf(d, j, "nodes", "1-%lld", (long long)a->most_nodes);
+	if (a->tasks && a->alone)
+		td_jm_int(d, j, "tasks_per_node", 1);
 	td_jm_int(d, j, "tasks", a->tasks ? a->tasks : 1);
 	td_jm_int(d, j, "cpus_per_task", cpus);
 	if (a->tasks)

@@ -71,6 +71,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			return td_fail(err, k, "%.500s", e.msg);
 		r->ever = where.fit == TD_FIT_SOME_DAY;
 		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, where.excluded);
+		r->want.pool.nodes = r->want.ask.most_nodes = where.fewest;
 		r->want.ask.exclusive_user = atomic_load(&r->b->kubelets) && !r->s->devices.shared && counted(r);
 		if (!r->ever) {
 			pthread_mutex_lock(&r->b->lock);

@@ -29,7 +29,8 @@ static bool same_terms(const struct td_want *x, const struct td_want *y)
 				 x->ask.constraints, x->ask.reservation, x->ask.licenses},
 			  *const b[] = {y->ask.account,     y->ask.partition,   y->ask.qos,
 					y->ask.constraints, y->ask.reservation, y->ask.licenses};
-	bool same = x->pool.exclusive == y->pool.exclusive && x->ask.time_limit_min == y->ask.time_limit_min;
+	bool same = x->pool.exclusive == y->pool.exclusive && x->pack == y->pack && x->pool.alone == y->pool.alone &&
+		    x->ask.time_limit_min == y->ask.time_limit_min;
 	for (size_t i = 0; i < TD_LEN(a); i++)
 		same = same && td_streq(a[i], b[i]);
 	return same;
@@ -155,7 +156,9 @@ void td_gang_take_way(struct td_bridge_run *r, size_t way)
 	struct td_want *w = &r->want;
 	const struct td_pool_bundle *b = &r->gang->ways[way];
 	td_auto_buf struct td_buf tres = {0};
+	bool alone = w->pool.alone;
 	w->pool = b->each;
+	w->pool.alone = alone;
 	w->ask.tasks = b->tasks;
 	w->ask.cpus = b->each.cpus;
 	w->ask.memory_mb = b->each.memory_mb;
@@ -238,6 +241,7 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 	a->comment = td_arena_strdup(r->want.arena, comment);
 	if (!g->n_ways)
 		a->tasks = g->says.size;
+	a->alone = r->want.pool.alone;
 	return 0;
 }
 

@@ -59,7 +59,8 @@ bool td_bridge_run_same_names(const char *x, const char *y);
 struct td_where {
 	char *excluded; // hostlist of Slurm's nodes on which it may not run; "": none. Owned
 	enum td_pool_fit fit;
-	char why[300]; // when no node could ever take it
+	char why[300];  // when no node could ever take it
+	int64_t fewest; // of a gang that is to be packed: on so many nodes at most; else 0
 };
 void td_where_done(struct td_where *w);
 #define td_auto_where __attribute__((cleanup(td_where_done)))

@@ -76,6 +76,8 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 						    sizeof(ret->why))
 			   : td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
 
+	ret->fewest = r->gang && w->pack ? td_pool_gang_fewest(nodes, snap->nodes.n, &w->pool, w->ask.tasks) : 0;
+
 	bool any = false;
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		any |= nodes[i].feasible;

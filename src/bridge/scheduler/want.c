@@ -385,7 +385,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	struct td_slurm_ask *a = &w.ask;
 	const char *job_name = note(&rd, TD_ASKS_JOB_NAME), *limit = note(&rd, TD_ASKS_TIME_LIMIT),
 		   *nice = note(&rd, TD_ASKS_NICE), *exclusive = note(&rd, TD_ASKS_EXCLUSIVE),
-		   *signal = note(&rd, TD_ASKS_SIGNAL), *begin = note(&rd, TD_ASKS_BEGIN);
+		   *signal = note(&rd, TD_ASKS_SIGNAL), *begin = note(&rd, TD_ASKS_BEGIN),
+		   *placement = note(&rd, TD_ASKS_PLACEMENT);
 	int number;
 	int64_t seconds;
 	if (!rd.r && signal && td_api_signal_read(signal, &number, &seconds, err))
@@ -442,6 +443,14 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		return td_fail(err, TD_INVALID,
 			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
+
+	if (placement && strcmp(placement, "pack") != 0 && strcmp(placement, "spread") != 0)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX
+			       "placement: \"%.60s\" is no way to lay out a gang: write \"pack\" or \"spread\"",
+			       placement);
+	w.pack = td_streq(placement, "pack");
+	w.pool.alone = td_streq(placement, "spread");
 
 	a->cpus = w.pool.cpus = td_want_cpus(spec);
 	a->memory_mb = w.pool.memory_mb = td_want_memory_mb(spec);

@@ -17,6 +17,7 @@ struct td_want {
 	const char *on; // the node where it preempts (preempt.h); NULL: anywhere
 	bool raise;     // it goes past those who wait: nobody of them could use this very room (passes.h)
 	bool apart;     // a gang whose roles may run on different nodes
+	bool pack;      // its gang lies on the fewest nodes that can hold it; pool.nodes says how many
 	struct td_arena *arena;
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for

@@ -66,7 +66,9 @@ static bool given(const struct td_scenario_words *w)
 		one = (struct td_pool_want){.cpus = td_scenario_num(w, "cpus", 1),
 					    .memory_mb = td_scenario_num(w, "memory", 1),
 					    .gres = {td_scenario_num(w, "gpu", 0)},
-					    .exclusive = td_scenario_has(w, "exclusive")};
+					    .exclusive = td_scenario_has(w, "exclusive"),
+					    .alone = td_scenario_has(w, "alone"),
+					    .nodes = td_scenario_num(w, "nodes", 0)};
 		size = (size_t)td_scenario_num(w, "members", 1);
 		assert_in_range(size, 1, 8);
 	} else if (!strcmp(what, "seat-node")) {
@@ -122,6 +124,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		enum td_pool_fit fit =
 			td_pool_gang_fits_ever(nodes, n_parts, &one, (int64_t)size, kinds, why, sizeof(why));
 		td_buf_printf(out, "gang-ever %s%s", fit == TD_FIT_SOME_DAY ? "yes" : "no: ", why);
+	} else if (!strcmp(what, "gang-fewest")) {
+		td_buf_printf(out, "gang-fewest %d", (int)td_pool_gang_fewest(nodes, n_parts, &one, (int64_t)size));
 	} else if (!strcmp(what, "ranks")) {
 		bool ok = td_pool_gang_ranks(ranks, n_ranks, size);
 		td_buf_puts(out, ok ? "ranks" : "ranks none");
