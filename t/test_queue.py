@@ -159,3 +159,19 @@ def test_who_copies_a_pods_comment_gets_neither_its_place_nor_it(pool, gang):
     pool.kubectl("delete", "pods", *[f"hold{i}" for i in range(len(pool.nodes))], "--wait=false")
     runs(pool, *[p["metadata"]["name"] for p in pods])
     assert {pool.grant(pool.get("pod", p["metadata"]["name"]))[0] for p in pods} == {job}
+
+
+@pytest.mark.feature("C3.7")
+def test_jobs_go_where_their_partition_puts_them(pool):
+    """With pack a node is filled before the next one is used; with spread each goes to the node with the least load."""
+    pool.change({"partitions": [{"name": "all", "default": True}, {"name": "full", "placement": "pack"}, {"name": "even", "placement": "spread"}]})
+    try:
+        n = len(pool.nodes)
+        for partition, on in (("full", 1), ("even", n)):
+            jobs = [pool.sbatch("-p", partition, "--gpus=1") for _ in range(n)]
+            wait_for("they run", lambda: [pool.squeue()[j]["state"] for j in jobs] == ["RUNNING"] * n)
+            assert len({pool.job(j)["NodeList"] for j in jobs}) == on, partition
+            pool.shell("scancel", *map(str, jobs))
+    finally:
+        pool.clean()
+        pool.change({"partitions": None})
