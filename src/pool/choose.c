@@ -120,7 +120,7 @@ int td_pool_cost_cmp(const struct td_pool_cost *a, const struct td_pool_cost *b,
 struct kin {
 	int n, gpu[TD_POOL_TREE_GPUS];
 };
-struct search {
+struct weighing {
 	const struct td_pool_tree *t;
 	enum td_pool_choose_policy policy;
 	int want, cores, n_kin;
@@ -140,7 +140,7 @@ static bool alike(const struct td_pool_tree *t, int a, int b)
 	return true;
 }
 
-static void sort_out(struct search *s)
+static void sort_out(struct weighing *s)
 {
 	for (int i = 0; i < s->t->gpus; i++) {
 		int k = 0;
@@ -166,7 +166,7 @@ static bool lower(uint64_t a, uint64_t b)
 	return differ && (a & (differ & -differ));
 }
 
-static bool allowed(const struct search *s, uint64_t gpus)
+static bool allowed(const struct weighing *s, uint64_t gpus)
 {
 	uint32_t at = numas_of(s->t, gpus);
 	if (s->policy != TD_CHOOSE_SINGLE)
@@ -177,7 +177,7 @@ static bool allowed(const struct search *s, uint64_t gpus)
 	return false;
 }
 
-static void weigh(struct search *s, uint64_t gpus)
+static void weigh(struct weighing *s, uint64_t gpus)
 {
 	if (!allowed(s, gpus))
 		return;
@@ -191,7 +191,7 @@ static void weigh(struct search *s, uint64_t gpus)
 }
 
 // Further GPUs never bring the sum over all pairs, or the number of NUMA nodes, down again.
-static bool hopeless(const struct search *s, uint64_t gpus, int links)
+static bool hopeless(const struct weighing *s, uint64_t gpus, int links)
 {
 	bool by_links = s->policy == TD_CHOOSE_PREFER || s->policy == TD_CHOOSE_SINGLE;
 	uint32_t at = numas_of(s->t, gpus);
@@ -201,7 +201,7 @@ static bool hopeless(const struct search *s, uint64_t gpus, int links)
 			    (s->policy == TD_CHOOSE_PACK && __builtin_popcount(at) > s->cost.numas));
 }
 
-static void descend(struct search *s, int k, int left, int links, uint64_t gpus)
+static void descend(struct weighing *s, int k, int left, int links, uint64_t gpus)
 {
 	if (!left) {
 		weigh(s, gpus);
@@ -229,7 +229,7 @@ static void descend(struct search *s, int k, int left, int links, uint64_t gpus)
 }
 
 // Without GPUs: the fewest NUMA nodes, and of these the ones that have the fewest free GPUs.
-static bool cores_only(const struct search *s, struct td_pool_choice *ret)
+static bool cores_only(const struct weighing *s, struct td_pool_choice *ret)
 {
 	const struct td_pool_tree *t = s->t;
 	long best = LONG_MAX;
@@ -255,7 +255,7 @@ static bool cores_only(const struct search *s, struct td_pool_choice *ret)
 bool td_pool_choose(const struct td_pool_tree *t, int n, int cores, enum td_pool_choose_policy policy,
 		    struct td_pool_choice *ret)
 {
-	struct search s = {.t = t, .policy = policy, .want = n, .cores = cores};
+	struct weighing s = {.t = t, .policy = policy, .want = n, .cores = cores};
 	if (n < 0 || cores < 0 || n > t->gpus || cores > free_cores(t))
 		return false;
 	if (!n)
