@@ -60,6 +60,8 @@
 #define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa" // by an administrator: the NUMA node of each GPU, "0,0,1,1"
 // By the agent, JSON: what the machine says of its GPUs (checkup/where.c).
 #define TD_ANN_GPUS "tandem.dev/gpus"
+// By the agent, JSON: its adapters of the network (checkup/nics.c).
+#define TD_ANN_NICS "tandem.dev/nics"
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.

@@ -11,6 +11,7 @@
 //   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
 //   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
+//   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   quick.c           the quick test of a job's devices before it starts
@@ -20,7 +21,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160 };
+enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32 };
 
 struct td_checkup_gpu {
 	char model[64], serial[32], firmware[32]; // "": not known
@@ -43,6 +44,20 @@ struct td_checkup_gpu {
 	uint64_t peers;         // GPUs that it reaches by NVLink
 	int clock_mhz, clock_max_mhz;
 };
+// An adapter of the network. Not known: "", 0, numa below 0.
+struct td_checkup_nic {
+	char name[32];      // of the RDMA adapter, "mlx5_0"; of an Ethernet interface without one its own
+	char interface[16]; // "ib0"
+	char link[16];      // "InfiniBand", "RoCE", "Ethernet"
+	char guid[24], address[64], pci[24], model[32], firmware[32];
+	int port; // of the RDMA adapter
+	int numa;
+	int64_t rate_mb; // megabits in a second
+	bool active;
+	// To each GPU. 1: it hangs at the same NUMA node; 2: host bridge; 3: root port; 4 and more: below the same PCIe
+	// switch, the more the farther down. 0: none of these.
+	signed char near[TD_HEALTH_GPUS];
+};
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS];
 	int gpus;
@@ -54,6 +69,8 @@ struct td_checkup_facts {
 	int64_t clock_ms; // how far the clock is off, as far as the kernel knows
 	int stuck;        // processes that cannot be interrupted and have been so for minutes
 	int numa_nodes;   // of the machine; 0: not known
+	struct td_checkup_nic nic[TD_NICS];
+	int nics;
 };
 
 // ---- where the GPUs are ----
@@ -64,6 +81,19 @@ void td_checkup_where(const char *root, struct td_checkup_facts *f);
 // "minor": 0, "pci": …, "numa": 0, "cpus": …, "peers": "1-3", "mig": true}, …]}, without what is not known. NULL:
 // there are none, or one of them does not say who it is. The caller frees it.
 char *td_checkup_inventory(const struct td_checkup_facts *f);
+
+// ---- the network's adapters ----
+
+// Fills nic from <root>/sys, RDMA adapters first, each kind in the order of its names, with how near each is to the GPUs,
+// whose addresses and NUMA nodes are there. What another function lent out (SR-IOV) is none of them. An agent in a
+// container reads process 1's /sys, where it may, because its own shows no interfaces of the machine.
+void td_checkup_nics(const char *root, struct td_checkup_facts *f);
+// What a machine tells of them: JSON, {"nics": [{"name": …, "interface": …, "link": …, "guid": …, "address": …,
+// "pci": …, "model": …, "firmware": …, "port": 1, "numa": 0, "rate": 400000, "active": true, "near": [4, 1]}, …]},
+// without what is not known. NULL: there are none. The caller frees it.
+char *td_checkup_nics_text(const struct td_checkup_facts *f);
+// Fills the addresses of GPUs that NVML does not tell of, from <root>/sys, in their order there.
+void td_checkup_nics_gpus(const char *root, struct td_checkup_facts *f);
 
 // ---- the table of checks ----
 
@@ -121,7 +151,8 @@ struct td_checkup_backend {
 // The backend of a virtual node. path: its file of faults; absent: it has none. Each line is a device
 // ("gpu3", "node"), faults as KEY=VALUE, and perhaps cure=reset|reboot|clear: what ends them. Lines that
 // begin with # are comments. A reset or a reboot takes lines out of the file.
-struct td_checkup_backend td_checkup_fake(const char *path, int gpus);
+// root: the tree whose /sys has its adapters and where its GPUs are, if it is there; NULL: none.
+struct td_checkup_backend td_checkup_fake(const char *path, const char *root, int gpus);
 // What such a file says, on top of facts that are there.
 int td_checkup_fake_over(const char *path, struct td_checkup_facts *f, struct td_error *err);
 // Checks the text of such a file. TD_INVALID names line and word.

@@ -10,7 +10,7 @@
 enum { FILE_MAX = 64 << 10 };
 
 struct fake {
-	char *path;
+	char *path, *root; // root NULL: none
 	int gpus;
 };
 
@@ -249,7 +249,14 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 		snprintf(g->serial, sizeof(g->serial), "fake-%d", i);
 		snprintf(g->firmware, sizeof(g->firmware), "1.0");
 	}
+	td_auto_free char *sys = td_asprintf("%s/sys", k->root ? k->root : "");
+	if (k->root && td_path_exists(sys)) {
+		td_checkup_nics_gpus(k->root, &f);
+		td_checkup_where(k->root, &f);
+	}
 	int r = td_checkup_fake_over(k->path, &f, err);
+	if (!r && k->root)
+		td_checkup_nics(k->root, &f);
 	if (!r)
 		*ret = f;
 	return r;
@@ -304,12 +311,13 @@ static void fake_free(void *ctx)
 {
 	struct fake *k = ctx;
 	free(k->path);
+	free(k->root);
 	free(k);
 }
 
-struct td_checkup_backend td_checkup_fake(const char *path, int gpus)
+struct td_checkup_backend td_checkup_fake(const char *path, const char *root, int gpus)
 {
 	struct fake *k = td_calloc(1, sizeof(*k));
-	*k = (struct fake){td_strdup(path), gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS};
+	*k = (struct fake){td_strdup(path), td_strdup(root), gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS};
 	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k};
 }

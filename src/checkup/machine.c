@@ -186,6 +186,7 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 	if (m->nvml)
 		td_nvml_read(m->nvml, f);
 	td_checkup_where(m->root, f);
+	td_checkup_nics(m->root, f);
 	kernel_log(m);
 	for (int i = 0; i < f->gpus; i++)
 		if (!f->gpu[i].xid)

@@ -321,6 +321,8 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	td_auto_free char *gpus = td_nodehealth_facts(h, index_of(h, node->name), f) ? td_checkup_inventory(f) : NULL;
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
+	td_auto_free char *nics = td_checkup_nics_text(f);
+	note(d, root, node, TD_ANN_NICS, nics, &differs);
 	if (result)
 		note(d, root, node, TD_ANN_OPERATION_RESULT, result, &differs);
 

@@ -15,7 +15,7 @@ static struct {
 
 struct gauges {
 	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
-		*faults;
+		*faults, *nic, *nic_up, *nic_rate;
 };
 
 static struct gauges gauges(void)
@@ -40,6 +40,12 @@ static struct gauges gauges(void)
 			 TD_LABELS("node", "device", "job", "pod", "user")),
 		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
 			 TD_LABELS("node", "check")),
+		td_gauge(m, "tandem_nic_info", "Inventory: 1 for each adapter of the network.",
+			 TD_LABELS("node", "nic", "interface", "link", "model", "firmware")),
+		td_gauge(m, "tandem_nic_up", "1: an adapter of the network is active. 0: it is not.",
+			 TD_LABELS("node", "nic")),
+		td_gauge(m, "tandem_nic_bits_per_second", "What an adapter of the network runs at.",
+			 TD_LABELS("node", "nic")),
 	};
 }
 
@@ -66,6 +72,14 @@ static void device(const struct gauges *m, const struct td_checkup_gpu *x, const
 	td_metric_set(m->info, 1, TD_LABELS(node, name, x->model, x->serial, x->firmware));
 }
 
+static void nic(const struct gauges *m, const struct td_checkup_nic *x, const char *node)
+{
+	td_metric_set(m->nic, 1, TD_LABELS(node, x->name, x->interface, x->link, x->model, x->firmware));
+	td_metric_set(m->nic_up, x->active, TD_LABELS(node, x->name));
+	if (x->rate_mb)
+		td_metric_set(m->nic_rate, (double)x->rate_mb * 1e6, TD_LABELS(node, x->name));
+}
+
 static void holder(const struct gauges *m, int node, int i, const char *node_name, const char *name)
 {
 	struct td_holder h;
@@ -83,8 +97,9 @@ static void holder(const struct gauges *m, int node, int i, const char *node_nam
 static void collect(void *ctx)
 {
 	const struct gauges m = gauges();
-	struct td_metric *const all[] = {m.temperature, m.power, m.use,        m.memory, m.memory_used, m.ecc,
-					 m.width,       m.info,  m.links_down, m.held,   m.faults};
+	struct td_metric *const all[] = {m.temperature, m.power, m.use,    m.memory,     m.memory_used,
+					 m.ecc,         m.width, m.info,   m.links_down, m.held,
+					 m.faults,      m.nic,   m.nic_up, m.nic_rate};
 	// What is gone is not shown as it was.
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);
@@ -102,6 +117,8 @@ static void collect(void *ctx)
 			device(&m, &f->gpu[i], node, name);
 			holder(&m, n, i, node, name);
 		}
+		for (int i = 0; i < f->nics; i++)
+			nic(&m, &f->nic[i], node);
 		l->n = 0;
 		for (size_t i = 0; i < td_checkup_n_checks; i++)
 			td_metric_set(m.faults, 0, TD_LABELS(node, td_checkup_checks[i].name));

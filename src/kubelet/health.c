@@ -112,9 +112,10 @@ void td_kubelet_health_open(struct td_kubelet *a)
 	its.selftest = td_asprintf("%s/opt/tandem-standin", a->o.run);
 	struct td_checkup_backend *b = td_calloc((size_t)a->o.nodes, sizeof(*b));
 	for (int i = 0; i < a->o.nodes; i++) {
-		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i);
+		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i),
+				  *tree = td_asprintf("%s/hardware/n%d", a->o.home, i);
 		td_strv_addf(&its.names, "n%d", i);
-		b[i] = a->real ? td_realgpu_backend(a->real, i, faults) : td_checkup_fake(faults, a->o.gpus);
+		b[i] = a->real ? td_realgpu_backend(a->real, i, faults) : td_checkup_fake(faults, tree, a->o.gpus);
 		td_strv_add(&its.faults, faults);
 	}
 	its.o = (struct td_nodehealth_opts){.kube = a->kube,

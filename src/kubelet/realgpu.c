@@ -214,7 +214,7 @@ static int part_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 static int part_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *err)
 {
 	const struct realpart *p = ctx;
-	struct td_checkup_backend fake = td_checkup_fake(p->faults, td_realgpu_count(p->r, p->node));
+	struct td_checkup_backend fake = td_checkup_fake(p->faults, NULL, td_realgpu_count(p->r, p->node));
 	td_auto_buf struct td_buf before = {0}, after = {0};
 	td_file_read(p->faults, 64 << 10, &before, NULL);
 	int code = fake.reset(fake.ctx, gpu, c, err);
@@ -229,7 +229,7 @@ static int part_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *
 static int part_rebooted(void *ctx, struct td_error *err)
 {
 	const struct realpart *p = ctx;
-	struct td_checkup_backend fake = td_checkup_fake(p->faults, td_realgpu_count(p->r, p->node));
+	struct td_checkup_backend fake = td_checkup_fake(p->faults, NULL, td_realgpu_count(p->r, p->node));
 	int code = fake.rebooted(fake.ctx, err);
 	td_checkup_backend_done(&fake);
 	return code;

@@ -49,7 +49,7 @@ static struct td_checkup_findings look(struct td_checkup_backend *b)
 
 static void a_node_without_a_file_is_well(void **state)
 {
-	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
 	assert_int_equal(look(&b).n, 0);
 	td_checkup_backend_done(&b);
 }
@@ -62,7 +62,7 @@ static void every_check_finds_its_injection(void **state)
 		if (!strcmp(c->name, "preflight") || !strcmp(c->name, "exchange") || !strcmp(c->name, "shared-storage"))
 			continue; // no look finds them: the tests before jobs do
 		put(c->inject);
-		struct td_checkup_backend b = td_checkup_fake(path, 8);
+		struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
 		struct td_checkup_findings l = look(&b);
 		assert_int_equal(l.n, 1);
 		assert_string_equal(l.v[0].check, c->name);
@@ -119,7 +119,7 @@ static void xids_are_judged_by_number(void **state)
 	for (size_t i = 0; i < TD_LEN(want); i++)
 		assert_string_equal(td_checkup_xid_action(want[i].xid, NULL), want[i].action);
 	put("gpu1 xid=31\n"); // an application's fault is no fault of the node
-	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
 	assert_int_equal(look(&b).n, 0);
 	td_checkup_backend_done(&b);
 }
@@ -139,7 +139,7 @@ static void the_kernels_line_is_read(void **state)
 static void what_ends_a_fault(void **state)
 {
 	put("gpu0 ecc=1\ngpu1 ecc=2\ngpu2 xid=79\nnode disk-full=99\n# a word\ngpu3 ecc=1 cure=clear\n");
-	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
 	assert_int_equal(look(&b).n, 5);
 	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
 	assert_int_equal(look(&b).n, 4);
@@ -246,7 +246,7 @@ static void gpus_are_somewhere(void **state)
 
 	// A virtual node tells what its file says.
 	const char *say = "node product=NVIDIA-H100-80GB-HBM3 numa=0,1\n";
-	struct td_checkup_backend fake = td_checkup_fake(path, 2);
+	struct td_checkup_backend fake = td_checkup_fake(path, NULL, 2);
 	assert_int_equal(fake.read(fake.ctx, &f, NULL), 0);
 	assert_null(td_checkup_inventory(&f));
 	assert_int_equal(td_file_write(path, say, strlen(say), 0644, NULL), 0);
