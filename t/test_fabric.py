@@ -3,15 +3,18 @@ import json
 
 import pytest
 
+import hardware
 from harness import wait_for
 
 FABRIC = {"variables": [{"name": "NCCL_SOCKET_IFNAME", "label": "net.example.com/interface", "value": "eth0"},
                         {"name": "NCCL_IB_HCA", "annotation": "net.example.com/hcas", "perDevice": True},
                         {"name": "UCX_NET_DEVICES", "label": "net.example.com/hca", "value": "{}:1"},
                         {"name": "NCCL_DEBUG", "value": "WARN"}]}
+FOUND = {"variables": [{"name": "NCCL_IB_HCA", "annotation": "net.example.com/hcas", "found": "adapters", "perDevice": True}],
+         "planes": {"gpu": {"interfaces": ["ib*"], "minGbps": 400, "count": 2}, "storage": {"interfaces": ["eth5"]}, "user": {"interfaces": ["eno*"]}}}
 
 
-@pytest.mark.feature("C5.3", "C5.2")
+@pytest.mark.feature("C5.3", "C5.2", "C5.4", "A10.3", "A14.8")
 def test_jobs_and_pods_know_their_network(home):
     """Each node's words, those of the granted GPUs only, in tasks and in a gang's members; what a user says wins; a label that changes is followed without a restart."""
     pool = home
@@ -49,9 +52,32 @@ def test_jobs_and_pods_know_their_network(home):
     wait_for("the next task has the new words", lambda: task("-w", "n0") == {"NCCL_SOCKET_IFNAME": "eth8", "NCCL_DEBUG": "WARN"}, 120)
     assert pool.get("pod", "main-pool-n0", "-n", "slurm")["metadata"]["uid"] == uid and len(pool.running()) == 2
 
+    # What nobody wrote down is found: n0's annotation stays what counts there.
+    for i in range(2):
+        hardware.rails(pool, f"n{i}", number=i)
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"fabric": FOUND}}))
+    pool.kubectl("delete", "pods", "--all", "--wait=true")
+    names[:] = ["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMPI_MCA_btl_tcp_if_include"]
+    plane = {"NCCL_SOCKET_IFNAME": "=ib0,ib1", "GLOO_SOCKET_IFNAME": "ib0,ib1", "OMPI_MCA_btl_tcp_if_include": "ib0,ib1"}
+    all_of = {**plane, "NCCL_IB_HCA": "mlx5_0,mlx5_1", "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1"}
+    wait_for("tasks have the names of the GPUs' plane alone", lambda: task("-w", "n1") == all_of, 120)
+    assert task("-w", "n1", "--gpus=2") == {**plane, "NCCL_IB_HCA": "mlx5_0", "UCX_NET_DEVICES": "mlx5_0:1"}
+    wait_for("what was written by hand wins", lambda: task("-w", "n0", "--gpus=4") == {**all_of, "NCCL_IB_HCA": "mlx5_0,mlx5_1,mlx5_2"}, 60)
+    pool.apply(pool.pod("near", 3, nodeSelector={"kubernetes.io/hostname": "n1"}))
+    wait_for("a pod runs", lambda: pool.running(), 90)
+    got = pool.running()[0]["metadata"]["annotations"]
+    assert {k: got.get(f"fabric.tandem.dev/{k}") for k in names} == all_of
+    told = json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/nics"])["nics"]
+    assert [(x["name"], x["numa"], x["near"]) for x in told[:2]] == [("mlx5_0", 0, [4, 4, 0, 0]), ("mlx5_1", 1, [0, 0, 4, 4])]
+    assert len(pool.series("agent", "tandem_nic_info", node="n1", link="InfiniBand", model="MT4129", firmware="28.39.1002")) == 2
+
+    def said(kind="PlanesReady"):
+        return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == kind)
+    wait_for("all planes are well", lambda: "as spec.fabric.planes says" in said(), 60)
+    hardware.rails(pool, "n1", down=["ib1"], number=1)
+    wait_for("one that is down is named", lambda: said() == "n1: ib1 (mlx5_1) of the plane gpu is down", 60)
+    wait_for("and no task is sent there", lambda: task("-w", "n1") == {"NCCL_SOCKET_IFNAME": "=ib0", "GLOO_SOCKET_IFNAME": "ib0", "OMPI_MCA_btl_tcp_if_include": "ib0", "NCCL_IB_HCA": "mlx5_0", "UCX_NET_DEVICES": "mlx5_0:1"}, 120)
+
     bad = {"fabric": {"variables": [{"name": "NCCL_IB_HCA", "value": "{}:1"}, {"name": "LD_PRELOAD", "value": "x"}]}}
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": bad}))
-
-    def said():
-        return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
-    wait_for("it is refused in words", lambda: "spec.fabric.variables[0].value: NCCL_IB_HCA needs" in said() and "spec.fabric.variables[1].name" in said())
+    wait_for("it is refused in words", lambda: "spec.fabric.variables[0].value: NCCL_IB_HCA needs" in said("ConfigValid") and "spec.fabric.variables[1].name" in said("ConfigValid"))

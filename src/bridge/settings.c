@@ -2,6 +2,7 @@
 #include "bridge/settings.h"
 
 #include "pool/reclaim.h"
+#include "slurm/fabric.h"
 #include "slurm/preempt.h"
 
 #include <ctype.h>
@@ -256,7 +257,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");
-	s->fabric = yyjson_arr_size(td_jget(fabric, "variables")) ? td_json_from_val(fabric) : NULL;
+	s->fabric = td_slurm_fabric(cluster) ? td_json_from_val(fabric) : NULL;
 	yyjson_val *gres = td_jget(v, "gresMap");
 	yyjson_obj_foreach (gres, i, n, k, x)
 		if (yyjson_is_str(x))

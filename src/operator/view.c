@@ -138,6 +138,7 @@ void td_op_view_done(struct td_op_view *v)
 	td_op_missing_done(&v->missing);
 	free(v->version);
 	free(v->problem);
+	free(v->planes);
 	free(v->qos.problem);
 	free(v->trying);
 	free(v->before);

@@ -78,6 +78,11 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 		ret->v[ret->n++] = yes_no(
 			"PoliciesReady", !f->policy_problem, (const char *const[]){"Ordering", "Failed"},
 			(const char *const[]){"jobs wait in the order of spec.scheduler.policies", f->policy_problem});
+	if (f->planes)
+		ret->v[ret->n++] =
+			yes_no("PlanesReady", !f->plane_problem, (const char *const[]){"AsAsked", "NotAsAsked"},
+			       (const char *const[]){"the interfaces that nodes tell of are as spec.fabric.planes says",
+						     f->plane_problem});
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 						      ready          ? "Ready"
 						      : !valid       ? "ConfigInvalid"

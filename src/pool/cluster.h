@@ -26,6 +26,8 @@ struct td_pool_cluster_facts {
 	const char *qos_problem;               // why they are not as declared; NULL: they are
 	bool policies;                         // its spec has policies
 	const char *policy_problem;            // what is wrong with those that fail; NULL: none does
+	bool planes;                           // its spec names planes of its network
+	const char *plane_problem;             // which interfaces are not as it says; NULL: none is
 };
 struct td_pool_cluster_plan {
 	const char *phase;

@@ -1,13 +1,18 @@
 #include "slurm/fabric.h"
 
+#include "slurm/nics.h"
+
 #include <string.h>
 
 enum { VALUE_MAX = 512 };
 
 void td_slurm_variables_done(struct td_slurm_variables *l)
 {
-	for (size_t i = 0; i < l->n; i++)
+	for (size_t i = 0; i < l->n; i++) {
 		free(l->v[i].value);
+		free(l->v[i].prefix);
+		free(l->v[i].every);
+	}
 	*l = (struct td_slurm_variables){0};
 }
 
@@ -27,26 +32,127 @@ static char *filled(const char *value, const char *word)
 	return at ? td_asprintf("%.*s%s%s", (int)(at - value), value, word, at + 2) : td_strdup(value);
 }
 
+bool td_slurm_fabric(const yyjson_val *cluster)
+{
+	return yyjson_arr_size(td_jget(cluster, "spec.fabric.variables")) || td_jget(cluster, "spec.fabric.planes.gpu");
+}
+
+bool td_slurm_fabric_finds(const yyjson_val *cluster)
+{
+	yyjson_val *x, *fabric = td_jget(cluster, "spec.fabric");
+	size_t i, n;
+	bool found = td_jget(fabric, "planes") || td_jget(cluster, "spec.topology.fabric");
+	yyjson_arr_foreach (td_jget(fabric, "variables"), i, n, x)
+		found |= td_jget(x, "found") != NULL;
+	return found;
+}
+
+static bool kind_of(const char *word, enum td_slurm_found *ret)
+{
+	*ret = td_streq(word, "adapters") ? TD_FOUND_ADAPTERS
+	       : td_streq(word, "ports")  ? TD_FOUND_PORTS
+					  : TD_FOUND_INTERFACES;
+	return word != NULL;
+}
+
+// What every name of a list is written as, with what comes behind each.
+static char *listed(const struct td_strv *l, const char *behind)
+{
+	struct td_buf b = {0};
+	for (size_t i = 0; i < l->n; i++)
+		td_buf_printf(&b, "%s%s%s", i ? "," : "", l->v[i], behind);
+	return td_buf_take(&b);
+}
+
+struct want {
+	const char *name, *value; // value: with {}, or NULL
+	bool per_device;
+};
+
+static void put(struct td_slurm_variables *ret, const struct want *w, const struct td_strv *list,
+		const struct td_strv *all)
+{
+	const char *at = w->value ? strstr(w->value, "{}") : NULL;
+	struct td_slurm_variable v = {.name = w->name, .per_device = w->per_device};
+	if (w->per_device) {
+		v.prefix = at && at > w->value ? td_strndup(w->value, (size_t)(at - w->value)) : NULL;
+		v.value = listed(list, at ? at + 2 : "");
+		v.every = all->n ? listed(all, at ? at + 2 : "") : NULL;
+	} else {
+		td_auto_free char *text = listed(list, "");
+		v.value = filled(w->value, text);
+	}
+	if (is_value(v.value) && (!v.prefix || is_value(v.prefix)) && (!v.every || is_value(v.every)) &&
+	    ret->n < TD_LEN(ret->v)) {
+		ret->v[ret->n++] = v;
+		return;
+	}
+	free(v.value);
+	free(v.prefix);
+	free(v.every);
+}
+
+// From what the agent found; false: it found nothing of that kind.
+static bool put_found(struct td_slurm_variables *ret, const struct want *w, const struct td_slurm_nics *nics,
+		      enum td_slurm_found kind)
+{
+	td_auto_strv struct td_strv all = {0}, each = {0};
+	const struct td_strv none = {0};
+	struct want v = *w;
+	td_slurm_nics_found(nics, kind, &all, &each);
+	if (!all.n)
+		return false;
+	// Which is near to which GPU is not known: everybody has all of them.
+	v.per_device = w->per_device && each.n;
+	put(ret, &v, v.per_device ? &each : &all, v.per_device ? &all : &none);
+	return true;
+}
+
+static void variable(struct td_slurm_variables *ret, const yyjson_val *x, const yyjson_val *node,
+		     const struct td_slurm_nics *nics)
+{
+	const char *label = td_jstr(x, "label"), *note = td_jstr(x, "annotation"), *value = td_jstr(x, "value");
+	const char *word = label  ? td_jkey_str(td_jget(node, "metadata.labels"), label)
+			   : note ? td_jkey_str(td_jget(node, "metadata.annotations"), note)
+				  : NULL;
+	bool form = value && strstr(value, "{}");
+	struct want w = {td_jstr(x, "name"), form ? value : NULL, td_jbool(x, "perDevice", false)};
+	td_auto_strv struct td_strv list = {0};
+	const struct td_strv none = {0};
+	enum td_slurm_found kind;
+	if (is_value(word)) {
+		td_strv_split(&list, word, w.per_device ? ',' : '\n');
+		put(ret, &w, &list, &none);
+	} else if (!(kind_of(td_jstr(x, "found"), &kind) && put_found(ret, &w, nics, kind)) && value && !form) {
+		// What a node does not say has the default, which is of no device.
+		td_strv_add(&list, value);
+		put(ret, &(struct want){w.name, NULL, false}, &list, &none);
+	}
+}
+
+// What libraries read to find the network. NCCL takes a name for the beginning of one, unless it is told otherwise by =.
+static const struct {
+	struct want want;
+	enum td_slurm_found kind;
+} usual[] = {
+	{{"NCCL_SOCKET_IFNAME", "={}", false}, TD_FOUND_INTERFACES},
+	{{"NCCL_IB_HCA", "={}", true}, TD_FOUND_ADAPTERS},
+	{{"GLOO_SOCKET_IFNAME", NULL, false}, TD_FOUND_INTERFACES},
+	{{"UCX_NET_DEVICES", NULL, true}, TD_FOUND_PORTS},
+	{{"OMPI_MCA_btl_tcp_if_include", NULL, false}, TD_FOUND_INTERFACES},
+};
+
 void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, struct td_slurm_variables *ret)
 {
-	yyjson_val *x;
+	td_auto_nics struct td_slurm_nics nics = {0};
+	yyjson_val *x, *list = td_jget(fabric, "variables");
 	size_t i, n;
-	yyjson_arr_foreach (td_jget(fabric, "variables"), i, n, x) {
-		const char *label = td_jstr(x, "label"), *note = td_jstr(x, "annotation"), *value = td_jstr(x, "value");
-		const char *word = label  ? td_jkey_str(td_jget(node, "metadata.labels"), label)
-				   : note ? td_jkey_str(td_jget(node, "metadata.annotations"), note)
-					  : "";
-		bool own = label || note, each = td_jbool(x, "perDevice", false);
-		if (own && !is_value(word)) {
-			// Without the node's word a value that does not need it is the default.
-			if (!value || strstr(value, "{}"))
-				continue;
-			own = each = false;
-		}
-		td_auto_free char *text = own && value && !strstr(value, "{}") ? td_strdup(word) : filled(value, word);
-		if (is_value(text) && ret->n < TD_LEN(ret->v))
-			ret->v[ret->n++] = (struct td_slurm_variable){td_jstr(x, "name"), td_steal(text), each};
-	}
+	td_slurm_nics_read(fabric, node, &nics);
+	yyjson_arr_foreach (list, i, n, x)
+		variable(ret, x, node, &nics);
+	for (size_t k = 0; nics.gpu_plane && k < TD_LEN(usual); k++)
+		if (!td_jfind(list, "name", usual[k].want.name))
+			put_found(ret, &usual[k].want, &nics, usual[k].kind);
 }
 
 char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices)
@@ -56,12 +162,18 @@ char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td
 	td_auto_strv struct td_strv all = {0}, mine = {0};
 	td_strv_split(&all, v->value, ',');
 	td_auto_buf struct td_buf b = {0};
-	for (size_t i = 0; i < all.n && i < TD_RANGE_MAX; i++)
-		if (devices->bits[i / 64] >> (i % 64) & 1 && !td_strv_has(&mine, all.v[i])) {
+	bool none = true;
+	for (size_t i = 0; i < TD_RANGE_MAX; i++) {
+		if (!(devices->bits[i / 64] >> (i % 64) & 1))
+			continue;
+		none = false;
+		if (i < all.n && !td_strv_has(&mine, all.v[i])) {
 			td_strv_add(&mine, all.v[i]);
 			td_buf_printf(&b, "%s%s", b.len ? "," : "", all.v[i]);
 		}
-	return b.len ? td_buf_take(&b) : NULL;
+	}
+	const char *list = b.len ? td_buf_str(&b) : none ? v->every : NULL;
+	return list ? td_asprintf("%s%s", v->prefix ? v->prefix : "", list) : NULL;
 }
 
 void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
@@ -81,11 +193,11 @@ void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
 			td_strv_addf(problems,
 				     "spec.fabric.variables[%zu].annotation: %.64s has a label too; keep one of them",
 				     i, name);
-		if (!label && !note && (!value || strstr(value, "{}")))
+		if (!label && !note && !td_jget(x, "found") && (!value || strstr(value, "{}")))
 			td_strv_addf(
 				problems,
 				"spec.fabric.variables[%zu].value: %.64s needs a value without {}, or the label or "
-				"annotation of nodes that it comes from",
+				"annotation of nodes that it comes from, or what is found there (found)",
 				i, name);
 		if (sample && !is_value(sample))
 			td_strv_addf(problems,
@@ -104,6 +216,8 @@ void td_slurm_fabric_lines(const yyjson_val *cluster, const yyjson_val *node, st
 	td_auto_variables struct td_slurm_variables l = {0};
 	td_slurm_fabric_read(td_jget(cluster, "spec.fabric"), node, &l);
 	for (size_t i = 0; i < l.n; i++)
-		td_buf_printf(ret, "%s %s %s%s\n", td_jstr_or(node, "metadata.name", ""), l.v[i].name,
-			      l.v[i].per_device ? "@ " : "", l.v[i].value);
+		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", td_jstr_or(node, "metadata.name", ""), l.v[i].name,
+			      l.v[i].per_device ? "@" : "", l.v[i].prefix ? l.v[i].prefix : "",
+			      l.v[i].per_device ? " " : "", l.v[i].value, l.v[i].every ? " " : "",
+			      l.v[i].every ? l.v[i].every : "");
 }

@@ -2,6 +2,7 @@
 #include "slurm/scripts.h"
 
 #include "base/embedded.h"
+#include "slurm/fabric.h"
 
 #include <string.h>
 #include <strings.h>
@@ -56,7 +57,7 @@ void td_slurm_scripts_check(const yyjson_val *cluster, struct td_strv *problems)
 
 const char *td_slurm_scripts_value(const yyjson_val *cluster, const char *key, const char *ours)
 {
-	bool more = script(cluster, "taskProlog") || yyjson_arr_size(td_jget(cluster, "spec.fabric.variables"));
+	bool more = script(cluster, "taskProlog") || td_slurm_fabric(cluster);
 	return td_streq(key, "TaskProlog") && more ? TD_SLURM_SITE "/" TASK_PROLOG : ours;
 }
 
@@ -144,7 +145,7 @@ void td_slurm_scripts_files(const yyjson_val *cluster, const struct td_slurm_fac
 					       "themselves");
 		td_slurm_files_add(ret, r->file, text, !r->conf);
 	}
-	bool fabric = yyjson_arr_size(td_jget(cluster, "spec.fabric.variables"));
+	bool fabric = td_slurm_fabric(cluster);
 	if (fabric)
 		td_slurm_files_add(ret, "fabric", f->fabric ? f->fabric : "", true);
 	if (fabric || script(cluster, "taskProlog"))

@@ -3,7 +3,8 @@
 # (spec.fabric) are set that the task does not have, then the site's program runs. What each prints, Slurm reads.
 /opt/tandem/task-prolog || exit
 site=/etc/tandem/site
-# A line is "NODE NAME VALUE", or "NODE NAME @ VALUE,VALUE" with one for each device.
+# A line is "NODE NAME VALUE", or "NODE NAME @PREFIX VALUE,VALUE" with one for each device, and perhaps a list for
+# tasks that have none.
 [ ! -s $site/fabric ] || awk -v devices="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}" '
 	BEGIN {
 		n = split(devices, part, ",")
@@ -13,9 +14,9 @@ site=/etc/tandem/site
 		}
 	}
 	$1 != ENVIRON["SLURMD_NODENAME"] || ($2 in ENVIRON) { next }
-	$3 != "@" { print "export " $2 "=" $3; next }
+	$3 !~ /^@/ { print "export " $2 "=" $3; next }
 	{
-		text = ""
+		text = devices == "" ? $5 : ""
 		split("", seen)
 		n = split($4, word, ",")
 		for (i = 1; i <= n; i++)
@@ -23,6 +24,6 @@ site=/etc/tandem/site
 				seen[word[i]]
 				text = text (text == "" ? "" : ",") word[i]
 			}
-		if (text != "") print "export " $2 "=" text
+		if (text != "") print "export " $2 "=" substr($3, 2) text
 	}' $site/fabric
 [ ! -e $site/task-prolog ] || exec $site/task-prolog
