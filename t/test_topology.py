@@ -1,14 +1,26 @@
-"""Slurm's topology from the labels of nodes."""
+"""Slurm's topology from the labels of nodes, and from their fabric."""
+import json
 import re
 
 import pytest
 
+import hardware
 from harness import wait_for
 
 
-@pytest.mark.feature("A2.5", "A9.1")
+def discovered(leaves):
+    """What ibnetdiscover prints of leaves with these hosts, (node GUID, description) each, below one spine."""
+    lines = []
+    for i, hosts in enumerate(leaves):
+        lines.append(f'Switch\t65 "S-b83fd20300a0{i:04x}"\t\t# "MF0;leaf-{i}:MQM9700/U1" enhanced port 0 lid {i + 1} lmc 0')
+        lines += [f'[{k + 1}]\t"H-{guid}"[1]({guid}) \t\t# "{said}" lid {100 + k} 4xNDR' for k, (guid, said) in enumerate(hosts)]
+        lines += [f'[33]\t"S-b83fd20300b00000"[{i + 1}]\t\t# "MF0;spine-0:MQM9700/U1" lid 50 4xNDR', ""]
+    return "\n".join(lines)
+
+
+@pytest.mark.feature("A2.5", "A9.1", "A9.3")
 def test_jobs_stay_in_one_rack(home):
-    """Turned on while a job runs; a job of two nodes lands below one switch; and when labels change, the next one follows, without a restart."""
+    """Turned on while a job runs; a job of two nodes lands below one switch; and when labels change, or what is known of the fabric, the next one follows, without a restart."""
     pool = home
     pool.up("--nodes", "4")  # racks r0: n0 n1, r1: n2 n3
     busy = pool.sbatch("-w", "n0", "--exclusive")
@@ -34,5 +46,24 @@ def test_jobs_stay_in_one_rack(home):
     assert sorted(two()) == ["n1", "n3"]
     pool.kubectl("label", "node", "n3", "topology.tandem.dev/rack-")
     wait_for("one is elsewhere", lambda: leaves().get("b0.elsewhere") == "n3", 240)
+
+    def fabric(text):
+        pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fabric", "namespace": "slurm"}, "data": {"ibnetdiscover": text}})
+    for i in (0, 3):
+        hardware.rails(pool, f"n{i}", number=i)
+    rail = {i: (f"506b4b03{i:04x}0000", "by its GUID") for i in (0, 3)}
+    fabric(discovered([[rail[0], rail[3]], [("506b4b0300aa0001", "n1 mlx5_0"), ("506b4b0300aa0002", "n2 mlx5_0")]]))
+    spec = {"topology": {"labels": None, "fabric": {"configMap": "fabric"}}, "fabric": {"planes": {"gpu": {"interfaces": ["ib*"]}}}}
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+    wait_for("Slurm knows the fabric's leaves", lambda: leaves() == {"leaf-0": "n[0,3]", "leaf-1": "n[1-2]"}, 240)
+    assert sorted(two()) == ["n1", "n2"]
+    fabric(discovered([[rail[0], ("506b4b0300aa0001", "n1 mlx5_0")], [rail[3], ("506b4b0300aa0002", "n2 mlx5_0")]]))
+    wait_for("a cable is moved", lambda: leaves() == {"leaf-0": "n[0-1]", "leaf-1": "n[2-3]"}, 240)
+    fabric("ibwarn: can't open UMAD port")
+
+    def said():
+        return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
+    wait_for("what is no fabric is refused, and changes nothing", lambda: "spec.topology.fabric: key ibnetdiscover of ConfigMap fabric: it names no switch" in said(), 60)
+    assert leaves() == {"leaf-0": "n[0-1]", "leaf-1": "n[2-3]"}
     assert pool.get("pod", "main-slurmctld-0", "-n", "slurm")["metadata"]["uid"] == uid
     assert pool.squeue()[busy]["state"] == "RUNNING"

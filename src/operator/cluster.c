@@ -9,6 +9,7 @@
 #include "slurm/accounting.h"
 #include "slurm/fabric.h"
 #include "slurm/hostlist.h"
+#include "slurm/nics.h"
 #include "slurm/preempt.h"
 
 #include <string.h>
@@ -29,6 +30,7 @@ struct facts {
 	size_t n_gres;
 	struct td_op_places places;
 	struct td_buf fabric;
+	struct td_strv planes; // what is wrong with nodes' planes
 };
 
 static void facts_done(struct facts *f)
@@ -39,6 +41,7 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->owned);
 	td_op_places_done(&f->places);
 	td_buf_done(&f->fabric);
+	td_strv_done(&f->planes);
 }
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
@@ -142,6 +145,7 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 			add_node(f, nodes.v[i], &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
 			td_slurm_fabric_lines(sc->root, nodes.v[i]->root, &f->fabric);
+			td_slurm_nics_problems(td_jget(sc->root, "spec.fabric"), nodes.v[i]->root, &f->planes);
 		}
 	}
 
@@ -353,6 +357,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 {
 	__attribute__((cleanup(facts_done))) struct facts f = {0};
 	gather(op, sc, sets, &f);
+	free(v->planes);
+	v->planes = td_op_planes_text(&f.planes);
 	v->gpus = v->gpu_nodes = 0;
 	v->n_nodes = f.n_nodes;
 	for (size_t i = 0; i < f.n_groups; i++) {
@@ -389,6 +395,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		return r;
 	facts.texts = texts.v;
 	facts.n_texts = texts.n;
+	td_op_places_find(&f.places, sc->root, &facts, &problems);
+	facts.place_levels = f.places.levels;
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	td_op_groups_gather(op, sc, arena, &facts);
 	td_auto_strv struct td_strv demand = {0};
@@ -710,6 +718,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.preempts = td_slurm_preempts(sc->root),
 		.policies = yyjson_arr_size(td_jget(sc->root, "spec.scheduler.policies")) > 0,
 		.policy_problem = policies,
+		.planes = yyjson_obj_size(td_jget(sc->root, "spec.fabric.planes")) > 0,
+		.plane_problem = v->planes,
 		.qos_known = v->qos.known,
 		.qos_problem = v->qos.problem,
 	};

@@ -9,6 +9,7 @@
 #include "kube/health.h"
 #include "kube/options.h"
 #include "kube/slices.h"
+#include "slurm/fabric.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -112,6 +113,9 @@ static bool fabric_same(struct td_op *op, const struct td_object *old, const str
 	for (size_t i = 0; i < l.n; i++) {
 		yyjson_val *x;
 		size_t k, n;
+		if (td_slurm_fabric_finds(l.v[i]->root) &&
+		    !td_streq(td_object_annotation(old, TD_ANN_NICS), td_object_annotation(now, TD_ANN_NICS)))
+			return false;
 		yyjson_arr_foreach (td_jget(l.v[i]->root, "spec.fabric.variables"), k, n, x) {
 			const char *key = td_jstr(x, "annotation");
 			if (key && !td_streq(td_object_annotation(old, key), td_object_annotation(now, key)))

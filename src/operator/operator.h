@@ -94,9 +94,13 @@ void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *im
 // Where nodes are, for topology.conf (slurm/topology.h). Nothing is added where spec.topology.type is none.
 struct td_op_places {
 	struct td_slurm_place *v;
-	size_t n, cap;
+	struct td_strv *ids;   // with spec.topology.fabric: GUIDs of each node's adapters
+	size_t n, cap, levels; // levels 0: one for each label
 };
 void td_op_places_add(struct td_op_places *p, const yyjson_val *cluster, const yyjson_val *node);
+// With spec.topology.fabric: finds them in the fabric's text, which is in texts. A problem says what is wrong with it.
+void td_op_places_find(struct td_op_places *p, const yyjson_val *cluster, const struct td_slurm_facts *texts,
+		       struct td_strv *problems);
 void td_op_places_done(struct td_op_places *p);
 
 // Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod. Nothing where
@@ -207,6 +211,11 @@ void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_st
 
 // Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
 void td_op_references_check(const yyjson_val *sc, struct td_strv *problems);
+
+// ---- fabric.c ----
+
+// What is wrong with nodes' planes, in one line of bounded length; NULL: nothing. The caller frees it.
+char *td_op_planes_text(const struct td_strv *problems);
 
 // ---- groups.c ----
 
@@ -359,6 +368,7 @@ struct td_op_view {
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
 	size_t n_nodes;
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
+	char *planes;                 // what is wrong with the network's planes; NULL: nothing
 	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *restart_hash;           // of the part of it that needs new pods

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#define FABRIC "spec.topology.fabric"                // which is read here, and goes into no object of Tandem's
 enum { TEXT_MAX = 256 << 10, SITE_MAX = 900 << 10 }; // an object of Kubernetes may have a MiB
 
 void td_op_texts_done(struct td_op_texts *t)
@@ -46,6 +47,7 @@ static int add(struct td_op *op, struct td_object *sc, const char *field, const 
 	       struct td_op_texts *ret, struct td_strv *problems, struct td_cancel *c, struct td_error *err)
 {
 	const char *map = td_jstr_or(ref, "configMap", ""), *key = td_jstr_or(ref, "key", "");
+	const bool fabric = td_streq(field, FABRIC);
 	td_auto(td_object_unref) struct td_object *cm = NULL;
 	int r = find(op, sc, map, &cm, c, err);
 	if (r)
@@ -58,10 +60,10 @@ static int add(struct td_op *op, struct td_object *sc, const char *field, const 
 	else if (!text)
 		td_strv_addf(problems, "%s.key: ConfigMap %s has no key %s in its data; add it, or correct the name",
 			     field, map, key);
-	else if (strlen(text) > TEXT_MAX)
+	else if (strlen(text) > TEXT_MAX && !fabric)
 		td_strv_addf(problems, "%s: key %s of ConfigMap %s is longer than %d KiB; shorten it", field, key, map,
 			     TEXT_MAX >> 10);
-	else
+	else if (!fabric)
 		ret->bytes += strlen(text);
 	if (ret->bytes > SITE_MAX && text)
 		td_strv_addf(problems,
@@ -95,6 +97,10 @@ int td_op_texts_gather(struct td_op *op, struct td_object *sc, struct td_op_text
 		if (r)
 			return r;
 	}
+	yyjson_val *fabric = td_jget(sc->root, FABRIC);
+	int r = fabric ? add(op, sc, FABRIC, fabric, &t, problems, c, err) : 0;
+	if (r)
+		return r;
 	*ret = t;
 	t = (struct td_op_texts){0};
 	return 0;
@@ -107,7 +113,8 @@ void td_op_on_site(void *ctx, struct td_object *old, struct td_object *now)
 	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *key = td_asprintf("%s/%s", l.v[i]->ns, l.v[i]->name);
-		if (td_jget(l.v[i]->root, "spec.scripts") || td_jget(l.v[i]->root, "spec.services"))
+		if (td_jget(l.v[i]->root, "spec.scripts") || td_jget(l.v[i]->root, "spec.services") ||
+		    td_jget(l.v[i]->root, FABRIC))
 			td_queue_add(op->q, key);
 	}
 }

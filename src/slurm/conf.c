@@ -601,7 +601,8 @@ static void topology_file(const yyjson_val *o, const struct td_slurm_facts *f, s
 	td_slurm_topology_labels(o, &labels, problems);
 	if (!td_slurm_topology(o))
 		return;
-	td_auto_free char *text = td_slurm_topology_conf(f->places, f->n_places, labels.n);
+	td_auto_free char *text =
+		td_slurm_topology_conf(f->places, f->n_places, f->place_levels ? f->place_levels : labels.n);
 	td_slurm_files_add(ret, "topology.conf", text, false);
 	td_slurm_files_add(ret, "topology.sh", td_embedded(td_slurm_programs, "topology.sh")->text, false);
 }

@@ -60,7 +60,7 @@ struct td_slurm_facts {
 	size_t n_grants;
 	// Where nodes are (slurm/topology.h), in any order.
 	const struct td_slurm_place *places;
-	size_t n_places;
+	size_t n_places, place_levels; // place_levels: how many at[] of them count; 0: one for each label
 	// The kubelet acquires a pod's devices itself: no Prolog for allocations
 	// (docs/design/0013-acquire.md).
 	bool own_kubelet;

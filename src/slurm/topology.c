@@ -18,6 +18,8 @@ bool td_slurm_topology(const yyjson_val *o)
 void td_slurm_topology_labels(const yyjson_val *o, struct td_strv *ret, struct td_strv *problems)
 {
 	yyjson_val *list = td_jget(o, "spec.topology.labels");
+	if (yyjson_arr_size(list) && td_jget(o, "spec.topology.fabric"))
+		td_strv_addf(problems, "spec.topology.labels: spec.topology.fabric is there too; keep one of them");
 	td_jstrs(list, ret);
 	if (!yyjson_arr_size(list)) {
 		td_strv_add(ret, TD_LABEL_BLOCK);
@@ -105,7 +107,7 @@ static void tree(struct td_buf *b, const struct td_slurm_place *places, size_t n
 char *td_slurm_topology_conf(const struct td_slurm_place *places, size_t n, size_t levels)
 {
 	struct td_buf b = {0};
-	td_buf_puts(&b, "# Written by Tandem from the nodes' labels.\n");
+	td_buf_puts(&b, "# Written by Tandem.\n");
 	if (n && levels)
 		tree(&b, places, n, levels);
 	return td_buf_take(&b);
