@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import time
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 
 import pytest
 
+import hardware
 import promql
 from harness import wait_for
 
@@ -351,7 +353,16 @@ def test_the_rules_tests_are_about_all_alerts_and_about_what_is_served(pool):
 @pytest.mark.feature("A14.1")
 def test_the_readme_lists_every_metric(pool):
     text = (MONITORING / "README.md").read_text()
-    known = everything(pool)
+
+    def told():
+        return "tandem.dev/nics" in pool.get("node", "n0")["metadata"].get("annotations", {})
+    hardware.rails(pool, "n0")
+    try:
+        wait_for("a node tells of its adapters", told)
+        known = everything(pool)
+    finally:
+        shutil.rmtree(f"{pool.home}/hardware")
+    wait_for("it has none again", lambda: not told())
     listed = set()
     for row in re.findall(r"^\| (`tandem_.*?) \|", text, re.M):
         words = re.findall(r"`([^`]+)`", row)

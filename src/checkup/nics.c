@@ -15,7 +15,7 @@
 enum { DEPTH = 16, ADDRESS = 16, NAMES_MAX = 1024 };
 
 // The way from the host bridge down to a device, "pci0000:3a", "0000:3a:00.0", …
-struct way {
+struct pci_way {
 	char step[DEPTH][ADDRESS];
 	int n;
 };
@@ -52,9 +52,9 @@ static bool is_address(const char *s, size_t n)
 
 // Where a link of sysfs leads: its text names every bridge. It is not followed, because the names of another mount
 // namespace (/proc/1/root) mean something else here.
-static struct way way_of(const char *link)
+static struct pci_way way_of(const char *link)
 {
-	struct way w = {0};
+	struct pci_way w = {0};
 	char text[PATH_MAX];
 	ssize_t n = readlink(link, text, sizeof(text) - 1);
 	if (n <= 0)
@@ -73,7 +73,7 @@ static struct way way_of(const char *link)
 
 // 0: nothing is shared, or it is not known. 1: the NUMA node; 2: the host bridge; 3: the root port; 4: a switch; more:
 // a switch that is farther down.
-static int nearness(const struct way *a, int numa_a, const struct way *b, int numa_b)
+static int nearness(const struct pci_way *a, int numa_a, const struct pci_way *b, int numa_b)
 {
 	int same = 0;
 	while (same < a->n && same < b->n && !strcmp(a->step[same], b->step[same]))
@@ -168,11 +168,11 @@ static void interface(struct td_checkup_nic *x, const char *root, const char *na
 		x->rate_mb = n; // where it is down the kernel says -1, or nothing
 }
 
-static void near(struct td_checkup_facts *f, struct td_checkup_nic *x, const struct way *w, const char *root)
+static void near(struct td_checkup_facts *f, struct td_checkup_nic *x, const struct pci_way *w, const char *root)
 {
 	for (int i = 0; i < f->gpus && i < TD_HEALTH_GPUS; i++) {
 		td_auto_free char *link = td_asprintf("%s/sys/bus/pci/devices/%s", root, f->gpu[i].pci);
-		struct way its = {0};
+		struct pci_way its = {0};
 		if (*f->gpu[i].pci)
 			its = way_of(link);
 		x->near[i] = (signed char)nearness(w, x->numa, &its, f->gpu[i].numa);
@@ -186,7 +186,7 @@ static bool is_virtual(const char *dir)
 	return td_path_exists(path);
 }
 
-static struct td_checkup_nic *add(struct td_checkup_facts *f, const char *name, const struct way *w)
+static struct td_checkup_nic *add(struct td_checkup_facts *f, const char *name, const struct pci_way *w)
 {
 	struct td_checkup_nic *x = &f->nic[f->nics++];
 	*x = (struct td_checkup_nic){.numa = -1};
@@ -204,7 +204,7 @@ static void rdma(struct td_checkup_facts *f, const char *root, struct td_strv *s
 	for (size_t i = 0; i < l.n && f->nics < TD_NICS; i++) {
 		td_auto_free char *dir = td_asprintf("%s/%s", top, l.v[i]), *net = td_asprintf("%s/device/net", dir);
 		td_auto_strv struct td_strv own = {0};
-		struct way w = way_of(dir);
+		struct pci_way w = way_of(dir);
 		names_in(net, &own);
 		for (size_t k = 0; k < own.n; k++)
 			td_strv_add(seen, own.v[k]);
@@ -232,7 +232,7 @@ static void ethernet(struct td_checkup_facts *f, const char *root, const struct 
 	names_in(top, &l);
 	for (size_t i = 0; i < l.n && f->nics < TD_NICS; i++) {
 		td_auto_free char *dir = td_asprintf("%s/%s", top, l.v[i]), *device = td_asprintf("%s/device", dir);
-		struct way w = way_of(dir);
+		struct pci_way w = way_of(dir);
 		// Bridges, bonds, veths and the loopback have no device.
 		if (td_strv_has(seen, l.v[i]) || !td_path_exists(device) || is_virtual(dir) ||
 		    strlen(l.v[i]) >= sizeof(f->nic[0].interface))

@@ -23,7 +23,7 @@
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
-//   topology.c               where nodes are; spec.topology
+//   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodedevice.c slow.c nodetest.c healthpolicy.c upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together

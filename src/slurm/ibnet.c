@@ -237,13 +237,13 @@ static void join(struct td_slurm_ibnet *net, size_t a, size_t b)
 	net->v[a > b ? a : b].up = a > b ? b : a;
 }
 
-struct known {
+struct called {
 	const char *name;
 	size_t node;
 };
-static int by_known(const void *a, const void *b)
+static int by_called(const void *a, const void *b)
 {
-	return strcmp(((const struct known *)a)->name, ((const struct known *)b)->name);
+	return strcmp(((const struct called *)a)->name, ((const struct called *)b)->name);
 }
 
 // Says whose each host is.
@@ -255,16 +255,16 @@ static size_t whose(struct td_slurm_ibnet *net, const struct td_slurm_place *pla
 	for (size_t i = 0; i < n; i++)
 		n_ids += ids[i].n;
 	struct mark *m = td_calloc(n_ids + 1, sizeof(*m));
-	struct known *k = td_calloc(n + 1, sizeof(*k));
+	struct called *k = td_calloc(n + 1, sizeof(*k));
 	n_ids = 0;
 	for (size_t i = 0; i < n; i++) {
-		k[i] = (struct known){places[i].node, i};
+		k[i] = (struct called){places[i].node, i};
 		for (size_t j = 0; j < ids[i].n; j++)
 			if (guid_of(ids[i].v[j], strlen(ids[i].v[j]), &m[n_ids].guid))
 				m[n_ids++].at = i;
 	}
 	qsort(m, n_ids, sizeof(*m), by_guid);
-	qsort(k, n, sizeof(*k), by_known);
+	qsort(k, n, sizeof(*k), by_called);
 	for (size_t i = 0; i < net->n; i++) {
 		struct vertex *x = &net->v[i];
 		x->node = 0;
@@ -284,7 +284,7 @@ static size_t whose(struct td_slurm_ibnet *net, const struct td_slurm_place *pla
 		if (!x->host || x->node || !x->said)
 			continue;
 		td_auto_free char *word = td_strndup(x->said, strcspn(x->said, " '"));
-		const struct known key = {word, 0}, *at = bsearch(&key, k, n, sizeof(*k), by_known);
+		const struct called key = {word, 0}, *at = bsearch(&key, k, n, sizeof(*k), by_called);
 		// Who is known by a GUID has no other adapters in this fabric.
 		if (at && !found[at->node])
 			x->node = at->node + 1;
