@@ -200,7 +200,7 @@ static int matrix(const struct job_step *m, yyjson_val *v, struct td_error *err)
 static int field(const struct job_step *m, const char *key, yyjson_val *v, bool *ret_known, struct td_error *err)
 {
 	static const char *const texts[] = {"partition", "account", "qos", "constraint", "reservation"},
-				 *const numbers[] = {"nodes", "tasks", "cpus", "parallel"};
+				 *const numbers[] = {"nodes", "tasks", "cpus", "parallel", "checkpoints"};
 	td_auto_free char *s = scalar(v), *type = NULL;
 	long long n;
 	int r;
@@ -272,10 +272,8 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 			return td_fail(
 				err, TD_INVALID,
 				"%.60s: there is no such field; there are name, run, gpus, nodes, tasks, cpus, memory, "
-				"time, env, environment, data, schedule, matrix, parallel, partition, account, qos, "
-				"constraint, "
-				"reservation, "
-				"steps",
+				"time, env, environment, data, schedule, matrix, parallel, checkpoints, partition, "
+				"account, qos, constraint, reservation, steps",
 				yyjson_get_str(k));
 	}
 	yyjson_obj_foreach (of, i, n, k, v) {

@@ -21,7 +21,7 @@ enum { FILE_MOST = 1 << 20, TRIES = 5 };
 struct wish {
 	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output,
 		*environment, *schedule;
-	int nodes, cpus;
+	int nodes, cpus, checkpoints;
 	struct td_strv env;
 	bool follow, no_code;
 };
@@ -92,6 +92,8 @@ static int override(const struct wish *w, yyjson_mut_doc *d, struct td_error *er
 			td_jm_int(d, s, "nodes", w->nodes);
 		if (w->cpus)
 			td_jm_int(d, s, "cpus", w->cpus);
+		if (w->checkpoints)
+			td_jm_int(d, s, "checkpoints", w->checkpoints);
 		if (memory)
 			td_jm_int(d, s, "memoryMiB", memory);
 		if (minutes)
@@ -241,6 +243,10 @@ int td_submit_main(int argc, char **argv)
 		 .value = "FILE",
 		 TD_OPT_TEXT(&w.environment),
 		 .help = "Python packages, made once and kept (default: requirements.txt); none: without"},
+		{.name = "checkpoints",
+		 .value = "N",
+		 TD_OPT_INT(&w.checkpoints, 1, 100),
+		 .help = "it writes checkpoints to $TANDEM_CHECKPOINTS: the newest N are kept"},
 		{.name = "schedule",
 		 .value = "CRON",
 		 TD_OPT_TEXT(&w.schedule),

@@ -98,6 +98,8 @@ static int environment(const struct td_gateway_plan_in *in, const yyjson_val *st
 		td_strv_addf(&b->env, "TANDEM_ENV=%s/tandem/envs/%s", in->home, in->env);
 	if (in->data)
 		td_strv_addf(&b->env, "TANDEM_DATASETS=%s", in->data);
+	if (td_jint(step, "checkpoints", 0))
+		td_strv_addf(&b->env, "TANDEM_CHECKPOINTS_KEEP=%lld", (long long)td_jint(step, "checkpoints", 0));
 	size_t i, n;
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_jget(step, "env"), i, n, k, v) {
@@ -147,6 +149,7 @@ static int step_of(const struct td_gateway_plan_in *in, const yyjson_val *v, str
 	}
 	b->reservation = td_jstr(v, "reservation");
 	b->begin = td_jint(v, "begin", 0);
+	b->requeue = td_jint(v, "checkpoints", 0); // what cannot go on would only begin anew
 
 	td_auto_buf struct td_buf text = {0}, lines = {0};
 	size_t i, n;
@@ -155,6 +158,9 @@ static int step_of(const struct td_gateway_plan_in *in, const yyjson_val *v, str
 		td_buf_printf(&text, "%s\n", yyjson_get_str(line));
 	td_auto_free char *file = td_asprintf("%s.sh", s->name), *params = td_asprintf("%s.params", s->name);
 	td_jm_key_str(p->texts, yyjson_mut_doc_get_root(p->texts), file, td_buf_str(&text));
+	if (td_jint(v, "checkpoints", 0))
+		td_jm_key_str(p->texts, yyjson_mut_doc_get_root(p->texts), "checkpoints.py",
+			      td_embedded(td_gateway_files, "checkpoints.py")->text);
 	if (yyjson_obj_size(td_jget(v, "matrix"))) {
 		if ((r = sweep(td_jget(v, "matrix"), s->name, &lines, &s->tasks, err)))
 			return r;

@@ -36,4 +36,16 @@ for set in ${TANDEM_DATASETS:-}; do
 done
 shell=/bin/sh
 [ ! -x /bin/bash ] || shell=/bin/bash
+if [ -n "${TANDEM_CHECKPOINTS_KEEP:-}" ]; then
+	kept="$PWD/tandem_checkpoints/$TANDEM_STEP${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}"
+	if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
+		mkdir -p "$kept" || exit 1
+		export TANDEM_CHECKPOINTS="$kept" # a disk of one node is of no use to the others
+	elif command -v python3 >/dev/null; then
+		exec python3 -I .tandem/checkpoints.py "$kept" "$shell" -e ".tandem/$TANDEM_STEP.sh"
+	else
+		echo "tandem: checkpoints: the image of this node has no python3, which brings them to its disk." >&2
+		exit 1
+	fi
+fi
 exec "$shell" -e ".tandem/$TANDEM_STEP.sh"

@@ -79,6 +79,18 @@ static void a_sweep_is_every_combination_once(void **state)
 			    "export A='2' B='x'\nexport A='2' B='it'\\''s'\nexport A='2' B='$(z)'\n");
 }
 
+static void who_writes_checkpoints_is_queued_again(void **state)
+{
+	td_auto_plan struct td_gateway_plan p = {0};
+	assert_int_equal(plan("{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"],\"checkpoints\":3}]}",
+			      &p, NULL),
+			 0);
+	td_auto_free char *body = td_slurm_batch_body(&p.steps[0].batch);
+	assert_non_null(strstr(body, "\"requeue\":true"));
+	assert_non_null(strstr(body, "\"TANDEM_CHECKPOINTS_KEEP=3\""));
+	assert_non_null(yyjson_mut_obj_get(yyjson_mut_doc_get_root(p.texts), "checkpoints.py"));
+}
+
 static void refusals_name_the_step(void **state)
 {
 	static const struct {
@@ -253,6 +265,7 @@ int main(void)
 		cmocka_unit_test(what_no_node_has_is_refused_with_its_field),
 		cmocka_unit_test(steps_stand_behind_what_they_need),
 		cmocka_unit_test(a_sweep_is_every_combination_once),
+		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
 		cmocka_unit_test(refusals_name_the_step),
 		cmocka_unit_test(paths_without_tricks),
 		cmocka_unit_test(ends_in_words),

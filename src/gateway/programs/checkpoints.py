@@ -1,0 +1,190 @@
+"""Runs a step of a run on one node, whose program writes checkpoints to the node's own disk: what was kept is there
+before the program starts, and what it writes is kept while it runs (docs/researcher.md).
+
+usage: checkpoints.py KEPT PROGRAM [ARGUMENT...]   in the run's directory; TANDEM_CHECKPOINTS_KEEP: how many stay
+
+An entry of $TANDEM_CHECKPOINTS, a file or a directory, is a checkpoint. It is copied to KEPT under another name, and
+renamed when all of it is on the disk there, so that KEPT has whole ones only. One is copied when nothing of it
+changed between two looks; and once more at the end, when the program ended well: after any other end, what it wrote
+at the last moment may be half of something."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+LOOK_S = 1
+SMALL = 65536  # what points to the newest one, say: it is kept, and not counted
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def say(words):
+    print(f"tandem: {words}", file=sys.stderr, flush=True)
+
+
+def walk(path):
+    """Every file of it, and it itself."""
+    yield path
+    if path.is_dir() and not path.is_symlink():
+        for sub in sorted(path.iterdir()):
+            yield from walk(sub)
+
+
+def stamp(path):
+    """Changes when anything of it does; None: it is going."""
+    try:
+        return tuple((str(p), s.st_mode, s.st_size, s.st_mtime_ns, s.st_ino) for p in walk(path) for s in [p.lstat()])
+    except OSError:
+        return None
+
+
+def when(path):
+    return max(p.lstat().st_mtime_ns for p in walk(path))
+
+
+def checkpoints(directory):
+    """Its entries, the oldest first. A name that begins with a dot or says that it is half of something is none."""
+    found = []
+    for p in directory.iterdir():
+        if not p.name.startswith(".") and not p.name.endswith((".tmp", ".part", ".partial")):
+            try:
+                found.append((when(p), p))
+            except OSError:
+                pass  # it is going
+    return [p for _, p in sorted(found)]
+
+
+def synced(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def copy(of, to):
+    """Copies a file or a directory; links as links."""
+    if of.is_dir() and not of.is_symlink():
+        shutil.copytree(of, to, symlinks=True)
+    else:
+        shutil.copy2(of, to, follow_symlinks=False)
+    for p in walk(to):
+        if not p.is_symlink():
+            synced(p)
+
+
+class Keeper:
+    def __init__(self, local, kept, most):
+        self.local, self.kept, self.most = local, kept, most
+        self.copied, self.seen, self.said = {}, {}, None
+
+    def tidy(self):
+        """After a run of this that was cut anywhere: halves go; what was to be replaced comes back where nothing replaced it."""
+        for p in list(self.kept.iterdir()):
+            if p.name.startswith(".new-"):
+                remove(p)
+            elif p.name.startswith(".old-"):
+                was = self.kept / p.name.removeprefix(".old-")
+                if was.exists() or was.is_symlink():
+                    remove(p)
+                else:
+                    p.rename(was)
+
+    def restore(self):
+        found = checkpoints(self.kept)
+        for p in found:
+            copy(p, self.local / p.name)
+            self.copied[p.name] = stamp(self.local / p.name)
+        if found:
+            say(f"{len(found)} of {self.kept} are back in {self.local}, the newest is {found[-1].name}.")
+
+    def keep(self, p, now):
+        new, old, to = self.kept / f".new-{p.name}", self.kept / f".old-{p.name}", self.kept / p.name
+        remove(new)
+        copy(p, new)
+        if stamp(p) != now:  # it changed meanwhile
+            remove(new)
+            return
+        if to.is_dir() and not to.is_symlink():
+            remove(old)
+            to.rename(old)
+        new.rename(to)
+        synced(self.kept)
+        remove(old)
+        self.copied[p.name] = now
+
+    def prune(self):
+        large = [p for p in checkpoints(self.kept) if sum(q.lstat().st_size for q in walk(p)) > SMALL]
+        for p in large[:-self.most]:
+            remove(p)
+
+    def look(self, all_whole=False):
+        """True: everything that it shall keep is kept."""
+        seen, fine = {}, True
+        for p in checkpoints(self.local):
+            now = seen[p.name] = stamp(p)
+            if now is None or self.copied.get(p.name) == now or not (all_whole or self.seen.get(p.name) == now):
+                continue
+            try:
+                self.keep(p, now)
+            except OSError as e:
+                fine = False
+                if self.said != str(e):
+                    say(f"the checkpoint {p.name} could not be kept: {e}")
+                    self.said = str(e)
+        self.seen = seen
+        try:
+            self.prune()
+        except OSError as e:
+            say(f"old checkpoints could not be removed: {e}")
+        return fine
+
+    def run(self, over):
+        while not over.wait(LOOK_S):
+            self.look()
+
+
+def main():
+    kept, program = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    local = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"tandem-checkpoints-{os.environ['SLURM_JOB_ID']}"
+    shutil.rmtree(local, ignore_errors=True)
+    keeper = Keeper(local, kept, int(os.environ["TANDEM_CHECKPOINTS_KEEP"]))
+    try:
+        local.mkdir(mode=0o700)
+        kept.mkdir(parents=True, exist_ok=True)
+        keeper.tidy()
+        keeper.restore()
+    except (OSError, shutil.Error) as e:
+        say(f"the checkpoints of {kept} could not be brought to this node, and without them the program would begin anew: {e}")
+        shutil.rmtree(local, ignore_errors=True)
+        sys.exit(1)
+
+    os.environ["TANDEM_CHECKPOINTS"] = str(local)
+    child = subprocess.Popen(program)
+    for s in FORWARDED:
+        signal.signal(s, lambda number, _: child.send_signal(number))
+    over = threading.Event()
+    thread = threading.Thread(target=keeper.run, args=(over,))
+    thread.start()
+    code = child.wait()
+    over.set()
+    thread.join()
+    if not keeper.look(all_whole=code == 0):
+        say("the last checkpoints are lost with this node's disk.")
+    shutil.rmtree(local, ignore_errors=True)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
+main()

@@ -1,0 +1,96 @@
+"""Checkpoints of runs: on the node's disk while the program works, kept while it goes on, there again when it starts anew."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness import ROOT, wait_for
+from laptop import Laptop
+
+pytestmark = pytest.mark.feature("D6.6")
+SUPERVISOR = ROOT / "src/gateway/programs/checkpoints.py"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a program, as a step of a run does; its own processes end with the test."""
+    running = []
+
+    def begin(program, keep=2):
+        env = dict(os.environ, SLURM_JOB_ID="7", TANDEM_CHECKPOINTS_KEEP=str(keep), TMPDIR=str(tmp_path))
+        running.append(subprocess.Popen([sys.executable, "-I", SUPERVISOR, tmp_path / "kept", "bash", "-ec", program], env=env, cwd=tmp_path, stderr=open(tmp_path / "said", "w"), start_new_session=True))
+        return running[-1]
+    yield begin
+    for p in running:
+        if p.poll() is None:
+            os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
+
+
+def kept(tmp_path):
+    return sorted(p.name for p in (tmp_path / "kept").iterdir()) if (tmp_path / "kept").exists() else []
+
+
+WRITES = """cd $TANDEM_CHECKPOINTS
+for i in 1 2 3; do
+	mkdir step.tmp; head -c 100000 /dev/zero >step.tmp/model; echo $i >step.tmp/number
+	mv step.tmp step-$i; echo step-$i >latest; touch -d "2026-01-01 00:0$i" step-$i/* step-$i
+done
+"""
+
+
+def test_what_is_whole_is_kept_and_comes_back(start, tmp_path):
+    p = start(WRITES + "exec sleep 1000")
+    wait_for("the newest two are kept", lambda: kept(tmp_path) == ["latest", "step-2", "step-3"])
+    subprocess.run(["pkill", "-KILL", "-s", str(p.pid)], check=True)  # as at the end of a grace: the node's disk is lost, and what is kept stays
+    p.wait()
+    (tmp_path / "kept/.new-step-4").mkdir()  # cut in the middle of a copy, and of a replacement
+    os.rename(tmp_path / "kept/step-2", tmp_path / "kept/.old-step-2")
+    p = start("cd $TANDEM_CHECKPOINTS; ls >$OLDPWD/saw; cat $(cat latest)/number >>$OLDPWD/saw; echo half >torn; false")
+    assert p.wait(60) == 1, (tmp_path / "said").read_text()
+    assert (tmp_path / "saw").read_text().split() == ["latest", "step-2", "step-3", "3"] and kept(tmp_path) == ["latest", "step-2", "step-3"]
+    assert not (tmp_path / "tandem-checkpoints-7").exists()
+
+
+def test_how_the_program_ends_is_how_the_step_ends(start, tmp_path):
+    """Its code, or its signal; what the batch script is sent reaches it."""
+    p = start("trap 'echo told >$TANDEM_CHECKPOINTS/told; exit 0' USR1; touch $TANDEM_CHECKPOINTS/ready; while :; do sleep 0.1; done")
+    wait_for("it is ready", lambda: "ready" in kept(tmp_path))
+    p.send_signal(signal.SIGUSR1)
+    assert p.wait(60) == 0 and kept(tmp_path) == ["ready", "told"]
+    assert start("exit 7").wait(60) == 7 and start("kill -TERM $$").wait(60) == -signal.SIGTERM
+
+
+def test_what_cannot_be_brought_back_stops_the_step(start, tmp_path):
+    (tmp_path / "kept").write_text("no directory")
+    p = start("true")
+    assert p.wait(60) == 1 and "without them the program would begin anew" in (tmp_path / "said").read_text()
+
+
+GOES_ON = """name: trains
+checkpoints: 2
+memory: 64M
+run: |
+  cd $TANDEM_CHECKPOINTS
+  [ ! -e state ] || { echo "goes on from $(cat state)"; exit 0; }
+  echo 41 >state.tmp; mv state.tmp state
+  exec sleep 100000
+"""
+
+
+@pytest.mark.embedded  # of the gateway of one machine
+def test_a_run_that_is_queued_again_goes_on(pool, tmp_path):
+    me = Laptop(pool, tmp_path / "laptop", "researcher")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/tandem.yaml").write_text(GOES_ON)
+    run = me.submit(cwd=tmp_path / "code")
+    job = me.api("GET", f"/runs/{run}")[1]["steps"][0]["job"]
+    where = pathlib.Path(pool.shared_dir) / f"researcher/tandem/runs/{run}/tandem_checkpoints/main"
+    wait_for("it is kept", lambda: (where / "state").exists())
+    pool.shell("scontrol", "requeue", job)
+    wait_for("it is queued again", lambda: pool.job(job).get("JobState") == "PENDING")
+    pool.shell("scontrol", "update", f"jobid={job}", "starttime=now")  # Slurm would wait for two minutes
+    wait_for("it goes on", lambda: "goes on from 41" in me.run("logs", run).stdout, 60)
