@@ -15,7 +15,7 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
 # client libraries.
-NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy"}
+NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy", "test_workloads"}
 # Those of them that have most of the time: a lane of their own in tools/run-tests.
 LONG_KUBE = {"test_counted", "test_deploy", "test_dra", "test_kagent", "test_netpol"}
 # What takes longest starts first, so that no worker is left with it at the end.

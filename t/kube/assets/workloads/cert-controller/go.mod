@@ -1,0 +1,3 @@
+module github.com/open-policy-agent/cert-controller
+
+go 1.24.0

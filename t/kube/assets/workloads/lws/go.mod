@@ -1,0 +1,3 @@
+module sigs.k8s.io/lws
+
+go 1.24.0
