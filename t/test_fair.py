@@ -1,6 +1,7 @@
 """Whose the pool is: resource groups, and what is lent comes back (rows C1 C8 C3)."""
 import json
 import re
+import time
 
 import pytest
 
@@ -32,8 +33,10 @@ def up(own_pool):
                      "resourceGroups": [{"name": "fast", "nodeSets": ["fast"], "users": ["guest"], "placement": "spread"}, {"name": "sealed", "nodeSets": ["fast"]}]}, idle=False)
     wait_for("slurmctld has it", lambda: "associations,limits,qos" in own_pool.shell("scontrol", "show", "config", check=False), 200)
     own_pool.apply(tenant("physics", {"gpu": 2}, borrowing={"limit": {"gpu": 14}}, resourceGroups=["fast"], members=[{"user": "researcher"}]),
-                   tenant("optics", parent="physics", members=[{"user": "researcher"}]), tenant("biology", {"gpu": 4}, members=[{"user": "other"}]))
-    for name in ("physics", "optics", "biology"):
+                   tenant("optics", parent="physics", members=[{"user": "researcher"}]), tenant("biology", {"gpu": 4}, members=[{"user": "other"}]),
+                   # Without quotas, so nothing is lent.
+                   tenant("chemistry", resourceGroups=["fast"], members=[{"user": "researcher"}]), tenant("geology", members=[{"user": "other"}]))
+    for name in ("physics", "optics", "biology", "chemistry", "geology"):
         try:
             wait_for(f"{name} is ready", lambda: ready(own_pool, name))
         except AssertionError as e:
@@ -142,6 +145,34 @@ def test_what_is_borrowed_comes_back_to_whom_it_belongs(pool):
     # What has lost its devices may be shown as running for a moment.
     still = lambda: sum(j in (native, lent) and x["state"] == "RUNNING" for j, x in pool.squeue().items()) + len(pool.running("-n", "physics"))  # noqa: E731
     wait_for("two victims were enough", lambda: still() == 2)
+
+
+@pytest.mark.feature("C4.4")
+def test_others_make_room_for_one_that_starves(pool):
+    """chemistry holds all 16 GPUs: geology, whose share is 8 of them, waits. The youngest makes room, and nobody else."""
+    def starvation(how):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"starvation": how}}}))
+    old = sbatch(pool, "researcher", "-A", "chemistry", "-p", "all", "--gres=gpu:4")
+    wait_for("it runs", lambda: running(pool, old))
+    begun = int(pool.shell("date", "-d", pool.job(old)["StartTime"], "+%s"))
+    wait_for("it has run for a while", lambda: time.time() >= begun + 2)  # Slurm's times are whole seconds
+    young = sbatch(pool, "researcher", "-A", "chemistry", "-p", "all", "--gres=gpu:4")
+    far = sbatch(pool, "researcher", "-A", "chemistry", "-p", "fast", "--gres=gpu:8")
+    wait_for("they run", lambda: all(running(pool, j) for j in (old, young, far)))
+    waits = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4")
+    try:
+        starvation({"afterSeconds": 86400})
+        wait_for("who would make room is said", lambda: re.search(
+            rf"It waits for 4 gpu on one node, and its account holds 0 of the 8 GPUs that are its share; job {young} makes room in \d+ s", pool.cmd("why", waits).stdout), 60)
+        starvation({"afterSeconds": 1})
+        wait_for("it runs", lambda: running(pool, waits), 90)
+    finally:
+        starvation(None)
+    assert not running(pool, young) and running(pool, old) and running(pool, far)
+    assert f"so that job {waits} has room, which waits for 4 gpu on one node (its account has more than its share)" in pool.shell("scontrol", "show", "job", young)
+    wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "MadeRoom" and f"job {waits} of other" in e["message"]])
+    wait_for("nobody is asked any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
+    pool.shell("scancel", str(young))
 
 
 @pytest.mark.feature("C1.3")

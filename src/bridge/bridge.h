@@ -38,7 +38,7 @@
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c
-//   policy/defrag.c
+//   policy/look.h policy/defrag.c policy/starve.c
 //     policies: the order of the jobs that wait; one of the site's own, in a process of its own; time
 //     limits that count over all runs; jobs that move so that another one has room
 //   syncer/aside.[ch] syncer/aside_priv.h syncer/aside_act.c   devices that are held one by one

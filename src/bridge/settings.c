@@ -207,6 +207,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 			      m->partition ? m->partition : "", m->wait ? m->wait : "",
 			      m->usual_qos ? m->usual_qos : "", m->of ? m->of : "");
 	}
+	for (size_t i = 0; s->starve_s && i < s->n_weights; i++)
+		td_buf_printf(&b, " %s*%lld", s->weights[i].account, (long long)s->weights[i].weight);
 	for (size_t i = 0; i < s->n_people; i++)
 		td_buf_printf(&b, " %s/%s=%s", s->people[i].of, s->people[i].name, s->people[i].user);
 	for (size_t i = 0; i < s->groups.n; i++) {
@@ -241,6 +243,15 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->reclaim_grace_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.graceTime"));
 	if (!td_streq(td_jstr(preemption, "mode"), "Cancel"))
 		s->defragment_s = td_jint(preemption, "defragment.afterSeconds", 0);
+	if (!td_streq(td_jstr(preemption, "mode"), "Cancel"))
+		s->starve_s = td_jint(preemption, "starvation.afterSeconds", 0);
+	s->starve_slice_s = td_slurm_preempt_s(td_jstr(preemption, "starvation.slice"));
+	s->weights = td_arena_alloc(s->arena, (tenants->n + 1) * sizeof(*s->weights));
+	for (i = 0; i < tenants->n; i++)
+		if (td_jstr(tenants->v[i], "status.account"))
+			s->weights[s->n_weights++] = (struct td_settings_weight){
+				td_arena_strdup(s->arena, td_jstr(tenants->v[i], "status.account")),
+				td_jint(tenants->v[i], "spec.weight", 1)};
 	s->reclaim_slice_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.minSlice"));
 
 	read_devices(devices, &s->devices);
@@ -398,6 +409,14 @@ bool td_settings_owner_of(const struct td_settings *s, const char *ns, const cha
 	o.unknown = !o.uid && s->n_users && !s->directory;
 	*ret = o;
 	return true;
+}
+
+int64_t td_settings_weight(const struct td_settings *s, const char *account)
+{
+	for (size_t i = 0; i < s->n_weights; i++)
+		if (!strcmp(s->weights[i].account, account))
+			return s->weights[i].weight;
+	return 1;
 }
 
 const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class)

@@ -25,6 +25,10 @@ struct td_ns_map {
 	char *wait;      // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
 	const char *of;  // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
 };
+struct td_settings_weight {
+	const char *account;
+	int64_t weight;
+};
 // A member of such a Tenant who runs pods.
 struct td_settings_person {
 	const char *of, *name, *user; // the Tenant, his name in Kubernetes, and in Slurm
@@ -79,7 +83,10 @@ struct td_settings {
 	size_t n_lends;
 	bool accounting; // there is a slurmdbd
 	int64_t reclaim_grace_s, reclaim_slice_s;
-	int64_t defragment_s;   // spec.preemption.defragment: who waits so long has room made; 0: nobody has
+	int64_t defragment_s;             // spec.preemption.defragment: who waits so long has room made; 0: nobody has
+	int64_t starve_s, starve_slice_s; // spec.preemption.starvation; 0: nobody makes room for others
+	struct td_settings_weight *weights; // of Tenants' accounts; in the arena
+	size_t n_weights;
 	struct td_arena *arena; // of groups, usual and people
 	struct td_settings_person *people;
 	size_t n_people;
@@ -112,6 +119,8 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 // The same for the pods of a person, by the name that Kubernetes knows (NULL: nobody is known). They are his own where
 // the namespace is a Tenant's that says so and he is its member; else they are as all pods of the namespace.
 bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret);
+// The share of an account beside the others: its Tenant's weight, else 1.
+int64_t td_settings_weight(const struct td_settings *s, const char *account);
 // Fills groups and usual (granted.c).
 void td_settings_read_groups(const yyjson_val *cluster, const struct td_tenant_list *tenants, struct td_settings *s);
 // Fills policies (policy/settings.c); s->arena is there.

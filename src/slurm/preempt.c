@@ -83,6 +83,11 @@ void td_slurm_preempt_check(const yyjson_val *cluster, struct td_strv *problems)
 			     "spec.preemption.defragment: jobs move by being queued again; set spec.preemption.mode "
 			     "to Requeue, or remove it");
 
+	if (td_jget(cluster, "spec.preemption.starvation") &&
+	    td_streq(td_jstr(cluster, "spec.preemption.mode"), "Cancel"))
+		td_strv_addf(problems, "spec.preemption.starvation: jobs make room by being queued again; set "
+				       "spec.preemption.mode to Requeue, or remove it");
+
 	yyjson_arr_foreach (td_jget(cluster, "spec.preemption.qos"), i, n, x) {
 		const char *name = td_jstr_or(x, "name", "");
 		yyjson_arr_foreach (td_jget(x, "preempts"), k, m, y) {

@@ -4,12 +4,11 @@
 // Slurm's REST API cannot queue a job again (docs/facts/slurm.md S-J14), so the job's first node is asked to, by an
 // annotation (standin/watch.h) that names the run: a bridge that dies leaves at most one that is done once more
 // or taken back by the next.
-#include "bridge/policy/policies.h"
+#include "bridge/policy/look.h"
 #include "bridge/scheduler/waits.h"
 #include "bridge/scheduler/want.h"
 
 #include "base/log.h"
-#include "pool/defrag.h"
 #include "slurm/bound.h"
 
 #include <inttypes.h>
@@ -17,32 +16,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MINUTE_MS = 60000, LISTS = 16 };
+enum { MINUTE_MS = 60000 };
 
-struct defrag_set { // places in the look's `known`
-	size_t v[TD_DEFRAG_MOST], n;
-};
-struct lists { // for each list of partitions: the nodes of it
-	const char *partition[LISTS];
-	bool *feasible[LISTS];
-	size_t n;
-};
-struct defrag_look {
-	struct td_bridge *b;
-	const struct td_settings *s;
-	struct td_policies_facts *f;
-	const struct td_slurm_nodes *nodes;
-	const struct td_slurm_job *waiter;
-	struct td_pool_defrag pool;
-	const char *kinds[TD_POOL_KINDS];
-	struct lists lists;
-	// Of pool.jobs: which job, and for how long nobody may move it yet.
-	struct td_policies_known **known;
-	int64_t *slice_s;
-};
-
-// The entry of spec.preemption.qos; 0: none, so Slurm's own.
-static int64_t priority_of(const struct td_settings *s, const char *qos)
+int64_t td_moves_priority(const struct td_settings *s, const char *qos)
 {
 	for (size_t i = 0; qos && i < s->n_qos; i++)
 		if (!strcasecmp(s->qos[i].name, qos))
@@ -50,13 +26,13 @@ static int64_t priority_of(const struct td_settings *s, const char *qos)
 	return 0;
 }
 
-static const bool *nodes_of(struct defrag_look *k, const char *partition)
+static const bool *nodes_of(struct td_moves_look *k, const char *partition)
 {
 	static const char *const none[TD_POOL_KINDS] = {0};
 	for (size_t i = 0; i < k->lists.n; i++)
 		if (!strcmp(k->lists.partition[i], partition))
 			return k->lists.feasible[i];
-	if (k->lists.n == LISTS)
+	if (k->lists.n == TD_MOVES_LISTS)
 		return NULL;
 	bool *all = td_calloc(k->nodes->n + 1, sizeof(*all));
 	memset(all, true, k->nodes->n);
@@ -68,8 +44,7 @@ static const bool *nodes_of(struct defrag_look *k, const char *partition)
 	return k->lists.feasible[k->lists.n++] = all;
 }
 
-// The parts of a job; 0: it may not move, or is on a node that is not known.
-static size_t parts_of(struct defrag_look *k, const struct td_policies_known *j, struct td_pool_move_part *ret)
+size_t td_moves_parts(struct td_moves_look *k, const struct td_policies_known *j, struct td_pool_move_part *ret)
 {
 	for (size_t i = 0; i < j->n_parts; i++) {
 		const struct td_slurm_job_node *p = &j->parts[i];
@@ -86,7 +61,7 @@ static size_t parts_of(struct defrag_look *k, const struct td_policies_known *j,
 }
 
 // What the one that waits wants. False: it is not known well enough.
-static bool want(struct defrag_look *k, const struct td_ask_wait_parts *w)
+static bool want(struct td_moves_look *k, const struct td_ask_wait_parts *w)
 {
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(k->b->asks, k->waiter->id);
 	int64_t members = a ? (int64_t)td_ask_tasks(a) : 0, nodes = w->nodes ? (int64_t)w->nodes : 1;
@@ -105,7 +80,7 @@ static bool want(struct defrag_look *k, const struct td_ask_wait_parts *w)
 }
 
 // Words for who waits: "2 times 8 gpu".
-static void want_words(const struct defrag_look *k, struct td_buf *t)
+static void want_words(const struct td_moves_look *k, struct td_buf *t)
 {
 	const char *sep = "";
 	if (k->pool.units > 1)
@@ -122,20 +97,20 @@ static void want_words(const struct defrag_look *k, struct td_buf *t)
 }
 
 // Chooses among those whose slice is over in `in_s`. Returns how many move.
-static size_t choose_once(struct defrag_look *k, int64_t in_s, struct td_pool_move_part *parts, size_t *ret)
+static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts, size_t *ret)
 {
 	td_auto_free struct td_pool_move_job *v = td_calloc(k->f->n + 1, sizeof(*v));
-	int64_t now_s = td_real_ms(k->b->clock) / 1000, least = priority_of(k->s, k->waiter->qos);
+	int64_t now_s = td_real_ms(k->b->clock) / 1000, least = td_moves_priority(k->s, k->waiter->qos);
 	size_t n = 0, used = 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
 		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || j->bound ||
-		    !td_settings_preemptible(k->s, j->qos) || priority_of(k->s, j->qos) > least)
+		    !td_settings_preemptible(k->s, j->qos) || td_moves_priority(k->s, j->qos) > least)
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
 		const bool *feasible = nodes_of(k, j->partition);
-		if (slice > in_s || !feasible || !parts_of(k, j, parts + used))
+		if (slice > in_s || !feasible || !td_moves_parts(k, j, parts + used))
 			continue;
 		v[n] = (struct td_pool_move_job){parts + used, j->n_parts, feasible, ran * (int64_t)j->n_parts};
 		k->slice_s[n] = slice;
@@ -150,7 +125,8 @@ static size_t choose_once(struct defrag_look *k, int64_t in_s, struct td_pool_mo
 }
 
 // May it be queued again, and is it bound to no place? 0: j->bound says it.
-static int read_bound(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_known *j, struct td_error *err)
+static int read_bound(struct td_moves_look *k, struct td_slurm *slurm, struct td_policies_known *j,
+		      struct td_error *err)
 {
 	struct td_slurm_bound is = {0};
 	int r = td_slurm_job_bound(slurm, j->id, k->b->cancel, &is, err);
@@ -163,12 +139,12 @@ static int read_bound(struct defrag_look *k, struct td_slurm *slurm, struct td_p
 
 // The same, of jobs that may be queued again and are bound to no place: that is read once of each that is chosen.
 // False: it could not be read of all, and the next pass goes on.
-static bool choose(struct defrag_look *k, struct td_slurm *slurm, int64_t in_s, struct td_pool_move_part *parts,
-		   struct defrag_set *ret)
+static bool choose(struct td_moves_look *k, struct td_slurm *slurm, int64_t in_s, struct td_pool_move_part *parts,
+		   struct td_moves_set *ret)
 {
 	enum { READS = 32 };
 	for (int reads = 0;;) {
-		size_t n = choose_once(k, in_s, parts, ret->v);
+		size_t n = k->starve ? td_starve_choose(k, in_s, parts, ret) : choose_once(k, in_s, parts, ret->v);
 		bool all = true;
 		for (size_t i = 0; i < n; i++) {
 			struct td_policies_known *j = k->known[ret->v[i]];
@@ -219,7 +195,7 @@ static void sweep(struct td_bridge *b)
 
 // Is the job as it was when it was chosen? Then *ret_text is its admin comment as it shall be, which says why it
 // moves; what others have written stays. Caller frees.
-static int prepare(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_known *j, const char *wants,
+static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_policies_known *j, const char *wants,
 		   char **ret_text, struct td_error *err)
 {
 	static const char mark[] = "tandem: moved ", next[] = " tandem: ";
@@ -239,14 +215,16 @@ static int prepare(struct defrag_look *k, struct td_slurm *slurm, struct td_poli
 }
 
 // Tells each job of the set why it moves, once all of them are known to be as they were.
-static int tell(struct defrag_look *k, struct td_slurm *slurm, const struct defrag_set *set, const char *wants,
+static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td_moves_set *set, const char *wants,
 		struct td_error *err)
 {
 	td_auto_strv struct td_strv texts = {0};
 	int r = 0;
 	for (size_t i = 0; i < set->n && !r; i++) {
 		char *text = NULL;
-		r = prepare(k, slurm, k->known[set->v[i]], wants, &text, err);
+		td_auto_free char *why =
+			k->starve ? td_asprintf("%s (%s)", wants, td_pool_starve_words(set->why[i])) : td_strdup(wants);
+		r = prepare(k, slurm, k->known[set->v[i]], why, &text, err);
 		if (!r)
 			td_strv_steal(&texts, text);
 	}
@@ -256,15 +234,20 @@ static int tell(struct defrag_look *k, struct td_slurm *slurm, const struct defr
 	return r;
 }
 
-static void act(struct defrag_look *k, struct td_slurm *slurm, const struct defrag_set *of, struct td_policies_move *m)
+static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td_moves_set *of,
+		struct td_policies_move *m)
 {
-	td_auto_buf struct td_buf wants = {0}, names = {0};
+	td_auto_buf struct td_buf wants = {0}, names = {0}, why = {0};
+	if (k->starve)
+		td_starve_words(k, &why);
+	else
+		td_buf_puts(&why, "free in pieces only");
 	struct td_error e = TD_ERROR_INIT;
 	const size_t *set = of->v, n = of->n;
 	want_words(k, &wants);
 	*m = (struct td_policies_move){.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true};
 	if (tell(k, slurm, of, td_buf_str(&wants), &e)) {
-		td_info("defragmentation for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
+		td_info("making room for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
 		m->open = false;
 		return;
 	}
@@ -281,15 +264,16 @@ static void act(struct defrag_look *k, struct td_slurm *slurm, const struct defr
 				td_buf_printf(&wish, "%s%s:%" PRId64, wish.len ? " " : "", o->label, o->restarts);
 		}
 		if (annotate(k->b, j->parts[0].name, td_buf_str(&wish), &e))
-			td_warn("defragmentation: node %s: %s", j->parts[0].name, e.msg);
+			td_warn("making room: node %s: %s", j->parts[0].name, e.msg);
 	}
-	td_info("job %" PRId64 " waits for %s, free in pieces: queued again: %s", k->waiter->id, td_buf_str(&wants),
-		td_buf_str(&names));
+	td_info("job %" PRId64 " waits for %s, %s: queued again: %s", k->waiter->id, td_buf_str(&wants),
+		td_buf_str(&why), td_buf_str(&names));
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
 	if (sc)
-		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal", "Defragmented",
-			       "job %" PRId64 " of %s waits for %s, which was free in pieces only: queued again: %s",
-			       k->waiter->id, k->waiter->user, td_buf_str(&wants), td_buf_str(&names));
+		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal",
+			       k->starve ? "MadeRoom" : "Defragmented",
+			       "job %" PRId64 " of %s waits for %s, %s: queued again: %s", k->waiter->id,
+			       k->waiter->user, td_buf_str(&wants), td_buf_str(&why), td_buf_str(&names));
 }
 
 // Is a job of the move still running as it was?
@@ -318,7 +302,7 @@ static struct td_policies_move *slot(struct td_policies_moves *m, int64_t waiter
 
 // ---- one that waits ----
 
-static void names_of(const struct defrag_look *k, const struct defrag_set *set, struct td_buf *t)
+static void names_of(const struct td_moves_look *k, const struct td_moves_set *set, struct td_buf *t)
 {
 	enum { NAMED = 8 };
 	size_t n = set->n;
@@ -330,15 +314,17 @@ static void names_of(const struct defrag_look *k, const struct defrag_set *set, 
 }
 
 // Fills the words. True: jobs were told to leave.
-static bool one(struct defrag_look *k, struct td_slurm *slurm, struct td_policies_moves *m, bool busy, int64_t since,
+static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_policies_moves *m, bool busy, int64_t since,
 		struct td_buf *t)
 {
 	int64_t now_s = td_real_ms(k->b->clock) / 1000, now_ms = td_now(k->b), most = 0;
-	int64_t due_s = since + k->s->defragment_s - now_s, in_s = due_s > 0 ? due_s : 0;
-	if (!td_streq(k->waiter->reason, "Resources"))
+	int64_t due_s = since + k->after_s - now_s, in_s = due_s > 0 ? due_s : 0;
+	bool first = td_streq(k->waiter->reason, "Resources");
+	if (!first && !(k->starve && td_streq(k->waiter->reason, "Priority")))
 		return false;
+	first = first || td_starve_raised(k->waiter);
 
-	struct defrag_set set = {0};
+	struct td_moves_set set = {0};
 	size_t parts = 0;
 	for (size_t i = 0; i < k->f->n; i++)
 		parts += k->f->v[i].n_parts;
@@ -347,29 +333,37 @@ static bool one(struct defrag_look *k, struct td_slurm *slurm, struct td_policie
 		return false;
 	td_buf_puts(t, "It waits for ");
 	want_words(k, t);
-	td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
+	if (k->starve) {
+		td_buf_puts(t, ", and ");
+		td_starve_words(k, t);
+		td_buf_puts(t, "; ");
+	} else {
+		td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
+	}
 	if (!set.n) {
-		td_buf_puts(t, "no jobs may move so that they fit.");
+		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "no jobs may move so that they fit.");
 		return false;
 	}
 	for (size_t i = 0; i < set.n; i++)
 		most = k->slice_s[set.v[i]] > most ? k->slice_s[set.v[i]] : most;
 	in_s = most > in_s ? most : in_s;
 	names_of(k, &set, t);
-	td_buf_puts(t, set.n == 1 ? " moves" : " move");
+	td_buf_puts(t, k->starve ? (set.n == 1 ? " makes room" : " make room") : set.n == 1 ? " moves" : " move");
 	if (in_s)
 		td_buf_printf(t, " in %" PRId64 " s.", in_s);
 	else
 		td_buf_puts(t, " now.");
-	struct td_policies_move *at = in_s || busy ? NULL : slot(m, k->waiter->id, now_ms);
+	if (!first && !in_s)
+		td_starve_raise(k, slurm);
+	struct td_policies_move *at = in_s || busy || !first ? NULL : slot(m, k->waiter->id, now_ms);
 	if (!at)
 		return false;
 	act(k, slurm, &set, at);
 	return at->open;
 }
 
-static bool head(struct defrag_look *of, struct td_slurm *slurm, struct td_policies_moves *m, int64_t id, bool busy,
-		 struct td_policies_words *ret)
+bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, int64_t id, bool busy,
+		   struct td_policies_words *ret)
 {
 	td_auto_job struct td_slurm_job j = {0};
 	struct td_bridge *b = of->b;
@@ -384,7 +378,7 @@ static bool head(struct defrag_look *of, struct td_slurm *slurm, struct td_polic
 		return false;
 
 	struct td_ask_wait_parts w;
-	struct defrag_look k = *of;
+	struct td_moves_look k = *of;
 	k.nodes = &snap->nodes;
 	k.waiter = &j;
 	td_ask_wait_show(wait, &w);
@@ -424,13 +418,13 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 			       struct td_policies_facts *f, struct td_policies_moves *m,
 			       struct td_policies_words ret[TD_POLICIES_HEADS])
 {
-	// A bridge that has just begun to lead, or defragmentation that was turned off, takes back what was asked.
-	bool asked = td_policies_moves_open(m);
-	if (!m->swept || (asked && !s->defragment_s)) {
+	// A bridge that has just begun to lead, or what was turned off, takes back what was asked.
+	bool asked = td_policies_moves_open(m), on = s->defragment_s || s->starve_s;
+	if (!m->swept || (asked && !on)) {
 		sweep(b);
 		m->swept = true;
 	}
-	if (!s->defragment_s) {
+	if (!on) {
 		for (size_t i = 0; i < TD_LEN(m->last); i++)
 			m->last[i].open = false;
 		return 0;
@@ -439,7 +433,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 	// The first of each partition's queue.
 	const struct td_policies_known *heads[TD_POLICIES_HEADS];
 	size_t n = 0, words = 0;
-	for (size_t i = 0; i < f->n; i++) {
+	for (size_t i = 0; s->defragment_s && i < f->n; i++) {
 		const struct td_policies_known *k = &f->v[i];
 		size_t at = 0;
 		if (!k->read || k->phase != TD_PHASE_WAITING || k->held || k->aside || k->nobodys || !k->partition)
@@ -458,7 +452,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		struct td_policies_move *x = &m->last[i];
 		if (x->open && (!goes_on(f, x) || td_now(b) - x->at_ms > MINUTE_MS)) {
 			if (goes_on(f, x))
-				td_warn("defragmentation for job %" PRId64 ": its jobs did not leave within a minute",
+				td_warn("making room for job %" PRId64 ": its jobs did not leave within a minute",
 					x->waiter);
 			x->open = false;
 			sweep(b);
@@ -466,8 +460,12 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		busy |= x->open;
 	}
 	for (size_t i = 0; i < n && !td_cancelled(b->cancel); i++) {
-		busy |= head(&(struct defrag_look){.b = b, .s = s, .f = f}, slurm, m, heads[i]->id, busy, &ret[words]);
+		struct td_moves_look k = {.b = b, .s = s, .f = f, .after_s = s->defragment_s};
+		busy |= td_moves_head(&k, slurm, m, heads[i]->id, busy, &ret[words]);
 		words += *ret[words].text != '\0';
 	}
+	if (s->starve_s)
+		words += td_starve_pass(&(struct td_moves_look){.b = b, .s = s, .f = f}, slurm, m, busy, ret + words,
+					TD_POLICIES_HEADS - words);
 	return words;
 }

@@ -263,7 +263,7 @@ static bool idle(const struct td_policies *p, const struct td_settings *s)
 	for (size_t i = 0; i < p->facts.n; i++)
 		ours |= p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
 			!p->facts.v[i].fixed;
-	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s &&
+	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s && !s->starve_s &&
 	       !td_policies_moves_open(&p->moves);
 }
 
@@ -282,7 +282,7 @@ static void publish(struct td_policies *p, struct td_settings *s, const struct t
 	p->counts.passes += more->passes;
 	p->counts.reads += more->reads;
 	p->counts.moves += more->moves;
-	p->n_words = s->defragment_s ? p->n_words : 0;
+	p->n_words = s->defragment_s || s->starve_s ? p->n_words : 0;
 	pthread_mutex_unlock(&p->lock);
 	td_settings_unref(old);
 	free_placed(was, n_was);
@@ -308,7 +308,7 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 {
 	struct td_policies *p = b->policies;
 	// Without a policy only what is to have its own priority again is looked for. Who may move, or has used time, runs.
-	bool only_waiting = !s->n_policies && !s->defragment_s && !td_policies_slices(s);
+	bool only_waiting = !s->n_policies && !s->defragment_s && !s->starve_s && !td_policies_slices(s);
 	int r = td_policies_facts_read(&p->facts, slurm, only_waiting, td_now(b), b->cancel, err);
 	if (r)
 		return r;

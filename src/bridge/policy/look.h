@@ -1,0 +1,55 @@
+// One job that waits is looked at, and jobs that run are queued again for it: what defragmentation (defrag.c) and
+// starvation (starve.c) share.
+#pragma once
+
+#include "bridge/policy/policies.h"
+#include "pool/starve.h"
+
+struct td_starve_look; // starve.c: the accounts and what they hold
+struct td_moves_set {  // places in the look's `known`
+	size_t v[TD_DEFRAG_MOST], n;
+	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
+};
+enum { TD_MOVES_LISTS = 16 };
+struct td_moves_lists { // for each list of partitions: the nodes of it
+	const char *partition[TD_MOVES_LISTS];
+	bool *feasible[TD_MOVES_LISTS];
+	size_t n;
+};
+struct td_moves_look {
+	struct td_bridge *b;
+	const struct td_settings *s;
+	struct td_policies_facts *f;
+	const struct td_starve_look *starve; // NULL: it waits although there is room enough, only in pieces
+	int64_t after_s;                     // so long it has to wait
+	const struct td_slurm_nodes *nodes;
+	const struct td_slurm_job *waiter;
+	struct td_pool_defrag pool;
+	const char *kinds[TD_POOL_KINDS];
+	struct td_moves_lists lists;
+	// Of pool.jobs: which job, and for how long nobody may move it yet.
+	struct td_policies_known **known;
+	int64_t *slice_s;
+};
+// ---- defrag.c ----
+// Looks at the job `id`. Fills the words. True: jobs were told to leave. busy: nobody may be told now.
+bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, int64_t id, bool busy,
+		   struct td_policies_words *ret);
+// The parts of a job; 0: it is on a node that is not known.
+size_t td_moves_parts(struct td_moves_look *k, const struct td_policies_known *j, struct td_pool_move_part *ret);
+// The entry of spec.preemption.qos; 0: none, so Slurm's own.
+int64_t td_moves_priority(const struct td_settings *s, const char *qos);
+
+// ---- starve.c ----
+// Looks at the first of each partition's queue who is entitled. Returns how many words there are, at most `most`.
+size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, bool busy,
+		      struct td_policies_words *ret, size_t most);
+// The victims among those whose slice is over in `in_s`, with their parts in the room `parts`.
+size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts,
+			struct td_moves_set *ret);
+// "its account holds 0 of the 8 GPUs that are its share"
+void td_starve_words(const struct td_moves_look *k, struct td_buf *t);
+// Others may stand before it in the queue, and the room that is made would be theirs. Slurm says so (Priority) of one
+// without any before it, too, when it may have one of several QOS. So it goes to the front first.
+bool td_starve_raised(const struct td_slurm_job *waiter);
+void td_starve_raise(const struct td_moves_look *k, struct td_slurm *slurm);

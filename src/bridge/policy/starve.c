@@ -1,0 +1,198 @@
+// Room is made for one that starves (pool/starve.h): his account has less than its fair share, he has waited for long,
+// and others have more. The same way as in defragmentation: batch jobs are queued again, by an annotation of their first
+// node.
+#include "bridge/policy/look.h"
+#include "bridge/scheduler/want.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { RAISE = 1000000 };
+
+struct td_starve_look {
+	struct td_pool_starve_account *accounts; // of the resource that is looked at
+	const char **names;
+	size_t n;
+	size_t *of; // of each known job: its account
+	int64_t total;
+	int res; // of TD_POLICY_…: what the shares are of
+};
+
+static size_t account_of(struct td_starve_look *l, const struct td_settings *s, const char *name)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (!strcmp(l->names[i], name))
+			return i;
+	l->names[l->n] = name;
+	l->accounts[l->n] = (struct td_pool_starve_account){.weight = td_settings_weight(s, name)};
+	return l->n++;
+}
+
+static bool counts(const struct td_policies_known *k)
+{
+	return k->read && !k->nobodys && k->account &&
+	       (k->phase == TD_PHASE_RUNNING || k->phase == TD_PHASE_STARTING ||
+		(k->phase == TD_PHASE_WAITING && !k->held && !k->aside));
+}
+
+static int64_t pool_has(const struct td_slurm_nodes *l, int res)
+{
+	int64_t n = 0;
+	for (size_t i = 0; i < l->n; i++)
+		n += !td_slurm_node_usable(l->v[i].states) ? 0
+		     : res == TD_POLICY_GPU                ? td_devices_of_gres(l->v[i].gres, "gpu")
+							   : l->v[i].cpus;
+	return n;
+}
+
+static void fill(struct td_starve_look *l, const struct td_moves_look *k, const struct td_slurm_nodes *nodes, int res)
+{
+	l->n = 0;
+	l->res = res;
+	l->total = pool_has(nodes, res);
+	for (size_t i = 0; i < k->f->n; i++) {
+		const struct td_policies_known *j = &k->f->v[i];
+		if (!counts(j))
+			continue;
+		l->of[i] = account_of(l, k->s, j->account);
+		if (j->phase != TD_PHASE_WAITING)
+			l->accounts[l->of[i]].use += j->tres[res];
+	}
+}
+
+static struct td_pool_starve starve_of(const struct td_starve_look *l, const struct td_policies_known *j,
+				       size_t account, const struct td_settings *s)
+{
+	return (struct td_pool_starve){.accounts = l->accounts,
+				       .n_accounts = l->n,
+				       .total = l->total,
+				       .account = account,
+				       .priority = td_moves_priority(s, j->qos),
+				       .wants = j->tres[l->res]};
+}
+
+static int resource_of(const struct td_policies_known *j)
+{
+	return j->tres[TD_POLICY_GPU] > 0 ? TD_POLICY_GPU : TD_POLICY_CPU;
+}
+
+size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, bool busy,
+		      struct td_policies_words *ret, size_t most)
+{
+	const struct td_policies_facts *f = of->f;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(of->b->view);
+	if (!snap || f->more) // what nobody has read would be missing in the sums
+		return 0;
+	td_auto_free struct td_pool_starve_account *accounts = td_calloc(f->n + 1, sizeof(*accounts));
+	td_auto_free const char **names = td_calloc(f->n + 1, sizeof(*names));
+	td_auto_free size_t *whose = td_calloc(f->n + 1, sizeof(*whose));
+	size_t n = 0;
+	// Shares are of GPUs for those who wait for some, and of CPUs for the others.
+	static const int kinds[] = {TD_POLICY_GPU, TD_POLICY_CPU};
+	for (size_t r = 0; r < TD_LEN(kinds); r++) {
+		struct td_starve_look l = {.names = names, .of = whose};
+		l.accounts = accounts;
+		fill(&l, of, &snap->nodes, kinds[r]);
+		const struct td_policies_known *heads[TD_POLICIES_HEADS];
+		size_t n_heads = 0;
+		for (size_t i = 0; i < f->n; i++) {
+			const struct td_policies_known *k = &f->v[i];
+			size_t at = 0;
+			if (!counts(k) || k->phase != TD_PHASE_WAITING || resource_of(k) != kinds[r] || !k->partition)
+				continue;
+			const struct td_pool_starve p = starve_of(&l, k, whose[i], of->s);
+			if (!td_pool_starve_entitled(&p))
+				continue;
+			while (at < n_heads && strcmp(heads[at]->partition, k->partition) != 0)
+				at++;
+			if (at == TD_LEN(heads))
+				continue;
+			if (at == n_heads || k->value - k->nice > heads[at]->value - heads[at]->nice)
+				heads[at] = k;
+			n_heads += at == n_heads;
+		}
+		for (size_t i = 0; i < n_heads && n < most && !td_cancelled(of->b->cancel); i++) {
+			struct td_moves_look k = *of;
+			k.starve = &l;
+			k.after_s = of->s->starve_s;
+			busy |= td_moves_head(&k, slurm, m, heads[i]->id, busy, &ret[n]);
+			n += *ret[n].text != '\0';
+		}
+	}
+	return n;
+}
+
+// Who waits, among the known; NULL: it is gone.
+static const struct td_policies_known *waiter_of(const struct td_moves_look *k, size_t *ret_at)
+{
+	for (size_t i = 0; i < k->f->n; i++)
+		if (k->f->v[i].id == k->waiter->id) {
+			*ret_at = i;
+			return &k->f->v[i];
+		}
+	return NULL;
+}
+
+size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts,
+			struct td_moves_set *ret)
+{
+	td_auto_free struct td_pool_starve_job *v = td_calloc(k->f->n + 1, sizeof(*v));
+	int64_t now_s = td_real_ms(k->b->clock) / 1000;
+	size_t n = 0, used = 0, at = 0;
+	const struct td_policies_known *w = waiter_of(k, &at);
+	if (!w)
+		return 0;
+	for (size_t i = 0; i < k->f->n; i++) {
+		struct td_policies_known *j = &k->f->v[i];
+		if (!counts(j) || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || j->bound)
+			continue;
+		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
+			slice = td_settings_slice_s(k->s, j->qos) - ran;
+		if (slice > in_s || !td_moves_parts(k, j, parts + used))
+			continue;
+		v[n] = (struct td_pool_starve_job){.move = {.parts = parts + used, .n_parts = j->n_parts},
+						   .account = k->starve->of[i],
+						   .holds = j->tres[k->starve->res],
+						   .start_s = j->start_s,
+						   .priority = td_moves_priority(k->s, j->qos),
+						   .over_slice =
+							   k->s->starve_slice_s > 0 && ran > k->s->starve_slice_s};
+		k->slice_s[n] = slice;
+		k->known[n++] = j;
+		used += j->n_parts;
+	}
+	struct td_pool_starve f = starve_of(k->starve, w, k->starve->of[at], k->s);
+	f.room = k->pool;
+	f.jobs = v;
+	f.n_jobs = n;
+	return td_pool_starve(&f, ret->v, ret->why);
+}
+
+void td_starve_words(const struct td_moves_look *k, struct td_buf *t)
+{
+	size_t at = 0;
+	const struct td_policies_known *w = waiter_of(k, &at);
+	if (!w)
+		return;
+	const struct td_pool_starve f = starve_of(k->starve, w, k->starve->of[at], k->s);
+	td_buf_printf(t, "its account holds %" PRId64 " of the %" PRId64 " %s that are its share",
+		      f.accounts[f.account].use, td_pool_starve_share(&f, f.account),
+		      k->starve->res == TD_POLICY_GPU ? "GPUs" : "CPUs");
+}
+
+bool td_starve_raised(const struct td_slurm_job *waiter)
+{
+	return waiter->nice <= -RAISE;
+}
+
+void td_starve_raise(const struct td_moves_look *k, struct td_slurm *slurm)
+{
+	struct td_error e = TD_ERROR_INIT;
+	if (td_slurm_job_update(slurm, k->waiter->id, &(struct td_slurm_job_change){.nice = -RAISE}, k->b->cancel, &e))
+		td_debug("job %" PRId64 " starves, and cannot be raised: %s", k->waiter->id, e.msg);
+	else
+		td_info("job %" PRId64 " of %s starves: it goes to the front of the queue", k->waiter->id,
+			k->waiter->user);
+}

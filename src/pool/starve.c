@@ -1,0 +1,226 @@
+// Who makes room for one that starves (starve.h).
+#include "pool/starve.h"
+
+#include "base/mem.h"
+#include "pool/gang.h"
+
+#include <string.h>
+
+struct starve_room { // the pool as it is without those that are chosen
+	const struct td_pool_starve *f;
+	struct td_pool_node *x;
+	int64_t *use; // per account
+	bool *gone;   // per job
+	// The jobs on each node: those of node i are on[first[i]] to on[first[i + 1]].
+	size_t *first, *on;
+};
+struct step { // the best way to one more seat on one node
+	size_t node, jobs[TD_DEFRAG_MOST], n;
+	enum td_pool_starve_why why[TD_DEFRAG_MOST], worst;
+	int64_t excess, oldest; // of the last resort among them; start of the one that has run longest
+};
+
+int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account)
+{
+	int64_t sum = 0;
+	for (size_t i = 0; i < f->n_accounts; i++)
+		sum += f->accounts[i].weight;
+	return sum > 0 ? (int64_t)((double)f->total * (double)f->accounts[account].weight / (double)sum) : 0;
+}
+
+bool td_pool_starve_entitled(const struct td_pool_starve *f)
+{
+	return f->wants > 0 && f->accounts[f->account].use + f->wants <= td_pool_starve_share(f, f->account);
+}
+
+enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use)
+{
+	const struct td_pool_starve_job *j = &f->jobs[job];
+	if (j->account == f->account)
+		return TD_STARVE_NO;
+	if (j->over_slice)
+		return TD_STARVE_SLICE;
+	if (j->holds > 0 && use > td_pool_starve_share(f, j->account))
+		return TD_STARVE_SHARE;
+	return j->priority < f->priority ? TD_STARVE_PRIORITY : TD_STARVE_NO;
+}
+
+const char *td_pool_starve_words(enum td_pool_starve_why w)
+{
+	static const char *const words[] = {"it is no victim", "its slice is over",
+					    "its account has more than its share", "its priority is lower"};
+	return words[w];
+}
+
+static int64_t seats_on(const struct starve_room *r, size_t i)
+{
+	const struct td_pool_node *x = &r->x[i];
+	int64_t n = x->usable && x->feasible ? td_pool_gang_slots(x, &r->f->room.want) : 0;
+	return r->f->room.spread && n > 1 ? 1 : n;
+}
+
+static int64_t seats(const struct starve_room *r)
+{
+	int64_t n = 0;
+	for (size_t i = 0; i < r->f->room.n; i++)
+		n += seats_on(r, i);
+	return n;
+}
+
+static int64_t less(int64_t used, int64_t by)
+{
+	return used > by ? used - by : 0; // views of different times may not add up
+}
+
+static void turn(struct starve_room *r, size_t job, bool gone)
+{
+	const struct td_pool_starve_job *j = &r->f->jobs[job];
+	for (size_t i = 0; i < j->move.n_parts; i++) {
+		struct td_pool_node *x = &r->x[j->move.parts[i].node];
+		const struct td_pool_want *w = &j->move.parts[i].has;
+		x->used_cpus = gone ? less(x->used_cpus, w->cpus) : x->used_cpus + w->cpus;
+		x->used_memory_mb = gone ? less(x->used_memory_mb, w->memory_mb) : x->used_memory_mb + w->memory_mb;
+		for (int k = 0; k < TD_POOL_KINDS; k++)
+			x->used_gres[k] = gone ? less(x->used_gres[k], w->gres[k]) : x->used_gres[k] + w->gres[k];
+	}
+	r->use[j->account] += gone ? -j->holds : j->holds;
+	r->gone[job] = gone;
+}
+
+static int64_t excess(const struct starve_room *r, size_t job)
+{
+	size_t a = r->f->jobs[job].account;
+	return r->use[a] - td_pool_starve_share(r->f, a);
+}
+
+// Is job a to go before job b, for these reasons?
+static bool sooner(const struct starve_room *r, size_t a, enum td_pool_starve_why wa, size_t b,
+		   enum td_pool_starve_why wb)
+{
+	const struct td_pool_starve_job *x = &r->f->jobs[a], *y = &r->f->jobs[b];
+	if (wa != wb)
+		return wa < wb;
+	if (wa == TD_STARVE_SHARE && excess(r, a) != excess(r, b))
+		return excess(r, a) > excess(r, b);
+	if (wa == TD_STARVE_PRIORITY && x->priority != y->priority)
+		return x->priority < y->priority;
+	return x->start_s > y->start_s;
+}
+
+// The next one of a node; SIZE_MAX: there is no victim.
+static size_t next_on(const struct starve_room *r, size_t node, enum td_pool_starve_why *ret_why)
+{
+	size_t best = SIZE_MAX;
+	for (size_t k = r->first[node]; k < r->first[node + 1]; k++) {
+		size_t j = r->on[k];
+		enum td_pool_starve_why w =
+			r->gone[j] ? TD_STARVE_NO : td_pool_starve_why(r->f, j, r->use[r->f->jobs[j].account]);
+		if (w == TD_STARVE_NO || (best != SIZE_MAX && !sooner(r, j, w, best, *ret_why)))
+			continue;
+		best = j;
+		*ret_why = w;
+	}
+	return best;
+}
+
+// False: nobody's leaving gives another seat there. The pool is as before.
+static bool try(struct starve_room *r, size_t node, struct step *s)
+{
+	int64_t had = seats_on(r, node);
+	*s = (struct step){.node = node, .oldest = INT64_MAX};
+	if (!r->x[node].usable || !r->x[node].feasible || (r->f->room.spread && had))
+		return false;
+	while (seats_on(r, node) <= had && s->n < TD_DEFRAG_MOST) {
+		enum td_pool_starve_why why = TD_STARVE_NO;
+		size_t j = next_on(r, node, &why);
+		if (j == SIZE_MAX)
+			break;
+		if (why >= s->worst) {
+			s->worst = why;
+			s->excess = excess(r, j);
+		}
+		turn(r, j, true);
+		s->why[s->n] = why;
+		s->jobs[s->n++] = j;
+	}
+	bool enough = seats_on(r, node) > had;
+	// Who need not go, stays: the last one that was chosen first.
+	for (size_t k = s->n; enough && k-- > 0;) {
+		turn(r, s->jobs[k], false);
+		if (seats_on(r, node) <= had) {
+			turn(r, s->jobs[k], true);
+			continue;
+		}
+		memmove(&s->jobs[k], &s->jobs[k + 1], (s->n - k - 1) * sizeof(*s->jobs));
+		memmove(&s->why[k], &s->why[k + 1], (s->n - k - 1) * sizeof(*s->why));
+		s->n--;
+	}
+	for (size_t k = 0; k < s->n; k++) {
+		int64_t start = r->f->jobs[s->jobs[k]].start_s;
+		s->oldest = start < s->oldest ? start : s->oldest;
+		turn(r, s->jobs[k], false);
+	}
+	return enough;
+}
+
+static bool better(const struct step *a, const struct step *b)
+{
+	if (a->worst != b->worst)
+		return a->worst < b->worst;
+	if (a->worst == TD_STARVE_SHARE && a->excess != b->excess)
+		return a->excess > b->excess;
+	if (a->n != b->n)
+		return a->n < b->n;
+	return a->oldest > b->oldest;
+}
+
+static void index_jobs(struct starve_room *r)
+{
+	const struct td_pool_starve *f = r->f;
+	for (size_t j = 0; j < f->n_jobs; j++)
+		for (size_t p = 0; p < f->jobs[j].move.n_parts; p++)
+			r->first[f->jobs[j].move.parts[p].node + 1]++;
+	for (size_t i = 0; i < f->room.n; i++)
+		r->first[i + 1] += r->first[i];
+	td_auto_free size_t *at = td_calloc(f->room.n + 1, sizeof(*at));
+	for (size_t j = 0; j < f->n_jobs; j++)
+		for (size_t p = 0; p < f->jobs[j].move.n_parts; p++) {
+			size_t i = (size_t)f->jobs[j].move.parts[p].node;
+			r->on[r->first[i] + at[i]++] = j;
+		}
+}
+
+size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST],
+		      enum td_pool_starve_why ret_why[TD_DEFRAG_MOST])
+{
+	size_t parts = 0, n = 0;
+	for (size_t j = 0; j < f->n_jobs; j++)
+		parts += f->jobs[j].move.n_parts;
+	td_auto_free struct td_pool_node *x = td_calloc(f->room.n + 1, sizeof(*x));
+	td_auto_free int64_t *use = td_calloc(f->n_accounts + 1, sizeof(*use));
+	td_auto_free bool *gone = td_calloc(f->n_jobs + 1, sizeof(*gone));
+	td_auto_free size_t *first = td_calloc(f->room.n + 2, sizeof(*first)), *on = td_calloc(parts + 1, sizeof(*on));
+	if (f->room.n)
+		memcpy(x, f->room.nodes, f->room.n * sizeof(*x));
+	for (size_t i = 0; i < f->n_accounts; i++)
+		use[i] = f->accounts[i].use;
+	struct starve_room r = {f, x, use, gone, first, on};
+	if (!td_pool_starve_entitled(f) || seats(&r) >= f->room.units)
+		return 0;
+
+	index_jobs(&r);
+	while (seats(&r) < f->room.units) {
+		struct step best = {0}, s;
+		for (size_t i = 0; i < f->room.n; i++)
+			if (try(&r, i, &s) && (!best.n || better(&s, &best)))
+				best = s;
+		if (!best.n || n + best.n > TD_DEFRAG_MOST)
+			return 0;
+		for (size_t k = 0; k < best.n; k++) {
+			turn(&r, best.jobs[k], true);
+			ret_why[n] = best.why[k];
+			ret[n++] = best.jobs[k];
+		}
+	}
+	return n;
+}

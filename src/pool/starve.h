@@ -1,0 +1,41 @@
+// Starvation: who makes room for one that waits too long while others have more than their share. Pure, as pool.h.
+//
+// Only who is entitled has room made: his account, with what he waits for, stays within its fair share. Victims are, in
+// this order: who has used his slice up; who is of an account that has more than its share, the one with the most
+// excess first, and only while it has; whose priority is lower. Of equals the youngest. Nobody of the own account.
+#pragma once
+
+#include "pool/defrag.h"
+
+struct td_pool_starve_account {
+	int64_t weight; // its share beside the others that run or wait; from 1 up
+	int64_t use;    // what it holds of the resource that the shares are of
+};
+struct td_pool_starve_job {
+	struct td_pool_move_job move; // feasible is not looked at
+	size_t account;               // index
+	int64_t holds;                // of that resource
+	int64_t start_s, priority;    // priority: of its QOS
+	bool over_slice;              // it has run for longer than its slice
+};
+struct td_pool_starve {
+	struct td_pool_defrag room; // who waits, and the nodes; its jobs are not looked at
+	const struct td_pool_starve_account *accounts;
+	size_t n_accounts;
+	const struct td_pool_starve_job *jobs; // that may be queued again, and are not inside their slice
+	size_t n_jobs;
+	int64_t total;    // of the resource, in the pool
+	size_t account;   // of who waits
+	int64_t priority; // of his QOS
+	int64_t wants;    // of the resource
+};
+// The account's fair share of the resource.
+int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account);
+bool td_pool_starve_entitled(const struct td_pool_starve *f);
+enum td_pool_starve_why { TD_STARVE_NO, TD_STARVE_SLICE, TD_STARVE_SHARE, TD_STARVE_PRIORITY };
+// The first of a job's reasons to be a victim, while its account holds `use`.
+enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use);
+const char *td_pool_starve_words(enum td_pool_starve_why w); // "its slice is over"
+// The victims, and why each is one: enough, and no more. 0: he has room already, is not entitled, or they would not do.
+size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST],
+		      enum td_pool_starve_why ret_why[TD_DEFRAG_MOST]);
