@@ -1,6 +1,8 @@
 // Reads spec.scheduler and spec.devices[0] of the SlurmCluster.
 #include "bridge/settings.h"
 
+#include "api/selector.h"
+#include "base/names.h"
 #include "pool/reclaim.h"
 #include "slurm/fabric.h"
 #include "slurm/preempt.h"
@@ -39,6 +41,46 @@ const char *td_settings_key(const struct td_settings *s, const char *gres)
 		untyped = untyped || *m->type ? untyped : m->resource;
 	}
 	return untyped ? untyped : any;
+}
+
+const char *td_settings_resource(const struct td_settings *s, const yyjson_val *node)
+{
+	const char *share = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SHARE);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!s->devices.n_several || !share || td_json_parse(share, strlen(share), &j, NULL))
+		return s->devices.resource;
+	for (size_t i = 0; i < s->devices.n_several; i++)
+		if (td_jkey(td_json_root(j), s->devices.several[i]))
+			return s->devices.several[i];
+	return s->devices.resource;
+}
+
+const char *td_settings_key_on(const struct td_settings *s, const char *gres, const yyjson_val *node)
+{
+	const char *resource = node && s->devices.n_several ? td_settings_resource(s, node) : NULL;
+	for (size_t i = 0; resource && i < s->n_gres; i++)
+		if (!strcmp(s->gres[i].resource, resource) && !strcmp(s->gres[i].name, gres))
+			return s->gres[i].resource;
+	return td_settings_key(s, gres);
+}
+
+const char *td_settings_asked(const struct td_settings *s, const yyjson_val *pod)
+{
+	const yyjson_val *spec = td_jget(pod, "spec");
+	for (size_t i = 0; i < s->devices.n_several; i++)
+		if (td_api_pod_request(spec, s->devices.several[i]) > 0)
+			return s->devices.several[i];
+	return td_api_pod_request(spec, s->devices.resource) > 0 ? s->devices.resource : NULL;
+}
+
+const char *td_settings_list(const struct td_settings *s, const yyjson_val *devices, const char *gres)
+{
+	for (size_t i = 0; i < s->n_gres; i++) {
+		const char *list = strcmp(s->gres[i].name, gres) ? NULL : td_jkey_str(devices, s->gres[i].resource);
+		if (list)
+			return list;
+	}
+	return NULL;
 }
 
 // Seconds of "30s" or "2m", at most a day; def for anything else.
@@ -193,7 +235,7 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 // What equal settings are told by.
 static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *tenants, const struct td_settings *s)
 {
-	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices.[0]");
+	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices");
 	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
 			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
 	struct td_buf b = {0};
@@ -255,6 +297,10 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	s->reclaim_slice_s = td_slurm_preempt_s(td_jstr(preemption, "reclaim.minSlice"));
 
 	read_devices(devices, &s->devices);
+	yyjson_val *several = td_jget(cluster, "spec.devices");
+	yyjson_arr_foreach (several, i, n, x)
+		if (n > 1 && s->devices.n_several < TD_LEN(s->devices.several))
+			s->devices.several[s->devices.n_several++] = td_strdup(td_jstr_or(x, "resource", ""));
 	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
 	s->default_partition = td_strdup(td_jstr(v, "defaultPartition"));
 	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
@@ -341,6 +387,9 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 
 	for (size_t i = 0; i < s->devices.n_classes; i++)
 		free(s->devices.classes[i]);
+
+	for (size_t i = 0; i < s->devices.n_several; i++)
+		free(s->devices.several[i]);
 
 	td_arena_free(s->arena);
 	free(s->devices.resource);

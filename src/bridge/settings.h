@@ -46,8 +46,10 @@ struct td_device_source {
 	char *attribute;
 	char *classes[16];
 	size_t n_classes;
-	bool dra;    // source DRA; else Allocatable
-	bool shared; // native jobs may run beside pods whose devices a kubelet chose
+	bool dra;         // source DRA; else Allocatable
+	bool shared;      // native jobs may run beside pods whose devices a kubelet chose
+	char *several[8]; // the resources of spec.devices where there are several, each node having one of them
+	size_t n_several;
 };
 enum td_stand_in { TD_STANDIN_AUTO, TD_STANDIN_BATCH };
 struct td_policies_rule; // policy/policies.h
@@ -103,6 +105,15 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 // The resource under which devices of a GRES ("gpu") stand in a grant: that of spec.devices[0] if the map gives it
 // that GRES, else the first that has no type. NULL: the map has none.
 const char *td_settings_key(const struct td_settings *s, const char *gres);
+// The same on a node, where spec.devices has several resources: the one that the operator gives out there (annotation
+// tandem.dev/slurm-share). node NULL: as above.
+const char *td_settings_key_on(const struct td_settings *s, const char *gres, const yyjson_val *node);
+// Which resource of spec.devices a node has.
+const char *td_settings_resource(const struct td_settings *s, const yyjson_val *node);
+// The one of them that a pod asks for; NULL: none.
+const char *td_settings_asked(const struct td_settings *s, const yyjson_val *pod);
+// The list of devices of a GRES in a grant, by whichever resource it stands there; NULL: none.
+const char *td_settings_list(const struct td_settings *s, const yyjson_val *devices, const char *gres);
 struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)

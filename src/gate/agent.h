@@ -3,6 +3,7 @@
 // last one is gone (docs/design/0010-gate-on-kubelets.md).
 #pragma once
 
+#include "accel/accel.h"
 #include "gate/busy.h"
 #include "gate/gate.h"
 #include "gate/held.h"
@@ -12,7 +13,7 @@
 
 struct td_gate_agent_opts {
 	const char *node, *kubeconfig, *state, *run, *cgroups, *url, *ca, *metrics;
-	const char *checks, *actions, *reboot, *reset_program; // agenthealth.c
+	const char *checks, *actions, *accelerators, *reboot, *reset_program; // agenthealth.c
 	int devices;
 };
 #define TD_GONE 128
@@ -35,6 +36,8 @@ struct td_gate_agent {
 	struct td_held held;
 	struct td_nodehealth *health;
 	struct td_checkup_backend backend;
+	struct td_accels *accels;
+	struct td_accel_found found; // accelerators that NVML does not know
 	struct td_cancel *cancel;
 	int lock;                // file descriptor of <state>/lock; -1: none
 	struct td_queue *grants; // keys of pods; pods.c
@@ -66,8 +69,8 @@ bool td_gate_agent_may_claim(void *agent, int node, const char *cgroups, char *w
 
 // ---- agenthealth.c ----
 
-// Makes a->health, when kube and the informer of nodes are there.
-void td_gate_agent_health_open(struct td_gate_agent *a);
+// Finds the accelerators that NVML does not know, and makes a->health, when kube and the informer of nodes are there.
+int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err);
 void td_gate_agent_health_close(struct td_gate_agent *a);
 
 // ---- ask.c: each call takes some seconds at most ----

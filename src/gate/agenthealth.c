@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LOOK_MS = 10000, PROGRAM_MS = 120000 };
 
@@ -39,8 +40,40 @@ static int reboot_machine(void *ctx, int node, struct td_cancel *c, struct td_er
 	return r ? r : TD_UNCERTAIN;
 }
 
-void td_gate_agent_health_open(struct td_gate_agent *a)
+static char *inventory(void *ctx, int node)
 {
+	const struct td_gate_agent *a = ctx;
+	return td_accel_inventory(&a->found);
+}
+
+// Tells the TaskProlog the variables of the node's accelerators.
+static int find_accelerators(struct td_gate_agent *a, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s%s", a->o.run, strrchr(TD_WIRE_ACCELERATOR, '/'));
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_accels_read(a->o.accelerators, &a->accels, &e);
+	if (r) {
+		// A slip in a file of the site must not close the gate of NVIDIA's GPUs.
+		td_warn("agent: --accelerators: %s; Tandem's own descriptions count", e.msg);
+		r = td_accels_read(NULL, &a->accels, err);
+	}
+	if (r)
+		return r;
+	td_accel_find(a->accels, "", "nvidia.com/gpu", &a->found);
+	if (!a->found.of) {
+		unlink(path);
+		return 0;
+	}
+	td_info("agent: this machine has %d of %s", a->found.n, td_jstr_or(a->found.of, "resource", ""));
+	td_auto_free char *text = td_accel_task_text(a->found.of);
+	return td_file_write(path, text, strlen(text), 0644, err);
+}
+
+int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
+{
+	int r = find_accelerators(a, err);
+	if (r)
+		return r;
 	const struct td_checkup_machine_opts m = {.reset = a->o.reset_program};
 	a->backend = td_checkup_machine(&m);
 	a->health = td_nodehealth_new(&(struct td_nodehealth_opts){.kube = a->kube,
@@ -57,11 +90,15 @@ void td_gate_agent_health_open(struct td_gate_agent *a)
 								   .test_gpus = true,
 								   .reboot = reboot_machine,
 								   .boot = boot,
+								   .inventory = inventory,
 								   .ctx = a});
+	return 0;
 }
 
 void td_gate_agent_health_close(struct td_gate_agent *a)
 {
 	a->health = td_nodehealth_free(a->health);
 	td_checkup_backend_done(&a->backend);
+	td_accel_found_done(&a->found);
+	a->accels = td_accels_free(a->accels);
 }

@@ -76,8 +76,15 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		r = td_json_parse(dev, strlen(dev), &j, err);
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
-		const char *list = td_jkey_str(td_json_root(j), "nvidia.com/gpu");
-		r = td_dev_parse(list, gpus, &g.devices, err);
+		// Whatever they are called, an index means one device of the node.
+		yyjson_val *k, *v;
+		size_t i, n;
+		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
+			uint64_t some = 0;
+			if (!r)
+				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
+			g.devices |= some;
+		}
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
 	}

@@ -67,6 +67,10 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->actions),
 		 .help = "programs that a NodeAction may run here"},
+		{.name = "accelerators",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->accelerators),
+		 .help = "a site's own descriptions of accelerators: YAML files"},
 		{.name = "reboot",
 		 .value = "HOW",
 		 TD_OPT_TEXT(&o->reboot),
@@ -206,13 +210,12 @@ static int start_informers(struct td_gate_agent *a, struct td_error *err)
 	td_informer_add_index(a->pods, "job", td_gate_agent_job_index);
 	td_informer_on_change(a->pods, td_gate_agent_on_pod, a);
 	td_informer_on_change(a->nodes, on_node, a);
-	td_gate_agent_health_open(a);
+	int r = td_gate_agent_health_open(a, err);
 	a->held.gate = a->gate;
 	a->held.kube = a->kube;
 	a->held.nodes = a->nodes;
 
 	struct td_informer *v[] = {a->pods, a->nodes};
-	int r = 0;
 	for (size_t i = 0; i < TD_LEN(v) && !r; i++)
 		r = td_informer_start(v[i], a->cancel, err);
 	if (r)

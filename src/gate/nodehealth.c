@@ -318,7 +318,9 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	note(d, root, node, TD_ANN_PROGRAMS, programs, &differs);
 	// While its driver is away a machine says nothing, and its GPUs are what they were.
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-	td_auto_free char *gpus = td_nodehealth_facts(h, index_of(h, node->name), f) ? td_checkup_inventory(f) : NULL;
+	td_auto_free char *gpus = h->o.inventory ? h->o.inventory(h->o.ctx, index_of(h, node->name)) : NULL;
+	if (!gpus)
+		gpus = td_nodehealth_facts(h, index_of(h, node->name), f) ? td_checkup_inventory(f) : NULL;
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
 	td_auto_free char *nics = td_checkup_nics_text(f);

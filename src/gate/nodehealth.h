@@ -32,6 +32,8 @@ struct td_nodehealth_opts {
 	// machine was told, and this process ends with it.
 	int (*reboot)(void *ctx, int node, struct td_cancel *c, struct td_error *err);
 	char *(*boot)(void *ctx, int node); // the id of its boot; the caller frees it
+	// What its machine says of accelerators that NVML does not know, as td_accel_inventory(). NULL: there are none.
+	char *(*inventory)(void *ctx, int node);
 	void *ctx;
 };
 struct td_nodehealth;

@@ -7,20 +7,28 @@
 
 #include <string.h>
 
-#define RESOURCE "nvidia.com/gpu"
+enum { SHARED_MINOR = 64 * TD_DEV_MAX }; // behind those of all nodes
 
-size_t td_fakegpu_nodes(uint64_t mask, int node, int major, struct td_arena *a, struct td_oci_device *out)
+static struct td_oci_device fake(const char *path, int major, int minor)
+{
+	return (struct td_oci_device){.path = path, .type = 'c', .major = major, .minor = minor, .mode = 0666};
+}
+
+size_t td_fakegpu_nodes(const struct td_accel_found *f, uint64_t mask, int node, int major, struct td_arena *a,
+			struct td_oci_device *out)
 {
 	size_t n = 0;
-	for (int i = 0; i < TD_DEV_MAX; i++)
-		if (mask >> i & 1)
-			out[n++] = (struct td_oci_device){
-				.path = td_arena_printf(a, "/dev/tandem-gpu%d", i),
-				.type = 'c',
-				.major = major,
-				.minor = node * TD_DEV_MAX + i,
-				.mode = 0666,
-			};
+	for (int i = 0; i < (f ? f->n : TD_DEV_MAX); i++) {
+		int minor = node * TD_DEV_MAX + i;
+		if (!(mask >> i & 1))
+			continue;
+		if (!f)
+			out[n++] = fake(td_arena_printf(a, "/dev/tandem-gpu%d", i), major, minor);
+		for (size_t k = 0; f && k < f->v[i].n_files; k++)
+			out[n++] = fake(f->v[i].files[k], major, minor);
+	}
+	for (size_t k = 0; n && f && k < f->shared.n && k < TD_ACCEL_SHARED; k++)
+		out[n++] = fake(f->shared.v[k], major, SHARED_MINOR + (int)k);
 	return n;
 }
 
@@ -36,7 +44,7 @@ static uint64_t bits(uint64_t mask, int64_t skip, int64_t n)
 	return got;
 }
 
-uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container)
+uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container, const char *resource)
 {
 	static const char *const lists[] = {"initContainers", "containers"};
 	int64_t used = 0;
@@ -44,7 +52,7 @@ uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char 
 		yyjson_val *c;
 		size_t i, max;
 		yyjson_arr_foreach (td_jget(pod_spec, lists[l]), i, max, c) {
-			int64_t n = td_api_container_request(c, RESOURCE);
+			int64_t n = td_api_container_request(c, resource);
 			if (td_streq(td_jstr(c, "name"), container))
 				return bits(mask, used, n);
 			if (l || td_streq(td_jstr(c, "restartPolicy"), "Always"))
@@ -54,20 +62,17 @@ uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char 
 	return 0;
 }
 
-void td_fakegpu_env(uint64_t mask, struct td_strv *env)
+void td_fakegpu_env(const struct td_accel_found *f, uint64_t mask, struct td_strv *env)
 {
-	td_auto_buf struct td_buf cuda = {0}, nvidia = {0};
-	int n = 0;
-	for (int i = 0; i < TD_DEV_MAX; i++)
-		if (mask >> i & 1) {
-			td_buf_printf(&cuda, "%s%d", n ? "," : "", n);
-			td_buf_printf(&nvidia, "%s%d", n++ ? "," : "", i);
-		}
-	bool image = false;
-	for (size_t i = 0; i < env->n; i++)
-		image |= td_starts(env->v[i], "NVIDIA_VISIBLE_DEVICES=");
-	if (n)
-		td_env_set(env, "CUDA_VISIBLE_DEVICES", td_buf_str(&cuda));
-	if (n || image)
-		td_env_set(env, "NVIDIA_VISIBLE_DEVICES", n ? td_buf_str(&nvidia) : "void");
+	td_auto_strv struct td_strv its = {0};
+	td_accel_variables(f ? f->of : td_accel_named("fake"), f, mask, &its);
+	for (size_t i = 0; i < its.n; i++) {
+		char *value = strchr(its.v[i], '=');
+		bool image = false;
+		for (size_t k = 0; k < env->n; k++)
+			image |= !strncmp(env->v[k], its.v[i], (size_t)(value - its.v[i]) + 1);
+		*value++ = '\0';
+		if (mask || image)
+			td_env_set(env, its.v[i], value);
+	}
 }

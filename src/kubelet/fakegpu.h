@@ -1,20 +1,24 @@
-// The device nodes of virtual nodes' fake GPUs.
+// The device nodes and variables of virtual nodes' fake devices: GPUs, or what a tree of sysfs says (accels.h).
 #pragma once
 
+#include "accel/accel.h"
 #include "oci/oci.h"
 #include "json/json.h"
 
 #include <stdint.h>
 
-// Fills `out` with one character device per bit i of `mask`: /dev/tandem-gpu<i>, `major`, minor
-// node·64 + i, mode 0666. Returns the number of devices. `out` has room for 64; the paths live in
-// `a`.
-size_t td_fakegpu_nodes(uint64_t mask, int node, int major, struct td_arena *a, struct td_oci_device *out);
-// Which of a pod's devices one of its containers gets: as many as it asks for, the lowest first, in
+enum { TD_FAKEGPU_NODES = 64 * TD_ACCEL_FILES + TD_ACCEL_SHARED }; // device nodes of one container at most
+
+// Fills `out` with the character devices of each bit i of `mask`: /dev/tandem-gpu<i>, or the files of f (NULL: fake
+// GPUs), `major`, minor node·64 + i, mode 0666; and those that all devices of f share. Returns the number of devices.
+// The paths live in `a` or in f.
+size_t td_fakegpu_nodes(const struct td_accel_found *f, uint64_t mask, int node, int major, struct td_arena *a,
+			struct td_oci_device *out);
+// Which of a pod's devices one of its containers gets: as many of the resource as it asks for, the lowest first, in
 // the order of the spec. What an ordinary init container had, later ones have again; a sidecar keeps
 // its own (as td_api_pod_request counts).
-uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container);
-// Sets what CUDA programs and container runtimes read: CUDA_VISIBLE_DEVICES counts the container's
-// devices from 0, NVIDIA_VISIBLE_DEVICES has their indexes on the node. Without devices an image's
-// own NVIDIA_VISIBLE_DEVICES becomes "void".
-void td_fakegpu_env(uint64_t mask, struct td_strv *env);
+uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container, const char *resource);
+// Sets what programs and container runtimes read. CUDA_VISIBLE_DEVICES counts the container's devices from 0,
+// NVIDIA_VISIBLE_DEVICES has their indexes on the node; other vendors' as their description says. Without devices an
+// image's own word for all of them becomes that for none ("void").
+void td_fakegpu_env(const struct td_accel_found *f, uint64_t mask, struct td_strv *env);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "kubelet/accels.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/realgpu.h"
@@ -104,6 +105,12 @@ static int reboot(void *ctx, int node, struct td_cancel *c, struct td_error *err
 	return r ? r : td_kubelet_node_write(a, node, c, err);
 }
 
+static char *inventory(void *ctx, int node)
+{
+	const struct td_accel_found *f = td_kubelet_accel(ctx, node);
+	return f ? td_accel_inventory(f) : NULL;
+}
+
 void td_kubelet_health_open(struct td_kubelet *a)
 {
 	its.state = td_asprintf("%s/agent", a->o.home);
@@ -115,7 +122,8 @@ void td_kubelet_health_open(struct td_kubelet *a)
 		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i),
 				  *tree = td_asprintf("%s/hardware/n%d", a->o.home, i);
 		td_strv_addf(&its.names, "n%d", i);
-		b[i] = a->real ? td_realgpu_backend(a->real, i, faults) : td_checkup_fake(faults, tree, a->o.gpus);
+		b[i] = a->real ? td_realgpu_backend(a->real, i, faults)
+			       : td_checkup_fake(faults, tree, td_kubelet_gpus(a, i));
 		td_strv_add(&its.faults, faults);
 	}
 	its.o = (struct td_nodehealth_opts){.kube = a->kube,
@@ -135,6 +143,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .faults = (const char *const *)its.faults.v,
 					    .reboot = reboot,
 					    .boot = boot,
+					    .inventory = inventory,
 					    .ctx = a};
 	a->health = td_nodehealth_new(&its.o);
 }

@@ -12,6 +12,7 @@
 //   metrics.[ch]                  the role's metrics
 //   watch.[ch]                    process exits and deadlines, in one thread
 //   fakegpu.[ch]                  device nodes of fake GPUs
+//   accels.[ch]                   which accelerators each node has
 //   realgpu.[ch]                  the machine's own GPUs: device nodes, the driver's files, health
 //   pods/pod.[ch] pods/record.c   a pod as this kubelet runs it, the table of pods, records on disk
 //   pods/sync.[ch]                the reconcile function of one pod; its parts:
@@ -49,6 +50,7 @@ struct td_kubelet_opts {
 
 struct td_hosts;
 struct td_realgpu;
+struct td_kubelet_accels;
 struct td_pod_table;
 
 struct td_kubelet {
@@ -76,8 +78,9 @@ struct td_kubelet {
 	pthread_cond_t hooks_idle;
 	int hooks; // running hook threads
 	struct td_nodehealth *health;
-	struct td_realgpu *real; // NULL: GPUs are fake
-	atomic_ullong down;      // nodes that reboot now: no container of theirs starts
+	struct td_realgpu *real;          // NULL: GPUs are fake
+	struct td_kubelet_accels *accels; // accels.h
+	atomic_ullong down;               // nodes that reboot now: no container of theirs starts
 };
 
 // nodes.c: registers the nodes n0 … and sends heartbeats until `c` is cancelled.

@@ -12,6 +12,7 @@
 #include "gate/telemetry.h"
 #include "kube/health.h"
 #include "kube/options.h"
+#include "kubelet/accels.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/metrics.h"
 #include "kubelet/pods/hosts.h"
@@ -340,13 +341,16 @@ static int open_gate(struct td_kubelet *a, struct td_error *err)
 		td_strv_addf(&text, "%s/nodes/n%d", a->o.run, i);
 	}
 
+	int devices = a->o.gpus;
+	for (int i = 0; i < a->o.nodes; i++)
+		devices = td_kubelet_gpus(a, i) > devices ? td_kubelet_gpus(a, i) : devices;
 	for (int i = 0; i < a->o.nodes; i++)
 		node[i] = (struct td_gate_site){text.v[2 * i], text.v[2 * i + 1]};
 
 	struct td_gate_opts g = {.dir = dir,
 				 .node = node,
 				 .nodes = a->o.nodes,
-				 .devices = a->o.gpus,
+				 .devices = devices,
 				 .clock = a->clock,
 				 .busy = holder_busy,
 				 .superseded = holder_superseded,
@@ -369,6 +373,8 @@ static int setup(struct td_kubelet *a, struct td_error *err)
 		r = open_runtime(a, err);
 	if (!r && a->o.real_gpus && (r = td_realgpu_new(a->o.gpus, &a->real, err)))
 		td_wrap(err, "--real-gpus");
+	if (!r)
+		r = td_kubelet_accels_open(a, err);
 	if (!r)
 		r = td_net_switch_ensure(a->o.switch_name, a->o.cidr, err);
 	if (!r)
@@ -520,6 +526,7 @@ static void teardown(struct td_kubelet *a)
 	pthread_mutex_unlock(&a->hooks_mu);
 
 	td_kubelet_health_close(a);
+	td_kubelet_accels_close(a);
 	a->real = td_realgpu_free(a->real);
 	if (a->watch)
 		td_watch_free(a->watch);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "kubelet/accels.h"
 #include "kubelet/realgpu.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
 
 int td_kubelet_gpus(const struct td_kubelet *a, int node)
 {
-	return a->real ? td_realgpu_count(a->real, node) : a->o.gpus;
+	const struct td_accel_found *f = td_kubelet_accel(a, node);
+	return a->real ? td_realgpu_count(a->real, node) : f ? f->n : a->o.gpus;
 }
 
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
@@ -77,7 +79,12 @@ static void resources(struct td_kubelet *a, int node, yyjson_mut_doc *d, yyjson_
 		td_jm_key_str(d, m, "pods", "110");
 		if (disk[0])
 			td_jm_key_str(d, m, "ephemeral-storage", disk);
-		td_jm_key_str(d, m, "nvidia.com/gpu", gpu);
+		td_jm_key_str(d, m, td_kubelet_resource(a, node), gpu);
+		// Its machine may have had others.
+		td_auto_strv struct td_strv not = {0};
+		td_kubelet_resources_not(a, node, &not);
+		for (size_t i = 0; i < not.n; i++)
+			td_jm_key_set(d, m, not.v[i], yyjson_mut_null(d));
 	}
 }
 

@@ -1,5 +1,6 @@
 #include "kubelet/realgpu.h"
 
+#include "accel/accel.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/gpudriver.h"
@@ -31,8 +32,7 @@ struct td_realgpu {
 	struct td_strv lib_names, libs, program_names, programs;
 };
 
-// The driver's own files, which whoever computes opens besides his GPUs'.
-static const char *const own[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+#define UVM "/dev/nvidia-uvm"
 
 static bool device(const char *path, int *ret_major, int *ret_minor)
 {
@@ -49,8 +49,8 @@ static void load_uvm(void)
 {
 	char *argv[] = {"nvidia-modprobe", "-u", "-c=0", NULL};
 	struct td_error err = TD_ERROR_INIT;
-	if (!td_path_exists(own[1]) && td_run_ok(argv, MODPROBE_MS, NULL, &err))
-		td_warn("there is no %s, and nvidia-modprobe does not make it: %s", own[1], err.msg);
+	if (!td_path_exists(UVM) && td_run_ok(argv, MODPROBE_MS, NULL, &err))
+		td_warn("there is no %s, and nvidia-modprobe does not make it: %s", UVM, err.msg);
 }
 
 int td_realgpu_new(int each, struct td_realgpu **ret, struct td_error *err)
@@ -125,8 +125,13 @@ size_t td_realgpu_nodes(const struct td_realgpu *r, uint64_t mask, int node, str
 		d.path = td_arena_printf(a, "/dev/tandem-gpu%d", i);
 		out[n++] = d;
 	}
-	for (size_t i = 0; n && i < TD_LEN(own); i++) {
-		struct td_oci_device d = {.path = own[i], .type = 'c', .mode = 0666};
+	// The driver's own files, which whoever computes opens besides his GPUs'.
+	yyjson_val *own;
+	size_t i, k;
+	yyjson_arr_foreach (td_jget(td_accel_named("nvidia"), "shared"), i, k, own) {
+		struct td_oci_device d = {.path = yyjson_get_str(own), .type = 'c', .mode = 0666};
+		if (!n)
+			break;
 		if (device(d.path, &d.major, &d.minor))
 			out[n++] = d;
 	}

@@ -17,6 +17,7 @@
 // ---- what the configuration needs to know of nodes ----
 struct gpu_group {
 	struct td_op_share share; // gpus and types count
+	struct td_op_vendor vendor;
 	bool fake;
 	struct td_strv names;
 };
@@ -44,12 +45,16 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->planes);
 }
 
-static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
+static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_op_share *s)
 {
+	struct td_op_vendor v;
+	td_op_vendor_of(sc, node->root, s->gpus, &v);
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
 	while (i < f->n_groups &&
 	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
+		(s->gpus && (strcmp(f->group[i].vendor.resource, v.resource) != 0 ||
+			     strcmp(f->group[i].vendor.files, v.files) != 0)) ||
 		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
 		strcmp(f->group[i].share.numa, s->numa) != 0))
 		i++;
@@ -58,7 +63,7 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 	if (i == TD_LEN(f->group))
 		return;
 	if (i == f->n_groups)
-		f->group[f->n_groups++] = (struct gpu_group){*s, fake, {0}};
+		f->group[f->n_groups++] = (struct gpu_group){*s, v, fake, {0}};
 	td_strv_add(&f->group[i].names, node->name);
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
@@ -89,7 +94,7 @@ static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_ob
 	for (size_t i = 0; share && i < pods.n; i++)
 		if (td_streq(pods.v[i]->ns, sc->ns) && is_of(pods.v[i], "slurmd", sc->name) &&
 		    !td_object_deleting(pods.v[i]))
-			return td_op_share_parse(share, td_op_resource(sc->root), ret);
+			return td_op_share_parse(share, td_op_node_resource(sc->root, node->root), ret);
 	return false;
 }
 
@@ -114,12 +119,13 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 		for (long long to = from + n; f->n_gres < TD_LEN(f->gres) && from < to; from += n) {
 			n = td_op_numa_run(g->share.numa, from, to);
 			char *cores = td_op_numa_cores(&g->share, from);
-			f->gres[f->n_gres++] =
-				(struct td_slurm_gres){.nodes = nodes,
-						       .name = "gpu",
-						       .file = keep(f, td_op_device_files(sc, g->fake, from, n)),
-						       .type = typed ? keep(f, td_strdup(type)) : NULL,
-						       .cores = cores ? keep(f, cores) : NULL};
+			f->gres[f->n_gres++] = (struct td_slurm_gres){
+				.nodes = nodes,
+				.name = "gpu",
+				.file = keep(f, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
+				.type = typed ? keep(f, td_strdup(type)) : NULL,
+				.cores = cores ? keep(f, cores) : NULL,
+				.flags = g->vendor.flags};
 		}
 	}
 }
@@ -142,7 +148,7 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
 		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
 		    runs_here(op, sc, nodes.v[i], &s)) {
-			add_node(f, nodes.v[i], &s);
+			add_node(f, sc->root, nodes.v[i], &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
 			td_slurm_fabric_lines(sc->root, nodes.v[i]->root, &f->fabric);
 			td_slurm_nics_problems(td_jget(sc->root, "spec.fabric"), nodes.v[i]->root, &f->planes);

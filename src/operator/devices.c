@@ -2,6 +2,7 @@
 // (docs/design/0011-dra.md).
 #include "operator/operator.h"
 
+#include "accel/accel.h"
 #include "api/condition.h"
 #include "api/quantity.h"
 #include "kube/slices.h"
@@ -35,35 +36,54 @@ static void check_counted(const yyjson_val *sc, struct td_strv *problems)
 	}
 }
 
-// Checks the resource that pods ask for. Its devices are the GRES gpu of Slurm's nodes.
-static void check_resource(const yyjson_val *sc, struct td_strv *problems)
+// Checks a resource that pods ask for. Its devices are the GRES gpu of Slurm's nodes.
+static void check_resource(const yyjson_val *sc, const yyjson_val *entry, size_t at, struct td_strv *problems)
 {
-	const char *resource = td_op_resource(sc), *gres;
+	const char *resource = td_jstr_or(entry, "resource", NVIDIA), *gres;
 	yyjson_val *map = td_jget(sc, "spec.scheduler.gresMap");
-	if (!td_streq(resource, NVIDIA) && !td_jstr(sc, FIRST "file"))
+	if (!td_accel_of(resource) && !td_jstr(entry, "file"))
 		td_strv_addf(problems,
-			     "spec.devices[0].file: where the device files of %s lie in slurmd's pod is not known: "
+			     "spec.devices[%zu].file: where the device files of %s lie in slurmd's pod is not known: "
 			     "write it, as far as the number, for example /dev/nvidia",
-			     resource);
+			     at, resource);
 	if (yyjson_is_obj(map) && !yyjson_obj_size(map))
 		return; // no pod may ask for devices
 
 	gres = yyjson_is_obj(map) ? td_jkey_str(map, resource) : td_streq(resource, NVIDIA) ? "gpu" : NULL;
 	if (!gres)
 		td_strv_addf(problems,
-			     "spec.devices[0].resource: %s is not in spec.scheduler.gresMap, so no pod could ask for "
+			     "spec.devices[%zu].resource: %s is not in spec.scheduler.gresMap, so no pod could ask for "
 			     "it: add \"%s: gpu\" there, or correct the name",
-			     resource, resource);
+			     at, resource, resource);
 	else if (strcmp(gres, "gpu") != 0 && !td_starts(gres, "gpu:"))
 		td_strv_addf(problems,
 			     "spec.scheduler.gresMap: %s is mapped to %s, and the nodes' devices are the GRES gpu: "
 			     "write gpu",
 			     resource, gres);
+	if (at && td_streq(td_jstr(entry, "source"), "DRA"))
+		td_strv_addf(problems,
+			     "spec.devices[%zu].source: DRA is for a cluster with one kind of devices: leave it out",
+			     at);
+}
+
+// Checks all of them.
+static void check_resources(const yyjson_val *sc, struct td_strv *problems)
+{
+	yyjson_val *list = td_jget(sc, "spec.devices"), *x;
+	size_t i, n;
+	if (!yyjson_arr_size(list))
+		check_resource(sc, NULL, 0, problems);
+	yyjson_arr_foreach (list, i, n, x)
+		check_resource(sc, x, i, problems);
+	if (yyjson_arr_size(list) > 1 && td_op_dra(sc))
+		td_strv_addf(problems,
+			     "spec.devices[0].source: DRA is for a cluster with one kind of devices: name one, "
+			     "or leave the source out");
 }
 
 void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *problems)
 {
-	check_resource(sc, problems);
+	check_resources(sc, problems);
 	td_op_types_check(sc, problems);
 	if (!td_op_dra(sc)) {
 		check_counted(sc, problems);
@@ -101,7 +121,12 @@ void td_op_devices_class(struct td_op *op, const struct td_object *sc, struct td
 
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 {
-	const char *resource = td_op_resource(sc);
+	yyjson_val *x;
+	size_t i, n;
+	td_auto_buf struct td_buf names = {0};
+	yyjson_arr_foreach (td_jget(sc, "spec.devices"), i, n, x)
+		td_buf_printf(&names, "%s%s", !i ? "" : i + 1 < n ? ", " : " and ", td_jstr_or(x, "resource", NVIDIA));
+	const char *resource = names.len ? td_buf_str(&names) : NVIDIA;
 	if (gpus)
 		return td_asprintf("%lld of %s on %lld node%s", gpus, resource, nodes, nodes == 1 ? "" : "s");
 	if (td_op_dra(sc))
@@ -111,12 +136,6 @@ char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 	return td_asprintf("spec.devices[0].resource: no node of this cluster has %s (status.capacity), so Slurm gives "
 			   "out none: install its device plugin there, or correct the name",
 			   resource);
-}
-
-char *td_op_device_files(const yyjson_val *sc, bool fake, long long from, long long n)
-{
-	const char *file = td_jstr_or(sc, FIRST "file", fake ? "/dev/tandem-gpu" : "/dev/nvidia");
-	return n == 1 ? td_asprintf("%s%lld", file, from) : td_asprintf("%s[%lld-%lld]", file, from, from + n - 1);
 }
 
 // The types of what a driver publishes. One device without a type is enough: then none has one, because Slurm
@@ -148,7 +167,7 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		return td_fail(why, TD_INVALID, "SlurmCluster %s: %.400s", td_jstr_or(sc, "metadata.name", ""),
 			       problems.v[0]),
 		       false;
-	const char *share = td_object_annotation(node, TD_ANN_SHARE), *resource = td_op_resource(sc);
+	const char *share = td_object_annotation(node, TD_ANN_SHARE), *resource = td_op_node_resource(sc, node->root);
 	struct td_op_share had = {0};
 	if (!share || !td_op_share_parse(share, resource, &had))
 		had = (struct td_op_share){0};

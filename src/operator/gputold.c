@@ -7,23 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST "spec.devices.[0]."
-
-// The list of the GPUs; NULL: the node tells nothing, or of another number of them.
-static yyjson_val *told(const yyjson_val *node, long long n, struct td_json **keep)
-{
-	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPUS);
-	if (!text || td_json_parse(text, strlen(text), keep, NULL))
-		return NULL;
-	yyjson_val *list = td_jget(td_json_root(*keep), "gpus");
-	return n > 0 && (long long)yyjson_arr_size(list) == n ? list : NULL;
-}
-
 void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus)
 {
-	const char *label = td_jstr(sc, FIRST "typeLabel"), *attribute = td_jstr(sc, FIRST "typeAttribute");
+	const yyjson_val *entry = td_op_node_devices(sc, node);
+	const char *label = td_jstr(entry, "typeLabel"), *attribute = td_jstr(entry, "typeAttribute");
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *x, *list = told(node, gpus->n, &j);
+	yyjson_val *x, *list = td_op_told(node, td_op_node_resource(sc, node), gpus->n, &j);
 	size_t i, n;
 	*gpus->types = '\0';
 	// "" says that Slurm shall know no types.
@@ -40,10 +29,10 @@ void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op
 		*gpus->types = '\0';
 }
 
-void td_op_numa_told(const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA])
+void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA])
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *x, *list = told(node, gpus, &j);
+	yyjson_val *x, *list = td_op_told(node, td_op_node_resource(sc, node), gpus, &j);
 	td_auto_buf struct td_buf text = {0};
 	size_t i, n;
 	long long last = 0;

@@ -3,13 +3,14 @@
 // A list of types ("h100:4,a100:4") is in the order of Slurm's indexes: the first four GPUs are of the type h100.
 #include "operator/operator.h"
 
+#include "accel/accel.h"
+
 #include "slurm/hostlist.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-#define FIRST "spec.devices.[0]."
 enum { TYPE_MAX = 40 };
 
 // A type begins with a letter: Slurm takes "gpu:1g" for a count.
@@ -57,27 +58,34 @@ char *td_op_gpu_type(const yyjson_val *sc, const char *product)
 {
 	if (!product || !*product)
 		return NULL;
-	const char *said = td_jkey_str(td_jget(sc, FIRST "types"), product);
+	const char *said = NULL;
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.devices"), i, n, x)
+		said = said ? said : td_jkey_str(td_jget(x, "types"), product);
 	td_auto_free char *type = said ? td_strdup(said) : model(product);
 	return is_type(type) ? td_steal(type) : NULL;
 }
 
 void td_op_types_check(const yyjson_val *sc, struct td_strv *problems)
 {
-	yyjson_val *k, *v;
-	size_t i, n;
-	yyjson_obj_foreach (td_jget(sc, FIRST "types"), i, n, k, v)
-		if (!is_type(yyjson_get_str(v)))
-			td_strv_addf(problems,
-				     "spec.devices[0].types.%.80s: \"%.80s\" is no type: write a letter, then letters, "
-				     "digits, '_', '.', '-', at most %d",
-				     yyjson_get_str(k), yyjson_get_str(v), TYPE_MAX);
+	yyjson_val *k, *v, *x;
+	size_t i, n, at, max;
+	yyjson_arr_foreach (td_jget(sc, "spec.devices"), at, max, x)
+		yyjson_obj_foreach (td_jget(x, "types"), i, n, k, v)
+			if (!is_type(yyjson_get_str(v)))
+				td_strv_addf(
+					problems,
+					"spec.devices[%zu].types.%.80s: \"%.80s\" is no type: write a letter, then "
+					"letters, digits, '_', '.', '-', at most %d",
+					at, yyjson_get_str(k), yyjson_get_str(v), TYPE_MAX);
 }
 
 void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus)
 {
-	const char *usual = td_streq(td_op_resource(sc), "nvidia.com/gpu") ? "nvidia.com/gpu.product" : "",
-		   *label = td_jstr_or(sc, FIRST "typeLabel", usual);
+	const yyjson_val *of = td_accel_of(td_op_node_resource(sc, node));
+	const char *usual = td_jstr_or(of, "productLabel", ""),
+		   *label = td_jstr_or(td_op_node_devices(sc, node), "typeLabel", usual);
 	td_auto_free char *type =
 		*label ? td_op_gpu_type(sc, td_jkey_str(td_jget(node, "metadata.labels"), label)) : NULL;
 	*gpus->types = '\0';

@@ -22,7 +22,7 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 // out what is taken. TD_INVALID says what is in the way.
 static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, struct td_error *err)
 {
-	const char *resource = td_op_resource(p->sc->root);
+	const char *resource = td_op_node_resource(p->sc->root, x->node->root);
 	td_auto_free char *field = td_asprintf("spec.nodeName=%s", x->name);
 	td_auto_objects struct td_objects pods = {0};
 	int r = td_kube_list(p->op->k, &td_pods, NULL, NULL, field, p->c, &pods, err);
@@ -85,7 +85,7 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 {
 	// The share comes first: from then on no other pod is placed on it. Then count what was
 	// placed before.
-	td_auto_free char *share = td_op_share_text(&x->share, td_op_resource(p->sc->root));
+	td_auto_free char *share = td_op_share_text(&x->share, td_op_node_resource(p->sc->root, x->node->root));
 	struct td_error e = TD_ERROR_INIT;
 	int r = 0;
 	const char *now = td_object_annotation(x->node, TD_ANN_SHARE);

@@ -27,7 +27,7 @@ static long long gpus_of(const struct td_object *node, const yyjson_val *sc)
 {
 	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	struct td_op_share s;
-	return share && td_op_share_parse(share, td_op_resource(sc), &s) ? s.gpus : 0;
+	return share && td_op_share_parse(share, td_op_node_resource(sc, node->root), &s) ? s.gpus : 0;
 }
 
 // Which of its devices are tested, "0,2,3": those that are out of service one by one are not.

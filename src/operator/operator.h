@@ -19,7 +19,7 @@
 //                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c gputypes.c gpunuma.c gputold.c containers.c scratch.c
+//   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c containers.c scratch.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
@@ -250,8 +250,6 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 void td_op_devices_class(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_strv *problems);
 // Returns what was found, in words. The caller frees it.
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes);
-// Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
-char *td_op_device_files(const yyjson_val *sc, bool fake, long long from, long long n);
 // Finds the GPUs of a node; *ret is for td_op_share_of. False: what the driver publishes, or the
 // spec, cannot be used; why says what.
 bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, struct td_op_found *ret,
@@ -264,6 +262,26 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 const char *td_op_pod_node(const struct td_object *pod);
 // Returns why kube-scheduler has found no place; NULL: it has, or was not asked.
 const char *td_op_unscheduled(const struct td_object *pod);
+
+// ---- vendor.c: which of spec.devices a node has (pure) ----
+
+// What is known of a node's devices.
+struct td_op_vendor {
+	char resource[254];
+	char files
+		[2048]; // of its devices, with commas, as the machine tells; "": as spec.devices or the vendor's description say
+	const char *flags; // of gres.conf, static; NULL: Slurm's own
+	char type[40];     // of devices whose product is not known; "": they need none, because the pool has one kind
+};
+// Returns the entry of spec.devices; NULL: the spec has none.
+const yyjson_val *td_op_node_devices(const yyjson_val *sc, const yyjson_val *node);
+const char *td_op_node_resource(const yyjson_val *sc, const yyjson_val *node);
+void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpus, struct td_op_vendor *ret);
+// Returns what the machine tells of its n devices of that resource (annotation tandem.dev/gpus); NULL: nothing, or of
+// others. It points into *keep, which the caller unrefs.
+yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n, struct td_json **keep);
+// Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
+char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, bool fake, long long from, long long n);
 
 // ---- gputypes.c: types of GPUs (pure) ----
 
@@ -290,7 +308,7 @@ void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_o
 // Sets the types from the products, when all of the node's GPUs have one and no label is turned off.
 void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
 // Sets the NUMA nodes, where there are several and Slurm can have them: from 0 to the last that has a GPU.
-void td_op_numa_told(const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA]);
+void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA]);
 
 // ---- gpunuma.c: the cores that are near to a GPU (pure) ----
 

@@ -32,7 +32,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	int64_t cpu, cpu_off, mem, mem_off, gpus;
 	if (td_quantity_milli(quantity(alloc, "cpu", b[0], "0"), &cpu, why) ||
 	    td_quantity_ceil(quantity(alloc, "memory", b[1], "0"), &mem, why) ||
-	    td_quantity_ceil(quantity(alloc, td_op_resource(cluster), b[2], "0"), &gpus, why))
+	    td_quantity_ceil(quantity(alloc, td_op_node_resource(cluster, node), b[2], "0"), &gpus, why))
 		return td_wrap(why, "status.allocatable"), false;
 	struct td_op_found has = found ? *found : (struct td_op_found){.n = -1};
 	if (has.n >= 0)
@@ -42,6 +42,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		td_op_types_label(cluster, node, &has);
 	if (!*has.types)
 		td_op_types_told(cluster, node, &has);
+	struct td_op_vendor vendor;
+	td_op_vendor_of(cluster, node, gpus, &vendor);
+	if (!*has.types && *vendor.type && gpus > 0)
+		td_op_types_add(has.types, vendor.type, gpus);
 	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
 	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
@@ -51,7 +55,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
 		return false;
 	if (!numa)
-		td_op_numa_told(node, gpus, s.numa);
+		td_op_numa_told(cluster, node, gpus, s.numa);
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "

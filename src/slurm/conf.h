@@ -41,6 +41,7 @@ struct td_slurm_gres {
 	const char *file;  // "/dev/tandem-gpu[0-7]"
 	const char *type;  // "h100"; NULL: none
 	const char *cores; // the cores near to it, "0-6"; NULL: any
+	const char *flags; // which variables Slurm sets: "amd_gpu_env"; NULL: its own choice
 };
 // A key of a ConfigMap of the site's.
 struct td_slurm_text {

@@ -8,9 +8,10 @@ char *td_slurm_gres_conf(const struct td_slurm_facts *f)
 	td_buf_puts(&b, "AutoDetect=off\n");
 	for (size_t i = 0; i < f->n_gres; i++) {
 		const struct td_slurm_gres *g = &f->gres[i];
-		td_buf_printf(&b, "%s%s%sName=%s%s%s File=%s%s%s\n", g->nodes ? "NodeName=" : "",
+		td_buf_printf(&b, "%s%s%sName=%s%s%s File=%s%s%s%s%s\n", g->nodes ? "NodeName=" : "",
 			      g->nodes ? g->nodes : "", g->nodes ? " " : "", g->name, g->type ? " Type=" : "",
-			      g->type ? g->type : "", g->file, g->cores ? " Cores=" : "", g->cores ? g->cores : "");
+			      g->type ? g->type : "", g->file, g->cores ? " Cores=" : "", g->cores ? g->cores : "",
+			      g->flags ? " Flags=" : "", g->flags ? g->flags : "");
 	}
 	return td_buf_take(&b);
 }

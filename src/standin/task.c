@@ -43,12 +43,49 @@ static const char *requeue(const char *job, int64_t deadline)
 	return "; it goes back to the queue";
 }
 
+// Is this index in a list such as "0,2-3"?
+static bool in_list(const char *s, long index)
+{
+	while (*s) {
+		char *end;
+		long a = strtol(s, &end, 10), b = *end == '-' ? strtol(end + 1, &end, 10) : a;
+		if (index >= a && index <= b)
+			return true;
+		s = *end ? end + 1 : end;
+	}
+	return false;
+}
+
+// Tells the task which devices are its own, in the variables that their vendor's programs read: "export NAME=…" on
+// stdout sets one. The file is the agent's; what is no such line of it is skipped.
+static void variables(const char *path, const char *dev)
+{
+	char name[64], how[8], line[128];
+	FILE *f = dev ? fopen(path, "re") : NULL;
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%63[A-Z0-9a-z_] %7s", name, how) != 2)
+			continue;
+		int k = 0;
+		printf("export %s=", name);
+		for (long i = 0; i < 64; i++)
+			if (in_list(dev, i)) {
+				printf("%s%ld", k ? "," : "", strcmp(how, "local") ? i : k);
+				k++;
+			}
+		putchar('\n');
+	}
+	if (f)
+		fclose(f);
+}
+
 int td_standin_task(int argc, char **argv)
 {
-	const char *path = TD_WIRE_TASK;
+	const char *path = TD_WIRE_TASK, *accelerator = TD_WIRE_ACCELERATOR;
 	for (int i = 1; i < argc; i++) {
 		if (i + 1 < argc && !strcmp(argv[i], "--socket")) {
 			path = argv[++i];
+		} else if (i + 1 < argc && !strcmp(argv[i], "--accelerator")) {
+			accelerator = argv[++i];
 		} else {
 			fprintf(stderr, "tandem gate: unknown argument \"%s\"\n", argv[i]);
 			return 2;
@@ -81,6 +118,8 @@ int td_standin_task(int argc, char **argv)
 		if (r == 2)
 			return refuse(why,
 				      job && !getenv("SLURM_STEP_ID") ? requeue(job, deadline) : "; submit it again");
+		if (!r)
+			variables(accelerator, dev);
 		if (r >= 0)
 			return r ? refuse(why, "") : 0;
 		// The agent restarts: its socket may not exist yet.

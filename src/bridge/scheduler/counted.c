@@ -23,7 +23,7 @@ int64_t td_counted_offer(const struct td_settings *s, const struct td_object *no
 {
 	if (s->devices.dra || !td_bridge_kubelet(node))
 		return -1;
-	const char *q = td_jkey_str(td_jget(node->root, "status.allocatable"), s->devices.resource);
+	const char *q = td_jkey_str(td_jget(node->root, "status.allocatable"), td_settings_resource(s, node->root));
 	int64_t n = 0;
 	return q && !td_quantity_ceil(q, &n, NULL) ? n : 0;
 }
@@ -148,8 +148,9 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 		return 0;
 
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
-	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0,
-		want = td_api_pod_request(td_jget(pod->root, "spec"), s->devices.resource);
+	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0, want;
+	const char *resource = td_settings_asked(s, pod->root);
+	want = td_api_pod_request(td_jget(pod->root, "spec"), resource);
 
 	if (offer < 0)
 		return 0;
@@ -158,7 +159,7 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 	td_informer_by_index(b->pods, "node", a->nodes, &there);
 	for (size_t i = 0; i < there.n; i++)
 		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_kube_pod_ended(there.v[i]->root))
-			used += td_api_pod_request(td_jget(there.v[i]->root, "spec"), s->devices.resource);
+			used += td_api_pod_request(td_jget(there.v[i]->root, "spec"), resource);
 
 	struct td_ask *x, *tmp;
 	pthread_mutex_lock(&b->asks->lock);
@@ -181,5 +182,5 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 	return td_fail(err, r,
 		       "the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a "
 		       "device is sick, or its device plugin does not run",
-		       a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);
+		       a->nodes, (long long)offer, resource, (long long)used, (long long)want);
 }

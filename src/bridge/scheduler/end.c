@@ -19,9 +19,8 @@ static void fabric_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_s
 	td_auto_variables struct td_slurm_variables l = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_ranges mine = {0};
-	const char *key = td_settings_key(s, "gpu");
-	const char *list = key && devices && !td_json_parse(devices, strlen(devices), &j, NULL)
-				   ? td_jkey_str(td_json_root(j), key)
+	const char *list = devices && !td_json_parse(devices, strlen(devices), &j, NULL)
+				   ? td_settings_list(s, td_json_root(j), "gpu")
 				   : NULL;
 	if (list && td_ranges_parse(list, &mine, NULL))
 		return;

@@ -21,7 +21,8 @@ static void take_parts(struct td_bridge *b, const struct td_settings *s, struct 
 					    .cores = td_strdup(n->cores),
 					    .cpus = n->cpus,
 					    .memory_mb = n->memory_mb};
-		if (td_devices_text(s, n, &v[i].devices, NULL))
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, n->name);
+		if (td_devices_text(s, n, node ? node->root : NULL, &v[i].devices, NULL))
 			v[i].devices = td_strdup("?"); // deals nothing out
 		td_room_where(b, j->id, n->name, n->cpus);
 	}
@@ -38,7 +39,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 
 	if (j->n_nodes && !gang) {
 		cpus = j->nodes[0].cores;
-		if (td_devices_text(s, &j->nodes[0], &devices, &err))
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[0].name);
+		if (td_devices_text(s, &j->nodes[0], node ? node->root : NULL, &devices, &err))
 			devices = td_strdup("?"); // equals no grant, so it is never bound
 	}
 

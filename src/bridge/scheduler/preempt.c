@@ -142,11 +142,10 @@ static void judge(const struct holder_look *k, const char *qos, int64_t start_s,
 static int64_t kind_of(const struct td_settings *s, const char *gres, const char *kind, const char *devices)
 {
 	td_auto_free char *name = td_strndup(kind, strcspn(kind, ":"));
-	const char *key = td_settings_key(s, name);
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!key || !devices || td_json_parse(devices, strlen(devices), &j, NULL))
+	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return 0;
-	return td_devices_of_kind(gres, kind, td_jkey_str(td_json_root(j), key));
+	return td_devices_of_kind(gres, kind, td_settings_list(s, td_json_root(j), name));
 }
 
 // Pods of ours, from what is known of their jobs.

@@ -38,9 +38,13 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 {
 	bool *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
 	const yyjson_val *spec = td_jget(pod->root, "spec");
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	// Where there are devices of several vendors, all are the GRES gpu: the pod may run where its own are.
+	const char *asked = s && s->devices.n_several ? td_settings_asked(s, pod->root) : NULL;
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
-		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL);
+		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL) &&
+		       (!asked || td_streq(asked, td_settings_resource(s, node->root)));
 	}
 	return v;
 }

@@ -470,7 +470,8 @@ void td_want_done(struct td_want *w)
 	w->arena = NULL;
 }
 
-int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err)
+int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, const yyjson_val *node, char **ret,
+		    struct td_error *err)
 {
 	struct td_gres g[16];
 	size_t k = 0;
@@ -483,7 +484,7 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const struct td_bridge_gres_map *m = &s->gres[i];
 		struct td_ranges all = {0}, some;
-		if (td_settings_key(s, m->name) != m->resource)
+		if (td_settings_key_on(s, m->name, node) != m->resource)
 			continue;
 		// A job that asked for "gpu" on a node with typed GPUs shows the types, and its indexes
 		// are of all GPUs of the node.
@@ -519,7 +520,7 @@ int64_t td_devices_indexes(const char *s)
 
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)
 {
-	return !s->devices.dra && td_api_pod_request(td_jget(pod, "spec"), s->devices.resource) > 0;
+	return !s->devices.dra && td_settings_asked(s, pod);
 }
 
 int64_t td_devices_count(const char *devices, const char *resource)
@@ -547,7 +548,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 				want += td_api_pod_request(td_jget(pod, "spec"), r) +
 					(strcmp(r, s->devices.resource) ? 0 : claimed);
 		}
-		if (td_devices_indexes(td_jkey_str(td_json_root(j), key)) < want)
+		if (td_devices_indexes(td_settings_list(s, td_json_root(j), s->gres[i].name)) < want)
 			return false;
 	}
 	return true;

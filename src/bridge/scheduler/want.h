@@ -65,7 +65,9 @@ const char *td_want_person(const yyjson_val *pod);
 // {"nvidia.com/gpu":"0-1"}, sorted by key. All devices of one GRES are of one resource
 // (td_settings_key()), whatever type they have and however the pod asked: an index means one device. TD_INVALID when Slurm does not say which devices (no
 // File= in gres.conf). Caller frees.
-int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err);
+// node: the Kubernetes node, where several resources are given out (td_settings_key_on()); NULL: it is not known.
+int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, const yyjson_val *node, char **ret,
+		    struct td_error *err);
 // The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
 // How many of a resource these devices (in the form of td_devices_text) are; NULL and text in

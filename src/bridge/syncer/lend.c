@@ -11,12 +11,12 @@
 // Those that the pod was told. 0: none. Only the bridge writes them, where the API is Tandem's own.
 static uint64_t told(const struct td_settings *s, const struct td_object *pod)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_SHADOW_DEVICES), *key = td_settings_key(s, "gpu");
+	const char *text = td_object_annotation(pod, TD_ANN_SHADOW_DEVICES), *list;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_ranges r = {0};
-	if (!text || !key || td_json_parse(text, strlen(text), &j, NULL))
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return 0;
-	const char *list = td_jkey_str(td_json_root(j), key);
+	list = td_settings_list(s, td_json_root(j), "gpu");
 	return list && !td_ranges_parse(list, &r, NULL) ? r.bits[0] : 0;
 }
 
@@ -29,7 +29,7 @@ static int64_t count_of(const char *quantity)
 int64_t td_lend_wants(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
 		      const struct td_object *pod)
 {
-	const char *key = td_settings_key(s, "gpu"), *share = td_object_annotation(node, TD_ANN_SHARE);
+	const char *key = td_settings_key_on(s, "gpu", node->root), *share = td_object_annotation(node, TD_ANN_SHARE);
 	if (!b->o.own_kubelet || !key || td_kube_pod_ended(pod->root) ||
 	    td_streq(td_jstr(pod->root, "spec.schedulerName"), s->scheduler))
 		return 0;
@@ -85,9 +85,12 @@ int td_lend_tell(struct td_bridge *b, const struct td_settings *s, const struct 
 		 const int64_t job_start[2], struct td_cancel *c, struct td_error *err)
 {
 	struct td_ranges r = {.bits = {devices}};
+	td_auto(td_object_unref) struct td_object *node =
+		td_informer_get(b->nodes, NULL, td_jstr_or(pod->root, "spec.nodeName", ""));
 	td_auto_free char *list = td_ranges_write(&r),
-			  *text = td_asprintf("{\"%s\":\"%s\",\"job\":%lld,\"start\":%lld}", td_settings_key(s, "gpu"),
-					      list, (long long)job_start[0], (long long)job_start[1]);
+			  *text = td_asprintf("{\"%s\":\"%s\",\"job\":%lld,\"start\":%lld}",
+					      td_settings_key_on(s, "gpu", node ? node->root : NULL), list,
+					      (long long)job_start[0], (long long)job_start[1]);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "metadata.uid", pod->uid);

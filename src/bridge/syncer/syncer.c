@@ -273,7 +273,7 @@ static int devices_missing(struct td_bridge *b, const struct td_object *node, co
 	gres -= td_aside_unmissed(b, node, gres);
 	if (offer >= 0 && offer < gres)
 		*ret = td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
-				   s->devices.resource);
+				   td_settings_resource(s, node->root));
 	return 0;
 }
 

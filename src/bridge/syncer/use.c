@@ -15,11 +15,13 @@ enum { KINDS = 33 }; // CPUs, and each entry of gresMap
 static void native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n, int64_t use[KINDS],
 		   int64_t *ret_memory_mb)
 {
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, n->name);
+	const yyjson_val *on = node ? node->root : NULL;
 	use[0] = n->alloc_cpus;
 	*ret_memory_mb = n->alloc_memory_mb;
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const struct td_bridge_gres_map *m = &s->gres[i];
-		if (td_settings_key(s, m->name) != m->resource)
+		if (td_settings_key_on(s, m->name, on) != m->resource)
 			continue; // what is of a type is in the sum of the GRES
 		use[i + 1] = td_devices_of_gres(n->gres_used, m->name);
 	}
@@ -27,10 +29,10 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 	int64_t out, out_cpus;
 	td_aside_holds(b, n->name, &out, &out_cpus);
 	for (size_t i = 0; i < s->n_gres; i++)
-		use[i + 1] -=
-			td_settings_key(s, s->gres[i].name) == s->gres[i].resource && !strcmp(s->gres[i].name, "gpu")
-				? out
-				: 0;
+		use[i + 1] -= td_settings_key_on(s, s->gres[i].name, on) == s->gres[i].resource &&
+					      !strcmp(s->gres[i].name, "gpu")
+				      ? out
+				      : 0;
 
 	const struct td_pool_size shadows = td_shadow_holds(b, n->name);
 	use[0] -= shadows.cpus + out_cpus;

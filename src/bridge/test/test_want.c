@@ -337,9 +337,42 @@ static void devices(const struct td_settings *s, const char *gres, const char *w
 {
 	const struct td_slurm_job_node n = {.name = (char *)(uintptr_t)"n0", .gres = (char *)(uintptr_t)gres};
 	td_auto_free char *got = NULL;
-	int r = td_devices_text(s, &n, &got, NULL);
+	int r = td_devices_text(s, &n, NULL, &got, NULL);
 	if (want ? r || strcmp(got, want) != 0 : r != TD_INVALID)
 		fail_msg("%s: %d %s", gres, r, got ? got : "");
+}
+
+// Devices of two vendors are the same GRES: a grant calls them as its node's share does.
+static void test_vendors(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s =
+		given_settings("{\"devices\":[{\"resource\":\"nvidia.com/gpu\"},{\"resource\":\"amd.com/"
+			       "gpu\"}],\"scheduler\":{\"gresMap\":"
+			       "{\"nvidia.com/gpu\":\"gpu\",\"amd.com/gpu\":\"gpu\"},\"defaultUser\":\"pods\"}}");
+	td_auto(td_json_unref) struct td_json *amd = given_json("{\"metadata\":{\"annotations\":{\"" TD_ANN_SHARE
+								"\":\"{\\\"cpu\\\":\\\"4\\\",\\\"amd.com/gpu\\\":"
+								"\\\"4\\\"}\"}}}"),
+					      *bare = given_json("{\"metadata\":{}}");
+	assert_string_equal(td_settings_resource(s, td_json_root(amd)), "amd.com/gpu");
+	assert_string_equal(td_settings_resource(s, td_json_root(bare)), "nvidia.com/gpu");
+	const struct td_slurm_job_node n = {.name = (char *)(uintptr_t)"n1",
+					    .gres = (char *)(uintptr_t)"gpu:mi300x:2(IDX:0,3)"};
+	td_auto_free char *there = NULL, *unknown = NULL;
+	assert_int_equal(td_devices_text(s, &n, td_json_root(amd), &there, NULL), 0);
+	assert_string_equal(there, "{\"amd.com/gpu\":\"0,3\"}");
+	assert_int_equal(td_devices_text(s, &n, NULL, &unknown, NULL), 0);
+	assert_string_equal(unknown, "{\"nvidia.com/gpu\":\"0,3\"}");
+
+	td_auto(td_json_unref) struct td_json *p = pod("ml", "", "\"amd.com/gpu\":\"2\"", ""),
+					      *two = pod("ml", "", "\"amd.com/gpu\":\"2\",\"nvidia.com/gpu\":\"1\"",
+							 "");
+	assert_string_equal(td_settings_asked(s, td_json_root(p)), "amd.com/gpu");
+	assert_true(td_devices_cover(s, td_json_root(p), 0, there));
+	assert_false(td_devices_cover(s, td_json_root(p), 0, "{\"amd.com/gpu\":\"0\"}"));
+	td_auto_want struct td_want w = {0};
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_want_read(s, "main", td_json_root(two), 0, &w, &e), TD_INVALID); // not of both vendors
+	assert_non_null(strstr(e.msg, "two types of gpu"));
 }
 
 static void stands_at(const char *line, const char *ns, const char *kind, const char *notes)
@@ -532,6 +565,7 @@ static void test_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_vendors),
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_people),

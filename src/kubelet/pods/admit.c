@@ -41,9 +41,9 @@ bool td_pod_awaits_devices(const yyjson_val *node, const char *ns)
 	       td_jhas(td_jget(td_json_root(j), "deviceNamespaces"), ns);
 }
 
-int td_kubelet_slurm_gpus(const yyjson_val *node)
+int td_kubelet_slurm_gpus(const yyjson_val *node, const char *resource)
 {
-	return (int)share_of(node, "nvidia.com/gpu", false);
+	return (int)share_of(node, resource, false);
 }
 
 const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message)

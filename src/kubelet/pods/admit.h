@@ -24,4 +24,4 @@ bool td_pod_awaits_shadow(const struct td_pod_admit *x, const yyjson_val *node);
 // Does a shadow hold devices for pods of this namespace, which may wait for them?
 bool td_pod_awaits_devices(const yyjson_val *node, const char *ns);
 // Number of GPUs in Slurm's share of the node: devices 0 … n-1 are Slurm's.
-int td_kubelet_slurm_gpus(const yyjson_val *node);
+int td_kubelet_slurm_gpus(const yyjson_val *node, const char *resource);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "gate/gate.h"
+#include "kubelet/accels.h"
 #include "kubelet/fakegpu.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/security.h"
@@ -103,6 +104,7 @@ static int limit(const yyjson_val *spec, const char *path, const char *what, boo
 }
 
 // Everything that one start needs, freed together.
+_Static_assert((int)TD_REALGPU_NODES >= (int)TD_FAKEGPU_NODES, "room for either kind");
 struct plan {
 	struct td_image img;
 	struct td_strv env, args;
@@ -242,15 +244,16 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	}
 
 	const char *name = td_jstr_or(spec, "name", "");
-	uint64_t mask = p->slurmd ? td_dev_all(td_kubelet_gpus(a, p->node))
-				  : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name);
+	uint64_t mask =
+		p->slurmd ? td_dev_all(td_kubelet_gpus(a, p->node))
+			  : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name, td_kubelet_resource(a, p->node));
 	x->gpus = mask;
 	environment(a, &x->img, hostname, &x->env);
 	// In slurmd's jobs Slurm sets them.
 	if (!p->slurmd && a->real)
 		td_realgpu_env(a->real, mask, p->node, &x->env);
 	else if (!p->slurmd)
-		td_fakegpu_env(mask, &x->env);
+		td_fakegpu_env(td_kubelet_accel(a, p->node), mask, &x->env);
 	td_env_gang(pod, &x->env); // before the container's own, which may say otherwise
 	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
@@ -286,7 +289,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;
 	x->spec.n_devices = a->real ? td_realgpu_nodes(a->real, mask, p->node, x->arena, x->devices)
-				    : td_fakegpu_nodes(mask, p->node, a->o.device_major, x->arena, x->devices);
+				    : td_fakegpu_nodes(td_kubelet_accel(a, p->node), mask, p->node, a->o.device_major,
+						       x->arena, x->devices);
 	return 0;
 }
 

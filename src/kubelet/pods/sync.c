@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "gate/gate.h"
+#include "kubelet/accels.h"
 #include "kubelet/pods/admit.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/status.h"
@@ -126,8 +127,8 @@ static int lent_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val
 			       (long long)want);
 	int r = td_json_parse(text, strlen(text), &j, err);
 	if (!r)
-		r = td_dev_parse(td_jkey_str(td_json_root(j), "nvidia.com/gpu"), td_kubelet_gpus(a, p->node), &mask,
-				 err);
+		r = td_dev_parse(td_jkey_str(td_json_root(j), td_kubelet_resource(a, p->node)),
+				 td_kubelet_gpus(a, p->node), &mask, err);
 	if (r)
 		return td_wrap(err, "annotation " TD_ANN_SHADOW_DEVICES);
 	if (__builtin_popcountll(mask) != want)
@@ -146,11 +147,12 @@ static int lent_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val
 static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node,
 		       struct td_error *err)
 {
-	int64_t want = td_api_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
+	const char *resource = td_kubelet_resource(a, p->node);
+	int64_t want = td_api_pod_request(td_jget(pod, "spec"), resource);
 	if (!want || p->grant.granted || p->slurmd || p->devices)
 		return 0;
 
-	int from = td_kubelet_slurm_gpus(node);
+	int from = td_kubelet_slurm_gpus(node, resource);
 	int gpus = td_kubelet_gpus(a, p->node);
 	uint64_t mask;
 	if (want > gpus - from && want <= from &&
@@ -159,9 +161,9 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		return lent_devices(a, p, pod, want, err);
 	if (want > gpus - from)
 		return td_fail(err, TD_INVALID,
-			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on "
+			       "Allocate failed: requests %lld %s, and Slurm gives out %d of the %d on "
 			       "this node: set spec.schedulerName to tandem",
-			       (long long)want, from < gpus ? from : gpus, gpus);
+			       (long long)want, resource, from < gpus ? from : gpus, gpus);
 
 	int r = td_pod_table_devices(a->table, p, from, gpus, (int)want, &mask, err);
 	return r == TD_THROTTLED ? TD_INVALID : r; // as every kubelet: it does not wait for them

@@ -702,7 +702,7 @@ static void test_admit(void **state)
 	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfpods");
 	free(msg);
 
-	assert_int_equal(td_kubelet_slurm_gpus(td_json_root(node)), 8);
+	assert_int_equal(td_kubelet_slurm_gpus(td_json_root(node), "nvidia.com/gpu"), 8);
 }
 
 static void test_ident(void **state)
@@ -827,9 +827,25 @@ static void test_fake_gpus(void **state)
 {
 	struct td_oci_device dev[TD_DEV_MAX];
 	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
-	assert_int_equal(td_fakegpu_nodes(0x12, 2, 240, a, dev), 2);
+	assert_int_equal(td_fakegpu_nodes(NULL, 0x12, 2, 240, a, dev), 2);
 	assert_string_equal(dev[1].path, "/dev/tandem-gpu4");
 	assert_int_equal(dev[1].minor, 2 * 64 + 4);
+
+	// Of another vendor: its files, and the one that all share, which no other node's device is.
+	struct td_accel_found f = {.of = td_accel_named("amd"), .n = 4};
+	for (int i = 0; i < f.n; i++)
+		f.v[i] = (struct td_accel){.files = {td_arena_printf(a, "/dev/dri/renderD%d", 128 + i)}, .n_files = 1};
+	td_strv_add(&f.shared, "/dev/kfd");
+	assert_int_equal(td_fakegpu_nodes(&f, 0x12, 2, 240, a, dev), 2); // there is no fifth
+	assert_string_equal(dev[0].path, "/dev/dri/renderD129");
+	assert_string_equal(dev[1].path, "/dev/kfd");
+	assert_true(dev[0].minor == 2 * 64 + 1 && dev[1].minor == 64 * 64);
+	assert_int_equal(td_fakegpu_nodes(&f, 0, 2, 240, a, dev), 0); // nor the shared one
+	td_auto_strv struct td_strv env = {0};
+	td_fakegpu_env(&f, 0xc, &env);
+	assert_true(env.n == 2 && td_strv_has(&env, "ROCR_VISIBLE_DEVICES=0,1") &&
+		    td_strv_has(&env, "HIP_VISIBLE_DEVICES=0,1"));
+	td_strv_done(&f.shared);
 }
 
 #define ASKS(name, n, more) "{name: " name ", resources: {limits: {nvidia.com/gpu: " n "}}" more "}"
@@ -847,17 +863,19 @@ static void test_each_container_gets_its_own_devices(void **state)
 		uint64_t mask;
 	} want[] = {{"before", 0x02}, {"side", 0x02}, {"after", 0x14}, {"a", 0x14}, {"none", 0}, {"b", 0x80}, {"x", 0}};
 	for (size_t i = 0; i < TD_LEN(want); i++)
-		assert_int_equal(td_fakegpu_share(0x96, td_json_root(pod), want[i].name), want[i].mask);
-	assert_int_equal(td_fakegpu_share(0x16, td_json_root(pod), "b"), 0); // never more than there are
+		assert_int_equal(td_fakegpu_share(0x96, td_json_root(pod), want[i].name, "nvidia.com/gpu"),
+				 want[i].mask);
+	assert_int_equal(td_fakegpu_share(0x16, td_json_root(pod), "b", "nvidia.com/gpu"),
+			 0); // never more than there are
 
 	td_auto_strv struct td_strv env = {0}, plain = {0};
 	td_env_set(&env, "NVIDIA_VISIBLE_DEVICES", "all"); // as images of CUDA have it
-	td_fakegpu_env(0x14, &env);
+	td_fakegpu_env(NULL, 0x14, &env);
 	assert_true(td_strv_has(&env, "CUDA_VISIBLE_DEVICES=0,1") && td_strv_has(&env, "NVIDIA_VISIBLE_DEVICES=2,4"));
-	td_fakegpu_env(0, &plain);
+	td_fakegpu_env(NULL, 0, &plain);
 	assert_int_equal(plain.n, 0);
 	td_env_set(&plain, "NVIDIA_VISIBLE_DEVICES", "all");
-	td_fakegpu_env(0, &plain);
+	td_fakegpu_env(NULL, 0, &plain);
 	assert_true(plain.n == 1 && td_strv_has(&plain, "NVIDIA_VISIBLE_DEVICES=void"));
 }
 
@@ -869,6 +887,9 @@ static void test_grant(void **state)
 		       "tandem.dev/devices: '{\"nvidia.com/gpu\":\"0-1\"}'}}");
 	assert_int_equal(td_gate_grant_read(td_json_root(ok), 8, &g, &e), 0);
 	assert_true(g.granted && g.job == 17 && g.start == 100 && g.devices == 3 && !g.all);
+	JSON amd = yaml("metadata: {annotations: {tandem.dev/devices: '{\"amd.com/gpu\":\"2,5\"}'}}");
+	assert_int_equal(td_gate_grant_read(td_json_root(amd), 8, &g, &e), 0);
+	assert_int_equal(g.devices, 0x24); // an index means one device, whatever it is called
 	JSON none = yaml("metadata: {name: x}");
 	assert_int_equal(td_gate_grant_read(td_json_root(none), 8, &g, &e), 0);
 	assert_true(!g.granted && !g.devices);

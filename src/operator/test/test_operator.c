@@ -348,6 +348,61 @@ static void told(void)
 	}
 }
 
+// Pools with devices of two vendors: which a node has, Slurm's types of them, and their files.
+static void test_vendors(void **state)
+{
+#define BOTH "{devices: [{resource: nvidia.com/gpu}, {resource: amd.com/gpu}]}"
+#define AMD "{devices: [{resource: amd.com/gpu}]}"
+#define TOLD(resource, a, b)                                                                                           \
+	TD_ANN_GPUS ": '{\"resource\":\"" resource "\",\"gpus\":[{\"product\":\"Instinct MI300X\",\"file\":\"" a       \
+		    "\"},{\"product\":\"Instinct MI300X\",\"file\":\"" b "\"}]}'"
+	static const struct {
+		const char *spec, *notes, *labels, *has, *resource, *types, *files, *flags;
+	} rows[] = {
+		{BOTH, "", "", "nvidia.com/gpu", "nvidia.com/gpu", "nvidia:2", "/dev/nvidia[0-1]", NULL},
+		{BOTH, "", "nvidia.com/gpu.product: NVIDIA-L40S", "nvidia.com/gpu", "nvidia.com/gpu", "l40s:2",
+		 "/dev/nvidia[0-1]", NULL},
+		// What the machine tells; without it, as AMD's usually are.
+		{BOTH, TOLD("amd.com/gpu", "/dev/dri/renderD129", "/dev/dri/renderD130"), "", "amd.com/gpu",
+		 "amd.com/gpu", "mi300x:2", "/dev/dri/renderD[129-130]", "amd_gpu_env"},
+		{BOTH, TOLD("amd.com/gpu", "/dev/dri/renderD128", "/dev/dri/renderD136"), "", "amd.com/gpu",
+		 "amd.com/gpu", "mi300x:2", "/dev/dri/renderD128,/dev/dri/renderD136", "amd_gpu_env"},
+		{BOTH, "", "", "amd.com/gpu", "amd.com/gpu", "amd:2", "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		{BOTH, "", "amd.com/gpu.product-name: AMD_Instinct_MI250X", "amd.com/gpu", "amd.com/gpu", "mi250x:2",
+		 "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		// What it told of others says nothing, nor does what is no file of a device.
+		{BOTH, TOLD("habana.ai/gaudi", "/dev/accel/accel0", "/dev/accel/accel1"), "", "amd.com/gpu",
+		 "amd.com/gpu", "amd:2", "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		{BOTH, TOLD("amd.com/gpu", "/dev/x Flags=", "/dev/y"), "", "amd.com/gpu", "amd.com/gpu", "mi300x:2",
+		 "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		// A kubelet that says none for the moment: what it had counts.
+		{BOTH, "tandem.dev/slurm-share: '{\"amd.com/gpu\":\"2\"}'", "", "cpu", "amd.com/gpu", "amd:2",
+		 "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		// One vendor needs no types. A file that the spec names counts where the machine tells nothing.
+		{AMD, "", "", "amd.com/gpu", "amd.com/gpu", "", "/dev/dri/renderD[128-129]", "amd_gpu_env"},
+		{"{devices: [{resource: amd.com/gpu, file: /dev/mine}]}", "", "", "amd.com/gpu", "amd.com/gpu", "",
+		 "/dev/mine[0-1]", "amd_gpu_env"},
+	};
+	td_auto(td_json_unref) struct td_json *set = Y("spec: {slurm: {gres: auto}}");
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *sc_text = td_asprintf("spec: %s", rows[i].spec),
+				  *node_text =
+					  td_asprintf("metadata: {annotations: {%s}, labels: {%s}}\nstatus: "
+						      "{allocatable: {cpu: '10', memory: 8Gi}, capacity: {%s: '2'}}",
+						      rows[i].notes, rows[i].labels, rows[i].has);
+		td_auto(td_json_unref) struct td_json *sc = Y(sc_text), *node = Y(node_text);
+		struct td_op_found found = {.n = 2};
+		struct td_op_vendor v;
+		struct td_op_share s;
+		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &found, &s, NULL));
+		td_op_vendor_of(td_json_root(sc), td_json_root(node), 2, &v);
+		td_auto_free char *files = td_op_device_files(td_json_root(sc), &v, false, 0, 2);
+		if (strcmp(s.types, rows[i].types) != 0 || strcmp(files, rows[i].files) != 0 ||
+		    strcmp(v.resource, rows[i].resource) != 0 || !td_streq(v.flags, rows[i].flags))
+			fail_msg("%zu: %s, %s, %s, %s", i, v.resource, s.types, files, v.flags ? v.flags : "-");
+	}
+}
+
 static void test_numa(void **state)
 {
 	static const struct {
@@ -517,8 +572,10 @@ static void test_dra(void **state)
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");
-	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 0, 8),
-			  *one = td_op_device_files(td_json_root(sc), true, 0, 1);
+	struct td_op_vendor its;
+	td_op_vendor_of(td_json_root(sc), td_json_root(node), 8, &its);
+	td_auto_free char *files = td_op_device_files(td_json_root(sc), &its, false, 0, 8),
+			  *one = td_op_device_files(td_json_root(sc), &its, true, 0, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
 
@@ -550,6 +607,16 @@ static void test_devices_check(void **state)
 	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}], scheduler: {gresMap: {a.com/gpu: gpu}}}", "");
 	devices_say("{devices: [{resource: a.com/gpu}], scheduler: {gresMap: {a.com/gpu: gpu}}}",
 		    "spec.devices[0].file: ");
+	devices_say("{devices: [{resource: nvidia.com/gpu}, {resource: amd.com/gpu}], scheduler: {gresMap: "
+		    "{nvidia.com/gpu: gpu, amd.com/gpu: gpu}}}",
+		    "");
+	devices_say("{devices: [{resource: nvidia.com/gpu}, {resource: amd.com/gpu}], scheduler: {gresMap: "
+		    "{nvidia.com/gpu: gpu}}}",
+		    "spec.devices[1].resource: amd.com/gpu is not in");
+	devices_say(
+		"{devices: [{resource: nvidia.com/gpu}, {resource: amd.com/gpu, source: DRA}], scheduler: {gresMap: "
+		"{nvidia.com/gpu: gpu, amd.com/gpu: gpu}}}",
+		"spec.devices[1].source: ");
 	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}]}",
 		    "spec.devices[0].resource: a.com/gpu is not in");
 	devices_say("{scheduler: {gresMap: {a.com/gpu: gpu}}}", "spec.devices[0].resource: nvidia.com/gpu is not in");
@@ -1063,6 +1130,7 @@ int main(void)
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_vendors),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
