@@ -17,7 +17,7 @@ def near(shown):
     return {i // 7 for i in expand_ranges(cores)}, {i // 2 for i in expand_ranges(gpus)}
 
 
-@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1")
+@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D1.4")
 def test_jobs_and_pods_ask_for_a_type(home):
     """A label types one node, a NodeSet both, with two types each; who asks for a type gets devices of it and no other, and one that is not there is refused with those that are."""
     pool = home
@@ -51,8 +51,8 @@ def test_jobs_and_pods_ask_for_a_type(home):
     assert gres()["n1"] == "gpu:4"
     pool.kubectl("annotate", "node", "n1", "tandem.dev/gpu-numa-")
     # What the machine itself tells counts where nobody says anything else.
-    pool.cmd("fault", "n1", "node", "product=NVIDIA-L40S", "numa=0,0,1,1")
-    wait_for("the machine's own words are Slurm's", lambda: pool.shell("sinfo", "-h", "-N", "-n", "n1", "-t", "idle", "-o", "%z %G").split() == ["2:7:1", "gpu:l40s:4(S:0-1)"], 120)
+    pool.cmd("fault", "n1", "node", "product=NVIDIA-L40S", "numa=0,0,1,1,3")  # and two NUMA nodes without GPUs
+    wait_for("the machine's own words are Slurm's", lambda: pool.shell("sinfo", "-h", "-N", "-n", "n1", "-t", "idle", "-o", "%z %G").split() == ["4:3:1", "gpu:l40s:4(S:0-1)"], 120)
     pool.kubectl("label", "node", "n1", "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3")
     wait_for("the label's type is Slurm's", lambda: gres() == {"n0": "gpu:4", "n1": "gpu:h100:4"}, 120)
     assert json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/slurm-share"])["types"] == "h100:4"
@@ -66,8 +66,12 @@ def test_jobs_and_pods_ask_for_a_type(home):
     assert r.returncode and "no node has GPUs of the type b200: there are h100" in r.stderr, r.stderr
 
     # Two types on a node: what Slurm calls 0 to 3 must be those devices.
-    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3"},"updateStrategy":{"maxUnavailable":"100%"}}}')
+    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","extraConf":{"CpuSpecList":"7-8"}},"updateStrategy":{"maxUnavailable":"100%"}}}')
     wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3"), 120)
+    # The system's own cores are nobody's.
+    assert "CPUEfctv=12 CPUTot=14" in (shown := pool.shell("scontrol", "show", "node", "n0")) and "CPUSpecList=7-8 " in shown, shown
+    cores = re.search(r" CPU_IDs=(\S+) ", pool.shell("srun", "-Q", "-w", "n0", "-c12", "--mem=64M", "sh", "-c", "scontrol -o -d show job $SLURM_JOB_ID"))[1]
+    assert expand_ranges(cores) == {*range(7), *range(9, 14)}, cores
     assert opens("--gpus=zeta:1") == [0] and opens("--gpus=alpha:3") == [1, 2, 3]
     assert opens("--gpus=4", "-N1") == [0, 1, 2, 3]  # Prolog is told of one type only
     assert opens("--gres=gpu:zeta:1,gpu:alpha:1") == [0, 1]

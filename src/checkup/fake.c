@@ -44,7 +44,7 @@ static const struct {
 	{"link", false, CURE_REBOOT},       // only the test of several nodes finds it: down, corrupt, slow
 	{"storage", false, CURE_REBOOT},    // so is this
 	{"product", false, CURE_CLEAR},     // no fault: what its GPUs are
-	{"numa", false, CURE_CLEAR},        // nor this: the NUMA node of each, "0,0,1,1"
+	{"numa", false, CURE_CLEAR},        // nor this: the NUMA node of each, "0,0,1,1", and of no GPU: "0,0,1,1,3"
 	{"slow", false, CURE_REBOOT, true}, // no check finds it: a job that looks for it computes so much longer there
 };
 
@@ -167,6 +167,11 @@ static void told(struct td_checkup_facts *x, const char *key, const char *value)
 			g->numa = (int)n;
 		x->numa_nodes = g->numa >= x->numa_nodes ? g->numa + 1 : x->numa_nodes;
 	}
+	// What follows are NUMA nodes without GPUs.
+	long long more;
+	for (size_t i = (size_t)x->gpus; numa && i < l.n; i++)
+		if (td_parse_i64(l.v[i], &more) && more >= x->numa_nodes && more < 64)
+			x->numa_nodes = (int)more + 1;
 }
 
 static void set(void *ctx, const struct fault *f)

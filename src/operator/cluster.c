@@ -56,7 +56,7 @@ static void add_node(struct facts *f, const yyjson_val *sc, const struct td_obje
 		(s->gpus && (strcmp(f->group[i].vendor.resource, v.resource) != 0 ||
 			     strcmp(f->group[i].vendor.files, v.files) != 0)) ||
 		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
-		strcmp(f->group[i].share.numa, s->numa) != 0))
+		strcmp(f->group[i].share.numa, s->numa) != 0 || f->group[i].share.parts != s->parts))
 		i++;
 	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
 	// which Slurm shows.

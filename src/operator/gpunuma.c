@@ -51,6 +51,12 @@ long long td_op_numa_parts(const char *numa)
 	return most - '0' + 1;
 }
 
+long long td_op_share_parts(const struct td_op_share *s)
+{
+	long long n = td_op_numa_parts(s->numa);
+	return s->parts > n ? s->parts : n;
+}
+
 long long td_op_numa_run(const char *numa, long long from, long long to)
 {
 	long long n = 1;
@@ -63,6 +69,6 @@ char *td_op_numa_cores(const struct td_op_share *s, long long gpu)
 {
 	if (!*s->numa)
 		return NULL;
-	long long part = s->numa[gpu] - '0', each = s->cpus / td_op_numa_parts(s->numa);
+	long long part = s->numa[gpu] - '0', each = s->cpus / td_op_share_parts(s);
 	return each == 1 ? td_asprintf("%lld", part) : td_asprintf("%lld-%lld", part * each, (part + 1) * each - 1);
 }

@@ -124,13 +124,15 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
 // ---- slurmd.c: a node's share and pod (pure) ----
 
 enum { TD_OP_TYPES = 256, TD_OP_NUMA = 129 };
+#define TD_SHARE_PARTS "numaNodes" // key of the share: how many there are, where the last ones have no devices
 struct td_op_share {
 	long long cpus, memory_mb, gpus;
 	// The GPUs' types in the order of Slurm's indexes, "h100:4,a100:4"; "": Slurm knows no types of them.
 	char types[TD_OP_TYPES];
-	// For each GPU the NUMA node that it hangs at, a digit, from 0 without gaps; "": nothing says it. cpus is then a
-	// multiple of their number: each has its part of the cores.
+	// For each GPU the part of the node that it hangs at, a digit: a NUMA node, or where there is only one of these, an
+	// island of linked GPUs; "": nothing says it. cpus is then a multiple of their number: each has as many cores.
 	char numa[TD_OP_NUMA];
+	long long parts; // how many there are, where the last ones have no GPUs; 0: as numa says
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {
@@ -307,14 +309,18 @@ void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_o
 
 // Sets the types from the products, when all of the node's GPUs have one and no label is turned off.
 void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
-// Sets the NUMA nodes, where there are several and Slurm can have them: from 0 to the last that has a GPU.
-void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA]);
+// Sets the parts that the GPUs hang at and how many there are: the machine's NUMA nodes, or where it has one only, the
+// islands of GPUs that are linked with each other, when all are of one size.
+void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA],
+		     long long *ret_parts);
 
 // ---- gpunuma.c: the cores that are near to a GPU (pure) ----
 
 // Reads the Node annotation TD_ANN_GPU_NUMA. False: why says what is wrong with it.
 bool td_op_numa_read(const char *text, long long gpus, char ret[TD_OP_NUMA], struct td_error *why);
 long long td_op_numa_parts(const char *numa); // how many NUMA nodes; 1 of ""
+// How many parts a node has, those without GPUs too: Slurm's sockets.
+long long td_op_share_parts(const struct td_op_share *s);
 // How many GPUs from this one on, before `to`, hang at the same one.
 long long td_op_numa_run(const char *numa, long long from, long long to);
 // Returns Cores= of gres.conf for a GPU; NULL: any. The caller frees it.

@@ -55,7 +55,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
 		return false;
 	if (!numa)
-		td_op_numa_told(cluster, node, gpus, s.numa);
+		td_op_numa_told(cluster, node, gpus, s.numa, &s.parts);
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "
@@ -80,8 +80,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
 	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
+	if (!*s.numa || (!numa && s.cpus < td_op_share_parts(&s)))
+		s.parts = 0, *s.numa = '\0';
 	// Each NUMA node has as many cores.
-	long long parts = td_op_numa_parts(s.numa);
+	long long parts = td_op_share_parts(&s);
 	if (s.cpus < parts) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs for the %lld "
@@ -97,10 +99,11 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 
 char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s}", s->cpus,
+	td_auto_free char *parts = s->parts ? td_asprintf(",\"" TD_SHARE_PARTS "\":%lld", s->parts) : td_strdup("");
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s%s}", s->cpus,
 			   s->memory_mb, resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
 			   *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
-			   *s->numa ? "\"" : "");
+			   *s->numa ? "\"" : "", parts);
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
@@ -118,6 +121,9 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 		   *numa = td_jstr_or(td_json_root(j), TD_SHARE_NUMA, "");
 	if (strlen(numa) == (size_t)gpus && gpus < TD_OP_NUMA && strspn(numa, "01234567") == (size_t)gpus)
 		memcpy(ret->numa, numa, (size_t)gpus + 1);
+	long long parts = td_jint(td_json_root(j), TD_SHARE_PARTS, 0);
+	if (*ret->numa && parts > 0 && parts <= 8)
+		ret->parts = parts;
 	char type[64];
 	long long n;
 	while (types && td_op_types_next(&types, type, &n) && td_op_types_add(ret->types, type, n))
@@ -208,7 +214,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *s)
 {
 	struct td_buf b = {0};
-	long long sockets = td_op_numa_parts(s->numa);
+	long long sockets = td_op_share_parts(s);
 	td_buf_printf(&b, "CPUs=%lld Sockets=%lld CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus,
 		      sockets, s->cpus / sockets, s->memory_mb);
 	if (s->gpus) {

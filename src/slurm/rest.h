@@ -211,10 +211,11 @@ struct td_slurm_node {
 	int64_t reason_at; // epoch seconds
 	int64_t busy_at;   // when a job was on it last, or it came, epoch seconds; 0: not known
 	// alloc_* lag, so they are hints (S-T8).
-	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
-	int64_t sockets;  // 0: not known
-	char *partitions; // "all,debug"
-	char *active;     // those of its features that jobs can ask for now
+	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb; // what jobs may have, and have
+	int64_t kept_cpus, kept_memory_mb; // what they may not: CpuSpecList, CoreSpecCount, MemSpecLimit
+	int64_t sockets;                   // 0: not known
+	char *partitions;                  // "all,debug"
+	char *active;                      // those of its features that jobs can ask for now
 };
 struct td_slurm_nodes {
 	struct td_slurm_node *v;

@@ -386,9 +386,11 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->busy_at = num(v, "last_busy", 0);
 
 	n->cpus = num(v, "effective_cpus", num(v, "cpus", 0));
+	n->kept_cpus = num(v, "cpus", 0) - n->cpus;
 	n->sockets = num(v, "sockets", 0);
 	n->alloc_cpus = num(v, "alloc_cpus", 0);
-	n->memory_mb = num(v, "real_memory", 0) - num(v, "specialized_memory", 0);
+	n->kept_memory_mb = num(v, "specialized_memory", 0);
+	n->memory_mb = num(v, "real_memory", 0) - n->kept_memory_mb;
 	n->alloc_memory_mb = num(v, "alloc_memory", 0);
 	return 0;
 }

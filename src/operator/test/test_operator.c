@@ -315,21 +315,24 @@ static void told(void)
 {
 	static const struct {
 		const char *cluster, *notes, *labels, *types, *numa;
+		long long parts, cpus; // cpus of 9; 0: all
 	} rows[] = {
 #define GPUS(a, b, x, y, nodes)                                                                                        \
 	TD_ANN_GPUS ": '{\"gpus\":[{\"product\":\"" a "\",\"numa\":" x "},{\"product\":\"" b "\",\"numa\":" y          \
 		    "}],\"numaNodes\":" nodes "}'"
 #define H100 "NVIDIA H100 80GB HBM3"
-		{"{}", GPUS(H100, H100, "0", "1", "2"), "", "h100:2", "01"},
-		{"{}", GPUS(H100, "NVIDIA L40S", "0", "0", "2"), "", "h100:1,l40s:1", ""}, // all at one
-		{"{}", GPUS(H100, H100, "0", "1", "4"), "", "h100:2", ""},                 // NUMA nodes without GPUs
-		{"{}", GPUS(H100, H100, "1", "1", "2"), "", "h100:2", ""},                 // a gap
+		{"{}", GPUS(H100, H100, "0", "1", "2"), "", "h100:2", "01", 2, 8},
+		{"{}", GPUS(H100, "NVIDIA L40S", "0", "0", "2"), "", "h100:1,l40s:1", "00", 2, 8}, // all at one
+		{"{}", GPUS(H100, H100, "0", "1", "4"), "", "h100:2", "01", 4, 8}, // NUMA nodes without GPUs
+		{"{}", GPUS(H100, H100, "1", "1", "2"), "", "h100:2", "11", 2, 8}, // a gap
+		{"{}", GPUS(H100, H100, "1", "2", "2"), "", "h100:2", ""},         // more than there are
+		{"{}", GPUS(H100, H100, "1", "2", "9"), "", "h100:2", ""},
 		{"{}", GPUS(H100, H100, "-1", "-1", "1"), "", "h100:2", ""},
-		{"{}", GPUS(H100, "Tandem fake GPU", "0", "1", "2"), "", "", "01"},
-		{"{}", GPUS(H100, H100, "0", "1", "2"), "nvidia.com/gpu.product: NVIDIA-A100", "a100:2", "01"},
-		{"{types: {" H100 ": big}}", GPUS(H100, H100, "0", "1", "2"), "", "big:2", "01"},
-		{"{typeLabel: ''}", GPUS(H100, H100, "0", "1", "2"), "", "", "01"},
-		{"{}", GPUS(H100, H100, "0", "1", "2") ", " TD_ANN_GPU_NUMA ": '1,0'", "", "h100:2", "10"},
+		{"{}", GPUS(H100, "Tandem fake GPU", "0", "1", "2"), "", "", "01", 2, 8},
+		{"{}", GPUS(H100, H100, "0", "1", "2"), "nvidia.com/gpu.product: NVIDIA-A100", "a100:2", "01", 2, 8},
+		{"{types: {" H100 ": big}}", GPUS(H100, H100, "0", "1", "2"), "", "big:2", "01", 2, 8},
+		{"{typeLabel: ''}", GPUS(H100, H100, "0", "1", "2"), "", "", "01", 2, 8},
+		{"{}", GPUS(H100, H100, "0", "1", "2") ", " TD_ANN_GPU_NUMA ": '1,0'", "", "h100:2", "10", 0, 8},
 		{"{}", TD_ANN_GPUS ": '{\"gpus\":[{\"product\":\"" H100 "\"}]}'", "", "", ""}, // of one GPU only
 		{"{}", TD_ANN_GPUS ": '{'", "", "", ""},
 	};
@@ -343,8 +346,42 @@ static void told(void)
 		td_auto(td_json_unref) struct td_json *sc = Y(sc_text), *node = Y(node_text);
 		struct td_op_share s;
 		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, NULL));
-		if (strcmp(s.types, rows[i].types) != 0 || strcmp(s.numa, rows[i].numa) != 0)
-			fail_msg("%zu: %s, %s", i, s.types, s.numa);
+		if (strcmp(s.types, rows[i].types) != 0 || strcmp(s.numa, rows[i].numa) != 0 ||
+		    s.parts != rows[i].parts || s.cpus != (rows[i].cpus ? rows[i].cpus : 9))
+			fail_msg("%zu: %s, %s, %lld, %lld", i, s.types, s.numa, s.parts, s.cpus);
+	}
+}
+
+// On a machine with one NUMA node, islands of linked GPUs take the place of NUMA nodes.
+static void linked(void)
+{
+	static const struct {
+		const char *peers[4], *cpus, *numa;
+		long long parts, share;
+	} rows[] = {
+		{{"1", "0", "3", "2"}, "10", "0011", 0, 8},
+		{{"2", "3", "0", "1"}, "10", "0101", 0, 8},
+		{{"1-3", "0,2-3", "0-1,3", "0-2"}, "10", "", 0, 9}, // all: no island
+		{{"", "", "", ""}, "10", "", 0, 9},
+		{{"1", "0", "", ""}, "10", "", 0, 9},    // of two sizes
+		{{"1", "0,2", "1", ""}, "10", "", 0, 9}, // a chain
+		{{"1", "", "3", "2"}, "10", "", 0, 9},   // of one side only
+		{{"1", "0", "9", "9"}, "10", "", 0, 9},  // of GPUs that there are not
+		{{"x", "0", "3", "2"}, "10", "", 0, 9},
+		{{"1", "0", "3", "2"}, "2", "", 0, 1}, // a core for each there is not
+	};
+	td_auto(td_json_unref) struct td_json *set = Y("spec: {slurm: {gres: auto}}"), *sc = Y("spec: {}");
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *text = td_asprintf(
+			"metadata: {annotations: {" TD_ANN_GPUS
+			": '{\"gpus\":[{\"peers\":\"%s\"},{\"peers\":\"%s\"},{\"peers\":\"%s\"},{\"peers\":\"%s\"}],"
+			"\"numaNodes\":1}'}}\nstatus: {allocatable: {cpu: '%s', memory: 8Gi, nvidia.com/gpu: '4'}}",
+			rows[i].peers[0], rows[i].peers[1], rows[i].peers[2], rows[i].peers[3], rows[i].cpus);
+		td_auto(td_json_unref) struct td_json *node = Y(text);
+		struct td_op_share s;
+		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, NULL));
+		if (strcmp(s.numa, rows[i].numa) != 0 || s.parts != rows[i].parts || s.cpus != rows[i].share)
+			fail_msg("%zu: %s, %lld, %lld", i, s.numa, s.parts, s.cpus);
 	}
 }
 
@@ -428,6 +465,12 @@ static void test_numa(void **state)
 	assert_true(td_op_share_parse("{\"cpu\":\"14\",\"memory\":\"1Gi\",\"a.com/gpu\":\"3\",\"numa\":\"0011\"}",
 				      "a.com/gpu", &back));
 	assert_string_equal(back.numa, ""); // of other GPUs
+	// Four NUMA nodes, and GPUs at the first two only.
+	struct td_op_share wide = {.cpus = 16, .memory_mb = 1024, .gpus = 4, .numa = "0011", .parts = 4};
+	td_auto_free char *wide_text = td_op_share_text(&wide, "a.com/gpu"), *wide_cores = td_op_numa_cores(&wide, 2);
+	assert_true(td_op_share_parse(wide_text, "a.com/gpu", &back));
+	assert_int_equal(td_op_share_parts(&back), 4);
+	assert_string_equal(wide_cores, "4-7");
 
 	assert_true(td_op_numa_read("1,0,1,0", 4, s.numa, NULL)); // they need not lie together
 	assert_string_equal(s.numa, "1010");
@@ -460,6 +503,7 @@ static void test_numa(void **state)
 	}
 
 	told();
+	linked();
 	numa_refused("0,0,1", "is of 3 GPUs, the node has 4");
 	numa_refused("0,0,2,2", "no GPU is at 1");
 	numa_refused("1,1,1,1", "no GPU is at 0");
