@@ -68,7 +68,9 @@ def test_jobs_and_pods_ask_for_a_type(home):
     # Two types on a node: what Slurm calls 0 to 3 must be those devices.
     pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","extraConf":{"CpuSpecList":"7-8"}},"updateStrategy":{"maxUnavailable":"100%"}}}')
     wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3"), 120)
-    # The system's own cores are nobody's.
+    # The system's own cores are nobody's, and no reason to make the node anew.
+    slurmd = lambda: pool.get("pod", "main-pool-n0", "-n", "slurm")["metadata"]["uid"]
+    first = slurmd()
     assert "CPUEfctv=12 CPUTot=14" in (shown := pool.shell("scontrol", "show", "node", "n0")) and "CPUSpecList=7-8 " in shown, shown
     cores = re.search(r" CPU_IDs=(\S+) ", pool.shell("srun", "-Q", "-w", "n0", "-c12", "--mem=64M", "sh", "-c", "scontrol -o -d show job $SLURM_JOB_ID"))[1]
     assert expand_ranges(cores) == {*range(7), *range(9, 14)}, cores
@@ -90,6 +92,8 @@ def test_jobs_and_pods_ask_for_a_type(home):
         return " ".join(c.get("message", "") for c in pool.get("pod", "wrong")["status"].get("conditions", []))
     wait_for("the third is refused in words", lambda: "no node has gpu of the type h100: there are alpha, zeta" in words())
     assert len(opens("--gpus=alpha:3", "-N1")) == 3  # beside the pods, on the other node or none of theirs
+
+    assert slurmd() == first
 
     # A NodeSet that mixes up its types is refused, and its nodes go on.
     pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:2,gpu:zeta:1"}}}')

@@ -386,7 +386,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->busy_at = num(v, "last_busy", 0);
 
 	n->cpus = num(v, "effective_cpus", num(v, "cpus", 0));
-	n->kept_cpus = num(v, "cpus", 0) - n->cpus;
+	n->kept_cpus = num(v, "cpus", n->cpus) - n->cpus;
 	n->sockets = num(v, "sockets", 0);
 	n->alloc_cpus = num(v, "alloc_cpus", 0);
 	n->kept_memory_mb = num(v, "specialized_memory", 0);

@@ -399,8 +399,10 @@ static void test_nodes(void **state)
 
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
-			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},\"cpus\":16,\"real_memory\":"
-			     "20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_cpus\":3,\"partitions\":["
+			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},\"cpus\":16,\"effective_cpus\":"
+			     "14,\"real_memory\":"
+			     "20000,\"specialized_memory\":1000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_"
+			     "cpus\":3,\"partitions\":["
 			     "\"all\",\"x\"]},{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
 		assert_int_equal(l.n, 2);
@@ -410,6 +412,10 @@ static void test_nodes(void **state)
 		assert_string_equal(n->reason, "bad fan");
 		assert_int_equal(n->reason_at, 9);
 		assert_string_equal(n->partitions, "all,x");
+		assert_int_equal(n->cpus, 14); // what jobs may have
+		assert_int_equal(n->kept_cpus, 2);
+		assert_int_equal(n->memory_mb, 19000);
+		assert_int_equal(n->kept_memory_mb, 1000);
 		assert_null(td_slurm_node_find(&l, "n3"));
 	}
 
