@@ -1,5 +1,7 @@
 """What a container on an embedded node may do and what it is limited to: securityContext, limits, names and networks."""
+import json
 import os
+import pathlib
 
 import pytest
 
@@ -64,6 +66,28 @@ def test_seccomp(plane):
             with plane.pod(script, "seccomp", **kw) as name:
                 got = lines(plane.output(name))
                 assert got["Seccomp"] == mode and got["works"] == "yes" and (userns is None or got["userns"] == userns), (ctx, got)
+
+
+@pytest.mark.feature("D3.9")
+def test_a_namespaces_filter_of_system_calls_cannot_be_lifted(plane):
+    """A profile of the site's own (localhostProfile) holds for a pod that says nothing, and for what is run in it later; pods of other namespaces are free."""
+    (pathlib.Path(plane.home) / "seccomp").mkdir(exist_ok=True)
+    (pathlib.Path(plane.home) / "seccomp/quiet.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mknod", "mknodat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}))
+    script = "mkfifo /tmp/p; echo fifo=$?; exec sleep 1000"
+    plane.kubectl("annotate", "namespace", "default", "tandem.dev/seccomp=localhost/quiet.json")
+    try:
+        for k, ctx in (("securityContext", {"privileged": True}), ("securityContext", {"seccompProfile": {"type": "Unconfined"}}), ("securityContext_pod", {"seccompProfile": {"type": "RuntimeDefault"}})):
+            assert "have the filter of system calls localhost/quiet.json" in plane.post(plane.name("lifts"), plane.spec("true", **{k: ctx}), want=(403,))["message"]
+        with plane.pod(script, "filtered") as name:
+            assert plane.running(name) and plane.pod_of(name)["spec"]["securityContext"]["seccompProfile"] == {"type": "Localhost", "localhostProfile": "quiet.json"}
+            plane.said(name, "fifo=1")
+            assert "fifo=1" in plane.ex(name, "sh", "-c", "mkfifo /tmp/q 2>/dev/null; echo fifo=$?")
+    finally:
+        plane.kubectl("annotate", "namespace", "default", "tandem.dev/seccomp-")
+    with plane.pod(script, "free") as name:
+        plane.said(name, "fifo=0")
+    with plane.pod("true", "none", securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "../up.json"}}) as name:
+        assert "is no name of a profile" in plane.refused(name)
 
 
 def test_privileged(plane):

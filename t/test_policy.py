@@ -231,3 +231,28 @@ def test_nobody_makes_pods_in_anothers_name(site):
     assert not made("alice", of("alice")) and not made("alice", job("alice")) and not made("bob", pod("whose"))
     assert not made("system:serviceaccount:kube-system:job-controller", of("alice"), "system:serviceaccounts:kube-system")
     assert "says whose pods these are" in made("system:serviceaccount:default:sly", of("alice"), "system:serviceaccounts:default")
+
+
+@pytest.mark.feature("D3.9")
+def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-filters"])
+    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "filtered", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/seccomp": "localhost/quiet.json"}}})
+    wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", "filtered", check=False), 60)
+
+    def of(profile, **own):
+        p = pod("p", ns="filtered", **({"securityContext": {"seccompProfile": profile}} if profile else {}))
+        p["spec"]["containers"][0]["securityContext"] = own
+        return p
+    right = {"type": "Localhost", "localhostProfile": "quiet.json"}
+    wait_for("it counts", lambda: "have the filter of system calls localhost/quiet.json" in may_create(c, of(None)), 60)
+    assert not may_create(c, of(right)) and not may_create(c, pod("p"))
+    c.kubectl("apply", "-f", "-", input=json.dumps(of(right)))
+    c.kubectl("annotate", "namespace", "filtered", "--overwrite", "tandem.dev/seccomp=localhost/new.json")  # a pod that was there before goes on
+    wait_for("the new one counts", lambda: "localhost/new.json" in may_create(c, of(None)), 60)
+    c.kubectl("label", "pod", "p", "-n", "filtered", "still=here")
+    assert "leave seccompProfile and privileged out" in refused(c, "debug", "p", "-n", "filtered", "--image=debian:13", "--profile=sysadmin", "--", "true")
+    c.kubectl("annotate", "namespace", "filtered", "--overwrite", "tandem.dev/seccomp=localhost/quiet.json")
+    wait_for("the old one counts again", lambda: "localhost/quiet.json" in may_create(c, of(None)), 60)
+    for p in (of({"type": "Unconfined"}), of({"type": "Localhost", "localhostProfile": "other.json"}), of(right, privileged=True), of(right, seccompProfile={"type": "Unconfined"})):
+        assert "have the filter of system calls" in may_create(c, p)

@@ -132,6 +132,8 @@
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 // On a tenant's namespaces and what is in them for it: its name. Who may label namespaces decides. Also the name of Tenants' finalizer.
 #define TD_LABEL_TENANT "tandem.dev/tenant"
+// By the operator on the same: the filter of system calls of its pods, "RuntimeDefault" or "localhost/NAME".
+#define TD_ANN_SECCOMP "tandem.dev/seccomp"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 // By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
 #define TD_LABEL_SITE "tandem.dev/site"

@@ -278,7 +278,9 @@ int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, con
 		td_jm_strf(d, n, "path", "/run/netns/%s", s->netns);
 	}
 
-	if (s->seccomp && !s->privileged)
+	if (s->seccomp_own && !s->privileged)
+		td_oci_seccomp_own(d, l, s->seccomp_own);
+	else if (s->seccomp && !s->privileged)
 		td_oci_seccomp(d, l, s);
 	if (!s->privileged) {
 		static const char *const masked[] = {

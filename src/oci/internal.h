@@ -49,6 +49,8 @@ int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, con
 // ---- seccomp.c ----
 // Adds the default filter of system calls to the configuration.
 void td_oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s);
+// Adds one of the site's own.
+void td_oci_seccomp_own(yyjson_mut_doc *d, yyjson_mut_val *linux_, const yyjson_val *profile);
 
 // ---- cgroup.c ----
 bool td_oci_cgroup_detect_v2(void);

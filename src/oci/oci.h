@@ -21,6 +21,7 @@
 #include "base/cancel.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "json/json.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -68,6 +69,9 @@ struct td_oci_mount {
 	const char *source, *destination;
 	const char *options; // comma-separated: "ro,nosuid,size=64m"
 };
+// May this be a filter of system calls (seccomp_own below)? TD_INVALID: err names what is wrong.
+int td_oci_seccomp_check(const yyjson_val *profile, struct td_error *err);
+
 struct td_oci_device {
 	const char *path; // in the container
 	char type;        // 'c' or 'b'
@@ -93,6 +97,9 @@ struct td_oci_spec {
 	bool no_new_privileges, read_only_root, privileged, tty;
 	// Applies the default filter of system calls (seccomp.c). Ignored when privileged.
 	bool seccomp;
+	// Instead of it: a filter of the site's own, which td_oci_seccomp_check() has passed; NULL: none. Ignored when
+	// privileged.
+	const yyjson_val *seccomp_own;
 	// /sys/fs/cgroup shows the container's own cgroup subtree: writable when set (for Slurm's
 	// ConstrainDevices), else read-only.
 	bool writable_cgroup;

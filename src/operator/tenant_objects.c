@@ -104,11 +104,50 @@ static int network(struct maker *m, yyjson_mut_val *want, struct td_error *err)
 	return !cache || as_is(live, want) ? 0 : apply(m, &policies, m->ns, want, err);
 }
 
-// Makes one namespace. True in *ret_has: it is the tenant's.
-static int space(struct td_op_tenant_pass *p, struct td_op_tenant *t, const char *ns, bool *ret_has,
-		 struct td_error *err)
+// The filter of system calls of its pods: its own, or that of the nearest Tenant above that has one. NULL: none.
+static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
 {
-	const char *tenant = t->o->name;
+	for (size_t steps = 0; steps <= p->n; steps++) {
+		const yyjson_val *o = p->v[at].o->root;
+		const char *type = td_jstr(o, "spec.seccompProfile.type");
+		if (td_streq(type, "Localhost"))
+			return td_arena_printf(p->arena, "localhost/%s",
+					       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
+		if (type)
+			return td_arena_strdup(p->arena, type);
+		size_t up = 0;
+		while (p->p[at].parent && up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
+			up++;
+		if (!p->p[at].parent || up == p->n)
+			return NULL;
+		at = up;
+	}
+	return NULL;
+}
+
+// Writes the filter on a namespace that is there, where it differs; NULL takes it away.
+static int filter(struct td_op_tenant_pass *p, const struct td_object *live, const char *want, struct td_error *err)
+{
+	if (td_streq(td_object_annotation(live, TD_ANN_SECCOMP), want))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.uid", live->uid);
+	yyjson_mut_val *notes = td_jm_obj(d, o, "metadata.annotations");
+	td_jm_key_set(d, notes, TD_ANN_SECCOMP, want ? yyjson_mut_strcpy(d, want) : yyjson_mut_null(d));
+	int r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, live->name), TD_PATCH_MERGE, o, p->c, NULL,
+			      err);
+	if (r && r != TD_NOT_FOUND)
+		return td_wrap(err, "writing the filter of system calls on namespace %s", live->name);
+	td_info("namespace %s: filter of system calls: %s", live->name, want ? want : "none");
+	return 0;
+}
+
+// Makes one namespace. True in *ret_has: it is the tenant's.
+static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *ret_has, struct td_error *err)
+{
+	struct td_op_tenant *t = &p->v[at];
+	const char *tenant = t->o->name, *calls = filter_of(p, at);
 	td_auto(td_object_unref) struct td_object *live = td_informer_get(p->ts->namespaces, NULL, ns);
 	const char *whose = td_object_label(live, TD_LABEL_TENANT);
 	*ret_has = false;
@@ -138,6 +177,8 @@ static int space(struct td_op_tenant_pass *p, struct td_op_tenant *t, const char
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
+	if (!live && calls)
+		td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), TD_ANN_SECCOMP, calls);
 	if (!live) { // created, not applied: one that appears just now is somebody else's
 		r = td_kube_create(p->ts->op->k, &td_namespaces, NULL, want, p->c, NULL, err);
 		if (r)
@@ -146,6 +187,8 @@ static int space(struct td_op_tenant_pass *p, struct td_op_tenant *t, const char
 	} else if (!as_is(live, want)) {
 		r = apply(&m, &td_namespaces, NULL, want, err);
 	}
+	if (!r && live)
+		r = filter(p, live, calls, err);
 	if (r || (r = rights(&m, err)) || (r = network(&m, td_jm_get(root, "policy"), err)))
 		return r;
 	*ret_has = true;
@@ -178,6 +221,8 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
+	if (td_object_annotation(ns, TD_ANN_SECCOMP))
+		td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_SECCOMP, yyjson_mut_null(d));
 	r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, ns->name), TD_PATCH_MERGE, o, p->c, NULL, err);
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "taking the label from namespace %s", ns->name);
@@ -208,7 +253,7 @@ int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t at, bool all, struc
 	int r;
 	for (size_t i = 0; i < w->n_namespaces && !all; i++) {
 		bool has;
-		if ((r = space(p, t, w->namespaces[i], &has, err)))
+		if ((r = space(p, at, w->namespaces[i], &has, err)))
 			return r;
 		if (has)
 			td_strv_add(&t->granted, w->namespaces[i]);

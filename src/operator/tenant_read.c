@@ -164,6 +164,10 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 	}
 	w->users = users;
 
+	if (td_streq(td_jstr(o, "spec.seccompProfile.type"), "Localhost") &&
+	    !td_jstr(o, "spec.seccompProfile.localhostProfile"))
+		unreadable(&rd,
+			   "spec.seccompProfile.localhostProfile: type Localhost needs the name of a profile; set it");
 	const char *was = td_jstr(o, "status.account");
 	if (was && strcmp(was, t->account))
 		unreadable(&rd, td_arena_printf(

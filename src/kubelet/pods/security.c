@@ -58,6 +58,7 @@ static const char *const all_caps[] = {"CHOWN",
 void td_ident_done(struct td_ident *i)
 {
 	td_strv_done(&i->caps);
+	free(i->seccomp_own);
 }
 
 static bool known_cap(const char *s)
@@ -268,6 +269,11 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 	if (!td_streq(td_jstr(psc, "supplementalGroupsPolicy"), "Strict"))
 		image_groups(rootfs, &id);
 
+	const yyjson_val *own = either(td_jget(sc, "seccompProfile"), td_jget(psc, "seccompProfile"), "type"),
+			 *profile = td_jget(sc, "seccompProfile") ? td_jget(sc, "seccompProfile")
+								  : td_jget(psc, "seccompProfile");
+	if (td_streq(yyjson_get_str((yyjson_val *)(uintptr_t)own), "Localhost"))
+		id.seccomp_own = td_strdup(td_jstr_or(profile, "localhostProfile", ""));
 	id.seccomp = td_streq(yyjson_get_str((yyjson_val *)either(td_jget(sc, "seccompProfile"),
 								  td_jget(psc, "seccompProfile"), "type")),
 			      "RuntimeDefault");
@@ -281,5 +287,6 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 
 	*ret = id;
 	id.caps = (struct td_strv){0};
+	id.seccomp_own = NULL;
 	return 0;
 }

@@ -13,6 +13,7 @@ struct td_ident {
 	size_t n_groups;
 	struct td_strv caps; // "CAP_CHOWN", …
 	bool seccomp;        // the profile RuntimeDefault
+	char *seccomp_own;   // of a profile Localhost: its file's name; NULL
 	bool privileged, no_new_privileges, read_only_root;
 	bool sys_admin; // sees its own cgroup, and may write to it
 };

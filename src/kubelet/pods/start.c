@@ -114,7 +114,8 @@ struct plan {
 	struct td_oci_device devices[TD_REALGPU_NODES];
 	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
 	struct td_oci_spec spec;
-	uint64_t gpus; // of the node: those that the container gets
+	struct td_json *filter; // spec.seccomp_own is of it; NULL
+	uint64_t gpus;          // of the node: those that the container gets
 };
 
 static void plan_done(struct plan *x)
@@ -123,6 +124,7 @@ static void plan_done(struct plan *x)
 	td_strv_done(&x->env);
 	td_strv_done(&x->args);
 	td_ident_done(&x->id);
+	td_json_unref(x->filter);
 	td_arena_free(x->arena);
 	free(x->dir), free(x->hosts), free(x->hostname), free(x->resolv), free(x->term), free(x->netns), free(x->log),
 		free(x->cid);
@@ -212,6 +214,36 @@ static int plan_limits(const yyjson_val *spec, struct td_oci_spec *s, struct td_
 	return r ? td_wrap(err, "resources") : 0;
 }
 
+// Reads the filter of system calls of the site's own that the container names.
+static int plan_filter(struct td_kubelet *a, struct plan *x, struct td_error *err)
+{
+	static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	const char *name = x->id.seccomp_own;
+	if (!name)
+		return 0;
+	if (!*name || *name == '.' || name[strspn(name, chars)])
+		return td_fail(
+			err, TD_INVALID,
+			"seccompProfile.localhostProfile: \"%.100s\" is no name of a profile: write the name of a "
+			"file in the directory seccomp of the home, without a path",
+			name);
+	enum { MOST = 1 << 20 };
+	td_auto_free char *path = td_asprintf("%s/seccomp/%s", a->o.home, name);
+	td_auto_buf struct td_buf text = {0};
+	int r = td_file_read(path, MOST, &text, err);
+	if (!r)
+		r = td_json_parse(td_buf_str(&text), text.len, &x->filter, err);
+	if (!r)
+		r = td_oci_seccomp_check(td_json_root(x->filter), err);
+	if (r) {
+		td_wrap(err, "seccompProfile.localhostProfile %s (%s)", name, path);
+		err->code = TD_INVALID;
+		return TD_INVALID;
+	}
+	x->spec.seccomp_own = td_json_root(x->filter);
+	return 0;
+}
+
 // Fills the plan. An error of the image store (TD_NOT_FOUND etc.) comes back with *ret_image true.
 static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
 		     struct plan *x, bool *ret_image, struct td_error *err)
@@ -260,6 +292,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		r = arguments(spec, &x->img, &x->env, &x->args, err);
 	if (!r)
 		r = td_ident_build(pod, spec, x->img.rootfs, x->img.user, &x->id, err);
+	if (!r)
+		r = plan_filter(a, x, err);
 	if (!r)
 		r = plan_limits(spec, &x->spec, err);
 	if (!r)

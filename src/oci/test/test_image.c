@@ -69,6 +69,40 @@ static void seccomp_rules(void **state)
 	}
 }
 
+// A filter of the site's own: what is none is refused, and one that is goes into the configuration as it is.
+static void seccomp_own(void **state)
+{
+	static const char *const bad[] = {
+		"[]",
+		"{\"defaultAction\":\"SCMP_ACT_NONE\"}",
+		"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":{}}",
+		"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"ptrace\"]}]}",
+		"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[],\"action\":\"SCMP_ACT_ERRNO\"}]}",
+		"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[1],\"action\":\"SCMP_ACT_ERRNO\"}]}",
+		"{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"mount\"],\"action\":\"SCMP_ACT_"
+		"ALLOW\","
+		"\"includes\":{\"caps\":[\"CAP_SYS_ADMIN\"]}}]}"};
+	struct td_error err = TD_ERROR_INIT;
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		assert_int_equal(td_json_parse(bad[i], strlen(bad[i]), &j, NULL), 0);
+		assert_int_equal(td_oci_seccomp_check(td_json_root(j), &err), TD_INVALID);
+	}
+	static const char good[] =
+		"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"ptrace\"],\"action\":"
+		"\"SCMP_ACT_ERRNO\",\"errnoRet\":38}]}";
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(good, strlen(good), &j, NULL), 0);
+	assert_int_equal(td_oci_seccomp_check(td_json_root(j), &err), 0);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_oci_seccomp_own(d, yyjson_mut_doc_get_root(d), td_json_root(j));
+	td_auto(td_json_unref) struct td_json *is = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	const yyjson_val *r = td_json_root(is);
+	assert_string_equal(td_jstr(r, "seccomp.defaultAction"), "SCMP_ACT_ALLOW");
+	assert_string_equal(td_jstr(r, "seccomp.syscalls.[0].names.[0]"), "ptrace");
+	assert_int_equal(td_jint(r, "seccomp.syscalls.[0].errnoRet", 0), 38);
+}
+
 static void names(void **s)
 {
 	static const char *const good[][3] = {{"debian:13", "debian", "13"},
@@ -267,6 +301,7 @@ static int tests(void)
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(names),
 		cmocka_unit_test(seccomp_rules),
+		cmocka_unit_test(seccomp_own),
 		cmocka_unit_test(import_list_resolve_remove),
 		cmocka_unit_test(mirrors),
 		cmocka_unit_test(the_lock_can_be_cancelled),
