@@ -1,6 +1,7 @@
 // tandem node: one node in full, or an act on it.
 #include "cli/client.h"
 #include "cli/machine.h"
+#include "cli/node_host.h"
 #include "cli/node_token.h"
 #include "cli/nodeview.h"
 
@@ -224,7 +225,9 @@ int td_node_main(int argc, char **argv)
 		 .choices = "node|device",
 		 .help = "device: only --device leaves service, the jobs on the others go on"},
 		{.name = "no-test", TD_OPT_SWITCH(&q.no_test), .help = "return the node without a test"},
-		{.name = "wait", TD_OPT_SWITCH(&q.wait), .help = "wait until it is over, and fail when it fails"},
+		{.name = "wait",
+		 TD_OPT_SWITCH(&q.wait),
+		 .help = "wait until it is over, and fail when it fails; of dismiss: until they are out"},
 		{.name = "machine",
 		 .value = "ID",
 		 TD_OPT_TEXT(&t.machine),
@@ -238,7 +241,9 @@ int td_node_main(int argc, char **argv)
 		{.name = "nodeset",
 		 .value = "NAMESPACE/NAME",
 		 TD_OPT_TEXT(&t.nodeset),
-		 .help = "of token: the node gets the labels by which this NodeSet selects"},
+		 .help = "of token: the node gets the labels by which this NodeSet selects; of admit and dismiss: "
+			 "whose "
+			 "machines they are"},
 		{.name = "label",
 		 .value = "KEY=VALUE",
 		 TD_OPT_LIST(&t.labels),
@@ -274,13 +279,16 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node machine-id       there: which machine it is\n"
 			 "  tandem node token            a token for one use by --machine alone\n"
 			 "  tandem node tokens           those that were made, and what became of them\n"
-			 "  tandem node revoke TOKEN     it is good for nothing any more",
+			 "  tandem node revoke TOKEN     it is good for nothing any more\n"
+			 "Or machines that run slurmd themselves (tandem-host(1)):\n"
+			 "  tandem node admit HOSTS      into the spec.hosts of --nodeset\n"
+			 "  tandem node dismiss HOSTS    out of it, when their jobs have ended",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = 2,
 		.args = "[ACTION] NODE",
-		.choices = "drain|reset-gpu|reboot|run|test|return|out|in|token|tokens|revoke|machine-id",
+		.choices = "drain|reset-gpu|reboot|run|test|return|out|in|token|tokens|revoke|machine-id|admit|dismiss",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
@@ -293,6 +301,10 @@ int td_node_main(int argc, char **argv)
 		t.remote = q.remote;
 		t.output = q.output;
 		return td_cli_token_run(&t, words[0], words[1]);
+	}
+	if (td_cli_hosts_verb(words[0])) {
+		const struct td_cli_hosts h = {q.remote, t.nodeset, q.output, q.wait};
+		return td_cli_hosts_run(&h, words[0], words[1]);
 	}
 	if (!words[1]) {
 		for (size_t i = 0; i < TD_LEN(acts); i++)

@@ -22,6 +22,7 @@ static const struct td_cmd roles[] = {
 	{"nodes", td_nodes_main, "the nodes: what is wrong with them, and what is done about it"},
 	{"node", td_node_main, "one node; drain, reset, reboot, test or return it"},
 	{"join", td_join_main, "on a new machine: become a node, with a token for it"},
+	{"host", td_host_main, "run slurmd on this machine itself, as a node of the pool"},
 	{"netboot", td_netboot_main, "boot machines without disks, by HTTP"},
 	{"upgrade", td_upgrade_main, "upgrade nodes under running work"},
 	{"history", td_history_main, "what was done on a node, by whom and why"},

@@ -9,6 +9,7 @@
 #include "slurm/accounting.h"
 #include "slurm/fabric.h"
 #include "slurm/hostlist.h"
+#include "slurm/hosts.h"
 #include "slurm/nics.h"
 #include "slurm/preempt.h"
 
@@ -45,26 +46,37 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->planes);
 }
 
-static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_op_share *s)
+struct kind {
+	struct td_op_vendor vendor;
+	bool fake; // its devices are those of the embedded plane
+};
+
+static bool add_named(struct facts *f, const char *node, const struct kind *k, const struct td_op_share *s)
 {
-	struct td_op_vendor v;
-	td_op_vendor_of(sc, node->root, s->gpus, &v);
-	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
 	while (i < f->n_groups &&
-	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != fake) ||
-		(s->gpus && (strcmp(f->group[i].vendor.resource, v.resource) != 0 ||
-			     strcmp(f->group[i].vendor.files, v.files) != 0)) ||
+	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != k->fake) ||
+		(s->gpus && (strcmp(f->group[i].vendor.resource, k->vendor.resource) != 0 ||
+			     strcmp(f->group[i].vendor.files, k->vendor.files) != 0)) ||
 		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
 		strcmp(f->group[i].share.numa, s->numa) != 0 || f->group[i].share.parts != s->parts))
 		i++;
 	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
 	// which Slurm shows.
 	if (i == TD_LEN(f->group))
-		return;
+		return false;
 	if (i == f->n_groups)
-		f->group[f->n_groups++] = (struct gpu_group){*s, v, fake, {0}};
-	td_strv_add(&f->group[i].names, node->name);
+		f->group[f->n_groups++] = (struct gpu_group){*s, k->vendor, k->fake, {0}};
+	td_strv_add(&f->group[i].names, node);
+	return true;
+}
+
+static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_op_share *s)
+{
+	struct kind k = {.fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true")};
+	td_op_vendor_of(sc, node->root, s->gpus, &k.vendor);
+	if (!add_named(f, node->name, &k, s))
+		return;
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
 	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
@@ -130,10 +142,28 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 	}
 }
 
+// Machines that run their own slurmd have the GPUs that the NodeSet says, and files of their own for them.
+static void add_hosts(struct facts *f, const yyjson_val *sc, const yyjson_val *set)
+{
+	td_auto_strv struct td_strv names = {0};
+	struct td_op_found has = {0};
+	const char *gres = td_jstr_or(set, "spec.slurm.gres", "auto");
+	if (td_slurm_hosts(set, &names, NULL) || (td_starts(gres, "gpu:") && td_op_gres_read(gres, &has, NULL)))
+		return;
+	struct td_op_share s = {.gpus = has.n};
+	struct kind k = {0};
+	memcpy(s.types, has.types, sizeof(s.types));
+	td_op_vendor_of(sc, NULL, s.gpus, &k.vendor);
+	for (size_t i = 0; i < names.n; i++)
+		add_named(f, names.v[i], &k, &s);
+}
+
 static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
 {
 	for (size_t i = 0; i < sets->n; i++)
 		td_strv_add(&f->sets, sets->v[i]->name);
+	for (size_t i = 0; i < sets->n; i++)
+		add_hosts(f, sc->root, sets->v[i]->root);
 	if (f->sets.n)
 		qsort(f->sets.v, f->sets.n, sizeof(char *), by_name);
 	td_auto_objects struct td_objects nodes = {0};
@@ -143,8 +173,8 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
 		struct td_op_found gpus;
-		bool ours = owner && td_op_selects(owner, nodes.v[i]) && td_streq(owner->ns, sc->ns) &&
-			    td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
+		bool ours = owner && !td_slurm_host_set(owner->root) && td_op_selects(owner, nodes.v[i]) &&
+			    td_streq(owner->ns, sc->ns) && td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
 		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
 		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
 		    runs_here(op, sc, nodes.v[i], &s)) {

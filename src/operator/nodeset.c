@@ -2,6 +2,8 @@
 // out, and writes the status.
 #include "operator/nodeset.h"
 
+#include "slurm/hosts.h"
+
 #include <string.h>
 
 // Removes the share from nodes that left, so that they get their whole allocatable back.
@@ -56,6 +58,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 			     cluster, set->ns);
 	else
 		td_op_on_demand_check(p->sc->root, set->root, ret);
+	td_slurm_hosts_check(set->root, ret);
 
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;

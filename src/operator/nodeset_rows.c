@@ -4,6 +4,7 @@
 
 #include "api/selector.h"
 #include "slurm/hostlist.h"
+#include "slurm/hosts.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -44,6 +45,9 @@ void td_op_sort(struct td_objects *l)
 // ---- which NodeSet a node belongs to ----
 bool td_op_selects(const struct td_object *set, const struct td_object *node)
 {
+	// A machine that runs its own slurmd may have a kubelet beside it.
+	if (td_slurm_host_set(set->root))
+		return td_slurm_host_in(set->root, node->name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	static const char *const fields[] = {"nodeSelector", "affinity"};
@@ -218,10 +222,11 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, struc
 	x->node = td_informer_get(p->op->nodes, NULL, x->name);
 	x->slurm = p->v->fresh ? td_slurm_node_find(&p->v->nodes, x->name) : NULL;
 	x->n.name = x->name;
+	x->n.host = td_slurm_host_set(set->root);
 	x->n.exists = x->node && !td_object_deleting(x->node);
 	x->n.ready = x->node && td_op_ready(x->node);
 	x->n.matched = x->n.matched && p->sc;
-	if (x->n.matched)
+	if (x->n.matched && !x->n.host)
 		want(p, set, x);
 	x->n.record_differs = x->slurm && x->want &&
 			      (differs(x->slurm, &x->share) || lacks_features(x->slurm, td_json_root(x->want)));
@@ -252,6 +257,11 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 		struct td_op_row *x = row_of(ret, nodes->v[i]->name);
 		x->n.matched = td_op_selects(set, nodes->v[i]);
 	}
+
+	td_auto_strv struct td_strv hosts = {0};
+	td_slurm_hosts(set->root, &hosts, NULL);
+	for (size_t i = 0; i < hosts.n; i++)
+		row_of(ret, hosts.v[i])->n.matched = true;
 
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(p->op->pods, set->ns, &pods);

@@ -36,7 +36,11 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	td_jm_str(d, o, "state", x->slurm ? td_slurm_node_words(x->slurm->states) : fresh ? "none" : "unknown");
 	if (x->slurm && x->slurm->reason && *x->slurm->reason && (x->record.drain || x->record.bad))
 		td_jm_str(d, o, "reason", x->slurm->reason);
-	td_jm_bool(d, o, "updated", x->n.pod && x->n.updated);
+	td_jm_bool(d, o, "updated", (x->n.pod || x->n.host) && x->n.updated);
+	if (x->n.host)
+		td_jm_bool(d, o, "host", true);
+	if (x->n.expected)
+		td_jm_bool(d, o, "expected", true);
 	struct td_op_said said;
 	if (td_op_says(x->slurm, &said)) {
 		td_jm_str(d, o, "config", said.config);

@@ -74,7 +74,8 @@ static bool outlived(const struct td_pool_member *m, const struct td_pool_policy
 
 bool td_pool_member_available(const struct td_pool_member *m)
 {
-	return m->pod && m->pod_ready && !m->pod_deleting && m->record && !m->record->drain && !m->record->bad;
+	bool there = m->host || (m->pod && m->pod_ready && !m->pod_deleting);
+	return there && m->record && !m->record->drain && !m->record->bad;
 }
 
 bool td_pool_member_waits_turn(const struct td_pool_member *m)
@@ -84,8 +85,8 @@ bool td_pool_member_waits_turn(const struct td_pool_member *m)
 
 bool td_pool_member_registered(const struct td_pool_member *m)
 {
-	return m->pod_ready && !m->pod_deleting && m->record && same(m->record->address, m->pod_ip) &&
-	       !m->record->bad && !m->record->off && !m->record->rising;
+	bool there = m->host || (m->pod_ready && !m->pod_deleting && m->record && same(m->record->address, m->pod_ip));
+	return there && m->record && !m->record->bad && !m->record->off && !m->record->rising;
 }
 
 static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *why)
@@ -218,9 +219,9 @@ static void count(const struct td_pool_member *v, size_t n, struct td_pool_set_c
 	for (size_t i = 0; i < n; i++) {
 		const struct td_pool_member *m = &v[i];
 		ret->matched += m->matched;
-		ret->assigned += m->pod;
-		ret->running += m->pod && m->pod_ready && !m->pod_deleting;
-		ret->updated += m->pod && m->updated && !m->pod_deleting;
+		ret->assigned += m->host ? m->record != NULL : m->pod;
+		ret->running += m->host ? m->record && !m->record->bad : m->pod && m->pod_ready && !m->pod_deleting;
+		ret->updated += m->host ? m->record != NULL : m->pod && m->updated && !m->pod_deleting;
 		ret->ready += td_pool_member_registered(m);
 		if (!m->record)
 			continue;
@@ -260,9 +261,10 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 		bool won = m->record_differs && !drained_by_others(m->record) &&
 			   p->now_ms - m->pod_born_ms > RECORD_WINS_MS;
 
-		m->updated = m->pod && m->pod_current && !won;
-		m->keep = m->exists && m->matched && (m->pod || !m->refuse);
-		m->evictable = m->record && !td_pool_record_busy(m->record) && (m->record->drain || m->record->down);
+		m->updated = m->host ? m->record != NULL : m->pod && m->pod_current && !won;
+		m->keep = m->host ? m->matched : m->exists && m->matched && (m->pod || !m->refuse);
+		m->evictable = !m->host && m->record && !td_pool_record_busy(m->record) &&
+			       (m->record->drain || m->record->down);
 		act(m, TD_MEMBER_NOTHING, NULL);
 		able += m->keep;
 	}
@@ -278,7 +280,9 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 	}
 
 	for (size_t i = 0; i < n; i++) {
-		if (v[i].keep)
+		if (v[i].host)
+			td_pool_host_decide(&v[i], p);
+		else if (v[i].keep)
 			stay(&v[i], p);
 		else if (v[i].exists && v[i].matched && !v[i].pod && v[i].refuse && !v[i].record)
 			v[i].why = v[i].refuse;
@@ -401,10 +405,11 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 			add(ret->turn, sizeof(ret->turn), v[i].name);
 		}
 
-	bool outdated = false, refused = false;
+	bool outdated = false, refused = false, hosts = false;
 	const struct td_pool_member *waits = NULL;
 	for (size_t i = 0; i < n; i++) {
 		refused |= v[i].keep && v[i].refuse;
+		hosts |= v[i].host;
 		outdated |= v[i].keep && v[i].pod && !v[i].updated;
 		if (!waits && td_pool_member_message(&v[i], ret))
 			waits = &v[i];
@@ -433,13 +438,14 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 					       f->problem                ? f->problem
 					       : !f->cluster || f->fresh ? ret->text
 									 : "slurmctld does not answer"};
-	ret->v[2] = (struct td_pool_condition){"Progressing", outdated || scaling ? TD_STATUS_TRUE : TD_STATUS_FALSE,
-					       outdated  ? "Updating"
-					       : scaling ? "Scaling"
-							 : "Settled",
-					       outdated  ? ret->progress
-					       : scaling ? "slurmd pods come or go"
-							 : "nothing is changing"};
+	ret->v[2] = (struct td_pool_condition){
+		"Progressing", outdated || scaling ? TD_STATUS_TRUE : TD_STATUS_FALSE,
+		outdated  ? "Updating"
+		: scaling ? "Scaling"
+			  : "Settled",
+		outdated  ? ret->progress
+		: scaling ? (hosts ? "slurmds of hosts come or go" : "slurmd pods come or go")
+			  : "nothing is changing"};
 	ret->v[3] = (struct td_pool_condition){"NodesOwned", f->taken ? TD_STATUS_FALSE : TD_STATUS_TRUE,
 					       f->taken ? "Taken" : "Owned",
 					       f->taken ? f->taken : "no other NodeSet has a node that it selects"};

@@ -10,6 +10,8 @@
 //
 //   leave:  drain ("tandem: scale-in"), no job left, delete the pod, delete the record.
 //
+//   host:   the slurmd is a process of the machine, and no pod is made or ended (pool/hosts.c).
+//
 // Without a fresh answer from Slurm nothing is taken away: unknown is not idle.
 #pragma once
 
@@ -33,6 +35,7 @@ struct td_pool_member { // one node
 	// in
 	const char *name;
 	bool exists, matched, ready; // the Kubernetes node; matched: the NodeSet selects it
+	bool host;                   // its slurmd is a process of the machine: no pod, and perhaps no Kubernetes node
 	const char *refuse;          // why it cannot be a Slurm node now; NULL: it can
 	bool pod, pod_ready, pod_deleting, pod_ended;
 	bool pod_current;                    // its slurmd pod is the wanted one
@@ -47,6 +50,7 @@ struct td_pool_member { // one node
 	bool keep;
 	bool updated;   // its pod is the wanted one, and Slurm has taken over what that reports
 	bool evictable; // no job is on it and none can start: evicting its pod ends nothing
+	bool expected;  // a host: the configuration that names it is in force, so its slurmd may register
 	enum td_pool_member_do act;
 	const char *why; // static, or `refuse`: the reason to write, or what is waited for
 };
@@ -67,6 +71,8 @@ struct td_pool_set_counts {
 // Decides about all nodes of a NodeSet. v: sorted by name; its out fields are filled, and *ret.
 void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p,
 			    struct td_pool_set_counts *ret);
+// What to do with the record of a machine that runs its own slurmd. Only the decision's own: no counts.
+void td_pool_host_decide(struct td_pool_member *m, const struct td_pool_policy *p);
 // True when the node takes part in the pool: its slurmd runs, and Slurm would give it work.
 bool td_pool_member_available(const struct td_pool_member *m);
 // True when its slurmd runs and Slurm has heard of it.

@@ -65,13 +65,14 @@ static void member(const struct td_scenario_words *w)
 		n_members++;
 	assert_true(n_members <= TD_LEN(members));
 
-	bool pod = !td_scenario_has(w, "no-pod");
+	bool pod = !td_scenario_has(w, "no-pod") && !td_scenario_has(w, "host");
 	records[at] = record_of(w);
 	members[at] = (struct td_pool_member){
 		.name = name,
 		.exists = !td_scenario_has(w, "gone"),
 		.matched = !td_scenario_has(w, "gone") && !td_scenario_has(w, "unmatched"),
 		.ready = !td_scenario_has(w, "gone") && !td_scenario_has(w, "unready"),
+		.host = td_scenario_has(w, "host"),
 		.refuse = td_scenario_val(w, "refuse", NULL),
 		.pod = pod,
 		.pod_ready = pod && !td_scenario_has(w, "pod-unready"),

@@ -1,0 +1,367 @@
+// tandem host: keeps this machine's slurmd as the NodeSet says (host.h).
+//
+// It ends slurmd only when it has read that the machine is no member and Slurm has no record of it, or has no
+// right any more after it was taken out. Whatever it cannot read, slurmd goes on. Jobs outlive both.
+#include "cli/host.h"
+#include "base/clock.h"
+#include "base/embedded.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/proc.h"
+#include "cmd/roles.h"
+#include "pool/nodeset.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern const struct td_embedded td_cli_files[];
+extern char **environ;
+
+enum { TICK_MS = 500, BACK_MS = 30000, STOP_MS = 20000, HOOK_MS = 120000, SPARE_MB = 1024 };
+
+struct host {
+	struct td_host_who who;
+	const char *conf, *dir, *slurmd, *standin;
+	const char *before, *after; // programs: before slurmd starts, after the machine has left
+	int64_t look_ms;
+	struct td_kube *k;
+	struct td_cancel *cancel;
+	struct td_host_seen seen;
+	struct td_pool_absence absence;
+	pid_t pid; // slurmd's; 0: it does not run
+	int64_t next_look, not_before, back_ms;
+	bool leaving, said_out;
+	char *last; // the last complaint: it is logged once
+};
+
+static void complain(struct host *h, const char *text)
+{
+	if (td_streq(h->last, text))
+		return;
+	free(h->last);
+	h->last = td_strdup(text);
+	td_warn("%s", text);
+}
+
+// Written in place: slurmd has it mounted.
+static int write_hosts(const struct host *h, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/hosts", h->dir);
+	td_auto_buf struct td_buf want = {0}, have = {0};
+	int r = td_file_read("/etc/hosts", 1 << 20, &want, NULL);
+	if (r && r != TD_NOT_FOUND)
+		return td_fail(err, r, "/etc/hosts cannot be read");
+	td_buf_printf(&want, "\n# Where slurmctld is, by tandem host\n%s", h->seen.hosts);
+	if (!td_file_read(path, 2 << 20, &have, NULL) && td_streq(td_buf_str(&have), td_buf_str(&want)))
+		return 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	r = fd < 0 ? TD_INTERNAL : td_write_all(fd, td_buf_str(&want), want.len, err);
+	if (!r && ftruncate(fd, (off_t)want.len))
+		r = TD_INTERNAL;
+	if (fd >= 0)
+		close(fd);
+	return r ? td_fail(err, r, "%s cannot be written", path) : 0;
+}
+
+// *ret_new: it was another one.
+static int write_key(const struct host *h, const char *name, const struct td_buf *key, bool *ret_new,
+		     struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/%s", h->dir, name);
+	td_auto_buf struct td_buf have = {0};
+	int r = td_file_read(path, 1 << 20, &have, NULL);
+	bool same = !r && have.len == key->len && (!key->len || !memcmp(have.s, key->s, key->len));
+	if (have.s)
+		explicit_bzero(have.s, have.len);
+	if (same || (!key->len && r == TD_NOT_FOUND))
+		return 0;
+	*ret_new = true;
+	if (!key->len)
+		return unlink(path) && errno != ENOENT ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
+	return td_file_write(path, key->s, key->len, 0600, err);
+}
+
+static void forget_keys(const struct host *h)
+{
+	static const char *const names[] = {"slurm.key", "slurm.jwks"};
+	for (size_t i = 0; i < TD_LEN(names); i++) {
+		td_auto_free char *path = td_asprintf("%s/%s", h->dir, names[i]);
+		unlink(path);
+	}
+}
+
+// Brings what slurmd reads to what was seen.
+static int prepare(struct host *h, struct td_error *err)
+{
+	bool new = false;
+	int r = write_key(h, "slurm.key", &h->seen.key, &new, err);
+	if (!r)
+		r = write_key(h, "slurm.jwks", &h->seen.jwks, &new, err);
+	if (!r)
+		r = write_hosts(h, err);
+	if (!r && new && h->pid)
+		kill(h->pid, SIGHUP); // it reads its keys anew
+	return r;
+}
+
+static int start(struct host *h, struct td_error *err)
+{
+	const char *program = td_embedded(td_cli_files, "host.sh")->text;
+	const char *const vars[][2] = {{"TD_DIR", h->dir},        {"TD_NODE", h->who.name},
+				       {"TD_CONF", h->seen.conf}, {"TD_SERVERS", h->seen.servers},
+				       {"TD_SLURMD", h->slurmd},  {"TD_STANDIN", h->standin}};
+	for (size_t i = 0; i < TD_LEN(vars); i++)
+		setenv(vars[i][0], vars[i][1], 1);
+	char *argv[] = {"sh", "-c", (char *)(uintptr_t)program, "tandem-host", NULL};
+	const int fds[] = {-1, 1, 2};
+	int r = td_start(argv, NULL, fds, 3, 0, &h->pid, err);
+	if (!r)
+		td_info("slurmd of node %s is started: %s", h->who.name, h->seen.conf);
+	return r;
+}
+
+static void stop(struct host *h)
+{
+	if (!h->pid)
+		return;
+	kill(h->pid, SIGTERM);
+	int64_t end = td_mono_ms(&td_clock_system) + STOP_MS;
+	while (waitpid(h->pid, NULL, WNOHANG) == 0) {
+		if (td_mono_ms(&td_clock_system) > end)
+			kill(h->pid, SIGKILL);
+		td_cancel_wait(NULL, 20);
+	}
+	h->pid = 0;
+}
+
+static void reap(struct host *h, int64_t now)
+{
+	int status;
+	if (!h->pid || waitpid(h->pid, &status, WNOHANG) != h->pid)
+		return;
+	h->pid = 0;
+	h->back_ms = h->back_ms ? h->back_ms * 2 : 1000;
+	if (h->back_ms > BACK_MS)
+		h->back_ms = BACK_MS;
+	h->not_before = now + h->back_ms;
+	td_warn("slurmd has ended (%s %d); it is started again in %lld s", WIFSIGNALED(status) ? "signal" : "exit code",
+		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), (long long)h->back_ms / 1000);
+}
+
+// Another Slurm's slurmd may have this machine before and after.
+static int hook(const struct host *h, const char *program, struct td_error *err)
+{
+	char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)h->who.name, NULL};
+	return program ? td_run_ok(argv, HOOK_MS, h->cancel, err) : 0;
+}
+
+// Taken out, and Slurm knows it no more, or nobody tells it anything any more.
+static bool is_out(const struct host *h, int r)
+{
+	return r ? h->leaving && (r == TD_DENIED || r == TD_NOT_FOUND) : !h->seen.member && !h->seen.listed;
+}
+
+static void look(struct host *h, int64_t now)
+{
+	struct td_error err = TD_ERROR_INIT;
+	int r = td_host_look(h->k, &h->who, h->cancel, &h->seen, &err);
+	if (r == TD_CANCELLED)
+		return;
+	if (is_out(h, r)) {
+		if (!h->said_out)
+			td_info("node %s is in spec.hosts of NodeSet %s/%s no more, or not yet: no slurmd runs here",
+				h->who.name, h->who.ns, h->who.set);
+		h->said_out = true;
+		stop(h);
+		forget_keys(h);
+		if (h->leaving && hook(h, h->after, &err))
+			complain(h, err.msg); // and once more at the next look
+		else
+			h->leaving = false;
+		return;
+	}
+	if (r) {
+		complain(h, err.msg);
+		return;
+	}
+	h->leaving = !h->seen.member;
+	if (h->leaving)
+		return; // Slurm still has jobs of it
+	h->said_out = false;
+	if (!*h->seen.hosts) {
+		complain(h, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");
+		return;
+	}
+	if (prepare(h, &err)) {
+		complain(h, err.msg);
+		return;
+	}
+	if (!h->pid && !h->seen.expected && !h->seen.recorded)
+		return; // the operator says when the configuration knows of it
+	// What Slurm has forgotten registers with a new slurmd only (pool/nodeset.h).
+	enum td_pool_sight sight = td_pool_sight_of(h->seen.fresh, h->pid, h->seen.recorded);
+	if (sight == TD_SIGHT_PRESENT)
+		h->back_ms = 0;
+	if (td_pool_absence_look(&h->absence, sight, false, now) == 0) {
+		td_warn("Slurm has no record of node %s: slurmd is started again", h->who.name);
+		td_pool_absence_restarted(&h->absence);
+		h->absence.since = now;
+		stop(h);
+	}
+	if (!h->pid && now >= h->not_before && (hook(h, h->before, &err) || start(h, &err)))
+		complain(h, err.msg);
+}
+
+static void run(struct host *h)
+{
+	while (!td_cancelled(h->cancel)) {
+		int64_t now = td_mono_ms(&td_clock_system);
+		reap(h, now);
+		if (now >= h->next_look || (!h->pid && h->not_before && now >= h->not_before)) {
+			h->next_look = now + h->look_ms;
+			look(h, now);
+		}
+		td_cancel_wait(h->cancel, TICK_MS);
+	}
+	td_info("slurmd is ended; jobs go on");
+	stop(h);
+}
+
+// What the machine has: all its CPUs, and its memory but for what the system needs.
+static void size(struct td_host_who *w)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	long long mb = pages > 0 ? (long long)pages * page >> 20 : 0;
+	if (!w->cpus)
+		w->cpus = cpus > 0 ? cpus : 1;
+	if (!w->memory_mb)
+		w->memory_mb = mb > 2 * SPARE_MB ? mb - SPARE_MB : mb / 2 > 0 ? mb / 2 : 1;
+}
+
+static char *beside(const char *name)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	self[n > 0 ? n : 0] = '\0';
+	char *slash = strrchr(self, '/');
+	return td_asprintf("%.*s/%s", slash ? (int)(slash - self) : 1, slash ? self : ".", name);
+}
+
+int td_host_main(int argc, char **argv)
+{
+	struct host h = {.conf = "/etc/kubernetes/kubelet.conf",
+			 .dir = "/run/tandem-host",
+			 .slurmd = "slurmd",
+			 .look_ms = 10000};
+	const char *set = NULL;
+	bool unit = false;
+	int cpus = 0, memory = 0, code;
+	char host[64] = "";
+	enum td_log_level level = TD_LOG_INFO;
+	struct td_error err = TD_ERROR_INIT;
+	const struct td_option options[] = {
+		{.name = "nodeset",
+		 .value = "NAMESPACE/NAME",
+		 TD_OPT_TEXT(&set),
+		 .help = "the NodeSet whose spec.hosts names this machine"},
+		{.name = "name",
+		 .value = "NODE",
+		 TD_OPT_TEXT(&h.who.name),
+		 .help = "the node's name (default: the host's name)"},
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&h.conf),
+		 .help = "who this machine is, as `tandem join` writes it (default /etc/kubernetes/kubelet.conf)"},
+		{.name = "controller",
+		 .value = "ADDR",
+		 TD_OPT_TEXT(&h.who.controller),
+		 .help = "slurmctld's address (default: that of its pod)"},
+		{.name = "cpus", .value = "N", TD_OPT_INT(&cpus, 1, 65535), .help = "for jobs (default: all)"},
+		{.name = "memory",
+		 .value = "MIB",
+		 TD_OPT_INT(&memory, 1, 1 << 30),
+		 .help = "for jobs (default: all but 1024)"},
+		{.name = "slurmd",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&h.slurmd),
+		 .help = "the program (default: slurmd of the PATH)"},
+		{.name = "standin",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&h.standin),
+		 .help = "tandem-standin, Slurm's Prolog (default: beside this program)"},
+		{.name = "before",
+		 .value = "PROGRAM",
+		 TD_OPT_TEXT(&h.before),
+		 .help = "runs before slurmd starts, as to end another Slurm's slurmd; it gets the node's name"},
+		{.name = "after",
+		 .value = "PROGRAM",
+		 TD_OPT_TEXT(&h.after),
+		 .help = "runs when the machine has left, as to start that again"},
+		{.name = "dir",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&h.dir),
+		 .help = "for the key and other files, root's alone (default /run/tandem-host)"},
+		{.name = "every",
+		 .value = "TIME",
+		 TD_OPT_DURATION(&h.look_ms),
+		 .help = "how often the NodeSet is read (default 10s)"},
+		{.name = "unit", TD_OPT_SWITCH(&unit), .help = "prints a unit for systemd and does nothing else"},
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command line = {
+		.name = "host",
+		.about = "Runs slurmd on this machine, as a process and not in a pod, and makes the machine a node of "
+			 "the pool for as long as spec.hosts of the NodeSet names it.\n"
+			 "It stays in the foreground. Jobs outlive it and slurmd.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = TD_ROLE_EXITS};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+	if (unit) {
+		fputs(td_embedded(td_cli_files, "tandem-host.service")->text, stdout);
+		return 0;
+	}
+	const char *slash = set ? strchr(set, '/') : NULL;
+	if (!slash || slash == set || !slash[1])
+		return td_command_wrong("host", "--nodeset: give NAMESPACE/NAME of the NodeSet");
+	if (h.look_ms < 100 || h.look_ms > 3600000)
+		return td_command_wrong("host", "--every: give from 0.1s to 1h");
+	gethostname(host, sizeof(host) - 1);
+	for (char *s = host; *s; s++)
+		*s = (char)tolower((unsigned char)*s);
+	td_auto_free char *ns = td_strndup(set, (size_t)(slash - set)), *standin = beside("tandem-standin");
+	h.who.ns = ns;
+	h.who.set = slash + 1;
+	h.who.name = h.who.name ? h.who.name : host;
+	h.who.cpus = cpus;
+	h.who.memory_mb = memory;
+	h.standin = h.standin ? h.standin : standin;
+	size(&h.who);
+
+	td_log_init("host", level);
+	h.cancel = td_cancel_new();
+	td_cancel_on_signals(h.cancel);
+	umask(022);
+	int r = td_mkdir_p(h.dir, 0700, &err);
+	if (!r)
+		r = td_kube_new(h.conf, &h.k, &err);
+	if (!r)
+		run(&h);
+	else
+		td_err("%s", err.msg);
+	td_host_seen_done(&h.seen);
+	td_kube_free(h.k);
+	td_cancel_unref(h.cancel);
+	free(h.last);
+	return r ? 1 : 0;
+}

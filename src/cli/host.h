@@ -1,0 +1,35 @@
+// tandem host: a machine runs slurmd as a process of its own and is a node of the pool (docs/host.md).
+#pragma once
+
+#include "kube/kube.h"
+
+// What one look at the API said.
+struct td_host_seen {
+	bool known;           // the NodeSet could be read
+	bool member, listed;  // spec.hosts names it; status.nodes has it
+	bool expected;        // the configuration that names it is in force
+	bool fresh, recorded; // Slurm answers the operator; it has a record of the node
+	char *cluster, *conf; // the SlurmCluster; what slurmd says of the node
+	char *hosts;          // lines of /etc/hosts: where slurmctld is; "": nowhere
+	char *servers;        // for --conf-server
+	struct td_buf key, jwks;
+};
+void td_host_seen_done(struct td_host_seen *s);
+#define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))
+
+struct td_host_who {
+	const char *ns, *set, *name, *controller; // controller: slurmctld's address; NULL: that of its pod
+	long long cpus, memory_mb;
+};
+// Looks once. What cannot be read leaves *ret as unknown as it is. TD_DENIED: this machine has no right (any more).
+int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
+		 struct td_error *err);
+
+// Takes machines into a NodeSet's spec.hosts, with the right to read what they need, or out of it (tandem node host).
+int td_host_admit(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,
+		  struct td_error *err);
+int td_host_dismiss(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,
+		    struct td_error *err);
+// Takes the rights of machines that have left. Those that are still in the NodeSet's status are counted in *ret_left.
+int td_host_forget(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names, size_t *ret_left,
+		   struct td_error *err);

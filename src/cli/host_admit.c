@@ -1,0 +1,135 @@
+// Which machines run their own slurmd for a NodeSet: into spec.hosts and out of it, with what they may read. The right
+// comes before the name and goes after the record, so that no machine is asked to leave that cannot read that it is.
+#include "base/embedded.h"
+#include "cli/host.h"
+#include "slurm/hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct td_embedded td_cli_files[];
+
+enum { TRIES = 8 };
+
+static yyjson_mut_doc *filled(const char *file, const struct td_json_word *words, size_t n)
+{
+	const struct td_embedded *f = td_embedded(td_cli_files, file);
+	td_auto_json_list struct td_json_list l = {0};
+	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
+		abort(); // part of this program
+	return td_json_fill(td_json_root(l.v[0]), words, n);
+}
+
+// Both go with the NodeSet.
+static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, const struct td_object *set,
+		struct td_error *err)
+{
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d),
+		       *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
+	td_jm_str(d, o, "apiVersion", "tandem.dev/v1alpha1");
+	td_jm_str(d, o, "kind", "NodeSet");
+	td_jm_str(d, o, "name", set->name);
+	td_jm_str(d, o, "uid", set->uid);
+	int r = td_kube_create(k, gvr, set->ns, root, NULL, NULL, err);
+	return r == TD_EXISTS ? 0 : r ? td_wrap(err, "%s for the machines of %s", gvr->kind, set->name) : 0;
+}
+
+static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)
+{
+	const char *cluster = td_jstr_or(set->root, "spec.clusterName", "");
+	const struct td_json_word role[] = {{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("host-role.yaml", role, TD_LEN(role));
+	int r = make(k, &td_roles_gvr, d, set, err);
+	for (size_t i = 0; i < names->n && !r; i++) {
+		const struct td_json_word words[] = {
+			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"node", names->v[i], 0}};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b = filled("host-binding.yaml", words, TD_LEN(words));
+		r = make(k, &td_rolebindings, b, set, err);
+	}
+	return r;
+}
+
+static int set_of(struct td_kube *k, const char *ns, const char *name, struct td_object **ret, struct td_error *err)
+{
+	int r = td_kube_get(k, &td_nodesets, ns, name, NULL, ret, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r, "there is no NodeSet \"%s\" in namespace \"%s\"", name, ns);
+	if (!r && !td_slurm_host_set((*ret)->root)) {
+		*ret = td_object_unref(*ret);
+		return td_fail(err, TD_INVALID,
+			       "NodeSet %s/%s is one of Kubernetes nodes: machines that run slurmd themselves need one "
+			       "of their own, with spec.hosts: []",
+			       ns, name);
+	}
+	return r;
+}
+
+// Writes the list, if nobody has written the NodeSet since it was read.
+static int write_hosts(struct td_kube *k, const struct td_object *set, const struct td_strv *want, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "spec.hosts");
+	td_jm_str(d, root, "metadata.resourceVersion", set->rv);
+	for (size_t i = 0; i < want->n; i++)
+		yyjson_mut_arr_add_strcpy(d, list, want->v[i]);
+	return td_kube_patch(k, TD_AT(&td_nodesets, set->ns, set->name), TD_PATCH_MERGE, root, NULL, NULL, err);
+}
+
+static int change(struct td_kube *k, const char *ns, const char *name, const struct td_strv *names, bool in,
+		  struct td_error *err)
+{
+	int r = TD_CONFLICT;
+	for (int i = 0; i < TRIES && r == TD_CONFLICT; i++) {
+		td_auto(td_object_unref) struct td_object *set = NULL;
+		td_auto_strv struct td_strv have = {0}, want = {0};
+		if ((r = set_of(k, ns, name, &set, err)) || (r = td_slurm_hosts(set->root, &have, err)))
+			return r;
+		for (size_t n = 0; n < have.n; n++)
+			if (in || !td_strv_has(names, have.v[n]))
+				td_strv_add(&want, have.v[n]);
+		for (size_t n = 0; in && n < names->n; n++)
+			if (!td_strv_has(&want, names->v[n]))
+				td_strv_add(&want, names->v[n]);
+		if (in && (r = grant(k, set, names, err)))
+			return r;
+		r = want.n == have.n ? 0 : write_hosts(k, set, &want, err);
+	}
+	return r;
+}
+
+int td_host_admit(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names, struct td_error *err)
+{
+	return change(k, ns, set, names, true, err);
+}
+
+int td_host_dismiss(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,
+		    struct td_error *err)
+{
+	return change(k, ns, set, names, false, err);
+}
+
+int td_host_forget(struct td_kube *k, const char *ns, const char *name, const struct td_strv *names, size_t *ret_left,
+		   struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *set = NULL;
+	int r = set_of(k, ns, name, &set, err);
+	if (r)
+		return r;
+	size_t left = 0;
+	// A status of an older spec says nothing.
+	bool new = td_jint(set->root, "status.observedGeneration", 0) >= td_jint(set->root, "metadata.generation", 0);
+	for (size_t i = 0; i < names->n && !r; i++) {
+		if (!new || td_slurm_host_in(set->root, names->v[i]) ||
+		    td_jfind(td_jget(set->root, "status.nodes"), "name", names->v[i])) {
+			left++;
+			continue;
+		}
+		td_auto_free char *binding = td_asprintf("%s-host-%s", name, names->v[i]);
+		const struct td_kube_delete_opts opts = {.grace_s = -1};
+		r = td_kube_delete(k, &td_rolebindings, ns, binding, &opts, NULL, err);
+		r = r == TD_NOT_FOUND ? 0 : r;
+	}
+	*ret_left = left;
+	return r;
+}

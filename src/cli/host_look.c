@@ -1,0 +1,100 @@
+// What a machine with its own slurmd asks the API: is it a member, and with which key does it meet slurmctld where?
+#include "cli/host.h"
+
+#include "slurm/conf.h"
+#include "slurm/hosts.h"
+#include "slurm/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void td_host_seen_done(struct td_host_seen *s)
+{
+	struct td_buf *const secrets[] = {&s->key, &s->jwks};
+	for (size_t i = 0; i < TD_LEN(secrets); i++) {
+		if (secrets[i]->s)
+			explicit_bzero(secrets[i]->s, secrets[i]->len);
+		td_buf_done(secrets[i]);
+	}
+	free(s->cluster);
+	free(s->conf);
+	free(s->hosts);
+	free(s->servers);
+	*s = (struct td_host_seen){0};
+}
+
+// A key of the Secret, decoded. One that is not there stays empty.
+static int key_of(const struct td_object *secret, const char *key, struct td_buf *ret, struct td_error *err)
+{
+	const char *text = td_jkey_str(td_jget(secret->root, "data"), key);
+	return text ? td_slurm_key_read(text, ret, err) : 0;
+}
+
+// Where slurmctld is, and its backup.
+static int controllers(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *s,
+		       struct td_error *err)
+{
+	td_auto_buf struct td_buf hosts = {0}, servers = {0};
+	for (int i = 0; i < 2; i++) {
+		td_auto(td_object_unref) struct td_object *pod = NULL;
+		td_auto_free char *name = td_asprintf("%s-slurmctld-%d", s->cluster, i);
+		const char *ip = i ? NULL : w->controller;
+		int r = ip ? 0 : td_kube_get(k, &td_pods, w->ns, name, c, &pod, err);
+		if (r && r != TD_NOT_FOUND && r != TD_DENIED)
+			return r;
+		if (pod)
+			ip = td_jstr(pod->root, "status.podIP");
+		if (!ip || !*ip || strspn(ip, "0123456789abcdefABCDEF.:") != strlen(ip))
+			continue;
+		// As the configuration names it: with one controller, and with two.
+		td_buf_printf(&hosts, "%s %s.%s-slurmctld.%s.svc.cluster.local %s.%s.svc.cluster.local %s\n", ip, name,
+			      s->cluster, w->ns, name, w->ns, name);
+		td_buf_printf(&servers, "%s%s:%d", servers.len ? "," : "", name, TD_SLURMCTLD_PORT);
+	}
+	s->hosts = td_buf_take(&hosts);
+	s->servers = td_buf_take(&servers);
+	return 0;
+}
+
+static void membership(const yyjson_val *set, const struct td_host_who *w, struct td_host_seen *s)
+{
+	yyjson_val *line = td_jfind(td_jget(set, "status.nodes"), "name", w->name);
+	const char *state = td_jstr_or(line, "state", "unknown");
+	s->known = true;
+	s->member = td_slurm_host_in(set, w->name);
+	s->listed = line != NULL;
+	s->expected = td_jbool(line, "expected", false);
+	s->fresh = line && strcmp(state, "unknown") != 0;
+	s->recorded = s->fresh && strcmp(state, "none") != 0;
+	s->cluster = td_strdup(td_jstr_or(set, "spec.clusterName", ""));
+	s->conf = td_slurm_host_conf(set, w->cpus, w->memory_mb);
+}
+
+int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
+		 struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *set = NULL, *secret = NULL;
+	td_auto_host_seen struct td_host_seen s = {0};
+	int r = td_kube_get(k, &td_nodesets, w->ns, w->set, c, &set, err);
+	if (r)
+		return td_wrap(err, "NodeSet %s/%s", w->ns, w->set);
+	membership(set->root, w, &s);
+	// Who is no member is not shown the key again.
+	if (s.member) {
+		td_auto_free char *name = td_asprintf("%s-slurm-key", s.cluster);
+		if ((r = td_kube_get(k, &td_secrets, w->ns, name, c, &secret, err)) ||
+		    (r = key_of(secret, "slurm.key", &s.key, err)) || (r = key_of(secret, "slurm.jwks", &s.jwks, err)))
+			return td_wrap(err, "Secret %s/%s", w->ns, name);
+		if (!s.key.len)
+			return td_fail(err, TD_INVALID,
+				       "Secret %s/%s has no slurm.key: with spec.auth.type munge a machine cannot run "
+				       "slurmd itself",
+				       w->ns, name);
+	}
+	if ((r = controllers(k, w, c, &s, err)))
+		return td_wrap(err, "slurmctld of %s/%s", w->ns, s.cluster);
+	td_host_seen_done(ret);
+	*ret = s;
+	s = (struct td_host_seen){0};
+	return 0;
+}

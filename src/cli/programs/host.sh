@@ -1,0 +1,14 @@
+#!/bin/sh
+# Starts slurmd on a machine that is no pod (host.c). Environment: TD_DIR (the key, and hosts), TD_NODE, TD_CONF (what
+# slurmd tells slurmctld of the node), TD_SERVERS (where slurmctld is), TD_SLURMD, TD_STANDIN.
+# slurmd and its jobs see /etc/hosts with slurmctld's names, which only the pods' network knows; nobody else does. It
+# ends when who watches it ends, because a second one could not take its port; the steps of jobs do not.
+set -eu
+umask 022
+mkdir -p /var/spool/slurmd /run/slurm /opt/tandem
+"$TD_STANDIN" copy /opt/tandem
+export SLURM_SACK_KEY="$TD_DIR/slurm.key"
+[ ! -e "$TD_DIR/slurm.jwks" ] || export SLURM_SACK_JWKS="$TD_DIR/slurm.jwks"
+exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
+	mount --bind "$TD_DIR/hosts" /etc/hosts
+	exec "$TD_SLURMD" -D -Z -N "$TD_NODE" --conf-server "$TD_SERVERS" --conf "$TD_CONF"'

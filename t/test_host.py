@@ -1,0 +1,118 @@
+"""Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
+import base64
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from harness import Failed, wait_for
+from machine import Machine
+
+pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
+
+# The machine's GPUs: devices that everybody may open where cgroups do not forbid it.
+GPUS = "nvidia0:1:7 nvidia1:1:9"
+# What Kubernetes' own authorizer lets every node read; the embedded plane has RBAC only.
+NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-the-node-authorizer"},
+         "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "as-the-node-authorizer"},
+         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-the-node-authorizer"},
+         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
+
+
+def joined(pool, m):
+    """What `tandem join` leaves on a machine: a certificate that says which node it is. (test_join.py has how it gets that.)"""
+    pki, key, csr, crt = f"{pool.home}/pki", m.dir / "node.key", m.dir / "node.csr", m.dir / "node.crt"
+    run = lambda *argv: subprocess.run(argv, check=True, capture_output=True, cwd=m.dir)
+    run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", csr, "-subj", f"/O=system:nodes/CN=system:node:{m.name}")
+    run("openssl", "x509", "-req", "-in", csr, "-CA", f"{pki}/ca.crt", "-CAkey", f"{pki}/ca.key", "-set_serial", "77", "-out", crt, "-days", "2")
+    b64 = lambda path: base64.b64encode(open(path, "rb").read()).decode()
+    conf = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"https://10.{pool.instance['subnet']}.0.1:{pool.instance['apiPort']}", "certificate-authority-data": b64(f"{pki}/ca.crt")}}],
+            "users": [{"name": "u", "user": {"client-certificate-data": b64(crt), "client-key-data": b64(key)}}]}
+    where = m.dir / "upper/etc/kubernetes/kubelet.conf"
+    where.parent.mkdir(parents=True)
+    where.write_text(json.dumps(conf))
+    where.chmod(0o600)
+    return where
+
+
+def line(pool, name="h0"):
+    nodes = pool.get("nodeset", "metal", "-n", "slurm").get("status", {}).get("nodes", [])
+    return next((n for n in nodes if n["name"] == name), None)
+
+
+@pytest.fixture
+def metal(pool):
+    """A NodeSet of machines, and one machine beside the pool that is not in it yet."""
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "metal", "namespace": "slurm"},
+                "spec": {"clusterName": "main", "hosts": [], "slurm": {"gres": "gpu:2", "features": ["bare"]}}}, *NODE)
+    try:
+        with Machine(pool, "h0", devices=GPUS) as m:
+            m.conf = joined(pool, m)
+            yield m
+    finally:
+        pool.kubectl("-n", "slurm", "delete", "nodeset", "metal", "--ignore-not-found")
+        for o in NODE:
+            pool.kubectl("delete", o["kind"], o["metadata"]["name"], "--ignore-not-found")
+        wait_for("Slurm knows it no more", lambda: pool.ask("scontrol", "show", "node", "h0")[0] == 1, 60)
+        wait_for("the pool's configuration is as before", lambda: "h0" not in pool.get("cm", "main-config", "-n", "slurm")["data"]["gres.conf"], 60)
+
+
+def slurmd(m):
+    """The process of the machine's slurmd, or None."""
+    for pid in subprocess.run(["pgrep", "--ns", str(m.first()), "--nslist", "pid", "-x", "slurmd"], capture_output=True, text=True).stdout.split():
+        return int(pid)
+    return None
+
+
+def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
+    """It is no node before it is admitted and has no key; then jobs run there with exactly their devices and outlive slurmd; taken out it works to the end, and has no key again."""
+    m = metal
+    secret = lambda: pool.kubectl("--kubeconfig", m.conf, "-n", "slurm", "get", "secret", "main-slurm-key", "-o", "name")
+    with pytest.raises(Failed, match="orbidden"):
+        secret()
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("the machine asks in vain", lambda: "orbidden" in m.log() or "ended (" in m.log(), 60)
+    assert "ended (" not in m.log(), m.log()
+    assert slurmd(m) is None
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
+    wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+    status = wait_for("the NodeSet is ready", lambda: (s := pool.get("nodeset", "metal", "-n", "slurm")["status"]) and s["ready"] == 1 and s, 60)
+    assert (status["desired"], status["matched"], status["assigned"]) == (1, 1, 1) and line(pool)["host"] and "pod" not in line(pool)
+    assert pool.get("nodes", "n0") and "h0" not in [n["metadata"]["name"] for n in pool.items("nodes")], "no Kubernetes node was made"
+
+    # A job has its own device and no other, and cannot read what slurmd proves itself with.
+    look = "hostname; for d in 0 1; do head -c1 /dev/nvidia$d >/dev/null 2>&1 && echo opens $SLURM_STEP_GPUS=$d; done; cat /run/tandem-host/slurm.key; cat /etc/kubernetes/kubelet.conf; true"
+    r = pool.as_user("researcher", "srun", "-w", "h0", "--gres=gpu:1", "-C", "bare", "sh", "-c", look)
+    assert r.stdout.split("\n")[:2] == ["h0", "opens 0=0"] and "opens 0=1" not in r.stdout, (r.stdout, r.stderr)
+    assert r.stderr.count("Permission denied") == 2 and "clusters" not in r.stdout
+    held = json.loads(subprocess.run(m.inside("cat", "/var/lib/tandem-agent/h0.json"), capture_output=True, text=True, check=True).stdout)
+    assert held, "the gate keeps a table"
+
+    # A job outlives its slurmd.
+    job = pool.sbatch("-w", "h0", "--gres=gpu:1")
+    wait_for("it runs", lambda: pool.job(job)["JobState"] == "RUNNING", 60)
+    since = lambda: re.search(r"SlurmdStartTime=(\S+)", pool.ask("scontrol", "show", "node", "h0")[1])[1]
+    old, then = slurmd(m), since()
+    os.kill(old, 9)
+    wait_for("another slurmd runs", lambda: slurmd(m) not in (None, old), 60)
+    wait_for("it has registered", lambda: since() != then, 60)
+    wait_for("it is Slurm's", lambda: (line(pool) or {}).get("state") == "mixed", 60)
+    assert pool.job(job)["JobState"] == "RUNNING"
+
+    # Taken out: no new job, and the one that runs is waited for.
+    pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal")
+    wait_for("it drains", lambda: (line(pool) or {}).get("state") == "draining" and line(pool)["reason"].startswith("tandem: scale-in"), 60)
+    assert pool.job(job)["JobState"] == "RUNNING"
+    wait_for("its slurmd runs on", lambda: slurmd(m), 60)
+    pool.shell("scancel", str(job))
+    pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
+    wait_for("its slurmd has ended", lambda: slurmd(m) is None, 60)
+    assert subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts"]
+    with pytest.raises(Failed, match="orbidden"):
+        secret()
