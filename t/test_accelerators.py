@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import gdsmachine
 from accelerators import accelerators
 from harness import wait_for
 
@@ -21,7 +22,7 @@ PROBE = """for f in /dev/tandem-gpu* /dev/dri/* /dev/npu* /dev/kfd; do [ ! -e $f
 env | grep -E 'VISIBLE_DEVICES|^NPU_' | sort"""
 
 
-@pytest.mark.feature("D1.5", "D1.6", "D1.7", "A10.1")
+@pytest.mark.feature("D1.5", "D1.6", "D1.7", "A10.1", "D7.1")
 def test_devices_of_several_vendors_do_not_mix(home):
     """A node with AMD's GPUs and one with a site's own kind, found in sysfs, beside fake NVIDIA ones: Slurm has each under its type, and pods and jobs get exactly their files and variables."""
     pool = home
@@ -30,6 +31,7 @@ def test_devices_of_several_vendors_do_not_mix(home):
     os.mkdir(f"{pool.home}/accelerators")
     with open(f"{pool.home}/accelerators/npu.yaml", "w") as f:
         f.write(NPU)
+    gdsmachine.machine(f"{pool.home}/hardware/n0")
     pool.up("--nodes", "3", "--gpus", "2")
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps(
         {"spec": {"devices": [{"resource": r, **({"file": "/dev/npu"} if "npu" in r else {})} for r in KINDS], "scheduler": {"gresMap": dict.fromkeys(KINDS, "gpu")}}}))
@@ -45,7 +47,10 @@ def test_devices_of_several_vendors_do_not_mix(home):
             p["spec"]["containers"][0]["resources"][kind] = {"cpu": "1", "memory": "64Mi", **dict.fromkeys(resource.split("+"), str(n))}
         return p
 
-    pool.apply(pod("amd", KINDS[1], 2), pod("npu", KINDS[2], 1), pod("nv", KINDS[0], 2), pod("more", KINDS[0], 1), pod("both", f"{KINDS[0]}+{KINDS[1]}", 1))
+    direct, far = pod("nv", KINDS[0], 2), pod("far", KINDS[1], 1)
+    for p in (direct, far):
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/gds": "true"}
+    pool.apply(pod("amd", KINDS[1], 2), pod("npu", KINDS[2], 1), direct, far, pod("more", KINDS[0], 1), pod("both", f"{KINDS[0]}+{KINDS[1]}", 1))
     wait_for("they run", lambda: {p["metadata"]["name"] for p in pool.running()} >= {"amd", "npu", "nv"})
     got = {p["metadata"]["name"]: (p["spec"]["nodeName"], json.loads(p["metadata"]["annotations"]["tandem.dev/devices"])) for p in pool.running()}
     assert got["nv"] == ("n0", {KINDS[0]: "0-1"}) and got["npu"][0] == "n2" and got["amd"][0] == "n1" and list(got["amd"][1]) == [KINDS[1]]
@@ -58,6 +63,11 @@ def test_devices_of_several_vendors_do_not_mix(home):
     assert said["amd"] == [*mine, "/dev/kfd", "HIP_VISIBLE_DEVICES=0,1", "ROCR_VISIBLE_DEVICES=0,1"]
     npu = int(got["npu"][1][KINDS[2]])
     assert said["npu"] == [f"/dev/npu{4 + npu}", f"NPU_DEVICES={npu}"]
+    # GPUDirect Storage by request, where the node has it; nobody else gets its files.
+    assert pool.kubectl("exec", "nv", "--", "sh", "-c", "ls -d /dev/nvidia-fs*; cat /etc/cufile.json; ls /run/udev; touch /run/udev/x 2>/dev/null || echo read-only").split() == ["/dev/nvidia-fs0", "/dev/nvidia-fs1", "{}", "control", "read-only"]
+    assert "No such file" in pool.run("kubectl", "exec", "amd", "--", "ls", "/dev/nvidia-fs0", check=False).stderr
+    wait_for("the other one is told why not", lambda: "no node that it may use has GPUDirect Storage" in json.dumps(pool.get("pod", "far")["status"]))
+    assert pool.shell("sinfo", "-h", "-n", "n0", "-o", "%f").count("gds") == 1
     assert said["nv"] == ["/dev/tandem-gpu0", "/dev/tandem-gpu1", "CUDA_VISIBLE_DEVICES=0,1", "NVIDIA_VISIBLE_DEVICES=0,1"]
     # A native job gets the other two, and slurmd's own variables beside the vendor's.
     out = pool.shell("srun", "-Q", "--mem=64M", "--gres=gpu:mi300x:2", "bash", "-c", PROBE).split()

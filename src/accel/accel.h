@@ -6,6 +6,7 @@
 //   vendors.c vendors/   the descriptions: read and checked
 //   find.c               which devices a machine has, by sysfs; what it tells of them
 //   give.c               the files and variables of some of them
+//   gds.[ch]             what a machine has of GPUDirect Storage
 #pragma once
 
 #include "json/json.h"

@@ -41,6 +41,9 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 			       "where the pods of its gang lie: on the fewest nodes that can hold all of them, or each "
 			       "on a node of its own",
 			       "as Slurm finds room", "pack"},
+	[TD_ASKS_GDS] = {KEY("gds"), TD_ANNOTATION_BOOL, "--constraint=gds",
+			 "its node must have GPUDirect Storage, whose device files and settings it gets", "false",
+			 "true"},
 };
 
 static const struct {

@@ -62,6 +62,8 @@
 #define TD_ANN_GPUS "tandem.dev/gpus"
 // By the agent, JSON: its adapters of the network (checkup/nics.c).
 #define TD_ANN_NICS "tandem.dev/nics"
+#define TD_ANN_GDS                                                                                                     \
+	"tandem.dev/gds" // it has GPUDirect Storage: by virtual nodes' agent, else by an administrator; any value
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.

@@ -24,6 +24,7 @@ static const struct td_cmd roles[] = {
 	{"join", td_join_main, "on a new machine: become a node, with a token for it"},
 	{"host", td_host_main, "run slurmd on this machine itself, as a node of the pool"},
 	{"netboot", td_netboot_main, "boot machines without disks, by HTTP"},
+	{"gds-check", td_gds_check_main, "what a machine has of GPUDirect Storage"},
 	{"upgrade", td_upgrade_main, "upgrade nodes under running work"},
 	{"history", td_history_main, "what was done on a node, by whom and why"},
 	{"fault", td_fault_main, "inject a fault into a virtual node"},

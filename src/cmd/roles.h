@@ -41,6 +41,7 @@ int td_upgrade_main(int argc, char **argv);
 int td_history_main(int argc, char **argv);
 int td_fault_main(int argc, char **argv);
 int td_gpu_test_main(int argc, char **argv);
+int td_gds_check_main(int argc, char **argv);
 int td_image_main(int argc, char **argv);
 int td_quota_main(int argc, char **argv);
 int td_usage_main(int argc, char **argv);

@@ -319,12 +319,16 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	// While its driver is away a machine says nothing, and its GPUs are what they were.
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	td_auto_free char *gpus = h->o.inventory ? h->o.inventory(h->o.ctx, index_of(h, node->name)) : NULL;
-	if (!gpus)
-		gpus = td_nodehealth_facts(h, index_of(h, node->name), f) ? td_checkup_inventory(f) : NULL;
+	const bool known = td_nodehealth_facts(h, index_of(h, node->name), f);
+	if (!gpus && known)
+		gpus = td_checkup_inventory(f);
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
 	td_auto_free char *nics = td_checkup_nics_text(f);
 	note(d, root, node, TD_ANN_NICS, nics, &differs);
+	td_auto_free char *gds = h->o.gds ? h->o.gds(h->o.ctx, index_of(h, node->name)) : NULL;
+	if (h->o.gds)
+		note(d, root, node, TD_ANN_GDS, gds, &differs);
 	if (result)
 		note(d, root, node, TD_ANN_OPERATION_RESULT, result, &differs);
 

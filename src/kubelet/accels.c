@@ -2,19 +2,30 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "gate/devices.h"
 #include "gate/gate.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define USUAL "nvidia.com/gpu"
+enum { GDS_MINOR = 64 * TD_DEV_MAX + TD_ACCEL_SHARED }; // behind those of all nodes, and the shared ones (fakegpu.c)
 
 struct td_kubelet_accels {
 	struct td_accels *known;
 	struct td_accel_found *v; // of each node
+	struct td_gds *gds;       // the same
 	int n;
 };
+
+// Where a node's machine is looked at: with real GPUs they all share this one.
+static char *machine(const struct td_kubelet *a, int node)
+{
+	return a->real ? td_strdup("") : td_asprintf("%s/hardware/n%d", a->o.home, node);
+}
 
 // In slurmd's pod the run directory of its node is /run/tandem.
 static int tell_tasks(const struct td_kubelet *a, int node, struct td_error *err)
@@ -41,13 +52,15 @@ int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err)
 		r = td_accels_read(NULL, &x->known, err);
 	}
 	x->v = td_calloc((size_t)a->o.nodes, sizeof(*x->v));
+	x->gds = td_calloc((size_t)a->o.nodes, sizeof(*x->gds));
 	for (; !r && x->n < a->o.nodes; x->n++) {
-		td_auto_free char *root = td_asprintf("%s/hardware/n%d", a->o.home, x->n);
+		td_auto_free char *root = machine(a, x->n);
 		if (!a->real)
 			td_accel_find(x->known, root, NULL, &x->v[x->n]);
 		if (x->v[x->n].of)
 			td_info("kubelet: n%d has %d of %s", x->n, x->v[x->n].n,
 				td_jstr_or(x->v[x->n].of, "resource", ""));
+		td_gds_look(root, &x->gds[x->n]);
 		r = tell_tasks(a, x->n, err);
 	}
 	return r;
@@ -58,9 +71,10 @@ void td_kubelet_accels_close(struct td_kubelet *a)
 	struct td_kubelet_accels *x = a->accels;
 	a->accels = NULL;
 	for (int i = 0; x && i < x->n; i++)
-		td_accel_found_done(&x->v[i]);
+		td_accel_found_done(&x->v[i]), td_gds_done(&x->gds[i]);
 	if (x) {
 		free(x->v);
+		free(x->gds);
 		td_accels_free(x->known);
 	}
 	free(x);
@@ -85,4 +99,51 @@ void td_kubelet_resources_not(const struct td_kubelet *a, int node, struct td_st
 		if (strcmp(other, its) != 0 && !td_strv_has(ret, other))
 			td_strv_add(ret, other);
 	}
+}
+
+const struct td_gds *td_kubelet_gds(const struct td_kubelet *a, int node)
+{
+	const struct td_kubelet_accels *x = a->accels;
+	return x && node >= 0 && node < x->n && td_gds_ready(&x->gds[node]) ? &x->gds[node] : NULL;
+}
+
+size_t td_kubelet_gds_devices(const struct td_kubelet *a, int node, struct td_arena *arena, struct td_oci_device *out)
+{
+	const struct td_gds *g = td_kubelet_gds(a, node);
+	size_t n = 0;
+	for (size_t i = 0; g && i < g->n_files; i++) {
+		struct stat st;
+		struct td_oci_device d = {.path = td_arena_printf(arena, "/dev/nvidia-fs%d", g->files[i]),
+					  .type = 'c',
+					  .major = a->o.device_major,
+					  .minor = GDS_MINOR + g->files[i],
+					  .mode = 0666};
+		if (a->real && (stat(d.path, &st) || !S_ISCHR(st.st_mode)))
+			continue;
+		if (a->real) {
+			d.major = (int)major(st.st_rdev);
+			d.minor = (int)minor(st.st_rdev);
+		}
+		out[n++] = d;
+	}
+	return n;
+}
+
+int td_kubelet_gds_mounts(const struct td_kubelet *a, int node, struct td_arena *arena, struct td_mounts *ret,
+			  struct td_error *err)
+{
+	static const char *const what[] = {"/run/udev", "/etc/cufile.json"};
+	td_auto_free char *root = machine(a, node);
+	for (size_t i = 0; td_kubelet_gds(a, node) && i < TD_LEN(what); i++) {
+		const char *from = td_arena_printf(arena, "%s%s", root, what[i]);
+		bool taken = !td_path_exists(from);
+		for (size_t k = 0; k < ret->n; k++)
+			taken |= !strcmp(ret->v[k].destination, what[i]);
+		if (taken)
+			continue;
+		if (ret->n >= ret->max)
+			return td_fail(err, TD_INVALID, "too many mounts beside those of GPUDirect Storage");
+		ret->v[ret->n++] = (struct td_oci_mount){"bind", from, what[i], "bind,ro,nosuid,nodev"};
+	}
+	return 0;
 }

@@ -111,6 +111,12 @@ static char *inventory(void *ctx, int node)
 	return f ? td_accel_inventory(f) : NULL;
 }
 
+static char *gds(void *ctx, int node)
+{
+	const struct td_gds *g = td_kubelet_gds(ctx, node);
+	return g ? td_asprintf("{\"files\":%zu,\"version\":\"%s\"}", g->n_files, g->version) : NULL;
+}
+
 void td_kubelet_health_open(struct td_kubelet *a)
 {
 	its.state = td_asprintf("%s/agent", a->o.home);
@@ -144,6 +150,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .reboot = reboot,
 					    .boot = boot,
 					    .inventory = inventory,
+					    .gds = gds,
 					    .ctx = a};
 	a->health = td_nodehealth_new(&its.o);
 }

@@ -231,6 +231,8 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 		if (td_slurm_is_name(v) && !td_starts(v, "set.") && !td_strv_has(&f, v))
 			td_strv_add(&f, v);
 	}
+	if (td_jkey(td_jget(node, "metadata.annotations"), TD_ANN_GDS))
+		td_strv_add(&f, "gds");
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(nodeset, "spec.slurm.features"), i, n, x) {

@@ -5,6 +5,7 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/preempt.h"
 
+#include "api/annotations.h"
 #include "api/selector.h"
 #include "base/log.h"
 #include "http/pki.h"
@@ -41,10 +42,12 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	// Where there are devices of several vendors, all are the GRES gpu: the pod may run where its own are.
 	const char *asked = s && s->devices.n_several ? td_settings_asked(s, pod->root) : NULL;
+	const bool gds = td_want_gds(pod->root);
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
 		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL) &&
-		       (!asked || td_streq(asked, td_settings_resource(s, node->root)));
+		       (!asked || td_streq(asked, td_settings_resource(s, node->root))) &&
+		       (!gds || td_object_annotation(node, TD_ANN_GDS));
 	}
 	return v;
 }
@@ -87,6 +90,11 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 		any |= nodes[i].feasible;
 	if (!any && no.n < snap->nodes.n && w->ask.partition)
 		snprintf(ret->why, sizeof(ret->why), "no node that it may use is in partition %s", w->ask.partition);
+	if (!any && td_want_gds(r->pod->root))
+		snprintf(ret->why, sizeof(ret->why),
+			 "no node that it may use has GPUDirect Storage, for which it asks (annotation %s): `tandem "
+			 "gds-check` on a node says what is missing there",
+			 td_annotations[TD_ASKS_GDS].name);
 
 	ret->excluded = td_hostlist_write(&no);
 	return 0;

@@ -443,6 +443,9 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		return td_fail(err, TD_INVALID,
 			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
+	const char *gds = note(&rd, TD_ASKS_GDS);
+	if (gds && strcmp(gds, "true") != 0 && strcmp(gds, "false") != 0)
+		return td_fail(err, TD_INVALID, "annotation " TD_ANN_ASK_PREFIX "gds: write \"true\" or \"false\"");
 
 	if (placement && strcmp(placement, "pack") != 0 && strcmp(placement, "spread") != 0)
 		return td_fail(err, TD_INVALID,
@@ -516,6 +519,11 @@ int64_t td_devices_indexes(const char *s)
 {
 	struct td_ranges r;
 	return s && !td_ranges_parse(s, &r, NULL) ? td_ranges_count(&r) : 0;
+}
+
+bool td_want_gds(const yyjson_val *pod)
+{
+	return td_streq(td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_GDS].name), "true");
 }
 
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)

@@ -70,6 +70,8 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 		    struct td_error *err);
 // The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
+// It asks for nodes that have GPUDirect Storage.
+bool td_want_gds(const yyjson_val *pod);
 // How many of a resource these devices (in the form of td_devices_text) are; NULL and text in
 // another form have 0.
 int64_t td_devices_count(const char *devices, const char *resource);

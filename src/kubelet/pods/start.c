@@ -1,4 +1,5 @@
 // From a container's spec to a running container.
+#include "api/annotations.h"
 #include "api/quantity.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -111,11 +112,13 @@ struct plan {
 	struct td_ident id;
 	struct td_arena *arena;
 	struct td_oci_mount mounts[MOUNTS_MAX];
-	struct td_oci_device devices[TD_REALGPU_NODES];
+	struct td_oci_device devices[(int)TD_REALGPU_NODES + (int)TD_KUBELET_GDS_FILES];
 	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
 	struct td_oci_spec spec;
 	struct td_json *filter; // spec.seccomp_own is of it; NULL
 	uint64_t gpus;          // of the node: those that the container gets
+	uint64_t gpus; // of the node: those that the container gets
+	bool gds;      // it gets GPUDirect Storage
 };
 
 static void plan_done(struct plan *x)
@@ -175,6 +178,8 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		r = td_pod_dataset_mounts(a, p, vol, x->arena, &its, err);
 	if (!r && a->real && x->gpus)
 		r = td_realgpu_mounts(a->real, x->img.rootfs, x->arena, &its, err);
+	if (!r && x->gds)
+		r = td_kubelet_gds_mounts(a, p->node, x->arena, &its, err);
 	if (r)
 		return r;
 
@@ -280,6 +285,10 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		p->slurmd ? td_dev_all(td_kubelet_gpus(a, p->node))
 			  : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name, td_kubelet_resource(a, p->node));
 	x->gpus = mask;
+	// Slurm's jobs choose by the feature whether they run where it is.
+	x->gds = mask && (p->slurmd ||
+			  td_streq(td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_GDS].name),
+				   "true"));
 	environment(a, &x->img, hostname, &x->env);
 	// In slurmd's jobs Slurm sets them.
 	if (!p->slurmd && a->real)
@@ -325,6 +334,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.n_devices = a->real ? td_realgpu_nodes(a->real, mask, p->node, x->arena, x->devices)
 				    : td_fakegpu_nodes(td_kubelet_accel(a, p->node), mask, p->node, a->o.device_major,
 						       x->arena, x->devices);
+	if (x->gds)
+		x->spec.n_devices += td_kubelet_gds_devices(a, p->node, x->arena, x->devices + x->spec.n_devices);
 	return 0;
 }
 
