@@ -9,9 +9,10 @@ from harness import wait_for
 FABRIC = {"variables": [{"name": "NCCL_SOCKET_IFNAME", "label": "net.example.com/interface", "value": "eth0"},
                         {"name": "NCCL_IB_HCA", "annotation": "net.example.com/hcas", "perDevice": True},
                         {"name": "UCX_NET_DEVICES", "label": "net.example.com/hca", "value": "{}:1"},
-                        {"name": "NCCL_DEBUG", "value": "WARN"}]}
+                        {"name": "NCCL_DEBUG", "value": "WARN"}],
+          "planes": {"gpu": {"interfaces": ["none*"], "networks": "slurm/rail@ib0"}}}
 FOUND = {"variables": [{"name": "NCCL_IB_HCA", "annotation": "net.example.com/hcas", "found": "adapters", "perDevice": True}],
-         "planes": {"gpu": {"interfaces": ["ib*"], "minGbps": 400, "count": 2}, "storage": {"interfaces": ["eth5"]}, "user": {"interfaces": ["eno*"]}}}
+         "planes": {"gpu": {"interfaces": ["ib*"], "minGbps": 400, "count": 2, "networks": "slurm/rail@ib0"}, "storage": {"interfaces": ["eth5"]}, "user": {"interfaces": ["eno*"]}}}
 
 
 @pytest.mark.feature("C5.3", "C5.2", "C5.4", "A10.3", "A14.8")
@@ -33,13 +34,16 @@ def test_jobs_and_pods_know_their_network(home):
     wait_for("the other node knows them, too", lambda: task("-w", "n1", "--gpus=1", env=["NCCL_DEBUG=INFO"]) == {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"})
 
     pods = [pool.pod(f"w-{i}", 4) for i in range(2)]
+    networks = "k8s.v1.cni.cncf.io/networks"
     for p in pods:
         p["metadata"].update(labels={"tandem.dev/gang": "train"}, annotations={"tandem.dev/gang-size": "2"})
         p["spec"]["containers"][0]["env"] = [{"name": "NCCL_DEBUG", "value": "TRACE"},
                                              {"name": "MINE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['fabric.tandem.dev/NCCL_SOCKET_IFNAME']"}}}]
+    pods[1]["metadata"]["annotations"][networks] = "default/its-own"
     pool.apply(*pods)
     wait_for("both run", lambda: len(pool.running()) == 2, 90)
     got = {}
+    assert {p["metadata"]["name"]: p["metadata"]["annotations"][networks] for p in pool.running()} == {"w-0": "slurm/rail@ib0", "w-1": "default/its-own"}
     for p in pool.running():
         env = dict(line.partition("=")[::2] for line in pool.kubectl("exec", p["metadata"]["name"], "--", "env").splitlines())
         assert env["NCCL_DEBUG"] == "TRACE" and env["MINE"] == env["NCCL_SOCKET_IFNAME"] and env["WORLD_SIZE"] == "2"
@@ -66,7 +70,7 @@ def test_jobs_and_pods_know_their_network(home):
     pool.apply(pool.pod("near", 3, nodeSelector={"kubernetes.io/hostname": "n1"}))
     wait_for("a pod runs", lambda: pool.running(), 90)
     got = pool.running()[0]["metadata"]["annotations"]
-    assert {k: got.get(f"fabric.tandem.dev/{k}") for k in names} == all_of
+    assert {k: got.get(f"fabric.tandem.dev/{k}") for k in names} == all_of and networks not in got  # it is of one node
     told = json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/nics"])["nics"]
     assert [(x["name"], x["numa"], x["near"]) for x in told[:2]] == [("mlx5_0", 0, [4, 4, 0, 0]), ("mlx5_1", 1, [0, 0, 4, 4])]
     assert len(pool.series("agent", "tandem_nic_info", node="n1", link="InfiniBand", model="MT4129", firmware="28.39.1002")) == 2

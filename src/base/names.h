@@ -27,6 +27,8 @@
 #define TD_ANN_GANG_CORE "tandem.dev/gang-core"
 // Prefix of the variables of the node's network (spec.fabric), as part of a grant: the rest is the variable's name.
 #define TD_ANN_FABRIC_PREFIX "fabric.tandem.dev/"
+// Multus' own: which secondary networks a pod has.
+#define TD_ANN_NETWORKS "k8s.v1.cni.cncf.io/networks"
 // JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
 #define TD_ANN_ENDED "tandem.dev/ended"
 // Whose it is: the name in Kubernetes of who made it, or what it is made from, as the API server proved it

@@ -57,6 +57,10 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run,
 	if (where)
 		fabric_notes(d, o, run->s, seat ? seat->devices : a->devices, where);
 
+	// Pods of several nodes have the GPUs' plane, unless they say which networks they want.
+	const char *networks = td_jstr(td_json_root(run->s->fabric), "planes.gpu.networks");
+	if (networks && ((seat && a->size > 1) || run->core) && !td_object_annotation(run->pod, TD_ANN_NETWORKS))
+		td_jm_key_str(d, o, TD_ANN_NETWORKS, networks);
 	return o;
 }
 

@@ -112,7 +112,8 @@ static void test_three_levels(void **state)
 	      8);
 }
 
-// Eight rails: each of two units of four nodes has eight leaves, and rail r of a node is at leaf r of its unit.
+// Eight rails: each of two units of four nodes has eight leaves, and rail r of a node is at leaf r of its unit. One cable
+// is not there.
 static void test_rails(void **state)
 {
 	(void)state;
@@ -121,7 +122,7 @@ static void test_rails(void **state)
 		for (int rail = 0; rail < 8; rail++) {
 			td_auto_free char *name = td_asprintf("u%d-rail%d", unit, rail);
 			a_switch(&b, 0x10 * unit + rail, name);
-			for (int k = 0; k < 4; k++)
+			for (int k = unit || rail ? 0 : 1; k < 4; k++)
 				td_buf_printf(&b, "[%d] \"H-%04x\"[1] # \"n%d mlx5_%d\" lid 2\n", k,
 					      0x100 * (1 + rail) + unit * 4 + k, unit * 4 + k, rail);
 			td_buf_printf(&b, "[30] \"S-00ff\"[1] # \"spine\" lid 3\n");
