@@ -1,0 +1,108 @@
+// Federation: which member gets a run, whether it has to wait at the hub, and when it goes elsewhere.
+// Pure; gateway/hub.h has the facts and acts.
+//
+// None runs twice: a copy at a member does not begin until the hub lets it, and the hub lets only the
+// copy that its record names. Both that and giving a run to another member are changes of one object
+// that fail when it has changed since, so one of them comes too late. Neither clocks nor an answer of
+// the lost member are needed for it.
+#pragma once
+
+#include "base/mem.h"
+
+#include <stdint.h>
+
+struct td_fed_member {
+	const char *name;
+	int64_t weight; // 1 or more
+	bool reached;   // it answered when it was last asked
+	int64_t live;   // runs of the hub that wait or run there
+	double used;    // GPU hours of the run's team there
+};
+struct td_fed_rule {
+	const char *name;
+	struct td_strv users, teams, accounts, partitions, gpu_types; // empty: all
+	int64_t min_gpus, max_gpus;                                   // max_gpus -1: no bound
+	struct td_strv members, otherwise;
+};
+struct td_fed_team {
+	const char *name;
+	struct td_strv accounts, users;
+};
+struct td_fed_limit {
+	const char *team;
+	int64_t gpus, gpu_hours; // -1: none
+	int64_t days;
+};
+// What a run asks for. Strings may be NULL.
+struct td_fed_ask {
+	const char *user, *team, *account, *partition, *gpu_type;
+	int64_t gpus;
+	const char *insists; // the member that its owner wants
+};
+
+// The team of a user's run that names this account (NULL: none). NULL: it is of none.
+const char *td_fed_team_of(const struct td_fed_team *teams, size_t n, const char *user, const char *account);
+
+struct td_fed_field {
+	const struct td_fed_rule *rules;
+	size_t n_rules;
+	const struct td_fed_member *members;
+	size_t n_members;
+	const struct td_strv *refused; // names of members that do not take this run
+};
+enum td_fed_where {
+	TD_FED_GO,       // to `member`
+	TD_FED_WAIT,     // none can be reached that may have it
+	TD_FED_NOWHERE,  // none that may have it takes it
+	TD_FED_FORBIDDEN // its owner wants a member that its rule does not name, or that is none
+};
+struct td_fed_choice {
+	enum td_fed_where where;
+	size_t member;    // index
+	const char *rule; // NULL: none fits, so every member may have it
+	char *why;        // in words; the caller frees it
+};
+void td_fed_choose(const struct td_fed_field *f, const struct td_fed_ask *a, struct td_fed_choice *ret);
+
+// What a team holds and has used at all members; known: all of them have said so.
+struct td_fed_used {
+	int64_t gpus;
+	double gpu_hours;
+	bool known;
+};
+// Why a run that asks for so many GPUs has to wait by the limit (NULL: there is none); NULL: it has not. The
+// caller frees it.
+char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus);
+
+enum td_fed_phase { TD_FED_WAITING, TD_FED_PLACED, TD_FED_STARTED, TD_FED_ENDED, TD_FED_REFUSED, TD_FED_CANCELLED };
+const char *td_fed_phase_name(enum td_fed_phase p);
+bool td_fed_phase_parse(const char *name, enum td_fed_phase *ret);
+
+// What the member says of its copy.
+enum td_fed_seen {
+	TD_FED_UNREACHED, // nothing
+	TD_FED_ABSENT,    // it has no job of it, or has forgotten it
+	TD_FED_WAITS,
+	TD_FED_BEGUN,
+	TD_FED_GAVE_UP, // its job was not let begin for too long
+	TD_FED_OVER
+};
+struct td_fed_state {
+	enum td_fed_phase phase;
+	bool sent, told; // the member has it; it was told that it may begin
+	enum td_fed_seen seen;
+	int64_t silent_s; // for how long the member has not answered
+	int64_t phase_s;  // how old the phase is
+	int64_t lost_after_s;
+};
+enum td_fed_do {
+	TD_FED_KEEP,
+	TD_FED_PLACE, // choose a member
+	TD_FED_SEND,  // give it to the member that was chosen, once more
+	TD_FED_LET,   // write down that it starts there, then tell the member
+	TD_FED_TELL,  // tell the member once more
+	TD_FED_MOVE,  // take it back to the hub; the copy is stale
+	TD_FED_END
+};
+enum { TD_FED_SEND_S = 10 }; // whoever is sending is given so long
+enum td_fed_do td_fed_next(const struct td_fed_state *s);

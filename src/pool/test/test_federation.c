@@ -1,0 +1,365 @@
+// Federation: which member gets a run, when it waits, and when it goes elsewhere; and that it begins once at most,
+// whatever is cut when.
+// rows: C6.2 C6.3 C6.4
+#include "pool/federation.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void list(struct td_strv *l, const char *words)
+{
+	td_strv_done(l);
+	td_strv_split(l, words, ' ');
+}
+
+static struct td_fed_member members[3];
+static struct td_fed_rule rules[2];
+static struct td_strv refused;
+static struct td_fed_field field;
+static struct td_fed_ask ask;
+
+static int done(void **state)
+{
+	for (size_t i = 0; i < 2; i++) {
+		td_strv_done(&rules[i].teams);
+		td_strv_done(&rules[i].users);
+		td_strv_done(&rules[i].gpu_types);
+		td_strv_done(&rules[i].partitions);
+		td_strv_done(&rules[i].members);
+		td_strv_done(&rules[i].otherwise);
+	}
+	td_strv_done(&refused);
+	return 0;
+}
+
+static int fresh(void **state)
+{
+	static const char *const names[] = {"east", "west", "cloud"};
+	for (size_t i = 0; i < 3; i++)
+		members[i] = (struct td_fed_member){.name = names[i], .weight = 1, .reached = true};
+	done(NULL);
+	rules[0] = (struct td_fed_rule){.name = "big", .min_gpus = 4, .max_gpus = -1};
+	rules[1] = (struct td_fed_rule){.name = "ml", .max_gpus = 3};
+	list(&rules[0].members, "west");
+	list(&rules[1].teams, "ml");
+	list(&rules[1].members, "east west");
+	list(&rules[1].otherwise, "cloud");
+	field = (struct td_fed_field){
+		.rules = rules, .n_rules = 2, .members = members, .n_members = 3, .refused = &refused};
+	ask = (struct td_fed_ask){.user = "ann", .team = "ml", .gpus = 1};
+	td_strv_done(&refused);
+	return 0;
+}
+
+static void goes(const char *to, const char *rule, const char *words)
+{
+	struct td_fed_choice c;
+	td_fed_choose(&field, &ask, &c);
+	if (to) {
+		assert_int_equal(c.where, TD_FED_GO);
+		assert_string_equal(members[c.member].name, to);
+	}
+	if (rule)
+		assert_string_equal(c.rule, rule);
+	else if (to)
+		assert_null(c.rule);
+	if (words && !strstr(c.why, words))
+		fail_msg("\"%s\" has no \"%s\"", c.why, words);
+	free(c.why);
+}
+
+static void stays(enum td_fed_where where, const char *words)
+{
+	struct td_fed_choice c;
+	td_fed_choose(&field, &ask, &c);
+	assert_int_equal(c.where, where);
+	if (words && !strstr(c.why, words))
+		fail_msg("\"%s\" has no \"%s\"", c.why, words);
+	free(c.why);
+}
+
+static void the_first_rule_that_fits(void **state)
+{
+	goes("east", "ml", "rule ml names east, west, otherwise cloud");
+	ask.gpus = 8;
+	goes("west", "big", NULL);
+	ask.gpus = 3; // neither rule's team
+	ask.team = "other";
+	goes("east", NULL, "no rule is about it");
+	list(&rules[0].users, "bob");
+	list(&rules[0].gpu_types, "h100");
+	rules[0].min_gpus = 0;
+	ask.user = "bob";
+	goes("east", NULL, NULL); // one list of two
+	ask.gpu_type = "h100";
+	goes("west", "big", NULL);
+	list(&rules[0].partitions, "gpu");
+	goes("east", NULL, NULL);
+	ask.partition = "gpu";
+	goes("west", "big", NULL);
+}
+
+static void weights_and_shares(void **state)
+{
+	int got[3] = {0};
+	members[1].weight = 3;
+	for (int i = 0; i < 40; i++) { // what is given is there from then on
+		struct td_fed_choice c;
+		td_fed_choose(&field, &ask, &c);
+		got[c.member]++;
+		members[c.member].live++;
+		free(c.why);
+	}
+	assert_int_equal(got[0], 10);
+	assert_int_equal(got[1], 30);
+	assert_int_equal(got[2], 0);
+	// Whoever has used much of the team's share comes after, however few runs are there.
+	members[1].used = 90;
+	members[0].used = 29;
+	goes("east", "ml", "most left");
+	members[0].used = 31;
+	goes("west", "ml", NULL);
+}
+
+static void members_that_do_not_answer_or_do_not_take_it(void **state)
+{
+	members[0].reached = false;
+	goes("west", "ml", NULL);
+	list(&refused, "west");
+	goes("cloud", "ml", "the first ones cannot be reached");
+	members[2].reached = false;
+	stays(TD_FED_WAIT, "can be reached"); // east may take it later
+	list(&refused, "west east");
+	stays(TD_FED_WAIT, NULL);
+	list(&refused, "west east cloud");
+	stays(TD_FED_NOWHERE, "none of these takes it");
+}
+
+static void who_insists(void **state)
+{
+	ask.insists = "cloud"; // named by the rule, as its last
+	goes("cloud", "ml", "asked for by name");
+	ask.gpus = 8;
+	stays(TD_FED_FORBIDDEN, "rule big sends such runs to west");
+	ask.insists = "moon";
+	stays(TD_FED_FORBIDDEN, "there is no such member: name one of west");
+	ask.team = "other";
+	ask.gpus = 0;
+	stays(TD_FED_FORBIDDEN, "east, west, cloud");
+	ask.insists = "east";
+	goes("east", NULL, NULL);
+	members[0].reached = false;
+	stays(TD_FED_WAIT, "cannot be reached"); // and not elsewhere
+	list(&refused, "east");
+	stays(TD_FED_NOWHERE, NULL);
+}
+
+static void teams(void **state)
+{
+	struct td_fed_team t[2] = {{.name = "ml"}, {.name = "bio"}};
+	list(&t[0].accounts, "ml ml-guests");
+	list(&t[0].users, "ann");
+	list(&t[1].accounts, "bio");
+	list(&t[1].users, "ann bob");
+	assert_string_equal(td_fed_team_of(t, 2, "ann", NULL), "ml");
+	assert_string_equal(td_fed_team_of(t, 2, "ann", "bio"), "bio");
+	assert_string_equal(td_fed_team_of(t, 2, "eve", "ml-guests"), "ml");
+	assert_string_equal(td_fed_team_of(t, 2, "bob", "other"), "bio");
+	assert_null(td_fed_team_of(t, 2, "eve", "other"));
+	for (size_t i = 0; i < 2; i++) {
+		td_strv_done(&t[i].accounts);
+		td_strv_done(&t[i].users);
+	}
+}
+
+static void over(const struct td_fed_limit *l, struct td_fed_used u, int64_t gpus, const char *words)
+{
+	char *why = td_fed_over(l, &u, gpus);
+	if (!words)
+		assert_null(why);
+	else if (!why || !strstr(why, words))
+		fail_msg("\"%s\" has no \"%s\"", why ? why : "", words);
+	free(why);
+}
+
+static void limits(void **state)
+{
+	const struct td_fed_limit l = {.team = "ml", .gpus = 8, .gpu_hours = 100, .days = 30},
+				  free_ = {.gpus = -1, .gpu_hours = -1};
+	over(&l, (struct td_fed_used){6, 99.9, true}, 2, NULL);
+	over(&l, (struct td_fed_used){6, 99.9, true}, 3,
+	     "team ml holds 6 of 8 GPUs over all members, and this asks for 3");
+	over(&l, (struct td_fed_used){0, 100, true}, 1, "has used 100.0 of 100 GPU hours of 30 days");
+	over(&l, (struct td_fed_used){9, 200, true}, 0, NULL); // without a GPU
+	over(&l, (struct td_fed_used){0, 0, false}, 1, "not every member has said");
+	over(NULL, (struct td_fed_used){9, 200, false}, 9, NULL);
+	over(&free_, (struct td_fed_used){9, 200, false}, 9, NULL);
+}
+
+static void its_way(void **state)
+{
+	struct td_fed_state s = {
+		.phase = TD_FED_PLACED, .lost_after_s = 60, .phase_s = 5, .silent_s = 59, .sent = true};
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP); // silent, and not for long enough
+	s.silent_s = 60;
+	assert_int_equal(td_fed_next(&s), TD_FED_MOVE);
+	s.seen = TD_FED_WAITS;
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	s.seen = TD_FED_BEGUN;
+	assert_int_equal(td_fed_next(&s), TD_FED_LET);
+	s.seen = TD_FED_GAVE_UP;
+	assert_int_equal(td_fed_next(&s), TD_FED_MOVE);
+	s.seen = TD_FED_OVER; // cancelled there
+	assert_int_equal(td_fed_next(&s), TD_FED_END);
+	s.seen = TD_FED_ABSENT;
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	s.phase_s = TD_FED_SEND_S;
+	assert_int_equal(td_fed_next(&s), TD_FED_SEND);
+
+	s.phase = TD_FED_STARTED;
+	s.silent_s = 1000000;
+	for (int seen = TD_FED_UNREACHED; seen <= TD_FED_OVER; seen++) {
+		s.seen = (enum td_fed_seen)seen;
+		assert_true(td_fed_next(&s) != TD_FED_MOVE && td_fed_next(&s) != TD_FED_SEND);
+	}
+	s.seen = TD_FED_BEGUN;
+	assert_int_equal(td_fed_next(&s), TD_FED_TELL);
+	s.told = true;
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	s.seen = TD_FED_OVER;
+	assert_int_equal(td_fed_next(&s), TD_FED_END);
+	s.phase = TD_FED_WAITING;
+	assert_int_equal(td_fed_next(&s), TD_FED_PLACE);
+	for (int p = TD_FED_ENDED; p <= TD_FED_CANCELLED; p++) {
+		s.phase = (enum td_fed_phase)p;
+		assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	}
+}
+
+// ---- whatever is cut when: a model ----
+//
+// Two members, two gateways of the hub that look at any time with what they read at any time, messages that arrive
+// late or not at all, members that are cut. A copy begins when its member has a consent for it. The record is changed
+// only as it was read.
+struct record {
+	int version, member, attempt;
+	enum td_fed_phase phase;
+	bool told;
+};
+struct copy {
+	bool there, running, consent, began, gave_up, over;
+};
+enum { ATTEMPTS = 40 };
+
+static unsigned long long seed;
+static int pick(int n)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (int)((seed >> 33) % (unsigned long long)n);
+}
+
+static void at_most_once(void **state)
+{
+	long long moved = 0, ended = 0;
+	for (int run = 0; run < 20000; run++) {
+		struct record rec = {.phase = TD_FED_WAITING}, read[2] = {{0}};
+		struct copy copies[ATTEMPTS] = {0};
+		bool cut[2] = {false}, late[ATTEMPTS] = {false}; // late: a consent that is under way
+		int began = 0;
+		seed = (unsigned long long)run * 7919 + 1;
+		for (int t = 0; t < 120 && rec.attempt < ATTEMPTS - 1; t++) {
+			int g = pick(2), what = pick(8), some = 1 + pick(rec.attempt + 1);
+			struct record *r = &read[g];
+			if (what == 0) {
+				cut[pick(2)] = pick(2);
+			} else if (what == 1) {
+				*r = rec;
+			} else if (what == 2) { // Slurm gives some copy its devices
+				struct copy *c = &copies[some];
+				if (c->there && !c->running && !c->gave_up)
+					c->running = true;
+			} else if (what == 3) { // a job looks for its consent, or waits no longer
+				struct copy *c = &copies[some];
+				if (c->running && c->consent && !c->began) {
+					c->began = true;
+					began++;
+				} else if (c->began) {
+					c->over = true;
+				} else if (c->running && !c->consent && pick(3) == 0) {
+					c->running = false;
+					c->gave_up = true;
+				}
+			} else if (what == 4) { // a message arrives late
+				if (late[some] && copies[some].there)
+					copies[some].consent = true;
+			} else { // a gateway acts on what it has read
+				struct copy *c = &copies[r->attempt];
+				bool away = cut[r->member];
+				struct td_fed_state s = {.phase = r->phase,
+							 .told = r->told,
+							 .sent = true,
+							 .phase_s = 100,
+							 .silent_s = away ? 1000 : 0,
+							 .lost_after_s = 60,
+							 .seen = away         ? TD_FED_UNREACHED
+								 : !c->there  ? TD_FED_ABSENT
+								 : c->gave_up ? TD_FED_GAVE_UP
+								 : c->over    ? TD_FED_OVER
+								 : c->running ? TD_FED_BEGUN
+									      : TD_FED_WAITS};
+				enum td_fed_do d = td_fed_next(&s);
+				struct record next = *r;
+				if (d == TD_FED_PLACE) {
+					next.phase = TD_FED_PLACED;
+					next.member = pick(2);
+					next.attempt++;
+				} else if (d == TD_FED_LET) {
+					next.phase = TD_FED_STARTED;
+				} else if (d == TD_FED_MOVE) {
+					next.phase = TD_FED_WAITING;
+				} else if (d == TD_FED_END) {
+					next.phase = TD_FED_ENDED;
+				}
+				if (d == TD_FED_SEND && !away)
+					c->there = true; // the same request: one copy
+				if (d == TD_FED_TELL && !away)
+					late[r->attempt] = true;
+				if (next.phase != r->phase) {
+					if (rec.version != r->version)
+						continue; // changed since it was read
+					next.version++;
+					rec = *r = next;
+					moved += d == TD_FED_MOVE;
+					ended += d == TD_FED_END;
+					if (d == TD_FED_PLACE && pick(2))
+						copies[rec.attempt].there = true;
+					if (d == TD_FED_LET)
+						late[rec.attempt] = true;
+				}
+			}
+			assert_in_range(began, 0, 1);
+		}
+	}
+	assert_true(moved > 1000 && ended > 1000); // it was about something
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(the_first_rule_that_fits, fresh),
+		cmocka_unit_test_setup(weights_and_shares, fresh),
+		cmocka_unit_test_setup(members_that_do_not_answer_or_do_not_take_it, fresh),
+		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
+		cmocka_unit_test(teams),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(its_way),
+		cmocka_unit_test(at_most_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
