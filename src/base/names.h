@@ -131,6 +131,9 @@
 // ---- a SlurmCluster's objects ----
 #define TD_LABEL_NAME "app.kubernetes.io/name"
 #define TD_LABEL_CLUSTER "tandem.dev/cluster"
+// Of a FederatedRun: the begin of the SHA-256 of its user's name; whether something of it is left to do.
+#define TD_LABEL_FED_USER "tandem.dev/federated-user"
+#define TD_LABEL_FED_LIVE "tandem.dev/federated-live"
 #define TD_LABEL_LOGIN "tandem.dev/login"
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"

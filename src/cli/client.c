@@ -181,6 +181,18 @@ int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws
 	return r;
 }
 
+const char *td_client_run(const char *word)
+{
+	const char *slash = strchr(word, '/');
+	return slash && slash != word ? slash + 1 : word;
+}
+
+char *td_client_run_shown(yyjson_val *run)
+{
+	const char *member = td_jstr(run, "federation.member"), *id = td_jstr_or(run, "id", "?");
+	return member ? td_asprintf("%s/%s", member, id) : td_strdup(id);
+}
+
 int td_client_failed(const char *name, const struct td_error *err)
 {
 	fprintf(stderr, "tandem %s: %s\n", name, err->msg);

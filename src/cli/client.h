@@ -37,6 +37,12 @@ int td_client_stream(struct td_client *c, const char *path, int (*on_data)(void 
 // Opens a WebSocket. A refusal becomes its code and the gateway's words.
 int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws_far **ret, struct td_error *err);
 
+// The run that somebody means by RUN, or by CLUSTER/RUN as a federation's runs are shown.
+const char *td_client_run(const char *word);
+// What a run is called when it is shown: CLUSTER/RUN where it is a federation's and has been given to one. The caller
+// frees it.
+char *td_client_run_shown(yyjson_val *run);
+
 // Prints "tandem NAME: message"; returns 1.
 int td_client_failed(const char *name, const struct td_error *err);
 // How many replicas of an endpoint are ready, and what the others do; nothing for a session that has none.

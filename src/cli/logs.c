@@ -118,7 +118,7 @@ int td_logs_main(int argc, char **argv)
 					.args = "RUN"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	w.run = words[0];
+	w.run = td_client_run(words[0]);
 	td_auto_client struct td_client c = {0};
 	if (td_client_open(&c, &err))
 		return td_client_failed("logs", &err);

@@ -69,7 +69,8 @@ static void lines(yyjson_val *s)
 static void show(yyjson_val *run, bool colors)
 {
 	yyjson_val *steps = td_jget(run, "steps"), *s;
-	const char *state = td_jstr_or(run, "state", "unknown"), *id = td_jstr_or(run, "id", "?");
+	const char *state = td_jstr_or(run, "state", "unknown");
+	td_auto_free char *id = td_client_run_shown(run);
 	bool one = yyjson_arr_size(steps) == 1;
 	size_t i, n;
 	td_auto_buf struct td_buf d = {0};
@@ -78,8 +79,8 @@ static void show(yyjson_val *run, bool colors)
 	if (!strcmp(state, "not-submitted"))
 		td_buf_printf(&d, "%s%s", td_jget(run, "refused") ? "refused: " : "",
 			      td_jstr_or(run, "refused", "it did not reach Slurm then: submit it again"));
-	td_auto_free char *job =
-		one ? td_asprintf("%lld", td_jint(yyjson_arr_get_first(steps), "job", 0)) : td_strdup("");
+	long long only = td_jint(yyjson_arr_get_first(steps), "job", 0); // 0: none yet
+	td_auto_free char *job = one && only ? td_asprintf("%lld", only) : td_strdup("");
 	row(colors, "", id, state, job, td_buf_str(&d));
 	if (one)
 		lines(yyjson_arr_get_first(steps));
@@ -199,7 +200,7 @@ int td_cancel_main(int argc, char **argv)
 	td_auto_client struct td_client c = {0};
 	td_auto_buf struct td_buf path = {0};
 	td_buf_puts(&path, job ? "/api/v1/jobs/" : "/api/v1/runs/");
-	td_url_escape(&path, words[0]);
+	td_url_escape(&path, job ? words[0] : td_client_run(words[0]));
 	if (!job)
 		td_buf_puts(&path, "/cancel");
 	if (td_client_open(&c, &err) ||

@@ -20,7 +20,7 @@ enum { FILE_MOST = 1 << 20, TRIES = 5 };
 
 struct wish {
 	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output,
-		*environment, *schedule;
+		*environment, *schedule, *cluster;
 	int nodes, cpus, checkpoints;
 	struct td_strv env;
 	bool follow, no_code;
@@ -185,6 +185,7 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	td_jm_set(d, o, "job", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(job)));
 	td_ship_list(&s, d, o);
 	td_jm_str(d, o, "cron", w->schedule);
+	td_jm_str(d, o, "cluster", w->cluster);
 	td_jm_del(td_jm_get(o, "job"), "schedule");
 	if ((r = request(c, w->schedule ? "/api/v1/schedules" : "/api/v1/runs", d, ret, err)))
 		return r;
@@ -205,11 +206,15 @@ static void say(const struct wish *w, yyjson_val *run)
 		td_client_schedule_say(run);
 		return;
 	}
-	const char *id = td_jstr_or(run, "id", "?");
+	td_auto_free char *id = td_client_run_shown(run);
+	const char *phase = td_jstr(run, "federation.phase");
+	bool waits = phase && !strcmp(phase, "Waiting");
 	printf("Run %s", id);
 	size_t i, n;
 	yyjson_val *s;
-	yyjson_arr_foreach (td_jget(run, "steps"), i, n, s)
+	if (waits)
+		printf(" waits for a cluster: %s", td_jstr_or(run, "federation.why", "none was chosen yet"));
+	yyjson_arr_foreach (waits ? NULL : td_jget(run, "steps"), i, n, s)
 		printf("%s%s%s%lld", i ? ", " : ": job ", n > 1 ? td_jstr_or(s, "name", "") : "", n > 1 ? " " : "",
 		       td_jint(s, "job", 0));
 	puts(".");
@@ -263,6 +268,10 @@ int td_submit_main(int argc, char **argv)
 		{.name = "partition", .letter = 'p', .value = "NAME", TD_OPT_TEXT(&w.partition), .help = "as sbatch's"},
 		{.name = "account", .value = "NAME", TD_OPT_TEXT(&w.account), .help = "as sbatch's"},
 		{.name = "qos", .value = "NAME", TD_OPT_TEXT(&w.qos), .help = "as sbatch's"},
+		{.name = "cluster",
+		 .value = "MEMBER",
+		 TD_OPT_TEXT(&w.cluster),
+		 .help = "of a federation: it runs there, and nowhere else"},
 		{.name = "constraint", .value = "FEATURES", TD_OPT_TEXT(&w.constraint), .help = "as sbatch's"},
 		{.name = "follow", .letter = 'f', TD_OPT_SWITCH(&w.follow), .help = "shows the log until it has ended"},
 		{.name = "request",
@@ -312,6 +321,8 @@ int td_submit_main(int argc, char **argv)
 		w.schedule = td_jm_getstr(yyjson_mut_doc_get_root(job), "schedule");
 	if (td_streq(w.schedule, "none"))
 		w.schedule = NULL;
+	if (!r && w.schedule && w.cluster)
+		r = td_fail(&err, TD_INVALID, "--cluster: a schedule's runs go where the federation's rules send them");
 	if (!r && w.schedule && w.follow)
 		r = td_fail(&err, TD_INVALID, "--follow: a schedule has no log yet; its runs have");
 	if (found_env && !r && !w.output)

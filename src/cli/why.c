@@ -237,7 +237,7 @@ static int of_run(const char *id, bool json)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf path = {0}, t = {0};
 	td_buf_puts(&path, "/api/v1/runs/");
-	td_url_escape(&path, id);
+	td_url_escape(&path, td_client_run(id));
 	if (td_client_open(&c, &err) || td_client_call(&c, "GET", td_buf_str(&path), NULL, &j, &err))
 		return failed(&err);
 	if (json) {
@@ -251,13 +251,24 @@ static int of_run(const char *id, bool json)
 		long long expected = td_jint(s, "expected", 0);
 		char when[32];
 		td_buf_printf(&t, "%s%s", i ? "\n" : "", n > 1 ? td_jstr_or(s, "name", "") : "");
-		td_buf_printf(&t, "%s%s (job %lld)%s%s", n > 1 ? " " : "", state, td_jint(s, "job", 0),
-			      *words ? ": " : "", words);
+		td_buf_printf(&t, "%s%s", n > 1 ? " " : "", state);
+		if (td_jint(s, "job", 0))
+			td_buf_printf(&t, " (job %lld)", td_jint(s, "job", 0));
+		td_buf_printf(&t, "%s%s", *words ? ": " : "", words);
 		if (expected)
 			td_buf_printf(&t, "; expected to start at %s", td_client_when(expected, when, sizeof(when)));
 		td_buf_putc(&t, '.');
 	}
-	printf("Run %s: %s\n", id, td_buf_str(&t));
+	td_auto_free char *shown = td_client_run_shown(td_json_root(j));
+	const yyjson_val *f = td_jget(td_json_root(j), "federation");
+	printf("Run %s: %s\n", shown, td_buf_str(&t));
+	if (td_jstr(f, "member"))
+		printf("It is at cluster %s of federation %s: %s.\n", td_jstr(f, "member"), td_jstr_or(f, "name", "?"),
+		       td_jstr_or(f, "why", "nobody knows why"));
+	yyjson_val *refused;
+	yyjson_arr_foreach (td_jget(f, "refused"), i, n, refused)
+		printf("It was not taken by %s: %s\n", td_jstr_or(refused, "member", "?"),
+		       td_jstr_or(refused, "why", "?"));
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "gateway/keys.h"
 #include "gateway/sessions.h"
+#include "gateway/statement.h"
 #include "metrics/metrics.h"
 
 #include <stdio.h>
@@ -20,8 +21,9 @@ enum { ROUTES_MOST = 128 };
 struct route {
 	const char *path, *method; // "/api/v1/jobs/{id}", "GET"
 	const struct td_gateway_op *op;
-	struct td_schema *body; // NULL: it takes no JSON
-	bool open;              // nobody has to be known
+	struct td_schema *body;                              // NULL: it takes no JSON
+	bool open;                                           // nobody has to be known
+	enum { HUB_NOT, HUB_TOO, HUB_ONLY, HUB_ITSELF } hub; // whether the hub of a federation may ask (x-tandem-hub)
 };
 
 struct td_gateway_door {
@@ -37,7 +39,7 @@ static const struct td_gateway_op *const tables[] = {
 	td_gateway_account_ops,  td_gateway_job_ops,     td_gateway_run_ops,    td_gateway_log_ops,
 	td_gateway_file_ops,     td_gateway_session_ops, td_gateway_env_ops,    td_gateway_data_ops,
 	td_gateway_schedule_ops, td_gateway_usage_ops,   td_gateway_tenant_ops, td_gateway_login_ops,
-	td_gateway_device_ops,   td_gateway_bill_ops};
+	td_gateway_device_ops,   td_gateway_bill_ops,    td_gateway_member_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {
@@ -65,6 +67,11 @@ static int add(struct td_gateway_door *d, const char *path, const char *method, 
 	if (!r->method)
 		return td_fail(err, TD_INVALID, "openapi.yaml: %s %s", method, path);
 	r->open = td_jget(o, "security") != NULL;
+	const char *hub = td_jstr_or(o, "x-tandem-hub", "");
+	r->hub = !strcmp(hub, "too")      ? HUB_TOO
+		 : !strcmp(hub, "only")   ? HUB_ONLY
+		 : !strcmp(hub, "itself") ? HUB_ITSELF
+					  : HUB_NOT;
 	d->n++;
 	yyjson_val *schema = td_jget(td_jkey(td_jget(o, "requestBody.content"), "application/json"), "schema");
 	return schema ? td_schema_compile(d->api, schema, &r->body, err) : 0;
@@ -218,7 +225,20 @@ static int same_origin(struct td_http_x *x, struct td_error *err)
 	return 0;
 }
 
-static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
+// A statement of a federation's hub opens what a run needs, and nothing that outlasts it: no keys, no sessions.
+static int who_by_hub(struct td_gateway_ask *q, const struct route *route, const char *bearer, char **ret_name,
+		      char **ret_hub, struct td_error *err)
+{
+	int r = td_statement_check(q->g, bearer, ret_name, ret_hub, err);
+	if (r)
+		return r;
+	bool fits = route && (*ret_name ? route->hub == HUB_TOO || route->hub == HUB_ONLY : route->hub == HUB_ITSELF);
+	return fits ? 0
+		    : td_fail(err, TD_DENIED, "%s is not done through a federation: ask this cluster's own gateway",
+			      route ? route->op->id : "this");
+}
+
+static int who(struct td_gateway_ask *q, const struct route *route, char **ret_key, struct td_error *err)
 {
 	// A page of a notebook server has hundreds of files.
 	static const struct td_gateway_rate calls = {"calls", 50, 200}, pages = {"sessions", 200, 2000};
@@ -228,7 +248,13 @@ static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 	if (bearer) {
 		if (strncasecmp(bearer, "Bearer ", 7) != 0)
 			return td_fail(err, TD_UNAUTHENTICATED, "Authorization: give Bearer and an API key");
-		r = td_gateway_by_key(q->g, bearer + 7, &name, ret_key, err);
+		bool statement = td_starts(bearer + 7, TD_STATEMENT);
+		r = statement ? who_by_hub(q, route, bearer + 7, &name, ret_key, err)
+			      : td_gateway_by_key(q->g, bearer + 7, &name, ret_key, err);
+		if (!r && statement)
+			q->hub = *ret_key;
+		if (!r && statement && !name)
+			return 0;
 	} else if (c) {
 		r = td_gateway_by_cookie(q->g, c, &name, err);
 		if (!r && !q->session && strcmp(td_http_method(q->x), "GET") != 0)
@@ -236,6 +262,8 @@ static int who(struct td_gateway_ask *q, char **ret_key, struct td_error *err)
 	} else {
 		r = td_fail(err, TD_UNAUTHENTICATED, "log in first: `tandem login URL`, or on the page");
 	}
+	if (!r && !q->hub && route && (route->hub == HUB_ONLY || route->hub == HUB_ITSELF))
+		r = td_fail(err, TD_DENIED, "%s is for the hub of a federation", route->op->id);
 	if (r)
 		return r;
 	if ((r = td_gateway_limit(q->g->limits, q->session ? &pages : &calls, name, err)))
@@ -308,8 +336,8 @@ static int serve(struct td_gateway_ask *q, const struct route *r, struct td_erro
 {
 	td_auto_free char *key = NULL;
 	td_auto(td_json_unref) struct td_json *body = NULL;
-	int rc = r->open ? 0 : who(q, &key, err);
-	bool change = strcmp(r->method, "GET") != 0;
+	int rc = r->open ? 0 : who(q, r, &key, err);
+	bool change = strcmp(r->method, "GET") != 0 && r->hub != HUB_ITSELF; // that one only looks
 	if (!rc)
 		rc = body_of(q, r, &body, err);
 	if (!rc)
@@ -317,9 +345,9 @@ static int serve(struct td_gateway_ask *q, const struct route *r, struct td_erro
 	// The record of changes: who, with what, what, and how it went. Arguments are names that were
 	// checked, or they were refused.
 	if (change && !r->open)
-		td_info("change by %s (%s): %s%s%s: %s", q->user.name ? q->user.name : "nobody", key ? key : "page",
-			r->op->id, q->args[0] && !rc ? " " : "", q->args[0] && !rc ? q->args[0] : "",
-			rc ? td_code_name(rc) : "done");
+		td_info("change by %s (%s%s): %s%s%s: %s", q->user.name ? q->user.name : "nobody",
+			q->hub ? "federation " : "", key ? key : "page", r->op->id, q->args[0] && !rc ? " " : "",
+			q->args[0] && !rc ? q->args[0] : "", rc ? td_code_name(rc) : "done");
 	return rc;
 }
 
@@ -337,7 +365,7 @@ static void session(struct td_gateway_door *d, struct td_http_x *x)
 	struct td_gateway_ask q = {.g = d->g, .x = x, .door = d, .session = true};
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *key = NULL;
-	int rc = who(&q, &key, &e);
+	int rc = who(&q, NULL, &key, &e);
 	if (!rc)
 		rc = td_session_pass(&q, &e);
 	if (rc)

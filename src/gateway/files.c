@@ -1,6 +1,7 @@
 // Files of the caller's home: chunks, upload, download.
 #include "gateway/door.h"
 #include "gateway/home.h"
+#include "gateway/hub.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -40,6 +41,9 @@ static int put_chunks(struct td_gateway_ask *q, struct td_error *err)
 static int put_file(struct td_gateway_ask *q, struct td_error *err)
 {
 	size_t n;
+	int federated;
+	if (td_hub_files(q, TD_HUB_PUT, td_jstr(q->body, "path"), &federated, err))
+		return federated;
 	td_auto_free char *text = td_json_text(q->body, &n);
 	const struct td_home_call k = {.user = &q->user, .verb = "write", .in = text, .in_len = n};
 	int r = td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
@@ -60,7 +64,10 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto_buf struct td_buf out = {0};
 	const struct td_home_call k = {.user = &q->user, .verb = "list", .args = {path_of(q)}};
-	int r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
+	int r;
+	if (td_hub_files(q, TD_HUB_LIST, path_of(q), &r, err))
+		return r;
+	r = td_home_do(q->g, &k, td_http_cancel(q->x), &out, err);
 	if (!r)
 		td_http_send(q->x, 200, "application/json", out.s, out.len);
 	return r;
@@ -69,7 +76,10 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 static int content(struct td_gateway_ask *q, struct td_error *err)
 {
 	long long offset;
-	int r = td_gateway_query_int(q, "offset", 0, &offset, err);
+	int r;
+	if (td_hub_files(q, TD_HUB_CONTENT, path_of(q), &r, err))
+		return r;
+	r = td_gateway_query_int(q, "offset", 0, &offset, err);
 	if (r)
 		return r;
 	// Asked first, because an error cannot be told once bytes are on their way.

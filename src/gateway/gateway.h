@@ -46,6 +46,11 @@
 //   login.c device.c oidc.[ch] login by an issuer (OpenID Connect): in a browser, by a code
 //   prices.c bills.[ch]        prices, and bills of periods that are over
 //   bills_ask.c                bills as people ask for them
+//   hub.c hub.h                the hub of a Federation: which one, and what is known of its members
+//   hub_record.c hub_call.c    records of its runs; calls of members
+//   hub_place.c hub_watch.c    runs are given to members, and looked after
+//   hub_show.c                 what people ask about them
+//   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
 //   limits.c                   how often
 //   page.c                     the page's files
 #pragma once
@@ -79,6 +84,7 @@ struct td_session_traffic;
 struct td_gateway_days;
 struct td_gateway_directory;
 struct td_oidc;
+struct td_hubs;
 struct td_session_scopes;
 struct td_session_ways;
 struct td_gateway {
@@ -94,7 +100,8 @@ struct td_gateway {
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;
-	char *self; // this program
+	struct td_hubs *hubs; // the Federation whose hub this is, and its members
+	char *self;           // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;

@@ -82,6 +82,30 @@ int td_home_store(char **argv, struct td_error *err)
 	return 0;
 }
 
+int td_home_chunks(char **argv, struct td_error *err)
+{
+	td_auto_buf struct td_buf in = {0};
+	int r = td_home_input(INPUT_MOST, &in, err);
+	if (r)
+		return r;
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, td_buf_str(&in), '\n');
+	for (size_t i = 0; i < lines.n; i++) {
+		char path[sizeof(TD_HOME_CHUNKS) + HASH + 8];
+		td_auto_buf struct td_buf b = {0}, out = {0};
+		if (!is_hash(lines.v[i], strlen(lines.v[i])))
+			return td_fail(err, TD_INVALID, "\"%.80s\" is no SHA-256 in hex", lines.v[i]);
+		chunk_path(lines.v[i], path);
+		if ((r = td_home_get(path, TD_HOME_CHUNK_MAX, &b, err)))
+			return td_wrap(err, "chunk %.12s…", lines.v[i]);
+		td_buf_printf(&out, "%s %zu\n", lines.v[i], b.len);
+		td_buf_add(&out, td_buf_str(&b), b.len);
+		if ((r = td_write_all(STDOUT_FILENO, out.s, out.len, err)))
+			return r;
+	}
+	return 0;
+}
+
 static int append(int out, const char *hash, struct td_error *err)
 {
 	char path[sizeof(TD_HOME_CHUNKS) + HASH + 8];

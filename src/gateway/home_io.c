@@ -174,6 +174,11 @@ static const struct td_home_verb verbs[] = {
 	{"schedule-put", 1, td_home_schedule_put},
 	{"schedule-get", 1, td_home_schedule_get},
 	{"schedule-drop", 1, td_home_schedule_drop},
+	{"federated-put", 1, td_home_federated_put},
+	{"federated-get", 1, td_home_federated_get},
+	{"federated-drop", 1, td_home_federated_drop},
+	{"chunks", 0, td_home_chunks},
+	{"consent", 1, td_home_consent},
 };
 
 static int run(char **words, struct td_error *err)

@@ -34,6 +34,7 @@ struct td_home_verb {
 // home_files.c
 int td_home_missing(char **argv, struct td_error *err); // hashes in, a line each → those not here
 int td_home_store(char **argv, struct td_error *err);   // chunks in: "HASH SIZE\n" and the bytes
+int td_home_chunks(char **argv, struct td_error *err);  // hashes in, a line each → "HASH SIZE\n" and the bytes
 int td_home_write(char **argv, struct td_error *err);   // JSON {path, mode, chunks} in
 int td_home_list(char **argv, struct td_error *err);    // PATH → JSON
 int td_home_read(char **argv, struct td_error *err);    // PATH OFFSET LENGTH: the bytes
@@ -41,10 +42,11 @@ int td_home_follow(char **argv, struct td_error *err);  // PATH OFFSET: until th
 int td_home_tail(char **argv, struct td_error *err);    // PATH: its last lines
 int td_home_size(char **argv, struct td_error *err);    // PATH → JSON {size, modified}
 // home_run.c
-int td_home_make(char **argv, struct td_error *err);   // JSON {id, files, texts, record} in
-int td_home_record(char **argv, struct td_error *err); // ID; the record in
-int td_home_runs(char **argv, struct td_error *err);   // → JSON list of records, newest first
-int td_home_one(char **argv, struct td_error *err);    // ID → its record
+int td_home_make(char **argv, struct td_error *err);    // JSON {id, files, texts, record} in
+int td_home_record(char **argv, struct td_error *err);  // ID; the record in
+int td_home_consent(char **argv, struct td_error *err); // ID: it may begin
+int td_home_runs(char **argv, struct td_error *err);    // → JSON list of records, newest first
+int td_home_one(char **argv, struct td_error *err);     // ID → its record
 // home_made.c
 int td_home_want(char **argv, struct td_error *err);   // PLACE KEY; what it is made of in → "made" or "missing"
 int td_home_made(char **argv, struct td_error *err);   // PLACE → JSON {made: […]}
@@ -53,6 +55,10 @@ int td_home_unmake(char **argv, struct td_error *err); // PLACE KEY
 int td_home_schedule_put(char **argv, struct td_error *err);  // ID; JSON {job, files} in
 int td_home_schedule_get(char **argv, struct td_error *err);  // ID → that
 int td_home_schedule_drop(char **argv, struct td_error *err); // ID
+// The same of a run that waits at the hub of a federation, below tandem/federated.
+int td_home_federated_put(char **argv, struct td_error *err);
+int td_home_federated_get(char **argv, struct td_error *err);
+int td_home_federated_drop(char **argv, struct td_error *err);
 
 // Writes a file of chunks that are all here; the time of each is set to now. total: grows by its size.
 int td_home_assemble(int dir, const char *path, const void *chunks, bool exec, struct td_error *err);

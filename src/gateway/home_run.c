@@ -146,6 +146,13 @@ int td_home_record(char **argv, struct td_error *err)
 	return td_home_put(path, td_buf_str(&in), in.len, 0644, err);
 }
 
+int td_home_consent(char **argv, struct td_error *err)
+{
+	int r = td_gateway_name_check("run", argv[0], err);
+	td_auto_free char *path = td_asprintf(TD_HOME_RUNS "/%s/.tandem/consent", argv[0]);
+	return r ? r : td_home_put(path, "", 0, 0644, err);
+}
+
 // The record, with what the run's own script left of its end.
 static int record(const char *id, struct td_buf *ret, struct td_error *err)
 {

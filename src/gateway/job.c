@@ -94,6 +94,8 @@ static int environment(const struct td_gateway_plan_in *in, const yyjson_val *st
 	td_strv_addf(&b->env, "LOGNAME=%s", in->user);
 	td_strv_addf(&b->env, "TANDEM_RUN=%s", in->id);
 	td_strv_addf(&b->env, "TANDEM_STEP=%s", name);
+	if (in->hub)
+		td_strv_addf(&b->env, "TANDEM_HUB=%s", in->hub);
 	if (in->env)
 		td_strv_addf(&b->env, "TANDEM_ENV=%s/tandem/envs/%s", in->home, in->env);
 	if (in->data)

@@ -1,5 +1,6 @@
 // Logs of runs, also while they grow.
 #include "gateway/home.h"
+#include "gateway/hub.h"
 #include "gateway/runs.h"
 
 #include "base/clock.h"
@@ -68,7 +69,10 @@ static int run_log(struct td_gateway_ask *q, struct td_error *err)
 	const char *log = NULL;
 	td_auto(td_json_unref) struct td_json *record = NULL;
 	const char *step = td_http_query(q->x, "step");
-	int r = td_gateway_query_int(q, "offset", 0, &offset, err);
+	int r;
+	if (td_hub_logs(q, &r, err))
+		return r;
+	r = td_gateway_query_int(q, "offset", 0, &offset, err);
 	if (!r)
 		r = td_gateway_query_int(q, "follow", 0, &follow, err);
 	if (!r)

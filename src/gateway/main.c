@@ -2,6 +2,7 @@
 #include "gateway/bills.h"
 #include "gateway/directory.h"
 #include "gateway/door.h"
+#include "gateway/hub.h"
 #include "gateway/keys.h"
 #include "gateway/schedule.h"
 #include "gateway/sessions.h"
@@ -58,9 +59,11 @@ static int serve(struct td_gateway *g, struct td_error *err)
 					      .handler = td_gateway_handle,
 					      .ctx = door};
 	struct td_http_server *s;
-	pthread_t clock, sessions;
+	pthread_t clock, sessions, hub[2];
 	bool started = !pthread_create(&clock, NULL, td_schedule_thread, door),
-	     looks = !pthread_create(&sessions, NULL, td_session_thread, door);
+	     looks = !pthread_create(&sessions, NULL, td_session_thread, door),
+	     watches = !pthread_create(&hub[0], NULL, td_hub_watch_thread, g),
+	     places = !pthread_create(&hub[1], NULL, td_hub_place_thread, g);
 	r = td_http_server_new(&o, &s, err);
 	if (!r) {
 		td_info("serving people at %s://%s", g->o.cert ? "https" : "http", g->o.listen);
@@ -72,6 +75,10 @@ static int serve(struct td_gateway *g, struct td_error *err)
 		pthread_join(clock, NULL);
 	if (looks)
 		pthread_join(sessions, NULL);
+	if (watches)
+		pthread_join(hub[0], NULL);
+	if (places)
+		pthread_join(hub[1], NULL);
 	td_gateway_door_free(door);
 	return r;
 }
@@ -189,6 +196,7 @@ int td_gateway_main(int argc, char **argv)
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
+	g.hubs = td_hubs_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -209,6 +217,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);
 	td_gateway_directory_free(g.directory);
+	td_hubs_free(g.hubs);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -5,6 +5,7 @@
 #include "gateway/batch.h"
 #include "gateway/cause.h"
 #include "gateway/home.h"
+#include "gateway/hub.h"
 #include "gateway/job.h"
 #include "gateway/need.h"
 #include "gateway/runs.h"
@@ -186,8 +187,13 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	td_sha256_hex(all, strlen(all), hex);
 	td_auto_free char *id = td_asprintf("%s-%.6s", name, hex);
 	struct td_gateway_plan_in in = {
-		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home};
+		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home, .hub = q->hub};
 	td_auto_plan struct td_gateway_plan p = {0};
+	td_auto(td_hub_unref) struct td_hub *hub = q->hub ? NULL : td_hub_get(q->g);
+	if (hub)
+		return td_hub_make(q, id, err);
+	if (td_jget(q->body, "cluster"))
+		return td_fail(err, TD_INVALID, "cluster: this gateway is the hub of no federation: leave it out");
 	td_auto_needs struct td_gateway_needs needs = {0};
 	td_auto_free char *env = NULL, *data = NULL;
 	td_auto_strv struct td_strv held = {0};
@@ -270,6 +276,14 @@ static int newest_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+static bool is_listed(yyjson_mut_val *list, size_t n, const char *id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(list, i), "federation.there"), id))
+			return true;
+	return false;
+}
+
 static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto_buf struct td_buf out = {0};
@@ -284,7 +298,8 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "runs");
 	if (!s)
 		td_jm_str(d, o, "problem", e.msg);
-	size_t i, n, remembered = 0;
+	td_hub_lists(q, d, list);
+	size_t i, n, remembered = 0, federated = yyjson_mut_arr_size(list);
 	yyjson_val *v;
 	size_t runs = yyjson_arr_size(td_json_root(all));
 	td_auto_free yyjson_val **sorted = td_calloc(runs + 1, sizeof(*sorted));
@@ -293,6 +308,9 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 	if (runs)
 		qsort(sorted, runs, sizeof(*sorted), newest_first);
 	for (i = 0; i < runs; i++) {
+		// A member that shares its homes with the hub, or is it, has them here under their names there.
+		if (is_listed(list, federated, td_jstr(sorted[i], "id")))
+			continue;
 		yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, list);
 		bool over;
 		td_gateway_run_write(q, sorted[i], s, d, w, &over);
@@ -305,13 +323,17 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 
 static int get_run(struct td_gateway_ask *q, struct td_error *err)
 {
-	return made(q, q->args[0], 200, err);
+	int r;
+	return td_hub_answers(q, q->args[0], 200, &r, err) ? r : made(q, q->args[0], 200, err);
 }
 
 static int cancel_run(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *record = NULL;
-	int r = td_gateway_run_record(q, q->args[0], &record, err);
+	int r;
+	if (td_hub_cancels(q, &r, err))
+		return r;
+	r = td_gateway_run_record(q, q->args[0], &record, err);
 	if (r)
 		return r;
 	// Who did it is known only here: Slurm keeps it to itself until slurmdbd has the job.

@@ -283,6 +283,12 @@ int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td
 	return rc < 0 ? td_fail(err, TD_NOT_FOUND, "HTTP stream: the peer is gone or does not read") : 0;
 }
 
+void td_http_stream_cut(struct td_http_x *x)
+{
+	x->c->broken = true;
+	x->keep_alive = false;
+}
+
 struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const char *content_type,
 					 const struct td_http_push *p)
 {

@@ -98,6 +98,9 @@ void td_http_send(struct td_http_x *x, int status, const char *content_type, con
 int td_http_stream_begin(struct td_http_x *x, int status, const char *content_type, struct td_error *err);
 // Blocks. Fails when the peer is gone.
 int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td_error *err);
+// What was to come does not: the connection ends without the end of the stream, so that the reader does not take
+// what he has for all there is.
+void td_http_stream_cut(struct td_http_x *x);
 
 // ---- a pushed reply (watch): the connection moves to the pump when the handler returns ----
 struct td_http_push {

@@ -57,6 +57,7 @@ extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_s
 	td_clusterrolebindings, td_endpoints, td_endpointslices;
 extern const struct td_gvr td_nodeactions, td_healthpolicies, td_nodeupgrades, td_tenants, td_datasets;
 extern const struct td_gvr td_nodetokens, td_csrs;
+extern const struct td_gvr td_federations, td_federatedruns;
 
 // ---- objects ----
 //

@@ -39,6 +39,8 @@ const struct td_gvr td_nodeactions = {"tandem.dev", "v1alpha1", "nodeactions", "
 const struct td_gvr td_nodeupgrades = {"tandem.dev", "v1alpha1", "nodeupgrades", "NodeUpgrade", false};
 const struct td_gvr td_healthpolicies = {"tandem.dev", "v1alpha1", "healthpolicies", "HealthPolicy", false};
 const struct td_gvr td_datasets = {"tandem.dev", "v1alpha1", "datasets", "Dataset", true};
+const struct td_gvr td_federations = {"tandem.dev", "v1alpha1", "federations", "Federation", false};
+const struct td_gvr td_federatedruns = {"tandem.dev", "v1alpha1", "federatedruns", "FederatedRun", true};
 const struct td_gvr td_nodetokens = {"tandem.dev", "v1alpha1", "nodetokens", "NodeToken", false};
 const struct td_gvr td_csrs = {"certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest",
 			       false};

@@ -1,6 +1,19 @@
 #!/bin/sh
 # One step of a run, as a Slurm job. The directory is the run's; .tandem/STEP.sh is what the person
 # wrote, and line N of .tandem/STEP.params sets the variables of task N of a sweep.
+if [ -n "${TANDEM_HUB:-}" ]; then
+	# A run of a federation begins when its hub lets it, so that it begins at one cluster at most. The answer
+	# is a file, because a job has no way to its gateway but the home. Listing the directory makes NFS look.
+	waited=0
+	until ls .tandem/ >/dev/null && [ -e .tandem/consent ]; do
+		if [ "$waited" -ge "${TANDEM_HUB_SECONDS:-120}" ]; then
+			echo "tandem: the hub of federation $TANDEM_HUB did not let this begin here: it is given to a cluster anew." >&2
+			exit 75
+		fi
+		sleep 1
+		waited=$((waited + 1))
+	done
+fi
 export TACC_WORKDIR="$PWD" TACC_USERDIR="$HOME" TACC_SLURM_USERLOG="$PWD/slurm_log"
 if [ -n "${SLURM_ARRAY_TASK_ID:-}" ] && [ -f ".tandem/$TANDEM_STEP.params" ]; then
 	eval "$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" ".tandem/$TANDEM_STEP.params")"

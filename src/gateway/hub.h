@@ -1,0 +1,146 @@
+// The hub of a Federation: this gateway as the front door of several clusters. pool/federation.h decides;
+// here is what it decides about, and what is done.
+//
+// A run that is submitted here is one FederatedRun (its record) beside the SlurmCluster, and its body, which
+// lies in its owner's home until it has ended. Several gateways may work on one: each change of the record
+// fails when it was changed since it was read.
+#pragma once
+
+#include "gateway/door.h"
+#include "pool/federation.h"
+
+// ---- hub.c: the Federation, as it was last read. Immutable, shared ----
+struct td_hub_member {
+	const char *name, *url;
+	int ca_fd; // -1: the system's
+	char *ca_path;
+	int64_t weight;
+};
+struct td_hub {
+	struct td_object *o;
+	const char *name;
+	struct td_hub_member *members;
+	size_t n_members;
+	struct td_fed_team *teams;
+	size_t n_teams;
+	struct td_fed_rule *rules;
+	size_t n_rules;
+	struct td_fed_limit *limits;
+	size_t n_limits;
+	int64_t lost_after_s;
+	int refs;
+};
+// NULL: this gateway is the hub of none.
+struct td_hub *td_hub_get(struct td_gateway *g);
+struct td_hub *td_hub_unref(struct td_hub *h);
+TD_DEFINE_AUTO(struct td_hub *, td_hub_unref)
+// A Federation, read (pure but for memory files of CAs).
+struct td_hub *td_hub_of(struct td_object *federation);
+const struct td_hub_member *td_hub_member(const struct td_hub *h, const char *name);
+// Reads it anew.
+void td_hub_look(struct td_gateway *g);
+
+// What is known of the members, shared by all threads.
+struct td_hub_known {
+	char *name;
+	bool asked, reached;
+	int64_t good_ms;      // mono: when it answered last, or when it was first asked
+	char *problem;        // why it does not answer; NULL: it does
+	struct td_json *held; // what jobs hold there that are not of these runs; NULL: it has not said so yet
+	struct td_json *used; // what was used there; NULL: it has not said so yet
+	int64_t used_ms;      // mono: when that came
+};
+struct td_hubs;
+struct td_hubs *td_hubs_new(void);
+struct td_hubs *td_hubs_free(struct td_hubs *h);
+// A copy of what is known of a member. The caller calls td_hub_known_done.
+void td_hub_known(struct td_gateway *g, const char *member, struct td_hub_known *ret);
+void td_hub_known_done(struct td_hub_known *k);
+#define td_auto_known __attribute__((cleanup(td_hub_known_done)))
+// It answered (err NULL), or not. look: its answer to federationLook; NULL: it was asked for something else.
+void td_hub_heard(struct td_gateway *g, const char *member, const struct td_error *err, struct td_json *look);
+
+// ---- hub_record.c: records ----
+struct td_hub_run {
+	char *object, *rv; // its object's name and version; rv NULL: it is not written yet
+	char *run, *user, *request, *hash, *team, *account, *partition, *gpu_type, *insists;
+	int64_t created, gpus;
+	enum td_fed_phase phase;
+	char *member, *there, *rule, *why, *result;
+	int64_t attempt, since;
+	bool sent, told;
+	struct td_strv refused, refused_why; // members that do not take it, and why
+	struct td_strv stale, stale_there;   // members with a copy that is not told yet, and its name there
+};
+void td_hub_run_done(struct td_hub_run *r);
+#define td_auto_hub_run __attribute__((cleanup(td_hub_run_done)))
+int td_hub_run_get(struct td_gateway *g, const char *user, const char *run, struct td_cancel *c, struct td_hub_run *ret,
+		   struct td_error *err);
+// user NULL: of all. live: only those that are not over.
+int td_hub_run_list(struct td_gateway *g, const char *user, bool live, struct td_cancel *c, struct td_objects *ret,
+		    struct td_error *err);
+void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret);
+// Whether nothing of it is left to do.
+bool td_hub_run_over(const struct td_hub_run *r);
+void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase);
+// It is nowhere any more and waits. stale: its member may have a copy.
+void td_hub_run_back(struct td_hub_run *r, bool stale);
+// TD_EXISTS: it is there.
+int td_hub_run_create(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
+		      struct td_error *err);
+// TD_CONFLICT: it was changed since it was read. On success r has the new version.
+int td_hub_run_write(struct td_gateway *g, struct td_hub_run *r, struct td_error *err);
+int td_hub_run_remove(struct td_gateway *g, const struct td_hub_run *r, struct td_error *err);
+
+// ---- hub_call.c: calls of members ----
+struct td_hub_call {
+	const struct td_hub *hub;
+	const char *member, *user; // user NULL: as the hub
+	const char *method, *path;
+	const void *body;
+	size_t body_len;
+	const char *type;   // of the body; NULL: JSON
+	int64_t timeout_ms; // 0: 30 s
+	int (*on_data)(void *ctx, const char *p, size_t n);
+	void *ctx;
+};
+// A refusal has the code that the member's gateway meant, and its words. TD_TRANSIENT: surely not done. ret may be
+// NULL.
+int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cancel *c, struct td_json **ret,
+	      struct td_error *err);
+
+// ---- hub_place.c: submitting, choosing, giving ----
+// Takes the run that q->body asks for, places it if that can be done now, and answers. q->args[0]: its id.
+int td_hub_make(struct td_gateway_ask *q, const char *id, struct td_error *err);
+// Chooses a member for a run that waits, and writes that down. *ret_go: it is placed now.
+int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c, bool *ret_go,
+		 struct td_error *err);
+// Gives a placed run to its member: code and job. A member that does not take it is noted in the record, and the
+// run waits again.
+int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
+		struct td_error *err);
+// What a team has and has used at all members, and in *ret_used (of as many members as the hub has) at each. runs: the
+// live ones.
+void td_hub_used(struct td_gateway *g, const struct td_hub *h, const char *team, const struct td_objects *runs,
+		 struct td_fed_used *ret, double *ret_used);
+const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team);
+// What was submitted goes from its owner's home: nobody needs it any more.
+void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r);
+// Sends chunks of this person's home that the member lacks.
+int td_hub_ship(struct td_gateway_ask *q, const struct td_hub *h, const char *member, const struct td_strv *hashes,
+		struct td_error *err);
+
+// ---- hub_watch.c ----
+// Looks after runs until the gateway ends. Threads' functions.
+void *td_hub_watch_thread(void *gateway);
+void *td_hub_place_thread(void *gateway);
+
+// ---- hub_show.c: the operations of people, where they are about federated runs ----
+// Each is false when this is none of the hub's; else *ret is what the operation returns.
+bool td_hub_answers(struct td_gateway_ask *q, const char *run, int status, int *ret, struct td_error *err);
+bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err);
+bool td_hub_logs(struct td_gateway_ask *q, int *ret, struct td_error *err);
+enum td_hub_file { TD_HUB_LIST, TD_HUB_CONTENT, TD_HUB_PUT };
+bool td_hub_files(struct td_gateway_ask *q, enum td_hub_file what, const char *path, int *ret, struct td_error *err);
+// Appends the person's federated runs to a list, with each one's time of submission.
+void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);

@@ -1,0 +1,72 @@
+// Calls of members' gateways, each with a statement of its own.
+#include "gateway/hub.h"
+#include "gateway/statement.h"
+
+#include "api/status.h"
+#include "http/client.h"
+
+#include <string.h>
+
+enum { CALL_MS = 30000, IDLE_MS = 0 };
+
+// What the member's gateway meant by its answer.
+static int refusal(const char *member, int status, const struct td_buf *body, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *words = NULL, *code = NULL;
+	if (body->len && !td_json_parse(td_buf_str((struct td_buf *)(uintptr_t)body), body->len, &j, NULL)) {
+		words = td_jstr(td_json_root(j), "error.message");
+		code = td_jstr(td_json_root(j), "error.code");
+	}
+	int r = status == 404                                        ? TD_NOT_FOUND
+		: status == 409                                      ? TD_CONFLICT
+		: status == 429                                      ? TD_THROTTLED
+		: status == 401                                      ? TD_UNAUTHENTICATED
+		: status == 403                                      ? TD_DENIED
+		: status == 501                                      ? TD_UNSUPPORTED
+		: status < 500                                       ? TD_INVALID
+		: code && td_streq(code, td_code_name(TD_TRANSIENT)) ? TD_TRANSIENT
+								     : TD_UNCERTAIN;
+	td_auto_free char *clean = words ? td_text_clean(words) : td_asprintf("it answered with HTTP %d", status);
+	return td_fail(err, r, "cluster %s: %s", member, clean);
+}
+
+int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cancel *c, struct td_json **ret,
+	      struct td_error *err)
+{
+	const struct td_hub_member *m = td_hub_member(k->hub, k->member);
+	if (!m)
+		return td_fail(err, TD_NOT_FOUND, "federation %s has no member %s any more", k->hub->name, k->member);
+	const struct td_statement s = {.federation = k->hub->name, .member = k->member, .user = k->user};
+	td_auto_free char *bearer = NULL;
+	int r = td_statement_make(g, &s, &bearer, err);
+	if (r)
+		return r;
+	const struct td_http_client_opts o = {.base_url = m->url,
+					      .ca_file = m->ca_path,
+					      .bearer = bearer,
+					      .timeout_ms = k->timeout_ms ? k->timeout_ms : CALL_MS};
+	td_auto(td_http_client_free) struct td_http_client *client = NULL;
+	r = td_http_client_new(&o, &client, err);
+	explicit_bzero(bearer, strlen(bearer));
+	if (r)
+		return td_wrap(err, "cluster %s", k->member);
+	const struct td_http_call call = {.method = k->method,
+					  .path = k->path,
+					  .body = k->body,
+					  .body_len = k->body_len,
+					  .content_type = k->body ? k->type ? k->type : "application/json" : NULL,
+					  .accept = k->on_data ? "*/*" : NULL,
+					  .on_data = k->on_data,
+					  .ctx = k->ctx,
+					  .idle_ms = IDLE_MS};
+	td_auto_reply struct td_http_reply rep = {0};
+	if ((r = td_http_do(client, &call, c, &rep, err)))
+		return td_wrap(err, "cluster %s", k->member);
+	if (rep.status / 100 != 2)
+		return refusal(k->member, rep.status, &rep.body, err);
+	if (!ret)
+		return 0;
+	r = td_json_parse(td_buf_str(&rep.body), rep.body.len, ret, err);
+	return r ? td_wrap(err, "cluster %s is no gateway of Tandem's", k->member) : 0;
+}

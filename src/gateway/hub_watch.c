@@ -1,0 +1,336 @@
+// Looks after the runs of the hub: asks each member what its copies do, lets them begin, takes them back from
+// members that are lost, and tells members of copies that are elsewhere by now.
+#include "gateway/hub.h"
+
+#include "base/log.h"
+#include "http/client.h"
+
+#include <string.h>
+
+enum {
+	EACH_MS = 1000,
+	IDLE_LOOKS = 5, // a member without runs is asked every fifth time
+	USED_MS = 15000,
+	LOOK_MS = 4000,
+	PLACE_MS = 500,
+	KEEP_S = 7 * 86400,
+	SWEEP_LOOKS = 3600
+};
+
+static int64_t now_s(void)
+{
+	return td_real_ms(&td_clock_system) / 1000;
+}
+
+// A path of one run at a member.
+static char *path_of(const char *run, const char *what)
+{
+	struct td_buf b = {0};
+	td_buf_puts(&b, "/api/v1/runs/");
+	td_url_escape(&b, run);
+	td_buf_puts(&b, what);
+	return td_buf_take(&b);
+}
+
+static int post(struct td_gateway *g, const struct td_hub *h, const struct td_hub_run *r, const char *member,
+		const char *path, struct td_error *err)
+{
+	const struct td_hub_call k = {
+		.hub = h, .member = member, .user = r->user, .method = "POST", .path = path, .timeout_ms = LOOK_MS};
+	return td_hub_do(g, &k, g->cancel, NULL, err);
+}
+
+// ---- one run ----
+
+static void tell(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_free char *path = path_of(r->there, "/consent");
+	int rc = post(g, h, r, r->member, path, &e);
+	if (!rc) {
+		r->told = true;
+		rc = td_hub_run_write(g, r, &e);
+	}
+	if (rc && rc != TD_CONFLICT)
+		td_info("federation: run %s of %s at %s: %s", r->run, r->user, r->member, e.msg);
+}
+
+static enum td_fed_seen seen_of(const yyjson_val *v)
+{
+	static const struct {
+		const char *word;
+		enum td_fed_seen seen;
+	} words[] = {
+		{"waiting", TD_FED_WAITS}, {"begun", TD_FED_BEGUN}, {"gave-up", TD_FED_GAVE_UP}, {"over", TD_FED_OVER}};
+	const char *state = td_jstr(v, "state");
+	for (size_t i = 0; i < TD_LEN(words); i++)
+		if (td_streq(state, words[i].word))
+			return words[i].seen;
+	return TD_FED_ABSENT;
+}
+
+static const yyjson_val *answer_of(const struct td_json *look, const struct td_hub_run *r)
+{
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(td_json_root(look), "runs"), i, n, v)
+		if (td_streq(td_jstr(v, "user"), r->user) && td_streq(td_jstr(v, "run"), r->there))
+			return v;
+	return NULL;
+}
+
+static void says(struct td_hub_run *r, char *why)
+{
+	free(r->why);
+	r->why = why;
+}
+
+// look NULL: its member does not answer.
+static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, const struct td_json *look)
+{
+	td_auto_known struct td_hub_known k = {0};
+	const yyjson_val *v = look ? answer_of(look, r) : NULL;
+	td_hub_known(g, r->member, &k);
+	const struct td_fed_state s = {.phase = r->phase,
+				       .sent = r->sent,
+				       .told = r->told,
+				       .seen = look ? seen_of(v) : TD_FED_UNREACHED,
+				       .silent_s = (td_mono_ms(&td_clock_system) - k.good_ms) / 1000,
+				       .phase_s = now_s() - r->since,
+				       .lost_after_s = h->lost_after_s};
+	struct td_error e = TD_ERROR_INIT;
+	int rc = 0;
+	switch (td_fed_next(&s)) {
+	case TD_FED_LET:
+		// First it is written down: from then on no other member gets it. Then it is told.
+		td_hub_run_phase(r, TD_FED_STARTED);
+		if (!(rc = td_hub_run_write(g, r, &e)))
+			tell(g, h, r);
+		break;
+	case TD_FED_TELL:
+		tell(g, h, r);
+		break;
+	case TD_FED_MOVE:
+		td_info("federation: run %s of %s is taken back from %s", r->run, r->user, r->member);
+		says(r, s.seen == TD_FED_UNREACHED
+				? td_asprintf("%s, which had it, does not answer", r->member)
+				: td_asprintf("%s had it and could not ask whether it may begin", r->member));
+		td_hub_run_back(r, true);
+		rc = td_hub_run_write(g, r, &e);
+		break;
+	case TD_FED_END:
+		free(r->result);
+		r->result = td_strdup(td_jstr_or(v, "result", "unknown"));
+		td_hub_run_phase(r, TD_FED_ENDED);
+		if (!(rc = td_hub_run_write(g, r, &e)))
+			td_hub_drop(g, r);
+		break;
+	default:
+		break;
+	}
+	if (rc && rc != TD_CONFLICT)
+		td_warn("federation: run %s of %s: %s", r->run, r->user, e.msg);
+}
+
+// Tells members that answer of copies that are elsewhere by now, or were cancelled.
+static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r)
+{
+	bool changed = false;
+	for (size_t i = 0; i < r->stale.n;) {
+		struct td_error e = TD_ERROR_INIT;
+		td_auto_known struct td_hub_known k = {0};
+		td_auto_free char *path = path_of(r->stale_there.v[i], "/cancel");
+		const char *member = r->stale.v[i];
+		bool gone = !td_hub_member(h, member);
+		td_hub_known(g, member, &k);
+		int rc = gone ? 0 : !k.reached ? TD_TRANSIENT : post(g, h, r, member, path, &e);
+		if (rc && rc != TD_NOT_FOUND) {
+			i++;
+			continue;
+		}
+		if (!gone)
+			td_info("federation: %s was told that run %s of %s is not its any more", member, r->run,
+				r->user);
+		free(r->stale.v[i]);
+		free(r->stale_there.v[i]);
+		r->stale.n--;
+		r->stale_there.n--;
+		memmove(&r->stale.v[i], &r->stale.v[i + 1], (r->stale.n - i) * sizeof(*r->stale.v));
+		memmove(&r->stale_there.v[i], &r->stale_there.v[i + 1],
+			(r->stale_there.n - i) * sizeof(*r->stale_there.v));
+		changed = true;
+	}
+	if (changed)
+		td_hub_run_write(g, r, NULL); // else it is told again
+	if (changed && td_hub_run_over(r))
+		td_hub_drop(g, r);
+}
+
+// ---- one member ----
+
+static bool is_at(const struct td_object *o, const char *member)
+{
+	const char *phase = td_jstr_or(o->root, "state.phase", "");
+	return td_streq(td_jstr(o->root, "state.member"), member) &&
+	       (!strcmp(phase, "Placed") || !strcmp(phase, "Started"));
+}
+
+static int ask(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
+	       struct td_json **ret, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto_known struct td_hub_known k = {0};
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *runs = td_jm_arr(d, o, "runs"),
+		       *days = td_jm_arr(d, o, "days");
+	for (size_t i = 0; i < live->n; i++)
+		if (is_at(live->v[i], member)) {
+			yyjson_mut_val *e = yyjson_mut_arr_add_obj(d, runs);
+			td_jm_str(d, e, "user", td_jstr(live->v[i]->root, "spec.user"));
+			td_jm_str(d, e, "run", td_jstr(live->v[i]->root, "state.there"));
+		}
+	td_hub_known(g, member, &k);
+	if (!k.used || td_mono_ms(&td_clock_system) - k.used_ms > USED_MS) {
+		yyjson_mut_arr_add_int(d, days, 30);
+		for (size_t i = 0; i < h->n_limits; i++)
+			yyjson_mut_arr_add_int(d, days, h->limits[i].days);
+	}
+	size_t n;
+	td_auto_free char *text = td_json_mut_text(o, &n);
+	const struct td_hub_call call = {.hub = h,
+					 .member = member,
+					 .method = "POST",
+					 .path = "/api/v1/federation/look",
+					 .body = text,
+					 .body_len = n,
+					 .timeout_ms = LOOK_MS};
+	return td_hub_do(g, &call, g->cancel, ret, err);
+}
+
+static void member(struct td_gateway *g, const struct td_hub *h, const char *name, const struct td_objects *live)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(td_json_unref) struct td_json *look = NULL;
+	int r = ask(g, h, name, live, &look, &e);
+	if (r == TD_CANCELLED)
+		return;
+	td_hub_heard(g, name, r ? &e : NULL, look);
+	for (size_t i = 0; i < live->n; i++) {
+		if (!is_at(live->v[i], name))
+			continue;
+		td_auto_hub_run struct td_hub_run x = {0};
+		td_hub_run_read(live->v[i], &x);
+		step(g, h, &x, look);
+	}
+}
+
+static void sweep(struct td_gateway *g)
+{
+	td_auto_objects struct td_objects all = {0};
+	if (td_hub_run_list(g, NULL, false, g->cancel, &all, NULL))
+		return;
+	for (size_t i = 0; i < all.n; i++) {
+		td_auto_hub_run struct td_hub_run r = {0};
+		td_hub_run_read(all.v[i], &r);
+		if (td_hub_run_over(&r) && r.since < now_s() - KEEP_S)
+			td_hub_run_remove(g, &r, NULL);
+	}
+}
+
+void *td_hub_watch_thread(void *gateway)
+{
+	struct td_gateway *g = gateway;
+	for (uint64_t looks = 0; !td_cancel_wait(g->cancel, looks ? EACH_MS : 0); looks++) {
+		td_hub_look(g);
+		td_auto(td_hub_unref) struct td_hub *h = td_hub_get(g);
+		td_auto_objects struct td_objects live = {0};
+		struct td_error e = TD_ERROR_INIT;
+		if (!h)
+			continue;
+		if (td_hub_run_list(g, NULL, true, g->cancel, &live, &e)) {
+			td_warn("federation %s: %s", h->name, e.msg);
+			continue;
+		}
+		for (size_t m = 0; m < h->n_members; m++) {
+			bool any = looks % IDLE_LOOKS == 0;
+			for (size_t i = 0; i < live.n; i++)
+				any = any || is_at(live.v[i], h->members[m].name) ||
+				      yyjson_arr_size(td_jget(live.v[i]->root, "state.stale"));
+			if (any)
+				member(g, h, h->members[m].name, &live);
+		}
+		for (size_t i = 0; i < live.n; i++) {
+			td_auto_hub_run struct td_hub_run r = {0};
+			if (!yyjson_arr_size(td_jget(live.v[i]->root, "state.stale")))
+				continue;
+			td_hub_run_read(live.v[i], &r);
+			untie(g, h, &r);
+		}
+		if (looks % SWEEP_LOOKS == SWEEP_LOOKS - 1)
+			sweep(g);
+	}
+	return NULL;
+}
+
+// ---- those that wait ----
+
+struct waiting {
+	const struct td_object *o;
+	double used; // GPU hours of its team at all members
+	int64_t created;
+};
+
+// Whose team has used least comes first, then who has waited longest.
+static int first(const void *a, const void *b)
+{
+	const struct waiting *x = a, *y = b;
+	return x->used != y->used ? (x->used > y->used) - (x->used < y->used)
+				  : (x->created > y->created) - (x->created < y->created);
+}
+
+static void one(struct td_gateway *g, const struct td_hub *h, const struct td_object *o)
+{
+	td_auto_hub_run struct td_hub_run r = {0};
+	td_auto_known struct td_hub_known k = {0};
+	struct td_error e = TD_ERROR_INIT;
+	bool go = false;
+	int rc = 0;
+	td_hub_run_read(o, &r);
+	if (r.phase == TD_FED_WAITING) {
+		rc = td_hub_place(g, h, &r, g->cancel, &go, &e);
+	} else if (r.phase == TD_FED_PLACED && !r.sent && now_s() - r.since >= TD_FED_SEND_S) {
+		td_hub_known(g, r.member, &k);
+		go = k.reached;
+	}
+	if (!rc && go)
+		rc = td_hub_send(g, h, &r, g->cancel, &e);
+	if (rc && rc != TD_CONFLICT && rc != TD_CANCELLED)
+		td_info("federation: run %s of %s: %s", r.run, r.user, e.msg);
+}
+
+void *td_hub_place_thread(void *gateway)
+{
+	struct td_gateway *g = gateway;
+	while (!td_cancel_wait(g->cancel, PLACE_MS)) {
+		td_auto(td_hub_unref) struct td_hub *h = td_hub_get(g);
+		td_auto_objects struct td_objects live = {0};
+		if (!h || td_hub_run_list(g, NULL, true, g->cancel, &live, NULL))
+			continue;
+		td_auto_free struct waiting *w = td_calloc(live.n + 1, sizeof(*w));
+		td_auto_free double *each = td_calloc(h->n_members + 1, sizeof(*each));
+		size_t n = 0;
+		for (size_t i = 0; i < live.n; i++) {
+			const char *phase = td_jstr_or(live.v[i]->root, "state.phase", "Waiting");
+			struct td_fed_used used;
+			if (strcmp(phase, "Waiting") != 0 && strcmp(phase, "Placed") != 0)
+				continue;
+			td_hub_used(g, h, td_jstr(live.v[i]->root, "spec.team"), &live, &used, each);
+			w[n++] = (struct waiting){live.v[i], used.gpu_hours,
+						  td_jint(live.v[i]->root, "spec.created", 0)};
+		}
+		if (n)
+			qsort(w, n, sizeof(*w), first);
+		for (size_t i = 0; i < n && !td_cancelled(g->cancel); i++)
+			one(g, h, w[i].o);
+	}
+	return NULL;
+}

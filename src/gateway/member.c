@@ -1,0 +1,178 @@
+// A member of a Federation: what its hub asks for. Who asks was proven by a statement (statement.h).
+#include "gateway/home.h"
+#include "gateway/hub.h"
+#include "gateway/jobs.h"
+#include "gateway/runs.h"
+#include "gateway/usage.h"
+#include "slurm/batch.h"
+
+#include <string.h>
+
+enum { GAVE_UP = 75 }; // programs/run.sh ends so when it was not let begin
+
+// ---- letting begin ----
+
+static int consent(struct td_gateway_ask *q, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *record = NULL;
+	int r = td_gateway_run_record(q, q->args[0], &record, err);
+	const struct td_home_call k = {.user = &q->user, .verb = "consent", .args = {q->args[0]}};
+	if (!r)
+		r = td_home_do(q->g, &k, td_gateway_cancel(q), NULL, err);
+	return r ? r : td_gateway_done(q);
+}
+
+// ---- a look ----
+
+struct run_sum {
+	const char *user, *run;
+	size_t jobs, waits, over, gave_up;
+	const char *bad; // how the first ended that did not end well
+};
+
+// Which of the runs this job is of, by its comment "tandem RUN STEP".
+static struct run_sum *of_run(struct run_sum *v, size_t n, const yyjson_val *job)
+{
+	const char *mark = td_jstr_or(job, "comment", ""), *user = td_jstr_or(job, "user_name", "");
+	if (!td_starts(mark, "tandem "))
+		return NULL;
+	const char *run = mark + strlen("tandem ");
+	size_t len = strcspn(run, " ");
+	for (size_t i = 0; i < n; i++)
+		if (strlen(v[i].run) == len && !strncmp(v[i].run, run, len) && !strcmp(v[i].user, user))
+			return &v[i];
+	return NULL;
+}
+
+static void count(struct run_sum *s, const struct td_slurm_job *j)
+{
+	bool over = td_slurm_job_ended(j->states);
+	s->jobs++;
+	s->waits += !over && td_job_phase(j->states) == TD_PHASE_WAITING;
+	s->over += over;
+	s->gave_up += over && j->exit_code == GAVE_UP;
+	const char *state = td_gateway_job_state(j);
+	if (over && !s->bad && strcmp(state, "done") != 0)
+		s->bad = state;
+}
+
+// What it holds, added to the row of its account and user.
+static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_job *j, int64_t gpus)
+{
+	size_t i, n;
+	yyjson_mut_val *row;
+	yyjson_mut_arr_foreach (rows, i, n, row)
+		if (td_streq(td_jm_getstr(row, "account"), j->account) &&
+		    td_streq(td_jm_getstr(row, "user"), j->user)) {
+			td_jm_int(d, row, "gpus", yyjson_mut_get_sint(td_jm_get(row, "gpus")) + gpus);
+			return;
+		}
+	row = yyjson_mut_arr_add_obj(d, rows);
+	td_jm_str(d, row, "account", j->account);
+	td_jm_str(d, row, "user", j->user);
+	td_jm_int(d, row, "gpus", gpus);
+}
+
+// "cpu=2,mem=100M,gres/gpu=4,gres/gpu:h100=4"
+static int64_t gpus_of(const char *tres)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, tres ? tres : "", ',');
+	for (size_t i = 0; i < l.n; i++) {
+		long long n;
+		if (td_starts(l.v[i], "gres/gpu=") && td_parse_i64(l.v[i] + strlen("gres/gpu="), &n))
+			return n;
+	}
+	return 0;
+}
+
+static void used(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	size_t i, n;
+	yyjson_val *v;
+	int64_t today = td_real_ms(&td_clock_system) / 1000 / TD_USAGE_DAY_S, most = 0;
+	yyjson_arr_foreach (td_jget(q->body, "days"), i, n, v)
+		if (yyjson_get_sint(v) > most)
+			most = yyjson_get_sint(v);
+	if (!most)
+		return;
+	td_auto_usage struct td_usage u = {0};
+	struct td_error e = TD_ERROR_INIT;
+	const struct td_gateway_span span = {.from = today + 1 - most, .to = today + 1};
+	// Without a history there is no answer, and nobody takes that for nothing.
+	if (td_gateway_used(q->g, &span, td_gateway_cancel(q), &u, &e)) {
+		td_jm_str(d, o, "problem", e.msg);
+		return;
+	}
+	yyjson_mut_val *rows = td_jm_arr(d, o, "used");
+	yyjson_arr_foreach (td_jget(q->body, "days"), i, n, v) {
+		td_auto_usage struct td_usage some = {0};
+		for (size_t k = 0; k < u.n; k++)
+			if (u.v[k].day > today - yyjson_get_sint(v)) {
+				struct td_usage_row row = u.v[k];
+				row.day = -1;
+				row.type = (char *)(uintptr_t)"";
+				td_usage_put(&some, &row);
+			}
+		td_usage_settle(&some);
+		for (size_t k = 0; k < some.n; k++) {
+			if (some.v[k].sum.gpu <= 0)
+				continue;
+			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, rows);
+			td_jm_int(d, w, "days", yyjson_get_sint(v));
+			td_jm_str(d, w, "account", some.v[k].account);
+			td_jm_str(d, w, "user", some.v[k].user);
+			td_jm_set(d, w, "gpuHours", yyjson_mut_real(d, td_gateway_hours(some.v[k].sum.gpu)));
+		}
+	}
+}
+
+static int look(struct td_gateway_ask *q, struct td_error *err)
+{
+	yyjson_val *asked = td_jget(q->body, "runs"), *v;
+	size_t i, n, runs = yyjson_arr_size(asked);
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, err);
+	if (!s)
+		return err->code;
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
+	if (!l)
+		return err->code;
+	td_auto_free struct run_sum *sums = td_calloc(runs + 1, sizeof(*sums));
+	yyjson_arr_foreach (asked, i, n, v)
+		sums[i] = (struct run_sum){.user = td_jstr_or(v, "user", ""), .run = td_jstr_or(v, "run", "")};
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "runs"),
+		       *held = td_jm_arr(d, o, "held");
+	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+		td_auto_job struct td_slurm_job j = {0};
+		struct run_sum *sum = of_run(sums, runs, v);
+		if (td_slurm_job_read(l->client, v, &j, NULL))
+			continue;
+		int64_t gpus = gpus_of(j.tres_alloc);
+		if (sum)
+			count(sum, &j);
+		else if (gpus > 0 && !td_slurm_job_ended(j.states) && td_job_phase(j.states) != TD_PHASE_WAITING)
+			hold(d, held, &j, gpus);
+	}
+	for (i = 0; i < runs; i++) {
+		const struct run_sum *x = &sums[i];
+		yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, w, "user", x->user);
+		td_jm_str(d, w, "run", x->run);
+		td_jm_str(d, w, "state",
+			  !x->jobs              ? "absent"
+			  : x->waits == x->jobs ? "waiting"
+			  // Later steps wait for it in vain.
+			  : x->gave_up && x->waits + x->over == x->jobs ? "gave-up"
+			  : x->over < x->jobs                           ? "begun"
+									: "over");
+		if (x->jobs && x->over == x->jobs)
+			td_jm_str(d, w, "result", x->bad ? x->bad : "done");
+	}
+	used(q, d, o);
+	td_gateway_send(q, 200, d);
+	return 0;
+}
+
+const struct td_gateway_op td_gateway_member_ops[] = {{"consentRun", consent}, {"federationLook", look}, {NULL, NULL}};

@@ -1,0 +1,165 @@
+"""Several clusters behind one submit command (row C6): the shared pool is the hub and its member east, a pool of this file is west."""
+import base64
+import hashlib
+import hmac
+import json
+import pathlib
+import time
+
+import pytest
+
+from harness import wait_for
+from laptop import Laptop, address
+from wire import Wire
+
+pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
+KEYS = {m: f"{m}-0123456789abcdef0123456789abcdef" for m in ("east", "west")}
+
+
+def trust(pool, member, entries):
+    """The member lets the hub act for the researcher; both halves of the keys."""
+    data = {k: base64.b64encode(v.encode()).decode() for k, v in entries.items()}
+    pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": data}))
+    hubs = [{"name": "campus", "as": member, "users": ["researcher"]}]
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": hubs}}}))
+
+
+@pytest.fixture(scope="module")
+def wire(own_pool):
+    w = Wire(address(own_pool))
+    yield w
+    w.close()
+
+
+def is_hub(me):
+    """By what the gateway says of a run that nobody could have."""
+    body = {"request": "0123456789abcdef", "cluster": "moon", "job": {"name": "x", "steps": [{"name": "main", "entrypoint": ["true"]}]}}
+    return "no federation" not in me.api("POST", "/runs", body)[1]["error"]["message"]
+
+
+def settled(pool):
+    return not pool.items("federatedruns", "-n", "slurm", "-l", "tandem.dev/federated-live=true")
+
+
+@pytest.fixture(scope="module")
+def campus(shared_pool, own_pool, wire, tmp_path_factory):
+    """The researcher at the hub of a federation, and at its member west."""
+    me, west = (Laptop(p, tmp_path_factory.mktemp("laptop"), "researcher") for p in (shared_pool, own_pool))
+    trust(shared_pool, "east", {"hub.campus": KEYS["east"], "member.east": KEYS["east"], "member.west": KEYS["west"]})
+    trust(own_pool, "west", {"hub.campus": KEYS["west"]})
+    shared_pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Federation", "metadata": {"name": "campus"}, "spec": {
+        "hub": {"namespace": "slurm", "name": "main"}, "lostAfterSeconds": 2,
+        "members": [{"name": "east", "gatewayURL": f"http://{address(shared_pool)}"}, {"name": "west", "gatewayURL": f"http://{wire.address}"}],
+        "teams": [{"name": "lab", "users": ["researcher"]}],
+        "routes": [{"name": "gpus", "minGPUs": 1, "members": ["east"]}, {"name": "rest", "members": ["west"], "otherwise": ["east"]}],
+        "limits": [{"team": "lab", "gpus": 1}]}})
+    wait_for("the gateway is the hub", lambda: is_hub(me))
+    try:
+        yield me, west
+    finally:
+        wire.mend()
+        for r in me.json("ps", "--all")["runs"]:
+            if r.get("federation", {}).get("phase") in ("Waiting", "Placed", "Started"):
+                me.api("POST", f"/runs/{r['id']}/cancel")
+        wait_for("nothing of its runs is left to do", lambda: settled(shared_pool))
+        shared_pool.kubectl("delete", "federation/campus")
+        shared_pool.kubectl("delete", "federatedruns", "-n", "slurm", "--all", "--wait=false")
+        shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec": {"federation": null}}')
+        wait_for("the gateway is the hub of none", lambda: not is_hub(me))
+
+
+@pytest.fixture
+def hub(pool, campus):
+    return campus[0]
+
+
+def run_of(me, run):
+    return me.api("GET", f"/runs/{run}")[1]
+
+
+def home_of(pool, run):
+    return pathlib.Path(pool.home, "shared/home/researcher/tandem/runs", run)
+
+
+def statement(member, key, user=None, federation="campus"):
+    def enc(b):
+        return base64.urlsafe_b64encode(b).rstrip(b"=")
+    now = int(time.time())
+    claims = {"for": "tandem-federation", "iss": federation, "aud": member, "hub": user is None, "iat": now, "exp": now + 60, **({"sub": user} if user else {})}
+    text = enc(b'{"alg":"HS256","typ":"JWT"}') + b"." + enc(json.dumps(claims).encode())
+    return f"tdf:{federation}:{(text + b'.' + enc(hmac.new(key.encode(), text, hashlib.sha256).digest())).decode()}"
+
+
+@pytest.mark.feature("C6.1", "C6.2")
+def test_one_command_for_all(pool, own_pool, hub, tmp_path):
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "word").write_text("shipped")
+    # What needs no GPU goes west by its rule, with its code; logs, why, ps and files are there without another word.
+    said = hub.run("submit", "--dir", code, "--follow", "--name", "front", "--", "cat word; echo made > made").stdout
+    shown = said.split("Run ")[1].split(":")[0]
+    run = shown.removeprefix("west/")
+    assert shown.startswith("west/front-") and "shipped" in said
+    assert home_of(own_pool, run).joinpath("made").exists() and not home_of(pool, run).exists()
+    assert shown in hub.run("ps").stdout and "shipped" in hub.run("logs", shown).stdout
+    why = hub.run("why", f"run/{shown}").stdout
+    assert "cluster west of federation campus: rule rest names west, otherwise east" in why
+    hub.run("download", f"tandem/runs/{run}/made", "got")
+    (pathlib.Path(hub.home) / "note").write_text("to it")
+    hub.run("upload", "note", f"tandem/runs/{run}/note")
+    assert (pathlib.Path(hub.home) / "got").read_text() == "made\n" and home_of(own_pool, run).joinpath("note").read_text() == "to it"
+
+    # Who insists gets what the rules allow; a run is cancelled where it is.
+    bad = hub.run("submit", "--no-code", "--gpus", "1", "--cluster", "west", "--", "true", check=False)
+    assert bad.returncode == 1 and "rule gpus sends such runs to east" in bad.stderr
+    first = hub.json("submit", "--no-code", "--gpus", "1", "--name", "held", "--", "sleep 600")
+    assert first["federation"]["member"] == "east" and first["federation"]["rule"] == "gpus"
+    wait_for("it runs there", lambda: run_of(hub, first["id"])["federation"]["phase"] == "Started")
+
+    # Another GPU is over the team's limit over all members: it waits here, and goes when there is room.
+    second = hub.json("submit", "--no-code", "--gpus", "1", "--name", "next", "--", "true")
+    assert second["federation"]["phase"] == "Waiting" and "team lab holds 1 of 1 GPUs over all members" in second["federation"]["why"]
+    assert "team lab holds 1 of 1 GPUs" in hub.run("why", f"run/{second['id']}").stdout
+    hub.run("cancel", f"east/{first['id']}")
+    wait_for("it has run", lambda: run_of(hub, second["id"])["state"] == "done")
+    assert run_of(hub, first["id"])["state"] == "cancelled"
+
+
+@pytest.mark.feature("C6.1")
+def test_who_a_hub_may_speak_for(campus):
+    west = campus[1]
+
+    def asked(method, path, bearer, body=None):
+        return west.api(method, path, body, headers={"Authorization": f"Bearer {bearer}"}, key=False)[0]
+    mine = statement("west", KEYS["west"], "researcher")
+    assert asked("GET", "/runs", mine) == 200
+    # Nothing that outlasts it, and nothing of the hub's own in a person's name.
+    assert asked("POST", "/keys", mine, {"name": "mine"}) == 403 and asked("GET", "/sessions", mine) == 403
+    assert asked("POST", "/federation/look", mine, {}) == 403 and asked("GET", "/runs", statement("west", KEYS["west"])) == 403
+    # For nobody who is not listed; by no key but this member's.
+    assert asked("GET", "/runs", statement("west", KEYS["west"], "root")) == 403
+    assert asked("GET", "/runs", statement("west", KEYS["east"], "researcher")) == 401
+    assert asked("GET", "/runs", statement("east", KEYS["west"], "researcher")) == 401
+    # A person lets no run begin, whosesoever.
+    assert west.api("POST", "/runs/front-000000/consent", {})[0] == 403
+    assert west.api("POST", "/federation/look", {})[0] == 403
+
+
+@pytest.mark.feature("C6.4")
+def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+    run = hub.json("submit", "--no-code", "--name", "lost", "--", "touch ran; hostname")
+    assert run["federation"]["member"] == "west"
+    there = run["federation"]["there"]
+    wait_for("it waits in west's queue", lambda: f"tandem {there} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+    wire.cut()
+    wait_for("it has run at the other one", lambda: run_of(hub, run["id"])["state"] == "done")
+    end = run_of(hub, run["id"])["federation"]
+    assert end["member"] == "east" and end["attempt"] == 2 and home_of(pool, end["there"]).joinpath("ran").exists()
+    # Its old copy may get its devices now; nobody lets it begin.
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
+    wait_for("west's Slurm has started the old copy", lambda: "RUNNING" in own_pool.ask("squeue", "-h", "-o", "%T")[1])
+    wire.mend()
+    wait_for("west was told", lambda: settled(pool))
+    wait_for("and has nothing of it", lambda: not own_pool.ask("squeue", "-h")[1].strip())
+    assert not home_of(own_pool, there).joinpath("ran").exists()
