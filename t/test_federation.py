@@ -48,7 +48,7 @@ def campus(shared_pool, own_pool, wire, tmp_path_factory):
     trust(shared_pool, "east", {"hub.campus": KEYS["east"], "member.east": KEYS["east"], "member.west": KEYS["west"]})
     trust(own_pool, "west", {"hub.campus": KEYS["west"]})
     shared_pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Federation", "metadata": {"name": "campus"}, "spec": {
-        "hub": {"namespace": "slurm", "name": "main"}, "lostAfterSeconds": 2,
+        "hub": {"namespace": "slurm", "name": "main"}, "lostAfterSeconds": 600,
         "members": [{"name": "east", "gatewayURL": f"http://{address(shared_pool)}"}, {"name": "west", "gatewayURL": f"http://{wire.address}"}],
         "teams": [{"name": "lab", "users": ["researcher"]}],
         "routes": [{"name": "gpus", "minGPUs": 1, "members": ["east"]}, {"name": "rest", "members": ["west"], "otherwise": ["east"]}],
@@ -90,7 +90,7 @@ def statement(member, key, user=None, federation="campus"):
     return f"tdf:{federation}:{(text + b'.' + enc(hmac.new(key.encode(), text, hashlib.sha256).digest())).decode()}"
 
 
-@pytest.mark.feature("C6.1", "C6.2")
+@pytest.mark.feature("C6.1", "C6.2", "C6.3")
 def test_one_command_for_all(pool, own_pool, hub, tmp_path):
     code = tmp_path / "code"
     code.mkdir()
@@ -113,16 +113,19 @@ def test_one_command_for_all(pool, own_pool, hub, tmp_path):
     bad = hub.run("submit", "--no-code", "--gpus", "1", "--cluster", "west", "--", "true", check=False)
     assert bad.returncode == 1 and "rule gpus sends such runs to east" in bad.stderr
     first = hub.json("submit", "--no-code", "--gpus", "1", "--name", "held", "--", "sleep 600")
-    assert first["federation"]["member"] == "east" and first["federation"]["rule"] == "gpus"
-    wait_for("it runs there", lambda: run_of(hub, first["id"])["federation"]["phase"] == "Started")
+    at = wait_for("it runs there", lambda: (f := run_of(hub, first["id"])["federation"])["phase"] == "Started" and f)
+    assert at["member"] == "east" and at["rule"] == "gpus"
 
     # Another GPU is over the team's limit over all members: it waits here, and goes when there is room.
     second = hub.json("submit", "--no-code", "--gpus", "1", "--name", "next", "--", "true")
     assert second["federation"]["phase"] == "Waiting" and "team lab holds 1 of 1 GPUs over all members" in second["federation"]["why"]
     assert "team lab holds 1 of 1 GPUs" in hub.run("why", f"run/{second['id']}").stdout
     hub.run("cancel", f"east/{first['id']}")
+    third = hub.api("POST", f"/runs/{run}/again", {"request": "fedcba9876543210"})[1]["id"]
     wait_for("it has run", lambda: run_of(hub, second["id"])["state"] == "done")
     assert run_of(hub, first["id"])["state"] == "cancelled"
+    wait_for("what was submitted once more has run, with its code", lambda: run_of(hub, third)["state"] == "done")
+    assert hub.run("logs", third).stdout == "shipped"
 
 
 @pytest.mark.feature("C6.1")
@@ -145,17 +148,24 @@ def test_who_a_hub_may_speak_for(campus):
     assert west.api("POST", "/federation/look", {})[0] == 403
 
 
+def lost_after(pool, seconds):
+    pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"lostAfterSeconds": seconds}}))
+
+
 @pytest.mark.feature("C6.4")
 def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
     own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
-    run = hub.json("submit", "--no-code", "--name", "lost", "--", "touch ran; hostname")
-    assert run["federation"]["member"] == "west"
-    there = run["federation"]["there"]
+    run = hub.json("submit", "--no-code", "--name", "lost", "--", "touch ran")
+    there = run["id"]
     wait_for("it waits in west's queue", lambda: f"tandem {there} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+    assert (was := run_of(hub, run["id"])["federation"])["member"] == "west" and was["phase"] == "Placed"
     wire.cut()
+    lost_after(pool, 2)
+    wait_for("it is taken back", lambda: run_of(hub, run["id"])["federation"].get("attempt", 0) > 1)
+    lost_after(pool, 600)  # the other one may be busy
     wait_for("it has run at the other one", lambda: run_of(hub, run["id"])["state"] == "done")
     end = run_of(hub, run["id"])["federation"]
-    assert end["member"] == "east" and end["attempt"] == 2 and home_of(pool, end["there"]).joinpath("ran").exists()
+    assert end["member"] == "east" and end["there"] != there and home_of(pool, end["there"]).joinpath("ran").exists()
     # Its old copy may get its devices now; nobody lets it begin.
     own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
     wait_for("west's Slurm has started the old copy", lambda: "RUNNING" in own_pool.ask("squeue", "-h", "-o", "%T")[1])

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { KNOWN_MOST = 64 };
+enum { KNOWN_MOST = 64, LATE_MS = 15000 };
 
 struct td_hubs {
 	pthread_mutex_t lock; // guards all
@@ -225,9 +225,11 @@ void td_hub_heard(struct td_gateway *g, const char *member, const struct td_erro
 	int64_t now = td_mono_ms(&td_clock_system);
 	pthread_mutex_lock(&g->hubs->lock);
 	struct td_hub_known *k = entry_locked(g->hubs, member);
-	bool news = !k->asked || k->reached == (err != NULL);
+	// One that is only late may be busy.
+	bool reached = !err || (k->reached && err->code == TD_UNCERTAIN && now - k->good_ms < LATE_MS),
+	     news = !k->asked || k->reached != reached;
 	k->asked = true;
-	k->reached = !err;
+	k->reached = reached;
 	free(k->problem);
 	k->problem = err ? td_strdup(err->msg) : NULL;
 	if (!err)
@@ -245,4 +247,11 @@ void td_hub_heard(struct td_gateway *g, const char *member, const struct td_erro
 	if (news)
 		td_info("federation: member %s %s%s", member, err ? "does not answer: " : "answers",
 			err ? err->msg : "");
+}
+
+void td_hub_lost(struct td_gateway *g, const char *member)
+{
+	pthread_mutex_lock(&g->hubs->lock);
+	entry_locked(g->hubs, member)->reached = false;
+	pthread_mutex_unlock(&g->hubs->lock);
 }

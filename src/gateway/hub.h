@@ -2,7 +2,7 @@
 // here is what it decides about, and what is done.
 //
 // A run that is submitted here is one FederatedRun (its record) beside the SlurmCluster, and its body, which
-// lies in its owner's home until it has ended. Several gateways may work on one: each change of the record
+// lies in its owner's home as long as there is the record. Several gateways may work on one: each change of the record
 // fails when it was changed since it was read.
 #pragma once
 
@@ -59,6 +59,8 @@ void td_hub_known_done(struct td_hub_known *k);
 #define td_auto_known __attribute__((cleanup(td_hub_known_done)))
 // It answered (err NULL), or not. look: its answer to federationLook; NULL: it was asked for something else.
 void td_hub_heard(struct td_gateway *g, const char *member, const struct td_error *err, struct td_json *look);
+// Nothing is given to it until it answers.
+void td_hub_lost(struct td_gateway *g, const char *member);
 
 // ---- hub_record.c: records ----
 struct td_hub_run {
@@ -126,6 +128,8 @@ void td_hub_used(struct td_gateway *g, const struct td_hub *h, const char *team,
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team);
 // What was submitted goes from its owner's home: nobody needs it any more.
 void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r);
+// {job, files} of a run, as its owner's home has it. TD_INVALID: it is not there, or not what was submitted.
+int td_hub_body(struct td_gateway_ask *q, const struct td_hub_run *r, struct td_json **ret, struct td_error *err);
 // Sends chunks of this person's home that the member lacks.
 int td_hub_ship(struct td_gateway_ask *q, const struct td_hub *h, const char *member, const struct td_strv *hashes,
 		struct td_error *err);
@@ -138,6 +142,8 @@ void *td_hub_place_thread(void *gateway);
 // ---- hub_show.c: the operations of people, where they are about federated runs ----
 // Each is false when this is none of the hub's; else *ret is what the operation returns.
 bool td_hub_answers(struct td_gateway_ask *q, const char *run, int status, int *ret, struct td_error *err);
+// Fills *body with what was submitted then.
+bool td_hub_submitted(struct td_gateway_ask *q, struct td_json **body, int *ret, struct td_error *err);
 bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err);
 bool td_hub_logs(struct td_gateway_ask *q, int *ret, struct td_error *err);
 enum td_hub_file { TD_HUB_LIST, TD_HUB_CONTENT, TD_HUB_PUT };

@@ -225,7 +225,7 @@ int td_hub_ship(struct td_gateway_ask *q, const struct td_hub *h, const char *me
 }
 
 // What was submitted, as its owner's home has it, if it is that.
-static int body_of(struct td_gateway_ask *q, const struct td_hub_run *r, struct td_json **ret, struct td_error *err)
+int td_hub_body(struct td_gateway_ask *q, const struct td_hub_run *r, struct td_json **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf out = {0};
 	const struct td_home_call k = {.user = &q->user, .verb = "federated-get", .args = {r->run}};
@@ -255,7 +255,7 @@ static int give(struct td_gateway_ask *q, const struct td_hub *h, struct td_hub_
 {
 	td_auto(td_json_unref) struct td_json *body = NULL, *reply = NULL;
 	td_auto_strv struct td_strv hashes = {0};
-	int rc = body_of(q, r, &body, err);
+	int rc = td_hub_body(q, r, &body, err);
 	if (rc)
 		return rc;
 	chunks_of(td_json_root(body), &hashes);

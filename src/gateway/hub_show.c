@@ -139,6 +139,17 @@ bool td_hub_answers(struct td_gateway_ask *q, const char *run, int status, int *
 	return true;
 }
 
+bool td_hub_submitted(struct td_gateway_ask *q, struct td_json **body, int *ret, struct td_error *err)
+{
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
+	td_auto_hub_run struct td_hub_run r = {0};
+	if (!find(q, q->args[0], &h, &r, ret, err))
+		return false;
+	if (!*ret)
+		*ret = td_hub_body(q, &r, body, err);
+	return true;
+}
+
 // ---- all of a person's ----
 
 struct at_member {
@@ -223,10 +234,7 @@ static int cancel(struct td_gateway_ask *q, const struct td_hub *h, struct td_hu
 		}
 	}
 	td_hub_run_phase(r, TD_FED_CANCELLED);
-	int rc = td_hub_run_write(q->g, r, err);
-	if (!rc)
-		td_hub_drop(q->g, r);
-	return rc;
+	return td_hub_run_write(q->g, r, err);
 }
 
 bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err)

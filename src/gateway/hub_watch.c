@@ -115,6 +115,8 @@ static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 		says(r, s.seen == TD_FED_UNREACHED
 				? td_asprintf("%s, which had it, does not answer", r->member)
 				: td_asprintf("%s had it and could not ask whether it may begin", r->member));
+		if (s.seen == TD_FED_UNREACHED)
+			td_hub_lost(g, r->member);
 		td_hub_run_back(r, true);
 		rc = td_hub_run_write(g, r, &e);
 		break;
@@ -122,8 +124,7 @@ static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 		free(r->result);
 		r->result = td_strdup(td_jstr_or(v, "result", "unknown"));
 		td_hub_run_phase(r, TD_FED_ENDED);
-		if (!(rc = td_hub_run_write(g, r, &e)))
-			td_hub_drop(g, r);
+		rc = td_hub_run_write(g, r, &e);
 		break;
 	default:
 		break;
@@ -162,8 +163,6 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 	}
 	if (changed)
 		td_hub_run_write(g, r, NULL); // else it is told again
-	if (changed && td_hub_run_over(r))
-		td_hub_drop(g, r);
 }
 
 // ---- one member ----
@@ -206,20 +205,41 @@ static int ask(struct td_gateway *g, const struct td_hub *h, const char *member,
 	return td_hub_do(g, &call, g->cancel, ret, err);
 }
 
-static void member(struct td_gateway *g, const struct td_hub *h, const char *name, const struct td_objects *live)
+// ask_it: else its silence goes on.
+static void member(struct td_gateway *g, const struct td_hub *h, const char *name, const struct td_objects *live,
+		   bool ask_it)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_json_unref) struct td_json *look = NULL;
-	int r = ask(g, h, name, live, &look, &e);
+	int r = ask_it ? ask(g, h, name, live, &look, &e) : 0;
 	if (r == TD_CANCELLED)
 		return;
-	td_hub_heard(g, name, r ? &e : NULL, look);
+	if (ask_it)
+		td_hub_heard(g, name, r ? &e : NULL, look);
 	for (size_t i = 0; i < live->n; i++) {
 		if (!is_at(live->v[i], name))
 			continue;
 		td_auto_hub_run struct td_hub_run x = {0};
 		td_hub_run_read(live->v[i], &x);
 		step(g, h, &x, look);
+	}
+}
+
+// Runs at members that the federation has no longer: as if these were silent.
+static void strays(struct td_gateway *g, const struct td_hub *h, const struct td_objects *live)
+{
+	for (size_t i = 0; i < live->n; i++) {
+		const char *at = td_jstr(live->v[i]->root, "state.member");
+		if (!at || td_hub_member(h, at) || !is_at(live->v[i], at))
+			continue;
+		td_auto_hub_run struct td_hub_run r = {0};
+		td_hub_run_read(live->v[i], &r);
+		if (r.phase == TD_FED_STARTED) { // how it ends is not seen from here
+			td_hub_run_phase(&r, TD_FED_ENDED);
+			td_hub_run_write(g, &r, NULL);
+		} else {
+			step(g, h, &r, NULL);
+		}
 	}
 }
 
@@ -231,8 +251,8 @@ static void sweep(struct td_gateway *g)
 	for (size_t i = 0; i < all.n; i++) {
 		td_auto_hub_run struct td_hub_run r = {0};
 		td_hub_run_read(all.v[i], &r);
-		if (td_hub_run_over(&r) && r.since < now_s() - KEEP_S)
-			td_hub_run_remove(g, &r, NULL);
+		if (td_hub_run_over(&r) && r.since < now_s() - KEEP_S && !td_hub_run_remove(g, &r, NULL))
+			td_hub_drop(g, &r);
 	}
 }
 
@@ -251,13 +271,17 @@ void *td_hub_watch_thread(void *gateway)
 			continue;
 		}
 		for (size_t m = 0; m < h->n_members; m++) {
-			bool any = looks % IDLE_LOOKS == 0;
+			td_auto_known struct td_hub_known k = {0};
+			bool turn = looks % IDLE_LOOKS == 0, any = turn;
+			td_hub_known(g, h->members[m].name, &k);
 			for (size_t i = 0; i < live.n; i++)
 				any = any || is_at(live.v[i], h->members[m].name) ||
 				      yyjson_arr_size(td_jget(live.v[i]->root, "state.stale"));
+			// One that is silent is not waited for at each look: others' runs want to begin.
 			if (any)
-				member(g, h, h->members[m].name, &live);
+				member(g, h, h->members[m].name, &live, turn || k.reached);
 		}
+		strays(g, h, &live);
 		for (size_t i = 0; i < live.n; i++) {
 			td_auto_hub_run struct td_hub_run r = {0};
 			if (!yyjson_arr_size(td_jget(live.v[i]->root, "state.stale")))

@@ -226,19 +226,22 @@ static int run_again(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *record = NULL, *files = NULL, *body = NULL;
 	td_auto_buf struct td_buf text = {0};
-	int r = td_gateway_run_record(q, q->args[0], &record, err);
+	int r;
+	bool federated = td_hub_submitted(q, &record, &r, err); // that has both
+	if (!federated)
+		r = td_gateway_run_record(q, q->args[0], &record, err);
 	if (r)
 		return r;
 	td_auto_free char *path = td_asprintf("tandem/runs/%s/.tandem/files.json", q->args[0]);
 	const struct td_home_call k = {.user = &q->user, .verb = "read", .args = {path, "0", "-1"}};
-	if ((r = td_home_do(q->g, &k, td_gateway_cancel(q), &text, err)) ||
-	    (r = td_json_parse(td_buf_str(&text), text.len, &files, err)))
+	if (!federated && ((r = td_home_do(q->g, &k, td_gateway_cancel(q), &text, err)) ||
+			   (r = td_json_parse(td_buf_str(&text), text.len, &files, err))))
 		return td_wrap(err, "the code of run %s", q->args[0]);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "request", td_jstr(q->body, "request"));
 	td_jm_copyval(d, o, "job", td_jget(td_json_root(record), "job"));
-	td_jm_copyval(d, o, "files", td_json_root(files));
+	td_jm_copyval(d, o, "files", federated ? td_jget(td_json_root(record), "files") : td_json_root(files));
 	body = td_json_from_mut(o);
 	if ((r = td_gateway_body_check(q, "makeRun", td_json_root(body), err)))
 		return td_wrap(err, "the record of run %s", q->args[0]);
