@@ -14,6 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (r < -1 || r > 1 || (r == 1 && (!*out || out[strspn(out, "0123456789,-")])))
 		abort();
 	td_standin_job_gpus_read((const char *)data, size, 7, "n0", small, sizeof(small));
+	td_standin_job_share_read((const char *)data, size, 7, "n0", small, sizeof(small));
 	td_standin_job_text_read((const char *)data, size, 7, "admin_comment", (struct standin_text){out, sizeof(out)});
 	if (strlen(small) >= sizeof(small))
 		abort();

@@ -40,7 +40,7 @@ def test_each_annotation_reaches_its_job(pool):
                  "signal",  # t/test_preempt.py
                  "datasets",  # t/test_nodedata.py
                  "begin",  # t/test_session_reclaim.py
-                 "gpu-type",  # t/test_gres.py
+                 "gpu-type", "gpu-share",  # t/test_gres.py
                  "placement",  # t/test_gang.py
                  "gds",  # t/test_accelerators.py
                  "licenses"}  # a unit test: the pool has none

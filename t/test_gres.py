@@ -18,6 +18,49 @@ def near(shown):
 
 
 @pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D1.4")
+def parts_of_gpus(pool):
+    """On n0, whose four GPUs are given out in parts, too: pods and jobs of 60 hundredths, what fits beside them, and who wants one whole."""
+    def held():
+        """The hundredths of each GPU that Slurm has given out; those that the gate counts, which hears of no end, are never too many."""
+        used = re.search(r"GresUsed=(\S+)", pool.shell("scontrol", "-d", "show", "node", "n0"))[1]
+        table = json.load(open(f"{pool.home}/agent/gate/n0.json"))["devices"]
+        assert all(sum(h.get("share", 100) for h in (d["holder"], *d.get("with", [])) if not h.get("idle")) <= 100 for d in table), table
+        return [int(n) for kind in re.findall(r"shard:\w+:\d+\(([^)]*)\)", used) for n in re.findall(r"(\d+)/100", kind)]
+
+    def states(*jobs):
+        now = pool.squeue()
+        return [now[j]["state"] for j in jobs]
+
+    def pod(name, share, gpus=1):
+        p = pool.pod(name, gpus, nodeSelector={"kubernetes.io/hostname": "n0"}, command=["sh", "-c", "ls /dev | grep -c tandem-gpu; exec sleep 10000"])
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/gpu-share": share}
+        return p
+    jobs = [pool.sbatch("-w", "n0", "--gres=shard:60") for _ in (0, 1)]
+    pool.apply(pod("part0", "60"), pod("part1", "60"), pod("much", "101"), pod("two", "50", 2))
+    wait_for("four parts of 60 are held, each of another GPU", lambda: len(pool.running()) == 2 and held() == [60] * 4)
+    grants = [json.loads(pool.get("pod", p)["metadata"]["annotations"]["tandem.dev/devices"]) for p in ("part0", "part1")]
+    assert all(g["share"] == "60" for g in grants) and grants[0] != grants[1]
+    assert pool.kubectl("logs", "part0").strip() == "1"
+    assert f"nvidia.com/gpu {grants[0]['nvidia.com/gpu']} (60/100 of it)" in pool.cmd("why", "part0").stdout
+    # Beside one of them, with that device and no other.
+    mine, step = pool.shell("srun", "-Q", "-w", "n0", "--mem=64M", "--gres=shard:40", "bash", "-c", PROBE.split("echo;")[0] + "echo; echo $SLURM_STEP_GPUS $SLURM_SHARDS_ON_NODE").splitlines()
+    assert f"{mine.strip()} 40" == step, (mine, step)
+    more, whole = pool.sbatch("-w", "n0", "--gres=shard:60"), pool.sbatch("-w", "n0", "--gpus=1")
+    assert states(*jobs, more, whole) == ["RUNNING", "RUNNING", "PENDING", "PENDING"]
+    pool.shell("scancel", str(jobs[0]))
+    wait_for("the next part has its place", lambda: states(more, whole) == ["RUNNING", "PENDING"] and held() == [60] * 4)
+    for name, words in (("much", "is no part of a GPU: write 1 to 100"), ("two", "a pod has a part of one GPU")):
+        assert any(words in c.get("message", "") for c in pool.get("pod", name)["status"]["conditions"]), name
+    r = pool.cmd("shell", "--", "srun", "--gres=shard:101", "true", check=False)
+    assert r.returncode and "shard counts hundredths of one GPU" in r.stderr, r.stderr
+    pool.kubectl("delete", "pods", "--all", "--grace-period=0")
+    wait_for("whoever wants a whole one has it, once nobody has a part of it", lambda: states(more, whole) == ["RUNNING"] * 2)
+    assert sorted(held()) == [0, 0, 60, 60] and pool.job(jobs[1])["JobState"] == "RUNNING"
+    pool.shell("scancel", *map(str, (jobs[1], more, whole)))
+    wait_for("all are gone", lambda: not pool.squeue())
+
+
+@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D2.1", "D2.4")
 def test_jobs_and_pods_ask_for_a_type(home):
     """A label types one node, a NodeSet both, with two types each; who asks for a type gets devices of it and no other, and one that is not there is refused with those that are."""
     pool = home
@@ -74,9 +117,12 @@ def test_jobs_and_pods_ask_for_a_type(home):
     assert "CPUEfctv=12 CPUTot=14" in (shown := pool.shell("scontrol", "show", "node", "n0")) and "CPUSpecList=7-8 " in shown, shown
     cores = re.search(r" CPU_IDs=(\S+) ", pool.shell("srun", "-Q", "-w", "n0", "-c12", "--mem=64M", "sh", "-c", "scontrol -o -d show job $SLURM_JOB_ID"))[1]
     assert expand_ranges(cores) == {*range(7), *range(9, 14)}, cores
+    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","gpuSharing":"Counted"},"updateStrategy":{"maxUnavailable":"100%"}}}')
+    wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3,shard:zeta:100,shard:alpha:300"), 120)
     assert opens("--gpus=zeta:1") == [0] and opens("--gpus=alpha:3") == [1, 2, 3]
     assert opens("--gpus=4", "-N1") == [0, 1, 2, 3]  # Prolog is told of one type only
     assert opens("--gres=gpu:zeta:1,gpu:alpha:1") == [0, 1]
+    parts_of_gpus(pool)
 
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"scheduler":{"gresMap":{"nvidia.com/gpu":"gpu","example.com/zeta":"gpu:zeta"}}}}')
     by_note, by_resource, wrong = pool.pod("note", 2), pool.pod("resource"), pool.pod("wrong", 1)

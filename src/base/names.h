@@ -58,6 +58,7 @@
 #define TD_ANN_GATE_HELD "tandem.dev/gate-held"
 #define TD_ANN_SHARE "tandem.dev/slurm-share" // by the operator: what Slurm gives out there
 #define TD_SHARE_NUMA "numa"                  // key in it: a digit for each device, "0011"
+#define TD_SHARE_UNITS "units"                // key in it: hundredths of GPUs, where shares of them are given out
 #define TD_SHARE_TYPES "types"                // key in it: types of the devices, "h100:4,a100:4"
 #define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa" // by an administrator: the NUMA node of each GPU, "0,0,1,1"
 // By the agent, JSON: what the machine says of its GPUs (checkup/where.c).
@@ -66,6 +67,10 @@
 #define TD_ANN_NICS "tandem.dev/nics"
 #define TD_ANN_GDS                                                                                                     \
 	"tandem.dev/gds" // it has GPUDirect Storage: by virtual nodes' agent, else by an administrator; any value
+// A GPU that is shared is so many units of this GRES: hundredths of it.
+#define TD_GPU_SHARE "shard"
+#define TD_GPU_UNITS 100
+#define TD_GRANT_SHARE "share"                        // key in TD_ANN_DEVICES: so many of each device
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.

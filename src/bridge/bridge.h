@@ -34,7 +34,7 @@
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c
-//   scheduler/counted.c scheduler/types.c
+//   scheduler/counted.c scheduler/types.c scheduler/shares.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   policy/policies.h policy/settings.c policy/facts.c policy/pass.c
 //   policy/plugin.c policy/host.c policy/tandem/policy.h policy/show.c policy/slices.c

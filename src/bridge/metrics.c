@@ -133,7 +133,8 @@ static void add_held(const struct td_settings *s, const struct td_object *pod)
 	for (size_t i = 0; s && granted && i < s->n_gres; i++) {
 		int64_t n = td_devices_count(granted, s->gres[i].resource);
 		if (n > 0)
-			td_metric_add(m.held, (double)n, TD_LABELS(pod->ns, s->gres[i].name));
+			td_metric_add(m.held, (double)(n * td_devices_units(granted)) / TD_GPU_UNITS,
+				      TD_LABELS(pod->ns, s->gres[i].name));
 	}
 }
 

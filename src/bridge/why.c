@@ -44,7 +44,10 @@ static void device_words(const char *devices, struct td_buf *out)
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return;
 	yyjson_obj_foreach (td_json_root(j), i, n, k, v)
-		td_buf_printf(out, ", %s %s", yyjson_get_str(k), yyjson_get_str(v) ? yyjson_get_str(v) : "");
+		if (td_streq(yyjson_get_str(k), TD_GRANT_SHARE))
+			td_buf_printf(out, " (%s/%d of it)", yyjson_get_str(v) ? yyjson_get_str(v) : "?", TD_GPU_UNITS);
+		else
+			td_buf_printf(out, ", %s %s", yyjson_get_str(k), yyjson_get_str(v) ? yyjson_get_str(v) : "");
 }
 
 static const char *decided(const struct td_ask *a)

@@ -87,6 +87,11 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		}
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
+		const char *share = td_jkey_str(td_json_root(j), TD_GRANT_SHARE);
+		long long n = 0;
+		if (share && (!td_parse_i64(share, &n) || n < 1 || n > TD_GPU_UNITS))
+			return td_fail(err, TD_INVALID, "annotation " TD_ANN_DEVICES ": \"%.20s\" is no share", share);
+		g.share = (int)n;
 	}
 
 	*ret = g;

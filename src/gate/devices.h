@@ -23,6 +23,7 @@ struct td_gate_grant {
 	bool granted; // annotation tandem.dev/job-id is there: Slurm placed the pod
 	int64_t job, start;
 	uint64_t devices; // of tandem.dev/devices
+	int share;        // of each of them, in hundredths; 0: they are its alone
 };
 // Reads a pod's annotations. TD_INVALID names the one that cannot be read.
 int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *ret, struct td_error *err);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "gate/devices.h"
 #include "gate/gate_priv.h"
+#include "gate/shares.h"
 #include "metrics/metrics.h"
 
 #include <stdio.h>
@@ -51,6 +52,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	for (int i = 0; i < o->nodes; i++) {
 		pthread_mutex_init(&g->node[i].mu, NULL);
 		pthread_mutex_init(&g->node[i].writer, NULL);
+		pthread_mutex_init(&g->node[i].shares, NULL);
 		g->node[i].name = td_strdup(o->node[i].name);
 		g->node[i].sockets = td_strdup(o->node[i].sockets);
 		g->node[i].path = td_asprintf("%s/%s.json", o->dir, o->node[i].name);
@@ -74,6 +76,7 @@ struct td_gate *td_gate_free(struct td_gate *g)
 	for (int i = 0; i < g->o.nodes; i++) {
 		pthread_mutex_destroy(&g->node[i].mu);
 		pthread_mutex_destroy(&g->node[i].writer);
+		pthread_mutex_destroy(&g->node[i].shares);
 		free(g->node[i].name);
 		free(g->node[i].sockets);
 		free(g->node[i].path);
@@ -217,13 +220,68 @@ bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n)
 bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret)
 {
 	char why[160];
+	struct td_holder all[1 + TD_GATE_WITH];
+	int n = 0;
 	pthread_mutex_lock(&g->node[node].mu);
 	const struct td_gate_table *t = &g->node[node].table;
-	bool held = device < t->n && t->dev[device].held;
-	if (held)
-		*ret = t->dev[device].now;
+	if (device < t->n && t->dev[device].held) {
+		all[n++] = t->dev[device].now;
+		for (int i = 0; i < t->dev[device].n_with; i++)
+			all[n++] = t->dev[device].with[i];
+	}
 	pthread_mutex_unlock(&g->node[node].mu);
-	return held && g->o.busy(g->o.ctx, node, ret, why, sizeof(why));
+	for (int i = 0; i < n; i++)
+		if (g->o.busy(g->o.ctx, node, &all[i], why, sizeof(why))) {
+			*ret = all[i];
+			return true;
+		}
+	return false;
+}
+
+// claim, for who has a share: where there is no room, those of whom nothing is left on the node count for nothing, one
+// after the other, until there is.
+static int claim_share(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->shares);
+	struct td_holder way[64];
+	pthread_mutex_lock(&n->mu);
+	int k = td_shares_in_the_way(&n->table, mask, h, way, 64);
+	pthread_mutex_unlock(&n->mu);
+	int r = claim(g, node, mask, h, err);
+	for (int i = 0; i < k && r == TD_THROTTLED; i++) {
+		char why[160] = "";
+		if (g->o.busy(g->o.ctx, node, &way[i], why, sizeof(why)))
+			continue;
+		// Not saved: after a crash it counts again, until somebody finds that nothing is left of it.
+		pthread_mutex_lock(&n->writer);
+		pthread_mutex_lock(&n->mu);
+		td_shares_idle(&n->table, mask, &way[i]);
+		pthread_mutex_unlock(&n->mu);
+		pthread_mutex_unlock(&n->writer);
+		r = claim(g, node, mask, h, err);
+	}
+	pthread_mutex_unlock(&n->shares);
+	return r;
+}
+
+// The share of h on devices that it was let in to; 0: they are its alone, or it was not.
+static int share_of(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h)
+{
+	struct td_gate_node *n = &g->node[node];
+	int share = 0;
+	pthread_mutex_lock(&n->mu);
+	for (int i = 0; i < n->table.n && !share; i++) {
+		struct td_holder *at = mask >> i & 1 ? td_shares_find(&n->table.dev[i], h) : NULL;
+		share = at ? at->share : 0;
+	}
+	pthread_mutex_unlock(&n->mu);
+	return share;
+}
+
+static int take(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	return (h->share ? claim_share : claim)(g, node, mask, h, err);
 }
 
 int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
@@ -232,7 +290,7 @@ int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		return 0;
 	int r = yield(g, node, mask, h, err);
 	if (!r)
-		r = claim(g, node, mask, h, err);
+		r = take(g, node, mask, h, err);
 	return r ? r : look(g, node, mask, h, err);
 }
 
@@ -241,9 +299,13 @@ bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct 
 	if (!mask)
 		return true;
 	struct td_gate_node *n = &g->node[node];
+	if (h->share)
+		pthread_mutex_lock(&n->shares);
 	pthread_mutex_lock(&n->mu);
 	bool ok = td_gate_holds(&n->table, mask, h);
 	pthread_mutex_unlock(&n->mu);
+	if (h->share)
+		pthread_mutex_unlock(&n->shares);
 	return ok;
 }
 
@@ -265,7 +327,7 @@ struct waiter {
 
 static int once(struct waiter *w, struct td_error *err)
 {
-	int r = w->claimed ? 0 : claim(w->g, w->node, w->mask, w->h, err);
+	int r = w->claimed ? 0 : take(w->g, w->node, w->mask, w->h, err);
 	if (r)
 		return r;
 	w->claimed = true;
@@ -359,6 +421,10 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 			       (long long)h->job, mask ? dev : "(any)", td_gate_node_name(g, node));
 	}
 
-	struct waiter w = {g, node, mask ? mask : held, h, true};
+	// Who has a share may have been taken for gone: it is let in anew, and waits until there is room.
+	struct td_holder again = *h;
+	mask = mask ? mask : held;
+	again.share = share_of(g, node, mask, h);
+	struct waiter w = {g, node, mask, &again, !again.share};
 	return wait_until_free(&w, wait, c, err);
 }

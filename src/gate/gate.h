@@ -11,6 +11,7 @@
 // Files
 //   gate.c serve.c gate_priv.h   the gate itself: claims, waiting, sockets
 //   table.[ch]                   the durable table of a node's holders
+//   shares.[ch]                  several holders of a device at once, each with its share of it
 //   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health

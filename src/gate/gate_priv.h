@@ -10,6 +10,9 @@ struct td_gate_node {
 	// else.
 	pthread_mutex_t writer;
 	pthread_mutex_t mu; // guards table
+	// Orders who takes a share and who starts something with one (shares.h): the one sees the other's process, or
+	// the other sees that its share does not count. It is held while looking for processes. Comes before writer.
+	pthread_mutex_t shares;
 	struct td_gate_table table;
 	char *name, *sockets; // of struct td_gate_site
 	char *path;           // of the table

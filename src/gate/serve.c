@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "gate/devices.h"
 #include "standin/wire.h"
 
@@ -90,6 +91,12 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			// A longer text is no pod's name, and a part of it could be another pod's.
 			if (strlen(v) < sizeof(q.h.ask_pod))
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
+		} else if (!strcmp(f.v[i], "share") && !q.check) {
+			int64_t share = 0;
+			r = field_i64(v, "share", &share, err);
+			if (!r && (share < 1 || share > TD_GPU_UNITS))
+				r = td_fail(err, TD_INVALID, "share=%.20s: want 1 to %d", v, TD_GPU_UNITS);
+			q.h.share = (int)share;
 		} else if (!strcmp(f.v[i], "partition") && strlen(v) < sizeof(q.partition)) {
 			snprintf(q.partition, sizeof(q.partition), "%s", v);
 		} else if (!strcmp(f.v[i], "qos") && strlen(v) < sizeof(q.qos)) {
@@ -281,7 +288,8 @@ static void answer(struct request *q)
 
 	long long tries = 0;
 	bool let_in = !r;
-	if (let_in && !req.check && q->s->g->o.preflight)
+	// Others may compute on a device that is held in shares: it is not tested then.
+	if (let_in && !req.check && !req.h.share && q->s->g->o.preflight)
 		r = q->s->g->o.preflight(q->s->g->o.ctx, q->node, &req, &tries, q->s->cancel, &err);
 	if (r && !(let_in && r == TD_NOT_FOUND))
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);

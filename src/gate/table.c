@@ -1,6 +1,7 @@
 // Claims on one node's devices, and the file that keeps them.
 #include "gate/table.h"
 
+#include "gate/shares.h"
 #include "json/record.h"
 
 #include <stdio.h>
@@ -28,7 +29,8 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 
 static bool tied(const struct td_gate_dev *d, const struct td_holder *h)
 {
-	return h->pod && h->start && d->held && d->now.start == h->start && !td_holder_same(&d->now, h);
+	return !(h->share && td_shares_on(d)) && h->pod && h->start && d->held && d->now.start == h->start &&
+	       !td_holder_same(&d->now, h);
 }
 
 int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h, struct td_holder *out,
@@ -44,8 +46,12 @@ int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_h
 // Says whether h may take device i.
 static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, struct td_error *err)
 {
-	if (!d->held || td_holder_same(&d->now, h))
+	if (!d->held || (td_holder_same(&d->now, h) && !d->now.share))
 		return 0;
+	bool shares = td_shares_on(d), beside = shares && h->share;
+	if (shares && !h->share && td_shares_find((struct td_gate_dev *)d, h))
+		return td_fail(err, TD_INVALID, "device %d: job %lld holds a share of it, and asks for the whole", i,
+			       (long long)h->job);
 
 	bool past = false;
 	for (int k = 0; k < d->n_prev; k++)
@@ -54,17 +60,47 @@ static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, 
 		past = past || (h->job && same(d->past[k].job, d->past[k].start, h->job, h->start));
 	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now. An
 	// allocation gets its id as it starts, so in one second the lower id is the earlier one.
-	if (!past && h->pod && h->start && d->now.start &&
+	// Holders of shares say nothing about each other: they start and end as they like.
+	if (!past && !beside && h->pod && h->start && d->now.start &&
 	    (h->start < d->now.start || (tied(d, h) && h->job < d->now.job)))
 		past = true;
 	if (past)
 		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i,
 			       (long long)d->now.job, (long long)h->job);
-	if (d->n_prev == TD_GATE_PREV)
+	if (beside)
+		return td_shares_join(d, h)
+			       ? 0
+			       : td_fail(err, TD_THROTTLED,
+					 "device %d: %d hundredths are held, which leaves no room for %d of job %lld",
+					 i, td_shares_sum(d, h), h->share, (long long)h->job);
+	if (d->n_prev + d->n_with >= TD_GATE_PREV)
 		return td_fail(err, TD_THROTTLED,
 			       "device %d: %d earlier holders are not gone yet, the last is job %lld", i, d->n_prev,
 			       (long long)d->now.job);
 	return 0;
+}
+
+// Marks a known holder as the job's pod. True when something changed.
+static bool mark(struct td_holder *at, const struct td_holder *h)
+{
+	if (at->pod && !strcmp(at->uid, h->uid) && (at->start || !h->start))
+		return false;
+	at->pod = true;
+	if (!at->start)
+		at->start = h->start;
+	memcpy(at->uid, h->uid, sizeof(h->uid));
+	return true;
+}
+
+// The holder at becomes an earlier one.
+static void pass_on(struct td_gate_dev *d, const struct td_holder *at)
+{
+	d->prev[d->n_prev++] = *at;
+	int keep = d->n_past < TD_GATE_PAST ? d->n_past : TD_GATE_PAST - 1;
+	memmove(d->past + 1, d->past, (size_t)keep * sizeof(d->past[0]));
+	d->past[0].job = at->job;
+	d->past[0].start = at->start;
+	d->n_past = keep + 1;
 }
 
 int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed,
@@ -85,6 +121,13 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 		struct td_gate_dev *d = &t->dev[i];
 		if (!(mask >> i & 1))
 			continue;
+		if (td_shares_on(d) && h->share) {
+			changed |= td_shares_take(d, h);
+			struct td_holder *at = td_shares_find(d, h);
+			if (h->pod)
+				changed |= mark(at, h);
+			continue;
+		}
 
 		if (d->held && td_holder_same(&d->now, h)) {
 			struct td_holder was = d->now;
@@ -104,14 +147,11 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 			continue;
 		}
 
-		if (d->held) {
-			d->prev[d->n_prev++] = d->now;
-			int keep = d->n_past < TD_GATE_PAST ? d->n_past : TD_GATE_PAST - 1;
-			memmove(d->past + 1, d->past, (size_t)keep * sizeof(d->past[0]));
-			d->past[0].job = d->now.job;
-			d->past[0].start = d->now.start;
-			d->n_past = keep + 1;
-		}
+		for (int k = 0; k < d->n_with; k++)
+			pass_on(d, &d->with[k]);
+		d->n_with = 0;
+		if (d->held)
+			pass_on(d, &d->now);
 		d->held = true;
 		d->now = *h;
 		changed = true;
@@ -119,18 +159,6 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 
 	*ret_changed = changed;
 	return 0;
-}
-
-// Marks a known holder as the job's pod. True when something changed.
-static bool mark(struct td_holder *at, const struct td_holder *h)
-{
-	if (at->pod && !strcmp(at->uid, h->uid) && (at->start || !h->start))
-		return false;
-	at->pod = true;
-	if (!at->start)
-		at->start = h->start;
-	memcpy(at->uid, h->uid, sizeof(h->uid));
-	return true;
 }
 
 bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
@@ -143,6 +171,11 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 		bool its = !mask || mask >> i & 1;
 		if (known && its)
 			changed |= mark(&d->now, h);
+		for (int k = 0; k < d->n_with; k++)
+			if (td_holder_same(&d->with[k], h)) {
+				known = true;
+				changed |= its && mark(&d->with[k], h);
+			}
 		for (int k = 0; k < d->n_prev; k++)
 			if (td_holder_same(&d->prev[k], h)) {
 				known = true;
@@ -153,6 +186,8 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 
 		if (!d->held)
 			d->now = *h;
+		else if (h->share && td_shares_join(d, h))
+			td_shares_take(d, h);
 		else if (d->n_prev < TD_GATE_PREV)
 			d->prev[d->n_prev++] = *h;
 		else
@@ -163,11 +198,21 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 	return changed;
 }
 
+// The entry of h among those who hold the device; NULL: none.
+static const struct td_holder *entry(const struct td_gate_dev *d, const struct td_holder *h)
+{
+	if (td_shares_on(d))
+		return td_shares_find((struct td_gate_dev *)d, h);
+	return d->held && td_holder_same(&d->now, h) ? &d->now : NULL;
+}
+
 bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
 {
-	for (int i = 0; i < 64; i++)
-		if (mask >> i & 1 && (i >= t->n || !t->dev[i].held || !td_holder_same(&t->dev[i].now, h)))
+	for (int i = 0; i < 64; i++) {
+		const struct td_holder *at = mask >> i & 1 && i < t->n ? entry(&t->dev[i], h) : NULL;
+		if (mask >> i & 1 && (!at || at->idle))
 			return false;
+	}
 	return true;
 }
 
@@ -175,7 +220,7 @@ uint64_t td_gate_held(const struct td_gate_table *t, const struct td_holder *h)
 {
 	uint64_t mask = 0;
 	for (int i = 0; i < t->n; i++)
-		if (t->dev[i].held && td_holder_same(&t->dev[i].now, h))
+		if (entry(&t->dev[i], h))
 			mask |= (uint64_t)1 << i;
 	return mask;
 }
@@ -225,6 +270,10 @@ static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 	td_jm_int(d, o, "start", h->start);
 	td_jm_bool(d, o, "pod", h->pod);
 	td_jm_str(d, o, "uid", h->uid);
+	if (h->share)
+		td_jm_int(d, o, "share", h->share);
+	if (h->idle)
+		td_jm_bool(d, o, "idle", true);
 	if (*h->ask)
 		td_jm_str(d, o, "ask", h->ask);
 	if (*h->ask_pod)
@@ -237,6 +286,9 @@ static void holder_read(const yyjson_val *v, struct td_holder *ret)
 	*ret = (struct td_holder){
 		.job = td_jint(v, "job", 0), .start = td_jint(v, "start", 0), .pod = td_jbool(v, "pod", false)};
 	snprintf(ret->uid, sizeof(ret->uid), "%s", td_jstr_or(v, "uid", ""));
+	long long share = td_jint(v, "share", 0);
+	ret->share = share > 0 && share <= 100 ? (int)share : 0;
+	ret->idle = ret->share && td_jbool(v, "idle", false);
 	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
 	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));
 }
@@ -273,6 +325,10 @@ int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table
 			if (d->n_prev < TD_GATE_PREV)
 				holder_read(e, &d->prev[d->n_prev++]);
 		}
+		yyjson_arr_foreach (td_jget(v, "with"), k, m, e) {
+			if (d->n_with < TD_GATE_WITH)
+				holder_read(e, &d->with[d->n_with++]);
+		}
 		yyjson_arr_foreach (td_jget(v, "past"), k, m, e) {
 			if (d->n_past < TD_GATE_PAST) {
 				d->past[d->n_past].job = td_jint(e, "job", 0);
@@ -301,6 +357,10 @@ int td_gate_save(const char *path, const struct td_gate_table *t, const char *bo
 		yyjson_mut_val *a = td_jm_arr(d, o, "earlier");
 		for (int k = 0; k < v->n_prev; k++)
 			yyjson_mut_arr_append(a, holder_json(d, &v->prev[k]));
+		if (v->n_with)
+			a = td_jm_arr(d, o, "with");
+		for (int k = 0; k < v->n_with; k++)
+			yyjson_mut_arr_append(a, holder_json(d, &v->with[k]));
 		a = td_jm_arr(d, o, "past");
 		for (int k = 0; k < v->n_past; k++) {
 			yyjson_mut_val *p = yyjson_mut_arr_add_obj(d, a);

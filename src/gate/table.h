@@ -14,11 +14,14 @@
 
 #define TD_GATE_PREV 16 // unproven holders of one device: with so many, new claims are refused
 #define TD_GATE_PAST 32
+#define TD_GATE_WITH 15 // who may hold a share of a device beside one other
 #define TD_POD_NAME 320 // "<namespace>/<name>": 63 and 253 at most
 
 struct td_holder {
 	int64_t job, start; // start: epoch seconds; 0: unknown, matches any
 	bool pod;           // a pod's stand-in: `uid` is the pod's
+	int share;          // hundredths of each of its devices (shares.h); 0: they are its alone
+	bool idle;          // its share counts for nothing at the moment
 	char uid[40];       // uid of the pod, or id of the native user
 	// The pod that the job's comment names, by uid and by "namespace/name"; "": none. The job's
 	// owner wrote it, so it is a hint where to look, never a proof.
@@ -29,6 +32,8 @@ struct td_gate_dev {
 	struct td_holder now;
 	struct td_holder prev[TD_GATE_PREV];
 	int n_prev;
+	struct td_holder with[TD_GATE_WITH]; // hold a share, as `now` does (shares.h)
+	int n_with;
 	struct {
 		int64_t job, start;
 	} past[TD_GATE_PAST]; // newest first
@@ -45,8 +50,8 @@ void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from);
 bool td_holder_same(const struct td_holder *a, const struct td_holder *b);
 // Makes `h` the holder of every device in the mask. *ret_changed: the table must be saved before
 // anyone is told. TD_CONFLICT: h was superseded on one of them, or h is a pod and a later grant
-// holds the device; err says whose. TD_THROTTLED: TD_GATE_PREV is reached. On failure nothing
-// changes.
+// holds the device; err says whose. TD_THROTTLED: TD_GATE_PREV is reached, or h has a share and those
+// who hold one leave no room for it (td_shares_in_the_way). On failure nothing changes.
 int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed,
 		  struct td_error *err);
 // Copies the holders of devices in the mask that began in the same second as the pod's grant h to
@@ -60,7 +65,7 @@ int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_h
 // job's pod where its job is known, and is else added to the unproven earlier holders. True when
 // something changed.
 bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder *h);
-// True when h holds every device of the mask.
+// True when h holds every device of the mask, and its share counts.
 bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h);
 // Returns every device that h holds.
 uint64_t td_gate_held(const struct td_gate_table *t, const struct td_holder *h);

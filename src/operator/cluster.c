@@ -30,6 +30,7 @@ struct facts {
 	struct td_strv sets, owned; // owned: strings the gres lines point to
 	struct td_slurm_gres gres[64];
 	size_t n_gres;
+	bool shares;
 	struct td_op_places places;
 	struct td_buf fabric;
 	struct td_strv planes; // what is wrong with nodes' planes
@@ -58,6 +59,10 @@ static bool add_named(struct facts *f, const char *node, const struct kind *k, c
 	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != k->fake) ||
 		(s->gpus && (strcmp(f->group[i].vendor.resource, k->vendor.resource) != 0 ||
 			     strcmp(f->group[i].vendor.files, k->vendor.files) != 0)) ||
+	       (f->group[i].share.gpus != s->gpus || f->group[i].share.shared != s->shared ||
+		(s->gpus && f->group[i].fake != fake) ||
+		(s->gpus && (strcmp(f->group[i].vendor.resource, v.resource) != 0 ||
+			     strcmp(f->group[i].vendor.files, v.files) != 0)) ||
 		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
 		strcmp(f->group[i].share.numa, s->numa) != 0 || f->group[i].share.parts != s->parts))
 		i++;
@@ -140,6 +145,9 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 				.flags = g->vendor.flags};
 		}
 	}
+	if (g->share.shared && f->n_gres < TD_LEN(f->gres))
+		f->gres[f->n_gres++] = (struct td_slurm_gres){
+			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
 }
 
 // Machines that run their own slurmd have the GPUs that the NodeSet says, and files of their own for them.
@@ -160,10 +168,12 @@ static void add_hosts(struct facts *f, const yyjson_val *sc, const yyjson_val *s
 
 static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
 {
-	for (size_t i = 0; i < sets->n; i++)
+	for (size_t i = 0; i < sets->n; i++) {
 		td_strv_add(&f->sets, sets->v[i]->name);
 	for (size_t i = 0; i < sets->n; i++)
 		add_hosts(f, sc->root, sets->v[i]->root);
+		f->shares |= td_op_shares_wanted(sets->v[i]->root);
+	}
 	if (f->sets.n)
 		qsort(f->sets.v, f->sets.n, sizeof(char *), by_name);
 	td_auto_objects struct td_objects nodes = {0};
@@ -404,6 +414,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 
 	struct td_slurm_facts facts = {.gres = f.gres,
 				       .n_gres = f.n_gres,
+				       .shares = f.shares,
 				       .fabric = td_buf_str(&f.fabric),
 				       .places = f.places.v,
 				       .n_places = f.places.n,

@@ -19,7 +19,7 @@
 //                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c containers.c scratch.c
+//   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
@@ -133,6 +133,7 @@ struct td_op_share {
 	// island of linked GPUs; "": nothing says it. cpus is then a multiple of their number: each has as many cores.
 	char numa[TD_OP_NUMA];
 	long long parts; // how many there are, where the last ones have no GPUs; 0: as numa says
+	bool shared; // its GPUs are given out in shares, too
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {
@@ -325,6 +326,17 @@ long long td_op_share_parts(const struct td_op_share *s);
 long long td_op_numa_run(const char *numa, long long from, long long to);
 // Returns Cores= of gres.conf for a GPU; NULL: any. The caller frees it.
 char *td_op_numa_cores(const struct td_op_share *s, long long gpu);
+
+// ---- gpushares.c: shares of GPUs (pure) ----
+
+bool td_op_shares_wanted(const yyjson_val *nodeset); // spec.slurm.gpuSharing is not None
+// Sets `shared`; the GPUs are there already.
+void td_op_shares_set(const yyjson_val *nodeset, struct td_op_share *s);
+long long td_op_shares_units(const struct td_op_share *s);
+// Appends ",shard:200".
+void td_op_shares_write(const struct td_op_share *s, struct td_buf *ret);
+// True when Slurm's record of a node has other units than the share.
+bool td_op_shares_differ(const char *record_gres, const struct td_op_share *s);
 
 // True when Slurm's record of a node has other GPUs than the share.
 bool td_op_gpus_differ(const char *record_gres, const struct td_op_share *s);

@@ -35,7 +35,7 @@ static void of_node(const struct td_object *node, struct td_strv *lists)
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *resource = yyjson_get_str(k);
 		if (td_streq(resource, "cpu") || td_streq(resource, "memory") || td_streq(resource, TD_SHARE_TYPES) ||
-		    td_streq(yyjson_get_str(yyjson_obj_iter_get_val(k)), "0"))
+		    td_streq(resource, TD_SHARE_UNITS) || td_streq(yyjson_get_str(yyjson_obj_iter_get_val(k)), "0"))
 			continue;
 		put(&lists[NODES], node->name);
 		put(&lists[RESOURCES], resource);

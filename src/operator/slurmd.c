@@ -77,6 +77,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		}
 		s.gpus = has.n;
 	}
+	td_op_shares_set(nodeset, &s);
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
 	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
@@ -104,6 +105,11 @@ char *td_op_share_text(const struct td_op_share *s, const char *resource)
 			   s->memory_mb, resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
 			   *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
 			   *s->numa ? "\"" : "", parts);
+	td_auto_free char *units =
+		s->shared ? td_asprintf(",\"" TD_SHARE_UNITS "\":\"%lld\"", td_op_shares_units(s)) : td_strdup("");
+			   s->memory_mb, resource, s->gpus, units, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "",
+			   s->types, *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
+			   *s->numa ? "\"" : "");
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
@@ -116,7 +122,10 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 ||
 	    gpus < 0)
 		return false;
-	*ret = (struct td_op_share){.cpus = cpus, .memory_mb = mem >> 20, .gpus = gpus};
+	*ret = (struct td_op_share){.cpus = cpus,
+				    .memory_mb = mem >> 20,
+				    .gpus = gpus,
+				    .shared = gpus && td_jkey_str(td_json_root(j), TD_SHARE_UNITS)};
 	const char *types = td_jkey_str(td_json_root(j), TD_SHARE_TYPES),
 		   *numa = td_jstr_or(td_json_root(j), TD_SHARE_NUMA, "");
 	if (strlen(numa) == (size_t)gpus && gpus < TD_OP_NUMA && strspn(numa, "01234567") == (size_t)gpus)
@@ -220,6 +229,7 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	if (s->gpus) {
 		td_buf_puts(&b, " Gres=");
 		td_op_gres_write(s, &b);
+		td_op_shares_write(s, &b);
 	}
 
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));

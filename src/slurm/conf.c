@@ -2,6 +2,7 @@
 #include "slurm/conf.h"
 
 #include "base/embedded.h"
+#include "base/names.h"
 #include "slurm/accounting.h"
 #include "slurm/containers.h"
 #include "slurm/fabric.h"
@@ -102,6 +103,7 @@ bool td_slurm_is_user(const char *s)
 }
 
 // ---- slurm.conf ----
+#define GRES "GresTypes"
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
 #define BY_AUTH "set spec.auth.type"
 #define TD_SLURM_TAKEOVER_S "15"   // SlurmctldTimeout with a backup: nobody answers for that long
@@ -137,7 +139,7 @@ static const struct {
 	{"TaskPlugin", "task/cgroup", "jobs are confined to their devices"},
 	{"SelectType", "select/cons_tres", "GPUs are granted one by one"},
 	{"SelectTypeParameters", "CR_Core_Memory", "pods ask for cores and memory"},
-	{"GresTypes", "gpu", NULL},
+	{GRES, "gpu", NULL},
 	{TRES, "gres/gpu", NULL},
 	{"SlurmctldParameters", "enable_configless", NULL},
 	{"SlurmdParameters", "config_overrides", NULL},
@@ -353,7 +355,10 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			continue;
 		}
 		td_buf_printf(&b, "%s=", base[i].key);
-		td_auto_free char *tres = td_streq(base[i].key, TRES) ? td_slurm_gres_tres(f, base[i].value) : NULL;
+		td_auto_free char *tres = td_streq(base[i].key, TRES) ? td_slurm_gres_tres(f, base[i].value)
+					  : f->shares && td_streq(base[i].key, GRES)
+						  ? td_asprintf("%s," TD_GPU_SHARE, base[i].value)
+						  : NULL;
 		merge_list(&b, tres ? tres : td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
 		td_buf_putc(&b, '\n');
 	}

@@ -38,10 +38,11 @@ const char *td_slurm_conf_get(const yyjson_val *map, const char *key);
 struct td_slurm_gres {
 	const char *nodes; // hostlist of its nodes; NULL: every node
 	const char *name;  // "gpu"
-	const char *file;  // "/dev/tandem-gpu[0-7]"
+	const char *file;  // "/dev/tandem-gpu[0-7]"; NULL: only a count, over all GPUs of the node
 	const char *type;  // "h100"; NULL: none
 	const char *cores; // the cores near to it, "0-6"; NULL: any
 	const char *flags; // which variables Slurm sets: "amd_gpu_env"; NULL: its own choice
+	long long count;   // of what has no file
 };
 // A key of a ConfigMap of the site's.
 struct td_slurm_text {
@@ -54,6 +55,7 @@ struct td_slurm_grant {
 struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
 	size_t n_gres;
+	bool shares;                  // some NodeSet gives out shares of GPUs
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
 	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;

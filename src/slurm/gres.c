@@ -1,5 +1,7 @@
 #include "slurm/gres.h"
 
+#include "base/names.h"
+
 #include <string.h>
 
 char *td_slurm_gres_conf(const struct td_slurm_facts *f)
@@ -8,6 +10,11 @@ char *td_slurm_gres_conf(const struct td_slurm_facts *f)
 	td_buf_puts(&b, "AutoDetect=off\n");
 	for (size_t i = 0; i < f->n_gres; i++) {
 		const struct td_slurm_gres *g = &f->gres[i];
+		if (!g->file) {
+			td_buf_printf(&b, "%s%s%sName=%s Count=%lld\n", g->nodes ? "NodeName=" : "",
+				      g->nodes ? g->nodes : "", g->nodes ? " " : "", g->name, g->count);
+			continue;
+		}
 		td_buf_printf(&b, "%s%s%sName=%s%s%s File=%s%s%s%s%s\n", g->nodes ? "NodeName=" : "",
 			      g->nodes ? g->nodes : "", g->nodes ? " " : "", g->name, g->type ? " Type=" : "",
 			      g->type ? g->type : "", g->file, g->cores ? " Cores=" : "", g->cores ? g->cores : "",
@@ -38,6 +45,8 @@ char *td_slurm_gres_tres(const struct td_slurm_facts *f, const char *ours)
 	td_buf_puts(&b, ours);
 	for (size_t i = 0; i < types.n; i++)
 		td_buf_printf(&b, ",gres/gpu:%s", types.v[i]);
+	if (f->shares)
+		td_buf_puts(&b, ",gres/" TD_GPU_SHARE);
 	return td_buf_take(&b);
 }
 

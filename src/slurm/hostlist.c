@@ -258,6 +258,29 @@ int td_ranges_count(const struct td_ranges *r)
 	return n;
 }
 
+// The places of "0/100,30/100" that have some: of which devices these are parts. False: it is no such list.
+static bool parts(const char *s, struct td_ranges *ret)
+{
+	*ret = (struct td_ranges){0};
+	for (int i = 0; i < TD_RANGE_MAX; i++) {
+		char *end;
+		if (!isdigit((unsigned char)*s))
+			return false;
+		unsigned long has = strtoul(s, &end, 10);
+		if (*end != '/' || !isdigit((unsigned char)end[1]))
+			return false;
+		strtoul(end + 1, &end, 10);
+		if (has)
+			ret->bits[i / 64] |= UINT64_C(1) << (i % 64);
+		if (!*end)
+			return true;
+		if (*end != ',')
+			return false;
+		s = end + 1;
+	}
+	return false;
+}
+
 // Parses one GRES: name[:type][:count][(…)].
 static int gres_one(const char *s, const char *end, struct td_gres *ret, struct td_error *err, const char *all)
 {
@@ -317,6 +340,11 @@ static int gres_one(const char *s, const char *end, struct td_gres *ret, struct 
 				g.count = td_ranges_count(&r);
 		} else if (td_starts(in, "CNT:") && td_parse_i64(in + 4, &v) && v >= 0 && g.count < 0) {
 			g.count = v;
+		} else {
+			struct td_ranges r;
+			td_auto_free char *t = parts(in, &r) ? td_ranges_write(&r) : NULL;
+			if (t && strlen(t) < sizeof(g.index))
+				strcpy(g.index, t);
 		}
 	}
 	if (g.count < 0)

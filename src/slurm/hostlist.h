@@ -34,7 +34,8 @@ int td_ranges_count(const struct td_ranges *r);
 struct td_gres {
 	char name[64], type[64]; // type "": none
 	int64_t count;
-	char index[512]; // canonical ranges; "": Slurm does not say which
+	char index
+		[512]; // canonical ranges; of a part of a device, "shard:30(0/100,30/100)", which one; "": Slurm does not say which
 };
 // Parses GRES strings such as "gpu:2(IDX:0-1),shard:gpu:4(CNT:4)", "gpu(CNT:2)", "gpu:8(S:0-1)",
 // "gpu:tesla:8" and "gres:gpu:2". TD_INVALID, also for more than `max` entries.

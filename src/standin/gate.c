@@ -202,9 +202,24 @@ static const char *ask(char *out, size_t n)
 	return out;
 }
 
+// Has this run of the job ended meanwhile? Then slurmctld does not say any more what it had. It is let go without its
+// devices: TaskProlog lets nothing of it start.
+static bool over(const char *job, int64_t deadline)
+{
+	static const char *const lives[] = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"};
+	char state[32] = "", why[128];
+	if (td_standin_job_text(job, "job_state/#", deadline, (struct standin_text){state, sizeof(state)}, why,
+				sizeof(why)) <= 0)
+		return false;
+	for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++)
+		if (!strcmp(state, lives[i]))
+			return false;
+	return true;
+}
+
 int td_standin_gate(int argc, char **argv)
 {
-	const char *path = TD_WIRE_GATE, *types = TD_WIRE_TYPES;
+	const char *path = TD_WIRE_GATE, *types = TD_WIRE_TYPES, *shares = TD_WIRE_SHARES;
 	int64_t timeout = GATE_MS;
 	bool launch = false;
 	for (int i = 1; i < argc; i++) {
@@ -214,6 +229,8 @@ int td_standin_gate(int argc, char **argv)
 			timeout = atoll(argv[++i]);
 		} else if (i + 1 < argc && !strcmp(argv[i], "--types")) {
 			types = argv[++i];
+		} else if (i + 1 < argc && !strcmp(argv[i], "--shares")) {
+			shares = argv[++i];
 		} else if (!strcmp(argv[i], "--launch")) {
 			launch = true;
 		} else {
@@ -248,6 +265,9 @@ int td_standin_gate(int argc, char **argv)
 		if (!td_standin_several(&(struct standin_several){job, node, path, who, last}))
 			return 0;
 	}
+	// Prolog's environment names the device, and not which part of it the job has.
+	bool ask_share = !access(shares, F_OK);
+	char share[24] = "";
 	if (d && !access(types, F_OK)) {
 		snprintf(told, sizeof(told), "%s", dev);
 		d = 0;
@@ -269,11 +289,21 @@ int td_standin_gate(int argc, char **argv)
 				strcat(said, ",");
 				strcat(said, told);
 			}
+			if (k <= 0 && *told && over(job, deadline))
+				return 0;
 			if (k > 0 && ranges(said, dev, sizeof(dev)))
 				d = 1;
 		}
 
-		if (d == 0) {
+		if (d && ask_share) {
+			int k = td_standin_job_share(job, node, deadline, (struct standin_text){share, sizeof(share)},
+						     why, sizeof(why));
+			ask_share = k < 0;
+			if (ask_share && over(job, deadline))
+				return 0;
+		}
+
+		if (d == 0 || ask_share) {
 			left = deadline - td_standin_now_ms();
 			// slurmctld may be restarting.
 			if (left > 0)
@@ -285,10 +315,10 @@ int td_standin_gate(int argc, char **argv)
 		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s devices=%s timeout=%lld\n", job,
+				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n", job,
 				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node,
-				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos, dev,
-				 (long long)left);
+				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos,
+				 *share ? " share=" : "", share, dev, (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;

@@ -8,10 +8,12 @@
 #include "standin/standin.h"
 #include "standin/wire.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define TD_STANDIN_SHARE "/share" // in place of a field's name: no field is called so
 enum { DEPTH_MAX = 32, NODES_MAX = 16384 };
 
 struct span {
@@ -35,6 +37,7 @@ struct job_reader {
 	char *out;
 	size_t n_out;
 	const char *field; // NULL: the GPUs; else this text of the record
+	bool shares;       // instead: which part of its device it has
 };
 
 static void blank(struct job_reader *r)
@@ -103,7 +106,58 @@ static void leaf(struct job_reader *r, struct span v)
 	}
 }
 
-// Turns "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" into "0-1,4". 1: done; 0: no GPUs; -1: GPUs, but it does
+// Reads "30\/100,0\/100" of "shard:30(…)", for each device of the node how much of it the job has: the next device that
+// it has a part of, and how many hundredths. 1: there is one, and *s is behind it; 0: no more; -1: it cannot be read.
+static int part(const char **s, const char *end, int *at, long long *ret)
+{
+	while (*s < end && **s != ')') {
+		long long has = 0, all = 0;
+		const char *p = *s;
+		size_t digits = 0;
+		for (; p < end && isdigit((unsigned char)*p) && digits < 9; p++, digits++)
+			has = has * 10 + (*p - '0');
+		p += p < end && *p == '\\';
+		if (!digits || p >= end || *p++ != '/')
+			return -1;
+		for (digits = 0; p < end && isdigit((unsigned char)*p) && digits < 9; p++, digits++)
+			all = all * 10 + (*p - '0');
+		if (!digits || has > all || p >= end || (*p != ',' && *p != ')'))
+			return -1;
+		*s = *p == ',' ? p + 1 : p;
+		(*at)++;
+		*ret = has;
+		if (has)
+			return 1;
+	}
+	return *s < end ? 0 : -1;
+}
+
+// Where the parts of "shard:30(0\/100,30\/100)" begin; NULL: there are none.
+static const char *parts(const char *s, const char *end)
+{
+	const char *open = end - s > 6 && !strncmp(s, "shard:", 6) ? memchr(s, '(', (size_t)(end - s)) : NULL;
+	return open ? open + 1 : NULL;
+}
+
+// The hundredths of a device that the job has. 1: done; 0: it has no part of one; -1: it cannot be read.
+static int hundredths(struct span g, char *out, size_t n)
+{
+	const char *end = g.s + g.n, *s = memmem(g.s, g.n, "shard:", 6);
+	if (!s)
+		return 0;
+	long long most = 0, has;
+	int at = -1, k;
+	if (!(s = parts(s, end)))
+		return -1;
+	while ((k = part(&s, end, &at, &has)) > 0)
+		most = has > most ? has : most;
+	if (k < 0 || most < 1 || most > 100)
+		return -1;
+	snprintf(out, n, "%lld", most);
+	return 1;
+}
+
+// Turns "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" into "0-1,4", and "shard:30(0\/100,30\/100)" into "1". 1: done; 0: no GPUs; -1: GPUs, but it does
 // not say which.
 static int indexes(struct span g, char *out, size_t n)
 {
@@ -127,6 +181,18 @@ static int indexes(struct span g, char *out, size_t n)
 			out[len] = '\0';
 		}
 
+		const char *p = parts(s, e);
+		long long has;
+		int at = -1, k = p ? 1 : 0;
+		while (p && (k = part(&p, e, &at, &has)) > 0) {
+			int wrote = snprintf(out + len, n - len, "%s%d", len ? "," : "", at);
+			if (wrote < 0 || (size_t)wrote >= n - len)
+				return -1;
+			len += (size_t)wrote;
+		}
+		if (k < 0)
+			return -1;
+
 		s = e + 1;
 	}
 	return len > 0;
@@ -141,9 +207,11 @@ static void record(struct job_reader *r)
 		unescape(r->text, r->out, r->n_out);
 		r->result = r->text.n > 0;
 	} else if (!r->n_gres)
-		r->result = 0;
+		r->result = r->shares ? -1 : 0; // a job that ends has no list any more: its part is not known
 	else if (!r->has_at || r->at >= r->n_gres)
 		r->result = -1;
+	else if (r->shares)
+		r->result = hundredths(r->gres[r->at], r->out, r->n_out);
 	else
 		r->result = indexes(r->gres[r->at], r->out, r->n_out);
 }
@@ -223,13 +291,19 @@ static int read_record(const char *json, size_t len, long long job, const char *
 	r.want = job;
 	r.out = out.s;
 	r.n_out = out.n;
-	r.field = field;
+	r.shares = field && !strcmp(field, TD_STANDIN_SHARE);
+	r.field = r.shares ? NULL : field;
 	return value(&r, 0) && r.found ? r.result : -1;
 }
 
 int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
 {
 	return read_record(json, len, job, node, NULL, (struct standin_text){out, n});
+}
+
+int td_standin_job_share_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
+{
+	return read_record(json, len, job, node, TD_STANDIN_SHARE, (struct standin_text){out, n});
 }
 
 int td_standin_job_text_read(const char *json, size_t len, long long job, const char *field, struct standin_text out)
@@ -273,6 +347,20 @@ int td_standin_job_gpus(const char *job, const char *node, int64_t deadline, str
 	int r = td_standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
 	if (r < 0)
 		snprintf(why, n_why, "slurmctld does not say which GPUs job %s has on %s", job, node);
+	free(text);
+	return r;
+}
+
+int td_standin_job_share(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
+			 size_t n_why)
+{
+	size_t len = 0;
+	char *text = job_json(job, deadline, &len, why, n_why);
+	if (!text)
+		return -1;
+	int r = td_standin_job_share_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
+	if (r < 0)
+		snprintf(why, n_why, "slurmctld does not say which part of a GPU job %s has on %s", job, node);
 	free(text);
 	return r;
 }

@@ -50,6 +50,9 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 	int k = td_ask_claims(r->b, r->s, pod, &claims, err);
 	if (!k)
 		k = td_want_read(r->s, name, pod->root, claims.count, ret, err);
+	if (!k && ret->share)
+		k = td_fail(err, TD_INVALID,
+			    "annotation " TD_ANN_ASK_PREFIX "gpu-share: pods of a gang have whole GPUs: leave it out");
 	return k ? k : td_ask_types(r->b, ret, err);
 }
 

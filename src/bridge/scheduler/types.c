@@ -50,5 +50,10 @@ int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, s
 int td_ask_types(struct td_bridge *b, const struct td_want *w, struct td_error *err)
 {
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
-	return snap && snap->nodes.n ? td_want_types(&snap->nodes, w, err) : 0;
+	int r = snap && snap->nodes.n ? td_want_types(&snap->nodes, w, err) : 0;
+	if (!r && w->share && !b->o.own_kubelet)
+		r = td_fail(err, TD_INVALID,
+			    "annotation " TD_ANN_ASK_PREFIX "gpu-share: the kubelets here give out whole devices only: "
+			    "leave it out (native jobs may have a part of a GPU)");
+	return r || !snap || !snap->nodes.n ? r : td_want_shares_there(&snap->nodes, w, err);
 }

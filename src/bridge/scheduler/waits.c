@@ -125,13 +125,19 @@ static bool note_tres(struct td_ask_wait *w, const char *text, int64_t times, in
 	for (size_t i = 0; i < l.n; i++) {
 		if (!td_starts(l.v[i], "gres/") && !td_starts(l.v[i], "gres:"))
 			continue;
-		char *kind = l.v[i] + strlen("gres/"), *eq = strrchr(kind, '='), *colon = strrchr(kind, ':');
+		const char *kind = l.v[i] + strlen("gres/");
+		char *eq = strrchr(kind, '='), *colon = strrchr(kind, ':');
 		char *end = eq ? eq : colon;
 		long long n = 1;
 		if (end && td_parse_i64(end + 1, &n))
 			*end = '\0';
 		else if (eq)
 			return false;
+		// A part of a GPU takes one that nobody has whole.
+		if (td_streq(kind, TD_GPU_SHARE) && n > 0) {
+			kind = "gpu";
+			n = 1;
+		}
 		if (n < 0 || n > 1000000 || strlen(kind) >= sizeof(w->kinds[0]) ||
 		    !note_gres(w, kind, n * times, least ? n * least : n > 0))
 			return false;

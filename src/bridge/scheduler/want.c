@@ -312,7 +312,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 			       s->devices.resource);
 	if (tres.len)
 		w->ask.tres_per_node = td_arena_strdup(w->arena, td_buf_str(&tres));
-	return 0;
+	return td_want_share(s, pod, w, err);
 }
 
 // Rounded up, where adding first could be too much; Slurm has no job of nothing.
@@ -484,6 +484,10 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 
 	td_auto_buf struct td_buf b = {0};
 	td_buf_putc(&b, '{');
+	const char *part_of;
+	int share = td_devices_share(g, k, &part_of);
+	if (share && !*part_of)
+		return td_fail(err, TD_INVALID, "Slurm does not say of which GPU of %s the job has a part", n->name);
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const struct td_bridge_gres_map *m = &s->gres[i];
 		struct td_ranges all = {0}, some;
@@ -506,6 +510,11 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 				all.bits[w] |= some.bits[w];
 		}
 		td_auto_free char *text = td_ranges_write(&all);
+		if (share && !*text && !strcmp(m->name, "gpu")) {
+			td_buf_printf(&b, "%s\"%s\":\"%s\",\"" TD_GRANT_SHARE "\":\"%d\"", b.len > 1 ? "," : "",
+				      m->resource, part_of, share);
+			continue;
+		}
 		if (*text)
 			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", m->resource, text);
 	}

@@ -16,6 +16,7 @@ struct td_want {
 	const char *at; // where td_ask_fits_now() has seen room; NULL: nowhere
 	const char *on; // the node where it preempts (preempt.h); NULL: anywhere
 	bool raise;     // it goes past those who wait: nobody of them could use this very room (passes.h)
+	int share;      // hundredths of its one GPU (shares.c); 0: the whole of its GPUs
 	bool apart;     // a gang whose roles may run on different nodes
 	bool pack;      // its gang lies on the fewest nodes that can hold it; pool.nodes says how many
 	struct td_arena *arena;
@@ -62,7 +63,7 @@ bool td_bridge_job_stands(const struct td_settings *s, const struct td_slurm_job
 const char *td_want_person(const yyjson_val *pod);
 
 // The devices of a running job on its node, as in the annotation tandem.dev/devices:
-// {"nvidia.com/gpu":"0-1"}, sorted by key. All devices of one GRES are of one resource
+// {"nvidia.com/gpu":"0-1"}, sorted by key; of a part of one {"nvidia.com/gpu":"0","share":"30"}. All devices of one GRES are of one resource
 // (td_settings_key()), whatever type they have and however the pod asked: an index means one device. TD_INVALID when Slurm does not say which devices (no
 // File= in gres.conf). Caller frees.
 // node: the Kubernetes node, where several resources are given out (td_settings_key_on()); NULL: it is not known.
@@ -77,6 +78,15 @@ bool td_want_gds(const yyjson_val *pod);
 int64_t td_devices_count(const char *devices, const char *resource);
 // How many indexes a list has: "0-1,4" has 3. NULL and text that is no list have 0.
 int64_t td_devices_indexes(const char *list);
+// Reads the pod's word for a part of a GPU, when its GRES are read; TD_INVALID: it cannot have that.
+int td_want_share(const struct td_settings *s, const yyjson_val *pod, struct td_want *w, struct td_error *err);
+// Refuses (TD_INVALID) a part of a GPU where none of these nodes gives out parts.
+int td_want_shares_there(const struct td_slurm_nodes *nodes, const struct td_want *w, struct td_error *err);
+// The hundredths of a GPU among a job's GRES on a node, and of which (it points into g); 0: it has no part of one.
+struct td_gres;
+int td_devices_share(const struct td_gres *g, size_t n, const char **ret_index);
+// The hundredths of each device that a grant (in the form of td_devices_text) has: 100 of whole ones.
+int td_devices_units(const char *devices);
 // How many devices of a kind ("gpu" or "gpu:h100") a GRES text of Slurm's has.
 int64_t td_devices_of_gres(const char *gres, const char *kind);
 // How many of the devices in a list of indexes are of a kind, on a node whose GRES text this is: Slurm numbers them type

@@ -59,6 +59,8 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 	td_jm_int(d, o, "job", p->grant.job);
 	td_jm_int(d, o, "jobStart", p->grant.start);
 	td_jm_bool(d, o, "granted", p->grant.granted);
+	if (p->grant.share)
+		td_jm_int(d, o, "share", p->grant.share);
 	td_jm_bool(d, o, "slurmd", p->slurmd);
 	td_auto_free char *dev = td_dev_format(p->devices);
 	td_jm_str(d, o, "devices", dev);
@@ -153,6 +155,7 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	p->grant.job = td_jint(o, "job", 0);
 	p->grant.start = td_jint(o, "jobStart", 0);
 	p->grant.granted = td_jbool(o, "granted", false);
+	p->grant.share = (int)td_jint(o, "share", 0);
 	p->grant.all = p->slurmd = td_jbool(o, "slurmd", false);
 	td_dev_parse(td_jstr(o, "devices"), TD_DEV_MAX, &p->devices, NULL);
 	p->grace_s = td_jint(o, "grace", 30);

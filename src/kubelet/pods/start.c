@@ -46,7 +46,7 @@ const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name)
 
 void td_pod_holder(const struct td_pod *p, struct td_holder *ret)
 {
-	*ret = (struct td_holder){.job = p->grant.job, .start = p->grant.start, .pod = true};
+	*ret = (struct td_holder){.job = p->grant.job, .start = p->grant.start, .pod = true, .share = p->grant.share};
 	snprintf(ret->uid, sizeof(ret->uid), "%s", p->uid);
 }
 

@@ -303,13 +303,14 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 		begun = begun || p->ctr[i].attempt >= 0;
 
 	td_pod_holder(p, &h);
-	int r = begun ? (td_gate_may_start(a->gate, p->node, p->devices, &h) ? 0 : TD_CONFLICT)
-		      : td_gate_try(a->gate, p->node, p->devices, &h, &e);
+	// Whoever has a share may have been taken for gone while it did nothing.
+	int r = begun && !h.share ? (td_gate_may_start(a->gate, p->node, p->devices, &h) ? 0 : TD_CONFLICT)
+				  : td_gate_try(a->gate, p->node, p->devices, &h, &e);
 
 	if (!r) {
 		if (td_streq(p->wait_reason, "WaitingForDevices"))
 			pod_wait(p, NULL, NULL);
-		return begun || !p->grant.granted ? 0 : devices_tested(a, p, o, &h);
+		return begun || !p->grant.granted || h.share ? 0 : devices_tested(a, p, o, &h);
 	}
 
 	if (r == TD_CONFLICT) {

@@ -26,8 +26,9 @@ services=/etc/tandem/site/services.sh
 conf=/etc/tandem/users/slurm.conf sack=
 mkdir -p /run/slurm
 # GPUs of several types: src/standin/gate.c says for what it has to know.
-rm -f /run/slurm/several-gpu-types
+rm -f /run/slurm/several-gpu-types /run/slurm/gpu-shares
 [[ $TD_NODE_CONF != *gpu:*:*,gpu:*:* ]] || : >/run/slurm/several-gpu-types
+[[ $TD_NODE_CONF != *,shard:* ]] || : >/run/slurm/gpu-shares
 command -v sackd >/dev/null && {
 	sackd -D -f $conf 2>/dev/null &
 	sack=$!

@@ -93,6 +93,12 @@ local function types_there(job)
 	for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }) do
 		for item in string.gmatch(job[field] or "", "[^,]+") do
 			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
+			local part = string.match(item, "^gres[:/]shard[:=](.*)$")
+			if part and not (tonumber(part) and tonumber(part) <= 100) then
+				slurm.log_user("tandem: shard counts hundredths of one GPU: ask for 1 to 100, or for whole "
+					.. "GPUs by --gpus")
+				return false
+			end
 			if type and next(there) and not there[type] then
 				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
 					.. table.concat(tandem_gpu_types, ", "))

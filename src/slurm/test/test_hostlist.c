@@ -128,6 +128,9 @@ static void gres(const char *in, const char *name, const char *type, int64_t cou
 static void test_gres(void **state)
 {
 	gres("gpu:2(IDX:0-1,4)", "gpu", "", 2, "0-1,4");
+	gres("shard:30(0/100,30/100)", "shard", "", 30, "1");
+	gres("shard:h100:30(30/100,0/100)", "shard", "h100", 30, "0");
+	gres("shard:30(0/100,30)", "shard", "", 30, "");
 	gres("gpu(IDX:0-1)", "gpu", "", 2, "0-1");
 	gres("gpu:h100:2(IDX:3-4)", "gpu", "h100", 2, "3-4");
 	gres("gpu(CNT:2)", "gpu", "", 2, "");

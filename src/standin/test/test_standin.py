@@ -377,7 +377,7 @@ cat answer$n
             "cpus": 2}, "name": "x", **more}
 
     def test_no_devices_needs_no_agent(self):
-        for answer in ({"jobs": [self.record([])]}, {"jobs": [self.record(["", "gpu:1(IDX:3)"], ["n0", "n1"])]}, {"jobs": [self.record(["shard:4(0/4,4/4)"])]}):
+        for answer in ({"jobs": [self.record([])]}, {"jobs": [self.record(["", "gpu:1(IDX:3)"], ["n0", "n1"])]}):
             self.assertEqual(self.gate(**self.scontrol(answer))[:2], (0, ""), answer)
 
     def test_at_a_launch_the_environment_is_whole(self):
@@ -402,6 +402,35 @@ cat answer$n
                 self.agent(["ok"])
                 self.assertEqual(self.gate(**self.scontrol(answer))[:2], (0, ""))
                 self.assertIn(f" devices={devices} ", self.requests[0])
+
+    def test_part_of_a_gpu(self):
+        marker = os.path.join(self.dir.name, "gpu-shares")
+        open(marker, "w").close()
+        part = {"jobs": [self.record(["shard:70(70/100,0/100)", "shard:30(0/100,30/100)"], ["n1", "n0"])]}
+        for marks, env, said in ((["--shares", marker], {"SLURM_JOB_GPUS": "1"}, " share=30 devices=1 "), (["--shares", marker, "--types", marker], {"SLURM_JOB_GPUS": "1"}, " share=30 devices=1 "),
+                                 (["--shares", marker], {}, " share=30 devices=1 "), ([], {"SLURM_JOB_GPUS": "1"}, " qos= devices=1 ")):
+            with self.subTest(said, marks=marks):
+                self.setUp()
+                self.agent(["ok"])
+                self.assertEqual(self.gate(options=marks, **{**self.scontrol(part), **env})[:2], (0, ""))
+                self.assertIn(said.replace(" qos=", ""), self.requests[0])
+                self.assertEqual("share=" in self.requests[0], bool(marks))
+        self.setUp()
+        self.agent(["ok"])  # a whole one, where others have parts
+        self.assertEqual(self.gate(options=["--shares", marker], **self.scontrol({"jobs": [self.record(["gpu:1(IDX:1)"])]}))[0], 0)
+        self.assertNotIn("share=", self.requests[0])
+        for state in ("COMPLETING", "PENDING"):  # cancelled meanwhile: nobody says what it had, and it is let go without
+            self.setUp()
+            ended = {"jobs": [self.record([], job_state=["CANCELLED", state])]}
+            self.assertEqual(self.gate(options=["--shares", marker], **{**self.scontrol(ended), "SLURM_JOB_GPUS": "1"})[:2], (0, ""))
+            self.assertEqual(self.requests, [])
+        self.setUp()
+        self.assertEqual(self.gate(timeout=150, options=["--shares", marker], **{**self.scontrol({"jobs": [self.record([], job_state=["RUNNING"])]}), "SLURM_JOB_GPUS": "1"})[0], 1)
+        for bad in ("shard:30", "shard:30(0/100,x)", "shard:30(0/100,30)", "shard:30(0/100,0/100)", "shard:30(CNT:30)", "shard:300(300/100)"):
+            with self.subTest(bad):  # never taken for a whole one
+                self.setUp()
+                self.assertEqual(self.gate(timeout=150, options=["--shares", marker], **{**self.scontrol({"jobs": [self.record([bad])]}), "SLURM_JOB_GPUS": "1"})[0], 1)
+                self.assertEqual(self.requests, [])
 
     def test_devices_that_nobody_tells_are_not_free(self):
         good = {"jobs": [self.record(["gpu:2(IDX:2-3)"])]}
