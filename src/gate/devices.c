@@ -81,17 +81,17 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		size_t i, n;
 		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
 			uint64_t some = 0;
-			if (!r)
+			if (!r && !td_streq(yyjson_get_str(k), TD_GRANT_SHARE))
 				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
 			g.devices |= some;
 		}
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
 		const char *share = td_jkey_str(td_json_root(j), TD_GRANT_SHARE);
-		long long n = 0;
-		if (share && (!td_parse_i64(share, &n) || n < 1 || n > TD_GPU_UNITS))
+		long long hundredths = 0;
+		if (share && (!td_parse_i64(share, &hundredths) || hundredths < 1 || hundredths > TD_GPU_UNITS))
 			return td_fail(err, TD_INVALID, "annotation " TD_ANN_DEVICES ": \"%.20s\" is no share", share);
-		g.share = (int)n;
+		g.share = (int)hundredths;
 	}
 
 	*ret = g;
