@@ -17,7 +17,6 @@ def near(shown):
     return {i // 7 for i in expand_ranges(cores)}, {i // 2 for i in expand_ranges(gpus)}
 
 
-@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D1.4")
 def parts_of_gpus(pool):
     """On n0, whose four GPUs are given out in parts, too: pods and jobs of 60 hundredths, what fits beside them, and who wants one whole."""
     def held():
@@ -60,7 +59,7 @@ def parts_of_gpus(pool):
     wait_for("all are gone", lambda: not pool.squeue())
 
 
-@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D2.1", "D2.4")
+@pytest.mark.feature("A10.1", "A10.2", "A7.2", "A1.8", "D1.1", "D1.4", "D2.1", "D2.4")
 def test_jobs_and_pods_ask_for_a_type(home):
     """A label types one node, a NodeSet both, with two types each; who asks for a type gets devices of it and no other, and one that is not there is refused with those that are."""
     pool = home
@@ -109,16 +108,14 @@ def test_jobs_and_pods_ask_for_a_type(home):
     assert r.returncode and "no node has GPUs of the type b200: there are h100" in r.stderr, r.stderr
 
     # Two types on a node: what Slurm calls 0 to 3 must be those devices.
-    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","extraConf":{"CpuSpecList":"7-8"}},"updateStrategy":{"maxUnavailable":"100%"}}}')
-    wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3"), 120)
+    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","gpuSharing":"Counted","extraConf":{"CpuSpecList":"7-8"}},"updateStrategy":{"maxUnavailable":"100%"}}}')
+    wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3,shard:zeta:100,shard:alpha:300"), 120)
     # The system's own cores are nobody's, and no reason to make the node anew.
     slurmd = lambda: pool.get("pod", "main-pool-n0", "-n", "slurm")["metadata"]["uid"]
     first = slurmd()
     assert "CPUEfctv=12 CPUTot=14" in (shown := pool.shell("scontrol", "show", "node", "n0")) and "CPUSpecList=7-8 " in shown, shown
     cores = re.search(r" CPU_IDs=(\S+) ", pool.shell("srun", "-Q", "-w", "n0", "-c12", "--mem=64M", "sh", "-c", "scontrol -o -d show job $SLURM_JOB_ID"))[1]
     assert expand_ranges(cores) == {*range(7), *range(9, 14)}, cores
-    pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec":{"slurm":{"gres":"gpu:zeta:1,gpu:alpha:3","gpuSharing":"Counted"},"updateStrategy":{"maxUnavailable":"100%"}}}')
-    wait_for("both nodes have both types", lambda: gres() == dict.fromkeys(("n0", "n1"), "gpu:zeta:1,gpu:alpha:3,shard:zeta:100,shard:alpha:300"), 120)
     assert opens("--gpus=zeta:1") == [0] and opens("--gpus=alpha:3") == [1, 2, 3]
     assert opens("--gpus=4", "-N1") == [0, 1, 2, 3]  # Prolog is told of one type only
     assert opens("--gres=gpu:zeta:1,gpu:alpha:1") == [0, 1]

@@ -56,13 +56,10 @@ static bool add_named(struct facts *f, const char *node, const struct kind *k, c
 {
 	size_t i = 0;
 	while (i < f->n_groups &&
-	       (f->group[i].share.gpus != s->gpus || (s->gpus && f->group[i].fake != k->fake) ||
+	       (f->group[i].share.gpus != s->gpus || f->group[i].share.shared != s->shared ||
+		(s->gpus && f->group[i].fake != k->fake) ||
 		(s->gpus && (strcmp(f->group[i].vendor.resource, k->vendor.resource) != 0 ||
 			     strcmp(f->group[i].vendor.files, k->vendor.files) != 0)) ||
-	       (f->group[i].share.gpus != s->gpus || f->group[i].share.shared != s->shared ||
-		(s->gpus && f->group[i].fake != fake) ||
-		(s->gpus && (strcmp(f->group[i].vendor.resource, v.resource) != 0 ||
-			     strcmp(f->group[i].vendor.files, v.files) != 0)) ||
 		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
 		strcmp(f->group[i].share.numa, s->numa) != 0 || f->group[i].share.parts != s->parts))
 		i++;
@@ -170,7 +167,6 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 {
 	for (size_t i = 0; i < sets->n; i++) {
 		td_strv_add(&f->sets, sets->v[i]->name);
-	for (size_t i = 0; i < sets->n; i++)
 		add_hosts(f, sc->root, sets->v[i]->root);
 		f->shares |= td_op_shares_wanted(sets->v[i]->root);
 	}

@@ -133,7 +133,7 @@ struct td_op_share {
 	// island of linked GPUs; "": nothing says it. cpus is then a multiple of their number: each has as many cores.
 	char numa[TD_OP_NUMA];
 	long long parts; // how many there are, where the last ones have no GPUs; 0: as numa says
-	bool shared; // its GPUs are given out in shares, too
+	bool shared;     // its GPUs are given out in shares, too
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {

@@ -101,15 +101,12 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
 	td_auto_free char *parts = s->parts ? td_asprintf(",\"" TD_SHARE_PARTS "\":%lld", s->parts) : td_strdup("");
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s%s}", s->cpus,
-			   s->memory_mb, resource, s->gpus, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "", s->types,
-			   *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
-			   *s->numa ? "\"" : "", parts);
 	td_auto_free char *units =
 		s->shared ? td_asprintf(",\"" TD_SHARE_UNITS "\":\"%lld\"", td_op_shares_units(s)) : td_strdup("");
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s%s%s}", s->cpus,
 			   s->memory_mb, resource, s->gpus, units, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "",
 			   s->types, *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
-			   *s->numa ? "\"" : "");
+			   *s->numa ? "\"" : "", parts);
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)

@@ -117,8 +117,7 @@ struct plan {
 	struct td_oci_spec spec;
 	struct td_json *filter; // spec.seccomp_own is of it; NULL
 	uint64_t gpus;          // of the node: those that the container gets
-	uint64_t gpus; // of the node: those that the container gets
-	bool gds;      // it gets GPUDirect Storage
+	bool gds;               // it gets GPUDirect Storage
 };
 
 static void plan_done(struct plan *x)
