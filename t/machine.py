@@ -108,7 +108,7 @@ class Machine:
 
     def __exit__(self, *_):
         for p in self.procs:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 for child in pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split():
                     os.kill(int(child), 9)  # the machine's PID 1, and with it all that runs there
                 p.kill()

@@ -113,6 +113,6 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     pool.shell("scancel", str(job))
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
     wait_for("its slurmd has ended", lambda: slurmd(m) is None, 60)
-    assert subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts"]
+    wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()

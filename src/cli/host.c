@@ -167,7 +167,7 @@ static int hook(const struct host *h, const char *program, struct td_error *err)
 // Taken out, and Slurm knows it no more, or nobody tells it anything any more.
 static bool is_out(const struct host *h, int r)
 {
-	return r ? h->leaving && (r == TD_DENIED || r == TD_NOT_FOUND) : !h->seen.member && !h->seen.listed;
+	return r ? h->leaving && (r == TD_DENIED || r == TD_NOT_FOUND) : h->seen.gone;
 }
 
 static void look(struct host *h, int64_t now)
@@ -183,6 +183,7 @@ static void look(struct host *h, int64_t now)
 		h->said_out = true;
 		stop(h);
 		forget_keys(h);
+		h->not_before = 0; // none has run since
 		if (h->leaving && hook(h, h->after, &err))
 			complain(h, err.msg); // and once more at the next look
 		else
@@ -193,9 +194,16 @@ static void look(struct host *h, int64_t now)
 		complain(h, err.msg);
 		return;
 	}
-	h->leaving = !h->seen.member;
-	if (h->leaving)
-		return; // Slurm still has jobs of it
+	bool served = h->pid || h->not_before; // slurmd has run
+	h->leaving = !h->seen.member && served;
+	if (!h->seen.member && !served)
+		return;
+	// Slurm still has jobs of one that leaves: slurmd is there until they have ended.
+	if (h->leaving) {
+		if (!h->pid && now >= h->not_before && start(h, &err))
+			complain(h, err.msg);
+		return;
+	}
 	h->said_out = false;
 	if (!*h->seen.hosts) {
 		complain(h, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");

@@ -3,10 +3,14 @@
 
 #include "kube/kube.h"
 
+// True when the NodeSet says that the machine has left: spec.hosts does not name it, and Slurm, which has answered
+// since that was written, has no record of it. While Slurm does not answer, status.nodes lacks what only it knows.
+bool td_host_gone(const yyjson_val *set, const char *name);
+
 // What one look at the API said.
 struct td_host_seen {
 	bool known;           // the NodeSet could be read
-	bool member, listed;  // spec.hosts names it; status.nodes has it
+	bool member, gone;    // spec.hosts names it; td_host_gone
 	bool expected;        // the configuration that names it is in force
 	bool fresh, recorded; // Slurm answers the operator; it has a record of the node
 	char *cluster, *conf; // the SlurmCluster; what slurmd says of the node

@@ -117,11 +117,8 @@ int td_host_forget(struct td_kube *k, const char *ns, const char *name, const st
 	if (r)
 		return r;
 	size_t left = 0;
-	// A status of an older spec says nothing.
-	bool new = td_jint(set->root, "status.observedGeneration", 0) >= td_jint(set->root, "metadata.generation", 0);
 	for (size_t i = 0; i < names->n && !r; i++) {
-		if (!new || td_slurm_host_in(set->root, names->v[i]) ||
-		    td_jfind(td_jget(set->root, "status.nodes"), "name", names->v[i])) {
+		if (!td_host_gone(set->root, names->v[i])) {
 			left++;
 			continue;
 		}

@@ -56,13 +56,23 @@ static int controllers(struct td_kube *k, const struct td_host_who *w, struct td
 	return 0;
 }
 
+bool td_host_gone(const yyjson_val *set, const char *name)
+{
+	yyjson_val *ready = td_jfind(td_jget(set, "status.conditions"), "type", "Ready");
+	const char *reason = td_jstr_or(ready, "reason", "");
+	bool answered = td_streq(reason, "Ready") || td_streq(reason, "NotReady"),
+	     newest = td_jint(set, "status.observedGeneration", 0) >= td_jint(set, "metadata.generation", 0);
+	return answered && newest && !td_slurm_host_in(set, name) &&
+	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
+}
+
 static void membership(const yyjson_val *set, const struct td_host_who *w, struct td_host_seen *s)
 {
 	yyjson_val *line = td_jfind(td_jget(set, "status.nodes"), "name", w->name);
 	const char *state = td_jstr_or(line, "state", "unknown");
 	s->known = true;
 	s->member = td_slurm_host_in(set, w->name);
-	s->listed = line != NULL;
+	s->gone = td_host_gone(set, w->name);
 	s->expected = td_jbool(line, "expected", false);
 	s->fresh = line && strcmp(state, "unknown") != 0;
 	s->recorded = s->fresh && strcmp(state, "none") != 0;
