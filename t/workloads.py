@@ -1,8 +1,8 @@
 """The real controllers of workloads, unchanged (t/kube/assets/workloads, built by tools/kube-assets), as
 processes beside the pool: what they make of the pods that Tandem starts and ends says whether it did
 that right."""
+import base64
 import json
-import os
 import pathlib
 import subprocess
 
@@ -30,8 +30,8 @@ def without_rules(o):
 
 
 class Controller:
-    """One controller with its kinds. It listens with a certificate of its own, and nobody calls its
-    webhooks: the embedded API calls none, so objects say what these would add."""
+    """One controller with its kinds. It listens with a certificate of its own. The embedded API calls
+    no webhooks, so objects say what these would add; a real one calls them (hooks())."""
 
     def __init__(self, pool, directory, name, argv, env=(), only=()):
         """argv: from the controller to its flags; only: the plurals of those kinds that are wanted."""
@@ -41,10 +41,12 @@ class Controller:
         # By libyaml: some are half a megabyte.
         self.manifests = [o for f in wanted for o in yaml.load_all(f.read_text(), Loader=yaml.CSafeLoader) if o and "kind" in o]
         self.kinds = [k for k in self.manifests if k["kind"] == "CustomResourceDefinition"]
+        # Where it is reached from the plane's API server.
+        self.host = pool.cluster.outside if pool.plane == "real" else "127.0.0.1"
         self.certs = directory / "k8s-webhook-server/serving-certs"
         self.certs.mkdir(parents=True)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=controller",
-                        "-keyout", self.certs / "tls.key", "-out", self.certs / "tls.crt"], check=True, stderr=subprocess.DEVNULL)
+                        "-addext", f"subjectAltName=IP:{self.host}", "-keyout", self.certs / "tls.key", "-out", self.certs / "tls.crt"], check=True, stderr=subprocess.DEVNULL)
         self.serve(*self.kinds)
         # Its /tmp is its directory, because the place of certificates there is fixed.
         self.log = open(directory / "log", "w")
@@ -52,11 +54,28 @@ class Controller:
         self.process = subprocess.Popen(inside, env={**KEEP, "KUBECONFIG": pool.env["KUBECONFIG"], **dict(env)}, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def serve(self, *kinds):
-        self.pool.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [without_rules(k) for k in kinds]}))
-        self.pool.kubectl("wait", "--for=condition=Established", *(f"crd/{k['metadata']['name']}" for k in kinds))
+        made = kinds if self.pool.plane == "real" else [without_rules(k) for k in kinds]
+        self.pool.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
+        names = {k["metadata"]["name"] for k in kinds}
+        wait_for("its kinds are served", lambda: names <= {k["metadata"]["name"] for k in self.pool.items("crds") if "Established" in conditions(k)})
 
     def address(self):
         return f"127.0.0.1:{free_port()}"
+
+    def hooks(self, port, selector):
+        """The API server calls its webhooks from now on; for pods when the selector fits, as its own manifests have it."""
+        trust = base64.b64encode((self.certs / "tls.crt").read_bytes()).decode()
+        made = []
+        for o in self.manifests:
+            if not o["kind"].endswith("WebhookConfiguration"):
+                continue
+            for w in o["webhooks"]:
+                w["clientConfig"] = {"url": f"https://{self.host}:{port}{w['clientConfig']['service']['path']}", "caBundle": trust}
+                if w["rules"][0]["resources"] == ["pods"]:
+                    w["objectSelector"] = selector
+            made.append({**o, "metadata": {"name": f"{self.path.name}.test"}})
+        self.pool.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
+        return [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in made]
 
     def works(self, ask):
         """Waits for what shows that it works; one that has ended says why."""
@@ -113,7 +132,7 @@ def together(pool, n, but=()):
 
 
 def conditions(o):
-    return {c["type"] for c in o.get("status", {}).get("conditions", []) if c["status"] == "True"}
+    return {c["type"] for c in (o.get("status") or {}).get("conditions") or [] if c["status"] == "True"}
 
 
 def nothing_left(pool):
