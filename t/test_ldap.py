@@ -43,9 +43,11 @@ def pool(own_pool, lab):
                    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ldap-ca", "namespace": "slurm"}, "data": {"ca.crt": lab.ca}})
 
     def all_have_it():
-        pods = own_pool.items("pods", "-n", "slurm")
+        """Every node the newest configuration, too: what starts while slurmctld reads it may be lost."""
+        pods, cluster = own_pool.items("pods", "-n", "slurm"), own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]
         return all(any(c["name"] == "sssd" for c in p["spec"].get("initContainers", [])) for p in pods) and \
-            own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
+            cluster["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes) and \
+            {n.get("config") for n in own_pool.get("nodeset", "pool", "-n", "slurm")["status"]["nodes"]} == {cluster["configHash"]}
     change(own_pool, identity={"ldap": {"uris": [lab.uri], "baseDN": SUFFIX, "bind": {"dn": READER, "secret": "ldap-reader"}, "tls": {"caConfigMap": "ldap-ca"}, "cacheSeconds": 2}},
            partitions=[{"name": "all", "default": True}, {"name": "lab", "allowGroups": ["chem"]}])
     wait_for("all pods ask the directory", all_have_it, 180)

@@ -319,7 +319,7 @@ def test_a_members_limit_holds_for_his_jobs_and_pods_together(pool):
     wait_for("what he made waits at his limit, which his job has", lambda: re.search(
         rf"User researcher holds 1 of 1 gpu that a member of Tenant physics may hold, and this one wants 1. Held by job {job} of researcher",
         pool.cmd("why", pod()["metadata"]["name"], "-n", "physics").stdout))
-    assert "AssocGrpGRES" in next(c["message"] for c in pod()["status"]["conditions"] if c["type"] == "PodScheduled")
+    wait_for("its condition has Slurm's word", lambda: "AssocGrpGRES" in next(c["message"] for c in pod()["status"]["conditions"] if c["type"] == "PodScheduled"))
     wait_for("it holds nobody else up", lambda: pool.phase("anybodys", "physics") == "Running")
     of = lambda p: pool.job(pool.grant(p)[0])["UserId"].split("(")[0]
     assert of(pool.get("pod", "anybodys", "-n", "physics")) == "pods"
