@@ -65,6 +65,34 @@ static void test_table(void **state)
 	assert_false(td_kind_builtin("", "Node")->namespaced);
 }
 
+// A comma in a text without quotes ends it in YAML's short form, and what follows becomes a keyword that
+// kubectl and API servers refuse: "or waits here.: null".
+static void no_null(yyjson_val *v, const char *kind, const char *key)
+{
+	size_t i, n;
+	yyjson_val *k, *x;
+	if (yyjson_is_null(v))
+		fail_msg("%s: \"%s\" has no value", kind, key);
+	yyjson_arr_foreach (v, i, n, x)
+		no_null(x, kind, key);
+	yyjson_obj_foreach (v, i, n, k, x)
+		no_null(x, kind, yyjson_get_str(k));
+}
+
+static void test_crds(void **state)
+{
+	size_t n, own = 0;
+	const struct td_kind *const *t = td_kinds_builtin(&n);
+	for (size_t i = 0; i < n; i++) {
+		if (!td_kind_has_crd(t[i]))
+			continue;
+		td_auto(td_json_unref) struct td_json *crd = td_kind_crd(t[i]->kind);
+		no_null(td_json_root(crd), t[i]->kind, "");
+		own++;
+	}
+	assert_true(own >= 10);
+}
+
 static void test_pod_defaults(void **state)
 {
 	const struct td_kind *k = td_kind_builtin("", "Pod");
@@ -135,6 +163,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_crds),
 		cmocka_unit_test(test_pod_defaults),
 		cmocka_unit_test(test_shared),
 	};
