@@ -13,6 +13,7 @@ enum { KNOWN_MOST = 64, LATE_MS = 15000 };
 struct td_hubs {
 	pthread_mutex_t lock; // guards all
 	struct td_hub *hub;
+	bool read; // it is known which Federation this is the hub of, if any
 	struct td_hub_known known[KNOWN_MOST];
 	size_t n;
 };
@@ -157,7 +158,18 @@ struct td_hub *td_hub_get(struct td_gateway *g)
 	return h;
 }
 
-// Of several that name this cluster the first by name counts; the others are said once.
+int td_hub_ask(struct td_gateway *g, struct td_hub **ret, struct td_error *err)
+{
+	pthread_mutex_lock(&g->hubs->lock);
+	bool read = g->hubs->read;
+	pthread_mutex_unlock(&g->hubs->lock);
+	if (!read)
+		return td_fail(err, TD_TRANSIENT, "it is not known yet whether this gateway is a federation's hub");
+	*ret = td_hub_get(g);
+	return 0;
+}
+
+// Of several that name this cluster the first by name counts.
 static struct td_object *ours(struct td_gateway *g, const struct td_objects *l)
 {
 	struct td_object *first = NULL;
@@ -169,27 +181,31 @@ static struct td_object *ours(struct td_gateway *g, const struct td_objects *l)
 	return first;
 }
 
-void td_hub_look(struct td_gateway *g)
+bool td_hub_look(struct td_gateway *g)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	// What was read before holds until it can be read again.
 	int r = td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, &e);
-	if (r && r != TD_NOT_FOUND && r != TD_DENIED) {
+	td_auto(td_hub_unref) struct td_hub *old = td_hub_get(g);
+	// What was read before holds until it can be read again: else runs would go by no rules meanwhile.
+	if (r && r != TD_NOT_FOUND && (old || r != TD_DENIED)) {
 		td_debug("Federations: %s", e.msg);
-		return;
+		return r != TD_DENIED;
 	}
 	struct td_object *o = ours(g, &l);
-	td_auto(td_hub_unref) struct td_hub *old = td_hub_get(g);
-	if ((!o && !old) || (o && old && td_streq(o->uid, old->o->uid) && td_streq(o->rv, old->o->rv)))
-		return;
-	struct td_hub *fresh = o ? td_hub_of(o) : NULL, *was;
+	bool same = o && old ? td_streq(o->uid, old->o->uid) && td_streq(o->rv, old->o->rv) : !o && !old;
+	struct td_hub *fresh = same ? NULL : o ? td_hub_of(o) : NULL, *was = NULL;
 	pthread_mutex_lock(&g->hubs->lock);
-	was = g->hubs->hub;
-	g->hubs->hub = fresh;
+	g->hubs->read = true;
+	if (!same) {
+		was = g->hubs->hub;
+		g->hubs->hub = fresh;
+	}
 	pthread_mutex_unlock(&g->hubs->lock);
 	td_hub_unref(was);
-	td_info("federation: %s%s", fresh ? "hub of " : "hub of none", fresh ? fresh->name : "");
+	if (!same)
+		td_info("federation: %s%s", fresh ? "hub of " : "hub of none", fresh ? fresh->name : "");
+	return !r;
 }
 
 // ---- its members ----

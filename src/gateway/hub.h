@@ -30,15 +30,18 @@ struct td_hub {
 	int64_t lost_after_s;
 	int refs;
 };
-// NULL: this gateway is the hub of none.
+// NULL: this gateway is the hub of none, or it is not known yet.
 struct td_hub *td_hub_get(struct td_gateway *g);
+// The same for whoever would act otherwise without one. TD_TRANSIENT: it is not known yet, since no look
+// succeeded so far.
+int td_hub_ask(struct td_gateway *g, struct td_hub **ret, struct td_error *err);
 struct td_hub *td_hub_unref(struct td_hub *h);
 TD_DEFINE_AUTO(struct td_hub *, td_hub_unref)
 // A Federation, read (pure but for memory files of CAs).
 struct td_hub *td_hub_of(struct td_object *federation);
 const struct td_hub_member *td_hub_member(const struct td_hub *h, const char *name);
-// Reads it anew.
-void td_hub_look(struct td_gateway *g);
+// Reads it anew. False: this gateway may not, or there is no such kind, which does not change soon.
+bool td_hub_look(struct td_gateway *g);
 
 // What is known of the members, shared by all threads.
 struct td_hub_known {

@@ -410,9 +410,11 @@ static int now(struct td_gateway_ask *q, const struct td_hub *h, struct td_hub_r
 
 int td_hub_make(struct td_gateway_ask *q, const char *id, struct td_error *err)
 {
-	td_auto(td_hub_unref) struct td_hub *h = td_hub_get(q->g);
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
 	td_auto_hub_run struct td_hub_run r = {0};
-	int rc;
+	int rc = td_hub_ask(q->g, &h, err);
+	if (rc)
+		return rc;
 	if (!h)
 		return td_fail(err, TD_TRANSIENT, "this gateway is the hub of no federation any more");
 	rc = take(q, h, id, &r, err);

@@ -99,10 +99,12 @@ static char *path_of(const char *run, const char *what)
 static bool find(struct td_gateway_ask *q, const char *run, struct td_hub **ret, struct td_hub_run *r, int *rc,
 		 struct td_error *err)
 {
-	struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
-	if (!h)
+	struct td_hub *h = NULL;
+	*rc = q->hub ? 0 : td_hub_ask(q->g, &h, err);
+	if (!*rc && !h)
 		return false;
-	*rc = td_gateway_name_check("run", run, err);
+	if (!*rc)
+		*rc = td_gateway_name_check("run", run, err);
 	if (!*rc)
 		*rc = td_hub_run_get(q->g, q->user.name, run, td_gateway_cancel(q), r, err);
 	if (*rc == TD_NOT_FOUND || *rc == TD_INVALID) {
@@ -166,12 +168,13 @@ static int newest_first(const void *a, const void *b)
 
 void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list)
 {
-	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
 	td_auto_objects struct td_objects all = {0};
 	struct td_error e = TD_ERROR_INIT;
-	if (!h)
+	int rc = q->hub ? 0 : td_hub_ask(q->g, &h, &e);
+	if (!rc && !h)
 		return;
-	if (td_hub_run_list(q->g, q->user.name, false, td_gateway_cancel(q), &all, &e)) {
+	if (rc || td_hub_run_list(q->g, q->user.name, false, td_gateway_cancel(q), &all, &e)) {
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
 		return;
 	}

@@ -9,7 +9,8 @@
 
 enum {
 	EACH_MS = 1000,
-	IDLE_LOOKS = 5, // a member without runs is asked every fifth time
+	IDLE_LOOKS = 5, // a member without runs is asked every fifth time, and so is whether this is a hub now
+	SHY_LOOKS = 60, // of who may not know
 	USED_MS = 15000,
 	LOOK_MS = 4000,
 	PLACE_MS = 500,
@@ -259,15 +260,22 @@ static void sweep(struct td_gateway *g)
 void *td_hub_watch_thread(void *gateway)
 {
 	struct td_gateway *g = gateway;
+	td_auto_free char *said = NULL;
+	bool may = true;
 	for (uint64_t looks = 0; !td_cancel_wait(g->cancel, looks ? EACH_MS : 0); looks++) {
-		td_hub_look(g);
-		td_auto(td_hub_unref) struct td_hub *h = td_hub_get(g);
+		td_auto(td_hub_unref) struct td_hub *none = NULL, *h = NULL;
+		if (looks % (!may ? SHY_LOOKS : td_hub_ask(g, &none, NULL) || none ? 1 : IDLE_LOOKS) == 0)
+			may = td_hub_look(g);
+		h = td_hub_get(g);
 		td_auto_objects struct td_objects live = {0};
 		struct td_error e = TD_ERROR_INIT;
 		if (!h)
 			continue;
 		if (td_hub_run_list(g, NULL, true, g->cancel, &live, &e)) {
-			td_warn("federation %s: %s", h->name, e.msg);
+			if (!td_streq(said, e.msg))
+				td_warn("federation %s: %s", h->name, e.msg);
+			free(said);
+			said = td_strdup(e.msg);
 			continue;
 		}
 		for (size_t m = 0; m < h->n_members; m++) {

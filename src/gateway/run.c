@@ -189,7 +189,10 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	struct td_gateway_plan_in in = {
 		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home, .hub = q->hub};
 	td_auto_plan struct td_gateway_plan p = {0};
-	td_auto(td_hub_unref) struct td_hub *hub = q->hub ? NULL : td_hub_get(q->g);
+	td_auto(td_hub_unref) struct td_hub *hub = NULL;
+	int r = q->hub ? 0 : td_hub_ask(q->g, &hub, err);
+	if (r)
+		return r;
 	if (hub)
 		return td_hub_make(q, id, err);
 	if (td_jget(q->body, "cluster"))
@@ -197,7 +200,7 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_needs struct td_gateway_needs needs = {0};
 	td_auto_free char *env = NULL, *data = NULL;
 	td_auto_strv struct td_strv held = {0};
-	int r = td_gateway_env_of(q, in.job, &needs, &env, err);
+	r = td_gateway_env_of(q, in.job, &needs, &env, err);
 	if (!r)
 		r = td_gateway_data_of(q, in.job, &needs, &data, &held, err);
 	in.node_data = &held;
