@@ -85,6 +85,8 @@ int td_hub_run_get(struct td_gateway *g, const char *user, const char *run, stru
 int td_hub_run_list(struct td_gateway *g, const char *user, bool live, struct td_cancel *c, struct td_objects *ret,
 		    struct td_error *err);
 void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret);
+// Whether a member has it, or is being given it. member NULL: any.
+bool td_hub_run_is_at(const struct td_object *o, const char *member);
 // Whether nothing of it is left to do.
 bool td_hub_run_over(const struct td_hub_run *r);
 void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase);
@@ -124,11 +126,32 @@ int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 // run waits again.
 int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
 		struct td_error *err);
-// What a team has and has used at all members, and in *ret_used (of as many members as the hub has) at each. runs: the
-// live ones.
-void td_hub_used(struct td_gateway *g, const struct td_hub *h, const char *team, const struct td_objects *runs,
-		 struct td_fed_used *ret, double *ret_used);
-const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team);
+// What is seen when it is chosen, from one list of the live runs. hub: the caller's.
+struct td_hub_team {
+	char *name; // NULL: of who is in none
+	struct td_fed_used sum;
+	double *each; // GPU hours at each member
+};
+struct td_hub_view {
+	const struct td_hub *hub;
+	struct td_objects live;
+	int64_t *at;               // runs at each member
+	struct td_hub_team *teams; // of which something was asked
+	size_t n_teams;
+	size_t said; // how often td_hub_waits wrote words down
+};
+int td_hub_view(struct td_gateway *g, const struct td_hub *h, struct td_cancel *c, struct td_hub_view *ret,
+		struct td_error *err);
+void td_hub_view_done(struct td_hub_view *v);
+#define td_auto_view __attribute__((cleanup(td_hub_view_done)))
+// A run was placed since.
+void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
+// What a team has and has used at all members. The view's, until it is asked for another one.
+struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team);
+// Whether a run that waits goes on waiting, as far as the view tells; new words of why are written down. Else
+// td_hub_place is asked, which looks anew.
+int td_hub_waits(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool *ret_waits,
+		 struct td_error *err);
 // What was submitted goes from its owner's home: nobody needs it any more.
 void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r);
 // {job, files} of a run, as its owner's home has it. TD_INVALID: it is not there, or not what was submitted.

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { ASK = 20000, PACK = 8, SEND_MS = 120000 };
+enum { ASK = 20000, PACK = 8, SEND_MS = 120000, LIVE_MOST = 2000, SAY_MOST = 50 };
 
 // Held while it is counted what a team holds and the next one is placed, so that two at once do not both
 // find room for one.
@@ -18,7 +18,7 @@ static pthread_mutex_t placing = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- what a team holds ----
 
-const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team)
+static const struct td_fed_limit *limit_of(const struct td_hub *h, const char *team)
 {
 	for (size_t i = 0; i < h->n_limits && team; i++)
 		if (!strcmp(h->limits[i].team, team))
@@ -33,17 +33,17 @@ static bool of_team(const struct td_hub *h, const yyjson_val *row, const char *t
 			team);
 }
 
-void td_hub_used(struct td_gateway *g, const struct td_hub *h, const char *team, const struct td_objects *runs,
-		 struct td_fed_used *ret, double *ret_used)
+// What a team has and has used at all members, and in *ret_used at each.
+static void reckon(struct td_gateway *g, const struct td_hub *h, const char *team, const struct td_objects *runs,
+		   struct td_fed_used *ret, double *ret_used)
 {
-	const struct td_fed_limit *l = td_hub_limit(h, team);
+	const struct td_fed_limit *l = limit_of(h, team);
 	size_t i, n;
 	yyjson_val *v;
 	*ret = (struct td_fed_used){.known = true};
 	for (size_t m = 0; m < h->n_members; m++) {
 		td_auto_known struct td_hub_known k = {0};
 		td_hub_known(g, h->members[m].name, &k);
-		ret_used[m] = 0;
 		yyjson_arr_foreach (td_jget(td_json_root(k.held), "held"), i, n, v)
 			if (of_team(h, v, team))
 				ret->gpus += td_jint(v, "gpus", 0);
@@ -55,12 +55,57 @@ void td_hub_used(struct td_gateway *g, const struct td_hub *h, const char *team,
 			ret->known = false;
 	}
 	// Those of this hub count from when they are given to a member, also while they wait there.
-	for (size_t k = 0; k < runs->n; k++) {
-		td_auto_hub_run struct td_hub_run r = {0};
-		td_hub_run_read(runs->v[k], &r);
-		if ((r.phase == TD_FED_PLACED || r.phase == TD_FED_STARTED) && team && td_streq(r.team, team))
-			ret->gpus += r.gpus;
+	for (size_t k = 0; k < runs->n && team; k++)
+		if (td_hub_run_is_at(runs->v[k], NULL) && td_streq(td_jstr(runs->v[k]->root, "spec.team"), team))
+			ret->gpus += td_jint(runs->v[k]->root, "spec.gpus", 0);
+}
+
+int td_hub_view(struct td_gateway *g, const struct td_hub *h, struct td_cancel *c, struct td_hub_view *ret,
+		struct td_error *err)
+{
+	struct td_hub_view v = {.hub = h};
+	int r = td_hub_run_list(g, NULL, true, c, &v.live, err);
+	if (r)
+		return r;
+	v.at = td_calloc(h->n_members + 1, sizeof(*v.at));
+	for (size_t j = 0; j < v.live.n; j++) {
+		const char *at = td_jstr(v.live.v[j]->root, "state.member");
+		const struct td_hub_member *m = at ? td_hub_member(h, at) : NULL;
+		if (m)
+			v.at[m - h->members]++;
 	}
+	*ret = v;
+	return 0;
+}
+
+void td_hub_view_done(struct td_hub_view *v)
+{
+	for (size_t i = 0; i < v->n_teams; i++)
+		free(v->teams[i].name), free(v->teams[i].each);
+	free(v->teams);
+	free(v->at);
+	td_objects_done(&v->live);
+	*v = (struct td_hub_view){0};
+}
+
+void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r)
+{
+	const struct td_hub_member *m = r->member ? td_hub_member(v->hub, r->member) : NULL;
+	if (m)
+		v->at[m - v->hub->members]++;
+	td_hub_used(g, v, r->team)->sum.gpus += r->gpus;
+}
+
+struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team)
+{
+	for (size_t i = 0; i < v->n_teams; i++)
+		if (td_streq(v->teams[i].name, team) || (!team && !v->teams[i].name))
+			return &v->teams[i];
+	v->teams = td_realloc(v->teams, (v->n_teams + 1) * sizeof(*v->teams));
+	struct td_hub_team *t = &v->teams[v->n_teams++];
+	*t = (struct td_hub_team){.name = td_strdup(team), .each = td_calloc(v->hub->n_members + 1, sizeof(*t->each))};
+	reckon(g, v->hub, team, &v->live, &t->sum, t->each);
+	return t;
 }
 
 // ---- choosing ----
@@ -93,26 +138,22 @@ static void refusals(const struct td_hub_run *r, struct td_buf *b)
 		td_buf_printf(b, "%s%s", i ? "; " : "", r->refused_why.v[i]);
 }
 
-static int place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c, bool *ret_go,
+// last: what is seen is the newest there is, and nobody else places now. Else it only finds out whether the run
+// goes on waiting; *ret_go says that it might go.
+static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool last, bool *ret_go,
 		 struct td_error *err)
 {
-	td_auto_objects struct td_objects live = {0};
-	int rc = td_hub_run_list(g, NULL, true, c, &live, err);
-	if (rc)
-		return rc;
+	const struct td_hub *h = view->hub;
 	td_auto_free struct td_fed_member *m = td_calloc(h->n_members + 1, sizeof(*m));
-	td_auto_free double *used = td_calloc(h->n_members + 1, sizeof(*used));
-	struct td_fed_used team;
-	td_hub_used(g, h, r->team, &live, &team, used);
+	const struct td_hub_team *team = td_hub_used(g, view, r->team);
 	for (size_t i = 0; i < h->n_members; i++) {
 		td_auto_known struct td_hub_known k = {0};
 		td_hub_known(g, h->members[i].name, &k);
 		m[i] = (struct td_fed_member){.name = h->members[i].name,
 					      .weight = h->members[i].weight,
 					      .reached = k.reached,
-					      .used = used[i]};
-		for (size_t j = 0; j < live.n; j++)
-			m[i].live += td_streq(td_jstr(live.v[j]->root, "state.member"), m[i].name);
+					      .live = view->at[i],
+					      .used = team->each[i]};
 	}
 	const struct td_fed_field f = {.rules = h->rules,
 				       .n_rules = h->n_rules,
@@ -128,7 +169,12 @@ static int place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 				     .insists = r->insists};
 	struct td_fed_choice choice;
 	td_fed_choose(&f, &a, &choice);
-	td_auto_free char *why = choice.why, *over = td_fed_over(td_hub_limit(h, r->team), &team, r->gpus);
+	td_auto_free char *why = choice.why, *over = td_fed_over(limit_of(h, r->team), &team->sum, r->gpus);
+	bool waits = choice.where == TD_FED_WAIT || (choice.where == TD_FED_GO && over);
+	if (!last && !waits) {
+		*ret_go = true;
+		return 0;
+	}
 	td_auto_free char *was = td_strdup(r->why);
 	says(&r->rule, choice.rule);
 	if (choice.where == TD_FED_FORBIDDEN || choice.where == TD_FED_NOWHERE) {
@@ -141,9 +187,10 @@ static int place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 		td_hub_run_phase(r, TD_FED_REFUSED);
 		return td_hub_run_write(g, r, err);
 	}
-	if (over || choice.where == TD_FED_WAIT) {
+	if (waits) {
 		says(&r->why, over ? over : why);
-		return td_streq(was, r->why) ? 0 : td_hub_run_write(g, r, err);
+		// The figures in the words change with each job that begins or ends, for all who wait.
+		return td_streq(was, r->why) || (!last && view->said++ >= SAY_MOST) ? 0 : td_hub_run_write(g, r, err);
 	}
 	says(&r->why, why);
 	says(&r->member, m[choice.member].name);
@@ -152,8 +199,17 @@ static int place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 	free(r->there);
 	r->there = there_of(r, &request);
 	td_hub_run_phase(r, TD_FED_PLACED);
-	rc = td_hub_run_write(g, r, err);
+	int rc = td_hub_run_write(g, r, err);
 	*ret_go = !rc;
+	return rc;
+}
+
+int td_hub_waits(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool *ret_waits,
+		 struct td_error *err)
+{
+	bool go = false;
+	int rc = place(g, view, r, false, &go, err);
+	*ret_waits = !rc && !go;
 	return rc;
 }
 
@@ -161,8 +217,11 @@ int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 		 struct td_error *err)
 {
 	*ret_go = false;
+	td_auto_view struct td_hub_view view = {0};
 	pthread_mutex_lock(&placing);
-	int rc = place(g, h, r, c, ret_go, err);
+	int rc = td_hub_view(g, h, c, &view, err);
+	if (!rc)
+		rc = place(g, &view, r, true, ret_go, err);
 	pthread_mutex_unlock(&placing);
 	return rc;
 }

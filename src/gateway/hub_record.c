@@ -85,6 +85,13 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret)
 	}
 }
 
+bool td_hub_run_is_at(const struct td_object *o, const char *member)
+{
+	const char *phase = td_jstr_or(o->root, "state.phase", "");
+	return (!strcmp(phase, "Placed") || !strcmp(phase, "Started")) &&
+	       (!member || td_streq(td_jstr(o->root, "state.member"), member));
+}
+
 void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase)
 {
 	r->phase = phase;

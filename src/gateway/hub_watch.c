@@ -70,10 +70,13 @@ static enum td_fed_seen seen_of(const yyjson_val *v)
 	return TD_FED_ABSENT;
 }
 
-static const yyjson_val *answer_of(const struct td_json *look, const struct td_hub_run *r)
+// What a member says of a run. It answers in the order of what was asked (*at): the rest is a look at each.
+static const yyjson_val *answer_of(const struct td_json *look, const struct td_hub_run *r, yyjson_arr_iter *at)
 {
 	size_t i, n;
-	yyjson_val *v;
+	yyjson_val *v = yyjson_arr_iter_next(at);
+	if (td_streq(td_jstr(v, "user"), r->user) && td_streq(td_jstr(v, "run"), r->there))
+		return v;
 	yyjson_arr_foreach (td_jget(td_json_root(look), "runs"), i, n, v)
 		if (td_streq(td_jstr(v, "user"), r->user) && td_streq(td_jstr(v, "run"), r->there))
 			return v;
@@ -86,11 +89,11 @@ static void says(struct td_hub_run *r, char *why)
 	r->why = why;
 }
 
-// look NULL: its member does not answer.
-static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, const struct td_json *look)
+// look NULL: its member does not answer. v: what that says of this run; NULL: nothing.
+static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, const struct td_json *look,
+		 const yyjson_val *v)
 {
 	td_auto_known struct td_hub_known k = {0};
-	const yyjson_val *v = look ? answer_of(look, r) : NULL;
 	td_hub_known(g, r->member, &k);
 	const struct td_fed_state s = {.phase = r->phase,
 				       .sent = r->sent,
@@ -168,13 +171,6 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 
 // ---- one member ----
 
-static bool is_at(const struct td_object *o, const char *member)
-{
-	const char *phase = td_jstr_or(o->root, "state.phase", "");
-	return td_streq(td_jstr(o->root, "state.member"), member) &&
-	       (!strcmp(phase, "Placed") || !strcmp(phase, "Started"));
-}
-
 static int ask(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
 	       struct td_json **ret, struct td_error *err)
 {
@@ -183,7 +179,7 @@ static int ask(struct td_gateway *g, const struct td_hub *h, const char *member,
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *runs = td_jm_arr(d, o, "runs"),
 		       *days = td_jm_arr(d, o, "days");
 	for (size_t i = 0; i < live->n; i++)
-		if (is_at(live->v[i], member)) {
+		if (td_hub_run_is_at(live->v[i], member)) {
 			yyjson_mut_val *e = yyjson_mut_arr_add_obj(d, runs);
 			td_jm_str(d, e, "user", td_jstr(live->v[i]->root, "spec.user"));
 			td_jm_str(d, e, "run", td_jstr(live->v[i]->root, "state.there"));
@@ -217,12 +213,13 @@ static void member(struct td_gateway *g, const struct td_hub *h, const char *nam
 		return;
 	if (ask_it)
 		td_hub_heard(g, name, r ? &e : NULL, look);
+	yyjson_arr_iter at = yyjson_arr_iter_with(td_jget(td_json_root(look), "runs"));
 	for (size_t i = 0; i < live->n; i++) {
-		if (!is_at(live->v[i], name))
+		if (!td_hub_run_is_at(live->v[i], name))
 			continue;
 		td_auto_hub_run struct td_hub_run x = {0};
 		td_hub_run_read(live->v[i], &x);
-		step(g, h, &x, look);
+		step(g, h, &x, look, look ? answer_of(look, &x, &at) : NULL);
 	}
 }
 
@@ -231,7 +228,7 @@ static void strays(struct td_gateway *g, const struct td_hub *h, const struct td
 {
 	for (size_t i = 0; i < live->n; i++) {
 		const char *at = td_jstr(live->v[i]->root, "state.member");
-		if (!at || td_hub_member(h, at) || !is_at(live->v[i], at))
+		if (!at || td_hub_member(h, at) || !td_hub_run_is_at(live->v[i], at))
 			continue;
 		td_auto_hub_run struct td_hub_run r = {0};
 		td_hub_run_read(live->v[i], &r);
@@ -239,7 +236,7 @@ static void strays(struct td_gateway *g, const struct td_hub *h, const struct td
 			td_hub_run_phase(&r, TD_FED_ENDED);
 			td_hub_run_write(g, &r, NULL);
 		} else {
-			step(g, h, &r, NULL);
+			step(g, h, &r, NULL, NULL);
 		}
 	}
 }
@@ -283,7 +280,7 @@ void *td_hub_watch_thread(void *gateway)
 			bool turn = looks % IDLE_LOOKS == 0, any = turn;
 			td_hub_known(g, h->members[m].name, &k);
 			for (size_t i = 0; i < live.n; i++)
-				any = any || is_at(live.v[i], h->members[m].name) ||
+				any = any || td_hub_run_is_at(live.v[i], h->members[m].name) ||
 				      yyjson_arr_size(td_jget(live.v[i]->root, "state.stale"));
 			// One that is silent is not waited for at each look: others' runs want to begin.
 			if (any)
@@ -319,16 +316,25 @@ static int first(const void *a, const void *b)
 				  : (x->created > y->created) - (x->created < y->created);
 }
 
-static void one(struct td_gateway *g, const struct td_hub *h, const struct td_object *o)
+// False: what the view tells is not so any more.
+static bool one(struct td_gateway *g, struct td_hub_view *view, const struct td_object *o)
 {
+	const struct td_hub *h = view->hub;
 	td_auto_hub_run struct td_hub_run r = {0};
 	td_auto_known struct td_hub_known k = {0};
 	struct td_error e = TD_ERROR_INIT;
-	bool go = false;
+	bool go = false, waits = false, true_still = true;
 	int rc = 0;
 	td_hub_run_read(o, &r);
 	if (r.phase == TD_FED_WAITING) {
-		rc = td_hub_place(g, h, &r, g->cancel, &go, &e);
+		rc = td_hub_waits(g, view, &r, &waits, &e);
+		if (!rc && !waits) {
+			rc = td_hub_place(g, h, &r, g->cancel, &go, &e);
+			waits = r.phase == TD_FED_WAITING;
+			true_still = rc || !waits;
+		}
+		if (go)
+			td_hub_view_add(g, view, &r);
 	} else if (r.phase == TD_FED_PLACED && !r.sent && now_s() - r.since >= TD_FED_SEND_S) {
 		td_hub_known(g, r.member, &k);
 		go = k.reached;
@@ -337,6 +343,7 @@ static void one(struct td_gateway *g, const struct td_hub *h, const struct td_ob
 		rc = td_hub_send(g, h, &r, g->cancel, &e);
 	if (rc && rc != TD_CONFLICT && rc != TD_CANCELLED)
 		td_info("federation: run %s of %s: %s", r.run, r.user, e.msg);
+	return true_still;
 }
 
 void *td_hub_place_thread(void *gateway)
@@ -344,25 +351,24 @@ void *td_hub_place_thread(void *gateway)
 	struct td_gateway *g = gateway;
 	while (!td_cancel_wait(g->cancel, PLACE_MS)) {
 		td_auto(td_hub_unref) struct td_hub *h = td_hub_get(g);
-		td_auto_objects struct td_objects live = {0};
-		if (!h || td_hub_run_list(g, NULL, true, g->cancel, &live, NULL))
+		td_auto_view struct td_hub_view view = {0};
+		if (!h || td_hub_view(g, h, g->cancel, &view, NULL))
 			continue;
-		td_auto_free struct waiting *w = td_calloc(live.n + 1, sizeof(*w));
-		td_auto_free double *each = td_calloc(h->n_members + 1, sizeof(*each));
+		td_auto_free struct waiting *w = td_calloc(view.live.n + 1, sizeof(*w));
 		size_t n = 0;
-		for (size_t i = 0; i < live.n; i++) {
-			const char *phase = td_jstr_or(live.v[i]->root, "state.phase", "Waiting");
-			struct td_fed_used used;
+		for (size_t i = 0; i < view.live.n; i++) {
+			const struct td_object *o = view.live.v[i];
+			const char *phase = td_jstr_or(o->root, "state.phase", "Waiting");
 			if (strcmp(phase, "Waiting") != 0 && strcmp(phase, "Placed") != 0)
 				continue;
-			td_hub_used(g, h, td_jstr(live.v[i]->root, "spec.team"), &live, &used, each);
-			w[n++] = (struct waiting){live.v[i], used.gpu_hours,
-						  td_jint(live.v[i]->root, "spec.created", 0)};
+			w[n++] =
+				(struct waiting){o, td_hub_used(g, &view, td_jstr(o->root, "spec.team"))->sum.gpu_hours,
+						 td_jint(o->root, "spec.created", 0)};
 		}
 		if (n)
 			qsort(w, n, sizeof(*w), first);
-		for (size_t i = 0; i < n && !td_cancelled(g->cancel); i++)
-			one(g, h, w[i].o);
+		for (size_t i = 0; i < n && !td_cancelled(g->cancel) && one(g, &view, w[i].o); i++)
+			;
 	}
 	return NULL;
 }

@@ -26,22 +26,30 @@ static int consent(struct td_gateway_ask *q, struct td_error *err)
 
 struct run_sum {
 	const char *user, *run;
+	size_t len; // of run
 	size_t jobs, waits, over, gave_up;
 	const char *bad; // how the first ended that did not end well
 };
 
-// Which of the runs this job is of, by its comment "tandem RUN STEP".
-static struct run_sum *of_run(struct run_sum *v, size_t n, const yyjson_val *job)
+static int by_run(const void *a, const void *b)
+{
+	const struct run_sum *x = *(struct run_sum *const *)a, *y = *(struct run_sum *const *)b;
+	if (x->len != y->len)
+		return x->len < y->len ? -1 : 1;
+	int d = strncmp(x->run, y->run, x->len);
+	return d ? d : strcmp(x->user, y->user);
+}
+
+// Which of the runs (in order, by_run) this job is of, by its comment "tandem RUN STEP".
+static struct run_sum *of_run(struct run_sum **v, size_t n, const yyjson_val *job)
 {
 	const char *mark = td_jstr_or(job, "comment", ""), *user = td_jstr_or(job, "user_name", "");
 	if (!td_starts(mark, "tandem "))
 		return NULL;
 	const char *run = mark + strlen("tandem ");
-	size_t len = strcspn(run, " ");
-	for (size_t i = 0; i < n; i++)
-		if (strlen(v[i].run) == len && !strncmp(v[i].run, run, len) && !strcmp(v[i].user, user))
-			return &v[i];
-	return NULL;
+	struct run_sum is = {.user = user, .run = run, .len = strcspn(run, " ")}, *key = &is;
+	struct run_sum **found = n ? bsearch(&key, v, n, sizeof(*v), by_run) : NULL;
+	return found ? *found : NULL;
 }
 
 static void count(struct run_sum *s, const struct td_slurm_job *j)
@@ -138,15 +146,21 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 	if (!l)
 		return err->code;
 	td_auto_free struct run_sum *sums = td_calloc(runs + 1, sizeof(*sums));
-	yyjson_arr_foreach (asked, i, n, v)
-		sums[i] = (struct run_sum){.user = td_jstr_or(v, "user", ""), .run = td_jstr_or(v, "run", "")};
+	td_auto_free struct run_sum **order = td_calloc(runs + 1, sizeof(*order));
+	yyjson_arr_foreach (asked, i, n, v) {
+		const char *run = td_jstr_or(v, "run", "");
+		sums[i] = (struct run_sum){.user = td_jstr_or(v, "user", ""), .run = run, .len = strlen(run)};
+		order[i] = &sums[i];
+	}
+	if (runs)
+		qsort(order, runs, sizeof(*order), by_run);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "runs"),
 		       *held = td_jm_arr(d, o, "held");
 	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
 		td_auto_job struct td_slurm_job j = {0};
-		struct run_sum *sum = of_run(sums, runs, v);
+		struct run_sum *sum = of_run(order, runs, v);
 		if (td_slurm_job_read(l->client, v, &j, NULL))
 			continue;
 		int64_t gpus = gpus_of(j.tres_alloc);
