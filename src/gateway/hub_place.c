@@ -248,6 +248,11 @@ static int push(struct td_gateway_ask *q, const struct td_hub *h, const char *me
 	return r ? r : td_hub_do(q->g, &put, td_gateway_cancel(q), NULL, err);
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 int td_hub_ship(struct td_gateway_ask *q, const struct td_hub *h, const char *member, const struct td_strv *hashes,
 		struct td_error *err)
 {
@@ -269,11 +274,18 @@ int td_hub_ship(struct td_gateway_ask *q, const struct td_hub *h, const char *me
 		int r = td_hub_do(q->g, &ask, td_gateway_cancel(q), &j, err);
 		if (r)
 			return r;
-		td_auto_strv struct td_strv some = {0}, done = {0};
+		td_auto_strv struct td_strv some = {0}, missing = {0};
 		yyjson_val *v;
-		yyjson_arr_foreach (td_jget(td_json_root(j), "missing"), i, n, v) {
-			td_strv_add(&some, yyjson_get_str(v));
-			if (some.n < PACK && i + 1 < n)
+		yyjson_arr_foreach (td_jget(td_json_root(j), "missing"), i, n, v)
+			if (yyjson_is_str(v))
+				td_strv_add(&missing, yyjson_get_str(v));
+		if (missing.n)
+			qsort(missing.v, missing.n, sizeof(*missing.v), by_text);
+		// It gets what it was offered, once, and no other part of the home that it knows the sum of.
+		for (i = at, n = at + ASK < hashes->n ? at + ASK : hashes->n; i < n; i++) {
+			if (missing.n && bsearch(&hashes->v[i], missing.v, missing.n, sizeof(*missing.v), by_text))
+				td_strv_add(&some, hashes->v[i]);
+			if (!some.n || (some.n < PACK && i + 1 < n))
 				continue;
 			if ((r = push(q, h, member, &some, err)))
 				return r;
