@@ -61,8 +61,12 @@ int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cance
 					  .ctx = k->ctx,
 					  .idle_ms = IDLE_MS};
 	td_auto_reply struct td_http_reply rep = {0};
-	if ((r = td_http_do(client, &call, c, &rep, err)))
-		return td_wrap(err, "cluster %s", k->member);
+	struct td_error e = TD_ERROR_INIT;
+	if ((r = td_http_do(client, &call, c, &rep, &e))) {
+		if (r == TD_TRANSIENT) // nobody is there; what its gateway says of one person is no such sign
+			td_hub_heard(g, k->member, &e, NULL);
+		return td_fail(err, r, "cluster %s: %s", k->member, e.msg);
+	}
 	if (rep.status / 100 != 2)
 		return refusal(k->member, rep.status, &rep.body, err);
 	if (!ret)

@@ -356,33 +356,67 @@ static int give(struct td_gateway_ask *q, const struct td_hub *h, struct td_hub_
 				 r->member, td_jstr_or(td_json_root(reply), "id", "nothing"), there);
 }
 
+// The record changed while this was sent. When it names another place by now, or none, nobody knows of the copy:
+// it would hold devices until it gives up.
+static void withdraw(struct td_gateway *g, const struct td_hub *h, const struct td_hub_run *r, const char *member,
+		     const char *there)
+{
+	td_auto_hub_run struct td_hub_run is = {0};
+	td_auto_free char *path = td_asprintf("/api/v1/runs/%s/cancel", there); // its name was checked
+	int rc = td_hub_run_get(g, r->user, r->run, g->cancel, &is, NULL);
+	if ((rc && rc != TD_NOT_FOUND) ||
+	    ((is.phase == TD_FED_PLACED || is.phase == TD_FED_STARTED) && td_streq(is.there, there)))
+		return;
+	const struct td_hub_call k = {.hub = h, .member = member, .user = r->user, .method = "POST", .path = path};
+	struct td_error e = TD_ERROR_INIT;
+	if (td_hub_do(g, &k, g->cancel, NULL, &e) && e.code != TD_NOT_FOUND)
+		td_info("federation: run %s of %s at %s, which is elsewhere by now: %s", r->run, r->user, member,
+			e.msg);
+}
+
 int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
 		struct td_error *err)
 {
 	struct td_gateway_ask q = {.g = g};
 	struct td_error e = TD_ERROR_INIT;
+	// An attempt before this one may have come there, though nobody heard of it.
+	bool again = td_real_ms(&td_clock_system) / 1000 - r->since >= TD_FED_SEND_S;
+	td_auto_free char *member = td_strdup(r->member), *there = td_strdup(r->there);
 	int rc = td_gateway_user(g, r->user, &q.user, &e);
 	if (!rc)
 		rc = give(&q, h, r, &e);
 	td_gateway_user_done(&q.user);
 	if (!rc)
 		rc = td_fault_at(&e, "gateway.hub.sent");
-	if (rc == TD_UNCERTAIN || rc == TD_CANCELLED || rc == TD_THROTTLED)
+	if (rc == TD_CANCELLED)
 		return td_fail(err, rc, "%s", e.msg); // it may be there: who watches decides
-	if (!rc) {
+	td_auto_known struct td_hub_known k = {0};
+	td_hub_known(g, member, &k);
+	bool taken = !rc;
+	if (rc == TD_UNCERTAIN || rc == TD_THROTTLED || (rc == TD_TRANSIENT && k.reached)) {
+		// It may be there, or what fails is this person's alone: it is sent again after a while.
+		says(&r->why, e.msg);
+		td_hub_run_phase(r, TD_FED_PLACED);
+		int w = td_hub_run_write(g, r, err);
+		return w ? w : td_fail(err, rc, "%s", e.msg);
+	}
+	if (taken) {
 		r->sent = true;
+		td_hub_run_phase(r, TD_FED_PLACED);
 	} else if (rc == TD_TRANSIENT) { // surely not
-		td_hub_heard(g, r->member, &e, NULL);
-		td_hub_run_back(r, false);
+		td_hub_run_back(r, again);
 		says(&r->why, e.msg);
 	} else {
 		td_auto_free char *clean = td_text_clean(e.msg);
 		td_strv_add(&r->refused, r->member);
 		td_strv_add(&r->refused_why, clean);
-		td_hub_run_back(r, false);
+		td_hub_run_back(r, again);
 		says(&r->why, clean);
 	}
-	return td_hub_run_write(g, r, err);
+	rc = td_hub_run_write(g, r, err);
+	if (taken && rc == TD_CONFLICT)
+		withdraw(g, h, r, member, there);
+	return rc;
 }
 
 void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r)
