@@ -490,6 +490,18 @@ static int take(struct td_gateway_ask *q, const struct td_hub *h, const char *id
 	r->team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r->user, r->account));
 	r->created = td_real_ms(&td_clock_system) / 1000;
 	td_hub_run_phase(r, TD_FED_WAITING);
+	// The same request once more, whose code may be another by now: what was taken first goes on.
+	td_auto_hub_run struct td_hub_run is = {0};
+	td_auto_objects struct td_objects live = {0};
+	struct td_error e = TD_ERROR_INIT;
+	rc = td_hub_run_get(q->g, r->user, id, td_gateway_cancel(q), &is, &e);
+	if (rc != TD_NOT_FOUND)
+		return rc ? td_fail(err, rc, "%s", e.msg) : TD_EXISTS;
+	if ((rc = td_hub_run_list(q->g, r->user, true, td_gateway_cancel(q), &live, err)))
+		return rc;
+	if (live.n >= LIVE_MOST)
+		return td_fail(err, TD_THROTTLED, "%s has %d runs here that have not ended: let some end first",
+			       r->user, LIVE_MOST);
 	return (rc = keep_body(q, r, err)) ? rc : td_hub_run_create(q->g, h, r, td_gateway_cancel(q), err);
 }
 
