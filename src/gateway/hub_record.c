@@ -1,6 +1,7 @@
 // FederatedRuns: read, made, changed as they were last seen, removed.
 #include "gateway/hub.h"
 
+#include "api/status.h"
 #include "base/fault.h"
 #include "base/names.h"
 #include "http/pki.h"
@@ -148,8 +149,9 @@ int td_hub_run_list(struct td_gateway *g, const char *user, bool live, struct td
 static void text(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, const char *s)
 {
 	if (s) {
-		td_auto_free char *some = td_strndup(s, WORDS_MOST);
-		td_jm_key_str(d, o, key, some);
+		// A character that is cut in two is none, and no API server takes it.
+		td_auto_free char *some = td_strndup(s, WORDS_MOST), *clean = td_text_clean(some);
+		td_jm_key_str(d, o, key, clean);
 	} else {
 		td_jm_key_set(d, o, key, yyjson_mut_null(d));
 	}
