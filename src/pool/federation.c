@@ -206,6 +206,9 @@ static enum td_fed_do placed(const struct td_fed_state *s)
 	case TD_FED_UNREACHED:
 		return s->silent_s >= s->lost_after_s ? TD_FED_MOVE : TD_FED_KEEP;
 	case TD_FED_ABSENT:
+		// What the member had, it has forgotten: to send it again would find the run's directory and no more.
+		if (s->sent)
+			return s->phase_s >= TD_FED_FORGOT_S ? TD_FED_MOVE : TD_FED_KEEP;
 		return s->phase_s >= TD_FED_SEND_S ? TD_FED_SEND : TD_FED_KEEP;
 	case TD_FED_BEGUN:
 		return TD_FED_LET;

@@ -92,7 +92,7 @@ struct td_fed_state {
 	bool sent, told; // the member has it; it was told that it may begin
 	enum td_fed_seen seen;
 	int64_t silent_s; // for how long the member has not answered
-	int64_t phase_s;  // how old the phase is
+	int64_t phase_s;  // how old the phase is; of what was sent: for how long the member has it
 	int64_t lost_after_s;
 };
 enum td_fed_do {
@@ -104,5 +104,6 @@ enum td_fed_do {
 	TD_FED_MOVE,  // take it back to the hub; the copy is stale
 	TD_FED_END
 };
-enum { TD_FED_SEND_S = 10 }; // whoever is sending is given so long
+// Whoever is sending is given SEND_S. FORGOT_S: what a member knows of its jobs may be older than what it took.
+enum { TD_FED_SEND_S = 10, TD_FED_FORGOT_S = 30 };
 enum td_fed_do td_fed_next(const struct td_fed_state *s);

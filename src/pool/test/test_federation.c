@@ -219,8 +219,16 @@ static void its_way(void **state)
 	assert_int_equal(td_fed_next(&s), TD_FED_END);
 	s.seen = TD_FED_ABSENT;
 	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	// It was there, and ended without its consent so long ago that Slurm has forgotten it: it would wait for ever.
+	s.phase_s = TD_FED_FORGOT_S - 1;
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
+	s.phase_s = TD_FED_FORGOT_S;
+	assert_int_equal(td_fed_next(&s), TD_FED_MOVE);
+	s.sent = false;
 	s.phase_s = TD_FED_SEND_S;
 	assert_int_equal(td_fed_next(&s), TD_FED_SEND);
+	s.phase_s = TD_FED_SEND_S - 1;
+	assert_int_equal(td_fed_next(&s), TD_FED_KEEP);
 
 	s.phase = TD_FED_STARTED;
 	s.silent_s = 1000000;
@@ -253,7 +261,7 @@ struct record {
 	bool told;
 };
 struct copy {
-	bool there, running, consent, began, gave_up, over;
+	bool there, running, consent, began, gave_up, over, sent;
 };
 enum { ATTEMPTS = 40 };
 
@@ -303,7 +311,7 @@ static void at_most_once(void **state)
 				bool away = cut[r->member];
 				struct td_fed_state s = {.phase = r->phase,
 							 .told = r->told,
-							 .sent = true,
+							 .sent = c->sent,
 							 .phase_s = 100,
 							 .silent_s = away ? 1000 : 0,
 							 .lost_after_s = 60,
@@ -327,7 +335,7 @@ static void at_most_once(void **state)
 					next.phase = TD_FED_ENDED;
 				}
 				if (d == TD_FED_SEND && !away)
-					c->there = true; // the same request: one copy
+					c->there = c->sent = true; // the same request: one copy
 				if (d == TD_FED_TELL && !away)
 					late[r->attempt] = true;
 				if (next.phase != r->phase) {
