@@ -62,6 +62,27 @@ def test_how_the_program_ends_is_how_the_step_ends(start, tmp_path):
     p.send_signal(signal.SIGUSR1)
     assert p.wait(60) == 0 and kept(tmp_path) == ["ready", "told"]
     assert start("exit 7").wait(60) == 7 and start("kill -TERM $$").wait(60) == -signal.SIGTERM
+    assert start("kill -KILL $$").wait(60) == -signal.SIGKILL  # as when its memory is over
+
+
+def test_what_the_program_does_to_its_directory_ends_nothing(start, tmp_path):
+    """It may make it anew, and what is kept too; what cannot be copied leaves no half."""
+    p = start("cd /; rm -r $TANDEM_CHECKPOINTS; rm -r $OLDPWD/kept; touch $OLDPWD/gone; until [ -e $OLDPWD/go ]; do sleep 0.1; done; "
+              "mkdir $TANDEM_CHECKPOINTS; echo 1 >$TANDEM_CHECKPOINTS/one; mkdir $TANDEM_CHECKPOINTS/odd; mkfifo $TANDEM_CHECKPOINTS/odd/pipe; exec sleep 1000")
+    wait_for("the directory is gone", lambda: (tmp_path / "gone").exists())
+    wait_for("it was looked for", lambda: "no directory" in (tmp_path / "said").read_text())
+    (tmp_path / "go").touch()
+    wait_for("what is there again is kept", lambda: "one" in kept(tmp_path))
+    wait_for("the other one is named", lambda: "odd could not be kept" in (tmp_path / "said").read_text())
+    wait_for("and has left nothing", lambda: kept(tmp_path) == ["one"])
+    assert p.poll() is None
+
+
+def test_a_name_that_is_taken_on_the_node_stops_nobody(start, tmp_path):
+    (tmp_path / "tandem-checkpoints-7").write_text("of somebody who guessed the next job's number")
+    p = start("echo $TANDEM_CHECKPOINTS >$TANDEM_CHECKPOINTS/where")
+    assert p.wait(60) == 0 and kept(tmp_path) == ["where"]
+    assert not any(d.is_dir() for d in tmp_path.glob("tandem-checkpoints-7*"))
 
 
 def test_what_cannot_be_brought_back_stops_the_step(start, tmp_path):

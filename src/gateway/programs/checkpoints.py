@@ -13,9 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 
 LOOK_S = 1
+AGAIN_S = 30  # what could not be kept: a disk that is full is not written to each second
 SMALL = 65536  # what points to the newest one, say: it is kept, and not counted
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -47,7 +50,7 @@ def when(path):
 def checkpoints(directory):
     """Its entries, the oldest first. A name that begins with a dot or says that it is half of something is none."""
     found = []
-    for p in directory.iterdir():
+    for p in list(directory.iterdir()):
         if not p.name.startswith(".") and not p.name.endswith((".tmp", ".part", ".partial")):
             try:
                 found.append((when(p), p))
@@ -65,10 +68,18 @@ def synced(path):
 
 
 def remove(path):
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
+    if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:  # a directory that its owner may not write, copied as it is
+        path.chmod(0o700)
+        for at, directories, _ in os.walk(path):
+            for d in directories:
+                if not os.path.islink(os.path.join(at, d)):
+                    os.chmod(os.path.join(at, d), 0o700)
+        shutil.rmtree(path)
 
 
 def copy(of, to):
@@ -85,7 +96,12 @@ def copy(of, to):
 class Keeper:
     def __init__(self, local, kept, most):
         self.local, self.kept, self.most = local, kept, most
-        self.copied, self.seen, self.said = {}, {}, None
+        self.copied, self.seen, self.again, self.said = {}, {}, {}, set()
+
+    def say_once(self, words):
+        if words not in self.said:
+            say(words)
+            self.said.add(words)
 
     def tidy(self):
         """After a run of this that was cut anywhere: halves go; what was to be replaced comes back where nothing replaced it."""
@@ -108,10 +124,16 @@ class Keeper:
             say(f"{len(found)} of {self.kept} are back in {self.local}, the newest is {found[-1].name}.")
 
     def keep(self, p, now):
+        self.kept.mkdir(parents=True, exist_ok=True)
         new, old, to = self.kept / f".new-{p.name}", self.kept / f".old-{p.name}", self.kept / p.name
         remove(new)
-        copy(p, new)
-        if stamp(p) != now:  # it changed meanwhile
+        try:
+            copy(p, new)
+            changed = stamp(p) != now
+        except OSError:
+            remove(new)
+            raise
+        if changed:
             remove(new)
             return
         if to.is_dir() and not to.is_symlink():
@@ -129,23 +151,31 @@ class Keeper:
 
     def look(self, all_whole=False):
         """True: everything that it shall keep is kept."""
-        seen, fine = {}, True
-        for p in checkpoints(self.local):
+        seen, fine, now_s = {}, True, time.monotonic()
+        try:
+            found = checkpoints(self.local)
+        except OSError as e:  # the program may make it anew
+            self.say_once(f"there is no directory of checkpoints: {e}")
+            found = []
+        for p in found:
             now = seen[p.name] = stamp(p)
             if now is None or self.copied.get(p.name) == now or not (all_whole or self.seen.get(p.name) == now):
+                continue
+            if not all_whole and now_s < self.again.get(p.name, now_s):
                 continue
             try:
                 self.keep(p, now)
             except OSError as e:
                 fine = False
-                if self.said != str(e):
-                    say(f"the checkpoint {p.name} could not be kept: {e}")
-                    self.said = str(e)
+                self.again[p.name] = time.monotonic() + AGAIN_S
+                self.say_once(f"the checkpoint {p.name} could not be kept: {e}")
         self.seen = seen
         try:
             self.prune()
+        except FileNotFoundError:
+            pass  # it is made with the next one
         except OSError as e:
-            say(f"old checkpoints could not be removed: {e}")
+            self.say_once(f"old checkpoints could not be removed: {e}")
         return fine
 
     def run(self, over):
@@ -153,25 +183,48 @@ class Keeper:
             self.look()
 
 
-def main():
-    kept, program = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    local = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"tandem-checkpoints-{os.environ['SLURM_JOB_ID']}"
-    shutil.rmtree(local, ignore_errors=True)
-    keeper = Keeper(local, kept, int(os.environ["TANDEM_CHECKPOINTS_KEEP"]))
+def drop(local):
+    try:
+        remove(local)
+    except OSError:
+        pass  # the node tidies up after itself
+
+
+def place():
+    """An empty directory on the node's disk, that of this job's run before where that was cut. Its name is easy to guess, and /tmp may be everybody's."""
+    tmp = pathlib.Path(os.environ.get("TMPDIR", "/tmp"))
+    local = tmp / f"tandem-checkpoints-{os.environ['SLURM_JOB_ID']}"
+    if local.is_dir() and not local.is_symlink() and local.stat().st_uid == os.getuid():
+        drop(local)
     try:
         local.mkdir(mode=0o700)
+        return local
+    except FileExistsError:
+        return pathlib.Path(tempfile.mkdtemp(prefix=local.name + "-", dir=tmp))
+
+
+def main():
+    kept, program = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    local = None
+    try:
+        local = place()
+        keeper = Keeper(local, kept, int(os.environ["TANDEM_CHECKPOINTS_KEEP"]))
         kept.mkdir(parents=True, exist_ok=True)
         keeper.tidy()
         keeper.restore()
     except (OSError, shutil.Error) as e:
         say(f"the checkpoints of {kept} could not be brought to this node, and without them the program would begin anew: {e}")
-        shutil.rmtree(local, ignore_errors=True)
+        if local:
+            drop(local)
         sys.exit(1)
 
     os.environ["TANDEM_CHECKPOINTS"] = str(local)
-    child = subprocess.Popen(program)
+    child, early = None, []  # signals that came before it was there
     for s in FORWARDED:
-        signal.signal(s, lambda number, _: child.send_signal(number))
+        signal.signal(s, lambda number, _: child.send_signal(number) if child else early.append(number))
+    child = subprocess.Popen(program)
+    for number in early:
+        child.send_signal(number)
     over = threading.Event()
     thread = threading.Thread(target=keeper.run, args=(over,))
     thread.start()
@@ -180,9 +233,10 @@ def main():
     thread.join()
     if not keeper.look(all_whole=code == 0):
         say("the last checkpoints are lost with this node's disk.")
-    shutil.rmtree(local, ignore_errors=True)
+    drop(local)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # nobody may change what that does
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
