@@ -91,6 +91,16 @@ def test_what_cannot_be_brought_back_stops_the_step(start, tmp_path):
     assert p.wait(60) == 1 and "without them the program would begin anew" in (tmp_path / "said").read_text()
 
 
+def test_no_two_steps_share_a_directory(tmp_path):
+    (tmp_path / ".tandem").mkdir()
+
+    def where(step, **more):
+        (tmp_path / f".tandem/{step}.sh").write_text("echo $TANDEM_CHECKPOINTS")
+        env = dict(os.environ, TANDEM_STEP=step, TANDEM_CHECKPOINTS_KEEP="2", SLURM_JOB_NUM_NODES="2", **more)
+        return subprocess.run(["sh", ROOT / "src/gateway/programs/run.sh"], cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
+    assert where("train-1") != where("train", SLURM_ARRAY_TASK_ID="1")
+
+
 GOES_ON = """name: trains
 checkpoints: 2
 memory: 64M

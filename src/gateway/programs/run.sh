@@ -50,7 +50,8 @@ done
 shell=/bin/sh
 [ ! -x /bin/bash ] || shell=/bin/bash
 if [ -n "${TANDEM_CHECKPOINTS_KEEP:-}" ]; then
-	kept="$PWD/tandem_checkpoints/$TANDEM_STEP${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}"
+	# No step has a "/" in its name: "train-1" is no task of "train".
+	kept="$PWD/tandem_checkpoints/$TANDEM_STEP${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 	if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
 		mkdir -p "$kept" || exit 1
 		export TANDEM_CHECKPOINTS="$kept" # a disk of one node is of no use to the others
