@@ -69,7 +69,7 @@ void td_hub_lost(struct td_gateway *g, const char *member);
 struct td_hub_run {
 	char *object, *rv; // its object's name and version; rv NULL: it is not written yet
 	char *run, *user, *request, *hash, *team, *account, *partition, *gpu_type, *insists;
-	int64_t created, gpus;
+	int64_t created, gpus, holds;
 	enum td_fed_phase phase;
 	char *member, *there, *rule, *why, *result;
 	int64_t attempt, since;

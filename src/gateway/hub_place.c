@@ -57,7 +57,7 @@ static void reckon(struct td_gateway *g, const struct td_hub *h, const char *tea
 	// Those of this hub count from when they are given to a member, also while they wait there.
 	for (size_t k = 0; k < runs->n && team; k++)
 		if (td_hub_run_is_at(runs->v[k], NULL) && td_streq(td_jstr(runs->v[k]->root, "spec.team"), team))
-			ret->gpus += td_jint(runs->v[k]->root, "spec.gpus", 0);
+			ret->gpus += td_jint(runs->v[k]->root, "spec.holds", td_jint(runs->v[k]->root, "spec.gpus", 0));
 }
 
 int td_hub_view(struct td_gateway *g, const struct td_hub *h, struct td_cancel *c, struct td_hub_view *ret,
@@ -93,7 +93,7 @@ void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct t
 	const struct td_hub_member *m = r->member ? td_hub_member(v->hub, r->member) : NULL;
 	if (m)
 		v->at[m - v->hub->members]++;
-	td_hub_used(g, v, r->team)->sum.gpus += r->gpus;
+	td_hub_used(g, v, r->team)->sum.gpus += r->holds;
 }
 
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team)
@@ -169,7 +169,7 @@ static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_r
 				     .insists = r->insists};
 	struct td_fed_choice choice;
 	td_fed_choose(&f, &a, &choice);
-	td_auto_free char *why = choice.why, *over = td_fed_over(limit_of(h, r->team), &team->sum, r->gpus);
+	td_auto_free char *why = choice.why, *over = td_fed_over(limit_of(h, r->team), &team->sum, r->holds);
 	bool waits = choice.where == TD_FED_WAIT || (choice.where == TD_FED_GO && over);
 	if (!last && !waits) {
 		*ret_go = true;
@@ -429,18 +429,35 @@ void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r)
 
 // ---- taking ----
 
+// GPUs of a step over all its nodes and those of its tasks that run at once.
+static int64_t gpus_of(const yyjson_val *step)
+{
+	int64_t gpus = td_jint(step, "gpus", 0) * td_jint(step, "nodes", 1), tasks = 1,
+		most = td_jint(step, "parallel", 0);
+	size_t i, n;
+	yyjson_val *key, *values;
+	yyjson_obj_foreach (td_jget(step, "matrix"), i, n, key, values)
+		tasks *= (int64_t)yyjson_arr_size(values);
+	return gpus * (most && most < tasks ? most : tasks);
+}
+
+static int64_t at_once(const yyjson_val *job, const struct td_gateway_plan *p)
+{
+	td_auto_free struct td_fed_step *v = td_calloc(p->n + 1, sizeof(*v));
+	for (size_t i = 0; i < p->n; i++)
+		v[i] = (struct td_fed_step){gpus_of(td_jfind(td_jget(job, "steps"), "name", p->steps[i].name)),
+					    p->steps[i].after, p->steps[i].n_after};
+	return td_fed_at_once(v, p->n);
+}
+
 // What it asks for, as rules and limits see it.
 static int read_job(const yyjson_val *job, struct td_hub_run *r, struct td_error *err)
 {
-	size_t i, n, k, m;
-	yyjson_val *v, *key, *values;
+	size_t i, n;
+	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(job, "steps"), i, n, v) {
 		const char *account = td_jstr(v, "account");
-		int64_t gpus = td_jint(v, "gpus", 0) * td_jint(v, "nodes", 1), tasks = 1,
-			most = td_jint(v, "parallel", 0);
-		yyjson_obj_foreach (td_jget(v, "matrix"), k, m, key, values)
-			tasks *= (int64_t)yyjson_arr_size(values);
-		gpus *= most && most < tasks ? most : tasks;
+		int64_t gpus = gpus_of(v);
 		if (i && !td_streq(account, r->account) && (account || r->account))
 			return td_fail(err, TD_INVALID,
 				       "step %s: account: in a federation all steps of a run name the same",
@@ -483,6 +500,7 @@ static int take(struct td_gateway_ask *q, const struct td_hub *h, const char *id
 	int rc = td_gateway_plan(&in, &p, err);
 	if (rc || (rc = read_job(job, r, err)))
 		return rc;
+	r->holds = at_once(job, &p);
 	r->run = td_strdup(id);
 	r->user = td_strdup(q->user.name);
 	r->request = td_strdup(td_jstr(q->body, "request"));

@@ -70,6 +70,7 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret)
 		*texts[i].to = td_strdup(td_jstr(texts[i].of, texts[i].path));
 	ret->created = td_jint(spec, "created", 0);
 	ret->gpus = td_jint(spec, "gpus", 0);
+	ret->holds = td_jint(spec, "holds", ret->gpus);
 	ret->attempt = td_jint(s, "attempt", 0);
 	ret->since = td_jint(s, "since", 0);
 	ret->sent = td_jbool(s, "sent", false);
@@ -214,6 +215,7 @@ int td_hub_run_create(struct td_gateway *g, const struct td_hub *h, struct td_hu
 	td_jm_str(d, spec, "gpuType", r->gpu_type);
 	td_jm_str(d, spec, "insists", r->insists);
 	td_jm_int(d, spec, "gpus", r->gpus);
+	td_jm_int(d, spec, "holds", r->holds);
 	td_jm_int(d, spec, "created", r->created);
 	state(d, r);
 	int rc = td_kube_create(g->kube, &td_federatedruns, g->o.ns, root, c, &o, err);

@@ -163,6 +163,90 @@ void td_fed_choose(const struct td_fed_field *f, const struct td_fed_ask *a, str
 
 // ---- limits ----
 
+// What can still flow from step u to a later one, and where the search for a way came from.
+struct flow {
+	size_t n;
+	bool *before;               // [u * n + v]: v begins after u, straight or by others
+	int64_t *through;           // [u * n + v]
+	int64_t *from, *to;         // what is left of each step's figure on either side
+	size_t *left_by, *right_by; // n: not seen; left_by n + 1: from the source
+};
+
+// One way from the source to the sink, taken as wide as it is. 0: there is none.
+static int64_t widen(struct flow *f, size_t *queue)
+{
+	size_t n = f->n, head = 0, tail = 0, end = n;
+	for (size_t i = 0; i < n; i++) {
+		f->right_by[i] = n;
+		f->left_by[i] = f->from[i] > 0 ? n + 1 : n;
+		if (f->from[i] > 0)
+			queue[tail++] = i;
+	}
+	while (head < tail && end == n) {
+		size_t u = queue[head++];
+		for (size_t v = 0; v < n && end == n; v++) {
+			if (!f->before[u * n + v] || f->right_by[v] != n)
+				continue;
+			f->right_by[v] = u;
+			if (f->to[v] > 0) {
+				end = v;
+				break;
+			}
+			for (size_t w = 0; w < n; w++) // back along what flows into v
+				if (f->left_by[w] == n && f->through[w * n + v] > 0) {
+					f->left_by[w] = v;
+					queue[tail++] = w;
+				}
+		}
+	}
+	if (end == n)
+		return 0;
+	int64_t width = f->to[end];
+	for (size_t v = end;;) {
+		size_t u = f->right_by[v];
+		if (f->left_by[u] == n + 1) {
+			width = f->from[u] < width ? f->from[u] : width;
+			break;
+		}
+		v = f->left_by[u];
+		width = f->through[u * n + v] < width ? f->through[u * n + v] : width;
+	}
+	f->to[end] -= width;
+	for (size_t v = end;;) {
+		size_t u = f->right_by[v];
+		f->through[u * n + v] += width;
+		if (f->left_by[u] == n + 1) {
+			f->from[u] -= width;
+			break;
+		}
+		v = f->left_by[u];
+		f->through[u * n + v] -= width;
+	}
+	return width;
+}
+
+// By Dilworth's theorem this is how many chains of steps are needed to have each step as often as it has GPUs, and
+// that is the sum of all less the widest flow from steps to later ones.
+int64_t td_fed_at_once(const struct td_fed_step *v, size_t n)
+{
+	td_auto_free bool *before = td_calloc(n * n + 1, sizeof(*before));
+	td_auto_free int64_t *through = td_calloc(n * n + 1, sizeof(*through)), *from = td_calloc(n + 1, sizeof(*from)),
+			     *to = td_calloc(n + 1, sizeof(*to));
+	td_auto_free size_t *left = td_calloc(n + 1, sizeof(*left)), *right = td_calloc(n + 1, sizeof(*right)),
+			    *queue = td_calloc(n + 1, sizeof(*queue));
+	int64_t sum = 0;
+	for (size_t i = 0; i < n; i++) {
+		sum += from[i] = to[i] = v[i].gpus;
+		for (size_t k = 0; k < v[i].n_after; k++)
+			for (size_t u = 0; u < i; u++)
+				before[u * n + i] |= u == v[i].after[k] || before[u * n + v[i].after[k]];
+	}
+	struct flow f = {n, before, through, from, to, left, right};
+	for (int64_t more; (more = widen(&f, queue)) > 0;)
+		sum -= more;
+	return sum;
+}
+
 char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus)
 {
 	if (!l || gpus <= 0)

@@ -70,6 +70,14 @@ struct td_fed_used {
 	double gpu_hours;
 	bool known;
 };
+// A step of a run: how many GPUs it asks for, and which earlier ones it begins after.
+struct td_fed_step {
+	int64_t gpus;
+	const size_t *after;
+	size_t n_after;
+};
+// The most that a run's steps can hold at once: of steps none of which has to wait for another one of them.
+int64_t td_fed_at_once(const struct td_fed_step *v, size_t n);
 // Why a run that asks for so many GPUs has to wait by the limit (NULL: there is none); NULL: it has not. The
 // caller frees it.
 char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus);

@@ -202,6 +202,59 @@ static void limits(void **state)
 	over(&free_, (struct td_fed_used){9, 200, false}, 9, NULL);
 }
 
+static unsigned long long seed;
+static int pick(int n)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (int)((seed >> 33) % (unsigned long long)n);
+}
+
+static void what_steps_hold_at_once(void **state)
+{
+	static const size_t zero[] = {0}, one[] = {1}, both[] = {1, 2}, two[] = {2};
+	const struct td_fed_step apart[] = {{.gpus = 8}, {.gpus = 8}, {.gpus = 1}},
+				 line[] = {{.gpus = 2}, {8, zero, 1}, {4, one, 1}},
+				 split[] = {{.gpus = 8}, {4, zero, 1}, {4, zero, 1}, {1, both, 2}},
+				 // The first and what comes after the second can be there together.
+		cross[] = {{.gpus = 3}, {.gpus = 1}, {5, one, 1}},
+				 // What flows has to give way: 0 → 2, 1 → 2 and 1 → 3.
+		turn[] = {{.gpus = 2}, {.gpus = 2}, {.gpus = 0}, {2, one, 1}, {2, zero, 1}, {2, two, 1}};
+	assert_int_equal(td_fed_at_once(NULL, 0), 0);
+	assert_int_equal(td_fed_at_once(apart, 3), 17);
+	assert_int_equal(td_fed_at_once(line, 3), 8);
+	assert_int_equal(td_fed_at_once(split, 4), 8);
+	assert_int_equal(td_fed_at_once(cross, 3), 8);
+	assert_int_equal(td_fed_at_once(turn, 6), 6);
+	// Against each set of steps, for many small runs.
+	seed = 5;
+	for (int run = 0; run < 2000; run++) {
+		size_t n = (size_t)pick(8), after[8][8];
+		struct td_fed_step v[8] = {0};
+		bool before[8][8] = {0};
+		int64_t most = 0;
+		for (size_t i = 0; i < n; i++) {
+			v[i] = (struct td_fed_step){pick(5), after[i], 0};
+			for (size_t u = 0; u < i; u++)
+				if (pick(3) == 0) {
+					after[i][v[i].n_after++] = u;
+					for (size_t w = 0; w < 8; w++)
+						before[w][i] |= w == u || before[w][u];
+				}
+		}
+		for (unsigned set = 0; set < 1u << n; set++) {
+			int64_t sum = 0;
+			bool fits = true;
+			for (size_t i = 0; i < n; i++) {
+				sum += set >> i & 1 ? v[i].gpus : 0;
+				for (size_t u = 0; u < i; u++)
+					fits = fits && !((set >> i & 1) && (set >> u & 1) && before[u][i]);
+			}
+			most = fits && sum > most ? sum : most;
+		}
+		assert_int_equal(td_fed_at_once(v, n), most);
+	}
+}
+
 static void its_way(void **state)
 {
 	struct td_fed_state s = {
@@ -264,13 +317,6 @@ struct copy {
 	bool there, running, consent, began, gave_up, over, sent;
 };
 enum { ATTEMPTS = 40 };
-
-static unsigned long long seed;
-static int pick(int n)
-{
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (int)((seed >> 33) % (unsigned long long)n);
-}
 
 static void at_most_once(void **state)
 {
@@ -366,6 +412,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
 		cmocka_unit_test(teams),
 		cmocka_unit_test(limits),
+		cmocka_unit_test(what_steps_hold_at_once),
 		cmocka_unit_test(its_way),
 		cmocka_unit_test(at_most_once),
 	};
