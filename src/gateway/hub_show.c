@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { SHOW_MS = 8000, LOG_MS = 120000 };
+enum { LIST_MOST = 200, SHOW_MS = 8000, LOG_MS = 120000 };
 
 // ---- one run in words ----
 
@@ -201,6 +201,8 @@ void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *l
 		td_auto_hub_run struct td_hub_run r = {0};
 		yyjson_val *there = NULL;
 		td_hub_run_read(all.v[j], &r);
+		if (j >= LIST_MOST && td_hub_run_over(&r))
+			continue;
 		for (size_t i = 0; i < h->n_members && has_there(&r); i++)
 			if (td_streq(m[i].name, r.member))
 				there = td_jfind(td_jget(td_json_root(m[i].runs), "runs"), "id", r.there);

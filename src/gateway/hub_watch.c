@@ -15,7 +15,8 @@ enum {
 	LOOK_MS = 4000,
 	PLACE_MS = 500,
 	KEEP_S = 7 * 86400,
-	SWEEP_LOOKS = 3600
+	KEEP_MOST = 1000, // of a person
+	SWEEP_LOOKS = 600
 };
 
 static int64_t now_s(void)
@@ -241,15 +242,32 @@ static void strays(struct td_gateway *g, const struct td_hub *h, const struct td
 	}
 }
 
+static int by_person(const void *a, const void *b)
+{
+	const yyjson_val *x = (*(struct td_object *const *)a)->root, *y = (*(struct td_object *const *)b)->root;
+	long long i = td_jint(x, "spec.created", 0), j = td_jint(y, "spec.created", 0);
+	int d = strcmp(td_jstr_or(x, "spec.user", ""), td_jstr_or(y, "spec.user", ""));
+	return d ? d : (i < j) - (i > j);
+}
+
+// Removes what is old, and of who has ended very many the oldest.
 static void sweep(struct td_gateway *g)
 {
 	td_auto_objects struct td_objects all = {0};
-	if (td_hub_run_list(g, NULL, false, g->cancel, &all, NULL))
+	if (td_hub_run_list(g, NULL, false, g->cancel, &all, NULL) || !all.n)
 		return;
-	for (size_t i = 0; i < all.n; i++) {
+	qsort(all.v, all.n, sizeof(*all.v), by_person);
+	const char *user = "";
+	for (size_t i = 0, of = 0; i < all.n && !td_cancelled(g->cancel); i++) {
 		td_auto_hub_run struct td_hub_run r = {0};
 		td_hub_run_read(all.v[i], &r);
-		if (td_hub_run_over(&r) && r.since < now_s() - KEEP_S && !td_hub_run_remove(g, &r, NULL))
+		if (!td_streq(td_jstr(all.v[i]->root, "spec.user"), user)) {
+			user = td_jstr_or(all.v[i]->root, "spec.user", "");
+			of = 0;
+		}
+		if (!td_hub_run_over(&r) || (of++ < KEEP_MOST && r.since >= now_s() - KEEP_S))
+			continue;
+		if (!td_hub_run_remove(g, &r, NULL))
 			td_hub_drop(g, &r);
 	}
 }
