@@ -117,7 +117,8 @@ def test_one_command_for_all(pool, own_pool, hub, tmp_path):
     assert at["member"] == "east" and at["rule"] == "gpus"
 
     # Another GPU is over the team's limit over all members: it waits here, and goes when there is room.
-    second = hub.json("submit", "--no-code", "--gpus", "1", "--name", "next", "--", "true")
+    second, other = (hub.json("submit", "--no-code", "--gpus", "1", "--name", "next", "--request", "0123456789abcdef-next", "--", program) for program in ("true", "false"))
+    assert other["id"] == second["id"]  # the same request: what was taken first runs
     assert second["federation"]["phase"] == "Waiting" and "team lab holds 1 of 1 GPUs over all members" in second["federation"]["why"]
     assert "team lab holds 1 of 1 GPUs" in hub.run("why", f"run/{second['id']}").stdout
     hub.run("cancel", f"east/{first['id']}")
