@@ -44,11 +44,18 @@ static int idle_at(const struct td_gate_dev *d)
 	return -1;
 }
 
+// What h has with its entry, which may be NULL, once it is let in: a holder that tells less than before, as a grant that
+// was read again may, has what it was let in with.
+static int share_with(const struct td_holder *at, const struct td_holder *h)
+{
+	return at && at->share > h->share ? at->share : h->share;
+}
+
 bool td_shares_join(const struct td_gate_dev *d, const struct td_holder *h)
 {
-	bool place = d->n_with < TD_GATE_WITH || idle_at(d) >= 0 || d->now.idle ||
-		     td_shares_find((struct td_gate_dev *)d, h);
-	return td_shares_on(d) && place && td_shares_sum(d, h) + h->share <= WHOLE;
+	const struct td_holder *at = td_shares_find((struct td_gate_dev *)d, h);
+	bool place = d->n_with < TD_GATE_WITH || idle_at(d) >= 0 || d->now.idle || at;
+	return td_shares_on(d) && place && td_shares_sum(d, h) + share_with(at, h) <= WHOLE;
 }
 
 static void add(const struct td_holder *at, const struct td_holder *h, struct td_holder *out, int max, int *n)
@@ -92,8 +99,10 @@ bool td_shares_take(struct td_gate_dev *d, const struct td_holder *h)
 {
 	struct td_holder *at = td_shares_find(d, h);
 	if (at) {
-		bool changed = at->idle;
+		int share = share_with(at, h);
+		bool changed = at->idle || at->share != share;
 		at->idle = false;
+		at->share = share;
 		return changed;
 	}
 	int i = idle_at(d);

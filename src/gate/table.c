@@ -27,19 +27,43 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 	return same(a->job, a->start, b->job, b->start) && !(a->pod && b->pod && strcmp(a->uid, b->uid));
 }
 
-static bool tied(const struct td_gate_dev *d, const struct td_holder *h)
+// The k-th of those who hold the device, whole or in shares; NULL: there are no more.
+static const struct td_holder *holder_at(const struct td_gate_dev *d, int k)
 {
-	return !(h->share && td_shares_on(d)) && h->pod && h->start && d->held && d->now.start == h->start &&
-	       !td_holder_same(&d->now, h);
+	if (!d->held || k > (td_shares_on(d) ? d->n_with : 0))
+		return NULL;
+	return k ? &d->with[k - 1] : &d->now;
+}
+
+// Did this holder of a device that h wants for itself begin in the same second as the pod's grant h?
+static bool tied(const struct td_holder *at, const struct td_holder *h)
+{
+	return h->pod && h->start && at->start == h->start && !td_holder_same(at, h);
+}
+
+// Did one of those who hold the device begin after the pod's grant h? An allocation gets its id as it starts, so in one
+// second the lower id is the earlier one.
+static bool later_one(const struct td_gate_dev *d, const struct td_holder *h)
+{
+	const struct td_holder *at;
+	bool later = false;
+	for (int k = 0; h->pod && h->start && (at = holder_at(d, k)); k++)
+		later = later || h->start < at->start || (tied(at, h) && h->job < at->job);
+	return later;
 }
 
 int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h, struct td_holder *out,
 		 int max)
 {
 	int n = 0;
-	for (int i = 0; i < t->n && n < max; i++)
-		if (mask >> i & 1 && tied(&t->dev[i], h))
-			out[n++] = t->dev[i].now;
+	for (int i = 0; i < t->n; i++) {
+		const struct td_gate_dev *d = &t->dev[i];
+		const struct td_holder *at;
+		bool beside = h->share && td_shares_on(d);
+		for (int k = 0; mask >> i & 1 && !beside && n < max && (at = holder_at(d, k)); k++)
+			if (tied(at, h))
+				out[n++] = *at;
+	}
 	return n;
 }
 
@@ -58,12 +82,10 @@ static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, 
 		past = past || td_holder_same(&d->prev[k], h);
 	for (int k = 0; k < d->n_past; k++)
 		past = past || (h->job && same(d->past[k].job, d->past[k].start, h->job, h->start));
-	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now. An
-	// allocation gets its id as it starts, so in one second the lower id is the earlier one.
-	// Holders of shares say nothing about each other: they start and end as they like.
-	if (!past && !beside && h->pod && h->start && d->now.start &&
-	    (h->start < d->now.start || (tied(d, h) && h->job < d->now.job)))
-		past = true;
+	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now.
+	// Holders of shares say nothing about each other: they start and end as they like. Who has the device whole
+	// comes after all of them, or before.
+	past = past || (!beside && later_one(d, h));
 	if (past)
 		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i,
 			       (long long)d->now.job, (long long)h->job);

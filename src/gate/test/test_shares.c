@@ -271,9 +271,51 @@ static void test_many(void **state)
 	assert_true(td_gate_holds(&t, 1, &next));
 }
 
+// Whatever it says of its part later, what counts is what it has: never more than 100.
+static void test_another_part(void **state)
+{
+	static struct td_gate_table t = {.n = 1};
+	struct td_holder a = {.job = 1, .start = 10, .share = 60}, b = {.job = 2, .start = 11, .share = 40};
+	assert_int_equal(claim(&t, a), 0);
+	td_shares_idle(&t, 1, &a);
+	assert_int_equal(claim(&t, b), 0);
+	assert_int_equal(claim(&t, (struct td_holder){.job = 3, .start = 12, .share = 30}), 0);
+	a.share = 20; // less than it was let in with
+	assert_int_equal(claim(&t, a), TD_THROTTLED);
+	b.share = 50; // more
+	assert_int_equal(claim(&t, b), 0);
+	assert_int_equal(td_shares_sum(&t.dev[0], &(struct td_holder){.job = 9}), 80);
+	b.share = 80;
+	assert_int_equal(claim(&t, b), TD_THROTTLED);
+	assert_int_equal(td_shares_sum(&t.dev[0], &(struct td_holder){.job = 9}), 80);
+}
+
+// A pod whose grant of the whole device ended comes late: any part that was given out after it tells.
+static void test_late_whole(void **state)
+{
+	static struct td_gate_table t = {.n = 1};
+	struct td_holder old = {.job = 1, .start = 9, .share = 20}, new = {.job = 3, .start = 20, .share = 20},
+			 same = {.job = 6, .start = 30, .share = 20}, way[4],
+			 pod = {.job = 2, .start = 10, .pod = true, .uid = "p"};
+	assert_int_equal(claim(&t, old), 0);
+	assert_int_equal(claim(&t, new), 0);
+	assert_int_equal(claim(&t, pod), TD_CONFLICT);
+	assert_true(td_gate_holds(&t, 1, &old) && td_gate_holds(&t, 1, &new));
+	// One of the same second: the higher id is the later one, and the lower one must have ended.
+	assert_int_equal(claim(&t, same), 0);
+	pod.start = 30;
+	pod.job = 5;
+	assert_int_equal(claim(&t, pod), TD_CONFLICT);
+	pod.job = 7;
+	assert_int_equal(td_gate_tied(&t, 1, &pod, way, 4), 1);
+	assert_int_equal(way[0].job, 6);
+	assert_int_equal(claim(&t, pod), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_many),
+					   cmocka_unit_test(test_another_part), cmocka_unit_test(test_late_whole),
 					   cmocka_unit_test(test_any_order)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
