@@ -238,6 +238,14 @@ bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *r
 	return false;
 }
 
+bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job)
+{
+	pthread_mutex_lock(&g->node[node].mu);
+	uint64_t held = td_gate_held(&g->node[node].table, &(struct td_holder){.job = job});
+	pthread_mutex_unlock(&g->node[node].mu);
+	return job && device < 64 && held >> device & 1;
+}
+
 // claim, for who has a share: where there is no room, those of whom nothing is left on the node count for nothing, one
 // after the other, until there is.
 static int claim_share(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)

@@ -104,8 +104,10 @@ bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct 
 // True when an earlier holder is left on any device of the node. ret says who: "held by job 7 (pod
 // ml/x still runs)".
 bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);
-// Who holds a device now; false: nobody whose processes live.
+// Who holds a device now; false: nobody whose processes live. Of those who hold parts of it one whose processes do.
 bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret);
+// Does the job hold the device, whole or a part of it? It is asked of jobs that live: a table hears of no end.
+bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job);
 // Something has ended: those who wait look again.
 void td_gate_kick(struct td_gate *g);
 // Listens on every node's sockets and answers until cancel. The tables must be right by then.

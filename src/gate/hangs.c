@@ -88,8 +88,7 @@ static double gpu_of(struct td_hangs *h, int node, int64_t job, const struct td_
 {
 	double most = GPU_NONE;
 	for (int i = 0; i < TD_HEALTH_GPUS && (!f || i < f->gpus); i++) {
-		struct td_holder who;
-		if (!td_gate_holder(h->o.gate, node, i, &who) || who.job != job)
+		if (!td_gate_job_holds(h->o.gate, node, i, job))
 			continue;
 		if (!f || f->gpu[i].lost || f->gpu[i].use_percent < 0)
 			return GPU_UNKNOWN;

@@ -71,8 +71,7 @@ static double gpu_of(const struct td_podhangs *h, int node, int64_t job, const s
 {
 	double most = -1;
 	for (int i = 0; i < f->gpus; i++) {
-		struct td_holder who;
-		if (!td_gate_holder(h->gate, node, i, &who) || who.job != job)
+		if (!td_gate_job_holds(h->gate, node, i, job))
 			continue;
 		if (f->gpu[i].lost || f->gpu[i].use_percent < 0)
 			return -1;

@@ -312,10 +312,35 @@ static void test_late_whole(void **state)
 	assert_int_equal(claim(&t, pod), 0);
 }
 
+// Each job that has a part of a device is one of its holders, not the first of them only.
+static void test_each_holds(void **state)
+{
+	static struct world w = {.job = {{.id = 7, .start = 1, .share = 30}, {.id = 8, .start = 2, .share = 30}}};
+	strcpy(w.dir, "/tmp/tandem-shares-XXXXXX");
+	assert_non_null(mkdtemp(w.dir));
+	w.node = (struct td_gate_site){"n0", w.dir};
+	gate_open(&w);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(try(&w, &w.job[i]), 0);
+		w.job[i].runs = true;
+	}
+	struct td_holder one;
+	assert_true(td_gate_holder(w.g, 0, 0, &one));
+	for (int64_t id = 6; id < 10; id++)
+		assert_int_equal(td_gate_job_holds(w.g, 0, 0, id), id == 7 || id == 8);
+	assert_false(td_gate_job_holds(w.g, 0, 1, 7) || td_gate_job_holds(w.g, 0, 64, 7) ||
+		     td_gate_job_holds(w.g, 0, 0, 0));
+	td_gate_free(w.g);
+	char file[128];
+	snprintf(file, sizeof(file), "%s/n0.json", w.dir);
+	remove(file);
+	remove(w.dir);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_many),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),        cmocka_unit_test(test_many),
 					   cmocka_unit_test(test_another_part), cmocka_unit_test(test_late_whole),
-					   cmocka_unit_test(test_any_order)};
+					   cmocka_unit_test(test_each_holds),   cmocka_unit_test(test_any_order)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
