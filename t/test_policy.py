@@ -225,10 +225,18 @@ def test_nobody_makes_pods_in_anothers_name(site):
         p["metadata"]["annotations"] = {"tandem.dev/user": user}
         return p
     job = lambda user: {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "whose", "namespace": "default"}, "spec": {"template": {
-        "metadata": {"annotations": {"tandem.dev/user": user}}, "spec": {**pod("x")["spec"], "restartPolicy": "Never"}}}}
+        "metadata": {"annotations": {"tandem.dev/user": user}, "labels": {"a": "b"}}, "spec": {**pod("x")["spec"], "restartPolicy": "Never"}}}}
+    cron = lambda user: {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "whose", "namespace": "default"}, "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job(user)["spec"]}}}
+    old = lambda user: {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "whose", "namespace": "default"}, "spec": {"replicas": 1, "selector": {"a": "b"}, "template": job(user)["spec"]["template"] | {"spec": pod("x")["spec"]}}}
     wait_for("it counts", lambda: "says whose pods these are: write bob" in made("bob", of("alice")), 60)
-    assert "says whose pods these are" in made("bob", job("alice"))
-    assert not made("alice", of("alice")) and not made("alice", job("alice")) and not made("bob", pod("whose"))
+    for maker in (job, cron, old):  # Kubernetes' own controllers make the pods, with any name that the template has
+        assert "says whose pods these are" in made("bob", maker("alice"))
+        assert not made("alice", maker("alice"))
+    assert not made("alice", of("alice")) and not made("bob", pod("whose"))
+    apply(c, cron(""))
+    assert "says whose pods these are" in refused(c, "patch", "cronjob", "whose", "--type=merge", "-p", json.dumps({"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"annotations": {"tandem.dev/user": "alice"}}}}}}}))
+    c.kubectl("patch", "cronjob", "whose", "--type=merge", "-p", '{"spec":{"schedule":"1 0 1 1 *"}}')
+    c.kubectl("delete", "cronjob", "whose")
     assert not made("system:serviceaccount:kube-system:job-controller", of("alice"), "system:serviceaccounts:kube-system")
     assert "says whose pods these are" in made("system:serviceaccount:default:sly", of("alice"), "system:serviceaccounts:default")
 
