@@ -139,26 +139,32 @@ static const char *parts(const char *s, const char *end)
 	return open ? open + 1 : NULL;
 }
 
-// The hundredths of a device that the job has. 1: done; 0: it has no part of one; -1: it cannot be read.
+// The hundredths of a device that the job has, of several devices the most. 1: done; 0: it has no part of one; -1: it
+// cannot be read.
 static int hundredths(struct span g, char *out, size_t n)
 {
+	long long most = 0, has;
 	const char *end = g.s + g.n, *s = memmem(g.s, g.n, "shard:", 6);
 	if (!s)
 		return 0;
-	long long most = 0, has;
-	int at = -1, k;
-	if (!(s = parts(s, end)))
-		return -1;
-	while ((k = part(&s, end, &at, &has)) > 0)
-		most = has > most ? has : most;
-	if (k < 0 || most < 1 || most > 100)
+	// Parts of GPUs of several types stand one after the other.
+	for (; s; s = memmem(s, (size_t)(end - s), "shard:", 6)) {
+		int at = -1, k = 1;
+		if (!(s = parts(s, end)))
+			return -1;
+		while ((k = part(&s, end, &at, &has)) > 0)
+			most = has > most ? has : most;
+		if (k < 0)
+			return -1;
+	}
+	if (most < 1 || most > 100)
 		return -1;
 	snprintf(out, n, "%lld", most);
 	return 1;
 }
 
-// Turns "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" into "0-1,4", and "shard:30(0\/100,30\/100)" into "1". 1: done; 0: no GPUs; -1: GPUs, but it does
-// not say which.
+// Turns "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" into "0-1,4", and "shard:30(0\/100,30\/100)" into "1". 1: done; 0: no GPUs;
+// -1: GPUs, but it does not say which.
 static int indexes(struct span g, char *out, size_t n)
 {
 	size_t len = 0;

@@ -125,10 +125,11 @@ struct standin_text {
 };
 int td_standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, struct standin_text out, char *why,
 			size_t n_why);
-// The same from the text of `scontrol show job --json`, which need not end with NUL.
-// The same of the hundredths of a GPU that the job has on the node; 0: it has GPUs whole, or none.
+// The same of the hundredths of a GPU that the job has on the node, of several GPUs the most; 0: it has GPUs whole, or
+// none.
 int td_standin_job_share(const char *job, const char *node, int64_t deadline_ms, struct standin_text out, char *why,
 			 size_t n_why);
+// The same from the text of `scontrol show job --json`, which need not end with NUL.
 int td_standin_job_share_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
 int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
 

@@ -415,6 +415,12 @@ cat answer$n
                 self.assertEqual(self.gate(options=marks, **{**self.scontrol(part), **env})[:2], (0, ""))
                 self.assertIn(said.replace(" qos=", ""), self.requests[0])
                 self.assertEqual("share=" in self.requests[0], bool(marks))
+        for two, most in (("shard:zeta:20(20/100,0/100),shard:alpha:60(0/100,60/100)", 60), ("shard:zeta:60(60/100,0/100),shard:alpha:20(0/100,20/100)", 60)):
+            with self.subTest(two):  # of two types: what it has most of one is what each counts with
+                self.setUp()
+                self.agent(["ok"])
+                self.assertEqual(self.gate(options=["--shares", marker], **self.scontrol({"jobs": [self.record([two])]}))[:2], (0, ""))
+                self.assertIn(f" share={most} devices=0-1 ", self.requests[0])
         self.setUp()
         self.agent(["ok"])  # a whole one, where others have parts
         self.assertEqual(self.gate(options=["--shares", marker], **self.scontrol({"jobs": [self.record(["gpu:1(IDX:1)"])]}))[0], 0)
@@ -426,7 +432,7 @@ cat answer$n
             self.assertEqual(self.requests, [])
         self.setUp()
         self.assertEqual(self.gate(timeout=150, options=["--shares", marker], **{**self.scontrol({"jobs": [self.record([], job_state=["RUNNING"])]}), "SLURM_JOB_GPUS": "1"})[0], 1)
-        for bad in ("shard:30", "shard:30(0/100,x)", "shard:30(0/100,30)", "shard:30(0/100,0/100)", "shard:30(CNT:30)", "shard:300(300/100)"):
+        for bad in ("shard:30", "shard:30(0/100,x)", "shard:30(0/100,30)", "shard:30(0/100,0/100)", "shard:30(CNT:30)", "shard:300(300/100)", "shard:a:5(5/100),shard:b:5"):
             with self.subTest(bad):  # never taken for a whole one
                 self.setUp()
                 self.assertEqual(self.gate(timeout=150, options=["--shares", marker], **{**self.scontrol({"jobs": [self.record([bad])]}), "SLURM_JOB_GPUS": "1"})[0], 1)
