@@ -66,7 +66,8 @@ static int find_accelerators(struct td_gate_agent *a, struct td_error *err)
 	}
 	td_info("agent: this machine has %d of %s", a->found.n, td_jstr_or(a->found.of, "resource", ""));
 	td_auto_free char *text = td_accel_task_text(a->found.of);
-	return td_file_write(path, text, strlen(text), 0644, err);
+	r = td_mkdir_p(a->o.run, 0755, err); // the gate, which makes it too, is opened later
+	return r ? r : td_file_write(path, text, strlen(text), 0644, err);
 }
 
 int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
