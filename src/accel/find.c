@@ -147,8 +147,14 @@ static void add(const yyjson_val *of, const yyjson_val *way, const char *dir, co
 		if (path)
 			d.files[d.n_files++] = path;
 	}
-	if (d.n_files)
+	// What has no file is not there to be given out, nor are two that have one file: who has the one has both.
+	bool its = d.n_files;
+	for (int k = 0; its && k < ret->n; k++)
+		its = strcmp(ret->v[k].files[0], d.files[0]) != 0;
+	if (its)
 		ret->v[ret->n++] = d;
+	for (i = 0; !its && i < d.n_files; i++)
+		free(d.files[i]);
 }
 
 static void look(const yyjson_val *of, const yyjson_val *way, const char *root, struct td_accel_found *ret)

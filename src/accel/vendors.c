@@ -41,8 +41,11 @@ static bool is_word(const char *s, const char *more)
 static int check_file(const char *field, const char *s, bool words, struct td_error *err)
 {
 	static const char *const known[] = {"{i}", "{n}", "{group}"};
-	if (!s || !td_starts(s, "/dev/") || strstr(s, "..") || strlen(s) > 120)
-		return td_fail(err, TD_INVALID, "%s: \"%.60s\": write a path below /dev", field, s ? s : "");
+	static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.-{}";
+	// It becomes a word of gres.conf, whose brackets and commas are lists.
+	if (!s || !td_starts(s, "/dev/") || !s[5] || strstr(s, "..") || strlen(s) > 120 || s[strspn(s, chars)])
+		return td_fail(err, TD_INVALID, "%s: \"%.60s\": write a path below /dev, of letters, digits and /_.-",
+			       field, s ? s : "");
 	for (const char *p = s; (p = strchr(p, '{')); p++) {
 		bool ok = false;
 		for (size_t i = 0; words && i < TD_LEN(known); i++)
@@ -52,6 +55,11 @@ static int check_file(const char *field, const char *s, bool words, struct td_er
 				       words ? "of words in braces there are {i}, {n} and {group}"
 					     : "one file of all devices has no words in braces");
 	}
+	if (words && !strchr(s, '{'))
+		return td_fail(
+			err, TD_INVALID,
+			"%s: \"%.60s\": each device has its own: write {i}, {n} or {group} in it, or name it in shared",
+			field, s);
 	return 0;
 }
 

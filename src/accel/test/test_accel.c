@@ -135,6 +135,8 @@ static void test_others(void **state)
 	// By VFIO a chip is its IOMMU group, and there is one file for all.
 	put("sys/bus/pci/drivers/vfio-pci/0000:00:05.0/vendor", "0x1ae0\n");
 	link_to("../../../kernel/iommu_groups/7", "sys/bus/pci/drivers/vfio-pci/0000:00:05.0/iommu_group");
+	put("sys/bus/pci/drivers/vfio-pci/0000:00:06.0/vendor", "0x1ae0\n"); // of the same group: the same file
+	link_to("../../../kernel/iommu_groups/7", "sys/bus/pci/drivers/vfio-pci/0000:00:06.0/iommu_group");
 	put("sys/bus/pci/drivers/vfio-pci/0000:00:04.0/vendor", "0x1ae0\n"); // without a group: no file, no chip
 	td_accel_find(a, root, NULL, &f);
 	assert_string_equal(td_jstr(f.of, "resource"), "google.com/tpu");
@@ -196,6 +198,9 @@ static void test_site(void **state)
 		   {NPU "shared: [\"/dev/npu{n}\"]\n", "shared: \"/dev/npu{n}\": one file of all devices has no words"},
 		   {NPU "shared: [/etc/passwd]\n", "shared: \"/etc/passwd\": write a path below /dev"},
 		   {NPU "shared: [/dev/../etc/passwd]\n", "write a path below /dev"},
+		   {NPU "shared: [\"/dev/a,b\"]\n", "write a path below /dev"},
+		   {NPU "shared: [\"/dev/a b\"]\n", "write a path below /dev"},
+		   {NPU "files: [/dev/npu]\n", "files: \"/dev/npu\": each device has its own"},
 		   {NPU "variables: [{name: A B, value: \"{local}\"}]\n", "variables: name: write the name"},
 		   {NPU "variables: [{name: AB, value: all}]\n", "variables: AB: write \"{local}\""},
 		   {NPU "slurmFlags: no_env\n", "slurmFlags: write amd_gpu_env"},
