@@ -35,7 +35,7 @@ def parts_of_gpus(pool):
         p["metadata"]["annotations"] = {"slurm.tandem.dev/gpu-share": share}
         return p
     jobs = [pool.sbatch("-w", "n0", "--gres=shard:60") for _ in (0, 1)]
-    pool.apply(pod("part0", "60"), pod("part1", "60"), pod("much", "101"), pod("two", "50", 2))
+    pool.apply(pod("part0", "60"), pod("part1", "60"), pod("much", "101"), pod("little", "5"), pod("two", "50", 2))
     wait_for("four parts of 60 are held, each of another GPU", lambda: len(pool.running()) == 2 and held() == [60] * 4)
     grants = [json.loads(pool.get("pod", p)["metadata"]["annotations"]["tandem.dev/devices"]) for p in ("part0", "part1")]
     assert all(g["share"] == "60" for g in grants) and grants[0] != grants[1]
@@ -48,10 +48,13 @@ def parts_of_gpus(pool):
     assert states(*jobs, more, whole) == ["RUNNING", "RUNNING", "PENDING", "PENDING"]
     pool.shell("scancel", str(jobs[0]))
     wait_for("the next part has its place", lambda: states(more, whole) == ["RUNNING", "PENDING"] and held() == [60] * 4)
-    for name, words in (("much", "is no part of a GPU: write 1 to 100"), ("two", "a pod has a part of one GPU")):
+    for name, words in (("much", "is no part of a GPU: write 6 to 100"), ("little", "is no part of a GPU: write 6 to 100"), ("two", "a pod has a part of one GPU")):
         assert any(words in c.get("message", "") for c in pool.get("pod", name)["status"]["conditions"]), name
-    r = pool.cmd("shell", "--", "srun", "--gres=shard:101", "true", check=False)
-    assert r.returncode and "shard counts hundredths of one GPU" in r.stderr, r.stderr
+    for wrong in ("shard:101", "shard:5", "shard", "shard:alpha:50"):
+        r = pool.cmd("shell", "--", "srun", f"--gres={wrong}", "true", check=False)
+        assert r.returncode and "shard counts hundredths of one GPU" in r.stderr, r.stderr
+    r = pool.cmd("shell", "--", "scontrol", "update", f"JobId={whole}", "Gres=shard:5", check=False)
+    assert r.returncode and "shard counts hundredths of one GPU" in r.stdout + r.stderr, r
     pool.kubectl("delete", "pods", "--all", "--grace-period=0")
     wait_for("whoever wants a whole one has it, once nobody has a part of it", lambda: states(more, whole) == ["RUNNING"] * 2)
     assert sorted(held()) == [0, 0, 60, 60] and pool.job(jobs[1])["JobState"] == "RUNNING"

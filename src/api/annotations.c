@@ -34,8 +34,8 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 			      "the type of all its GPUs: `sinfo -o %G` shows which there are", "any type", "h100"},
 	[TD_ASKS_GPU_SHARE] =
 		{KEY("gpu-share"), TD_ANNOTATION_COUNT, "--gres=shard:N",
-		 "which part of its one GPU it has, in hundredths, beside others: where NodeSets give out "
-		 "such",
+		 "which part of its one GPU it has, in hundredths, from 6 up, beside others: where NodeSets "
+		 "give out such",
 		 "100, the whole", "25"},
 	[TD_ASKS_BEGIN] = {KEY("begin"), TD_ANNOTATION_WHEN, "--begin", "it does not start before", "at once",
 			   "2026-12-24T18:00:00Z"},

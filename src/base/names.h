@@ -70,7 +70,8 @@
 // A GPU that is shared is so many units of this GRES: hundredths of it.
 #define TD_GPU_SHARE "shard"
 #define TD_GPU_UNITS 100
-#define TD_GRANT_SHARE "share"                        // key in TD_ANN_DEVICES: so many of each device
+#define TD_GPU_LEAST 6         // the smallest part, so that who has one finds a place at the gate (gate/shares.c)
+#define TD_GRANT_SHARE "share" // key in TD_ANN_DEVICES: so many of each device
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.

@@ -1,9 +1,13 @@
 // Shares of a device in a gate's table (shares.h).
 #include "gate/shares.h"
 
+#include "base/names.h"
+
 #include <string.h>
 
-enum { WHOLE = 100 };
+enum { WHOLE = TD_GPU_UNITS };
+// Whom Slurm lets in, the table has a place for: a Prolog that waits for one fails in the end, and drains its node.
+_Static_assert(TD_GPU_UNITS / TD_GPU_LEAST <= TD_GATE_WITH + 1, "a place for each part");
 
 bool td_shares_on(const struct td_gate_dev *d)
 {

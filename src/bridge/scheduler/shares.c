@@ -19,9 +19,10 @@ int td_want_share(const struct td_settings *s, const yyjson_val *pod, struct td_
 	long long n;
 	if (!said)
 		return 0;
-	if (!td_parse_i64(said, &n) || n < 1 || n > TD_GPU_UNITS)
-		return td_fail(err, TD_INVALID, GPU_SHARE "\"%.20s\" is no part of a GPU: write 1 to %d, in hundredths",
-			       said, TD_GPU_UNITS);
+	if (!td_parse_i64(said, &n) || n < TD_GPU_LEAST || n > TD_GPU_UNITS)
+		return td_fail(err, TD_INVALID,
+			       GPU_SHARE "\"%.20s\" is no part of a GPU: write %d to %d, in hundredths", said,
+			       TD_GPU_LEAST, TD_GPU_UNITS);
 	if (s->devices.dra)
 		return td_fail(err, TD_INVALID,
 			       GPU_SHARE

@@ -119,6 +119,31 @@ static struct td_json *pod(const char *ns, const char *notes, const char *reques
 	return given_json(s);
 }
 
+// A part of a GPU is as large as the gate has places for.
+static void test_parts(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings("{\"defaultUser\":\"u\"}");
+	static const struct {
+		const char *said, *ask; // ask NULL: it is refused
+	} parts[] = {{"25", "gres/shard:25"},
+		     {"6", "gres/shard:6"},
+		     {"100", "gres/shard:100"},
+		     {"5", NULL},
+		     {"0", NULL},
+		     {"101", NULL},
+		     {"a", NULL}};
+	for (size_t i = 0; i < TD_LEN(parts); i++) {
+		td_auto_free char *notes = td_asprintf("\"slurm.tandem.dev/gpu-share\":\"%s\"", parts[i].said);
+		td_auto(td_json_unref) struct td_json *p = pod("ml", notes, "\"nvidia.com/gpu\":\"1\"", "");
+		td_auto_want struct td_want w = {0};
+		struct td_error err = TD_ERROR_INIT;
+		int r = td_want_read(s, "x", td_json_root(p), 0, &w, &err);
+		assert_int_equal(r, parts[i].ask ? 0 : TD_INVALID);
+		if (parts[i].ask)
+			assert_string_equal(w.ask.tres_per_node, parts[i].ask);
+	}
+}
+
 static void test_want(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED);
@@ -566,6 +591,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vendors),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_people),

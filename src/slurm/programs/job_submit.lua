@@ -93,15 +93,26 @@ local function types_there(job)
 	for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }) do
 		for item in string.gmatch(job[field] or "", "[^,]+") do
 			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
-			local part = string.match(item, "^gres[:/]shard[:=](.*)$")
-			if part and not (tonumber(part) and tonumber(part) <= 100) then
-				slurm.log_user("tandem: shard counts hundredths of one GPU: ask for 1 to 100, or for whole "
-					.. "GPUs by --gpus")
-				return false
-			end
 			if type and next(there) and not there[type] then
 				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
 					.. table.concat(tandem_gpu_types, ", "))
+				return false
+			end
+		end
+	end
+	return true
+end
+
+-- At most 16 have a part of one GPU, because the node's gate has places for so many (TD_GPU_LEAST, src/base/names.h): one
+-- more would fail in its Prolog, which drains the node. Without a number Slurm takes 1.
+local function parts_fit(job)
+	for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }) do
+		for item in string.gmatch(job[field] or "", "[^,]+") do
+			local said = item:match("^gres[:/]shard[:=](.*)$") or item:match("^gres[:/]shard$") and "1"
+			local part = said and tonumber(said)
+			if said and not (part and part <= 100 and (part >= 6 or part == 0)) then
+				slurm.log_user("tandem: shard counts hundredths of one GPU: ask for 6 to 100, or for whole "
+					.. "GPUs by --gpus")
 				return false
 			end
 		end
@@ -160,7 +171,7 @@ end
 -- The site's comes before mail: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
 	local account = job.account or job.default_account
-	if not may(job, job.user_name, uid) or not types_there(job)
+	if not may(job, job.user_name, uid) or not types_there(job) or not parts_fit(job)
 		or not in_group(job.partition, account, job.user_name, uid) then
 		return slurm.ERROR
 	end
@@ -178,7 +189,7 @@ end
 function slurm_job_modify(job, record, partitions, uid)
 	-- Either may change, the partition or the account, and both together must fit.
 	local moves = job.partition or (job.account and record.partition)
-	if not may(job, record.user_name, uid)
+	if not may(job, record.user_name, uid) or not parts_fit(job)
 		or not in_group(moves, job.account or record.account, record.user_name, uid) then
 		return slurm.ERROR
 	end
