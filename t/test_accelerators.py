@@ -42,7 +42,7 @@ def test_devices_of_several_vendors_do_not_mix(home):
     wait_for("Slurm has each under its type", lambda: dict(re.sub(r"\(S[^)]*\)", "", line).split() for line in pool.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N %G").splitlines()) == want, 120)
 
     def pod(name, resource, n):
-        p = pool.pod(name, command=["bash", "-c", PROBE + "; sleep 100000"], image="tandem/slurm:24.11")
+        p = pool.pod(name, command=["bash", "-c", PROBE + "; echo looked; sleep 100000"], image="tandem/slurm:24.11")
         for kind in ("limits", "requests"):
             p["spec"]["containers"][0]["resources"][kind] = {"cpu": "1", "memory": "64Mi", **dict.fromkeys(resource.split("+"), str(n))}
         return p
@@ -56,8 +56,8 @@ def test_devices_of_several_vendors_do_not_mix(home):
     assert got["nv"] == ("n0", {KINDS[0]: "0-1"}) and got["npu"][0] == "n2" and got["amd"][0] == "n1" and list(got["amd"][1]) == [KINDS[1]]
     said = {}
     for name in got:
-        wait_for("it has looked", lambda: "\n" in pool.kubectl("logs", name))
-        said[name] = pool.kubectl("logs", name).split()
+        wait_for("it has looked", lambda: "looked" in pool.kubectl("logs", name).split())
+        said[name] = pool.kubectl("logs", name).split()[:-1]
     first = 128 + int(got["amd"][1][KINDS[1]].split("-")[0])
     mine = [f"/dev/dri/renderD{first}", f"/dev/dri/renderD{first + 1}"]
     assert said["amd"] == [*mine, "/dev/kfd", "HIP_VISIBLE_DEVICES=0,1", "ROCR_VISIBLE_DEVICES=0,1"]

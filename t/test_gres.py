@@ -39,7 +39,7 @@ def parts_of_gpus(pool):
     wait_for("four parts of 60 are held, each of another GPU", lambda: len(pool.running()) == 2 and held() == [60] * 4)
     grants = [json.loads(pool.get("pod", p)["metadata"]["annotations"]["tandem.dev/devices"]) for p in ("part0", "part1")]
     assert all(g["share"] == "60" for g in grants) and grants[0] != grants[1]
-    assert pool.kubectl("logs", "part0").strip() == "1"
+    wait_for("it sees one GPU", lambda: pool.kubectl("logs", "part0").strip() == "1")
     assert f"nvidia.com/gpu {grants[0]['nvidia.com/gpu']} (60/100 of it)" in pool.cmd("why", "part0").stdout
     # Beside one of them, with that device and no other.
     mine, step = pool.shell("srun", "-Q", "-w", "n0", "--mem=64M", "--gres=shard:40", "bash", "-c", PROBE.split("echo;")[0] + "echo; echo $SLURM_STEP_GPUS $SLURM_SHARDS_ON_NODE").splitlines()
@@ -49,7 +49,7 @@ def parts_of_gpus(pool):
     pool.shell("scancel", str(jobs[0]))
     wait_for("the next part has its place", lambda: states(more, whole) == ["RUNNING", "PENDING"] and held() == [60] * 4)
     for name, words in (("much", "is no part of a GPU: write 6 to 100"), ("little", "is no part of a GPU: write 6 to 100"), ("two", "a pod has a part of one GPU")):
-        assert any(words in c.get("message", "") for c in pool.get("pod", name)["status"]["conditions"]), name
+        wait_for(f"{name} is refused in words", lambda: any(words in c.get("message", "") for c in pool.get("pod", name)["status"].get("conditions", [])))
     for wrong in ("shard:101", "shard:5", "shard", "shard:alpha:50"):
         r = pool.cmd("shell", "--", "srun", f"--gres={wrong}", "true", check=False)
         assert r.returncode and "shard counts hundredths of one GPU" in r.stderr, r.stderr
@@ -57,7 +57,8 @@ def parts_of_gpus(pool):
     assert r.returncode and "shard counts hundredths of one GPU" in r.stdout + r.stderr, r
     pool.kubectl("delete", "pods", "--all", "--grace-period=0")
     wait_for("whoever wants a whole one has it, once nobody has a part of it", lambda: states(more, whole) == ["RUNNING"] * 2)
-    assert sorted(held()) == [0, 0, 60, 60] and pool.job(jobs[1])["JobState"] == "RUNNING"
+    wait_for("nothing of the pods is left", lambda: sorted(held()) == [0, 0, 60, 60])
+    assert pool.job(jobs[1])["JobState"] == "RUNNING"
     pool.shell("scancel", *map(str, (jobs[1], more, whole)))
     wait_for("all are gone", lambda: not pool.squeue())
 
