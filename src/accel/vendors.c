@@ -11,7 +11,7 @@
 
 extern const struct td_embedded td_accel_files[];
 
-enum { FILE_MAX = 64 << 10, VENDORS_MAX = 64 };
+enum { FILE_MAX = 64 << 10, VENDORS_MAX = 64, FIRST_MAX = 100000 };
 
 struct td_accels {
 	struct td_json *v[VENDORS_MAX];
@@ -88,6 +88,9 @@ static int check_way(const yyjson_val *w, const yyjson_val *v, struct td_error *
 			       "class/drm or bus/pci/drivers/NAME");
 	if (!vendor || !td_starts(vendor, "0x") || strlen(vendor) != 6)
 		return td_fail(err, TD_INVALID, "find: vendor: write the PCI vendor, such as \"0x1002\"");
+	long long first = td_jint(w, "first", 0);
+	if (first < 0 || first > FIRST_MAX)
+		return td_fail(err, TD_INVALID, "find: first: write a number from 0 to %d", FIRST_MAX);
 	if (!yyjson_arr_size(td_jget(w, "files")) && !yyjson_arr_size(td_jget(v, "files")))
 		return td_fail(err, TD_INVALID,
 			       "find: files: write the device files of one device, such as [\"/dev/accel/accel{n}\"]");

@@ -211,6 +211,8 @@ static void test_site(void **state)
 		    "find: vendor: write"},
 		   {"name: x\nresource: a.com/x\ntype: x\nfind: [{sys: class/x, vendor: \"0x1234\"}]\n",
 		    "find: files: write"},
+		   {"name: x\nresource: a.com/x\ntype: x\nfind: [{sys: class/x, vendor: \"0x1234\", first: -1}]\n",
+		    "find: first: write"},
 		   {"- a\n", "write one document"},
 		   {"{", "site/zz.yaml"}};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
