@@ -9,7 +9,7 @@ enum { TD_SLURM_HOSTS = 4096 }; // in one NodeSet
 
 // True when the NodeSet is one of such machines: it has the field, even when that names none.
 bool td_slurm_host_set(const yyjson_val *set);
-// Appends their names, each once. TD_INVALID says which entry cannot be read; ret has those before it.
+// Fills ret, which must be empty, with their names, each once. TD_INVALID says what cannot be read; ret has all the others.
 int td_slurm_hosts(const yyjson_val *set, struct td_strv *ret, struct td_error *err);
 bool td_slurm_host_in(const yyjson_val *set, const char *name);
 // Adds a line "spec.…: what; fix" for every problem of the field and of those beside it.

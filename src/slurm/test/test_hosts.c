@@ -31,6 +31,25 @@ static void test_names(void **state)
 	assert_false(td_slurm_host_set(td_json_root(none)));
 }
 
+// What cannot be read takes nothing from what can: those machines have jobs.
+static void test_wrong_entry(void **state)
+{
+	td_auto(td_json_unref) struct td_json *j = set_of("{\"hosts\":[\"n1\",\"n[2-\",\"N3\",\"m4,n[5-6]\"]}");
+	td_auto_strv struct td_strv l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_slurm_hosts(td_json_root(j), &l, &err), TD_INVALID);
+	assert_true(td_starts(err.msg, "spec.hosts[1]: "));
+	static const char *const names[] = {"n1", "m4", "n5", "n6"};
+	assert_int_equal(l.n, TD_LEN(names));
+	for (size_t i = 0; i < TD_LEN(names); i++) {
+		assert_string_equal(l.v[i], names[i]);
+		assert_true(td_slurm_host_in(td_json_root(j), names[i]));
+	}
+	static const char *const others[] = {"n", "n2", "n7", "m", "m45", "5", ""};
+	for (size_t i = 0; i < TD_LEN(others); i++)
+		assert_false(td_slurm_host_in(td_json_root(j), others[i]));
+}
+
 static void test_problems(void **state)
 {
 	static const struct {
@@ -71,6 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_wrong_entry),
 		cmocka_unit_test(test_problems),
 		cmocka_unit_test(test_conf),
 	};
