@@ -47,6 +47,13 @@ def test_jobs_stay_in_one_rack(home):
     pool.kubectl("label", "node", "n3", "topology.tandem.dev/rack-")
     wait_for("one is elsewhere", lambda: leaves().get("b0.elsewhere") == "n3", 240)
 
+    # A machine that runs slurmd itself has no labels, and Slurm would run nothing on a node that the tree does not name.
+    tree = lambda: pool.get("cm", "main-config", "-n", "slurm")["data"]["topology.conf"]
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "metal", "namespace": "slurm"}, "spec": {"clusterName": "main", "hosts": ["h9"]}})
+    wait_for("it has a place", lambda: "Nodes=h9" in tree(), 60)
+    pool.kubectl("-n", "slurm", "delete", "nodeset", "metal")
+    wait_for("it has none", lambda: "h9" not in tree(), 60)
+
     def fabric(text):
         pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fabric", "namespace": "slurm"}, "data": {"ibnetdiscover": text}})
     for i in (0, 3):

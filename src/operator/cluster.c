@@ -32,6 +32,7 @@ struct facts {
 	size_t n_gres;
 	bool shares;
 	struct td_op_places places;
+	struct td_strv placed; // the nodes that are there, sorted
 	struct td_buf fabric;
 	struct td_strv planes; // what is wrong with nodes' planes
 };
@@ -43,6 +44,7 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->sets);
 	td_strv_done(&f->owned);
 	td_op_places_done(&f->places);
+	td_strv_done(&f->placed);
 	td_buf_done(&f->fabric);
 	td_strv_done(&f->planes);
 }
@@ -147,27 +149,60 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
 }
 
-// Machines that run their own slurmd have the GPUs that the NodeSet says, and files of their own for them.
-static void add_hosts(struct facts *f, const yyjson_val *sc, const yyjson_val *set)
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The machines of a NodeSet: those that it names, and those that Slurm still has for it, whose jobs may go on after they
+// were taken out. That holds, too, for what a spec that cannot be read named before.
+static void hosts_of(const struct td_op_view *v, const struct td_object *set, struct td_strv *ret)
+{
+	td_slurm_hosts(set->root, ret, NULL); // what is wrong there the NodeSet's status says
+	td_auto_free char *mark = td_slurm_set_feature(set->name);
+	for (size_t i = 0; i < v->nodes.n; i++)
+		if (td_op_has_mark(&v->nodes.v[i], mark))
+			td_strv_add(ret, v->nodes.v[i].name);
+}
+
+// Machines that run their own slurmd have the GPUs that the NodeSet says, and files of their own for them. One that a
+// slurmd pod runs on, or that another NodeSet names too, is there already.
+static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, const struct td_op_view *v,
+		      const struct td_object *set)
 {
 	td_auto_strv struct td_strv names = {0};
 	struct td_op_found has = {0};
-	const char *gres = td_jstr_or(set, "spec.slurm.gres", "auto");
-	if (td_slurm_hosts(set, &names, NULL) || (td_starts(gres, "gpu:") && td_op_gres_read(gres, &has, NULL)))
+	const char *gres = td_jstr_or(set->root, "spec.slurm.gres", "auto");
+	if (!td_slurm_host_set(set->root) || (td_starts(gres, "gpu:") && td_op_gres_read(gres, &has, NULL)))
 		return;
+	hosts_of(v, set, &names);
 	struct td_op_share s = {.gpus = has.n};
 	struct kind k = {0};
 	memcpy(s.types, has.types, sizeof(s.types));
 	td_op_vendor_of(sc, NULL, s.gpus, &k.vendor);
-	for (size_t i = 0; i < names.n; i++)
-		add_named(f, names.v[i], &k, &s);
+	if (names.n)
+		qsort(names.v, names.n, sizeof(char *), by_text);
+	const size_t n_placed = f->placed.n;
+	for (size_t i = 0; i < names.n; i++) {
+		const char *name = names.v[i];
+		if ((i && td_streq(name, names.v[i - 1])) ||
+		    (n_placed && bsearch(&name, f->placed.v, n_placed, sizeof(char *), by_text)))
+			continue;
+		add_named(f, name, &k, &s);
+		// Slurm runs nothing on a node that its topology does not name. Its Kubernetes node may say where it is.
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(op->nodes, NULL, name);
+		td_op_places_add(&f->places, sc, name, node ? node->root : NULL);
+		td_strv_add(&f->placed, name);
+	}
+	if (f->placed.n)
+		qsort(f->placed.v, f->placed.n, sizeof(char *), by_text);
 }
 
-static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
+static void gather(struct td_op *op, struct td_object *sc, const struct td_op_view *v, struct td_objects *sets,
+		   struct facts *f)
 {
 	for (size_t i = 0; i < sets->n; i++) {
 		td_strv_add(&f->sets, sets->v[i]->name);
-		add_hosts(f, sc->root, sets->v[i]->root);
 		f->shares |= td_op_shares_wanted(sets->v[i]->root);
 	}
 	if (f->sets.n)
@@ -185,11 +220,16 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
 		    runs_here(op, sc, nodes.v[i], &s)) {
 			add_node(f, sc->root, nodes.v[i], &s);
-			td_op_places_add(&f->places, sc->root, nodes.v[i]->root);
+			td_op_places_add(&f->places, sc->root, nodes.v[i]->name, nodes.v[i]->root);
+			td_strv_add(&f->placed, nodes.v[i]->name);
 			td_slurm_fabric_lines(sc->root, nodes.v[i]->root, &f->fabric);
 			td_slurm_nics_problems(td_jget(sc->root, "spec.fabric"), nodes.v[i]->root, &f->planes);
 		}
 	}
+	if (f->placed.n)
+		qsort(f->placed.v, f->placed.n, sizeof(char *), by_text);
+	for (size_t i = 0; i < sets->n; i++)
+		add_hosts(op, f, sc->root, v, sets->v[i]);
 
 	// With one kind of node, one line stands for all, so that further nodes of that kind change
 	// nothing. With several kinds, lines name their nodes.
@@ -398,7 +438,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		       struct td_cancel *c, struct td_error *err)
 {
 	__attribute__((cleanup(facts_done))) struct facts f = {0};
-	gather(op, sc, sets, &f);
+	gather(op, sc, v, sets, &f);
 	free(v->planes);
 	v->planes = td_op_planes_text(&f.planes);
 	v->gpus = v->gpu_nodes = 0;

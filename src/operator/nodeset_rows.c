@@ -157,11 +157,11 @@ static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
 	return false;
 }
 
-static bool has_feature(const struct td_slurm_node *r, const char *feature)
+bool td_op_has_mark(const struct td_slurm_node *r, const char *mark)
 {
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, r->features ? r->features : "", ',');
-	return td_strv_has(&l, feature);
+	return (r->states & TD_NODE(DYNAMIC_NORM)) && td_strv_has(&l, mark);
 }
 
 // Fails while the ResourceClaimTemplate is missing: the pod's claim would not be made, and the pod
@@ -278,7 +278,7 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 
 	td_auto_free char *mark = td_slurm_set_feature(set->name);
 	for (size_t i = 0; p->v->fresh && i < p->v->nodes.n; i++)
-		if ((p->v->nodes.v[i].states & TD_NODE(DYNAMIC_NORM)) && has_feature(&p->v->nodes.v[i], mark))
+		if (td_op_has_mark(&p->v->nodes.v[i], mark))
 			row_of(ret, p->v->nodes.v[i].name);
 
 	if (ret->n)

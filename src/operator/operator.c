@@ -201,6 +201,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		v->first_seen = 0;
 		v->qos.gen = 0;
 		v->known = false;
+		td_slurm_nodes_done(&v->nodes);
 	}
 
 	int r = 0, r2;

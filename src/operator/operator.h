@@ -97,7 +97,8 @@ struct td_op_places {
 	struct td_strv *ids;   // with spec.topology.fabric: GUIDs of each node's adapters
 	size_t n, cap, levels; // levels 0: one for each label
 };
-void td_op_places_add(struct td_op_places *p, const yyjson_val *cluster, const yyjson_val *node);
+// node: NULL of a machine that is none of Kubernetes': only the fabric may know it.
+void td_op_places_add(struct td_op_places *p, const yyjson_val *cluster, const char *name, const yyjson_val *node);
 // With spec.topology.fabric: finds them in the fabric's text, which is in texts. A problem says what is wrong with it.
 void td_op_places_find(struct td_op_places *p, const yyjson_val *cluster, const struct td_slurm_facts *texts,
 		       struct td_strv *problems);
@@ -445,6 +446,8 @@ struct td_op {
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // True when the NodeSet selects the node, by selector, affinity and taints.
 bool td_op_selects(const struct td_object *set, const struct td_object *node);
+// True when Slurm's record is of a node that registered by itself for the NodeSet with that mark (td_slurm_set_feature).
+bool td_op_has_mark(const struct td_slurm_node *r, const char *mark);
 // Appends a toleration of that taint, whatever its value.
 void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *key, const char *effect);
 // Appends to spec.tolerations what a slurmd pod tolerates: the taints that a DaemonSet's pods

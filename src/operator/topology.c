@@ -14,7 +14,7 @@ static void ids(const yyjson_val *sc, const yyjson_val *node, struct td_strv *re
 			td_strv_add(ret, l.v[i].guid);
 }
 
-void td_op_places_add(struct td_op_places *p, const yyjson_val *sc, const yyjson_val *node)
+void td_op_places_add(struct td_op_places *p, const yyjson_val *sc, const char *name, const yyjson_val *node)
 {
 	if (!td_slurm_topology(sc))
 		return;
@@ -27,7 +27,7 @@ void td_op_places_add(struct td_op_places *p, const yyjson_val *sc, const yyjson
 	}
 	p->ids[p->n] = (struct td_strv){0};
 	struct td_slurm_place *at = &p->v[p->n++];
-	*at = (struct td_slurm_place){.node = td_strdup(td_jstr(node, "metadata.name"))};
+	*at = (struct td_slurm_place){.node = td_strdup(name)};
 	if (td_jget(sc, "spec.topology.fabric")) {
 		ids(sc, node, &p->ids[p->n - 1]);
 		return;

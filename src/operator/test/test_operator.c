@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
+#include "slurm/topology.h"
 #include "slurm/where.h"
 
 static struct td_json *embedded(const char *kind)
@@ -1163,9 +1164,34 @@ static void test_names(void **state)
 		    td_op_name_cmp("a1b", "a1c") < 0);
 }
 
+// Slurm runs nothing on a node that its topology does not name: a machine that is none of Kubernetes' is in it, too.
+static void test_places_of_hosts(void **state)
+{
+	static const char *const specs[] = {"spec: {topology: {type: auto}}",
+					    "spec: {topology: {type: auto, fabric: {configMap: f, key: k}}}"};
+	const struct td_slurm_text text = {
+		.map = "f", .key = "k", .text = "Switch 40 \"S-0a\" # \"leaf-1\"\n[1] \"H-0b\"[1] # \"h0 mlx5_0\"\n"};
+	static const char *const wants[] = {NULL, "leaf-1"};
+	for (size_t i = 0; i < TD_LEN(specs); i++) {
+		td_auto(td_json_unref) struct td_json *sc = Y(specs[i]);
+		struct td_op_places p = {0};
+		td_auto_strv struct td_strv problems = {0};
+		td_op_places_add(&p, td_json_root(sc), "h0", NULL);
+		td_op_places_find(&p, td_json_root(sc), &(struct td_slurm_facts){.texts = &text, .n_texts = 1},
+				  &problems);
+		assert_int_equal(problems.n, 0);
+		assert_int_equal(p.n, 1);
+		assert_string_equal(p.v[0].node, "h0");
+		if (!td_streq(p.v[0].at[0], wants[i]))
+			fail_msg("%s: %s", specs[i], p.v[0].at[0] ? p.v[0].at[0] : "none");
+		td_op_places_done(&p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
+		cmocka_unit_test(test_places_of_hosts),
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),
