@@ -246,23 +246,54 @@ static void note_taken(struct td_buf *b, const struct td_object *set, const stru
 		      owner->name);
 }
 
+// The NodeSet that has Slurm's record of a machine, where that is another one; NULL: none has, or it is gone.
+static struct td_object *other_of(const struct td_op_pass *p, const struct td_object *set, const char *mark,
+				  const char *name)
+{
+	const struct td_slurm_node *r = p->v->fresh ? td_slurm_node_find(&p->v->nodes, name) : NULL;
+	for (size_t i = 0; r && !td_op_has_mark(r, mark) && i < p->sets->n; i++) {
+		td_auto_free char *its = td_slurm_set_feature(p->sets->v[i]->name);
+		if (td_op_has_mark(r, its))
+			return p->sets->v[i];
+	}
+	return NULL;
+}
+
+// The machines that spec.hosts names. One that another NodeSet has is this one's when that has let it go: two that both
+// decided about its record would undo what the other one did.
+static void collect_hosts(const struct td_op_pass *p, const struct td_object *set, const char *mark,
+			  const struct td_strv *others, struct td_op_rows *ret)
+{
+	td_auto_strv struct td_strv hosts = {0};
+	td_slurm_hosts(set->root, &hosts, NULL);
+	for (size_t i = 0; i < hosts.n; i++) {
+		const struct td_object *other = other_of(p, set, mark, hosts.v[i]);
+		if (other)
+			note_taken(&ret->taken, set, other, hosts.v[i]);
+		if (!other && !td_strv_has(others, hosts.v[i]))
+			row_of(ret, hosts.v[i])->n.matched = true;
+	}
+}
+
 void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
 			struct td_op_rows *ret)
 {
+	td_auto_free char *mark = td_slurm_set_feature(set->name);
+	td_auto_strv struct td_strv others = {0};
 	for (size_t i = 0; i < nodes->n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(p->op, nodes->v[i]);
-		if (owner && !td_streq(owner->uid, set->uid) && td_op_selects(set, nodes->v[i]))
+		if (owner && !td_streq(owner->uid, set->uid) && td_op_selects(set, nodes->v[i])) {
 			note_taken(&ret->taken, set, owner, nodes->v[i]->name);
+			td_strv_add(&others, nodes->v[i]->name);
+		}
 		if (!owner || !td_streq(owner->uid, set->uid))
 			continue;
 		struct td_op_row *x = row_of(ret, nodes->v[i]->name);
 		x->n.matched = td_op_selects(set, nodes->v[i]);
 	}
 
-	td_auto_strv struct td_strv hosts = {0};
-	td_slurm_hosts(set->root, &hosts, NULL);
-	for (size_t i = 0; i < hosts.n; i++)
-		row_of(ret, hosts.v[i])->n.matched = true;
+	if (td_slurm_host_set(set->root))
+		collect_hosts(p, set, mark, &others, ret);
 
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(p->op->pods, set->ns, &pods);
@@ -276,7 +307,6 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 		x->pod = td_object_ref(pods.v[i]);
 	}
 
-	td_auto_free char *mark = td_slurm_set_feature(set->name);
 	for (size_t i = 0; p->v->fresh && i < p->v->nodes.n; i++)
 		if (td_op_has_mark(&p->v->nodes.v[i], mark))
 			row_of(ret, p->v->nodes.v[i].name);
