@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "kube/csr.h"
 #include "pool/join.h"
+#include "slurm/hosts.h"
 
 #include <string.h>
 
@@ -126,6 +127,16 @@ static bool promised(struct join_pass *x, const struct td_object *t, const char 
 	return found;
 }
 
+static bool is_host(struct join_pass *x, const char *node)
+{
+	bool found = false;
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(x->op->nodesets, NULL, &l);
+	for (size_t i = 0; i < l.n && !found; i++)
+		found = td_slurm_host_in(l.v[i]->root, node);
+	return found;
+}
+
 // What is in the cluster now.
 static int look(struct join_pass *x, const struct td_object *t, const char *node, struct td_pool_join *f,
 		struct td_error *err)
@@ -134,6 +145,7 @@ static int look(struct join_pass *x, const struct td_object *t, const char *node
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "looking for node %s", node);
 	f->there = !r;
+	f->host = is_host(x, node);
 	f->promised = promised(x, t, node);
 	return 0;
 }

@@ -61,6 +61,13 @@ void td_pool_join_decide(const struct td_pool_join *f, struct td_pool_join_plan 
 		       "node %.100s is there: give the machine another name, or, when it is that node's machine "
 		       "now, make a token with --again",
 		       node);
+	// No node comes of it that would keep the name, and the record of its token ends.
+	if (f->host && !f->name)
+		refuse(ret, "NodeExists",
+		       "spec.hosts of a NodeSet names %.100s: give the machine another name, or, when it is that one, "
+		       "make a "
+		       "token with --name",
+		       node);
 	if (f->promised && !f->again)
 		refuse(ret, "NodeExists",
 		       "another machine is joining as node %.100s: if it never comes, end its token with `tandem node "

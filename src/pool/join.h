@@ -20,6 +20,7 @@ struct td_pool_join {
 	bool names, usages;
 	// The node of that name.
 	bool there;    // it is in the cluster
+	bool host;     // a NodeSet takes it for a machine that runs slurmd itself, and lets it read Slurm's key
 	bool promised; // another token is used for it, and it has not come yet
 };
 enum td_join_do { TD_JOIN_REFUSE, TD_JOIN_RESERVE, TD_JOIN_APPROVE };

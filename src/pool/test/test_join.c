@@ -63,6 +63,12 @@ static void test_refusals(void **state)
 	refuses(expired, true, "TokenExpired");
 	refuses(there, true, "NodeExists");
 	refuses(promised, true, "NodeExists");
+	// The name of a machine that may read Slurm's key is nobody's choice but the administrator's.
+	refuses(host, true, "NodeExists");
+	struct td_pool_join f = good;
+	f.host = true;
+	f.name = "n9";
+	decides(f, TD_JOIN_RESERVE, NULL);
 }
 
 static void test_crash_and_again(void **state)
