@@ -26,7 +26,8 @@
 extern const struct td_embedded td_cli_files[];
 extern char **environ;
 
-enum { TICK_MS = 500, BACK_MS = 30000, STOP_MS = 20000, HOOK_MS = 120000, SPARE_MB = 1024 };
+enum { TICK_MS = 500, BACK_MS = 30000, STOP_MS = 20000, HOOK_MS = 120000, MOUNT_MS = 10000, SPARE_MB = 1024 };
+#define KEY "slurm.key" // in dir from before the first start until the machine has left, whoever dies in between
 
 struct host {
 	struct td_host_who who;
@@ -92,25 +93,46 @@ static int write_key(const struct host *h, const char *name, const struct td_buf
 
 static void forget_keys(const struct host *h)
 {
-	static const char *const names[] = {"slurm.key", "slurm.jwks"};
+	static const char *const names[] = {KEY, "slurm.jwks"};
 	for (size_t i = 0; i < TD_LEN(names); i++) {
 		td_auto_free char *path = td_asprintf("%s/%s", h->dir, names[i]);
 		unlink(path);
 	}
 }
 
+static bool has_key(const struct host *h)
+{
+	td_auto_free char *path = td_asprintf("%s/" KEY, h->dir);
+	return td_path_exists(path);
+}
+
+// Who replaces the machine's /etc/hosts, as most editors do, takes slurmd's off it, in its namespace too: the kernel
+// drops a mount whose place is renamed away or over in another one.
+static int mount_hosts(const struct host *h, struct td_error *err)
+{
+	td_auto_free char *its = td_asprintf("/proc/%d/root/etc/hosts", (int)h->pid),
+			  *ns = td_asprintf("/proc/%d/ns/mnt", (int)h->pid), *ours = td_asprintf("%s/hosts", h->dir),
+			  *pid = td_asprintf("%d", (int)h->pid);
+	struct stat a, b;
+	if (!h->pid || stat(ours, &b) || (!stat(its, &a) && a.st_dev == b.st_dev && a.st_ino == b.st_ino))
+		return 0;
+	// It has not come to a namespace of its own yet, and then it mounts the file itself.
+	if (stat(ns, &a) || stat("/proc/self/ns/mnt", &b) || (a.st_dev == b.st_dev && a.st_ino == b.st_ino))
+		return 0;
+	char *argv[] = {"nsenter", "-t", pid, "-m", "-r", "mount", "--bind", ours, "/etc/hosts", NULL};
+	return td_run_ok(argv, MOUNT_MS, h->cancel, err);
+}
+
 // Brings what slurmd reads to what was seen.
 static int prepare(struct host *h, struct td_error *err)
 {
 	bool new = false;
-	int r = write_key(h, "slurm.key", &h->seen.key, &new, err);
+	int r = write_key(h, KEY, &h->seen.key, &new, err);
 	if (!r)
 		r = write_key(h, "slurm.jwks", &h->seen.jwks, &new, err);
-	if (!r)
-		r = write_hosts(h, err);
-	if (!r && new && h->pid)
+	if (new && h->pid)
 		kill(h->pid, SIGHUP); // it reads its keys anew
-	return r;
+	return r ? r : write_hosts(h, err);
 }
 
 static int start(struct host *h, struct td_error *err)
@@ -153,6 +175,7 @@ static void reap(struct host *h, int64_t now)
 	if (h->back_ms > BACK_MS)
 		h->back_ms = BACK_MS;
 	h->not_before = now + h->back_ms;
+	h->next_look = h->not_before < h->next_look ? h->not_before : h->next_look;
 	td_warn("slurmd has ended (%s %d); it is started again in %lld s", WIFSIGNALED(status) ? "signal" : "exit code",
 		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), (long long)h->back_ms / 1000);
 }
@@ -181,25 +204,33 @@ static void look(struct host *h, int64_t now)
 			td_info("node %s is in spec.hosts of NodeSet %s/%s no more, or not yet: no slurmd runs here",
 				h->who.name, h->who.ns, h->who.set);
 		h->said_out = true;
+		bool left = h->leaving || has_key(h);
 		stop(h);
-		forget_keys(h);
 		h->not_before = 0; // none has run since
-		if (h->leaving && hook(h, h->after, &err))
+		h->leaving = left && hook(h, h->after, &err);
+		if (td_cancelled(h->cancel))
+			return; // the key says to the next one that the program has not run
+		forget_keys(h);
+		if (h->leaving)
 			complain(h, err.msg); // and once more at the next look
-		else
-			h->leaving = false;
 		return;
 	}
 	if (r) {
 		complain(h, err.msg);
+		// Slurm may be well where Kubernetes is not: a slurmd that has ended is needed before its jobs are given up.
+		if (!h->pid && h->not_before && now >= h->not_before && start(h, &err))
+			complain(h, err.msg);
 		return;
 	}
-	bool served = h->pid || h->not_before; // slurmd has run
+	// slurmd has run, for the one before this perhaps.
+	bool served = h->pid || h->not_before || (h->seen.recorded && has_key(h));
 	h->leaving = !h->seen.member && served;
 	if (!h->seen.member && !served)
 		return;
 	// Slurm still has jobs of one that leaves: slurmd is there until they have ended.
 	if (h->leaving) {
+		if (*h->seen.hosts && (write_hosts(h, &err) || mount_hosts(h, &err)))
+			complain(h, err.msg);
 		if (!h->pid && now >= h->not_before && start(h, &err))
 			complain(h, err.msg);
 		return;
@@ -213,6 +244,8 @@ static void look(struct host *h, int64_t now)
 		complain(h, err.msg);
 		return;
 	}
+	if (mount_hosts(h, &err))
+		complain(h, err.msg);
 	if (!h->pid && !h->seen.expected && !h->seen.recorded)
 		return; // the operator says when the configuration knows of it
 	// What Slurm has forgotten registers with a new slurmd only (pool/nodeset.h).
@@ -234,7 +267,7 @@ static void run(struct host *h)
 	while (!td_cancelled(h->cancel)) {
 		int64_t now = td_mono_ms(&td_clock_system);
 		reap(h, now);
-		if (now >= h->next_look || (!h->pid && h->not_before && now >= h->not_before)) {
+		if (now >= h->next_look) {
 			h->next_look = now + h->look_ms;
 			look(h, now);
 		}
