@@ -33,7 +33,7 @@ struct facts {
 	bool shares;
 	struct td_op_places places;
 	struct td_strv placed; // the nodes that are there, sorted
-	struct td_buf fabric;
+	struct td_slurm_fabric_table fabric;
 	struct td_strv planes; // what is wrong with nodes' planes
 };
 
@@ -45,7 +45,7 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->owned);
 	td_op_places_done(&f->places);
 	td_strv_done(&f->placed);
-	td_buf_done(&f->fabric);
+	td_slurm_fabric_done(&f->fabric);
 	td_strv_done(&f->planes);
 }
 
@@ -222,7 +222,7 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 			add_node(f, sc->root, nodes.v[i], &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->name, nodes.v[i]->root);
 			td_strv_add(&f->placed, nodes.v[i]->name);
-			td_slurm_fabric_lines(sc->root, nodes.v[i]->root, &f->fabric);
+			td_slurm_fabric_add(&f->fabric, sc->root, nodes.v[i]->root);
 			td_slurm_nics_problems(td_jget(sc->root, "spec.fabric"), nodes.v[i]->root, &f->planes);
 		}
 	}
@@ -448,10 +448,11 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		v->gpu_nodes += f.group[i].share.gpus ? (long long)f.group[i].names.n : 0;
 	}
 
+	td_auto_free char *fabric = td_slurm_fabric_text(&f.fabric);
 	struct td_slurm_facts facts = {.gres = f.gres,
 				       .n_gres = f.n_gres,
 				       .shares = f.shares,
-				       .fabric = td_buf_str(&f.fabric),
+				       .fabric = fabric,
 				       .places = f.places.v,
 				       .n_places = f.places.n,
 				       .mem_per_cpu_mb = f.mem_per_cpu,

@@ -2,7 +2,11 @@
 
 #include "slurm/nics.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <uthash.h>
 
 enum { VALUE_MAX = 512 };
 
@@ -211,13 +215,55 @@ void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
 	}
 }
 
-void td_slurm_fabric_lines(const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret)
+void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret)
 {
 	td_auto_variables struct td_slurm_variables l = {0};
 	td_slurm_fabric_read(td_jget(cluster, "spec.fabric"), node, &l);
 	for (size_t i = 0; i < l.n; i++)
-		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", td_jstr_or(node, "metadata.name", ""), l.v[i].name,
-			      l.v[i].per_device ? "@" : "", l.v[i].prefix ? l.v[i].prefix : "",
-			      l.v[i].per_device ? " " : "", l.v[i].value, l.v[i].every ? " " : "",
-			      l.v[i].every ? l.v[i].every : "");
+		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name, l.v[i].per_device ? "@" : "",
+			      l.v[i].prefix ? l.v[i].prefix : "", l.v[i].per_device ? " " : "", l.v[i].value,
+			      l.v[i].every ? " " : "", l.v[i].every ? l.v[i].every : "");
+}
+
+struct td_slurm_fabric_kind {
+	UT_hash_handle hh;
+	unsigned at;
+	char *lines; // of a node that has no name
+};
+
+void td_slurm_fabric_add(struct td_slurm_fabric_table *t, const yyjson_val *cluster, const yyjson_val *node)
+{
+	td_auto_buf struct td_buf its = {0};
+	struct td_slurm_fabric_kind *k = NULL;
+	td_slurm_fabric_lines("", cluster, node, &its);
+	if (!its.len)
+		return;
+	HASH_FIND_STR(t->kinds, td_buf_str(&its), k);
+	char who[24];
+	snprintf(who, sizeof(who), "#%u", k ? k->at : HASH_COUNT(t->kinds));
+	if (!k) {
+		k = td_calloc(1, sizeof(*k));
+		k->at = HASH_COUNT(t->kinds);
+		k->lines = td_buf_take(&its);
+		HASH_ADD_KEYPTR(hh, t->kinds, k->lines, strlen(k->lines), k);
+		td_slurm_fabric_lines(who, cluster, node, &t->lines);
+	}
+	td_buf_printf(&t->nodes, "%s %s\n", td_jstr_or(node, "metadata.name", ""), who);
+}
+
+char *td_slurm_fabric_text(const struct td_slurm_fabric_table *t)
+{
+	return td_asprintf("%s%s", td_buf_str(&t->nodes), td_buf_str(&t->lines));
+}
+
+void td_slurm_fabric_done(struct td_slurm_fabric_table *t)
+{
+	struct td_slurm_fabric_kind *k, *next;
+	HASH_ITER (hh, t->kinds, k, next) {
+		HASH_DEL(t->kinds, k);
+		free(k->lines);
+		free(k);
+	}
+	td_buf_done(&t->nodes);
+	td_buf_done(&t->lines);
 }

@@ -31,6 +31,16 @@ void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, stru
 char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices);
 // Adds every problem of spec.fabric.
 void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems);
-// Appends a node's lines of the table that task-prolog.sh reads: "NODE NAME VALUE", or per device "NODE NAME @PREFIX
-// LIST", with one more list where those without devices have one.
-void td_slurm_fabric_lines(const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret);
+// Appends a node's lines, "WHO NAME VALUE", or per device "WHO NAME @PREFIX LIST", with one more list where those without
+// devices have one.
+void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret);
+// The table that task-prolog.sh reads: "NODE #KIND" for each node that has variables, then the lines of each kind.
+// Nodes of one kind share its lines, because a ConfigMap holds 1 MiB and these are some hundred bytes. All zero: empty.
+struct td_slurm_fabric_table {
+	struct td_buf nodes, lines;
+	struct td_slurm_fabric_kind *kinds;
+};
+void td_slurm_fabric_add(struct td_slurm_fabric_table *t, const yyjson_val *cluster, const yyjson_val *node);
+char *td_slurm_fabric_text(const struct td_slurm_fabric_table *t); // the caller frees it
+void td_slurm_fabric_done(struct td_slurm_fabric_table *t);
+#define td_auto_fabric __attribute__((cleanup(td_slurm_fabric_done)))

@@ -3,8 +3,8 @@
 # (spec.fabric) are set that the task does not have, then the site's program runs. What each prints, Slurm reads.
 /opt/tandem/task-prolog || exit
 site=/etc/tandem/site
-# A line is "NODE NAME VALUE", or "NODE NAME @PREFIX VALUE,VALUE" with one for each device, and perhaps a list for
-# tasks that have none.
+# First "NODE #KIND" for each node; then a line is "#KIND NAME VALUE", or "#KIND NAME @PREFIX VALUE,VALUE" with one for each
+# device, and perhaps a list for tasks that have none.
 [ ! -s $site/fabric ] || awk -v devices="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}" '
 	BEGIN {
 		n = split(devices, part, ",")
@@ -13,7 +13,8 @@ site=/etc/tandem/site
 			for (k = end[1] + 0; k <= end[m] + 0; k++) mine[k]
 		}
 	}
-	$1 != ENVIRON["SLURMD_NODENAME"] || ($2 in ENVIRON) { next }
+	NF == 2 { if ($1 == ENVIRON["SLURMD_NODENAME"]) kind = $2; next }
+	$1 != kind || ($2 in ENVIRON) { next }
 	$3 !~ /^@/ { print "export " $2 "=" $3; next }
 	{
 		text = devices == "" ? $5 : ""

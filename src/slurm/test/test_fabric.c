@@ -29,7 +29,7 @@ static void lines(const char *node, const char *want)
 {
 	td_auto(td_json_unref) struct td_json *sc = yaml(FABRIC), *n = yaml(node);
 	td_auto_buf struct td_buf b = {0};
-	td_slurm_fabric_lines(td_json_root(sc), td_json_root(n), &b);
+	td_slurm_fabric_lines(td_jstr(td_json_root(n), "metadata.name"), td_json_root(sc), td_json_root(n), &b);
 	assert_string_equal(td_buf_str(&b), want);
 }
 
@@ -42,6 +42,25 @@ static void test_lines(void **state)
 	// A word with a blank or a line's end would be another line of the table.
 	lines("metadata: {name: n2, annotations: {x/h: \"a\\nn1 LD_PRELOAD x\"}, labels: {x/if: 'e h', x/d: '$(x)'}}",
 	      "n2 IF eth0\nn2 LEVEL PIX\n");
+}
+
+// Ten thousand nodes must find room in a ConfigMap: those that are alike are told of once.
+static void test_table(void **state)
+{
+	(void)state;
+	td_auto(td_json_unref) struct td_json *sc = yaml(FABRIC);
+	td_auto_fabric struct td_slurm_fabric_table t = {0};
+	static const char *const nodes[] = {"metadata: {name: n0, labels: {x/if: eth7}}", "metadata: {name: n1}",
+					    "metadata: {name: n2, labels: {x/if: eth7}}",
+					    "metadata: {name: n3, labels: {x/if: 'e h'}}"};
+	td_auto_free char *empty = td_slurm_fabric_text(&t);
+	assert_string_equal(empty, "");
+	for (size_t i = 0; i < TD_LEN(nodes); i++) {
+		td_auto(td_json_unref) struct td_json *n = yaml(nodes[i]);
+		td_slurm_fabric_add(&t, td_json_root(sc), td_json_root(n));
+	}
+	td_auto_free char *text = td_slurm_fabric_text(&t);
+	assert_string_equal(text, "n0 #0\nn1 #1\nn2 #0\nn3 #1\n#0 IF eth7\n#0 LEVEL PIX\n#1 IF eth0\n#1 LEVEL PIX\n");
 }
 
 static void value(bool each, const char *text, const char *devices, const char *want)
@@ -89,7 +108,7 @@ static void test_check(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_lines), cmocka_unit_test(test_value),
-				       cmocka_unit_test(test_check)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_lines), cmocka_unit_test(test_table),
+				       cmocka_unit_test(test_value), cmocka_unit_test(test_check)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void lines(const char *fabric, const char *node, const char *want)
 	td_auto_free char *text = td_asprintf("spec: {fabric: {%s}}", fabric);
 	td_auto(td_json_unref) struct td_json *sc = yaml(text), *n = yaml(node);
 	td_auto_buf struct td_buf b = {0};
-	td_slurm_fabric_lines(td_json_root(sc), td_json_root(n), &b);
+	td_slurm_fabric_lines("n0", td_json_root(sc), td_json_root(n), &b);
 	assert_string_equal(td_buf_str(&b), want);
 }
 
