@@ -32,7 +32,19 @@ static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 	td_jm_str(d, o, "name", set->name);
 	td_jm_str(d, o, "uid", set->uid);
 	int r = td_kube_create(k, gvr, set->ns, root, NULL, NULL, err);
-	return r == TD_EXISTS ? 0 : r ? td_wrap(err, "%s for the machines of %s", gvr->kind, set->name) : 0;
+	if (r != TD_EXISTS)
+		return r ? td_wrap(err, "%s for the machines of %s", gvr->kind, set->name) : 0;
+	// That of a NodeSet of the same name that was deleted goes in a moment, and the right with it.
+	const char *name = td_jm_getstr(root, "metadata.name");
+	td_auto(td_object_unref) struct td_object *there = NULL;
+	r = td_kube_get(k, gvr, set->ns, name, NULL, &there, err);
+	if (!r && !td_jfind(td_jget(there->root, "metadata.ownerReferences"), "uid", set->uid))
+		return td_fail(
+			err, TD_EXISTS,
+			"%s %s/%s is there and is not this NodeSet's: delete it, or wait until Kubernetes has, and "
+			"admit them again",
+			gvr->kind, set->ns, name);
+	return r ? td_wrap(err, "%s %s/%s", gvr->kind, set->ns, name) : 0;
 }
 
 static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)
