@@ -31,11 +31,15 @@ static void of_node(const struct td_object *node, struct td_strv *lists)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!share || td_json_parse(share, strlen(share), &j, NULL))
 		return;
+	static const char *const others[] = {"cpu",          "memory",      TD_SHARE_TYPES,
+					     TD_SHARE_UNITS, TD_SHARE_NUMA, TD_SHARE_PARTS};
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_json_root(j));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *resource = yyjson_get_str(k);
-		if (td_streq(resource, "cpu") || td_streq(resource, "memory") || td_streq(resource, TD_SHARE_TYPES) ||
-		    td_streq(resource, TD_SHARE_UNITS) || td_streq(yyjson_get_str(yyjson_obj_iter_get_val(k)), "0"))
+		bool device = !td_streq(yyjson_get_str(yyjson_obj_iter_get_val(k)), "0");
+		for (size_t i = 0; i < TD_LEN(others); i++)
+			device &= !td_streq(resource, others[i]);
+		if (!device)
 			continue;
 		put(&lists[NODES], node->name);
 		put(&lists[RESOURCES], resource);

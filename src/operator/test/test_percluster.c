@@ -135,8 +135,9 @@ static void test_pools(void **state)
 	    "{metadata: {name: a, namespace: s, uid: u2}, spec: {devices: [{source: DRA, driver: gpu.example.com}]}}");
 	add(&going, "{metadata: {name: a, namespace: s, uid: u2, deletionTimestamp: x}, spec: {devices: [{source: DRA, "
 		    "driver: d}]}}");
-	add(&nodes, "{metadata: {name: n1, uid: u3, annotations: {" TD_ANN_SHARE
-		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"8\"}'}}}");
+	add(&nodes,
+	    "{metadata: {name: n1, uid: u3, annotations: {" TD_ANN_SHARE
+	    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"8\",\"numa\":\"00001111\",\"numaNodes\":4}'}}}");
 	add(&nodes, "{metadata: {name: n0, uid: u4, annotations: {" TD_ANN_SHARE
 		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"1\"}'}}}");
 	add(&nodes, "{metadata: {name: n2, uid: u5, annotations: {" TD_ANN_SHARE
