@@ -5,8 +5,10 @@
 # ends when who watches it ends, because a second one could not take its port; the steps of jobs do not.
 set -eu
 umask 022
-mkdir -p /var/spool/slurmd /run/slurm /opt/tandem
+mkdir -p /var/spool/slurmd /run/slurm /opt/tandem /etc/tandem/site
 "$TD_STANDIN" copy /opt/tandem
+# With spec.fabric slurm.conf names this one for all nodes, and no task starts where it is not.
+[ -e /etc/tandem/site/task-prolog.sh ] || ln -sf /opt/tandem/task-prolog /etc/tandem/site/task-prolog.sh
 export SLURM_SACK_KEY="$TD_DIR/slurm.key"
 [ ! -e "$TD_DIR/slurm.jwks" ] || export SLURM_SACK_JWKS="$TD_DIR/slurm.jwks"
 exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
