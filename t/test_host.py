@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import pathlib
 import re
 import subprocess
 
@@ -74,7 +75,8 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     secret = lambda: pool.kubectl("--kubeconfig", m.conf, "-n", "slurm", "get", "secret", "main-slurm-key", "-o", "name")
     with pytest.raises(Failed, match="orbidden"):
         secret()
-    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    host = m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000")
+    m.start(*host)
     wait_for("the machine asks in vain", lambda: "orbidden" in m.log() or "ended (" in m.log(), 60)
     assert "ended (" not in m.log(), m.log()
     assert slurmd(m) is None
@@ -105,11 +107,24 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("it is Slurm's", lambda: (line(pool) or {}).get("state") == "mixed", 60)
     assert pool.job(job)["JobState"] == "RUNNING"
 
+    # Somebody writes the machine's /etc/hosts anew, as another file, and slurmd still finds slurmctld.
+    finds = lambda: "slurmctld" in pathlib.Path(f"/proc/{slurmd(m)}/root/etc/hosts").read_text()
+    assert finds()
+    subprocess.run(m.inside("sh", "-c", "cp /etc/hosts /etc/new && mv /etc/new /etc/hosts"), check=True)
+    wait_for("slurmd has its names again", finds, 60)
+
     # Taken out: no new job, and the one that runs is waited for.
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal")
     wait_for("it drains", lambda: (line(pool) or {}).get("state") == "draining" and line(pool)["reason"].startswith("tandem: scale-in"), 60)
     assert pool.job(job)["JobState"] == "RUNNING"
     wait_for("its slurmd runs on", lambda: slurmd(m), 60)
+    old = slurmd(m)
+    first = subprocess.run(["pgrep", "--ns", str(m.first()), "--nslist", "pid", "-f", "^/opt/tandem-lib/ld.*/tandem host"], capture_output=True, text=True, check=True).stdout
+    os.kill(int(first), 9)
+    wait_for("slurmd has ended with who watches it", lambda: slurmd(m) is None, 60)
+    m.also(*host, log="host2.log")
+    wait_for("the next one knows that slurmd is needed", lambda: slurmd(m) not in (None, old), 60)
+    assert pool.job(job)["JobState"] == "RUNNING"
     pool.shell("scancel", str(job))
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
     wait_for("its slurmd has ended", lambda: slurmd(m) is None, 60)

@@ -34,6 +34,6 @@ int td_host_admit(struct td_kube *k, const char *ns, const char *set, const stru
 		  struct td_error *err);
 int td_host_dismiss(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,
 		    struct td_error *err);
-// Takes the rights of machines that have left. Those that are still in the NodeSet's status are counted in *ret_left.
+// Takes the right to the key of machines that have left, and of those without it the right to see that they have. Those that are still in the NodeSet's status are counted in *ret_left.
 int td_host_forget(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names, size_t *ret_left,
 		   struct td_error *err);

@@ -47,17 +47,28 @@ static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 	return r ? td_wrap(err, "%s %s/%s", gvr->kind, set->ns, name) : 0;
 }
 
+// The Roles of a NodeSet's machines: NODESET-host and NODESET-key.
+static const struct {
+	const char *file, *what;
+} roles[] = {{"host-role.yaml", "host"}, {"host-key-role.yaml", "key"}};
+
 static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)
 {
 	const char *cluster = td_jstr_or(set->root, "spec.clusterName", "");
-	const struct td_json_word role[] = {{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("host-role.yaml", role, TD_LEN(role));
-	int r = make(k, &td_roles_gvr, d, set, err);
-	for (size_t i = 0; i < names->n && !r; i++) {
-		const struct td_json_word words[] = {
-			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"node", names->v[i], 0}};
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b = filled("host-binding.yaml", words, TD_LEN(words));
-		r = make(k, &td_rolebindings, b, set, err);
+	int r = 0;
+	for (size_t n = 0; n < TD_LEN(roles) && !r; n++) {
+		td_auto_free char *role = td_asprintf("%s-%s", set->name, roles[n].what);
+		const struct td_json_word its[] = {
+			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled(roles[n].file, its, TD_LEN(its));
+		r = make(k, &td_roles_gvr, d, set, err);
+		for (size_t i = 0; i < names->n && !r; i++) {
+			const struct td_json_word words[] = {
+				{"role", role, 0}, {"namespace", set->ns, 0}, {"node", names->v[i], 0}};
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b =
+				filled("host-binding.yaml", words, TD_LEN(words));
+			r = make(k, &td_rolebindings, b, set, err);
+		}
 	}
 	return r;
 }
@@ -134,9 +145,14 @@ int td_host_forget(struct td_kube *k, const char *ns, const char *name, const st
 			left++;
 			continue;
 		}
-		td_auto_free char *binding = td_asprintf("%s-host-%s", name, names->v[i]);
+		// The machine has to read yet that it is out, and keeps its slurmd and the key while it cannot. It looks when
+		// it likes (--every), so that right goes when this is said once more.
+		td_auto_free char *key = td_asprintf("%s-key-%s", name, names->v[i]),
+				  *look = td_asprintf("%s-host-%s", name, names->v[i]);
 		const struct td_kube_delete_opts opts = {.grace_s = -1};
-		r = td_kube_delete(k, &td_rolebindings, ns, binding, &opts, NULL, err);
+		r = td_kube_delete(k, &td_rolebindings, ns, key, &opts, NULL, err);
+		if (r == TD_NOT_FOUND)
+			r = td_kube_delete(k, &td_rolebindings, ns, look, &opts, NULL, err);
 		r = r == TD_NOT_FOUND ? 0 : r;
 	}
 	*ret_left = left;
