@@ -1,5 +1,6 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -63,9 +64,11 @@ def metal(pool):
 
 
 def slurmd(m):
-    """The process of the machine's slurmd, or None."""
+    """The process of the machine's slurmd, or None. Nobody there reaps one whose parent has ended."""
     for pid in subprocess.run(["pgrep", "--ns", str(m.first()), "--nslist", "pid", "-x", "slurmd"], capture_output=True, text=True).stdout.split():
-        return int(pid)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+                return int(pid)
     return None
 
 
@@ -96,6 +99,12 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     held = json.loads(subprocess.run(m.inside("cat", "/var/lib/tandem-agent/h0.json"), capture_output=True, text=True, check=True).stdout)
     assert held, "the gate keeps a table"
 
+    # Somebody writes the machine's /etc/hosts anew, as another file, and slurmd still finds slurmctld.
+    finds = lambda: "slurmctld" in pathlib.Path(f"/proc/{slurmd(m)}/root/etc/hosts").read_text()
+    assert finds()
+    subprocess.run(m.inside("sh", "-c", "cp /etc/hosts /etc/new && mv /etc/new /etc/hosts"), check=True)
+    wait_for("slurmd has its names again", finds, 60)
+
     # A job outlives its slurmd.
     job = pool.sbatch("-w", "h0", "--gres=gpu:1")
     wait_for("it runs", lambda: pool.job(job)["JobState"] == "RUNNING", 60)
@@ -106,12 +115,6 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("it has registered", lambda: since() != then, 60)
     wait_for("it is Slurm's", lambda: (line(pool) or {}).get("state") == "mixed", 60)
     assert pool.job(job)["JobState"] == "RUNNING"
-
-    # Somebody writes the machine's /etc/hosts anew, as another file, and slurmd still finds slurmctld.
-    finds = lambda: "slurmctld" in pathlib.Path(f"/proc/{slurmd(m)}/root/etc/hosts").read_text()
-    assert finds()
-    subprocess.run(m.inside("sh", "-c", "cp /etc/hosts /etc/new && mv /etc/new /etc/hosts"), check=True)
-    wait_for("slurmd has its names again", finds, 60)
 
     # Taken out: no new job, and the one that runs is waited for.
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal")
