@@ -172,6 +172,7 @@ def test_jobs_go_where_their_partition_puts_them(pool):
             wait_for("they run", lambda: [pool.squeue()[j]["state"] for j in jobs] == ["RUNNING"] * n)
             assert len({pool.job(j)["NodeList"] for j in jobs}) == on, partition
             pool.shell("scancel", *map(str, jobs))
+            wait_for("what they had is free again", lambda: not set(jobs) & set(pool.squeue()))  # jobs that complete still hold it
     finally:
         pool.clean()
         pool.change({"partitions": None})

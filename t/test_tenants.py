@@ -315,6 +315,7 @@ def test_a_members_limit_holds_for_his_jobs_and_pods_together(pool):
     as_him = lambda o, check=True: pool.run("kubectl", "--as", "r@uni", "apply", "-f", "-", input=json.dumps(o), check=check)
     as_him(train)
     pool.apply(pool.pod("anybodys", gpus=1, ns="physics"))  # no member's: the namespace's own
+    wait_for("the Deployment makes its pod", lambda: pool.items("pods", "-n", "physics", "-l", "app=train"))
     pod = lambda: pool.items("pods", "-n", "physics", "-l", "app=train")[0]
     wait_for("what he made waits at his limit, which his job has", lambda: re.search(
         rf"User researcher holds 1 of 1 gpu that a member of Tenant physics may hold, and this one wants 1. Held by job {job} of researcher",
