@@ -6,11 +6,15 @@
 
 #include <string.h>
 
+// The lowest nice that somebody else gives (td_want_nice() in the bridge), and how far below it the front is.
+enum { NICE_LOWEST = -1000000000, NICE_FRONT = 1100000000 };
+
 struct starve_room { // the pool as it is without those that are chosen
 	const struct td_pool_starve *f;
 	struct td_pool_node *x;
 	int64_t *use; // per account
 	bool *gone;   // per job
+	int64_t sum;  // of all weights
 	// The jobs on each node: those of node i are on[first[i]] to on[first[i + 1]].
 	size_t *first, *on;
 };
@@ -20,12 +24,37 @@ struct step { // the best way to one more seat on one node
 	int64_t excess, oldest; // of the last resort among them; start of the one that has run longest
 };
 
-int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account)
+int64_t td_pool_starve_front(int64_t nice)
+{
+	return nice >= NICE_LOWEST && td_pool_starve_at_front(nice - NICE_FRONT) ? nice - NICE_FRONT : nice;
+}
+
+bool td_pool_starve_at_front(int64_t nice)
+{
+	return nice < NICE_LOWEST;
+}
+
+int64_t td_pool_starve_own(int64_t nice)
+{
+	return td_pool_starve_at_front(nice) ? nice + NICE_FRONT : nice;
+}
+
+static int64_t sum_of(const struct td_pool_starve *f)
 {
 	int64_t sum = 0;
 	for (size_t i = 0; i < f->n_accounts; i++)
 		sum += f->accounts[i].weight;
+	return sum;
+}
+
+static int64_t share_of(const struct td_pool_starve *f, size_t account, int64_t sum)
+{
 	return sum > 0 ? (int64_t)((double)f->total * (double)f->accounts[account].weight / (double)sum) : 0;
+}
+
+int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account)
+{
+	return share_of(f, account, sum_of(f));
 }
 
 bool td_pool_starve_entitled(const struct td_pool_starve *f)
@@ -33,16 +62,21 @@ bool td_pool_starve_entitled(const struct td_pool_starve *f)
 	return f->wants > 0 && f->accounts[f->account].use + f->wants <= td_pool_starve_share(f, f->account);
 }
 
-enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use)
+static enum td_pool_starve_why why_of(const struct td_pool_starve *f, size_t job, int64_t use, int64_t sum)
 {
 	const struct td_pool_starve_job *j = &f->jobs[job];
 	if (j->account == f->account)
 		return TD_STARVE_NO;
 	if (j->over_slice)
 		return TD_STARVE_SLICE;
-	if (j->holds > 0 && use > td_pool_starve_share(f, j->account))
+	if (j->holds > 0 && use > share_of(f, j->account, sum))
 		return TD_STARVE_SHARE;
 	return j->priority < f->priority ? TD_STARVE_PRIORITY : TD_STARVE_NO;
+}
+
+enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use)
+{
+	return why_of(f, job, use, sum_of(f));
 }
 
 const char *td_pool_starve_words(enum td_pool_starve_why w)
@@ -90,7 +124,7 @@ static void turn(struct starve_room *r, size_t job, bool gone)
 static int64_t excess(const struct starve_room *r, size_t job)
 {
 	size_t a = r->f->jobs[job].account;
-	return r->use[a] - td_pool_starve_share(r->f, a);
+	return r->use[a] - share_of(r->f, a, r->sum);
 }
 
 // Is job a to go before job b, for these reasons?
@@ -114,7 +148,7 @@ static size_t next_on(const struct starve_room *r, size_t node, enum td_pool_sta
 	for (size_t k = r->first[node]; k < r->first[node + 1]; k++) {
 		size_t j = r->on[k];
 		enum td_pool_starve_why w =
-			r->gone[j] ? TD_STARVE_NO : td_pool_starve_why(r->f, j, r->use[r->f->jobs[j].account]);
+			r->gone[j] ? TD_STARVE_NO : why_of(r->f, j, r->use[r->f->jobs[j].account], r->sum);
 		if (w == TD_STARVE_NO || (best != SIZE_MAX && !sooner(r, j, w, best, *ret_why)))
 			continue;
 		best = j;
@@ -204,7 +238,7 @@ size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST]
 		memcpy(x, f->room.nodes, f->room.n * sizeof(*x));
 	for (size_t i = 0; i < f->n_accounts; i++)
 		use[i] = f->accounts[i].use;
-	struct starve_room r = {f, x, use, gone, first, on};
+	struct starve_room r = {f, x, use, gone, sum_of(f), first, on};
 	if (!td_pool_starve_entitled(f) || seats(&r) >= f->room.units)
 		return 0;
 

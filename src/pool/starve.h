@@ -36,6 +36,12 @@ enum td_pool_starve_why { TD_STARVE_NO, TD_STARVE_SLICE, TD_STARVE_SHARE, TD_STA
 // The first of a job's reasons to be a victim, while its account holds `use`.
 enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use);
 const char *td_pool_starve_words(enum td_pool_starve_why w); // "its slice is over"
+
+// Who starves behind others goes to the front of the queue, by a nice below every one that a pod's priority gives; it
+// says how nice he is himself, so that it can be taken back. Who is far too nice for that stays where he wants to be.
+int64_t td_pool_starve_front(int64_t nice);
+bool td_pool_starve_at_front(int64_t nice);
+int64_t td_pool_starve_own(int64_t nice); // of one at the front: his own
 // The victims, and why each is one: enough, and no more. 0: he has room already, is not entitled, or they would not do.
 size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST],
 		      enum td_pool_starve_why ret_why[TD_DEFRAG_MOST]);

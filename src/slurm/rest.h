@@ -188,7 +188,8 @@ struct td_slurm_job_change {
 	// excluded_nodes "" clears the list (S-J7).
 	const char *admin_comment, *excluded_nodes, *comment;
 	bool release; // a held job
-	int nice;     // not 0; below 0 it raises the job (S-J5)
+	int nice;     // below 0 it raises the job (S-J5); 0 counts with nice_too
+	bool nice_too;
 	// Added to the priority of a job that waits, beside all that Slurm computes; 0 with site: nothing (S-Q9).
 	bool site;
 	int64_t site_factor;

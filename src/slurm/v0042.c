@@ -124,7 +124,7 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "admin_comment", c->admin_comment);
-	if (c->nice)
+	if (c->nice || c->nice_too)
 		td_jm_int(d, root, "nice", c->nice);
 	td_jm_str(d, root, "comment", c->comment);
 	names(d, root, "excluded_nodes", c->excluded_nodes);

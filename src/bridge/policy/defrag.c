@@ -322,7 +322,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 	bool first = td_streq(k->waiter->reason, "Resources");
 	if (!first && !(k->starve && td_streq(k->waiter->reason, "Priority")))
 		return false;
-	first = first || td_starve_raised(k->waiter);
+	first = first || td_pool_starve_at_front(k->waiter->nice);
 
 	struct td_moves_set set = {0};
 	size_t parts = 0;
@@ -424,6 +424,8 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		sweep(b);
 		m->swept = true;
 	}
+	if (!s->starve_s)
+		td_starve_lower(b, f, slurm, NULL);
 	if (!on) {
 		for (size_t i = 0; i < TD_LEN(m->last); i++)
 			m->last[i].open = false;

@@ -50,6 +50,7 @@ size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_mo
 // "its account holds 0 of the 8 GPUs that are its share"
 void td_starve_words(const struct td_moves_look *k, struct td_buf *t);
 // Others may stand before it in the queue, and the room that is made would be theirs. Slurm says so (Priority) of one
-// without any before it, too, when it may have one of several QOS. So it goes to the front first.
-bool td_starve_raised(const struct td_slurm_job *waiter);
+// without any before it, too, when it may have one of several QOS. So it goes to the front first (pool/starve.h).
 void td_starve_raise(const struct td_moves_look *k, struct td_slurm *slurm);
+// Who is at the front, and is not kept there (of each known job; NULL: nobody is), has his own place again.
+void td_starve_lower(struct td_bridge *b, struct td_policies_facts *f, struct td_slurm *slurm, const bool *keep);

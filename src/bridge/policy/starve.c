@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { RAISE = 1000000 };
-
 struct td_starve_look {
 	struct td_pool_starve_account *accounts; // of the resource that is looked at
 	const char **names;
@@ -81,13 +79,14 @@ static int resource_of(const struct td_policies_known *j)
 size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, bool busy,
 		      struct td_policies_words *ret, size_t most)
 {
-	const struct td_policies_facts *f = of->f;
+	struct td_policies_facts *f = of->f;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(of->b->view);
 	if (!snap || f->more) // what nobody has read would be missing in the sums
 		return 0;
 	td_auto_free struct td_pool_starve_account *accounts = td_calloc(f->n + 1, sizeof(*accounts));
 	td_auto_free const char **names = td_calloc(f->n + 1, sizeof(*names));
 	td_auto_free size_t *whose = td_calloc(f->n + 1, sizeof(*whose));
+	td_auto_free bool *keep = td_calloc(f->n + 1, sizeof(*keep));
 	size_t n = 0;
 	// Shares are of GPUs for those who wait for some, and of CPUs for the others.
 	static const int kinds[] = {TD_POLICY_GPU, TD_POLICY_CPU};
@@ -105,6 +104,7 @@ size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, st
 			const struct td_pool_starve p = starve_of(&l, k, whose[i], of->s);
 			if (!td_pool_starve_entitled(&p))
 				continue;
+			keep[i] = true;
 			while (at < n_heads && strcmp(heads[at]->partition, k->partition) != 0)
 				at++;
 			if (at == TD_LEN(heads))
@@ -121,6 +121,7 @@ size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, st
 			n += *ret[n].text != '\0';
 		}
 	}
+	td_starve_lower(of->b, f, slurm, keep);
 	return n;
 }
 
@@ -182,17 +183,40 @@ void td_starve_words(const struct td_moves_look *k, struct td_buf *t)
 		      k->starve->res == TD_POLICY_GPU ? "GPUs" : "CPUs");
 }
 
-bool td_starve_raised(const struct td_slurm_job *waiter)
-{
-	return waiter->nice <= -RAISE;
-}
-
 void td_starve_raise(const struct td_moves_look *k, struct td_slurm *slurm)
 {
 	struct td_error e = TD_ERROR_INIT;
-	if (td_slurm_job_update(slurm, k->waiter->id, &(struct td_slurm_job_change){.nice = -RAISE}, k->b->cancel, &e))
+	const struct td_slurm_job_change ch = {.nice = (int)td_pool_starve_front(k->waiter->nice), .nice_too = true};
+	size_t at = 0;
+	const struct td_policies_known *w = waiter_of(k, &at);
+	if (!w || ch.nice == k->waiter->nice)
+		return;
+	if (td_slurm_job_update(slurm, k->waiter->id, &ch, k->b->cancel, &e)) {
 		td_debug("job %" PRId64 " starves, and cannot be raised: %s", k->waiter->id, e.msg);
-	else
-		td_info("job %" PRId64 " of %s starves: it goes to the front of the queue", k->waiter->id,
-			k->waiter->user);
+		return;
+	}
+	k->f->v[at].nice = ch.nice;
+	td_info("job %" PRId64 " of %s starves: it goes to the front of the queue", k->waiter->id, k->waiter->user);
+}
+
+void td_starve_lower(struct td_bridge *b, struct td_policies_facts *f, struct td_slurm *slurm, const bool *keep)
+{
+	enum { MOST = 8 };
+	for (size_t i = 0, n = 0; i < f->n && n < MOST && !td_cancelled(b->cancel); i++) {
+		struct td_policies_known *k = &f->v[i];
+		td_auto_job struct td_slurm_job j = {0};
+		struct td_error e = TD_ERROR_INIT;
+		if (!k->read || !td_pool_starve_at_front(k->nice) || (keep && keep[i]))
+			continue;
+		n++;
+		// As it is now: somebody may have written another one since it was read.
+		int r = td_slurm_job(slurm, k->id, b->cancel, &j, &e);
+		const struct td_slurm_job_change ch = {.nice = (int)td_pool_starve_own(j.nice), .nice_too = true};
+		if (!r && ch.nice != j.nice)
+			r = td_slurm_job_update(slurm, k->id, &ch, b->cancel, &e);
+		if (r)
+			td_debug("job %" PRId64 " stays at the front of the queue: %s", k->id, e.msg);
+		else
+			k->nice = ch.nice;
+	}
 }

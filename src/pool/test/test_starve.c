@@ -184,9 +184,26 @@ static void test_enough_and_no_more(void **state)
 	says(m, "0 share, 2 share");
 }
 
+// Before all who may wait, whatever their nice is; and what it was can be found again.
+static void test_front(void **state)
+{
+	const int64_t may[] = {0, 50, 99999999, -1, -1000000, -1000000000}; // the last is a PriorityClass' most
+	for (size_t i = 0; i < TD_LEN(may); i++) {
+		int64_t at = td_pool_starve_front(may[i]);
+		assert_false(td_pool_starve_at_front(may[i]));
+		assert_true(td_pool_starve_at_front(at) && at < -1000000000 && at > -2147483645); // Slurm's most
+		assert_int_equal(td_pool_starve_front(at), at);
+		assert_int_equal(td_pool_starve_own(at), may[i]);
+		assert_int_equal(td_pool_starve_own(may[i]), may[i]);
+	}
+	assert_int_equal(td_pool_starve_front(2147483645), 2147483645);
+	assert_int_equal(td_pool_starve_front(100000000), 100000000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_over_share),
-				       cmocka_unit_test(test_order), cmocka_unit_test(test_enough_and_no_more)};
+				       cmocka_unit_test(test_order), cmocka_unit_test(test_enough_and_no_more),
+				       cmocka_unit_test(test_front)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
