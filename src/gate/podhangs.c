@@ -148,18 +148,27 @@ static void node_pods(struct hang_pass *p, int node, const struct td_objects *po
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(p->h->nodes, NULL, name);
 	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+	if (!o || (text && td_json_parse(text, strlen(text), &j, NULL)))
 		return;
-	bool known = td_nodehealth_facts(p->h->health, node, f);
+	const yyjson_val *policy = j ? td_json_root(j) : NULL;
+	bool known = policy && td_nodehealth_facts(p->h->health, node, f);
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *pod = pods->v[i];
 		const char *id = td_object_annotation(pod, TD_ANN_JOB);
 		long long job;
 		struct hang_watch w;
-		if (id && td_streq(td_jstr(pod->root, "spec.nodeName"), name) && td_parse_i64(id, &job) && job > 0 &&
-		    td_streq(td_jstr(pod->root, "status.phase"), "Running") && !td_object_deleting(pod) &&
-		    watched(pod, td_json_root(j), &w))
+		if (!id || !td_streq(td_jstr(pod->root, "spec.nodeName"), name) || !td_parse_i64(id, &job) ||
+		    job <= 0 || !td_streq(td_jstr(pod->root, "status.phase"), "Running") || td_object_deleting(pod))
+			continue;
+		if (watched(pod, policy, &w))
 			look_at(p, node, pod, job, &w, known ? f : NULL);
+		else if (
+			td_condition_true(
+				pod->root,
+				TD_COND_HANGS)) // what was said of it once is not known any more, and must not end its gang
+			say(p, pod,
+			    TD_CONDITION(TD_COND_HANGS, "False", "NotWatched",
+					 "nobody looks whether it makes progress"));
 	}
 }
 
