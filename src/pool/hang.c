@@ -47,3 +47,8 @@ void td_pool_hang_words(const struct td_pool_hang_rule *r, char *ret, size_t n)
 	if (len < n)
 		snprintf(ret + len, n - len, " for %lld s", (long long)(r->after_ms / 1000));
 }
+
+bool td_pool_hang_all(const struct td_pool_hang_pods *p)
+{
+	return p->bound > 0 && p->still == p->bound && p->bound + p->over >= p->size;
+}

@@ -34,3 +34,12 @@ struct td_pool_hang {
 bool td_pool_hang(const struct td_pool_hang_rule *r, struct td_pool_hang *state, const struct td_pool_hang_look *now);
 // "no heartbeat and no output for 300 s"
 void td_pool_hang_words(const struct td_pool_hang_rule *r, char *ret, size_t n);
+
+struct td_pool_hang_pods { // of one job of pods: a gang, or a pod alone
+	int64_t size;
+	int64_t bound, still; // those that run, and those of them that show no progress
+	int64_t over;         // those that succeeded, or have ended because it hangs
+};
+// Does it hang? Who waits for another one does nothing either: so all that run must be still, and nobody may be missing
+// who is yet to come, or is made anew.
+bool td_pool_hang_all(const struct td_pool_hang_pods *p);

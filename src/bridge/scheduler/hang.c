@@ -3,6 +3,7 @@
 
 #include "api/condition.h"
 #include "base/clock.h"
+#include "pool/hang.h"
 
 #include <string.h>
 
@@ -24,6 +25,18 @@ static bool has_controller(const struct td_object *pod)
 		if (td_jbool(o, "controller", false))
 			return true;
 	return false;
+}
+
+// It succeeded, or was told to end because this job hangs: nobody comes in its place before the others have ended, too.
+static bool over(const struct td_object *pod, int64_t job)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED), *id = td_object_annotation(pod, TD_ANN_JOB);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	long long n;
+	if (td_streq(td_jstr(pod->root, "status.phase"), "Succeeded"))
+		return true;
+	return text && id && td_parse_i64(id, &n) && n == job && !td_json_parse(text, strlen(text), &j, NULL) &&
+	       td_streq(td_jstr(td_json_root(j), "reason"), "Hangs");
 }
 
 // One pod. end: all pods of its job hang, and so they end.
@@ -52,19 +65,22 @@ int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_gang_member lone = {.pod = r->pod, .state = TD_POD_BOUND, .p = r->p};
 	struct td_gang_member *v = r->gang ? r->gang->v : &lone;
-	size_t n = r->gang ? r->gang->n : 1, pods = 0;
+	size_t n = r->gang ? r->gang->n : 1;
+	struct td_pool_hang_pods all = {.size = r->gang ? (int64_t)r->a->size : 1};
 	bool end = !r->core; // what is beyond the core of a gang may wait for it
 	for (size_t i = 0; i < n; i++) {
+		all.over += v[i].state == TD_POD_DONE && over(v[i].pod, r->a->job);
 		if (v[i].state != TD_POD_BOUND)
 			continue;
-		if (!still_since(v[i].pod))
-			return 0;
-		pods++;
+		all.bound++;
+		all.still += still_since(v[i].pod) > 0;
 		// Nobody would make a lone pod again.
 		end = end && has_controller(v[i].pod) &&
 		      td_streq(td_jstr(td_condition(v[i].pod->root, TD_COND_HANGS), "reason"), TD_HANGS_END);
 	}
-	int all = 0;
+	if (!td_pool_hang_all(&all))
+		return 0;
+	int first = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (v[i].state != TD_POD_BOUND)
 			continue;
@@ -74,9 +90,9 @@ int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err)
 		x.pod = v[i].pod;
 		x.p = v[i].p;
 		x.remove = r->gang && end && r->gang->says.on_loss == TD_GANG_RESTART;
-		int k = hangs(&x, end, pods, &e);
-		if (k && !all)
-			all = td_fail(err, k, "%.500s", e.msg);
+		int k = hangs(&x, end, (size_t)all.bound, &e);
+		if (k && !first)
+			first = td_fail(err, k, "%.500s", e.msg);
 	}
-	return all;
+	return first;
 }

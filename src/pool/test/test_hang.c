@@ -70,6 +70,21 @@ static void words(void **state)
 	assert_int_equal(strlen(text), 7);
 }
 
+static bool all(int64_t size, int64_t bound, int64_t still, int64_t over)
+{
+	return td_pool_hang_all(&(struct td_pool_hang_pods){size, bound, still, over});
+}
+
+static void a_gang_hangs_when_all_are_still_and_nobody_is_missing(void **state)
+{
+	assert_true(all(1, 1, 1, 0));
+	assert_true(all(3, 3, 3, 0));
+	assert_false(all(3, 3, 2, 0)); // two wait for the third, which computes
+	assert_false(all(3, 2, 2, 0)); // for one that is not bound yet, or in whose place another one comes
+	assert_true(all(3, 2, 2, 1));
+	assert_false(all(3, 0, 0, 3));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -78,6 +93,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_known_is_no_hang),
 		cmocka_unit_test(who_only_waits_uses_no_cpu),
 		cmocka_unit_test(words),
+		cmocka_unit_test(a_gang_hangs_when_all_are_still_and_nobody_is_missing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
