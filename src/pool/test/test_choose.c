@@ -1,7 +1,7 @@
 // rows: D1.1 D1.2
 // The best GPUs and cores of a node, against trying every subset: on trees of 1, 2, 4 and 8 NUMA nodes, with islands
 // of NVLink, PCIe switches and NICs, at random occupancy.
-#include "pool/choose.h"
+#include "pool/test/choose.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

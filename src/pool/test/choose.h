@@ -1,6 +1,6 @@
 // Which GPUs and cores of one node serve a request best, by what lies near to what: the yardstick that Slurm's own
-// choice is held against (docs/gpus.md), and what says whether a node can ever give what is asked for. Slurm gives out
-// the devices; nothing is ever given that it did not. Pure, as all of the pool.
+// choice is held against (docs/gpus.md; docs/facts/slurm.md S-D13). Slurm gives out the devices, and nothing is ever given
+// that it did not: so no program asks this, only tests and whoever compares.
 //
 // The choice is the best of all subsets, not a good one. GPUs that no measure tells apart are tried once, and what
 // cannot become better than the best so far is left out; what is left out is never better (test_choose.c holds it

@@ -1,4 +1,4 @@
-#include "pool/choose.h"
+#include "pool/test/choose.h"
 
 #include <limits.h>
 #include <string.h>
