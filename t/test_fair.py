@@ -168,6 +168,7 @@ def test_others_make_room_for_one_that_starves(pool):
         wait_for("it runs", lambda: running(pool, waits), 90)
     finally:
         starvation(None)
+    wait_for("it has the nice that was its own", lambda: pool.job(waits)["Nice"] == "0")
     assert not running(pool, young) and running(pool, old) and running(pool, far)
     assert f"so that job {waits} has room, which waits for 4 gpu on one node (its account has more than its share)" in pool.shell("scontrol", "show", "job", young)
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "MadeRoom" and f"job {waits} of other" in e["message"]])

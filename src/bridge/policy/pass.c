@@ -262,9 +262,9 @@ static bool idle(const struct td_policies *p, const struct td_settings *s)
 {
 	bool ours = false;
 	for (size_t i = 0; i < p->facts.n; i++)
-		ours |= p->facts.v[i].phase == TD_PHASE_WAITING &&
-			((p->facts.v[i].value >= TD_POLICY_LOW && !p->facts.v[i].fixed) ||
-			 td_pool_starve_at_front(p->facts.v[i].nice));
+		ours |= td_pool_starve_at_front(p->facts.v[i].nice) ||
+			(p->facts.v[i].value >= TD_POLICY_LOW && p->facts.v[i].phase == TD_PHASE_WAITING &&
+			 !p->facts.v[i].fixed);
 	return !s->n_policies && p->swept && !ours && !td_policies_slices(s) && !s->defragment_s && !s->starve_s &&
 	       !td_policies_moves_open(&p->moves);
 }

@@ -8,10 +8,16 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <uthash.h>
 
+struct starve_name { // which account it is
+	const char *name;
+	size_t at;
+	UT_hash_handle hh;
+};
 struct td_starve_look {
 	struct td_pool_starve_account *accounts; // of the resource that is looked at
-	const char **names;
+	struct starve_name *names, *by_name;     // the room for them; while they are counted
 	size_t n;
 	size_t *of; // of each known job: its account
 	int64_t total;
@@ -20,10 +26,13 @@ struct td_starve_look {
 
 static size_t account_of(struct td_starve_look *l, const struct td_settings *s, const char *name)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (!strcmp(l->names[i], name))
-			return i;
-	l->names[l->n] = name;
+	struct starve_name *x = NULL;
+	HASH_FIND_STR(l->by_name, name, x);
+	if (x)
+		return x->at;
+	x = &l->names[l->n];
+	*x = (struct starve_name){.name = name, .at = l->n};
+	HASH_ADD_KEYPTR(hh, l->by_name, name, strlen(name), x);
 	l->accounts[l->n] = (struct td_pool_starve_account){.weight = td_settings_weight(s, name)};
 	return l->n++;
 }
@@ -58,6 +67,7 @@ static void fill(struct td_starve_look *l, const struct td_moves_look *k, const 
 		if (j->phase != TD_PHASE_WAITING)
 			l->accounts[l->of[i]].use += j->tres[res];
 	}
+	HASH_CLEAR(hh, l->by_name);
 }
 
 static struct td_pool_starve starve_of(const struct td_starve_look *l, const struct td_policies_known *j,
@@ -84,7 +94,7 @@ size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, st
 	if (!snap || f->more) // what nobody has read would be missing in the sums
 		return 0;
 	td_auto_free struct td_pool_starve_account *accounts = td_calloc(f->n + 1, sizeof(*accounts));
-	td_auto_free const char **names = td_calloc(f->n + 1, sizeof(*names));
+	td_auto_free struct starve_name *names = td_calloc(f->n + 1, sizeof(*names));
 	td_auto_free size_t *whose = td_calloc(f->n + 1, sizeof(*whose));
 	td_auto_free bool *keep = td_calloc(f->n + 1, sizeof(*keep));
 	size_t n = 0;
