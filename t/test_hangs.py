@@ -134,7 +134,8 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
     service["spec"]["template"]["metadata"] |= asks
     gang = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gang", "namespace": "default"}, "spec": {
         "completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimit": 0,
-        "template": {"metadata": {**asks, "labels": {"tandem.dev/gang": "gang"}}, "spec": {**pool.pod("x", command=WAITS_FOR_THE_OTHER)["spec"], "restartPolicy": "Never"}}}}
+        # A busy machine gives one that computes no CPU for a moment.
+        "template": {"metadata": {"annotations": {"tandem.dev/hang-after": "6"}, "labels": {"tandem.dev/gang": "gang"}}, "spec": {**pool.pod("x", command=WAITS_FOR_THE_OTHER)["spec"], "restartPolicy": "Never"}}}}
     pool.apply(gang, lone, other, service)
     ended = wait_for("the first of the service ends", lambda: next((p for p in pool.items("pods", "-l", "app=service") if p["status"].get("phase") == "Failed"), None))
     assert why_ended(ended) == ("Hangs", "it hangs: no CPU use for 2 s")
@@ -144,12 +145,13 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
     wait_for("an event says it", lambda: [e for e in pool.items("events", "-A") if e["reason"] == "Hangs" and e["involvedObject"]["name"] == "lone" and "it hangs: no CPU use for 2 s" in e["message"]])
     assert "It hangs: no CPU use for 2 s." in pool.cmd("why", "lone").stdout
     assert pool.phase("lone") == "Running" and hangs(pool, "other") is None
+    wait_for("the gang runs", lambda: len(pool.running("-l", "job-name=gang")) == 2)
     first, second = sorted((p for p in pool.items("pods", "-l", "job-name=gang")), key=lambda p: p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
     wait_for("the first of the gang waits", lambda: (hangs(pool, first["metadata"]["name"]) or ("",))[0] == "True")
     assert hangs(pool, second["metadata"]["name"]) is None and len(pool.running("-l", "job-name=gang")) == 2
     pool.kubectl("exec", second["metadata"]["name"], "--", "kill", "-USR1", "1")
     wait_for("all of it hangs, and ends", lambda: all(p["status"].get("phase") == "Failed" for p in pool.items("pods", "-l", "job-name=gang")))
-    assert {why_ended(p) for p in pool.items("pods", "-l", "job-name=gang")} == {("Hangs", "it hangs: no CPU use for 2 s, like all pods of its gang")}
+    assert {why_ended(p) for p in pool.items("pods", "-l", "job-name=gang")} == {("Hangs", "it hangs: no CPU use for 6 s, like all pods of its gang")}
     assert pool.counted("agent", "tandem_pod_hangs_total", action="end") >= 4
     pool.kubectl("delete", "healthpolicies", "--all")
     wait_for("what nobody looks at any more is not said", lambda: hangs(pool, "lone")[:2] == ("False", "NotWatched"))
