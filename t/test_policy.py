@@ -239,6 +239,8 @@ def test_nobody_makes_pods_in_anothers_name(site):
     c.kubectl("delete", "cronjob", "whose")
     assert not made("system:serviceaccount:kube-system:job-controller", of("alice"), "system:serviceaccounts:kube-system")
     assert "says whose pods these are" in made("system:serviceaccount:default:sly", of("alice"), "system:serviceaccounts:default")
+    assert not made("system:serviceaccount:kube-system:cronjob-controller", of("alice"), "system:serviceaccounts:kube-system")
+    assert "says whose pods these are" in made("system:serviceaccount:kube-system:another", of("alice"), "system:serviceaccounts:kube-system")
 
 
 @pytest.mark.feature("D3.9")
