@@ -1,6 +1,8 @@
 """A machine beside an embedded pool: namespaces of its own, the file system of Slurm's image with Tandem's programs put in, and a cable to the pool's switch.
 What runs in it runs as on a host: no kubelet, no pod."""
+import base64
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -68,6 +70,26 @@ class Machine:
         self.ip("-n", self.ns, "link", "set", "lo", "up")
         self.ip("-n", self.ns, "link", "set", "eth0", "up")
         return self
+
+    def join(self):
+        """Leaves what `tandem join` leaves on a machine: a certificate that says which node it is. (test_join.py has how it gets that.)"""
+        pki, run = f"{self.pool.home}/pki", lambda *argv: subprocess.run(argv, check=True, capture_output=True, cwd=self.dir)
+        run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "node.key", "-out", "node.csr", "-subj", f"/O=system:nodes/CN=system:node:{self.name}")
+        run("openssl", "x509", "-req", "-in", "node.csr", "-CA", f"{pki}/ca.crt", "-CAkey", f"{pki}/ca.key", "-set_serial", "77", "-out", "node.crt", "-days", "2")
+        self.conf = self.kubeconfig("etc/kubernetes/kubelet.conf", self.dir / "node.crt", self.dir / "node.key")
+
+    def kubeconfig(self, where, crt, key):
+        """Writes a kubeconfig of the pool for the machine, which reaches the API at the switch's address."""
+        b64 = lambda path: base64.b64encode(open(path, "rb").read()).decode()
+        conf = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": f"https://10.{self.pool.instance['subnet']}.0.1:{self.pool.instance['apiPort']}",
+                                                       "certificate-authority-data": b64(f"{self.pool.home}/pki/ca.crt")}}],
+                "users": [{"name": "u", "user": {"client-certificate-data": b64(crt), "client-key-data": b64(key)}}]}
+        path = self.dir / "upper" / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(conf))
+        path.chmod(0o600)
+        return path
 
     @staticmethod
     def ip(*argv, check=True):

@@ -1,5 +1,4 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
-import base64
 import contextlib
 import json
 import os
@@ -24,23 +23,6 @@ NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "m
          "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
 
 
-def joined(pool, m):
-    """What `tandem join` leaves on a machine: a certificate that says which node it is. (test_join.py has how it gets that.)"""
-    pki, key, csr, crt = f"{pool.home}/pki", m.dir / "node.key", m.dir / "node.csr", m.dir / "node.crt"
-    run = lambda *argv: subprocess.run(argv, check=True, capture_output=True, cwd=m.dir)
-    run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", csr, "-subj", f"/O=system:nodes/CN=system:node:{m.name}")
-    run("openssl", "x509", "-req", "-in", csr, "-CA", f"{pki}/ca.crt", "-CAkey", f"{pki}/ca.key", "-set_serial", "77", "-out", crt, "-days", "2")
-    b64 = lambda path: base64.b64encode(open(path, "rb").read()).decode()
-    conf = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"https://10.{pool.instance['subnet']}.0.1:{pool.instance['apiPort']}", "certificate-authority-data": b64(f"{pki}/ca.crt")}}],
-            "users": [{"name": "u", "user": {"client-certificate-data": b64(crt), "client-key-data": b64(key)}}]}
-    where = m.dir / "upper/etc/kubernetes/kubelet.conf"
-    where.parent.mkdir(parents=True)
-    where.write_text(json.dumps(conf))
-    where.chmod(0o600)
-    return where
-
-
 def line(pool, name="h0"):
     nodes = pool.get("nodeset", "metal", "-n", "slurm").get("status", {}).get("nodes", [])
     return next((n for n in nodes if n["name"] == name), None)
@@ -53,7 +35,7 @@ def metal(pool):
                 "spec": {"clusterName": "main", "hosts": [], "slurm": {"gres": "gpu:2", "features": ["bare"]}}}, *NODE)
     try:
         with Machine(pool, "h0", devices=GPUS) as m:
-            m.conf = joined(pool, m)
+            m.join()
             yield m
     finally:
         pool.kubectl("-n", "slurm", "delete", "nodeset", "metal", "--ignore-not-found")
@@ -131,6 +113,6 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     pool.shell("scancel", str(job))
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
     wait_for("its slurmd has ended", lambda: slurmd(m) is None, 60)
-    wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts"], 60)
+    wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts", "slurm"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()

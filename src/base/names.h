@@ -51,6 +51,9 @@
 // What a pod says of itself: it hangs when nothing of it has moved for so many seconds.
 #define TD_ANN_HANG_AFTER "tandem.dev/hang-after"
 
+// On a NodeSet, by `tandem adopt`: what is known of its group, {"hosts": "n[1-8]", "phase": "old"} (slurm/adopt.h).
+#define TD_ANN_ADOPT "tandem.dev/adopt"
+
 // ---- nodes ----
 // A drain is asked for; value: the reason.
 #define TD_ANN_DRAIN "tandem.dev/drain"

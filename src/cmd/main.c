@@ -23,6 +23,7 @@ static const struct td_cmd roles[] = {
 	{"node", td_node_main, "one node; drain, reset, reboot, test or return it"},
 	{"join", td_join_main, "on a new machine: become a node, with a token for it"},
 	{"host", td_host_main, "run slurmd on this machine itself, as a node of the pool"},
+	{"adopt", td_adopt_main, "take over an existing Slurm, group by group, and give it back"},
 	{"netboot", td_netboot_main, "boot machines without disks, by HTTP"},
 	{"gds-check", td_gds_check_main, "what a machine has of GPUDirect Storage"},
 	{"upgrade", td_upgrade_main, "upgrade nodes under running work"},

@@ -36,6 +36,7 @@ int td_nodes_main(int argc, char **argv);
 int td_node_main(int argc, char **argv);
 int td_join_main(int argc, char **argv);
 int td_host_main(int argc, char **argv);
+int td_adopt_main(int argc, char **argv);
 int td_netboot_main(int argc, char **argv);
 int td_upgrade_main(int argc, char **argv);
 int td_history_main(int argc, char **argv);

@@ -11,6 +11,14 @@ mkdir -p /var/spool/slurmd /run/slurm /opt/tandem /etc/tandem/site
 [ -e /etc/tandem/site/task-prolog.sh ] || ln -sf /opt/tandem/task-prolog /etc/tandem/site/task-prolog.sh
 export SLURM_SACK_KEY="$TD_DIR/slurm.key"
 [ ! -e "$TD_DIR/slurm.jwks" ] || export SLURM_SACK_JWKS="$TD_DIR/slurm.jwks"
+# The directory that /run/slurm is there: a slurmd that comes later has the same, and its jobs find its socket.
+mkdir -p "$TD_DIR/slurm"
+chmod 755 "$TD_DIR/slurm"
 exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
 	mount --bind "$TD_DIR/hosts" /etc/hosts
+	mount --bind "$TD_DIR/slurm" /run/slurm
+	# What another Slurm has on this machine, its configuration, its key and its sockets, would be taken first.
+	for d in /etc/slurm /run/slurmctld /run/slurmdbd; do
+		[ ! -d "$d" ] || mount -t tmpfs -o mode=755 tmpfs "$d"
+	done
 	exec "$TD_SLURMD" -D -Z -N "$TD_NODE" --conf-server "$TD_SERVERS" --conf "$TD_CONF"'
