@@ -53,7 +53,7 @@ def parts_of_gpus(pool):
     for wrong in ("shard:101", "shard:5", "shard", "shard:alpha:50"):
         r = pool.cmd("shell", "--", "srun", f"--gres={wrong}", "true", check=False)
         assert r.returncode and "shard counts hundredths of one GPU" in r.stderr, r.stderr
-    r = pool.cmd("shell", "--", "scontrol", "update", f"JobId={whole}", "Gres=shard:5", check=False)
+    r = pool.cmd("shell", "--user", "root", "--", "scontrol", "update", f"JobId={whole}", "Gres=shard:5", check=False)
     assert r.returncode and "shard counts hundredths of one GPU" in r.stdout + r.stderr, r
     pool.kubectl("delete", "pods", "--all", "--grace-period=0")
     wait_for("whoever wants a whole one has it, once nobody has a part of it", lambda: states(more, whole) == ["RUNNING"] * 2)
