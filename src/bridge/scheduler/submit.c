@@ -46,7 +46,8 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
 		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL) &&
-		       (!asked || td_streq(asked, td_settings_resource(s, node->root))) &&
+		       (!asked || (td_object_annotation(node, TD_ANN_SHARE) &&
+				   td_streq(asked, td_settings_resource(s, node->root)))) &&
 		       (!gds || td_object_annotation(node, TD_ANN_GDS));
 	}
 	return v;

@@ -568,7 +568,10 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 		if (td_devices_indexes(td_settings_list(s, td_json_root(j), s->gres[i].name)) < want)
 			return false;
 	}
-	return true;
+	// A node may have become another vendor's since the pod was asked for.
+	const char *asked = s->devices.n_several ? td_settings_asked(s, pod) : NULL;
+	return !asked || td_devices_indexes(td_jkey_str(td_json_root(j), asked)) >=
+				 td_api_pod_request(td_jget(pod, "spec"), asked);
 }
 
 int64_t td_devices_of_gres(const char *gres, const char *kind)

@@ -394,6 +394,7 @@ static void test_vendors(void **state)
 	assert_string_equal(td_settings_asked(s, td_json_root(p)), "amd.com/gpu");
 	assert_true(td_devices_cover(s, td_json_root(p), 0, there));
 	assert_false(td_devices_cover(s, td_json_root(p), 0, "{\"amd.com/gpu\":\"0\"}"));
+	assert_false(td_devices_cover(s, td_json_root(p), 0, "{\"nvidia.com/gpu\":\"0-1\"}")); // as many, another's
 	td_auto_want struct td_want w = {0};
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_want_read(s, "main", td_json_root(two), 0, &w, &e), TD_INVALID); // not of both vendors
