@@ -68,13 +68,10 @@ bool td_hangs_named(const yyjson_val *policy, const struct td_gate_request *q)
 	return td_pool_preflight(&r, &(struct td_pool_preflight_job){q->partition, q->qos, NULL}) == TD_PREFLIGHT_YES;
 }
 
-// The signs that count for this job; 0: it is not watched. Who beats says by that that he wants to be watched.
-static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
+unsigned td_hangs_signs(const yyjson_val *policy)
 {
 	td_auto_strv struct td_strv signs = {0};
 	td_jstrs(td_jget(policy, "signs"), &signs);
-	if (!td_hangs_named(policy, q))
-		return q->heartbeat != -1 ? TD_SIGN_HEARTBEAT : 0;
 	unsigned mask = 0;
 	for (size_t i = 0; i < signs.n; i++)
 		for (unsigned k = 0; k < TD_SIGNS; k++)
@@ -83,12 +80,19 @@ static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
 	return mask;
 }
 
-// The busiest of the job's devices here. NONE: it has none; UNKNOWN: one does not say.
-static double gpu_of(struct td_hangs *h, int node, int64_t job, const struct td_checkup_facts *f)
+// The signs that count for this job; 0: it is not watched. Who beats says by that that he wants to be watched.
+static unsigned signs_of(yyjson_val *policy, const struct td_gate_request *q)
+{
+	if (!td_hangs_named(policy, q))
+		return q->heartbeat != -1 ? TD_SIGN_HEARTBEAT : 0;
+	return td_hangs_signs(policy);
+}
+
+double td_hangs_gpu(struct td_gate *gate, int node, int64_t job, const struct td_checkup_facts *f)
 {
 	double most = GPU_NONE;
 	for (int i = 0; i < TD_HEALTH_GPUS && (!f || i < f->gpus); i++) {
-		if (!td_gate_job_holds(h->o.gate, node, i, job))
+		if (!td_gate_job_holds(gate, node, i, job))
 			continue;
 		if (!f || f->gpu[i].lost || f->gpu[i].use_percent < 0)
 			return GPU_UNKNOWN;
@@ -101,7 +105,7 @@ static double gpu_of(struct td_hangs *h, int node, int64_t job, const struct td_
 static double gpu_of_all(struct td_hangs *h, int node, const struct td_gate_request *q,
 			 const struct td_checkup_facts *f)
 {
-	double here = gpu_of(h, node, q->h.job, f), there = q->others ? (double)q->gpu_others : GPU_NONE;
+	double here = td_hangs_gpu(h->o.gate, node, q->h.job, f), there = q->others ? (double)q->gpu_others : GPU_NONE;
 	if (here == GPU_UNKNOWN || there == GPU_UNKNOWN)
 		return -1;
 	return here > there ? here : there;
@@ -188,7 +192,7 @@ void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q,
 {
 	*ret = NULL;
 	if (q->use) {
-		*ret = td_asprintf("gpu=%d", (int)gpu_of(h, node, q->h.job, f));
+		*ret = td_asprintf("gpu=%d", (int)td_hangs_gpu(h->o.gate, node, q->h.job, f));
 		return;
 	}
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->o.nodes, NULL, h->o.names[node]);

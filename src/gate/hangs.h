@@ -20,6 +20,10 @@ struct td_hangs *td_hangs_new(const struct td_hangs_opts *o);
 struct td_hangs *td_hangs_free(struct td_hangs *h);
 // Do the lists of a policy (partitions, qos) name the job of the request?
 bool td_hangs_named(const yyjson_val *policy, const struct td_gate_request *q);
+// The signs of a policy as a mask (pool/hang.h).
+unsigned td_hangs_signs(const yyjson_val *policy);
+// The busiest of the job's devices on a node, in percent. -1: it has none; -2: one does not say. f: as below.
+double td_hangs_gpu(struct td_gate *gate, int node, int64_t job, const struct td_checkup_facts *f);
 // Answers a request "hangs", "progress" or "use". f: the node's devices as the checks saw them last; NULL: not known. *ret: the
 // answer's words; NULL: there is nothing to do.
 void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q, const struct td_checkup_facts *f,

@@ -3,6 +3,7 @@
 #include "api/condition.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "gate/hangs.h"
 #include "metrics/metrics.h"
 #include "pool/hang.h"
 
@@ -40,19 +41,6 @@ static bool named(const yyjson_val *policy, const char *ns)
 	return false;
 }
 
-// The signs of the policy that a pod can show: nobody reads its heartbeat file.
-static unsigned signs_of(const yyjson_val *policy)
-{
-	unsigned mask = 0;
-	yyjson_val *v;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(policy, "signs"), i, n, v)
-		for (unsigned k = 0; k < TD_SIGNS; k++)
-			if (td_streq(yyjson_get_str(v), td_pool_sign_names[k]))
-				mask |= 1U << k;
-	return mask & ~(unsigned)TD_SIGN_HEARTBEAT;
-}
-
 // False: it is not watched. Without a policy nobody is, whatever the pod says of itself.
 static bool watched(const struct td_object *pod, const yyjson_val *policy, struct hang_watch *ret)
 {
@@ -61,23 +49,10 @@ static bool watched(const struct td_object *pod, const yyjson_val *policy, struc
 	bool asks = text && td_parse_i64(text, &own) && own >= AFTER_MIN_S && own <= AFTER_MAX_S;
 	if (!policy || (!asks && !named(policy, pod->ns)))
 		return false;
-	*ret = (struct hang_watch){{signs_of(policy), (asks ? own : after) * 1000},
+	// Nobody reads a pod's heartbeat file.
+	*ret = (struct hang_watch){{td_hangs_signs(policy) & ~(unsigned)TD_SIGN_HEARTBEAT, (asks ? own : after) * 1000},
 				   td_streq(td_jstr(policy, "action"), "requeue")};
 	return ret->rule.signs;
-}
-
-// The busiest of the devices that the pod's job holds here. Below 0: it has none, or one does not say.
-static double gpu_of(const struct td_podhangs *h, int node, int64_t job, const struct td_checkup_facts *f)
-{
-	double most = -1;
-	for (int i = 0; i < f->gpus; i++) {
-		if (!td_gate_job_holds(h->gate, node, i, job))
-			continue;
-		if (f->gpu[i].lost || f->gpu[i].use_percent < 0)
-			return -1;
-		most = f->gpu[i].use_percent > most ? f->gpu[i].use_percent : most;
-	}
-	return most;
 }
 
 static void count(const char *node, const char *reason)
@@ -129,7 +104,7 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 					      .heartbeat = -1,
 					      .output = signs.output,
 					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
-					      .gpu_percent = f ? gpu_of(p->h, node, job, f) : -1};
+					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
 	char words[128];
 	bool hangs = td_pool_hang(&w->rule, &s->state, &now);
 	td_pool_hang_words(&w->rule, words, sizeof(words));
@@ -162,10 +137,8 @@ static void node_pods(struct hang_pass *p, int node, const struct td_objects *po
 			continue;
 		if (watched(pod, policy, &w))
 			look_at(p, node, pod, job, &w, known ? f : NULL);
-		else if (
-			td_condition_true(
-				pod->root,
-				TD_COND_HANGS)) // what was said of it once is not known any more, and must not end its gang
+		else if (td_condition_true(pod->root, TD_COND_HANGS))
+			// What was said of it once is not known any more, and must not end its gang.
 			say(p, pod,
 			    TD_CONDITION(TD_COND_HANGS, "False", "NotWatched",
 					 "nobody looks whether it makes progress"));
