@@ -343,30 +343,35 @@ int td_standin_job_text(const char *job, const char *field, int64_t deadline, st
 	return r;
 }
 
+struct standin_fact { // of a job's record, for one node
+	int (*read)(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
+	const char *what; // in words
+};
+
+static int on_node(const struct standin_fact *f, const char *job, const char *node, int64_t deadline,
+		   struct standin_text out, struct standin_text why)
+{
+	size_t len = 0;
+	char *text = job_json(job, deadline, &len, why.s, why.n);
+	if (!text)
+		return -1;
+	int r = f->read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
+	if (r < 0)
+		snprintf(why.s, why.n, "slurmctld does not say %s job %s has on %s", f->what, job, node);
+	free(text);
+	return r;
+}
+
 int td_standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
 			size_t n_why)
 {
-	size_t len = 0;
-	char *text = job_json(job, deadline, &len, why, n_why);
-	if (!text)
-		return -1;
-	int r = td_standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
-	if (r < 0)
-		snprintf(why, n_why, "slurmctld does not say which GPUs job %s has on %s", job, node);
-	free(text);
-	return r;
+	const struct standin_fact gpus = {td_standin_job_gpus_read, "which GPUs"};
+	return on_node(&gpus, job, node, deadline, out, (struct standin_text){why, n_why});
 }
 
 int td_standin_job_share(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
 			 size_t n_why)
 {
-	size_t len = 0;
-	char *text = job_json(job, deadline, &len, why, n_why);
-	if (!text)
-		return -1;
-	int r = td_standin_job_share_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
-	if (r < 0)
-		snprintf(why, n_why, "slurmctld does not say which part of a GPU job %s has on %s", job, node);
-	free(text);
-	return r;
+	const struct standin_fact share = {td_standin_job_share_read, "which part of a GPU"};
+	return on_node(&share, job, node, deadline, out, (struct standin_text){why, n_why});
 }
