@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+import harness
 from brief import brief
 from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
@@ -25,6 +26,7 @@ LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
 def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
     parser.addoption("--plane", default="embedded", choices=["embedded", "real"], help="where Tandem runs: its own control plane, or a real Kubernetes (t/realpool.py)")
+    parser.addoption("--slurm-image", default="", help="run with this image of the store in the place of tandem/slurm:24.11, such as tandem/slurm:26.05 (docs/slurm-versions.md)")
     parser.addoption("--seed", default="1", help="seed of the random tests")
     parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
     parser.addoption("--keep", action="store_true", help="leave the real plane's pool up at the end (tools/kube-down with its TANDEM_KUBE_HOME takes it down)")
@@ -34,6 +36,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if os.geteuid() != 0:
         pytest.exit("system tests need root: containers, networks, cgroups", 1)
+    if config.getoption("--slurm-image"):
+        harness.IMAGES = harness.store_with(config.getoption("--slurm-image"))
     # By nohup, and by a shell's background. Programs would inherit it, and no shell can trap a signal that it was started without.
     for ignored, instead in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(ignored) == signal.SIG_IGN:

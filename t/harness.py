@@ -28,6 +28,26 @@ ACT_OVER = ("Succeeded", "Failed", "Unknown")  # the last phases of a NodeAction
 SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
+def store_with(image):
+    """A store of images in which the usual name of Slurm's image, tandem/slurm:24.11, is another one of IMAGES.
+    It is links to that one, in a directory for each such image."""
+    def place(name):
+        repo, _, tag = name.rpartition(":")
+        return repo.replace("/", "+") + "/" + tag
+    usual, other = place("tandem/slurm:24.11"), pathlib.Path(IMAGES) / place(image)
+    store = pathlib.Path("/var/tmp/tandem-images-" + place(image).replace("/", "-"))
+    with open(other / "image.json") as f:
+        meta = json.load(f)
+    (store / usual).mkdir(parents=True, exist_ok=True)
+    for link, to in ((store / "debian", pathlib.Path(IMAGES) / "debian"), (store / usual / "rootfs", other / "rootfs")):
+        if not link.is_symlink():
+            link.symlink_to(to)
+    record = store / usual / f"image.json.{os.getpid()}"
+    record.write_text(json.dumps({**meta, "name": "tandem/slurm:24.11", "tool": ""}))  # "": it was imported, and `up` builds no other
+    record.rename(store / usual / "image.json")
+    return str(store)
+
+
 def patience():
     """How much longer things take on this machine now: the load per CPU, at least 1, times SLOW."""
     return SLOW * max(1, os.getloadavg()[0] / os.cpu_count())

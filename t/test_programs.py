@@ -307,7 +307,7 @@ def test_a_trial_reaches_no_database(box):
 
 def test_a_trial_refuses_an_image_of_another_release(box):
     assert trial(box, "", "exit 1", TD_VERSION="25.05").returncode == 3
-    assert box.read("run/trial-said") == "slurm-wlm 24.11.5\n"
+    assert box.read("run/trial-said") == "slurm-wlm 24.11.5"
 
 
 def test_a_trial_in_an_image_without_slurmctld(box):

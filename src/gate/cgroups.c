@@ -22,6 +22,7 @@ enum {
 struct look {
 	char pod[2][64]; // a pod's directory: its name "pod<uid>", or its end "-pod<uid_>.slice"
 	char job[32];    // or a job's directory; "": a pod is looked for
+	const char *sluid; // another name of it; "": it has none
 	enum td_cg_state found;
 	int64_t *cpu_us; // what the pod has used is wanted, and goes there; NULL: whether it has processes
 	struct td_error *err;
@@ -111,7 +112,7 @@ static int visit_pod(struct look *l, const char *path, const char *name, int dep
 
 static int visit_job(struct look *l, const char *path, const char *name, int depth)
 {
-	if (!strcmp(name, l->job))
+	if (!strcmp(name, l->job) || (*l->sluid && !strcmp(name, l->sluid)))
 		return processes(l, path, name, 0);
 	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, visit_job) : 0;
 }
@@ -192,10 +193,10 @@ bool td_cg_next_pod(const char **at, char ret_uid[40])
 	return false;
 }
 
-int td_cg_job(const char *root, int64_t job, enum td_cg_state *ret, struct td_error *err)
+int td_cg_job(const char *root, int64_t job, const char *sluid, enum td_cg_state *ret, struct td_error *err)
 {
 	static const char *const v1[] = {"freezer"};
-	struct look l = {.err = err};
+	struct look l = {.sluid = sluid, .err = err};
 	snprintf(l.job, sizeof(l.job), "job_%lld", (long long)job);
 	int r = walk(root, v1, TD_LEN(v1), &l);
 	if (!r)

@@ -29,6 +29,7 @@ int td_cg_pod_cpu(const char *root, const char *uid, int64_t *ret_us, struct td_
 // Finds the next uid of a pod in the text of a /proc/PID/cgroup, from *at on, and moves *at behind
 // it. False: there is none. Of nested pods the outer one comes first.
 bool td_cg_next_pod(const char **at, char ret_uid[40]);
-// Looks for processes of a Slurm job in any pod, below a directory job_<id>. On v1 it looks in the
+// Looks for processes of a Slurm job in any pod, below a directory job_<id>, or one that is called sluid ("": it has no
+// such name). On v1 it looks in the
 // freezer hierarchy, because Slurm tracks processes there.
-int td_cg_job(const char *root, int64_t job, enum td_cg_state *ret, struct td_error *err);
+int td_cg_job(const char *root, int64_t job, const char *sluid, enum td_cg_state *ret, struct td_error *err);

@@ -246,6 +246,14 @@ bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job)
 	return job && device < 64 && held >> device & 1;
 }
 
+int64_t td_gate_job_called(struct td_gate *g, int node, const char *sluid)
+{
+	pthread_mutex_lock(&g->node[node].mu);
+	int64_t job = td_gate_sluid_job(&g->node[node].table, sluid);
+	pthread_mutex_unlock(&g->node[node].mu);
+	return job;
+}
+
 // claim, for who has a share: where there is no room, those of whom nothing is left on the node count for nothing, one
 // after the other, until there is.
 static int claim_share(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)

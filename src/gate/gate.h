@@ -108,6 +108,8 @@ bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);
 bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret);
 // Does the job hold the device, whole or a part of it? It is asked of jobs that live: a table hears of no end.
 bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job);
+// The job that holds a device, or did, and has that name; 0: none.
+int64_t td_gate_job_called(struct td_gate *g, int node, const char *sluid);
 // Something has ended: those who wait look again.
 void td_gate_kick(struct td_gate *g);
 // Listens on every node's sockets and answers until cancel. The tables must be right by then.
@@ -135,6 +137,8 @@ struct td_gate_request {
 };
 // Returns Slurm's job in the text of a /proc/PID/cgroup; 0: none.
 int64_t td_gate_cgroup_job(const char *cgroups);
+// The same where its directory is called by the job's other name (td_holder.sluid). False: there is none.
+bool td_gate_cgroup_sluid(const char *cgroups, char ret[TD_SLUID]);
 // Reads a request line. Exposed for tests. node: the name that the line must carry, if it names
 // one.
 int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err);

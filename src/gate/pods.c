@@ -208,7 +208,7 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 	struct td_gate_agent *a = ctx;
 	struct td_error e = TD_ERROR_INIT;
 	enum td_cg_state job = TD_CG_NONE;
-	if (h->job && td_cg_job(a->o.cgroups, h->job, &job, &e)) {
+	if (h->job && td_cg_job(a->o.cgroups, h->job, h->sluid, &job, &e)) {
 		snprintf(why, n, "whether processes of the job are left is not known: %s", e.msg);
 		return true;
 	}

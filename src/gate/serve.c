@@ -91,6 +91,9 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			// A longer text is no pod's name, and a part of it could be another pod's.
 			if (strlen(v) < sizeof(q.h.ask_pod))
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
+		} else if (!strcmp(f.v[i], "sluid") && !q.check) {
+			if (td_is_sluid(v))
+				snprintf(q.h.sluid, sizeof(q.h.sluid), "%s", v);
 		} else if (!strcmp(f.v[i], "share") && !q.check) {
 			int64_t share = 0;
 			r = field_i64(v, "share", &share, err);
@@ -159,6 +162,18 @@ int64_t td_gate_cgroup_job(const char *cgroups)
 	return job;
 }
 
+bool td_gate_cgroup_sluid(const char *cgroups, char ret[TD_SLUID])
+{
+	// "0::/…/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0". slurmd makes the directory, and its steps are below it: a
+	// user makes directories of his own only below these.
+	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++) {
+		snprintf(ret, TD_SLUID, "%.14s", s + 1);
+		if (td_is_sluid(ret) && !strncmp(s + 15, "/step_", strlen("/step_")))
+			return true;
+	}
+	return false;
+}
+
 static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
 {
 	// The kernel names only processes in our PID namespace.
@@ -169,13 +184,16 @@ static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
 	return td_file_read(path, 64 << 10, ret, err);
 }
 
-static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
+static int peer_job(struct td_gate *g, int node, pid_t pid, int64_t *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
+	char sluid[TD_SLUID];
 	int r = peer_cgroups(pid, &b, err);
 	if (r)
 		return r;
 	*ret = td_gate_cgroup_job(td_buf_str(&b));
+	if (!*ret && td_gate_cgroup_sluid(td_buf_str(&b), sluid))
+		*ret = td_gate_job_called(g, node, sluid);
 	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
 }
 
@@ -266,7 +284,7 @@ static void answer(struct request *q)
 	if (!r && req.check != q->anybody)
 		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
 	if (!r)
-		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
+		r = req.check ? peer_job(q->s->g, q->node, who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
 	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace || req.use)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)

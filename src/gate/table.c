@@ -12,6 +12,11 @@ static bool same(int64_t job_a, int64_t start_a, int64_t job_b, int64_t start_b)
 	return job_a == job_b && (start_a == start_b || !start_a || !start_b);
 }
 
+bool td_is_sluid(const char *s)
+{
+	return strlen(s) == 14 && s[0] == 's' && strspn(s + 1, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 13;
+}
+
 void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from)
 {
 	to->n = from->n;
@@ -33,6 +38,20 @@ static const struct td_holder *holder_at(const struct td_gate_dev *d, int k)
 	if (!d->held || k > (td_shares_on(d) ? d->n_with : 0))
 		return NULL;
 	return k ? &d->with[k - 1] : &d->now;
+}
+
+int64_t td_gate_sluid_job(const struct td_gate_table *t, const char *sluid)
+{
+	const struct td_holder *at;
+	for (int i = 0; i < t->n && td_is_sluid(sluid); i++) {
+		for (int k = 0; (at = holder_at(&t->dev[i], k)); k++)
+			if (!strcmp(at->sluid, sluid))
+				return at->job;
+		for (int k = 0; k < t->dev[i].n_prev; k++)
+			if (!strcmp(t->dev[i].prev[k].sluid, sluid))
+				return t->dev[i].prev[k].job;
+	}
+	return 0;
 }
 
 // Did this holder of a device that h wants for itself begin in the same second as the pod's grant h?
@@ -163,9 +182,11 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 				memcpy(d->now.ask, h->ask, sizeof(h->ask));
 				memcpy(d->now.ask_pod, h->ask_pod, sizeof(h->ask_pod));
 			}
+			if (*h->sluid)
+				memcpy(d->now.sluid, h->sluid, sizeof(h->sluid));
 			changed = changed || was.start != d->now.start || was.pod != d->now.pod ||
 				  strcmp(was.uid, d->now.uid) || strcmp(was.ask, d->now.ask) ||
-				  strcmp(was.ask_pod, d->now.ask_pod);
+				  strcmp(was.ask_pod, d->now.ask_pod) || strcmp(was.sluid, d->now.sluid);
 			continue;
 		}
 
@@ -300,6 +321,8 @@ static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 		td_jm_str(d, o, "ask", h->ask);
 	if (*h->ask_pod)
 		td_jm_str(d, o, "askPod", h->ask_pod);
+	if (*h->sluid)
+		td_jm_str(d, o, "sluid", h->sluid);
 	return o;
 }
 
@@ -313,6 +336,7 @@ static void holder_read(const yyjson_val *v, struct td_holder *ret)
 	ret->idle = ret->share && td_jbool(v, "idle", false);
 	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
 	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));
+	snprintf(ret->sluid, sizeof(ret->sluid), "%s", td_jstr_or(v, "sluid", ""));
 }
 
 int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table *ret, struct td_error *err)

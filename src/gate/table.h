@@ -15,6 +15,7 @@
 #define TD_GATE_PREV 16 // unproven holders of one device: with so many, new claims are refused
 #define TD_GATE_PAST 32
 #define TD_GATE_WITH 15 // who may hold a share of a device beside one other
+#define TD_SLUID 16     // "s" and 13 letters and digits
 #define TD_POD_NAME 320 // "<namespace>/<name>": 63 and 253 at most
 
 struct td_holder {
@@ -23,6 +24,8 @@ struct td_holder {
 	int share;          // hundredths of each of its devices (shares.h); 0: they are its alone
 	bool idle;          // its share counts for nothing at the moment
 	char uid[40];       // uid of the pod, or id of the native user
+	// How Slurm 26.05 and newer name the job's cgroup on cgroup v2; "": job_<id> (docs/facts/slurm.md S-V6).
+	char sluid[TD_SLUID];
 	// The pod that the job's comment names, by uid and by "namespace/name"; "": none. The job's
 	// owner wrote it, so it is a hint where to look, never a proof.
 	char ask[40], ask_pod[TD_POD_NAME];
@@ -44,6 +47,10 @@ struct td_gate_table {
 	struct td_gate_dev dev[64];
 };
 
+// Is it a name that Slurm gives a job beside its number?
+bool td_is_sluid(const char *s);
+// The job of one of those who hold a device, or held it, by that name; 0: there is none.
+int64_t td_gate_sluid_job(const struct td_gate_table *t, const char *sluid);
 // Copies the devices that exist, and no more of the memory.
 void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from);
 // True when both are the same run of the same job, and not two pods of it.

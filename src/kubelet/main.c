@@ -138,6 +138,7 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 
 	char sub[40];
 	snprintf(sub, sizeof(sub), "job_%lld", (long long)h->job);
+	const char *const names[] = {sub, h->sluid};
 
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_pod *p = all.v[i];
@@ -162,7 +163,9 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 			struct td_error e = TD_ERROR_INIT;
 			// A container that is gone has no processes. A container that cannot be
 			// inspected counts as busy, because nobody knows that it is free.
-			int r = id ? td_oci_busy(a->oci, id, sub, &busy, &e) : 0;
+			int r = 0;
+			for (size_t m = 0; id && !r && !busy && m < TD_LEN(names) && *names[m]; m++)
+				r = td_oci_busy(a->oci, id, names[m], &busy, &e);
 			if (r && r != TD_NOT_FOUND) {
 				snprintf(why, n, "cannot look into %s: %s", id, e.msg);
 				return true;

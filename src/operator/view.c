@@ -225,13 +225,9 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 	struct td_slurm_nodes l = {0};
 	if (!r)
 		r = td_slurm_nodes(v->slurm, v->call, &l, &err);
-	if (!r && !v->version) {
-		td_auto_buf struct td_buf body = {0};
-		td_auto(td_json_unref) struct td_json *j = NULL;
-		if (!td_slurm_raw(v->slurm, "GET", "/ping/", NULL, v->call, &body, NULL) &&
-		    !td_json_parse(td_buf_str(&body), body.len, &j, NULL) &&
-		    td_jstr(td_json_root(j), "meta.slurm.release"))
-			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
+	if (!r && *l.release && !td_streq(l.release, v->version)) { // an update brings another one
+		free(v->version);
+		v->version = td_strdup(l.release);
 	}
 
 	if (r) {

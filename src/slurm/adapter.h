@@ -1,12 +1,13 @@
-// One parser version of slurmrestd: translates the structs of rest.h to its JSON and back. Pure: no
-// HTTP here.
+// Parser versions of slurmrestd that have one shape: translates the structs of rest.h to their JSON and
+// back. Pure: no HTTP here.
 #pragma once
 
 #include "slurm/rest.h"
 #include "json/json.h"
 
 struct td_slurm_adapter {
-	const char *version; // "v0.0.42"
+	// "v0.0.42", …: what it can read, the one to ask for first in front; ends with NULL.
+	const char *const *versions;
 	// Request bodies as JSON text. Caller frees.
 	char *(*ask_body)(const struct td_slurm_ask *a, bool immediate);
 	char *(*job_change_body)(const struct td_slurm_job_change *c);

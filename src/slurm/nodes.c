@@ -15,6 +15,7 @@ void td_slurm_nodes_done(struct td_slurm_nodes *l)
 			free(*f[k]);
 	}
 	free(l->v);
+	free(l->release);
 	*l = (struct td_slurm_nodes){0};
 }
 
@@ -40,6 +41,7 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 
 	qsort(l.v, l.n, sizeof(*l.v), by_name);
 	l.at = td_jint(root, "last_update.number", 0);
+	l.release = td_strdup(td_jstr_or(root, "meta.slurm.release", ""));
 	td_slurm_nodes_done(ret);
 	*ret = l;
 	l = (struct td_slurm_nodes){0};

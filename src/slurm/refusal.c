@@ -10,7 +10,9 @@
 static bool idle_talk(const char *line)
 {
 	static const char *const words[] = {"state file", "Trying backup state", "MailProg is invalid",
-					    "Unable to process configuration file"};
+					    "Unable to process configuration file",
+					    // the trial is without slurmdbd: trial.sh
+					    "Job accounting information gathered, but not stored"};
 	for (size_t i = 0; i < TD_LEN(words); i++)
 		if (strstr(line, words[i]))
 			return true;

@@ -102,7 +102,8 @@ static bool is_read(const struct td_slurm_call *k)
 int td_slurm_code(long long number, bool read)
 {
 	switch (number) {
-	case 11: // EAGAIN: MaxJobCount reached
+	case 11:   // EAGAIN: MaxJobCount reached
+	case 2007: // the same from 26.05 on, ESLURM_MAX_JOB_COUNT (docs/facts/slurm.md S-V4)
 	case TD_SLURM_ERR_NOT_TOP:
 	case 2015: // ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE: down or drained for now
 	case 2016: // ESLURM_NODES_BUSY
@@ -147,7 +148,10 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 	} else if (status == 401 || status == 511) {
 		code = td_fail(err, TD_UNAUTHENTICATED, "slurmrestd refused our token (HTTP %d)", status);
 	} else if (status == 404) {
-		code = td_fail(err, TD_UNSUPPORTED, "slurmrestd does not know %s %s", k->method, k->path);
+		code = td_fail(err, TD_UNSUPPORTED,
+			       "slurmrestd does not know %s %s; is it of Slurm 24.11 or newer, and does it load the data "
+			       "parser v0.0.42, v0.0.43 or v0.0.44?",
+			       k->method, k->path);
 	} else if (status == 400 || status == 422) {
 		code = td_fail(err, TD_INVALID, "slurmrestd: HTTP %d: %.200s", status, text);
 	} else {
@@ -191,8 +195,8 @@ static void measure(const struct td_slurm_call *k, int status, size_t received, 
 			  (double)took_ms / 1000, TD_LABELS(op));
 }
 
-static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret,
-		     struct td_error *err)
+static int send_once(struct td_slurm *s, const struct td_slurm_call *k, size_t version, struct td_cancel *c,
+		     struct td_http_reply *ret, struct td_error *err)
 {
 	td_auto_free char *token = NULL;
 	int r = td_slurm_token(s->tokens, k->user ? k->user : s->user, &token, err);
@@ -200,7 +204,8 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 		return r;
 
 	td_auto_free char *head = td_asprintf("X-SLURM-USER-TOKEN: %s", token);
-	td_auto_free char *path = td_asprintf("/%s/%s%s", k->db ? "slurmdb" : "slurm", s->a->version, k->path);
+	td_auto_free char *path =
+		td_asprintf("/%s/%s%s", k->db ? "slurmdb" : "slurm", s->a->versions[version], k->path);
 
 	const char *const headers[] = {head, NULL};
 	const struct td_http_call hc = {
@@ -223,21 +228,40 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 	return r;
 }
 
-// Sends the call. After a refused token nothing was done, so it is sent once more with a fresh one.
+// No program of slurmrestd's has answered: it does not know the address. Its own 404s are JSON.
+static bool is_unknown(const struct td_http_reply *rep)
+{
+	return rep->status == 404 && td_buf_str(&rep->body)[strspn(td_buf_str(&rep->body), " \n")] != '{';
+}
+
+// Sends the call. After a refused token nothing was done, so it is sent once more with a fresh one; and so after an
+// answer that slurmrestd does not know this parser version: the next one is asked for, until all were.
 static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret,
 		    struct td_error *err)
 {
-	for (int tries = 0;; tries++) {
+	size_t first = atomic_load(&s->version), at = first;
+	bool fresh = false;
+	for (;;) {
 		td_auto_reply struct td_http_reply rep = {0};
-		int r = send_once(s, k, c, &rep, err);
+		int r = send_once(s, k, at, c, &rep, err);
 		if (r)
 			return td_wrap(err, "slurmrestd");
 
-		if (rep.status == 511 && !tries) {
+		if (rep.status == 511 && !fresh) {
+			fresh = true;
 			td_slurm_tokens_drop(s->tokens);
 			continue;
 		}
 
+		bool unknown = is_unknown(&rep);
+		size_t next = s->a->versions[at + 1] ? at + 1 : 0;
+		if (unknown && next != first) {
+			at = next;
+			continue;
+		}
+
+		if (!unknown && at != first)
+			atomic_store(&s->version, at);
 		atomic_store(&s->refused, rep.status == 511);
 		*ret = rep;
 		rep = (struct td_http_reply){0};

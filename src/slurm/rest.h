@@ -1,5 +1,6 @@
-// The client of slurmrestd, Slurm's REST API. An adapter (vtable) translates for one parser version
-// of it; the only one is v0.0.42. Thread-safe.
+// The client of slurmrestd, Slurm's REST API. An adapter (vtable) translates for the parser versions
+// of it that have one shape; the only one is that of v0.0.42 to v0.0.44. It asks for the first of
+// them that slurmrestd has, and finds another one by itself when slurmrestd is replaced. Thread-safe.
 //
 // A call succeeded when Slurm did what the call promises, not when HTTP says 200: a submit that
 // answers 200 without a job id failed, and one that answers 500 with a job id succeeded
@@ -12,6 +13,7 @@
 //   TD_THROTTLED         a limit, or no room: try later
 //   TD_CONFLICT          the state changed meanwhile: read it again
 //   TD_UNAUTHENTICATED   the token was refused; after HTTP 511 a fresh one was refused, too
+//   TD_UNSUPPORTED       slurmrestd has no such request, or none of the parser versions
 //   TD_TRANSIENT         surely not done
 //   TD_UNCERTAIN         may be done: look before you repeat it
 // err->detail is Slurm's error number (slurm_errno.h of 24.11) where Slurm gave one.
@@ -222,6 +224,7 @@ struct td_slurm_nodes {
 	struct td_slurm_node *v;
 	size_t n, cap;
 	int64_t at; // slurmctld's clock as it made the list, epoch seconds; 0: not known
+	char *release; // of slurmrestd: "24.11.5"; "": not said
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))

@@ -1,5 +1,7 @@
-// Parser v0.0.42: the only one that both 24.11 and 26.05 have (docs/facts/slurm.md S-R7). Its
-// numbers are objects {set, infinite, number}: a number that is not set is not zero.
+// Parsers v0.0.42 to v0.0.44. The first is the only one that both 24.11 and 26.05 have; in what is
+// read and written here the others are the same (docs/facts/slurm.md S-R7, S-V1). v0.0.45 is not: it does
+// not say which jobs want whole nodes. Numbers are objects {set, infinite, number}: a number that
+// is not set is not zero.
 #include "slurm/adapter.h"
 #include "slurm/hostlist.h"
 
@@ -395,8 +397,10 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	return 0;
 }
 
+static const char *const versions[] = {"v0.0.42", "v0.0.43", "v0.0.44", NULL};
+
 const struct td_slurm_adapter td_slurm_v0042 = {
-	.version = "v0.0.42",
+	.versions = versions,
 	.ask_body = ask_body,
 	.job_change_body = job_change_body,
 	.job_end_body = job_end_body,

@@ -33,6 +33,15 @@ static const char *word(const char *s)
 	return s && strlen(s) < QOS_MAX && !strpbrk(s, " \n") ? s : "";
 }
 
+// " sluid=NAME" for what Slurm 26.05 and newer call the job, too (docs/facts/slurm.md S-V6); "": they do not.
+static const char *sluid(char buf[32])
+{
+	const char *s = getenv("SLURM_JOB_SLUID");
+	bool is = s && strlen(s) == 14 && s[0] == 's' && strspn(s + 1, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 13;
+	snprintf(buf, 32, "%s%s", is ? " sluid=" : "", is ? s : "");
+	return buf;
+}
+
 static bool digits(const char *s)
 {
 	return s && *s && strlen(s) < 20 && strspn(s, "0123456789") == strlen(s);
@@ -313,10 +322,10 @@ int td_standin_gate(int argc, char **argv)
 		}
 
 		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
-		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
+		char request[TD_WIRE_LINE], called[32], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n", job,
-				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node,
+				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n", job,
+				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), sluid(called), node,
 				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos,
 				 *share ? " share=" : "", share, dev, (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {

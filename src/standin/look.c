@@ -39,18 +39,39 @@ static const char *of(const char *proc, int pid, const char *name)
 	return path;
 }
 
+enum { SLUID = 14, CALLED = 256 };
+// Jobs whose cgroup has Slurm's other name for them (26.05 and newer, cgroup v2; docs/facts/slurm.md S-V6), by
+// what their slurmstepds, which are root's, say of themselves: "slurmstepd: [12.batch]".
+struct called {
+	char sluid[SLUID + 1];
+	long long job;
+};
+
+static const char *sluid_in(const char *cgroups)
+{
+	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++)
+		if (strspn(s + 2, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == SLUID - 1 &&
+		    !strncmp(s + 1 + SLUID, "/step_", strlen("/step_")))
+			return s + 1;
+	return NULL;
+}
+
 // Slurm's job in the text of a /proc/PID/cgroup; 0: none. The last one counts: what is below is the job's own.
-static long long job_of(const char *cgroups, bool *batch)
+static long long job_of(const char *cgroups, const struct called *v, int n, bool *batch)
 {
 	long long job = 0;
+	const char *sluid = sluid_in(cgroups);
 	*batch = strstr(cgroups, "/step_batch") != NULL;
 	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
 		char *end;
 		s += strlen("/job_");
-		long long n = strtoll(s, &end, 10);
+		long long id = strtoll(s, &end, 10);
 		if (end > s && end - s < 12 && (*end == '/' || *end == '\n' || !*end))
-			job = n;
+			job = id;
 	}
+	for (int i = 0; i < n && sluid && !job; i++)
+		if (!strncmp(v[i].sluid, sluid, SLUID))
+			job = v[i].job;
 	return job;
 }
 
@@ -63,16 +84,44 @@ static void ids(const char *proc, int pid, unsigned *uid, unsigned *gid)
 	*gid = s ? (unsigned)strtoul(s + 5, NULL, 10) : 0;
 }
 
-int td_standin_jobs(const char *proc, struct standin_job *v, int max)
+static int called(const char *proc, struct called *v, int max)
 {
+	static const char title[] = "slurmstepd: [";
 	static char text[8192];
 	DIR *d = opendir(proc);
 	int n = 0;
+	for (struct dirent *e; d && n < max && (e = readdir(d)) != NULL;) {
+		int pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
+		const char *sluid =
+			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? sluid_in(text) : NULL;
+		if (!sluid)
+			continue;
+		snprintf(v[n].sluid, sizeof(v[n].sluid), "%.*s", SLUID, sluid);
+		unsigned uid = 1, gid;
+		char name[64];
+		if (text_of(of(proc, pid, "cmdline"), name, sizeof(name)) <= 0 ||
+		    strncmp(name, title, strlen(title)) != 0)
+			continue;
+		ids(proc, pid, &uid, &gid);
+		v[n].job = uid ? 0 : strtoll(name + strlen(title), NULL, 10);
+		n += v[n].job > 0;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+int td_standin_jobs(const char *proc, struct standin_job *v, int max)
+{
+	static char text[8192];
+	static struct called names[CALLED];
+	int n_names = called(proc, names, CALLED), n = 0;
+	DIR *d = opendir(proc);
 	for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
 		bool batch;
 		int pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
 		long long job =
-			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? job_of(text, &batch) : 0;
+			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? job_of(text, names, n_names, &batch) : 0;
 		if (!job)
 			continue;
 		unsigned uid, gid;

@@ -225,6 +225,38 @@ static void test_cgroup_job(void **state)
 	assert_int_equal(td_gate_cgroup_job(""), 0);
 }
 
+// Slurm 26.05 on cgroup v2 names a job's cgroup otherwise. It is still one job, and nobody can say that he is another.
+static void test_cgroup_sluid(void **state)
+{
+	static const char ours[] = "0::/system.slice/n0_slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0\n";
+	char s[TD_SLUID];
+	assert_int_equal(td_gate_cgroup_job(ours), 0);
+	assert_true(td_gate_cgroup_sluid(ours, s));
+	assert_string_equal(s, "sEKNKTV3WPV500");
+	// What a user may make stands behind the real one.
+	assert_true(td_gate_cgroup_sluid("0::/a/sEKNKTV3WPV500/step_0/user/task_0/sAAAAAAAAAAAAA/step_0\n", s));
+	assert_string_equal(s, "sEKNKTV3WPV500");
+	assert_false(td_gate_cgroup_sluid("0::/a/sEKNKTV3WPV500\n", s));
+	assert_false(td_gate_cgroup_sluid("0::/a/sEKNKTV3WPV50/step_0\n", s));
+	assert_false(td_gate_cgroup_sluid("0::/system.slice/slurmd.service\n0::/a/step_0\n", s));
+	assert_false(td_gate_cgroup_sluid("", s));
+
+	struct td_gate_request q;
+	assert_int_equal(td_gate_parse("acquire job=7 start=9 uid=1 sluid=sEKNKTV3WPV500 devices=1", "n0", 8, &q, NULL), 0);
+	assert_string_equal(q.h.sluid, "sEKNKTV3WPV500");
+	struct td_gate_table t = {.n = 2};
+	bool changed;
+	assert_int_equal(td_gate_claim(&t, q.mask, &q.h, &changed, NULL), 0);
+	assert_int_equal(td_gate_sluid_job(&t, "sEKNKTV3WPV500"), 7);
+	assert_int_equal(td_gate_sluid_job(&t, "sEKNKTV3WPV501"), 0);
+	assert_int_equal(td_gate_sluid_job(&t, ""), 0);
+	const struct td_holder next = {.job = 8, .start = 10};
+	assert_int_equal(td_gate_claim(&t, 2, &next, &changed, NULL), 0);
+	assert_int_equal(td_gate_sluid_job(&t, "sEKNKTV3WPV500"), 7); // it may not be gone yet
+	assert_int_equal(td_gate_parse("acquire job=7 uid=1 sluid=../x devices=1", "n0", 8, &q, NULL), 0);
+	assert_string_equal(q.h.sluid, "");
+}
+
 // ---- the waiting ----
 
 struct world {
@@ -537,6 +569,7 @@ int main(void)
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_cgroup_job),
+		cmocka_unit_test(test_cgroup_sluid),
 		cmocka_unit_test_setup_teardown(test_wait_and_timeout, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_check, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_released, setup, teardown),

@@ -16,6 +16,7 @@ max-allowed-packet=16M
 innodb-buffer-pool-size=${TD_DB_BUFFER:-128M}
 innodb-log-file-size=32M
 innodb-lock-wait-timeout=900
+loose-innodb-snapshot-isolation=OFF
 EOF
 
 # Made beside its place, so that a first start that is cut off leaves nothing half-made.

@@ -16,7 +16,7 @@ version=$(slurmctld -V 2>&1) || {
 case $version in
 *" ${TD_VERSION:-}"*) ;;
 *)
-	echo "$version" | say
+	printf %s "$version" | say
 	exit 3
 	;;
 esac

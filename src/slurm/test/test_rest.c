@@ -227,6 +227,7 @@ static void test_refusals(void **state)
 	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own answer has no number
 	refusal(ERR(2016, "Requested nodes are busy"), 422, TD_THROTTLED);
 	refusal(ERR(11, "Resource temporarily unavailable"), 500, TD_THROTTLED);
+	refusal(ERR(2007, "MaxJobCount limit reached"), 422, TD_THROTTLED); // 26.05
 	refusal(ERR(2050, "Job violates accounting/QOS policy"), 500, TD_THROTTLED);
 	refusal(ERR(2014, "Requested node configuration is not available"), 500, TD_INVALID);
 	refusal(ERR(2000, "Invalid partition name specified"), 422, TD_INVALID);
@@ -279,6 +280,48 @@ static void test_token_is_minted_again_after_511(void **state)
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), TD_UNAUTHENTICATED);
 		assert_int_equal(fake.asked, 2);
 		assert_int_equal(err.http, 511);
+	}
+}
+
+// Slurm 26.11 is to be without v0.0.42. What an unknown address is answered, in all versions: text, not JSON.
+static void test_another_parser_version_is_found(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	static const char old[] = "Unable find requested URL. Please view /openapi/v3 for API reference.",
+			  new[] = "Unable to find requested URL";
+
+	{
+		ANSWER({404, new}, {404, new}, {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
+		assert_int_equal(fake.asked, 3);
+		assert_string_equal(fake.target, "/slurm/v0.0.44/jobs/state/?job_id=4294967000");
+	}
+	{
+		ANSWER({200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"}); // it is kept
+		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
+		assert_int_equal(fake.asked, 1);
+		assert_true(td_starts(fake.target, "/slurm/v0.0.44/"));
+	}
+	{
+		// An unknown job is no reason to look for another version.
+		ANSWER({404, "{\"jobs\":[],\"errors\":[{\"error_number\":2017,\"error\":\"Invalid job id specified\"}]}"});
+		td_auto_job struct td_slurm_job j = {0};
+		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
+		assert_int_equal(fake.asked, 1);
+	}
+	{
+		ANSWER({404, old}); // none of them: said once, after each was asked for, and nothing changes
+		int64_t job = 0;
+		assert_int_equal(td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err), TD_UNSUPPORTED);
+		assert_int_equal(fake.asked, 3);
+		assert_non_null(strstr(err.msg, "v0.0.42"));
+	}
+	{
+		ANSWER({404, old}, {200, "{\"job_id\":7,\"step_id\":\"batch\",\"errors\":[],\"warnings\":[]}"});
+		int64_t job = 0;
+		assert_int_equal(td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err), 0); // an older one again
+		assert_int_equal(job, 7);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/job/submit");
 	}
 }
 
@@ -765,6 +808,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_only_a_history_that_is_too_large_is_unsupported),
 		cmocka_unit_test(test_token_is_minted_again_after_511),
+		cmocka_unit_test(test_another_parser_version_is_found),
 		cmocka_unit_test(test_jobs),
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_nodes),
