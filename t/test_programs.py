@@ -276,9 +276,9 @@ def test_slurmctld_is_to_read_the_topology_again_while_a_node_of_it_is_not_in_it
 
 
 # ---- trial.sh ------------------------------------------------------------------------------------------------------------
-def trial(box, conf, program, **env):
+def trial(box, conf, program, version="slurm-wlm 24.11.5", **env):
     box.write("etc/slurm/slurm.conf", conf)
-    box.stub("slurmctld", f'[ "$1" != -V ] || {{ echo slurm-wlm 24.11.5; exit; }}\n{program}')
+    box.stub("slurmctld", f'[ "$1" != -V ] || {{ echo {version}; exit; }}\n{program}')
     return box.run("sh", "-c", TRIAL.read_text(), "trial.sh", **env)
 
 
@@ -308,6 +308,15 @@ def test_a_trial_reaches_no_database(box):
 def test_a_trial_refuses_an_image_of_another_release(box):
     assert trial(box, "", "exit 1", TD_VERSION="25.05").returncode == 3
     assert box.read("run/trial-said") == "slurm-wlm 24.11.5"
+
+
+@pytest.mark.feature("F2.2")
+@pytest.mark.parametrize("version, runs, code", [("slurm 25.11.7", "25.11.7", 0), ("slurm-wlm 26.05.5", "25.11.7", 0), ("slurm 25.11.1", "25.11.7", 0),
+                                                 ("slurm-wlm 24.11.5", "25.11.7", 4), ("slurm 25.11.7", "26.05.5", 4), ("slurm 24.05.8", "", 4), ("slurm-wlm 24.11.5-rc1", "", 0)])
+def test_a_trial_refuses_an_image_that_is_older_than_what_works(box, version, runs, code):
+    """It would not read the state that is there, and nobody would answer until the newer one is back."""
+    assert trial(box, "", "echo 'Running as primary controller'; exec sleep 60", version, TD_RUNS=runs).returncode == code
+    assert code == 0 or box.read("run/trial-said") == version
 
 
 def test_a_trial_in_an_image_without_slurmctld(box):

@@ -51,15 +51,24 @@ static void empty_volume(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *na
 		}
 }
 
-// Makes slurmctld's pod one that tries. name: of the pod and of its ConfigMap.
+// Slurm's release in the cluster, while it works: a slurmctld cannot read the state of a newer one. Where none works a
+// state of another release may have been brought back.
+static const char *release_that_runs(const yyjson_val *sc)
+{
+	return td_condition_true(sc, "ControllerReady") ? td_jstr_or(sc, "status.slurmVersion", "") : "";
+}
+
+// Makes slurmctld's pod one that tries. name: of the pod and of its ConfigMap; "": for its print, which does not depend
+// on what works now.
 static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, const char *name)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
 		td_op_template("trial.yaml", {"name", name}, {"program", td_op_program("trial.sh")},
-			       {"version", td_jstr_or(sc, "spec.slurm.version", "")});
+			       {"version", td_jstr_or(sc, "spec.slurm.version", "")}, {"runs", *name ? release_that_runs(sc) : ""});
 	yyjson_mut_doc *d = td_jm_copy(td_jget(ctld, "spec.template"));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"),
 		       *o = yyjson_mut_doc_get_root(over), *c, *v;
+	size_t at, n;
 	// It may stand beside a slurmctld.
 	static const char *const not_it[] = {"initContainers", "hostNetwork", "hostPID",
 					     "hostIPC",        "subdomain",   "affinity.podAntiAffinity"},
@@ -83,7 +92,8 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 		td_jm_del(c, not_its[i]);
 	td_op_put(d, c, "command", td_jm_get(o, "command"));
 	td_op_put(d, c, "terminationMessagePath", td_jm_get(o, "said"));
-	td_op_put(d, td_jm_arr(d, c, "env"), NULL, td_jm_get(o, "env"));
+	yyjson_mut_arr_foreach (td_jm_get(o, "env"), at, n, v)
+		td_op_put(d, td_jm_arr(d, c, "env"), NULL, v);
 	// SSSD's and munged's too: they are not there, and their files need not be yet.
 	static const char *const empty[] = {"state", "tandem-bin", "sssd", "ldap-bind", "ldap-ca", "munge-key"};
 	for (size_t i = 0; i < TD_LEN(empty); i++)
@@ -173,6 +183,11 @@ static char *refused_text(const yyjson_val *sc, const struct td_object *pod, int
 		why = td_asprintf("spec.slurm.version: the image \"%s\" has %.60s, and %s is asked for; correct one of "
 				  "them",
 				  image, said, td_jstr_or(sc, "spec.slurm.version", "?"));
+	else if (code == TD_TRIAL_OLDER)
+		why = td_asprintf("spec.slurm.image: the image \"%s\" has %.60s, and %s works here: Slurm does not read the "
+				  "state and the database of a newer release; name an image of that release or a newer one, from "
+				  "24.11 on",
+				  image, said, *release_that_runs(sc) ? release_that_runs(sc) : "none");
 	else if (code == TD_TRIAL_FAILS)
 		why = td_slurm_refusal(sc, said);
 	else if (code == TD_TRIAL_TIMEOUT)

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Tries a configuration: starts this image's slurmctld with it for a moment, beside the one that works and
 # with a state of its own. Environment: TD_VERSION (the release that the image must have; empty: any).
+# and TD_RUNS (the release that works in the cluster now; empty: none).
 # Ends with 0: it starts; 1: it does not, and the termination message has its errors; 2: it neither started
-# nor gave up in time; 3: the image holds another release.
+# nor gave up in time; 3: the image holds another release; 4: one that is older than what works, whose state it could not
+# read, or than 24.11.
 set -u
 say() { cat >/run/trial-said; } # the pod's terminationMessagePath
 log=/run/slurmctld/log etc=/run/slurmctld/etc state=/run/slurmctld/state
@@ -20,6 +22,14 @@ case $version in
 	exit 3
 	;;
 esac
+
+# "24.11" of a text that has "24.11.5" or "24.11", without the dot.
+release() { printf '%s\n' "$1" | sed -n 's/^\(.*[^0-9.]\)*\([0-9][0-9]\)\.\([0-9][0-9]\)\([^0-9].*\)*$/\2\3/p' | head -n 1; }
+mine=$(release "$version") runs=$(release "${TD_RUNS:-}")
+[ -z "$mine" ] || [ "$mine" -ge "${runs:-2411}" ] || {
+	printf %s "$version" | say
+	exit 4
+}
 
 # A client reads all of it, also what is left out below.
 whole=$(SLURM_CONF=/etc/slurm/slurm.conf scontrol show hostnames n1 2>&1)
