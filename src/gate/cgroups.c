@@ -20,8 +20,8 @@ enum {
 
 // What a walk looks for, and what it found.
 struct look {
-	char pod[2][64]; // a pod's directory: its name "pod<uid>", or its end "-pod<uid_>.slice"
-	char job[32];    // or a job's directory; "": a pod is looked for
+	char pod[2][64];   // a pod's directory: its name "pod<uid>", or its end "-pod<uid_>.slice"
+	char job[32];      // or a job's directory; "": a pod is looked for
 	const char *sluid; // another name of it; "": it has none
 	enum td_cg_state found;
 	int64_t *cpu_us; // what the pod has used is wanted, and goes there; NULL: whether it has processes

@@ -62,9 +62,9 @@ static const char *release_that_runs(const yyjson_val *sc)
 // on what works now.
 static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, const char *name)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
-		td_op_template("trial.yaml", {"name", name}, {"program", td_op_program("trial.sh")},
-			       {"version", td_jstr_or(sc, "spec.slurm.version", "")}, {"runs", *name ? release_that_runs(sc) : ""});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(
+		"trial.yaml", {"name", name}, {"program", td_op_program("trial.sh")},
+		{"version", td_jstr_or(sc, "spec.slurm.version", "")}, {"runs", *name ? release_that_runs(sc) : ""});
 	yyjson_mut_doc *d = td_jm_copy(td_jget(ctld, "spec.template"));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"),
 		       *o = yyjson_mut_doc_get_root(over), *c, *v;
@@ -184,10 +184,11 @@ static char *refused_text(const yyjson_val *sc, const struct td_object *pod, int
 				  "them",
 				  image, said, td_jstr_or(sc, "spec.slurm.version", "?"));
 	else if (code == TD_TRIAL_OLDER)
-		why = td_asprintf("spec.slurm.image: the image \"%s\" has %.60s, and %s works here: Slurm does not read the "
-				  "state and the database of a newer release; name an image of that release or a newer one, from "
-				  "24.11 on",
-				  image, said, *release_that_runs(sc) ? release_that_runs(sc) : "none");
+		why = td_asprintf(
+			"spec.slurm.image: the image \"%s\" has %.60s, and %s works here: Slurm does not read the "
+			"state and the database of a newer release; name an image of that release or a newer one, from "
+			"24.11 on",
+			image, said, *release_that_runs(sc) ? release_that_runs(sc) : "none");
 	else if (code == TD_TRIAL_FAILS)
 		why = td_slurm_refusal(sc, said);
 	else if (code == TD_TRIAL_TIMEOUT)

@@ -148,10 +148,11 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 	} else if (status == 401 || status == 511) {
 		code = td_fail(err, TD_UNAUTHENTICATED, "slurmrestd refused our token (HTTP %d)", status);
 	} else if (status == 404) {
-		code = td_fail(err, TD_UNSUPPORTED,
-			       "slurmrestd does not know %s %s; is it of Slurm 24.11 or newer, and does it load the data "
-			       "parser v0.0.42, v0.0.43 or v0.0.44?",
-			       k->method, k->path);
+		code = td_fail(
+			err, TD_UNSUPPORTED,
+			"slurmrestd does not know %s %s; is it of Slurm 24.11 or newer, and does it load the data "
+			"parser v0.0.42, v0.0.43 or v0.0.44?",
+			k->method, k->path);
 	} else if (status == 400 || status == 422) {
 		code = td_fail(err, TD_INVALID, "slurmrestd: HTTP %d: %.200s", status, text);
 	} else {

@@ -223,7 +223,7 @@ struct td_slurm_node {
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
 	size_t n, cap;
-	int64_t at; // slurmctld's clock as it made the list, epoch seconds; 0: not known
+	int64_t at;    // slurmctld's clock as it made the list, epoch seconds; 0: not known
 	char *release; // of slurmrestd: "24.11.5"; "": not said
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);

@@ -324,8 +324,8 @@ int td_standin_gate(int argc, char **argv)
 		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char request[TD_WIRE_LINE], called[32], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n", job,
-				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), sluid(called), node,
+				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n",
+				 job, digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), sluid(called), node,
 				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos,
 				 *share ? " share=" : "", share, dev, (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {

@@ -42,7 +42,7 @@ static const char *of(const char *proc, int pid, const char *name)
 enum { SLUID = 14, CALLED = 256 };
 // Jobs whose cgroup has Slurm's other name for them (26.05 and newer, cgroup v2; docs/facts/slurm.md S-V6), by
 // what their slurmstepds, which are root's, say of themselves: "slurmstepd: [12.batch]".
-struct called {
+struct standin_called {
 	char sluid[SLUID + 1];
 	long long job;
 };
@@ -57,7 +57,7 @@ static const char *sluid_in(const char *cgroups)
 }
 
 // Slurm's job in the text of a /proc/PID/cgroup; 0: none. The last one counts: what is below is the job's own.
-static long long job_of(const char *cgroups, const struct called *v, int n, bool *batch)
+static long long job_of(const char *cgroups, const struct standin_called *v, int n, bool *batch)
 {
 	long long job = 0;
 	const char *sluid = sluid_in(cgroups);
@@ -84,7 +84,7 @@ static void ids(const char *proc, int pid, unsigned *uid, unsigned *gid)
 	*gid = s ? (unsigned)strtoul(s + 5, NULL, 10) : 0;
 }
 
-static int called(const char *proc, struct called *v, int max)
+static int called(const char *proc, struct standin_called *v, int max)
 {
 	static const char title[] = "slurmstepd: [";
 	static char text[8192];
@@ -114,14 +114,15 @@ static int called(const char *proc, struct called *v, int max)
 int td_standin_jobs(const char *proc, struct standin_job *v, int max)
 {
 	static char text[8192];
-	static struct called names[CALLED];
+	static struct standin_called names[CALLED];
 	int n_names = called(proc, names, CALLED), n = 0;
 	DIR *d = opendir(proc);
 	for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
 		bool batch;
 		int pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
-		long long job =
-			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? job_of(text, names, n_names, &batch) : 0;
+		long long job = pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0
+					? job_of(text, names, n_names, &batch)
+					: 0;
 		if (!job)
 			continue;
 		unsigned uid, gid;

@@ -130,7 +130,9 @@ static void test_v2(void **state)
 	assert_int_equal(job(t, 5), TD_CG_BUSY);
 	assert_int_equal(job(t, 6), TD_CG_NONE);
 	// The name that Slurm 26.05 gives it there; job() looks for it beside every number.
-	put(t, "kubepods.slice/kubepods-pod" UID_ ".slice/cri-containerd-1.scope/system.slice/slurmstepd.scope/sEKNKTV3WPV500",
+	put(t,
+	    "kubepods.slice/kubepods-pod" UID_
+	    ".slice/cri-containerd-1.scope/system.slice/slurmstepd.scope/sEKNKTV3WPV500",
 	    "cgroup.events", "populated 1\n");
 	assert_int_equal(job(t, 6), TD_CG_BUSY);
 }

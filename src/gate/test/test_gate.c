@@ -242,7 +242,8 @@ static void test_cgroup_sluid(void **state)
 	assert_false(td_gate_cgroup_sluid("", s));
 
 	struct td_gate_request q;
-	assert_int_equal(td_gate_parse("acquire job=7 start=9 uid=1 sluid=sEKNKTV3WPV500 devices=1", "n0", 8, &q, NULL), 0);
+	assert_int_equal(td_gate_parse("acquire job=7 start=9 uid=1 sluid=sEKNKTV3WPV500 devices=1", "n0", 8, &q, NULL),
+			 0);
 	assert_string_equal(q.h.sluid, "sEKNKTV3WPV500");
 	struct td_gate_table t = {.n = 2};
 	bool changed;

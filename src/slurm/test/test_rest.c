@@ -304,7 +304,8 @@ static void test_another_parser_version_is_found(void **state)
 	}
 	{
 		// An unknown job is no reason to look for another version.
-		ANSWER({404, "{\"jobs\":[],\"errors\":[{\"error_number\":2017,\"error\":\"Invalid job id specified\"}]}"});
+		ANSWER({404,
+			"{\"jobs\":[],\"errors\":[{\"error_number\":2017,\"error\":\"Invalid job id specified\"}]}"});
 		td_auto_job struct td_slurm_job j = {0};
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
 		assert_int_equal(fake.asked, 1);
