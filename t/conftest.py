@@ -27,6 +27,7 @@ def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
     parser.addoption("--plane", default="embedded", choices=["embedded", "real"], help="where Tandem runs: its own control plane, or a real Kubernetes (t/realpool.py)")
     parser.addoption("--slurm-image", default="", help="run with this image of the store in the place of tandem/slurm:24.11, such as tandem/slurm:26.05 (docs/slurm-versions.md)")
+    parser.addoption("--next-slurm-image", default="", help="the image of a newer release that test_slurm_update.py takes a pool to, such as tandem/slurm:25.11")
     parser.addoption("--seed", default="1", help="seed of the random tests")
     parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
     parser.addoption("--keep", action="store_true", help="leave the real plane's pool up at the end (tools/kube-down with its TANDEM_KUBE_HOME takes it down)")
@@ -38,6 +39,7 @@ def pytest_configure(config):
         pytest.exit("system tests need root: containers, networks, cgroups", 1)
     if config.getoption("--slurm-image"):
         harness.IMAGES = harness.store_with(config.getoption("--slurm-image"))
+        config.add_cleanup(lambda: shutil.rmtree(harness.IMAGES))
     # By nohup, and by a shell's background. Programs would inherit it, and no shell can trap a signal that it was started without.
     for ignored, instead in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(ignored) == signal.SIG_IGN:

@@ -12,6 +12,7 @@ import signal
 import ssl
 import struct
 import subprocess
+import tempfile
 import termios
 import threading
 import time
@@ -29,22 +30,18 @@ SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "
 
 
 def store_with(image):
-    """A store of images in which the usual name of Slurm's image, tandem/slurm:24.11, is another one of IMAGES.
-    It is links to that one, in a directory for each such image."""
+    """A store of images, made of links, in which the usual name of Slurm's image, tandem/slurm:24.11, is another one of
+    IMAGES. Who asked removes it."""
     def place(name):
         repo, _, tag = name.rpartition(":")
         return repo.replace("/", "+") + "/" + tag
     usual, other = place("tandem/slurm:24.11"), pathlib.Path(IMAGES) / place(image)
-    store = pathlib.Path("/var/tmp/tandem-images-" + place(image).replace("/", "-"))
-    with open(other / "image.json") as f:
-        meta = json.load(f)
-    (store / usual).mkdir(parents=True, exist_ok=True)
-    for link, to in ((store / "debian", pathlib.Path(IMAGES) / "debian"), (store / usual / "rootfs", other / "rootfs")):
-        if not link.is_symlink():
-            link.symlink_to(to)
-    record = store / usual / f"image.json.{os.getpid()}"
-    record.write_text(json.dumps({**meta, "name": "tandem/slurm:24.11", "tool": ""}))  # "": it was imported, and `up` builds no other
-    record.rename(store / usual / "image.json")
+    meta = json.loads((other / "image.json").read_text())
+    store = pathlib.Path(tempfile.mkdtemp(prefix="tandem-images-", dir="/var/tmp"))
+    (store / usual).mkdir(parents=True)
+    (store / "debian").symlink_to(pathlib.Path(IMAGES) / "debian")
+    (store / usual / "rootfs").symlink_to(other / "rootfs")
+    (store / usual / "image.json").write_text(json.dumps({**meta, "name": "tandem/slurm:24.11", "tool": ""}))  # "": it was imported, and `up` builds no other
     return str(store)
 
 
