@@ -393,6 +393,71 @@ static void test_jobs(void **state)
 	}
 }
 
+// As slurmrestd 25.11.7 writes them with v0.0.44, shortened to what is read: a pod's job on one GPU, and a job that waits for
+// whole nodes.
+static void test_jobs_of_2511(void **state)
+{
+	static const char runs[] =
+		"{\"job_id\":3,\"job_state\":[\"RUNNING\"],\"name\":\"p1.3c66df8c-856d-436b-933c-5404b4eb057e\",\"user"
+		"_name\":\"pods\",\"account\":\"\",\"partition\":\"all\",\"qos\":\"normal\",\"state_reason\":\"None\","
+		"\"nodes\":"
+		"\"n0\",\"user_id\":2000,\"start_time\":{\"set\":true,\"infinite\":false,\"number\":1795734609},\"time_"
+		"l"
+		"imit\":{\"set\":false,\"infinite\":true,\"number\":0},\"cpus\":{\"set\":true,\"infinite\":false,"
+		"\"number"
+		"\":1},\"node_count\":{\"set\":true,\"infinite\":false,\"number\":1},\"tasks\":{\"set\":true,"
+		"\"infinite\":"
+		"false,\"number\":1},\"cpus_per_task\":{\"set\":true,\"infinite\":false,\"number\":1},\"memory_per_cpu"
+		"\":{\"set\":false,\"infinite\":false,\"number\":0},\"memory_per_node\":{\"set\":true,\"infinite\":"
+		"false"
+		",\"number\":64},\"tres_per_node\":\"gres/gpu:1\",\"shared\":[],\"tres_alloc_str\":\"cpu=1,mem=64M,nod"
+		"e=1,billing=1,gres/gpu=1\",\"batch_flag\":false,\"gres_detail\":[\"gpu:1(IDX:1)\"],\"job_resources"
+		"\":{\"select_type\":[\"CORE\"],\"nodes\":{\"count\":1,\"select_type\":[\"ONE_ROW\"],\"list\":\"n0\","
+		"\"whole\""
+		":false,\"allocation\":[{\"index\":0,\"name\":\"n0\",\"cpus\":{\"count\":1,\"used\":0},\"memory\":{"
+		"\"used\":0"
+		",\"allocated\":64},\"sockets\":[{\"index\":0,\"cores\":[{\"index\":1,\"status\":[\"ALLOCATED\"]}]}]}]}"
+		",\""
+		"cpus\":1,\"threads_per_core\":{\"set\":false,\"infinite\":false,\"number\":0}},\"hold\":false,\"exit_c"
+		"ode\":{\"status\":[\"SUCCESS\"],\"return_code\":{\"set\":true,\"infinite\":false,\"number\":0},"
+		"\"signal\""
+		":{\"id\":{\"set\":false,\"infinite\":false,\"number\":0},\"name\":\"\"}}}";
+	static const char waits[] =
+		"{\"job_id\":5,\"job_state\":[\"PENDING\"],\"name\":\"wrap\",\"user_name\":\"researcher\","
+		"\"partition\":\"al"
+		"l\",\"state_reason\":\"ReqNodeNotAvail\",\"nodes\":\"\",\"user_id\":1000,\"time_limit\":{\"set\":"
+		"false,\"i"
+		"nfinite\":true,\"number\":0},\"cpus\":{\"set\":true,\"infinite\":false,\"number\":1},\"node_count\":{"
+		"\"s"
+		"et\":true,\"infinite\":false,\"number\":1},\"tasks\":{\"set\":true,\"infinite\":false,\"number\":1},"
+		"\"cp"
+		"us_per_task\":{\"set\":true,\"infinite\":false,\"number\":1},\"memory_per_cpu\":{\"set\":false,\"infin"
+		"ite\":false,\"number\":0},\"memory_per_node\":{\"set\":true,\"infinite\":false,\"number\":10},\"tres_p"
+		"er_node\":\"\",\"shared\":[\"none\"],\"batch_flag\":true,\"hold\":false}";
+	struct td_error err = TD_ERROR_INIT;
+	struct td_slurm_job j = {0};
+	td_auto(td_json_unref) struct td_json *doc = NULL, *other = NULL;
+	assert_int_equal(td_json_parse(runs, strlen(runs), &doc, &err), 0);
+	assert_int_equal(td_slurm_v0042.read_job(td_json_root(doc), &j, &err), 0);
+	assert_int_equal(j.id, 3);
+	assert_int_equal(j.states, TD_JOB(RUNNING));
+	assert_int_equal(j.n_nodes, 1);
+	assert_string_equal(j.nodes[0].name, "n0");
+	assert_string_equal(j.nodes[0].gres, "gpu:1(IDX:1)");
+	assert_int_equal(j.nodes[0].memory_mb, 64);
+	assert_int_equal(j.nodes[0].cpus, 1);
+	assert_string_equal(j.shared, "");
+	td_slurm_job_done(&j);
+
+	assert_int_equal(td_json_parse(waits, strlen(waits), &other, &err), 0);
+	assert_int_equal(td_slurm_v0042.read_job(td_json_root(other), &j, &err), 0);
+	assert_int_equal(j.states, TD_JOB(PENDING));
+	assert_string_equal(j.shared, "none");
+	assert_int_equal(j.n_nodes, 0);
+	assert_int_equal(j.time_limit_min, 0);
+	td_slurm_job_done(&j);
+}
+
 static void test_end(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -447,8 +512,10 @@ static void test_nodes(void **state)
 			     "14,\"real_memory\":"
 			     "20000,\"specialized_memory\":1000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_"
 			     "cpus\":3,\"partitions\":["
-			     "\"all\",\"x\"]},{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
+			     "\"all\",\"x\"]},{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[],"
+			     "\"meta\":{\"slurm\":{\"release\":\"25.11.7\"}}}"});
 		assert_int_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
+		assert_string_equal(l.release, "25.11.7");
 		assert_int_equal(l.n, 2);
 		const struct td_slurm_node *n = td_slurm_node_find(&l, "n2");
 		assert_non_null(n);
@@ -811,6 +878,7 @@ int main(void)
 		cmocka_unit_test(test_token_is_minted_again_after_511),
 		cmocka_unit_test(test_another_parser_version_is_found),
 		cmocka_unit_test(test_jobs),
+		cmocka_unit_test(test_jobs_of_2511),
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_pace),
