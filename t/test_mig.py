@@ -33,14 +33,14 @@ def test_parts_of_gpus_are_devices(home):
     sinfo = dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-o", "%N %G").splitlines())
     assert sinfo == {"n0": "gpu:2", "n1": "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1", "n2": "gpu:2g.20gb:1"}
 
-    def pod(name, resource, n=1, **spec):
+    def pod(name, resource, n=1, cpu="1", **spec):
         p = pool.pod(name, command=["bash", "-c", PROBE + "\necho looked; exec sleep 100000"], image="tandem/slurm:24.11", **spec)
         for kind in ("limits", "requests"):
-            p["spec"]["containers"][0]["resources"][kind] = {"cpu": "1", "memory": "64Mi", resource: str(n)}
+            p["spec"]["containers"][0]["resources"][kind] = {"cpu": cpu, "memory": "64Mi", resource: str(n)}
         return p
 
     # Whoever asks for GPUs gets whole ones, though parts are free.
-    pool.apply(pod("whole", "nvidia.com/gpu", 2), pod("more", "nvidia.com/gpu"), pod("part", PART), pod("foreign", PART, scheduler="default-scheduler", nodeName="n1"))
+    pool.apply(pod("whole", "nvidia.com/gpu", 2), pod("more", "nvidia.com/gpu"), pod("part", PART), pod("foreign", PART, cpu="100m", scheduler="default-scheduler", nodeName="n1"))
     wait_for("two run", lambda: {p["metadata"]["name"] for p in pool.running()} >= {"whole", "part"})
     whole, part = (pool.grant(pool.get("pod", name)) for name in ("whole", "part"))
     assert whole[1:] == ("n0", {0, 1}) and part[1] == "n1" and len(part[2]) == 1

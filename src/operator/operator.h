@@ -336,7 +336,7 @@ char *td_op_numa_cores(const struct td_op_share *s, long long gpu);
 // ---- gpushares.c: shares of GPUs (pure) ----
 
 bool td_op_shares_wanted(const yyjson_val *nodeset); // spec.slurm.gpuSharing is not None
-// Sets `shared`; the GPUs are there already.
+// Sets `shared`; the GPUs and their types are there already.
 void td_op_shares_set(const yyjson_val *nodeset, struct td_op_share *s);
 long long td_op_shares_units(const struct td_op_share *s);
 // Appends ",shard:200".

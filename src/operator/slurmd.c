@@ -80,9 +80,9 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		}
 		s.gpus = has.n;
 	}
-	td_op_shares_set(nodeset, &s);
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
+	td_op_shares_set(nodeset, &s);
 	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
 	if (!*s.numa || (!numa && s.cpus < td_op_share_parts(&s)))
 		s.parts = 0, *s.numa = '\0';
