@@ -44,9 +44,9 @@ struct td_checkup_gpu {
 	int of;                 // the machine's GPU, in NVML's order, that this is, or is a part of
 	char profile[24];       // of a part (MIG): "1g.10gb"; "": it is a whole GPU
 	int instance, compute;  // of a part: its numbers on that GPU
-	int caps[2];            // of a part: the numbers of its files /dev/nvidia-caps/nvidia-cap<N>; below 0: not known
-	char file[40];          // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
-	uint64_t peers;         // GPUs that it reaches by NVLink
+	int caps[2];    // of a part: the numbers of its files /dev/nvidia-caps/nvidia-cap<N>; below 0: not known
+	char file[40];  // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
+	uint64_t peers; // GPUs that it reaches by NVLink
 	int clock_mhz, clock_max_mhz;
 };
 // An adapter of the network. Not known: "", 0, numa below 0.

@@ -10,8 +10,8 @@
 enum { FILE_MAX = 64 << 10 };
 
 struct fake {
-	char *path, *root; // root NULL: none
-	int gpus, devices; // before they are cut, and then
+	char *path, *root;  // root NULL: none
+	int gpus, devices;  // before they are cut, and then
 	struct td_mig *mig; // NULL: none is cut
 };
 

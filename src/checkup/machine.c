@@ -215,10 +215,11 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 			       "this agent has no way to reset a GPU: give it a program (--reset-program)");
 	char index[16];
 	if (gpu >= 0 && gpu < m->n_of && m->of[gpu] < 0)
-		return td_fail(err, TD_UNSUPPORTED,
-			       "gpu%d is a part of a GPU, and a reset would take the other parts, too: reboot the node, or "
-			       "reset and cut the GPU by hand",
-			       gpu);
+		return td_fail(
+			err, TD_UNSUPPORTED,
+			"gpu%d is a part of a GPU, and a reset would take the other parts, too: reboot the node, or "
+			"reset and cut the GPU by hand",
+			gpu);
 	gpu = gpu >= 0 && gpu < m->n_of ? m->of[gpu] : gpu;
 	snprintf(index, sizeof(index), "%d", gpu);
 	char *argv[] = {m->reset, gpu == TD_HEALTH_ALL ? NULL : index, NULL};

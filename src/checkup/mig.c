@@ -101,8 +101,8 @@ int td_mig_file(const char *path, int gpus, struct td_mig *ret, struct td_error 
 		if (!td_starts(w.v[0], "gpu") || !td_parse_i64(w.v[0] + 3, &gpu) || gpu < 0 || gpu >= gpus ||
 		    m->cut >> gpu & 1)
 			return td_fail(err, TD_INVALID,
-				       "%s, line %zu: \"%.40s\": write each of the GPUs gpu0 to gpu%d once", path, i + 1,
-				       w.v[0], gpus - 1);
+				       "%s, line %zu: \"%.40s\": write each of the GPUs gpu0 to gpu%d once", path,
+				       i + 1, w.v[0], gpus - 1);
 		m->cut |= UINT64_C(1) << gpu;
 		for (size_t k = 1; k < w.n; k++) {
 			struct td_mig_part p = {.gpu = (int)gpu, .instance = (int)k, .memory_mb = 10240};
@@ -147,8 +147,7 @@ void td_mig_caps(const char *root, struct td_checkup_facts *f)
 	for (int i = 0; i < f->gpus; i++) {
 		struct td_checkup_gpu *g = &f->gpu[i];
 		for (size_t k = 0; k < TD_LEN(places) && *g->profile && (g->caps[0] < 0 || g->caps[1] < 0); k++) {
-			td_auto_free char *dir =
-				td_asprintf("%s%s/proc/driver/nvidia/capabilities", root, places[k]);
+			td_auto_free char *dir = td_asprintf("%s%s/proc/driver/nvidia/capabilities", root, places[k]);
 			g->caps[0] = cap(dir, g, false);
 			g->caps[1] = cap(dir, g, true);
 		}

@@ -331,8 +331,8 @@ static void take(const char *gres, const struct td_slurm_job **owner, size_t n, 
 }
 
 // Who has parts of the device i, as far as the caller may know.
-static void write_shares(struct td_gateway_ask *q, const struct td_slurm_node *node, const struct td_slurm_job_list *jobs,
-			 size_t i, yyjson_mut_doc *d, yyjson_mut_val *o)
+static void write_shares(struct td_gateway_ask *q, const struct td_slurm_node *node,
+			 const struct td_slurm_job_list *jobs, size_t i, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_mut_val *l = td_jm_arr(d, o, "shares");
 	td_auto_free long long *its = td_calloc(i + 1, sizeof(*its));

@@ -17,8 +17,8 @@ enum { GDS_MINOR = 64 * TD_DEV_MAX + TD_ACCEL_SHARED }; // behind those of all n
 
 struct td_kubelet_accels {
 	struct td_accels *known;
-	struct td_accel_found *v; // of each node
-	struct td_gds *gds;       // the same
+	struct td_accel_found *v;        // of each node
+	struct td_gds *gds;              // the same
 	struct td_checkup_facts **parts; // the same; NULL: no GPU is cut
 	int n;
 };

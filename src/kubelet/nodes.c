@@ -76,7 +76,8 @@ static void devices(struct td_kubelet *a, int node, yyjson_val *live, yyjson_mut
 		whole += !*profile;
 		same = g && !strcmp(profile, f->gpu[g - 1].profile) ? same + 1 : 1;
 		if (*profile) {
-			td_auto_free char *key = td_asprintf("nvidia.com/mig-%s", profile), *count = td_asprintf("%d", same);
+			td_auto_free char *key = td_asprintf("nvidia.com/mig-%s", profile),
+					  *count = td_asprintf("%d", same);
 			td_jm_key_str(d, m, key, count);
 		}
 	}

@@ -77,9 +77,10 @@ int td_realgpu_new(int each, struct td_realgpu **ret, struct td_error *err)
 		r->gpu[i].minor = g->minor;
 		r->gpu[i].n_files = td_mig_files(g, r->gpu[i].files);
 		if (!code && *g->profile && r->gpu[i].n_files < 3)
-			code = td_fail(err, TD_NOT_FOUND,
-				       "the files of %s are not known: /proc/driver/nvidia/capabilities does not name them",
-				       g->uuid);
+			code = td_fail(
+				err, TD_NOT_FOUND,
+				"the files of %s are not known: /proc/driver/nvidia/capabilities does not name them",
+				g->uuid);
 		r->n = i + 1;
 	}
 	if (code) {

@@ -43,7 +43,8 @@ bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_o
 	if (!any && gpus->n > 0 && td_streq(resource, NVIDIA) && offers_parts(node))
 		return td_fail(why, TD_INVALID,
 			       "the node offers parts of GPUs (MIG), and annotation " TD_ANN_GPUS
-			       " does not name all of its %lld devices with their files: its agent writes that where it "
+			       " does not name all of its %lld devices with their files: its agent writes that where "
+			       "it "
 			       "sees the driver (chart value agent.runtimeClassName)",
 			       gpus->n),
 		       false;
@@ -61,12 +62,14 @@ bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_o
 		td_auto_free char *product = profile || *label.types ? NULL : td_op_gpu_type(sc, td_jstr(x, "product"));
 		const char *type = profile ? profile : product ? product : whole;
 		if (!td_slurm_is_type(type) || !td_op_types_add(out, type, 1))
-			return td_fail(why, TD_INVALID, "annotation " TD_ANN_GPUS ": \"%.40s\" is no type of GPUs, or one too many",
+			return td_fail(why, TD_INVALID,
+				       "annotation " TD_ANN_GPUS ": \"%.40s\" is no type of GPUs, or one too many",
 				       type),
 			       false;
 	}
 	if (!td_op_types_together(out))
-		return td_fail(why, TD_INVALID, "annotation " TD_ANN_GPUS ": the node's devices are not in the order of their types"),
+		return td_fail(why, TD_INVALID,
+			       "annotation " TD_ANN_GPUS ": the node's devices are not in the order of their types"),
 		       false;
 	memcpy(gpus->types, out, sizeof(out));
 	return true;

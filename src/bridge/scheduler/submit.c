@@ -127,10 +127,11 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 	for (size_t i = 0; !any && i < snap->nodes.n; i++)
 		parts |= has_parts(&snap->nodes.v[i]);
 	if (parts && any_whole(s, r->pod))
-		snprintf(ret->why, sizeof(ret->why),
-			 "no node that it may use has whole GPUs only, and who names no type gets no part of one (MIG): "
-			 "name the type of the whole ones (annotation %s), or ask for a part",
-			 td_annotations[TD_ASKS_GPU_TYPE].name);
+		snprintf(
+			ret->why, sizeof(ret->why),
+			"no node that it may use has whole GPUs only, and who names no type gets no part of one (MIG): "
+			"name the type of the whole ones (annotation %s), or ask for a part",
+			td_annotations[TD_ASKS_GPU_TYPE].name);
 
 	ret->excluded = td_hostlist_write(&no);
 	return 0;

@@ -31,7 +31,8 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlEventSetCreate(void **), nvmlDeviceRegisterEvents(device, unsigned long long, void *),
 	nvmlDeviceGetMigMode(device, unsigned *, unsigned *), nvmlDeviceGetMaxMigDeviceCount(device, unsigned *),
 	nvmlDeviceGetMigDeviceHandleByIndex(device, unsigned, device *), nvmlDeviceGetGpuInstanceId(device, unsigned *),
-	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned), nvmlEventSetFree(void *);
+	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
+	nvmlEventSetFree(void *);
 
 EXPORT int nvmlInit_v2(void)
 {

@@ -265,7 +265,8 @@ static void gpus_are_somewhere(void **state)
 // rows: A7.3
 static void parts_are_devices(void **state)
 {
-	static const char *const caps[][2] = {{"gi1", "7"}, {"gi1/ci0", "8"}, {"gi11", "9"}, {"gi11/ci0", "10"}, {"gi12", "11"}};
+	static const char *const caps[][2] = {
+		{"gi1", "7"}, {"gi1/ci0", "8"}, {"gi11", "9"}, {"gi11/ci0", "10"}, {"gi12", "11"}};
 	for (size_t i = 0; i < TD_LEN(caps); i++) {
 		td_auto_free char *d = td_asprintf("%s/proc/driver/nvidia/capabilities/gpu61/mig/%s", dir, caps[i][0]),
 				  *p = td_asprintf("%s/access", d),
@@ -275,12 +276,16 @@ static void parts_are_devices(void **state)
 	}
 	setenv("FAKE_NVML_MIG", "0", 1);
 	setenv("FAKE_NVML_XID_PART", "11", 1);
-	const struct td_checkup_machine_opts o = {.root = dir, .nvml = library, .kmsg = "/nonexistent", .reset = "/bin/true"};
+	const struct td_checkup_machine_opts o = {
+		.root = dir, .nvml = library, .kmsg = "/nonexistent", .reset = "/bin/true"};
 	struct td_checkup_backend b = td_checkup_machine(&o);
 	static struct td_checkup_facts f;
 	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
 	assert_int_equal(f.gpus, 4);
-	static const char *const want[][2] = {{"", "GPU-test-1"}, {"1g.10gb.me", "MIG-test-2"}, {"1g.10gb.me", "MIG-test-3"}, {"3g.40gb", "MIG-test-0"}};
+	static const char *const want[][2] = {{"", "GPU-test-1"},
+					      {"1g.10gb.me", "MIG-test-2"},
+					      {"1g.10gb.me", "MIG-test-3"},
+					      {"3g.40gb", "MIG-test-0"}};
 	for (int i = 0; i < f.gpus; i++) {
 		assert_string_equal(f.gpu[i].profile, want[i][0]);
 		assert_string_equal(f.gpu[i].uuid, want[i][1]);
@@ -288,16 +293,19 @@ static void parts_are_devices(void **state)
 	}
 	assert_true(f.gpu[0].peers == 0 && f.gpu[1].caps[0] == 9 && f.gpu[1].caps[1] == 10 && f.gpu[3].caps[0] == 7);
 	assert_null(td_checkup_inventory(&f)); // of the last file nothing is known yet
-	td_auto_free char *d = td_asprintf("%s/proc/driver/nvidia/capabilities/gpu61/mig/gi12/ci0", dir), *p = td_asprintf("%s/access", d);
+	td_auto_free char *d = td_asprintf("%s/proc/driver/nvidia/capabilities/gpu61/mig/gi12/ci0", dir),
+			  *p = td_asprintf("%s/access", d);
 	assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
 	assert_int_equal(td_file_write(p, "DeviceFileMinor: 12\n", 20, 0644, NULL), 0);
 	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
 	td_auto_free char *text = td_checkup_inventory(&f), *task = td_mig_task_text(&f);
-	assert_non_null(strstr(text, "{\"product\":\"Test GPU\",\"uuid\":\"GPU-test-1\",\"pci\":\"0000:9b:00.0\",\"minor\":60,"
-				     "\"files\":[\"/dev/nvidia60\"],\"gpu\":1},"));
-	assert_non_null(strstr(text, "\"uuid\":\"MIG-test-3\",\"pci\":\"0000:3b:00.0\",\"minor\":61,\"files\":[\"/dev/nvidia61\","
-				     "\"/dev/nvidia-caps/nvidia-cap11\",\"/dev/nvidia-caps/nvidia-cap12\"],\"gpu\":0,\"mig\":"
-				     "\"1g.10gb.me\"}"));
+	assert_non_null(
+		strstr(text, "{\"product\":\"Test GPU\",\"uuid\":\"GPU-test-1\",\"pci\":\"0000:9b:00.0\",\"minor\":60,"
+			     "\"files\":[\"/dev/nvidia60\"],\"gpu\":1},"));
+	assert_non_null(strstr(
+		text, "\"uuid\":\"MIG-test-3\",\"pci\":\"0000:3b:00.0\",\"minor\":61,\"files\":[\"/dev/nvidia61\","
+		      "\"/dev/nvidia-caps/nvidia-cap11\",\"/dev/nvidia-caps/nvidia-cap12\"],\"gpu\":0,\"mig\":"
+		      "\"1g.10gb.me\"}"));
 	assert_true(td_starts(task, "CUDA_VISIBLE_DEVICES each GPU-test-1 MIG-test-2 MIG-test-3 MIG-test-0\n"));
 
 	// What one part did is no fault of the others.
@@ -323,7 +331,8 @@ static void what_parts_are_called(void **state)
 	char s[24];
 	assert_true(td_mig_profile("NVIDIA A100-SXM4-40GB MIG 1g.5gb", s) && !strcmp(s, "1g.5gb"));
 	assert_true(td_mig_profile("NVIDIA H100 MIG 1c.3g.40gb", s) && !strcmp(s, "1c.3g.40gb"));
-	static const char *const none[] = {"NVIDIA H100 80GB HBM3", "MIG", "MIG ", "MIG x", "MIG 1g.10gb;rm", "MIG 1g.10gb.and.so.on.and.so"};
+	static const char *const none[] = {"NVIDIA H100 80GB HBM3",       "MIG", "MIG ", "MIG x", "MIG 1g.10gb;rm",
+					   "MIG 1g.10gb.and.so.on.and.so"};
 	for (size_t i = 0; i < TD_LEN(none); i++)
 		assert_false(td_mig_profile(none[i], s));
 

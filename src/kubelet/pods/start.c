@@ -334,7 +334,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;
 	x->spec.n_devices = a->real ? td_realgpu_nodes(a->real, mask, p->node, x->arena, x->devices)
-		    : parts         ? td_fakegpu_parts(parts, mask, p->node, a->o.device_major, x->arena, x->devices)
+			    : parts ? td_fakegpu_parts(parts, mask, p->node, a->o.device_major, x->arena, x->devices)
 				    : td_fakegpu_nodes(td_kubelet_accel(a, p->node), mask, p->node, a->o.device_major,
 						       x->arena, x->devices);
 	if (x->gds)

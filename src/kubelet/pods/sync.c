@@ -154,9 +154,10 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		return 0;
 	// Which index is a part of which kind only Slurm's grant says.
 	if (all != want || td_kubelet_parts(a, p->node))
-		return td_fail(err, TD_INVALID,
-			       "Allocate failed: the GPUs of this node are given out by Slurm alone, because some are cut "
-			       "in parts: set spec.schedulerName to tandem");
+		return td_fail(
+			err, TD_INVALID,
+			"Allocate failed: the GPUs of this node are given out by Slurm alone, because some are cut "
+			"in parts: set spec.schedulerName to tandem");
 
 	int from = td_kubelet_slurm_gpus(node, resource);
 	int gpus = td_kubelet_gpus(a, p->node);

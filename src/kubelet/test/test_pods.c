@@ -878,8 +878,9 @@ static void test_parts_of_gpus(void **state)
 	assert_true(td_strv_has(&env, "CUDA_VISIBLE_DEVICES=GPU-0,MIG-1") &&
 		    td_strv_has(&env, "NVIDIA_VISIBLE_DEVICES=GPU-0,MIG-1"));
 
-	JSON pod = yaml("containers: [{name: a, resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}, {name: b, resources: "
-			"{limits: {nvidia.com/mig-1g.10gb: 1}}}]");
+	JSON pod =
+		yaml("containers: [{name: a, resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}, {name: b, resources: "
+		     "{limits: {nvidia.com/mig-1g.10gb: 1}}}]");
 	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "a", "nvidia.com/gpu"), 2);
 	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "nvidia.com/gpu"), 4);
 	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "amd.com/gpu"), 0);

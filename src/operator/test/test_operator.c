@@ -448,8 +448,9 @@ static void test_parts_of_gpus(void **state)
 #define CAP(n) "/dev/nvidia-caps/nvidia-cap" #n
 #define CUT(whole)                                                                                                     \
 	"tandem.dev/gpus: '{\"gpus\":[{" whole "\"files\":[\"/dev/nvidia0\"],\"gpu\":0},"                              \
-	"{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(3) "\",\"" CAP(4) "\"],\"gpu\":1},"                    \
-	"{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(5) "\",\"" CAP(6) "\"],\"gpu\":1}]}'"
+	"{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(3) "\",\"" CAP(                                      \
+		4) "\"],\"gpu\":1},"                                                                                   \
+		   "{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(5) "\",\"" CAP(6) "\"],\"gpu\":1}]}'"
 	static const struct {
 		const char *notes, *labels, *capacity, *types, *words;
 	} rows[] = {
@@ -459,8 +460,10 @@ static void test_parts_of_gpus(void **state)
 		{CUT(""), "nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3",
 		 "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", "h100:1,1g.10gb:2", NULL},
 		// Nobody has told which files they are, or of another number of them.
-		{"", "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", NULL, "does not name all of its 3 devices"},
-		{CUT(""), "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '4'", NULL, "does not name all of its 5 devices"},
+		{"", "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", NULL,
+		 "does not name all of its 3 devices"},
+		{CUT(""), "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '4'", NULL,
+		 "does not name all of its 5 devices"},
 		// The device plugin calls parts that are all alike as it calls whole GPUs.
 		{"", "nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/gpu: '7'", NULL,
 		 "does not name all of its 7 devices"},
@@ -469,9 +472,10 @@ static void test_parts_of_gpus(void **state)
 	td_auto(td_json_unref) struct td_json *sc = Y("spec: {}"), *set = Y("spec: {slurm: {gres: auto}}"),
 					      *few = Y("spec: {slurm: {gres: 'gpu:h100:1,gpu:1g.10gb:1'}}");
 	for (size_t i = 0; i < TD_LEN(rows); i++) {
-		td_auto_free char *text = td_asprintf("metadata: {annotations: {%s}, labels: {%s}}\nstatus: "
-						      "{allocatable: {cpu: '10', memory: 8Gi, %s}, capacity: {%s}}",
-						      rows[i].notes, rows[i].labels, rows[i].capacity, rows[i].capacity);
+		td_auto_free char *text =
+			td_asprintf("metadata: {annotations: {%s}, labels: {%s}}\nstatus: "
+				    "{allocatable: {cpu: '10', memory: 8Gi, %s}, capacity: {%s}}",
+				    rows[i].notes, rows[i].labels, rows[i].capacity, rows[i].capacity);
 		td_auto(td_json_unref) struct td_json *node = Y(text);
 		struct td_op_share s = {0}, less = {0};
 		struct td_error err = TD_ERROR_INIT;
@@ -1265,7 +1269,8 @@ int main(void)
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_costs),
 		cmocka_unit_test(test_vendors),
-		cmocka_unit_test(test_parts_of_gpus), cmocka_unit_test(test_numa),
+		cmocka_unit_test(test_parts_of_gpus),
+		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_offered),
