@@ -52,8 +52,9 @@ static int find_parts(const struct td_kubelet *a, int node, const char *root, st
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
 	td_auto_free char *file = td_asprintf("%s/mig", root);
-	if (!a->real && td_mig_file(file, a->o.gpus, m, err))
-		return err->code;
+	struct td_error e = TD_ERROR_INIT;
+	if (!a->real && td_mig_file(file, a->o.gpus, m, &e))
+		td_warn("kubelet: %s; the GPUs of n%d are whole", e.msg, node);
 	struct td_checkup_backend b = a->real ? td_realgpu_backend(a->real, node, "/dev/null")
 					      : td_checkup_fake("/dev/null", root, a->o.gpus);
 	int r = b.read(b.ctx, f, err);
