@@ -20,7 +20,7 @@ def files(caps, gpu=1):
 def test_parts_of_gpus_are_devices(home):
     """n1 has a whole GPU and one that is cut into three parts, n0 two whole ones, n2 parts of one kind only. Jobs and pods get exactly the part that Slurm grants, two parts of a GPU go to two of them, nobody who asks for a GPU gets a part, and a Tenant's quota counts them."""
     pool = home
-    for node, text in (("n1", "gpu1 3g.40gb 1g.10gb 1g.10gb\n"), ("n2", "gpu0 2g.20gb\ngpu1\n")):
+    for node, text in (("n1", "gpu1 3g.40gb 1g.10gb 1g.10gb\n"), ("n2", "gpu0\ngpu1 2g.20gb 2g.20gb\n")):
         os.makedirs(f"{pool.home}/hardware/{node}")
         with open(f"{pool.home}/hardware/{node}/mig", "w") as f:
             f.write(text)
@@ -29,9 +29,9 @@ def test_parts_of_gpus_are_devices(home):
         {"spec": {"scheduler": {"gresMap": {"nvidia.com/gpu": "gpu", PART: "gpu:1g.10gb"}}}}))
     offered = {n["metadata"]["name"]: {k: v for k, v in n["status"]["capacity"].items() if "/" in k} for n in pool.items("nodes")}
     assert offered == {"n0": {"nvidia.com/gpu": "2"}, "n1": {"nvidia.com/gpu": "1", PART: "2", "nvidia.com/mig-3g.40gb": "1"},
-                       "n2": {"nvidia.com/gpu": "0", "nvidia.com/mig-2g.20gb": "1"}}
+                       "n2": {"nvidia.com/gpu": "0", "nvidia.com/mig-2g.20gb": "2"}}
     sinfo = dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-o", "%N %G").splitlines())
-    assert sinfo == {"n0": "gpu:2", "n1": "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1", "n2": "gpu:2g.20gb:1"}
+    assert sinfo == {"n0": "gpu:2", "n1": "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1", "n2": "gpu:2g.20gb:2"}
 
     def pod(name, resource, n=1, cpu="1", **spec):
         p = pool.pod(name, command=["bash", "-c", PROBE + "\necho looked; exec sleep 100000"], image="tandem/slurm:24.11", **spec)
@@ -55,7 +55,7 @@ def test_parts_of_gpus_are_devices(home):
     assert job("--gpus=1g.10gb:1") == [*files(caps[other]), *[f"MIG-fake-1-{other + 1}"] * 2, str(other)]
     assert job("--gres=gpu:3g.40gb:1") == [*files((3, 4)), *["MIG-fake-1-1"] * 2, "3"]
     assert job("--gpus=nvidia:1") == ["/dev/tandem-gpu0", *["GPU-fake-0"] * 2, "0"]
-    assert job("--gres=gpu:2g.20gb:1") == [*files((3, 4), 0), *["MIG-fake-0-1"] * 2, "0"]  # the node has one type: Prolog asks nobody
+    assert job("--gres=gpu:2g.20gb:2") == [*files((3, 4, 5, 6)), *["MIG-fake-1-1,MIG-fake-1-2"] * 2, "0,1"]  # of one type: Prolog asks nobody
     # The gate holds each part for who has it.
     table = {d["index"]: d["holder"].get("job") for d in json.load(open(f"{pool.home}/agent/gate/n1.json"))["devices"]}
     assert table[own] == part[0] and table[other] not in (part[0], 0), table
