@@ -1,4 +1,4 @@
-// The file of injected faults, and lines of the kernel's log.
+// The file of injected faults, lines of the kernel's log, and names of parts of GPUs.
 // rows: B3.2
 #include "checkup/checkup.h"
 
@@ -15,6 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char pci[16];
 	int xid = td_checkup_xid_line(s, pci);
 	if (xid < 0 || (xid && strlen(pci) > 15))
+		abort();
+	// The name that NVML gives a part of a GPU.
+	char profile[24];
+	if (td_mig_profile(s, profile) && (!*profile || strlen(profile) > 23 || strpbrk(profile, " +\n,=")))
 		abort();
 	const char *words;
 	if (!td_checkup_xid_action(xid, &words))

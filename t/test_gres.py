@@ -5,6 +5,7 @@ import re
 import pytest
 
 from harness import expand_ranges, wait_for
+from laptop import Laptop
 
 # Which devices the job may open (they are fake: an open that is allowed ends with ENXIO), and which Slurm says.
 PROBE = """for i in 0 1 2 3; do m=$( (exec 3</dev/tandem-gpu$i) 2>&1 ); case $m in *"No such device"*) printf '%s ' $i;; esac; done
@@ -37,6 +38,11 @@ def parts_of_gpus(pool):
     jobs = [pool.sbatch("-w", "n0", "--gres=shard:60") for _ in (0, 1)]
     pool.apply(pod("part0", "60"), pod("part1", "60"), pod("much", "101"), pod("little", "5"), pod("two", "50", 2))
     wait_for("four parts of 60 are held, each of another GPU", lambda: len(pool.running()) == 2 and held() == [60] * 4)
+    me = Laptop(pool, f"{pool.home}/laptop", "researcher")
+    shown = next(n for n in me.api("GET", "/pool")[1]["nodes"] if n["name"] == "n0")["gpus"]
+    assert [(g["used"], g["share"], len(g["shares"]), g["type"]) for g in shown] == [(True, 60, 1, kind) for kind in ("zeta", *["alpha"] * 3)], shown
+    top = me.json("top")
+    assert top["gpusUsed"] >= 4 and sum(u["gpus"] for u in top["users"]) == 2.4, top
     grants = [json.loads(pool.get("pod", p)["metadata"]["annotations"]["tandem.dev/devices"]) for p in ("part0", "part1")]
     assert all(g["share"] == "60" for g in grants) and grants[0] != grants[1]
     wait_for("it sees one GPU", lambda: pool.kubectl("logs", "part0").strip() == "1")

@@ -148,6 +148,42 @@ int64_t td_api_container_request(const yyjson_val *c, const char *resource)
 	return n < 0 ? 0 : n;
 }
 
+#define WHOLE "nvidia.com/gpu"
+#define PART "nvidia.com/mig-" // what NVIDIA's device plugin calls a part, before its profile
+
+bool td_api_is_device(const char *name, const char *resource)
+{
+	return td_streq(name, resource) || (td_streq(resource, WHOLE) && name && td_starts(name, PART));
+}
+
+int td_api_devices(const yyjson_val *list, const char *resource, int64_t *ret, struct td_error *err)
+{
+	int64_t sum = 0, n;
+	size_t i, max;
+	yyjson_val *k, *v, *all = (yyjson_val *)(uintptr_t)list;
+	yyjson_obj_foreach (all, i, max, k, v) {
+		if (!td_api_is_device(yyjson_get_str(k), resource))
+			continue;
+		int r = td_quantity_ceil(yyjson_is_str(v) ? yyjson_get_str(v) : "?", &n, err);
+		if (r)
+			return r;
+		sum = sat_add(sum, n);
+	}
+	*ret = sum;
+	return 0;
+}
+
+int64_t td_api_pod_devices(const yyjson_val *spec, const char *resource)
+{
+	td_auto_strv struct td_strv names = {0};
+	int64_t sum = 0;
+	td_api_pod_request_names(spec, &names);
+	for (size_t i = 0; i < names.n; i++)
+		if (td_api_is_device(names.v[i], resource))
+			sum = sat_add(sum, td_api_pod_request(spec, names.v[i]));
+	return sum;
+}
+
 int64_t td_api_pod_request(const yyjson_val *spec, const char *resource)
 {
 	int64_t sum = 0, sidecars = 0, peak = 0;

@@ -40,6 +40,13 @@ bool td_api_pod_fits_node(const yyjson_val *pod_spec, const yyjson_val *node, bo
 // of init containers, sidecars, overhead. For resource "cpu" the unit is 1/1000, for everything
 // else whole units. 0 when absent.
 int64_t td_api_pod_request(const yyjson_val *pod_spec, const char *resource);
+// Is this resource one of devices of that one? It is the same, or parts of NVIDIA's GPUs (MIG), "nvidia.com/mig-1g.10gb"
+// beside "nvidia.com/gpu".
+bool td_api_is_device(const char *name, const char *resource);
+// How many such devices a list (status.capacity) has, all of them together. TD_INVALID.
+int td_api_devices(const yyjson_val *list, const char *resource, int64_t *ret, struct td_error *err);
+// How many a pod asks for.
+int64_t td_api_pod_devices(const yyjson_val *pod_spec, const char *resource);
 // What one container requests; 0: nothing.
 int64_t td_api_container_request(const yyjson_val *container, const char *resource);
 // Appends every resource name that any container requests.

@@ -83,8 +83,17 @@ static const char *recovery(int action, const char **ret_words)
 	return known ? table[action].action : "reboot";
 }
 
+// A reset takes all parts of a GPU, and how it is cut: what asks for one drains the node instead.
+static void parts(const struct td_checkup_gpu *g, struct td_checkup_findings *l, size_t from)
+{
+	for (size_t k = from; *g->profile && k < l->n; k++)
+		if (!strcmp(l->v[k].action, "reset-gpu"))
+			l->v[k].action = "drain";
+}
+
 static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_findings *l)
 {
+	const size_t from = l->n;
 	const char *words, *action;
 	if (g->lost)
 		found(l, "gpu-lost", (struct found){.gpu = i}, "it does not answer");
@@ -111,6 +120,7 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 	if (g->links_down)
 		found(l, "nvlink", (struct found){i, g->links_down, NULL}, "%d of %d NVLinks are down", g->links_down,
 		      g->links);
+	parts(g, l, from);
 }
 
 void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *l)

@@ -10,6 +10,7 @@
 //   fake.c            the backend of virtual nodes, driven by a file of faults
 //   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
 //   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
+//   mig.c             GPUs that are cut in parts (MIG): each part is a device of its own
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
@@ -36,12 +37,16 @@ struct td_checkup_gpu {
 	int xid;                                // the last one since it was last reset; 0: none
 	int recovery;                           // what NVML says must be done; 0: nothing
 	// Where it is. Not known: "", below 0.
-	char uuid[48], pci[24]; // "GPU-…"; "0000:3b:00.0", as the kernel writes it
+	char uuid[64], pci[24]; // "GPU-…"; "0000:3b:00.0", as the kernel writes it
 	int minor;              // of its device file, /dev/nvidia<minor>
 	int numa;               // node of the memory that it hangs at
 	char cpus[96];          // near to it: "0-15,32-47"
-	int mig;                // 1: it is cut in parts; 0: not
-	uint64_t peers;         // GPUs that it reaches by NVLink
+	int of;                 // the machine's GPU, in NVML's order, that this is, or is a part of
+	char profile[24];       // of a part (MIG): "1g.10gb"; "": it is a whole GPU
+	int instance, compute;  // of a part: its numbers on that GPU
+	int caps[2];    // of a part: the numbers of its files /dev/nvidia-caps/nvidia-cap<N>; below 0: not known
+	char file[40];  // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
+	uint64_t peers; // GPUs that it reaches by NVLink
 	int clock_mhz, clock_max_mhz;
 };
 // An adapter of the network. Not known: "", 0, numa below 0.
@@ -59,7 +64,7 @@ struct td_checkup_nic {
 	signed char near[TD_HEALTH_GPUS];
 };
 struct td_checkup_facts {
-	struct td_checkup_gpu gpu[TD_HEALTH_GPUS];
+	struct td_checkup_gpu gpu[TD_HEALTH_GPUS]; // in the order of Slurm's indexes
 	int gpus;
 	char port_down[64]; // an InfiniBand port that is not active; "": none
 	double disk_percent;
@@ -78,9 +83,42 @@ struct td_checkup_facts {
 // Fills numa and cpus of each GPU that has an address, and numa_nodes, from <root>/sys.
 void td_checkup_where(const char *root, struct td_checkup_facts *f);
 // What a machine tells of its GPUs besides their health: JSON, {"numaNodes": 2, "gpus": [{"product": …, "uuid": …,
-// "minor": 0, "pci": …, "numa": 0, "cpus": …, "peers": "1-3", "mig": true}, …]}, without what is not known. NULL:
-// there are none, or one of them does not say who it is. The caller frees it.
+// "minor": 0, "pci": …, "numa": 0, "cpus": …, "peers": "1-3"}, …]}, without what is not known. Where a GPU is cut, all
+// have "files" and each part has "mig", its profile, and "gpu", the machine's GPU. NULL: there are none, or one of them
+// does not say who it is. The caller frees it.
 char *td_checkup_inventory(const struct td_checkup_facts *f);
+
+// ---- GPUs that are cut in parts (MIG) ----
+
+struct td_mig_part {
+	int gpu, instance, compute; // the machine's GPU, and the numbers on it
+	char profile[24], uuid[64];
+	int64_t memory_mb;
+	int caps[2];
+};
+struct td_mig {
+	struct td_mig_part v[TD_HEALTH_GPUS];
+	size_t n;
+	uint64_t cut; // the machine's GPUs that are cut, also into no part at all
+};
+// Puts the parts in the place of the GPUs that are cut, of which none is there as a whole any more: whole GPUs first, in
+// their order, then parts, those of one profile together, because Slurm numbers the GPUs of one type one after the
+// other. f has the machine's GPUs. What is beyond TD_HEALTH_GPUS is left out.
+void td_mig_apply(const struct td_mig *m, struct td_checkup_facts *f);
+// The profile in the name that NVML gives a part, "NVIDIA A100-SXM4-40GB MIG 1g.5gb+me": "1g.5gb.me", which resources
+// of Kubernetes and types of Slurm may be called. False: there is none.
+bool td_mig_profile(const char *name, char ret[24]);
+// How a virtual node's GPUs are cut: lines "gpu0 3g.40gb 1g.10gb". Absent: they are not. TD_INVALID names the line.
+int td_mig_file(const char *path, int gpus, struct td_mig *ret, struct td_error *err);
+// Finds the capability files of the parts, from <root>/proc/driver/nvidia/capabilities, or the machine's where an agent
+// in a container is shown none.
+void td_mig_caps(const char *root, struct td_checkup_facts *f);
+// Writes the device files of a device; returns how many: 1, of a part 3. 0: not known.
+size_t td_mig_files(const struct td_checkup_gpu *g, char ret[3][40]);
+bool td_mig_any(const struct td_checkup_facts *f); // one of them is a part
+// What tells the TaskProlog the variables of Slurm's jobs (standin/wire.h): of each device its UUID, because CUDA knows
+// parts by no index. NULL: none is a part. The caller frees it.
+char *td_mig_task_text(const struct td_checkup_facts *f);
 
 // ---- the network's adapters ----
 
@@ -151,7 +189,8 @@ struct td_checkup_backend {
 // The backend of a virtual node. path: its file of faults; absent: it has none. Each line is a device
 // ("gpu3", "node"), faults as KEY=VALUE, and perhaps cure=reset|reboot|clear: what ends them. Lines that
 // begin with # are comments. A reset or a reboot takes lines out of the file.
-// root: the tree whose /sys has its adapters and where its GPUs are, if it is there; NULL: none.
+// root: the tree whose /sys has its adapters and where its GPUs are, and whose file `mig` says how these are cut
+// (td_mig_file), if it is there; NULL: none. gpus: before they are cut.
 struct td_checkup_backend td_checkup_fake(const char *path, const char *root, int gpus);
 // What such a file says, on top of facts that are there.
 int td_checkup_fake_over(const char *path, struct td_checkup_facts *f, struct td_error *err);

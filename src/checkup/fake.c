@@ -10,8 +10,9 @@
 enum { FILE_MAX = 64 << 10 };
 
 struct fake {
-	char *path, *root; // root NULL: none
-	int gpus;
+	char *path, *root;  // root NULL: none
+	int gpus, devices;  // before they are cut, and then
+	struct td_mig *mig; // NULL: none is cut
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -159,8 +160,10 @@ static void told(struct td_checkup_facts *x, const char *key, const char *value)
 	for (int i = 0; i < x->gpus; i++) {
 		struct td_checkup_gpu *g = &x->gpu[i];
 		long long n;
-		snprintf(g->uuid, sizeof(g->uuid), "GPU-fake-%d", i);
-		g->minor = i;
+		if (!*g->uuid) {
+			snprintf(g->uuid, sizeof(g->uuid), "GPU-fake-%d", i);
+			g->minor = i;
+		}
 		if (!numa)
 			snprintf(g->model, sizeof(g->model), "%s", value);
 		else if ((size_t)i < l.n && td_parse_i64(l.v[i], &n) && n >= 0 && n < 64)
@@ -236,6 +239,19 @@ int td_checkup_fake_over(const char *path, struct td_checkup_facts *f, struct td
 	return r;
 }
 
+// The GPUs that are whole have the files that such a node has for them, by their new indexes.
+static void cut(const struct td_mig *m, struct td_checkup_facts *f)
+{
+	for (int i = 0; i < f->gpus; i++) {
+		f->gpu[i].minor = i;
+		snprintf(f->gpu[i].uuid, sizeof(f->gpu[i].uuid), "GPU-fake-%d", i);
+	}
+	td_mig_apply(m, f);
+	for (int i = 0; i < f->gpus; i++)
+		if (!*f->gpu[i].profile)
+			snprintf(f->gpu[i].file, sizeof(f->gpu[i].file), "/dev/tandem-gpu%d", i);
+}
+
 static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
 {
 	const struct fake *k = ctx;
@@ -259,6 +275,8 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 		td_checkup_nics_gpus(k->root, &f);
 		td_checkup_where(k->root, &f);
 	}
+	if (k->mig)
+		cut(k->mig, &f);
 	int r = td_checkup_fake_over(k->path, &f, err);
 	if (!r && k->root)
 		td_checkup_nics(k->root, &f);
@@ -302,8 +320,8 @@ static int cure(struct fake *k, int gpu, enum cure by, struct td_error *err)
 static int fake_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *err)
 {
 	const struct fake *k = ctx;
-	if (gpu != TD_HEALTH_ALL && gpu >= k->gpus)
-		return td_fail(err, TD_INVALID, "there is no gpu%d here: the node has %d", gpu, k->gpus);
+	if (gpu != TD_HEALTH_ALL && gpu >= k->devices)
+		return td_fail(err, TD_INVALID, "there is no gpu%d here: the node has %d", gpu, k->devices);
 	return cure(ctx, gpu, CURE_RESET, err);
 }
 
@@ -317,12 +335,20 @@ static void fake_free(void *ctx)
 	struct fake *k = ctx;
 	free(k->path);
 	free(k->root);
+	free(k->mig);
 	free(k);
 }
 
 struct td_checkup_backend td_checkup_fake(const char *path, const char *root, int gpus)
 {
 	struct fake *k = td_calloc(1, sizeof(*k));
-	*k = (struct fake){td_strdup(path), td_strdup(root), gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS};
+	gpus = gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS;
+	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL};
+	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
+	td_auto_free char *file = td_asprintf("%s/mig", root ? root : "");
+	if (root && !td_mig_file(file, k->gpus, m, NULL) && m->cut) {
+		k->devices = gpus - __builtin_popcountll(m->cut) + (int)m->n;
+		k->mig = td_steal(m);
+	}
 	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k};
 }

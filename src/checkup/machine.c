@@ -24,7 +24,9 @@ struct machine {
 	char *root, *reset;
 	struct td_nvml *nvml; // NULL: no GPUs
 	int kmsg;
-	int xid[TD_HEALTH_GPUS]; // by the kernel's log
+	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
+	int of[TD_HEALTH_GPUS];  // of each device the machine's GPU; -1: it is a part of one
+	int n_of;
 	struct {
 		int pid;
 		int64_t since_s;
@@ -185,12 +187,16 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (m->nvml)
 		td_nvml_read(m->nvml, f);
+	td_mig_caps(m->root, f);
 	td_checkup_where(m->root, f);
 	td_checkup_nics(m->root, f);
 	kernel_log(m);
 	for (int i = 0; i < f->gpus; i++)
-		if (!f->gpu[i].xid)
-			f->gpu[i].xid = m->xid[i];
+		if (!f->gpu[i].xid && f->gpu[i].of < TD_HEALTH_GPUS)
+			f->gpu[i].xid = m->xid[f->gpu[i].of];
+	m->n_of = f->gpus;
+	for (int i = 0; i < f->gpus; i++)
+		m->of[i] = *f->gpu[i].profile ? -1 : f->gpu[i].of;
 	ports(m, f);
 	disks(m, f);
 	memory(m, f);
@@ -208,6 +214,13 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 		return td_fail(err, TD_UNSUPPORTED,
 			       "this agent has no way to reset a GPU: give it a program (--reset-program)");
 	char index[16];
+	if (gpu >= 0 && gpu < m->n_of && m->of[gpu] < 0)
+		return td_fail(
+			err, TD_UNSUPPORTED,
+			"gpu%d is a part of a GPU, and a reset would take the other parts, too: reboot the node, or "
+			"reset and cut the GPU by hand",
+			gpu);
+	gpu = gpu >= 0 && gpu < m->n_of ? m->of[gpu] : gpu;
 	snprintf(index, sizeof(index), "%d", gpu);
 	char *argv[] = {m->reset, gpu == TD_HEALTH_ALL ? NULL : index, NULL};
 	// The driver must not be in use: NVML is opened anew afterwards.

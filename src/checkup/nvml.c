@@ -57,6 +57,7 @@ enum {
 	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 };
 #define EVENT_XID 8ULL
+#define NO_PART 0xFFFFFFFFU // what an event says that is about none
 // Slowed by heat: the hardware's and the software's thermal slowdown.
 #define SLOW_HEAT (0x40ULL | 0x20ULL)
 
@@ -83,6 +84,10 @@ enum {
 	X(uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                                  \
 	X(minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                                \
 	X(mig, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                                          \
+	X(mig_max, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned *))                                        \
+	X(mig_part, "nvmlDeviceGetMigDeviceHandleByIndex", (nvml_device, unsigned, nvml_device *))                     \
+	X(instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned *))                                           \
+	X(compute, "nvmlDeviceGetComputeInstanceId", (nvml_device, unsigned *))                                        \
 	X(p2p, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))                                       \
 	X(clock, "nvmlDeviceGetClockInfo", (nvml_device, int, unsigned *))                                             \
 	X(clock_max, "nvmlDeviceGetMaxClockInfo", (nvml_device, int, unsigned *))                                      \
@@ -100,7 +105,9 @@ struct td_nvml {
 	nvml_device gpu[TD_HEALTH_GPUS];
 	char pci_of[TD_HEALTH_GPUS][32];
 	int xid[TD_HEALTH_GPUS];
+	unsigned xid_of[TD_HEALTH_GPUS]; // the part that it is about
 	nvml_events events;
+	struct td_mig cut; // as they were when each answered last
 };
 
 struct td_nvml *td_nvml_close(struct td_nvml *n)
@@ -165,8 +172,10 @@ static void take_events(struct td_nvml *n)
 	struct nvml_event e;
 	for (int k = 0; n->events && k < 1000 && n->events_wait(n->events, &e, 0) == OK; k++)
 		for (unsigned i = 0; i < n->n; i++)
-			if (n->gpu[i] == e.device && (e.type & EVENT_XID))
+			if (n->gpu[i] == e.device && (e.type & EVENT_XID)) {
 				n->xid[i] = (int)e.data;
+				n->xid_of[i] = e.instance;
+			}
 }
 
 static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
@@ -187,7 +196,7 @@ static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
 static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 {
 	nvml_device d = n->gpu[i];
-	unsigned now, then;
+	unsigned now;
 	int status;
 	if (n->name)
 		n->name(d, g->model, sizeof(g->model));
@@ -199,8 +208,6 @@ static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		n->uuid(d, g->uuid, sizeof(g->uuid));
 	if (n->minor && n->minor(d, &now) == OK)
 		g->minor = (int)now;
-	if (n->mig && n->mig(d, &now, &then) == OK)
-		g->mig = (int)now;
 	// NVML writes a domain of 8 digits in capitals, the kernel one of 4.
 	const char *pci = n->pci_of[i];
 	for (size_t k = strlen(pci) > 12 ? strlen(pci) - 12 : 0, at = 0; pci[k] && at + 1 < sizeof(g->pci); k++)
@@ -218,7 +225,7 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 	struct nvml_use use;
 	struct nvml_memory mem;
 	*g = (struct td_checkup_gpu){
-		.temp_c = -1, .power_w = -1, .use_percent = -1, .xid = n->xid[i], .minor = -1, .numa = -1, .mig = -1};
+		.temp_c = -1, .power_w = -1, .use_percent = -1, .xid = n->xid[i], .minor = -1, .numa = -1};
 	if (!d || !n->temperature || n->temperature(d, TEMPERATURE_GPU, &u) != OK) {
 		struct nvml_memory alive;
 		g->lost = !d || !n->memory || n->memory(d, &alive) != OK;
@@ -265,12 +272,59 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->recovery = (int)f.value.ui;
 }
 
+// Looks how a GPU is cut. One that does not answer is cut as before: else all others would change their indexes.
+static void read_parts(struct td_nvml *n, unsigned i)
+{
+	unsigned now = 0, then, most = 0, instance, compute;
+	nvml_device d = n->gpu[i], part;
+	struct td_mig *m = &n->cut;
+	if (!n->mig_max || !n->mig_part || !n->instance || !n->compute || !n->uuid || !n->name || !n->mig ||
+	    n->mig(d, &now, &then) != OK)
+		return;
+	size_t keep = 0;
+	for (size_t k = 0; k < m->n; k++)
+		if (m->v[k].gpu != (int)i)
+			m->v[keep++] = m->v[k];
+	m->n = keep;
+	m->cut &= ~(UINT64_C(1) << i);
+	if (!now)
+		return;
+	m->cut |= UINT64_C(1) << i;
+	n->mig_max(d, &most);
+	for (unsigned k = 0; k < most && m->n < TD_HEALTH_GPUS; k++) {
+		struct td_mig_part p = {.gpu = (int)i, .caps = {-1, -1}};
+		char name[96] = "";
+		struct nvml_memory mem;
+		// There are gaps where a larger part takes the place of several.
+		if (n->mig_part(d, k, &part) != OK || n->instance(part, &instance) != OK ||
+		    n->compute(part, &compute) != OK || n->uuid(part, p.uuid, sizeof(p.uuid)) != OK ||
+		    n->name(part, name, sizeof(name)) != OK || !td_mig_profile(name, p.profile))
+			continue;
+		p.instance = (int)instance;
+		p.compute = (int)compute;
+		if (n->memory && n->memory(part, &mem) == OK)
+			p.memory_mb = (int64_t)(mem.total >> 20);
+		m->v[m->n++] = p;
+	}
+}
+
 void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
 {
 	take_events(n);
 	ret->gpus = (int)n->n;
-	for (unsigned i = 0; i < n->n; i++)
+	for (unsigned i = 0; i < n->n; i++) {
 		read_gpu(n, i, &ret->gpu[i]);
+		if (!ret->gpu[i].lost)
+			read_parts(n, i);
+	}
+	td_mig_apply(&n->cut, ret);
+	// An XID that names a part is about that one only.
+	for (int i = 0; i < ret->gpus; i++) {
+		struct td_checkup_gpu *g = &ret->gpu[i];
+		unsigned about = n->xid_of[g->of];
+		if (*g->profile && n->xid[g->of] && about != NO_PART && about != (unsigned)g->instance)
+			g->xid = 0;
+	}
 }
 
 int td_nvml_index(struct td_nvml *n, const char *pci)

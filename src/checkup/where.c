@@ -51,7 +51,7 @@ char *td_checkup_inventory(const struct td_checkup_facts *f)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "gpus");
-	bool told = f->gpus > 0;
+	bool told = f->gpus > 0, mig = td_mig_any(f);
 	if (f->numa_nodes)
 		td_jm_int(d, root, "numaNodes", f->numa_nodes);
 	for (int i = 0; i < f->gpus; i++) {
@@ -68,8 +68,17 @@ char *td_checkup_inventory(const struct td_checkup_facts *f)
 			td_jm_int(d, o, "minor", g->minor);
 		if (g->numa >= 0)
 			td_jm_int(d, o, "numa", g->numa);
-		if (g->mig > 0)
-			td_jm_bool(d, o, "mig", true);
+		if (!mig)
+			continue;
+		// Indexes are no numbers of device files any more.
+		char files[3][40];
+		size_t n = td_mig_files(g, files);
+		yyjson_mut_val *l = n ? td_jm_arr(d, o, "files") : NULL;
+		for (size_t k = 0; k < n; k++)
+			yyjson_mut_arr_add_strcpy(d, l, files[k]);
+		told = told && n;
+		td_jm_int(d, o, "gpu", g->of);
+		text(d, o, "mig", g->profile);
 	}
 	return told ? td_json_mut_text(root, NULL) : NULL;
 }

@@ -44,7 +44,7 @@ static uint64_t mask_of(const char *s)
 // CUDA's number of NVML's GPU i; below 0: it does not see it. Where both see as many they count alike.
 static int device_of(const struct td_cuda *c, const struct td_checkup_facts *f, int i)
 {
-	return !f->gpus || f->gpus == td_cuda_count(c) ? i : td_cuda_at(c, f->gpu[i].pci);
+	return !f->gpus || (f->gpus == td_cuda_count(c) && !td_mig_any(f)) ? i : td_cuda_at(c, f->gpu[i].pci);
 }
 
 static int test(struct td_cuda *c, const struct td_checkup_facts *f, uint64_t mask, int first, int ms)
@@ -148,7 +148,13 @@ int td_gpu_test_main(int argc, char **argv)
 			only ? only : "", n);
 		code = n ? 2 : TD_CUDA_NOT_TESTED;
 	} else {
-		code = test(c, f, mask, first, ms);
+		// CUDA sees one part of a GPU (MIG) at a time, and only by its UUID: none is tested.
+		for (int i = 0; i < n; i++)
+			if (*f->gpu[first + i].profile)
+				mask &= ~(UINT64_C(1) << i);
+		if (!mask)
+			fputs("tandem gpu-test: parts of GPUs (MIG) are not tested\n", stderr);
+		code = mask ? test(c, f, mask, first, ms) : TD_CUDA_NOT_TESTED;
 	}
 	td_cuda_close(c);
 	return code;

@@ -5,6 +5,7 @@
 #include "cli/node_token.h"
 #include "cli/nodeview.h"
 
+#include "api/selector.h"
 #include "base/clock.h"
 #include "cmd/roles.h"
 #include "pool/aside.h"
@@ -75,6 +76,8 @@ static int show(const struct node_request *q, const char *name)
 		printf("Image     %s\n", td_jstr(x, "image"));
 	if (td_jstr(x, "slurmState"))
 		printf("Slurm     %s\n", td_jstr(x, "slurmState"));
+	if (td_jstr(x, "gpuTypes"))
+		printf("GPUs      %s\n", td_jstr(x, "gpuTypes"));
 	devices_out(x);
 	if (hold)
 		printf("Why       %s\n", hold);
@@ -136,12 +139,13 @@ static int act(const struct node_request *q, const char *action, const char *nod
 			td_fail(&err, r, "there is no node \"%s\": `tandem nodes` lists them", node);
 		return td_client_failed("node", &err);
 	}
-	long long gpu, gpus;
-	const char *has = td_jkey_str(td_jget(there->root, "status.capacity"), "nvidia.com/gpu");
-	if (q->device && has && td_starts(q->device, "gpu") && td_parse_i64(q->device + 3, &gpu) &&
-	    td_parse_i64(has, &gpus) && gpu >= gpus)
+	long long gpu;
+	int64_t gpus;
+	if (q->device && td_starts(q->device, "gpu") && td_parse_i64(q->device + 3, &gpu) &&
+	    !td_api_devices(td_jget(there->root, "status.capacity"), "nvidia.com/gpu", &gpus, NULL) && gpus &&
+	    gpu >= gpus)
 		return td_command_wrong("node", "--device: %s has no %.40s: its GPUs are gpu0 to gpu%lld", node,
-					q->device, gpus - 1);
+					q->device, (long long)gpus - 1);
 
 	if (!strcmp(action, "out") || !strcmp(action, "in"))
 		return td_cli_node_device(v.kube, node, q->device, !strcmp(action, "out"), &err)

@@ -121,6 +121,11 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	if (by && !td_json_parse(by, strlen(by), &jobs, NULL))
 		td_jm_copyval(d, o, "devicesHeldBy", td_json_root(jobs));
 	td_jm_str(d, o, "needsPerson", person);
+	// What Slurm gives out here, by its types: "h100:7,1g.10gb:2".
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
+	td_auto(td_json_unref) struct td_json *has = NULL;
+	if (share && !td_json_parse(share, strlen(share), &has, NULL))
+		td_jm_str(d, o, "gpuTypes", td_jstr(td_json_root(has), TD_SHARE_TYPES));
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
 	td_jm_str(d, o, "image", td_object_label(node, TD_LABEL_IMAGE));
 

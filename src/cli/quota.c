@@ -116,15 +116,22 @@ static void table(const yyjson_val *list)
 	static const char *const fields[] = {"quota", "limit", "used", "borrowed", "waiting"};
 	size_t i, n, k, m;
 	yyjson_val *t, *r;
-	printf("%-15s %-14s %9s %9s %9s %9s %9s\n", "TENANT", "RESOURCE", "QUOTA", "LIMIT", "USED", "BORROWED",
+	// Such as nvidia.com/mig-1g.10gb.
+	int width = 14;
+	yyjson_arr_foreach ((yyjson_val *)list, i, n, t)
+		yyjson_arr_foreach (td_jget(t, "resources"), k, m, r) {
+			const int len = (int)strlen(td_jstr_or(r, "resource", ""));
+			width = len > width ? len : width;
+		}
+	printf("%-15s %-*s %9s %9s %9s %9s %9s\n", "TENANT", width, "RESOURCE", "QUOTA", "LIMIT", "USED", "BORROWED",
 	       "WAITING");
 	yyjson_arr_foreach ((yyjson_val *)list, i, n, t) {
-		printf("%-15.15s %-14s %9s %9s %9lld %9s %9lld\n", td_jstr_or(t, "tenant", ""), "jobs", "", "",
+		printf("%-15.15s %-*s %9s %9s %9lld %9s %9lld\n", td_jstr_or(t, "tenant", ""), width, "jobs", "", "",
 		       td_jint(t, "running", 0), "", td_jint(t, "waiting", 0));
 		yyjson_arr_foreach (td_jget(t, "resources"), k, m, r) {
 			td_auto_buf struct td_buf b = {0};
 			const char *name = td_jstr_or(r, "resource", "");
-			td_buf_printf(&b, "%-15s %-14.14s", "", name);
+			td_buf_printf(&b, "%-15s %-*s", "", width, name);
 			for (size_t f = 0; f < TD_LEN(fields); f++)
 				cell(&b, r, fields[f], !strcmp(name, "memory"));
 			puts(td_buf_str(&b));

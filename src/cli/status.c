@@ -112,8 +112,7 @@ static char *gpus_of(const struct td_object *node)
 		yyjson_obj_iter it = yyjson_obj_iter_with(td_json_root(j));
 		for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 			const char *count = yyjson_get_str(yyjson_obj_iter_get_val(k));
-			if (!td_streq(yyjson_get_str(k), "cpu") && !td_streq(yyjson_get_str(k), "memory") && count &&
-			    td_parse_i64(count, &n))
+			if (strchr(yyjson_get_str(k), '/') && count && td_parse_i64(count, &n))
 				sum += n;
 		}
 	}
@@ -152,6 +151,10 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		td_jm_str(g->d, o, "cpus", td_jstr_or(root, "status.allocatable.cpu", "?"));
 		td_auto_free char *gpus = gpus_of(l.v[n]);
 		td_jm_str(g->d, o, "gpus", gpus);
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		const char *share = td_object_annotation(l.v[n], TD_ANN_SHARE);
+		if (share && !td_json_parse(share, strlen(share), &j, NULL))
+			td_jm_str(g->d, o, "gpuTypes", td_jstr(td_json_root(j), TD_SHARE_TYPES));
 		td_jm_int(g->d, o, "pods", count);
 		td_jm_str(g->d, o, "slurmState", slurm);
 		td_jm_str(g->d, o, "slurmReason", reason);
@@ -290,6 +293,9 @@ static void nodes_table(yyjson_val *v, bool color)
 		       td_jint(x, "pods", 0));
 		coloured(color && off, TD_TERM_WARN, slurm, 0);
 		putchar('\n');
+		// Where there are several, one number does not say what can be had.
+		if (td_jstr(x, "gpuTypes") && strchr(td_jstr(x, "gpuTypes"), ','))
+			printf("%*s GPUs: %s\n", width, "", td_jstr(x, "gpuTypes"));
 	}
 }
 

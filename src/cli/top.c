@@ -13,7 +13,8 @@ enum { EACH_MS = 2000 };
 // What one user has, and waits for.
 struct top_user {
 	const char *name;
-	long long gpus, cpus, running, waiting;
+	double gpus; // a part of one counts as what it is of it
+	long long cpus, running, waiting;
 };
 struct top {
 	struct top_user *v;
@@ -46,8 +47,8 @@ static int most_first(const void *a, const void *b)
 
 static void count(yyjson_val *pool, yyjson_val *jobs, struct top *t)
 {
-	size_t i, n, k, m;
-	yyjson_val *v, *g;
+	size_t i, n, k, m, s, all;
+	yyjson_val *v, *g, *x;
 	yyjson_arr_foreach (td_jget(pool, "nodes"), i, n, v) {
 		t->nodes++;
 		t->out += !td_jbool(v, "usable", true);
@@ -56,6 +57,8 @@ static void count(yyjson_val *pool, yyjson_val *jobs, struct top *t)
 			t->used += td_jbool(g, "used", false);
 			if (td_jstr(g, "user"))
 				of(t, td_jstr(g, "user"))->gpus++;
+			yyjson_arr_foreach (td_jget(g, "shares"), s, all, x)
+				of(t, td_jstr_or(x, "user", "?"))->gpus += (double)td_jint(x, "share", 0) / 100;
 		}
 	}
 	yyjson_arr_foreach (td_jget(jobs, "jobs"), i, n, v) {
@@ -77,7 +80,7 @@ static void print(const struct top *t)
 	printf("%lld nodes, %lld of them out of use; %lld of %lld GPUs in use\n\n", t->nodes, t->out, t->used, t->gpus);
 	printf("%-20s %6s %6s %8s %8s\n", "USER", "GPUS", "CPUS", "RUNNING", "WAITING");
 	for (size_t i = 0; i < t->n; i++)
-		printf("%-20s %6lld %6lld %8lld %8lld\n", t->v[i].name, t->v[i].gpus, t->v[i].cpus, t->v[i].running,
+		printf("%-20s %6.6g %6lld %8lld %8lld\n", t->v[i].name, t->v[i].gpus, t->v[i].cpus, t->v[i].running,
 		       t->v[i].waiting);
 }
 
@@ -93,7 +96,11 @@ static void print_json(const struct top *t)
 	for (size_t i = 0; i < t->n; i++) {
 		yyjson_mut_val *u = yyjson_mut_arr_add_obj(d, l);
 		td_jm_str(d, u, "user", t->v[i].name);
-		td_jm_int(d, u, "gpus", t->v[i].gpus);
+		const long long whole = (long long)t->v[i].gpus;
+		if ((double)whole == t->v[i].gpus)
+			td_jm_int(d, u, "gpus", whole);
+		else
+			yyjson_mut_obj_add_real(d, u, "gpus", t->v[i].gpus);
 		td_jm_int(d, u, "cpus", t->v[i].cpus);
 		td_jm_int(d, u, "running", t->v[i].running);
 		td_jm_int(d, u, "waiting", t->v[i].waiting);

@@ -38,6 +38,7 @@ struct td_gate_agent {
 	struct td_checkup_backend backend;
 	struct td_accels *accels;
 	struct td_accel_found found; // accelerators that NVML does not know
+	char *parts;                 // what tells jobs the parts of GPUs (MIG), as last written; NULL: none is cut
 	struct td_cancel *cancel;
 	int lock;                // file descriptor of <state>/lock; -1: none
 	struct td_queue *grants; // keys of pods; pods.c

@@ -46,6 +46,26 @@ static char *inventory(void *ctx, int node)
 	return td_accel_inventory(&a->found);
 }
 
+// Tells the TaskProlog the devices by their UUIDs where a GPU is cut in parts (MIG).
+static void seen(void *ctx, int node, const struct td_checkup_facts *f)
+{
+	struct td_gate_agent *a = ctx;
+	td_auto_free char *path = td_asprintf("%s%s", a->o.run, strrchr(TD_WIRE_ACCELERATOR, '/')),
+			  *text = a->found.of ? NULL : td_mig_task_text(f);
+	struct td_error err = TD_ERROR_INIT;
+	// While its driver is away a machine says nothing, and its GPUs are what they were.
+	if (a->found.of || !f->gpus || td_streq(text ? text : "", a->parts ? a->parts : ""))
+		return;
+	if (text && td_file_write(path, text, strlen(text), 0644, &err)) {
+		td_warn("agent: the variables of parts of GPUs: %s", err.msg);
+		return;
+	}
+	if (!text)
+		unlink(path);
+	free(a->parts);
+	a->parts = td_steal(text);
+}
+
 // Tells the TaskProlog the variables of the node's accelerators.
 static int find_accelerators(struct td_gate_agent *a, struct td_error *err)
 {
@@ -92,6 +112,7 @@ int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
 								   .reboot = reboot_machine,
 								   .boot = boot,
 								   .inventory = inventory,
+								   .seen = seen,
 								   .ctx = a});
 	return 0;
 }
@@ -101,5 +122,6 @@ void td_gate_agent_health_close(struct td_gate_agent *a)
 	a->health = td_nodehealth_free(a->health);
 	td_checkup_backend_done(&a->backend);
 	td_accel_found_done(&a->found);
+	free(a->parts);
 	a->accels = td_accels_free(a->accels);
 }

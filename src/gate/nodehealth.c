@@ -320,6 +320,8 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	td_auto_free char *gpus = h->o.inventory ? h->o.inventory(h->o.ctx, index_of(h, node->name)) : NULL;
 	const bool known = td_nodehealth_facts(h, index_of(h, node->name), f);
+	if (known && h->o.seen)
+		h->o.seen(h->o.ctx, index_of(h, node->name), f);
 	if (!gpus && known)
 		gpus = td_checkup_inventory(f);
 	if (gpus)

@@ -34,6 +34,8 @@ struct td_nodehealth_opts {
 	char *(*boot)(void *ctx, int node); // the id of its boot; the caller frees it
 	// What its machine says of accelerators that NVML does not know, as td_accel_inventory(). NULL: there are none.
 	char *(*inventory)(void *ctx, int node);
+	// What was seen of its GPUs at every look; NULL: nobody wants to know.
+	void (*seen)(void *ctx, int node, const struct td_checkup_facts *f);
 	// What it has of GPUDirect Storage, for TD_ANN_GDS, or NULL. The callback NULL: the annotation is an administrator's.
 	char *(*gds)(void *ctx, int node);
 	void *ctx;

@@ -1,6 +1,7 @@
 #include "gateway/jobs.h"
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "pool/pool.h"
 #include "slurm/batch.h"
 #include "slurm/hostlist.h"
@@ -276,6 +277,42 @@ static long long count_gpus(const char *gres)
 	return sum;
 }
 
+// Adds what a job has of each device, in hundredths, in "shard:30(0/100,30/100)".
+static void take_parts(const char *gres, long long *v, size_t n)
+{
+	const char *p = gres ? strstr(gres, TD_GPU_SHARE ":") : NULL;
+	for (; p; p = strstr(p, TD_GPU_SHARE ":")) {
+		p += strcspn(p, "(");
+		for (size_t i = 0; (*p == '(' || *p == ',') && i < n; i++) {
+			char *end;
+			const long has = strtol(p + 1, &end, 10);
+			if (end == p + 1 || *end != '/')
+				break;
+			strtol(end + 1, &end, 10);
+			p = end;
+			v[i] += has > 0 ? has : 0;
+		}
+	}
+}
+
+// Writes the type of the device i in "gpu:h100:1,gpu:1g.10gb:2"; nothing where it has none.
+static void write_type(const char *gres, size_t i, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	struct td_gres g[16];
+	size_t n = 0;
+	if (td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return;
+	for (size_t k = 0; k < n; k++) {
+		if (strcmp(g[k].name, "gpu") != 0 || g[k].count < 0)
+			continue;
+		if (i < (size_t)g[k].count) {
+			td_jm_str(d, o, "type", *g[k].type ? g[k].type : NULL);
+			return;
+		}
+		i -= (size_t)g[k].count;
+	}
+}
+
 // Sets owner[k] for each index in "gpu:2(IDX:0-1,5)".
 static void take(const char *gres, const struct td_slurm_job **owner, size_t n, const struct td_slurm_job *j)
 {
@@ -293,15 +330,40 @@ static void take(const char *gres, const struct td_slurm_job **owner, size_t n, 
 	}
 }
 
+// Who has parts of the device i, as far as the caller may know.
+static void write_shares(struct td_gateway_ask *q, const struct td_slurm_node *node,
+			 const struct td_slurm_job_list *jobs, size_t i, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	yyjson_mut_val *l = td_jm_arr(d, o, "shares");
+	td_auto_free long long *its = td_calloc(i + 1, sizeof(*its));
+	for (size_t k = 0; k < jobs->n; k++) {
+		const struct td_slurm_job *j = &jobs->v[k];
+		memset(its, 0, (i + 1) * sizeof(*its));
+		for (size_t m = 0; m < j->n_nodes; m++)
+			if (td_streq(j->nodes[m].name, node->name))
+				take_parts(j->nodes[m].gres, its, i + 1);
+		if (!its[i] || !shown(q, j))
+			continue;
+		yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, l);
+		td_jm_int(d, x, "job", j->id);
+		td_jm_str(d, x, "user", j->user);
+		td_jm_str(d, x, "name", j->name);
+		td_jm_int(d, x, "share", its[i]);
+	}
+}
+
 static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *node, const struct td_slurm_job_list *jobs,
 		       yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	size_t gpus = (size_t)count_gpus(node->gres);
 	td_auto_free const struct td_slurm_job **owner = td_calloc(gpus + 1, sizeof(*owner));
+	td_auto_free long long *parts = td_calloc(gpus + 1, sizeof(*parts));
 	for (size_t i = 0; i < jobs->n; i++)
 		for (size_t k = 0; k < jobs->v[i].n_nodes; k++)
-			if (td_streq(jobs->v[i].nodes[k].name, node->name))
+			if (td_streq(jobs->v[i].nodes[k].name, node->name)) {
 				take(jobs->v[i].nodes[k].gres, owner, gpus, &jobs->v[i]);
+				take_parts(jobs->v[i].nodes[k].gres, parts, gpus);
+			}
 
 	td_jm_str(d, o, "name", node->name);
 	td_jm_str(d, o, "state", td_slurm_node_words(node->states));
@@ -317,6 +379,13 @@ static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *nod
 	for (size_t i = 0; i < gpus; i++) {
 		yyjson_mut_val *g = yyjson_mut_arr_add_obj(d, l);
 		td_jm_int(d, g, "index", (long long)i);
+		write_type(node->gres, i, d, g);
+		if (parts[i]) {
+			td_jm_int(d, g, "share", parts[i]);
+			td_jm_bool(d, g, "used", true);
+			write_shares(q, node, jobs, i, d, g);
+			continue;
+		}
 		if (!owner[i])
 			continue;
 		td_jm_bool(d, g, "used", true);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "gate/devices.h"
 #include "gate/gate.h"
+#include "kubelet/realgpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,9 @@ enum { GDS_MINOR = 64 * TD_DEV_MAX + TD_ACCEL_SHARED }; // behind those of all n
 
 struct td_kubelet_accels {
 	struct td_accels *known;
-	struct td_accel_found *v; // of each node
-	struct td_gds *gds;       // the same
+	struct td_accel_found *v;        // of each node
+	struct td_gds *gds;              // the same
+	struct td_checkup_facts **parts; // the same; NULL: no GPU is cut
 	int n;
 };
 
@@ -32,13 +34,34 @@ static int tell_tasks(const struct td_kubelet *a, int node, struct td_error *err
 {
 	const struct td_accel_found *f = &a->accels->v[node];
 	const char *name = strrchr(TD_WIRE_ACCELERATOR, '/') + 1;
-	td_auto_free char *path = td_asprintf("%s/nodes/n%d/%s", a->o.run, node, name);
-	if (f->of) {
-		td_auto_free char *text = td_accel_task_text(f->of);
+	td_auto_free char *path = td_asprintf("%s/nodes/n%d/%s", a->o.run, node, name), *text = NULL;
+	if (f->of)
+		text = td_accel_task_text(f->of);
+	else if (a->accels->parts[node])
+		text = td_mig_task_text(a->accels->parts[node]);
+	if (text)
 		return td_file_write(path, text, strlen(text), 0644, err);
-	}
 	unlink(path);
 	return 0;
+}
+
+// Looks whether GPUs of the node are cut, once: as long as this program runs they are as they were.
+static int find_parts(const struct td_kubelet *a, int node, const char *root, struct td_checkup_facts **ret,
+		      struct td_error *err)
+{
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
+	td_auto_free char *file = td_asprintf("%s/mig", root);
+	struct td_error e = TD_ERROR_INIT;
+	if (!a->real && td_mig_file(file, a->o.gpus, m, &e))
+		td_warn("kubelet: %s; the GPUs of n%d are whole", e.msg, node);
+	struct td_checkup_backend b = a->real ? td_realgpu_backend(a->real, node, "/dev/null")
+					      : td_checkup_fake("/dev/null", root, a->o.gpus);
+	int r = b.read(b.ctx, f, err);
+	td_checkup_backend_done(&b);
+	if (!r && td_mig_any(f))
+		*ret = td_steal(f);
+	return r;
 }
 
 int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err)
@@ -53,6 +76,7 @@ int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err)
 	}
 	x->v = td_calloc((size_t)a->o.nodes, sizeof(*x->v));
 	x->gds = td_calloc((size_t)a->o.nodes, sizeof(*x->gds));
+	x->parts = td_calloc((size_t)a->o.nodes, sizeof(*x->parts));
 	for (; !r && x->n < a->o.nodes; x->n++) {
 		td_auto_free char *root = machine(a, x->n);
 		if (!a->real)
@@ -61,7 +85,9 @@ int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err)
 			td_info("kubelet: n%d has %d of %s", x->n, x->v[x->n].n,
 				td_jstr_or(x->v[x->n].of, "resource", ""));
 		td_gds_look(root, &x->gds[x->n]);
-		r = tell_tasks(a, x->n, err);
+		if (!x->v[x->n].of)
+			r = find_parts(a, x->n, root, &x->parts[x->n], err);
+		r = r ? r : tell_tasks(a, x->n, err);
 	}
 	return r;
 }
@@ -71,10 +97,11 @@ void td_kubelet_accels_close(struct td_kubelet *a)
 	struct td_kubelet_accels *x = a->accels;
 	a->accels = NULL;
 	for (int i = 0; x && i < x->n; i++)
-		td_accel_found_done(&x->v[i]), td_gds_done(&x->gds[i]);
+		td_accel_found_done(&x->v[i]), td_gds_done(&x->gds[i]), free(x->parts[i]);
 	if (x) {
 		free(x->v);
 		free(x->gds);
+		free(x->parts);
 		td_accels_free(x->known);
 	}
 	free(x);
@@ -83,6 +110,11 @@ void td_kubelet_accels_close(struct td_kubelet *a)
 const struct td_accel_found *td_kubelet_accel(const struct td_kubelet *a, int node)
 {
 	return a->accels && node >= 0 && node < a->accels->n && a->accels->v[node].of ? &a->accels->v[node] : NULL;
+}
+
+const struct td_checkup_facts *td_kubelet_parts(const struct td_kubelet *a, int node)
+{
+	return a->accels && node >= 0 && node < a->accels->n ? a->accels->parts[node] : NULL;
 }
 
 const char *td_kubelet_resource(const struct td_kubelet *a, int node)

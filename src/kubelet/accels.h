@@ -4,6 +4,7 @@
 
 #include "accel/accel.h"
 #include "accel/gds.h"
+#include "checkup/checkup.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/pods/volumes.h"
 #include "oci/oci.h"
@@ -13,6 +14,8 @@ int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err);
 void td_kubelet_accels_close(struct td_kubelet *a);
 // What was found on a node; NULL: nothing, its GPUs are fake or NVML's.
 const struct td_accel_found *td_kubelet_accel(const struct td_kubelet *a, int node);
+// What a node has where GPUs are cut in parts (MIG; its file hardware/<node>/mig, or the machine itself); NULL: none is.
+const struct td_checkup_facts *td_kubelet_parts(const struct td_kubelet *a, int node);
 // What a node has of GPUDirect Storage; NULL: not all that it takes.
 const struct td_gds *td_kubelet_gds(const struct td_kubelet *a, int node);
 enum { TD_KUBELET_GDS_FILES = TD_GDS_FILES };

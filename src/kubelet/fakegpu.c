@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-enum { SHARED_MINOR = 64 * TD_DEV_MAX }; // behind those of all nodes
+enum {
+	SHARED_MINOR = 64 * TD_DEV_MAX, // behind those of all nodes
+	CAPS_MINOR = 4 * SHARED_MINOR,  // behind those and GPUDirect Storage's (accels.c)
+};
 
 static struct td_oci_device fake(const char *path, int major, int minor)
 {
@@ -32,6 +35,43 @@ size_t td_fakegpu_nodes(const struct td_accel_found *f, uint64_t mask, int node,
 	return n;
 }
 
+size_t td_fakegpu_parts(const struct td_checkup_facts *f, uint64_t mask, int node, int major, struct td_arena *a,
+			struct td_oci_device *out)
+{
+	size_t n = 0;
+	for (int i = 0; i < f->gpus; i++) {
+		char files[3][40];
+		int first = i;
+		size_t k = mask >> i & 1 ? td_mig_files(&f->gpu[i], files) : 0;
+		// All parts of a GPU have its own file beside theirs.
+		while (*f->gpu[i].profile && first > 0 && *f->gpu[first - 1].profile)
+			first--;
+		while (*f->gpu[i].profile && f->gpu[first].of != f->gpu[i].of)
+			first++;
+		for (size_t x = 0; x < k; x++) {
+			int minor = x ? CAPS_MINOR + node * TD_FAKEGPU_CAPS + f->gpu[i].caps[x - 1]
+				      : node * TD_DEV_MAX + first;
+			bool there = false;
+			for (size_t o = 0; o < n; o++)
+				there |= !strcmp(out[o].path, files[x]);
+			if (!there)
+				out[n++] = fake(td_arena_strdup(a, files[x]), major, minor);
+		}
+	}
+	return n;
+}
+
+void td_fakegpu_parts_env(const struct td_checkup_facts *f, uint64_t mask, struct td_strv *env)
+{
+	td_auto_buf struct td_buf b = {0};
+	for (int i = 0; i < f->gpus; i++)
+		if (mask >> i & 1)
+			td_buf_printf(&b, "%s%s", b.len ? "," : "", f->gpu[i].uuid);
+	if (b.len)
+		td_env_set(env, "CUDA_VISIBLE_DEVICES", td_buf_str(&b));
+	td_env_set(env, "NVIDIA_VISIBLE_DEVICES", b.len ? td_buf_str(&b) : "void");
+}
+
 // n bits of mask, after the lowest `skip`.
 static uint64_t bits(uint64_t mask, int64_t skip, int64_t n)
 {
@@ -44,6 +84,18 @@ static uint64_t bits(uint64_t mask, int64_t skip, int64_t n)
 	return got;
 }
 
+// How many devices a container asks for, whole ones or parts.
+static int64_t container_devices(const yyjson_val *c, const char *resource)
+{
+	yyjson_val *k, *v, *limits = td_jget(c, "resources.limits");
+	size_t i, n;
+	int64_t sum = 0;
+	yyjson_obj_foreach (limits ? limits : td_jget(c, "resources.requests"), i, n, k, v)
+		if (td_api_is_device(yyjson_get_str(k), resource))
+			sum += td_api_container_request(c, yyjson_get_str(k));
+	return sum < TD_DEV_MAX ? sum : TD_DEV_MAX;
+}
+
 uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container, const char *resource)
 {
 	static const char *const lists[] = {"initContainers", "containers"};
@@ -52,7 +104,7 @@ uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char 
 		yyjson_val *c;
 		size_t i, max;
 		yyjson_arr_foreach (td_jget(pod_spec, lists[l]), i, max, c) {
-			int64_t n = td_api_container_request(c, resource);
+			int64_t n = container_devices(c, resource);
 			if (td_streq(td_jstr(c, "name"), container))
 				return bits(mask, used, n);
 			if (l || td_streq(td_jstr(c, "restartPolicy"), "Always"))

@@ -129,7 +129,8 @@ void td_kubelet_health_open(struct td_kubelet *a)
 				  *tree = td_asprintf("%s/hardware/n%d", a->o.home, i);
 		td_strv_addf(&its.names, "n%d", i);
 		b[i] = a->real ? td_realgpu_backend(a->real, i, faults)
-			       : td_checkup_fake(faults, tree, td_kubelet_gpus(a, i));
+			       : td_checkup_fake(faults, tree,
+						 td_kubelet_parts(a, i) ? a->o.gpus : td_kubelet_gpus(a, i));
 		td_strv_add(&its.faults, faults);
 	}
 	its.o = (struct td_nodehealth_opts){.kube = a->kube,

@@ -4,6 +4,7 @@
 
 #include "api/condition.h"
 #include "api/quantity.h"
+#include "api/selector.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
@@ -20,7 +21,8 @@ enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
 int td_kubelet_gpus(const struct td_kubelet *a, int node)
 {
 	const struct td_accel_found *f = td_kubelet_accel(a, node);
-	return a->real ? td_realgpu_count(a->real, node) : f ? f->n : a->o.gpus;
+	const struct td_checkup_facts *parts = td_kubelet_parts(a, node);
+	return a->real ? td_realgpu_count(a->real, node) : f ? f->n : parts ? parts->gpus : a->o.gpus;
 }
 
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
@@ -57,7 +59,33 @@ static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name
 	td_jm_key_str(d, l, TD_LABEL_RACK, rack);
 }
 
-static void resources(struct td_kubelet *a, int node, yyjson_mut_doc *d, yyjson_mut_val *o)
+// Parts of GPUs as NVIDIA's device plugin offers them, beside the whole ones. live: what the Node says now; a kind that
+// is not there any more goes.
+static void devices(struct td_kubelet *a, int node, yyjson_val *live, yyjson_mut_doc *d, yyjson_mut_val *m)
+{
+	const struct td_checkup_facts *f = td_kubelet_parts(a, node);
+	const char *resource = td_kubelet_resource(a, node);
+	int whole = f ? 0 : td_kubelet_gpus(a, node);
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (live, i, n, k, v)
+		if (td_api_is_device(yyjson_get_str(k), "nvidia.com/gpu") && strcmp(yyjson_get_str(k), resource) != 0)
+			td_jm_key_set(d, m, yyjson_get_str(k), yyjson_mut_null(d));
+	for (int g = 0, same = 0; f && g < f->gpus; g++) {
+		const char *profile = f->gpu[g].profile;
+		whole += !*profile;
+		same = g && !strcmp(profile, f->gpu[g - 1].profile) ? same + 1 : 1;
+		if (*profile) {
+			td_auto_free char *key = td_asprintf("nvidia.com/mig-%s", profile),
+					  *count = td_asprintf("%d", same);
+			td_jm_key_str(d, m, key, count);
+		}
+	}
+	td_auto_free char *count = td_asprintf("%d", whole);
+	td_jm_key_str(d, m, resource, count);
+}
+
+static void resources(struct td_kubelet *a, int node, const yyjson_val *live, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	char mem[32];
 	td_quantity_format_bytes(a->memory_bytes, mem, sizeof(mem));
@@ -71,15 +99,14 @@ static void resources(struct td_kubelet *a, int node, yyjson_mut_doc *d, yyjson_
 	const char *maps[] = {"status.capacity", "status.allocatable"};
 	for (size_t k = 0; k < TD_LEN(maps); k++) {
 		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
-		char cpu[16], gpu[16];
+		char cpu[16];
 		snprintf(cpu, sizeof(cpu), "%d", a->o.cpus);
-		snprintf(gpu, sizeof(gpu), "%d", td_kubelet_gpus(a, node));
 		td_jm_key_str(d, m, "cpu", cpu);
 		td_jm_key_str(d, m, "memory", mem);
 		td_jm_key_str(d, m, "pods", "110");
 		if (disk[0])
 			td_jm_key_str(d, m, "ephemeral-storage", disk);
-		td_jm_key_str(d, m, td_kubelet_resource(a, node), gpu);
+		devices(a, node, td_jget(live, maps[k]), d, m);
 		// Its machine may have had others.
 		td_auto_strv struct td_strv not = {0};
 		td_kubelet_resources_not(a, node, &not);
@@ -93,7 +120,7 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	struct utsname u = {0};
 	uname(&u);
 
-	resources(a, td_kubelet_node_index(a, name), d, o);
+	resources(a, td_kubelet_node_index(a, name), live, d, o);
 
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
 	v = yyjson_mut_arr_add_obj(d, arr);

@@ -26,7 +26,8 @@ struct td_realgpu {
 	// From here on nothing changes.
 	int n;
 	struct {
-		char uuid[48];
+		char uuid[64], files[3][40];
+		size_t n_files;
 		int minor; // below 0: it was lost when this program started, and keeps its place
 	} gpu[TD_HEALTH_GPUS];
 	struct td_strv lib_names, libs, program_names, programs;
@@ -74,6 +75,12 @@ int td_realgpu_new(int each, struct td_realgpu **ret, struct td_error *err)
 			code = td_fail(err, TD_NOT_FOUND, "GPU %d (%s) has no device file %s", i, g->uuid, path);
 		memcpy(r->gpu[i].uuid, g->uuid, sizeof(r->gpu[i].uuid));
 		r->gpu[i].minor = g->minor;
+		r->gpu[i].n_files = td_mig_files(g, r->gpu[i].files);
+		if (!code && *g->profile && r->gpu[i].n_files < 3)
+			code = td_fail(
+				err, TD_NOT_FOUND,
+				"the files of %s are not known: /proc/driver/nvidia/capabilities does not name them",
+				g->uuid);
 		r->n = i + 1;
 	}
 	if (code) {
@@ -121,9 +128,22 @@ size_t td_realgpu_nodes(const struct td_realgpu *r, uint64_t mask, int node, str
 		struct td_oci_device d = {.path = td_arena_printf(a, "/dev/nvidia%d", file), .type = 'c', .mode = 0666};
 		if (!(mask >> i & 1) || file < 0 || !device(d.path, &d.major, &d.minor))
 			continue;
-		out[n++] = d;
-		d.path = td_arena_printf(a, "/dev/tandem-gpu%d", i);
-		out[n++] = d;
+		const size_t its = r->gpu[node * r->each + i].n_files;
+		if (its < 2) {
+			out[n++] = d;
+			d.path = td_arena_printf(a, "/dev/tandem-gpu%d", i);
+			out[n++] = d;
+			continue;
+		}
+		// A part: several have the file of one GPU.
+		for (size_t k = 0; k < its; k++) {
+			bool there = false;
+			d.path = td_arena_strdup(a, r->gpu[node * r->each + i].files[k]);
+			for (size_t o = 0; o < n; o++)
+				there |= !strcmp(out[o].path, d.path);
+			if (!there && device(d.path, &d.major, &d.minor))
+				out[n++] = d;
+		}
 	}
 	// The driver's own files, which whoever computes opens besides his GPUs'.
 	yyjson_val *own;

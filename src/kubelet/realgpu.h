@@ -6,7 +6,7 @@
 #include "kubelet/pods/volumes.h"
 #include "oci/oci.h"
 
-enum { TD_REALGPU_NODES = 2 * 64 + 8 }; // device nodes of one container at most
+enum { TD_REALGPU_NODES = 3 * 64 + 8 }; // device nodes of one container at most
 
 struct td_realgpu;
 // TD_NOT_FOUND: NVML finds no GPUs.

@@ -28,7 +28,7 @@ struct facts {
 	size_t n_groups, n_nodes;
 	long long mem_per_cpu;
 	struct td_strv sets, owned; // owned: strings the gres lines point to
-	struct td_slurm_gres gres[64];
+	struct td_slurm_gres gres[1024];
 	size_t n_gres;
 	bool shares;
 	struct td_op_places places;
@@ -134,11 +134,16 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 			n = g->share.gpus - from;
 		for (long long to = from + n; f->n_gres < TD_LEN(f->gres) && from < to; from += n) {
 			n = td_op_numa_run(g->share.numa, from, to);
+			const bool several = td_op_device_several(&g->vendor, from);
+			for (long long k = 1; k < n; k++)
+				if (several || td_op_device_several(&g->vendor, from + k))
+					n = k;
 			char *cores = td_op_numa_cores(&g->share, from);
 			f->gres[f->n_gres++] = (struct td_slurm_gres){
 				.nodes = nodes,
 				.name = "gpu",
 				.file = keep(f, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
+				.several = several,
 				.type = typed ? keep(f, td_strdup(type)) : NULL,
 				.cores = cores ? keep(f, cores) : NULL,
 				.flags = g->vendor.flags};

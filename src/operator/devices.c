@@ -5,6 +5,7 @@
 #include "accel/accel.h"
 #include "api/condition.h"
 #include "api/quantity.h"
+#include "api/selector.h"
 #include "kube/slices.h"
 
 #include <string.h>
@@ -180,9 +181,8 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		// sick, and Slurm would give out the wrong ones if it only counted fewer; the
 		// bridge drains such a node. A kubelet says none while its device plugin is being
 		// replaced and after its own start: that means unknown, not none.
-		const char *there = td_jkey_str(td_jget(node->root, "status.capacity"), resource);
 		int64_t n = 0;
-		if (there && td_quantity_ceil(there, &n, why))
+		if (td_api_devices(td_jget(node->root, "status.capacity"), resource, &n, why))
 			return td_wrap(why, "status.capacity"), false;
 		ret->n = n ? n : had.gpus;
 		return true;

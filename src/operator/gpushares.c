@@ -14,7 +14,14 @@ bool td_op_shares_wanted(const yyjson_val *nodeset)
 
 void td_op_shares_set(const yyjson_val *nodeset, struct td_op_share *s)
 {
-	s->shared = s->gpus > 0 && td_op_shares_wanted(nodeset);
+	// The parts of a GPU that is cut (MIG) are not parted once more.
+	const char *types = s->types;
+	char type[64];
+	long long n;
+	bool cut = false;
+	while (td_op_types_next(&types, type, &n))
+		cut |= td_gres_is_part(type);
+	s->shared = s->gpus > 0 && !cut && td_op_shares_wanted(nodeset);
 }
 
 long long td_op_shares_units(const struct td_op_share *s)

@@ -13,12 +13,6 @@
 
 enum { TYPE_MAX = 40 };
 
-// A type begins with a letter: Slurm takes "gpu:1g" for a count.
-static bool is_type(const char *s)
-{
-	return td_slurm_is_name(s) && isalpha((unsigned char)*s) && strlen(s) <= TYPE_MAX;
-}
-
 // ---- from products ----
 
 // Words of a product's name that say who made it or whose it is, not which one it is.
@@ -64,7 +58,7 @@ char *td_op_gpu_type(const yyjson_val *sc, const char *product)
 	yyjson_arr_foreach (td_jget(sc, "spec.devices"), i, n, x)
 		said = said ? said : td_jkey_str(td_jget(x, "types"), product);
 	td_auto_free char *type = said ? td_strdup(said) : model(product);
-	return is_type(type) ? td_steal(type) : NULL;
+	return td_slurm_is_type(type) ? td_steal(type) : NULL;
 }
 
 void td_op_types_check(const yyjson_val *sc, struct td_strv *problems)
@@ -73,7 +67,7 @@ void td_op_types_check(const yyjson_val *sc, struct td_strv *problems)
 	size_t i, n, at, max;
 	yyjson_arr_foreach (td_jget(sc, "spec.devices"), at, max, x)
 		yyjson_obj_foreach (td_jget(x, "types"), i, n, k, v)
-			if (!is_type(yyjson_get_str(v)))
+			if (!td_slurm_is_type(yyjson_get_str(v)))
 				td_strv_addf(
 					problems,
 					"spec.devices[%zu].types.%.80s: \"%.80s\" is no type: write a letter, then "
@@ -104,7 +98,7 @@ bool td_op_types_next(const char **list, char type[64], long long *ret_n)
 	memcpy(type, s, (size_t)(colon - s));
 	type[colon - s] = '\0';
 	memcpy(digits, colon + 1, (size_t)(end - colon - 1));
-	if (!is_type(type) || !td_parse_i64(digits, ret_n) || *ret_n < 1)
+	if (!td_slurm_is_type(type) || !td_parse_i64(digits, ret_n) || *ret_n < 1)
 		return false;
 	*list = *end ? end + 1 : end;
 	return true;

@@ -273,18 +273,23 @@ const char *td_op_unscheduled(const struct td_object *pod);
 struct td_op_vendor {
 	char resource[254];
 	char files
-		[2048]; // of its devices, with commas, as the machine tells; "": as spec.devices or the vendor's description say
+		[6144]; // of its devices, '+' between those of one, with commas, as the machine tells; "": as spec.devices or the vendor's description say
 	const char *flags; // of gres.conf, static; NULL: Slurm's own
 	char type[40];     // of devices whose product is not known; "": they need none, because the pool has one kind
 };
 // Returns the entry of spec.devices; NULL: the spec has none.
 const yyjson_val *td_op_node_devices(const yyjson_val *sc, const yyjson_val *node);
 const char *td_op_node_resource(const yyjson_val *sc, const yyjson_val *node);
+// Sets the types where a GPU of the node is cut (MIG): each part's is its profile, a whole GPU's as ever, and "nvidia"
+// where nobody knows it. False: the node has parts, and what is told of them is not enough.
+bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus, struct td_error *why);
 void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpus, struct td_op_vendor *ret);
 // Returns what the machine tells of its n devices of that resource (annotation tandem.dev/gpus); NULL: nothing, or of
-// others. It points into *keep, which the caller unrefs.
+// others. n below 0: of -n or more. It points into *keep, which the caller unrefs.
 yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n, struct td_json **keep);
 // Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
+// True when the device i has several files (MIG): it needs a line of its own.
+bool td_op_device_several(const struct td_op_vendor *v, long long i);
 char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, bool fake, long long from, long long n);
 
 // ---- gputypes.c: types of GPUs (pure) ----
@@ -331,7 +336,7 @@ char *td_op_numa_cores(const struct td_op_share *s, long long gpu);
 // ---- gpushares.c: shares of GPUs (pure) ----
 
 bool td_op_shares_wanted(const yyjson_val *nodeset); // spec.slurm.gpuSharing is not None
-// Sets `shared`; the GPUs are there already.
+// Sets `shared`; the GPUs and their types are there already.
 void td_op_shares_set(const yyjson_val *nodeset, struct td_op_share *s);
 long long td_op_shares_units(const struct td_op_share *s);
 // Appends ",shard:200".

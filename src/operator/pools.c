@@ -4,6 +4,7 @@
 // single blanks.
 #include "operator/operator.h"
 
+#include "api/selector.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -43,6 +44,12 @@ static void of_node(const struct td_object *node, struct td_strv *lists)
 			continue;
 		put(&lists[NODES], node->name);
 		put(&lists[RESOURCES], resource);
+		// Parts of GPUs (MIG) are devices of the same resource by other names.
+		yyjson_val *offered, *count;
+		size_t i, n;
+		yyjson_obj_foreach (td_jget(node->root, "status.capacity"), i, n, offered, count)
+			if (td_api_is_device(yyjson_get_str(offered), resource))
+				put(&lists[RESOURCES], yyjson_get_str(offered));
 	}
 }
 

@@ -3,6 +3,7 @@
 
 #include "api/kinds.h"
 #include "api/quantity.h"
+#include "api/selector.h"
 #include "base/names.h"
 
 #include <string.h>
@@ -32,12 +33,14 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	int64_t cpu, cpu_off, mem, mem_off, gpus;
 	if (td_quantity_milli(quantity(alloc, "cpu", b[0], "0"), &cpu, why) ||
 	    td_quantity_ceil(quantity(alloc, "memory", b[1], "0"), &mem, why) ||
-	    td_quantity_ceil(quantity(alloc, td_op_node_resource(cluster, node), b[2], "0"), &gpus, why))
+	    td_api_devices(alloc, td_op_node_resource(cluster, node), &gpus, why))
 		return td_wrap(why, "status.allocatable"), false;
 	struct td_op_found has = found ? *found : (struct td_op_found){.n = -1};
 	if (has.n >= 0)
 		gpus = has.n;
 	has.n = gpus;
+	if (!*has.types && !td_op_types_parts(cluster, node, &has, why))
+		return false;
 	if (!*has.types)
 		td_op_types_label(cluster, node, &has);
 	if (!*has.types)
@@ -77,9 +80,9 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		}
 		s.gpus = has.n;
 	}
-	td_op_shares_set(nodeset, &s);
 	if (s.gpus)
 		memcpy(s.types, has.types, sizeof(s.types));
+	td_op_shares_set(nodeset, &s);
 	s.numa[s.gpus < TD_OP_NUMA ? s.gpus : TD_OP_NUMA - 1] = '\0';
 	if (!*s.numa || (!numa && s.cpus < td_op_share_parts(&s)))
 		s.parts = 0, *s.numa = '\0';

@@ -3,7 +3,7 @@
 #include "operator/operator.h"
 
 #include "accel/accel.h"
-#include "api/quantity.h"
+#include "api/selector.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -12,9 +12,67 @@
 
 static bool has(const yyjson_val *node, const char *resource)
 {
-	const char *q = td_jkey_str(td_jget(node, "status.capacity"), resource);
 	int64_t n = 0;
-	return q && !td_quantity_ceil(q, &n, NULL) && n > 0;
+	return !td_api_devices(td_jget(node, "status.capacity"), resource, &n, NULL) && n > 0;
+}
+
+static bool offers_parts(const yyjson_val *node)
+{
+	// The plugin calls parts by the name of whole GPUs where all are alike; then the label of the product says so.
+	const char *product = td_jkey_str(td_jget(node, "metadata.labels"), "nvidia.com/gpu.product");
+	if (product && strstr(product, "-MIG-"))
+		return true;
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (td_jget(node, "status.capacity"), i, n, k, v)
+		if (td_api_is_device(yyjson_get_str(k), NVIDIA) && strcmp(yyjson_get_str(k), NVIDIA) != 0 &&
+		    !td_streq(yyjson_get_str(v), "0"))
+			return true;
+	return false;
+}
+
+bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus, struct td_error *why)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *resource = td_op_node_resource(sc, node);
+	yyjson_val *x, *list = td_op_told(node, resource, gpus->n, &j);
+	size_t i, n;
+	bool any = false;
+	yyjson_arr_foreach (list, i, n, x)
+		any |= td_jstr(x, "mig") != NULL;
+	if (!any && gpus->n > 0 && td_streq(resource, NVIDIA) && offers_parts(node))
+		return td_fail(why, TD_INVALID,
+			       "the node offers parts of GPUs (MIG), and annotation " TD_ANN_GPUS
+			       " does not name all of its %lld devices with their files: its agent writes that where "
+			       "it "
+			       "sees the driver (chart value agent.runtimeClassName)",
+			       gpus->n),
+		       false;
+	if (!any)
+		return true;
+	struct td_op_found label = {.n = 1};
+	char whole[64] = "nvidia", out[TD_OP_TYPES] = "";
+	td_op_types_label(sc, node, &label);
+	const char *at = label.types;
+	long long one;
+	if (*at)
+		td_op_types_next(&at, whole, &one);
+	yyjson_arr_foreach (list, i, n, x) {
+		const char *profile = td_jstr(x, "mig");
+		td_auto_free char *product = profile || *label.types ? NULL : td_op_gpu_type(sc, td_jstr(x, "product"));
+		const char *type = profile ? profile : product ? product : whole;
+		if (!td_slurm_is_type(type) || !td_op_types_add(out, type, 1))
+			return td_fail(why, TD_INVALID,
+				       "annotation " TD_ANN_GPUS ": \"%.40s\" is no type of GPUs, or one too many",
+				       type),
+			       false;
+	}
+	if (!td_op_types_together(out))
+		return td_fail(why, TD_INVALID,
+			       "annotation " TD_ANN_GPUS ": the node's devices are not in the order of their types"),
+		       false;
+	memcpy(gpus->types, out, sizeof(out));
+	return true;
 }
 
 const yyjson_val *td_op_node_devices(const yyjson_val *sc, const yyjson_val *node)
@@ -49,7 +107,8 @@ yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n
 	// NVML's list names no resource. Whatever they are called here, it is of this node's GPUs.
 	const char *of = td_jstr(td_json_root(*keep), "resource");
 	yyjson_val *list = td_jget(td_json_root(*keep), "gpus");
-	return n > 0 && (long long)yyjson_arr_size(list) == n && (!of || td_streq(of, resource)) ? list : NULL;
+	long long told = (long long)yyjson_arr_size(list);
+	return (n > 0 ? told == n : told >= -n && told) && (!of || td_streq(of, resource)) ? list : NULL;
 }
 
 // Only what may stand in a line of gres.conf.
@@ -67,16 +126,30 @@ void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpu
 	const yyjson_val *of = td_accel_of(ret->resource);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	yyjson_val *list = td_op_told(node, ret->resource, gpus, &j), *x;
+	// Of a node that has parts of GPUs a NodeSet may give out fewer.
+	if (!list && gpus > 0) {
+		j = td_json_unref(j);
+		list = td_op_told(node, ret->resource, -gpus, &j);
+		list = td_jget(yyjson_arr_get_first(list), "files") ? list : NULL;
+	}
 	const char *flags = td_jstr(of, "slurmFlags"), *type = td_jstr(of, "type");
 	size_t i, n;
 	td_auto_buf struct td_buf files = {0};
 	yyjson_arr_foreach (list, i, n, x) {
-		const char *file = td_jstr(x, "file");
-		if (!is_file(file)) {
+		td_auto_strv struct td_strv own = {0};
+		if (td_jstr(x, "file"))
+			td_strv_add(&own, td_jstr(x, "file"));
+		else
+			td_jstrs(td_jget(x, "files"), &own);
+		bool good = own.n && own.n <= 4;
+		for (size_t k = 0; good && k < own.n; k++) {
+			good = is_file(own.v[k]);
+			td_buf_printf(&files, "%s%s", k ? "+" : i ? "," : "", own.v[k]);
+		}
+		if (!good) {
 			td_buf_reset(&files);
 			break;
 		}
-		td_buf_printf(&files, "%s%s", i ? "," : "", file);
 	}
 	if (files.len && files.len < sizeof(ret->files))
 		snprintf(ret->files, sizeof(ret->files), "%s", td_buf_str(&files));
@@ -90,7 +163,7 @@ void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpu
 		return;
 	// Each vendor has types, so that nobody gets another's who asks for one.
 	size_t word = strcspn(ret->resource, "./");
-	if (type && td_slurm_is_name(type) && isalpha((unsigned char)*type))
+	if (td_slurm_is_type(type))
 		snprintf(ret->type, sizeof(ret->type), "%.39s", type);
 	else
 		snprintf(ret->type, sizeof(ret->type), "%.*s", (int)(word < 39 ? word : 39), ret->resource);
@@ -105,6 +178,26 @@ static size_t stem(const char *file, long long *ret_number)
 	while (n && isdigit((unsigned char)file[n - 1]))
 		n--;
 	return td_parse_i64(file + n, ret_number) && (file[n] != '0' || !file[n + 1]) ? n : 0;
+}
+
+// The files of the device i in a list, with '+' between those of one device; NULL: the list is shorter. *ret_n: their
+// length.
+static const char *nth(const char *list, long long i, size_t *ret_n)
+{
+	for (; i > 0; i--) {
+		list = strchr(list, ',');
+		if (!list++)
+			return NULL;
+	}
+	*ret_n = strcspn(list, ",");
+	return list;
+}
+
+bool td_op_device_several(const struct td_op_vendor *v, long long i)
+{
+	size_t n = 0;
+	const char *s = nth(v->files, i, &n);
+	return s && memchr(s, '+', n);
 }
 
 // Of a list of files, n from this one on: "/dev/dri/renderD[128-129,131]".
@@ -138,8 +231,11 @@ char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, boo
 	yyjson_arr_foreach (list, i, max, x)
 		if (td_streq(td_jstr(x, "resource"), v->resource))
 			file = td_jstr(x, "file");
-	if (*v->files)
-		return some_of(v->files, from, n);
+	char *some = *v->files ? some_of(v->files, from, n) : NULL;
+	for (char *p = some; p && *p; p++)
+		*p = *p == '+' ? ',' : *p;
+	if (some)
+		return some;
 	td_auto_free char *first = NULL,
 			  *usual = file || fake ? NULL : td_accel_usual_file(td_accel_of(v->resource), 0);
 	long long number = 0;

@@ -37,6 +37,14 @@ bool td_slurm_is_name(const char *s)
 	return s && all_of(s, 63, "_.-") && !strchr("_.-", s[0]);
 }
 
+bool td_slurm_is_type(const char *s)
+{
+	if (!td_slurm_is_name(s) || strlen(s) > 40)
+		return false;
+	size_t n = strspn(s, "0123456789");
+	return n ? n < 3 && (s[n] == 'g' || s[n] == 'c') && s[n + 1] == '.' : true;
+}
+
 bool td_slurm_is_key(const char *s)
 {
 	return s && all_of(s, 64, "_") && s[0] != '_' && (s[0] < '0' || s[0] > '9');

@@ -12,6 +12,9 @@
 // ---- grammar: does the whole string match? NULL never does ----
 // The name of a partition, node set, feature, node, account or QOS:
 // [A-Za-z0-9][A-Za-z0-9_.-]{0,62}.
+// A type of GPUs: a name that begins with a letter, because Slurm takes "gpu:1x" for a count, or the profile of a part
+// of one (MIG), "1g.10gb", which it does not. At most 40 bytes.
+bool td_slurm_is_type(const char *s);
 bool td_slurm_is_name(const char *s);
 // A key of slurm.conf: a letter, then letters, digits and '_'; at most 64 characters.
 bool td_slurm_is_key(const char *s);
@@ -40,6 +43,7 @@ struct td_slurm_gres {
 	const char *name;  // "gpu"
 	const char *file;  // "/dev/tandem-gpu[0-7]"; NULL: only a count, over all GPUs of the node
 	const char *type;  // "h100"; NULL: none
+	bool several;      // file has all files of one device, with commas
 	const char *cores; // the cores near to it, "0-6"; NULL: any
 	const char *flags; // which variables Slurm sets: "amd_gpu_env"; NULL: its own choice
 	long long count;   // of what has no file

@@ -15,10 +15,11 @@ char *td_slurm_gres_conf(const struct td_slurm_facts *f)
 				      g->nodes ? g->nodes : "", g->nodes ? " " : "", g->name, g->count);
 			continue;
 		}
-		td_buf_printf(&b, "%s%s%sName=%s%s%s File=%s%s%s%s%s\n", g->nodes ? "NodeName=" : "",
+		td_buf_printf(&b, "%s%s%sName=%s%s%s %s=%s%s%s%s%s\n", g->nodes ? "NodeName=" : "",
 			      g->nodes ? g->nodes : "", g->nodes ? " " : "", g->name, g->type ? " Type=" : "",
-			      g->type ? g->type : "", g->file, g->cores ? " Cores=" : "", g->cores ? g->cores : "",
-			      g->flags ? " Flags=" : "", g->flags ? g->flags : "");
+			      g->type ? g->type : "", g->several ? "MultipleFiles" : "File", g->file,
+			      g->cores ? " Cores=" : "", g->cores ? g->cores : "", g->flags ? " Flags=" : "",
+			      g->flags ? g->flags : "");
 	}
 	return td_buf_take(&b);
 }

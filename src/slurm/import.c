@@ -141,7 +141,7 @@ static void gres(struct importer *r, yyjson_mut_val *o, const char *value, size_
 			continue;
 		}
 		gpus += g[i].count > 0 && g[i].count < 100000 ? g[i].count : 0;
-		typed &= g[i].type[0] && isalpha((unsigned char)g[i].type[0]) && strlen(g[i].type) <= 40;
+		typed &= td_slurm_is_type(g[i].type);
 		td_buf_printf(&text, "%sgpu:%s:%lld", text.len ? "," : "", g[i].type, (long long)g[i].count);
 	}
 	if (gpus > 0 && gpus < 100000 && typed)

@@ -56,15 +56,40 @@ static bool in_list(const char *s, long index)
 	return false;
 }
 
+// Prints the words, one for each of the node's devices, of those that are its own. Nothing when one of them has none.
+static void each(const char *name, char *words, const char *dev)
+{
+	char *rest = NULL, *w = strtok_r(words, " \n", &rest);
+	const char *its[64];
+	int n = 0;
+	long i = 0;
+	for (; w && i < 64; i++, w = strtok_r(NULL, " \n", &rest))
+		if (in_list(dev, i))
+			its[n++] = w;
+	for (; i < 64; i++)
+		if (in_list(dev, i))
+			return;
+	if (n)
+		printf("export %s=", name);
+	for (int k = 0; k < n; k++)
+		printf("%s%s%s", k ? "," : "", its[k], k + 1 < n ? "" : "\n");
+}
+
 // Tells the task which devices are its own, in the variables that their vendor's programs read: "export NAME=…" on
 // stdout sets one. The file is the agent's; what is no such line of it is skipped.
 static void variables(const char *path, const char *dev)
 {
-	char name[64], how[8], line[128];
+	static char line[8192]; // too large for a stack; there is one thread
+	char name[64], how[8];
+	int at;
 	FILE *f = dev ? fopen(path, "re") : NULL;
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%63[A-Z0-9a-z_] %7s", name, how) != 2)
+		if (sscanf(line, "%63[A-Z0-9a-z_] %7s%n", name, how, &at) != 2)
 			continue;
+		if (!strcmp(how, "each")) {
+			each(name, line + at, dev);
+			continue;
+		}
 		int k = 0;
 		printf("export %s=", name);
 		for (long i = 0; i < 64; i++)

@@ -84,7 +84,8 @@
 #define TD_WIRE_TASK_PROLOG "/opt/tandem/task-prolog" // the same program, under its mode's name
 #define TD_WIRE_GATE "/run/tandem/gate.sock"
 #define TD_WIRE_TASK "/run/tandem/task.sock"
-// Which variables tell a task its devices where they are not NVIDIA's: lines "NAME local|index". Absent: Slurm tells it.
+// Which variables tell a task its devices where Slurm does not: lines "NAME local|index", or "NAME each A B C" with a word for
+// each of the node's devices (parts of GPUs). Absent: Slurm tells it.
 #define TD_WIRE_ACCELERATOR "/run/tandem/accelerator"
 #define TD_WIRE_FAULTS "/run/tandem/faults" // of a virtual node (`tandem fault`)
 #define TD_WIRE_KEY "/etc/slurm-keys/slurm.key"

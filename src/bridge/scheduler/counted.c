@@ -23,9 +23,10 @@ int64_t td_counted_offer(const struct td_settings *s, const struct td_object *no
 {
 	if (s->devices.dra || !td_bridge_kubelet(node))
 		return -1;
-	const char *q = td_jkey_str(td_jget(node->root, "status.allocatable"), td_settings_resource(s, node->root));
 	int64_t n = 0;
-	return q && !td_quantity_ceil(q, &n, NULL) ? n : 0;
+	return td_api_devices(td_jget(node->root, "status.allocatable"), td_settings_resource(s, node->root), &n, NULL)
+		       ? 0
+		       : n;
 }
 
 int64_t td_counted_gres(const struct td_settings *s, const char *gres)

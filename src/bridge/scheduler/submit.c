@@ -35,6 +35,31 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 	return td_api_pod_fits_node(spec, td_json_root(copy), true, ret_why);
 }
 
+// True when a node has parts of GPUs (MIG). Slurm gives these, too, to who asks for GPUs of any type.
+static bool has_parts(const struct td_slurm_node *n)
+{
+	struct td_gres g[16];
+	size_t k = 0;
+	if (td_gres_parse(n->gres, g, TD_LEN(g), &k, NULL))
+		return false;
+	for (size_t i = 0; i < k; i++)
+		if (!strcmp(g[i].name, "gpu") && td_gres_is_part(g[i].type))
+			return true;
+	return false;
+}
+
+// True when the pod asks for whole GPUs of any type.
+static bool any_whole(const struct td_settings *s, const struct td_object *pod)
+{
+	if (!s || td_object_annotation(pod, td_annotations[TD_ASKS_GPU_TYPE].name))
+		return false;
+	for (size_t i = 0; i < s->n_gres; i++)
+		if (!strcmp(s->gres[i].name, "gpu") && !*s->gres[i].type &&
+		    td_api_pod_request(td_jget(pod->root, "spec"), s->gres[i].resource) > 0)
+			return true;
+	return false;
+}
+
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
 {
 	bool *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
@@ -42,13 +67,13 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	// Where there are devices of several vendors, all are the GRES gpu: the pod may run where its own are.
 	const char *asked = s && s->devices.n_several ? td_settings_asked(s, pod->root) : NULL;
-	const bool gds = td_want_gds(pod->root);
+	const bool gds = td_want_gds(pod->root), whole = any_whole(s, pod);
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
 		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL) &&
 		       (!asked || (td_object_annotation(node, TD_ANN_SHARE) &&
 				   td_streq(asked, td_settings_resource(s, node->root)))) &&
-		       (!gds || td_object_annotation(node, TD_ANN_GDS));
+		       (!gds || td_object_annotation(node, TD_ANN_GDS)) && !(whole && has_parts(&l->v[i]));
 	}
 	return v;
 }
@@ -96,6 +121,17 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 			 "no node that it may use has GPUDirect Storage, for which it asks (annotation %s): `tandem "
 			 "gds-check` on a node says what is missing there",
 			 td_annotations[TD_ASKS_GDS].name);
+
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(r->b);
+	bool parts = false;
+	for (size_t i = 0; !any && i < snap->nodes.n; i++)
+		parts |= has_parts(&snap->nodes.v[i]);
+	if (parts && any_whole(s, r->pod))
+		snprintf(
+			ret->why, sizeof(ret->why),
+			"no node that it may use has whole GPUs only, and who names no type gets no part of one (MIG): "
+			"name the type of the whole ones (annotation %s), or ask for a part",
+			td_annotations[TD_ASKS_GPU_TYPE].name);
 
 	ret->excluded = td_hostlist_write(&no);
 	return 0;

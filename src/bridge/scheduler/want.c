@@ -234,11 +234,11 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	const yyjson_val *spec = td_jget(pod, "spec");
 	const char *gpu_type = td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_GPU_TYPE].name);
 	gpu_type = gpu_type ? gpu_type : "";
-	if (*gpu_type && (!isalpha((unsigned char)*gpu_type) || !td_slurm_is_name(gpu_type)))
+	if (*gpu_type && !td_slurm_is_type(gpu_type))
 		return td_fail(err, TD_INVALID,
 			       "annotation " TD_ANN_ASK_PREFIX
 			       "gpu-type: \"%.60s\" is no type of GPUs: write a letter, then "
-			       "letters, digits, '_', '.', '-'",
+			       "letters, digits, '_', '.', '-', or the profile of a part of one, such as 1g.10gb",
 			       gpu_type);
 	td_auto_strv struct td_strv names = {0};
 	td_auto_buf struct td_buf tres = {0};

@@ -1,5 +1,6 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
+// FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct event {
 	unsigned long long type, data;
 	unsigned instance, compute;
 };
-static char gpus[2];
+static char gpus[2], parts[4]; // the second part is none
 static int events;
 
 int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
@@ -28,7 +29,10 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetUUID(device, char *, unsigned), nvmlDeviceGetMinorNumber(device, unsigned *),
 	nvmlDeviceGetPciInfo_v3(device, char *), nvmlDeviceGetP2PStatus(device, device, int, int *),
 	nvmlEventSetCreate(void **), nvmlDeviceRegisterEvents(device, unsigned long long, void *),
-	nvmlEventSetWait_v2(void *, struct event *, unsigned), nvmlEventSetFree(void *);
+	nvmlDeviceGetMigMode(device, unsigned *, unsigned *), nvmlDeviceGetMaxMigDeviceCount(device, unsigned *),
+	nvmlDeviceGetMigDeviceHandleByIndex(device, unsigned, device *), nvmlDeviceGetGpuInstanceId(device, unsigned *),
+	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
+	nvmlEventSetFree(void *);
 
 EXPORT int nvmlInit_v2(void)
 {
@@ -51,9 +55,43 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d)
 	*d = (device)&gpus[i];
 	return 0;
 }
+// The number of a part; -1: it is a GPU.
+static int part(device d)
+{
+	char *at = (char *)d;
+	return at >= parts && at < parts + sizeof(parts) ? (int)(at - parts) : -1;
+}
+EXPORT int nvmlDeviceGetMigMode(device d, unsigned *now, unsigned *then)
+{
+	const char *cut = getenv("FAKE_NVML_MIG");
+	*now = *then = cut && (device)&gpus[atoi(cut)] == d;
+	return 0;
+}
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(device d, unsigned *n)
+{
+	*n = 7;
+	return 0;
+}
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(device d, unsigned i, device *ret)
+{
+	if (i == 1 || i >= sizeof(parts))
+		return 6; // NVML_ERROR_NOT_FOUND
+	*ret = (device)&parts[i];
+	return 0;
+}
+EXPORT int nvmlDeviceGetGpuInstanceId(device d, unsigned *n)
+{
+	*n = part(d) ? 9 + (unsigned)part(d) : 1;
+	return 0;
+}
+EXPORT int nvmlDeviceGetComputeInstanceId(device d, unsigned *n)
+{
+	*n = 0;
+	return 0;
+}
 EXPORT int nvmlDeviceGetName(device d, char *s, unsigned n)
 {
-	snprintf(s, n, "Test GPU");
+	snprintf(s, n, part(d) < 0 ? "Test GPU" : part(d) ? "Test GPU MIG 1g.10gb+me" : "Test GPU MIG 3g.40gb");
 	return 0;
 }
 EXPORT int nvmlDeviceGetTemperature(device d, int sensor, unsigned *t)
@@ -102,7 +140,8 @@ EXPORT int nvmlEventSetWait_v2(void *s, struct event *e, unsigned ms)
 {
 	if (events++)
 		return 10; // a timeout
-	*e = (struct event){(device)&gpus[1], 8, 79, 0, 0};
+	const char *of = getenv("FAKE_NVML_XID_PART");
+	*e = (struct event){(device)&gpus[of ? 0 : 1], 8, 79, of ? (unsigned)atoi(of) : 0xFFFFFFFF, 0};
 	return 0;
 }
 EXPORT int nvmlEventSetFree(void *s)
@@ -113,7 +152,10 @@ EXPORT int nvmlEventSetFree(void *s)
 // Their minor numbers are not in the order of their addresses, as on machines with more than one root.
 EXPORT int nvmlDeviceGetUUID(device d, char *s, unsigned n)
 {
-	snprintf(s, n, "GPU-test-%d", (int)((char *)d - gpus));
+	if (part(d) >= 0)
+		snprintf(s, n, "MIG-test-%d", part(d));
+	else
+		snprintf(s, n, "GPU-test-%d", (int)((char *)d - gpus));
 	return 0;
 }
 EXPORT int nvmlDeviceGetMinorNumber(device d, unsigned *n)

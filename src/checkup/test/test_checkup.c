@@ -261,6 +261,101 @@ static void gpus_are_somewhere(void **state)
 	td_checkup_backend_done(&fake);
 }
 
+// A GPU that is cut (MIG): its parts are devices, whole GPUs come first, and one profile's parts are together.
+// rows: A7.3
+static void parts_are_devices(void **state)
+{
+	static const char *const caps[][2] = {
+		{"gi1", "7"}, {"gi1/ci0", "8"}, {"gi11", "9"}, {"gi11/ci0", "10"}, {"gi12", "11"}};
+	for (size_t i = 0; i < TD_LEN(caps); i++) {
+		td_auto_free char *d = td_asprintf("%s/proc/driver/nvidia/capabilities/gpu61/mig/%s", dir, caps[i][0]),
+				  *p = td_asprintf("%s/access", d),
+				  *text = td_asprintf("DeviceFileMinor: %s\nDeviceFileMode: 292\n", caps[i][1]);
+		assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+		assert_int_equal(td_file_write(p, text, strlen(text), 0644, NULL), 0);
+	}
+	setenv("FAKE_NVML_MIG", "0", 1);
+	setenv("FAKE_NVML_XID_PART", "11", 1);
+	const struct td_checkup_machine_opts o = {
+		.root = dir, .nvml = library, .kmsg = "/nonexistent", .reset = "/bin/true"};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	assert_int_equal(f.gpus, 4);
+	static const char *const want[][2] = {{"", "GPU-test-1"},
+					      {"1g.10gb.me", "MIG-test-2"},
+					      {"1g.10gb.me", "MIG-test-3"},
+					      {"3g.40gb", "MIG-test-0"}};
+	for (int i = 0; i < f.gpus; i++) {
+		assert_string_equal(f.gpu[i].profile, want[i][0]);
+		assert_string_equal(f.gpu[i].uuid, want[i][1]);
+		assert_int_equal(f.gpu[i].of, !i);
+	}
+	assert_true(f.gpu[0].peers == 0 && f.gpu[1].caps[0] == 9 && f.gpu[1].caps[1] == 10 && f.gpu[3].caps[0] == 7);
+	assert_null(td_checkup_inventory(&f)); // of the last file nothing is known yet
+	td_auto_free char *d = td_asprintf("%s/proc/driver/nvidia/capabilities/gpu61/mig/gi12/ci0", dir),
+			  *p = td_asprintf("%s/access", d);
+	assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+	assert_int_equal(td_file_write(p, "DeviceFileMinor: 12\n", 20, 0644, NULL), 0);
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	td_auto_free char *text = td_checkup_inventory(&f), *task = td_mig_task_text(&f);
+	assert_non_null(
+		strstr(text, "{\"product\":\"Test GPU\",\"uuid\":\"GPU-test-1\",\"pci\":\"0000:9b:00.0\",\"minor\":60,"
+			     "\"files\":[\"/dev/nvidia60\"],\"gpu\":1},"));
+	assert_non_null(strstr(
+		text, "\"uuid\":\"MIG-test-3\",\"pci\":\"0000:3b:00.0\",\"minor\":61,\"files\":[\"/dev/nvidia61\","
+		      "\"/dev/nvidia-caps/nvidia-cap11\",\"/dev/nvidia-caps/nvidia-cap12\"],\"gpu\":0,\"mig\":"
+		      "\"1g.10gb.me\"}"));
+	assert_true(td_starts(task, "CUDA_VISIBLE_DEVICES each GPU-test-1 MIG-test-2 MIG-test-3 MIG-test-0\n"));
+
+	// What one part did is no fault of the others.
+	assert_true(f.gpu[1].xid == 79 && f.gpu[2].xid == 0 && f.gpu[3].xid == 0 && f.gpu[0].xid == 0);
+	// None is reset: the others would go with it.
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(b.reset(b.ctx, 2, NULL, &err), TD_UNSUPPORTED);
+	assert_non_null(strstr(err.msg, "would take the other parts"));
+	f.gpu[2].ecc_uncorrected = f.gpu[0].ecc_uncorrected = 1;
+	struct td_checkup_findings l = {0};
+	td_checkup_judge(&f, &l);
+	for (size_t i = 0; i < l.n; i++)
+		if (!strcmp(l.v[i].check, "ecc"))
+			assert_string_equal(l.v[i].action, !strcmp(l.v[i].device, "gpu0") ? "reset-gpu" : "drain");
+
+	td_checkup_backend_done(&b);
+	unsetenv("FAKE_NVML_XID_PART");
+	unsetenv("FAKE_NVML_MIG");
+}
+
+static void what_parts_are_called(void **state)
+{
+	char s[24];
+	assert_true(td_mig_profile("NVIDIA A100-SXM4-40GB MIG 1g.5gb", s) && !strcmp(s, "1g.5gb"));
+	assert_true(td_mig_profile("NVIDIA H100 MIG 1c.3g.40gb", s) && !strcmp(s, "1c.3g.40gb"));
+	static const char *const none[] = {"NVIDIA H100 80GB HBM3",       "MIG", "MIG ", "MIG x", "MIG 1g.10gb;rm",
+					   "MIG 1g.10gb.and.so.on.and.so"};
+	for (size_t i = 0; i < TD_LEN(none); i++)
+		assert_false(td_mig_profile(none[i], s));
+
+	static struct td_mig m;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_mig_file(path, 2, &m, &err), 0); // absent
+	assert_true(!m.cut && !m.n);
+	put("# as the site cuts them\ngpu1 3g.40gb 1g.10gb\ngpu0\n");
+	assert_int_equal(td_mig_file(path, 2, &m, &err), 0);
+	assert_true(m.cut == 3 && m.n == 2 && m.v[1].caps[0] != m.v[0].caps[1]);
+	static const struct {
+		const char *text, *words;
+	} wrong[] = {{"gpu2 1g.10gb\n", "line 1: \"gpu2\": write each of the GPUs gpu0 to gpu1 once"},
+		     {"gpu0\ngpu0\n", "line 2"},
+		     {"node 1g.10gb\n", "line 1"},
+		     {"gpu0 10gb\n", "\"10gb\" is no profile"}};
+	for (size_t i = 0; i < TD_LEN(wrong); i++) {
+		put(wrong[i].text);
+		assert_int_equal(td_mig_file(path, 2, &m, &err), TD_INVALID);
+		assert_non_null(strstr(err.msg, wrong[i].words));
+	}
+}
+
 // CUDA's driver is loaded at run time; here a library of the test's computes on the CPU what the kernels would.
 static void gpus_are_tested(void **state)
 {
@@ -340,6 +435,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_by_nvml, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_somewhere, setup, teardown),
+		cmocka_unit_test_setup_teardown(parts_are_devices, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_parts_are_called, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_tested, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_machines_files, setup, teardown),
 	};

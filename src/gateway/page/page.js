@@ -100,7 +100,7 @@ function node(n) {
   const bad = n.gpus.filter((g) => g.fault);
   const wrong = [...bad.map((g) => `GPU ${g.index}: ${g.fault}`), ...(n.faults || []), n.needsPerson && `Needs a person: ${n.needsPerson}`].filter(Boolean);
   const title = (g) => has(g) + (g.fault ? `; not healthy: ${g.fault}` : "");
-  const has = (g) => !g.used ? `GPU ${g.index}: free` : g.job ? `GPU ${g.index}: ${g.user}, ${g.name} (job ${g.job}), since ${when(g.since)}` : `GPU ${g.index}: in use`;
+  const has = (g) => !g.used ? `GPU ${g.index}${g.type ? ` (${g.type})` : ""}: free` : g.shares ? `GPU ${g.index}: ${g.share} hundredths in use${g.shares.map((x) => `, ${x.share} by ${x.user}, ${x.name} (job ${x.job})`).join("")}` : g.job ? `GPU ${g.index}: ${g.user}, ${g.name} (job ${g.job}), since ${when(g.since)}` : `GPU ${g.index}: in use`;
   return el("article", {class: "card node", "aria-label": `node ${n.name}`},
     el("h3", {}, n.name, chip_of_node(n)),
     n.gpus.length ? el("ul", {class: `gpus${n.usable || n.gpus.some((g) => g.used) ? "" : " out"}`, "aria-label": "GPUs"}, n.gpus.map((g) =>

@@ -290,7 +290,10 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 				   "true"));
 	environment(a, &x->img, hostname, &x->env);
 	// In slurmd's jobs Slurm sets them.
-	if (!p->slurmd && a->real)
+	const struct td_checkup_facts *parts = td_kubelet_parts(a, p->node);
+	if (!p->slurmd && parts)
+		td_fakegpu_parts_env(parts, mask, &x->env);
+	else if (!p->slurmd && a->real)
 		td_realgpu_env(a->real, mask, p->node, &x->env);
 	else if (!p->slurmd)
 		td_fakegpu_env(td_kubelet_accel(a, p->node), mask, &x->env);
@@ -331,6 +334,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;
 	x->spec.n_devices = a->real ? td_realgpu_nodes(a->real, mask, p->node, x->arena, x->devices)
+			    : parts ? td_fakegpu_parts(parts, mask, p->node, a->o.device_major, x->arena, x->devices)
 				    : td_fakegpu_nodes(td_kubelet_accel(a, p->node), mask, p->node, a->o.device_major,
 						       x->arena, x->devices);
 	if (x->gds)

@@ -148,9 +148,16 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		       struct td_error *err)
 {
 	const char *resource = td_kubelet_resource(a, p->node);
-	int64_t want = td_api_pod_request(td_jget(pod, "spec"), resource);
-	if (!want || p->grant.granted || p->slurmd || p->devices)
+	int64_t want = td_api_pod_request(td_jget(pod, "spec"), resource),
+		all = td_api_pod_devices(td_jget(pod, "spec"), resource);
+	if (!all || p->grant.granted || p->slurmd || p->devices)
 		return 0;
+	// Which index is a part of which kind only Slurm's grant says.
+	if (all != want || td_kubelet_parts(a, p->node))
+		return td_fail(
+			err, TD_INVALID,
+			"Allocate failed: the GPUs of this node are given out by Slurm alone, because some are cut "
+			"in parts: set spec.schedulerName to tandem");
 
 	int from = td_kubelet_slurm_gpus(node, resource);
 	int gpus = td_kubelet_gpus(a, p->node);

@@ -848,6 +848,44 @@ static void test_fake_gpus(void **state)
 	td_strv_done(&f.shared);
 }
 
+// Parts of a GPU (MIG): each has its GPU's file and two of its own.
+static void test_parts_of_gpus(void **state)
+{
+	static struct td_checkup_facts f = {.gpus = 2};
+	static struct td_mig m = {.n = 2, .cut = 2};
+	struct td_oci_device dev[TD_FAKEGPU_NODES];
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	for (int i = 0; i < 2; i++) {
+		f.gpu[i].minor = i;
+		snprintf(f.gpu[i].uuid, sizeof(f.gpu[i].uuid), "GPU-%d", i);
+		m.v[i] = (struct td_mig_part){.gpu = 1, .instance = i + 1, .caps = {3 + 2 * i, 4 + 2 * i}};
+		snprintf(m.v[i].uuid, sizeof(m.v[i].uuid), "MIG-%d", i);
+		snprintf(m.v[i].profile, sizeof(m.v[i].profile), "1g.10gb");
+	}
+	td_mig_apply(&m, &f);
+	assert_int_equal(f.gpus, 3);
+	assert_int_equal(td_fakegpu_parts(&f, 4, 2, 240, a, dev), 3);
+	assert_string_equal(dev[0].path, "/dev/nvidia1");
+	assert_string_equal(dev[1].path, "/dev/nvidia-caps/nvidia-cap5");
+	assert_string_equal(dev[2].path, "/dev/nvidia-caps/nvidia-cap6");
+	const int both = dev[0].minor, own = dev[1].minor;
+	assert_int_equal(td_fakegpu_parts(&f, 2, 2, 240, a, dev), 3);
+	assert_true(dev[0].minor == both && dev[1].minor != own && dev[0].minor != 2 * 64);
+	assert_int_equal(td_fakegpu_parts(&f, 7, 2, 240, a, dev), 6); // the GPU's file once
+	assert_int_equal(td_fakegpu_parts(&f, 0, 2, 240, a, dev), 0);
+	td_auto_strv struct td_strv env = {0};
+	td_fakegpu_parts_env(&f, 5, &env);
+	assert_true(td_strv_has(&env, "CUDA_VISIBLE_DEVICES=GPU-0,MIG-1") &&
+		    td_strv_has(&env, "NVIDIA_VISIBLE_DEVICES=GPU-0,MIG-1"));
+
+	JSON pod =
+		yaml("containers: [{name: a, resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}, {name: b, resources: "
+		     "{limits: {nvidia.com/mig-1g.10gb: 1}}}]");
+	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "a", "nvidia.com/gpu"), 2);
+	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "nvidia.com/gpu"), 4);
+	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "amd.com/gpu"), 0);
+}
+
 #define ASKS(name, n, more) "{name: " name ", resources: {limits: {nvidia.com/gpu: " n "}}" more "}"
 
 static void test_each_container_gets_its_own_devices(void **state)
@@ -921,6 +959,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_log_tail, tmp_setup, tmp_teardown),
 		cmocka_unit_test_setup_teardown(test_log_file, tmp_setup, tmp_teardown),
 		cmocka_unit_test(test_fake_gpus),
+		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_each_container_gets_its_own_devices),
 		cmocka_unit_test(test_grant),
 	};

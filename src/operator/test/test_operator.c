@@ -441,6 +441,74 @@ static void test_vendors(void **state)
 	}
 }
 
+// A node whose second GPU is cut (MIG): types, and the files of each part in a line of its own.
+// rows: A7.3
+static void test_parts_of_gpus(void **state)
+{
+#define CAP(n) "/dev/nvidia-caps/nvidia-cap" #n
+#define CUT(whole)                                                                                                     \
+	"tandem.dev/gpus: '{\"gpus\":[{" whole "\"files\":[\"/dev/nvidia0\"],\"gpu\":0},"                              \
+	"{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(3) "\",\"" CAP(                                      \
+		4) "\"],\"gpu\":1},"                                                                                   \
+		   "{\"mig\":\"1g.10gb\",\"files\":[\"/dev/nvidia1\",\"" CAP(5) "\",\"" CAP(6) "\"],\"gpu\":1}]}'"
+	static const struct {
+		const char *notes, *labels, *capacity, *types, *words;
+	} rows[] = {
+		{CUT("\"product\":\"NVIDIA H100 80GB HBM3\","), "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'",
+		 "h100:1,1g.10gb:2", NULL},
+		{CUT(""), "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", "nvidia:1,1g.10gb:2", NULL},
+		{CUT(""), "nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3",
+		 "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", "h100:1,1g.10gb:2", NULL},
+		// Nobody has told which files they are, or of another number of them.
+		{"", "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '2'", NULL,
+		 "does not name all of its 3 devices"},
+		{CUT(""), "", "nvidia.com/gpu: '1', nvidia.com/mig-1g.10gb: '4'", NULL,
+		 "does not name all of its 5 devices"},
+		// The device plugin calls parts that are all alike as it calls whole GPUs.
+		{"", "nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/gpu: '7'", NULL,
+		 "does not name all of its 7 devices"},
+		{"", "", "nvidia.com/gpu: '2', nvidia.com/mig-1g.10gb: '0'", "", NULL},
+	};
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {}"), *set = Y("spec: {slurm: {gres: auto}}"),
+					      *few = Y("spec: {slurm: {gres: 'gpu:h100:1,gpu:1g.10gb:1'}}");
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *text =
+			td_asprintf("metadata: {annotations: {%s}, labels: {%s}}\nstatus: "
+				    "{allocatable: {cpu: '10', memory: 8Gi, %s}, capacity: {%s}}",
+				    rows[i].notes, rows[i].labels, rows[i].capacity, rows[i].capacity);
+		td_auto(td_json_unref) struct td_json *node = Y(text);
+		struct td_op_share s = {0}, less = {0};
+		struct td_error err = TD_ERROR_INIT;
+		bool good = td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, &err);
+		if (rows[i].words) {
+			assert_false(good);
+			assert_non_null(strstr(err.msg, rows[i].words));
+			continue;
+		}
+		assert_true(good);
+		assert_string_equal(s.types, rows[i].types);
+		if (!*rows[i].types)
+			continue;
+		assert_int_equal(s.gpus, 3);
+		td_auto_buf struct td_buf gres = {0};
+		td_op_gres_write(&s, &gres);
+		assert_true(td_ends(td_buf_str(&gres), ":1,gpu:1g.10gb:2"));
+		assert_false(td_op_gpus_differ(td_buf_str(&gres), &s));
+		struct td_op_vendor v;
+		for (long long n = 3; n > 1; n--) { // a NodeSet may give out fewer
+			td_op_vendor_of(td_json_root(sc), td_json_root(node), n, &v);
+			td_auto_free char *whole = td_op_device_files(td_json_root(sc), &v, false, 0, 1),
+					  *part = td_op_device_files(td_json_root(sc), &v, false, 1, 1);
+			assert_string_equal(whole, "/dev/nvidia0");
+			assert_string_equal(part, "/dev/nvidia1," CAP(3) "," CAP(4));
+			assert_true(!td_op_device_several(&v, 0) && td_op_device_several(&v, 1) &&
+				    td_op_device_several(&v, 2) && !td_op_device_several(&v, 3));
+		}
+		assert_true(td_op_share_of(td_json_root(sc), td_json_root(few), td_json_root(node), NULL, &less, &err));
+		assert_string_equal(less.types, "h100:1,1g.10gb:1");
+	}
+}
+
 static void test_numa(void **state)
 {
 	static const struct {
@@ -1201,6 +1269,7 @@ int main(void)
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_costs),
 		cmocka_unit_test(test_vendors),
+		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),

@@ -139,14 +139,16 @@ static void test_pools(void **state)
 	    "{metadata: {name: n1, uid: u3, annotations: {" TD_ANN_SHARE
 	    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"8\",\"numa\":\"00001111\",\"numaNodes\":4}'}}}");
 	add(&nodes, "{metadata: {name: n0, uid: u4, annotations: {" TD_ANN_SHARE
-		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"1\"}'}}}");
+		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"1\"}'}}, status: {capacity: {cpu: '9', "
+		    "nvidia.com/mig-1g.10gb: '1', amd.com/gpu: '1'}}}");
 	add(&nodes, "{metadata: {name: n2, uid: u5, annotations: {" TD_ANN_SHARE
 		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"0\"}'}}}");
 	add(&nodes, "{metadata: {name: n3, uid: u6}}");
 
 	td_auto_free char *all = pools(&clusters, &nodes), *gone = pools(&going, &nodes), *empty = pools(&none, &none);
-	assert_string_equal(all, "{\"drivers\":\"gpu.example.com\",\"nodes\":\"n0 n1\","
-				 "\"resources\":\"nvidia.com/gpu\",\"schedulers\":\"second tandem\"}");
+	assert_string_equal(
+		all, "{\"drivers\":\"gpu.example.com\",\"nodes\":\"n0 n1\","
+		     "\"resources\":\"nvidia.com/gpu nvidia.com/mig-1g.10gb\",\"schedulers\":\"second tandem\"}");
 	assert_string_equal(gone, "{}");
 	assert_string_equal(empty, "{}");
 }

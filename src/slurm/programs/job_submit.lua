@@ -92,7 +92,9 @@ local function types_there(job)
 	end
 	for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }) do
 		for item in string.gmatch(job[field] or "", "[^,]+") do
+			-- A part's type is its profile, 1g.10gb (MIG); another number is a count.
 			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
+				or string.match(item, "^gres[:/]gpu[:=](%d+[gc]%.[%w_.-]*)")
 			if type and next(there) and not there[type] then
 				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
 					.. table.concat(tandem_gpu_types, ", "))

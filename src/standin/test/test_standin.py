@@ -237,6 +237,20 @@ class Gate(unittest.TestCase):
         self.assertIn(" devices=- ", self.requests[3])
         self.assertEqual(self.task(SLURM_JOB_GPUS="0"), (1, "print tandem gate: held by pod ml/x\n"))
 
+    def test_task_is_told_parts_of_gpus(self):
+        accelerator = pathlib.Path(self.dir.name, "accelerator")
+        accelerator.write_text("CUDA_VISIBLE_DEVICES each GPU-0 MIG-a MIG-b\nOF local\n")
+        self.agent(*[["ok"]] * 3)
+        e = env(SLURMD_NODENAME="n0", SLURM_JOB_ID="17", SLURM_JOB_START_TIME="1790000000", PATH=os.environ["PATH"])
+        for gpus, want in (("2", "MIG-b"), ("0,2", "GPU-0,MIG-b"), ("1-3", None)):  # of the last nothing is known
+            p = subprocess.run([EXE, "task-prolog", "--socket", self.path, "--accelerator", str(accelerator)], env={**e, "SLURM_STEP_GPUS": gpus},
+                               capture_output=True, text=True, timeout=30)
+            self.assertEqual(p.returncode, 0)
+            self.assertEqual("CUDA_VISIBLE_DEVICES" in p.stdout, want is not None, p.stdout)
+            if want:
+                self.assertIn(f"export CUDA_VISIBLE_DEVICES={want}\n", p.stdout)
+            self.assertIn("export OF=0", p.stdout)
+
     def test_task_without_a_prolog(self):
         tool = pathlib.Path(self.dir.name, "scontrol")
         tool.write_text(f'#!/bin/sh\necho "$*" >> {self.dir.name}/calls\n[ ! -e {self.dir.name}/refuse ]\n')

@@ -1,0 +1,73 @@
+"""GPUs that are cut in parts (NVIDIA's MIG): each part is a device of its own, in Slurm and for pods (docs/gpus.md)."""
+import json
+import os
+
+import pytest
+
+from harness import wait_for
+
+# Which of the files may be opened: they are fake, so an open that is allowed ends with ENXIO.
+PROBE = """for f in /dev/tandem-gpu* /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ ! -e $f ] || case $( (exec 3<$f) 2>&1 ) in *"No such device"*) echo $f;; esac; done
+env | grep -E '(CUDA|NVIDIA)_VISIBLE_DEVICES' | sort | sed 's/.*=//'"""
+PART = "nvidia.com/mig-1g.10gb"
+
+
+def files(caps, gpu=1):
+    return [f"/dev/nvidia{gpu}", *(f"/dev/nvidia-caps/nvidia-cap{i}" for i in sorted(caps, key=str))]
+
+
+@pytest.mark.feature("A7.3", "A10.1", "C1.2", "D2.2", "D2.3")
+def test_parts_of_gpus_are_devices(home):
+    """n1 has a whole GPU and one that is cut into three parts, n0 two whole ones, n2 parts of one kind only. Jobs and pods get exactly the part that Slurm grants, two parts of a GPU go to two of them, nobody who asks for a GPU gets a part, and a Tenant's quota counts them."""
+    pool = home
+    for node, text in (("n1", "gpu1 3g.40gb 1g.10gb 1g.10gb\n"), ("n2", "gpu0\ngpu1 2g.20gb 2g.20gb\n")):
+        os.makedirs(f"{pool.home}/hardware/{node}")
+        with open(f"{pool.home}/hardware/{node}/mig", "w") as f:
+            f.write(text)
+    pool.up("--nodes", "3", "--gpus", "2")
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps(
+        {"spec": {"scheduler": {"gresMap": {"nvidia.com/gpu": "gpu", PART: "gpu:1g.10gb"}}}}))
+    offered = {n["metadata"]["name"]: {k: v for k, v in n["status"]["capacity"].items() if "/" in k} for n in pool.items("nodes")}
+    assert offered == {"n0": {"nvidia.com/gpu": "2"}, "n1": {"nvidia.com/gpu": "1", PART: "2", "nvidia.com/mig-3g.40gb": "1"},
+                       "n2": {"nvidia.com/gpu": "0", "nvidia.com/mig-2g.20gb": "2"}}
+    sinfo = dict(line.split() for line in pool.shell("sinfo", "-h", "-N", "-o", "%N %G").splitlines())
+    assert sinfo == {"n0": "gpu:2", "n1": "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1", "n2": "gpu:2g.20gb:2"}
+
+    def pod(name, resource, n=1, cpu="1", **spec):
+        p = pool.pod(name, command=["bash", "-c", PROBE + "\necho looked; exec sleep 100000"], image="tandem/slurm:24.11", **spec)
+        for kind in ("limits", "requests"):
+            p["spec"]["containers"][0]["resources"][kind] = {"cpu": cpu, "memory": "64Mi", resource: str(n)}
+        return p
+
+    # Whoever asks for GPUs gets whole ones, though parts are free.
+    pool.apply(pod("whole", "nvidia.com/gpu", 2), pod("more", "nvidia.com/gpu"), pod("part", PART), pod("foreign", PART, cpu="100m", scheduler="default-scheduler", nodeName="n1"))
+    wait_for("two run", lambda: {p["metadata"]["name"] for p in pool.running()} >= {"whole", "part"})
+    whole, part = (pool.grant(pool.get("pod", name)) for name in ("whole", "part"))
+    assert whole[1:] == ("n0", {0, 1}) and part[1] == "n1" and len(part[2]) == 1
+    own = part[2].pop()
+    assert own in (1, 2), "n1's index 0 is the whole GPU, 3 the large part"
+    wait_for("it has looked", lambda: "looked" in pool.kubectl("logs", "part").split())
+    caps = {1: (5, 6), 2: (7, 8)}
+    assert pool.kubectl("logs", "part").split()[:-1] == [*files(caps[own]), *[f"MIG-fake-1-{own + 1}"] * 2]
+    # A native job gets the other one beside it, by Slurm's device cgroup and TaskProlog.
+    other = 3 - own
+    job = lambda *what: pool.shell("srun", "-Q", "--mem=64M", *what, "bash", "-c", PROBE + "; echo $SLURM_STEP_GPUS").split()
+    assert job("--gpus=1g.10gb:1") == [*files(caps[other]), *[f"MIG-fake-1-{other + 1}"] * 2, str(other)]
+    assert job("--gres=gpu:3g.40gb:1") == [*files((3, 4)), *["MIG-fake-1-1"] * 2, "3"]
+    assert job("--gpus=nvidia:1") == ["/dev/tandem-gpu0", *["GPU-fake-0"] * 2, "0"]
+    assert job("--gres=gpu:2g.20gb:2") == [*files((3, 4, 5, 6)), *["MIG-fake-1-1,MIG-fake-1-2"] * 2, "0,1"]  # of one type: Prolog asks nobody
+    # The gate holds each part for who has it.
+    table = {d["index"]: d["holder"].get("job") for d in json.load(open(f"{pool.home}/agent/gate/n1.json"))["devices"]}
+    assert table[own] == part[0] and table[other] not in (part[0], 0), table
+    r = pool.cmd("shell", "--", "srun", "--gpus=1g.20gb:1", "true", check=False)
+    assert r.returncode and "no node has GPUs of the type 1g.20gb: there are 1g.10gb, 2g.20gb, 3g.40gb, nvidia" in r.stderr, r.stderr
+
+    # A Tenant's quota of parts is a limit in Slurm.
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "small"},
+                "spec": {"cluster": {"namespace": "slurm", "name": "main"}, "quota": {PART: "1"}, "members": [{"user": "researcher"}]}})
+    wait_for("Slurm has it", lambda: "small||gres/gpu:1g.10gb=1" in pool.shell("sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres"))
+    assert "GPUs      nvidia:1,1g.10gb:2,3g.40gb:1" in pool.cmd("node", "n1").stdout
+    assert "GPUs: nvidia:1,1g.10gb:2,3g.40gb:1" in pool.cmd("status").stdout
+    assert f"nvidia.com/gpu {own}" in pool.cmd("why", "part").stdout
+    assert "nodeName" not in pool.get("pod", "more")["spec"]
+    wait_for("a pod of another scheduler gets none", lambda: "are given out by Slurm alone" in json.dumps(pool.get("pod", "foreign")["status"]))
