@@ -131,17 +131,22 @@ def test_jobs_and_gangs_lie_in_blocks(home):
     wait_for("and the node has its place", lambda: nodes("-N2", "--segment=2", "-x", "n0,n1") == ["n2", "n3"], 120)
     assert pool.squeue()[busy]["state"] == "RUNNING"
 
-    # What no block can hold: Slurm lets it wait for ever.
+    # What no block can hold: Slurm refuses it at first, and lets it wait where it could be held when it was submitted.
     label("1", "n1")
     patch(blockSizes=[4])
     wait_for("a block is planned with 4 nodes", lambda: "BlockSize=4" in pool.shell("scontrol", "show", "topology") and blocks() == {"1": "n[0-1,4]", "2": "n[2-3]"}, 240)
-    four = pool.sbatch("-N4")
-    wait_for("it is said of a job", lambda: f"Unless it has segments: no block has 4 nodes that it may use: the largest, {CLIQUE}.1, has 3" in pool.cmd("why", str(four)).stdout, 60)
-    assert pool.shell("squeue", "-h", "-j", str(four), "-o", "%T %r").split() == ["PENDING", "Resources"]
+    code, _, said = pool.ask("sbatch", "-N4", "--wrap", "true")
+    assert code and "Requested node configuration is not available" in said
+    three = pool.sbatch("-N3", "--exclusive")
+    wait_for("it waits", lambda: pool.squeue()[three]["reason"] == "Resources", 60)
+    assert "block" not in pool.cmd("why", str(three)).stdout
+    label("", "n1")
+    words = f"Unless it has segments: no block has 3 nodes that it may use: the largest, {CLIQUE}.1, has 2"
+    wait_for("it is said why", lambda: words in pool.cmd("why", str(three)).stdout, 60)
     lone = pool.pod("lone", 1)
     lone["metadata"]["annotations"] = {"slurm.tandem.dev/segment": "1"}
     pool.apply(lone, *gang("odd", 3, 2), *gang("wide", 4, 4))
-    wait_for("and a gang that no block can hold", lambda: f"it wants 1 segment of 4 nodes, each in one block, and the nodes that it may use make 0: of 2 blocks the largest, {CLIQUE}.1, has 3" in waits(pods(pool, "wide")["wide-0"]), 60)
+    wait_for("and a gang that no block can hold", lambda: f"it wants 1 segment of 4 nodes, each in one block, and the nodes that it may use make 0: of 3 blocks the largest, {CLIQUE}.1, has 2" in waits(pods(pool, "wide")["wide-0"]), 60)
     wait_for("a pod alone is refused", lambda: "segment: it is for gangs" in waits(pool.get("pod", "lone")))
     wait_for("so is what segments do not divide", lambda: "segment: its gang takes 3 nodes, which is no multiple of 2" in waits(pods(pool, "odd")["odd-0"]))
     patch(blockSizes=[2, 6])

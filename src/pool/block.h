@@ -3,7 +3,7 @@
 // The rule is that of topology/block in Slurm 24.11 (docs/facts/slurm.md S-G7 and S-G12). `base` is the smallest
 // block size. A job with segments lies in segments of so many nodes, each in one block. A job without lies in as few
 // blocks as its number of nodes needs at `base` nodes each: one of 8 nodes in 2 blocks where base is 4, even where
-// these have 3 and 4 nodes, and a third one is free. Slurm never refuses a job for that; it waits.
+// these have 3 and 4 nodes, and a third one is free. Slurm refuses such a job when it is submitted, not later.
 #pragma once
 
 #include <stdbool.h>
