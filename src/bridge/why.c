@@ -257,7 +257,8 @@ static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, struct
 }
 
 // Slurm says Resources of a job that no block can hold any more.
-static void block_words(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j, struct td_buf *t)
+static void block_words(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j,
+			struct td_buf *t)
 {
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	if (!s || !snap || !td_blocks_known(s) || j->want_nodes < 2 || td_job_phase(j->states) != TD_PHASE_WAITING)

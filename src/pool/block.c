@@ -38,8 +38,8 @@ bool td_pool_blocks_hold(const struct td_pool_netblock *v, size_t n, const struc
 	if (w->nodes < 1 || w->base < 1 || !n)
 		return true; // other rules say what is wrong there
 	if (w->segment > w->base) {
-		snprintf(why, len, "a segment has %" PRId64 " nodes at most (spec.topology.blockSizes), not %" PRId64, w->base,
-			 w->segment);
+		snprintf(why, len, "a segment has %" PRId64 " nodes at most (spec.topology.blockSizes), not %" PRId64,
+			 w->base, w->segment);
 		return false;
 	}
 	int64_t have = 0;
@@ -49,7 +49,8 @@ bool td_pool_blocks_hold(const struct td_pool_netblock *v, size_t n, const struc
 		if (have * w->segment >= w->nodes)
 			return true;
 		snprintf(why, len,
-			 "it wants %" PRId64 " segment%s of %" PRId64 " nodes, each in one block, and the nodes that it may "
+			 "it wants %" PRId64 " segment%s of %" PRId64
+			 " nodes, each in one block, and the nodes that it may "
 			 "use make %" PRId64 ": of %zu block%s the largest, %.80s, has %" PRId64 " of them",
 			 w->nodes / w->segment, w->nodes / w->segment > 1 ? "s" : "", w->segment, have, n,
 			 n > 1 ? "s" : "", v[0].name, v[0].nodes);
@@ -62,7 +63,8 @@ bool td_pool_blocks_hold(const struct td_pool_netblock *v, size_t n, const struc
 		return true;
 	if (blocks == 1)
 		snprintf(why, len,
-			 "no block has %" PRId64 " nodes that it may use: the largest, %.80s, has %" PRId64 " of them. What "
+			 "no block has %" PRId64 " nodes that it may use: the largest, %.80s, has %" PRId64
+			 " of them. What "
 			 "has at most %" PRId64 " nodes lies in one block; with --segment it may lie in several",
 			 w->nodes, v[0].name, v[0].nodes, w->base);
 	else

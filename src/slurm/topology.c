@@ -27,17 +27,20 @@ static void check_sizes(const yyjson_val *o, struct td_strv *problems)
 	long long before = 0;
 	size_t i, n;
 	if (yyjson_arr_size(list) && !td_slurm_topology_blocks(o))
-		td_strv_addf(problems, "spec.topology.blockSizes: only blocks have sizes; set type to block, or remove it");
+		td_strv_addf(problems,
+			     "spec.topology.blockSizes: only blocks have sizes; set type to block, or remove it");
 	yyjson_arr_foreach (list, i, n, x) {
 		long long size = yyjson_get_sint(x), times = before ? size / before : 1;
 		if (before && (size % before || times < 2 || (times & (times - 1))))
-			td_strv_addf(problems,
-				     "spec.topology.blockSizes[%zu]: %lld is not 2, 4, 8 … times %lld, the size before it", i,
-				     size, before);
+			td_strv_addf(
+				problems,
+				"spec.topology.blockSizes[%zu]: %lld is not 2, 4, 8 … times %lld, the size before it",
+				i, size, before);
 		before = size > 0 ? size : before;
 	}
 	if (td_slurm_topology_blocks(o) && td_slurm_conf_get(td_jget(o, "spec.config.slurmConf"), "TopologyPlugin"))
-		td_strv_addf(problems, "spec.config.slurmConf.TopologyPlugin: spec.topology.type is block; remove one of them");
+		td_strv_addf(problems,
+			     "spec.config.slurmConf.TopologyPlugin: spec.topology.type is block; remove one of them");
 }
 
 void td_slurm_topology_labels(const yyjson_val *o, struct td_strv *ret, struct td_strv *problems)

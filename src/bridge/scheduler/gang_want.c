@@ -247,7 +247,8 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 	a->alone = r->want.pool.alone;
 	if (a->segment && a->tasks % a->segment)
 		return td_fail(err, TD_INVALID,
-			       "annotation " TD_ANN_ASK_PREFIX "segment: its gang takes %lld nodes, which is no multiple of "
+			       "annotation " TD_ANN_ASK_PREFIX
+			       "segment: its gang takes %lld nodes, which is no multiple of "
 			       "%lld",
 			       (long long)a->tasks, (long long)a->segment);
 	return 0;

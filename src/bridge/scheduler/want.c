@@ -10,8 +10,8 @@
 #include "pool/dataset.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
-#include "slurm/topology.h"
 #include "slurm/token.h"
+#include "slurm/topology.h"
 #include "standin/wire.h"
 
 #include <ctype.h>

@@ -37,7 +37,9 @@ static void test_hold(void **state)
 		{9, 0, true, ""},
 		{10, 0, true, ""},
 		{4, 4, true, ""},
-		{8, 4, false, "it wants 2 segments of 4 nodes, each in one block, and the nodes that it may use make 1: of 3 blocks the largest, a, has 4 "},
+		{8, 4, false,
+		 "it wants 2 segments of 4 nodes, each in one block, and the nodes that it may use make 1: of 3 blocks "
+		 "the largest, a, has 4 "},
 		{8, 2, true, ""},
 		{9, 3, true, ""},
 		{10, 5, false, "a segment has 4 nodes at most (spec.topology.blockSizes), not 5"},
@@ -46,7 +48,8 @@ static void test_hold(void **state)
 	n = td_pool_blocks_count(name, 11, v);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		char why[300] = "";
-		bool ok = td_pool_blocks_hold(v, n, &(struct td_pool_netblock_want){t[i].nodes, t[i].segment, 4}, why, sizeof(why));
+		bool ok = td_pool_blocks_hold(v, n, &(struct td_pool_netblock_want){t[i].nodes, t[i].segment, 4}, why,
+					      sizeof(why));
 		if (ok != t[i].ok || strncmp(why, t[i].why, strlen(t[i].why)) != 0)
 			fail_msg("%d nodes, segment %d: %d %s", (int)t[i].nodes, (int)t[i].segment, ok, why);
 	}

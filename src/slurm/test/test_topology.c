@@ -35,7 +35,8 @@ static void test_tree(void **state)
 
 static struct td_json *cluster(const char *topology)
 {
-	td_auto_free char *text = td_asprintf("{\"metadata\":{\"name\":\"main\"},\"spec\":{\"topology\":%s}}", topology);
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"name\":\"main\"},\"spec\":{\"topology\":%s}}", topology);
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	return j;
@@ -44,10 +45,11 @@ static struct td_json *cluster(const char *topology)
 static void test_blocks(void **state)
 {
 	(void)state;
-	const struct td_slurm_place places[] = {{"n5", {"b", "1"}}, {"n0", {"a", "1"}}, {"n1", {"a", "1"}}, {"n2", {"a", "1"}},
-						{"n3", {"a", "2"}}, {"n4", {"a", NULL}}, {"n6", {"a", "tandem-none1"}}};
+	const struct td_slurm_place places[] = {{"n5", {"b", "1"}},           {"n0", {"a", "1"}}, {"n1", {"a", "1"}},
+						{"n2", {"a", "1"}},           {"n3", {"a", "2"}}, {"n4", {"a", NULL}},
+						{"n6", {"a", "tandem-none1"}}};
 	td_auto(td_json_unref) struct td_json *plain = cluster("{\"type\":\"block\"}"),
-				       *sizes = cluster("{\"type\":\"block\",\"blockSizes\":[2,4]}");
+					      *sizes = cluster("{\"type\":\"block\",\"blockSizes\":[2,4]}");
 	td_auto_free char *two = td_slurm_blocks_conf(td_json_root(plain), places, 7, 2),
 			  *said = td_slurm_blocks_conf(td_json_root(sizes), places, 7, 2),
 			  *one = td_slurm_blocks_conf(td_json_root(plain), places + 1, 3, 1),
@@ -99,6 +101,7 @@ static void test_problems(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_tree), cmocka_unit_test(test_blocks), cmocka_unit_test(test_problems)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_tree), cmocka_unit_test(test_blocks),
+				       cmocka_unit_test(test_problems)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
