@@ -230,7 +230,7 @@ char *td_slurm_blocks_conf(const yyjson_val *o, const struct td_slurm_place *pla
 			td_buf_printf(&b, ",%llu", last);
 		}
 	unsigned long long top = last;
-	while (top < size * blocks)
+	while (top < size * blocks && top / size < TD_SLURM_BLOCK_TIMES)
 		top *= 2;
 	if (top > last)
 		td_buf_printf(&b, ",%llu", top);

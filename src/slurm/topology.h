@@ -16,8 +16,8 @@
 
 enum {
 	TD_SLURM_LEVELS = 4,
-	TD_SLURM_BLOCK_SIZES = 8, // of spec.topology.blockSizes, at most
 	TD_SLURM_BLOCK_MAX = 4096,
+	TD_SLURM_BLOCK_TIMES = 1 << 15, // a size beyond so many times the first is fatal (S-G12)
 };
 #define TD_SLURM_FILL "tandem-none-" // the nodes that never come: this and a number from 1 on
 
