@@ -42,6 +42,7 @@ def test_each_annotation_reaches_its_job(pool):
                  "begin",  # t/test_session_reclaim.py
                  "gpu-type", "gpu-share",  # t/test_gres.py
                  "placement",  # t/test_gang.py
+                 "segment",  # t/test_topology.py
                  "gds",  # t/test_accelerators.py
                  "licenses"}  # a unit test: the pool has none
     pool.shell("scontrol", "create", "reservation", "reservationname=course", "users=pods", "nodes=n1", "starttime=now", "duration=60")

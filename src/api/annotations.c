@@ -49,6 +49,11 @@ const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
 	[TD_ASKS_GDS] = {KEY("gds"), TD_ANNOTATION_BOOL, "--constraint=gds",
 			 "its node must have GPUDirect Storage, whose device files and settings it gets", "false",
 			 "true"},
+	[TD_ASKS_SEGMENT] =
+		{KEY("segment"), TD_ANNOTATION_COUNT, "--segment",
+		 "its gang, each pod on a node of its own, lies in groups of so many nodes, each group in one "
+		 "block of the network, such as an NVLink domain",
+		 "as Slurm finds room", "4"},
 };
 
 static const struct {

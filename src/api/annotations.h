@@ -33,6 +33,7 @@ enum td_annotation_key {
 	TD_ASKS_DATASETS,
 	TD_ASKS_PLACEMENT,
 	TD_ASKS_GDS,
+	TD_ASKS_SEGMENT,
 	TD_ASKS_KEYS,
 };
 struct td_annotation {

@@ -136,6 +136,7 @@
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
+#define TD_LABEL_CLIQUE "nvidia.com/gpu.clique" // by NVIDIA's feature discovery: which GPUs NVLink joins over nodes
 
 // ---- a SlurmCluster's objects ----
 #define TD_LABEL_NAME "app.kubernetes.io/name"

@@ -20,6 +20,7 @@
 //     the table of asks, and what job records and listings say about them
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
+//   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
 //   scheduler/turns.[ch]    time limits that count over all pods of one Job
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need

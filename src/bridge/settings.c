@@ -6,6 +6,7 @@
 #include "pool/reclaim.h"
 #include "slurm/fabric.h"
 #include "slurm/preempt.h"
+#include "slurm/topology.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -242,7 +243,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	yyjson_val *preemption = td_jget(cluster, "spec.preemption");
 	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
 	td_auto_free char *net = s->fabric ? td_json_text(td_json_root(s->fabric), NULL) : td_strdup("");
-	td_buf_printf(&b, "%s %s %s %s %s", s->cluster_uid, text, more, who, net);
+	td_auto_free char *blocks = s->topology ? td_json_text(td_json_root(s->topology), NULL) : td_strdup("");
+	td_buf_printf(&b, "%s %s %s %s %s %s", s->cluster_uid, text, more, who, net, blocks);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
 		td_buf_printf(&b, " %s=%s,%s,%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
@@ -315,6 +317,12 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");
 	s->fabric = td_slurm_fabric(cluster) ? td_json_from_val(fabric) : NULL;
+	if (td_slurm_topology_blocks(cluster)) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *t = td_jm_new();
+		td_jm_copyval(t, td_jm_obj(t, yyjson_mut_doc_get_root(t), "spec"), "topology",
+			      td_jget(cluster, "spec.topology"));
+		s->topology = td_json_from_mut(yyjson_mut_doc_get_root(t));
+	}
 	yyjson_val *gres = td_jget(v, "gresMap");
 	yyjson_obj_foreach (gres, i, n, k, x)
 		if (yyjson_is_str(x))
@@ -397,6 +405,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 	free(s->devices.attribute);
 	free(s->maps);
 	td_json_unref(s->fabric);
+	td_json_unref(s->topology);
 	free(s->text);
 	free(s->cluster_uid);
 	free(s->scheduler);

@@ -69,7 +69,8 @@ struct td_settings {
 	struct td_bridge_gres_map gres[32]; // sorted by resource
 	size_t n_gres;
 	struct td_device_source devices;
-	struct td_json *fabric; // spec.fabric (slurm/fabric.h); NULL: none
+	struct td_json *fabric;   // spec.fabric (slurm/fabric.h); NULL: none
+	struct td_json *topology; // {"spec": {"topology": …}}, for slurm/topology.h; NULL: no blocks
 	struct td_ns_map *maps;
 	size_t n_maps;
 	struct td_settings_user *users; // spec.users: who is known by number

@@ -3,6 +3,7 @@
 #include "bridge/policy/policies.h"
 #include "bridge/quota.h"
 #include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/blocks.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
@@ -255,6 +256,24 @@ static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, struct
 	}
 }
 
+// Slurm says Resources of a job that no block can hold any more.
+static void block_words(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_job *j,
+			struct td_buf *t)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	if (!s || !snap || !td_blocks_known(s) || j->want_nodes < 2 || td_job_phase(j->states) != TD_PHASE_WAITING)
+		return;
+	static const char *const no_kinds[TD_POOL_KINDS];
+	td_auto_free bool *any = td_calloc(snap->nodes.n + 1, sizeof(*any));
+	td_auto_free struct td_pool_node *nodes = NULL;
+	char why[300];
+	memset(any, true, snap->nodes.n);
+	td_bridge_pool_nodes(&snap->nodes, any, no_kinds, j->partition && *j->partition ? j->partition : NULL, &nodes);
+	const struct td_blocks_ask in = {nodes, snap->nodes.n, j->want_nodes, 0};
+	if (!td_blocks_hold(b, s, &in, why, sizeof(why)))
+		td_buf_printf(t, " Unless it has segments: %s.", why);
+}
+
 // One job, or one record of an array: label is how a person calls it.
 static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label, const struct td_slurm_job *j)
 {
@@ -267,6 +286,7 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 		td_buf_printf(&order, " %s", used);
 	slow_words(b, j, &order);
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	block_words(b, s, j, &order);
 	const char *node = s ? td_shadow_node(s, j) : NULL;
 	if (node)
 		td_buf_printf(&order,

@@ -32,9 +32,10 @@ void td_op_places_add(struct td_op_places *p, const yyjson_val *sc, const char *
 		ids(sc, node, &p->ids[p->n - 1]);
 		return;
 	}
-	yyjson_val *its = td_jget(node, "metadata.labels");
-	for (size_t i = 0; i < labels.n && i < TD_SLURM_LEVELS; i++)
-		at->at[i] = td_strdup(td_jkey_str(its, labels.v[i]));
+	struct td_slurm_place its;
+	td_slurm_place_read(node, &labels, &its);
+	for (size_t i = 0; i < TD_SLURM_LEVELS; i++)
+		at->at[i] = its.at[i] ? td_strdup(its.at[i]) : NULL;
 }
 
 void td_op_places_find(struct td_op_places *p, const yyjson_val *sc, const struct td_slurm_facts *texts,

@@ -327,6 +327,20 @@ static void munge_line(const char *key, struct td_buf *b)
 		td_buf_puts(b, "CredType=cred/munge\n");
 }
 
+static void topology_lines(const yyjson_val *o, const struct td_slurm_facts *f, const yyjson_val *user,
+			   struct td_buf *b)
+{
+	td_auto_strv struct td_strv labels = {0}, said = {0};
+	if (td_slurm_topology_blocks(o)) {
+		td_slurm_topology_labels(o, &labels, &said);
+		td_buf_printf(
+			b, "TopologyPlugin=topology/block\nNodeName=" TD_SLURM_FILL "[1-%zu] State=FUTURE\n",
+			td_slurm_block_size(o, f->places, f->n_places, f->place_levels ? f->place_levels : labels.n));
+	} else if (td_slurm_topology(o) && !td_slurm_conf_get(user, "TopologyPlugin")) {
+		td_buf_puts(b, "TopologyPlugin=topology/tree\n");
+	}
+}
+
 static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f,
 			struct td_strv *problems)
 {
@@ -383,8 +397,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_slurm_preempt_lines(o, td_slurm_conf_get(user, "PriorityWeightQOS"), &b);
 	td_slurm_scripts_lines(o, &b);
 	td_slurm_on_demand_lines(user, f, &b);
-	if (td_slurm_topology(o) && !td_slurm_conf_get(user, "TopologyPlugin"))
-		td_buf_puts(&b, "TopologyPlugin=topology/tree\n");
+	topology_lines(o, f, user, &b);
 
 	if (f->mem_per_cpu_mb > 0 && !td_slurm_conf_get(user, "DefMemPerCPU") &&
 	    !td_slurm_conf_get(user, "DefMemPerNode"))
@@ -614,8 +627,9 @@ static void topology_file(const yyjson_val *o, const struct td_slurm_facts *f, s
 	td_slurm_topology_labels(o, &labels, problems);
 	if (!td_slurm_topology(o))
 		return;
-	td_auto_free char *text =
-		td_slurm_topology_conf(f->places, f->n_places, f->place_levels ? f->place_levels : labels.n);
+	const size_t levels = f->place_levels ? f->place_levels : labels.n;
+	td_auto_free char *text = td_slurm_topology_blocks(o) ? td_slurm_blocks_conf(o, f->places, f->n_places, levels)
+							      : td_slurm_topology_conf(f->places, f->n_places, levels);
 	td_slurm_files_add(ret, "topology.conf", text, false);
 	td_slurm_files_add(ret, "topology.sh", td_embedded(td_slurm_programs, "topology.sh")->text, false);
 }

@@ -41,6 +41,8 @@ static char *of_slurm_conf(const yyjson_val *cluster, const char *line)
 		return named(cluster, "spec.partitions", value);
 	if (!strcasecmp(key, "NodeSet"))
 		return td_strdup("spec.partitions[].nodeSets");
+	if ((!strcasecmp(key, "TopologyPlugin") && !theirs) || !strcasecmp(key, "NodeName"))
+		return td_strdup("spec.topology");
 	if (!strcasecmp(key, "DefMemPerCPU") && !theirs)
 		return td_strdup("the smallest node");
 	for (size_t i = 0; i < td_slurm_n_roles; i++) {

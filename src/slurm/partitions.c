@@ -2,6 +2,7 @@
 #include "slurm/partitions.h"
 
 #include "slurm/ondemand.h"
+#include "slurm/topology.h"
 
 #include <string.h>
 #include <strings.h>
@@ -58,10 +59,11 @@ static void option(const struct part_entry *e, const struct partition_option *o)
 			     o->fix);
 }
 
-// True when there are nodes that only those partitions and groups have which name them.
+// True when there are nodes that only those partitions and groups have which name them, or nodes that no partition
+// may have.
 static bool apart(const yyjson_val *cluster, const struct td_slurm_facts *f)
 {
-	return yyjson_arr_size(td_jget(cluster, GROUPS)) || f->n_on_demand;
+	return yyjson_arr_size(td_jget(cluster, GROUPS)) || f->n_on_demand || td_slurm_topology_blocks(cluster);
 }
 
 // Which nodes: those of its NodeSets, else every one that is no group's and always there.

@@ -96,6 +96,7 @@ struct td_slurm_ask {
 	int64_t tasks;
 	int64_t most_nodes; // with tasks: on at most so many; 0: any number
 	bool alone;         // with tasks: each on a node of its own
+	int64_t segment;    // nodes of a segment, which lies in one block (topology/block); 0: none
 	int64_t cpus;       // of one task; 0: 1
 	// Per node. Always sent, because a job without it takes all memory (S-T10).
 	int64_t memory_mb;

@@ -62,7 +62,8 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 	td_jm_str(d, j, "dependency", a->dependency);
 	td_jm_str(d, j, "comment", a->comment);
 	td_jm_str(d, j, "admin_comment", a->admin_comment);
-	td_jm_str(d, j, a->tasks ? "tres_per_task" : "tres_per_node", a->tres_per_node);
+	// A job with segments that asks by task is refused (S-G12); it has a task on each node.
+	td_jm_str(d, j, a->tasks && !a->segment ? "tres_per_task" : "tres_per_node", a->tres_per_node);
 
 	if (a->excluded_nodes && *a->excluded_nodes)
 		names(d, j, "excluded_nodes", a->excluded_nodes);
@@ -77,6 +78,8 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 		td_jm_strf(d, j, "nodes", "1-%lld", (long long)a->most_nodes);
 	if (a->tasks && a->alone)
 		td_jm_int(d, j, "tasks_per_node", 1);
+	if (a->segment > 0)
+		number(d, j, "segment_size", a->segment);
 	td_jm_int(d, j, "tasks", a->tasks ? a->tasks : 1);
 	td_jm_int(d, j, "cpus_per_task", cpus);
 	if (a->tasks)

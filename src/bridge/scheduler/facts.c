@@ -90,6 +90,11 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			k = td_ask_types(r->b, &r->want, &e);
 		if (!k)
 			k = td_turns_want(r->b, r->s, r->pod, &r->want, &e);
+		if (!k && r->want.ask.segment)
+			k = td_fail(&e, TD_INVALID,
+				    "annotation " TD_ANN_ASK_PREFIX
+				    "segment: it is for gangs: a pod alone has one node; "
+				    "leave it out, or say by the label " TD_LABEL_GANG " which gang it is in");
 	}
 
 	if (!k) {

@@ -1,4 +1,5 @@
 // Where each member of a gang sits in the grant of its job, and its rank.
+#include "bridge/scheduler/blocks.h"
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/gang.h"
 
@@ -98,11 +99,19 @@ static void order_parts(struct td_bridge_run *r, size_t *ret)
 	const struct td_ask *a = r->a;
 	td_auto_free struct td_pool_gang_place *v = td_calloc(a->n_parts, sizeof(*v));
 	td_auto_objects struct td_objects nodes = {0};
+	td_auto_strv struct td_strv blocks = {0};
 	for (size_t i = 0; i < a->n_parts; i++) {
 		struct td_object *o = td_informer_get(r->b->nodes, NULL, a->parts[i].node);
 		yyjson_val *labels = o ? td_jget(o->root, "metadata.labels") : NULL;
 		v[i] = (struct td_pool_gang_place){td_jkey_str(labels, TD_LABEL_BLOCK),
 						   td_jkey_str(labels, TD_LABEL_RACK), a->parts[i].node};
+		// What lies in one block has ranks that follow each other.
+		char *block = o ? td_blocks_of(r->s, o->root) : NULL;
+		if (block) {
+			v[i].rack = v[i].block;
+			v[i].block = block;
+			td_strv_steal(&blocks, block);
+		}
 		if (o)
 			td_objects_add(&nodes, o);
 	}

@@ -30,7 +30,7 @@ static bool same_terms(const struct td_want *x, const struct td_want *y)
 			  *const b[] = {y->ask.account,     y->ask.partition,   y->ask.qos,
 					y->ask.constraints, y->ask.reservation, y->ask.licenses};
 	bool same = x->pool.exclusive == y->pool.exclusive && x->pack == y->pack && x->pool.alone == y->pool.alone &&
-		    x->ask.time_limit_min == y->ask.time_limit_min;
+		    x->ask.time_limit_min == y->ask.time_limit_min && x->ask.segment == y->ask.segment;
 	for (size_t i = 0; i < TD_LEN(a); i++)
 		same = same && td_streq(a[i], b[i]);
 	return same;
@@ -245,6 +245,12 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 	if (!g->n_ways)
 		a->tasks = g->says.size;
 	a->alone = r->want.pool.alone;
+	if (a->segment && a->tasks % a->segment)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX
+			       "segment: its gang takes %lld nodes, which is no multiple of "
+			       "%lld",
+			       (long long)a->tasks, (long long)a->segment);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 // 1.3).
 #include "bridge/scheduler/gang.h"
 
+#include "bridge/scheduler/blocks.h"
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/preempt.h"
 
@@ -108,6 +109,11 @@ int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, str
 	ret->fit = r->gang ? td_pool_gang_fits_ever(nodes, snap->nodes.n, &w->pool, w->ask.tasks, w->kinds, ret->why,
 						    sizeof(ret->why))
 			   : td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
+
+	const struct td_blocks_ask in = {nodes, snap->nodes.n, w->ask.tasks, w->ask.segment};
+	if (w->ask.segment && ret->fit == TD_FIT_SOME_DAY &&
+	    !td_blocks_hold(r->b, r->s, &in, ret->why, sizeof(ret->why)))
+		ret->fit = TD_FIT_NEVER;
 
 	ret->fewest = r->gang && w->pack ? td_pool_gang_fewest(nodes, snap->nodes.n, &w->pool, w->ask.tasks) : 0;
 

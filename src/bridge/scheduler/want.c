@@ -11,6 +11,7 @@
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
+#include "slurm/topology.h"
 #include "standin/wire.h"
 
 #include <ctype.h>
@@ -344,6 +345,30 @@ int td_want_nice(const yyjson_val *pod)
 	return (int)(nice > NICE_MAX ? NICE_MAX : nice);
 }
 
+// --segment counts nodes, so each pod of such a gang has one of its own.
+static int read_segment(struct reader *rd, const struct td_settings *s, struct td_want *w)
+{
+#define SEGMENT "annotation " TD_ANN_ASK_PREFIX "segment: "
+	const char *said = note(rd, TD_ASKS_SEGMENT);
+	long long n;
+	if (rd->r || !said)
+		return rd->r;
+	if (!s->topology)
+		rd->r = td_fail(rd->err, TD_INVALID,
+				SEGMENT "%s has no blocks: leave it out, or set spec.topology.type there to block",
+				rd->cluster);
+	else if (!td_parse_i64(said, &n) || n < 1 || n > TD_SLURM_BLOCK_MAX)
+		rd->r = td_fail(rd->err, TD_INVALID, SEGMENT "\"%.40s\" is no number of nodes from 1 up", said);
+	else if (w->pack)
+		rd->r = td_fail(rd->err, TD_INVALID,
+				SEGMENT "it counts nodes, with a pod on each: leave " TD_ANN_ASK_PREFIX
+					"placement out, or write \"spread\" there");
+	else
+		w->ask.segment = n, w->pool.alone = true;
+	return rd->r;
+#undef SEGMENT
+}
+
 int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
 		 struct td_want *ret, struct td_error *err)
 {
@@ -454,6 +479,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       placement);
 	w.pack = td_streq(placement, "pack");
 	w.pool.alone = td_streq(placement, "spread");
+	if (rd.r || read_segment(&rd, s, &w))
+		return rd.r;
 
 	a->cpus = w.pool.cpus = td_want_cpus(spec);
 	a->memory_mb = w.pool.memory_mb = td_want_memory_mb(spec);

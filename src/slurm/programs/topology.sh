@@ -10,9 +10,10 @@ export SLURM_CONF="$etc/slurm.conf"
 
 # The nodes of hostlists, a line each.
 each() { while read -r list; do scontrol show hostnames "$list"; done; }
-# The root switch is shown with the nodes that it has, the leaves with what topology.conf says.
-placed() { printf '%s\n' "$shown" | sed -n 's/^SwitchName=top .* Nodes=\([^ ]*\).*/\1/p' | each; }
-named() { sed -n 's/^SwitchName=.* Nodes=\(.*\)/\1/p' /etc/slurm/topology.conf | each; }
+# The root switch, and blocks that are joined, are shown with the nodes that they have; leaves and blocks with what
+# topology.conf says.
+placed() { printf '%s\n' "$shown" | sed -n 's/^\(SwitchName=top\|AggregatedBlock=[^ ]*\) .*Nodes=\([^ ]*\).*/\2/p' | each; }
+named() { sed -n 's/^\(SwitchName\|BlockName\)=.* Nodes=\(.*\)/\2/p' /etc/slurm/topology.conf | each; }
 
 while sleep 2; do
 	if [ ! -e /etc/slurm/topology.conf ] || [ ! -e "$etc/asked" ]; then continue; fi
