@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
-
 static const struct {
 	const char *role, *member;
 } roles[] = {{"admin", "admin"}, {"edit", "member"}, {"view", "viewer"}};
@@ -78,7 +76,7 @@ static int rights(struct maker *m, struct td_error *err)
 	for (size_t i = 0; i < TD_LEN(roles); i++) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 			td_op_template("tenant.yaml", {"namespace", m->ns}, {"tenant", tenant}, {"role", roles[i].role},
-				       {"security", ""});
+				       {"security", ""}, {"cluster-namespace", ""}, {"own-namespace", ""});
 		struct maker mine = {m->p, m->t, d, m->ns};
 		yyjson_mut_val *want = td_jm_get(yyjson_mut_doc_get_root(d), "binding");
 		td_auto(td_object_unref) struct td_object *live =
@@ -94,14 +92,33 @@ static int rights(struct maker *m, struct td_error *err)
 	return 0;
 }
 
-static int network(struct maker *m, yyjson_mut_val *want, struct td_error *err)
+static int policy(struct maker *m, yyjson_mut_val *want, bool has, struct td_error *err)
 {
 	struct td_informer *cache = m->p->ts->policies;
 	td_auto(td_object_unref) struct td_object *live =
-		cache ? td_informer_get(cache, m->ns, TD_OP_TENANT_POLICY) : NULL;
-	if (td_streq(td_jstr(m->t->o->root, "spec.network"), "open"))
-		return live ? drop(m->p, &policies, live, err) : 0;
-	return !cache || as_is(live, want) ? 0 : apply(m, &policies, m->ns, want, err);
+		cache ? td_informer_get(cache, m->ns, td_jm_getstr(want, "metadata.name")) : NULL;
+	if (!has)
+		return live ? drop(m->p, &td_networkpolicies, live, err) : 0;
+	return !cache || as_is(live, want) ? 0 : apply(m, &td_networkpolicies, m->ns, want, err);
+}
+
+static int network(struct maker *m, yyjson_mut_val *root, struct td_error *err)
+{
+	const yyjson_val *spec = td_jget(m->t->o->root, "spec");
+	bool open = td_streq(td_jstr(spec, "network"), "open"), shut = td_jget(spec, "egress") != NULL;
+	yyjson_mut_val *out = td_jm_get(root, "egress"), *to = NULL;
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(spec, "egress.cidrs"), i, n, x) {
+		if (!to)
+			to = td_jm_arr(m->d, yyjson_mut_arr_add_obj(m->d, td_jm_get(out, "spec.egress")), "to");
+		td_jm_str(m->d, yyjson_mut_arr_add_obj(m->d, to), "ipBlock.cidr", yyjson_get_str(x));
+	}
+	// What closes comes first.
+	int r = policy(m, td_jm_get(root, "private"), !open, err);
+	if (!r)
+		r = policy(m, td_jm_get(root, "policy"), !open, err);
+	return r ? r : policy(m, out, shut, err);
 }
 
 // The filter of system calls of its pods: its own, or that of the nearest Tenant above that has one. NULL: none.
@@ -173,7 +190,8 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("tenant.yaml", {"namespace", ns}, {"tenant", tenant}, {"role", ""},
-			       {"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")});
+			       {"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")},
+			       {"cluster-namespace", p->ns}, {"own-namespace", p->ts->op->own_ns ? p->ts->op->own_ns : p->ns});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
@@ -189,7 +207,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	}
 	if (!r && live)
 		r = filter(p, live, calls, err);
-	if (r || (r = rights(&m, err)) || (r = network(&m, td_jm_get(root, "policy"), err)))
+	if (r || (r = rights(&m, err)) || (r = network(&m, root, err)))
 		return r;
 	*ret_has = true;
 	return 0;
@@ -214,7 +232,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 {
 	int r;
 	if ((r = drop_all(p, p->ts->bindings, &td_rolebindings, ns->name, err)) ||
-	    (r = drop_all(p, p->ts->policies, &policies, ns->name, err)))
+	    (r = drop_all(p, p->ts->policies, &td_networkpolicies, ns->name, err)))
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
