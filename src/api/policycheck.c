@@ -32,7 +32,7 @@ static void block(const yyjson_val *peer, const char *path, struct td_causes *re
 			     cidr);
 	if (yyjson_arr_size(td_jget(peer, "ipBlock.except")))
 		td_cause_add(ret, "FieldValueForbidden", less,
-			     "Forbidden: the embedded plane does not enforce it: name the blocks that are meant");
+			     "Forbidden: except is not served by the embedded plane: name the blocks that are meant");
 	if (td_jkey(peer, "podSelector") || td_jkey(peer, "namespaceSelector"))
 		td_cause_add(ret, "FieldValueForbidden", path,
 			     "Forbidden: may not specify both ipBlock and another peer");

@@ -142,21 +142,29 @@ static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
 	return NULL;
 }
 
-// Writes the filter on a namespace that is there, where it differs; NULL takes it away.
-static int filter(struct td_op_tenant_pass *p, const struct td_object *live, const char *want, struct td_error *err)
+// What the operator says on a tenant's namespaces.
+struct notes {
+	const char *key, *value; // NULL: absent
+};
+
+// Writes them on a namespace that is there, where they differ.
+static int annotate(struct td_op_tenant_pass *p, const struct td_object *live, const struct notes *v, size_t n,
+		    struct td_error *err)
 {
-	if (td_streq(td_object_annotation(live, TD_ANN_SECCOMP), want))
-		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *notes = td_jm_obj(d, o, "metadata.annotations");
 	td_jm_str(d, o, "metadata.uid", live->uid);
-	yyjson_mut_val *notes = td_jm_obj(d, o, "metadata.annotations");
-	td_jm_key_set(d, notes, TD_ANN_SECCOMP, want ? yyjson_mut_strcpy(d, want) : yyjson_mut_null(d));
+	for (size_t i = 0; i < n; i++)
+		if (!td_streq(td_object_annotation(live, v[i].key), v[i].value))
+			td_jm_key_set(d, notes, v[i].key,
+				      v[i].value ? yyjson_mut_strcpy(d, v[i].value) : yyjson_mut_null(d));
+	if (!yyjson_mut_obj_size(notes))
+		return 0;
 	int r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, live->name), TD_PATCH_MERGE, o, p->c, NULL,
 			      err);
 	if (r && r != TD_NOT_FOUND)
-		return td_wrap(err, "writing the filter of system calls on namespace %s", live->name);
-	td_info("namespace %s: filter of system calls: %s", live->name, want ? want : "none");
+		return td_wrap(err, "writing annotations on namespace %s", live->name);
+	td_info("namespace %s: annotations written", live->name);
 	return 0;
 }
 
@@ -195,8 +203,11 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
-	if (!live && calls)
-		td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), TD_ANN_SECCOMP, calls);
+	const struct notes notes[] = {{TD_ANN_SECCOMP, calls},
+				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL}};
+	for (size_t i = 0; !live && i < TD_LEN(notes); i++)
+		if (notes[i].value)
+			td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), notes[i].key, notes[i].value);
 	if (!live) { // created, not applied: one that appears just now is somebody else's
 		r = td_kube_create(p->ts->op->k, &td_namespaces, NULL, want, p->c, NULL, err);
 		if (r)
@@ -206,7 +217,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 		r = apply(&m, &td_namespaces, NULL, want, err);
 	}
 	if (!r && live)
-		r = filter(p, live, calls, err);
+		r = annotate(p, live, notes, TD_LEN(notes), err);
 	if (r || (r = rights(&m, err)) || (r = network(&m, root, err)))
 		return r;
 	*ret_has = true;
@@ -239,8 +250,10 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	if (td_object_annotation(ns, TD_ANN_SECCOMP))
-		td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_SECCOMP, yyjson_mut_null(d));
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_EGRESS};
+	for (size_t i = 0; i < TD_LEN(notes); i++)
+		if (td_object_annotation(ns, notes[i]))
+			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));
 	r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, ns->name), TD_PATCH_MERGE, o, p->c, NULL, err);
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "taking the label from namespace %s", ns->name);
