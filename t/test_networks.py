@@ -99,7 +99,7 @@ def test_the_network_is_there_before_the_first_pod_and_goes_with_the_gang(site):
     may = lambda *argv, **kw: site.run("kubectl", "-n", "red", "--as", "researcher", *argv, check=False, **kw)
     assert "only Tandem's bridge writes it" in may("label", "pod", "train-0", f"{LABEL}-").stderr
     assert "only Tandem's bridge writes it" in may("label", "pod", "lone", f"{LABEL}={label('train-0')}").stderr
-    door = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "tandem-door"}, "spec": {"podSelector": {}}}
+    door = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "tandem-private-door"}, "spec": {"podSelector": {}}}
     assert "Tandem's own" in may("create", "-f", "-", input=json.dumps(door)).stderr
     out = {**door, "metadata": {"name": "out"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}}
     assert may("create", "-f", "-", input=json.dumps(out)).returncode == 0  # its Tenant shuts nothing

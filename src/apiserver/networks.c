@@ -1,5 +1,6 @@
 // Who may say which network a pod is in (docs/tenants.md): the bridge writes the label tandem.dev/private-network,
-// and the operator and the bridge the NetworkPolicies that are named tandem-…. Where a Tenant shuts the way out
+// and the operator and the bridge the
+// NetworkPolicies that are named tandem-tenant… and tandem-private-…. Where a Tenant shuts the way out
 // (annotation tandem.dev/egress of its namespaces), nobody else opens one: policies add up. On a cluster
 // deploy/kustomize/base/60-admission.yaml refuses the same.
 #include "apiserver/srv.h"
@@ -41,8 +42,8 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 	const char *name = td_jm_getstr(o, "metadata.name");
 	if (td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters"))
 		return 0;
-	if (name && td_starts(name, "tandem-"))
-		return forbid(q, o, "policies named tandem-… are Tandem's own: take another name", r);
+	if (name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-")))
+		return forbid(q, o, "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name", r);
 	td_auto(td_item_unref) struct td_item *ns =
 		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
 	const char *shut = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_EGRESS) : NULL;
