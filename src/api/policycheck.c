@@ -26,10 +26,11 @@ static void block(const yyjson_val *peer, const char *path, struct td_causes *re
 	struct in_addr in;
 	long long bits;
 	if (!slash || !td_parse_i64(slash + 1, &bits) || bits < 0 || bits > 32 || inet_pton(AF_INET, addr, &in) != 1)
-		td_cause_add(ret, "FieldValueInvalid", field,
-			     "Invalid value: \"%s\": must be an IPv4 block such as 10.0.0.0/8 (the embedded plane has no "
-			     "IPv6)",
-			     cidr);
+		td_cause_add(
+			ret, "FieldValueInvalid", field,
+			"Invalid value: \"%s\": must be an IPv4 block such as 10.0.0.0/8 (the embedded plane has no "
+			"IPv6)",
+			cidr);
 	if (yyjson_arr_size(td_jget(peer, "ipBlock.except")))
 		td_cause_add(ret, "FieldValueForbidden", less,
 			     "Forbidden: except is not served by the embedded plane: name the blocks that are meant");

@@ -43,16 +43,19 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 	if (td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters"))
 		return 0;
 	if (name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-")))
-		return forbid(q, o, "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name", r);
+		return forbid(q, o,
+			      "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name",
+			      r);
 	td_auto(td_item_unref) struct td_item *ns =
 		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
 	const char *shut = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_EGRESS) : NULL;
 	if (!shut || !yyjson_mut_arr_size(td_jm_get(o, "spec.egress")))
 		return 0;
-	return forbid(q, o,
-		      "spec.egress: its Tenant says what pods of this namespace may reach (spec.egress of the Tenant): leave "
-		      "it out, or ask whoever keeps Tenants",
-		      r);
+	return forbid(
+		q, o,
+		"spec.egress: its Tenant says what pods of this namespace may reach (spec.egress of the Tenant): leave "
+		"it out, or ask whoever keeps Tenants",
+		r);
 }
 
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)

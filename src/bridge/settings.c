@@ -247,8 +247,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	td_buf_printf(&b, "%s %s %s %s %s", s->cluster_uid, text, more, who, net);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
-		td_buf_printf(&b, " %s=%s%s,%s,%s,%s,%s,%s", m->ns, m->private_net ? "!" : "", m->user ? m->user : "", m->account ? m->account : "",
-			      m->partition ? m->partition : "", m->wait ? m->wait : "",
+		td_buf_printf(&b, " %s=%s%s,%s,%s,%s,%s,%s", m->ns, m->private_net ? "!" : "", m->user ? m->user : "",
+			      m->account ? m->account : "", m->partition ? m->partition : "", m->wait ? m->wait : "",
 			      m->usual_qos ? m->usual_qos : "", m->of ? m->of : "");
 	}
 	for (size_t i = 0; s->starve_s && i < s->n_weights; i++)

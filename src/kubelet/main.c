@@ -515,9 +515,9 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a},   {"stream", run_stream, a},
-				       {"probes", run_probes, a}, {"pods", run_sync, a},     {"nodes", run_nodes, a},
-				       {"held", run_held, a},     {"health", run_health, a}, {"hangs", run_hangs, a},
+	struct td_gate_part parts[] = {{"gate", run_gate, a},      {"hosts", run_hosts, a},   {"stream", run_stream, a},
+				       {"probes", run_probes, a},  {"pods", run_sync, a},     {"nodes", run_nodes, a},
+				       {"held", run_held, a},      {"health", run_health, a}, {"hangs", run_hangs, a},
 				       {"filters", run_filters, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
@@ -533,8 +533,8 @@ static void teardown(struct td_kubelet *a)
 {
 	td_cancel_fire(a->cancel);
 
-	struct td_informer *v[] = {a->pods,	a->nodes,   a->services,  a->configmaps,
-				    a->secrets, a->policies, a->namespaces};
+	struct td_informer *v[] = {a->pods,    a->nodes,    a->services,  a->configmaps,
+				   a->secrets, a->policies, a->namespaces};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		td_informer_free(v[i]);
 

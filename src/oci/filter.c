@@ -23,11 +23,11 @@
 
 #define TABLE "tandem"
 enum {
-	ELEMENTS = 1000,         // of a set, in one message: a nest is at most 64 KiB
-	SEND_MAX = 16 << 20,     // of one transaction
-	SADDR_AT = 12,           // in an IPv4 header
+	ELEMENTS = 1000,     // of a set, in one message: a nest is at most 64 KiB
+	SEND_MAX = 16 << 20, // of one transaction
+	SADDR_AT = 12,       // in an IPv4 header
 	DADDR_AT = 16,
-	DPORT_AT = 2,            // in the headers of TCP, UDP and SCTP
+	DPORT_AT = 2, // in the headers of TCP, UDP and SCTP
 	REG = NFT_REG_1,
 };
 
@@ -362,6 +362,7 @@ int td_net_pod_filter(const char *netns, const struct td_net_filter *f, struct t
 	int e = commit(fd, &x);
 	td_buf_done(&x.b);
 	return e ? td_fail_errno(err, e == EPERM ? TD_DENIED : TD_INTERNAL, e,
-				 "pod network %s: writing its filter (the kernel needs nf_tables with conntrack)", netns)
+				 "pod network %s: writing its filter (the kernel needs nf_tables with conntrack)",
+				 netns)
 		 : 0;
 }

@@ -196,10 +196,10 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 		return 0;
 	}
 
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("tenant.yaml", {"namespace", ns}, {"tenant", tenant}, {"role", ""},
-			       {"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")},
-			       {"cluster-namespace", p->ns}, {"own-namespace", p->ts->op->own_ns ? p->ts->op->own_ns : p->ns});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"tenant.yaml", {"namespace", ns}, {"tenant", tenant}, {"role", ""},
+		{"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")}, {"cluster-namespace", p->ns},
+		{"own-namespace", p->ts->op->own_ns ? p->ts->op->own_ns : p->ns});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;

@@ -55,7 +55,8 @@ static void owners(yyjson_mut_doc *d, yyjson_mut_val *list, const struct td_obje
 		yyjson_val *o = td_object_owner(pods[i]);
 		add_owner(d, list,
 			  (const char *const[]){td_jstr_or(o, "apiVersion", "v1"), td_jstr_or(o, "kind", "Pod"),
-						td_jstr_or(o, "name", pods[i]->name), td_jstr_or(o, "uid", pods[i]->uid)});
+						td_jstr_or(o, "name", pods[i]->name),
+						td_jstr_or(o, "uid", pods[i]->uid)});
 	}
 }
 

@@ -73,9 +73,10 @@ static void test_names(void **state)
 
 static struct td_settings *tenant_settings(const char *network)
 {
-	td_auto_free char *text = td_asprintf("{\"metadata\":{\"name\":\"t\"},\"spec\":{\"network\":\"%s\"},\"status\":{"
-					      "\"account\":\"t\",\"namespaces\":[{\"name\":\"ml\"}]}}",
-					      network);
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"name\":\"t\"},\"spec\":{\"network\":\"%s\"},\"status\":{"
+			    "\"account\":\"t\",\"namespaces\":[{\"name\":\"ml\"}]}}",
+			    network);
 	td_auto(td_json_unref) struct td_json *j = given_json(text), *sc = given_json("{\"metadata\":{\"uid\":\"c\"}}");
 	const yyjson_val *one = td_json_root(j);
 	return td_settings_read_with(td_json_root(sc), &(const struct td_tenant_list){&one, 1});
@@ -84,11 +85,14 @@ static struct td_settings *tenant_settings(const char *network)
 // Whose network: a gang's, a session's, an owner's or the pod's own; by the Tenant, or by the pod itself.
 static void test_private_networks(void **state)
 {
-	td_auto(td_settings_unref) struct td_settings *open = tenant_settings("isolated"), *shut = tenant_settings("private");
+	td_auto(td_settings_unref) struct td_settings *open = tenant_settings("isolated"),
+						      *shut = tenant_settings("private");
 	td_auto(td_object_unref) struct td_object *plain = pod("p", "u1", "", "", NULL),
-						  *asks = pod("q", "u2", "", "\"tandem.dev/network\":\"private\"", NULL),
+						  *asks = pod("q", "u2", "", "\"tandem.dev/network\":\"private\"",
+							      NULL),
 						  *session = pod("s", "u3", "\"tandem.dev/session\":\"web\"", "", NULL),
-						  *replica = pod("s1", "u4", "\"tandem.dev/session\":\"web\"", "", NULL);
+						  *replica =
+							  pod("s1", "u4", "\"tandem.dev/session\":\"web\"", "", NULL);
 	char x[TD_PRIVATE_ID], y[TD_PRIVATE_ID];
 	assert_false(td_private_id(open, plain, "ml/train", x) || td_private_id(open, session, NULL, x));
 	assert_false(td_private_id(shut, plain, NULL, x)); // neither a gang's nor a session's
@@ -109,7 +113,8 @@ static void test_private_networks(void **state)
 	td_auto(td_object_unref) struct td_object *live = td_object_kept(td_json_root(j));
 	yyjson_val *from = td_jget(live->root, "spec.ingress.[0].from");
 	assert_string_equal(live->name, "tandem-private-id");
-	assert_string_equal(td_jkey_str(td_jget(live->root, "spec.podSelector.matchLabels"), TD_LABEL_PRIVATE_NET), "id");
+	assert_string_equal(td_jkey_str(td_jget(live->root, "spec.podSelector.matchLabels"), TD_LABEL_PRIVATE_NET),
+			    "id");
 	assert_int_equal(yyjson_arr_size(from), 3); // each other, and the gateways
 	assert_string_equal(td_jstr(live->root, "metadata.ownerReferences.[1].uid"), "u4");
 	assert_true(td_private_policy(again, "id", both, 2, &place, live));
@@ -314,10 +319,9 @@ static void test_there(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_private_networks),
-					   cmocka_unit_test(test_roles), cmocka_unit_test(test_uid),
-					   cmocka_unit_test(test_pick),  cmocka_unit_test(test_minimum),
-					   cmocka_unit_test(test_there)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
+		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
+		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

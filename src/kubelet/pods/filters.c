@@ -18,7 +18,7 @@ struct policy {
 	bool in, out;
 	struct td_buf from, to; // of struct td_net_allow
 };
-struct td_filter_rules {
+struct td_filters_rules {
 	struct policy *v;
 	size_t n;
 	uint32_t node;
@@ -121,9 +121,9 @@ static void read_policy(const struct td_filter_facts *f, const struct td_object 
 		peers(f, o->ns, rule, "to", &ret->to);
 }
 
-struct td_filter_rules *td_filter_rules_new(const struct td_filter_facts *f)
+struct td_filters_rules *td_filters_rules_new(const struct td_filter_facts *f)
 {
-	struct td_filter_rules *r = td_calloc(1, sizeof(*r));
+	struct td_filters_rules *r = td_calloc(1, sizeof(*r));
 	r->v = td_calloc(f->n_policies + 1, sizeof(*r->v));
 	r->node = f->node;
 	for (; r->n < f->n_policies; r->n++)
@@ -131,7 +131,7 @@ struct td_filter_rules *td_filter_rules_new(const struct td_filter_facts *f)
 	return r;
 }
 
-struct td_filter_rules *td_filter_rules_free(struct td_filter_rules *r)
+struct td_filters_rules *td_filters_rules_free(struct td_filters_rules *r)
 {
 	for (size_t i = 0; r && i < r->n; i++) {
 		td_selector_free(r->v[i].pods);
@@ -144,8 +144,8 @@ struct td_filter_rules *td_filter_rules_free(struct td_filter_rules *r)
 	return NULL;
 }
 
-void td_filter_of(const struct td_filter_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
-		  struct td_buf *in, struct td_buf *out)
+void td_filters_of(const struct td_filters_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
+		   struct td_buf *in, struct td_buf *out)
 {
 	td_buf_reset(in);
 	td_buf_reset(out);
@@ -241,8 +241,8 @@ static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *er
 	for (size_t i = 0; i < pods.n; i++) {
 		td_auto_free char *ip = td_hosts_pod_ip(a, pods.v[i]);
 		struct in_addr in = {0};
-		bool own = ip && !td_jbool(pods.v[i]->root, "spec.hostNetwork", false) &&
-			   inet_pton(AF_INET, ip, &in) == 1;
+		bool own =
+			ip && !td_jbool(pods.v[i]->root, "spec.hostNetwork", false) && inet_pton(AF_INET, ip, &in) == 1;
 		v[i] = (struct td_filter_pod){pods.v[i]->ns, td_jget(pods.v[i]->root, "metadata.labels"),
 					      own ? in.s_addr : 0};
 	}
@@ -257,7 +257,7 @@ static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *er
 		.n_pods = pods.n,
 		.node = node.s_addr,
 	};
-	td_auto(td_filter_rules_free) struct td_filter_rules *rules = td_filter_rules_new(&facts);
+	td_auto(td_filters_rules_free) struct td_filters_rules *rules = td_filters_rules_new(&facts);
 
 	td_auto_buf struct td_buf in = {0}, out = {0};
 	int all = 0;
@@ -266,7 +266,7 @@ static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *er
 		if (!p || !has_network(p, starts))
 			continue;
 		struct td_net_filter want;
-		td_filter_of(rules, &v[i], &want, &in, &out);
+		td_filters_of(rules, &v[i], &want, &in, &out);
 		uint64_t is = digest(&want, &in, &out);
 		if (is == p->filter)
 			continue;

@@ -8,8 +8,8 @@
 // when the policy is not there yet or no more.
 #pragma once
 
-#include "kubelet/kubelet.h"
 #include "kube/kube.h"
+#include "kubelet/kubelet.h"
 
 struct td_filters;
 struct td_pod;
@@ -37,10 +37,10 @@ struct td_filter_facts {
 	uint32_t node; // the switch's address
 };
 // What the policies say of all pods.
-struct td_filter_rules;
-struct td_filter_rules *td_filter_rules_new(const struct td_filter_facts *facts);
-struct td_filter_rules *td_filter_rules_free(struct td_filter_rules *r);
-TD_DEFINE_AUTO(struct td_filter_rules *, td_filter_rules_free)
+struct td_filters_rules;
+struct td_filters_rules *td_filters_rules_new(const struct td_filter_facts *facts);
+struct td_filters_rules *td_filters_rules_free(struct td_filters_rules *r);
+TD_DEFINE_AUTO(struct td_filters_rules *, td_filters_rules_free)
 // The filter of one of them. Its lists are ret_in and ret_out, of struct td_net_allow.
-void td_filter_of(const struct td_filter_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
-		  struct td_buf *ret_in, struct td_buf *ret_out);
+void td_filters_of(const struct td_filters_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
+		   struct td_buf *ret_in, struct td_buf *ret_out);

@@ -118,7 +118,7 @@ struct td_pod {
 		bool known, value;
 		int64_t since;
 	} cond[TD_CONDS];
-	uint64_t filter;	 // what its network's filter is (filters.c); under that file's lock
+	uint64_t filter;         // what its network's filter is (filters.c); under that file's lock
 	struct td_json *written; // status as last written
 	struct td_pod *next;     // the table's list
 };

@@ -1,8 +1,8 @@
 // The pure parts of a pod: environment, files that containers cannot trick, hosts files, status,
 // back-off, admission.
 // rows: F1.4
-#include <setjmp.h>
 #include <arpa/inet.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -448,16 +448,16 @@ static struct td_object *object(const char *text)
 	return td_object_kept(td_json_root(j));
 }
 
-static const struct td_filter_pod filtered[] = {
-	{"a", NULL, 1}, {"a", NULL, 2}, {"b", NULL, 3}, {"b", NULL, 4}, {"c", NULL, 5}, {"a", NULL, 0}};
+static const struct td_filter_pod filtered[] = {{"a", NULL, 1}, {"a", NULL, 2}, {"b", NULL, 3},
+						{"b", NULL, 4}, {"c", NULL, 5}, {"a", NULL, 0}};
 
 // What the policies allow the pod at `at` of `filtered`: "in: 1 2.6/80-90; out: -".
 static void filter_is(const struct td_filter_facts *facts, size_t at, const char *want)
 {
-	td_auto(td_filter_rules_free) struct td_filter_rules *r = td_filter_rules_new(facts);
+	td_auto(td_filters_rules_free) struct td_filters_rules *r = td_filters_rules_new(facts);
 	td_auto_buf struct td_buf in = {0}, out = {0}, b = {0};
 	struct td_net_filter f;
-	td_filter_of(r, &facts->pods[at], &f, &in, &out);
+	td_filters_of(r, &facts->pods[at], &f, &in, &out);
 	for (int way = 0; way < 2; way++) {
 		const struct td_net_allow *v = way ? f.to : f.from;
 		td_buf_puts(&b, way ? "; out:" : "in:");
@@ -482,22 +482,31 @@ static void test_filters(void **state)
 		pods[i].labels = td_json_root(i == 0 || i == 2 ? red : blue);
 	}
 	td_auto(td_object_unref) struct td_object
-		*a = object("metadata: {name: a, labels: {team: one}}"), *b = object("metadata: {name: b, labels: {team: one}}"),
+		*a = object("metadata: {name: a, labels: {team: one}}"),
+		*b = object("metadata: {name: b, labels: {team: one}}"),
 		*c = object("metadata: {name: c, labels: {team: two}}"),
 		*team = object("metadata: {name: team, namespace: a}\n"
 			       "spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{namespaceSelector: "
-			       "{matchLabels: {team: one}}, podSelector: {matchExpressions: [{key: color, operator: NotIn, values: "
+			       "{matchLabels: {team: one}}, podSelector: {matchExpressions: [{key: color, operator: "
+			       "NotIn, values: "
 			       "[red]}]}}]}]}"),
-		*mine = object("metadata: {name: mine, namespace: a}\n"
-			       "spec: {podSelector: {matchLabels: {color: red}}, policyTypes: [Ingress, Egress], ingress: [{from: "
-			       "[{podSelector: {}}], ports: [{port: 80, endPort: 90}]}], egress: [{to: [{ipBlock: {cidr: "
-			       "0.0.0.9/8}}, {namespaceSelector: {}}], ports: [{port: 53, protocol: UDP}]}]}"),
+		*mine = object(
+			"metadata: {name: mine, namespace: a}\n"
+			"spec: {podSelector: {matchLabels: {color: red}}, policyTypes: [Ingress, Egress], ingress: "
+			"[{from: "
+			"[{podSelector: {}}], ports: [{port: 80, endPort: 90}]}], egress: [{to: [{ipBlock: {cidr: "
+			"0.0.0.9/8}}, {namespaceSelector: {}}], ports: [{port: 53, protocol: UDP}]}]}"),
 		*shut = object("metadata: {name: shut, namespace: c}\nspec: {podSelector: {}, policyTypes: [Ingress]}"),
 		*wide = object("metadata: {name: wide, namespace: c}\n"
 			       "spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{}]}");
 	const struct td_object *spaces[] = {a, b, c}, *policies[] = {team, mine, shut, wide};
-	struct td_filter_facts facts = {.policies = policies, .n_policies = 0, .namespaces = spaces, .n_namespaces = 3,
-					.pods = pods, .n_pods = TD_LEN(pods), .node = 99};
+	struct td_filter_facts facts = {.policies = policies,
+					.n_policies = 0,
+					.namespaces = spaces,
+					.n_namespaces = 3,
+					.pods = pods,
+					.n_pods = TD_LEN(pods),
+					.node = 99};
 	filter_is(&facts, 1, "in: open; out: open");
 	filter_is(&facts, 0, "in: 99; out: open"); // by its label alone
 	facts.n_policies = 1;

@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "base/proc.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -374,9 +374,14 @@ static void pods_reach_each_other(void **s)
 	// The filter of a: who may begin something with it, and where. Each replaces the one before.
 	enum { HALF_S = 500 };
 	const struct td_net_allow other = {.addr = inet_addr("10.199.3.3"), .prefix = 32},
-				  block = {.addr = inet_addr("10.199.2.0"), .prefix = 24, .proto = 6, .port = 70, .last = 90},
+				  block = {.addr = inet_addr("10.199.2.0"),
+					   .prefix = 24,
+					   .proto = 6,
+					   .port = 70,
+					   .last = 90},
 				  udp = {.addr = inet_addr("10.199.2.0"), .prefix = 24, .proto = 17, .port = 80},
-				  some[] = {other, {.addr = inet_addr("10.199.2.2"), .prefix = 32}}, any = {.prefix = 0};
+				  some[] = {other, {.addr = inet_addr("10.199.2.2"), .prefix = 32}},
+				  any = {.prefix = 0};
 	const struct {
 		struct td_net_filter f;
 		bool in, out;
