@@ -50,7 +50,7 @@ static void add_on(struct td_buf *b, uint32_t addr, uint8_t prefix, const yyjson
 		add(b, addr, prefix, p);
 }
 
-static const yyjson_val *labels_of(const struct td_filter_facts *f, const char *ns)
+static const yyjson_val *labels_of(const struct td_filters_facts *f, const char *ns)
 {
 	for (size_t i = 0; i < f->n_namespaces; i++)
 		if (!strcmp(f->namespaces[i]->name, ns))
@@ -67,7 +67,7 @@ static struct td_selector *selector(const yyjson_val *v)
 }
 
 // A selector that cannot be read allows nobody: the API refuses such a policy.
-static void peers(const struct td_filter_facts *f, const char *ns, const yyjson_val *rule, const char *key,
+static void peers(const struct td_filters_facts *f, const char *ns, const yyjson_val *rule, const char *key,
 		  struct td_buf *ret)
 {
 	yyjson_val *list = td_jkey(rule, key), *x;
@@ -91,7 +91,7 @@ static void peers(const struct td_filter_facts *f, const char *ns, const yyjson_
 		const char *last = NULL; // pods come by namespace, mostly
 		bool in = false;
 		for (size_t k = 0; k < f->n_pods; k++) {
-			const struct td_filter_pod *p = &f->pods[k];
+			const struct td_filters_pod *p = &f->pods[k];
 			if (!last || strcmp(last, p->ns) != 0) {
 				last = p->ns;
 				in = where ? td_selector_matches(spaces, labels_of(f, p->ns)) : !strcmp(ns, p->ns);
@@ -109,7 +109,7 @@ static bool has_type(const yyjson_val *spec, const char *type)
 	return td_strv_has(&l, type);
 }
 
-static void read_policy(const struct td_filter_facts *f, const struct td_object *o, struct policy *ret)
+static void read_policy(const struct td_filters_facts *f, const struct td_object *o, struct policy *ret)
 {
 	yyjson_val *spec = td_jget(o->root, "spec"), *which = td_jget(spec, "podSelector"), *rule;
 	size_t i, n;
@@ -121,7 +121,7 @@ static void read_policy(const struct td_filter_facts *f, const struct td_object 
 		peers(f, o->ns, rule, "to", &ret->to);
 }
 
-struct td_filters_rules *td_filters_rules_new(const struct td_filter_facts *f)
+struct td_filters_rules *td_filters_rules_new(const struct td_filters_facts *f)
 {
 	struct td_filters_rules *r = td_calloc(1, sizeof(*r));
 	r->v = td_calloc(f->n_policies + 1, sizeof(*r->v));
@@ -144,7 +144,7 @@ struct td_filters_rules *td_filters_rules_free(struct td_filters_rules *r)
 	return NULL;
 }
 
-void td_filters_of(const struct td_filters_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
+void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod *pod, struct td_net_filter *ret,
 		   struct td_buf *in, struct td_buf *out)
 {
 	td_buf_reset(in);
@@ -237,18 +237,18 @@ static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *er
 	td_informer_list(a->policies, NULL, &policies);
 	td_informer_list(a->namespaces, NULL, &namespaces);
 
-	td_auto_free struct td_filter_pod *v = td_calloc(pods.n + 1, sizeof(*v));
+	td_auto_free struct td_filters_pod *v = td_calloc(pods.n + 1, sizeof(*v));
 	for (size_t i = 0; i < pods.n; i++) {
 		td_auto_free char *ip = td_hosts_pod_ip(a, pods.v[i]);
 		struct in_addr in = {0};
 		bool own =
 			ip && !td_jbool(pods.v[i]->root, "spec.hostNetwork", false) && inet_pton(AF_INET, ip, &in) == 1;
-		v[i] = (struct td_filter_pod){pods.v[i]->ns, td_jget(pods.v[i]->root, "metadata.labels"),
-					      own ? in.s_addr : 0};
+		v[i] = (struct td_filters_pod){pods.v[i]->ns, td_jget(pods.v[i]->root, "metadata.labels"),
+					       own ? in.s_addr : 0};
 	}
 	struct in_addr node = {0};
 	inet_pton(AF_INET, a->gateway, &node);
-	const struct td_filter_facts facts = {
+	const struct td_filters_facts facts = {
 		.policies = (const struct td_object *const *)policies.v,
 		.n_policies = policies.n,
 		.namespaces = (const struct td_object *const *)namespaces.v,

@@ -24,23 +24,23 @@ void td_filters_changed(struct td_filters *f);
 int td_filters_run(struct td_filters *f, struct td_cancel *c, struct td_error *err);
 
 // ---- pure parts ----
-struct td_filter_pod {
+struct td_filters_pod {
 	const char *ns;
 	const yyjson_val *labels;
 	uint32_t ip; // network byte order; 0: none
 };
-struct td_filter_facts {
+struct td_filters_facts {
 	const struct td_object *const *policies, *const *namespaces;
 	size_t n_policies, n_namespaces;
-	const struct td_filter_pod *pods;
+	const struct td_filters_pod *pods;
 	size_t n_pods;
 	uint32_t node; // the switch's address
 };
 // What the policies say of all pods.
 struct td_filters_rules;
-struct td_filters_rules *td_filters_rules_new(const struct td_filter_facts *facts);
+struct td_filters_rules *td_filters_rules_new(const struct td_filters_facts *facts);
 struct td_filters_rules *td_filters_rules_free(struct td_filters_rules *r);
 TD_DEFINE_AUTO(struct td_filters_rules *, td_filters_rules_free)
 // The filter of one of them. Its lists are ret_in and ret_out, of struct td_net_allow.
-void td_filters_of(const struct td_filters_rules *r, const struct td_filter_pod *pod, struct td_net_filter *ret,
+void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod *pod, struct td_net_filter *ret,
 		   struct td_buf *ret_in, struct td_buf *ret_out);

@@ -448,11 +448,11 @@ static struct td_object *object(const char *text)
 	return td_object_kept(td_json_root(j));
 }
 
-static const struct td_filter_pod filtered[] = {{"a", NULL, 1}, {"a", NULL, 2}, {"b", NULL, 3},
-						{"b", NULL, 4}, {"c", NULL, 5}, {"a", NULL, 0}};
+static const struct td_filters_pod filtered[] = {{"a", NULL, 1}, {"a", NULL, 2}, {"b", NULL, 3},
+						 {"b", NULL, 4}, {"c", NULL, 5}, {"a", NULL, 0}};
 
 // What the policies allow the pod at `at` of `filtered`: "in: 1 2.6/80-90; out: -".
-static void filter_is(const struct td_filter_facts *facts, size_t at, const char *want)
+static void filter_is(const struct td_filters_facts *facts, size_t at, const char *want)
 {
 	td_auto(td_filters_rules_free) struct td_filters_rules *r = td_filters_rules_new(facts);
 	td_auto_buf struct td_buf in = {0}, out = {0}, b = {0};
@@ -476,7 +476,7 @@ static void test_filters(void **state)
 {
 	JSON red = yaml("{color: red, tandem.dev/private-network: x}");
 	JSON blue = yaml("{color: blue}");
-	struct td_filter_pod pods[TD_LEN(filtered)];
+	struct td_filters_pod pods[TD_LEN(filtered)];
 	for (size_t i = 0; i < TD_LEN(filtered); i++) {
 		pods[i] = filtered[i];
 		pods[i].labels = td_json_root(i == 0 || i == 2 ? red : blue);
@@ -500,13 +500,13 @@ static void test_filters(void **state)
 		*wide = object("metadata: {name: wide, namespace: c}\n"
 			       "spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{}]}");
 	const struct td_object *spaces[] = {a, b, c}, *policies[] = {team, mine, shut, wide};
-	struct td_filter_facts facts = {.policies = policies,
-					.n_policies = 0,
-					.namespaces = spaces,
-					.n_namespaces = 3,
-					.pods = pods,
-					.n_pods = TD_LEN(pods),
-					.node = 99};
+	struct td_filters_facts facts = {.policies = policies,
+					 .n_policies = 0,
+					 .namespaces = spaces,
+					 .n_namespaces = 3,
+					 .pods = pods,
+					 .n_pods = TD_LEN(pods),
+					 .node = 99};
 	filter_is(&facts, 1, "in: open; out: open");
 	filter_is(&facts, 0, "in: 99; out: open"); // by its label alone
 	facts.n_policies = 1;
