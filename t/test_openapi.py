@@ -144,7 +144,7 @@ def test_the_named_tests_are_there_and_speak_of_the_field(kind):
 # ---- what is refused, is refused by its name ----
 
 CONTAINER = {"name": "c", "image": "debian:13"}
-BESIDE = {"ports[]": {"containerPort": 80, "port": 80}, "volumeMounts[]": {"name": "v", "mountPath": "/v"}, "httpGet": {"port": 1}, "volumes[]": {"name": "v"}, "requiredDuringSchedulingIgnoredDuringExecution[]": {"topologyKey": "kubernetes.io/hostname"}, "env[]": {"name": "E"}}
+BESIDE = {"ipBlock": {"cidr": "10.0.0.0/8"}, "ports[]": {"containerPort": 80, "port": 80}, "volumeMounts[]": {"name": "v", "mountPath": "/v"}, "httpGet": {"port": 1}, "volumes[]": {"name": "v"}, "requiredDuringSchedulingIgnoredDuringExecution[]": {"topologyKey": "kubernetes.io/hostname"}, "env[]": {"name": "E"}}
 
 
 def body(kind):
@@ -156,7 +156,7 @@ def body(kind):
     return {"Pod": {**meta, "spec": pod}, "Job": {**meta, "spec": {"template": {"spec": {**pod, "restartPolicy": "Never"}}}},
             "StatefulSet": {**meta, "spec": {"serviceName": "x", "selector": {"matchLabels": {"a": "b"}}, "template": labels}},
             "PersistentVolumeClaim": {**meta, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}},
-            "Service": {**meta, "spec": {"ports": [{"port": 80}]}}, "Lease": {**meta, "spec": {}}, "ClusterRole": meta,
+            "Service": {**meta, "spec": {"ports": [{"port": 80}]}}, "NetworkPolicy": {**meta, "spec": {"podSelector": {}}}, "Lease": {**meta, "spec": {}}, "ClusterRole": meta,
             "CustomResourceDefinition": {"metadata": {"name": "xs.a.io"}, "spec": crd}}[kind]
 
 
@@ -181,7 +181,7 @@ def merge(a, b):
 
 def post(server, kind, obj):
     gv = KINDS[kind][0]
-    plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(kind, kind.lower() + "s")
+    plural = {"CustomResourceDefinition": "customresourcedefinitions", "NetworkPolicy": "networkpolicies"}.get(kind, kind.lower() + "s")
     ns = "" if kind in ("CustomResourceDefinition", "ClusterRole") else "namespaces/default/"
     return server.call("POST", f"/{'apis' if '/' in gv else 'api'}/{gv}/{ns}{plural}?dryRun=All", obj)
 

@@ -266,3 +266,24 @@ def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
     wait_for("the old one counts again", lambda: "localhost/quiet.json" in may_create(c, of(None)), 60)
     for p in (of({"type": "Unconfined"}), of({"type": "Localhost", "localhostProfile": "other.json"}), of(right, privileged=True), of(right, seccompProfile={"type": "Unconfined"})):
         assert "have the filter of system calls" in may_create(c, p)
+
+
+@pytest.mark.feature("C9.1", "C9.2")
+def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-networks"])
+    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shut", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/egress": "closed"}}},
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "network-members"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+           "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}]})
+    labelled, bob = pod("in"), ("--as", "bob")
+    labelled["metadata"]["labels"] = {"tandem.dev/private-network": "x"}
+    policy = lambda name, ns="default", **spec: {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name, "namespace": ns}, "spec": {"podSelector": {}, **spec}}
+    out = {"policyTypes": ["Egress"], "egress": [{}]}
+    wait_for("it counts", lambda: "only Tandem's bridge writes it" in may_create(c, labelled, *bob), 60)
+    assert not may_create(c, pod("out"), *bob)
+    for name in ("tandem-tenant", "tandem-private-x"):
+        assert "are Tandem's own" in may_create(c, policy(name), *bob)
+    assert not may_create(c, policy("mine", **out), *bob) and not may_create(c, policy("mine", "shut", policyTypes=["Ingress"]), *bob)
+    assert "its Tenant says what pods of this namespace may reach" in may_create(c, policy("mine", "shut", **out), *bob)
+    assert not may_create(c, policy("tandem-private-x"), "--as", BRIDGE) and "are Tandem's own" in may_create(c, policy("tandem-tenant"), "--as", BRIDGE)
+    assert not may_create(c, policy("tandem-tenant-egress", "shut", **out))  # an administrator of the cluster

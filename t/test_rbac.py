@@ -285,7 +285,7 @@ def test_each_role_has_its_own_rights(plane):
     cannot = {
         "operator": (("create", "pods:binding"), ("delete", "secrets"), ("delete", "nodes"), ("patch", "nodes:status"), ("patch", "rbac.authorization.k8s.io/clusterroles"), ("delete", "namespaces"), ("get", "coordination.k8s.io/leases")),
         "bridge": (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "nodes"), ("create", "secrets"), ("get", "configmaps"), ("list", "apps/deployments"), ("patch", "pods:resize"), ("delete", "tandem.dev/slurmclusters"), ("get", "coordination.k8s.io/leases")),
-        "kubelet": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("list", "namespaces")),
+        "kubelet": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("patch", "namespaces"), ("create", "networking.k8s.io/networkpolicies"), ("patch", "networking.k8s.io/networkpolicies")),
         "controllers": (("create", "secrets"), ("create", "nodes"), ("update", "pods"), ("create", "apps/deployments"), ("create", "coordination.k8s.io/leases"), ("create", "pods:eviction")),
     }
     can = {"operator": (("create", "secrets"), ("patch", "secrets"), ("patch", "nodes")), "bridge": (("patch", "pods"), ("create", "pods:binding"), ("patch", "nodes:status")), "kubelet": (("patch", "pods:status"), ("get", "secrets"), ("create", "nodes")),

@@ -21,7 +21,7 @@
 //   gen.c                       the build tool that writes deploy/crds and docs/reference
 //   rules.c                     which built-in kind has which rules and defaults in C
 //   podcheck.c podparts.c podupdate.c workloadcheck.c nodecheck.c    these rules
-//   datacheck.c eventcheck.c crdcheck.c claimcheck.c rbac.c          more of them
+//   datacheck.c eventcheck.c crdcheck.c claimcheck.c policycheck.c rbac.c    more of them
 //   meta.c                      the rules of metadata, for all kinds
 //   podserved.c                 what the embedded API and embedded nodes do not serve
 //   names.[ch]                  names, labels and keys

@@ -57,6 +57,8 @@ size_t td_api_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_
 void td_api_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 // claimcheck.c
 size_t td_api_claim_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+size_t td_api_policy_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret); // policycheck.c
+void td_api_policy_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 void td_api_claim_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 // datacheck.c
 size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);

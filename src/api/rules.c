@@ -175,6 +175,7 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"batch", "Job", td_api_job_check, td_api_job_defaults},
 		{"scheduling.k8s.io", "PriorityClass", priorityclass_check, NULL},
 		{"policy", "PodDisruptionBudget", pdb_check, NULL},
+		{"networking.k8s.io", "NetworkPolicy", td_api_policy_check, td_api_policy_defaults},
 		{"apiextensions.k8s.io", "CustomResourceDefinition", td_crd_check, td_crd_defaults},
 		{"rbac.authorization.k8s.io", "Role", td_role_check, NULL},
 		{"rbac.authorization.k8s.io", "ClusterRole", td_clusterrole_check, NULL},

@@ -344,7 +344,8 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		name = "";
 
 	int rc = grants(q, old, o, name, r);
-	if (rc < 0 || (rc = td_srv_whose(q, old, d, r)) < 0 || (rc = td_srv_grant_check(q, old, d, r)) < 0)
+	if (rc < 0 || (rc = td_srv_whose(q, old, d, r)) < 0 || (rc = td_srv_networks(q, old, d, r)) < 0 ||
+	    (rc = td_srv_grant_check(q, old, d, r)) < 0)
 		return rc;
 
 	if (is(k, "", "pods"))

@@ -87,7 +87,7 @@ static bool elsewhere(const char *group, const char *plural)
 		{"batch", " cronjobs "},
 		{"autoscaling", ""},
 		{"events.k8s.io", ""},
-		{"networking.k8s.io", ""},
+		{"networking.k8s.io", " ingresses ingressclasses ipaddresses servicecidrs "},
 		{"storage.k8s.io", ""},
 		{"resource.k8s.io", ""},
 		{"admissionregistration.k8s.io", ""},

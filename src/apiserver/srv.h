@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c filter.c   admission: what the server adds and refuses
+//   admit.c account.c grant.c whose.c filter.c networks.c   admission: what the server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
 //   table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   the tables that kubectl prints
@@ -148,6 +148,8 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- filter.c: the filter of system calls of a new pod, where its namespace has one ----
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
+// ---- networks.c: which network a pod is in, and who may write policies ----
+int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- whose.c: whose a pod is ----
 int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 

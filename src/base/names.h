@@ -151,6 +151,13 @@
 #define TD_LABEL_TENANT "tandem.dev/tenant"
 // By the operator on the same: the filter of system calls of its pods, "RuntimeDefault" or "localhost/NAME".
 #define TD_ANN_SECCOMP "tandem.dev/seccomp"
+// By the operator on the same, where the Tenant says whom its pods may reach: "closed".
+#define TD_ANN_EGRESS "tandem.dev/egress"
+// On a pod: its gang or session has a network of its own ("private"). By a person, or as its Tenant says.
+#define TD_ANN_NETWORK "tandem.dev/network"
+#define TD_NETWORK_PRIVATE "private"
+// By the bridge, before the Binding, on the pods of such a network and on its NetworkPolicy: the network's id.
+#define TD_LABEL_PRIVATE_NET "tandem.dev/private-network"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 // By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
 #define TD_LABEL_SITE "tandem.dev/site"

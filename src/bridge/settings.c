@@ -168,6 +168,7 @@ static void read_tenant(const yyjson_val *t, struct td_settings *s)
 	yyjson_val *placed = td_jget(t, "status.namespaces"), *named = td_jget(t, "spec.namespaces"), *x;
 	const char *account = td_jstr(t, "status.account"), *name = td_jstr_or(t, "metadata.name", ""),
 		   *of = td_jbool(t, "spec.perUser.pods", false) ? td_arena_strdup(s->arena, name) : NULL;
+	const bool closed = td_streq(td_jstr(t, "spec.network"), TD_NETWORK_PRIVATE);
 	size_t i, n;
 	if (of)
 		read_people(t, of, s);
@@ -178,6 +179,7 @@ static void read_tenant(const yyjson_val *t, struct td_settings *s)
 						   .user = td_strdup(td_jstr(x, "user")),
 						   .account = td_strdup(account),
 						   .of = of,
+						   .private_net = closed,
 						   .partition = td_strdup(td_jstr(t, "status.partition")),
 						   .usual_qos = td_strdup(td_jstr(t, "status.qos"))};
 	if (td_jint(t, "status.observedGeneration", 0) >= td_jint(t, "metadata.generation", 1))
@@ -247,8 +249,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	td_buf_printf(&b, "%s %s %s %s %s %s", s->cluster_uid, text, more, who, net, blocks);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
-		td_buf_printf(&b, " %s=%s,%s,%s,%s,%s,%s", m->ns, m->user ? m->user : "", m->account ? m->account : "",
-			      m->partition ? m->partition : "", m->wait ? m->wait : "",
+		td_buf_printf(&b, " %s=%s%s,%s,%s,%s,%s,%s", m->ns, m->private_net ? "!" : "", m->user ? m->user : "",
+			      m->account ? m->account : "", m->partition ? m->partition : "", m->wait ? m->wait : "",
 			      m->usual_qos ? m->usual_qos : "", m->of ? m->of : "");
 	}
 	for (size_t i = 0; s->starve_s && i < s->n_weights; i++)
@@ -414,6 +416,14 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 	free(s);
 
 	return NULL;
+}
+
+bool td_settings_private(const struct td_settings *s, const char *ns)
+{
+	for (size_t i = 0; i < s->n_maps; i++)
+		if (!strcmp(s->maps[i].ns, ns))
+			return s->maps[i].private_net;
+	return false;
 }
 
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret)

@@ -21,9 +21,10 @@ struct td_settings_user {
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
-	char *usual_qos; // of pods that name none, and whose class has none
-	char *wait;      // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
-	const char *of;  // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
+	char *usual_qos;  // of pods that name none, and whose class has none
+	char *wait;       // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
+	bool private_net; // gangs and sessions have a network of their own
+	const char *of;   // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
 };
 struct td_settings_weight {
 	const char *account;
@@ -128,6 +129,8 @@ struct td_owner {
 	bool unknown;     // the cluster has no such user
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
+// Have gangs and sessions of this namespace networks of their own, as its Tenant says?
+bool td_settings_private(const struct td_settings *s, const char *ns);
 // The same for the pods of a person, by the name that Kubernetes knows (NULL: nobody is known). They are his own where
 // the namespace is a Tenant's that says so and he is its member; else they are as all pods of the namespace.
 bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret);

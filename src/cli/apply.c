@@ -27,8 +27,7 @@ static const struct td_gvr roles = {"rbac.authorization.k8s.io", "v1", "roles", 
 					"ValidatingAdmissionPolicy", false},
 			   admissionbindings = {"admissionregistration.k8s.io", "v1",
 						"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding",
-						false},
-			   policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
+						false};
 
 const struct td_gvr *const td_cli_kinds[] = {&td_priorityclasses,
 					     &td_namespaces,
@@ -45,7 +44,7 @@ const struct td_gvr *const td_cli_kinds[] = {&td_priorityclasses,
 					     &td_pdbs,
 					     &td_slurmclusters,
 					     &td_nodesets,
-					     &policies,
+					     &td_networkpolicies,
 					     &admission,
 					     &admissionbindings,
 					     NULL};

@@ -30,7 +30,7 @@ struct td_ctl {
 	const struct td_clock *clock;
 	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases,
 		*deployments, *replicasets, *statefulsets, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings,
-		*clusterroles, *clusterrolebindings, *endpoints, *endpointslices;
+		*clusterroles, *clusterrolebindings, *endpoints, *endpointslices, *networkpolicies;
 	struct ctl_expect *rs_expect, *sts_expect, *job_expect;
 	struct td_ctl_gc *gc;
 	struct td_ctl_scheduler *scheduler;

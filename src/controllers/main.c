@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t n_informers = 21;
+static const size_t n_informers = 22;
 
 bool td_ctl_informer_at(struct td_ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
@@ -37,8 +37,9 @@ bool td_ctl_informer_at(struct td_ctl *c, size_t i, const struct td_gvr **ret_gv
 		   {&td_clusterroles, c->clusterroles},
 		   {&td_clusterrolebindings, c->clusterrolebindings},
 		   {&td_endpoints, c->endpoints},
-		   {&td_endpointslices, c->endpointslices}};
-	_Static_assert(TD_LEN(all) == 21, "n_informers");
+		   {&td_endpointslices, c->endpointslices},
+		   {&td_networkpolicies, c->networkpolicies}};
+	_Static_assert(TD_LEN(all) == 22, "n_informers");
 
 	if (i >= TD_LEN(all))
 		return false;
@@ -109,7 +110,8 @@ static void make_informers(struct td_ctl *c)
 		   {&td_clusterroles, &c->clusterroles},
 		   {&td_clusterrolebindings, &c->clusterrolebindings},
 		   {&td_endpoints, &c->endpoints},
-		   {&td_endpointslices, &c->endpointslices}};
+		   {&td_endpointslices, &c->endpointslices},
+		   {&td_networkpolicies, &c->networkpolicies}};
 
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});

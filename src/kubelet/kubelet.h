@@ -2,9 +2,9 @@
 //
 // Threads: one per informer; 8 sync workers (two workers never have the same pod's key); 6 probe
 // workers; one watch thread (exits and deadlines); one heartbeat thread; one that looks for pods that
-// hang; one hosts worker; the connection threads of the HTTP server and of the gate.
-// No thread holds a lock over I/O. The one exception is the gate's writer lock per node, which
-// exists to keep durable writes in order.
+// hang; one hosts worker; one of filters; the connection threads of the HTTP server and of the gate.
+// No thread holds a lock over I/O. The exceptions are the gate's writer lock per node, which exists to
+// keep durable writes in order, and the lock that orders the writers of pods' filters.
 //
 // Files
 //   main.c nodes.c                the role `kubelet`; the Node objects and their heartbeats
@@ -25,6 +25,7 @@
 //   pods/env.[ch] pods/sources.c        environment; what volumes and environment are read from
 //   pods/datasets.c                     the copies of data sets that a pod asks for, as mounts
 //   pods/hosts.[ch] pods/resolv.c       names: hosts files and resolv.conf
+//   pods/filters.[ch]                   NetworkPolicies in force
 //   pods/security.[ch] pods/logfile.[ch]   user, groups and capabilities; reading of logs
 //   stream/stream.[ch]            what the API server relays to this kubelet:
 //   stream/logs.c stream/exec.c stream/attach.c stream/forward.c
@@ -49,6 +50,7 @@ struct td_kubelet_opts {
 };
 
 struct td_hosts;
+struct td_filters;
 struct td_realgpu;
 struct td_kubelet_accels;
 struct td_pod_table;
@@ -58,7 +60,7 @@ struct td_kubelet {
 	const struct td_clock *clock;
 	struct td_kube *kube;
 	struct td_oci *oci;
-	struct td_informer *pods, *nodes, *services, *configmaps, *secrets;
+	struct td_informer *pods, *nodes, *services, *configmaps, *secrets, *policies, *namespaces;
 	struct td_queue *queue;  // keys: pod UIDs
 	struct td_queue *probes; // keys: "uid container attempt kind"
 	struct td_recorder *recorder;
@@ -68,6 +70,7 @@ struct td_kubelet {
 	struct td_gate *gate;
 	struct td_held held;
 	struct td_hosts *hosts;
+	struct td_filters *filters;
 	char gateway[16]; // first address of --cidr; also the address of every node
 	int subnet;       // second byte of the pods' addresses 10.x.*.*
 	int prefix;

@@ -15,6 +15,7 @@
 #include "kubelet/accels.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/metrics.h"
+#include "kubelet/pods/filters.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/pods/sync.h"
@@ -261,6 +262,13 @@ static void on_service(void *ctx, struct td_object *old, struct td_object *now)
 	td_hosts_changed(a->hosts);
 }
 
+// A NetworkPolicy or a namespace, whose labels policies select by.
+static void on_policy(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *a = ctx;
+	td_filters_changed(a->filters);
+}
+
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_kubelet *a = ctx;
@@ -391,6 +399,7 @@ static int setup(struct td_kubelet *a, struct td_error *err)
 	td_held_init(&a->held, a->clock);
 	a->recorder = td_recorder_new(a->kube, "kubelet");
 	a->hosts = td_hosts_new(a);
+	a->filters = td_filters_new(a);
 
 	r = td_watch_new(a->queue, &a->watch, err);
 	if (!r)
@@ -408,6 +417,8 @@ static int start_informers(struct td_kubelet *a, struct td_error *err)
 		void (*fn)(void *, struct td_object *, struct td_object *);
 	} all[] = {{&a->nodes, &td_nodes, NULL},
 		   {&a->services, &td_services, on_service},
+		   {&a->policies, &td_networkpolicies, on_policy},
+		   {&a->namespaces, &td_namespaces, on_policy},
 		   {&a->configmaps, &td_configmaps, td_pods_on_config},
 		   {&a->secrets, &td_secrets, td_pods_on_config},
 		   {&a->pods, &td_pods, td_pods_on_change}};
@@ -441,6 +452,11 @@ static int run_hosts(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
 	return td_hosts_run(a->hosts, a->cancel, err);
+}
+static int run_filters(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_filters_run(a->filters, a->cancel, err);
 }
 static int run_nodes(void *ctx, struct td_error *err)
 {
@@ -502,9 +518,10 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a},   {"stream", run_stream, a},
-				       {"probes", run_probes, a}, {"pods", run_sync, a},     {"nodes", run_nodes, a},
-				       {"held", run_held, a},     {"health", run_health, a}, {"hangs", run_hangs, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},      {"hosts", run_hosts, a},   {"stream", run_stream, a},
+				       {"probes", run_probes, a},  {"pods", run_sync, a},     {"nodes", run_nodes, a},
+				       {"held", run_held, a},      {"health", run_health, a}, {"hangs", run_hangs, a},
+				       {"filters", run_filters, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_name, a});
@@ -519,7 +536,8 @@ static void teardown(struct td_kubelet *a)
 {
 	td_cancel_fire(a->cancel);
 
-	struct td_informer *v[] = {a->pods, a->nodes, a->services, a->configmaps, a->secrets};
+	struct td_informer *v[] = {a->pods,    a->nodes,    a->services,  a->configmaps,
+				   a->secrets, a->policies, a->namespaces};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		td_informer_free(v[i]);
 
@@ -536,6 +554,7 @@ static void teardown(struct td_kubelet *a)
 	td_recorder_free(a->recorder);
 	td_gate_free(a->gate);
 	td_hosts_free(a->hosts);
+	td_filters_free(a->filters);
 	td_pod_table_free(a->table);
 	if (a->queue)
 		td_queue_free(a->queue);

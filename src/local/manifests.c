@@ -16,9 +16,9 @@ const char *td_manifests_text(size_t *ret_len)
 
 static const struct td_gvr *gvr_of(const char *kind)
 {
-	static const struct td_gvr *const known[] = {&td_namespaces,  &td_configmaps,      &td_slurmclusters,
-						     &td_nodesets,    &td_serviceaccounts, &td_roles_gvr,
-						     &td_rolebindings};
+	static const struct td_gvr *const known[] = {&td_networkpolicies, &td_namespaces,  &td_configmaps,
+						     &td_slurmclusters,   &td_nodesets,    &td_serviceaccounts,
+						     &td_roles_gvr,       &td_rolebindings};
 	for (size_t k = 0; k < TD_LEN(known); k++)
 		if (td_streq(known[k]->kind, kind))
 			return known[k];

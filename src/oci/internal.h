@@ -65,3 +65,7 @@ int td_oci_cgroup_kill_all(const struct td_oci *r, const char *id, int64_t timeo
 // Removes the cgroup directories, deepest first. id NULL: all of this runtime.
 int td_oci_cgroup_remove(const struct td_oci *r, const char *id, struct td_error *err);
 void td_oci_cgroup_list(const struct td_oci *r, struct td_strv *ret_ids);
+
+// ---- net.c ----
+// Opens a socket in that network namespace; netns NULL: in the host's. The caller closes it.
+int td_net_pod_open(const char *netns, int family, int type, int protocol, int *ret_fd, struct td_error *err);

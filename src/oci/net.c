@@ -424,21 +424,21 @@ int td_net_pod_delete(const char *netns, struct td_error *err)
 }
 
 struct inside {
-	int ns, fd, e;
+	int ns, family, type, protocol, fd, e;
 };
 
 static void *socket_inside(void *arg)
 {
 	struct inside *i = arg;
 	if (i->ns < 0 || setns(i->ns, CLONE_NEWNET) == 0)
-		i->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		i->fd = socket(i->family, i->type, i->protocol);
 	i->e = i->fd < 0 ? errno : 0;
 	return NULL;
 }
 
-int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err)
+int td_net_pod_open(const char *netns, int family, int type, int protocol, int *ret_fd, struct td_error *err)
 {
-	struct inside i = {.ns = -1, .fd = -1};
+	struct inside i = {.ns = -1, .family = family, .type = type, .protocol = protocol, .fd = -1};
 	if (netns && !name_ok(netns))
 		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name", netns);
 
@@ -458,6 +458,11 @@ int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err)
 		return td_fail_errno(err, TD_INTERNAL, i.e, "socket in pod network %s", netns ? netns : "");
 	*ret_fd = i.fd;
 	return 0;
+}
+
+int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err)
+{
+	return td_net_pod_open(netns, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ret_fd, err);
 }
 
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err)

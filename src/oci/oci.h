@@ -12,6 +12,7 @@
 //   exec.c spawn.c                processes in a running container; children with chosen
 //                                 descriptors
 //   cgroup.c net.c                cgroups v1 and v2; the pod switch and network namespaces
+//   filter.c                      what a pod may send and take
 //   image.[ch] image_internal.h   the image store and its names
 //   recipe.c import.c             building images; importing archives
 //   layout.[ch] stream.[ch]       what an image archive says; its bytes, decompressed
@@ -60,6 +61,22 @@ int td_net_pod_delete(const char *netns, struct td_error *err); // absent is fin
 // Opens a non-blocking TCP (IPv4) socket in that network namespace; netns NULL: in the host's. The
 // caller closes it.
 int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err);
+// Who may talk with a pod.
+struct td_net_allow {
+	uint32_t addr;       // IPv4, in network byte order
+	uint8_t prefix;      // 32: this address; 0: every
+	uint8_t proto;       // IPPROTO_TCP, IPPROTO_UDP or IPPROTO_SCTP; 0: every
+	uint16_t port, last; // of who is talked to; port 0: every; last 0: that one
+};
+struct td_net_filter {
+	bool in, out; // false: this direction is not filtered
+	const struct td_net_allow *from, *to;
+	size_t n_from, n_to;
+};
+// Drops every packet of the pod that begins something which the filter does not allow; replies, and
+// what the pod says to itself, pass. Replaces the pod's filter in one step. Nobody inside changes it
+// who has not CAP_NET_ADMIN.
+int td_net_pod_filter(const char *netns, const struct td_net_filter *f, struct td_error *err);
 // Adds the names below /run/netns that start with prefix.
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err);
 

@@ -15,11 +15,9 @@
 
 enum { FILE_MAX = 256 << 10 };
 
-static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
-
 static const struct td_gvr *gvr_of(const char *kind)
 {
-	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs,       &policies,
+	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs,       &td_networkpolicies,
 						     &td_services,    &td_configmaps, &td_rolebindings};
 	for (size_t i = 0; i < TD_LEN(known); i++)
 		if (td_streq(kind, known[i]->kind))

@@ -345,7 +345,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 
 void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 {
-	static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 	struct td_op_tenants ts = {.op = op};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
@@ -362,7 +361,7 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 		{&ts.tenants, {&td_tenants, NULL, NULL, NULL}, on_tenant},
 		{&ts.namespaces, {&td_namespaces, NULL, NULL, NULL}, on_namespace},
 		{&ts.bindings, {&td_rolebindings, NULL, TD_LABEL_TENANT, NULL}, on_part},
-		{&ts.policies, {&policies, NULL, TD_LABEL_TENANT, NULL}, on_part}, // only where it is served
+		{&ts.policies, {&td_networkpolicies, NULL, TD_LABEL_TENANT, NULL}, on_part}, // only where it is served
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	const size_t n = TD_LEN(table) - (r == TD_NOT_FOUND);

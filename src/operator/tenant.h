@@ -14,8 +14,6 @@
 #include "operator/operator.h"
 #include "pool/tenant.h"
 
-#define TD_OP_TENANT_POLICY "tandem-tenant" // name of the NetworkPolicy
-
 struct td_op_tenants {
 	struct td_op *op;
 	struct td_informer *tenants, *namespaces, *bindings, *policies; // policies NULL: not served

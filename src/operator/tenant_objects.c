@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
-
 static const struct {
 	const char *role, *member;
 } roles[] = {{"admin", "admin"}, {"edit", "member"}, {"view", "viewer"}};
@@ -78,7 +76,7 @@ static int rights(struct maker *m, struct td_error *err)
 	for (size_t i = 0; i < TD_LEN(roles); i++) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 			td_op_template("tenant.yaml", {"namespace", m->ns}, {"tenant", tenant}, {"role", roles[i].role},
-				       {"security", ""});
+				       {"security", ""}, {"cluster-namespace", ""}, {"own-namespace", ""});
 		struct maker mine = {m->p, m->t, d, m->ns};
 		yyjson_mut_val *want = td_jm_get(yyjson_mut_doc_get_root(d), "binding");
 		td_auto(td_object_unref) struct td_object *live =
@@ -94,14 +92,33 @@ static int rights(struct maker *m, struct td_error *err)
 	return 0;
 }
 
-static int network(struct maker *m, yyjson_mut_val *want, struct td_error *err)
+static int policy(struct maker *m, yyjson_mut_val *want, bool has, struct td_error *err)
 {
 	struct td_informer *cache = m->p->ts->policies;
 	td_auto(td_object_unref) struct td_object *live =
-		cache ? td_informer_get(cache, m->ns, TD_OP_TENANT_POLICY) : NULL;
-	if (td_streq(td_jstr(m->t->o->root, "spec.network"), "open"))
-		return live ? drop(m->p, &policies, live, err) : 0;
-	return !cache || as_is(live, want) ? 0 : apply(m, &policies, m->ns, want, err);
+		cache ? td_informer_get(cache, m->ns, td_jm_getstr(want, "metadata.name")) : NULL;
+	if (!has)
+		return live ? drop(m->p, &td_networkpolicies, live, err) : 0;
+	return !cache || as_is(live, want) ? 0 : apply(m, &td_networkpolicies, m->ns, want, err);
+}
+
+static int network(struct maker *m, yyjson_mut_val *root, struct td_error *err)
+{
+	const yyjson_val *spec = td_jget(m->t->o->root, "spec");
+	bool open = td_streq(td_jstr(spec, "network"), "open"), shut = td_jget(spec, "egress") != NULL;
+	yyjson_mut_val *out = td_jm_get(root, "egress"), *to = NULL;
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(spec, "egress.cidrs"), i, n, x) {
+		if (!to)
+			to = td_jm_arr(m->d, yyjson_mut_arr_add_obj(m->d, td_jm_get(out, "spec.egress")), "to");
+		td_jm_str(m->d, yyjson_mut_arr_add_obj(m->d, to), "ipBlock.cidr", yyjson_get_str(x));
+	}
+	// What closes comes first.
+	int r = policy(m, td_jm_get(root, "private"), !open, err);
+	if (!r)
+		r = policy(m, td_jm_get(root, "policy"), !open, err);
+	return r ? r : policy(m, out, shut, err);
 }
 
 // The filter of system calls of its pods: its own, or that of the nearest Tenant above that has one. NULL: none.
@@ -125,21 +142,29 @@ static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
 	return NULL;
 }
 
-// Writes the filter on a namespace that is there, where it differs; NULL takes it away.
-static int filter(struct td_op_tenant_pass *p, const struct td_object *live, const char *want, struct td_error *err)
+// What the operator says on a tenant's namespaces.
+struct notes {
+	const char *key, *value; // NULL: absent
+};
+
+// Writes them on a namespace that is there, where they differ.
+static int annotate(struct td_op_tenant_pass *p, const struct td_object *live, const struct notes *v, size_t n,
+		    struct td_error *err)
 {
-	if (td_streq(td_object_annotation(live, TD_ANN_SECCOMP), want))
-		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *notes = td_jm_obj(d, o, "metadata.annotations");
 	td_jm_str(d, o, "metadata.uid", live->uid);
-	yyjson_mut_val *notes = td_jm_obj(d, o, "metadata.annotations");
-	td_jm_key_set(d, notes, TD_ANN_SECCOMP, want ? yyjson_mut_strcpy(d, want) : yyjson_mut_null(d));
+	for (size_t i = 0; i < n; i++)
+		if (!td_streq(td_object_annotation(live, v[i].key), v[i].value))
+			td_jm_key_set(d, notes, v[i].key,
+				      v[i].value ? yyjson_mut_strcpy(d, v[i].value) : yyjson_mut_null(d));
+	if (!yyjson_mut_obj_size(notes))
+		return 0;
 	int r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, live->name), TD_PATCH_MERGE, o, p->c, NULL,
 			      err);
 	if (r && r != TD_NOT_FOUND)
-		return td_wrap(err, "writing the filter of system calls on namespace %s", live->name);
-	td_info("namespace %s: filter of system calls: %s", live->name, want ? want : "none");
+		return td_wrap(err, "writing annotations on namespace %s", live->name);
+	td_info("namespace %s: annotations written", live->name);
 	return 0;
 }
 
@@ -171,14 +196,18 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 		return 0;
 	}
 
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("tenant.yaml", {"namespace", ns}, {"tenant", tenant}, {"role", ""},
-			       {"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"tenant.yaml", {"namespace", ns}, {"tenant", tenant}, {"role", ""},
+		{"security", td_jstr_or(t->o->root, "spec.podSecurity", "baseline")}, {"cluster-namespace", p->ns},
+		{"own-namespace", p->ts->op->own_ns ? p->ts->op->own_ns : p->ns});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
-	if (!live && calls)
-		td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), TD_ANN_SECCOMP, calls);
+	const struct notes notes[] = {{TD_ANN_SECCOMP, calls},
+				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL}};
+	for (size_t i = 0; !live && i < TD_LEN(notes); i++)
+		if (notes[i].value)
+			td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), notes[i].key, notes[i].value);
 	if (!live) { // created, not applied: one that appears just now is somebody else's
 		r = td_kube_create(p->ts->op->k, &td_namespaces, NULL, want, p->c, NULL, err);
 		if (r)
@@ -188,8 +217,8 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 		r = apply(&m, &td_namespaces, NULL, want, err);
 	}
 	if (!r && live)
-		r = filter(p, live, calls, err);
-	if (r || (r = rights(&m, err)) || (r = network(&m, td_jm_get(root, "policy"), err)))
+		r = annotate(p, live, notes, TD_LEN(notes), err);
+	if (r || (r = rights(&m, err)) || (r = network(&m, root, err)))
 		return r;
 	*ret_has = true;
 	return 0;
@@ -214,15 +243,17 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 {
 	int r;
 	if ((r = drop_all(p, p->ts->bindings, &td_rolebindings, ns->name, err)) ||
-	    (r = drop_all(p, p->ts->policies, &policies, ns->name, err)))
+	    (r = drop_all(p, p->ts->policies, &td_networkpolicies, ns->name, err)))
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	if (td_object_annotation(ns, TD_ANN_SECCOMP))
-		td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_SECCOMP, yyjson_mut_null(d));
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_EGRESS};
+	for (size_t i = 0; i < TD_LEN(notes); i++)
+		if (td_object_annotation(ns, notes[i]))
+			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));
 	r = td_kube_patch(p->ts->op->k, TD_AT(&td_namespaces, NULL, ns->name), TD_PATCH_MERGE, o, p->c, NULL, err);
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "taking the label from namespace %s", ns->name);

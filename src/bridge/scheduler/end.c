@@ -1,6 +1,6 @@
 // Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
 #include "bridge/scheduler/gang.h"
-#include "bridge/scheduler/run.h"
+#include "bridge/scheduler/private.h"
 
 #include "api/annotations.h"
 #include "api/condition.h"
@@ -122,11 +122,10 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *notes = grant_notes(d, run, node);
-	td_auto(td_object_unref) struct td_object *fresh = NULL;
-	const char *rv = pod->rv;
+	td_auto(td_object_unref) struct td_object *fresh = NULL, *labelled = NULL;
 
 	int r = fence_passed(run, pod, err);
-	if (r)
+	if (r || (r = td_private_make(run, err)))
 		return r;
 
 	for (int tries = 0;; tries++) {
@@ -134,14 +133,18 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
 
-		r = td_kube_bind(b->kube,
-				 &(struct td_kube_binding){.ns = pod->ns,
-							   .pod = pod->name,
-							   .node = node,
-							   .uid = pod->uid,
-							   .rv = rv,
-							   .annotations = notes},
-				 c, &e);
+		const struct td_object *is = fresh ? fresh : pod;
+		labelled = td_object_unref(labelled);
+		r = td_private_label(run, is, &labelled, &e);
+		if (!r)
+			r = td_kube_bind(b->kube,
+					 &(struct td_kube_binding){.ns = pod->ns,
+								   .pod = pod->name,
+								   .node = node,
+								   .uid = pod->uid,
+								   .rv = labelled ? labelled->rv : is->rv,
+								   .annotations = notes},
+					 c, &e);
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
 			td_bridge_measure_bound(b, a, pod);
@@ -182,7 +185,6 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 
 		if ((r = fence_passed(run, fresh, err)) != 0)
 			return r;
-		rv = fresh->rv;
 	}
 }
 

@@ -2,6 +2,7 @@
 // (act.c); what concerns the pods is done to each member.
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/private.h"
 
 #include "base/log.h"
 #include "kube/fence.h"
@@ -234,7 +235,7 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 		return 0;
 	}
 	int k = all_ready(r, &bind, ret_go_on, err);
-	if (k || !bind)
+	if (k || !bind || (k = td_private_make(r, err)))
 		return k;
 
 	// The embedded kubelet asks the gate itself, so there a late Binding does no harm.

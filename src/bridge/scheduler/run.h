@@ -29,6 +29,7 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	const char *gang_name;
 	// What the pod gets of the grant; NULL: all of it.
 	const struct td_gang_seat *seat;
+	char net[24];        // id of its private network, whose policy is made (private.h); "": none, or not yet
 	struct td_want want; // valid when wanted is set
 	bool wanted, ever;   // ever: some node could take the pod
 	int64_t *again_ms;

@@ -395,6 +395,13 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			"or correct spec.scheduler",
 			ns, o.user, settings_name);
 
+	const char *network = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NETWORK);
+	if (network && strcmp(network, TD_NETWORK_PRIVATE) != 0)
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_NETWORK
+			       ": \"%.60s\" is no kind of network: write " TD_NETWORK_PRIVATE ", or leave it out",
+			       network);
+
 	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"),
 			    .ns = ns,
 			    .cluster = settings_name,

@@ -1,6 +1,7 @@
 // What pods say about their gangs: names, places and the ask's UID.
-// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6 A8.9
+// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6 A8.9 C9.2
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/private.h"
 #include "bridge/test/given.h"
 
 #include <setjmp.h>
@@ -68,6 +69,57 @@ static void test_names(void **state)
 	// A Job or JobSet is a gang only when it asks for it.
 	is_of(NULL, "\"jobset.sigs.k8s.io/jobset-name\":\"js\"", "\"batch.kubernetes.io/job-completion-index\":\"0\"",
 	      NULL);
+}
+
+static struct td_settings *tenant_settings(const char *network)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"name\":\"t\"},\"spec\":{\"network\":\"%s\"},\"status\":{"
+			    "\"account\":\"t\",\"namespaces\":[{\"name\":\"ml\"}]}}",
+			    network);
+	td_auto(td_json_unref) struct td_json *j = given_json(text), *sc = given_json("{\"metadata\":{\"uid\":\"c\"}}");
+	const yyjson_val *one = td_json_root(j);
+	return td_settings_read_with(td_json_root(sc), &(const struct td_tenant_list){&one, 1});
+}
+
+// Whose network: a gang's, a session's, an owner's or the pod's own; by the Tenant, or by the pod itself.
+static void test_private_networks(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *open = tenant_settings("isolated"),
+						      *shut = tenant_settings("private");
+	td_auto(td_object_unref) struct td_object *plain = pod("p", "u1", "", "", NULL),
+						  *asks = pod("q", "u2", "", "\"tandem.dev/network\":\"private\"",
+							      NULL),
+						  *session = pod("s", "u3", "\"tandem.dev/session\":\"web\"", "", NULL),
+						  *replica =
+							  pod("s1", "u4", "\"tandem.dev/session\":\"web\"", "", NULL);
+	char x[TD_PRIVATE_ID], y[TD_PRIVATE_ID];
+	assert_false(td_private_id(open, plain, "ml/train", x) || td_private_id(open, session, NULL, x));
+	assert_false(td_private_id(shut, plain, NULL, x)); // neither a gang's nor a session's
+	assert_true(td_private_id(shut, plain, "ml/train", x) && td_private_id(open, asks, "ml/train", y));
+	assert_string_equal(x, y);
+	assert_true(td_private_id(shut, session, NULL, x) && td_private_id(shut, replica, NULL, y));
+	assert_string_equal(x, y);
+	assert_true(td_private_id(open, asks, NULL, y));
+	assert_string_not_equal(x, y);
+	assert_string_not_equal(open->text, shut->text);
+
+	// The policy belongs to all who are there, and to those whom it had before; the same once more changes nothing.
+	const struct td_private_place place = {"slurm", "tandem-system"};
+	const struct td_object *both[] = {session, replica}, *more[] = {plain};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *again = td_jm_new(), *wider = td_jm_new();
+	assert_false(td_private_policy(d, "id", both, 2, &place, NULL));
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	td_auto(td_object_unref) struct td_object *live = td_object_kept(td_json_root(j));
+	yyjson_val *from = td_jget(live->root, "spec.ingress.[0].from");
+	assert_string_equal(live->name, "tandem-private-id");
+	assert_string_equal(td_jkey_str(td_jget(live->root, "spec.podSelector.matchLabels"), TD_LABEL_PRIVATE_NET),
+			    "id");
+	assert_int_equal(yyjson_arr_size(from), 3); // each other, and the gateways
+	assert_string_equal(td_jstr(live->root, "metadata.ownerReferences.[1].uid"), "u4");
+	assert_true(td_private_policy(again, "id", both, 2, &place, live));
+	assert_false(td_private_policy(wider, "id", more, 1, &place, live));
+	assert_int_equal(yyjson_mut_arr_size(td_jm_get(yyjson_mut_doc_get_root(wider), "metadata.ownerReferences")), 3);
 }
 
 static void test_order(void **state)
@@ -267,9 +319,9 @@ static void test_there(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_order),
-					   cmocka_unit_test(test_roles), cmocka_unit_test(test_uid),
-					   cmocka_unit_test(test_pick),  cmocka_unit_test(test_minimum),
-					   cmocka_unit_test(test_there)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
+		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
+		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

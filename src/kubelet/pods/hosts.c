@@ -118,9 +118,7 @@ int td_hosts_write(const char *path, const char *text, size_t n, struct td_error
 	return td_write_all(fd, td_buf_str(&now), now.len, err);
 }
 
-// The pod's address right now. Our own table knows it before the API does. Caller frees; NULL:
-// none.
-static char *pod_ip(struct td_kubelet *a, const struct td_object *o)
+char *td_hosts_pod_ip(struct td_kubelet *a, const struct td_object *o)
 {
 	if (td_kube_pod_ended(o->root))
 		return NULL;
@@ -156,7 +154,7 @@ static void service(struct td_kubelet *a, struct td_buf *b, const struct td_obje
 		}
 
 		match = match && (early || td_condition_true(pods->v[i]->root, "Ready"));
-		td_auto_free char *ip = match ? pod_ip(a, pods->v[i]) : NULL;
+		td_auto_free char *ip = match ? td_hosts_pod_ip(a, pods->v[i]) : NULL;
 		if (ip && !td_strv_has(&ips, ip))
 			td_strv_add(&ips, ip);
 	}
@@ -183,7 +181,7 @@ static void text_of(struct td_hosts *h, const char *ns, const struct td_objects 
 
 	api_line(h, ns, b);
 	for (size_t i = 0; i < pods->n; i++) {
-		td_auto_free char *ip = pod_ip(h->a, pods->v[i]);
+		td_auto_free char *ip = td_hosts_pod_ip(h->a, pods->v[i]);
 		if (ip)
 			td_hosts_pod_line(b, pods->v[i]->root, ip, ns);
 	}

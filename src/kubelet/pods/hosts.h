@@ -18,6 +18,9 @@ void td_hosts_changed(struct td_hosts *h);
 // The hosts worker: runs until `c` is cancelled.
 int td_hosts_run(struct td_hosts *h, struct td_cancel *c, struct td_error *err);
 
+// The pod's address right now, which our own table knows before the API does. Caller frees; NULL: none.
+char *td_hosts_pod_ip(struct td_kubelet *a, const struct td_object *o);
+
 // ---- pure parts ----
 // Appends one pod's line, or nothing if it has no address. `ip` overrides status.podIP unless it is
 // NULL. `in_ns` is the namespace whose file is written.

@@ -275,8 +275,10 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 		for (size_t k = 0; k < all.n && !mine; k++) {
 			td_auto_free char *n = td_pod_netns(a, all.v[k]);
 			mine = !strcmp(n, nets.v[i]);
-			if (mine)
+			if (mine) {
 				all.v[k]->net_up = true;
+				all.v[k]->filter = TD_FILTER_UNKNOWN;
+			}
 		}
 		if (!mine)
 			td_net_pod_delete(nets.v[i], NULL);

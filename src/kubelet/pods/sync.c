@@ -9,6 +9,7 @@
 #include "gate/gate.h"
 #include "kubelet/accels.h"
 #include "kubelet/pods/admit.h"
+#include "kubelet/pods/filters.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/volumes.h"
@@ -351,6 +352,8 @@ static int network(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 		return 0;
 	td_auto_free char *netns = td_pod_netns(a, p);
 	int r = td_net_pod_add(netns, a->o.switch_name, p->ip, a->prefix, a->gateway, err);
+	if (!r)
+		r = td_filters_sync(a->filters, p, err);
 	if (r)
 		return r;
 	pthread_mutex_lock(&p->mu);
@@ -734,6 +737,7 @@ void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now
 	struct td_kubelet *a = agent;
 	const struct td_object *o = now ? now : old;
 	td_hosts_changed(a->hosts);
+	td_filters_changed(a->filters);
 
 	if (old && now && strcmp(old->uid, now->uid))
 		td_queue_add(a->queue, old->uid);

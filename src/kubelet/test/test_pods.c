@@ -1,6 +1,7 @@
 // The pure parts of a pod: environment, files that containers cannot trick, hosts files, status,
 // back-off, admission.
 // rows: F1.4
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include "kubelet/pods/admit.h"
 #include "kubelet/pods/env.h"
 #include "kubelet/pods/files.h"
+#include "kubelet/pods/filters.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/security.h"
@@ -436,6 +438,90 @@ static void test_tokens(void **state)
 	td_auto_free char *secrets = td_asprintf("%s/secrets", dir);
 	assert_int_equal(umount2(secrets, MNT_DETACH), 0);
 	assert_int_equal(td_vol_remove(pod_dir, &e), 0);
+}
+
+// ---- NetworkPolicies ----
+
+static struct td_object *object(const char *text)
+{
+	td_auto(td_json_unref) struct td_json *j = yaml(text);
+	return td_object_kept(td_json_root(j));
+}
+
+static const struct td_filters_pod filtered[] = {{"a", NULL, 1}, {"a", NULL, 2}, {"b", NULL, 3},
+						 {"b", NULL, 4}, {"c", NULL, 5}, {"a", NULL, 0}};
+
+// What the policies allow the pod at `at` of `filtered`: "in: 1 2.6/80-90; out: -".
+static void filter_is(const struct td_filters_facts *facts, size_t at, const char *want)
+{
+	td_auto(td_filters_rules_free) struct td_filters_rules *r = td_filters_rules_new(facts);
+	td_auto_buf struct td_buf in = {0}, out = {0}, b = {0};
+	struct td_net_filter f;
+	td_filters_of(r, &facts->pods[at], &f, &in, &out);
+	for (int way = 0; way < 2; way++) {
+		const struct td_net_allow *v = way ? f.to : f.from;
+		td_buf_puts(&b, way ? "; out:" : "in:");
+		if (!(way ? f.out : f.in))
+			td_buf_puts(&b, " open");
+		for (size_t i = 0; (way ? f.out : f.in) && i < (way ? f.n_to : f.n_from); i++) {
+			td_buf_printf(&b, v[i].prefix == 32 ? " %u" : " %u/%u", v[i].addr, v[i].prefix);
+			if (v[i].proto)
+				td_buf_printf(&b, ".%u:%u-%u", v[i].proto, v[i].port, v[i].last);
+		}
+	}
+	assert_string_equal(td_buf_str(&b), want);
+}
+
+static void test_filters(void **state)
+{
+	JSON red = yaml("{color: red, tandem.dev/private-network: x}");
+	JSON blue = yaml("{color: blue}");
+	struct td_filters_pod pods[TD_LEN(filtered)];
+	for (size_t i = 0; i < TD_LEN(filtered); i++) {
+		pods[i] = filtered[i];
+		pods[i].labels = td_json_root(i == 0 || i == 2 ? red : blue);
+	}
+	td_auto(td_object_unref) struct td_object
+		*a = object("metadata: {name: a, labels: {team: one}}"),
+		*b = object("metadata: {name: b, labels: {team: one}}"),
+		*c = object("metadata: {name: c, labels: {team: two}}"),
+		*team = object("metadata: {name: team, namespace: a}\n"
+			       "spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{namespaceSelector: "
+			       "{matchLabels: {team: one}}, podSelector: {matchExpressions: [{key: color, operator: "
+			       "NotIn, values: "
+			       "[red]}]}}]}]}"),
+		*mine = object(
+			"metadata: {name: mine, namespace: a}\n"
+			"spec: {podSelector: {matchLabels: {color: red}}, policyTypes: [Ingress, Egress], ingress: "
+			"[{from: "
+			"[{podSelector: {}}], ports: [{port: 80, endPort: 90}]}], egress: [{to: [{ipBlock: {cidr: "
+			"0.0.0.9/8}}, {namespaceSelector: {}}], ports: [{port: 53, protocol: UDP}]}]}"),
+		*shut = object("metadata: {name: shut, namespace: c}\nspec: {podSelector: {}, policyTypes: [Ingress]}"),
+		*wide = object("metadata: {name: wide, namespace: c}\n"
+			       "spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{}]}");
+	const struct td_object *spaces[] = {a, b, c}, *policies[] = {team, mine, shut, wide};
+	struct td_filters_facts facts = {.policies = policies,
+					 .n_policies = 0,
+					 .namespaces = spaces,
+					 .n_namespaces = 3,
+					 .pods = pods,
+					 .n_pods = TD_LEN(pods),
+					 .node = 99};
+	filter_is(&facts, 1, "in: open; out: open");
+	filter_is(&facts, 0, "in: 99; out: open"); // by its label alone
+	facts.n_policies = 1;
+	filter_is(&facts, 1, "in: 2 4 99; out: open"); // the last one has no address
+	filter_is(&facts, 2, "in: 99; out: open");     // of another namespace
+	facts.n_policies = 2;
+	filter_is(&facts, 1, "in: 2 4 99; out: open");
+	td_auto_free char *both = td_asprintf("in: 2 4 1.6:80-90 2.6:80-90 99; out: %u/8.17:53-0 1.17:53-0 2.17:53-0 "
+					      "3.17:53-0 4.17:53-0 5.17:53-0 99",
+					      inet_addr("0.0.0.9"));
+	filter_is(&facts, 0, both);
+	facts.n_policies = 3;
+	filter_is(&facts, 4, "in: 99; out: open");
+	facts.n_policies = 4; // together they allow what one of them allows
+	filter_is(&facts, 4, "in: 0/0 99; out: open");
 }
 
 static void test_hosts(void **state)
@@ -961,6 +1047,7 @@ int main(void)
 		cmocka_unit_test(test_fake_gpus),
 		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_each_container_gets_its_own_devices),
+		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_grant),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

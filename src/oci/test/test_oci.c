@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/proc.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -311,6 +313,21 @@ static void many_threads_start_at_once(void **s)
 }
 
 // ---- network ----
+// Does a connection from that network to port 80 of the address find somebody, who refuses it?
+static bool reaches(const char *netns, const char *to, int ms)
+{
+	td_auto_close int fd = -1;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_net_pod_socket(netns, &fd, &e))
+		fail_msg("%s", e.msg);
+	const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(80), .sin_addr.s_addr = inet_addr(to)};
+	int r = connect(fd, (const struct sockaddr *)&at, sizeof(at));
+	if (r < 0 && errno != EINPROGRESS)
+		return errno == ECONNREFUSED;
+	struct pollfd p = {fd, POLLOUT, 0};
+	return poll(&p, 1, ms) == 1;
+}
+
 static void pods_reach_each_other(void **s)
 {
 	td_auto_free char *sw = td_asprintf("td%s", fx.id), *a = fx_id("net-a"), *b = fx_id("net-b"),
@@ -353,6 +370,40 @@ static void pods_reach_each_other(void **s)
 	assert_string_equal(log, "from-a\n2\n");
 	assert_int_equal(fx_wait(srv.id).exit_code, 0);
 	assert_int_equal(td_oci_delete(fx.r, srv.id, true, NULL), 0);
+
+	// The filter of a: who may begin something with it, and where. Each replaces the one before.
+	enum { HALF_S = 500 };
+	const struct td_net_allow other = {.addr = inet_addr("10.199.3.3"), .prefix = 32},
+				  block = {.addr = inet_addr("10.199.2.0"),
+					   .prefix = 24,
+					   .proto = 6,
+					   .port = 70,
+					   .last = 90},
+				  udp = {.addr = inet_addr("10.199.2.0"), .prefix = 24, .proto = 17, .port = 80},
+				  some[] = {other, {.addr = inet_addr("10.199.2.2"), .prefix = 32}},
+				  any = {.prefix = 0};
+	const struct {
+		struct td_net_filter f;
+		bool in, out;
+	} tries[] = {
+		{{.in = true, .from = some, .n_from = 2}, true, true},
+		{{.in = true, .from = some, .n_from = 1}, false, true},
+		{{.in = true, .out = true, .from = some, .n_from = 2}, true, false},
+		{{.in = true, .from = &block, .n_from = 1}, true, true},
+		{{.in = true, .from = &udp, .n_from = 1}, false, true},
+		{{.in = true, .from = &any, .n_from = 1}, true, true},
+		{{.in = true}, false, true},
+		{{.out = true, .to = some + 1, .n_to = 1}, true, true},
+		{{.in = false}, true, true},
+	};
+	for (size_t i = 0; i < TD_LEN(tries); i++) {
+		if (td_net_pod_filter(a, &tries[i].f, &e))
+			fail_msg("%zu: %s", i, e.msg);
+		assert_int_equal(reaches(b, "10.199.1.2", HALF_S), tries[i].in);
+		assert_int_equal(reaches(a, "10.199.2.2", HALF_S), tries[i].out);
+		assert_true(reaches(a, "10.199.1.2", HALF_S)); // itself, by its own address
+	}
+	assert_int_equal(td_net_pod_filter("td-no-such", &tries[0].f, NULL), TD_NOT_FOUND);
 
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);

@@ -1,0 +1,73 @@
+// Who may say which network a pod is in (docs/tenants.md): the bridge writes the label tandem.dev/private-network,
+// and the operator and the bridge the
+// NetworkPolicies that are named tandem-tenant… and tandem-private-…. Where a Tenant shuts the way out
+// (annotation tandem.dev/egress of its namespaces), nobody else opens one: policies add up. On a cluster
+// deploy/kustomize/base/60-admission.yaml refuses the same.
+#include "apiserver/srv.h"
+
+#include "base/names.h"
+
+#include <string.h>
+
+static int forbid(struct td_req *q, yyjson_mut_val *o, const char *why, struct td_refusal *r)
+{
+	const char *name = td_jm_getstr(o, "metadata.name");
+	name = name ? name : "";
+	td_refuse(r, 403, NULL, "%s%s%s \"%s\" is forbidden: %s", q->plural, *q->group ? "." : "", q->group, name, why);
+	return td_refuse_about(r, q->group, q->plural, name);
+}
+
+static const char *text(yyjson_mut_val *labels)
+{
+	yyjson_mut_val *v = labels ? yyjson_mut_obj_get(labels, TD_LABEL_PRIVATE_NET) : NULL;
+	return v ? yyjson_mut_get_str(v) : NULL;
+}
+
+static int label(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, bool pod, struct td_refusal *r)
+{
+	const char *where = pod ? "metadata.labels" : "spec.template.metadata.labels",
+		   *was = old ? td_jkey_str(td_jget(td_item_root(old), where), TD_LABEL_PRIVATE_NET) : NULL;
+	bool bridge = td_auth_is_role(&q->user) && td_streq(q->user.name, "system:tandem:bridge");
+	if (td_streq(was, text(td_jm_get(o, where))) || (pod && bridge))
+		return 0;
+	return forbid(q, o,
+		      "the label " TD_LABEL_PRIVATE_NET
+		      " says which private network a pod is in, and only Tandem's bridge writes it: leave it as it is; "
+		      "annotation " TD_ANN_NETWORK ": " TD_NETWORK_PRIVATE " asks for a network",
+		      r);
+}
+
+static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
+{
+	const char *name = td_jm_getstr(o, "metadata.name");
+	if (td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters"))
+		return 0;
+	if (name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-")))
+		return forbid(q, o,
+			      "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name",
+			      r);
+	td_auto(td_item_unref) struct td_item *ns =
+		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	const char *shut = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_EGRESS) : NULL;
+	if (!shut || !yyjson_mut_arr_size(td_jm_get(o, "spec.egress")))
+		return 0;
+	return forbid(
+		q, o,
+		"spec.egress: its Tenant says what pods of this namespace may reach (spec.egress of the Tenant): leave "
+		"it out, or ask whoever keeps Tenants",
+		r);
+}
+
+int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
+{
+	static const char *const makers[] = {"deployments", "replicasets", "statefulsets", "jobs"};
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	if (!strcmp(q->k->plural, "pods") && !*q->k->group)
+		return label(q, old, o, true, r);
+	if (!strcmp(q->k->plural, "networkpolicies"))
+		return policy(q, o, r);
+	for (size_t i = 0; i < TD_LEN(makers); i++)
+		if (!strcmp(q->k->plural, makers[i]))
+			return label(q, old, o, false, r);
+	return 0;
+}

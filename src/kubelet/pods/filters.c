@@ -1,0 +1,314 @@
+#include "kubelet/pods/filters.h"
+
+#include "api/selector.h"
+#include "base/log.h"
+#include "kubelet/pods/hosts.h"
+#include "kubelet/pods/pod.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+enum { DEBOUNCE_MS = 20 };
+
+// ---- what policies say ----
+struct policy {
+	const char *ns;
+	struct td_selector *pods;
+	bool in, out;
+	struct td_buf from, to; // of struct td_net_allow
+};
+struct td_filters_rules {
+	struct policy *v;
+	size_t n;
+	uint32_t node;
+};
+
+static void add(struct td_buf *b, uint32_t addr, uint8_t prefix, const yyjson_val *port)
+{
+	struct td_net_allow a;
+	memset(&a, 0, sizeof(a)); // the bytes are compared
+	a.addr = addr;
+	a.prefix = prefix;
+	if (port) {
+		const char *proto = td_jstr_or(port, "protocol", "TCP");
+		a.proto = !strcmp(proto, "UDP") ? IPPROTO_UDP : !strcmp(proto, "SCTP") ? IPPROTO_SCTP : IPPROTO_TCP;
+		a.port = (uint16_t)td_jint(port, "port", 0);
+		a.last = (uint16_t)td_jint(port, "endPort", 0);
+	}
+	td_buf_add(b, &a, sizeof(a));
+}
+
+// On all ports of the rule, or on every one.
+static void add_on(struct td_buf *b, uint32_t addr, uint8_t prefix, const yyjson_val *rule)
+{
+	yyjson_val *ports = td_jkey(rule, "ports"), *p;
+	size_t i, n;
+	if (!yyjson_arr_size(ports))
+		add(b, addr, prefix, NULL);
+	yyjson_arr_foreach (ports, i, n, p)
+		add(b, addr, prefix, p);
+}
+
+static const yyjson_val *labels_of(const struct td_filters_facts *f, const char *ns)
+{
+	for (size_t i = 0; i < f->n_namespaces; i++)
+		if (!strcmp(f->namespaces[i]->name, ns))
+			return td_jget(f->namespaces[i]->root, "metadata.labels");
+	return NULL;
+}
+
+static struct td_selector *selector(const yyjson_val *v)
+{
+	struct td_selector *s = NULL;
+	if (!v || td_selector_from_object(v, &s, NULL))
+		return NULL;
+	return s;
+}
+
+// A selector that cannot be read allows nobody: the API refuses such a policy.
+static void peers(const struct td_filters_facts *f, const char *ns, const yyjson_val *rule, const char *key,
+		  struct td_buf *ret)
+{
+	yyjson_val *list = td_jkey(rule, key), *x;
+	size_t i, n;
+	if (!yyjson_arr_size(list))
+		add_on(ret, 0, 0, rule);
+	yyjson_arr_foreach (list, i, n, x) {
+		const char *cidr = td_jstr(x, "ipBlock.cidr"), *slash = cidr ? strchr(cidr, '/') : NULL;
+		td_auto_free char *addr = slash ? td_strndup(cidr, (size_t)(slash - cidr)) : NULL;
+		struct in_addr a;
+		long long bits;
+		if (addr && inet_pton(AF_INET, addr, &a) == 1 && td_parse_i64(slash + 1, &bits) && bits >= 0 &&
+		    bits <= 32)
+			add_on(ret, a.s_addr, (uint8_t)bits, rule);
+		yyjson_val *which = td_jkey(x, "podSelector"), *where = td_jkey(x, "namespaceSelector");
+		if (cidr || (!which && !where))
+			continue;
+		td_auto(td_selector_free) struct td_selector *pods = selector(which), *spaces = selector(where);
+		if ((which && !pods) || (where && !spaces))
+			continue;
+		const char *last = NULL; // pods come by namespace, mostly
+		bool in = false;
+		for (size_t k = 0; k < f->n_pods; k++) {
+			const struct td_filters_pod *p = &f->pods[k];
+			if (!last || strcmp(last, p->ns) != 0) {
+				last = p->ns;
+				in = where ? td_selector_matches(spaces, labels_of(f, p->ns)) : !strcmp(ns, p->ns);
+			}
+			if (in && p->ip && (!which || td_selector_matches(pods, p->labels)))
+				add_on(ret, p->ip, 32, rule);
+		}
+	}
+}
+
+static bool has_type(const yyjson_val *spec, const char *type)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_jstrs(td_jget(spec, "policyTypes"), &l);
+	return td_strv_has(&l, type);
+}
+
+static void read_policy(const struct td_filters_facts *f, const struct td_object *o, struct policy *ret)
+{
+	yyjson_val *spec = td_jget(o->root, "spec"), *which = td_jget(spec, "podSelector"), *rule;
+	size_t i, n;
+	*ret = (struct policy){
+		.ns = o->ns, .pods = selector(which), .in = has_type(spec, "Ingress"), .out = has_type(spec, "Egress")};
+	yyjson_arr_foreach (ret->in ? td_jget(spec, "ingress") : NULL, i, n, rule)
+		peers(f, o->ns, rule, "from", &ret->from);
+	yyjson_arr_foreach (ret->out ? td_jget(spec, "egress") : NULL, i, n, rule)
+		peers(f, o->ns, rule, "to", &ret->to);
+}
+
+struct td_filters_rules *td_filters_rules_new(const struct td_filters_facts *f)
+{
+	struct td_filters_rules *r = td_calloc(1, sizeof(*r));
+	r->v = td_calloc(f->n_policies + 1, sizeof(*r->v));
+	r->node = f->node;
+	for (; r->n < f->n_policies; r->n++)
+		read_policy(f, f->policies[r->n], &r->v[r->n]);
+	return r;
+}
+
+struct td_filters_rules *td_filters_rules_free(struct td_filters_rules *r)
+{
+	for (size_t i = 0; r && i < r->n; i++) {
+		td_selector_free(r->v[i].pods);
+		td_buf_done(&r->v[i].from);
+		td_buf_done(&r->v[i].to);
+	}
+	if (r)
+		free(r->v);
+	free(r);
+	return NULL;
+}
+
+void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod *pod, struct td_net_filter *ret,
+		   struct td_buf *in, struct td_buf *out)
+{
+	td_buf_reset(in);
+	td_buf_reset(out);
+	*ret = (struct td_net_filter){.in = td_jkey(pod->labels, TD_LABEL_PRIVATE_NET) != NULL};
+	for (size_t i = 0; i < r->n; i++) {
+		const struct policy *p = &r->v[i];
+		// Without a selector it is about all; with one that cannot be read too, so that nothing opens.
+		if (strcmp(p->ns, pod->ns) != 0 || (p->pods && !td_selector_matches(p->pods, pod->labels)))
+			continue;
+		ret->in |= p->in;
+		ret->out |= p->out;
+		if (p->from.len)
+			td_buf_add(in, p->from.s, p->from.len);
+		if (p->to.len)
+			td_buf_add(out, p->to.s, p->to.len);
+	}
+	add(in, r->node, 32, NULL);
+	add(out, r->node, 32, NULL);
+	ret->from = (const struct td_net_allow *)(const void *)in->s;
+	ret->to = (const struct td_net_allow *)(const void *)out->s;
+	ret->n_from = in->len / sizeof(struct td_net_allow);
+	ret->n_to = out->len / sizeof(struct td_net_allow);
+}
+
+// ---- pods of this kubelet ----
+struct td_filters {
+	struct td_kubelet *a;
+	struct td_queue *queue; // one key: "all"
+	pthread_mutex_t mu;     // orders the passes; guards td_pod.filter
+};
+
+struct td_filters *td_filters_new(struct td_kubelet *a)
+{
+	struct td_filters *f = td_calloc(1, sizeof(*f));
+	f->a = a;
+	f->queue = td_queue_new(a->clock);
+	pthread_mutex_init(&f->mu, NULL);
+	return f;
+}
+
+struct td_filters *td_filters_free(struct td_filters *f)
+{
+	if (!f)
+		return NULL;
+	td_queue_free(f->queue);
+	pthread_mutex_destroy(&f->mu);
+	free(f);
+	return NULL;
+}
+
+// What was written, in one number; never that of none, nor that of a pod of an earlier process.
+static uint64_t digest(const struct td_net_filter *f, const struct td_buf *in, const struct td_buf *out)
+{
+	const struct td_buf *const both[] = {f->in ? in : NULL, f->out ? out : NULL};
+	uint64_t h = 14695981039346656037u;
+	if (!f->in && !f->out)
+		return TD_FILTER_NONE;
+	for (size_t i = 0; i < TD_LEN(both); i++) {
+		h = (h ^ (both[i] != NULL)) * 1099511628211u;
+		for (size_t k = 0; both[i] && k < both[i]->len; k++)
+			h = (h ^ (unsigned char)both[i]->s[k]) * 1099511628211u;
+	}
+	return h | 2;
+}
+
+static bool has_network(struct td_pod *p, const struct td_pod *starts)
+{
+	pthread_mutex_lock(&p->mu);
+	bool has = !p->host_network && !p->cleaned && (p->net_up || p == starts);
+	pthread_mutex_unlock(&p->mu);
+	return has;
+}
+
+static int write_one(struct td_filters *f, struct td_pod *p, const struct td_net_filter *want, uint64_t is,
+		     struct td_error *err)
+{
+	td_auto_free char *netns = td_pod_netns(f->a, p);
+	int r = td_net_pod_filter(netns, want, err);
+	if (!r)
+		p->filter = is;
+	return r;
+}
+
+static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *err)
+{
+	struct td_kubelet *a = f->a;
+	td_auto_objects struct td_objects pods = {0}, policies = {0}, namespaces = {0};
+	td_informer_list(a->pods, NULL, &pods);
+	td_informer_list(a->policies, NULL, &policies);
+	td_informer_list(a->namespaces, NULL, &namespaces);
+
+	td_auto_free struct td_filters_pod *v = td_calloc(pods.n + 1, sizeof(*v));
+	for (size_t i = 0; i < pods.n; i++) {
+		td_auto_free char *ip = td_hosts_pod_ip(a, pods.v[i]);
+		struct in_addr in = {0};
+		bool own =
+			ip && !td_jbool(pods.v[i]->root, "spec.hostNetwork", false) && inet_pton(AF_INET, ip, &in) == 1;
+		v[i] = (struct td_filters_pod){pods.v[i]->ns, td_jget(pods.v[i]->root, "metadata.labels"),
+					       own ? in.s_addr : 0};
+	}
+	struct in_addr node = {0};
+	inet_pton(AF_INET, a->gateway, &node);
+	const struct td_filters_facts facts = {
+		.policies = (const struct td_object *const *)policies.v,
+		.n_policies = policies.n,
+		.namespaces = (const struct td_object *const *)namespaces.v,
+		.n_namespaces = namespaces.n,
+		.pods = v,
+		.n_pods = pods.n,
+		.node = node.s_addr,
+	};
+	td_auto(td_filters_rules_free) struct td_filters_rules *rules = td_filters_rules_new(&facts);
+
+	td_auto_buf struct td_buf in = {0}, out = {0};
+	int all = 0;
+	for (size_t i = 0; i < pods.n; i++) {
+		td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pods.v[i]->uid);
+		if (!p || !has_network(p, starts))
+			continue;
+		struct td_net_filter want;
+		td_filters_of(rules, &v[i], &want, &in, &out);
+		uint64_t is = digest(&want, &in, &out);
+		if (is == p->filter)
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		int r = write_one(f, p, &want, is, &e);
+		if (r && p == starts)
+			return td_fail(err, r, "%.500s", e.msg);
+		if (r && is == TD_FILTER_NONE) // it had none, or the kernel has no filters
+			r = 0, p->filter = is;
+		if (r && has_network(p, starts) && !all)
+			all = td_fail(err, r, "pod %s/%s: %.400s", p->ns, p->name, e.msg);
+	}
+	return starts ? 0 : all;
+}
+
+int td_filters_sync(struct td_filters *f, struct td_pod *p, struct td_error *err)
+{
+	pthread_mutex_lock(&f->mu);
+	p->filter = TD_FILTER_NONE; // its network is new
+	int r = pass(f, p, err);
+	pthread_mutex_unlock(&f->mu);
+	return r;
+}
+
+void td_filters_changed(struct td_filters *f)
+{
+	td_queue_add_after(f->queue, "all", DEBOUNCE_MS);
+}
+
+static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_filters *f = ctx;
+	pthread_mutex_lock(&f->mu);
+	int r = pass(f, NULL, err);
+	pthread_mutex_unlock(&f->mu);
+	return r;
+}
+
+int td_filters_run(struct td_filters *f, struct td_cancel *c, struct td_error *err)
+{
+	struct td_controller ctl = {
+		.name = "filters", .workers = 1, .queue = f->queue, .reconcile = reconcile, .ctx = f};
+	td_filters_changed(f);
+	return td_controller_run(&ctl, c, err);
+}
