@@ -64,7 +64,8 @@
 
 struct td_gateway_opts {
 	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
-		*homes_claim, *homes_path, *usage;
+		*homes_claim, *homes_path, *usage, *image;
+	bool behind_ingress; // people come by HTTPS, though there is no cert here
 	int low_use_min; // 0: no such rule for all
 };
 

@@ -341,6 +341,23 @@ static void orphan(struct td_gateway *g, const struct td_object *o)
 		td_warn("pod %s/%s of a session that was stopped: %s", o->ns, o->name, e.msg);
 }
 
+// Gateways tell each other by the record when it was used.
+static void tell(struct td_gateway *g, const struct td_object *record)
+{
+	const char *id = td_object_label(record, TD_LABEL_SESSION), *text = td_jstr(record->root, "data.used");
+	struct td_error e = TD_ERROR_INIT;
+	long long kept = 0;
+	if (td_jstr(record->root, "data.ended"))
+		return;
+	int64_t used = td_session_tell(g->traffic, id, text && td_parse_i64(text, &kept) && kept > 0 ? kept : 0);
+	if (!used)
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.used", "%lld", (long long)used);
+	if (td_session_record_set(g, record, d, &e))
+		td_debug("session %s/%s: %s", record->ns, record->name, e.msg);
+}
+
 // The sessions of one person. True: there are endpoints with replicas.
 static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const char *usage)
 {
@@ -353,6 +370,8 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		td_debug("sessions in %s: %s", ns, e.msg);
 		return false;
 	}
+	for (size_t i = 0; i < kept.n; i++)
+		tell(g, kept.v[i]);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct td_object *record = record_in(&kept, l.v[i]);
 		if (td_session_replicas(record))

@@ -168,6 +168,8 @@ void td_session_touch(struct td_session_traffic *t, const char *id);
 void td_session_fresh(struct td_session_traffic *t, const char *id);
 // Fills traffic and low_cpu_since.
 void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret);
+// kept: when it was used by its record, s since 1970; 0: never. Returns what is to stand there instead; 0: nothing is.
+int64_t td_session_tell(struct td_session_traffic *t, const char *id, int64_t kept);
 // Its server is asked, and has answered (or the asker left); took_ms: since then. A request that began
 // before the session did counts for nothing:
 // life is what td_session_asked said of it.
