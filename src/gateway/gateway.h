@@ -30,6 +30,7 @@
 //   files.c                    chunks, upload, download
 //   sessions.[ch]              sessions: pods of people, what is shown of them, their end
 //   session_start.c            starts one
+//   session_devices.c          its GPUs: a number, or a claim
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
 //   session_pass.c             the proxy in front of them
 //   session_ssh.c              ssh into them

@@ -90,7 +90,7 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 		add_standin(q, d);
 }
 
-static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_doc *d)
+static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *notes = td_jm_get(o, "metadata.annotations");
@@ -111,13 +111,9 @@ static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_do
 
 	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
 	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
-			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024)),
-			  *gpus = td_asprintf("%lld", td_jint(q->body, "gpus", 0));
+			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024));
 	td_jm_key_str(d, limits, "cpu", cpu);
 	td_jm_key_str(d, limits, "memory", memory);
-	if (strcmp(gpus, "0") != 0)
-		td_jm_key_str(d, limits, td_jstr_or(td_jget(sc, "spec.devices.[0]"), "resource", "nvidia.com/gpu"),
-			      gpus);
 
 	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
 	td_jm_str(d, v, "name", "home");
@@ -194,7 +190,9 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
 	add_kind(q, kind, d);
-	finish(q, sc->root, d);
+	finish(q, d);
+	if ((r = td_session_devices(q, sc->root, record, d, err)))
+		return r;
 	if (number < 0) {
 		td_session_fresh(g->traffic, id);
 	} else {

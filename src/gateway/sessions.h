@@ -65,6 +65,10 @@ int64_t td_session_started(const struct td_object *pod);
 // none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
 		    struct td_error *err);
+// session_devices.c: adds q->body's GPUs to the pod, as the SlurmCluster `sc` has them given out. record: the name of
+// the session's ConfigMap, which must be there.
+int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const char *record, yyjson_mut_doc *pod,
+		       struct td_error *err);
 // Takes what was asked for from the record, for q->body. It lies in the person's namespace: it is believed no
 // more than what he sends.
 int td_session_request(struct td_gateway_ask *q, const struct td_object *record, struct td_json **ret,
