@@ -19,7 +19,7 @@ from wsclient import WebSocket
 pytestmark = pytest.mark.real  # two replicas, claims, RBAC and pod security are kubelets' and a real API server's
 
 CHART = ROOT / "deploy/helm/slurm-cluster"
-PEOPLE = {"researcher": 1000, "eve": 3777}
+PEOPLE = {"researcher": 1000, "pods": 2000}  # of the pool: every daemon knows them
 LABELS = "app.kubernetes.io/name=tandem-gateway"
 
 
@@ -96,8 +96,7 @@ class Away:
 def door(shared_pool, tmp_path_factory):
     """(address, CA) of the chart's gateway, to which a port of this machine leads."""
     pool, tmp = shared_pool, tmp_path_factory.mktemp("gateway")
-    spec = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
-    users, namespaces = spec["users"], spec["scheduler"]["namespaces"]
+    namespaces = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["scheduler"]["namespaces"]
     people = [{"namespace": f"sessions-{name}", "user": name} for name in PEOPLE]
     values = {"gateway": {"enabled": True, "image": {"repository": "docker.io/tandem/tandem", "tag": "test"}, "tls": {"hosts": ["localhost"]}, "sessions": {"createNamespaces": True}},
               "spec": {"storage": [{"name": "home", "mountPath": "/home", "claim": "home"}], "scheduler": {"namespaces": [*people, {"namespace": "*", "user": "pods"}]}}}
@@ -106,7 +105,7 @@ def door(shared_pool, tmp_path_factory):
     docs = [d for d in yaml.safe_load_all(text) if d]
     balancer = None
     try:
-        pool.change({"users": [*users, {"name": "eve", "uid": PEOPLE["eve"]}], "scheduler": {"namespaces": [*people, *namespaces]}}, idle=False)
+        pool.change({"scheduler": {"namespaces": [*people, *namespaces]}}, idle=False)
         docs.sort(key=lambda d: d["kind"] != "Namespace")
         docs += [o for ns in ("slurm", *(p["namespace"] for p in people)) for o in claim(pool, ns)]
         pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
@@ -121,10 +120,10 @@ def door(shared_pool, tmp_path_factory):
         gone = [d for d in docs if not (d["kind"] in ("PersistentVolumeClaim", "Namespace") and d["metadata"].get("namespace") != "slurm")]
         pool.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=yaml.safe_dump_all([*gone, *(d for d in docs if d["kind"] == "Namespace")]))
         pool.kubectl("delete", "secret", "main-gateway", "-n", "slurm", "--ignore-not-found")
-        pool.change({"users": users, "scheduler": {"namespaces": namespaces}}, idle=False)
+        pool.change({"scheduler": {"namespaces": namespaces}}, idle=False)
 
 
-@pytest.mark.feature("D3.4", "D3.6", "E1.1", "E3.1", "C10.2")
+@pytest.mark.feature("A16.9", "D3.4", "D3.6", "E1.1")
 def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)
     (tmp_path / "me/code").mkdir()
@@ -159,23 +158,23 @@ def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", "resourceclaimtemplates") for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
 
 
-@pytest.mark.feature("D3.6", "E3.1")
+@pytest.mark.feature("A16.9", "A16.4", "D3.6")
 def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
-    me, eve = Away(pool, tmp_path / "me", "researcher", *door), Away(pool, tmp_path / "eve", "eve", *door)
+    me, eve = Away(pool, tmp_path / "me", "researcher", *door), Away(pool, tmp_path / "eve", "pods", *door)
     s = me.json("session", "start", "endpoint", "--", "echo mine > index.html; exec python3 -m http.server $PORT")
     assert eve.tty(s["id"]).status == 404 and eve.json("session", "list")["sessions"] == []
     other = eve.json("session", "start", "batch", "--no-wait", "--", "id -u; ls -d /home/*; ls /home/researcher; exit 1")
-    pod = wait_for("it has ended", lambda: next((p for p in pool.items("pods", "-n", "sessions-eve") if p["status"].get("phase") == "Failed" and other["id"] in p["metadata"]["name"]), None))
-    said = pool.kubectl("logs", "-n", "sessions-eve", pod["metadata"]["name"])
-    assert said.split()[:2] == ["3777", "/home/eve"]  # her home was made, and no other one is there
+    pod = wait_for("it has ended", lambda: next((p for p in pool.items("pods", "-n", "sessions-pods") if p["status"].get("phase") == "Failed" and other["id"] in p["metadata"]["name"]), None))
+    said = pool.kubectl("logs", "-n", "sessions-pods", pod["metadata"]["name"])
+    assert said.split()[:2] == ["2000", "/home/pods"]  # no other home is there
     # Its homes stay their owners' own: nothing gave them to a group.
     home = f"{pool.shared_dir}/researcher"
-    assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/eve").st_uid) == (1000, 0o700, PEOPLE["eve"])
+    assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
     account = "--as=system:serviceaccount:slurm:main-gateway"
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
-    assert may("create", "pods", "-n", "sessions-eve") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
-    for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-eve"), ("create", "pods", "-n", "default"),
-               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-eve"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm")):
+    assert may("create", "pods", "-n", "sessions-pods") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
+               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm")):
         assert not may(*no), no
     for p in gateways(pool):
         c = p["spec"]["containers"][0]["securityContext"]

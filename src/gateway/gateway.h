@@ -67,7 +67,7 @@ struct td_gateway_opts {
 	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
 		*homes_claim, *homes_path, *usage, *image;
 	bool behind_ingress; // people come by HTTPS, though there is no cert here
-	int low_use_min; // 0: no such rule for all
+	int low_use_min;     // 0: no such rule for all
 };
 
 // Slurm as it was last seen, shared by all who look (jobs.c).

@@ -152,7 +152,8 @@ static int enter(const char *homes, const char *home, uid_t uid, gid_t gid, stru
 	int groups = setgroups(1, &gid);
 	setfsgid(gid);
 	setfsuid(uid);
-	if (groups < 0 || setfsgid((gid_t)-1) != (int)gid || setfsuid((uid_t)-1) != (int)uid) // these say what counts now
+	if (groups < 0 || setfsgid((gid_t)-1) != (int)gid ||
+	    setfsuid((uid_t)-1) != (int)uid) // these say what counts now
 		return td_fail_errno(err, TD_INTERNAL, errno, "become user %u", (unsigned)uid);
 	td_auto_close int dir = beneath(root, home, O_PATH | O_DIRECTORY, 0);
 	if (dir < 0 && errno == EACCES)

@@ -50,7 +50,8 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 	if (td_yaml_parse(f->text, f->len, &t, NULL))
 		abort(); // it is our own
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
-	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"), yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(init)));
+	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"),
+			      yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(init)));
 	td_jm_obj(d, v, "emptyDir");
 }
 

@@ -110,8 +110,9 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 	pthread_mutex_lock(&t->lock);
 	const struct use *u = find(t, id);
 	ret->traffic = u && u->traffic > t->began ? u->traffic : t->began; // not seen counts from our start
-	int64_t now = td_real_ms(t->clock) / 1000,
-		others = !u || !u->others ? 0 : u->others < now - LATER_S ? u->others + LATER_S : now;
+	int64_t now = td_real_ms(t->clock) / 1000, others = !u || !u->others            ? 0
+							    : u->others < now - LATER_S ? u->others + LATER_S
+											: now;
 	ret->traffic = others > ret->traffic ? others : ret->traffic;
 	ret->low_cpu_since = u && !u->unseen ? u->low_since : -1;
 	pthread_mutex_unlock(&t->lock);

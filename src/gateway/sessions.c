@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gateway/path.h"
+#include "metrics/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -299,6 +300,17 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 
 // ---- the end ----
 
+void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e)
+{
+	const char *const name = why == TD_IDLE_AGE ? "age" : why == TD_IDLE_TRAFFIC ? "unused" : "idle";
+	if (!e)
+		td_metric_add(td_counter(td_metrics_process(), "tandem_gateway_sessions_reclaimed_total",
+					 "Sessions that were ended by the rules.", TD_LABELS("why")),
+			      1, TD_LABELS(name));
+	td_info("session %s of %s ends: %s%s%s", td_object_label(o, TD_LABEL_SESSION),
+		td_object_annotation(o, TD_ANN_SESSION_OWNER), td_idle_words(why), e ? ": " : "", e ? e->msg : "");
+}
+
 // Ends one by the rules. Why is written down before the pod goes, so that it can be resumed.
 static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idle_why why)
 {
@@ -311,8 +323,7 @@ static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idl
 		r = 0; // one without a record: nobody can resume it
 	if (!r)
 		r = td_kube_delete(g->kube, &td_pods, o->ns, o->name, &how, g->cancel, &e);
-	td_info("session %s of %s ends: %s%s%s", id, td_object_annotation(o, TD_ANN_SESSION_OWNER), td_idle_words(why),
-		r ? ": " : "", r ? e.msg : "");
+	td_session_reclaimed(o, why, r ? &e : NULL);
 }
 
 // One pod alone. usage NULL: it could not be read.

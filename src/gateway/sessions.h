@@ -59,6 +59,8 @@ struct td_idle_rules td_session_rules_of(struct td_gateway *g, const struct td_o
 enum td_idle_why td_session_end_of(struct td_gateway *g, const struct td_object *pod, int64_t began, int64_t *ret_at);
 void td_session_write_end(struct td_gateway *g, const struct td_object *pod, int64_t began, yyjson_mut_doc *d,
 			  yyjson_mut_val *w);
+// Counts and says that the rules ended one. e: why it could not be; NULL: it was.
+void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e);
 // s since 1970, when the pod started; -1: it did not.
 int64_t td_session_started(const struct td_object *pod);
 // session_start.c: makes the pod of the session `id` as q->body says; number: which replica it is, -1: there are

@@ -23,7 +23,7 @@ struct tls_files {
 struct td_tls {
 	char *cert_file, *key_file, *client_ca_file;
 	gnutls_priority_t prio;
-	pthread_mutex_t lock;                   // guards the rest
+	pthread_mutex_t lock;                    // guards the rest
 	gnutls_certificate_credentials_t *creds; // the last one counts
 	size_t n;
 	struct tls_files seen;

@@ -250,7 +250,11 @@ static void test_renewed(void **state)
 			  *c1 = td_asprintf("%s/own.crt", other), *k1 = td_asprintf("%s/own.key", other);
 	const char *ips[] = {"127.0.0.1", NULL};
 	assert_int_equal(td_pki_ca_ensure(other, "test", NULL), 0);
-	assert_int_equal(td_pki_issue(other, &(struct td_pki_cert){.file = "x", .cn = "srv", .sans = ips, .server = true, .days = 10}, NULL), 0);
+	assert_int_equal(
+		td_pki_issue(other,
+			     &(struct td_pki_cert){.file = "x", .cn = "srv", .sans = ips, .server = true, .days = 10},
+			     NULL),
+		0);
 	assert_int_equal(link(crt, c1) | link(key, k1), 0);
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .cert_file = c1, .key_file = k1});
 	td_auto(td_http_client_free) struct td_http_client *before =
@@ -261,8 +265,8 @@ static void test_renewed(void **state)
 	assert_int_equal(rename(c2, c1), 0);
 	int64_t until = test_now() + 60000;
 	for (bool half = true, done = false; !done;) {
-		td_auto(td_http_client_free) struct td_http_client *after = client(
-			&(struct td_http_client_opts){.base_url = s.url, .ca_file = half ? ca : their_ca});
+		td_auto(td_http_client_free) struct td_http_client *after =
+			client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = half ? ca : their_ca});
 		td_auto_reply struct td_http_reply q = {0};
 		int rc = get(after, "/who", &q);
 		assert_true(test_now() < until);
