@@ -20,7 +20,7 @@
 {{- if $found.claim }}
 {{- toJson (dict "mountPath" $found.mountPath "claim" $found.claim "volume" (dict "name" "homes" "persistentVolumeClaim" (dict "claimName" $found.claim))) }}
 {{- else }}
-{{- $path := $sub | ternary (printf "%s/%s" $found.hostPath $sub) $found.hostPath }}
+{{- $path := ternary (printf "%s/%s" $found.hostPath $sub) $found.hostPath (ne $sub "") }}
 {{- toJson (dict "mountPath" $found.mountPath "path" $path "volume" (dict "name" "homes" "hostPath" (dict "path" $path "type" "Directory"))) }}
 {{- end }}
 {{- end }}
@@ -29,7 +29,7 @@
 {{- define "gateway.people" -}}
 {{- $all := list }}
 {{- $over := false }}
-{{- range dig "scheduler" "namespaces" list .Values.spec }}
+{{- range dig "scheduler" "namespaces" (list) .Values.spec }}
 {{- if eq (default "*" .namespace) "*" }}{{- $over = true }}
 {{- else if and (not $over) .user }}{{- $all = append $all .namespace }}{{- end }}
 {{- end }}
