@@ -32,6 +32,7 @@
 //   session_start.c            starts one
 //   session_devices.c          its GPUs: a number, or a claim
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
+//   session_looks.c            where is looked for them, and how often
 //   session_pass.c             the proxy in front of them
 //   session_ssh.c              ssh into them
 //   session_record.c           what is kept of one: it can be resumed
@@ -89,6 +90,7 @@ struct td_oidc;
 struct td_hubs;
 struct td_session_scopes;
 struct td_session_ways;
+struct td_session_looks;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -99,6 +101,7 @@ struct td_gateway {
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
 	struct td_session_ways *ways;
+	struct td_session_looks *looks;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;

@@ -204,6 +204,7 @@ int td_gateway_main(int argc, char **argv)
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.ways = td_session_ways_new();
+	g.looks = td_session_looks_new();
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
@@ -224,6 +225,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_keys_free(g.keys);
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
+	td_session_looks_free(g.looks);
 	td_session_ways_free(g.ways);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);

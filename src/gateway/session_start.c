@@ -250,6 +250,7 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_free char *id = td_asprintf("%.24s-%s", called, end);
 	for (char *p = id; *p; p++) // a pod's name has no others
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
+	td_session_looks_wake(g->looks, ns);
 	if ((r = td_session_record_make(q, ns, id, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
 	long long replicas = td_jint(q->body, "replicas", 0);

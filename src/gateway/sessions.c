@@ -46,6 +46,7 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	if (!ns)
 		return err->code;
 	int r = td_gateway_name_check("session", id, err);
+	td_session_looks_wake(q->g->looks, ns);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	if (!r)
 		r = td_kube_get(q->g->kube, &td_pods, ns, name, td_http_cancel(q->x), &o, err);
@@ -236,6 +237,8 @@ int td_session_record_of(struct td_gateway_ask *q, const char *id, struct td_obj
 {
 	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, err);
 	int r = ns ? td_gateway_name_check("session", id, err) : err->code;
+	if (ns)
+		td_session_looks_wake(q->g->looks, ns);
 	return r ? r : td_session_record_get(q, ns, id, ret, err);
 }
 
@@ -381,6 +384,8 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		td_debug("sessions in %s: %s", ns, e.msg);
 		return false;
 	}
+	if (!l.n && !kept.n)
+		td_session_looks_empty(g->looks, ns, td_mono_ms(&td_clock_system));
 	for (size_t i = 0; i < kept.n; i++)
 		tell(g, kept.v[i]);
 	for (size_t i = 0; i < l.n; i++) {
@@ -425,6 +430,8 @@ void *td_session_thread(void *arg)
 			const char *ns = td_jstr_or(v, "namespace", "*");
 			if (!strcmp(ns, "*"))
 				break;
+			if (!td_session_looks_due(g->looks, ns, td_mono_ms(&td_clock_system)))
+				continue;
 			soon = look(door, ns, td_jstr(v, "user"), known ? td_buf_str(&usage) : NULL) || soon;
 		}
 	}

@@ -164,6 +164,16 @@ int td_session_record_remove(struct td_gateway_ask *q, const struct td_object *r
 // What there is to say of one that has no pod.
 void td_session_record_write(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w);
 
+// ---- session_looks.c: which namespaces the thread looks at. Thread-safe ----
+struct td_session_looks *td_session_looks_new(void);
+struct td_session_looks *td_session_looks_free(struct td_session_looks *l);
+// Somebody does something there.
+void td_session_looks_wake(struct td_session_looks *l, const char *ns);
+// Whether it is looked at now; now_ms: mono.
+bool td_session_looks_due(struct td_session_looks *l, const char *ns, int64_t now_ms);
+// That look found nothing: the next one can wait, unless it was woken since.
+void td_session_looks_empty(struct td_session_looks *l, const char *ns, int64_t now_ms);
+
 // ---- session_use.c: what each does, as far as this gateway has seen. Thread-safe ----
 struct td_session_traffic;
 struct td_session_traffic *td_session_traffic_new(const struct td_clock *clock);

@@ -287,10 +287,30 @@ static void gateways_tell_each_other(void **state)
 	td_session_traffic_free(b);
 }
 
+// A namespace without sessions is looked at now and then, and at once when somebody does something there.
+static void where_there_are_none(void **state)
+{
+	struct td_session_looks *l = td_session_looks_new();
+	assert_true(td_session_looks_due(l, "a", 1000));
+	assert_true(td_session_looks_due(l, "a", 6000)); // it had some
+	td_session_looks_empty(l, "a", 6000);
+	assert_false(td_session_looks_due(l, "a", 11000));
+	assert_true(td_session_looks_due(l, "b", 11000));
+	assert_true(td_session_looks_due(l, "a", 6000 + 120000));
+	td_session_looks_wake(l, "a"); // while it is looked at
+	td_session_looks_empty(l, "a", 127000);
+	assert_true(td_session_looks_due(l, "a", 127000));
+	td_session_looks_empty(l, "a", 127000);
+	td_session_looks_wake(l, "a");
+	assert_true(td_session_looks_due(l, "a", 128000));
+	td_session_looks_free(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gateways_tell_each_other),
+		cmocka_unit_test(where_there_are_none),
 		cmocka_unit_test(how_an_endpoint_answers),
 		cmocka_unit_test(scopes),
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
