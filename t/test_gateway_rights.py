@@ -5,12 +5,17 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 
 import pytest
 import yaml
 
 from harness import KEEP, ROOT, SANITIZE, wait_for
-from laptop import Laptop, ask, me  # noqa: F401 (fixture)
+from laptop import address, ask, me  # noqa: F401 (fixture)
+from wsclient import WebSocket
+
+sys.path.insert(0, f"{ROOT}/deploy/images")
+import archive  # noqa: E402
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("A16.9")]
 ACCOUNT = "system:serviceaccount:slurm:main-gateway"
@@ -19,8 +24,31 @@ CONTAINER = next(d for d in yaml.safe_load_all(MANIFEST) if d and d["kind"] == "
 
 
 @pytest.fixture
-def second(pool, tmp_path):
-    """The address of a gateway that has the manifest's account."""
+def standin(pool, build, tmp_path):
+    """An image with what sessions take from Tandem's."""
+    name = f"tandem.test/standin:{os.getpid()}"
+    archive.archive(tmp_path / "standin.tar", name, files={"/usr/bin/tandem-standin": f"{build}/src/standin/tandem-standin"})
+    pool.cmd("image", "import", str(tmp_path / "standin.tar"))
+    yield name
+    pool.cmd("image", "remove", name)
+
+
+@pytest.fixture
+def claim(pool):
+    """The homes as a claim of the namespace of sessions. On this plane a claim is a directory of its own; it leads to where the homes are."""
+    at = pathlib.Path(f"{pool.home}/shared/claims/researcher")
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "home").symlink_to("../../home")
+    pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "home", "namespace": "researcher"}, "spec": {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "shared", "resources": {"requests": {"storage": "1Gi"}}}}))
+    yield
+    pool.kubectl("delete", "pvc", "home", "-n", "researcher")
+    (at / "home").unlink()
+
+
+@pytest.fixture
+def second(pool, standin, claim, tmp_path):
+    """The address of a gateway that has the manifest's account, and that does with sessions what one of a cluster does."""
     docs = [d for d in yaml.safe_load_all(MANIFEST.replace("sessions-ann", "researcher")) if d and ("Role" in d["kind"] or d["kind"] == "ServiceAccount")]
     pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
     admin = json.loads(pool.kubectl("config", "view", "--raw", "-o", "json"))
@@ -31,10 +59,10 @@ def second(pool, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as s:
         at = f"127.0.0.1:{s.getsockname()[1]}"
     # As in the manifest, but for where this machine has things.
-    ours = {"listen": at, "homes": f"{pool.home}/shared/home", "homes-claim": None, "cert": None, "key": None, "metrics": None, "image": None}
+    ours = {"listen": at, "homes": f"{pool.home}/shared/home", "cert": None, "key": None, "metrics": None, "image": standin}
     given = dict(a.removeprefix("--").split("=", 1) for a in CONTAINER["args"][1:])
     assert set(ours) <= set(given)
-    given |= ours | {"namespace": "slurm", "kubeconfig": conf, "homes-path": "/shared/home", "empty-dirs": f"{pool.home}/agent/volumes/{{uid}}/v/{{name}}", "log-level": "debug"}
+    given |= ours | {"namespace": "slurm", "kubeconfig": conf, "empty-dirs": f"{pool.home}/agent/volumes/{{uid}}/v/{{name}}", "log-level": "debug"}
     with open(tmp_path / "log", "wb") as log:
         p = subprocess.Popen([pool.tandem, "gateway", *(f"--{k}={v}" for k, v in given.items() if v)], env={**KEEP, **SANITIZE}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -49,11 +77,21 @@ def second(pool, tmp_path):
 
 
 @pytest.mark.feature("A16.4", "E1.1", "D3.4")
-def test_with_the_rights_of_the_manifest(pool, second, me):  # noqa: F811
+def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F811
     there = lambda *argv, **kw: me.run(*argv, url=second, **kw)
     run = json.loads(there("submit", "-o", "json", "--no-code", "--name", "there", "--", "echo it went").stdout)["id"]
     wait_for("it is done", lambda: {r["id"]: r["state"] for r in json.loads(there("ps", "-o", "json").stdout)["runs"]}.get(run) == "done", 120)
     assert "it went" in there("logs", run).stdout and "it went" in me.run("logs", run).stdout
+    # A session takes its program from the image, and its home from the claim: nothing of the node's.
+    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1").stdout)
+    spec = pool.get("pod", f"session-{shell['id']}", "-n", "researcher")["spec"]
+    assert "hostPath" not in json.dumps(spec["volumes"]) and "fsGroup" not in spec["securityContext"] and spec["initContainers"][0]["image"] == standin
+    for at in (second, address(pool)):
+        w = WebSocket(at, f"{shell['path']}tty", {"Authorization": f"Bearer {me.key}"})
+        w.send(b"printf 'uid=%s in %s of %s\\n' $(id -u) $PWD $(ls -d tandem)\n")
+        w.until(b"uid=1000 in /home/researcher of tandem")
+        w.close()
+    there("session", "stop", shell["id"])
     s = json.loads(there("session", "-o", "json", "start", "endpoint", "--", "echo here > index.html; exec python3 -m http.server $PORT").stdout)
     assert ask(me, s["path"])[0] == 200  # by the other one
     assert "ready" in there("session", "list").stdout
