@@ -20,6 +20,7 @@ pytestmark = pytest.mark.real  # two replicas, claims, RBAC and pod security are
 
 CHART = ROOT / "deploy/helm/slurm-cluster"
 PEOPLE = {"researcher": 1000, "pods": 2000}  # of the pool: every daemon knows them
+CLAIMS = ("resourceclaimtemplates",)  # the pool gives GPUs by claims
 LABELS = "app.kubernetes.io/name=tandem-gateway"
 
 
@@ -155,7 +156,7 @@ def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     again.send(b"echo still-$KEPT\n")
     again.until(b"still-yes\r\n")
     me.run("session", "stop", s["id"])
-    wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", "resourceclaimtemplates") for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
+    wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", *CLAIMS) for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
 
 
 @pytest.mark.feature("A16.9", "A16.4", "D3.6")
