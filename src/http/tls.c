@@ -48,7 +48,7 @@ struct td_tls *td_tls_free(struct td_tls *t)
 }
 TD_DEFINE_AUTO(struct td_tls *, td_tls_free)
 
-static int load(struct td_tls *t, struct td_error *err)
+static int load(const struct td_tls *t, gnutls_certificate_credentials_t *ret, struct td_error *err)
 {
 	gnutls_certificate_credentials_t cred;
 	if (gnutls_certificate_allocate_credentials(&cred) < 0)
@@ -67,8 +67,7 @@ static int load(struct td_tls *t, struct td_error *err)
 		gnutls_certificate_free_credentials(cred);
 		return TD_INVALID;
 	}
-	t->creds = td_realloc(t->creds, (t->n + 1) * sizeof(*t->creds));
-	t->creds[t->n++] = cred;
+	*ret = cred;
 	return 0;
 }
 
@@ -85,24 +84,44 @@ static bool look(const struct td_tls *t, struct tls_files *ret)
 	return true;
 }
 
-// What new connections get. Certificate and key may be seen at different times: then they do not fit, and the next look
-// tries again.
-static gnutls_certificate_credentials_t current(struct td_tls *t)
+// The lock is held, or nobody else knows t.
+static void take(struct td_tls *t, gnutls_certificate_credentials_t cred, const struct tls_files *seen)
+{
+	t->creds = td_realloc(t->creds, (t->n + 1) * sizeof(*t->creds));
+	t->creds[t->n++] = cred;
+	t->seen = *seen;
+}
+
+// Certificate and key may be seen at different times: then they do not fit, and the next look tries again.
+static void renew(struct td_tls *t, const struct tls_files *seen)
 {
 	struct td_error e = TD_ERROR_INIT;
 	struct tls_files now;
-	pthread_mutex_lock(&t->lock);
-	if (td_now() >= t->look_at && t->n < LOADED_MOST) {
-		t->look_at = td_now() + LOOK_MS;
-		if (look(t, &now) && memcmp(&now, &t->seen, sizeof(now)) != 0) {
-			if (load(t, &e)) {
-				td_warn("the certificate in use stays: %s", e.msg);
-			} else {
-				t->seen = now;
-				td_info("the certificate %s was renewed", t->cert_file);
-			}
-		}
+	gnutls_certificate_credentials_t cred;
+	if (!look(t, &now) || !memcmp(&now, seen, sizeof(now)))
+		return;
+	if (load(t, &cred, &e)) {
+		td_warn("the certificate in use stays: %s", e.msg);
+		return;
 	}
+	pthread_mutex_lock(&t->lock);
+	take(t, cred, &now);
+	pthread_mutex_unlock(&t->lock);
+	td_info("the certificate %s was renewed", t->cert_file);
+}
+
+// What new connections get. One of them looks, and the others do not wait for it.
+static gnutls_certificate_credentials_t current(struct td_tls *t)
+{
+	pthread_mutex_lock(&t->lock);
+	const struct tls_files seen = t->seen;
+	bool looks = td_now() >= t->look_at && t->n < LOADED_MOST;
+	if (looks)
+		t->look_at = td_now() + LOOK_MS;
+	pthread_mutex_unlock(&t->lock);
+	if (looks)
+		renew(t, &seen);
+	pthread_mutex_lock(&t->lock);
 	gnutls_certificate_credentials_t cred = t->creds[t->n - 1];
 	pthread_mutex_unlock(&t->lock);
 	return cred;
@@ -116,14 +135,17 @@ int td_tls_new(const char *cert_file, const char *key_file, const char *client_c
 	t->cert_file = td_strdup(cert_file);
 	t->key_file = td_strdup(key_file);
 	t->client_ca_file = td_strdup(client_ca_file);
-	look(t, &t->seen); // before it is read: what changes in between is read again
+	struct tls_files seen = {0};
+	gnutls_certificate_credentials_t cred;
+	look(t, &seen); // before it is read: what changes in between is read again
 	t->look_at = td_now() + LOOK_MS;
 
 	int rc = gnutls_priority_init(&t->prio, "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", NULL);
 	if (rc < 0)
 		return td_fail(err, TD_INTERNAL, "TLS priorities: %s", gnutls_strerror(rc));
-	if (load(t, err))
+	if (load(t, &cred, err))
 		return TD_INVALID;
+	take(t, cred, &seen);
 	*ret = td_steal(t);
 	return 0;
 }
