@@ -86,3 +86,38 @@ def test_the_chart_brings_a_directory_if_wanted(tmp_path):
     assert {k: said[k] for k in site} == site and not any(k == "Secret" for k, _ in own)
     assert "volumeClaimTemplates" not in own["StatefulSet", "main-ldap"]["spec"] and not any(k == "ConfigMap" and n.endswith("-ca") for k, n in own)
     assert "suffix" in template({"ldap": {"enabled": True, "suffix": "lab"}}, check=False)
+
+
+@pytest.mark.kube
+@pytest.mark.feature("A16.9", "A1.9")
+def test_the_chart_and_the_manifest_have_one_gateway(tmp_path):
+    helm = pathlib.Path(assets()) / "helm"
+    values = {"spec": {"storage": [{"name": "home", "mountPath": "/home", "claim": "home"}], "scheduler": {"namespaces": [
+        {"namespace": "sessions-ann", "user": "ann"}, {"namespace": "*", "user": "pods"}, {"namespace": "never", "user": "bob"}]}},
+        "gateway": {"enabled": True, "tls": {"secret": "main-gateway-tls"}, "sessions": {"createNamespaces": False}}}
+
+    def template(more=(), check=True):
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+        argv = [a for m in more for a in ("--set-json", m)]
+        r = subprocess.run([helm, "template", "main", CHART, "-n", "slurm", "--kube-version", "1.34.0", "-f", tmp_path / "values.yaml", *argv], capture_output=True, text=True, timeout=60)
+        assert not check or r.returncode == 0, r.stderr
+        return {(d["kind"], d["metadata"].get("namespace"), d["metadata"]["name"]): d for d in yaml.safe_load_all(r.stdout) if d and d["kind"] not in ("SlurmCluster", "NodeSet")} if check else r.stderr
+    want = {(d["kind"], d["metadata"].get("namespace"), d["metadata"]["name"]): d for d in yaml.safe_load_all((ROOT / "deploy/manifests/gateway.yaml").read_text()) if d}
+    assert template() == want
+    pod = lambda docs: docs["Deployment", "slurm", "main-gateway"]["spec"]["template"]["spec"]
+    args = lambda docs: pod(docs)["containers"][0]["args"]
+    # A directory of the nodes, plain HTTP behind an ingress, namespaces and a certificate that are made, LDAP.
+    nodes = template(['spec.storage=[{"name":"home","mountPath":"/u","hostPath":"/lustre","subPath":"home"}]', "gateway.behindIngress=true", "gateway.sessions.createNamespaces=true", "ldap.enabled=true"])
+    assert "--homes-path=/lustre/home" in args(nodes) and "--homes-as=/u" in args(nodes) and "--behind-ingress" in args(nodes) and not any("cert" in a or "key" in a for a in args(nodes))
+    assert pod(nodes)["volumes"] == [{"name": "homes", "hostPath": {"path": "/lustre/home", "type": "Directory"}}]
+    assert nodes["Namespace", None, "sessions-ann"]["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
+    assert "pods/exec" in json.dumps(nodes["Role", "slurm", "main-gateway"]["rules"]) and "pods/exec" not in json.dumps(want["Role", "slurm", "main-gateway"]["rules"])
+    made = template(['gateway.tls={"secret":"","hosts":["tandem.lab.example"]}'])["Secret", "slurm", "main-gateway-tls"]
+    for name in ("ca.crt", "tls.crt"):
+        (tmp_path / name).write_bytes(base64.b64decode(made["data"][name]))
+    for host in ("tandem.lab.example", "main-gateway.slurm.svc"):
+        r = subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca.crt", "-verify_hostname", host, tmp_path / "tls.crt"], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 0, r.stderr
+    assert 'spec.storage has no entry named "homes"' in template(['gateway.homes="homes"'], check=False)
+    assert "subPath" in template(['spec.storage=[{"name":"home","mountPath":"/home","claim":"home","subPath":"x"}]'], check=False)
+    assert "/gateway/replicas" in template(["gateway.replicas=0"], check=False)

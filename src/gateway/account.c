@@ -11,7 +11,7 @@ enum { COOKIE_S = 12 * 3600, DAY_S = 86400 };
 static void set_cookie(struct td_gateway_ask *q, const char *value, int life_s)
 {
 	td_auto_free char *h = td_asprintf("tandem=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%d%s", value, life_s,
-					   q->g->o.cert ? "; Secure" : "");
+					   q->g->o.cert || q->g->o.behind_ingress ? "; Secure" : "");
 	td_http_add_header(q->x, "Set-Cookie", h);
 }
 

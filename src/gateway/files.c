@@ -2,6 +2,7 @@
 #include "gateway/door.h"
 #include "gateway/home.h"
 #include "gateway/hub.h"
+#include "metrics/metrics.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +36,12 @@ static int put_chunks(struct td_gateway_ask *q, struct td_error *err)
 	const char *body = td_http_body(q->x, &n);
 	const struct td_home_call k = {.user = &q->user, .verb = "store", .in = body, .in_len = n};
 	int r = td_home_do(q->g, &k, td_http_cancel(q->x), NULL, err);
-	return r ? r : td_gateway_done(q);
+	if (r)
+		return r;
+	td_metric_add(td_counter(td_metrics_process(), "tandem_gateway_upload_bytes_total",
+				 "Bytes of people's files that were taken.", NULL),
+		      (double)n, NULL);
+	return td_gateway_done(q);
 }
 
 static int put_file(struct td_gateway_ask *q, struct td_error *err)

@@ -30,7 +30,9 @@
 //   files.c                    chunks, upload, download
 //   sessions.[ch]              sessions: pods of people, what is shown of them, their end
 //   session_start.c            starts one
+//   session_devices.c          its GPUs: a number, or a claim
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
+//   session_looks.c            where is looked for them, and how often
 //   session_pass.c             the proxy in front of them
 //   session_ssh.c              ssh into them
 //   session_record.c           what is kept of one: it can be resumed
@@ -64,8 +66,9 @@
 
 struct td_gateway_opts {
 	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
-		*homes_claim, *homes_path, *usage;
-	int low_use_min; // 0: no such rule for all
+		*homes_claim, *homes_path, *usage, *image;
+	bool behind_ingress; // people come by HTTPS, though there is no cert here
+	int low_use_min;     // 0: no such rule for all
 };
 
 // Slurm as it was last seen, shared by all who look (jobs.c).
@@ -87,6 +90,7 @@ struct td_oidc;
 struct td_hubs;
 struct td_session_scopes;
 struct td_session_ways;
+struct td_session_looks;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -97,6 +101,7 @@ struct td_gateway {
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
 	struct td_session_ways *ways;
+	struct td_session_looks *looks;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;

@@ -19,6 +19,7 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -123,31 +124,48 @@ int td_home_remove(const char *path, struct td_error *err)
 
 // ---- becoming the person ----
 
+// Makes the home, as a login pod would, of a person who has not logged in yet.
+static int make_home(int root, const char *home, uid_t uid, gid_t gid, struct td_error *err)
+{
+	td_auto_free char *temp = td_asprintf(".new-%s", home);
+	if (mkdirat(root, temp, 0700) < 0 && errno != EEXIST)
+		return td_fail_errno(err, TD_TRANSIENT, errno, "make the home %s", home);
+	if (fchownat(root, temp, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    syscall(SYS_renameat2, root, temp, root, home, 1 /* RENAME_NOREPLACE */) < 0)
+		unlinkat(root, temp, AT_REMOVEDIR);
+	return 0;
+}
+
 static int enter(const char *homes, const char *home, uid_t uid, gid_t gid, struct td_error *err)
 {
 	td_auto_close int root = open(homes, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "the homes at %s", homes);
 
-	int fd = beneath(root, home, O_RDONLY | O_DIRECTORY, 0);
-	// Who has not logged in yet has no home: it is made as a login pod would.
-	if (fd < 0 && errno == ENOENT && !strchr(home, '/')) {
-		td_auto_free char *temp = td_asprintf(".new-%s", home);
-		if (mkdirat(root, temp, 0700) < 0 && errno != EEXIST)
-			return td_fail_errno(err, TD_TRANSIENT, errno, "make the home %s", home);
-		if (fchownat(root, temp, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    syscall(SYS_renameat2, root, temp, root, home, 1 /* RENAME_NOREPLACE */) < 0)
-			unlinkat(root, temp, AT_REMOVEDIR);
-		fd = beneath(root, home, O_RDONLY | O_DIRECTORY, 0);
-	}
-	td_auto_close int dir = fd;
+	td_auto_close int there = beneath(root, home, O_PATH | O_DIRECTORY, 0);
+	int r = there < 0 && errno == ENOENT && !strchr(home, '/') ? make_home(root, home, uid, gid, err) : 0;
+	if (r)
+		return r;
+
+	// It is opened with the person's own rights: root needs none to other people's files then, and a file
+	// server that takes root for nobody opens it too.
+	int groups = setgroups(1, &gid);
+	setfsgid(gid);
+	setfsuid(uid);
+	if (groups < 0 || setfsgid((gid_t)-1) != (int)gid ||
+	    setfsuid((uid_t)-1) != (int)uid) // these say what counts now
+		return td_fail_errno(err, TD_INTERNAL, errno, "become user %u", (unsigned)uid);
+	td_auto_close int dir = beneath(root, home, O_PATH | O_DIRECTORY, 0);
+	if (dir < 0 && errno == EACCES)
+		return td_fail_errno(err, TD_DENIED, EACCES, "the home %s cannot be reached by its owner", home);
 	if (dir < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "the home %s", home);
-
-	if (fchdir(dir) < 0 || chroot(".") < 0)
+	if (fchdir(dir) < 0)
+		return td_fail_errno(err, errno == EACCES ? TD_DENIED : TD_INTERNAL, errno,
+				     "the home %s is not its owner's", home);
+	if (chroot(".") < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "enter the home %s", home);
-	if (setgroups(1, &gid) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "become user %u", (unsigned)uid);
 	if (chdir("/") < 0)
 		return td_fail_errno(err, TD_DENIED, errno, "the home %s is not its owner's", home);

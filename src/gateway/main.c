@@ -109,11 +109,13 @@ static int check(const struct td_gateway_opts *o)
 {
 	if (!o->cert != !o->key)
 		return td_command_wrong("gateway", "--cert and --key go together");
-	if (!o->cert && !td_starts(o->listen, "127.") && !td_starts(o->listen, "[::1]:") &&
+	if (o->cert && o->behind_ingress)
+		return td_command_wrong("gateway", "--behind-ingress is for a gateway without --cert");
+	if (!o->cert && !o->behind_ingress && !td_starts(o->listen, "127.") && !td_starts(o->listen, "[::1]:") &&
 	    !td_starts(o->listen, "unix:"))
 		return td_command_wrong("gateway",
 					"--listen %s is reached over the network: give --cert and --key, or listen on "
-					"127.0.0.1",
+					"127.0.0.1, or say --behind-ingress where an ingress has the certificate",
 					o->listen);
 	return 0;
 }
@@ -147,6 +149,10 @@ int td_gateway_main(int argc, char **argv)
 		 .help = "where people reach it"},
 		{.name = "cert", .value = "FILE", TD_OPT_TEXT(&g.o.cert), .help = "certificate for HTTPS (PEM)"},
 		{.name = "key", .value = "FILE", TD_OPT_TEXT(&g.o.key), .help = "its key"},
+		{.name = "behind-ingress",
+		 TD_OPT_SWITCH(&g.o.behind_ingress),
+		 .help = "plain HTTP on the network: an ingress before it has the certificate, and nobody else may "
+			 "reach it"},
 		{.name = "homes", .value = "DIR", TD_OPT_TEXT(&g.o.homes), .help = "where the users' homes lie here"},
 		{.name = "homes-as",
 		 .value = "DIR",
@@ -160,6 +166,11 @@ int td_gateway_main(int argc, char **argv)
 		 .value = "NAME",
 		 TD_OPT_TEXT(&g.o.homes_claim),
 		 .help = "instead: the claim that holds it, in the namespaces of sessions"},
+		{.name = "image",
+		 .value = "IMAGE",
+		 TD_OPT_TEXT(&g.o.image),
+		 .help = "Tandem's image, which brings the pods of sessions its program (default: nodes have it in "
+			 "/opt/tandem)"},
 		{.name = "usage",
 		 .value = "URL",
 		 TD_OPT_TEXT(&g.o.usage),
@@ -193,6 +204,7 @@ int td_gateway_main(int argc, char **argv)
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.ways = td_session_ways_new();
+	g.looks = td_session_looks_new();
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
@@ -213,6 +225,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_keys_free(g.keys);
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
+	td_session_looks_free(g.looks);
 	td_session_ways_free(g.ways);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);

@@ -322,8 +322,7 @@ static void reclaim(struct td_gateway *g, const struct td_session_set *s, enum t
 	int r = td_session_record_end(g, s->record->ns, id, &end, &e);
 	if (!r)
 		r = td_session_set_remove(g, s, g->cancel, &e);
-	td_info("session %s of %s ends: %s%s%s", id, td_object_annotation(s->record, TD_ANN_SESSION_OWNER),
-		td_idle_words(why), r ? ": " : "", r ? e.msg : "");
+	td_session_reclaimed(s->record, why, r ? &e : NULL);
 }
 
 static int even(struct td_gateway_door *door, const struct td_session_set *s, struct td_error *err)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/rand.h"
+#include "gateway/home.h"
 #include "gateway/path.h"
 
 #include <stdio.h>
@@ -29,9 +30,35 @@ static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, cons
 	td_jm_str(d, v, "value", value);
 }
 
-// What the kind adds: the program, the token, and tandem-standin for a terminal.
-static void add_kind(const struct td_session_kind *kind, const yyjson_val *body, yyjson_mut_doc *d)
+// A terminal's program: nodes of `tandem up` have it, elsewhere an init container brings it.
+static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 {
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
+		       *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes")),
+		       *m = yyjson_mut_arr_add_obj(d, td_jm_get(c, "volumeMounts"));
+	td_jm_str(d, m, "name", "tandem-bin");
+	td_jm_str(d, m, "mountPath", "/opt/tandem");
+	td_jm_set(d, m, "readOnly", yyjson_mut_true(d));
+	td_jm_str(d, v, "name", "tandem-bin");
+	if (!q->g->o.image) {
+		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
+		return;
+	}
+	const struct td_embedded *f = td_embedded(td_gateway_files, "session-standin.yaml");
+	const struct td_json_word words[] = {{"image", q->g->o.image, 0}};
+	td_auto_json_list struct td_json_list t = {0};
+	if (td_yaml_parse(f->text, f->len, &t, NULL))
+		abort(); // it is our own
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"),
+			      yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(init)));
+	td_jm_obj(d, v, "emptyDir");
+}
+
+// What the kind adds: the program, the token, and tandem-standin for a terminal.
+static void add_kind(const struct td_gateway_ask *q, const struct td_session_kind *kind, yyjson_mut_doc *d)
+{
+	const yyjson_val *body = q->body;
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
 	yyjson_mut_val *words = td_jm_arr(d, c, "command"), *notes = td_jm_get(o, "metadata.annotations");
 	const char *env = td_jstr(body, "env"), *run = td_jstr(body, "run");
@@ -60,18 +87,11 @@ static void add_kind(const struct td_session_kind *kind, const yyjson_val *body,
 			td_buf_printf(&hex, "%02x", random[i]);
 		add_env(d, c, "TANDEM_SESSION_TOKEN", td_buf_str(&hex));
 	}
-	if (kind->terminal) {
-		yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes")),
-			       *m = yyjson_mut_arr_add_obj(d, td_jm_get(c, "volumeMounts"));
-		td_jm_str(d, v, "name", "tandem-bin");
-		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
-		td_jm_str(d, m, "name", "tandem-bin");
-		td_jm_str(d, m, "mountPath", "/opt/tandem");
-		td_jm_set(d, m, "readOnly", yyjson_mut_true(d));
-	}
+	if (kind->terminal)
+		add_standin(q, d);
 }
 
-static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_doc *d)
+static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *notes = td_jm_get(o, "metadata.annotations");
@@ -92,18 +112,16 @@ static void finish(struct td_gateway_ask *q, const yyjson_val *sc, yyjson_mut_do
 
 	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
 	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
-			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024)),
-			  *gpus = td_asprintf("%lld", td_jint(q->body, "gpus", 0));
+			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024));
 	td_jm_key_str(d, limits, "cpu", cpu);
 	td_jm_key_str(d, limits, "memory", memory);
-	if (strcmp(gpus, "0") != 0)
-		td_jm_key_str(d, limits, td_jstr_or(td_jget(sc, "spec.devices.[0]"), "resource", "nvidia.com/gpu"),
-			      gpus);
 
 	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
 	td_jm_str(d, v, "name", "home");
 	if (q->g->o.homes_claim) {
 		td_jm_str(d, v, "persistentVolumeClaim.claimName", q->g->o.homes_claim);
+		// A kubelet would give all that is in the claim, other people's homes too, to the group.
+		yyjson_mut_obj_remove_key(td_jm_get(o, "spec.securityContext"), "fsGroup");
 		td_jm_str(d, td_jm_get(c, "volumeMounts.[0]"), "subPath", below);
 	} else {
 		td_jm_strf(d, v, "hostPath.path", "%s/%s", q->g->o.homes_path, below);
@@ -172,8 +190,10 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
-	add_kind(kind, q->body, d);
-	finish(q, sc->root, d);
+	add_kind(q, kind, d);
+	finish(q, d);
+	if ((r = td_session_devices(q, sc->root, record, d, err)))
+		return r;
 	if (number < 0) {
 		td_session_fresh(g->traffic, id);
 	} else {
@@ -221,11 +241,16 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	if (r)
 		return r;
 
+	// Who has no home yet has one now: a kubelet would make it root's.
+	const struct td_home_call home = {.user = &q->user, .verb = "missing"};
+	if (g->o.homes && (r = td_home_do(g, &home, td_gateway_cancel(q), NULL, err)))
+		return r;
 	char end[7];
 	td_random_name(end, sizeof(end) - 1);
 	td_auto_free char *id = td_asprintf("%.24s-%s", called, end);
 	for (char *p = id; *p; p++) // a pod's name has no others
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
+	td_session_looks_wake(g->looks, ns);
 	if ((r = td_session_record_make(q, ns, id, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
 	long long replicas = td_jint(q->body, "replicas", 0);

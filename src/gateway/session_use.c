@@ -15,13 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACKED = 1024, USAGE_MAX = 8 << 20, GAP_MS = 60000 };
+//
+// Of several gateways each sees its own requests only. So each writes down in the session's record when it was used,
+// every TELL_S at most, and believes what another one wrote down to be LATER_S later: used in between is not told.
+enum { TRACKED = 1024, USAGE_MAX = 8 << 20, GAP_MS = 60000, TELL_S = 20, LATER_S = 30 };
 
 struct use {
 	char id[64];
 	struct td_answers *answers; // of an endpoint that was asked; owned
 	uint64_t life;              // which `answers` these are; 0: there are none
 	int64_t traffic;            // 0: none was seen
+	int64_t told, others;       // what this gateway and another one wrote down of that; 0: nothing
 	double cpu_s;               // the counter; -1: not known
 	int64_t cpu_ms;             // when it was read
 	int64_t low_since;          // -1: it is not low, or not known
@@ -106,8 +110,28 @@ void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idl
 	pthread_mutex_lock(&t->lock);
 	const struct use *u = find(t, id);
 	ret->traffic = u && u->traffic > t->began ? u->traffic : t->began; // not seen counts from our start
+	int64_t now = td_real_ms(t->clock) / 1000, others = !u || !u->others            ? 0
+							    : u->others < now - LATER_S ? u->others + LATER_S
+											: now;
+	ret->traffic = others > ret->traffic ? others : ret->traffic;
 	ret->low_cpu_since = u && !u->unseen ? u->low_since : -1;
 	pthread_mutex_unlock(&t->lock);
+}
+
+int64_t td_session_tell(struct td_session_traffic *t, const char *id, int64_t kept)
+{
+	pthread_mutex_lock(&t->lock);
+	struct use *u = at(t, id);
+	if (kept != u->told)
+		u->others = kept;
+	int64_t last = u->told > kept ? u->told : kept, now = td_real_ms(t->clock) / 1000;
+	last = last < now ? last : now; // it is its owner's to change
+	bool tells = u->traffic > last + TELL_S;
+	if (tells)
+		u->told = u->traffic;
+	int64_t ret = tells ? u->traffic : 0;
+	pthread_mutex_unlock(&t->lock);
+	return ret;
 }
 
 uint64_t td_session_asked(struct td_session_traffic *t, const char *id)

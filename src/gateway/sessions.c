@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gateway/path.h"
+#include "metrics/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,7 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	if (!ns)
 		return err->code;
 	int r = td_gateway_name_check("session", id, err);
+	td_session_looks_wake(q->g->looks, ns);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	if (!r)
 		r = td_kube_get(q->g->kube, &td_pods, ns, name, td_http_cancel(q->x), &o, err);
@@ -235,6 +237,8 @@ int td_session_record_of(struct td_gateway_ask *q, const char *id, struct td_obj
 {
 	td_auto_free char *ns = td_session_namespace(q->g, q->user.name, err);
 	int r = ns ? td_gateway_name_check("session", id, err) : err->code;
+	if (ns)
+		td_session_looks_wake(q->g->looks, ns);
 	return r ? r : td_session_record_get(q, ns, id, ret, err);
 }
 
@@ -299,6 +303,17 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 
 // ---- the end ----
 
+void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e)
+{
+	const char *const name = why == TD_IDLE_AGE ? "age" : why == TD_IDLE_TRAFFIC ? "unused" : "idle";
+	if (!e)
+		td_metric_add(td_counter(td_metrics_process(), "tandem_gateway_sessions_reclaimed_total",
+					 "Sessions that were ended by the rules.", TD_LABELS("why")),
+			      1, TD_LABELS(name));
+	td_info("session %s of %s ends: %s%s%s", td_object_label(o, TD_LABEL_SESSION),
+		td_object_annotation(o, TD_ANN_SESSION_OWNER), td_idle_words(why), e ? ": " : "", e ? e->msg : "");
+}
+
 // Ends one by the rules. Why is written down before the pod goes, so that it can be resumed.
 static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idle_why why)
 {
@@ -311,8 +326,7 @@ static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idl
 		r = 0; // one without a record: nobody can resume it
 	if (!r)
 		r = td_kube_delete(g->kube, &td_pods, o->ns, o->name, &how, g->cancel, &e);
-	td_info("session %s of %s ends: %s%s%s", id, td_object_annotation(o, TD_ANN_SESSION_OWNER), td_idle_words(why),
-		r ? ": " : "", r ? e.msg : "");
+	td_session_reclaimed(o, why, r ? &e : NULL);
 }
 
 // One pod alone. usage NULL: it could not be read.
@@ -341,6 +355,23 @@ static void orphan(struct td_gateway *g, const struct td_object *o)
 		td_warn("pod %s/%s of a session that was stopped: %s", o->ns, o->name, e.msg);
 }
 
+// Gateways tell each other by the record when it was used.
+static void tell(struct td_gateway *g, const struct td_object *record)
+{
+	const char *id = td_object_label(record, TD_LABEL_SESSION), *text = td_jstr(record->root, "data.used");
+	struct td_error e = TD_ERROR_INIT;
+	long long kept = 0;
+	if (td_jstr(record->root, "data.ended"))
+		return;
+	int64_t used = td_session_tell(g->traffic, id, text && td_parse_i64(text, &kept) && kept > 0 ? kept : 0);
+	if (!used)
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.used", "%lld", (long long)used);
+	if (td_session_record_set(g, record, d, &e))
+		td_debug("session %s/%s: %s", record->ns, record->name, e.msg);
+}
+
 // The sessions of one person. True: there are endpoints with replicas.
 static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const char *usage)
 {
@@ -353,6 +384,10 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		td_debug("sessions in %s: %s", ns, e.msg);
 		return false;
 	}
+	if (!l.n && !kept.n)
+		td_session_looks_empty(g->looks, ns, td_mono_ms(&td_clock_system));
+	for (size_t i = 0; i < kept.n; i++)
+		tell(g, kept.v[i]);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct td_object *record = record_in(&kept, l.v[i]);
 		if (td_session_replicas(record))
@@ -395,6 +430,8 @@ void *td_session_thread(void *arg)
 			const char *ns = td_jstr_or(v, "namespace", "*");
 			if (!strcmp(ns, "*"))
 				break;
+			if (!td_session_looks_due(g->looks, ns, td_mono_ms(&td_clock_system)))
+				continue;
 			soon = look(door, ns, td_jstr(v, "user"), known ? td_buf_str(&usage) : NULL) || soon;
 		}
 	}

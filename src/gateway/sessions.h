@@ -59,12 +59,18 @@ struct td_idle_rules td_session_rules_of(struct td_gateway *g, const struct td_o
 enum td_idle_why td_session_end_of(struct td_gateway *g, const struct td_object *pod, int64_t began, int64_t *ret_at);
 void td_session_write_end(struct td_gateway *g, const struct td_object *pod, int64_t began, yyjson_mut_doc *d,
 			  yyjson_mut_val *w);
+// Counts and says that the rules ended one. e: why it could not be; NULL: it was.
+void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e);
 // s since 1970, when the pod started; -1: it did not.
 int64_t td_session_started(const struct td_object *pod);
 // session_start.c: makes the pod of the session `id` as q->body says; number: which replica it is, -1: there are
 // none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
 		    struct td_error *err);
+// session_devices.c: adds q->body's GPUs to the pod, as the SlurmCluster `sc` has them given out. record: the name of
+// the session's ConfigMap, which must be there.
+int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const char *record, yyjson_mut_doc *pod,
+		       struct td_error *err);
 // Takes what was asked for from the record, for q->body. It lies in the person's namespace: it is believed no
 // more than what he sends.
 int td_session_request(struct td_gateway_ask *q, const struct td_object *record, struct td_json **ret,
@@ -158,6 +164,16 @@ int td_session_record_remove(struct td_gateway_ask *q, const struct td_object *r
 // What there is to say of one that has no pod.
 void td_session_record_write(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w);
 
+// ---- session_looks.c: which namespaces the thread looks at. Thread-safe ----
+struct td_session_looks *td_session_looks_new(void);
+struct td_session_looks *td_session_looks_free(struct td_session_looks *l);
+// Somebody does something there.
+void td_session_looks_wake(struct td_session_looks *l, const char *ns);
+// Whether it is looked at now; now_ms: mono.
+bool td_session_looks_due(struct td_session_looks *l, const char *ns, int64_t now_ms);
+// That look found nothing: the next one can wait, unless it was woken since.
+void td_session_looks_empty(struct td_session_looks *l, const char *ns, int64_t now_ms);
+
 // ---- session_use.c: what each does, as far as this gateway has seen. Thread-safe ----
 struct td_session_traffic;
 struct td_session_traffic *td_session_traffic_new(const struct td_clock *clock);
@@ -168,6 +184,8 @@ void td_session_touch(struct td_session_traffic *t, const char *id);
 void td_session_fresh(struct td_session_traffic *t, const char *id);
 // Fills traffic and low_cpu_since.
 void td_session_seen(struct td_session_traffic *t, const char *id, struct td_idle_seen *ret);
+// kept: when it was used by its record, s since 1970; 0: never. Returns what is to stand there instead; 0: nothing is.
+int64_t td_session_tell(struct td_session_traffic *t, const char *id, int64_t kept);
 // Its server is asked, and has answered (or the asker left); took_ms: since then. A request that began
 // before the session did counts for nothing:
 // life is what td_session_asked said of it.

@@ -258,9 +258,59 @@ static void scopes(void **state)
 	td_objects_done(&l);
 }
 
+// Two gateways: each sees its own requests, and the record tells it of the other's, later rather than sooner.
+static void gateways_tell_each_other(void **state)
+{
+	struct td_clock_manual c;
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *a = td_session_traffic_new(&c.clock), *b = td_session_traffic_new(&c.clock);
+	td_session_fresh(a, "a");
+	assert_int_equal(td_session_tell(a, "a", 0), T0);
+	assert_int_equal(td_session_tell(b, "a", T0), 0);
+	td_clock_manual_add(&c, 10000);
+	td_session_touch(a, "a");
+	assert_int_equal(td_session_tell(a, "a", T0), 0); // a moment after the last time
+	assert_int_equal(end(a, T0, TD_IDLE_TRAFFIC), T0 + 10 + 3600);
+	td_clock_manual_add(&c, 3000 * 1000LL);
+	td_session_touch(a, "a");
+	assert_int_equal(td_session_tell(a, "a", T0), T0 + 3010);
+	assert_int_equal(end(b, T0, TD_IDLE_TRAFFIC), T0 + 30 + 3600); // it does not know yet
+	assert_int_equal(td_session_tell(b, "a", T0 + 3010), 0);
+	td_clock_manual_add(&c, 50 * 1000LL);
+	assert_int_equal(end(b, T0, TD_IDLE_TRAFFIC), T0 + 3010 + 30 + 3600);
+	// What it wrote down itself makes it no later; and nobody has used it in the future.
+	assert_int_equal(td_session_tell(a, "a", T0 + 3010), 0);
+	assert_int_equal(end(a, T0, TD_IDLE_TRAFFIC), T0 + 3010 + 3600);
+	assert_int_equal(td_session_tell(b, "a", T0 + 1000000), 0);
+	assert_int_equal(end(b, T0, TD_IDLE_TRAFFIC), T0 + 3060 + 3600);
+	td_session_traffic_free(a);
+	td_session_traffic_free(b);
+}
+
+// A namespace without sessions is looked at now and then, and at once when somebody does something there.
+static void where_there_are_none(void **state)
+{
+	struct td_session_looks *l = td_session_looks_new();
+	assert_true(td_session_looks_due(l, "a", 1000));
+	assert_true(td_session_looks_due(l, "a", 6000)); // it had some
+	td_session_looks_empty(l, "a", 6000);
+	assert_false(td_session_looks_due(l, "a", 11000));
+	assert_true(td_session_looks_due(l, "b", 11000));
+	assert_true(td_session_looks_due(l, "a", 6000 + 120000));
+	td_session_looks_wake(l, "a"); // while it is looked at
+	td_session_looks_empty(l, "a", 127000);
+	assert_true(td_session_looks_due(l, "a", 127000));
+	td_session_looks_empty(l, "a", 127000);
+	td_session_looks_wake(l, "a");
+	assert_true(td_session_looks_due(l, "a", 128000));
+	td_session_looks_free(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gateways_tell_each_other),
+		cmocka_unit_test(where_there_are_none),
 		cmocka_unit_test(how_an_endpoint_answers),
 		cmocka_unit_test(scopes),
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),

@@ -241,6 +241,48 @@ static void test_stranger(void **state)
 	serve_stop(&s);
 }
 
+// A certificate that is renewed counts for new connections; the old one goes on. Half of a pair counts for none.
+static void test_renewed(void **state)
+{
+	struct served s = {0};
+	td_auto_free char *other = td_asprintf("%s/renewed", dir), *their_ca = td_asprintf("%s/ca.crt", other),
+			  *c2 = td_asprintf("%s/x.crt", other), *k2 = td_asprintf("%s/x.key", other),
+			  *c1 = td_asprintf("%s/own.crt", other), *k1 = td_asprintf("%s/own.key", other);
+	const char *ips[] = {"127.0.0.1", NULL};
+	assert_int_equal(td_pki_ca_ensure(other, "test", NULL), 0);
+	assert_int_equal(
+		td_pki_issue(other,
+			     &(struct td_pki_cert){.file = "x", .cn = "srv", .sans = ips, .server = true, .days = 10},
+			     NULL),
+		0);
+	assert_int_equal(link(crt, c1) | link(key, k1), 0);
+	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .cert_file = c1, .key_file = k1});
+	td_auto(td_http_client_free) struct td_http_client *before =
+		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
+	td_auto_reply struct td_http_reply r = {0};
+	assert_int_equal(get(before, "/who", &r), 0);
+
+	assert_int_equal(rename(c2, c1), 0);
+	int64_t until = test_now() + 60000;
+	for (bool half = true, done = false; !done;) {
+		td_auto(td_http_client_free) struct td_http_client *after =
+			client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = half ? ca : their_ca});
+		td_auto_reply struct td_http_reply q = {0};
+		int rc = get(after, "/who", &q);
+		assert_true(test_now() < until);
+		if (half) {
+			assert_int_equal(rc, 0);
+			half = false;
+			assert_int_equal(rename(k2, k1), 0);
+		} else if (!(done = rc == 0)) {
+			poll(NULL, 0, 50);
+		}
+	}
+	td_auto_reply struct td_http_reply still = {0};
+	assert_int_equal(get(before, "/who", &still), 0); // the same connection
+	serve_stop(&s);
+}
+
 static void test_unix(void **state)
 {
 	struct served s = {0};
@@ -737,7 +779,7 @@ int main(void)
 		cmocka_unit_test(test_refused),   cmocka_unit_test(test_keep_alive),
 		cmocka_unit_test(test_slow),      cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_peer_gone), cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_far_alive),
+		cmocka_unit_test(test_far_alive), cmocka_unit_test(test_renewed),
 	};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);

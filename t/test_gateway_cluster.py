@@ -1,0 +1,184 @@
+"""The gateway on a real cluster, as the chart of a Slurm cluster brings it: two pods with their own rights and no more, homes in claims, a certificate
+of their own, and a laptop that comes to them. Everything of the pool but the gateway is what other tests use."""
+import base64
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+import yaml
+
+from harness import KEEP, ROOT, wait_for
+from installed import ready
+from wsclient import WebSocket
+
+pytestmark = pytest.mark.real  # two replicas, claims, RBAC and pod security are kubelets' and a real API server's
+
+CHART = ROOT / "deploy/helm/slurm-cluster"
+PEOPLE = {"researcher": 1000, "pods": 2000}  # of the pool: every daemon knows them
+CLAIMS = ("resourceclaimtemplates",)  # the pool gives GPUs by claims
+LABELS = "app.kubernetes.io/name=tandem-gateway"
+
+
+def claim(pool, ns):
+    """The file system of homes as a claim of this namespace, as an administrator makes it: one volume for each claim."""
+    pv = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"home-{ns}"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": ns, "name": "home"}, "hostPath": {"path": pool.shared_home}}}
+    pvc = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "home", "namespace": ns}, "spec": {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": f"home-{ns}", "resources": {"requests": {"storage": "1Gi"}}}}
+    return [pv, pvc]
+
+
+def gateways(pool):
+    return [p for p in pool.items("pods", "-n", "slurm", "-l", LABELS) if ready(p)]
+
+
+class Balancer:
+    """What a Service of the type LoadBalancer does: a port whose connections go to one of the ready gateways after the other."""
+
+    def __init__(self, pool):
+        self.pool, self.n, self.server = pool, 0, socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):  # the test is over
+            while True:
+                threading.Thread(target=self.carry, args=(self.server.accept()[0],), daemon=True).start()
+
+    def carry(self, near):
+        there = sorted(p["status"]["podIP"] for p in gateways(self.pool))
+        self.n += 1
+        with near, contextlib.suppress(OSError, IndexError), socket.create_connection((there[self.n % len(there)], 8443), 30) as far:
+            back = threading.Thread(target=self.copy, args=(far, near), daemon=True)
+            back.start()
+            self.copy(near, far)
+            back.join()
+
+    @staticmethod
+    def copy(a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(65536):
+                b.sendall(data)
+        with contextlib.suppress(OSError):
+            b.shutdown(socket.SHUT_RDWR)
+
+
+class Away:
+    """Somebody's laptop: it has an address, a CA and a password, and no kubeconfig."""
+
+    def __init__(self, pool, home, user, url, ca):
+        self.pool, self.home, self.user, self.url, self.ca = pool, str(home), user, url, str(ca)
+        os.makedirs(self.home)
+        password = pool.run(pool.tandem, "user", "password", user, "--kubeconfig", pool.cluster.kubeconfig).stdout
+        said = self.run("login", "--ca", self.ca, "--user", user, url, input=password)
+        assert f"You are {user} at {url}" in said.stdout
+        self.key = json.load(open(f"{self.home}/.config/tandem/login.json"))["key"]
+
+    def run(self, *argv, check=True, input=None):
+        env = {"PATH": KEEP["PATH"], "HOME": self.home, "TANDEM_HOME": f"{self.home}/none"}
+        r = subprocess.run([self.pool.tandem, *map(str, argv)], env=env, cwd=self.home, input=input, capture_output=True, text=True, timeout=300)
+        assert not check or r.returncode == 0, (argv, r.stdout, r.stderr)
+        return r
+
+    def json(self, *argv, **kw):
+        return json.loads(self.run(argv[0], "-o", "json", *argv[1:], **kw).stdout)
+
+    def tty(self, session):
+        tls = ssl.create_default_context(cafile=self.ca)
+        return WebSocket(self.url.removeprefix("https://"), f"/s/{session}/tty", {"Authorization": f"Bearer {self.key}"}, tls=tls)
+
+
+@pytest.fixture(scope="module")
+def door(shared_pool, tmp_path_factory):
+    """(address, CA) of the chart's gateway, to which a port of this machine leads."""
+    pool, tmp = shared_pool, tmp_path_factory.mktemp("gateway")
+    namespaces = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["scheduler"]["namespaces"]
+    people = [{"namespace": f"sessions-{name}", "user": name} for name in PEOPLE]
+    values = {"gateway": {"enabled": True, "image": {"repository": "docker.io/tandem/tandem", "tag": "test"}, "tls": {"hosts": ["localhost"]}, "sessions": {"createNamespaces": True}},
+              "spec": {"storage": [{"name": "home", "mountPath": "/home", "claim": "home"}], "scheduler": {"namespaces": [*people, {"namespace": "*", "user": "pods"}]}}}
+    (tmp / "values.yaml").write_text(yaml.safe_dump(values))
+    text = pool.run(f"{pool.cluster.assets}/helm", "template", "main", CHART, "-n", "slurm", "-f", tmp / "values.yaml", "--kube-version", "1.34.0", "--show-only", "templates/gateway.yaml").stdout
+    docs = [d for d in yaml.safe_load_all(text) if d]
+    balancer = None
+    try:
+        pool.change({"scheduler": {"namespaces": [*people, *namespaces]}}, idle=False)
+        docs.sort(key=lambda d: d["kind"] != "Namespace")
+        docs += [o for ns in ("slurm", *(p["namespace"] for p in people)) for o in claim(pool, ns)]
+        pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
+        wait_for("two gateways are ready", lambda: len(gateways(pool)) == 2, 180)
+        ca = next(d for d in docs if d["kind"] == "Secret")["data"]["ca.crt"]
+        (tmp / "ca.crt").write_bytes(base64.b64decode(ca))
+        balancer = Balancer(pool)
+        yield f"https://localhost:{balancer.server.getsockname()[1]}", tmp / "ca.crt"
+    finally:
+        if balancer:
+            balancer.server.close()
+        gone = [d for d in docs if not (d["kind"] in ("PersistentVolumeClaim", "Namespace") and d["metadata"].get("namespace") != "slurm")]
+        pool.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=yaml.safe_dump_all([*gone, *(d for d in docs if d["kind"] == "Namespace")]))
+        pool.kubectl("delete", "secret", "main-gateway", "-n", "slurm", "--ignore-not-found")
+        pool.change({"scheduler": {"namespaces": namespaces}}, idle=False)
+
+
+@pytest.mark.feature("A16.9", "D3.4", "D3.6", "E1.1")
+def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+    (tmp_path / "me/code").mkdir()
+    (tmp_path / "me/code/hello.py").write_text("import os; print('hello of', os.getuid(), 'in', os.getcwd())\n")
+    run = json.loads(subprocess.run([pool.tandem, "submit", "-o", "json", "--name", "first", "--", "python3 hello.py"], env={"PATH": KEEP["PATH"], "HOME": me.home}, cwd=f"{me.home}/code",
+                                    check=True, capture_output=True, text=True, timeout=300).stdout)["id"]
+    wait_for("it is done", lambda: {r["id"]: r["state"] for r in me.json("ps")["runs"]}.get(run) == "done", 120)
+    assert f"hello of 1000 in /home/researcher/tandem/runs/{run}" in me.run("logs", run).stdout
+
+    # A session in pods that keep to restricted pod security, with a GPU of the pool, and with nothing of Tandem's on its node.
+    s = me.json("session", "start", "shell", "--gpus", "1")
+    assert s["state"] == "ready"
+    w = me.tty(s["id"])
+    w.send(b"echo uid=$(id -u) who=$(whoami) home=$PWD run=$(ls tandem/runs)=$(ls -d /dev/tandem-gpu* | wc -l)\n")
+    said = w.until(b"=1\r\n").decode()
+    assert f"uid=1000 who=researcher home=/home/researcher run={run}=1" in said
+    spec = pool.get("pod", f"session-{s['id']}", "-n", "sessions-researcher")["spec"]
+    assert "hostPath" not in json.dumps(spec["volumes"]) and "fsGroup" not in spec["securityContext"]
+
+    # The gateways are one: who comes back finds the same shell, also when the one that had the terminal is gone.
+    w.send(b"KEPT=yes; printf 'and-%s\\n' kept\n")
+    w.until(b"and-kept\r\n")
+    before = {p["metadata"]["name"] for p in gateways(pool)}
+    pool.kubectl("delete", "pod", "-n", "slurm", *before)
+    wait_for("two others are ready", lambda: len(now := {p["metadata"]["name"] for p in gateways(pool)}) == 2 and not now & before, 180)
+    with contextlib.suppress(EOFError, OSError):
+        w.until(b"never")
+    again = me.tty(s["id"])
+    again.send(b"echo still-$KEPT\n")
+    again.until(b"still-yes\r\n")
+    me.run("session", "stop", s["id"])
+    wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", *CLAIMS) for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
+
+
+@pytest.mark.feature("A16.9", "A16.4", "D3.6")
+def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
+    me, eve = Away(pool, tmp_path / "me", "researcher", *door), Away(pool, tmp_path / "eve", "pods", *door)
+    s = me.json("session", "start", "endpoint", "--", "echo mine > index.html; exec python3 -m http.server $PORT")
+    assert eve.tty(s["id"]).status == 404 and eve.json("session", "list")["sessions"] == []
+    other = eve.json("session", "start", "batch", "--no-wait", "--", "id -u; ls -d /home/*; ls /home/researcher; exit 1")
+    pod = wait_for("it has ended", lambda: next((p for p in pool.items("pods", "-n", "sessions-pods") if p["status"].get("phase") == "Failed" and other["id"] in p["metadata"]["name"]), None))
+    said = pool.kubectl("logs", "-n", "sessions-pods", pod["metadata"]["name"])
+    assert said.split()[:2] == ["2000", "/home/pods"]  # no other home is there
+    # Its homes stay their owners' own: nothing gave them to a group.
+    home = f"{pool.shared_dir}/researcher"
+    assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
+    account = "--as=system:serviceaccount:slurm:main-gateway"
+    may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
+    assert may("create", "pods", "-n", "sessions-pods") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
+               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm")):
+        assert not may(*no), no
+    for p in gateways(pool):
+        c = p["spec"]["containers"][0]["securityContext"]
+        assert c["capabilities"] == {"add": ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"], "drop": ["ALL"]} and c["readOnlyRootFilesystem"] and not c["allowPrivilegeEscalation"]
+    for who, session in ((me, s), (eve, other)):
+        who.run("session", "stop", session["id"])
