@@ -3,6 +3,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import pathlib
 import time
 
@@ -149,6 +150,92 @@ def test_who_a_hub_may_speak_for(campus):
     assert west.api("POST", "/federation/look", {})[0] == 403
 
 
+def waiting(own_pool, run):
+    wait_for("it waits in west's queue", lambda: f"tandem {run} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+
+
+def record_of(pool, run):
+    return next(r for r in pool.items("federatedruns", "-n", "slurm") if r["spec"]["run"] == run)
+
+
+@pytest.mark.feature("C6.4")
+def test_a_word_that_comes_too_late_loses_no_run(pool, own_pool, hub, wire):
+    """The hub has written that the run starts, its word does not arrive, and the copy gives up."""
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+    run = hub.json("submit", "--no-code", "--name", "late", "--", "echo x >> ran")["id"]
+    waiting(own_pool, run)
+    wait_for("the hub knows that west has it", lambda: run_of(hub, run)["federation"]["phase"] == "Placed" and record_of(pool, run)["state"]["sent"])
+    wire.cut()
+    pool.kubectl("patch", "federatedrun", record_of(pool, run)["metadata"]["name"], "-n", "slurm", "--type=merge", "-p", '{"state": {"phase": "Started", "since": 1}}')
+    home_of(own_pool, run).joinpath(".tandem/consent").symlink_to("gave-up")  # as run.sh does after two minutes
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
+    wait_for("the copy has given up", lambda: not own_pool.ask("squeue", "-h", "-t", "PENDING,RUNNING")[1].strip())
+    wire.mend()
+    wait_for("it has run in another attempt", lambda: run_of(hub, run)["state"] == "done")
+    end = run_of(hub, run)["federation"]
+    assert end["attempt"] == 2 and end["there"] != run and not home_of(own_pool, run).joinpath("ran").exists()
+    assert home_of({"east": pool, "west": own_pool}[end["member"]], end["there"]).joinpath("ran").read_text() == "x\n"
+
+
+@pytest.mark.feature("C6.1")
+def test_a_large_upload_holds_up_nobody_else(pool, own_pool, hub, wire, tmp_path):
+    wire.cut()
+    wait_for("the hub knows that west is away", lambda: "cannot be reached" in hub.json("submit", "--no-code", "--cluster", "west", "--name", "probe", "--", "true")["federation"].get("why", ""))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "large").write_bytes(os.urandom(1 << 20))
+    large = hub.json("submit", "--dir", code, "--cluster", "west", "--name", "large", "--", "true")["id"]
+    first = hub.json("submit", "--no-code", "--gpus", "1", "--name", "first", "--", "sleep 600")["id"]
+    second = hub.json("submit", "--no-code", "--gpus", "1", "--name", "second", "--", "true")
+    assert second["federation"]["phase"] == "Waiting"
+    wire.narrow(100000)  # looks pass, the file does not
+    wire.mend()
+    wait_for("it is being sent", lambda: wire.stuck)
+    hub.run("cancel", first)
+    wait_for("another run has gone meanwhile", lambda: run_of(hub, second["id"])["state"] == "done")
+    assert wire.stuck and not record_of(pool, large)["state"]["sent"]
+    wire.narrow(None)
+    wait_for("the large one has run", lambda: run_of(hub, large)["state"] == "done")
+
+
+@pytest.mark.feature("C6.2", "C6.3")
+def test_nobody_evades_rules_and_limits(pool, own_pool, hub):
+    rule = [{"name": "fast", "gpuTypes": ["fast"], "members": ["west"]}]
+    routes = pool.get("federation", "campus")["spec"]["routes"]
+
+    def put(routes):
+        pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"routes": routes}}))
+        wait_for("the rules are known", lambda: ("fast" in no(["fast"])) == (routes[0]["name"] == "fast"))
+
+    def no(types):
+        """Which rule refuses a run to the moon, whose steps ask for these types; None: a step without a GPU."""
+        steps = [{"name": f"s{i}", "entrypoint": ["true"], **({"gpus": 1, "gpuType": t} if t else {"gpuType": "slow"})} for i, t in enumerate(types)]
+        return hub.api("POST", "/runs", {"request": "0123456789abcdef", "cluster": "east", "job": {"name": "x", "steps": steps}})[1].get("error", {}).get("message", "")
+    put(rule + routes)
+    try:
+        assert "rule fast sends such runs to west" in no([None, "fast"]) and "rule fast sends" in no(["slow", "fast"])
+    finally:
+        put(routes)
+    # A job of his own that has the name of a run of his counts all the same.
+    run = hub.json("submit", "--no-code", "--name", "cover", "--cluster", "east", "--", "sleep 600")["id"]
+    wait_for("it runs", lambda: run_of(hub, run)["federation"]["phase"] == "Started")
+    job = str(pool.sbatch("--uid=researcher", "--gres=gpu:1", f"--comment=tandem {run} main"))
+    wait_for("it holds a GPU", lambda: pool.ask("squeue", "-h", "-j", job, "-o", "%T")[1].strip() == "RUNNING")
+    try:
+        body = {"request": "fedcba9876543210", "job": {"name": "more", "steps": [{"name": "main", "entrypoint": ["true"], "gpus": 1}]}}
+
+        def asked():
+            body["request"] = f"{len(asked.all):016d}"
+            asked.all.append(hub.api("POST", "/runs", body)[1])
+            return asked.all[-1]["federation"]["phase"] == "Waiting" and "team lab holds 1 of 1" in asked.all[-1]["federation"]["why"]
+        asked.all = []
+        wait_for("the next one waits", asked)
+    finally:
+        pool.ask("scancel", job)
+        hub.run("cancel", run)
+    wait_for("and goes when there is room", lambda: run_of(hub, asked.all[-1]["id"])["state"] == "done")
+
+
 def lost_after(pool, seconds):
     pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"lostAfterSeconds": seconds}}))
 
@@ -158,7 +245,7 @@ def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
     own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
     run = hub.json("submit", "--no-code", "--name", "lost", "--", "touch ran")
     there = run["id"]
-    wait_for("it waits in west's queue", lambda: f"tandem {there} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+    waiting(own_pool, there)
     assert (was := run_of(hub, run["id"])["federation"])["member"] == "west" and was["phase"] == "Placed"
     wire.cut()
     lost_after(pool, 2)
@@ -174,3 +261,33 @@ def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
     wait_for("west was told", lambda: settled(pool))
     wait_for("and has nothing of it", lambda: not own_pool.ask("squeue", "-h")[1].strip())
     assert not home_of(own_pool, there).joinpath("ran").exists()
+
+
+@pytest.mark.feature("C6.1")
+def test_a_federation_that_is_deleted_lets_its_runs_end(pool, own_pool, hub):
+    spec = {k: v for k, v in pool.get("federation", "campus").items() if k in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "campus"}}
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+    try:
+        run = hub.json("submit", "--no-code", "--name", "last", "--", "true")["id"]
+        waiting(own_pool, run)
+        pool.kubectl("delete", "federation", "campus", "--wait=false")
+        # New runs are the cluster's own; the one that is there is shown, and goes on.
+        wait_for("it takes no more", lambda: not is_hub(hub))
+        assert "is being deleted and takes no runs" in hub.run("submit", "--no-code", "--cluster", "west", "--", "true", check=False).stderr
+        assert "federation" not in hub.json("submit", "--no-code", "--name", "own", "--", "true")
+        assert f"west/{run}" in hub.run("ps").stdout
+    finally:
+        own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
+    wait_for("it has run", lambda: run_of(hub, run)["state"] == "done")
+    wait_for("and the Federation is gone", lambda: not pool.items("federations"))
+    # Who cannot wait has them cancelled.
+    pool.apply(spec | {"metadata": {"name": "campus", "annotations": {"tandem.dev/federation-end": "cancel"}}})
+    wait_for("the gateway is the hub again", lambda: is_hub(hub))
+    run = hub.json("submit", "--no-code", "--name", "cut", "--", "sleep 600")["id"]
+    wait_for("it runs there", lambda: run_of(hub, run)["federation"]["phase"] == "Started")
+    pool.kubectl("delete", "federation", "campus", "--wait=false")
+    wait_for("the Federation is gone", lambda: not pool.items("federations"))
+    wait_for("and west has nothing of it", lambda: not own_pool.ask("squeue", "-h")[1].strip())
+    assert record_of(pool, run)["state"]["phase"] in ("Cancelled", "Ended")
+    pool.apply(spec)
+    wait_for("the gateway is the hub again", lambda: is_hub(hub))

@@ -64,20 +64,23 @@ static void count(struct run_sum *s, const struct td_slurm_job *j)
 		s->bad = state;
 }
 
-// What it holds, added to the row of its account and user.
-static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_job *j, int64_t gpus)
+// What it holds, added to the row of its account and user, and of the run whose name it has (NULL: of none).
+static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_job *j, const char *run, int64_t gpus)
 {
 	size_t i, n;
 	yyjson_mut_val *row;
+	const char *is;
 	yyjson_mut_arr_foreach (rows, i, n, row)
 		if (td_streq(td_jm_getstr(row, "account"), j->account) &&
-		    td_streq(td_jm_getstr(row, "user"), j->user)) {
+		    td_streq(td_jm_getstr(row, "user"), j->user) &&
+		    ((is = td_jm_getstr(row, "run")) ? td_streq(is, run) : !run)) {
 			td_jm_int(d, row, "gpus", yyjson_mut_get_sint(td_jm_get(row, "gpus")) + gpus);
 			return;
 		}
 	row = yyjson_mut_arr_add_obj(d, rows);
 	td_jm_str(d, row, "account", j->account);
 	td_jm_str(d, row, "user", j->user);
+	td_jm_str(d, row, "run", run);
 	td_jm_int(d, row, "gpus", gpus);
 }
 
@@ -166,8 +169,9 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		int64_t gpus = gpus_of(j.tres_alloc);
 		if (sum)
 			count(sum, &j);
-		else if (gpus > 0 && !td_slurm_job_ended(j.states) && td_job_phase(j.states) != TD_PHASE_WAITING)
-			hold(d, held, &j, gpus);
+		// Anybody may name his job after a run of his: the hub counts what is held beyond what that asked for.
+		if (gpus > 0 && !td_slurm_job_ended(j.states) && td_job_phase(j.states) != TD_PHASE_WAITING)
+			hold(d, held, &j, sum ? sum->run : NULL, gpus);
 	}
 	for (i = 0; i < runs; i++) {
 		const struct run_sum *x = &sums[i];

@@ -193,8 +193,13 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	int r = q->hub ? 0 : td_hub_ask(q->g, &hub, err);
 	if (r)
 		return r;
-	if (hub)
+	if (hub && !hub->ending)
 		return td_hub_make(q, id, err);
+	if (hub && td_jget(q->body, "cluster"))
+		return td_fail(err, TD_INVALID,
+			       "cluster: federation %s is being deleted and takes no runs: leave it out, and it runs at "
+			       "this cluster",
+			       hub->name);
 	if (td_jget(q->body, "cluster"))
 		return td_fail(err, TD_INVALID, "cluster: this gateway is the hub of no federation: leave it out");
 	td_auto_needs struct td_gateway_needs needs = {0};
