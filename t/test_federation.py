@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, ask
 from wire import Wire
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
@@ -21,7 +21,7 @@ def trust(pool, member, entries):
     """The member lets the hub act for the researcher; both halves of the keys."""
     data = {k: base64.b64encode(v.encode()).decode() for k, v in entries.items()}
     pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": data}))
-    hubs = [{"name": "campus", "as": member, "users": ["researcher"]}]
+    hubs = [{"name": "campus", "as": member, "users": ["researcher"], "sessions": True}]
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": hubs}}}))
 
 
@@ -82,6 +82,11 @@ def home_of(pool, run):
     return pathlib.Path(pool.home, "shared/home/researcher/tandem/runs", run)
 
 
+def let_sessions(pool, let):
+    hub = {"name": "campus", "as": "west", "users": ["researcher"], "sessions": let}
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": [hub]}}}))
+
+
 def statement(member, key, user=None, federation="campus"):
     def enc(b):
         return base64.urlsafe_b64encode(b).rstrip(b"=")
@@ -131,7 +136,7 @@ def test_one_command_for_all(pool, own_pool, hub, tmp_path):
 
 
 @pytest.mark.feature("C6.1")
-def test_who_a_hub_may_speak_for(campus):
+def test_who_a_hub_may_speak_for(own_pool, campus):
     west = campus[1]
 
     def asked(method, path, bearer, body=None):
@@ -139,7 +144,17 @@ def test_who_a_hub_may_speak_for(campus):
     mine = statement("west", KEYS["west"], "researcher")
     assert asked("GET", "/runs", mine) == 200
     # Nothing that outlasts it, and nothing of the hub's own in a person's name.
-    assert asked("POST", "/keys", mine, {"name": "mine"}) == 403 and asked("GET", "/sessions", mine) == 403
+    assert asked("POST", "/keys", mine, {"name": "mine"}) == 403
+    # Sessions only as long as the member's administrator lets them through, at their addresses too.
+    assert asked("GET", "/sessions", mine) == 200
+    let_sessions(own_pool, False)
+    try:
+        wait_for("no sessions any more", lambda: asked("GET", "/sessions", mine) == 403)
+        assert ask(west, "/s/page-123456/", key=False, headers={"Authorization": f"Bearer {mine}"})[0] == 403
+        assert asked("GET", "/runs", mine) == 200
+    finally:
+        let_sessions(own_pool, True)
+    wait_for("and again", lambda: asked("GET", "/sessions", mine) == 200)
     assert asked("POST", "/federation/look", mine, {}) == 403 and asked("GET", "/runs", statement("west", KEYS["west"])) == 403
     # For nobody who is not listed; by no key but this member's.
     assert asked("GET", "/runs", statement("west", KEYS["west"], "root")) == 403
@@ -234,6 +249,36 @@ def test_nobody_evades_rules_and_limits(pool, own_pool, hub):
         pool.ask("scancel", job)
         hub.run("cancel", run)
     wait_for("and goes when there is room", lambda: run_of(hub, asked.all[-1]["id"])["state"] == "done")
+
+
+@pytest.mark.feature("C6.2")
+def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
+    routes = pool.get("federation", "campus")["spec"]["routes"]
+
+    def put(routes, limits):
+        pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"routes": routes, "limits": limits}}))
+    # Every GPU of east is held, so a session with one goes west, and is used through the hub alone.
+    held = pool.sbatch(f"-N{len(pool.nodes)}", "--gres=gpu:8")
+    wait_for("east is full", lambda: pool.squeue()[held]["state"] == "RUNNING")
+    put([{"name": "any", "members": ["east", "west"]}], [])
+    try:
+        def start():
+            r = hub.run("session", "start", "-o", "json", "--no-wait", "--name", "page", "--gpus", "1", "endpoint", "--", "exec python3 -m http.server $PORT -d /etc")
+            s = json.loads(r.stdout)
+            if s["cluster"] != "west":  # what was seen of east is older
+                hub.run("session", "stop", s["id"])
+            return s["cluster"] == "west" and s["id"]
+        session = wait_for("one goes west", start)
+        wait_for("it answers at the hub's address", lambda: ask(hub, f"/s/{session}/hostname")[0] == 200)
+        assert ask(hub, f"/s/{session}/nothing")[0] == 404 and ask(hub, f"/s/{session}/hostname", key=False)[0] == 401
+        assert "at cluster west" in hub.run("session", "list").stdout
+        hub.run("session", "stop", session)
+        wait_for("it is gone", lambda: ask(hub, f"/s/{session}/hostname")[0] in (404, 503) and session not in hub.run("session", "list").stdout)
+        # Who insists gets the member that he names, by the rules.
+        assert "there is no such member" in hub.run("session", "start", "--cluster", "moon", "shell", check=False).stderr
+    finally:
+        put(routes, [{"team": "lab", "gpus": 1}])
+        pool.ask("scancel", str(held))
 
 
 def lost_after(pool, seconds):

@@ -52,6 +52,7 @@
 //   hub_limit.c                what teams hold at all members; promises among gateways
 //   hub_watch.c                runs are looked after
 //   hub_show.c                 what people ask about them
+//   hub_session.c              sessions at members, through the hub
 //   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
 //   limits.c                   how often
 //   page.c                     the page's files

@@ -152,6 +152,7 @@ struct td_hub_view {
 	int64_t *at;               // runs at each member
 	struct td_hub_team *teams; // of which something was asked
 	size_t n_teams;
+	bool exact;          // a promise whose run is not among the live ones counts until it is looked up
 	struct td_strv gone; // promises that are over
 	size_t said;         // how often td_hub_waits wrote words down
 };
@@ -224,3 +225,13 @@ enum td_hub_file { TD_HUB_LIST, TD_HUB_CONTENT, TD_HUB_PUT };
 bool td_hub_files(struct td_gateway_ask *q, enum td_hub_file what, const char *path, int *ret, struct td_error *err);
 // Appends the person's federated runs to a list, with each one's time of submission.
 void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
+
+// ---- hub_session.c: sessions of people at members ----
+// Each is false when it is about no session at a member; else *ret is what the operation returns.
+bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err);
+// Another operation on the session q->args[0], whose path goes on with `what` ("" or "/resume").
+bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err);
+// A request for /s/ID/…. What is passed on has a statement instead of what he proved himself with here.
+bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, struct td_error *err);
+// Appends those at members that are not in the list.
+void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);

@@ -120,6 +120,8 @@ static bool over(const struct td_fed_promise *p, const struct td_object *record)
 static int64_t adds(const struct td_hub_view *v, const struct td_fed_promise *p)
 {
 	const struct td_object *o = record_of(v, p->run);
+	if (!o && !v->exact) // over, most likely
+		return 0;
 	return td_strv_has(&v->gone, p->run) || (o && (td_hub_run_is_at(o, NULL) || over(p, o))) ? 0 : p->holds;
 }
 
@@ -286,6 +288,7 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 			return rc;
 		td_object_unref(now.federation);
 		now.federation = td_steal(fresh);
+		now.exact = true;
 		td_auto_free char *over = td_hub_over(g, &now, r);
 		if (over) {
 			if ((rc = resolve(g, &now, r->team, c, err)))
@@ -295,6 +298,7 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 				return rc;
 			td_object_unref(again.federation);
 			again.federation = td_object_ref(now.federation);
+			again.exact = true;
 			for (size_t i = 0; i < now.gone.n; i++)
 				td_strv_add(&again.gone, now.gone.v[i]);
 			free(over);

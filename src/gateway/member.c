@@ -5,9 +5,12 @@
 #include "gateway/runs.h"
 #include "gateway/usage.h"
 #include "slurm/batch.h"
+#include "slurm/hostlist.h"
+#include "slurm/states.h"
 
 #include <string.h>
 
+enum { GRES_MOST = 64 };
 enum { GAVE_UP = 75 }; // programs/run.sh ends so when it was not let begin
 
 // ---- letting begin ----
@@ -138,6 +141,39 @@ static void used(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
 	}
 }
 
+// GPUs of nodes that take jobs now, by type: how many, and how many of them no job holds.
+static void idle(const struct td_slurm_nodes *nodes, yyjson_mut_doc *d, yyjson_mut_val *rows)
+{
+	for (size_t i = 0; i < nodes->n; i++) {
+		struct td_gres has[GRES_MOST], used[GRES_MOST];
+		size_t n = 0, m = 0, k, rows_n;
+		yyjson_mut_val *row;
+		if (!td_slurm_node_usable(nodes->v[i].states) ||
+		    td_gres_parse(nodes->v[i].gres, has, GRES_MOST, &n, NULL) ||
+		    td_gres_parse(nodes->v[i].gres_used, used, GRES_MOST, &m, NULL))
+			continue;
+		for (size_t a = 0; a < n; a++) {
+			int64_t taken = 0;
+			yyjson_mut_val *to = NULL;
+			if (strcmp(has[a].name, "gpu") != 0)
+				continue;
+			for (size_t b = 0; b < m; b++)
+				if (!strcmp(used[b].name, "gpu") && !strcmp(used[b].type, has[a].type))
+					taken += used[b].count;
+			yyjson_mut_arr_foreach (rows, k, rows_n, row)
+				if (td_streq(td_jm_getstr(row, "type"), has[a].type))
+					to = row;
+			if (!to) {
+				to = yyjson_mut_arr_add_obj(d, rows);
+				td_jm_str(d, to, "type", has[a].type);
+			}
+			td_jm_int(d, to, "gpus", yyjson_mut_get_sint(td_jm_get(to, "gpus")) + has[a].count);
+			td_jm_int(d, to, "free",
+				  yyjson_mut_get_sint(td_jm_get(to, "free")) + has[a].count - taken);
+		}
+	}
+}
+
 static int look(struct td_gateway_ask *q, struct td_error *err)
 {
 	yyjson_val *asked = td_jget(q->body, "runs"), *v;
@@ -188,6 +224,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		if (x->jobs && x->over == x->jobs)
 			td_jm_str(d, w, "result", x->bad ? x->bad : "done");
 	}
+	idle(&s->nodes, d, td_jm_arr(d, o, "free"));
 	used(q, d, o);
 	td_gateway_send(q, 200, d);
 	return 0;

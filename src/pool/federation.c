@@ -50,10 +50,12 @@ static bool takes(const struct td_fed_field *f, const struct td_fed_member *m)
 	return !f->refused || !td_strv_has(f->refused, m->name);
 }
 
-// Whether a run goes to x rather than to y: where the team has used fewer whole hours for the member's
+// Whether a run goes to x rather than to y: where it is free; then where the team has used fewer whole hours for the member's
 // weight, then where fewer runs are for its weight.
 static bool before(const struct td_fed_member *x, const struct td_fed_member *y)
 {
+	if (x->full != y->full)
+		return y->full;
 	int64_t ux = (int64_t)(x->used / (double)x->weight), uy = (int64_t)(y->used / (double)y->weight);
 	return ux != uy ? ux < uy : (x->live + 1) * y->weight < (y->live + 1) * x->weight;
 }

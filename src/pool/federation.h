@@ -17,6 +17,7 @@ struct td_fed_member {
 	const char *name;
 	int64_t weight; // 1 or more
 	bool reached;   // it answered when it was last asked
+	bool full;      // what is asked for is not free there now; of sessions, whose people wait for them
 	int64_t live;   // runs of the hub that wait or run there
 	double used;    // GPU hours of the run's team there
 };

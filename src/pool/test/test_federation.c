@@ -130,6 +130,15 @@ static void weights_and_shares(void **state)
 	goes("west", "ml", NULL);
 }
 
+static void who_asks_for_a_session_goes_where_it_is_free(void **state)
+{
+	members[1].live = 9;
+	members[0].full = true;
+	goes("west", "ml", NULL);
+	members[1].full = true; // then it waits as a run does
+	goes("east", "ml", NULL);
+}
+
 static void members_that_do_not_answer_or_do_not_take_it(void **state)
 {
 	members[0].reached = false;
@@ -510,6 +519,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_rule_that_fits, fresh),
 		cmocka_unit_test_setup(weights_and_shares, fresh),
+		cmocka_unit_test_setup(who_asks_for_a_session_goes_where_it_is_free, fresh),
 		cmocka_unit_test_setup(members_that_do_not_answer_or_do_not_take_it, fresh),
 		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
 		cmocka_unit_test(teams),
