@@ -2,10 +2,16 @@
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import pathlib
+import re
+import socket
+import subprocess
+import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -279,6 +285,57 @@ def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
     finally:
         put(routes, [{"team": "lab", "gpus": 1}])
         pool.ask("scancel", str(held))
+
+
+@pytest.fixture
+def second(pool, hub, tmp_path):
+    """Another gateway of the hub: (its address, that of its metrics)."""
+    pid = pool.role_pid("gateway")
+    argv, env = (open(f"/proc/{pid}/{f}").read().split("\0")[:-1] for f in ("cmdline", "environ"))
+    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    at, metrics = (f"127.0.0.1:{s.getsockname()[1]}" for s in socks)
+    for s in socks:
+        s.close()
+    with open(tmp_path / "log", "w") as log:
+        p = subprocess.Popen([a for a in argv if not a.startswith("--listen=")] + [f"--listen={at}", f"--metrics={metrics}"],
+                             env=dict(e.split("=", 1) for e in env), stderr=log)
+    try:
+        wait_for("it knows its federation and its members", lambda: (tmp_path / "log").read_text().count(" answers") == 2)
+        yield at, metrics
+    finally:
+        p.terminate()
+        assert p.wait(60) == 0
+
+
+def lists(metrics, resource):
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as r:
+        lines = re.findall(rf'^tandem_kube_requests_total{{(.*resource="{resource}".*)}} (\d+)$', r.read().decode(), re.M)
+    return sum(int(n) for labels, n in lines if 'verb="list"' in labels)
+
+
+@pytest.mark.feature("C6.3")
+def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
+    at, metrics = second
+    asked = {}
+
+    def submit(i):
+        c = http.client.HTTPConnection(at if i % 2 else address(pool), timeout=60)
+        body = {"request": f"two-gateways-{i:03d}", "job": {"name": f"two{i}", "steps": [{"name": "main", "gpus": 1, "entrypoint": ["true"]}]}}
+        c.request("POST", "/api/v1/runs", json.dumps(body), {"Authorization": f"Bearer {hub.key}", "Content-Type": "application/json"})
+        asked[i] = json.loads(c.getresponse().read())["id"]
+    threads = [threading.Thread(target=submit, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+    def all_done():
+        states = [r["state"] for r in pool.items("federatedruns", "-n", "slurm") if r["spec"]["run"] in asked.values()]
+        assert sum(s["phase"] in ("Placed", "Started") for s in states) <= 1, states
+        return len(states) == 4 and all(s["phase"] == "Ended" for s in states)
+    wait_for("all have run, one after the other", all_done)
+    # Since then it has looked at its members and runs many times a second: by what it watches.
+    assert lists(metrics, "federatedruns") <= 2 and lists(metrics, "federations") <= 10
 
 
 def lost_after(pool, seconds):
