@@ -285,7 +285,8 @@ int td_session_main(int argc, char **argv)
 		{.name = "cluster",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.cluster),
-		 .help = "start, at the hub of a federation: the member where it is (default: one with free GPUs that the "
+		 .help = "start, at the hub of a federation: the member where it is (default: one with free GPUs that "
+			 "the "
 			 "rules name)"},
 		{.name = "idle",
 		 .value = "MINUTES",

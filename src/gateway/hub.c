@@ -63,8 +63,7 @@ static void by_user(const struct td_object *o, struct td_strv *ret)
 int td_hubs_start(struct td_gateway *g, struct td_error *err)
 {
 	struct td_hubs *h = g->hubs;
-	td_auto_free char *labels =
-		td_asprintf(TD_LABEL_CLUSTER "=%s," TD_LABEL_FED_LIVE "=true", g->o.cluster);
+	td_auto_free char *labels = td_asprintf(TD_LABEL_CLUSTER "=%s," TD_LABEL_FED_LIVE "=true", g->o.cluster);
 	const struct td_informer_opts runs = {.resource = &td_federatedruns, .ns = g->o.ns, .labels = labels};
 	h->federations = td_informer_new(g->kube, &(const struct td_informer_opts){.resource = &td_federations});
 	h->runs = td_informer_new(g->kube, &runs);

@@ -28,7 +28,7 @@ struct td_hub {
 	struct td_fed_limit *limits;
 	size_t n_limits;
 	int64_t lost_after_s;
-	bool ending; // it is being deleted: it takes no new runs
+	bool ending;  // it is being deleted: it takes no new runs
 	bool cancels; // and ends those that it has
 	int refs;
 };

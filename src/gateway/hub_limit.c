@@ -43,8 +43,7 @@ static int by_name(const void *a, const void *b)
 static const struct td_object *record_of(const struct td_hub_view *v, const char *name)
 {
 	struct td_object is = {.name = name}, *key = &is;
-	struct td_object **found =
-		v->live.n ? bsearch(&key, v->live.v, v->live.n, sizeof(*v->live.v), by_name) : NULL;
+	struct td_object **found = v->live.n ? bsearch(&key, v->live.v, v->live.n, sizeof(*v->live.v), by_name) : NULL;
 	return found ? *found : NULL;
 }
 

@@ -12,9 +12,9 @@ enum { WORDS_MOST = 500, REFUSED_MOST = 64 };
 
 void td_hub_run_done(struct td_hub_run *r)
 {
-	char *const all[] = {r->object,  r->rv,	     r->run,	r->user,  r->request, r->hash, r->team,
+	char *const all[] = {r->object,  r->rv,      r->run,    r->user,  r->request, r->hash, r->team,
 			     r->account, r->insists, r->member, r->there, r->rule,    r->why,  r->result};
-	struct td_strv *const lists[] = {&r->refused,	  &r->refused_why, &r->stale,
+	struct td_strv *const lists[] = {&r->refused,     &r->refused_why, &r->stale,
 					 &r->stale_there, &r->gpu_types,   &r->partitions};
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		free(all[i]);
@@ -53,18 +53,10 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret)
 		char **to;
 		const yyjson_val *of;
 		const char *path;
-	} texts[] = {{&ret->run, spec, "run"},
-		     {&ret->user, spec, "user"},
-		     {&ret->request, spec, "request"},
-		     {&ret->hash, spec, "hash"},
-		     {&ret->team, spec, "team"},
-		     {&ret->account, spec, "account"},
-		     {&ret->insists, spec, "insists"},
-		     {&ret->member, s, "member"},
-		     {&ret->there, s, "there"},
-		     {&ret->rule, s, "rule"},
-		     {&ret->why, s, "why"},
-		     {&ret->result, s, "result"}};
+	} texts[] = {{&ret->run, spec, "run"},         {&ret->user, spec, "user"},  {&ret->request, spec, "request"},
+		     {&ret->hash, spec, "hash"},       {&ret->team, spec, "team"},  {&ret->account, spec, "account"},
+		     {&ret->insists, spec, "insists"}, {&ret->member, s, "member"}, {&ret->there, s, "there"},
+		     {&ret->rule, s, "rule"},          {&ret->why, s, "why"},       {&ret->result, s, "result"}};
 	for (i = 0; i < TD_LEN(texts); i++)
 		*texts[i].to = td_strdup(td_jstr(texts[i].of, texts[i].path));
 	td_jstrs(td_jget(spec, "partitions"), &ret->partitions);

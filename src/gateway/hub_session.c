@@ -83,8 +83,12 @@ static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const c
 {
 	char *member = NULL;
 	bool sure = true;
-	if (td_gateway_name_check("session", id, NULL) || recall(q->user.name, id, &member))
+	if (td_gateway_name_check("session", id, NULL))
+		return NULL;
+	if (recall(q->user.name, id, &member) && (!member || td_hub_member(h, member)))
 		return member;
+	free(member); // it left the federation
+	member = NULL;
 	td_auto_free char *path = path_of(id, "");
 	for (size_t i = 0; i < h->n_members && !member; i++) {
 		td_auto_known struct td_hub_known k = {0};
@@ -326,8 +330,9 @@ bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *
 		return true;
 	}
 	if (asks)
-		*ret = td_fail(err, TD_INVALID, "cluster: this gateway is the hub of no federation that takes sessions: "
-						"leave it out");
+		*ret = td_fail(err, TD_INVALID,
+			       "cluster: this gateway is the hub of no federation that takes sessions: "
+			       "leave it out");
 	return asks;
 }
 
@@ -339,7 +344,7 @@ bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, str
 	td_auto_free char *member = NULL, *bearer = NULL;
 	if (!find(q, id, &h, &member) || (*ret = td_session_from_us(q, err)))
 		return h != NULL;
-	const struct td_hub_member *m = td_hub_member(h, member);
+	const struct td_hub_member *m = td_hub_member(h, member); // it is there: find() looked
 	const struct td_statement s = {.federation = h->name, .member = member, .user = q->user.name};
 	if ((*ret = td_statement_make(q->g, &s, &bearer, err)))
 		return true;
@@ -355,8 +360,7 @@ bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, str
 		return true;
 	}
 	td_auto_free char *proof = td_asprintf("Bearer %s", bearer);
-	const struct td_http_far far = {
-		.target = td_http_target(q->x), .hide = "tandem", .authorization = proof};
+	const struct td_http_far far = {.target = td_http_target(q->x), .hide = "tandem", .authorization = proof};
 	td_http_relay_on(q->x, fd, &far);
 	explicit_bzero(bearer, strlen(bearer));
 	explicit_bzero(proof, strlen(proof));

@@ -168,8 +168,7 @@ static void idle(const struct td_slurm_nodes *nodes, yyjson_mut_doc *d, yyjson_m
 				td_jm_str(d, to, "type", has[a].type);
 			}
 			td_jm_int(d, to, "gpus", yyjson_mut_get_sint(td_jm_get(to, "gpus")) + has[a].count);
-			td_jm_int(d, to, "free",
-				  yyjson_mut_get_sint(td_jm_get(to, "free")) + has[a].count - taken);
+			td_jm_int(d, to, "free", yyjson_mut_get_sint(td_jm_get(to, "free")) + has[a].count - taken);
 		}
 	}
 }

@@ -21,20 +21,20 @@ struct td_http_tunnel {
 };
 
 // What was read from one side and is not written to the other yet.
-struct way {
+struct one_way {
 	char b[STEP];
 	size_t off, len;
 	bool over;
 };
 
-static bool moves(struct way *w, ssize_t k)
+static bool moves(struct one_way *w, ssize_t k)
 {
 	if (k > 0 && (w->off += (size_t)k) == w->len)
 		w->off = w->len = 0;
 	return k > 0;
 }
 
-static bool to_far(struct td_http_tunnel *t, struct way *up)
+static bool to_far(struct td_http_tunnel *t, struct one_way *up)
 {
 	bool moved = false;
 	if (!up->len && !up->over) {
@@ -55,7 +55,7 @@ static bool to_far(struct td_http_tunnel *t, struct way *up)
 	return moved;
 }
 
-static bool to_near(struct td_http_tunnel *t, struct way *down)
+static bool to_near(struct td_http_tunnel *t, struct one_way *down)
 {
 	bool moved = false;
 	if (!down->len && !down->over) {
@@ -80,7 +80,7 @@ static bool to_near(struct td_http_tunnel *t, struct way *down)
 static void *copy(void *tunnel)
 {
 	struct td_http_tunnel *t = tunnel;
-	td_auto_free struct way *up = td_calloc(1, sizeof(*up)), *down = td_calloc(1, sizeof(*down));
+	td_auto_free struct one_way *up = td_calloc(1, sizeof(*up)), *down = td_calloc(1, sizeof(*down));
 	while (!td_cancelled(t->stop)) {
 		bool moved = to_far(t, up);
 		moved = to_near(t, down) || moved;

@@ -22,8 +22,8 @@ static bool one_in(const struct td_strv *l, const struct td_strv *some)
 static bool fits(const struct td_fed_rule *r, const struct td_fed_ask *a)
 {
 	return in(&r->users, a->user) && in(&r->teams, a->team) && in(&r->accounts, a->account) &&
-	       one_in(&r->partitions, a->partitions) && one_in(&r->gpu_types, a->gpu_types) &&
-	       a->gpus >= r->min_gpus && (r->max_gpus < 0 || a->gpus <= r->max_gpus);
+	       one_in(&r->partitions, a->partitions) && one_in(&r->gpu_types, a->gpu_types) && a->gpus >= r->min_gpus &&
+	       (r->max_gpus < 0 || a->gpus <= r->max_gpus);
 }
 
 const char *td_fed_team_of(const struct td_fed_team *teams, size_t n, const char *user, const char *account)

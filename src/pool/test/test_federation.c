@@ -54,7 +54,8 @@ static int fresh(void **state)
 	list(&rules[1].otherwise, "cloud");
 	field = (struct td_fed_field){
 		.rules = rules, .n_rules = 2, .members = members, .n_members = 3, .refused = &refused};
-	ask = (struct td_fed_ask){.user = "ann", .team = "ml", .gpus = 1, .gpu_types = &types, .partitions = &partitions};
+	ask = (struct td_fed_ask){
+		.user = "ann", .team = "ml", .gpus = 1, .gpu_types = &types, .partitions = &partitions};
 	return 0;
 }
 
@@ -98,7 +99,7 @@ static void the_first_rule_that_fits(void **state)
 	rules[0].min_gpus = 0;
 	ask.user = "bob";
 	goes("east", NULL, NULL); // one list of two
-	list(&types, "a100"); // of its first step
+	list(&types, "a100");     // of its first step
 	goes("east", NULL, NULL);
 	list(&types, "a100 h100");
 	goes("west", "big", NULL);
@@ -387,12 +388,12 @@ static void at_most_once(void **state)
 							 .phase_s = 100,
 							 .silent_s = away ? 1000 : 0,
 							 .lost_after_s = 60,
-							 .seen = away         ? TD_FED_UNREACHED
-								 : !c->there  ? TD_FED_ABSENT
+							 .seen = away          ? TD_FED_UNREACHED
+								 : !c->there   ? TD_FED_ABSENT
 								 : c->looks_so ? TD_FED_GAVE_UP
-								 : c->over    ? TD_FED_OVER
-								 : c->running ? TD_FED_BEGUN
-									      : TD_FED_WAITS};
+								 : c->over     ? TD_FED_OVER
+								 : c->running  ? TD_FED_BEGUN
+									       : TD_FED_WAITS};
 				enum td_fed_do d = td_fed_next(&s);
 				struct record next = *r;
 				if (d == TD_FED_TELL && !away && c->there) {
@@ -483,7 +484,8 @@ static void never_over_the_limit(void **state)
 				int64_t sum = 0;
 				for (int i = 0; i < RUNS; i++) {
 					const struct line *k = &known[g][i];
-					if (promises[i].there && td_fed_promise_over(&promises[i].p, k->phase, k->attempt))
+					if (promises[i].there &&
+					    td_fed_promise_over(&promises[i].p, k->phase, k->attempt))
 						promises[i].there = false;
 					if (k->phase == TD_FED_PLACED)
 						sum += holds[i];
