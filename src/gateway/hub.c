@@ -223,6 +223,12 @@ static struct td_object *ours(struct td_gateway *g, const struct td_objects *l)
 	return first;
 }
 
+bool td_hub_surely_none(struct td_gateway *g)
+{
+	td_auto_objects struct td_objects l = {0};
+	return !td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, NULL) && !ours(g, &l);
+}
+
 static bool held(const struct td_object *o)
 {
 	td_auto_strv struct td_strv l = {0};

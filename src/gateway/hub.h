@@ -45,6 +45,8 @@ const struct td_hub_member *td_hub_member(const struct td_hub *h, const char *na
 // Looks whether it has changed. False: this gateway may not read it, or there is no such kind, which does not change
 // soon.
 bool td_hub_look(struct td_gateway *g);
+// Asks now, whatever was seen before. False also when it cannot be asked.
+bool td_hub_surely_none(struct td_gateway *g);
 // Lets a Federation that is being deleted go.
 int td_hub_release(struct td_gateway *g, const struct td_hub *h, struct td_error *err);
 

@@ -71,11 +71,15 @@ static char *path_of(const char *id, const char *what)
 	return td_buf_take(&b);
 }
 
+// Whether it may be a session of this cluster's own: it is, or that cannot be said now. Only asked at a hub.
 static bool here(struct td_gateway_ask *q, const char *id)
 {
-	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
 	struct td_error e = TD_ERROR_INIT;
-	return !td_session_find(q, id, &o, &e) || !td_session_record_of(q, id, &o, &e);
+	int r = td_session_find(q, id, &o, &e);
+	if (r == TD_NOT_FOUND)
+		r = td_session_record_of(q, id, &kept, &e);
+	return r != TD_NOT_FOUND && r != TD_UNSUPPORTED;
 }
 
 // The member that has this person's session; NULL: none that answers has it.
@@ -110,11 +114,11 @@ static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const c
 	return member;
 }
 
-// The hub, and where the session is. False: it is this cluster's own, or nobody's.
+// The hub, and where the session is, which is not this cluster's own. False: nobody's.
 static bool find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, char **ret_member)
 {
 	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
-	if (!h || here(q, id))
+	if (!h)
 		return false;
 	*ret_member = member_of(q, h, id);
 	if (!*ret_member)
@@ -138,7 +142,8 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 	td_auto(td_hub_unref) struct td_hub *h = NULL;
 	td_auto_free char *member = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!find(q, q->args[0], &h, &member))
+	td_auto(td_hub_unref) struct td_hub *any = q->hub ? NULL : td_hub_get(q->g);
+	if (!any || here(q, q->args[0]) || !find(q, q->args[0], &h, &member))
 		return false;
 	size_t n = 0;
 	td_auto_free char *path = path_of(q->args[0], what), *text = q->body ? td_json_text(q->body, &n) : NULL;
@@ -274,8 +279,10 @@ static int choose(struct td_gateway_ask *q, struct td_hub_view *view, const stru
 	return 0;
 }
 
-static int start(struct td_gateway_ask *q, const struct td_hub *h, struct td_error *err)
+// *ret_own: no member that may have it lets sessions through, so it is the hub's own cluster's, as without a federation.
+static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own, struct td_error *err)
 {
+	bool closed = true;
 	td_auto_hub_run struct td_hub_run r = {0}, of = {0};
 	td_auto_view struct td_hub_view view = {0};
 	r.user = td_strdup(q->user.name);
@@ -297,8 +304,10 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, struct td_err
 		const char *member = NULL;
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		struct td_error e = TD_ERROR_INIT;
-		if ((rc = choose(q, &view, &r, &member, err)))
+		if ((rc = choose(q, &view, &r, &member, err))) {
+			*ret_own = closed && rc == TD_INVALID && r.refused.n && !r.insists;
 			return rc;
+		}
 		rc = give(q, h, member, of_run && td_streq(of.member, member) ? of.there : NULL, &j, &e);
 		if (!rc) {
 			const char *id = td_jstr_or(td_json_root(j), "id", "");
@@ -312,6 +321,7 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, struct td_err
 		// twice.
 		if (rc != TD_TRANSIENT && rc != TD_DENIED && rc != TD_UNSUPPORTED)
 			return td_fail(err, rc, "%s", e.msg);
+		closed = closed && rc == TD_DENIED;
 		td_strv_add(&r.refused, member);
 		td_strv_add(&r.refused_why, e.msg);
 	}
@@ -326,8 +336,11 @@ bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *
 		return true;
 	bool asks = td_jget(q->body, "cluster") != NULL;
 	if (h && !h->ending) {
-		*ret = start(q, h, err);
-		return true;
+		bool own = false;
+		*ret = start(q, h, &own, err);
+		if (own)
+			*err = (struct td_error)TD_ERROR_INIT;
+		return !own;
 	}
 	if (asks)
 		*ret = td_fail(err, TD_INVALID,

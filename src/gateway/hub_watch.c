@@ -287,7 +287,10 @@ static void left(struct td_gateway *g)
 	td_auto_objects struct td_objects live = {0};
 	td_auto(td_hub_unref) struct td_hub *none = NULL;
 	if (td_hub_ask(g, &none, NULL) || none || !td_informer_synced(td_hub_runs(g)) ||
-	    td_hub_live(g, g->cancel, &live, NULL))
+	    td_hub_live(g, g->cancel, &live, NULL) || !live.n)
+		return;
+	// Another gateway may have seen a new Federation before this one. It is there as long as its runs' records.
+	if (!td_hub_surely_none(g))
 		return;
 	for (size_t i = 0; i < live.n && !td_cancelled(g->cancel); i++) {
 		td_auto_hub_run struct td_hub_run r = {0};
