@@ -2,14 +2,21 @@
 import base64
 import hashlib
 import hmac
+import http.client
 import json
+import os
 import pathlib
+import re
+import socket
+import subprocess
+import threading
 import time
+import urllib.request
 
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, address
+from laptop import Laptop, address, ask
 from wire import Wire
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
@@ -20,7 +27,7 @@ def trust(pool, member, entries):
     """The member lets the hub act for the researcher; both halves of the keys."""
     data = {k: base64.b64encode(v.encode()).decode() for k, v in entries.items()}
     pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": data}))
-    hubs = [{"name": "campus", "as": member, "users": ["researcher"]}]
+    hubs = [{"name": "campus", "as": member, "users": ["researcher"], "sessions": True}]
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": hubs}}}))
 
 
@@ -81,6 +88,11 @@ def home_of(pool, run):
     return pathlib.Path(pool.home, "shared/home/researcher/tandem/runs", run)
 
 
+def let_sessions(pool, let):
+    hub = {"name": "campus", "as": "west", "users": ["researcher"], "sessions": let}
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": [hub]}}}))
+
+
 def statement(member, key, user=None, federation="campus"):
     def enc(b):
         return base64.urlsafe_b64encode(b).rstrip(b"=")
@@ -130,7 +142,7 @@ def test_one_command_for_all(pool, own_pool, hub, tmp_path):
 
 
 @pytest.mark.feature("C6.1")
-def test_who_a_hub_may_speak_for(campus):
+def test_who_a_hub_may_speak_for(own_pool, campus):
     west = campus[1]
 
     def asked(method, path, bearer, body=None):
@@ -138,7 +150,17 @@ def test_who_a_hub_may_speak_for(campus):
     mine = statement("west", KEYS["west"], "researcher")
     assert asked("GET", "/runs", mine) == 200
     # Nothing that outlasts it, and nothing of the hub's own in a person's name.
-    assert asked("POST", "/keys", mine, {"name": "mine"}) == 403 and asked("GET", "/sessions", mine) == 403
+    assert asked("POST", "/keys", mine, {"name": "mine"}) == 403
+    # Sessions only as long as the member's administrator lets them through, at their addresses too.
+    assert asked("GET", "/sessions", mine) == 200
+    let_sessions(own_pool, False)
+    try:
+        wait_for("no sessions any more", lambda: asked("GET", "/sessions", mine) == 403)
+        assert ask(west, "/s/page-123456/", key=False, headers={"Authorization": f"Bearer {mine}"})[0] == 403
+        assert asked("GET", "/runs", mine) == 200
+    finally:
+        let_sessions(own_pool, True)
+    wait_for("and again", lambda: asked("GET", "/sessions", mine) == 200)
     assert asked("POST", "/federation/look", mine, {}) == 403 and asked("GET", "/runs", statement("west", KEYS["west"])) == 403
     # For nobody who is not listed; by no key but this member's.
     assert asked("GET", "/runs", statement("west", KEYS["west"], "root")) == 403
@@ -147,6 +169,173 @@ def test_who_a_hub_may_speak_for(campus):
     # A person lets no run begin, whosesoever.
     assert west.api("POST", "/runs/front-000000/consent", {})[0] == 403
     assert west.api("POST", "/federation/look", {})[0] == 403
+
+
+def waiting(own_pool, run):
+    wait_for("it waits in west's queue", lambda: f"tandem {run} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+
+
+def record_of(pool, run):
+    return next(r for r in pool.items("federatedruns", "-n", "slurm") if r["spec"]["run"] == run)
+
+
+@pytest.mark.feature("C6.4")
+def test_a_word_that_comes_too_late_loses_no_run(pool, own_pool, hub, wire):
+    """The hub has written that the run starts, its word does not arrive, and the copy gives up."""
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+    run = hub.json("submit", "--no-code", "--name", "late", "--", "echo x >> ran")["id"]
+    waiting(own_pool, run)
+    wait_for("the hub knows that west has it", lambda: run_of(hub, run)["federation"]["phase"] == "Placed" and record_of(pool, run)["state"]["sent"])
+    wire.cut()
+    pool.kubectl("patch", "federatedrun", record_of(pool, run)["metadata"]["name"], "-n", "slurm", "--type=merge", "-p", '{"state": {"phase": "Started", "since": 1}}')
+    home_of(own_pool, run).joinpath(".tandem/consent").symlink_to("gave-up")  # as run.sh does after two minutes
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
+    wait_for("the copy has given up", lambda: not own_pool.ask("squeue", "-h", "-t", "PENDING,RUNNING")[1].strip())
+    wire.mend()
+    wait_for("it has run in another attempt", lambda: run_of(hub, run)["state"] == "done")
+    end = run_of(hub, run)["federation"]
+    assert end["attempt"] == 2 and end["there"] != run and not home_of(own_pool, run).joinpath("ran").exists()
+    assert home_of({"east": pool, "west": own_pool}[end["member"]], end["there"]).joinpath("ran").read_text() == "x\n"
+
+
+@pytest.mark.feature("C6.1")
+def test_a_large_upload_holds_up_nobody_else(pool, own_pool, hub, wire, tmp_path):
+    wire.cut()
+    wait_for("the hub knows that west is away", lambda: "cannot be reached" in hub.api("POST", "/sessions", {"kind": "shell", "cluster": "west"})[1]["error"]["message"])
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "large").write_bytes(os.urandom(1 << 20))
+    large = hub.json("submit", "--dir", code, "--cluster", "west", "--name", "large", "--", "true")["id"]
+    first = hub.json("submit", "--no-code", "--gpus", "1", "--name", "first", "--", "sleep 600")["id"]
+    second = hub.json("submit", "--no-code", "--gpus", "1", "--name", "second", "--", "true")
+    assert second["federation"]["phase"] == "Waiting"
+    wire.narrow(100000)  # looks pass, the file does not
+    wire.mend()
+    wait_for("it is being sent", lambda: wire.stuck)
+    hub.run("cancel", first)
+    wait_for("another run has gone meanwhile", lambda: run_of(hub, second["id"])["state"] == "done")
+    assert wire.stuck and not record_of(pool, large)["state"]["sent"]
+    wire.narrow(None)
+    wait_for("the large one has run", lambda: run_of(hub, large)["state"] == "done")
+
+
+@pytest.mark.feature("C6.2", "C6.3")
+def test_nobody_evades_rules_and_limits(pool, own_pool, hub):
+    rule = [{"name": "fast", "gpuTypes": ["fast"], "members": ["west"]}]
+    routes = pool.get("federation", "campus")["spec"]["routes"]
+
+    def put(routes):
+        pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"routes": routes}}))
+        wait_for("the rules are known", lambda: no(["fast"]).endswith(f"name one of {', '.join(routes[0]['members'])}"))
+
+    def no(types):
+        """What a run to the moon is told, whose steps ask for these types; None: a step without a GPU."""
+        steps = [{"name": f"s{i}", "entrypoint": ["true"], **({"gpus": 1, "gpuType": t} if t else {"gpuType": "slow"})} for i, t in enumerate(types)]
+        return hub.api("POST", "/runs", {"request": "0123456789abcdef", "cluster": "moon", "job": {"name": "x", "steps": steps}})[1]["error"]["message"]
+    put(rule + routes)
+    try:
+        assert no([None, "fast"]).endswith("one of west") and no(["slow", "fast"]).endswith("one of west") and no([None, "slow"]).endswith("one of east")
+    finally:
+        put(routes)
+    # A job of his own that has the name of a run of his counts all the same.
+    run = hub.json("submit", "--no-code", "--name", "cover", "--cluster", "east", "--", "sleep 600")["id"]
+    wait_for("it runs", lambda: run_of(hub, run)["federation"]["phase"] == "Started")
+    job = str(pool.sbatch("--uid=researcher", "--gres=gpu:1", f"--comment=tandem {run} main"))
+    wait_for("it holds a GPU", lambda: pool.ask("squeue", "-h", "-j", job, "-o", "%T")[1].strip() == "RUNNING")
+    try:
+        body = {"request": "fedcba9876543210", "job": {"name": "more", "steps": [{"name": "main", "entrypoint": ["true"], "gpus": 1}]}}
+
+        def asked():
+            body["request"] = f"{len(asked.all):016d}"
+            asked.all.append(hub.api("POST", "/runs", body)[1])
+            return asked.all[-1]["federation"]["phase"] == "Waiting" and "team lab holds 1 of 1" in asked.all[-1]["federation"]["why"]
+        asked.all = []
+        wait_for("the next one waits", asked)
+    finally:
+        pool.ask("scancel", job)
+        hub.run("cancel", run)
+    wait_for("and goes when there is room", lambda: run_of(hub, asked.all[-1]["id"])["state"] == "done")
+
+
+@pytest.mark.feature("C6.2")
+def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
+    routes = pool.get("federation", "campus")["spec"]["routes"]
+
+    def put(routes, limits):
+        pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"routes": routes, "limits": limits}}))
+    # Every GPU of east is held, so a session with one goes west, and is used through the hub alone.
+    held = pool.sbatch(f"-N{len(pool.nodes)}", "--gres=gpu:8")
+    wait_for("east is full", lambda: pool.squeue()[held]["state"] == "RUNNING")
+    put([{"name": "any", "members": ["east", "west"]}], [])
+    try:
+        def start():
+            r = hub.run("session", "start", "-o", "json", "--no-wait", "--name", "page", "--gpus", "1", "endpoint", "--", "exec python3 -m http.server $PORT -d /etc")
+            s = json.loads(r.stdout)
+            if s["cluster"] != "west":  # what was seen of east is older
+                hub.run("session", "stop", s["id"])
+            return s["cluster"] == "west" and s["id"]
+        session = wait_for("one goes west", start)
+        wait_for("it answers at the hub's address", lambda: ask(hub, f"/s/{session}/hostname")[0] == 200)
+        assert ask(hub, f"/s/{session}/nothing")[0] == 404 and ask(hub, f"/s/{session}/hostname", key=False)[0] == 401
+        assert "at cluster west" in hub.run("session", "list").stdout
+        hub.run("session", "stop", session)
+        wait_for("it is gone", lambda: ask(hub, f"/s/{session}/hostname")[0] in (404, 503) and session not in hub.run("session", "list").stdout)
+        # Who insists gets the member that he names, by the rules.
+        assert "there is no such member" in hub.run("session", "start", "--cluster", "moon", "shell", check=False).stderr
+    finally:
+        put(routes, [{"team": "lab", "gpus": 1}])
+        pool.ask("scancel", str(held))
+
+
+@pytest.fixture
+def second(pool, hub, tmp_path):
+    """Another gateway of the hub: (its address, that of its metrics)."""
+    pid = pool.role_pid("gateway")
+    argv, env = (open(f"/proc/{pid}/{f}").read().split("\0")[:-1] for f in ("cmdline", "environ"))
+    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    at, metrics = (f"127.0.0.1:{s.getsockname()[1]}" for s in socks)
+    for s in socks:
+        s.close()
+    with open(tmp_path / "log", "w") as log:
+        p = subprocess.Popen([a for a in argv if not a.startswith("--listen=")] + [f"--listen={at}", f"--metrics={metrics}"],
+                             env=dict(e.split("=", 1) for e in env), stderr=log)
+    try:
+        wait_for("it knows its federation and its members", lambda: (tmp_path / "log").read_text().count(" answers") == 2)
+        yield at, metrics
+    finally:
+        p.terminate()
+        assert p.wait(60) == 0
+
+
+def lists(metrics, resource):
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as r:
+        lines = re.findall(rf'^tandem_kube_requests_total{{(.*resource="{resource}".*)}} (\d+)$', r.read().decode(), re.M)
+    return sum(int(n) for labels, n in lines if 'verb="list"' in labels)
+
+
+@pytest.mark.feature("C6.3")
+def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
+    at, metrics = second
+    asked = {}
+
+    def submit(i):
+        c = http.client.HTTPConnection(at if i % 2 else address(pool), timeout=60)
+        body = {"request": f"two-gateways-{i:03d}", "job": {"name": f"two{i}", "steps": [{"name": "main", "gpus": 1, "entrypoint": ["true"]}]}}
+        c.request("POST", "/api/v1/runs", json.dumps(body), {"Authorization": f"Bearer {hub.key}", "Content-Type": "application/json"})
+        asked[i] = json.loads(c.getresponse().read())["id"]
+    threads = [threading.Thread(target=submit, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+    def all_done():
+        states = [r["state"] for r in pool.items("federatedruns", "-n", "slurm") if r["spec"]["run"] in asked.values()]
+        assert sum(s["phase"] in ("Placed", "Started") for s in states) <= 1, states
+        return len(states) == 4 and all(s["phase"] == "Ended" for s in states)
+    wait_for("all have run, one after the other", all_done)
+    # Since then it has looked at its members and runs many times a second: by what it watches.
+    assert lists(metrics, "federatedruns") <= 2 and lists(metrics, "federations") <= 10
 
 
 def lost_after(pool, seconds):
@@ -158,7 +347,7 @@ def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
     own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
     run = hub.json("submit", "--no-code", "--name", "lost", "--", "touch ran")
     there = run["id"]
-    wait_for("it waits in west's queue", lambda: f"tandem {there} main PENDING" in own_pool.ask("squeue", "-h", "-o", "%k %T")[1])
+    waiting(own_pool, there)
     assert (was := run_of(hub, run["id"])["federation"])["member"] == "west" and was["phase"] == "Placed"
     wire.cut()
     lost_after(pool, 2)
@@ -174,3 +363,32 @@ def test_a_lost_members_run_goes_elsewhere_once(pool, own_pool, hub, wire):
     wait_for("west was told", lambda: settled(pool))
     wait_for("and has nothing of it", lambda: not own_pool.ask("squeue", "-h")[1].strip())
     assert not home_of(own_pool, there).joinpath("ran").exists()
+
+
+@pytest.mark.feature("C6.1")
+def test_a_federation_that_is_deleted_lets_its_runs_end(pool, own_pool, hub):
+    spec = {k: v for k, v in pool.get("federation", "campus").items() if k in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "campus"}}
+    own_pool.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+    try:
+        run = hub.json("submit", "--no-code", "--name", "last", "--", "true")["id"]
+        waiting(own_pool, run)
+        pool.kubectl("delete", "federation", "campus", "--wait=false")
+        # New runs are the cluster's own; the one that is there is shown, and goes on.
+        wait_for("it takes no more", lambda: "is being deleted and takes no runs" in hub.run("submit", "--no-code", "--cluster", "moon", "--", "true", check=False).stderr)
+        assert "federation" not in hub.json("submit", "--no-code", "--name", "own", "--", "true")
+        assert f"west/{run}" in hub.run("ps").stdout
+    finally:
+        own_pool.ask("scontrol", "update", "PartitionName=all", "State=UP")
+    wait_for("it has run", lambda: run_of(hub, run)["state"] == "done")
+    wait_for("and the Federation is gone", lambda: not pool.items("federations"))
+    # Who cannot wait has them cancelled.
+    pool.apply(spec | {"metadata": {"name": "campus", "annotations": {"tandem.dev/federation-end": "cancel"}}})
+    wait_for("the gateway is the hub again", lambda: is_hub(hub))
+    run = hub.json("submit", "--no-code", "--name", "cut", "--", "sleep 600")["id"]
+    wait_for("it runs there", lambda: run_of(hub, run)["federation"]["phase"] == "Started")
+    pool.kubectl("delete", "federation", "campus", "--wait=false")
+    wait_for("the Federation is gone", lambda: not pool.items("federations"))
+    wait_for("and west has nothing of it", lambda: not own_pool.ask("squeue", "-h")[1].strip())
+    assert record_of(pool, run)["state"]["phase"] in ("Cancelled", "Ended")
+    pool.apply(spec)
+    wait_for("the gateway is the hub again", lambda: is_hub(hub))

@@ -10,6 +10,7 @@ class Wire:
 
     def __init__(self, target):
         self.target, self.whole, self.lock, self.open = target, True, threading.Lock(), set()
+        self.most, self.wider, self.stuck = None, threading.Condition(self.lock), 0
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
         threading.Thread(target=self.serve, daemon=True).start()
@@ -33,11 +34,18 @@ class Wire:
             with self.lock:
                 self.open |= {a, b}
             for x, y in ((a, b), (b, a)):
-                threading.Thread(target=self.copy, args=(x, y), daemon=True).start()
+                threading.Thread(target=self.copy, args=(x, y, y is b), daemon=True).start()
 
-    def copy(self, a, b):
+    def copy(self, a, b, up):
+        sent = 0
         with contextlib.suppress(OSError):
             while data := a.recv(65536):
+                sent += len(data) if up else 0
+                with self.wider:
+                    while self.most is not None and sent > self.most and a in self.open:
+                        self.stuck += 1
+                        self.wider.wait()
+                        self.stuck -= 1
                 b.sendall(data)
         for s in (a, b):
             with contextlib.suppress(OSError):
@@ -48,8 +56,16 @@ class Wire:
     def cut(self):
         with self.lock:
             self.whole, cut = False, list(self.open)
+            self.open.clear()
+            self.wider.notify_all()
         for s in cut:
             reset(s)
+
+    def narrow(self, most):
+        """From now on no connection brings more than so many bytes to the target; None: all that comes."""
+        with self.lock:
+            self.most = most
+            self.wider.notify_all()
 
     def mend(self):
         with self.lock:

@@ -144,6 +144,9 @@
 // Of a FederatedRun: the begin of the SHA-256 of its user's name; whether something of it is left to do.
 #define TD_LABEL_FED_USER "tandem.dev/federated-user"
 #define TD_LABEL_FED_LIVE "tandem.dev/federated-live"
+// On a Federation: it stays until its runs have ended; "cancel": these are ended when it is deleted.
+#define TD_FINALIZER_FED "tandem.dev/federated-runs"
+#define TD_ANN_FED_END "tandem.dev/federation-end"
 #define TD_LABEL_LOGIN "tandem.dev/login"
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"

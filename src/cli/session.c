@@ -15,7 +15,7 @@
 enum { WAIT_MS = 500, FURTHER = 6, REPLICAS_MOST = 16 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
-	const char *name, *image, *memory, *output, *env, *run;
+	const char *name, *image, *memory, *output, *env, *run, *cluster;
 	int gpus, cpus, idle_min, low_min, replicas;
 	int64_t begin;
 	bool no_wait;
@@ -41,6 +41,8 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	td_auto_buf struct td_buf b = {0}, asked = {0};
 	td_buf_printf(&b, "%-28s %-9s %s%s", td_jstr_or(s, "id", "?"), td_jstr_or(s, "state", "?"),
 		      served ? c->url : "", td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
+	if (td_jstr(s, "cluster"))
+		td_buf_printf(&b, "  at cluster %s", td_jstr(s, "cluster"));
 	const char *words = td_jstr_or(s, "words", "");
 	size_t len = strlen(words);
 	while (len && words[len - 1] == '\n')
@@ -157,6 +159,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	td_jm_str(d, o, "kind", kind);
 	td_jm_str(d, o, "env", w->env);
 	td_jm_str(d, o, "run", w->run);
+	td_jm_str(d, o, "cluster", w->cluster);
 	if (line.len)
 		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
@@ -279,6 +282,12 @@ int td_session_main(int argc, char **argv)
 		 .value = "RUN",
 		 TD_OPT_TEXT(&w.run),
 		 .help = "tensorboard: the run whose directory it shows (default: all of them)"},
+		{.name = "cluster",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&w.cluster),
+		 .help = "start, at the hub of a federation: the member where it is (default: one with free GPUs that "
+			 "the "
+			 "rules name)"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),

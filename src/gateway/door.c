@@ -21,9 +21,15 @@ enum { ROUTES_MOST = 128 };
 struct route {
 	const char *path, *method; // "/api/v1/jobs/{id}", "GET"
 	const struct td_gateway_op *op;
-	struct td_schema *body;                              // NULL: it takes no JSON
-	bool open;                                           // nobody has to be known
-	enum { HUB_NOT, HUB_TOO, HUB_ONLY, HUB_ITSELF } hub; // whether the hub of a federation may ask (x-tandem-hub)
+	struct td_schema *body; // NULL: it takes no JSON
+	bool open;              // nobody has to be known
+	enum {
+		HUB_NOT,
+		HUB_TOO,
+		HUB_ONLY,
+		HUB_ITSELF,
+		HUB_SESSIONS
+	} hub; // whether the hub of a federation may ask (x-tandem-hub)
 };
 
 struct td_gateway_door {
@@ -68,10 +74,11 @@ static int add(struct td_gateway_door *d, const char *path, const char *method, 
 		return td_fail(err, TD_INVALID, "openapi.yaml: %s %s", method, path);
 	r->open = td_jget(o, "security") != NULL;
 	const char *hub = td_jstr_or(o, "x-tandem-hub", "");
-	r->hub = !strcmp(hub, "too")      ? HUB_TOO
-		 : !strcmp(hub, "only")   ? HUB_ONLY
-		 : !strcmp(hub, "itself") ? HUB_ITSELF
-					  : HUB_NOT;
+	r->hub = !strcmp(hub, "too")        ? HUB_TOO
+		 : !strcmp(hub, "only")     ? HUB_ONLY
+		 : !strcmp(hub, "itself")   ? HUB_ITSELF
+		 : !strcmp(hub, "sessions") ? HUB_SESSIONS
+					    : HUB_NOT;
 	d->n++;
 	yyjson_val *schema = td_jget(td_jkey(td_jget(o, "requestBody.content"), "application/json"), "schema");
 	return schema ? td_schema_compile(d->api, schema, &r->body, err) : 0;
@@ -225,13 +232,23 @@ static int same_origin(struct td_http_x *x, struct td_error *err)
 	return 0;
 }
 
-// A statement of a federation's hub opens what a run needs, and nothing that outlasts it: no keys, no sessions.
+// A statement of a federation's hub opens what a run needs, and nothing that outlasts it: no keys. Sessions only where
+// the member's administrator says so.
 static int who_by_hub(struct td_gateway_ask *q, const struct route *route, const char *bearer, char **ret_name,
 		      char **ret_hub, struct td_error *err)
 {
 	int r = td_statement_check(q->g, bearer, ret_name, ret_hub, err);
 	if (r)
 		return r;
+	bool session = *ret_name && (route ? route->hub == HUB_SESSIONS : q->session);
+	if (session)
+		return td_statement_sessions(q->g, *ret_hub)
+			       ? 0
+			       : td_fail(err, TD_DENIED,
+					 "sessions are not opened through federation %s: this cluster's administrator "
+					 "sets "
+					 "spec.federation.hubs[].sessions of its SlurmCluster",
+					 *ret_hub);
 	bool fits = route && (*ret_name ? route->hub == HUB_TOO || route->hub == HUB_ONLY : route->hub == HUB_ITSELF);
 	return fits ? 0
 		    : td_fail(err, TD_DENIED, "%s is not done through a federation: ask this cluster's own gateway",

@@ -50,8 +50,11 @@
 //   bills_ask.c                bills as people ask for them
 //   hub.c hub.h                the hub of a Federation: which one, and what is known of its members
 //   hub_record.c hub_call.c    records of its runs; calls of members
-//   hub_place.c hub_watch.c    runs are given to members, and looked after
+//   hub_place.c hub_send.c     a member is chosen for a run, and given it
+//   hub_limit.c                what teams hold at all members; promises among gateways
+//   hub_watch.c                runs are looked after
 //   hub_show.c                 what people ask about them
+//   hub_session.c              sessions at members, through the hub
 //   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
 //   limits.c                   how often
 //   page.c                     the page's files

@@ -146,11 +146,25 @@ int td_home_record(char **argv, struct td_error *err)
 	return td_home_put(path, td_buf_str(&in), in.len, 0644, err);
 }
 
+// A job of the run that waits no longer makes a link of this name (programs/run.sh): the first of the two counts.
 int td_home_consent(char **argv, struct td_error *err)
 {
 	int r = td_gateway_name_check("run", argv[0], err);
-	td_auto_free char *path = td_asprintf(TD_HOME_RUNS "/%s/.tandem/consent", argv[0]);
-	return r ? r : td_home_put(path, "", 0, 0644, err);
+	if (r)
+		return r;
+	td_auto_free char *path = td_asprintf(TD_HOME_RUNS "/%s/.tandem", argv[0]);
+	td_auto_close int dir = td_home_at(path, O_RDONLY | O_DIRECTORY, 0, err);
+	if (dir < 0)
+		return dir;
+	td_auto_close int fd = openat(dir, "consent", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	struct stat st;
+	if (fd >= 0)
+		return 0;
+	if (errno != EEXIST || fstatat(dir, "consent", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "write %s/consent", path);
+	return S_ISLNK(st.st_mode)
+		       ? td_fail(err, TD_CONFLICT, "run %s has given up here: it does not begin here any more", argv[0])
+		       : 0;
 }
 
 // The record, with what the run's own script left of its end.

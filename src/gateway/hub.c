@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -12,7 +13,11 @@
 enum { KNOWN_MOST = 256, LATE_MS = 15000 };
 
 struct td_hubs {
-	pthread_mutex_t lock; // guards all
+	struct td_informer *federations, *runs; // NULL until td_hubs_start
+	struct td_hub_sends *sends;
+	bool said; // that this gateway may not write to its Federation; the watching thread's
+
+	pthread_mutex_t lock; // guards what follows
 	struct td_hub *hub;
 	bool read; // it is known which Federation this is the hub of, if any
 	struct td_hub_known known[KNOWN_MOST];
@@ -39,12 +44,46 @@ struct td_hubs *td_hubs_free(struct td_hubs *h)
 {
 	if (!h)
 		return NULL;
+	td_hub_sends_free(h->sends);
+	td_informer_free(h->federations);
+	td_informer_free(h->runs);
 	td_hub_unref(h->hub);
 	for (size_t i = 0; i < h->n; i++)
 		td_hub_known_done(&h->known[i]);
 	pthread_mutex_destroy(&h->lock);
 	free(h);
 	return NULL;
+}
+
+static void by_user(const struct td_object *o, struct td_strv *ret)
+{
+	td_strv_add(ret, td_jstr_or(o->root, "spec.user", ""));
+}
+
+int td_hubs_start(struct td_gateway *g, struct td_error *err)
+{
+	struct td_hubs *h = g->hubs;
+	td_auto_free char *labels = td_asprintf(TD_LABEL_CLUSTER "=%s," TD_LABEL_FED_LIVE "=true", g->o.cluster);
+	const struct td_informer_opts runs = {.resource = &td_federatedruns, .ns = g->o.ns, .labels = labels};
+	h->federations = td_informer_new(g->kube, &(const struct td_informer_opts){.resource = &td_federations});
+	h->runs = td_informer_new(g->kube, &runs);
+	td_informer_add_index(h->runs, "user", by_user);
+	int r = td_informer_start(h->federations, g->cancel, err);
+	if (!r)
+		r = td_informer_start(h->runs, g->cancel, err);
+	if (!r)
+		h->sends = td_hub_sends_new(g);
+	return r;
+}
+
+const struct td_informer *td_hub_runs(struct td_gateway *g)
+{
+	return g->hubs->runs;
+}
+
+struct td_hub_sends *td_hub_sends(struct td_gateway *g)
+{
+	return g->hubs->sends;
 }
 
 // ---- the Federation ----
@@ -108,6 +147,8 @@ struct td_hub *td_hub_of(struct td_object *federation)
 	h->o = td_object_ref(federation);
 	h->name = h->o->name;
 	h->lost_after_s = td_jint(spec, "lostAfterSeconds", 120);
+	h->ending = td_object_deleting(h->o);
+	h->cancels = td_streq(td_object_annotation(h->o, TD_ANN_FED_END), "cancel");
 	h->members = td_calloc(yyjson_arr_size(members) + 1, sizeof(*h->members));
 	yyjson_arr_foreach (members, i, n, v)
 		member_read(v, &h->members[h->n_members++]);
@@ -182,11 +223,63 @@ static struct td_object *ours(struct td_gateway *g, const struct td_objects *l)
 	return first;
 }
 
+bool td_hub_surely_none(struct td_gateway *g)
+{
+	td_auto_objects struct td_objects l = {0};
+	return !td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, NULL) && !ours(g, &l);
+}
+
+static bool held(const struct td_object *o)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_jstrs(td_jget(o->root, "metadata.finalizers"), &l);
+	return td_strv_has(&l, TD_FINALIZER_FED);
+}
+
+static int finalizer(struct td_gateway *g, const struct td_object *o, bool add, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto_strv struct td_strv l = {0};
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "metadata.finalizers");
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", o->rv);
+	td_jstrs(td_jget(o->root, "metadata.finalizers"), &l);
+	for (size_t i = 0; i < l.n; i++)
+		if (strcmp(l.v[i], TD_FINALIZER_FED) != 0)
+			yyjson_mut_arr_append(list, yyjson_mut_strcpy(d, l.v[i]));
+	if (add)
+		yyjson_mut_arr_append(list, yyjson_mut_strcpy(d, TD_FINALIZER_FED));
+	int r = td_kube_patch(g->kube, TD_AT(&td_federations, NULL, o->name), TD_PATCH_MERGE, root, g->cancel, NULL,
+			      err);
+	return r == TD_NOT_FOUND ? 0 : r ? td_wrap(err, "the finalizer of Federation %s", o->name) : 0;
+}
+
+int td_hub_release(struct td_gateway *g, const struct td_hub *h, struct td_error *err)
+{
+	return held(h->o) ? finalizer(g, h->o, false, err) : 0;
+}
+
+// So that it stays for as long as there are runs of it that have not ended.
+static void hold(struct td_gateway *g, const struct td_object *o)
+{
+	struct td_error e = TD_ERROR_INIT;
+	if (td_object_deleting(o) || held(o) || !finalizer(g, o, true, &e) || e.code == TD_CONFLICT)
+		return;
+	if (!g->hubs->said)
+		td_warn("federation %s: it is gone at once when it is deleted, and runs of it are cancelled then: %s",
+			o->name, e.msg);
+	g->hubs->said = true;
+}
+
 bool td_hub_look(struct td_gateway *g)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	int r = td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, &e);
+	int r = 0;
+	if (td_informer_synced(g->hubs->federations))
+		td_informer_list(g->hubs->federations, NULL, &l);
+	else
+		r = td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, &e);
 	td_auto(td_hub_unref) struct td_hub *old = td_hub_get(g);
 	// What was read before holds until it can be read again: else runs would go by no rules meanwhile.
 	if (r && r != TD_NOT_FOUND && (old || r != TD_DENIED)) {
@@ -195,6 +288,7 @@ bool td_hub_look(struct td_gateway *g)
 	}
 	struct td_object *o = ours(g, &l);
 	bool same = o && old ? td_streq(o->uid, old->o->uid) && td_streq(o->rv, old->o->rv) : !o && !old;
+	bool other = !old || !o || !td_streq(o->uid, old->o->uid);
 	struct td_hub *fresh = same ? NULL : o ? td_hub_of(o) : NULL, *was = NULL;
 	pthread_mutex_lock(&g->hubs->lock);
 	g->hubs->read = true;
@@ -204,8 +298,10 @@ bool td_hub_look(struct td_gateway *g)
 	}
 	pthread_mutex_unlock(&g->hubs->lock);
 	td_hub_unref(was);
-	if (!same)
+	if (!same && other) // promises are written there, too
 		td_info("federation: %s%s", fresh ? "hub of " : "hub of none", fresh ? fresh->name : "");
+	if (o)
+		hold(g, o);
 	return !r;
 }
 

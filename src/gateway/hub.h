@@ -28,6 +28,8 @@ struct td_hub {
 	struct td_fed_limit *limits;
 	size_t n_limits;
 	int64_t lost_after_s;
+	bool ending;  // it is being deleted: it takes no new runs
+	bool cancels; // and ends those that it has
 	int refs;
 };
 // NULL: this gateway is the hub of none, or it is not known yet.
@@ -40,8 +42,13 @@ TD_DEFINE_AUTO(struct td_hub *, td_hub_unref)
 // A Federation, read (pure but for memory files of CAs).
 struct td_hub *td_hub_of(struct td_object *federation);
 const struct td_hub_member *td_hub_member(const struct td_hub *h, const char *name);
-// Reads it anew. False: this gateway may not, or there is no such kind, which does not change soon.
+// Looks whether it has changed. False: this gateway may not read it, or there is no such kind, which does not change
+// soon.
 bool td_hub_look(struct td_gateway *g);
+// Asks now, whatever was seen before. False also when it cannot be asked.
+bool td_hub_surely_none(struct td_gateway *g);
+// Lets a Federation that is being deleted go.
+int td_hub_release(struct td_gateway *g, const struct td_hub *h, struct td_error *err);
 
 // What is known of the members, shared by all threads.
 struct td_hub_known {
@@ -55,6 +62,10 @@ struct td_hub_known {
 };
 struct td_hubs;
 struct td_hubs *td_hubs_new(void);
+// Begins to watch Federations and runs. Before td_hubs_free the gateway's cancel is fired.
+int td_hubs_start(struct td_gateway *g, struct td_error *err);
+const struct td_informer *td_hub_runs(struct td_gateway *g); // those that are live; index "user"
+struct td_hub_sends *td_hub_sends(struct td_gateway *g);
 struct td_hubs *td_hubs_free(struct td_hubs *h);
 // A copy of what is known of a member. The caller calls td_hub_known_done.
 void td_hub_known(struct td_gateway *g, const char *member, struct td_hub_known *ret);
@@ -68,7 +79,8 @@ void td_hub_lost(struct td_gateway *g, const char *member);
 // ---- hub_record.c: records ----
 struct td_hub_run {
 	char *object, *rv; // its object's name and version; rv NULL: it is not written yet
-	char *run, *user, *request, *hash, *team, *account, *partition, *gpu_type, *insists;
+	char *run, *user, *request, *hash, *team, *account, *insists;
+	struct td_strv partitions, gpu_types; // of all its steps
 	int64_t created, gpus, holds;
 	enum td_fed_phase phase;
 	char *member, *there, *rule, *why, *result;
@@ -84,6 +96,10 @@ int td_hub_run_get(struct td_gateway *g, const char *user, const char *run, stru
 // user NULL: of all. live: only those that are not over.
 int td_hub_run_list(struct td_gateway *g, const char *user, bool live, struct td_cancel *c, struct td_objects *ret,
 		    struct td_error *err);
+// Of all, as they were last seen: that costs nothing. In no order.
+int td_hub_live(struct td_gateway *g, struct td_cancel *c, struct td_objects *ret, struct td_error *err);
+// How many a person has.
+int td_hub_live_of(struct td_gateway *g, const char *user, struct td_cancel *c, size_t *ret, struct td_error *err);
 void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret);
 // Whether a member has it, or is being given it. member NULL: any.
 bool td_hub_run_is_at(const struct td_object *o, const char *member);
@@ -116,29 +132,31 @@ struct td_hub_call {
 int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cancel *c, struct td_json **ret,
 	      struct td_error *err);
 
-// ---- hub_place.c: submitting, choosing, giving ----
-// Takes the run that q->body asks for, places it if that can be done now, and answers. q->args[0]: its id.
-int td_hub_make(struct td_gateway_ask *q, const char *id, struct td_error *err);
-// Chooses a member for a run that waits, and writes that down. *ret_go: it is placed now.
-int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c, bool *ret_go,
-		 struct td_error *err);
-// Gives a placed run to its member: code and job. A member that does not take it is noted in the record, and the
-// run waits again.
-int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
-		struct td_error *err);
-// What is seen when it is chosen, from one list of the live runs. hub: the caller's.
+// ---- hub_limit.c: what teams hold; promises ----
+const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team); // NULL: there is none
 struct td_hub_team {
 	char *name; // NULL: of who is in none
 	struct td_fed_used sum;
 	double *each; // GPU hours at each member
 };
+struct td_hub_copy { // a run that a member has
+	const char *member, *there, *user;
+	const struct td_object *o;
+	int64_t held; // by jobs in its name there, of the team that is reckoned
+};
+// What is known when it is chosen, from one look at the live runs (by name). hub: the caller's.
 struct td_hub_view {
 	const struct td_hub *hub;
+	struct td_object *federation; // whose promises count
 	struct td_objects live;
+	struct td_hub_copy *copies;
+	size_t n_copies;
 	int64_t *at;               // runs at each member
 	struct td_hub_team *teams; // of which something was asked
 	size_t n_teams;
-	size_t said; // how often td_hub_waits wrote words down
+	bool exact;          // a promise whose run is not among the live ones counts until it is looked up
+	struct td_strv gone; // promises that are over
+	size_t said;         // how often td_hub_waits wrote words down
 };
 int td_hub_view(struct td_gateway *g, const struct td_hub *h, struct td_cancel *c, struct td_hub_view *ret,
 		struct td_error *err);
@@ -148,10 +166,40 @@ void td_hub_view_done(struct td_hub_view *v);
 void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
 // What a team has and has used at all members. The view's, until it is asked for another one.
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team);
+// Why a run has to wait by its team's limit, as far as the view tells; NULL: it has not. The caller frees it.
+char *td_hub_over(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
+// Promises its team's GPUs to a run that is about to be placed, whatever other gateways promise now; *ret_over: why
+// it has to wait instead. Two or three requests; none when its team has no limit. TD_CONFLICT: its record was
+// changed since it was read.
+int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r, struct td_cancel *c,
+		   char **ret_over, struct td_error *err);
+
+// ---- hub_place.c: submitting, choosing ----
+// Takes the run that q->body asks for, places it if that can be done now, and answers. q->args[0]: its id.
+int td_hub_make(struct td_gateway_ask *q, const char *id, struct td_error *err);
+// Chooses a member for a run that waits, and writes that down. *ret_go: it is placed now.
+int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c, bool *ret_go,
+		 struct td_error *err);
+// What a run is called at its member in this attempt, and the request's name there. The caller frees both.
+char *td_hub_there(const struct td_hub_run *r, char **ret_request);
 // Whether a run that waits goes on waiting, as far as the view tells; new words of why are written down. Else
 // td_hub_place is asked, which looks anew.
 int td_hub_waits(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool *ret_waits,
 		 struct td_error *err);
+
+// ---- hub_send.c: giving ----
+// The threads that give; to end them g->cancel is fired before.
+struct td_hub_sends;
+struct td_hub_sends *td_hub_sends_new(struct td_gateway *g);
+struct td_hub_sends *td_hub_sends_free(struct td_hub_sends *s);
+// Has it given soon, by another thread. Nothing happens while that is under way.
+void td_hub_send_later(struct td_gateway *g, const struct td_hub_run *r);
+// Begins and ends giving it here. False: another thread gives it.
+bool td_hub_sending(struct td_gateway *g, const char *object, bool begin);
+// Gives a placed run to its member: code and job. A member that does not take it is noted in the record, and the
+// run waits again.
+int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
+		struct td_error *err);
 // What was submitted goes from its owner's home: nobody needs it any more.
 void td_hub_drop(struct td_gateway *g, const struct td_hub_run *r);
 // {job, files} of a run, as its owner's home has it. TD_INVALID: it is not there, or not what was submitted.
@@ -170,9 +218,22 @@ void *td_hub_place_thread(void *gateway);
 bool td_hub_answers(struct td_gateway_ask *q, const char *run, int status, int *ret, struct td_error *err);
 // Fills *body with what was submitted then.
 bool td_hub_submitted(struct td_gateway_ask *q, struct td_json **body, int *ret, struct td_error *err);
+// TD_NOT_FOUND: it has ended already; TD_CONFLICT: its record was changed since it was read.
+int td_hub_cancel(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
+		  struct td_error *err);
 bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err);
 bool td_hub_logs(struct td_gateway_ask *q, int *ret, struct td_error *err);
 enum td_hub_file { TD_HUB_LIST, TD_HUB_CONTENT, TD_HUB_PUT };
 bool td_hub_files(struct td_gateway_ask *q, enum td_hub_file what, const char *path, int *ret, struct td_error *err);
 // Appends the person's federated runs to a list, with each one's time of submission.
 void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
+
+// ---- hub_session.c: sessions of people at members ----
+// Each is false when it is about no session at a member; else *ret is what the operation returns.
+bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err);
+// Another operation on the session q->args[0], whose path goes on with `what` ("" or "/resume").
+bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err);
+// A request for /s/ID/…. What is passed on has a statement instead of what he proved himself with here.
+bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, struct td_error *err);
+// Appends those at members that are not in the list.
+void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);

@@ -12,9 +12,10 @@ enum { WORDS_MOST = 500, REFUSED_MOST = 64 };
 
 void td_hub_run_done(struct td_hub_run *r)
 {
-	char *const all[] = {r->object,    r->rv,       r->run,     r->user,   r->request, r->hash, r->team, r->account,
-			     r->partition, r->gpu_type, r->insists, r->member, r->there,   r->rule, r->why,  r->result};
-	struct td_strv *const lists[] = {&r->refused, &r->refused_why, &r->stale, &r->stale_there};
+	char *const all[] = {r->object,  r->rv,      r->run,    r->user,  r->request, r->hash, r->team,
+			     r->account, r->insists, r->member, r->there, r->rule,    r->why,  r->result};
+	struct td_strv *const lists[] = {&r->refused,     &r->refused_why, &r->stale,
+					 &r->stale_there, &r->gpu_types,   &r->partitions};
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		free(all[i]);
 	for (size_t i = 0; i < TD_LEN(lists); i++)
@@ -52,22 +53,14 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret)
 		char **to;
 		const yyjson_val *of;
 		const char *path;
-	} texts[] = {{&ret->run, spec, "run"},
-		     {&ret->user, spec, "user"},
-		     {&ret->request, spec, "request"},
-		     {&ret->hash, spec, "hash"},
-		     {&ret->team, spec, "team"},
-		     {&ret->account, spec, "account"},
-		     {&ret->partition, spec, "partition"},
-		     {&ret->gpu_type, spec, "gpuType"},
-		     {&ret->insists, spec, "insists"},
-		     {&ret->member, s, "member"},
-		     {&ret->there, s, "there"},
-		     {&ret->rule, s, "rule"},
-		     {&ret->why, s, "why"},
-		     {&ret->result, s, "result"}};
+	} texts[] = {{&ret->run, spec, "run"},         {&ret->user, spec, "user"},  {&ret->request, spec, "request"},
+		     {&ret->hash, spec, "hash"},       {&ret->team, spec, "team"},  {&ret->account, spec, "account"},
+		     {&ret->insists, spec, "insists"}, {&ret->member, s, "member"}, {&ret->there, s, "there"},
+		     {&ret->rule, s, "rule"},          {&ret->why, s, "why"},       {&ret->result, s, "result"}};
 	for (i = 0; i < TD_LEN(texts); i++)
 		*texts[i].to = td_strdup(td_jstr(texts[i].of, texts[i].path));
+	td_jstrs(td_jget(spec, "partitions"), &ret->partitions);
+	td_jstrs(td_jget(spec, "gpuTypes"), &ret->gpu_types);
 	ret->created = td_jint(spec, "created", 0);
 	ret->gpus = td_jint(spec, "gpus", 0);
 	ret->holds = td_jint(spec, "holds", ret->gpus);
@@ -144,6 +137,29 @@ int td_hub_run_list(struct td_gateway *g, const char *user, bool live, struct td
 	return td_kube_list(g->kube, &td_federatedruns, g->o.ns, td_buf_str(&labels), NULL, c, ret, err);
 }
 
+int td_hub_live(struct td_gateway *g, struct td_cancel *c, struct td_objects *ret, struct td_error *err)
+{
+	const struct td_informer *runs = td_hub_runs(g);
+	if (!td_informer_synced(runs)) // the first time, or it may not watch
+		return td_hub_run_list(g, NULL, true, c, ret, err);
+	td_informer_list(runs, g->o.ns, ret);
+	return 0;
+}
+
+int td_hub_live_of(struct td_gateway *g, const char *user, struct td_cancel *c, size_t *ret, struct td_error *err)
+{
+	const struct td_informer *runs = td_hub_runs(g);
+	td_auto_objects struct td_objects l = {0};
+	int r = 0;
+	if (td_informer_synced(runs))
+		td_informer_by_index(runs, "user", user, &l);
+	else
+		r = td_hub_run_list(g, user, true, c, &l, err);
+	if (!r)
+		*ret = l.n;
+	return r;
+}
+
 // ---- writing ----
 
 // A field that has no value any more is removed by null.
@@ -188,6 +204,12 @@ static void state(yyjson_mut_doc *d, const struct td_hub_run *r)
 		      td_hub_run_over(r) ? "false" : "true");
 }
 
+static void strings(yyjson_mut_doc *d, yyjson_mut_val *to, const struct td_strv *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		yyjson_mut_arr_append(to, yyjson_mut_strcpy(d, l->v[i]));
+}
+
 int td_hub_run_create(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
 		      struct td_error *err)
 {
@@ -211,8 +233,8 @@ int td_hub_run_create(struct td_gateway *g, const struct td_hub *h, struct td_hu
 	td_jm_str(d, spec, "hash", r->hash);
 	td_jm_str(d, spec, "team", r->team);
 	td_jm_str(d, spec, "account", r->account);
-	td_jm_str(d, spec, "partition", r->partition);
-	td_jm_str(d, spec, "gpuType", r->gpu_type);
+	strings(d, td_jm_arr(d, spec, "partitions"), &r->partitions);
+	strings(d, td_jm_arr(d, spec, "gpuTypes"), &r->gpu_types);
 	td_jm_str(d, spec, "insists", r->insists);
 	td_jm_int(d, spec, "gpus", r->gpus);
 	td_jm_int(d, spec, "holds", r->holds);

@@ -215,7 +215,8 @@ void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *l
 // ---- ending one ----
 
 // While its member does not answer, the record says that it is cancelled, and the member is told when it answers.
-static int cancel(struct td_gateway_ask *q, const struct td_hub *h, struct td_hub_run *r, struct td_error *err)
+int td_hub_cancel(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c,
+		  struct td_error *err)
 {
 	if (r->phase >= TD_FED_ENDED)
 		return td_fail(err, TD_NOT_FOUND, "run %s has ended already", r->run);
@@ -228,7 +229,7 @@ static int cancel(struct td_gateway_ask *q, const struct td_hub *h, struct td_hu
 					      .path = path,
 					      .timeout_ms = SHOW_MS};
 		struct td_error e = TD_ERROR_INIT;
-		int rc = td_hub_do(q->g, &k, td_gateway_cancel(q), NULL, &e);
+		int rc = td_hub_do(g, &k, c, NULL, &e);
 		if (!rc && r->phase == TD_FED_STARTED)
 			return 0; // its end is seen there
 		if (rc && rc != TD_NOT_FOUND && rc != TD_TRANSIENT && rc != TD_UNCERTAIN)
@@ -239,7 +240,7 @@ static int cancel(struct td_gateway_ask *q, const struct td_hub *h, struct td_hu
 		}
 	}
 	td_hub_run_phase(r, TD_FED_CANCELLED);
-	return td_hub_run_write(q->g, r, err);
+	return td_hub_run_write(g, r, err);
 }
 
 bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err)
@@ -250,7 +251,7 @@ bool td_hub_cancels(struct td_gateway_ask *q, int *ret, struct td_error *err)
 		if (!find(q, q->args[0], &h, &r, ret, err))
 			return false;
 		if (!*ret)
-			*ret = cancel(q, h, &r, err);
+			*ret = td_hub_cancel(q->g, h, &r, td_gateway_cancel(q), err);
 		if (*ret != TD_CONFLICT || tries == 5)
 			break;
 	}

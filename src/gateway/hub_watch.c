@@ -44,13 +44,26 @@ static int post(struct td_gateway *g, const struct td_hub *h, const struct td_hu
 
 // ---- one run ----
 
-static void tell(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r)
+static void says(struct td_hub_run *r, char *why)
+{
+	free(r->why);
+	r->why = why;
+}
+
+// over: the member knows no job of it any more. When it has no such run either, none can begin.
+static void tell(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, bool over)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *path = path_of(r->there, "/consent");
 	int rc = post(g, h, r, r->member, path, &e);
-	if (!rc) {
+	const struct td_fed_state s = {.phase = r->phase, .refused = rc == TD_CONFLICT};
+	if (!rc || (rc == TD_NOT_FOUND && over)) {
 		r->told = true;
+		rc = td_hub_run_write(g, r, &e);
+	} else if (td_fed_next(&s) == TD_FED_MOVE) {
+		td_info("federation: run %s of %s is taken back from %s: %s", r->run, r->user, r->member, e.msg);
+		says(r, td_asprintf("%s was told too late that it may begin, and it had given up", r->member));
+		td_hub_run_back(r, true); // what of it waits in the queue there is cancelled
 		rc = td_hub_run_write(g, r, &e);
 	}
 	if (rc && rc != TD_CONFLICT)
@@ -84,12 +97,6 @@ static const yyjson_val *answer_of(const struct td_json *look, const struct td_h
 	return NULL;
 }
 
-static void says(struct td_hub_run *r, char *why)
-{
-	free(r->why);
-	r->why = why;
-}
-
 // look NULL: its member does not answer. v: what that says of this run; NULL: nothing.
 static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, const struct td_json *look,
 		 const yyjson_val *v)
@@ -110,10 +117,10 @@ static void step(struct td_gateway *g, const struct td_hub *h, struct td_hub_run
 		// First it is written down: from then on no other member gets it. Then it is told.
 		td_hub_run_phase(r, TD_FED_STARTED);
 		if (!(rc = td_hub_run_write(g, r, &e)))
-			tell(g, h, r);
+			tell(g, h, r, false);
 		break;
 	case TD_FED_TELL:
-		tell(g, h, r);
+		tell(g, h, r, s.seen == TD_FED_ABSENT || s.seen == TD_FED_OVER || s.seen == TD_FED_GAVE_UP);
 		break;
 	case TD_FED_MOVE:
 		td_info("federation: run %s of %s is taken back from %s", r->run, r->user, r->member);
@@ -272,6 +279,53 @@ static void sweep(struct td_gateway *g)
 	}
 }
 
+// ---- a Federation that is deleted ----
+
+// A copy that has not begun begins no more, since nobody lets it, and ends by itself.
+static void left(struct td_gateway *g)
+{
+	td_auto_objects struct td_objects live = {0};
+	td_auto(td_hub_unref) struct td_hub *none = NULL;
+	if (td_hub_ask(g, &none, NULL) || none || !td_informer_synced(td_hub_runs(g)) ||
+	    td_hub_live(g, g->cancel, &live, NULL) || !live.n)
+		return;
+	// Another gateway may have seen a new Federation before this one. It is there as long as its runs' records.
+	if (!td_hub_surely_none(g))
+		return;
+	for (size_t i = 0; i < live.n && !td_cancelled(g->cancel); i++) {
+		td_auto_hub_run struct td_hub_run r = {0};
+		td_hub_run_read(live.v[i], &r);
+		bool began = r.phase == TD_FED_STARTED;
+		td_strv_done(&r.stale);
+		td_strv_done(&r.stale_there);
+		says(&r, td_asprintf("federation %s is gone%s%s", td_jstr_or(live.v[i]->root, "spec.federation", "?"),
+				     began ? "; it goes on at " : "", began && r.member ? r.member : ""));
+		if (r.phase < TD_FED_ENDED)
+			td_hub_run_phase(&r, began ? TD_FED_ENDED : TD_FED_CANCELLED);
+		td_hub_run_write(g, &r, NULL); // else at the next look
+	}
+}
+
+// It goes when its runs have ended, or were ended because that is asked for.
+static void end(struct td_gateway *g, const struct td_hub *h, const struct td_objects *live)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_objects struct td_objects all = {0};
+	for (size_t i = 0; i < live->n && h->cancels && !td_cancelled(g->cancel); i++) {
+		td_auto_hub_run struct td_hub_run r = {0};
+		td_hub_run_read(live->v[i], &r);
+		if (r.phase < TD_FED_ENDED && td_hub_cancel(g, h, &r, g->cancel, &e) && e.code != TD_CONFLICT)
+			td_info("federation: run %s of %s is cancelled later: %s", r.run, r.user, e.msg);
+	}
+	// Looked at anew: another gateway may have taken one.
+	if (live->n || td_hub_run_list(g, NULL, true, g->cancel, &all, &e) || all.n)
+		return;
+	if (!td_hub_release(g, h, &e))
+		td_info("federation %s is deleted, and none of its runs is left", h->name);
+	else if (e.code != TD_CONFLICT)
+		td_warn("federation %s: %s", h->name, e.msg);
+}
+
 void *td_hub_watch_thread(void *gateway)
 {
 	struct td_gateway *g = gateway;
@@ -284,9 +338,11 @@ void *td_hub_watch_thread(void *gateway)
 		h = td_hub_get(g);
 		td_auto_objects struct td_objects live = {0};
 		struct td_error e = TD_ERROR_INIT;
-		if (!h)
+		if (!h) {
+			left(g);
 			continue;
-		if (td_hub_run_list(g, NULL, true, g->cancel, &live, &e)) {
+		}
+		if (td_hub_live(g, g->cancel, &live, &e)) {
 			if (!td_streq(said, e.msg))
 				td_warn("federation %s: %s", h->name, e.msg);
 			free(said);
@@ -312,6 +368,8 @@ void *td_hub_watch_thread(void *gateway)
 			td_hub_run_read(live.v[i], &r);
 			untie(g, h, &r);
 		}
+		if (h->ending)
+			end(g, h, &live);
 		if (looks % SWEEP_LOOKS == SWEEP_LOOKS - 1)
 			sweep(g);
 	}
@@ -358,7 +416,7 @@ static bool one(struct td_gateway *g, struct td_hub_view *view, const struct td_
 		go = k.reached;
 	}
 	if (!rc && go)
-		rc = td_hub_send(g, h, &r, g->cancel, &e);
+		td_hub_send_later(g, &r);
 	if (rc && rc != TD_CONFLICT && rc != TD_CANCELLED)
 		td_info("federation: run %s of %s: %s", r.run, r.user, e.msg);
 	return true_still;

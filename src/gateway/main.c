@@ -39,6 +39,8 @@ static int inform(struct td_gateway *g, struct td_error *err)
 	int r = td_informer_start(g->nodes, g->cancel, err);
 	if (r)
 		return r;
+	if ((r = td_hubs_start(g, err)))
+		return r;
 	return td_informers_fill(all, TD_LEN(all), "the gateway waits", g->cancel, err);
 }
 
@@ -98,6 +100,7 @@ static int run(struct td_gateway *g, struct td_error *err)
 	td_informer_free(g->clusters);
 	td_informer_free(g->restds);
 	td_informer_free(g->nodes);
+	g->hubs = td_hubs_free(g->hubs);
 	td_gateway_seen_free(g);
 	td_oidc_unref(g->oidc);
 	td_kube_free(g->kube);

@@ -5,9 +5,12 @@
 #include "gateway/runs.h"
 #include "gateway/usage.h"
 #include "slurm/batch.h"
+#include "slurm/hostlist.h"
+#include "slurm/states.h"
 
 #include <string.h>
 
+enum { GRES_MOST = 64 };
 enum { GAVE_UP = 75 }; // programs/run.sh ends so when it was not let begin
 
 // ---- letting begin ----
@@ -64,20 +67,23 @@ static void count(struct run_sum *s, const struct td_slurm_job *j)
 		s->bad = state;
 }
 
-// What it holds, added to the row of its account and user.
-static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_job *j, int64_t gpus)
+// What it holds, added to the row of its account and user, and of the run whose name it has (NULL: of none).
+static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_job *j, const char *run, int64_t gpus)
 {
 	size_t i, n;
 	yyjson_mut_val *row;
+	const char *is;
 	yyjson_mut_arr_foreach (rows, i, n, row)
 		if (td_streq(td_jm_getstr(row, "account"), j->account) &&
-		    td_streq(td_jm_getstr(row, "user"), j->user)) {
+		    td_streq(td_jm_getstr(row, "user"), j->user) &&
+		    ((is = td_jm_getstr(row, "run")) ? td_streq(is, run) : !run)) {
 			td_jm_int(d, row, "gpus", yyjson_mut_get_sint(td_jm_get(row, "gpus")) + gpus);
 			return;
 		}
 	row = yyjson_mut_arr_add_obj(d, rows);
 	td_jm_str(d, row, "account", j->account);
 	td_jm_str(d, row, "user", j->user);
+	td_jm_str(d, row, "run", run);
 	td_jm_int(d, row, "gpus", gpus);
 }
 
@@ -135,6 +141,38 @@ static void used(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
 	}
 }
 
+// GPUs of nodes that take jobs now, by type: how many, and how many of them no job holds.
+static void idle(const struct td_slurm_nodes *nodes, yyjson_mut_doc *d, yyjson_mut_val *rows)
+{
+	for (size_t i = 0; i < nodes->n; i++) {
+		struct td_gres has[GRES_MOST], used[GRES_MOST];
+		size_t n = 0, m = 0, k, rows_n;
+		yyjson_mut_val *row;
+		if (!td_slurm_node_usable(nodes->v[i].states) ||
+		    td_gres_parse(nodes->v[i].gres, has, GRES_MOST, &n, NULL) ||
+		    td_gres_parse(nodes->v[i].gres_used, used, GRES_MOST, &m, NULL))
+			continue;
+		for (size_t a = 0; a < n; a++) {
+			int64_t taken = 0;
+			yyjson_mut_val *to = NULL;
+			if (strcmp(has[a].name, "gpu") != 0)
+				continue;
+			for (size_t b = 0; b < m; b++)
+				if (!strcmp(used[b].name, "gpu") && !strcmp(used[b].type, has[a].type))
+					taken += used[b].count;
+			yyjson_mut_arr_foreach (rows, k, rows_n, row)
+				if (td_streq(td_jm_getstr(row, "type"), has[a].type))
+					to = row;
+			if (!to) {
+				to = yyjson_mut_arr_add_obj(d, rows);
+				td_jm_str(d, to, "type", has[a].type);
+			}
+			td_jm_int(d, to, "gpus", yyjson_mut_get_sint(td_jm_get(to, "gpus")) + has[a].count);
+			td_jm_int(d, to, "free", yyjson_mut_get_sint(td_jm_get(to, "free")) + has[a].count - taken);
+		}
+	}
+}
+
 static int look(struct td_gateway_ask *q, struct td_error *err)
 {
 	yyjson_val *asked = td_jget(q->body, "runs"), *v;
@@ -166,8 +204,9 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		int64_t gpus = gpus_of(j.tres_alloc);
 		if (sum)
 			count(sum, &j);
-		else if (gpus > 0 && !td_slurm_job_ended(j.states) && td_job_phase(j.states) != TD_PHASE_WAITING)
-			hold(d, held, &j, gpus);
+		// Anybody may name his job after a run of his: the hub counts what is held beyond what that asked for.
+		if (gpus > 0 && !td_slurm_job_ended(j.states) && td_job_phase(j.states) != TD_PHASE_WAITING)
+			hold(d, held, &j, sum ? sum->run : NULL, gpus);
 	}
 	for (i = 0; i < runs; i++) {
 		const struct run_sum *x = &sums[i];
@@ -184,6 +223,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		if (x->jobs && x->over == x->jobs)
 			td_jm_str(d, w, "result", x->bad ? x->bad : "done");
 	}
+	idle(&s->nodes, d, td_jm_arr(d, o, "free"));
 	used(q, d, o);
 	td_gateway_send(q, 200, d);
 	return 0;

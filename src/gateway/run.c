@@ -61,7 +61,8 @@ static int make(struct td_gateway_ask *q, const char *id, const struct td_gatewa
 	td_auto_free char *record = record_text(q, id, NULL, p, NULL, NULL);
 	td_jm_key_str(d, td_jm_obj(d, o, "texts"), "run.json", record);
 	// For a run of the same code later.
-	td_auto_free char *files = td_json_text(td_jget(q->body, "files"), NULL);
+	const yyjson_val *list = td_jget(q->body, "files");
+	td_auto_free char *files = list ? td_json_text(list, NULL) : NULL;
 	td_jm_key_str(d, td_jm_obj(d, o, "texts"), "files.json", files ? files : "[]");
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(o, &n);
@@ -193,8 +194,14 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 	int r = q->hub ? 0 : td_hub_ask(q->g, &hub, err);
 	if (r)
 		return r;
-	if (hub)
+	if (hub && !hub->ending)
 		return td_hub_make(q, id, err);
+	if (hub && td_jget(q->body, "cluster"))
+		return td_fail(
+			err, TD_INVALID,
+			"cluster: federation %s is being deleted and takes no runs: leave it out, and it runs at "
+			"this cluster",
+			hub->name);
 	if (td_jget(q->body, "cluster"))
 		return td_fail(err, TD_INVALID, "cluster: this gateway is the hub of no federation: leave it out");
 	td_auto_needs struct td_gateway_needs needs = {0};

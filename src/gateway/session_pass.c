@@ -1,4 +1,5 @@
 // The proxy in front of sessions.
+#include "gateway/hub.h"
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
@@ -30,7 +31,7 @@ static void heard(void *ctx)
 // A browser sends the cookie to this host whatever page made it ask, also one of another port. So
 // what can change something, and a WebSocket, must come from a page of ours, where the browser says
 // whence it comes.
-static int from_us(struct td_gateway_ask *q, struct td_error *err)
+int td_session_from_us(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *origin = td_http_header(q->x, "Origin"), *host = td_http_header(q->x, "Host");
 	const char *from = origin ? strstr(origin, "://") : NULL;
@@ -156,6 +157,9 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	// Only endpoints have replicas, and the first of these may be away.
 	if (r == TD_NOT_FOUND || (!r && td_session_kind_of(o)->measured))
 		known = td_session_record_of(q, name, &record, &none);
+	int passed;
+	if ((r == TD_NOT_FOUND || r == TD_UNSUPPORTED) && known && td_hub_session_pass(q, name, &passed, err))
+		return passed;
 	if (known && known != TD_NOT_FOUND) // it is not known who may be asked
 		return td_fail(err, known, "%s", none.msg);
 	bool several = td_session_replicas(record) && !td_jstr(record->root, "data.ended");
@@ -164,7 +168,7 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	if (r == TD_NOT_FOUND)
 		r = 0;
 	if (!r)
-		r = from_us(q, err);
+		r = td_session_from_us(q, err);
 	if (r)
 		return r;
 	const struct td_session_kind *kind = several ? td_session_kind("endpoint") : td_session_kind_of(o);

@@ -1,6 +1,7 @@
 // An endpoint with replicas: pods session-ID, session-ID-1, … of its owner's, each a job of its own in the one
 // queue. How many there are to be stands in the session's record (`replicas`), so each gateway evens them and a new
 // one finds all again: nothing is kept elsewhere.
+#include "gateway/hub.h"
 #include "gateway/sessions.h"
 
 #include "base/clock.h"
@@ -375,7 +376,10 @@ int td_session_scale(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	long long n = td_jint(q->body, "replicas", 1);
-	int r = td_session_record_of(q, q->args[0], &record, err);
+	int r;
+	if (td_hub_session(q, "", &r, err))
+		return r;
+	r = td_session_record_of(q, q->args[0], &record, err);
 	if (!r)
 		r = td_session_request(q, record, &request, err);
 	if (r)

@@ -1,4 +1,5 @@
 // Starts a session: makes its pod from templates/session.yaml, what the kind is, and what was asked for.
+#include "gateway/hub.h"
 #include "gateway/sessions.h"
 
 #include "base/clock.h"
@@ -229,9 +230,12 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	td_auto_free char *ns = td_session_namespace(g, q->user.name, err);
 	td_auto(td_object_unref) struct td_object *made = NULL, *kept = NULL;
 	td_auto_objects struct td_objects have = {0};
+	int r;
+	if (td_hub_session_starts(q, &r, err))
+		return r;
 	if (!ns)
 		return err->code;
-	int r = check(kind, q->body, err);
+	r = check(kind, q->body, err);
 	if (!r)
 		r = td_gateway_name_check("name", called, err);
 	if (!r)
@@ -312,7 +316,10 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 	const char *id = q->args[0];
 	td_auto(td_object_unref) struct td_object *kept = NULL, *was = NULL, *made = NULL;
 	td_auto(td_json_unref) struct td_json *request = NULL;
-	int r = td_session_record_of(q, id, &kept, err);
+	int r;
+	if (td_hub_session(q, "/resume", &r, err))
+		return r;
+	r = td_session_record_of(q, id, &kept, err);
 	if (r)
 		return r;
 	if ((r = td_session_request(q, kept, &request, err)))

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "gateway/hub.h"
 #include "gateway/path.h"
 #include "metrics/metrics.h"
 
@@ -226,6 +227,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	}
 	if (!ns)
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", none.msg);
+	td_hub_session_list(q, d, v);
 	td_gateway_send(q, 200, d);
 	return 0;
 }
@@ -246,7 +248,10 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
 	struct td_error none = TD_ERROR_INIT;
-	int r = td_session_find(q, q->args[0], &o, err);
+	int r;
+	if (td_hub_session(q, "", &r, err))
+		return r;
+	r = td_session_find(q, q->args[0], &o, err);
 	bool alone = !r && !td_session_kind_of(o)->measured; // the others have no replicas
 	int k = alone ? TD_NOT_FOUND : td_session_record_of(q, q->args[0], &kept, r ? err : &none);
 	if (!k && td_session_replicas(kept))
@@ -283,7 +288,10 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
 	struct td_error none = TD_ERROR_INIT;
-	int r = td_session_find(q, q->args[0], &o, err);
+	int r;
+	if (td_hub_session(q, "", &r, err))
+		return r;
+	r = td_session_find(q, q->args[0], &o, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	int k = td_session_record_of(q, q->args[0], &kept, &none);

@@ -31,6 +31,8 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err);
 int td_session_resume(struct td_gateway_ask *q, struct td_error *err);
 // Answers a request for /s/ID/…: passes it on to the session ID of this person, or refuses (session_pass.c).
 int td_session_pass(struct td_gateway_ask *q, struct td_error *err);
+// Whether the request comes from a page of ours, as far as the browser says. TD_DENIED.
+int td_session_from_us(struct td_gateway_ask *q, struct td_error *err);
 // Leads ssh of its owner's into one (session_ssh.c).
 int td_session_ssh(struct td_gateway_ask *q, struct td_error *err);
 // Ends sessions that are over by the rules (pool/idle.h), and starts and ends replicas, until the gateway ends. A

@@ -88,3 +88,10 @@ int td_statement_check(struct td_gateway *g, const char *bearer, char **ret_user
 		*ret_hub = td_steal(federation);
 	return r;
 }
+
+bool td_statement_sessions(struct td_gateway *g, const char *federation)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
+	const yyjson_val *hub = sc ? td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", federation) : NULL;
+	return td_jbool(hub, "sessions", false);
+}

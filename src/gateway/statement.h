@@ -22,6 +22,9 @@ int td_statement_make(struct td_gateway *g, const struct td_statement *s, char *
 // TD_UNAUTHENTICATED: it proves nothing here; TD_DENIED: it does, and he may not come that way.
 int td_statement_check(struct td_gateway *g, const char *bearer, char **ret_user, char **ret_hub, struct td_error *err);
 
+// Whether its hub may open sessions here (spec.federation.hubs[].sessions).
+bool td_statement_sessions(struct td_gateway *g, const char *federation);
+
 // The two halves of it, pure.
 struct td_statement_rule {
 	const yyjson_val *hubs;       // spec.federation.hubs

@@ -64,3 +64,12 @@ void td_http_reply_done(struct td_http_reply *r);
 
 // Appends `s`, percent-encoded for a path segment or a query value.
 void td_url_escape(struct td_buf *b, const char *s);
+
+// ---- a connection as a descriptor ----
+// Connects as requests of this client do, and copies bytes between that and *ret_fd, which the caller closes: it
+// reads the end when the far side has said everything. TD_TRANSIENT: it is not reached. The client outlives it.
+struct td_http_tunnel;
+int td_http_tunnel_new(struct td_http_client *c, struct td_cancel *cancel, struct td_http_tunnel **ret, int *ret_fd,
+		       struct td_error *err);
+struct td_http_tunnel *td_http_tunnel_free(struct td_http_tunnel *t);
+TD_DEFINE_AUTO(struct td_http_tunnel *, td_http_tunnel_free)

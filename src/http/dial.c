@@ -124,31 +124,32 @@ static int fill(struct td_ws_far *w, int64_t end, const struct td_cancel *cancel
 
 // ---- the beginning ----
 
-static int reach(struct td_ws_far *w, struct td_http_client *c, struct td_cancel *cancel, struct td_error *err)
+int td_http_client_connect(struct td_http_client *c, CURLM *multi, CURL *easy, struct td_cancel *cancel, int *ret_fd,
+			   struct td_error *err)
 {
 	char why[CURL_ERROR_SIZE] = "";
 	curl_socket_t fd = CURL_SOCKET_BAD;
-	td_http_client_reach(c, w->easy, td_http_client_base(c), ANSWER_MS);
-	curl_easy_setopt(w->easy, CURLOPT_CONNECT_ONLY, 1L);
-	curl_easy_setopt(w->easy, CURLOPT_ERRORBUFFER, why);
-	if (curl_multi_add_handle(w->multi, w->easy) != CURLM_OK)
+	td_http_client_reach(c, easy, td_http_client_base(c), ANSWER_MS);
+	curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
+	if (curl_multi_add_handle(multi, easy) != CURLM_OK)
 		abort();
 	int running = 1, left;
-	while (curl_multi_perform(w->multi, &running) == CURLM_OK && running) {
+	while (curl_multi_perform(multi, &running) == CURLM_OK && running) {
 		struct curl_waitfd also = {.fd = td_cancel_fd(cancel), .events = CURL_WAIT_POLLIN};
 		if (td_cancelled(cancel))
 			return td_fail(err, TD_CANCELLED, "%s: cancelled", td_http_client_base(c));
-		curl_multi_poll(w->multi, &also, cancel ? 1 : 0, 1000, NULL);
+		curl_multi_poll(multi, &also, cancel ? 1 : 0, 1000, NULL);
 	}
-	CURLMsg *m = curl_multi_info_read(w->multi, &left);
+	CURLMsg *m = curl_multi_info_read(multi, &left);
 	CURLcode res = m && m->msg == CURLMSG_DONE ? m->data.result : CURLE_FAILED_INIT;
 	if (res == CURLE_OK)
-		res = curl_easy_getinfo(w->easy, CURLINFO_ACTIVESOCKET, &fd);
-	curl_easy_setopt(w->easy, CURLOPT_ERRORBUFFER, NULL);
+		res = curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL);
 	if (res != CURLE_OK || fd == CURL_SOCKET_BAD)
 		return td_fail(err, TD_TRANSIENT, "%s: %s", td_http_client_base(c),
 			       why[0] ? why : curl_easy_strerror(res));
-	w->fd = (int)fd;
+	*ret_fd = (int)fd;
 	return 0;
 }
 
@@ -219,7 +220,7 @@ int td_ws_dial(struct td_http_client *c, const struct td_ws_dial *d, struct td_c
 	w->multi = curl_multi_init();
 	if (!w->easy || !w->multi)
 		abort();
-	int r = reach(w, c, cancel, err);
+	int r = td_http_client_connect(c, w->multi, w->easy, cancel, &w->fd, err);
 	if (r)
 		return r;
 	if ((r = shake_hands(w, d, c, cancel, &refused, err)))

@@ -9,6 +9,7 @@
 //   serve.c                    one connection's requests, one after the other
 //   reply.c                    one exchange as its handler sees it
 //   conn.[ch] tls.c            one connection, plain or TLS
+//   tunnel.c                   a connection of a client, as a descriptor for relay.c
 //   head.[ch]                  heads of requests
 //   pump.[ch]                  connections that became watches
 //   relay.c                    an exchange that goes on to a unix socket

@@ -10,10 +10,19 @@ static bool in(const struct td_strv *l, const char *s)
 	return !l->n || (s && td_strv_has(l, s));
 }
 
+// One of these; who names none fits only where all do.
+static bool one_in(const struct td_strv *l, const struct td_strv *some)
+{
+	for (size_t i = 0; some && i < some->n; i++)
+		if (in(l, some->v[i]))
+			return true;
+	return !l->n;
+}
+
 static bool fits(const struct td_fed_rule *r, const struct td_fed_ask *a)
 {
 	return in(&r->users, a->user) && in(&r->teams, a->team) && in(&r->accounts, a->account) &&
-	       in(&r->partitions, a->partition) && in(&r->gpu_types, a->gpu_type) && a->gpus >= r->min_gpus &&
+	       one_in(&r->partitions, a->partitions) && one_in(&r->gpu_types, a->gpu_types) && a->gpus >= r->min_gpus &&
 	       (r->max_gpus < 0 || a->gpus <= r->max_gpus);
 }
 
@@ -41,10 +50,12 @@ static bool takes(const struct td_fed_field *f, const struct td_fed_member *m)
 	return !f->refused || !td_strv_has(f->refused, m->name);
 }
 
-// Whether a run goes to x rather than to y: where the team has used fewer whole hours for the member's
+// Whether a run goes to x rather than to y: where it is free; then where the team has used fewer whole hours for the member's
 // weight, then where fewer runs are for its weight.
 static bool before(const struct td_fed_member *x, const struct td_fed_member *y)
 {
+	if (x->full != y->full)
+		return y->full;
 	int64_t ux = (int64_t)(x->used / (double)x->weight), uy = (int64_t)(y->used / (double)y->weight);
 	return ux != uy ? ux < uy : (x->live + 1) * y->weight < (y->live + 1) * x->weight;
 }
@@ -247,6 +258,21 @@ int64_t td_fed_at_once(const struct td_fed_step *v, size_t n)
 	return sum;
 }
 
+int64_t td_fed_counts(int64_t holds, int64_t held)
+{
+	return held > holds ? held : holds;
+}
+
+bool td_fed_promise_over(const struct td_fed_promise *p, enum td_fed_phase phase, int64_t attempt)
+{
+	return phase >= TD_FED_ENDED || attempt > p->attempt || (attempt == p->attempt && phase == TD_FED_WAITING);
+}
+
+bool td_fed_promise_may(const struct td_fed_promise *is, const struct td_fed_promise *mine)
+{
+	return is->attempt <= mine->attempt;
+}
+
 char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus)
 {
 	if (!l || gpus <= 0)
@@ -313,11 +339,16 @@ enum td_fed_do td_fed_next(const struct td_fed_state *s)
 	case TD_FED_PLACED:
 		return placed(s);
 	case TD_FED_STARTED:
-		// It may have begun: whatever happens, it goes nowhere else.
+		// It may have begun: it goes elsewhere only when its member says that it never did, nor will.
+		if (s->refused)
+			return TD_FED_MOVE;
 		if (s->seen == TD_FED_UNREACHED || s->seen == TD_FED_WAITS)
 			return TD_FED_KEEP;
 		if (s->seen == TD_FED_BEGUN)
 			return s->told ? TD_FED_KEEP : TD_FED_TELL;
+		// Its word may have come too late, or an answer was lost: telling it once more finds out.
+		if (!s->told)
+			return TD_FED_TELL;
 		return s->seen == TD_FED_ABSENT && s->phase_s < TD_FED_SEND_S ? TD_FED_KEEP : TD_FED_END;
 	default:
 		return TD_FED_KEEP;

@@ -5,6 +5,8 @@
 // copy that its record names. Both that and giving a run to another member are changes of one object
 // that fail when it has changed since, so one of them comes too late. Neither clocks nor an answer of
 // the lost member are needed for it.
+// A copy that has waited for too long gives up. That and its leave to begin are one file at the member, so one of
+// these comes too late, too: what was let begin goes elsewhere when its member has found that it gave up before.
 #pragma once
 
 #include "base/mem.h"
@@ -15,12 +17,13 @@ struct td_fed_member {
 	const char *name;
 	int64_t weight; // 1 or more
 	bool reached;   // it answered when it was last asked
+	bool full;      // what is asked for is not free there now; of sessions, whose people wait for them
 	int64_t live;   // runs of the hub that wait or run there
 	double used;    // GPU hours of the run's team there
 };
 struct td_fed_rule {
 	const char *name;
-	struct td_strv users, teams, accounts, partitions, gpu_types; // empty: all
+	struct td_strv users, teams, accounts, partitions, gpu_types; // empty: all; else one of what is asked for
 	int64_t min_gpus, max_gpus;                                   // max_gpus -1: no bound
 	struct td_strv members, otherwise;
 };
@@ -35,7 +38,8 @@ struct td_fed_limit {
 };
 // What a run asks for. Strings may be NULL.
 struct td_fed_ask {
-	const char *user, *team, *account, *partition, *gpu_type;
+	const char *user, *team, *account;
+	const struct td_strv *partitions, *gpu_types; // of all its steps
 	int64_t gpus;
 	const char *insists; // the member that its owner wants
 };
@@ -64,6 +68,11 @@ struct td_fed_choice {
 };
 void td_fed_choose(const struct td_fed_field *f, const struct td_fed_ask *a, struct td_fed_choice *ret);
 
+// Of a run.
+enum td_fed_phase { TD_FED_WAITING, TD_FED_PLACED, TD_FED_STARTED, TD_FED_ENDED, TD_FED_REFUSED, TD_FED_CANCELLED };
+const char *td_fed_phase_name(enum td_fed_phase p);
+bool td_fed_phase_parse(const char *name, enum td_fed_phase *ret);
+
 // What a team holds and has used at all members; known: all of them have said so.
 struct td_fed_used {
 	int64_t gpus;
@@ -78,13 +87,23 @@ struct td_fed_step {
 };
 // The most that a run's steps can hold at once: of steps none of which has to wait for another one of them.
 int64_t td_fed_at_once(const struct td_fed_step *v, size_t n);
+// What a run counts for, by what it asks for and what jobs hold in its name (anybody may name his job so).
+int64_t td_fed_counts(int64_t holds, int64_t held);
+
+// Promises: before a run of a team with a limit is given to a member, that is written into the one object that all
+// gateways of the hub write to, as it was read. So each of them sees what the others are about to give, however old
+// what it knows of the records is. A promise ends when its attempt is known to be over, which stays so.
+struct td_fed_promise {
+	const char *run; // the record
+	const char *team;
+	int64_t holds, attempt;
+};
+bool td_fed_promise_over(const struct td_fed_promise *p, enum td_fed_phase phase, int64_t attempt);
+// Whether `mine` may take the place of a promise of the same run. Else who wants it knows an old record.
+bool td_fed_promise_may(const struct td_fed_promise *is, const struct td_fed_promise *mine);
 // Why a run that asks for so many GPUs has to wait by the limit (NULL: there is none); NULL: it has not. The
 // caller frees it.
 char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus);
-
-enum td_fed_phase { TD_FED_WAITING, TD_FED_PLACED, TD_FED_STARTED, TD_FED_ENDED, TD_FED_REFUSED, TD_FED_CANCELLED };
-const char *td_fed_phase_name(enum td_fed_phase p);
-bool td_fed_phase_parse(const char *name, enum td_fed_phase *ret);
 
 // What the member says of its copy.
 enum td_fed_seen {
@@ -98,6 +117,7 @@ enum td_fed_seen {
 struct td_fed_state {
 	enum td_fed_phase phase;
 	bool sent, told; // the member has it; it was told that it may begin
+	bool refused;    // the member says that the copy gave up before it was told, and does not begin any more
 	enum td_fed_seen seen;
 	int64_t silent_s; // for how long the member has not answered
 	int64_t phase_s;  // how old the phase is; of what was sent: for how long the member has it
@@ -108,7 +128,7 @@ enum td_fed_do {
 	TD_FED_PLACE, // choose a member
 	TD_FED_SEND,  // give it to the member that was chosen, once more
 	TD_FED_LET,   // write down that it starts there, then tell the member
-	TD_FED_TELL,  // tell the member once more
+	TD_FED_TELL,  // tell the member once more; it may say that the copy has given up
 	TD_FED_MOVE,  // take it back to the hub; the copy is stale
 	TD_FED_END
 };

@@ -4,9 +4,12 @@
 if [ -n "${TANDEM_HUB:-}" ]; then
 	# A run of a federation begins when its hub lets it, so that it begins at one cluster at most. The answer
 	# is a file, because a job has no way to its gateway but the home. Listing the directory makes NFS look.
-	waited=0
-	until ls .tandem/ >/dev/null && [ -e .tandem/consent ]; do
-		if [ "$waited" -ge "${TANDEM_HUB_SECONDS:-120}" ]; then
+	# Whoever waits no longer makes a link of that name. Only one of the two can be made, so no step of this copy
+	# begins once one has given up, and the hub is told so when its word comes too late.
+	waited=0 most=${TANDEM_HUB_SECONDS:-120}
+	until ls .tandem/ >/dev/null && [ -f .tandem/consent ] && [ ! -L .tandem/consent ]; do
+		# A home that takes no link is asked for a while longer.
+		if [ -L .tandem/consent ] || [ "$waited" -ge $((2 * most)) ] || { [ "$waited" -ge "$most" ] && ln -s gave-up .tandem/consent; }; then
 			echo "tandem: the hub of federation $TANDEM_HUB did not let this begin here: it is given to a cluster anew." >&2
 			exit 75
 		fi

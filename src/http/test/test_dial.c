@@ -8,6 +8,7 @@
 #include "http/pki.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gnutls/crypto.h>
 #include <poll.h>
 #include <string.h>
@@ -218,6 +219,57 @@ static void test_answer(void **state)
 	assert_int_equal(td_ws_frame_head_plain("\x82\x7e\x01", 3, &f), 0);
 }
 
+static void echo(struct td_http_x *x, void *ctx)
+{
+	size_t n;
+	const char *body = td_http_body(x, &n);
+	td_http_send(x, 200, "text/plain", body, n);
+}
+
+// What goes in at a descriptor comes out at a server behind TLS, and its answer with its end comes back.
+static void test_tunnel(void **state)
+{
+	for (int tls = 0; tls < 2; tls++) {
+		struct served s = {0};
+		struct td_error err = {0};
+		serve_start(&s, &(struct td_http_server_opts){.handler = echo,
+							      .max_body = 4 << 20,
+							      .cert_file = tls ? crt : NULL,
+							      .key_file = tls ? key : NULL});
+		const struct td_http_client_opts o = {.base_url = s.url, .ca_file = tls ? ca : NULL},
+						 none = {.base_url = "http://127.0.0.1:1"};
+		td_auto(td_http_client_free) struct td_http_client *c = NULL, *nobody = NULL;
+		td_auto(td_http_tunnel_free) struct td_http_tunnel *t = NULL, *other = NULL;
+		td_auto_buf struct td_buf ask = {0}, got = {0};
+		char some[65536];
+		int fd = -1, unused = -1;
+		assert_int_equal(td_http_client_new(&o, &c, &err), 0);
+		assert_int_equal(td_http_client_new(&none, &nobody, &err), 0);
+		assert_int_equal(td_http_tunnel_new(nobody, NULL, &other, &unused, &err), TD_TRANSIENT);
+		assert_true(!other && unused < 0);
+		assert_int_equal(td_http_tunnel_new(c, NULL, &t, &fd, &err), 0);
+		fcntl(fd, F_SETFL, 0);
+		td_buf_printf(&ask,
+			      "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3000000\r\n\r\n");
+		size_t head = ask.len;
+		for (size_t i = 0; i < 3000000; i++)
+			td_buf_putc(&ask, (char)(i * 7 >> 3));
+		assert_int_equal(td_write_all(fd, td_buf_str(&ask), ask.len, &err), 0);
+		for (ssize_t n; (n = read(fd, some, sizeof(some))) > 0;)
+			td_buf_add(&got, some, (size_t)n);
+		assert_true(got.len > 3000000 && !strncmp(td_buf_str(&got), "HTTP/1.1 200", 12));
+		assert_memory_equal(td_buf_str(&got) + got.len - 3000000, td_buf_str(&ask) + head, 3000000);
+		close(fd);
+		t = td_http_tunnel_free(t);
+		// One that nobody uses any more ends at once.
+		assert_int_equal(td_http_tunnel_new(c, NULL, &t, &fd, &err), 0);
+		t = td_http_tunnel_free(t);
+		assert_int_equal(read(fd, some, 1), 0);
+		close(fd);
+		serve_stop(&s);
+	}
+}
+
 int main(void)
 {
 	strcpy(dir, "/tmp/td-dial-XXXXXX");
@@ -231,7 +283,7 @@ int main(void)
 	key = td_asprintf("%s/srv.key", dir);
 	ca = td_asprintf("%s/ca.crt", dir);
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_dial), cmocka_unit_test(test_cancelled_in_an_answer),
-				       cmocka_unit_test(test_answer)};
+				       cmocka_unit_test(test_answer), cmocka_unit_test(test_tunnel)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);

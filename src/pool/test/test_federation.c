@@ -20,7 +20,7 @@ static void list(struct td_strv *l, const char *words)
 
 static struct td_fed_member members[3];
 static struct td_fed_rule rules[2];
-static struct td_strv refused;
+static struct td_strv refused, types, partitions;
 static struct td_fed_field field;
 static struct td_fed_ask ask;
 
@@ -35,6 +35,8 @@ static int done(void **state)
 		td_strv_done(&rules[i].otherwise);
 	}
 	td_strv_done(&refused);
+	td_strv_done(&types);
+	td_strv_done(&partitions);
 	return 0;
 }
 
@@ -52,8 +54,8 @@ static int fresh(void **state)
 	list(&rules[1].otherwise, "cloud");
 	field = (struct td_fed_field){
 		.rules = rules, .n_rules = 2, .members = members, .n_members = 3, .refused = &refused};
-	ask = (struct td_fed_ask){.user = "ann", .team = "ml", .gpus = 1};
-	td_strv_done(&refused);
+	ask = (struct td_fed_ask){
+		.user = "ann", .team = "ml", .gpus = 1, .gpu_types = &types, .partitions = &partitions};
 	return 0;
 }
 
@@ -97,11 +99,13 @@ static void the_first_rule_that_fits(void **state)
 	rules[0].min_gpus = 0;
 	ask.user = "bob";
 	goes("east", NULL, NULL); // one list of two
-	ask.gpu_type = "h100";
+	list(&types, "a100");     // of its first step
+	goes("east", NULL, NULL);
+	list(&types, "a100 h100");
 	goes("west", "big", NULL);
 	list(&rules[0].partitions, "gpu");
 	goes("east", NULL, NULL);
-	ask.partition = "gpu";
+	list(&partitions, "cpu gpu");
 	goes("west", "big", NULL);
 }
 
@@ -125,6 +129,15 @@ static void weights_and_shares(void **state)
 	goes("east", "ml", "most left");
 	members[0].used = 31;
 	goes("west", "ml", NULL);
+}
+
+static void who_asks_for_a_session_goes_where_it_is_free(void **state)
+{
+	members[1].live = 9;
+	members[0].full = true;
+	goes("west", "ml", NULL);
+	members[1].full = true; // then it waits as a run does
+	goes("east", "ml", NULL);
 }
 
 static void members_that_do_not_answer_or_do_not_take_it(void **state)
@@ -285,10 +298,23 @@ static void its_way(void **state)
 
 	s.phase = TD_FED_STARTED;
 	s.silent_s = 1000000;
-	for (int seen = TD_FED_UNREACHED; seen <= TD_FED_OVER; seen++) {
-		s.seen = (enum td_fed_seen)seen;
-		assert_true(td_fed_next(&s) != TD_FED_MOVE && td_fed_next(&s) != TD_FED_SEND);
-	}
+	for (int told = 0; told < 2; told++)
+		for (int seen = TD_FED_UNREACHED; seen <= TD_FED_OVER; seen++) {
+			s.told = told;
+			s.seen = (enum td_fed_seen)seen;
+			assert_true(td_fed_next(&s) != TD_FED_MOVE && td_fed_next(&s) != TD_FED_SEND);
+			// Before it was told, what is seen may be a copy that gave up: that is no end.
+			assert_true(told || td_fed_next(&s) != TD_FED_END);
+		}
+	s.told = false;
+	s.seen = TD_FED_GAVE_UP;
+	assert_int_equal(td_fed_next(&s), TD_FED_TELL);
+	s.refused = true; // it gave up before
+	assert_int_equal(td_fed_next(&s), TD_FED_MOVE);
+	s.refused = false;
+	s.told = true; // it had been let begin, and its own program ended so
+	assert_int_equal(td_fed_next(&s), TD_FED_END);
+	s.told = false;
 	s.seen = TD_FED_BEGUN;
 	assert_int_equal(td_fed_next(&s), TD_FED_TELL);
 	s.told = true;
@@ -314,13 +340,13 @@ struct record {
 	bool told;
 };
 struct copy {
-	bool there, running, consent, began, gave_up, over, sent;
+	bool there, running, consent, began, gave_up, over, sent, looks_so;
 };
 enum { ATTEMPTS = 40 };
 
 static void at_most_once(void **state)
 {
-	long long moved = 0, ended = 0;
+	long long moved = 0, ended = 0, late_words = 0;
 	for (int run = 0; run < 20000; run++) {
 		struct record rec = {.phase = TD_FED_WAITING}, read[2] = {{0}};
 		struct copy copies[ATTEMPTS] = {0};
@@ -344,13 +370,14 @@ static void at_most_once(void **state)
 					c->began = true;
 					began++;
 				} else if (c->began) {
-					c->over = true;
+					c->over = true; // ended by the same code as who gives up, sometimes
+					c->looks_so = pick(2);
 				} else if (c->running && !c->consent && pick(3) == 0) {
 					c->running = false;
-					c->gave_up = true;
+					c->gave_up = c->looks_so = true;
 				}
-			} else if (what == 4) { // a message arrives late
-				if (late[some] && copies[some].there)
+			} else if (what == 4) { // a message arrives late: one file is the word or the end of waiting
+				if (late[some] && copies[some].there && !copies[some].gave_up)
 					copies[some].consent = true;
 			} else { // a gateway acts on what it has read
 				struct copy *c = &copies[r->attempt];
@@ -361,14 +388,21 @@ static void at_most_once(void **state)
 							 .phase_s = 100,
 							 .silent_s = away ? 1000 : 0,
 							 .lost_after_s = 60,
-							 .seen = away         ? TD_FED_UNREACHED
-								 : !c->there  ? TD_FED_ABSENT
-								 : c->gave_up ? TD_FED_GAVE_UP
-								 : c->over    ? TD_FED_OVER
-								 : c->running ? TD_FED_BEGUN
-									      : TD_FED_WAITS};
+							 .seen = away          ? TD_FED_UNREACHED
+								 : !c->there   ? TD_FED_ABSENT
+								 : c->looks_so ? TD_FED_GAVE_UP
+								 : c->over     ? TD_FED_OVER
+								 : c->running  ? TD_FED_BEGUN
+									       : TD_FED_WAITS};
 				enum td_fed_do d = td_fed_next(&s);
 				struct record next = *r;
+				if (d == TD_FED_TELL && !away && c->there) {
+					s.refused = c->gave_up;
+					next.told = !c->gave_up && pick(4); // or the answer was lost
+					c->consent = !c->gave_up;
+					d = s.refused ? td_fed_next(&s) : d;
+					late_words += s.refused;
+				}
 				if (d == TD_FED_PLACE) {
 					next.phase = TD_FED_PLACED;
 					next.member = pick(2);
@@ -377,14 +411,16 @@ static void at_most_once(void **state)
 					next.phase = TD_FED_STARTED;
 				} else if (d == TD_FED_MOVE) {
 					next.phase = TD_FED_WAITING;
+					next.told = false;
 				} else if (d == TD_FED_END) {
 					next.phase = TD_FED_ENDED;
+					assert_true(!c->gave_up || c->began); // none is lost
 				}
 				if (d == TD_FED_SEND && !away)
 					c->there = c->sent = true; // the same request: one copy
-				if (d == TD_FED_TELL && !away)
+				if (d == TD_FED_TELL && away)
 					late[r->attempt] = true;
-				if (next.phase != r->phase) {
+				if (next.phase != r->phase || next.told != r->told) {
 					if (rec.version != r->version)
 						continue; // changed since it was read
 					next.version++;
@@ -400,7 +436,84 @@ static void at_most_once(void **state)
 			assert_in_range(began, 0, 1);
 		}
 	}
-	assert_true(moved > 1000 && ended > 1000); // it was about something
+	assert_true(moved > 1000 && ended > 1000 && late_words > 100); // it was about something
+}
+
+// Two gateways give runs of one team, each by records that it read some time ago, and by the promises as they are.
+static void never_over_the_limit(void **state)
+{
+	enum { RUNS = 6, LIMIT = 5 };
+	long long given = 0, refused_ = 0;
+	for (int round = 0; round < 5000; round++) {
+		struct line {
+			enum td_fed_phase phase;
+			int64_t attempt;
+			int version;
+		} rec[RUNS] = {{0}}, known[2][RUNS];
+		struct {
+			bool there;
+			struct td_fed_promise p;
+		} promises[RUNS] = {{0}};
+		struct {
+			bool on;
+			int run, version;
+		} act[2] = {{0}};
+		int64_t holds[RUNS];
+		seed = (unsigned long long)round * 104729 + 3;
+		for (int i = 0; i < RUNS; i++)
+			holds[i] = 1 + pick(3);
+		memcpy(known[0], rec, sizeof(rec));
+		memcpy(known[1], rec, sizeof(rec));
+		for (int t = 0; t < 150; t++) {
+			int g = pick(2), run = pick(RUNS), what = pick(6);
+			if (what == 0) { // news of one record
+				known[g][run] = rec[run];
+			} else if (what == 1 && rec[run].phase == TD_FED_PLACED) { // it comes back, or ends
+				rec[run].phase = pick(2) ? TD_FED_WAITING : TD_FED_ENDED;
+				rec[run].version++;
+			} else if (act[g].on) { // the second half, or the gateway dies before it
+				struct line *r = &rec[act[g].run];
+				act[g].on = false;
+				if (pick(4) && r->version == act[g].version) {
+					r->phase = TD_FED_PLACED;
+					r->attempt++;
+					r->version++;
+					given++;
+				}
+			} else if (known[g][run].phase == TD_FED_WAITING) {
+				int64_t sum = 0;
+				for (int i = 0; i < RUNS; i++) {
+					const struct line *k = &known[g][i];
+					if (promises[i].there &&
+					    td_fed_promise_over(&promises[i].p, k->phase, k->attempt))
+						promises[i].there = false;
+					if (k->phase == TD_FED_PLACED)
+						sum += holds[i];
+					else if (promises[i].there && i != run)
+						sum += holds[i];
+				}
+				const struct td_fed_promise mine = {.attempt = known[g][run].attempt + 1};
+				if (promises[run].there && !td_fed_promise_may(&promises[run].p, &mine))
+					continue;
+				if (sum + holds[run] > LIMIT) {
+					refused_++;
+					continue;
+				}
+				promises[run].there = true;
+				promises[run].p = mine;
+				act[g].on = true;
+				act[g].run = run;
+				act[g].version = known[g][run].version;
+			}
+			int64_t held = 0;
+			for (int i = 0; i < RUNS; i++)
+				held += rec[i].phase == TD_FED_PLACED ? holds[i] : 0;
+			assert_in_range(held, 0, LIMIT);
+		}
+	}
+	assert_true(given > 1000 && refused_ > 1000);
+	assert_int_equal(td_fed_counts(4, 0), 4); // what waits there
+	assert_int_equal(td_fed_counts(4, 9), 9); // a job of his own that has its name
 }
 
 int main(void)
@@ -408,6 +521,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_rule_that_fits, fresh),
 		cmocka_unit_test_setup(weights_and_shares, fresh),
+		cmocka_unit_test_setup(who_asks_for_a_session_goes_where_it_is_free, fresh),
 		cmocka_unit_test_setup(members_that_do_not_answer_or_do_not_take_it, fresh),
 		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
 		cmocka_unit_test(teams),
@@ -415,6 +529,7 @@ int main(void)
 		cmocka_unit_test(what_steps_hold_at_once),
 		cmocka_unit_test(its_way),
 		cmocka_unit_test(at_most_once),
+		cmocka_unit_test(never_over_the_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

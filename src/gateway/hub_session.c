@@ -1,0 +1,381 @@
+// Sessions at the hub of a Federation: started at a member with free GPUs, and reached through the hub under the id
+// that they have there. The hub keeps no record of one: its member is whoever says that it has it.
+#include "gateway/hub.h"
+#include "gateway/path.h"
+#include "gateway/sessions.h"
+#include "gateway/statement.h"
+
+#include "base/clock.h"
+#include "http/client.h"
+
+#include <string.h>
+
+enum { CALL_MS = 20000, FIND_MS = 4000, SEEN_MOST = 4096, MISSED_MS = 5000 };
+
+// ---- which member has a session ----
+
+// What was found, of any person; forgotten when there is too much of it.
+static struct {
+	pthread_mutex_t lock;
+	struct seen {
+		char *user, *id, *member; // member NULL: none had it
+		int64_t at_ms;
+	} v[SEEN_MOST];
+	size_t n;
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void forget_locked(size_t i)
+{
+	free(seen.v[i].user);
+	free(seen.v[i].id);
+	free(seen.v[i].member);
+	seen.v[i] = seen.v[--seen.n];
+}
+
+// False: nobody looked lately. *ret NULL: nobody has it.
+static bool recall(const char *user, const char *id, char **ret)
+{
+	bool found = false;
+	pthread_mutex_lock(&seen.lock);
+	for (size_t i = 0; i < seen.n && !found; i++) {
+		const struct seen *s = &seen.v[i];
+		if (strcmp(s->id, id) != 0 || strcmp(s->user, user) != 0 ||
+		    (!s->member && td_mono_ms(&td_clock_system) - s->at_ms > MISSED_MS))
+			continue;
+		found = true;
+		*ret = td_strdup(s->member);
+	}
+	pthread_mutex_unlock(&seen.lock);
+	return found;
+}
+
+static void remember(const char *user, const char *id, const char *member)
+{
+	pthread_mutex_lock(&seen.lock);
+	for (size_t i = seen.n; i-- > 0;)
+		if (seen.n == SEEN_MOST || (!strcmp(seen.v[i].id, id) && !strcmp(seen.v[i].user, user)))
+			forget_locked(i);
+	seen.v[seen.n++] = (struct seen){.user = td_strdup(user),
+					 .id = td_strdup(id),
+					 .member = td_strdup(member),
+					 .at_ms = td_mono_ms(&td_clock_system)};
+	pthread_mutex_unlock(&seen.lock);
+}
+
+static char *path_of(const char *id, const char *what)
+{
+	struct td_buf b = {0};
+	td_buf_puts(&b, "/api/v1/sessions/");
+	td_url_escape(&b, id);
+	td_buf_puts(&b, what);
+	return td_buf_take(&b);
+}
+
+// Whether it may be a session of this cluster's own: it is, or that cannot be said now. Only asked at a hub.
+static bool here(struct td_gateway_ask *q, const char *id)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL, *kept = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_session_find(q, id, &o, &e);
+	if (r == TD_NOT_FOUND)
+		r = td_session_record_of(q, id, &kept, &e);
+	return r != TD_NOT_FOUND && r != TD_UNSUPPORTED;
+}
+
+// The member that has this person's session; NULL: none that answers has it.
+static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const char *id)
+{
+	char *member = NULL;
+	bool sure = true;
+	if (td_gateway_name_check("session", id, NULL))
+		return NULL;
+	if (recall(q->user.name, id, &member) && (!member || td_hub_member(h, member)))
+		return member;
+	free(member); // it left the federation
+	member = NULL;
+	td_auto_free char *path = path_of(id, "");
+	for (size_t i = 0; i < h->n_members && !member; i++) {
+		td_auto_known struct td_hub_known k = {0};
+		struct td_error e = TD_ERROR_INIT;
+		const struct td_hub_call call = {.hub = h,
+						 .member = h->members[i].name,
+						 .user = q->user.name,
+						 .method = "GET",
+						 .path = path,
+						 .timeout_ms = FIND_MS};
+		td_hub_known(q->g, h->members[i].name, &k);
+		int r = k.reached ? td_hub_do(q->g, &call, td_gateway_cancel(q), NULL, &e) : TD_TRANSIENT;
+		if (!r)
+			member = td_strdup(h->members[i].name);
+		sure = sure && (!r || r == TD_NOT_FOUND || r == TD_DENIED || r == TD_UNSUPPORTED);
+	}
+	if (member || sure)
+		remember(q->user.name, id, member);
+	return member;
+}
+
+// The hub, and where the session is, which is not this cluster's own. False: nobody's.
+static bool find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, char **ret_member)
+{
+	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
+	if (!h)
+		return false;
+	*ret_member = member_of(q, h, id);
+	if (!*ret_member)
+		return false;
+	*ret = td_steal(h);
+	return true;
+}
+
+// ---- operations ----
+
+static void answer(struct td_gateway_ask *q, int status, const struct td_json *j, const char *member)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
+	if (td_jget(td_json_root(j), "id"))
+		td_jm_str(d, yyjson_mut_doc_get_root(d), "cluster", member);
+	td_gateway_send(q, status, d);
+}
+
+bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err)
+{
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
+	td_auto_free char *member = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto(td_hub_unref) struct td_hub *any = q->hub ? NULL : td_hub_get(q->g);
+	if (!any || here(q, q->args[0]) || !find(q, q->args[0], &h, &member))
+		return false;
+	size_t n = 0;
+	td_auto_free char *path = path_of(q->args[0], what), *text = q->body ? td_json_text(q->body, &n) : NULL;
+	const struct td_hub_call call = {.hub = h,
+					 .member = member,
+					 .user = q->user.name,
+					 .method = td_http_method(q->x),
+					 .path = path,
+					 .body = text,
+					 .body_len = n,
+					 .timeout_ms = CALL_MS};
+	*ret = td_hub_do(q->g, &call, td_gateway_cancel(q), &j, err);
+	if (*ret == TD_NOT_FOUND)
+		remember(q->user.name, q->args[0], NULL);
+	if (!*ret)
+		answer(q, 200, j, member);
+	return true;
+}
+
+void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list)
+{
+	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
+	for (size_t m = 0; h && m < h->n_members; m++) {
+		td_auto_known struct td_hub_known k = {0};
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		struct td_error e = TD_ERROR_INIT;
+		const char *member = h->members[m].name;
+		const struct td_hub_call call = {.hub = h,
+						 .member = member,
+						 .user = q->user.name,
+						 .method = "GET",
+						 .path = "/api/v1/sessions",
+						 .timeout_ms = FIND_MS};
+		td_hub_known(q->g, member, &k);
+		int r = k.reached ? td_hub_do(q->g, &call, td_gateway_cancel(q), &j, &e)
+				  : td_fail(&e, TD_TRANSIENT, "cluster %s does not answer", member);
+		if (r && r != TD_DENIED) // one that lets no sessions through has none to show
+			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
+		size_t i, n, a, b;
+		yyjson_val *v;
+		yyjson_mut_val *w;
+		yyjson_arr_foreach (td_jget(td_json_root(j), "sessions"), i, n, v) {
+			bool twice = false; // the hub's own cluster may be a member
+			yyjson_mut_arr_foreach (list, a, b, w)
+				twice = twice || td_streq(td_jm_getstr(w, "id"), td_jstr(v, "id"));
+			if (twice)
+				continue;
+			w = yyjson_val_mut_copy(d, v);
+			td_jm_str(d, w, "cluster", member);
+			yyjson_mut_arr_append(list, w);
+			remember(q->user.name, td_jstr_or(v, "id", ""), member);
+		}
+	}
+}
+
+// ---- starting one ----
+
+// GPUs that no job holds there; -1: it has not said so.
+static int64_t free_at(struct td_gateway *g, const char *member)
+{
+	td_auto_known struct td_hub_known k = {0};
+	int64_t sum = 0;
+	size_t i, n;
+	yyjson_val *v;
+	td_hub_known(g, member, &k);
+	if (!td_jget(td_json_root(k.held), "free"))
+		return -1;
+	yyjson_arr_foreach (td_jget(td_json_root(k.held), "free"), i, n, v)
+		sum += td_jint(v, "free", 0);
+	return sum;
+}
+
+// What a run has written is where it ran. False: it is no run of the federation's, or is nowhere.
+static bool where_run(struct td_gateway_ask *q, struct td_hub_run *r)
+{
+	const char *run = td_jstr(q->body, "run");
+	struct td_error e = TD_ERROR_INIT;
+	return run && !td_gateway_name_check("run", run, &e) &&
+	       !td_hub_run_get(q->g, q->user.name, run, td_gateway_cancel(q), r, &e) && r->member && r->there;
+}
+
+static int give(struct td_gateway_ask *q, const struct td_hub *h, const char *member, const char *run,
+		struct td_json **ret, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(q->body);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_del(o, "cluster");
+	if (run)
+		td_jm_str(d, o, "run", run);
+	size_t n;
+	td_auto_free char *text = td_json_mut_text(o, &n);
+	const struct td_hub_call call = {.hub = h,
+					 .member = member,
+					 .user = q->user.name,
+					 .method = "POST",
+					 .path = "/api/v1/sessions",
+					 .body = text,
+					 .body_len = n,
+					 .timeout_ms = CALL_MS};
+	return td_hub_do(q->g, &call, td_gateway_cancel(q), ret, err);
+}
+
+static int choose(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r, const char **ret,
+		  struct td_error *err)
+{
+	const struct td_hub *h = view->hub;
+	td_auto_free struct td_fed_member *m = td_calloc(h->n_members + 1, sizeof(*m));
+	const struct td_hub_team *team = td_hub_used(q->g, view, r->team);
+	for (size_t i = 0; i < h->n_members; i++) {
+		td_auto_known struct td_hub_known k = {0};
+		td_hub_known(q->g, h->members[i].name, &k);
+		int64_t free_gpus = free_at(q->g, h->members[i].name);
+		m[i] = (struct td_fed_member){.name = h->members[i].name,
+					      .weight = h->members[i].weight,
+					      .reached = k.reached,
+					      .full = free_gpus >= 0 && free_gpus < r->gpus,
+					      .live = view->at[i],
+					      .used = team->each[i]};
+	}
+	const struct td_fed_field f = {.rules = h->rules,
+				       .n_rules = h->n_rules,
+				       .members = m,
+				       .n_members = h->n_members,
+				       .refused = &r->refused};
+	const struct td_fed_ask a = {.user = r->user, .team = r->team, .gpus = r->gpus, .insists = r->insists};
+	struct td_fed_choice c;
+	td_fed_choose(&f, &a, &c);
+	td_auto_free char *why = c.why;
+	if (c.where != TD_FED_GO)
+		return td_fail(err, c.where == TD_FED_WAIT ? TD_TRANSIENT : TD_INVALID, "%s%s%s", why,
+			       r->refused.n ? ": " : "", r->refused.n ? r->refused_why.v[r->refused.n - 1] : "");
+	*ret = m[c.member].name;
+	return 0;
+}
+
+// *ret_own: no member that may have it lets sessions through, so it is the hub's own cluster's, as without a federation.
+static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own, struct td_error *err)
+{
+	bool closed = true;
+	td_auto_hub_run struct td_hub_run r = {0}, of = {0};
+	td_auto_view struct td_hub_view view = {0};
+	r.user = td_strdup(q->user.name);
+	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, NULL));
+	r.gpus = r.holds = td_jint(q->body, "gpus", 0) * td_jint(q->body, "replicas", 1);
+	r.insists = td_strdup(td_jstr(q->body, "cluster"));
+	r.object = td_strdup("");
+	bool of_run = where_run(q, &of);
+	if (of_run && !r.insists)
+		r.insists = td_strdup(of.member);
+	int rc = td_hub_view(q->g, h, td_gateway_cancel(q), &view, err);
+	if (rc)
+		return rc;
+	// Its person waits for it here and now: beyond the limit it is not kept for later.
+	td_auto_free char *over = td_hub_over(q->g, &view, &r);
+	if (over)
+		return td_fail(err, TD_THROTTLED, "%s: it is not started now", over);
+	for (size_t tries = 0; tries <= h->n_members; tries++) {
+		const char *member = NULL;
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		struct td_error e = TD_ERROR_INIT;
+		if ((rc = choose(q, &view, &r, &member, err))) {
+			*ret_own = closed && rc == TD_INVALID && r.refused.n && !r.insists;
+			return rc;
+		}
+		rc = give(q, h, member, of_run && td_streq(of.member, member) ? of.there : NULL, &j, &e);
+		if (!rc) {
+			const char *id = td_jstr_or(td_json_root(j), "id", "");
+			free(q->args[0]);
+			q->args[0] = td_strdup(id); // for the record of changes
+			remember(q->user.name, id, member);
+			answer(q, 201, j, member);
+			return 0;
+		}
+		// What a member refuses or is not reached for, another one may take; what it may have done is not done
+		// twice.
+		if (rc != TD_TRANSIENT && rc != TD_DENIED && rc != TD_UNSUPPORTED)
+			return td_fail(err, rc, "%s", e.msg);
+		closed = closed && rc == TD_DENIED;
+		td_strv_add(&r.refused, member);
+		td_strv_add(&r.refused_why, e.msg);
+	}
+	return td_fail(err, TD_TRANSIENT, "no member takes it now");
+}
+
+bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err)
+{
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
+	*ret = q->hub ? 0 : td_hub_ask(q->g, &h, err);
+	if (*ret)
+		return true;
+	bool asks = td_jget(q->body, "cluster") != NULL;
+	if (h && !h->ending) {
+		bool own = false;
+		*ret = start(q, h, &own, err);
+		if (own)
+			*err = (struct td_error)TD_ERROR_INIT;
+		return !own;
+	}
+	if (asks)
+		*ret = td_fail(err, TD_INVALID,
+			       "cluster: this gateway is the hub of no federation that takes sessions: "
+			       "leave it out");
+	return asks;
+}
+
+// ---- its address ----
+
+bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, struct td_error *err)
+{
+	td_auto(td_hub_unref) struct td_hub *h = NULL;
+	td_auto_free char *member = NULL, *bearer = NULL;
+	if (!find(q, id, &h, &member) || (*ret = td_session_from_us(q, err)))
+		return h != NULL;
+	const struct td_hub_member *m = td_hub_member(h, member); // it is there: find() looked
+	const struct td_statement s = {.federation = h->name, .member = member, .user = q->user.name};
+	if ((*ret = td_statement_make(q->g, &s, &bearer, err)))
+		return true;
+	const struct td_http_client_opts o = {.base_url = m->url, .ca_file = m->ca_path};
+	td_auto(td_http_client_free) struct td_http_client *client = NULL;
+	td_auto(td_http_tunnel_free) struct td_http_tunnel *tunnel = NULL;
+	int fd = -1;
+	*ret = td_http_client_new(&o, &client, err);
+	if (!*ret)
+		*ret = td_http_tunnel_new(client, td_gateway_cancel(q), &tunnel, &fd, err);
+	if (*ret) {
+		td_wrap(err, "cluster %s", member);
+		return true;
+	}
+	td_auto_free char *proof = td_asprintf("Bearer %s", bearer);
+	const struct td_http_far far = {.target = td_http_target(q->x), .hide = "tandem", .authorization = proof};
+	td_http_relay_on(q->x, fd, &far);
+	explicit_bzero(bearer, strlen(bearer));
+	explicit_bzero(proof, strlen(proof));
+	return true;
+}
