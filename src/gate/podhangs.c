@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gate/hangs.h"
+#include "gate/used.h"
 #include "metrics/metrics.h"
 #include "pool/hang.h"
 
@@ -167,6 +168,7 @@ int td_podhangs_run(const struct td_podhangs *h, struct td_cancel *c, struct td_
 		for (int i = 0; i < td_gate_nodes(h->gate); i++)
 			node_pods(&p, i, &pods, f);
 		forget(&p, false);
+		td_used_look(&(const struct td_used_pass){h->kube, &pods, h->clock}, c);
 	} while (!td_cancel_wait(c, p.next_ms));
 	forget(&p, true);
 	return 0;

@@ -7,8 +7,8 @@
 struct td_telemetry {
 	struct td_nodehealth *health;
 	struct td_gate *gate;
-	// "namespace/name" of a pod; NULL: it is not known. The caller frees it.
-	char *(*pod)(void *ctx, const char *uid);
+	// The pod with that uid; NULL: it is not known. The caller unrefs it.
+	struct td_object *(*pod)(void *ctx, const char *uid);
 	void *ctx;
 };
 // /metrics shows these from now on; t NULL: no more. Copies t.

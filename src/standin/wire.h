@@ -4,9 +4,10 @@
 //
 // Gate: a Unix stream socket; the agent checks SO_PEERCRED for uid 0. One request per connection:
 //   acquire job=<id> start=<epoch s, 0 unknown> uid=<uid> [ask=<pod uid> [pod=<namespace>/<name>]]
-//           node=<slurm node> [partition=<name>] [qos=<name>] [share=<1 to 100>]
-//           devices=<ranges "0-1,4" or "-"> timeout=<ms>
+//           node=<slurm node> [partition=<name>] [qos=<name>] [account=<name>]
+//           [share=<1 to 100>] devices=<ranges "0-1,4" or "-"> timeout=<ms>
 //     share: the job has so many hundredths of its device, beside others; without it the devices are its alone
+//     account: Slurm's, for the figures of devices by tenant
 //     ask and pod are the pod that the job's comment names. They are a hint, because the job's
 //     owner may write the comment.
 //     -> ok           the node's table names this job as holder, and no other process is left on

@@ -273,7 +273,10 @@ int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struc
 		e.told_ms = a->ended_ms ? now - a->ended_ms : -1;
 		e.settle_ms = e.tried && !a->ended_ms ? td_knocks_settle(b->knocks, now) : 0;
 
-		switch (td_pool_end_job(&e, &j, &wait, &fence)) {
+		int what = td_pool_end_job(&e, &j, &wait, &fence);
+		if (what == TD_END_TELL || what == TD_END_CANCEL)
+			td_ask_note_end(run);
+		switch (what) {
 		case TD_END_READ:
 			r = td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
 			if (r)
