@@ -10,6 +10,7 @@
 #define TD_ANN_RESTARTS "tandem.dev/job-restarts"
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
+#define TD_ANN_ACCOUNT "tandem.dev/account" // Slurm's, that the pod is charged to
 #define TD_ANN_EPOCH "tandem.dev/epoch"
 // Part of the grant of a gang's member: the gang's ask, its name, the member's rank, how many members
 // there are, the node of each rank and the host names of all, in the order of ranks.

@@ -94,7 +94,9 @@ static void holder(const struct gauges *m, int node, int i, const char *node_nam
 	td_auto_free char *key = pod ? td_key_of(pod) : td_strdup("");
 	// A stand-in's job whose pod is not here yet has no name, and whose it is nobody says.
 	const char *user = !h.pod ? h.uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
-	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, key, user ? user : "", h.account));
+	const char *account = !h.pod ? h.account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	td_metric_set(m->held, 1,
+		      TD_LABELS(node_name, name, job, key, user ? user : "", account ? account : ""));
 }
 
 static void collect(void *ctx)
@@ -133,6 +135,18 @@ static void collect(void *ctx)
 	free(f);
 	free(l);
 	pthread_mutex_unlock(&live.lock);
+}
+
+void td_telemetry_account(const struct td_holder *h, char ret[64])
+{
+	snprintf(ret, 64, "%s", h->account);
+	if (!h->pod)
+		return;
+	pthread_mutex_lock(&live.lock);
+	td_auto(td_object_unref) struct td_object *pod = live.t.pod ? live.t.pod(live.t.ctx, h->uid) : NULL;
+	pthread_mutex_unlock(&live.lock);
+	const char *account = pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	snprintf(ret, 64, "%s", account ? account : "");
 }
 
 void td_gate_telemetry(const struct td_telemetry *t)

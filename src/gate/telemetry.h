@@ -13,3 +13,5 @@ struct td_telemetry {
 };
 // /metrics shows these from now on; t NULL: no more. Copies t.
 void td_gate_telemetry(const struct td_telemetry *t);
+// The Slurm account of a holder: that of the pod's grant, or what Prolog said of a native job; "": it is not known.
+void td_telemetry_account(const struct td_holder *h, char ret[64]);

@@ -1,6 +1,7 @@
 // What devices do with their time.
 #include "gate/useful.h"
 
+#include "gate/telemetry.h"
 #include "gate/used.h"
 #include "metrics/metrics.h"
 
@@ -45,9 +46,11 @@ void td_useful_look(struct td_useful *u, struct td_gate *gate, int node, const s
 			td_metric_add(m, p.free, TD_LABELS(name, "free", ""));
 			continue;
 		}
-		td_metric_add(m, p.busy, TD_LABELS(name, "busy", h.account));
-		td_metric_add(m, p.idle, TD_LABELS(name, "idle", h.account));
-		td_metric_add(m, p.unknown, TD_LABELS(name, "unknown", h.account));
+		char tenant[64];
+		td_telemetry_account(&h, tenant);
+		td_metric_add(m, p.busy, TD_LABELS(name, "busy", tenant));
+		td_metric_add(m, p.idle, TD_LABELS(name, "idle", tenant));
+		td_metric_add(m, p.unknown, TD_LABELS(name, "unknown", tenant));
 		if (h.pod)
 			td_used_add(h.uid, &p);
 	}

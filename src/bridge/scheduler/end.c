@@ -48,6 +48,12 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run,
 	td_jm_key_str(d, o, TD_ANN_RESTARTS, restarts);
 	td_jm_key_str(d, o, TD_ANN_DEVICES, seat ? seat->devices : a->devices);
 	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
+	struct td_owner owner;
+	const char *account = run->pod ? td_object_annotation(run->pod, td_annotations[TD_ASKS_ACCOUNT].name) : NULL;
+	if (!account && td_owner_of(run, &owner))
+		account = owner.account;
+	if (account)
+		td_jm_key_str(d, o, TD_ANN_ACCOUNT, account);
 	if (seat)
 		td_gang_notes(d, o, a, seat);
 	if (run->core)

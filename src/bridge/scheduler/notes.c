@@ -20,9 +20,10 @@ static void add_end(const struct td_object *pod, struct td_notes *n, bool *all_w
 		n->busy += use.busy;
 		n->idle += use.idle;
 	}
-	*all_well = *all_well && !strcmp(phase, "Succeeded");
-	// Who was ended because its grant ended did not fail by itself.
-	if (!strcmp(phase, "Failed") && !td_object_annotation(pod, TD_ANN_ENDED))
+	// Who was deleted, or ended because its grant ended, did not end by itself.
+	bool itself = !td_object_deleting(pod) && !td_object_annotation(pod, TD_ANN_ENDED);
+	*all_well = *all_well && itself && !strcmp(phase, "Succeeded");
+	if (itself && !strcmp(phase, "Failed"))
 		snprintf(n->end, sizeof(n->end), "failed");
 }
 

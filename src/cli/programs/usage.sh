@@ -3,8 +3,12 @@
 # seconds), and the GPU seconds of which it was measured how much they computed, one line for each account, user and day
 # (of UTC, counted from 1970); $3 "service": for each account, user and service. A job counts on the day of its start.
 # What the bridge says of a pod is in its job's admin comment (pool/notes.h).
+# Of jobs that run, only slurmctld has it.
 set -eu
-SLURM_TIME_FORMAT=%s sacct -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,Start,End,AllocTRES,AdminComment | awk -F'|' -v from="$1" -v to="$2" -v by="$3" '
+{
+	[ "$3" != service ] || squeue -h -a -t all -O "JobID:24,admin_comment:1000" | sed 's/^/running /'
+	SLURM_TIME_FORMAT=%s sacct -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,Start,End,AllocTRES,AdminComment,JobIDRaw
+} | awk -F'|' -v from="$1" -v to="$2" -v by="$3" '
 function amount(list, name,    i, n, t) {
 	n = split(list, t, ",")
 	for (i = 1; i <= n; i++)
@@ -19,7 +23,14 @@ function note(list, name,    at, text) {
 	text = substr(list, at + length(name) + 2)
 	return substr(text, 1, index(text, "&") - 1)
 }
+/^running / {
+	split($0, word, / +/)
+	live[word[2]] = word[3]
+	next
+}
 $3 ~ /^[0-9]+$/ && $5 != "" {
+	if ($6 == "" && $7 in live)
+		$6 = live[$7]
 	start = $3 + 0
 	end = $4 ~ /^[0-9]+$/ ? $4 + 0 : to + 0 # it runs
 	if (end > to)
