@@ -31,6 +31,7 @@
 //   scheduler/gang_elastic.c scheduler/gang_find.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from
 //   scheduler/hang.c   pods that make no progress
+//   scheduler/straggle.c  pods of a gang that compute less than the others
 //   scheduler/notes.c  what the admin comment of a job says of its pods
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it

@@ -87,6 +87,9 @@ static void make(void)
 				"Devices that are free on nodes which have too few free: for a whole node, or for the "
 				"largest request of one node that waits, as far as the bridge knows it.",
 				TD_LABELS("partition", "device", "for"));
+	td_metric_zero(td_counter(r, "tandem_pod_stragglers_total",
+				  "Pods of gangs whose devices computed less than those of the others.", NULL),
+		       NULL);
 	m.passes = td_counter(r, "tandem_bridge_policy_passes_total",
 			      "Looks at all waiting jobs, in which order their policies want them.", NULL);
 	m.reads =

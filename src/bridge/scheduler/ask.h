@@ -22,6 +22,11 @@ struct td_ask_pod {
 	char *said;        // message of the condition that was written on it
 	int64_t said_ms;   // mono
 	int64_t hang_said; // which stand-still was told of: when its condition became True, epoch ms; 0: none
+	// How much its devices computed (straggle.c): as its agent said last, and of the time since all of its gang were
+	// compared; use_slow: how often one after the other it was less than the others.
+	double use_busy, use_all, use;
+	bool use_fresh;
+	int use_slow;
 	bool bound_sent;
 	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
 };

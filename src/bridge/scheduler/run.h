@@ -84,6 +84,10 @@ void td_owner_leave(struct td_bridge_run *r);
 // ---- submit.c ----
 // Writes the mark (admin_comment) on the ask's job unless it is there.
 void td_bridge_run_mark(const struct td_bridge_run *r);
+// ---- straggle.c ----
+// Of a gang of three pods or more: tells of one whose devices compute less than those of the others, twice one after the
+// other, where a HealthPolicy looks for stragglers.
+void td_bridge_run_straggle(struct td_bridge_run *r);
 // ---- notes.c ----
 // The mark (admin_comment) of the ask's job, with what it says of its pods (pool/notes.h); end: how they ended, too.
 // Caller frees.
