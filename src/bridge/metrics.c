@@ -383,9 +383,8 @@ void td_bridge_measure(struct td_bridge *b)
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
 
-	struct td_metric *const gauges[] = {m.asks,     m.jobs, m.nodes,      m.devices, m.cpus,      m.memory,
-					    m.view_age, m.lost, m.gate_alarm, m.held,    m.services,
-					    m.fragmented};
+	struct td_metric *const gauges[] = {m.asks,     m.jobs, m.nodes,      m.devices, m.cpus,     m.memory,
+					    m.view_age, m.lost, m.gate_alarm, m.held,    m.services, m.fragmented};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
 		// A bridge that does not lead knows nothing of the pool.
 		td_metric_forget(gauges[i], NULL);

@@ -64,7 +64,7 @@ void td_cli_services_read(const struct td_objects *pods, int64_t from, int64_t n
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *pod = pods->v[i];
 		struct td_service of;
-		struct td_device_use use = {0};
+		struct td_kube_use use = {0};
 		int64_t start_ms = 0;
 		double devices = devices_of(pod);
 		if (devices <= 0 || td_kube_pod_ended(pod->root) || !td_service_of(pod, &of))
@@ -73,7 +73,7 @@ void td_cli_services_read(const struct td_objects *pods, int64_t from, int64_t n
 		struct td_cli_service *s = at(&l, name);
 		s->pods++;
 		s->devices += devices;
-		(void)td_device_use_read(pod->root, &use);
+		(void)td_kube_use_read(pod->root, &use);
 		if (td_time_parse(td_jstr_or(pod->root, "status.startTime", ""), &start_ms) || start_ms / 1000 >= now)
 			continue;
 		double whole = (double)(now - start_ms / 1000),

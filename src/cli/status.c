@@ -522,7 +522,8 @@ int td_status_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "status",
 		.about = "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words; with\n"
-			 "--kubeconfig those of a cluster where Tandem was installed. Of services that hold GPUs: how many,\n"
+			 "--kubeconfig those of a cluster where Tandem was installed. Of services that hold GPUs: how "
+			 "many,\n"
 			 "how long, and the part of that time in which they computed.",
 		.options = options,
 		.n = TD_LEN(options),

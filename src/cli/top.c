@@ -95,9 +95,11 @@ static void print_gpus(yyjson_val *pool)
 				snprintf(job, sizeof(job), "%lld", td_jint(g, "job", 0));
 			const char *user = td_jstr_or(g, "person", td_jstr_or(g, "user", used ? "(hidden)" : "-")),
 				   *gang = td_jstr(g, "gang"),
-				   *what = td_jstr_or(g, "pod", gang ? gang : td_jstr_or(g, "name", used ? "" : "idle"));
+				   *what = td_jstr_or(g, "pod",
+						      gang ? gang : td_jstr_or(g, "name", used ? "" : "idle"));
 			printf("%-16.16s %4lld %8s %-12.12s %-12.12s %s%s\n", td_jstr_or(v, "name", "?"),
-			       td_jint(g, "index", 0), job, user, td_jstr_or(g, "account", "-"), gang ? "gang " : "", what);
+			       td_jint(g, "index", 0), job, user, td_jstr_or(g, "account", "-"), gang ? "gang " : "",
+			       what);
 		}
 }
 

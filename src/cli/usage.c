@@ -194,8 +194,8 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 	for (size_t i = 0; i < lines.n; i++) {
 		const struct td_ledger_row *r = &lines.v[i];
 		td_auto_free char *tenant = tenant_of(&tenants, r->key[0]);
-		td_auto_free char *key = !strcmp(q->by, "tenant") ? td_strdup(tenant)
-					 : !strcmp(q->by, "user") ? td_strdup(r->key[1])
+		td_auto_free char *key = !strcmp(q->by, "tenant")    ? td_strdup(tenant)
+					 : !strcmp(q->by, "user")    ? td_strdup(r->key[1])
 					 : !strcmp(q->by, "service") ? td_strdup(r->key[2])
 								     : day_of(r->key[2]);
 		if (q->tenant && strcmp(tenant, q->tenant) != 0)

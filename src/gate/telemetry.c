@@ -95,8 +95,7 @@ static void holder(const struct gauges *m, int node, int i, const char *node_nam
 	// A stand-in's job whose pod is not here yet has no name, and whose it is nobody says.
 	const char *user = !h.pod ? h.uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
 	const char *account = !h.pod ? h.account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
-	td_metric_set(m->held, 1,
-		      TD_LABELS(node_name, name, job, key, user ? user : "", account ? account : ""));
+	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, key, user ? user : "", account ? account : ""));
 }
 
 static void collect(void *ctx)

@@ -17,7 +17,7 @@ enum { LEAST_MS = 5000, MOST_MS = 1800000, SERVICE_MS = 600000 };
 struct used_pod {
 	char uid[40];
 	struct td_useful_part fresh; // what no pass has seen yet
-	struct td_device_use sum, said;
+	struct td_kube_use sum, said;
 	int64_t began_ms, said_ms; // 0: not yet
 	uint64_t pass;
 	UT_hash_handle hh;
@@ -61,10 +61,11 @@ int64_t td_used_next_ms(int64_t age_ms)
 
 static struct td_metric *by_service(void)
 {
-	return td_counter(td_metrics_process(), "tandem_service_device_seconds_total",
-			  "Seconds of the devices that the pods of a service hold here: busy (as far as they computed), "
-			  "idle, or unknown (the device does not say).",
-			  TD_LABELS("namespace", "kind", "service", "state"));
+	return td_counter(
+		td_metrics_process(), "tandem_service_device_seconds_total",
+		"Seconds of the devices that the pods of a service hold here: busy (as far as they computed), "
+		"idle, or unknown (the device does not say).",
+		TD_LABELS("namespace", "kind", "service", "state"));
 }
 
 static void forget_service(struct used_service *s)
@@ -99,12 +100,12 @@ static void count(const struct td_object *pod, const struct td_useful_part *fres
 }
 
 // Writes the condition. What fails is written with the next pass.
-static bool say(const struct td_used_pass *p, const struct td_object *pod, const struct td_device_use *u,
+static bool say(const struct td_used_pass *p, const struct td_object *pod, const struct td_kube_use *u,
 		struct td_cancel *c)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_auto_free char *text = td_device_use_text(u);
+	td_auto_free char *text = td_kube_use_text(u);
 	struct td_error err = TD_ERROR_INIT;
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"),
@@ -132,7 +133,7 @@ static void one(const struct td_used_pass *p, const struct td_object *pod, int64
 		return;
 	if (!x->began_ms) {
 		x->began_ms = x->said_ms = now_ms;
-		if (td_device_use_read(pod->root, &x->sum))
+		if (td_kube_use_read(pod->root, &x->sum))
 			x->said = x->sum;
 	}
 	if (fresh.busy + fresh.idle + fresh.unknown > 0)

@@ -55,7 +55,7 @@ bool td_service_of(const struct td_object *pod, struct td_service *ret)
 // The message is for people, but the numbers in it are what others read.
 #define USE_TEXT "in seconds of a device: busy %.0f, idle %.0f"
 
-bool td_device_use_read(const yyjson_val *pod, struct td_device_use *ret)
+bool td_kube_use_read(const yyjson_val *pod, struct td_kube_use *ret)
 {
 	double busy, idle;
 	if (!td_condition_true(pod, TD_COND_USED) ||
@@ -63,11 +63,11 @@ bool td_device_use_read(const yyjson_val *pod, struct td_device_use *ret)
 		   "in seconds of a device: busy %15lf, idle %15lf", &busy, &idle) != 2 ||
 	    !(busy >= 0 && idle >= 0))
 		return false;
-	*ret = (struct td_device_use){busy, idle};
+	*ret = (struct td_kube_use){busy, idle};
 	return true;
 }
 
-char *td_device_use_text(const struct td_device_use *u)
+char *td_kube_use_text(const struct td_kube_use *u)
 {
 	return td_asprintf(USE_TEXT, u->busy, u->idle);
 }

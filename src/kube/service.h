@@ -14,10 +14,10 @@ bool td_service_of(const struct td_object *pod, struct td_service *ret);
 
 // How much a pod's devices computed since it has them, in device seconds, as its node's agent says in the condition
 // tandem.dev/DevicesUsed.
-struct td_device_use {
+struct td_kube_use {
 	double busy, idle;
 };
 // False: it does not say.
-bool td_device_use_read(const yyjson_val *pod, struct td_device_use *ret);
+bool td_kube_use_read(const yyjson_val *pod, struct td_kube_use *ret);
 // The condition's message. Caller frees.
-char *td_device_use_text(const struct td_device_use *u);
+char *td_kube_use_text(const struct td_kube_use *u);

@@ -66,7 +66,8 @@ bool td_notes_read(const char *admin_comment, struct td_notes *ret)
 	const char *cluster = admin_comment + strlen(PREFIX), *ns = strchr(cluster, '/'),
 		   *notes = ns ? strchr(ns + 1, '/') : NULL, *end = notes ? strchr(notes + 1, '/') : NULL;
 	// tandem/out/… and tandem/shadow/… are jobs of Tandem's own.
-	if (!end || td_starts(cluster, "out/") || td_starts(cluster, "shadow/") || !memchr(notes, '=', (size_t)(end - notes)))
+	if (!end || td_starts(cluster, "out/") || td_starts(cluster, "shadow/") ||
+	    !memchr(notes, '=', (size_t)(end - notes)))
 		return false;
 	struct td_notes n = {0};
 	value(ns + 1, (size_t)(notes - ns - 1), n.ns, sizeof(n.ns));

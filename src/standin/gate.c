@@ -318,8 +318,8 @@ int td_standin_gate(int argc, char **argv)
 			   *account = word(getenv("SLURM_JOB_ACCOUNT"));
 		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s%s%s%s%s devices=%s timeout=%lld\n", job,
-				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node,
+				 "acquire job=%s start=%s uid=%s%s node=%s%s%s%s%s%s%s%s%s devices=%s timeout=%lld\n",
+				 job, digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node,
 				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos,
 				 *account ? " account=" : "", account, *share ? " share=" : "", share, dev,
 				 (long long)left);

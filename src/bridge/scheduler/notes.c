@@ -14,9 +14,9 @@
 // What one pod adds at the end of the job.
 static void add_end(const struct td_object *pod, struct td_notes *n, bool *all_well)
 {
-	struct td_device_use use;
+	struct td_kube_use use;
 	const char *phase = td_jstr_or(pod->root, "status.phase", "");
-	if (td_device_use_read(pod->root, &use)) {
+	if (td_kube_use_read(pod->root, &use)) {
 		n->busy += use.busy;
 		n->idle += use.idle;
 	}
@@ -91,6 +91,7 @@ void td_ask_note_end(const struct td_bridge_run *r)
 	struct td_error e = TD_ERROR_INIT;
 	// Once: figures are not worth a second request, and the job's end does not wait for them.
 	a->end_noted = true;
-	if (td_slurm_job_update(r->l->slurm, a->job, &(const struct td_slurm_job_change){.admin_comment = text}, r->c, &e))
+	if (td_slurm_job_update(r->l->slurm, a->job, &(const struct td_slurm_job_change){.admin_comment = text}, r->c,
+				&e))
 		td_debug("job %lld: saying how its pod ended: %s", (long long)a->job, e.msg);
 }

@@ -2,10 +2,10 @@
 // agents say on the pods. It is only told of: that a GPU idles may be its user's program.
 #include "bridge/scheduler/gang.h"
 
-#include "json/json.h"
 #include "kube/service.h"
 #include "metrics/metrics.h"
 #include "pool/straggle.h"
+#include "json/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +20,14 @@ static int percent_of(struct td_bridge *b, const struct td_object *pod)
 	const char *text = node ? td_object_annotation(node, TD_ANN_STRAGGLER) : NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	return text && !td_json_parse(text, strlen(text), &j, NULL) ? (int)td_jint(td_json_root(j), "percent", PERCENT)
-								     : 0;
+								    : 0;
 }
 
 // What is new of one member. True: its agent has said it since all were compared last.
 static bool fresh(struct td_ask_pod *p, const struct td_object *pod)
 {
-	struct td_device_use u;
-	if (!td_device_use_read(pod->root, &u))
+	struct td_kube_use u;
+	if (!td_kube_use_read(pod->root, &u))
 		return false;
 	double busy = u.busy - p->use_busy, all = u.busy + u.idle - p->use_all;
 	if (all > 0 && busy >= 0)
@@ -53,7 +53,8 @@ static void tell(struct td_bridge_run *r, const struct td_gang_member *m, double
 void td_bridge_run_straggle(struct td_bridge_run *r)
 {
 	struct td_gang_run *g = r->gang;
-	int percent = g && g->n >= TD_STRAGGLE_LEAST && r->a->size == g->n && r->pod ? percent_of(r->b, g->v[0].pod) : 0;
+	int percent =
+		g && g->n >= TD_STRAGGLE_LEAST && r->a->size == g->n && r->pod ? percent_of(r->b, g->v[0].pod) : 0;
 	if (!percent)
 		return;
 	bool all = true;

@@ -36,7 +36,8 @@ static void test_by_service(void **state)
 {
 	static const char text[] =
 		"{\"metadata\":{\"namespace\":\"ml\",\"name\":\"web-7d-x\",\"uid\":\"u-1\",\"resourceVersion\":\"1\","
-		"\"labels\":{\"pod-template-hash\":\"7d\"},\"ownerReferences\":[{\"kind\":\"ReplicaSet\",\"name\":\"web-7d\","
+		"\"labels\":{\"pod-template-hash\":\"7d\"},\"ownerReferences\":[{\"kind\":\"ReplicaSet\",\"name\":"
+		"\"web-7d\","
 		"\"controller\":true}]},\"status\":{\"phase\":\"Running\"}}";
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, sizeof(text) - 1, &j, NULL), 0);

@@ -1,7 +1,7 @@
 // rows: A19.5
 // Which service a pod is of, and how much its devices computed.
-#include "kube/service.h"
 #include "base/names.h"
+#include "kube/service.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,10 +16,10 @@ static struct td_object *pod(const char *labels, const char *annotations, const 
 {
 	struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
-	td_auto_free char *text = td_asprintf(
-		"{\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\",\"uid\":\"u\",\"resourceVersion\":\"1\",\"labels\":{%s},"
-		"\"annotations\":{%s},\"ownerReferences\":[%s]}}",
-		labels, annotations, owner);
+	td_auto_free char *text = td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\",\"uid\":\"u\","
+					      "\"resourceVersion\":\"1\",\"labels\":{%s},"
+					      "\"annotations\":{%s},\"ownerReferences\":[%s]}}",
+					      labels, annotations, owner);
 	if (td_json_parse(text, strlen(text), &j, &err))
 		fail_msg("%s: %s", text, err.msg);
 	return td_object_new(j);
@@ -55,22 +55,22 @@ static void test_of_which_service(void **state)
 	}
 }
 
-static bool reads(const char *status, const char *message, struct td_device_use *ret)
+static bool reads(const char *status, const char *message, struct td_kube_use *ret)
 {
 	struct td_json *j = NULL;
 	td_auto_free char *text = td_asprintf("{\"status\":{\"conditions\":[{\"type\":\"" TD_COND_USED
 					      "\",\"status\":\"%s\",\"message\":\"%s\"}]}}",
 					      status, message);
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
-	bool is = td_device_use_read(td_json_root(j), ret);
+	bool is = td_kube_use_read(td_json_root(j), ret);
 	td_json_unref(j);
 	return is;
 }
 
 static void test_use(void **state)
 {
-	struct td_device_use u = {7, 7};
-	td_auto_free char *text = td_device_use_text(&(const struct td_device_use){120.4, 40});
+	struct td_kube_use u = {7, 7};
+	td_auto_free char *text = td_kube_use_text(&(const struct td_kube_use){120.4, 40});
 	assert_true(reads("True", text, &u) && u.busy == 120 && u.idle == 40);
 	assert_false(reads("False", text, &u));
 	assert_false(reads("True", "busy 1, idle 2", &u));

@@ -1,8 +1,8 @@
 // rows: A14.10 A14.6 A19.5
 // What a stand-in's admin comment says of its pod: written, read again, and what it makes of a run's end.
+#include "base/mem.h"
 #include "pool/notes.h"
 #include "pool/yield.h"
-#include "base/mem.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,8 +35,8 @@ static void test_written_and_read(void **state)
 	assert_string_equal(got.end, "failed");
 	assert_true(got.busy == 120 && got.idle == 40 && td_notes_idle(&got) == 0.25 && !got.gang);
 
-	td_auto_free char *gang =
-		td_notes_mark("tandem/", "c-1", &(const struct td_notes){.ns = "ml", .pod = "train", .gang = true}, UID);
+	td_auto_free char *gang = td_notes_mark(
+		"tandem/", "c-1", &(const struct td_notes){.ns = "ml", .pod = "train", .gang = true}, UID);
 	assert_string_equal(gang, "tandem/c-1/ml/gang=train/" UID);
 	assert_true(td_notes_read(gang, &got) && got.gang && td_notes_idle(&got) < 0);
 	td_auto_free char *none = td_notes_mark("tandem/", "c-1", &(const struct td_notes){.ns = "ml"}, UID);
@@ -45,8 +45,15 @@ static void test_written_and_read(void **state)
 
 static void test_what_is_none(void **state)
 {
-	static const char *const text[] = {NULL, "", "tandem/c-1/" UID, "tandem/c-1/ml/web/" UID, "tandem/out/c/n=1/x",
-					   "tandem/shadow/c/n=1/x", "mine/c-1/ml/pod=a/" UID, "tandem/", "tandem/a/b/c"};
+	static const char *const text[] = {NULL,
+					   "",
+					   "tandem/c-1/" UID,
+					   "tandem/c-1/ml/web/" UID,
+					   "tandem/out/c/n=1/x",
+					   "tandem/shadow/c/n=1/x",
+					   "mine/c-1/ml/pod=a/" UID,
+					   "tandem/",
+					   "tandem/a/b/c"};
 	struct td_notes n = {.ns = "kept"};
 	for (size_t i = 0; i < TD_LEN(text); i++)
 		if (td_notes_read(text[i], &n))

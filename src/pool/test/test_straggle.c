@@ -175,11 +175,11 @@ static void by_how_much_gpus_compute(void **state)
 		size_t n;
 		int slow; // which; -1: none
 	} v[] = {
-		{{.9, .9, .3}, 3, 2},	       {{.9, .9, .61}, 3, -1}, // 150 %
-		{{.9, .6, .9}, 3, 1},	       {{.3, .9}, 2, -1}, // of two nobody knows
-		{{.1, .1, 0}, 3, -1}, // nobody works
-		{{.9, .2, .2, .9}, 4, -1}, // half of them
-		{{.9, 0, .8, .9, 1}, 5, 1},    {{0, 0, 0}, 3, -1},
+		{{.9, .9, .3}, 3, 2},       {{.9, .9, .61}, 3, -1}, // 150 %
+		{{.9, .6, .9}, 3, 1},       {{.3, .9}, 2, -1},      // of two nobody knows
+		{{.1, .1, 0}, 3, -1},                               // nobody works
+		{{.9, .2, .2, .9}, 4, -1},                          // half of them
+		{{.9, 0, .8, .9, 1}, 5, 1}, {{0, 0, 0}, 3, -1},
 	};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		bool slow[5] = {false};
