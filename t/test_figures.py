@@ -26,7 +26,7 @@ def like(found, **labels):
 @pytest.fixture
 def web(pool):
     """A service of one replica with two GPUs of n1, in a tenant; and a pod that fails."""
-    pool.apply(tenant("figures", [{"user": "researcher"}, {"user": "pods"}], namespaces=["figures"]))
+    pool.apply(tenant("figures", [{"user": "researcher", "role": "admin"}, {"user": "pods"}], namespaces=["figures"]))
     wait_for("the tenant is there", lambda: any(n["name"] == "figures" for t in pool.items("tenants") for n in t.get("status", {}).get("namespaces", [])))
     spec = lambda gpus, command: {"schedulerName": "tandem", "terminationGracePeriodSeconds": 1, "nodeSelector": {"kubernetes.io/hostname": NODE},
                                   "containers": [{"name": "c", "image": "debian:13", "command": ["sh", "-c", command], "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}

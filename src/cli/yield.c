@@ -10,10 +10,10 @@
 static const struct {
 	const char *json, *csv, *head;
 } names[TD_YIELD_N] = {
-	{"useful", "useful", "USEFUL"},        {"nodeFailure", "node_failure", "FAILURE"},
-	{"preempted", "preempted", "PREEMPT"}, {"preflight", "preflight", "PREFL"},
-	{"requeued", "requeued", "REQUEUE"},   {"ownError", "own_error", "ERRORS"},
-	{"cutOff", "cut_off", "CUT OFF"},
+	{"useful", "useful", "USEFUL"},       {"nodeFailure", "node_failure", "NODE"},
+	{"preempted", "preempted", "PREEMP"}, {"preflight", "preflight", "PREFL"},
+	{"requeued", "requeued", "REQUE"},    {"ownError", "own_error", "ERRORS"},
+	{"cutOff", "cut_off", "CUT"},
 };
 
 double td_cli_yield_held(const struct td_cli_yield_row *r)

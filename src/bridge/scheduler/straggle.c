@@ -53,8 +53,7 @@ static void tell(struct td_bridge_run *r, const struct td_gang_member *m, double
 void td_bridge_run_straggle(struct td_bridge_run *r)
 {
 	struct td_gang_run *g = r->gang;
-	int percent =
-		g && g->n >= TD_STRAGGLE_LEAST && r->a->size == g->n && r->pod ? percent_of(r->b, g->v[0].pod) : 0;
+	int percent = g && g->n >= TD_STRAGGLE_LEAST && r->a->size == g->n ? percent_of(r->b, g->v[0].pod) : 0;
 	if (!percent)
 		return;
 	bool all = true;
