@@ -85,7 +85,9 @@ void td_ask_note_end(const struct td_bridge_run *r)
 		else if (was.busy + was.idle > n.busy + n.idle)
 			n.busy = was.busy, n.idle = was.idle;
 	}
-	if (!*n.end && n.busy + n.idle <= 0)
+	// How a batch job ended its exit code says, and without devices nobody asks.
+	bool known = a->batch || !a->devices || !strchr(a->devices, ':');
+	if (n.busy + n.idle <= 0 && (!*n.end || known))
 		return;
 	td_auto_free char *text = td_notes_mark(TD_WIRE_STANDIN, r->s->cluster_uid, &n, a->uid);
 	struct td_error e = TD_ERROR_INIT;

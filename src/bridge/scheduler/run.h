@@ -94,8 +94,8 @@ void td_bridge_run_straggle(struct td_bridge_run *r);
 char *td_ask_mark(const struct td_bridge_run *r, bool end);
 // Pods that run: keeps what they say, because a pod that is deleted is gone before its job ends.
 void td_ask_note_use(const struct td_bridge_run *r);
-// Before the job ends: writes that, once, if there is something to say. One request for a job whose pods ended by
-// themselves or had devices that were measured; a reply that is lost loses the figures of this job only.
+// Before the job ends: writes that, once, if there is something to say. One request for a job whose devices were
+// measured, or whose pod got devices at once and ended by itself; a reply that is lost loses the figures of this job only.
 void td_ask_note_end(const struct td_bridge_run *r);
 // ---- end.c ----
 // Sends the Binding (docs/protocols.md 1.7).
