@@ -61,7 +61,7 @@ def busy(pool):
     """Pods that run, a native job that runs, one that waits, a pod that waits behind it, one that never will run: no node has so many."""
     native = pool.sbatch("-N1", "--gres=gpu:3", "-J", "native")
     pool.apply(*[pool.pod(f"run{i}", gpus=2) for i in range(2)])
-    wait_for("pods run", lambda: len(pool.running()) == 2)
+    wait_for("pods run", lambda: {"run0", "run1"} <= {p["metadata"]["name"] for p in pool.running()})
     waits = pool.sbatch(f"-N{len(pool.nodes)}", "--gres=gpu:8", "--exclusive", "-J", "waits")
     wait_for("native jobs run and wait", lambda: [pool.squeue()[j]["state"] for j in (native, waits)] == ["RUNNING", "PENDING"])
     node = pool.squeue()[native]["nodes"]
@@ -268,8 +268,12 @@ def test_liveness_is_ours_alone_and_a_role_that_stopped_does_not_answer(pool):
 
 def everything(pool):
     """{sample name: labels} of all roles, after all sorts of things happened."""
+    service = pool.pod("served", gpus=1)
+    service["metadata"].setdefault("labels", {})["ray.io/cluster"] = "served"
+    pool.apply(service)
     busy(pool)
     wait_for("asks are told of", lambda: Scrape(pool, "bridge")("tandem_bridge_asks", state="refused") == 1)
+    wait_for("a service's devices are counted", lambda: any(s.name == "tandem_service_device_seconds_total" for s in Scrape(pool, "agent").samples))
     known = {}
     for role in ROLES:
         for s in Scrape(pool, role).samples:

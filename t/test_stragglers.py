@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from gangs import GANG, SIZE, all_run, marked, notes
 from harness import wait_for
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("B6.4", "B6.5")]
@@ -92,3 +93,17 @@ def test_what_a_user_writes_is_his_word_only(watched):
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
     told(14, "n0", r"3\.0", r"0\.3")
     assert "dr" not in pool.shell("sinfo", "-h", "-N", "-o", "%T")
+
+
+def test_a_pod_of_a_gang_whose_gpu_idles_while_the_others_work_is_told_of(watched):
+    """Three pods of one gang; the GPUs of two compute, and that of the third hardly does. Of two that work nobody is told."""
+    pool = watched(percent=150, steps=2, everySeconds=1)
+    before = pool.counted("bridge", "tandem_pod_stragglers_total")
+    pool.apply(*[marked(pool, f"slow-{i}", {GANG: "slow"}, {SIZE: "3"}) for i in range(3)])
+    pods = all_run(pool, "slow", 3)
+    for name, p in pods.items():
+        pool.cmd("fault", p["spec"]["nodeName"], f"gpu{json.loads(notes(p)['tandem.dev/devices'])['nvidia.com/gpu']}", f"use={10 if name == 'slow-1' else 90}")
+    said = lambda: [e for e in pool.items("events") if e["reason"] == "Straggler"]
+    event = wait_for("it is told of", said)[0]
+    assert event["involvedObject"]["name"] == "slow-1" and re.search(r"compute \d+ % of the time, those of the other pods of its gang [4-9]\d %", event["message"])
+    assert {e["involvedObject"]["name"] for e in said()} == {"slow-1"} and pool.counted("bridge", "tandem_pod_stragglers_total") == before + 1

@@ -298,7 +298,7 @@ def test_who_holds_what_and_who_had_what(pool):
     wait_for("three GPUs have been held for seconds", lambda: rows().get("physics", {}).get("cost", 0) >= 3)
     seen = rows()["physics"]
     assert seen["jobs"] >= 3 and abs(seen["cost"] - seen["gpuHours"] * 3600) < 0.01
-    assert use("--by", "user", "-o", "csv").startswith("user,jobs,gpu_hours,cpu_hours\n") and "\npods," in use("--by", "user", "-o", "csv")
+    assert use("--by", "user", "-o", "csv").startswith("user,jobs,gpu_hours,cpu_hours,idle_gpu_hours,use\n") and "\npods," in use("--by", "user", "-o", "csv")
     assert re.search(r"^20\d\d-\d\d-\d\d +\d+ ", use("--by", "day", "--tenant", "physics"), re.M)
     assert pool.cmd("usage", "--since", "soon", check=False).returncode == 2
 

@@ -22,7 +22,8 @@ def hours(pool, *argv):
 
 def device_seconds(pool):
     with urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort'] + 2}/metrics", timeout=60) as r:
-        return {m[1]: float(m[2]) for m in re.finditer(r'^tandem_device_time_seconds_total{node="%s",state="(\w+)"} (\S+)$' % NODE, r.read().decode(), re.M)}
+        found = re.findall(r'^tandem_device_time_seconds_total{node="%s",state="(\w+)",tenant="[^"]*"} (\S+)$' % NODE, r.read().decode(), re.M)
+    return {state: sum(float(v) for k, v in found if k == state) for state in dict(found)}
 
 
 @pytest.mark.embedded  # the faults and uses of virtual devices

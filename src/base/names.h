@@ -10,6 +10,7 @@
 #define TD_ANN_RESTARTS "tandem.dev/job-restarts"
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
+#define TD_ANN_ACCOUNT "tandem.dev/account" // Slurm's, that the pod is charged to
 #define TD_ANN_EPOCH "tandem.dev/epoch"
 // Part of the grant of a gang's member: the gang's ask, its name, the member's rank, how many members
 // there are, the node of each rank and the host names of all, in the order of ranks.
@@ -45,9 +46,10 @@
 #define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"
 // Conditions of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
-#define TD_COND_HANGS "tandem.dev/Hangs"   // gate/podhangs.h
-#define TD_HANGS_TOLD "NoProgress"         // its reason: it is told of
-#define TD_HANGS_END "NoProgressRestarted" // the pod shall end, so that its controller makes another one
+#define TD_COND_HANGS "tandem.dev/Hangs"      // gate/podhangs.h
+#define TD_COND_USED "tandem.dev/DevicesUsed" // kube/service.h; by the agent
+#define TD_HANGS_TOLD "NoProgress"            // its reason: it is told of
+#define TD_HANGS_END "NoProgressRestarted"    // the pod shall end, so that its controller makes another one
 // What a pod says of itself: it hangs when nothing of it has moved for so many seconds.
 #define TD_ANN_HANG_AFTER "tandem.dev/hang-after"
 

@@ -33,6 +33,8 @@
 //     pods beyond the minimum of a gang; whose pods an ask was made from
 //   scheduler/hang.c   pods that make no progress
 //   scheduler/private.[ch]   networks of their own for gangs and sessions
+//   scheduler/straggle.c  pods of a gang that compute less than the others
+//   scheduler/notes.c  what the admin comment of a job says of its pods
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/placeholder.[ch]   what native jobs hold, as kube-scheduler and kubelets count it
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c

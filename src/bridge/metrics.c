@@ -4,6 +4,7 @@
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
 
+#include "kube/service.h"
 #include "metrics/metrics.h"
 #include "slurm/hostlist.h"
 
@@ -19,7 +20,7 @@ static struct {
 
 static struct {
 	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind, *ready,
-		*held;
+		*held, *services;
 	struct td_metric *allocated, *refused, *submits, *bound, *pods_ended, *jobs_ended, *lists;
 	struct td_metric *passes, *reads, *moves, *fragmented;
 } m;
@@ -67,6 +68,10 @@ static void make(void)
 			       TD_LABELS("namespace"), bind, TD_LEN(bind));
 	m.held = td_gauge(r, "tandem_pool_namespace_devices", "Devices that the bound pods of a namespace hold.",
 			  TD_LABELS("namespace", "device"));
+	m.services = td_gauge(r, "tandem_pool_service_devices",
+			      "Devices that the bound pods of a service (Deployment, StatefulSet, InferenceService, "
+			      "endpoint, …) hold.",
+			      TD_LABELS("namespace", "kind", "service", "device"));
 
 	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.",
 				 NULL);
@@ -82,6 +87,9 @@ static void make(void)
 				"Devices that are free on nodes which have too few free: for a whole node, or for the "
 				"largest request of one node that waits, as far as the bridge knows it.",
 				TD_LABELS("partition", "device", "for"));
+	td_metric_zero(td_counter(r, "tandem_pod_stragglers_total",
+				  "Pods of gangs whose devices computed less than those of the others.", NULL),
+		       NULL);
 	m.passes = td_counter(r, "tandem_bridge_policy_passes_total",
 			      "Looks at all waiting jobs, in which order their policies want them.", NULL);
 	m.reads =
@@ -126,15 +134,20 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 	return s;
 }
 
-// Adds what a bound pod was granted to its namespace.
+// Adds what a bound pod was granted to its namespace and its service.
 static void add_held(const struct td_settings *s, const struct td_object *pod)
 {
 	const char *granted = td_object_annotation(pod, TD_ANN_DEVICES);
+	struct td_service of;
+	bool service = granted && td_service_of(pod, &of);
 	for (size_t i = 0; s && granted && i < s->n_gres; i++) {
 		int64_t n = td_devices_count(granted, s->gres[i].resource);
-		if (n > 0)
-			td_metric_add(m.held, (double)(n * td_devices_units(granted)) / TD_GPU_UNITS,
-				      TD_LABELS(pod->ns, s->gres[i].name));
+		double devices = (double)(n * td_devices_units(granted)) / TD_GPU_UNITS;
+		if (n <= 0)
+			continue;
+		td_metric_add(m.held, devices, TD_LABELS(pod->ns, s->gres[i].name));
+		if (service)
+			td_metric_add(m.services, devices, TD_LABELS(pod->ns, of.kind, of.name, s->gres[i].name));
 	}
 }
 
@@ -143,6 +156,7 @@ static void collect_asks(struct td_bridge *b)
 	td_auto(td_settings_unref) struct td_settings *settings = td_bridge_settings(b);
 
 	td_metric_forget(m.held, NULL);
+	td_metric_forget(m.services, NULL);
 	for (size_t i = 0; i < TD_LEN(ask_states); i++)
 		td_metric_set(m.asks, 0, TD_LABELS(ask_states[i]));
 
@@ -369,8 +383,8 @@ void td_bridge_measure(struct td_bridge *b)
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
 
-	struct td_metric *const gauges[] = {m.asks,     m.jobs, m.nodes,      m.devices, m.cpus,      m.memory,
-					    m.view_age, m.lost, m.gate_alarm, m.held,    m.fragmented};
+	struct td_metric *const gauges[] = {m.asks,     m.jobs, m.nodes,      m.devices, m.cpus,     m.memory,
+					    m.view_age, m.lost, m.gate_alarm, m.held,    m.services, m.fragmented};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
 		// A bridge that does not lead knows nothing of the pool.
 		td_metric_forget(gauges[i], NULL);

@@ -8,6 +8,7 @@
 #include "cli/common.h"
 #include "cli/reboot.h"
 #include "cli/remote.h"
+#include "cli/services.h"
 #include "cmd/roles.h"
 #include "local/supervise.h"
 
@@ -120,6 +121,24 @@ static char *gpus_of(const struct td_object *node)
 		   : td_strdup(td_jkey_str(td_jget(node->root, "status.allocatable"), "nvidia.com/gpu"));
 }
 
+// Services that hold devices now.
+static void services(struct gather *g, const struct td_objects *pods)
+{
+	td_auto_services struct td_cli_services l = {0};
+	td_cli_services_read(pods, 0, td_real_ms(&td_clock_system) / 1000, &l);
+	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "services");
+	for (size_t i = 0; i < l.n; i++) {
+		const struct td_cli_service *s = &l.v[i];
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
+		td_jm_str(g->d, o, "name", s->name);
+		td_jm_int(g->d, o, "pods", (long long)s->pods);
+		td_jm_set(g->d, o, "gpus", yyjson_mut_real(g->d, s->devices));
+		td_jm_set(g->d, o, "gpuHours", yyjson_mut_real(g->d, s->held / 3600));
+		if (td_cli_use(s->busy, s->idle) >= 0)
+			td_jm_set(g->d, o, "use", yyjson_mut_real(g->d, td_cli_use(s->busy, s->idle)));
+	}
+}
+
 static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -131,6 +150,7 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		return;
 	}
 
+	services(g, &pods);
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "nodes");
 	for (size_t n = 0; n < l.n; n++) {
 		yyjson_val *root = l.v[n]->root;
@@ -299,6 +319,24 @@ static void nodes_table(yyjson_val *v, bool color)
 	}
 }
 
+static void services_table(yyjson_val *v)
+{
+	size_t k, max;
+	yyjson_val *x;
+	int width = name_width(v, 10, COLUMNS - 1 - 5 * 8);
+	putchar('\n');
+	name("SERVICE", width);
+	printf("%7s %7s %7s %9s\n", "PODS", "GPUS", "USE", "GPU HOURS");
+	yyjson_arr_foreach (v, k, max, x) {
+		char use[16] = "-";
+		if (td_jget(x, "use"))
+			snprintf(use, sizeof(use), "%.0f %%", 100 * yyjson_get_num(td_jget(x, "use")));
+		name(td_jstr(x, "name"), width);
+		printf("%7lld %7.4g %7s %9.1f\n", td_jint(x, "pods", 0), yyjson_get_num(td_jget(x, "gpus")), use,
+		       yyjson_get_num(td_jget(x, "gpuHours")));
+	}
+}
+
 static void slurm_line(yyjson_val *x)
 {
 	const char *name = td_jstr(x, "name");
@@ -323,6 +361,8 @@ static void table(yyjson_val *v)
 
 	if (td_jget(v, "nodes"))
 		nodes_table(td_jget(v, "nodes"), color);
+	if (yyjson_arr_size(td_jget(v, "services")))
+		services_table(td_jget(v, "services"));
 	if ((x = td_jget(v, "slurm")))
 		slurm_line(x);
 	if (td_jget(v, "ssh"))
@@ -488,7 +528,9 @@ int td_status_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "status",
 		.about = "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words; with\n"
-			 "--kubeconfig those of a cluster where Tandem was installed.",
+			 "--kubeconfig those of a cluster where Tandem was installed. Of services that hold GPUs: how "
+			 "many,\n"
+			 "how long, and the part of that time in which they computed.",
 		.options = options,
 		.n = TD_LEN(options),
 		.exits = "0 all is well, 1 something is wrong or nothing runs, 2 wrong usage."};

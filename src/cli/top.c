@@ -84,6 +84,28 @@ static void print(const struct top *t)
 		       t->v[i].waiting);
 }
 
+// Who holds each GPU, a line each. The user of a pod is who made it, where that is known.
+static void print_gpus(yyjson_val *pool)
+{
+	size_t i, n, k, m;
+	yyjson_val *v, *g;
+	printf("%-16s %4s %8s %-12s %-12s %s\n", "NODE", "GPU", "JOB", "USER", "TENANT", "POD OR JOB'S NAME");
+	yyjson_arr_foreach (td_jget(pool, "nodes"), i, n, v)
+		yyjson_arr_foreach (td_jget(v, "gpus"), k, m, g) {
+			bool used = td_jbool(g, "used", false);
+			char job[24] = "-";
+			if (td_jint(g, "job", 0))
+				snprintf(job, sizeof(job), "%lld", td_jint(g, "job", 0));
+			const char *user = td_jstr_or(g, "person", td_jstr_or(g, "user", used ? "(hidden)" : "-")),
+				   *gang = td_jstr(g, "gang"),
+				   *what = td_jstr_or(g, "pod",
+						      gang ? gang : td_jstr_or(g, "name", used ? "" : "idle"));
+			printf("%-16.16s %4lld %8s %-12.12s %-12.12s %s%s\n", td_jstr_or(v, "name", "?"),
+			       td_jint(g, "index", 0), job, user, td_jstr_or(g, "account", "-"), gang ? "gang " : "",
+			       what);
+		}
+}
+
 static void print_json(const struct top *t)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -113,11 +135,14 @@ static void print_json(const struct top *t)
 int td_top_main(int argc, char **argv)
 {
 	const char *output = NULL;
-	bool once = false;
+	bool once = false, gpus = false;
 	struct td_error err = TD_ERROR_INIT;
 	int code;
 	const struct td_option options[] = {
 		{.name = "once", TD_OPT_SWITCH(&once), .help = "prints it once; so it does where there is no terminal"},
+		{.name = "gpus",
+		 TD_OPT_SWITCH(&gpus),
+		 .help = "each GPU with its pod, job, user and tenant (the Slurm account, which is\na Tenant's)"},
 		TD_CLIENT_OUTPUT(&output),
 	};
 	const struct td_command line = {.name = "top",
@@ -139,10 +164,16 @@ int td_top_main(int argc, char **argv)
 		count(td_json_root(pool), td_json_root(jobs), &t);
 		if (!once)
 			fputs("\033[H\033[J", stdout);
-		if (output)
+		if (gpus && output) {
+			td_auto_free char *text = td_json_pretty(td_jget(td_json_root(pool), "nodes"));
+			puts(text);
+		} else if (gpus) {
+			print_gpus(td_json_root(pool));
+		} else if (output) {
 			print_json(&t);
-		else
+		} else {
 			print(&t);
+		}
 		fflush(stdout);
 	} while (!once && !td_cancel_wait(NULL, EACH_MS));
 	return 0;

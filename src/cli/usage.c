@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/ledger.h"
 #include "cli/loginpod.h"
+#include "cli/services.h"
 #include "cli/yield.h"
 #include "cmd/roles.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { JOBS, CPU, GPU };
+enum { JOBS, CPU, GPU, BUSY, IDLE }; // BUSY, IDLE: of GPU, as far as was measured
 enum { DAY_S = 86400 };
 
 struct usage_request {
@@ -82,6 +83,9 @@ static void print_json(const struct usage_request *q, const struct td_ledger *su
 		td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, r->sum[CPU] / 3600));
 		if (q->priced)
 			td_jm_set(d, o, "cost", yyjson_mut_real(d, cost(q, r)));
+		td_jm_set(d, o, "idleGpuHours", yyjson_mut_real(d, r->sum[IDLE] / 3600));
+		if (td_cli_use(r->sum[BUSY], r->sum[IDLE]) >= 0)
+			td_jm_set(d, o, "use", yyjson_mut_real(d, td_cli_use(r->sum[BUSY], r->sum[IDLE])));
 	}
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
 	td_auto_free char *text = td_json_pretty(td_json_root(j));
@@ -90,21 +94,31 @@ static void print_json(const struct usage_request *q, const struct td_ledger *su
 
 static void print_rows(const struct usage_request *q, const struct td_ledger *sums, bool csv)
 {
-	const char *head = csv ? "%s,%s,%s,%s%s\n" : "%-32s %8s %12s %12s%s\n",
-		   *row = csv ? "%s,%.0f,%.3f,%.3f" : "%-32.32s %8.0f %12.1f %12.1f";
+	const char *row = csv ? "%s,%.0f,%.3f,%.3f" : "%-28.28s %6.0f %10.1f %10.1f";
 	if (csv)
-		printf(head, q->by, "jobs", "gpu_hours", "cpu_hours", q->priced ? ",cost" : "");
+		printf("%s,jobs,gpu_hours,cpu_hours%s,idle_gpu_hours,use\n", q->by, q->priced ? ",cost" : "");
 	else
-		printf(head,
-		       !strcmp(q->by, "day")    ? "DAY"
-		       : !strcmp(q->by, "user") ? "USER"
-						: "TENANT",
-		       "JOBS", "GPU HOURS", "CPU HOURS", q->priced ? "         COST" : "");
+		printf("%-28s %6s %10s %10s %7s %5s%s\n",
+		       !strcmp(q->by, "day")       ? "DAY"
+		       : !strcmp(q->by, "user")    ? "USER"
+		       : !strcmp(q->by, "service") ? "SERVICE"
+						   : "TENANT",
+		       "JOBS", "GPU HOURS", "CPU HOURS", "IDLE", "USE", q->priced ? "     COST" : "");
 	for (size_t i = 0; i < sums->n; i++) {
 		const struct td_ledger_row *r = &sums->v[i];
 		printf(row, r->key[0], r->sum[JOBS], r->sum[GPU] / 3600, r->sum[CPU] / 3600);
-		if (q->priced)
-			printf(csv ? ",%.2f" : " %12.2f", cost(q, r));
+		double use = td_cli_use(r->sum[BUSY], r->sum[IDLE]);
+		char percent[16] = "";
+		if (use >= 0)
+			snprintf(percent, sizeof(percent), csv ? "%.4f" : "%.0f %%", csv ? use : use * 100);
+		if (csv && q->priced)
+			printf(",%.2f", cost(q, r));
+		if (csv)
+			printf(",%.3f,%s", r->sum[IDLE] / 3600, percent);
+		else
+			printf(" %7.1f %5s", r->sum[IDLE] / 3600, percent);
+		if (!csv && q->priced)
+			printf(" %8.2f", cost(q, r));
 		putchar('\n');
 	}
 }
@@ -114,7 +128,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct td_cli_yield_row *)a)->name, ((const struct td_cli_yield_row *)b)->name);
 }
 
-// lines: ACCOUNT|USER|END|RUNS|GPU SECONDS.
+// lines: ACCOUNT|USER|END|RUNS|GPU SECONDS|THOSE THAT IDLED.
 static void show_yield(const struct usage_request *q, const struct td_objects *tenants, const struct td_ledger *lines)
 {
 	size_t n = 0;
@@ -132,11 +146,29 @@ static void show_yield(const struct usage_request *q, const struct td_objects *t
 			rows[n++].name = td_strdup(name);
 		rows[k].runs += r->sum[0];
 		rows[k].s[td_yield_of(r->key[2])] += r->sum[1];
+		rows[k].idle += r->sum[2];
 	}
 	qsort(rows, n, sizeof(*rows), by_name);
 	td_cli_yield_print(rows, n, q->by, q->output);
 	for (size_t k = 0; k < n; k++)
 		free(rows[k].name);
+}
+
+// Slurm's history knows how much the devices of a pod computed when its job has ended; until then its pod says it.
+static void add_live(const struct td_cli_login *l, struct td_ledger *sums, int64_t from, int64_t to)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_auto_services struct td_cli_services live = {0};
+	int64_t now = td_real_ms(&td_clock_system) / 1000;
+	if (to < now || td_kube_list(l->kube, &td_pods, NULL, NULL, NULL, NULL, &pods, NULL))
+		return; // the figures are those of replicas that have ended
+	td_cli_services_read(&pods, from, now, &live);
+	for (size_t i = 0; i < live.n; i++)
+		for (size_t k = 0; k < sums->n; k++)
+			if (!strcmp(sums->v[k].key[0], live.v[i].name)) {
+				sums->v[k].sum[BUSY] += live.v[i].busy;
+				sums->v[k].sum[IDLE] += live.v[i].idle;
+			}
 }
 
 static int show(const struct td_cli_login *l, const struct usage_request *q, int64_t from, int64_t to)
@@ -146,11 +178,11 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 	td_auto_buf struct td_buf out = {0};
 	td_auto_ledger struct td_ledger lines = {0}, sums = {0};
 	td_auto_free char *a = td_asprintf("%lld", (long long)from), *b = td_asprintf("%lld", (long long)to);
-	const char *const args[] = {a, b, NULL};
+	const char *const args[] = {a, b, !strcmp(q->by, "service") ? "service" : "day", NULL};
 	if (td_kube_list(l->kube, &td_tenants, NULL, NULL, NULL, NULL, &tenants, &err) ||
 	    td_cli_login_run(l, q->yield ? "yield.sh" : "usage.sh", args, &out, &err))
 		return failed(&err);
-	if (td_ledger_read(td_buf_str(&out), q->yield ? 2 : TD_LEDGER_SUMS, &lines)) {
+	if (td_ledger_read(td_buf_str(&out), q->yield ? 3 : TD_LEDGER_SUMS, &lines)) {
 		td_fail(&err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", td_buf_str(&out));
 		return failed(&err);
 	}
@@ -162,15 +194,18 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 	for (size_t i = 0; i < lines.n; i++) {
 		const struct td_ledger_row *r = &lines.v[i];
 		td_auto_free char *tenant = tenant_of(&tenants, r->key[0]);
-		td_auto_free char *key = !strcmp(q->by, "tenant") ? td_strdup(tenant)
-					 : !strcmp(q->by, "user") ? td_strdup(r->key[1])
-								  : day_of(r->key[2]);
+		td_auto_free char *key = !strcmp(q->by, "tenant")    ? td_strdup(tenant)
+					 : !strcmp(q->by, "user")    ? td_strdup(r->key[1])
+					 : !strcmp(q->by, "service") ? td_strdup(r->key[2])
+								     : day_of(r->key[2]);
 		if (q->tenant && strcmp(tenant, q->tenant) != 0)
 			continue;
 		struct td_ledger_row *s = td_ledger_at(&sums, key);
 		for (int k = 0; k < TD_LEDGER_SUMS; k++)
 			s->sum[k] += r->sum[k];
 	}
+	if (!strcmp(q->by, "service"))
+		add_live(l, &sums, from, to);
 	td_ledger_sort(&sums);
 	if (td_streq(q->output, "json"))
 		print_json(q, &sums);
@@ -191,7 +226,7 @@ int td_usage_main(int argc, char **argv)
 		 .value = "WHAT",
 		 .help = "what the rows are (default: tenant)",
 		 TD_OPT_TEXT(&q.by),
-		 .choices = "tenant|user|day"},
+		 .choices = "tenant|user|day|service"},
 		{.name = "tenant", .value = "NAME", .help = "of this tenant only", TD_OPT_TEXT(&q.tenant)},
 		{.name = "since",
 		 .value = "DATE",
@@ -222,6 +257,9 @@ int td_usage_main(int argc, char **argv)
 		.name = "usage",
 		.about = "Shows how many GPU hours and CPU hours jobs and pods have held, from Slurm's history\n"
 			 "(spec.accounting). Days are those of UTC; a job counts on the day of its start.\n"
+			 "IDLE and USE: GPU hours of pods in which their GPUs computed nothing, and the part in\n"
+			 "which they computed, as far as was measured. Services are Deployments and their like;\n"
+			 "all other jobs and pods are (none).\n"
 			 "An account that is no tenant's is in brackets.",
 		.options = options,
 		.n = TD_LEN(options),
@@ -238,7 +276,7 @@ int td_usage_main(int argc, char **argv)
 	if (!price(gpu, &q.gpu_price) || !price(cpu, &q.cpu_price))
 		return td_command_wrong("usage", "--gpu-price and --cpu-price want a number, such as 2.5");
 	q.priced = gpu || cpu;
-	if (q.yield && (q.priced || !strcmp(q.by, "day")))
+	if (q.yield && (q.priced || !strcmp(q.by, "day") || !strcmp(q.by, "service")))
 		return td_command_wrong("usage", "--yield goes with --by tenant or user, and without prices");
 
 	td_auto_login struct td_cli_login l = {0};

@@ -10,10 +10,10 @@
 static const struct {
 	const char *json, *csv, *head;
 } names[TD_YIELD_N] = {
-	{"useful", "useful", "USEFUL"},        {"nodeFailure", "node_failure", "FAILURE"},
-	{"preempted", "preempted", "PREEMPT"}, {"preflight", "preflight", "PREFL"},
-	{"requeued", "requeued", "REQUEUE"},   {"ownError", "own_error", "ERRORS"},
-	{"cutOff", "cut_off", "CUT OFF"},
+	{"useful", "useful", "USEFUL"},       {"nodeFailure", "node_failure", "NODE"},
+	{"preempted", "preempted", "PREEMP"}, {"preflight", "preflight", "PREFL"},
+	{"requeued", "requeued", "REQUE"},    {"ownError", "own_error", "ERRORS"},
+	{"cutOff", "cut_off", "CUT"},
 };
 
 double td_cli_yield_held(const struct td_cli_yield_row *r)
@@ -41,6 +41,7 @@ static void print_json(const struct td_cli_yield_row *v, size_t n, const char *b
 		td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, td_cli_yield_held(&v[i]) / 3600));
 		if (td_cli_yield_ratio(&v[i]) >= 0)
 			td_jm_set(d, o, "yield", yyjson_mut_real(d, td_cli_yield_ratio(&v[i])));
+		td_jm_set(d, o, "idleHours", yyjson_mut_real(d, v[i].idle / 3600));
 		yyjson_mut_val *hours = td_jm_obj(d, o, "hours");
 		for (int k = 0; k < TD_YIELD_N; k++)
 			td_jm_set(d, hours, names[k].json, yyjson_mut_real(d, v[i].s[k] / 3600));
@@ -60,10 +61,10 @@ void td_cli_yield_print(const struct td_cli_yield_row *v, size_t n, const char *
 	if (csv)
 		printf("%s,runs,gpu_hours,yield", by);
 	else
-		printf("%-12s %8s %5s", !strcmp(by, "user") ? "USER" : "TENANT", "GPU H", "YIELD");
+		printf("%-9s %8s %5s", !strcmp(by, "user") ? "USER" : "TENANT", "GPU H", "YIELD");
 	for (int k = 0; k < TD_YIELD_N; k++)
 		printf(csv ? ",%s" : " %6.7s", csv ? names[k].csv : names[k].head);
-	putchar('\n');
+	puts(csv ? ",idle" : "   IDLE");
 	for (size_t i = 0; i < n; i++) {
 		double ratio = td_cli_yield_ratio(&v[i]);
 		char percent[16] = "";
@@ -72,9 +73,9 @@ void td_cli_yield_print(const struct td_cli_yield_row *v, size_t n, const char *
 		if (csv)
 			printf("%s,%.0f,%.3f,%s", v[i].name, v[i].runs, td_cli_yield_held(&v[i]) / 3600, percent);
 		else
-			printf("%-12.12s %8.1f %5s", v[i].name, td_cli_yield_held(&v[i]) / 3600, percent);
+			printf("%-9.9s %8.1f %5s", v[i].name, td_cli_yield_held(&v[i]) / 3600, percent);
 		for (int k = 0; k < TD_YIELD_N; k++)
 			printf(csv ? ",%.3f" : " %6.1f", v[i].s[k] / 3600);
-		putchar('\n');
+		printf(csv ? ",%.3f\n" : " %6.1f\n", v[i].idle / 3600);
 	}
 }

@@ -7,6 +7,7 @@
 struct td_cli_yield_row {
 	char *name;
 	double runs, s[TD_YIELD_N];
+	double idle; // of them, as far as is known
 };
 double td_cli_yield_held(const struct td_cli_yield_row *r); // seconds
 // The share that is not known to be lost; below 0: nothing was held.

@@ -24,6 +24,7 @@
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up
+//   used.[ch]                    the same by pod and by service; what a pod says of it
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
 //   pods.c busy.[ch]             whether a holder is done; busy.[ch] is the pure decision

@@ -256,12 +256,12 @@ static int run_held(void *ctx, struct td_error *err)
 	struct td_gate_agent *a = ctx;
 	return td_held_run(&a->held, a->cancel, err);
 }
-static char *pod_name(void *ctx, const char *uid)
+static struct td_object *pod_of(void *ctx, const char *uid)
 {
 	struct td_gate_agent *a = ctx;
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(a->pods, "uid", uid, &l);
-	return l.n ? td_key_of(l.v[0]) : NULL;
+	return l.n ? td_object_ref(l.v[0]) : NULL;
 }
 
 static int run_health(void *ctx, struct td_error *err)
@@ -300,7 +300,7 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
-	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_name, a});
+	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, a});
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gate/hangs.h"
+#include "gate/used.h"
 #include "metrics/metrics.h"
 #include "pool/hang.h"
 
@@ -55,12 +56,12 @@ static bool watched(const struct td_object *pod, const yyjson_val *policy, struc
 	return ret->rule.signs;
 }
 
-static void count(const char *node, const char *reason)
+static void count(const char *node, const char *action, double n)
 {
 	td_metric_add(td_counter(td_metrics_process(), "tandem_pod_hangs_total",
 				 "Pods that made no progress for as long as the policy says, by what is to be done.",
 				 TD_LABELS("node", "action")),
-		      1, TD_LABELS(node, !strcmp(reason, TD_HANGS_END) ? "end" : "tell"));
+		      n, TD_LABELS(node, action));
 }
 
 // Writes the condition, unless the pod has it.
@@ -82,7 +83,7 @@ static void say(struct hang_pass *p, const struct td_object *pod, const struct t
 		td_warn("pod %s/%s: saying whether it hangs: %s", pod->ns, pod->name, err.msg); // the next look says it
 	if (!r && !strcmp(w->status, "True")) {
 		td_warn("pod %s/%s hangs: %s", pod->ns, pod->name, w->message);
-		count(td_jstr_or(pod->root, "spec.nodeName", ""), w->reason);
+		count(td_jstr_or(pod->root, "spec.nodeName", ""), !strcmp(w->reason, TD_HANGS_END) ? "end" : "tell", 1);
 	}
 }
 
@@ -159,6 +160,10 @@ int td_podhangs_run(const struct td_podhangs *h, struct td_cancel *c, struct td_
 {
 	struct hang_pass p = {.h = h, .c = c};
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	for (int i = 0; i < td_gate_nodes(h->gate); i++) {
+		count(td_gate_node_name(h->gate, i), "end", 0);
+		count(td_gate_node_name(h->gate, i), "tell", 0);
+	}
 	do {
 		td_auto_objects struct td_objects pods = {0};
 		td_informer_list(h->pods, NULL, &pods);
@@ -167,6 +172,7 @@ int td_podhangs_run(const struct td_podhangs *h, struct td_cancel *c, struct td_
 		for (int i = 0; i < td_gate_nodes(h->gate); i++)
 			node_pods(&p, i, &pods, f);
 		forget(&p, false);
+		td_used_look(&(const struct td_used_pass){h->kube, &pods, h->clock}, c);
 	} while (!td_cancel_wait(c, p.next_ms));
 	forget(&p, true);
 	return 0;

@@ -1,4 +1,5 @@
-// Pods that make no progress (docs/health.md): this looks at those of its nodes that the HealthPolicy names, or that ask
+// What is seen of the pods of an agent's nodes: how much their devices computed (used.h), and pods that make no progress
+// (docs/health.md): this looks at those of its nodes that the HealthPolicy names, or that ask
 // for it themselves, and says in the condition tandem.dev/Hangs what it sees. The bridge decides whether the job of
 // the pod hangs, because a gang hangs only as a whole (bridge/scheduler/hang.c). What was seen before is not durable:
 // an agent that starts anew waits from then on.

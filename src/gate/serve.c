@@ -104,6 +104,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			snprintf(q.partition, sizeof(q.partition), "%s", v);
 		} else if (!strcmp(f.v[i], "qos") && strlen(v) < sizeof(q.qos)) {
 			snprintf(q.qos, sizeof(q.qos), "%s", v);
+		} else if (!strcmp(f.v[i], "account") && !q.check && strlen(v) < sizeof(q.h.account)) {
+			snprintf(q.h.account, sizeof(q.h.account), "%s", v);
 		} else if (!strcmp(f.v[i], "result") && strlen(v) < sizeof(q.result)) {
 			snprintf(q.result, sizeof(q.result), "%s", v);
 		} else if (!strcmp(f.v[i], "state") && strlen(v) < sizeof(q.state)) {

@@ -184,6 +184,10 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 			}
 			if (*h->sluid)
 				memcpy(d->now.sluid, h->sluid, sizeof(h->sluid));
+			if (!*d->now.account && *h->account) {
+				memcpy(d->now.account, h->account, sizeof(h->account));
+				changed = true;
+			}
 			changed = changed || was.start != d->now.start || was.pod != d->now.pod ||
 				  strcmp(was.uid, d->now.uid) || strcmp(was.ask, d->now.ask) ||
 				  strcmp(was.ask_pod, d->now.ask_pod) || strcmp(was.sluid, d->now.sluid);
@@ -323,6 +327,8 @@ static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 		td_jm_str(d, o, "askPod", h->ask_pod);
 	if (*h->sluid)
 		td_jm_str(d, o, "sluid", h->sluid);
+	if (*h->account)
+		td_jm_str(d, o, "account", h->account);
 	return o;
 }
 
@@ -337,6 +343,7 @@ static void holder_read(const yyjson_val *v, struct td_holder *ret)
 	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
 	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));
 	snprintf(ret->sluid, sizeof(ret->sluid), "%s", td_jstr_or(v, "sluid", ""));
+	snprintf(ret->account, sizeof(ret->account), "%s", td_jstr_or(v, "account", ""));
 }
 
 int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table *ret, struct td_error *err)

@@ -29,6 +29,7 @@ struct td_holder {
 	// The pod that the job's comment names, by uid and by "namespace/name"; "": none. The job's
 	// owner wrote it, so it is a hint where to look, never a proof.
 	char ask[40], ask_pod[TD_POD_NAME];
+	char account[64]; // Slurm's, of a native job, as its Prolog said it; "": not known. For figures only
 };
 struct td_gate_dev {
 	bool held;

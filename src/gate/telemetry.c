@@ -1,6 +1,7 @@
 // Telemetry of devices, read on demand: the agent's last look, at most its interval old.
 #include "gate/telemetry.h"
 
+#include "base/names.h"
 #include "metrics/metrics.h"
 
 #include <pthread.h>
@@ -35,9 +36,9 @@ static struct gauges gauges(void)
 		td_gauge(m, "tandem_device_info", "Inventory: 1 for each device.",
 			 TD_LABELS("node", "device", "model", "serial", "firmware")),
 		td_gauge(m, "tandem_device_holder",
-			 "1 for each device that a job holds: which, its pod if it has one, else the id of its user. "
-			 "0: idle.",
-			 TD_LABELS("node", "device", "job", "pod", "user")),
+			 "1 for each device that a job holds: which, its pod if it has one, who made the pod or the id "
+			 "of the job's user, and the Slurm account, which is its Tenant's. 0: idle.",
+			 TD_LABELS("node", "device", "job", "pod", "user", "tenant")),
 		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
 			 TD_LABELS("node", "check")),
 		td_gauge(m, "tandem_nic_info", "Inventory: 1 for each adapter of the network.",
@@ -85,13 +86,16 @@ static void holder(const struct gauges *m, int node, int i, const char *node_nam
 	struct td_holder h;
 	char job[24];
 	if (!td_gate_holder(live.t.gate, node, i, &h)) {
-		td_metric_set(m->held, 0, TD_LABELS(node_name, name, "", "", ""));
+		td_metric_set(m->held, 0, TD_LABELS(node_name, name, "", "", "", ""));
 		return;
 	}
 	snprintf(job, sizeof(job), "%lld", (long long)h.job);
-	td_auto_free char *pod = h.pod ? live.t.pod(live.t.ctx, h.uid) : NULL;
-	// A stand-in's job whose pod is not here yet has no name; a native job has a user.
-	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, pod ? pod : "", h.pod ? "" : h.uid));
+	td_auto(td_object_unref) struct td_object *pod = h.pod ? live.t.pod(live.t.ctx, h.uid) : NULL;
+	td_auto_free char *key = pod ? td_key_of(pod) : td_strdup("");
+	// A stand-in's job whose pod is not here yet has no name, and whose it is nobody says.
+	const char *user = !h.pod ? h.uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
+	const char *account = !h.pod ? h.account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, key, user ? user : "", account ? account : ""));
 }
 
 static void collect(void *ctx)
@@ -130,6 +134,18 @@ static void collect(void *ctx)
 	free(f);
 	free(l);
 	pthread_mutex_unlock(&live.lock);
+}
+
+void td_telemetry_account(const struct td_holder *h, char ret[64])
+{
+	snprintf(ret, 64, "%s", h->account);
+	if (!h->pod)
+		return;
+	pthread_mutex_lock(&live.lock);
+	td_auto(td_object_unref) struct td_object *pod = live.t.pod ? live.t.pod(live.t.ctx, h->uid) : NULL;
+	pthread_mutex_unlock(&live.lock);
+	const char *account = pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	snprintf(ret, 64, "%s", account ? account : "");
 }
 
 void td_gate_telemetry(const struct td_telemetry *t)

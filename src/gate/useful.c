@@ -1,7 +1,11 @@
 // What devices do with their time.
 #include "gate/useful.h"
 
+#include "gate/telemetry.h"
+#include "gate/used.h"
 #include "metrics/metrics.h"
+
+#include <string.h>
 
 // Who holds a device is asked of the node's processes, which costs something: not at every look. An agent that was
 // stopped, or a machine that slept, adds no more than LONG_MS.
@@ -25,23 +29,29 @@ void td_useful_look(struct td_useful *u, struct td_gate *gate, int node, const s
 	int64_t ms = u->at_ms ? now_ms - u->at_ms : 0;
 	double s = (double)(ms < LONG_MS ? ms : LONG_MS) / 1000;
 	u->at_ms = now_ms;
-	struct td_useful_part sum = {0};
-	for (int i = 0; i < f->gpus; i++) {
-		struct td_holder h;
-		struct td_useful_part p = td_useful_split(td_gate_holder(gate, node, i, &h), &f->gpu[i]);
-		sum.free += p.free * s;
-		sum.busy += p.busy * s;
-		sum.idle += p.idle * s;
-		sum.unknown += p.unknown * s;
-	}
 	const char *name = td_gate_node_name(gate, node);
 	struct td_metric *m =
 		td_counter(td_metrics_process(), "tandem_device_time_seconds_total",
 			   "Seconds of devices: free, or held by a job and busy (as far as they computed), idle, "
-			   "or unknown (the device does not say). The states add up to all.",
-			   TD_LABELS("node", "state"));
-	td_metric_add(m, sum.free, TD_LABELS(name, "free"));
-	td_metric_add(m, sum.busy, TD_LABELS(name, "busy"));
-	td_metric_add(m, sum.idle, TD_LABELS(name, "idle"));
-	td_metric_add(m, sum.unknown, TD_LABELS(name, "unknown"));
+			   "or unknown (the device does not say). They add up to all. tenant: the Slurm account of the "
+			   "job, which is its Tenant's.",
+			   TD_LABELS("node", "state", "tenant"));
+	td_metric_zero(m, TD_LABELS(name, "free", ""));
+	for (int i = 0; i < f->gpus; i++) {
+		struct td_holder h = {0};
+		bool held = td_gate_holder(gate, node, i, &h);
+		struct td_useful_part p = td_useful_split(held, &f->gpu[i]);
+		p = (struct td_useful_part){p.free * s, p.busy * s, p.idle * s, p.unknown * s};
+		if (!held) {
+			td_metric_add(m, p.free, TD_LABELS(name, "free", ""));
+			continue;
+		}
+		char tenant[64];
+		td_telemetry_account(&h, tenant);
+		td_metric_add(m, p.busy, TD_LABELS(name, "busy", tenant));
+		td_metric_add(m, p.idle, TD_LABELS(name, "idle", tenant));
+		td_metric_add(m, p.unknown, TD_LABELS(name, "unknown", tenant));
+		if (h.pod)
+			td_used_add(h.uid, &p);
+	}
 }

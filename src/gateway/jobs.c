@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
+#include "pool/notes.h"
 #include "pool/pool.h"
 #include "slurm/batch.h"
 #include "slurm/hostlist.h"
@@ -394,6 +395,16 @@ static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *nod
 		td_jm_int(d, g, "job", owner[i]->id);
 		td_jm_str(d, g, "user", owner[i]->user);
 		td_jm_str(d, g, "name", owner[i]->name);
+		if (owner[i]->account && *owner[i]->account)
+			td_jm_str(d, g, "account", owner[i]->account);
+		struct td_notes notes;
+		if (td_notes_read(owner[i]->admin_comment, &notes)) {
+			td_jm_strf(d, g, notes.gang ? "gang" : "pod", "%s/%s", notes.ns, notes.pod);
+			if (*notes.user)
+				td_jm_str(d, g, "person", notes.user);
+			if (*notes.service)
+				td_jm_str(d, g, "service", notes.service);
+		}
 		td_jm_int(d, g, "since", owner[i]->start);
 	}
 	td_gateway_faults_write(q->g, node->name, d, o);

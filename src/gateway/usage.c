@@ -4,6 +4,7 @@
 #include "gateway/usage.h"
 
 #include "base/clock.h"
+#include "pool/notes.h"
 #include "slurm/rest.h"
 
 #include <string.h>
@@ -66,6 +67,7 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 	td_auto_free struct td_usage_type *types = NULL;
 	for (size_t i = 0; i < runs.n; i++) {
 		const struct td_slurm_run *x = &runs.v[i];
+		struct td_notes notes;
 		types = td_realloc(types, (x->n_types + 1) * sizeof(*types));
 		for (size_t k = 0; k < x->n_types; k++)
 			types[k] = (struct td_usage_type){x->types[k].tres, x->types[k].count};
@@ -80,7 +82,11 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 						 .gpus = x->gpus,
 						 .types = types,
 						 .n_types = x->n_types,
-						 .fate = td_yield_of(state)};
+						 .fate = td_yield_of(state),
+						 .idle = td_notes_read(x->admin_comment, &notes) &&
+									 td_notes_idle(&notes) > 0
+								 ? td_notes_idle(&notes)
+								 : 0};
 		td_usage_add(ret, &run, from, to);
 	}
 	return 0;

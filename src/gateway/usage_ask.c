@@ -93,6 +93,7 @@ static void write_sums(const struct question *w, yyjson_mut_doc *d, yyjson_mut_v
 	td_jm_set(d, o, "gpuHours", yyjson_mut_real(d, td_gateway_hours(s->gpu)));
 	td_jm_set(d, o, "cpuHours", yyjson_mut_real(d, td_gateway_hours(s->cpu)));
 	td_jm_set(d, o, "wastedGpuHours", yyjson_mut_real(d, td_gateway_hours(s->lost)));
+	td_jm_set(d, o, "idleGpuHours", yyjson_mut_real(d, td_gateway_hours(s->idle)));
 	td_jm_set(d, o, "waitingHours", yyjson_mut_real(d, td_gateway_hours(s->wait)));
 }
 
@@ -140,7 +141,7 @@ static void send_csv(struct td_gateway_ask *q, const struct td_gateway_viewer *v
 	char from[TD_PERIOD_LEN], to[TD_PERIOD_LEN], text[TD_PERIOD_LEN];
 	td_day_name(w->from, from);
 	td_day_name(w->to, to);
-	td_buf_printf(&b, "%s%s%s%sjobs,gpu_hours,cpu_hours,wasted_gpu_hours,waiting_hours%s\r\n",
+	td_buf_printf(&b, "%s%s%s%sjobs,gpu_hours,cpu_hours,wasted_gpu_hours,waiting_hours%s,idle_gpu_hours\r\n",
 		      w->by.day ? "day," : "", w->by.tenant ? "tenant,account," : "", w->by.user ? "user," : "",
 		      w->by.type ? "gpu_type," : "", w->currency ? ",cost" : "");
 	for (size_t i = 0; i < u->n; i++) {
@@ -162,6 +163,7 @@ static void send_csv(struct td_gateway_ask *q, const struct td_gateway_viewer *v
 			      td_gateway_hours(r->sum.wait));
 		if (w->currency)
 			td_buf_printf(&b, ",%.2f", td_gateway_cents(r->sum.cost));
+		td_buf_printf(&b, ",%.3f", td_gateway_hours(r->sum.idle));
 		td_buf_puts(&b, "\r\n");
 	}
 	td_auto_free char *name = td_asprintf("attachment; filename=\"usage-%s-%s.csv\"", from, to);

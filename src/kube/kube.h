@@ -16,6 +16,7 @@
 //   lease.c events.c            leader election; Events
 //   slices.[ch]                 devices that DRA drivers publish
 //   fence.[ch]                  the condition that keeps a late Binding from landing
+//   service.[ch]                which service a pod is of; how much its devices computed
 //   exec.[ch]                   a program in a container
 //   csr.[ch]                    requests for nodes' certificates
 //   health.[ch]                 /metrics, /livez and /readyz of a role

@@ -480,11 +480,12 @@ static int run_held(void *ctx, struct td_error *err)
 	struct td_kubelet *a = ctx;
 	return td_held_run(&a->held, a->cancel, err);
 }
-static char *pod_name(void *ctx, const char *uid)
+static struct td_object *pod_of(void *ctx, const char *uid)
 {
 	struct td_kubelet *a = ctx;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, uid);
-	return p ? td_asprintf("%s/%s", p->ns, p->name) : NULL;
+	td_auto(td_object_unref) struct td_object *o = p ? td_informer_get(a->pods, p->ns, p->name) : NULL;
+	return o && !strcmp(o->uid, uid) ? td_steal(o) : NULL;
 }
 
 static int run_health(void *ctx, struct td_error *err)
@@ -524,7 +525,7 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 				       {"filters", run_filters, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
-	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_name, a});
+	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, a});
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_parts_join(parts, TD_LEN(parts));

@@ -123,3 +123,22 @@ size_t td_pool_paces(const char *text, struct td_pool_pace *v, size_t max)
 	}
 	return n;
 }
+
+static int by_use(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+double td_pool_straggle_use(int percent, const double *use, size_t n, bool *ret_slow)
+{
+	td_auto_free double *sorted = td_calloc(n + 1, sizeof(*sorted));
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = use[i];
+	qsort(sorted, n, sizeof(*sorted), by_use);
+	// Of an even number the lower one, so that half of them are never slow.
+	double median = n ? sorted[(n - 1) / 2] : 0;
+	for (size_t i = 0; i < n; i++)
+		ret_slow[i] = n >= TD_STRAGGLE_LEAST && median >= TD_STRAGGLE_WORKS && use[i] * percent <= median * 100;
+	return median;
+}

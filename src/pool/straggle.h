@@ -48,6 +48,12 @@ bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_stra
 		      const struct td_pool_pace *v, size_t n, struct td_pool_straggler *ret);
 // "rank 2 on n1 (gpu0) computes 3.1 times as long as the others (step 40: 1.55 s, median of 8 ranks 0.5 s)"
 void td_pool_straggle_words(const struct td_pool_straggler *s, char *ret, size_t n);
+// By how much the GPUs of ranks computed, 0 to 1 each, where the ranks say nothing themselves: who waits for others does
+// so in a loop on his GPU, and looks busy; whose GPU idles meanwhile waits for something else, such as its data. Marks
+// those whose figure is so much below the median that the median is `percent` of it or more. Returns the median. Nobody
+// is slow where the median is below TD_STRAGGLE_WORKS, or of fewer than TD_STRAGGLE_LEAST.
+#define TD_STRAGGLE_WORKS 0.2
+double td_pool_straggle_use(int percent, const double *use, size_t n, bool *ret_slow);
 // What a job's admin comment says of a straggler or that it hangs, "straggler: rank 2 …", until its end; NULL: nothing.
 const char *td_pool_straggle_said(const char *admin_comment);
 // Reads "rank:step:µs:node:gpu,…", as `tandem-standin watch` says it, at most max; what is wrong is left out.

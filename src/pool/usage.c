@@ -35,6 +35,7 @@ void td_usage_sums_add(struct td_usage_sums *to, const struct td_usage_sums *s)
 	to->gpu += s->gpu;
 	to->cpu += s->cpu;
 	to->lost += s->lost;
+	to->idle += s->idle;
 	to->wait += s->wait;
 	to->cost += s->cost;
 }
@@ -100,13 +101,14 @@ static void add_day(struct td_usage *u, const struct td_usage_run *r, int64_t fr
 					 .cpu = held * (double)r->cpus,
 					 .gpu = held * rest,
 					 .lost = lost ? held * rest : 0,
+					 .idle = r->idle * held * rest,
 					 .wait = r->eligible ? seconds(r->eligible, began, from, to) : 0};
 	if (row.sum.runs || row.sum.cpu || row.sum.gpu || row.sum.wait)
 		td_usage_put(u, &row);
 	for (size_t i = 0; i < r->n_types; i++) {
 		double s = held * (double)r->types[i].count;
 		row.type = (char *)(uintptr_t)r->types[i].name;
-		row.sum = (struct td_usage_sums){.gpu = s, .lost = lost ? s : 0};
+		row.sum = (struct td_usage_sums){.gpu = s, .lost = lost ? s : 0, .idle = r->idle * s};
 		if (s > 0)
 			td_usage_put(u, &row);
 	}

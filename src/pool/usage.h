@@ -21,11 +21,13 @@ struct td_usage_run {
 	const struct td_usage_type *types;
 	size_t n_types;
 	enum td_yield fate;
+	double idle; // the part of its time that its devices idled, 0 to 1; 0 also where nobody measured it
 };
 
 // Seconds, but for runs: those that began in the time.
 struct td_usage_sums {
 	double runs, gpu, cpu, lost, wait; // lost: of gpu, what is known to be lost
+	double idle;                       // of gpu, what is known to have idled
 	double cost;                       // not seconds: what the caller has reckoned
 };
 void td_usage_sums_add(struct td_usage_sums *to, const struct td_usage_sums *s);

@@ -1,6 +1,7 @@
 #include "pool/yield.h"
 
 #include "base/mem.h"
+#include "pool/notes.h"
 
 #include <string.h>
 
@@ -27,7 +28,10 @@ bool td_yield_lost(enum td_yield y)
 const char *td_yield_state(const char *state, const char *admin_comment, int64_t seconds)
 {
 	enum { SOON_S = 120 };
-	return !strcmp(state, "REQUEUED") && seconds < SOON_S && strstr(admin_comment, "tandem: pre-flight failed")
-		       ? "preflight"
-		       : state;
+	if (!strcmp(state, "REQUEUED") && seconds < SOON_S && strstr(admin_comment, "tandem: pre-flight failed"))
+		return "preflight";
+	struct td_notes n;
+	if ((strcmp(state, "CANCELLED") != 0 && strcmp(state, "COMPLETED") != 0) || !td_notes_read(admin_comment, &n))
+		return state;
+	return !strcmp(n.end, "failed") ? "FAILED" : !strcmp(n.end, "succeeded") ? "COMPLETED" : state;
 }

@@ -17,7 +17,8 @@ enum td_yield {
 // By a state of Slurm's history, "NODE_FAIL"; "preflight" is our own word for a run whose test failed.
 enum td_yield td_yield_of(const char *state);
 // The state that counts for such a run: it was queued again soon after its start, and its admin comment says
-// that a test failed. (programs/yield.sh of cli has the same rule.)
+// that a test failed; or it was a pod's, which got its place at once or was ended by the bridge, and its admin comment
+// says how the pod ended (pool/notes.h). (programs/yield.sh of cli has the same rules.)
 const char *td_yield_state(const char *state, const char *admin_comment, int64_t seconds);
 // Whether its time is known to be lost.
 bool td_yield_lost(enum td_yield y);

@@ -267,10 +267,12 @@ int td_standin_gate(int argc, char **argv)
 	int64_t deadline = td_standin_now_ms() + timeout, last = td_standin_now_ms() + STANDIN_PROLOG_MS, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "", told[DEVICES_MAX * 5] = "";
 	if (d) {
-		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
+		const char *partition = word(getenv("SLURM_JOB_PARTITION")),
+			   *account = word(getenv("SLURM_JOB_ACCOUNT"));
 		char who[TD_WIRE_LINE / 2], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
-		snprintf(who, sizeof(who), "job=%s start=%s uid=%s%s node=%s%s%s", job, digits(start) ? start : "0",
-			 uid, ask(pod, sizeof(pod)), node, *partition ? " partition=" : "", partition);
+		snprintf(who, sizeof(who), "job=%s start=%s uid=%s%s node=%s%s%s%s%s", job, digits(start) ? start : "0",
+			 uid, ask(pod, sizeof(pod)), node, *partition ? " partition=" : "", partition,
+			 *account ? " account=" : "", account);
 		if (!td_standin_several(&(struct standin_several){job, node, path, who, last}))
 			return 0;
 	}
@@ -321,13 +323,15 @@ int td_standin_gate(int argc, char **argv)
 			continue;
 		}
 
-		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
+		const char *partition = word(getenv("SLURM_JOB_PARTITION")),
+			   *account = word(getenv("SLURM_JOB_ACCOUNT"));
 		char request[TD_WIRE_LINE], called[32], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
-				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s devices=%s timeout=%lld\n",
+				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s%s%s devices=%s timeout=%lld\n",
 				 job, digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), sluid(called), node,
 				 *partition ? " partition=" : "", partition, *qos ? " qos=" : "", qos,
-				 *share ? " share=" : "", share, dev, (long long)left);
+				 *account ? " account=" : "", account, *share ? " share=" : "", share, dev,
+				 (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;

@@ -4,9 +4,10 @@
 //
 // Gate: a Unix stream socket; the agent checks SO_PEERCRED for uid 0. One request per connection:
 //   acquire job=<id> start=<epoch s, 0 unknown> uid=<uid> [ask=<pod uid> [pod=<namespace>/<name>]]
-//           [sluid=<name>] node=<slurm node> [partition=<name>] [qos=<name>] [share=<1 to 100>]
-//           devices=<ranges "0-1,4" or "-"> timeout=<ms>
+//           [sluid=<name>] node=<slurm node> [partition=<name>] [qos=<name>] [account=<name>]
+//           [share=<1 to 100>] devices=<ranges "0-1,4" or "-"> timeout=<ms>
 //     share: the job has so many hundredths of its device, beside others; without it the devices are its alone
+//     account: Slurm's, for the figures of devices by tenant
 //     sluid: what Slurm 26.05 and newer call the job's cgroup on cgroup v2, instead of job_<id>
 //     ask and pod are the pod that the job's comment names. They are a hint, because the job's
 //     owner may write the comment.

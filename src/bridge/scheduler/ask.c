@@ -25,8 +25,8 @@ struct td_ask *td_ask_unref(struct td_ask *a)
 {
 	if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
-	char *const f[] = {a->key,      a->nodes,    a->devices, a->cpus,     a->reason, a->excluded, a->user,
-			   a->job_user, a->job_name, a->refused, a->own.said, a->why,    a->qos,      a->roles};
+	char *const f[] = {a->key,      a->nodes,   a->devices,  a->cpus, a->reason, a->excluded, a->user, a->job_user,
+			   a->job_name, a->refused, a->own.said, a->why,  a->qos,    a->roles,    a->note};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
 	td_ask_wait_unref(a->wait);
@@ -211,7 +211,10 @@ void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job)
 		unlink_job_locked(t, a);
 		a->job = job;
 		a->polled = 0;
-		a->granted_said = a->gone_seen = a->started = a->passed = a->warned = a->usr1 = a->admin_set = false;
+		a->granted_said = a->gone_seen = a->started = a->passed = a->warned = a->usr1 = a->admin_set =
+			a->end_noted = false;
+		free(a->note);
+		a->note = NULL;
 		a->born_s = a->ended_ms = a->bind_ms = 0;
 		if (job) {
 			a->by_job = *bucket(t, job);

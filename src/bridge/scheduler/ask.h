@@ -22,6 +22,11 @@ struct td_ask_pod {
 	char *said;        // message of the condition that was written on it
 	int64_t said_ms;   // mono
 	int64_t hang_said; // which stand-still was told of: when its condition became True, epoch ms; 0: none
+	// How much its devices computed (straggle.c): as its agent said last, and of the time since all of its gang were
+	// compared; use_slow: how often one after the other it was less than the others.
+	double use_busy, use_all, use;
+	bool use_fresh;
+	int use_slow;
 	bool bound_sent;
 	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
 };
@@ -51,6 +56,7 @@ struct td_ask {
 	int64_t got_cpus; // of its node
 	int64_t res_tag;  // tag of its entry in td_asks.res while a submit is under way; 0: none
 	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name, *qos;
+	char *note;       // the admin comment that its job gets at its end, as far as is known; NULL: nothing is
 	char *user;       // Slurm user that the namespace maps to
 	int64_t read_ms;  // mono: when the job was read last
 	int64_t asked_ms; // mono: when the last submit was sent; older listings say nothing of it
@@ -67,6 +73,7 @@ struct td_ask {
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
+	bool end_noted; // its admin comment says how its pods ended
 	bool admin_set, queued_said, granted_said;
 	bool prefixed;         // its comment was submitted with a prefix for our plug-in (passes.h)
 	struct td_ask_pod own; // of a lone pod

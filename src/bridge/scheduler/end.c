@@ -48,6 +48,12 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, struct td_bridge_run *run,
 	td_jm_key_str(d, o, TD_ANN_RESTARTS, restarts);
 	td_jm_key_str(d, o, TD_ANN_DEVICES, seat ? seat->devices : a->devices);
 	td_jm_key_str(d, o, TD_ANN_CPUS, seat ? seat->cores : a->cpus);
+	struct td_owner owner;
+	const char *account = run->pod ? td_object_annotation(run->pod, td_annotations[TD_ASKS_ACCOUNT].name) : NULL;
+	if (!account && td_owner_of(run, &owner))
+		account = owner.account;
+	if (account)
+		td_jm_key_str(d, o, TD_ANN_ACCOUNT, account);
 	if (seat)
 		td_gang_notes(d, o, a, seat);
 	if (run->core)
@@ -275,7 +281,10 @@ int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struc
 		e.told_ms = a->ended_ms ? now - a->ended_ms : -1;
 		e.settle_ms = e.tried && !a->ended_ms ? td_knocks_settle(b->knocks, now) : 0;
 
-		switch (td_pool_end_job(&e, &j, &wait, &fence)) {
+		int what = td_pool_end_job(&e, &j, &wait, &fence);
+		if (what == TD_END_TELL || what == TD_END_CANCEL)
+			td_ask_note_end(run);
+		switch (what) {
 		case TD_END_READ:
 			r = td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
 			if (r)

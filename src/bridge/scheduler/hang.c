@@ -63,6 +63,8 @@ static int hangs(struct td_bridge_run *r, bool end, size_t pods, struct td_error
 
 int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err)
 {
+	td_ask_note_use(r);
+	td_bridge_run_straggle(r);
 	struct td_gang_member lone = {.pod = r->pod, .state = TD_POD_BOUND, .p = r->p};
 	struct td_gang_member *v = r->gang ? r->gang->v : &lone;
 	size_t n = r->gang ? r->gang->n : 1;

@@ -85,6 +85,19 @@ void td_owner_leave(struct td_bridge_run *r);
 // ---- submit.c ----
 // Writes the mark (admin_comment) on the ask's job unless it is there.
 void td_bridge_run_mark(const struct td_bridge_run *r);
+// ---- straggle.c ----
+// Of a gang of three pods or more: tells of one whose devices compute less than those of the others, twice one after the
+// other, where a HealthPolicy looks for stragglers.
+void td_bridge_run_straggle(struct td_bridge_run *r);
+// ---- notes.c ----
+// The mark (admin_comment) of the ask's job, with what it says of its pods (pool/notes.h); end: how they ended, too.
+// Caller frees.
+char *td_ask_mark(const struct td_bridge_run *r, bool end);
+// Pods that run: keeps what they say, because a pod that is deleted is gone before its job ends.
+void td_ask_note_use(const struct td_bridge_run *r);
+// Before the job ends: writes that, once, if there is something to say. One request for a job whose devices were
+// measured, or whose pod got devices at once and ended by itself; a reply that is lost loses the figures of this job only.
+void td_ask_note_end(const struct td_bridge_run *r);
 // ---- end.c ----
 // Sends the Binding (docs/protocols.md 1.7).
 int td_bridge_run_bind(struct td_bridge_run *r, struct td_error *err);

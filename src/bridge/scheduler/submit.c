@@ -167,7 +167,7 @@ char *td_bridge_standin_script(const struct td_bridge_opts *o, const char *uid, 
 static void set_admin_comment(const struct td_bridge_run *r)
 {
 	struct td_ask *a = r->a;
-	td_auto_free char *text = td_bridge_mark(r->s->cluster_uid, a->uid);
+	td_auto_free char *text = td_ask_mark(r, false);
 	int nice = r->pod && a->batch ? td_want_nice(r->pod->root) : 0;
 	const struct td_slurm_job_change ch = {.admin_comment = text, .nice = nice < 0 ? nice : 0};
 	struct td_error e = TD_ERROR_INIT;
@@ -198,7 +198,7 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	a->named = true;
 	a->started = a->warned = a->usr1 = false;
 	td_ask_unbound(a);
-	a->admin_set = false;
+	a->admin_set = a->end_noted = false;
 	a->start = a->restarts = a->end = a->preempt = a->expect = 0;
 	a->waits = 0;
 	a->ended_ms = a->knock_ms = a->not_before = 0;

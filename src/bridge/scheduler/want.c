@@ -33,11 +33,6 @@ static bool is_uid(const char *s)
 	return s[UID_LEN] == '\0';
 }
 
-char *td_bridge_mark(const char *cluster_uid, const char *uid)
-{
-	return td_asprintf(TD_WIRE_STANDIN "%s/%s", cluster_uid, uid);
-}
-
 char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid)
 {
 	return td_asprintf(TD_WIRE_STANDIN "%s/%s/%s/%s", cluster_uid, ns, name, uid);

@@ -43,14 +43,12 @@ void td_want_done(struct td_want *w);
 // "1-12:30:00". "UNLIMITED" and "INFINITE" are 0. TD_INVALID for anything else, and for a limit of
 // 0.
 int td_bridge_time_limit(const char *s, int64_t *ret_min, struct td_error *err);
-// The job's name: "<pod name cut to 40 characters>.<uid>". Caller frees. The next two as well.
+// The job's name: "<pod name cut to 40 characters>.<uid>". Caller frees. The next one as well.
 char *td_bridge_job_name(const char *pod, const char *uid);
-// The mark "tandem/<cluster uid>/<ask uid>": the job's admin_comment, which its owner cannot
-// change.
-char *td_bridge_mark(const char *cluster_uid, const char *uid);
-// The mark with the pod's name, "tandem/<cluster uid>/<namespace>/<name>/<ask uid>": the comment of
-// every submit. A plain user may set only the comment; the admin_comment follows right after the
-// submit. Prolog reads it, too.
+// The mark "tandem/<cluster uid>/<namespace>/<name>/<ask uid>" is the comment of every submit. A plain user may
+// set only the comment; the admin_comment, which its owner cannot change, follows right after the submit: the same with
+// notes instead of the name (td_ask_mark), or without namespace and name, as older bridges wrote it. Prolog reads the
+// comment, too.
 char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid);
 // The UID of the ask that a job stands for, from its admin_comment, or from its comment while the
 // admin_comment is empty. Points into j. NULL: not a job of this SlurmCluster.

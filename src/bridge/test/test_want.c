@@ -338,7 +338,10 @@ static void test_whose_job(void **state)
 	assert_null(uid_of("", "tandem/c1/ml/train-0/x/" UID));
 	assert_null(uid_of("", "tandem/c1/" UID "/"));
 	assert_null(uid_of("", "tandem/c2/ml/train-0/" UID));
-	assert_null(uid_of("somebody's", "tandem/c1/" UID)); // the admin comment decides
+	assert_string_equal(uid_of("tandem/c1/ml/pod=a&service=Deployment%2Fweb&end=failed&busy=1&idle=2/" UID, "x"),
+			    UID);
+	assert_null(uid_of("tandem/c2/ml/pod=a/" UID, "tandem/c1/" UID)); // another SlurmCluster's
+	assert_null(uid_of("somebody's", "tandem/c1/" UID));              // the admin comment decides
 	assert_null(uid_of("tandem/c2/" UID, ""));
 	assert_null(uid_of("tandem/c1/" UID "x", ""));
 	assert_null(uid_of("tandem/c1/not-a-uid", ""));

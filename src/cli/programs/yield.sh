@@ -1,6 +1,6 @@
 #!/bin/sh
 # What `tandem usage --yield` runs in the login pod: runs of jobs from $1 to $2 (epoch seconds) and the seconds of GPUs
-# that they held in that time, one line for each account, user and end. Each run of a requeued job is one (-D). The
+# that they held in that time, and those of them that idled as far as was measured, one line for each account, user and end. Each run of a requeued job is one (-D). The
 # word preflight is for a run whose test before the job failed: it was queued again within two minutes, and its
 # admin comment says so.
 set -eu
@@ -11,6 +11,10 @@ function amount(list, name,    i, n, t) {
 		if (index(t[i], name "=") == 1)
 			return substr(t[i], length(name) + 2) + 0
 	return 0
+}
+function note(list, name,    at) {
+	at = index(list, "&" name "=")
+	return at ? substr(list, at + length(name) + 2) + 0 : 0
 }
 $4 ~ /^[0-9]+$/ && $6 != "" {
 	start = $4 < from ? from + 0 : $4 + 0
@@ -23,8 +27,23 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 	state = word[1]
 	if (state == "REQUEUED" && end - start < 120 && index($0, "tandem: pre-flight failed"))
 		state = "preflight"
+	# What the bridge says of a pod (pool/notes.h): how it ended, and how much its devices computed.
+	idle = 0
+	if (index($7, "tandem/") == 1) {
+		split($7, part, "/")
+		notes = "&" part[4] "&"
+		if ((state == "CANCELLED" || state == "COMPLETED") && index(notes, "&end=failed&"))
+			state = "FAILED"
+		else if (state == "CANCELLED" && index(notes, "&end=succeeded&"))
+			state = "COMPLETED"
+		busy = note(notes, "busy")
+		rest = note(notes, "idle")
+		if (busy + rest > 0)
+			idle = rest / (busy + rest)
+	}
 	key = $1 "|" $2 "|" state
 	runs[key]++
 	gpus[key] += amount($6, "gres/gpu") * (end - start)
+	idles[key] += idle * amount($6, "gres/gpu") * (end - start)
 }
-END { for (k in runs) printf "%s|%d|%.0f\n", k, runs[k], gpus[k] }'
+END { for (k in runs) printf "%s|%d|%.0f|%.0f\n", k, runs[k], gpus[k], idles[k] }'

@@ -31,7 +31,7 @@ function chart(rows, from, to) {
   const bars = days.flatMap((d, i) => {
     const r = of.get(d);
     if (!r || !r.gpuHours) return [];
-    const x = i * step + (step - wide) / 2, title = svg("title", {}, `${d}: ${hours(r.gpuHours)} GPU hours, ${hours(r.wastedGpuHours)} of them wasted`);
+    const x = i * step + (step - wide) / 2, title = svg("title", {}, `${d}: ${hours(r.gpuHours)} GPU hours, ${hours(r.wastedGpuHours)} of them wasted, ${hours(r.idleGpuHours)} idle`);
     return [svg("rect", {class: "held", x, y: H - LOW - tall(r.gpuHours), width: wide, height: tall(r.gpuHours), rx: 2}, title),
       ...(r.wastedGpuHours ? [svg("rect", {class: "lost", x: x + wide * 0.2, y: H - LOW - tall(r.wastedGpuHours), width: wide * 0.6, height: tall(r.wastedGpuHours)})] : [])];
   });
@@ -66,16 +66,16 @@ async function usage() {
   const heads = {day: "Day", tenant: "Tenant", user: "User", type: "Type"};
   const name = (r, k) => k === "tenant" ? r.tenant || `(${r.account || "none"})` : k === "type" ? r.gpuType || "(no type)" : r[k];
   const row = (r) => el("tr", {}, by.map((k) => cell(heads[k], name(r, k))), cell("Jobs", String(r.jobs), "num"), cell("GPU hours", hours(r.gpuHours), "num"), cell("CPU hours", hours(r.cpuHours), "num"),
-    cell("Wasted GPU hours", hours(r.wastedGpuHours), "num"), cell("Waited", hours(r.waitingHours), "num"), priced ? cell("Cost", paid(r.cost), "num") : null);
+    cell("Wasted GPU hours", hours(r.wastedGpuHours), "num"), cell("Idle GPU hours", hours(r.idleGpuHours), "num"), cell("Waited", hours(r.waitingHours), "num"), priced ? cell("Cost", paid(r.cost), "num") : null);
   const rows = [...table_of.rows].sort((a, b) => by[0] === "day" ? (a.day < b.day ? 1 : -1) : b.gpuHours - a.gpuHours || b.cpuHours - a.cpuHours);
   const t = table_of.total, figure = (n, words) => el("li", {}, el("b", {}, n), " ", el("span", {}, words));
   const whose = {own: "Yours", tenants: "Yours, and what you lead", everybody: "Everybody's"}[table_of.shows];
   return [
     el("h2", {}, "Usage"), form,
-    el("ul", {class: "sum"}, figure(hours(t.gpuHours), "GPU hours"), figure(hours(t.wastedGpuHours), "of them wasted"), figure(hours(t.cpuHours), "CPU hours"), figure(String(t.jobs), "jobs"), figure(hours(t.waitingHours), "hours waited"), priced ? figure(paid(t.cost), "cost") : null),
-    el("p", {class: "soft"}, `${whose}. Days are those of UTC. Wasted is what ended by an error of its own, a failed node or test, preemption or a requeue.`),
+    el("ul", {class: "sum"}, figure(hours(t.gpuHours), "GPU hours"), figure(hours(t.wastedGpuHours), "of them wasted"), figure(hours(t.idleGpuHours), "of them idle"), figure(hours(t.cpuHours), "CPU hours"), figure(String(t.jobs), "jobs"), figure(hours(t.waitingHours), "hours waited"), priced ? figure(paid(t.cost), "cost") : null),
+    el("p", {class: "soft"}, `${whose}. Days are those of UTC. Wasted is what ended by an error of its own, a failed node or test, preemption or a requeue. Idle is how long the GPUs of pods that have ended computed nothing.`),
     chart(days.rows, days.from, days.to),
-    table([...by.map((k) => heads[k]), "Jobs", "GPU hours", "CPU hours", "Wasted", "Hours waited", ...(priced ? ["Cost"] : [])], rows.slice(0, 2000).map(row), "Nothing ran in these days."),
+    table([...by.map((k) => heads[k]), "Jobs", "GPU hours", "CPU hours", "Wasted", "Idle", "Hours waited", ...(priced ? ["Cost"] : [])], rows.slice(0, 2000).map(row), "Nothing ran in these days."),
     ...(bills.length ? bills_part(bills) : []),
   ];
 }

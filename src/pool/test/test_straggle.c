@@ -168,6 +168,28 @@ static void what_was_said_is_found(void **state)
 	assert_string_equal(td_pool_straggle_said("tandem: hangs on n1: no output"), "hangs on n1: no output");
 }
 
+static void by_how_much_gpus_compute(void **state)
+{
+	static const struct {
+		double use[5];
+		size_t n;
+		int slow; // which; -1: none
+	} v[] = {
+		{{.9, .9, .3}, 3, 2},       {{.9, .9, .61}, 3, -1}, // 150 %
+		{{.9, .6, .9}, 3, 1},       {{.3, .9}, 2, -1},      // of two nobody knows
+		{{.1, .1, 0}, 3, -1},                               // nobody works
+		{{.9, .2, .2, .9}, 4, -1},                          // half of them
+		{{.9, 0, .8, .9, 1}, 5, 1}, {{0, 0, 0}, 3, -1},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		bool slow[5] = {false};
+		td_pool_straggle_use(150, v[i].use, v[i].n, slow);
+		for (size_t k = 0; k < v[i].n; k++)
+			if (slow[k] != (v[i].slow == (int)k))
+				fail_msg("row %zu: %zu", i, k);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -185,6 +207,7 @@ int main(void)
 		cmocka_unit_test(who_is_at_another_step_does_not_count),
 		cmocka_unit_test(a_list_of_ranks_is_read),
 		cmocka_unit_test(what_was_said_is_found),
+		cmocka_unit_test(by_how_much_gpus_compute),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
