@@ -128,7 +128,9 @@ class Machine:
     def log(self, log="host.log"):
         return (self.dir / log).read_text(errors="replace")
 
-    def __exit__(self, *_):
+    def __exit__(self, failed, *_):
+        for log in sorted(self.dir.glob("*.log")) if failed else ():
+            print(f"{self.name} {log.name}:", *log.read_text(errors="replace").splitlines()[-20:], sep="\n> ")
         for p in self.procs:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 for child in pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split():

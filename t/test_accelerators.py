@@ -50,8 +50,9 @@ def test_devices_of_several_vendors_do_not_mix(home):
     direct, far = pod("nv", KINDS[0], 2), pod("far", KINDS[1], 1)
     for p in (direct, far):
         p["metadata"]["annotations"] = {"slurm.tandem.dev/gds": "true"}
-    pool.apply(pod("amd", KINDS[1], 2), pod("npu", KINDS[2], 1), direct, far, pod("more", KINDS[0], 1), pod("both", f"{KINDS[0]}+{KINDS[1]}", 1))
+    pool.apply(pod("amd", KINDS[1], 2), pod("npu", KINDS[2], 1), direct, far, pod("both", f"{KINDS[0]}+{KINDS[1]}", 1))
     wait_for("they run", lambda: {p["metadata"]["name"] for p in pool.running()} >= {"amd", "npu", "nv"})
+    pool.apply(pod("more", KINDS[0], 1))  # not before the others: it is smaller, and would be first on n0
     got = {p["metadata"]["name"]: (p["spec"]["nodeName"], json.loads(p["metadata"]["annotations"]["tandem.dev/devices"])) for p in pool.running()}
     assert got["nv"] == ("n0", {KINDS[0]: "0-1"}) and got["npu"][0] == "n2" and got["amd"][0] == "n1" and list(got["amd"][1]) == [KINDS[1]]
     said = {}

@@ -2,12 +2,13 @@
 the pool."""
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
 import yaml
 
-from harness import wait_for
+from harness import IMAGES, wait_for
 from machine import Machine
 
 pytestmark = [pytest.mark.embedded]
@@ -117,3 +118,55 @@ def test_a_group_moves_and_comes_back(pool, site):
     wait_for("it is the old Slurm's", lambda: state().startswith("idle|"), 120)
     assert m.old("srun", "hostname") == "h1\n"
     assert pool.ask("scontrol", "show", "node", "h1")[0] == 1
+
+
+class Login(Machine):
+    """A machine where people of the old Slurm work: its slurm.conf, its sackd."""
+
+    def __enter__(self):
+        super().__enter__()
+        old, etc, sbin = self.dir.parent / "machine-h1", self.dir / "upper/etc", self.dir / "upper/usr/local/sbin"
+        (etc / "slurm").mkdir(parents=True)
+        sbin.mkdir(parents=True)
+        self.of_old = f"10.{self.pool.instance['subnet']}.250.3"
+        with open(etc / "hosts", "a") as f:
+            f.write(f"{self.of_old} h1\n")
+        (etc / "passwd").write_text(pathlib.Path(f"{IMAGES}/tandem+slurm/24.11/rootfs/etc/passwd").read_text() + f"researcher:x:{self.pool.uid}:{self.pool.uid}::/:/bin/sh\n")
+        (etc / "slurm/slurm.conf").write_text(OLD)
+        (etc / "slurm/slurm.key").write_bytes((old / "upper/etc/slurm/slurm.key").read_bytes())
+        (etc / "slurm/slurm.key").chmod(0o600)
+        (sbin / "old-stop").write_text("#!/bin/sh\nmv /etc/slurm/slurm.conf /etc/slurm/slurm.conf.old\nkill $(cat /run/slurm/sackd.pid)\nwhile kill -0 $(cat /run/slurm/sackd.pid); do sleep 0.05; done 2>/dev/null\n")
+        (sbin / "old-start").write_text("#!/bin/sh\nmv /etc/slurm/slurm.conf.old /etc/slurm/slurm.conf 2>/dev/null\nmkdir -p /run/slurm\nsetsid sackd -D </dev/null >/dev/null 2>&1 &\necho $! >/run/slurm/sackd.pid\n")
+        for name in ("old-stop", "old-start"):
+            (sbin / name).chmod(0o755)
+        self.join()
+        self.start("sh", "-c", "old-start; exec sleep infinity", log="old.log")
+        return self
+
+    def user(self, *argv):
+        """What one of the people gets."""
+        r = subprocess.run(self.inside("setpriv", "--reuid", str(self.pool.uid), "--regid", str(self.pool.uid), "--clear-groups", "env", "-C", "/tmp", *argv), capture_output=True, text=True, timeout=120)
+        return r.stdout.strip() or r.stderr.strip()
+
+
+@pytest.mark.feature("C6.6")
+def test_users_commands_are_the_same_before_and_after(pool, site):
+    """On a login machine the same sbatch, squeue, srun and sacct reach the old Slurm, then the pool, then the old Slurm again; nobody but root sees the key, and a machine that was not admitted gets none."""
+    pool.uid = int(pool.as_user("researcher", "id", "-u").stdout)
+    with Login(pool, "l1", last=4) as m:
+        wait_for("people use the old Slurm", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 60)
+        before = (m.dir / "upper/etc/hosts").read_text()
+        m.also(*m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start"), log="host.log")
+        wait_for("it may not", lambda: "orbidden" in m.log(), 60)
+        assert m.user("sinfo", "-h", "-o", "%N") == "h1" and not (m.dir / "root/run/tandem-host/slurm.key").exists()
+        pool.cmd("node", "admit", "l1", "--login", "slurm/main")
+        wait_for("people use the pool's", lambda: "n[0-" in m.user("sinfo", "-h", "-o", "%N"), 120)
+        job = m.user("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "hostname")
+        wait_for("the job is in the history", lambda: m.user("sacct", "-X", "-n", "-P", "-j", job, "-o", "state") == "COMPLETED", 120)
+        assert m.user("srun", "-Q", "-w", "n0", "hostname") == "n0"
+        assert "Permission denied" in m.user("cat", "/run/tandem-host/slurm.key")
+        pool.cmd("node", "dismiss", "l1", "--login", "slurm/main")
+        wait_for("people use the old one", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 120)
+        wait_for("the key is gone", lambda: not (m.dir / "root/run/tandem-host/slurm.key").exists(), 60)
+        assert (m.dir / "upper/etc/hosts").read_text() == before
+        assert "no login machine" in pool.cmd("node", "dismiss", "l1", "--login", "slurm/main", check=False).stderr

@@ -80,6 +80,7 @@ def test_the_job_on_it_is_queued_again_and_nobody_gets_it_in_between(node):
     # Until it is taken away: the reset does not help, so it does not come back.
     pool.cmd("fault", NODE, f"gpu{sick}", "ecc=1", "--cure", "clear")
     wait_for("its job is queued again", lambda: state(pool, mine) == "PENDING")
+    pool.shell("scontrol", "hold", mine)  # it may begin two minutes later, and would come before who waits
     wait_for("nobody can be given it", lambda: pool.annotation(NODE, "devices-held") == f"gpu{sick}")
     assert state(pool, beside) == "RUNNING" and state(pool, waits) == "PENDING"
     pool.kill_role("operator")

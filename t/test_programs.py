@@ -33,7 +33,10 @@ class Container:
         self.write("etc/tandem/users/directories", "home /home\n")
 
     def write(self, name, text):
-        (self.path / name).write_text(text)
+        """Whole or not at all: a program that runs reads it at any moment."""
+        new = self.path / f"{name}.new"
+        new.write_text(text)
+        new.replace(self.path / name)
 
     def read(self, name):
         p = self.path / name
@@ -267,8 +270,9 @@ def test_slurmctld_is_to_read_the_topology_again_while_a_node_of_it_is_not_in_it
         wait_for("it is to be read", lambda: not asked.exists())
         asked.write_text("")
         n = looks()
-        wait_for("it has looked again", lambda: looks() > n + 3)
-        assert asked.exists()
+        wait_for("it has looked again", lambda: looks() > n + 3 or not asked.exists())
+        assert asked.exists() or looks() >= n + 29  # every 30th time it asks once more, which a busy machine may be too late to miss
+        asked.write_text("")
         box.write("etc/slurm/topology.conf", conf.replace("n1", "n2"))
         wait_for("it is to be read for another topology", lambda: not asked.exists())
     finally:

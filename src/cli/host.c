@@ -3,6 +3,8 @@
 // It ends slurmd only when it has read that the machine is no member and Slurm has no record of it, or has no
 // right any more after it was taken out. Whatever it cannot read, slurmd goes on. Jobs outlive both.
 #include "cli/host.h"
+#include "cli/host_daemon.h"
+#include "cli/host_login.h"
 #include "base/clock.h"
 #include "base/embedded.h"
 #include "base/file.h"
@@ -26,8 +28,7 @@
 extern const struct td_embedded td_cli_files[];
 extern char **environ;
 
-enum { TICK_MS = 500, BACK_MS = 30000, STOP_MS = 20000, HOOK_MS = 120000, MOUNT_MS = 10000, SPARE_MB = 1024 };
-#define KEY "slurm.key" // in dir from before the first start until the machine has left, whoever dies in between
+enum { TICK_MS = 500, MOUNT_MS = 10000, SPARE_MB = 1024 };
 
 struct host {
 	struct td_host_who who;
@@ -38,8 +39,8 @@ struct host {
 	struct td_cancel *cancel;
 	struct td_host_seen seen;
 	struct td_pool_absence absence;
-	pid_t pid; // slurmd's; 0: it does not run
-	int64_t next_look, not_before, back_ms;
+	struct td_host_daemon d; // slurmd
+	int64_t next_look;
 	bool leaving, said_out;
 	char *last; // the last complaint: it is logged once
 };
@@ -73,48 +74,15 @@ static int write_hosts(const struct host *h, struct td_error *err)
 	return r ? td_fail(err, r, "%s cannot be written", path) : 0;
 }
 
-// *ret_new: it was another one.
-static int write_key(const struct host *h, const char *name, const struct td_buf *key, bool *ret_new,
-		     struct td_error *err)
-{
-	td_auto_free char *path = td_asprintf("%s/%s", h->dir, name);
-	td_auto_buf struct td_buf have = {0};
-	int r = td_file_read(path, 1 << 20, &have, NULL);
-	bool same = !r && have.len == key->len && (!key->len || !memcmp(have.s, key->s, key->len));
-	if (have.s)
-		explicit_bzero(have.s, have.len);
-	if (same || (!key->len && r == TD_NOT_FOUND))
-		return 0;
-	*ret_new = true;
-	if (!key->len)
-		return unlink(path) && errno != ENOENT ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
-	return td_file_write(path, key->s, key->len, 0600, err);
-}
-
-static void forget_keys(const struct host *h)
-{
-	static const char *const names[] = {KEY, "slurm.jwks"};
-	for (size_t i = 0; i < TD_LEN(names); i++) {
-		td_auto_free char *path = td_asprintf("%s/%s", h->dir, names[i]);
-		unlink(path);
-	}
-}
-
-static bool has_key(const struct host *h)
-{
-	td_auto_free char *path = td_asprintf("%s/" KEY, h->dir);
-	return td_path_exists(path);
-}
-
 // Who replaces the machine's /etc/hosts, as most editors do, takes slurmd's off it, in its namespace too: the kernel
 // drops a mount whose place is renamed away or over in another one.
 static int mount_hosts(const struct host *h, struct td_error *err)
 {
-	td_auto_free char *its = td_asprintf("/proc/%d/root/etc/hosts", (int)h->pid),
-			  *ns = td_asprintf("/proc/%d/ns/mnt", (int)h->pid), *ours = td_asprintf("%s/hosts", h->dir),
-			  *pid = td_asprintf("%d", (int)h->pid);
+	td_auto_free char *its = td_asprintf("/proc/%d/root/etc/hosts", (int)h->d.pid),
+			  *ns = td_asprintf("/proc/%d/ns/mnt", (int)h->d.pid), *ours = td_asprintf("%s/hosts", h->dir),
+			  *pid = td_asprintf("%d", (int)h->d.pid);
 	struct stat a, b;
-	if (!h->pid || stat(ours, &b) || (!stat(its, &a) && a.st_dev == b.st_dev && a.st_ino == b.st_ino))
+	if (!h->d.pid || stat(ours, &b) || (!stat(its, &a) && a.st_dev == b.st_dev && a.st_ino == b.st_ino))
 		return 0;
 	// It has not come to a namespace of its own yet, and then it mounts the file itself.
 	if (stat(ns, &a) || stat("/proc/self/ns/mnt", &b) || (a.st_dev == b.st_dev && a.st_ino == b.st_ino))
@@ -127,11 +95,11 @@ static int mount_hosts(const struct host *h, struct td_error *err)
 static int prepare(struct host *h, struct td_error *err)
 {
 	bool new = false;
-	int r = write_key(h, KEY, &h->seen.key, &new, err);
+	int r = td_host_key_write(h->dir, TD_HOST_KEY, &h->seen.key, &new, err);
 	if (!r)
-		r = write_key(h, "slurm.jwks", &h->seen.jwks, &new, err);
-	if (new && h->pid)
-		kill(h->pid, SIGHUP); // it reads its keys anew
+		r = td_host_key_write(h->dir, TD_HOST_JWKS, &h->seen.jwks, &new, err);
+	if (new && h->d.pid)
+		kill(h->d.pid, SIGHUP); // it reads its keys anew
 	return r ? r : write_hosts(h, err);
 }
 
@@ -145,46 +113,10 @@ static int start(struct host *h, struct td_error *err)
 		setenv(vars[i][0], vars[i][1], 1);
 	char *argv[] = {"sh", "-c", (char *)(uintptr_t)program, "tandem-host", NULL};
 	const int fds[] = {-1, 1, 2};
-	int r = td_start(argv, NULL, fds, 3, 0, &h->pid, err);
+	int r = td_start(argv, NULL, fds, 3, 0, &h->d.pid, err);
 	if (!r)
 		td_info("slurmd of node %s is started: %s", h->who.name, h->seen.conf);
 	return r;
-}
-
-static void stop(struct host *h)
-{
-	if (!h->pid)
-		return;
-	kill(h->pid, SIGTERM);
-	int64_t end = td_mono_ms(&td_clock_system) + STOP_MS;
-	while (waitpid(h->pid, NULL, WNOHANG) == 0) {
-		if (td_mono_ms(&td_clock_system) > end)
-			kill(h->pid, SIGKILL);
-		td_cancel_wait(NULL, 20);
-	}
-	h->pid = 0;
-}
-
-static void reap(struct host *h, int64_t now)
-{
-	int status;
-	if (!h->pid || waitpid(h->pid, &status, WNOHANG) != h->pid)
-		return;
-	h->pid = 0;
-	h->back_ms = h->back_ms ? h->back_ms * 2 : 1000;
-	if (h->back_ms > BACK_MS)
-		h->back_ms = BACK_MS;
-	h->not_before = now + h->back_ms;
-	h->next_look = h->not_before < h->next_look ? h->not_before : h->next_look;
-	td_warn("slurmd has ended (%s %d); it is started again in %lld s", WIFSIGNALED(status) ? "signal" : "exit code",
-		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), (long long)h->back_ms / 1000);
-}
-
-// Another Slurm's slurmd may have this machine before and after.
-static int hook(const struct host *h, const char *program, struct td_error *err)
-{
-	char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)h->who.name, NULL};
-	return program ? td_run_ok(argv, HOOK_MS, h->cancel, err) : 0;
 }
 
 // Taken out, and Slurm knows it no more, or nobody tells it anything any more.
@@ -204,13 +136,13 @@ static void look(struct host *h, int64_t now)
 			td_info("node %s is in spec.hosts of NodeSet %s/%s no more, or not yet: no slurmd runs here",
 				h->who.name, h->who.ns, h->who.set);
 		h->said_out = true;
-		bool left = h->leaving || has_key(h);
-		stop(h);
-		h->not_before = 0; // none has run since
-		h->leaving = left && hook(h, h->after, &err);
+		bool left = h->leaving || td_host_key_there(h->dir);
+		td_host_daemon_stop(&h->d);
+		h->d.not_before = 0; // none has run since
+		h->leaving = left && td_host_hook(h->after, h->who.name, h->cancel, &err);
 		if (td_cancelled(h->cancel))
 			return; // the key says to the next one that the program has not run
-		forget_keys(h);
+		td_host_keys_forget(h->dir);
 		if (h->leaving)
 			complain(h, err.msg); // and once more at the next look
 		return;
@@ -218,12 +150,12 @@ static void look(struct host *h, int64_t now)
 	if (r) {
 		complain(h, err.msg);
 		// Slurm may be well where Kubernetes is not: a slurmd that has ended is needed before its jobs are given up.
-		if (!h->pid && h->not_before && now >= h->not_before && start(h, &err))
+		if (!h->d.pid && h->d.not_before && now >= h->d.not_before && start(h, &err))
 			complain(h, err.msg);
 		return;
 	}
 	// slurmd has run, for the one before this perhaps.
-	bool served = h->pid || h->not_before || (h->seen.recorded && has_key(h));
+	bool served = h->d.pid || h->d.not_before || (h->seen.recorded && td_host_key_there(h->dir));
 	h->leaving = !h->seen.member && served;
 	if (!h->seen.member && !served)
 		return;
@@ -231,7 +163,7 @@ static void look(struct host *h, int64_t now)
 	if (h->leaving) {
 		if (*h->seen.hosts && (write_hosts(h, &err) || mount_hosts(h, &err)))
 			complain(h, err.msg);
-		if (!h->pid && now >= h->not_before && start(h, &err))
+		if (!h->d.pid && now >= h->d.not_before && start(h, &err))
 			complain(h, err.msg);
 		return;
 	}
@@ -246,19 +178,19 @@ static void look(struct host *h, int64_t now)
 	}
 	if (mount_hosts(h, &err))
 		complain(h, err.msg);
-	if (!h->pid && !h->seen.expected && !h->seen.recorded)
+	if (!h->d.pid && !h->seen.expected && !h->seen.recorded)
 		return; // the operator says when the configuration knows of it
 	// What Slurm has forgotten registers with a new slurmd only (pool/nodeset.h).
-	enum td_pool_sight sight = td_pool_sight_of(h->seen.fresh, h->pid, h->seen.recorded);
+	enum td_pool_sight sight = td_pool_sight_of(h->seen.fresh, h->d.pid, h->seen.recorded);
 	if (sight == TD_SIGHT_PRESENT)
-		h->back_ms = 0;
+		h->d.back_ms = 0;
 	if (td_pool_absence_look(&h->absence, sight, false, now) == 0) {
 		td_warn("Slurm has no record of node %s: slurmd is started again", h->who.name);
 		td_pool_absence_restarted(&h->absence);
 		h->absence.since = now;
-		stop(h);
+		td_host_daemon_stop(&h->d);
 	}
-	if (!h->pid && now >= h->not_before && (hook(h, h->before, &err) || start(h, &err)))
+	if (!h->d.pid && now >= h->d.not_before && (td_host_hook(h->before, h->who.name, h->cancel, &err) || start(h, &err)))
 		complain(h, err.msg);
 }
 
@@ -266,7 +198,8 @@ static void run(struct host *h)
 {
 	while (!td_cancelled(h->cancel)) {
 		int64_t now = td_mono_ms(&td_clock_system);
-		reap(h, now);
+		if (td_host_daemon_reap(&h->d, "slurmd", now) && h->d.not_before < h->next_look)
+			h->next_look = h->d.not_before;
 		if (now >= h->next_look) {
 			h->next_look = now + h->look_ms;
 			look(h, now);
@@ -274,7 +207,7 @@ static void run(struct host *h)
 		td_cancel_wait(h->cancel, TICK_MS);
 	}
 	td_info("slurmd is ended; jobs go on");
-	stop(h);
+	td_host_daemon_stop(&h->d);
 }
 
 // What the machine has: all its CPUs, and its memory but for what the system needs.
@@ -303,7 +236,7 @@ int td_host_main(int argc, char **argv)
 			 .dir = "/run/tandem-host",
 			 .slurmd = "slurmd",
 			 .look_ms = 10000};
-	const char *set = NULL;
+	const char *set = NULL, *cluster = NULL;
 	bool unit = false;
 	int cpus = 0, memory = 0, code;
 	char host[64] = "";
@@ -314,6 +247,10 @@ int td_host_main(int argc, char **argv)
 		 .value = "NAMESPACE/NAME",
 		 TD_OPT_TEXT(&set),
 		 .help = "the NodeSet whose spec.hosts names this machine"},
+		{.name = "login",
+		 .value = "NAMESPACE/NAME",
+		 TD_OPT_TEXT(&cluster),
+		 .help = "instead: no node, but people's Slurm commands here reach this SlurmCluster"},
 		{.name = "name",
 		 .value = "NODE",
 		 TD_OPT_TEXT(&h.who.name),
@@ -361,7 +298,8 @@ int td_host_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "host",
 		.about = "Runs slurmd on this machine, as a process and not in a pod, and makes the machine a node of "
-			 "the pool for as long as spec.hosts of the NodeSet names it.\n"
+			 "the pool for as long as spec.hosts of the NodeSet names it; or, with --login, runs sackd on "
+			 "a machine where people work, whose sbatch and squeue then are the pool's.\n"
 			 "It stays in the foreground. Jobs outlive it and slurmd.",
 		.options = options,
 		.n = TD_LEN(options),
@@ -372,24 +310,38 @@ int td_host_main(int argc, char **argv)
 		fputs(td_embedded(td_cli_files, "tandem-host.service")->text, stdout);
 		return 0;
 	}
-	const char *slash = set ? strchr(set, '/') : NULL;
-	if (!slash || slash == set || !slash[1])
-		return td_command_wrong("host", "--nodeset: give NAMESPACE/NAME of the NodeSet");
+	const char *whose = set ? set : cluster, *slash = whose ? strchr(whose, '/') : NULL;
+	if (set && cluster)
+		return td_command_wrong("host", "--nodeset and --login: a machine is a node or a login machine");
+	if (!slash || slash == whose || !slash[1])
+		return td_command_wrong("host", cluster ? "--login: give NAMESPACE/NAME of the SlurmCluster"
+							: "--nodeset: give NAMESPACE/NAME of the NodeSet");
 	if (h.look_ms < 100 || h.look_ms > 3600000)
 		return td_command_wrong("host", "--every: give from 0.1s to 1h");
 	gethostname(host, sizeof(host) - 1);
 	for (char *s = host; *s; s++)
 		*s = (char)tolower((unsigned char)*s);
-	td_auto_free char *ns = td_strndup(set, (size_t)(slash - set)), *standin = beside("tandem-standin");
+	td_auto_free char *ns = td_strndup(whose, (size_t)(slash - whose)), *standin = beside("tandem-standin");
 	h.who.ns = ns;
 	h.who.set = slash + 1;
 	h.who.name = h.who.name ? h.who.name : host;
+	td_log_init("host", level);
+	h.standin = h.standin ? h.standin : standin;
+	if (cluster)
+		return td_host_login_run(&(struct td_host_login){.ns = ns,
+								 .cluster = h.who.set,
+								 .name = h.who.name,
+								 .conf = h.conf,
+								 .dir = h.dir,
+								 .standin = h.standin,
+								 .controller = h.who.controller,
+								 .before = h.before,
+								 .after = h.after,
+								 .look_ms = h.look_ms});
 	h.who.cpus = cpus;
 	h.who.memory_mb = memory;
-	h.standin = h.standin ? h.standin : standin;
 	size(&h.who);
 
-	td_log_init("host", level);
 	h.cancel = td_cancel_new();
 	td_cancel_on_signals(h.cancel);
 	umask(022);

@@ -1,4 +1,5 @@
-// tandem host: a machine runs slurmd as a process of its own and is a node of the pool (docs/host.md).
+// tandem host: a machine runs slurmd as a process of its own and is a node of the pool (docs/host.md). With --login it is
+// one where people work: host_login.h.
 #pragma once
 
 #include "kube/kube.h"
@@ -22,12 +23,17 @@ void td_host_seen_done(struct td_host_seen *s);
 #define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))
 
 struct td_host_who {
-	const char *ns, *set, *name, *controller; // controller: slurmctld's address; NULL: that of its pod
+	const char *ns, *set, *name; // set: the NodeSet, of a login machine the SlurmCluster
+	const char *controller;      // slurmctld's address; NULL: that of its pod
 	long long cpus, memory_mb;
 };
 // Looks once. What cannot be read leaves *ret as unknown as it is. TD_DENIED: this machine has no right (any more).
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
 		 struct td_error *err);
+// The same of a login machine: only the keys, where slurmctld and slurmdbd are, and cluster are set. TD_NOT_FOUND: there
+// is no such cluster, or it has no key.
+int td_host_look_login(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
+		       struct td_error *err);
 
 // Takes machines into a NodeSet's spec.hosts, with the right to read what they need, or out of it (tandem node host).
 int td_host_admit(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,

@@ -2,6 +2,7 @@
 // comes before the name and goes after the record, so that no machine is asked to leave that cannot read that it is.
 #include "base/embedded.h"
 #include "cli/host.h"
+#include "cli/host_login.h"
 #include "slurm/hosts.h"
 
 #include <stdio.h>
@@ -21,30 +22,30 @@ static yyjson_mut_doc *filled(const char *file, const struct td_json_word *words
 	return td_json_fill(td_json_root(l.v[0]), words, n);
 }
 
-// Both go with the NodeSet.
-static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, const struct td_object *set,
-		struct td_error *err)
+// It goes with its owner, a NodeSet or a SlurmCluster.
+static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, const struct td_gvr *kind,
+		const struct td_object *owner, struct td_error *err)
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d),
 		       *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
 	td_jm_str(d, o, "apiVersion", "tandem.dev/v1alpha1");
-	td_jm_str(d, o, "kind", "NodeSet");
-	td_jm_str(d, o, "name", set->name);
-	td_jm_str(d, o, "uid", set->uid);
-	int r = td_kube_create(k, gvr, set->ns, root, NULL, NULL, err);
+	td_jm_str(d, o, "kind", kind->kind);
+	td_jm_str(d, o, "name", owner->name);
+	td_jm_str(d, o, "uid", owner->uid);
+	int r = td_kube_create(k, gvr, owner->ns, root, NULL, NULL, err);
 	if (r != TD_EXISTS)
-		return r ? td_wrap(err, "%s for the machines of %s", gvr->kind, set->name) : 0;
-	// That of a NodeSet of the same name that was deleted goes in a moment, and the right with it.
+		return r ? td_wrap(err, "%s for the machines of %s", gvr->kind, owner->name) : 0;
+	// That of an owner of the same name that was deleted goes in a moment, and the right with it.
 	const char *name = td_jm_getstr(root, "metadata.name");
 	td_auto(td_object_unref) struct td_object *there = NULL;
-	r = td_kube_get(k, gvr, set->ns, name, NULL, &there, err);
-	if (!r && !td_jfind(td_jget(there->root, "metadata.ownerReferences"), "uid", set->uid))
+	r = td_kube_get(k, gvr, owner->ns, name, NULL, &there, err);
+	if (!r && !td_jfind(td_jget(there->root, "metadata.ownerReferences"), "uid", owner->uid))
 		return td_fail(
 			err, TD_EXISTS,
-			"%s %s/%s is there and is not this NodeSet's: delete it, or wait until Kubernetes has, and "
+			"%s %s/%s is there and is not this %s's: delete it, or wait until Kubernetes has, and "
 			"admit them again",
-			gvr->kind, set->ns, name);
-	return r ? td_wrap(err, "%s %s/%s", gvr->kind, set->ns, name) : 0;
+			gvr->kind, owner->ns, name, kind->kind);
+	return r ? td_wrap(err, "%s %s/%s", gvr->kind, owner->ns, name) : 0;
 }
 
 // The Roles of a NodeSet's machines: NODESET-host and NODESET-key.
@@ -61,13 +62,13 @@ static int grant(struct td_kube *k, const struct td_object *set, const struct td
 		const struct td_json_word its[] = {
 			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled(roles[n].file, its, TD_LEN(its));
-		r = make(k, &td_roles_gvr, d, set, err);
+		r = make(k, &td_roles_gvr, d, &td_nodesets, set, err);
 		for (size_t i = 0; i < names->n && !r; i++) {
 			const struct td_json_word words[] = {
 				{"role", role, 0}, {"namespace", set->ns, 0}, {"node", names->v[i], 0}};
 			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b =
 				filled("host-binding.yaml", words, TD_LEN(words));
-			r = make(k, &td_rolebindings, b, set, err);
+			r = make(k, &td_rolebindings, b, &td_nodesets, set, err);
 		}
 	}
 	return r;
@@ -157,4 +158,40 @@ int td_host_forget(struct td_kube *k, const char *ns, const char *name, const st
 	}
 	*ret_left = left;
 	return r;
+}
+
+int td_host_login_admit(struct td_kube *k, const char *ns, const char *cluster, const struct td_strv *names,
+			struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto_free char *role = td_asprintf("%s-login-host", cluster);
+	int r = td_kube_get(k, &td_slurmclusters, ns, cluster, NULL, &o, err);
+	if (r)
+		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no SlurmCluster \"%s\" in namespace \"%s\"", cluster, ns)
+					 : r;
+	const struct td_json_word its[] = {{"namespace", ns, 0}, {"cluster", cluster, 0}};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("login-role.yaml", its, TD_LEN(its));
+	r = make(k, &td_roles_gvr, d, &td_slurmclusters, o, err);
+	for (size_t i = 0; i < names->n && !r; i++) {
+		const struct td_json_word words[] = {{"role", role, 0}, {"namespace", ns, 0}, {"node", names->v[i], 0}};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b = filled("host-binding.yaml", words, TD_LEN(words));
+		r = make(k, &td_rolebindings, b, &td_slurmclusters, o, err);
+	}
+	return r;
+}
+
+int td_host_login_dismiss(struct td_kube *k, const char *ns, const char *cluster, const struct td_strv *names,
+			  struct td_error *err)
+{
+	const struct td_kube_delete_opts opts = {.grace_s = -1};
+	const char *none = NULL;
+	for (size_t i = 0; i < names->n; i++) {
+		td_auto_free char *name = td_asprintf("%s-login-host-%s", cluster, names->v[i]);
+		int r = td_kube_delete(k, &td_rolebindings, ns, name, &opts, NULL, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+		if (r)
+			none = names->v[i];
+	}
+	return none ? td_fail(err, TD_NOT_FOUND, "\"%s\" is no login machine of SlurmCluster %s/%s", none, ns, cluster) : 0;
 }

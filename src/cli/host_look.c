@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define IP "0123456789abcdefABCDEF.:"
+
 void td_host_seen_done(struct td_host_seen *s)
 {
 	struct td_buf *const secrets[] = {&s->key, &s->jwks};
@@ -44,7 +46,7 @@ static int controllers(struct td_kube *k, const struct td_host_who *w, struct td
 			return r;
 		if (pod)
 			ip = td_jstr(pod->root, "status.podIP");
-		if (!ip || !*ip || strspn(ip, "0123456789abcdefABCDEF.:") != strlen(ip))
+		if (!ip || !*ip || strspn(ip, IP) != strlen(ip))
 			continue;
 		// As the configuration names it: with one controller, and with two.
 		td_buf_printf(&hosts, "%s %s.%s-slurmctld.%s.svc.cluster.local %s.%s.svc.cluster.local %s\n", ip, name,
@@ -80,29 +82,69 @@ static void membership(const yyjson_val *set, const struct td_host_who *w, struc
 	s->conf = td_slurm_host_conf(set, w->cpus, w->memory_mb);
 }
 
+// Which slurm.key and slurm.jwks the cluster has now.
+static int keys(struct td_kube *k, const char *ns, struct td_cancel *c, struct td_host_seen *s, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *secret = NULL;
+	td_auto_free char *name = td_asprintf("%s-slurm-key", s->cluster);
+	int r = td_kube_get(k, &td_secrets, ns, name, c, &secret, err);
+	if (r || (r = key_of(secret, "slurm.key", &s->key, err)) || (r = key_of(secret, "slurm.jwks", &s->jwks, err)))
+		return td_wrap(err, "Secret %s/%s", ns, name);
+	return s->key.len ? 0
+			  : td_fail(err, TD_INVALID,
+				    "Secret %s/%s has no slurm.key: with spec.auth.type munge a machine cannot use Slurm "
+				    "by `tandem host`",
+				    ns, name);
+}
+
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
 		 struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *set = NULL, *secret = NULL;
+	td_auto(td_object_unref) struct td_object *set = NULL;
 	td_auto_host_seen struct td_host_seen s = {0};
 	int r = td_kube_get(k, &td_nodesets, w->ns, w->set, c, &set, err);
 	if (r)
 		return td_wrap(err, "NodeSet %s/%s", w->ns, w->set);
 	membership(set->root, w, &s);
 	// Who is no member is not shown the key again.
-	if (s.member) {
-		td_auto_free char *name = td_asprintf("%s-slurm-key", s.cluster);
-		if ((r = td_kube_get(k, &td_secrets, w->ns, name, c, &secret, err)) ||
-		    (r = key_of(secret, "slurm.key", &s.key, err)) || (r = key_of(secret, "slurm.jwks", &s.jwks, err)))
-			return td_wrap(err, "Secret %s/%s", w->ns, name);
-		if (!s.key.len)
-			return td_fail(err, TD_INVALID,
-				       "Secret %s/%s has no slurm.key: with spec.auth.type munge a machine cannot run "
-				       "slurmd itself",
-				       w->ns, name);
-	}
+	if (s.member && (r = keys(k, w->ns, c, &s, err)))
+		return r;
 	if ((r = controllers(k, w, c, &s, err)))
 		return td_wrap(err, "slurmctld of %s/%s", w->ns, s.cluster);
+	td_host_seen_done(ret);
+	*ret = s;
+	s = (struct td_host_seen){0};
+	return 0;
+}
+
+// sacct and sacctmgr ask slurmdbd themselves. One that is not there, or not to be seen, is no reason to do nothing.
+static int accounting(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *s,
+		      struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *pod = NULL;
+	td_auto_free char *name = td_asprintf("%s-slurmdbd-0", s->cluster);
+	int r = td_kube_get(k, &td_pods, w->ns, name, c, &pod, err);
+	const char *ip = r ? NULL : td_jstr(pod->root, "status.podIP");
+	if (ip && *ip && strspn(ip, IP) == strlen(ip)) {
+		char *all = td_asprintf("%s%s %s.%s-slurmdbd.%s.svc.cluster.local %s\n", s->hosts, ip, name, s->cluster,
+					w->ns, name);
+		free(s->hosts);
+		s->hosts = all;
+	}
+	return r == TD_NOT_FOUND || r == TD_DENIED ? 0 : r;
+}
+
+int td_host_look_login(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
+		       struct td_error *err)
+{
+	td_auto_host_seen struct td_host_seen s = {.cluster = td_strdup(w->set)};
+	int r = keys(k, w->ns, c, &s, err);
+	if (!r)
+		r = controllers(k, w, c, &s, err);
+	if (!r && *s.hosts)
+		r = accounting(k, w, c, &s, err);
+	if (r)
+		return r;
 	td_host_seen_done(ret);
 	*ret = s;
 	s = (struct td_host_seen){0};

@@ -196,6 +196,7 @@ int td_node_main(int argc, char **argv)
 	char **words;
 	struct td_error err = TD_ERROR_INIT;
 	int code;
+	const char *login = NULL;
 	const struct td_option options[] = {
 		{.name = "reason",
 		 .value = "TEXT",
@@ -248,6 +249,10 @@ int td_node_main(int argc, char **argv)
 		 .help = "of token: the node gets the labels by which this NodeSet selects; of admit and dismiss: "
 			 "whose "
 			 "machines they are"},
+		{.name = "login",
+		 .value = "NAMESPACE/NAME",
+		 TD_OPT_TEXT(&login),
+		 .help = "of admit and dismiss: they are login machines of this SlurmCluster"},
 		{.name = "label",
 		 .value = "KEY=VALUE",
 		 TD_OPT_LIST(&t.labels),
@@ -286,7 +291,8 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node revoke TOKEN     it is good for nothing any more\n"
 			 "Or machines that run slurmd themselves (tandem-host(1)):\n"
 			 "  tandem node admit HOSTS      into the spec.hosts of --nodeset\n"
-			 "  tandem node dismiss HOSTS    out of it, when their jobs have ended",
+			 "  tandem node dismiss HOSTS    out of it, when their jobs have ended\n"
+			 "  (with --login: machines where people work)",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
@@ -307,7 +313,7 @@ int td_node_main(int argc, char **argv)
 		return td_cli_token_run(&t, words[0], words[1]);
 	}
 	if (td_cli_hosts_verb(words[0])) {
-		const struct td_cli_hosts h = {q.remote, t.nodeset, q.output, q.wait};
+		const struct td_cli_hosts h = {q.remote, t.nodeset, login, q.output, q.wait};
 		return td_cli_hosts_run(&h, words[0], words[1]);
 	}
 	if (!words[1]) {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/client.h"
 #include "cli/host.h"
+#include "cli/host_login.h"
 #include "cli/nodeview.h"
 #include "slurm/hostlist.h"
 
@@ -39,21 +40,40 @@ static int dismissed(struct td_kube *k, const struct td_cli_hosts *q, const char
 	return 0;
 }
 
+// Login machines: no NodeSet names them, and nothing of them is waited for.
+static int login(struct td_kube *k, const struct td_cli_hosts *q, bool in, const struct td_strv *names)
+{
+	struct td_error err = TD_ERROR_INIT;
+	const char *cluster = strchr(q->login, '/') + 1;
+	td_auto_free char *ns = td_strndup(q->login, (size_t)(cluster - 1 - q->login));
+	int r = in ? td_host_login_admit(k, ns, cluster, names, &err) : td_host_login_dismiss(k, ns, cluster, names, &err);
+	if (r)
+		return td_client_failed("node", &err);
+	if (!q->output && in)
+		printf("Admitted as login machines of %s. On each of them, as root: tandem host --login %s\n", q->login,
+		       q->login);
+	else if (!q->output)
+		printf("No login machines of %s any more: their sackd ends, and the key goes, within a minute.\n", q->login);
+	return 0;
+}
+
 int td_cli_hosts_run(const struct td_cli_hosts *q, const char *verb, const char *hosts)
 {
-	const char *slash = q->nodeset ? strchr(q->nodeset, '/') : NULL;
+	const char *whose = q->nodeset ? q->nodeset : q->login, *slash = whose ? strchr(whose, '/') : NULL;
 	td_auto_nodeview struct td_nodeview v = {0};
 	td_auto_strv struct td_strv names = {0};
 	struct td_error err = TD_ERROR_INIT;
 	if (!hosts)
 		return td_command_wrong("node", "%s which machines? Give a name or a hostlist such as n[1-8]", verb);
-	if (!slash || slash == q->nodeset || !slash[1])
-		return td_command_wrong("node", "%s needs --nodeset NAMESPACE/NAME", verb);
+	if (!slash || slash == whose || !slash[1] || (q->nodeset && q->login))
+		return td_command_wrong("node", "%s needs --nodeset NAMESPACE/NAME, or --login NAMESPACE/NAME", verb);
 	if (td_hostlist_parse(hosts, &names, &err) || !names.n)
 		return td_command_wrong("node", "%s \"%s\": %s", verb, hosts, err.msg);
-	td_auto_free char *ns = td_strndup(q->nodeset, (size_t)(slash - q->nodeset));
+	td_auto_free char *ns = td_strndup(whose, (size_t)(slash - whose));
 	if (td_cli_nodes_open(&q->remote, &v, &err))
 		return td_client_failed("node", &err);
+	if (q->login)
+		return login(v.kube, q, !strcmp(verb, "admit"), &names);
 	if (!strcmp(verb, "dismiss"))
 		return dismissed(v.kube, q, ns, slash + 1, &names);
 	if (td_host_admit(v.kube, ns, slash + 1, &names, &err))

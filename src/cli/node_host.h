@@ -5,7 +5,8 @@
 
 struct td_cli_hosts {
 	struct td_remote remote;
-	const char *nodeset, *output;
+	const char *nodeset, *login; // one of both: NAMESPACE/NAME of the NodeSet, or of a SlurmCluster
+	const char *output;
 	bool wait; // of dismiss: until they are out
 };
 bool td_cli_hosts_verb(const char *word);
