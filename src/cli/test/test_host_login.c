@@ -1,6 +1,11 @@
 // The part of /etc/hosts that `tandem host --login` writes. rows: C6.6
 #include "cli/host_login.h"
-#include "base/test.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
 
 static void check(const char *text, const char *lines, const char *want)
 {
