@@ -1,4 +1,5 @@
-// The part of /etc/hosts that `tandem host --login` writes. rows: C6.6
+// rows: C6.6
+// The part of /etc/hosts that `tandem host --login` writes.
 #include "cli/host_login.h"
 
 #include <setjmp.h>
