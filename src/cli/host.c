@@ -3,14 +3,14 @@
 // It ends slurmd only when it has read that the machine is no member and Slurm has no record of it, or has no
 // right any more after it was taken out. Whatever it cannot read, slurmd goes on. Jobs outlive both.
 #include "cli/host.h"
-#include "cli/host_daemon.h"
-#include "cli/host_login.h"
 #include "base/clock.h"
 #include "base/embedded.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/proc.h"
+#include "cli/host_daemon.h"
+#include "cli/host_login.h"
 #include "cmd/roles.h"
 #include "pool/nodeset.h"
 
@@ -190,7 +190,8 @@ static void look(struct host *h, int64_t now)
 		h->absence.since = now;
 		td_host_daemon_stop(&h->d);
 	}
-	if (!h->d.pid && now >= h->d.not_before && (td_host_hook(h->before, h->who.name, h->cancel, &err) || start(h, &err)))
+	if (!h->d.pid && now >= h->d.not_before &&
+	    (td_host_hook(h->before, h->who.name, h->cancel, &err) || start(h, &err)))
 		complain(h, err.msg);
 }
 

@@ -40,11 +40,10 @@ static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 	td_auto(td_object_unref) struct td_object *there = NULL;
 	r = td_kube_get(k, gvr, owner->ns, name, NULL, &there, err);
 	if (!r && !td_jfind(td_jget(there->root, "metadata.ownerReferences"), "uid", owner->uid))
-		return td_fail(
-			err, TD_EXISTS,
-			"%s %s/%s is there and is not this %s's: delete it, or wait until Kubernetes has, and "
-			"admit them again",
-			gvr->kind, owner->ns, name, kind->kind);
+		return td_fail(err, TD_EXISTS,
+			       "%s %s/%s is there and is not this %s's: delete it, or wait until Kubernetes has, and "
+			       "admit them again",
+			       gvr->kind, owner->ns, name, kind->kind);
 	return r ? td_wrap(err, "%s %s/%s", gvr->kind, owner->ns, name) : 0;
 }
 
@@ -167,8 +166,9 @@ int td_host_login_admit(struct td_kube *k, const char *ns, const char *cluster, 
 	td_auto_free char *role = td_asprintf("%s-login-host", cluster);
 	int r = td_kube_get(k, &td_slurmclusters, ns, cluster, NULL, &o, err);
 	if (r)
-		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no SlurmCluster \"%s\" in namespace \"%s\"", cluster, ns)
-					 : r;
+		return r == TD_NOT_FOUND
+			       ? td_fail(err, r, "there is no SlurmCluster \"%s\" in namespace \"%s\"", cluster, ns)
+			       : r;
 	const struct td_json_word its[] = {{"namespace", ns, 0}, {"cluster", cluster, 0}};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("login-role.yaml", its, TD_LEN(its));
 	r = make(k, &td_roles_gvr, d, &td_slurmclusters, o, err);
@@ -193,5 +193,6 @@ int td_host_login_dismiss(struct td_kube *k, const char *ns, const char *cluster
 		if (r)
 			none = names->v[i];
 	}
-	return none ? td_fail(err, TD_NOT_FOUND, "\"%s\" is no login machine of SlurmCluster %s/%s", none, ns, cluster) : 0;
+	return none ? td_fail(err, TD_NOT_FOUND, "\"%s\" is no login machine of SlurmCluster %s/%s", none, ns, cluster)
+		    : 0;
 }

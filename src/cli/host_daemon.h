@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define TD_HOST_KEY "slurm.key" // in dir from before the first start until the machine has left, whoever dies in between
+#define TD_HOST_KEY                                                                                                    \
+	"slurm.key" // in dir from before the first start until the machine has left, whoever dies in between
 #define TD_HOST_JWKS "slurm.jwks"
 
 // One that has no bytes is removed. *ret_new becomes true when another one was there.

@@ -163,7 +163,8 @@ static void look(struct login *l, int64_t now)
 
 int td_host_login_run(const struct td_host_login *w)
 {
-	struct login l = {.w = w, .who = {.ns = w->ns, .set = w->cluster, .name = w->name, .controller = w->controller}};
+	struct login l = {.w = w,
+			  .who = {.ns = w->ns, .set = w->cluster, .name = w->name, .controller = w->controller}};
 	struct td_error err = TD_ERROR_INIT;
 	l.cancel = td_cancel_new();
 	td_cancel_on_signals(l.cancel);

@@ -8,7 +8,7 @@ struct td_host_login {
 	const char *conf, *dir;          // kubeconfig; for the key, root's alone
 	const char *standin;             // the program tandem-standin, beside which are srun's plug-ins
 	const char *controller;          // slurmctld's address; NULL: that of its pod
-	const char *before, *after;      // a site's programs: before sackd starts, after the machine was dismissed; NULL ok
+	const char *before, *after; // a site's programs: before sackd starts, after the machine was dismissed; NULL ok
 	int64_t look_ms;
 };
 // Runs until a signal. Returns the exit code.

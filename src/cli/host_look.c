@@ -90,11 +90,12 @@ static int keys(struct td_kube *k, const char *ns, struct td_cancel *c, struct t
 	int r = td_kube_get(k, &td_secrets, ns, name, c, &secret, err);
 	if (r || (r = key_of(secret, "slurm.key", &s->key, err)) || (r = key_of(secret, "slurm.jwks", &s->jwks, err)))
 		return td_wrap(err, "Secret %s/%s", ns, name);
-	return s->key.len ? 0
-			  : td_fail(err, TD_INVALID,
-				    "Secret %s/%s has no slurm.key: with spec.auth.type munge a machine cannot use Slurm "
-				    "by `tandem host`",
-				    ns, name);
+	return s->key.len
+		       ? 0
+		       : td_fail(err, TD_INVALID,
+				 "Secret %s/%s has no slurm.key: with spec.auth.type munge a machine cannot use Slurm "
+				 "by `tandem host`",
+				 ns, name);
 }
 
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,

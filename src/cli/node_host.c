@@ -46,14 +46,16 @@ static int login(struct td_kube *k, const struct td_cli_hosts *q, bool in, const
 	struct td_error err = TD_ERROR_INIT;
 	const char *cluster = strchr(q->login, '/') + 1;
 	td_auto_free char *ns = td_strndup(q->login, (size_t)(cluster - 1 - q->login));
-	int r = in ? td_host_login_admit(k, ns, cluster, names, &err) : td_host_login_dismiss(k, ns, cluster, names, &err);
+	int r = in ? td_host_login_admit(k, ns, cluster, names, &err)
+		   : td_host_login_dismiss(k, ns, cluster, names, &err);
 	if (r)
 		return td_client_failed("node", &err);
 	if (!q->output && in)
 		printf("Admitted as login machines of %s. On each of them, as root: tandem host --login %s\n", q->login,
 		       q->login);
 	else if (!q->output)
-		printf("No login machines of %s any more: their sackd ends, and the key goes, within a minute.\n", q->login);
+		printf("No login machines of %s any more: their sackd ends, and the key goes, within a minute.\n",
+		       q->login);
 	return 0;
 }
 
