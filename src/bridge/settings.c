@@ -69,9 +69,9 @@ const char *td_settings_asked(const struct td_settings *s, const yyjson_val *pod
 {
 	const yyjson_val *spec = td_jget(pod, "spec");
 	for (size_t i = 0; i < s->devices.n_several; i++)
-		if (td_api_pod_request(spec, s->devices.several[i]) > 0)
+		if (td_api_pod_devices(spec, s->devices.several[i]) > 0)
 			return s->devices.several[i];
-	return td_api_pod_request(spec, s->devices.resource) > 0 ? s->devices.resource : NULL;
+	return td_api_pod_devices(spec, s->devices.resource) > 0 ? s->devices.resource : NULL;
 }
 
 const char *td_settings_list(const struct td_settings *s, const yyjson_val *devices, const char *gres)

@@ -112,7 +112,7 @@ const char *td_settings_key(const struct td_settings *s, const char *gres);
 const char *td_settings_key_on(const struct td_settings *s, const char *gres, const yyjson_val *node);
 // Which resource of spec.devices a node has.
 const char *td_settings_resource(const struct td_settings *s, const yyjson_val *node);
-// The one of them that a pod asks for; NULL: none.
+// The one of them that a pod asks for, or for parts of whose devices (MIG); NULL: none.
 const char *td_settings_asked(const struct td_settings *s, const yyjson_val *pod);
 // The list of devices of a GRES in a grant, by whichever resource it stands there; NULL: none.
 const char *td_settings_list(const struct td_settings *s, const yyjson_val *devices, const char *gres);

@@ -116,6 +116,10 @@ void td_mig_caps(const char *root, struct td_checkup_facts *f);
 // Writes the device files of a device; returns how many: 1, of a part 3. 0: not known.
 size_t td_mig_files(const struct td_checkup_gpu *g, char ret[3][40]);
 bool td_mig_any(const struct td_checkup_facts *f); // one of them is a part
+// All devices answer. One that is lost when its agent starts is in no place that is known: how it is cut nobody says.
+bool td_mig_told(const struct td_checkup_facts *f);
+#define TD_MIG_EACH " each "   // stands in that text
+#define TD_MIG_TEXT (64 << 10) // and it is shorter
 // What tells the TaskProlog the variables of Slurm's jobs (standin/wire.h): of each device its UUID, because CUDA knows
 // parts by no index. NULL: none is a part. The caller frees it.
 char *td_mig_task_text(const struct td_checkup_facts *f);

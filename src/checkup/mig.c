@@ -172,6 +172,14 @@ size_t td_mig_files(const struct td_checkup_gpu *g, char ret[3][40])
 	return 3;
 }
 
+bool td_mig_told(const struct td_checkup_facts *f)
+{
+	for (int i = 0; i < f->gpus; i++)
+		if (f->gpu[i].lost || !*f->gpu[i].uuid)
+			return false;
+	return f->gpus > 0;
+}
+
 bool td_mig_any(const struct td_checkup_facts *f)
 {
 	for (int i = 0; i < f->gpus; i++)
@@ -187,9 +195,9 @@ char *td_mig_task_text(const struct td_checkup_facts *f)
 	if (!td_mig_any(f))
 		return NULL;
 	for (size_t k = 0; k < TD_LEN(names); k++) {
-		td_buf_printf(&b, "%s each", names[k]);
-		for (int i = 0; i < f->gpus; i++)
-			td_buf_printf(&b, " %s", f->gpu[i].uuid);
+		td_buf_printf(&b, "%s" TD_MIG_EACH, names[k]);
+		for (int i = 0; i < f->gpus; i++) // the place of a word counts: there is one for each
+			td_buf_printf(&b, "%s%s", i ? " " : "", *f->gpu[i].uuid ? f->gpu[i].uuid : "-");
 		td_buf_putc(&b, '\n');
 	}
 	return td_buf_take(&b);

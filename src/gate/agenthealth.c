@@ -53,8 +53,8 @@ static void seen(void *ctx, int node, const struct td_checkup_facts *f)
 	td_auto_free char *path = td_asprintf("%s%s", a->o.run, strrchr(TD_WIRE_ACCELERATOR, '/')),
 			  *text = a->found.of ? NULL : td_mig_task_text(f);
 	struct td_error err = TD_ERROR_INIT;
-	// While its driver is away a machine says nothing, and its GPUs are what they were.
-	if (a->found.of || !f->gpus || td_streq(text ? text : "", a->parts ? a->parts : ""))
+	// While its driver is away, or one GPU, its GPUs are what they were.
+	if (a->found.of || !td_mig_told(f) || td_streq(text ? text : "", a->parts ? a->parts : ""))
 		return;
 	if (text && td_file_write(path, text, strlen(text), 0644, &err)) {
 		td_warn("agent: the variables of parts of GPUs: %s", err.msg);
@@ -81,7 +81,12 @@ static int find_accelerators(struct td_gate_agent *a, struct td_error *err)
 		return r;
 	td_accel_find(a->accels, "", "nvidia.com/gpu", &a->found);
 	if (!a->found.of) {
-		unlink(path);
+		// What an earlier agent said of parts of GPUs counts until this one has looked: jobs start meanwhile.
+		td_auto_buf struct td_buf b = {0};
+		if (!td_file_read(path, TD_MIG_TEXT, &b, NULL) && strstr(td_buf_str(&b), TD_MIG_EACH))
+			a->parts = td_strdup(td_buf_str(&b));
+		else
+			unlink(path);
 		return 0;
 	}
 	td_info("agent: this machine has %d of %s", a->found.n, td_jstr_or(a->found.of, "resource", ""));

@@ -104,9 +104,12 @@ bool td_shares_take(struct td_gate_dev *d, const struct td_holder *h)
 	struct td_holder *at = td_shares_find(d, h);
 	if (at) {
 		int share = share_with(at, h);
-		bool changed = at->idle || at->share != share;
+		bool named = *h->sluid && strcmp(at->sluid, h->sluid) != 0,
+		     changed = at->idle || at->share != share || named;
 		at->idle = false;
 		at->share = share;
+		if (named) // by an older agent's table, or its pod was told of first
+			memcpy(at->sluid, h->sluid, sizeof(h->sluid));
 		return changed;
 	}
 	int i = idle_at(d);

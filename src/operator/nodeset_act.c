@@ -39,7 +39,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 			continue;
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");
-		v.others_gpus += td_api_pod_request(spec, resource);
+		v.others_gpus += td_api_pod_devices(spec, resource); // parts of GPUs (MIG), too
 	}
 
 	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),

@@ -94,7 +94,10 @@ static int called(const char *proc, struct standin_called *v, int max)
 		int pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
 		const char *sluid =
 			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? sluid_in(text) : NULL;
-		if (!sluid)
+		// slurmstepds are in a place of their own there, "…/step_0/slurm": who is root in a job has none.
+		const char *step = sluid ? strchr(sluid + SLUID + 1, '/') : NULL;
+		if (!step || strncmp(step, "/slurm", strlen("/slurm")) != 0 ||
+		    (step[6] && step[6] != '\n' && step[6] != '/'))
 			continue;
 		snprintf(v[n].sluid, sizeof(v[n].sluid), "%.*s", SLUID, sluid);
 		unsigned uid = 1, gid;

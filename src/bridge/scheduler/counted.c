@@ -145,16 +145,18 @@ int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_o
 int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 			struct td_error *err)
 {
-	if (!td_want_counted(s, pod->root) || !a->nodes)
+	const char *resource = td_want_counted(s, pod->root);
+	if (!resource || !a->nodes)
 		return 0;
 
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
-	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0, want;
-	const char *resource = td_settings_asked(s, pod->root);
-	want = td_api_pod_request(td_jget(pod->root, "spec"), resource);
-
-	if (offer < 0)
+	if (!node || !td_bridge_kubelet(node))
 		return 0;
+	// A kubelet counts each kind of parts (MIG) on its own.
+	const char *has = td_jkey_str(td_jget(node->root, "status.allocatable"), resource);
+	int64_t offer = 0, used = 0, want = td_api_pod_request(td_jget(pod->root, "spec"), resource);
+	if (has && td_quantity_ceil(has, &offer, NULL))
+		offer = 0;
 
 	td_auto_objects struct td_objects there = {0};
 	td_informer_by_index(b->pods, "node", a->nodes, &there);

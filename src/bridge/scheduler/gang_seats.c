@@ -38,8 +38,8 @@ static void kinds_read(struct td_bridge_run *r, const struct td_object *pod, str
 	io->want = (struct td_pool_want){.cpus = td_want_cpus(spec), .memory_mb = td_want_memory_mb(spec)};
 	for (size_t i = 0; i < r->s->n_gres; i++) {
 		const char *name = r->s->gres[i].resource, *asked = td_settings_asked(r->s, pod->root),
-			   *key = td_streq(asked, name) && r->s->devices.n_several
-					  ? name
+			   *key = asked && td_api_is_device(name, asked) && r->s->devices.n_several
+					  ? asked
 					  : td_settings_key(r->s, r->s->gres[i].name);
 		int64_t n = td_api_pod_request(spec, name);
 		n += strcmp(name, r->s->devices.resource) ? 0 : td_ask_claimed(r->b, r->s, pod);

@@ -564,9 +564,18 @@ bool td_want_gds(const yyjson_val *pod)
 	return td_streq(td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_GDS].name), "true");
 }
 
-bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)
+const char *td_want_counted(const struct td_settings *s, const yyjson_val *pod)
 {
-	return !s->devices.dra && td_settings_asked(s, pod);
+	const yyjson_val *spec = td_jget(pod, "spec");
+	const char *asked = s->devices.dra ? NULL : td_settings_asked(s, pod);
+	for (size_t i = 0; i < s->n_gres && !s->devices.dra; i++) {
+		const char *r = s->gres[i].resource;
+		bool its = td_streq(td_settings_key(s, s->gres[i].name), s->devices.resource) ||
+			   (asked && td_api_is_device(r, asked));
+		if (its && td_api_pod_request(spec, r) > 0)
+			return r;
+	}
+	return asked;
 }
 
 int64_t td_devices_count(const char *devices, const char *resource)
@@ -600,7 +609,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 	// A node may have become another vendor's since the pod was asked for.
 	const char *asked = s->devices.n_several ? td_settings_asked(s, pod) : NULL;
 	return !asked || td_devices_indexes(td_jkey_str(td_json_root(j), asked)) >=
-				 td_api_pod_request(td_jget(pod, "spec"), asked);
+				 td_api_pod_devices(td_jget(pod, "spec"), asked);
 }
 
 int64_t td_devices_of_gres(const char *gres, const char *kind)

@@ -67,8 +67,10 @@ const char *td_want_person(const yyjson_val *pod);
 // node: the Kubernetes node, where several resources are given out (td_settings_key_on()); NULL: it is not known.
 int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, const yyjson_val *node, char **ret,
 		    struct td_error *err);
-// The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
-bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
+// The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted. Returns the resource
+// by which it asks that kubelet for them: that of spec.devices, of parts of its GPUs (MIG), or another one of the same GRES.
+// NULL: it asks for none.
+const char *td_want_counted(const struct td_settings *s, const yyjson_val *pod);
 // It asks for nodes that have GPUDirect Storage.
 bool td_want_gds(const yyjson_val *pod);
 // How many of a resource these devices (in the form of td_devices_text) are; NULL and text in

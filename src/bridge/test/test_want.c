@@ -505,9 +505,23 @@ static void test_claimed(void **state)
 	assert_non_null(strstr(err.msg, "name a claim of DeviceClass k in spec.resourceClaims"));
 
 	td_auto(td_settings_unref) struct td_settings *allocatable = settings("{\"defaultUser\":\"u\"}");
-	assert_true(td_want_counted(allocatable, td_json_root(both)));
-	assert_false(td_want_counted(allocatable, td_json_root(p)));
-	assert_false(td_want_counted(s, td_json_root(p)));
+	assert_string_equal(td_want_counted(allocatable, td_json_root(both)), "nvidia.com/gpu");
+	assert_null(td_want_counted(allocatable, td_json_root(p)));
+	assert_null(td_want_counted(s, td_json_root(p)));
+
+	// Parts of GPUs, and GPUs by another name, are chosen by the kubelet, too.
+	td_auto(td_settings_unref) struct td_settings *parts =
+		settings("{\"defaultUser\":\"u\",\"gresMap\":{\"nvidia.com/gpu\":\"gpu\",\"nvidia.com/"
+			 "mig-1g.10gb\":\"gpu:1g.10gb\","
+			 "\"example.com/h100\":\"gpu:h100\",\"example.com/nic\":\"nic\"}}");
+	static const char *const kinds[] = {"nvidia.com/mig-1g.10gb", "example.com/h100", "example.com/nic"};
+	for (size_t i = 0; i < TD_LEN(kinds); i++) {
+		td_auto_free char *limits = td_asprintf("\"%s\":\"1\"", kinds[i]);
+		td_auto(td_json_unref) struct td_json *one = pod("ml", "", limits, "");
+		const char *as = td_want_counted(parts, td_json_root(one));
+		assert_true(i == 2 ? !as : td_streq(as, kinds[i]));
+		assert_true(td_streq(td_settings_asked(parts, td_json_root(one)), i ? NULL : "nvidia.com/gpu"));
+	}
 
 	assert_true(td_devices_cover(s, td_json_root(p), 2, "{\"nvidia.com/gpu\":\"4-5\"}"));
 	assert_false(td_devices_cover(s, td_json_root(p), 3, "{\"nvidia.com/gpu\":\"4-5\"}"));

@@ -321,7 +321,17 @@ static void parts_are_devices(void **state)
 		if (!strcmp(l.v[i].check, "ecc"))
 			assert_string_equal(l.v[i].action, !strcmp(l.v[i].device, "gpu0") ? "reset-gpu" : "drain");
 
+	assert_true(td_mig_told(&f));
 	td_checkup_backend_done(&b);
+	// The whole GPU is lost when another agent starts: it keeps its place.
+	setenv("FAKE_NVML_LOST", "1", 1);
+	b = td_checkup_machine(&o);
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	td_auto_free char *gap = td_mig_task_text(&f);
+	assert_false(td_mig_told(&f));
+	assert_true(td_starts(gap, "CUDA_VISIBLE_DEVICES each - MIG-test-2 MIG-test-3 MIG-test-0\n"));
+	td_checkup_backend_done(&b);
+	unsetenv("FAKE_NVML_LOST");
 	unsetenv("FAKE_NVML_XID_PART");
 	unsetenv("FAKE_NVML_MIG");
 }

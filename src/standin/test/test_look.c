@@ -43,6 +43,7 @@ static void jobs_are_found_by_both_names(void **state)
 	process(12, 1001, "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0\n", "python3");
 	// Nobody's title makes him a slurmstepd, and a job without one is not named.
 	process(13, 1002, "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV511/step_0/user/task_0\n", "slurmstepd: [12.0]");
+	process(15, 0, "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV511/step_0/user/task_0\n", "slurmstepd: [12.0]");
 	process(14, 1002, "0::/user.slice\n", "slurmstepd: [12.0]");
 	assert_int_equal(td_standin_jobs(root, v, 8), 2);
 	const struct standin_job *five = v[0].id == 5 ? &v[0] : &v[1], *twelve = v[0].id == 5 ? &v[1] : &v[0];
