@@ -37,9 +37,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")) ||
 		    (td_streq(pods.v[i]->ns, p->ns) && td_op_is_placeholder(pods.v[i])))
 			continue;
-		v.others_milli += td_api_pod_request(spec, "cpu");
-		v.others_memory += td_api_pod_request(spec, "memory");
-		v.others_gpus += td_api_pod_devices(spec, resource); // parts of GPUs (MIG), too
+		td_op_others_add(spec, resource, &v);
 	}
 
 	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),

@@ -141,6 +141,8 @@ struct td_op_found {
 	long long n;             // -1: as the node's extended resource says
 	char types[TD_OP_TYPES]; // as above, of all n; "": nothing says them but the node's label (gputypes.c)
 };
+// Adds what a pod outside Slurm requests on a node whose devices are of that resource, also parts of these.
+void td_op_others_add(const yyjson_val *spec, const char *resource, struct td_pool_reserve *v);
 // Computes a node's share: allocatable minus reserve. gpus: what was found; NULL: as the node's
 // extended resource says. False, with a reason in *why, when nothing is left or the spec asks for
 // more than there is.

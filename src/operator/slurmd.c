@@ -25,6 +25,13 @@ static const char *quantity(const yyjson_val *map, const char *key, char buf[32]
 	return buf;
 }
 
+void td_op_others_add(const yyjson_val *spec, const char *resource, struct td_pool_reserve *v)
+{
+	v->others_milli += td_api_pod_request(spec, "cpu");
+	v->others_memory += td_api_pod_request(spec, "memory");
+	v->others_gpus += td_api_pod_devices(spec, resource); // parts of GPUs (MIG), too
+}
+
 bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
 		    const struct td_op_found *found, struct td_op_share *ret, struct td_error *why)
 {

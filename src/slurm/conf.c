@@ -111,6 +111,8 @@ bool td_slurm_is_user(const char *s)
 }
 
 // ---- slurm.conf ----
+#define NODE_COUNT "MaxNodeCount"
+enum { NODES = 1024 }; // its default
 #define GRES "GresTypes"
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
 #define BY_AUTH "set spec.auth.type"
@@ -188,7 +190,7 @@ static const struct {
 	{"KillWait", "10", NULL},
 	{"MinJobAge", "300", NULL},
 	{"MaxJobCount", "50000", NULL},
-	{"MaxNodeCount", "1024", NULL},
+	{NODE_COUNT, "1024", NULL},
 };
 
 enum td_slurm_key td_slurm_key(const char *key, const char **ret_value, const char **ret_why)
@@ -327,15 +329,19 @@ static void munge_line(const char *key, struct td_buf *b)
 		td_buf_puts(b, "CredType=cred/munge\n");
 }
 
+static size_t fill(const yyjson_val *o, const struct td_slurm_facts *f)
+{
+	td_auto_strv struct td_strv labels = {0}, said = {0};
+	td_slurm_topology_labels(o, &labels, &said);
+	return td_slurm_block_size(o, f->places, f->n_places, f->place_levels ? f->place_levels : labels.n);
+}
+
 static void topology_lines(const yyjson_val *o, const struct td_slurm_facts *f, const yyjson_val *user,
 			   struct td_buf *b)
 {
-	td_auto_strv struct td_strv labels = {0}, said = {0};
 	if (td_slurm_topology_blocks(o)) {
-		td_slurm_topology_labels(o, &labels, &said);
-		td_buf_printf(
-			b, "TopologyPlugin=topology/block\nNodeName=" TD_SLURM_FILL "[1-%zu] State=FUTURE\n",
-			td_slurm_block_size(o, f->places, f->n_places, f->place_levels ? f->place_levels : labels.n));
+		td_buf_printf(b, "TopologyPlugin=topology/block\nNodeName=" TD_SLURM_FILL "[1-%zu] State=FUTURE\n",
+			      fill(o, f));
 	} else if (td_slurm_topology(o) && !td_slurm_conf_get(user, "TopologyPlugin")) {
 		td_buf_puts(b, "TopologyPlugin=topology/tree\n");
 	}
@@ -389,6 +395,11 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		const char *value = dbd && defaults[i].with_dbd ? defaults[i].with_dbd : defaults[i].value;
 		if (controllers > 1 && td_streq(defaults[i].key, "SlurmctldTimeout"))
 			value = TD_SLURM_TAKEOVER_S;
+		// The nodes that never come take none of the places.
+		td_auto_free char *more = td_streq(defaults[i].key, NODE_COUNT) && td_slurm_topology_blocks(o)
+						  ? td_asprintf("%zu", NODES + fill(o, f))
+						  : NULL;
+		value = more ? more : value;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
 		if (value && !mail && !td_slurm_conf_get(user, defaults[i].key))
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);

@@ -259,6 +259,25 @@ static void test_table(void **state)
 }
 
 // More than the table has places for are never let in: they wait.
+// A table that an older agent wrote says no other name of a job. The next claim does.
+static void test_names(void **state)
+{
+	struct td_gate_table t = {.n = 1};
+	struct td_holder one = {.job = 1, .start = 5, .share = 30}, two = {.job = 2, .start = 6, .share = 30};
+	bool changed = false;
+	assert_int_equal(td_gate_claim(&t, 1, &one, &changed, NULL), 0);
+	assert_int_equal(td_gate_claim(&t, 1, &two, &changed, NULL), 0);
+	snprintf(two.sluid, sizeof(two.sluid), "sEKNKTV3WPV500");
+	changed = false;
+	assert_int_equal(td_gate_claim(&t, 1, &two, &changed, NULL), 0);
+	assert_true(changed);
+	assert_int_equal(td_gate_sluid_job(&t, "sEKNKTV3WPV500"), 2);
+	assert_int_equal(td_gate_claim(&t, 1, &two, &changed, NULL), 0);
+	assert_false(changed);
+	assert_int_equal(td_gate_claim(&t, 1, &one, &changed, NULL), 0);
+	assert_int_equal(td_gate_sluid_job(&t, "sEKNKTV3WPV500"), 2);
+}
+
 static void test_many(void **state)
 {
 	static struct td_gate_table t = {.n = 1};
@@ -339,8 +358,9 @@ static void test_each_holds(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),        cmocka_unit_test(test_many),
-					   cmocka_unit_test(test_another_part), cmocka_unit_test(test_late_whole),
-					   cmocka_unit_test(test_each_holds),   cmocka_unit_test(test_any_order)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),      cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_many),       cmocka_unit_test(test_another_part),
+					   cmocka_unit_test(test_late_whole), cmocka_unit_test(test_each_holds),
+					   cmocka_unit_test(test_any_order)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

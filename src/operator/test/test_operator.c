@@ -507,6 +507,14 @@ static void test_parts_of_gpus(void **state)
 		assert_true(td_op_share_of(td_json_root(sc), td_json_root(few), td_json_root(node), NULL, &less, &err));
 		assert_string_equal(less.types, "h100:1,1g.10gb:1");
 	}
+	// Slurm gives out no node where a stranger's pod has a part.
+	td_auto(td_json_unref) struct td_json *pod =
+		Y("containers: [{name: a, resources: {limits: {cpu: 500m, nvidia.com/mig-1g.10gb: 2}}}]");
+	struct td_pool_reserve others = {.cpu_milli = 10000, .share_cpus = 2, .share_gpus = 3};
+	assert_int_equal(td_pool_reserve_lacks(&others), TD_LACK_NOTHING);
+	td_op_others_add(td_json_root(pod), "nvidia.com/gpu", &others);
+	assert_int_equal(others.others_gpus, 2);
+	assert_int_equal(td_pool_reserve_lacks(&others), TD_LACK_DEVICES);
 }
 
 static void test_numa(void **state)

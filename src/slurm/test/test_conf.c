@@ -112,6 +112,28 @@ static void test_groups(void **state)
 	assert_non_null(strstr(r.v[TD_SLURM_CONF].text, " AllowGroups=physics,empty\n"));
 }
 
+// Nodes that never come fill the blocks of a network (topology.h). They take no place of those that register.
+static void test_blocks(void **state)
+{
+	static const struct {
+		const char *config, *line;
+	} t[] = {{"", "\nMaxNodeCount=5120\n"},
+		 {"config: {slurmConf: {MaxNodeCount: '9000'}}, ", "\nMaxNodeCount=9000\n"}};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto_free char *text =
+			td_asprintf(HEAD "spec: {%stopology: {type: block, blockSizes: [4096]}}\n", t[i].config);
+		td_auto(td_json_unref) struct td_json *o = yaml(text);
+		const struct td_slurm_facts f = {0};
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+			fail_msg("%s", p.v[0]);
+		const char *conf = r.v[TD_SLURM_CONF].text;
+		assert_non_null(strstr(conf, t[i].line));
+		assert_non_null(strstr(conf, "\nNodeName=tandem-none-[1-4096] State=FUTURE\n"));
+	}
+}
+
 // munge's plug-in knows no identities but those of the nodes.
 static void test_munge(void **state)
 {
@@ -519,13 +541,14 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),           cmocka_unit_test(test_on_demand),
-		cmocka_unit_test(test_groups),           cmocka_unit_test(test_munge),
-		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
-		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_scratch),
-		cmocka_unit_test(test_refused),          cmocka_unit_test(test_preemption),
-		cmocka_unit_test(test_grammar),          cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_refusal),          cmocka_unit_test(test_services),
+		cmocka_unit_test(test_blocks),     cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_on_demand),  cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_munge),      cmocka_unit_test(test_when_prolog_runs),
+		cmocka_unit_test(test_scripts),    cmocka_unit_test(test_scripts_refused),
+		cmocka_unit_test(test_scratch),    cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_preemption), cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),     cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
