@@ -455,8 +455,12 @@ def change_everything(site):
     site.kubectl("uncordon", "n2")
     wait_for("all are back", lambda: site.slurm("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3, 120)
     # The pod of a job that somebody cancels is failed, because the bridge asks its kubelet.
-    site.kubectl("apply", "-f", "-", input=pod("cancelled", 1))
+    # It has a network of its own.
+    alone = json.loads(pod("cancelled", 1))
+    alone["metadata"].setdefault("annotations", {})["tandem.dev/network"] = "private"
+    site.kubectl("apply", "-f", "-", input=json.dumps(alone))
     wait_for("it runs", lambda: phase(site, "cancelled") == "Running", 90)
+    assert site.items("networkpolicies", "-n", "ml", "-l", "tandem.dev/private-network")
     site.slurm("scancel", "-u", "pods")
     wait_for("it has failed", lambda: phase(site, "cancelled") == "Failed", 90)
     site.kubectl("-n", "ml", "delete", "pod", "cancelled")
