@@ -8,8 +8,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { DEBOUNCE_MS = 20 };
+enum {
+	DEBOUNCE_MS = 20,
+	OPEN = 64, // connections to the kernel that are closed together
+};
 
 // ---- what policies say ----
 struct policy {
@@ -172,7 +176,7 @@ void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod
 
 // ---- pods of this kubelet ----
 // A pod's filter is written by whoever starts it, until its network is up (td_pod.net_up), and by the
-// worker after that: so no two threads write one. The kernel takes some 15 ms for each.
+// worker after that: so no two threads write one.
 struct td_filters {
 	struct td_kubelet *a;
 	struct td_queue *queue; // one key: "all"
@@ -263,8 +267,9 @@ static void now_done(struct now *n)
 	td_objects_done(&n->namespaces);
 }
 
-// Writes the filter of the pod at `at`, unless it is what it has.
-static int write_one(struct td_filters *f, const struct now *n, size_t at, struct td_pod *p, struct td_error *err)
+// Writes the filter of the pod at `at`, unless it is what it has. ret_fd as of td_net_pod_filter.
+static int write_one(struct td_filters *f, const struct now *n, size_t at, struct td_pod *p, int *ret_fd,
+		     struct td_error *err)
 {
 	td_auto_buf struct td_buf in = {0}, out = {0};
 	struct td_net_filter want;
@@ -273,7 +278,7 @@ static int write_one(struct td_filters *f, const struct now *n, size_t at, struc
 	if (is == p->filter)
 		return 0;
 	td_auto_free char *netns = td_pod_netns(f->a, p);
-	int r = td_net_pod_filter(netns, &want, err);
+	int r = td_net_pod_filter(netns, &want, ret_fd, err);
 	// Of a pod of an earlier process: it had none, or the kernel has no filters.
 	if (r && is == TD_FILTER_NONE && p->filter == TD_FILTER_UNKNOWN)
 		r = 0;
@@ -296,13 +301,19 @@ int td_filters_sync(struct td_filters *f, struct td_pod *p, struct td_error *err
 	look(f, p->ns, &n);
 	for (size_t i = 0; i < n.pods.n; i++)
 		if (!strcmp(n.pods.v[i]->uid, p->uid))
-			return write_one(f, &n, i, p, err);
+			return write_one(f, &n, i, p, NULL, err);
 	return td_fail(err, TD_NOT_FOUND, "pod %s/%s is gone", p->ns, p->name);
 }
 
 void td_filters_changed(struct td_filters *f)
 {
 	td_queue_add_after(f->queue, "all", DEBOUNCE_MS);
+}
+
+static void close_all(const int *fds, int *n)
+{
+	while (*n)
+		close(fds[--*n]);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
@@ -319,13 +330,19 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 		if (v[i] && !has_network(v[i]))
 			v[i] = td_pod_unref(v[i]);
 	}
+	int open[OPEN], got = 0;
 	for (size_t i = 0; i < n.pods.n; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = v[i] && !td_cancelled(c) ? write_one(f, &n, i, v[i], &e) : 0;
+		open[got] = -1;
+		int r = v[i] && !td_cancelled(c) ? write_one(f, &n, i, v[i], &open[got], &e) : 0;
+		got += open[got] >= 0;
+		if (got == OPEN)
+			close_all(open, &got);
 		if (r && has_network(v[i]) && !all)
 			all = td_fail(err, r, "pod %s/%s: %.400s", v[i]->ns, v[i]->name, e.msg);
 		td_pod_unref(v[i]);
 	}
+	close_all(open, &got);
 	return all;
 }
 
