@@ -294,9 +294,10 @@ int td_filters_sync(struct td_filters *f, struct td_pod *p, struct td_error *err
 	td_auto_objects struct td_objects policies = {0};
 	if (!o || strcmp(o->uid, p->uid) != 0)
 		return td_fail(err, TD_NOT_FOUND, "pod %s/%s is gone", p->ns, p->name);
-	td_filters_changed(f); // its address is new to the others
+	td_filters_changed(f);      // its address is new to the others
+	p->filter = TD_FILTER_NONE; // its network is new
 	td_informer_list(f->a->policies, p->ns, &policies);
-	if (!policies.n && !td_object_label(o, TD_LABEL_PRIVATE_NET) && p->filter == TD_FILTER_NONE)
+	if (!policies.n && !td_object_label(o, TD_LABEL_PRIVATE_NET))
 		return 0;
 	look(f, p->ns, &n);
 	for (size_t i = 0; i < n.pods.n; i++)
