@@ -108,9 +108,12 @@ def test_the_network_is_there_before_the_first_pod_and_goes_with_the_gang(site):
     assert "Tandem's own" in may("create", "-f", "-", input=json.dumps(door)).stderr
     out = {**door, "metadata": {"name": "out"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}}
     assert may("create", "-f", "-", input=json.dumps(out)).returncode == 0  # its Tenant shuts nothing
+    assert "Tandem's own" in may("delete", "networkpolicy", policy["metadata"]["name"]).stderr
+    assert "Tandem's own" in may("delete", "networkpolicy", "--all").stderr and set(mine("red")) == {label("train-0"), label("other-0")}
     green = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "green"},
              "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}, "subjects": [{"kind": "User", "name": "researcher", "apiGroup": "rbac.authorization.k8s.io"}]}
     site.apply(green)
+    assert "Tandem's own" in may("-n", "green", "delete", "networkpolicy", "tandem-tenant-egress").stderr
     assert "its Tenant says what pods of this namespace may reach" in may("-n", "green", "create", "-f", "-", input=json.dumps(out)).stderr
 
     # Without its policy a network is shut, and not open.

@@ -286,4 +286,9 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
     assert not may_create(c, policy("mine", **out), *bob) and not may_create(c, policy("mine", "shut", policyTypes=["Ingress"]), *bob)
     assert "its Tenant says what pods of this namespace may reach" in may_create(c, policy("mine", "shut", **out), *bob)
     assert not may_create(c, policy("tandem-private-x"), "--as", BRIDGE) and "are Tandem's own" in may_create(c, policy("tandem-tenant"), "--as", BRIDGE)
-    assert not may_create(c, policy("tandem-tenant-egress", "shut", **out))  # an administrator of the cluster
+    labelled["metadata"]["labels"] = {"tandem.dev/private-network": ""}
+    assert "only Tandem's bridge writes it" in may_create(c, labelled, *bob)
+    apply(c, policy("tandem-tenant-egress", "shut", **out), policy("his", "shut", policyTypes=["Ingress"]))  # an administrator of the cluster
+    drop = lambda *argv: subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, "delete", "networkpolicy", "-n", "shut", "--wait=false", *argv], capture_output=True, text=True, timeout=60).stderr
+    assert "are Tandem's own" in drop("tandem-tenant-egress", *bob) and "are Tandem's own" in drop("--all", *bob)
+    assert not drop("tandem-tenant-egress", "--as", "system:serviceaccount:kube-system:namespace-controller")

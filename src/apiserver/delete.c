@@ -129,7 +129,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 	if (!old)
 		return td_refuse_not_found(q, name, r);
 	int rc = preconditions(q, old, o, r);
-	if (rc < 0)
+	if (rc < 0 || (rc = td_srv_networks_delete(q, name, r)) < 0)
 		return rc;
 	bool is_ns = !*k->group && !strcmp(k->plural, "namespaces");
 	if (is_ns && (!strcmp(name, "default") || !strcmp(name, "kube-system") || !strcmp(name, "kube-public"))) {

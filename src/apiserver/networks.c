@@ -1,6 +1,6 @@
 // Who may say which network a pod is in (docs/tenants.md): the bridge writes the label tandem.dev/private-network,
-// and the operator and the bridge the
-// NetworkPolicies that are named tandem-tenant… and tandem-private-…. Where a Tenant shuts the way out
+// and the operator and the bridge the NetworkPolicies that are named tandem-tenant… and tandem-private-…, which
+// nobody else deletes either: while one is gone, its door is open. Where a Tenant shuts the way out
 // (annotation tandem.dev/egress of its namespaces), nobody else opens one: policies add up. On a cluster
 // deploy/kustomize/base/60-admission.yaml refuses the same.
 #include "apiserver/srv.h"
@@ -37,12 +37,22 @@ static int label(struct td_req *q, const struct td_item *old, yyjson_mut_val *o,
 		      r);
 }
 
+static bool own_name(const char *name)
+{
+	return name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-"));
+}
+
+static bool keeper(const struct td_req *q)
+{
+	return td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters");
+}
+
 static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 {
 	const char *name = td_jm_getstr(o, "metadata.name");
-	if (td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters"))
+	if (keeper(q))
 		return 0;
-	if (name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-")))
+	if (own_name(name))
 		return forbid(q, o,
 			      "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name",
 			      r);
@@ -56,6 +66,17 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 		"spec.egress: its Tenant says what pods of this namespace may reach (spec.egress of the Tenant): leave "
 		"it out, or ask whoever keeps Tenants",
 		r);
+}
+
+int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r)
+{
+	if (strcmp(q->k->plural, "networkpolicies") != 0 || keeper(q) || !own_name(name))
+		return 0;
+	td_refuse(r, 403, NULL,
+		  "networkpolicies.networking.k8s.io \"%s\" is forbidden: policies named tandem-tenant… and "
+		  "tandem-private-… are Tandem's own, and go with what they are for: leave it",
+		  name);
+	return td_refuse_about(r, q->group, q->plural, name);
 }
 
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)

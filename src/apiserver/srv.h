@@ -150,6 +150,7 @@ int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_d
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- networks.c: which network a pod is in, and who may write policies ----
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r);
 // ---- whose.c: whose a pod is ----
 int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 

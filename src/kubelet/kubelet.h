@@ -3,8 +3,8 @@
 // Threads: one per informer; 8 sync workers (two workers never have the same pod's key); 6 probe
 // workers; one watch thread (exits and deadlines); one heartbeat thread; one that looks for pods that
 // hang; one hosts worker; one of filters; the connection threads of the HTTP server and of the gate.
-// No thread holds a lock over I/O. The exceptions are the gate's writer lock per node, which exists to
-// keep durable writes in order, and the lock that orders the writers of pods' filters.
+// No thread holds a lock over I/O. The one exception is the gate's writer lock per node, which
+// exists to keep durable writes in order.
 //
 // Files
 //   main.c nodes.c                the role `kubelet`; the Node objects and their heartbeats

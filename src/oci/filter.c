@@ -351,7 +351,7 @@ static int commit(int fd, const struct batch *x)
 	}
 }
 
-int td_net_pod_filter(const char *netns, const struct td_net_filter *f, struct td_error *err)
+int td_net_pod_filter(const char *netns, const struct td_net_filter *f, int *ret_fd, struct td_error *err)
 {
 	td_auto_close int fd = -1;
 	int r = td_net_pod_open(netns, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER, &fd, err);
@@ -361,6 +361,8 @@ int td_net_pod_filter(const char *netns, const struct td_net_filter *f, struct t
 	build(&x, f);
 	int e = commit(fd, &x);
 	td_buf_done(&x.b);
+	if (!e && ret_fd)
+		*ret_fd = td_steal_fd(&fd);
 	return e ? td_fail_errno(err, e == EPERM ? TD_DENIED : TD_INTERNAL, e,
 				 "pod network %s: writing its filter (the kernel needs nf_tables with conntrack)",
 				 netns)

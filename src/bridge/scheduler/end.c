@@ -142,6 +142,8 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 		const struct td_object *is = fresh ? fresh : pod;
 		labelled = td_object_unref(labelled);
 		r = td_private_label(run, is, &labelled, &e);
+		if (!r && labelled && !td_lease_holds())
+			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
 		if (!r)
 			r = td_kube_bind(b->kube,
 					 &(struct td_kube_binding){.ns = pod->ns,

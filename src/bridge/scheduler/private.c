@@ -132,13 +132,15 @@ int td_private_make(struct td_bridge_run *r, struct td_error *err)
 
 int td_private_label(struct td_bridge_run *r, const struct td_object *pod, struct td_object **ret, struct td_error *err)
 {
+	const char *has = td_object_label(pod, TD_LABEL_PRIVATE_NET);
 	*ret = NULL;
-	if (!*r->net || td_streq(td_object_label(pod, TD_LABEL_PRIVATE_NET), r->net))
+	if (*r->net ? td_streq(has, r->net) : !has)
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "metadata.uid", pod->uid);
 	td_jm_str(d, o, "metadata.resourceVersion", pod->rv);
-	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_PRIVATE_NET, r->net);
+	td_jm_key_set(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_PRIVATE_NET,
+		      *r->net ? yyjson_mut_strcpy(d, r->net) : yyjson_mut_null(d));
 	return td_kube_patch(r->b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, o, r->c, ret, err);
 }

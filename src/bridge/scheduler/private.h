@@ -22,7 +22,8 @@ bool td_private_policy(yyjson_mut_doc *d, const char *id, const struct td_object
 		       const struct td_private_place *place, const struct td_object *live);
 // Makes the policy of the run's pod, or of all pods of its gang, unless r->net says that it is made; then fills r->net.
 int td_private_make(struct td_bridge_run *r, struct td_error *err);
-// Writes the label of r->net on this version of the pod, unless it is there. *ret: the version that has it, a
+// Writes the label of r->net on this version of the pod, unless it is there; without a network takes away one that was
+// written when it had one. *ret: the version that has it, a
 // reference; NULL: nothing was written. TD_CONFLICT: there is a newer one.
 int td_private_label(struct td_bridge_run *r, const struct td_object *pod, struct td_object **ret,
 		     struct td_error *err);

@@ -8,8 +8,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { DEBOUNCE_MS = 20 };
+enum {
+	DEBOUNCE_MS = 20,
+	OPEN = 64, // connections to the kernel that are closed together
+};
 
 // ---- what policies say ----
 struct policy {
@@ -171,10 +175,11 @@ void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod
 }
 
 // ---- pods of this kubelet ----
+// A pod's filter is written by whoever starts it, until its network is up (td_pod.net_up), and by the
+// worker after that: so no two threads write one.
 struct td_filters {
 	struct td_kubelet *a;
 	struct td_queue *queue; // one key: "all"
-	pthread_mutex_t mu;     // orders the passes; guards td_pod.filter
 };
 
 struct td_filters *td_filters_new(struct td_kubelet *a)
@@ -182,7 +187,6 @@ struct td_filters *td_filters_new(struct td_kubelet *a)
 	struct td_filters *f = td_calloc(1, sizeof(*f));
 	f->a = a;
 	f->queue = td_queue_new(a->clock);
-	pthread_mutex_init(&f->mu, NULL);
 	return f;
 }
 
@@ -191,7 +195,6 @@ struct td_filters *td_filters_free(struct td_filters *f)
 	if (!f)
 		return NULL;
 	td_queue_free(f->queue);
-	pthread_mutex_destroy(&f->mu);
 	free(f);
 	return NULL;
 }
@@ -211,84 +214,96 @@ static uint64_t digest(const struct td_net_filter *f, const struct td_buf *in, c
 	return h | 2;
 }
 
-static bool has_network(struct td_pod *p, const struct td_pod *starts)
+static bool has_network(struct td_pod *p)
 {
 	pthread_mutex_lock(&p->mu);
-	bool has = !p->host_network && !p->cleaned && (p->net_up || p == starts);
+	bool has = !p->host_network && !p->cleaned && p->net_up;
 	pthread_mutex_unlock(&p->mu);
 	return has;
 }
 
-static int write_one(struct td_filters *f, struct td_pod *p, const struct td_net_filter *want, uint64_t is,
+// What the policies say now. The lists hold what the rest points into.
+struct now {
+	struct td_objects pods, policies, namespaces;
+	struct td_filters_pod *v; // of each of pods
+	struct td_filters_rules *rules;
+};
+
+// ns: only the policies of this namespace; NULL: all.
+static void look(struct td_filters *f, const char *ns, struct now *ret)
+{
+	struct td_kubelet *a = f->a;
+	td_informer_list(a->pods, NULL, &ret->pods);
+	td_informer_list(a->policies, ns, &ret->policies);
+	td_informer_list(a->namespaces, NULL, &ret->namespaces);
+
+	ret->v = td_calloc(ret->pods.n + 1, sizeof(*ret->v));
+	for (size_t i = 0; i < ret->pods.n; i++) {
+		const struct td_object *o = ret->pods.v[i];
+		td_auto_free char *ip = td_hosts_pod_ip(a, o);
+		struct in_addr in = {0};
+		bool own = ip && !td_jbool(o->root, "spec.hostNetwork", false) && inet_pton(AF_INET, ip, &in) == 1;
+		ret->v[i] = (struct td_filters_pod){o->ns, td_jget(o->root, "metadata.labels"), own ? in.s_addr : 0};
+	}
+	struct in_addr node = {0};
+	inet_pton(AF_INET, a->gateway, &node);
+	ret->rules = td_filters_rules_new(&(struct td_filters_facts){
+		.policies = (const struct td_object *const *)ret->policies.v,
+		.n_policies = ret->policies.n,
+		.namespaces = (const struct td_object *const *)ret->namespaces.v,
+		.n_namespaces = ret->namespaces.n,
+		.pods = ret->v,
+		.n_pods = ret->pods.n,
+		.node = node.s_addr,
+	});
+}
+
+static void now_done(struct now *n)
+{
+	td_filters_rules_free(n->rules);
+	free(n->v);
+	td_objects_done(&n->pods);
+	td_objects_done(&n->policies);
+	td_objects_done(&n->namespaces);
+}
+
+// Writes the filter of the pod at `at`, unless it is what it has. ret_fd as of td_net_pod_filter.
+static int write_one(struct td_filters *f, const struct now *n, size_t at, struct td_pod *p, int *ret_fd,
 		     struct td_error *err)
 {
+	td_auto_buf struct td_buf in = {0}, out = {0};
+	struct td_net_filter want;
+	td_filters_of(n->rules, &n->v[at], &want, &in, &out);
+	uint64_t is = digest(&want, &in, &out);
+	if (is == p->filter)
+		return 0;
 	td_auto_free char *netns = td_pod_netns(f->a, p);
-	int r = td_net_pod_filter(netns, want, err);
+	int r = td_net_pod_filter(netns, &want, ret_fd, err);
+	// Of a pod of an earlier process: it had none, or the kernel has no filters.
+	if (r && is == TD_FILTER_NONE && p->filter == TD_FILTER_UNKNOWN)
+		r = 0;
 	if (!r)
 		p->filter = is;
 	return r;
 }
 
-static int pass(struct td_filters *f, struct td_pod *starts, struct td_error *err)
-{
-	struct td_kubelet *a = f->a;
-	td_auto_objects struct td_objects pods = {0}, policies = {0}, namespaces = {0};
-	td_informer_list(a->pods, NULL, &pods);
-	td_informer_list(a->policies, NULL, &policies);
-	td_informer_list(a->namespaces, NULL, &namespaces);
-
-	td_auto_free struct td_filters_pod *v = td_calloc(pods.n + 1, sizeof(*v));
-	for (size_t i = 0; i < pods.n; i++) {
-		td_auto_free char *ip = td_hosts_pod_ip(a, pods.v[i]);
-		struct in_addr in = {0};
-		bool own =
-			ip && !td_jbool(pods.v[i]->root, "spec.hostNetwork", false) && inet_pton(AF_INET, ip, &in) == 1;
-		v[i] = (struct td_filters_pod){pods.v[i]->ns, td_jget(pods.v[i]->root, "metadata.labels"),
-					       own ? in.s_addr : 0};
-	}
-	struct in_addr node = {0};
-	inet_pton(AF_INET, a->gateway, &node);
-	const struct td_filters_facts facts = {
-		.policies = (const struct td_object *const *)policies.v,
-		.n_policies = policies.n,
-		.namespaces = (const struct td_object *const *)namespaces.v,
-		.n_namespaces = namespaces.n,
-		.pods = v,
-		.n_pods = pods.n,
-		.node = node.s_addr,
-	};
-	td_auto(td_filters_rules_free) struct td_filters_rules *rules = td_filters_rules_new(&facts);
-
-	td_auto_buf struct td_buf in = {0}, out = {0};
-	int all = 0;
-	for (size_t i = 0; i < pods.n; i++) {
-		td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pods.v[i]->uid);
-		if (!p || !has_network(p, starts))
-			continue;
-		struct td_net_filter want;
-		td_filters_of(rules, &v[i], &want, &in, &out);
-		uint64_t is = digest(&want, &in, &out);
-		if (is == p->filter)
-			continue;
-		struct td_error e = TD_ERROR_INIT;
-		int r = write_one(f, p, &want, is, &e);
-		if (r && p == starts)
-			return td_fail(err, r, "%.500s", e.msg);
-		if (r && is == TD_FILTER_NONE) // it had none, or the kernel has no filters
-			r = 0, p->filter = is;
-		if (r && has_network(p, starts) && !all)
-			all = td_fail(err, r, "pod %s/%s: %.400s", p->ns, p->name, e.msg);
-	}
-	return starts ? 0 : all;
-}
-
 int td_filters_sync(struct td_filters *f, struct td_pod *p, struct td_error *err)
 {
-	pthread_mutex_lock(&f->mu);
+	__attribute__((cleanup(now_done))) struct now n = {0};
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(f->a->pods, p->ns, p->name);
+	td_auto_objects struct td_objects policies = {0};
+	if (!o || strcmp(o->uid, p->uid) != 0)
+		return td_fail(err, TD_NOT_FOUND, "pod %s/%s is gone", p->ns, p->name);
+	td_filters_changed(f);      // its address is new to the others
 	p->filter = TD_FILTER_NONE; // its network is new
-	int r = pass(f, p, err);
-	pthread_mutex_unlock(&f->mu);
-	return r;
+	td_informer_list(f->a->policies, p->ns, &policies);
+	if (!policies.n && !td_object_label(o, TD_LABEL_PRIVATE_NET))
+		return 0;
+	look(f, p->ns, &n);
+	for (size_t i = 0; i < n.pods.n; i++)
+		if (!strcmp(n.pods.v[i]->uid, p->uid))
+			return write_one(f, &n, i, p, NULL, err);
+	return td_fail(err, TD_NOT_FOUND, "pod %s/%s is gone", p->ns, p->name);
 }
 
 void td_filters_changed(struct td_filters *f)
@@ -296,13 +311,40 @@ void td_filters_changed(struct td_filters *f)
 	td_queue_add_after(f->queue, "all", DEBOUNCE_MS);
 }
 
+static void close_all(const int *fds, int *n)
+{
+	while (*n)
+		close(fds[--*n]);
+}
+
 static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_filters *f = ctx;
-	pthread_mutex_lock(&f->mu);
-	int r = pass(f, NULL, err);
-	pthread_mutex_unlock(&f->mu);
-	return r;
+	__attribute__((cleanup(now_done))) struct now n = {0};
+	int all = 0;
+	look(f, NULL, &n);
+
+	// Whose network comes up meanwhile has what is newer than this.
+	td_auto_free struct td_pod **v = td_calloc(n.pods.n + 1, sizeof(struct td_pod *));
+	for (size_t i = 0; i < n.pods.n; i++) {
+		v[i] = td_pod_table_get(f->a->table, n.pods.v[i]->uid);
+		if (v[i] && !has_network(v[i]))
+			v[i] = td_pod_unref(v[i]);
+	}
+	int open[OPEN], got = 0;
+	for (size_t i = 0; i < n.pods.n; i++) {
+		struct td_error e = TD_ERROR_INIT;
+		open[got] = -1;
+		int r = v[i] && !td_cancelled(c) ? write_one(f, &n, i, v[i], &open[got], &e) : 0;
+		got += open[got] >= 0;
+		if (got == OPEN)
+			close_all(open, &got);
+		if (r && has_network(v[i]) && !all)
+			all = td_fail(err, r, "pod %s/%s: %.400s", v[i]->ns, v[i]->name, e.msg);
+		td_pod_unref(v[i]);
+	}
+	close_all(open, &got);
+	return all;
 }
 
 int td_filters_run(struct td_filters *f, struct td_cancel *c, struct td_error *err)

@@ -15,8 +15,9 @@ struct td_filters;
 struct td_pod;
 struct td_filters *td_filters_new(struct td_kubelet *a);
 struct td_filters *td_filters_free(struct td_filters *f);
-// Brings the filters of all pods up to date now, that of p too, whose network is there and whose
-// containers are not. An error is p's: it must not start.
+// Brings the filter of p up to date, whose network is there and whose containers are not. An error is
+// p's: it must not start. What other pods' filters say of p comes soon after (td_filters_changed): an
+// address comes back only after all others of its node, so no filter still means its last owner.
 int td_filters_sync(struct td_filters *f, struct td_pod *p, struct td_error *err);
 // Does so soon. Any thread may call it.
 void td_filters_changed(struct td_filters *f);

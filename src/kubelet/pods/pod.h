@@ -73,7 +73,7 @@ enum {
 	TD_CONDS
 };
 
-// Of td_pod.filter: it has none; it is an earlier process's.
+// Of td_pod.filter: it has none; nobody knows, as after a restart.
 #define TD_FILTER_NONE 0
 #define TD_FILTER_UNKNOWN 1
 
@@ -118,7 +118,7 @@ struct td_pod {
 		bool known, value;
 		int64_t since;
 	} cond[TD_CONDS];
-	uint64_t filter;         // what its network's filter is (filters.c); under that file's lock
+	uint64_t filter;         // what its network's filter is (filters.c, which says who writes it)
 	struct td_json *written; // status as last written
 	struct td_pod *next;     // the table's list
 };

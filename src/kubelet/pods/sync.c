@@ -359,6 +359,7 @@ static int network(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 	pthread_mutex_lock(&p->mu);
 	p->net_up = true;
 	pthread_mutex_unlock(&p->mu);
+	td_filters_changed(a->filters); // what changed meanwhile, the worker left to us
 	return 0;
 }
 
