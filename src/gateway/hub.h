@@ -229,7 +229,8 @@ bool td_hub_files(struct td_gateway_ask *q, enum td_hub_file what, const char *p
 void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
 
 // ---- hub_session.c: sessions of people at members ----
-// Each is false when it is about no session at a member; else *ret is what the operation returns.
+// Each is false when it is about no session at a member; else *ret is what the operation returns. TD_TRANSIENT also
+// when no cluster that answers has the session, and a member does not answer.
 bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err);
 // Another operation on the session q->args[0], whose path goes on with `what` ("" or "/resume").
 bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err);
