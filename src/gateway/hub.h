@@ -62,8 +62,9 @@ struct td_hub_known {
 };
 struct td_hubs;
 struct td_hubs *td_hubs_new(void);
-// Begins to watch Federations and runs. Before td_hubs_free the gateway's cancel is fired.
-int td_hubs_start(struct td_gateway *g, struct td_error *err);
+// Makes what watches Federations and runs; td_hub_look starts it when this gateway may. Before td_hubs_free the
+// gateway's cancel is fired.
+void td_hubs_start(struct td_gateway *g);
 const struct td_informer *td_hub_runs(struct td_gateway *g); // those that are live; index "user"
 struct td_hub_sends *td_hub_sends(struct td_gateway *g);
 struct td_hubs *td_hubs_free(struct td_hubs *h);
