@@ -76,8 +76,8 @@ void td_hubs_start(struct td_gateway *g)
 static void watch(struct td_gateway *g)
 {
 	struct td_error e = TD_ERROR_INIT;
-	if (!g->hubs->watches && (td_informer_start(g->hubs->federations, g->cancel, &e) ||
-				  td_informer_start(g->hubs->runs, g->cancel, &e)))
+	if (!g->hubs->watches &&
+	    (td_informer_start(g->hubs->federations, g->cancel, &e) || td_informer_start(g->hubs->runs, g->cancel, &e)))
 		td_warn("federation: it is looked at by lists: %s", e.msg);
 	g->hubs->watches = true;
 }
