@@ -112,6 +112,13 @@ def test_the_chart_and_the_manifest_have_one_gateway(tmp_path):
     assert pod(nodes)["volumes"] == [{"name": "homes", "hostPath": {"path": "/lustre/home", "type": "Directory"}}]
     assert nodes["Namespace", None, "sessions-ann"]["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
     assert "pods/exec" in json.dumps(nodes["Role", "slurm", "main-gateway"]["rules"]) and "pods/exec" not in json.dumps(want["Role", "slurm", "main-gateway"]["rules"])
+    # The hub of a federation may there what the embedded plane's may.
+    hub = template(["gateway.federation=true"])
+    verbs = lambda rules, resource: {v for r in rules if resource in r["resources"] for v in r["verbs"]}
+    role = next(d for d in yaml.safe_load_all((ROOT / "deploy/embedded.yaml").read_text()) if d["kind"] == "Role" and verbs(d["rules"], "federatedruns"))["rules"]
+    whole = yaml.safe_load((ROOT / "src/apiserver/roles.yaml").read_text())["system:tandem:gateway"]["rules"]
+    assert verbs(hub["Role", "slurm", "main-gateway"]["rules"], "federatedruns") == verbs(role, "federatedruns") != set()
+    assert verbs(hub["ClusterRole", None, "tandem-gateway-slurm-main"]["rules"], "federations") == verbs(whole, "federations") != set()
     made = template(['gateway.tls={"secret":"","hosts":["tandem.lab.example"]}'])["Secret", "slurm", "main-gateway-tls"]
     for name in ("ca.crt", "tls.crt"):
         (tmp_path / name).write_bytes(base64.b64decode(made["data"][name]))

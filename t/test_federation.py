@@ -41,7 +41,8 @@ def wire(own_pool):
 def is_hub(me):
     """By what the gateway says of a run that nobody could have."""
     body = {"request": "0123456789abcdef", "cluster": "moon", "job": {"name": "x", "steps": [{"name": "main", "entrypoint": ["true"]}]}}
-    return "no federation" not in me.api("POST", "/runs", body)[1]["error"]["message"]
+    said = me.api("POST", "/runs", body)[1]["error"]["message"]
+    return "no federation" not in said and "is being deleted" not in said
 
 
 def settled(pool):
@@ -202,6 +203,8 @@ def test_a_word_that_comes_too_late_loses_no_run(pool, own_pool, hub, wire):
 def test_a_large_upload_holds_up_nobody_else(pool, own_pool, hub, wire, tmp_path):
     wire.cut()
     wait_for("the hub knows that west is away", lambda: "cannot be reached" in hub.api("POST", "/sessions", {"kind": "shell", "cluster": "west"})[1]["error"]["message"])
+    # What it does not find elsewhere may be there: nobody says that it is gone.
+    assert hub.api("DELETE", "/sessions/shell-abc234")[0] == 503
     code = tmp_path / "code"
     code.mkdir()
     (code / "large").write_bytes(os.urandom(1 << 20))
@@ -215,6 +218,7 @@ def test_a_large_upload_holds_up_nobody_else(pool, own_pool, hub, wire, tmp_path
     hub.run("cancel", first)
     wait_for("another run has gone meanwhile", lambda: run_of(hub, second["id"])["state"] == "done")
     assert wire.stuck and not record_of(pool, large)["state"]["sent"]
+    wait_for("nobody has such a session", lambda: hub.api("DELETE", "/sessions/shell-abc234")[0] == 404)
     wire.narrow(None)
     wait_for("the large one has run", lambda: run_of(hub, large)["state"] == "done")
 

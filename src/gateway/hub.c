@@ -15,7 +15,8 @@ enum { KNOWN_MOST = 256, LATE_MS = 15000 };
 struct td_hubs {
 	struct td_informer *federations, *runs; // NULL until td_hubs_start
 	struct td_hub_sends *sends;
-	bool said; // that this gateway may not write to its Federation; the watching thread's
+	bool said;    // that this gateway may not write to its Federation; the watching thread's
+	bool watches; // these two were started; the watching thread's
 
 	pthread_mutex_t lock; // guards what follows
 	struct td_hub *hub;
@@ -60,7 +61,7 @@ static void by_user(const struct td_object *o, struct td_strv *ret)
 	td_strv_add(ret, td_jstr_or(o->root, "spec.user", ""));
 }
 
-int td_hubs_start(struct td_gateway *g, struct td_error *err)
+void td_hubs_start(struct td_gateway *g)
 {
 	struct td_hubs *h = g->hubs;
 	td_auto_free char *labels = td_asprintf(TD_LABEL_CLUSTER "=%s," TD_LABEL_FED_LIVE "=true", g->o.cluster);
@@ -68,12 +69,17 @@ int td_hubs_start(struct td_gateway *g, struct td_error *err)
 	h->federations = td_informer_new(g->kube, &(const struct td_informer_opts){.resource = &td_federations});
 	h->runs = td_informer_new(g->kube, &runs);
 	td_informer_add_index(h->runs, "user", by_user);
-	int r = td_informer_start(h->federations, g->cancel, err);
-	if (!r)
-		r = td_informer_start(h->runs, g->cancel, err);
-	if (!r)
-		h->sends = td_hub_sends_new(g);
-	return r;
+	h->sends = td_hub_sends_new(g);
+}
+
+// A gateway that may list no Federations, as most, would ask in vain all the time.
+static void watch(struct td_gateway *g)
+{
+	struct td_error e = TD_ERROR_INIT;
+	if (!g->hubs->watches &&
+	    (td_informer_start(g->hubs->federations, g->cancel, &e) || td_informer_start(g->hubs->runs, g->cancel, &e)))
+		td_warn("federation: it is looked at by lists: %s", e.msg);
+	g->hubs->watches = true;
 }
 
 const struct td_informer *td_hub_runs(struct td_gateway *g)
@@ -280,6 +286,8 @@ bool td_hub_look(struct td_gateway *g)
 		td_informer_list(g->hubs->federations, NULL, &l);
 	else
 		r = td_kube_list(g->kube, &td_federations, NULL, NULL, NULL, g->cancel, &l, &e);
+	if (!r)
+		watch(g);
 	td_auto(td_hub_unref) struct td_hub *old = td_hub_get(g);
 	// What was read before holds until it can be read again: else runs would go by no rules meanwhile.
 	if (r && r != TD_NOT_FOUND && (old || r != TD_DENIED)) {

@@ -62,8 +62,9 @@ struct td_hub_known {
 };
 struct td_hubs;
 struct td_hubs *td_hubs_new(void);
-// Begins to watch Federations and runs. Before td_hubs_free the gateway's cancel is fired.
-int td_hubs_start(struct td_gateway *g, struct td_error *err);
+// Makes what watches Federations and runs; td_hub_look starts it when this gateway may. Before td_hubs_free the
+// gateway's cancel is fired.
+void td_hubs_start(struct td_gateway *g);
 const struct td_informer *td_hub_runs(struct td_gateway *g); // those that are live; index "user"
 struct td_hub_sends *td_hub_sends(struct td_gateway *g);
 struct td_hubs *td_hubs_free(struct td_hubs *h);
@@ -229,7 +230,8 @@ bool td_hub_files(struct td_gateway_ask *q, enum td_hub_file what, const char *p
 void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
 
 // ---- hub_session.c: sessions of people at members ----
-// Each is false when it is about no session at a member; else *ret is what the operation returns.
+// Each is false when it is about no session at a member; else *ret is what the operation returns. TD_TRANSIENT also
+// when no cluster that answers has the session, and a member does not answer.
 bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err);
 // Another operation on the session q->args[0], whose path goes on with `what` ("" or "/resume").
 bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err);

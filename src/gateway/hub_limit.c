@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { TRIES = 20, AGAIN_MS = 20 };
+enum { TRIES = 20, AGAIN_MS = 20, UNKNOWN_MOST = 64 };
 
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team)
 {
@@ -220,8 +220,19 @@ char *td_hub_over(struct td_gateway *g, struct td_hub_view *v, const struct td_h
 
 // ---- promising ----
 
+// How many promises of a team have no record among the live ones.
+static size_t unknown(const struct td_hub_view *v, const char *team)
+{
+	size_t i, n, sum = 0;
+	yyjson_val *k, *e;
+	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e)
+		sum += td_streq(td_jstr(e, "team"), team) && !record_of(v, yyjson_get_str(k));
+	return sum;
+}
+
 // Looks up the records of promises that are not among the live ones: what is over or gone counts no more. It is
-// asked for when a limit is reached, so that ended runs cost nothing before.
+// asked for when a limit is reached, or when there are many, so that ended runs cost little before and the Federation
+// does not grow with each.
 static int resolve(struct td_gateway *g, struct td_hub_view *v, const char *team, struct td_cancel *c,
 		   struct td_error *err)
 {
@@ -288,8 +299,11 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 		td_object_unref(now.federation);
 		now.federation = td_steal(fresh);
 		now.exact = true;
+		bool looked = unknown(&now, r->team) >= UNKNOWN_MOST;
+		if (looked && (rc = resolve(g, &now, r->team, c, err)))
+			return rc;
 		td_auto_free char *over = td_hub_over(g, &now, r);
-		if (over) {
+		if (over && !looked) {
 			if ((rc = resolve(g, &now, r->team, c, err)))
 				return rc;
 			td_auto_view struct td_hub_view again = {0};

@@ -230,7 +230,7 @@ struct send {
 };
 struct td_hub_sends {
 	struct td_gateway *g;
-	pthread_mutex_t lock; // guards v, n
+	pthread_mutex_t lock; // guards what follows
 	struct send *v;       // in the order in which they came
 	size_t n;
 	pthread_t threads[WORKERS];
@@ -269,16 +269,6 @@ static void remove_locked(struct td_hub_sends *s, size_t i)
 	memmove(&s->v[i], &s->v[i + 1], (--s->n - i) * sizeof(*s->v));
 }
 
-void td_hub_send_later(struct td_gateway *g, const struct td_hub_run *r)
-{
-	struct td_hub_sends *s = td_hub_sends(g);
-	const struct send x = {.object = r->object, .user = r->user, .run = r->run, .member = r->member};
-	pthread_mutex_lock(&s->lock);
-	if (find_locked(s, r->object) == s->n)
-		add_locked(s, &x);
-	pthread_mutex_unlock(&s->lock);
-}
-
 bool td_hub_sending(struct td_gateway *g, const char *object, bool begin)
 {
 	struct td_hub_sends *s = td_hub_sends(g);
@@ -299,12 +289,18 @@ static bool next(struct td_hub_sends *s, struct send *ret)
 {
 	bool found = false;
 	pthread_mutex_lock(&s->lock);
+	// Thousands may wait; few are under way.
+	td_auto_free size_t *busy = td_calloc(s->n + 1, sizeof(*busy));
+	size_t n_busy = 0;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].busy)
+			busy[n_busy++] = i;
 	for (size_t i = 0; i < s->n && !found; i++) {
 		struct send *x = &s->v[i];
 		int member = 0, person = 0;
-		for (size_t k = 0; k < s->n; k++) {
-			member += s->v[k].busy && !strcmp(s->v[k].member, x->member);
-			person += s->v[k].busy && !strcmp(s->v[k].user, x->user);
+		for (size_t k = 0; k < n_busy; k++) {
+			member += !strcmp(s->v[busy[k]].member, x->member);
+			person += !strcmp(s->v[busy[k]].user, x->user);
 		}
 		if (x->busy || member >= EACH_MEMBER || person >= EACH_PERSON)
 			continue;
@@ -339,13 +335,24 @@ static void *work(void *sends)
 	return NULL;
 }
 
+void td_hub_send_later(struct td_gateway *g, const struct td_hub_run *r)
+{
+	struct td_hub_sends *s = td_hub_sends(g);
+	const struct send x = {.object = r->object, .user = r->user, .run = r->run, .member = r->member};
+	pthread_mutex_lock(&s->lock);
+	if (find_locked(s, r->object) == s->n)
+		add_locked(s, &x);
+	// Most gateways are the hub of none, and have none of these.
+	while (s->n_threads < WORKERS && !pthread_create(&s->threads[s->n_threads], NULL, work, s))
+		s->n_threads++;
+	pthread_mutex_unlock(&s->lock);
+}
+
 struct td_hub_sends *td_hub_sends_new(struct td_gateway *g)
 {
 	struct td_hub_sends *s = td_calloc(1, sizeof(*s));
 	s->g = g;
 	pthread_mutex_init(&s->lock, NULL);
-	while (s->n_threads < WORKERS && !pthread_create(&s->threads[s->n_threads], NULL, work, s))
-		s->n_threads++;
 	return s;
 }
 

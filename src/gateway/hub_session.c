@@ -14,7 +14,8 @@ enum { CALL_MS = 20000, FIND_MS = 4000, SEEN_MOST = 4096, MISSED_MS = 5000 };
 
 // ---- which member has a session ----
 
-// What was found, of any person; forgotten when there is too much of it.
+// What was found, of any person. When there is too much of it, what is oldest goes: first of what nobody had, which
+// anybody may ask for.
 static struct {
 	pthread_mutex_t lock;
 	struct seen {
@@ -49,12 +50,26 @@ static bool recall(const char *user, const char *id, char **ret)
 	return found;
 }
 
+static void make_room_locked(void)
+{
+	size_t old = 0;
+	if (seen.n < SEEN_MOST)
+		return;
+	for (size_t i = 1; i < seen.n; i++) {
+		const struct seen *a = &seen.v[i], *b = &seen.v[old];
+		if (!a->member != !b->member ? !a->member : a->at_ms < b->at_ms)
+			old = i;
+	}
+	forget_locked(old);
+}
+
 static void remember(const char *user, const char *id, const char *member)
 {
 	pthread_mutex_lock(&seen.lock);
 	for (size_t i = seen.n; i-- > 0;)
-		if (seen.n == SEEN_MOST || (!strcmp(seen.v[i].id, id) && !strcmp(seen.v[i].user, user)))
+		if (!strcmp(seen.v[i].id, id) && !strcmp(seen.v[i].user, user))
 			forget_locked(i);
+	make_room_locked();
 	seen.v[seen.n++] = (struct seen){.user = td_strdup(user),
 					 .id = td_strdup(id),
 					 .member = td_strdup(member),
@@ -82,11 +97,11 @@ static bool here(struct td_gateway_ask *q, const char *id)
 	return r != TD_NOT_FOUND && r != TD_UNSUPPORTED;
 }
 
-// The member that has this person's session; NULL: none that answers has it.
-static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const char *id)
+// The member that has this person's session; NULL: none that answers has it, and *ret_silent is one that does not.
+static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const char *id, const char **ret_silent)
 {
 	char *member = NULL;
-	bool sure = true;
+	*ret_silent = NULL;
 	if (td_gateway_name_check("session", id, NULL))
 		return NULL;
 	if (recall(q->user.name, id, &member) && (!member || td_hub_member(h, member)))
@@ -107,24 +122,29 @@ static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const c
 		int r = k.reached ? td_hub_do(q->g, &call, td_gateway_cancel(q), NULL, &e) : TD_TRANSIENT;
 		if (!r)
 			member = td_strdup(h->members[i].name);
-		sure = sure && (!r || r == TD_NOT_FOUND || r == TD_DENIED || r == TD_UNSUPPORTED);
+		else if (r != TD_NOT_FOUND && r != TD_DENIED && r != TD_UNSUPPORTED)
+			*ret_silent = h->members[i].name;
 	}
-	if (member || sure)
+	if (member || !*ret_silent)
 		remember(q->user.name, id, member);
 	return member;
 }
 
-// The hub, and where the session is, which is not this cluster's own. False: nobody's.
-static bool find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, char **ret_member)
+// The hub, and where the session is, which is not this cluster's own; *ret_member NULL: nobody's. TD_TRANSIENT: a member
+// that may have it does not answer.
+static int find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, char **ret_member, struct td_error *err)
 {
 	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
-	if (!h)
-		return false;
-	*ret_member = member_of(q, h, id);
-	if (!*ret_member)
-		return false;
-	*ret = td_steal(h);
-	return true;
+	const char *silent = NULL;
+	char *member = h ? member_of(q, h, id, &silent) : NULL;
+	if (!member && silent)
+		return td_fail(err, TD_TRANSIENT,
+			       "session %s: no cluster that answers has it, and %s does not answer: try again later",
+			       id, silent);
+	*ret_member = member;
+	if (member)
+		*ret = td_steal(h);
+	return 0;
 }
 
 // ---- operations ----
@@ -143,8 +163,11 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 	td_auto_free char *member = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto(td_hub_unref) struct td_hub *any = q->hub ? NULL : td_hub_get(q->g);
-	if (!any || here(q, q->args[0]) || !find(q, q->args[0], &h, &member))
+	if (!any || here(q, q->args[0]))
 		return false;
+	*ret = find(q, q->args[0], &h, &member, err);
+	if (*ret || !member)
+		return *ret != 0;
 	size_t n = 0;
 	td_auto_free char *path = path_of(q->args[0], what), *text = q->body ? td_json_text(q->body, &n) : NULL;
 	const struct td_hub_call call = {.hub = h,
@@ -355,8 +378,11 @@ bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, str
 {
 	td_auto(td_hub_unref) struct td_hub *h = NULL;
 	td_auto_free char *member = NULL, *bearer = NULL;
-	if (!find(q, id, &h, &member) || (*ret = td_session_from_us(q, err)))
-		return h != NULL;
+	*ret = find(q, id, &h, &member, err);
+	if (*ret || !member)
+		return *ret != 0;
+	if ((*ret = td_session_from_us(q, err)))
+		return true;
 	const struct td_hub_member *m = td_hub_member(h, member); // it is there: find() looked
 	const struct td_statement s = {.federation = h->name, .member = member, .user = q->user.name};
 	if ((*ret = td_statement_make(q->g, &s, &bearer, err)))

@@ -88,8 +88,11 @@ static void *copy(void *tunnel)
 			break;
 		if (moved)
 			continue;
-		struct pollfd p[3] = {{t->far, (short)((down->len ? 0 : POLLIN) | (up->len ? POLLOUT : 0)), 0},
-				      {t->near, (short)((up->len ? 0 : POLLIN) | (down->len ? POLLOUT : 0)), 0},
+		const short far = (short)((down->len ? 0 : POLLIN) | (up->len ? POLLOUT : 0)),
+			    near = (short)((up->len ? 0 : POLLIN) | (down->len ? POLLOUT : 0));
+		// A side that nothing is wanted of may be broken, which poll() would say all the time.
+		struct pollfd p[3] = {{far ? t->far : -1, far, 0},
+				      {near ? t->near : -1, near, 0},
 				      {td_cancel_fd(t->stop), POLLIN, 0}};
 		poll(p, 3, -1);
 	}

@@ -285,7 +285,11 @@ static bool parts(const char *s, struct td_ranges *ret)
 static int gres_one(const char *s, const char *end, struct td_gres *ret, struct td_error *err, const char *all)
 {
 	struct td_gres g = {0};
-	const char *paren = memchr(s, '(', (size_t)(end - s)), *e = paren ? paren : end;
+	// What a node uses of devices without a type is "gpu:(null):2(IDX:0-1)".
+	static const char none[] = ":(null):";
+	const char *untyped = memmem(s, (size_t)(end - s), none, strlen(none)),
+		   *from = untyped ? untyped + strlen(none) : s, *paren = memchr(from, '(', (size_t)(end - from)),
+		   *e = paren ? paren : end;
 	const char *part[4];
 	size_t len[4], n = 0;
 	for (const char *p = s; n < 4;) {
@@ -316,6 +320,8 @@ static int gres_one(const char *s, const char *end, struct td_gres *ret, struct 
 				continue;
 			}
 		}
+		if (untyped && part[i] == untyped + 1)
+			continue;
 		if (g.type[0] || !len[i] || len[i] >= sizeof(g.type))
 			return td_fail(err, TD_INVALID, "GRES \"%.100s\": not name:type:count", all);
 		memcpy(g.type, part[i], len[i]);

@@ -38,7 +38,7 @@ struct td_gres {
 		[512]; // canonical ranges; of a part of a device, "shard:30(0/100,30/100)", which one; "": Slurm does not say which
 };
 // Parses GRES strings such as "gpu:2(IDX:0-1),shard:gpu:4(CNT:4)", "gpu(CNT:2)", "gpu:8(S:0-1)",
-// "gpu:tesla:8" and "gres:gpu:2". TD_INVALID, also for more than `max` entries.
+// "gpu:tesla:8", "gpu:(null):2(IDX:0-1)" and "gres:gpu:2". TD_INVALID, also for more than `max` entries.
 int td_gres_parse(const char *s, struct td_gres *ret, size_t max, size_t *ret_n, struct td_error *err);
 // The type of parts of a GPU (MIG) is their profile, "1g.10gb"; other types begin with a letter.
 static inline bool td_gres_is_part(const char *type)

@@ -138,6 +138,9 @@ static void test_gres(void **state)
 	gres("gres:gpu:2", "gpu", "", 2, "");
 	gres("gpu:0", "gpu", "", 0, "");
 	gres("gpu:0(IDX:N/A)", "gpu", "", 0, "");
+	gres("gpu:(null):2(IDX:0-1)", "gpu", "", 2, "0-1");
+	gres("gpu:(null):0(IDX:N/A)", "gpu", "", 0, "");
+	gres("shard:(null):180(80/100,100/100)", "shard", "", 180, "0-1");
 
 	struct td_gres g[2];
 	size_t n = 9;
