@@ -120,6 +120,18 @@ class Machine:
         self.procs.append(p)
         return p
 
+    def process(self, *which):
+        """The one that pgrep finds there, or None. Nobody there reaps one whose parent has ended."""
+        for pid in subprocess.run(["pgrep", "--ns", str(self.first()), "--nslist", "pid", *which], capture_output=True, text=True).stdout.split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                    return int(pid)
+        return None
+
+    def host(self):
+        """The process of `tandem host` there."""
+        return self.process("-f", "^/opt/tandem-lib/ld.*/tandem host")
+
     def tandem(self, *argv):
         """The words by which Tandem is run there: with its own libraries, which its children do not inherit."""
         lib = "/opt/tandem-lib"

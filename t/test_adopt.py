@@ -156,7 +156,8 @@ def test_users_commands_are_the_same_before_and_after(pool, site):
     with Login(pool, "l1", last=4) as m:
         wait_for("people use the old Slurm", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 60)
         before = (m.dir / "upper/etc/hosts").read_text()
-        m.also(*m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start"), log="host.log")
+        host = m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start")
+        m.also(*host, log="host.log")
         wait_for("it may not", lambda: "orbidden" in m.log(), 60)
         assert m.user("sinfo", "-h", "-o", "%N") == "h1" and not (m.dir / "root/run/tandem-host/slurm.key").exists()
         pool.cmd("node", "admit", "l1", "--login", "slurm/main")
@@ -165,6 +166,19 @@ def test_users_commands_are_the_same_before_and_after(pool, site):
         wait_for("the job is in the history", lambda: m.user("sacct", "-X", "-n", "-P", "-j", job, "-o", "state") == "COMPLETED", 120)
         assert m.user("srun", "-Q", "-w", "n0", "hostname") == "n0"
         assert "Permission denied" in m.user("cat", "/run/tandem-host/slurm.key")
+
+        # sackd reads a new configuration; then `tandem host` is killed, and comes again with a key of before.
+        sackd = lambda: m.process("-x", "sackd")
+        first, again = sackd(), m.log().count("sackd is started")
+        pool.shell("scontrol", "reconfigure")
+        wait_for("sackd has executed itself", lambda: "SACKD_RECONF=" in pathlib.Path(f"/proc/{sackd()}/environ").read_text(), 60)
+        assert sackd() == first
+        os.kill(m.host(), 9)
+        wait_for("sackd has ended with who watches it", lambda: sackd() is None, 60)
+        (m.dir / "root/run/tandem-host/slurm.key").write_bytes(b"x" * 64)
+        m.also(*host, log="host.log")
+        wait_for("people use the pool's again", lambda: "n[0-" in m.user("sinfo", "-h", "-o", "%N"), 120)
+        assert m.log().count("sackd is started") == again + 1
         pool.cmd("node", "dismiss", "l1", "--login", "slurm/main")
         wait_for("people use the old one", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 120)
         wait_for("the key is gone", lambda: not (m.dir / "root/run/tandem-host/slurm.key").exists(), 60)

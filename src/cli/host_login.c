@@ -21,7 +21,7 @@
 
 extern const struct td_embedded td_cli_files[];
 
-enum { TICK_MS = 500, REFUSED = 6 };
+enum { TICK_MS = 500, REFUSED = 6, WELL_MS = 60000 };
 #define HOSTS "/etc/hosts"
 #define BEGIN "# Slurm of a Tandem pool, by tandem host --login"
 #define END "# end of tandem host --login"
@@ -52,8 +52,11 @@ static void complain(struct login *l, const char *text)
 char *td_host_login_hosts(const char *text, const char *lines)
 {
 	td_auto_buf struct td_buf b = {0};
-	const char *from = strstr(text, BEGIN "\n"), *to = from ? strstr(from, END "\n") : NULL;
-	if (from && to) { // one without its end is somebody else's text now
+	const char *from = strstr(text, BEGIN "\n"), *to = from ? strstr(from, END "\n") : NULL, *next;
+	// A beginning without its end is somebody else's text now, as is all behind it.
+	while (to && (next = strstr(from + 1, BEGIN "\n")) && next < to)
+		from = next;
+	if (to) {
 		td_buf_add(&b, text, (size_t)(from - text));
 		td_buf_add(&b, to + strlen(END "\n"), strlen(to + strlen(END "\n")));
 	} else {
@@ -89,6 +92,7 @@ static int start(struct login *l, struct td_error *err)
 	setenv("TD_DIR", l->w->dir, 1);
 	setenv("TD_SERVERS", l->seen.servers, 1);
 	setenv("TD_STANDIN", l->w->standin, 1);
+	setenv("TD_KEEP", td_embedded(td_cli_files, "host-keep.sh")->text, 1);
 	char *argv[] = {"sh", "-c", (char *)(uintptr_t)td_embedded(td_cli_files, "host-login.sh")->text, "tandem-host",
 			NULL};
 	const int fds[] = {-1, 1, 2};
@@ -108,6 +112,7 @@ static void leave(struct login *l)
 		return;
 	}
 	td_host_keys_forget(l->w->dir);
+	l->d.not_before = 0; // none has run since: who is admitted again begins with --before
 	td_info("this machine may not read the key of %s/%s any more: sackd is ended and the key removed", l->who.ns,
 		l->w->cluster);
 }
@@ -138,8 +143,8 @@ static void look(struct login *l, int64_t now)
 	if (r) {
 		complain(l, err.msg);
 		// Slurm may be well where Kubernetes is not.
-		if (!l->d.pid && l->d.not_before && now >= l->d.not_before && td_host_key_there(l->w->dir) &&
-		    start(l, &err))
+		if (!l->d.pid && l->d.not_before && now >= l->d.not_before && *l->seen.servers &&
+		    td_host_key_there(l->w->dir) && start(l, &err))
 			complain(l, err.msg);
 		return;
 	}
@@ -147,6 +152,8 @@ static void look(struct login *l, int64_t now)
 		complain(l, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");
 		return;
 	}
+	if (l->d.pid && now >= l->d.not_before + WELL_MS)
+		l->d.back_ms = 0;
 	bool first = !l->d.pid && !l->d.not_before;
 	if (first && td_host_hook(l->w->before, l->who.name, l->cancel, &err)) {
 		complain(l, err.msg);

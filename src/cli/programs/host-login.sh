@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts sackd on a login machine (host_login.c). Environment: TD_DIR (the key), TD_SERVERS (where slurmctld is),
-# TD_STANDIN.
+# TD_STANDIN, TD_KEEP (host-keep.sh).
 # It ends when who watches it ends, because a second one could not take its socket.
 set -eu
 umask 022
@@ -11,4 +11,4 @@ export SLURM_SACK_KEY="$TD_DIR/slurm.key"
 exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
 	# The key of another Slurm would be taken first.
 	[ ! -d /etc/slurm ] || mount -t tmpfs -o mode=755 tmpfs /etc/slurm
-	exec "$(command -v sackd)" -D --conf-server "$TD_SERVERS"'
+	exec sh -c "$TD_KEEP" tandem-host "$(command -v sackd)" -D --conf-server "$TD_SERVERS"'
