@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,13 +119,31 @@ static void leave(struct login *l)
 		l->w->cluster);
 }
 
+// sackd runs as Slurm's user, who reads the keys then, and nobody else. Nobody sees what else is in the directory.
+static int lend_keys(const char *dir, struct td_error *err)
+{
+	static const char *const names[] = {TD_HOST_KEY, TD_HOST_JWKS};
+	const struct passwd *slurm = getpwnam("slurm");
+	if (!slurm)
+		return td_fail(err, TD_NOT_FOUND,
+			       "there is no user slurm on this machine: install sackd's package, which makes it");
+	for (size_t i = 0; i < TD_LEN(names); i++) {
+		td_auto_free char *path = td_asprintf("%s/%s", dir, names[i]);
+		if (chown(path, slurm->pw_uid, (gid_t)-1) && errno != ENOENT)
+			return td_fail_errno(err, TD_INTERNAL, errno, "giving %s to the user slurm", path);
+	}
+	return chmod(dir, 0711) ? td_fail_errno(err, TD_INTERNAL, errno, "opening %s", dir) : 0;
+}
+
 static int prepare(struct login *l, struct td_error *err)
 {
 	bool new = false;
 	int r = td_host_key_write(l->w->dir, TD_HOST_KEY, &l->seen.key, &new, err);
 	if (!r)
 		r = td_host_key_write(l->w->dir, TD_HOST_JWKS, &l->seen.jwks, &new, err);
-	if (new && l->d.pid)
+	if (!r)
+		r = lend_keys(l->w->dir, err);
+	if (!r && new && l->d.pid)
 		kill(l->d.pid, SIGHUP); // it reads its keys anew
 	return r ? r : write_hosts(l->seen.hosts, err);
 }
