@@ -29,6 +29,7 @@ enum { TICK_MS = 500, REFUSED = 6, WELL_MS = 60000 };
 #define END "# end of tandem host --login"
 // What users' commands read before sackd's (S-A13).
 #define FIRST "/etc/slurm/slurm.conf"
+#define RUN "/run/slurm" // where sackd has its socket
 
 struct login {
 	const struct td_host_login *w;
@@ -109,6 +110,9 @@ static void leave(struct login *l)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_host_daemon_stop(&l->d);
+	// Another Slurm's sackd, which may be another user's, takes it from root, and from no third.
+	if (chown(RUN, 0, 0) && errno != ENOENT)
+		td_warn("giving %s back to root: %s", RUN, strerror(errno));
 	if (write_hosts("", &err) || td_host_hook(l->w->after, l->who.name, l->cancel, &err)) {
 		complain(l, err.msg);
 		return;
