@@ -48,6 +48,9 @@ class Machine:
         self.switch, self.ns, self.cable = f"td{pool.id}", f"td{pool.id}-{name}", f"tm{pool.id[:4]}{name}"[:15]
         self.group = f"tandem-{pool.id}-{name}"
         self.address = f"10.{pool.instance['subnet']}.250.{last}"
+        # Slurm's daemons are reached from Slurm's pods alone, and it is none (docs/host.md).
+        self.policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": f"machine-{name}", "namespace": "slurm"}, "spec": {
+            "podSelector": {"matchLabels": {"tandem.dev/cluster": "main"}}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": f"{self.address}/32"}}]}]}}
         self.lib = self.dir / "upper/opt/tandem-lib"
         self.procs, self.devices = [], devices
 
@@ -69,6 +72,7 @@ class Machine:
         self.ip("-n", self.ns, "addr", "add", f"{self.address}/16", "dev", "eth0")
         self.ip("-n", self.ns, "link", "set", "lo", "up")
         self.ip("-n", self.ns, "link", "set", "eth0", "up")
+        self.pool.apply(self.policy)
         return self
 
     def join(self):
@@ -120,6 +124,18 @@ class Machine:
         self.procs.append(p)
         return p
 
+    def process(self, *which):
+        """The one that pgrep finds there, or None. Nobody there reaps one whose parent has ended."""
+        for pid in subprocess.run(["pgrep", "--ns", str(self.first()), "--nslist", "pid", *which], capture_output=True, text=True).stdout.split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                    return int(pid)
+        return None
+
+    def host(self):
+        """The process of `tandem host` there."""
+        return self.process("-f", "^/opt/tandem-lib/ld.*/tandem host")
+
     def tandem(self, *argv):
         """The words by which Tandem is run there: with its own libraries, which its children do not inherit."""
         lib = "/opt/tandem-lib"
@@ -137,6 +153,7 @@ class Machine:
                     os.kill(int(child), 9)  # the machine's PID 1, and with it all that runs there
                 p.kill()
             p.wait(60)
+        self.pool.kubectl("-n", "slurm", "delete", "networkpolicy", self.policy["metadata"]["name"], "--ignore-not-found")
         self.ip("netns", "del", self.ns, check=False)
         self.ip("link", "del", self.cable, check=False)
 

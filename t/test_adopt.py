@@ -143,6 +143,10 @@ class Login(Machine):
         self.start("sh", "-c", "old-start; exec sleep infinity", log="old.log")
         return self
 
+    def key(self, what='[ -e "$KEY" ]'):
+        """Whether root's command about the key works; /run is the machine's own."""
+        return subprocess.run(self.inside("env", "KEY=/run/tandem-host/slurm.key", "sh", "-c", what)).returncode == 0
+
     def user(self, *argv):
         """What one of the people gets."""
         r = subprocess.run(self.inside("setpriv", "--reuid", str(self.pool.uid), "--regid", str(self.pool.uid), "--clear-groups", "env", "-C", "/tmp", *argv), capture_output=True, text=True, timeout=120)
@@ -156,17 +160,31 @@ def test_users_commands_are_the_same_before_and_after(pool, site):
     with Login(pool, "l1", last=4) as m:
         wait_for("people use the old Slurm", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 60)
         before = (m.dir / "upper/etc/hosts").read_text()
-        m.also(*m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start"), log="host.log")
+        host = m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start")
+        m.also(*host, log="host.log")
         wait_for("it may not", lambda: "orbidden" in m.log(), 60)
-        assert m.user("sinfo", "-h", "-o", "%N") == "h1" and not (m.dir / "root/run/tandem-host/slurm.key").exists()
+        assert m.user("sinfo", "-h", "-o", "%N") == "h1" and not m.key()
         pool.cmd("node", "admit", "l1", "--login", "slurm/main")
         wait_for("people use the pool's", lambda: "n[0-" in m.user("sinfo", "-h", "-o", "%N"), 120)
         job = m.user("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "hostname")
         wait_for("the job is in the history", lambda: m.user("sacct", "-X", "-n", "-P", "-j", job, "-o", "state") == "COMPLETED", 120)
         assert m.user("srun", "-Q", "-w", "n0", "hostname") == "n0"
-        assert "Permission denied" in m.user("cat", "/run/tandem-host/slurm.key")
+        assert m.key() and "Permission denied" in m.user("cat", "/run/tandem-host/slurm.key")
+
+        # sackd reads a new configuration; then `tandem host` is killed, and comes again with a key of before.
+        sackd = lambda: m.process("-x", "sackd")
+        first, again = sackd(), m.log().count("sackd is started")
+        pool.shell("scontrol", "reconfigure")
+        wait_for("sackd has executed itself", lambda: "SACKD_RECONF=" in pathlib.Path(f"/proc/{sackd()}/environ").read_text(), 60)
+        assert sackd() == first
+        os.kill(m.host(), 9)
+        wait_for("sackd has ended with who watches it", lambda: sackd() is None, 60)
+        assert m.key("printf %64s x >$KEY")
+        m.also(*host, log="host.log")
+        wait_for("people use the pool's again", lambda: "n[0-" in m.user("sinfo", "-h", "-o", "%N"), 120)
+        assert m.log().count("sackd is started") == again + 1
         pool.cmd("node", "dismiss", "l1", "--login", "slurm/main")
         wait_for("people use the old one", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 120)
-        wait_for("the key is gone", lambda: not (m.dir / "root/run/tandem-host/slurm.key").exists(), 60)
+        wait_for("the key is gone", lambda: not m.key(), 60)
         assert (m.dir / "upper/etc/hosts").read_text() == before
         assert "no login machine" in pool.cmd("node", "dismiss", "l1", "--login", "slurm/main", check=False).stderr

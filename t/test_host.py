@@ -1,5 +1,4 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
-import contextlib
 import json
 import os
 import pathlib
@@ -46,12 +45,7 @@ def metal(pool):
 
 
 def slurmd(m):
-    """The process of the machine's slurmd, or None. Nobody there reaps one whose parent has ended."""
-    for pid in subprocess.run(["pgrep", "--ns", str(m.first()), "--nslist", "pid", "-x", "slurmd"], capture_output=True, text=True).stdout.split():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
-                return int(pid)
-    return None
+    return m.process("-x", "slurmd")
 
 
 def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
@@ -104,8 +98,7 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     assert pool.job(job)["JobState"] == "RUNNING"
     wait_for("its slurmd runs on", lambda: slurmd(m), 60)
     old = slurmd(m)
-    first = subprocess.run(["pgrep", "--ns", str(m.first()), "--nslist", "pid", "-f", "^/opt/tandem-lib/ld.*/tandem host"], capture_output=True, text=True, check=True).stdout
-    os.kill(int(first), 9)
+    os.kill(m.host(), 9)
     wait_for("slurmd has ended with who watches it", lambda: slurmd(m) is None, 60)
     m.also(*host, log="host2.log")
     wait_for("the next one knows that slurmd is needed", lambda: slurmd(m) not in (None, old), 60)

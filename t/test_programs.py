@@ -14,6 +14,7 @@ from harness import wait_for
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD, TRIAL, HOMES = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial", "homes"))
 GATE, SLURMCTLD, ACCOUNTS, TOPOLOGY = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts", "topology"))
+KEEP = ROOT / "src/cli/programs/host-keep.sh"
 pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib", "usr/local/bin")
 DEADLINE = 60
@@ -463,3 +464,45 @@ def test_slurmd_makes_cgroups_writable_beside_a_kubelet_only(box):
         p = box.run("bash", "-c", SLURMD.read_text(), before=f"{LISTEN}\nPATH={box.path}/bin:{path}", **{**ENV, "PATH": path, "TD_CGROUPS": cgroups})
         assert p.returncode == 0, p.err
         assert [c for c in box.calls() if c.startswith("mount|")] == want
+
+
+# ---- host-keep.sh --------------------------------------------------------------------------------------------------------
+AGAIN = """import os, signal, sys, threading
+def again(*_):
+    threading.Thread(target=os.execv, args=(sys.executable, [sys.executable, *sys.argv, "again"])).start()
+signal.signal(signal.SIGHUP, again)
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
+print(os.getpid(), len(sys.argv), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.feature("C6.6", "A17.1")
+def test_a_daemon_that_executes_itself_ends_with_who_watches_it(tmp_path):
+    """As Slurm's do, from a thread, for a new configuration or key: the kernel has forgotten their parent-death signal then."""
+    (tmp_path / "daemon").write_text(AGAIN)
+    words = ["setpriv", "--pdeathsig", "TERM", "sh", "-c", KEEP.read_text(), "keep", "/usr/bin/python3", str(tmp_path / "daemon")]
+
+    def begin(*before):
+        """(who watches, the shell, the daemon, what it says)."""
+        p = subprocess.Popen([*before, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        daemon = int(p.stdout.readline().split()[0])
+        keep = int((pathlib.Path("/proc") / str(daemon) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(keep, signal.SIGHUP)
+        assert p.stdout.readline() == f"{daemon} 2\n"  # the same process, anew
+        return p, keep, daemon
+
+    p, keep, daemon = begin("sh", "-c", '"$@" & wait', "watch")
+    assert keep != p.pid
+    p.kill()
+    assert p.stdout.read() == "" and not pathlib.Path(f"/proc/{daemon}/cmdline").exists()  # nobody has its stdout any more
+    p.wait(DEADLINE)
+    p, keep, daemon = begin()
+    assert keep == p.pid
+    os.kill(daemon, signal.SIGUSR1)
+    assert p.wait(DEADLINE) == 7
+    p, keep, daemon = begin()
+    p.terminate()
+    p.wait(DEADLINE)
+    assert not pathlib.Path(f"/proc/{daemon}").exists()

@@ -106,9 +106,13 @@ static int prepare(struct host *h, struct td_error *err)
 static int start(struct host *h, struct td_error *err)
 {
 	const char *program = td_embedded(td_cli_files, "host.sh")->text;
-	const char *const vars[][2] = {{"TD_DIR", h->dir},        {"TD_NODE", h->who.name},
-				       {"TD_CONF", h->seen.conf}, {"TD_SERVERS", h->seen.servers},
-				       {"TD_SLURMD", h->slurmd},  {"TD_STANDIN", h->standin}};
+	const char *const vars[][2] = {{"TD_DIR", h->dir},
+				       {"TD_NODE", h->who.name},
+				       {"TD_CONF", h->seen.conf},
+				       {"TD_SERVERS", h->seen.servers},
+				       {"TD_SLURMD", h->slurmd},
+				       {"TD_STANDIN", h->standin},
+				       {"TD_KEEP", td_embedded(td_cli_files, "host-keep.sh")->text}};
 	for (size_t i = 0; i < TD_LEN(vars); i++)
 		setenv(vars[i][0], vars[i][1], 1);
 	char *argv[] = {"sh", "-c", (char *)(uintptr_t)program, "tandem-host", NULL};

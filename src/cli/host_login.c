@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +23,13 @@
 
 extern const struct td_embedded td_cli_files[];
 
-enum { TICK_MS = 500, REFUSED = 6 };
+enum { TICK_MS = 500, REFUSED = 6, WELL_MS = 60000 };
 #define HOSTS "/etc/hosts"
 #define BEGIN "# Slurm of a Tandem pool, by tandem host --login"
 #define END "# end of tandem host --login"
 // What users' commands read before sackd's (S-A13).
 #define FIRST "/etc/slurm/slurm.conf"
+#define RUN "/run/slurm" // where sackd has its socket
 
 struct login {
 	const struct td_host_login *w;
@@ -52,8 +55,11 @@ static void complain(struct login *l, const char *text)
 char *td_host_login_hosts(const char *text, const char *lines)
 {
 	td_auto_buf struct td_buf b = {0};
-	const char *from = strstr(text, BEGIN "\n"), *to = from ? strstr(from, END "\n") : NULL;
-	if (from && to) { // one without its end is somebody else's text now
+	const char *from = strstr(text, BEGIN "\n"), *to = from ? strstr(from, END "\n") : NULL, *next;
+	// A beginning without its end is somebody else's text now, as is all behind it.
+	while (to && (next = strstr(from + 1, BEGIN "\n")) && next < to)
+		from = next;
+	if (to) {
 		td_buf_add(&b, text, (size_t)(from - text));
 		td_buf_add(&b, to + strlen(END "\n"), strlen(to + strlen(END "\n")));
 	} else {
@@ -89,6 +95,7 @@ static int start(struct login *l, struct td_error *err)
 	setenv("TD_DIR", l->w->dir, 1);
 	setenv("TD_SERVERS", l->seen.servers, 1);
 	setenv("TD_STANDIN", l->w->standin, 1);
+	setenv("TD_KEEP", td_embedded(td_cli_files, "host-keep.sh")->text, 1);
 	char *argv[] = {"sh", "-c", (char *)(uintptr_t)td_embedded(td_cli_files, "host-login.sh")->text, "tandem-host",
 			NULL};
 	const int fds[] = {-1, 1, 2};
@@ -103,13 +110,33 @@ static void leave(struct login *l)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_host_daemon_stop(&l->d);
+	// Another Slurm's sackd, which may be another user's, takes it from root, and from no third.
+	if (chown(RUN, 0, 0) && errno != ENOENT)
+		td_warn("giving %s back to root: %s", RUN, strerror(errno));
 	if (write_hosts("", &err) || td_host_hook(l->w->after, l->who.name, l->cancel, &err)) {
 		complain(l, err.msg);
 		return;
 	}
 	td_host_keys_forget(l->w->dir);
+	l->d.not_before = 0; // none has run since: who is admitted again begins with --before
 	td_info("this machine may not read the key of %s/%s any more: sackd is ended and the key removed", l->who.ns,
 		l->w->cluster);
+}
+
+// sackd runs as Slurm's user, who reads the keys then, and nobody else. Nobody sees what else is in the directory.
+static int lend_keys(const char *dir, struct td_error *err)
+{
+	static const char *const names[] = {TD_HOST_KEY, TD_HOST_JWKS};
+	const struct passwd *slurm = getpwnam("slurm");
+	if (!slurm)
+		return td_fail(err, TD_NOT_FOUND,
+			       "there is no user slurm on this machine: install sackd's package, which makes it");
+	for (size_t i = 0; i < TD_LEN(names); i++) {
+		td_auto_free char *path = td_asprintf("%s/%s", dir, names[i]);
+		if (chown(path, slurm->pw_uid, (gid_t)-1) && errno != ENOENT)
+			return td_fail_errno(err, TD_INTERNAL, errno, "giving %s to the user slurm", path);
+	}
+	return chmod(dir, 0711) ? td_fail_errno(err, TD_INTERNAL, errno, "opening %s", dir) : 0;
 }
 
 static int prepare(struct login *l, struct td_error *err)
@@ -118,7 +145,9 @@ static int prepare(struct login *l, struct td_error *err)
 	int r = td_host_key_write(l->w->dir, TD_HOST_KEY, &l->seen.key, &new, err);
 	if (!r)
 		r = td_host_key_write(l->w->dir, TD_HOST_JWKS, &l->seen.jwks, &new, err);
-	if (new && l->d.pid)
+	if (!r)
+		r = lend_keys(l->w->dir, err);
+	if (!r && new && l->d.pid)
 		kill(l->d.pid, SIGHUP); // it reads its keys anew
 	return r ? r : write_hosts(l->seen.hosts, err);
 }
@@ -138,8 +167,8 @@ static void look(struct login *l, int64_t now)
 	if (r) {
 		complain(l, err.msg);
 		// Slurm may be well where Kubernetes is not.
-		if (!l->d.pid && l->d.not_before && now >= l->d.not_before && td_host_key_there(l->w->dir) &&
-		    start(l, &err))
+		if (!l->d.pid && l->d.not_before && now >= l->d.not_before && *l->seen.servers &&
+		    td_host_key_there(l->w->dir) && start(l, &err))
 			complain(l, err.msg);
 		return;
 	}
@@ -147,6 +176,8 @@ static void look(struct login *l, int64_t now)
 		complain(l, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");
 		return;
 	}
+	if (l->d.pid && now >= l->d.not_before + WELL_MS)
+		l->d.back_ms = 0;
 	bool first = !l->d.pid && !l->d.not_before;
 	if (first && td_host_hook(l->w->before, l->who.name, l->cancel, &err)) {
 		complain(l, err.msg);

@@ -5,7 +5,7 @@
 
 struct td_host_login {
 	const char *ns, *cluster, *name; // of the SlurmCluster; of this machine
-	const char *conf, *dir;          // kubeconfig; for the key, root's alone
+	const char *conf, *dir;          // kubeconfig; for the keys, which Slurm's user may read, too
 	const char *standin;             // the program tandem-standin, beside which are srun's plug-ins
 	const char *controller;          // slurmctld's address; NULL: that of its pod
 	const char *before, *after; // a site's programs: before sackd starts, after the machine was dismissed; NULL ok

@@ -18,6 +18,7 @@ struct usage_request {
 	const char *by, *output, *since, *until, *tenant;
 	double gpu_price, cpu_price;
 	bool priced, yield;
+	int64_t now; // epoch seconds: when it was asked
 };
 
 static int failed(const struct td_error *err)
@@ -155,12 +156,12 @@ static void show_yield(const struct usage_request *q, const struct td_objects *t
 }
 
 // Slurm's history knows how much the devices of a pod computed when its job has ended; until then its pod says it.
-static void add_live(const struct td_cli_login *l, struct td_ledger *sums, int64_t from, int64_t to)
+static void add_live(const struct td_cli_login *l, struct td_ledger *sums, int64_t from)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_auto_services struct td_cli_services live = {0};
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
-	if (to < now || td_kube_list(l->kube, &td_pods, NULL, NULL, NULL, NULL, &pods, NULL))
+	if (td_kube_list(l->kube, &td_pods, NULL, NULL, NULL, NULL, &pods, NULL))
 		return; // the figures are those of replicas that have ended
 	td_cli_services_read(&pods, from, now, &live);
 	for (size_t i = 0; i < live.n; i++)
@@ -204,8 +205,8 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 		for (int k = 0; k < TD_LEDGER_SUMS; k++)
 			s->sum[k] += r->sum[k];
 	}
-	if (!strcmp(q->by, "service"))
-		add_live(l, &sums, from, to);
+	if (!strcmp(q->by, "service") && to >= q->now)
+		add_live(l, &sums, from);
 	td_ledger_sort(&sums);
 	if (td_streq(q->output, "json"))
 		print_json(q, &sums);
@@ -268,7 +269,8 @@ int td_usage_main(int argc, char **argv)
 		return code;
 	if (td_remote_check(&remote, &err))
 		return td_command_wrong("usage", "%s", err.msg);
-	int64_t to = td_real_ms(&td_clock_system) / 1000, from = to - 30LL * DAY_S;
+	q.now = td_real_ms(&td_clock_system) / 1000;
+	int64_t to = q.now, from = to - 30LL * DAY_S;
 	if ((q.since && !date(q.since, &from)) || (q.until && !date(q.until, &to)))
 		return td_command_wrong("usage", "--since and --until want a day, such as 2026-11-01");
 	if (from >= to)

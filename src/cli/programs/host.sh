@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts slurmd on a machine that is no pod (host.c). Environment: TD_DIR (the key, and hosts), TD_NODE, TD_CONF (what
-# slurmd tells slurmctld of the node), TD_SERVERS (where slurmctld is), TD_SLURMD, TD_STANDIN.
+# slurmd tells slurmctld of the node), TD_SERVERS (where slurmctld is), TD_SLURMD, TD_STANDIN, TD_KEEP (host-keep.sh).
 # slurmd and its jobs see /etc/hosts with slurmctld's names, which only the pods' network knows; nobody else does. It
 # ends when who watches it ends, because a second one could not take its port; the steps of jobs do not.
 set -eu
@@ -21,4 +21,4 @@ exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
 	for d in /etc/slurm /run/slurmctld /run/slurmdbd; do
 		[ ! -d "$d" ] || mount -t tmpfs -o mode=755 tmpfs "$d"
 	done
-	exec "$TD_SLURMD" -D -Z -N "$TD_NODE" --conf-server "$TD_SERVERS" --conf "$TD_CONF"'
+	exec sh -c "$TD_KEEP" tandem-host "$TD_SLURMD" -D -Z -N "$TD_NODE" --conf-server "$TD_SERVERS" --conf "$TD_CONF"'

@@ -30,6 +30,10 @@ static void test_a_part_without_its_end_is_left(void **state)
 {
 	const char *cut = "# Slurm of a Tandem pool, by tandem host --login\n10.0.0.1 a\n10.0.0.9 mine\n";
 	check(cut, "", cut);
+	td_auto_free char *with = td_asprintf("%s%s", cut, PART("10.0.0.2 a\n"));
+	check(cut, "10.0.0.2 a\n", with);
+	check(with, "10.0.0.2 a\n", with); // at the next look, too
+	check(with, "", cut);
 }
 
 int main(void)
