@@ -217,7 +217,7 @@ def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
 
     def listens():
         seen.update({who: said + [rest()["status"].get("podIP")] for who, said in tries().items()})
-        return all("open" in t for t in seen.values())
+        return "open" in seen["login"] and "tried" in seen["default"] and "open" not in seen["default"]  # the cluster's own pods reach it, by policy
     try:
         wait_for("it listens on its address", listens)
     except AssertionError as e:
