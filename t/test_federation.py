@@ -289,6 +289,7 @@ def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
     finally:
         put(routes, [{"team": "lab", "gpus": 1}])
         pool.ask("scancel", str(held))
+        wait_for("the rules are in force again", lambda: hub.run("submit", "--no-code", "--gpus", "1", "--cluster", "west", "--", "true", check=False).returncode != 0)
 
 
 @pytest.fixture
