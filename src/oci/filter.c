@@ -14,7 +14,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
-#include <net/if_arp.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -197,11 +197,12 @@ static void chain(struct batch *x, const struct side *s)
 	put_str(x, NFTA_CHAIN_TYPE, "filter");
 	close_msg(x);
 
-	// What the pod says to itself, and the packets of a connection that is there.
-	const uint16_t lo = ARPHRD_LOOPBACK;
+	// What the pod says to itself and over interfaces that somebody gave it besides its own, as planes of a fabric: a
+	// policy is about the cluster's network. Then the packets of a connection that is there.
+	const char own[IFNAMSIZ] = "eth0";
 	open_rule(x, s->chain);
 	load_meta(x, s->iface);
-	compare(x, NFT_CMP_EQ, &lo, sizeof(lo));
+	compare(x, NFT_CMP_NEQ, own, sizeof(own));
 	accept_it(x);
 
 	const uint32_t none = 0;
@@ -303,8 +304,8 @@ static void side(struct batch *x, const struct side *s, const struct td_net_allo
 
 static void build(struct batch *x, const struct td_net_filter *f)
 {
-	static const struct side in = {"in", NF_INET_LOCAL_IN, NFT_META_IIFTYPE, SADDR_AT},
-				 out = {"out", NF_INET_LOCAL_OUT, NFT_META_OIFTYPE, DADDR_AT};
+	static const struct side in = {"in", NF_INET_LOCAL_IN, NFT_META_IIFNAME, SADDR_AT},
+				 out = {"out", NF_INET_LOCAL_OUT, NFT_META_OIFNAME, DADDR_AT};
 	// Made first, so that there is one to be deleted.
 	static const int tables[] = {NFT_MSG_NEWTABLE, NFT_MSG_DELTABLE, NFT_MSG_NEWTABLE};
 	open_msg(x, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
