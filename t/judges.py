@@ -33,10 +33,7 @@ def pip(python, *argv):
         missing((r.stderr.strip().splitlines() or ["pip failed"])[-1])
 
 
-MPI = "mpi.txt", "prefix.txt"  # MPI alone is a twentieth of all
-
-
-def install(pool, place, lists, warm):
+def install(pool, place):
     """Makes the environment in the pool, at `place` of this machine."""
     pool.shell("python3", "-m", "venv", "--without-pip", HOME)
     site = place / f"lib/python{PYTHON}/site-packages"
@@ -46,24 +43,23 @@ def install(pool, place, lists, warm):
             subprocess.run([sys.executable, "-m", "venv", tools], check=True, capture_output=True, timeout=300)
         except (OSError, subprocess.CalledProcessError) as e:
             missing(e)
-        pip(f"{tools}/bin/python3", *WHEELS, "--target", site, "-r", LISTS / lists[0])
-        if "sources.txt" in lists:
-            pip(f"{tools}/bin/python3", "--target", site, "-r", LISTS / "sources.txt")
+        pip(f"{tools}/bin/python3", *WHEELS, "--target", site, "-r", LISTS / "requirements.txt")
+        pip(f"{tools}/bin/python3", "--target", site, "-r", LISTS / "sources.txt")
         pip(f"{tools}/bin/python3", "--prefix", place, "--ignore-installed", "-r", LISTS / "prefix.txt")
     for script in (site / "bin").glob("*"):  # with --target they name this machine's Python
         if script.is_file() and script.read_bytes().startswith(b"#!/"):
             (place / "bin" / script.name).write_text(f"#!{HOME}/bin/python3\n" + script.read_text().split("\n", 1)[1])
             (place / "bin" / script.name).chmod(0o755)
-    pool.shell(f"{HOME}/bin/python3", "-c", warm, timeout=600)
+    pool.shell(f"{HOME}/bin/python3", "-c", WARM, timeout=600)
 
 
-def lend(pool, lists=("requirements.txt", "sources.txt", "prefix.txt"), warm=WARM):
+def lend(pool):
     """Puts the environment at HOME into the pool, until the test takes it away."""
-    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in lists) + warm.encode()).hexdigest()[:12]
+    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in ("requirements.txt", "sources.txt", "prefix.txt")) + WARM.encode()).hexdigest()[:12]
     kept, place = CACHE / f"judges-{stamp}-{PYTHON}", pathlib.Path(pool.shared_dir) / "judges"
     try:
         if not kept.exists():
-            install(pool, place, lists, warm)
+            install(pool, place)
             CACHE.mkdir(parents=True, exist_ok=True)
             new = tempfile.mkdtemp(dir=CACHE, prefix="judges-new-")
             try:
