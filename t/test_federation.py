@@ -273,7 +273,9 @@ def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
     put([{"name": "any", "members": ["east", "west"]}], [])
     try:
         def start():
-            r = hub.run("session", "start", "-o", "json", "--no-wait", "--name", "page", "--gpus", "1", "endpoint", "--", "exec python3 -m http.server $PORT -d /etc")
+            r = hub.run("session", "start", "-o", "json", "--no-wait", "--name", "page", "--gpus", "1", "endpoint", "--", "exec python3 -m http.server $PORT -d /etc", check=False)
+            if "team lab holds" in r.stderr:  # by the limits that were
+                return False
             s = json.loads(r.stdout)
             if s["cluster"] != "west":  # what was seen of east is older
                 hub.run("session", "stop", s["id"])
