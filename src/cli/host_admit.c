@@ -183,11 +183,18 @@ int td_host_login_admit(struct td_kube *k, const char *ns, const char *cluster, 
 int td_host_login_dismiss(struct td_kube *k, const char *ns, const char *cluster, const struct td_strv *names,
 			  struct td_error *err)
 {
-	const struct td_kube_delete_opts opts = {.grace_s = -1};
 	const char *none = NULL;
+	td_auto_free char *role = td_asprintf("%s-login-host", cluster);
 	for (size_t i = 0; i < names->n; i++) {
-		td_auto_free char *name = td_asprintf("%s-login-host-%s", cluster, names->v[i]);
-		int r = td_kube_delete(k, &td_rolebindings, ns, name, &opts, NULL, err);
+		td_auto_free char *name = td_asprintf("%s-%s", role, names->v[i]);
+		td_auto(td_object_unref) struct td_object *o = NULL;
+		int r = td_kube_get(k, &td_rolebindings, ns, name, NULL, &o, err);
+		// That of a machine of a NodeSet may have the same name (NODESET-host-NODE), and belongs to the NodeSet.
+		if (!r && !td_jfind(td_jget(o->root, "metadata.ownerReferences"), "kind", td_slurmclusters.kind))
+			r = TD_NOT_FOUND;
+		const struct td_kube_delete_opts opts = {.grace_s = -1, .uid = o ? o->uid : NULL};
+		if (!r)
+			r = td_kube_delete(k, &td_rolebindings, ns, name, &opts, NULL, err);
 		if (r && r != TD_NOT_FOUND)
 			return r;
 		if (r)
