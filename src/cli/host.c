@@ -16,7 +16,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,15 +44,6 @@ struct host {
 	char *last; // the last complaint: it is logged once
 };
 
-static void complain(struct host *h, const char *text)
-{
-	if (td_streq(h->last, text))
-		return;
-	free(h->last);
-	h->last = td_strdup(text);
-	td_warn("%s", text);
-}
-
 // Written in place: slurmd has it mounted.
 static int write_hosts(const struct host *h, struct td_error *err)
 {
@@ -65,13 +55,7 @@ static int write_hosts(const struct host *h, struct td_error *err)
 	td_buf_printf(&want, "\n# Where slurmctld is, by tandem host\n%s", h->seen.hosts);
 	if (!td_file_read(path, 2 << 20, &have, NULL) && td_streq(td_buf_str(&have), td_buf_str(&want)))
 		return 0;
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	r = fd < 0 ? TD_INTERNAL : td_write_all(fd, td_buf_str(&want), want.len, err);
-	if (!r && ftruncate(fd, (off_t)want.len))
-		r = TD_INTERNAL;
-	if (fd >= 0)
-		close(fd);
-	return r ? td_fail(err, r, "%s cannot be written", path) : 0;
+	return td_host_write_in_place(path, td_buf_str(&want), want.len, err);
 }
 
 // Who replaces the machine's /etc/hosts, as most editors do, takes slurmd's off it, in its namespace too: the kernel
@@ -95,9 +79,7 @@ static int mount_hosts(const struct host *h, struct td_error *err)
 static int prepare(struct host *h, struct td_error *err)
 {
 	bool new = false;
-	int r = td_host_key_write(h->dir, TD_HOST_KEY, &h->seen.key, &new, err);
-	if (!r)
-		r = td_host_key_write(h->dir, TD_HOST_JWKS, &h->seen.jwks, &new, err);
+	int r = td_host_keys_write(h->dir, &h->seen.key, &h->seen.jwks, &new, err);
 	if (new && h->d.pid)
 		kill(h->d.pid, SIGHUP); // it reads its keys anew
 	return r ? r : write_hosts(h, err);
@@ -148,14 +130,14 @@ static void look(struct host *h, int64_t now)
 			return; // the key says to the next one that the program has not run
 		td_host_keys_forget(h->dir);
 		if (h->leaving)
-			complain(h, err.msg); // and once more at the next look
+			td_host_complain(&h->last, err.msg); // and once more at the next look
 		return;
 	}
 	if (r) {
-		complain(h, err.msg);
+		td_host_complain(&h->last, err.msg);
 		// Slurm may be well where Kubernetes is not: a slurmd that has ended is needed before its jobs are given up.
 		if (!h->d.pid && h->d.not_before && now >= h->d.not_before && start(h, &err))
-			complain(h, err.msg);
+			td_host_complain(&h->last, err.msg);
 		return;
 	}
 	// slurmd has run, for the one before this perhaps.
@@ -166,22 +148,24 @@ static void look(struct host *h, int64_t now)
 	// Slurm still has jobs of one that leaves: slurmd is there until they have ended.
 	if (h->leaving) {
 		if (*h->seen.hosts && (write_hosts(h, &err) || mount_hosts(h, &err)))
-			complain(h, err.msg);
+			td_host_complain(&h->last, err.msg);
 		if (!h->d.pid && now >= h->d.not_before && start(h, &err))
-			complain(h, err.msg);
+			td_host_complain(&h->last, err.msg);
 		return;
 	}
 	h->said_out = false;
 	if (!*h->seen.hosts) {
-		complain(h, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");
+		td_host_complain(
+			&h->last,
+			"slurmctld's pod has no address yet, or this machine may not see it: give --controller");
 		return;
 	}
 	if (prepare(h, &err)) {
-		complain(h, err.msg);
+		td_host_complain(&h->last, err.msg);
 		return;
 	}
 	if (mount_hosts(h, &err))
-		complain(h, err.msg);
+		td_host_complain(&h->last, err.msg);
 	if (!h->d.pid && !h->seen.expected && !h->seen.recorded)
 		return; // the operator says when the configuration knows of it
 	// What Slurm has forgotten registers with a new slurmd only (pool/nodeset.h).
@@ -196,7 +180,7 @@ static void look(struct host *h, int64_t now)
 	}
 	if (!h->d.pid && now >= h->d.not_before &&
 	    (td_host_hook(h->before, h->who.name, h->cancel, &err) || start(h, &err)))
-		complain(h, err.msg);
+		td_host_complain(&h->last, err.msg);
 }
 
 static void run(struct host *h)

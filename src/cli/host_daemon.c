@@ -7,6 +7,7 @@
 #include "base/proc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 enum { BACK_MS = 30000, STOP_MS = 20000, HOOK_MS = 120000 };
 
-int td_host_key_write(const char *dir, const char *name, const struct td_buf *key, bool *ret_new, struct td_error *err)
+static int write_key(const char *dir, const char *name, const struct td_buf *key, bool *ret_new, struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf("%s/%s", dir, name);
 	td_auto_buf struct td_buf have = {0};
@@ -29,6 +30,13 @@ int td_host_key_write(const char *dir, const char *name, const struct td_buf *ke
 	if (!key->len)
 		return unlink(path) && errno != ENOENT ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
 	return td_file_write(path, key->s, key->len, 0600, err);
+}
+
+int td_host_keys_write(const char *dir, const struct td_buf *key, const struct td_buf *jwks, bool *ret_new,
+		       struct td_error *err)
+{
+	int r = write_key(dir, TD_HOST_KEY, key, ret_new, err);
+	return r ? r : write_key(dir, TD_HOST_JWKS, jwks, ret_new, err);
 }
 
 void td_host_keys_forget(const char *dir)
@@ -80,4 +88,24 @@ int td_host_hook(const char *program, const char *name, struct td_cancel *c, str
 {
 	char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)name, NULL};
 	return program ? td_run_ok(argv, HOOK_MS, c, err) : 0;
+}
+
+void td_host_complain(char **last, const char *text)
+{
+	if (td_streq(*last, text))
+		return;
+	free(*last);
+	*last = td_strdup(text);
+	td_warn("%s", text);
+}
+
+int td_host_write_in_place(const char *path, const char *text, size_t n, struct td_error *err)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	int r = fd < 0 ? TD_INTERNAL : td_write_all(fd, text, n, err);
+	if (!r && ftruncate(fd, (off_t)n))
+		r = TD_INTERNAL;
+	if (fd >= 0)
+		close(fd);
+	return r ? td_fail(err, r, "%s cannot be written", path) : 0;
 }

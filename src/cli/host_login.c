@@ -13,7 +13,6 @@
 #include "base/proc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,15 +42,6 @@ struct login {
 	char *last;  // the last complaint: it is logged once
 };
 
-static void complain(struct login *l, const char *text)
-{
-	if (td_streq(l->last, text))
-		return;
-	free(l->last);
-	l->last = td_strdup(text);
-	td_warn("%s", text);
-}
-
 char *td_host_login_hosts(const char *text, const char *lines)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -80,14 +70,7 @@ static int write_hosts(const char *lines, struct td_error *err)
 	td_auto_free char *want = td_host_login_hosts(td_buf_str(&have), lines);
 	if (td_streq(want, td_buf_str(&have)))
 		return 0;
-	size_t len = strlen(want);
-	int fd = open(HOSTS, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	r = fd < 0 ? TD_INTERNAL : td_write_all(fd, want, len, err);
-	if (!r && ftruncate(fd, (off_t)len))
-		r = TD_INTERNAL;
-	if (fd >= 0)
-		close(fd);
-	return r ? td_fail(err, r, HOSTS " cannot be written") : 0;
+	return td_host_write_in_place(HOSTS, want, strlen(want), err);
 }
 
 static int start(struct login *l, struct td_error *err)
@@ -114,7 +97,7 @@ static void leave(struct login *l)
 	if (chown(RUN, 0, 0) && errno != ENOENT)
 		td_warn("giving %s back to root: %s", RUN, strerror(errno));
 	if (write_hosts("", &err) || td_host_hook(l->w->after, l->who.name, l->cancel, &err)) {
-		complain(l, err.msg);
+		td_host_complain(&l->last, err.msg);
 		return;
 	}
 	td_host_keys_forget(l->w->dir);
@@ -142,9 +125,7 @@ static int lend_keys(const char *dir, struct td_error *err)
 static int prepare(struct login *l, struct td_error *err)
 {
 	bool new = false;
-	int r = td_host_key_write(l->w->dir, TD_HOST_KEY, &l->seen.key, &new, err);
-	if (!r)
-		r = td_host_key_write(l->w->dir, TD_HOST_JWKS, &l->seen.jwks, &new, err);
+	int r = td_host_keys_write(l->w->dir, &l->seen.key, &l->seen.jwks, &new, err);
 	if (!r)
 		r = lend_keys(l->w->dir, err);
 	if (!r && new && l->d.pid)
@@ -165,31 +146,34 @@ static void look(struct login *l, int64_t now)
 		return;
 	}
 	if (r) {
-		complain(l, err.msg);
+		td_host_complain(&l->last, err.msg);
 		// Slurm may be well where Kubernetes is not.
 		if (!l->d.pid && l->d.not_before && now >= l->d.not_before && *l->seen.servers &&
 		    td_host_key_there(l->w->dir) && start(l, &err))
-			complain(l, err.msg);
+			td_host_complain(&l->last, err.msg);
 		return;
 	}
 	if (!*l->seen.hosts) {
-		complain(l, "slurmctld's pod has no address yet, or this machine may not see it: give --controller");
+		td_host_complain(
+			&l->last,
+			"slurmctld's pod has no address yet, or this machine may not see it: give --controller");
 		return;
 	}
 	if (l->d.pid && now >= l->d.not_before + WELL_MS)
 		l->d.back_ms = 0;
 	bool first = !l->d.pid && !l->d.not_before;
 	if (first && td_host_hook(l->w->before, l->who.name, l->cancel, &err)) {
-		complain(l, err.msg);
+		td_host_complain(&l->last, err.msg);
 		return;
 	}
 	if (td_path_exists(FIRST)) {
-		complain(l, FIRST " is there, and users' commands read it before the pool's: move it away, as --before "
-				  "can");
+		td_host_complain(&l->last, FIRST
+				 " is there, and users' commands read it before the pool's: move it away, as --before "
+				 "can");
 		return;
 	}
 	if (prepare(l, &err) || (!l->d.pid && now >= l->d.not_before && start(l, &err)))
-		complain(l, err.msg);
+		td_host_complain(&l->last, err.msg);
 }
 
 int td_host_login_run(const struct td_host_login *w)
