@@ -42,21 +42,33 @@ static void refusals(const struct td_hub_run *r, struct td_buf *b)
 		td_buf_printf(b, "%s%s", i ? "; " : "", r->refused_why.v[i]);
 }
 
-// last: it is placed when that can be. Else this only finds out whether the run goes on waiting; *ret_go says that
-// it might go.
-static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool last, bool *ret_go,
-		 struct td_error *err)
+// GPUs that no job holds there; -1: it has not said so.
+static int64_t free_at(const struct td_hub_known *k)
+{
+	yyjson_val *said = td_jget(td_json_root(k->held), "free"), *v;
+	int64_t sum = 0;
+	size_t i, n;
+	if (!said)
+		return -1;
+	yyjson_arr_foreach (said, i, n, v)
+		sum += td_jint(v, "free", 0);
+	return sum;
+}
+
+void td_hub_choose(struct td_gateway *g, struct td_hub_view *view, const struct td_hub_run *r, bool soon,
+		   struct td_fed_choice *ret)
 {
 	const struct td_hub *h = view->hub;
-	int rc = 0;
 	td_auto_free struct td_fed_member *m = td_calloc(h->n_members + 1, sizeof(*m));
 	const struct td_hub_team *team = td_hub_used(g, view, r->team);
 	for (size_t i = 0; i < h->n_members; i++) {
 		td_auto_known struct td_hub_known k = {0};
 		td_hub_known(g, h->members[i].name, &k);
+		int64_t free_gpus = soon ? free_at(&k) : -1;
 		m[i] = (struct td_fed_member){.name = h->members[i].name,
 					      .weight = h->members[i].weight,
 					      .reached = k.reached,
+					      .full = free_gpus >= 0 && free_gpus < r->gpus,
 					      .live = view->at[i],
 					      .used = team->each[i]};
 	}
@@ -72,8 +84,17 @@ static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_r
 				     .gpu_types = &r->gpu_types,
 				     .gpus = r->gpus,
 				     .insists = r->insists};
+	td_fed_choose(&f, &a, ret);
+}
+
+// last: it is placed when that can be. Else this only finds out whether the run goes on waiting; *ret_go says that
+// it might go.
+static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool last, bool *ret_go,
+		 struct td_error *err)
+{
+	int rc = 0;
 	struct td_fed_choice choice;
-	td_fed_choose(&f, &a, &choice);
+	td_hub_choose(g, view, r, false, &choice);
 	td_auto_free char *why = choice.why, *over = NULL;
 	if (!last || choice.where != TD_FED_GO)
 		over = td_hub_over(g, view, r);
@@ -102,7 +123,7 @@ static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_r
 		return td_streq(was, r->why) || (!last && view->said++ >= SAY_MOST) ? 0 : td_hub_run_write(g, r, err);
 	}
 	says(&r->why, why);
-	says(&r->member, m[choice.member].name);
+	says(&r->member, view->hub->members[choice.member].name);
 	r->attempt++;
 	td_auto_free char *request = NULL;
 	free(r->there);
