@@ -106,6 +106,8 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret);
 bool td_hub_run_is_at(const struct td_object *o, const char *member);
 // Whether nothing of it is left to do.
 bool td_hub_run_over(const struct td_hub_run *r);
+// Replaces one of its texts. s: copied; NULL: it has none.
+void td_hub_run_say(char **to, const char *s);
 void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase);
 // It is nowhere any more and waits. stale: its member may have a copy.
 void td_hub_run_back(struct td_hub_run *r, bool stale);
