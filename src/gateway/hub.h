@@ -106,6 +106,8 @@ void td_hub_run_read(const struct td_object *o, struct td_hub_run *ret);
 bool td_hub_run_is_at(const struct td_object *o, const char *member);
 // Whether nothing of it is left to do.
 bool td_hub_run_over(const struct td_hub_run *r);
+// Replaces one of its texts. s: copied; NULL: it has none.
+void td_hub_run_say(char **to, const char *s);
 void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase);
 // It is nowhere any more and waits. stale: its member may have a copy.
 void td_hub_run_back(struct td_hub_run *r, bool stale);
@@ -178,6 +180,10 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 // ---- hub_place.c: submitting, choosing ----
 // Takes the run that q->body asks for, places it if that can be done now, and answers. q->args[0]: its id.
 int td_hub_make(struct td_gateway_ask *q, const char *id, struct td_error *err);
+// Asks td_fed_choose; ret->member is an index of the hub's members. soon: somebody waits for it, so members without
+// free GPUs for it come last.
+void td_hub_choose(struct td_gateway *g, struct td_hub_view *view, const struct td_hub_run *r, bool soon,
+		   struct td_fed_choice *ret);
 // Chooses a member for a run that waits, and writes that down. *ret_go: it is placed now.
 int td_hub_place(struct td_gateway *g, const struct td_hub *h, struct td_hub_run *r, struct td_cancel *c, bool *ret_go,
 		 struct td_error *err);

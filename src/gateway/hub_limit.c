@@ -3,7 +3,6 @@
 #include "gateway/hub.h"
 
 #include "api/status.h"
-#include "base/log.h"
 
 #include <string.h>
 

@@ -2,8 +2,6 @@
 #include "gateway/hub.h"
 
 #include "api/status.h"
-#include "base/fault.h"
-#include "base/log.h"
 #include "gateway/home.h"
 #include "gateway/job.h"
 #include "http/pki.h"
@@ -29,34 +27,39 @@ char *td_hub_there(const struct td_hub_run *r, char **ret_request)
 	return td_asprintf("%.*s-%.6s", (int)(strlen(r->run) - strlen("-123456")), r->run, hex);
 }
 
-static void says(char **to, const char *s)
-{
-	char *copy = td_strdup(s);
-	free(*to);
-	*to = copy;
-}
-
 static void refusals(const struct td_hub_run *r, struct td_buf *b)
 {
 	for (size_t i = 0; i < r->refused.n; i++)
 		td_buf_printf(b, "%s%s", i ? "; " : "", r->refused_why.v[i]);
 }
 
-// last: it is placed when that can be. Else this only finds out whether the run goes on waiting; *ret_go says that
-// it might go.
-static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool last, bool *ret_go,
-		 struct td_error *err)
+// GPUs that no job holds there; -1: it has not said so.
+static int64_t free_at(const struct td_hub_known *k)
+{
+	yyjson_val *said = td_jget(td_json_root(k->held), "free"), *v;
+	int64_t sum = 0;
+	size_t i, n;
+	if (!said)
+		return -1;
+	yyjson_arr_foreach (said, i, n, v)
+		sum += td_jint(v, "free", 0);
+	return sum;
+}
+
+void td_hub_choose(struct td_gateway *g, struct td_hub_view *view, const struct td_hub_run *r, bool soon,
+		   struct td_fed_choice *ret)
 {
 	const struct td_hub *h = view->hub;
-	int rc = 0;
 	td_auto_free struct td_fed_member *m = td_calloc(h->n_members + 1, sizeof(*m));
 	const struct td_hub_team *team = td_hub_used(g, view, r->team);
 	for (size_t i = 0; i < h->n_members; i++) {
 		td_auto_known struct td_hub_known k = {0};
 		td_hub_known(g, h->members[i].name, &k);
+		int64_t free_gpus = soon ? free_at(&k) : -1;
 		m[i] = (struct td_fed_member){.name = h->members[i].name,
 					      .weight = h->members[i].weight,
 					      .reached = k.reached,
+					      .full = free_gpus >= 0 && free_gpus < r->gpus,
 					      .live = view->at[i],
 					      .used = team->each[i]};
 	}
@@ -72,8 +75,17 @@ static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_r
 				     .gpu_types = &r->gpu_types,
 				     .gpus = r->gpus,
 				     .insists = r->insists};
+	td_fed_choose(&f, &a, ret);
+}
+
+// last: it is placed when that can be. Else this only finds out whether the run goes on waiting; *ret_go says that
+// it might go.
+static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_run *r, bool last, bool *ret_go,
+		 struct td_error *err)
+{
+	int rc = 0;
 	struct td_fed_choice choice;
-	td_fed_choose(&f, &a, &choice);
+	td_hub_choose(g, view, r, false, &choice);
 	td_auto_free char *why = choice.why, *over = NULL;
 	if (!last || choice.where != TD_FED_GO)
 		over = td_hub_over(g, view, r);
@@ -85,24 +97,24 @@ static int place(struct td_gateway *g, struct td_hub_view *view, struct td_hub_r
 		return 0;
 	}
 	td_auto_free char *was = td_strdup(r->why);
-	says(&r->rule, choice.rule);
+	td_hub_run_say(&r->rule, choice.rule);
 	if (choice.where == TD_FED_FORBIDDEN || choice.where == TD_FED_NOWHERE) {
 		td_auto_buf struct td_buf b = {0};
 		td_buf_printf(&b, "%s", why);
 		if (r->refused.n)
 			td_buf_puts(&b, ": ");
 		refusals(r, &b);
-		says(&r->why, td_buf_str(&b));
+		td_hub_run_say(&r->why, td_buf_str(&b));
 		td_hub_run_phase(r, TD_FED_REFUSED);
 		return td_hub_run_write(g, r, err);
 	}
 	if (waits) {
-		says(&r->why, over ? over : why);
+		td_hub_run_say(&r->why, over ? over : why);
 		// The figures in the words change with each job that begins or ends, for all who wait.
 		return td_streq(was, r->why) || (!last && view->said++ >= SAY_MOST) ? 0 : td_hub_run_write(g, r, err);
 	}
-	says(&r->why, why);
-	says(&r->member, m[choice.member].name);
+	td_hub_run_say(&r->why, why);
+	td_hub_run_say(&r->member, view->hub->members[choice.member].name);
 	r->attempt++;
 	td_auto_free char *request = NULL;
 	free(r->there);
@@ -173,7 +185,7 @@ static int read_job(const yyjson_val *job, struct td_hub_run *r, struct td_error
 				       "step %s: account: in a federation all steps of a run name the same",
 				       td_jstr_or(v, "name", "?"));
 		if (!i)
-			says(&r->account, account);
+			td_hub_run_say(&r->account, account);
 		some(&r->partitions, td_jstr(v, "partition"));
 		if (gpus)
 			some(&r->gpu_types, td_jstr(v, "gpuType"));
@@ -193,7 +205,7 @@ static int keep_body(struct td_gateway_ask *q, struct td_hub_run *r, struct td_e
 	char hex[65];
 	td_auto_free char *text = td_json_mut_text(o, &n);
 	td_sha256_hex(text, n, hex);
-	says(&r->hash, hex);
+	td_hub_run_say(&r->hash, hex);
 	const struct td_home_call k = {
 		.user = &q->user, .verb = "federated-put", .args = {r->run}, .in = text, .in_len = n};
 	return td_home_do(q->g, &k, td_gateway_cancel(q), NULL, err);

@@ -87,6 +87,13 @@ bool td_hub_run_is_at(const struct td_object *o, const char *member)
 	       (!member || td_streq(td_jstr(o->root, "state.member"), member));
 }
 
+void td_hub_run_say(char **to, const char *s)
+{
+	char *copy = td_strdup(s);
+	free(*to);
+	*to = copy;
+}
+
 void td_hub_run_phase(struct td_hub_run *r, enum td_fed_phase phase)
 {
 	r->phase = phase;

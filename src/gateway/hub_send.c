@@ -12,13 +12,6 @@
 
 enum { ASK = 20000, PACK = 8, SEND_MS = 120000 };
 
-static void says(char **to, const char *s)
-{
-	char *copy = td_strdup(s);
-	free(*to);
-	*to = copy;
-}
-
 // ---- giving ----
 
 static int push(struct td_gateway_ask *q, const struct td_hub *h, const char *member, const struct td_strv *some,
@@ -188,7 +181,7 @@ int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run 
 	bool taken = !rc;
 	if (rc == TD_UNCERTAIN || rc == TD_THROTTLED || (rc == TD_TRANSIENT && k.reached)) {
 		// It may be there, or what fails is this person's alone: it is sent again after a while.
-		says(&r->why, e.msg);
+		td_hub_run_say(&r->why, e.msg);
 		td_hub_run_phase(r, TD_FED_PLACED);
 		int w = td_hub_run_write(g, r, err);
 		return w ? w : td_fail(err, rc, "%s", e.msg);
@@ -198,13 +191,13 @@ int td_hub_send(struct td_gateway *g, const struct td_hub *h, struct td_hub_run 
 		td_hub_run_phase(r, TD_FED_PLACED);
 	} else if (rc == TD_TRANSIENT) { // surely not
 		td_hub_run_back(r, again);
-		says(&r->why, e.msg);
+		td_hub_run_say(&r->why, e.msg);
 	} else {
 		td_auto_free char *clean = td_text_clean(e.msg);
 		td_strv_add(&r->refused, r->member);
 		td_strv_add(&r->refused_why, clean);
 		td_hub_run_back(r, again);
-		says(&r->why, clean);
+		td_hub_run_say(&r->why, clean);
 	}
 	rc = td_hub_run_write(g, r, err);
 	if (taken && rc == TD_CONFLICT)

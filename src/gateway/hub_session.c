@@ -224,21 +224,6 @@ void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut
 
 // ---- starting one ----
 
-// GPUs that no job holds there; -1: it has not said so.
-static int64_t free_at(struct td_gateway *g, const char *member)
-{
-	td_auto_known struct td_hub_known k = {0};
-	int64_t sum = 0;
-	size_t i, n;
-	yyjson_val *v;
-	td_hub_known(g, member, &k);
-	if (!td_jget(td_json_root(k.held), "free"))
-		return -1;
-	yyjson_arr_foreach (td_jget(td_json_root(k.held), "free"), i, n, v)
-		sum += td_jint(v, "free", 0);
-	return sum;
-}
-
 // What a run has written is where it ran. False: it is no run of the federation's, or is nowhere.
 static bool where_run(struct td_gateway_ask *q, struct td_hub_run *r)
 {
@@ -272,33 +257,13 @@ static int give(struct td_gateway_ask *q, const struct td_hub *h, const char *me
 static int choose(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r, const char **ret,
 		  struct td_error *err)
 {
-	const struct td_hub *h = view->hub;
-	td_auto_free struct td_fed_member *m = td_calloc(h->n_members + 1, sizeof(*m));
-	const struct td_hub_team *team = td_hub_used(q->g, view, r->team);
-	for (size_t i = 0; i < h->n_members; i++) {
-		td_auto_known struct td_hub_known k = {0};
-		td_hub_known(q->g, h->members[i].name, &k);
-		int64_t free_gpus = free_at(q->g, h->members[i].name);
-		m[i] = (struct td_fed_member){.name = h->members[i].name,
-					      .weight = h->members[i].weight,
-					      .reached = k.reached,
-					      .full = free_gpus >= 0 && free_gpus < r->gpus,
-					      .live = view->at[i],
-					      .used = team->each[i]};
-	}
-	const struct td_fed_field f = {.rules = h->rules,
-				       .n_rules = h->n_rules,
-				       .members = m,
-				       .n_members = h->n_members,
-				       .refused = &r->refused};
-	const struct td_fed_ask a = {.user = r->user, .team = r->team, .gpus = r->gpus, .insists = r->insists};
 	struct td_fed_choice c;
-	td_fed_choose(&f, &a, &c);
+	td_hub_choose(q->g, view, r, true, &c);
 	td_auto_free char *why = c.why;
 	if (c.where != TD_FED_GO)
 		return td_fail(err, c.where == TD_FED_WAIT ? TD_TRANSIENT : TD_INVALID, "%s%s%s", why,
 			       r->refused.n ? ": " : "", r->refused.n ? r->refused_why.v[r->refused.n - 1] : "");
-	*ret = m[c.member].name;
+	*ret = view->hub->members[c.member].name;
 	return 0;
 }
 

@@ -5,7 +5,10 @@
 // tandem_device_use_ratio), read where --usage says. Two looks give a rate of CPUs; what one look
 // does not find is not known, and not idle. The counter goes on meanwhile: when the next look finds it
 // soon enough, it tells of the time between, so that one lost reply does not let a count begin anew.
-// Everything is this process's own memory: after a restart it begins anew, later rather than sooner.
+//
+// Of several gateways each sees its own requests only. So each writes down in the session's record when it was used,
+// every TELL_S at most, and believes what another one wrote down to be LATER_S later: used in between is not told.
+// All but that is this process's own memory: after a restart it begins anew, later rather than sooner.
 #include "gateway/sessions.h"
 
 #include "base/log.h"
@@ -15,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-//
-// Of several gateways each sees its own requests only. So each writes down in the session's record when it was used,
-// every TELL_S at most, and believes what another one wrote down to be LATER_S later: used in between is not told.
 enum { TRACKED = 1024, USAGE_MAX = 8 << 20, GAP_MS = 60000, TELL_S = 20, LATER_S = 30 };
 
 struct use {
