@@ -106,8 +106,12 @@ static void renew(struct td_tls *t, const struct tls_files *seen)
 	}
 	pthread_mutex_lock(&t->lock);
 	take(t, cred, &now);
+	bool last = t->n == LOADED_MOST;
 	pthread_mutex_unlock(&t->lock);
 	td_info("the certificate %s was renewed", t->cert_file);
+	if (last) // connections may use each of them as long as we run, so they are kept
+		td_warn("it was renewed %d times and is not looked at again: restart this process before it ends",
+			LOADED_MOST - 1);
 }
 
 // What new connections get. One of them looks, and the others do not wait for it.
