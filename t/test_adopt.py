@@ -153,12 +153,23 @@ class Login(Machine):
         return r.stdout.strip() or r.stderr.strip()
 
 
+def works(m, node):
+    """What people do on a login machine, on this node. Returns the number of the batch job, which they cancelled."""
+    assert m.user("srun", "-Q", "-w", node, "hostname") == node
+    job = m.user("sbatch", "--parsable", "-o", "/dev/null", "-w", node, "--wrap", "sleep 100000")
+    wait_for("the job runs", lambda: m.user("squeue", "-h", "-j", job, "-o", "%u %T %N") == f"researcher RUNNING {node}", 120)
+    assert m.user("scancel", job) == ""
+    wait_for("it has ended", lambda: m.user("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "CANCELLED", 120)
+    return job
+
+
 @pytest.mark.feature("C6.6")
 def test_users_commands_are_the_same_before_and_after(pool, site):
-    """On a login machine the same sbatch, squeue, srun and sacct reach the old Slurm, then the pool, then the old Slurm again; nobody but root sees the key, and a machine that was not admitted gets none."""
+    """On a login machine the same srun, sbatch, squeue, scancel and sinfo reach the old Slurm, then the pool, where sacct does too, then the old Slurm again; nobody but root sees the key, and a machine that was not admitted gets none."""
     pool.uid = int(pool.as_user("researcher", "id", "-u").stdout)
     with Login(pool, "l1", last=4) as m:
         wait_for("people use the old Slurm", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 60)
+        works(m, "h1")
         before = (m.dir / "upper/etc/hosts").read_text()
         host = m.tandem("host", "--login", "slurm/main", "--name", "l1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--before", "/usr/local/sbin/old-stop", "--after", "/usr/local/sbin/old-start")
         m.also(*host, log="host.log")
@@ -166,9 +177,8 @@ def test_users_commands_are_the_same_before_and_after(pool, site):
         assert m.user("sinfo", "-h", "-o", "%N") == "h1" and not m.key()
         pool.cmd("node", "admit", "l1", "--login", "slurm/main")
         wait_for("people use the pool's", lambda: "n[0-" in m.user("sinfo", "-h", "-o", "%N"), 120)
-        job = m.user("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "hostname")
-        wait_for("the job is in the history", lambda: m.user("sacct", "-X", "-n", "-P", "-j", job, "-o", "state") == "COMPLETED", 120)
-        assert m.user("srun", "-Q", "-w", "n0", "hostname") == "n0"
+        job = works(m, "n0")
+        wait_for("the job is in the history", lambda: m.user("sacct", "-X", "-n", "-P", "-j", job, "-o", "state").startswith("CANCELLED"), 120)
         assert m.key() and "Permission denied" in m.user("cat", "/run/tandem-host/slurm.key")
 
         # sackd reads a new configuration; then `tandem host` is killed, and comes again with a key of before.
@@ -185,6 +195,7 @@ def test_users_commands_are_the_same_before_and_after(pool, site):
         assert m.log().count("sackd is started") == again + 1
         pool.cmd("node", "dismiss", "l1", "--login", "slurm/main")
         wait_for("people use the old one", lambda: m.user("sinfo", "-h", "-o", "%N") == "h1", 120)
+        works(m, "h1")
         wait_for("the key is gone", lambda: not m.key(), 60)
         assert (m.dir / "upper/etc/hosts").read_text() == before
         assert "no login machine" in pool.cmd("node", "dismiss", "l1", "--login", "slurm/main", check=False).stderr

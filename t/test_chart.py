@@ -128,3 +128,21 @@ def test_the_chart_and_the_manifest_have_one_gateway(tmp_path):
     assert 'spec.storage has no entry named "homes"' in template(['gateway.homes="homes"'], check=False)
     assert "subPath" in template(['spec.storage=[{"name":"home","mountPath":"/home","claim":"home","subPath":"x"}]'], check=False)
     assert "/gateway/replicas" in template(["gateway.replicas=0"], check=False)
+
+
+@pytest.mark.kube
+@pytest.mark.feature("A16.9")
+def test_what_the_guide_puts_before_the_gateway_leads_to_it(tmp_path):
+    """The values of docs/gateway.md, and the port behind which its Ingress and its HTTPRoute say that the gateway is."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/gateway.md").read_text(), re.M | re.S)
+    values, ingress, route = (yaml.safe_load(b) for b in blocks)
+    said = next(yaml.safe_load(line.removeprefix("# ")) for b in blocks for line in b.splitlines() if line.startswith("# gateway: "))
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({**values, **said}))
+    r = subprocess.run([pathlib.Path(assets()) / "helm", "template", "main", CHART, "-n", "slurm", "--kube-version", "1.34.0", "-f", tmp_path / "values.yaml"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    docs = {(d["kind"], d["metadata"].get("namespace"), d["metadata"]["name"]): d for d in yaml.safe_load_all(r.stdout) if d}
+    way = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    ref = route["spec"]["rules"][0]["backendRefs"][0]
+    port = docs["Service", ingress["metadata"]["namespace"], way["name"]]["spec"]["ports"]
+    assert [p["name"] for p in port] == [way["port"]["name"]] and docs["Service", route["metadata"]["namespace"], ref["name"]]["spec"]["ports"][0]["port"] == ref["port"]
+    assert said["gateway"]["from"] in [rule.get("from") for rule in docs["NetworkPolicy", "slurm", "main-gateway"]["spec"]["ingress"]]

@@ -42,8 +42,20 @@ def web(pool):
     wait_for("they are gone", lambda: not pool.items("tenants") and not any(n["metadata"]["name"] == "figures" for n in pool.items("namespaces")))
 
 
+def beside_slurm():
+    """An account that may what `tandem usage` needs in Slurm's namespace, and nothing with pods elsewhere."""
+    meta, rbac = {"name": "figures-reader", "namespace": "slurm"}, "rbac.authorization.k8s.io"
+    account = [{"kind": "ServiceAccount", "name": "figures-reader", "namespace": "slurm"}]
+    own = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}, {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]}]
+    ours = [{"apiGroups": ["tandem.dev"], "resources": ["tenants", "slurmclusters"], "verbs": ["get", "list"]}]
+    bound = lambda kind: {"apiVersion": f"{rbac}/v1", "subjects": account, "roleRef": {"apiGroup": rbac, "kind": kind, "name": "figures-reader"}}
+    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}, {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": own},
+            {"kind": "RoleBinding", "metadata": meta, **bound("Role")}, {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "figures-reader"}, "rules": ours},
+            {"kind": "ClusterRoleBinding", "metadata": {"name": "figures-reader"}, **bound("ClusterRole")}]
+
+
 @pytest.mark.feature("A14.6", "A14.9", "A14.10", "A19.5")
-def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web):
+def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web, tmp_path):
     pod, spec = web
     name, job = pod["metadata"]["name"], pod["metadata"]["annotations"]["tandem.dev/job-id"]
     assert pod["metadata"]["annotations"]["tandem.dev/account"] == "figures"
@@ -67,6 +79,17 @@ def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web):
     of = lambda: {r["service"]: r for r in json.loads(pool.cmd("usage", "--by", "service", "-o", "json").stdout)["usage"]}
     now = wait_for("usage knows its job", lambda: of().get("figures/Deployment/web"))
     assert now["jobs"] >= 1 and now["gpuHours"] > 0 and now["use"] > 0  # it runs, and that is said each time, however long Slurm takes
+
+    # Who may not list the pods is told that the figures are without those that run.
+    pool.apply(*beside_slurm())
+    try:
+        narrow = json.loads(pool.kubectl("config", "view", "--raw", "-o", "json"))
+        narrow["users"][0]["user"] = {"token": pool.kubectl("create", "token", "figures-reader", "-n", "slurm").strip()}
+        (tmp_path / "narrow.conf").write_text(json.dumps(narrow))
+        r = pool.cmd("usage", "--by", "service", "-o", "json", "--kubeconfig", tmp_path / "narrow.conf")
+        assert "without those that run" in r.stderr and "figures/Deployment/web" in {row["service"] for row in json.loads(r.stdout)["usage"]}
+    finally:
+        pool.kubectl("delete", "--ignore-not-found", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": beside_slurm()}))
 
     # People see it, too, each GPU with what runs there.
     gpus = {g["index"]: g for n in me.api("GET", "/pool")[1]["nodes"] if n["name"] == NODE for g in n["gpus"]}

@@ -1,5 +1,5 @@
 """Networks: who reaches whom, as a matrix over pods and native jobs of the same gang, the same Tenant and another one; on the embedded plane, whose
-kubelet enforces NetworkPolicies (row C9). On a real cluster the same policies are enforced in t/test_netpol.py."""
+kubelet enforces NetworkPolicies (row C9). t/test_netpol.py has those of deploy/ in force on a real cluster, not these."""
 import concurrent.futures
 import json
 

@@ -160,9 +160,13 @@ static void add_live(const struct td_cli_login *l, struct td_ledger *sums, int64
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_auto_services struct td_cli_services live = {0};
+	struct td_error err = TD_ERROR_INIT;
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
-	if (td_kube_list(l->kube, &td_pods, NULL, NULL, NULL, NULL, &pods, NULL))
-		return; // the figures are those of replicas that have ended
+	if (td_kube_list(l->kube, &td_pods, NULL, NULL, NULL, NULL, &pods, &err)) {
+		fprintf(stderr, "tandem usage: IDLE and USE are of pods that have ended, without those that run: %s\n",
+			err.msg);
+		return;
+	}
 	td_cli_services_read(&pods, from, now, &live);
 	for (size_t i = 0; i < live.n; i++)
 		for (size_t k = 0; k < sums->n; k++)
