@@ -150,6 +150,7 @@ def test_a_session_has_its_own_and_the_gateway_reaches_it(site, tmp_path):
         "cluster": {"namespace": "slurm", "name": "main"}, "namespaces": ["researcher"], "podUser": "researcher", "network": "private", "members": [{"user": "researcher"}]}})
     wait_for("it is", lambda: any(n["name"] == "researcher" for n in site.get("tenant", "lab").get("status", {}).get("namespaces", [])))
     wait_for("its policy is there", lambda: any(p["metadata"]["name"] == "tandem-tenant-private" for p in site.items("networkpolicies", "-n", "researcher")))
+    wait_for("its account is in place", lambda: any(c["type"] == "Ready" and c["status"] == "True" for c in site.get("tenant", "lab")["status"].get("conditions", [])))
     site.apply(*lone(site, "researcher", "beside", "beside2"))
     s = me.json("session", "start", "endpoint", "--name", "web", "--replicas", "2", "--", "hostname > host.txt; exec python3 -m http.server $PORT")
     assert s["state"] == "ready"
