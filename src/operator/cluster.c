@@ -28,7 +28,7 @@ struct facts {
 	size_t n_groups, n_nodes;
 	long long mem_per_cpu;
 	struct td_strv sets, owned; // owned: strings the gres lines point to
-	struct td_slurm_gres gres[1024];
+	struct td_slurm_gres *gres;
 	size_t n_gres;
 	bool shares;
 	struct td_op_places places;
@@ -43,6 +43,7 @@ static void facts_done(struct facts *f)
 		td_strv_done(&f->group[i].names);
 	td_strv_done(&f->sets);
 	td_strv_done(&f->owned);
+	free(f->gres);
 	td_op_places_done(&f->places);
 	td_strv_done(&f->placed);
 	td_slurm_fabric_done(&f->fabric);
@@ -121,6 +122,13 @@ static const char *keep(struct facts *f, char *s)
 	return f->owned.v[f->owned.n - 1];
 }
 
+// One more line of gres.conf. A node whose GPUs are cut in parts of their own has some 60.
+static struct td_slurm_gres *line_of(struct facts *f)
+{
+	f->gres = td_realloc(f->gres, (f->n_gres + 1) * sizeof(*f->gres));
+	return &f->gres[f->n_gres++];
+}
+
 // Adds the lines of gres.conf of one kind of node, in the order of Slurm's indexes: one for each type, and for each
 // NUMA node.
 static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_group *g, const char *nodes)
@@ -128,18 +136,18 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 	const char *types = g->share.types;
 	char type[64];
 	long long n, from = 0;
-	while (f->n_gres < TD_LEN(f->gres) && from < g->share.gpus) {
+	while (from < g->share.gpus) {
 		bool typed = td_op_types_next(&types, type, &n);
 		if (!typed)
 			n = g->share.gpus - from;
-		for (long long to = from + n; f->n_gres < TD_LEN(f->gres) && from < to; from += n) {
+		for (long long to = from + n; from < to; from += n) {
 			n = td_op_numa_run(g->share.numa, from, to);
 			const bool several = td_op_device_several(&g->vendor, from);
 			for (long long k = 1; k < n; k++)
 				if (several || td_op_device_several(&g->vendor, from + k))
 					n = k;
 			char *cores = td_op_numa_cores(&g->share, from);
-			f->gres[f->n_gres++] = (struct td_slurm_gres){
+			*line_of(f) = (struct td_slurm_gres){
 				.nodes = nodes,
 				.name = "gpu",
 				.file = keep(f, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
@@ -149,8 +157,8 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 				.flags = g->vendor.flags};
 		}
 	}
-	if (g->share.shared && f->n_gres < TD_LEN(f->gres))
-		f->gres[f->n_gres++] = (struct td_slurm_gres){
+	if (g->share.shared)
+		*line_of(f) = (struct td_slurm_gres){
 			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
 }
 
