@@ -99,6 +99,11 @@ static int called(const char *proc, struct standin_called *v, int max)
 		if (!step || strncmp(step, "/slurm", strlen("/slurm")) != 0 ||
 		    (step[6] && step[6] != '\n' && step[6] != '/'))
 			continue;
+		int known = 0; // a job has a slurmstepd for each of its steps, and takes one place
+		while (known < n && strncmp(v[known].sluid, sluid, SLUID) != 0)
+			known++;
+		if (known < n)
+			continue;
 		snprintf(v[n].sluid, sizeof(v[n].sluid), "%.*s", SLUID, sluid);
 		unsigned uid = 1, gid;
 		char name[64];

@@ -55,12 +55,35 @@ static void jobs_are_found_by_both_names(void **state)
 	assert_int_equal(twelve->pids[0], 12);
 }
 
+static void a_job_of_many_steps_hides_no_other(void **state)
+{
+	static struct standin_job v[16];
+	char cgroup[96], title[32];
+	for (int i = 0; i < 600; i++) {
+		snprintf(cgroup, sizeof(cgroup), "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV5A0/step_%d/slurm\n", i);
+		snprintf(title, sizeof(title), "slurmstepd: [40.%d]", i);
+		process(1000 + i, 0, cgroup, title);
+	}
+	for (int i = 0; i < 6; i++) {
+		snprintf(cgroup, sizeof(cgroup), "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV5B%d/step_0/slurm\n", i);
+		snprintf(title, sizeof(title), "slurmstepd: [%d.0]", 41 + i);
+		process(1600 + i, 0, cgroup, title);
+		snprintf(cgroup, sizeof(cgroup), "0::/a/n0_slurmstepd.scope/sEKNKTV3WPV5B%d/step_0/user/task_0\n", i);
+		process(1700 + i, 1001, cgroup, "python3");
+	}
+	int n = td_standin_jobs(root, v, 16), found = 0;
+	for (int i = 0; i < n; i++)
+		found += v[i].id >= 41 && v[i].id <= 46;
+	assert_int_equal(found, 6);
+}
+
 int main(void)
 {
 	snprintf(root, sizeof(root), "/tmp/test_look.XXXXXX");
 	if (!mkdtemp(root))
 		return 1;
-	const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_found_by_both_names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_found_by_both_names),
+					   cmocka_unit_test(a_job_of_many_steps_hides_no_other)};
 	int r = cmocka_run_group_tests(tests, NULL, NULL);
 	char command[96];
 	snprintf(command, sizeof(command), "rm -rf %s", root);
