@@ -141,17 +141,13 @@ static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_grou
 		if (!typed)
 			n = g->share.gpus - from;
 		for (long long to = from + n; from < to; from += n) {
-			n = td_op_numa_run(g->share.numa, from, to);
-			const bool several = td_op_device_several(&g->vendor, from);
-			for (long long k = 1; k < n; k++)
-				if (several || td_op_device_several(&g->vendor, from + k))
-					n = k;
+			n = td_op_device_run(&g->vendor, from, td_op_numa_run(g->share.numa, from, to));
 			char *cores = td_op_numa_cores(&g->share, from);
 			*line_of(f) = (struct td_slurm_gres){
 				.nodes = nodes,
 				.name = "gpu",
 				.file = keep(f, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
-				.several = several,
+				.several = td_op_device_several(&g->vendor, from),
 				.type = typed ? keep(f, td_strdup(type)) : NULL,
 				.cores = cores ? keep(f, cores) : NULL,
 				.flags = g->vendor.flags};

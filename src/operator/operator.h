@@ -289,9 +289,11 @@ void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpu
 // Returns what the machine tells of its n devices of that resource (annotation tandem.dev/gpus); NULL: nothing, or of
 // others. n below 0: of -n or more. It points into *keep, which the caller unrefs.
 yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n, struct td_json **keep);
-// Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
 // True when the device i has several files (MIG): it needs a line of its own.
 bool td_op_device_several(const struct td_op_vendor *v, long long i);
+// Returns how many of the n devices (1 or more) from this one on can be of one line.
+long long td_op_device_run(const struct td_op_vendor *v, long long from, long long n);
+// Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
 char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, bool fake, long long from, long long n);
 
 // ---- gputypes.c: types of GPUs (pure) ----

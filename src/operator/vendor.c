@@ -200,6 +200,23 @@ bool td_op_device_several(const struct td_op_vendor *v, long long i)
 	return s && memchr(s, '+', n);
 }
 
+long long td_op_device_run(const struct td_op_vendor *v, long long from, long long n)
+{
+	if (td_op_device_several(v, from))
+		return 1;
+	// Not beyond the list: n is what a node says.
+	size_t len = 0;
+	const char *s = nth(v->files, from, &len);
+	for (long long k = 1; s && k < n; k++) {
+		s += len;
+		s = *s ? s + 1 : NULL;
+		len = s ? strcspn(s, ",") : 0;
+		if (s && memchr(s, '+', len))
+			return k;
+	}
+	return n;
+}
+
 // Of a list of files, n from this one on: "/dev/dri/renderD[128-129,131]".
 static char *some_of(const char *list, long long from, long long n)
 {

@@ -12,10 +12,10 @@
 // ---- grammar: does the whole string match? NULL never does ----
 // The name of a partition, node set, feature, node, account or QOS:
 // [A-Za-z0-9][A-Za-z0-9_.-]{0,62}.
+bool td_slurm_is_name(const char *s);
 // A type of GPUs: a name that begins with a letter, because Slurm takes "gpu:1x" for a count, or the profile of a part
 // of one (MIG), "1g.10gb", which it does not. At most 40 bytes.
 bool td_slurm_is_type(const char *s);
-bool td_slurm_is_name(const char *s);
 // A key of slurm.conf: a letter, then letters, digits and '_'; at most 64 characters.
 bool td_slurm_is_key(const char *s);
 // A value of slurm.conf: 1 to 4096 printable ASCII characters without blank, '"', '#' and '\'.

@@ -503,6 +503,8 @@ static void test_parts_of_gpus(void **state)
 			assert_string_equal(part, "/dev/nvidia1," CAP(3) "," CAP(4));
 			assert_true(!td_op_device_several(&v, 0) && td_op_device_several(&v, 1) &&
 				    td_op_device_several(&v, 2) && !td_op_device_several(&v, 3));
+			assert_true(td_op_device_run(&v, 0, 3) == 1 && td_op_device_run(&v, 1, 2) == 1);
+			assert_true(td_op_device_run(&v, 3, 1LL << 60) == 1LL << 60); // as many as a node may say
 		}
 		assert_true(td_op_share_of(td_json_root(sc), td_json_root(few), td_json_root(node), NULL, &less, &err));
 		assert_string_equal(less.types, "h100:1,1g.10gb:1");
