@@ -108,6 +108,8 @@ def test_the_network_is_there_before_the_first_pod_and_goes_with_the_gang(site):
     assert "Tandem's own" in may("create", "-f", "-", input=json.dumps(door)).stderr
     out = {**door, "metadata": {"name": "out"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}}
     assert may("create", "-f", "-", input=json.dumps(out)).returncode == 0  # its Tenant shuts nothing
+    many = {**door, "metadata": {"name": "many"}, "spec": {"podSelector": {}, "ingress": [{"from": [{"podSelector": {}}] * 2, "ports": [{"port": 1 + i} for i in range(501)]}]}}
+    assert "Too many: 1002: must have at most 1000 pairs of a peer and a port" in may("create", "-f", "-", input=json.dumps(many)).stderr
     assert "Tandem's own" in may("delete", "networkpolicy", policy["metadata"]["name"]).stderr
     assert "Tandem's own" in may("delete", "networkpolicy", "--all").stderr and set(mine("red")) == {label("train-0"), label("other-0")}
     green = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "green"},

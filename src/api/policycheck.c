@@ -6,7 +6,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-enum { PATH = 200 };
+enum { PATH = 200, ENTRIES = 1000 };
 
 static void selector(const yyjson_val *o, const char *key, const char *path, struct td_causes *ret)
 {
@@ -59,8 +59,11 @@ static void port(const yyjson_val *p, const char *path, struct td_causes *ret)
 static void rules(const yyjson_val *obj, const char *way, const char *peers, struct td_causes *ret)
 {
 	yyjson_val *rule, *x;
-	size_t i, n, k, m;
+	size_t i, n, k, m, entries = 0;
 	yyjson_arr_foreach (td_jkey(td_jkey(obj, "spec"), way), i, n, rule) {
+		size_t n_peers = yyjson_arr_size(td_jkey(rule, peers)),
+		       n_ports = yyjson_arr_size(td_jkey(rule, "ports"));
+		entries += (n_peers ? n_peers : 1) * (n_ports ? n_ports : 1);
 		yyjson_arr_foreach (td_jkey(rule, peers), k, m, x) {
 			char path[PATH];
 			snprintf(path, sizeof(path), "spec.%s[%zu].%s[%zu]", way, i, peers, k);
@@ -78,6 +81,14 @@ static void rules(const yyjson_val *obj, const char *way, const char *peers, str
 			port(x, path, ret);
 		}
 	}
+	// Each is one for each pod of its peer, in the filter of each pod that the policy selects.
+	td_auto_free char *field = td_asprintf("spec.%s", way);
+	if (entries > ENTRIES)
+		td_cause_add(
+			ret, "FieldValueTooMany", field,
+			"Too many: %zu: must have at most %d pairs of a peer and a port on the embedded plane: use "
+			"ranges (endPort) and selectors",
+			entries, ENTRIES);
 }
 
 size_t td_api_policy_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)

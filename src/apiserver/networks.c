@@ -37,6 +37,11 @@ static int label(struct td_req *q, const struct td_item *old, yyjson_mut_val *o,
 		      r);
 }
 
+static bool is_kind(const struct td_req *q, const char *group, const char *plural)
+{
+	return !strcmp(q->k->group, group) && !strcmp(q->k->plural, plural);
+}
+
 static bool own_name(const char *name)
 {
 	return name && (td_starts(name, "tandem-tenant") || td_starts(name, "tandem-private-"));
@@ -70,7 +75,7 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 
 int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r)
 {
-	if (strcmp(q->k->plural, "networkpolicies") != 0 || keeper(q) || !own_name(name))
+	if (!is_kind(q, "networking.k8s.io", "networkpolicies") || keeper(q) || !own_name(name))
 		return 0;
 	td_refuse(r, 403, NULL,
 		  "networkpolicies.networking.k8s.io \"%s\" is forbidden: policies named tandem-tenant… and "
@@ -81,14 +86,15 @@ int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal
 
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
 {
-	static const char *const makers[] = {"deployments", "replicasets", "statefulsets", "jobs"};
+	static const char *const makers[][2] = {
+		{"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"batch", "jobs"}};
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	if (!strcmp(q->k->plural, "pods") && !*q->k->group)
+	if (is_kind(q, "", "pods"))
 		return label(q, old, o, true, r);
-	if (!strcmp(q->k->plural, "networkpolicies"))
+	if (is_kind(q, "networking.k8s.io", "networkpolicies"))
 		return policy(q, o, r);
 	for (size_t i = 0; i < TD_LEN(makers); i++)
-		if (!strcmp(q->k->plural, makers[i]))
+		if (is_kind(q, makers[i][0], makers[i][1]))
 			return label(q, old, o, false, r);
 	return 0;
 }
