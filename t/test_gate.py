@@ -1,4 +1,5 @@
 """The gate on live pods and jobs (I2 of docs/protocols.md 1.1): who comes late to a device, who waits for one in vain, who was never let in."""
+import itertools
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from harness import wait_for
 pytestmark = pytest.mark.feature("A7.4")
 
 STUBBORN = ["sh", "-c", "trap '' TERM; echo up; until [ -e /end ]; do sleep 0.1; done"]  # ends when the test says so
-OTHER = 424242  # a job that Slurm knows nothing of
+OTHERS = itertools.count(424242)  # jobs that Slurm knows nothing of; each asks once, because the gate remembers which runs have ended
 
 
 def acquire(pool, node, devices, timeout_ms):
@@ -20,7 +21,7 @@ def acquire(pool, node, devices, timeout_ms):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(60 + timeout_ms / 1000)
         s.connect(pool.gate_socket(node))
-        s.sendall(f"acquire job={OTHER} start={int(time.time())} uid=0 node={node} devices={','.join(map(str, devices))} timeout={timeout_ms}\n".encode())
+        s.sendall(f"acquire job={next(OTHERS)} start={int(time.time())} uid=0 node={node} devices={','.join(map(str, devices))} timeout={timeout_ms}\n".encode())
         return s.makefile().read().splitlines()[-1]
 
 

@@ -39,9 +39,10 @@ def test_parts_of_gpus_are_devices(home):
             p["spec"]["containers"][0]["resources"][kind] = {"cpu": cpu, "memory": "64Mi", resource: str(n)}
         return p
 
-    # Whoever asks for GPUs gets whole ones, though parts are free.
-    pool.apply(pod("whole", "nvidia.com/gpu", 2), pod("more", "nvidia.com/gpu"), pod("part", PART), pod("foreign", PART, cpu="100m", scheduler="default-scheduler", nodeName="n1"))
+    # Whoever asks for GPUs gets whole ones, though parts are free: no other node than n0 does for "whole" and for "more", which comes when nothing is left there.
+    pool.apply(pod("whole", "nvidia.com/gpu", 2), pod("part", PART), pod("foreign", PART, cpu="100m", scheduler="default-scheduler", nodeName="n1"))
     wait_for("two run", lambda: {p["metadata"]["name"] for p in pool.running()} >= {"whole", "part"})
+    pool.apply(pod("more", "nvidia.com/gpu"))
     whole, part = (pool.grant(pool.get("pod", name)) for name in ("whole", "part"))
     assert whole[1:] == ("n0", {0, 1}) and part[1] == "n1" and len(part[2]) == 1
     own = part[2].pop()
