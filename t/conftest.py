@@ -17,10 +17,9 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
 # client libraries.
 NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy", "test_workloads"}
-# Those of them that have most of the time: a lane of their own in tools/run-tests.
-LONG_KUBE = {"test_counted", "test_deploy", "test_dra", "test_kagent", "test_netpol"}
-# What takes longest starts first, so that no worker is left with it at the end.
-LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
+# What takes longest starts first, so that no worker is left with it at the end: these groups and files, and then tests with a pool of their own.
+LONG = ["test_setup", "test_deploy", "test_counted", "test_dra", "pool", "pool-2", "test_accounting", "test_failover", "test_health", "test_backup", "test_ldap", "test_tenants",
+        "test_preempt", "test_pods_crash", "test_controllers"]
 
 
 def pytest_addoption(parser):
@@ -59,7 +58,8 @@ def group(item):
     wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module")}
     ours = {name for name, d in wide.items() if not d.func.__module__.startswith(("_pytest", "xdist"))} - {"build", "tandem"}
     if "shared_pool" in ours and not hasattr(item.module, "shared_pool"):
-        return "pool"
+        # Two groups, and so two workers that each have one: a fifth of all tests have it. test_pool.py ends with what its roles did before.
+        return "pool" if item.path.stem <= "test_pool" else "pool-2"
     return item.path.stem if ours else None
 
 
@@ -82,15 +82,13 @@ def pytest_collection_modifyitems(config, items):
     for i in items:
         if needs_kube(i):
             i.add_marker(pytest.mark.kube)
-        if i.path.stem in LONG_KUBE:
-            i.add_marker(pytest.mark.long_kube)
         if name := group(i):
             i.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])
     items[:] = [i for i in items if wanted(i)]
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         place = {name: k for k, name in enumerate(LONG)}
-        items.sort(key=lambda i: place.get(group(i), len(LONG)))
+        items.sort(key=lambda i: place.get(group(i) or i.path.stem, len(LONG) + ("home" not in i.fixturenames)))
 
 
 @pytest.fixture(scope="session")

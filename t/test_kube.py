@@ -51,7 +51,7 @@ def pods(c, *argv):
 
 def test_another_kubernetes_is_taken_from_its_directory(tmp_path):
     """$KUBEBUILDER_ASSETS: what it has is taken from there, what it lacks is looked for in the cache, and the directory is named by its version."""
-    names = "kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns helm dra-driver device-plugin containerd containerd-shim-runc-v2 ctr cni".split()
+    names = "kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl etcd coredns helm dra-driver device-plugin containerd containerd-shim-runc-v2 ctr cni".split()
     given = tmp_path / "given"
     given.mkdir()
     for name in names[:-1]:
