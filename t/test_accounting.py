@@ -130,6 +130,7 @@ def test_who_has_no_account_is_refused_by_name_and_goes_on_when_he_has_one(pool)
     wait_for("it goes on by itself", lambda: pool.phase("nobodys") == "Running")
 
 
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("A6.4")
 def test_who_had_less_goes_first(pool):
     """Fair share: pods' account has used the pool, the other has not, so its job gets the node although it came later."""
@@ -145,6 +146,7 @@ def test_who_had_less_goes_first(pool):
 
 
 @pytest.mark.slow  # Slurm computes ages once a minute
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("C3.5")
 def test_who_waits_for_long_comes_before_who_came_later(pool):
     """Age counts for pods as for jobs."""
@@ -183,6 +185,7 @@ def test_no_record_is_lost_when_the_database_dies(pool):
     wait_for("every record is there", lambda: all(sacct(pool).get(j, {}).get("State") == "COMPLETED" for j in jobs), 120)
 
 
+@pytest.mark.embedded  # the same pod and script
 @pytest.mark.feature("A1.2")
 def test_the_history_is_dumped_and_restored(pool):
     """The two commands of docs/accounting.md, with everything lost in between."""

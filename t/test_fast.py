@@ -56,6 +56,7 @@ def pending(pool, name):
     return [j for j, v in pool.squeue().items() if v["name"].startswith(f"{name}.") and v["state"] == "PENDING"]
 
 
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part; so are the others below
 @pytest.mark.feature("A6.1")
 @pytest.mark.parametrize("why", ["its node is cordoned", "it is held"])
 def test_a_pod_that_waits_and_that_slurm_passes_over_slows_nobody_down(pool, why):
@@ -84,7 +85,7 @@ def all_gpus_held(pool):
 
 
 @pytest.mark.feature("A6.1", "A6.3")
-@pytest.mark.parametrize("who", ["a pod", "a native job", "a native job of all nodes"])
+@pytest.mark.parametrize("who", ["a pod", *(pytest.param(p, marks=pytest.mark.embedded) for p in ("a native job", "a native job of all nodes"))])
 def test_whoever_waits_for_gpus_slows_no_pod_down_that_needs_none(pool, who):
     """Slurm would refuse it while an eligible job waits (S-I3), although it takes nothing from who waits."""
     all_gpus_held(pool)
@@ -99,6 +100,7 @@ def test_whoever_waits_for_gpus_slows_no_pod_down_that_needs_none(pool, who):
     assert not [r for r in pool.shell("squeue", "-h", "-a", "-o", "%k").split("\n") if r.startswith("?") or " tandem/" in r], "the word is in no record"
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A6.3")
 def test_a_native_job_that_waits_for_the_same_comes_first(pool):
     """It lacks one GPU of those that a pod would take: nothing goes past it, whatever Slurm is told."""
@@ -115,6 +117,7 @@ def test_a_native_job_that_waits_for_the_same_comes_first(pool):
     assert pool.squeue()[job]["state"] == "PENDING"
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A6.3", "A18.2")
 def test_who_guesses_the_word_is_not_served(pool):
     """The word with which the bridge says that an allocation goes past those who wait is nobody else's; the question whether the script runs raises nobody."""

@@ -26,6 +26,7 @@ def restarts(pool, name):
     return sum(c["restartCount"] for c in pod_of(pool, name)["status"]["containerStatuses"])
 
 
+@pytest.mark.embedded  # slurmctld asks a process of the login pod, whoever runs it; the next test is about the pod
 @pytest.mark.feature("A15.1", "A1.5")
 def test_a_job_ends_when_its_client_was_killed(pool):
     """srun and salloc with all that they forked, by kill -9: nobody tells slurmctld. What has a client, and what is meant to have none, stays."""

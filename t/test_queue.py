@@ -38,6 +38,7 @@ def waits_through(pool, *jobs):
     assert {j: pool.squeue()[j]["state"] for j in jobs} == {j: "PENDING" for j in jobs}
 
 
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("C3.1", "A6.3")
 def test_who_needs_more_than_is_free_stops_nobody_behind_him(pool):
     """Nothing that runs has an end, so the large ones have no start that a small one could delay."""
@@ -72,6 +73,7 @@ def test_a_pod_is_backfilled_when_it_ends_before_the_next_job_starts(pool):
     wait_for("and the second still starts as soon as the first ends", lambda: pool.job(whole)["StartTime"] == end)
 
 
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("C3.2", "A18.3")
 def test_a_native_job_is_backfilled_before_a_pod_that_waits(pool):
     """The same the other way round. The start that `why` tells is Slurm's, to the minute."""
@@ -110,6 +112,7 @@ def test_reservations_hold_for_pods_as_for_jobs(pool):
     runs(pool, "outside")
 
 
+@pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("C3.3")
 def test_a_pod_that_would_run_into_a_reservation_waits_for_its_end(pool):
     pool.shell("scontrol", "create", "reservation", "reservationname=service", "users=root", "nodes=ALL", "starttime=now+60minutes", "duration=60", "flags=maint")

@@ -84,6 +84,7 @@ def test_the_nodes_suit_every_role(pool):
     wait_for("it is refused", lambda: ["the nodes that all its roles may use have no room" in waits(p) for p in pods(pool, "far").values()] == [True] * 3)
 
 
+@pytest.mark.embedded  # refused as the gangs of test_gang.py, which are on both planes
 @pytest.mark.feature("A8.8")
 @pytest.mark.parametrize("what,fix", [
     ("two shapes of one role", "give all pods of one role the same requests"),
