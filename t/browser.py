@@ -7,6 +7,7 @@ selenium = pytest.importorskip("selenium.webdriver", reason="python3-selenium is
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
     pytest.skip("chromium is not installed (tools/setup --for test)", allow_module_level=True)
 
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402, F401 (for who imports this)
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402, F401 (for who imports this)
 from selenium.webdriver.common.keys import Keys  # noqa: E402, F401

@@ -6,22 +6,16 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
 
+from apidev import free_port
 from harness import wait_for
 
 USER, PASSWORD = "alice", "open-sesame"
 HASH = "$2b$04$Kes2M6auu7D6NDMs66wUc.iwPuvLNGMyZYh9NkNp6acKiWG5OChnS"  # of PASSWORD, by bcrypt with few rounds
-
-
-def free_port(address):
-    with socket.socket() as s:
-        s.bind((address, 0))
-        return s.getsockname()[1]
 
 
 class Registry:
@@ -29,7 +23,7 @@ class Registry:
 
     def __init__(self, address):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tandem-t-registry-", dir="/var/tmp"))
-        self.host = f"{address}:{free_port(address)}"
+        self.host = f"{address}:{free_port()}"
         (self.dir / "users").write_text(f"{USER}:{HASH}\n")
         conf = {"version": "0.1", "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": True}},
                 "storage": {"filesystem": {"rootdirectory": str(self.dir / "data")}},

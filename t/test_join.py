@@ -6,7 +6,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import urllib.request
 import pytest
 import yaml
 
+from apidev import free_port
 from harness import KEEP, ROOT, SANITIZE, Failed, wait_for
 from installed import assets
 
@@ -223,9 +223,7 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
     for name, text in ((f"machines/{uuid}.yaml", "{node: n1, group: gpu}"), ("groups/gpu.yaml", "image: v2"), ("images/v2/manifest.json", '{"kernel": "k", "initrd": "r", "files": {}}')):
         (boot / name).parent.mkdir(parents=True, exist_ok=True)
         (boot / name).write_text(text)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        at = f"127.0.0.1:{s.getsockname()[1]}"
+    at = f"127.0.0.1:{free_port()}"
     p = subprocess.Popen([site.tandem, "netboot", "--dir", boot, "--listen", at, "--kubeconfig", site.c.kubeconfig], env=site.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def ask(path, **kw):

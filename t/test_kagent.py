@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from harness import wait_for
+from harness import patience, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "kube"))
@@ -27,7 +27,7 @@ import realpool  # noqa: E402
 pytestmark = pytest.mark.feature("A7.4", "F2.1")
 NODE = "n0"
 STUBBORN = "trap '' TERM; while :; do /bin/busybox sleep 1; done"  # ends by KILL only
-LONG = 600  # the test ends it
+LONG = 600  # the test ends it, or it hangs
 START = int(time.time())
 
 
@@ -36,7 +36,7 @@ class Ask:
 
     def __init__(self, path, line):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(90)
+        self.socket.settimeout(LONG)
         self.socket.connect(path)
         self.socket.sendall(line.encode() + b"\n")
         self.lines = self.socket.makefile()
@@ -161,20 +161,20 @@ class Node:
         self.job += 1
         return self.job
 
-    def gate(self, job, devices, timeout=60000, comment=None):
+    def gate(self, job, devices, timeout=LONG * 1000, comment=None):
         env = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": 1000, "SLURMD_NODENAME": NODE, "SLURM_JOB_GPUS": devices, "SLURM_JOB_START_TIME": START + job}
         if comment:
             env["SLURM_JOB_COMMENT"] = comment
         return subprocess.Popen(self.inside("env", "-i", *[f"{k}={v}" for k, v in env.items()], self.build / "src/standin/tandem-standin", "gate", "--timeout", timeout),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def ask(self, job, devices, timeout=60000, ask=None):
+    def ask(self, job, devices, timeout=LONG * 1000, ask=None):
         """The same by hand: shows also when the agent says that somebody is in the way."""
         return Ask(self.path("/run/tandem/gate.sock"), f"acquire job={job} start={START + job} uid=1000 {f'ask={ask} ' if ask else ''}node={NODE} devices={devices} timeout={timeout}")
 
     def let_in(self, job, devices, **kw):
         p = self.gate(job, devices, **kw)
-        out, err = p.communicate(timeout=90)
+        out, err = p.communicate(timeout=LONG)
         assert p.returncode == 0, (out, err, self.log())
 
     # ---- the bridge ----
@@ -307,7 +307,7 @@ def test_the_agent_dies_while_somebody_waits(node):
         assert uid in a.waits()
         node.end(uid)
         let_in_after(node, a, uid)
-    assert prolog.communicate(timeout=60)[1] == "" and prolog.returncode == 0
+    assert prolog.communicate(timeout=LONG)[1] == "" and prolog.returncode == 0
 
 
 def test_one_agent_a_node(node):
@@ -480,10 +480,10 @@ def test_a_kubelet_that_does_not_answer(node):
         node.kube.kubectl("delete", "pod", "cut", "--force", "--grace-period=0")
         node.end(uid)
         wait_for("its processes are gone", lambda: not node.procs(uid))
-        prolog = node.gate(next_job := node.next_job(), "0", timeout=9000)
+        prolog = node.gate(next_job := node.next_job(), "0", timeout=round(9000 * patience()))
         said = f"pod {uid} is gone from the API, and its kubelet does not say whether it knows: kubelet https://{node.kube.ip(0)}:10250: "
         wait_for("the node says it", lambda: (node.held() or "").startswith(f"held by job {job} ({said}"))
-        _, err = prolog.communicate(timeout=60)
+        _, err = prolog.communicate(timeout=LONG)
         assert prolog.returncode == 1 and said in err, err
         # The same for a job that ended before its pod was bound; an agent may be told not to ask.
         node.let_in(node.next_job(), "7", comment="tandem/x/00000000-0000-4000-8000-000000000000")

@@ -284,8 +284,10 @@ def test_kustomize(k, tmp_path):
 
 @pytest.mark.clients  # graces and waits
 def test_delete(k):
-    stubborn = "trap '' TERM; while :; do sleep 0.1; done"
-    k("create", "-f", "-", input=[pod("slow", stubborn, terminationGracePeriodSeconds=1000), pod("quick"), cm("a", {"x": "1"}), cm("b", {"x": "1"}), cm("c", {"x": "2"})])
+    # Ready when the trap is set.
+    stubborn = {"name": "c", "image": IMAGE, "command": ["sh", "-c", "trap '' TERM; : >/up; while :; do sleep 0.1; done"],
+                "readinessProbe": {"exec": {"command": ["test", "-e", "/up"]}, "periodSeconds": 1, "timeoutSeconds": 30}}
+    k("create", "-f", "-", input=[pod("slow", containers=[stubborn], terminationGracePeriodSeconds=1000), pod("quick"), cm("a", {"x": "1"}), cm("b", {"x": "1"}), cm("c", {"x": "2"})])
     k("wait", "--for=condition=Ready", "pod/slow", "pod/quick", "--timeout=180s")
     assert 'pod "quick" deleted' in k("delete", "pod", "quick") and k("get", "pod", "quick", "--ignore-not-found") == ""  # it waits for the end
     k("delete", "pod", "slow", "--wait=false")

@@ -58,7 +58,7 @@ def test_exec(box):
     assert "container not found" in (k("exec", "box", "-c", "nothing", "--", "true", rc=1), k.err)[1] or "container nothing is not valid" in k.err
     # A terminal: script(1) gives kubectl one.
     r = subprocess.run(["script", "-qec", f"{k.path} -n {k.ns} exec -it box -c one -- sh -c 'tty; stty size'", "/dev/null"], env={**k.env, "TERM": "xterm"}, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.PIPE, text=True, timeout=60)
+                       stdout=subprocess.PIPE, text=True, timeout=240)
     assert r.returncode == 0 and "/dev/pts/" in r.stdout, r.stdout
 
 

@@ -75,12 +75,12 @@ def test_up_that_met_a_supervise_about_to_end_starts_another(home):
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(("127.0.0.1", home.instance["apiPort"]))
         door.listen()
-        door.settimeout(60)
+        door.settimeout(180)
         up = subprocess.Popen([home.tandem, "up"], env=home.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         door.accept()[0].close()
     os.kill(supervise, signal.SIGKILL)
     try:
-        out = up.communicate(timeout=120)[0]
+        out = up.communicate(timeout=600)[0]
     finally:
         up.kill()
     assert up.returncode == 0 and "Try it:" in out, out
@@ -228,7 +228,7 @@ def test_the_hints_of_up_work_when_pasted(home):
     env = {k: v for k, v in home.env.items() if k != "KUBECONFIG"}
     script = "".join(line.strip() + "\n" for line in hints.splitlines())
     assert "#" not in script and "srun -N2" in script
-    r = subprocess.run(["bash", "-ec", script], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    r = subprocess.run(["bash", "-ec", script], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
     assert r.returncode == 0, script + r.stdout
     assert "Pod default/hello" in r.stdout and "All is well." in r.stdout, r.stdout
     wait_for("it runs", lambda: home.phase("hello") == "Running")

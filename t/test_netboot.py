@@ -2,7 +2,6 @@
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -10,22 +9,17 @@ import urllib.request
 import pytest
 import yaml
 
+from apidev import free_port
 from harness import KEEP, SANITIZE, wait_for
 
 UUID = "4c4c4544-0042-3510-8051-b4c04f4e3132"
-
-
-def port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Service:
     """The boot service of one machine, with its directory."""
 
     def __init__(self, tandem, home):
-        self.dir, self.port = pathlib.Path(home) / "boot", port()
+        self.dir, self.port = pathlib.Path(home) / "boot", free_port()
         for d in ("machines", "groups", "images"):
             (self.dir / d).mkdir(parents=True, exist_ok=True)
         self.write(f"machines/{UUID}.yaml", {"node": "n9", "group": "gpu"})

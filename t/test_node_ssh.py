@@ -53,8 +53,8 @@ def test_without_a_job_there_nobody_gets_in(pool, job):
 
 def test_a_session_ends_with_its_job(pool, job):
     number, node = job
-    script = f"ssh -o BatchMode=yes {node} 'echo in; sleep 100000' > in 2>&1 & for i in $(seq 600); do grep -q in in && break; sleep 0.1; done; scancel {number}; wait; cat in"
-    r = pool.as_user("researcher", "sh", "-c", script)
+    script = f"ssh -o BatchMode=yes {node} 'echo in; sleep 100000' > in 2>&1 & until grep -q in in; do sleep 0.1; done; scancel {number}; wait; cat in"
+    r = pool.as_user("researcher", "sh", "-c", script, timeout=600)
     assert r.stdout.startswith("in\n")
     wait_for("nothing of it is left", lambda: ssh(pool, node, "id").returncode == 255)
 

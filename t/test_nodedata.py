@@ -276,6 +276,8 @@ def test_nodes_hold_a_copy_before_a_job_comes(pool, tmp_path):
         # Its fetcher ends in the middle: the next one goes on.
         fetcher = next(p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm") if p["metadata"].get("annotations", {}).get("tandem.dev/dataset") == "lab")
         pool.kubectl("delete", "pod", "-n", "slurm", fetcher, "--grace-period=0", "--force")
+        # Not before the next one asks: the first may live a while longer, and would get the rest.
+        wait_for("the next one asks", lambda: len(s.asked) == 2)
         s.go.set()
         wait_for("the node has it", lambda: "data.lab" in features(pool, second))
         assert len(s.asked) == 2 and s.asked[0] is None and (s.asked[1] or "bytes=0-").startswith("bytes=")

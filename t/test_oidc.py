@@ -117,9 +117,9 @@ def test_a_laptop_logs_in_by_a_code_and_kubectl_is_the_same_person(pool, issuer,
     assert may("list") == may("create") == "no"
     try:
         pool.kubectl("create", "rolebinding", "of-the-lab", "-n", "default", "--clusterrole=view", "--group=oidc:lab")
-        assert (may("list"), may("create")) == ("yes", "no")
+        wait_for("his group may", lambda: (may("list"), may("create")) == ("yes", "no"))
         pool.kubectl("create", "rolebinding", "of-a-member", "-n", "default", "--clusterrole=edit", "--user=researcher")
-        assert may("create") == "yes"
+        wait_for("he may", lambda: may("create") == "yes")
     finally:
         pool.kubectl("delete", "rolebinding", "of-the-lab", "of-a-member", "-n", "default", "--ignore-not-found")
 

@@ -85,7 +85,7 @@ def test_its_node_is_drained_and_tested_without_it(node):
     wait_for("it is out", lambda: held(pool) == "gpu0" and list(holders(pool).values()) == [0])
     pool.cmd("fault", NODE, "gpu0", "burn=fail")  # only a test would find it
     try:
-        pool.cmd("node", "test", NODE, "--wait")  # drained, which the job that holds it must not keep it from
+        pool.cmd("node", "test", NODE, "--wait", timeout=600)  # drained, which the job that holds it must not keep it from
     finally:
         pool.cmd("fault", NODE, "--clear")
     wait_for("it is out again", lambda: held(pool) == "gpu0" and list(holders(pool).values()) == [0])

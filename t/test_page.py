@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from browser import By, Keys, chromium, selenium
+from browser import By, Keys, StaleElementReferenceException, chromium, selenium
 from harness import ROOT, wait_for
 from laptop import Laptop, address, tenant
 
@@ -109,8 +109,7 @@ def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
         browser.size("wide")
         pool.shell("scontrol", "update", "nodename=n3", "state=undrain")
         pool.cmd("fault", "n2", "--clear")
-    wait_for("it is healthy", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.sick"))
-    assert "not healthy" not in browser.text()
+    wait_for("it is healthy", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.sick") and "not healthy" not in browser.text())
     me.run("cancel", run)
     wait_for("they are free again", lambda: not browser.d.find_elements(By.CSS_SELECTOR, ".gpus li.mine"))
     # The health policy had taken the node out.
@@ -125,8 +124,9 @@ def test_the_queue_says_why_in_words(pool, me, browser):
     job = pool.sbatch(f"-N{nodes}", f"--gres=gpu:{gpus}", "-J", "<img src=x onerror=alert(1)>", "--uid=researcher", "--gid=researcher")
     waits = me.submit("--no-code", "--nodes", nodes, "--gpus", gpus, "--time", "1h", "--name", "next", "--", "true")
     browser.shows("<img src=x onerror=alert(1)>")
-    words = wait_for("the words", lambda: next((j["words"] for j in me.api("GET", "/jobs")[1]["jobs"] if j["state"] == "waiting" and j.get("reason") == "Resources"), None))
-    browser.shows(words)
+    # They change when Slurm knows when it may start.
+    words = lambda: next((j["words"] for j in me.api("GET", "/jobs")[1]["jobs"] if j["state"] == "waiting" and j.get("reason") == "Resources"), None)  # noqa: E731
+    wait_for("the page has the words", lambda: (w := words()) and w in browser.text())
     for size in SIZES:
         browser.size(size)
         assert browser.fits(), size
@@ -210,7 +210,11 @@ def test_a_shell_in_the_browser(pool, me, browser):
     assert s["kind"] == "shell"
     browser.shows("ready")
     first = browser.d.current_window_handle
-    browser.d.find_element(By.PARTIAL_LINK_TEXT, s["id"]).click()
+    def opens():
+        with contextlib.suppress(StaleElementReferenceException):  # the view was drawn anew in this moment
+            browser.d.find_element(By.PARTIAL_LINK_TEXT, s["id"]).click()
+            return True
+    wait_for("it is opened", opens)
     wait_for("its page opens", lambda: len(browser.d.window_handles) == 2)
     browser.d.switch_to.window(next(h for h in browser.d.window_handles if h != first))
     try:

@@ -220,7 +220,7 @@ def test_a_session_that_is_cut_ends_its_process(plane, box):
     wait_for("the process to end", lambda: "7654" not in plane.ex(box, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
 
 
-def read_tty(fd, until, seconds=60, check=True):
+def read_tty(fd, until, seconds=180, check=True):
     got, end = b"", time.monotonic() + seconds
     while until not in got and (check or time.monotonic() < end):
         assert time.monotonic() < end, got
@@ -370,7 +370,7 @@ def test_port_forward(plane):
             echo, closed = ports[0], ports[2]
 
             def talk(data):
-                with socket.create_connection(("127.0.0.1", echo), timeout=30) as c:
+                with socket.create_connection(("127.0.0.1", echo), timeout=180) as c:
                     threading.Thread(target=lambda: (c.sendall(data), c.shutdown(socket.SHUT_WR)), daemon=True).start()
                     got = b""
                     while k := c.recv(65536):
@@ -380,7 +380,7 @@ def test_port_forward(plane):
             with concurrent.futures.ThreadPoolExecutor(4) as pool:  # several at once, one of them large
                 sent = [os.urandom(n) for n in (1, 70000, 5000000, 300)]
                 assert list(pool.map(talk, sent)) == sent
-            with socket.create_connection(("127.0.0.1", closed), timeout=30) as c, contextlib.suppress(ConnectionResetError):
+            with socket.create_connection(("127.0.0.1", closed), timeout=180) as c, contextlib.suppress(ConnectionResetError):
                 assert c.recv(10) == b""
             err = p.stderr.read().decode()  # kubectl ends its session at the first connection that fails
             assert "error forwarding port 9 to pod " + name in err and "onnection refused" in err, err

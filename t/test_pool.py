@@ -297,7 +297,7 @@ def test_a_shell_with_a_terminal(pool):
     pid, fd = pty.fork()
     if pid == 0:
         os.execvpe(pool.tandem, [pool.tandem, "shell"], pool.env)
-    got, sent, end = b"", False, time.monotonic() + 60
+    got, sent, end = b"", False, time.monotonic() + 180
     while time.monotonic() < end:
         if select.select([fd], [], [], 0.2)[0]:
             try:
@@ -346,7 +346,7 @@ def test_why_knows_arrays_and_jobs_of_several_nodes(pool):
 def test_why_of_a_deployment_asks_for_its_pods(pool):
     why = lambda *argv: pool.cmd("why", *argv, check=False)
     pool.apply(pool.deployment("web", 3, gpus=5))
-    pool.kubectl("rollout", "status", "deployment/web")
+    pool.kubectl("rollout", "status", "deployment/web", timeout=600)
     r = why("deployment/web")
     assert r.returncode == 0 and r.stdout.startswith("Deployment default/web wants 3 pods: 3 run, 0 wait.\n") and r.stdout.count(" as Slurm job ") == 3, r
     pool.kubectl("scale", "deployment/web", "--replicas", len(pool.nodes) + 12)
@@ -375,8 +375,7 @@ def test_a_shell_is_an_ordinary_users(pool):
     for secret in ("/etc/slurm-keys/slurm.key", "/home/pods/."):
         assert pool.cmd("shell", "--", "ls" if secret.endswith(".") else "cat", secret, check=False).returncode != 0, secret
     job = mine("--", "sbatch", "--parsable", "--mem=100M", "--wait", "--wrap", "hostname; id -un")
-    with open(f"{pool.shared_dir}/researcher/slurm-{job}.out") as f:
-        node, who = f.read().split()
+    node, who = wait_for("its output is at home", lambda: len(words := open(f"{pool.shared_dir}/researcher/slurm-{job}.out").read().split()) == 2 and words)
     assert node in pool.nodes and who == "researcher" and mine("--", "cat", f"slurm-{job}.out") == f"{node}\nresearcher"
     assert mine("--", "srun", "--mem=100M", "pwd") == "/home/researcher"
     r = pool.cmd("shell", "--user", "nobody-knows", "--", "true", check=False)

@@ -47,7 +47,7 @@ def test_a_job_starts_elsewhere_by_itself(pool):
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1", script="#!/bin/sh\necho $SLURMD_NODENAME >>/home/ran\nexec sleep 100000\n")
     wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    assert pool.admin_comment(job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test")
+    wait_for("it says why", lambda: pool.admin_comment(job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test"))
     pool.shell("scancel", filler)
     wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING", 60)
     wait_for("it ran where it should", lambda: pool.shell("cat", "/home/ran", check=False).split() == [WELL])
@@ -85,7 +85,7 @@ def test_bad_luck_is_bounded(pool):
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1")
     wait_for("it is held", lambda: (j := pool.job(job)).get("Priority") == "0" and j.get("JobState") == "PENDING")
-    assert "pre-flight failed 1 time" in pool.admin_comment(job)
+    wait_for("it says why", lambda: "pre-flight failed 1 time" in pool.admin_comment(job))
     pool.shell("scancel", filler, job)
 
 

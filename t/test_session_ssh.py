@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from apidev import free_port
 from harness import KEEP, SLOW, wait_for
 from laptop import address, mallory, me, users  # noqa: F401 (fixtures)
 from wsclient import WebSocket
@@ -34,11 +35,6 @@ class Ssh:
 
     def start(self, *argv):
         return subprocess.Popen(self.argv("ssh", *argv), env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def door(who, session, **headers):

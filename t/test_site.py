@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 
-from harness import wait_for
+from harness import patience, wait_for
 
 PROGRAMS = {
     "prolog": '#!/bin/sh\n[ ! -e /tmp/broken ] || exit 3\necho "prolog $SLURM_JOB_ID $(id -un) $CUDA_VISIBLE_DEVICES" >>/tmp/site.log\n',
@@ -136,9 +136,10 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     wait_for("a failure on a node is shown", lambda: said() == "n0: service first: exit 3: cannot do it")
     assert [n["services"] for n in nodeset()["nodes"]] == ["service first: exit 3: cannot do it"]
     wait_for("and is an event", lambda: any(e["reason"] == "ServiceFailed" and "cannot do it" in e["message"] for e in home.items("events", "-n", "slurm")))
-    services(service("slow", timeout="1s"), service("daemon", type="service"))
+    limit = f"{round(patience())}s"  # so that it has said something by then
+    services(service("slow", timeout=limit), service("daemon", type="service"))
     programs(home, SERVICES)
-    wait_for("so is one that takes too long", lambda: said() == "n0: service slow: not done within 1s: working")
+    wait_for("so is one that takes too long", lambda: said() == f"n0: service slow: not done within {limit}: working")
     daemon = inside(home, "main-pool-n0", "pgrep", "-f", "sleep 54321").split()
     inside(home, "main-pool-n0", "kill", *daemon)
     wait_for("a service that ends is started again", lambda: inside(home, "main-pool-n0", "pgrep", "-f", "sleep 54321").split() not in (daemon, []))

@@ -34,16 +34,16 @@ def submit(pool, script, *argv):
 
 
 def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected(watched):
-    """Three ranks on three nodes go step by step; then one node computes twenty times as long."""
-    pool = watched(percent=300, steps=2, everySeconds=1, action="drain", partitions=["*"])
+    """Three ranks on three nodes go step by step; then one node computes forty times as long. (Ten times as long as the others twice, no load makes a rank.)"""
+    pool = watched(percent=1000, steps=2, everySeconds=1, action="drain", partitions=["*"])
     before = pool.counted("agent", "tandem_job_stragglers_total", action="drain")
     job = submit(pool, SAMPLE.read_text(), "-w", "n0,n1,n2", "--export=ALL,STEP_MS=100")
     wait_for("its ranks go step by step", lambda: pool.shell("sh", "-c", "cat /home/pace/beat.2 || true"))
-    pool.cmd("fault", "n1", "node", "slow=20")
+    pool.cmd("fault", "n1", "node", "slow=40")
     wait_for("it is told of", lambda: " on n1 computes " in pool.admin_comment(job))
     text = pool.admin_comment(job)
     found = re.match(r"tandem: straggler: rank (\d) on n1 computes (\d+\.\d) times as long as the others \(step \d+: [\d.]+ s, median of 3 ranks [\d.]+ s\) *$", text)
-    assert found and float(found[2]) >= 3, text
+    assert found and float(found[2]) >= 10, text
     assert pool.shell("sh", "-c", f"cat /home/pace/beat.{found[1]}").split()[2] == "n1"  # it is the rank that runs there
     wait_for("the node takes no more jobs", lambda: "DRAIN" in pool.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").upper())
     assert pool.job(job)["JobState"] == "RUNNING"
@@ -95,14 +95,14 @@ def test_what_a_user_writes_is_his_word_only(watched):
     assert "dr" not in pool.shell("sinfo", "-h", "-N", "-o", "%T")
 
 
-def test_a_pod_of_a_gang_whose_gpu_idles_while_the_others_work_is_told_of(watched):
+def test_a_pod_of_a_gang_whose_gpu_idles_while_the_others_work_is_told_of(pool, watched):
     """Three pods of one gang; the GPUs of two compute, and that of the third hardly does. Of two that work nobody is told."""
-    pool = watched(percent=150, steps=2, everySeconds=1)
     before = pool.counted("bridge", "tandem_pod_stragglers_total")
     pool.apply(*[marked(pool, f"slow-{i}", {GANG: "slow"}, {SIZE: "3"}) for i in range(3)])
     pods = all_run(pool, "slow", 3)
     for name, p in pods.items():
         pool.cmd("fault", p["spec"]["nodeName"], f"gpu{json.loads(notes(p)['tandem.dev/devices'])['nvidia.com/gpu']}", f"use={10 if name == 'slow-1' else 90}")
+    watched(percent=150, steps=2, everySeconds=1)  # not before: one after the other they begin to compute
     said = lambda: [e for e in pool.items("events") if e["reason"] == "Straggler"]
     event = wait_for("it is told of", said)[0]
     assert event["involvedObject"]["name"] == "slow-1" and re.search(r"compute \d+ % of the time, those of the other pods of its gang [4-9]\d %", event["message"])

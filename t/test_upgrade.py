@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness import wait_for
+from harness import patience, wait_for
 
 pytestmark = [pytest.mark.feature("B7.1"), pytest.mark.embedded]  # the programs lie in the home of this machine
 ENDS = ("Succeeded", "RolledBack", "Aborted", "Failed")
@@ -118,8 +118,8 @@ def test_paused_resumed_and_aborted(site):
     wait_for("the first node is begun", lambda: phases(pool, "slow")["n1"] == "Upgrading")
     pool.cmd("upgrade", "pause", "slow")
     pool.shell("scancel", job)
-    wait_for("what was begun goes on", lambda: phases(pool, "slow") == {"n1": "Upgraded", "n2": "Pending"})
-    assert status(pool, "slow")["phase"] == "Paused" and pool.did() == ["driver-2 n1"]
+    wait_for("what was begun goes on", lambda: phases(pool, "slow") == {"n1": "Upgraded", "n2": "Pending"} and status(pool, "slow")["phase"] == "Paused")
+    assert pool.did() == ["driver-2 n1"]
     assert "tandem upgrade resume slow" in pool.cmd("upgrade", "status", "slow").stdout
     assert pool.cmd("upgrade", "abort", "slow", "--wait", check=False).stdout.splitlines()[-1] == "Aborted: 1 of 2 nodes are upgraded: it was aborted"
     assert pool.did() == ["driver-2 n1"] and "has ended" in pool.cmd("upgrade", "resume", "slow", check=False).stderr
@@ -133,15 +133,16 @@ def test_a_long_job_saves_itself_and_goes_on(site):
     """It gets the signal, has its grace, is requeued, and goes on from what it saved."""
     pool = site
     pool.shell("rm", "-f", "/home/saved", "/home/went-on", "/home/begun")
-    script = "#!/bin/sh\n[ ! -e /home/saved ] || echo $SLURM_RESTART_COUNT >>/home/went-on\ntrap 'echo $SLURMD_NODENAME >>/home/saved' USR1\n: >/home/begun\nwhile :; do sleep 0.1; done\n"
+    script = "#!/bin/sh\n[ ! -e /home/saved ] || echo $SLURM_RESTART_COUNT >>/home/went-on\ntrap 'echo $SLURMD_NODENAME >>/home/saved' USR1\nsleep 100000 &\n: >/home/begun\nwhile :; do wait; done\n"
+    grace = round(2 * patience())  # a busy machine runs the script later
     job = pool.sbatch("--requeue", "-w", "n1", script=script)
     wait_for("it knows the signal", lambda: os.path.exists(f"{pool.shared_dir}/begun"))
-    pool.cmd("upgrade", "start", "saves", "--nodes", "n1", "--program", "driver-2", "--no-test", "--grace", "2s")
+    pool.cmd("upgrade", "start", "saves", "--nodes", "n1", "--program", "driver-2", "--no-test", "--grace", f"{grace}s")
     wait_for("it is requeued", lambda: pool.job(job).get("Restarts") == "1")
     assert pool.shell("cat", "/home/saved").split() == ["n1"], "it was told once, and had time to save itself"
     s = ended(pool, "saves")
     act = pool.get("nodeaction", s["nodes"][0]["action"])
-    assert (s["phase"], act["spec"]["checkpoint"]) == ("Succeeded", {"signal": "USR1", "graceSeconds": 2})
+    assert (s["phase"], act["spec"]["checkpoint"]) == ("Succeeded", {"signal": "USR1", "graceSeconds": grace})
     assert act["status"]["startedAt"] <= act["status"]["signalledAt"] <= act["status"]["finishedAt"]
     # A slurmd takes no job anew whose credential it has just revoked (cred_expire, two minutes): the other node does.
     wait_for("it waits", lambda: pool.job(job).get("JobState") == "PENDING")

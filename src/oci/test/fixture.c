@@ -142,7 +142,7 @@ struct td_oci_status fx_wait(const char *id)
 	struct td_oci_status st = {0};
 	if (td_oci_pidfd(fx.r, id, &fd, NULL) == 0) {
 		struct pollfd p = {fd, POLLIN, 0};
-		assert_int_equal(poll(&p, 1, 15000), 1);
+		assert_int_equal(poll(&p, 1, 120000), 1);
 		close(fd);
 	}
 	struct td_error e = TD_ERROR_INIT;

@@ -424,7 +424,7 @@ static char *slurp(int fd)
 	struct td_buf b = {0};
 	for (;;) {
 		struct pollfd p = {fd, POLLIN, 0};
-		assert_int_equal(poll(&p, 1, 10000), 1);
+		assert_int_equal(poll(&p, 1, 120000), 1);
 		char buf[512];
 		ssize_t n = read(fd, buf, sizeof(buf));
 		if (n <= 0)
