@@ -79,8 +79,9 @@ def wait_for(what, predicate, seconds=180, least=180):
         except subprocess.CalledProcessError as e:
             last = None
             error = (e.stderr or "") + (e.stdout or "")
-        except subprocess.TimeoutExpired as e:
-            last, error = None, str(e)
+        # No answer, too.
+        except (subprocess.TimeoutExpired, ConnectionError, TimeoutError, http.client.HTTPException) as e:
+            last, error = None, repr(e)
         else:
             error = None
         if last:
@@ -299,9 +300,12 @@ class Pool:
 
     def job(self, job_id):
         """The fields of scontrol show job, or {} when Slurm does not know it."""
-        code, said, _ = self.ask("scontrol", "-d", "-o", "show", "job", job_id)
+        argv = ("scontrol", "-d", "-o", "show", "job", job_id)
+        code, said, err = self.ask(*argv)
         if code:
-            return {}
+            if "Invalid job id" in err:
+                return {}
+            raise Failed(code, argv, said, err)  # nobody could say
         fields = {}
         for word in said.split():
             k, _, v = word.partition("=")

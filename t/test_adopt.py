@@ -76,7 +76,7 @@ def site(pool):
             yield m
     finally:
         pool.kubectl("-n", "slurm", "delete", "nodeset", "h", "--ignore-not-found")
-        wait_for("the pool's Slurm knows it no more", lambda: pool.ask("scontrol", "show", "node", "h1")[0] == 1, 60)
+        wait_for("the pool's Slurm knows it no more", lambda: "not found" in "".join(pool.ask("scontrol", "show", "node", "h1")[1:]), 60)
         wait_for("the pool's configuration is as before", lambda: "NodeSet=set_h " not in pool.get("cm", "main-config", "-n", "slurm")["data"]["slurm.conf"] + " ", 60)
 
 

@@ -44,7 +44,7 @@ done
 
 def test_what_is_whole_is_kept_and_comes_back(start, tmp_path):
     p = start(WRITES + "exec sleep 1000")
-    wait_for("the newest two are kept", lambda: kept(tmp_path) == ["latest", "step-2", "step-3"])
+    wait_for("the newest two are kept", lambda: kept(tmp_path) == ["latest", "step-2", "step-3"] and (tmp_path / "kept/latest").read_text() == "step-3\n")
     subprocess.run(["pkill", "-KILL", "-s", str(p.pid)], check=True)  # as at the end of a grace: the node's disk is lost, and what is kept stays
     p.wait()
     (tmp_path / "kept/.new-step-4").mkdir()  # cut in the middle of a copy, and of a replacement
@@ -121,7 +121,8 @@ def test_a_run_that_is_queued_again_goes_on(pool, tmp_path):
     job = me.api("GET", f"/runs/{run}")[1]["steps"][0]["job"]
     where = pathlib.Path(pool.shared_dir) / f"researcher/tandem/runs/{run}/tandem_checkpoints/main"
     wait_for("it is kept", lambda: (where / "state").exists())
-    pool.shell("scontrol", "requeue", job)
+    pool.shell("scontrol", "requeuehold", job)  # it stays queued until it is looked at
     wait_for("it is queued again", lambda: pool.job(job).get("JobState") == "PENDING")
+    pool.shell("scontrol", "release", job)
     pool.shell("scontrol", "update", f"jobid={job}", "starttime=now+3")  # Slurm would wait for two minutes; at once is too early (S-H7)
     wait_for("it goes on", lambda: "goes on from 41" in me.run("logs", run).stdout, 60)

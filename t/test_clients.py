@@ -386,9 +386,9 @@ def test_leaders_are_elected_and_outlive_the_server(plane, ns, start, program, r
         kubectl(plane, "-n", ns, "delete", "lease", "clients")
     lease = 30
     a, b = two(lease)
-    a_leads(a, b)
-    a.p.kill()
     at = time.monotonic()
+    a_leads(a, b)  # and has renewed since
+    a.p.kill()
     wait_for("b leads", lambda: b.has(leads="b"), lease + 60)
     assert time.monotonic() - at > lease / 2, "before the lease of a was over"
 

@@ -54,6 +54,7 @@ def pool(up):
     for u in USERS:
         up.shell("scancel", "-u", u)
     up.clean()
+    wait_for("no pods of a test before are left", lambda: not [p for ns in ("physics", "optics", "biology") for p in up.items("pods", "-n", ns)])
     return up
 
 

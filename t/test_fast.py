@@ -124,7 +124,7 @@ def test_who_guesses_the_word_is_not_served(pool):
     all_gpus_held(pool)
     mark = "tandem/a/b/c/d"
     for said in ("?", "0" * 64, ""):
-        r = pool.as_user("researcher", "salloc", "-Q", "--no-shell", "--mem=10M", "--immediate=5", f"--comment={said} {mark}", check=False)
+        r = pool.as_user("researcher", "salloc", "-Q", "--no-shell", "--mem=10M", "--immediate=300", f"--comment={said} {mark}", check=False)
         assert not r.returncode, r.stderr
     seen = [line.split("|") for line in pool.shell("squeue", "-h", "-u", "researcher", "-o", "%Q|%k").splitlines()]
     assert sorted(c for _, c in seen) == sorted([mark, f"{'0' * 64} {mark}", f" {mark}"]) and all(int(p) < 1000 for p, _ in seen)

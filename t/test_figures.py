@@ -70,7 +70,7 @@ def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web, tmp_path):
     wait_for("its idling is its tenant's", lambda: [v for k, v in like(series(pool, "tandem_device_time_seconds_total"), node=NODE, tenant="figures", state="idle") if v > 0])
 
     # The service: what it holds, and how much its GPUs compute.
-    assert like(series(pool, "tandem_pool_service_devices", 0), namespace="figures", kind="Deployment", service="web", device="gpu")[0][1] == 2
+    wait_for("its devices are counted", lambda: [v for k, v in like(series(pool, "tandem_pool_service_devices", 0), namespace="figures", kind="Deployment", service="web", device="gpu")] == [2])
     wait_for("its time is counted", lambda: [v for k, v in like(series(pool, "tandem_service_device_seconds_total"), service="web", state="busy") if v > 0])
     mine = lambda: next((s for s in json.loads(pool.cmd("status", "-o", "json", check=False).stdout).get("services", []) if s["name"] == "figures/Deployment/web"), {})
     seen = wait_for("status says it", lambda: (s := mine()).get("use", 0) > 0 and s)
@@ -107,8 +107,11 @@ def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web, tmp_path):
 
     # When the replica has ended, the history says how much its GPUs idled.
     pool.kubectl("scale", "-n", "figures", "deployment", "web", "--replicas=0")
-    idle = wait_for("its idle hours are its tenant's", lambda: next((r["idleGpuHours"] for r in me.api("GET", "/usage?by=tenant")[1]["rows"] if r.get("tenant") == "figures" and r["idleGpuHours"] > 0), None))
-    cli = {r["tenant"]: r for r in json.loads(pool.cmd("usage", "-o", "json").stdout)["usage"]}["figures"]
-    assert abs(cli["idleGpuHours"] - idle) < 0.01 and 0 < cli["use"] < 0.75 and cli["idleGpuHours"] <= cli["gpuHours"]
+    wait_for("they have ended", lambda: not pool.squeue())
+    idle = lambda: next((r["idleGpuHours"] for r in me.api("GET", "/usage?by=tenant")[1]["rows"] if r.get("tenant") == "figures"), 0)
+    told = lambda: {r["tenant"]: r for r in json.loads(pool.cmd("usage", "-o", "json").stdout)["usage"]}["figures"]
+    # The history has the end of one before that of the other, and each is asked for itself.
+    cli = wait_for("its idle hours are its tenant's, for all who ask", lambda: idle() > 0 and (c := told()) and abs(c["idleGpuHours"] - idle()) < 0.01 and 0 < c["use"] < 0.75 and c)
+    assert cli["idleGpuHours"] <= cli["gpuHours"]
     assert {r["tenant"]: r for r in json.loads(pool.cmd("usage", "--yield", "-o", "json").stdout)["yield"]}["figures"]["idleHours"] > 0
     assert max(map(len, pool.cmd("usage", "--yield").stdout.splitlines())) <= 80 and max(map(len, pool.cmd("usage", "--by", "service", "--gpu-price", "2").stdout.splitlines())) <= 80

@@ -3,13 +3,13 @@ two gateways are one. It runs as a process beside the pool's own; t/test_gateway
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
 import yaml
 
+from apidev import free_port
 from harness import KEEP, ROOT, SANITIZE, wait_for
 from laptop import address, ask, me  # noqa: F401 (fixture)
 from wsclient import WebSocket
@@ -56,8 +56,7 @@ def second(pool, standin, claim, tmp_path):
     conf.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": admin["clusters"][0]["cluster"]}],
                                 "users": [{"name": "u", "user": {"token": pool.kubectl("create", "token", "main-gateway", "-n", "slurm").strip()}}],
                                 "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        at = f"127.0.0.1:{s.getsockname()[1]}"
+    at = f"127.0.0.1:{free_port()}"
     # As in the manifest, but for where this machine has things.
     ours = {"listen": at, "homes": f"{pool.home}/shared/home", "cert": None, "key": None, "metrics": None, "image": standin}
     given = dict(a.removeprefix("--").split("=", 1) for a in CONTAINER["args"][1:])
@@ -93,7 +92,7 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
         w.close()
     there("session", "stop", shell["id"])
     s = json.loads(there("session", "-o", "json", "start", "endpoint", "--", "echo here > index.html; exec python3 -m http.server $PORT").stdout)
-    assert ask(me, s["path"])[0] == 200  # by the other one
+    wait_for("the other one leads to it, too", lambda: ask(me, s["path"])[0] == 200)
     assert "ready" in there("session", "list").stdout
     # Each tells the other when it was used.
     wait_for("it is written down", lambda: int(pool.get("configmap", f"session-{s['id']}", "-n", "researcher")["data"].get("used", 0)) > 0)

@@ -39,10 +39,9 @@ def parts_of_gpus(pool):
     pool.apply(pod("part0", "60"), pod("part1", "60"), pod("much", "101"), pod("little", "5"), pod("two", "50", 2))
     wait_for("four parts of 60 are held, each of another GPU", lambda: len(pool.running()) == 2 and held() == [60] * 4)
     me = Laptop(pool, f"{pool.home}/laptop", "researcher")
-    shown = next(n for n in me.api("GET", "/pool")[1]["nodes"] if n["name"] == "n0")["gpus"]
-    assert [(g["used"], g["share"], len(g["shares"]), g["type"]) for g in shown] == [(True, 60, 1, kind) for kind in ("zeta", *["alpha"] * 3)], shown
-    top = me.json("top")
-    assert top["gpusUsed"] >= 4 and sum(u["gpus"] for u in top["users"]) == 2.4, top
+    shown = lambda: [(g["used"], g.get("share"), len(g.get("shares", [])), g["type"]) for n in me.api("GET", "/pool")[1]["nodes"] if n["name"] == "n0" for g in n["gpus"]]
+    wait_for("the pool shows them", lambda: shown() == [(True, 60, 1, kind) for kind in ("zeta", *["alpha"] * 3)])
+    wait_for("top, too", lambda: (top := me.json("top"))["gpusUsed"] >= 4 and sum(u["gpus"] for u in top["users"]) == 2.4)
     grants = [json.loads(pool.get("pod", p)["metadata"]["annotations"]["tandem.dev/devices"]) for p in ("part0", "part1")]
     assert all(g["share"] == "60" for g in grants) and grants[0] != grants[1]
     wait_for("it sees one GPU", lambda: pool.kubectl("logs", "part0").strip() == "1")

@@ -21,6 +21,7 @@ struct job {
 	struct td_object *j;                // borrowed
 	long long parallelism, completions; // completions -1: not given
 	bool indexed, replace_failed_only;
+	bool settled; // what it made and deleted is in the cache, and was when `pods` was read
 	struct td_objects pods, active;
 	unsigned char *completed; // by index: it is done
 	unsigned char *running;   // by index: number of active pods
@@ -473,8 +474,7 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 
 	struct verdict v = {0};
 	char message[128];
-	bool suspend = td_jbool(x->j->root, "spec.suspend", false),
-	     settled = td_ctl_expect_done(x->c->job_expect, x->j->uid);
+	bool suspend = td_jbool(x->j->root, "spec.suspend", false);
 
 	bool before = decided(conds, &v);
 	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
@@ -486,14 +486,14 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 	if (v.type) {
 		// The status says it before the pods are ended, so that after a crash they are
 		// ended all the same.
-		v.over = settled && !x->active.n && !x->terminating;
+		v.over = x->settled && !x->active.n && !x->terminating;
 		int r = write_status(x, &v, false, err);
 		return r || v.over ? r : delete_pods(x, 0, err);
 	}
 
 	struct td_error why = TD_ERROR_INIT;
 	int r = 0;
-	if (settled && !td_object_deleting(x->j))
+	if (x->settled && !td_object_deleting(x->j))
 		r = suspend                                   ? delete_pods(x, 0, &why)
 		    : td_jstr(x->j->root, "status.startTime") ? manage(x, again, &why)
 							      : 0;
@@ -530,6 +530,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
 
+	// Before its pods are read: one that came in between would be made once more.
+	x.settled = td_ctl_expect_done(c->job_expect, j->uid);
 	int r = td_ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;

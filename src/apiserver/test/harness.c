@@ -49,7 +49,7 @@ static void start(struct harness *h, size_t ring)
 	h->cancel = td_cancel_new();
 	pthread_create(&h->thread, NULL, serve, h);
 	td_auto_free char *url = td_asprintf("http://127.0.0.1:%d", td_http_server_port(h->http));
-	const struct td_http_client_opts co = {.base_url = url, .timeout_ms = 20000};
+	const struct td_http_client_opts co = {.base_url = url, .timeout_ms = 60000};
 	if (td_http_client_new(&co, &h->client, &err) < 0)
 		fail_msg("client: %s", err.msg);
 }
@@ -192,7 +192,7 @@ static size_t wait_for(struct watcher *w, size_t n, bool end)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += 10;
+	t.tv_sec += 60;
 	pthread_mutex_lock(&w->lock);
 	while (!w->ended && (end || w->n < n) && pthread_cond_timedwait(&w->cond, &w->lock, &t) == 0)
 		;
