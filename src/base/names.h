@@ -100,6 +100,8 @@
 #define TD_ANN_DEVICES_BY "tandem.dev/devices-held-by"
 // By the bridge: drained in Slurm by somebody, or held out of service (the next).
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
+// By the bridge: Slurm holds the node for dead (DOWN), and nobody has powered it down.
+#define TD_TAINT_DOWN "tandem.dev/slurm-down"
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in
 // the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
 #define TD_ANN_HOLD "tandem.dev/hold"

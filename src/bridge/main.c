@@ -10,6 +10,7 @@
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
+#include "api/taint.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "cmd/roles.h"
@@ -69,9 +70,9 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 		atomic_store(&b->kubelets, true);
 
 	// Heartbeats change a Node all the time. Where pods may run depends only on its labels and
-	// taints; cordon and Tandem's own taint do not count.
+	// taints; cordon and Tandem's own taints do not count.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
-	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
+	    td_taints_same_others(old->root, now->root))
 		return;
 
 	td_bridge_look_again(b);

@@ -32,6 +32,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
 	ret->taint = ret->foreign || (f->k8s && f->hold);
+	ret->down = f->down && !f->off; // what is powered down on demand comes when a job wants it
 	if (f->drain || f->bad || f->off)
 		ret->state = f->words;
 	if (f->drain || f->bad) {

@@ -162,6 +162,7 @@ struct td_pool_node_plan {
 	bool decided; // false: leave it as it is
 	bool foreign; // condition SlurmDrain=True
 	bool taint;   // nothing that Slurm does not place goes there either: `foreign`, or a hold
+	bool down;    // nor here: Slurm holds the node for dead
 	// Annotations slurm-state and slurm-reason; NULL: removed. They point into the facts.
 	const char *state, *text;
 };

@@ -6,6 +6,7 @@
 #include "pool/steps.h"
 
 #include "api/condition.h"
+#include "api/taint.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -107,11 +108,11 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 		td_jm_key_set(d, m, key, yyjson_mut_null(d));
 }
 
-// Writes the annotations and the taint of a Node, in one patch on the version that was read.
+// Writes the annotations and the taints of a Node, in one patch on the version that was read.
 static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
 		     const char *use, struct td_cancel *c, struct td_error *err)
 {
-	bool changed = false, has = false;
+	bool changed = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 
@@ -127,29 +128,7 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 		note(d, root, node, TD_ANN_REQUEUE_DEVICES, wish, &changed);
 	}
 
-	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
-	size_t i, n;
-	yyjson_arr_foreach (taints, i, n, t)
-		has |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
-
-	if (has != p->taint) { // a patch replaces the whole list of taints
-		yyjson_mut_val *list = td_jm_arr(d, root, "spec.taints");
-		changed = true;
-		yyjson_arr_foreach (taints, i, n, t)
-			if (!td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN))
-				yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, t));
-
-		if (p->taint) {
-			yyjson_mut_val *o = yyjson_mut_obj(d);
-			td_jm_str(d, o, "key", TD_TAINT_DRAIN);
-			td_jm_str(d, o, "effect", "NoSchedule");
-			yyjson_mut_arr_append(list, o);
-		}
-
-		if (!yyjson_mut_arr_size(list))
-			td_jm_set(d, root, "spec.taints", yyjson_mut_null(d));
-	}
-
+	changed |= td_taints_set(d, root, node->root, p->taint, p->down);
 	if (!changed)
 		return 0;
 	td_jm_str(d, root, "metadata.uid", node->uid);

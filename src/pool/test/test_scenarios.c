@@ -139,6 +139,8 @@ static void decide(const struct scenario *s, const char *what, const struct td_s
 			td_buf_puts(out, " undecided");
 		if (p.taint)
 			td_buf_puts(out, p.foreign ? " taint" : " hold-taint");
+		if (p.down)
+			td_buf_puts(out, " down-taint");
 		if (p.state)
 			td_buf_printf(out, " state=\"%s\"", p.state);
 		if (p.text)
