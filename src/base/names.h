@@ -81,6 +81,7 @@
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
+#define TD_ANN_SLURM_JOBS "tandem.dev/slurm-jobs" // by the bridge: how many native jobs the node has
 // By the bridge, JSON, while spec.shadows is on: what shadows hold there (pool/shadow.h), and what is given twice.
 #define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
 // Part of what stands for a grant of a pod that Slurm did not place, JSON: the devices that a shadow holds for it, and

@@ -8,6 +8,7 @@
 #include "bridge/scheduler/preempt.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/count.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/taint.h"
@@ -316,6 +317,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_new();
 		b.asides = td_asides_new();
 		b.shadows = td_shadows_new();
+		b.counts = td_counts_new();
 		b.policies = td_policies_new();
 
 		r = run(&b, err);
@@ -339,6 +341,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_free(b.places);
 		b.asides = td_asides_free(b.asides);
 		b.shadows = td_shadows_free(b.shadows);
+		b.counts = td_counts_free(b.counts);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);

@@ -79,3 +79,13 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	else if (!*ret->reason && ours)
 		ret->slurm = TD_NODE_UNDRAIN;
 }
+
+int64_t td_pool_write_in(int64_t *full_at, int64_t now_ms)
+{
+	int64_t from = *full_at > now_ms ? *full_at : now_ms,
+		in = from - now_ms - (TD_POOL_WRITES - 1) * TD_POOL_WRITE_MS;
+	if (in > 0)
+		return in;
+	*full_at = from + TD_POOL_WRITE_MS;
+	return 0;
+}

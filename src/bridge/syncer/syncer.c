@@ -2,6 +2,7 @@
 // only what differs, and reads Slurm's node again right before it writes there.
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/count.h"
 #include "bridge/syncer/shadow.h"
 #include "pool/steps.h"
 
@@ -108,9 +109,56 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 		td_jm_key_set(d, m, key, yyjson_mut_null(d));
 }
 
+// What is shown of native jobs: what they hold, and how many they are. NULL: nothing.
+struct native {
+	char *use, *jobs;
+};
+
+static void native_done(struct native *n)
+{
+	free(n->use);
+	free(n->jobs);
+	*n = (struct native){0};
+}
+
+static void native_said(const struct td_object *node, struct native *ret)
+{
+	const char *use = td_object_annotation(node, TD_ANN_SLURM_USE),
+		   *jobs = td_object_annotation(node, TD_ANN_SLURM_JOBS);
+	native_done(ret);
+	*ret = (struct native){use ? td_strdup(use) : NULL, jobs ? td_strdup(jobs) : NULL};
+}
+
+// What to show now. *ret_again_ms: when to look again; 0: when something changes.
+static void native_now(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
+		       struct native *ret, int64_t *ret_again_ms)
+{
+	struct native said = {0};
+	*ret_again_ms = 0;
+	native_said(node, &said);
+	native_done(ret);
+	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
+	// half of a change: Slurm's sums and the asks are not read at one time.
+	bool known = atomic_load(&b->listed);
+	if (known)
+		*ret = (struct native){td_syncer_use(b, sn), sn ? td_counts_text(b, node->name) : NULL};
+	bool same = known && td_streq(ret->use, said.use) && td_streq(ret->jobs, said.jobs);
+	if (!same)
+		*ret_again_ms = USE_MS;
+	int64_t in = known && !same ? td_counts_write_in(b, node->name) : 0;
+	if (in || !known) {
+		native_done(ret);
+		*ret = said;
+		said = (struct native){0};
+	}
+	if (in > USE_MS)
+		*ret_again_ms = in;
+	native_done(&said);
+}
+
 // Writes the annotations and the taints of a Node, in one patch on the version that was read.
 static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
-		     const char *use, struct td_cancel *c, struct td_error *err)
+		     const struct native *native, struct td_cancel *c, struct td_error *err)
 {
 	bool changed = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -118,7 +166,8 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 
 	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
 	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
-	note(d, root, node, TD_ANN_SLURM_USE, use, &changed);
+	note(d, root, node, TD_ANN_SLURM_USE, native->use, &changed);
+	note(d, root, node, TD_ANN_SLURM_JOBS, native->jobs, &changed);
 	if (atomic_load(&b->listed)) { // before that nobody knows which shadows there are
 		td_auto_free char *shadow = td_shadow_text(b, node->name);
 		note(d, root, node, TD_ANN_SHADOW, shadow, &changed);
@@ -318,13 +367,9 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		shadows = td_aside_sync(b, node, sn, &look, c, &e);
 	// What it could not do is said at the end: the rest of the node is shown all the same.
 	struct td_error shadow_err = e;
-	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
-	// half of a change: Slurm's sums and the asks are not read at one time.
-	const char *said = td_object_annotation(node, TD_ANN_SLURM_USE);
-	td_auto_free char *use = atomic_load(&b->listed) ? td_syncer_use(b, sn) : td_strdup(said);
-	if (!td_streq(use, said) || !atomic_load(&b->listed))
-		*again_ms = USE_MS;
-	r = show_node(b, node, &x.p, use, c, &e);
+	__attribute__((cleanup(native_done))) struct native native = {0};
+	native_now(b, node, sn, &native, again_ms);
+	r = show_node(b, node, &x.p, &native, c, &e);
 	if (!r || r == TD_CONFLICT)
 		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
