@@ -12,6 +12,10 @@ def taints(pool, node):
     return [{k: t.get(k) for k in ("key", "effect")} for t in pool.get("node", node).get("spec", {}).get("taints", [])]
 
 
+def condition(pool, node):
+    return next((c for c in pool.get("node", node)["status"]["conditions"] if c["type"] == "SlurmDown"), None)
+
+
 @pytest.fixture
 def soon(pool):
     """Slurm gives a silent slurmd up after 6 s."""
@@ -33,6 +37,8 @@ def test_a_node_whose_slurmd_is_gone_is_tainted_until_it_is_back(soon):
     end = "s=$(pgrep -o -f '^slurmd -D') && read -r _ _ _ parent _ </proc/$s/stat && kill -STOP $parent && kill -KILL $s"
     pool.kubectl("exec", "-n", "slurm", first["name"], "-c", "slurmd", "--", "bash", "-c", end)
     wait_for("the taint", lambda: TAINT in taints(pool, node))
+    said = wait_for("the condition", lambda: condition(pool, node))
+    assert (said["status"], said["reason"]) == ("True", "DownInSlurm") and said["message"]
     wait_for("its state beside it", lambda: pool.annotation(node, "slurm-state") == "down" and slurmd()["metadata"]["labels"].get("tandem.dev/node-state") == "down")
     assert not any(TAINT in taints(pool, n) for n in pool.nodes if n != node), "the others are up"
 
@@ -45,5 +51,5 @@ def test_a_node_whose_slurmd_is_gone_is_tainted_until_it_is_back(soon):
     pool.kubectl("delete", "pod", "-n", "slurm", first["name"], "--grace-period=1", "--wait=false")
     wait_for("another slurmd starts there", lambda: slurmd()["metadata"]["uid"] != first["uid"])
     wait_for("no taint is left", lambda: not taints(pool, node))
-    assert pool.annotation(node, "slurm-state") is None
+    wait_for("and nothing else says it", lambda: pool.annotation(node, "slurm-state") is None and not condition(pool, node))
     wait_for("both pods run there", lambda: {p["metadata"]["name"] for p in pool.running() if p["spec"].get("nodeName") == node} == {"plain", "queued"})

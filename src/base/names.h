@@ -138,6 +138,7 @@
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition
+#define TD_COND_DOWN "SlurmDown"               // and of TD_TAINT_DOWN
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"

@@ -185,33 +185,40 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
-// Writes or removes the condition SlurmDrain of a Node.
-static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
-			  struct td_cancel *c, struct td_error *err)
+// Writes or removes the conditions SlurmDrain and SlurmDown of a Node.
+static int show_conditions(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
+			   struct td_cancel *c, struct td_error *err)
 {
-	yyjson_val *cond = td_condition(node->root, TD_COND_DRAIN);
-	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
-
-	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True")
-		       : !cond)
-		return 0;
-
+	const struct {
+		bool on;
+		struct td_condition_want want;
+	} v[] = {
+		{p->foreign,
+		 {TD_COND_DRAIN, .reason = "DrainedInSlurm", .message = "drained in Slurm, no reason given"}},
+		{p->down, {TD_COND_DOWN, .reason = "DownInSlurm", .message = "down in Slurm, no reason given"}},
+	};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
 
-	if (p->foreign) {
-		const struct td_condition_want w = {.type = TD_COND_DRAIN,
-						    .status = "True",
-						    .reason = "DrainedInSlurm",
-						    .message = text,
-						    .heartbeat = true};
-		td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
-	} else {
-		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
-		td_jm_str(d, o, "type", TD_COND_DRAIN);
-		td_jm_str(d, o, "$patch", "delete");
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		struct td_condition_want w = v[i].want;
+		yyjson_val *cond = td_condition(node->root, w.type);
+		w.status = "True";
+		w.heartbeat = true;
+		w.message = p->text ? p->text : w.message;
+		bool said = cond && td_streq(td_jstr(cond, "message"), w.message) &&
+			    td_streq(td_jstr(cond, "status"), w.status);
+		if (v[i].on && !said) {
+			td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
+		} else if (!v[i].on && cond) {
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+			td_jm_str(d, o, "type", w.type);
+			td_jm_str(d, o, "$patch", "delete");
+		}
 	}
+	if (!yyjson_mut_arr_size(list))
+		return 0;
 
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
 			     err);
@@ -371,7 +378,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	native_now(b, node, sn, &native, again_ms);
 	r = show_node(b, node, &x.p, &native, c, &e);
 	if (!r || r == TD_CONFLICT)
-		r = show_condition(b, node, &x.p, c, &e);
+		r = show_conditions(b, node, &x.p, c, &e);
 	if (!r)
 		r = show_pod(b, name, sn, &x.p, c, &e);
 	if (!r && atomic_load(&b->listed)) // no stand-in gets the signal
