@@ -87,7 +87,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
         assert out(*template, "--set-json" if other[path][0] in "[{" else "--set", f"{path}={other[path]}") != base, f"{path} does nothing"
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
-    assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "more"]
+    assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]
     # The agents' kubelets: chart and `tandem install` say the same.
     url, ca = "https://$(NODE_NAME):10250", "/var/lib/kubelet/pki/kubelet.crt"
     chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca}"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]

@@ -215,12 +215,13 @@ def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
     wait_for("the pod runs", lambda: pool.phase("beside") == "Running")
     job = pool.sbatch("-N1", "-w", "n1", "-c3", "--gres=gpu:5")
     wait_for("shown", lambda: use("n1") == {"cpu": 3, "nvidia.com/gpu": 5} and use("n0") == {})
+    wait_for("and how many they are", lambda: pool.annotation("n1", "slurm-jobs") == "1" and pool.annotation("n0", "slurm-jobs") is None)
     assert 'tandem.dev/slurm-use: {"cpu":3,"nvidia.com/gpu":5}' in pool.kubectl("describe", "node", "n1")
     pool.kubectl("delete", "pod", "beside", "--wait=false")
-    more = pool.sbatch("-N1", "-w", "n1", "-c1")
-    wait_for("the next one is added", lambda: use("n1") == {"cpu": 4, "nvidia.com/gpu": 5})
-    pool.shell("scancel", job, more)
-    wait_for("nothing is left", lambda: use("n1") == {})
+    more = pool.sbatch("-N1", "-w", "n1", "-c1"), pool.sbatch("-N2", "-w", "n0,n1", "-c1")
+    wait_for("the next ones are added", lambda: use("n1") == {"cpu": 5, "nvidia.com/gpu": 5} and [pool.annotation(n, "slurm-jobs") for n in ("n1", "n0")] == ["3", "1"])
+    pool.shell("scancel", job, *more)
+    wait_for("nothing is left", lambda: use("n1") == use("n0") == {} and pool.annotation("n1", "slurm-jobs") is None)
 
 
 @pytest.mark.embedded  # on a cluster the installation's policy refuses it and says the same (t/test_policy.py); without the policy it is placed

@@ -60,7 +60,7 @@ def in_service(pool, *nodes):
     return sorted(nodes) == sorted(set(pool.shell("sinfo", "-h", "-N", "-t", "idle,mix,alloc", "-n", ",".join(nodes), "-o", "%N").split()))
 
 
-@pytest.mark.feature("B7.3", "B7.6", "B7.7", "B2.2", "B2.3")
+@pytest.mark.feature("B7.3", "B7.6", "B7.7", "B2.1", "B2.2", "B2.3")
 def test_under_a_stream_of_jobs_and_the_operator_dies(site):
     pool = site
     pool.shell("rm", "-f", "/home/stream", "/home/enough", "/home/begun")

@@ -26,6 +26,7 @@
 //   podserved.c                 what the embedded API and embedded nodes do not serve
 //   names.[ch]                  names, labels and keys
 //   selector.[ch] selector_priv.h    label and field selectors
+//   taint.[ch]   the taints of Tandem's own on a Node
 //   fit.c                       whether a pod fits a node, and what it requests
 //   quantity.[ch] quantity_priv.h    amounts: "500m", "2Gi"
 //   kubeconfig.[ch]             the kubeconfig of one user of an embedded plane

@@ -81,6 +81,7 @@
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
+#define TD_ANN_SLURM_JOBS "tandem.dev/slurm-jobs" // by the bridge: how many native jobs the node has
 // By the bridge, JSON, while spec.shadows is on: what shadows hold there (pool/shadow.h), and what is given twice.
 #define TD_ANN_SHADOW "tandem.dev/slurm-shadow"
 // Part of what stands for a grant of a pod that Slurm did not place, JSON: the devices that a shadow holds for it, and
@@ -100,6 +101,8 @@
 #define TD_ANN_DEVICES_BY "tandem.dev/devices-held-by"
 // By the bridge: drained in Slurm by somebody, or held out of service (the next).
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
+// By the bridge: Slurm holds the node for dead (DOWN), and nobody has powered it down.
+#define TD_TAINT_DOWN "tandem.dev/slurm-down"
 // By the operator: the node is out of service for its health. Value: what follows "tandem: " in
 // the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
 #define TD_ANN_HOLD "tandem.dev/hold"
@@ -135,6 +138,7 @@
 #define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
 #define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
 #define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition
+#define TD_COND_DOWN "SlurmDown"               // and of TD_TAINT_DOWN
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"

@@ -50,6 +50,7 @@
 //   syncer/hold.[ch]            root's jobs that hold something of a node for nobody's use
 //   syncer/lend.[ch]            devices that pods of other schedulers have
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
+//   syncer/count.[ch]           how many native jobs each node has
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
 //     what native jobs hold
@@ -85,6 +86,7 @@ struct td_readies;
 struct td_places;
 struct td_asides;
 struct td_shadows;
+struct td_counts;
 struct td_policies;
 struct td_bridge {
 	struct td_bridge_opts o;
@@ -142,6 +144,7 @@ struct td_bridge {
 	atomic_bool hold_qos;             // the QOS of jobs that hold something for nobody is there (syncer/hold.h)
 	struct td_asides *asides;         // syncer/aside.h
 	struct td_shadows *shadows;       // syncer/shadow.h
+	struct td_counts *counts;         // syncer/count.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
@@ -256,6 +259,6 @@ static inline int64_t td_now(const struct td_bridge *b)
 {
 	return td_mono_ms(b->clock);
 }
-// May the pod run on the node? The bridge's own drain taint does not count. *ret_why as
+// May the pod run on the node? The bridge's own taints do not count. *ret_why as
 // td_api_pod_fits_node.
 bool td_bridge_pod_fits(const yyjson_val *pod_spec, const yyjson_val *node, const char **ret_why);

@@ -8,8 +8,10 @@
 #include "bridge/scheduler/preempt.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/count.h"
 #include "bridge/syncer/shadow.h"
 
+#include "api/taint.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "cmd/roles.h"
@@ -69,9 +71,9 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 		atomic_store(&b->kubelets, true);
 
 	// Heartbeats change a Node all the time. Where pods may run depends only on its labels and
-	// taints; cordon and Tandem's own taint do not count.
+	// taints; cordon and Tandem's own taints do not count.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
-	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
+	    td_taints_same_others(old->root, now->root))
 		return;
 
 	td_bridge_look_again(b);
@@ -315,6 +317,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_new();
 		b.asides = td_asides_new();
 		b.shadows = td_shadows_new();
+		b.counts = td_counts_new();
 		b.policies = td_policies_new();
 
 		r = run(&b, err);
@@ -338,6 +341,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_free(b.places);
 		b.asides = td_asides_free(b.asides);
 		b.shadows = td_shadows_free(b.shadows);
+		b.counts = td_counts_free(b.counts);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);

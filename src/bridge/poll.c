@@ -1,6 +1,7 @@
 // Polls Slurm, and does what follows from a poll: queues keys, applies the mass-vanish rule, and
 // reads complete listings (docs/protocols.md 1.9 and 5).
 #include "bridge/scheduler/preempt.h"
+#include "bridge/syncer/count.h"
 
 #include "base/log.h"
 #include "kube/health.h"
@@ -207,7 +208,7 @@ static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
 }
 
 // Complete listings have a thread of their own: one of 5,000 jobs takes seconds, and nobody must
-// wait for it.
+// wait for it. It counts native jobs, too.
 void *td_bridge_list_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
@@ -215,10 +216,14 @@ void *td_bridge_list_thread(void *bridge)
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("listing of Slurm's jobs", 0);
 
 	do {
+		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
 		td_loop_busy(loop);
 		if (l)
 			list(b, l->slurm, &retry_at);
+		// Before the first listing stand-ins are not known by their asks; their mark tells, at a read each.
+		if (l && atomic_load(&b->listed) && td_counts_look(b, l->slurm, &e) && e.code != TD_CANCELLED)
+			td_debug("counting native jobs: %s", e.msg);
 		td_loop_idle(loop);
 	} while (!td_cancel_wait(b->cancel, LIST_LOOK_MS));
 	return NULL;

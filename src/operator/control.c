@@ -99,11 +99,13 @@ static void service(struct builder *b, const char *app, int port)
 	add(b, &td_services, d, false);
 }
 
-// Lets the pod run on nodes that Slurm has drained. Otherwise, where all are, slurmctld could start
-// nowhere, and nothing could resume them.
-static void tolerate_drain(yyjson_mut_doc *d, yyjson_mut_val *template)
+// Lets the pod run on nodes that Slurm has drained or holds for dead. Otherwise, where all are, slurmctld could
+// start nowhere, and nothing could bring them back.
+static void tolerate_ours(yyjson_mut_doc *d, yyjson_mut_val *template)
 {
-	td_op_tolerate(d, td_jm_arr(d, template, "spec.tolerations"), TD_TAINT_DRAIN, "NoSchedule");
+	yyjson_mut_val *list = td_jm_arr(d, template, "spec.tolerations");
+	td_op_tolerate(d, list, TD_TAINT_DRAIN, "NoSchedule");
+	td_op_tolerate(d, list, TD_TAINT_DOWN, "NoSchedule");
 }
 
 // Completes a workload: hash, image and resources, then the user's template over that.
@@ -142,7 +144,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	int r = td_op_merge_template(d, t, td_jget(part, "template"), f, err);
 	if (r)
 		return r;
-	tolerate_drain(d, t);
+	tolerate_ours(d, t);
 	add(b, gvr, d, false);
 	b->out->v[b->out->n - 1].field = td_strdup(field);
 	return 0;

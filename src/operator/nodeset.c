@@ -13,7 +13,7 @@ static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_can
 		struct td_op_row *x = &rows->v[i];
 		int r;
 		if (x->node && !x->pod && !x->n.record && !x->n.keep && td_object_annotation(x->node, TD_ANN_SHARE) &&
-		    (r = td_op_share_set(op, x->name, NULL, c, err)) && r != TD_NOT_FOUND)
+		    (r = td_op_unshare(op, x->node, c, err)))
 			return r;
 	}
 	return 0;

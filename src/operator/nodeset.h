@@ -33,8 +33,11 @@ bool td_op_is_slurmd(const struct td_object *pod); // true for a slurmd pod of a
 // sorted by name. ret is empty before. Without a cluster no node matches.
 void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
 			struct td_op_rows *ret);
-// Writes the Node annotation tandem.dev/slurm-share. value NULL: removes it.
+// Writes the Node annotation tandem.dev/slurm-share.
 int td_op_share_set(struct td_op *op, const char *node, const char *value, struct td_cancel *c, struct td_error *err);
+// A node that left the pool gets its whole allocatable back: removes that annotation, and the bridge's taints, which
+// its bridge may not live to lift. TD_CONFLICT: the Node has changed since. One that is gone is no failure.
+int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_cancel *c, struct td_error *err);
 // Says on the pod whether it may be evicted. Without Slurm's answer, what was said stays.
 int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct td_error *err);
 // Carries out x->n.act. What stands in its way for now is no failure: x->n.why says it.

@@ -4,6 +4,7 @@
 
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "api/taint.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -12,10 +13,21 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *a = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
-	td_jm_key_set(d, a, TD_ANN_SHARE, value ? yyjson_mut_strcpy(d, value) : yyjson_mut_null(d));
+	td_jm_key_str(d, a, TD_ANN_SHARE, value);
 	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node), TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL,
 			      err);
 	return r ? td_wrap(err, "annotating node %s", node) : 0;
+}
+
+int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_key_set(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_SHARE, yyjson_mut_null(d));
+	if (td_taints_set(d, root, node->root, false, false))
+		td_jm_str(d, root, "metadata.resourceVersion", node->rv);
+	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
+	return r && r != TD_NOT_FOUND ? td_wrap(err, "node %s, which left the pool", node->name) : 0;
 }
 
 // Checks that what other pods on the node request fits beside the share. Otherwise Slurm would give

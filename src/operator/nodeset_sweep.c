@@ -39,8 +39,7 @@ static int shares_gone(const struct td_op_pass *p, const struct td_objects *node
 		for (size_t k = 0; k < there.n; k++)
 			slurmd |= td_op_is_slurmd(there.v[k]);
 		int r;
-		if (!owner && !slurmd && (r = td_op_share_set(p->op, nodes->v[i]->name, NULL, p->c, err)) &&
-		    r != TD_NOT_FOUND)
+		if (!owner && !slurmd && (r = td_op_unshare(p->op, nodes->v[i], p->c, err)))
 			return r;
 	}
 	return 0;

@@ -283,10 +283,13 @@ void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset)
 {
 	yyjson_mut_val *tol = td_jm_arr(d, spec, "tolerations");
-	static const char *const taints[][2] = {
-		{"node.kubernetes.io/not-ready", "NoExecute"},      {"node.kubernetes.io/not-ready", "NoSchedule"},
-		{"node.kubernetes.io/unreachable", "NoExecute"},    {"node.kubernetes.io/unreachable", "NoSchedule"},
-		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {TD_TAINT_DRAIN, "NoSchedule"}};
+	static const char *const taints[][2] = {{"node.kubernetes.io/not-ready", "NoExecute"},
+						{"node.kubernetes.io/not-ready", "NoSchedule"},
+						{"node.kubernetes.io/unreachable", "NoExecute"},
+						{"node.kubernetes.io/unreachable", "NoSchedule"},
+						{"node.kubernetes.io/unschedulable", "NoSchedule"},
+						{TD_TAINT_DRAIN, "NoSchedule"},
+						{TD_TAINT_DOWN, "NoSchedule"}};
 	for (size_t i = 0; i < TD_LEN(taints); i++)
 		td_op_tolerate(d, tol, taints[i][0], taints[i][1]);
 	yyjson_val *x;

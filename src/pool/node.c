@@ -32,6 +32,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
 	ret->taint = ret->foreign || (f->k8s && f->hold);
+	ret->down = f->down && !f->off; // what is powered down on demand comes when a job wants it
 	if (f->drain || f->bad || f->off)
 		ret->state = f->words;
 	if (f->drain || f->bad) {
@@ -77,4 +78,14 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		ret->slurm = TD_NODE_REASON;
 	else if (!*ret->reason && ours)
 		ret->slurm = TD_NODE_UNDRAIN;
+}
+
+int64_t td_pool_write_in(int64_t *full_at, int64_t now_ms)
+{
+	int64_t from = *full_at > now_ms ? *full_at : now_ms,
+		in = from - now_ms - (TD_POOL_WRITES - 1) * TD_POOL_WRITE_MS;
+	if (in > 0)
+		return in;
+	*full_at = from + TD_POOL_WRITE_MS;
+	return 0;
 }

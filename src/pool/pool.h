@@ -162,11 +162,18 @@ struct td_pool_node_plan {
 	bool decided; // false: leave it as it is
 	bool foreign; // condition SlurmDrain=True
 	bool taint;   // nothing that Slurm does not place goes there either: `foreign`, or a hold
+	bool down;    // nor here: Slurm holds the node for dead
 	// Annotations slurm-state and slurm-reason; NULL: removed. They point into the facts.
 	const char *state, *text;
 };
 // Fills *ret, which points into *f.
 void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node_plan *ret);
+
+// How often figures of a node that change all the time are written: TD_POOL_WRITES at once, then one every
+// TD_POOL_WRITE_MS. Returns in how many ms one may be written. 0: now, and it is counted. *full_at: when all of
+// them may be written at once again (mono, ms; 0 at first).
+enum { TD_POOL_WRITES = 4, TD_POOL_WRITE_MS = 15000 };
+int64_t td_pool_write_in(int64_t *full_at, int64_t now_ms);
 
 // ---- who wrote the reason of a drain, and so may change it and lift the drain (reason.c) ----
 

@@ -1,7 +1,8 @@
 // Quantities, selectors, placement and Status: tables of small cases.
-// rows: F1.2
+// rows: F1.2 A5.3
 #include "api/api.h"
 #include "api/kubeconfig.h"
+#include "api/taint.h"
 #include "api/test/testlib.h"
 
 #include "api/quantity_priv.h"
@@ -408,6 +409,69 @@ static void test_kubeconfig(void **state)
 	assert_int_equal(td_rm_rf(home, &err), 0);
 }
 
+// Node with this list of taints. Caller unrefs.
+static struct td_json *tainted(const char *taints)
+{
+	td_auto_free char *text = td_asprintf("{\"spec\":{\"taints\":%s}}", taints);
+	struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	return j;
+}
+
+static char *with(const char *taints, bool drain, bool down)
+{
+	td_auto(td_json_unref) struct td_json *node = tainted(taints);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	bool changed = td_taints_set(d, yyjson_mut_doc_get_root(d), td_json_root(node), drain, down);
+	td_auto(td_json_unref) struct td_json *made = td_jm_done(td_steal(d));
+	char *text = td_json_text(td_json_root(made), NULL);
+	assert_int_equal(changed, strcmp(text, "{}") != 0);
+	return text;
+}
+
+#define MINE "{\"key\":\"mine\",\"value\":\"x\",\"effect\":\"NoExecute\"}"
+#define DRAIN "{\"key\":\"tandem.dev/slurm-drain\",\"effect\":\"NoSchedule\"}"
+#define DOWN "{\"key\":\"tandem.dev/slurm-down\",\"effect\":\"NoSchedule\"}"
+static void test_taints(void **state)
+{
+	static const struct {
+		const char *has;
+		bool drain, down;
+		const char *patch; // its list; "": none
+	} v[] = {
+		{"null", false, false, ""},
+		{"null", true, true, "[" DRAIN "," DOWN "]"},
+		{"[" MINE "]", false, true, "[" MINE "," DOWN "]"},
+		{"[" MINE "," DOWN "]", false, true, ""},
+		{"[" DOWN "," MINE "]", true, false, "[" MINE "," DRAIN "]"},
+		{"[" DRAIN "]", false, false, "null"},
+		{"[" DRAIN "," DOWN "]", true, false, "[" DRAIN "]"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *got = with(v[i].has, v[i].drain, v[i].down),
+				  *want = *v[i].patch ? td_asprintf("{\"spec\":{\"taints\":%s}}", v[i].patch)
+						      : td_strdup("{}");
+		assert_string_equal(got, want);
+	}
+
+	static const struct {
+		const char *a, *b;
+		bool same;
+	} s[] = {
+		{"null", "[" DRAIN "]", true},
+		{"[" DOWN "," MINE "]", "[" MINE "," DRAIN "]", true},
+		{"[" MINE "]", "[" DOWN "]", false},
+		{"null", "[" MINE "]", false},
+		{"[" MINE "]", "[{\"key\":\"mine\",\"value\":\"y\",\"effect\":\"NoExecute\"}]", false},
+	};
+	for (size_t i = 0; i < TD_LEN(s); i++) {
+		td_auto(td_json_unref) struct td_json *a = tainted(s[i].a), *b = tainted(s[i].b);
+		assert_int_equal(td_taints_same_others(td_json_root(a), td_json_root(b)), s[i].same);
+		assert_int_equal(td_taints_same_others(td_json_root(b), td_json_root(a)), s[i].same);
+	}
+	assert_true(!td_taint_ours(NULL) && !td_taint_ours("mine"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -416,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
 		cmocka_unit_test(test_request),        cmocka_unit_test(test_status),
 		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_kubeconfig),
+		cmocka_unit_test(test_taints),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

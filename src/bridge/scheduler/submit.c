@@ -8,6 +8,7 @@
 
 #include "api/annotations.h"
 #include "api/selector.h"
+#include "api/taint.h"
 #include "base/log.h"
 #include "http/pki.h"
 #include "slurm/hostlist.h"
@@ -21,7 +22,7 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 	yyjson_val *t;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, n, t)
-		tainted |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
+		tainted |= td_taint_ours(td_jstr(t, "key"));
 
 	if (!tainted)
 		return td_api_pod_fits_node(spec, node, true, ret_why);
@@ -29,7 +30,7 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(node);
 	yyjson_mut_val *taints = td_jm_get(yyjson_mut_doc_get_root(d), "spec.taints");
 	for (size_t k = yyjson_mut_arr_size(taints); k--;)
-		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key"), TD_TAINT_DRAIN))
+		if (td_taint_ours(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key")))
 			yyjson_mut_arr_remove(taints, k);
 
 	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));

@@ -2,10 +2,12 @@
 // only what differs, and reads Slurm's node again right before it writes there.
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/count.h"
 #include "bridge/syncer/shadow.h"
 #include "pool/steps.h"
 
 #include "api/condition.h"
+#include "api/taint.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -107,17 +109,65 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 		td_jm_key_set(d, m, key, yyjson_mut_null(d));
 }
 
-// Writes the annotations and the taint of a Node, in one patch on the version that was read.
-static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
-		     const char *use, struct td_cancel *c, struct td_error *err)
+// What is shown of native jobs: what they hold, and how many they are. NULL: nothing.
+struct native {
+	char *use, *jobs;
+};
+
+static void native_done(struct native *n)
 {
-	bool changed = false, has = false;
+	free(n->use);
+	free(n->jobs);
+	*n = (struct native){0};
+}
+
+static void native_said(const struct td_object *node, struct native *ret)
+{
+	const char *use = td_object_annotation(node, TD_ANN_SLURM_USE),
+		   *jobs = td_object_annotation(node, TD_ANN_SLURM_JOBS);
+	native_done(ret);
+	*ret = (struct native){use ? td_strdup(use) : NULL, jobs ? td_strdup(jobs) : NULL};
+}
+
+// What to show now. *ret_again_ms: when to look again; 0: when something changes.
+static void native_now(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
+		       struct native *ret, int64_t *ret_again_ms)
+{
+	struct native said = {0};
+	*ret_again_ms = 0;
+	native_said(node, &said);
+	native_done(ret);
+	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
+	// half of a change: Slurm's sums and the asks are not read at one time.
+	bool known = atomic_load(&b->listed);
+	if (known)
+		*ret = (struct native){td_syncer_use(b, sn), sn ? td_counts_text(b, node->name) : NULL};
+	bool same = known && td_streq(ret->use, said.use) && td_streq(ret->jobs, said.jobs);
+	if (!same)
+		*ret_again_ms = USE_MS;
+	int64_t in = known && !same ? td_counts_write_in(b, node->name) : 0;
+	if (in || !known) {
+		native_done(ret);
+		*ret = said;
+		said = (struct native){0};
+	}
+	if (in > USE_MS)
+		*ret_again_ms = in;
+	native_done(&said);
+}
+
+// Writes the annotations and the taints of a Node, in one patch on the version that was read.
+static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
+		     const struct native *native, struct td_cancel *c, struct td_error *err)
+{
+	bool changed = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 
 	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
 	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
-	note(d, root, node, TD_ANN_SLURM_USE, use, &changed);
+	note(d, root, node, TD_ANN_SLURM_USE, native->use, &changed);
+	note(d, root, node, TD_ANN_SLURM_JOBS, native->jobs, &changed);
 	if (atomic_load(&b->listed)) { // before that nobody knows which shadows there are
 		td_auto_free char *shadow = td_shadow_text(b, node->name);
 		note(d, root, node, TD_ANN_SHADOW, shadow, &changed);
@@ -127,29 +177,7 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 		note(d, root, node, TD_ANN_REQUEUE_DEVICES, wish, &changed);
 	}
 
-	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
-	size_t i, n;
-	yyjson_arr_foreach (taints, i, n, t)
-		has |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
-
-	if (has != p->taint) { // a patch replaces the whole list of taints
-		yyjson_mut_val *list = td_jm_arr(d, root, "spec.taints");
-		changed = true;
-		yyjson_arr_foreach (taints, i, n, t)
-			if (!td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN))
-				yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, t));
-
-		if (p->taint) {
-			yyjson_mut_val *o = yyjson_mut_obj(d);
-			td_jm_str(d, o, "key", TD_TAINT_DRAIN);
-			td_jm_str(d, o, "effect", "NoSchedule");
-			yyjson_mut_arr_append(list, o);
-		}
-
-		if (!yyjson_mut_arr_size(list))
-			td_jm_set(d, root, "spec.taints", yyjson_mut_null(d));
-	}
-
+	changed |= td_taints_set(d, root, node->root, p->taint, p->down);
 	if (!changed)
 		return 0;
 	td_jm_str(d, root, "metadata.uid", node->uid);
@@ -157,33 +185,40 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
-// Writes or removes the condition SlurmDrain of a Node.
-static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
-			  struct td_cancel *c, struct td_error *err)
+// Writes or removes the conditions SlurmDrain and SlurmDown of a Node.
+static int show_conditions(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
+			   struct td_cancel *c, struct td_error *err)
 {
-	yyjson_val *cond = td_condition(node->root, TD_COND_DRAIN);
-	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
-
-	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True")
-		       : !cond)
-		return 0;
-
+	const struct {
+		bool on;
+		struct td_condition_want want;
+	} v[] = {
+		{p->foreign,
+		 {TD_COND_DRAIN, .reason = "DrainedInSlurm", .message = "drained in Slurm, no reason given"}},
+		{p->down, {TD_COND_DOWN, .reason = "DownInSlurm", .message = "down in Slurm, no reason given"}},
+	};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
 
-	if (p->foreign) {
-		const struct td_condition_want w = {.type = TD_COND_DRAIN,
-						    .status = "True",
-						    .reason = "DrainedInSlurm",
-						    .message = text,
-						    .heartbeat = true};
-		td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
-	} else {
-		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
-		td_jm_str(d, o, "type", TD_COND_DRAIN);
-		td_jm_str(d, o, "$patch", "delete");
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		struct td_condition_want w = v[i].want;
+		yyjson_val *cond = td_condition(node->root, w.type);
+		w.status = "True";
+		w.heartbeat = true;
+		w.message = p->text ? p->text : w.message;
+		bool said = cond && td_streq(td_jstr(cond, "message"), w.message) &&
+			    td_streq(td_jstr(cond, "status"), w.status);
+		if (v[i].on && !said) {
+			td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
+		} else if (!v[i].on && cond) {
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+			td_jm_str(d, o, "type", w.type);
+			td_jm_str(d, o, "$patch", "delete");
+		}
 	}
+	if (!yyjson_mut_arr_size(list))
+		return 0;
 
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
 			     err);
@@ -339,15 +374,11 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		shadows = td_aside_sync(b, node, sn, &look, c, &e);
 	// What it could not do is said at the end: the rest of the node is shown all the same.
 	struct td_error shadow_err = e;
-	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
-	// half of a change: Slurm's sums and the asks are not read at one time.
-	const char *said = td_object_annotation(node, TD_ANN_SLURM_USE);
-	td_auto_free char *use = atomic_load(&b->listed) ? td_syncer_use(b, sn) : td_strdup(said);
-	if (!td_streq(use, said) || !atomic_load(&b->listed))
-		*again_ms = USE_MS;
-	r = show_node(b, node, &x.p, use, c, &e);
+	__attribute__((cleanup(native_done))) struct native native = {0};
+	native_now(b, node, sn, &native, again_ms);
+	r = show_node(b, node, &x.p, &native, c, &e);
 	if (!r || r == TD_CONFLICT)
-		r = show_condition(b, node, &x.p, c, &e);
+		r = show_conditions(b, node, &x.p, c, &e);
 	if (!r)
 		r = show_pod(b, name, sn, &x.p, c, &e);
 	if (!r && atomic_load(&b->listed)) // no stand-in gets the signal

@@ -67,9 +67,10 @@ static void test_tolerations(void **state)
 	td_auto_wants struct td_op_wants w = {0};
 	objects_of(sc, &f, &w);
 	yyjson_val *got = td_jget(wanted(&w, &td_statefulsets, "main-slurmctld"), "spec.template.spec.tolerations");
-	assert_int_equal(yyjson_arr_size(got), 2);
+	assert_int_equal(yyjson_arr_size(got), 3);
 	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), "mine");
 	assert_string_equal(td_jstr(yyjson_arr_get(got, 1), "key"), TD_TAINT_DRAIN);
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 2), "key"), TD_TAINT_DOWN);
 	got = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec.tolerations");
 	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), TD_TAINT_DRAIN);
 }

@@ -2,7 +2,7 @@
 // ask|job|node|want|machine|vanish word…" (or a subject of the other parts) adds facts, and "want
 // …" is the decision. A word is "flag", "key=value" or key="value with blanks". Comments start with
 // "#".
-// rows: A5.6 A6.2 A6.6
+// rows: A5.6 A5.9 A6.2 A6.6
 #include "base/file.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -139,6 +139,8 @@ static void decide(const struct scenario *s, const char *what, const struct td_s
 			td_buf_puts(out, " undecided");
 		if (p.taint)
 			td_buf_puts(out, p.foreign ? " taint" : " hold-taint");
+		if (p.down)
+			td_buf_puts(out, " down-taint");
 		if (p.state)
 			td_buf_printf(out, " state=\"%s\"", p.state);
 		if (p.text)
@@ -287,6 +289,27 @@ static void test_nodes_settle(void **state)
 		}
 }
 
+// A node where jobs start each second is written four times, then four times a minute; after a quiet minute as before.
+static void test_writes_are_bounded(void **state)
+{
+	int64_t full_at = 0;
+	int writes = 0;
+	for (int64_t now = 0; now < 600000; now += 1000) {
+		int64_t before = full_at, in = td_pool_write_in(&full_at, now);
+		writes += !in;
+		if (!in)
+			continue;
+		assert_int_equal(full_at, before);
+		assert_in_range(in, 1, TD_POOL_WRITE_MS);
+		int64_t then = full_at;
+		assert_int_equal(td_pool_write_in(&then, now + in), 0);
+	}
+	assert_int_equal(writes, 4 + 600000 / TD_POOL_WRITE_MS - 1);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(td_pool_write_in(&full_at, 700000), 0);
+	assert_int_equal(td_pool_write_in(&full_at, 700000), TD_POOL_WRITE_MS);
+}
+
 static void test_long_reason(void **state)
 {
 	char text[1000];
@@ -333,8 +356,9 @@ static void test_grants(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(td_scenario_health_storm),
-					   cmocka_unit_test(test_nodes_settle), cmocka_unit_test(test_long_reason),
-					   cmocka_unit_test(test_grants)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_scenarios),    cmocka_unit_test(td_scenario_health_storm),
+		cmocka_unit_test(test_nodes_settle), cmocka_unit_test(test_writes_are_bounded),
+		cmocka_unit_test(test_long_reason),  cmocka_unit_test(test_grants)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,194 @@
+// The table of native jobs by their nodes (count.h).
+#include "bridge/syncer/count.h"
+#include "bridge/scheduler/ask.h"
+
+#include "pool/pool.h"
+
+#include <string.h>
+
+enum {
+	LOOK_MS = 2000,  // between two looks, and a hundred times as long as one takes
+	READS = 16,      // records in one look
+	OLD_MS = 600000, // then a record is read again: a job may have been queued again and started elsewhere unseen
+	NODE_MS = 1000   // as the labels of slurmd's pods
+};
+
+struct counted {
+	int64_t id, read_ms;  // mono; 0: not read yet
+	struct td_strv nodes; // none: it is no native job, or not read yet
+};
+
+struct count_of { // a node; it stays when nothing is there any more
+	char *node;
+	size_t jobs;
+	int64_t full_at; // of td_pool_write_in
+	UT_hash_handle hh;
+};
+
+struct td_counts {
+	// Of the listing thread.
+	struct counted *v; // by id
+	size_t n;
+	uint64_t gen; // of the nodes that the last look was made for
+	bool more;    // the last look left something to read
+	int64_t at;   // mono: when the next may be
+
+	pthread_mutex_t lock; // guards the rest
+	struct count_of *by_node;
+};
+
+struct td_counts *td_counts_new(void)
+{
+	struct td_counts *c = td_calloc(1, sizeof(*c));
+	pthread_mutex_init(&c->lock, NULL);
+	return c;
+}
+
+struct td_counts *td_counts_free(struct td_counts *c)
+{
+	struct count_of *x, *tmp;
+	if (!c)
+		return NULL;
+	for (size_t i = 0; i < c->n; i++)
+		td_strv_done(&c->v[i].nodes);
+	free(c->v);
+	HASH_ITER (hh, c->by_node, x, tmp) {
+		HASH_DEL(c->by_node, x);
+		free(x->node);
+		free(x);
+	}
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+	return NULL;
+}
+
+static struct count_of *of_locked(struct td_counts *c, const char *node)
+{
+	struct count_of *x = NULL;
+	HASH_FIND_STR(c->by_node, node, x);
+	if (x)
+		return x;
+	x = td_calloc(1, sizeof(*x));
+	x->node = td_strdup(node);
+	HASH_ADD_KEYPTR(hh, c->by_node, x->node, strlen(x->node), x);
+	return x;
+}
+
+// Takes the job's nodes into the sums, or out of them.
+static void sum(struct td_bridge *b, const struct td_strv *nodes, bool in)
+{
+	pthread_mutex_lock(&b->counts->lock);
+	for (size_t i = 0; i < nodes->n; i++) {
+		struct count_of *x = of_locked(b->counts, nodes->v[i]);
+		x->jobs = in ? x->jobs + 1 : x->jobs - 1;
+	}
+	pthread_mutex_unlock(&b->counts->lock);
+	for (size_t i = 0; i < nodes->n; i++)
+		td_queue_add_after(b->node_queue, nodes->v[i], NODE_MS);
+}
+
+static void forget(struct td_bridge *b, struct counted *k)
+{
+	sum(b, &k->nodes, false);
+	td_strv_done(&k->nodes);
+	k->nodes = (struct td_strv){0};
+}
+
+static bool runs(uint64_t states)
+{
+	enum td_job_phase p = td_job_phase(states);
+	return p == TD_PHASE_STARTING || p == TD_PHASE_RUNNING;
+}
+
+// Takes over which jobs run; both lists are sorted. True: others than before.
+static bool merge(struct td_bridge *b, const struct td_slurm_states *now)
+{
+	struct td_counts *c = b->counts;
+	struct counted *v = td_calloc(now->n + 1, sizeof(*v));
+	size_t n = 0, old = 0, before = c->n, fresh = 0;
+	for (size_t i = 0; i < now->n; i++) {
+		if (!runs(now->v[i].states) || td_asks_want_job(b->asks, now->v[i].id))
+			continue;
+		while (old < c->n && c->v[old].id < now->v[i].id)
+			forget(b, &c->v[old++]);
+		bool known = old < c->n && c->v[old].id == now->v[i].id;
+		fresh += !known;
+		v[n++] = known ? c->v[old++] : (struct counted){.id = now->v[i].id, .read_ms = -1};
+	}
+	while (old < c->n)
+		forget(b, &c->v[old++]);
+	free(c->v);
+	c->v = v;
+	c->n = n;
+	return fresh || n != before;
+}
+
+static int read_one(struct td_bridge *b, struct td_slurm *s, struct counted *k, struct td_error *err)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	int r = td_slurm_job(s, k->id, b->cancel, &j, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	forget(b, k);
+	k->read_ms = td_now(b);
+	// Stand-ins, and what holds something for nobody, bear our mark.
+	for (size_t i = 0; !r && runs(j.states) && !td_starts(j.admin_comment, "tandem/") && i < j.n_nodes; i++)
+		td_strv_add(&k->nodes, j.nodes[i].name);
+	sum(b, &k->nodes, true);
+	return 0;
+}
+
+static int look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
+{
+	struct td_counts *c = b->counts;
+	td_auto_states struct td_slurm_states now = {0};
+	size_t reads = 0;
+	int r = td_slurm_job_states_all(s, b->cancel, &now, err);
+	if (r)
+		return r;
+	c->more = merge(b, &now);
+	for (size_t i = 0; i < c->n && !r; i++) {
+		struct counted *k = &c->v[i];
+		bool first = k->read_ms < 0;
+		if (first)
+			k->read_ms = 0; // seen once
+		if (first || (k->read_ms && td_now(b) - k->read_ms < OLD_MS))
+			continue;
+		c->more |= reads == READS;
+		if (reads < READS)
+			r = read_one(b, s, k, err);
+		reads += reads < READS;
+	}
+	c->more |= r != 0;
+	return r;
+}
+
+int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
+{
+	struct td_counts *c = b->counts;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *nodes = td_slurm_view_nodes(b->view);
+	int64_t began = td_now(b);
+	if (!nodes || began < c->at || (nodes->gen == c->gen && !c->more))
+		return 0;
+	c->gen = nodes->gen;
+	int r = look(b, s, err);
+	int64_t pause = (td_now(b) - began) * 100;
+	c->at = td_now(b) + (pause > LOOK_MS ? pause : LOOK_MS);
+	return r;
+}
+
+char *td_counts_text(struct td_bridge *b, const char *node)
+{
+	pthread_mutex_lock(&b->counts->lock);
+	size_t jobs = of_locked(b->counts, node)->jobs;
+	pthread_mutex_unlock(&b->counts->lock);
+	return jobs ? td_asprintf("%zu", jobs) : NULL;
+}
+
+int64_t td_counts_write_in(struct td_bridge *b, const char *node)
+{
+	pthread_mutex_lock(&b->counts->lock);
+	int64_t in = td_pool_write_in(&of_locked(b->counts, node)->full_at, td_now(b));
+	pthread_mutex_unlock(&b->counts->lock);
+	return in;
+}
