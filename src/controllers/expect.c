@@ -58,7 +58,9 @@ static void add(struct ctl_expect *e, const char *owner_uid, const char *what)
 		HASH_ADD_KEYPTR(hh, e->owners, o->uid, strlen(o->uid), o);
 	}
 
-	td_strv_add(&o->open, what);
+	// A look at an old cache deletes a pod once more, and one event tells of both.
+	if (!td_strv_has(&o->open, what))
+		td_strv_add(&o->open, what);
 	o->at = td_mono_ms(e->clock);
 	pthread_mutex_unlock(&e->lock);
 }
