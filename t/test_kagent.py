@@ -26,7 +26,7 @@ import realpool  # noqa: E402
 
 pytestmark = pytest.mark.feature("A7.4", "F2.1")
 NODE = "n0"
-STUBBORN = "trap '' TERM; while :; do /bin/busybox sleep 1; done"  # ends by KILL only
+STUBBORN = "trap '' TERM; echo up; while :; do /bin/busybox sleep 1; done"  # ends by KILL only
 LONG = 600  # the test ends it, or it hangs
 START = int(time.time())
 
@@ -76,7 +76,7 @@ class Node:
 
     def __init__(self, kube, build, dir):
         self.kube, self.build, self.dir = kube, build, dir
-        self.agent = None
+        self.agent, self.stopped = None, []
         self.job = 100
 
     # ---- the node ----
@@ -96,9 +96,22 @@ class Node:
                         pass
         return set(left)
 
+    def hold(self, uid):
+        """The kubelet cannot end the pod's processes until end(): what would do it for it, their containerd-shim, is stopped. (A pod that is deleted by
+        force has a second or two, whatever its grace period is.)"""
+        for pid in self.procs(uid):
+            with contextlib.suppress(OSError):  # a short one has gone
+                parent = int(re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+                if pathlib.Path(f"/proc/{parent}/comm").read_text().startswith("containerd-shim") and parent not in self.stopped:
+                    os.kill(parent, signal.SIGSTOP)
+                    self.stopped.append(parent)
+        assert self.stopped
+
     def end(self, uid):
         """The pod's processes end now, whatever its grace period is."""
         kill(self.procs(uid))
+        while self.stopped:
+            os.kill(self.stopped.pop(), signal.SIGCONT)
 
     def process(self, name):
         for p in pathlib.Path("/proc").glob("[0-9]*"):
@@ -205,9 +218,15 @@ class Node:
         self.let_in(job, devices)
         self.bind(name, uid, job, devices)
         wait_for("it runs", lambda: self.phase(name) == "Running", 60)
+        if "command" not in kw:
+            self.is_stubborn(name)
         # Its job has no comment here, so only the Binding says that the pod holds: the agent may hear of it later than we.
         wait_for("the agent knows its pod", lambda: uid in pathlib.Path(self.path(f"/var/lib/kubelet/tandem-agent/{NODE}.json")).read_text())
         return job, uid
+
+    def is_stubborn(self, name):
+        """Its trap is set: before that TERM ends it, and it counts as running earlier."""
+        wait_for("its trap is set", lambda: self.kube.kubectl("logs", name) == "up\n")
 
     def slurmd(self):
         uid = self.make("slurmd-n0", grace=1, labels={"app.kubernetes.io/name": "slurmd"})
@@ -285,6 +304,7 @@ def test_a_pod_that_ends_by_itself_lets_go(node):
 
 def test_a_pod_deleted_by_force_still_holds(node):
     job, uid = node.run("forced", "0-1", grace=LONG)
+    node.hold(uid)
     with node.ask(node.next_job(), "0-1") as a:
         a.waits()
         node.kube.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
@@ -296,6 +316,7 @@ def test_a_pod_deleted_by_force_still_holds(node):
 
 def test_the_agent_dies_while_somebody_waits(node):
     job, uid = node.run("outlives", "3", grace=LONG)
+    node.hold(uid)
     prolog = node.gate(next_job := node.next_job(), "3")  # Slurm's own program: it asks again
     with node.ask(next_job, "3") as a:
         a.waits()
@@ -335,6 +356,8 @@ def test_a_grant_that_the_agent_never_saw(node):
     node.kill_agent()
     node.bind("unseen", uid, job, "4")
     wait_for("it runs", lambda: node.phase("unseen") == "Running")
+    node.is_stubborn("unseen")
+    node.hold(uid)
     node.kube.kubectl("delete", "pod", "unseen", "--force", "--grace-period=0")
     node.start_agent()
     with node.ask(node.next_job(), "4") as a:

@@ -272,8 +272,9 @@ def test_generations(plane):
     """What a kubelet of 1.34 says of which generation a status is about: seen on a real one."""
     def seen(p):
         return [p["metadata"]["generation"], p["status"].get("observedGeneration"), {c.get("observedGeneration") for c in p["status"]["conditions"]}]
-    with plane.pod("trap '' TERM; sleep 1000 & wait; sleep 1000", "gen", terminationGracePeriodSeconds=600) as name:
+    with plane.pod("trap '' TERM; echo up; sleep 1000 & wait; sleep 1000", "gen", terminationGracePeriodSeconds=600) as name:
         assert seen(plane.ready(name)) == [1, 1, {1}]
+        plane.said(name, "up")  # TERM does nothing any more
         plane.kubectl("label", "pod", name, "a=b")
         assert plane.pod_of(name)["metadata"]["generation"] == 1
         plane.kubectl("patch", "pod", name, "-p", '{"spec":{"activeDeadlineSeconds":1000}}')

