@@ -218,6 +218,8 @@ static void give(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const c
 		yyjson_mut_val *x = yyjson_mut_obj(d);
 		td_jm_str(d, x, "name", volume);
 		td_jm_str(d, x, m.claim ? "persistentVolumeClaim.claimName" : "hostPath.path", m.source);
+		if (!m.claim)
+			td_jm_str(d, x, "hostPath.type", ""); // the default, which has been filled in already elsewhere
 		yyjson_mut_arr_append(td_jm_arr(d, o, "spec.volumes"), x);
 		for (size_t l = 0; l < TD_LEN(lists); l++)
 			yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
