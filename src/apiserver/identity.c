@@ -112,10 +112,11 @@ static int judge(struct td_req *q, yyjson_mut_val *o, const struct td_person *p,
 	yyjson_mut_val *c;
 	size_t i, n;
 	if (wrong)
-		return forbid(q, name, r,
-			      "spec.securityContext.%s: pods of namespace %s run as their people, this one as %s (uid %u, "
-			      "gid %u, groups %s): leave it out",
-			      wrong, q->ns, p->name, p->uid, p->gid, *p->groups ? p->groups : "none");
+		return forbid(
+			q, name, r,
+			"spec.securityContext.%s: pods of namespace %s run as their people, this one as %s (uid %u, "
+			"gid %u, groups %s): leave it out",
+			wrong, q->ns, p->name, p->uid, p->gid, *p->groups ? p->groups : "none");
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
 			if (yyjson_mut_is_obj(c) && (wrong = against(td_jm_get(c, "securityContext"), p, false)))
@@ -126,10 +127,11 @@ static int judge(struct td_req *q, yyjson_mut_val *o, const struct td_person *p,
 	static const char *const shares[] = {"spec.hostPID", "spec.hostIPC"};
 	for (i = 0; i < TD_LEN(shares); i++)
 		if (is_on(td_jm_get(o, shares[i])))
-			return forbid(q, name, r,
-				      "%s: pods of namespace %s run as their people and see no others' processes: leave "
-				      "it out",
-				      shares[i], q->ns);
+			return forbid(
+				q, name, r,
+				"%s: pods of namespace %s run as their people and see no others' processes: leave "
+				"it out",
+				shares[i], q->ns);
 	return 0;
 }
 
@@ -165,17 +167,74 @@ static bool has_mount(yyjson_mut_val *c, const char *path)
 	return false;
 }
 
-static int paths(struct td_req *q, yyjson_mut_val *o, const char *storage, struct td_refusal *r)
+// The pod's volume of this name that is a claim or a directory of the node; NULL: it is of another kind.
+static yyjson_mut_val *shared_volume(yyjson_mut_val *o, const char *name)
 {
 	yyjson_mut_val *v;
 	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(o, "spec.volumes"), i, n, v)
+		if (yyjson_mut_is_obj(v) && td_streq(td_jm_getstr(v, "name"), name) &&
+		    (td_jm_get(v, "hostPath") || td_jm_get(v, "persistentVolumeClaim")))
+			return v;
+	return NULL;
+}
+
+// Is this part of the volume what the Tenant gives?
+static bool given_part(const char *storage, yyjson_mut_val *volume, const char *sub, struct td_arena *a)
+{
+	const char *claim = td_jm_getstr(volume, "persistentVolumeClaim.claimName");
+	struct td_person_mount m;
+	while (td_person_mount_next(&storage, a, &m))
+		if (m.claim && *m.sub && td_streq(m.source, claim) && td_streq(m.sub, sub))
+			return true;
+	return false;
+}
+
+// A kubelet goes to a part of a volume as root, past directories that are closed to the person.
+static int parts(struct td_req *q, yyjson_mut_val *o, const char *list, const char *storage, struct td_refusal *r)
+{
+	yyjson_mut_val *c, *m, *v;
+	size_t i, n, k, l;
+	yyjson_mut_arr_foreach (td_jm_get(o, list), i, n, c)
+		yyjson_mut_arr_foreach (yyjson_mut_is_obj(c) ? td_jm_get(c, "volumeMounts") : NULL, k, l, m) {
+			const char *sub = yyjson_mut_is_obj(m) ? td_jm_getstr(m, "subPath") : NULL,
+				   *expr = yyjson_mut_is_obj(m) ? td_jm_getstr(m, "subPathExpr") : NULL;
+			if ((!sub || !*sub) && !expr)
+				continue;
+			v = shared_volume(o, td_jm_getstr(m, "name"));
+			if (v && (expr || !given_part(storage, v, sub, q->arena)))
+				return forbid(q, td_jm_getstr(o, "metadata.name"), r,
+					      "%s[%zu].volumeMounts[%zu].%s: it would lead past directories that are "
+					      "closed to who makes the pod: mount all of the volume",
+					      list, i, k, expr ? "subPathExpr" : "subPath");
+		}
+	return 0;
+}
+
+static int paths(struct td_req *q, yyjson_mut_val *o, const char *storage, struct td_refusal *r)
+{
+	static const char *const kinds[] = {"configMap", "secret",      "emptyDir",
+					    "projected", "downwardAPI", "persistentVolumeClaim",
+					    "ephemeral", "image"};
+	yyjson_mut_val *v;
+	size_t i, n;
 	yyjson_mut_arr_foreach (td_jm_get(o, "spec.volumes"), i, n, v) {
-		const char *path = yyjson_mut_is_obj(v) ? td_jm_getstr(v, "hostPath.path") : NULL;
-		if (path && !given(storage, path, q->arena))
-			return forbid(q, td_jm_getstr(o, "metadata.name"), r,
-				      "spec.volumes[%zu].hostPath.path: %.100s is no directory that pods of namespace %s "
-				      "may have: leave it out; what its Tenant gives them is there by itself",
-				      i, path, q->ns);
+		const char *name = td_jm_getstr(o, "metadata.name"),
+			   *path = yyjson_mut_is_obj(v) ? td_jm_getstr(v, "hostPath.path") : NULL;
+		bool harmless = yyjson_mut_obj_size(v) < 2; // only a name: an emptyDir
+		for (size_t k = 0; k < TD_LEN(kinds) && yyjson_mut_is_obj(v) && !harmless; k++)
+			harmless = td_jm_get(v, kinds[k]) != NULL;
+		if (path ? !given(storage, path, q->arena) : !harmless)
+			return forbid(
+				q, name, r,
+				"spec.volumes[%zu]%s%.100s is nothing that pods of namespace %s may have: leave it "
+				"out; what its Tenant gives them is there by itself",
+				i, path ? ".hostPath.path: " : ": its kind", path ? path : "", q->ns);
+	}
+	for (size_t l = 0; l < TD_LEN(lists); l++) {
+		int rc = parts(q, o, lists[l], storage, r);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -255,10 +314,11 @@ int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r)
 	user = notes && yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_USER) : NULL;
 	const char *kube = user ? yyjson_mut_get_str(user) : NULL;
 	if (!td_person_find(people, kube, q->arena, &p))
-		return forbid(q, td_jm_getstr(o, "metadata.name"), r,
-			      "pods of namespace %s run as their people, and %s is no member of its Tenant with a uid in "
-			      "spec.users of the SlurmCluster: let a member make it, or ask whoever keeps Tenants",
-			      q->ns, kube ? kube : "who made this");
+		return forbid(
+			q, td_jm_getstr(o, "metadata.name"), r,
+			"pods of namespace %s run as their people, and %s is no member of its Tenant with a uid in "
+			"spec.users of the SlurmCluster: let a member make it, or ask whoever keeps Tenants",
+			q->ns, kube ? kube : "who made this");
 	storage = note_of(q, TD_ANN_STORAGE);
 	if ((rc = judge(q, o, &p, r)) < 0 || (rc = paths(q, o, storage, r)) < 0)
 		return rc;
@@ -300,7 +360,8 @@ int td_srv_identity_enter(struct td_req *q, const struct td_item *pod, struct td
 {
 	if (his(q, pod) || !note_of(q, TD_ANN_PEOPLE))
 		return 0;
-	return forbid(q, pod->name, r,
-		      "%s: the pod runs as its person, and only he runs commands in it: ask him, or make one of your own",
-		      q->sub);
+	return forbid(
+		q, pod->name, r,
+		"%s: the pod runs as its person, and only he runs commands in it: ask him, or make one of your own",
+		q->sub);
 }

@@ -133,10 +133,11 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 		say(s, "PeopleKnown", false, t->storage_fault != NULL, t->storage_fault ? "NoPods" : "NoUid",
 		    t->storage_fault
 			    ? t->storage_fault
-			    : td_arena_printf(p->arena,
-					      "spec.storage.mode: %.1024s have no uid in spec.users of the SlurmCluster, "
-					      "so no pod of theirs is taken: add them there",
-					      t->faceless));
+			    : td_arena_printf(
+				      p->arena,
+				      "spec.storage.mode: %.1024s have no uid in spec.users of the SlurmCluster, "
+				      "so no pod of theirs is taken: add them there",
+				      t->faceless));
 	if (t->strange.n)
 		say(s, "GroupsKnown", false, false, "Unknown",
 		    td_arena_printf(p->arena,

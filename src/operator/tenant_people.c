@@ -102,7 +102,8 @@ const char *td_op_tenant_storage(struct td_op_tenant_pass *p)
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(spec(p), "storage"), i, n, x) {
-		const char *claim = td_jstr(x, "claim"), *host = td_jstr(x, "hostPath"), *sub = td_jstr_or(x, "subPath", "");
+		const char *claim = td_jstr(x, "claim"), *host = td_jstr(x, "hostPath"),
+			   *sub = td_jstr_or(x, "subPath", "");
 		if (td_streq(td_jstr(x, "where"), "login") || !claim == !host)
 			continue;
 		td_auto_free char *path = host ? td_asprintf("%s%s%s", host, *sub ? "/" : "", sub) : NULL;

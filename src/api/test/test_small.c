@@ -442,7 +442,7 @@ static void test_people(void **state)
 		assert_false(td_person_find(text, nobody[i], a, &p));
 	assert_false(td_person_find(text, NULL, a, &p) || td_person_find(NULL, "ann", a, &p));
 	// Root is nobody, nor is what is no number.
-	static const char *const broken[] = {"posix\n0:3000::ann:/home/ann:ann", "posix\n3000:0::ann:/home/ann:ann",
+	static const char *const broken[] = {"posix\n0:3000::ann:/home/ann:ann",  "posix\n3000:0::ann:/home/ann:ann",
 					     "posix\n3000:-1::ann:/home/ann:ann", "posix\n4294967295:1::a:/home/a:ann",
 					     "posix\nx:1::a:/home/a:ann",         "posix\n3000:3000:ann"};
 	for (size_t i = 0; i < TD_LEN(broken); i++)

@@ -1275,8 +1275,8 @@ static void test_people_of_a_tenant(void **state)
 		const char *storage, *people, *fault, *faceless;
 	} rows[] = {
 		{"", NULL, NULL, NULL},
-		{"storage: {mode: posix}, ",
-		 "posix\n3000:3000:5000:ann:/home/ann:ann\n3001:100::bob:/srv/bob:oidc:bob", NULL, "lea, sys"},
+		{"storage: {mode: posix}, ", "posix\n3000:3000:5000:ann:/home/ann:ann\n3001:100::bob:/srv/bob:oidc:bob",
+		 NULL, "lea, sys"},
 		// The first group is the Tenant's, whoever he is; his own stay.
 		{"storage: {mode: project, group: physics}, ",
 		 "project\n3000:5000:3000:ann:/home/ann:ann\n3001:5000:100:bob:/srv/bob:oidc:bob", NULL, "lea, sys"},
@@ -1284,16 +1284,17 @@ static void test_people_of_a_tenant(void **state)
 		 NULL},
 		{"storage: {mode: project, group: sudo}, ", "project", "no group \"sudo\"", NULL},
 	};
-	td_auto(td_json_unref) struct td_json *sc =
-		Y("spec: {groups: [{name: physics, gid: 5000}], users: [{name: ann, uid: 3000, groups: [physics, sudo]}, "
-		  "{name: bob, uid: 3001, gid: 100, home: /srv/bob}, {name: eve, uid: 3002}, {name: sys, uid: 64030}], "
-		  "storage: [{name: home, mountPath: /home, claim: home, subPath: h}, {name: in, mountPath: /in, hostPath: "
-		  "/mnt, where: login}, {name: all, mountPath: /all, hostPath: /mnt, subPath: a/b, readOnly: true}]}");
+	td_auto(td_json_unref) struct td_json *sc = Y(
+		"spec: {groups: [{name: physics, gid: 5000}], users: [{name: ann, uid: 3000, groups: [physics, sudo]}, "
+		"{name: bob, uid: 3001, gid: 100, home: /srv/bob}, {name: eve, uid: 3002}, {name: sys, uid: 64030}], "
+		"storage: [{name: home, mountPath: /home, claim: home, subPath: h}, {name: in, mountPath: /in, "
+		"hostPath: "
+		"/mnt, where: login}, {name: all, mountPath: /all, hostPath: /mnt, subPath: a/b, readOnly: true}]}");
 	for (size_t i = 0; i < TD_LEN(rows); i++) {
-		td_auto_free char *text =
-			td_asprintf("metadata: {name: optics}\nspec: {%smembers: [{user: ann, role: admin}, {user: bob, "
-				    "kubernetesUser: 'oidc:bob'}, {user: eve, role: viewer}, {user: lea}, {user: sys}]}",
-				    rows[i].storage);
+		td_auto_free char *text = td_asprintf(
+			"metadata: {name: optics}\nspec: {%smembers: [{user: ann, role: admin}, {user: bob, "
+			"kubernetesUser: 'oidc:bob'}, {user: eve, role: viewer}, {user: lea}, {user: sys}]}",
+			rows[i].storage);
 		td_auto(td_arena_free) struct td_arena *a = td_arena_new();
 		td_auto(td_object_unref) struct td_object *o = td_object_new(Y(text)),
 							  *cluster = td_object_new(td_json_ref(sc));
