@@ -292,3 +292,83 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
     drop = lambda *argv: subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, "delete", "networkpolicy", "-n", "shut", "--wait=false", *argv], capture_output=True, text=True, timeout=60).stderr
     assert "are Tandem's own" in drop("tandem-tenant-egress", *bob) and "are Tandem's own" in drop("--all", *bob)
     assert not drop("tandem-tenant-egress", "--as", "system:serviceaccount:kube-system:namespace-controller")
+
+
+@pytest.mark.feature("A13.3", "A13.4")
+def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
+    """spec.storage of a Tenant, as the operator writes it on its namespaces: what an API server without Tandem's own admission takes and refuses."""
+    c, lines = site, "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob"
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in ("tandem-people", "tandem-identities", "tandem-entering")])
+    space = lambda name, people: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name}, "annotations": {
+        "tandem.dev/people": people, "tandem.dev/storage": "rw:claim:home:home:/home:\nrw:host:scratch:/mnt/scratch:/scratch:\nro:host:data:/mnt/data:/data:\nrw:claim:sets:fs:/sets:all/sets"}}}
+    people = [{"kind": "User", "name": u, "apiGroup": "rbac.authorization.k8s.io"} for u in ("ann", "oidc:bob", "bob", "eve")]
+    apply(c, space("posix", lines), space("alone", "posix\n3000:3000::ann:/home/ann:ann"),
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "posix-members"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+           "subjects": people}, {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "posix-debug"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "posix-debug"}, "subjects": people},
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "posix-debug"}, "rules": [{"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]}]})  # more than edit has
+    for ns in ("posix", "alone"):
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+
+    def of(user, security=None, own=None, ns="posix", name="p", **spec):
+        p = pod(name, ns=ns, securityContext={"supplementalGroupsPolicy": "Strict", **(security or {})}, **{"nodeSelector": {"no": "node"}, **spec})
+        p["metadata"]["annotations"] = {"tandem.dev/user": user}
+        p["spec"]["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, **(own or {})}
+        return p
+    made = lambda user, p: may_create(c, p, "--as", user)
+    ann, bob = {"runAsUser": 3000, "runAsGroup": 3000, "supplementalGroups": [5000]}, {"runAsUser": 3001, "runAsGroup": 3001}
+    bobs = lambda **kw: of("oidc:bob", **{"security": bob, **kw})
+    wait_for("they count", lambda: "pods of this namespace run as their people: write who makes it" in made("ann", pod("p", ns="posix")), 60)
+    # The words say what to write.
+    right = of("ann", {"runAsUser": 3000, "runAsGroup": 3000, "supplementalGroups": [5000, 5001]})
+    assert "the pod runs as ann: write {runAsUser: 3000, runAsGroup: 3000, supplementalGroups: [5000,5001], supplementalGroupsPolicy: Strict} and no fsGroup" in made("ann", of("ann"))
+    assert not made("ann", right) and not made("oidc:bob", bobs()) and not made("ann", of("ann", ann)) and not made("bob", pod("p"))
+    # Another's numbers, root's, another's name, and groups that an image could name.
+    for wrong in ({"runAsUser": 3000}, {"runAsUser": 0}, {"runAsGroup": 0}, {"runAsGroup": 5000}, {"supplementalGroups": [5000]}, {"supplementalGroups": [0]}, {"fsGroup": 5000}, {"supplementalGroupsPolicy": "Merge"}, {"supplementalGroupsPolicy": None}):
+        assert "the pod runs as bob: write" in made("oidc:bob", bobs(security={**bob, **wrong})), wrong
+    assert "says whose pods these are" in made("oidc:bob", of("ann", ann)) and "must be a member" in made("bob", of("bob", bob)) and "must be a member" in made("eve", of("eve", bob))
+    assert "must be a member" in may_create(c, pod("p", ns="posix"))  # an administrator's is nobody's, too
+    for wrong in ({"runAsUser": 3000}, {"runAsGroup": 0}, {"allowPrivilegeEscalation": True}, {"allowPrivilegeEscalation": None}, {"capabilities": {"add": ["DAC_OVERRIDE"]}}):
+        assert "securityContext of each container" in made("oidc:bob", bobs(own=wrong)), wrong
+        first = {**pod("x")["spec"]["containers"][0], "name": "first", "securityContext": {"allowPrivilegeEscalation": False, **wrong}}
+        assert "securityContext of each container" in made("oidc:bob", bobs(initContainers=[first])), wrong
+    volumes = lambda path: [{"name": "v", "hostPath": {"path": path}}]
+    for wrong in ({"hostPID": True}, {"hostIPC": True}, *({"volumes": volumes(p)} for p in ("/", "/mnt", "/mnt/scratch/x", "/mnt/data", "/home"))):
+        assert "have of the nodes only these directories: [/mnt/scratch]" in made("oidc:bob", bobs(**wrong)), wrong
+    for inline in ({"nfs": {"server": "10.0.0.1", "path": "/home/ann/open"}}, {"csi": {"driver": "nfs.csi.k8s.io"}}):
+        assert "mount claims" in made("oidc:bob", bobs(volumes=[{"name": "v", **inline}])), inline
+    claim = {"volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": "home"}}, {"name": "fs", "persistentVolumeClaim": {"claimName": "fs"}}, {"name": "own", "emptyDir": {}}]}
+
+    def part(volume, **of_it):
+        p = bobs(**claim)
+        p["spec"]["containers"][0]["volumeMounts"] = [{"name": volume, "mountPath": "/x", **of_it}]
+        return made("oidc:bob", p)
+    assert not part("home") and not part("own", subPath="a") and not part("fs", subPath="all/sets")
+    for volume, of_it in (("home", {"subPath": "ann/open"}), ("home", {"subPathExpr": "ann/open"}), ("fs", {"subPath": "all/sets/x"}), ("fs", {"subPath": "all"}), ("fs", {"subPathExpr": "all/sets"})):
+        assert "mount all of the claim" in part(volume, **of_it), (volume, of_it)
+    assert not made("oidc:bob", bobs(volumes=[*volumes("/mnt/scratch"), {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}]))
+    # Kubernetes' own controllers make what a person's template says; it is theirs whose template it is.
+    may = ("--as-group=system:masters", "--as-group=system:serviceaccounts:kube-system")
+    controller = lambda p: may_create(c, p, "--as", "system:serviceaccount:kube-system:job-controller", *may)
+    assert not controller(right) and "the pod runs as ann" in controller(of("ann", bob)) and "must be a member" in controller(pod("p", ns="posix"))
+
+    # What runs stays its person's: its image, containers that are added later, and commands in it.
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(right))
+    image = json.dumps({"spec": {"containers": [{"name": "c", "image": "other:1"}]}})
+    assert "only he changes what runs in it" in refused(c, "patch", "pod", "p", "-n", "posix", "-p", image, "--as", "oidc:bob")
+    c.kubectl("label", "pod", "p", "-n", "posix", "seen=yes", "--as", "oidc:bob")
+    c.kubectl("patch", "pod", "p", "-n", "posix", "--dry-run=server", "-p", image, "--as", "ann")
+    debug = ("debug", "p", "-n", "posix", "--image=debian:13", "--image-pull-policy=Never")
+    assert "only he adds containers" in refused(c, *debug, "--profile=restricted", "--as", "oidc:bob", "--", "true")
+    assert "only he adds containers" in refused(c, *debug, "--profile=sysadmin", "--as", "ann", "--", "true")
+    c.kubectl(*debug, "--profile=restricted", "--as", "ann", "--", "true")
+    for who in ("oidc:bob", "ann"):
+        assert "only in a Tenant of one person it is allowed" in refused(c, "exec", "p", "-n", "posix", "--as", who, "--", "id")
+    assert "only in a Tenant of one person it is allowed" in refused(c, "attach", "p", "-n", "posix", "--as", "oidc:bob")
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(of("ann", {"runAsUser": 3000, "runAsGroup": 3000}, ns="alone")))
+    enter = lambda who: refused(c, "exec", "p", "-n", "alone", "--as", who, "--", "id")
+    assert "does not have a host assigned" in enter("ann")  # past the policy
+    assert "only in a Tenant of one person it is allowed" in enter("eve")
+    # A container runtime that would take an image's groups (containerd before 2.0) runs none of them.
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(of("ann", ann, name="here", nodeSelector={})))
+    status = lambda: get(c, "pod", "here", "-n", "posix")["status"]
+    wait_for("its kubelet decides", lambda: status()["phase"] == "Running" or (status()["phase"], status().get("reason")) == ("Failed", "SupplementalGroupsPolicyNotSupported"), 60)

@@ -9,9 +9,15 @@ from harness import wait_for
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 
 
+STORAGE = [{"name": "home", "mountPath": "/home", "hostPath": "/shared/home"}, {"name": "projects", "mountPath": "/projects", "hostPath": "/shared/all", "subPath": "projects", "perGroup": True},
+           {"name": "data", "mountPath": "/data", "hostPath": "/shared/all", "subPath": "data", "readOnly": True, "where": "compute"}]
+
+
 @pytest.fixture(scope="module")
 def up(own_pool):
     """A pool that enforces limits; who is in no tenant is in the account open."""
+    if own_pool.plane != "real":
+        own_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"storage": STORAGE}}))
     enforce(own_pool, "limits", "open")
     yield own_pool
     if own_pool.plane == "real":  # others use it after us
@@ -39,6 +45,7 @@ def remove_tenants(pool):
     names = [t["metadata"]["name"] for t in pool.items("tenants")]
     spaces = pool.items("namespaces", "-l", "tandem.dev/tenant")
     for n in spaces:
+        pool.kubectl("delete", "jobs,deployments", "--all", "-n", n["metadata"]["name"], "--wait=false")
         pool.kubectl("delete", "pods", "--all", "-n", n["metadata"]["name"], "--wait=false", "--grace-period=1")
     pool.shell("scancel", "-Q", "-u", "researcher")
     if names:
@@ -393,3 +400,137 @@ def test_a_crash_in_the_midst_is_made_good(pool):
         wait_for(f"{n} is ready", lambda: condition(pool, n, "Ready")[0] == "True", 120)
     have = associations(pool, *names)
     assert all({(n, ""), (n, "researcher"), (n, "pods")} <= set(have) and have[n, ""]["GrpTRES"] == "gres/gpu=1" for n in names)
+
+
+PEOPLE = [{"name": "researcher", "uid": 1000, "gid": 1000, "home": "/home/researcher"}, {"name": "pods", "uid": 2000, "gid": 2000, "home": "/home/pods"},
+          {"name": "ann", "uid": 3000, "groups": ["physics", "optics"]}, {"name": "bob", "uid": 3001}]
+KUBE = {"ann": "ann", "bob": "bob@uni"}  # as Kubernetes knows them
+
+
+def people_of(pool, *names, **storage):
+    """A Tenant whose pods are their people's; the fixture removes it."""
+    members = [{"user": "ann", "role": "admin"}, {"user": "bob", "kubernetesUser": "bob@uni"}]
+    ready(pool, *[tenant(n, {"gpu": 4}, members=members, storage=storage) for n in names])
+
+
+def as_person(pool, who, *argv, check=True, **kw):
+    return pool.run("kubectl", "--as", KUBE.get(who, who), *argv, check=check, **kw)
+
+
+def made(pool, who, o, ns="physics"):
+    """Who makes it, and what kubectl says if it is refused."""
+    return as_person(pool, who, "create", "-n", ns, "-f", "-", input=json.dumps(o), check=False).stderr
+
+
+def said(pool, name, script, who, ns="physics"):
+    """What a pod of his prints that runs this."""
+    p = pool.pod(name, ns=ns, command=["sh", "-c", script], restartPolicy="Never")
+    assert made(pool, who, p, ns) == ""
+    wait_for(f"{name} has run", lambda: pool.phase(name, ns) in ("Succeeded", "Failed"))
+    return pool.kubectl("logs", name, "-n", ns)
+
+
+@pytest.fixture
+def posix(pool):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": PEOPLE, "groups": [{"name": "physics", "gid": 5000}, {"name": "optics", "gid": 5001}]}}))
+    people_of(pool, "physics", mode="posix")
+    for who in KUBE:
+        wait_for(f"{who} comes in", lambda: pool.cmd("shell", "--user", who, "--", "true", check=False).returncode == 0)
+    return pool
+
+
+@pytest.mark.embedded  # it changes spec.users
+@pytest.mark.feature("A13.3", "A15.2")
+def test_pods_run_as_who_made_them_and_find_their_home(posix):
+    pool = posix
+    script = "id -u; id -g; id -G; umask; echo $HOME $USER; grep NoNewPrivs /proc/self/status; cd && echo from a pod > note; touch /data/x 2>&1 || :; ls /home/bob 2>&1 || :; sleep 100000"
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"template": {"spec": {**pool.pod("x", command=["sh", "-c", script])["spec"], "restartPolicy": "Never"}}}}
+    assert made(pool, "ann", job) == ""
+    pods = lambda: pool.items("pods", "-n", "physics", "-l", "job-name=train")
+    wait_for("it runs", lambda: pods() and pods()[0]["status"].get("phase") == "Running")
+    name = pods()[0]["metadata"]["name"]
+    log = wait_for("it has said all", lambda: (lambda t: "/home/bob" in t and t)(pool.kubectl("logs", name, "-n", "physics")))
+    assert log.startswith("3000\n3000\n3000 5000 5001\n0022\n/home/ann ann\nNoNewPrivs:\t1\n") and "Read-only file system" in log and "/home/bob': Permission denied" in log, log
+    assert pool.run("stat", "-c", "%u %g", f"{pool.home}/shared/home/ann/note").stdout == "3000 3000\n"
+    assert pool.cmd("shell", "--user", "ann", "--", "cat", "note").stdout == "from a pod\n"  # the same home as at the login
+    # He alone gets into it; others see it, and may write what does not run in it.
+    assert as_person(pool, "ann", "exec", "-n", "physics", name, "--", "id", "-u").stdout == "3000\n"
+    bob = lambda *argv: as_person(pool, "bob", "-n", "physics", *argv, check=False)
+    assert "only he runs commands in it" in bob("exec", name, "--", "id").stderr and "only he runs commands in it" in bob("attach", name).stderr
+    patch = json.dumps({"spec": {"containers": [{"name": "main", "image": "tandem/slurm:24.11"}]}})
+    assert "only he changes what runs in it" in bob("patch", "pod", name, "-p", patch).stderr
+    assert bob("label", "pod", name, "seen=yes").returncode == 0 and "from" not in bob("logs", name).stderr
+    # Who changes what makes pods makes them his own.
+    deployment = pool.deployment("web", 1, 0, command=["sh", "-c", "id -u; sleep 100000"])
+    deployment["metadata"].pop("namespace")
+    assert made(pool, "ann", deployment) == ""
+    user = lambda: {p["spec"]["securityContext"]["runAsUser"] for p in pool.items("pods", "-n", "physics", "-l", "app=web") if not p["metadata"].get("deletionTimestamp")}
+    wait_for("ann's", lambda: user() == {3000})
+    assert bob("patch", "deployment", "web", "-p", json.dumps({"spec": {"template": {"spec": {"containers": [{"name": "main", "command": ["sleep", "99999"]}]}}}})).returncode == 0
+    wait_for("bob's", lambda: user() == {3001})
+
+
+@pytest.mark.embedded  # it changes spec.users
+@pytest.mark.feature("A13.3", "C9.3")
+def test_nobody_becomes_another_by_what_he_writes_into_a_pod(posix):
+    pool = posix
+    people_of(pool, "biology", mode="posix")
+
+    def refused(words, who="bob", ns="physics", own=None, notes=None, **spec):
+        p = pool.pod("sly", ns=ns, **spec)
+        p["spec"]["containers"][0].update(own or {})
+        p["metadata"]["annotations"] = notes or {}
+        r = made(pool, who, p, ns)
+        assert "forbidden" in r and words in r, (spec, own, r)
+    for k, v in (("runAsUser", 3000), ("runAsUser", 0), ("runAsGroup", 5000), ("runAsGroup", 0), ("fsGroup", 5000), ("supplementalGroups", [3001, 5000]), ("supplementalGroups", [0]), ("supplementalGroupsPolicy", "Merge")):
+        refused(f"spec.securityContext.{k}: pods of namespace physics run as their people, this one as bob (uid 3001, gid 3001, groups none): leave it out", securityContext={k: v})
+    for k, v in (("runAsUser", 3000), ("runAsGroup", 0), ("privileged", True), ("allowPrivilegeEscalation", True)):
+        refused(f"spec.containers[0].securityContext.{k}", own={"securityContext": {k: v}})
+        first = {"name": "first", "image": "debian:13", "command": ["true"], "securityContext": {k: v}}
+        refused(f"spec.initContainers[0].securityContext.{k}", initContainers=[first])
+    refused("capabilities.add", own={"securityContext": {"capabilities": {"add": ["DAC_OVERRIDE"]}}})
+    for path in ("/", "/etc", "/shared", "/shared/home/ann", "/shared/home/../home", "/shared/all/data", "/run/tandem"):
+        r = made(pool, "bob", pool.pod("sly", ns="physics", volumes=[{"name": "v", "hostPath": {"path": path}}]))
+        assert "is nothing that pods of namespace physics may have" in r or "must not contain" in r, (path, r)
+    refused("hostPID", hostPID=True)
+    # A part of a volume, which a kubelet finds past closed directories.
+    pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "physics"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
+    for source in ({"hostPath": {"path": "/shared/home"}}, {"persistentVolumeClaim": {"claimName": "c"}}):
+        for k in ("subPath", "subPathExpr"):
+            refused(f"spec.containers[0].volumeMounts[0].{k}: it would lead past directories", volumes=[{"name": "v", **source}], own={"volumeMounts": [{"name": "v", "mountPath": "/x", k: "ann/open"}]})
+    refused("says whose it is", notes={"tandem.dev/user": "ann"})
+    # Nobody's, or of a ServiceAccount that a Tenant's admin has given rights.
+    assert "is no member of its Tenant with a uid in spec.users" in pool.run("kubectl", "create", "-n", "physics", "-f", "-", input=json.dumps(pool.pod("sly", ns="physics")), check=False).stderr
+    as_person(pool, "ann", "create", "rolebinding", "sa", "-n", "physics", "--clusterrole=edit", "--serviceaccount=physics:default")
+    assert "is no member of its Tenant with a uid" in made(pool, "system:serviceaccount:physics:default", pool.pod("sly", ns="physics"))
+    # He cannot lift it, and is himself in his other Tenant.
+    assert as_person(pool, "ann", "annotate", "namespace", "physics", "tandem.dev/people-", check=False).returncode
+    assert as_person(pool, "ann", "patch", "tenant", "physics", "--type=merge", "-p", '{"spec":{"storage":null}}', check=False).returncode
+    # What he names himself of what is his, is his; a link out of it leads to nothing that he may not read.
+    home = {"volumes": [{"name": "mine", "hostPath": {"path": "/shared/home"}}]}
+    p = pool.pod("links", ns="biology", restartPolicy="Never", command=["sh", "-c", "id -u; ln -sfn /home/ann ~/x; ls ~/x/ 2>&1 || :; ls /mnt/ann 2>&1 || :; echo mine > /mnt/bob/f; stat -c %u ~/f"], **home)
+    p["spec"]["containers"][0]["volumeMounts"] = [{"name": "mine", "mountPath": "/mnt"}]
+    assert made(pool, "bob", p, "biology") == ""
+    wait_for("it has run", lambda: pool.phase("links", "biology") == "Succeeded")
+    log = pool.kubectl("logs", "links", "-n", "biology")
+    assert log.startswith("3001\n") and log.count("Permission denied") == 2 and log.endswith("3001\n"), log
+
+
+@pytest.mark.embedded  # it changes spec.users
+@pytest.mark.feature("A13.4")
+def test_in_project_mode_members_share_what_their_pods_write(posix):
+    pool = posix
+    patch = lambda storage: pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"storage": storage}}))
+    patch({"mode": "project", "group": "chemistry"})
+    wait_for("the group is missed", lambda: condition(pool, "physics", "PeopleKnown")[1:] == ("NoPods", 'spec.storage.group: spec.groups of the SlurmCluster has no group "chemistry" with a gid of 1000 or more, so no pod is taken: add it there, or name another'))
+    assert "is no member" in made(pool, "bob", pool.pod("none", ns="physics"))
+    patch({"mode": "project", "group": None})  # that of the Tenant's name
+    wait_for("it is there", lambda: condition(pool, "physics", "PeopleKnown") == (None, None, "") and condition(pool, "physics", "Ready")[0] == "True")
+    # bob is in no group but by the Tenant. Whoever began, the other goes on.
+    where = "/projects/physics/run"
+    first = said(pool, "first", f"id -u; id -g; id -G; umask; mkdir -p {where}/a; echo bob > {where}/a/f; stat -c '%u %g %a' {where}/a {where}/a/f", "bob")
+    assert first == "3001\n5000\n5000 3001\n0002\n3001 5000 2775\n3001 5000 664\n", first
+    second = said(pool, "second", f"id -u; id -G; cd {where}/a; echo ann >> f; cat f; rm f; echo new > f", "ann")
+    assert second == "3000\n5000 3000 5001\nbob\nann\n", second
+    assert pool.cmd("shell", "--user", "ann", "--", "sh", "-c", f"echo native >> {where}/a/f; stat -c '%u %g' {where}/a/f").stdout == "3000 5000\n"
+    assert said(pool, "third", f"cat {where}/a/f; umask", "bob") == "new\nnative\n0002\n"

@@ -25,6 +25,7 @@
 //   meta.c                      the rules of metadata, for all kinds
 //   podserved.c                 what the embedded API and embedded nodes do not serve
 //   names.[ch]                  names, labels and keys
+//   person.[ch]                 as whom the pods of a Tenant run
 //   selector.[ch] selector_priv.h    label and field selectors
 //   taint.[ch]   the taints of Tandem's own on a Node
 //   fit.c                       whether a pod fits a node, and what it requests

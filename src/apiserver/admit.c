@@ -200,7 +200,7 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
 {
 	int rc = priority(q, d, o, name, r);
-	if (rc < 0 || (rc = td_srv_filter(q, d, r)) < 0)
+	if (rc < 0 || (rc = td_srv_filter(q, d, r)) < 0 || (rc = td_srv_identity(q, d, r)) < 0)
 		return rc;
 	td_jm_str(d, o, "status.phase", "Pending");
 	td_jm_str(d, o, "status.qosClass", qos(o));
@@ -348,6 +348,8 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	    (rc = td_srv_grant_check(q, old, d, r)) < 0)
 		return rc;
 
+	if (is(k, "", "pods") && old && (rc = td_srv_identity_kept(q, old, d, r)) < 0)
+		return rc;
 	if (is(k, "", "pods"))
 		tolerations(d, o);
 	if (is(k, "", "pods") && !old)

@@ -238,6 +238,8 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 		return rc;
 	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
 		return rc;
+	if (!forward && !log && (rc = td_srv_identity_enter(q, pod, r)) < 0)
+		return rc;
 
 	// A pod without a node has no log yet.
 	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) {

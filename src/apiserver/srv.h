@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c filter.c networks.c   admission: what the server adds and refuses
+//   admit.c account.c grant.c whose.c identity.c filter.c networks.c   admission: what the server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
 //   table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   the tables that kubectl prints
@@ -151,6 +151,11 @@ int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- networks.c: which network a pod is in, and who may write policies ----
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r);
+// ---- identity.c: as whom a pod runs, where its namespace's Tenant says that ----
+// A new pod, whose person td_srv_whose() has written. _kept: a changed one. _enter: who gets into it (exec, attach).
+int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
+int td_srv_identity_kept(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+int td_srv_identity_enter(struct td_req *q, const struct td_item *pod, struct td_refusal *r);
 // ---- whose.c: whose a pod is ----
 int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 

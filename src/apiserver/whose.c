@@ -1,8 +1,8 @@
 // Whose a pod is: the annotation tandem.dev/user, as the server has proved it at the creation. The bridge charges the
 // person with what the pod holds (a Tenant's spec.perUser.pods), so nobody writes another's name.
 //
-// It is kept in namespaces of Tenants, on pods and on what pods are made from: of these it is who changed the spec
-// last. What a controller makes is its owner's. Whom the server does not know so, has none: then the pod is the
+// It is kept in namespaces of Tenants, on pods and on what pods are made from: of these it is who changed the template
+// of pods last. What a controller makes is its owner's. Whom the server does not know so, has none: then the pod is the
 // namespace's own.
 #include "apiserver/srv.h"
 
@@ -69,10 +69,12 @@ static char *owners(struct td_req *q, yyjson_mut_val *o)
 	return NULL;
 }
 
-static bool spec_differs(const struct td_item *old, yyjson_mut_val *o)
+// Only what the pods run counts: who scales another's workload takes nothing over.
+static bool template_differs(const struct td_item *old, yyjson_mut_val *o)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *was = td_jm_copy(td_item_root(old));
-	yyjson_mut_val *a = td_jm_get(yyjson_mut_doc_get_root(was), "spec"), *b = td_jm_get(o, "spec");
+	yyjson_mut_val *a = td_jm_get(yyjson_mut_doc_get_root(was), "spec.template"),
+		       *b = td_jm_get(o, "spec.template");
 	return !a || !b || !yyjson_mut_equals(a, b);
 }
 
@@ -95,7 +97,7 @@ int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d,
 
 	bool controllers = role && td_streq(q->user.name, "system:tandem:controllers");
 	if (old) // a pod's maker stays; what pods are made from is who changed it last
-		say(d, o, !pods && !role && of_tenant(q) && spec_differs(old, o) ? q->user.name : was);
+		say(d, o, !pods && !role && of_tenant(q) && template_differs(old, o) ? q->user.name : was);
 	else if (controllers) {
 		td_auto_free char *its = of_tenant(q) ? owners(q, o) : NULL;
 		say(d, o, its);

@@ -162,6 +162,12 @@
 #define TD_ANN_SECCOMP "tandem.dev/seccomp"
 // By the operator on the same, where the Tenant says whom its pods may reach: "closed".
 #define TD_ANN_EGRESS "tandem.dev/egress"
+// By the operator on the same, where the Tenant says as whom its pods run (api/person.h has their grammar): its people with
+// their numbers, and what its pods have mounted.
+#define TD_ANN_PEOPLE "tandem.dev/people"
+#define TD_ANN_STORAGE "tandem.dev/storage"
+// On a pod of the embedded plane, by the API server: the umask of its processes, in octal.
+#define TD_ANN_UMASK "tandem.dev/umask"
 // On a pod: its gang or session has a network of its own ("private"). By a person, or as its Tenant says.
 #define TD_ANN_NETWORK "tandem.dev/network"
 #define TD_NETWORK_PRIVATE "private"

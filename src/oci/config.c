@@ -103,6 +103,8 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 	td_jm_bool(d, p, "terminal", false);
 	td_jm_int(d, p, "user.uid", s->uid);
 	td_jm_int(d, p, "user.gid", s->gid);
+	if (s->umask)
+		td_jm_int(d, p, "user.umask", s->umask);
 	yyjson_mut_val *g = td_jm_arr(d, p, "user.additionalGids");
 	for (size_t i = 0; i < s->n_groups; i++)
 		yyjson_mut_arr_add_uint(d, g, s->groups[i]);

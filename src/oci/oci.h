@@ -126,6 +126,7 @@ struct td_oci_spec {
 	// The container may use exactly these devices and runc's default ones.
 	const struct td_oci_device *devices;
 	size_t n_devices;
+	int umask;             // of its processes, and of those that are run in it later; 0: the runtime's own, 022
 	int64_t memory_max;    // bytes; 0: no limit
 	int64_t cpu_milli_max; // 0: no limit
 	int64_t cpu_milli_request;

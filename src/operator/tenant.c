@@ -129,6 +129,15 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 			    p->arena,
 			    "Slurm does not know %s: add them to spec.users of the SlurmCluster, or take them out",
 			    joined(p->arena, &t->unknown, ", ")));
+	if (t->storage_fault || t->faceless)
+		say(s, "PeopleKnown", false, t->storage_fault != NULL, t->storage_fault ? "NoPods" : "NoUid",
+		    t->storage_fault
+			    ? t->storage_fault
+			    : td_arena_printf(
+				      p->arena,
+				      "spec.storage.mode: %.1024s have no uid in spec.users of the SlurmCluster, "
+				      "so no pod of theirs is taken: add them there",
+				      t->faceless));
 	if (t->strange.n)
 		say(s, "GroupsKnown", false, false, "Unknown",
 		    td_arena_printf(p->arena,
@@ -325,8 +334,10 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 			r = set_finalizers(&p, p.v[i].o, true, err);
 	if (r)
 		return r;
-	for (size_t i = 0; i < p.n; i++)
+	for (size_t i = 0; i < p.n; i++) {
 		td_op_tenant_read(&p, i, td_real_ms(&td_clock_system));
+		td_op_tenant_people(&p, i);
+	}
 	open_account(&p);
 	judge(&p);
 	td_op_tenant_slurm(&p);

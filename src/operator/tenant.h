@@ -2,7 +2,7 @@
 //
 // A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
-// (tenant_read.c), lets room pool judge them, makes namespaces, rights and policies
+// (tenant_read.c, tenant_people.c), lets room pool judge them, makes namespaces, rights and policies
 // (tenant_objects.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
 // (tenant.c). It comes again every ten seconds, or less often
 // where slurmdbd is slow, so that what somebody changed is seen and mended.
@@ -38,6 +38,10 @@ struct td_op_tenant {
 	const char *qos;                // that its jobs and pods ask for, in a list; NULL: Slurm's default
 	struct td_strv granted;         // namespaces that are in place
 	struct td_strv problems;        // of namespaces
+	const char *mode;               // spec.storage.mode; NULL: pods run as they like
+	const char *people;             // for its namespaces; NULL: what these say stays, or goes when mode is NULL
+	const char *storage_fault;      // why no pod is taken; NULL
+	const char *faceless;           // members without a uid, in a list; NULL
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not
 	bool gone;                      // the finalizer is off
 };
@@ -62,6 +66,13 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c);
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t i, int64_t now_ms);
 // Does the cluster enforce limits? *ret_fix: what to do, when not.
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
+
+// ---- tenant_people.c (pure) ----
+
+// Fills mode, people, storage_fault and faceless.
+void td_op_tenant_people(struct td_op_tenant_pass *p, size_t i);
+// What its pods have mounted, for its namespaces; NULL: nothing. In the arena.
+const char *td_op_tenant_storage(struct td_op_tenant_pass *p);
 
 // ---- tenant_objects.c ----
 

@@ -203,8 +203,16 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
+	const char *people = t->people, *storage = t->mode ? td_op_tenant_storage(p) : NULL;
+	if (t->mode && !people) { // the cluster is not there
+		people = live ? td_object_annotation(live, TD_ANN_PEOPLE) : NULL;
+		people = people ? people : t->mode; // nobody's pods
+		storage = live ? td_object_annotation(live, TD_ANN_STORAGE) : NULL;
+	}
 	const struct notes notes[] = {{TD_ANN_SECCOMP, calls},
-				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL}};
+				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL},
+				      {TD_ANN_PEOPLE, people},
+				      {TD_ANN_STORAGE, storage}};
 	for (size_t i = 0; !live && i < TD_LEN(notes); i++)
 		if (notes[i].value)
 			td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), notes[i].key, notes[i].value);
@@ -250,7 +258,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_EGRESS};
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_EGRESS, TD_ANN_PEOPLE, TD_ANN_STORAGE};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))
 			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));

@@ -2,6 +2,7 @@
 // rows: F1.2 A5.3
 #include "api/api.h"
 #include "api/kubeconfig.h"
+#include "api/person.h"
 #include "api/taint.h"
 #include "api/test/testlib.h"
 
@@ -472,15 +473,75 @@ static void test_taints(void **state)
 	assert_true(!td_taint_ours(NULL) && !td_taint_ours("mine"));
 }
 
+// rows: A13.3
+static void test_people(void **state)
+{
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	td_auto_buf struct td_buf b = {0};
+	const struct td_person ann = {3000, 3000, "5000,5001", "ann", "/home/ann", "ann"},
+			       bob = {3001, 5000, "", "bob", "/home/bob", "oidc:ann"};
+	struct td_person p = ann;
+	td_buf_puts(&b, TD_PERSON_PROJECT);
+	assert_true(td_person_write(&b, &ann) && td_person_write(&b, &bob));
+	size_t whole = b.len;
+	// What would be read as another line or another number is not written.
+	p.kube = "x\n3001:3001::bob:/home/bob:eve";
+	assert_false(td_person_write(&b, &p));
+	p.kube = "";
+	assert_false(td_person_write(&b, &p));
+	p = ann;
+	p.home = "/home/a:b";
+	assert_false(td_person_write(&b, &p));
+	assert_int_equal(b.len, whole);
+	const char *text = td_buf_str(&b);
+	assert_string_equal(text, "project\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:5000::bob:/home/bob:oidc:ann");
+	assert_true(td_person_project(text) && !td_person_project("projects") && !td_person_project("posix\nproject"));
+
+	assert_true(td_person_find(text, "ann", a, &p) && p.uid == 3000 && p.gid == 3000);
+	assert_string_equal(p.groups, "5000,5001");
+	assert_true(td_person_find(text, "oidc:ann", a, &p) && p.uid == 3001 && p.gid == 5000 && !*p.groups);
+	assert_string_equal(p.home, "/home/bob");
+	static const char *const nobody[] = {"", "bob", "nn", ":ann", "project", "/home/ann:ann", "c:ann"};
+	for (size_t i = 0; i < TD_LEN(nobody); i++)
+		assert_false(td_person_find(text, nobody[i], a, &p));
+	assert_false(td_person_find(text, NULL, a, &p) || td_person_find(NULL, "ann", a, &p));
+	// Root is nobody, nor is what is no number.
+	static const char *const broken[] = {"posix\n0:3000::ann:/home/ann:ann",  "posix\n3000:0::ann:/home/ann:ann",
+					     "posix\n3000:-1::ann:/home/ann:ann", "posix\n4294967295:1::a:/home/a:ann",
+					     "posix\nx:1::a:/home/a:ann",         "posix\n3000:3000:ann"};
+	for (size_t i = 0; i < TD_LEN(broken); i++)
+		assert_false(td_person_find(broken[i], "ann", a, &p));
+}
+
+static void test_what_people_find(void **state)
+{
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	td_auto_buf struct td_buf b = {0};
+	const struct td_person_mount v[] = {{false, false, "home", "/shared/home", "/home", ""},
+					    {true, true, "data", "sets", "/data", "a/b"}};
+	struct td_person_mount m;
+	for (size_t i = 0; i < TD_LEN(v); i++)
+		td_person_mount_write(&b, &v[i]);
+	assert_string_equal(td_buf_str(&b), "rw:host:home:/shared/home:/home:\nro:claim:data:sets:/data:a/b");
+	td_buf_puts(&b, "\nno line");
+	const char *at = td_buf_str(&b);
+	assert_true(td_person_mount_next(&at, a, &m) && !m.read_only && !m.claim);
+	assert_string_equal(m.source, "/shared/home");
+	assert_true(td_person_mount_next(&at, a, &m) && m.read_only && m.claim);
+	assert_string_equal(m.sub, "a/b");
+	assert_false(td_person_mount_next(&at, a, &m));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_name_faults),    cmocka_unit_test(test_quantity),
-		cmocka_unit_test(test_label_selector), cmocka_unit_test(test_selector_object),
-		cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
-		cmocka_unit_test(test_request),        cmocka_unit_test(test_status),
-		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_kubeconfig),
-		cmocka_unit_test(test_taints),
+		cmocka_unit_test(test_name_faults),      cmocka_unit_test(test_quantity),
+		cmocka_unit_test(test_label_selector),   cmocka_unit_test(test_selector_object),
+		cmocka_unit_test(test_field_selector),   cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_request),          cmocka_unit_test(test_status),
+		cmocka_unit_test(test_conditions),       cmocka_unit_test(test_kubeconfig),
+		cmocka_unit_test(test_taints),           cmocka_unit_test(test_people),
+		cmocka_unit_test(test_what_people_find),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "kubelet/pods/security.h"
 
 #include "base/file.h"
+#include "base/names.h"
 #include "kubelet/pods/files.h"
 
 #include <fcntl.h>
@@ -280,6 +281,11 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 	id.privileged = td_jbool(sc, "privileged", false);
 	id.read_only_root = td_jbool(sc, "readOnlyRootFilesystem", false);
 	id.no_new_privileges = !td_jbool(sc, "allowPrivilegeEscalation", true) && !id.privileged;
+
+	// Written by the API server in a Tenant's project mode. Nobody gets a right by another one.
+	const char *mask = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_UMASK);
+	for (; mask && *mask >= '0' && *mask <= '7' && id.umask < 0100; mask++)
+		id.umask = id.umask * 8 + (*mask - '0');
 
 	r = caps(sc, &id, err);
 	if (r)

@@ -15,6 +15,7 @@ struct td_ident {
 	bool seccomp;        // the profile RuntimeDefault
 	char *seccomp_own;   // of a profile Localhost: its file's name; NULL
 	bool privileged, no_new_privileges, read_only_root;
+	int umask;      // 0: the runtime's own
 	bool sys_admin; // sees its own cgroup, and may write to it
 };
 void td_ident_done(struct td_ident *i);

@@ -324,6 +324,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->spec.gid = x->id.gid;
 	x->spec.groups = x->id.groups;
 	x->spec.n_groups = x->id.n_groups;
+	x->spec.umask = x->id.umask;
 	x->spec.caps = (const char *const *)x->id.caps.v;
 	x->spec.no_new_privileges = x->id.no_new_privileges;
 	x->spec.read_only_root = x->id.read_only_root;

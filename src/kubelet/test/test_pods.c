@@ -820,6 +820,12 @@ static void test_ident(void **state)
 	assert_int_equal(td_ident_build(td_json_root(strict), NULL, dir, "web", &few, &e), 0);
 	assert_true(few.n_groups == 1 && few.groups[0] == 34 && few.seccomp);
 	assert_int_equal(id.caps.n, 2);
+	assert_true(!id.umask && !few.umask);
+
+	JSON shared = yaml("metadata: {annotations: {tandem.dev/umask: '0002'}}");
+	td_auto_ident struct td_ident with = {0};
+	assert_int_equal(td_ident_build(td_json_root(shared), NULL, dir, "web", &with, &e), 0);
+	assert_int_equal(with.umask, 2);
 
 	JSON root = yaml("securityContext: {runAsNonRoot: true}");
 	assert_int_equal(td_ident_build(td_json_root(pod), td_json_root(root), dir, "", &id, &e), TD_INVALID);

@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
+#include "operator/tenant.h"
 #include "slurm/topology.h"
 #include "slurm/where.h"
 
@@ -1267,6 +1268,54 @@ static void test_places_of_hosts(void **state)
 	}
 }
 
+// As whom a Tenant's pods run.
+// rows: A13.3 A13.4
+static void test_people_of_a_tenant(void **state)
+{
+	static const struct {
+		const char *storage, *people, *fault, *faceless;
+	} rows[] = {
+		{"", NULL, NULL, NULL},
+		{"storage: {mode: posix}, ", "posix\n3000:3000:5000:ann:/home/ann:ann\n3001:100::bob:/srv/bob:oidc:bob",
+		 NULL, "lea, sys"},
+		// The first group is the Tenant's, whoever he is; his own stay.
+		{"storage: {mode: project, group: physics}, ",
+		 "project\n3000:5000:3000:ann:/home/ann:ann\n3001:5000:100:bob:/srv/bob:oidc:bob", NULL, "lea, sys"},
+		{"storage: {mode: project}, ", "project", "spec.groups of the SlurmCluster has no group \"optics\"",
+		 NULL},
+		{"storage: {mode: project, group: sudo}, ", "project", "no group \"sudo\"", NULL},
+	};
+	td_auto(td_json_unref) struct td_json *sc = Y(
+		"spec: {groups: [{name: physics, gid: 5000}], users: [{name: ann, uid: 3000, groups: [physics, sudo]}, "
+		"{name: bob, uid: 3001, gid: 100, home: /srv/bob}, {name: eve, uid: 3002}, {name: sys, uid: 64030}], "
+		"storage: [{name: home, mountPath: /home, claim: home, subPath: h}, {name: in, mountPath: /in, "
+		"hostPath: "
+		"/mnt, where: login}, {name: all, mountPath: /all, hostPath: /mnt, subPath: a/b, readOnly: true}]}");
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *text = td_asprintf(
+			"metadata: {name: optics}\nspec: {%smembers: [{user: ann, role: admin}, {user: bob, "
+			"kubernetesUser: 'oidc:bob'}, {user: eve, role: viewer}, {user: lea}, {user: sys}]}",
+			rows[i].storage);
+		td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+		td_auto(td_object_unref) struct td_object *o = td_object_new(Y(text)),
+							  *cluster = td_object_new(td_json_ref(sc));
+		struct td_op_tenant t = {.o = o};
+		struct td_op_tenant_pass p = {.sc = cluster, .v = &t, .n = 1, .arena = a};
+		td_op_tenant_people(&p, 0);
+		if (!td_streq(t.people, rows[i].people) || !td_streq(t.faceless, rows[i].faceless) ||
+		    !t.storage_fault != !rows[i].fault)
+			fail_msg("%zu: %s, %s, %s", i, t.people, t.faceless, t.storage_fault);
+		if (rows[i].fault)
+			assert_non_null(strstr(t.storage_fault, rows[i].fault));
+		assert_string_equal(td_op_tenant_storage(&p), "rw:claim:home:home:/home:h\nro:host:all:/mnt/a/b:/all:");
+		// While there is no cluster nobody knows; what the namespaces say is left.
+		p.sc = NULL;
+		t = (struct td_op_tenant){.o = o};
+		td_op_tenant_people(&p, 0);
+		assert_true(!t.people && !t.mode == !rows[i].people);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
@@ -1293,6 +1342,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_storage),
 		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_people_of_a_tenant),
 		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
