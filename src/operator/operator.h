@@ -21,6 +21,7 @@
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
+//   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
@@ -295,6 +296,30 @@ bool td_op_device_several(const struct td_op_vendor *v, long long i);
 long long td_op_device_run(const struct td_op_vendor *v, long long from, long long n);
 // Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
 char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, bool fake, long long from, long long n);
+
+// ---- nodekinds.c: the kinds of nodes, and their lines of gres.conf (pure) ----
+
+// What a node has. fake: its devices are those of the embedded plane.
+struct td_op_of {
+	const struct td_op_share *share;
+	const struct td_op_vendor *vendor;
+	bool fake;
+};
+struct td_op_kind;
+// Starts empty ({0}), and holds any number of kinds.
+struct td_op_kinds {
+	struct td_op_kind **v, *table; // in the order of their first nodes; the same by what they have
+	size_t n;
+	long long gpus, gpu_nodes;   // of all nodes
+	struct td_slurm_gres *lines; // of gres.conf
+	size_t n_lines;
+	struct td_strv texts; // strings the lines point to
+};
+void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of);
+// Sets the lines, once, when all nodes are added. With one kind of node, one line stands for all, so that further nodes
+// of that kind change nothing. With several kinds, lines name their nodes.
+void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc);
+void td_op_kinds_done(struct td_op_kinds *k);
 
 // ---- gputypes.c: types of GPUs (pure) ----
 

@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
+#include "slurm/gres.h"
 #include "slurm/topology.h"
 #include "slurm/where.h"
 
@@ -517,6 +518,41 @@ static void test_parts_of_gpus(void **state)
 	td_op_others_add(td_json_root(pod), "nvidia.com/gpu", &others);
 	assert_int_equal(others.others_gpus, 2);
 	assert_int_equal(td_pool_reserve_lacks(&others), TD_LACK_DEVICES);
+}
+
+// However many kinds of nodes there are, each has its lines, and all count: twenty layouts of MIG here, and machines
+// without GPUs.
+// rows: A7.3
+static void test_kinds_of_nodes(void **state)
+{
+	(void)state;
+	enum { KINDS = 20 };
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {}");
+	__attribute__((cleanup(td_op_kinds_done))) struct td_op_kinds k = {0};
+	for (long long i = 0; i < 2 * KINDS; i++) {
+		struct td_op_share s = {.cpus = 8, .memory_mb = 1024, .gpus = 1 + i % KINDS};
+		struct td_op_vendor v = {0};
+		td_op_vendor_of(td_json_root(sc), NULL, s.gpus, &v);
+		snprintf(s.types, sizeof(s.types), "h100:1%s", i % KINDS ? ",1g.10gb:" : "");
+		if (i % KINDS)
+			snprintf(s.types + strlen(s.types), sizeof(s.types) - strlen(s.types), "%lld", i % KINDS);
+		td_auto_free char *name = td_asprintf("n%lld", i);
+		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true});
+	}
+	const struct td_op_share plain = {.cpus = 9};
+	const struct td_op_vendor none = {0};
+	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false});
+	td_op_kinds_lines(&k, td_json_root(sc));
+	assert_int_equal(k.n, KINDS + 1);
+	assert_int_equal(k.gpu_nodes, 2 * KINDS);
+	assert_int_equal(k.gpus, KINDS * (KINDS + 1));
+	td_auto_free char *conf =
+		td_slurm_gres_conf(&(struct td_slurm_facts){.gres = k.lines, .n_gres = k.n_lines});
+	for (int i = 0; i < KINDS; i++) {
+		td_auto_free char *line = td_asprintf("NodeName=n[%d,%d] Name=gpu Type=", i, i + KINDS);
+		assert_non_null(strstr(conf, line));
+	}
+	assert_null(strstr(conf, "plain"));
 }
 
 static void test_numa(void **state)
@@ -1280,6 +1316,7 @@ int main(void)
 		cmocka_unit_test(test_costs),
 		cmocka_unit_test(test_vendors),
 		cmocka_unit_test(test_parts_of_gpus),
+		cmocka_unit_test(test_kinds_of_nodes),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
