@@ -267,6 +267,11 @@ static void now_done(struct now *n)
 	td_objects_done(&n->namespaces);
 }
 
+bool td_filters_none_there(int r, uint64_t want, uint64_t was)
+{
+	return r == TD_UNSUPPORTED && want == TD_FILTER_NONE && was == TD_FILTER_UNKNOWN;
+}
+
 // Writes the filter of the pod at `at`, unless it is what it has. ret_fd as of td_net_pod_filter.
 static int write_one(struct td_filters *f, const struct now *n, size_t at, struct td_pod *p, int *ret_fd,
 		     struct td_error *err)
@@ -279,8 +284,7 @@ static int write_one(struct td_filters *f, const struct now *n, size_t at, struc
 		return 0;
 	td_auto_free char *netns = td_pod_netns(f->a, p);
 	int r = td_net_pod_filter(netns, &want, ret_fd, err);
-	// Of a pod of an earlier process: it had none, or the kernel has no filters.
-	if (r && is == TD_FILTER_NONE && p->filter == TD_FILTER_UNKNOWN)
+	if (r && td_filters_none_there(r, is, p->filter))
 		r = 0;
 	if (!r)
 		p->filter = is;
