@@ -13,7 +13,7 @@ struct td_op_kind {
 	bool fake;
 	struct td_strv names;
 	UT_hash_handle hh; // by key
-	char key[];	   // what nodes of one kind have in common
+	char key[];        // what nodes of one kind have in common
 };
 
 // Whose devices they are tells nodes apart that have devices; cores do where lines of gres.conf name them.
