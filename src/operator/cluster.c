@@ -39,10 +39,12 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->planes);
 }
 
-static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_op_share *s)
+// told: td_op_told_read() of it.
+static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_json *told,
+		     const struct td_op_share *s)
 {
 	struct td_op_vendor vendor = {0};
-	td_op_vendor_of(sc, node->root, s->gpus, &vendor);
+	td_op_vendor_of(sc, node->root, &(struct td_op_found){.n = s->gpus, .told = told}, &vendor);
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake});
 	f->n_nodes++;
@@ -108,7 +110,7 @@ static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, c
 	struct td_op_share s = {.gpus = has.n};
 	struct td_op_vendor vendor = {0};
 	memcpy(s.types, has.types, sizeof(s.types));
-	td_op_vendor_of(sc, NULL, s.gpus, &vendor);
+	td_op_vendor_of(sc, NULL, &(struct td_op_found){.n = s.gpus}, &vendor);
 	if (names.n)
 		qsort(names.v, names.n, sizeof(char *), by_text);
 	const size_t n_placed = f->placed.n;
@@ -145,10 +147,16 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 		struct td_op_found gpus;
 		bool ours = owner && !td_slurm_host_set(owner->root) && td_op_selects(owner, nodes.v[i]) &&
 			    td_streq(owner->ns, sc->ns) && td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
-		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
-		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
-		    runs_here(op, sc, nodes.v[i], &s)) {
-			add_node(f, sc->root, nodes.v[i], &s);
+		bool known = ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL);
+		td_auto(td_json_unref) struct td_json *told = NULL;
+		if (known) {
+			told = td_op_told_read(nodes.v[i]->root);
+			gpus.told = told;
+			known = td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL);
+		}
+		if (known || runs_here(op, sc, nodes.v[i], &s)) {
+			told = told ? told : td_op_told_read(nodes.v[i]->root);
+			add_node(f, sc->root, nodes.v[i], told, &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->name, nodes.v[i]->root);
 			td_strv_add(&f->placed, nodes.v[i]->name);
 			td_slurm_fabric_add(&f->fabric, sc->root, nodes.v[i]->root);
