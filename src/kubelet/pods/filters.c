@@ -1,5 +1,6 @@
 #include "kubelet/pods/filters.h"
 
+#include "api/block.h"
 #include "api/selector.h"
 #include "base/log.h"
 #include "kubelet/pods/hosts.h"
@@ -79,13 +80,10 @@ static void peers(const struct td_filters_facts *f, const char *ns, const yyjson
 	if (!yyjson_arr_size(list))
 		add_on(ret, 0, 0, rule);
 	yyjson_arr_foreach (list, i, n, x) {
-		const char *cidr = td_jstr(x, "ipBlock.cidr"), *slash = cidr ? strchr(cidr, '/') : NULL;
-		td_auto_free char *addr = slash ? td_strndup(cidr, (size_t)(slash - cidr)) : NULL;
-		struct in_addr a;
-		long long bits;
-		if (addr && inet_pton(AF_INET, addr, &a) == 1 && td_parse_i64(slash + 1, &bits) && bits >= 0 &&
-		    bits <= 32)
-			add_on(ret, a.s_addr, (uint8_t)bits, rule);
+		const char *cidr = td_jstr(x, "ipBlock.cidr");
+		struct td_block b;
+		if (cidr && td_block_parse(cidr, &b) && !b.six)
+			add_on(ret, b.v4, b.bits, rule);
 		yyjson_val *which = td_jkey(x, "podSelector"), *where = td_jkey(x, "namespaceSelector");
 		if (cidr || (!which && !where))
 			continue;
