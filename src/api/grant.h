@@ -7,5 +7,5 @@
 
 // The hundredths of each device, 1 to TD_GPU_UNITS. 0: none are said, so the devices are its alone; below 0: what is said
 // is none.
-int td_grant_share(const yyjson_val *devices);
-bool td_grant_is_share(const yyjson_val *key); // of an entry: it names no devices
+int td_api_grant_share(const yyjson_val *devices);
+bool td_api_grant_is_share(const yyjson_val *key); // of an entry: it names no devices

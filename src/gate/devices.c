@@ -82,13 +82,13 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		size_t i, n;
 		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
 			uint64_t some = 0;
-			if (!r && !td_grant_is_share(k))
+			if (!r && !td_api_grant_is_share(k))
 				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
 			g.devices |= some;
 		}
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
-		g.share = td_grant_share(td_json_root(j));
+		g.share = td_api_grant_share(td_json_root(j));
 		if (g.share < 0)
 			return td_fail(err, TD_INVALID, "annotation " TD_ANN_DEVICES ": \"%.20s\" is no share",
 				       td_jstr_or(td_json_root(j), TD_GRANT_SHARE, ""));

@@ -87,11 +87,11 @@ static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, s
 	size_t i, max;
 	if (text && !td_json_parse(text, strlen(text), &j, NULL))
 		yyjson_obj_foreach (td_json_root(j), i, max, key, v)
-			mask |= yyjson_is_str(v) && !td_grant_is_share(key) &&
+			mask |= yyjson_is_str(v) && !td_api_grant_is_share(key) &&
 						!td_dev_parse(yyjson_get_str(v), a->o.devices, &m, NULL)
 					? m
 					: 0;
-	int share = td_grant_share(td_json_root(j));
+	int share = td_api_grant_share(td_json_root(j));
 	h.share = share > 0 ? share : 0;
 	*ret = h;
 	*ret_mask = mask;

@@ -532,7 +532,7 @@ static void test_grants(void **state)
 		    {"{share: half}", -1}};
 	for (size_t i = 0; i < TD_LEN(rows); i++) {
 		td_auto(td_json_unref) struct td_json *j = Y(rows[i].text);
-		assert_int_equal(td_grant_share(td_json_root(j)), rows[i].share);
+		assert_int_equal(td_api_grant_share(td_json_root(j)), rows[i].share);
 	}
 }
 

@@ -66,6 +66,6 @@ int td_devices_units(const char *devices)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return TD_GPU_UNITS;
-	int share = td_grant_share(td_json_root(j));
+	int share = td_api_grant_share(td_json_root(j));
 	return share > 0 ? share : TD_GPU_UNITS;
 }
