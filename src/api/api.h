@@ -24,6 +24,7 @@
 //   datacheck.c eventcheck.c crdcheck.c claimcheck.c policycheck.c rbac.c    more of them
 //   meta.c                      the rules of metadata, for all kinds
 //   podserved.c                 what the embedded API and embedded nodes do not serve
+//   block.[ch] grant.[ch]       blocks of addresses; the devices of a grant, in an annotation
 //   names.[ch]                  names, labels and keys
 //   person.[ch]                 as whom the pods of a Tenant run
 //   selector.[ch] selector_priv.h    label and field selectors

@@ -33,7 +33,6 @@ void td_resources_check(const yyjson_val *resources, const char *path, struct td
 size_t td_api_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_api_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
-bool td_is_ip(const char *s, bool *ret_v6); // IPv4 or IPv6; ret_v6 may be NULL
 // As td_cause_add, for the field made of field and tail.
 void td_cause_at(struct td_causes *c, const char *reason, const char *field, const char *tail, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));

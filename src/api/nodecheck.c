@@ -1,48 +1,12 @@
 // Rules of Nodes: taints, address ranges and ids. Causes name fields as the API server does, with
 // taints below "metadata".
+#include "api/block.h"
 #include "api/kinds_priv.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "api/names.h"
-
-// Leading zeros are accepted, as the API server has always done.
-static bool is_v4(const char *s)
-{
-	for (int i = 0; i < 4; i++) {
-		size_t n = strspn(s, "0123456789");
-		long long v;
-		td_auto_free char *octet = td_strndup(s, n);
-		if (!n || n > 8 || !td_parse_i64(octet, &v) || v > 255 || s[n] != (i < 3 ? '.' : '\0'))
-			return false;
-		s += n + 1;
-	}
-	return true;
-}
-
-bool td_is_ip(const char *s, bool *ret_v6)
-{
-	struct in6_addr a;
-	bool four = is_v4(s), six = !four && inet_pton(AF_INET6, s, &a) == 1;
-	if (ret_v6 && (four || six))
-		*ret_v6 = six;
-	return four || six;
-}
-
-static bool is_cidr(const char *s, bool *ret_v6)
-{
-	const char *slash = strchr(s, '/');
-	td_auto_free char *ip = slash ? td_strndup(s, (size_t)(slash - s)) : NULL;
-	bool six = false;
-	long long bits;
-
-	if (!ip || !td_is_ip(ip, &six) || strspn(slash + 1, "0123456789") != strlen(slash + 1) ||
-	    !td_parse_i64(slash + 1, &bits) || bits > (six ? 128 : 32))
-		return false;
-	*ret_v6 = six;
-	return true;
-}
 
 static void check_taints(const yyjson_val *taints, struct td_causes *ret)
 {
@@ -82,14 +46,14 @@ static void check_cidrs(const yyjson_val *spec, struct td_causes *ret)
 	for (size_t i = 0; i < (n ? n : *one ? 1 : 0); i++) {
 		const char *s = n ? yyjson_get_str(yyjson_arr_get(td_unconst(list), i)) : one;
 		td_auto_free char *at = td_asprintf("spec.podCIDRs[%zu]", i);
-		bool six = false;
-		if (!s || !is_cidr(s, &six))
+		struct td_block block;
+		if (!s || !td_block_parse(s, &block))
 			td_cause_add(ret, "FieldValueInvalid", at,
 				     "Invalid value: \"%.100s\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or "
 				     "2001:db8::/64)",
 				     s ? s : "");
 		else
-			families[six]++;
+			families[block.six]++;
 	}
 
 	if (families[0] > 1 || families[1] > 1)

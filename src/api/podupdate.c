@@ -1,4 +1,5 @@
 // What may change in an existing pod (Kubernetes API reference, "Pod update and replacement").
+#include "api/block.h"
 #include "api/kinds_priv.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@
 #include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
+#include "api/grant.h"
 #include "http/server.h"
 #include "pool/slice.h"
 #include "pool/straggle.h"
@@ -45,7 +46,7 @@ static void device_words(const char *devices, struct td_buf *out)
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return;
 	yyjson_obj_foreach (td_json_root(j), i, n, k, v)
-		if (td_streq(yyjson_get_str(k), TD_GRANT_SHARE))
+		if (td_api_grant_is_share(k))
 			td_buf_printf(out, " (%s/%d of it)", yyjson_get_str(v) ? yyjson_get_str(v) : "?", TD_GPU_UNITS);
 		else
 			td_buf_printf(out, ", %s %s", yyjson_get_str(k), yyjson_get_str(v) ? yyjson_get_str(v) : "");

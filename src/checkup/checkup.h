@@ -208,6 +208,7 @@ struct td_checkup_machine_opts {
 	const char *nvml;  // the library; NULL: libnvidia-ml.so.1
 	const char *kmsg;  // the kernel's log; NULL: /dev/kmsg
 	const char *reset; // program that resets a GPU, called with its index; NULL: none
+	bool gpus_only;    // nothing else of the machine is read
 };
 struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opts *o);
 void td_checkup_backend_done(struct td_checkup_backend *b);

@@ -22,6 +22,7 @@ enum { STUCK_MAX = 256, PORTS_MAX = 64, RESET_MS = 120000 };
 
 struct machine {
 	char *root, *reset;
+	bool gpus_only;
 	struct td_nvml *nvml; // NULL: no GPUs
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
@@ -179,17 +180,27 @@ static void kernel_log(struct machine *m)
 	}
 }
 
+// What is not its GPUs.
+static void rest(struct machine *m, struct td_checkup_facts *f)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	td_checkup_nics(m->root, f);
+	ports(m, f);
+	disks(m, f);
+	memory(m, f);
+	clocks(f);
+	stuck(m, now.tv_sec, f);
+}
+
 static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
 {
 	struct machine *m = ctx;
 	struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (m->nvml)
 		td_nvml_read(m->nvml, f);
 	td_mig_caps(m->root, f);
 	td_checkup_where(m->root, f);
-	td_checkup_nics(m->root, f);
 	kernel_log(m);
 	for (int i = 0; i < f->gpus; i++)
 		if (!f->gpu[i].xid && f->gpu[i].of < TD_HEALTH_GPUS)
@@ -197,11 +208,8 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 	m->n_of = f->gpus;
 	for (int i = 0; i < f->gpus; i++)
 		m->of[i] = *f->gpu[i].profile ? -1 : f->gpu[i].of;
-	ports(m, f);
-	disks(m, f);
-	memory(m, f);
-	clocks(f);
-	stuck(m, now.tv_sec, f);
+	if (!m->gpus_only)
+		rest(m, f);
 	*ret = *f;
 	free(f);
 	return 0;
@@ -252,6 +260,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	struct machine *m = td_calloc(1, sizeof(*m));
 	m->root = td_strdup(o->root ? o->root : "");
 	m->reset = o->reset ? td_strdup(o->reset) : NULL;
+	m->gpus_only = o->gpus_only;
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

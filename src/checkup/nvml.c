@@ -47,6 +47,7 @@ struct nvml_field {
 
 enum {
 	OK = 0,
+	NOT_SUPPORTED = 3,
 	TEMPERATURE_GPU = 0,
 	ECC_CORRECTED = 0,
 	ECC_UNCORRECTED = 1,
@@ -97,6 +98,14 @@ enum {
 	X(events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                            \
 	X(events_free, "nvmlEventSetFree", (nvml_events))
 
+// What of a GPU stays the same while the library is open and its parts are not changed.
+struct nvml_who {
+	bool known; // all of it was told, or there is no such thing
+	char model[64], serial[32], firmware[32], uuid[64];
+	int minor, pcie_width_max, clock_max_mhz;
+	uint64_t peers;
+};
+
 #define DECLARE(field, symbol, args) int(*field) args;
 struct td_nvml {
 	void *lib;
@@ -108,6 +117,7 @@ struct td_nvml {
 	unsigned xid_of[TD_HEALTH_GPUS]; // the part that it is about
 	nvml_events events;
 	struct td_mig cut; // as they were when each answered last
+	struct nvml_who who[TD_HEALTH_GPUS];
 };
 
 struct td_nvml *td_nvml_close(struct td_nvml *n)
@@ -192,29 +202,65 @@ static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
 		g->links_down = 0;
 }
 
-// Who and where it is.
-static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+// An answer that will be the same next time.
+static bool lasting(int r)
+{
+	return r == OK || r == NOT_SUPPORTED;
+}
+
+static void ask_who(struct td_nvml *n, unsigned i, struct nvml_who *w)
 {
 	nvml_device d = n->gpu[i];
 	unsigned now;
-	int status;
-	if (n->name)
-		n->name(d, g->model, sizeof(g->model));
-	if (n->serial)
-		n->serial(d, g->serial, sizeof(g->serial));
-	if (n->vbios)
-		n->vbios(d, g->firmware, sizeof(g->firmware));
-	if (n->uuid)
-		n->uuid(d, g->uuid, sizeof(g->uuid));
-	if (n->minor && n->minor(d, &now) == OK)
-		g->minor = (int)now;
+	int status, r;
+	*w = (struct nvml_who){.known = true, .minor = -1};
+	w->known &= !n->name || lasting(n->name(d, w->model, sizeof(w->model)));
+	w->known &= !n->serial || lasting(n->serial(d, w->serial, sizeof(w->serial)));
+	w->known &= !n->vbios || lasting(n->vbios(d, w->firmware, sizeof(w->firmware)));
+	w->known &= !n->uuid || lasting(n->uuid(d, w->uuid, sizeof(w->uuid)));
+	if (n->minor) {
+		r = n->minor(d, &now);
+		w->known &= lasting(r);
+		w->minor = r == OK ? (int)now : -1;
+	}
+	if (n->width_max) {
+		r = n->width_max(d, &now);
+		w->known &= lasting(r);
+		w->pcie_width_max = r == OK ? (int)now : 0;
+	}
+	if (n->clock_max) {
+		r = n->clock_max(d, CLOCK_SM, &now);
+		w->known &= lasting(r);
+		w->clock_max_mhz = r == OK ? (int)now : 0;
+	}
+	for (unsigned k = 0; n->p2p && k < n->n; k++) {
+		if (k == i || !n->gpu[k])
+			continue;
+		r = n->p2p(d, n->gpu[k], P2P_NVLINK, &status);
+		w->known &= lasting(r);
+		if (r == OK && !status)
+			w->peers |= UINT64_C(1) << k;
+	}
+}
+
+// Who and where it is. That is asked until all is told: it is some 70 calls for eight GPUs.
+static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+{
+	struct nvml_who *w = &n->who[i];
+	if (!w->known)
+		ask_who(n, i, w);
+	memcpy(g->model, w->model, sizeof(g->model));
+	memcpy(g->serial, w->serial, sizeof(g->serial));
+	memcpy(g->firmware, w->firmware, sizeof(g->firmware));
+	memcpy(g->uuid, w->uuid, sizeof(g->uuid));
+	g->minor = w->minor;
+	g->pcie_width_max = w->pcie_width_max;
+	g->clock_max_mhz = w->clock_max_mhz;
+	g->peers = w->peers;
 	// NVML writes a domain of 8 digits in capitals, the kernel one of 4.
 	const char *pci = n->pci_of[i];
 	for (size_t k = strlen(pci) > 12 ? strlen(pci) - 12 : 0, at = 0; pci[k] && at + 1 < sizeof(g->pci); k++)
 		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
-	for (unsigned k = 0; n->p2p && k < n->n; k++)
-		if (k != i && n->gpu[k] && n->p2p(d, n->gpu[k], P2P_NVLINK, &status) == OK && !status)
-			g->peers |= UINT64_C(1) << k;
 }
 
 static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
@@ -260,12 +306,8 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->slowed = ull & SLOW_HEAT;
 	if (n->width && n->width(d, &u) == OK)
 		g->pcie_width = (int)u;
-	if (n->width_max && n->width_max(d, &u) == OK)
-		g->pcie_width_max = (int)u;
 	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
 		g->clock_mhz = (int)u;
-	if (n->clock_max && n->clock_max(d, CLOCK_SM, &u) == OK)
-		g->clock_max_mhz = (int)u;
 	links_of(n, d, g);
 	struct nvml_field f = {.id = FIELD_RECOVERY};
 	if (n->fields && n->fields(d, 1, &f) == OK && f.code == OK)
@@ -310,6 +352,7 @@ static void read_parts(struct td_nvml *n, unsigned i)
 
 void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
 {
+	const uint64_t was = n->cut.cut;
 	take_events(n);
 	ret->gpus = (int)n->n;
 	for (unsigned i = 0; i < n->n; i++) {
@@ -317,6 +360,9 @@ void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
 		if (!ret->gpu[i].lost)
 			read_parts(n, i);
 	}
+	// A GPU that is cut has no peers: who reaches whom is asked anew.
+	for (unsigned i = 0; was != n->cut.cut && i < n->n; i++)
+		n->who[i].known = false;
 	td_mig_apply(&n->cut, ret);
 	// An XID that names a part is about that one only.
 	for (int i = 0; i < ret->gpus; i++) {

@@ -1,5 +1,6 @@
 #include "cli/services.h"
 
+#include "api/grant.h"
 #include "base/clock.h"
 #include "base/names.h"
 #include "kube/service.h"
@@ -25,21 +26,19 @@ static double devices_of(const struct td_object *pod)
 {
 	const char *text = td_object_annotation(pod, TD_ANN_DEVICES);
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	double sum = 0, part = 1;
+	double sum = 0;
 	yyjson_val *key, *v;
 	size_t i, n;
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return 0;
 	yyjson_obj_foreach (td_json_root(j), i, n, key, v) {
 		struct td_ranges r = {0};
-		long long share;
 		const char *s = yyjson_get_str(v);
-		if (td_streq(yyjson_get_str(key), TD_GRANT_SHARE))
-			part = s && td_parse_i64(s, &share) && share > 0 ? (double)share / TD_GPU_UNITS : part;
-		else if (s && !td_ranges_parse(s, &r, NULL))
+		if (s && !td_api_grant_is_share(key) && !td_ranges_parse(s, &r, NULL))
 			sum += (double)td_ranges_count(&r);
 	}
-	return sum * part;
+	int share = td_api_grant_share(td_json_root(j));
+	return share > 0 ? sum * share / TD_GPU_UNITS : sum;
 }
 
 static int by_name(const void *a, const void *b)

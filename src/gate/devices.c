@@ -1,6 +1,7 @@
 // Reads and writes sets of devices, and reads what a pod's annotations grant.
 #include "gate/devices.h"
 
+#include "api/grant.h"
 #include "base/indexes.h"
 #include "base/names.h"
 
@@ -81,17 +82,16 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		size_t i, n;
 		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
 			uint64_t some = 0;
-			if (!r && !td_streq(yyjson_get_str(k), TD_GRANT_SHARE))
+			if (!r && !td_api_grant_is_share(k))
 				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
 			g.devices |= some;
 		}
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
-		const char *share = td_jkey_str(td_json_root(j), TD_GRANT_SHARE);
-		long long hundredths = 0;
-		if (share && (!td_parse_i64(share, &hundredths) || hundredths < 1 || hundredths > TD_GPU_UNITS))
-			return td_fail(err, TD_INVALID, "annotation " TD_ANN_DEVICES ": \"%.20s\" is no share", share);
-		g.share = (int)hundredths;
+		g.share = td_api_grant_share(td_json_root(j));
+		if (g.share < 0)
+			return td_fail(err, TD_INVALID, "annotation " TD_ANN_DEVICES ": \"%.20s\" is no share",
+				       td_jstr_or(td_json_root(j), TD_GRANT_SHARE, ""));
 	}
 
 	*ret = g;

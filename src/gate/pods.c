@@ -2,6 +2,7 @@
 // pod that was given a device is done with it.
 #include "gate/agent.h"
 
+#include "api/grant.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "gate/devices.h"
@@ -86,13 +87,12 @@ static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, s
 	size_t i, max;
 	if (text && !td_json_parse(text, strlen(text), &j, NULL))
 		yyjson_obj_foreach (td_json_root(j), i, max, key, v)
-			mask |= yyjson_is_str(v) && !td_streq(yyjson_get_str(key), TD_GRANT_SHARE) &&
+			mask |= yyjson_is_str(v) && !td_api_grant_is_share(key) &&
 						!td_dev_parse(yyjson_get_str(v), a->o.devices, &m, NULL)
 					? m
 					: 0;
-	long long share;
-	const char *said = td_jkey_str(td_json_root(j), TD_GRANT_SHARE);
-	h.share = said && td_parse_i64(said, &share) && share > 0 && share <= TD_GPU_UNITS ? (int)share : 0;
+	int share = td_api_grant_share(td_json_root(j));
+	h.share = share > 0 ? share : 0;
 	*ret = h;
 	*ret_mask = mask;
 	return true;

@@ -92,7 +92,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			if (strlen(v) < sizeof(q.h.ask_pod))
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
 		} else if (!strcmp(f.v[i], "sluid") && !q.check) {
-			if (td_gate_is_sluid(v))
+			if (td_wire_is_sluid(v))
 				snprintf(q.h.sluid, sizeof(q.h.sluid), "%s", v);
 		} else if (!strcmp(f.v[i], "share") && !q.check) {
 			int64_t share = 0;
@@ -170,7 +170,7 @@ bool td_gate_cgroup_sluid(const char *cgroups, char ret[TD_SLUID])
 	// user makes directories of his own only below these.
 	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++) {
 		snprintf(ret, TD_SLUID, "%.14s", s + 1);
-		if (td_gate_is_sluid(ret) && !strncmp(s + 15, "/step_", strlen("/step_")))
+		if (td_wire_is_sluid(ret) && !strncmp(s + 15, "/step_", strlen("/step_")))
 			return true;
 	}
 	return false;

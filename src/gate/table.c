@@ -2,6 +2,7 @@
 #include "gate/table.h"
 
 #include "gate/shares.h"
+#include "standin/wire.h"
 #include "json/record.h"
 
 #include <stdio.h>
@@ -10,11 +11,6 @@
 static bool same(int64_t job_a, int64_t start_a, int64_t job_b, int64_t start_b)
 {
 	return job_a == job_b && (start_a == start_b || !start_a || !start_b);
-}
-
-bool td_gate_is_sluid(const char *s)
-{
-	return strlen(s) == 14 && s[0] == 's' && strspn(s + 1, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 13;
 }
 
 void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from)
@@ -43,7 +39,7 @@ static const struct td_holder *holder_at(const struct td_gate_dev *d, int k)
 int64_t td_gate_sluid_job(const struct td_gate_table *t, const char *sluid)
 {
 	const struct td_holder *at;
-	for (int i = 0; i < t->n && td_gate_is_sluid(sluid); i++) {
+	for (int i = 0; i < t->n && td_wire_is_sluid(sluid); i++) {
 		for (int k = 0; (at = holder_at(&t->dev[i], k)); k++)
 			if (!strcmp(at->sluid, sluid))
 				return at->job;

@@ -48,8 +48,6 @@ struct td_gate_table {
 	struct td_gate_dev dev[64];
 };
 
-// Is it a name that Slurm gives a job beside its number?
-bool td_gate_is_sluid(const char *s);
 // The job of one of those who hold a device, or held it, by that name; 0: there is none.
 int64_t td_gate_sluid_job(const struct td_gate_table *t, const char *sluid);
 // Copies the devices that exist, and no more of the memory.

@@ -6,11 +6,32 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 static struct {
-	pthread_mutex_t lock;  // guards t; held while it is read
+	pthread_mutex_t lock;  // guards what follows
+	pthread_cond_t done;   // users became 0
 	struct td_telemetry t; // health NULL: nothing is shown
-} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	int users;             // of copies of t: what it points to stays until they are done
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+// A copy of what is shown, until leave(). No lock is held meanwhile.
+static struct td_telemetry enter(void)
+{
+	pthread_mutex_lock(&live.lock);
+	struct td_telemetry t = live.t;
+	live.users++;
+	pthread_mutex_unlock(&live.lock);
+	return t;
+}
+
+static void leave(void)
+{
+	pthread_mutex_lock(&live.lock);
+	if (!--live.users)
+		pthread_cond_broadcast(&live.done);
+	pthread_mutex_unlock(&live.lock);
+}
 
 #define MIB 1048576.0
 
@@ -81,21 +102,35 @@ static void nic(const struct gauges *m, const struct td_checkup_nic *x, const ch
 		td_metric_set(m->nic_rate, (double)x->rate_mb * 1e6, TD_LABELS(node, x->name));
 }
 
-static void holder(const struct gauges *m, int node, int i, const char *node_name, const char *name)
+// h NULL: nobody holds it.
+static void holder(const struct gauges *m, const struct td_telemetry *t, const struct td_holder *h, const char *node,
+		   const char *name)
 {
-	struct td_holder h;
 	char job[24];
-	if (!td_gate_holder(live.t.gate, node, i, &h)) {
-		td_metric_set(m->held, 0, TD_LABELS(node_name, name, "", "", "", ""));
+	if (!h) {
+		td_metric_set(m->held, 0, TD_LABELS(node, name, "", "", "", ""));
 		return;
 	}
-	snprintf(job, sizeof(job), "%lld", (long long)h.job);
-	td_auto(td_object_unref) struct td_object *pod = h.pod ? live.t.pod(live.t.ctx, h.uid) : NULL;
+	snprintf(job, sizeof(job), "%lld", (long long)h->job);
+	td_auto(td_object_unref) struct td_object *pod = h->pod ? t->pod(t->ctx, h->uid) : NULL;
 	td_auto_free char *key = pod ? td_key_of(pod) : td_strdup("");
 	// A stand-in's job whose pod is not here yet has no name, and whose it is nobody says.
-	const char *user = !h.pod ? h.uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
-	const char *account = !h.pod ? h.account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
-	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, key, user ? user : "", account ? account : ""));
+	const char *user = !h->pod ? h->uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
+	const char *account = !h->pod ? h->account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	td_metric_set(m->held, 1, TD_LABELS(node, name, job, key, user ? user : "", account ? account : ""));
+}
+
+// Each is set once, and not added up: two may read /metrics at a time.
+static void faults(const struct gauges *m, const struct td_checkup_findings *l, const char *node)
+{
+	for (size_t i = 0; i < td_checkup_n_checks; i++)
+		td_metric_set(m->faults, 0, TD_LABELS(node, td_checkup_checks[i].name));
+	for (size_t i = 0; i < l->n; i++) {
+		int same = 0;
+		for (size_t k = 0; k < l->n; k++)
+			same += !strcmp(l->v[i].check, l->v[k].check);
+		td_metric_set(m->faults, same, TD_LABELS(node, l->v[i].check));
+	}
 }
 
 static void collect(void *ctx)
@@ -108,32 +143,30 @@ static void collect(void *ctx)
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);
 
-	pthread_mutex_lock(&live.lock);
-	struct td_checkup_facts *f = live.t.health ? td_calloc(1, sizeof(*f)) : NULL;
-	struct td_checkup_findings *l = live.t.health ? td_calloc(1, sizeof(*l)) : NULL;
-	for (int n = 0; live.t.health && n < td_gate_nodes(live.t.gate); n++) {
-		const char *node = td_gate_node_name(live.t.gate, n);
-		if (!td_nodehealth_facts(live.t.health, n, f))
+	const struct td_telemetry t = enter();
+	struct td_checkup_facts *f = t.health ? td_calloc(1, sizeof(*f)) : NULL;
+	struct td_checkup_findings *l = t.health ? td_calloc(1, sizeof(*l)) : NULL;
+	for (int n = 0; t.health && n < td_gate_nodes(t.gate); n++) {
+		const char *node = td_gate_node_name(t.gate, n);
+		if (!td_nodehealth_facts(t.health, n, f))
 			continue;
 		for (int i = 0; i < f->gpus; i++) {
 			char name[16];
+			struct td_holder h;
 			snprintf(name, sizeof(name), "gpu%d", i);
 			device(&m, &f->gpu[i], node, name);
-			holder(&m, n, i, node, name);
+			holder(&m, &t, td_gate_holder(t.gate, n, i, &h) ? &h : NULL, node, name);
 		}
 		for (int i = 0; i < f->nics; i++)
 			nic(&m, &f->nic[i], node);
 		l->n = 0;
-		for (size_t i = 0; i < td_checkup_n_checks; i++)
-			td_metric_set(m.faults, 0, TD_LABELS(node, td_checkup_checks[i].name));
 		td_checkup_judge(f, l);
-		td_nodehealth_more(live.t.health, n, l);
-		for (size_t i = 0; i < l->n; i++)
-			td_metric_add(m.faults, 1, TD_LABELS(node, l->v[i].check));
+		td_nodehealth_more(t.health, n, l);
+		faults(&m, l, node);
 	}
 	free(f);
 	free(l);
-	pthread_mutex_unlock(&live.lock);
+	leave();
 }
 
 void td_telemetry_account(const struct td_holder *h, char ret[64])
@@ -141,9 +174,9 @@ void td_telemetry_account(const struct td_holder *h, char ret[64])
 	snprintf(ret, 64, "%s", h->account);
 	if (!h->pod)
 		return;
-	pthread_mutex_lock(&live.lock);
-	td_auto(td_object_unref) struct td_object *pod = live.t.pod ? live.t.pod(live.t.ctx, h->uid) : NULL;
-	pthread_mutex_unlock(&live.lock);
+	const struct td_telemetry t = enter();
+	td_auto(td_object_unref) struct td_object *pod = t.pod ? t.pod(t.ctx, h->uid) : NULL;
+	leave();
 	const char *account = pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
 	snprintf(ret, 64, "%s", account ? account : "");
 }
@@ -154,5 +187,7 @@ void td_gate_telemetry(const struct td_telemetry *t)
 		td_metrics_on_collect(td_metrics_process(), collect, NULL);
 	pthread_mutex_lock(&live.lock);
 	live.t = t ? *t : (struct td_telemetry){0};
+	while (!t && live.users) // what they look at may go away then
+		pthread_cond_wait(&live.done, &live.lock);
 	pthread_mutex_unlock(&live.lock);
 }

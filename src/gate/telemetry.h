@@ -11,7 +11,7 @@ struct td_telemetry {
 	struct td_object *(*pod)(void *ctx, const char *uid);
 	void *ctx;
 };
-// /metrics shows these from now on; t NULL: no more. Copies t.
+// /metrics shows these from now on; t NULL: no more, and nobody uses the last ones when it returns. Copies t.
 void td_gate_telemetry(const struct td_telemetry *t);
 // The Slurm account of a holder: that of the pod's grant, or what Prolog said of a native job; "": it is not known.
 void td_telemetry_account(const struct td_holder *h, char ret[64]);

@@ -135,6 +135,19 @@ struct td_hub_call {
 int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cancel *c, struct td_json **ret,
 	      struct td_error *err);
 
+struct td_hub_answer {
+	int r; // of td_hub_do; err has its words
+	struct td_error err;
+	struct td_json *json;
+};
+// Makes these calls side by side, so that all together take as long as the slowest one. first: the others are given up
+// (TD_CANCELLED) as soon as one succeeds. The caller unrefs the answers' json.
+void td_hub_do_all(struct td_gateway *g, const struct td_hub_call *calls, size_t n, bool first, struct td_cancel *c,
+		   struct td_hub_answer *ret);
+// Whether a person's request waits for a member: not for one that does not answer, or did not the last time that the hub
+// itself asked. err (when false): TD_TRANSIENT.
+bool td_hub_asks(struct td_gateway *g, const char *member, struct td_error *err);
+
 // ---- hub_limit.c: what teams hold; promises ----
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team); // NULL: there is none
 struct td_hub_team {

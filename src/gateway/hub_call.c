@@ -3,6 +3,7 @@
 #include "gateway/statement.h"
 
 #include "api/status.h"
+#include "base/together.h"
 #include "http/client.h"
 
 #include <string.h>
@@ -73,4 +74,37 @@ int td_hub_do(struct td_gateway *g, const struct td_hub_call *k, struct td_cance
 		return 0;
 	r = td_json_parse(td_buf_str(&rep.body), rep.body.len, ret, err);
 	return r ? td_wrap(err, "cluster %s is no gateway of Tandem's", k->member) : 0;
+}
+
+// ---- several at a time ----
+
+struct hub_calls {
+	struct td_gateway *g;
+	const struct td_hub_call *v;
+	struct td_hub_answer *ret;
+};
+
+static int one_of(void *ctx, size_t i, struct td_cancel *stop)
+{
+	const struct hub_calls *all = ctx;
+	struct td_hub_answer *ret = &all->ret[i];
+	*ret = (struct td_hub_answer){.err = TD_ERROR_INIT};
+	return ret->r = td_hub_do(all->g, &all->v[i], stop, &ret->json, &ret->err);
+}
+
+void td_hub_do_all(struct td_gateway *g, const struct td_hub_call *calls, size_t n, bool first, struct td_cancel *c,
+		   struct td_hub_answer *ret)
+{
+	struct hub_calls all = {g, calls, ret};
+	td_together(&(struct td_together){one_of, &all, n, first}, c);
+}
+
+bool td_hub_asks(struct td_gateway *g, const char *member, struct td_error *err)
+{
+	td_auto_known struct td_hub_known k = {0};
+	td_hub_known(g, member, &k);
+	bool asks = k.reached && !k.problem;
+	if (!asks)
+		td_fail(err, TD_TRANSIENT, "cluster %s does not answer", member);
+	return asks;
 }

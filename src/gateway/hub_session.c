@@ -109,21 +109,29 @@ static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const c
 	free(member); // it left the federation
 	member = NULL;
 	td_auto_free char *path = path_of(id, "");
-	for (size_t i = 0; i < h->n_members && !member; i++) {
-		td_auto_known struct td_hub_known k = {0};
-		struct td_error e = TD_ERROR_INIT;
-		const struct td_hub_call call = {.hub = h,
-						 .member = h->members[i].name,
-						 .user = q->user.name,
-						 .method = "GET",
-						 .path = path,
-						 .timeout_ms = FIND_MS};
-		td_hub_known(q->g, h->members[i].name, &k);
-		int r = k.reached ? td_hub_do(q->g, &call, td_gateway_cancel(q), NULL, &e) : TD_TRANSIENT;
-		if (!r)
-			member = td_strdup(h->members[i].name);
-		else if (r != TD_NOT_FOUND && r != TD_DENIED && r != TD_UNSUPPORTED)
-			*ret_silent = h->members[i].name;
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	size_t n = 0;
+	for (size_t i = 0; i < h->n_members; i++) {
+		const char *name = h->members[i].name;
+		if (!td_hub_asks(q->g, name, NULL))
+			*ret_silent = name;
+		else
+			calls[n++] = (struct td_hub_call){.hub = h,
+							  .member = name,
+							  .user = q->user.name,
+							  .method = "GET",
+							  .path = path,
+							  .timeout_ms = FIND_MS};
+	}
+	td_hub_do_all(q->g, calls, n, true, td_gateway_cancel(q), got);
+	for (size_t i = 0; i < n; i++) {
+		int r = got[i].r;
+		td_json_unref(got[i].json);
+		if (!r && !member)
+			member = td_strdup(calls[i].member);
+		else if (r && r != TD_NOT_FOUND && r != TD_DENIED && r != TD_UNSUPPORTED)
+			*ret_silent = calls[i].member;
 	}
 	if (member || !*ret_silent)
 		remember(q->user.name, id, member);
@@ -189,36 +197,42 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list)
 {
 	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
-	for (size_t m = 0; h && m < h->n_members; m++) {
-		td_auto_known struct td_hub_known k = {0};
-		td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!h)
+		return;
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	size_t n = 0;
+	for (size_t m = 0; m < h->n_members; m++) {
 		struct td_error e = TD_ERROR_INIT;
-		const char *member = h->members[m].name;
-		const struct td_hub_call call = {.hub = h,
-						 .member = member,
-						 .user = q->user.name,
-						 .method = "GET",
-						 .path = "/api/v1/sessions",
-						 .timeout_ms = FIND_MS};
-		td_hub_known(q->g, member, &k);
-		int r = k.reached ? td_hub_do(q->g, &call, td_gateway_cancel(q), &j, &e)
-				  : td_fail(&e, TD_TRANSIENT, "cluster %s does not answer", member);
-		if (r && r != TD_DENIED) // one that lets no sessions through has none to show
+		if (td_hub_asks(q->g, h->members[m].name, &e))
+			calls[n++] = (struct td_hub_call){.hub = h,
+							  .member = h->members[m].name,
+							  .user = q->user.name,
+							  .method = "GET",
+							  .path = "/api/v1/sessions",
+							  .timeout_ms = FIND_MS};
+		else
 			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
-		size_t i, n, a, b;
+	}
+	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
+	for (size_t m = 0; m < n; m++) {
+		if (got[m].r && got[m].r != TD_DENIED) // one that lets no sessions through has none to show
+			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", got[m].err.msg);
+		size_t i, count, a, b;
 		yyjson_val *v;
 		yyjson_mut_val *w;
-		yyjson_arr_foreach (td_jget(td_json_root(j), "sessions"), i, n, v) {
+		yyjson_arr_foreach (td_jget(td_json_root(got[m].json), "sessions"), i, count, v) {
 			bool twice = false; // the hub's own cluster may be a member
 			yyjson_mut_arr_foreach (list, a, b, w)
 				twice = twice || td_streq(td_jm_getstr(w, "id"), td_jstr(v, "id"));
 			if (twice)
 				continue;
 			w = yyjson_val_mut_copy(d, v);
-			td_jm_str(d, w, "cluster", member);
+			td_jm_str(d, w, "cluster", calls[m].member);
 			yyjson_mut_arr_append(list, w);
-			remember(q->user.name, td_jstr_or(v, "id", ""), member);
+			remember(q->user.name, td_jstr_or(v, "id", ""), calls[m].member);
 		}
+		td_json_unref(got[m].json);
 	}
 }
 

@@ -154,11 +154,6 @@ bool td_hub_submitted(struct td_gateway_ask *q, struct td_json **body, int *ret,
 
 // ---- all of a person's ----
 
-struct at_member {
-	const char *name;
-	struct td_json *runs; // NULL: it does not answer
-};
-
 static int newest_first(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
@@ -178,23 +173,26 @@ void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *l
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
 		return;
 	}
-	td_auto_free struct at_member *m = td_calloc(h->n_members + 1, sizeof(*m));
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	size_t n = 0;
 	for (size_t i = 0; i < h->n_members; i++) {
-		td_auto_known struct td_hub_known k = {0};
+		const char *name = h->members[i].name;
 		bool any = false;
-		m[i].name = h->members[i].name;
-		td_hub_known(q->g, m[i].name, &k);
 		for (size_t j = 0; j < all.n; j++)
-			any = any || td_streq(td_jstr(all.v[j]->root, "state.member"), m[i].name);
-		const struct td_hub_call call = {.hub = h,
-						 .member = m[i].name,
-						 .user = q->user.name,
-						 .method = "GET",
-						 .path = "/api/v1/runs",
-						 .timeout_ms = SHOW_MS};
-		if (any && k.reached && td_hub_do(q->g, &call, td_gateway_cancel(q), &m[i].runs, &e))
-			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
+			any = any || td_streq(td_jstr(all.v[j]->root, "state.member"), name);
+		if (any && td_hub_asks(q->g, name, NULL)) // else the records say what is known
+			calls[n++] = (struct td_hub_call){.hub = h,
+							  .member = name,
+							  .user = q->user.name,
+							  .method = "GET",
+							  .path = "/api/v1/runs",
+							  .timeout_ms = SHOW_MS};
 	}
+	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
+	for (size_t i = 0; i < n; i++)
+		if (got[i].r)
+			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", got[i].err.msg);
 	if (all.n)
 		qsort(all.v, all.n, sizeof(*all.v), newest_first);
 	for (size_t j = 0; j < all.n; j++) {
@@ -203,13 +201,13 @@ void td_hub_lists(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *l
 		td_hub_run_read(all.v[j], &r);
 		if (j >= LIST_MOST && td_hub_run_over(&r))
 			continue;
-		for (size_t i = 0; i < h->n_members && has_there(&r); i++)
-			if (td_streq(m[i].name, r.member))
-				there = td_jfind(td_jget(td_json_root(m[i].runs), "runs"), "id", r.there);
+		for (size_t i = 0; i < n && has_there(&r); i++)
+			if (td_streq(calls[i].member, r.member))
+				there = td_jfind(td_jget(td_json_root(got[i].json), "runs"), "id", r.there);
 		write(h, &r, there, d, yyjson_mut_arr_add_obj(d, list));
 	}
-	for (size_t i = 0; i < h->n_members; i++)
-		td_json_unref(m[i].runs);
+	for (size_t i = 0; i < n; i++)
+		td_json_unref(got[i].json);
 }
 
 // ---- ending one ----

@@ -151,12 +151,10 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 	bool changed = false;
 	for (size_t i = 0; i < r->stale.n;) {
 		struct td_error e = TD_ERROR_INIT;
-		td_auto_known struct td_hub_known k = {0};
 		td_auto_free char *path = path_of(r->stale_there.v[i], "/cancel");
 		const char *member = r->stale.v[i];
 		bool gone = !td_hub_member(h, member);
-		td_hub_known(g, member, &k);
-		int rc = gone ? 0 : !k.reached ? TD_TRANSIENT : post(g, h, r, member, path, &e);
+		int rc = gone ? 0 : !td_hub_asks(g, member, &e) ? TD_TRANSIENT : post(g, h, r, member, path, &e);
 		if (rc && rc != TD_NOT_FOUND) {
 			i++;
 			continue;
@@ -177,10 +175,11 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 		td_hub_run_write(g, r, NULL); // else it is told again
 }
 
-// ---- one member ----
+// ---- the members ----
 
-static int ask(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
-	       struct td_json **ret, struct td_error *err)
+// What is asked of a member. The caller frees it.
+static char *question(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
+		      size_t *ret_n)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto_known struct td_hub_known k = {0};
@@ -198,29 +197,13 @@ static int ask(struct td_gateway *g, const struct td_hub *h, const char *member,
 		for (size_t i = 0; i < h->n_limits; i++)
 			yyjson_mut_arr_add_int(d, days, h->limits[i].days);
 	}
-	size_t n;
-	td_auto_free char *text = td_json_mut_text(o, &n);
-	const struct td_hub_call call = {.hub = h,
-					 .member = member,
-					 .method = "POST",
-					 .path = "/api/v1/federation/look",
-					 .body = text,
-					 .body_len = n,
-					 .timeout_ms = LOOK_MS};
-	return td_hub_do(g, &call, g->cancel, ret, err);
+	return td_json_mut_text(o, ret_n);
 }
 
-// ask_it: else its silence goes on.
+// look NULL: it does not answer, or was not asked and its silence goes on.
 static void member(struct td_gateway *g, const struct td_hub *h, const char *name, const struct td_objects *live,
-		   bool ask_it)
+		   const struct td_json *look)
 {
-	struct td_error e = TD_ERROR_INIT;
-	td_auto(td_json_unref) struct td_json *look = NULL;
-	int r = ask_it ? ask(g, h, name, live, &look, &e) : 0;
-	if (r == TD_CANCELLED)
-		return;
-	if (ask_it)
-		td_hub_heard(g, name, r ? &e : NULL, look);
 	yyjson_arr_iter at = yyjson_arr_iter_with(td_jget(td_json_root(look), "runs"));
 	for (size_t i = 0; i < live->n; i++) {
 		if (!td_hub_run_is_at(live->v[i], name))
@@ -228,6 +211,50 @@ static void member(struct td_gateway *g, const struct td_hub *h, const char *nam
 		td_auto_hub_run struct td_hub_run x = {0};
 		td_hub_run_read(live->v[i], &x);
 		step(g, h, &x, look, look ? answer_of(look, &x, &at) : NULL);
+	}
+}
+
+static bool concerns(const struct td_objects *live, const char *member)
+{
+	for (size_t i = 0; i < live->n; i++)
+		if (td_hub_run_is_at(live->v[i], member) || yyjson_arr_size(td_jget(live->v[i]->root, "state.stale")))
+			return true;
+	return false;
+}
+
+// Asks all members side by side, and looks after the runs of each. turn: also those without runs, and those that are
+// silent, or were late the last time: these are not waited for at each look, because others' runs want to begin.
+static void members(struct td_gateway *g, const struct td_hub *h, const struct td_objects *live, bool turn)
+{
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	td_auto_strv struct td_strv texts = {0};
+	size_t n = 0;
+	for (size_t m = 0; m < h->n_members; m++) {
+		const char *name = h->members[m].name;
+		if (!turn && !concerns(live, name))
+			continue;
+		if (!turn && !td_hub_asks(g, name, NULL)) {
+			member(g, h, name, live, NULL);
+			continue;
+		}
+		size_t len = 0;
+		td_strv_steal(&texts, question(g, h, name, live, &len));
+		calls[n++] = (struct td_hub_call){.hub = h,
+						  .member = name,
+						  .method = "POST",
+						  .path = "/api/v1/federation/look",
+						  .body = texts.v[texts.n - 1],
+						  .body_len = len,
+						  .timeout_ms = LOOK_MS};
+	}
+	td_hub_do_all(g, calls, n, false, g->cancel, got);
+	for (size_t i = 0; i < n; i++) {
+		if (got[i].r != TD_CANCELLED && !td_cancelled(g->cancel)) {
+			td_hub_heard(g, calls[i].member, got[i].r ? &got[i].err : NULL, got[i].json);
+			member(g, h, calls[i].member, live, got[i].json);
+		}
+		td_json_unref(got[i].json);
 	}
 }
 
@@ -349,17 +376,7 @@ void *td_hub_watch_thread(void *gateway)
 			said = td_strdup(e.msg);
 			continue;
 		}
-		for (size_t m = 0; m < h->n_members; m++) {
-			td_auto_known struct td_hub_known k = {0};
-			bool turn = looks % IDLE_LOOKS == 0, any = turn;
-			td_hub_known(g, h->members[m].name, &k);
-			for (size_t i = 0; i < live.n; i++)
-				any = any || td_hub_run_is_at(live.v[i], h->members[m].name) ||
-				      yyjson_arr_size(td_jget(live.v[i]->root, "state.stale"));
-			// One that is silent is not waited for at each look: others' runs want to begin.
-			if (any)
-				member(g, h, h->members[m].name, &live, turn || k.reached);
-		}
+		members(g, h, &live, looks % IDLE_LOOKS == 0);
 		strays(g, h, &live);
 		for (size_t i = 0; i < live.n; i++) {
 			td_auto_hub_run struct td_hub_run r = {0};

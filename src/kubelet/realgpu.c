@@ -15,14 +15,16 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-enum { FRESH_MS = 1000, MODPROBE_MS = 20000 };
+// A look that takes longer than SILENT_MS is an error for all nodes; until then they go on with the one before.
+enum { FRESH_MS = 1000, SILENT_MS = 30000, MODPROBE_MS = 20000 };
 
 struct td_realgpu {
 	int each;
-	pthread_mutex_t mu; // guards backend, facts and read_ms
-	struct td_checkup_backend backend;
+	pthread_mutex_t mu; // guards what follows
+	bool reading;       // a thread uses the backend, without the lock: a sick GPU may never answer
 	struct td_checkup_facts facts;
 	int64_t read_ms;
+	struct td_checkup_backend backend; // of whoever set reading
 	// From here on nothing changes.
 	int n;
 	struct {
@@ -59,7 +61,7 @@ int td_realgpu_new(int each, struct td_realgpu **ret, struct td_error *err)
 	struct td_realgpu *r = td_calloc(1, sizeof(*r));
 	r->each = each > 0 ? each : 1;
 	pthread_mutex_init(&r->mu, NULL);
-	r->backend = td_checkup_machine(&(struct td_checkup_machine_opts){0});
+	r->backend = td_checkup_machine(&(struct td_checkup_machine_opts){.gpus_only = true});
 	int code = r->backend.read(r->backend.ctx, &r->facts, err);
 	r->read_ms = td_mono_ms(&td_clock_system);
 	if (!code && !r->facts.gpus)
@@ -207,19 +209,40 @@ struct realpart {
 	char *faults;
 };
 
+// Looks at the GPUs, unless somebody looked a moment ago or is looking. One look serves all nodes.
+static int look(struct td_realgpu *r, struct td_error *err)
+{
+	pthread_mutex_lock(&r->mu);
+	int64_t age = td_mono_ms(&td_clock_system) - r->read_ms;
+	bool mine = age >= FRESH_MS && !r->reading;
+	r->reading |= mine;
+	pthread_mutex_unlock(&r->mu);
+	if (!mine)
+		return age < SILENT_MS ? 0
+				       : td_fail(err, TD_TRANSIENT,
+						 "NVIDIA's driver has not answered for %lld seconds: look at the "
+						 "machine's kernel log",
+						 (long long)age / 1000);
+
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	int code = r->backend.read(r->backend.ctx, f, err);
+	pthread_mutex_lock(&r->mu);
+	r->reading = false;
+	if (!code) {
+		r->facts = *f;
+		r->read_ms = td_mono_ms(&td_clock_system);
+	}
+	pthread_mutex_unlock(&r->mu);
+	return code;
+}
+
 static int part_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
 {
 	const struct realpart *p = ctx;
 	struct td_realgpu *r = p->r;
-	int code = 0, from = p->node * r->each;
+	int from = p->node * r->each, code = look(r, err);
 	*ret = (struct td_checkup_facts){.gpus = td_realgpu_count(r, p->node), .disk_percent = 10, .disk = "/"};
 	pthread_mutex_lock(&r->mu);
-	// One look serves all nodes.
-	if (td_mono_ms(&td_clock_system) - r->read_ms >= FRESH_MS) {
-		code = r->backend.read(r->backend.ctx, &r->facts, err);
-		if (!code) // else the next node would take what a failed look left for GPUs that are lost
-			r->read_ms = td_mono_ms(&td_clock_system);
-	}
 	ret->numa_nodes = r->facts.numa_nodes;
 	for (int i = 0; i < ret->gpus; i++) {
 		struct td_checkup_gpu *g = &ret->gpu[i];

@@ -352,10 +352,18 @@ static int commit(int fd, const struct batch *x)
 	}
 }
 
+// A kernel without nf_tables answers a transaction with EOPNOTSUPP.
+static enum td_code code_of(int e)
+{
+	return e == EPERM ? TD_DENIED : e == EOPNOTSUPP ? TD_UNSUPPORTED : TD_INTERNAL;
+}
+
 int td_net_pod_filter(const char *netns, const struct td_net_filter *f, int *ret_fd, struct td_error *err)
 {
 	td_auto_close int fd = -1;
 	int r = td_net_pod_open(netns, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER, &fd, err);
+	if (r == TD_UNSUPPORTED)
+		return td_wrap(err, "a filter (the kernel needs nf_tables)");
 	if (r)
 		return r;
 	struct batch x = {0};
@@ -364,7 +372,7 @@ int td_net_pod_filter(const char *netns, const struct td_net_filter *f, int *ret
 	td_buf_done(&x.b);
 	if (!e && ret_fd)
 		*ret_fd = td_steal_fd(&fd);
-	return e ? td_fail_errno(err, e == EPERM ? TD_DENIED : TD_INTERNAL, e,
+	return e ? td_fail_errno(err, code_of(e), e,
 				 "pod network %s: writing its filter (the kernel needs nf_tables with conntrack)",
 				 netns)
 		 : 0;

@@ -445,7 +445,7 @@ int td_net_pod_open(const char *netns, int family, int type, int protocol, int *
 	td_auto_free char *path = netns ? td_asprintf(NETNS_DIR "/%s", netns) : NULL;
 	td_auto_close int ns = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (path && ns < 0)
-		return td_fail_errno(err, TD_NOT_FOUND, errno, "pod network %s", netns);
+		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, errno, "pod network %s", netns);
 
 	i.ns = ns;
 	pthread_t t;
@@ -455,7 +455,8 @@ int td_net_pod_open(const char *netns, int family, int type, int protocol, int *
 	pthread_join(t, NULL);
 
 	if (i.fd < 0)
-		return td_fail_errno(err, TD_INTERNAL, i.e, "socket in pod network %s", netns ? netns : "");
+		return td_fail_errno(err, i.e == EPROTONOSUPPORT || i.e == EAFNOSUPPORT ? TD_UNSUPPORTED : TD_INTERNAL,
+				     i.e, "socket in pod network %s", netns ? netns : "");
 	*ret_fd = i.fd;
 	return 0;
 }

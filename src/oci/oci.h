@@ -77,6 +77,7 @@ struct td_net_filter {
 // what the pod says to itself, pass. Replaces the pod's filter in one step. Nobody inside changes it
 // who has not CAP_NET_ADMIN. Whoever closes the connection to the kernel waits until the old table is
 // freed, 15 ms and more, for one table as for many: with ret_fd the caller closes it, after others.
+// TD_NOT_FOUND: there is no such network. TD_UNSUPPORTED: the kernel has no filters at all.
 int td_net_pod_filter(const char *netns, const struct td_net_filter *f, int *ret_fd, struct td_error *err);
 // Adds the names below /run/netns that start with prefix.
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err);

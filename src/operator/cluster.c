@@ -16,20 +16,12 @@
 #include <string.h>
 
 // ---- what the configuration needs to know of nodes ----
-struct gpu_group {
-	struct td_op_share share; // gpus and types count
-	struct td_op_vendor vendor;
-	bool fake;
-	struct td_strv names;
-};
 // What the nodes of the cluster contribute to its configuration.
 struct facts {
-	struct gpu_group group[16];
-	size_t n_groups, n_nodes;
+	struct td_op_kinds kinds;
+	size_t n_nodes;
 	long long mem_per_cpu;
-	struct td_strv sets, owned; // owned: strings the gres lines point to
-	struct td_slurm_gres *gres;
-	size_t n_gres;
+	struct td_strv sets;
 	bool shares;
 	struct td_op_places places;
 	struct td_strv placed; // the nodes that are there, sorted
@@ -39,49 +31,22 @@ struct facts {
 
 static void facts_done(struct facts *f)
 {
-	for (size_t i = 0; i < f->n_groups; i++)
-		td_strv_done(&f->group[i].names);
+	td_op_kinds_done(&f->kinds);
 	td_strv_done(&f->sets);
-	td_strv_done(&f->owned);
-	free(f->gres);
 	td_op_places_done(&f->places);
 	td_strv_done(&f->placed);
 	td_slurm_fabric_done(&f->fabric);
 	td_strv_done(&f->planes);
 }
 
-struct kind {
-	struct td_op_vendor vendor;
-	bool fake; // its devices are those of the embedded plane
-};
-
-static bool add_named(struct facts *f, const char *node, const struct kind *k, const struct td_op_share *s)
+// told: td_op_told_read() of it.
+static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_json *told,
+		     const struct td_op_share *s)
 {
-	size_t i = 0;
-	while (i < f->n_groups &&
-	       (f->group[i].share.gpus != s->gpus || f->group[i].share.shared != s->shared ||
-		(s->gpus && f->group[i].fake != k->fake) ||
-		(s->gpus && (strcmp(f->group[i].vendor.resource, k->vendor.resource) != 0 ||
-			     strcmp(f->group[i].vendor.files, k->vendor.files) != 0)) ||
-		strcmp(f->group[i].share.types, s->types) != 0 || (*s->numa && f->group[i].share.cpus != s->cpus) ||
-		strcmp(f->group[i].share.numa, s->numa) != 0 || f->group[i].share.parts != s->parts))
-		i++;
-	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
-	// which Slurm shows.
-	if (i == TD_LEN(f->group))
-		return false;
-	if (i == f->n_groups)
-		f->group[f->n_groups++] = (struct gpu_group){*s, k->vendor, k->fake, {0}};
-	td_strv_add(&f->group[i].names, node);
-	return true;
-}
-
-static void add_node(struct facts *f, const yyjson_val *sc, const struct td_object *node, const struct td_op_share *s)
-{
-	struct kind k = {.fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true")};
-	td_op_vendor_of(sc, node->root, s->gpus, &k.vendor);
-	if (!add_named(f, node->name, &k, s))
-		return;
+	struct td_op_vendor vendor = {0};
+	td_op_vendor_of(sc, node->root, &(struct td_op_found){.n = s->gpus, .told = told}, &vendor);
+	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
+	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake});
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
 	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
@@ -115,49 +80,6 @@ static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_ob
 	return false;
 }
 
-// Keeps a string for the lines of gres.conf.
-static const char *keep(struct facts *f, char *s)
-{
-	td_strv_steal(&f->owned, s);
-	return f->owned.v[f->owned.n - 1];
-}
-
-// One more line of gres.conf. A node whose GPUs are cut in parts of their own has some 60.
-static struct td_slurm_gres *line_of(struct facts *f)
-{
-	f->gres = td_realloc(f->gres, (f->n_gres + 1) * sizeof(*f->gres));
-	return &f->gres[f->n_gres++];
-}
-
-// Adds the lines of gres.conf of one kind of node, in the order of Slurm's indexes: one for each type, and for each
-// NUMA node.
-static void devices(struct facts *f, const yyjson_val *sc, const struct gpu_group *g, const char *nodes)
-{
-	const char *types = g->share.types;
-	char type[64];
-	long long n, from = 0;
-	while (from < g->share.gpus) {
-		bool typed = td_op_types_next(&types, type, &n);
-		if (!typed)
-			n = g->share.gpus - from;
-		for (long long to = from + n; from < to; from += n) {
-			n = td_op_device_run(&g->vendor, from, td_op_numa_run(g->share.numa, from, to));
-			char *cores = td_op_numa_cores(&g->share, from);
-			*line_of(f) = (struct td_slurm_gres){
-				.nodes = nodes,
-				.name = "gpu",
-				.file = keep(f, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
-				.several = td_op_device_several(&g->vendor, from),
-				.type = typed ? keep(f, td_strdup(type)) : NULL,
-				.cores = cores ? keep(f, cores) : NULL,
-				.flags = g->vendor.flags};
-		}
-	}
-	if (g->share.shared)
-		*line_of(f) = (struct td_slurm_gres){
-			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
-}
-
 static int by_text(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -186,9 +108,9 @@ static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, c
 		return;
 	hosts_of(v, set, &names);
 	struct td_op_share s = {.gpus = has.n};
-	struct kind k = {0};
+	struct td_op_vendor vendor = {0};
 	memcpy(s.types, has.types, sizeof(s.types));
-	td_op_vendor_of(sc, NULL, s.gpus, &k.vendor);
+	td_op_vendor_of(sc, NULL, &(struct td_op_found){.n = s.gpus}, &vendor);
 	if (names.n)
 		qsort(names.v, names.n, sizeof(char *), by_text);
 	const size_t n_placed = f->placed.n;
@@ -197,7 +119,7 @@ static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, c
 		if ((i && td_streq(name, names.v[i - 1])) ||
 		    (n_placed && bsearch(&name, f->placed.v, n_placed, sizeof(char *), by_text)))
 			continue;
-		add_named(f, name, &k, &s);
+		td_op_kinds_add(&f->kinds, name, &(struct td_op_of){&s, &vendor, false});
 		// Slurm runs nothing on a node that its topology does not name. Its Kubernetes node may say where it is.
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(op->nodes, NULL, name);
 		td_op_places_add(&f->places, sc, name, node ? node->root : NULL);
@@ -225,10 +147,16 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 		struct td_op_found gpus;
 		bool ours = owner && !td_slurm_host_set(owner->root) && td_op_selects(owner, nodes.v[i]) &&
 			    td_streq(owner->ns, sc->ns) && td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
-		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
-		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL)) ||
-		    runs_here(op, sc, nodes.v[i], &s)) {
-			add_node(f, sc->root, nodes.v[i], &s);
+		bool known = ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL);
+		td_auto(td_json_unref) struct td_json *told = NULL;
+		if (known) {
+			told = td_op_told_read(nodes.v[i]->root);
+			gpus.told = told;
+			known = td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &gpus, &s, NULL);
+		}
+		if (known || runs_here(op, sc, nodes.v[i], &s)) {
+			told = told ? told : td_op_told_read(nodes.v[i]->root);
+			add_node(f, sc->root, nodes.v[i], told, &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->name, nodes.v[i]->root);
 			td_strv_add(&f->placed, nodes.v[i]->name);
 			td_slurm_fabric_add(&f->fabric, sc->root, nodes.v[i]->root);
@@ -239,21 +167,7 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 		qsort(f->placed.v, f->placed.n, sizeof(char *), by_text);
 	for (size_t i = 0; i < sets->n; i++)
 		add_hosts(op, f, sc->root, v, sets->v[i]);
-
-	// With one kind of node, one line stands for all, so that further nodes of that kind change
-	// nothing. With several kinds, lines name their nodes.
-	for (size_t i = 0; i < f->n_groups; i++) {
-		struct gpu_group *g = &f->group[i];
-		if (!g->share.gpus)
-			continue;
-		const char *nodes_text = NULL;
-		if (f->n_groups > 1) {
-			qsort(g->names.v, g->names.n, sizeof(char *), by_name);
-			td_strv_steal(&f->owned, td_hostlist_write(&g->names));
-			nodes_text = f->owned.v[f->owned.n - 1];
-		}
-		devices(f, sc->root, g, nodes_text);
-	}
+	td_op_kinds_lines(&f->kinds, sc->root);
 }
 
 // Checks rules of the SlurmCluster that the writer of the configuration does not know.
@@ -450,16 +364,13 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	gather(op, sc, v, sets, &f);
 	free(v->planes);
 	v->planes = td_op_planes_text(&f.planes);
-	v->gpus = v->gpu_nodes = 0;
 	v->n_nodes = f.n_nodes;
-	for (size_t i = 0; i < f.n_groups; i++) {
-		v->gpus += f.group[i].share.gpus * (long long)f.group[i].names.n;
-		v->gpu_nodes += f.group[i].share.gpus ? (long long)f.group[i].names.n : 0;
-	}
+	v->gpus = f.kinds.gpus;
+	v->gpu_nodes = f.kinds.gpu_nodes;
 
 	td_auto_free char *fabric = td_slurm_fabric_text(&f.fabric);
-	struct td_slurm_facts facts = {.gres = f.gres,
-				       .n_gres = f.n_gres,
+	struct td_slurm_facts facts = {.gres = f.kinds.lines,
+				       .n_gres = f.kinds.n_lines,
 				       .shares = f.shares,
 				       .fabric = fabric,
 				       .places = f.places.v,

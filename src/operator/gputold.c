@@ -12,8 +12,7 @@ void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op
 {
 	const yyjson_val *entry = td_op_node_devices(sc, node);
 	const char *label = td_jstr(entry, "typeLabel"), *attribute = td_jstr(entry, "typeAttribute");
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *x, *list = td_op_told(node, td_op_node_resource(sc, node), gpus->n, &j);
+	yyjson_val *x, *list = td_op_told(gpus->told, td_op_node_resource(sc, node), gpus->n);
 	size_t i, n;
 	*gpus->types = '\0';
 	// "" says that Slurm shall know no types.
@@ -75,17 +74,16 @@ static bool islands(yyjson_val *list, char ret[TD_OP_NUMA])
 	return true;
 }
 
-void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA],
+void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, const struct td_op_found *gpus, char ret[TD_OP_NUMA],
 		     long long *ret_parts)
 {
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *x, *list = td_op_told(node, td_op_node_resource(sc, node), gpus, &j);
+	yyjson_val *x, *list = td_op_told(gpus->told, td_op_node_resource(sc, node), gpus->n);
 	size_t i, n;
-	long long parts = td_jint(td_json_root(j), "numaNodes", 0);
+	long long parts = td_jint(td_json_root(gpus->told), "numaNodes", 0);
 	char out[TD_OP_NUMA] = "";
 	*ret = '\0';
 	*ret_parts = 0;
-	if (!list || parts < 1 || parts > PARTS || gpus >= TD_OP_NUMA)
+	if (!list || parts < 1 || parts > PARTS || gpus->n >= TD_OP_NUMA)
 		return;
 	if (parts == 1) {
 		islands(list, ret);

@@ -21,6 +21,7 @@
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
 //                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
+//   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
@@ -138,8 +139,9 @@ struct td_op_share {
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {
-	long long n;             // -1: as the node's extended resource says
-	char types[TD_OP_TYPES]; // as above, of all n; "": nothing says them but the node's label (gputypes.c)
+	long long n;                // -1: as the node's extended resource says
+	char types[TD_OP_TYPES];    // as above, of all n; "": nothing says them but the node's label (gputypes.c)
+	const struct td_json *told; // td_op_told_read() of the node, which somebody else keeps; NULL: not read, or none
 };
 // Adds what a pod outside Slurm requests on a node whose devices are of that resource, also parts of these.
 void td_op_others_add(const yyjson_val *spec, const char *resource, struct td_pool_reserve *v);
@@ -285,16 +287,44 @@ const char *td_op_node_resource(const yyjson_val *sc, const yyjson_val *node);
 // Sets the types where a GPU of the node is cut (MIG): each part's is its profile, a whole GPU's as ever, and "nvidia"
 // where nobody knows it. False: the node has parts, and what is told of them is not enough.
 bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus, struct td_error *why);
-void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpus, struct td_op_vendor *ret);
-// Returns what the machine tells of its n devices of that resource (annotation tandem.dev/gpus); NULL: nothing, or of
-// others. n below 0: of -n or more. It points into *keep, which the caller unrefs.
-yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n, struct td_json **keep);
+// gpus: n of them, and what the machine tells.
+void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, const struct td_op_found *gpus,
+		     struct td_op_vendor *ret);
+// Reads what the machine tells of its devices (annotation tandem.dev/gpus), once for all that ask it; NULL: nothing. The
+// caller unrefs it.
+struct td_json *td_op_told_read(const yyjson_val *node);
+// Of that the n devices of a resource; NULL: nothing, or it tells of others. n below 0: of -n or more.
+yyjson_val *td_op_told(const struct td_json *told, const char *resource, long long n);
 // True when the device i has several files (MIG): it needs a line of its own.
 bool td_op_device_several(const struct td_op_vendor *v, long long i);
 // Returns how many of the n devices (1 or more) from this one on can be of one line.
 long long td_op_device_run(const struct td_op_vendor *v, long long from, long long n);
 // Returns File= of gres.conf for n devices, the first of them at index `from`. The caller frees it.
 char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, bool fake, long long from, long long n);
+
+// ---- nodekinds.c: the kinds of nodes, and their lines of gres.conf (pure) ----
+
+// What a node has. fake: its devices are those of the embedded plane.
+struct td_op_of {
+	const struct td_op_share *share;
+	const struct td_op_vendor *vendor;
+	bool fake;
+};
+struct td_op_kind;
+// Starts empty ({0}), and holds any number of kinds.
+struct td_op_kinds {
+	struct td_op_kind **v, *table; // in the order of their first nodes; the same by what they have
+	size_t n;
+	long long gpus, gpu_nodes;   // of all nodes
+	struct td_slurm_gres *lines; // of gres.conf
+	size_t n_lines;
+	struct td_strv texts; // strings the lines point to
+};
+void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of);
+// Sets the lines, once, when all nodes are added. With one kind of node, one line stands for all, so that further nodes
+// of that kind change nothing. With several kinds, lines name their nodes.
+void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc);
+void td_op_kinds_done(struct td_op_kinds *k);
 
 // ---- gputypes.c: types of GPUs (pure) ----
 
@@ -322,7 +352,7 @@ void td_op_types_label(const yyjson_val *sc, const yyjson_val *node, struct td_o
 void td_op_types_told(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus);
 // Sets the parts that the GPUs hang at and how many there are: the machine's NUMA nodes, or where it has one only, the
 // islands of GPUs that are linked with each other, when all are of one size.
-void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, long long gpus, char ret[TD_OP_NUMA],
+void td_op_numa_told(const yyjson_val *sc, const yyjson_val *node, const struct td_op_found *gpus, char ret[TD_OP_NUMA],
 		     long long *ret_parts);
 
 // ---- gpunuma.c: the cores that are near to a GPU (pure) ----

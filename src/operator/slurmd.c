@@ -46,6 +46,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (has.n >= 0)
 		gpus = has.n;
 	has.n = gpus;
+	td_auto(td_json_unref) struct td_json *told = has.told ? NULL : td_op_told_read(node);
+	has.told = has.told ? has.told : told;
 	if (!*has.types && !td_op_types_parts(cluster, node, &has, why))
 		return false;
 	if (!*has.types)
@@ -53,7 +55,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (!*has.types)
 		td_op_types_told(cluster, node, &has);
 	struct td_op_vendor vendor;
-	td_op_vendor_of(cluster, node, gpus, &vendor);
+	td_op_vendor_of(cluster, node, &has, &vendor);
 	if (!*has.types && *vendor.type && gpus > 0)
 		td_op_types_add(has.types, vendor.type, gpus);
 	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
@@ -65,7 +67,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	if (numa && gpus && !td_op_numa_read(numa, gpus, s.numa, why))
 		return false;
 	if (!numa)
-		td_op_numa_told(cluster, node, gpus, s.numa, &s.parts);
+		td_op_numa_told(cluster, node, &has, s.numa, &s.parts);
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
 			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "

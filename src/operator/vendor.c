@@ -33,9 +33,8 @@ static bool offers_parts(const yyjson_val *node)
 
 bool td_op_types_parts(const yyjson_val *sc, const yyjson_val *node, struct td_op_found *gpus, struct td_error *why)
 {
-	td_auto(td_json_unref) struct td_json *j = NULL;
 	const char *resource = td_op_node_resource(sc, node);
-	yyjson_val *x, *list = td_op_told(node, resource, gpus->n, &j);
+	yyjson_val *x, *list = td_op_told(gpus->told, resource, gpus->n);
 	size_t i, n;
 	bool any = false;
 	yyjson_arr_foreach (list, i, n, x)
@@ -99,14 +98,18 @@ const char *td_op_node_resource(const yyjson_val *sc, const yyjson_val *node)
 	return td_jstr_or(td_op_node_devices(sc, node), "resource", NVIDIA);
 }
 
-yyjson_val *td_op_told(const yyjson_val *node, const char *resource, long long n, struct td_json **keep)
+struct td_json *td_op_told_read(const yyjson_val *node)
 {
 	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPUS);
-	if (!text || td_json_parse(text, strlen(text), keep, NULL))
-		return NULL;
+	struct td_json *told = NULL;
+	return text && !td_json_parse(text, strlen(text), &told, NULL) ? told : NULL;
+}
+
+yyjson_val *td_op_told(const struct td_json *told_json, const char *resource, long long n)
+{
 	// NVML's list names no resource. Whatever they are called here, it is of this node's GPUs.
-	const char *of = td_jstr(td_json_root(*keep), "resource");
-	yyjson_val *list = td_jget(td_json_root(*keep), "gpus");
+	const char *of = td_jstr(td_json_root(told_json), "resource");
+	yyjson_val *list = td_jget(td_json_root(told_json), "gpus");
 	long long told = (long long)yyjson_arr_size(list);
 	return (n > 0 ? told == n : told >= -n && told) && (!of || td_streq(of, resource)) ? list : NULL;
 }
@@ -118,18 +121,17 @@ static bool is_file(const char *s)
 	       s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.-")] == '\0';
 }
 
-void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpus, struct td_op_vendor *ret)
+void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, const struct td_op_found *gpus,
+		     struct td_op_vendor *ret)
 {
 	const yyjson_val *entry = td_op_node_devices(sc, node);
 	*ret = (struct td_op_vendor){0};
 	snprintf(ret->resource, sizeof(ret->resource), "%s", td_jstr_or(entry, "resource", NVIDIA));
 	const yyjson_val *of = td_accel_of(ret->resource);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	yyjson_val *list = td_op_told(node, ret->resource, gpus, &j), *x;
+	yyjson_val *list = td_op_told(gpus->told, ret->resource, gpus->n), *x;
 	// Of a node that has parts of GPUs a NodeSet may give out fewer.
-	if (!list && gpus > 0) {
-		j = td_json_unref(j);
-		list = td_op_told(node, ret->resource, -gpus, &j);
+	if (!list && gpus->n > 0) {
+		list = td_op_told(gpus->told, ret->resource, -gpus->n);
 		list = td_jget(yyjson_arr_get_first(list), "files") ? list : NULL;
 	}
 	const char *flags = td_jstr(of, "slurmFlags"), *type = td_jstr(of, "type");
@@ -153,8 +155,8 @@ void td_op_vendor_of(const yyjson_val *sc, const yyjson_val *node, long long gpu
 	}
 	if (files.len && files.len < sizeof(ret->files))
 		snprintf(ret->files, sizeof(ret->files), "%s", td_buf_str(&files));
-	flags = flags ? flags : list ? td_jstr(td_json_root(j), "slurmFlags") : NULL;
-	type = type ? type : list ? td_jstr(td_json_root(j), "type") : NULL;
+	flags = flags ? flags : list ? td_jstr(td_json_root(gpus->told), "slurmFlags") : NULL;
+	type = type ? type : list ? td_jstr(td_json_root(gpus->told), "type") : NULL;
 	static const char *const known[] = {"amd_gpu_env", "intel_gpu_env", "nvidia_gpu_env", "no_gpu_env"};
 	for (i = 0; flags && i < TD_LEN(known); i++)
 		if (!strcmp(known[i], flags))

@@ -37,7 +37,7 @@ static const char *word(const char *s)
 static const char *sluid(char buf[32])
 {
 	const char *s = getenv("SLURM_JOB_SLUID");
-	bool is = s && strlen(s) == 14 && s[0] == 's' && strspn(s + 1, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 13;
+	bool is = s && td_wire_is_sluid(s);
 	snprintf(buf, 32, "%s%s", is ? " sluid=" : "", is ? s : "");
 	return buf;
 }

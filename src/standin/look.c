@@ -1,5 +1,6 @@
 // What a job's processes show of themselves (watch.h). All but td_standin_jobs() runs as the job's own user.
 #include "standin/watch.h"
+#include "standin/wire.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -50,8 +51,7 @@ struct standin_called {
 static const char *sluid_in(const char *cgroups)
 {
 	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++)
-		if (strspn(s + 2, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == SLUID - 1 &&
-		    !strncmp(s + 1 + SLUID, "/step_", strlen("/step_")))
+		if (td_wire_sluid(s + 1) && !strncmp(s + 1 + SLUID, "/step_", strlen("/step_")))
 			return s + 1;
 	return NULL;
 }

@@ -74,6 +74,9 @@
 // ignore it.
 #pragma once
 
+#include <stdbool.h>
+#include <string.h>
+
 #define TD_WIRE_LINE 4096
 // How the comment of a pod's stand-in begins.
 #define TD_WIRE_STANDIN "tandem/"
@@ -92,3 +95,17 @@
 #define TD_WIRE_KEY "/etc/slurm-keys/slurm.key"
 #define TD_WIRE_TYPES "/run/slurm/several-gpu-types" // is there where GPUs are of several types (slurmd.sh)
 #define TD_WIRE_SHARES "/run/slurm/gpu-shares"       // is there where GPUs are given out in shares (slurmd.sh)
+
+// The length of the name that Slurm gives a job beside its number (SLUID), "sEKNKTV3WPV500", when s begins with one; else
+// 0. What follows it is the caller's.
+static inline size_t td_wire_sluid(const char *s)
+{
+	enum { LETTERS = 13 };
+	return s[0] == 's' && strspn(s + 1, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == LETTERS ? LETTERS + 1 : 0;
+}
+
+static inline bool td_wire_is_sluid(const char *s)
+{
+	size_t n = td_wire_sluid(s);
+	return n && !s[n];
+}

@@ -1,6 +1,10 @@
 // The cross-field rules of built-in kinds: what users often get wrong, and what must pass.
 // rows: F1.2 F1.5
+#include "api/block.h"
+#include "api/grant.h"
 #include "api/test/testlib.h"
+
+#include <arpa/inet.h>
 
 static struct td_json *stored(const struct td_kind *k, const char *text)
 {
@@ -488,6 +492,50 @@ static void test_not_served(void **state)
 	check("apiextensions.k8s.io", "CustomResourceDefinition", CRD("{type: object}"), NULL, NULL, NULL, NULL);
 }
 
+// One grammar of blocks, whoever reads one: the numbers of an address are decimal, leading zeros or not.
+static void test_blocks(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		bool good, six;
+		uint32_t v4;
+		uint8_t bits;
+	} rows[] = {{"10.1.0.0/16", true, false, 0x0a010000, 16},
+		    {"010.1.0.0/8", true, false, 0x0a010000, 8},
+		    {"0.0.0.0/0", true, false, 0, 0},
+		    {"2001:db8::/64", true, true, 0, 64},
+		    {"10.1.0.0/33", false, false, 0, 0},
+		    {"10.1.0.0/-1", false, false, 0, 0},
+		    {"10.1.0/16", false, false, 0, 0},
+		    {"10.1.0.0", false, false, 0, 0},
+		    {"10.1.0.0/", false, false, 0, 0},
+		    {"::/129", false, false, 0, 0}};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		struct td_block b = {0};
+		if (td_block_parse(rows[i].text, &b) != rows[i].good || b.six != rows[i].six ||
+		    ntohl(b.v4) != rows[i].v4 || b.bits != rows[i].bits)
+			fail_msg("%s", rows[i].text);
+	}
+}
+
+// The share in a grant, whoever reads it.
+static void test_grants(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		int share;
+	} rows[] = {{"{nvidia.com/gpu: '0'}", 0}, {"{nvidia.com/gpu: '0', share: '50'}", 50},
+		    {"{share: '100'}", 100},      {"{share: '0'}", -1},
+		    {"{share: '101'}", -1},       {"{share: 50}", -1},
+		    {"{share: half}", -1}};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto(td_json_unref) struct td_json *j = Y(rows[i].text);
+		assert_int_equal(td_api_grant_share(td_json_root(j)), rows[i].share);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -495,7 +543,8 @@ int main(void)
 		cmocka_unit_test(test_times),     cmocka_unit_test(test_generated), cmocka_unit_test(test_not_served),
 		cmocka_unit_test(test_budget),    cmocka_unit_test(test_pod),       cmocka_unit_test(test_pod_update),
 		cmocka_unit_test(test_workloads), cmocka_unit_test(test_job),       cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_core),      cmocka_unit_test(test_meta),
+		cmocka_unit_test(test_core),      cmocka_unit_test(test_meta),      cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_grants),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

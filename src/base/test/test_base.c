@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "base/rand.h"
 #include "base/term.h"
+#include "base/together.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -378,6 +379,52 @@ static void a_fault_fires_once_where_it_is_set(void **s)
 }
 #endif
 
+// ---- calls side by side ----
+
+enum { SIDES = 12 };
+struct sides {
+	pthread_barrier_t all; // nobody passes until each has come
+	int r[SIDES];
+};
+
+static int side(void *ctx, size_t i, struct td_cancel *stop)
+{
+	struct sides *s = ctx;
+	pthread_barrier_wait(&s->all);
+	return s->r[i] = (int)i;
+}
+
+// One has what is looked for; the others wait until they are stopped.
+static int sought(void *ctx, size_t i, struct td_cancel *stop)
+{
+	struct sides *s = ctx;
+	return s->r[i] = i == 7 ? 0 : td_cancel_wait(stop, -1);
+}
+
+static void calls_side_by_side(void **state)
+{
+	struct sides s = {0};
+	struct td_together t = {side, &s, SIDES, false};
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	assert_int_equal(pthread_barrier_init(&s.all, NULL, SIDES), 0);
+	td_together(&t, c);
+	for (int i = 0; i < SIDES; i++)
+		assert_int_equal(s.r[i], i);
+	pthread_barrier_destroy(&s.all);
+
+	t = (struct td_together){sought, &s, SIDES, true};
+	td_together(&t, NULL);
+	for (int i = 0; i < SIDES; i++)
+		assert_int_equal(s.r[i], i == 7 ? 0 : TD_CANCELLED);
+
+	t = (struct td_together){sought, &s, 3, false};
+	td_cancel_fire(c);
+	td_together(&t, c);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(s.r[i], TD_CANCELLED);
+	td_together(&(struct td_together){0}, c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -395,6 +442,7 @@ int main(void)
 		cmocka_unit_test(lines_fit_a_terminal),
 		cmocka_unit_test(the_gpus_driver_is_found),
 		cmocka_unit_test(a_mistyped_word_is_near_one),
+		cmocka_unit_test(calls_side_by_side),
 #ifdef TD_FAULTS
 		cmocka_unit_test(a_fault_fires_once_where_it_is_set),
 #endif

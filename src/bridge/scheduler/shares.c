@@ -5,6 +5,7 @@
 #include "bridge/scheduler/want.h"
 
 #include "api/annotations.h"
+#include "api/grant.h"
 #include "base/names.h"
 #include "slurm/hostlist.h"
 #include "slurm/view.h"
@@ -63,9 +64,8 @@ int td_devices_share(const struct td_gres *g, size_t n, const char **ret_index)
 int td_devices_units(const char *devices)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	long long n;
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return TD_GPU_UNITS;
-	const char *said = td_jkey_str(td_json_root(j), TD_GRANT_SHARE);
-	return said && td_parse_i64(said, &n) && n > 0 && n < TD_GPU_UNITS ? (int)n : TD_GPU_UNITS;
+	int share = td_api_grant_share(td_json_root(j));
+	return share > 0 ? share : TD_GPU_UNITS;
 }

@@ -1,6 +1,6 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
-// FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
+// FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@ struct event {
 };
 static char gpus[2], parts[4]; // the second part is none
 static int events;
+EXPORT int fake_nvml_asked; // how often a whole GPU was asked who it is
 
 int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetHandleByIndex_v2(unsigned, device *), nvmlDeviceGetName(device, char *, unsigned),
@@ -152,6 +153,9 @@ EXPORT int nvmlEventSetFree(void *s)
 // Their minor numbers are not in the order of their addresses, as on machines with more than one root.
 EXPORT int nvmlDeviceGetUUID(device d, char *s, unsigned n)
 {
+	fake_nvml_asked += part(d) < 0;
+	if (part(d) < 0 && getenv("FAKE_NVML_MUTE"))
+		return 10; // a timeout
 	if (part(d) >= 0)
 		snprintf(s, n, "MIG-test-%d", part(d));
 	else

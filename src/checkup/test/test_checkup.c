@@ -5,6 +5,8 @@
 
 #include "base/file.h"
 
+#include <dlfcn.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -261,6 +263,40 @@ static void gpus_are_somewhere(void **state)
 	td_checkup_backend_done(&fake);
 }
 
+// Who a GPU is, is asked until it is told, and anew when a GPU is cut.
+static void identity_is_asked_once(void **state)
+{
+	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(lib);
+	int *asked = dlsym(lib, "fake_nvml_asked");
+	assert_non_null(asked);
+	const struct td_checkup_machine_opts o = {
+		.root = dir, .nvml = library, .kmsg = "/nonexistent", .gpus_only = true};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	*asked = 0;
+	setenv("FAKE_NVML_MUTE", "1", 1);
+	for (int i = 1; i <= 2; i++) {
+		assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+		assert_string_equal(f.gpu[0].uuid, "");
+		assert_int_equal(*asked, 2 * i);
+	}
+	unsetenv("FAKE_NVML_MUTE");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+		assert_string_equal(f.gpu[1].uuid, "GPU-test-1");
+		assert_true(f.gpu[0].temp_c == 41 && f.gpu[0].pcie_width_max == 16 && f.gpu[0].peers == 2);
+		assert_int_equal(*asked, 6);
+	}
+	setenv("FAKE_NVML_MIG", "0", 1);
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	assert_int_equal(*asked, 8);
+	unsetenv("FAKE_NVML_MIG");
+	td_checkup_backend_done(&b);
+	dlclose(lib);
+}
+
 // A GPU that is cut (MIG): its parts are devices, whole GPUs come first, and one profile's parts are together.
 // rows: A7.3
 static void parts_are_devices(void **state)
@@ -444,6 +480,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_by_nvml, setup, teardown),
+		cmocka_unit_test_setup_teardown(identity_is_asked_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_somewhere, setup, teardown),
 		cmocka_unit_test_setup_teardown(parts_are_devices, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_parts_are_called, setup, teardown),

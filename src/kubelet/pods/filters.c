@@ -1,5 +1,6 @@
 #include "kubelet/pods/filters.h"
 
+#include "api/block.h"
 #include "api/selector.h"
 #include "base/log.h"
 #include "kubelet/pods/hosts.h"
@@ -79,13 +80,10 @@ static void peers(const struct td_filters_facts *f, const char *ns, const yyjson
 	if (!yyjson_arr_size(list))
 		add_on(ret, 0, 0, rule);
 	yyjson_arr_foreach (list, i, n, x) {
-		const char *cidr = td_jstr(x, "ipBlock.cidr"), *slash = cidr ? strchr(cidr, '/') : NULL;
-		td_auto_free char *addr = slash ? td_strndup(cidr, (size_t)(slash - cidr)) : NULL;
-		struct in_addr a;
-		long long bits;
-		if (addr && inet_pton(AF_INET, addr, &a) == 1 && td_parse_i64(slash + 1, &bits) && bits >= 0 &&
-		    bits <= 32)
-			add_on(ret, a.s_addr, (uint8_t)bits, rule);
+		const char *cidr = td_jstr(x, "ipBlock.cidr");
+		struct td_block b;
+		if (cidr && td_block_parse(cidr, &b) && !b.six)
+			add_on(ret, b.v4, b.bits, rule);
 		yyjson_val *which = td_jkey(x, "podSelector"), *where = td_jkey(x, "namespaceSelector");
 		if (cidr || (!which && !where))
 			continue;
@@ -267,6 +265,11 @@ static void now_done(struct now *n)
 	td_objects_done(&n->namespaces);
 }
 
+bool td_filters_none_there(int r, uint64_t want, uint64_t was)
+{
+	return r == TD_UNSUPPORTED && want == TD_FILTER_NONE && was == TD_FILTER_UNKNOWN;
+}
+
 // Writes the filter of the pod at `at`, unless it is what it has. ret_fd as of td_net_pod_filter.
 static int write_one(struct td_filters *f, const struct now *n, size_t at, struct td_pod *p, int *ret_fd,
 		     struct td_error *err)
@@ -279,8 +282,7 @@ static int write_one(struct td_filters *f, const struct now *n, size_t at, struc
 		return 0;
 	td_auto_free char *netns = td_pod_netns(f->a, p);
 	int r = td_net_pod_filter(netns, &want, ret_fd, err);
-	// Of a pod of an earlier process: it had none, or the kernel has no filters.
-	if (r && is == TD_FILTER_NONE && p->filter == TD_FILTER_UNKNOWN)
+	if (r && td_filters_none_there(r, is, p->filter))
 		r = 0;
 	if (!r)
 		p->filter = is;

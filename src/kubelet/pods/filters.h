@@ -45,3 +45,7 @@ TD_DEFINE_AUTO(struct td_filters_rules *, td_filters_rules_free)
 // The filter of one of them. Its lists are ret_in and ret_out, of struct td_net_allow.
 void td_filters_of(const struct td_filters_rules *r, const struct td_filters_pod *pod, struct td_net_filter *ret,
 		   struct td_buf *ret_in, struct td_buf *ret_out);
+// True when the failure r of taking away the filter of a pod of an earlier process (`want` TD_FILTER_NONE, `was`
+// TD_FILTER_UNKNOWN) says that there was none: the kernel has no filters. After any other failure the old filter may
+// be in force still, and it is tried again.
+bool td_filters_none_there(int r, uint64_t want, uint64_t was);

@@ -18,6 +18,7 @@
 #include "kubelet/pods/filters.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/logfile.h"
+#include "kubelet/pods/pod.h"
 #include "kubelet/pods/security.h"
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/volumes.h"
@@ -470,6 +471,18 @@ static void filter_is(const struct td_filters_facts *facts, size_t at, const cha
 		}
 	}
 	assert_string_equal(td_buf_str(&b), want);
+}
+
+// A failure says that a pod of an earlier process has no filter only where the kernel has none at all.
+static void test_filter_unknown(void **state)
+{
+	(void)state;
+	assert_true(td_filters_none_there(TD_UNSUPPORTED, TD_FILTER_NONE, TD_FILTER_UNKNOWN));
+	assert_false(td_filters_none_there(TD_UNSUPPORTED, 7, TD_FILTER_UNKNOWN));
+	assert_false(td_filters_none_there(TD_UNSUPPORTED, TD_FILTER_NONE, 7));
+	static const int other[] = {TD_INTERNAL, TD_NOT_FOUND, TD_DENIED, TD_INVALID, TD_TRANSIENT};
+	for (size_t i = 0; i < TD_LEN(other); i++)
+		assert_false(td_filters_none_there(other[i], TD_FILTER_NONE, TD_FILTER_UNKNOWN));
 }
 
 static void test_filters(void **state)
@@ -1053,6 +1066,7 @@ int main(void)
 		cmocka_unit_test(test_fake_gpus),
 		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_each_container_gets_its_own_devices),
+		cmocka_unit_test(test_filter_unknown),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_grant),
 	};

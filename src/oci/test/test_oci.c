@@ -406,6 +406,10 @@ static void pods_reach_each_other(void **s)
 		assert_true(reaches(a, "10.199.1.2", HALF_S)); // itself, by its own address
 	}
 	assert_int_equal(td_net_pod_filter("td-no-such", &tries[0].f, NULL, NULL), TD_NOT_FOUND);
+	// What cannot be looked at is neither gone nor without filters.
+	assert_int_equal(td_file_write("/run/netns/td-no-network", "x", 1, 0600, NULL), 0);
+	assert_int_equal(td_net_pod_filter("td-no-network", &tries[0].f, NULL, NULL), TD_INTERNAL);
+	assert_int_equal(unlink("/run/netns/td-no-network"), 0);
 
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "operator/operator.h"
 #include "operator/tenant.h"
+#include "slurm/gres.h"
 #include "slurm/topology.h"
 #include "slurm/where.h"
 
@@ -388,6 +389,12 @@ static void linked(void)
 	}
 }
 
+static void vendor_of(const struct td_json *sc, const struct td_json *node, long long n, struct td_op_vendor *ret)
+{
+	td_auto(td_json_unref) struct td_json *told = td_op_told_read(td_json_root(node));
+	td_op_vendor_of(td_json_root(sc), td_json_root(node), &(struct td_op_found){.n = n, .told = told}, ret);
+}
+
 // Pools with devices of two vendors: which a node has, Slurm's types of them, and their files.
 static void test_vendors(void **state)
 {
@@ -435,12 +442,34 @@ static void test_vendors(void **state)
 		struct td_op_vendor v;
 		struct td_op_share s;
 		assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &found, &s, NULL));
-		td_op_vendor_of(td_json_root(sc), td_json_root(node), 2, &v);
+		vendor_of(sc, node, 2, &v);
 		td_auto_free char *files = td_op_device_files(td_json_root(sc), &v, false, 0, 2);
 		if (strcmp(s.types, rows[i].types) != 0 || strcmp(files, rows[i].files) != 0 ||
 		    strcmp(v.resource, rows[i].resource) != 0 || !td_streq(v.flags, rows[i].flags))
 			fail_msg("%zu: %s, %s, %s, %s", i, v.resource, s.types, files, v.flags ? v.flags : "-");
 	}
+}
+
+// What a machine tells is read once for a look at its node: what was read is not read again.
+static void test_told_once(void **state)
+{
+	(void)state;
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("spec: {}"),
+		*set = Y("spec: {slurm: {gres: auto}}"),
+		*node = Y("metadata: {annotations: {tandem.dev/gpus: 'none'}}\n"
+			  "status: {allocatable: {cpu: '10', memory: 8Gi, nvidia.com/gpu: '2'}}"),
+		*other = Y("metadata: {annotations: {tandem.dev/gpus: "
+			   "'{\"gpus\":[{\"product\":\"NVIDIA L40S\"},"
+			   "{\"product\":\"NVIDIA L40S\"}]}'}}");
+	td_auto(td_json_unref) struct td_json *told = td_op_told_read(td_json_root(other));
+	struct td_op_share s;
+	const struct td_op_found kept = {.n = 2, .told = told}, none = {.n = 2};
+	assert_null(td_op_told_read(td_json_root(node)));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &none, &s, NULL));
+	assert_string_equal(s.types, "");
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &kept, &s, NULL));
+	assert_string_equal(s.types, "l40s:2");
 }
 
 // A node whose second GPU is cut (MIG): types, and the files of each part in a line of its own.
@@ -498,7 +527,7 @@ static void test_parts_of_gpus(void **state)
 		assert_false(td_op_gpus_differ(td_buf_str(&gres), &s));
 		struct td_op_vendor v;
 		for (long long n = 3; n > 1; n--) { // a NodeSet may give out fewer
-			td_op_vendor_of(td_json_root(sc), td_json_root(node), n, &v);
+			vendor_of(sc, node, n, &v);
 			td_auto_free char *whole = td_op_device_files(td_json_root(sc), &v, false, 0, 1),
 					  *part = td_op_device_files(td_json_root(sc), &v, false, 1, 1);
 			assert_string_equal(whole, "/dev/nvidia0");
@@ -519,6 +548,40 @@ static void test_parts_of_gpus(void **state)
 	td_op_others_add(td_json_root(pod), "nvidia.com/gpu", &others);
 	assert_int_equal(others.others_gpus, 2);
 	assert_int_equal(td_pool_reserve_lacks(&others), TD_LACK_DEVICES);
+}
+
+// However many kinds of nodes there are, each has its lines, and all count: twenty layouts of MIG here, and machines
+// without GPUs.
+// rows: A7.3
+static void test_kinds_of_nodes(void **state)
+{
+	(void)state;
+	enum { KINDS = 20 };
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {}");
+	__attribute__((cleanup(td_op_kinds_done))) struct td_op_kinds k = {0};
+	for (long long i = 0; i < 2 * KINDS; i++) {
+		struct td_op_share s = {.cpus = 8, .memory_mb = 1024, .gpus = 1 + i % KINDS};
+		struct td_op_vendor v = {0};
+		vendor_of(sc, NULL, s.gpus, &v);
+		snprintf(s.types, sizeof(s.types), "h100:1%s", i % KINDS ? ",1g.10gb:" : "");
+		if (i % KINDS)
+			snprintf(s.types + strlen(s.types), sizeof(s.types) - strlen(s.types), "%lld", i % KINDS);
+		td_auto_free char *name = td_asprintf("n%lld", i);
+		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true});
+	}
+	const struct td_op_share plain = {.cpus = 9};
+	const struct td_op_vendor none = {0};
+	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false});
+	td_op_kinds_lines(&k, td_json_root(sc));
+	assert_int_equal(k.n, KINDS + 1);
+	assert_int_equal(k.gpu_nodes, 2 * KINDS);
+	assert_int_equal(k.gpus, KINDS * (KINDS + 1));
+	td_auto_free char *conf = td_slurm_gres_conf(&(struct td_slurm_facts){.gres = k.lines, .n_gres = k.n_lines});
+	for (int i = 0; i < KINDS; i++) {
+		td_auto_free char *line = td_asprintf("NodeName=n[%d,%d] Name=gpu Type=", i, i + KINDS);
+		assert_non_null(strstr(conf, line));
+	}
+	assert_null(strstr(conf, "plain"));
 }
 
 static void test_numa(void **state)
@@ -698,7 +761,7 @@ static void test_dra(void **state)
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");
 	struct td_op_vendor its;
-	td_op_vendor_of(td_json_root(sc), td_json_root(node), 8, &its);
+	vendor_of(sc, node, 8, &its);
 	td_auto_free char *files = td_op_device_files(td_json_root(sc), &its, false, 0, 8),
 			  *one = td_op_device_files(td_json_root(sc), &its, true, 0, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
@@ -1330,6 +1393,8 @@ int main(void)
 		cmocka_unit_test(test_costs),
 		cmocka_unit_test(test_vendors),
 		cmocka_unit_test(test_parts_of_gpus),
+		cmocka_unit_test(test_told_once),
+		cmocka_unit_test(test_kinds_of_nodes),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),

@@ -1,0 +1,11 @@
+// The devices of a grant, as annotation TD_ANN_DEVICES says them: {"nvidia.com/gpu":"0-1","share":"50"}. Besides the
+// share each key is a resource, and its value the indexes of its devices.
+#pragma once
+
+#include <stdbool.h>
+#include <yyjson.h>
+
+// The hundredths of each device, 1 to TD_GPU_UNITS. 0: none are said, so the devices are its alone; below 0: what is said
+// is none.
+int td_api_grant_share(const yyjson_val *devices);
+bool td_api_grant_is_share(const yyjson_val *key); // of an entry: it names no devices

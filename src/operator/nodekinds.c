@@ -1,0 +1,122 @@
+// The kinds of nodes of a SlurmCluster, and their lines of gres.conf. There is no bound on kinds: each layout of MIG
+// makes one, and a node without a line would register without GPUs.
+#include "operator/operator.h"
+
+#include "slurm/hostlist.h"
+
+#include <string.h>
+#include <uthash.h>
+
+struct td_op_kind {
+	struct td_op_share share; // gpus and types count
+	struct td_op_vendor vendor;
+	bool fake;
+	struct td_strv names;
+	UT_hash_handle hh; // by key
+	char key[];        // what nodes of one kind have in common
+};
+
+// Whose devices they are tells nodes apart that have devices; cores do where lines of gres.conf name them.
+static char *key_of(const struct td_op_of *of)
+{
+	const struct td_op_share *s = of->share;
+	return td_asprintf("%lld %d %lld %lld %d|%s|%s|%s|%s", s->gpus, s->shared, s->parts, *s->numa ? s->cpus : 0,
+			   s->gpus && of->fake, s->types, s->numa, s->gpus ? of->vendor->resource : "",
+			   s->gpus ? of->vendor->files : "");
+}
+
+void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of)
+{
+	td_auto_free char *key = key_of(of);
+	struct td_op_kind *one = NULL;
+	size_t len = strlen(key);
+	HASH_FIND(hh, k->table, key, len, one);
+	if (!one) {
+		one = td_calloc(1, sizeof(*one) + len + 1);
+		one->share = *of->share;
+		one->vendor = *of->vendor;
+		one->fake = of->fake;
+		memcpy(one->key, key, len + 1);
+		k->v = td_realloc(k->v, (k->n + 1) * sizeof(struct td_op_kind *));
+		k->v[k->n++] = one;
+		HASH_ADD_KEYPTR(hh, k->table, one->key, len, one);
+	}
+	td_strv_add(&one->names, node);
+	k->gpus += of->share->gpus;
+	k->gpu_nodes += of->share->gpus > 0;
+}
+
+void td_op_kinds_done(struct td_op_kinds *k)
+{
+	HASH_CLEAR(hh, k->table);
+	for (size_t i = 0; i < k->n; i++) {
+		td_strv_done(&k->v[i]->names);
+		free(k->v[i]);
+	}
+	free(k->v);
+	td_strv_done(&k->texts);
+	free(k->lines);
+	*k = (struct td_op_kinds){0};
+}
+
+// Keeps a string for the lines.
+static const char *keep(struct td_op_kinds *k, char *s)
+{
+	td_strv_steal(&k->texts, s);
+	return k->texts.v[k->texts.n - 1];
+}
+
+// One more line. A node whose GPUs are cut in parts of their own has some 60.
+static struct td_slurm_gres *line_of(struct td_op_kinds *k)
+{
+	k->lines = td_realloc(k->lines, (k->n_lines + 1) * sizeof(*k->lines));
+	return &k->lines[k->n_lines++];
+}
+
+// Adds the lines of one kind, in the order of Slurm's indexes: one for each type, and for each NUMA node.
+static void devices(struct td_op_kinds *k, const yyjson_val *sc, const struct td_op_kind *g, const char *nodes)
+{
+	const char *types = g->share.types;
+	char type[64];
+	long long n, from = 0;
+	while (from < g->share.gpus) {
+		bool typed = td_op_types_next(&types, type, &n);
+		if (!typed)
+			n = g->share.gpus - from;
+		for (long long to = from + n; from < to; from += n) {
+			n = td_op_device_run(&g->vendor, from, td_op_numa_run(g->share.numa, from, to));
+			char *cores = td_op_numa_cores(&g->share, from);
+			*line_of(k) = (struct td_slurm_gres){
+				.nodes = nodes,
+				.name = "gpu",
+				.file = keep(k, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
+				.several = td_op_device_several(&g->vendor, from),
+				.type = typed ? keep(k, td_strdup(type)) : NULL,
+				.cores = cores ? keep(k, cores) : NULL,
+				.flags = g->vendor.flags};
+		}
+	}
+	if (g->share.shared)
+		*line_of(k) = (struct td_slurm_gres){
+			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return td_op_name_cmp(*(char *const *)a, *(char *const *)b);
+}
+
+void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc)
+{
+	for (size_t i = 0; i < k->n; i++) {
+		struct td_op_kind *g = k->v[i];
+		if (!g->share.gpus)
+			continue;
+		const char *nodes = NULL;
+		if (k->n > 1) {
+			qsort(g->names.v, g->names.n, sizeof(char *), by_name);
+			nodes = keep(k, td_hostlist_write(&g->names));
+		}
+		devices(k, sc, g, nodes);
+	}
+}
