@@ -148,6 +148,8 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- filter.c: the filter of system calls of a new pod, where its namespace has one ----
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
+// ---- through.c: the scheduler of a new pod that asks for devices, where its namespace names one ----
+void td_srv_through(struct td_req *q, yyjson_mut_doc *d);
 // ---- networks.c: which network a pod is in, and who may write policies ----
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r);
