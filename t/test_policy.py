@@ -292,3 +292,18 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
     drop = lambda *argv: subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, "delete", "networkpolicy", "-n", "shut", "--wait=false", *argv], capture_output=True, text=True, timeout=60).stderr
     assert "are Tandem's own" in drop("tandem-tenant-egress", *bob) and "are Tandem's own" in drop("--all", *bob)
     assert not drop("tandem-tenant-egress", "--as", "system:serviceaccount:kube-system:namespace-controller")
+
+
+@pytest.mark.feature("A19.2", "A19.3")
+def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
+    """deploy/examples/through-slurm.yaml: who makes the pods does not know of Slurm. What asks for nothing, or names a scheduler, is left alone."""
+    site.kubectl("apply", "-f", ROOT / "deploy/examples/through-slurm.yaml")
+    apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models", "labels": {"tandem.dev/scheduler": "tandem"}}})
+    wait_for("the account of pods", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "models", check=False), 60)
+    asks = {"nvidia.com/gpu": "1"}
+    first = [{"name": "first", "image": "debian:13", "imagePullPolicy": "Never", "command": ["true"], "resources": {"limits": asks}}]
+    dry = lambda p: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(p)))["spec"]["schedulerName"]  # noqa: E731
+    wait_for("the policy counts", lambda: dry(pod("asks", "models", asks)) == "tandem", 60)
+    assert dry(pod("claims", "models", claim="any")) == "tandem" and dry(pod("init", "models", initContainers=first)) == "tandem"
+    assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", asks)) == dry(pod("bound", "models", asks, nodeName="n0")) == "default-scheduler"
+    assert dry(pod("other", "models", asks, schedulerName="mine")) == "mine"

@@ -32,7 +32,7 @@ def serving(pool):
 
 
 def made(name, **words):
-    """The objects of t/serving/NAME.json: their images and programs are this test's, and GPUS, REVISION and HASH what words says."""
+    """The objects of that file of t/serving: their images and programs are this test's, and GPUS, REVISION and HASH what words says."""
     text = (MADE / f"{name}.json").read_text()
     for k, v in words.items():
         text = text.replace(f"@{k}@", str(v))

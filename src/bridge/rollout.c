@@ -49,9 +49,8 @@ static void fix(const struct td_object *pod, bool knative, const char *line, str
 		td_buf_puts(ret, "Knative sends it no request and keeps the other revision until it is ready: make "
 				 "room, or let the other one go first (docs/serving.md)");
 	else if (td_object_label(pod, LABEL_KSERVE))
-		td_buf_puts(ret,
-			    "a rolling update ends them only when others are ready: make room, or write "
-			    "deploymentStrategy: {type: Recreate} beside the model in the InferenceService");
+		td_buf_puts(ret, "a rolling update ends them only when others are ready: make room, or write "
+				 "deploymentStrategy: {type: Recreate} beside the model in the InferenceService");
 	else
 		td_buf_printf(ret,
 			      "a rolling update ends them only when others are ready: make room, or write strategy: "
@@ -70,8 +69,8 @@ void td_rollout_words(const struct td_object *pod, const struct td_objects *pods
 	for (size_t i = 0; i < pods->n; i++) {
 		if (pods->v[i] == pod || !holds(pod, line, knative, pods->v[i]) || ++n > NAMED)
 			continue;
-		td_buf_printf(ret, n == 1 ? " Another revision of %s %s/%s holds devices meanwhile: pod " : ", ", of.kind,
-			      pod->ns, of.name);
+		td_buf_printf(ret, n == 1 ? " Another revision of %s %s/%s holds devices meanwhile: pod " : ", ",
+			      of.kind, pod->ns, of.name);
 		td_buf_puts(ret, pods->v[i]->name);
 	}
 	if (n > NAMED)

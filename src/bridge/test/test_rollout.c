@@ -52,8 +52,8 @@ static void test_deployments(void **state)
 {
 	const struct made next = {"web-2-a", "web", "2", "", "", false};
 	const struct made others[] = {
-		{"web-1-a", "web", "1", "", HELD, true},       {"web-1-b", "web", "1", "", HELD, false},
-		{"web-2-b", "web", "2", "", HELD, true},       {"web-1-c", "web", "1", "", "", true},
+		{"web-1-a", "web", "1", "", HELD, true},     {"web-1-b", "web", "1", "", HELD, false},
+		{"web-2-b", "web", "2", "", HELD, true},     {"web-1-c", "web", "1", "", "", true},
 		{"other-1-a", "other", "1", "", HELD, true},
 	};
 	check(&next, others, TD_LEN(others),
@@ -75,15 +75,18 @@ static void test_kserve(void **state)
 			  before = {"p1", "llm-predictor", "1", ISVC, HELD, true};
 	check(&next, &transformer, 1, "");
 	check(&next, &before, 1,
-	      " Another revision of InferenceService ml/llm holds devices meanwhile: pod p1; a rolling update ends them "
-	      "only when others are ready: make room, or write deploymentStrategy: {type: Recreate} beside the model in "
+	      " Another revision of InferenceService ml/llm holds devices meanwhile: pod p1; a rolling update ends "
+	      "them "
+	      "only when others are ready: make room, or write deploymentStrategy: {type: Recreate} beside the model "
+	      "in "
 	      "the InferenceService.");
 }
 
 static void test_knative(void **state)
 {
-	const struct made next = {"h2", "hello-00002-deployment", "2", KSVC("hello"),
-				  "\"serving.knative.dev/progress-deadline\":\"24h\"", false};
+	const struct made next = {
+		"h2", "hello-00002-deployment", "2", KSVC("hello"), "\"serving.knative.dev/progress-deadline\":\"24h\"",
+		false};
 	const struct made before = {"h1", "hello-00001-deployment", "1", KSVC("hello"), HELD, true};
 	check(&next, &before, 1,
 	      " Another revision of Service ml/hello holds devices meanwhile: pod h1; Knative sends it no request and "
@@ -93,7 +96,8 @@ static void test_knative(void **state)
 	const struct made plain = {"h2", "hello-00002-deployment", "2", KSVC("hello"), "", false};
 	check(&plain, NULL, 0,
 	      " Knative gives a revision up whose first pod is not ready within its progress deadline (10m unless its "
-	      "administrator says otherwise; annotation serving.knative.dev/progress-deadline), and takes the pod back.");
+	      "administrator says otherwise; annotation serving.knative.dev/progress-deadline), and takes the pod "
+	      "back.");
 }
 
 int main(void)
