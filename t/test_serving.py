@@ -1,4 +1,4 @@
-"""Servers of models, made as Knative and KServe make them: t/serving/*.json is what their controllers made (docs/facts/kubernetes.md K-S). Each
+"""Servers of models, made as Knative's controllers made them by hand, and as KServe's sources make them (t/serving, docs/facts/kubernetes.md K-V). Each
 replica is a job of its own in the one queue (row A19)."""
 import json
 import pathlib
