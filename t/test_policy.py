@@ -301,9 +301,10 @@ def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
     apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models", "labels": {"tandem.dev/scheduler": "tandem"}}})
     wait_for("the account of pods", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "models", check=False), 60)
     asks = {"nvidia.com/gpu": "1"}
+    other = {"example.com/disk": "1"}  # a device of the pool, asked for past Slurm, is refused
     first = [{"name": "first", "image": "debian:13", "imagePullPolicy": "Never", "command": ["true"], "resources": {"limits": asks}}]
     dry = lambda p: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(p)))["spec"]["schedulerName"]  # noqa: E731
     wait_for("the policy counts", lambda: dry(pod("asks", "models", asks)) == "tandem", 60)
     assert dry(pod("claims", "models", claim="any")) == "tandem" and dry(pod("init", "models", initContainers=first)) == "tandem"
-    assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", asks)) == dry(pod("bound", "models", asks, nodeName="n0")) == "default-scheduler"
-    assert dry(pod("other", "models", asks, schedulerName="mine")) == "mine"
+    assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", other)) == dry(pod("bound", "models", other, nodeName="n0")) == "default-scheduler"
+    assert dry(pod("other", "models", other, schedulerName="mine")) == "mine"
