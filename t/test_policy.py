@@ -372,3 +372,19 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(of("ann", ann, name="here", nodeSelector={})))
     status = lambda: get(c, "pod", "here", "-n", "posix")["status"]
     wait_for("its kubelet decides", lambda: status()["phase"] == "Running" or (status()["phase"], status().get("reason")) == ("Failed", "SupplementalGroupsPolicyNotSupported"), 60)
+
+
+@pytest.mark.feature("A19.2", "A19.3")
+def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
+    """deploy/examples/through-slurm.yaml: who makes the pods does not know of Slurm. What asks for nothing, or names a scheduler, is left alone."""
+    site.kubectl("apply", "-f", ROOT / "deploy/examples/through-slurm.yaml")
+    apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models", "labels": {"tandem.dev/scheduler": "tandem"}}})
+    wait_for("the account of pods", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "models", check=False), 60)
+    asks = {"nvidia.com/gpu": "1"}
+    other = {"example.com/disk": "1"}  # a device of the pool, asked for past Slurm, is refused
+    first = [{"name": "first", "image": "debian:13", "imagePullPolicy": "Never", "command": ["true"], "resources": {"limits": asks}}]
+    dry = lambda p: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(p)))["spec"]["schedulerName"]  # noqa: E731
+    wait_for("the policy counts", lambda: dry(pod("asks", "models", asks)) == "tandem", 60)
+    assert dry(pod("claims", "models", claim="any")) == "tandem" and dry(pod("init", "models", initContainers=first)) == "tandem"
+    assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", other)) == dry(pod("bound", "models", other, nodeName="n0")) == "default-scheduler"
+    assert dry(pod("other", "models", other, schedulerName="mine")) == "mine"

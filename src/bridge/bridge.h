@@ -13,6 +13,7 @@
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
+//   rollout.[ch]   why the next revision of a service waits
 //   link.c poll.c away.c   the connection to slurmrestd; polls of jobs and nodes; slurmctld away
 //   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c
 //     one ask: read what is, let the room pool decide, act

@@ -2,6 +2,7 @@
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
 #include "bridge/policy/policies.h"
 #include "bridge/quota.h"
+#include "bridge/rollout.h"
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/blocks.h"
 #include "bridge/scheduler/gang.h"
@@ -155,6 +156,9 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		td_policies_words(b, ordered, &t);
 		if (limited)
 			td_bridge_quota_words(b, pod, td_http_cancel(x), &t);
+		td_auto_objects struct td_objects beside = {0};
+		td_informer_list(b->pods, pod->ns, &beside);
+		td_rollout_words(pod, &beside, &t);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		if (!l)

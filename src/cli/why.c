@@ -103,27 +103,42 @@ static char *pod_path(const char *ns, const char *name)
 
 // ---- what has pods ----
 
-static const struct {
+static const struct td_gvr knative = {"serving.knative.dev", "v1", "services", "Knative Service", true},
+			   revisions = {"serving.knative.dev", "v1", "revisions", "Revision", true},
+			   kserve = {"serving.kserve.io", "v1beta1", "inferenceservices", "InferenceService", true};
+
+// A kind with spec.selector has no label: its pods are those that it selects.
+struct why_kind {
 	const char *word; // as kubectl takes it, without the plural's "s" and without a group
 	const struct td_gvr *gvr;
-} kinds[] = {
-	{"deployment", &td_deployments},
-	{"deploy", &td_deployments},
-	{"replicaset", &td_replicasets},
-	{"rs", &td_replicasets},
-	{"statefulset", &td_statefulsets},
-	{"sts", &td_statefulsets},
-	{"job", &td_jobs},
+	const char *label; // of its pods; its value is the object's name
+};
+static const struct why_kind kinds[] = {
+	{"deployment", &td_deployments, NULL},
+	{"deploy", &td_deployments, NULL},
+	{"replicaset", &td_replicasets, NULL},
+	{"rs", &td_replicasets, NULL},
+	{"statefulset", &td_statefulsets, NULL},
+	{"sts", &td_statefulsets, NULL},
+	{"job", &td_jobs, NULL},
+	{"ksvc", &knative, "serving.knative.dev/service"},
+	{"kservice", &knative, "serving.knative.dev/service"},
+	{"service.serving.knative.dev", &knative, "serving.knative.dev/service"},
+	{"services.serving.knative.dev", &knative, "serving.knative.dev/service"},
+	{"revision", &revisions, "serving.knative.dev/revision"},
+	{"isvc", &kserve, "serving.kserve.io/inferenceservice"},
+	{"inferenceservice", &kserve, "serving.kserve.io/inferenceservice"},
 };
 
 // What "deployment.apps/web" names; NULL: no kind that has pods.
-static const struct td_gvr *kind_of(const char *what)
+static const struct why_kind *kind_of(const char *what)
 {
-	size_t n = strcspn(what, "./");
+	size_t n = strcspn(what, "./"), whole = strcspn(what, "/");
 	for (size_t i = 0; i < TD_LEN(kinds); i++) {
 		size_t len = strlen(kinds[i].word);
-		if (!strncmp(what, kinds[i].word, len) && (n == len || (n == len + 1 && what[len] == 's')))
-			return kinds[i].gvr;
+		if (!strncmp(what, kinds[i].word, len) &&
+		    (n == len || (n == len + 1 && what[len] == 's') || whole == len))
+			return &kinds[i];
 	}
 	return NULL;
 }
@@ -180,9 +195,25 @@ static int answers(struct asker *a, const struct td_objects *pods, yyjson_mut_do
 	return 0;
 }
 
-static int of_workload(struct asker *a, const struct td_gvr *g, const char *name, yyjson_mut_doc *d, struct td_buf *t,
+// What a service says of itself when it is not ready: its own conditions, each reason once.
+static void says(const struct td_object *o, struct td_buf *t)
+{
+	const char *const types[] = {"Ready", "ConfigurationsReady", "PredictorReady", "ResourcesAvailable", "Active"};
+	const char *last = "";
+	for (size_t i = 0; i < TD_LEN(types); i++) {
+		yyjson_val *c = td_condition(o->root, types[i]);
+		const char *text = td_jstr_or(c, "message", td_jstr_or(c, "reason", ""));
+		if (!*text || td_streq(td_jstr(c, "status"), "True") || !strcmp(text, last))
+			continue;
+		td_buf_printf(t, " %s: %s%s", types[i], text, td_ends(text, ".") ? "" : ".");
+		last = text;
+	}
+}
+
+static int of_workload(struct asker *a, const struct why_kind *k, const char *name, yyjson_mut_doc *d, struct td_buf *t,
 		       struct td_error *err)
 {
+	const struct td_gvr *g = k->gvr;
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	td_auto(td_selector_free) struct td_selector *sel = NULL;
 	td_auto_objects struct td_objects pods = {0};
@@ -192,9 +223,9 @@ static int of_workload(struct asker *a, const struct td_gvr *g, const char *name
 		return r;
 	if ((r = td_kube_get(a->kube, g, a->ns, name, NULL, &o, err)))
 		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no %s %s/%s", g->kind, a->ns, name) : r;
-	if ((r = td_selector_from_object(td_jget(o->root, "spec.selector"), &sel, err)))
+	if (!k->label && (r = td_selector_from_object(td_jget(o->root, "spec.selector"), &sel, err)))
 		return r;
-	td_auto_free char *labels = td_selector_text(sel);
+	td_auto_free char *labels = k->label ? td_asprintf("%s=%s", k->label, name) : td_selector_text(sel);
 	if ((r = td_kube_list(a->kube, &td_pods, a->ns, labels, NULL, NULL, &pods, err)))
 		return r;
 
@@ -204,22 +235,28 @@ static int of_workload(struct asker *a, const struct td_gvr *g, const char *name
 		end += over(pods.v[i]);
 	}
 	long long want = td_jint(o->root, g == &td_jobs ? "spec.completions" : "spec.replicas", 1);
-	td_buf_printf(t, "%s %s/%s wants %lld pod%s: %zu run%s", g->kind, o->ns, o->name, want, want == 1 ? "" : "s",
-		      run, run == 1 ? "s" : "");
+	td_buf_printf(t, "%s %s/%s ", g->kind, o->ns, o->name);
+	if (k->label) // its autoscaler knows how many there are to be
+		td_buf_printf(t, "has %zu pod%s: ", pods.n, pods.n == 1 ? "" : "s");
+	else
+		td_buf_printf(t, "wants %lld pod%s: ", want, want == 1 ? "" : "s");
+	td_buf_printf(t, "%zu run%s", run, run == 1 ? "s" : "");
 	if (end)
 		td_buf_printf(t, ", %zu ended", end);
 	td_buf_printf(t, ", %zu wait%s.", pods.n - run - end, pods.n - run - end == 1 ? "s" : "");
-	if ((long long)pods.n < want)
+	if (k->label)
+		says(o, t);
+	else if ((long long)pods.n < want)
 		no_pods(o, t);
 	return answers(a, &pods, d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "pods"), t, err);
 }
 
-static int workload(struct asker *a, const struct td_gvr *g, const char *name)
+static int workload(struct asker *a, const struct why_kind *k, const char *name)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_buf struct td_buf t = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	if (of_workload(a, g, name, d, &t, &err))
+	if (of_workload(a, k, name, d, &t, &err))
 		return failed(&err);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "text", td_buf_str(&t));
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
@@ -293,12 +330,12 @@ static int of_words(struct asker *a, const char *what)
 		return one(a, td_buf_str(&path));
 	}
 
-	const struct td_gvr *g = slash ? kind_of(what) : NULL;
-	if (slash && !g)
+	const struct why_kind *k = slash ? kind_of(what) : NULL;
+	if (slash && !k)
 		return td_command_wrong(
 			"why",
-			"\"%.*s\" has no pods that it knows: give pod, deployment, replicaset, statefulset "
-			"or job (of Kubernetes)",
+			"\"%.*s\" has no pods that it knows: give pod, deployment, replicaset, statefulset, "
+			"job (of Kubernetes), ksvc or revision (of Knative) or isvc (of KServe)",
 			(int)(slash - what), what);
 	if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(name))
 		return td_command_wrong(
@@ -306,8 +343,8 @@ static int of_words(struct asker *a, const char *what)
 			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, or a job's id "
 			"such as 12, 12_3 or 12_[4-7]",
 			what);
-	if (g)
-		return workload(a, g, name);
+	if (k)
+		return workload(a, k, name);
 	td_auto_free char *path = pod_path(a->ns, name);
 	return one(a, path);
 }
@@ -338,6 +375,8 @@ int td_why_main(int argc, char **argv)
 		.about = "Says in plain words why a pod or a Slurm job waits, or where it runs:\n"
 			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME\n"
 			 "  tandem why deployment/web           each of its pods; also rs, sts, job\n"
+			 "  tandem why ksvc/hello               of a Knative Service; also revision\n"
+			 "  tandem why isvc/llm                 of an InferenceService of KServe\n"
 			 "  tandem why 12                       a job; of an array also 12_3 and 12_[4-7]\n"
 			 "  tandem why run/train-3fa9c1         a run of yours, after `tandem login`",
 		.options = options,

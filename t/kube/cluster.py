@@ -76,7 +76,8 @@ kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --sec
   --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged --enable-bootstrap-token-auth \\
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
-  --audit-policy-file audit.yaml --audit-log-path log/audit.log --feature-gates HPAScaleToZero=true >> log/apiserver.log 2>&1 &
+  --audit-policy-file audit.yaml --audit-log-path log/audit.log \\
+  --feature-gates HPAScaleToZero=true,MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1beta1=true >> log/apiserver.log 2>&1 &
 # As a kubelet does with static pods: kube-controller-manager, for one, gives up when the API server is not healthy within 10 s.
 keep() {{
   log=log/$1.log
