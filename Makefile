@@ -36,7 +36,7 @@ build-asan: setup
 	@ninja -C build-asan --quiet
 
 build-tsan: setup
-	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=thread >/dev/null
+	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Dbuildtype=debugoptimized -Db_sanitize=thread >/dev/null
 	@ninja -C build-tsan --quiet
 
 test-setup:
