@@ -13,7 +13,7 @@ enum {
 	NODE_MS = 1000   // as the labels of slurmd's pods
 };
 
-struct counted {
+struct count_job {
 	int64_t id, read_ms;  // mono; 0: not read yet
 	struct td_strv nodes; // none: it is no native job, or not read yet
 };
@@ -27,7 +27,7 @@ struct count_of { // a node; it stays when nothing is there any more
 
 struct td_counts {
 	// Of the listing thread.
-	struct counted *v; // by id
+	struct count_job *v; // by id
 	size_t n;
 	uint64_t gen; // of the nodes that the last look was made for
 	bool more;    // the last look left something to read
@@ -87,7 +87,7 @@ static void sum(struct td_bridge *b, const struct td_strv *nodes, bool in)
 		td_queue_add_after(b->node_queue, nodes->v[i], NODE_MS);
 }
 
-static void forget(struct td_bridge *b, struct counted *k)
+static void forget(struct td_bridge *b, struct count_job *k)
 {
 	sum(b, &k->nodes, false);
 	td_strv_done(&k->nodes);
@@ -104,7 +104,7 @@ static bool runs(uint64_t states)
 static bool merge(struct td_bridge *b, const struct td_slurm_states *now)
 {
 	struct td_counts *c = b->counts;
-	struct counted *v = td_calloc(now->n + 1, sizeof(*v));
+	struct count_job *v = td_calloc(now->n + 1, sizeof(*v));
 	size_t n = 0, old = 0, before = c->n, fresh = 0;
 	for (size_t i = 0; i < now->n; i++) {
 		if (!runs(now->v[i].states) || td_asks_want_job(b->asks, now->v[i].id))
@@ -113,7 +113,7 @@ static bool merge(struct td_bridge *b, const struct td_slurm_states *now)
 			forget(b, &c->v[old++]);
 		bool known = old < c->n && c->v[old].id == now->v[i].id;
 		fresh += !known;
-		v[n++] = known ? c->v[old++] : (struct counted){.id = now->v[i].id, .read_ms = -1};
+		v[n++] = known ? c->v[old++] : (struct count_job){.id = now->v[i].id, .read_ms = -1};
 	}
 	while (old < c->n)
 		forget(b, &c->v[old++]);
@@ -123,7 +123,7 @@ static bool merge(struct td_bridge *b, const struct td_slurm_states *now)
 	return fresh || n != before;
 }
 
-static int read_one(struct td_bridge *b, struct td_slurm *s, struct counted *k, struct td_error *err)
+static int read_one(struct td_bridge *b, struct td_slurm *s, struct count_job *k, struct td_error *err)
 {
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(s, k->id, b->cancel, &j, err);
@@ -148,7 +148,7 @@ static int look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
 		return r;
 	c->more = merge(b, &now);
 	for (size_t i = 0; i < c->n && !r; i++) {
-		struct counted *k = &c->v[i];
+		struct count_job *k = &c->v[i];
 		bool first = k->read_ms < 0;
 		if (first)
 			k->read_ms = 0; // seen once
