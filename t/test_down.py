@@ -26,6 +26,7 @@ def soon(pool):
     pool.change({"config": {"slurmConf": {"SlurmdTimeout": was}}})
 
 
+@pytest.mark.embedded  # a real kubelet starts slurmd anew before Slurm gives it up
 @pytest.mark.feature("A5.3")
 def test_a_node_whose_slurmd_is_gone_is_tainted_until_it_is_back(soon):
     """No pod goes there that Slurm does not place, but for those that the node needs to come back; a pod that Slurm places waits for it."""
