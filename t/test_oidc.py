@@ -58,7 +58,8 @@ def test_one_person_in_the_browser_in_ssh_and_in_jobs(pool, issuer, gateway, tmp
         assert d.current_url.startswith(issuer.url)
         d.find_element(By.ID, "username").send_keys("researcher")
         d.find_element(By.ID, "password").send_keys(PASSWORD + Keys.ENTER)
-        wait_for("it is logged in", lambda: d.find_element(By.ID, "nav").is_displayed())
+        shown = "const nav = document.getElementById('nav'); return !!nav && nav.getClientRects().length > 0"  # one question: the page changes meanwhile
+        wait_for("it is logged in", lambda: d.execute_script(shown))
         assert d.current_url == f"{gateway}/" and d.find_element(By.ID, "name").text == "researcher"
         cookies = {c["name"]: c for c in d.get_cookies()}
         assert set(cookies) == {"tandem"} and cookies["tandem"]["httpOnly"] and cookies["tandem"]["sameSite"] == "Strict"
