@@ -147,24 +147,15 @@ static bool given(const char *storage, const char *path, struct td_arena *a)
 	return false;
 }
 
-static bool has_volume(yyjson_mut_val *o, const char *name)
+// The object of a list whose key has this value; NULL: there is none.
+static yyjson_mut_val *find(yyjson_mut_val *list, const char *key, const char *value)
 {
 	yyjson_mut_val *v;
 	size_t i, n;
-	yyjson_mut_arr_foreach (td_jm_get(o, "spec.volumes"), i, n, v)
-		if (yyjson_mut_is_obj(v) && td_streq(td_jm_getstr(v, "name"), name))
-			return true;
-	return false;
-}
-
-static bool has_mount(yyjson_mut_val *c, const char *path)
-{
-	yyjson_mut_val *v;
-	size_t i, n;
-	yyjson_mut_arr_foreach (td_jm_get(c, "volumeMounts"), i, n, v)
-		if (yyjson_mut_is_obj(v) && td_streq(td_jm_getstr(v, "mountPath"), path))
-			return true;
-	return false;
+	yyjson_mut_arr_foreach (list, i, n, v)
+		if (yyjson_mut_is_obj(v) && td_streq(td_jm_getstr(v, key), value))
+			return v;
+	return NULL;
 }
 
 // The pod's volume of this name that is a claim or a directory of the node; NULL: it is of another kind.
@@ -252,7 +243,7 @@ static bool there(struct td_req *q, const struct td_person_mount *m)
 static void mount(yyjson_mut_doc *d, yyjson_mut_val *c, const struct td_person_mount *m, const char *volume)
 {
 	yyjson_mut_val *x = yyjson_mut_obj(d), *all = td_jm_get(c, "volumeMounts");
-	if (has_mount(c, m->path) || (all && !yyjson_mut_is_arr(all)))
+	if (find(all, "mountPath", m->path) || (all && !yyjson_mut_is_arr(all)))
 		return;
 	td_jm_str(d, x, "name", volume);
 	td_jm_str(d, x, "mountPath", m->path);
@@ -272,7 +263,7 @@ static void give(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const c
 		return; // validation refuses it
 	while (td_person_mount_next(&storage, q->arena, &m)) {
 		const char *volume = td_arena_printf(q->arena, "storage-%s", m.name);
-		if (has_volume(o, volume) || !there(q, &m))
+		if (find(td_jm_get(o, "spec.volumes"), "name", volume) || !there(q, &m))
 			continue; // one that the person named so himself
 		yyjson_mut_val *x = yyjson_mut_obj(d);
 		td_jm_str(d, x, "name", volume);
@@ -290,12 +281,8 @@ static void give(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const c
 static void say(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
 {
 	yyjson_mut_val *all = td_jm_get(c, "env"), *v;
-	size_t i, n;
-	if (all && !yyjson_mut_is_arr(all))
+	if (find(all, "name", name) || (all && !yyjson_mut_is_arr(all)))
 		return;
-	yyjson_mut_arr_foreach (all, i, n, v)
-		if (yyjson_mut_is_obj(v) && td_streq(td_jm_getstr(v, "name"), name))
-			return;
 	v = yyjson_mut_obj(d);
 	td_jm_str(d, v, "name", name);
 	td_jm_str(d, v, "value", value);
