@@ -334,6 +334,14 @@ int td_srv_identity_kept(struct td_req *q, const struct td_item *old, yyjson_mut
 {
 	if (his(q, old) || !note_of(q, TD_ANN_PEOPLE))
 		return 0;
+	yyjson_mut_val *notes = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.annotations"),
+		       *mask = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_UMASK) : NULL;
+	if (!td_streq(mask ? yyjson_mut_get_str(mask) : NULL,
+		      td_jkey_str(td_jget(td_item_root(old), "metadata.annotations"), TD_ANN_UMASK)))
+		return forbid(q, old->name, r,
+			      "metadata.annotations[\"" TD_ANN_UMASK
+			      "\"]: the pod runs as its person, and only he says who else may write his files: leave "
+			      "it as it is");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *was = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *a = td_jm_get(yyjson_mut_doc_get_root(was), "spec"),
 		       *b = td_jm_get(yyjson_mut_doc_get_root(d), "spec");

@@ -534,6 +534,36 @@ static void test_no_second_definition(void **state)
 	WANT(h->admin, "GET", "/apis/rbac.authorization.k8s.io/v9/clusterrolebindings", NULL, 404, NULL);
 }
 
+// In a Tenant whose pods are their people's nobody becomes another, nor changes what another's pod leaves to him.
+static void test_whose_pods(void **state)
+{
+	struct harness *h = *state;
+	const char *pods = "/api/v1/namespaces/t/pods";
+	td_auto_free char *ann = user("ann", "people"), *eve = user("eve", "people");
+	WANT(h->admin, "POST", "/api/v1/namespaces",
+	     "{\"metadata\":{\"name\":\"t\",\"labels\":{\"tandem.dev/tenant\":\"t\"},\"annotations\":{"
+	     "\"tandem.dev/people\":\"project\\n3000:5000::ann:/home/ann:ann\\n3001:5000::eve:/home/eve:eve\"}}}",
+	     201, NULL);
+	WANT(h->admin, "POST", RBAC "/namespaces/t/rolebindings",
+	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"edit\"},"
+	     "\"subjects\":[{\"kind\":\"Group\",\"name\":\"people\"}]}",
+	     201, NULL);
+	WANT(ann, "POST", pods,
+	     "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}", 201, NULL);
+	static const char *const masks[] = {"\"0000\"", "null"};
+	for (size_t i = 0; i < TD_LEN(masks); i++) {
+		td_auto_free char *body =
+			td_asprintf("{\"metadata\":{\"annotations\":{\"tandem.dev/umask\":%s}}}", masks[i]);
+		WANT(eve, "PATCH", "/api/v1/namespaces/t/pods/p", body, 403,
+		     "pods \"p\" is forbidden: metadata.annotations[\"tandem.dev/umask\"]: the pod runs as its person, "
+		     "and only he says who else may write his files: leave it as it is");
+	}
+	WANT(eve, "PATCH", "/api/v1/namespaces/t/pods/p", "{\"metadata\":{\"annotations\":{\"seen\":\"yes\"}}}", 200,
+	     NULL);
+	WANT(ann, "PATCH", "/api/v1/namespaces/t/pods/p",
+	     "{\"metadata\":{\"annotations\":{\"tandem.dev/umask\":\"0077\"}}}", 200, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,6 +573,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_seen_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_escalation, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ways_around, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_whose_pods, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_second_definition, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
