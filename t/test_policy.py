@@ -302,11 +302,11 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     space = lambda name, people: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name}, "annotations": {
         "tandem.dev/people": people, "tandem.dev/storage": "rw:claim:home:home:/home:\nrw:host:scratch:/mnt/scratch:/scratch:\nro:host:data:/mnt/data:/data:\nrw:claim:sets:fs:/sets:all/sets"}}}
     people = [{"kind": "User", "name": u, "apiGroup": "rbac.authorization.k8s.io"} for u in ("ann", "oidc:bob", "bob", "eve")]
-    apply(c, space("posix", lines), space("alone", "posix\n3000:3000::ann:/home/ann:ann"),
+    apply(c, space("posix", lines), space("alone", "posix\n3000:3000::ann:/home/ann:ann"), space("empty", ""),
           {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "posix-members"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
            "subjects": people}, {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "posix-debug"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "posix-debug"}, "subjects": people},
           {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "posix-debug"}, "rules": [{"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]}]})  # more than edit has
-    for ns in ("posix", "alone"):
+    for ns in ("posix", "alone", "empty"):
         wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
 
     def of(user, security=None, own=None, ns="posix", name="p", **spec):
@@ -327,6 +327,7 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
         assert "the pod runs as bob: write" in made("oidc:bob", bobs(security={**bob, **wrong})), wrong
     assert "says whose pods these are" in made("oidc:bob", of("ann", ann)) and "must be a member" in made("bob", of("bob", bob)) and "must be a member" in made("eve", of("eve", bob))
     assert "must be a member" in may_create(c, pod("p", ns="posix"))  # an administrator's is nobody's, too
+    assert "must be a member" in made("ann", of("ann", ann, ns="empty"))  # what says nobody is not what says nothing
     for wrong in ({"runAsUser": 3000}, {"runAsGroup": 0}, {"allowPrivilegeEscalation": True}, {"allowPrivilegeEscalation": None}, {"capabilities": {"add": ["DAC_OVERRIDE"]}}):
         assert "securityContext of each container" in made("oidc:bob", bobs(own=wrong)), wrong
         first = {**pod("x")["spec"]["containers"][0], "name": "first", "securityContext": {"allowPrivilegeEscalation": False, **wrong}}
