@@ -99,7 +99,16 @@ int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d,
 	if (old) // a pod's maker stays; what pods are made from is who changed it last
 		say(d, o, !pods && !role && of_tenant(q) && template_differs(old, o) ? q->user.name : was);
 	else if (controllers) {
-		td_auto_free char *its = of_tenant(q) ? owners(q, o) : NULL;
+		bool tenants = of_tenant(q);
+		td_auto_free char *its = tenants ? owners(q, o) : NULL;
+		// The template was read before this: if somebody else has written another since, it is not his.
+		if (tenants && !td_streq(now, its)) {
+			td_refuse(r, 409, "Conflict",
+				  "%s \"%s\" is made from what was %s's, which is %s's by now: read it again",
+				  q->plural, td_jm_getstr(o, "metadata.name"), now ? now : "nobody",
+				  its ? its : "nobody");
+			return td_refuse_about(r, q->k->group, q->plural, td_jm_getstr(o, "metadata.name"));
+		}
 		say(d, o, its);
 	} else if (!role) // the roles of Tandem name whom they act for, or nobody
 		say(d, o, of_tenant(q) ? q->user.name : NULL);

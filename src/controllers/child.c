@@ -4,6 +4,7 @@
 
 #include "api/condition.h"
 #include "api/selector.h"
+#include "base/names.h"
 #include "base/rand.h"
 
 #include <stdio.h>
@@ -145,6 +146,12 @@ yyjson_mut_doc *td_ctl_pod_from(const struct td_object *owner, const struct td_g
 	td_jm_str(d, o, "metadata.namespace", owner->ns);
 	td_jm_copyval(d, o, "metadata.labels", td_jget(t, "metadata.labels"));
 	td_jm_copyval(d, o, "metadata.annotations", td_jget(t, "metadata.annotations"));
+	// Whose it is, as of this template: the server refuses the pod if it is another's by now (apiserver/whose.c).
+	const char *user = td_object_annotation(owner, TD_ANN_USER);
+	if (user)
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_USER, user);
+	else if (td_jm_get(o, "metadata.annotations"))
+		yyjson_mut_obj_remove_key(td_jm_get(o, "metadata.annotations"), TD_ANN_USER);
 	td_jm_copyval(d, o, "metadata.finalizers", td_jget(t, "metadata.finalizers"));
 	td_ctl_set_owner(d, o, owner, gvr);
 	td_jm_copyval(d, o, "spec", td_jget(t, "spec"));

@@ -564,6 +564,43 @@ static void test_whose_pods(void **state)
 	     "{\"metadata\":{\"annotations\":{\"tandem.dev/umask\":\"0077\"}}}", 200, NULL);
 }
 
+// A controller has read a template when it was one person's, and makes a pod of it when it is another's: of neither.
+static void test_a_template_is_whose_it_was(void **state)
+{
+	struct harness *h = *state;
+	td_auto_free char *controllers = user("system:tandem:controllers", "tandem:roles");
+	td_auto(td_json_unref) struct td_json *job = NULL;
+	WANT(h->admin, "POST", "/api/v1/namespaces",
+	     "{\"metadata\":{\"name\":\"t\",\"labels\":{\"tandem.dev/tenant\":\"t\"}}}", 201, NULL);
+	assert_int_equal(
+		ask(h, "POST", "/apis/batch/v1/namespaces/t/jobs", JSON,
+		    "{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","
+		    "\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
+		    &job),
+		201);
+	static const struct {
+		const char *notes;
+		int status;
+		const char *message;
+	} v[] = {{"{\"tandem.dev/user\":\"eve\"}", 409,
+		  "pods \"p\" is made from what was eve's, which is admin's by now: read it again"},
+		 {"{}", 409, "pods \"p\" is made from what was nobody's, which is admin's by now: read it again"},
+		 {"{\"tandem.dev/user\":\"admin\"}", 201, NULL}};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"p\",\"annotations\":%s,"
+						      "\"ownerReferences\":[{\"apiVersion\":\"batch/v1\","
+						      "\"kind\":\"Job\",\"name\":\"j\",\"uid\":\"%s\",\"controller\":"
+						      "true}]},\"spec\":{\"containers\":[{"
+						      "\"name\":\"c\",\"image\":\"i\"}]}}",
+						      v[i].notes, td_jstr(td_json_root(job), "metadata.uid"));
+		WANT(controllers, "POST", "/api/v1/namespaces/t/pods", body, v[i].status, v[i].message);
+	}
+	WANT(controllers, "POST", "/api/v1/namespaces/default/pods", // no Tenant's: there nobody counts
+	     "{\"metadata\":{\"name\":\"p\",\"annotations\":{\"tandem.dev/user\":\"eve\"}},\"spec\":{\"containers\":[{"
+	     "\"name\":\"c\",\"image\":\"i\"}]}}",
+	     201, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -574,6 +611,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_escalation, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ways_around, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whose_pods, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_template_is_whose_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_second_definition, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
