@@ -129,8 +129,7 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 		td_store_get(q->s->store, td_store_table(q->s->store, "", "serviceaccounts"), q->ns, name);
 	if (!sa) {
 		// If the namespace is absent or terminating, the store refuses the write.
-		td_auto(td_item_unref) struct td_item *ns =
-			td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+		td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 		if (!ns || td_jget(td_item_root(ns), "metadata.deletionTimestamp"))
 			return 0;
 		td_refuse(r, 403, NULL,

@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct td_item *td_srv_space(const struct td_req *q)
+{
+	return td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+}
+
 static bool is(const struct td_kind *k, const char *group, const char *plural)
 {
 	return !strcmp(k->group, group) && !strcmp(k->plural, plural);

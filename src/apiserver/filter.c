@@ -13,8 +13,7 @@ static const char local[] = "localhost/";
 // The namespace's filter; NULL: none. The caller frees it.
 static char *wanted(struct td_req *q)
 {
-	td_auto(td_item_unref) struct td_item *ns =
-		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	return ns ? td_strdup(td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_SECCOMP)) : NULL;
 }
 

@@ -13,8 +13,7 @@ static const char *const lists[] = {"spec.containers", "spec.initContainers"};
 
 static char *note_of(struct td_req *q, const char *key)
 {
-	td_auto(td_item_unref) struct td_item *ns =
-		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	const char *v = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), key) : NULL;
 	return v ? td_arena_strdup(q->arena, v) : NULL;
 }

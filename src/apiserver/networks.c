@@ -61,8 +61,7 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 		return forbid(q, o,
 			      "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name",
 			      r);
-	td_auto(td_item_unref) struct td_item *ns =
-		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	const char *shut = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_EGRESS) : NULL;
 	if (!shut || !yyjson_mut_arr_size(td_jm_get(o, "spec.egress")))
 		return 0;

@@ -325,6 +325,9 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 // subresource: they may change metadata, but run no other admission.
 int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
+// The request's namespace; NULL: there is none, and the store will refuse the write. The caller drops the reference.
+struct td_item *td_srv_space(const struct td_req *q);
+
 // ---- crd.c ----
 bool td_srv_is_crd(const struct td_kind *k);
 // Fills in a CRD's status: the conditions (Established, …), accepted names and stored versions.

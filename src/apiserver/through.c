@@ -41,8 +41,7 @@ void td_srv_through(struct td_req *q, yyjson_mut_doc *d)
 	const char *own = td_jm_getstr(o, "spec.schedulerName");
 	if ((own && *own && strcmp(own, "default-scheduler") != 0) || td_jm_get(o, "spec.nodeName") || !asks(o))
 		return;
-	td_auto(td_item_unref) struct td_item *ns =
-		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	const char *wanted = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.labels"), TD_LABEL_SCHEDULER) : NULL;
 	if (wanted && *wanted)
 		td_jm_str(d, o, "spec.schedulerName", wanted);

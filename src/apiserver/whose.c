@@ -27,8 +27,7 @@ static bool makes_pods(const struct td_kind *k)
 
 static bool of_tenant(struct td_req *q)
 {
-	td_auto(td_item_unref) struct td_item *ns =
-		td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	return ns && td_jkey_str(td_jget(td_item_root(ns), "metadata.labels"), TD_LABEL_TENANT);
 }
 
