@@ -166,14 +166,10 @@ int64_t td_gate_cgroup_job(const char *cgroups)
 
 bool td_gate_cgroup_sluid(const char *cgroups, char ret[TD_SLUID])
 {
-	// "0::/…/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0". slurmd makes the directory, and its steps are below it: a
-	// user makes directories of his own only below these.
-	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++) {
-		snprintf(ret, TD_SLUID, "%.14s", s + 1);
-		if (td_wire_is_sluid(ret) && !strncmp(s + 15, "/step_", strlen("/step_")))
-			return true;
-	}
-	return false;
+	const char *s = td_wire_cgroup_sluid(cgroups);
+	if (s)
+		snprintf(ret, TD_SLUID, "%.*s", (int)td_wire_sluid(s), s);
+	return s;
 }
 
 static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)

@@ -21,10 +21,11 @@ enum { FRESH_MS = 1000, SILENT_MS = 30000, MODPROBE_MS = 20000 };
 struct td_realgpu {
 	int each;
 	pthread_mutex_t mu; // guards what follows
-	bool reading;       // a thread uses the backend, without the lock: a sick GPU may never answer
+	// When a thread began to use the backend, without the lock: a sick GPU may never answer. 0: none does.
+	int64_t began_ms;
 	struct td_checkup_facts facts;
 	int64_t read_ms;
-	struct td_checkup_backend backend; // of whoever set reading
+	struct td_checkup_backend backend; // of whoever set began_ms
 	// From here on nothing changes.
 	int n;
 	struct {
@@ -213,21 +214,22 @@ struct realpart {
 static int look(struct td_realgpu *r, struct td_error *err)
 {
 	pthread_mutex_lock(&r->mu);
-	int64_t age = td_mono_ms(&td_clock_system) - r->read_ms;
-	bool mine = age >= FRESH_MS && !r->reading;
-	r->reading |= mine;
+	int64_t now = td_mono_ms(&td_clock_system), silent = r->began_ms ? now - r->began_ms : 0;
+	bool mine = !r->began_ms && now - r->read_ms >= FRESH_MS;
+	if (mine)
+		r->began_ms = now;
 	pthread_mutex_unlock(&r->mu);
 	if (!mine)
-		return age < SILENT_MS ? 0
-				       : td_fail(err, TD_TRANSIENT,
-						 "NVIDIA's driver has not answered for %lld seconds: look at the "
-						 "machine's kernel log",
-						 (long long)age / 1000);
+		return silent < SILENT_MS ? 0
+					  : td_fail(err, TD_TRANSIENT,
+						    "NVIDIA's driver has not answered for %lld seconds: look at the "
+						    "machine's kernel log",
+						    (long long)silent / 1000);
 
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	int code = r->backend.read(r->backend.ctx, f, err);
 	pthread_mutex_lock(&r->mu);
-	r->reading = false;
+	r->began_ms = 0;
 	if (!code) {
 		r->facts = *f;
 		r->read_ms = td_mono_ms(&td_clock_system);

@@ -48,19 +48,11 @@ struct standin_called {
 	long long job;
 };
 
-static const char *sluid_in(const char *cgroups)
-{
-	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++)
-		if (td_wire_sluid(s + 1) && !strncmp(s + 1 + SLUID, "/step_", strlen("/step_")))
-			return s + 1;
-	return NULL;
-}
-
 // Slurm's job in the text of a /proc/PID/cgroup; 0: none. The last one counts: what is below is the job's own.
 static long long job_of(const char *cgroups, const struct standin_called *v, int n, bool *batch)
 {
 	long long job = 0;
-	const char *sluid = sluid_in(cgroups);
+	const char *sluid = td_wire_cgroup_sluid(cgroups);
 	*batch = strstr(cgroups, "/step_batch") != NULL;
 	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
 		char *end;
@@ -92,8 +84,9 @@ static int called(const char *proc, struct standin_called *v, int max)
 	int n = 0;
 	for (struct dirent *e; d && n < max && (e = readdir(d)) != NULL;) {
 		int pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
-		const char *sluid =
-			pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0 ? sluid_in(text) : NULL;
+		const char *sluid = pid && text_of(of(proc, pid, "cgroup"), text, sizeof(text)) > 0
+					    ? td_wire_cgroup_sluid(text)
+					    : NULL;
 		// slurmstepds are in a place of their own there, "…/step_0/slurm": who is root in a job has none.
 		const char *step = sluid ? strchr(sluid + SLUID + 1, '/') : NULL;
 		if (!step || strncmp(step, "/slurm", strlen("/slurm")) != 0 ||

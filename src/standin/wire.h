@@ -109,3 +109,15 @@ static inline bool td_wire_is_sluid(const char *s)
 	size_t n = td_wire_sluid(s);
 	return n && !s[n];
 }
+
+// The job's SLUID in the text of a /proc/PID/cgroup, "0::/…/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0"; NULL: there
+// is none. slurmd makes the directory, and its steps are below it: a user makes directories of his own only below these.
+static inline const char *td_wire_cgroup_sluid(const char *cgroups)
+{
+	for (const char *s = cgroups; (s = strstr(s, "/s")) != NULL; s++) {
+		size_t n = td_wire_sluid(s + 1);
+		if (n && !strncmp(s + 1 + n, "/step_", strlen("/step_")))
+			return s + 1;
+	}
+	return NULL;
+}

@@ -14,7 +14,7 @@ enum {
 };
 
 struct count_job {
-	int64_t id, read_ms;  // mono; 0: not read yet
+	int64_t id, read_ms;  // mono; 0: not read yet; -1: seen in one look only
 	struct td_strv nodes; // none: it is no native job, or not read yet
 };
 
@@ -74,24 +74,26 @@ static struct count_of *of_locked(struct td_counts *c, const char *node)
 	return x;
 }
 
-// Takes the job's nodes into the sums, or out of them.
-static void sum(struct td_bridge *b, const struct td_strv *nodes, bool in)
+// The job has these nodes from now on, which are taken over.
+static void has(struct td_bridge *b, struct count_job *k, struct td_strv nodes)
 {
 	pthread_mutex_lock(&b->counts->lock);
-	for (size_t i = 0; i < nodes->n; i++) {
-		struct count_of *x = of_locked(b->counts, nodes->v[i]);
-		x->jobs = in ? x->jobs + 1 : x->jobs - 1;
-	}
+	for (size_t i = 0; i < k->nodes.n; i++)
+		of_locked(b->counts, k->nodes.v[i])->jobs--;
+	for (size_t i = 0; i < nodes.n; i++)
+		of_locked(b->counts, nodes.v[i])->jobs++;
 	pthread_mutex_unlock(&b->counts->lock);
-	for (size_t i = 0; i < nodes->n; i++)
-		td_queue_add_after(b->node_queue, nodes->v[i], NODE_MS);
+	for (size_t i = 0; i < k->nodes.n; i++)
+		td_queue_add_after(b->node_queue, k->nodes.v[i], NODE_MS);
+	for (size_t i = 0; i < nodes.n; i++)
+		td_queue_add_after(b->node_queue, nodes.v[i], NODE_MS);
+	td_strv_done(&k->nodes);
+	k->nodes = nodes;
 }
 
 static void forget(struct td_bridge *b, struct count_job *k)
 {
-	sum(b, &k->nodes, false);
-	td_strv_done(&k->nodes);
-	k->nodes = (struct td_strv){0};
+	has(b, k, (struct td_strv){0});
 }
 
 static bool runs(uint64_t states)
@@ -113,7 +115,10 @@ static bool merge(struct td_bridge *b, const struct td_slurm_states *now)
 			forget(b, &c->v[old++]);
 		bool known = old < c->n && c->v[old].id == now->v[i].id;
 		fresh += !known;
-		v[n++] = known ? c->v[old++] : (struct count_job){.id = now->v[i].id, .read_ms = -1};
+		v[n] = known ? c->v[old++] : (struct count_job){.id = now->v[i].id, .read_ms = -1};
+		if (known && v[n].read_ms < 0)
+			v[n].read_ms = 0;
+		n++;
 	}
 	while (old < c->n)
 		forget(b, &c->v[old++]);
@@ -129,38 +134,47 @@ static int read_one(struct td_bridge *b, struct td_slurm *s, struct count_job *k
 	int r = td_slurm_job(s, k->id, b->cancel, &j, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
-	forget(b, k);
-	k->read_ms = td_now(b);
+	struct td_strv nodes = {0};
 	// Stand-ins, and what holds something for nobody, bear our mark.
 	for (size_t i = 0; !r && runs(j.states) && !td_starts(j.admin_comment, "tandem/") && i < j.n_nodes; i++)
-		td_strv_add(&k->nodes, j.nodes[i].name);
-	sum(b, &k->nodes, true);
+		td_strv_add(&nodes, j.nodes[i].name);
+	has(b, k, nodes);
+	k->read_ms = td_now(b);
+	return 0;
+}
+
+// Reads the jobs that were not read yet (old: those that were read long ago), *left at most.
+static int read_due(struct td_bridge *b, struct td_slurm *s, bool old, size_t *left, struct td_error *err)
+{
+	struct td_counts *c = b->counts;
+	const int64_t now = td_now(b);
+	for (size_t i = 0; i < c->n; i++) {
+		struct count_job *k = &c->v[i];
+		if (old ? k->read_ms <= 0 || now - k->read_ms < OLD_MS : k->read_ms != 0)
+			continue;
+		if (!*left) {
+			c->more = true;
+			return 0;
+		}
+		--*left;
+		int r = read_one(b, s, k, err);
+		if (r)
+			return r;
+	}
 	return 0;
 }
 
 static int look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
 {
-	struct td_counts *c = b->counts;
 	td_auto_states struct td_slurm_states now = {0};
-	size_t reads = 0;
+	size_t left = READS;
 	int r = td_slurm_job_states_all(s, b->cancel, &now, err);
 	if (r)
 		return r;
-	c->more = merge(b, &now);
-	for (size_t i = 0; i < c->n && !r; i++) {
-		struct count_job *k = &c->v[i];
-		bool first = k->read_ms < 0;
-		if (first)
-			k->read_ms = 0; // seen once
-		if (first || (k->read_ms && td_now(b) - k->read_ms < OLD_MS))
-			continue;
-		c->more |= reads == READS;
-		if (reads < READS)
-			r = read_one(b, s, k, err);
-		reads += reads < READS;
-	}
-	c->more |= r != 0;
-	return r;
+	b->counts->more = merge(b, &now);
+	// The old ones last: where there are very many jobs some are always old, and the new ones would never be read.
+	r = read_due(b, s, false, &left, err);
+	return r ? r : read_due(b, s, true, &left, err);
 }
 
 int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
@@ -172,6 +186,7 @@ int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err
 		return 0;
 	c->gen = nodes->gen;
 	int r = look(b, s, err);
+	c->more |= r != 0; // else nobody would look again until a node changes
 	int64_t pause = (td_now(b) - began) * 100;
 	c->at = td_now(b) + (pause > LOOK_MS ? pause : LOOK_MS);
 	return r;
