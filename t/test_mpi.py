@@ -10,6 +10,7 @@ import pytest
 
 import judges
 import ociforge
+from harness import wait_for
 
 HOME = "/home/mpi"  # where the pool's pods see it
 RUNS = 20
@@ -46,9 +47,11 @@ def mpi(shared_pool):
 def job(pool, script):
     """The output of a job of two nodes with a task on each."""
     text = f"#!/bin/sh\nexport OPAL_PREFIX={HOME}/openmpi\n{script}\n"
-    r = pool.as_user("researcher", "sbatch", "-W", "-N2", "-n2", "--mem-per-cpu=200M", "-t", "15", "-o", "mpi.out", input=text, check=False, timeout=840)
+    number = pool.as_user("researcher", "sbatch", "--parsable", "-N2", "-n2", "--mem-per-cpu=200M", "-t", "15", "-o", "mpi.out", input=text).stdout.strip()
+    # Not by sbatch -W, which looks after 2, 10, 42 and 74 s.
+    state = wait_for("it has ended", lambda: (s := pool.job(number).get("JobState")) not in (None, "PENDING", "CONFIGURING", "RUNNING", "COMPLETING") and s, 840)
     said = pool.as_user("researcher", "cat", "mpi.out").stdout
-    assert r.returncode == 0, (r.stdout + r.stderr, said)
+    assert state == "COMPLETED", (state, said)
     return said
 
 
