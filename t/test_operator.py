@@ -28,11 +28,6 @@ def slurm_nodes(pool):
     return set(pool.shell("sinfo", "-h", "-N", "-o", "%N").split())
 
 
-def slurm_pods(pool):
-    """{name: uid} of Slurm's pods, without those that try a configuration out and go."""
-    return {p["metadata"]["name"]: p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
-
-
 def node_status(pool, node, nodeset="pool"):
     return next((n for n in pool.get("nodeset", nodeset, "-n", "slurm")["status"].get("nodes", []) if n["name"] == node), {})
 
@@ -88,7 +83,7 @@ def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
     home.apply(home.pod("beside", scheduler="default-scheduler", cpu="100m"))
     wait_for("beside runs", lambda: home.phase("beside") == "Running")
     beside = home.get("pod", "beside")["status"]["containerStatuses"][0]
-    before = slurm_pods(home)
+    before = home.slurm_pods()
     forget_nodes(home)
     # The old records are still in its answers, or it gives none: what tells is the new pods.
     slurmds = ["-n", "slurm", "-l", "app.kubernetes.io/name=slurmd"]
@@ -96,7 +91,7 @@ def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
     wait_for("both nodes are back", lambda: home.idle_nodes() == 2, 60)
     wait_for("the status says so", lambda: home.get("nodeset", "pool", "-n", "slurm")["status"]["idle"] == 2)
     wait_for("an event says why", lambda: any("Slurm forgot the node" in e["message"] for e in home.items("events", "-n", "slurm")))
-    after = slurm_pods(home)
+    after = home.slurm_pods()
     assert {n for n in before if after.get(n) != before[n]} == {"main-pool-n0", "main-pool-n1"}, "only the slurmd pods are replaced"
     assert home.get("pod", "beside")["status"]["containerStatuses"][0] == beside, "what runs beside slurmd goes on"
     assert home.shell("srun", "-N2", "--mem=100M", "hostname").split()
@@ -285,7 +280,7 @@ def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
     home.up("--nodes", "2")
     before = home.get("slurmcluster", "main", "-n", "slurm")["spec"]
     job = home.sbatch("-N2")
-    pods = slurm_pods(home)
+    pods = home.slurm_pods()
     for kind, name, spec, words in REFUSED:
         r = patch(home, kind, name, spec)
         assert r.returncode and all(w in r.stderr for w in words), (spec, r.stderr)
@@ -314,14 +309,14 @@ def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
         wait_for(f"{which} is True again after {spec}", lambda: seen("True"))
     # Nothing that ran was touched by all that.
     wait_for("all is well", lambda: home.cmd("status", check=False).returncode == 0)
-    assert slurm_pods(home) == pods
+    assert home.slurm_pods() == pods
     assert home.squeue()[job]["state"] == "RUNNING"
 
 
 @pytest.mark.feature("A3.2")
 def test_a_nodeset_says_which_of_its_nodes_another_one_has(home):
     home.up("--nodes", "2")
-    pods = slurm_pods(home)
+    pods = home.slurm_pods()
     hostname = lambda name: {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]}}}
 
@@ -331,7 +326,7 @@ def test_a_nodeset_says_which_of_its_nodes_another_one_has(home):
     wait_for("the later one says what it did not get", lambda: owned("second").get("status") == "False")
     assert "n1 to pool" in owned("second")["message"] and "n0" not in owned("second")["message"] and "spec.affinity" in owned("second")["message"]
     assert owned("pool")["status"] == "True"
-    assert slurm_pods(home) == pods
+    assert home.slurm_pods() == pods
     home.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"affinity": hostname("n0")}}))
     wait_for("both have their own", lambda: owned("second").get("status") == owned("pool").get("status") == "True")
     wait_for("the node has moved", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%f").strip().split(",")[0] == "set.second" and home.idle_nodes() == 2)
@@ -362,7 +357,7 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     counts_agree(home, idle=1, allocated=1, drained=1)
     home.shell("scontrol", "update", "nodename=n0", "state=undrain")
     # A label of the node becomes a feature: when its job has ended, and no other node is touched.
-    pods = slurm_pods(home)
+    pods = home.slurm_pods()
     home.kubectl("label", "node", "n1", "topology.tandem.dev/rack=r7", "--overwrite")
     wait_for("it drains and waits for the job", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").strip() == "draining")
     counts_agree(home, idle=2, draining=1)
@@ -371,7 +366,7 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     wait_for("the feature is there", lambda: "r7" in home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%f").strip().split(","))
     counts_agree(home, idle=3)
     home.shell("srun", "-C", "r7", "--mem=100M", "true")
-    now = slurm_pods(home)
+    now = home.slurm_pods()
     assert {n for n in pods if now.get(n) != pods[n]} == {"main-pool-n1"}
     # Deleted: records, pods and shares go, nothing else does.
     spec = home.get("nodeset", "pool", "-n", "slurm")["spec"]
@@ -402,7 +397,7 @@ def test_a_node_that_leaves_a_smaller_nodeset_keeps_its_job_to_the_end(home):
     counts_agree(home, allocated=1, draining=1)
     leaves = next(w.split()[0] for w in home.shell("sinfo", "-h", "-N", "-o", "%N %T").splitlines() if w.split()[1] == "draining")
     stays = ({"n0", "n1"} - {leaves}).pop()
-    pods = slurm_pods(home)
+    pods = home.slurm_pods()
     assert f"main-pool-{leaves}" in pods and {home.squeue()[j]["state"] for j in jobs.values()} == {"RUNNING"}
     home.shell("scancel", jobs[leaves])
     wait_for("its record is gone", lambda: slurm_nodes(home) == {stays})
@@ -492,7 +487,7 @@ BAD_CONF = [
 def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):
     home.up("--nodes", "2")
     before = home.get("slurmcluster", "main", "-n", "slurm")["spec"]
-    pods = slurm_pods(home)
+    pods = home.slurm_pods()
     job = home.sbatch("-N2")
     wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING")
 
@@ -506,7 +501,7 @@ def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):
         except AssertionError as e:
             raise AssertionError(f"{e}: {last[-1]}") from None
         assert home.squeue()[job]["state"] == "RUNNING"
-        now = slurm_pods(home)
+        now = home.slurm_pods()
         assert now == pods, "nothing that runs is replaced"
     # The next good one recovers by itself, from wherever it was.
     write({"config": {"slurmConf": {"PriorityWeightAge": "1000"}}})
@@ -532,7 +527,7 @@ def test_a_new_user_costs_no_restart(home):
     def known(pod):
         return home.run("kubectl", "-n", "slurm", "exec", pod, "--", "getent", "passwd", "ann", check=False).stdout.startswith("ann:x:3000:")
     pods = alive()
-    names = [p["metadata"]["name"] for p in home.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]]
+    names = list(home.slurm_pods())
     client = Client(home, "srun", "-J", "open", "--mem=100M", "sleep", "100000")
     job = wait_for("an open srun", lambda: next((i for i, j in home.squeue().items() if j["name"] == "open" and j["state"] == "RUNNING"), 0))
     users({"name": "ann", "uid": 3000, "gid": 3000})

@@ -8,7 +8,7 @@ import pytest
 from gangs import crd
 from harness import wait_for
 
-pytestmark = pytest.mark.embedded  # on a real plane their controllers themselves: test_knative.py
+pytestmark = pytest.mark.embedded  # a policy sends pods through Slurm on a cluster: t/test_policy.py
 MADE = pathlib.Path(__file__).resolve().parent / "serving"
 KNATIVE = ("serving.knative.dev", "v1", "services", "Service")
 REVISION = ("serving.knative.dev", "v1", "revisions", "Revision")
@@ -39,14 +39,15 @@ def made(name, **words):
     return json.loads(text)["items"]
 
 
+def standing(pool, selector):
+    """(pods that run, pods that wait for Slurm), without those that go."""
+    pods = [p for p in pool.items("pods", "-l", selector) if not p["metadata"].get("deletionTimestamp")]
+    return [p for p in pods if p["status"].get("phase") == "Running"], [p for p in pods if p["status"].get("phase") == "Pending" and not p["spec"].get("nodeName")]
+
+
 def settled(pool, selector, runs, waits):
-    """(pods that run, pods that wait), as soon as there are so many of each."""
-    def look():
-        pods = [p for p in pool.items("pods", "-l", selector) if not p["metadata"].get("deletionTimestamp")]
-        run = [p for p in pods if p["status"].get("phase") == "Running"]
-        wait = [p for p in pods if p["status"].get("phase") == "Pending" and not p["spec"].get("nodeName")]
-        return len(run) == runs and len(wait) == waits and (run, wait)
-    return wait_for(f"{runs} of {selector} run and {waits} wait", look)
+    """The same, as soon as there are so many of each."""
+    return wait_for(f"{runs} of {selector} run and {waits} wait", lambda: list(map(len, s := standing(pool, selector))) == [runs, waits] and s)
 
 
 def files(pool, pod, container):
@@ -110,13 +111,13 @@ def test_replicas_and_updates_of_an_inference_service(serving):
     run, _ = settled(pool, of, nodes, 0)
     first = own_jobs(pool, run)
     assert len(files(pool, run[0], "kserve-container")) == gpus
-    assert "has 4 pods: 4 run".replace("4", str(nodes)) in pool.cmd("why", "isvc/llm").stdout
+    assert f"has {nodes} pods: {nodes} run" in pool.cmd("why", "isvc/llm").stdout
     assert pool.kubectl("logs", run[0]["metadata"]["name"], "-c", "storage-initializer").split() == ["one"]  # it ran before the server, with the pod
     wait_for("it is in the figures", lambda: of_service(pool, "default/InferenceService/llm"))
 
     # An update as KServe makes it by default: the old ones stay until new ones are ready.
     pool.apply(*made("kserve", MODEL="two", GPUS=gpus))
-    run, wait = wait_for("a new one waits", lambda: (p := settled_any(pool, of)) and p[1] and p)
+    wait_for("a new one waits", lambda: standing(pool, of)[1])
     said = wait_for("why says it", lambda: "Another revision of InferenceService default/llm holds devices" in (t := pool.cmd("why", "isvc/llm").stdout) and t)
     assert "deploymentStrategy: {type: Recreate}" in said
     patch = {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}
@@ -124,12 +125,6 @@ def test_replicas_and_updates_of_an_inference_service(serving):
     run = wait_for("the new ones serve", lambda: len(r := [p for p in pool.running("-l", of) if pool.grant(p)[0] not in first]) == nodes and r)
     assert pool.kubectl("logs", run[0]["metadata"]["name"], "-c", "storage-initializer").split() == ["two"]
     own_jobs(pool, run)
-
-
-def settled_any(pool, selector):
-    """(pods that run, pods that wait for Slurm)."""
-    pods = [p for p in pool.items("pods", "-l", selector) if not p["metadata"].get("deletionTimestamp")]
-    return [p for p in pods if p["status"].get("phase") == "Running"], [p for p in pods if not p["spec"].get("nodeName")]
 
 
 @pytest.mark.feature("A19.2", "A19.3")

@@ -13,11 +13,6 @@ def pool(own_pool):
     return own_pool
 
 
-def alive(pool):
-    """{name: uid} of Slurm's pods, without those that try a configuration out and go."""
-    return {p["metadata"]["name"]: p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
-
-
 def set_users(pool, users):
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"users": users}}))
 
@@ -82,7 +77,7 @@ def test_members_of_sudo_administrate_the_login_pods_and_nobody_else(pool, ann):
 def test_a_key_that_is_taken_away_opens_nothing_and_throws_nobody_out(pool, ann, tmp_path_factory):
     """Keys and users come and go without a restart; who works there goes on."""
     at, bob = address(pool), Person(str(tmp_path_factory.mktemp("bob")), "bob")
-    uids = alive(pool)
+    uids = pool.slurm_pods()
     users = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
     works = subprocess.Popen(["ssh", *ann.options, f"ann@{at}", "echo here; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -101,7 +96,7 @@ def test_a_key_that_is_taken_away_opens_nothing_and_throws_nobody_out(pool, ann,
     finally:
         works.kill()
         works.wait()
-    assert uids == alive(pool)
+    assert uids == pool.slurm_pods()
 
 
 @pytest.mark.feature("A15.6")

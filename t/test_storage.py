@@ -21,11 +21,6 @@ def config(pool):
     return next(c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
 
 
-def alive(pool):
-    """Slurm's pods, without those that try a configuration out and go."""
-    return {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
-
-
 def has_storage(pod):
     return any(v["name"] == "storage-projects" for v in pod["spec"]["volumes"])
 
@@ -42,12 +37,12 @@ def pool(own_pool):
         return all(has_storage(p) for p in pods if p["metadata"]["labels"]["app.kubernetes.io/name"] in ("login", "slurmd")) and \
             own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
     claims("home", "state")
-    uids = alive(own_pool)
+    uids = own_pool.slurm_pods()
     change(own_pool, storage=STORAGE, users=USERS, login=[{"name": "login", "replicas": 2}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
            partitions=[{"name": "all", "default": True}, {"name": "fast", "allowGroups": ["physics"]}])
     # A claim that is not there: nothing changes until it is.
     wait_for("the missing claim is named", lambda: 'spec.storage[1].claim: there is no PersistentVolumeClaim "projects" in namespace slurm; create it' in config(own_pool)["message"])
-    assert uids == alive(own_pool)
+    assert uids == own_pool.slurm_pods()
     claims("projects")
     wait_for("all pods have the storage", all_have_it, 180)
     return own_pool
@@ -107,12 +102,12 @@ def test_a_partition_is_for_the_members_of_a_group(pool):
     state = lambda: pool.as_user("eve", "squeue", "-h", "-j", job, "-o", "%T %r").stdout.strip()
     wait_for("it waits", lambda: state().startswith("PENDING") and state() != "PENDING None")
     # Who joins the group may, without a restart.
-    uids = alive(pool)
+    uids = pool.slurm_pods()
     change(pool, users=[{**u, "groups": ["physics"]} for u in USERS])
     wait_for("eve may", lambda: state() == "RUNNING None", 120)
     pool.as_user("eve", "scancel", job)
     change(pool, users=USERS)
-    assert uids == alive(pool)
+    assert uids == pool.slurm_pods()
 
 
 @pytest.mark.feature("A12.1", "A13.1")
@@ -128,7 +123,7 @@ def test_the_queue_on_a_claim_outlives_the_pod_of_slurmctld(pool):
 
 @pytest.mark.feature("A2.1")
 def test_storage_that_cannot_be_is_named_and_changes_nothing(pool):
-    uids = alive(pool)
+    uids = pool.slurm_pods()
     change(pool, storage=[*STORAGE, {"name": "bad", "mountPath": "/etc/slurm", "claim": "home"}])
     try:
         wait_for("it is named", lambda: "spec.storage[4].mountPath: /etc/slurm lies in or over /etc" in config(pool)["message"])
@@ -136,4 +131,4 @@ def test_storage_that_cannot_be_is_named_and_changes_nothing(pool):
     finally:
         change(pool, storage=STORAGE)
     wait_for("all is well", lambda: config(pool)["status"] == "True")
-    assert uids == alive(pool)
+    assert uids == pool.slurm_pods()
