@@ -23,6 +23,7 @@ def own(pool):
     pool.clean()
 
 
+@pytest.mark.embedded  # the SlurmCluster of the real plane lists no partitions that one could be added to
 @pytest.mark.feature("A2.10")
 def test_none_is_lost_and_none_fails_while_the_configuration_changes(own):
     """The scheduler's parameters, a partition and a feature of a node change one after the other under a stream of short jobs and pods."""
