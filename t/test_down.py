@@ -33,7 +33,7 @@ def gives_up(pool):
 def test_a_node_whose_slurmd_is_gone_is_tainted_until_it_is_back(pool, gives_up):
     """No pod goes there that Slurm does not place, but for those that the node needs to come back; a pod that Slurm places waits for it."""
     node = pool.nodes[-1]
-    slurmd = lambda: next(p for p in pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd") if p["spec"].get("nodeName") == node)
+    slurmd = lambda: next((p for p in pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd") if p["spec"].get("nodeName") == node), None)
     gives_up("6")
     first = slurmd()["metadata"]
     # Killed, and the script that would start it again stands still. A slurmd that stands still itself is given up only when slurmctld's message has
@@ -54,7 +54,7 @@ def test_a_node_whose_slurmd_is_gone_is_tainted_until_it_is_back(pool, gives_up)
     wait_for("Slurm has its job, which waits", lambda: [j for j in pool.squeue().values() if j["name"].startswith("queued.") and j["state"] == "PENDING"])
 
     pool.kubectl("delete", "pod", "-n", "slurm", first["name"], "--grace-period=1", "--wait=false")
-    wait_for("another slurmd starts there", lambda: slurmd()["metadata"]["uid"] != first["uid"])
+    wait_for("another slurmd starts there", lambda: (slurmd() or {"metadata": first})["metadata"]["uid"] != first["uid"])
     wait_for("no taint is left", lambda: not taints(pool, node))
     wait_for("and nothing else says it", lambda: pool.annotation(node, "slurm-state") is None and not condition(pool, node))
     wait_for("both pods run there", lambda: {p["metadata"]["name"] for p in pool.running() if p["spec"].get("nodeName") == node} == {"plain", "queued"})

@@ -255,5 +255,10 @@
 #define TD_REASON_IDLE "tandem: idle"           // nothing runs on it: a node on demand is powered down
 #define TD_REASON_ABSENT "tandem: node absent"  // a node on demand that could not be started now
 #define TD_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
+// What an undrain leaves: 24.11 cannot clear a reason. It keeps the text of a drain that is over and ignores an empty
+// one (S-N2), and where Slurm itself drains a node, for what its slurmd reported, it keeps any reason that stands but
+// one that begins like this (S-N3). An undrain that Slurm refuses leaves it beside the drain (S-N22).
+// sinfo shows 20 characters of it until the next job starts there.
+#define TD_REASON_NONE "Not responding: over"
 // The slurmd container died. The next one cleans up its jobs (the script of slurmd pods).
 #define TD_REASON_DEAD "tandem: slurmd died"

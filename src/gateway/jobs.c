@@ -370,7 +370,7 @@ static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *nod
 	td_jm_str(d, o, "state", td_slurm_node_words(node->states));
 	td_jm_bool(d, o, "healthy", !td_slurm_node_bad(node->states));
 	td_jm_bool(d, o, "usable", td_slurm_node_usable(node->states));
-	if (*node->reason && strcmp(node->reason, TD_SLURM_NO_REASON) != 0)
+	if (*node->reason && strcmp(node->reason, TD_REASON_NONE) != 0)
 		td_jm_str(d, o, "reason", node->reason);
 	td_jm_int(d, o, "cpus", node->cpus);
 	td_jm_int(d, o, "cpusUsed", node->alloc_cpus);

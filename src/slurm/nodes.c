@@ -1,6 +1,8 @@
 // The operations on nodes.
 #include "slurm/rest_priv.h"
 
+#include "base/names.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -178,7 +180,7 @@ int td_slurm_node_features(struct td_slurm *s, const char *name, const char *fea
 
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)
 {
-	return td_slurm_node_update(s, name, "UNDRAIN", TD_SLURM_NO_REASON, c, err);
+	return td_slurm_node_update(s, name, "UNDRAIN", TD_REASON_NONE, c, err);
 }
 
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)

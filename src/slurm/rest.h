@@ -243,11 +243,8 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 // TD_INVALID for a reason with control characters.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
 			 struct td_cancel *c, struct td_error *err);
-// Lifts the drain and sets the reason TD_SLURM_NO_REASON. 24.11 cannot clear a reason: it keeps the
-// text of a drain that is over and ignores an empty one (S-N2). When Slurm itself drains a node,
-// for what its slurmd reported, it keeps any reason that stands but one that begins like this (S-N3).
-// sinfo shows 20 characters of it until the next job starts there.
-#define TD_SLURM_NO_REASON "Not responding: over"
+// Lifts the drain and sets the reason TD_REASON_NONE. Refused (2028) while the node's registration is invalid; the
+// reason is set nevertheless.
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 // Sets a node's features, comma lists: those that it can have, and those of them that it has now. They
 // outlive a reconfiguration, and go when its record is made anew.

@@ -26,8 +26,7 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->busy = td_slurm_node_busy(n->states);
 	f->down = n->states & TD_NODE(DOWN);
 	// What Slurm sets down itself bears its user, but it keeps a reason that stood there.
-	f->by_person = n->reason_by && !td_streq(n->reason_by, "slurm") && !(n->states & TD_NODE(NOT_RESPONDING)) &&
-		       !td_streq(n->reason, TD_SLURM_NO_REASON);
+	f->by_person = n->reason_by && !td_streq(n->reason_by, "slurm") && !(n->states & TD_NODE(NOT_RESPONDING));
 	f->bad = td_slurm_node_bad(n->states);
 	f->off = n->states & TD_NODE_ABSENT;
 }
