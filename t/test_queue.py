@@ -1,5 +1,7 @@
 """Pods and native jobs in Slurm's one queue: backfill, reservations, whole nodes, expected starts (rows C3 A6 A18)."""
+import os
 import re
+import signal
 
 import pytest
 
@@ -162,6 +164,23 @@ def test_who_copies_a_pods_comment_gets_neither_its_place_nor_it(pool, gang):
     pool.kubectl("delete", "pods", *[f"hold{i}" for i in range(len(pool.nodes))], "--wait=false")
     runs(pool, *[p["metadata"]["name"] for p in pods])
     assert {pool.grant(pool.get("pod", p["metadata"]["name"]))[0] for p in pods} == {job}
+
+
+@pytest.mark.embedded  # its roles
+@pytest.mark.feature("A6.2", "A12.2")
+def test_pods_that_went_while_the_bridge_was_away_cost_one_list_together(pool):
+    """Each of their jobs asks whether its pod is gone; one list of pods answers all of them."""
+    names = [f"gone{i}" for i in range(24)]
+    pool.apply(*[pool.pod(n, cpu="100m") for n in names])
+    runs(pool, *names)
+    jobs = {pool.grant(pool.get("pod", n))[0] for n in names}
+    bridge = pool.role_pid("bridge")
+    os.kill(bridge, signal.SIGSTOP)
+    pool.kubectl("delete", "pods", *names, "--force", "--grace-period=0")
+    assert jobs <= set(pool.squeue())
+    pool.kill_role("bridge")
+    wait_for("their jobs end", lambda: not jobs & {j for j, of in pool.squeue().items() if of["state"] == "RUNNING"})
+    assert 0 < pool.counted("bridge", "tandem_kube_requests_total", verb="list", resource="pods") < len(names) / 2
 
 
 @pytest.mark.feature("C3.7")

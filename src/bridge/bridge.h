@@ -19,6 +19,7 @@
 //     one ask: read what is, let the room pool decide, act
 //   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c
 //     the table of asks, and what job records and listings say about them
+//   scheduler/orphans.[ch]   whether the pod of a job is gone
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
@@ -88,6 +89,7 @@ struct td_places;
 struct td_asides;
 struct td_shadows;
 struct td_counts;
+struct td_orphans;
 struct td_policies;
 struct td_bridge {
 	struct td_bridge_opts o;
@@ -146,6 +148,7 @@ struct td_bridge {
 	struct td_asides *asides;         // syncer/aside.h
 	struct td_shadows *shadows;       // syncer/shadow.h
 	struct td_counts *counts;         // syncer/count.h
+	struct td_orphans *orphans;       // scheduler/orphans.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now

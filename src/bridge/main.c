@@ -3,6 +3,7 @@
 #include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/orphans.h"
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
@@ -318,6 +319,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.asides = td_asides_new();
 		b.shadows = td_shadows_new();
 		b.counts = td_counts_new();
+		b.orphans = td_orphans_new();
 		b.policies = td_policies_new();
 
 		r = run(&b, err);
@@ -342,6 +344,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.asides = td_asides_free(b.asides);
 		b.shadows = td_shadows_free(b.shadows);
 		b.counts = td_counts_free(b.counts);
+		b.orphans = td_orphans_free(b.orphans);
 		b.policies = td_policies_free(b.policies);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);

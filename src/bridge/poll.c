@@ -1,5 +1,6 @@
 // Polls Slurm, and does what follows from a poll: queues keys, applies the mass-vanish rule, and
 // reads complete listings (docs/protocols.md 1.9 and 5).
+#include "bridge/scheduler/orphans.h"
 #include "bridge/scheduler/preempt.h"
 #include "bridge/syncer/count.h"
 
@@ -224,6 +225,7 @@ void *td_bridge_list_thread(void *bridge)
 		// Before the first listing stand-ins are not known by their asks; their mark tells, at a read each.
 		if (l && atomic_load(&b->listed) && td_counts_look(b, l->slurm, &e) && e.code != TD_CANCELLED)
 			td_debug("counting native jobs: %s", e.msg);
+		td_orphans_forget(b);
 		td_loop_idle(loop);
 	} while (!td_cancel_wait(b->cancel, LIST_LOOK_MS));
 	return NULL;

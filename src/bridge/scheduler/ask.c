@@ -109,6 +109,7 @@ struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key
 		a->refs = 1;
 		snprintf(a->uid, sizeof(a->uid), "%s", uid);
 		a->seen_ms = td_real_ms(&td_clock_system);
+		a->made_ms = td_mono_ms(&td_clock_system);
 		set_key_locked(t, a, key);
 		HASH_ADD_STR(t->by_uid, uid, a);
 	} else if (td_starts(a->key, "uid:") && strcmp(a->key, key) != 0) {

@@ -70,6 +70,7 @@ struct td_ask {
 	int64_t allocated_ms; // mono: when Slurm made the allocation; 0: nothing to measure
 	bool burst;           // many were being prepared at that time
 	int64_t seen_ms;      // epoch: when the pod was first seen
+	int64_t made_ms;      // mono: when the ask was made; its pod is older
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;

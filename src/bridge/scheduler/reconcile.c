@@ -1,11 +1,12 @@
 // The loop of one ask: read what is, let pool/ decide, act, look again.
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/orphans.h"
 
 #include "base/log.h"
 
 #include <string.h>
 
-enum { STEPS_MAX = 8, KEY_ASKS = 16, HOLD_MS = 1000 };
+enum { STEPS_MAX = 8, KEY_ASKS = 16, HOLD_MS = 1000, ORPHAN_MS = 50 };
 
 void td_bridge_run_again(struct td_bridge_run *r, int64_t ms)
 {
@@ -126,32 +127,37 @@ static int run_ask(struct td_bridge_run *r, struct td_error *err)
 	return 0;
 }
 
-// A job of Tandem's whose pod is not in the cache. The pod is gone only when a list that is asked
-// for now says so (docs/protocols.md 1.9); else *ret is the pod. *ret_gang: the job is a gang's,
-// whose key is queued.
-static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret, bool *ret_gang,
+// A job of Tandem's whose pod is not in the cache. The pod is gone only when a list says so that
+// began after the job was there (docs/protocols.md 1.9); else *ret is the pod. *ret_later: nothing
+// more is to do now, because the job is a gang's, whose key is queued, or another worker lists.
+static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret, bool *ret_later,
 		  struct td_cancel *c, struct td_error *err)
 {
-	td_auto_objects struct td_objects l = {0};
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, uid);
+	td_auto_objects struct td_objects l = {0}, all = {0};
 
 	td_informer_by_index(b->pods, "uid", uid, &l);
-	*ret_gang = false;
+	*ret_later = !a; // it has ended
+	if (!a)
+		return 0;
 	if (!l.n) {
 		// After a restart all jobs of gangs come here. Most find their pods in the cache, without a list for each.
 		td_auto_objects struct td_objects here = {0};
 		struct td_error e = TD_ERROR_INIT;
 		td_informer_list(b->pods, NULL, &here);
-		if (!td_gang_adopt(b, uid, &here, ret_gang, c, &e) && *ret_gang)
+		if (!td_gang_adopt(b, uid, &here, ret_later, c, &e) && *ret_later)
 			return 0;
-		td_auto_free char *sel = td_asprintf("spec.schedulerName=%s", s->scheduler);
-		struct td_objects all = {0};
-		int r = td_kube_list(b->kube, &td_pods, NULL, NULL, sel, c, &all, err);
+		int r = td_orphans_pods(b, s->scheduler, a->made_ms, &all, ret_later, c, err);
+		if (!r && *ret_later) {
+			td_auto_free char *key = td_asprintf("uid:%s", uid);
+			td_queue_add_after(b->pod_queue, key, ORPHAN_MS);
+			return 0;
+		}
 		for (size_t i = 0; !r && i < all.n; i++)
 			if (!strcmp(all.v[i]->uid, uid))
 				td_objects_add(&l, td_object_ref(all.v[i]));
 		if (!r && !l.n)
-			r = td_gang_adopt(b, uid, &all, ret_gang, c, err);
-		td_objects_done(&all);
+			r = td_gang_adopt(b, uid, &all, ret_later, c, err);
 		if (r)
 			return r;
 	}
@@ -194,9 +200,9 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 
 	int r = 0;
 	if (td_starts(key, "uid:")) {
-		bool gang;
-		r = orphan(b, key + 4, s, &pod, &gang, c, err);
-		if (r || gang)
+		bool later;
+		r = orphan(b, key + 4, s, &pod, &later, c, err);
+		if (r || later)
 			return r;
 
 		if (pod) { // the ask gets its pod's key

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-	LOOK_MS = 2000,  // between two looks, and a hundred times as long as one takes
+	LOOK_MS = 2000,  // between two looks, and a hundred times as long as one takes (twenty while some are left to read)
 	READS = 16,      // records in one look
 	OLD_MS = 600000, // then a record is read again: a job may have been queued again and started elsewhere unseen
 	NODE_MS = 1000   // as the labels of slurmd's pods
@@ -187,7 +187,7 @@ int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err
 	c->gen = nodes->gen;
 	int r = look(b, s, err);
 	c->more |= r != 0; // else nobody would look again until a node changes
-	int64_t pause = (td_now(b) - began) * 100;
+	int64_t pause = (td_now(b) - began) * (c->more ? 20 : 100);
 	c->at = td_now(b) + (pause > LOOK_MS ? pause : LOOK_MS);
 	return r;
 }
