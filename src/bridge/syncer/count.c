@@ -7,8 +7,9 @@
 #include <string.h>
 
 enum {
-	LOOK_MS = 2000,  // between two looks, and a hundred times as long as one takes (twenty while some are left to read)
-	READS = 16,      // records in one look
+	LOOK_MS =
+		2000, // between two looks, and a hundred times as long as one takes (twenty while some are left to read)
+	READS = 16,   // records in one look
 	OLD_MS = 600000, // then a record is read again: a job may have been queued again and started elsewhere unseen
 	NODE_MS = 1000   // as the labels of slurmd's pods
 };
