@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 
 from harness import KEEP, ROOT, wait_for
 from installed import ready
+from realpool import GPUS, TANDEM_IMAGE
 from wsclient import WebSocket
 
 pytestmark = pytest.mark.real  # two replicas, claims, RBAC and pod security are kubelets' and a real API server's
@@ -104,6 +106,7 @@ def door(shared_pool, tmp_path_factory):
     (tmp / "values.yaml").write_text(yaml.safe_dump(values))
     text = pool.run(f"{pool.cluster.assets}/helm", "template", "main", CHART, "-n", "slurm", "-f", tmp / "values.yaml", "--kube-version", "1.34.0", "--show-only", "templates/gateway.yaml").stdout
     docs = [d for d in yaml.safe_load_all(text) if d]
+    docs.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tandem-node", "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}})
     balancer = None
     try:
         pool.change({"scheduler": {"namespaces": [*people, *namespaces]}}, idle=False)
@@ -173,12 +176,83 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
     assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
     account = "--as=system:serviceaccount:slurm:main-gateway"
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
-    assert may("create", "pods", "-n", "sessions-pods") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    assert may("create", "pods", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
     for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
-               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm")):
+               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm"),
+               # Of nodes it asks Tandem's agents, which take no credentials: at kubelets it may nothing.
+               *(("get", f"nodes/{part}") for part in ("proxy", "metrics", "stats", "pods")), *((verb, "pods", "-n", "tandem-node") for verb in ("get", "watch", "create", "delete")), ("get", "secrets", "-n", "tandem-node")):
         assert not may(*no), no
     for p in gateways(pool):
         c = p["spec"]["containers"][0]["securityContext"]
         assert c["capabilities"] == {"add": ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"], "drop": ["ALL"]} and c["readOnlyRootFilesystem"] and not c["allowPrivilegeEscalation"]
     for who, session in ((me, s), (eve, other)):
         who.run("session", "stop", session["id"])
+
+
+@pytest.fixture(scope="module")
+def agents(shared_pool, door):
+    """Tandem's agents as its manifests bring them, where else they are processes of the test."""
+    pool = shared_pool
+    docs = [d for d in yaml.safe_load_all((ROOT / "deploy/kustomize/base/40-agent.yaml").read_text()) if d]
+    spec = next(d for d in docs if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    c = spec["containers"][0]
+    c |= {"image": TANDEM_IMAGE, "command": ["tandem"], "args": [f"--devices={GPUS}" if a.startswith("--devices") else a for a in c["args"]]}
+    # Of these nodes only this directory is each one's own; the table there is that of the agent before.
+    next(v for v in spec["volumes"] if v["name"] == "state")["hostPath"]["path"] = "/var/lib/kubelet/tandem-agent"
+    roles = [r for r in pool.procs if r.startswith("agent-")]
+    try:
+        for r in roles:
+            pool.signal(pool.procs[r], signal.SIGTERM)
+        for r in roles:
+            pool.procs[r].wait(60)
+        pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
+        wait_for("each node has its agent", lambda: len([p for p in pool.items("pods", "-n", "tandem-node") if ready(p)]) == len(roles), 120)
+        yield
+    finally:
+        pool.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=yaml.safe_dump_all(docs))
+        wait_for("they are gone", lambda: not pool.items("pods", "-n", "tandem-node"), 120)
+        for r in roles:
+            pool.start(r)
+
+
+@pytest.mark.feature("D4.1", "D4.4", "E3.5")
+def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door, agents, tmp_path):
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+
+    def look(s):
+        return next(x for x in me.json("session", "list")["sessions"] if x["id"] == s["id"])
+
+    def soon(s):
+        pool.kubectl("annotate", "pod", f"session-{s['id']}", "-n", "sessions-researcher", "--overwrite", "tandem.dev/session-low-use=1")
+
+    start = lambda *argv: me.json("session", "start", *argv, "--low-use", "60", "--no-wait")  # noqa: E731
+    idle = me.json("session", "start", "shell", "--low-use", "60")
+    busy = start("batch", "--", "while :; do :; done")
+    with_gpu = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "60")
+    # Of the GPUs here nobody can say what they do (there is no driver): the session says so, and is not ended for that.
+    node = pool.get("pod", f"session-{with_gpu['id']}", "-n", "sessions-researcher")["spec"]["nodeName"]
+    wait_for("it says what is not known", lambda: look(with_gpu).get("useUnknown", "").startswith(f"the use of its GPUs: the agent of node {node} does not measure them"))
+    assert "the use of its GPUs" in me.run("session", "list").stdout
+    wait_for("it is warned", lambda: look(idle).get("endsBecause", "").startswith("it has done nothing"))
+    assert "useUnknown" not in look(idle) and look(busy)["state"] == "running"
+    for s in (busy, with_gpu, idle):
+        soon(s)
+    wait_for("it is ended", lambda: look(idle)["state"] == "reclaimed")
+    assert "it has done nothing" in look(idle)["words"]
+    others = [look(s) for s in (busy, with_gpu)]
+    assert [(s["state"], "it has done nothing" in s.get("endsBecause", "")) for s in others] == [("running", False), ("ready", False)]
+
+    # Nobody to ask: nothing is known, so nothing is idle. A pod elsewhere with an agent's labels is no agent.
+    again = me.json("session", "resume", idle["id"])
+    node = pool.get("pod", f"session-{again['id']}", "-n", "sessions-researcher")["spec"]["nodeName"]
+    liar = pool.pod("liar", command="sleep 100000")
+    liar["metadata"]["labels"] = {"app.kubernetes.io/name": "tandem-agent"}
+    liar["spec"] |= {"nodeName": node}
+    pool.kubectl("apply", "-f", "-", input=json.dumps(liar))
+    pool.kubectl("patch", "daemonset", "tandem-agent", "-n", "tandem-node", "-p", json.dumps({"spec": {"template": {"spec": {"nodeSelector": {"nobody": "has-it"}}}}}))
+    wait_for("it says what is missing", lambda: "no agent of Tandem's runs on node" in look(again).get("useUnknown", ""), 120)
+    soon(again)
+    wait_for("it is looked at by that rule", lambda: f"no agent of Tandem's runs on node {node}" in look(again).get("useUnknown", ""))
+    assert look(again)["state"] == "ready"
+    for s in (again, busy, with_gpu):
+        me.run("session", "stop", s["id"])
