@@ -4,11 +4,13 @@ import base64
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 import yaml
@@ -190,13 +192,18 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def agents(shared_pool, door):
-    """Tandem's agents as its manifests bring them, where else they are processes of the test."""
+def agents(shared_pool, build, door):
+    """Tandem's agents as its manifests bring them, where else they are processes of the test. A library of the test's stands for the driver of GPUs."""
     pool = shared_pool
     docs = [d for d in yaml.safe_load_all((ROOT / "deploy/kustomize/base/40-agent.yaml").read_text()) if d]
+    driver = base64.b64encode((build / "src/checkup/libfake_nvml.so").read_bytes()).decode()
+    docs.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "driver", "namespace": "tandem-node"}, "binaryData": {"libnvidia-ml.so.1": driver}})
     spec = next(d for d in docs if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
     c = spec["containers"][0]
     c |= {"image": TANDEM_IMAGE, "command": ["tandem"], "args": [f"--devices={GPUS}" if a.startswith("--devices") else a for a in c["args"]]}
+    c["env"] += [{"name": "TANDEM_DRIVER", "value": "/driver"}, {"name": "FAKE_NVML_USE", "value": "/run/tandem/use"}]
+    c["volumeMounts"].append({"name": "driver", "mountPath": "/driver"})
+    spec["volumes"].append({"name": "driver", "configMap": {"name": "driver"}})
     # Of these nodes only this directory is each one's own; the table there is that of the agent before.
     next(v for v in spec["volumes"] if v["name"] == "state")["hostPath"]["path"] = "/var/lib/kubelet/tandem-agent"
     roles = [r for r in pool.procs if r.startswith("agent-")]
@@ -215,44 +222,74 @@ def agents(shared_pool, door):
             pool.start(r)
 
 
+def pod_of(pool, s):
+    return pool.get("pod", f"session-{s['id']}", "-n", "sessions-researcher")
+
+
+def end_soon(pool, s):
+    """The rule for low use becomes so short that the next look that finds it idle ends it."""
+    pool.kubectl("annotate", "pod", f"session-{s['id']}", "-n", "sessions-researcher", "--overwrite", "tandem.dev/session-low-use=1")
+
+
+def seen(me, s):
+    return next(x for x in me.json("session", "list")["sessions"] if x["id"] == s["id"])
+
+
 @pytest.mark.feature("D4.1", "D4.4", "E3.5")
 def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door, agents, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)
-
-    def look(s):
-        return next(x for x in me.json("session", "list")["sessions"] if x["id"] == s["id"])
-
-    def soon(s):
-        pool.kubectl("annotate", "pod", f"session-{s['id']}", "-n", "sessions-researcher", "--overwrite", "tandem.dev/session-low-use=1")
-
-    start = lambda *argv: me.json("session", "start", *argv, "--low-use", "60", "--no-wait")  # noqa: E731
     idle = me.json("session", "start", "shell", "--low-use", "60")
-    busy = start("batch", "--", "while :; do :; done")
-    with_gpu = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "60")
-    # Of the GPUs here nobody can say what they do (there is no driver): the session says so, and is not ended for that.
-    node = pool.get("pod", f"session-{with_gpu['id']}", "-n", "sessions-researcher")["spec"]["nodeName"]
-    wait_for("it says what is not known", lambda: look(with_gpu).get("useUnknown", "").startswith(f"the use of its GPUs: the agent of node {node} does not measure them"))
-    assert "the use of its GPUs" in me.run("session", "list").stdout
-    wait_for("it is warned", lambda: look(idle).get("endsBecause", "").startswith("it has done nothing"))
-    assert "useUnknown" not in look(idle) and look(busy)["state"] == "running"
-    for s in (busy, with_gpu, idle):
-        soon(s)
-    wait_for("it is ended", lambda: look(idle)["state"] == "reclaimed")
-    assert "it has done nothing" in look(idle)["words"]
-    others = [look(s) for s in (busy, with_gpu)]
-    assert [(s["state"], "it has done nothing" in s.get("endsBecause", "")) for s in others] == [("running", False), ("ready", False)]
+    busy = me.json("session", "start", "batch", "--low-use", "60", "--", "while :; do :; done")
+    wait_for("it is warned", lambda: seen(me, idle).get("endsBecause", "").startswith("it has done nothing"))
+    assert "useUnknown" not in seen(me, idle)
+    for s in (busy, idle):
+        end_soon(pool, s)
+    wait_for("it is ended", lambda: seen(me, idle)["state"] == "reclaimed")
+    assert "it has done nothing" in seen(me, idle)["words"]
+    assert seen(me, busy)["state"] == "running" and "it has done nothing" not in seen(me, busy).get("endsBecause", "")
+    me.run("session", "stop", busy["id"])
 
-    # Nobody to ask: nothing is known, so nothing is idle. A pod elsewhere with an agent's labels is no agent.
+    # Nobody to ask: nothing is known, so nothing is idle. A pod elsewhere that looks like an agent is none.
     again = me.json("session", "resume", idle["id"])
-    node = pool.get("pod", f"session-{again['id']}", "-n", "sessions-researcher")["spec"]["nodeName"]
-    liar = pool.pod("liar", command="sleep 100000")
+    node = pod_of(pool, again)["spec"]["nodeName"]
+    liar = pool.pod("liar", command=["sleep", "100000"])
     liar["metadata"]["labels"] = {"app.kubernetes.io/name": "tandem-agent"}
-    liar["spec"] |= {"nodeName": node}
+    liar["spec"]["nodeName"] = node
     pool.kubectl("apply", "-f", "-", input=json.dumps(liar))
-    pool.kubectl("patch", "daemonset", "tandem-agent", "-n", "tandem-node", "-p", json.dumps({"spec": {"template": {"spec": {"nodeSelector": {"nobody": "has-it"}}}}}))
-    wait_for("it says what is missing", lambda: "no agent of Tandem's runs on node" in look(again).get("useUnknown", ""), 120)
-    soon(again)
-    wait_for("it is looked at by that rule", lambda: f"no agent of Tandem's runs on node {node}" in look(again).get("useUnknown", ""))
-    assert look(again)["state"] == "ready"
-    for s in (again, busy, with_gpu):
-        me.run("session", "stop", s["id"])
+    only = lambda selector: pool.kubectl("patch", "daemonset", "tandem-agent", "-n", "tandem-node", "-p", json.dumps({"spec": {"template": {"spec": {"nodeSelector": selector}}}}))  # noqa: E731
+    only({"nobody": "has-it"})
+    try:
+        wait_for("it says what is missing", lambda: f"no agent of Tandem's runs on node {node}" in seen(me, again).get("useUnknown", ""), 120)
+        end_soon(pool, again)
+        assert f"not known: no agent of Tandem's runs on node {node}" in " ".join(me.run("session", "list").stdout.split()).replace("what it uses: ", "")
+    finally:
+        back = time.time()
+        only({"nobody": None})
+        pool.kubectl("delete", "pod", "liar", "--grace-period=0", "--force", "--ignore-not-found")
+    wait_for("its agent is back, and it is ended", lambda: seen(me, again)["state"] == "reclaimed")
+    assert seen(me, again)["ended"] >= int(back)
+    me.run("session", "stop", again["id"])
+
+
+@pytest.mark.feature("D4.1", "D4.4")
+def test_one_with_gpus_is_ended_when_the_agent_measures_that_they_do_nothing(pool, door, agents, tmp_path):
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+    s = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "60")
+    pod = pod_of(pool, s)
+    node, says = pod["spec"]["nodeName"], lambda words: wait_for(words, lambda: seen(me, s).get("endsBecause", "").startswith(words), 120)
+    assert json.loads(pod["metadata"]["annotations"]["tandem.dev/devices"]) == {"nvidia.com/gpu": "0"}  # the driver of the test has two
+    use = pathlib.Path(pool.gate_socket(node)).with_name("use")
+    try:
+        wait_for("it says what is not known", lambda: seen(me, s).get("useUnknown", "").startswith(f"the use of its GPUs: the agent of node {node} does not measure them"), 120)
+        use.write_text("2\n")
+        says("it has done nothing")
+        assert "useUnknown" not in seen(me, s)
+        use.write_text("70\n")
+        says("nobody has used it")
+        end_soon(pool, s)
+        assert seen(me, s)["state"] == "ready"
+        use.write_text("2\n")
+        wait_for("it is ended", lambda: seen(me, s)["state"] == "reclaimed", 120)
+    finally:
+        use.unlink(missing_ok=True)
+    me.run("session", "stop", s["id"])

@@ -14,9 +14,9 @@ static struct {
 
 static void collect(void *ctx)
 {
-	struct td_metric *used = td_counter(td_metrics_process(), "tandem_agent_pod_cpu_seconds_total",
-					    "CPU time that the containers of a running pod have used.",
-					    TD_LABELS("namespace", "pod"));
+	struct td_metric *used =
+		td_counter(td_metrics_process(), "tandem_agent_pod_cpu_seconds_total",
+			   "CPU time that the containers of a running pod have used.", TD_LABELS("namespace", "pod"));
 	pthread_mutex_lock(&live.lock);
 	td_metric_forget(used, NULL);
 	td_auto_objects struct td_objects l = {0};

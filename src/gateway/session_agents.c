@@ -27,7 +27,7 @@ enum {
 };
 
 struct agent {
-	char node[254], where[80];              // where: URL; "": not known
+	char node[254], where[80];             // where: URL; "": not known
 	int64_t wanted_ms, asked_ms, where_ms; // monotonic; asked_ms 0: never
 	struct td_session_said said;
 	UT_hash_handle hh;

@@ -18,12 +18,14 @@ static void read_from(const char *text, const struct td_object *pod, bool counte
 			 "or cannot read the node's cgroups",
 			 node);
 	else if (f->gpus && f->gpu < 0)
-		snprintf(f->why, sizeof(f->why),
-			 counted ? "the use of its GPUs: they are counted (spec.devices: Allocatable), and which of node "
-				   "%s's it has is not known"
-				 : "the use of its GPUs: the agent of node %s does not measure them; it sees no driver, "
-				   "or they are parts of GPUs",
-			 node);
+		snprintf(
+			f->why, sizeof(f->why),
+			counted ? "the use of its GPUs: they are counted (spec.devices: Allocatable), and which of "
+				  "node "
+				  "%s's it has is not known"
+				: "the use of its GPUs: the agent of node %s does not measure them; it sees no driver, "
+				  "or they are parts of GPUs",
+			node);
 }
 
 void td_session_figures_of(const struct td_session_source *from, const struct td_object *pod,

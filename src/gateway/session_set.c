@@ -355,8 +355,7 @@ void td_session_set_look(struct td_gateway_door *door, const struct td_session_s
 		struct td_session_figures f = {.cpu = -1, .gpu = -1, .at_ms = from->at_ms};
 		if (rules.low_cpu_s > 0)
 			td_session_set_use(s, from, &f);
-		bool news =
-			td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), &rules, &f);
+		bool news = td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), &rules, &f);
 		enum td_idle_why why = td_session_end_of(g, o, start, &at);
 		if (why != TD_IDLE_NEVER && at <= now_s() && (news || why != TD_IDLE_CPU)) {
 			reclaim(g, s, why);

@@ -212,8 +212,16 @@ static void what_all_of_them_do(void **state)
 		int gpus;
 		const char *lacks;
 	} rows[] = {
-		{{RUNS("a", ""), RUNS("b", HOLDS)}, usage, 5, 1, "the use of its GPUs: the agent of node n1 does not measure"},
-		{{RUNS("a", ""), RUNS("c", "")}, usage, -1, 0, "the use of its CPUs: the agent of node n1 says nothing"},
+		{{RUNS("a", ""), RUNS("b", HOLDS)},
+		 usage,
+		 5,
+		 1,
+		 "the use of its GPUs: the agent of node n1 does not measure"},
+		{{RUNS("a", ""), RUNS("c", "")},
+		 usage,
+		 -1,
+		 0,
+		 "the use of its CPUs: the agent of node n1 says nothing"},
 		{{RUNS("a", "")}, NULL, -1, 0, "what it uses: it does not answer"},
 		// All of them wait in the queue again: that is no sign of being idle.
 		{{"metadata: {namespace: ann, name: a}"}, usage, -1, 0},

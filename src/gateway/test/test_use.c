@@ -42,7 +42,7 @@ static void cpu_below_the_limit_for_ten_minutes(void **state)
 	looks(t, &c, 10, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600); // one look says nothing
 	td_clock_manual_add(&c, 15000);
-	looks(t, &c, 10 + 0.7, 0, -1);    // 4.7 % of 15 s
+	looks(t, &c, 10 + 0.7, 0, -1);                       // 4.7 % of 15 s
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600); // since the first look
 	td_clock_manual_add(&c, 15000);
 	looks(t, &c, 10.7 + 0.7, 0, -1);
@@ -120,9 +120,10 @@ static void what_is_not_known_is_said(void **state)
 
 static void an_agents_lines(void **state)
 {
-	static const char text[] = "# HELP tandem_device_holder x\ntandem_device_holder{node=\"n0\"} 1\n"
-				   "tandem_device_holders{} 1\ntandem_http_seconds_sum 4\n"
-				   "tandem_agent_pod_cpu_seconds_total{pod=\"p\"} 2\ntandem_device_use_ratio{d=\"0\"} 1";
+	static const char text[] =
+		"# HELP tandem_device_holder x\ntandem_device_holder{node=\"n0\"} 1\n"
+		"tandem_device_holders{} 1\ntandem_http_seconds_sum 4\n"
+		"tandem_agent_pod_cpu_seconds_total{pod=\"p\"} 2\ntandem_device_use_ratio{d=\"0\"} 1";
 	td_auto_buf struct td_buf b = {0};
 	td_session_agents_keep(text, &b);
 	assert_string_equal(td_buf_str(&b), "tandem_device_holder{node=\"n0\"} 1\n"
