@@ -143,8 +143,11 @@ static int ask(void *ctx, size_t i, struct td_cancel *stop)
 			r = td_http_do(c, &call, stop, &reply, &e);
 		if (!r && reply.status != 200)
 			r = td_fail(&e, TD_TRANSIENT, "it answers %d", reply.status);
-		if (r)
-			td_wrap(&e, "the agent of node %s at %s", k->node, k->where);
+		if (r) {
+			td_debug("the agent of node %s at %s: %s", k->node, k->where, e.msg);
+			td_fail(&e, r, "the agent of node %s does not answer",
+				k->node); // where it is is nobody's business
+		}
 	}
 	if (r) {
 		k->where[0] = '\0';
