@@ -238,8 +238,8 @@ def seen(me, s):
 @pytest.mark.feature("D4.1", "D4.4", "E3.5")
 def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door, agents, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)
-    idle = me.json("session", "start", "shell", "--low-use", "60")
-    busy = me.json("session", "start", "batch", "--low-use", "60", "--", "while :; do :; done")
+    idle = me.json("session", "start", "shell", "--low-use", "30")
+    busy = me.json("session", "start", "batch", "--low-use", "30", "--", "while :; do :; done")
     wait_for("it is warned", lambda: seen(me, idle).get("endsBecause", "").startswith("it has done nothing"))
     assert "useUnknown" not in seen(me, idle)
     for s in (busy, idle):
@@ -275,7 +275,7 @@ def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door,
 @pytest.mark.feature("D4.1", "D4.4")
 def test_one_with_gpus_is_ended_when_the_agent_measures_that_they_do_nothing(pool, door, agents, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)
-    s = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "60")
+    s = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "30")
     pod = pod_of(pool, s)
     node, says = pod["spec"]["nodeName"], lambda words: wait_for(words, lambda: seen(me, s).get("endsBecause", "").startswith(words), 120)
     assert json.loads(pod["metadata"]["annotations"]["tandem.dev/devices"]) == {"nvidia.com/gpu": "0"}  # the driver of the test has two

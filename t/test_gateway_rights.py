@@ -83,7 +83,7 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
     wait_for("it is done", lambda: {r["id"]: r["state"] for r in json.loads(there("ps", "-o", "json").stdout)["runs"]}.get(run) == "done", 120)
     assert "it went" in there("logs", run).stdout and "it went" in me.run("logs", run).stdout
     # A session takes its program from the image, and its home from the claim: nothing of the node's.
-    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1", "--low-use", "60").stdout)
+    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1", "--low-use", "30").stdout)
     spec = pool.get("pod", f"session-{shell['id']}", "-n", "researcher")["spec"]
     assert "hostPath" not in json.dumps(spec["volumes"]) and "fsGroup" not in spec["securityContext"] and spec["initContainers"][0]["image"] == standin
     for at in (second, address(pool)):
