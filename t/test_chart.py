@@ -112,6 +112,11 @@ def test_the_chart_and_the_manifest_have_one_gateway(tmp_path):
     assert pod(nodes)["volumes"] == [{"name": "homes", "hostPath": {"path": "/lustre/home", "type": "Directory"}}]
     assert nodes["Namespace", None, "sessions-ann"]["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
     assert "pods/exec" in json.dumps(nodes["Role", "slurm", "main-gateway"]["rules"]) and "pods/exec" not in json.dumps(want["Role", "slurm", "main-gateway"]["rules"])
+    # Nobody is asked what sessions use, and nothing is left of the right to find them.
+    alone = template(["gateway.agents.namespace=\"\"", "gateway.sessions.lowUse=45"])
+    assert {k for k in want if k[1] == "tandem-node"} == set(want) - set(alone) != set() and "--agents=tandem-node" in args(want)
+    assert not any(a.startswith("--agents") for a in args(alone)) and "--low-use=45" in args(alone)
+    assert want["Role", "tandem-node", "tandem-gateway-slurm-main"]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
     # The hub of a federation may there what the embedded plane's may.
     hub = template(["gateway.federation=true"])
     verbs = lambda rules, resource: {v for r in rules if resource in r["resources"] for v in r["verbs"]}

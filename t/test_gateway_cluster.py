@@ -4,16 +4,20 @@ import base64
 import contextlib
 import json
 import os
+import pathlib
+import signal
 import socket
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 import yaml
 
 from harness import KEEP, ROOT, wait_for
 from installed import ready
+from realpool import GPUS, TANDEM_IMAGE
 from wsclient import WebSocket
 
 pytestmark = pytest.mark.real  # two replicas, claims, RBAC and pod security are kubelets' and a real API server's
@@ -104,6 +108,7 @@ def door(shared_pool, tmp_path_factory):
     (tmp / "values.yaml").write_text(yaml.safe_dump(values))
     text = pool.run(f"{pool.cluster.assets}/helm", "template", "main", CHART, "-n", "slurm", "-f", tmp / "values.yaml", "--kube-version", "1.34.0", "--show-only", "templates/gateway.yaml").stdout
     docs = [d for d in yaml.safe_load_all(text) if d]
+    docs.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tandem-node", "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}})
     balancer = None
     try:
         pool.change({"scheduler": {"namespaces": [*people, *namespaces]}}, idle=False)
@@ -173,12 +178,119 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
     assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
     account = "--as=system:serviceaccount:slurm:main-gateway"
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
-    assert may("create", "pods", "-n", "sessions-pods") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    assert may("create", "pods", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
     for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
-               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm")):
+               ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm"),
+               # Of nodes it asks Tandem's agents, which take no credentials: at kubelets it may nothing.
+               *(("get", f"nodes/{part}") for part in ("proxy", "metrics", "stats", "pods")), *((verb, "pods", "-n", "tandem-node") for verb in ("get", "watch", "create", "delete")), ("get", "secrets", "-n", "tandem-node")):
         assert not may(*no), no
     for p in gateways(pool):
         c = p["spec"]["containers"][0]["securityContext"]
         assert c["capabilities"] == {"add": ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"], "drop": ["ALL"]} and c["readOnlyRootFilesystem"] and not c["allowPrivilegeEscalation"]
     for who, session in ((me, s), (eve, other)):
         who.run("session", "stop", session["id"])
+
+
+@pytest.fixture(scope="module")
+def agents(shared_pool, build, door):
+    """Tandem's agents as its manifests bring them, where else they are processes of the test. A library of the test's stands for the driver of GPUs."""
+    pool = shared_pool
+    docs = [d for d in yaml.safe_load_all((ROOT / "deploy/kustomize/base/40-agent.yaml").read_text()) if d]
+    driver = base64.b64encode((build / "src/checkup/libfake_nvml.so").read_bytes()).decode()
+    docs.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "driver", "namespace": "tandem-node"}, "binaryData": {"libnvidia-ml.so.1": driver}})
+    spec = next(d for d in docs if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    c = spec["containers"][0]
+    c |= {"image": TANDEM_IMAGE, "command": ["tandem"], "args": [f"--devices={GPUS}" if a.startswith("--devices") else a for a in c["args"]]}
+    c["env"] += [{"name": "TANDEM_DRIVER", "value": "/driver"}, {"name": "FAKE_NVML_USE", "value": "/run/tandem/use"}]
+    c["volumeMounts"].append({"name": "driver", "mountPath": "/driver"})
+    spec["volumes"].append({"name": "driver", "configMap": {"name": "driver"}})
+    # Of these nodes only this directory is each one's own; the table there is that of the agent before.
+    next(v for v in spec["volumes"] if v["name"] == "state")["hostPath"]["path"] = "/var/lib/kubelet/tandem-agent"
+    roles = [r for r in pool.procs if r.startswith("agent-")]
+    try:
+        for r in roles:
+            pool.signal(pool.procs[r], signal.SIGTERM)
+        for r in roles:
+            pool.procs[r].wait(60)
+        pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
+        wait_for("each node has its agent", lambda: len([p for p in pool.items("pods", "-n", "tandem-node") if ready(p)]) == len(roles), 120)
+        yield
+    finally:
+        pool.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=yaml.safe_dump_all(docs))
+        wait_for("they are gone", lambda: not pool.items("pods", "-n", "tandem-node"), 120)
+        for r in roles:
+            pool.start(r)
+
+
+def pod_of(pool, s):
+    return pool.get("pod", f"session-{s['id']}", "-n", "sessions-researcher")
+
+
+def end_soon(pool, s):
+    """The rule for low use becomes so short that the next look that finds it idle ends it."""
+    pool.kubectl("annotate", "pod", f"session-{s['id']}", "-n", "sessions-researcher", "--overwrite", "tandem.dev/session-low-use=1")
+
+
+def seen(me, s):
+    return next(x for x in me.json("session", "list")["sessions"] if x["id"] == s["id"])
+
+
+@pytest.mark.feature("D4.1", "D4.4", "E3.5")
+def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door, agents, tmp_path):
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+    idle = me.json("session", "start", "shell", "--low-use", "30")
+    busy = me.json("session", "start", "batch", "--low-use", "30", "--", "while :; do :; done")
+    wait_for("it is warned", lambda: seen(me, idle).get("endsBecause", "").startswith("it has done nothing"))
+    assert "useUnknown" not in seen(me, idle)
+    for s in (busy, idle):
+        end_soon(pool, s)
+    wait_for("it is ended", lambda: seen(me, idle)["state"] == "reclaimed")
+    assert "it has done nothing" in seen(me, idle)["words"]
+    assert seen(me, busy)["state"] == "running" and "it has done nothing" not in seen(me, busy).get("endsBecause", "")
+    me.run("session", "stop", busy["id"])
+
+    # Nobody to ask: nothing is known, so nothing is idle. A pod elsewhere that looks like an agent is none.
+    again = me.json("session", "resume", idle["id"])
+    node = pod_of(pool, again)["spec"]["nodeName"]
+    liar = pool.pod("liar", command=["sleep", "100000"])
+    liar["metadata"]["labels"] = {"app.kubernetes.io/name": "tandem-agent"}
+    liar["spec"]["nodeName"] = node
+    pool.kubectl("apply", "-f", "-", input=json.dumps(liar))
+    only = lambda selector: pool.kubectl("patch", "daemonset", "tandem-agent", "-n", "tandem-node", "-p", json.dumps({"spec": {"template": {"spec": {"nodeSelector": selector}}}}))  # noqa: E731
+    only({"nobody": "has-it"})
+    try:
+        # Each of the gateways has asked for itself.
+        wait_for("it says what is missing", lambda: all(f"no agent of Tandem's runs on node {node}" in seen(me, again).get("useUnknown", "") for _ in range(4)))
+        end_soon(pool, again)
+        assert "not ended for low use" in me.run("session", "list").stdout
+    finally:
+        back = time.time()
+        only({"nobody": None})
+        pool.kubectl("delete", "pod", "liar", "--grace-period=0", "--force", "--ignore-not-found")
+    wait_for("its agent is back, and it is ended", lambda: seen(me, again)["state"] == "reclaimed")
+    assert seen(me, again)["ended"] >= int(back)
+    me.run("session", "stop", again["id"])
+
+
+@pytest.mark.feature("D4.1", "D4.4")
+def test_one_with_gpus_is_ended_when_the_agent_measures_that_they_do_nothing(pool, door, agents, tmp_path):
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+    s = me.json("session", "start", "shell", "--gpus", "1", "--low-use", "30")
+    pod = pod_of(pool, s)
+    node, says = pod["spec"]["nodeName"], lambda words: wait_for(words, lambda: seen(me, s).get("endsBecause", "").startswith(words), 120)
+    assert json.loads(pod["metadata"]["annotations"]["tandem.dev/devices"]) == {"nvidia.com/gpu": "0"}  # the driver of the test has two
+    use = pathlib.Path(pool.gate_socket(node)).with_name("use")
+    try:
+        wait_for("it says what is not known", lambda: seen(me, s).get("useUnknown", "").startswith(f"the use of its GPUs: the agent of node {node} does not measure them"), 120)
+        use.write_text("2\n")
+        says("it has done nothing")
+        wait_for("all is known", lambda: not any("useUnknown" in seen(me, s) for _ in range(4)))
+        use.write_text("70\n")
+        says("nobody has used it")
+        end_soon(pool, s)
+        assert seen(me, s)["state"] == "ready"
+        use.write_text("2\n")
+        wait_for("it is ended", lambda: seen(me, s)["state"] == "reclaimed", 120)
+    finally:
+        use.unlink(missing_ok=True)
+    me.run("session", "stop", s["id"])

@@ -50,6 +50,7 @@ def claim(pool):
 def second(pool, standin, claim, tmp_path):
     """The address of a gateway that has the manifest's account, and that does with sessions what one of a cluster does."""
     docs = [d for d in yaml.safe_load_all(MANIFEST.replace("sessions-ann", "researcher")) if d and ("Role" in d["kind"] or d["kind"] == "ServiceAccount")]
+    docs.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tandem-node"}})  # of Tandem's agents, of which there is none here
     pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
     admin = json.loads(pool.kubectl("config", "view", "--raw", "-o", "json"))
     conf = tmp_path / "gateway.conf"
@@ -82,7 +83,7 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
     wait_for("it is done", lambda: {r["id"]: r["state"] for r in json.loads(there("ps", "-o", "json").stdout)["runs"]}.get(run) == "done", 120)
     assert "it went" in there("logs", run).stdout and "it went" in me.run("logs", run).stdout
     # A session takes its program from the image, and its home from the claim: nothing of the node's.
-    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1").stdout)
+    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1", "--low-use", "30").stdout)
     spec = pool.get("pod", f"session-{shell['id']}", "-n", "researcher")["spec"]
     assert "hostPath" not in json.dumps(spec["volumes"]) and "fsGroup" not in spec["securityContext"] and spec["initContainers"][0]["image"] == standin
     for at in (second, address(pool)):
@@ -90,6 +91,9 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
         w.send(b"printf 'uid=%s in %s of %s\\n' $(id -u) $PWD $(ls -d tandem)\n")
         w.until(b"uid=1000 in /home/researcher of tandem")
         w.close()
+    # It may look where the agent of its node is; that there is none, the session says.
+    unknown = lambda: next(s for s in json.loads(there("session", "-o", "json", "list").stdout)["sessions"] if s["id"] == shell["id"]).get("useUnknown", "")  # noqa: E731
+    assert "runs on node" in wait_for("it says what is not known", unknown) and "no agent of Tandem's" in unknown()
     there("session", "stop", shell["id"])
     s = json.loads(there("session", "-o", "json", "start", "endpoint", "--", "echo here > index.html; exec python3 -m http.server $PORT").stdout)
     wait_for("the other one leads to it, too", lambda: ask(me, s["path"])[0] == 200)
@@ -102,11 +106,12 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
 @pytest.mark.feature("A16.4")
 def test_no_right_more(pool, second):
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, f"--as={ACCOUNT}", check=False).stdout.strip() == "yes"
-    for yes in (("create", "pods", "-n", "researcher"), ("get", "secret/main-gateway", "-n", "slurm"), ("list", "nodes"), ("create", "pods/exec", "-n", "researcher")):
+    for yes in (("create", "pods", "-n", "researcher"), ("get", "secret/main-gateway", "-n", "slurm"), ("list", "nodes"), ("create", "pods/exec", "-n", "researcher"), ("list", "pods", "-n", "tandem-node")):
         assert may(*yes), yes
     for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "researcher"), ("create", "pods", "-n", "default"),
                ("create", "pods/exec", "-n", "slurm"), ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "researcher"), ("create", "serviceaccounts/token", "-n", "slurm"),
-               ("patch", "slurmclusters", "-n", "slurm"), ("get", "configmaps", "-n", "slurm"), ("delete", "configmaps", "-n", "slurm")):
+               ("patch", "slurmclusters", "-n", "slurm"), ("get", "configmaps", "-n", "slurm"), ("delete", "configmaps", "-n", "slurm"),
+               ("get", "pods", "-n", "tandem-node"), ("create", "pods", "-n", "tandem-node"), ("get", "nodes/proxy"), ("get", "nodes/metrics"), ("get", "nodes/stats")):
         assert not may(*no), no
 
 

@@ -62,6 +62,8 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		td_buf_printf(&b, "  ends at %s unless that changes: %s",
 			      td_client_when(td_jint(s, "ends", 0), when, sizeof(when)),
 			      td_jstr_or(s, "endsBecause", ""));
+	if (td_jstr(s, "useUnknown"))
+		td_buf_printf(&b, "  not ended for low use, for that is not known: %s", td_jstr(s, "useUnknown"));
 	td_term_wrap(td_buf_str(&b), FURTHER, td_term_columns(STDOUT_FILENO));
 }
 

@@ -20,6 +20,7 @@
 //   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
+//   podcpu.[ch]                  CPU time of the pods of sessions, at /metrics
 //   podhangs.[ch]                pods that make no progress
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them

@@ -8,6 +8,7 @@
 #include "gate/agent.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
+#include "gate/podcpu.h"
 #include "gate/podhangs.h"
 #include "gate/telemetry.h"
 #include "kube/health.h"
@@ -301,10 +302,12 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, a});
+	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups});
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);
 	td_parts_join(parts, TD_LEN(parts));
+	td_podcpu_show(NULL);
 	td_gate_telemetry(NULL);
 	td_gate_measure(NULL);
 	return r;

@@ -38,6 +38,8 @@
 //   session_record.c           what is kept of one: it can be resumed
 //   session_rules.c            what Tenants ask of their members' sessions
 //   session_use.c              what they do: traffic, CPUs
+//   session_figures.c          what their pods use of CPUs and GPUs, by what agents say
+//   session_agents.c           asks the agents of their nodes, on clusters
 //   session_set.c              an endpoint with replicas: its pods, together
 //   session_ways.c             how many requests wait at each of them, and which were not reached
 //   replica.[ch]               which of them gets a request, and which are started or ended
@@ -69,7 +71,7 @@
 
 struct td_gateway_opts {
 	const char *kubeconfig, *ns, *cluster, *listen, *cert, *key, *homes, *homes_as, *empty_dirs, *metrics,
-		*homes_claim, *homes_path, *usage, *image;
+		*homes_claim, *homes_path, *usage, *agents, *image;
 	bool behind_ingress; // people come by HTTPS, though there is no cert here
 	int low_use_min;     // 0: no such rule for all
 };
@@ -94,6 +96,7 @@ struct td_hubs;
 struct td_session_scopes;
 struct td_session_ways;
 struct td_session_looks;
+struct td_session_agents;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -105,6 +108,7 @@ struct td_gateway {
 	struct td_session_traffic *traffic;
 	struct td_session_ways *ways;
 	struct td_session_looks *looks;
+	struct td_session_agents *agents; // NULL: it is told of none (--agents)
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;

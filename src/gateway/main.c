@@ -60,9 +60,10 @@ static int serve(struct td_gateway *g, struct td_error *err)
 					      .handler = td_gateway_handle,
 					      .ctx = door};
 	struct td_http_server *s;
-	pthread_t clock, sessions, hub[2];
+	pthread_t clock, sessions, agents, hub[2];
 	bool started = !pthread_create(&clock, NULL, td_schedule_thread, door),
 	     looks = !pthread_create(&sessions, NULL, td_session_thread, door),
+	     asks = g->agents && !pthread_create(&agents, NULL, td_session_agents_thread, g),
 	     watches = !pthread_create(&hub[0], NULL, td_hub_watch_thread, g),
 	     places = !pthread_create(&hub[1], NULL, td_hub_place_thread, g);
 	r = td_http_server_new(&o, &s, err);
@@ -76,6 +77,8 @@ static int serve(struct td_gateway *g, struct td_error *err)
 		pthread_join(clock, NULL);
 	if (looks)
 		pthread_join(sessions, NULL);
+	if (asks)
+		pthread_join(agents, NULL);
 	if (watches)
 		pthread_join(hub[0], NULL);
 	if (places)
@@ -111,6 +114,8 @@ static int check(const struct td_gateway_opts *o)
 {
 	if (!o->cert != !o->key)
 		return td_command_wrong("gateway", "--cert and --key go together");
+	if (o->usage && o->agents)
+		return td_command_wrong("gateway", "give --usage, one agent for all, or --agents, one of each node");
 	if (o->cert && o->behind_ingress)
 		return td_command_wrong("gateway", "--behind-ingress is for a gateway without --cert");
 	if (!o->cert && !o->behind_ingress && !td_starts(o->listen, "127.") && !td_starts(o->listen, "[::1]:") &&
@@ -177,6 +182,11 @@ int td_gateway_main(int argc, char **argv)
 		 .value = "URL",
 		 TD_OPT_TEXT(&g.o.usage),
 		 .help = "where the node agent's figures are read, such as http://127.0.0.1:7480"},
+		{.name = "agents",
+		 .value = "NS",
+		 TD_OPT_TEXT(&g.o.agents),
+		 .help = "instead, on clusters: the namespace of Tandem's agents; that of its node is asked what a "
+			 "session does"},
 		{.name = "low-use",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&g.o.low_use_min, 1, 720),
@@ -207,6 +217,7 @@ int td_gateway_main(int argc, char **argv)
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.ways = td_session_ways_new();
 	g.looks = td_session_looks_new();
+	g.agents = g.o.agents ? td_session_agents_new() : NULL;
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
@@ -228,6 +239,7 @@ int td_gateway_main(int argc, char **argv)
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
 	td_session_looks_free(g.looks);
+	td_session_agents_free(g.agents);
 	td_session_ways_free(g.ways);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);

@@ -276,27 +276,32 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 
 // ---- one look ----
 
-struct td_session_set_use td_session_set_use(const struct td_session_set *s, const char *usage)
+void td_session_set_use(const struct td_session_set *s, const struct td_session_source *from,
+			struct td_session_figures *ret)
 {
-	struct td_session_set_use all = {.gpu = -1};
-	bool some = false, blind = false;
+	struct td_session_figures all = {.gpu = -1, .at_ms = -1};
+	bool blind = false;
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
 		const struct td_object *o = s->pods[i];
+		struct td_session_figures f;
 		if (!lives(o) || !td_jstr(o->root, "spec.nodeName"))
 			continue;
-		const char *devices = td_object_annotation(o, TD_ANN_DEVICES);
-		bool holds = devices && strcmp(devices, "{}") != 0;
-		double c = usage ? td_session_cpu_read(usage, o->ns, o->name) : -1,
-		       u = usage ? td_session_gpu_read(usage, o->ns, o->name) : -1;
-		some = true;
-		all.cpu = c < 0 || all.cpu < 0 ? -1 : all.cpu + c;
-		all.gpus += holds;
-		blind = blind || (holds && u < 0);
-		all.gpu = u > all.gpu ? u : all.gpu;
+		td_session_figures_of(from, o, &f);
+		// As old as the oldest: a part of them, newer than the rest, would be a wrong rate.
+		all.at_ms = all.at_ms < 0 || f.at_ms < all.at_ms ? f.at_ms : all.at_ms;
+		all.cpu = f.cpu < 0 || all.cpu < 0 ? -1 : all.cpu + f.cpu;
+		all.gpus += f.gpus;
+		blind = blind || (f.gpus && f.gpu < 0);
+		all.gpu = f.gpu > all.gpu ? f.gpu : all.gpu;
+		if (!*all.why)
+			memcpy(all.why, f.why, sizeof(all.why));
 	}
-	all.cpu = some ? all.cpu : -1;
+	if (all.at_ms < 0) { // none of them runs
+		all.cpu = -1;
+		all.at_ms = from->at_ms;
+	}
 	all.gpu = blind ? -1 : all.gpu;
-	return all;
+	*ret = all;
 }
 
 // One that does not answer costs its second, and the thread is that of all sessions: the others of this one are tried
@@ -338,7 +343,8 @@ static int even(struct td_gateway_door *door, const struct td_session_set *s, st
 	return r ? r : td_session_set_even(&q, s, err);
 }
 
-void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s, const char *usage)
+void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s,
+			 const struct td_session_source *from)
 {
 	struct td_gateway *g = td_gateway_door_of(door);
 	struct td_error e = TD_ERROR_INIT;
@@ -346,11 +352,12 @@ void td_session_set_look(struct td_gateway_door *door, const struct td_session_s
 	int64_t at = 0, start = began(s);
 	if (lives(o) && s->asked) {
 		const struct td_idle_rules rules = td_session_rules_of(g, o);
-		const struct td_session_set_use use = td_session_set_use(s, usage);
-		td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), &rules, use.cpu, use.gpus,
-				use.gpu);
+		struct td_session_figures f = {.cpu = -1, .gpu = -1, .at_ms = from->at_ms};
+		if (rules.low_cpu_s > 0)
+			td_session_set_use(s, from, &f);
+		bool news = td_session_look(g->traffic, td_object_label(s->record, TD_LABEL_SESSION), &rules, &f);
 		enum td_idle_why why = td_session_end_of(g, o, start, &at);
-		if (why != TD_IDLE_NEVER && at <= now_s()) {
+		if (why != TD_IDLE_NEVER && at <= now_s() && (news || why != TD_IDLE_CPU)) {
 			reclaim(g, s, why);
 			return;
 		}

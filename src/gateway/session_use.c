@@ -2,7 +2,8 @@
 //
 // CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), and the use of
 // GPUs from what it measures of those that the pod holds (tandem_device_holder,
-// tandem_device_use_ratio), read where --usage says. Two looks give a rate of CPUs; what one look
+// tandem_device_use_ratio): of one agent for all (--usage), or of that of the pod's node (--agents). Two looks give a
+// rate of CPUs; what one look
 // does not find is not known, and not idle. The counter goes on meanwhile: when the next look finds it
 // soon enough, it tells of the time between, so that one lost reply does not let a count begin anew.
 //
@@ -30,6 +31,8 @@ struct use {
 	int64_t cpu_ms;             // when it was read
 	int64_t low_since;          // -1: it is not low, or not known
 	bool unseen;                // the last look did not find it; what stands above is of the one before
+	int64_t looked_ms;          // what that look saw was of then; 0: there was none
+	char lacks[200];            // what it did not know
 };
 
 struct td_session_traffic {
@@ -101,6 +104,7 @@ void td_session_fresh(struct td_session_traffic *t, const char *id)
 	u->life = 0;
 	u->cpu_s = u->low_since = -1;
 	u->unseen = false;
+	u->lacks[0] = '\0';
 	u->traffic = td_real_ms(t->clock) / 1000;
 	pthread_mutex_unlock(&t->lock);
 }
@@ -168,25 +172,41 @@ bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_
 	return known;
 }
 
-void td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
-		     int gpus, double gpu)
+bool td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules,
+		     const struct td_session_figures *f)
 {
-	int64_t now = td_real_ms(t->clock);
+	int64_t now = f->at_ms;
 	pthread_mutex_lock(&t->lock);
 	struct use *u = at(t, id);
-	u->unseen = cpu_s < 0 && !gpus && now - u->cpu_ms <= GAP_MS; // no counter tells what GPUs did between
-	if (u->unseen) {
-		pthread_mutex_unlock(&t->lock);
-		return;
+	bool news = now && now != u->looked_ms;
+	if (news) {
+		u->looked_ms = now;
+		snprintf(u->lacks, sizeof(u->lacks), "%s", f->why);
+		// No counter tells what GPUs did between.
+		u->unseen = f->cpu < 0 && !f->gpus && now - u->cpu_ms <= GAP_MS;
 	}
-	struct td_idle_use use = {.cpu = -1, .gpus = gpus, .gpu = gpu};
-	if (cpu_s >= 0 && u->cpu_s >= 0 && cpu_s >= u->cpu_s && now > u->cpu_ms)
-		use.cpu = (cpu_s - u->cpu_s) * 1000 / (double)(now - u->cpu_ms);
+	if (!news || u->unseen) {
+		pthread_mutex_unlock(&t->lock);
+		return news;
+	}
+	struct td_idle_use use = {.cpu = -1, .gpus = f->gpus, .gpu = f->gpu};
+	if (f->cpu >= 0 && u->cpu_s >= 0 && f->cpu >= u->cpu_s && now > u->cpu_ms)
+		use.cpu = (f->cpu - u->cpu_s) * 1000 / (double)(now - u->cpu_ms);
 	// The first look says nothing of before it: it is neither low nor busy.
 	u->low_since = td_idle_low(rules, u->low_since, (use.cpu >= 0 ? u->cpu_ms : now) / 1000, &use);
-	u->cpu_s = cpu_s;
+	u->cpu_s = f->cpu;
 	u->cpu_ms = now;
 	pthread_mutex_unlock(&t->lock);
+	return true;
+}
+
+bool td_session_lacks(struct td_session_traffic *t, const char *id, char *ret, size_t n)
+{
+	pthread_mutex_lock(&t->lock);
+	const struct use *u = find(t, id);
+	snprintf(ret, n, "%s", u ? u->lacks : "");
+	pthread_mutex_unlock(&t->lock);
+	return *ret;
 }
 
 static const char *next_line(const char *p)

@@ -108,6 +108,10 @@ void td_session_write_end(struct td_gateway *g, const struct td_object *o, int64
 			  yyjson_mut_val *w)
 {
 	int64_t at;
+	char lacks[200];
+	const char *id = td_object_label(o, TD_LABEL_SESSION);
+	if (id && td_session_rules_of(g, o).low_cpu_s > 0 && td_session_lacks(g->traffic, id, lacks, sizeof(lacks)))
+		td_jm_str(d, w, "useUnknown", lacks);
 	enum td_idle_why why = td_session_end_of(g, o, began, &at);
 	if (why == TD_IDLE_NEVER)
 		return;
@@ -337,19 +341,19 @@ static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idl
 	td_session_reclaimed(o, why, r ? &e : NULL);
 }
 
-// One pod alone. usage NULL: it could not be read.
-static void look_at(struct td_gateway *g, const struct td_object *o, const char *usage)
+// One pod alone. Who does nothing is ended only right after a look that has seen so.
+static void look_at(struct td_gateway *g, const struct td_object *o, const struct td_session_source *from)
 {
 	int64_t at = 0;
-	const char *devices = td_object_annotation(o, TD_ANN_DEVICES);
+	struct td_session_figures f = {.cpu = -1, .gpu = -1, .at_ms = from->at_ms};
 	if (td_object_deleting(o) || td_kube_pod_ended(o->root))
 		return;
 	const struct td_idle_rules r = td_session_rules_of(g, o);
-	td_session_look(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r,
-			usage ? td_session_cpu_read(usage, o->ns, o->name) : -1, devices && strcmp(devices, "{}") != 0,
-			usage ? td_session_gpu_read(usage, o->ns, o->name) : -1);
+	if (r.low_cpu_s > 0 && td_jstr(o->root, "spec.nodeName"))
+		td_session_figures_of(from, o, &f);
+	bool news = td_session_look(g->traffic, td_object_label(o, TD_LABEL_SESSION), &r, &f);
 	enum td_idle_why why = td_session_end_of(g, o, -1, &at);
-	if (why != TD_IDLE_NEVER && at <= now_s())
+	if (why != TD_IDLE_NEVER && at <= now_s() && (news || why != TD_IDLE_CPU))
 		reclaim(g, o, why);
 }
 
@@ -381,7 +385,7 @@ static void tell(struct td_gateway *g, const struct td_object *record)
 }
 
 // The sessions of one person. True: there are endpoints with replicas.
-static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const char *usage)
+static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const struct td_session_source *from)
 {
 	struct td_gateway *g = td_gateway_door_of(door);
 	struct td_error e = TD_ERROR_INIT;
@@ -403,7 +407,7 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		if (!record && td_object_annotation(l.v[i], TD_ANN_SESSION_REPLICA))
 			orphan(g, l.v[i]);
 		else
-			look_at(g, l.v[i], usage);
+			look_at(g, l.v[i], from);
 	}
 	for (size_t i = 0; i < kept.n; i++) {
 		struct td_session_set s = {0};
@@ -412,7 +416,7 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 			continue;
 		some = true;
 		td_session_set_of(kept.v[i], &l, &s);
-		td_session_set_look(door, &s, usage);
+		td_session_set_look(door, &s, from);
 	}
 	return some;
 }
@@ -429,9 +433,15 @@ void *td_session_thread(void *arg)
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto_buf struct td_buf usage = {0};
-		bool known = g->o.usage && !td_session_usage(g, &usage, &e);
-		if (g->o.usage && !known)
+		struct td_session_source from = {.agents = g->agents,
+						 .why = "this gateway was told of no agents (--agents)"};
+		if (g->o.usage && td_session_usage(g, &usage, &e)) {
 			td_debug("use of sessions: %s", e.msg);
+			from.why = e.msg;
+		} else if (g->o.usage) {
+			from.text = td_buf_str(&usage);
+		}
+		from.at_ms = td_real_ms(&td_clock_system);
 		size_t i, n;
 		yyjson_val *v;
 		yyjson_arr_foreach (sc ? td_jget(sc->root, "spec.scheduler.namespaces") : NULL, i, n, v) {
@@ -440,7 +450,7 @@ void *td_session_thread(void *arg)
 				break;
 			if (!td_session_looks_due(g->looks, ns, td_mono_ms(&td_clock_system)))
 				continue;
-			soon = look(door, ns, td_jstr(v, "user"), known ? td_buf_str(&usage) : NULL) || soon;
+			soon = look(door, ns, td_jstr(v, "user"), &from) || soon;
 		}
 	}
 	return NULL;

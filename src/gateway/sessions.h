@@ -42,6 +42,43 @@ void *td_session_thread(void *door);
 // The rules for all. A person may ask for stricter ones as he starts a session.
 extern const struct td_idle_rules td_session_rules;
 
+// ---- session_agents.c: what Tandem's agents say of the sessions of their nodes, on clusters. Thread-safe ----
+// A node is asked while somebody wants it, every 15 s, and not more than 32 of them a second: with more than 480 nodes
+// each is asked more seldom. Nothing that a gateway has proves itself to an agent, and no right at kubelets is needed.
+struct td_session_agents;
+struct td_session_agents *td_session_agents_new(void);
+struct td_session_agents *td_session_agents_free(struct td_session_agents *a);
+struct td_session_said {
+	struct td_buf text; // lines of the agent's metrics that td_session_cpu_read and its like look for
+	int64_t at_ms;      // when it was asked last, real; 0: it was not yet
+	char why[200];      // why there is no text; "": there is
+};
+void td_session_said_done(struct td_session_said *s);
+#define td_auto_said __attribute__((cleanup(td_session_said_done)))
+// What the agent of this node said last. From now on for some minutes the node is asked.
+void td_session_agents_said(struct td_session_agents *a, const char *node, struct td_session_said *ret);
+// Only the lines that count (pure).
+void td_session_agents_keep(const char *metrics, struct td_buf *ret);
+// Asks those that are wanted, until the gateway ends. A thread's function; its argument is the gateway.
+void *td_session_agents_thread(void *gateway);
+
+// ---- session_figures.c: what the pods of sessions do, by what agents say (pure but for agents) ----
+struct td_session_source {
+	struct td_session_agents *agents; // each node's own is believed, of its pods alone; NULL: there is one for all
+	const char *text;                 // what that one says; NULL: nothing
+	const char *why;                  // why
+	int64_t at_ms;                    // when that was
+};
+struct td_session_figures {
+	double cpu;    // the counter of CPU seconds; -1: not known
+	int gpus;      // how many have some
+	double gpu;    // how much the busiest of them computes, 0 to 1; -1: not known
+	int64_t at_ms; // when that was, real; 0: nobody was asked yet
+	char why[200]; // which of them is not known, and why; "": all are
+};
+void td_session_figures_of(const struct td_session_source *from, const struct td_object *pod,
+			   struct td_session_figures *ret);
+
 // ---- shared by these files (sessions.c) ----
 // The namespace whose pods are this person's jobs. The caller frees it; NULL: he has none.
 char *td_session_namespace(struct td_gateway *g, const char *user, struct td_error *err);
@@ -105,16 +142,13 @@ int td_session_set_remove(struct td_gateway *g, const struct td_session_set *s, 
 			  struct td_error *err);
 // Starts what is missing and ends what is too much. q: of its owner.
 int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s, struct td_error *err);
-// What all of them do together, for td_session_look (pure); what is not known of one is not known, and of those that
-// wait in the queue nothing is. usage: what an agent says; NULL: nothing.
-struct td_session_set_use {
-	double cpu;
-	int gpus;
-	double gpu;
-};
-struct td_session_set_use td_session_set_use(const struct td_session_set *s, const char *usage);
-// One look of the thread: ends it by the rules, or evens it. usage as td_session_look takes it; NULL: not known.
-void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s, const char *usage);
+// What all of them do together, for td_session_look; what is not known of one is not known, and of those that
+// wait in the queue nothing is.
+void td_session_set_use(const struct td_session_set *s, const struct td_session_source *from,
+			struct td_session_figures *ret);
+// One look of the thread: ends it by the rules, or evens it.
+void td_session_set_look(struct td_gateway_door *door, const struct td_session_set *s,
+			 const struct td_session_source *from);
 // The operation: another number of them.
 int td_session_scale(struct td_gateway_ask *q, struct td_error *err);
 
@@ -195,10 +229,11 @@ uint64_t td_session_asked(struct td_session_traffic *t, const char *id);
 void td_session_answered(struct td_session_traffic *t, const char *id, uint64_t life, int64_t took_ms);
 // false: nobody has asked it.
 bool td_session_answers(struct td_session_traffic *t, const char *id, struct td_answers_said *ret);
-// A look at its counter of CPU seconds; -1: it is not known. gpus: how many it has. gpu: as
-// td_session_gpu_read says.
-void td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules, double cpu_s,
-		     int gpus, double gpu);
+// A look at what it does. False: there is nothing newer than at the last one.
+bool td_session_look(struct td_session_traffic *t, const char *id, const struct td_idle_rules *rules,
+		     const struct td_session_figures *f);
+// What the last look did not know of it, and why, in ret. False: it knew all, or there was none.
+bool td_session_lacks(struct td_session_traffic *t, const char *id, char *ret, size_t n);
 // The counter of this pod in an agent's metrics; -1: it is not there. A new pod of the name counts from 0.
 double td_session_cpu_read(const char *text, const char *ns, const char *pod);
 // How much the busiest device that this pod holds computes, 0 to 1; -1: it holds none there, or one of them is

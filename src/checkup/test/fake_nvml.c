@@ -1,6 +1,8 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
+// FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
 // FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +27,12 @@ EXPORT int fake_nvml_asked; // how often a whole GPU was asked who it is
 int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetHandleByIndex_v2(unsigned, device *), nvmlDeviceGetName(device, char *, unsigned),
 	nvmlDeviceGetTemperature(device, int, unsigned *), nvmlDeviceGetMemoryInfo(device, unsigned long long *),
-	nvmlDeviceGetPowerUsage(device, unsigned *), nvmlDeviceGetCurrPcieLinkWidth(device, unsigned *),
-	nvmlDeviceGetMaxPcieLinkWidth(device, unsigned *), nvmlDeviceGetFieldValues(device, int, struct field *),
-	nvmlDeviceGetUUID(device, char *, unsigned), nvmlDeviceGetMinorNumber(device, unsigned *),
-	nvmlDeviceGetPciInfo_v3(device, char *), nvmlDeviceGetP2PStatus(device, device, int, int *),
-	nvmlEventSetCreate(void **), nvmlDeviceRegisterEvents(device, unsigned long long, void *),
+	nvmlDeviceGetUtilizationRates(device, unsigned *), nvmlDeviceGetPowerUsage(device, unsigned *),
+	nvmlDeviceGetCurrPcieLinkWidth(device, unsigned *), nvmlDeviceGetMaxPcieLinkWidth(device, unsigned *),
+	nvmlDeviceGetFieldValues(device, int, struct field *), nvmlDeviceGetUUID(device, char *, unsigned),
+	nvmlDeviceGetMinorNumber(device, unsigned *), nvmlDeviceGetPciInfo_v3(device, char *),
+	nvmlDeviceGetP2PStatus(device, device, int, int *), nvmlEventSetCreate(void **),
+	nvmlDeviceRegisterEvents(device, unsigned long long, void *),
 	nvmlDeviceGetMigMode(device, unsigned *, unsigned *), nvmlDeviceGetMaxMigDeviceCount(device, unsigned *),
 	nvmlDeviceGetMigDeviceHandleByIndex(device, unsigned, device *), nvmlDeviceGetGpuInstanceId(device, unsigned *),
 	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
@@ -104,6 +107,16 @@ EXPORT int nvmlDeviceGetPowerUsage(device d, unsigned *mw)
 {
 	*mw = 250500;
 	return 0;
+}
+EXPORT int nvmlDeviceGetUtilizationRates(device d, unsigned *percent)
+{
+	const char *path = getenv("FAKE_NVML_USE");
+	FILE *f = path ? fopen(path, "re") : NULL;
+	bool said = f && fscanf(f, "%u", percent) == 1;
+	if (f)
+		fclose(f);
+	percent[1] = 0;      // of its memory's time
+	return said ? 0 : 3; // NVML_ERROR_NOT_SUPPORTED
 }
 EXPORT int nvmlDeviceGetMemoryInfo(device d, unsigned long long *m)
 {

@@ -269,7 +269,7 @@ async function sessions() {
   el("button", {type: "submit"}, "Start"));
   const row = (s) => el("tr", {},
     cell("", s.state === "ready" && s.path ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
-    cell("", [s.words, s.replicas ? replicas_of(s.replicas) : s.node && `on ${s.node}`, load_of(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
+    cell("", [s.words, s.replicas ? replicas_of(s.replicas) : s.node && `on ${s.node}`, load_of(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`, s.useUnknown && `not ended for low use, for that is not known: ${s.useUnknown}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
     cell("", el("div", {class: "acts"},
       over(s.state) ? el("button", {type: "button", "aria-label": `Resume ${s.id}`, onclick: () => act(() => api("POST", `/sessions/${s.id}/resume`))}, "Resume") : null,
       over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")

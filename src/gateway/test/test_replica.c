@@ -210,10 +210,19 @@ static void what_all_of_them_do(void **state)
 		const char *pods[3], *usage;
 		double cpu;
 		int gpus;
+		const char *lacks;
 	} rows[] = {
-		{{RUNS("a", ""), RUNS("b", HOLDS)}, usage, 5, 1},
-		{{RUNS("a", ""), RUNS("c", "")}, usage, -1, 0},
-		{{RUNS("a", "")}, NULL, -1, 0},
+		{{RUNS("a", ""), RUNS("b", HOLDS)},
+		 usage,
+		 5,
+		 1,
+		 "the use of its GPUs: the agent of node n1 does not measure"},
+		{{RUNS("a", ""), RUNS("c", "")},
+		 usage,
+		 -1,
+		 0,
+		 "the use of its CPUs: the agent of node n1 says nothing"},
+		{{RUNS("a", "")}, NULL, -1, 0, "what it uses: it does not answer"},
 		// All of them wait in the queue again: that is no sign of being idle.
 		{{"metadata: {namespace: ann, name: a}"}, usage, -1, 0},
 		{{"metadata: {namespace: ann, name: a}", RUNS("b", "")}, usage, 3, 0},
@@ -225,8 +234,11 @@ static void what_all_of_them_do(void **state)
 			td_objects_add(&l, object_of(rows[i].pods[k]));
 			s.pods[k] = l.v[k];
 		}
-		const struct td_session_set_use u = td_session_set_use(&s, rows[i].usage);
-		assert_true(u.cpu == rows[i].cpu && u.gpu == -1);
+		const struct td_session_source from = {.text = rows[i].usage, .why = "it does not answer", .at_ms = 7};
+		struct td_session_figures u;
+		td_session_set_use(&s, &from, &u);
+		assert_true(u.cpu == rows[i].cpu && u.gpu == -1 && u.at_ms == 7);
+		assert_true(!rows[i].lacks == !*u.why && (!rows[i].lacks || strstr(u.why, rows[i].lacks)));
 		assert_int_equal(u.gpus, rows[i].gpus);
 		td_objects_done(&l);
 	}

@@ -25,58 +25,113 @@ static int64_t end(struct td_session_traffic *t, int64_t started, enum td_idle_w
 	return at;
 }
 
+// The figures of now.
+static void looks(struct td_session_traffic *t, const struct td_clock_manual *c, double cpu, int gpus, double gpu)
+{
+	const struct td_session_figures f = {.cpu = cpu, .gpus = gpus, .gpu = gpu, .at_ms = td_real_ms(&c->clock)};
+	assert_true(td_session_look(t, "a", &rules, &f));
+	assert_false(td_session_look(t, "a", &rules, &f)); // once is enough: it says nothing new
+}
+
 static void cpu_below_the_limit_for_ten_minutes(void **state)
 {
 	struct td_clock_manual c;
 	td_clock_manual_init(&c, T0 * 1000LL);
 	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
 	td_session_fresh(t, "a");
-	td_session_look(t, "a", &rules, 10, 0, -1);
+	looks(t, &c, 10, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600); // one look says nothing
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 10 + 0.7, 0, -1);    // 4.7 % of 15 s
+	looks(t, &c, 10 + 0.7, 0, -1);                       // 4.7 % of 15 s
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600); // since the first look
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 10.7 + 0.7, 0, -1);
+	looks(t, &c, 10.7 + 0.7, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 11.4 + 0.8, 0, -1); // 5.3 %
+	looks(t, &c, 11.4 + 0.8, 0, -1); // 5.3 %
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 12.3, 0, -1);
+	looks(t, &c, 12.3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
 
 	// A look that finds nothing: not known. The next one tells what was between.
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, -1, 0, -1);
+	looks(t, &c, -1, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 12.4, 0, -1);
+	looks(t, &c, 12.4, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 45 + 600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, -1, 0, -1);
+	looks(t, &c, -1, 0, -1);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 12.4 + 5, 0, -1); // it computed between
+	looks(t, &c, 12.4 + 5, 0, -1); // it computed between
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 17.4, 0, -1);
+	looks(t, &c, 17.4, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 120 + 600);
 
 	// Not found for longer, and a counter that went back: it begins anew.
 	td_clock_manual_add(&c, 61000);
-	td_session_look(t, "a", &rules, -1, 0, -1);
+	looks(t, &c, -1, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 17.4, 0, -1);
+	looks(t, &c, 17.4, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 0, -1);
+	looks(t, &c, 3, 0, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	// GPUs that nobody measures.
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 2, -1);
+	looks(t, &c, 3, 2, -1);
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_session_traffic_free(t);
+}
+
+// Agents are asked more seldom than sessions are looked at, and some cannot be asked.
+static void what_is_not_known_is_said(void **state)
+{
+	struct td_clock_manual c;
+	char lacks[200];
+	td_clock_manual_init(&c, T0 * 1000LL);
+	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
+	struct td_session_figures f = {.cpu = 1, .gpu = -1};
+	assert_false(td_session_look(t, "a", &rules, &f)); // nobody was asked yet
+	assert_false(td_session_lacks(t, "a", lacks, sizeof(lacks)));
+	looks(t, &c, 1, 0, -1);
+	td_clock_manual_add(&c, 15000);
+	looks(t, &c, 1.1, 0, -1);
+	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
+	// A busy one is not idle in the looks between two answers.
+	td_clock_manual_add(&c, 15000);
+	looks(t, &c, 9, 0, -1);
+	td_clock_manual_add(&c, 5000);
+	f = (struct td_session_figures){.cpu = 9, .gpu = -1, .at_ms = (T0 + 30) * 1000LL};
+	assert_false(td_session_look(t, "a", &rules, &f));
+	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
+
+	f = (struct td_session_figures){.cpu = -1, .gpu = -1, .at_ms = (T0 + 45) * 1000LL, .why = "no agent"};
+	assert_true(td_session_look(t, "a", &rules, &f));
+	assert_true(td_session_lacks(t, "a", lacks, sizeof(lacks)));
+	assert_string_equal(lacks, "no agent");
+	td_session_fresh(t, "a"); // its next pod may be elsewhere
+	assert_false(td_session_lacks(t, "a", lacks, sizeof(lacks)));
+	td_session_traffic_free(t);
+}
+
+static void an_agents_lines(void **state)
+{
+	static const char text[] =
+		"# HELP tandem_device_holder x\ntandem_device_holder{node=\"n0\"} 1\n"
+		"tandem_device_holders{} 1\ntandem_http_seconds_sum 4\n"
+		"tandem_agent_pod_cpu_seconds_total{pod=\"p\"} 2\ntandem_device_use_ratio{d=\"0\"} 1";
+	td_auto_buf struct td_buf b = {0};
+	td_session_agents_keep(text, &b);
+	assert_string_equal(td_buf_str(&b), "tandem_device_holder{node=\"n0\"} 1\n"
+					    "tandem_agent_pod_cpu_seconds_total{pod=\"p\"} 2\n"
+					    "tandem_device_use_ratio{d=\"0\"} 1\n");
+	td_buf_reset(&b);
+	td_session_agents_keep("", &b);
+	assert_int_equal(b.len, 0);
 }
 
 static void traffic_and_age(void **state)
@@ -184,17 +239,17 @@ static void gpus_that_compute_nothing(void **state)
 	td_clock_manual_init(&c, T0 * 1000LL);
 	struct td_session_traffic *t = td_session_traffic_new(&c.clock);
 	td_session_fresh(t, "a");
-	td_session_look(t, "a", &rules, 3, 2, 0.01);
+	looks(t, &c, 3, 2, 0.01);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 2, 0.04);
+	looks(t, &c, 3, 2, 0.04);
 	assert_int_equal(end(t, T0, TD_IDLE_CPU), T0 + 600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 2, 0.06); // it computes
+	looks(t, &c, 3, 2, 0.06); // it computes
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 2, 0);
+	looks(t, &c, 3, 2, 0);
 	td_clock_manual_add(&c, 15000);
-	td_session_look(t, "a", &rules, 3, 2, -1); // not measured any more
+	looks(t, &c, 3, 2, -1); // not measured any more
 	assert_int_equal(end(t, T0, TD_IDLE_TRAFFIC), T0 + 3600);
 	td_session_traffic_free(t);
 }
@@ -315,6 +370,8 @@ int main(void)
 		cmocka_unit_test(scopes),
 		cmocka_unit_test(cpu_below_the_limit_for_ten_minutes),
 		cmocka_unit_test(traffic_and_age),
+		cmocka_unit_test(what_is_not_known_is_said),
+		cmocka_unit_test(an_agents_lines),
 		cmocka_unit_test(the_agents_figures),
 		cmocka_unit_test(the_agents_figures_of_gpus),
 		cmocka_unit_test(gpus_that_compute_nothing),
