@@ -331,6 +331,8 @@ struct ending {
 static int64_t most_s(const struct td_bridge_run *run)
 {
 	const struct td_ask *a = run->a;
+	if (run->yields)
+		return run->yields->grace_s;
 	int64_t left = a->end - td_real_ms(run->b->clock) / 1000;
 	if (!a->warned || a->batch || a->end <= 0)
 		return run->s->end_grace_s;
@@ -352,18 +354,22 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	*ret = (struct ending){.event = "GrantEnded", .reason = "GrantEnded"};
 	if (run->hangs)
 		*ret = (struct ending){.event = "Hangs", .reason = "Hangs"}, states = 0;
+	if (run->yields)
+		states = TD_JOB(PREEMPTED);
 	for (size_t i = TD_LEN(table); i--;)
 		if (states & table[i].bit)
 			ret->event = table[i].event, ret->reason = table[i].reason;
 
 	ret->words =
-		run->hangs                                                       ? run->hangs
+		run->yields                                                      ? "it makes room"
+		: run->hangs                                                       ? run->hangs
 		: a->know == TD_JOB_GONE                                         ? "Slurm does not know it any more"
 		: td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_slurm_job_end_words(a->states)
 		: a->warned ? (a->preempt > 0 ? td_slurm_job_end_words(TD_JOB(PREEMPTED)) : "its time limit is near")
 			    : why;
-	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s", (long long)a->job,
-		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words);
+	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s%s%.250s", (long long)a->job,
+		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words,
+		 run->yields ? ", so that " : "", run->yields ? run->yields->why : "");
 
 	bool bound = td_jstr(run->pod->root, "spec.nodeName");
 	int64_t own = td_jint(run->pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
@@ -406,6 +412,10 @@ static int ask_kubelet(struct td_bridge_run *run, const struct ending *x, const 
 	if (x->signal) {
 		td_jm_str(n, note, "signal", td_api_signal_name(x->signal));
 		td_jm_int(n, note, "signalSeconds", x->signal_s);
+	}
+	if (run->yields) {
+		td_jm_int(n, note, "for", run->yields->waiter);
+		td_jm_str(n, note, "why", run->yields->why);
 	}
 	td_jm_int(n, note, "at", td_real_ms(run->b->clock) / 1000);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(note);

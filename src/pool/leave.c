@@ -1,0 +1,68 @@
+// Who leaves at a time (leave.h).
+#include "pool/leave.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MARK "tandem: moved off "
+#define NEXT " tandem: "
+#define AT ", at "
+
+enum { ASKED_S = 60 }; // so long it is asked
+
+char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, const char *wants, const char *comment)
+{
+	const char *was = comment ? comment : "", *at = strstr(was, MARK), *rest = at ? strstr(at, NEXT) : NULL;
+	size_t keep = at ? (size_t)(at - was) : strlen(was);
+	while (keep && was[keep - 1] == ' ')
+		keep--;
+	char time[TD_TIME_LEN];
+	td_auto_free char *when = l->at_s ? td_asprintf(AT "%s after %" PRId64 " restarts",
+							td_time_format(l->at_s * 1000, time), l->restarts)
+					  : td_strdup("");
+	return td_asprintf("%.*s%s" MARK "%s, so that job %" PRId64 " has room, which waits for %s%s%s", (int)keep, was,
+			   keep ? " " : "", nodes, l->waiter, wants, when, rest ? rest : "");
+}
+
+bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret)
+{
+	const char *at = comment ? strstr(comment, MARK) : NULL, *rest = at ? strstr(at, NEXT) : NULL;
+	const char *so = at ? strstr(at, ", so that job ") : NULL, *when = NULL;
+	for (const char *p = so; p && (p = strstr(p, AT)) && (!rest || p < rest); p++)
+		when = p;
+	struct td_pool_leave l = {0};
+	char time[TD_TIME_LEN];
+	int n = 0;
+	int64_t ms;
+	if (!when || sscanf(so, ", so that job %" SCNd64 " has room", &l.waiter) != 1 ||
+	    sscanf(when, AT "%24[0-9TZ:.-] after %" SCNd64 " restarts%n", time, &l.restarts, &n) != 2 || !n ||
+	    td_time_parse(time, &ms) || ms <= 0 || l.waiter <= 0 || l.restarts < 0)
+		return false;
+	l.at_s = ms / 1000;
+	*ret = l;
+	return true;
+}
+
+enum td_pool_leave_do td_pool_leave(const struct td_pool_leave *l, int64_t restarts, bool waits, int64_t now_s)
+{
+	if (l->at_s <= 0 || restarts != l->restarts || !waits || now_s - l->at_s > ASKED_S)
+		return TD_LEAVE_STAYS;
+	return now_s < l->at_s ? TD_LEAVE_GRACE : TD_LEAVE_GO;
+}
+
+const char *td_pool_leave_name(enum td_pool_leave_do d)
+{
+	static const char *const names[] = {"stays", "grace", "go"};
+	return (size_t)d < TD_LEN(names) ? names[d] : "?";
+}
+
+bool td_pool_leave_may(const struct td_grant *chosen, const struct td_pool_job *now)
+{
+	return now->know == TD_JOB_READ && now->ours && now->is == TD_IS_RUNNING && chosen->job > 0 &&
+	       chosen->job == now->grant.job && chosen->start == now->grant.start &&
+	       chosen->restarts == now->grant.restarts;
+}
