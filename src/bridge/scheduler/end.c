@@ -386,13 +386,15 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	}
 }
 
-// For how long the pod's kubelet has known that the grant ended; -1: it was not told.
-static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod)
+// For how long the pod's kubelet has known that the grant ended; -1: it was not told. *grace_s: what it was told, which
+// stands whatever the reason is now.
+static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod, int64_t *grace_s)
 {
 	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return -1;
+	*grace_s = td_jint(td_json_root(j), "graceSeconds", *grace_s);
 	int64_t ms = td_real_ms(b->clock) - td_jint(td_json_root(j), "at", 0) * 1000;
 	return ms > 0 ? ms : 0;
 }
@@ -477,8 +479,8 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 	ending_read(run, why, &x);
 	struct td_pool_ending e = {.bound = node,
 				   .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node),
-				   .asked_ms = asked_ms(b, pod),
 				   .grace_s = x.grace_s};
+	e.asked_ms = asked_ms(b, pod, &e.grace_s);
 	int64_t wait;
 	enum td_pool_ending_do what = run->remove ? TD_ENDING_DELETE : td_pool_ending(&e, &wait);
 	if (what == TD_ENDING_WAIT) {

@@ -317,8 +317,12 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 	switch (st.what) {
 	case TD_DO_BIND:
 		return bind_all(r, ret_go_on, err);
-	case TD_DO_END_POD:
-		return end_pods(r, st.why, err);
+	case TD_DO_END_POD: {
+		// Those who make room say so, also when one of them has ended first.
+		bool goes;
+		int k = td_bridge_run_victim(r, &goes, err);
+		return k ? k : end_pods(r, st.why, err);
+	}
 	case TD_DO_NOTHING:
 		if (a->know == TD_JOB_READ && a->job && r->l) {
 			td_bridge_run_mark(r);
