@@ -226,6 +226,7 @@ def test_pods_make_room_for_one_that_starves(pool, starving):
     assert pool.kubectl("logs", first, "-n", "chemistry").split() == ["ready", "saved"]
     said = wait_for("the victim has failed", lambda: (s := get(first)["status"])["phase"] in ("Failed", "Succeeded") and s)
     assert said["reason"] == "Preempted" and f"it makes room, so that job {waits} has room, which waits for 4 gpu on one node (its account has more than its share)" in said["message"], said
+    wait_for("the history knows why it ended", lambda: "end=preempted" in pool.admin_comment(pool.grant(get(first))[0]))
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "chemistry") if (e["reason"], e["involvedObject"]["name"]) == ("Preempted", first)])
     wait_for("so does the cluster", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "MadeRoom" and f"job {waits} of other" in e["message"] and f"pod chemistry/{first}" in e["message"]])
     wait_for("its Job has made the next one, which waits", lambda: [p for p in train() if p["metadata"]["name"] != first and p["status"]["phase"] == "Pending"])

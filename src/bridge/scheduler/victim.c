@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-// For which job the pod was told to make room, and why; 0: it was not told so. *ret_why may be NULL; caller frees.
-static int64_t told(const struct td_object *pod, char **ret_why)
+int64_t td_victim_told(const struct td_object *pod, char **ret_why)
 {
 	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -39,7 +38,7 @@ static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const 
 		over += well;
 		there += !well && !ends(pod);
 		goes += !well && ends(pod);
-		*ret_for = *ret_for ? *ret_for : told(pod, NULL);
+		*ret_for = *ret_for ? *ret_for : td_victim_told(pod, NULL);
 	}
 	// One that ends takes the others with it, where nobody replaces it.
 	if (*ret_for || (goes && (!there || !replaced)))
@@ -65,7 +64,7 @@ enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_
 	td_auto(td_object_unref) struct td_object *pod = name ? td_informer_get(b->pods, ns, name) : NULL;
 	if (!pod || strcmp(pod->uid, a->uid) != 0 || td_pod_state(pod) == TD_POD_WAITING)
 		return TD_VICTIM_NOT;
-	*ret_for = told(pod, NULL);
+	*ret_for = td_victim_told(pod, NULL);
 	return ends(pod) ? TD_VICTIM_GOES : TD_VICTIM_MAY;
 }
 
@@ -124,7 +123,7 @@ int td_bridge_run_victim(struct td_bridge_run *r, bool *ret_goes, struct td_erro
 	int64_t waiter = wish(r, &why);
 	for (size_t i = 0; i < n && !waiter; i++)
 		if (v[i].state == TD_POD_BOUND)
-			waiter = told(v[i].pod, &why);
+			waiter = td_victim_told(v[i].pod, &why);
 	*ret_goes = waiter > 0;
 	if (!waiter)
 		return 0;

@@ -13,6 +13,8 @@ enum td_victim_is {
 };
 // What the pods of a running job are. *ret_for: the job for which they go, when they were told so; else 0.
 enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_for);
+// For which job the pod was told to make room, and why; 0: it was not told so. ret_why may be NULL; caller frees *ret_why.
+int64_t td_victim_told(const struct td_object *pod, char **ret_why);
 // "pod ml/train-0", "gang ml/train"; NULL: no pod of ours has it. Caller frees.
 char *td_victim_name(struct td_bridge *b, int64_t job);
 // Any thread: the pods of this job shall make room, as long as it is the one that was chosen.
