@@ -8,8 +8,8 @@
 #include "pool/pool.h"
 
 struct td_pool_leave {
-	int64_t waiter;          // the job for which it leaves
-	int64_t at_s, restarts;  // epoch; in the run after so many restarts. at_s 0: at once, and nobody has to remember
+	int64_t waiter;         // the job for which it leaves
+	int64_t at_s, restarts; // epoch; in the run after so many restarts. at_s 0: at once, and nobody has to remember
 };
 // The comment with this in it; what others have written stays. wants: "4 gpu on one node (its slice is over)". Caller
 // frees.

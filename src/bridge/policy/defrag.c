@@ -107,9 +107,9 @@ static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_
 	size_t n = 0, used = 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
-		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !j->batch ||
-		    j->ours || j->named || j->bound ||
-		    !td_settings_preemptible(k->s, j->qos) || td_moves_priority(k->s, j->qos) > least)
+		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !j->batch || j->ours ||
+		    j->named || j->bound || !td_settings_preemptible(k->s, j->qos) ||
+		    td_moves_priority(k->s, j->qos) > least)
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
@@ -248,14 +248,13 @@ static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	for (size_t i = 0; i < set->n && !r; i++) {
 		struct td_policies_known *j = k->known[set->v[i]];
 		if (j->is == TD_VICTIM_MAY) {
-			td_auto_free char *why =
-				td_asprintf("job %" PRId64 " has room, which waits for %s (%s)", k->waiter->id, wants,
-					    td_pool_starve_words(set->why[i]));
+			td_auto_free char *why = td_asprintf("job %" PRId64 " has room, which waits for %s (%s)",
+							     k->waiter->id, wants, td_pool_starve_words(set->why[i]));
 			td_victim_tell(k->b, &(struct td_victim_wish){.job = j->id,
-								     .start = j->start_s,
-								     .restarts = j->restarts,
-								     .waiter = k->waiter->id,
-								     .why = why});
+								      .start = j->start_s,
+								      .restarts = j->restarts,
+								      .waiter = k->waiter->id,
+								      .why = why});
 			continue;
 		}
 		r = td_slurm_job_update(slurm, j->id, &(struct td_slurm_job_change){.admin_comment = texts.v[i]},
@@ -379,9 +378,10 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
 	if (sc)
 		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal",
-			       k->starve ? "MadeRoom" : "Defragmented", "job %" PRId64 " of %s waits for %s, %s: %s: %s",
-			       k->waiter->id, k->waiter->user, td_buf_str(&wants), td_buf_str(&why),
-			       k->starve ? "these make room" : "queued again", td_buf_str(&names));
+			       k->starve ? "MadeRoom" : "Defragmented",
+			       "job %" PRId64 " of %s waits for %s, %s: %s: %s", k->waiter->id, k->waiter->user,
+			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "queued again",
+			       td_buf_str(&names));
 }
 
 // Is a job of the move still running as it was?
@@ -435,8 +435,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 	for (size_t i = 0; i < k->f->n; i++)
 		parts += k->f->v[i].n_parts;
 	td_auto_free struct td_pool_move_part *room = td_calloc(parts + 1, sizeof(*room));
-	if (!choose(k, slurm, in_s, room, &set) ||
-	    (!set.n && !set.comes && !choose(k, slurm, INT64_MAX, room, &set)))
+	if (!choose(k, slurm, in_s, room, &set) || (!set.n && !set.comes && !choose(k, slurm, INT64_MAX, room, &set)))
 		return false;
 	td_buf_puts(t, "It waits for ");
 	want_words(k, t);
@@ -541,6 +540,10 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		sweep(b);
 		m->swept = true;
 	}
+	if (!s->starve_s && m->wishes) {
+		sweep(b);
+		m->wishes = false;
+	}
 	if (!s->starve_s)
 		td_starve_lower(b, f, slurm, NULL);
 	if (!on) {
@@ -571,8 +574,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		struct td_policies_move *x = &m->last[i];
 		if (x->open && (!goes_on(f, x) || td_now(b) > x->until_ms)) {
 			if (goes_on(f, x))
-				td_warn("making room for job %" PRId64 ": not all have left in time",
-					x->waiter);
+				td_warn("making room for job %" PRId64 ": not all have left in time", x->waiter);
 			x->open = false;
 			sweep(b);
 		}

@@ -71,7 +71,6 @@ static void set(char **field, const char *s)
 	*field = td_strdup(s ? s : "");
 }
 
-
 static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j)
 {
 	forget_parts(k);

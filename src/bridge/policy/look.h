@@ -8,7 +8,7 @@
 struct td_starve_look; // starve.c: the accounts and what they hold
 struct td_moves_set {  // places in the look's `known`
 	size_t v[TD_DEFRAG_MOST], n;
-	bool comes; // with starve: he has room when those have left that leave already
+	bool comes;                                  // with starve: he has room when those have left that leave already
 	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
 };
 enum { TD_MOVES_LISTS = 16 };

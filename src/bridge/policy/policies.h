@@ -48,9 +48,9 @@ struct td_policies_known {
 	int64_t start_s;
 	struct td_slurm_job_node *parts;
 	size_t n_parts;
-	bool whole;          // its nodes run no other job
-	bool named;          // it names nodes on which it is to be, or not to be
-	bool ours;           // by its mark: pods have it
+	bool whole; // its nodes run no other job
+	bool named; // it names nodes on which it is to be, or not to be
+	bool ours;  // by its mark: pods have it
 	// Whether it may move was read; it may not start anywhere else; others could not have its place, or it could not be
 	// queued again.
 	bool checked, bound, tied;
@@ -93,7 +93,7 @@ struct td_policies_moves { // zero at first; of the thread
 	int64_t next_ms;   // mono: not before, so that it costs a twentieth of a core at most
 	struct td_policies_move {
 		int64_t waiter, jobs[64], restarts[64], at_ms; // mono; waiter 0: none
-		int64_t until_ms; // mono: all should have left by then
+		int64_t until_ms;                              // mono: all should have left by then
 		size_t n;
 		bool open; // not all have left yet
 	} last[8];

@@ -362,7 +362,7 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 
 	ret->words =
 		run->yields                                                      ? "it makes room"
-		: run->hangs                                                       ? run->hangs
+		: run->hangs                                                     ? run->hangs
 		: a->know == TD_JOB_GONE                                         ? "Slurm does not know it any more"
 		: td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_slurm_job_end_words(a->states)
 		: a->warned ? (a->preempt > 0 ? td_slurm_job_end_words(TD_JOB(PREEMPTED)) : "its time limit is near")
@@ -477,9 +477,8 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 	struct ending x;
 
 	ending_read(run, why, &x);
-	struct td_pool_ending e = {.bound = node,
-				   .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node),
-				   .grace_s = x.grace_s};
+	struct td_pool_ending e = {
+		.bound = node, .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node), .grace_s = x.grace_s};
 	e.asked_ms = asked_ms(b, pod, &e.grace_s);
 	int64_t wait;
 	enum td_pool_ending_do what = run->remove ? TD_ENDING_DELETE : td_pool_ending(&e, &wait);

@@ -24,11 +24,11 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_ask *a;
 	// NULL: gone. Of a gang: the member that is acted on, else any that waits.
 	const struct td_object *pod;
-	struct td_ask_pod *p;     // of this pod; never NULL
-	struct td_gang_run *gang; // gang.h; NULL: a lone pod, or one member that is acted on
-	const char *hangs;        // why it ends before its grant does; NULL: the grant has ended
+	struct td_ask_pod *p;           // of this pod; never NULL
+	struct td_gang_run *gang;       // gang.h; NULL: a lone pod, or one member that is acted on
+	const char *hangs;              // why it ends before its grant does; NULL: the grant has ended
 	const struct td_victim *yields; // it ends because it makes room; NULL: it does not
-	bool remove;              // an end deletes the pod, so that its owner makes another one
+	bool remove;                    // an end deletes the pod, so that its owner makes another one
 	// Of a pod beyond the core of its gang: the core, what the pod may do (enum td_pool_beyond_do) and the
 	// gang's name in its namespace.
 	const struct td_gang_core *core;

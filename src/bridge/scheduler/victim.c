@@ -23,7 +23,8 @@ static bool ends(const struct td_object *pod)
 	return td_pod_state(pod) != TD_POD_BOUND || td_object_annotation(pod, TD_ANN_ENDED);
 }
 
-static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const char *uid, size_t size, int64_t *ret_for)
+static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const char *uid, size_t size,
+				   int64_t *ret_for)
 {
 	td_auto_objects struct td_objects all = {0};
 	td_informer_by_index(b->pods, "gang", name, &all);

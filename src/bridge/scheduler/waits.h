@@ -24,7 +24,7 @@ struct td_ask_wait_parts {
 	struct td_pool_want want, least;
 	size_t nodes;
 	const char *kinds[TD_POOL_KINDS];
-	const char *partition; // NULL: any
+	const char *partition;                 // NULL: any
 	const struct td_strv *excluded, *only; // only: all its nodes are among these; empty: they may be any
 	const struct td_strv *must;            // of its nodes: it has to have these, and others besides
 };

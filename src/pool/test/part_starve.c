@@ -21,10 +21,8 @@ static void reset(void)
 	memset(nodes, 0, sizeof(nodes));
 	memset(accounts, 0, sizeof(accounts));
 	memset(must, 0, sizeof(must));
-	f = (struct td_pool_starve){.room = {.nodes = nodes, .units = 1, .spread = true},
-				    .accounts = accounts,
-				    .jobs = jobs,
-				    .must = must};
+	f = (struct td_pool_starve){
+		.room = {.nodes = nodes, .units = 1, .spread = true}, .accounts = accounts, .jobs = jobs, .must = must};
 	leave = (struct td_pool_leave){0};
 }
 

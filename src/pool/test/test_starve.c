@@ -294,6 +294,13 @@ static void test_leave(void **state)
 				 "2025-11-27T10:39:59Z after 3 restarts tandem: used 3600 s in 2 runs, 1800 s left;");
 	assert_true(td_pool_leave_read(now, &is));
 	assert_int_equal(is.waiter, 31);
+	// Any time: each day of a century, and the leap days in it.
+	for (int64_t at = 1; at < INT64_C(4102444800); at += 86399) {
+		td_auto_free char *t =
+			td_pool_leave_write(&(const struct td_pool_leave){.waiter = 1, .at_s = at}, "n", "x", "");
+		assert_true(td_pool_leave_read(t, &is));
+		assert_int_equal(is.at_s, at);
+	}
 	const struct td_pool_leave none = {.waiter = 31};
 	td_auto_free char *moved = td_pool_leave_write(&none, "n3", "2 gpu", now); // of a defragmentation
 	static const char *const bad[] = {
@@ -301,7 +308,8 @@ static void test_leave(void **state)
 		"",
 		"tandem: moved off n0",
 		"tandem: moved off n0, so that job 30 has room, which waits for x, at noon after 2 restarts",
-		"tandem: moved off n0, so that job -1 has room, which waits for x, at 2025-11-27T10:39:59Z after 2 restarts",
+		"tandem: moved off n0, so that job -1 has room, which waits for x, at 2025-11-27T10:39:59Z after 2 "
+		"restarts",
 		"tandem: moved off n0, so that job 30 has room, which waits for x, at 2025-11-27T10:39:59Z after 2",
 		"so that job 30 has room, at 2025-11-27T10:39:59Z after 2 restarts"};
 	assert_false(td_pool_leave_read(moved, &is));
@@ -320,15 +328,15 @@ static void test_leave(void **state)
 	j.is = TD_IS_RUNNING;
 	j.ours = false;
 	assert_false(td_pool_leave_may(&g, &j));
-	assert_false(td_pool_leave_may(&(const struct td_grant){0}, &(const struct td_pool_job){.know = TD_JOB_READ,
-												.is = TD_IS_RUNNING,
-												.ours = true}));
+	assert_false(
+		td_pool_leave_may(&(const struct td_grant){0},
+				  &(const struct td_pool_job){.know = TD_JOB_READ, .is = TD_IS_RUNNING, .ours = true}));
 }
 
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_over_share),
-				       cmocka_unit_test(test_order), cmocka_unit_test(test_enough_and_no_more),
+				       cmocka_unit_test(test_order),  cmocka_unit_test(test_enough_and_no_more),
 				       cmocka_unit_test(test_front),  cmocka_unit_test(test_any),
 				       cmocka_unit_test(test_leave)};
 	return cmocka_run_group_tests(t, NULL, NULL);
