@@ -1,6 +1,6 @@
 // Room is made for one that starves (pool/starve.h): his account has less than its fair share, he has waited for long,
-// and others have more. The same way as in defragmentation: batch jobs are queued again, by an annotation of their first
-// node.
+// and others have more. Batch jobs are queued again as in defragmentation, by an annotation of their first node, when
+// their grace is over (pool/leave.h); pods end (scheduler/victim.h).
 #include "bridge/policy/look.h"
 #include "bridge/scheduler/victim.h"
 #include "bridge/scheduler/want.h"
