@@ -1,4 +1,5 @@
 """Whose the pool is: resource groups, and what is lent comes back (rows C1 C8 C3)."""
+import datetime
 import json
 import re
 import time
@@ -29,7 +30,7 @@ def up(own_pool):
     users = own_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"] + [{"name": "other", "uid": 4242}, {"name": "guest", "uid": 4243}]
     own_pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": "n0"}}}))
     own_pool.apply(nodeset("fast", "n1"))
-    own_pool.change({"users": users, "accounting": {"enforce": "limits", "openAccount": "open"}, "preemption": {"reclaim": {}},
+    own_pool.change({"users": users, "accounting": {"enforce": "limits", "openAccount": "open"}, "preemption": {"reclaim": {}, "qos": [{"name": "patient", "graceTime": "6s", "users": ["researcher"]}]},
                      "resourceGroups": [{"name": "fast", "nodeSets": ["fast"], "users": ["guest"], "placement": "spread"}, {"name": "sealed", "nodeSets": ["fast"]}]}, idle=False)
     wait_for("slurmctld has it", lambda: "associations,limits,qos" in own_pool.shell("scontrol", "show", "config", check=False), 200)
     own_pool.apply(tenant("physics", {"gpu": 2}, borrowing={"limit": {"gpu": 14}}, resourceGroups=["fast"], members=[{"user": "researcher"}]),
@@ -177,6 +178,85 @@ def test_others_make_room_for_one_that_starves(pool):
     pool.shell("scancel", str(young))
 
 
+SAVES = "trap 'echo saved; exit 0' USR1; trap 'echo term; exit 1' TERM; echo ready; sleep 100000 & while :; do wait; done"
+
+
+@pytest.fixture
+def starving(pool):
+    """Whoever waits for a second starves; chemistry's native job holds node n1."""
+    def starvation(how):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"starvation": how}}}))
+    far = sbatch(pool, "researcher", "-A", "chemistry", "-p", "fast", "--gres=gpu:8")
+    wait_for("it runs", lambda: running(pool, far))
+    starvation({"afterSeconds": 1})
+    yield far
+    starvation(None)
+    pool.kubectl("delete", "jobs,pods", "--all", "-n", "chemistry", "--wait=false", "--grace-period=1")
+    for u in USERS:
+        pool.shell("scancel", "-u", u)
+    wait_for("no pods are left", lambda: not pool.items("pods", "-n", "chemistry"))
+
+
+@pytest.mark.feature("C4.4")
+def test_pods_make_room_for_one_that_starves(pool, starving):
+    """The youngest first, told as by Slurm's preemption, and its Job makes the next one; a gang goes whole; nobody else."""
+    def get(name):
+        return pool.get("pod", name, "-n", "chemistry")
+
+    def pod(name, gpus, labels=None, **kw):
+        p = pool.pod(name, gpus=gpus, ns="chemistry", **kw)
+        p["metadata"].update(labels=labels or {}, annotations={"slurm.tandem.dev/partition": "all", "slurm.tandem.dev/signal": "USR1@60"})
+        return p
+    pair = [pod(f"pair-{i}", 2, {"tandem.dev/gang": "pair"}) for i in range(2)]
+    for p in pair:
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "all", "tandem.dev/gang-size": "2"}
+    pool.apply(*pair)
+    wait_for("the gang runs", lambda: all(pool.phase(f"pair-{i}", "chemistry") == "Running" for i in range(2)))
+    start = int(get("pair-0")["metadata"]["annotations"]["tandem.dev/job-start"])
+    wait_for("it has run for a while", lambda: time.time() >= start + 2)  # Slurm's times are whole seconds
+    one = pod("train", 4, command=["sh", "-c", SAVES], restartPolicy="Never")
+    del one["metadata"]["name"], one["metadata"]["namespace"]
+    pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "chemistry"},
+                "spec": {"backoffLimit": 4, "template": {"metadata": one["metadata"], "spec": one["spec"]}}})
+    train = lambda: pool.items("pods", "-n", "chemistry", "-l", "job-name=train")  # noqa: E731
+    first = wait_for("the Job's pod trains", lambda: next((p["metadata"]["name"] for p in train() if pool.kubectl("logs", p["metadata"]["name"], "-n", "chemistry", check=False).strip() == "ready"), None))
+
+    waits = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4")
+    wait_for("it runs", lambda: running(pool, waits), 90)
+    assert pool.kubectl("logs", first, "-n", "chemistry").split() == ["ready", "saved"]
+    said = wait_for("the victim has failed", lambda: (s := get(first)["status"])["phase"] in ("Failed", "Succeeded") and s)
+    assert said["reason"] == "Preempted" and f"it makes room, so that job {waits} has room, which waits for 4 gpu on one node (its account has more than its share)" in said["message"], said
+    wait_for("the history knows why it ended", lambda: "end=preempted" in pool.admin_comment(pool.grant(get(first))[0]))
+    wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "chemistry") if (e["reason"], e["involvedObject"]["name"]) == ("Preempted", first)])
+    wait_for("so does the cluster", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "MadeRoom" and f"job {waits} of other" in e["message"] and f"pod chemistry/{first}" in e["message"]])
+    wait_for("its Job has made the next one, which waits", lambda: [p for p in train() if p["metadata"]["name"] != first and p["status"]["phase"] == "Pending"])
+    assert [pool.phase(f"pair-{i}", "chemistry") for i in range(2)] == ["Running"] * 2 and running(pool, starving), "one victim was enough"
+
+    more = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:3", "-w", "n0")  # it names its node
+    wait_for("it runs", lambda: running(pool, more), 90)
+    assert [get(f"pair-{i}")["status"].get("reason") for i in range(2)] == ["Preempted"] * 2
+    assert running(pool, waits) and running(pool, starving)
+
+
+@pytest.mark.feature("C4.4")
+def test_a_victim_has_its_grace_whichever_bridge_has_told_it(pool, starving):
+    """A native job that names its node goes on for the graceTime of its QOS; the bridge that told it dies meanwhile."""
+    patient = ("-A", "chemistry", "-p", "all", "-w", "n0", "--gres=gpu:8", "--qos=patient")
+    pool.shell("sacctmgr", "-i", "modify", "account", "chemistry", "set", "qos+=patient")
+    victim = int(wait_for("its account may have the QOS", lambda: submit(pool, "researcher", *patient, check=False).stdout.strip()))
+    wait_for("it runs", lambda: running(pool, victim))
+    waits = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4")
+    found = wait_for("it was told", lambda: re.search(rf"so that job {waits} has room, .*, at (\S+) after 0 restarts", pool.admin_comment(victim)), 90)
+    pool.kill_role("bridge")
+    at = datetime.datetime.fromisoformat(found[1]).timestamp()
+    wait_for("the one that starved runs", lambda: running(pool, waits), 120)
+    assert int(pool.shell("date", "-d", pool.job(waits)["StartTime"], "+%s")) >= int(at), "its devices came before its grace was over"
+    job = pool.job(victim)
+    assert (job["JobState"], job["Restarts"]) == ("PENDING", "1") and running(pool, starving)
+    wait_for("nobody is asked any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
+    assert pool.job(victim)["Restarts"] == "1" and pool.job(starving)["Restarts"] == "0"
+
+
 @pytest.mark.feature("C1.3")
 def test_the_two_qos_are_kept_and_go_with_the_word(pool):
     rows = lambda: {r[0]: r[1:] for r in (line.split("|") for line in pool.shell("sacctmgr", "-n", "-P", "show", "qos", "format=Name,GrpTRES,Preempt").splitlines())}
@@ -185,7 +265,7 @@ def test_the_two_qos_are_kept_and_go_with_the_word(pool):
     pool.shell("sacctmgr", "-i", "modify", "qos", "physics.quota", "set", "GrpTRES=gres/gpu=99,cpu=7", "Preempt=")
     wait_for("it is mended", lambda: rows()["physics.quota"] == ["gres/gpu=2", "biology.borrowed"])
     pool.change({"preemption": None}, idle=False)
-    wait_for("nobody preempts any more", lambda: rows()["physics.quota"] == ["", "tandem.nobody"] and allowed() == "normal|")
+    wait_for("nobody preempts any more", lambda: rows()["physics.quota"] == ["", "tandem.nobody"] and allowed() in ("normal|", "normal,patient|"))
     job = sbatch(pool, "other", "-A", "biology", "--gres=gpu:1")
     wait_for("jobs are as before", lambda: running(pool, job) and pool.job(job)["QOS"] == "normal")
     pool.change({"preemption": {"reclaim": {}}}, idle=False)

@@ -281,6 +281,42 @@ def test_the_time_limit_counts_over_all_pods_of_a_job(pool):
     assert pool.job(job(2))["TimeLimit"] == "00:49:00"
 
 
+@pytest.mark.feature("C4.1", "C4.3")
+def test_the_time_limit_counts_over_all_runs_of_a_gang(pool):
+    """The next gang of the same Job has what those before it have left. The test is the Job's controller (managedBy)."""
+    template = pool.pod("team", 1)["spec"] | {"restartPolicy": "Never"}
+    pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "team", "namespace": "default"},
+                "spec": {"managedBy": "example.com/test", "template": {"spec": template}}})
+    uid = pool.get("job", "team")["metadata"]["uid"]
+    notes = {"slurm.tandem.dev/time-limit": "10", "slurm.tandem.dev/qos": "sum", "tandem.dev/gang-size": "2"}
+    def make(run, **more):
+        pool.apply(*[{"apiVersion": "v1", "kind": "Pod", "spec": template, "metadata": {
+            "name": f"team-{run}-{i}", "namespace": "default", "annotations": notes | more, "labels": {"tandem.dev/gang": "team"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "team", "uid": uid, "controller": True}]}} for i in range(2)])
+    def job(run):
+        wait_for("both run", lambda: all(pool.phase(f"team-{run}-{i}") == "Running" for i in range(2)))
+        return pool.grant(pool.get("pod", f"team-{run}-0"))[0]
+    def end(run, ran_s):
+        pool.shell("scancel", job(run))
+        wait_for("they have ended", lambda: all(pool.phase(f"team-{run}-{i}") == "Failed" for i in range(2)))
+        for i in range(2):
+            pool.run("kubectl", "--kubeconfig", f"{pool.home}/kubeconfig/bridge.conf", "annotate", "pod", f"team-{run}-{i}", "--overwrite",
+                     f"tandem.dev/job-start={int(time.time()) - ran_s}")
+    make(0)
+    assert pool.job(job(0))["TimeLimit"] == "00:10:00" and "counts over all runs" not in pool.cmd("why", "pod/team-0-0").stdout
+    end(0, 390)
+    make(1)
+    assert pool.job(job(1))["TimeLimit"] == "00:04:00", "two pods of one run count once"
+    assert re.search(r"Its time counts over all runs of its gang: 1 before it ran for 6 min, and 3 min are left\.", pool.cmd("why", "pod/team-1-0").stdout)
+    end(1, 300)
+    make(2)
+    wait_for("it is refused in words", lambda: all("its time limit is used up" in next((c["message"] for c in pool.get("pod", f"team-2-{i}")["status"].get("conditions", [])
+                                                                                     if c["type"] == "PodScheduled"), "") for i in range(2)))
+    for i in range(2):
+        pool.kubectl("annotate", "pod", f"team-2-{i}", "--overwrite", "slurm.tandem.dev/time-limit=60")
+    assert pool.job(job(2))["TimeLimit"] == "00:49:00"
+
+
 @pytest.mark.feature("C3.8")
 def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     """8 GPUs are free, 4 on each node: who runs there and has less to lose is queued again, and fits beside the other."""

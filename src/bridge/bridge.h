@@ -34,6 +34,7 @@
 //   scheduler/gang_elastic.c scheduler/gang_find.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from
 //   scheduler/hang.c   pods that make no progress
+//   scheduler/victim.[ch]   pods that make room for one that starves
 //   scheduler/private.[ch]   networks of their own for gangs and sessions
 //   scheduler/straggle.c  pods of a gang that compute less than the others
 //   scheduler/notes.c  what the admin comment of a job says of its pods

@@ -12,8 +12,8 @@ struct td_notes {
 	char ns[64], pod[TD_NOTES_NAME], user[TD_NOTES_NAME]; // user: who made the pod (tandem.dev/user); "": not known
 	bool gang;                                            // `pod` is the gang's name
 	char service[TD_NOTES_SERVICE];                       // "Deployment/web"; "": it is none's
-	char end[12];                                         // "succeeded" or "failed"; "": it has not ended by itself
-	double busy, idle;                                    // device seconds that were measured; both 0: none were
+	char end[12];      // "succeeded", "failed"; "preempted": it made room; "": none of them
+	double busy, idle; // device seconds that were measured; both 0: none were
 };
 // The admin comment. Caller frees.
 char *td_notes_mark(const char *prefix, const char *cluster, const struct td_notes *n, const char *uid);

@@ -158,6 +158,10 @@ char *td_pool_slice_turn_words(const struct td_pool_slice_turn *t, const char *o
 	if (!t->pods)
 		return NULL;
 	td_auto_free char *used = span(t->used_s), *left = t->left_s ? span(t->left_s) : td_strdup("nothing");
+	if (!owner)
+		return td_asprintf(
+			"Its time counts over all runs of its gang: %zu before it ran for %s, and %s %s left.", t->pods,
+			used, left, t->left_s ? "are" : "is");
 	return td_asprintf("Its time counts over all pods of %s: %zu before it ran for %s, and %s %s left.", owner,
 			   t->pods, used, left, t->left_s ? "are" : "is");
 }

@@ -70,4 +70,5 @@ struct td_pool_slice_turn {
 struct td_pool_slice_turn td_pool_slice_turn(int64_t limit_min, const struct td_pool_slice_pod *v, size_t n);
 // "Its time counts over all pods of Job train: 1 before it ran for 40 min, and 20 min are left." NULL: none ran
 // before it. Caller frees.
-char *td_pool_slice_turn_words(const struct td_pool_slice_turn *t, const char *owner);
+char *td_pool_slice_turn_words(const struct td_pool_slice_turn *t,
+			       const char *owner); // owner NULL: a gang's, whose entries were runs

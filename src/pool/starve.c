@@ -93,12 +93,21 @@ static int64_t seats_on(const struct starve_room *r, size_t i)
 	return r->f->room.spread && n > 1 ? 1 : n;
 }
 
-static int64_t seats(const struct starve_room *r)
+// Is one of the units bound to this node, and has no seat there?
+static bool missing(const struct starve_room *r, size_t i)
+{
+	return r->f->must && r->f->must[i] && !seats_on(r, i);
+}
+
+static bool seated(const struct starve_room *r)
 {
 	int64_t n = 0;
-	for (size_t i = 0; i < r->f->room.n; i++)
+	bool all = true;
+	for (size_t i = 0; i < r->f->room.n; i++) {
 		n += seats_on(r, i);
-	return n;
+		all = all && !missing(r, i);
+	}
+	return all && n >= r->f->room.units;
 }
 
 static int64_t less(int64_t used, int64_t by)
@@ -224,37 +233,89 @@ static void index_jobs(struct starve_room *r)
 		}
 }
 
-size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST],
-		      enum td_pool_starve_why ret_why[TD_DEFRAG_MOST])
+// The room as it will be when those that leave already have left. Caller calls room_done().
+static struct starve_room room_of(const struct td_pool_starve *f)
 {
-	size_t parts = 0, n = 0;
+	size_t parts = 0;
 	for (size_t j = 0; j < f->n_jobs; j++)
 		parts += f->jobs[j].move.n_parts;
-	td_auto_free struct td_pool_node *x = td_calloc(f->room.n + 1, sizeof(*x));
-	td_auto_free int64_t *use = td_calloc(f->n_accounts + 1, sizeof(*use));
-	td_auto_free bool *gone = td_calloc(f->n_jobs + 1, sizeof(*gone));
-	td_auto_free size_t *first = td_calloc(f->room.n + 2, sizeof(*first)), *on = td_calloc(parts + 1, sizeof(*on));
+	struct starve_room r = {.f = f,
+				.x = td_calloc(f->room.n + 1, sizeof(*r.x)),
+				.use = td_calloc(f->n_accounts + 1, sizeof(*r.use)),
+				.gone = td_calloc(f->n_jobs + 1, sizeof(*r.gone)),
+				.sum = sum_of(f),
+				.first = td_calloc(f->room.n + 2, sizeof(*r.first)),
+				.on = td_calloc(parts + 1, sizeof(*r.on))};
 	if (f->room.n)
-		memcpy(x, f->room.nodes, f->room.n * sizeof(*x));
+		memcpy(r.x, f->room.nodes, f->room.n * sizeof(*r.x));
 	for (size_t i = 0; i < f->n_accounts; i++)
-		use[i] = f->accounts[i].use;
-	struct starve_room r = {f, x, use, gone, sum_of(f), first, on};
-	if (!td_pool_starve_entitled(f) || seats(&r) >= f->room.units)
-		return 0;
+		r.use[i] = f->accounts[i].use;
+	for (size_t j = 0; j < f->n_jobs; j++)
+		if (f->jobs[j].going)
+			turn(&r, j, true);
+	return r;
+}
 
-	index_jobs(&r);
-	while (seats(&r) < f->room.units) {
+static void room_done(struct starve_room *r)
+{
+	free(r->x);
+	free(r->use);
+	free(r->gone);
+	free(r->first);
+	free(r->on);
+}
+
+bool td_pool_starve_comes(const struct td_pool_starve *f)
+{
+	bool any = false;
+	for (size_t j = 0; j < f->n_jobs && !any; j++)
+		any = f->jobs[j].going;
+	if (!any)
+		return false;
+	struct starve_room r = room_of(f);
+	bool comes = seated(&r);
+	for (size_t j = 0; j < f->n_jobs; j++)
+		if (f->jobs[j].going)
+			turn(&r, j, false);
+	comes = comes && !seated(&r);
+	room_done(&r);
+	return comes;
+}
+
+static size_t choose(struct starve_room *r, size_t ret[TD_DEFRAG_MOST], enum td_pool_starve_why ret_why[TD_DEFRAG_MOST])
+{
+	const struct td_pool_starve *f = r->f;
+	size_t n = 0;
+	while (!seated(r)) {
 		struct step best = {0}, s;
+		bool bound = false; // there is a node that has to have a seat: that one first
+		for (size_t i = 0; i < f->room.n && !bound; i++)
+			bound = missing(r, i);
 		for (size_t i = 0; i < f->room.n; i++)
-			if (try(&r, i, &s) && (!best.n || better(&s, &best)))
+			if (bound == missing(r, i) && try(r, i, &s) && (!best.n || better(&s, &best)))
 				best = s;
 		if (!best.n || n + best.n > TD_DEFRAG_MOST)
 			return 0;
 		for (size_t k = 0; k < best.n; k++) {
-			turn(&r, best.jobs[k], true);
+			turn(r, best.jobs[k], true);
 			ret_why[n] = best.why[k];
 			ret[n++] = best.jobs[k];
 		}
 	}
+	return n;
+}
+
+size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST],
+		      enum td_pool_starve_why ret_why[TD_DEFRAG_MOST])
+{
+	if (!td_pool_starve_entitled(f))
+		return 0;
+	struct starve_room r = room_of(f);
+	size_t n = 0;
+	if (!seated(&r)) {
+		index_jobs(&r);
+		n = choose(&r, ret, ret_why);
+	}
+	room_done(&r);
 	return n;
 }

@@ -17,6 +17,7 @@ struct td_pool_starve_job {
 	int64_t holds;                // of that resource
 	int64_t start_s, priority;    // priority: of its QOS
 	bool over_slice;              // it has run for longer than its slice
+	bool going;                   // it leaves already, so what it has counts as free, and it is no victim
 };
 struct td_pool_starve {
 	struct td_pool_defrag room; // who waits, and the nodes; its jobs are not looked at
@@ -28,6 +29,7 @@ struct td_pool_starve {
 	size_t account;   // of who waits
 	int64_t priority; // of his QOS
 	int64_t wants;    // of the resource
+	const bool *must; // per node: one of the units has to be there; NULL: nowhere
 };
 // The account's fair share of the resource.
 int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account);
@@ -36,6 +38,9 @@ enum td_pool_starve_why { TD_STARVE_NO, TD_STARVE_SLICE, TD_STARVE_SHARE, TD_STA
 // The first of a job's reasons to be a victim, while its account holds `use`.
 enum td_pool_starve_why td_pool_starve_why(const struct td_pool_starve *f, size_t job, int64_t use);
 const char *td_pool_starve_words(enum td_pool_starve_why w); // "its slice is over"
+
+// Has he room as soon as those have left that leave already? Then nobody else is asked.
+bool td_pool_starve_comes(const struct td_pool_starve *f);
 
 // Who starves behind others goes to the front of the queue, by a nice below every one that a pod's priority gives; it
 // says how nice he is himself, so that it can be taken back. Who is far too nice for that stays where he wants to be.

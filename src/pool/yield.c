@@ -31,7 +31,11 @@ const char *td_yield_state(const char *state, const char *admin_comment, int64_t
 	if (!strcmp(state, "REQUEUED") && seconds < SOON_S && strstr(admin_comment, "tandem: pre-flight failed"))
 		return "preflight";
 	struct td_notes n;
+	if (!strcmp(state, "FAILED") && td_notes_read(admin_comment, &n) && !strcmp(n.end, "preempted"))
+		return "PREEMPTED"; // a stand-in that ended with its pod's code
 	if ((strcmp(state, "CANCELLED") != 0 && strcmp(state, "COMPLETED") != 0) || !td_notes_read(admin_comment, &n))
 		return state;
+	if (!strcmp(n.end, "preempted"))
+		return "PREEMPTED";
 	return !strcmp(n.end, "failed") ? "FAILED" : !strcmp(n.end, "succeeded") ? "COMPLETED" : state;
 }

@@ -22,9 +22,10 @@ int td_slurm_job_bound(struct td_slurm *s, int64_t id, struct td_cancel *c, stru
 			mine = v;
 	if (!mine)
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %lld", (long long)id);
+	bool tied = *td_jstr_or(mine, "resv_name", "") || number(mine, "het_job_id") > 0;
 	*ret = (struct td_slurm_bound){.requeue = td_jbool(mine, "requeue", false),
-				       .bound = *td_jstr_or(mine, "features", "") ||
-						*td_jstr_or(mine, "resv_name", "") || number(mine, "het_job_id") > 0,
+				       .tied = tied,
+				       .bound = tied || *td_jstr_or(mine, "features", ""),
 				       .eligible = number(mine, "eligible_time")};
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 struct td_slurm_bound {
 	bool requeue;     // it may be queued again
+	bool tied;        // it has a reservation, or is part of a heterogeneous job: others cannot have its place
 	bool bound;       // it wants features or a reservation, or is part of a heterogeneous job
 	int64_t eligible; // since when it may start, epoch seconds; 0: not known
 };

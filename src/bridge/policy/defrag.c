@@ -5,6 +5,7 @@
 // annotation (standin/watch.h) that names the run: a bridge that dies leaves at most one that is done once more
 // or taken back by the next.
 #include "bridge/policy/look.h"
+#include "bridge/scheduler/victim.h"
 #include "bridge/scheduler/waits.h"
 #include "bridge/scheduler/want.h"
 
@@ -70,6 +71,8 @@ static bool want(struct td_moves_look *k, const struct td_ask_wait_parts *w)
 	k->pool.units = members < 2 ? nodes : members;
 	if (members >= 2)
 		return true;
+	if (k->must && !k->starve)
+		return false; // who moves would have to leave these very nodes
 	// Tasks may be dealt out unevenly: then a node's share is not known.
 	for (int m = 0; m < TD_POOL_KINDS; m++)
 		if (w->want.gres[m] != w->least.gres[m])
@@ -104,8 +107,9 @@ static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_
 	size_t n = 0, used = 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
-		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || j->bound ||
-		    !td_settings_preemptible(k->s, j->qos) || td_moves_priority(k->s, j->qos) > least)
+		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !j->batch || j->ours ||
+		    j->named || j->bound || !td_settings_preemptible(k->s, j->qos) ||
+		    td_moves_priority(k->s, j->qos) > least)
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
@@ -133,7 +137,9 @@ static int read_bound(struct td_moves_look *k, struct td_slurm *slurm, struct td
 	if (r)
 		return r;
 	j->checked = true;
-	j->bound = is.bound || !is.requeue;
+	bool stays = !is.requeue && j->is != TD_VICTIM_MAY; // of pods their owner makes other ones
+	j->bound = is.bound || stays;
+	j->tied = is.tied || stays;
 	return 0;
 }
 
@@ -153,7 +159,7 @@ static bool choose(struct td_moves_look *k, struct td_slurm *slurm, int64_t in_s
 				continue;
 			if (reads++ == READS || read_bound(k, slurm, j, &e))
 				return false;
-			all &= !j->bound;
+			all &= k->starve ? !j->tied : !j->bound;
 		}
 		if (all) {
 			ret->n = n;
@@ -193,49 +199,150 @@ static void sweep(struct td_bridge *b)
 	}
 }
 
-// Is the job as it was when it was chosen? Then *ret_text is its admin comment as it shall be, which says why it
-// moves; what others have written stays. Caller frees.
-static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_policies_known *j, const char *wants,
-		   char **ret_text, struct td_error *err)
+// "job 12", "pod ml/train-0 (job 12)"
+static void name_of(const struct td_moves_look *k, const struct td_policies_known *j, struct td_buf *t, const char *sep)
 {
-	static const char mark[] = "tandem: moved ", next[] = " tandem: ";
+	td_auto_free char *pods = j->is == TD_VICTIM_NONE ? NULL : td_victim_name(k->b, j->id);
+	if (pods)
+		td_buf_printf(t, "%s%s (job %s)", sep, pods, j->label);
+	else
+		td_buf_printf(t, "%sjob %s", sep, j->label);
+}
+
+// Is the job as it was when it was chosen? Then *ret_text is its admin comment as it shall be, which says why it
+// moves; what others have written stays. Of pods it is NULL: their job's is their mark. Caller frees.
+static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_policies_known *j, const char *wants,
+		   struct td_pool_leave *ret, char **ret_text, struct td_error *err)
+{
 	td_auto_job struct td_slurm_job now = {0};
 	int r = td_slurm_job(slurm, j->id, k->b->cancel, &now, err);
 	if (r || (r = read_bound(k, slurm, j, err)))
 		return r;
-	if (now.restarts != j->restarts || td_job_phase(now.states) != TD_PHASE_RUNNING || now.preempt || j->bound)
+	if (now.restarts != j->restarts || now.start != j->start_s || td_job_phase(now.states) != TD_PHASE_RUNNING ||
+	    now.preempt || (k->starve ? j->tied : j->bound))
 		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
-	const char *was = now.admin_comment, *at = strstr(was, mark), *rest = at ? strstr(at, next) : NULL;
-	size_t keep = at ? (size_t)(at - was) : strlen(was);
-	while (keep && was[keep - 1] == ' ')
-		keep--;
-	*ret_text = td_asprintf("%.*s%s%soff %s, so that job %" PRId64 " has room, which waits for %s%s", (int)keep,
-				was, keep ? " " : "", mark, now.nodes_text, k->waiter->id, wants, rest ? rest : "");
+	*ret = (struct td_pool_leave){.waiter = k->waiter->id, .restarts = now.restarts};
+	if (k->starve)
+		ret->at_s = td_real_ms(k->b->clock) / 1000 + td_settings_grace_s(k->s, j->qos);
+	if (j->is != TD_VICTIM_MAY)
+		*ret_text = td_pool_leave_write(ret, now.nodes_text, wants, now.admin_comment);
 	return 0;
 }
 
-// Tells each job of the set why it moves, once all of them are known to be as they were.
+// Tells each of the set why it moves, once all of them are known to be as they were. Who was told when this bridge dies,
+// or Slurm does not answer any more, goes: the next pass counts on his room and chooses the others anew.
 static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td_moves_set *set, const char *wants,
 		struct td_error *err)
 {
 	td_auto_strv struct td_strv texts = {0};
+	struct td_pool_leave leave[TD_DEFRAG_MOST];
 	int r = 0;
 	for (size_t i = 0; i < set->n && !r; i++) {
 		char *text = NULL;
 		td_auto_free char *why =
 			k->starve ? td_asprintf("%s (%s)", wants, td_pool_starve_words(set->why[i])) : td_strdup(wants);
-		r = prepare(k, slurm, k->known[set->v[i]], why, &text, err);
+		r = prepare(k, slurm, k->known[set->v[i]], why, &leave[i], &text, err);
 		if (!r)
-			td_strv_steal(&texts, text);
+			td_strv_steal(&texts, text ? text : td_strdup(""));
 	}
-	for (size_t i = 0; i < set->n && !r; i++)
-		r = td_slurm_job_update(slurm, k->known[set->v[i]]->id,
-					&(struct td_slurm_job_change){.admin_comment = texts.v[i]}, k->b->cancel, err);
+	for (size_t i = 0; i < set->n && !r; i++) {
+		struct td_policies_known *j = k->known[set->v[i]];
+		if (j->is == TD_VICTIM_MAY) {
+			td_auto_free char *why = td_asprintf("job %" PRId64 " has room, which waits for %s (%s)",
+							     k->waiter->id, wants, td_pool_starve_words(set->why[i]));
+			td_victim_tell(k->b, &(struct td_victim_wish){.job = j->id,
+								      .start = j->start_s,
+								      .restarts = j->restarts,
+								      .waiter = k->waiter->id,
+								      .why = why});
+			continue;
+		}
+		r = td_slurm_job_update(slurm, j->id, &(struct td_slurm_job_change){.admin_comment = texts.v[i]},
+					k->b->cancel, err);
+		if (!r)
+			j->leave = leave[i];
+	}
 	return r;
 }
 
+// Asks the node to queue all those of its jobs again for which `of` is true.
+static void ask_node(struct td_bridge *b, const char *node, const struct td_policies_facts *f,
+		     bool (*of)(const struct td_policies_known *j, const void *ctx), const void *ctx)
+{
+	td_auto_buf struct td_buf wish = {0};
+	struct td_error e = TD_ERROR_INIT;
+	for (size_t i = 0; i < f->n; i++)
+		if (f->v[i].n_parts && of(&f->v[i], ctx) && !strcmp(f->v[i].parts[0].name, node))
+			td_buf_printf(&wish, "%s%s:%" PRId64, wish.len ? " " : "", f->v[i].label, f->v[i].restarts);
+	if (annotate(b, node, td_buf_str(&wish), &e))
+		td_warn("making room: node %s: %s", node, e.msg);
+}
+
+static const struct td_policies_known *known_of(const struct td_policies_facts *f, int64_t id)
+{
+	size_t low = 0, high = f->n;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (f->v[mid].id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < f->n && f->v[low].id == id ? &f->v[low] : NULL;
+}
+
+static bool is_asked(const struct td_policies_known *j, const void *ctx)
+{
+	return j->phase == TD_PHASE_RUNNING && j->going && j->is == TD_VICTIM_NONE && j->asked == j->restarts + 1;
+}
+
+// Goes on with those who are to make room at a time, whichever bridge has told them. True: somebody is about to go.
+static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_policies_moves *m)
+{
+	int64_t now_s = td_real_ms(b->clock) / 1000;
+	bool any = false, asked = false;
+	for (size_t i = 0; i < f->n; i++) {
+		struct td_policies_known *j = &f->v[i];
+		int64_t for_job = 0;
+		j->going = false;
+		j->is = TD_VICTIM_NONE;
+		if (j->phase != TD_PHASE_RUNNING || !j->n_parts)
+			continue;
+		j->is = (int)td_victim_look(b, j->id, &for_job);
+		j->going = j->is == TD_VICTIM_GOES;
+		any |= for_job > 0;
+		if (j->is != TD_VICTIM_NONE || !j->leave.at_s)
+			continue;
+		const struct td_policies_known *w = known_of(f, j->leave.waiter);
+		enum td_pool_leave_do d =
+			td_pool_leave(&j->leave, j->restarts, w && w->phase == TD_PHASE_WAITING, now_s);
+		j->going = d != TD_LEAVE_STAYS;
+		any |= j->going;
+		if (d == TD_LEAVE_GO && j->asked != j->restarts + 1) {
+			j->asked = j->restarts + 1;
+			asked = m->wishes = true;
+			ask_node(b, j->parts[0].name, f, is_asked, NULL);
+		}
+		asked |= is_asked(j, NULL);
+	}
+	if (m->wishes && !asked && !td_policies_moves_open(m)) {
+		sweep(b);
+		m->wishes = false;
+	}
+	return any;
+}
+
+static bool is_moved(const struct td_policies_known *j, const void *ctx)
+{
+	const struct td_policies_move *m = ctx;
+	for (size_t i = 0; i < m->n; i++)
+		if (m->jobs[i] == j->id)
+			return true;
+	return false;
+}
+
 static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td_moves_set *of,
-		struct td_policies_move *m)
+		struct td_policies_moves *moves, struct td_policies_move *m)
 {
 	td_auto_buf struct td_buf wants = {0}, names = {0}, why = {0};
 	if (k->starve)
@@ -243,37 +350,38 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	else
 		td_buf_puts(&why, "free in pieces only");
 	struct td_error e = TD_ERROR_INIT;
-	const size_t *set = of->v, n = of->n;
+	int64_t most_s = 0;
 	want_words(k, &wants);
 	*m = (struct td_policies_move){.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true};
 	if (tell(k, slurm, of, td_buf_str(&wants), &e)) {
-		td_info("making room for job %" PRId64 ": nobody moves: %s", k->waiter->id, e.msg);
+		td_info("making room for job %" PRId64 ": not all move: %s", k->waiter->id, e.msg);
 		m->open = false;
 		return;
 	}
-	for (size_t i = 0; i < n; i++) {
-		const struct td_policies_known *j = k->known[set[i]];
+	for (size_t i = 0; i < of->n; i++) {
+		const struct td_policies_known *j = k->known[of->v[i]];
+		int64_t grace = k->starve ? td_settings_grace_s(k->s, j->qos) : 0;
+		if (j->is == TD_VICTIM_MAY && !grace)
+			grace = k->s->end_grace_s;
+		most_s = grace > most_s ? grace : most_s;
 		m->jobs[m->n] = j->id;
 		m->restarts[m->n++] = j->restarts;
-		td_buf_printf(&names, "%s%s", i ? ", " : "", j->label);
-		// All that leave this node in one wish.
-		td_auto_buf struct td_buf wish = {0};
-		for (size_t x = 0; x < n; x++) {
-			const struct td_policies_known *o = k->known[set[x]];
-			if (!strcmp(o->parts[0].name, j->parts[0].name))
-				td_buf_printf(&wish, "%s%s:%" PRId64, wish.len ? " " : "", o->label, o->restarts);
-		}
-		if (annotate(k->b, j->parts[0].name, td_buf_str(&wish), &e))
-			td_warn("making room: node %s: %s", j->parts[0].name, e.msg);
+		name_of(k, j, &names, i ? ", " : "");
 	}
-	td_info("job %" PRId64 " waits for %s, %s: queued again: %s", k->waiter->id, td_buf_str(&wants),
-		td_buf_str(&why), td_buf_str(&names));
+	m->until_ms = m->at_ms + most_s * 1000 + MINUTE_MS;
+	if (k->starve)
+		leaving(k->b, k->f, moves);
+	for (size_t i = 0; !k->starve && i < of->n; i++)
+		ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
+	td_info("job %" PRId64 " waits for %s, %s: %s: %s", k->waiter->id, td_buf_str(&wants), td_buf_str(&why),
+		k->starve ? "these make room" : "queued again", td_buf_str(&names));
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
 	if (sc)
 		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal",
 			       k->starve ? "MadeRoom" : "Defragmented",
-			       "job %" PRId64 " of %s waits for %s, %s: queued again: %s", k->waiter->id,
-			       k->waiter->user, td_buf_str(&wants), td_buf_str(&why), td_buf_str(&names));
+			       "job %" PRId64 " of %s waits for %s, %s: %s: %s", k->waiter->id, k->waiter->user,
+			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "queued again",
+			       td_buf_str(&names));
 }
 
 // Is a job of the move still running as it was?
@@ -305,12 +413,10 @@ static struct td_policies_move *slot(struct td_policies_moves *m, int64_t waiter
 static void names_of(const struct td_moves_look *k, const struct td_moves_set *set, struct td_buf *t)
 {
 	enum { NAMED = 8 };
-	size_t n = set->n;
-	td_buf_puts(t, n == 1 ? "job " : "jobs ");
-	for (size_t i = 0; i < n && i < NAMED; i++)
-		td_buf_printf(t, "%s%s", !i ? "" : i + 1 == n ? " and " : ", ", k->known[set->v[i]]->label);
-	if (n > NAMED)
-		td_buf_printf(t, " and %zu more", n - NAMED);
+	for (size_t i = 0; i < set->n && i < NAMED; i++)
+		name_of(k, k->known[set->v[i]], t, !i ? "" : i + 1 == set->n ? " and " : ", ");
+	if (set->n > NAMED)
+		td_buf_printf(t, " and %zu more", set->n - NAMED);
 }
 
 // Fills the words. True: jobs were told to leave.
@@ -329,7 +435,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 	for (size_t i = 0; i < k->f->n; i++)
 		parts += k->f->v[i].n_parts;
 	td_auto_free struct td_pool_move_part *room = td_calloc(parts + 1, sizeof(*room));
-	if (!choose(k, slurm, in_s, room, &set) || (!set.n && !choose(k, slurm, INT64_MAX, room, &set)))
+	if (!choose(k, slurm, in_s, room, &set) || (!set.n && !set.comes && !choose(k, slurm, INT64_MAX, room, &set)))
 		return false;
 	td_buf_puts(t, "It waits for ");
 	want_words(k, t);
@@ -339,6 +445,12 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 		td_buf_puts(t, "; ");
 	} else {
 		td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
+	}
+	if (set.comes) {
+		td_buf_puts(t, "who makes room leaves already.");
+		if (!first && !in_s)
+			td_starve_raise(k, slurm);
+		return false;
 	}
 	if (!set.n) {
 		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "no jobs may move so that they fit.");
@@ -358,7 +470,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 	struct td_policies_move *at = in_s || busy || !first ? NULL : slot(m, k->waiter->id, now_ms);
 	if (!at)
 		return false;
-	act(k, slurm, &set, at);
+	act(k, slurm, &set, m, at);
 	return at->open;
 }
 
@@ -387,6 +499,9 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_free struct td_policies_known **known = td_calloc(f->n + 1, sizeof(*known));
 	td_auto_free int64_t *slices = td_calloc(f->n + 1, sizeof(*slices));
+	td_auto_free bool *must = w.must->n ? td_calloc(snap->nodes.n + 1, sizeof(*must)) : NULL;
+	for (size_t i = 0; must && i < snap->nodes.n; i++)
+		must[i] = td_strv_has(w.must, snap->nodes.v[i].name);
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		ok[i] = !td_strv_has(w.excluded, snap->nodes.v[i].name) &&
 			(!w.only->n || td_strv_has(w.only, snap->nodes.v[i].name));
@@ -394,6 +509,7 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	k.pool.nodes = nodes;
 	k.pool.n = snap->nodes.n;
 	k.known = known;
+	k.must = must;
 	k.slice_s = slices;
 	td_auto_buf struct td_buf t = {0};
 	struct td_slurm_bound bound = {0};
@@ -424,6 +540,10 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		sweep(b);
 		m->swept = true;
 	}
+	if (!s->starve_s && m->wishes) {
+		sweep(b);
+		m->wishes = false;
+	}
 	if (!s->starve_s)
 		td_starve_lower(b, f, slurm, NULL);
 	if (!on) {
@@ -449,13 +569,12 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		n += at == n;
 	}
 
-	bool busy = false;
+	bool busy = s->starve_s && leaving(b, f, m);
 	for (size_t i = 0; i < TD_LEN(m->last); i++) {
 		struct td_policies_move *x = &m->last[i];
-		if (x->open && (!goes_on(f, x) || td_now(b) - x->at_ms > MINUTE_MS)) {
+		if (x->open && (!goes_on(f, x) || td_now(b) > x->until_ms)) {
 			if (goes_on(f, x))
-				td_warn("making room for job %" PRId64 ": its jobs did not leave within a minute",
-					x->waiter);
+				td_warn("making room for job %" PRId64 ": not all have left in time", x->waiter);
 			x->open = false;
 			sweep(b);
 		}

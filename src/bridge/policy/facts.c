@@ -71,14 +71,6 @@ static void set(char **field, const char *s)
 	*field = td_strdup(s ? s : "");
 }
 
-// Could it start on any node of its partition, as far as this record says (slurm/bound.h knows more)?
-static bool may_move(const struct td_slurm_job *j)
-{
-	return td_job_phase(j->states) == TD_PHASE_RUNNING && j->batch && j->start > 0 && !j->preempt &&
-	       (!j->required_nodes || !*j->required_nodes) && (!j->excluded_nodes || !*j->excluded_nodes) &&
-	       !(j->admin_comment && td_starts(j->admin_comment, "tandem/"));
-}
-
 static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j)
 {
 	forget_parts(k);
@@ -87,7 +79,11 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 					    : td_asprintf("%lld", (long long)j->id);
 	k->start_s = j->start;
 	k->whole = td_streq(j->shared, "none");
-	if (!may_move(j))
+	k->named = (j->required_nodes && *j->required_nodes) || (j->excluded_nodes && *j->excluded_nodes);
+	k->ours = j->admin_comment && td_starts(j->admin_comment, "tandem/");
+	if (!td_pool_leave_read(j->admin_comment, &k->leave))
+		k->leave = (struct td_pool_leave){0};
+	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt)
 		return;
 	k->parts = td_calloc(j->n_nodes + 1, sizeof(*k->parts));
 	for (size_t i = 0; i < j->n_nodes; i++)

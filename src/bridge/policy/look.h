@@ -8,6 +8,7 @@
 struct td_starve_look; // starve.c: the accounts and what they hold
 struct td_moves_set {  // places in the look's `known`
 	size_t v[TD_DEFRAG_MOST], n;
+	bool comes;                                  // with starve: he has room when those have left that leave already
 	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
 };
 enum { TD_MOVES_LISTS = 16 };
@@ -25,6 +26,7 @@ struct td_moves_look {
 	const struct td_slurm_nodes *nodes;
 	const struct td_slurm_job *waiter;
 	struct td_pool_defrag pool;
+	const bool *must; // as in td_pool_starve
 	const char *kinds[TD_POOL_KINDS];
 	struct td_moves_lists lists;
 	// Of pool.jobs: which job, and for how long nobody may move it yet.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "bridge/bridge.h"
+#include "pool/leave.h"
 #include "pool/policy.h"
 
 // ---- spec.scheduler.policies, in settings.h's struct (settings.c) ----
@@ -42,14 +43,23 @@ struct td_policies_known {
 	// Slices (slices.c). restarts: how often it was queued again, of which `counted` are in its mark.
 	bool batch;
 	int64_t restarts, counted, since_ms, again_ms; // mono: when that restart was seen; not before
-	// Moves (defrag.c). label: as Slurm calls it. parts: what it has where, while it runs and may be queued
-	// again and start on any node of its partition.
+	// Moves (defrag.c). label: as Slurm calls it. parts: what it has where, while it runs and is not preempted.
 	char *label;
 	int64_t start_s;
 	struct td_slurm_job_node *parts;
 	size_t n_parts;
-	bool whole;          // its nodes run no other job
-	bool checked, bound; // whether it may move was read; it may not
+	bool whole; // its nodes run no other job
+	bool named; // it names nodes on which it is to be, or not to be
+	bool ours;  // by its mark: pods have it
+	// Whether it may move was read; it may not start anywhere else; others could not have its place, or it could not be
+	// queued again.
+	bool checked, bound, tied;
+	// Starvation (starve.c). leave: what its admin comment says of when it makes room; for how many restarts, and one
+	// more, it was asked to by this bridge. is: of its pods (scheduler/victim.h), at this pass. going: it leaves.
+	struct td_pool_leave leave;
+	int64_t asked;
+	int is;
+	bool going;
 };
 struct td_policies_facts {           // zero at first
 	struct td_policies_known *v; // sorted by id
@@ -79,9 +89,11 @@ void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, s
 // ---- defrag.c: jobs move so that one that waits has room (pool/defrag.h) ----
 struct td_policies_moves { // zero at first; of the thread
 	bool swept;        // what an earlier bridge asked for is taken back
+	bool wishes;       // there are wishes beside those of the moves below
 	int64_t next_ms;   // mono: not before, so that it costs a twentieth of a core at most
 	struct td_policies_move {
 		int64_t waiter, jobs[64], restarts[64], at_ms; // mono; waiter 0: none
+		int64_t until_ms;                              // mono: all should have left by then
 		size_t n;
 		bool open; // not all have left yet
 	} last[8];

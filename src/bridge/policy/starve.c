@@ -1,7 +1,8 @@
 // Room is made for one that starves (pool/starve.h): his account has less than its fair share, he has waited for long,
-// and others have more. The same way as in defragmentation: batch jobs are queued again, by an annotation of their first
-// node.
+// and others have more. Batch jobs are queued again as in defragmentation, by an annotation of their first node, when
+// their grace is over (pool/leave.h); pods end (scheduler/victim.h).
 #include "bridge/policy/look.h"
+#include "bridge/scheduler/victim.h"
 #include "bridge/scheduler/want.h"
 
 #include "base/log.h"
@@ -146,6 +147,12 @@ static const struct td_policies_known *waiter_of(const struct td_moves_look *k, 
 	return NULL;
 }
 
+// A batch job that can be queued again, or pods, or one whose room comes free anyway.
+static bool may(const struct td_policies_known *j)
+{
+	return j->going || (!j->tied && (j->is == TD_VICTIM_MAY || (j->is == TD_VICTIM_NONE && j->batch && !j->ours)));
+}
+
 size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts,
 			struct td_moves_set *ret)
 {
@@ -157,17 +164,18 @@ size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_mo
 		return 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
-		if (!counts(j) || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || j->bound)
+		if (!counts(j) || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !may(j))
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
-		if (slice > in_s || !td_moves_parts(k, j, parts + used))
+		if ((slice > in_s && !j->going) || !td_moves_parts(k, j, parts + used))
 			continue;
 		v[n] = (struct td_pool_starve_job){.move = {.parts = parts + used, .n_parts = j->n_parts},
 						   .account = k->starve->of[i],
 						   .holds = j->tres[k->starve->res],
 						   .start_s = j->start_s,
 						   .priority = td_moves_priority(k->s, j->qos),
+						   .going = j->going,
 						   .over_slice =
 							   k->s->starve_slice_s > 0 && ran > k->s->starve_slice_s};
 		k->slice_s[n] = slice;
@@ -178,7 +186,10 @@ size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_mo
 	f.room = k->pool;
 	f.jobs = v;
 	f.n_jobs = n;
-	return td_pool_starve(&f, ret->v, ret->why);
+	f.must = k->must;
+	n = td_pool_starve(&f, ret->v, ret->why);
+	ret->comes = !n && td_pool_starve_entitled(&f) && td_pool_starve_comes(&f);
+	return n;
 }
 
 void td_starve_words(const struct td_moves_look *k, struct td_buf *t)

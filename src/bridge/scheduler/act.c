@@ -1,6 +1,7 @@
 // Carries out what the pool decided about an ask.
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/scheduler/victim.h"
 
 #include "base/log.h"
 
@@ -241,6 +242,10 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 	case TD_DO_NOTHING:
 		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {
 			td_bridge_run_mark(r);
+			bool goes;
+			int k = td_bridge_run_victim(r, &goes, err);
+			if (k)
+				return k;
 			int64_t every = td_preempt_look_ms(b, r->s, a);
 			every = every < SWEEP_MS ? every : SWEEP_MS;
 			td_bridge_run_again(r, every);
@@ -250,7 +255,7 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 				pthread_mutex_unlock(&b->asks->lock);
 				*ret_go_on = true;
 			}
-			return td_bridge_run_hang(r, err);
+			return goes ? 0 : td_bridge_run_hang(r, err);
 		}
 		return 0;
 	case TD_DO_ALLOCATE:

@@ -30,6 +30,11 @@ struct td_ask_pod {
 	bool bound_sent;
 	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
 };
+struct td_ask_yields {         // it makes room for another one (victim.h)
+	struct td_grant grant; // what was chosen: job, start and restarts
+	int64_t waiter;        // job; 0: it was not told
+	char *why;
+};
 struct td_ask_part {                  // what a gang's job has on one node
 	char *node, *devices, *cores; // devices: as td_devices_text(); "?": Slurm does not name them
 	int64_t cpus, memory_mb;
@@ -106,9 +111,10 @@ struct td_ask {
 	bool look;       // the job must be read
 	// A poll has shown the job absent, and the mass-vanish rule was applied to that.
 	bool gone_seen;
-	int64_t born_s;    // epoch seconds: when its job was submitted or started
-	bool usr1;         // its stand-in was signalled USR1
-	int64_t knocked;   // job id whose stand-in has knocked: its prolog has passed
+	int64_t born_s;  // epoch seconds: when its job was submitted or started
+	bool usr1;       // its stand-in was signalled USR1
+	int64_t knocked; // job id whose stand-in has knocked: its prolog has passed
+	struct td_ask_yields yields;
 	int exit_code;     // what the stand-in exits with
 	int64_t found;     // job id that a listing or a knock found for it
 	int64_t listed_ms; // mono: when the last complete listing without it was asked for

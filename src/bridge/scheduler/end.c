@@ -331,6 +331,8 @@ struct ending {
 static int64_t most_s(const struct td_bridge_run *run)
 {
 	const struct td_ask *a = run->a;
+	if (run->yields)
+		return run->yields->grace_s;
 	int64_t left = a->end - td_real_ms(run->b->clock) / 1000;
 	if (!a->warned || a->batch || a->end <= 0)
 		return run->s->end_grace_s;
@@ -352,18 +354,22 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	*ret = (struct ending){.event = "GrantEnded", .reason = "GrantEnded"};
 	if (run->hangs)
 		*ret = (struct ending){.event = "Hangs", .reason = "Hangs"}, states = 0;
+	if (run->yields)
+		states = TD_JOB(PREEMPTED);
 	for (size_t i = TD_LEN(table); i--;)
 		if (states & table[i].bit)
 			ret->event = table[i].event, ret->reason = table[i].reason;
 
 	ret->words =
-		run->hangs                                                       ? run->hangs
+		run->yields                                                      ? "it makes room"
+		: run->hangs                                                     ? run->hangs
 		: a->know == TD_JOB_GONE                                         ? "Slurm does not know it any more"
 		: td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_slurm_job_end_words(a->states)
 		: a->warned ? (a->preempt > 0 ? td_slurm_job_end_words(TD_JOB(PREEMPTED)) : "its time limit is near")
 			    : why;
-	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s", (long long)a->job,
-		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words);
+	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s%s%.250s", (long long)a->job,
+		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words,
+		 run->yields ? ", so that " : "", run->yields ? run->yields->why : "");
 
 	bool bound = td_jstr(run->pod->root, "spec.nodeName");
 	int64_t own = td_jint(run->pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
@@ -380,13 +386,15 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	}
 }
 
-// For how long the pod's kubelet has known that the grant ended; -1: it was not told.
-static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod)
+// For how long the pod's kubelet has known that the grant ended; -1: it was not told. *grace_s: what it was told, which
+// stands whatever the reason is now.
+static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod, int64_t *grace_s)
 {
 	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return -1;
+	*grace_s = td_jint(td_json_root(j), "graceSeconds", *grace_s);
 	int64_t ms = td_real_ms(b->clock) - td_jint(td_json_root(j), "at", 0) * 1000;
 	return ms > 0 ? ms : 0;
 }
@@ -406,6 +414,10 @@ static int ask_kubelet(struct td_bridge_run *run, const struct ending *x, const 
 	if (x->signal) {
 		td_jm_str(n, note, "signal", td_api_signal_name(x->signal));
 		td_jm_int(n, note, "signalSeconds", x->signal_s);
+	}
+	if (run->yields) {
+		td_jm_int(n, note, "for", run->yields->waiter);
+		td_jm_str(n, note, "why", run->yields->why);
 	}
 	td_jm_int(n, note, "at", td_real_ms(run->b->clock) / 1000);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(note);
@@ -465,10 +477,9 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 	struct ending x;
 
 	ending_read(run, why, &x);
-	struct td_pool_ending e = {.bound = node,
-				   .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node),
-				   .asked_ms = asked_ms(b, pod),
-				   .grace_s = x.grace_s};
+	struct td_pool_ending e = {
+		.bound = node, .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node), .grace_s = x.grace_s};
+	e.asked_ms = asked_ms(b, pod, &e.grace_s);
 	int64_t wait;
 	enum td_pool_ending_do what = run->remove ? TD_ENDING_DELETE : td_pool_ending(&e, &wait);
 	if (what == TD_ENDING_WAIT) {

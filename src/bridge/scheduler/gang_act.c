@@ -3,6 +3,7 @@
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/private.h"
+#include "bridge/scheduler/victim.h"
 
 #include "base/log.h"
 #include "kube/fence.h"
@@ -316,11 +317,19 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 	switch (st.what) {
 	case TD_DO_BIND:
 		return bind_all(r, ret_go_on, err);
-	case TD_DO_END_POD:
-		return end_pods(r, st.why, err);
+	case TD_DO_END_POD: {
+		// Those who make room say so, also when one of them has ended first.
+		bool goes;
+		int k = td_bridge_run_victim(r, &goes, err);
+		return k ? k : end_pods(r, st.why, err);
+	}
 	case TD_DO_NOTHING:
 		if (a->know == TD_JOB_READ && a->job && r->l) {
 			td_bridge_run_mark(r);
+			bool goes;
+			int k = td_bridge_run_victim(r, &goes, err);
+			if (k)
+				return k;
 			td_bridge_run_again(r, SWEEP_MS);
 			if (td_now(b) - a->read_ms >= SWEEP_MS) {
 				pthread_mutex_lock(&b->asks->lock);
@@ -328,7 +337,7 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 				pthread_mutex_unlock(&b->asks->lock);
 				*ret_go_on = true;
 			}
-			return td_bridge_run_hang(r, err);
+			return goes ? 0 : td_bridge_run_hang(r, err);
 		}
 		return 0;
 	default:

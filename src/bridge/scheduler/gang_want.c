@@ -2,6 +2,7 @@
 // different things, with tasks that are large enough for what sits in each (pool/roles.h).
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/turns.h"
 
 #include <string.h>
 
@@ -232,6 +233,8 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 	r->want = (struct td_want){0};
 	int k = members_want(r, &all, err);
 	wants_done(&all);
+	if (!k)
+		k = td_turns_gang(r->b, r->s, g, &r->want, err);
 	if (k)
 		return k;
 

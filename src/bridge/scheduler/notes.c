@@ -2,6 +2,7 @@
 // service, how they ended and how much their devices computed (pool/notes.h).
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/run.h"
+#include "bridge/scheduler/victim.h"
 
 #include "base/log.h"
 #include "kube/service.h"
@@ -23,7 +24,9 @@ static void add_end(const struct td_object *pod, struct td_notes *n, bool *all_w
 	// Who was deleted, or ended because its grant ended, did not end by itself.
 	bool itself = !td_object_deleting(pod) && !td_object_annotation(pod, TD_ANN_ENDED);
 	*all_well = *all_well && itself && !strcmp(phase, "Succeeded");
-	if (itself && !strcmp(phase, "Failed"))
+	if (td_victim_told(pod, NULL))
+		snprintf(n->end, sizeof(n->end), "preempted");
+	else if (itself && !*n->end && !strcmp(phase, "Failed"))
 		snprintf(n->end, sizeof(n->end), "failed");
 }
 
@@ -86,7 +89,7 @@ void td_ask_note_end(const struct td_bridge_run *r)
 			n.busy = was.busy, n.idle = was.idle;
 	}
 	// How a batch job ended its exit code says, and without devices nobody asks.
-	bool known = a->batch || !a->devices || !strchr(a->devices, ':');
+	bool known = (a->batch && strcmp(n.end, "preempted") != 0) || !a->devices || !strchr(a->devices, ':');
 	if (n.busy + n.idle <= 0 && (!*n.end || known))
 		return;
 	td_auto_free char *text = td_notes_mark(TD_WIRE_STANDIN, r->s->cluster_uid, &n, a->uid);

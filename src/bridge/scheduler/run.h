@@ -11,6 +11,12 @@ enum {
 	TD_AGAIN_MS = 50 // time for the watch to deliver what a write has met
 };
 
+// Why a pod ends that makes room (victim.h).
+struct td_victim {
+	int64_t waiter;  // job
+	const char *why; // "job 30 has room, which …"
+	int64_t grace_s;
+};
 struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_bridge *b;
 	struct td_settings *s;
@@ -18,10 +24,11 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_ask *a;
 	// NULL: gone. Of a gang: the member that is acted on, else any that waits.
 	const struct td_object *pod;
-	struct td_ask_pod *p;     // of this pod; never NULL
-	struct td_gang_run *gang; // gang.h; NULL: a lone pod, or one member that is acted on
-	const char *hangs;        // why it ends before its grant does; NULL: the grant has ended
-	bool remove;              // an end deletes the pod, so that its owner makes another one
+	struct td_ask_pod *p;           // of this pod; never NULL
+	struct td_gang_run *gang;       // gang.h; NULL: a lone pod, or one member that is acted on
+	const char *hangs;              // why it ends before its grant does; NULL: the grant has ended
+	const struct td_victim *yields; // it ends because it makes room; NULL: it does not
+	bool remove;                    // an end deletes the pod, so that its owner makes another one
 	// Of a pod beyond the core of its gang: the core, what the pod may do (enum td_pool_beyond_do) and the
 	// gang's name in its namespace.
 	const struct td_gang_core *core;

@@ -1,7 +1,7 @@
-// Time limits that count over all pods of one Job (turns.h). The pods themselves are the record: who deletes those that
+// Time limits that count over all pods of one Job, and over all runs of a gang (turns.h). The pods themselves are the record: who deletes those that
 // have ended gives the next one its whole limit again, as a new Job would have it.
 #include "bridge/scheduler/turns.h"
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/gang.h"
 
 #include <string.h>
 
@@ -84,6 +84,96 @@ struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_setti
 	return td_pool_slice_turn(limit_min, v, n);
 }
 
+// ---- gangs ----
+
+// Do two pods have the same controller?
+static bool same_owner(const struct td_object *x, const struct td_object *y)
+{
+	const char *a = td_jstr(td_object_owner(x), "uid"), *b = td_jstr(td_object_owner(y), "uid");
+	return a && b && !strcmp(a, b);
+}
+
+// Is the pod one of an earlier run of the gang of `now`?
+static bool before(const struct td_object *pod, const struct td_object *const *now, size_t n)
+{
+	bool owned = false;
+	if (!td_object_annotation(pod, TD_ANN_GANG_UID))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(now[i]->uid, pod->uid))
+			return false;
+		owned = owned || same_owner(now[i], pod);
+	}
+	return owned;
+}
+
+// The earlier runs, each from its start until its last pod had ended. pods: all of the gang's name.
+static size_t runs_of(const struct td_objects *pods, const struct td_object *const *now, size_t n_now, int64_t now_s,
+		      struct td_pool_slice_pod *ret)
+{
+	td_auto_free const char **uids = td_calloc(pods->n + 1, sizeof(*uids));
+	size_t n = 0;
+	for (size_t i = 0; i < pods->n; i++) {
+		const struct td_object *o = pods->v[i];
+		const char *start = td_object_annotation(o, TD_ANN_START);
+		long long start_s = 0;
+		size_t at = 0;
+		if (!before(o, now, n_now))
+			continue;
+		const char *uid = td_object_annotation(o, TD_ANN_GANG_UID);
+		while (at < n && strcmp(uids[at], uid) != 0)
+			at++;
+		if (start)
+			(void)td_parse_i64(start, &start_s);
+		if (at == n) {
+			uids[n] = uid;
+			ret[n++] = (struct td_pool_slice_pod){.start_s = start_s};
+		}
+		// There is one run at a time, so what has not ended yet is about to.
+		int64_t end = end_of(o, now_s);
+		end = end ? end : now_s;
+		ret[at].end_s = end > ret[at].end_s ? end : ret[at].end_s;
+	}
+	return n;
+}
+
+static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *name, const struct td_object *const *now,
+					      size_t n_now, int64_t limit_min)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_informer_by_index(b->pods, "gang", name, &all);
+	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
+	size_t n = runs_of(&all, now, n_now, td_real_ms(b->clock) / 1000, v);
+	return td_pool_slice_turn(limit_min, v, n);
+}
+
+static bool counts(const struct td_settings *s, const struct td_object *pod, const struct td_want *w)
+{
+	return w->ask.qos && w->ask.time_limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
+	       td_settings_total(s, w->ask.qos);
+}
+
+int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct td_gang_run *g, struct td_want *w,
+		  struct td_error *err)
+{
+	if (!g->n || !counts(s, g->v[0].pod, w))
+		return 0;
+	td_auto_free const struct td_object **now = td_calloc(g->n, sizeof(*now));
+	for (size_t i = 0; i < g->n; i++)
+		now[i] = g->v[i].pod;
+	const struct td_pool_slice_turn t = turn_of_gang(b, g->name, now, g->n, w->ask.time_limit_min);
+	if (!t.pods)
+		return 0;
+	td_auto_free char *words = td_pool_slice_turn_words(&t, NULL);
+	if (!t.left_s)
+		return td_fail(err, TD_INVALID,
+			       "its time limit is used up. %s Raise the annotation " TD_ANN_ASK_PREFIX
+			       "time-limit (%s) of all its pods, or delete what made them",
+			       words, td_object_annotation(g->v[0].pod, TD_ANN_ASK_PREFIX "time-limit"));
+	w->ask.time_limit_min = t.limit_min;
+	return 0;
+}
+
 int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
 		  struct td_error *err)
 {
@@ -104,10 +194,29 @@ int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct
 char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
-	if (!s || !job_of(pod) || !td_settings_total(s, NULL))
+	td_auto_free char *gang = td_gang_of(pod);
+	if (!s || (!job_of(pod) && !gang) || !td_settings_total(s, NULL))
 		return NULL;
 	td_auto_want struct td_want w = {0};
 	if (td_want_read(s, "", pod->root, 0, &w, NULL))
+		return NULL;
+	if (gang && !td_object_annotation(pod, TD_ANN_GANG_CORE)) {
+		if (!counts(s, pod, &w))
+			return NULL;
+		// The others of its run are no run before it.
+		td_auto_objects struct td_objects all = {0};
+		td_informer_by_index(b->pods, "gang", gang, &all);
+		td_auto_free const struct td_object **now = td_calloc(all.n + 1, sizeof(*now));
+		size_t n = 0;
+		now[n++] = pod;
+		const char *uid = td_object_annotation(pod, TD_ANN_GANG_UID);
+		for (size_t i = 0; i < all.n; i++)
+			if (all.v[i] != pod && uid && td_streq(td_object_annotation(all.v[i], TD_ANN_GANG_UID), uid))
+				now[n++] = all.v[i];
+		const struct td_pool_slice_turn t = turn_of_gang(b, gang, now, n, w.ask.time_limit_min);
+		return t.left_s ? td_pool_slice_turn_words(&t, NULL) : NULL;
+	}
+	if (!job_of(pod))
 		return NULL;
 	const struct td_pool_slice_turn t = td_turns_of(b, s, pod, w.ask.qos, w.ask.time_limit_min);
 	td_auto_free char *owner = td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?"));

@@ -15,7 +15,8 @@ struct td_ask_wait { // immutable, reference-counted
 	char kinds[TD_POOL_KINDS][64]; // of want.gres
 	char *partition;               // NULL: the default one, so any
 	struct td_strv excluded;       // sorted
-	struct td_strv only;           // its one node is among these; empty: it may be any
+	struct td_strv only;           // its nodes are among these; empty: they may be any
+	struct td_strv must;           // it has to have these, and others besides
 };
 
 struct td_ask_wait *td_ask_wait_unref(struct td_ask_wait *w)
@@ -25,6 +26,7 @@ struct td_ask_wait *td_ask_wait_unref(struct td_ask_wait *w)
 	free(w->partition);
 	td_strv_done(&w->excluded);
 	td_strv_done(&w->only);
+	td_strv_done(&w->must);
 	free(w);
 	return NULL;
 }
@@ -162,15 +164,20 @@ struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j)
 	w->least.memory_mb = j->want_memory_mb ? j->want_memory_mb : per_cpu ? per_cpu * w->least.cpus : 1;
 	w->want.exclusive = w->least.exclusive = exclusive;
 
-	// A list of partitions: any of them. Who names nodes and wants several may get others besides.
+	// A list of partitions: any of them.
 	if (j->partition && *j->partition && !strchr(j->partition, ','))
 		w->partition = td_strdup(j->partition);
 	bool ok = (exclusive || !j->shared || !*j->shared) && (!j->tres_per_socket || !*j->tres_per_socket) &&
 		  note_tres(w, j->tres_per_node, 1, 1) && note_tres(w, j->tres_per_job, 1, one) &&
 		  note_tres(w, j->tres_per_task, each ? each : tasks, each ? each : 1) &&
 		  (!j->excluded_nodes || !td_hostlist_parse(j->excluded_nodes, &w->excluded, NULL));
-	if (ok && one && j->required_nodes && *j->required_nodes)
-		ok = !td_hostlist_parse(j->required_nodes, &w->only, NULL);
+	if (ok && j->required_nodes && *j->required_nodes)
+		ok = !td_hostlist_parse(j->required_nodes, one ? &w->only : &w->must, NULL);
+	if (w->must.n >= w->nodes) { // it names all that it has
+		w->nodes = w->must.n;
+		w->only = w->must;
+		w->must = (struct td_strv){0};
+	}
 	return ok ? w : td_ask_wait_unref(w);
 }
 
@@ -181,7 +188,8 @@ void td_ask_wait_show(const struct td_ask_wait *w, struct td_ask_wait_parts *ret
 					  .nodes = w->nodes,
 					  .partition = w->partition,
 					  .excluded = &w->excluded,
-					  .only = &w->only};
+					  .only = &w->only,
+					  .must = &w->must};
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k][0]; k++)
 		ret->kinds[k] = w->kinds[k];
 }

@@ -24,8 +24,9 @@ struct td_ask_wait_parts {
 	struct td_pool_want want, least;
 	size_t nodes;
 	const char *kinds[TD_POOL_KINDS];
-	const char *partition; // NULL: any
-	const struct td_strv *excluded, *only;
+	const char *partition;                 // NULL: any
+	const struct td_strv *excluded, *only; // only: all its nodes are among these; empty: they may be any
+	const struct td_strv *must;            // of its nodes: it has to have these, and others besides
 };
 void td_ask_wait_show(const struct td_ask_wait *w, struct td_ask_wait_parts *ret);
 void td_queued_done(struct td_queued *l);

@@ -150,6 +150,41 @@ static void test_answers(void **state)
 	is_no_order("bad ", "");
 }
 
+// Whose place may be asked for: any job that runs and is not preempted, pods' and one that names nodes too; and when one
+// that was told leaves.
+static void test_who_makes_room(void **state)
+{
+	struct td_slurm_job_node on = {.name = (char *)"n0", .gres = (char *)"gpu:2", .cpus = 2, .memory_mb = 10};
+	struct td_slurm_job j = {.id = 7,
+				 .states = TD_JOB(RUNNING),
+				 .start = 100,
+				 .batch = true,
+				 .required_nodes = (char *)"n0",
+				 .admin_comment =
+					 (char *)"tandem: moved off n0, so that job 30 has room, which waits for 4 "
+						 "gpu, at 2025-11-27T10:39:59Z after 1 restarts",
+				 .nodes = &on,
+				 .n_nodes = 1};
+	struct td_policies_known k = {.id = 7, .own = -1};
+	td_policies_facts_take(&k, &j, 1000);
+	assert_true(k.n_parts == 1 && k.named && !k.ours);
+	assert_true(k.leave.waiter == 30 && k.leave.restarts == 1 && k.leave.at_s == 1764239999);
+
+	j.admin_comment = (char *)"tandem/c1/ml/pod=a/u";
+	j.required_nodes = NULL;
+	j.batch = false;
+	td_policies_facts_take(&k, &j, 1000);
+	assert_true(k.n_parts == 1 && !k.named && k.ours && !k.leave.at_s);
+	j.preempt = 100; // it goes for somebody else
+	td_policies_facts_take(&k, &j, 1000);
+	assert_int_equal(k.n_parts, 0);
+	j.preempt = 0;
+	j.states = TD_JOB(PENDING);
+	td_policies_facts_take(&k, &j, 1000);
+	assert_int_equal(k.n_parts, 0);
+	done(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +194,7 @@ int main(void)
 		cmocka_unit_test(test_found_by_another_bridge),
 		cmocka_unit_test(test_fixed_by_somebody),
 		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_who_makes_room),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,8 +137,33 @@ static void test_not_understood(void **state)
 	assert_true(seen(&whole)->known && seen(&whole)->want.exclusive);
 }
 
+// Who names all its nodes may have no other; who names some of several has those, and others besides.
+static void test_named(void **state)
+{
+	const struct {
+		const char *names;
+		int64_t nodes, tasks;
+		size_t only, must;
+	} cases[] = {{"n0", 1, 1, 1, 0}, {"n[0-1]", 2, 2, 2, 0}, {"n0", 3, 3, 0, 1}, {"", 2, 2, 0, 0}};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		struct td_ask_wait_parts p;
+		struct td_ask_wait *w =
+			td_ask_wait_of_job(&(const struct td_slurm_job){.want_nodes = cases[i].nodes,
+									.want_tasks = cases[i].tasks,
+									.want_cpus = cases[i].tasks,
+									.required_nodes = S(cases[i].names)});
+		assert_non_null(w);
+		td_ask_wait_show(w, &p);
+		assert_int_equal(p.only->n, cases[i].only);
+		assert_int_equal(p.must->n, cases[i].must);
+		assert_int_equal(p.nodes, cases[i].nodes);
+		td_ask_wait_unref(w);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_not_understood)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_not_understood),
+				       cmocka_unit_test(test_named)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

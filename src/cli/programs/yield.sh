@@ -34,6 +34,8 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 		notes = "&" part[4] "&"
 		if ((state == "CANCELLED" || state == "COMPLETED") && index(notes, "&end=failed&"))
 			state = "FAILED"
+		else if ((state == "CANCELLED" || state == "COMPLETED" || state == "FAILED") && index(notes, "&end=preempted&"))
+			state = "PREEMPTED"
 		else if (state == "CANCELLED" && index(notes, "&end=succeeded&"))
 			state = "COMPLETED"
 		busy = note(notes, "busy")

@@ -75,6 +75,9 @@ static void test_how_a_run_ended(void **state)
 		 {"CANCELLED", "tandem/c/ml/pod=a/u", TD_YIELD_CUT},
 		 {"CANCELLED", "end=failed", TD_YIELD_CUT}, // a native job's
 		 {"NODE_FAIL", "tandem/c/ml/pod=a&end=failed/u", TD_YIELD_FAILURE},
+		 {"CANCELLED", "tandem/c/ml/pod=a&end=preempted/u", TD_YIELD_PREEMPTED},
+		 {"FAILED", "tandem/c/ml/pod=a&end=preempted/u", TD_YIELD_PREEMPTED},
+		 {"FAILED", "end=preempted", TD_YIELD_OWN}, // a native job's
 		 {"PREEMPTED", "tandem/c/ml/pod=a&end=failed/u", TD_YIELD_PREEMPTED}};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		if (td_yield_of(td_yield_state(v[i].state, v[i].comment, 500)) != v[i].what)

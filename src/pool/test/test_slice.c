@@ -185,6 +185,8 @@ static void the_next_pod_has_what_is_left(void **state)
 	assert_int_equal(t.left_s, 270);
 	assert_int_equal(t.limit_min,
 			 5); // whole minutes; what was used is known to the second, so it adds up to nothing
+	td_auto_free char *gang = td_pool_slice_turn_words(&t, NULL);
+	assert_non_null(strstr(gang, "Its time counts over all runs of its gang: 2 before it ran for "));
 	td_auto_free char *some = td_pool_slice_turn_words(&t, "Job train");
 	assert_string_equal(
 		some, "Its time counts over all pods of Job train: 2 before it ran for 5 min, and 4 min are left.");

@@ -1,5 +1,6 @@
 // rows: C4.4
 // Who makes room for one that starves: whom first, enough, and no more.
+#include "pool/leave.h"
 #include "pool/starve.h"
 
 #include "base/mem.h"
@@ -200,10 +201,143 @@ static void test_front(void **state)
 	assert_int_equal(td_pool_starve_front(100000000), 100000000);
 }
 
+static int64_t any(uint64_t *seed, int64_t n)
+{
+	*seed = *seed * 6364136223846793005U + 1442695040888963407U;
+	return (int64_t)(*seed >> 33) % n;
+}
+
+// Any pool: whoever is chosen may be, is enough and no more; and who leaves already is asked no second time and costs
+// nobody else his place.
+static void test_any(void **state)
+{
+	enum { NODES = 4, JOBS = 12, TURNS = 4000 };
+	uint64_t seed = 20261127;
+	size_t chosen = 0, came = 0;
+	for (int turn = 0; turn < TURNS; turn++) {
+		struct made *m = made(1 + any(&seed, 8));
+		m->f.room.n = NODES;
+		m->f.n_accounts = ACCOUNTS;
+		m->f.total = NODES * PER_NODE;
+		bool must[NODES] = {0};
+		for (size_t i = 0; i < NODES; i++)
+			m->nodes[i] = (struct td_pool_node){.feasible = any(&seed, 8) > 0,
+							    .usable = any(&seed, 8) > 0,
+							    .cpus = 64,
+							    .memory_mb = 1000,
+							    .gres = {PER_NODE}};
+		for (size_t i = 0; i < ACCOUNTS; i++)
+			m->accounts[i].weight = 1 + any(&seed, 4);
+		for (int i = 0; i < JOBS; i++) {
+			int on = (int)any(&seed, NODES);
+			int64_t left = PER_NODE - m->nodes[on].used_gres[0], n = 1 + any(&seed, 4);
+			if (left < 1)
+				continue;
+			struct td_pool_starve_job *j =
+				job(m, (size_t)any(&seed, ACCOUNTS), n < left ? n : left, on, 100 + any(&seed, 50));
+			j->priority = any(&seed, 3) * 10;
+			j->over_slice = !any(&seed, 6);
+			j->going = !any(&seed, 6);
+		}
+		m->f.n_accounts = ACCOUNTS;
+		m->f.room.units = 1 + any(&seed, 2);
+		m->f.wants = m->f.room.want.gres[0] * m->f.room.units;
+		must[any(&seed, NODES)] = !any(&seed, 3);
+		m->f.must = must;
+
+		size_t v[TD_DEFRAG_MOST], w[TD_DEFRAG_MOST];
+		enum td_pool_starve_why why[TD_DEFRAG_MOST], again[TD_DEFRAG_MOST];
+		size_t n = td_pool_starve(&m->f, v, why);
+		assert_true(!n || td_pool_starve_entitled(&m->f));
+		for (size_t i = 0; i < n; i++) {
+			assert_false(m->jobs[v[i]].going);
+			assert_int_not_equal(m->jobs[v[i]].account, MINE);
+			assert_int_not_equal(why[i], TD_STARVE_NO);
+			for (size_t k = 0; k < i; k++)
+				assert_int_not_equal(v[i], v[k]);
+		}
+		bool comes = td_pool_starve_comes(&m->f);
+		assert_false(comes && n);
+		came += comes;
+		chosen += n > 0;
+		// Told, as the next pass or another bridge finds them: nobody else, and it is enough.
+		for (size_t i = 0; i < n; i++)
+			m->jobs[v[i]].going = true;
+		assert_true(!n || (!td_pool_starve(&m->f, w, again) && td_pool_starve_comes(&m->f)));
+		// Half of them were told when the bridge died: nobody goes twice, and they are enough again.
+		size_t half = n / 2, rest = 0;
+		for (size_t i = half; i < n; i++)
+			m->jobs[v[i]].going = false;
+		rest = half ? td_pool_starve(&m->f, w, again) : 0;
+		assert_true(!half || rest || td_pool_starve_comes(&m->f) || n > half);
+		for (size_t i = 0; i < rest; i++)
+			assert_false(m->jobs[w[i]].going);
+		free(m);
+	}
+	assert_true(chosen > TURNS / 20 && came > TURNS / 100);
+}
+
+// What is written of a job's leaving is read again, beside what others have written.
+static void test_leave(void **state)
+{
+	const struct td_pool_leave l = {.waiter = 30, .at_s = 1764234567, .restarts = 2};
+	struct td_pool_leave is = {0};
+	td_auto_free char *first = td_pool_leave_write(&l, "n[0-1]", "4 gpu, at most (its slice is over)", NULL);
+	assert_true(td_pool_leave_read(first, &is));
+	assert_int_equal(is.waiter, 30);
+	assert_int_equal(is.at_s, 1764234567);
+	assert_int_equal(is.restarts, 2);
+	const struct td_pool_leave next = {.waiter = 31, .at_s = 1764239999, .restarts = 3};
+	td_auto_free char *both = td_asprintf("mine %s tandem: used 3600 s in 2 runs, 1800 s left;", first),
+			  *now = td_pool_leave_write(&next, "n3", "2 gpu", both);
+	assert_string_equal(now, "mine tandem: moved off n3, so that job 31 has room, which waits for 2 gpu, at "
+				 "2025-11-27T10:39:59Z after 3 restarts tandem: used 3600 s in 2 runs, 1800 s left;");
+	assert_true(td_pool_leave_read(now, &is));
+	assert_int_equal(is.waiter, 31);
+	// Any time: each day of a century, and the leap days in it.
+	for (int64_t at = 1; at < INT64_C(4102444800); at += 86399) {
+		td_auto_free char *t =
+			td_pool_leave_write(&(const struct td_pool_leave){.waiter = 1, .at_s = at}, "n", "x", "");
+		assert_true(td_pool_leave_read(t, &is));
+		assert_int_equal(is.at_s, at);
+	}
+	const struct td_pool_leave none = {.waiter = 31};
+	td_auto_free char *moved = td_pool_leave_write(&none, "n3", "2 gpu", now); // of a defragmentation
+	static const char *const bad[] = {
+		NULL,
+		"",
+		"tandem: moved off n0",
+		"tandem: moved off n0, so that job 30 has room, which waits for x, at noon after 2 restarts",
+		"tandem: moved off n0, so that job -1 has room, which waits for x, at 2025-11-27T10:39:59Z after 2 "
+		"restarts",
+		"tandem: moved off n0, so that job 30 has room, which waits for x, at 2025-11-27T10:39:59Z after 2",
+		"so that job 30 has room, at 2025-11-27T10:39:59Z after 2 restarts"};
+	assert_false(td_pool_leave_read(moved, &is));
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_false(td_pool_leave_read(bad[i], &is));
+
+	// Pods go only while their grant is the one that was chosen.
+	const struct td_grant g = {.job = 12, .start = 100, .restarts = 0};
+	struct td_pool_job j = {.know = TD_JOB_READ, .is = TD_IS_RUNNING, .ours = true, .grant = g};
+	assert_true(td_pool_leave_may(&g, &j));
+	j.grant.start = 101;
+	assert_false(td_pool_leave_may(&g, &j));
+	j.grant.start = 100;
+	j.is = TD_IS_ENDED;
+	assert_false(td_pool_leave_may(&g, &j));
+	j.is = TD_IS_RUNNING;
+	j.ours = false;
+	assert_false(td_pool_leave_may(&g, &j));
+	assert_false(
+		td_pool_leave_may(&(const struct td_grant){0},
+				  &(const struct td_pool_job){.know = TD_JOB_READ, .is = TD_IS_RUNNING, .ours = true}));
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_over_share),
-				       cmocka_unit_test(test_order), cmocka_unit_test(test_enough_and_no_more),
-				       cmocka_unit_test(test_front)};
+				       cmocka_unit_test(test_order),  cmocka_unit_test(test_enough_and_no_more),
+				       cmocka_unit_test(test_front),  cmocka_unit_test(test_any),
+				       cmocka_unit_test(test_leave)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,31 @@
+// Who makes room for one that starves (starve.h) leaves at a time: what is written of it, so that whoever leads then goes
+// on with it, and asks nobody else. Pure, as pool.h.
+//
+// A native job has it in its admin comment, "tandem: moved off n0, so that job 30 has room, which waits for 4 gpu (its
+// slice is over), at 2026-11-27T09:00:00Z after 0 restarts". Of pods the annotation tandem.dev/ended says it.
+#pragma once
+
+#include "pool/pool.h"
+
+struct td_pool_leave {
+	int64_t waiter;         // the job for which it leaves
+	int64_t at_s, restarts; // epoch; in the run after so many restarts. at_s 0: at once, and nobody has to remember
+};
+// The comment with this in it; what others have written stays. wants: "4 gpu on one node (its slice is over)". Caller
+// frees.
+char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, const char *wants, const char *comment);
+// False: there is none with a time.
+bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret);
+
+enum td_pool_leave_do {
+	TD_LEAVE_STAYS, // it has left and runs again, nobody waits for its place any more, or it did not go when it was asked
+	TD_LEAVE_GRACE, // it goes on until its time
+	TD_LEAVE_GO,    // it is asked to leave, again and again within a minute
+};
+// A job that runs after so many restarts. waits: the one for which it leaves waits still.
+enum td_pool_leave_do td_pool_leave(const struct td_pool_leave *l, int64_t restarts, bool waits, int64_t now_s);
+const char *td_pool_leave_name(enum td_pool_leave_do d); // "grace"
+
+// Pods were chosen while their job was the one of `chosen` (job, start and restarts): may they be ended now? A job that
+// was given back since, ended, or runs anew is nobody's who was chosen.
+bool td_pool_leave_may(const struct td_grant *chosen, const struct td_pool_job *now);
