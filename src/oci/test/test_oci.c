@@ -344,8 +344,8 @@ static void pods_reach_each_other(void **s)
 
 	int64_t t0 = td_mono_ms(&td_clock_system);
 	for (int i = 0; i < 3; i++) // each time replaces the one before
-		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
-		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
+		if (td_net_pod_add(a, &(struct td_net_pod){sw, "10.199.1.2", "10.199.0.1", 16, 0}, &e) ||
+		    td_net_pod_add(b, &(struct td_net_pod){sw, "10.199.2.2", "10.199.0.1", 16, 0}, &e))
 			fail_msg("%s", e.msg);
 
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
@@ -414,8 +414,8 @@ static void pods_reach_each_other(void **s)
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 
-	assert_int_equal(td_net_pod_add(a, "td-no-such", "10.199.1.2", 16, NULL, NULL), TD_NOT_FOUND);
-	assert_int_equal(td_net_pod_add(a, sw, "10.199.1.x", 16, NULL, NULL), TD_INVALID);
+	assert_int_equal(td_net_pod_add(a, &(struct td_net_pod){"td-no-such", "10.199.1.2", NULL, 16, 0}, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_net_pod_add(a, &(struct td_net_pod){sw, "10.199.1.x", NULL, 16, 0}, NULL), TD_INVALID);
 
 	assert_int_equal(td_net_pod_delete(b, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
