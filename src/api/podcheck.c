@@ -440,9 +440,9 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 
 	static const char *const hosts[][2] = {
 		{"hostNetwork", ".hostNetwork"}, {"hostPID", ".HostPID"}, {"hostIPC", ".HostIPC"}};
-	for (size_t i = 0; i < TD_LEN(hosts) && !td_jbool(spec, "hostUsers", true); i++)
-		if (td_jbool(spec, hosts[i][0], false))
-			td_cause_at(ret, "FieldValueForbidden", path, hosts[i][1],
+	for (size_t h = 0; h < TD_LEN(hosts) && !td_jbool(spec, "hostUsers", true); h++)
+		if (td_jbool(spec, hosts[h][0], false))
+			td_cause_at(ret, "FieldValueForbidden", path, hosts[h][1],
 				    "Forbidden: when `hostUsers` is false");
 
 	const char *dns = td_jstr_or(spec, "dnsPolicy", "");
