@@ -15,7 +15,8 @@ int td_srv_users(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r)
 	name = name ? name : "";
 	if (host && yyjson_mut_is_true(host)) {
 		td_refuse(r, 403, NULL,
-			  "pods \"%s\" is forbidden: spec.hostUsers: pods of namespace %s have user namespaces of their own, "
+			  "pods \"%s\" is forbidden: spec.hostUsers: pods of namespace %s have user namespaces of "
+			  "their own, "
 			  "as its Tenant says: leave it out, or write hostUsers: false",
 			  name, q->ns);
 		return td_refuse_about(r, "", "pods", name);

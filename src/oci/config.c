@@ -174,12 +174,10 @@ static void bind_add(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 		return;
 	}
 	td_strv_split(&o, b->options ? b->options : "", ',');
-	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR),
-			  *at = td_asprintf("%s/%zu", dir, list->n);
+	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR), *at = td_asprintf("%s/%zu", dir, list->n);
 	td_strv_addf(list, "m%s%s%s%s %s", td_strv_has(&o, "ro") ? "r" : "", td_strv_has(&o, "nosuid") ? "s" : "",
 		     td_strv_has(&o, "nodev") ? "d" : "", b->keep_ids ? "=" : "", b->source);
-	mount_add(d, mounts, "bind", at, b->destination,
-		  td_strv_has(&o, "rslave") ? "rbind,rslave" : "rbind,rprivate");
+	mount_add(d, mounts, "bind", at, b->destination, td_strv_has(&o, "rslave") ? "rbind,rslave" : "rbind,rprivate");
 }
 
 static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_oci_spec *s,

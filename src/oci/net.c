@@ -274,7 +274,7 @@ struct pod_net {
 	int prefix;
 	bool has_gw;
 	int own; // a network namespace that is there already; -1: make one
-	int e; // errno of the step that failed
+	int e;   // errno of the step that failed
 	const char *step;
 };
 
