@@ -445,6 +445,8 @@ static void root_inside_is_not_root_outside(void **s)
 		fx_spec("users", "tr -s ' ' < /proc/self/uid_map; touch /v/f && chown 3:4 /v/f && stat -c %u:%g "
 				 "/v/f /kept/f /dev/tandem-test; touch /ro/x 2>/dev/null || echo ro; cat "
 				 "/dev/tandem-test 2>&1 | grep -c 'No such device'; ip -4 -o addr | grep -c .");
+	static const char *const caps[] = {"CAP_CHOWN", NULL};
+	sp.caps = caps;
 	sp.netns = ns;
 	sp.users = USERS;
 	sp.mounts = m;
