@@ -61,7 +61,7 @@ def test_root_inside_is_nobody_outside(plane):
     every = {"capabilities": {"add": ["ALL"]}}
     script = ("mknod /tmp/kmsg c 1 11 2>/dev/null || echo mknod=no; chown 1:1 /.init 2>/dev/null || echo init=no; chmod 777 /.init 2>/dev/null || echo chmod=no; "
               "perl -e 'exit(syscall(175, 0, 0, 0) == -1 && ($! + 0 == 1 || $! + 0 == 38) ? 0 : 1)' && echo module=no; "
-              "echo 1 > /proc/sys/kernel/sysrq 2>/dev/null || echo sysctl=no; date -s 2001-01-01 >/dev/null 2>&1 || echo clock=no; perl -e 'exit(syscall(165, my $d = \"/dev/vda\", my $m = \"/mnt\", my $t = \"ext4\", 0, 0) == -1 ? 0 : 1)' && echo disk=no; "
+              "[ -e /proc/sys/kernel/core_pattern ] && { echo x 2>/dev/null > /proc/sys/kernel/core_pattern || echo sysctl=no; }; date -s 2001-01-01 >/dev/null 2>&1 || echo clock=no; perl -e 'exit(syscall(165, my $d = \"/dev/vda\", my $m = \"/mnt\", my $t = \"ext4\", 0, 0) == -1 ? 0 : 1)' && echo disk=no; "
               "for f in $(ls /sys/fs/cgroup/devices/devices.allow /sys/fs/cgroup/cgroup.procs 2>/dev/null); do echo a 2>/dev/null > $f || echo cgroup=no; done; "
               "perl -e 'exit(syscall(165, my $d = \"t\", my $m = \"/mnt\", my $t = \"tmpfs\", 0, 0) == 0 ? 0 : 1)' && echo own=yes; ip link set lo down && ip link set lo up && echo net=yes; cat /proc/self/uid_map | tr -s ' ' ' ' | sed 's/^/map=/'; echo up; exec sleep 1000")
     with plane.pod(script, "one", hostUsers=False, securityContext=every) as one, plane.pod(script, "two", hostUsers=False, securityContext=every) as two, plane.pod("sleep 1000", "host") as host:
