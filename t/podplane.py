@@ -45,7 +45,7 @@ class PodPlane(Pool):
         pod go there, all others to the container. (securityContext_pod is the pod's.)"""
         of_pod = {"restartPolicy", "volumes", "securityContext_pod", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "initContainers", "hostNetwork",
                   "hostname", "subdomain", "nodeName", "containers", "shareProcessNamespace", "hostAliases", "serviceAccountName", "nodeSelector",
-                  "readinessGates", "dnsConfig", "dnsPolicy", "setHostnameAsFQDN", "automountServiceAccountToken"}
+                  "readinessGates", "dnsConfig", "dnsPolicy", "setHostnameAsFQDN", "automountServiceAccountToken", "hostUsers", "hostPID", "hostIPC"}
         pod = {k.removesuffix("_pod"): container.pop(k) for k in list(container) if k in of_pod}
         pod.setdefault("restartPolicy", "Never")
         pod.setdefault("terminationGracePeriodSeconds", 1)

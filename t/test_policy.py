@@ -268,6 +268,27 @@ def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
         assert "have the filter of system calls" in may_create(c, p)
 
 
+@pytest.mark.feature("D8.1")
+def test_a_tenants_user_namespaces_cannot_be_lifted(site):
+    """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-user-namespaces"])
+    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apart", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/user-namespaces": "required"}}},
+          {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "together", "labels": {"tandem.dev/tenant": "t"}}})
+    for ns in ("apart", "together"):
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+
+    def of(ns="apart", **spec):
+        p = pod("p", ns=ns)
+        p["spec"].update(spec)
+        return p
+    wait_for("it counts", lambda: "as its Tenant says: write hostUsers: false" in may_create(c, of()), 60)
+    assert "write hostUsers: false" in may_create(c, of(hostUsers=True))
+    assert not may_create(c, of(hostUsers=False)) and not may_create(c, of("together")) and not may_create(c, pod("p"))
+    for field, said in (("hostNetwork", "spec.hostNetwork"), ("hostPID", "spec.HostPID"), ("hostIPC", "spec.HostIPC")):
+        assert f"{said}: Forbidden: when `hostUsers` is false" in (why := may_create(c, of("together", hostUsers=False, **{field: True}))), why
+
+
 @pytest.mark.feature("C9.1", "C9.2")
 def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
     c = site

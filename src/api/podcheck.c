@@ -438,6 +438,13 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 		td_cause_at(ret, "FieldValueForbidden", path, ".nodeName",
 			    "Forbidden: cannot be set until all schedulingGates have been cleared");
 
+	static const char *const hosts[][2] = {
+		{"hostNetwork", ".hostNetwork"}, {"hostPID", ".HostPID"}, {"hostIPC", ".HostIPC"}};
+	for (size_t h = 0; h < TD_LEN(hosts) && !td_jbool(spec, "hostUsers", true); h++)
+		if (td_jbool(spec, hosts[h][0], false))
+			td_cause_at(ret, "FieldValueForbidden", path, hosts[h][1],
+				    "Forbidden: when `hostUsers` is false");
+
 	const char *dns = td_jstr_or(spec, "dnsPolicy", "");
 	if (!strcmp(dns, "None") && !yyjson_arr_size(td_jget(spec, "dnsConfig.nameservers")))
 		td_cause_at(ret, "FieldValueRequired", path, ".dnsConfig.nameservers",

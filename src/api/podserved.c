@@ -32,7 +32,6 @@ static const struct rule pod_rules[] = {
 	{"ephemeralContainers", SET, NULL, "use `kubectl exec` to look into a running container"},
 	{"hostPID", IS_TRUE, NULL, "every container has its own process namespace"},
 	{"hostIPC", IS_TRUE, NULL, "every container has its own IPC namespace"},
-	{"hostUsers", IS_FALSE, NULL, "user namespaces are not there; leave it out"},
 	{"shareProcessNamespace", IS_TRUE, NULL, "every container has its own process namespace"},
 	{"hostAliases", SET, NULL, "pods of a namespace share one hosts file; use a headless Service or pod names"},
 	{"hostnameOverride", SET, NULL, "use hostname"},

@@ -205,7 +205,8 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
 {
 	int rc = priority(q, d, o, name, r);
-	if (rc < 0 || (rc = td_srv_filter(q, d, r)) < 0 || (rc = td_srv_identity(q, d, r)) < 0)
+	if (rc < 0 || (rc = td_srv_filter(q, d, r)) < 0 || (rc = td_srv_users(q, d, r)) < 0 ||
+	    (rc = td_srv_identity(q, d, r)) < 0)
 		return rc;
 	td_srv_through(q, d);
 	td_jm_str(d, o, "status.phase", "Pending");

@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c identity.c filter.c networks.c through.c   admission: what the server adds and
+//   admit.c account.c grant.c whose.c identity.c filter.c users.c networks.c through.c   admission: what the server adds and
 //                                      refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
@@ -149,6 +149,8 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- filter.c: the filter of system calls of a new pod, where its namespace has one ----
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
+// ---- users.c: the user namespace of a new pod, where its namespace asks for one ----
+int td_srv_users(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- through.c: the scheduler of a new pod that asks for devices, where its namespace names one ----
 void td_srv_through(struct td_req *q, yyjson_mut_doc *d);
 // ---- networks.c: which network a pod is in, and who may write policies ----

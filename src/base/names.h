@@ -160,6 +160,8 @@
 #define TD_LABEL_TENANT "tandem.dev/tenant"
 // By the operator on the same: the filter of system calls of its pods, "RuntimeDefault" or "localhost/NAME".
 #define TD_ANN_SECCOMP "tandem.dev/seccomp"
+// By the operator on the same, where its pods must have user namespaces: "required".
+#define TD_ANN_USERS "tandem.dev/user-namespaces"
 // On a namespace: the scheduler of its pods that ask for devices and name none (docs/serving.md).
 #define TD_LABEL_SCHEDULER "tandem.dev/scheduler"
 // By the operator on the same, where the Tenant says whom its pods may reach: "closed".

@@ -196,7 +196,7 @@ static int peer_job(struct td_gate *g, int node, pid_t pid, int64_t *ret, struct
 }
 
 // Says whether this peer may claim. To be root is not enough: any pod may mount the socket's
-// directory, and containers have no user namespace of their own.
+// directory, and most containers have no user namespace of their own.
 static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct td_error *err)
 {
 	char why[200] = "";

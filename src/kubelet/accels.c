@@ -175,7 +175,7 @@ int td_kubelet_gds_mounts(const struct td_kubelet *a, int node, struct td_arena 
 			continue;
 		if (ret->n >= ret->max)
 			return td_fail(err, TD_INVALID, "too many mounts beside those of GPUDirect Storage");
-		ret->v[ret->n++] = (struct td_oci_mount){"bind", from, what[i], "bind,ro,nosuid,nodev"};
+		ret->v[ret->n++] = (struct td_oci_mount){"bind", from, what[i], "bind,ro,nosuid,nodev", true};
 	}
 	return 0;
 }

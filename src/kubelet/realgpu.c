@@ -182,8 +182,9 @@ static int add(const struct td_strv *names, const struct td_strv *files, const c
 	for (size_t i = 0; i < names->n; i++) {
 		if (ret->n >= ret->max)
 			return td_fail(err, TD_INVALID, "too many mounts beside those of the GPUs' driver");
-		ret->v[ret->n++] = (struct td_oci_mount){
-			"bind", files->v[i], td_arena_printf(a, "%s/%s", place, names->v[i]), "bind,ro,nosuid,nodev"};
+		ret->v[ret->n++] =
+			(struct td_oci_mount){"bind", files->v[i], td_arena_printf(a, "%s/%s", place, names->v[i]),
+					      "bind,ro,nosuid,nodev", true};
 	}
 	return 0;
 }

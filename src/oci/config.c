@@ -163,8 +163,25 @@ static void mount_add(yyjson_mut_doc *d, yyjson_mut_val *mounts, const char *typ
 	td_jm_set(d, m, "options", strings(d, (const char *const *)o.v));
 }
 
+// A bind mount at dest. In a user namespace the sandbox puts the source at m/<i> first, mapped and read-only where it
+// has to be: there runc could not change a mount that it did not make.
+static void bind_add(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *mounts, const struct td_oci_spec *s,
+		     const struct td_oci_mount *b, struct td_strv *list)
+{
+	td_auto_strv struct td_strv o = {0};
+	if (!s->users) {
+		mount_add(d, mounts, "bind", b->source, b->destination, b->options);
+		return;
+	}
+	td_strv_split(&o, b->options ? b->options : "", ',');
+	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR), *at = td_asprintf("%s/%zu", dir, list->n);
+	td_strv_addf(list, "m%s%s%s%s %s", td_strv_has(&o, "ro") ? "r" : "", td_strv_has(&o, "nosuid") ? "s" : "",
+		     td_strv_has(&o, "nodev") ? "d" : "", b->keep_ids ? "=" : "", b->source);
+	mount_add(d, mounts, "bind", at, b->destination, td_strv_has(&o, "rslave") ? "rbind,rslave" : "rbind,rprivate");
+}
+
 static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_oci_spec *s,
-		  struct td_error *err)
+		  struct td_strv *list, struct td_error *err)
 {
 	yyjson_mut_val *m = td_jm_arr(d, root, "mounts");
 	mount_add(d, m, "proc", "proc", "/proc", NULL);
@@ -176,7 +193,7 @@ static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *roo
 	mount_add(d, m, "cgroup", "cgroup", "/sys/fs/cgroup",
 		  s->writable_cgroup || s->privileged ? "nosuid,noexec,nodev,relatime,rw"
 						      : "nosuid,noexec,nodev,relatime,ro");
-	mount_add(d, m, "bind", r->init_path, "/.init", "bind,ro");
+	bind_add(r, d, m, s, &(struct td_oci_mount){"bind", r->init_path, "/.init", "bind,ro", true}, list);
 
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		const struct td_oci_mount *x = &s->mounts[i];
@@ -190,7 +207,19 @@ static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *roo
 			return td_fail(err, TD_INVALID,
 				       "container %s: bind mount at %s: source \"%s\" is not an absolute path", s->id,
 				       x->destination, x->source ? x->source : "");
-		mount_add(d, m, x->type, x->source ? x->source : x->type, x->destination, x->options);
+		if (!strcmp(x->type, "bind"))
+			bind_add(r, d, m, s, x, list);
+		else
+			mount_add(d, m, x->type, x->source ? x->source : x->type, x->destination, x->options);
+	}
+	// runc binds the machine's own files of these names in a user namespace, where nobody can make any. The
+	// sandbox makes them.
+	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR);
+	for (size_t i = 0; s->users && i < s->n_devices; i++) {
+		const struct td_oci_device *x = &s->devices[i];
+		td_auto_free char *at = td_asprintf("%s/%zu", dir, list->n);
+		td_strv_addf(list, "%c %d:%d %o", x->type, x->major, x->minor, (unsigned)(x->mode ? x->mode : 0666));
+		mount_add(d, m, "bind", at, x->path, "bind,rprivate");
 	}
 	return 0;
 }
@@ -211,14 +240,16 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 			return td_fail(err, TD_INVALID, "container %s: device \"%s\" is not a c or b device below /dev",
 				       s->id, x->path ? x->path : "");
 		char type[2] = {x->type, 0};
-		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, nodes);
-		td_jm_str(d, n, "path", x->path);
-		td_jm_str(d, n, "type", type);
-		td_jm_int(d, n, "major", x->major);
-		td_jm_int(d, n, "minor", x->minor);
-		td_jm_int(d, n, "fileMode", (long long)(x->mode ? x->mode : 0666));
-		td_jm_int(d, n, "uid", 0);
-		td_jm_int(d, n, "gid", 0);
+		if (!s->users) { // otherwise they are mounts
+			yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, nodes);
+			td_jm_str(d, n, "path", x->path);
+			td_jm_str(d, n, "type", type);
+			td_jm_int(d, n, "major", x->major);
+			td_jm_int(d, n, "minor", x->minor);
+			td_jm_int(d, n, "fileMode", (long long)(x->mode ? x->mode : 0666));
+			td_jm_int(d, n, "uid", 0);
+			td_jm_int(d, n, "gid", 0);
+		}
 		yyjson_mut_val *a = yyjson_mut_arr_add_obj(d, rules);
 		td_jm_bool(d, a, "allow", true);
 		td_jm_str(d, a, "type", type);
@@ -251,6 +282,36 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 	return 0;
 }
 
+// What the sandbox prepares, as internal.h says.
+static int list_write(const struct td_oci *r, const struct td_oci_spec *s, const struct td_strv *list,
+		      struct td_error *err)
+{
+	td_auto_free char *path = td_oci_pod_path(r, s->id, TD_USERS_LIST);
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < list->n; i++)
+		td_buf_add(&b, list->v[i], strlen(list->v[i]) + 1);
+	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
+	return td_write_all(fd, td_buf_str(&b), b.len, err) ? td_wrap(err, "%s", path) : 0;
+}
+
+static void users(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s)
+{
+	static const char *const maps[] = {"uidMappings", "gidMappings"};
+	// runc joins them in this order, and owns the others by it.
+	yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, td_jm_arr(d, linux_, "namespaces"));
+	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR);
+	td_jm_str(d, n, "type", "user");
+	td_jm_strf(d, n, "path", "%s/user", dir);
+	for (size_t i = 0; i < TD_LEN(maps); i++) {
+		yyjson_mut_val *m = yyjson_mut_arr_add_obj(d, td_jm_arr(d, linux_, maps[i]));
+		td_jm_int(d, m, "containerID", 0);
+		td_jm_int(d, m, "hostID", s->users);
+		td_jm_int(d, m, "size", TD_OCI_IDS);
+	}
+}
+
 int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -262,14 +323,18 @@ int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, con
 	process(d, p, s);
 
 	int x;
-	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, err)) || (x = resources(r, d, l, s, err)))
+	td_auto_strv struct td_strv list = {0};
+	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, &list, err)) ||
+	    (x = resources(r, d, l, s, err)) || (s->users && (x = list_write(r, s, &list, err))))
 		return x;
 
-	td_jm_str(d, root, "root.path", "rootfs");
+	td_jm_str(d, root, "root.path", s->users ? r->root_dir : "rootfs");
 	td_jm_bool(d, root, "root.readonly", s->read_only_root);
 	td_jm_strf(d, l, "cgroupsPath", "%s/%s", r->cgroup, s->id);
 
-	yyjson_mut_val *ns = td_jm_arr(d, l, "namespaces");
+	if (s->users)
+		users(r, d, l, s);
+	yyjson_mut_val *ns = td_jm_get(l, "namespaces") ? td_jm_get(l, "namespaces") : td_jm_arr(d, l, "namespaces");
 	static const char *const kinds[] = {"pid", "ipc", "uts", "mount", "cgroup"};
 	// Not a cgroup namespace on v1: it would hide the cgroup path that Slurm computes.
 	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2; i++)

@@ -10,6 +10,9 @@ struct td_oci {
 	// Console sockets and pid files of execs. It lies beside state_dir, which holds nothing but
 	// runc's own directories.
 	char *exec_dir;
+	// Where sandboxes with a user namespace mount the root, each in its own mount namespace: runc opens the
+	// path as the container's root, who may not pass the containers' own directories.
+	char *root_dir;
 	bool v2;
 	unsigned next_exec; // atomic
 };
@@ -65,6 +68,23 @@ int td_oci_cgroup_kill_all(const struct td_oci *r, const char *id, int64_t timeo
 // Removes the cgroup directories, deepest first. id NULL: all of this runtime.
 int td_oci_cgroup_remove(const struct td_oci *r, const char *id, struct td_error *err);
 void td_oci_cgroup_list(const struct td_oci *r, struct td_strv *ret_ids);
+
+// ---- users.c ----
+// Opens a new network namespace that belongs to a new user namespace, which maps TD_OCI_IDS ids to base. Both live as
+// long as something holds the network. The caller closes it. TD_UNSUPPORTED: the machine allows none.
+int td_users_network(uint32_t base, int *ret_fd, struct td_error *err);
+// What the sandbox finds in <pods_dir>/<id>/mounts: texts that end with a NUL, one for each file or directory that it
+// puts at m/0, m/1, … before runc starts:
+//   "mrsd PATH"            a bind mount of PATH with mapped ids; r: read-only, s: nosuid, d: nodev, each if it is there
+//   "mrsd= PATH"           the same with the machine's ids
+//   "c 240:3 666", "b …"   a device file; the mode in octal digits
+// m/user is the user namespace, m/lower the image.
+#define TD_USERS_LIST "mounts"
+#define TD_USERS_DIR "m"
+// In the sandbox, whose mount namespace is its own and whose directory is the container's: makes all of m/.
+int td_users_mounts(const char *netns, uint32_t base, const char *lower, struct td_error *err);
+// The uid of the machine that is root in the user namespace of this process.
+uint32_t td_users_root_of(pid_t pid);
 
 // ---- net.c ----
 // Opens a socket in that network namespace; netns NULL: in the host's. The caller closes it.

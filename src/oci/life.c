@@ -205,6 +205,12 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	if ((x = td_mkdir_p(rootfs, 0755, err)))
 		return td_wrap(err, "container %s", s->id);
 
+	td_auto_free char *users_dir = td_oci_pod_path(r, s->id, TD_USERS_DIR);
+	if (s->users && !s->netns)
+		return td_fail(err, TD_INVALID, "container %s: a user namespace needs a network of its own", s->id);
+	if (s->users && (x = td_mkdir_p(users_dir, 0711, err)))
+		return td_wrap(err, "container %s", s->id);
+
 	unlink(pidfile);
 	// runc refuses to start when its unfinished pid file exists.
 	unlink(half);
@@ -213,6 +219,8 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	if ((x = td_oci_config_write(r, s, config, err)))
 		return x;
 
+	td_auto_free char *users = s->users ? td_asprintf("%u", s->users) : NULL;
+	const char *rotate = s->log_max ? (s->stdin_open ? "--rotate-stdin" : "--rotate") : NULL;
 	char *argv[] = {r->self_path,
 			"sandbox",
 			"--dir",
@@ -227,7 +235,13 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 			(char *)s->id,
 			"--log",
 			s->log_path ? (char *)s->log_path : own_log,
-			s->log_max ? (s->stdin_open ? "--rotate-stdin" : "--rotate") : NULL,
+			users ? "--users" : (char *)rotate,
+			users,
+			"--netns",
+			(char *)s->netns,
+			"--root",
+			r->root_dir,
+			(char *)rotate,
 			NULL};
 
 	td_auto_buf struct td_buf out = {0}, text = {0};

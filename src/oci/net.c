@@ -266,14 +266,15 @@ static int netns_dir(struct td_error *err)
 }
 
 struct pod_net {
-	const char *path, *switch_name;
+	const char *path;
 	char veth[IFNAMSIZ];
 	int host_fd;
 	unsigned switch_index;
 	struct in_addr addr, gw;
 	int prefix;
 	bool has_gw;
-	int e; // errno of the step that failed
+	int own; // a network namespace that is there already; -1: make one
+	int e;   // errno of the step that failed
 	const char *step;
 };
 
@@ -298,7 +299,8 @@ static void sysctl_set(const char *path, const char *value)
 static void *pod_thread(void *arg)
 {
 	struct pod_net *p = arg;
-	if (step(p, "unshare the network", unshare(CLONE_NEWNET) < 0 ? errno : 0))
+	if (p->own >= 0 ? step(p, "enter the network", setns(p->own, CLONE_NEWNET) < 0 ? errno : 0)
+			: step(p, "unshare the network", unshare(CLONE_NEWNET) < 0 ? errno : 0))
 		return NULL;
 
 	td_auto_close int ns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -333,7 +335,7 @@ static void *pod_thread(void *arg)
 
 	// As in containerd: all ports of a pod are its own, also those below 1024.
 	sysctl_set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-	sysctl_set("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+	sysctl_set("/proc/sys/net/ipv4/ping_group_range", p->own >= 0 ? "0 65535" : "0 2147483647");
 
 	td_auto_close int fd = nl_open();
 	if (step(p, "netlink socket inside", fd < 0 ? errno : 0))
@@ -349,27 +351,27 @@ static void *pod_thread(void *arg)
 	return NULL;
 }
 
-int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw,
-		   struct td_error *err)
+int td_net_pod_add(const char *netns, const struct td_net_pod *o, struct td_error *err)
 {
 	if (!name_ok(netns))
 		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name",
 			       netns ? netns : "");
 
-	struct pod_net p = {.prefix = prefix, .switch_name = switch_name, .has_gw = gw && *gw};
+	struct pod_net p = {.prefix = o->prefix, .has_gw = o->gw && *o->gw, .own = -1};
 	int r;
-	if ((r = parse_v4("pod address", addr, &p.addr, err)) ||
-	    (p.has_gw && (r = parse_v4("gateway", gw, &p.gw, err))))
+	if ((r = parse_v4("pod address", o->addr, &p.addr, err)) ||
+	    (p.has_gw && (r = parse_v4("gateway", o->gw, &p.gw, err))))
 		return r;
 
-	if (prefix < 1 || prefix > 32)
-		return td_fail(err, TD_INVALID, "pod address %s: prefix %d is not 1 to 32", addr, prefix);
+	if (p.prefix < 1 || p.prefix > 32)
+		return td_fail(err, TD_INVALID, "pod address %s: prefix %d is not 1 to 32", o->addr, p.prefix);
 	if ((r = td_net_pod_delete(netns, err)) || (r = netns_dir(err)))
 		return r;
 
-	p.switch_index = if_nametoindex(switch_name);
+	p.switch_index = if_nametoindex(o->switch_name);
 	if (!p.switch_index)
-		return td_fail(err, TD_NOT_FOUND, "pod network %s: the switch %s does not exist", netns, switch_name);
+		return td_fail(err, TD_NOT_FOUND, "pod network %s: the switch %s does not exist", netns,
+			       o->switch_name);
 
 	td_auto_free char *path = td_asprintf(NETNS_DIR "/%s", netns);
 	p.path = path;
@@ -379,6 +381,11 @@ int td_net_pod_add(const char *netns, const char *switch_name, const char *addr,
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "netlink socket");
 	p.host_fd = fd;
+
+	td_auto_close int own = -1;
+	if (o->users && (r = td_users_network(o->users, &own, err)))
+		return td_wrap(err, "pod network %s", netns);
+	p.own = own;
 
 	sigset_t all, old;
 	sigfillset(&all);

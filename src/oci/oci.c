@@ -63,9 +63,10 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 		return td_fail(err, TD_NOT_FOUND, "runc is not installed: apt-get install runc");
 
 	int x;
-	td_auto_free char *exec_dir = td_asprintf("%s.exec", o->state_dir);
+	td_auto_free char *exec_dir = td_asprintf("%s.exec", o->state_dir),
+			  *root_dir = td_asprintf("%s.root", o->state_dir);
 	if ((x = td_mkdir_p(o->state_dir, 0700, err)) || (x = td_mkdir_p(o->pods_dir, 0711, err)) ||
-	    (x = td_mkdir_p(exec_dir, 0700, err)))
+	    (x = td_mkdir_p(exec_dir, 0700, err)) || (x = td_mkdir_p(root_dir, 0711, err)))
 		return x;
 
 	// Containers and execs become children of this process once runc has started them, so it
@@ -80,6 +81,7 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 	r->self_path = td_strdup(o->self_path);
 	r->runc = td_steal(runc);
 	r->exec_dir = td_steal(exec_dir);
+	r->root_dir = td_steal(root_dir);
 	r->v2 = td_oci_cgroup_detect_v2();
 
 	*ret = r;
@@ -97,6 +99,7 @@ struct td_oci *td_oci_free(struct td_oci *r)
 	free(r->self_path);
 	free(r->runc);
 	free(r->exec_dir);
+	free(r->root_dir);
 	free(r);
 	return NULL;
 }

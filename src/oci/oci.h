@@ -12,6 +12,7 @@
 //   exec.c spawn.c                processes in a running container; children with chosen
 //                                 descriptors
 //   cgroup.c net.c                cgroups v1 and v2; the pod switch and network namespaces
+//   users.c                       user namespaces: their networks, roots, mounts and device files
 //   filter.c                      what a pod may send and take
 //   image.[ch] image_internal.h   the image store and its names
 //   recipe.c import.c             building images; importing archives
@@ -54,9 +55,16 @@ int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *er
 int td_net_switch_delete(const char *name, struct td_error *err); // absent is fine
 // Creates the network namespace /run/netns/<netns> with lo, eth0 (addr/prefix, attached to the
 // switch) and a default route via gw (NULL or "": none). An existing namespace of this name is
-// replaced.
-int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw,
-		   struct td_error *err);
+// replaced. With users the network is of a user namespace that maps its ids 0 to 65535 to users and
+// those after it on this machine; it lives as long as the network. TD_UNSUPPORTED: the machine allows
+// no user namespaces.
+enum { TD_OCI_IDS = 65536 };
+struct td_net_pod {
+	const char *switch_name, *addr, *gw;
+	int prefix;
+	uint32_t users; // 0: no user namespace
+};
+int td_net_pod_add(const char *netns, const struct td_net_pod *p, struct td_error *err);
 int td_net_pod_delete(const char *netns, struct td_error *err); // absent is fine
 // Opens a non-blocking TCP (IPv4) socket in that network namespace; netns NULL: in the host's. The
 // caller closes it.
@@ -87,6 +95,10 @@ struct td_oci_mount {
 	const char *type; // "bind", "tmpfs", "cgroup", …
 	const char *source, *destination;
 	const char *options; // comma-separated: "ro,nosuid,size=64m"
+	// Of a bind mount, where the container has a user namespace: its files keep the machine's owners, so
+	// that all are nobody's inside. Otherwise the ids on disk are those inside, whatever the namespace maps
+	// them to (an idmapped mount), which the file system must be able to do.
+	bool keep_ids;
 };
 // May this be a filter of system calls (seccomp_own below)? TD_INVALID: err names what is wrong.
 int td_oci_seccomp_check(const yyjson_val *profile, struct td_error *err);
@@ -102,6 +114,9 @@ struct td_oci_spec {
 	const char *id;     // [a-z0-9-], at most 80
 	const char *rootfs; // lower directory of the overlay (an image); shared, never written
 	const char *netns;  // network namespace; NULL: the host's
+	// Not 0: what td_net_pod_add() had as users of netns. The container is in that user namespace: uid 0
+	// is the machine's uid `users`, and so on, and capabilities count in there only.
+	uint32_t users;
 	const char *hostname;
 	const char *const *args; // the command, which /.init runs
 	const char *const *env;  // "K=V"

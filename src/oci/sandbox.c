@@ -4,11 +4,12 @@
 // are gone, nothing is left to unmount, whatever crashed.
 //
 //   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
-//                  [--rotate | --rotate-stdin]
+//                  [--users UID --netns NAME --root DIR] [--rotate | --rotate-stdin]
 //
 // Descriptors of init: 3 is the exit record. With --rotate or --rotate-stdin, 4 and 5 are the log
 // FILE and FILE.1; otherwise init's stdout and stderr are the log. With --rotate-stdin, 6 is the
-// FIFO DIR/stdin.
+// FIFO DIR/stdin. With --users the container is in the user namespace of that network: its root is
+// mounted at --root instead of DIR/rootfs, its volumes and devices below DIR/m (users.c).
 #include "base/options.h"
 #include "cmd/roles.h"
 #include "oci/internal.h"
@@ -44,7 +45,9 @@ static int fail(const char *what, const char *name)
 int td_sandbox_main(int argc, char **argv)
 {
 	const char *dir = NULL, *lower = NULL, *runc = NULL, *state = NULL, *id = NULL, *log = NULL;
+	const char *netns = NULL, *root = NULL, *users_text = NULL;
 	bool rotate = false, input = false;
+	long long users = 0;
 	int code;
 	const struct td_option options[] = {
 		{.name = "dir",
@@ -61,6 +64,9 @@ int td_sandbox_main(int argc, char **argv)
 		 TD_OPT_TEXT(&log),
 		 .required = true,
 		 .help = "what it writes goes there"},
+		{.name = "users", .value = "UID", TD_OPT_TEXT(&users_text), .help = "root's uid in its user namespace"},
+		{.name = "netns", .value = "NAME", TD_OPT_TEXT(&netns), .help = "the network of that namespace"},
+		{.name = "root", .value = "DIR", TD_OPT_TEXT(&root), .help = "where its root is mounted"},
 		{.name = "rotate", TD_OPT_SWITCH(&rotate), .help = "init gets the log's descriptors and rotates it"},
 		{.name = "rotate-stdin", TD_OPT_SWITCH(&input), .help = "so, and it gets the FIFO DIR/stdin"},
 	};
@@ -82,11 +88,21 @@ int td_sandbox_main(int argc, char **argv)
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return fail("make the mounts a slave of the node's", NULL);
 
-	td_auto_free char *l = escape(lower);
+	if (users_text && (!td_parse_i64(users_text, &users) || users < 1 || users > UINT32_MAX || !netns || !root)) {
+		fputs("--users wants a uid, --netns and --root\n", stderr);
+		return 2;
+	}
+	struct td_error err = TD_ERROR_INIT;
+	if (users && td_users_mounts(netns, (uint32_t)users, lower, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+
+	td_auto_free char *l = escape(users ? TD_USERS_DIR "/lower" : lower);
 	// The paths are relative, so that no path of the home can break the options, and the page
 	// that they must fit in is left to the image's path.
 	td_auto_free char *o = td_asprintf("lowerdir=%s,upperdir=upper,workdir=work", l);
-	if (mount("overlay", "rootfs", "overlay", 0, o) < 0) {
+	if (mount("overlay", users ? root : "rootfs", "overlay", 0, o) < 0) {
 		int e = errno;
 		fprintf(stderr, "mount the overlay of image %s in %s: %s%s\n", lower, dir, strerror(e),
 			e == EINVAL ? " (the directory must be on a file system that can hold an overlay: ext4, xfs, "

@@ -142,6 +142,23 @@ static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
 	return NULL;
 }
 
+// Must its pods have user namespaces? Its own word, or that of the nearest Tenant above that says one.
+static bool users_of(const struct td_op_tenant_pass *p, size_t at)
+{
+	for (size_t steps = 0; steps <= p->n; steps++) {
+		const yyjson_val *o = p->v[at].o->root;
+		size_t up = 0;
+		if (td_jget(o, "spec.userNamespaces") || !p->p[at].parent)
+			return td_jbool(o, "spec.userNamespaces", false);
+		while (up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
+			up++;
+		if (up == p->n)
+			return false;
+		at = up;
+	}
+	return false;
+}
+
 // What the operator says on a tenant's namespaces.
 struct notes {
 	const char *key, *value; // NULL: absent
@@ -210,6 +227,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 		storage = live ? td_object_annotation(live, TD_ANN_STORAGE) : NULL;
 	}
 	const struct notes notes[] = {{TD_ANN_SECCOMP, calls},
+				      {TD_ANN_USERS, users_of(p, at) ? "required" : NULL},
 				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL},
 				      {TD_ANN_PEOPLE, people},
 				      {TD_ANN_STORAGE, storage}};
@@ -258,7 +276,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_EGRESS, TD_ANN_PEOPLE, TD_ANN_STORAGE};
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS, TD_ANN_EGRESS, TD_ANN_PEOPLE, TD_ANN_STORAGE};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))
 			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));

@@ -2,6 +2,7 @@
 
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "oci/oci.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	p->name = td_strdup(o->name);
 	p->node = node;
 	p->host_network = td_jbool(spec, "hostNetwork", false);
+	p->own_users = !td_jbool(spec, "hostUsers", true);
 	p->grant = g;
 	p->devices = g.all ? 0 : g.devices;
 	p->slurmd = g.all;
@@ -297,6 +299,41 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 	return got ? 0
 		   : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node,
 			     a->subnet, p->node + 1);
+}
+
+// Ranges of ids lie where systemd has those of containers (524288 to 1879048191), which people do not have: 110 for each
+// of the 256 subnets, and no two homes of a machine have the same subnet. 110 is a kubelet's own limit of pods.
+enum { USERS_FIRST = 524288, USERS_MOST = 110 };
+
+uint32_t td_pod_users(const struct td_kubelet *a, const struct td_pod *p)
+{
+	return p->users ? USERS_FIRST + (uint32_t)(a->subnet * USERS_MOST + p->users - 1) * TD_OCI_IDS : 0;
+}
+
+int td_pod_table_users(struct td_pod_table *t, struct td_pod *p, struct td_error *err)
+{
+	bool used[USERS_MOST + 1] = {0};
+	int got = 0;
+
+	pthread_mutex_lock(&t->mu);
+	for (struct td_pod *q = t->head; q; q = q->next) {
+		pthread_mutex_lock(&q->mu);
+		if (q != p && !q->cleaned && q->users > 0 && q->users <= USERS_MOST)
+			used[q->users] = true;
+		pthread_mutex_unlock(&q->mu);
+	}
+	for (int i = 1; i <= USERS_MOST && !got; i++)
+		got = used[i] ? 0 : i;
+	if (got) {
+		pthread_mutex_lock(&p->mu);
+		p->users = got;
+		pthread_mutex_unlock(&p->mu);
+	}
+	pthread_mutex_unlock(&t->mu);
+	return got ? 0
+		   : td_fail(err, TD_THROTTLED,
+			     "all %d ranges of ids for user namespaces (hostUsers: false) are in use; it waits for one",
+			     USERS_MOST);
 }
 
 int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret,

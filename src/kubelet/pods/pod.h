@@ -83,6 +83,7 @@ struct td_pod {
 	char *uid, *ns, *name;
 	int node;
 	bool host_network;
+	bool own_users; // spec.hostUsers is false: it has a user namespace
 	struct td_gate_grant grant;
 	// What it holds in the gate: the grant's devices, or own devices, which are set under `mu`
 	// at admission. A pod with all devices holds none.
@@ -95,6 +96,7 @@ struct td_pod {
 	pthread_mutex_t mu;
 	// S:
 	char ip[16];
+	int users; // 1 + the number of its range of ids, once it has one; 0: none
 	bool net_up;
 	bool stopping; // nothing is started any more
 	// The phase Succeeded or Failed is decided, and nothing runs.
@@ -161,6 +163,11 @@ void td_pods_done(struct td_pods *l);
 // Gives the pod an address of its node, 10.x.<node+1>.2 … .254, the least recently used first.
 // TD_THROTTLED: all addresses are in use.
 int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, struct td_pod *p, struct td_error *err);
+// Gives the pod, which wants a user namespace, the lowest range of ids that no other pod of this home has. It keeps it
+// until it is cleaned. TD_THROTTLED: all are in use.
+int td_pod_table_users(struct td_pod_table *t, struct td_pod *p, struct td_error *err);
+// The machine's uid and gid of the pod's root; 0: it has no user namespace.
+uint32_t td_pod_users(const struct td_kubelet *a, const struct td_pod *p);
 // Gives the pod n devices of its node, numbered from `from` up to gpus-1, that no pod in the table
 // holds, the lowest first. TD_THROTTLED: not enough are free.
 int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret,

@@ -56,6 +56,8 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 	td_jm_str(d, o, "name", p->name);
 	td_jm_int(d, o, "node", p->node);
 	td_jm_bool(d, o, "hostNetwork", p->host_network);
+	if (p->own_users)
+		td_jm_int(d, o, "users", p->users);
 	td_jm_int(d, o, "job", p->grant.job);
 	td_jm_int(d, o, "jobStart", p->grant.start);
 	td_jm_bool(d, o, "granted", p->grant.granted);
@@ -152,6 +154,8 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	p->name = td_strdup(td_jstr(o, "name"));
 	p->node = node;
 	p->host_network = td_jbool(o, "hostNetwork", false);
+	p->own_users = td_jget(o, "users") != NULL;
+	p->users = (int)td_jint(o, "users", 0);
 	p->grant.job = td_jint(o, "job", 0);
 	p->grant.start = td_jint(o, "jobStart", 0);
 	p->grant.granted = td_jbool(o, "granted", false);

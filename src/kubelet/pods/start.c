@@ -248,6 +248,29 @@ static int plan_filter(struct td_kubelet *a, struct plan *x, struct td_error *er
 	return 0;
 }
 
+// A user namespace of a pod has the ids 0 to 65535, as with every kubelet.
+static int ids_fit(const struct td_ident *id, int64_t fs_group, struct td_error *err)
+{
+	const struct {
+		const char *field;
+		int64_t id;
+	} v[] = {{"runAsUser", id->uid}, {"runAsGroup", id->gid}, {"fsGroup", fs_group}};
+	int64_t bad = -1;
+	const char *field = "supplementalGroups";
+	for (size_t i = 0; i < id->n_groups && bad < 0; i++)
+		bad = id->groups[i] >= TD_OCI_IDS ? (int64_t)id->groups[i] : -1;
+	for (size_t i = 0; i < TD_LEN(v) && bad < 0; i++)
+		if (v[i].id >= TD_OCI_IDS) {
+			field = v[i].field;
+			bad = v[i].id;
+		}
+	return bad < 0 ? 0
+		       : td_fail(err, TD_INVALID,
+				 "securityContext.%s: %lld: a pod with hostUsers: false has the ids 0 to %d only: use "
+				 "one of these, or leave hostUsers out",
+				 field, (long long)bad, TD_OCI_IDS - 1);
+}
+
 // Fills the plan. An error of the image store (TD_NOT_FOUND etc.) comes back with *ret_image true.
 static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
 		     struct plan *x, bool *ret_image, struct td_error *err)
@@ -303,6 +326,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		r = arguments(spec, &x->img, &x->env, &x->args, err);
 	if (!r)
 		r = td_ident_build(pod, spec, x->img.rootfs, x->img.user, &x->id, err);
+	if (!r && p->own_users)
+		r = ids_fit(&x->id, from.vol.fs_group, err);
 	if (!r)
 		r = plan_filter(a, x, err);
 	if (!r)
@@ -315,6 +340,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	const char *cwd = td_jstr_or(spec, "workingDir", "");
 
 	x->netns = td_pod_netns(a, p);
+	x->spec.users = td_pod_users(a, p);
 	x->spec.rootfs = x->img.rootfs;
 	x->spec.netns = p->host_network ? NULL : x->netns;
 	x->spec.args = (const char *const *)x->args.v;

@@ -351,7 +351,13 @@ static int network(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 	if (p->host_network || p->net_up)
 		return 0;
 	td_auto_free char *netns = td_pod_netns(a, p);
-	int r = td_net_pod_add(netns, a->o.switch_name, p->ip, a->prefix, a->gateway, err);
+	int r = td_net_pod_add(netns,
+			       &(struct td_net_pod){.switch_name = a->o.switch_name,
+						    .addr = p->ip,
+						    .gw = a->gateway,
+						    .prefix = a->prefix,
+						    .users = td_pod_users(a, p)},
+			       err);
 	if (!r)
 		r = td_filters_sync(a->filters, p, err);
 	if (r)
@@ -369,6 +375,8 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	int r = 0;
 	if (!p->host_network && !p->ip[0])
 		r = td_pod_table_address(a->table, a, p, &e);
+	if (!r && p->own_users && !p->users)
+		r = td_pod_table_users(a->table, p, &e);
 	if (!r && !p->recorded)
 		r = td_pod_record_save(a, p, &e);
 	if (!r) {

@@ -164,7 +164,8 @@ static void purge_leaves_nothing(void **s)
 {
 	td_auto_free char *sw = td_asprintf("td%s", fx.id), *a = fx_id("p-0"), *prefix = td_asprintf("td%s-", fx.id);
 	struct td_error e = TD_ERROR_INIT;
-	if (td_net_switch_ensure(sw, "10.198.0.1/16", &e) || td_net_pod_add(a, sw, "10.198.1.2", 16, "10.198.0.1", &e))
+	if (td_net_switch_ensure(sw, "10.198.0.1/16", &e) ||
+	    td_net_pod_add(a, &(struct td_net_pod){sw, "10.198.1.2", "10.198.0.1", 16, 0}, &e))
 		fail_msg("%s", e.msg);
 
 	struct td_oci_spec run = fx_spec("p1", "sleep 1000 & sleep 1000"), dead = fx_spec("p2", "exit 1"),

@@ -1,5 +1,5 @@
 // Containers end to end: real runc, real cgroups. Needs root.
-// rows: F1.4 F1.7
+// rows: D8.1 F1.4 F1.7
 #include "oci/test/fixture.h"
 
 #include "base/clock.h"
@@ -344,8 +344,8 @@ static void pods_reach_each_other(void **s)
 
 	int64_t t0 = td_mono_ms(&td_clock_system);
 	for (int i = 0; i < 3; i++) // each time replaces the one before
-		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
-		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
+		if (td_net_pod_add(a, &(struct td_net_pod){sw, "10.199.1.2", "10.199.0.1", 16, 0}, &e) ||
+		    td_net_pod_add(b, &(struct td_net_pod){sw, "10.199.2.2", "10.199.0.1", 16, 0}, &e))
 			fail_msg("%s", e.msg);
 
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
@@ -414,11 +414,59 @@ static void pods_reach_each_other(void **s)
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 
-	assert_int_equal(td_net_pod_add(a, "td-no-such", "10.199.1.2", 16, NULL, NULL), TD_NOT_FOUND);
-	assert_int_equal(td_net_pod_add(a, sw, "10.199.1.x", 16, NULL, NULL), TD_INVALID);
+	assert_int_equal(td_net_pod_add(a, &(struct td_net_pod){"td-no-such", "10.199.1.2", NULL, 16, 0}, NULL),
+			 TD_NOT_FOUND);
+	assert_int_equal(td_net_pod_add(a, &(struct td_net_pod){sw, "10.199.1.x", NULL, 16, 0}, NULL), TD_INVALID);
 
 	assert_int_equal(td_net_pod_delete(b, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
+	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
+}
+
+// ---- user namespaces ----
+
+static void root_inside_is_not_root_outside(void **s)
+{
+	enum { USERS = 1900000000 }; // of nobody's home
+	td_auto_free char *sw = td_asprintf("td%s", fx.id), *ns = fx_id("users"),
+			  *vol = td_asprintf("%s/volume", fx.dir), *file = td_asprintf("%s/f", vol);
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_mkdir_p(vol, 0755, NULL), 0);
+	if (td_net_switch_ensure(sw, "10.199.0.1/16", &e) ||
+	    td_net_pod_add(ns, &(struct td_net_pod){sw, "10.199.1.2", "10.199.0.1", 16, USERS}, &e))
+		fail_msg("%s", e.msg);
+
+	const struct td_oci_mount m[] = {{"bind", vol, "/v", "rbind,rw"},
+					 {"bind", vol, "/ro", "rbind,ro"},
+					 {"bind", vol, "/kept", "rbind,rw", true},
+					 {"bind", "/proc/version", "/odd", "rbind,ro"}};
+	const struct td_oci_device d[] = {{"/dev/tandem-test", 'c', 240, 7, 0600}};
+	struct td_oci_spec sp =
+		fx_spec("users", "tr -s ' ' < /proc/self/uid_map; touch /v/f && chown 3:4 /v/f && stat -c %u:%g "
+				 "/v/f /kept/f /dev/tandem-test; touch /ro/x 2>/dev/null || echo ro; cat "
+				 "/dev/tandem-test 2>&1 | grep -c 'No such device'; ip -4 -o addr | grep -c .");
+	static const char *const caps[] = {"CAP_CHOWN", NULL};
+	sp.caps = caps;
+	sp.netns = ns;
+	sp.users = USERS;
+	sp.mounts = m;
+	sp.n_mounts = 3;
+	sp.devices = d;
+	sp.n_devices = 1;
+	td_auto_free char *log = fx_run("users", NULL, &sp);
+	assert_string_equal(log, " 0 1900000000 65536\n3:4\n65534:65534\n0:0\nro\n1\n2\n");
+	struct stat st;
+	assert_int_equal(stat(file, &st), 0);
+	assert_true(st.st_uid == 3 && st.st_gid == 4);
+
+	pid_t pid;
+	sp.n_mounts = 4; // no file system of the kind
+	assert_true(td_oci_start(fx.r, &sp, NULL, &pid, &e) < 0);
+	assert_non_null(strstr(e.msg, "/proc/version: its file system cannot map owners for a user namespace"));
+	sp.netns = NULL;
+	assert_int_equal(td_oci_start(fx.r, &sp, NULL, &pid, &e), TD_INVALID);
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+	assert_int_equal(td_net_pod_delete(ns, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
 }
 
@@ -531,6 +579,7 @@ static int tests(void)
 		cmocka_unit_test(a_terminal_for_the_command),
 		cmocka_unit_test(many_threads_start_at_once),
 		cmocka_unit_test(pods_reach_each_other),
+		cmocka_unit_test(root_inside_is_not_root_outside),
 		cmocka_unit_test(exec_inside),
 	};
 	return cmocka_run_group_tests(t, fx_setup, fx_teardown);
