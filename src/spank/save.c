@@ -231,6 +231,14 @@ static bool last(const struct td_ct_save *s)
 	return fd >= 0 && !flock(fd, LOCK_EX) && write(fd, "e", 1) == 1 && !fstat(fd, &st) && st.st_size >= s->tasks;
 }
 
+static volatile sig_atomic_t cancelled;
+
+static void on_cancel(int number_of_signal)
+{
+	(void)number_of_signal;
+	cancelled = 1;
+}
+
 int td_ct_save_run(const struct td_ct_save *s)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -246,10 +254,16 @@ int td_ct_save_run(const struct td_ct_save *s)
 	}
 	// Slurm signals every process of a step, so the program hears by itself; so does who saves.
 	on_signals(SIG_IGN);
+	signal(SIGTERM, on_cancel);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	int code = pid < 0 ? 126 : td_wait_code(pid);
 	if (!last(s))
 		return code;
+	if (cancelled) {
+		fprintf(stderr, "container: --container-save=%s: nothing is saved, because the step was cancelled\n",
+			s->path);
+		return code;
+	}
 	if (save_in_child(s, &err)) {
 		fprintf(stderr, "container: --container-save=%s: nothing is saved: %s\n", s->path, err.msg);
 		return code ? code : 1;

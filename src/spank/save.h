@@ -2,8 +2,9 @@
 //
 // It is written in the task that ends last on the node, by the user, within the job's limits: so nobody works beyond
 // what was granted, and root has no part in it. That task has the program as its child, and ends with its exit code;
-// when nothing could be saved, with 1 instead of 0. As with Pyxis the program's exit code does not matter, but a
-// step that is killed saves nothing.
+// when nothing could be saved, with 1 instead of 0. As with Pyxis the program's exit code does not matter. A step that
+// is cancelled or reaches its time limit saves nothing. What is killed while it writes leaves its temporary file,
+// ".NAME.JOB.STEP" beside the real one, which is whole always.
 #pragma once
 
 #include "spank/inside.h"
