@@ -188,10 +188,10 @@ def test_squashfs_files(site, squash):
     assert "as in ./squash.sqsh" in site.refused("--container-image=squash.sqsh", "true")
     assert "is no image" in site.refused("--container-image=/etc/passwd", "true")
     assert not [l for l in site.node("n0", "ls", f"{CACHE}/staging").split() if l.startswith("pull")]
-    site.set(allowed=["/shared/*"])
+    site.set(allowed=["/tmp/*"])
     try:
         assert "catalogue" in site.refused(img, "true")
-        assert "catalogue" in site.refused("--container-image=/shared/../home/researcher/squash.sqsh", "true")
+        assert "catalogue" in site.refused("--container-image=/tmp/../home/researcher/squash.sqsh", "true")
     finally:
         site.set(allowed=None)
 
@@ -227,8 +227,8 @@ def test_a_container_is_saved(site, small):
     assert e.value.returncode == 3 and e.value.stderr.count("saved as /home/researcher/saved.sqsh") == 1
     assert files() - before == {"saved.sqsh"}
     img = "--container-image=/home/researcher/saved.sqsh"
-    out = site.srun(img, "sh", "-c", "cat /new-0 /etc/os-release; stat -c%a /new-1; pwd; echo $COLOUR; ls /tmp /dev/shm; echo entry=$TD_ENTRY")
-    assert out == f"of 0\n{OS}SAVED=1\n0\n/work\nimage blue\n/dev/shm:\n\n/tmp:\nentry=\n", out
+    out = site.srun(img, "sh", "-c", "cat /new-0 /etc/os-release; stat -c%a /new-1; pwd; echo $COLOUR; ls /tmp/not-mine /dev/shm/x 2>/dev/null; echo entry=$TD_ENTRY")
+    assert out == f"of 0\n{OS}SAVED=1\n0\n/work\nimage blue\nentry=\n", out
     assert site.srun(img, "--container-entrypoint", "sh", "-c", "echo $TD_ENTRY; pwd") == "it's kept\n/work\n"
 
     # Over itself; from the job's own /tmp; of a container with a name.

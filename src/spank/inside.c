@@ -80,19 +80,36 @@ static int open_ns(const char *pid, const char *name, int *ret_fd, struct td_err
 	return *ret_fd < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "the container is gone: %s", path) : 0;
 }
 
+// Opens the namespaces of the container's holder; ret_mnt NULL: not that one.
+static int open_both(const char *dir, int *ret_user, int *ret_mnt, struct td_error *err)
+{
+	td_auto_buf struct td_buf pid = {0};
+	td_auto_free char *pid_file = td_asprintf("%s/pid", dir);
+	int r = td_file_read(pid_file, 32, &pid, err);
+	if (!r)
+		r = open_ns(td_buf_str(&pid), "user", ret_user, err);
+	return r || !ret_mnt ? r : open_ns(td_buf_str(&pid), "mnt", ret_mnt, err);
+}
+
 int td_ct_join(const char *dir, struct td_error *err)
 {
 	td_auto_close int user = -1, mnt = -1;
-	td_auto_buf struct td_buf pid = {0};
-	td_auto_free char *pid_file = td_asprintf("%s/pid", dir);
-	int r;
-	if ((r = td_file_read(pid_file, 32, &pid, err)) || (r = open_ns(td_buf_str(&pid), "user", &user, err)) ||
-	    (r = open_ns(td_buf_str(&pid), "mnt", &mnt, err)))
+	int r = open_both(dir, &user, &mnt, err);
+	if (r)
 		return r;
 	// Who enters a mount namespace finds himself at its root.
 	if (setns(user, CLONE_NEWUSER) || setns(mnt, CLONE_NEWNS))
 		return td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir);
 	return 0;
+}
+
+int td_ct_join_user(const char *dir, struct td_error *err)
+{
+	td_auto_close int user = -1;
+	int r = open_both(dir, &user, NULL, err);
+	if (r)
+		return r;
+	return setns(user, CLONE_NEWUSER) ? td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir) : 0;
 }
 
 int td_ct_inside(const struct td_ct_inside *in, struct td_error *err)

@@ -16,9 +16,11 @@ struct td_ct_inside {
 	char **argv;
 };
 int td_ct_inside(const struct td_ct_inside *in, struct td_error *err);
-// Joins the namespaces of the container, for which `dir` must be read before. The process is at its root then, and has
-// the user's rights outside and all capabilities inside.
+// Joins the namespaces of the container; what else of `dir` is wanted must be read before. The process is at the
+// container's root then, and has the user's rights outside and all capabilities inside.
 int td_ct_join(const char *dir, struct td_error *err);
+// Joins its user namespace only.
+int td_ct_join_user(const char *dir, struct td_error *err);
 // What the image says about its start, as `run/ID` has it (layout.h).
 struct td_ct_image {
 	struct td_buf env, workdir, entry; // env and entry: strings, each ended by a zero byte

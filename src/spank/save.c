@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/proc.h"
 #include "spank/enroot.h"
+#include "spank/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -143,17 +145,48 @@ static int squash(int to, struct td_error *err)
 	return r;
 }
 
+// In the container: hands out its files as a descriptor, with the error that there was.
+static void fetch_files(const char *container, int sock)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_image struct td_ct_image image = {0};
+	int r = td_ct_image_read(container, &image, &e);
+	if (!r && !(r = td_ct_join(container, &e)) && !(r = own_files(&e)))
+		r = describe(&image, &e);
+	e.code = r;
+	_exit(td_ct_send(sock, &e, sizeof(e), r ? -1 : open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) ? 0 : 1);
+}
+
+// mksquashfs is a program of the pod and reads files of the container: so this process stays where it is, and only its
+// directory and its user namespace are the container's.
+static int among_files(const char *container, struct td_error *err)
+{
+	int p[2], fd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p))
+		return td_fail_errno(err, TD_INTERNAL, errno, "socketpair");
+	pid_t pid = fork();
+	if (pid == 0)
+		fetch_files(container, p[1]);
+	close(p[1]);
+	struct td_error e = TD_ERROR_INIT;
+	bool told = pid > 0 && td_ct_recv(p[0], &e, sizeof(e), &fd) == (ssize_t)sizeof(e);
+	close(p[0]);
+	if (pid > 0)
+		td_wait_code(pid);
+	td_auto_close int files = fd;
+	if (told && e.code) {
+		*err = e;
+		return e.code;
+	}
+	int r = td_ct_join_user(container, err);
+	return r ? r : files < 0 || fchdir(files) ? td_fail_errno(err, TD_INTERNAL, errno, "the container's files") : 0;
+}
+
 static int save(const struct saving *s, int fd, mode_t mask, struct td_error *err)
 {
-	td_auto_image struct td_ct_image image = {0};
-	td_auto_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int r = td_ct_image_read(s->container, &image, err);
-	if (r || (r = td_ct_join(s->container, err)) || (r = own_files(err)) || (r = describe(&image, err)))
+	int r = among_files(s->container, err);
+	if (r)
 		return r;
-	// mksquashfs is the pod's: so the root is the pod's again, and only the directory is the container's.
-	td_auto_close int files = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0 || files < 0 || fchdir(root) || chroot(".") || fchdir(files))
-		return td_fail_errno(err, TD_INTERNAL, errno, "come back from the container");
 	setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	unsetenv("LD_PRELOAD");
 	unsetenv("LD_LIBRARY_PATH");
