@@ -289,6 +289,8 @@ def test_nobody_gets_more_rights(site, small):
     job, = wait_for("its job", lambda: site.pool.shell("squeue", "-h", "-u", "researcher", "-t", "R", "-o", "%A").split())
     pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").strip())
     ident = site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d {job}.*").strip()
+    # Who holds the namespaces is outside of the job's limits, and its user may trace it: it can do nothing but wait.
+    assert re.search(r"Seccomp:\s+2", site.node("n0", "cat", f"/proc/{pid}/status")) and re.search(r"Max cpu time\s+10 ", site.node("n0", "cat", f"/proc/{pid}/limits"))
     site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
     peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
     said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout

@@ -1,17 +1,23 @@
 // What users write for containers in jobs.
-// rows: A11.1 A11.2 A11.5
+// rows: A11.1 A11.2 A11.5 D8.1
 #include "spank/enroot.h"
 #include "spank/logins.h"
 #include "spank/mounts.h"
+#include "spank/pretend.h"
 #include "spank/reference.h"
 #include "spank/settings.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -192,11 +198,35 @@ static void test_rc(void **state)
 	assert_non_null(strstr(td_buf_str(&b), "\nexec \"$@\"\n"));
 }
 
+// What the holder of a container may do, whoever traces it.
+static void test_only_wait(void **state)
+{
+	(void)state;
+	for (int opens = 0; opens < 2; opens++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			if (td_ct_only_wait(NULL))
+				syscall(SYS_exit_group, 1);
+			prctl(PR_SET_DUMPABLE, 1);
+			if (opens)
+				syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY);
+			syscall(SYS_exit_group, 0);
+		}
+		int status;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (opens)
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+		else
+			assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),    cmocka_unit_test(test_patterns),
 					   cmocka_unit_test(test_mounts),   cmocka_unit_test(test_logins),
 					   cmocka_unit_test(test_settings), cmocka_unit_test(test_environment),
-					   cmocka_unit_test(test_rc)};
+					   cmocka_unit_test(test_rc),       cmocka_unit_test(test_only_wait)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
