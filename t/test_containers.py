@@ -250,12 +250,16 @@ def test_a_container_is_saved(site, small):
     # Refused when it has run: the step fails, and nothing is left.
     said = site.refused(*mine, "--container-save=/home/researcher/rights/x.sqsh", "rm", "-r", "/home/researcher/rights")
     assert "--container-save=/home/researcher/rights/x.sqsh: nothing is saved" in said
-    # A step that is cancelled saves nothing.
+    # Signals go on to the program. A step that is cancelled saves nothing.
     job = site.do("researcher", "sbatch", "--parsable", "-w", "n0", "--mem=50M", "-o", "/home/researcher/cancelled", f"--container-image={small}", "--container-save=/home/researcher/never.sqsh",
-                  input="#!/bin/sh\necho begun\nsleep 1000\n").stdout.strip()
+                  input="#!/bin/sh\ntrap 'echo heard' USR1\necho begun\nwhile true; do sleep 0.1; done\n").stdout.strip()
     wait_for("the job runs", lambda: "begun" in site.do("researcher", "cat", "/home/researcher/cancelled", check=False).stdout)
-    site.do("researcher", "scancel", "--full", job)
+    said = lambda word: word in site.do("researcher", "cat", "/home/researcher/cancelled").stdout
+    site.do("researcher", "scancel", "--batch", "--signal=USR1", job)
+    wait_for("the program has heard it", lambda: said("heard"))
+    site.do("researcher", "scancel", job)
     wait_for("it has ended", lambda: not site.do("researcher", "squeue", "-h", "-j", job, check=False).stdout)
+    wait_for("it says so", lambda: said("nothing is saved, because the step was cancelled"))
     assert not any("never" in f or f == "ran" for f in files())
 
 

@@ -202,11 +202,33 @@ static int save(const struct saving *s, int fd, mode_t mask, struct td_error *er
 	return 0;
 }
 
-static void on_signals(void (*what)(int))
+// Slurm signals the task alone (proctrack/cgroup), so what it sends goes on to the program. A terminal's signals reach
+// both.
+static volatile sig_atomic_t target, saving_now, cancelled;
+
+static void on_signal(int number_of_signal, siginfo_t *i, void *ctx)
 {
-	for (int i = 1; i < NSIG; i++)
-		if (i != SIGCHLD)
-			signal(i, what);
+	(void)ctx;
+	cancelled |= number_of_signal == SIGTERM;
+	if (target > 0 && i->si_code <= 0 && (!saving_now || number_of_signal == SIGTERM))
+		kill((pid_t)target, number_of_signal);
+}
+
+static const int passed_on[] = {SIGTERM,  SIGINT, SIGQUIT, SIGHUP,  SIGUSR1, SIGUSR2, SIGALRM, SIGCONT,
+				SIGWINCH, SIGURG, SIGXCPU, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE};
+
+static void listen_to_signals(void)
+{
+	struct sigaction a = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+	sigfillset(&a.sa_mask);
+	for (size_t i = 0; i < TD_LEN(passed_on); i++)
+		sigaction(passed_on[i], &a, NULL);
+}
+
+static void forget_signals(void)
+{
+	for (size_t i = 0; i < TD_LEN(passed_on); i++)
+		signal(passed_on[i], SIG_DFL);
 }
 
 static int save_in_child(const struct td_ct_save *s, struct td_error *err)
@@ -233,10 +255,11 @@ static int save_in_child(const struct td_ct_save *s, struct td_error *err)
 	pid_t pid = fork();
 	if (pid == 0) {
 		struct td_error e = TD_ERROR_INIT;
-		on_signals(SIG_DFL);
+		forget_signals();
 		e.code = save(&(struct saving){name, temporary, s->inside.dir, at}, fd, mask, &e);
 		_exit(td_write_all(p[1], &e, sizeof(e), NULL) ? 1 : 0);
 	}
+	target = pid;
 	close(p[1]);
 	struct td_error e = TD_ERROR_INIT;
 	bool told = pid > 0 && read(p[0], &e, sizeof(e)) == (ssize_t)sizeof(e);
@@ -264,14 +287,6 @@ static bool last(const struct td_ct_save *s)
 	return fd >= 0 && !flock(fd, LOCK_EX) && write(fd, "e", 1) == 1 && !fstat(fd, &st) && st.st_size >= s->tasks;
 }
 
-static volatile sig_atomic_t cancelled;
-
-static void on_cancel(int number_of_signal)
-{
-	(void)number_of_signal;
-	cancelled = 1;
-}
-
 int td_ct_save_run(const struct td_ct_save *s)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -285,11 +300,12 @@ int td_ct_save_run(const struct td_ct_save *s)
 		fprintf(stderr, "container: %s\n", err.msg);
 		_exit(r == TD_NOT_FOUND ? 127 : 126);
 	}
-	// Slurm signals every process of a step, so the program hears by itself; so does who saves.
-	on_signals(SIG_IGN);
-	signal(SIGTERM, on_cancel);
+	target = pid;
+	listen_to_signals();
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	int code = pid < 0 ? 126 : td_wait_code(pid);
+	target = 0;
+	saving_now = 1;
 	if (!last(s))
 		return code;
 	if (cancelled) {
