@@ -178,8 +178,10 @@ static int among_files(const char *container, struct td_error *err)
 		*err = e;
 		return e.code;
 	}
+	if (!told || files < 0)
+		return td_fail(err, TD_INTERNAL, "the process that opens the container's files ended early");
 	int r = td_ct_join_user(container, err);
-	return r ? r : files < 0 || fchdir(files) ? td_fail_errno(err, TD_INTERNAL, errno, "the container's files") : 0;
+	return r ? r : fchdir(files) ? td_fail_errno(err, TD_INTERNAL, errno, "the container's files") : 0;
 }
 
 static int save(const struct saving *s, int fd, mode_t mask, struct td_error *err)
@@ -266,8 +268,10 @@ static int save_in_child(const struct td_ct_save *s, struct td_error *err)
 	close(p[0]);
 	if (pid > 0)
 		td_wait_code(pid);
-	r = told ? e.code
-		 : td_fail(err, TD_INTERNAL, "the process that saves ended early; give the step more memory (--mem)");
+	r = told        ? e.code
+	    : cancelled ? td_fail(err, TD_CANCELLED, "the step was cancelled")
+			: td_fail(err, TD_INTERNAL,
+				  "the process that saves ended early; give the step more memory (--mem)");
 	if (told && r)
 		*err = e;
 	if (r)
