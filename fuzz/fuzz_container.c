@@ -1,6 +1,7 @@
-// What users write for containers in jobs: names of images, mounts, credentials. A name that is read is
-// written so that it reads as the same.
+// What users write for containers in jobs: names of images, mounts, credentials, and the files of a squashfs image
+// that say how it starts. A name that is read is written so that it reads as the same, and so is a directory.
 // rows: A11.1
+#include "spank/enroot.h"
 #include "spank/logins.h"
 #include "spank/mounts.h"
 #include "spank/reference.h"
@@ -8,6 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char *nothing(const char *name)
+{
+	return *name ? NULL : "never asked";
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -33,5 +39,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_free char *auth = td_ct_logins_netrc(s, "h:5000");
 	if (auth && strpbrk(auth + 10, "\\\t"))
 		abort();
+
+	td_auto_buf struct td_buf env = {0}, rc = {0};
+	td_ct_environment_parse(s, nothing, &env);
+	for (const char *p = env.s; p && p < env.s + env.len; p += strlen(p) + 1)
+		if (!strchr(p, '=') || *p == '=' || strchr(p, '\n'))
+			abort();
+	td_auto_free char *dir = td_ct_rc_workdir(s), *read = NULL;
+	if (dir && !strchr(dir, '\n')) {
+		td_ct_rc_write(dir, NULL, 0, &rc);
+		read = td_ct_rc_workdir(td_buf_str(&rc));
+		if (!td_streq(dir, read))
+			abort();
+	}
 	return 0;
 }

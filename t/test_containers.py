@@ -1,5 +1,7 @@
 """Containers in jobs: srun --container-image and its like, with a registry that wants a password."""
+import base64
 import json
+import pathlib
 import re
 import subprocess
 
@@ -125,7 +127,6 @@ def test_mounts_and_names(site, small):
     assert "SRC:DST" in site.refused(img, "--container-mounts=nowhere", "true")
     assert "--container-workdir" in site.refused(img, "--container-workdir=/nowhere", "true")
     assert "Exited with exit code 127" in site.refused(img, "no-such-program")
-    assert "not supported" in site.refused(img, "--container-save=/tmp/x", "true")
 
     # A name lasts until the job ends.
     lines = [f"srun -Q {img} --container-name=kept touch /mine", "srun -Q --container-name=kept ls /mine", f"srun -Q {img} ls /mine || echo fresh", "echo job=$SLURM_JOB_ID"]
@@ -134,6 +135,132 @@ def test_mounts_and_names(site, small):
     job = re.search(r"job=(\d+)", out).group(1)
     assert "no container with the name kept" in site.refused("--container-name=kept", "true")
     site.named = f"{job}-kept"
+
+
+RC = """mkdir -p "/work" 2> /dev/null
+cd "/work" && unset OLDPWD || exit 1
+if [ -s /etc/rc.local ]; then
+    . /etc/rc.local
+fi
+exec '/entry' "$@"
+"""  # as enroot writes it
+
+
+@pytest.fixture(scope="module")
+def squash(site):
+    """An image of enroot's kind in a home, with what nobody wants in it. mksquashfs is the Slurm image's."""
+    e = ociforge.entry
+    entry = "#!/bin/sh\nexec 3>&1\necho in the entry point of $COLOUR, $TD_KEPT\nexport TD_ENTRY=$(wc -l </count)\necho >>/count\ncd /tmp\nexec \"$@\"\n"
+    files = [e("bin", kind="dir"), e("bin/busybox", pathlib.Path("/usr/bin/busybox").read_bytes(), mode=0o755), *(e(f"bin/{n}", kind="sym", link="busybox") for n in TOOLS),
+             e("etc", kind="dir"), e("etc/os-release", OS), e("etc/rc", RC, mode=0o755), e("entry", entry, mode=0o755), e("count", ""), e("work", kind="dir"), e("tmp", kind="dir", mode=0o1777),
+             e("etc/environment", 'PATH=/bin\nCOLOUR="squash green"\nJOB=${SLURM_JOB_ID}\n'), e("etc/shadow", "hidden\n", mode=0o600),
+             e("suid", "x", mode=0o6755), e("fifo", kind="fifo"), e("device", kind="char", device=(1, 3)), e("dev", kind="dir"), e("dev/sda", kind="block", device=(8, 0)),
+             e("out", kind="sym", link="/etc/slurm-keys"), e("up", kind="sym", link="../../../../etc/passwd")]
+    site.do("researcher", "sh", "-c", "base64 -d >~/squash.tar", input=base64.b64encode(ociforge.layer(*files)).decode())
+    site.do("researcher", "sh", "-c", "cd; mksquashfs - squash.sqsh -tar -quiet -no-progress <squash.tar; head -c 30000 squash.sqsh >short.sqsh; mkfifo pipe.sqsh")
+    return "/home/researcher/squash.sqsh"
+
+
+@pytest.mark.feature("A11.1", "D8.1")
+def test_squashfs_files(site, squash):
+    """Read with the user's rights, unpacked once, and nothing in one of them leads out of it."""
+    img = f"--container-image={squash}"
+    show = "cat /etc/os-release; id -u; pwd; echo $COLOUR $JOB $SLURM_JOB_ID; cat /etc/shadow /out/slurm.key 2>&1; ls /dev/sda /device 2>&1; test -u /suid && echo set"
+    out = site.srun(img, "sh", "-c", show + "; true").split("\n")
+    job = out[4].split()[-1]
+    assert out[:6] == [*OS.strip().split("\n"), "1000", "/work", f"squash green {job} {job}", "hidden"], out
+    assert sum("No such file or directory" in l for l in out) == 3 and "set" not in out
+
+    # Found again, by whatever path, until it is another file.
+    trees = site.trees()
+    site.do("researcher", "sh", "-c", "cd; ln -sf squash.sqsh link.sqsh")
+    assert site.do("researcher", "sh", "-c", f"cd; srun -Q -w n0 --mem=50M --container-image=./link.sqsh pwd").stdout == "/work\n"
+    assert sorted(site.trees()) == sorted(trees)
+    site.do("researcher", "sh", "-c", "cd; cp squash.sqsh other.sqsh; mv other.sqsh link.sqsh")
+    site.srun("--container-image=/home/researcher/link.sqsh", "true")
+    assert len(site.trees()) == len(trees) + 1
+
+    site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
+    assert f"--container-image={squash}: " in (said := site.refused(img, "true", user="pods")) and "Permission denied" in said
+    assert "is no file" in site.refused("--container-image=/home/researcher/pipe.sqsh", "true")
+    assert "No such file" in site.refused("--container-image=/home/researcher/none.sqsh", "true")
+    assert "unpack" in site.refused("--container-image=/home/researcher/short.sqsh", "true")
+    assert "as in ./squash.sqsh" in site.refused("--container-image=squash.sqsh", "true")
+    assert "is no image" in site.refused("--container-image=/etc/passwd", "true")
+    assert not [l for l in site.node("n0", "ls", f"{CACHE}/staging").split() if l.startswith("pull")]
+    site.set(allowed=["/tmp/*"])
+    try:
+        assert "catalogue" in site.refused(img, "true")
+        assert "catalogue" in site.refused("--container-image=/tmp/../home/researcher/squash.sqsh", "true")
+    finally:
+        site.set(allowed=None)
+
+
+@pytest.mark.feature("A11.1")
+def test_entry_points(site, squash):
+    """Only when asked for, once for the container, and the program has its variables and its directory. The same for an image of a registry."""
+    oci = site.registry.push(image(Entrypoint=["/bin/sh", "-c", 'TD_ENTRY=oci; export TD_ENTRY; exec "$@"', "entry"]), "lab/entry", "1")
+    show = ["sh", "-c", "echo $TD_ENTRY $(pwd) $COLOUR $(wc -l </count)"]
+    assert site.srun(f"--container-image={squash}", *show) == "/work squash green 0\n"
+    assert site.srun(f"--container-image={squash}", "--no-container-entrypoint", *show) == "/work squash green 0\n"
+    assert site.srun(f"--container-image={squash}", "--container-entrypoint", "-n3", *show) == "0 /tmp squash green 1\n" * 3
+    logged = site.do("researcher", "env", "TD_KEPT=kept", "srun", "-Q", "-w", "n0", "--mem=50M", f"--container-image={squash}", "--container-entrypoint", "--container-entrypoint-log",
+                     "--container-env=TD_KEPT", "--container-workdir=/etc", "pwd")
+    assert "in the entry point of squash green, kept" in logged.stdout + logged.stderr and logged.stdout.endswith("/etc\n")
+    assert site.srun(f"--container-image={oci}", "--container-entrypoint", "sh", "-c", "echo $TD_ENTRY; pwd") == "oci\n/work\n"
+    assert site.srun(f"--container-image={oci}", "sh", "-c", "echo none: $TD_ENTRY") == "none:\n"
+    bad = site.registry.push(image(Entrypoint=["/bin/sh", "-c", "echo why not; exit 7"]), "lab/bad", "1")
+    said = site.refused(f"--container-image={bad}", "--container-entrypoint", "true")
+    assert "why not" in said and "ended with 7" in said and "--no-container-entrypoint" in said
+
+
+@pytest.mark.feature("A11.1", "D8.1")
+def test_a_container_is_saved(site, small):
+    """By its user, whole or not at all, with what the image said about its start."""
+    save = ["--container-save=/home/researcher/saved.sqsh"]
+    files = lambda: set(site.do("researcher", "ls", "-A", "/home/researcher").stdout.split())
+    before = files()
+    entry = site.registry.push(image("SAVED=1\n", Entrypoint=["/bin/env", "TD_ENTRY=it's kept"]), "lab/save", "1")
+    # Two tasks: who ends last saves. As with Pyxis the exit code does not matter.
+    with pytest.raises(subprocess.CalledProcessError) as e:
+        site.srun(f"--container-image={entry}", *save, "-n2", "sh", "-c", "echo of $SLURM_PROCID >/new-$SLURM_PROCID; chmod 0 /new-1; touch /tmp/not-mine /dev/shm/x; exit 3")
+    assert e.value.returncode == 3 and e.value.stderr.count("saved as /home/researcher/saved.sqsh") == 1
+    assert files() - before == {"saved.sqsh"}
+    img = "--container-image=/home/researcher/saved.sqsh"
+    out = site.srun(img, "sh", "-c", "cat /new-0 /etc/os-release; stat -c%a /new-1; pwd; echo $COLOUR; ls /tmp/not-mine /dev/shm/x 2>/dev/null; echo entry=$TD_ENTRY")
+    assert out == f"of 0\n{OS}SAVED=1\n0\n/work\nimage blue\nentry=\n", out
+    assert site.srun(img, "--container-entrypoint", "sh", "-c", "echo $TD_ENTRY; pwd") == "it's kept\n/work\n"
+
+    # Over itself; from the job's own /tmp; of a container with a name.
+    site.srun(img, *save, "touch", "/again")
+    assert site.srun(img, "ls", "/again", "/new-0") == "/again\n/new-0\n"
+    lines = [f"srun -Q {img} --container-name=kept --container-save=x.sqsh touch /one", "srun -Q --container-name=kept --container-save=x.sqsh touch /two", "srun -Q --container-image=./x.sqsh ls /one /two"]
+    out = site.do("researcher", "sh", "-c", f"cd /tmp; salloc -Q -w n0 --mem=50M sh -c '{'; '.join(lines)}'").stdout
+    assert out == "/one\n/two\n"
+
+    # Refused before anything runs.
+    ran = "touch /home/researcher/ran"
+    site.do("researcher", "mkdir", "-p", "/home/researcher/rights")
+    mine = [f"--container-image={small}", "--container-mount-home"]
+    assert "the step has 2 nodes" in site.do("researcher", "srun", "-Q", "-N2", "--mem=50M", *mine, *save, *ran.split(), check=False).stderr
+    assert "write --container-writable" in site.refused(*mine, "--container-readonly", *save, *ran.split())
+    assert "you cannot write in /etc on this node" in site.refused(*mine, "--container-save=/etc/x.sqsh", *ran.split())
+    assert "No such file" in site.refused(*mine, "--container-save=/home/researcher/none/x.sqsh", *ran.split())
+    assert "is a directory" in site.refused(*mine, "--container-save=/home/researcher/rights", *ran.split())
+    # Refused when it has run: the step fails, and nothing is left.
+    said = site.refused(*mine, "--container-save=/home/researcher/rights/x.sqsh", "rm", "-r", "/home/researcher/rights")
+    assert "--container-save=/home/researcher/rights/x.sqsh: nothing is saved" in said
+    # Signals go on to the program. A step that is cancelled saves nothing.
+    job = site.do("researcher", "sbatch", "--parsable", "-w", "n0", "--mem=50M", "-o", "/home/researcher/cancelled", f"--container-image={small}", "--container-save=/home/researcher/never.sqsh",
+                  input="#!/bin/sh\ntrap 'echo heard' USR1\necho begun\nwhile true; do sleep 0.1; done\n").stdout.strip()
+    wait_for("the job runs", lambda: "begun" in site.do("researcher", "cat", "/home/researcher/cancelled", check=False).stdout)
+    said = lambda word: word in site.do("researcher", "cat", "/home/researcher/cancelled").stdout
+    site.do("researcher", "scancel", "--batch", "--signal=USR1", job)
+    wait_for("the program has heard it", lambda: said("heard"))
+    site.do("researcher", "scancel", job)
+    wait_for("it has ended", lambda: not site.do("researcher", "squeue", "-h", "-j", job, check=False).stdout)
+    wait_for("it says so", lambda: said("nothing is saved, because the step was cancelled"))
+    assert not any("never" in f or f == "ran" for f in files())
 
 
 @pytest.mark.feature("A11.1", "A13.5")
@@ -166,6 +293,8 @@ def test_nobody_gets_more_rights(site, small):
     job, = wait_for("its job", lambda: site.pool.shell("squeue", "-h", "-u", "researcher", "-t", "R", "-o", "%A").split())
     pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").strip())
     ident = site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d {job}.*").strip()
+    # Who holds the namespaces is outside of the job's limits, and its user may trace it: it can do nothing but wait.
+    assert re.search(r"Seccomp:\s+2", site.node("n0", "cat", f"/proc/{pid}/status")) and re.search(r"Max cpu time\s+10 ", site.node("n0", "cat", f"/proc/{pid}/limits"))
     site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
     peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
     said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout
@@ -211,6 +340,7 @@ def test_the_catalogue(site, small):
     try:
         said = site.refused(f"--container-image={other}", "true")
         assert f"image {other} is not in this cluster's catalogue ({site.host}/lab/*)" in said and "spec.containers.images.allowed" in said
+        site.do("researcher", "touch", "/home/researcher/image.tar")
         assert "catalogue" in site.refused("--container-image=/home/researcher/image.tar", "true")
         assert site.srun(f"--container-image={small}", "id", "-u") == "1000\n"
     finally:

@@ -35,7 +35,7 @@ struct recipe {
 #define SLURM                                                                                                          \
 	"slurmctld,slurmd,slurmrestd,slurmdbd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-mysql-plugin,"         \
 	"slurm-wlm-basic-plugins,mariadb-server-core,mariadb-client-core,openssh-server,iproute2,procps,"              \
-	"ca-certificates,munge,sssd-ldap,libnss-sss,libpam-sss,libpam-slurm-adopt,sudo,skopeo,umoci,"                  \
+	"ca-certificates,munge,sssd-ldap,libnss-sss,libpam-sss,libpam-slurm-adopt,sudo,skopeo,umoci,squashfs-tools,"   \
 	"python3,python3-venv"
 
 static const struct recipe recipes[] = {

@@ -2,12 +2,14 @@
 #include "spank/as.h"
 
 #include "base/file.h"
+#include "spank/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,49 +60,73 @@ int td_ct_as(const struct td_ct_owner *who, int (*f)(void *ctx, struct td_error 
 	return e.code;
 }
 
-struct copy {
-	const char *path;
-	int to;
-	size_t max;
-};
-
-static int copy(void *ctx, struct td_error *err)
+// A pipe or a device in the place of a file must not hold us up.
+static int open_file(const char *path, int *ret_fd, struct td_error *err)
 {
-	const struct copy *c = ctx;
-	// A pipe or a device in its place must not hold us up.
-	td_auto_close int fd = open(c->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	if (fd < 0)
-		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s", c->path);
+		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s", path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return td_fail(err, TD_INVALID, "%s is no file", c->path);
+		return td_fail(err, TD_INVALID, "%s is no file", path);
+	*ret_fd = td_steal_fd(&fd);
+	return 0;
+}
 
+int td_ct_copy(int from, const char *path, int to, size_t max, struct td_error *err)
+{
 	static char buf[1 << 20];
 	size_t all = 0;
-	for (ssize_t n; (n = read(fd, buf, sizeof(buf))) != 0;) {
+	for (ssize_t n; (n = pread(from, buf, sizeof(buf), (off_t)all)) != 0;) {
 		if (n < 0)
-			return td_fail_errno(err, TD_INTERNAL, errno, "read %s", c->path);
-		if (c->max && (all += (size_t)n) > c->max)
-			return td_fail(err, TD_INVALID, "%s has more than %zu bytes", c->path, c->max);
-		int r = td_write_all(c->to, buf, (size_t)n, err);
+			return td_fail_errno(err, TD_INTERNAL, errno, "read %s", path);
+		all += (size_t)n;
+		if (max && all > max)
+			return td_fail(err, TD_INVALID, "%s has more than %zu bytes", path, max);
+		int r = td_write_all(to, buf, (size_t)n, err);
 		if (r)
-			return td_wrap(err, "copy %s", c->path);
+			return td_wrap(err, "copy %s", path);
 	}
 	return 0;
 }
 
-int td_ct_copy_as(const struct td_ct_owner *who, const char *path, int to, struct td_error *err)
+struct opening {
+	const char *path;
+	int to; // a socket that gets the descriptor
+};
+
+static int open_and_send(void *ctx, struct td_error *err)
 {
-	return td_ct_as(who, copy, &(struct copy){path, to, 0}, err);
+	const struct opening *o = ctx;
+	td_auto_close int fd = -1;
+	int r = open_file(o->path, &fd, err);
+	if (!r && !td_ct_send(o->to, "f", 1, fd))
+		r = td_fail_errno(err, TD_INTERNAL, errno, "hand over %s", o->path);
+	return r;
+}
+
+int td_ct_open_as(const struct td_ct_owner *who, const char *path, int *ret_fd, struct td_error *err)
+{
+	int p[2], fd = -1;
+	char c;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "socketpair");
+	td_auto_close int ours = p[0], theirs = p[1];
+	int r = td_ct_as(who, open_and_send, &(struct opening){path, theirs}, err);
+	if (!r && (td_ct_recv(ours, &c, 1, &fd) != 1 || fd < 0))
+		r = td_fail(err, TD_INTERNAL, "%s was opened, but is not there", path);
+	if (!r)
+		*ret_fd = fd;
+	return r;
 }
 
 int td_ct_read_as(const struct td_ct_owner *who, const char *path, size_t max, struct td_buf *ret, struct td_error *err)
 {
-	td_auto_close int fd = memfd_create("read", MFD_CLOEXEC);
+	td_auto_close int from = -1, fd = memfd_create("read", MFD_CLOEXEC);
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "memfd_create");
-	int r = td_ct_as(who, copy, &(struct copy){path, fd, max}, err);
-	if (r)
+	int r = td_ct_open_as(who, path, &from, err);
+	if (r || (r = td_ct_copy(from, path, fd, max, err)))
 		return r;
 	char buf[65536];
 	lseek(fd, 0, SEEK_SET);

@@ -2,6 +2,8 @@
 //
 //   prepare   (the plug-in, as root, once for each task): makes the container unless it is there
 //   enter     (the plug-in, as the user, before his program): goes inside and becomes the program
+//   start     (the same, with the image's entry point, or to save the container afterwards)
+//   started   (what an entry point starts inside)
 //   release   (the plug-in at a step's end): removes it
 //   keep      (slurmd.sh): the service. It pulls images, outside of any job's limits, removes what
 //             jobs left behind, and keeps the cache within its limit
@@ -14,12 +16,15 @@
 //   mounts.[ch]                the words of --container-mounts
 //   settings.[ch]              containers.conf
 //   logins.[ch]                credentials for registries, from the files that users already have
-//   pull.[ch]                  from a registry or an archive to a tree
+//   pull.[ch]                  from a registry, an archive or a squashfs file to a tree
 //   store.[ch]                 the cache: who uses what, and what goes when it is full
 //   enter.[ch] enter_internal.h root.c  makes the namespaces, and what is mounted in them
 //   inside.[ch] pretend.[ch]   entering them; what root inside only seems to do
+//   start.[ch]                 the image's entry point
+//   enroot.[ch] programs/rc.sh what enroot's images say about their start
+//   save.[ch]                  a container as a squashfs file
 //   keep.[ch]                  the service, and how prepare talks to it
-//   as.[ch]                    doing something with another's rights
+//   as.[ch] pass.[ch]          doing something with another's rights; handing over a descriptor
 //   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
 //   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more

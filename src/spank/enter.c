@@ -5,6 +5,7 @@
 #include "spank/as.h"
 #include "spank/enter_internal.h"
 #include "spank/layout.h"
+#include "spank/pretend.h"
 #include "spank/scratch.h"
 
 #include <errno.h>
@@ -209,6 +210,8 @@ static void child(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], i
 	r = td_ct_root_make(e, given, &err);
 	close_all(given, TD_CT_N_GIVEN);
 	prctl(PR_SET_NAME, "tandem-holder");
+	if (!r)
+		r = td_ct_only_wait(&err);
 	prctl(PR_SET_DUMPABLE, 1); // its user may open its namespaces
 	answer(fd, r, &err);
 	close(fd);

@@ -24,3 +24,5 @@ int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err);
 bool td_ct_enter_made(const char *dir);
 // Ends the holder, and waits for its end.
 void td_ct_enter_end(const char *dir);
+// Opens a path as seen from the directory `root`, whose links are followed inside of it. -1: see errno.
+int td_ct_open_in(int root, const char *path, int flags);

@@ -2,7 +2,9 @@
 #include "spank/inside.h"
 
 #include "base/file.h"
+#include "spank/enroot.h"
 #include "spank/pretend.h"
+#include "spank/start.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,7 @@
 
 enum { ENV_MAX = 256 << 10 };
 
-static bool listed(const char *list, const char *name, size_t n)
+bool td_ct_listed(const char *list, const char *name, size_t n)
 {
 	for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
 		if (strcspn(p, ",") == n && !strncmp(p, name, n))
@@ -21,21 +23,54 @@ static bool listed(const char *list, const char *name, size_t n)
 	return false;
 }
 
-// The language outside is none that an image must have.
-static void set_environment(const struct td_buf *env, const char *keep)
+void td_ct_set_environment(const struct td_buf *env, const char *keep)
 {
-	static const char *const foreign[] = {"LANG", "LANGUAGE", "LC_ALL"};
-	for (size_t i = 0; i < TD_LEN(foreign); i++)
-		if (!listed(keep, foreign[i], strlen(foreign[i])))
-			unsetenv(foreign[i]);
 	for (char *p = env->s; p && p < env->s + env->len; p += strlen(p) + 1) {
 		char *eq = strchr(p, '=');
 		if (!eq || eq == p)
 			continue;
 		*eq = '\0';
-		setenv(p, eq + 1, !listed(keep, p, (size_t)(eq - p)));
+		setenv(p, eq + 1, !td_ct_listed(keep, p, (size_t)(eq - p)));
 		*eq = '=';
 	}
+}
+
+// The language outside is none that an image must have.
+static void forget_language(const char *keep)
+{
+	static const char *const foreign[] = {"LANG", "LANGUAGE", "LC_ALL"};
+	for (size_t i = 0; i < TD_LEN(foreign); i++)
+		if (!td_ct_listed(keep, foreign[i], strlen(foreign[i])))
+			unsetenv(foreign[i]);
+}
+
+static const char *of_job(const char *name)
+{
+	return getenv(name);
+}
+
+void td_ct_image_done(struct td_ct_image *i)
+{
+	td_buf_done(&i->env);
+	td_buf_done(&i->workdir);
+	td_buf_done(&i->entry);
+}
+
+int td_ct_image_read(const char *dir, struct td_ct_image *ret, struct td_error *err)
+{
+	td_auto_free char *env = td_asprintf("%s/env", dir), *workdir = td_asprintf("%s/workdir", dir),
+			  *entry = td_asprintf("%s/entry", dir), *environment = td_asprintf("%s/environment", dir);
+	td_auto_image struct td_ct_image i = {.own = td_path_exists(environment)};
+	td_auto_buf struct td_buf text = {0};
+	int r = i.own ? td_file_read(environment, ENV_MAX, &text, err) : td_file_read(env, ENV_MAX, &i.env, err);
+	if (r || (r = td_file_read(workdir, ENV_MAX, &i.workdir, err)) ||
+	    (r = td_file_read(entry, ENV_MAX, &i.entry, err)))
+		return r;
+	if (i.own)
+		td_ct_environment_parse(td_buf_str(&text), of_job, &i.env);
+	*ret = i;
+	i = (struct td_ct_image){0};
+	return 0;
 }
 
 static int open_ns(const char *pid, const char *name, int *ret_fd, struct td_error *err)
@@ -45,28 +80,66 @@ static int open_ns(const char *pid, const char *name, int *ret_fd, struct td_err
 	return *ret_fd < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "the container is gone: %s", path) : 0;
 }
 
-int td_ct_inside(const char *dir, const char *workdir, const char *keep, char **argv, struct td_error *err)
+// Opens the namespaces of the container's holder; ret_mnt NULL: not that one.
+static int open_both(const char *dir, int *ret_user, int *ret_mnt, struct td_error *err)
+{
+	td_auto_buf struct td_buf pid = {0};
+	td_auto_free char *pid_file = td_asprintf("%s/pid", dir);
+	int r = td_file_read(pid_file, 32, &pid, err);
+	if (!r)
+		r = open_ns(td_buf_str(&pid), "user", ret_user, err);
+	return r || !ret_mnt ? r : open_ns(td_buf_str(&pid), "mnt", ret_mnt, err);
+}
+
+int td_ct_join(const char *dir, struct td_error *err)
 {
 	td_auto_close int user = -1, mnt = -1;
-	td_auto_buf struct td_buf env = {0}, image = {0}, pid = {0};
-	td_auto_free char *env_file = td_asprintf("%s/env", dir), *workdir_file = td_asprintf("%s/workdir", dir),
-			  *pid_file = td_asprintf("%s/pid", dir);
-	int r;
-	if ((r = td_file_read(env_file, ENV_MAX, &env, err)) ||
-	    (r = td_file_read(workdir_file, ENV_MAX, &image, err)) || (r = td_file_read(pid_file, 32, &pid, err)) ||
-	    (r = open_ns(td_buf_str(&pid), "user", &user, err)) || (r = open_ns(td_buf_str(&pid), "mnt", &mnt, err)))
+	int r = open_both(dir, &user, &mnt, err);
+	if (r)
 		return r;
 	// Who enters a mount namespace finds himself at its root.
 	if (setns(user, CLONE_NEWUSER) || setns(mnt, CLONE_NEWNS))
 		return td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir);
+	return 0;
+}
+
+int td_ct_join_user(const char *dir, struct td_error *err)
+{
+	td_auto_close int user = -1;
+	int r = open_both(dir, &user, NULL, err);
+	if (r)
+		return r;
+	return setns(user, CLONE_NEWUSER) ? td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir) : 0;
+}
+
+int td_ct_inside(const struct td_ct_inside *in, struct td_error *err)
+{
+	td_auto_image struct td_ct_image image = {0};
+	td_auto_free char *own_dir = td_asprintf("%s/own", in->dir);
+	td_auto_close int own = open(own_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			  self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int r = td_ct_image_read(in->dir, &image, err);
+	if (r || (r = td_ct_join(in->dir, err)))
+		return r;
 	// The user is root here, and only here: this process may still filter, because it has CAP_SYS_ADMIN inside.
 	if (getuid() == 0 && (r = td_ct_pretend(err)))
 		return r;
-	const char *to = *workdir ? workdir : image.len ? td_buf_str(&image) : "/";
+	const char *to = *in->workdir ? in->workdir : image.workdir.len ? td_buf_str(&image.workdir) : "/";
 	if (chdir(to))
 		return td_fail_errno(err, TD_INVALID, errno, "--container-workdir: the directory %s of the container",
 				     to);
-	set_environment(&env, keep);
-	execvp(argv[0], argv);
-	return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s in the container", argv[0]);
+	if (in->entry != TD_CT_NO_ENTRY && image.entry.len) {
+		const struct td_ct_start s = {own, self, &image, in->keep, in->entry == TD_CT_ENTRY_LOG};
+		td_auto_free char *cwd = NULL;
+		if ((r = td_ct_start(&s, &cwd, &image.env, err)))
+			return r;
+		if (!*in->workdir && chdir(cwd))
+			return td_fail_errno(err, TD_INVALID, errno,
+					     "--container-entrypoint: the directory %s of the container", cwd);
+	}
+	forget_language(in->keep);
+	td_ct_set_environment(&image.env, in->keep);
+	execvp(in->argv[0], in->argv);
+	return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s in the container",
+			     in->argv[0]);
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "spank/layout.h"
+#include "spank/pass.h"
 #include "spank/pull.h"
 #include "spank/reference.h"
 #include "spank/store.h"
@@ -31,7 +32,7 @@ static struct sockaddr_un address(void)
 }
 
 // ---- who asks ----
-int td_ct_ask(int argc, char **argv)
+int td_ct_ask(int argc, char **argv, int file)
 {
 	struct sockaddr_un a = address();
 	td_auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -44,7 +45,7 @@ int td_ct_ask(int argc, char **argv)
 		       "SlurmCluster; a slurmd pod that is older than that is replaced\n");
 		return 1;
 	}
-	if (b.len > PACKET || send(fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len) {
+	if (b.len > PACKET || !td_ct_send(fd, b.s, b.len, file)) {
 		printf("error the options of the container are longer than %d bytes\n", PACKET);
 		return 1;
 	}
@@ -64,16 +65,17 @@ int td_ct_ask(int argc, char **argv)
 }
 
 // ---- the service ----
-static void serve(int fd, void (*prepare)(int argc, char **argv, int fd))
+static void serve(int fd, void (*prepare)(int argc, char **argv, int fd, int file))
 {
 	static char buf[PACKET + 1];
-	ssize_t n = recv(fd, buf, PACKET, 0);
+	int file = -1;
+	ssize_t n = td_ct_recv(fd, buf, PACKET, &file);
 	static char *argv[64];
 	int argc = 0;
 	for (char *p = buf; p < buf + n && argc < (int)TD_LEN(argv) - 1; p += strlen(p) + 1)
 		argv[argc++] = p;
 	if (argc)
-		prepare(argc, argv, fd);
+		prepare(argc, argv, fd, file);
 }
 
 static void nobody(void *ctx, const char *text)
@@ -92,7 +94,7 @@ static void upkeep(void)
 	for (size_t i = 0; i < s.pull.n; i++) {
 		td_auto_free char *key = NULL;
 		struct td_error err = TD_ERROR_INIT;
-		if (td_ct_pull(&(struct td_ct_pull){NULL, s.pull.v[i], NULL, &s, nobody, NULL}, &key, &err))
+		if (td_ct_pull(&(struct td_ct_pull){NULL, s.pull.v[i], NULL, &s, -1, nobody, NULL}, &key, &err))
 			td_info("%s", err.msg);
 	}
 	td_ct_store_trim(s.limit, &s.pull, NULL);
@@ -129,7 +131,7 @@ static pid_t in_child(void (*f)(void))
 	return pid;
 }
 
-int td_ct_keep(void (*prepare)(int argc, char **argv, int fd))
+int td_ct_keep(void (*prepare)(int argc, char **argv, int fd, int file))
 {
 	struct td_error err = TD_ERROR_INIT;
 	struct sockaddr_un a = address();

@@ -9,14 +9,16 @@
 #define TD_CT_SECRET "/etc/tandem/pull-secret/.dockerconfigjson"
 
 // The cache, a directory of the node:
-//   trees/KEY/      an unpacked image: rootfs, env ("NAME=VALUE", each ended by a zero byte), workdir.
-//                   KEY is the manifest's digest. Its time of change is that of the last use.
+//   trees/KEY/      an unpacked image: rootfs, env ("NAME=VALUE", each ended by a zero byte), workdir,
+//                   entry (words of the entry point, each ended by a zero byte), and of a squashfs file
+//                   environment (its /etc/environment, instead of env). KEY is the manifest's digest, or says
+//                   which file it was (pull.h). Its time of change is that of the last use.
 //   staging/        what is being fetched
 //   locks/          one for each tree, and that of eviction
 //   ready/          a file for each image that every node has ready, with its KEY
-//   run/ID/         a container: its tree (a link), own (what its user's processes write), env and
-//                   workdir of the image, pid and alive of its holder (enter.h)
-// Everything is root's and closed to others, but run/ID/own, env and workdir, which are the user's.
+//   run/ID/         a container: its tree (a link), own (what its user's processes write), env, workdir,
+//                   entry and environment of the image, pid and alive of its holder (enter.h)
+// Everything is root's and closed to others, but run/ID/own and what is the image's, which are the user's.
 #define TD_CT_CACHE "/var/lib/tandem/containers"
 #define TD_CT_TREES TD_CT_CACHE "/trees"
 #define TD_CT_STAGING TD_CT_CACHE "/staging"
@@ -24,5 +26,5 @@
 #define TD_CT_READY TD_CT_CACHE "/ready"
 #define TD_CT_RUN TD_CT_CACHE "/run"
 
-// Owner of all files of the unpacked trees, and whom skopeo and umoci run as: nobody else.
+// Owner of all files of the unpacked trees, and whom skopeo, umoci and unsquashfs run as: nobody else.
 #define TD_CT_UID 64041

@@ -8,7 +8,10 @@
 #include "spank/keep.h"
 #include "spank/layout.h"
 #include "spank/pull.h"
+#include "spank/reference.h"
+#include "spank/save.h"
 #include "spank/scratch.h"
+#include "spank/start.h"
 #include "spank/store.h"
 
 #include <errno.h>
@@ -50,7 +53,7 @@ static void groups(const char *text, struct td_ct_owner *ret)
 
 struct ask {
 	const char *job, *step, *uid, *gid, *groups, *user, *home, *image, *mounts, *name, *cwd, *save;
-	const char *mount_home, *remap_root, *writable, *entrypoint;
+	const char *mount_home, *remap_root, *writable, *entrypoint, *nodes;
 };
 
 static bool is_name(const char *s)
@@ -82,15 +85,26 @@ static int own_directory(const char *dir, const struct td_ct_owner *who, struct 
 	return 0;
 }
 
-// The image's environment and directory, for the plug-in, which reads them as the user.
-static int describe(const char *dir, const struct td_ct_owner *who, struct td_error *err)
+// What the image says about its start, for tasks, which read it as the user.
+static int describe(const char *dir, const struct td_ct_owner *who, bool entry, struct td_error *err)
 {
-	static const char *const files[] = {"env", "workdir"};
+	static const char *const files[] = {"env", "workdir", "entry", "environment"};
+	enum { ENTRY = 2, ENVIRONMENT };
 	for (size_t i = 0; i < TD_LEN(files); i++) {
 		td_auto_free char *from = td_asprintf("%s/tree/%s", dir, files[i]),
 				  *to = td_asprintf("%s/%s", dir, files[i]);
 		td_auto_buf struct td_buf b = {0};
-		int r = td_file_read(from, 256 << 10, &b, err);
+		bool there = i < ENTRY || td_path_exists(from);
+		if (!there && i == ENVIRONMENT)
+			continue;
+		if (!there && entry)
+			return td_fail(err, TD_UNSUPPORTED,
+				       "--container-entrypoint: this node unpacked the image when Tandem did not yet "
+				       "note entry "
+				       "points; write the entry point's program before your command until the image is "
+				       "fetched "
+				       "anew");
+		int r = there ? td_file_read(from, 256 << 10, &b, err) : 0;
 		if (!r)
 			r = td_file_write(to, td_buf_str(&b), b.len, 0400, err);
 		if (r)
@@ -101,8 +115,25 @@ static int describe(const char *dir, const struct td_ct_owner *who, struct td_er
 	return 0;
 }
 
-static int make(const struct ask *a, const struct td_ct_owner *who, const char *id, int fd, struct td_error *err)
+static bool entry_wanted(const struct ask *a)
 {
+	return chosen(a->entrypoint, false); // as Pyxis
+}
+
+// An image's path, from the job's directory.
+static char *image_path(const struct ask *a)
+{
+	const char *image = a->image;
+	while (image[0] == '.' && image[1] == '/')
+		image += 2;
+	return !td_ct_is_path(a->image) || image[0] == '/' ? td_strdup(image)
+							   : td_asprintf("%s/%s", a->cwd ? a->cwd : "", image);
+}
+
+static int make(const struct ask *a, const struct td_ct_owner *who, const char *id, const int fds[2],
+		struct td_error *err)
+{
+	int fd = fds[0];
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id);
 	td_auto_settings struct td_ct_settings s = {0};
 	td_auto_mounts struct td_ct_mounts mounts = {0};
@@ -112,6 +143,12 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 	if (r || (r = td_ct_mounts_parse(a->mounts ? a->mounts : "", &mounts, err)) ||
 	    (r = td_ct_store_lock(lock_name, &lock, err)))
 		return r;
+	if (a->save && !chosen(a->writable, !s.read_only))
+		return td_fail(
+			err, TD_INVALID,
+			"--container-save=%.200s: the container is read-only, so there is nothing to save; write "
+			"--container-writable",
+			a->save);
 	if (td_ct_enter_made(dir)) // another task of the step, or another step of the job, made it
 		return 0;
 	if (!a->image)
@@ -119,8 +156,8 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 			       "there is no container with the name %s in this job on this node, and no "
 			       "--container-image to make it from",
 			       a->name);
-	td_auto_free char *key = NULL;
-	if ((r = td_ct_pull(&(struct td_ct_pull){who, a->image, id, &s, say, &fd}, &key, err)))
+	td_auto_free char *key = NULL, *image = image_path(a);
+	if ((r = td_ct_pull(&(struct td_ct_pull){who, image, id, &s, fds[1], say, &fd}, &key, err)))
 		return r;
 
 	const struct td_ct_enter e = {.dir = dir,
@@ -131,7 +168,8 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 				      .home = chosen(a->mount_home, s.home),
 				      .root = chosen(a->remap_root, s.root),
 				      .read_only = !chosen(a->writable, !s.read_only)};
-	if ((r = own_directory(dir, who, err)) || (r = describe(dir, who, err)) || (r = td_ct_enter_make(&e, err))) {
+	if ((r = own_directory(dir, who, err)) || (r = describe(dir, who, entry_wanted(a), err)) ||
+	    (r = td_ct_enter_make(&e, err))) {
 		td_ct_store_release(id, NULL);
 		return r;
 	}
@@ -159,54 +197,119 @@ static int checked(const struct ask *a, struct td_ct_owner *who, char **ret_id, 
 			       "--container-name=%.80s: a name has letters, digits, '_', '.' and '-' (not '.' first), "
 			       "at most 64",
 			       a->name);
-	if (a->save)
-		return td_fail(err, TD_UNSUPPORTED,
-			       "--container-save is not supported; build the image outside and push it to a registry");
-	if (a->entrypoint && !strcmp(a->entrypoint, "yes"))
+	long long nodes = 1;
+	if (a->save && a->nodes && td_parse_i64(a->nodes, &nodes) && nodes > 1)
 		return td_fail(
-			err, TD_UNSUPPORTED,
-			"--container-entrypoint is not supported; write the entry point's program before your command");
+			err, TD_INVALID,
+			"--container-save=%.200s: the step has %lld nodes, each with a container of its own, and this "
+			"is one file; save in a step on one node (srun -N1)",
+			a->save, nodes);
 	*ret_id = name ? td_asprintf("%lld-%s", job, name) : td_asprintf("%lld.%lld", job, step);
 	return 0;
 }
 
-// In the service, in a child of its own.
-static void prepare(int argc, char **argv, int fd)
+static bool parse(int argc, char **argv, struct ask *a)
 {
-	struct ask a = {0};
 	const struct td_option options[] = {
-		{.name = "job", .value = "ID", .help = "the job", TD_OPT_TEXT(&a.job), .required = true},
-		{.name = "step", .value = "ID", .help = "its step", TD_OPT_TEXT(&a.step), .required = true},
-		{.name = "uid", .value = "N", .help = "its user", TD_OPT_TEXT(&a.uid), .required = true},
-		{.name = "gid", .value = "N", .help = "his group", TD_OPT_TEXT(&a.gid), .required = true},
-		{.name = "groups", .value = "N,…", .help = "all his groups", TD_OPT_TEXT(&a.groups)},
-		{.name = "user", .value = "NAME", .help = "his name", TD_OPT_TEXT(&a.user)},
-		{.name = "home", .value = "PATH", .help = "his home directory", TD_OPT_TEXT(&a.home)},
-		{.name = "cwd", .value = "PATH", .help = "the job's directory", TD_OPT_TEXT(&a.cwd)},
-		{.name = "image", .value = "IMAGE", .help = "--container-image", TD_OPT_TEXT(&a.image)},
-		{.name = "mounts", .value = "LIST", .help = "--container-mounts", TD_OPT_TEXT(&a.mounts)},
-		{.name = "name", .value = "NAME", .help = "--container-name", TD_OPT_TEXT(&a.name)},
-		{.name = "save", .value = "PATH", .help = "--container-save", TD_OPT_TEXT(&a.save)},
-		{.name = "mount-home", .value = "yes|no", .help = "--container-mount-home", TD_OPT_TEXT(&a.mount_home)},
-		{.name = "remap-root", .value = "yes|no", .help = "--container-remap-root", TD_OPT_TEXT(&a.remap_root)},
-		{.name = "writable", .value = "yes|no", .help = "--container-writable", TD_OPT_TEXT(&a.writable)},
-		{.name = "entrypoint", .value = "yes|no", .help = "--container-entrypoint", TD_OPT_TEXT(&a.entrypoint)},
+		{.name = "job", .value = "ID", .help = "the job", TD_OPT_TEXT(&a->job), .required = true},
+		{.name = "step", .value = "ID", .help = "its step", TD_OPT_TEXT(&a->step), .required = true},
+		{.name = "uid", .value = "N", .help = "its user", TD_OPT_TEXT(&a->uid), .required = true},
+		{.name = "gid", .value = "N", .help = "his group", TD_OPT_TEXT(&a->gid), .required = true},
+		{.name = "groups", .value = "N,…", .help = "all his groups", TD_OPT_TEXT(&a->groups)},
+		{.name = "user", .value = "NAME", .help = "his name", TD_OPT_TEXT(&a->user)},
+		{.name = "home", .value = "PATH", .help = "his home directory", TD_OPT_TEXT(&a->home)},
+		{.name = "cwd", .value = "PATH", .help = "the job's directory", TD_OPT_TEXT(&a->cwd)},
+		{.name = "image", .value = "IMAGE", .help = "--container-image", TD_OPT_TEXT(&a->image)},
+		{.name = "mounts", .value = "LIST", .help = "--container-mounts", TD_OPT_TEXT(&a->mounts)},
+		{.name = "name", .value = "NAME", .help = "--container-name", TD_OPT_TEXT(&a->name)},
+		{.name = "save", .value = "PATH", .help = "--container-save", TD_OPT_TEXT(&a->save)},
+		{.name = "mount-home",
+		 .value = "yes|no",
+		 .help = "--container-mount-home",
+		 TD_OPT_TEXT(&a->mount_home)},
+		{.name = "remap-root",
+		 .value = "yes|no",
+		 .help = "--container-remap-root",
+		 TD_OPT_TEXT(&a->remap_root)},
+		{.name = "writable", .value = "yes|no", .help = "--container-writable", TD_OPT_TEXT(&a->writable)},
+		{.name = "entrypoint",
+		 .value = "yes|no",
+		 .help = "--container-entrypoint",
+		 TD_OPT_TEXT(&a->entrypoint)},
+		{.name = "nodes", .value = "N", .help = "nodes of the step", TD_OPT_TEXT(&a->nodes)},
 	};
 	const struct td_command c = {.name = "container prepare",
 				     .about = "Makes the container of a step; the plug-in calls it.",
 				     .options = options,
 				     .n = TD_LEN(options)};
 	int code;
+	return td_command_line(&c, argc, argv, NULL, &code);
+}
+
+static int check_save(void *ctx, struct td_error *err)
+{
+	return td_ct_save_check(ctx, err);
+}
+
+// In the task's place, as root: what needs the view of the job and the user's rights is done here.
+static int early(const struct ask *a, int *ret_file, struct td_error *err)
+{
+	static struct td_ct_owner who;
+	td_auto_free char *id = NULL;
+	int r = checked(a, &who, &id, err);
+	if (!r && a->save)
+		r = td_ct_as(&who, check_save, (void *)a->save, err);
+	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id ? id : "");
+	if (r || !a->image || !td_ct_is_path(a->image) || td_ct_enter_made(dir))
+		return r;
+	td_auto_free char *path = image_path(a);
+	r = td_ct_open_as(&who, path, ret_file, err);
+	return r ? td_wrap(err, "--container-image=%.200s", a->image) : 0;
+}
+
+static int ask(int argc, char **argv)
+{
+	struct ask a = {0};
+	td_auto_close int file = -1;
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_strv struct td_strv copy = {0}; // who parses changes the words
+	for (int i = 0; i < argc; i++)
+		td_strv_add(&copy, argv[i]);
+	if (parse(argc, copy.v, &a) && early(&a, &file, &err))
+		return fail(&err);
+	return td_ct_ask(argc, argv, file);
+}
+
+// In the service, in a child of its own.
+static void prepare(int argc, char **argv, int fd, int file)
+{
+	struct ask a = {0};
 	static struct td_ct_owner who;
 	td_auto_free char *id = NULL;
 	struct td_error err = TD_ERROR_INIT;
-	if (!td_command_line(&c, argc, argv, NULL, &code))
+	if (!parse(argc, argv, &a))
 		return tell(fd, "error", "the plug-in and tandem-container are of different versions");
-	if (checked(&a, &who, &id, &err) || make(&a, &who, id, fd, &err))
+	if (checked(&a, &who, &id, &err) || make(&a, &who, id, (const int[]){fd, file}, &err))
 		return tell(fd, "error", err.msg);
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id);
 	tell(fd, "ready", dir);
 	trim();
+}
+
+static int wrong_enter(void)
+{
+	return td_command_wrong("container enter",
+				"it takes a container, a directory, names of variables and a program");
+}
+
+static struct td_ct_inside inside(char **argv, enum td_ct_entry entry)
+{
+	return (struct td_ct_inside){argv[1], argv[2], argv[3], entry, argv + 4};
+}
+
+static enum td_ct_entry entry_of(const char *word)
+{
+	return !strcmp(word, "log") ? TD_CT_ENTRY_LOG : !strcmp(word, "yes") ? TD_CT_ENTRY : TD_CT_NO_ENTRY;
 }
 
 // enter DIRECTORY WORKDIR KEPT-VARIABLES PROGRAM ARGUMENT…: what a step starts.
@@ -214,11 +317,26 @@ static int enter(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
 	if (argc < 5)
-		return td_command_wrong("container enter",
-					"it takes a container, a directory, names of variables and a program");
-	int r = td_ct_inside(argv[1], argv[2], argv[3], argv + 4, &err);
+		return wrong_enter();
+	struct td_ct_inside in = inside(argv, TD_CT_NO_ENTRY);
+	int r = td_ct_inside(&in, &err);
 	fprintf(stderr, "container: %s\n", err.msg);
 	return r == TD_NOT_FOUND ? 127 : 126; // as shells say it
+}
+
+// start yes|log|no FILE TASKS and then as enter: with the entry point, and saved to FILE ("": not).
+static int start(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	long long tasks;
+	if (argc < 8 || !td_parse_i64(argv[3], &tasks))
+		return wrong_enter();
+	const struct td_ct_save s = {argv[2], (int)tasks, inside(argv + 3, entry_of(argv[1]))};
+	if (*s.path)
+		return td_ct_save_run(&s);
+	int r = td_ct_inside(&s.inside, &err);
+	fprintf(stderr, "container: %s\n", err.msg);
+	return r == TD_NOT_FOUND ? 127 : 126;
 }
 
 static bool is_id(const char *s)
@@ -249,7 +367,7 @@ static int pull(int argc, char **argv)
 	if (argc != 2)
 		return td_command_wrong("container pull", "it takes an image");
 	if (td_ct_settings_read(TD_CT_CONF, &s, &err) ||
-	    td_ct_pull(&(struct td_ct_pull){NULL, argv[1], NULL, &s, plain, NULL}, &key, &err)) {
+	    td_ct_pull(&(struct td_ct_pull){NULL, argv[1], NULL, &s, -1, plain, NULL}, &key, &err)) {
 		fprintf(stderr, "tandem-container: %s\n", err.msg);
 		return 1;
 	}
@@ -298,8 +416,9 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*f)(int argc, char **argv);
-	} modes[] = {{"prepare", td_ct_ask}, {"enter", enter}, {"release", release}, {"pull", pull},
-		     {"list", list},         {"keep", keep},   {"fresh", fresh},     {"scratch", scratch}};
+	} modes[] = {{"prepare", ask},     {"enter", enter},    {"start", start}, {"started", td_ct_started},
+		     {"release", release}, {"pull", pull},      {"list", list},   {"keep", keep},
+		     {"fresh", fresh},     {"scratch", scratch}};
 	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
 		if (!strcmp(modes[i].name, argv[1]))
 			return modes[i].f(argc - 1, argv + 1);

@@ -33,14 +33,15 @@ extern char **environ;
 
 // ---- options ----
 enum { IMAGE, MOUNTS, WORKDIR, NAME, ENV, SAVE, N_TEXTS };
-enum { HOME, ROOT, WRITABLE, ENTRYPOINT, N_SWITCHES };
+enum { HOME, ROOT, WRITABLE, ENTRYPOINT, ENTRYPOINT_LOG, N_SWITCHES };
 static char *texts[N_TEXTS];
-static int switches[N_SWITCHES] = {-1, -1, -1, -1};
+static int switches[N_SWITCHES] = {-1, -1, -1, -1, -1};
 static const char *const text_names[N_TEXTS] = {"image", "mounts", "workdir", "name", "env", "save"};
 static const char *const text_env[N_TEXTS] = {"PYXIS_CONTAINER_IMAGE",   "PYXIS_CONTAINER_MOUNTS",
 					      "PYXIS_CONTAINER_WORKDIR", "PYXIS_CONTAINER_NAME",
 					      "PYXIS_CONTAINER_ENV",     "PYXIS_CONTAINER_SAVE"};
-static const char *const switch_names[N_SWITCHES] = {"mount-home", "remap-root", "writable", "entrypoint"};
+static const char *const switch_names[N_SWITCHES] = {"mount-home", "remap-root", "writable", "entrypoint",
+						     "entrypoint-log"};
 
 static int on_text(int at, const char *value, int remote)
 {
@@ -73,12 +74,13 @@ static int on_switch(int val, const char *value, int remote)
 #define TEXT(at, name, what, help) {"container-" name, what, "[tandem] " help, 1, at, on_text}
 #define SWITCH(at, on, name, help) {name, NULL, "[tandem] " help, 0, 2 * (at) + (on), on_switch}
 static struct spank_option options[] = {
-	TEXT(IMAGE, "image", "[REGISTRY#]IMAGE[:TAG]|PATH", "run in this image"),
+	TEXT(IMAGE, "image", "[REGISTRY#]IMAGE[:TAG]|PATH",
+	     "run in this image, or in that of a squashfs file or archive"),
 	TEXT(MOUNTS, "mounts", "SRC:DST[:FLAGS][,...]", "bind these into the container; flags: ro, rw, joined by +"),
 	TEXT(WORKDIR, "workdir", "PATH", "start in this directory of the container"),
 	TEXT(NAME, "name", "NAME", "keep the container under this name until the job ends, or use it again"),
 	TEXT(ENV, "env", "NAME[,NAME...]", "variables whose value outside wins over the image's"),
-	TEXT(SAVE, "save", "PATH", "not supported"),
+	TEXT(SAVE, "save", "PATH", "write the container to this squashfs file when the step ends"),
 	SWITCH(HOME, 1, "container-mount-home", "bind the home directory"),
 	SWITCH(HOME, 0, "no-container-mount-home", "do not bind the home directory"),
 	SWITCH(ROOT, 1, "container-remap-root", "be called root inside; gives no rights outside"),
@@ -86,7 +88,8 @@ static struct spank_option options[] = {
 	SWITCH(WRITABLE, 1, "container-writable", "let the container's files be changed"),
 	SWITCH(WRITABLE, 0, "container-readonly", "let the container's files not be changed"),
 	SWITCH(ENTRYPOINT, 1, "container-entrypoint", "run the image's entry point before the program"),
-	SWITCH(ENTRYPOINT, 0, "no-container-entrypoint", "do not run the image's entry point"),
+	SWITCH(ENTRYPOINT, 0, "no-container-entrypoint", "do not run the image's entry point (default)"),
+	SWITCH(ENTRYPOINT_LOG, 1, "container-entrypoint-log", "show what the entry point prints"),
 	{NULL, NULL, NULL, 0, 0, NULL},
 };
 
@@ -202,7 +205,7 @@ EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 	uid_t uid;
 	gid_t gid, *gids = NULL;
 	int n_gids = 0;
-	uint32_t job, step;
+	uint32_t job, step, nodes;
 	if (spank_get_item(sp, S_JOB_UID, &uid) || spank_get_item(sp, S_JOB_GID, &gid) ||
 	    spank_get_item(sp, S_JOB_ID, &job) || spank_get_item(sp, S_JOB_STEPID, &step)) {
 		slurm_error("container: Slurm does not say whose step this is");
@@ -210,6 +213,9 @@ EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 	}
 	if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &gids, &n_gids))
 		n_gids = 0;
+
+	if (spank_get_item(sp, S_JOB_NNODES, &nodes))
+		nodes = 1;
 
 	char *argv[32 + N_TEXTS], groups[8192] = "";
 	int n = 0;
@@ -227,13 +233,25 @@ EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 	add(argv, &n, "--user=%s", pw ? pw->pw_name : "");
 	add(argv, &n, "--home=%s", pw ? pw->pw_dir : "");
 	char cwd[4096];
-	if (getcwd(cwd, sizeof(cwd)))
+	if (getcwd(cwd, sizeof(cwd))) {
 		add(argv, &n, "--cwd=%s", cwd);
+		if (texts[SAVE] && texts[SAVE][0] != '/') { // the task's program may begin elsewhere
+			char *path;
+			const char *name = texts[SAVE];
+			while (name[0] == '.' && name[1] == '/')
+				name += 2;
+			if (asprintf(&path, "%s/%s", cwd, name) < 0)
+				abort();
+			free(texts[SAVE]);
+			texts[SAVE] = path;
+		}
+	}
 	for (int i = 0; i < N_TEXTS; i++)
 		if (texts[i] && i != WORKDIR && i != ENV)
 			add(argv, &n, "--%s=%s", text_names[i], texts[i]);
+	add(argv, &n, "--nodes=%u", nodes);
 	for (int i = 0; i < N_SWITCHES; i++)
-		if (switches[i] >= 0)
+		if (switches[i] >= 0 && i != ENTRYPOINT_LOG)
 			add(argv, &n, "--%s=%s", switch_names[i], switches[i] ? "yes" : "no");
 
 	int r = run(argv);
@@ -248,10 +266,19 @@ EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 	if (!wanted())
 		return 0;
 
-	char *argv[8];
+	char *argv[12];
 	int n = 0;
+	bool entry = switches[ENTRYPOINT] == 1;
+	uint32_t tasks;
+	if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks))
+		tasks = 1;
 	add(argv, &n, "%s", TD_CT_PROGRAM);
-	add(argv, &n, "enter");
+	add(argv, &n, entry || texts[SAVE] ? "start" : "enter");
+	if (entry || texts[SAVE]) {
+		add(argv, &n, entry && switches[ENTRYPOINT_LOG] == 1 ? "log" : entry ? "yes" : "no");
+		add(argv, &n, "%s", texts[SAVE] ? texts[SAVE] : "");
+		add(argv, &n, "%u", tasks);
+	}
 	add(argv, &n, "%s", dir);
 	add(argv, &n, "%s", texts[WORKDIR] ? texts[WORKDIR] : "");
 	add(argv, &n, "%s", texts[ENV] ? texts[ENV] : "");

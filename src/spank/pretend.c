@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,5 +47,31 @@ int td_ct_pretend(struct td_error *err)
 	struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
 		return td_fail_errno(err, TD_UNSUPPORTED, errno, "a filter of system calls");
+	return 0;
+}
+
+int td_ct_only_wait(struct td_error *err)
+{
+	static const int allowed[] = {
+#ifdef SYS_pause // not on arm64
+		SYS_pause,
+#endif
+		SYS_ppoll, SYS_restart_syscall, SYS_rt_sigreturn, SYS_prctl, SYS_sendto, SYS_close, SYS_exit_group,
+	};
+	struct sock_filter f[2 * TD_LEN(allowed) + 8];
+	size_t n = 0;
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+	f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < TD_LEN(allowed); i++) {
+		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
+		f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	}
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+
+	struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
+	if (setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+		return td_fail_errno(err, TD_UNSUPPORTED, errno, "a filter of system calls for the container's holder");
 	return 0;
 }

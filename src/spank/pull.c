@@ -1,10 +1,12 @@
-// From a registry or an archive to a tree in the cache.
+// From a registry, an archive or a squashfs file to a tree in the cache.
 #include "spank/pull.h"
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
 #include "spank/as.h"
+#include "spank/enroot.h"
+#include "spank/enter.h"
 #include "spank/layout.h"
 #include "spank/logins.h"
 #include "spank/reference.h"
@@ -12,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -30,6 +33,7 @@ struct fetching {
 	char *dir;                  // in staging, the keeper's
 	char *made;                 // in staging, root's: the tree that comes to be
 	char *from;                 // as skopeo has it: "docker://…", "oci-archive:…"
+	char *key;                  // of a squashfs file; NULL: it is none
 	const char *logins;         // where the credentials come from, for people; NULL: there are none
 	bool auth, insecure;
 };
@@ -45,13 +49,15 @@ static void work_done(struct fetching *w)
 	free(w->dir);
 	free(w->made);
 	free(w->from);
+	free(w->key);
 }
 
 // ---- tools ----
 struct tool {
 	char *const *argv;
 	const char *dir;
-	int to; // gets the output
+	int to;                         // gets the output
+	bool (*idle)(const char *line); // lines with which a tool may end with 2; NULL: none
 };
 
 static int run_tool(void *ctx, struct td_error *err)
@@ -73,6 +79,10 @@ static int run_tool(void *ctx, struct td_error *err)
 	// The tools write lines of log; the last one says what was wrong, as msg="…".
 	td_auto_strv struct td_strv lines = {0};
 	td_strv_split(&lines, td_buf_str(&out), '\n');
+	while (t->idle && status == 2 && lines.n && t->idle(lines.v[lines.n - 1]))
+		free(lines.v[--lines.n]);
+	if (t->idle && status == 2 && !lines.n)
+		return 0;
 	char *last = lines.n ? lines.v[lines.n - 1] : NULL, *msg = last ? strstr(last, "msg=\"") : NULL;
 	if (msg) {
 		last = msg + 5;
@@ -88,18 +98,24 @@ static int run_tool(void *ctx, struct td_error *err)
 }
 
 // Runs a tool as the keeper of the trees, in the work's directory; *ret gets its output.
-static int tool(const struct fetching *w, const struct td_strv *argv, struct td_buf *ret, struct td_error *err)
+static int tool_idle(const struct fetching *w, const struct td_strv *argv, bool (*idle)(const char *line),
+		     struct td_buf *ret, struct td_error *err)
 {
 	td_auto_close int fd = memfd_create("output", MFD_CLOEXEC);
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "memfd_create");
-	struct tool t = {.argv = argv->v, .dir = w->dir, .to = fd};
+	struct tool t = {.argv = argv->v, .dir = w->dir, .to = fd, .idle = idle};
 	int r = td_ct_as(&keeper, run_tool, &t, err);
 	char buf[65536];
 	lseek(fd, 0, SEEK_SET);
 	for (ssize_t n; !r && ret && ret->len < FILE_MAX && (n = read(fd, buf, sizeof(buf))) > 0;)
 		td_buf_add(ret, buf, (size_t)n);
 	return r;
+}
+
+static int tool(const struct fetching *w, const struct td_strv *argv, struct td_buf *ret, struct td_error *err)
+{
+	return tool_idle(w, argv, NULL, ret, err);
 }
 
 static void skopeo(const struct fetching *w, struct td_strv *a, const char *verb)
@@ -121,7 +137,9 @@ static bool allowed(const struct td_ct_pull *p, const struct td_ct_reference *re
 {
 	const struct td_strv *l = &p->settings->allow;
 	bool ok = l->n == 0;
-	for (size_t i = 0; i < l->n && !ok; i++)
+	// ".." would lead out of the directories that are allowed.
+	bool up = !ref && (strstr(p->image, "/../") || td_ends(p->image, "/.."));
+	for (size_t i = 0; i < l->n && !ok && !up; i++)
 		ok = ref ? td_ct_pattern_allows(l->v[i], ref) : td_ct_pattern_allows_path(l->v[i], p->image);
 	return ok;
 }
@@ -193,7 +211,14 @@ static int credentials(struct fetching *w, struct td_error *err)
 // ---- where from ----
 static int from_registry(struct fetching *w, struct td_error *err)
 {
-	int r = td_ct_reference_parse(w->p->image, &w->ref, err);
+	const char *image = w->p->image;
+	if (td_ends(image, ".sqsh") || td_ends(image, ".squashfs"))
+		return td_fail(
+			err, TD_INVALID,
+			"--container-image=%.200s is the name of an image in a registry; for the file write its path, "
+			"as in ./%.200s",
+			image, image);
+	int r = td_ct_reference_parse(image, &w->ref, err);
 	if (r)
 		return r;
 	w->name = td_ct_reference_text(&w->ref);
@@ -204,29 +229,54 @@ static int from_registry(struct fetching *w, struct td_error *err)
 	return credentials(w, err);
 }
 
-static int from_archive(struct fetching *w, struct td_error *err)
+// What changes with the file. The time is that of the inode, which nobody can set.
+static char *file_key(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) ? td_strdup("")
+			      : td_asprintf("file-%jx-%jx-%jx-%jx.%lx", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino,
+					    (uintmax_t)st.st_size, (uintmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+}
+
+static int copy_of_file(const struct fetching *w, const char *to, struct td_error *err)
+{
+	td_auto_close int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	td_auto_free char *before = w->key ? td_strdup(w->key) : file_key(w->p->file);
+	struct stat st;
+	if (fd < 0 || fchown(fd, TD_CT_UID, TD_CT_UID) || fstat(w->p->file, &st))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", to);
+	int r = td_file_room(TD_CT_CACHE, LEAST_MB + (st.st_size >> 20) * 3, "the image's files",
+			     "lower spec.containers.cache.limit or make room on the node", err);
+	if (r || (r = td_ct_copy(w->p->file, w->p->image, fd, 0, err)))
+		return td_wrap(err, "--container-image");
+	td_auto_free char *after = file_key(w->p->file);
+	if (strcmp(before, after) != 0)
+		return td_fail(
+			err, TD_INVALID,
+			"--container-image=%.200s changed while it was read; start the step again when it is written",
+			w->p->image);
+	return 0;
+}
+
+static int from_file(struct fetching *w, struct td_error *err)
 {
 	const char *path = w->p->image;
 	w->name = td_strdup(path);
-	if (!w->p->owner || path[0] != '/')
-		return td_fail(err, TD_INVALID, "--container-image=%.200s: a path must begin with /", path);
+	if (!w->p->owner || path[0] != '/' || w->p->file < 0)
+		return td_fail(err, TD_INVALID, "--container-image=%.200s: a file is somebody's image, and no node's",
+			       path);
 	if (!allowed(w->p, NULL))
 		return refuse(path, &w->p->settings->allow, err);
 
-	td_auto_free char *file = td_asprintf("%s/archive", w->dir);
-	td_auto_close int fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	char magic[4] = "";
-	if (fd < 0 || fchown(fd, TD_CT_UID, TD_CT_UID))
-		return td_fail_errno(err, TD_INTERNAL, errno, "%s", file);
-	int r = td_ct_copy_as(w->p->owner, path, fd, err);
+	if (pread(w->p->file, magic, 4, 0) == 4 && !memcmp(magic, "hsqs", 4)) {
+		w->key = file_key(w->p->file);
+		return 0;
+	}
+	td_auto_free char *file = td_asprintf("%s/archive", w->dir);
+	int r = copy_of_file(w, file, err);
 	if (r)
-		return td_wrap(err, "--container-image");
-	if (pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "hsqs", 4))
-		return td_fail(err, TD_UNSUPPORTED,
-			       "--container-image=%.200s is a squashfs file, which is not supported; make an archive "
-			       "of the image "
-			       "where you made it: skopeo copy docker://IMAGE oci-archive:FILE",
-			       path);
+		return r;
 
 	// An archive does not say of which of the two kinds it is, so ask.
 	static const char *const kinds[] = {"oci-archive", "docker-archive"};
@@ -240,10 +290,11 @@ static int from_archive(struct fetching *w, struct td_error *err)
 		if (!(r = tool(w, &a, NULL, err)))
 			return 0;
 	}
-	return td_fail(err, TD_INVALID,
-		       "--container-image=%.200s is neither an archive of `skopeo copy … oci-archive:FILE` nor one of "
-		       "`docker save`",
-		       path);
+	return td_fail(
+		err, TD_INVALID,
+		"--container-image=%.200s is no image: neither a squashfs file (enroot, mksquashfs) nor an archive "
+		"of `skopeo copy … oci-archive:FILE` or `docker save`",
+		path);
 }
 
 // ---- pull ----
@@ -291,7 +342,7 @@ static int config_to(struct fetching *w, const char *what, const char *file, str
 	return r ? r : td_file_write(path, n ? out.s : "", n, 0600, err);
 }
 
-// Makes w->made of what umoci unpacked. Only root writes there, so that nothing that came from outside
+// Makes w->made of what was unpacked. Only root writes there, so that nothing that came from outside
 // can lead a write of root's elsewhere.
 static int assemble(struct fetching *w, const char *bundle, struct td_error *err)
 {
@@ -305,10 +356,16 @@ static int assemble(struct fetching *w, const char *bundle, struct td_error *err
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", to);
 	if (!S_ISDIR(st.st_mode))
 		return td_fail(err, TD_INVALID, "its root is no directory");
+	return td_file_write(name, w->name, strlen(w->name), 0600, err);
+}
+
+// What an image's configuration says about its start.
+static int configuration(struct fetching *w, struct td_error *err)
+{
 	int r = config_to(w, "{{range .Config.Env}}{{printf \"%s\\x00\" .}}{{end}}", "env", err);
 	if (!r)
 		r = config_to(w, "{{.Config.WorkingDir}}", "workdir", err);
-	return r ? r : td_file_write(name, w->name, strlen(w->name), 0600, err);
+	return r ? r : config_to(w, "{{range .Config.Entrypoint}}{{printf \"%s\\x00\" .}}{{end}}", "entry", err);
 }
 
 static int fetch(struct fetching *w, const char *key, struct td_error *err)
@@ -336,16 +393,81 @@ static int fetch(struct fetching *w, const char *key, struct td_error *err)
 		td_strv_add(&unpack, argv[i]);
 	if ((r = tool(w, &unpack, NULL, err)))
 		return td_wrap(err, "image %.160s: unpack", w->name);
-	if ((r = assemble(w, bundle, err)) || (r = td_ct_store_put(w->made, key, err)))
+	if ((r = assemble(w, bundle, err)) || (r = configuration(w, err)) || (r = td_ct_store_put(w->made, key, err)))
 		return td_wrap(err, "image %.160s", w->name);
+	return 0;
+}
+
+// ---- a squashfs file ----
+// Devices need root; nobody misses them, because /dev is the node's.
+static bool no_device(const char *line)
+{
+	return strstr(line, "could not create") && strstr(line, " device ");
+}
+
+// A small file of the unpacked image, whose links are followed inside of it. False: it has none.
+static bool file_of_tree(const struct fetching *w, const char *path, size_t max, struct td_buf *ret)
+{
+	td_auto_free char *rootfs = td_asprintf("%s/rootfs", w->made);
+	td_auto_close int root = open(rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	td_auto_close int fd = root < 0 ? -1 : td_ct_open_in(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > (off_t)max)
+		return false;
+	td_auto_free char *text = td_calloc(1, (size_t)st.st_size + 1);
+	if (pread(fd, text, (size_t)st.st_size, 0) != st.st_size)
+		return false;
+	td_buf_puts(ret, text); // ends where a zero byte is
+	return true;
+}
+
+static int write_to(const struct fetching *w, const char *file, const char *s, size_t n, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/%s", w->made, file);
+	return td_file_write(path, s, n, 0600, err);
+}
+
+// As enroot has it: /etc/environment, and /etc/rc, which is the entry point and knows the directory.
+static int files_of_enroot(const struct fetching *w, struct td_error *err)
+{
+	static const char entry[] = "/bin/sh\0/etc/rc"; // with its last zero byte
+	td_auto_buf struct td_buf environment = {0}, rc = {0};
+	file_of_tree(w, "/etc/environment", FILE_MAX / 4, &environment);
+	bool has_rc = file_of_tree(w, "/etc/rc", FILE_MAX / 4, &rc);
+	td_auto_free char *workdir = td_ct_rc_workdir(td_buf_str(&rc));
+	int r = write_to(w, "environment", td_buf_str(&environment), environment.len, err);
+	if (!r)
+		r = write_to(w, "env", "", 0, err);
+	if (!r)
+		r = write_to(w, "workdir", workdir ? workdir : "", workdir ? strlen(workdir) : 0, err);
+	return r ? r : write_to(w, "entry", entry, has_rc ? sizeof(entry) : 0, err);
+}
+
+static int unsquash(struct fetching *w, const char *key, struct td_error *err)
+{
+	td_auto_free char *file = td_asprintf("%s/image.sqsh", w->dir), *bundle = td_asprintf("%s/bundle", w->dir),
+			  *rootfs = td_asprintf("%s/rootfs", bundle);
+	int r = copy_of_file(w, file, err);
+	if (r)
+		return r;
+	if (mkdir(bundle, 0700) || chown(bundle, TD_CT_UID, TD_CT_UID))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", bundle);
+	const char *const argv[] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-d", rootfs, file};
+	td_auto_strv struct td_strv a = {0};
+	for (size_t i = 0; i < TD_LEN(argv); i++)
+		td_strv_add(&a, argv[i]);
+	if ((r = tool_idle(w, &a, no_device, NULL, err)))
+		return td_wrap(err, "--container-image=%.200s: unpack", w->name);
+	if ((r = assemble(w, bundle, err)) || (r = files_of_enroot(w, err)) || (r = td_ct_store_put(w->made, key, err)))
+		return td_wrap(err, "--container-image=%.200s", w->name);
 	return 0;
 }
 
 static int pull(struct fetching *w, char **ret_key, struct td_error *err)
 {
-	int r = w->p->image[0] == '/' || w->p->image[0] == '.' ? from_archive(w, err) : from_registry(w, err);
-	td_auto_free char *key = NULL;
-	if (r || (r = digest_of(w, &key, err)))
+	int r = td_ct_is_path(w->p->image) ? from_file(w, err) : from_registry(w, err);
+	td_auto_free char *key = w->key ? td_strdup(w->key) : NULL;
+	if (r || (!key && (r = digest_of(w, &key, err))))
 		return r;
 
 	// Taken or fetched, until it is there: it may be evicted in between.
@@ -364,7 +486,7 @@ static int pull(struct fetching *w, char **ret_key, struct td_error *err)
 			continue;
 		td_auto_free char *text = td_asprintf("importing image %s", w->name);
 		w->p->say(w->p->ctx, text);
-		if ((r = fetch(w, key, err)))
+		if ((r = w->key ? unsquash(w, key, err) : fetch(w, key, err)))
 			return r;
 		td_auto_free char *done = td_asprintf("imported image %s", w->name);
 		w->p->say(w->p->ctx, done);
@@ -376,7 +498,7 @@ static int pull(struct fetching *w, char **ret_key, struct td_error *err)
 static bool take_ready(const struct td_ct_pull *p, char **ret_key)
 {
 	td_auto_reference struct td_ct_reference ref = {0};
-	if (!p->owner || p->image[0] == '/' || td_ct_reference_parse(p->image, &ref, NULL) ||
+	if (!p->owner || td_ct_is_path(p->image) || td_ct_reference_parse(p->image, &ref, NULL) ||
 	    !ready_for_all(p->settings, &ref) || !allowed(p, &ref))
 		return false;
 	td_auto_free char *name = td_ct_reference_text(&ref), *key = td_ct_store_ready(name);

@@ -1,12 +1,16 @@
-// From a registry or an archive to a tree in the cache.
+// From a registry, an archive or a squashfs file to a tree in the cache.
 //
 // Whose credentials count: those of the user who asks. The registry is asked for the manifest each
 // time, with them, so that a tree which is there already serves only those who could fetch it
 // themselves. Only the images of spec.containers.images.prePull are everybody's: the cluster fetched
 // them with its own credentials, and nobody is asked again.
 //
-// What comes from outside is read by skopeo and umoci as the user TD_CT_UID, who owns the trees and
+// What comes from outside is read by skopeo, umoci and unsquashfs as the user TD_CT_UID, who owns the trees and
 // nothing else. Tools check every blob against the manifest's digest.
+//
+// A file is opened with the user's rights each time. The tree of a squashfs file is found again by the file's device,
+// inode, size and time of change (of the inode: nobody can set it), so a step with an image of 20 GB that is there
+// already reads none of it; a digest would read it all. Who replaces or overwrites the file gets a new tree.
 #pragma once
 
 #include "spank/container.h"
@@ -17,6 +21,7 @@ struct td_ct_pull {
 	const char *image;               // as the user wrote it
 	const char *id;                  // the container that takes the tree; NULL: none
 	const struct td_ct_settings *settings;
+	int file; // the image's file where `image` is a path, opened as the owner; -1: none
 	void (*say)(void *ctx, const char *text);
 	void *ctx;
 };

@@ -117,3 +117,8 @@ bool td_ct_pattern_allows_path(const char *pattern, const char *path)
 {
 	return pattern[0] == '/' && fnmatch(pattern, path, 0) == 0;
 }
+
+bool td_ct_is_path(const char *image)
+{
+	return image[0] == '/' || image[0] == '.';
+}

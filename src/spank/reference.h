@@ -15,6 +15,8 @@ struct td_ct_reference {
 int td_ct_reference_parse(const char *text, struct td_ct_reference *ret, struct td_error *err);
 void td_ct_reference_done(struct td_ct_reference *r);
 #define td_auto_reference __attribute__((cleanup(td_ct_reference_done)))
+// Is it a path, as Pyxis tells it from a name: does it begin with '/' or '.'?
+bool td_ct_is_path(const char *image);
 // "registry/path:tag" or "registry/path@digest". The caller frees it.
 char *td_ct_reference_text(const struct td_ct_reference *r);
 // Does a pattern allow the name? '*' stands for anything. A pattern is compared with the full name

@@ -19,8 +19,7 @@
 
 #define SPOOL "/var/spool/slurmd" // batch scripts and PMIx's files; slurm/conf.h sets it
 
-// Opens a path as seen from the container's root, whose links are followed inside of it.
-static int open_in(int root, const char *path, int flags)
+int td_ct_open_in(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -34,16 +33,16 @@ static int place(int root, const char *path, bool file, int *ret_fd, struct td_e
 	td_auto_strv struct td_strv parts = {0};
 	td_strv_split(&parts, path, '/');
 	td_auto_buf struct td_buf done = {0};
-	td_auto_close int at = open_in(root, "/", O_PATH | O_DIRECTORY);
+	td_auto_close int at = td_ct_open_in(root, "/", O_PATH | O_DIRECTORY);
 	for (size_t i = 0; i < parts.n && at >= 0; i++) {
 		bool last = i + 1 == parts.n;
 		td_buf_printf(&done, "/%s", parts.v[i]);
-		int next = open_in(root, td_buf_str(&done), O_PATH);
+		int next = td_ct_open_in(root, td_buf_str(&done), O_PATH);
 		if (next < 0 && errno == ENOENT) {
 			if (last && file ? mknodat(at, parts.v[i], S_IFREG | 0644, 0) : mkdirat(at, parts.v[i], 0755))
 				return td_fail_errno(err, TD_INVALID, errno, "make %s in the container",
 						     td_buf_str(&done));
-			next = open_in(root, td_buf_str(&done), O_PATH);
+			next = td_ct_open_in(root, td_buf_str(&done), O_PATH);
 		}
 		if (next < 0)
 			return td_fail_errno(err, TD_INVALID, errno, "%s in the container", td_buf_str(&done));
@@ -97,7 +96,7 @@ static int tmpfs(int root, const char *to, const char *mode, struct td_error *er
 
 static int unmount(int root, const char *at, struct td_error *err)
 {
-	td_auto_close int fd = open_in(root, at, O_PATH);
+	td_auto_close int fd = td_ct_open_in(root, at, O_PATH);
 	td_auto_free char *path = td_asprintf("/proc/self/fd/%d", fd);
 	char real[4096];
 	ssize_t n = fd < 0 ? -1 : readlink(path, real, sizeof(real) - 1);
@@ -135,7 +134,7 @@ static int overlay(const struct td_ct_enter *e, int tree, int *ret_root, struct 
 // for his number.
 static void name_user(const struct td_ct_enter *e, int root, const char *file, const char *line, unsigned id)
 {
-	td_auto_close int fd = open_in(root, file, O_RDWR | O_APPEND);
+	td_auto_close int fd = td_ct_open_in(root, file, O_RDWR | O_APPEND);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > 1 << 20)
 		return; // an image without users has no use for one
@@ -157,7 +156,7 @@ static void name_user(const struct td_ct_enter *e, int root, const char *file, c
 // apt changes to a user of its own, and looks whether it did: tell it not to.
 static void for_apt(int root)
 {
-	td_auto_close int dir = open_in(root, "/etc/apt/apt.conf.d", O_RDONLY | O_DIRECTORY);
+	td_auto_close int dir = td_ct_open_in(root, "/etc/apt/apt.conf.d", O_RDONLY | O_DIRECTORY);
 	td_auto_close int fd =
 		dir < 0 ? -1 : openat(dir, "90tandem", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd >= 0)
@@ -222,7 +221,7 @@ static int driver(int root, struct td_error *err)
 	td_auto_free char *dir = td_path_exists("/dev/nvidiactl") ? td_gpu_driver_dir("") : NULL;
 	const char *place = NULL;
 	for (size_t i = 0; dir && !place && td_gpu_driver_places[i]; i++) {
-		td_auto_close int fd = open_in(root, td_gpu_driver_places[i], O_PATH | O_DIRECTORY);
+		td_auto_close int fd = td_ct_open_in(root, td_gpu_driver_places[i], O_PATH | O_DIRECTORY);
 		place = fd >= 0 ? td_gpu_driver_places[i] : NULL;
 	}
 	if (!place)

@@ -19,6 +19,8 @@ enum spank_item {
 	S_JOB_GID = 1,                 // gid_t *
 	S_JOB_ID = 2,                  // uint32_t *
 	S_JOB_STEPID = 3,              // uint32_t *
+	S_JOB_NNODES = 4,              // uint32_t *, of the step
+	S_JOB_LOCAL_TASK_COUNT = 6,    // uint32_t *
 	S_JOB_ENV = 10,                // char ***
 	S_JOB_SUPPLEMENTARY_GIDS = 19, // gid_t **, int *
 };

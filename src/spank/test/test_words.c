@@ -1,16 +1,23 @@
 // What users write for containers in jobs.
-// rows: A11.1 A11.2 A11.5
+// rows: A11.1 A11.2 A11.5 D8.1
+#include "spank/enroot.h"
 #include "spank/logins.h"
 #include "spank/mounts.h"
+#include "spank/pretend.h"
 #include "spank/reference.h"
 #include "spank/settings.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -139,10 +146,87 @@ static void test_settings(void **state)
 	assert_int_equal(td_ct_settings_read(path, &s, NULL), TD_UNSUPPORTED);
 }
 
+static const char *value(const char *name)
+{
+	return !strcmp(name, "HOST") ? "n0" : NULL;
+}
+
+static void test_environment(void **state)
+{
+	(void)state;
+	td_auto_buf struct td_buf b = {0}, back = {0};
+	static const char want[] = "A=1\0B=two words\0C='x\0D=on n0, not ,${,$HOST\0E=\0F=";
+	td_ct_environment_parse(
+		"# no\nA=1\n  B=\"two words\"  \nC='x\n1=no\nno\nD=on ${HOST}, not ${OTHER},${,$HOST\nE=''\n\nF=",
+		value, &b);
+	assert_int_equal(b.len, sizeof(want));
+	assert_memory_equal(b.s, want, sizeof(want));
+	td_ct_environment_write("A=1\0B=two\nlines\0C=x", sizeof("A=1\0B=two\nlines\0C=x"), &back);
+	assert_string_equal(td_buf_str(&back), "A=1\nC=x\n");
+}
+
+static void test_rc(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *dir;
+	} rcs[] = {
+		{"mkdir -p \"/a b\" 2> /dev/null\ncd \"/a b\" && unset OLDPWD || exit 1\n", "/a b"},
+		{"cd '/it'\\''s' || exit 1\ncd /other\n", "/it's"},
+		{" cd /plain;x", "/plain"},
+		{"cd \"$HOME\"\ncd /later\n", NULL},
+		{"cd 'never ends", NULL},
+		{"cd relative\n", NULL},
+		{"abcd /x\n", NULL},
+		{"", NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(rcs); i++) {
+		td_auto_free char *dir = td_ct_rc_workdir(rcs[i].text);
+		assert_true(td_streq(dir, rcs[i].dir));
+	}
+
+	// What is written is read again, and a shell understands it.
+	static const char entry[] = "/it's\0--a b";
+	td_auto_buf struct td_buf b = {0};
+	td_ct_rc_write("/work's $x", entry, sizeof(entry), &b);
+	td_auto_free char *dir = td_ct_rc_workdir(td_buf_str(&b));
+	assert_string_equal(dir, "/work's $x");
+	assert_non_null(strstr(td_buf_str(&b), "exec '/it'\\''s' '--a b' \"$@\"\n"));
+	td_buf_reset(&b);
+	td_ct_rc_write("", NULL, 0, &b);
+	assert_non_null(strstr(td_buf_str(&b), "\ncd '/' ||"));
+	assert_non_null(strstr(td_buf_str(&b), "\nexec \"$@\"\n"));
+}
+
+// What the holder of a container may do, whoever traces it.
+static void test_only_wait(void **state)
+{
+	(void)state;
+	for (int opens = 0; opens < 2; opens++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			if (td_ct_only_wait(NULL))
+				syscall(SYS_exit_group, 1);
+			prctl(PR_SET_DUMPABLE, 1);
+			if (opens)
+				syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY);
+			syscall(SYS_exit_group, 0);
+		}
+		int status;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (opens)
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+		else
+			assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_patterns),
-					   cmocka_unit_test(test_mounts), cmocka_unit_test(test_logins),
-					   cmocka_unit_test(test_settings)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),    cmocka_unit_test(test_patterns),
+					   cmocka_unit_test(test_mounts),   cmocka_unit_test(test_logins),
+					   cmocka_unit_test(test_settings), cmocka_unit_test(test_environment),
+					   cmocka_unit_test(test_rc),       cmocka_unit_test(test_only_wait)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
