@@ -12,7 +12,7 @@ enum { FILE_MAX = 64 << 10 };
 struct fake {
 	char *path, *root;  // root NULL: none
 	int gpus, devices;  // before they are cut, and then
-	struct td_mig *mig; // NULL: none is cut
+	struct td_mig *mig; // NULL: none is cut, or was
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -263,7 +263,8 @@ static int look_at_parts(struct fake *k, struct td_error *err)
 	free(k->mig);
 	k->mig = NULL;
 	k->devices = k->gpus - __builtin_popcountll(m->cut) + (int)m->n;
-	if (m->cut)
+	// One whose GPUs were cut once says who they are also when all are whole again.
+	if (td_path_exists(file))
 		k->mig = td_steal(m);
 	return 0;
 }
@@ -379,7 +380,8 @@ static int fake_cut(void *ctx, int gpu, const struct td_mig_wish *v, size_t n, s
 	int r = td_mig_file(file, k->gpus, m, err);
 	if (r)
 		return r;
-	memcpy(in_order, v, n * sizeof(*v));
+	for (size_t i = 0; i < n; i++)
+		in_order[i] = v[i];
 	if (n)
 		qsort(in_order, n, sizeof(*in_order), by_place);
 	m->cut = n ? m->cut | UINT64_C(1) << gpu : m->cut & ~(UINT64_C(1) << gpu);

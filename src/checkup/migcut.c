@@ -71,7 +71,7 @@ static int gpu_of(const struct td_nvml *n, int gpu, nvml_device *ret, struct td_
 int td_nvml_kinds(struct td_nvml *n, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n, struct td_error *err)
 {
 	struct kind v[TD_MIG_KINDS];
-	nvml_device d;
+	nvml_device d = NULL;
 	unsigned now, then;
 	int r = gpu_of(n, gpu, &d, err);
 	if (r)
@@ -203,7 +203,7 @@ int td_nvml_cut(struct td_nvml *n, int gpu, const struct td_mig_wish *v, size_t 
 {
 	struct kind kinds[TD_MIG_KINDS];
 	struct there have[PLACES];
-	nvml_device d;
+	nvml_device d = NULL;
 	size_t n_have = 0;
 	unsigned now = 0, then = 0;
 	int r = gpu_of(n, gpu, &d, err);
