@@ -86,7 +86,8 @@ bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 	if (!sc)
 		return true;
 	td_auto(td_json_unref) struct td_json *in_force = td_op_in_force(op, sc), *want = NULL;
-	if (!slurmd || td_object_deleting(slurmd) || !td_op_gpus(op, sc->root, n->node, &gpus, &why))
+	// The bridge says on the pod that its node is drained, so that its record is there.
+	if (!slurmd || !td_object_annotation(slurmd, TD_ANN_SLURM_STATE) || !td_op_gpus(op, sc->root, n->node, &gpus, &why))
 		return false;
 	// What the agent says of the machine, and what a device plugin says, come one after the other.
 	td_auto(td_json_unref) struct td_json *told = td_op_told_read(n->node->root);
