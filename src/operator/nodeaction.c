@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, TEST_MOST_MS = 20000 };
+enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, ANEW_MS = 500, TEST_MOST_MS = 20000 };
 
 struct run {
 	struct td_op_node *n;
@@ -246,8 +246,11 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 	}
 	if (x->alone)
 		device_facts(x, f);
-	if (x->step == TD_ACT_CUT)
+	if (x->step == TD_ACT_CUT) {
 		f->anew = !f->slurm || td_op_cut_anew(n, x->slurmd);
+		if (!f->anew) // what it waits for shows in no Node and no pod
+			*x->again_ms = ANEW_MS;
+	}
 	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN || x->step == TD_ACT_CUT ||
 	    (x->alone && x->step == TD_ACT_TEST)) {
 		td_auto_free char *want = operation(x);

@@ -86,8 +86,7 @@ bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 	if (!sc)
 		return true;
 	td_auto(td_json_unref) struct td_json *in_force = td_op_in_force(op, sc), *want = NULL;
-	// The bridge says on the pod that its node is drained, so that its record is there.
-	if (!slurmd || !td_object_annotation(slurmd, TD_ANN_SLURM_STATE) || !td_op_gpus(op, sc->root, n->node, &gpus, &why))
+	if (!slurmd || td_object_deleting(slurmd) || !td_op_gpus(op, sc->root, n->node, &gpus, &why))
 		return false;
 	// What the agent says of the machine, and what a device plugin says, come one after the other.
 	td_auto(td_json_unref) struct td_json *told = td_op_told_read(n->node->root);
@@ -96,7 +95,9 @@ bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 			   &why) ||
 	    (offered && (size_t)offered != yyjson_arr_size(td_jget(td_json_root(told), "gpus"))))
 		return false;
-	return td_op_share_of(sc->root, set->root, n->node->root, &gpus, &share, &why) &&
+	const char *record = td_jstr(td_jfind(td_jget(set->root, "status.nodes"), "name", n->name), "gres");
+	return td_op_share_of(sc->root, set->root, n->node->root, &gpus, &share, &why) && record &&
+	       !td_op_gpus_differ(record, &share) &&
 	       !td_op_slurmd_pod(td_json_root(in_force), set->root, n->node->root, &share, op->image, &want, &why) &&
 	       td_streq(td_object_annotation(slurmd, TD_ANN_REVISION),
 			td_jkey_str(td_jget(td_json_root(want), "metadata.annotations"), TD_ANN_REVISION));
