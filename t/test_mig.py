@@ -120,10 +120,10 @@ def test_a_gpu_is_cut_and_whole_again(home):
     assert done["phase"] == "Succeeded" and [s["name"] for s in done["steps"]] == ["drain", "cut-gpu", "return"], done
     assert gres() == "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1"
     with open(f"{pool.home}/hardware/n1/mig") as f:
-        assert f.read() == "gpu1 1g.10gb 1g.10gb 3g.40gb\n"
+        assert f.read() == "gpu1 3g.40gb 1g.10gb 1g.10gb\n"
     job = lambda *what: pool.shell("srun", "-Q", "--mem=64M", *what, "bash", "-c", PROBE).split()
-    assert job("--gpus=1g.10gb:2") == [*files((3, 4, 5, 6)), *["MIG-fake-1-1,MIG-fake-1-2"] * 2]
-    assert job("--gpus=3g.40gb:1") == [*files((7, 8)), *["MIG-fake-1-3"] * 2]
+    assert job("--gpus=1g.10gb:2") == [*files((5, 6, 7, 8)), *["MIG-fake-1-2,MIG-fake-1-3"] * 2]
+    assert job("--gpus=3g.40gb:1") == [*files((3, 4)), *["MIG-fake-1-1"] * 2]
 
     # Whole again, by the command, while those who do it are killed: the agent when it was told, the operator with it.
     made = json.loads(pool.cmd("node", "cut", "n1", "--gpu", "1", "--parts", "whole", "-o", "json").stdout)

@@ -19,8 +19,9 @@ static int failed(int r, const char *what, struct td_error *err)
 		int r, code;
 		const char *words;
 	} known[] = {{IN_USE, TD_CONFLICT, "a program uses the GPU"},
-		     {NO_PERMISSION, TD_DENIED, "the agent has not the right to: it must be root, and a container have "
-						"NVIDIA_MIG_CONFIG_DEVICES=all and CAP_SYS_ADMIN"},
+		     {NO_PERMISSION, TD_DENIED,
+		      "the agent has not the right to: it must be root, and a container have "
+		      "NVIDIA_MIG_CONFIG_DEVICES=all and CAP_SYS_ADMIN"},
 		     {NOT_SUPPORTED, TD_UNSUPPORTED, "this GPU cannot be cut"},
 		     {RESET_REQUIRED, TD_UNSUPPORTED,
 		      "the mode counts after a reset of the GPU: reset it or reboot the node, then ask again"},
@@ -48,7 +49,8 @@ static size_t kinds_of(const struct td_nvml *n, nvml_device d, struct kind ret[T
 		// A number may stand for a part that this GPU does not have.
 		if (n->kind(d, i, &x) != OK || n->places(d, x.id, p, &count) != OK || !count || count > PLACES)
 			continue;
-		*to = (struct kind){.id = x.id, .slices = x.slices, .is = {.size = (int)p[0].size, .most = (int)x.count}};
+		*to = (struct kind){
+			.id = x.id, .slices = x.slices, .is = {.size = (int)p[0].size, .most = (int)x.count}};
 		x.name[sizeof(x.name) - 1] = '\0';
 		if (!td_mig_profile(x.name, to->is.profile))
 			continue;
@@ -63,7 +65,8 @@ static size_t kinds_of(const struct td_nvml *n, nvml_device d, struct kind ret[T
 static int gpu_of(const struct td_nvml *n, int gpu, nvml_device *ret, struct td_error *err)
 {
 	if (gpu < 0 || gpu >= (int)n->n || !n->gpu[gpu])
-		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here, or it is lost: the machine has %u", gpu, n->n);
+		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here, or it is lost: the machine has %u", gpu,
+			       n->n);
 	*ret = n->gpu[gpu];
 	return 0;
 }

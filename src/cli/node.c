@@ -313,7 +313,8 @@ int td_node_main(int argc, char **argv)
 		.min_args = 1,
 		.max_args = 2,
 		.args = "[ACTION] NODE",
-		.choices = "drain|reset-gpu|reboot|run|cut|test|return|out|in|token|tokens|revoke|machine-id|admit|dismiss",
+		.choices = "drain|reset-gpu|reboot|run|cut|test|return|out|in|token|tokens|revoke|machine-id|admit|"
+			   "dismiss",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
@@ -340,18 +341,20 @@ int td_node_main(int argc, char **argv)
 	for (size_t i = 0; i < TD_LEN(acts); i++)
 		if (!strcmp(words[0], acts[i])) {
 			if (!strcmp(words[0], "cut") && !q.parts)
-				return td_command_wrong("node", "cut needs --parts, such as 3g.40gb,1g.10gb,1g.10gb, or "
-								"--parts whole");
+				return td_command_wrong("node",
+							"cut needs --parts, such as 3g.40gb,1g.10gb,1g.10gb, or "
+							"--parts whole");
 			if (!strcmp(words[0], "run") && !q.program)
 				return td_command_wrong("node", "run needs --program NAME");
 			if ((!strcmp(words[0], "out") || !strcmp(words[0], "in")) && !q.device)
 				return td_command_wrong("node", "%s needs --device gpuN", words[0]);
-			if (td_streq(q.scope, "device") &&
-			    (!q.device || !strcmp(words[0], "reboot") || !strcmp(words[0], "run") || !strcmp(words[0], "cut")))
+			if (td_streq(q.scope, "device") && (!q.device || !strcmp(words[0], "reboot") ||
+							    !strcmp(words[0], "run") || !strcmp(words[0], "cut")))
 				return td_command_wrong("node", "--scope device needs --device gpuN, and one of drain, "
 								"reset-gpu, test and return");
 			return act(&q, words[0], words[1]);
 		}
-	return td_command_wrong(
-		"node", "\"%s\" is no action: give drain, reset-gpu, reboot, run, cut, test, return, out or in", words[0]);
+	return td_command_wrong("node",
+				"\"%s\" is no action: give drain, reset-gpu, reboot, run, cut, test, return, out or in",
+				words[0]);
 }

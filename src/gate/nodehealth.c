@@ -410,8 +410,8 @@ struct op {
 	const char *id, *action, *device, *program; // point into the annotation's document
 	int node;
 	const char *name;
-	bool alone; // it is about one device of a node whose others work
-	int64_t ms; // of a test: how long it computes
+	bool alone;        // it is about one device of a node whose others work
+	int64_t ms;        // of a test: how long it computes
 	int64_t gpu;       // of a cut: the machine's; below 0: all of them
 	const char *parts; // the same: "3g.40gb,1g.10gb"; "": they shall be whole
 };

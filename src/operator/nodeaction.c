@@ -280,9 +280,9 @@ static int hold(struct run *x, struct td_error *err)
 {
 	const char *reason = td_jstr_or(x->o->root, "spec.reason", ""), *by = td_jstr(x->o->root, "spec.requestedBy");
 	// "devices …" says that the record's are not right, so that it may be made anew while the node is drained for this.
-	td_auto_free char *text = td_asprintf("%s %s%s%.60s%s%.120s", x->act == TD_ACT_CUT ? "devices change: action" : "action",
-					      td_pool_act_name(x->act), by ? " by " : "",
-					      by ? by : "", *reason ? ": " : "", reason);
+	td_auto_free char *text =
+		td_asprintf("%s %s%s%.60s%s%.120s", x->act == TD_ACT_CUT ? "devices change: action" : "action",
+			    td_pool_act_name(x->act), by ? " by " : "", by ? by : "", *reason ? ": " : "", reason);
 	const char *const notes[][2] = {{TD_ANN_HOLD, text}, {0}};
 	if (x->alone)
 		return td_op_devices_change(x->n, (uint64_t)1 << x->device, 0, text, err);

@@ -19,9 +19,8 @@ static size_t kinds_of(const yyjson_val *entry, struct td_cut_kind ret[TD_CUT_KI
 		long long size = td_jint(x, "size", 0);
 		if (k == TD_CUT_KINDS || !*name || strlen(name) >= sizeof(ret->name) || size < 1 || size > 32)
 			continue;
-		ret[k] = (struct td_cut_kind){.size = (int)size,
-					      .at = (uint32_t)td_jint(x, "at", 0),
-					      .most = (int)td_jint(x, "most", 0)};
+		ret[k] = (struct td_cut_kind){
+			.size = (int)size, .at = (uint32_t)td_jint(x, "at", 0), .most = (int)td_jint(x, "most", 0)};
 		memcpy(ret[k++].name, name, strlen(name));
 	}
 	return k;
@@ -91,8 +90,8 @@ bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 	// What the agent says of the machine, and what a device plugin says, come one after the other.
 	td_auto(td_json_unref) struct td_json *told = td_op_told_read(n->node->root);
 	int64_t offered = 0;
-	if (td_api_devices(td_jget(n->node->root, "status.capacity"), td_op_node_resource(sc->root, n->node->root), &offered,
-			   &why) ||
+	if (td_api_devices(td_jget(n->node->root, "status.capacity"), td_op_node_resource(sc->root, n->node->root),
+			   &offered, &why) ||
 	    (offered && (size_t)offered != yyjson_arr_size(td_jget(td_json_root(told), "gpus"))))
 		return false;
 	const char *record = td_jstr(td_jfind(td_jget(set->root, "status.nodes"), "name", n->name), "gres");

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct search {
+struct placing {
 	const struct td_cut_kind *of[TD_CUT_PARTS];
 	int order[TD_CUT_PARTS]; // the largest first
 	size_t n;
@@ -15,7 +15,7 @@ struct search {
 
 // One part after the other; what takes an earlier one's room away comes back to it. Of equal parts the later one begins
 // behind the earlier one, so that no two orders of the same are tried.
-static bool place(const struct search *s, size_t k, uint32_t taken)
+static bool place(const struct placing *s, size_t k, uint32_t taken)
 {
 	if (k == s->n)
 		return true;
@@ -38,7 +38,7 @@ int td_pool_cut_place(const struct td_cut_kind *kinds, size_t n, const char *con
 {
 	td_auto_buf struct td_buf has = {0}, all = {0};
 	int at[TD_CUT_PARTS] = {0};
-	struct search s = {.n = n_wish, .at = at};
+	struct placing s = {.n = n_wish, .at = at};
 	if (n_wish > TD_CUT_PARTS)
 		return td_fail(err, TD_INVALID, "more than %d parts", TD_CUT_PARTS);
 	for (size_t k = 0; k < n; k++)
@@ -48,8 +48,8 @@ int td_pool_cut_place(const struct td_cut_kind *kinds, size_t n, const char *con
 		for (size_t k = 0; k < n; k++)
 			s.of[i] = strcmp(kinds[k].name, wish[i]) != 0 ? s.of[i] : &kinds[k];
 		if (!s.of[i])
-			return td_fail(err, TD_INVALID, "\"%.40s\" is no part that it has: it can be cut in %s", wish[i],
-				       n ? td_buf_str(&has) : "none");
+			return td_fail(err, TD_INVALID, "\"%.40s\" is no part that it has: it can be cut in %s",
+				       wish[i], n ? td_buf_str(&has) : "none");
 		for (size_t k = 0; k <= i; k++)
 			count += s.of[k] == s.of[i];
 		if (s.of[i]->most && count > s.of[i]->most)
@@ -66,10 +66,11 @@ int td_pool_cut_place(const struct td_cut_kind *kinds, size_t n, const char *con
 		s.order[k] = (int)i;
 	}
 	if (!place(&s, 0, 0))
-		return td_fail(err, TD_INVALID,
-			       "%.200s do not fit beside each other: it can be cut in %s, and a part takes as much of its "
-			       "memory as its name says",
-			       td_buf_str(&all), td_buf_str(&has));
+		return td_fail(
+			err, TD_INVALID,
+			"%.200s do not fit beside each other: it can be cut in %s, and a part takes as much of its "
+			"memory as its name says",
+			td_buf_str(&all), td_buf_str(&has));
 	memcpy(ret_at, at, sizeof(at));
 	return 0;
 }

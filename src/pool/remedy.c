@@ -124,8 +124,9 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 		return f->late ? plan(TD_ACT_FAIL, "the node did not come back with a new boot in time")
 			       : plan(TD_ACT_WAIT, "the node boots");
 	if (f->step == TD_ACT_CUT && !f->anew)
-		return f->late ? plan(TD_ACT_FAIL, "the node's record in Slurm did not get its new devices in time: the "
-						   "NodeSet's status says why")
+		return f->late ? plan(TD_ACT_FAIL,
+				      "the node's record in Slurm did not get its new devices in time: the "
+				      "NodeSet's status says why")
 			       : plan(TD_ACT_WAIT, "its slurmd is made anew with the devices that there are now");
 	if (!f->ready)
 		return f->late ? plan(TD_ACT_FAIL, "the node or its slurmd was not ready in time")

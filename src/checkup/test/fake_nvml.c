@@ -111,7 +111,8 @@ static int part(device d)
 static struct made *made_of(device d)
 {
 	char *at = (char *)d;
-	return at >= (char *)made && at < (char *)(made + MADE) ? &made[(at - (char *)made) / (long)sizeof(made[0])] : NULL;
+	return at >= (char *)made && at < (char *)(made + MADE) ? &made[(at - (char *)made) / (long)sizeof(made[0])]
+								: NULL;
 }
 static int gpu_of(device d)
 {
@@ -240,8 +241,8 @@ EXPORT int nvmlDeviceGetGpuInstances(device d, unsigned id, struct made **v, uns
 }
 EXPORT int nvmlGpuInstanceGetInfo(struct made *m, struct part_info *ret)
 {
-	*ret = (struct part_info){(device)&gpus[m->gpu], 1 + (unsigned)(m - made), kinds[m->kind].id,
-				  {m->start, kinds[m->kind].size}};
+	*ret = (struct part_info){
+		(device)&gpus[m->gpu], 1 + (unsigned)(m - made), kinds[m->kind].id, {m->start, kinds[m->kind].size}};
 	return 0;
 }
 EXPORT int nvmlDeviceCreateGpuInstanceWithPlacement(device d, unsigned id, const struct place *p, struct made **ret)
@@ -277,14 +278,16 @@ EXPORT int nvmlGpuInstanceDestroy(struct made *m)
 	return 0;
 }
 // The first ones have one to four slices, and then seven.
-EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(struct made *m, unsigned profile, unsigned engines, struct inner *ret)
+EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(struct made *m, unsigned profile, unsigned engines,
+							struct inner *ret)
 {
 	static const unsigned slices[] = {1, 2, 3, 4, 7};
 	if (profile > 4)
 		return profile < 8 ? 3 : 2;
 	if (slices[profile] > kinds[m->kind].slices)
 		return 3;
-	*ret = (struct inner){.id = profile, .slices = slices[profile], .count = kinds[m->kind].slices / slices[profile]};
+	*ret = (struct inner){
+		.id = profile, .slices = slices[profile], .count = kinds[m->kind].slices / slices[profile]};
 	return 0;
 }
 EXPORT int nvmlGpuInstanceGetComputeInstances(struct made *m, unsigned id, int **v, unsigned *n)

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 // An H100 of 80 GB, after NVIDIA's tables of placements.
-static const struct td_cut_kind h100[] = {
-	{"1g.10gb", 1, 0x7f, 7}, {"1g.10gb.me", 1, 0x7f, 1}, {"1g.20gb", 2, 0x55, 4}, {"2g.20gb", 2, 0x15, 3},
-	{"3g.40gb", 4, 0x11, 2}, {"4g.40gb", 4, 0x01, 1},    {"7g.80gb", 8, 0x01, 1}};
+static const struct td_cut_kind h100[] = {{"1g.10gb", 1, 0x7f, 7}, {"1g.10gb.me", 1, 0x7f, 1}, {"1g.20gb", 2, 0x55, 4},
+					  {"2g.20gb", 2, 0x15, 3}, {"3g.40gb", 4, 0x11, 2},    {"4g.40gb", 4, 0x01, 1},
+					  {"7g.80gb", 8, 0x01, 1}};
 enum { KINDS = 7 };
 
 static int fits(const char *const *wish, size_t n, struct td_error *err)
@@ -36,13 +36,14 @@ static int fits(const char *const *wish, size_t n, struct td_error *err)
 
 static void usual_layouts_fit(void **state)
 {
-	static const char *const v[][8] = {{"1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"},
-					   {"3g.40gb", "3g.40gb"},
-					   {"3g.40gb", "4g.40gb"},
-					   {"1g.10gb", "1g.10gb", "3g.40gb"},
-					   {"3g.40gb", "1g.10gb", "1g.10gb.me", "2g.20gb"},
-					   {"2g.20gb", "2g.20gb", "2g.20gb", "1g.10gb"},
-					   {"7g.80gb"}};
+	static const char *const v[][8] = {
+		{"1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"},
+		{"3g.40gb", "3g.40gb"},
+		{"3g.40gb", "4g.40gb"},
+		{"1g.10gb", "1g.10gb", "3g.40gb"},
+		{"3g.40gb", "1g.10gb", "1g.10gb.me", "2g.20gb"},
+		{"2g.20gb", "2g.20gb", "2g.20gb", "1g.10gb"},
+		{"7g.80gb"}};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		size_t n = 0;
 		while (n < 8 && v[i][n])
@@ -55,7 +56,8 @@ static void what_does_not_fit_is_named(void **state)
 {
 	static const struct {
 		const char *v[8], *words;
-	} w[] = {{{"5g.50gb"}, "\"5g.50gb\" is no part that it has: it can be cut in 1g.10gb, 1g.10gb.me, 1g.20gb, 2g.20gb"},
+	} w[] = {{{"5g.50gb"},
+		  "\"5g.50gb\" is no part that it has: it can be cut in 1g.10gb, 1g.10gb.me, 1g.20gb, 2g.20gb"},
 		 {{"3g.40gb", "3g.40gb", "1g.10gb"}, "3g.40gb 3g.40gb 1g.10gb do not fit beside each other"},
 		 {{"1g.10gb.me", "1g.10gb.me"}, "it has 1 of 1g.10gb.me at most"},
 		 {{"7g.80gb", "1g.10gb"}, "do not fit"}};
