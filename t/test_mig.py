@@ -104,6 +104,10 @@ def test_a_gpu_is_cut_and_whole_again(home):
     assert "spec.gpu: this node has no GPU 2 that can be cut" in over(pool, "no-such-gpu")["message"]
     cut(pool, "alone", ["1g.10gb"], scope="device", device="gpu1")
     assert "spec.scope" in over(pool, "alone")["message"]
+    pool.kubectl("label", "node", "n1", "nvidia.com/mig.config=all-1g.10gb")
+    cut(pool, "not-ours", ["1g.10gb"])
+    assert "NVIDIA's MIG manager cuts the GPUs of this node" in over(pool, "not-ours")["message"]
+    pool.kubectl("label", "node", "n1", "nvidia.com/mig.config-")
     r = pool.run("kubectl", "--as", "researcher", "create", "-f", "-", check=False, input=json.dumps(
         {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": "mine"}, "spec": {"node": "n1", "action": "cut-gpu"}}))
     assert r.returncode and "forbidden" in r.stderr.lower(), r.stderr
