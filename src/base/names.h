@@ -68,6 +68,9 @@
 #define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa" // by an administrator: the NUMA node of each GPU, "0,0,1,1"
 // By the agent, JSON: what the machine says of its GPUs (checkup/where.c).
 #define TD_ANN_GPUS "tandem.dev/gpus"
+// By the agent, JSON: in which parts its GPUs can be cut (MIG), [{"gpus": [0, 1], "parts": [{"name": "1g.10gb", "size": 1,
+// "at": 127, "most": 7}, …]}, …]: the machine's GPUs, slices of memory, a bit for each where it may begin (pool/cut.h).
+#define TD_ANN_GPU_PARTS "tandem.dev/gpu-parts"
 // By the agent, JSON: its adapters of the network (checkup/nics.c).
 #define TD_ANN_NICS "tandem.dev/nics"
 #define TD_ANN_GDS                                                                                                     \
