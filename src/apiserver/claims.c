@@ -47,7 +47,8 @@ static int64_t used(struct td_req *q, const struct td_items *spaces, const char 
 		td_auto_items struct td_items l = {0};
 		if (!j || !td_jfind(td_json_root(j), "tenant", tenant))
 			continue;
-		td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, NULL, NULL);
+		uint64_t rv;
+		td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, &rv, NULL);
 		for (size_t k = 0; k < l.n; k++)
 			sum += counts(td_item_root(l.v[k]), word);
 	}
@@ -69,9 +70,10 @@ static int look(struct td_req *q, const yyjson_val *limits, const yyjson_val *wa
 	td_auto_items struct td_items spaces = {0};
 	yyjson_val *x, *k, *v;
 	size_t i, n, m, len;
-	int rc = td_store_list(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", 0, &spaces, NULL, NULL);
-	if (rc)
-		return rc;
+	uint64_t rv;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_store_list(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", 0, &spaces, &rv, &e))
+		return td_refuse_err(r, &e);
 	yyjson_arr_foreach ((yyjson_val *)limits, i, n, x) {
 		td_auto_buf struct td_buf want = {0}, has = {0}, hard = {0};
 		const char *tenant = td_jstr_or(x, "tenant", "");

@@ -93,6 +93,40 @@ bool td_standin_others_signs(const struct standin_other *v, int n, long long job
 	return true;
 }
 
+bool td_standin_others_used(const struct standin_other *v, int n, long long job, long long start, int64_t end,
+			    double *busy, double *idle)
+{
+	static struct standin_key key;
+	char line[64];
+	double b = *busy, i = *idle;
+	if (n && !td_standin_key_read(TD_WIRE_KEY, &key))
+		return false;
+	snprintf(line, sizeof(line), "used %lld %lld", job, start);
+	for (int k = 0; k < n; k++) {
+		double more_b, more_i;
+		const char *said = ask(&v[k], &key, td_standin_until(ASK_MS, end), line);
+		if (!said || sscanf(said, "used busy=%lf idle=%lf", &more_b, &more_i) != 2)
+			return false; // it cannot be reached, or is older than this
+		b += more_b;
+		i += more_i;
+	}
+	*busy = b;
+	*idle = i;
+	return true;
+}
+
+void td_standin_used(const char *gate, const char *node, const char *line, char *ret, size_t n)
+{
+	long long job = 0, start = 0;
+	char request[256], why[TD_WIRE_LINE] = "";
+	snprintf(ret, n, "bad the agent does not say");
+	if (sscanf(line, "used %lld %lld", &job, &start) != 2)
+		return;
+	snprintf(request, sizeof(request), "used job=%lld start=%lld node=%s devices=-\n", job, start, node);
+	if (td_standin_ask(gate, request, td_standin_now_ms() + ASK_MS / 2, why, sizeof(why)) == STANDIN_HANGS)
+		snprintf(ret, n, "used %.120s", why);
+}
+
 void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names, size_t n_names)
 {
 	static struct standin_key key;
