@@ -5,9 +5,8 @@ import subprocess
 import pytest
 
 from harness import wait_for
-from laptop import Laptop, tenant
+from laptop import me, tenant  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.planes  # ResourceQuotas on a cluster, its own admission on the embedded plane
 Gi = 1 << 30
 
 
@@ -20,7 +19,7 @@ def claim(name, ns, size, cls=None):
 def teams(pool):
     """physics with two namespaces and 10Gi, of which 4Gi of class fast; quarks below it with 3Gi."""
     pool.apply(tenant("physics", [{"user": "researcher", "role": "admin"}], namespaces=["physics", "physics-dev"],
-                      quota={"storage": "10Gi", "persistentvolumeclaims": 6, "fast.storageclass.storage.k8s.io/requests.storage": "4Gi"}),
+                      quota={"storage": "10Gi", "persistentvolumeclaims": 6 if pool.plane == "embedded" else 60, "fast.storageclass.storage.k8s.io/requests.storage": "4Gi"}),
                tenant("quarks", [{"user": "researcher"}], parent="physics", namespaces=["quarks"], quota={"storage": "3Gi"}))
     ready = lambda t: any(c["type"] == "Ready" and c["status"] == "True" for c in t.get("status", {}).get("conditions", []))
     wait_for("the tenants are there", lambda: sum(ready(t) for t in pool.items("tenants")) == 2, 60)
@@ -60,9 +59,9 @@ def number(text):
     return int(text.removesuffix(unit)) * units.get(unit, 1)
 
 
-@pytest.mark.embedded
+@pytest.mark.embedded  # its own admission; ResourceQuotas below
 @pytest.mark.feature("C1.2")
-def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, teams):
+def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, teams, me):
     """Kubernetes' own words refuse what goes beyond it, by one namespace or by several, by the Tenant below, by size,
     by number and by class, at creation and when a claim grows, and when many come at once."""
     wait_for("its namespaces say it", lambda: all("tandem.dev/storage-quota" in pool.get("namespace", n)["metadata"].get("annotations", {}) for n in ("physics", "physics-dev", "quarks")))
@@ -88,10 +87,22 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
     resources = {r["resource"]: r for t in shown if t["tenant"] == "physics" for r in t["resources"]}
     assert (resources["storage"]["quota"], resources["storage"]["used"], resources["persistentvolumeclaims"]["used"]) == (10 * Gi, 10 * Gi, 3)
     assert [l.split() for l in pool.cmd("quota", "quarks").stdout.splitlines() if "storage" in l] == [["storage", "3Gi", "3Gi", "2Gi"]]
+    theirs = {r["resource"]: r for t in me.api("GET", "/tenants")[1]["tenants"] if t["name"] == "physics" for r in t["resources"]}
+    assert (theirs["storage"]["quota"], theirs["storage"]["used"]) == (10 * Gi, 10 * Gi)
+    # Who leads the team raises nothing: the words are on the namespace, which he does not write.
+    for who in ("researcher",):
+        r = pool.run("kubectl", "annotate", "namespace", "physics", "tandem.dev/storage-quota-", "--as", who, check=False)
+        assert r.returncode and "forbidden" in r.stderr.lower()
+        r = pool.run("kubectl", "patch", "tenant", "physics", "--type=merge", "-p", '{"spec":{"quota":{"storage":"1Pi"}}}', "--as", who, check=False)
+        assert r.returncode and "forbidden" in r.stderr.lower()
 
     pool.kubectl("delete", "pvc", "a", "-n", "physics")
-    assert not make(pool, claim("f", "physics", "4Gi", "fast"))
-    assert "fast.storageclass.storage.k8s.io/requests.storage=1Gi" in make(pool, claim("g", "physics", "1Gi", "fast"))
+    # All claims are of one class there, which a quota can name; 5Gi of it are left.
+    shared = "shared.storageclass.storage.k8s.io/requests.storage"
+    pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"quota": {shared: "6Gi"}}}))
+    wait_for("the namespaces say it", lambda: shared in pool.get("namespace", "quarks")["metadata"]["annotations"]["tandem.dev/storage-quota"])
+    assert f"exceeded quota: tandem-tenant-physics, requested: {shared}=2Gi, used: {shared}=5Gi, limited: {shared}=6Gi" in make(pool, claim("g", "physics", "2Gi"))
+    assert not make(pool, claim("f", "physics", "512Mi"))
     # Three more are allowed, however many come at once.
     many = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim(f"m{i}", "physics", "1Mi") for i in range(6)]})
     first = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim(f"n{i}", "physics-dev", "1Mi") for i in range(6)]})
@@ -100,3 +111,43 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
     assert all("exceeded quota: tandem-tenant-physics, requested: persistentvolumeclaims=1, used: persistentvolumeclaims=6, limited: persistentvolumeclaims=6" in e for e in errors)
     count = lambda: sum(len(pool.items("pvc", "-n", n)) for n in ("physics", "physics-dev", "quarks"))
     assert count() == 6
+
+    # What has no storage has no limit of it, and says where that belongs.
+    pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"perUser": {"quota": {"storage": "1Gi"}}}}))
+    wait_for("it is refused there", lambda: any("spec.perUser.quota.storage: storage has a limit in spec.quota only" in c.get("message", "") for c in pool.get("tenant", "physics")["status"]["conditions"]))
+    r = pool.cmd("project", "create", "muons", "--tenant", "physics", "--quota", "storage=1Gi", check=False)
+    assert r.returncode == 1 and "a project has no namespaces, so no storage" in r.stderr
+
+
+@pytest.mark.real  # the embedded plane has no ResourceQuotas
+@pytest.mark.feature("C1.2")
+def test_resource_quotas_of_all_namespaces_never_add_up_to_more(pool, teams):
+    """What the API server enforces in all namespaces stays within the Tenant's quota at every look, moves to where claims
+    are made, follows the quota, and goes with it."""
+    def look():
+        now = quotas(pool)
+        for field in (0, 1):  # what is said, and what is enforced
+            assert sum(q[field] or 0 for q in now.values()) <= 10
+        assert (now.get("quarks", (0, 0, 0))[1] or 0) <= 3
+        return now
+    parts = wait_for("each namespace has its part", lambda: (q := look()) and len(q) == 3 and all((x[1] or 0) >= 3 for x in q.values()) and q)
+    assert parts["physics"][1] == pytest.approx(10 / 3, 1e-6) and parts["quarks"][1] == 3
+    said = make(pool, claim("big", "physics", "4Gi"))
+    assert 'persistentvolumeclaims "big" is forbidden: exceeded quota: tandem-tenant-storage, requested: requests.storage=4Gi' in said
+    # One that grows by pieces gets what the others leave.
+    for i in range(7):
+        wait_for(f"claim {i} is taken", lambda: look() and not make(pool, claim(f"c{i}", "physics", "1Gi")), 60)
+    # Half a Gi stays out of reach, because each of the others keeps its part of the rest.
+    wait_for("it is counted", lambda: look()["physics"][2] == 7)
+    assert "exceeded quota" in make(pool, claim("more", "physics", "2Gi"))
+    wait_for("the Tenant says so", lambda: used(pool, "physics") == 7 * Gi and used(pool, "physics", "persistentvolumeclaims") == 7)
+    # A cluster's administrator makes it more, and then takes the limit away.
+    pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"quota": {"storage": "40Gi"}}}))
+    wait_for("there is room again", lambda: not make(pool, claim("more", "physics", "10Gi")), 60)
+    pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"quota": None}}))
+    wait_for("only the Tenant below has a limit", lambda: set(quotas(pool)) == {"quarks"} and quotas(pool)["quarks"][1] == 3, 60)
+    assert not make(pool, claim("any", "physics-dev", "900Gi"))
+    # Somebody's own change of it is taken back.
+    pool.kubectl("patch", "resourcequota", "tandem-tenant-storage", "-n", "quarks", "--type=merge", "-p", json.dumps({"spec": {"hard": {"requests.storage": "1Ti", "pods": "1"}}}))
+    wait_for("it is as it was", lambda: pool.get("resourcequota", "tandem-tenant-storage", "-n", "quarks")["spec"]["hard"] and
+             {k: number(v) for k, v in pool.get("resourcequota", "tandem-tenant-storage", "-n", "quarks")["spec"]["hard"].items()} == {"requests.storage": 3 * Gi}, 60)
