@@ -87,9 +87,9 @@ void td_pool_storage_split(struct td_arena *arena, const struct td_pool_storage_
 	}
 	for (size_t i = 0; i < n && !anew; i++) {
 		int64_t has = most(ret[i] - spaces[i].used, 0);
-		// Half is gone, or there is some that nobody has.
+		// An eighth is gone, or there is some that nobody has.
 		anew = spaces[i].counted &&
-		       (has < part[i] - has || (has < part[i] && room(limits, n_limits, spaces, ret, i)));
+		       (has < part[i] - part[i] / 8 || (has < part[i] && room(limits, n_limits, spaces, ret, i)));
 	}
 	if (!anew)
 		return;

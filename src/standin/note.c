@@ -1,5 +1,5 @@
 // Writes into the admin comment of a native job that has ended how much its devices computed: slurmctld takes nothing of
-// such a job any more, slurmdbd does (docs/facts/slurm.md S-A13). Two commands for each job whose devices idled.
+// such a job any more, slurmdbd does (docs/facts/slurm.md S-A16). Two commands for each job whose devices idled.
 #include "standin/watch.h"
 #include "standin/wire.h"
 
@@ -49,18 +49,18 @@ static void tell_done(const char *path, const char *node, long long job, long lo
 }
 
 // One job. What fails is asked for again by the agent.
-static void note(const char *path, const char *node, long long job, long long start, double busy, double idle)
+static void note(const char *path, const char *node, struct standin_use *u)
 {
 	static struct standin_run run;
 	char id[24], where[48], set[COMMENT + 128], *text = NULL, why[128];
-	snprintf(id, sizeof(id), "%lld", job);
+	snprintf(id, sizeof(id), "%lld", u->job);
 	int r = td_standin_command((char *[]){"env", "SLURM_TIME_FORMAT=%s", "sacct", "-D", "-X", "-n", "-P", "-j", id,
 					      "-o", "JobIDRaw,Start,End,NodeList,AdminComment", NULL},
 				   false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
-	bool known = !r && text && td_standin_run_read(text, job, start, &run);
+	bool known = !r && text && td_standin_run_read(text, u->job, u->start, &run);
 	free(text);
 	if (known && !run.last) { // it was queued again: the comment is of the run that came after
-		tell_done(path, node, job, start);
+		tell_done(path, node, u->job, u->start);
 		return;
 	}
 	if (!known || !run.ended || !first_of(run.nodes, node))
@@ -68,29 +68,28 @@ static void note(const char *path, const char *node, long long job, long long st
 	struct standin_other *others = NULL;
 	int n = 0;
 	bool all = td_standin_others_read(run.nodes, node, &others, &n) &&
-		   td_standin_others_used(others, n, job, start, td_standin_now_ms() + ALL_MS, &busy, &idle);
+		   td_standin_others_used(others, n, td_standin_now_ms() + ALL_MS, u);
 	free(others);
 	if (!all)
 		return;
 	if (run.whole && !strstr(run.comment, TD_WIRE_USE)) {
 		snprintf(where, sizeof(where), "jobid=%s", id);
 		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,
-			 *run.comment ? " " : "", start, busy, idle);
+			 *run.comment ? " " : "", u->start, u->busy, u->idle);
 		if (!td_standin_act(
 			    "watch",
 			    (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
 			    td_standin_now_ms() + COMMAND_MS))
 			return;
 	}
-	tell_done(path, node, job, start);
+	tell_done(path, node, u->job, u->start);
 }
 
 void td_standin_note_all(const char *path, const char *node, const char *list)
 {
-	long long job, start;
-	double busy, idle;
-	for (const char *p = list; sscanf(p, "%lld:%lld:%lf:%lf", &job, &start, &busy, &idle) == 4;) {
-		note(path, node, job, start, busy, idle);
+	struct standin_use u;
+	for (const char *p = list; sscanf(p, "%lld:%lld:%lf:%lf", &u.job, &u.start, &u.busy, &u.idle) == 4;) {
+		note(path, node, &u);
 		p += strspn(p, "0123456789:");
 		if (*p++ != ',')
 			break;

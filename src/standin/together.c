@@ -93,25 +93,23 @@ bool td_standin_others_signs(const struct standin_other *v, int n, long long job
 	return true;
 }
 
-bool td_standin_others_used(const struct standin_other *v, int n, long long job, long long start, int64_t end,
-			    double *busy, double *idle)
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u)
 {
 	static struct standin_key key;
 	char line[64];
-	double b = *busy, i = *idle;
+	struct standin_use all = *u;
 	if (n && !td_standin_key_read(TD_WIRE_KEY, &key))
 		return false;
-	snprintf(line, sizeof(line), "used %lld %lld", job, start);
-	for (int k = 0; k < n; k++) {
-		double more_b, more_i;
-		const char *said = ask(&v[k], &key, td_standin_until(ASK_MS, end), line);
-		if (!said || sscanf(said, "used busy=%lf idle=%lf", &more_b, &more_i) != 2)
+	snprintf(line, sizeof(line), "used %lld %lld", u->job, u->start);
+	for (int i = 0; i < n; i++) {
+		double busy, idle;
+		const char *said = ask(&v[i], &key, td_standin_until(ASK_MS, end), line);
+		if (!said || sscanf(said, "used busy=%lf idle=%lf", &busy, &idle) != 2)
 			return false; // it cannot be reached, or is older than this
-		b += more_b;
-		i += more_i;
+		all.busy += busy;
+		all.idle += idle;
 	}
-	*busy = b;
-	*idle = i;
+	*u = all;
 	return true;
 }
 

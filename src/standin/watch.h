@@ -73,9 +73,12 @@ bool td_standin_others_signs(const struct standin_other *v, int n, long long job
 // Has the others write their stacks, too, and appends the files' names.
 void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names,
 			      size_t n_names);
+struct standin_use { // of a run of a job, what its devices did: device seconds
+	long long job, start;
+	double busy, idle;
+};
 // Adds what the job's devices did on the others. False: one of them does not say until end (ms).
-bool td_standin_others_used(const struct standin_other *v, int n, long long job, long long start, int64_t end,
-			    double *busy, double *idle);
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u);
 // What such a server answers to "used JOB START".
 void td_standin_used(const char *gate, const char *node, const char *line, char *ret, size_t n);
 // What such a server answers to "signs JOB" and "stacks JOB SIGNAL".

@@ -53,8 +53,8 @@ static void what_one_gives_up_others_get_when_it_is_enforced(void **state)
 	split(&l, 1, s, 2, said);
 	assert_int_equal(said[0], 75);
 	assert_int_equal(said[1], 25);
-	// Below half of its part nothing is written.
-	s[0] = (struct td_pool_storage_space){true, 75, 75, 55};
+	// Within an eighth of its part nothing is written.
+	s[0] = (struct td_pool_storage_space){true, 75, 75, 52};
 	split(&l, 1, s, 2, said);
 	assert_int_equal(said[0], 75);
 	assert_int_equal(said[1], 25);

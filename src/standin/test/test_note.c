@@ -18,8 +18,7 @@ bool td_standin_others_read(const char *list, const char *self, struct standin_o
 {
 	return false;
 }
-bool td_standin_others_used(const struct standin_other *v, int n, long long job, long long start, int64_t end,
-			    double *busy, double *idle)
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u)
 {
 	return false;
 }
