@@ -14,9 +14,7 @@ enum { ENDED_MS = 12000, KEEP_MS = 30000, FIRST_MS = 60000, LAST_MS = 3600000, F
 enum { JOBS = 1024, IN_A_LINE = 16, LEAST_S = 5, LEAST_PERCENT = 1, FILE_MAX = JOBS * 100 };
 
 struct jobuse_job {
-	struct {
-		int64_t job, start;
-	} key;
+	char key[48]; // "JOB:START", as it is said
 	double busy, idle;
 	int64_t seen_ms, next_ms, pause_ms; // next_ms: when it is said, after it has ended
 	UT_hash_handle hh;
@@ -31,18 +29,19 @@ struct td_jobuse {
 
 static struct jobuse_job *find(struct td_jobuse *u, int64_t job, int64_t start)
 {
-	struct jobuse_job *x = NULL, key = {.key = {job, start}};
-	HASH_FIND(hh, u->jobs, &key.key, sizeof(key.key), x);
+	struct jobuse_job *x = NULL;
+	char key[sizeof(x->key)];
+	snprintf(key, sizeof(key), "%" PRId64 ":%" PRId64, job, start);
+	HASH_FIND_STR(u->jobs, key, x);
 	return x;
 }
 
 static struct jobuse_job *add(struct td_jobuse *u, int64_t job, int64_t start, int64_t now_ms)
 {
 	struct jobuse_job *x = td_calloc(1, sizeof(*x));
-	x->key.job = job;
-	x->key.start = start;
+	snprintf(x->key, sizeof(x->key), "%" PRId64 ":%" PRId64, job, start);
 	x->seen_ms = now_ms;
-	HASH_ADD(hh, u->jobs, key, sizeof(x->key), x);
+	HASH_ADD_STR(u->jobs, key, x);
 	return x;
 }
 
@@ -66,7 +65,7 @@ struct td_jobuse *td_jobuse_new(const char *path, int64_t now_ms)
 		int64_t job, start, busy, idle;
 		char line[100];
 		snprintf(line, sizeof(line), "%.*s", (int)strcspn(p, "\n"), p);
-		if (sscanf(line, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &job, &start, &busy, &idle) != 4 ||
+		if (sscanf(line, "%" SCNd64 ":%" SCNd64 ":%" SCNd64 ":%" SCNd64, &job, &start, &busy, &idle) != 4 ||
 		    busy < 0 || idle < 0 || find(u, job, start))
 			continue;
 		struct jobuse_job *x = add(u, job, start, now_ms);
@@ -115,8 +114,7 @@ void td_jobuse_keep(struct td_jobuse *u, int64_t now_ms)
 	bool due = u->path && u->changed && now_ms - u->kept_ms >= KEEP_MS;
 	if (due) {
 		HASH_ITER (hh, u->jobs, x, tmp)
-			td_buf_printf(&text, "%" PRId64 " %" PRId64 " %.0f %.0f\n", x->key.job, x->key.start, x->busy,
-				      x->idle);
+			td_buf_printf(&text, "%s:%.0f:%.0f\n", x->key, x->busy, x->idle);
 		u->changed = false;
 		u->kept_ms = now_ms;
 	}
@@ -146,8 +144,7 @@ char *td_jobuse_ended(struct td_jobuse *u, int64_t now_ms)
 			continue;
 		x->pause_ms = !x->next_ms ? FIRST_MS : x->pause_ms < LAST_MS ? x->pause_ms * 2 : LAST_MS;
 		x->next_ms = now_ms + x->pause_ms;
-		td_buf_printf(&b, "%s%" PRId64 ":%" PRId64 ":%.0f:%.0f", n++ ? "," : "", x->key.job, x->key.start,
-			      x->busy, x->idle);
+		td_buf_printf(&b, "%s%s:%.0f:%.0f", n++ ? "," : "", x->key, x->busy, x->idle);
 	}
 	pthread_mutex_unlock(&u->mu);
 	return b.len ? td_buf_take(&b) : NULL;

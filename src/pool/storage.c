@@ -31,7 +31,7 @@ static void parts(const struct td_pool_storage_limit *limits, size_t n_limits,
 		int64_t used = 0;
 		for (size_t k = 0; k < q->n; k++)
 			used = plus(used, spaces[q->spaces[k]].used);
-		int64_t left = most(q->quota - used, 0), size = (int64_t)most((int64_t)q->n, 1);
+		int64_t left = most(q->quota - used, 0), size = most((int64_t)q->n, 1);
 		for (size_t k = 0; k < q->n; k++)
 			ret[q->spaces[k]] = least(ret[q->spaces[k]], left / size + ((int64_t)k < left % size ? 1 : 0));
 	}

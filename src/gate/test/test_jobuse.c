@@ -72,7 +72,7 @@ static void an_agent_that_starts_anew_goes_on(void **state)
 
 	FILE *f = fopen(path, "w");
 	assert_non_null(f);
-	fputs("rubbish\n7 100 -1 5\n8 100 1\n\n9 100 3 50\n9 100 9 90\n", f);
+	fputs("rubbish\n7:100:-1:5\n8:100:1\n\n9:100:3:50\n9:100:9:90\n", f);
 	fclose(f);
 	u = td_jobuse_new(path, 0);
 	says(u, 20000, "9:100:3:50");
