@@ -169,6 +169,10 @@
 #define TD_LABEL_SCHEDULER "tandem.dev/scheduler"
 // By the operator on the same, where the Tenant says whom its pods may reach: "closed".
 #define TD_ANN_EGRESS "tandem.dev/egress"
+// By the operator on the same, on the embedded plane: what claims may ask for (api/storagequota.h), of its Tenant and of each
+// above it: [{"tenant":"physics","hard":{"requests.storage":2199023255552}}]. Who is named in it is limited with all
+// namespaces that name him, too.
+#define TD_ANN_CLAIMS "tandem.dev/storage-quota"
 // By the operator on the same, where the Tenant says as whom its pods run (api/person.h has their grammar): its people with
 // their numbers, and what its pods have mounted.
 #define TD_ANN_PEOPLE "tandem.dev/people"

@@ -1,5 +1,6 @@
 // Checks and operations of an agent's nodes: one key per node.
 #include "gate/nodehealth.h"
+#include "gate/jobuse.h"
 #include "gate/out.h"
 
 #include "api/condition.h"
@@ -52,6 +53,10 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 	*h = (struct td_nodehealth){.o = *o, .queue = td_queue_new(o->clock)};
 	h->v = td_calloc((size_t)o->n, sizeof(*h->v));
 	pthread_mutex_init(&h->mu, NULL);
+	for (int i = 0; o->gate && i < o->n; i++) {
+		td_auto_free char *path = td_asprintf("%s/%s.use", td_gate_dir(o->gate), o->names[i]);
+		h->v[i].useful.jobs = td_jobuse_new(path, td_mono_ms(o->clock));
+	}
 	if (o->gate) {
 		h->preflight = td_preflight_new(&(struct td_preflight_opts){.gate = o->gate,
 									    .nodes = o->nodes,
@@ -79,8 +84,10 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 	td_stragglers_free(h->stragglers);
 	td_queue_free(h->queue);
 	pthread_mutex_destroy(&h->mu);
-	for (int i = 0; i < h->o.n; i++)
+	for (int i = 0; i < h->o.n; i++) {
 		free(h->v[i].parts);
+		td_jobuse_free(h->v[i].useful.jobs);
+	}
 	free(h->v);
 	free(h);
 	return NULL;
@@ -159,12 +166,35 @@ int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_re
 	return td_nodehealth_preflight(h, &ask, ret_tries, c, err);
 }
 
+// Whose devices idled: that goes into their jobs' admin comments.
+static void add_ended(struct td_jobuse *jobs, int64_t now_ms, char **ret)
+{
+	td_auto_free char *ended = jobs ? td_jobuse_ended(jobs, now_ms) : NULL, *before = *ret;
+	if (ended)
+		*ret = td_asprintf("%s%sended=%s", before ? before : "", before ? " " : "", ended);
+	else
+		td_steal(before);
+}
+
 int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		    struct td_error *err)
 {
 	*ret = NULL;
 	if (!h->preflight)
 		return 0;
+	struct td_jobuse *jobs = h->v[node].useful.jobs;
+	if (q->used) {
+		double busy = 0, idle = 0;
+		if (jobs)
+			(void)td_jobuse_of(jobs, q->h.job, q->h.start, &busy, &idle);
+		*ret = td_asprintf("busy=%.0f idle=%.0f", busy, idle);
+		return 0;
+	}
+	if (q->noted) {
+		if (jobs)
+			td_jobuse_done(jobs, q->h.job, q->h.start);
+		return 0;
+	}
 	if (q->pace) {
 		td_stragglers_ask(h->stragglers, node, q, ret);
 		return 0;
@@ -173,6 +203,8 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 		bool known = !q->hangs && td_nodehealth_facts(h, node, f);
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
+		if (q->hangs)
+			add_ended(h->v[node].useful.jobs, td_mono_ms(h->o.clock), ret);
 		return 0;
 	}
 	if (q->suspect && *q->slow)
