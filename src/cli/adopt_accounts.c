@@ -124,6 +124,22 @@ static void users_of(const struct td_adopt *a, const struct td_books *b, const c
 	*ret = td_json_from_mut(yyjson_mut_doc_get_root(d));
 }
 
+// A dump has no uids.
+static void tell_unknown(const struct td_books *b, const yyjson_val *has)
+{
+	size_t n = 0;
+	const char *first = NULL;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->v[i].kind == TD_BOOKS_PERSON && strcmp(b->v[i].name, "root") != 0 &&
+		    !(has && td_jfind(has, "name", b->v[i].name)) && !n++)
+			first = b->v[i].name;
+	if (n)
+		fprintf(stderr,
+			"%zu people are not in spec.users (%s%s), and a dump has no uids: give --people getent, or a file "
+			"of passwd, or set spec.identity.ldap\n",
+			n, first, n > 1 ? ", …" : "");
+}
+
 static int add_users(struct td_kube *k, const struct td_object *sc, yyjson_val *users, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -300,6 +316,8 @@ static int apply(struct td_adopt *a, const struct td_books *old, const char *pas
 		return r;
 	say("People:", &left);
 	size_t n = yyjson_arr_size(list);
+	if (!a->people && !td_jget(sc->root, "spec.identity.ldap"))
+		tell_unknown(old, td_jget(sc->root, "spec.users"));
 	if (n) {
 		printf("SlurmCluster %s/%s: %zu people in spec.users\n", l.ns, l.cluster, n);
 		fflush(stdout);
@@ -360,7 +378,7 @@ int td_adopt_accounts(struct td_adopt *a, const char *file, struct td_error *err
 		r = passwd_of(a, &old, &passwd, err);
 	if (r)
 		return r;
-	if (!a->people)
+	if (!a->people && !a->apply)
 		td_strv_addf(&old.left, "people: a dump has no uids; with --people getent (or a file of passwd) they come "
 					"into spec.users, unless spec.identity.ldap knows them");
 	say("Not taken over:", &old.left);
