@@ -57,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(again.commands.s && !strstr(again.commands.s, "add account"));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto_strv struct td_strv left = {0};
-	td_books_people(&a, passwd ? passwd + 4 : "", NULL, d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "users"), &left);
+	td_books_people(&a, passwd ? passwd + 4 : "", NULL, d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "users"),
+			&left);
 	return 0;
 }

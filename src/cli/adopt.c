@@ -37,7 +37,7 @@ static void group_done(struct adopt_group *g)
 }
 
 // ---- the plan ----
-static int plan(struct td_adopt *a, char **paths, size_t n, struct td_error *err)
+static int plan(struct td_cli_adopt *a, char **paths, size_t n, struct td_error *err)
 {
 	struct td_slurm_import_file files[FILES_MAX];
 	td_auto_strv struct td_strv texts = {0};
@@ -82,7 +82,7 @@ static int plan(struct td_adopt *a, char **paths, size_t n, struct td_error *err
 }
 
 // ---- the old Slurm ----
-int td_adopt_old(const struct td_adopt *a, char *const argv[], struct td_buf *ret, struct td_error *err)
+int td_cli_adopt_old(const struct td_cli_adopt *a, char *const argv[], struct td_buf *ret, struct td_error *err)
 {
 	int status = 0;
 	td_auto_free char *path = a->bin ? td_asprintf("%s/%s", a->bin, argv[0]) : td_strdup(argv[0]);
@@ -98,13 +98,13 @@ int td_adopt_old(const struct td_adopt *a, char *const argv[], struct td_buf *re
 
 // Drains what nobody has drained, or resumes what a move has drained: whatever reason somebody else has given stays.
 // *ret_silent: of the latter so many wait for their slurmd. (A node that was resumed may keep the reason as a text.)
-static int old_state(const struct td_adopt *a, const struct adopt_group *g, bool drain, size_t *ret_silent,
+static int old_state(const struct td_cli_adopt *a, const struct adopt_group *g, bool drain, size_t *ret_silent,
 		     struct td_error *err)
 {
 	td_auto_buf struct td_buf said = {0};
 	td_auto_strv struct td_strv lines = {0}, names = {0}, silent = {0};
 	char *const look[] = {"sinfo", "-h", "-N", "-n", g->list, "-o", "%N|%T|%E", NULL};
-	int r = td_adopt_old(a, look, &said, err);
+	int r = td_cli_adopt_old(a, look, &said, err);
 	if (r)
 		return r;
 	td_strv_split(&lines, td_buf_str(&said), '\n');
@@ -129,22 +129,22 @@ static int old_state(const struct td_adopt *a, const struct adopt_group *g, bool
 			      drain ? "reason=" TD_REASON_ADOPT : NULL,
 			      NULL};
 	printf("%s %s in the old Slurm\n", drain ? "draining" : "resuming", list);
-	return td_adopt_old(a, argv, &out, err);
+	return td_cli_adopt_old(a, argv, &out, err);
 }
 
-static int old_jobs(const struct td_adopt *a, const struct adopt_group *g, size_t *ret, struct td_error *err)
+static int old_jobs(const struct td_cli_adopt *a, const struct adopt_group *g, size_t *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf said = {0};
 	td_auto_strv struct td_strv lines = {0};
 	char *const argv[] = {"squeue", "-h", "-w", g->list, "-o", "%A", NULL};
-	int r = td_adopt_old(a, argv, &said, err);
+	int r = td_cli_adopt_old(a, argv, &said, err);
 	td_strv_split(&lines, td_buf_str(&said), '\n');
 	*ret = lines.n;
 	return r;
 }
 
 // ---- one group ----
-static int group_of(const struct td_adopt *a, const char *name, struct adopt_group *ret, struct td_error *err)
+static int group_of(const struct td_cli_adopt *a, const char *name, struct adopt_group *ret, struct td_error *err)
 {
 	int r = td_kube_get(a->k, &td_nodesets, a->ns, name, NULL, &ret->set, err);
 	if (r == TD_NOT_FOUND)
@@ -155,7 +155,7 @@ static int group_of(const struct td_adopt *a, const char *name, struct adopt_gro
 	return r;
 }
 
-static int note(const struct td_adopt *a, struct adopt_group *g, enum td_adopt_phase phase, struct td_error *err)
+static int note(const struct td_cli_adopt *a, struct adopt_group *g, enum td_adopt_phase phase, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -173,7 +173,7 @@ static int note(const struct td_adopt *a, struct adopt_group *g, enum td_adopt_p
 	return r;
 }
 
-static int move(const struct td_adopt *a, struct adopt_group *g, struct td_error *err)
+static int move(const struct td_cli_adopt *a, struct adopt_group *g, struct td_error *err)
 {
 	size_t jobs = 1, said = 0, silent;
 	int r = g->phase == TD_ADOPT_MOVED ? 0 : note(a, g, TD_ADOPT_LEAVING, err);
@@ -190,7 +190,7 @@ static int move(const struct td_adopt *a, struct adopt_group *g, struct td_error
 	return r ? r : note(a, g, TD_ADOPT_MOVED, err);
 }
 
-static int back(const struct td_adopt *a, struct adopt_group *g, struct td_error *err)
+static int back(const struct td_cli_adopt *a, struct adopt_group *g, struct td_error *err)
 {
 	size_t left = 1, said = 0, silent = 1;
 	int r = g->phase == TD_ADOPT_OLD ? 0 : note(a, g, TD_ADOPT_RETURNING, err);
@@ -211,7 +211,7 @@ static int back(const struct td_adopt *a, struct adopt_group *g, struct td_error
 	return r ? r : note(a, g, TD_ADOPT_OLD, err);
 }
 
-static int status(const struct td_adopt *a, struct td_error *err)
+static int status(const struct td_cli_adopt *a, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(a->k, &td_nodesets, a->ns, NULL, NULL, NULL, &l, err);
@@ -231,13 +231,13 @@ static int status(const struct td_adopt *a, struct td_error *err)
 	return 0;
 }
 
-static int run(struct td_adopt *a, char **words, size_t n, struct td_error *err)
+static int run(struct td_cli_adopt *a, char **words, size_t n, struct td_error *err)
 {
 	__attribute__((cleanup(group_done))) struct adopt_group g = {0};
 	td_auto_nodeview struct td_nodeview v = {0};
 	bool is_plan = !strcmp(words[0], "plan");
 	if (!strcmp(words[0], "accounts"))
-		return td_adopt_accounts(a, n > 1 ? words[1] : NULL, err);
+		return td_cli_adopt_accounts(a, n > 1 ? words[1] : NULL, err);
 	int r = is_plan && !a->apply ? 0 : td_cli_nodes_open(&a->remote, &v, err);
 	a->k = v.kube;
 	if (r)
@@ -253,7 +253,7 @@ static int run(struct td_adopt *a, char **words, size_t n, struct td_error *err)
 
 int td_adopt_main(int argc, char **argv)
 {
-	struct td_adopt a = {.ns = "slurm", .conf = "/etc/slurm/slurm.conf"};
+	struct td_cli_adopt a = {.ns = "slurm", .conf = "/etc/slurm/slurm.conf"};
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
@@ -299,17 +299,19 @@ int td_adopt_main(int argc, char **argv)
 			 "       tandem adopt move GROUP\n"
 			 "       tandem adopt back GROUP\n"
 			 "       tandem adopt status",
-		.about = "Takes over an existing Slurm, its machines group by group, where its scontrol works.\n"
-			 "`plan` prints what asks a pool for the same, and lists on stderr what it cannot take over. "
-			 "Each line "
-			 "of NodeName= becomes a group, and no machine is moved.\n"
-			 "`accounts` does it for accounts, users, limits, shares and QOS: of DUMP, which `sacctmgr dump "
-			 "CLUSTER file=DUMP` has written (- is standard input), or of the old Slurm's sacctmgr. What stands "
-			 "otherwise in the pool stays, and is told.\n"
-			 "`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
-			 "gives "
-			 "them back. Either goes on where it was interrupted.\n"
-			 "`status` says which group is where.",
+		.about =
+			"Takes over an existing Slurm, its machines group by group, where its scontrol works.\n"
+			"`plan` prints what asks a pool for the same, and lists on stderr what it cannot take over. "
+			"Each line "
+			"of NodeName= becomes a group, and no machine is moved.\n"
+			"`accounts` does it for accounts, users, limits, shares and QOS: of DUMP, which `sacctmgr dump "
+			"CLUSTER file=DUMP` has written (- is standard input), or of the old Slurm's sacctmgr. What "
+			"stands "
+			"otherwise in the pool stays, and is told.\n"
+			"`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
+			"gives "
+			"them back. Either goes on where it was interrupted.\n"
+			"`status` says which group is where.",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,

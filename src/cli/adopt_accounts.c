@@ -52,7 +52,7 @@ static int cluster_of(const char *conf, char **ret, struct td_error *err)
 }
 
 // Asks the old Slurm's own sacctmgr.
-static int ask_old(const struct td_adopt *a, struct td_books *ret, struct td_error *err)
+static int ask_old(const struct td_cli_adopt *a, struct td_books *ret, struct td_error *err)
 {
 	char path[] = "/tmp/tandem-adopt-XXXXXX";
 	td_auto_free char *cluster = NULL;
@@ -66,15 +66,15 @@ static int ask_old(const struct td_adopt *a, struct td_books *ret, struct td_err
 	td_auto_free char *file = td_asprintf("file=%s", path);
 	char *const argv[] = {"sacctmgr", "-Q", "dump", cluster, file, NULL};
 	char *const show[] = {"sacctmgr", "-P", "show", "qos", "format=" TD_BOOKS_QOS_FORMAT, NULL};
-	if (!(r = td_adopt_old(a, argv, &said, err)) && !(r = td_file_read(path, TD_BOOKS_MAX, &dump, err)))
-		r = td_adopt_old(a, show, &qos, err);
+	if (!(r = td_cli_adopt_old(a, argv, &said, err)) && !(r = td_file_read(path, TD_BOOKS_MAX, &dump, err)))
+		r = td_cli_adopt_old(a, show, &qos, err);
 	unlink(path);
 	if (!r)
 		r = td_books_read("sacctmgr dump", td_buf_str(&dump), ret, err);
 	return r ? r : td_books_read_qos("sacctmgr show qos", td_buf_str(&qos), ret, err);
 }
 
-static int read_old(const struct td_adopt *a, const char *file, struct td_books *ret, struct td_error *err)
+static int read_old(const struct td_cli_adopt *a, const char *file, struct td_books *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf text = {0}, qos = {0};
 	int r;
@@ -95,7 +95,7 @@ static int read_old(const struct td_adopt *a, const char *file, struct td_books 
 // ---- people ----
 
 // Appends the lines of passwd(5) of who is in the books.
-static int passwd_of(const struct td_adopt *a, const struct td_books *b, struct td_buf *ret, struct td_error *err)
+static int passwd_of(const struct td_cli_adopt *a, const struct td_books *b, struct td_buf *ret, struct td_error *err)
 {
 	if (strcmp(a->people, "getent") != 0)
 		return td_file_read(a->people, TD_BOOKS_MAX, ret, err);
@@ -114,7 +114,7 @@ static int passwd_of(const struct td_adopt *a, const struct td_books *b, struct 
 	return 0;
 }
 
-static void users_of(const struct td_adopt *a, const struct td_books *b, const char *passwd, const yyjson_val *has,
+static void users_of(const struct td_cli_adopt *a, const struct td_books *b, const char *passwd, const yyjson_val *has,
 		     struct td_json **ret, struct td_strv *left)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -135,7 +135,8 @@ static void tell_unknown(const struct td_books *b, const yyjson_val *has)
 			first = b->v[i].name;
 	if (n)
 		fprintf(stderr,
-			"%zu people are not in spec.users (%s%s), and a dump has no uids: give --people getent, or a file "
+			"%zu people are not in spec.users (%s%s), and a dump has no uids: give --people getent, or a "
+			"file "
 			"of passwd, or set spec.identity.ldap\n",
 			n, first, n > 1 ? ", …" : "");
 }
@@ -188,10 +189,11 @@ static int wait_known(const struct td_cli_login *l, const char *user, struct td_
 			fprintf(stderr, "waiting until slurmctld knows the new people\n");
 		told = true;
 		if (!r && td_mono_ms(&td_clock_system) > end)
-			return td_fail(err, TD_TRANSIENT,
-				       "%s/%s does not know user %s of spec.users after three minutes: see `kubectl -n %s "
-				       "get pods`, and give the command again",
-				       l->ns, pods.v[i]->name, user, l->ns);
+			return td_fail(
+				err, TD_TRANSIENT,
+				"%s/%s does not know user %s of spec.users after three minutes: see `kubectl -n %s "
+				"get pods`, and give the command again",
+				l->ns, pods.v[i]->name, user, l->ns);
 		if (!r)
 			td_cancel_wait(NULL, LOOK_MS);
 	}
@@ -282,7 +284,7 @@ static int make(const struct td_cli_login *l, const struct td_books *old, struct
 		       rest.n, p.n);
 }
 
-static int apply(struct td_adopt *a, const struct td_books *old, const char *passwd, struct td_error *err)
+static int apply(struct td_cli_adopt *a, const struct td_books *old, const char *passwd, struct td_error *err)
 {
 	td_auto_login struct td_cli_login l = {0};
 	td_auto_free char *cluster = a->name ? td_asprintf("%s/%s", a->ns, a->name) : NULL;
@@ -334,7 +336,7 @@ static int apply(struct td_adopt *a, const struct td_books *old, const char *pas
 }
 
 // Prints what a pool that has nothing would be given.
-static int print(const struct td_adopt *a, const struct td_books *old, const char *passwd, struct td_error *err)
+static int print(const struct td_cli_adopt *a, const struct td_books *old, const char *passwd, struct td_error *err)
 {
 	const char *name = a->name ? a->name : "main";
 	td_auto_books struct td_books fresh = {0};
@@ -369,7 +371,7 @@ static int print(const struct td_adopt *a, const struct td_books *old, const cha
 	return 0;
 }
 
-int td_adopt_accounts(struct td_adopt *a, const char *file, struct td_error *err)
+int td_cli_adopt_accounts(struct td_cli_adopt *a, const char *file, struct td_error *err)
 {
 	td_auto_books struct td_books old = {0};
 	td_auto_buf struct td_buf passwd = {0};
@@ -379,8 +381,9 @@ int td_adopt_accounts(struct td_adopt *a, const char *file, struct td_error *err
 	if (r)
 		return r;
 	if (!a->people && !a->apply)
-		td_strv_addf(&old.left, "people: a dump has no uids; with --people getent (or a file of passwd) they come "
-					"into spec.users, unless spec.identity.ldap knows them");
+		td_strv_addf(&old.left,
+			     "people: a dump has no uids; with --people getent (or a file of passwd) they come "
+			     "into spec.users, unless spec.identity.ldap knows them");
 	say("Not taken over:", &old.left);
 	return a->apply ? apply(a, &old, td_buf_str(&passwd), err) : print(a, &old, td_buf_str(&passwd), err);
 }

@@ -65,7 +65,8 @@ static void write_fields(struct merge *m, const struct td_books_row *r, bool mak
 		}
 		if (!b.len)
 			head(m, r, false, &b);
-		bool quote = f->value[strcspn(f->value, " ;()[]{}<>&|!`$#~?%^")] != '\0' || !strcmp(f->name, "Description");
+		bool quote =
+			f->value[strcspn(f->value, " ;()[]{}<>&|!`$#~?%^")] != '\0' || !strcmp(f->name, "Description");
 		td_buf_printf(&b, quote ? " %s=\"%s\"" : " %s=%s", f->name, f->value);
 		words++;
 	}
@@ -106,8 +107,7 @@ static const struct td_books_row *there(const struct merge *m, const struct td_b
 // A mark would make the row Tandem's own.
 static bool is_mark(const struct merge *m, const struct td_books_field *f)
 {
-	return td_streq(f->value, m->mark) &&
-	       (!strcmp(f->name, "Organization") || !strcmp(f->name, "Comment"));
+	return td_streq(f->value, m->mark) && (!strcmp(f->name, "Organization") || !strcmp(f->name, "Comment"));
 }
 
 // Those that need other rows come when these are there.
@@ -162,7 +162,8 @@ static void differences(struct merge *m, const struct td_books_row *r, const str
 		if (is_mark(m, f) || !strcmp(f->name, "Coordinator") || (has && same(has, f->value)) ||
 		    (!whole && unsaid(r, f, has)))
 			continue;
-		td_auto_free char *both = td_asprintf("%s is %s here and was %s", f->name, has ? has : "not said", f->value);
+		td_auto_free char *both =
+			td_asprintf("%s is %s here and was %s", f->name, has ? has : "not said", f->value);
 		say(m, r, both, whole ? "; it is a Tenant's: change the Tenant" : "");
 	}
 }

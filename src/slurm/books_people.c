@@ -56,20 +56,26 @@ static void one(char *line, const yyjson_val *has, yyjson_mut_doc *d, yyjson_mut
 	const char *other = by_uid(has, list, uid);
 	if (is) {
 		if (td_jint(is, "uid", -1) != uid)
-			td_strv_addf(left, "user %s: spec.users.uid is %lld here and was %lld; files of his have the old "
-				     "one", w[0], (long long)td_jint(is, "uid", -1), uid);
+			td_strv_addf(left,
+				     "user %s: spec.users.uid is %lld here and was %lld; files of his have the old "
+				     "one",
+				     w[0], (long long)td_jint(is, "uid", -1), uid);
 		return;
 	}
 	if (other)
 		td_strv_addf(left, "user %s: uid %lld is %s's in spec.users; give one of them another uid", w[0], uid,
 			     other);
 	else if (!td_slurm_is_user(w[0]) || td_slurm_is_system_name(w[0]))
-		td_strv_addf(left, "user %.60s: spec.users takes names of small letters, digits, _ and - only, and none "
-			     "of the system's", w[0]);
+		td_strv_addf(left,
+			     "user %.60s: spec.users takes names of small letters, digits, _ and - only, and none "
+			     "of the system's",
+			     w[0]);
 	else if (uid < FIRST || gid < 100 || uid > 4294967293 || gid > 4294967293 || uid == 64030 || uid == 65534 ||
 		 !path_fits(w[5]) || !path_fits(w[6]))
-		td_strv_addf(left, "user %s: uid %lld, gid %lld, home %.60s, shell %.60s: spec.users takes uids from 1000 "
-			     "and gids from 100 up, and paths", w[0], uid, gid, w[5], w[6]);
+		td_strv_addf(left,
+			     "user %s: uid %lld, gid %lld, home %.60s, shell %.60s: spec.users takes uids from 1000 "
+			     "and gids from 100 up, and paths",
+			     w[0], uid, gid, w[5], w[6]);
 	else {
 		td_auto_free char *home = td_asprintf("/home/%s", w[0]);
 		yyjson_mut_val *u = yyjson_mut_arr_add_obj(d, list);
@@ -108,6 +114,7 @@ void td_books_people(const struct td_books *b, const char *passwd, const yyjson_
 		if (b->v[i].kind == TD_BOOKS_PERSON && strcmp(name, "root") != 0 &&
 		    !(has && td_jfind(has, "name", name)) &&
 		    !(names.n && bsearch(&name, names.v, names.n, sizeof(char *), by_text)))
-			td_strv_addf(left, "user %s: passwd does not know him; name him in spec.users with his uid", name);
+			td_strv_addf(left, "user %s: passwd does not know him; name him in spec.users with his uid",
+				     name);
 	}
 }

@@ -7,13 +7,13 @@
 
 enum { LINE_MAX_LEN = 65536, ROWS_MAX = 1000000, COLUMNS_MAX = 64, VALUE_MAX = 2048 };
 
-struct reader {
+struct books_reader {
 	const char *name;
 	size_t line;
 	struct td_books *b;
 };
 
-__attribute__((format(printf, 2, 3))) static void leave(struct reader *r, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void leave(struct books_reader *r, const char *fmt, ...)
 {
 	char text[512];
 	va_list ap;
@@ -95,8 +95,7 @@ static const struct field *field_of(const char *shown, int of)
 // Slurm replaces ' by ` in what people write, and its sacctmgr cannot read a quote within quotes.
 static bool value_fits(const struct field *f, const char *v)
 {
-	static const char plain[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,=/+:-*@";
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,=/+:-*@";
 	if (!(f->of & IS_TEXT))
 		return !v[strspn(v, plain)] && strlen(v) <= VALUE_MAX;
 	for (const char *p = v; *p; p++)
@@ -117,7 +116,7 @@ static long long seconds(const char *v)
 		       : -1;
 }
 
-static void set(struct reader *r, struct td_books_row *row, const struct field *f, const char *v)
+static void set(struct books_reader *r, struct td_books_row *row, const struct field *f, const char *v)
 {
 	char number[24];
 	if (!*v || td_streq(v, f->nothing) || td_books_get(row, f->set))
@@ -129,8 +128,8 @@ static void set(struct reader *r, struct td_books_row *row, const struct field *
 		v = number;
 	}
 	if (!value_fits(f, v)) {
-		leave(r, "%s of %.60s: it has signs that sacctmgr does not read, or is too long; set it by hand", f->set,
-		      row->name);
+		leave(r, "%s of %.60s: it has signs that sacctmgr does not read, or is too long; set it by hand",
+		      f->set, row->name);
 		return;
 	}
 	row->v = td_realloc(row->v, (row->n + 1) * sizeof(*row->v));
@@ -224,7 +223,7 @@ static const char *partition_of(const char *rest, char buf[static 256])
 	return buf;
 }
 
-static void dump_row(struct reader *r, const struct dump_row *d)
+static void dump_row(struct books_reader *r, const struct dump_row *d)
 {
 	char partition_buf[256], *rest = d->rest, *key, *v;
 	bool assoc = d->kind == TD_BOOKS_ASSOC;
@@ -244,10 +243,10 @@ static void dump_row(struct reader *r, const struct dump_row *d)
 	}
 	while (rest) {
 		rest = piece(rest, &key, &v);
-		const struct field *f = !key                            ? NULL
-					: assoc                         ? field_of(key, OF_ASSOC | OF_PERSON)
+		const struct field *f = !key                          ? NULL
+					: assoc                       ? field_of(key, OF_ASSOC | OF_PERSON)
 					: d->kind == TD_BOOKS_ACCOUNT ? field_of(key, OF_ASSOC | OF_ACCOUNT)
-									: field_of(key, OF_ASSOC);
+								      : field_of(key, OF_ASSOC);
 		if (f)
 			set(r, f->of & OF_PERSON ? &person : row, f, v);
 		else if (!key && !*v)
@@ -255,8 +254,9 @@ static void dump_row(struct reader *r, const struct dump_row *d)
 		else if (key && !strcasecmp(key, "Partition") && assoc)
 			continue;
 		else if (key && strcasestr(key, "WCKey"))
-			leave(r, "%.20s=%.60s of %.60s: keys of jobs are not taken over; `sacctmgr add user %.60s "
-				 "wckeys=…` adds them",
+			leave(r,
+			      "%.20s=%.60s of %.60s: keys of jobs are not taken over; `sacctmgr add user %.60s "
+			      "wckeys=…` adds them",
 			      key, v, d->name, d->name);
 		else
 			leave(r, "%.40s%s%.60s of %.60s: no field of slurmdbd 24.11 that is known; set it by hand",
@@ -284,7 +284,7 @@ static void dump_row(struct reader *r, const struct dump_row *d)
 }
 
 // *parent: the account of the last line "Parent"; the caller frees it.
-static void dump_line(struct reader *r, char *line, char **parent)
+static void dump_line(struct books_reader *r, char *line, char **parent)
 {
 	static const struct {
 		const char *word;
@@ -315,8 +315,8 @@ static void dump_line(struct reader *r, char *line, char **parent)
 }
 
 // Calls one() for each line of text that is not empty, nor a comment.
-static int lines(struct reader *r, const char *text, void (*one)(struct reader *r, char *line, void *ctx), void *ctx,
-		 struct td_error *err)
+static int lines(struct books_reader *r, const char *text, void (*one)(struct books_reader *r, char *line, void *ctx),
+		 void *ctx, struct td_error *err)
 {
 	for (const char *p = text; *p;) {
 		size_t n = strcspn(p, "\n");
@@ -336,7 +336,7 @@ static int lines(struct reader *r, const char *text, void (*one)(struct reader *
 	return 0;
 }
 
-static void on_dump(struct reader *r, char *line, void *ctx)
+static void on_dump(struct books_reader *r, char *line, void *ctx)
 {
 	dump_line(r, line, ctx);
 }
@@ -345,15 +345,16 @@ int td_books_read(const char *name, const char *text, struct td_books *ret, stru
 {
 	td_auto_books struct td_books b = {0};
 	td_auto_free char *parent = NULL;
-	struct reader r = {.name = name, .b = &b};
+	struct books_reader r = {.name = name, .b = &b};
 	int code = lines(&r, text, on_dump, &parent, err);
 	if (code)
 		return code;
 	sort(&b);
 	if (!td_books_find(&b, TD_BOOKS_CLUSTER, "root", "", ""))
-		return td_fail(err, TD_INVALID,
-			       "%s: there is no line \"Cluster - …\": give what `sacctmgr dump CLUSTER file=FILE` wrote",
-			       name);
+		return td_fail(
+			err, TD_INVALID,
+			"%s: there is no line \"Cluster - …\": give what `sacctmgr dump CLUSTER file=FILE` wrote",
+			name);
 	*ret = b;
 	b = (struct td_books){0};
 	return 0;
@@ -377,7 +378,7 @@ static char *column(char *p, char **ret)
 	return bar ? bar + 1 : NULL;
 }
 
-static void qos_header(struct reader *r, char *line, struct qos_columns *c)
+static void qos_header(struct books_reader *r, char *line, struct qos_columns *c)
 {
 	char *word;
 	c->header = true;
@@ -404,7 +405,7 @@ static void qos_header(struct reader *r, char *line, struct qos_columns *c)
 			     r->name, td_buf_str(&missing));
 }
 
-static void on_qos(struct reader *r, char *line, void *ctx)
+static void on_qos(struct books_reader *r, char *line, void *ctx)
 {
 	struct qos_columns *c = ctx;
 	char *words[COLUMNS_MAX];
@@ -434,7 +435,7 @@ static void on_qos(struct reader *r, char *line, void *ctx)
 int td_books_read_qos(const char *name, const char *text, struct td_books *ret, struct td_error *err)
 {
 	struct qos_columns c = {0};
-	struct reader r = {.name = name, .b = ret};
+	struct books_reader r = {.name = name, .b = ret};
 	int code = lines(&r, text, on_qos, &c, err);
 	sort(ret);
 	if (!code && (!c.header || c.name >= COLUMNS_MAX))

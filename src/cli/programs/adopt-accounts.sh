@@ -12,7 +12,7 @@ books)
 		exit 1
 	}
 	cat "$t/dump"
-	echo ==
+	echo '=='
 	sacctmgr -P show qos format="$3"
 	;;
 take)

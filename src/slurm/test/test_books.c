@@ -18,11 +18,13 @@ static const char old[] =
 	"Account - 'science':Description='all of: science`s':Organization='uni':DefaultQOS='normal':Fairshare=10:"
 	"GrpTRES=cpu=4,mem=2000M:QOS='high,normal'\n"
 	"Parent - 'physics'\n"
-	"User - 'ann':DefaultAccount='physics':Coordinator='physics':DefaultQOS='high':Fairshare=5:MaxJobs=2:QOS='+high'\n"
+	"User - "
+	"'ann':DefaultAccount='physics':Coordinator='physics':DefaultQOS='high':Fairshare=5:MaxJobs=2:QOS='+high'\n"
 	"User - 'bob':Partition='fast':DefaultAccount='science':AdminLevel='Operator':WCKeys='x':Fairshare=1\n"
 	"Parent - 'science'\n"
 	"User - 'bob':DefaultAccount='science':AdminLevel='Operator':Fairshare=1\n"
-	"Account - 'physics':Description='physics':Organization='tandem':Fairshare=2147483647:MaxWallDurationPerJob=60\n";
+	"Account - "
+	"'physics':Description='physics':Organization='tandem':Fairshare=2147483647:MaxWallDurationPerJob=60\n";
 static const char qos[] = "Name|Descr|Priority|GraceTime|Preempt|PreemptMode|MaxWall|MaxTRESPU|UsageFactor\n"
 			  "normal|Normal QOS default|0|00:00:00||cluster||cpu=8|1.000000\n"
 			  "high|urgent|10|1-00:00:30|normal,low|requeue|02:00:00||2.000000\n"
@@ -101,7 +103,8 @@ static void test_nothing_is_overwritten(void **state)
 	static const char *const said[] = {
 		"account root: GrpTRES is cpu=50 here and was cpu=100",
 		"account science: Fairshare is 1 here and was 10",
-		"account physics: MaxWallDurationPerJob is not said here and was 60; it is a Tenant's: change the Tenant",
+		"account physics: MaxWallDurationPerJob is not said here and was 60; it is a Tenant's: change the "
+		"Tenant",
 		"account physics: Parent is root here and was science; it is a Tenant's: change the Tenant",
 		"user ann in account physics: MaxJobs is not said here and was 2; it is a Tenant's: change the Tenant",
 		"user bob in account physics, partition fast: he is not there; it is a Tenant's: name him in its "
@@ -178,8 +181,8 @@ static void test_people(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_into_a_fresh_pool), cmocka_unit_test(test_nothing_is_overwritten),
-		cmocka_unit_test(test_from_strangers), cmocka_unit_test(test_people)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_into_a_fresh_pool),
+					   cmocka_unit_test(test_nothing_is_overwritten),
+					   cmocka_unit_test(test_from_strangers), cmocka_unit_test(test_people)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
