@@ -87,7 +87,7 @@ class Old(Machine):
         etc, sbin = self.dir / "upper/etc", self.dir / "upper/usr/local/sbin"
         (etc / "slurm").mkdir(parents=True)
         sbin.mkdir(parents=True)
-        self.passwd = f"researcher:x:{self.pool.uid}:{self.pool.uid}::/home/researcher:/bin/bash\nann:x:3000:100:Ann:/home/ann:/bin/sh\n"
+        self.passwd = f"ann:x:3000:100:Ann:/home/ann:/bin/sh\nresearcher:x:{self.pool.uid}:{self.pool.uid}::/home/researcher:/bin/bash\n"
         (etc / "passwd").write_text(pathlib.Path(f"{IMAGES}/tandem+slurm/24.11/rootfs/etc/passwd").read_text() + self.passwd)
         for name, text in (("slurm.conf", CONF), ("slurmdbd.conf", DBD)):
             (etc / "slurm" / name).write_text(text)
@@ -145,8 +145,8 @@ def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
     # Without --apply it is printed; from the old machine itself sacctmgr and getent are asked.
     printed = pool.cmd("adopt", "accounts", dump, "--qos", qos, "--people", people)
     asked = subprocess.run(m.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", *m.tandem("adopt", "accounts", "--people", "getent")), capture_output=True, text=True, check=True)
-    assert asked.stdout == printed.stdout and len(re.findall("^#> ", printed.stdout, re.M)) == 17
-    assert yaml.safe_load(printed.stdout)["spec"]["users"] == [{"name": "researcher", "uid": pool.uid}, {"name": "ann", "uid": 3000, "gid": 100, "shell": "/bin/sh"}]
+    assert asked.stdout == printed.stdout and len(re.findall("^#> ", printed.stdout, re.M)) == 14
+    assert yaml.safe_load(printed.stdout)["spec"]["users"] == [{"name": "ann", "uid": 3000, "gid": 100, "shell": "/bin/sh"}, {"name": "researcher", "uid": pool.uid}]
 
     # One account stands there already, and differently.
     pool.shell("sacctmgr", "-i", "add", "account", "name=art", "cluster=main", "fairshare=4")
@@ -163,12 +163,14 @@ def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
     assert rows(pool.shell(*who)) >= rows(m.old(*who))
     assert "slurmdbd has it all" in pool.cmd("adopt", "accounts", dump, "--qos", qos, "--people", people, "--apply").stdout
 
-    # The limit holds here, too; the new person runs at once.
+    # The limit holds here, too; the new person's job runs.
     pool.change({"accounting": {"enforce": "limits"}})
     wait_for("limits are in force", lambda: re.search(r"^AccountingStorageEnforce\s*= .*limits", pool.shell("scontrol", "show", "config"), re.M))
     fourth_is_refused(pool.shell, lambda *argv, **kw: pool.as_user("researcher", *argv, **kw))
     pool.shell("sacctmgr", "-i", "modify", "account", "name=art", "cluster=main", "set", "maxsubmitjobs=-1")
-    assert pool.as_user("ann", "srun", "-Q", "-n1", "--mem=10M", "id", "-un").stdout == "ann\n"
+    job = pool.as_user("ann", "sbatch", "--parsable", "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "sleep 1000").stdout.strip()
+    wait_for("her job runs", lambda: pool.shell("squeue", "-h", "-j", job, "-o", "%u %a %q %T").strip() == "ann art normal RUNNING", 60)
+    pool.shell("scancel", job)
     assert "Invalid qos" in pool.as_user("ann", "srun", "-n1", "--qos=high", "true", check=False).stderr
 
 
