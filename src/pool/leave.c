@@ -80,6 +80,11 @@ const char *td_pool_leave_name(enum td_pool_leave_do d)
 	return (size_t)d < TD_LEN(names) ? names[d] : "?";
 }
 
+bool td_pool_leave_soon(int64_t by_s, int64_t now_s, int64_t most_s)
+{
+	return !by_s || (by_s - now_s <= most_s && now_s - by_s <= ASKED_S);
+}
+
 bool td_pool_leave_may(const struct td_grant *chosen, const struct td_pool_job *now)
 {
 	return now->know == TD_JOB_READ && now->ours && now->is == TD_IS_RUNNING && chosen->job > 0 &&

@@ -26,6 +26,9 @@ enum td_pool_leave_do {
 enum td_pool_leave_do td_pool_leave(const struct td_pool_leave *l, int64_t restarts, bool waits, int64_t now_s);
 const char *td_pool_leave_name(enum td_pool_leave_do d); // "grace"
 
+// Pods end already, at the latest at by_s (0: they have): is their room about to come? Not, where they may take their time
+// (a grace that the owner of a pod chose), or should have gone a minute ago. Then others are asked as if they stayed.
+bool td_pool_leave_soon(int64_t by_s, int64_t now_s, int64_t most_s);
 // Pods were chosen while their job was the one of `chosen` (job, start and restarts): may they be ended now? A job that
 // was given back since, ended, or runs anew is nobody's who was chosen.
 bool td_pool_leave_may(const struct td_grant *chosen, const struct td_pool_job *now);

@@ -29,8 +29,10 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	if (!f->slurm)
 		return;
 
-	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
-	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
+	// `scontrol reboot ASAP` drains a node, and the reason that stood there stays: of no drain it says nothing then.
+	bool reboots = f->reboot && td_pool_reason_is(f->reason, TD_REASON_NONE);
+	bool ours = f->drain && !reboots && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
+	ret->foreign = f->drain && (reboots || !td_pool_reason_tandem(f->reason));
 	ret->taint = ret->foreign || (f->k8s && f->hold);
 	ret->down = f->down && !f->off; // what is powered down on demand comes when a job wants it
 	if (f->drain || f->bad || f->off)

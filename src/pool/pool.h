@@ -150,6 +150,7 @@ struct td_pool_node_facts {
 	bool down;                  // its flag DOWN
 	bool by_person;             // it is down by somebody's word, not because it is silent
 	bool bad;                   // down, failed, not responding, …: worth showing
+	bool reboot;                // somebody has asked for its reboot, which may drain it until then
 	bool off;                   // powered down, or on its way up or down: worth showing
 };
 enum td_node_do { TD_NODE_LEAVE, TD_NODE_DRAIN, TD_NODE_UNDRAIN, TD_NODE_REASON, TD_NODE_DOWN };

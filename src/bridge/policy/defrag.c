@@ -259,14 +259,16 @@ static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 		}
 		r = td_slurm_job_update(slurm, j->id, &(struct td_slurm_job_change){.admin_comment = texts.v[i]},
 					k->b->cancel, err);
-		if (!r)
+		if (r)
+			j->stale = true; // it may have been told all the same: its record says
+		else
 			j->leave = leave[i];
 	}
 	return r;
 }
 
-// Asks the node to queue all those of its jobs again for which `of` is true.
-static void ask_node(struct td_bridge *b, const char *node, const struct td_policies_facts *f,
+// Asks the node to queue all those of its jobs again for which `of` is true. False: it could not be asked.
+static bool ask_node(struct td_bridge *b, const char *node, const struct td_policies_facts *f,
 		     bool (*of)(const struct td_policies_known *j, const void *ctx), const void *ctx)
 {
 	td_auto_buf struct td_buf wish = {0};
@@ -274,8 +276,10 @@ static void ask_node(struct td_bridge *b, const char *node, const struct td_poli
 	for (size_t i = 0; i < f->n; i++)
 		if (f->v[i].n_parts && of(&f->v[i], ctx) && !strcmp(f->v[i].parts[0].name, node))
 			td_buf_printf(&wish, "%s%s:%" PRId64, wish.len ? " " : "", f->v[i].label, f->v[i].restarts);
-	if (annotate(b, node, td_buf_str(&wish), &e))
-		td_warn("making room: node %s: %s", node, e.msg);
+	if (!annotate(b, node, td_buf_str(&wish), &e))
+		return true;
+	td_warn("making room: node %s: %s", node, e.msg);
+	return false;
 }
 
 static const struct td_policies_known *known_of(const struct td_policies_facts *f, int64_t id)
@@ -296,10 +300,20 @@ static bool is_asked(const struct td_policies_known *j, const void *ctx)
 	return j->phase == TD_PHASE_RUNNING && j->going && j->is == TD_VICTIM_NONE && j->asked == j->restarts + 1;
 }
 
+bool td_moves_asks(struct td_policies_known *j, enum td_pool_leave_do d)
+{
+	if (d != TD_LEAVE_GO)
+		j->asked = 0; // who is told anew is asked anew
+	if (d != TD_LEAVE_GO || j->asked == j->restarts + 1)
+		return false;
+	j->asked = j->restarts + 1;
+	return true;
+}
+
 // Goes on with those who are to make room at a time, whichever bridge has told them. True: somebody is about to go.
 static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_policies_moves *m)
 {
-	int64_t now_s = td_real_ms(b->clock) / 1000;
+	int64_t now_s = td_real_ms(b->clock) / 1000, now_ms = td_now(b);
 	bool any = false, asked = false;
 	for (size_t i = 0; i < f->n; i++) {
 		struct td_policies_known *j = &f->v[i];
@@ -311,6 +325,8 @@ static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_
 		j->is = (int)td_victim_look(b, j->id, &for_job);
 		j->going = j->is == TD_VICTIM_GOES;
 		any |= for_job > 0;
+		if (for_job > 0)
+			td_moves_pause(m, for_job, now_ms);
 		if (j->is != TD_VICTIM_NONE || !j->leave.at_s)
 			continue;
 		const struct td_policies_known *w = known_of(f, j->leave.waiter);
@@ -318,10 +334,13 @@ static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_
 			td_pool_leave(&j->leave, j->restarts, w && w->phase == TD_PHASE_WAITING, now_s);
 		j->going = d != TD_LEAVE_STAYS;
 		any |= j->going;
-		if (d == TD_LEAVE_GO && j->asked != j->restarts + 1) {
-			j->asked = j->restarts + 1;
-			asked = m->wishes = true;
-			ask_node(b, j->parts[0].name, f, is_asked, NULL);
+		if (j->going)
+			td_moves_pause(m, j->leave.waiter, now_ms);
+		if (td_moves_asks(j, d)) {
+			m->wishes = true;
+			// The next pass tries again.
+			if (!ask_node(b, j->parts[0].name, f, is_asked, NULL))
+				j->asked = 0;
 		}
 		asked |= is_asked(j, NULL);
 	}
@@ -395,17 +414,32 @@ static bool goes_on(const struct td_policies_facts *f, const struct td_policies_
 	return false;
 }
 
-// The place for this waiter's move; NULL: it had one within the minute.
-static struct td_policies_move *slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
+// The waiter's place, else the oldest one that nobody needs.
+static struct td_policies_move *place(struct td_policies_moves *m, int64_t waiter)
 {
-	struct td_policies_move *oldest = &m->last[0];
+	struct td_policies_move *oldest = NULL;
 	for (size_t i = 0; i < TD_LEN(m->last); i++) {
-		if (m->last[i].waiter == waiter)
-			return now_ms - m->last[i].at_ms < MINUTE_MS ? NULL : &m->last[i];
-		if (m->last[i].at_ms < oldest->at_ms)
-			oldest = &m->last[i];
+		struct td_policies_move *x = &m->last[i];
+		if (x->waiter == waiter)
+			return x;
+		if (!x->open && (!oldest || x->at_ms < oldest->at_ms))
+			oldest = x;
 	}
-	return oldest;
+	return oldest ? oldest : &m->last[0];
+}
+
+struct td_policies_move *td_moves_slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
+{
+	struct td_policies_move *x = place(m, waiter);
+	return x->waiter == waiter && now_ms - x->at_ms < MINUTE_MS ? NULL : x;
+}
+
+void td_moves_pause(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
+{
+	struct td_policies_move *x = place(m, waiter);
+	if (x->waiter != waiter)
+		*x = (struct td_policies_move){.waiter = waiter};
+	x->at_ms = now_ms;
 }
 
 // ---- one that waits ----
@@ -467,7 +501,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 		td_buf_puts(t, " now.");
 	if (!first && !in_s)
 		td_starve_raise(k, slurm);
-	struct td_policies_move *at = in_s || busy || !first ? NULL : slot(m, k->waiter->id, now_ms);
+	struct td_policies_move *at = in_s || busy || !first ? NULL : td_moves_slot(m, k->waiter->id, now_ms);
 	if (!at)
 		return false;
 	act(k, slurm, &set, m, at);

@@ -39,6 +39,14 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 		   struct td_policies_words *ret);
 // The parts of a job; 0: it is on a node that is not known.
 size_t td_moves_parts(struct td_moves_look *k, const struct td_policies_known *j, struct td_pool_move_part *ret);
+// Whether the node of one that was told is to be asked now; noted in j->asked, so that it is asked once for each time
+// that it was told. Who could not ask sets that to 0.
+bool td_moves_asks(struct td_policies_known *j, enum td_pool_leave_do d);
+// The place for this waiter's move; NULL: he had one within the minute, or somebody was leaving for him.
+struct td_policies_move *td_moves_slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms);
+// Somebody leaves for this waiter now: he has a minute from when the last one has gone. Until Slurm has cleaned up after
+// that one, its room does not show, and more would be asked for it.
+void td_moves_pause(struct td_policies_moves *m, int64_t waiter, int64_t now_ms);
 // The entry of spec.preemption.qos; 0: none, so Slurm's own.
 int64_t td_moves_priority(const struct td_settings *s, const char *qos);
 

@@ -33,6 +33,7 @@ struct td_ask_pod {
 struct td_ask_yields {         // it makes room for another one (victim.h)
 	struct td_grant grant; // what was chosen: job, start and restarts
 	int64_t waiter;        // job; 0: it was not told
+	int64_t told_ms;       // mono
 	char *why;
 };
 struct td_ask_part {                  // what a gang's job has on one node

@@ -127,8 +127,11 @@ static size_t runs_of(const struct td_objects *pods, const struct td_object *con
 			(void)td_parse_i64(start, &start_s);
 		if (at == n) {
 			uids[n] = uid;
-			ret[n++] = (struct td_pool_slice_pod){.start_s = start_s};
+			ret[n++] = (struct td_pool_slice_pod){0};
 		}
+		// One that never started has none, and what joins later starts later.
+		if (start_s > 0 && (!ret[at].start_s || start_s < ret[at].start_s))
+			ret[at].start_s = start_s;
 		// There is one run at a time, so what has not ended yet is about to.
 		int64_t end = end_of(o, now_s);
 		end = end ? end : now_s;

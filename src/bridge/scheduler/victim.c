@@ -1,10 +1,15 @@
 // Pods that make room for one that starves (victim.h).
 #include "bridge/scheduler/victim.h"
 
+#include "base/clock.h"
 #include "bridge/scheduler/gang.h"
 #include "pool/leave.h"
 
 #include <string.h>
+
+// WISH_MS: for so long a wish stands. OWN_MOST_S: a pod that somebody deletes goes soon when it has to within this time;
+// its owner chooses its grace.
+enum { WISH_MS = 60000, OWN_MOST_S = 300 };
 
 int64_t td_victim_told(const struct td_object *pod, char **ret_why)
 {
@@ -23,13 +28,35 @@ static bool ends(const struct td_object *pod)
 	return td_pod_state(pod) != TD_POD_BOUND || td_object_annotation(pod, TD_ANN_ENDED);
 }
 
+// Does a pod that ends do so soon? *ret_for: as td_victim_look().
+static bool goes_soon(struct td_bridge *b, const struct td_object *pod, int64_t *ret_for)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED),
+		   *deleted = td_jstr(pod->root, "metadata.deletionTimestamp");
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int64_t now_s = td_real_ms(b->clock) / 1000, ms = 0;
+	if (td_pod_state(pod) == TD_POD_DONE)
+		return true;
+	bool soon = false;
+	if (text && !td_json_parse(text, strlen(text), &j, NULL)) {
+		int64_t grace = td_jint(td_json_root(j), "graceSeconds", 0);
+		// Its grace is Tandem's, of whatever length.
+		soon = td_pool_leave_soon(td_jint(td_json_root(j), "at", 0) + grace, now_s, INT64_MAX);
+	}
+	if (!soon && deleted && !td_time_parse(deleted, &ms))
+		soon = td_pool_leave_soon(ms / 1000, now_s, OWN_MOST_S);
+	if (soon && !*ret_for)
+		*ret_for = td_victim_told(pod, NULL);
+	return soon;
+}
+
 static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const char *uid, size_t size,
 				   int64_t *ret_for)
 {
 	td_auto_objects struct td_objects all = {0};
 	td_informer_by_index(b->pods, "gang", name, &all);
 	size_t there = 0, goes = 0, over = 0;
-	bool replaced = false;
+	bool replaced = false, soon = true;
 	for (size_t i = 0; i < all.n; i++) {
 		const struct td_object *pod = all.v[i];
 		if (!td_streq(td_object_annotation(pod, TD_ANN_GANG_UID), uid))
@@ -39,7 +66,12 @@ static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const 
 		over += well;
 		there += !well && !ends(pod);
 		goes += !well && ends(pod);
-		*ret_for = *ret_for ? *ret_for : td_victim_told(pod, NULL);
+		if (!well && ends(pod))
+			soon &= goes_soon(b, pod, ret_for);
+	}
+	if (!soon) {
+		*ret_for = 0;
+		return TD_VICTIM_NOT;
 	}
 	// One that ends takes the others with it, where nobody replaces it.
 	if (*ret_for || (goes && (!there || !replaced)))
@@ -65,8 +97,7 @@ enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_
 	td_auto(td_object_unref) struct td_object *pod = name ? td_informer_get(b->pods, ns, name) : NULL;
 	if (!pod || strcmp(pod->uid, a->uid) != 0 || td_pod_state(pod) == TD_POD_WAITING)
 		return TD_VICTIM_NOT;
-	*ret_for = td_victim_told(pod, NULL);
-	return ends(pod) ? TD_VICTIM_GOES : TD_VICTIM_MAY;
+	return !ends(pod) ? TD_VICTIM_MAY : goes_soon(b, pod, ret_for) ? TD_VICTIM_GOES : TD_VICTIM_NOT;
 }
 
 char *td_victim_name(struct td_bridge *b, int64_t job)
@@ -90,6 +121,7 @@ void td_victim_tell(struct td_bridge *b, const struct td_victim_wish *w)
 	free(a->yields.why);
 	a->yields = (struct td_ask_yields){.grant = {.job = w->job, .start = w->start, .restarts = w->restarts},
 					   .waiter = w->waiter,
+					   .told_ms = td_now(b),
 					   .why = td_strdup(w->why)};
 	td_auto_free char *key = td_strdup(a->key);
 	pthread_mutex_unlock(&b->asks->lock);
@@ -104,7 +136,8 @@ static int64_t wish(struct td_bridge_run *r, char **ret_why)
 	int64_t waiter = 0;
 	td_ask_job(r->b, a, true, &now);
 	pthread_mutex_lock(&r->b->asks->lock);
-	if (a->yields.waiter && td_pool_leave_may(&a->yields.grant, &now)) {
+	if (a->yields.waiter && td_now(r->b) - a->yields.told_ms <= WISH_MS &&
+	    td_pool_leave_may(&a->yields.grant, &now)) {
 		waiter = a->yields.waiter;
 		*ret_why = td_strdup(a->yields.why);
 	} else {

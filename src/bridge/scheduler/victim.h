@@ -7,17 +7,18 @@
 
 enum td_victim_is {
 	TD_VICTIM_NONE, // no pod of ours has this job
-	TD_VICTIM_NOT,  // not now: it does not run yet, or not with all its members
+	TD_VICTIM_NOT,  // not now: it does not run yet, or not with all its members; or it ends, but not soon
 	TD_VICTIM_MAY,
-	TD_VICTIM_GOES, // its pods end already
+	TD_VICTIM_GOES, // its pods end already, and soon (pool/leave.h)
 };
-// What the pods of a running job are. *ret_for: the job for which they go, when they were told so; else 0.
+// What the pods of a running job are. *ret_for: the job for which they go, when they were told so, and go soon; else 0.
 enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_for);
 // For which job the pod was told to make room, and why; 0: it was not told so. ret_why may be NULL; caller frees *ret_why.
 int64_t td_victim_told(const struct td_object *pod, char **ret_why);
 // "pod ml/train-0", "gang ml/train"; NULL: no pod of ours has it. Caller frees.
 char *td_victim_name(struct td_bridge *b, int64_t job);
-// Any thread: the pods of this job shall make room, as long as it is the one that was chosen.
+// Any thread: the pods of this job shall make room, as long as it is the one that was chosen. Who has not begun within a
+// minute, because Slurm is away, forgets it: the one that starved may have room by then.
 struct td_victim_wish {
 	int64_t job, start, restarts; // of the grant
 	int64_t waiter;               // job

@@ -28,6 +28,7 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	// What Slurm sets down itself bears its user, but it keeps a reason that stood there.
 	f->by_person = n->reason_by && !td_streq(n->reason_by, "slurm") && !(n->states & TD_NODE(NOT_RESPONDING));
 	f->bad = td_slurm_node_bad(n->states);
+	f->reboot = n->states & (TD_NODE(REBOOT_REQUESTED) | TD_NODE(REBOOT_ISSUED));
 	f->off = n->states & TD_NODE_ABSENT;
 }
 

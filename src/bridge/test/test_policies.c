@@ -1,6 +1,6 @@
 // What a look at a job's record says about what policies have done to it.
 // rows: C7.5 C7.1 C7.3
-#include "bridge/policy/policies.h"
+#include "bridge/policy/look.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,6 +185,44 @@ static void test_who_makes_room(void **state)
 	done(&k);
 }
 
+// Who was told is asked once, and again when he is told anew or could not be asked.
+static void test_asked_once_for_each_time(void **state)
+{
+	struct td_policies_known k = {.id = 7, .restarts = 2};
+	assert_false(td_moves_asks(&k, TD_LEAVE_GRACE));
+	assert_true(td_moves_asks(&k, TD_LEAVE_GO));
+	assert_false(td_moves_asks(&k, TD_LEAVE_GO));
+	assert_false(td_moves_asks(&k, TD_LEAVE_STAYS)); // he did not go
+	assert_true(td_moves_asks(&k, TD_LEAVE_GO));
+	k.asked = 0; // his node could not be asked
+	assert_true(td_moves_asks(&k, TD_LEAVE_GO));
+	k.restarts = 3; // another run
+	assert_true(td_moves_asks(&k, TD_LEAVE_GO));
+}
+
+// Nobody else is asked for one for whom somebody leaves, and for a minute after that: also when another bridge has told
+// those, or when their grace is longer.
+static void test_pause_from_the_last_that_left(void **state)
+{
+	enum { MIN = 60000 };
+	struct td_policies_moves m = {0};
+	struct td_policies_move *x = td_moves_slot(&m, 30, 1000);
+	assert_non_null(x);
+	*x = (struct td_policies_move){.waiter = 30, .at_ms = 1000, .until_ms = 9 * MIN, .open = true, .n = 1};
+	assert_null(td_moves_slot(&m, 30, 2000));
+	td_moves_pause(&m, 30, 5 * MIN); // his grace ends now
+	assert_true(x->open && x->n == 1 && x->until_ms == 9 * MIN);
+	assert_null(td_moves_slot(&m, 30, 5 * MIN + 2000));
+	assert_non_null(td_moves_slot(&m, 31, 5 * MIN + 2000));
+	assert_ptr_equal(td_moves_slot(&m, 30, 6 * MIN), x);
+
+	for (int64_t other = 40; other < 48; other++) // told by another bridge; the open one keeps its place
+		td_moves_pause(&m, other, 7 * MIN);
+	assert_int_equal(x->waiter, 30);
+	assert_null(td_moves_slot(&m, 47, 7 * MIN + 1000));
+	assert_ptr_not_equal(td_moves_slot(&m, 99, 7 * MIN + 1000), x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +233,8 @@ int main(void)
 		cmocka_unit_test(test_fixed_by_somebody),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_who_makes_room),
+		cmocka_unit_test(test_asked_once_for_each_time),
+		cmocka_unit_test(test_pause_from_the_last_that_left),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

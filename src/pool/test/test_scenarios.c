@@ -90,6 +90,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 						      .reason = td_scenario_val(w, "reason", ""),
 						      .words = td_scenario_val(w, "words", "idle"),
 						      .bad = td_scenario_has(w, "bad"),
+						      .reboot = td_scenario_has(w, "reboot"),
 						      .off = td_scenario_has(w, "off")};
 	} else if (!strcmp(what, "want")) {
 		s->wants = true;

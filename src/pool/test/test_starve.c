@@ -333,11 +333,24 @@ static void test_leave(void **state)
 				  &(const struct td_pool_job){.know = TD_JOB_READ, .is = TD_IS_RUNNING, .ours = true}));
 }
 
+// Room comes soon of who has to have gone by then; not of who may take long, or should have gone long ago.
+static void test_soon(void **state)
+{
+	const int64_t now = 1764234567, most = 300;
+	assert_true(td_pool_leave_soon(0, now, most)); // it has ended
+	assert_true(td_pool_leave_soon(now + 300, now, most));
+	assert_false(td_pool_leave_soon(now + 301, now, most));
+	assert_true(td_pool_leave_soon(now + 86400, now, INT64_MAX));
+	assert_true(td_pool_leave_soon(now - 60, now, most));
+	assert_false(td_pool_leave_soon(now - 61, now, most));
+	assert_false(td_pool_leave_soon(now - 61, now, INT64_MAX));
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_over_share),
 				       cmocka_unit_test(test_order),  cmocka_unit_test(test_enough_and_no_more),
 				       cmocka_unit_test(test_front),  cmocka_unit_test(test_any),
-				       cmocka_unit_test(test_leave)};
+				       cmocka_unit_test(test_leave),  cmocka_unit_test(test_soon)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
