@@ -291,7 +291,7 @@ def test_nobody_gets_more_rights(site, small):
     out = site.do("researcher", "sh", "-c", f"srun -Q --mem=50M -w n0 {img} sleep 1000 >/dev/null 2>&1 & echo $!").stdout
     # One of a step before may not be gone yet.
     job, = wait_for("its job", lambda: site.pool.shell("squeue", "-h", "-u", "researcher", "-t", "R", "-o", "%A").split())
-    pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").strip())
+    pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").split())[0]
     ident = site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d {job}.*").strip()
     # Who holds the namespaces is outside of the job's limits, and its user may trace it: it can do nothing but wait.
     assert re.search(r"Seccomp:\s+2", site.node("n0", "cat", f"/proc/{pid}/status")) and re.search(r"Max cpu time\s+10 ", site.node("n0", "cat", f"/proc/{pid}/limits"))

@@ -70,6 +70,9 @@ static int open_file(const char *path, int *ret_fd, struct td_error *err)
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, .resolve = RESOLVE_NO_MAGICLINKS};
 	td_auto_close int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 	struct stat st;
+	if (fd < 0 && errno == ELOOP)
+		return td_fail(err, TD_DENIED,
+			       "%s leads through a link of /proc or round in circles; name the file itself", path);
 	if (fd < 0)
 		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s", path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))

@@ -281,7 +281,7 @@ static int copy_of_file(const struct fetching *w, const char *to, struct td_erro
 {
 	td_auto_close int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	td_auto_free char *before = NULL, *after = NULL;
-	off_t size, now;
+	off_t size = 0, now;
 	if (fd < 0 || fchown(fd, TD_CT_UID, TD_CT_UID))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", to);
 	int r = file_key(w, &before, &size, err);
