@@ -494,7 +494,10 @@ static int unsquash(struct fetching *w, const char *key, struct td_error *err)
 		return r;
 	if (mkdir(bundle, 0700) || chown(bundle, TD_CT_UID, TD_CT_UID))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", bundle);
-	const char *const argv[] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-d", rootfs, file};
+	// Outside of the job's limits, so with few CPUs and little memory (queues in MB; each is 256 by itself).
+	const char *const argv[] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs",  "-processors",
+				    "4",          "-data-queue",  "64",     "-frag-queue", "64",
+				    "-d",         rootfs,         file};
 	td_auto_strv struct td_strv a = {0};
 	for (size_t i = 0; i < TD_LEN(argv); i++)
 		td_strv_add(&a, argv[i]);
