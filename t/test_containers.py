@@ -299,8 +299,13 @@ def test_nobody_gets_more_rights(site, small):
     peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
     said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout
     assert len(said.strip().split("\n")) == said.count("denied") >= 4, said
+    # Locks that another user takes there keep nobody's step from its end.
+    locks = "; ".join(f"flock {CACHE}/run/{ident}/{f} sleep 1000 &" for f in ("alive", "pid")).replace("&;", "&")
+    site.do("pods", "sh", "-c", f"srun -Q -D /tmp -w n0 --mem=50M sh -c '{locks} touch /home/pods/locks; wait' >/dev/null 2>&1 & echo $!")
+    wait_for("they are asked for", lambda: site.do("root", "ls", "/home/pods/locks", check=False).stdout)
     site.do("researcher", "scancel", "-u", "researcher")
     wait_for("it is gone", lambda: ident not in site.node("n0", "ls", f"{CACHE}/run"))
+    site.do("pods", "scancel", "-u", "pods")
 
 
 @pytest.mark.feature("A11.1")
