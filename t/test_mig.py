@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import wait_for
+from harness import ACT_OVER, wait_for
 
 # Which of the files may be opened: they are fake, so an open that is allowed ends with ENXIO.
 PROBE = """for f in /dev/tandem-gpu* /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ ! -e $f ] || case $( (exec 3<$f) 2>&1 ) in *"No such device"*) echo $f;; esac; done
@@ -72,3 +72,74 @@ def test_parts_of_gpus_are_devices(home):
     assert f"nvidia.com/gpu {own}" in pool.cmd("why", "part").stdout
     assert "nodeName" not in pool.get("pod", "more")["spec"]
     wait_for("a pod of another scheduler gets none", lambda: "are given out by Slurm alone" in json.dumps(pool.get("pod", "foreign")["status"]))
+
+
+def cut(pool, name, parts, gpu=1, node="n1", **spec):
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": name},
+                "spec": {"node": node, "action": "cut-gpu", "gpu": gpu, "parts": parts, **spec}})
+
+
+def over(pool, name):
+    status = lambda: pool.get("nodeaction", name).get("status", {})
+    wait_for(f"{name} is over", lambda: status().get("phase") in ACT_OVER)
+    return status()
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("D2.5", "D2.2", "D2.3")
+def test_a_gpu_is_cut_and_whole_again(home):
+    """A GPU that nobody uses is cut by a NodeAction: its node gives out the parts, jobs get them, and it is whole again; the node's own job ends by itself, the other nodes' go on. Whoever is killed in the middle carries on, what does not fit is refused before anything leaves service, and nobody else may ask for it."""
+    pool = home
+    pool.up("--nodes", "2", "--gpus", "2")
+    gres = lambda node="n1": pool.shell("sinfo", "-h", "-N", "-n", node, "-o", "%G").strip()
+    assert gres() == "gpu:2"
+    neighbour = pool.sbatch("-w", "n0", "--gres=gpu:2", "-o", "/dev/null")
+    wait_for("the other node's job runs", lambda: pool.squeue().get(neighbour, {}).get("state") == "RUNNING")
+    since = pool.job(neighbour)["StartTime"]
+
+    # What does not fit is refused with what there is; the node stays in service.
+    cut(pool, "too-much", ["3g.40gb", "3g.40gb", "1g.10gb"])
+    assert "spec.parts: GPU 1: 3g.40gb 3g.40gb 1g.10gb do not fit beside each other: it can be cut in 1g.10gb, 1g.10gb.me" in over(pool, "too-much")["message"]
+    cut(pool, "no-such-gpu", ["1g.10gb"], gpu=2)
+    assert "spec.gpu: this node has no GPU 2 that can be cut" in over(pool, "no-such-gpu")["message"]
+    cut(pool, "alone", ["1g.10gb"], scope="device", device="gpu1")
+    assert "spec.scope" in over(pool, "alone")["message"]
+    pool.kubectl("label", "node", "n1", "nvidia.com/mig.config=all-1g.10gb")
+    cut(pool, "not-ours", ["1g.10gb"])
+    assert "NVIDIA's MIG manager cuts the GPUs of this node" in over(pool, "not-ours")["message"]
+    pool.kubectl("label", "node", "n1", "nvidia.com/mig.config-")
+    r = pool.run("kubectl", "--as", "researcher", "create", "-f", "-", check=False, input=json.dumps(
+        {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": "mine"}, "spec": {"node": "n1", "action": "cut-gpu"}}))
+    assert r.returncode and "forbidden" in r.stderr.lower(), r.stderr
+    assert pool.in_service("n1") and not os.path.exists(f"{pool.home}/hardware/n1/mig")
+
+    # A job on the node is waited for, and nothing is cut while it runs.
+    own = pool.sbatch("-w", "n1", "--gres=gpu:1", "-o", "/dev/null")
+    wait_for("it runs", lambda: pool.squeue().get(own, {}).get("state") == "RUNNING")
+    cut(pool, "to-parts", ["1g.10gb", "3g.40gb", "1g.10gb"], reason="a class")
+    wait_for("the node is drained for it", lambda: "devices change: action cut-gpu: a class" in pool.shell("sinfo", "-h", "-R", "-o", "%E"))
+    assert pool.squeue()[own]["state"] == "RUNNING" and not os.path.exists(f"{pool.home}/hardware/n1/mig")
+    pool.shell("scancel", own)
+    done = over(pool, "to-parts")
+    assert done["phase"] == "Succeeded" and [s["name"] for s in done["steps"]] == ["drain", "cut-gpu", "return"], done
+    assert gres() == "gpu:nvidia:1,gpu:1g.10gb:2,gpu:3g.40gb:1"
+    with open(f"{pool.home}/hardware/n1/mig") as f:
+        assert f.read() == "gpu1 3g.40gb 1g.10gb 1g.10gb\n"
+    job = lambda *what: pool.shell("srun", "-Q", "--mem=64M", *what, "bash", "-c", PROBE).split()
+    assert job("--gpus=1g.10gb:2") == [*files((5, 6, 7, 8)), *["MIG-fake-1-2,MIG-fake-1-3"] * 2]
+    assert job("--gpus=3g.40gb:1") == [*files((3, 4)), *["MIG-fake-1-1"] * 2]
+
+    # Whole again, by the command, while those who do it are killed: the agent when it was told, the operator with it.
+    made = json.loads(pool.cmd("node", "cut", "n1", "--gpu", "1", "--parts", "whole", "-o", "json").stdout)
+    wait_for("the agent is told", lambda: made["metadata"]["uid"] in (pool.annotation("n1", "operation") or ""))
+    pool.kill_role("kubelet")
+    pool.kill_role("operator")
+    done = over(pool, made["metadata"]["name"])
+    assert done["phase"] == "Succeeded", done
+    assert gres() == "gpu:2" and job("-w", "n1", "--gpus=2")[:2] == ["/dev/tandem-gpu0", "/dev/tandem-gpu1"]
+    assert pool.in_service("n1")
+
+    # The other node's job has run all the time.
+    now = pool.job(neighbour)
+    assert (now["JobState"], now["StartTime"], now["Restarts"]) == ("RUNNING", since, "0")
+    assert "cut-gpu, asked for by" in pool.cmd("history", "n1").stdout

@@ -12,6 +12,7 @@
 //   compile.c shared.c          compiles schemas; the parts that kinds share
 //   validate.c pattern.c        validates; regular expressions
 //   duplicates.c                keys that occur twice in one object
+//   storagequota.[ch]           the words of a quota that are about storage
 //   strategic.c                 kubectl's strategic merge patch
 //   apply.c                     server-side apply and managedFields
 //   typed.[ch] fieldset.[ch]    what apply.c needs: values seen through a schema, sets of fields

@@ -435,8 +435,7 @@ static bool finished(const struct td_kind *k, yyjson_mut_val *o)
 	return !is_core(k, "namespaces") || !yyjson_mut_arr_size(td_jm_get(o, "spec.finalizers"));
 }
 
-int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
-			 struct td_refusal *r)
+static int commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret, struct td_refusal *r)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
@@ -497,6 +496,18 @@ int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *
 		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
 
 	return 0;
+}
+
+int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
+			 struct td_refusal *r)
+{
+	bool held;
+	int rc = td_srv_claims_enter(q, old, yyjson_mut_doc_get_root(d), &held, r);
+	if (rc < 0)
+		return rc;
+	rc = commit(q, old, d, ret, r);
+	td_srv_claims_leave(held);
+	return rc;
 }
 
 int td_srv_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r)

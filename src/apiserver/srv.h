@@ -11,8 +11,8 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c identity.c filter.c users.c networks.c through.c   admission: what the server adds and
-//                                      refuses
+//   admit.c account.c grant.c whose.c identity.c filter.c users.c networks.c claims.c through.c   admission: what the
+//                                      server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
 //   table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   the tables that kubectl prints
@@ -153,6 +153,11 @@ int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_users(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- through.c: the scheduler of a new pod that asks for devices, where its namespace names one ----
 void td_srv_through(struct td_req *q, yyjson_mut_doc *d);
+// ---- claims.c: what claims may ask for where a Tenant's quota says so ----
+// Refuses one that goes beyond it. *ret_held: until td_srv_claims_leave nobody else adds to what claims have.
+int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, bool *ret_held,
+			struct td_refusal *r);
+void td_srv_claims_leave(bool held);
 // ---- networks.c: which network a pod is in, and who may write policies ----
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r);

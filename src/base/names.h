@@ -68,6 +68,9 @@
 #define TD_ANN_GPU_NUMA "tandem.dev/gpu-numa" // by an administrator: the NUMA node of each GPU, "0,0,1,1"
 // By the agent, JSON: what the machine says of its GPUs (checkup/where.c).
 #define TD_ANN_GPUS "tandem.dev/gpus"
+// By the agent, JSON: in which parts its GPUs can be cut (MIG), [{"gpus": [0, 1], "parts": [{"name": "1g.10gb", "size": 1,
+// "at": 127, "most": 7}, …]}, …]: the machine's GPUs, slices of memory, a bit for each where it may begin (pool/cut.h).
+#define TD_ANN_GPU_PARTS "tandem.dev/gpu-parts"
 // By the agent, JSON: its adapters of the network (checkup/nics.c).
 #define TD_ANN_NICS "tandem.dev/nics"
 #define TD_ANN_GDS                                                                                                     \
@@ -166,6 +169,10 @@
 #define TD_LABEL_SCHEDULER "tandem.dev/scheduler"
 // By the operator on the same, where the Tenant says whom its pods may reach: "closed".
 #define TD_ANN_EGRESS "tandem.dev/egress"
+// By the operator on the same, on the embedded plane: what claims may ask for (api/storagequota.h), of its Tenant and of each
+// above it: [{"tenant":"physics","hard":{"requests.storage":2199023255552}}]. Who is named in it is limited with all
+// namespaces that name him, too.
+#define TD_ANN_CLAIMS "tandem.dev/storage-quota"
 // By the operator on the same, where the Tenant says as whom its pods run (api/person.h has their grammar): its people with
 // their numbers, and what its pods have mounted.
 #define TD_ANN_PEOPLE "tandem.dev/people"

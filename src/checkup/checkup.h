@@ -11,6 +11,7 @@
 //   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
 //   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
 //   mig.c             GPUs that are cut in parts (MIG): each part is a device of its own
+//   migcut.c nvml_priv.h  how NVML cuts a GPU
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
@@ -180,6 +181,20 @@ int td_checkup_xid_line(const char *line, char pci[16]);
 
 // ---- backends ----
 
+// A part that the machine's GPU can be cut in. Its memory is in slices; a part begins only at some of them.
+struct td_mig_kind {
+	char profile[24]; // "1g.10gb"
+	int size;         // slices
+	uint32_t at;      // where it may begin
+	int most;         // of them on that GPU
+};
+enum { TD_MIG_KINDS = 20, TD_MIG_PARTS = 16 };
+// One that shall be there.
+struct td_mig_wish {
+	char profile[24];
+	int at; // where it begins
+};
+
 enum { TD_HEALTH_ALL = -1 }; // all devices
 struct td_checkup_backend {
 	int (*read)(void *ctx, struct td_checkup_facts *ret, struct td_error *err);
@@ -189,6 +204,14 @@ struct td_checkup_backend {
 	int (*rebooted)(void *ctx, struct td_error *err);
 	void (*free)(void *ctx);
 	void *ctx;
+	// How the machine's GPU, in NVML's order, can be cut. *ret_n 0: not at all. TD_NOT_FOUND: there is no such GPU.
+	// Both NULL: there is no way to ask, or to do it.
+	int (*kinds)(void *ctx, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n, struct td_error *err);
+	// Cuts it so, and in nothing else; n 0: it is whole again. What is there already is read first, so that it can be
+	// done again after a crash at any point; where it is as wished nothing is changed. Nobody may use the GPU.
+	// TD_CONFLICT: somebody does. TD_UNSUPPORTED: it cannot, or not without a reset. Whatever failed in between, a GPU
+	// that is not as wished has no part left, so that nobody is given one.
+	int (*cut)(void *ctx, int gpu, const struct td_mig_wish *v, size_t n, struct td_error *err);
 };
 // The backend of a virtual node. path: its file of faults; absent: it has none. Each line is a device
 // ("gpu3", "node"), faults as KEY=VALUE, and perhaps cure=reset|reboot|clear: what ends them. Lines that

@@ -12,7 +12,7 @@ enum { FILE_MAX = 64 << 10 };
 struct fake {
 	char *path, *root;  // root NULL: none
 	int gpus, devices;  // before they are cut, and then
-	struct td_mig *mig; // NULL: none is cut
+	struct td_mig *mig; // NULL: none is cut, or was
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -252,6 +252,23 @@ static void cut(const struct td_mig *m, struct td_checkup_facts *f)
 			snprintf(f->gpu[i].file, sizeof(f->gpu[i].file), "/dev/tandem-gpu%d", i);
 }
 
+// How its GPUs are cut now.
+static int look_at_parts(struct fake *k, struct td_error *err)
+{
+	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
+	td_auto_free char *file = td_asprintf("%s/mig", k->root);
+	int r = td_mig_file(file, k->gpus, m, err);
+	if (r)
+		return r;
+	free(k->mig);
+	k->mig = NULL;
+	k->devices = k->gpus - __builtin_popcountll(m->cut) + (int)m->n;
+	// One whose GPUs were cut once says who they are also when all are whole again.
+	if (td_path_exists(file))
+		k->mig = td_steal(m);
+	return 0;
+}
+
 static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
 {
 	const struct fake *k = ctx;
@@ -330,6 +347,61 @@ static int fake_rebooted(void *ctx, struct td_error *err)
 	return cure(ctx, TD_HEALTH_ALL, CURE_REBOOT, err);
 }
 
+// A GPU of such a node is cut as an H100 of 80 GB is.
+static const struct td_mig_kind fake_kind[] = {
+	{"1g.10gb", 1, 0x7f, 7}, {"1g.10gb.me", 1, 0x7f, 1}, {"1g.20gb", 2, 0x55, 4}, {"2g.20gb", 2, 0x15, 3},
+	{"3g.40gb", 4, 0x11, 2}, {"4g.40gb", 4, 0x01, 1},    {"7g.80gb", 8, 0x01, 1}};
+
+static int fake_kinds(void *ctx, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n, struct td_error *err)
+{
+	const struct fake *k = ctx;
+	if (gpu < 0 || gpu >= k->gpus)
+		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here: the node has %d", gpu, k->gpus);
+	memcpy(ret, fake_kind, sizeof(fake_kind));
+	*ret_n = TD_LEN(fake_kind);
+	return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	return ((const struct td_mig_wish *)a)->at - ((const struct td_mig_wish *)b)->at;
+}
+
+// The file says how they are cut, so it is what is cut.
+static int fake_cut(void *ctx, int gpu, const struct td_mig_wish *v, size_t n, struct td_error *err)
+{
+	struct fake *k = ctx;
+	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
+	td_auto_buf struct td_buf b = {0};
+	struct td_mig_wish in_order[TD_MIG_PARTS];
+	if (!k->root || gpu < 0 || gpu >= k->gpus || n > TD_MIG_PARTS)
+		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here: the node has %d", gpu, k->gpus);
+	td_auto_free char *file = td_asprintf("%s/mig", k->root);
+	int r = td_mig_file(file, k->gpus, m, err);
+	if (r)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		in_order[i] = v[i];
+	if (n)
+		qsort(in_order, n, sizeof(*in_order), by_place);
+	m->cut = n ? m->cut | UINT64_C(1) << gpu : m->cut & ~(UINT64_C(1) << gpu);
+	for (int i = 0; i < k->gpus; i++) {
+		if (!(m->cut >> i & 1))
+			continue;
+		td_buf_printf(&b, "gpu%d", i);
+		for (size_t x = 0; i != gpu && x < m->n; x++)
+			if (m->v[x].gpu == i)
+				td_buf_printf(&b, " %s", m->v[x].profile);
+		for (size_t x = 0; i == gpu && x < n; x++)
+			td_buf_printf(&b, " %s", in_order[x].profile);
+		td_buf_putc(&b, '\n');
+	}
+	r = td_mkdir_p(k->root, 0755, err);
+	if (!r)
+		r = td_file_write(file, td_buf_str(&b), b.len, 0644, err);
+	return r ? r : look_at_parts(k, err);
+}
+
 static void fake_free(void *ctx)
 {
 	struct fake *k = ctx;
@@ -344,11 +416,7 @@ struct td_checkup_backend td_checkup_fake(const char *path, const char *root, in
 	struct fake *k = td_calloc(1, sizeof(*k));
 	gpus = gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS;
 	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL};
-	td_auto_free struct td_mig *m = td_calloc(1, sizeof(*m));
-	td_auto_free char *file = td_asprintf("%s/mig", root ? root : "");
-	if (root && !td_mig_file(file, k->gpus, m, NULL) && m->cut) {
-		k->devices = gpus - __builtin_popcountll(m->cut) + (int)m->n;
-		k->mig = td_steal(m);
-	}
-	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k};
+	if (root)
+		look_at_parts(k, NULL); // a file that cannot be read says nothing
+	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k, fake_kinds, fake_cut};
 }

@@ -243,6 +243,19 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 	return 0;
 }
 
+static int machine_kinds(void *ctx, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n, struct td_error *err)
+{
+	const struct machine *m = ctx;
+	return m->nvml ? td_nvml_kinds(m->nvml, gpu, ret, ret_n, err)
+		       : td_fail(err, TD_NOT_FOUND, "there is no NVML here");
+}
+
+static int machine_cut(void *ctx, int gpu, const struct td_mig_wish *v, size_t n, struct td_error *err)
+{
+	const struct machine *m = ctx;
+	return m->nvml ? td_nvml_cut(m->nvml, gpu, v, n, err) : td_fail(err, TD_NOT_FOUND, "there is no NVML here");
+}
+
 static void machine_free(void *ctx)
 {
 	struct machine *m = ctx;
@@ -268,5 +281,6 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->kmsg = open(o->kmsg ? o->kmsg : "/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (m->kmsg >= 0)
 		lseek(m->kmsg, 0, SEEK_END);
-	return (struct td_checkup_backend){machine_read, machine_reset, NULL, machine_free, m};
+	return (struct td_checkup_backend){machine_read,  machine_reset, NULL, machine_free, m,
+					   machine_kinds, machine_cut};
 }

@@ -1,5 +1,5 @@
-// NVML by dlopen. The declarations below are the part of nvml.h that is used; NVIDIA keeps their layout.
-#include "checkup/nvml.h"
+// NVML by dlopen.
+#include "checkup/nvml_priv.h"
 
 #include "base/gpudriver.h"
 
@@ -7,118 +7,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct nvml_device *nvml_device;
-typedef struct nvml_events *nvml_events;
-struct nvml_memory {
-	unsigned long long total, free, used;
-};
-struct nvml_memory2 {
-	unsigned version;
-	unsigned long long total, reserved, free, used;
-};
-#define MEMORY2 (sizeof(struct nvml_memory2) | 2U << 24)
-struct nvml_use {
-	unsigned gpu, memory;
-};
-struct nvml_pci {
-	char legacy[16];
-	unsigned domain, bus, device, id, subsystem;
-	char address[32];
-};
-struct nvml_event {
-	nvml_device device;
-	unsigned long long type, data;
-	unsigned instance, compute;
-};
-struct nvml_field {
-	unsigned id, scope;
-	long long at, latency;
-	int type, code; // type of the value, result
-	union {
-		double d;
-		int si;
-		unsigned ui;
-		unsigned long ul;
-		unsigned long long ull;
-		long long sll;
-	} value;
-};
-
-enum {
-	OK = 0,
-	NOT_SUPPORTED = 3,
-	TEMPERATURE_GPU = 0,
-	ECC_CORRECTED = 0,
-	ECC_UNCORRECTED = 1,
-	ECC_VOLATILE = 0,
-	LINKS = 18,
-	P2P_NVLINK = 2,
-	CLOCK_SM = 1,
-	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-};
-#define EVENT_XID 8ULL
-#define NO_PART 0xFFFFFFFFU // what an event says that is about none
-// Slowed by heat: the hardware's and the software's thermal slowdown.
-#define SLOW_HEAT (0x40ULL | 0x20ULL)
-
-#define CALLS(X)                                                                                                       \
-	X(init, "nvmlInit_v2", (void))                                                                                 \
-	X(shutdown, "nvmlShutdown", (void))                                                                            \
-	X(count, "nvmlDeviceGetCount_v2", (unsigned *))                                                                \
-	X(handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, nvml_device *))                                          \
-	X(name, "nvmlDeviceGetName", (nvml_device, char *, unsigned))                                                  \
-	X(serial, "nvmlDeviceGetSerial", (nvml_device, char *, unsigned))                                              \
-	X(vbios, "nvmlDeviceGetVbiosVersion", (nvml_device, char *, unsigned))                                         \
-	X(pci, "nvmlDeviceGetPciInfo_v3", (nvml_device, struct nvml_pci *))                                            \
-	X(temperature, "nvmlDeviceGetTemperature", (nvml_device, int, unsigned *))                                     \
-	X(power, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))                                                 \
-	X(use, "nvmlDeviceGetUtilizationRates", (nvml_device, struct nvml_use *))                                      \
-	X(memory, "nvmlDeviceGetMemoryInfo", (nvml_device, struct nvml_memory *))                                      \
-	X(memory2, "nvmlDeviceGetMemoryInfo_v2", (nvml_device, struct nvml_memory2 *))                                 \
-	X(ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, int, int, unsigned long long *))                           \
-	X(remapped, "nvmlDeviceGetRemappedRows", (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))        \
-	X(slow, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))                      \
-	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
-	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
-	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
-	X(uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                                  \
-	X(minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                                \
-	X(mig, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                                          \
-	X(mig_max, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned *))                                        \
-	X(mig_part, "nvmlDeviceGetMigDeviceHandleByIndex", (nvml_device, unsigned, nvml_device *))                     \
-	X(instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned *))                                           \
-	X(compute, "nvmlDeviceGetComputeInstanceId", (nvml_device, unsigned *))                                        \
-	X(p2p, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))                                       \
-	X(clock, "nvmlDeviceGetClockInfo", (nvml_device, int, unsigned *))                                             \
-	X(clock_max, "nvmlDeviceGetMaxClockInfo", (nvml_device, int, unsigned *))                                      \
-	X(fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                                 \
-	X(events_new, "nvmlEventSetCreate", (nvml_events *))                                                           \
-	X(events_of, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))                       \
-	X(events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                            \
-	X(events_free, "nvmlEventSetFree", (nvml_events))
-
-// What of a GPU stays the same while the library is open and its parts are not changed.
-struct nvml_who {
-	bool known; // all of it was told, or there is no such thing
-	char model[64], serial[32], firmware[32], uuid[64];
-	int minor, pcie_width_max, clock_max_mhz;
-	uint64_t peers;
-};
-
-#define DECLARE(field, symbol, args) int(*field) args;
-struct td_nvml {
-	void *lib;
-	CALLS(DECLARE)
-	unsigned n;
-	nvml_device gpu[TD_HEALTH_GPUS];
-	char pci_of[TD_HEALTH_GPUS][32];
-	int xid[TD_HEALTH_GPUS];
-	unsigned xid_of[TD_HEALTH_GPUS]; // the part that it is about
-	nvml_events events;
-	struct td_mig cut; // as they were when each answered last
-	struct nvml_who who[TD_HEALTH_GPUS];
-};
 
 struct td_nvml *td_nvml_close(struct td_nvml *n)
 {

@@ -12,3 +12,7 @@ struct td_nvml *td_nvml_close(struct td_nvml *n);
 void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret);
 // The index of the GPU at that PCI address; -1: none.
 int td_nvml_index(struct td_nvml *n, const char *pci);
+// How the GPU can be cut, and cutting it (migcut.c): as `kinds` and `cut` of a backend.
+int td_nvml_kinds(struct td_nvml *n, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n,
+		  struct td_error *err);
+int td_nvml_cut(struct td_nvml *n, int gpu, const struct td_mig_wish *v, size_t n_v, struct td_error *err);

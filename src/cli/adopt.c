@@ -2,7 +2,7 @@
 //
 // A group is a NodeSet of machines that run slurmd themselves. What was begun is in an annotation of it before anything
 // is done, and every step is found again from the two Slurms: the same command goes on after a crash.
-#include "slurm/adopt.h"
+#include "cli/adopt.h"
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/options.h"
@@ -12,6 +12,7 @@
 #include "cli/host.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
+#include "slurm/adopt.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
 
@@ -21,12 +22,6 @@
 
 enum { FILES_MAX = 64, CALL_MS = 60000, LOOK_MS = 1000 };
 
-struct adopt {
-	struct td_remote remote;
-	const char *ns, *name, *conf, *bin;
-	bool apply;
-	struct td_kube *k;
-};
 struct adopt_group {
 	struct td_object *set;
 	struct td_strv hosts;
@@ -42,7 +37,7 @@ static void group_done(struct adopt_group *g)
 }
 
 // ---- the plan ----
-static int plan(struct adopt *a, char **paths, size_t n, struct td_error *err)
+static int plan(struct td_cli_adopt *a, char **paths, size_t n, struct td_error *err)
 {
 	struct td_slurm_import_file files[FILES_MAX];
 	td_auto_strv struct td_strv texts = {0};
@@ -87,7 +82,7 @@ static int plan(struct adopt *a, char **paths, size_t n, struct td_error *err)
 }
 
 // ---- the old Slurm ----
-static int old(const struct adopt *a, char *const argv[], struct td_buf *ret, struct td_error *err)
+int td_cli_adopt_old(const struct td_cli_adopt *a, char *const argv[], struct td_buf *ret, struct td_error *err)
 {
 	int status = 0;
 	td_auto_free char *path = a->bin ? td_asprintf("%s/%s", a->bin, argv[0]) : td_strdup(argv[0]);
@@ -103,13 +98,13 @@ static int old(const struct adopt *a, char *const argv[], struct td_buf *ret, st
 
 // Drains what nobody has drained, or resumes what a move has drained: whatever reason somebody else has given stays.
 // *ret_silent: of the latter so many wait for their slurmd. (A node that was resumed may keep the reason as a text.)
-static int old_state(const struct adopt *a, const struct adopt_group *g, bool drain, size_t *ret_silent,
+static int old_state(const struct td_cli_adopt *a, const struct adopt_group *g, bool drain, size_t *ret_silent,
 		     struct td_error *err)
 {
 	td_auto_buf struct td_buf said = {0};
 	td_auto_strv struct td_strv lines = {0}, names = {0}, silent = {0};
 	char *const look[] = {"sinfo", "-h", "-N", "-n", g->list, "-o", "%N|%T|%E", NULL};
-	int r = old(a, look, &said, err);
+	int r = td_cli_adopt_old(a, look, &said, err);
 	if (r)
 		return r;
 	td_strv_split(&lines, td_buf_str(&said), '\n');
@@ -134,22 +129,22 @@ static int old_state(const struct adopt *a, const struct adopt_group *g, bool dr
 			      drain ? "reason=" TD_REASON_ADOPT : NULL,
 			      NULL};
 	printf("%s %s in the old Slurm\n", drain ? "draining" : "resuming", list);
-	return old(a, argv, &out, err);
+	return td_cli_adopt_old(a, argv, &out, err);
 }
 
-static int old_jobs(const struct adopt *a, const struct adopt_group *g, size_t *ret, struct td_error *err)
+static int old_jobs(const struct td_cli_adopt *a, const struct adopt_group *g, size_t *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf said = {0};
 	td_auto_strv struct td_strv lines = {0};
 	char *const argv[] = {"squeue", "-h", "-w", g->list, "-o", "%A", NULL};
-	int r = old(a, argv, &said, err);
+	int r = td_cli_adopt_old(a, argv, &said, err);
 	td_strv_split(&lines, td_buf_str(&said), '\n');
 	*ret = lines.n;
 	return r;
 }
 
 // ---- one group ----
-static int group_of(const struct adopt *a, const char *name, struct adopt_group *ret, struct td_error *err)
+static int group_of(const struct td_cli_adopt *a, const char *name, struct adopt_group *ret, struct td_error *err)
 {
 	int r = td_kube_get(a->k, &td_nodesets, a->ns, name, NULL, &ret->set, err);
 	if (r == TD_NOT_FOUND)
@@ -160,7 +155,7 @@ static int group_of(const struct adopt *a, const char *name, struct adopt_group 
 	return r;
 }
 
-static int note(const struct adopt *a, struct adopt_group *g, enum td_adopt_phase phase, struct td_error *err)
+static int note(const struct td_cli_adopt *a, struct adopt_group *g, enum td_adopt_phase phase, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -178,7 +173,7 @@ static int note(const struct adopt *a, struct adopt_group *g, enum td_adopt_phas
 	return r;
 }
 
-static int move(const struct adopt *a, struct adopt_group *g, struct td_error *err)
+static int move(const struct td_cli_adopt *a, struct adopt_group *g, struct td_error *err)
 {
 	size_t jobs = 1, said = 0, silent;
 	int r = g->phase == TD_ADOPT_MOVED ? 0 : note(a, g, TD_ADOPT_LEAVING, err);
@@ -195,7 +190,7 @@ static int move(const struct adopt *a, struct adopt_group *g, struct td_error *e
 	return r ? r : note(a, g, TD_ADOPT_MOVED, err);
 }
 
-static int back(const struct adopt *a, struct adopt_group *g, struct td_error *err)
+static int back(const struct td_cli_adopt *a, struct adopt_group *g, struct td_error *err)
 {
 	size_t left = 1, said = 0, silent = 1;
 	int r = g->phase == TD_ADOPT_OLD ? 0 : note(a, g, TD_ADOPT_RETURNING, err);
@@ -216,7 +211,7 @@ static int back(const struct adopt *a, struct adopt_group *g, struct td_error *e
 	return r ? r : note(a, g, TD_ADOPT_OLD, err);
 }
 
-static int status(const struct adopt *a, struct td_error *err)
+static int status(const struct td_cli_adopt *a, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(a->k, &td_nodesets, a->ns, NULL, NULL, NULL, &l, err);
@@ -236,11 +231,13 @@ static int status(const struct adopt *a, struct td_error *err)
 	return 0;
 }
 
-static int run(struct adopt *a, char **words, size_t n, struct td_error *err)
+static int run(struct td_cli_adopt *a, char **words, size_t n, struct td_error *err)
 {
 	__attribute__((cleanup(group_done))) struct adopt_group g = {0};
 	td_auto_nodeview struct td_nodeview v = {0};
 	bool is_plan = !strcmp(words[0], "plan");
+	if (!strcmp(words[0], "accounts"))
+		return td_cli_adopt_accounts(a, n > 1 ? words[1] : NULL, err);
 	int r = is_plan && !a->apply ? 0 : td_cli_nodes_open(&a->remote, &v, err);
 	a->k = v.kube;
 	if (r)
@@ -256,7 +253,7 @@ static int run(struct adopt *a, char **words, size_t n, struct td_error *err)
 
 int td_adopt_main(int argc, char **argv)
 {
-	struct adopt a = {.ns = "slurm", .conf = "/etc/slurm/slurm.conf"};
+	struct td_cli_adopt a = {.ns = "slurm", .conf = "/etc/slurm/slurm.conf"};
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
@@ -269,18 +266,27 @@ int td_adopt_main(int argc, char **argv)
 		{.name = "name",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&a.name),
-		 .help = "of plan: of the SlurmCluster (default: ClusterName)"},
+		 .help = "of plan and accounts: of the SlurmCluster (default: ClusterName; the only one)"},
 		{.name = "apply",
 		 TD_OPT_SWITCH(&a.apply),
-		 .help = "of plan: makes the objects instead of printing them"},
+		 .help = "of plan and accounts: makes it so instead of printing it"},
 		{.name = "old-conf",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.conf),
-		 .help = "of move and back: the old Slurm's slurm.conf (default /etc/slurm/slurm.conf)"},
+		 .help = "of accounts, move and back: the old Slurm's slurm.conf (default /etc/slurm/slurm.conf)"},
 		{.name = "old-bin",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&a.bin),
-		 .help = "of move and back: where the old sinfo, squeue and scontrol are (default: the PATH)"},
+		 .help = "of accounts, move and back: where the old sacctmgr, sinfo, squeue and scontrol are (default: "
+			 "the PATH)"},
+		{.name = "qos",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&a.qos),
+		 .help = "of accounts: what `sacctmgr -P show qos` of the old Slurm printed"},
+		{.name = "people",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&a.people),
+		 .help = "of accounts: lines of passwd, for spec.users; \"getent\": this machine's getent is asked"},
 		{.name = "kubeconfig",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.remote.kubeconfig),
@@ -289,23 +295,29 @@ int td_adopt_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "adopt",
 		.usage = "plan SLURM.CONF [FILE…] [--apply]\n"
+			 "       tandem adopt accounts [DUMP] [--qos FILE] [--people FILE] [--apply]\n"
 			 "       tandem adopt move GROUP\n"
 			 "       tandem adopt back GROUP\n"
 			 "       tandem adopt status",
-		.about = "Takes over an existing Slurm, its machines group by group, where its scontrol works.\n"
-			 "`plan` prints what asks a pool for the same, and lists on stderr what it cannot take over. "
-			 "Each line "
-			 "of NodeName= becomes a group, and no machine is moved.\n"
-			 "`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
-			 "gives "
-			 "them back. Either goes on where it was interrupted.\n"
-			 "`status` says which group is where.",
+		.about =
+			"Takes over an existing Slurm, its machines group by group, where its scontrol works.\n"
+			"`plan` prints what asks a pool for the same, and lists on stderr what it cannot take over. "
+			"Each line "
+			"of NodeName= becomes a group, and no machine is moved.\n"
+			"`accounts` does it for accounts, users, limits, shares and QOS: of DUMP, which `sacctmgr dump "
+			"CLUSTER file=DUMP` has written (- is standard input), or of the old Slurm's sacctmgr. What "
+			"stands "
+			"otherwise in the pool stays, and is told.\n"
+			"`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
+			"gives "
+			"them back. Either goes on where it was interrupted.\n"
+			"`status` says which group is where.",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = FILES_MAX,
 		.args = "VERB",
-		.choices = "plan|move|back|status"};
+		.choices = "plan|accounts|move|back|status"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&a.remote, &err))
@@ -314,11 +326,17 @@ int td_adopt_main(int argc, char **argv)
 	while (words[n])
 		n++;
 	bool one = !strcmp(words[0], "move") || !strcmp(words[0], "back");
-	if (!one && strcmp(words[0], "plan") != 0 && strcmp(words[0], "status") != 0)
-		return td_command_wrong("adopt", "\"%s\": give plan, move, back or status", words[0]);
-	if (one ? n != 2 : !strcmp(words[0], "plan") ? n < 2 : n != 1)
+	bool accounts = !strcmp(words[0], "accounts");
+	if (!one && !accounts && strcmp(words[0], "plan") != 0 && strcmp(words[0], "status") != 0)
+		return td_command_wrong("adopt", "\"%s\": give plan, accounts, move, back or status", words[0]);
+	if (!accounts && (a.qos || a.people))
+		return td_command_wrong("adopt", "%s: --qos and --people are of accounts", words[0]);
+	if (accounts && a.qos && n == 1)
+		return td_command_wrong("adopt", "--qos goes with a DUMP: without one sacctmgr is asked for both");
+	if (accounts ? n > 2 : one ? n != 2 : !strcmp(words[0], "plan") ? n < 2 : n != 1)
 		return td_command_wrong("adopt", "%s takes %s", words[0],
-					one                         ? "one group"
+					accounts                    ? "one dump, or none"
+					: one                       ? "one group"
 					: !strcmp(words[0], "plan") ? "slurm.conf and what lies beside it"
 								    : "nothing");
 	if ((a.name && !td_slurm_is_name(a.name)) || !td_slurm_is_name(a.ns))

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return", "out", "in"};
+static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "cut", "test", "return", "out", "in"};
 
 struct node_request {
 	struct td_remote remote;
-	const char *reason, *device, *program, *output, *scope;
-	int deadline_s, jobs_s;
+	const char *reason, *device, *program, *output, *scope, *parts;
+	int deadline_s, jobs_s, gpu;
 	bool no_test, wait;
 };
 
@@ -158,7 +158,13 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	td_jm_str(d, root, "kind", "NodeAction");
 	td_jm_strf(d, root, "metadata.generateName", "%.200s-%s-", node, action);
 	td_jm_str(d, root, "spec.node", node);
-	td_jm_str(d, root, "spec.action", action);
+	td_jm_str(d, root, "spec.action", !strcmp(action, "cut") ? "cut-gpu" : action);
+	if (q->gpu >= 0)
+		td_jm_int(d, root, "spec.gpu", q->gpu);
+	td_auto_strv struct td_strv parts = {0};
+	td_strv_split(&parts, q->parts && strcmp(q->parts, "whole") != 0 ? q->parts : "", ',');
+	for (size_t i = 0; i < parts.n; i++)
+		yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, root, "spec.parts"), parts.v[i]);
 	td_jm_str(d, root, "spec.reason", q->reason);
 	td_jm_str(d, root, "spec.device", q->device);
 	td_jm_str(d, root, "spec.scope", q->scope);
@@ -190,7 +196,7 @@ static void token_done(struct td_cli_token *t)
 
 int td_node_main(int argc, char **argv)
 {
-	struct node_request q = {.jobs_s = -1};
+	struct node_request q = {.jobs_s = -1, .gpu = -1};
 	__attribute__((cleanup(token_done))) struct td_cli_token t = {.ttl_s = 3600};
 	int64_t ttl_ms = 3600 * 1000;
 	char **words;
@@ -210,6 +216,14 @@ int td_node_main(int argc, char **argv)
 		 .value = "NAME",
 		 TD_OPT_TEXT(&q.program),
 		 .help = "of run: a program in the agent's directory of actions"},
+		{.name = "gpu",
+		 .value = "N",
+		 TD_OPT_INT(&q.gpu, 0, 63),
+		 .help = "of cut: which GPU of the machine, in NVML's order (default: all)"},
+		{.name = "parts",
+		 .value = "PROFILE,...|whole",
+		 TD_OPT_TEXT(&q.parts),
+		 .help = "of cut: the parts that it shall have, such as 3g.40gb,1g.10gb,1g.10gb"},
 		{.name = "deadline",
 		 .value = "TIME",
 		 .kind = TD_OPTION_SECONDS,
@@ -280,6 +294,7 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node reset-gpu NAME   drain, reset --device or all, test, return\n"
 			 "  tandem node reboot NAME      drain, reboot, test, return\n"
 			 "  tandem node run NAME         drain, run a site's --program there, test, return\n"
+			 "  tandem node cut NAME         drain, cut --gpu or all in --parts (MIG), return\n"
 			 "  tandem node test NAME        drain, test, return\n"
 			 "  tandem node return NAME      test, and take it into service again\n"
 			 "  tandem node out NAME         only --device leaves service, the others work on\n"
@@ -298,7 +313,8 @@ int td_node_main(int argc, char **argv)
 		.min_args = 1,
 		.max_args = 2,
 		.args = "[ACTION] NODE",
-		.choices = "drain|reset-gpu|reboot|run|test|return|out|in|token|tokens|revoke|machine-id|admit|dismiss",
+		.choices = "drain|reset-gpu|reboot|run|cut|test|return|out|in|token|tokens|revoke|machine-id|admit|"
+			   "dismiss",
 		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
@@ -324,16 +340,21 @@ int td_node_main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < TD_LEN(acts); i++)
 		if (!strcmp(words[0], acts[i])) {
+			if (!strcmp(words[0], "cut") && !q.parts)
+				return td_command_wrong("node",
+							"cut needs --parts, such as 3g.40gb,1g.10gb,1g.10gb, or "
+							"--parts whole");
 			if (!strcmp(words[0], "run") && !q.program)
 				return td_command_wrong("node", "run needs --program NAME");
 			if ((!strcmp(words[0], "out") || !strcmp(words[0], "in")) && !q.device)
 				return td_command_wrong("node", "%s needs --device gpuN", words[0]);
-			if (td_streq(q.scope, "device") &&
-			    (!q.device || !strcmp(words[0], "reboot") || !strcmp(words[0], "run")))
+			if (td_streq(q.scope, "device") && (!q.device || !strcmp(words[0], "reboot") ||
+							    !strcmp(words[0], "run") || !strcmp(words[0], "cut")))
 				return td_command_wrong("node", "--scope device needs --device gpuN, and one of drain, "
 								"reset-gpu, test and return");
 			return act(&q, words[0], words[1]);
 		}
-	return td_command_wrong(
-		"node", "\"%s\" is no action: give drain, reset-gpu, reboot, run, test, return, out or in", words[0]);
+	return td_command_wrong("node",
+				"\"%s\" is no action: give drain, reset-gpu, reboot, run, cut, test, return, out or in",
+				words[0]);
 }

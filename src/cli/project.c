@@ -1,6 +1,7 @@
 // tandem project: the projects of Tenants. A project is a Tenant below another one that has no
 // namespaces: an account in Slurm with people, a quota and bills of its own, which runs and jobs name.
 #include "api/quantity.h"
+#include "api/storagequota.h"
 #include "cli/common.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
@@ -160,6 +161,11 @@ static int quota_of(struct td_kube *k, const struct project_asked *a, const stru
 		if (!is || is == q || !is[1])
 			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
 		td_auto_free char *resource = td_strndup(q, (size_t)(is - q)), *tres = NULL;
+		if (td_api_storage_word(resource))
+			return td_fail(err, TD_INVALID,
+				       "--quota %.60s: a project has no namespaces, so no storage: it is limited in "
+				       "spec.quota of Tenant %s",
+				       q, tenant->name);
 		if (td_slurm_resource(sc ? sc->root : NULL, resource, &tres, err))
 			return td_wrap(err, "--quota %.60s", q);
 		if (td_quantity_ceil(is + 1, &n, NULL) || n < 0)

@@ -1,5 +1,6 @@
 // tandem quota: what tenants may hold, what they and those below them hold, and what waits.
 #include "api/quantity.h"
+#include "api/storagequota.h"
 #include "base/mem.h"
 #include "base/term.h"
 #include "cli/ledger.h"
@@ -66,6 +67,21 @@ static double amount(const yyjson_val *x, bool memory)
 	return memory ? (double)n / (1 << 20) : (double)n;
 }
 
+// What claims ask for: the operator counts it (status.storage).
+static void storage(const struct td_object *t, const char *name, const yyjson_val *quota, yyjson_mut_doc *d,
+		    yyjson_mut_val *all)
+{
+	const yyjson_val *is = td_jfind(td_jget(t->root, "status.storage"), "resource", name);
+	long long have = (long long)amount(quota, false);
+	yyjson_mut_val *r = yyjson_mut_arr_add_obj(d, all);
+	td_jm_str(d, r, "resource", name);
+	td_jm_int(d, r, "quota", have);
+	td_jm_int(d, r, "limit", have);
+	td_jm_int(d, r, "used", td_jint(is, "used", 0));
+	td_jm_int(d, r, "borrowed", 0);
+	td_jm_int(d, r, "waiting", 0);
+}
+
 static void one(const struct view *v, const struct td_object *t, yyjson_mut_doc *d, yyjson_mut_val *list)
 {
 	yyjson_val *quota = td_jget(t->root, "spec.quota"), *key, *x;
@@ -84,6 +100,10 @@ static void one(const struct view *v, const struct td_object *t, yyjson_mut_doc 
 		const char *name = yyjson_get_str(key);
 		bool memory = !strcmp(name, "memory");
 		td_auto_free char *tres = NULL;
+		if (td_api_storage_word(name)) {
+			storage(t, name, x, d, all);
+			continue;
+		}
 		if (td_slurm_resource(v->sc, name, &tres, NULL))
 			continue; // its Tenant is not Valid, and says why
 		double have = amount(x, memory), used = sum(v, t, "R", tres);
@@ -99,13 +119,19 @@ static void one(const struct view *v, const struct td_object *t, yyjson_mut_doc 
 	}
 }
 
-static void cell(struct td_buf *b, const yyjson_val *r, const char *field, bool memory)
+static void cell(struct td_buf *b, const yyjson_val *r, const char *field)
 {
 	char text[32];
+	const char *name = td_jstr_or(r, "resource", "");
 	long long n = td_jint(r, field, -1);
+	bool storage = td_api_storage_word(name);
 	if (n < 0)
 		td_buf_printf(b, " %9s", "parent's");
-	else if (memory)
+	else if (storage && (!strcmp(field, "borrowed") || !strcmp(field, "waiting")))
+		td_buf_printf(b, " %9s", ""); // it does neither
+	else if (storage && td_api_storage_bytes(name))
+		td_buf_printf(b, " %9s", td_quantity_format_bytes(n, text, sizeof(text)));
+	else if (!strcmp(name, "memory"))
 		td_buf_printf(b, " %9s", td_quantity_format_bytes(n << 20, text, sizeof(text)));
 	else
 		td_buf_printf(b, " %9lld", n);
@@ -133,7 +159,7 @@ static void table(const yyjson_val *list)
 			const char *name = td_jstr_or(r, "resource", "");
 			td_buf_printf(&b, "%-15s %-*s", "", width, name);
 			for (size_t f = 0; f < TD_LEN(fields); f++)
-				cell(&b, r, fields[f], !strcmp(name, "memory"));
+				cell(&b, r, fields[f]);
 			puts(td_buf_str(&b));
 		}
 	}
@@ -212,7 +238,7 @@ int td_quota_main(int argc, char **argv)
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
-		 .help = "json: the answer for machines; memory is in MB",
+		 .help = "json: the answer for machines; memory is in MB, storage in bytes",
 		 TD_OPT_TEXT(&output),
 		 .choices = "json"},
 		TD_REMOTE_OPTIONS(&remote),

@@ -17,6 +17,11 @@ int td_gate_nodes(const struct td_gate *g)
 	return g->o.nodes;
 }
 
+const char *td_gate_dir(const struct td_gate *g)
+{
+	return g->o.dir;
+}
+
 const char *td_gate_node_name(const struct td_gate *g, int node)
 {
 	return g->node[node].name;

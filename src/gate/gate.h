@@ -25,6 +25,7 @@
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up
+//   jobuse.[ch]                  the same of native jobs, for Slurm's history
 //   used.[ch]                    the same by pod and by service; what a pod says of it
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
@@ -78,6 +79,7 @@ struct td_gate_opts {
 // Loads the tables. The caller frees *ret with td_gate_free.
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err);
 struct td_gate *td_gate_free(struct td_gate *g);
+const char *td_gate_dir(const struct td_gate *g); // of the tables
 int td_gate_nodes(const struct td_gate *g);
 const char *td_gate_node_name(const struct td_gate *g, int node);
 int td_gate_node_index(const struct td_gate *g, const char *name); // -1: none of its nodes
@@ -126,6 +128,7 @@ struct td_gate_request {
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
 	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	bool used, noted;                                // what a job's devices did (jobuse.h)
 	bool use;                                        // how much a job's devices compute (hangs.h)
 	int64_t nodes;                                   // of the job, which were not all asked; 0: not known
 	bool others;                                     // they were

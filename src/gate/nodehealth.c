@@ -1,5 +1,6 @@
 // Checks and operations of an agent's nodes: one key per node.
 #include "gate/nodehealth.h"
+#include "gate/jobuse.h"
 #include "gate/out.h"
 
 #include "api/condition.h"
@@ -10,6 +11,7 @@
 #include "base/proc.h"
 #include "gate/stragglers.h"
 #include "gate/useful.h"
+#include "pool/cut.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -33,6 +35,7 @@ struct one {
 	struct td_useful useful;
 	char asked[64]; // the operation whose reboot this process asked for
 	int64_t asked_ms;
+	char *parts; // in which its GPUs can be cut, once all have said it; "": in none
 };
 struct td_nodehealth {
 	struct td_nodehealth_opts o;
@@ -50,6 +53,10 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 	*h = (struct td_nodehealth){.o = *o, .queue = td_queue_new(o->clock)};
 	h->v = td_calloc((size_t)o->n, sizeof(*h->v));
 	pthread_mutex_init(&h->mu, NULL);
+	for (int i = 0; o->gate && i < o->n; i++) {
+		td_auto_free char *path = td_asprintf("%s/%s.use", td_gate_dir(o->gate), o->names[i]);
+		h->v[i].useful.jobs = td_jobuse_new(path, td_mono_ms(o->clock));
+	}
 	if (o->gate) {
 		h->preflight = td_preflight_new(&(struct td_preflight_opts){.gate = o->gate,
 									    .nodes = o->nodes,
@@ -77,6 +84,10 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 	td_stragglers_free(h->stragglers);
 	td_queue_free(h->queue);
 	pthread_mutex_destroy(&h->mu);
+	for (int i = 0; i < h->o.n; i++) {
+		free(h->v[i].parts);
+		td_jobuse_free(h->v[i].useful.jobs);
+	}
 	free(h->v);
 	free(h);
 	return NULL;
@@ -155,12 +166,35 @@ int td_gate_preflight(struct td_nodehealth *h, int node, const struct td_gate_re
 	return td_nodehealth_preflight(h, &ask, ret_tries, c, err);
 }
 
+// Whose devices idled: that goes into their jobs' admin comments.
+static void add_ended(struct td_jobuse *jobs, int64_t now_ms, char **ret)
+{
+	td_auto_free char *ended = jobs ? td_jobuse_ended(jobs, now_ms) : NULL, *before = *ret;
+	if (ended)
+		*ret = td_asprintf("%s%sended=%s", before ? before : "", before ? " " : "", ended);
+	else
+		td_steal(before);
+}
+
 int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		    struct td_error *err)
 {
 	*ret = NULL;
 	if (!h->preflight)
 		return 0;
+	struct td_jobuse *jobs = h->v[node].useful.jobs;
+	if (q->used) {
+		double busy = 0, idle = 0;
+		if (jobs)
+			(void)td_jobuse_of(jobs, q->h.job, q->h.start, &busy, &idle);
+		*ret = td_asprintf("busy=%.0f idle=%.0f", busy, idle);
+		return 0;
+	}
+	if (q->noted) {
+		if (jobs)
+			td_jobuse_done(jobs, q->h.job, q->h.start);
+		return 0;
+	}
 	if (q->pace) {
 		td_stragglers_ask(h->stragglers, node, q, ret);
 		return 0;
@@ -169,6 +203,8 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 		bool known = !q->hangs && td_nodehealth_facts(h, node, f);
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
+		if (q->hangs)
+			add_ended(h->v[node].useful.jobs, td_mono_ms(h->o.clock), ret);
 		return 0;
 	}
 	if (q->suspect && *q->slow)
@@ -305,6 +341,42 @@ static void condition(struct td_nodehealth *h, const struct td_object *node, con
 	td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(h->o.clock));
 }
 
+// Asks in which parts the GPUs can be cut, until all have said it: that stays as it is.
+static void learn_parts(struct td_checkup_backend *b, char **known)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+	yyjson_mut_val *list = yyjson_mut_arr(d), *gpus = NULL;
+	struct td_mig_kind before[TD_MIG_KINDS] = {0};
+	size_t n_before = 0;
+	int r = 0;
+	yyjson_mut_doc_set_root(d, list);
+	for (int gpu = 0; !*known && b->kinds && gpu < TD_HEALTH_GPUS; gpu++) {
+		struct td_mig_kind v[TD_MIG_KINDS] = {0};
+		size_t n = 0;
+		if ((r = b->kinds(b->ctx, gpu, v, &n, NULL)))
+			break;
+		if (n && (!gpus || n != n_before || memcmp(v, before, sizeof(v)) != 0)) {
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list), *parts;
+			gpus = td_jm_arr(d, o, "gpus");
+			parts = td_jm_arr(d, o, "parts");
+			for (size_t i = 0; i < n; i++) {
+				yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, parts);
+				td_jm_str(d, x, "name", v[i].profile);
+				td_jm_int(d, x, "size", v[i].size);
+				td_jm_int(d, x, "at", v[i].at);
+				td_jm_int(d, x, "most", v[i].most);
+			}
+		}
+		if (n) {
+			memcpy(before, v, sizeof(before));
+			n_before = n;
+			yyjson_mut_arr_add_int(d, gpus, gpu);
+		}
+	}
+	if (!*known && (!r || r == TD_NOT_FOUND))
+		*known = yyjson_mut_arr_size(list) ? td_json_mut_text(list, NULL) : td_strdup("");
+}
+
 // result: the annotation that goes into the same write; NULL: as it is.
 static int show(struct td_nodehealth *h, const struct td_object *node, const struct td_checkup_findings *l,
 		const char *result, struct td_cancel *c, struct td_error *err)
@@ -326,6 +398,10 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 		gpus = td_checkup_inventory(f);
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
+	char **parts = &h->v[index_of(h, node->name)].parts;
+	learn_parts(&h->o.backends[index_of(h, node->name)], parts);
+	if (*parts && **parts)
+		note(d, root, node, TD_ANN_GPU_PARTS, *parts, &differs);
 	td_auto_free char *nics = td_checkup_nics_text(f);
 	note(d, root, node, TD_ANN_NICS, nics, &differs);
 	td_auto_free char *gds = h->o.gds ? h->o.gds(h->o.ctx, index_of(h, node->name)) : NULL;
@@ -366,8 +442,10 @@ struct op {
 	const char *id, *action, *device, *program; // point into the annotation's document
 	int node;
 	const char *name;
-	bool alone; // it is about one device of a node whose others work
-	int64_t ms; // of a test: how long it computes
+	bool alone;        // it is about one device of a node whose others work
+	int64_t ms;        // of a test: how long it computes
+	int64_t gpu;       // of a cut: the machine's; below 0: all of them
+	const char *parts; // the same: "3g.40gb,1g.10gb"; "": they shall be whole
 };
 
 static char *record_path(const struct td_nodehealth *h, const char *node)
@@ -453,6 +531,68 @@ static int test_device(struct td_nodehealth *h, const struct op *x, struct td_ca
 	return r || !bad ? r : td_fail(err, TD_INVALID, "%s: %s", x->device, why);
 }
 
+// The parts that a GPU shall have, each with its place.
+static int place_parts(struct td_checkup_backend *b, int gpu, const struct td_strv *parts,
+		       struct td_mig_wish ret[TD_MIG_PARTS], struct td_error *err)
+{
+	struct td_mig_kind has[TD_MIG_KINDS];
+	struct td_cut_kind kinds[TD_CUT_KINDS];
+	int at[TD_CUT_PARTS];
+	size_t n = 0;
+	_Static_assert((int)TD_MIG_KINDS == (int)TD_CUT_KINDS && (int)TD_MIG_PARTS == (int)TD_CUT_PARTS, "one size");
+	int r = b->kinds(b->ctx, gpu, has, &n, err);
+	for (size_t i = 0; !r && i < n; i++) {
+		kinds[i] = (struct td_cut_kind){.size = has[i].size, .at = has[i].at, .most = has[i].most};
+		memcpy(kinds[i].name, has[i].profile, sizeof(kinds[i].name));
+	}
+	if (!r)
+		r = td_pool_cut_place(kinds, n, (const char *const *)parts->v, parts->n, at, err);
+	for (size_t i = 0; !r && i < parts->n; i++) {
+		snprintf(ret[i].profile, sizeof(ret[i].profile), "%s", parts->v[i]);
+		ret[i].at = at[i];
+	}
+	return r;
+}
+
+// The node is drained; who holds a device all the same, a pod of another scheduler say, is left alone.
+static int nobody_holds(struct td_nodehealth *h, const struct op *x, struct td_error *err)
+{
+	struct td_holder who;
+	for (int k = 0; h->o.gate && k < TD_HEALTH_GPUS; k++)
+		if (td_gate_holder(h->o.gate, x->node, k, &who) && (who.pod || strcmp(who.uid, "0") != 0))
+			return td_fail(err, TD_CONFLICT, "gpu%d is held by job %lld", k, (long long)who.job);
+	return 0;
+}
+
+static int cut(struct td_nodehealth *h, const struct op *x, struct td_error *err)
+{
+	struct td_checkup_backend *b = &h->o.backends[x->node];
+	td_auto_strv struct td_strv parts = {0};
+	struct td_mig_wish wish[TD_MIG_PARTS];
+	int r = nobody_holds(h, x, err);
+	if (!b->kinds || !b->cut)
+		return td_fail(err, TD_UNSUPPORTED, "this agent has no way to cut a GPU");
+	td_strv_split(&parts, x->parts ? x->parts : "", ',');
+	// What does not fit on one of them leaves all as they are.
+	for (int round = 0; round < 2; round++) {
+		int gpu = x->gpu < 0 ? 0 : (int)x->gpu;
+		for (; !r && gpu < TD_HEALTH_GPUS; gpu++) {
+			r = place_parts(b, gpu, &parts, wish, err);
+			if (r == TD_NOT_FOUND && x->gpu < 0 && gpu) {
+				r = 0;
+				break;
+			}
+			if (!r && round)
+				r = b->cut(b->ctx, gpu, wish, parts.n, err);
+			if (r)
+				td_wrap(err, "GPU %d", gpu);
+			if (x->gpu >= 0)
+				break;
+		}
+	}
+	return r;
+}
+
 static int act(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
 {
 	struct td_checkup_backend *b = &h->o.backends[x->node];
@@ -461,6 +601,8 @@ static int act(struct td_nodehealth *h, const struct op *x, struct td_cancel *c,
 		return free;
 	if (td_streq(x->action, "test") && x->alone)
 		return test_device(h, x, c, err);
+	if (td_streq(x->action, "cut-gpu"))
+		return cut(h, x, err);
 	if (td_streq(x->action, "reset-gpu"))
 		return b->reset(b->ctx, device_of(x), c, err);
 	if (td_streq(x->action, "run"))
@@ -502,7 +644,10 @@ static int do_once(struct td_nodehealth *h, const struct op *x, struct td_cancel
 	if (r == TD_CANCELLED) // this process ends: the next one says "unknown"
 		return td_fail(err, r, "%s", e.msg);
 	td_info("node %s: %s %s%s", x->name, x->action, r ? "failed: " : "is done", r ? e.msg : "");
-	return record(h, x, r ? "failed" : "done", r ? e.msg : "", err);
+	int saved = record(h, x, r ? "failed" : "done", r ? e.msg : "", err);
+	if (!r && !saved && h->o.recut && td_streq(x->action, "cut-gpu"))
+		h->o.recut(h->o.ctx, x->node);
+	return saved;
 }
 
 // *ret: the result to show, or NULL.
@@ -521,6 +666,8 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 			     .device = td_jstr(o, "device"),
 			     .program = td_jstr(o, "program"),
 			     .alone = td_streq(td_jstr(o, "scope"), "device"),
+			     .gpu = td_jint(o, "gpu", -1),
+			     .parts = td_jstr(o, "parts"),
 			     .ms = ms < 1              ? 1
 				   : ms > TEST_MOST_MS ? TEST_MOST_MS
 						       : ms,
@@ -550,6 +697,8 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 		}
 		if (round)
 			return 0; // the machine goes down
+		// A cut begins with a look at what is there.
+		begun &= !td_streq(x.action, "cut-gpu");
 		r = begun ? found_begun(h, &x, td_json_root(rec), err) : do_once(h, &x, c, err);
 		if (r)
 			return r;

@@ -3,8 +3,9 @@
 // one beside a real kubelet for its node, the embedded kubelet for its virtual nodes.
 //
 // An operation is done at most once. Its id is on disk before it begins. An agent that finds an id
-// without a result was stopped in the middle: a reboot was done if the boot is another one now; of
-// everything else it says "unknown".
+// without a result was stopped in the middle: a reboot was done if the boot is another one now; GPUs
+// are cut again, because that begins with a look at what is there; of everything else it says
+// "unknown".
 #pragma once
 
 #include "checkup/checkup.h"
@@ -38,6 +39,8 @@ struct td_nodehealth_opts {
 	void (*seen)(void *ctx, int node, const struct td_checkup_facts *f);
 	// What it has of GPUDirect Storage, for TD_ANN_GDS, or NULL. The callback NULL: the annotation is an administrator's.
 	char *(*gds)(void *ctx, int node);
+	// Its GPUs were cut anew: what was read of them when this program started is not true any more. NULL: nothing was.
+	void (*recut)(void *ctx, int node);
 	void *ctx;
 };
 struct td_nodehealth;

@@ -66,7 +66,9 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.progress = f.n && !strcmp(f.v[0], "progress");
 	q.pace = f.n && !strcmp(f.v[0], "pace");
 	q.use = f.n && !strcmp(f.v[0], "use");
-	bool other = q.exchange || q.suspect || q.hangs || q.progress || q.pace || q.use;
+	q.used = f.n && !strcmp(f.v[0], "used");
+	q.noted = f.n && !strcmp(f.v[0], "noted");
+	bool other = q.exchange || q.suspect || q.hangs || q.progress || q.pace || q.use || q.used || q.noted;
 	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !other))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
 			       f.n ? f.v[0] : "");
@@ -284,7 +286,8 @@ static void answer(struct request *q)
 	if (!r)
 		r = req.check ? peer_job(q->s->g, q->node, who.pid, &req.h.job, &err)
 			      : peer_may_claim(q->s->g, q->node, who.pid, &err);
-	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace || req.use)) {
+	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace || req.use || req.used ||
+		   req.noted)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)
 				       : 0;

@@ -1,6 +1,7 @@
 // What devices do with their time.
 #include "gate/useful.h"
 
+#include "gate/jobuse.h"
 #include "gate/telemetry.h"
 #include "gate/used.h"
 #include "metrics/metrics.h"
@@ -53,5 +54,9 @@ void td_useful_look(struct td_useful *u, struct td_gate *gate, int node, const s
 		td_metric_add(m, p.unknown, TD_LABELS(name, "unknown", tenant));
 		if (h.pod)
 			td_used_add(h.uid, &p);
+		else if (u->jobs)
+			td_jobuse_add(u->jobs, &h, &p, now_ms);
 	}
+	if (u->jobs)
+		td_jobuse_keep(u->jobs, now_ms);
 }

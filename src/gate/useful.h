@@ -5,8 +5,10 @@
 #include "checkup/checkup.h"
 #include "gate/gate.h"
 
+struct td_jobuse;
 struct td_useful {
-	int64_t at_ms; // of the last look, monotonic; 0: none
+	int64_t at_ms;          // of the last look, monotonic; 0: none
+	struct td_jobuse *jobs; // NULL: they are not kept; else it outlives this
 };
 // A look at one node: since the last one its devices were free, or held and busy (by NVML's use), or held and idle, or
 // held with a use that is not known. gate NULL: nothing is added up.

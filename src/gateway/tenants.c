@@ -3,6 +3,7 @@
 #include "gateway/usage.h"
 
 #include "api/quantity.h"
+#include "api/storagequota.h"
 #include "slurm/batch.h"
 #include "slurm/resource.h"
 #include "slurm/states.h"
@@ -145,6 +146,17 @@ static void write_tenant(const struct all_tenants *v, const struct td_object *t,
 		const char *name = yyjson_get_str(key);
 		bool memory = !strcmp(name, "memory");
 		td_auto_free char *tres = NULL;
+		if (td_api_storage_word(name)) { // of claims, as the operator counts them
+			const yyjson_val *is = td_jfind(td_jget(t->root, "status.storage"), "resource", name);
+			yyjson_mut_val *r = yyjson_mut_arr_add_obj(d, all);
+			td_jm_str(d, r, "resource", name);
+			td_jm_int(d, r, "quota", (long long)quota_of(x, false));
+			td_jm_int(d, r, "limit", (long long)quota_of(x, false));
+			td_jm_int(d, r, "used", td_jint(is, "used", 0));
+			td_jm_int(d, r, "borrowed", 0);
+			td_jm_int(d, r, "waiting", 0);
+			continue;
+		}
 		if (td_slurm_resource(v->sc, name, &tres, NULL))
 			continue; // its Tenant is not Valid, and says why
 		double have = quota_of(x, memory), used = sum(v, t, tres, false),

@@ -83,7 +83,8 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 						 .types = types,
 						 .n_types = x->n_types,
 						 .fate = td_yield_of(state),
-						 .idle = td_notes_read(x->admin_comment, &notes) &&
+						 .idle = (td_notes_read(x->admin_comment, &notes) ||
+							  td_notes_use(x->admin_comment, x->start, &notes)) &&
 									 td_notes_idle(&notes) > 0
 								 ? td_notes_idle(&notes)
 								 : 0};

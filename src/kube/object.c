@@ -20,6 +20,7 @@ const struct td_gvr td_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct td_gvr td_priorityclasses = {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 const struct td_gvr td_pdbs = {"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const struct td_gvr td_networkpolicies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
+const struct td_gvr td_resourcequotas = {"", "v1", "resourcequotas", "ResourceQuota", true};
 const struct td_gvr td_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
 			       false};
 const struct td_gvr td_roles_gvr = {"rbac.authorization.k8s.io", "v1", "roles", "Role", true};

@@ -105,6 +105,15 @@ static int reboot(void *ctx, int node, struct td_cancel *c, struct td_error *err
 	return r ? r : td_kubelet_node_write(a, node, c, err);
 }
 
+// What a node gives out, its gate and its device files are read once, when this program starts: it ends in good order,
+// and supervise starts it again. Its pods and those of the other nodes go on.
+static void recut(void *ctx, int node)
+{
+	struct td_kubelet *a = ctx;
+	td_info("kubelet: the GPUs of n%d were cut anew; this program starts again", node);
+	td_cancel_fire(a->cancel);
+}
+
 static char *inventory(void *ctx, int node)
 {
 	const struct td_accel_found *f = td_kubelet_accel(ctx, node);
@@ -152,6 +161,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .boot = boot,
 					    .inventory = inventory,
 					    .gds = gds,
+					    .recut = recut,
 					    .ctx = a};
 	a->health = td_nodehealth_new(&its.o);
 }

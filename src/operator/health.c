@@ -164,6 +164,9 @@ static void past(const struct td_op_node *n, struct td_pool_health_facts *f)
 		bool failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
 		if (alone && (!failed || !policy || td_jbool(o->root, "status.superseded", false)))
 			continue;
+		// Nor does a cut, where it is known how it ended.
+		if (act == TD_ACT_CUT && !td_streq(td_jstr(o->root, "status.step"), td_pool_act_name(TD_ACT_CUT)))
+			continue;
 		if (end >= last_end) {
 			last_end = end;
 			f->last = act;
@@ -417,7 +420,7 @@ static int take_request(struct td_op_node *n, struct td_error *err)
 
 	const char *blank = strchr(taken, ' '), *act = blank ? blank + 1 : "";
 	if (td_pool_act_parse(act) >= TD_ACT_NONE || td_pool_act_parse(act) == TD_ACT_RUN ||
-	    td_pool_act_parse(act) == TD_ACT_RESET)
+	    td_pool_act_parse(act) == TD_ACT_RESET || td_pool_act_parse(act) == TD_ACT_CUT)
 		td_kube_record(n->op->events, TD_ABOUT(n->node, &td_nodes), "Warning", "UnknownAction",
 			       "annotation " TD_ANN_ACTION ": \"%.60s\" is no action: give drain, reboot, test or "
 			       "return; for others create a NodeAction",

@@ -12,6 +12,7 @@
 //   health.c          the controller: facts, the decision of pool/health.h, what follows from it
 //   nodeaction.c      one NodeAction, carried on
 //   nodedevice.c      one device of a node: it leaves service, is mended and returns while the others work
+//   nodecut.c         GPUs that are cut in parts (MIG)
 //   slow.c            a node on which a rank of a job is slow leaves service for a test
 //   nodetest.c        the pod that tests a node
 //   upgrade.c         NodeUpgrade: an act on each of many nodes, paced
@@ -169,3 +170,12 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 enum td_act_test td_op_test_state(const struct td_object *pod, const char **ret_said);
 // Deletes pods of tests of this node that have ended and whose action is over.
 int td_op_test_sweep(struct td_op_node *n, struct td_error *err);
+
+// ---- nodecut.c ----
+
+// Can the GPUs be cut as the spec of a NodeAction says? TD_INVALID names the field and what there is.
+int td_op_cut_check(const struct td_object *node, const yyjson_val *spec, struct td_error *err);
+// Adds to the operation what the agent must know.
+void td_op_cut_operation(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *spec);
+// Has the node's slurmd the devices that the node says now? slurmd NULL: there is none.
+bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, TEST_MOST_MS = 20000 };
+enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, ANEW_MS = 500, TEST_MOST_MS = 20000 };
 
 struct run {
 	struct td_op_node *n;
@@ -180,6 +180,8 @@ static char *operation(const struct run *x)
 	td_jm_str(d, root, "program", td_jstr(x->o->root, "spec.program"));
 	if (x->alone)
 		td_jm_str(d, root, "scope", "device");
+	if (x->step == TD_ACT_CUT)
+		td_op_cut_operation(d, root, td_jget(x->o->root, "spec"));
 	if (x->alone && x->step == TD_ACT_TEST) {
 		const struct td_op_policy *p = &x->n->policy;
 		td_jm_int(d, root, "milliseconds", p->test_ms < TEST_MOST_MS ? p->test_ms : TEST_MOST_MS);
@@ -244,7 +246,12 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 	}
 	if (x->alone)
 		device_facts(x, f);
-	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN ||
+	if (x->step == TD_ACT_CUT) {
+		f->anew = !f->slurm || td_op_cut_anew(n, x->slurmd);
+		if (!f->anew) // what it waits for shows in no Node and no pod
+			*x->again_ms = ANEW_MS;
+	}
+	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN || x->step == TD_ACT_CUT ||
 	    (x->alone && x->step == TD_ACT_TEST)) {
 		td_auto_free char *want = operation(x);
 		f->told = td_streq(td_object_annotation(n->node, TD_ANN_OPERATION), want);
@@ -272,8 +279,10 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 static int hold(struct run *x, struct td_error *err)
 {
 	const char *reason = td_jstr_or(x->o->root, "spec.reason", ""), *by = td_jstr(x->o->root, "spec.requestedBy");
-	td_auto_free char *text = td_asprintf("action %s%s%.60s%s%.120s", td_pool_act_name(x->act), by ? " by " : "",
-					      by ? by : "", *reason ? ": " : "", reason);
+	// "devices …" says that the record's are not right, so that it may be made anew while the node is drained for this.
+	td_auto_free char *text =
+		td_asprintf("%s %s%s%.60s%s%.120s", x->act == TD_ACT_CUT ? "devices change: action" : "action",
+			    td_pool_act_name(x->act), by ? " by " : "", by ? by : "", *reason ? ": " : "", reason);
 	const char *const notes[][2] = {{TD_ANN_HOLD, text}, {0}};
 	if (x->alone)
 		return td_op_devices_change(x->n, (uint64_t)1 << x->device, 0, text, err);
@@ -369,12 +378,19 @@ static int begin(struct run *x, struct td_error *err)
 
 static int ended_well(struct run *x, struct td_error *err)
 {
-	if (td_jm_getstr(x->status, "measured")) { // it passed a test, so it is not new any more
+	// A node whose GPUs were cut is no new one; else it passed a test, so it is not new any more.
+	if (td_jm_getstr(x->status, "measured") ||
+	    (x->act == TD_ACT_CUT && td_object_annotation(x->n->node, TD_ANN_TESTED))) {
 		td_auto_free char *print = td_op_health_print(x->n->node);
 		const char *const notes[][2] = {{TD_ANN_TESTED, print}, {0}};
 		int r = td_op_health_note(x->n, notes, err);
 		if (r)
 			return r;
+	}
+	if (x->act == TD_ACT_CUT && result_of(x) == TD_DID_FAILED) {
+		td_auto_free char *text =
+			td_asprintf("%.600s; the node is back in service with what it has now", x->agent_said);
+		return over(x, "Failed", text, err);
 	}
 	if (x->alone)
 		return over(x, "Succeeded",
@@ -396,8 +412,8 @@ static int wrong_alone(const struct run *x, const char **ret_why)
 {
 	if (x->device < 0)
 		*ret_why = "spec.device: with scope device, name the device, such as gpu3";
-	else if (x->act == TD_ACT_REBOOT || x->act == TD_ACT_RUN)
-		*ret_why = "spec.scope: a reboot and a program are the whole node's: leave scope out";
+	else if (x->act == TD_ACT_REBOOT || x->act == TD_ACT_RUN || x->act == TD_ACT_CUT)
+		*ret_why = "spec.scope: a reboot, a program and a cut are the whole node's: leave scope out";
 	else if (td_jget(x->o->root, "spec.checkpoint"))
 		*ret_why = "spec.checkpoint: jobs of single devices are not told to save themselves: leave it out";
 	else if (!td_op_act_beyond_drain(x->o) && !td_object_annotation(x->n->node, TD_ANN_HOLD) &&
@@ -436,6 +452,9 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 		td_jm_bool(x.d, x.status, "superseded", true);
 		return over(&x, "Failed", "the whole node has left service: it is mended with the node", err);
 	}
+	struct td_error e = TD_ERROR_INIT;
+	if (x.act == TD_ACT_CUT && !td_op_act_beyond_drain(o) && td_op_cut_check(n->node, td_jget(o->root, "spec"), &e))
+		return over(&x, "Failed", e.msg, err);
 	// The write comes back as an event, and the first step follows then: it is reserved now.
 	if (x.step == TD_ACT_NONE)
 		return begin(&x, err);

@@ -46,6 +46,10 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 		td_jm_str(d, o, "config", said.config);
 		td_jm_str(d, o, "services", *said.services ? said.services : NULL);
 	}
+	// Whose devices change (nodecut.c) returns when its record has the new ones.
+	const char *hold = x->node ? td_object_annotation(x->node, TD_ANN_HOLD) : NULL;
+	if (x->slurm && hold && td_starts(hold, "devices"))
+		td_jm_str(d, o, "gres", x->slurm->gres);
 	td_jm_str(d, o, "message", message);
 	return o;
 }

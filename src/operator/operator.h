@@ -26,7 +26,8 @@
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodedevice.c slow.c nodetest.c healthpolicy.c upgrade.c
+//   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
+//   upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   join.[ch]                new machines: tokens, and their requests for certificates
 //   references.c             names in spec.scheduler that must lead somewhere
@@ -34,7 +35,8 @@
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   groups.c                 resource groups, and to whom they are granted
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
-//   tenant_qos.c             the Tenants of a SlurmCluster; tenant.h says how its files work together
+//   tenant_qos.c tenant_storage.c
+//                            the Tenants of a SlurmCluster; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
 #pragma once

@@ -48,6 +48,19 @@ static void on_part(void *ctx, struct td_object *old, struct td_object *now)
 	}
 }
 
+// Claims that come one after the other become one look.
+static void on_quota(void *ctx, struct td_object *old, struct td_object *now)
+{
+	enum { SOON_MS = 300 };
+	struct td_op_tenants *ts = ctx;
+	const char *name = td_object_label(now ? now : old, TD_LABEL_TENANT);
+	td_auto(td_object_unref) struct td_object *t = name ? td_informer_get(ts->tenants, NULL, name) : NULL;
+	if (t) {
+		td_auto_free char *key = cluster_key(t);
+		td_queue_add_after(ts->op->tenant_q, key, SOON_MS);
+	}
+}
+
 static void on_namespace(void *ctx, struct td_object *old, struct td_object *now)
 {
 	on_part(ctx, old, now);
@@ -177,6 +190,11 @@ static int write_status(struct td_op_tenant_pass *p, size_t at, struct td_error 
 	}
 	td_jm_str(d, o, "qos", placed ? t->qos : td_jstr(old, "qos"));
 	td_jm_str(d, o, "children", t->verdict.children);
+	for (size_t i = 0; i < t->n_hards; i++) {
+		yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "storage"));
+		td_jm_str(d, x, "resource", t->hards[i].name);
+		td_jm_int(d, x, "used", t->hards[i].used);
+	}
 
 	struct status s = {.d = d, .list = td_jm_arr(d, o, "conditions"), .o = t->o, .ready = true};
 	conditions(p, at, &s);
@@ -222,6 +240,7 @@ static void pass_done(struct td_op_tenant_pass *p)
 		td_strv_done(&p->v[i].problems);
 	}
 	td_object_unref(p->sc);
+	td_op_tenant_storage_done(p);
 	td_arena_free(p->arena);
 }
 
@@ -341,6 +360,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 	open_account(&p);
 	judge(&p);
 	td_op_tenant_slurm(&p);
+	td_op_tenant_storage_look(&p);
 	for (size_t i = 0; i < p.n; i++) {
 		if ((r2 = surroundings(&p, i, &e)) || (!p.v[i].gone && (r2 = write_status(&p, i, &e)))) {
 			r = r ? r : r2;
@@ -363,25 +383,35 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 	while ((r = td_kube_raw(op->k, "GET", "/apis/networking.k8s.io/v1", NULL, c, &j, &err)) && r != TD_NOT_FOUND)
 		if (td_cancel_wait(c, 1000))
 			return;
+	td_auto(td_json_unref) struct td_json *core = NULL;
+	while (td_kube_raw(op->k, "GET", "/api/v1", NULL, c, &core, &err))
+		if (td_cancel_wait(c, 1000))
+			return;
+	const bool policies = r != TD_NOT_FOUND,
+		   quotas = td_jfind(td_jget(td_json_root(core), "resources"), "name", td_resourcequotas.resource);
 
 	const struct {
 		struct td_informer **slot;
 		struct td_informer_opts o;
 		void (*fn)(void *, struct td_object *, struct td_object *);
+		bool served;
 	} table[] = {
-		{&ts.tenants, {&td_tenants, NULL, NULL, NULL}, on_tenant},
-		{&ts.namespaces, {&td_namespaces, NULL, NULL, NULL}, on_namespace},
-		{&ts.bindings, {&td_rolebindings, NULL, TD_LABEL_TENANT, NULL}, on_part},
-		{&ts.policies, {&td_networkpolicies, NULL, TD_LABEL_TENANT, NULL}, on_part}, // only where it is served
+		{&ts.tenants, {&td_tenants, NULL, NULL, NULL}, on_tenant, true},
+		{&ts.namespaces, {&td_namespaces, NULL, NULL, NULL}, on_namespace, true},
+		{&ts.bindings, {&td_rolebindings, NULL, TD_LABEL_TENANT, NULL}, on_part, true},
+		{&ts.policies, {&td_networkpolicies, NULL, TD_LABEL_TENANT, NULL}, on_part, policies},
+		{&ts.quotas, {&td_resourcequotas, NULL, TD_LABEL_TENANT, NULL}, on_quota, quotas},
 	};
 	struct td_informer *informers[TD_LEN(table)];
-	const size_t n = TD_LEN(table) - (r == TD_NOT_FOUND);
+	size_t n = 0;
 	r = 0;
-	for (size_t i = 0; i < n; i++)
-		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
+	for (size_t i = 0; i < TD_LEN(table); i++)
+		if (table[i].served)
+			informers[n++] = *table[i].slot = td_informer_new(op->k, &table[i].o);
 	// Handlers look into the cache of tenants, so all are made before one starts.
-	for (size_t i = 0; i < n; i++)
-		td_informer_on_change(informers[i], table[i].fn, &ts);
+	for (size_t i = 0; i < TD_LEN(table); i++)
+		if (table[i].served)
+			td_informer_on_change(*table[i].slot, table[i].fn, &ts);
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
 	for (size_t i = 0; i < n && !r; i++)
 		r = td_informer_start(informers[i], stop, &err);
@@ -395,8 +425,8 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 	}
 
 	td_cancel_fire(stop);
-	for (size_t i = n; i--;)
-		*table[i].slot = td_informer_free(informers[i]);
+	for (size_t i = TD_LEN(table); i--;)
+		*table[i].slot = td_informer_free(*table[i].slot);
 	while (ts.links) {
 		struct td_op_view *v = ts.links;
 		ts.links = v->next;

@@ -3,8 +3,8 @@
 // A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
 // (tenant_read.c, tenant_people.c), lets room pool judge them, makes namespaces, rights and policies
-// (tenant_objects.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
-// (tenant.c). It comes again every ten seconds, or less often
+// (tenant_objects.c) and quotas of storage (tenant_storage.c), brings slurmdbd to what they say
+// (tenant_slurm.c), and writes the statuses (tenant.c). It comes again every ten seconds, or less often
 // where slurmdbd is slow, so that what somebody changed is seen and mended.
 //
 // The status says which namespaces are charged to which account; the bridges read it there. So a
@@ -17,9 +17,14 @@
 struct td_op_tenants {
 	struct td_op *op;
 	struct td_informer *tenants, *namespaces, *bindings, *policies; // policies NULL: not served
+	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
 	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
 };
 
+struct td_op_tenant_hard {
+	const char *name, *word; // in spec.quota; in a ResourceQuota (pool/storage.h)
+	int64_t quota, used;     // used: of its namespaces and of those of the Tenants below it
+};
 // One tenant in one reconcile. What is not said otherwise lives in the arena of the pass.
 struct td_op_tenant {
 	struct td_object *o; // a reference
@@ -35,13 +40,15 @@ struct td_op_tenant {
 	const char *slurm_reason;   // of that
 	const char *others;         // whom somebody else has added to the account; NULL
 	bool adopted;
-	const char *qos;                // that its jobs and pods ask for, in a list; NULL: Slurm's default
-	struct td_strv granted;         // namespaces that are in place
-	struct td_strv problems;        // of namespaces
-	const char *mode;               // spec.storage.mode; NULL: pods run as they like
-	const char *people;             // for its namespaces; NULL: what these say stays, or goes when mode is NULL
-	const char *storage_fault;      // why no pod is taken; NULL
-	const char *faceless;           // members without a uid, in a list; NULL
+	const char *qos;                 // that its jobs and pods ask for, in a list; NULL: Slurm's default
+	struct td_strv granted;          // namespaces that are in place
+	struct td_strv problems;         // of namespaces
+	const char *mode;                // spec.storage.mode; NULL: pods run as they like
+	const char *people;              // for its namespaces; NULL: what these say stays, or goes when mode is NULL
+	const char *storage_fault;       // why no pod is taken; NULL
+	const char *faceless;            // members without a uid, in a list; NULL
+	struct td_op_tenant_hard *hards; // of spec.quota, what is about storage
+	size_t n_hards;
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not
 	bool gone;                      // the finalizer is off
 };
@@ -52,6 +59,7 @@ struct td_op_tenant_pass {
 	struct td_op_tenant *v;
 	struct td_pool_tenant *p; // the same tenants, for room pool
 	size_t n;
+	struct td_op_storage *storage; // tenant_storage.c
 	struct td_arena *arena;
 	struct td_cancel *c;
 	int64_t again_ms;
@@ -79,6 +87,20 @@ const char *td_op_tenant_storage(struct td_op_tenant_pass *p);
 // Makes the namespaces of one tenant and what is in them, and gives up those that it names no more.
 // all: every one, because the tenant goes.
 int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t i, bool all, struct td_error *err);
+
+// ---- tenant_storage.c ----
+
+// Where claims are limited: by a ResourceQuota in each namespace, which the operator keeps so that the sum of a Tenant
+// and of all below it holds; without ResourceQuotas (the embedded plane) by the API server itself, which reads the
+// annotation TD_ANN_CLAIMS.
+
+// Counts what is used, fills `used` of all, and says what each namespace shall have.
+void td_op_tenant_storage_look(struct td_op_tenant_pass *p);
+void td_op_tenant_storage_done(struct td_op_tenant_pass *p);
+// The annotation of a namespace of tenant i; NULL: it has none. In the arena.
+const char *td_op_tenant_claims(struct td_op_tenant_pass *p, size_t i);
+// Writes the ResourceQuota of one namespace of tenant i, or removes it. Nothing where there are none.
+int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t i, const char *ns, struct td_error *err);
 
 // ---- tenant_slurm.c ----
 

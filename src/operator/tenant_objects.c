@@ -230,7 +230,8 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 				      {TD_ANN_USERS, users_of(p, at) ? "required" : NULL},
 				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL},
 				      {TD_ANN_PEOPLE, people},
-				      {TD_ANN_STORAGE, storage}};
+				      {TD_ANN_STORAGE, storage},
+				      {TD_ANN_CLAIMS, td_op_tenant_claims(p, at)}};
 	for (size_t i = 0; !live && i < TD_LEN(notes); i++)
 		if (notes[i].value)
 			td_jm_key_str(d, td_jm_obj(d, want, "metadata.annotations"), notes[i].key, notes[i].value);
@@ -244,7 +245,9 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	}
 	if (!r && live)
 		r = annotate(p, live, notes, TD_LEN(notes), err);
-	if (r || (r = rights(&m, err)) || (r = network(&m, root, err)))
+	// The limit is there before anybody who may make claims.
+	if (r || (r = td_op_tenant_storage_write(p, at, ns, err)) || (r = rights(&m, err)) ||
+	    (r = network(&m, root, err)))
 		return r;
 	*ret_has = true;
 	return 0;
@@ -269,6 +272,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 {
 	int r;
 	if ((r = drop_all(p, p->ts->bindings, &td_rolebindings, ns->name, err)) ||
+	    (r = drop_all(p, p->ts->quotas, &td_resourcequotas, ns->name, err)) ||
 	    (r = drop_all(p, p->ts->policies, &td_networkpolicies, ns->name, err)))
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -276,7 +280,8 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS, TD_ANN_EGRESS, TD_ANN_PEOPLE, TD_ANN_STORAGE};
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_EGRESS,
+					    TD_ANN_PEOPLE,  TD_ANN_STORAGE, TD_ANN_CLAIMS};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))
 			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));

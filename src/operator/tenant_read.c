@@ -2,6 +2,7 @@
 #include "operator/tenant.h"
 
 #include "api/quantity.h"
+#include "api/storagequota.h"
 #include "slurm/accounting.h"
 #include "slurm/resource.h"
 
@@ -35,6 +36,18 @@ static void unreadable(struct tenant_reader *rd, const char *text)
 		rd->t->unreadable = text;
 }
 
+// What spec.quota says about storage.
+static void storage(struct tenant_reader *rd, const char *name, const yyjson_val *x)
+{
+	struct td_op_tenant *t = rd->t;
+	struct td_op_tenant_hard h = {.name = name, .word = td_api_storage_word(name)};
+	if (!amount(x, "", &h.quota))
+		unreadable(rd, td_arena_printf(rd->p->arena,
+					       "spec.quota.%s: write a quantity from 0 up, such as 2Ti, or 100", name));
+	else
+		t->hards[t->n_hards++] = h;
+}
+
 // Reads a map of resources.
 static size_t resources(struct tenant_reader *rd, const char *path, const struct td_pool_tres **ret)
 {
@@ -45,6 +58,16 @@ static size_t resources(struct tenant_reader *rd, const char *path, const struct
 	yyjson_obj_foreach (map, i, n, k, x) {
 		const char *name = yyjson_get_str(k), *tres;
 		td_auto_free char *found = NULL;
+		if (td_api_storage_word(name)) {
+			if (!strcmp(path, "spec.quota"))
+				storage(rd, name, x);
+			else
+				unreadable(rd, td_arena_printf(rd->p->arena,
+							       "%s.%s: storage has a limit in spec.quota only; take it "
+							       "out here",
+							       path, name));
+			continue;
+		}
 		struct td_error e = TD_ERROR_INIT;
 		bool has = !td_slurm_resource(sc, name, &found, &e);
 		tres = has ? td_arena_strdup(rd->p->arena, found) : NULL;
@@ -132,6 +155,7 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 				     .deleting = t->deleting,
 				     .closed = outside(o, now_ms) ||
 					       (t->deleting && td_streq(td_jstr(o, "spec.deletion"), "Drain"))};
+	t->hards = td_arena_alloc(p->arena, (yyjson_obj_size(td_jget(o, "spec.quota")) + 1) * sizeof(*t->hards));
 	w->n_quota = resources(&rd, "spec.quota", &w->quota);
 	w->n_borrow = resources(&rd, "spec.borrowing.limit", &w->borrow);
 	w->n_per_user = resources(&rd, "spec.perUser.quota", &w->per_user);

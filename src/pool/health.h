@@ -42,7 +42,16 @@ enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_po
 
 // ---- acts ----
 
-enum td_act { TD_ACT_DRAIN, TD_ACT_RESET, TD_ACT_REBOOT, TD_ACT_RUN, TD_ACT_TEST, TD_ACT_RETURN, TD_ACT_NONE };
+enum td_act {
+	TD_ACT_DRAIN,
+	TD_ACT_RESET,
+	TD_ACT_REBOOT,
+	TD_ACT_RUN,
+	TD_ACT_CUT, // GPUs are cut in parts, or made whole (MIG)
+	TD_ACT_TEST,
+	TD_ACT_RETURN,
+	TD_ACT_NONE
+};
 const char *td_pool_act_name(enum td_act a); // "reset-gpu"; NONE: ""
 enum td_act td_pool_act_parse(const char *name);
 // The step that follows `after` in an act; after NONE: the first. NONE: the act is done.
@@ -67,6 +76,7 @@ struct td_pool_act_facts {
 	bool booted; // its boot is another than before the act
 	bool ready;  // the node is Ready, and so is its slurmd
 	bool faulty; // a fault is left that keeps it out
+	bool anew;   // of CUT: its slurmd and its record in Slurm have the devices that there are now
 	// The test
 	enum td_act_test {
 		TD_TEST_NONE,     // not begun

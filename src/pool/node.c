@@ -53,7 +53,8 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		}
 	} else if (f->hold) {
 		// The operator says which of the two it is; anything else is a condition.
-		bool said = !strncmp(f->hold, "condition", 9) || !strncmp(f->hold, "action", 6);
+		bool said = !strncmp(f->hold, "condition", 9) || !strncmp(f->hold, "action", 6) ||
+			    !strncmp(f->hold, "devices", 7);
 		add(ret->reason, said ? TD_REASON_PREFIX " " : TD_REASON_CONDITION " ");
 		add(ret->reason, f->hold);
 	} else if (f->gate && (ours || !f->gate_alarm)) {

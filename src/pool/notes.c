@@ -99,6 +99,25 @@ bool td_notes_read(const char *admin_comment, struct td_notes *ret)
 	return true;
 }
 
+bool td_notes_use(const char *admin_comment, int64_t start, struct td_notes *ret)
+{
+	static const char mark[] = "tandem-use:";
+	for (const char *p = admin_comment ? admin_comment : ""; (p = strstr(p, mark));) {
+		double v[3];
+		p += strlen(mark);
+		for (int i = 0; i < 3; i++) {
+			size_t len = strspn(p, "0123456789");
+			v[i] = len ? number(p, len) : -1;
+			p += len + (p[len] == ':');
+		}
+		if (v[0] == (double)start && v[1] >= 0 && v[2] >= 0) {
+			*ret = (struct td_notes){.busy = v[1], .idle = v[2]};
+			return true;
+		}
+	}
+	return false;
+}
+
 double td_notes_idle(const struct td_notes *n)
 {
 	return n->busy + n->idle > 0 ? n->idle / (n->busy + n->idle) : -1;

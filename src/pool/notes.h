@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { TD_NOTES_NAME = 256, TD_NOTES_SERVICE = 320 };
 
@@ -19,5 +20,8 @@ struct td_notes {
 char *td_notes_mark(const char *prefix, const char *cluster, const struct td_notes *n, const char *uid);
 // False, and *ret untouched: it is no stand-in's, or says nothing of its pod.
 bool td_notes_read(const char *admin_comment, struct td_notes *ret);
+// What the admin comment of a native job says of its devices, "tandem-use:START:BUSY:IDLE" somewhere in it (standin/note.c
+// writes it when the job has ended): of the run that started then, in device seconds. False: nothing.
+bool td_notes_use(const char *admin_comment, int64_t start, struct td_notes *ret);
 // The part of the measured time that the devices idled, 0 to 1; below 0: nothing was measured.
 double td_notes_idle(const struct td_notes *n);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const remedies[] = {"none", "drain", "reset-gpu", "reboot", "person"};
-static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return", ""};
+static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "cut-gpu", "test", "return", ""};
 
 const char *td_pool_remedy_name(enum td_remedy r)
 {
@@ -85,6 +85,8 @@ enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool
 	case TD_ACT_RESET:
 	case TD_ACT_REBOOT:
 		return test ? TD_ACT_TEST : TD_ACT_RETURN;
+	case TD_ACT_CUT: // what came of it is read again; tests leave parts out
+		return TD_ACT_RETURN;
 	case TD_ACT_TEST:
 		return TD_ACT_RETURN;
 	case TD_ACT_RETURN:
@@ -108,6 +110,8 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 		return f->late ? plan(TD_ACT_UNKNOWN, "the node's agent did not say in time how it went")
 			       : plan(TD_ACT_WAIT, "the node's agent works on it");
 	case TD_DID_FAILED:
+		if (f->step == TD_ACT_CUT) // whatever parts there are now, the node's others work on
+			break;
 		return plan(TD_ACT_FAIL,
 			    f->step == TD_ACT_TEST ? "the test failed" : "the node's agent could not do it");
 	case TD_DID_UNKNOWN:
@@ -119,6 +123,11 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 	if (f->step == TD_ACT_REBOOT && !f->booted)
 		return f->late ? plan(TD_ACT_FAIL, "the node did not come back with a new boot in time")
 			       : plan(TD_ACT_WAIT, "the node boots");
+	if (f->step == TD_ACT_CUT && !f->anew)
+		return f->late ? plan(TD_ACT_FAIL,
+				      "the node's record in Slurm did not get its new devices in time: the "
+				      "NodeSet's status says why")
+			       : plan(TD_ACT_WAIT, "its slurmd is made anew with the devices that there are now");
 	if (!f->ready)
 		return f->late ? plan(TD_ACT_FAIL, "the node or its slurmd was not ready in time")
 			       : plan(TD_ACT_WAIT, "the node and its slurmd are to be ready");
@@ -188,6 +197,7 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 	case TD_ACT_RESET:
 	case TD_ACT_REBOOT:
 	case TD_ACT_RUN:
+	case TD_ACT_CUT:
 		return by_agent(f);
 	case TD_ACT_TEST:
 		return test(f);

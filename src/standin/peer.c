@@ -340,6 +340,10 @@ static void serve(const struct peer_server *s, int fd, volatile bool *ret_known)
 			char said[160];
 			td_standin_together(s->gate, s->node, line, said, sizeof(said));
 			say(&c, said, "");
+		} else if (!strncmp(line, "used ", 5)) {
+			char said[160];
+			td_standin_used(s->gate, s->node, line, said, sizeof(said));
+			say(&c, said, "");
 		} else {
 			say(&c, "bad", "it does not know this word");
 		}

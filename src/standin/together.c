@@ -93,6 +93,38 @@ bool td_standin_others_signs(const struct standin_other *v, int n, long long job
 	return true;
 }
 
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u)
+{
+	static struct standin_key key;
+	char line[64];
+	struct standin_use all = *u;
+	if (n && !td_standin_key_read(TD_WIRE_KEY, &key))
+		return false;
+	snprintf(line, sizeof(line), "used %lld %lld", u->job, u->start);
+	for (int i = 0; i < n; i++) {
+		double busy, idle;
+		const char *said = ask(&v[i], &key, td_standin_until(ASK_MS, end), line);
+		if (!said || sscanf(said, "used busy=%lf idle=%lf", &busy, &idle) != 2)
+			return false; // it cannot be reached, or is older than this
+		all.busy += busy;
+		all.idle += idle;
+	}
+	*u = all;
+	return true;
+}
+
+void td_standin_used(const char *gate, const char *node, const char *line, char *ret, size_t n)
+{
+	long long job = 0, start = 0;
+	char request[256], why[TD_WIRE_LINE] = "";
+	snprintf(ret, n, "bad the agent does not say");
+	if (sscanf(line, "used %lld %lld", &job, &start) != 2)
+		return;
+	snprintf(request, sizeof(request), "used job=%lld start=%lld node=%s devices=-\n", job, start, node);
+	if (td_standin_ask(gate, request, td_standin_now_ms() + ASK_MS / 2, why, sizeof(why)) == STANDIN_HANGS)
+		snprintf(ret, n, "used %.120s", why);
+}
+
 void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names, size_t n_names)
 {
 	static struct standin_key key;

@@ -330,6 +330,9 @@ int td_standin_watch(int argc, char **argv)
 			const char *moves = strstr(why, "requeue="), *paces = strstr(why, "pace=");
 			if (moves)
 				move_jobs(node, moves + strlen("requeue="));
+			const char *ended = strstr(why, "ended=");
+			if (ended)
+				td_standin_note_all(path, node, ended + strlen("ended="));
 			if (watched)
 				look(path, node);
 			if (paces && sscanf(paces, "pace=%lld", &pace_ms) == 1 &&

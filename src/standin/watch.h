@@ -40,6 +40,16 @@ bool td_standin_beat(const char *text, struct standin_beat *ret);
 // beats.c. The ranks of the job as wire.h has them after "ranks=", as its user; what does not fit is left out.
 void td_standin_beats(const char *proc, const struct standin_job *j, char *out, size_t n);
 
+// note.c. Of jobs that have ended, "JOB:START:BUSY:IDLE,…", writes what their devices did into their admin comments.
+void td_standin_note_all(const char *path, const char *node, const char *list);
+struct standin_run {
+	bool last, ended; // last: no other run of the job came after it
+	bool whole;       // the comment is
+	char nodes[1024], comment[4096];
+};
+// Reads "JobIDRaw|Start|End|NodeList|AdminComment" of all runs of a job. False: there is none.
+bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret);
+
 // again.c. Queues a job again of which a rank is slow on that node. False: it goes on, because that was done too often.
 bool td_standin_again(const char *id, const char *node);
 
@@ -63,5 +73,13 @@ bool td_standin_others_signs(const struct standin_other *v, int n, long long job
 // Has the others write their stacks, too, and appends the files' names.
 void td_standin_others_stacks(const struct standin_other *v, int n, long long job, int sig, char *names,
 			      size_t n_names);
+struct standin_use { // of a run of a job, what its devices did: device seconds
+	long long job, start;
+	double busy, idle;
+};
+// Adds what the job's devices did on the others. False: one of them does not say until end (ms).
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u);
+// What such a server answers to "used JOB START".
+void td_standin_used(const char *gate, const char *node, const char *line, char *ret, size_t n);
 // What such a server answers to "signs JOB" and "stacks JOB SIGNAL".
 void td_standin_together(const char *gate, const char *node, const char *line, char *ret, size_t n);

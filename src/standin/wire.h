@@ -33,8 +33,9 @@
 //     -> ok           the Node says so; the operator decides whether it leaves service for a test
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
-//     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…]  look so often, and say of each job as below (every:
-//        progress, pace: pace); queue these jobs again that run here and were queued again so often before
+//     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…] [ended=<job:start:busy s:idle s>,…]
+//        look so often, and say of each job as below (every: progress, pace: pace); queue these jobs again that run here and were queued again so often before; ended: native
+//        jobs whose devices idled, for their admin comments
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
 //            [nodes=<n> | others=<percent>]
 //     nodes: the job has so many, and the others were not asked yet. others: they were; the figures are of all of them,
@@ -48,6 +49,10 @@
 //     what the ranks of a job say of their last step; gpu -1: not known. A look that needs several lines has parts, from 0
 //     -> ok
 //     -> hangs action=<tell|requeue|drain> node=<of the slow rank> why=<text, to the line's end>
+//   used job=<id> start=<epoch s> node=<slurm node> devices=-  -> hangs busy=<s> idle=<s>  what the devices of a native
+//        job did here so far, in device seconds
+//   noted job=<id> start=<epoch s> node=<slurm node> devices=-  by `watch`: its admin comment has it, or it need not
+//     -> ok
 //   ping -> ok
 //
 // Task check: a second Unix stream socket, for any user, because it changes nothing. Slurm's
@@ -80,6 +85,8 @@
 #define TD_WIRE_LINE 4096
 // How the comment of a pod's stand-in begins.
 #define TD_WIRE_STANDIN "tandem/"
+// In the admin comment of a native job that has ended, behind it: "START:BUSY:IDLE", what its devices did (pool/notes.h).
+#define TD_WIRE_USE "tandem-use:"
 #define TD_WIRE_PING_S 20
 #define TD_WIRE_DEAD_S 60
 #define TD_WIRE_NAME_ENV "TANDEM_KNOCK_NAME"

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/kubeconfig.h"
 #include "api/person.h"
+#include "api/storagequota.h"
 #include "api/taint.h"
 #include "api/test/testlib.h"
 
@@ -532,6 +533,36 @@ static void test_what_people_find(void **state)
 	assert_false(td_person_mount_next(&at, a, &m));
 }
 
+// rows: C1.2
+static void test_storage_words(void **state)
+{
+	assert_string_equal(td_api_storage_word("storage"), "requests.storage");
+	assert_string_equal(td_api_storage_word("persistentvolumeclaims"), "persistentvolumeclaims");
+	assert_true(td_api_storage_bytes("storage") && td_api_storage_bytes("requests.storage"));
+	assert_false(td_api_storage_bytes("persistentvolumeclaims"));
+	const char *fast = "fast.storageclass.storage.k8s.io/requests.storage",
+		   *n = "fast.storageclass.storage.k8s.io/persistentvolumeclaims";
+	assert_string_equal(td_api_storage_word(fast), fast);
+	assert_string_equal(td_api_storage_word(n), n);
+	assert_true(td_api_storage_bytes(fast));
+	assert_false(td_api_storage_bytes(n));
+	const char *const none[] = {"cpu",
+				    "nvidia.com/gpu",
+				    "requests.storage", // one way to write it
+				    ".storageclass.storage.k8s.io/requests.storage",
+				    "fast.storageclass.storage.k8s.io/size",
+				    "storages"};
+	for (size_t i = 0; i < TD_LEN(none); i++)
+		assert_null(td_api_storage_word(none[i]));
+
+	assert_int_equal(td_api_storage_counts("requests.storage", 5, "any"), 5);
+	assert_int_equal(td_api_storage_counts("persistentvolumeclaims", 5, ""), 1);
+	assert_int_equal(td_api_storage_counts(fast, 5, "fast"), 5);
+	assert_int_equal(td_api_storage_counts(fast, 5, "faster"), 0);
+	assert_int_equal(td_api_storage_counts(fast, 5, ""), 0);
+	assert_int_equal(td_api_storage_counts(n, 5, "fast"), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,7 +572,7 @@ int main(void)
 		cmocka_unit_test(test_request),          cmocka_unit_test(test_status),
 		cmocka_unit_test(test_conditions),       cmocka_unit_test(test_kubeconfig),
 		cmocka_unit_test(test_taints),           cmocka_unit_test(test_people),
-		cmocka_unit_test(test_what_people_find),
+		cmocka_unit_test(test_what_people_find), cmocka_unit_test(test_storage_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,8 +56,8 @@ static void copy(const struct td_objects *from, struct td_objects *ret)
 		td_objects_add(ret, td_object_ref(from->v[i]));
 }
 
-int td_orphans_pods(struct td_bridge *b, const char *scheduler, int64_t since_ms, struct td_objects *ret, bool *ret_wait,
-		    struct td_cancel *c, struct td_error *err)
+int td_orphans_pods(struct td_bridge *b, const char *scheduler, int64_t since_ms, struct td_objects *ret,
+		    bool *ret_wait, struct td_cancel *c, struct td_error *err)
 {
 	struct td_orphans *o = b->orphans;
 	pthread_mutex_lock(&o->lock);

@@ -11,7 +11,7 @@ struct td_orphans *td_orphans_free(struct td_orphans *o); // NULL ok
 
 // All pods of this scheduler, as a list has them that began after since_ms (mono). *ret: a copy of the list, whose
 // objects are shared; empty while another worker's list is under way (*ret_wait: ask again soon).
-int td_orphans_pods(struct td_bridge *b, const char *scheduler, int64_t since_ms, struct td_objects *ret, bool *ret_wait,
-		    struct td_cancel *c, struct td_error *err);
+int td_orphans_pods(struct td_bridge *b, const char *scheduler, int64_t since_ms, struct td_objects *ret,
+		    bool *ret_wait, struct td_cancel *c, struct td_error *err);
 // Forgets a list that nobody has asked for lately: it holds all pods.
 void td_orphans_forget(struct td_bridge *b);

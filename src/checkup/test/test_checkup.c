@@ -372,6 +372,108 @@ static void parts_are_devices(void **state)
 	unsetenv("FAKE_NVML_MIG");
 }
 
+// What is there, as "PROFILE PROFILE"; a GPU that is whole is its UUID.
+static char *devices(struct td_checkup_backend *b)
+{
+	static struct td_checkup_facts f;
+	struct td_buf s = {0};
+	assert_int_equal(b->read(b->ctx, &f, NULL), 0);
+	for (int i = 0; i < f.gpus; i++)
+		td_buf_printf(&s, "%s%s", i ? " " : "", *f.gpu[i].profile ? f.gpu[i].profile : f.gpu[i].uuid);
+	return td_buf_take(&s);
+}
+
+static void has(struct td_checkup_backend *b, const char *want)
+{
+	td_auto_free char *is = devices(b);
+	assert_string_equal(is, want);
+}
+
+static const struct td_mig_wish wish_a[] = {{"3g.40gb", 4}, {"1g.10gb", 0}, {"1g.10gb", 1}},
+				wish_b[] = {{"1g.10gb.me", 6}, {"4g.40gb", 0}};
+
+// A GPU is cut, cut otherwise and whole again while the other one stays as it is; who was stopped after any change begins
+// again and comes to the same.
+// rows: D2.5
+static void a_gpu_is_cut(void **state)
+{
+	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(lib);
+	int *changes = dlsym(lib, "fake_nvml_changes"), *changed = dlsym(lib, "fake_nvml_changed");
+	const struct td_checkup_machine_opts o = {
+		.root = dir, .nvml = library, .kmsg = "/nonexistent", .gpus_only = true};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	struct td_mig_kind kinds[TD_MIG_KINDS];
+	struct td_error err = TD_ERROR_INIT;
+	size_t n = 0;
+	assert_int_equal(b.kinds(b.ctx, 2, kinds, &n, NULL), TD_NOT_FOUND);
+	assert_int_equal(b.kinds(b.ctx, 1, kinds, &n, NULL), 0);
+	assert_int_equal(n, 6); // one of the numbers stands for none
+	assert_string_equal(kinds[5].profile, "1g.10gb.me");
+	assert_true(kinds[2].size == 4 && kinds[2].at == 0x11 && kinds[2].most == 2);
+	has(&b, "GPU-test-0 GPU-test-1");
+
+	for (int stop = 0; stop < 60; stop++) {
+		*changes = -1;
+		assert_int_equal(b.cut(b.ctx, 1, wish_b, stop % 2 ? 0 : 2, &err), 0);
+		has(&b, stop % 2 ? "GPU-test-0 GPU-test-1" : "GPU-test-0 1g.10gb.me 4g.40gb");
+		*changes = stop / 2;
+		int r = b.cut(b.ctx, 1, wish_a, 3, &err);
+		assert_true(r == 0 || *changes == 0);
+		*changes = -1;
+		// Whoever comes next knows nothing of it.
+		td_checkup_backend_done(&b);
+		b = td_checkup_machine(&o);
+		assert_int_equal(b.cut(b.ctx, 1, wish_a, 3, &err), 0);
+		has(&b, "GPU-test-0 1g.10gb 1g.10gb 3g.40gb");
+	}
+	// As it is wished already: nothing is done.
+	*changed = 0;
+	assert_int_equal(b.cut(b.ctx, 1, wish_a, 3, &err), 0);
+	assert_int_equal(*changed, 0);
+
+	// A program on it: it stays as it is.
+	setenv("FAKE_NVML_BUSY", "1", 1);
+	assert_int_equal(b.cut(b.ctx, 1, NULL, 0, &err), TD_CONFLICT);
+	assert_non_null(strstr(err.msg, "a program uses the GPU"));
+	has(&b, "GPU-test-0 1g.10gb 1g.10gb 3g.40gb");
+	unsetenv("FAKE_NVML_BUSY");
+	// What has no room leaves nothing behind.
+	static const struct td_mig_wish wrong[] = {{"3g.40gb", 0}, {"4g.40gb", 0}}, none[] = {{"9g.90gb", 0}};
+	assert_int_equal(b.cut(b.ctx, 1, wrong, 2, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, "a part 4g.40gb: the GPU has no room for it"));
+	has(&b, "GPU-test-0");
+	assert_int_equal(b.cut(b.ctx, 1, none, 1, &err), TD_INVALID);
+	assert_int_equal(b.cut(b.ctx, 1, NULL, 0, &err), 0);
+	has(&b, "GPU-test-0 GPU-test-1");
+	// A mode that waits for a reset is said, and none is made meanwhile.
+	setenv("FAKE_NVML_RESET", "1", 1);
+	assert_int_equal(b.cut(b.ctx, 1, wish_a, 3, &err), TD_UNSUPPORTED);
+	assert_non_null(strstr(err.msg, "the mode counts after a reset of the GPU"));
+	has(&b, "GPU-test-0 GPU-test-1");
+	unsetenv("FAKE_NVML_RESET");
+	assert_int_equal(b.cut(b.ctx, 1, NULL, 0, &err), 0);
+	td_checkup_backend_done(&b);
+	dlclose(lib);
+}
+
+// The same of a virtual node, whose file says how they are cut.
+static void a_virtual_gpu_is_cut(void **state)
+{
+	td_auto_free char *file = td_asprintf("%s/mig", dir);
+	struct td_checkup_backend b = td_checkup_fake(path, dir, 3);
+	assert_int_equal(b.cut(b.ctx, 1, wish_a, 3, NULL), 0);
+	assert_int_equal(b.cut(b.ctx, 0, wish_b, 1, NULL), 0);
+	td_auto_buf struct td_buf text = {0};
+	assert_int_equal(td_file_read(file, 4096, &text, NULL), 0);
+	assert_string_equal(td_buf_str(&text), "gpu0 1g.10gb.me\ngpu1 1g.10gb 1g.10gb 3g.40gb\n");
+	has(&b, "GPU-fake-2 1g.10gb 1g.10gb 1g.10gb.me 3g.40gb");
+	assert_int_equal(b.cut(b.ctx, 1, NULL, 0, NULL), 0);
+	assert_int_equal(b.cut(b.ctx, 3, NULL, 0, NULL), TD_NOT_FOUND);
+	has(&b, "GPU-fake-1 GPU-fake-2 1g.10gb.me");
+	td_checkup_backend_done(&b);
+}
+
 static void what_parts_are_called(void **state)
 {
 	char s[24];
@@ -484,6 +586,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(gpus_are_somewhere, setup, teardown),
 		cmocka_unit_test_setup_teardown(parts_are_devices, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_parts_are_called, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_gpu_is_cut, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_virtual_gpu_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_tested, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_machines_files, setup, teardown),
 	};

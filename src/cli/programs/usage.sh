@@ -46,6 +46,9 @@ $3 ~ /^[0-9]+$/ && $5 != "" {
 		gsub(/%2F/, "/", name)
 		if (name != "")
 			service = part[3] "/" name
+	} else if (at = index($6, "tandem-use:" start ":")) { # of a native job (standin/note.c)
+		split(substr($6, at + length("tandem-use:")), part, /[: ]/)
+		busy = part[2] + 0; idle = part[3] + 0
 	}
 	used = busy + idle > 0 ? busy / (busy + idle) : -1
 	key = $1 "|" $2 "|" (by == "service" ? service : int(start / 86400))

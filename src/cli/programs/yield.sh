@@ -42,6 +42,10 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 		rest = note(notes, "idle")
 		if (busy + rest > 0)
 			idle = rest / (busy + rest)
+	} else if (at = index($7, "tandem-use:" $4 ":")) { # of a native job (standin/note.c)
+		split(substr($7, at + length("tandem-use:")), part, /[: ]/)
+		if (part[2] + part[3] > 0)
+			idle = part[3] / (part[2] + part[3])
 	}
 	key = $1 "|" $2 "|" state
 	runs[key]++

@@ -93,7 +93,9 @@ function bills_part(bills) {
 // ---- tenants ----
 function amount(resource, n) {
   if (n == null) return "parent's";
-  return resource === "memory" ? (n >= 1048576 ? `${(n / 1048576).toFixed(1)} TiB` : n >= 1024 ? `${Math.round(n / 1024)} GiB` : `${n} MiB`) : n.toLocaleString("en");
+  const storage = resource === "storage" || resource.endsWith("/requests.storage");
+  if (storage) n = Math.round(n / 1048576);
+  return storage || resource === "memory" ? (n >= 1048576 ? `${(n / 1048576).toFixed(1)} TiB` : n >= 1024 ? `${Math.round(n / 1024)} GiB` : `${n} MiB`) : n.toLocaleString("en");
 }
 
 function gauge(r) {

@@ -105,6 +105,7 @@ static void act(struct td_buf *out)
 		.booted = has("booted"),
 		.ready = has("ready"),
 		.faulty = has("faulty"),
+		.anew = has("anew"),
 		.test = (enum td_act_test)td_scenario_choose(&facts, tests, 6, TD_TEST_NONE),
 		.begun = has("begun"),
 		.held = has("held")};

@@ -84,9 +84,28 @@ static void test_how_a_run_ended(void **state)
 			fail_msg("%s with %s", v[i].state, v[i].comment);
 }
 
+static void of_a_native_job(void **state)
+{
+	struct td_notes n = {0};
+	const char *text = "tandem: hangs on n1 tandem-use:100:5:35 tandem-use:200:1:2";
+	assert_true(td_notes_use(text, 100, &n) && n.busy == 5 && n.idle == 35);
+	assert_true(td_notes_use(text, 200, &n) && n.busy == 1 && n.idle == 2);
+	assert_true(td_notes_idle(&n) > 0.66 && td_notes_idle(&n) < 0.67);
+	const char *const none[] = {NULL,
+				    "",
+				    "tandem-use:",
+				    "tandem-use:100",
+				    "tandem-use:100:5",
+				    "tandem-use:100:5:x",
+				    "tandem-use:1000:5:35"};
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_false(td_notes_use(none[i], 100, &n));
+	assert_false(td_notes_read(text, &n)); // it is no pod's
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_written_and_read), cmocka_unit_test(test_what_is_none),
-					   cmocka_unit_test(test_how_a_run_ended)};
+					   cmocka_unit_test(test_how_a_run_ended), cmocka_unit_test(of_a_native_job)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

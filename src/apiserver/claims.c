@@ -1,0 +1,127 @@
+// What claims (PersistentVolumeClaims) may ask for where a Tenant's quota says so (docs/tenants.md): the operator writes the
+// limits on the namespaces (TD_ANN_CLAIMS), of the Tenant and of each above it, and each limit counts the claims of all
+// namespaces that name its Tenant. On a cluster ResourceQuotas do this; the words are theirs.
+#include "apiserver/srv.h"
+
+#include "api/quantity.h"
+#include "api/storagequota.h"
+#include "base/names.h"
+
+#include <pthread.h>
+#include <string.h>
+
+// Between the look at the sums and the write nobody else may add to them.
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t bytes_of(const yyjson_val *claim)
+{
+	yyjson_val *v = td_jget(claim, "spec.resources.requests.storage");
+	int64_t n = yyjson_get_sint(v);
+	if (yyjson_is_str(v) && td_quantity_ceil(yyjson_get_str(v), &n, NULL))
+		n = 0;
+	return n > 0 ? n : 0;
+}
+
+static int64_t counts(const yyjson_val *claim, const char *word)
+{
+	return claim ? td_api_storage_counts(word, bytes_of(claim), td_jstr_or(claim, "spec.storageClassName", "")) : 0;
+}
+
+// The limits of a namespace; NULL: none.
+static struct td_json *limits_of(const struct td_item *ns)
+{
+	const char *text = td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_CLAIMS);
+	struct td_json *j = NULL;
+	if (text && td_json_parse(text, strlen(text), &j, NULL))
+		return NULL;
+	return j;
+}
+
+// What the claims of all namespaces of a Tenant and of those below it have.
+static int64_t used(struct td_req *q, const struct td_items *spaces, const char *tenant, const char *word)
+{
+	struct td_table *claims = td_store_table(q->s->store, "", "persistentvolumeclaims");
+	int64_t sum = 0;
+	for (size_t i = 0; i < spaces->n; i++) {
+		td_auto(td_json_unref) struct td_json *j = limits_of(spaces->v[i]);
+		td_auto_items struct td_items l = {0};
+		if (!j || !td_jfind(td_json_root(j), "tenant", tenant))
+			continue;
+		uint64_t rv;
+		td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, &rv, NULL);
+		for (size_t k = 0; k < l.n; k++)
+			sum += counts(td_item_root(l.v[k]), word);
+	}
+	return sum;
+}
+
+static void add_amount(struct td_buf *b, const char *word, int64_t n)
+{
+	char text[40];
+	if (td_api_storage_bytes(word))
+		td_buf_printf(b, "%s%s=%s", b->len ? "," : "", word, td_quantity_format_bytes(n, text, sizeof(text)));
+	else
+		td_buf_printf(b, "%s%s=%lld", b->len ? "," : "", word, (long long)n);
+}
+
+static int look(struct td_req *q, const yyjson_val *limits, const yyjson_val *was, const yyjson_val *now,
+		struct td_refusal *r)
+{
+	td_auto_items struct td_items spaces = {0};
+	yyjson_val *x, *k, *v;
+	size_t i, n, m, len;
+	uint64_t rv;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_store_list(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", 0, &spaces, &rv, &e))
+		return td_refuse_err(r, &e);
+	yyjson_arr_foreach ((yyjson_val *)limits, i, n, x) {
+		td_auto_buf struct td_buf want = {0}, has = {0}, hard = {0};
+		const char *tenant = td_jstr_or(x, "tenant", "");
+		yyjson_obj_foreach (td_jget(x, "hard"), m, len, k, v) {
+			const char *word = yyjson_get_str(k);
+			int64_t more = counts(now, word) - counts(was, word), limit = yyjson_get_sint(v);
+			if (more <= 0)
+				continue;
+			int64_t there = used(q, &spaces, tenant, word);
+			if (there <= limit && more <= limit - there)
+				continue;
+			add_amount(&want, word, more);
+			add_amount(&has, word, there);
+			add_amount(&hard, word, limit);
+		}
+		if (!want.len)
+			continue;
+		const char *name = td_jstr_or(now, "metadata.name", "");
+		td_refuse(
+			r, 403, NULL,
+			"persistentvolumeclaims \"%s\" is forbidden: exceeded quota: tandem-tenant-%s, requested: %s, "
+			"used: %s, limited: %s",
+			name, tenant, td_buf_str(&want), td_buf_str(&has), td_buf_str(&hard));
+		return td_refuse_about(r, "", "persistentvolumeclaims", name);
+	}
+	return 0;
+}
+
+int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, bool *ret_held,
+			struct td_refusal *r)
+{
+	*ret_held = false;
+	if (*q->k->group || strcmp(q->k->plural, "persistentvolumeclaims") != 0)
+		return 0;
+	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
+	td_auto(td_json_unref) struct td_json *limits = ns ? limits_of(ns) : NULL, *now = td_json_from_mut(o);
+	if (!limits)
+		return 0;
+	pthread_mutex_lock(&adding);
+	int rc = look(q, td_json_root(limits), old ? td_item_root(old) : NULL, td_json_root(now), r);
+	*ret_held = !rc;
+	if (rc)
+		pthread_mutex_unlock(&adding);
+	return rc;
+}
+
+void td_srv_claims_leave(bool held)
+{
+	if (held)
+		pthread_mutex_unlock(&adding);
+}

@@ -1,0 +1,140 @@
+// rows: C1.2
+// A Tenant's storage over its namespaces: the sum holds at every moment, and whoever needs room gets it.
+#include "pool/storage.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SPACES = 4 };
+static const size_t every[] = {0, 1, 2, 3};
+
+static void split(const struct td_pool_storage_limit *l, size_t n_l, const struct td_pool_storage_space *s, size_t n,
+		  int64_t *ret)
+{
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	td_pool_storage_split(arena, l, n_l, s, n, ret);
+}
+
+static void one_namespace_has_all_of_it(void **state)
+{
+	int64_t said;
+	const struct td_pool_storage_limit l = {100, every, 1};
+	split(&l, 1, &(struct td_pool_storage_space){.counted = false}, 1, &said);
+	assert_int_equal(said, 0); // nobody has counted yet
+	split(&l, 1, &(struct td_pool_storage_space){.counted = true}, 1, &said);
+	assert_int_equal(said, 100);
+	split(&l, 1, &(struct td_pool_storage_space){true, 100, 100, 60}, 1, &said);
+	assert_int_equal(said, 100);
+	// More and less are taken over at once; what is there stays.
+	split(&(struct td_pool_storage_limit){101, every, 1}, 1, &(struct td_pool_storage_space){true, 100, 100, 60}, 1,
+	      &said);
+	assert_int_equal(said, 101);
+	split(&(struct td_pool_storage_limit){50, every, 1}, 1, &(struct td_pool_storage_space){true, 100, 100, 60}, 1,
+	      &said);
+	assert_int_equal(said, 60);
+}
+
+static void what_one_gives_up_others_get_when_it_is_enforced(void **state)
+{
+	int64_t said[2];
+	const struct td_pool_storage_limit l = {100, every, 2};
+	struct td_pool_storage_space s[] = {{true, 50, 50, 50}, {true, 50, 50, 0}};
+	split(&l, 1, s, 2, said);
+	assert_int_equal(said[0], 50); // not yet: the other may still use its 50
+	assert_int_equal(said[1], 25);
+	s[1].said = 25;
+	split(&l, 1, s, 2, said);
+	assert_int_equal(said[0], 50);
+	s[1].hard = 25;
+	split(&l, 1, s, 2, said);
+	assert_int_equal(said[0], 75);
+	assert_int_equal(said[1], 25);
+	// Within an eighth of its part nothing is written.
+	s[0] = (struct td_pool_storage_space){true, 75, 75, 52};
+	split(&l, 1, s, 2, said);
+	assert_int_equal(said[0], 75);
+	assert_int_equal(said[1], 25);
+}
+
+static void the_quota_above_holds_too(void **state)
+{
+	int64_t said[2];
+	static const size_t child[] = {1};
+	const struct td_pool_storage_limit l[] = {{100, every, 2}, {30, child, 1}};
+	struct td_pool_storage_space s[] = {{true, 0, 0, 0}, {true, 0, 0, 0}};
+	split(l, 2, s, 2, said);
+	assert_int_equal(said[0], 50);
+	assert_int_equal(said[1], 30);
+	// What the one above uses itself, those below have not.
+	s[0] = (struct td_pool_storage_space){true, 95, 95, 95};
+	split(l, 2, s, 2, said);
+	assert_int_equal(said[1], 2);
+}
+
+// Claims come and go at random in several namespaces, the API server takes over what is said late, the quota changes:
+// what claims can come to never goes beyond the quota (or what was there when it was lowered), and in the end whoever
+// asks for what is left gets it.
+static void the_sum_holds_whatever_happens(void **state)
+{
+	unsigned seed = 7;
+	for (int run = 0; run < 300; run++) {
+		struct td_pool_storage_space s[SPACES] = {0};
+		static const size_t below[] = {2, 3};
+		struct td_pool_storage_limit l[] = {{64, every, SPACES}, {20, below, 2}};
+		int64_t most_used = 64;
+		for (int step = 0; step < 400; step++) {
+			struct td_pool_storage_space *x = &s[rand_r(&seed) % SPACES];
+			int64_t size = 1 + rand_r(&seed) % 20, said[SPACES], sum = 0, under = 0;
+			switch (rand_r(&seed) % 5) {
+			case 0: // a claim: the API server takes it or not
+				if (x->counted && x->used + size <= x->hard)
+					x->used += size;
+				break;
+			case 1:
+				x->used -= size < x->used ? size : x->used;
+				break;
+			case 2: // it takes over what is said
+				x->hard = x->said;
+				x->counted = true;
+				break;
+			default:
+				split(l, 2, s, SPACES, said);
+				for (size_t i = 0; i < SPACES; i++)
+					s[i].said = said[i];
+			}
+			for (size_t i = 0; i < SPACES; i++) {
+				sum += s[i].used;
+				under += i >= 2 ? s[i].used : 0;
+			}
+			assert_true(sum <= most_used);
+			assert_true(under <= 20);
+		}
+		// Now one namespace wants all that is left, a piece at a time.
+		for (int step = 0; step < 100; step++) {
+			int64_t said[SPACES];
+			split(l, 2, s, SPACES, said);
+			for (size_t i = 0; i < SPACES; i++) {
+				s[i].hard = s[i].said = said[i];
+				s[i].counted = true;
+			}
+			if (s[0].used < s[0].hard)
+				s[0].used++;
+		}
+		assert_int_equal(s[0].used + s[1].used + s[2].used + s[3].used, 64);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_namespace_has_all_of_it),
+		cmocka_unit_test(what_one_gives_up_others_get_when_it_is_enforced),
+		cmocka_unit_test(the_quota_above_holds_too),
+		cmocka_unit_test(the_sum_holds_whatever_happens),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

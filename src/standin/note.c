@@ -1,0 +1,97 @@
+// Writes into the admin comment of a native job that has ended how much its devices computed: slurmctld takes nothing of
+// such a job any more, slurmdbd does (docs/facts/slurm.md S-A16). Two commands for each job whose devices idled.
+#include "standin/watch.h"
+#include "standin/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096 };
+
+bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret)
+{
+	bool found = false;
+	// The last run of the job, of which only slurmdbd changes the comment, is the last line.
+	for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p != 0) {
+		long long id = -1, from = -1;
+		char end[24] = "", nodes[1024] = "";
+		int at = 0;
+		if (sscanf(p, "%lld|%lld|%23[^|\n]|%1023[^|\n]|%n", &id, &from, end, nodes, &at) < 4 || id != job)
+			continue;
+		size_t len = at ? strcspn(p + at, "\n") : 0;
+		*ret = (struct standin_run){.last = from == start, .ended = strspn(end, "0123456789") == strlen(end)};
+		snprintf(ret->nodes, sizeof(ret->nodes), "%s", nodes);
+		ret->whole = len < sizeof(ret->comment);
+		snprintf(ret->comment, sizeof(ret->comment), "%.*s", (int)len, p + at);
+		found = true;
+	}
+	return found;
+}
+
+static bool first_of(const char *nodes, const char *node)
+{
+	char *text = NULL, why[128];
+	if (!strpbrk(nodes, ",["))
+		return !strcmp(nodes, node);
+	bool is = !td_standin_command((char *[]){"scontrol", "show", "hostnames", (char *)nodes, NULL}, false,
+				      td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)) &&
+		  text && strcspn(text, "\n") == strlen(node) && !strncmp(text, node, strlen(node));
+	free(text);
+	return is;
+}
+
+static void tell_done(const char *path, const char *node, long long job, long long start)
+{
+	char line[256], said[TD_WIRE_LINE];
+	snprintf(line, sizeof(line), "noted job=%lld start=%lld node=%s devices=-\n", job, start, node);
+	td_standin_ask(path, line, td_standin_now_ms() + ASK_MS, said, sizeof(said));
+}
+
+// One job. What fails is asked for again by the agent.
+static void note(const char *path, const char *node, struct standin_use *u)
+{
+	static struct standin_run run;
+	char id[24], where[48], set[COMMENT + 128], *text = NULL, why[128];
+	snprintf(id, sizeof(id), "%lld", u->job);
+	int r = td_standin_command((char *[]){"env", "SLURM_TIME_FORMAT=%s", "sacct", "-D", "-X", "-n", "-P", "-j", id,
+					      "-o", "JobIDRaw,Start,End,NodeList,AdminComment", NULL},
+				   false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	bool known = !r && text && td_standin_run_read(text, u->job, u->start, &run);
+	free(text);
+	if (known && !run.last) { // it was queued again: the comment is of the run that came after
+		tell_done(path, node, u->job, u->start);
+		return;
+	}
+	if (!known || !run.ended || !first_of(run.nodes, node))
+		return;
+	struct standin_other *others = NULL;
+	int n = 0;
+	bool all = td_standin_others_read(run.nodes, node, &others, &n) &&
+		   td_standin_others_used(others, n, td_standin_now_ms() + ALL_MS, u);
+	free(others);
+	if (!all)
+		return;
+	if (run.whole && !strstr(run.comment, TD_WIRE_USE)) {
+		snprintf(where, sizeof(where), "jobid=%s", id);
+		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,
+			 *run.comment ? " " : "", u->start, u->busy, u->idle);
+		if (!td_standin_act(
+			    "watch",
+			    (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
+			    td_standin_now_ms() + COMMAND_MS))
+			return;
+	}
+	tell_done(path, node, u->job, u->start);
+}
+
+void td_standin_note_all(const char *path, const char *node, const char *list)
+{
+	struct standin_use u;
+	for (const char *p = list; sscanf(p, "%lld:%lld:%lf:%lf", &u.job, &u.start, &u.busy, &u.idle) == 4;) {
+		note(path, node, &u);
+		p += strspn(p, "0123456789:");
+		if (*p++ != ',')
+			break;
+	}
+}

@@ -1,0 +1,60 @@
+// rows: A14.10
+// What slurmdbd says of a job's runs, before its admin comment is written.
+#include "standin/watch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// Of other files of the program; these tests ask nobody.
+int td_standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why)
+{
+	return -1;
+}
+bool td_standin_others_read(const char *list, const char *self, struct standin_other **ret, int *ret_n)
+{
+	return false;
+}
+bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, struct standin_use *u)
+{
+	return false;
+}
+
+static struct standin_run run;
+
+static void one_run(void **state)
+{
+	assert_true(td_standin_run_read("7|100|160|n1|a site's own | word\n", 7, 100, &run));
+	assert_true(run.last && run.ended && run.whole);
+	assert_string_equal(run.nodes, "n1");
+	assert_string_equal(run.comment, "a site's own | word");
+	assert_true(td_standin_run_read("7|100|Unknown|n[1-3]|", 7, 100, &run));
+	assert_true(run.last && !run.ended);
+	assert_string_equal(run.comment, "");
+}
+
+static void others(void **state)
+{
+	// It was queued again, and the run that came after has the comment.
+	const char *again = "7|100|160|n1|\n7|200|Unknown|n2|x\n";
+	assert_true(td_standin_run_read(again, 7, 100, &run) && !run.last && !run.ended);
+	assert_true(td_standin_run_read(again, 7, 200, &run) && run.last);
+	assert_string_equal(run.comment, "x");
+	assert_false(td_standin_run_read("8|100|160|n1|\n", 7, 100, &run)); // another task of its array
+	assert_false(td_standin_run_read("", 7, 100, &run));
+	assert_false(td_standin_run_read("sacct: error: no\n7|Unknown|\n", 7, 100, &run));
+	char text[9000];
+	memset(text, 'x', sizeof(text));
+	memcpy(text, "7|100|160|n1|", 13);
+	text[sizeof(text) - 1] = '\0';
+	assert_true(td_standin_run_read(text, 7, 100, &run) && !run.whole); // so it is not written over
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(others)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
