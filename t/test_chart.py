@@ -136,6 +136,24 @@ def test_the_chart_and_the_manifest_have_one_gateway(tmp_path):
 
 
 @pytest.mark.kube
+@pytest.mark.feature("A16.9", "A1.9")
+def test_agents_of_a_namespace_that_is_not_there_are_refused(shared_pool, tmp_path):
+    """Before anything is installed: the gateway's right is in that namespace."""
+    helm, name = pathlib.Path(assets()) / "helm", "agents-elsewhere"
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"spec": {"storage": [{"name": "home", "mountPath": "/home", "claim": "home"}]}, "gateway": {
+        "enabled": True, "tls": {"secret": "main-gateway-tls"}, "agents": {"namespace": name}}}))
+
+    def template(*more):
+        return subprocess.run([helm, "template", "main", CHART, "-n", "slurm", "--kube-version", "1.34.0", "-f", tmp_path / "values.yaml", *more], capture_output=True, text=True, timeout=60,
+                              env=shared_pool.env)
+    assert template().returncode == 0  # it asks no cluster
+    said = template("--dry-run=server")
+    assert said.returncode and f'gateway.agents.namespace: there is no namespace "{name}" here' in said.stderr, said.stderr
+    assert template("--dry-run=server", "--set-json", 'gateway.agents.namespace="kube-system"').returncode == 0
+    assert template("--dry-run=server", "--set-json", 'gateway.agents.namespace=""').returncode == 0
+
+
+@pytest.mark.kube
 @pytest.mark.feature("A16.9")
 def test_what_the_guide_puts_before_the_gateway_leads_to_it(tmp_path):
     """The values of docs/gateway.md, and the port behind which its Ingress and its HTTPRoute say that the gateway is."""

@@ -291,7 +291,7 @@ def test_nobody_gets_more_rights(site, small):
     out = site.do("researcher", "sh", "-c", f"srun -Q --mem=50M -w n0 {img} sleep 1000 >/dev/null 2>&1 & echo $!").stdout
     # One of a step before may not be gone yet.
     job, = wait_for("its job", lambda: site.pool.shell("squeue", "-h", "-u", "researcher", "-t", "R", "-o", "%A").split())
-    pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").strip())
+    pid = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cat {CACHE}/run/{job}.*/pid").split())[0]
     ident = site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d {job}.*").strip()
     # Who holds the namespaces is outside of the job's limits, and its user may trace it: it can do nothing but wait.
     assert re.search(r"Seccomp:\s+2", site.node("n0", "cat", f"/proc/{pid}/status")) and re.search(r"Max cpu time\s+10 ", site.node("n0", "cat", f"/proc/{pid}/limits"))
@@ -299,8 +299,13 @@ def test_nobody_gets_more_rights(site, small):
     peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
     said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout
     assert len(said.strip().split("\n")) == said.count("denied") >= 4, said
+    # Locks that another user takes there keep nobody's step from its end.
+    locks = "; ".join(f"flock {CACHE}/run/{ident}/{f} sleep 1000 &" for f in ("alive", "pid")).replace("&;", "&")
+    site.do("pods", "sh", "-c", f"srun -Q -D /tmp -w n0 --mem=50M sh -c '{locks} touch /home/pods/locks; wait' >/dev/null 2>&1 & echo $!")
+    wait_for("they are asked for", lambda: site.do("root", "ls", "/home/pods/locks", check=False).stdout)
     site.do("researcher", "scancel", "-u", "researcher")
     wait_for("it is gone", lambda: ident not in site.node("n0", "ls", f"{CACHE}/run"))
+    site.do("pods", "scancel", "-u", "pods")
 
 
 @pytest.mark.feature("A11.1")

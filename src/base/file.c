@@ -99,12 +99,37 @@ int td_mkdir_p(const char *path, mode_t mode, struct td_error *err)
 	return 0;
 }
 
-static int rm_at(int dirfd, const char *name, dev_t dev, struct td_error *err)
+// What lies deeper than this is moved up first: whoever fills a directory may make it deeper than there are
+// descriptors and stack for.
+enum { DEEPEST = 200 };
+struct removal {
+	int top; // the directory that is removed; -1: not open yet
+	unsigned n;
+	bool moved; // something was moved up
+};
+
+static int move_up(struct removal *w, int dirfd, const char *name, struct td_error *err)
+{
+	char to[32];
+	for (int i = 0; i < 1000; i++) {
+		snprintf(to, sizeof(to), ".deep-%u", w->n++);
+		w->moved = true;
+		if (renameat2(dirfd, name, w->top, to, RENAME_NOREPLACE) == 0 || errno == ENOENT)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+}
+
+static int rm_at(struct removal *w, int dirfd, const char *name, dev_t dev, int depth, struct td_error *err)
 {
 	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+	if (depth >= DEEPEST)
+		return move_up(w, dirfd, name, err);
 
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -123,9 +148,16 @@ static int rm_at(int dirfd, const char *name, dev_t dev, struct td_error *err)
 	}
 
 	int r = 0;
-	for (struct dirent *e; !r && (e = readdir(d));)
-		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-			r = rm_at(fd, e->d_name, st.st_dev, err);
+	if (!depth)
+		w->top = fd;
+	do {
+		if (!depth)
+			w->moved = false;
+		for (struct dirent *e; !r && (e = readdir(d));)
+			if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+				r = rm_at(w, fd, e->d_name, st.st_dev, depth + 1, err);
+		rewinddir(d);
+	} while (!r && !depth && w->moved);
 	closedir(d);
 	if (!r && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		r = td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
@@ -138,7 +170,7 @@ int td_rm_rf(const char *path, struct td_error *err)
 	struct stat st;
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0 : td_fail_errno(err, TD_INTERNAL, errno, "stat %s", path);
-	return rm_at(AT_FDCWD, path, st.st_dev, err);
+	return rm_at(&(struct removal){.top = -1}, AT_FDCWD, path, st.st_dev, 0, err);
 }
 
 bool td_path_exists(const char *path)

@@ -27,8 +27,6 @@ struct td_metric {
 };
 
 struct td_metrics {
-	// Held while a text is made: what a collector forgets and sets anew is whole in each. Taken before `lock`.
-	pthread_mutex_t text;
 	pthread_mutex_t lock; // guards all members, metrics and series
 	struct td_metric *metrics;
 	struct {
@@ -42,7 +40,6 @@ struct td_metrics {
 struct td_metrics *td_metrics_new(void)
 {
 	struct td_metrics *m = td_calloc(1, sizeof(*m));
-	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->lock, NULL);
 	return m;
 }
@@ -86,7 +83,6 @@ struct td_metrics *td_metrics_free(struct td_metrics *m)
 		free(f);
 	}
 	pthread_mutex_destroy(&m->lock);
-	pthread_mutex_destroy(&m->text);
 	free(m);
 	return NULL;
 }
@@ -366,7 +362,6 @@ static void put_series(struct td_buf *b, const struct td_metric *f, const struct
 void td_metrics_text(struct td_metrics *m, struct td_buf *b)
 {
 	static const char *const type[] = {"counter", "gauge", "histogram"};
-	pthread_mutex_lock(&m->text);
 	pthread_mutex_lock(&m->lock);
 	int n = m->n_collect; // collectors are only ever added
 	pthread_mutex_unlock(&m->lock);
@@ -389,5 +384,4 @@ void td_metrics_text(struct td_metrics *m, struct td_buf *b)
 			      "# TYPE tandem_metrics_dropped_total counter\ntandem_metrics_dropped_total %llu\n",
 			      (unsigned long long)m->dropped);
 	pthread_mutex_unlock(&m->lock);
-	pthread_mutex_unlock(&m->text);
 }

@@ -41,8 +41,8 @@ void td_metric_forget(struct td_metric *f, const char *const *values);
 // Returns 0 for an absent series, and the count for a histogram.
 double td_metric_get(struct td_metric *f, const char *const *values);
 
-// Calls `fn` at the start of every td_metrics_text, one text at a time, without the lock. For gauges
-// whose value is read only on demand.
+// Calls `fn` at the start of every td_metrics_text, without the lock. For gauges whose value is
+// read only on demand.
 void td_metrics_on_collect(struct td_metrics *m, void (*fn)(void *ctx), void *ctx);
 #define TD_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 // Appends the text, sorted by name and then by labels.

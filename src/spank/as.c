@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/openat2.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,8 +65,14 @@ int td_ct_as(const struct td_ct_owner *who, int (*f)(void *ctx, struct td_error 
 // A pipe or a device in the place of a file must not hold us up.
 static int open_file(const char *path, int *ret_fd, struct td_error *err)
 {
-	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	// Not by /proc/PID/root or /proc/PID/fd: there a user may have mounted what answers as he likes, and file systems of
+	// his that tell any inode, size and time.
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, .resolve = RESOLVE_NO_MAGICLINKS};
+	td_auto_close int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 	struct stat st;
+	if (fd < 0 && errno == ELOOP)
+		return td_fail(err, TD_DENIED,
+			       "%s leads through a link of /proc or round in circles; name the file itself", path);
 	if (fd < 0)
 		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s", path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
@@ -81,7 +89,7 @@ int td_ct_copy(int from, const char *path, int to, size_t max, struct td_error *
 		if (n < 0)
 			return td_fail_errno(err, TD_INTERNAL, errno, "read %s", path);
 		all += (size_t)n;
-		if (max && all > max)
+		if (all > max)
 			return td_fail(err, TD_INVALID, "%s has more than %zu bytes", path, max);
 		int r = td_write_all(to, buf, (size_t)n, err);
 		if (r)

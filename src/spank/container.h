@@ -19,6 +19,7 @@
 //   pull.[ch]                  from a registry, an archive or a squashfs file to a tree
 //   store.[ch]                 the cache: who uses what, and what goes when it is full
 //   enter.[ch] enter_internal.h root.c  makes the namespaces, and what is mounted in them
+//   holder.[ch]                the process that holds the namespaces
 //   inside.[ch] pretend.[ch]   entering them; what root inside only seems to do
 //   start.[ch]                 the image's entry point
 //   enroot.[ch] programs/rc.sh what enroot's images say about their start

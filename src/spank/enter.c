@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "spank/as.h"
 #include "spank/enter_internal.h"
+#include "spank/holder.h"
 #include "spank/layout.h"
 #include "spank/pretend.h"
 #include "spank/scratch.h"
@@ -16,33 +17,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-bool td_ct_enter_made(const char *dir)
-{
-	td_auto_free char *path = td_asprintf("%s/alive", dir);
-	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
-}
-
-void td_ct_enter_end(const char *dir)
-{
-	td_auto_free char *alive = td_asprintf("%s/alive", dir), *pid_file = td_asprintf("%s/pid", dir);
-	td_auto_close int fd = open(alive, O_RDONLY | O_CLOEXEC);
-	td_auto_buf struct td_buf b = {0};
-	long long pid;
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || td_file_read(pid_file, 32, &b, NULL) ||
-	    !td_parse_i64(td_buf_str(&b), &pid) || pid <= 1)
-		return;
-	kill((pid_t)pid, SIGKILL);
-	flock(fd, LOCK_EX); // its end
-}
 
 static int write_proc(pid_t pid, const char *file, const char *text, struct td_error *err)
 {
@@ -148,10 +128,11 @@ static int become(const struct td_ct_owner *who, struct td_error *err)
 	return 0;
 }
 
-static void answer(int fd, int r, struct td_error *e)
+// False: nobody hears it.
+static bool answer(int fd, int r, struct td_error *e)
 {
 	e->code = r;
-	send(fd, e, sizeof(*e), MSG_NOSIGNAL);
+	return send(fd, e, sizeof(*e), MSG_NOSIGNAL) == sizeof(*e);
 }
 
 static int hear(int fd, struct td_error *err)
@@ -193,12 +174,12 @@ static void close_others(const int *kept, size_t n)
 // The holder: makes the container, and then is what its namespaces live by. (Bound to files they would
 // need no process. But Linux 6.18 refuses to bind about every second mount namespace where it has several
 // CPUs, as if it were older than ours.) Never returns.
-static void child(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], int alive, int fd)
+static void child(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], int fd)
 {
 	struct td_error err = TD_ERROR_INIT;
 	char c;
-	int kept[TD_CT_N_GIVEN + 2] = {alive, fd};
-	memcpy(kept + 2, given, TD_CT_N_GIVEN * sizeof(*given));
+	int kept[TD_CT_N_GIVEN + 1] = {fd};
+	memcpy(kept + 1, given, TD_CT_N_GIVEN * sizeof(*given));
 	close_others(kept, TD_LEN(kept));
 	setsid();
 	int r = become(e->owner, &err);
@@ -213,9 +194,9 @@ static void child(const struct td_ct_enter *e, const int given[TD_CT_N_GIVEN], i
 	if (!r)
 		r = td_ct_only_wait(&err);
 	prctl(PR_SET_DUMPABLE, 1); // its user may open its namespaces
-	answer(fd, r, &err);
+	bool heard = answer(fd, r, &err);
 	close(fd);
-	while (!r)
+	while (!r && heard)
 		pause();
 	_exit(1);
 }
@@ -238,11 +219,7 @@ static int maps(const struct td_ct_enter *e, pid_t pid, struct td_error *err)
 
 int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err)
 {
-	td_auto_free char *path = td_asprintf("%s/alive", e->dir), *pid_file = td_asprintf("%s/pid", e->dir);
 	int given[TD_CT_N_GIVEN] = {-1, -1, -1, -1};
-	td_auto_close int alive = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
-	if (alive < 0 || flock(alive, LOCK_EX | LOCK_NB))
-		return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
 	int p[2], r = tree_for(e->dir, e->owner, &given[TD_CT_TREE], err);
 	if (!r)
 		r = own_for(e->job, given, err);
@@ -255,20 +232,19 @@ int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err)
 	td_auto_close int ours = p[0];
 	pid_t pid = fork();
 	if (pid == 0)
-		child(e, given, alive, p[1]);
+		child(e, given, p[1]);
 	close(p[1]);
 	close_all(given, TD_CT_N_GIVEN);
 	if (pid < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "fork");
 
-	td_auto_free char *text = td_asprintf("%d", pid);
 	r = hear(ours, err);
 	if (!r)
 		r = maps(e, pid, err);
 	if (!r && send(ours, "g", 1, MSG_NOSIGNAL) == 1)
 		r = hear(ours, err);
 	if (!r)
-		r = td_file_write(pid_file, text, strlen(text), 0444, err);
+		r = td_ct_holder_note(e->dir, pid, err);
 	if (r) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);

@@ -17,12 +17,7 @@ struct td_ct_enter {
 	const struct td_ct_mounts *mounts;
 	bool home, root, read_only;
 };
-// Makes the namespaces, with a process that holds them: dir/pid is its number, and while it lives it has
-// dir/alive locked.
+// Makes the namespaces, with a process that holds them (holder.h). The caller has the container's lock.
 int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err);
-// Are they there?
-bool td_ct_enter_made(const char *dir);
-// Ends the holder, and waits for its end.
-void td_ct_enter_end(const char *dir);
 // Opens a path as seen from the directory `root`, whose links are followed inside of it. -1: see errno.
 int td_ct_open_in(int root, const char *path, int flags);

@@ -85,10 +85,12 @@ static int open_both(const char *dir, int *ret_user, int *ret_mnt, struct td_err
 {
 	td_auto_buf struct td_buf pid = {0};
 	td_auto_free char *pid_file = td_asprintf("%s/pid", dir);
-	int r = td_file_read(pid_file, 32, &pid, err);
-	if (!r)
-		r = open_ns(td_buf_str(&pid), "user", ret_user, err);
-	return r || !ret_mnt ? r : open_ns(td_buf_str(&pid), "mnt", ret_mnt, err);
+	int r = td_file_read(pid_file, 64, &pid, err);
+	if (r)
+		return r;
+	td_auto_free char *number = td_strndup(td_buf_str(&pid), strcspn(td_buf_str(&pid), " "));
+	r = open_ns(number, "user", ret_user, err);
+	return r || !ret_mnt ? r : open_ns(number, "mnt", ret_mnt, err);
 }
 
 int td_ct_join(const char *dir, struct td_error *err)

@@ -100,7 +100,7 @@ static void upkeep(void)
 	td_ct_store_trim(s.limit, &s.pull, NULL);
 }
 
-// Removes the containers of jobs that this node does not have any more.
+// Removes the containers of jobs that this node does not have any more. In a child, too: what users left may take long.
 static void sweep(void)
 {
 	td_auto_strv struct td_strv ids = {0}, jobs = {0};
@@ -150,13 +150,14 @@ int td_ct_keep(void (*prepare)(int argc, char **argv, int fd, int file))
 
 	// The settings come and go as a mounted file, so they are looked at each round. What needs a pull
 	// runs beside this loop, one at a time.
-	pid_t busy = 0;
+	pid_t busy = 0, sweeps = 0;
 	for (int64_t next = 0;;) {
 		int64_t now = td_mono_ms(&td_clock_system);
 		if (now >= next) {
 			if (busy <= 0)
 				busy = in_child(upkeep);
-			sweep();
+			if (sweeps <= 0)
+				sweeps = in_child(sweep);
 			next = td_mono_ms(&td_clock_system) + ROUND_MS;
 		}
 		struct pollfd p = {fd, POLLIN, 0};
@@ -170,7 +171,9 @@ int td_ct_keep(void (*prepare)(int argc, char **argv, int fd, int file))
 			if (c >= 0)
 				close(c);
 		}
-		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
 			busy = pid == busy ? 0 : busy;
+			sweeps = pid == sweeps ? 0 : sweeps;
+		}
 	}
 }

@@ -17,7 +17,7 @@
 //   locks/          one for each tree, and that of eviction
 //   ready/          a file for each image that every node has ready, with its KEY
 //   run/ID/         a container: its tree (a link), own (what its user's processes write), env, workdir,
-//                   entry and environment of the image, pid and alive of its holder (enter.h)
+//                   entry and environment of the image, pid of its holder (holder.h)
 // Everything is root's and closed to others, but run/ID/own and what is the image's, which are the user's.
 #define TD_CT_CACHE "/var/lib/tandem/containers"
 #define TD_CT_TREES TD_CT_CACHE "/trees"

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "spank/as.h"
 #include "spank/enter.h"
+#include "spank/holder.h"
 #include "spank/inside.h"
 #include "spank/keep.h"
 #include "spank/layout.h"
@@ -149,7 +150,7 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 			"--container-save=%.200s: the container is read-only, so there is nothing to save; write "
 			"--container-writable",
 			a->save);
-	if (td_ct_enter_made(dir)) // another task of the step, or another step of the job, made it
+	if (td_ct_holder_lives(dir)) // another task of the step, or another step of the job, made it
 		return 0;
 	if (!a->image)
 		return td_fail(err, TD_NOT_FOUND,
@@ -192,6 +193,11 @@ static int checked(const struct ask *a, struct td_ct_owner *who, char **ret_id, 
 	td_auto_free char *name = a->name ? td_strndup(a->name, strcspn(a->name, ":")) : NULL;
 	if (uid == 0)
 		return td_fail(err, TD_DENIED, "root has no containers here; run the job as a user");
+	if (uid == TD_CT_UID)
+		return td_fail(
+			err, TD_DENIED,
+			"user %d owns the images of the node; no person may have this number: give the user another",
+			TD_CT_UID);
 	if (name && !is_name(name))
 		return td_fail(err, TD_INVALID,
 			       "--container-name=%.80s: a name has letters, digits, '_', '.' and '-' (not '.' first), "
@@ -260,7 +266,7 @@ static int early(const struct ask *a, int *ret_file, struct td_error *err)
 	if (!r && a->save)
 		r = td_ct_as(&who, check_save, (void *)a->save, err);
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id ? id : "");
-	if (r || !a->image || !td_ct_is_path(a->image) || td_ct_enter_made(dir))
+	if (r || !a->image || !td_ct_is_path(a->image) || td_ct_holder_lives(dir))
 		return r;
 	td_auto_free char *path = image_path(a);
 	r = td_ct_open_as(&who, path, ret_file, err);

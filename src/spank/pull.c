@@ -1,6 +1,7 @@
 // From a registry, an archive or a squashfs file to a tree in the cache.
 #include "spank/pull.h"
 
+#include "base/cancel.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TOOL_MS = 6 * 60 * 60 * 1000, FILE_MAX = 1 << 20, LEAST_MB = 64 };
+enum { TOOL_MS = 6 * 60 * 60 * 1000, FILE_MAX = 1 << 20, LEAST_MB = 64, LOOK_MS = 200 };
+#define MORE_ROOM "lower spec.containers.cache.limit or make room on the node"
 static const struct td_ct_owner keeper = {.uid = TD_CT_UID, .gid = TD_CT_UID, .name = "", .home = ""};
 
 // What one pull works with.
@@ -60,6 +63,39 @@ struct tool {
 	bool (*idle)(const char *line); // lines with which a tool may end with 2; NULL: none
 };
 
+// A small file may unpack to any size: a tool ends before the node's disk, which all jobs use, is full.
+struct disk_watch {
+	struct td_cancel *full, *done;
+	struct td_error err; // when it is full
+};
+
+static void *watch_disk(void *arg)
+{
+	struct disk_watch *w = arg;
+	do
+		if (td_file_room(".", LEAST_MB, "what is fetched and unpacked", MORE_ROOM, &w->err)) {
+			td_cancel_fire(w->full);
+			break;
+		}
+	while (!td_cancel_wait(w->done, LOOK_MS));
+	return NULL;
+}
+
+static int run_watched(char *const argv[], int *ret_status, struct td_buf *ret_out, struct td_error *err)
+{
+	td_auto(td_cancel_unref) struct td_cancel *full = td_cancel_new(), *done = td_cancel_new();
+	struct disk_watch w = {full, done, TD_ERROR_INIT};
+	pthread_t t;
+	if (pthread_create(&t, NULL, watch_disk, &w))
+		return td_fail(err, TD_TRANSIENT, "no thread to watch the node's disk");
+	int r = td_run(argv, NULL, TOOL_MS, full, ret_status, ret_out, err);
+	td_cancel_fire(done);
+	pthread_join(t, NULL);
+	if (r == TD_CANCELLED)
+		*err = w.err;
+	return r == TD_CANCELLED ? w.err.code : r;
+}
+
 static int run_tool(void *ctx, struct td_error *err)
 {
 	struct tool *t = ctx;
@@ -70,7 +106,7 @@ static int run_tool(void *ctx, struct td_error *err)
 	if (chdir(t->dir))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", t->dir);
 	td_auto_buf struct td_buf out = {0};
-	int status = 0, r = td_run(t->argv, NULL, TOOL_MS, NULL, &status, &out, err);
+	int status = 0, r = run_watched(t->argv, &status, &out, err);
 	if (r)
 		return r == TD_NOT_FOUND ? td_fail(err, r, "the Slurm image lacks %s", t->argv[0]) : r;
 	if (!status)
@@ -230,27 +266,34 @@ static int from_registry(struct fetching *w, struct td_error *err)
 }
 
 // What changes with the file. The time is that of the inode, which nobody can set.
-static char *file_key(int fd)
+static int file_key(const struct fetching *w, char **ret, off_t *ret_size, struct td_error *err)
 {
 	struct stat st;
-	return fstat(fd, &st) ? td_strdup("")
-			      : td_asprintf("file-%jx-%jx-%jx-%jx.%lx", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino,
-					    (uintmax_t)st.st_size, (uintmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+	if (fstat(w->p->file, &st)) // such as one of NFS that was removed there
+		return td_fail_errno(err, TD_TRANSIENT, errno, "--container-image=%.200s", w->p->image);
+	*ret = td_asprintf("file-%jx-%jx-%jx-%jx.%lx", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino,
+			   (uintmax_t)st.st_size, (uintmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+	*ret_size = st.st_size;
+	return 0;
 }
 
 static int copy_of_file(const struct fetching *w, const char *to, struct td_error *err)
 {
 	td_auto_close int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	td_auto_free char *before = w->key ? td_strdup(w->key) : file_key(w->p->file);
-	struct stat st;
-	if (fd < 0 || fchown(fd, TD_CT_UID, TD_CT_UID) || fstat(w->p->file, &st))
+	td_auto_free char *before = NULL, *after = NULL;
+	off_t size = 0, now;
+	if (fd < 0 || fchown(fd, TD_CT_UID, TD_CT_UID))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", to);
-	int r = td_file_room(TD_CT_CACHE, LEAST_MB + (st.st_size >> 20) * 3, "the image's files",
-			     "lower spec.containers.cache.limit or make room on the node", err);
-	if (r || (r = td_ct_copy(w->p->file, w->p->image, fd, 0, err)))
+	int r = file_key(w, &before, &size, err);
+	if (r)
+		return r;
+	r = td_file_room(TD_CT_CACHE, LEAST_MB + (size >> 20) * 3, "the image's files", MORE_ROOM, err);
+	// Not more than there is room for, though its writer may make it longer meanwhile.
+	if (r || (r = td_ct_copy(w->p->file, w->p->image, fd, (size_t)size, err)))
 		return td_wrap(err, "--container-image");
-	td_auto_free char *after = file_key(w->p->file);
-	if (strcmp(before, after) != 0)
+	if ((r = file_key(w, &after, &now, err)))
+		return r;
+	if (strcmp(w->key ? w->key : before, after) != 0)
 		return td_fail(
 			err, TD_INVALID,
 			"--container-image=%.200s changed while it was read; start the step again when it is written",
@@ -270,8 +313,8 @@ static int from_file(struct fetching *w, struct td_error *err)
 
 	char magic[4] = "";
 	if (pread(w->p->file, magic, 4, 0) == 4 && !memcmp(magic, "hsqs", 4)) {
-		w->key = file_key(w->p->file);
-		return 0;
+		off_t size;
+		return file_key(w, &w->key, &size, err);
 	}
 	td_auto_free char *file = td_asprintf("%s/archive", w->dir);
 	int r = copy_of_file(w, file, err);
@@ -370,8 +413,7 @@ static int configuration(struct fetching *w, struct td_error *err)
 
 static int fetch(struct fetching *w, const char *key, struct td_error *err)
 {
-	int r = td_file_room(TD_CT_CACHE, LEAST_MB, "an image",
-			     "lower spec.containers.cache.limit or make room on the node", err);
+	int r = td_file_room(TD_CT_CACHE, LEAST_MB, "an image", MORE_ROOM, err);
 	if (r)
 		return r;
 	td_auto_free char *oci = td_asprintf("oci:%s/oci:image", w->dir), *image = td_asprintf("%s/oci:image", w->dir),
@@ -452,7 +494,10 @@ static int unsquash(struct fetching *w, const char *key, struct td_error *err)
 		return r;
 	if (mkdir(bundle, 0700) || chown(bundle, TD_CT_UID, TD_CT_UID))
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", bundle);
-	const char *const argv[] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-d", rootfs, file};
+	// Outside of the job's limits, so with few CPUs and little memory (queues in MB; each is 256 by itself).
+	const char *const argv[] = {"unsquashfs", "-no-progress", "-quiet", "-no-xattrs",  "-processors",
+				    "4",          "-data-queue",  "64",     "-frag-queue", "64",
+				    "-d",         rootfs,         file};
 	td_auto_strv struct td_strv a = {0};
 	for (size_t i = 0; i < TD_LEN(argv); i++)
 		td_strv_add(&a, argv[i]);

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "spank/enter.h"
+#include "spank/holder.h"
 #include "spank/layout.h"
 
 #include <dirent.h>
@@ -310,7 +310,7 @@ void td_ct_store_print(void)
 int td_ct_store_release(const char *id, struct td_error *err)
 {
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id), *lock = td_asprintf(TD_CT_LOCKS "/run.%s", id);
-	td_ct_enter_end(dir);
+	td_ct_holder_end(dir);
 	unlink(lock);
 	return td_rm_rf(dir, err);
 }

@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,6 +174,24 @@ static void files_are_whole_or_absent(void **s)
 	assert_int_equal(lstat(dir, &st), -1);
 	assert_int_equal(stat("/etc/passwd", &st), 0); // the link was not followed
 	assert_int_equal(td_rm_rf(dir, &e), 0);
+
+	// Deeper than there are descriptors.
+	struct rlimit before, few = {300, 300};
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few.rlim_max = before.rlim_max;
+	assert_int_equal(mkdir(dir, 0700), 0);
+	int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 1000; i++) {
+		assert_int_equal(mkdirat(at, "d", 0700) || mkdirat(at, ".deep-1", 0700), 0);
+		int next = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	close(at);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(td_rm_rf(dir, &e), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(lstat(dir, &st), -1);
 }
 
 static void processes_report_the_truth(void **s)

@@ -1,0 +1,16 @@
+// Which process holds a container's namespaces. It is its user's, who may take every descriptor of it
+// (pidfd_getfd) and end it: so neither a lock that it has nor its number alone says that it lives. Its number counts
+// with the time at which it began, which no later process of that number has.
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+// Notes a child in dir/pid, as "PID START".
+int td_ct_holder_note(const char *dir, pid_t pid, struct td_error *err);
+// Does it live?
+bool td_ct_holder_lives(const char *dir);
+// Ends it, and waits for its end for at most 30 s; one that is gone is left alone, whoever has its number now.
+void td_ct_holder_end(const char *dir);
