@@ -142,6 +142,8 @@ def test_a_tenants_pods_have_them(plane):
     try:
         m = plane.post(plane.name("lifts"), plane.spec("true", hostUsers=True), want=(403,))["message"]
         assert "spec.hostUsers: pods of namespace default have user namespaces of their own" in m
+        m = plane.post(plane.name("beside"), plane.spec("true", hostNetwork=True), want=(422,))["message"]
+        assert "spec.hostNetwork: Forbidden: when `hostUsers` is false" in m, m
         with plane.pod("sed 's/^/map=/' /proc/self/uid_map", "theirs") as name:
             assert plane.pod_of(name)["spec"]["hostUsers"] is False and int(lines(plane.output(name))["map"].split()[1]) >= 524288
     finally:
