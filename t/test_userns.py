@@ -85,6 +85,16 @@ def test_root_inside_is_nobody_outside(plane):
         assert plane.ex(one, "sh", "-c", "echo $(id -u) > /dev/stdout; grep -c ' 524' /proc/self/uid_map || cat /proc/self/uid_map").startswith("0")
 
 
+@pytest.mark.parametrize("uid", (0, 1000))
+def test_what_any_program_may_do(plane, uid):
+    """Whoever it runs as: it opens its /dev/stdout by name, as programs do that log there, and pings without NET_RAW."""
+    rights = {"runAsUser": uid, "runAsGroup": uid, "capabilities": {"drop": ["ALL"]}}
+    script = "echo out=yes > /dev/stdout; echo err=yes > /dev/stderr; perl -e 'socket(my $s, 2, 2, 1) && print \"ping=yes\\n\"'"
+    for users in (True, False):
+        with plane.pod(script, "any", hostUsers=users, securityContext=rights) as name:
+            assert lines(plane.output(name)) == {"out": "yes", "err": "yes", "ping": "yes"}, users
+
+
 def test_its_devices_and_no_others(plane):
     """A device file that lies in a volume opens nothing that the pod does not hold: the rules of the cgroup are the same."""
     with plane.pod("sleep 1000", "gpu", hostUsers=False, resources={"limits": {"nvidia.com/gpu": "1"}}, volumes=[{"name": "e", "emptyDir": {}}], volumeMounts=[{"name": "e", "mountPath": "/e"}]) as name:
@@ -132,6 +142,8 @@ def test_a_tenants_pods_have_them(plane):
     try:
         m = plane.post(plane.name("lifts"), plane.spec("true", hostUsers=True), want=(403,))["message"]
         assert "spec.hostUsers: pods of namespace default have user namespaces of their own" in m
+        m = plane.post(plane.name("beside"), plane.spec("true", hostNetwork=True), want=(422,))["message"]
+        assert "spec.hostNetwork: Forbidden: when `hostUsers` is false" in m, m
         with plane.pod("sed 's/^/map=/' /proc/self/uid_map", "theirs") as name:
             assert plane.pod_of(name)["spec"]["hostUsers"] is False and int(lines(plane.output(name))["map"].split()[1]) >= 524288
     finally:

@@ -129,6 +129,24 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 	}
 }
 
+void td_session_users(const struct td_object *space, yyjson_mut_doc *pod)
+{
+	if (td_object_annotation(space, TD_ANN_USERS))
+		td_jm_bool(pod, yyjson_mut_doc_get_root(pod), "spec.hostUsers", false);
+}
+
+// Asks whether pods of the namespace must have user namespaces. A gateway whose Role is older than that question may not
+// know; then the policy says what is missing.
+static int add_users(struct td_gateway_ask *q, const char *ns, yyjson_mut_doc *d, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *space = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_kube_get(q->g->kube, &td_namespaces, NULL, ns, td_gateway_cancel(q), &space, &e);
+	if (!r)
+		td_session_users(space, d);
+	return !r || r == TD_DENIED ? 0 : td_fail(err, r, "namespace %s of the session: %s", ns, e.msg);
+}
+
 // Whether what was asked for fits together.
 static int check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
 {
@@ -193,7 +211,7 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
 	add_kind(q, kind, d);
 	finish(q, d);
-	if ((r = td_session_devices(q, sc->root, record, d, err)))
+	if ((r = add_users(q, ns, d, err)) || (r = td_session_devices(q, sc->root, record, d, err)))
 		return r;
 	if (number < 0) {
 		td_session_fresh(g->traffic, id);

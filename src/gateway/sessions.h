@@ -106,6 +106,9 @@ int64_t td_session_started(const struct td_object *pod);
 // none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
 		    struct td_error *err);
+// What the pod has to say in this namespace: hostUsers: false, where its Tenant has userNamespaces. (The API of
+// `tandem up` writes it by itself, that of a cluster does not.)
+void td_session_users(const struct td_object *space, yyjson_mut_doc *pod);
 // session_devices.c: adds q->body's GPUs to the pod, as the SlurmCluster `sc` has them given out. record: the name of
 // the session's ConfigMap, which must be there.
 int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const char *record, yyjson_mut_doc *pod,

@@ -208,7 +208,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	td_auto_free char *users_dir = td_oci_pod_path(r, s->id, TD_USERS_DIR);
 	if (s->users && !s->netns)
 		return td_fail(err, TD_INVALID, "container %s: a user namespace needs a network of its own", s->id);
-	if (s->users && (x = td_mkdir_p(users_dir, 0711, err)))
+	if (s->users && ((x = td_mkdir_p(users_dir, 0711, err)) || (x = td_mkdir_p(r->root_dir, 0711, err))))
 		return td_wrap(err, "container %s", s->id);
 
 	unlink(pidfile);
@@ -501,7 +501,7 @@ int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *er
 		first = e;
 	unmount_below(r->pods_dir);
 
-	const char *const dirs[] = {r->pods_dir, r->state_dir, r->exec_dir};
+	const char *const dirs[] = {r->pods_dir, r->state_dir, r->exec_dir, r->root_dir};
 	for (size_t i = 0; i < TD_LEN(dirs); i++)
 		if (td_rm_rf(dirs[i], &e) && !first.code)
 			first = e;

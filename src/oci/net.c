@@ -335,7 +335,8 @@ static void *pod_thread(void *arg)
 
 	// As in containerd: all ports of a pod are its own, also those below 1024.
 	sysctl_set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-	sysctl_set("/proc/sys/net/ipv4/ping_group_range", p->own >= 0 ? "0 65535" : "0 2147483647");
+	// Numbers of the machine, by who writes them, also where the pod has a user namespace: so all.
+	sysctl_set("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
 
 	td_auto_close int fd = nl_open();
 	if (step(p, "netlink socket inside", fd < 0 ? errno : 0))

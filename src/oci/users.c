@@ -31,11 +31,10 @@ enum { STACK = 64 << 10, LIST_MAX = 1 << 20 };
 // ---- the namespace ----
 
 // In a process that shares the caller's memory: system calls only.
-__attribute__((no_sanitize("address", "thread", "undefined"))) static int wait_here(void *unused)
+__attribute__((no_sanitize("address", "thread", "undefined"))) static int wait_here(void *parent)
 {
-	(void)unused;
 	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	for (;;)
+	while (syscall(SYS_getppid) == *(const pid_t *)parent) // else it was killed before that counted
 		syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
 	return 0;
 }
@@ -60,7 +59,7 @@ int td_users_network(uint32_t base, int *ret_fd, struct td_error *err)
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pid_t pid = clone(wait_here, stack + STACK, CLONE_VM | CLONE_NEWUSER | CLONE_NEWNET, NULL);
+	pid_t me = getpid(), pid = clone(wait_here, stack + STACK, CLONE_VM | CLONE_NEWUSER | CLONE_NEWNET, &me);
 	int e = errno, r = 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	td_auto_free char *net = td_asprintf("/proc/%d/ns/net", (int)pid);

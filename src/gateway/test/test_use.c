@@ -1,4 +1,4 @@
-// rows: D4.1 D4.2 D4.4 E4.3
+// rows: D4.1 D4.2 D4.4 D8.1 E4.3
 // What sessions do, with a clock that stands until the test moves it: below 5 % of a CPU for 10 minutes,
 // no traffic for 1 hour, 12 hours after the start.
 #include "gateway/sessions.h"
@@ -361,6 +361,25 @@ static void where_there_are_none(void **state)
 	td_session_looks_free(l);
 }
 
+static const struct td_object *space(const char *notes, struct td_object **keep)
+{
+	td_auto_free char *text = td_asprintf("{\"metadata\": {\"name\": \"ann\", \"annotations\": {%s}}}", notes);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	return *keep = td_object_new(td_json_ref(j));
+}
+
+static void its_pod_says_what_its_namespace_wants(void **state)
+{
+	td_auto(td_object_unref) struct td_object *plain = NULL, *tenant = NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *a = td_jm_new(), *b = td_jm_new();
+	td_session_users(space("\"other\": \"x\"", &plain), a);
+	assert_null(td_jm_get(yyjson_mut_doc_get_root(a), "spec"));
+	td_session_users(space("\"tandem.dev/user-namespaces\": \"required\"", &tenant), b);
+	assert_true(yyjson_mut_is_false(td_jm_get(yyjson_mut_doc_get_root(b), "spec.hostUsers")));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +394,7 @@ int main(void)
 		cmocka_unit_test(the_agents_figures),
 		cmocka_unit_test(the_agents_figures_of_gpus),
 		cmocka_unit_test(gpus_that_compute_nothing),
+		cmocka_unit_test(its_pod_says_what_its_namespace_wants),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,8 +301,9 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 			     a->subnet, p->node + 1);
 }
 
-// Ranges of ids lie where systemd has those of containers (524288 to 1879048191), which people do not have: 110 for each
-// of the 256 subnets, and no two homes of a machine have the same subnet. 110 is a kubelet's own limit of pods.
+// Ranges of ids lie where systemd has those of containers, 524288 to 1879048191 (who may have such ids besides says
+// docs/embedded-plane.md): 110 for each of the 256 subnets, and no two homes of a machine have the same subnet. 110 is
+// a kubelet's own limit of pods.
 enum { USERS_FIRST = 524288, USERS_MOST = 110 };
 
 uint32_t td_pod_users(const struct td_kubelet *a, const struct td_pod *p)
