@@ -13,18 +13,12 @@
 // Between the look at the sums and the write nobody else may add to them.
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
-static int64_t bytes_of(const yyjson_val *claim)
-{
-	yyjson_val *v = td_jget(claim, "spec.resources.requests.storage");
-	int64_t n = yyjson_get_sint(v);
-	if (yyjson_is_str(v) && td_quantity_ceil(yyjson_get_str(v), &n, NULL))
-		n = 0;
-	return n > 0 ? n : 0;
-}
-
 static int64_t counts(const yyjson_val *claim, const char *word)
 {
-	return claim ? td_api_storage_counts(word, bytes_of(claim), td_jstr_or(claim, "spec.storageClassName", "")) : 0;
+	return claim ? td_api_storage_counts(word,
+					     td_api_storage_amount(td_jget(claim, "spec.resources.requests.storage")),
+					     td_jstr_or(claim, "spec.storageClassName", ""))
+		     : 0;
 }
 
 // The limits of a namespace; NULL: none.
@@ -50,9 +44,22 @@ static int64_t used(struct td_req *q, const struct td_items *spaces, const char 
 		uint64_t rv;
 		td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, &rv, NULL);
 		for (size_t k = 0; k < l.n; k++)
-			sum += counts(td_item_root(l.v[k]), word);
+			if (__builtin_add_overflow(sum, counts(td_item_root(l.v[k]), word), &sum))
+				return INT64_MAX;
 	}
 	return sum;
+}
+
+// Does the claim have more of what is limited than before? A controller's writes do not.
+static bool grows(const yyjson_val *limits, const yyjson_val *was, const yyjson_val *now)
+{
+	yyjson_val *x, *k, *v;
+	size_t i, n, m, len;
+	yyjson_arr_foreach ((yyjson_val *)limits, i, n, x)
+		yyjson_obj_foreach (td_jget(x, "hard"), m, len, k, v)
+			if (counts(now, yyjson_get_str(k)) > counts(was, yyjson_get_str(k)))
+				return true;
+	return false;
 }
 
 static void add_amount(struct td_buf *b, const char *word, int64_t n)
@@ -110,10 +117,11 @@ int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_
 		return 0;
 	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	td_auto(td_json_unref) struct td_json *limits = ns ? limits_of(ns) : NULL, *now = td_json_from_mut(o);
-	if (!limits)
+	const yyjson_val *was = old ? td_item_root(old) : NULL;
+	if (!limits || !grows(td_json_root(limits), was, td_json_root(now)))
 		return 0;
 	pthread_mutex_lock(&adding);
-	int rc = look(q, td_json_root(limits), old ? td_item_root(old) : NULL, td_json_root(now), r);
+	int rc = look(q, td_json_root(limits), was, td_json_root(now), r);
 	*ret_held = !rc;
 	if (rc)
 		pthread_mutex_unlock(&adding);

@@ -60,14 +60,6 @@ static bool limited(const struct td_op_tenant_pass *p, size_t at, const char *wo
 	return false;
 }
 
-static int64_t number(const yyjson_val *v)
-{
-	int64_t n = yyjson_get_sint((yyjson_val *)v);
-	if (yyjson_is_str((yyjson_val *)v) && td_quantity_ceil(yyjson_get_str((yyjson_val *)v), &n, NULL))
-		n = 0;
-	return n > 0 ? n : 0;
-}
-
 static void all_words(struct td_op_tenant_pass *p, struct td_op_storage *s)
 {
 	size_t most = 1;
@@ -112,8 +104,10 @@ static int64_t sum_of(struct td_op_tenant_pass *p, const char *ns, const char *w
 	td_informer_list(p->ts->op->claims, ns, &l);
 	for (size_t i = 0; i < l.n; i++) {
 		const yyjson_val *o = l.v[i]->root;
-		sum += td_api_storage_counts(word, number(td_jget(o, "spec.resources.requests.storage")),
-					     td_jstr_or(o, "spec.storageClassName", ""));
+		int64_t size = td_api_storage_amount(td_jget(o, "spec.resources.requests.storage"));
+		if (__builtin_add_overflow(
+			    sum, td_api_storage_counts(word, size, td_jstr_or(o, "spec.storageClassName", "")), &sum))
+			return INT64_MAX;
 	}
 	return sum;
 }
@@ -126,9 +120,9 @@ static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, cons
 	const yyjson_val *o = x->quota ? x->quota->root : NULL;
 	yyjson_val *hard = td_jkey(td_jget(o, "status.hard"), word), *used = td_jkey(td_jget(o, "status.used"), word);
 	return (struct td_pool_storage_space){.counted = hard && used,
-					      .said = number(td_jkey(td_jget(o, "spec.hard"), word)),
-					      .hard = number(hard),
-					      .used = number(used)};
+					      .said = td_api_storage_amount(td_jkey(td_jget(o, "spec.hard"), word)),
+					      .hard = td_api_storage_amount(hard),
+					      .used = td_api_storage_amount(used)};
 }
 
 // One word: what is used of all limits, and what each namespace shall have.
@@ -148,7 +142,8 @@ static void look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t
 		for (size_t k = 0; k < s->n; k++)
 			if (within(p, s->v[k].tenant, i)) {
 				mine[n++] = k;
-				h->used += spaces[k].used;
+				if (__builtin_add_overflow(h->used, spaces[k].used, &h->used))
+					h->used = INT64_MAX;
 			}
 		limits[n_limits++] = (struct td_pool_storage_limit){h->quota, mine, n};
 	}
@@ -206,7 +201,7 @@ static bool says(const struct td_object *live, yyjson_mut_val *hard)
 		yyjson_val *v = td_jkey(has, yyjson_mut_get_str(k));
 		int64_t want = 0;
 		td_quantity_ceil(yyjson_mut_get_str(yyjson_mut_obj_iter_get_val(k)), &want, NULL);
-		if (!v || number(v) != want)
+		if (!v || td_api_storage_amount(v) != want)
 			return false;
 	}
 	return true;

@@ -561,6 +561,30 @@ static void test_storage_words(void **state)
 	assert_int_equal(td_api_storage_counts(fast, 5, "faster"), 0);
 	assert_int_equal(td_api_storage_counts(fast, 5, ""), 0);
 	assert_int_equal(td_api_storage_counts(n, 5, "fast"), 1);
+
+	// Whatever way a size is written, it counts.
+	static const struct {
+		const char *json;
+		int64_t n;
+	} sizes[] = {{"\"2Ki\"", 2048},
+		     {"\"1500m\"", 2},
+		     {"5", 5},
+		     {"0.5", 1},
+		     {"2.0", 2},
+		     {"1e19", INT64_MAX},
+		     {"1e300", INT64_MAX},
+		     {"9223372036854775808", INT64_MAX},
+		     {"\"20E\"", INT64_MAX},
+		     {"-3", 0},
+		     {"-3.5", 0},
+		     {"null", 0}};
+	for (size_t i = 0; i < TD_LEN(sizes); i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		td_auto_free char *text = td_asprintf("{\"v\":%s}", sizes[i].json);
+		assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+		assert_true(td_api_storage_amount(td_jget(td_json_root(j), "v")) == sizes[i].n);
+	}
+	assert_int_equal(td_api_storage_amount(NULL), 0);
 }
 
 int main(void)
