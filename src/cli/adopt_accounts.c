@@ -265,6 +265,7 @@ static int make(const struct td_cli_login *l, const struct td_books *old, struct
 	td_books_merge(old, &was, l->cluster, TD_POOL_TENANT_MARK, &p);
 	say("Not taken over:", &p.left);
 	say("Stands differently in the pool, and stays:", &p.differs);
+	say("Rights over others, which come with it:", &p.rights);
 	if (!p.n) {
 		puts("slurmdbd has it all");
 		return 0;
@@ -351,6 +352,7 @@ static int print(const struct td_cli_adopt *a, const struct td_books *old, const
 	td_books_merge(old, &fresh, name, TD_POOL_TENANT_MARK, &p);
 	users_of(a, old, passwd, NULL, &users, &left);
 	say("Not taken over:", &p.left);
+	say("Rights over others, which come with it:", &p.rights);
 	say("People:", &left);
 	if (yyjson_arr_size(td_jget(td_json_root(users), "users"))) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();

@@ -27,6 +27,7 @@ void td_books_plan_done(struct td_books_plan *p)
 	td_buf_done(&p->commands);
 	td_strv_done(&p->differs);
 	td_strv_done(&p->left);
+	td_strv_done(&p->rights);
 }
 
 // No comma, quote or blank: sacctmgr takes lists, and tells words by blanks.

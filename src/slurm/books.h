@@ -61,6 +61,7 @@ struct td_books_plan {
 	size_t n;
 	struct td_strv differs; // what stands differently in the other books, or is a Tenant's
 	struct td_strv left;    // rows that cannot be: whose parent or account is nowhere
+	struct td_strv rights;  // who gets rights over others by these commands
 };
 void td_books_plan_done(struct td_books_plan *p);
 #define td_auto_books_plan __attribute__((cleanup(td_books_plan_done)))

@@ -104,10 +104,18 @@ static const struct td_books_row *there(const struct merge *m, const struct td_b
 	return td_books_find(m->to, r->kind, r->name, r->in, r->partition);
 }
 
+// Tandem's own QOS have a description that begins with the mark and a slash.
+static bool is_qos_mark(const struct merge *m, const char *description)
+{
+	size_t n = strlen(m->mark);
+	return description && td_starts(description, m->mark) && description[n] == '/';
+}
+
 // A mark would make the row Tandem's own.
 static bool is_mark(const struct merge *m, const struct td_books_field *f)
 {
-	return td_streq(f->value, m->mark) && (!strcmp(f->name, "Organization") || !strcmp(f->name, "Comment"));
+	return (td_streq(f->value, m->mark) && (!strcmp(f->name, "Organization") || !strcmp(f->name, "Comment"))) ||
+	       (!strcmp(f->name, "Description") && is_qos_mark(m, f->value));
 }
 
 // Those that need other rows come when these are there.
@@ -180,12 +188,19 @@ static void qos(struct merge *m)
 {
 	for (size_t i = 0; i < m->from->n && m->from->v[i].kind == TD_BOOKS_QOS; i++) {
 		const struct td_books_row *r = &m->from->v[i], *is = there(m, r);
+		if (is && is_qos_mark(m, td_books_get(is, "Description"))) {
+			say(m, r, "it is Tandem's own here", "; it stays as its SlurmCluster and Tenants say");
+			continue;
+		}
 		if (is)
 			differences(m, r, is, false);
 		write_fields(m, r, !is, is ? pick_unsaid : pick_new);
 	}
-	for (size_t i = 0; i < m->from->n && m->from->v[i].kind == TD_BOOKS_QOS; i++)
-		write_fields(m, &m->from->v[i], false, pick_preempt);
+	for (size_t i = 0; i < m->from->n && m->from->v[i].kind == TD_BOOKS_QOS; i++) {
+		const struct td_books_row *is = there(m, &m->from->v[i]);
+		if (!(is && is_qos_mark(m, td_books_get(is, "Description"))))
+			write_fields(m, &m->from->v[i], false, pick_preempt);
+	}
 }
 
 static const struct td_books_row *account_of(const struct merge *m, const char *name)
@@ -303,6 +318,11 @@ static void coordinates(struct merge *m, const struct td_books_row *r, const str
 		td_auto_buf struct td_buf b = {0};
 		if (td_strv_has(&has, old.v[i]))
 			continue;
+		if (is_tenants(m, old.v[i])) {
+			td_auto_free char *what = td_asprintf("he is not coordinator of account %s", old.v[i]);
+			say(m, r, what, "; it is a Tenant's: who leads it, its spec.members say");
+			continue;
+		}
 		if (!has_account(m, old.v[i]) || !td_books_is_name(old.v[i])) {
 			td_strv_addf(&m->p->left, "user %s: coordinator of account %.60s, which is not taken over",
 				     r->name, old.v[i]);
@@ -310,6 +330,7 @@ static void coordinates(struct merge *m, const struct td_books_row *r, const str
 		}
 		td_buf_printf(&b, "add coordinator account=%s names=%s", old.v[i], r->name);
 		command(m, &b);
+		td_strv_addf(&m->p->rights, "user %s: coordinator of account %s", r->name, old.v[i]);
 	}
 }
 
@@ -323,6 +344,9 @@ static void people(struct merge *m)
 		if (is)
 			differences(m, r, is, false);
 		write_fields(m, r, false, pick_unsaid);
+		const char *level = td_books_get(r, "AdminLevel");
+		if (level && !(is && td_books_get(is, "AdminLevel")))
+			td_strv_addf(&m->p->rights, "user %s: AdminLevel %s", r->name, level);
 		coordinates(m, r, is);
 	}
 }

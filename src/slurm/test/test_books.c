@@ -75,6 +75,10 @@ static void test_into_a_fresh_pool(void **state)
 	assert_int_equal(p.n, 12);
 	assert_int_equal(p.differs.n, 0);
 	assert_int_equal(p.left.n, 0);
+	// Who gets rights over others is told.
+	assert_int_equal(p.rights.n, 2);
+	assert_string_equal(p.rights.v[0], "user ann: coordinator of account physics");
+	assert_string_equal(p.rights.v[1], "user bob: AdminLevel Operator");
 	assert_true(has(&a.left, "dump:8: WCKeys=x of bob"));
 	assert_true(has(&a.left, "qos: it has no columns GrpTRESMins, GrpTRESRunMins"));
 }
@@ -98,7 +102,6 @@ static void test_nothing_is_overwritten(void **state)
 			    "modify account where name=root cluster=main set QOS=normal,high\n"
 			    "modify account where name=science cluster=main set DefaultQOS=normal\n"
 			    "add user name=bob account=science cluster=main Fairshare=1\n"
-			    "add coordinator account=physics names=ann\n"
 			    "modify user where name=bob set AdminLevel=Operator\n");
 	static const char *const said[] = {
 		"account root: GrpTRES is cpu=50 here and was cpu=100",
@@ -109,6 +112,8 @@ static void test_nothing_is_overwritten(void **state)
 		"user ann in account physics: MaxJobs is not said here and was 2; it is a Tenant's: change the Tenant",
 		"user bob in account physics, partition fast: he is not there; it is a Tenant's: name him in its "
 		"spec.members",
+		"user ann: he is not coordinator of account physics; it is a Tenant's: who leads it, its spec.members "
+		"say",
 	};
 	for (size_t i = 0; i < TD_LEN(said); i++)
 		assert_true(has(&p.differs, said[i]));
@@ -117,6 +122,24 @@ static void test_nothing_is_overwritten(void **state)
 	td_books_merge(&a, &a, "main", "tandem", &again);
 	assert_int_equal(again.n, 0);
 	assert_int_equal(again.differs.n, 0);
+}
+
+// Tandem knows its QOS by their description: none is changed, and none becomes its own.
+static void test_tandems_own_qos(void **state)
+{
+	static const char was[] = "Name|Descr|Priority|Preempt\n"
+				  "a.quota|mine|5|normal\n"
+				  "b.quota|tandem/slurm/main Tenants|5|\n";
+	static const char is[] = "Name|Descr|Priority|Preempt\n"
+				 "a.quota|tandem/slurm/main Tenants|0|\n";
+	static const char dump[] = "Cluster - 'x':Fairshare=1\n";
+	td_auto_books struct td_books a = {0}, b = {0};
+	td_auto_books_plan struct td_books_plan p = {0};
+	read_both(dump, was, &a);
+	read_both(dump, is, &b);
+	td_books_merge(&a, &b, "main", "tandem", &p);
+	assert_string_equal(td_buf_str(&p.commands), "add qos name=b.quota Priority=5\n");
+	assert_true(has(&p.differs, "QOS a.quota: it is Tandem's own here"));
 }
 
 static void test_from_strangers(void **state)
@@ -183,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_into_a_fresh_pool),
 					   cmocka_unit_test(test_nothing_is_overwritten),
+					   cmocka_unit_test(test_tandems_own_qos),
 					   cmocka_unit_test(test_from_strangers), cmocka_unit_test(test_people)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
