@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096 };
+enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200 };
 
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret)
 {
@@ -21,12 +22,19 @@ bool td_standin_run_read(const char *text, long long job, long long start, struc
 			continue;
 		size_t len = at ? strcspn(p + at, "\n") : 0;
 		*ret = (struct standin_run){.last = from == start, .ended = strspn(end, "0123456789") == strlen(end)};
+		if (ret->ended)
+			sscanf(end, "%lld", &ret->end);
 		snprintf(ret->nodes, sizeof(ret->nodes), "%s", nodes);
 		ret->whole = len < sizeof(ret->comment);
 		snprintf(ret->comment, sizeof(ret->comment), "%.*s", (int)len, p + at);
 		found = true;
 	}
 	return found;
+}
+
+bool td_standin_run_over(const struct standin_run *r, long long now)
+{
+	return r->ended && (strstr(r->comment, TD_WIRE_USE) || now - r->end > LEAVE_S);
 }
 
 static bool first_of(const char *nodes, const char *node)
@@ -63,8 +71,14 @@ static void note(const char *path, const char *node, struct standin_use *u)
 		tell_done(path, node, u->job, u->start);
 		return;
 	}
-	if (!known || !run.ended || !first_of(run.nodes, node))
+	if (!known || !run.ended)
 		return;
+	if (!first_of(run.nodes, node)) {
+		// Else each node of a large job would ask slurmdbd for a day.
+		if (td_standin_run_over(&run, (long long)time(NULL)))
+			tell_done(path, node, u->job, u->start);
+		return;
+	}
 	struct standin_other *others = NULL;
 	int n = 0;
 	bool all = td_standin_others_read(run.nodes, node, &others, &n) &&

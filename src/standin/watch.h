@@ -45,10 +45,14 @@ void td_standin_note_all(const char *path, const char *node, const char *list);
 struct standin_run {
 	bool last, ended; // last: no other run of the job came after it
 	bool whole;       // the comment is
+	long long end;    // 0: it runs
 	char nodes[1024], comment[4096];
 };
 // Reads "JobIDRaw|Start|End|NodeList|AdminComment" of all runs of a job. False: there is none.
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret);
+// Need a node that is not the job's first keep what its devices did no longer? The first one asks for it, and then writes;
+// now: real time, in seconds.
+bool td_standin_run_over(const struct standin_run *r, long long now);
 
 // again.c. Queues a job again of which a rank is slow on that node. False: it goes on, because that was done too often.
 bool td_standin_again(const char *id, const char *node);

@@ -53,8 +53,20 @@ static void others(void **state)
 	assert_true(td_standin_run_read(text, 7, 100, &run) && !run.whole); // so it is not written over
 }
 
+// What another node than the job's first one keeps it until.
+static void over(void **state)
+{
+	assert_true(td_standin_run_read("7|100|160|n[1-2]|x\n", 7, 100, &run));
+	assert_false(td_standin_run_over(&run, 170)); // the first node may still ask
+	assert_true(td_standin_run_over(&run, 160 + 3 * 3600));
+	assert_true(td_standin_run_read("7|100|160|n[1-2]|x tandem-use:100:5:6\n", 7, 100, &run));
+	assert_true(td_standin_run_over(&run, 170));
+	assert_true(td_standin_run_read("7|100|Unknown|n[1-2]|tandem-use:50:5:6\n", 7, 100, &run));
+	assert_false(td_standin_run_over(&run, 100 + 3 * 3600)); // it runs
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(others)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(others), cmocka_unit_test(over)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
