@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200 };
+enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200, MOST_MS = 60000 };
 
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret)
 {
@@ -56,8 +56,8 @@ static void tell_done(const char *path, const char *node, long long job, long lo
 	td_standin_ask(path, line, td_standin_now_ms() + ASK_MS, said, sizeof(said));
 }
 
-// One job. What fails is asked for again by the agent.
-static void note(const char *path, const char *node, struct standin_use *u)
+// One job. What fails is asked for again by the agent. False: slurmdbd does not answer.
+static bool note(const char *path, const char *node, struct standin_use *u)
 {
 	static struct standin_run run;
 	char id[24], where[48], set[COMMENT + 128], *text = NULL, why[128];
@@ -69,15 +69,15 @@ static void note(const char *path, const char *node, struct standin_use *u)
 	free(text);
 	if (known && !run.last) { // it was queued again: the comment is of the run that came after
 		tell_done(path, node, u->job, u->start);
-		return;
+		return true;
 	}
 	if (!known || !run.ended)
-		return;
+		return !r;
 	if (!first_of(run.nodes, node)) {
 		// Else each node of a large job would ask slurmdbd for a day.
 		if (td_standin_run_over(&run, (long long)time(NULL)))
 			tell_done(path, node, u->job, u->start);
-		return;
+		return true;
 	}
 	struct standin_other *others = NULL;
 	int n = 0;
@@ -85,7 +85,7 @@ static void note(const char *path, const char *node, struct standin_use *u)
 		   td_standin_others_used(others, n, td_standin_now_ms() + ALL_MS, u);
 	free(others);
 	if (!all)
-		return;
+		return true;
 	if (run.whole && !strstr(run.comment, TD_WIRE_USE)) {
 		snprintf(where, sizeof(where), "jobid=%s", id);
 		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,
@@ -94,16 +94,20 @@ static void note(const char *path, const char *node, struct standin_use *u)
 			    "watch",
 			    (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
 			    td_standin_now_ms() + COMMAND_MS))
-			return;
+			return true; // it may be this one's alone
 	}
 	tell_done(path, node, u->job, u->start);
+	return true;
 }
 
 void td_standin_note_all(const char *path, const char *node, const char *list)
 {
 	struct standin_use u;
-	for (const char *p = list; sscanf(p, "%lld:%lld:%lf:%lf", &u.job, &u.start, &u.busy, &u.idle) == 4;) {
-		note(path, node, &u);
+	const int64_t end = td_standin_now_ms() + MOST_MS; // meanwhile nobody looks for jobs that hang
+	for (const char *p = list;
+	     td_standin_now_ms() < end && sscanf(p, "%lld:%lld:%lf:%lf", &u.job, &u.start, &u.busy, &u.idle) == 4;) {
+		if (!note(path, node, &u))
+			break;
 		p += strspn(p, "0123456789:");
 		if (*p++ != ',')
 			break;
