@@ -446,6 +446,7 @@ struct op {
 	int64_t ms;        // of a test: how long it computes
 	int64_t gpu;       // of a cut: the machine's; below 0: all of them
 	const char *parts; // the same: "3g.40gb,1g.10gb"; "": they shall be whole
+	bool held;         // the node is out of service
 };
 
 static char *record_path(const struct td_nodehealth *h, const char *node)
@@ -559,7 +560,7 @@ static int nobody_holds(struct td_nodehealth *h, const struct op *x, struct td_e
 {
 	struct td_holder who;
 	for (int k = 0; h->o.gate && k < TD_HEALTH_GPUS; k++)
-		if (td_gate_holder(h->o.gate, x->node, k, &who) && (who.pod || strcmp(who.uid, "0") != 0))
+		if (td_gate_holder(h->o.gate, x->node, k, &who))
 			return td_fail(err, TD_CONFLICT, "gpu%d is held by job %lld", k, (long long)who.job);
 	return 0;
 }
@@ -569,6 +570,9 @@ static int cut(struct td_nodehealth *h, const struct op *x, struct td_error *err
 	struct td_checkup_backend *b = &h->o.backends[x->node];
 	td_auto_strv struct td_strv parts = {0};
 	struct td_mig_wish wish[TD_MIG_PARTS];
+	// An agent that was away for long may hear of it, or find it begun, when nobody waits for it any more.
+	if (!x->held)
+		return td_fail(err, TD_CONFLICT, "the node is in service again: ask once more");
 	int r = nobody_holds(h, x, err);
 	if (!b->kinds || !b->cut)
 		return td_fail(err, TD_UNSUPPORTED, "this agent has no way to cut a GPU");
@@ -645,7 +649,8 @@ static int do_once(struct td_nodehealth *h, const struct op *x, struct td_cancel
 		return td_fail(err, r, "%s", e.msg);
 	td_info("node %s: %s %s%s", x->name, x->action, r ? "failed: " : "is done", r ? e.msg : "");
 	int saved = record(h, x, r ? "failed" : "done", r ? e.msg : "", err);
-	if (!r && !saved && h->o.recut && td_streq(x->action, "cut-gpu"))
+	// One that failed may have changed some of them.
+	if (!saved && h->o.recut && td_streq(x->action, "cut-gpu"))
 		h->o.recut(h->o.ctx, x->node);
 	return saved;
 }
@@ -668,6 +673,7 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 			     .alone = td_streq(td_jstr(o, "scope"), "device"),
 			     .gpu = td_jint(o, "gpu", -1),
 			     .parts = td_jstr(o, "parts"),
+			     .held = td_object_annotation(node, TD_ANN_HOLD),
 			     .ms = ms < 1              ? 1
 				   : ms > TEST_MOST_MS ? TEST_MOST_MS
 						       : ms,
