@@ -73,6 +73,21 @@ void td_op_cut_operation(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_v
 		td_jm_int(d, root, "gpu", td_jint(spec, "gpu", 0));
 }
 
+// Has its slurmd read a gres.conf that has the devices of now? Parts of the same names may have other files, and then
+// neither its pod nor its record tells the two apart.
+static bool config_anew(struct td_op_node *n, const struct td_object *sc, const yyjson_val *line,
+			const struct td_op_share *share, const struct td_json *told)
+{
+	td_auto_free char *name = td_asprintf("%s-config", sc->name);
+	td_auto(td_object_unref) struct td_object *cm = td_informer_get(n->op->configmaps, sc->ns, name);
+	const char *config = td_jstr(line, "config");
+	struct td_op_vendor vendor;
+	td_op_vendor_of(sc->root, n->node->root, &(struct td_op_found){.n = share->gpus, .told = told}, &vendor);
+	const struct td_op_of of = {share, &vendor, td_streq(td_object_label(n->node, TD_LABEL_FAKE_GPUS), "true")};
+	return cm && config && td_streq(config, td_object_annotation(cm, TD_ANN_CONFIG)) &&
+	       td_op_kinds_written(sc->root, n->name, &of, td_jkey_str(td_jget(cm->root, "data"), "gres.conf"));
+}
+
 bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 {
 	struct td_op *op = n->op;
@@ -87,17 +102,20 @@ bool td_op_cut_anew(struct td_op_node *n, const struct td_object *slurmd)
 	td_auto(td_json_unref) struct td_json *in_force = td_op_in_force(op, sc), *want = NULL;
 	if (!slurmd || td_object_deleting(slurmd) || !td_op_gpus(op, sc->root, n->node, &gpus, &why))
 		return false;
-	// What the agent says of the machine, and what a device plugin says, come one after the other.
 	td_auto(td_json_unref) struct td_json *told = td_op_told_read(n->node->root);
+	gpus.told = told;
+	// What the agent says of the machine, and what a device plugin says, come one after the other.
 	int64_t offered = 0;
 	if (td_api_devices(td_jget(n->node->root, "status.capacity"), td_op_node_resource(sc->root, n->node->root),
 			   &offered, &why) ||
 	    (offered && (size_t)offered != yyjson_arr_size(td_jget(td_json_root(told), "gpus"))))
 		return false;
-	const char *record = td_jstr(td_jfind(td_jget(set->root, "status.nodes"), "name", n->name), "gres");
+	const yyjson_val *line = td_jfind(td_jget(set->root, "status.nodes"), "name", n->name);
+	const char *record = td_jstr(line, "gres");
 	return td_op_share_of(sc->root, set->root, n->node->root, &gpus, &share, &why) && record &&
 	       !td_op_gpus_differ(record, &share) &&
 	       !td_op_slurmd_pod(td_json_root(in_force), set->root, n->node->root, &share, op->image, &want, &why) &&
 	       td_streq(td_object_annotation(slurmd, TD_ANN_REVISION),
-			td_jkey_str(td_jget(td_json_root(want), "metadata.annotations"), TD_ANN_REVISION));
+			td_jkey_str(td_jget(td_json_root(want), "metadata.annotations"), TD_ANN_REVISION)) &&
+	       config_anew(n, sc, line, &share, told);
 }

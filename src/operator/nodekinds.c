@@ -2,6 +2,7 @@
 // makes one, and a node without a line would register without GPUs.
 #include "operator/operator.h"
 
+#include "slurm/gres.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -119,4 +120,35 @@ void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc)
 		}
 		devices(k, sc, g, nodes);
 	}
+}
+
+// Does a line's "NodeName=LIST " name the node? *ret_rest: what follows. A line without one is everybody's.
+static bool names(const char *line, const char *node, const char **ret_rest)
+{
+	static const char key[] = "NodeName=";
+	td_auto_strv struct td_strv l = {0};
+	*ret_rest = line;
+	if (!td_starts(line, key))
+		return true;
+	const char *list = line + strlen(key), *end = strchr(list, ' ');
+	td_auto_free char *text = td_strndup(list, end ? (size_t)(end - list) : strlen(list));
+	*ret_rest = end ? end + 1 : "";
+	return !td_hostlist_parse(text, &l, NULL) && td_strv_has(&l, node);
+}
+
+bool td_op_kinds_written(const yyjson_val *sc, const char *node, const struct td_op_of *of, const char *gres_conf)
+{
+	__attribute__((cleanup(td_op_kinds_done))) struct td_op_kinds k = {0};
+	td_op_kinds_add(&k, node, of);
+	td_op_kinds_lines(&k, sc);
+	td_auto_free char *want = td_slurm_gres_conf(&(struct td_slurm_facts){.gres = k.lines, .n_gres = k.n_lines});
+	td_auto_strv struct td_strv lines = {0};
+	td_auto_buf struct td_buf has = {0};
+	td_strv_split(&lines, gres_conf ? gres_conf : "", '\n');
+	for (size_t i = 0; i < lines.n; i++) {
+		const char *rest;
+		if (names(lines.v[i], node, &rest))
+			td_buf_printf(&has, "%s\n", rest);
+	}
+	return !strcmp(td_buf_str(&has), want);
 }

@@ -326,6 +326,8 @@ void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op
 // Sets the lines, once, when all nodes are added. With one kind of node, one line stands for all, so that further nodes
 // of that kind change nothing. With several kinds, lines name their nodes.
 void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc);
+// Does a gres.conf that was written so have the lines of this node as it is now?
+bool td_op_kinds_written(const yyjson_val *sc, const char *node, const struct td_op_of *of, const char *gres_conf);
 void td_op_kinds_done(struct td_op_kinds *k);
 
 // ---- gputypes.c: types of GPUs (pure) ----

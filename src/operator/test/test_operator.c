@@ -582,6 +582,29 @@ static void test_kinds_of_nodes(void **state)
 		assert_non_null(strstr(conf, line));
 	}
 	assert_null(strstr(conf, "plain"));
+
+	// Whether it has a node's devices of now, also where their types and number are those of before.
+	struct td_op_share s = {.cpus = 8, .memory_mb = 1024, .gpus = 2};
+	struct td_op_vendor v = {0};
+	vendor_of(sc, NULL, s.gpus, &v);
+	snprintf(s.types, sizeof(s.types), "h100:1,1g.10gb:1");
+	const struct td_op_of of = {&s, &v, false}, first = {&s, &v, true};
+	const yyjson_val *root = td_json_root(sc);
+	assert_true(td_op_kinds_written(root, "n1", &first, conf));
+	assert_true(td_op_kinds_written(root, "n21", &first, conf));
+	assert_false(td_op_kinds_written(root, "n1", &of, conf)); // other files
+	assert_false(td_op_kinds_written(root, "n2", &first, conf));
+	assert_false(td_op_kinds_written(root, "n1", &first, NULL));
+	assert_true(td_op_kinds_written(root, "plain", &(struct td_op_of){&plain, &none, false}, conf));
+	struct td_op_kinds all = {0};
+	td_op_kinds_add(&all, "n1", &of);
+	td_op_kinds_lines(&all, root);
+	td_auto_free char *one = td_slurm_gres_conf(&(struct td_slurm_facts){.gres = all.lines, .n_gres = all.n_lines});
+	td_op_kinds_done(&all);
+	assert_true(td_op_kinds_written(root, "n1", &of, one)); // one kind: lines name nobody
+	snprintf(v.files, sizeof(v.files),
+		 "/dev/nvidia0+/dev/nvidia-caps/nvidia-cap3,/dev/nvidia0+/dev/nvidia-caps/nvidia-cap4");
+	assert_false(td_op_kinds_written(root, "n1", &of, one));
 }
 
 static void test_numa(void **state)
