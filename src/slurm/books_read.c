@@ -20,6 +20,8 @@ __attribute__((format(printf, 2, 3))) static void leave(struct books_reader *r, 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	for (char *p = text; *p; p++) // a stranger's words go to an administrator's terminal
+		*p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
 	td_strv_addf(&r->b->left, "%s:%zu: %s", r->name, r->line, text);
 }
 
