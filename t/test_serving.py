@@ -77,7 +77,7 @@ def test_replicas_and_revisions_of_a_knative_service(serving):
     assert len(files(pool, run[0], "user-container")) == gpus and files(pool, run[0], "queue-proxy") == set()
     said = pool.cmd("why", "ksvc/hello").stdout
     assert said.startswith(f"Knative Service default/hello has {nodes} pods: {nodes} run, 0 wait") and all(f"as Slurm job {j}, nvidia.com/gpu" in said for j in first)
-    assert wait_for("it is in the figures", lambda: (r := of_service(pool, "default/Service/hello")) and r["jobs"] >= nodes and r)["gpuHours"] > 0
+    wait_for("it is in the figures", lambda: (r := of_service(pool, "default/Service/hello")) and r["jobs"] >= nodes and r["gpuHours"] > 0)
 
     # The next revision beside it: no GPU is free, and this is said, with the way out.
     pool.apply(*made("knative", REVISION=2, GPUS=gpus, REPLICAS=1))
