@@ -1,6 +1,6 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
-// FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
+// FAKE_NVML_WELL: neither has anything. FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
 // FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 // Without it they can be cut, as an H100 of 80 GB: mode, GPU instances with their slices of memory, a compute instance in
 // each. FAKE_NVML_BUSY: a program uses them. FAKE_NVML_RESET: the mode counts after a reset only.
@@ -347,9 +347,13 @@ EXPORT int nvmlDeviceGetMemoryInfo(device d, unsigned long long *m)
 	m[2] = 1ULL << 30;
 	return 0;
 }
+static int sick(device d)
+{
+	return d == (device)&gpus[1] && !getenv("FAKE_NVML_WELL");
+}
 EXPORT int nvmlDeviceGetCurrPcieLinkWidth(device d, unsigned *w)
 {
-	*w = d == (device)&gpus[1] ? 8 : 16;
+	*w = sick(d) ? 8 : 16;
 	return 0;
 }
 EXPORT int nvmlDeviceGetMaxPcieLinkWidth(device d, unsigned *w)
@@ -360,7 +364,7 @@ EXPORT int nvmlDeviceGetMaxPcieLinkWidth(device d, unsigned *w)
 EXPORT int nvmlDeviceGetFieldValues(device d, int n, struct field *f)
 {
 	f->code = f->id == 230 ? 0 : 3;
-	f->value = d == (device)&gpus[1] ? 1 : 0;
+	f->value = sick(d);
 	return 0;
 }
 EXPORT int nvmlEventSetCreate(void **s)
@@ -374,7 +378,7 @@ EXPORT int nvmlDeviceRegisterEvents(device d, unsigned long long type, void *s)
 }
 EXPORT int nvmlEventSetWait_v2(void *s, struct event *e, unsigned ms)
 {
-	if (events++)
+	if (events++ || getenv("FAKE_NVML_WELL"))
 		return 10; // a timeout
 	const char *of = getenv("FAKE_NVML_XID_PART");
 	*e = (struct event){(device)&gpus[of ? 0 : 1], 8, 79, of ? (unsigned)atoi(of) : 0xFFFFFFFF, 0};
