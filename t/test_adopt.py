@@ -10,25 +10,12 @@ import yaml
 
 from harness import IMAGES, wait_for
 from machine import Machine
+from oldslurm import ASKING, CONF, OldSlurm
 
 pytestmark = [pytest.mark.embedded]
 
 # The smallest Slurm there is: one machine, which has its controller too.
-OLD = """ClusterName=old
-SlurmctldHost=h1
-SlurmUser=root
-AuthType=auth/slurm
-CredType=cred/slurm
-AuthInfo=use_client_ids
-StateSaveLocation=/var/spool/old-slurmctld
-SlurmdSpoolDir=/var/spool/old-slurmd
-SlurmctldPidFile=/run/old-slurmctld.pid
-SlurmdPidFile=/run/old-slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-ReturnToService=2
-MessageTimeout=30
+OLD = CONF + """ReturnToService=2
 NodeName=h1 CPUs=2 RealMemory=1000 Feature=fast
 PartitionName=main Nodes=h1 Default=YES MaxTime=1:00:00
 """
@@ -42,30 +29,17 @@ exec slurmd -N h1
 """
 
 
-class Old(Machine):
-    """The machine with the old Slurm. Its commands ask slurmctld's socket, because slurmd's is that of whoever has the machine."""
-
+class Old(OldSlurm):
     def __enter__(self):
         super().__enter__()
-        etc, sbin = self.dir / "upper/etc/slurm", self.dir / "upper/usr/local/sbin"
-        etc.mkdir(parents=True)
-        sbin.mkdir(parents=True)
-        (etc / "slurm.conf").write_text(OLD)
-        (etc / "slurm.key").write_bytes(os.urandom(1024))
-        (etc / "slurm.key").chmod(0o600)
-        for name, text in (("old-stop", STOP), ("old-start", START)):
-            (sbin / name).write_text(text)
-            (sbin / name).chmod(0o755)
+        self.put(OLD, **{"old-stop": STOP, "old-start": START})
         self.join()
         self.kubeconfig("root/admin.conf", f"{self.pool.home}/pki/admin.crt", f"{self.pool.home}/pki/admin.key")
         self.start("sh", "-c", "mkdir -p /var/spool/old-slurmctld; old-start; exec slurmctld -D", log="old.log")
         return self
 
-    def old(self, *argv):
-        return subprocess.run(self.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", *argv), capture_output=True, text=True, check=True, timeout=120).stdout
-
     def adopt(self, *argv):
-        return ("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", *self.tandem("adopt", *argv, "--kubeconfig", "/root/admin.conf"))
+        return (*ASKING, *self.tandem("adopt", *argv, "--kubeconfig", "/root/admin.conf"))
 
 
 @pytest.fixture

@@ -1,38 +1,22 @@
 """`tandem adopt accounts` takes accounts, users, limits, shares and QOS over (docs/adopt.md): from a real slurmdbd with MariaDB, slurmctld and slurmd of another cluster, on a
 machine beside the pool."""
-import os
 import pathlib
 import re
-import subprocess
 
 import pytest
 import yaml
 
 from harness import IMAGES, wait_for
-from machine import Machine
+from oldslurm import CONF, OldSlurm
 
 pytestmark = [pytest.mark.embedded]
 
-CONF = """ClusterName=old
-SlurmctldHost=h1
-SlurmUser=root
-AuthType=auth/slurm
-CredType=cred/slurm
-AuthInfo=use_client_ids
-StateSaveLocation=/var/spool/old-slurmctld
-SlurmdSpoolDir=/var/spool/old-slurmd
-SlurmctldPidFile=/run/old-slurmctld.pid
-SlurmdPidFile=/run/old-slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-PriorityType=priority/multifactor
+OLD = CONF + """PriorityType=priority/multifactor
 GresTypes=gpu
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=h1
 AccountingStorageTRES=gres/gpu
 AccountingStorageEnforce=associations,limits,qos
-MessageTimeout=30
 NodeName=h1 CPUs=2 RealMemory=1000
 PartitionName=main Nodes=h1 Default=YES MaxTime=1:00:00
 """
@@ -79,40 +63,30 @@ add coordinator account=science names=researcher
 ASSOC = "format=Account,User,Partition,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins,ParentName"
 
 
-class Old(Machine):
-    """The machine with the old Slurm and its database."""
+class Old(OldSlurm):
+    """With its database."""
 
     def __enter__(self):
         super().__enter__()
-        etc, sbin = self.dir / "upper/etc", self.dir / "upper/usr/local/sbin"
-        (etc / "slurm").mkdir(parents=True)
-        sbin.mkdir(parents=True)
+        etc = self.dir / "upper/etc"
         self.passwd = f"ann:x:3000:100:Ann:/home/ann:/bin/sh\nresearcher:x:{self.pool.uid}:{self.pool.uid}::/home/researcher:/bin/bash\n"
         (etc / "passwd").write_text(pathlib.Path(f"{IMAGES}/tandem+slurm/24.11/rootfs/etc/passwd").read_text() + self.passwd)
-        for name, text in (("slurm.conf", CONF), ("slurmdbd.conf", DBD)):
-            (etc / "slurm" / name).write_text(text)
-            (etc / "slurm" / name).chmod(0o600 if name == "slurmdbd.conf" else 0o644)
-        (etc / "slurm/slurm.key").write_bytes(os.urandom(1024))
-        (etc / "slurm/slurm.key").chmod(0o600)
-        (sbin / "start").write_text(START)
-        (sbin / "start").chmod(0o755)
+        self.put(OLD, start=START)
+        (etc / "slurm/slurmdbd.conf").write_text(DBD)
+        (etc / "slurm/slurmdbd.conf").chmod(0o600)
         self.start("start", log="old.log")
         return self
 
-    def old(self, *argv, **kw):
-        return subprocess.run(self.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", *argv), capture_output=True, text=True, check=True, timeout=120, **kw).stdout
-
     def user(self, *argv, check=True):
-        return subprocess.run(self.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", "setpriv", "--reuid", self.pool.uid, "--regid", self.pool.uid, "--clear-groups", *argv),
-                              capture_output=True, text=True, check=check, timeout=120)
+        return self.ask("setpriv", "--reuid", self.pool.uid, "--regid", self.pool.uid, "--clear-groups", *argv, check=check)
 
 
 @pytest.fixture(scope="module")
 def sites(own_pool):
     own_pool.uid = int(own_pool.as_user("researcher", "id", "-u").stdout)
     with Old(own_pool, "h1", last=3) as m:
-        wait_for("the old Slurm runs", lambda: "idle" in subprocess.run(m.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", "sinfo", "-h", "-o", "%T"), capture_output=True, text=True).stdout, 120)
-        subprocess.run(m.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", "sacctmgr", "-iQ"), input=SITE, capture_output=True, text=True, timeout=120)
+        wait_for("the old Slurm runs", lambda: "idle" in m.ask("sinfo", "-h", "-o", "%T", check=False).stdout, 120)
+        m.ask("sacctmgr", "-iQ", check=False, input=SITE)
         yield own_pool, m
 
 
@@ -144,7 +118,7 @@ def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
 
     # Without --apply it is printed; from the old machine itself sacctmgr and getent are asked.
     printed = pool.cmd("adopt", "accounts", dump, "--qos", qos, "--people", people)
-    asked = subprocess.run(m.inside("env", "SLURM_SACK_SOCKET=/run/slurmctld/sack.socket", *m.tandem("adopt", "accounts", "--people", "getent")), capture_output=True, text=True, check=True)
+    asked = m.ask(*m.tandem("adopt", "accounts", "--people", "getent"))
     assert asked.stdout == printed.stdout and len(re.findall("^#> ", printed.stdout, re.M)) == 14
     assert yaml.safe_load(printed.stdout)["spec"]["users"] == [{"name": "ann", "uid": 3000, "gid": 100, "shell": "/bin/sh"}, {"name": "researcher", "uid": pool.uid}]
 

@@ -204,8 +204,9 @@ struct td_checkup_backend {
 	int (*rebooted)(void *ctx, struct td_error *err);
 	void (*free)(void *ctx);
 	void *ctx;
-	// How the machine's GPU, in NVML's order, can be cut. *ret_n 0: not at all. TD_NOT_FOUND: there is no such GPU.
-	// Both NULL: there is no way to ask, or to do it.
+	// How the machine's GPU, in NVML's order, can be cut. *ret_n 0: not at all. TD_NOT_FOUND: there is no such GPU,
+	// nor one behind it. Anything else, TD_TRANSIENT of one that is lost: it has not said it. Both NULL: there is no way
+	// to ask, or to do it.
 	int (*kinds)(void *ctx, int gpu, struct td_mig_kind ret[TD_MIG_KINDS], size_t *ret_n, struct td_error *err);
 	// Cuts it so, and in nothing else; n 0: it is whole again. What is there already is read first, so that it can be
 	// done again after a crash at any point; where it is as wished nothing is changed. Nobody may use the GPU.

@@ -64,9 +64,10 @@ static size_t kinds_of(const struct td_nvml *n, nvml_device d, struct kind ret[T
 
 static int gpu_of(const struct td_nvml *n, int gpu, nvml_device *ret, struct td_error *err)
 {
-	if (gpu < 0 || gpu >= (int)n->n || !n->gpu[gpu])
-		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here, or it is lost: the machine has %u", gpu,
-			       n->n);
+	if (gpu < 0 || gpu >= (int)n->n)
+		return td_fail(err, TD_NOT_FOUND, "there is no GPU %d here: the machine has %u", gpu, n->n);
+	if (!n->gpu[gpu])
+		return td_fail(err, TD_TRANSIENT, "it is lost: reset it or reboot the node");
 	*ret = n->gpu[gpu];
 	return 0;
 }
@@ -79,7 +80,10 @@ int td_nvml_kinds(struct td_nvml *n, int gpu, struct td_mig_kind ret[TD_MIG_KIND
 	int r = gpu_of(n, gpu, &d, err);
 	if (r)
 		return r;
-	size_t k = able(n) && n->mig(d, &now, &then) == OK ? kinds_of(n, d, v) : 0;
+	int said = able(n) ? n->mig(d, &now, &then) : NOT_SUPPORTED;
+	if (said != OK && said != NOT_SUPPORTED)
+		return failed(said, "whether the GPU can be cut", err);
+	size_t k = said == OK ? kinds_of(n, d, v) : 0;
 	for (size_t i = 0; i < k; i++)
 		ret[i] = v[i].is;
 	*ret_n = k;

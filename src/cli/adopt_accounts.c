@@ -158,8 +158,6 @@ static int add_users(struct td_kube *k, const struct td_object *sc, yyjson_val *
 
 // ---- the pool ----
 
-static const char *const in_ctld[] = {"-c", "slurmctld", "--", "getent", "passwd", NULL};
-
 // slurmctld looks for the uid of a new row at once, and then once an hour: so it has to know the people before.
 static int wait_known(const struct td_cli_login *l, const char *user, struct td_error *err)
 {
@@ -172,13 +170,9 @@ static int wait_known(const struct td_cli_login *l, const char *user, struct td_
 		td_auto_strv struct td_strv argv = {0};
 		td_auto_buf struct td_buf said = {0};
 		int status = 0;
-		td_strv_add(&argv, "kubectl");
-		td_strv_addf(&argv, "--kubeconfig=%s", l->conf);
-		td_strv_addf(&argv, "--namespace=%s", l->ns);
-		td_strv_add(&argv, "exec");
-		td_strv_add(&argv, pods.v[i]->name);
-		for (size_t w = 0; in_ctld[w]; w++)
-			td_strv_add(&argv, in_ctld[w]);
+		td_cli_login_beside(l, pods.v[i]->name, "--container=slurmctld", &argv);
+		td_strv_add(&argv, "getent");
+		td_strv_add(&argv, "passwd");
 		td_strv_add(&argv, user);
 		r = td_run(argv.v, NULL, GETENT_MS, NULL, &status, &said, err);
 		if (!r && !status) {

@@ -66,7 +66,7 @@ int td_cli_login_open(const char *cmd, const struct td_remote *remote, struct td
 	return find_pod(cmd, remote, l);
 }
 
-void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td_strv *ret)
+void td_cli_login_beside(const struct td_cli_login *l, const char *pod, const char *flag, struct td_strv *ret)
 {
 	td_strv_add(ret, "kubectl");
 	td_strv_addf(ret, "--kubeconfig=%s", l->conf);
@@ -75,8 +75,13 @@ void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td
 	td_strv_add(ret, "--quiet");
 	if (flag)
 		td_strv_add(ret, flag);
-	td_strv_add(ret, l->pod);
+	td_strv_add(ret, pod);
 	td_strv_add(ret, "--");
+}
+
+void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td_strv *ret)
+{
+	td_cli_login_beside(l, l->pod, flag, ret);
 }
 
 int td_cli_login_run(const struct td_cli_login *l, const char *file, const char *const *args, struct td_buf *ret,

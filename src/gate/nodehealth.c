@@ -341,8 +341,8 @@ static void condition(struct td_nodehealth *h, const struct td_object *node, con
 	td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(h->o.clock));
 }
 
-// Asks in which parts the GPUs can be cut, until all have said it: that stays as it is.
-static void learn_parts(struct td_checkup_backend *b, char **known)
+// Asks in which parts the GPUs can be cut. *ret stays NULL until all of them have said it.
+static void learn_parts(struct td_checkup_backend *b, char **ret)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
 	yyjson_mut_val *list = yyjson_mut_arr(d), *gpus = NULL;
@@ -350,7 +350,7 @@ static void learn_parts(struct td_checkup_backend *b, char **known)
 	size_t n_before = 0;
 	int r = 0;
 	yyjson_mut_doc_set_root(d, list);
-	for (int gpu = 0; !*known && b->kinds && gpu < TD_HEALTH_GPUS; gpu++) {
+	for (int gpu = 0; b->kinds && gpu < TD_HEALTH_GPUS; gpu++) {
 		struct td_mig_kind v[TD_MIG_KINDS] = {0};
 		size_t n = 0;
 		if ((r = b->kinds(b->ctx, gpu, v, &n, NULL)))
@@ -373,8 +373,8 @@ static void learn_parts(struct td_checkup_backend *b, char **known)
 			yyjson_mut_arr_add_int(d, gpus, gpu);
 		}
 	}
-	if (!*known && (!r || r == TD_NOT_FOUND))
-		*known = yyjson_mut_arr_size(list) ? td_json_mut_text(list, NULL) : td_strdup("");
+	if (!r || r == TD_NOT_FOUND)
+		*ret = yyjson_mut_arr_size(list) ? td_json_mut_text(list, NULL) : td_strdup("");
 }
 
 // result: the annotation that goes into the same write; NULL: as it is.
@@ -399,7 +399,8 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 	if (gpus)
 		note(d, root, node, TD_ANN_GPUS, gpus, &differs);
 	char **parts = &h->v[index_of(h, node->name)].parts;
-	learn_parts(&h->o.backends[index_of(h, node->name)], parts);
+	if (!*parts) // what they have said stays as it is
+		learn_parts(&h->o.backends[index_of(h, node->name)], parts);
 	if (*parts && **parts)
 		note(d, root, node, TD_ANN_GPU_PARTS, *parts, &differs);
 	td_auto_free char *nics = td_checkup_nics_text(f);

@@ -47,6 +47,12 @@ static int field_i64(const char *v, const char *key, int64_t *ret, struct td_err
 	return 0;
 }
 
+// Is it a request that td_gate_opts.several answers?
+static bool for_several(const struct td_gate_request *q)
+{
+	return q->exchange || q->suspect || q->hangs || q->progress || q->pace || q->use || q->used || q->noted;
+}
+
 int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err)
 {
 	td_auto_strv struct td_strv f = {0};
@@ -68,8 +74,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.use = f.n && !strcmp(f.v[0], "use");
 	q.used = f.n && !strcmp(f.v[0], "used");
 	q.noted = f.n && !strcmp(f.v[0], "noted");
-	bool other = q.exchange || q.suspect || q.hangs || q.progress || q.pace || q.use || q.used || q.noted;
-	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !other))
+	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !for_several(&q)))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
 			       f.n ? f.v[0] : "");
 	for (size_t i = 1; i < f.n; i++) {
@@ -286,8 +291,7 @@ static void answer(struct request *q)
 	if (!r)
 		r = req.check ? peer_job(q->s->g, q->node, who.pid, &req.h.job, &err)
 			      : peer_may_claim(q->s->g, q->node, who.pid, &err);
-	if (!r && (req.exchange || req.suspect || req.hangs || req.progress || req.pace || req.use || req.used ||
-		   req.noted)) {
+	if (!r && for_several(&req)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)
 				       : 0;

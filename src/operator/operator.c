@@ -295,6 +295,16 @@ static void *tenants(void *arg)
 	return NULL;
 }
 
+int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_kube_raw(k, "GET", "/api/v1", NULL, c, &j, err);
+	if (r)
+		return r;
+	*ret = td_jfind(td_jget(td_json_root(j), "resources"), "name", resource) != NULL;
+	return 0;
+}
+
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
@@ -302,7 +312,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	bool served = false;
 	int r = td_dra_served(op->k, &served, c, err);
 	if (!r && op->image)
-		r = td_op_resize_served(op->k, &op->resize, c, err);
+		r = td_op_core_served(op->k, "pods/resize", &op->resize, c, err);
 	if (r)
 		return r;
 	op->stopping = false;

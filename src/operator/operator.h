@@ -428,6 +428,8 @@ void td_op_missing_done(struct td_op_missing *m);
 
 // ---- operator.c, cluster.c, nodeset.c ----
 
+// Does the API's core group serve this, such as pods/resize?
+int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct td_cancel *c, struct td_error *err);
 struct td_op;
 // One cluster's Slurm as last seen. The worker that holds the cluster's key uses it.
 struct td_op_view {
@@ -603,8 +605,6 @@ int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster
 
 // ---- placeholder.c ----
 
-// Does the API serve pods/resize?
-int td_op_resize_served(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err);
 // Builds the placeholder of a slurmd pod on its node (pure). The caller unrefs it.
 struct td_json *td_op_placeholder_pod(const yyjson_val *sc, const yyjson_val *nodeset, const yyjson_val *slurmd,
 				      const char *node, const char *image);

@@ -7,16 +7,6 @@
 
 #include <string.h>
 
-int td_op_resize_served(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err)
-{
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(k, "GET", "/api/v1", NULL, c, &j, err);
-	if (r)
-		return r;
-	*ret = td_jfind(td_jget(td_json_root(j), "resources"), "name", "pods/resize") != NULL;
-	return 0;
-}
-
 struct td_json *td_op_placeholder_pod(const yyjson_val *sc, const yyjson_val *nodeset, const yyjson_val *slurmd,
 				      const char *node, const char *image)
 {

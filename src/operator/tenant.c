@@ -383,12 +383,11 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 	while ((r = td_kube_raw(op->k, "GET", "/apis/networking.k8s.io/v1", NULL, c, &j, &err)) && r != TD_NOT_FOUND)
 		if (td_cancel_wait(c, 1000))
 			return;
-	td_auto(td_json_unref) struct td_json *core = NULL;
-	while (td_kube_raw(op->k, "GET", "/api/v1", NULL, c, &core, &err))
+	const bool policies = r != TD_NOT_FOUND;
+	bool quotas = false;
+	while (td_op_core_served(op->k, td_resourcequotas.resource, &quotas, c, &err))
 		if (td_cancel_wait(c, 1000))
 			return;
-	const bool policies = r != TD_NOT_FOUND,
-		   quotas = td_jfind(td_jget(td_json_root(core), "resources"), "name", td_resourcequotas.resource);
 
 	const struct {
 		struct td_informer **slot;

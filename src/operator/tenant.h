@@ -72,6 +72,8 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c);
 
 // Fills p->v[i] and p->p[i] from p->v[i].o. now_ms: real time.
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t i, int64_t now_ms);
+// The place of the Tenant above it; p->n: there is none. Who goes on counts his steps: they may stand in a circle.
+size_t td_op_tenant_above(const struct td_op_tenant_pass *p, size_t at);
 // Does the cluster enforce limits? *ret_fix: what to do, when not.
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
 

@@ -121,42 +121,31 @@ static int network(struct maker *m, yyjson_mut_val *root, struct td_error *err)
 	return r ? r : policy(m, out, shut, err);
 }
 
-// The filter of system calls of its pods: its own, or that of the nearest Tenant above that has one. NULL: none.
-static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
+// The Tenant that says this field: itself, or the nearest above it. NULL: none does.
+static const yyjson_val *who_says(const struct td_op_tenant_pass *p, size_t at, const char *field)
 {
-	for (size_t steps = 0; steps <= p->n; steps++) {
-		const yyjson_val *o = p->v[at].o->root;
-		const char *type = td_jstr(o, "spec.seccompProfile.type");
-		if (td_streq(type, "Localhost"))
-			return td_arena_printf(p->arena, "localhost/%s",
-					       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
-		if (type)
-			return td_arena_strdup(p->arena, type);
-		size_t up = 0;
-		while (p->p[at].parent && up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
-			up++;
-		if (!p->p[at].parent || up == p->n)
-			return NULL;
-		at = up;
-	}
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
+		if (td_jget(p->v[at].o->root, field))
+			return p->v[at].o->root;
 	return NULL;
 }
 
-// Must its pods have user namespaces? Its own word, or that of the nearest Tenant above that says one.
+// The filter of system calls of its pods. NULL: none.
+static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
+{
+	const yyjson_val *o = who_says(p, at, "spec.seccompProfile.type");
+	const char *type = o ? td_jstr(o, "spec.seccompProfile.type") : NULL;
+	if (td_streq(type, "Localhost"))
+		return td_arena_printf(p->arena, "localhost/%s",
+				       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
+	return type ? td_arena_strdup(p->arena, type) : NULL;
+}
+
+// Must its pods have user namespaces?
 static bool users_of(const struct td_op_tenant_pass *p, size_t at)
 {
-	for (size_t steps = 0; steps <= p->n; steps++) {
-		const yyjson_val *o = p->v[at].o->root;
-		size_t up = 0;
-		if (td_jget(o, "spec.userNamespaces") || !p->p[at].parent)
-			return td_jbool(o, "spec.userNamespaces", false);
-		while (up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
-			up++;
-		if (up == p->n)
-			return false;
-		at = up;
-	}
-	return false;
+	const yyjson_val *o = who_says(p, at, "spec.userNamespaces");
+	return o && td_jbool(o, "spec.userNamespaces", false);
 }
 
 // What the operator says on a tenant's namespaces.

@@ -126,6 +126,14 @@ static bool outside(const yyjson_val *tenant, int64_t now_ms)
 	return now_ms < from || now_ms >= until;
 }
 
+size_t td_op_tenant_above(const struct td_op_tenant_pass *p, size_t at)
+{
+	size_t up = p->p[at].parent ? 0 : p->n;
+	while (up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
+		up++;
+	return up;
+}
+
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 {
 	struct td_op_tenant *t = &p->v[at];

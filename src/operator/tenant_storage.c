@@ -25,19 +25,10 @@ struct td_op_storage {
 	size_t n;
 };
 
-// The place of the Tenant above; p->n: there is none.
-static size_t above(const struct td_op_tenant_pass *p, size_t at)
-{
-	size_t up = p->p[at].parent ? 0 : p->n;
-	while (up < p->n && strcmp(p->p[up].name, p->p[at].parent) != 0)
-		up++;
-	return up;
-}
-
-// Is the tenant `at` the tenant `top`, or below it? A circle ends after as many steps as there are tenants.
+// Is the tenant `at` the tenant `top`, or below it?
 static bool within(const struct td_op_tenant_pass *p, size_t at, size_t top)
 {
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = above(p, at))
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
 		if (at == top)
 			return true;
 	return false;
@@ -54,7 +45,7 @@ static struct td_op_tenant_hard *hard_of(const struct td_op_tenant *t, const cha
 // Does the tenant, or one above it, have a limit of this word?
 static bool limited(const struct td_op_tenant_pass *p, size_t at, const char *word)
 {
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = above(p, at))
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
 		if (hard_of(&p->v[at], word))
 			return true;
 	return false;
@@ -174,7 +165,7 @@ const char *td_op_tenant_claims(struct td_op_tenant_pass *p, size_t at)
 		return NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = yyjson_mut_arr(d);
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = above(p, at)) {
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at)) {
 		const struct td_op_tenant *t = &p->v[at];
 		if (!t->n_hards)
 			continue;

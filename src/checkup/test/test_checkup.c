@@ -366,6 +366,12 @@ static void parts_are_devices(void **state)
 	td_auto_free char *gap = td_mig_task_text(&f);
 	assert_false(td_mig_told(&f));
 	assert_true(td_starts(gap, "CUDA_VISIBLE_DEVICES each - MIG-test-2 MIG-test-3 MIG-test-0\n"));
+	// Nor is it the end of them: who cuts all of them cuts none.
+	struct td_mig_kind kinds[TD_MIG_KINDS];
+	size_t n = 0;
+	assert_int_equal(b.kinds(b.ctx, 1, kinds, &n, NULL), TD_TRANSIENT);
+	assert_int_equal(b.cut(b.ctx, 1, NULL, 0, NULL), TD_TRANSIENT);
+	assert_int_equal(b.kinds(b.ctx, 2, kinds, &n, NULL), TD_NOT_FOUND);
 	td_checkup_backend_done(&b);
 	unsetenv("FAKE_NVML_LOST");
 	unsetenv("FAKE_NVML_XID_PART");
