@@ -45,6 +45,7 @@ static void test_holder(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	td_ct_holder_end(dir); // nobody is there
+	assert_int_equal(td_ct_holder_note(dir, pid, NULL), TD_INTERNAL);
 }
 
 // A user ends his holder and waits until somebody else's process has its number: that is not ended by root.
