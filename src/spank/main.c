@@ -127,8 +127,8 @@ static char *image_path(const struct ask *a)
 	const char *image = a->image;
 	while (image[0] == '.' && image[1] == '/')
 		image += 2;
-	return !td_ct_is_path(a->image) || image[0] == '/' ? td_strdup(image)
-							   : td_asprintf("%s/%s", a->cwd ? a->cwd : "", image);
+	return !td_ct_is_path(a->image) || a->image[0] == '/' ? td_strdup(image)
+							      : td_asprintf("%s/%s", a->cwd ? a->cwd : "", image);
 }
 
 static int make(const struct ask *a, const struct td_ct_owner *who, const char *id, const int fds[2],
