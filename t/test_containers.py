@@ -175,6 +175,7 @@ def test_squashfs_files(site, squash):
     trees = site.trees()
     site.do("researcher", "sh", "-c", "cd; ln -sf squash.sqsh link.sqsh")
     assert site.do("researcher", "sh", "-c", f"cd; srun -Q -w n0 --mem=50M --container-image=./link.sqsh pwd").stdout == "/work\n"
+    assert site.do("researcher", "sh", "-c", f"cd; srun -Q -w n0 --mem=50M --container-image=.//link.sqsh pwd").stdout == "/work\n"  # ./$NOTHING/link.sqsh
     assert sorted(site.trees()) == sorted(trees)
     site.do("researcher", "sh", "-c", "cd; cp squash.sqsh other.sqsh; mv other.sqsh link.sqsh")
     site.srun("--container-image=/home/researcher/link.sqsh", "true")

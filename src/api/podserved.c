@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum when { SET, IS_TRUE, IS_FALSE, NOT_ZERO, NOT_IN };
+enum when { SET, IS_TRUE, NOT_ZERO, NOT_IN };
 struct rule {
 	// Below the spec. "[]" stands for each element, "*." for each container and init container
 	// of a pod.
@@ -197,8 +197,6 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 		       !(yyjson_is_str(m) && !yyjson_get_len(m));
 	case IS_TRUE:
 		return yyjson_is_true(m);
-	case IS_FALSE:
-		return yyjson_is_false(m);
 	case NOT_ZERO:
 		return yyjson_get_sint(m) != 0;
 	case NOT_IN:

@@ -116,7 +116,8 @@ int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_
 	if (*q->k->group || strcmp(q->k->plural, "persistentvolumeclaims") != 0)
 		return 0;
 	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
-	td_auto(td_json_unref) struct td_json *limits = ns ? limits_of(ns) : NULL, *now = td_json_from_mut(o);
+	td_auto(td_json_unref) struct td_json *limits = ns ? limits_of(ns) : NULL,
+					      *now = limits ? td_json_from_mut(o) : NULL;
 	const yyjson_val *was = old ? td_item_root(old) : NULL;
 	if (!limits || !grows(td_json_root(limits), was, td_json_root(now)))
 		return 0;

@@ -10,12 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err)
+int td_file_read_fd(int fd, const char *path, size_t max, struct td_buf *ret, struct td_error *err)
 {
-	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, errno, "open %s", path);
-
 	td_auto_buf struct td_buf b = {0};
 	for (;;) {
 		td_buf_reserve(&b, 4096);
@@ -34,6 +30,14 @@ int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_err
 
 	td_buf_add(ret, b.s, b.len);
 	return 0;
+}
+
+int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err)
+{
+	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, errno, "open %s", path);
+	return td_file_read_fd(fd, path, max, ret, err);
 }
 
 int td_write_all(int fd, const void *p, size_t n, struct td_error *err)

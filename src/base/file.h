@@ -9,6 +9,8 @@
 // Reads a whole file of at most `max` bytes and appends it to *ret, NUL-terminated. Errors:
 // TD_NOT_FOUND when it is absent, TD_INVALID when it is larger, TD_INTERNAL otherwise.
 int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err);
+// The same of an open file, from where it stands; `path` is for messages.
+int td_file_read_fd(int fd, const char *path, size_t max, struct td_buf *ret, struct td_error *err);
 // Replaces the file: writes path.tmp-XXXXXX, calls fsync, renames it over path, and calls fsync on
 // the directory. After a crash, either the old or the new file is there.
 int td_file_write(const char *path, const void *p, size_t n, mode_t mode, struct td_error *err);

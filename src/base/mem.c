@@ -112,6 +112,17 @@ void td_buf_putc(struct td_buf *b, char c)
 	td_buf_add(b, &c, 1);
 }
 
+void td_buf_quote(struct td_buf *b, const char *word)
+{
+	td_buf_putc(b, '\'');
+	for (; *word; word++)
+		if (*word == '\'')
+			td_buf_puts(b, "'\\''");
+		else
+			td_buf_putc(b, *word);
+	td_buf_putc(b, '\'');
+}
+
 void td_buf_printf(struct td_buf *b, const char *fmt, ...)
 {
 	va_list ap, aq;

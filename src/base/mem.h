@@ -63,6 +63,8 @@ void td_buf_add(struct td_buf *b, const void *p, size_t n);
 void td_buf_puts(struct td_buf *b, const char *s);
 void td_buf_putc(struct td_buf *b, char c);
 void td_buf_printf(struct td_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// Adds a word in single quotes, so that a POSIX shell takes it as it is.
+void td_buf_quote(struct td_buf *b, const char *word);
 void td_buf_reserve(struct td_buf *b, size_t extra);
 void td_buf_reset(struct td_buf *b); // empties it, keeps the memory
 void td_buf_done(struct td_buf *b);  // frees the memory

@@ -33,13 +33,7 @@ void td_jobfile_quote(struct td_buf *b, const char *word)
 		td_buf_puts(b, word);
 		return;
 	}
-	td_buf_putc(b, '\'');
-	for (; *word; word++)
-		if (*word == '\'')
-			td_buf_puts(b, "'\\''");
-		else
-			td_buf_putc(b, *word);
-	td_buf_putc(b, '\'');
+	td_buf_quote(b, word);
 }
 
 int td_jobfile_memory(const char *text, long long *ret_mib, struct td_error *err)

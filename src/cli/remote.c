@@ -24,13 +24,7 @@ void td_cli_word(struct td_buf *b, const char *flag, const char *value)
 		td_buf_puts(b, value);
 		return;
 	}
-	td_buf_putc(b, '\'');
-	for (; *value; value++)
-		if (*value == '\'')
-			td_buf_puts(b, "'\\''");
-		else
-			td_buf_putc(b, *value);
-	td_buf_putc(b, '\'');
+	td_buf_quote(b, value);
 }
 
 char *td_cli_at(const char *kubeconfig)

@@ -38,17 +38,6 @@ static bool reserved(const char *s)
 	       !strcmp(s, "LOGNAME");
 }
 
-static void quoted(struct td_buf *b, const char *s)
-{
-	td_buf_putc(b, '\'');
-	for (; *s; s++)
-		if (*s == '\'')
-			td_buf_puts(b, "'\\''");
-		else
-			td_buf_putc(b, *s);
-	td_buf_putc(b, '\'');
-}
-
 // One line of shell for each task of the sweep, the last variable changing first.
 static int sweep(yyjson_val *matrix, const char *step, struct td_buf *ret, long long *ret_tasks, struct td_error *err)
 {
@@ -77,7 +66,7 @@ static int sweep(yyjson_val *matrix, const char *step, struct td_buf *ret, long 
 				return td_fail(err, TD_INVALID, "step %s: matrix: %s: a value has one line", step,
 					       yyjson_get_str(k));
 			td_buf_printf(ret, " %s=", yyjson_get_str(k));
-			quoted(ret, value);
+			td_buf_quote(ret, value);
 		}
 		td_buf_putc(ret, '\n');
 	}

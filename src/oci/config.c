@@ -282,6 +282,15 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 	return 0;
 }
 
+// No fsync: the files are written again at every start.
+static int write_file(const char *path, const char *s, size_t n, struct td_error *err)
+{
+	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
+	return td_write_all(fd, s, n, err) ? td_wrap(err, "%s", path) : 0;
+}
+
 // What the sandbox prepares, as internal.h says.
 static int list_write(const struct td_oci *r, const struct td_oci_spec *s, const struct td_strv *list,
 		      struct td_error *err)
@@ -290,17 +299,15 @@ static int list_write(const struct td_oci *r, const struct td_oci_spec *s, const
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < list->n; i++)
 		td_buf_add(&b, list->v[i], strlen(list->v[i]) + 1);
-	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
-	return td_write_all(fd, td_buf_str(&b), b.len, err) ? td_wrap(err, "%s", path) : 0;
+	return write_file(path, td_buf_str(&b), b.len, err);
 }
 
-static void users(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s)
+// The user namespace comes first in `namespaces`: runc joins them in this order, and owns the others by it.
+static void users(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, yyjson_mut_val *namespaces,
+		  const struct td_oci_spec *s)
 {
 	static const char *const maps[] = {"uidMappings", "gidMappings"};
-	// runc joins them in this order, and owns the others by it.
-	yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, td_jm_arr(d, linux_, "namespaces"));
+	yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, namespaces);
 	td_auto_free char *dir = td_oci_pod_path(r, s->id, TD_USERS_DIR);
 	td_jm_str(d, n, "type", "user");
 	td_jm_strf(d, n, "path", "%s/user", dir);
@@ -332,9 +339,9 @@ int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, con
 	td_jm_bool(d, root, "root.readonly", s->read_only_root);
 	td_jm_strf(d, l, "cgroupsPath", "%s/%s", r->cgroup, s->id);
 
+	yyjson_mut_val *ns = td_jm_arr(d, l, "namespaces");
 	if (s->users)
-		users(r, d, l, s);
-	yyjson_mut_val *ns = td_jm_get(l, "namespaces") ? td_jm_get(l, "namespaces") : td_jm_arr(d, l, "namespaces");
+		users(r, d, l, ns, s);
 	static const char *const kinds[] = {"pid", "ipc", "uts", "mount", "cgroup"};
 	// Not a cgroup namespace on v1: it would hide the cgroup path that Slurm computes.
 	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2; i++)
@@ -361,9 +368,5 @@ int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, con
 
 	size_t n = 0;
 	td_auto_free char *text = td_json_mut_text(root, &n);
-	// No fsync: the file is written again at every start.
-	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
-	return td_write_all(fd, text, n, err) ? td_wrap(err, "%s", path) : 0;
+	return write_file(path, text, n, err);
 }

@@ -146,12 +146,11 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 	if (in_r >= 0)
 		in_r = td_oci_high_fd(in_r);
 	// So that what runs may open its /dev/stdout, whatever its user namespace.
-	const int own[] = {in_r, out_w, err_w};
-	uint32_t root = td_users_root_of(st.pid);
-	for (size_t i = 0; i < TD_LEN(own) && root; i++)
-		if (own[i] >= 0 && fchown(own[i], root, root) < 0)
-			return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s", id);
 	const int fds[] = {in_r, out_w, err_w};
+	uint32_t root = td_users_root_of(st.pid);
+	for (size_t i = 0; i < TD_LEN(fds) && root; i++)
+		if (fds[i] >= 0 && fchown(fds[i], root, root) < 0)
+			return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s", id);
 	if ((x = td_oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
 		return td_wrap(err, "exec in container %s", id);
 

@@ -75,13 +75,8 @@ static char *program_of(yyjson_val *command)
 	size_t i, n;
 	td_buf_puts(&b, "#!/bin/sh\nexec");
 	yyjson_arr_foreach (command, i, n, x) {
-		td_buf_puts(&b, " '");
-		for (const char *p = yyjson_get_str(x); *p; p++)
-			if (*p == '\'')
-				td_buf_puts(&b, "'\\''");
-			else
-				td_buf_putc(&b, *p);
-		td_buf_putc(&b, '\'');
+		td_buf_putc(&b, ' ');
+		td_buf_quote(&b, yyjson_get_str(x));
 	}
 	td_buf_putc(&b, '\n');
 	return td_buf_take(&b);

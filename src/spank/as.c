@@ -9,7 +9,6 @@
 #include <grp.h>
 #include <linux/openat2.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -130,16 +129,7 @@ int td_ct_open_as(const struct td_ct_owner *who, const char *path, int *ret_fd, 
 
 int td_ct_read_as(const struct td_ct_owner *who, const char *path, size_t max, struct td_buf *ret, struct td_error *err)
 {
-	td_auto_close int from = -1, fd = memfd_create("read", MFD_CLOEXEC);
-	if (fd < 0)
-		return td_fail_errno(err, TD_INTERNAL, errno, "memfd_create");
-	int r = td_ct_open_as(who, path, &from, err);
-	if (r || (r = td_ct_copy(from, path, fd, max, err)))
-		return r;
-	char buf[65536];
-	lseek(fd, 0, SEEK_SET);
-	for (ssize_t n; (n = read(fd, buf, sizeof(buf))) > 0;)
-		td_buf_add(ret, buf, (size_t)n);
-	explicit_bzero(buf, sizeof(buf));
-	return 0;
+	td_auto_close int fd = -1;
+	int r = td_ct_open_as(who, path, &fd, err);
+	return r ? r : td_file_read_fd(fd, path, max, ret, err);
 }

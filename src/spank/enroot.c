@@ -96,27 +96,16 @@ void td_ct_environment_write(const char *env, size_t n, struct td_buf *ret)
 			td_buf_printf(ret, "%s\n", p);
 }
 
-static void quote(const char *s, struct td_buf *ret)
-{
-	td_buf_putc(ret, '\'');
-	for (; *s; s++)
-		if (*s == '\'')
-			td_buf_puts(ret, "'\\''");
-		else
-			td_buf_putc(ret, *s);
-	td_buf_putc(ret, '\'');
-}
-
 void td_ct_rc_write(const char *workdir, const char *entry, size_t n, struct td_buf *ret)
 {
 	static const char at_dir[] = "@WORKDIR@", at_entry[] = "@ENTRYPOINT@ ";
 	for (const char *p = td_embedded(td_ct_files, "rc.sh")->text; *p;) {
 		if (td_starts(p, at_dir)) {
-			quote(*workdir ? workdir : "/", ret);
+			td_buf_quote(ret, *workdir ? workdir : "/");
 			p += sizeof(at_dir) - 1;
 		} else if (td_starts(p, at_entry)) {
 			for (const char *e = entry; e && e < entry + n; e += strlen(e) + 1) {
-				quote(e, ret);
+				td_buf_quote(ret, e);
 				td_buf_putc(ret, ' ');
 			}
 			p += sizeof(at_entry) - 1;

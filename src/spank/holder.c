@@ -33,7 +33,10 @@ static unsigned long long began(pid_t pid)
 
 int td_ct_holder_note(const char *dir, pid_t pid, struct td_error *err)
 {
-	td_auto_free char *path = td_asprintf("%s/pid", dir), *text = td_asprintf("%d %llu", pid, began(pid));
+	unsigned long long start = began(pid);
+	if (!start) // a note without it names nobody: the holder would never be ended
+		return td_fail(err, TD_INTERNAL, "the process that holds the container ended early");
+	td_auto_free char *path = td_asprintf("%s/pid", dir), *text = td_asprintf("%d %llu", pid, start);
 	return td_file_write(path, text, strlen(text), 0444, err);
 }
 

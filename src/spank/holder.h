@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-// Notes a child in dir/pid, as "PID START".
+// Notes a child in dir/pid, as "PID START". One that is not found to live is an error.
 int td_ct_holder_note(const char *dir, pid_t pid, struct td_error *err);
 // Does it live?
 bool td_ct_holder_lives(const char *dir);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,7 +115,7 @@ int td_ct_join_user(const char *dir, struct td_error *err)
 	return setns(user, CLONE_NEWUSER) ? td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir) : 0;
 }
 
-int td_ct_inside(const struct td_ct_inside *in, struct td_error *err)
+static int become(const struct td_ct_inside *in, struct td_error *err)
 {
 	td_auto_image struct td_ct_image image = {0};
 	td_auto_free char *own_dir = td_asprintf("%s/own", in->dir);
@@ -144,4 +145,12 @@ int td_ct_inside(const struct td_ct_inside *in, struct td_error *err)
 	execvp(in->argv[0], in->argv);
 	return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "%s in the container",
 			     in->argv[0]);
+}
+
+int td_ct_inside(const struct td_ct_inside *in)
+{
+	struct td_error err = TD_ERROR_INIT;
+	int r = become(in, &err);
+	fprintf(stderr, "container: %s\n", err.msg);
+	return r == TD_NOT_FOUND ? 127 : 126; // as shells say it
 }

@@ -9,13 +9,13 @@ enum td_ct_entry { TD_CT_NO_ENTRY, TD_CT_ENTRY, TD_CT_ENTRY_LOG }; // LOG: shows
 // Enters the container of this directory and becomes the program argv, with the image's environment:
 // its variables win, but for those that `keep` names ("A,B"). workdir "": the image's directory. With an entry point
 // the image's runs first, once for the container, and its environment and directory are the program's
-// (start.h). Returns only when it failed.
+// (start.h). Returns only when it failed, and has said why: the exit code, as shells have it.
 struct td_ct_inside {
 	const char *dir, *workdir, *keep;
 	enum td_ct_entry entry;
 	char **argv;
 };
-int td_ct_inside(const struct td_ct_inside *in, struct td_error *err);
+int td_ct_inside(const struct td_ct_inside *in);
 // Joins the namespaces of the container; what else of `dir` is wanted must be read before. The process is at the
 // container's root then, and has the user's rights outside and all capabilities inside.
 int td_ct_join(const char *dir, struct td_error *err);

@@ -127,8 +127,8 @@ static char *image_path(const struct ask *a)
 	const char *image = a->image;
 	while (image[0] == '.' && image[1] == '/')
 		image += 2;
-	return !td_ct_is_path(a->image) || image[0] == '/' ? td_strdup(image)
-							   : td_asprintf("%s/%s", a->cwd ? a->cwd : "", image);
+	return !td_ct_is_path(a->image) || a->image[0] == '/' ? td_strdup(image)
+							      : td_asprintf("%s/%s", a->cwd ? a->cwd : "", image);
 }
 
 static int make(const struct ask *a, const struct td_ct_owner *who, const char *id, const int fds[2],
@@ -321,28 +321,20 @@ static enum td_ct_entry entry_of(const char *word)
 // enter DIRECTORY WORKDIR KEPT-VARIABLES PROGRAM ARGUMENT…: what a step starts.
 static int enter(int argc, char **argv)
 {
-	struct td_error err = TD_ERROR_INIT;
 	if (argc < 5)
 		return wrong_enter();
 	struct td_ct_inside in = inside(argv, TD_CT_NO_ENTRY);
-	int r = td_ct_inside(&in, &err);
-	fprintf(stderr, "container: %s\n", err.msg);
-	return r == TD_NOT_FOUND ? 127 : 126; // as shells say it
+	return td_ct_inside(&in);
 }
 
 // start yes|log|no FILE TASKS and then as enter: with the entry point, and saved to FILE ("": not).
 static int start(int argc, char **argv)
 {
-	struct td_error err = TD_ERROR_INIT;
 	long long tasks;
 	if (argc < 8 || !td_parse_i64(argv[3], &tasks))
 		return wrong_enter();
 	const struct td_ct_save s = {argv[2], (int)tasks, inside(argv + 3, entry_of(argv[1]))};
-	if (*s.path)
-		return td_ct_save_run(&s);
-	int r = td_ct_inside(&s.inside, &err);
-	fprintf(stderr, "container: %s\n", err.msg);
-	return r == TD_NOT_FOUND ? 127 : 126;
+	return *s.path ? td_ct_save_run(&s) : td_ct_inside(&s.inside);
 }
 
 static bool is_id(const char *s)

@@ -1,4 +1,4 @@
-// A filter of system calls that answers some with success. It gives nobody a right: the calls are not made.
+// Filters of system calls. They give nobody a right: a call is answered without being made, or ends the process.
 #include "spank/pretend.h"
 
 #include "base/mem.h"
@@ -21,31 +21,45 @@
 #error "the number of this architecture is in linux/audit.h"
 #endif
 
-static const int calls[] = {
-#ifdef SYS_chown // not on arm64
-	SYS_chown,    SYS_lchown,
-#endif
-	SYS_fchown,   SYS_fchownat,  SYS_setuid,    SYS_setgid,    SYS_setreuid,
-	SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups,
+enum { MOST = 16 }; // calls in a list
+
+// What becomes of a call: of one in the list, of any other, and of each one of a program of another architecture, which
+// has other numbers.
+struct verdicts {
+	unsigned listed, other, foreign;
 };
+
+// Filters the calls of this process and all that it starts. False: see errno.
+static bool filter(const int *list, size_t n_list, struct verdicts v)
+{
+	struct sock_filter f[2 * MOST + 8];
+	size_t n = 0;
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+	f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, v.foreign);
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < n_list; i++) {
+		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)list[i], 0, 1);
+		f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, v.listed);
+	}
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, v.other);
+
+	struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p) == 0;
+}
 
 int td_ct_pretend(struct td_error *err)
 {
-	struct sock_filter f[2 * TD_LEN(calls) + 8];
-	size_t n = 0;
-	// Programs of another architecture have other numbers: they are left alone.
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-	f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i < TD_LEN(calls); i++) {
-		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
-		f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO); // errno 0: success
-	}
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-
-	struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
-	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+	static const int calls[] = {
+#ifdef SYS_chown // not on arm64
+		SYS_chown,    SYS_lchown,
+#endif
+		SYS_fchown,   SYS_fchownat,  SYS_setuid,    SYS_setgid,    SYS_setreuid,
+		SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups,
+	};
+	_Static_assert(TD_LEN(calls) <= MOST, "the filter holds them");
+	// SECCOMP_RET_ERRNO with errno 0: success.
+	if (!filter(calls, TD_LEN(calls), (struct verdicts){SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW}))
 		return td_fail_errno(err, TD_UNSUPPORTED, errno, "a filter of system calls");
 	return 0;
 }
@@ -58,20 +72,9 @@ int td_ct_only_wait(struct td_error *err)
 #endif
 		SYS_ppoll, SYS_restart_syscall, SYS_rt_sigreturn, SYS_prctl, SYS_sendto, SYS_close, SYS_exit_group,
 	};
-	struct sock_filter f[2 * TD_LEN(allowed) + 8];
-	size_t n = 0;
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-	f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i < TD_LEN(allowed); i++) {
-		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
-		f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-	}
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-
-	struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
-	if (setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+	_Static_assert(TD_LEN(allowed) <= MOST, "the filter holds them");
+	const struct verdicts v = {SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_KILL_PROCESS};
+	if (setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10}) || !filter(allowed, TD_LEN(allowed), v))
 		return td_fail_errno(err, TD_UNSUPPORTED, errno, "a filter of system calls for the container's holder");
 	return 0;
 }

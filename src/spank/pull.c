@@ -453,13 +453,11 @@ static bool file_of_tree(const struct fetching *w, const char *path, size_t max,
 	td_auto_free char *rootfs = td_asprintf("%s/rootfs", w->made);
 	td_auto_close int root = open(rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	td_auto_close int fd = root < 0 ? -1 : td_ct_open_in(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	td_auto_buf struct td_buf text = {0};
 	struct stat st;
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > (off_t)max)
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || td_file_read_fd(fd, path, max, &text, NULL))
 		return false;
-	td_auto_free char *text = td_calloc(1, (size_t)st.st_size + 1);
-	if (pread(fd, text, (size_t)st.st_size, 0) != st.st_size)
-		return false;
-	td_buf_puts(ret, text); // ends where a zero byte is
+	td_buf_puts(ret, td_buf_str(&text)); // ends where a zero byte is
 	return true;
 }
 

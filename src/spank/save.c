@@ -300,9 +300,7 @@ int td_ct_save_run(const struct td_ct_save *s)
 	pid_t pid = fork();
 	if (pid == 0) {
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		int r = td_ct_inside(&s->inside, &err);
-		fprintf(stderr, "container: %s\n", err.msg);
-		_exit(r == TD_NOT_FOUND ? 127 : 126);
+		_exit(td_ct_inside(&s->inside));
 	}
 	target = pid;
 	listen_to_signals();

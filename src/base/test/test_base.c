@@ -62,6 +62,9 @@ static void buffers_grow_and_hand_over(void **s)
 	td_auto_free char *p = td_buf_take(&b);
 	assert_int_equal(strlen(p), 3890);
 	assert_int_equal(b.cap, 0);
+	td_buf_quote(&b, "it's $x");
+	td_buf_quote(&b, "");
+	assert_string_equal(td_buf_str(&b), "'it'\\''s $x'''");
 
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, ",a,,bc,", ',');

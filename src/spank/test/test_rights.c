@@ -45,6 +45,7 @@ static void test_holder(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	td_ct_holder_end(dir); // nobody is there
+	assert_int_equal(td_ct_holder_note(dir, pid, NULL), TD_INTERNAL);
 }
 
 // A user ends his holder and waits until somebody else's process has its number: that is not ended by root.
@@ -111,6 +112,7 @@ static void test_no_way_through_proc(void **state)
 	const struct td_ct_owner me = {.uid = getuid(), .gid = getgid(), .name = "", .home = ""};
 	td_auto_free char *path = td_asprintf("%s/file", dir), *link = td_asprintf("%s/link", dir),
 			  *round = td_asprintf("/proc/self/root%s/file", dir);
+	td_auto_buf struct td_buf b = {0};
 	int fd = -1;
 	if (geteuid() != 0)
 		skip(); // only root becomes somebody
@@ -119,6 +121,9 @@ static void test_no_way_through_proc(void **state)
 	assert_int_equal(td_ct_open_as(&me, link, &fd, NULL), 0);
 	close(fd);
 	fd = -1;
+	assert_int_equal(td_ct_read_as(&me, link, 0, &b, NULL), TD_INVALID);
+	assert_int_equal(td_ct_read_as(&me, link, 1, &b, NULL), 0);
+	assert_string_equal(td_buf_str(&b), "x");
 	assert_int_equal(td_ct_open_as(&me, round, &fd, NULL), TD_DENIED);
 	assert_int_equal(fd, -1);
 }
