@@ -30,13 +30,12 @@ static bool has_controller(const struct td_object *pod)
 // It succeeded, or was told to end because this job hangs: nobody comes in its place before the others have ended, too.
 static bool over(const struct td_object *pod, int64_t job)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED), *id = td_object_annotation(pod, TD_ANN_JOB);
-	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *id = td_object_annotation(pod, TD_ANN_JOB);
 	long long n;
 	if (td_streq(td_jstr(pod->root, "status.phase"), "Succeeded"))
 		return true;
-	return text && id && td_parse_i64(id, &n) && n == job && !td_json_parse(text, strlen(text), &j, NULL) &&
-	       td_streq(td_jstr(td_json_root(j), "reason"), "Hangs");
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	return id && td_parse_i64(id, &n) && n == job && td_streq(td_jstr(td_json_root(j), "reason"), "Hangs");
 }
 
 // One pod. end: all pods of its job hang, and so they end.

@@ -44,9 +44,8 @@ static int64_t seconds_of(const char *time)
 // When it ended, in epoch seconds; 0: not yet.
 static int64_t end_of(const struct td_object *pod, int64_t now_s)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int64_t at = text && !td_json_parse(text, strlen(text), &j, NULL) ? td_jint(td_json_root(j), "at", 0) : 0;
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	int64_t at = td_jint(td_json_root(j), "at", 0);
 	if (at > 0)
 		return at;
 	if (!td_kube_pod_ended(pod->root))

@@ -13,10 +13,7 @@ enum { WISH_MS = 60000, OWN_MOST_S = 300 };
 
 int64_t td_victim_told(const struct td_object *pod, char **ret_why)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
-		return 0;
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
 	int64_t waiter = td_jint(td_json_root(j), "for", 0);
 	if (waiter > 0 && ret_why)
 		*ret_why = td_strdup(td_jstr_or(td_json_root(j), "why", ""));
@@ -31,14 +28,13 @@ static bool ends(const struct td_object *pod)
 // Does a pod that ends do so soon? *ret_for: as td_victim_look().
 static bool goes_soon(struct td_bridge *b, const struct td_object *pod, int64_t *ret_for)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED),
-		   *deleted = td_jstr(pod->root, "metadata.deletionTimestamp");
-	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *deleted = td_jstr(pod->root, "metadata.deletionTimestamp");
 	int64_t now_s = td_real_ms(b->clock) / 1000, ms = 0;
 	if (td_pod_state(pod) == TD_POD_DONE)
 		return true;
 	bool soon = false;
-	if (text && !td_json_parse(text, strlen(text), &j, NULL)) {
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	if (j) {
 		int64_t grace = td_jint(td_json_root(j), "graceSeconds", 0);
 		// Its grace is Tandem's, of whatever length.
 		soon = td_pool_leave_soon(td_jint(td_json_root(j), "at", 0) + grace, now_s, INT64_MAX);
