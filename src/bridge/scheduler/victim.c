@@ -144,6 +144,12 @@ static int64_t wish(struct td_bridge_run *r, char **ret_why)
 	return waiter;
 }
 
+static int makes_room(struct td_bridge_run *x, const void *yields, struct td_error *err)
+{
+	x->yields = yields;
+	return td_bridge_run_end_pod(x, "it makes room", err);
+}
+
 int td_bridge_run_victim(struct td_bridge_run *r, bool *ret_goes, struct td_error *err)
 {
 	struct td_gang_member lone = {.pod = r->pod, .state = TD_POD_BOUND, .p = r->p};
@@ -160,20 +166,5 @@ int td_bridge_run_victim(struct td_bridge_run *r, bool *ret_goes, struct td_erro
 
 	int64_t grace = td_settings_grace_s(r->s, r->a->qos);
 	const struct td_victim y = {waiter, why, grace > 0 ? grace : r->s->end_grace_s};
-	int first = 0;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i].state != TD_POD_BOUND)
-			continue;
-		struct td_error e = TD_ERROR_INIT;
-		struct td_bridge_run x = *r;
-		x.gang = NULL;
-		x.pod = v[i].pod;
-		x.p = v[i].p;
-		x.yields = &y;
-		x.remove = r->gang ? r->gang->says.on_loss == TD_GANG_RESTART : r->remove;
-		int k = td_bridge_run_end_pod(&x, "it makes room", &e);
-		if (k && !first)
-			first = td_fail(err, k, "%.500s", e.msg);
-	}
-	return first;
+	return td_gang_end_each(r, false, makes_room, &y, err);
 }
