@@ -14,8 +14,8 @@ struct td_cut_kind {
 	uint32_t at;            // where it may begin
 	int most;               // of them on one GPU; 0: as many as there is room for
 };
-// Finds a place for each part: ret_at[i] is where the i-th of wish begins. The largest go first, each where it
-// first can, and what then has no place is tried otherwise. TD_INVALID: it names what does not fit, and what the GPU has. n_wish
-// is TD_CUT_PARTS at most.
+// Finds a place for each part: ret_at[i] is where the i-th of wish begins. The largest go first, each where
+// it first can, and what then has no place is tried otherwise. TD_INVALID: it names what does not fit, and
+// what the GPU has. n_wish is TD_CUT_PARTS at most.
 int td_pool_cut_place(const struct td_cut_kind *kinds, size_t n, const char *const *wish, size_t n_wish,
 		      int ret_at[TD_CUT_PARTS], struct td_error *err);

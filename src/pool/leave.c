@@ -2,6 +2,7 @@
 #include "pool/leave.h"
 
 #include "base/mem.h"
+#include "pool/price.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,37 +14,19 @@
 
 enum { ASKED_S = 60, DAY_S = 86400 }; // so long it is asked
 
-// Days since 1970 of a day of the calendar, and the day of so many: years begin in March, so that the odd day is their
-// last one.
-static int64_t days_of(int64_t y, int64_t m, int64_t d)
-{
-	y -= m <= 2;
-	int64_t era = y / 400, of_era = y - era * 400, of_year = (153 * (m > 2 ? m - 3 : m + 9) + 2) / 5 + d - 1;
-	return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
-}
-
-static void day_of(int64_t days, int64_t *y, int64_t *m, int64_t *d)
-{
-	int64_t z = days + 719468, era = z / 146097, doe = z - era * 146097;
-	int64_t of_era = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-	int64_t doy = doe - (365 * of_era + of_era / 4 - of_era / 100), month = (5 * doy + 2) / 153;
-	*d = doy - (153 * month + 2) / 5 + 1;
-	*m = month < 10 ? month + 3 : month - 9;
-	*y = of_era + era * 400 + (*m <= 2);
-}
-
 char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, const char *wants, const char *comment)
 {
 	const char *was = comment ? comment : "", *at = strstr(was, MARK), *rest = at ? strstr(at, NEXT) : NULL;
 	size_t keep = at ? (size_t)(at - was) : strlen(was);
 	while (keep && was[keep - 1] == ' ')
 		keep--;
-	int64_t y = 0, m = 0, d = 0, s = l->at_s % DAY_S;
-	day_of(l->at_s / DAY_S, &y, &m, &d);
-	td_auto_free char *when = l->at_s ? td_asprintf(AT "%04" PRId64 "-%02" PRId64 "-%02" PRId64 "T%02" PRId64
-							   ":%02" PRId64 ":%02" PRId64 "Z after %" PRId64 " restarts",
-							y, m, d, s / 3600, s / 60 % 60, s % 60, l->restarts)
-					  : td_strdup("");
+	char day[TD_PERIOD_LEN];
+	int64_t s = l->at_s % DAY_S;
+	td_day_name(l->at_s / DAY_S, day);
+	td_auto_free char *when =
+		l->at_s ? td_asprintf(AT "%sT%02" PRId64 ":%02" PRId64 ":%02" PRId64 "Z after %" PRId64 " restarts",
+				      day, s / 3600, s / 60 % 60, s % 60, l->restarts)
+			: td_strdup("");
 	return td_asprintf("%.*s%s" MARK "%s, so that job %" PRId64 " has room, which waits for %s%s%s", (int)keep, was,
 			   keep ? " " : "", nodes, l->waiter, wants, when, rest ? rest : "");
 }
@@ -55,14 +38,16 @@ bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret)
 	for (const char *p = so; p && (p = strstr(p, AT)) && (!rest || p < rest); p++)
 		when = p;
 	struct td_pool_leave l = {0};
-	int n = 0, y, mon, d, h, min, sec;
+	int n = 0, h, min, sec;
+	char date[TD_PERIOD_LEN] = "";
+	int64_t day;
 	if (!when || sscanf(so, ", so that job %" SCNd64 " has room", &l.waiter) != 1 ||
-	    sscanf(when, AT "%4d-%2d-%2dT%2d:%2d:%2dZ after %" SCNd64 " restarts%n", &y, &mon, &d, &h, &min, &sec,
-		   &l.restarts, &n) != 7 ||
-	    !n || y < 1970 || mon < 1 || mon > 12 || d < 1 || d > 31 || h < 0 || h > 23 || min < 0 || min > 59 ||
-	    sec < 0 || sec > 60 || l.waiter <= 0 || l.restarts < 0)
+	    sscanf(when, AT "%10[0-9-]T%2d:%2d:%2dZ after %" SCNd64 " restarts%n", date, &h, &min, &sec, &l.restarts,
+		   &n) != 5 ||
+	    !n || !td_day_parse(date, &day) || h < 0 || h > 23 || min < 0 || min > 59 || sec < 0 || sec > 60 ||
+	    l.waiter <= 0 || l.restarts < 0)
 		return false;
-	l.at_s = days_of(y, mon, d) * DAY_S + (int64_t)h * 3600 + (int64_t)min * 60 + sec;
+	l.at_s = day * DAY_S + (int64_t)h * 3600 + (int64_t)min * 60 + sec;
 	*ret = l;
 	return true;
 }

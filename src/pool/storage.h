@@ -20,8 +20,9 @@ struct td_pool_storage_limit {
 	size_t n;
 };
 // What each ResourceQuota shall say now. Each namespace gets what it uses, and a like part of what is left of every
-// quota above it; nothing changes before one has less than seven eighths of its part, so that a small claim seldom costs a write. What
-// one gives up comes to others only when the API server enforces it: what the claims of a limit's namespaces can come to
-// stays within the quota, but for what was beyond it before. ret has a place for each space.
+// quota above it; nothing changes before one has less than seven eighths of its part, so that a small claim
+// seldom costs a write. What one gives up comes to others only when the API server enforces it: what the
+// claims of a limit's namespaces can come to stays within the quota, but for what was beyond it before. ret
+// has a place for each space.
 void td_pool_storage_split(struct td_arena *arena, const struct td_pool_storage_limit *limits, size_t n_limits,
 			   const struct td_pool_storage_space *spaces, size_t n, int64_t *ret);

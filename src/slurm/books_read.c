@@ -235,10 +235,10 @@ static void dump_row(struct books_reader *r, const struct dump_row *d)
 		      *partition ? ", partition " : "", partition);
 		return;
 	}
+	if (assoc)
+		row_add(r->b, TD_BOOKS_PERSON, d->name, "", "")->line = r->line;
 	struct td_books_row *row = row_add(r->b, d->kind, d->name, assoc ? d->parent : "", partition);
 	row->line = r->line;
-	struct td_books_row person = {
-		.kind = TD_BOOKS_PERSON, .name = td_strdup(d->name), .in = td_strdup(""), .partition = td_strdup("")};
 	if (d->kind == TD_BOOKS_ACCOUNT) {
 		static const struct field up = {"Parent", "Parent", OF_ACCOUNT, NULL};
 		set(r, row, &up, d->parent);
@@ -250,7 +250,7 @@ static void dump_row(struct books_reader *r, const struct dump_row *d)
 					: d->kind == TD_BOOKS_ACCOUNT ? field_of(key, OF_ASSOC | OF_ACCOUNT)
 								      : field_of(key, OF_ASSOC);
 		if (f)
-			set(r, f->of & OF_PERSON ? &person : row, f, v);
+			set(r, f->of & OF_PERSON ? row - 1 : row, f, v); // the person's stands before it
 		else if (!key && !*v)
 			continue;
 		else if (key && !strcasecmp(key, "Partition") && assoc)
@@ -271,18 +271,6 @@ static void dump_row(struct books_reader *r, const struct dump_row *d)
 			row->v[i] = row->v[i + 1];
 			row->v[i + 1] = f;
 		}
-	if (assoc) {
-		person.line = r->line;
-		struct td_books_row *p = row_add(r->b, TD_BOOKS_PERSON, d->name, "", "");
-		free(p->name);
-		free(p->in);
-		free(p->partition);
-		*p = person;
-	} else {
-		free(person.name);
-		free(person.in);
-		free(person.partition);
-	}
 }
 
 // *parent: the account of the last line "Parent"; the caller frees it.

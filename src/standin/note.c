@@ -10,6 +10,12 @@
 
 enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200, MOST_MS = 60000 };
 
+static bool is_row(const char *line)
+{
+	size_t n = strspn(line, "0123456789");
+	return n && line[n] == '|';
+}
+
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret)
 {
 	bool found = false;
@@ -25,7 +31,9 @@ bool td_standin_run_read(const char *text, long long job, long long start, struc
 		if (ret->ended)
 			sscanf(end, "%lld", &ret->end);
 		snprintf(ret->nodes, sizeof(ret->nodes), "%s", nodes);
-		ret->whole = len < sizeof(ret->comment);
+		// Of nodes that have no room here the comment is not seen, and of one with lines of its own only the first.
+		const char *next = p + at + len + (p[at + len] == '\n');
+		ret->whole = at && len < sizeof(ret->comment) && (!*next || is_row(next));
 		snprintf(ret->comment, sizeof(ret->comment), "%.*s", (int)len, p + at);
 		found = true;
 	}

@@ -282,19 +282,6 @@ static bool ask_node(struct td_bridge *b, const char *node, const struct td_poli
 	return false;
 }
 
-static const struct td_policies_known *known_of(const struct td_policies_facts *f, int64_t id)
-{
-	size_t low = 0, high = f->n;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-		if (f->v[mid].id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < f->n && f->v[low].id == id ? &f->v[low] : NULL;
-}
-
 static bool is_asked(const struct td_policies_known *j, const void *ctx)
 {
 	return j->phase == TD_PHASE_RUNNING && j->going && j->is == TD_VICTIM_NONE && j->asked == j->restarts + 1;
@@ -329,7 +316,7 @@ static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_
 			td_moves_pause(m, for_job, now_ms);
 		if (j->is != TD_VICTIM_NONE || !j->leave.at_s)
 			continue;
-		const struct td_policies_known *w = known_of(f, j->leave.waiter);
+		const struct td_policies_known *w = td_policies_facts_find(f, j->leave.waiter);
 		enum td_pool_leave_do d =
 			td_pool_leave(&j->leave, j->restarts, w && w->phase == TD_PHASE_WAITING, now_s);
 		j->going = d != TD_LEAVE_STAYS;
@@ -406,11 +393,11 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 // Is a job of the move still running as it was?
 static bool goes_on(const struct td_policies_facts *f, const struct td_policies_move *m)
 {
-	for (size_t i = 0; i < m->n; i++)
-		for (size_t k = 0; k < f->n; k++)
-			if (f->v[k].id == m->jobs[i] && f->v[k].restarts == m->restarts[i] &&
-			    f->v[k].phase == TD_PHASE_RUNNING)
-				return true;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct td_policies_known *k = td_policies_facts_find(f, m->jobs[i]);
+		if (k && k->restarts == m->restarts[i] && k->phase == TD_PHASE_RUNNING)
+			return true;
+	}
 	return false;
 }
 

@@ -41,6 +41,17 @@ void td_policies_facts_done(struct td_policies_facts *f)
 	*f = (struct td_policies_facts){0};
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const struct td_policies_known *x = a, *y = b;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+const struct td_policies_known *td_policies_facts_find(const struct td_policies_facts *f, int64_t id)
+{
+	return f->n ? bsearch(&(const struct td_policies_known){.id = id}, f->v, f->n, sizeof(*f->v), by_id) : NULL;
+}
+
 // Takes over which jobs there are; both lists are sorted.
 static void merge(struct td_policies_facts *f, const struct td_slurm_states *now)
 {

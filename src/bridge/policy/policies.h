@@ -68,6 +68,8 @@ struct td_policies_facts {           // zero at first
 	uint64_t n_reads; // records; whoever looks sets it to 0
 };
 void td_policies_facts_done(struct td_policies_facts *f);
+// NULL: it has ended, or nobody knows it yet. O(log n).
+const struct td_policies_known *td_policies_facts_find(const struct td_policies_facts *f, int64_t id);
 // Asks Slurm which jobs there are, and reads those that are new or have changed, at most a few a pass. On an
 // error what is known stays. only_waiting: no record of the others is read, and they do not count for `more`.
 int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool only_waiting, int64_t now_ms,

@@ -139,12 +139,10 @@ size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, st
 // Who waits, among the known; NULL: it is gone.
 static const struct td_policies_known *waiter_of(const struct td_moves_look *k, size_t *ret_at)
 {
-	for (size_t i = 0; i < k->f->n; i++)
-		if (k->f->v[i].id == k->waiter->id) {
-			*ret_at = i;
-			return &k->f->v[i];
-		}
-	return NULL;
+	const struct td_policies_known *w = td_policies_facts_find(k->f, k->waiter->id);
+	if (w)
+		*ret_at = (size_t)(w - k->f->v);
+	return w;
 }
 
 // A batch job that can be queued again, or pods, or one whose room comes free anyway.

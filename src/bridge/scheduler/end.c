@@ -386,13 +386,19 @@ static void ending_read(const struct td_bridge_run *run, const char *why, struct
 	}
 }
 
+struct td_json *td_bridge_pod_ended(const struct td_object *pod)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
+	struct td_json *j = NULL;
+	return text && !td_json_parse(text, strlen(text), &j, NULL) ? j : NULL;
+}
+
 // For how long the pod's kubelet has known that the grant ended; -1: it was not told. *grace_s: what it was told, which
 // stands whatever the reason is now.
 static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod, int64_t *grace_s)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	if (!j)
 		return -1;
 	*grace_s = td_jint(td_json_root(j), "graceSeconds", *grace_s);
 	int64_t ms = td_real_ms(b->clock) - td_jint(td_json_root(j), "at", 0) * 1000;

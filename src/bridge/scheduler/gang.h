@@ -168,6 +168,12 @@ void td_gang_seat_done(struct td_gang_seat *s);
 // ---- gang_act.c ----
 // Carries out the step.
 int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);
+// Calls end() for each bound member, with waits also for those that wait, or for a lone pod, each in a
+// run of its own that deletes it where its gang is made anew. One that fails keeps no other from it;
+// the first error is returned.
+typedef int (*td_gang_end_f)(struct td_bridge_run *x, const void *ctx, struct td_error *err);
+int td_gang_end_each(const struct td_bridge_run *r, bool waits, td_gang_end_f end, const void *ctx,
+		     struct td_error *err);
 // Shows the text on every member that waits.
 int td_gang_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err);
 // Adds what a member's Binding says of its gang to the annotations o.

@@ -286,23 +286,38 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 
 // ---- ends ----
 
-static int end_pods(struct td_bridge_run *r, const char *why, struct td_error *err)
+int td_gang_end_each(const struct td_bridge_run *r, bool waits, td_gang_end_f end, const void *ctx,
+		     struct td_error *err)
 {
-	// Who waits ends only with the job: its owner scancelled it, say. Else it stands in line again.
-	bool over = td_ask_is(r->a->states) == TD_IS_ENDED || r->a->know == TD_JOB_GONE;
 	int all = 0;
+	if (!r->gang) {
+		struct td_bridge_run x = *r;
+		return end(&x, ctx, err);
+	}
 	for (size_t i = 0; i < r->gang->n; i++) {
 		struct td_gang_member *m = &r->gang->v[i];
-		if (m->state != TD_POD_BOUND && !(m->state == TD_POD_WAITING && over))
+		if (m->state != TD_POD_BOUND && !(m->state == TD_POD_WAITING && waits))
 			continue;
 		struct td_error e = TD_ERROR_INIT;
 		struct td_bridge_run x = one(r, m);
 		x.remove = r->gang->says.on_loss == TD_GANG_RESTART && m->state == TD_POD_BOUND;
-		int k = td_bridge_run_end_pod(&x, why, &e);
+		int k = end(&x, ctx, &e);
 		if (k && !all)
 			all = td_fail(err, k, "%.500s", e.msg);
 	}
 	return all;
+}
+
+static int end_pod(struct td_bridge_run *x, const void *why, struct td_error *err)
+{
+	return td_bridge_run_end_pod(x, why, err);
+}
+
+static int end_pods(struct td_bridge_run *r, const char *why, struct td_error *err)
+{
+	// Who waits ends only with the job: its owner scancelled it, say. Else it stands in line again.
+	bool over = td_ask_is(r->a->states) == TD_IS_ENDED || r->a->know == TD_JOB_GONE;
+	return td_gang_end_each(r, over, end_pod, why, err);
 }
 
 int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)

@@ -30,29 +30,34 @@ static bool has_controller(const struct td_object *pod)
 // It succeeded, or was told to end because this job hangs: nobody comes in its place before the others have ended, too.
 static bool over(const struct td_object *pod, int64_t job)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED), *id = td_object_annotation(pod, TD_ANN_JOB);
-	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *id = td_object_annotation(pod, TD_ANN_JOB);
 	long long n;
 	if (td_streq(td_jstr(pod->root, "status.phase"), "Succeeded"))
 		return true;
-	return text && id && td_parse_i64(id, &n) && n == job && !td_json_parse(text, strlen(text), &j, NULL) &&
-	       td_streq(td_jstr(td_json_root(j), "reason"), "Hangs");
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	return id && td_parse_i64(id, &n) && n == job && td_streq(td_jstr(td_json_root(j), "reason"), "Hangs");
 }
 
-// One pod. end: all pods of its job hang, and so they end.
-static int hangs(struct td_bridge_run *r, bool end, size_t pods, struct td_error *err)
+struct hang {
+	bool end; // all pods of its job hang, and so they end
+	size_t pods;
+};
+
+// One pod.
+static int hangs(struct td_bridge_run *r, const void *ctx, struct td_error *err)
 {
+	const struct hang *h = ctx;
 	yyjson_val *c = td_condition(r->pod->root, TD_COND_HANGS);
 	int64_t since = still_since(r->pod);
 	td_auto_free char *words = td_asprintf("%.200s%s", td_jstr_or(c, "message", "no progress"),
-					       pods > 1 ? ", like all pods of its gang" : "");
+					       h->pods > 1 ? ", like all pods of its gang" : "");
 	if (r->p->hang_said != since) {
 		r->p->hang_said = since;
-		if (!end)
+		if (!h->end)
 			td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Hangs",
 				       "Slurm job %lld: it hangs: %s", (long long)r->a->job, words);
 	}
-	if (!end)
+	if (!h->end)
 		return 0;
 	td_auto_free char *why = td_asprintf("it hangs: %s", words);
 	r->hangs = why;
@@ -82,19 +87,5 @@ int td_bridge_run_hang(struct td_bridge_run *r, struct td_error *err)
 	}
 	if (!td_pool_hang_all(&all))
 		return 0;
-	int first = 0;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i].state != TD_POD_BOUND)
-			continue;
-		struct td_error e = TD_ERROR_INIT;
-		struct td_bridge_run x = *r;
-		x.gang = NULL;
-		x.pod = v[i].pod;
-		x.p = v[i].p;
-		x.remove = r->gang && end && r->gang->says.on_loss == TD_GANG_RESTART;
-		int k = hangs(&x, end, (size_t)all.bound, &e);
-		if (k && !first)
-			first = td_fail(err, k, "%.500s", e.msg);
-	}
-	return first;
+	return td_gang_end_each(r, false, hangs, &(const struct hang){end, (size_t)all.bound}, err);
 }

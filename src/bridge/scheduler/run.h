@@ -113,6 +113,8 @@ int td_bridge_run_bind(struct td_bridge_run *r, struct td_error *err);
 int td_bridge_run_end_job(struct td_bridge_run *r, int64_t *ret_wait_ms, struct td_error *err);
 // Ends the pod, because its grant has ended: its kubelet fails it (docs/protocols.md 1.8).
 int td_bridge_run_end_pod(struct td_bridge_run *r, const char *why, struct td_error *err);
+// What the pod's kubelet was told of that, the annotation tandem.dev/ended. NULL: nothing that can be read. Caller unrefs.
+struct td_json *td_bridge_pod_ended(const struct td_object *pod);
 // ---- hang.c ----
 // Tells of pods of which their agents say that they make no progress, and ends them where the policy says so. Of a gang
 // all must be still: who waits for another one does nothing either.

@@ -1,7 +1,10 @@
-// Time limits that count over all pods of one Job, and over all runs of a gang (turns.h). The pods themselves are the record: who deletes those that
-// have ended gives the next one its whole limit again, as a new Job would have it.
+// Time limits that count over all pods of one Job, and over all runs of a gang (turns.h). The pods
+// themselves are the record: who deletes those that have ended gives the next one its whole limit
+// again, as a new Job would have it.
 #include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/gang.h"
+
+#include "pool/slice.h"
 
 #include <string.h>
 
@@ -41,9 +44,8 @@ static int64_t seconds_of(const char *time)
 // When it ended, in epoch seconds; 0: not yet.
 static int64_t end_of(const struct td_object *pod, int64_t now_s)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int64_t at = text && !td_json_parse(text, strlen(text), &j, NULL) ? td_jint(td_json_root(j), "at", 0) : 0;
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	int64_t at = td_jint(td_json_root(j), "at", 0);
 	if (at > 0)
 		return at;
 	if (!td_kube_pod_ended(pod->root))
@@ -57,13 +59,29 @@ static int64_t end_of(const struct td_object *pod, int64_t now_s)
 	return at > 0 ? at : 1; // it never ran
 }
 
-struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
-				      const char *qos, int64_t limit_min)
+// When it was granted, in epoch seconds; 0: not yet.
+static int64_t start_of(const struct td_object *pod)
 {
-	td_auto_free char *line = line_of(pod);
+	const char *start = td_object_annotation(pod, TD_ANN_START);
+	long long s = 0;
+	if (start)
+		(void)td_parse_i64(start, &s);
+	return s;
+}
+
+static bool counts(const struct td_settings *s, const struct td_object *pod, const struct td_want *w)
+{
+	return w->ask.qos && w->ask.time_limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
+	       td_settings_total(s, w->ask.qos);
+}
+
+// What the pod has left. turn.pods 0: nobody ran before it, or its time does not count so.
+static struct td_pool_slice_turn turn_of_pod(struct td_bridge *b, const struct td_settings *s,
+					     const struct td_object *pod, const struct td_want *w)
+{
+	td_auto_free char *line = counts(s, pod, w) ? line_of(pod) : NULL;
 	td_auto_objects struct td_objects all = {0};
-	if (line && qos && limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
-	    td_settings_total(s, qos))
+	if (line)
 		td_informer_by_index(b->pods, "job", line, &all);
 
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
@@ -72,16 +90,12 @@ struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_setti
 	bool beside = false; // then nothing counts, and thousands may run so
 	for (size_t i = 0; i < all.n && !beside; i++) {
 		const struct td_object *o = all.v[i];
-		const char *start = td_object_annotation(o, TD_ANN_START);
-		long long start_s = 0;
 		if (!strcmp(o->uid, pod->uid))
 			continue;
-		if (start)
-			(void)td_parse_i64(start, &start_s);
-		v[n] = (struct td_pool_slice_pod){.start_s = start_s, .end_s = end_of(o, now_s)};
+		v[n] = (struct td_pool_slice_pod){.start_s = start_of(o), .end_s = end_of(o, now_s)};
 		beside = !v[n++].end_s;
 	}
-	return td_pool_slice_turn(limit_min, v, n);
+	return td_pool_slice_turn(w->ask.time_limit_min, v, n);
 }
 
 // ---- gangs ----
@@ -115,16 +129,13 @@ static size_t runs_of(const struct td_objects *pods, const struct td_object *con
 	size_t n = 0;
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *o = pods->v[i];
-		const char *start = td_object_annotation(o, TD_ANN_START);
-		long long start_s = 0;
+		int64_t start_s = start_of(o);
 		size_t at = 0;
 		if (!before(o, now, n_now))
 			continue;
 		const char *uid = td_object_annotation(o, TD_ANN_GANG_UID);
 		while (at < n && strcmp(uids[at], uid) != 0)
 			at++;
-		if (start)
-			(void)td_parse_i64(start, &start_s);
 		if (at == n) {
 			uids[n] = uid;
 			ret[n++] = (struct td_pool_slice_pod){0};
@@ -148,12 +159,6 @@ static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *n
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
 	size_t n = runs_of(&all, now, n_now, td_real_ms(b->clock) / 1000, v);
 	return td_pool_slice_turn(limit_min, v, n);
-}
-
-static bool counts(const struct td_settings *s, const struct td_object *pod, const struct td_want *w)
-{
-	return w->ask.qos && w->ask.time_limit_min > 0 && td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit") &&
-	       td_settings_total(s, w->ask.qos);
 }
 
 int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct td_gang_run *g, struct td_want *w,
@@ -180,7 +185,7 @@ int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct
 int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
 		  struct td_error *err)
 {
-	const struct td_pool_slice_turn t = td_turns_of(b, s, pod, w->ask.qos, w->ask.time_limit_min);
+	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, w);
 	td_auto_free char *owner = t.pods ? td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?")) : NULL,
 			  *words = t.pods ? td_pool_slice_turn_words(&t, owner) : NULL;
 	if (!t.pods)
@@ -221,7 +226,7 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 	}
 	if (!job_of(pod))
 		return NULL;
-	const struct td_pool_slice_turn t = td_turns_of(b, s, pod, w.ask.qos, w.ask.time_limit_min);
+	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, &w);
 	td_auto_free char *owner = td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?"));
 	return t.left_s ? td_pool_slice_turn_words(&t, owner) : NULL;
 }

@@ -4,12 +4,8 @@
 
 #include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
-#include "pool/slice.h"
 
-// What the pod has left. turn.pods 0: nobody ran before it, or its time does not count so.
-struct td_pool_slice_turn td_turns_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
-				      const char *qos, int64_t limit_min);
-// Puts it into what the pod asks for. TD_INVALID: nothing is left; err says what helps.
+// Puts what the pod has left into what it asks for. TD_INVALID: nothing is left; err says what helps.
 int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
 		  struct td_error *err);
 // The same for a gang whose members these are: its runs before are found by the pods of its name that have ended, whose

@@ -13,10 +13,7 @@ enum { WISH_MS = 60000, OWN_MOST_S = 300 };
 
 int64_t td_victim_told(const struct td_object *pod, char **ret_why)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!text || td_json_parse(text, strlen(text), &j, NULL))
-		return 0;
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
 	int64_t waiter = td_jint(td_json_root(j), "for", 0);
 	if (waiter > 0 && ret_why)
 		*ret_why = td_strdup(td_jstr_or(td_json_root(j), "why", ""));
@@ -31,14 +28,13 @@ static bool ends(const struct td_object *pod)
 // Does a pod that ends do so soon? *ret_for: as td_victim_look().
 static bool goes_soon(struct td_bridge *b, const struct td_object *pod, int64_t *ret_for)
 {
-	const char *text = td_object_annotation(pod, TD_ANN_ENDED),
-		   *deleted = td_jstr(pod->root, "metadata.deletionTimestamp");
-	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *deleted = td_jstr(pod->root, "metadata.deletionTimestamp");
 	int64_t now_s = td_real_ms(b->clock) / 1000, ms = 0;
 	if (td_pod_state(pod) == TD_POD_DONE)
 		return true;
 	bool soon = false;
-	if (text && !td_json_parse(text, strlen(text), &j, NULL)) {
+	td_auto(td_json_unref) struct td_json *j = td_bridge_pod_ended(pod);
+	if (j) {
 		int64_t grace = td_jint(td_json_root(j), "graceSeconds", 0);
 		// Its grace is Tandem's, of whatever length.
 		soon = td_pool_leave_soon(td_jint(td_json_root(j), "at", 0) + grace, now_s, INT64_MAX);
@@ -148,6 +144,12 @@ static int64_t wish(struct td_bridge_run *r, char **ret_why)
 	return waiter;
 }
 
+static int makes_room(struct td_bridge_run *x, const void *yields, struct td_error *err)
+{
+	x->yields = yields;
+	return td_bridge_run_end_pod(x, "it makes room", err);
+}
+
 int td_bridge_run_victim(struct td_bridge_run *r, bool *ret_goes, struct td_error *err)
 {
 	struct td_gang_member lone = {.pod = r->pod, .state = TD_POD_BOUND, .p = r->p};
@@ -164,20 +166,5 @@ int td_bridge_run_victim(struct td_bridge_run *r, bool *ret_goes, struct td_erro
 
 	int64_t grace = td_settings_grace_s(r->s, r->a->qos);
 	const struct td_victim y = {waiter, why, grace > 0 ? grace : r->s->end_grace_s};
-	int first = 0;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i].state != TD_POD_BOUND)
-			continue;
-		struct td_error e = TD_ERROR_INIT;
-		struct td_bridge_run x = *r;
-		x.gang = NULL;
-		x.pod = v[i].pod;
-		x.p = v[i].p;
-		x.yields = &y;
-		x.remove = r->gang ? r->gang->says.on_loss == TD_GANG_RESTART : r->remove;
-		int k = td_bridge_run_end_pod(&x, "it makes room", &e);
-		if (k && !first)
-			first = td_fail(err, k, "%.500s", e.msg);
-	}
-	return first;
+	return td_gang_end_each(r, false, makes_room, &y, err);
 }

@@ -185,6 +185,16 @@ static void test_who_makes_room(void **state)
 	done(&k);
 }
 
+static void test_found_by_id(void **state)
+{
+	struct td_policies_known v[] = {{.id = 3}, {.id = 7}, {.id = 9}};
+	const struct td_policies_facts none = {0}, f = {.v = v, .n = TD_LEN(v)};
+	for (size_t i = 0; i < TD_LEN(v); i++)
+		assert_ptr_equal(td_policies_facts_find(&f, v[i].id), &v[i]);
+	assert_null(td_policies_facts_find(&f, 8));
+	assert_null(td_policies_facts_find(&none, 3));
+}
+
 // Who was told is asked once, and again when he is told anew or could not be asked.
 static void test_asked_once_for_each_time(void **state)
 {
@@ -233,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_fixed_by_somebody),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_who_makes_room),
+		cmocka_unit_test(test_found_by_id),
 		cmocka_unit_test(test_asked_once_for_each_time),
 		cmocka_unit_test(test_pause_from_the_last_that_left),
 	};

@@ -51,6 +51,12 @@ static void others(void **state)
 	memcpy(text, "7|100|160|n1|", 13);
 	text[sizeof(text) - 1] = '\0';
 	assert_true(td_standin_run_read(text, 7, 100, &run) && !run.whole); // so it is not written over
+	// Nodes of which the names are cut hide it, and a line break parts it.
+	memset(text + 10, 'n', 2000);
+	strcpy(text + 2010, "|mine\n");
+	assert_true(td_standin_run_read(text, 7, 100, &run) && !run.whole);
+	assert_true(td_standin_run_read("7|100|160|n1|first\nsecond\n", 7, 100, &run) && !run.whole);
+	assert_true(td_standin_run_read("7|100|160|n1|first\n8|90|95|n1|other\n", 7, 100, &run) && run.whole);
 }
 
 // What another node than the job's first one keeps it until.
