@@ -21,33 +21,45 @@ static int64_t counts(const yyjson_val *claim, const char *word)
 		     : 0;
 }
 
-// The limits of a namespace; NULL: none.
-static struct td_json *limits_of(const struct td_item *ns)
+// The limits of a namespace. *ret NULL: it has none. What cannot be read is an error, and no limit less.
+static int limits_of(const struct td_item *ns, struct td_json **ret, struct td_error *err)
 {
 	const char *text = td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_CLAIMS);
-	struct td_json *j = NULL;
-	if (text && td_json_parse(text, strlen(text), &j, NULL))
-		return NULL;
-	return j;
+	struct td_error e = TD_ERROR_INIT;
+	*ret = NULL;
+	if (text && td_json_parse(text, strlen(text), ret, &e))
+		return td_fail(err, TD_INTERNAL,
+			       "namespace %s: annotation " TD_ANN_CLAIMS
+			       ": %.200s; the operator writes it anew when it "
+			       "is taken away",
+			       ns->name, e.msg);
+	return 0;
 }
 
-// What the claims of all namespaces of a Tenant and of those below it have.
-static int64_t used(struct td_req *q, const struct td_items *spaces, const char *tenant, const char *word)
+// *ret: what the claims of all namespaces of a Tenant and of those below it have.
+static int used(struct td_req *q, const struct td_items *spaces, const char *tenant, const char *word, int64_t *ret,
+		struct td_error *err)
 {
 	struct td_table *claims = td_store_table(q->s->store, "", "persistentvolumeclaims");
-	int64_t sum = 0;
+	*ret = 0;
 	for (size_t i = 0; i < spaces->n; i++) {
-		td_auto(td_json_unref) struct td_json *j = limits_of(spaces->v[i]);
+		td_auto(td_json_unref) struct td_json *j = NULL;
 		td_auto_items struct td_items l = {0};
+		int r = limits_of(spaces->v[i], &j, err);
+		if (r)
+			return r;
 		if (!j || !td_jfind(td_json_root(j), "tenant", tenant))
 			continue;
 		uint64_t rv;
-		td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, &rv, NULL);
+		if ((r = td_store_list(q->s->store, claims, spaces->v[i]->name, 0, &l, &rv, err)))
+			return r;
 		for (size_t k = 0; k < l.n; k++)
-			if (__builtin_add_overflow(sum, counts(td_item_root(l.v[k]), word), &sum))
-				return INT64_MAX;
+			if (__builtin_add_overflow(*ret, counts(td_item_root(l.v[k]), word), ret)) {
+				*ret = INT64_MAX;
+				return 0;
+			}
 	}
-	return sum;
+	return 0;
 }
 
 // Does the claim have more of what is limited than before? A controller's writes do not.
@@ -89,7 +101,9 @@ static int look(struct td_req *q, const yyjson_val *limits, const yyjson_val *wa
 			int64_t more = counts(now, word) - counts(was, word), limit = yyjson_get_sint(v);
 			if (more <= 0)
 				continue;
-			int64_t there = used(q, &spaces, tenant, word);
+			int64_t there;
+			if (used(q, &spaces, tenant, word, &there, &e))
+				return td_refuse_err(r, &e);
 			if (there <= limit && more <= limit - there)
 				continue;
 			add_amount(&want, word, more);
@@ -116,8 +130,11 @@ int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_
 	if (*q->k->group || strcmp(q->k->plural, "persistentvolumeclaims") != 0)
 		return 0;
 	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
-	td_auto(td_json_unref) struct td_json *limits = ns ? limits_of(ns) : NULL,
-					      *now = limits ? td_json_from_mut(o) : NULL;
+	td_auto(td_json_unref) struct td_json *limits = NULL, *now = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	if (ns && limits_of(ns, &limits, &e))
+		return td_refuse_err(r, &e);
+	now = limits ? td_json_from_mut(o) : NULL;
 	const yyjson_val *was = old ? td_item_root(old) : NULL;
 	if (!limits || !grows(td_json_root(limits), was, td_json_root(now)))
 		return 0;

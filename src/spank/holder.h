@@ -10,7 +10,7 @@
 
 // Notes a child in dir/pid, as "PID START". One that is not found to live is an error.
 int td_ct_holder_note(const char *dir, pid_t pid, struct td_error *err);
-// Does it live?
-bool td_ct_holder_lives(const char *dir);
+// Does it live? An error says neither: a container that may live is not made anew, nor its files removed.
+int td_ct_holder_lives(const char *dir, bool *ret, struct td_error *err);
 // Ends it, and waits for its end for at most 30 s; one that is gone is left alone, whoever has its number now.
-void td_ct_holder_end(const char *dir);
+int td_ct_holder_end(const char *dir, struct td_error *err);

@@ -150,8 +150,10 @@ static int make(const struct ask *a, const struct td_ct_owner *who, const char *
 			"--container-save=%.200s: the container is read-only, so there is nothing to save; write "
 			"--container-writable",
 			a->save);
-	if (td_ct_holder_lives(dir)) // another task of the step, or another step of the job, made it
-		return 0;
+	bool lives;
+	r = td_ct_holder_lives(dir, &lives, err);
+	if (r || lives) // another task of the step, or another step of the job, made it
+		return r;
 	if (!a->image)
 		return td_fail(err, TD_NOT_FOUND,
 			       "there is no container with the name %s in this job on this node, and no "
@@ -266,7 +268,8 @@ static int early(const struct ask *a, int *ret_file, struct td_error *err)
 	if (!r && a->save)
 		r = td_ct_as(&who, check_save, (void *)a->save, err);
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id ? id : "");
-	if (r || !a->image || !td_ct_is_path(a->image) || td_ct_holder_lives(dir))
+	bool lives;
+	if (r || !a->image || !td_ct_is_path(a->image) || (r = td_ct_holder_lives(dir, &lives, err)) || lives)
 		return r;
 	td_auto_free char *path = image_path(a);
 	r = td_ct_open_as(&who, path, ret_file, err);

@@ -310,7 +310,9 @@ void td_ct_store_print(void)
 int td_ct_store_release(const char *id, struct td_error *err)
 {
 	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id), *lock = td_asprintf(TD_CT_LOCKS "/run.%s", id);
-	td_ct_holder_end(dir);
+	int r = td_ct_holder_end(dir, err);
+	if (r)
+		return r; // it may live: its files stay, and the next sweep looks again
 	unlink(lock);
 	return td_rm_rf(dir, err);
 }
