@@ -92,8 +92,9 @@ static size_t coming(const struct td_pool_aside *f)
 	return n;
 }
 
-// Those that wait for the end of a job that holds none of the missing devices, or of which there are too many.
-static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t soon, struct td_pool_aside_plan *p)
+// Those that wait for the end of a job that holds none of the missing devices, or of which there are too many: `most`
+// wait for nobody's end.
+static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t most, struct td_pool_aside_plan *p)
 {
 	bool any = false;
 	for (size_t i = 0; i < f->n; i++) {
@@ -102,7 +103,7 @@ static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t 
 		size_t before = 0;
 		for (size_t k = 0; k < i; k++)
 			before += f->v[k].device < 0 && f->v[k].after == f->v[i].after;
-		p->ends[i] = before >= (f->v[i].after ? held_by(f, missing, f->v[i].after) : soon);
+		p->ends[i] = before >= (f->v[i].after ? held_by(f, missing, f->v[i].after) : most);
 		any |= p->ends[i];
 	}
 	return any;
@@ -183,7 +184,8 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 		ret->what = TD_ASIDE_ALLOCATE;
 		return;
 	}
-	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, soon, ret)) {
+	// In the moment in which the job lets go, a device is free, and who waits for it must not be ended then.
+	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, count(ending) + lack, ret)) {
 		ret->what = TD_ASIDE_END;
 		return;
 	}

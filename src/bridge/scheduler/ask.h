@@ -80,7 +80,8 @@ struct td_ask {
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
-	bool end_noted; // its admin comment says how its pods ended
+	bool end_noted;  // its admin comment says how its pods ended
+	bool cache_said; // that of an orphan: the cache has no pods of its gang (reconcile.c)
 	bool admin_set, queued_said, granted_said;
 	bool prefixed;         // its comment was submitted with a prefix for our plug-in (passes.h)
 	struct td_ask_pod own; // of a lone pod

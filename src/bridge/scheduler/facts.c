@@ -80,12 +80,13 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	{
 		td_auto_claims struct td_claims claims = {0};
 		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
-		if (k == TD_NOT_FOUND) { // the watch will tell when the claims come or are let go
+		if (!k)
+			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
+		// A watch will tell when the claims come or are let go, and when the Tenant's account is in place.
+		if (k == TD_NOT_FOUND) {
 			td_bridge_run_again(r, TD_READ_PENDING_MS);
 			return td_fail(err, k, "%.400s", e.msg);
 		}
-		if (!k)
-			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
 		if (!k)
 			k = td_ask_types(r->b, &r->want, &e);
 		if (!k)

@@ -142,11 +142,14 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 		return 0;
 	if (!l.n) {
 		// After a restart all jobs of gangs come here. Most find their pods in the cache, without a list for each.
+		// That goes over all pods, so once: who waits for another worker's list comes here again and again.
 		td_auto_objects struct td_objects here = {0};
 		struct td_error e = TD_ERROR_INIT;
-		td_informer_list(b->pods, NULL, &here);
-		if (!td_gang_adopt(b, uid, &here, ret_later, c, &e) && *ret_later)
+		if (!a->cache_said)
+			td_informer_list(b->pods, NULL, &here);
+		if (here.n && !td_gang_adopt(b, uid, &here, ret_later, c, &e) && *ret_later)
 			return 0;
+		a->cache_said = true;
 		int r = td_orphans_pods(b, s->scheduler, a->made_ms, &all, ret_later, c, err);
 		if (!r && *ret_later) {
 			td_auto_free char *key = td_asprintf("uid:%s", uid);

@@ -373,7 +373,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		   *uid = td_jstr_or(pod, "metadata.uid", "");
 	struct td_owner o = {0};
 	if (!td_settings_owner_of(s, ns, td_want_person(pod), &o) && o.wait)
-		return td_fail(err, TD_INVALID,
+		return td_fail(err, TD_NOT_FOUND,
 			       "namespace %s is Tenant %s's, whose account is not in place yet: see "
 			       "kubectl describe tenant %s",
 			       ns, o.wait, o.wait);

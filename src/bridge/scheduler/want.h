@@ -23,7 +23,8 @@ struct td_want {
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for
 // messages. claimed: the number of devices that the pod's ResourceClaims ask for (claims.h).
-// TD_INVALID: the pod is refused; err tells its owner what is wrong and how to fix it.
+// TD_INVALID: the pod is refused; err tells its owner what is wrong and how to fix it. TD_NOT_FOUND: it waits until the
+// account of its namespace's Tenant is in place.
 int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
 		 struct td_want *ret, struct td_error *err);
 // The nice of a pod's waiting job: what its annotation says, less a point for each point of its

@@ -22,6 +22,7 @@ struct aside_pass {
 	int64_t by[TD_ASIDE_MAX];
 	uint64_t want;
 	size_t any;
+	bool packed; // no device is free: n may be a listing old
 };
 
 static int64_t count_in(const char *gres)
@@ -173,6 +174,20 @@ static int end_holders(struct aside_pass *p, uint64_t devices, struct td_error *
 	return r;
 }
 
+// Looks at Slurm's node itself before jobs are ended there: where a device was given out since the listing, none is free
+// any more, and the one that is let go would go to whoever waits.
+static int look_if_packed(struct aside_pass *p, struct td_error *err)
+{
+	p->packed = count_in(p->n->gres_used) >= count_in(p->n->gres);
+	if (p->packed || !td_object_annotation(p->node, TD_ANN_END_DEVICES))
+		return 0;
+	td_auto_nodes struct td_slurm_nodes l = {0};
+	int r = td_slurm_node(p->slurm, p->node->name, p->c, &l, err);
+	if (!r && l.n)
+		p->packed = count_in(l.v[0].gres_used) >= count_in(l.v[0].gres);
+	return r;
+}
+
 // One step. *ret_again: look again soon; *ret_done: there is nothing (more) to do now.
 static int step(struct aside_pass *p, bool *ret_again, bool *ret_done, struct td_error *err)
 {
@@ -195,7 +210,7 @@ static int step(struct aside_pass *p, bool *ret_again, bool *ret_done, struct td
 				  .refused = same_given(p->n, x->refuse) && td_now(p->b) < x->again_ms,
 				  .full = same_given(p->n, x->full),
 				  .ending = ending,
-				  .packed = count_in(p->n->gres_used) >= devices,
+				  .packed = p->packed,
 				  .by = p->by,
 				  .v = v,
 				  .n = x->n};
@@ -302,6 +317,8 @@ int td_aside_sync(struct td_bridge *b, const struct td_object *node, const struc
 	read_by(&p);
 	bool done = false, again = false;
 	r = refresh(&p, err);
+	if (!r)
+		r = look_if_packed(&p, err);
 	for (int i = 0; !r && !done && i < STEPS; i++)
 		r = step(&p, &again, &done, err);
 	if (!r)

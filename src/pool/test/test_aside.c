@@ -110,9 +110,13 @@ static void test_steps(void **state)
 	f.n = 1;
 	decides(&f, TD_ASIDE_LOOK, 0);
 	assert_int_equal(plan.may_end, 8);
-	f.packed = false; // it would get a free one at once, and so would who waits
+	f.packed = false; // the job is just letting go, or another has: the one that waits is what gets it
+	decides(&f, TD_ASIDE_LOOK, 0);
+	const struct td_pool_aside_job another[] = {{1, 0}};
+	f.v = another; // it got another one
 	decides(&f, TD_ASIDE_END, 0);
-	f.n = 0;
+	f.v = ahead;
+	f.n = 0; // it would get a free one at once, and so would who waits
 	decides(&f, TD_ASIDE_LOOK, 0);
 	assert_int_equal(plan.may_end, 8);
 	f.packed = f.full = true; // there is a limit
