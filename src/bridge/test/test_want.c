@@ -119,6 +119,22 @@ static struct td_json *pod(const char *ns, const char *notes, const char *reques
 	return given_json(s);
 }
 
+// A pod in the namespace of a Tenant whose account is not in place yet waits for that; nothing about it is wrong.
+static void test_new_tenant(void **state)
+{
+	td_auto(td_json_unref) struct td_json *c = given_json("{\"spec\":{\"scheduler\":{\"defaultUser\":\"u\"}}}"),
+					      *t = given_json("{\"metadata\":{\"name\":\"lab\",\"generation\":1}}");
+	const yyjson_val *one = td_json_root(t);
+	td_auto(td_settings_unref) struct td_settings *s =
+		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){&one, 1});
+	td_auto(td_json_unref) struct td_json *p = pod("lab", "", "", ""), *other = pod("else", "", "", "");
+	td_auto_want struct td_want w = {0}, w2 = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), TD_NOT_FOUND);
+	assert_non_null(strstr(err.msg, "kubectl describe tenant lab"));
+	assert_int_equal(td_want_read(s, "x", td_json_root(other), 0, &w2, &err), 0);
+}
+
 // A part of a GPU is as large as the gate has places for.
 static void test_parts(void **state)
 {
@@ -613,6 +629,7 @@ int main(void)
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_people),
+		cmocka_unit_test(test_new_tenant),
 		cmocka_unit_test(test_want),
 		cmocka_unit_test(test_class_is_qos),
 		cmocka_unit_test(test_priority_is_nice),
