@@ -59,7 +59,7 @@ int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct 
 	return r;
 }
 
-static void jobs_in(const char *dir, struct td_strv *ret)
+void td_scratch_jobs(const char *dir, struct td_strv *ret)
 {
 	td_auto_free char *path = td_asprintf("%s/jobs", dir);
 	DIR *d = opendir(path);
@@ -90,7 +90,7 @@ int td_scratch_fresh(const char *dir, struct td_error *err)
 	if (r)
 		return r;
 	td_auto_strv struct td_strv jobs = {0};
-	jobs_in(dir, &jobs);
+	td_scratch_jobs(dir, &jobs);
 	for (size_t i = 0; i < jobs.n; i++) {
 		bool gone = false;
 		r = td_scratch_release(dir, jobs.v[i], &gone, err);
@@ -170,7 +170,7 @@ static void round_of(const char *dir, struct quiet **v, size_t *n)
 {
 	td_auto_strv struct td_strv jobs = {0};
 	td_auto_close int held = -1;
-	jobs_in(dir, &jobs);
+	td_scratch_jobs(dir, &jobs);
 	for (size_t i = 0; i < *n; i++)
 		(*v)[i].seen = false;
 	if (!jobs.n || !lock(dir, &held, NULL))
@@ -203,6 +203,10 @@ int td_scratch_keep(const char *dir, const char *node)
 	bool told = false;
 	if (fork() == 0) {
 		td_scratch_bcast(dir);
+		_exit(0);
+	}
+	if (fork() == 0) {
+		td_scratch_watch(dir, node);
 		_exit(0);
 	}
 	for (;; poll(NULL, 0, ROUND_MS)) { // no event tells of a lock that nobody has any more
