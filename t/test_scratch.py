@@ -7,8 +7,6 @@ from harness import wait_for
 
 SCRATCH = "/var/lib/tandem/scratch"
 
-pytestmark = pytest.mark.embedded  # jobs of --plane real have it too (t/realpool.py), and nothing looks at it there
-
 
 def node(pool, *argv):
     return pool.kubectl("exec", "-n", "slurm", f"main-pool-{pool.nodes[0]}", "-c", "slurmd", "--", *argv)
@@ -57,6 +55,7 @@ def test_a_job_has_a_tmp_of_its_own(pool):
     clean(pool)
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A13.5")
 def test_what_a_job_left_is_removed_and_nothing_else(pool):
     """Links out of it, directories that are closed, deep, or moved about: by scancel, and at the end of a step without a script."""
@@ -75,6 +74,7 @@ def test_what_a_job_left_is_removed_and_nothing_else(pool):
     pool.as_user("researcher", "rm", "-r", "precious")
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A13.5")
 def test_sbcast_reaches_the_job(pool):
     """slurmd writes those files outside of every job: before a job's first step on a node, and while it runs."""
@@ -92,6 +92,7 @@ def test_sbcast_reaches_the_job(pool):
     pool.as_user("researcher", "rm", "cast")
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("D8.2")
 def test_a_jobs_shared_memory_has_a_limit(pool):
     conf = lambda: node(pool, "cat", "/run/slurm/conf/plugstack.conf")
@@ -112,3 +113,29 @@ def test_a_jobs_shared_memory_has_a_limit(pool):
         limit("50%")
         wait_for("it is as before", lambda: "shm=50%" in conf())
         wait_for("so is slurmctld", lambda: pool.idle_nodes() == pool.instance["nodes"])
+
+
+@pytest.mark.feature("D8.3")
+def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
+    """What it asked for with --tmp is what it may hold, in /tmp and /var/tmp together; the user is told in its output, and by why."""
+    name = pool.nodes[0]
+    disk = int(pool.shell("sinfo", "-h", "-N", "-n", name, "-o", "%d").stdout.split()[0])
+    assert 0 < disk < int(node(pool, "sh", "-c", f"df -P -m {SCRATCH} | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2"))
+    no = pool.as_user("researcher", "sbatch", f"--tmp={disk + 1}M", "--wrap", "true", check=False)
+    assert no.returncode and "Temporary disk specification can not be satisfied" in no.stderr, no
+    other = holder(pool, "researcher", "head -c 50M /dev/zero >/tmp/a")
+    try:
+        script = "#!/bin/sh\nhead -c 30M /dev/zero >/tmp/a; head -c 30M /dev/zero >/var/tmp/b; ln /tmp/a /tmp/c\nexec sleep 100000\n"
+        job = pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", "held", input=script).stdout.strip()
+        words = f"the job is ended: its /tmp and /var/tmp hold 60 MiB on {name}, and it may hold 40 MiB there (--tmp). Ask for room with --tmp=SIZE"
+        said = wait_for("its output says so", lambda: words in (o := pool.as_user("researcher", "cat", "held", check=False).stdout) and o)
+        assert f"scratch: {words}" in said
+        wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job).stdout)
+        wait_for("why says so", lambda: words in pool.tandem("why", job).stdout)
+        # Who asked for nothing may hold more. What each holds can be looked at.
+        assert pool.as_user("researcher", "squeue", "-h", "-j", other, "-o", "%T").stdout == "RUNNING\n"
+        assert {tuple(line.split()) for line in node(pool, "/opt/tandem/tandem-container", "scratch", "list").splitlines()} >= {(other, "50")}
+    finally:
+        pool.shell("scancel", other)
+    pool.as_user("researcher", "rm", "held")
+    clean(pool)

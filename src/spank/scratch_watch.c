@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/proc.h"
 #include "spank/layout.h"
 
@@ -244,13 +245,16 @@ static void end(struct held *h, const char *words)
 {
 	td_auto_buf struct td_buf out = {0};
 	td_warn("scratch: job %s: %s", h->job, words);
-	notify(h->job, words);
+	td_auto_free char *said = td_asprintf("scratch: %s", words);
+	notify(h->job, said);
 	// What others wrote there stays.
 	char *get[] = {"squeue", "-h", "-O", "JobID:24,admin_comment:4000", "-j", h->job, NULL};
 	td_auto_free char *was = run(get, &out) ? line_of(&out, h->job) : NULL;
 	if (was) {
+		bool none = !*was || td_streq(was, "(null)");
 		td_auto_free char *id = td_asprintf("jobid=%s", h->job),
-				  *text = td_asprintf("admincomment=%s%standem: %s", was, *was ? " " : "", words);
+				  *text = none ? td_asprintf("admincomment=" TD_SAID_SCRATCH "%s", words)
+					       : td_asprintf("admincomment=%s " TD_SAID_SCRATCH "%s", was, words);
 		run((char *[]){"scontrol", "update", id, text, NULL}, NULL);
 	}
 	h->s.ended = run((char *[]){"scancel", h->job, NULL}, NULL);
@@ -265,10 +269,10 @@ static char *size(int64_t n)
 static void over(struct held *h, int64_t limit)
 {
 	td_auto_free char *used = size(h->s.used), *most = size(limit);
-	td_auto_free char *words = td_asprintf(
-		"scratch: the job is ended: its /tmp and /var/tmp hold %s on %s, and it may hold %s there%s. %s", used,
-		node, most, h->s.asked > 0 ? " (--tmp)" : " because it asked for no room",
-		"Ask for room with --tmp=SIZE, or write to other storage.");
+	td_auto_free char *words =
+		td_asprintf("the job is ended: its /tmp and /var/tmp hold %s on %s, and it may hold %s there%s. %s",
+			    used, node, most, h->s.asked > 0 ? " (--tmp)" : " because it asked for no room",
+			    "Ask for room with --tmp=SIZE, or write to other storage.");
 	end(h, words);
 }
 
@@ -286,7 +290,7 @@ static void full(struct held *h, const struct td_scratch_disk *disk)
 {
 	td_auto_free char *used = size(h->s.used), *left = size(disk->free), *all = size(disk->size);
 	td_auto_free char *words = td_asprintf(
-		"scratch: the job is ended: the disk of %s is nearly full (%s of %s are free), and no other job holds "
+		"the job is ended: the disk of %s is nearly full (%s of %s are free), and no other job holds "
 		"more there beyond what it asked for (--tmp): %s. Ask for room with --tmp=SIZE, or write to other "
 		"storage.",
 		node, left, all, used);
