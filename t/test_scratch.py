@@ -119,7 +119,7 @@ def test_a_jobs_shared_memory_has_a_limit(pool):
 def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     """What it asked for with --tmp is what it may hold, in /tmp and /var/tmp together; the user is told in its output, and by why."""
     name = pool.nodes[0]
-    disk = int(pool.shell("sinfo", "-h", "-N", "-n", name, "-o", "%d").stdout.split()[0])
+    disk = int(pool.shell("sinfo", "-h", "-N", "-n", name, "-o", "%d").split()[0])
     assert 0 < disk < int(node(pool, "sh", "-c", f"df -P -m {SCRATCH} | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2"))
     no = pool.as_user("researcher", "sbatch", f"--tmp={disk + 1}M", "--wrap", "true", check=False)
     assert no.returncode and "Temporary disk specification can not be satisfied" in no.stderr, no
@@ -130,8 +130,8 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
         words = f"the job is ended: its /tmp and /var/tmp hold 60 MiB on {name}, and it may hold 40 MiB there (--tmp). Ask for room with --tmp=SIZE"
         said = wait_for("its output says so", lambda: words in (o := pool.as_user("researcher", "cat", "held", check=False).stdout) and o)
         assert f"scratch: {words}" in said
-        wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job).stdout)
-        wait_for("why says so", lambda: words in pool.tandem("why", job).stdout)
+        wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job))
+        wait_for("why says so", lambda: words in pool.cmd("why", job).stdout)
         # Who asked for nothing may hold more. What each holds can be looked at.
         assert pool.as_user("researcher", "squeue", "-h", "-j", other, "-o", "%T").stdout == "RUNNING\n"
         assert {tuple(line.split()) for line in node(pool, "/opt/tandem/tandem-container", "scratch", "list").splitlines()} >= {(other, "50")}
