@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ROUND_MS = 1000, ASK_MS = 20000, WAIT_MAX_MS = 30000 };
@@ -205,7 +206,8 @@ int td_scratch_keep(const char *dir, const char *node)
 		td_scratch_bcast(dir);
 		_exit(0);
 	}
-	if (fork() == 0) {
+	pid_t watch = fork();
+	if (watch == 0) {
 		td_scratch_watch(dir, node);
 		_exit(0);
 	}
@@ -215,6 +217,8 @@ int td_scratch_keep(const char *dir, const char *node)
 		for (size_t i = 0; i < n; i++)
 			if (td_mono_ms(&td_clock_system) >= v[i].next_ms)
 				look(dir, node, &v[i]);
+		if (watch < 0 || waitpid(watch, NULL, WNOHANG) == watch)
+			return 1; // slurmd.sh starts both again
 		bool left = td_scratch_empty(dir, &err);
 		if (left && !told)
 			td_warn("%s", err.msg);

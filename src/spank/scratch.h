@@ -36,9 +36,9 @@ int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct 
 // stays for the next time (TD_TRANSIENT).
 int td_scratch_empty(const char *dir, struct td_error *err);
 // The service of a node: looks every second for jobs of which no step lives, asks slurmctld about those, and
-// removes what those left that are not there any more. Where slurmctld does not answer nothing is removed. Never
-// returns. Beside it run two more processes: one gives jobs what sbcast writes, one holds them to their limits
-// (scratch_limit.h).
+// removes what those left that are not there any more. Where slurmctld does not answer nothing is removed. Beside it
+// run two more processes: one gives jobs what sbcast writes, one holds them to their limits
+// (scratch_limit.h); it returns when that one has ended.
 int td_scratch_keep(const char *dir, const char *node);
 // Prints each job of the node with what it holds on the disk.
 int td_scratch_list(const char *dir);

@@ -96,12 +96,13 @@ int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *re
 		sum += n;
 		part |= r;
 	}
-	// What its containers write lies on a disk of the node, too.
-	td_auto_free char *mark = td_asprintf("%s.", job);
+	// What its containers write lies on a disk of the node, too: JOB.STEP, or JOB-NAME (main.c).
+	size_t len = strlen(job);
 	DIR *d = opendir(TD_CT_RUN);
 	for (struct dirent *e; d && (e = readdir(d));) {
 		td_auto_free char *path = td_asprintf(TD_CT_RUN "/%s/own", e->d_name);
-		int r = td_starts(e->d_name, mark) ? td_scratch_used(path, most, &n) : -1;
+		bool its = td_starts(e->d_name, job) && strchr(".-", e->d_name[len]) && e->d_name[len];
+		int r = its ? td_scratch_used(path, most, &n) : -1;
 		if (r >= 0) {
 			sum += n;
 			part |= r;
@@ -270,17 +271,17 @@ static void over(struct held *h, int64_t limit)
 {
 	td_auto_free char *used = size(h->s.used), *most = size(limit);
 	td_auto_free char *words =
-		td_asprintf("the job is ended: its /tmp and /var/tmp hold %s on %s, and it may hold %s there%s. %s",
-			    used, node, most, h->s.asked > 0 ? " (--tmp)" : " because it asked for no room",
-			    "Ask for room with --tmp=SIZE, or write to other storage.");
+		td_asprintf("the job is ended: it holds %s of the disk of %s in /tmp, /var/tmp and its containers, and "
+			    "may hold %s%s. Ask for room with --tmp=SIZE, or write to other storage.",
+			    used, node, most, h->s.asked > 0 ? " (--tmp)" : " because it asked for no room");
 	end(h, words);
 }
 
 static void near(struct held *h, int64_t limit)
 {
 	td_auto_free char *used = size(h->s.used), *most = size(limit);
-	td_auto_free char *words = td_asprintf("scratch: /tmp and /var/tmp of this job hold %s on %s; above %s it is "
-					       "ended",
+	td_auto_free char *words = td_asprintf("scratch: this job holds %s of the disk of %s in /tmp, /var/tmp and its "
+					       "containers; above %s it is ended",
 					       used, node, most);
 	h->s.warned = true;
 	notify(h->job, words);
