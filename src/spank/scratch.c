@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 enum { ROUND_MS = 1000, ASK_MS = 20000, WAIT_MAX_MS = 30000 };
-#define ALIVE "R,S,ST,CG,CF,RS,SI,SO" // as squeue writes the states in which a job has its nodes
 
 static int lock(const char *dir, int *ret_fd, struct td_error *err)
 {
@@ -135,8 +134,8 @@ static bool ask(const char *job, const char *node, enum state *ret)
 {
 	// The list of all jobs is long. One job is a small question, but of one that slurmctld has forgotten it says no
 	// more than of a question that failed.
-	char *one[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-j", (char *)job, NULL};
-	char *all[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-w", (char *)node, NULL};
+	char *one[] = {"squeue", "-h", "-o", "%A %t", "-t", TD_SCRATCH_ALIVE, "-j", (char *)job, NULL};
+	char *all[] = {"squeue", "-h", "-o", "%A %t", "-t", TD_SCRATCH_ALIVE, "-w", (char *)node, NULL};
 	return listed(one, job, ret) || listed(all, job, ret);
 }
 

@@ -6,6 +6,9 @@
 
 #include <stdint.h>
 
+// As squeue writes the states in which a job has its nodes.
+#define TD_SCRATCH_ALIVE "R,S,ST,CG,CF,RS,SI,SO"
+
 // The /tmp of the node itself, which sbcast writes to, becomes a directory of `dir`.
 int td_scratch_node_tmp(const char *dir, struct td_error *err);
 // Gives what sbcast writes there to the jobs that it is for, until this process ends. It returns where the kernel does

@@ -20,12 +20,22 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 // A directory with more entries than HERE is added up by a child.
-enum { EVERY_MS = 1000, ASK_MS = 20000, AGAIN_MS = 10000, HERE = 2000, CONF_MAX = 1 << 20 };
+enum {
+	EVERY_MS = 1000,
+	ASK_MS = 20000,
+	AGAIN_MS = 10000,
+	HERE = 2000,
+	SWEEP_MS = 60000,
+	SWEPT = 64,
+	CONF_MAX = 1 << 20
+};
 
 struct held {
 	char *job;
@@ -261,6 +271,47 @@ static void end(struct held *h, const char *words)
 	h->s.ended = run((char *[]){"scancel", h->job, NULL}, NULL);
 }
 
+// What sbcast wrote for a job that never had a step here goes when its user has no job here any more.
+static void sweep(const char *dir)
+{
+	td_auto_free char *path = td_asprintf("%s/" TD_SCRATCH_NODE, dir);
+	uid_t stays[SWEPT], goes[SWEPT];
+	size_t n_stays = 0, n_goes = 0;
+	time_t begin = time(NULL);
+	DIR *d = opendir(path);
+	struct stat st;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		size_t i;
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) || !st.st_uid ||
+		    st.st_ctime >= begin) // it may be a new job's
+			continue;
+		for (i = 0; i < n_stays && stays[i] != st.st_uid; i++)
+			;
+		if (i < n_stays)
+			continue;
+		for (i = 0; i < n_goes && goes[i] != st.st_uid; i++)
+			;
+		if (i == n_goes) {
+			td_auto_buf struct td_buf out = {0};
+			td_auto_free char *uid = td_asprintf("%u", st.st_uid);
+			char *argv[] = {"squeue", "-h", "-o", "%A",         "-t", TD_SCRATCH_ALIVE,
+					"-u",     uid,  "-w", (char *)node, NULL};
+			bool none = run(argv, &out) && !*td_buf_str(&out);
+			if ((none ? n_goes : n_stays) == SWEPT)
+				break;
+			if (none)
+				goes[n_goes++] = st.st_uid;
+			else
+				stays[n_stays++] = st.st_uid;
+			if (!none)
+				continue;
+		}
+		unlinkat(dirfd(d), e->d_name, 0);
+	}
+	if (d)
+		closedir(d);
+}
+
 static char *size(int64_t n)
 {
 	return n < (int64_t)10 << 30 ? td_asprintf("%lld MiB", (long long)(n >> 20))
@@ -324,8 +375,13 @@ void td_scratch_watch(const char *dir, const char *name)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	top = dir;
 	node = name;
+	int64_t swept_ms = now();
 	for (;; poll(NULL, 0, EVERY_MS)) { // no event tells of what a process writes
 		struct td_scratch_disk disk;
+		if (now() - swept_ms >= SWEEP_MS) {
+			sweep(dir);
+			swept_ms = now();
+		}
 		list();
 		if (n_known && !disk_of(dir, &disk))
 			decide(&disk, usual(&disk));

@@ -17,6 +17,8 @@ mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/s
 # Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
 # first job comes, and /tmp here is another one from now on.
 [ -z "${TD_SCRATCH:-}" ] || /opt/tandem/tandem-container scratch fresh || exit
+# No other directory here is everybody's: what jobs leave there would stay, and nothing limits it.
+[ -z "${TD_SCRATCH:-}" ] || chmod -f o-w /run/lock
 # What of their disk jobs may ask for (--tmp). It is what Slurm reads of /tmp here, or less.
 [ -z "${TD_SCRATCH:-}" ] || [[ " $TD_NODE_CONF" == *" TmpDisk="* ]] || {
 	megabytes=$(/opt/tandem/tandem-container scratch size "$TD_SCRATCH") && [ "$megabytes" -gt 0 ] &&
