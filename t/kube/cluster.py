@@ -340,7 +340,7 @@ class Cluster:
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": f"{self.dir}/pki/ca.crt"}},
             "authorization": {"mode": "Webhook"}, "tlsCertFile": f"{self.dir}/pki/{name}.crt", "tlsPrivateKeyFile": f"{self.dir}/pki/{name}.key",
-            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": True, "resolvConf": "",
+            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": False, "resolvConf": "",
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
