@@ -18,7 +18,7 @@ struct level {
 	struct td_strv below;
 	size_t next;
 };
-struct walk {
+struct adding {
 	struct level *v;
 	size_t n;
 	int fd; // of the last level
@@ -26,14 +26,14 @@ struct walk {
 	int64_t sum, entries;
 };
 
-static void pop(struct walk *w)
+static void pop(struct adding *w)
 {
 	struct level *l = &w->v[--w->n];
 	free(l->name);
 	td_strv_done(&l->below);
 }
 
-static void walk_done(struct walk *w)
+static void walk_done(struct adding *w)
 {
 	while (w->n)
 		pop(w);
@@ -50,7 +50,7 @@ static int64_t size_of(const struct stat *st)
 }
 
 // Takes `fd`, adds up what is directly there, and remembers the directories.
-static int enter(struct walk *w, int fd, const char *name, int64_t most)
+static int enter(struct adding *w, int fd, const char *name, int64_t most)
 {
 	struct stat st;
 	if (fstat(fd, &st) || (w->n && st.st_dev != w->dev)) {
@@ -81,14 +81,14 @@ static int enter(struct walk *w, int fd, const char *name, int64_t most)
 	return 0;
 }
 
-static bool is_last(const struct walk *w, int fd)
+static bool is_last(const struct adding *w, int fd)
 {
 	struct stat st;
 	return fd >= 0 && !fstat(fd, &st) && st.st_ino == w->v[w->n - 1].ino && st.st_dev == w->dev;
 }
 
 // Back to the level above. A directory that was moved meanwhile leads elsewhere: then the way is gone from the top.
-static void leave(struct walk *w, int top)
+static void leave(struct adding *w, int top)
 {
 	int up = openat(w->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pop(w);
@@ -115,7 +115,7 @@ static void leave(struct walk *w, int top)
 
 int td_scratch_used(const char *path, int64_t most, int64_t *ret)
 {
-	__attribute__((cleanup(walk_done))) struct walk w = {.fd = -1};
+	__attribute__((cleanup(walk_done))) struct adding w = {.fd = -1};
 	td_auto_close int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 	if (top < 0 || fstat(top, &st))

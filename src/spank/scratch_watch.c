@@ -37,7 +37,7 @@ enum {
 	CONF_MAX = 1 << 20
 };
 
-struct held {
+struct scratch_job {
 	char *job;
 	struct td_scratch_seen s;
 	int64_t began_ms, next_ask_ms;
@@ -45,7 +45,7 @@ struct held {
 	int pipe;
 	bool there;
 };
-static struct held *known;
+static struct scratch_job *known;
 static size_t n_known;
 static const char *top, *node;
 
@@ -124,14 +124,14 @@ int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *re
 	return part;
 }
 
-static void seen(struct held *h, int64_t used)
+static void seen(struct scratch_job *h, int64_t used)
 {
 	h->s.used = used;
 	h->s.looked_ms = now();
 	h->s.cost_ms = h->s.looked_ms - h->began_ms;
 }
 
-static void begin(struct held *h, const struct td_scratch_disk *disk)
+static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
 	int64_t used = 0;
 	int ends[2];
@@ -161,7 +161,7 @@ static void begin(struct held *h, const struct td_scratch_disk *disk)
 	h->pipe = ends[0];
 }
 
-static void collect(struct held *h)
+static void collect(struct scratch_job *h)
 {
 	int64_t used;
 	if (!h->child || waitpid(h->child, NULL, WNOHANG) == 0)
@@ -172,7 +172,7 @@ static void collect(struct held *h)
 	h->child = 0;
 }
 
-static void forget(struct held *h)
+static void forget(struct scratch_job *h)
 {
 	if (h->child) {
 		kill(h->child, SIGKILL);
@@ -193,7 +193,8 @@ static void list(void)
 			;
 		if (k == n_known) {
 			known = td_realloc(known, (n_known + 1) * sizeof(*known));
-			known[n_known++] = (struct held){.job = td_strdup(jobs.v[i]), .s = {.asked = -1, .used = -1}};
+			known[n_known++] =
+				(struct scratch_job){.job = td_strdup(jobs.v[i]), .s = {.asked = -1, .used = -1}};
 		}
 		known[k].there = true;
 	}
@@ -234,7 +235,7 @@ static char *line_of(struct td_buf *out, const char *job)
 }
 
 // Megabytes, as squeue --noconvert writes them: "0" or "10240M".
-static void ask(struct held *h)
+static void ask(struct scratch_job *h)
 {
 	td_auto_buf struct td_buf out = {0};
 	char *argv[] = {"squeue", "-h", "--noconvert", "-o", "%A %d", "-j", h->job, NULL};
@@ -252,7 +253,7 @@ static void notify(const char *job, const char *words)
 	run((char *[]){"scontrol", "notify", (char *)job, (char *)words, NULL}, NULL);
 }
 
-static void end(struct held *h, const char *words)
+static void end(struct scratch_job *h, const char *words)
 {
 	td_auto_buf struct td_buf out = {0};
 	td_warn("scratch: job %s: %s", h->job, words);
@@ -318,7 +319,7 @@ static char *size(int64_t n)
 				     : td_asprintf("%lld GiB", (long long)(n >> 30));
 }
 
-static void over(struct held *h, int64_t limit)
+static void over(struct scratch_job *h, int64_t limit)
 {
 	td_auto_free char *used = size(h->s.used), *most = size(limit);
 	td_auto_free char *words =
@@ -328,7 +329,7 @@ static void over(struct held *h, int64_t limit)
 	end(h, words);
 }
 
-static void near(struct held *h, int64_t limit)
+static void near(struct scratch_job *h, int64_t limit)
 {
 	td_auto_free char *used = size(h->s.used), *most = size(limit);
 	td_auto_free char *words = td_asprintf("scratch: this job holds %s of the disk of %s in /tmp, /var/tmp and its "
@@ -338,7 +339,7 @@ static void near(struct held *h, int64_t limit)
 	notify(h->job, words);
 }
 
-static void full(struct held *h, const struct td_scratch_disk *disk)
+static void full(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
 	td_auto_free char *used = size(h->s.used), *left = size(disk->free), *all = size(disk->size);
 	td_auto_free char *words = td_asprintf(
@@ -353,7 +354,7 @@ static void decide(const struct td_scratch_disk *disk, int64_t most)
 {
 	td_auto_free struct td_scratch_seen *v = td_calloc(n_known + 1, sizeof(*v));
 	for (size_t i = 0; i < n_known; i++) {
-		struct held *h = &known[i];
+		struct scratch_job *h = &known[i];
 		collect(h);
 		if (!h->child && !h->s.ended && td_scratch_due(&h->s, most, disk, now()))
 			begin(h, disk);
