@@ -274,6 +274,14 @@ def test_a_container_has_the_jobs_own_tmp(site, small):
     assert out.split("\n") == ["of /tmp", "of /var/tmp", "of /dev/shm", "/dev/shm/y", "/tmp/y", "/tmp/z", ""]
 
 
+@pytest.mark.feature("A11.1", "D8.3")
+def test_what_a_container_writes_counts(site, small):
+    """As what its job has in /tmp, whether the container has a name or not."""
+    for more in ([], ["--container-name=big"]):
+        said = site.do("researcher", "srun", "-D", "/tmp", "-w", "n0", "--mem=50M", "--tmp=40M", f"--container-image={small}", *more, "--container-writable", "sh", "-c", "head -c 35000000 /dev/zero >/tmp/a; head -c 35000000 /dev/zero >/b; sleep 100000", check=False).stderr
+        assert re.search(r"the job is ended: it holds [4-6]\d MiB of the disk of n0 in /tmp, /var/tmp and its containers, and may hold 40 MiB \(--tmp\)", said), said
+
+
 @pytest.mark.feature("A11.1", "D8.1")
 def test_nobody_gets_more_rights(site, small):
     """Root inside is not root outside; what a user may not read, he cannot mount; and nobody sees the trees or another's container."""

@@ -112,6 +112,23 @@ def test_limits_become_cgroup_values(plane):
 
 
 @pytest.mark.feature("D8.3")
+def test_a_tenants_pods_have_a_limit_of_the_disk(plane):
+    """The namespace of a Tenant with spec.ephemeralStorage (the operator writes the annotation): whoever says nothing has it, and nobody has more."""
+    plane.kubectl("annotate", "namespace", "default", "tandem.dev/ephemeral-storage=3Mi")
+    try:
+        m = plane.post(plane.name("more"), plane.spec("true", resources={"limits": {"ephemeral-storage": "4Mi"}}), want=(403,))["message"]
+        assert "may hold 3Mi of a node's disk, as its Tenant says: write no more than that" in m, m
+        m = plane.post(plane.name("shm"), plane.spec("true", volumes=[{"name": "s", "emptyDir": {"medium": "Memory"}}]), want=(403,))["message"]
+        assert "write its sizeLimit" in m, m
+        with plane.pod("head -c 6000000 /dev/zero > /f; sleep 1000", "theirs", resources={"limits": {"cpu": "1"}}) as name:
+            p = plane.over(name)
+            assert 'ephemeral storage limit "3Mi"' in p["status"]["message"]
+            assert p["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1", "ephemeral-storage": "3Mi"}, "requests": {"cpu": "1", "ephemeral-storage": "0"}}
+    finally:
+        plane.kubectl("annotate", "namespace", "default", "tandem.dev/ephemeral-storage-")
+
+
+@pytest.mark.feature("D8.3")
 def test_disk_limits(plane):
     """ephemeral-storage: the writable layer and the log count."""
     with plane.pod("head -c 6000000 /dev/zero > /f; sleep 1000", "disk", resources={"limits": {"ephemeral-storage": "3Mi"}}) as name:

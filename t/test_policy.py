@@ -268,6 +268,29 @@ def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
         assert "have the filter of system calls" in may_create(c, p)
 
 
+@pytest.mark.feature("D8.2", "D8.3")
+def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
+    """Each container names a limit no higher than its Tenant's, and a volume in memory its size: the kubelet then holds them to it."""
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-disk"])
+    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "small", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/ephemeral-storage": "20Gi"}}},
+          {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "large", "labels": {"tandem.dev/tenant": "t"}}})
+    for ns in ("small", "large"):
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+
+    def of(limit, ns="small", **spec):
+        return pod("p", ns=ns, limits=limit and {"ephemeral-storage": limit}, **spec)
+    wait_for("it counts", lambda: "may hold 20Gi of its node's disk, as its Tenant says: write ephemeral-storage: 20Gi or less" in may_create(c, of(None)), 60)
+    first = {"name": "i", "image": "debian:13"}
+    for wrong in (of("21Gi"), of("1Ti"), of("1Gi", initContainers=[first])):
+        assert "write ephemeral-storage: 20Gi or less" in may_create(c, wrong), wrong
+    memory = lambda **more: [{"name": "shm", "emptyDir": {"medium": "Memory", **more}}]
+    assert "write its sizeLimit" in may_create(c, of("1Gi", volumes=memory()))
+    for right in (of("20Gi"), of("20480Mi"), of("0.5Gi", volumes=[*memory(sizeLimit="1Gi"), {"name": "d", "emptyDir": {}}]), of("1Gi", initContainers=[{**first, "resources": {"limits": {"ephemeral-storage": "1Gi"}}}]),
+                  of(None, ns="large", volumes=memory()), pod("p")):
+        assert not may_create(c, right), right
+
+
 @pytest.mark.feature("D8.1")
 def test_a_tenants_user_namespaces_cannot_be_lifted(site):
     """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""

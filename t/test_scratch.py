@@ -1,13 +1,12 @@
 """A job's own /tmp, /var/tmp and /dev/shm on a node (spec.scratch, docs/storage.md)."""
 import json
+import re
 
 import pytest
 
 from harness import wait_for
 
 SCRATCH = "/var/lib/tandem/scratch"
-
-pytestmark = pytest.mark.embedded  # jobs of --plane real have it too (t/realpool.py), and nothing looks at it there
 
 
 def node(pool, *argv):
@@ -57,6 +56,7 @@ def test_a_job_has_a_tmp_of_its_own(pool):
     clean(pool)
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A13.5")
 def test_what_a_job_left_is_removed_and_nothing_else(pool):
     """Links out of it, directories that are closed, deep, or moved about: by scancel, and at the end of a step without a script."""
@@ -75,6 +75,7 @@ def test_what_a_job_left_is_removed_and_nothing_else(pool):
     pool.as_user("researcher", "rm", "-r", "precious")
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("A13.5")
 def test_sbcast_reaches_the_job(pool):
     """slurmd writes those files outside of every job: before a job's first step on a node, and while it runs."""
@@ -92,6 +93,7 @@ def test_sbcast_reaches_the_job(pool):
     pool.as_user("researcher", "rm", "cast")
 
 
+@pytest.mark.embedded
 @pytest.mark.feature("D8.2")
 def test_a_jobs_shared_memory_has_a_limit(pool):
     conf = lambda: node(pool, "cat", "/run/slurm/conf/plugstack.conf")
@@ -112,3 +114,42 @@ def test_a_jobs_shared_memory_has_a_limit(pool):
         limit("50%")
         wait_for("it is as before", lambda: "shm=50%" in conf())
         wait_for("so is slurmctld", lambda: pool.idle_nodes() == pool.instance["nodes"])
+
+
+@pytest.mark.feature("D8.3")
+def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
+    """What it asked for with --tmp is what it may hold, in /tmp and /var/tmp together; the user is told in its output, and by why."""
+    name = pool.nodes[0]
+    disk = int(pool.shell("sinfo", "-h", "-N", "-n", name, "-o", "%d").split()[0])
+    assert 0 < disk < int(node(pool, "sh", "-c", f"df -P -m {SCRATCH} | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2"))
+    no = pool.as_user("researcher", "sbatch", f"--tmp={disk + 1}M", "--wrap", "true", check=False)
+    assert no.returncode and "Temporary disk specification can not be satisfied" in no.stderr, no
+    other = holder(pool, "researcher", "head -c 50M /dev/zero >/tmp/a")
+    try:
+        script = "#!/bin/sh\nhead -c 30M /dev/zero >/tmp/a; head -c 30M /dev/zero >/var/tmp/b; ln /tmp/a /tmp/c\nexec sleep 100000\n"
+        job = pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", "held", input=script).stdout.strip()
+        words = rf"the job is ended: it holds [4-6]\d MiB of the disk of {name} in /tmp, /var/tmp and its containers, and may hold 40 MiB \(--tmp\). Ask for room with --tmp=SIZE"
+        wait_for("its output says so", lambda: re.search(f"scratch: {words}", pool.as_user("researcher", "cat", "held", check=False).stdout))
+        wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job))
+        wait_for("why says so", lambda: re.search(words, pool.cmd("why", job).stdout))
+        # Who asked for nothing may hold more. What each holds can be looked at.
+        assert pool.as_user("researcher", "squeue", "-h", "-j", other, "-o", "%T").stdout == "RUNNING\n"
+        assert {tuple(line.split()) for line in node(pool, "/opt/tandem/tandem-container", "scratch", "list").splitlines()} >= {(other, "50")}
+    finally:
+        pool.shell("scancel", other)
+    pool.as_user("researcher", "rm", "held")
+    clean(pool)
+
+
+@pytest.mark.real
+@pytest.mark.feature("D8.2")
+def test_a_kubelet_holds_a_pods_shared_memory_to_its_size(pool):
+    """A pod of the queue, as a Tenant with spec.ephemeralStorage asks for it. (The kubelets of these tests evict nobody for what he has on a disk.)"""
+    p = pool.pod("greedy", command=["sh", "-c", "df --output=size -k /dev/shm | tail -n 1; head -c 9M /dev/zero 2>/dev/null >/dev/shm/a || echo full; exec sleep 100000"],
+                 volumes=[{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}])
+    main = p["spec"]["containers"][0]
+    main["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    main["resources"]["limits"]["ephemeral-storage"], main["resources"]["requests"] = "20Mi", {"ephemeral-storage": "0"}
+    pool.apply(p)
+    wait_for("its shared memory is full", lambda: pool.kubectl("logs", "greedy", check=False).split() == ["8192", "full"])
+    pool.kubectl("delete", "pod", "greedy")

@@ -73,12 +73,15 @@ def test_another_page_cannot_use_the_browsers_cookie(pool, me):
         assert tty(me, s, {**cookie, "Origin": origin}).status == 403, origin
 
 
-@pytest.mark.feature("D3.1")
+@pytest.mark.feature("D3.1", "D8.2", "D8.3")
 def test_a_batch_session_ends_with_its_program(pool, me):
-    s = me.json("session", "start", "batch", "--name", "count", "--", "echo counted > counted.txt")
+    s = me.json("session", "start", "batch", "--name", "count", "--memory", "64M", "--disk", "1G", "--", "df --output=size -k /dev/shm | tail -n 1 > shm.txt; echo counted > counted.txt")
     assert s["kind"] == "batch" and "path" not in s
     wait_for("it is done", lambda: state(me, s)["state"] == "done")
     assert open(f"{pool.shared_dir}/researcher/counted.txt").read() == "counted\n"
+    assert open(f"{pool.shared_dir}/researcher/shm.txt").read().split() == ["32768"]  # half its memory
+    res = next(p for p in pool.items("pods", "-A", "-l", f"tandem.dev/session={s['id']}"))["spec"]["containers"][0]["resources"]
+    assert res == {"limits": {"cpu": "1", "memory": "64Mi", "ephemeral-storage": "1Gi"}, "requests": {"cpu": "1", "memory": "64Mi", "ephemeral-storage": "0"}}
     failed = me.json("session", "start", "batch", "--no-wait", "--", "echo it is too hot >&2; exit 3")
     wait_for("it has failed", lambda: state(me, failed)["state"] == "failed")
     assert "it is too hot" in state(me, failed)["words"]

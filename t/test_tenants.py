@@ -102,12 +102,12 @@ def may(pool, user, verb, what, ns):
 
 @pytest.mark.feature("C1.1", "C1.2", "C1.3")
 def test_one_object_yields_namespace_rights_and_account(pool):
-    ready(pool, tenant("physics", {"nvidia.com/gpu": 4, "cpu": "8", "memory": "2Gi"}, weight=7, namespaces=["physics", "physics-dev"], seccompProfile={"type": "RuntimeDefault"}, userNamespaces=True,
+    ready(pool, tenant("physics", {"nvidia.com/gpu": 4, "cpu": "8", "memory": "2Gi"}, weight=7, namespaces=["physics", "physics-dev"], seccompProfile={"type": "RuntimeDefault"}, userNamespaces=True, ephemeralStorage="30Gi",
                        members=[{"user": "researcher"}, {"user": "boss", "kubernetesUser": "boss@uni", "role": "viewer"}]))
     for ns in ("physics", "physics-dev"):
         meta = pool.get("namespace", ns)["metadata"]
         labels = meta["labels"]
-        assert meta["annotations"]["tandem.dev/seccomp"] == "RuntimeDefault" and meta["annotations"]["tandem.dev/user-namespaces"] == "required"
+        assert meta["annotations"]["tandem.dev/seccomp"] == "RuntimeDefault" and meta["annotations"]["tandem.dev/user-namespaces"] == "required" and meta["annotations"]["tandem.dev/ephemeral-storage"] == "30Gi"
         assert labels["tandem.dev/tenant"] == "physics" and labels["pod-security.kubernetes.io/enforce"] == "baseline"
         assert may(pool, "researcher", "create", "pods", ns) and may(pool, "boss@uni", "list", "pods", ns)
         assert not may(pool, "boss@uni", "create", "pods", ns) and not may(pool, "researcher", "create", "rolebindings", ns)

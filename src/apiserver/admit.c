@@ -206,7 +206,7 @@ static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, co
 {
 	int rc = priority(q, d, o, name, r);
 	if (rc < 0 || (rc = td_srv_filter(q, d, r)) < 0 || (rc = td_srv_users(q, d, r)) < 0 ||
-	    (rc = td_srv_identity(q, d, r)) < 0)
+	    (rc = td_srv_disk(q, d, r)) < 0 || (rc = td_srv_identity(q, d, r)) < 0)
 		return rc;
 	td_srv_through(q, d);
 	td_jm_str(d, o, "status.phase", "Pending");

@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c identity.c filter.c users.c networks.c claims.c through.c   admission: what the
+//   admit.c account.c grant.c whose.c identity.c filter.c users.c disk.c networks.c claims.c through.c   admission: what the
 //                                      server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
@@ -151,6 +151,8 @@ int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_d
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- users.c: the user namespace of a new pod, where its namespace asks for one ----
 int td_srv_users(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
+// ---- disk.c: what the containers of a new pod may hold of a node's disk, where its namespace says so ----
+int td_srv_disk(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- through.c: the scheduler of a new pod that asks for devices, where its namespace names one ----
 void td_srv_through(struct td_req *q, yyjson_mut_doc *d);
 // ---- claims.c: what claims may ask for where a Tenant's quota says so ----

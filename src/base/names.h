@@ -56,6 +56,10 @@
 // On a NodeSet, by `tandem adopt`: what is known of its group, {"hosts": "n[1-8]", "phase": "old"} (slurm/adopt.h).
 #define TD_ANN_ADOPT "tandem.dev/adopt"
 
+// ---- jobs ----
+// What stands in a job's admin comment, up to its end, when it held too much of a node's disk (spank/scratch_watch.c).
+#define TD_SAID_SCRATCH "tandem: scratch: "
+
 // ---- nodes ----
 // A drain is asked for; value: the reason.
 #define TD_ANN_DRAIN "tandem.dev/drain"
@@ -165,6 +169,8 @@
 #define TD_ANN_SECCOMP "tandem.dev/seccomp"
 // By the operator on the same, where its pods must have user namespaces: "required".
 #define TD_ANN_USERS "tandem.dev/user-namespaces"
+// On a tenant's namespaces: what each container there may hold of a node's disk, "20Gi"; each must say its limit.
+#define TD_ANN_DISK "tandem.dev/ephemeral-storage"
 // On a namespace: the scheduler of its pods that ask for devices and name none (docs/serving.md).
 #define TD_LABEL_SCHEDULER "tandem.dev/scheduler"
 // By the operator on the same, where the Tenant says whom its pods may reach: "closed".

@@ -13,6 +13,7 @@
 #include "api/condition.h"
 #include "api/grant.h"
 #include "http/server.h"
+#include "pool/notes.h"
 #include "pool/slice.h"
 #include "pool/straggle.h"
 
@@ -243,6 +244,9 @@ static void job_words(const struct td_slurm_job *j, struct td_buf *t)
 // What is known of a job that hangs or has a slow rank, and what the checks find of its nodes: that may be why.
 static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *t)
 {
+	const char *held = td_notes_scratch(j->admin_comment);
+	if (held)
+		td_buf_printf(t, " On its node's disk: %s", held);
 	const char *said = td_pool_straggle_said(j->admin_comment);
 	if (!said)
 		return;

@@ -15,7 +15,7 @@
 enum { WAIT_MS = 500, FURTHER = 6, REPLICAS_MOST = 16 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
-	const char *name, *image, *memory, *output, *env, *run, *cluster;
+	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster;
 	int gpus, cpus, idle_min, low_min, replicas;
 	int64_t begin;
 	bool no_wait;
@@ -115,7 +115,7 @@ static const char *kind_of(const char *word)
 static int start(struct td_client *c, const struct wish *w, char **command, struct td_error *err)
 {
 	td_auto_buf struct td_buf line = {0};
-	long long memory = 0;
+	long long memory = 0, disk = 0;
 	const char *kind = kind_of(command[0]);
 	if (kind)
 		command++;
@@ -152,6 +152,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 			td_jobfile_quote(&line, command[i]);
 	}
 	int r = w->memory ? td_jobfile_memory(w->memory, &memory, err) : 0;
+	if (!r && w->disk && (r = td_jobfile_memory(w->disk, &disk, err)))
+		td_wrap(err, "--disk");
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -172,6 +174,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		td_jm_int(d, o, "cpus", w->cpus);
 	if (memory)
 		td_jm_int(d, o, "memoryMiB", memory);
+	if (disk)
+		td_jm_int(d, o, "diskMiB", disk);
 	if (w->low_min)
 		td_jm_int(d, o, "lowUse", w->low_min * 60LL);
 	if (w->begin)
@@ -265,6 +269,11 @@ int td_session_main(int argc, char **argv)
 		{.name = "gpus", .value = "N", TD_OPT_INT(&w.gpus, 0, 64), .help = "GPUs (default 0)"},
 		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 1024), .help = "CPUs (default 1)"},
 		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "memory (default 1G)"},
+		{.name = "disk",
+		 .value = "SIZE",
+		 TD_OPT_TEXT(&w.disk),
+		 .help = "how much of its node's disk it may hold outside of your home; it is ended if it holds more "
+			 "(default 20G, or what your Tenant says)"},
 		{.name = "replicas",
 		 .value = "N",
 		 TD_OPT_INT(&w.replicas, 1, REPLICAS_MOST),

@@ -46,6 +46,8 @@ char *td_gateway_cause(const struct td_gateway_end *e)
 		td_buf_puts(&b, "preempted by a job of higher priority");
 	} else if (!strcmp(s, "cancelled") && td_streq(e->reason, "DependencyNeverSatisfied")) {
 		td_buf_printf(&b, "not begun: %s did not end well", e->after ? e->after : "what it waits for");
+	} else if (!strcmp(s, "cancelled") && e->held) {
+		td_buf_puts(&b, e->held);
 	} else if (!strcmp(s, "cancelled")) {
 		td_buf_printf(&b, e->by ? "cancelled by %s" : "cancelled (scancel, or an administrator)",
 			      e->by ? e->by : "");

@@ -9,6 +9,7 @@ struct td_gateway_end {
 	const char *reason; // Slurm's, "DependencyNeverSatisfied"; may be NULL
 	const char *by;     // who cancelled it; NULL: not known
 	const char *after;  // the step before it that did not end well; NULL: none
+	const char *held;   // td_notes_scratch(): it was ended for what it held of a disk; NULL: it was not
 	const char *nodes;  // where it ran, "n[0-1]"; may be NULL
 	int64_t exit_code, signal, minutes, memory_mb;
 };

@@ -5,6 +5,7 @@
 #include "gateway/home.h"
 #include "gateway/need.h"
 #include "gateway/path.h"
+#include "pool/notes.h"
 #include "slurm/batch.h"
 
 #include <string.h>
@@ -61,6 +62,7 @@ static void count(struct sum *s, const struct td_slurm_job *j, const struct td_g
 			e.state = state;
 			e.reason = j->reason;
 			e.nodes = j->nodes_text;
+			e.held = td_notes_scratch(j->admin_comment);
 			e.exit_code = j->exit_code;
 			e.signal = j->exit_signal;
 			e.minutes = j->time_limit_min;

@@ -24,6 +24,8 @@ enum {
 	ENDS_TRIES = 100
 };
 
+#define DISK "20Gi" // what a session's pod may hold of its node's disk
+
 static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
 {
 	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_get(c, "env"));
@@ -116,6 +118,15 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 			  *memory = td_asprintf("%lldMi", td_jint(q->body, "memoryMiB", 1024));
 	td_jm_key_str(d, limits, "cpu", cpu);
 	td_jm_key_str(d, limits, "memory", memory);
+	// A kubelet ends the pod whose container holds more of its node's disk. Slurm knows nothing of it, so nothing is
+	// asked for.
+	td_auto_free char *disk = td_asprintf("%lldMi", td_jint(q->body, "diskMiB", 0)),
+			  *shm = td_asprintf("%lldMi", (td_jint(q->body, "memoryMiB", 1024) + 1) / 2);
+	if (td_jint(q->body, "diskMiB", 0))
+		td_jm_key_str(d, limits, "ephemeral-storage", disk);
+	td_jm_key_str(d, td_jm_obj(d, c, "resources.requests"), "ephemeral-storage", "0");
+	// Programs of several processes meet in memory; a runtime gives them 64 MiB. It counts as the pod's memory.
+	td_jm_str(d, td_jm_get(o, "spec.volumes.[1]"), "emptyDir.sizeLimit", shm);
 
 	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
 	td_jm_str(d, v, "name", "home");
@@ -127,6 +138,15 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 	} else {
 		td_jm_strf(d, v, "hostPath.path", "%s/%s", q->g->o.homes_path, below);
 	}
+}
+
+void td_session_disk(const struct td_object *space, yyjson_mut_doc *pod)
+{
+	const char *most = space ? td_object_annotation(space, TD_ANN_DISK) : NULL;
+	yyjson_mut_val *limits =
+		td_jm_obj(pod, td_jm_get(yyjson_mut_doc_get_root(pod), "spec.containers.[0]"), "resources.limits");
+	if (!yyjson_mut_obj_get(limits, "ephemeral-storage"))
+		td_jm_key_str(pod, limits, "ephemeral-storage", most ? most : DISK);
 }
 
 void td_session_users(const struct td_object *space, yyjson_mut_doc *pod)
@@ -142,6 +162,7 @@ static int add_users(struct td_gateway_ask *q, const char *ns, yyjson_mut_doc *d
 	td_auto(td_object_unref) struct td_object *space = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_kube_get(q->g->kube, &td_namespaces, NULL, ns, td_gateway_cancel(q), &space, &e);
+	td_session_disk(r ? NULL : space, d);
 	if (!r)
 		td_session_users(space, d);
 	return !r || r == TD_DENIED ? 0 : td_fail(err, r, "namespace %s of the session: %s", ns, e.msg);

@@ -109,6 +109,9 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 // What the pod has to say in this namespace: hostUsers: false, where its Tenant has userNamespaces. (The API of
 // `tandem up` writes it by itself, that of a cluster does not.)
 void td_session_users(const struct td_object *space, yyjson_mut_doc *pod);
+// What its container may hold of the node's disk, where nobody asked for it: what the Tenant says, or a usual value.
+// space NULL: the namespace is not known.
+void td_session_disk(const struct td_object *space, yyjson_mut_doc *pod);
 // session_devices.c: adds q->body's GPUs to the pod, as the SlurmCluster `sc` has them given out. record: the name of
 // the session's ConfigMap, which must be there.
 int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const char *record, yyjson_mut_doc *pod,

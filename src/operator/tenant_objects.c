@@ -148,6 +148,13 @@ static bool users_of(const struct td_op_tenant_pass *p, size_t at)
 	return o && td_jbool(o, "spec.userNamespaces", false);
 }
 
+// What each container of its pods may hold of a node's disk. NULL: nobody says.
+static const char *disk_of(const struct td_op_tenant_pass *p, size_t at)
+{
+	const yyjson_val *o = who_says(p, at, "spec.ephemeralStorage");
+	return o ? td_arena_strdup(p->arena, td_jstr_or(o, "spec.ephemeralStorage", "")) : NULL;
+}
+
 // What the operator says on a tenant's namespaces.
 struct notes {
 	const char *key, *value; // NULL: absent
@@ -217,6 +224,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	}
 	const struct notes notes[] = {{TD_ANN_SECCOMP, calls},
 				      {TD_ANN_USERS, users_of(p, at) ? "required" : NULL},
+				      {TD_ANN_DISK, disk_of(p, at)},
 				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL},
 				      {TD_ANN_PEOPLE, people},
 				      {TD_ANN_STORAGE, storage},
@@ -269,7 +277,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_EGRESS,
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_DISK,  TD_ANN_EGRESS,
 					    TD_ANN_PEOPLE,  TD_ANN_STORAGE, TD_ANN_CLAIMS};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))

@@ -1,6 +1,7 @@
 #include "pool/notes.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -121,4 +122,10 @@ bool td_notes_use(const char *admin_comment, int64_t start, struct td_notes *ret
 double td_notes_idle(const struct td_notes *n)
 {
 	return n->busy + n->idle > 0 ? n->idle / (n->busy + n->idle) : -1;
+}
+
+const char *td_notes_scratch(const char *admin_comment)
+{
+	const char *s = admin_comment ? strstr(admin_comment, TD_SAID_SCRATCH) : NULL;
+	return s ? s + strlen(TD_SAID_SCRATCH) : NULL;
 }

@@ -23,5 +23,8 @@ bool td_notes_read(const char *admin_comment, struct td_notes *ret);
 // What the admin comment of a native job says of its devices, "tandem-use:START:BUSY:IDLE" somewhere in it (standin/note.c
 // writes it when the job has ended): of the run that started then, in device seconds. False: nothing.
 bool td_notes_use(const char *admin_comment, int64_t start, struct td_notes *ret);
+// What an admin comment says of a job that held too much of a node's disk and was ended for it, up to its end; NULL:
+// nothing.
+const char *td_notes_scratch(const char *admin_comment);
 // The part of the measured time that the devices idled, 0 to 1; below 0: nothing was measured.
 double td_notes_idle(const struct td_notes *n);

@@ -8,7 +8,10 @@
 //   keep      (slurmd.sh): the service. It pulls images, outside of any job's limits, removes what
 //             jobs left behind, and keeps the cache within its limit
 //   pull, list  (an administrator in a slurmd pod)
-//   scratch fresh|keep  (slurmd.sh): removes what jobs left in their own /tmp and /dev/shm
+//   scratch fresh|keep  (slurmd.sh): removes what jobs left in their own /tmp and /dev/shm, and ends those that
+//             hold too much there
+//   scratch size SHARE  (slurmd.sh): megabytes of that share of their disk
+//   scratch list  (an administrator in a slurmd pod): what each job holds
 //
 // Files
 //   main.c                     the modes
@@ -29,6 +32,7 @@
 //   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
 //   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more
+//   scratch_limit.[ch] scratch_walk.c scratch_watch.c  how much of the disk it may hold
 #pragma once
 
 #include "base/err.h"

@@ -398,15 +398,20 @@ static int fresh(int argc, char **argv)
 	return 0;
 }
 
-// scratch fresh|keep: each job's own /tmp and /dev/shm.
+// scratch fresh|keep|list|size: each job's own /tmp and /dev/shm.
 static int scratch(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
 	const char *node = getenv("TD_NODE");
 	if (argc == 2 && !strcmp(argv[1], "keep") && node)
 		return td_scratch_keep(TD_SCRATCH, node);
+	if (argc == 2 && !strcmp(argv[1], "list"))
+		return td_scratch_list(TD_SCRATCH);
+	if (argc == 3 && !strcmp(argv[1], "size"))
+		return printf("%lld\n", (long long)(td_scratch_size(TD_SCRATCH, argv[2]) >> 20)) < 0;
 	if (argc != 2 || strcmp(argv[1], "fresh") != 0)
-		return td_command_wrong("container scratch", "it takes fresh or keep, and the node's name in TD_NODE");
+		return td_command_wrong("container scratch",
+					"it takes fresh, list, size SHARE, or keep with the node's name in TD_NODE");
 	if (td_scratch_fresh(TD_SCRATCH, &err))
 		return fprintf(stderr, "tandem-container: %s\n", err.msg), 1;
 	return 0;

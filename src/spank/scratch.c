@@ -15,10 +15,10 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ROUND_MS = 1000, ASK_MS = 20000, WAIT_MAX_MS = 30000 };
-#define ALIVE "R,S,ST,CG,CF,RS,SI,SO" // as squeue writes the states in which a job has its nodes
 
 static int lock(const char *dir, int *ret_fd, struct td_error *err)
 {
@@ -59,7 +59,7 @@ int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct 
 	return r;
 }
 
-static void jobs_in(const char *dir, struct td_strv *ret)
+void td_scratch_jobs(const char *dir, struct td_strv *ret)
 {
 	td_auto_free char *path = td_asprintf("%s/jobs", dir);
 	DIR *d = opendir(path);
@@ -90,7 +90,7 @@ int td_scratch_fresh(const char *dir, struct td_error *err)
 	if (r)
 		return r;
 	td_auto_strv struct td_strv jobs = {0};
-	jobs_in(dir, &jobs);
+	td_scratch_jobs(dir, &jobs);
 	for (size_t i = 0; i < jobs.n; i++) {
 		bool gone = false;
 		r = td_scratch_release(dir, jobs.v[i], &gone, err);
@@ -134,8 +134,8 @@ static bool ask(const char *job, const char *node, enum state *ret)
 {
 	// The list of all jobs is long. One job is a small question, but of one that slurmctld has forgotten it says no
 	// more than of a question that failed.
-	char *one[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-j", (char *)job, NULL};
-	char *all[] = {"squeue", "-h", "-o", "%A %t", "-t", ALIVE, "-w", (char *)node, NULL};
+	char *one[] = {"squeue", "-h", "-o", "%A %t", "-t", TD_SCRATCH_ALIVE, "-j", (char *)job, NULL};
+	char *all[] = {"squeue", "-h", "-o", "%A %t", "-t", TD_SCRATCH_ALIVE, "-w", (char *)node, NULL};
 	return listed(one, job, ret) || listed(all, job, ret);
 }
 
@@ -170,7 +170,7 @@ static void round_of(const char *dir, struct quiet **v, size_t *n)
 {
 	td_auto_strv struct td_strv jobs = {0};
 	td_auto_close int held = -1;
-	jobs_in(dir, &jobs);
+	td_scratch_jobs(dir, &jobs);
 	for (size_t i = 0; i < *n; i++)
 		(*v)[i].seen = false;
 	if (!jobs.n || !lock(dir, &held, NULL))
@@ -205,12 +205,19 @@ int td_scratch_keep(const char *dir, const char *node)
 		td_scratch_bcast(dir);
 		_exit(0);
 	}
+	pid_t watch = fork();
+	if (watch == 0) {
+		td_scratch_watch(dir, node);
+		_exit(0);
+	}
 	for (;; poll(NULL, 0, ROUND_MS)) { // no event tells of a lock that nobody has any more
 		struct td_error err = TD_ERROR_INIT;
 		round_of(dir, &v, &n);
 		for (size_t i = 0; i < n; i++)
 			if (td_mono_ms(&td_clock_system) >= v[i].next_ms)
 				look(dir, node, &v[i]);
+		if (watch < 0 || waitpid(watch, NULL, WNOHANG) == watch)
+			return 1; // slurmd.sh starts both again
 		bool left = td_scratch_empty(dir, &err);
 		if (left && !told)
 			td_warn("%s", err.msg);

@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 // A directory of the node, mounted in the slurmd pod. It is root's and closed to others. No step sees it.
 //   jobs/JOB/tmp, var-tmp   the job's files
@@ -21,6 +22,9 @@
 #define TD_SCRATCH_TRASH TD_SCRATCH "/trash"
 #define TD_SCRATCH_SHM "shm"
 #define TD_SCRATCH_NODE "node"
+// The plug-in's line there has what jobs may hold: shm=SIZE and tmp=SIZE, bytes or a share.
+#define TD_SCRATCH_CONF "/run/slurm/conf/plugstack.conf"
+#define TD_SCRATCH_TMP "50%"
 
 // At the start of a slurmd pod's container, before slurmd: no step can be alive, so everything that is there goes.
 // It is only moved away here; td_scratch_keep() removes it.
@@ -32,6 +36,12 @@ int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct 
 // stays for the next time (TD_TRANSIENT).
 int td_scratch_empty(const char *dir, struct td_error *err);
 // The service of a node: looks every second for jobs of which no step lives, asks slurmctld about those, and
-// removes what those left that are not there any more. Where slurmctld does not answer nothing is removed. Never
-// returns.
+// removes what those left that are not there any more. Where slurmctld does not answer nothing is removed. Beside it
+// run two more processes: one gives jobs what sbcast writes, one holds them to their limits
+// (scratch_limit.h); it returns when that one has ended.
 int td_scratch_keep(const char *dir, const char *node);
+// Prints each job of the node with what it holds on the disk.
+int td_scratch_list(const char *dir);
+// Bytes of the share ("90%", or bytes) of the disk on which `dir` is, at most all of it; -1: it is no share, or there is
+// no such directory.
+int64_t td_scratch_size(const char *dir, const char *share);

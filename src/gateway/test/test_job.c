@@ -159,6 +159,7 @@ static void ends_in_words(void **state)
 		{{.state = "preempted"}, "preempted by a job of higher priority"},
 		{{.state = "cancelled", .by = "ann"}, "cancelled by ann"},
 		{{.state = "cancelled"}, "cancelled (scancel, or an administrator)"},
+		{{.state = "cancelled", .held = "the job is ended: …"}, "the job is ended: …"},
 		{{.state = "cancelled", .by = "ann", .reason = "DependencyNeverSatisfied", .after = "prep"},
 		 "not begun: prep did not end well"},
 	};

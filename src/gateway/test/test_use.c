@@ -377,6 +377,22 @@ static void its_pod_says_what_its_namespace_wants(void **state)
 	assert_null(td_jm_get(yyjson_mut_doc_get_root(a), "spec"));
 	td_session_users(space("\"tandem.dev/user-namespaces\": \"required\"", &tenant), b);
 	assert_true(yyjson_mut_is_false(td_jm_get(yyjson_mut_doc_get_root(b), "spec.hostUsers")));
+	// What it may hold of the disk: what was asked for, what the Tenant says, or something.
+	td_auto(td_object_unref) struct td_object *says = NULL;
+	static const char *const want[] = {"5Mi", "7Gi", "20Gi"};
+	for (int i = 0; i < 3; i++) {
+		static const char text[] =
+			"{\"spec\": {\"containers\": [{\"resources\": {\"limits\": {\"cpu\": \"1\"}}}]}}";
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
+		yyjson_mut_val *limits = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0].resources.limits");
+		if (i == 0)
+			td_jm_key_str(d, limits, "ephemeral-storage", want[0]);
+		says = td_object_unref(says);
+		td_session_disk(i < 2 ? space("\"tandem.dev/ephemeral-storage\": \"7Gi\"", &says) : NULL, d);
+		assert_string_equal(td_jm_getstr(limits, "ephemeral-storage"), want[i]);
+	}
 	(void)state;
 }
 

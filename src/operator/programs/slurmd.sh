@@ -1,7 +1,8 @@
 #!/bin/bash
 # Starts a node's slurmd. Environment: TD_NODE (its name), TD_NODE_CONF (what it tells slurmctld about the
 # node), TD_CONTROLLER (slurmctld's host, where the configuration names none), TD_DEAD_REASON (why a node is drained whose jobs died with the
-# container before this one), TD_CGROUPS (not empty beside a kubelet).
+# container before this one), TD_CGROUPS (not empty beside a kubelet), TD_SCRATCH (where jobs have a /tmp of their
+# own: the share of its disk that one may ask for).
 
 # On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to
 # write there. With SYS_ADMIN the mounts, which are this container's own, become writable; nothing of the
@@ -16,6 +17,13 @@ mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/s
 # Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
 # first job comes, and /tmp here is another one from now on.
 [ -z "${TD_SCRATCH:-}" ] || /opt/tandem/tandem-container scratch fresh || exit
+# No other directory here is everybody's: what jobs leave there would stay, and nothing limits it.
+[ -z "${TD_SCRATCH:-}" ] || chmod -f o-w /run/lock
+# What of their disk jobs may ask for (--tmp). It is what Slurm reads of /tmp here, or less.
+[ -z "${TD_SCRATCH:-}" ] || [[ " $TD_NODE_CONF" == *" TmpDisk="* ]] || {
+	megabytes=$(/opt/tandem/tandem-container scratch size "$TD_SCRATCH") && [ "$megabytes" -gt 0 ] &&
+		TD_NODE_CONF+=" TmpDisk=$megabytes"
+}
 
 # The site's services come first: a node that they have not prepared takes no jobs.
 services=/etc/tandem/site/services.sh
@@ -74,7 +82,7 @@ await_controller() {
 	while sleep 1; do /opt/tandem/tandem-container keep; done &
 }
 
-# Removes what jobs leave in their own /tmp and /dev/shm.
+# Removes what jobs leave in their own /tmp and /dev/shm, and ends those that hold too much there.
 [ -z "${TD_SCRATCH:-}" ] ||
 	while :; do
 		/opt/tandem/tandem-container scratch keep

@@ -103,9 +103,18 @@ static void of_a_native_job(void **state)
 	assert_false(td_notes_read(text, &n)); // it is no pod's
 }
 
+static void test_what_was_held(void **state)
+{
+	(void)state;
+	assert_null(td_notes_scratch(NULL));
+	assert_null(td_notes_scratch("tandem: hangs on n1"));
+	assert_string_equal(td_notes_scratch("site's own tandem: scratch: the job is ended: x"), "the job is ended: x");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_written_and_read), cmocka_unit_test(test_what_is_none),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_was_held),
+					   cmocka_unit_test(test_written_and_read), cmocka_unit_test(test_what_is_none),
 					   cmocka_unit_test(test_how_a_run_ended), cmocka_unit_test(of_a_native_job)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,44 @@
+// How much a job may hold on a node's disk in its own /tmp and /var/tmp, when that is looked at, and what is done
+// about it. Pure. A job that asked for room (--tmp) may hold that much, every other one what spec.scratch.tmpSize
+// says.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Bytes, as jobs find them: what root keeps for itself does not count.
+struct td_scratch_disk {
+	int64_t size, free;
+};
+
+// What is known of one job on this node. Times are of the monotonic clock.
+struct td_scratch_seen {
+	int64_t asked;     // bytes of --tmp, 0: it asked for none, -1: slurmctld has not said yet
+	int64_t used;      // bytes at the last look, -1: nobody has looked
+	int64_t looked_ms; // when that look ended
+	int64_t cost_ms;   // how long it took
+	int64_t disk_used; // of the whole disk, when it began
+	bool warned, ended;
+};
+
+// A number of bytes, or a share of the disk ("50%", 1 to 100). -1: it is neither.
+int64_t td_scratch_bytes(const char *text, int64_t disk);
+int64_t td_scratch_limit(const struct td_scratch_seen *j, int64_t usual);
+// Shall somebody look now? A look at few files is made every second. One at many waits: what a job holds grows no
+// faster than what the disk holds, so one that has room left for all that was written since the last look is left
+// alone, but for once in a while, because what others removed hides what it wrote. Looks at a job take a twentieth of
+// a CPU at most.
+bool td_scratch_due(const struct td_scratch_seen *j, int64_t usual, const struct td_scratch_disk *disk, int64_t now_ms);
+// Must slurmctld be asked what the job asked for? Few jobs hold so much that it matters.
+bool td_scratch_ask(const struct td_scratch_seen *j, int64_t usual, const struct td_scratch_disk *disk);
+// It holds more than it may.
+bool td_scratch_over(const struct td_scratch_seen *j, int64_t usual);
+// It comes near, and is told once.
+bool td_scratch_near(const struct td_scratch_seen *j, int64_t usual);
+// The disk is nearly full, though nobody may be over his limit: a kubelet that keeps its files there would end pods,
+// which it thinks hold them.
+bool td_scratch_full(const struct td_scratch_disk *disk);
+// Then the job goes that holds most beyond what it asked for, if that is a hundredth of the disk: less is no help. One
+// at a time: while one ends, and while a large one has not been looked at, nobody goes. Returns its index, or n.
+size_t td_scratch_worst(const struct td_scratch_seen *v, size_t n, const struct td_scratch_disk *disk);
