@@ -21,6 +21,8 @@ struct td_podhangs {
 	const struct td_clock *clock;
 	// What a pod that runs on this node shows.
 	void (*look)(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret);
+	// Opens the newest log of that container, in which the pod may say its beats (podbeats.h). -1: there is none.
+	int (*log)(void *ctx, const struct td_object *pod, const char *container);
 	void *ctx;
 };
 // Looks at them until the cancel has fired.

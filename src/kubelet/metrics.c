@@ -4,6 +4,7 @@
 #include "kubelet/pods/pod.h"
 #include "metrics/metrics.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -62,6 +63,19 @@ void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, s
 	struct td_kubelet *a = kubelet;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
 	*ret = p ? (struct td_podhangs_signs){cpu_used(a, p), output_of(a, p)} : (struct td_podhangs_signs){-1, -1};
+}
+
+int td_kubelet_log(void *kubelet, const struct td_object *pod, const char *container)
+{
+	struct td_kubelet *a = kubelet;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
+	struct td_ctr *c = p ? td_pod_ctr(p, container) : NULL;
+	if (!c)
+		return -1;
+	pthread_mutex_lock(&p->mu);
+	td_auto_free char *path = c->attempt < 0 ? NULL : td_pod_log_path(a, p, c, c->attempt);
+	pthread_mutex_unlock(&p->mu);
+	return path ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
 
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)

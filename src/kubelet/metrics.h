@@ -7,3 +7,5 @@
 void td_kubelet_measure(struct td_kubelet *a);
 // Which progress a pod shows (gate/podhangs.h).
 void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, struct td_podhangs_signs *ret);
+// Opens the container's newest log (the same).
+int td_kubelet_log(void *kubelet, const struct td_object *pod, const char *container);
