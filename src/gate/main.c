@@ -288,10 +288,15 @@ static int pod_log(void *ctx, const struct td_object *pod, const char *container
 	const struct td_gate_agent *a = ctx;
 	return td_podlog_open(a->o.pod_logs, pod, container);
 }
+static size_t pod_pids(void *ctx, const struct td_object *pod, pid_t *v, size_t max)
+{
+	const struct td_gate_agent *a = ctx;
+	return td_cg_pod_pids(a->o.cgroups, pod->uid, v, max);
+}
 static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
-	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, progress, pod_log, a};
+	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, progress, pod_log, pod_pids, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 

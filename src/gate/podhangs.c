@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "gate/hangs.h"
 #include "gate/podbeats.h"
+#include "gate/podstacks.h"
 #include "gate/used.h"
 #include "metrics/metrics.h"
 #include "pool/hang.h"
@@ -19,6 +20,7 @@ struct still_pod { // a pod that is watched
 	char uid[40];
 	struct td_pool_hang state;
 	struct td_podbeat beat;
+	char *does;    // what its processes did when it began to hang; NULL: it does not
 	uint64_t pass; // of the last look
 	UT_hash_handle hh;
 };
@@ -31,7 +33,8 @@ struct hang_pass {
 };
 struct hang_watch { // how one pod is watched
 	struct td_pool_hang_rule rule;
-	bool end;
+	bool end, stacks;
+	int signal; // 0: none
 };
 
 static bool named(const yyjson_val *policy, const char *ns)
@@ -57,7 +60,9 @@ static bool watched(const struct td_object *pod, const yyjson_val *policy, struc
 	unsigned signs = td_hangs_signs(policy);
 	signs = beats && !listed ? TD_SIGN_HEARTBEAT : beats ? signs : signs & ~(unsigned)TD_SIGN_HEARTBEAT;
 	*ret = (struct hang_watch){{signs, (asks ? own : after) * 1000},
-				   td_streq(td_jstr(policy, "action"), "requeue")};
+				   td_streq(td_jstr(policy, "action"), "requeue"),
+				   td_jbool(policy, "stacks", true),
+				   td_hangs_signal(td_jstr(policy, "signal"))};
 	return ret->rule.signs;
 }
 
@@ -111,6 +116,27 @@ static void soon(struct hang_pass *p, int64_t ms)
 	p->next_ms = ms < p->next_ms ? ms : p->next_ms;
 }
 
+static size_t pids_again(void *ctx, pid_t *v, size_t max)
+{
+	const void *const *x = ctx;
+	const struct td_podhangs *h = x[0];
+	return h->pids(h->ctx, x[1], v, max);
+}
+
+// What its processes do, once: ", "-separated words behind what is known already. Those that catch the signal get it.
+static char *does(struct hang_pass *p, const struct td_object *pod, const struct hang_watch *w)
+{
+	td_auto_free pid_t *v = td_calloc(TD_PODSTACKS_PIDS, sizeof(*v));
+	size_t n = p->h->pids && (w->stacks || w->signal) ? p->h->pids(p->h->ctx, pod, v, TD_PODSTACKS_PIDS) : 0;
+	char text[TD_PODSTACKS_TEXT] = "";
+	if (w->stacks)
+		td_podstacks_words("/proc", v, n, text, sizeof(text));
+	const void *who[] = {p->h, pod};
+	if (w->signal)
+		td_podstacks_tell("/proc", v, n, w->signal, pids_again, who);
+	return td_asprintf("%s%s", *text ? "; " : "", text);
+}
+
 static void look_at(struct hang_pass *p, int node, const struct td_object *pod, int64_t job, const struct hang_watch *w,
 		    const struct td_checkup_facts *f)
 {
@@ -122,12 +148,18 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 					      .output = signs.output,
 					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
 					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
-	char words[160];
+	char words[160 + TD_PODSTACKS_TEXT];
 	bool hangs = td_pool_hang(&w->rule, &s->state, &now);
+	if (hangs && !s->does)
+		s->does = does(p, pod, w);
+	if (!hangs)
+		free(s->does), s->does = NULL;
 	td_pool_hang_words(&w->rule, words, sizeof(words));
 	size_t n = strlen(words);
 	if (s->beat.beats.n && s->beat.beats.last >= 0)
-		snprintf(words + n, sizeof(words) - n, "; its last step was %lld", (long long)s->beat.beats.last);
+		n += (size_t)snprintf(words + n, sizeof(words) - n, "; its last step was %lld",
+				      (long long)s->beat.beats.last);
+	snprintf(words + n, sizeof(words) - n, "%s", s->does ? s->does : "");
 	say(p, pod,
 	    hangs ? TD_CONDITION(TD_COND_HANGS, "True", w->end ? TD_HANGS_END : TD_HANGS_TOLD, words)
 		  : TD_CONDITION(TD_COND_HANGS, "False", "Progress", "it makes progress"));
@@ -193,6 +225,7 @@ static void forget(struct hang_pass *p, bool all)
 	HASH_ITER (hh, p->seen, s, tmp)
 		if (all || s->pass != p->n) {
 			HASH_DEL(p->seen, s);
+			free(s->does);
 			free(s);
 		}
 }

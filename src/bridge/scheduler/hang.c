@@ -51,7 +51,7 @@ static int hangs(struct td_bridge_run *r, const void *ctx, struct td_error *err)
 	int64_t since = still_since(r->pod);
 	const char *said = td_jstr_or(c, "message", "no progress");
 	size_t n = strcspn(said, ";"); // behind it is what is known of this pod alone
-	td_auto_free char *words = td_asprintf("%.*s%s%.200s", n > 200 ? 200 : (int)n, said,
+	td_auto_free char *words = td_asprintf("%.*s%s%.600s", n > 200 ? 200 : (int)n, said,
 					       h->pods > 1 ? ", like all pods of its gang" : "", said + n);
 	if (r->p->hang_said != since) {
 		r->p->hang_said = since;
