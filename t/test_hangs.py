@@ -174,19 +174,19 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
 
 
 PACED = ["bash", "-c", """for ((s = 1; ; s++)); do
-    b=$EPOCHREALTIME; sleep 0.1; if [ -e /tmp/slow ]; then sleep 4; fi; e=$EPOCHREALTIME; us=$((${e/./} - ${b/./}))
+    b=$EPOCHREALTIME; sleep 0.1; if [ -e /tmp/slow ]; then sleep 1.4; fi; e=$EPOCHREALTIME; us=$((${e/./} - ${b/./}))
     printf 'tandem-beat %d %d.%06d\\n' $s $((us / 1000000)) $((us % 1000000))
 done"""]
 
 
 @pytest.mark.feature("B6.4")
 def test_the_slow_pod_of_a_gang_is_found_by_what_the_pods_say_and_its_node_is_tested(pool, watched):
-    """Three pods say in their logs how long each step took; then one of them computes forty times as long. (Ten times as long as the others, no load makes a pod.)"""
+    """Three pods say in their logs how long each step took; then one of them computes fifteen times as long. (Five times as long as the others in each of two steps, no load makes a pod.)"""
     before = pool.counted("bridge", "tandem_pod_stragglers_total")
     pods = [pool.pod(f"paced-{i}", command=PACED) for i in range(3)]
     for p in pods:
         p["metadata"] |= {"labels": {"tandem.dev/gang": "paced"}, "annotations": {"tandem.dev/gang-size": "3", "tandem.dev/heartbeat": "log"}}
-    watched(straggler={"percent": 1000, "steps": 2, "everySeconds": 1, "action": "drain", "namespaces": ["default"]}, afterSeconds=600)
+    watched(straggler={"percent": 500, "steps": 2, "everySeconds": 1, "action": "drain", "namespaces": ["default"]}, afterSeconds=600)
     pool.apply(*pods)
     for p in pods:
         wait_for("its agent says how long a step takes", lambda p=p: re.fullmatch(r"in seconds: \d+\.\d{6} a step, up to step \d+", (says(pool, p["metadata"]["name"], "Pace") or ("",) * 3)[2]))
@@ -194,7 +194,7 @@ def test_the_slow_pod_of_a_gang_is_found_by_what_the_pods_say_and_its_node_is_te
     wait_for("it is told of", lambda: (says(pool, "paced-1", "Straggler") or ("",))[0] == "True")
     node = pool.get("pod", "paced-1")["spec"]["nodeName"]
     words = says(pool, "paced-1", "Straggler")[2]
-    assert re.fullmatch(rf"pod paced-1 on {node} computes \d+\.\d times as long as the others \(step \d+: 4[.\d]* s, median of 3 pods [\d.]+ s\)", words), words
+    assert re.fullmatch(rf"pod paced-1 on {node} computes \d+\.\d times as long as the others \(step \d+: [1-9][.\d]* s, median of 3 pods [\d.]+ s\)", words), words
     assert f"Its gang waits for it: {words}." in pool.cmd("why", "paced-1").stdout
     wait_for("an event says it", lambda: [e for e in pool.items("events") if e["reason"] == "Straggler" and e["involvedObject"]["name"] == "paced-1" and words in e["message"]])
     assert pool.counted("bridge", "tandem_pod_stragglers_total") == before + 1
