@@ -1,6 +1,6 @@
 // Input: the log of a pod's container, of which its user writes all but the stamps. However it is cut in pieces, the same
 // beats are found, and no figure is out of its range.
-// rows: B6.3, B6.4
+// rows: B6.3 B6.4
 #include "pool/pace.h"
 
 #include <stdlib.h>

@@ -109,7 +109,8 @@ static int list_pids(struct look *l, const char *path, const char *name, int dep
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free char *f = td_asprintf("%s/cgroup.procs", path);
 	if (!td_file_read(f, FILE_MAX, &b, NULL))
-		for (const char *s = td_buf_str(&b); *s && l->n_pids < l->most; s += strcspn(s, "\n"), s += *s == '\n') {
+		for (const char *s = td_buf_str(&b); *s && l->n_pids < l->most;
+		     s += strcspn(s, "\n"), s += *s == '\n') {
 			int pid;
 			if (sscanf(s, "%9d", &pid) == 1 && pid > 0) // 0: it is outside of our PID namespace
 				l->pids[l->n_pids++] = pid;

@@ -85,8 +85,7 @@ void td_podbeat_say(struct td_podbeat *b, struct td_kube *k, const struct td_obj
 	enum td_pool_pace_do what = td_pool_pace_next(&b->said, now.us, td_mono_ms(clock));
 	if (what == TD_PACE_NOTHING)
 		return;
-	td_auto_free char *text = what == TD_PACE_SAY ? td_kube_pace_text(&now)
-						      : td_strdup("it changes all the time");
+	td_auto_free char *text = what == TD_PACE_SAY ? td_kube_pace_text(&now) : td_strdup("it changes all the time");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	struct td_error err = TD_ERROR_INIT;
@@ -95,7 +94,8 @@ void td_podbeat_say(struct td_podbeat *b, struct td_kube *k, const struct td_obj
 			 what == TD_PACE_SAY ? TD_CONDITION(TD_COND_PACE, "True", "Steps", text)
 					     : TD_CONDITION(TD_COND_PACE, "Unknown", "Unsteady", text),
 			 td_real_ms(clock));
-	int r = td_kube_patch(k, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL, &err);
+	int r = td_kube_patch(k, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
+			      &err);
 	if (!r)
 		td_pool_pace_done(&b->said, what == TD_PACE_SAY ? now.us : -1, td_mono_ms(clock));
 	else if (r != TD_NOT_FOUND && r != TD_CONFLICT && r != TD_CANCELLED)
@@ -107,7 +107,8 @@ void td_podbeat_say(struct td_podbeat *b, struct td_kube *k, const struct td_obj
 // The directory of the container's logs, and the number of the newest one. -1: there is none.
 static int container_dir(int pod_dir, const char *container, int *ret_newest)
 {
-	int fd = openat(pod_dir, container, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), list = fd < 0 ? -1 : dup(fd);
+	int fd = openat(pod_dir, container, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+	    list = fd < 0 ? -1 : dup(fd);
 	DIR *d = list < 0 ? NULL : fdopendir(list);
 	*ret_newest = -1;
 	for (struct dirent *e; d && (e = readdir(d)) != NULL;) {

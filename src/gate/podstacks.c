@@ -14,7 +14,7 @@
 
 enum { THREADS = 1024, KINDS = 32, COMM = 16, WCHAN = 48, FILE_MAX = 65536 };
 
-struct kind { // of threads that do the same
+struct stack_kind { // of threads that do the same
 	char comm[COMM], wchan[WCHAN], state;
 	int n;
 };
@@ -30,12 +30,12 @@ static void name_of(const char *path, char *ret, size_t size)
 	ret[n] = '\0';
 }
 
-static void thread(const char *dir, struct kind *v, size_t *n)
+static void thread(const char *dir, struct stack_kind *v, size_t *n)
 {
 	td_auto_free char *comm = td_asprintf("%s/comm", dir), *wchan = td_asprintf("%s/wchan", dir),
 			  *stat = td_asprintf("%s/stat", dir);
 	td_auto_buf struct td_buf b = {0};
-	struct kind k = {.n = 1};
+	struct stack_kind k = {.n = 1};
 	if (td_file_read(stat, FILE_MAX, &b, NULL))
 		return;
 	// "12 (name) S …": the name may hold anything.
@@ -58,13 +58,13 @@ static void thread(const char *dir, struct kind *v, size_t *n)
 
 static int more_first(const void *a, const void *b)
 {
-	const struct kind *x = a, *y = b;
+	const struct stack_kind *x = a, *y = b;
 	return y->n != x->n ? y->n - x->n : strcmp(x->comm, y->comm);
 }
 
 void td_podstacks_words(const char *proc, const pid_t *v, size_t n, char *ret, size_t size)
 {
-	struct kind k[KINDS];
+	struct stack_kind k[KINDS];
 	size_t kinds = 0, len = 0;
 	int threads = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -118,7 +118,8 @@ int td_podstacks_tell(const char *proc, const pid_t *v, size_t n, int sig, td_po
 		bool its = false;
 		for (size_t j = 0; j < k && !its; j++)
 			its = now[j] == v[i];
-		if (fd[i] >= 0 && its && catches(proc, v[i], sig) && !syscall(SYS_pidfd_send_signal, fd[i], sig, NULL, 0))
+		if (fd[i] >= 0 && its && catches(proc, v[i], sig) &&
+		    !syscall(SYS_pidfd_send_signal, fd[i], sig, NULL, 0))
 			told++;
 		if (fd[i] >= 0)
 			close(fd[i]);

@@ -102,8 +102,7 @@ static void log_line(struct td_pool_beats *s, const char *p, size_t n, int steps
 	bool begins = !s->mid[err];
 	s->mid[err] = *tag == 'P';
 	// After the tag a space, and the text; a part of a line may be no beat.
-	if (begins && *tag == 'F' && text < end && *text == ' ' &&
-	    td_pool_beat(text + 1, (size_t)(end - text - 1), &b))
+	if (begins && *tag == 'F' && text < end && *text == ' ' && td_pool_beat(text + 1, (size_t)(end - text - 1), &b))
 		td_pool_beats_add(s, &b, steps);
 }
 

@@ -34,8 +34,8 @@ struct td_pool_pace_said {
 	int times;
 };
 enum {
-	TD_PACE_PERCENT = 10,      // less of a change is not said
-	TD_PACE_TIMES = 6,         // so often in TD_PACE_MS; the last one says that it changes all the time
+	TD_PACE_PERCENT = 10, // less of a change is not said
+	TD_PACE_TIMES = 6,    // so often in TD_PACE_MS; the last one says that it changes all the time
 	TD_PACE_MS = 10 * 60000,
 };
 enum td_pool_pace_do { TD_PACE_NOTHING, TD_PACE_SAY, TD_PACE_UNSTEADY };

@@ -84,9 +84,8 @@ bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_stra
 
 static void words(const struct td_pool_straggler *s, const char *who, const char *whose, char *ret, size_t n)
 {
-	snprintf(ret, n,
-		 "%s computes %.1f times as long as the others (step %lld: %.3g s, median of %d %s %.3g s)", who,
-		 (double)s->pace.us / (double)(s->median_us > 0 ? s->median_us : 1), (long long)s->pace.step,
+	snprintf(ret, n, "%s computes %.1f times as long as the others (step %lld: %.3g s, median of %d %s %.3g s)",
+		 who, (double)s->pace.us / (double)(s->median_us > 0 ? s->median_us : 1), (long long)s->pace.step,
 		 (double)s->pace.us / 1e6, s->ranks, whose, (double)s->median_us / 1e6);
 }
 

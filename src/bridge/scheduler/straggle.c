@@ -130,7 +130,8 @@ static bool drains(const yyjson_val *policy, const char *ns)
 {
 	td_auto_strv struct td_strv names = {0};
 	td_jstrs(td_jget(policy, "namespaces"), &names);
-	const struct td_pool_preflight_rule lists = {.namespaces = (const char *const *)names.v, .n_namespaces = names.n};
+	const struct td_pool_preflight_rule lists = {.namespaces = (const char *const *)names.v,
+						     .n_namespaces = names.n};
 	return td_streq(td_jstr(policy, "action"), "drain") &&
 	       td_pool_preflight(&lists, &(struct td_pool_preflight_job){NULL, NULL, ns}) == TD_PREFLIGHT_YES;
 }
@@ -221,7 +222,8 @@ static bool by_pace(struct td_bridge_run *r, const yyjson_val *policy)
 			m->p->pace.told = false;
 			a->pace_judged_ms = 0;
 			td_bridge_run_again(r, AGAIN_MS);
-		} else if (!state[i].told && m->state == TD_POD_BOUND && td_condition_true(m->pod->root, TD_COND_SLOW)) {
+		} else if (!state[i].told && m->state == TD_POD_BOUND &&
+			   td_condition_true(m->pod->root, TD_COND_SLOW)) {
 			say(r, m->pod, TD_CONDITION(TD_COND_SLOW, "False", "KeepsUp", "it is as fast as the others"));
 		}
 	}

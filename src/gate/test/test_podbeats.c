@@ -1,4 +1,4 @@
-// rows: B6.3, B6.4
+// rows: B6.3 B6.4
 // What pods say in their logs, as a kubelet keeps them, and what the processes of one that hangs do.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,9 +58,9 @@ static struct td_object *pod_of(const char *notes)
 static void test_who_asks(void **state)
 {
 	td_auto(td_object_unref) struct td_object *a = pod_of("\"tandem.dev/heartbeat\":\"log\""),
-				 *b = pod_of("\"tandem.dev/heartbeat\":\"file\""), *c = pod_of(""),
-				 *d = pod_of("\"kubectl.kubernetes.io/default-container\":\"side\""),
-				 *e = pod_of("\"kubectl.kubernetes.io/default-container\":\"none\"");
+						  *b = pod_of("\"tandem.dev/heartbeat\":\"file\""), *c = pod_of(""),
+						  *d = pod_of("\"kubectl.kubernetes.io/default-container\":\"side\""),
+						  *e = pod_of("\"kubectl.kubernetes.io/default-container\":\"none\"");
 	assert_true(td_podbeat_asks(a) && !td_podbeat_asks(b) && !td_podbeat_asks(c));
 	assert_string_equal(td_podbeat_container(c), "main");
 	assert_string_equal(td_podbeat_container(d), "side");

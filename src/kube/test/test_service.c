@@ -106,6 +106,7 @@ static void test_pace(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_which_service), cmocka_unit_test(test_use), cmocka_unit_test(test_pace)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_which_service), cmocka_unit_test(test_use),
+					   cmocka_unit_test(test_pace)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

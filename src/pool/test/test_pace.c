@@ -1,4 +1,4 @@
-// rows: B6.3, B6.4
+// rows: B6.3 B6.4
 // What a pod says of its steps in its log, and when its agent says it on the pod.
 #include "pool/pace.h"
 
@@ -47,7 +47,8 @@ static void a_line_is_a_beat_or_none(void **state)
 		bool beat = td_pool_beat(line, n, &b);
 		free(line);
 		if (beat != t[i].beat || (beat && (b.step != t[i].step || b.us != t[i].us)))
-			fail_msg("\"%s\": beat %d, step %lld, %lld us", t[i].line, beat, (long long)b.step, (long long)b.us);
+			fail_msg("\"%s\": beat %d, step %lld, %lld us", t[i].line, beat, (long long)b.step,
+				 (long long)b.us);
 	}
 }
 
@@ -55,11 +56,12 @@ static void a_line_is_a_beat_or_none(void **state)
 static void only_whole_lines_of_a_log_count(void **state)
 {
 	struct td_pool_beats s = {0};
-	const char *text = T "stdout F step 1\n" T "stdout F tandem-beat 1 0.5\n" T "stderr F tandem-beat 2 0.5\n" T
-			     "stdout P tandem-beat 3 0.5\n" T "stdout F tandem-beat 4 0.5\n" T "stderr P a long line\n" T
-			     "stdout F tandem-beat 5 0.5\n" T "stderr F tandem-beat 6 0.5\n" T "stdxxx F tandem-beat 7\n"
-			     "tandem-beat 8\n\nstdout F tandem-beat 9\n" T "stdout Ftandem-beat 9\n" T "stdout F \n" T
-			     "stdout F\n" T "stdout F tandem-beat 10 0.";
+	const char *text =
+		T "stdout F step 1\n" T "stdout F tandem-beat 1 0.5\n" T "stderr F tandem-beat 2 0.5\n" T
+		  "stdout P tandem-beat 3 0.5\n" T "stdout F tandem-beat 4 0.5\n" T "stderr P a long line\n" T
+		  "stdout F tandem-beat 5 0.5\n" T "stderr F tandem-beat 6 0.5\n" T "stdxxx F tandem-beat 7\n"
+		  "tandem-beat 8\n\nstdout F tandem-beat 9\n" T "stdout Ftandem-beat 9\n" T "stdout F \n" T
+		  "stdout F\n" T "stdout F tandem-beat 10 0.";
 	size_t taken = td_pool_beats_read(&s, text, strlen(text), 10);
 	assert_int_equal(taken, strrchr(text, '\n') - text + 1);
 	assert_int_equal(s.n, 3); // 1, 2 and 5: the others are parts of a line, or no lines of a log
@@ -137,8 +139,10 @@ static void what_changes_is_said_and_flapping_is_not(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(a_line_is_a_beat_or_none),          cmocka_unit_test(only_whole_lines_of_a_log_count),
-		cmocka_unit_test(the_shortest_of_a_window_is_the_pace), cmocka_unit_test(windows_are_the_same_in_every_pod),
+		cmocka_unit_test(a_line_is_a_beat_or_none),
+		cmocka_unit_test(only_whole_lines_of_a_log_count),
+		cmocka_unit_test(the_shortest_of_a_window_is_the_pace),
+		cmocka_unit_test(windows_are_the_same_in_every_pod),
 		cmocka_unit_test(what_changes_is_said_and_flapping_is_not),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
