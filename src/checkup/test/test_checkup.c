@@ -204,9 +204,9 @@ static void gpus_by_nvml(void **state)
 		assert_int_equal(f.gpu[0].memory_mb, 81920);
 		l.n = 0;
 		td_checkup_judge(&f, &l);
-		const char *const want[] = {"recovery", "xid", "pcie"};
-		assert_true(l.n >= 3);
-		for (size_t i = 0; i < 3; i++) {
+		const char *const want[] = {"recovery", "xid", "power", "pcie"};
+		assert_true(l.n >= TD_LEN(want));
+		for (size_t i = 0; i < TD_LEN(want); i++) {
 			assert_string_equal(l.v[i].check, want[i]);
 			assert_string_equal(l.v[i].device, "gpu1");
 		}
