@@ -33,6 +33,7 @@ struct hang_pass {
 };
 struct hang_watch { // how one pod is watched
 	struct td_pool_hang_rule rule;
+	bool beats; // that its beats are still is enough
 	bool end, stacks;
 	int signal; // 0: none
 };
@@ -56,10 +57,15 @@ static bool watched(const struct td_object *pod, const yyjson_val *policy, struc
 	bool beats = td_podbeat_asks(pod), listed = named(policy, pod->ns);
 	if (!policy || (!asks && !beats && !listed))
 		return false;
-	// Who beats says by that that he wants to be watched, and by which sign. Who does not has no such sign.
+	// Who beats says by that that he wants to be watched, and by which sign; a list that names him has its own signs
+	// beside. Who does not beat has no such sign.
 	unsigned signs = td_hangs_signs(policy);
-	signs = beats && !listed ? TD_SIGN_HEARTBEAT : beats ? signs : signs & ~(unsigned)TD_SIGN_HEARTBEAT;
+	if (beats)
+		signs = listed ? signs : TD_SIGN_HEARTBEAT;
+	else
+		signs &= ~(unsigned)TD_SIGN_HEARTBEAT;
 	*ret = (struct hang_watch){{signs, (asks ? own : after) * 1000},
+				   beats,
 				   td_streq(td_jstr(policy, "action"), "requeue"),
 				   td_jbool(policy, "stacks", true),
 				   td_hangs_signal(td_jstr(policy, "signal"))};
@@ -149,12 +155,18 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
 					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
 	char words[160 + TD_PODSTACKS_TEXT];
-	bool hangs = td_pool_hang(&w->rule, &s->state, &now);
+	const struct td_pool_hang_rule own = {TD_SIGN_HEARTBEAT, w->rule.after_ms}, *rule = &w->rule;
+	bool hangs = td_pool_hang(rule, &s->state, &now);
+	// Of the same moment, so no sign moves by it.
+	if (!hangs && w->beats && td_pool_hang(&own, &s->state, &now)) {
+		hangs = true;
+		rule = &own;
+	}
 	if (hangs && !s->does)
 		s->does = does(p, pod, w);
 	if (!hangs)
 		free(s->does), s->does = NULL;
-	td_pool_hang_words(&w->rule, words, sizeof(words));
+	td_pool_hang_words(rule, words, sizeof(words));
 	size_t n = strlen(words);
 	if (s->beat.beats.n && s->beat.beats.last >= 0)
 		n += (size_t)snprintf(words + n, sizeof(words) - n, "; its last step was %lld",
