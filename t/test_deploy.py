@@ -78,7 +78,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     base = out(*template)
     other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
              "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
-             "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site",
+             "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site", "agent.podLogs": "/srv/logs",
              "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
     for role in ("operator", "bridge", "agent"):
         other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',
@@ -198,11 +198,17 @@ def test_up_gives_the_tour(site):
     wait_for("the job runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60)
     assert "Permission denied" in site.cmd("shell", "--", "cat", "/etc/slurm-keys/slurm.key", code=1)  # a user's shell
     site.namespace("ml")
-    site.kubectl("apply", "-f", "-", input=pod("through", 17, nodeSelector={"kubernetes.io/hostname": "n0"}))
+    # The agent, which has no capabilities, reads what a pod says in its log, and from a kubelet's own.
+    beats = json.loads(pod("through", 17, command="for i in 1 2 3 4 5; do echo tandem-beat $i 0.25; done; exec sleep 100000", nodeSelector={"kubernetes.io/hostname": "n0"}))
+    beats["metadata"].setdefault("annotations", {})["tandem.dev/heartbeat"] = "log"
+    site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": {"straggler": {"steps": 2, "everySeconds": 1}}}))
+    site.kubectl("apply", "-f", "-", input=json.dumps(beats))
     wait_for("why", lambda: "waits" in site.cmd("why", "-n", "ml", "through"), 60)
     site.slurm("scancel", job)
     wait_for("the pod runs", lambda: phase(site, "through") == "Running", 90)
     assert "n0" in site.cmd("why", "-n", "ml", "through")
+    wait_for("what it says is on the pod", lambda: "in seconds: 0.250000 a step, up to step 3" in site.kubectl("-n", "ml", "get", "pod", "through", "-o", "jsonpath={.status.conditions}"), 60)
+    site.kubectl("delete", "healthpolicy", "default")
     site.kubectl("-n", "ml", "delete", "pod", "through", "--grace-period=1")
     # A drain on one side shows on the other.
     site.slurm("scontrol", "update", "nodename=n1", "state=drain", "reason=disk")

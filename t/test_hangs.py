@@ -22,10 +22,11 @@ waits_for_nobody()
 
 @pytest.fixture
 def watched(pool):
-    """Says what the policy about hangs is; afterwards there is none."""
-    def policy(**hang):
-        pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": {"hang": hang}}))
-        wait_for("the agents know it", lambda: all(n["metadata"]["annotations"].get("tandem.dev/hang") for n in pool.items("nodes")))
+    """Says what the policy about hangs is, and about stragglers; afterwards there is none."""
+    def policy(straggler=None, **hang):
+        spec = {"hang": hang} | ({"straggler": straggler} if straggler else {})
+        pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec}))
+        wait_for("the agents know it", lambda: all(n["metadata"]["annotations"].get(f"tandem.dev/{k}") for n in pool.items("nodes") for k in spec))
         return pool
     yield policy
     for n in pool.nodes:
@@ -111,41 +112,53 @@ def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stack
         assert f"command: {program} " in pool.shell("cat", f"{where}/{name}")
 
 
-def hangs(pool, name):
+def says(pool, name, what="Hangs"):
     """What the pod's condition says: (status, reason, message)."""
-    return next(((c["status"], c["reason"], c["message"]) for c in pool.get("pod", name)["status"].get("conditions", []) if c["type"] == "tandem.dev/Hangs"), None)
+    return next(((c["status"], c["reason"], c["message"]) for c in pool.get("pod", name)["status"].get("conditions", []) if c["type"] == f"tandem.dev/{what}"), None)
+
+
+def hangs(pool, name):
+    """The same, without what its processes did."""
+    said = says(pool, name)
+    return said and (*said[:2], said[2].partition("; ")[0])
 
 
 def why_ended(pod):
-    """The reason and the words; a real kubelet has a reason of its own in the status."""
+    """The reason and the words, without what its processes did; a real kubelet has a reason of its own in the status."""
     said = json.loads(pod["metadata"]["annotations"]["tandem.dev/ended"])
-    return said["reason"], said["message"].partition(": ")[2]
+    return said["reason"], said["message"].partition(": ")[2].partition("; ")[0]
 
 
 WAITS_FOR_THE_OTHER = ["bash", "-c", "trap 'exec sleep 100000' USR1; [ $JOB_COMPLETION_INDEX = 0 ] && exec sleep 100000; while :; do :; done"]
+BEATS_AND_LOOPS = ["bash", "-c", "trap 'echo it waits here' USR1; for i in 1 2 3; do echo tandem-beat $i 0.1; done; while :; do :; done"]
 
 
 def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
-    """One that asks for it and that nobody would make again is told of; one of a Deployment ends, and another one comes; of a gang all must be still."""
-    pool = watched(namespaces=["another"], afterSeconds=600, signs=["cpu"], action="requeue")
+    """One that asks for it and that nobody would make again is told of; one of a Deployment ends, and another one comes; of a gang all must be still.
+    One that beats in its log is asked for that alone, and not for the CPU that it uses."""
+    pool = watched(namespaces=["another"], afterSeconds=600, signs=["cpu"], action="requeue", signal="USR1")
     before = pool.counted("agent", "tandem_pod_hangs_total", action="end")
     asks = {"annotations": {"tandem.dev/hang-after": "2"}}
-    lone, other = pool.pod("lone"), pool.pod("other")
+    lone, other, beats = pool.pod("lone"), pool.pod("other", command=["sh", "-c", "echo tandem-beat 1; exec sleep 100000"]), pool.pod("beats", command=BEATS_AND_LOOPS)
     lone["metadata"] |= asks
+    beats["metadata"]["annotations"] = asks["annotations"] | {"tandem.dev/heartbeat": "log"}
     service = pool.deployment("service", 1, 0)
     service["spec"]["template"]["metadata"] |= asks
     gang = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gang", "namespace": "default"}, "spec": {
         "completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimit": 0,
         # A busy machine gives one that computes no CPU for a moment.
         "template": {"metadata": {"annotations": {"tandem.dev/hang-after": "6"}, "labels": {"tandem.dev/gang": "gang"}}, "spec": {**pool.pod("x", command=WAITS_FOR_THE_OTHER)["spec"], "restartPolicy": "Never"}}}}
-    pool.apply(gang, lone, other, service)
+    pool.apply(gang, lone, other, beats, service)
     ended = wait_for("the first of the service ends", lambda: next((p for p in pool.items("pods", "-l", "app=service") if p["status"].get("phase") == "Failed"), None))
     assert why_ended(ended) == ("Hangs", "it hangs: no CPU use for 2 s")
     wait_for("another one comes", lambda: any(p["status"].get("phase") == "Running" for p in pool.items("pods", "-l", "app=service")))
     pool.kubectl("delete", "deployment", "service")
     wait_for("the lone one is told of", lambda: hangs(pool, "lone") == ("True", "NoProgressRestarted", "no CPU use for 2 s"))
     wait_for("an event says it", lambda: [e for e in pool.items("events", "-A") if e["reason"] == "Hangs" and e["involvedObject"]["name"] == "lone" and "it hangs: no CPU use for 2 s" in e["message"]])
-    assert "It hangs: no CPU use for 2 s." in pool.cmd("why", "lone").stdout
+    assert re.search(r"It hangs: no CPU use for 2 s; .*sleep S[ .,]", pool.cmd("why", "lone").stdout)
+    wait_for("the one that beats is told of", lambda: (says(pool, "beats") or ("",))[0] == "True")
+    assert re.fullmatch(r"no heartbeat for 2 s; its last step was 3; .*bash [RS].*", says(pool, "beats")[2])
+    wait_for("it says where it is", lambda: "it waits here" in pool.kubectl("logs", "beats"))
     assert pool.phase("lone") == "Running" and hangs(pool, "other") is None
     wait_for("the gang runs", lambda: len(pool.running("-l", "job-name=gang")) == 2)
     first, second = sorted((p for p in pool.items("pods", "-l", "job-name=gang")), key=lambda p: p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
@@ -158,3 +171,35 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
         wait_for("one of the service and two of the gang are counted", lambda: pool.counted("agent", "tandem_pod_hangs_total", action="end") >= before + 3)
     pool.kubectl("delete", "healthpolicies", "--all")
     wait_for("what nobody looks at any more is not said", lambda: hangs(pool, "lone")[:2] == ("False", "NotWatched"))
+
+
+PACED = ["bash", "-c", """for ((s = 1; ; s++)); do
+    b=$EPOCHREALTIME; sleep 0.1; if [ -e /tmp/slow ]; then sleep 1.4; fi; e=$EPOCHREALTIME; us=$((${e/./} - ${b/./}))
+    printf 'tandem-beat %d %d.%06d\\n' $s $((us / 1000000)) $((us % 1000000))
+done"""]
+
+
+@pytest.mark.feature("B6.4")
+def test_the_slow_pod_of_a_gang_is_found_by_what_the_pods_say_and_its_node_is_tested(pool, watched):
+    """Three pods say in their logs how long each step took; then one of them computes fifteen times as long. (Five times as long as the others in each of two steps, no load makes a pod.)"""
+    before = pool.counted("bridge", "tandem_pod_stragglers_total")
+    pods = [pool.pod(f"paced-{i}", command=PACED) for i in range(3)]
+    for p in pods:
+        p["metadata"] |= {"labels": {"tandem.dev/gang": "paced"}, "annotations": {"tandem.dev/gang-size": "3", "tandem.dev/heartbeat": "log"}}
+    watched(straggler={"percent": 500, "steps": 2, "everySeconds": 1, "action": "drain", "namespaces": ["default"]}, afterSeconds=600)
+    pool.apply(*pods)
+    for p in pods:
+        wait_for("its agent says how long a step takes", lambda p=p: re.fullmatch(r"in seconds: \d+\.\d{6} a step, up to step \d+", (says(pool, p["metadata"]["name"], "Pace") or ("",) * 3)[2]))
+    pool.kubectl("exec", "paced-1", "--", "touch", "/tmp/slow")
+    wait_for("it is told of", lambda: (says(pool, "paced-1", "Straggler") or ("",))[0] == "True")
+    node = pool.get("pod", "paced-1")["spec"]["nodeName"]
+    words = says(pool, "paced-1", "Straggler")[2]
+    assert re.fullmatch(rf"pod paced-1 on {node} computes \d+\.\d times as long as the others \(step \d+: [1-9][.\d]* s, median of 3 pods [\d.]+ s\)", words), words
+    assert f"Its gang waits for it: {words}." in pool.cmd("why", "paced-1").stdout
+    wait_for("an event says it", lambda: [e for e in pool.items("events") if e["reason"] == "Straggler" and e["involvedObject"]["name"] == "paced-1" and words in e["message"]])
+    assert pool.counted("bridge", "tandem_pod_stragglers_total") == before + 1
+    act = wait_for("its node is to be tested", lambda: next((a for a in pool.items("nodeactions") if "paced-1" in a["spec"].get("reason", "")), None))
+    assert act["spec"]["action"] == "test" and act["spec"]["node"] == node and act["spec"]["policy"] == "default"
+    assert len(pool.running("-l", "tandem.dev/gang=paced")) == 3
+    pool.kubectl("delete", "pods", "-l", "tandem.dev/gang=paced", "--wait=false")
+    wait_for("the node is back, tested", lambda: pool.get("nodeaction", act["metadata"]["name"])["status"].get("phase") == "Succeeded" and pool.in_service(node))

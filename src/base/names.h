@@ -48,10 +48,14 @@
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
 #define TD_COND_HANGS "tandem.dev/Hangs"      // gate/podhangs.h
 #define TD_COND_USED "tandem.dev/DevicesUsed" // kube/service.h; by the agent
+#define TD_COND_PACE "tandem.dev/Pace"        // kube/service.h; by the agent
+#define TD_COND_SLOW "tandem.dev/Straggler"   // by the bridge: it computes longer than the others of its gang
 #define TD_HANGS_TOLD "NoProgress"            // its reason: it is told of
 #define TD_HANGS_END "NoProgressRestarted"    // the pod shall end, so that its controller makes another one
 // What a pod says of itself: it hangs when nothing of it has moved for so many seconds.
 #define TD_ANN_HANG_AFTER "tandem.dev/hang-after"
+// "log": the pod says in its log that it goes on, and how long its steps take (pool/pace.h).
+#define TD_ANN_HEARTBEAT "tandem.dev/heartbeat"
 
 // On a NodeSet, by `tandem adopt`: what is known of its group, {"hosts": "n[1-8]", "phase": "old"} (slurm/adopt.h).
 #define TD_ANN_ADOPT "tandem.dev/adopt"

@@ -127,6 +127,9 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		if (td_condition_true(pod->root, TD_COND_HANGS))
 			td_buf_printf(&t, " It hangs: %s.",
 				      td_jstr_or(td_condition(pod->root, TD_COND_HANGS), "message", "no progress"));
+		if (td_condition_true(pod->root, TD_COND_SLOW))
+			td_buf_printf(&t, " Its gang waits for it: %s.",
+				      td_jstr_or(td_condition(pod->root, TD_COND_SLOW), "message", "it is slow"));
 		long long n;
 		if (id && td_parse_i64(id, &n))
 			job = n;

@@ -14,6 +14,7 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"ecc", GPU, "NVML", "an uncorrected error", "reset-gpu", "gpu3 ecc=1", true},
 	{"remap", GPU, "NVML", "rows to be remapped; that failed", "reset-gpu", "gpu3 remap=pending", true},
 	{"thermal", GPU, "NVML", "90 C, or slowed by heat", "drain", "gpu3 temp=95", false},
+	{"power", GPU, "NVML", "slowed by the power brake", "drain", "gpu3 brake=1", false},
 	{"pcie", GPU, "NVML", "fewer lanes than it can have", "reboot", "gpu3 pcie-width=4", false},
 	{"nvlink", GPU, "NVML", "a link is down", "reset-gpu", "gpu3 nvlink-down=1", false},
 	{"preflight", GPU, "the quick test before a job", "it computes wrongly, or does not end", "reset-gpu",
@@ -114,6 +115,9 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 	if (g->temp_c >= TD_HEALTH_HOT_C || g->slowed)
 		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL}, "%.0f C%s", g->temp_c,
 		      g->slowed ? ", slowed by heat" : "");
+	if (g->braked)
+		found(l, "power", (struct found){i, 0, NULL},
+		      "slowed by the power brake: the machine gives it too little power");
 	if (g->pcie_width && g->pcie_width < g->pcie_width_max)
 		found(l, "pcie", (struct found){i, g->pcie_width, NULL}, "PCIe x%d of x%d", g->pcie_width,
 		      g->pcie_width_max);

@@ -33,6 +33,7 @@ struct td_checkup_gpu {
 	int64_t ecc_corrected, ecc_uncorrected; // since its driver was loaded
 	bool remap_pending, remap_failed;       // rows of its memory
 	bool slowed;                            // by its temperature
+	bool braked;                            // by the machine, which lacks power
 	int pcie_width, pcie_width_max;         // 0: not known
 	int links, links_down;                  // NVLink
 	int xid;                                // the last one since it was last reset; 0: none

@@ -32,6 +32,7 @@ static const struct {
 	{"ecc-corrected", true, CURE_RESET, true},
 	{"remap", true, CURE_RESET},
 	{"temp", true, CURE_CLEAR, true},
+	{"brake", true, CURE_CLEAR, true},
 	{"pcie-width", true, CURE_REBOOT, true},
 	{"nvlink-down", true, CURE_RESET, true},
 	{"burn", true, CURE_RESET}, // only the test finds it
@@ -51,7 +52,7 @@ static const struct {
 
 const char *td_checkup_fake_keys(bool gpu)
 {
-	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, brake, pcie-width, nvlink-down, burn, use"
 		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
@@ -199,6 +200,8 @@ static void set(void *ctx, const struct fault *f)
 			*(!strcmp(v, "failed") ? &g->remap_failed : &g->remap_pending) = true;
 		else if (!strcmp(k, "temp"))
 			g->temp_c = atof(v);
+		else if (!strcmp(k, "brake"))
+			g->braked = atoi(v);
 		else if (!strcmp(k, "use"))
 			g->use_percent = strcmp(v, "unknown") != 0 ? atof(v) : -1;
 		else if (!strcmp(k, "pcie-width"))

@@ -190,8 +190,10 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->remap_pending = pending;
 		g->remap_failed = failed;
 	}
-	if (n->slow && n->slow(d, &ull) == OK)
+	if (n->slow && n->slow(d, &ull) == OK) {
 		g->slowed = ull & SLOW_HEAT;
+		g->braked = ull & SLOW_BRAKE;
+	}
 	if (n->width && n->width(d, &u) == OK)
 		g->pcie_width = (int)u;
 	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)

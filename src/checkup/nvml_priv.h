@@ -82,6 +82,8 @@ enum {
 #define NO_PART 0xFFFFFFFFU // what an event says that is about none
 // Slowed by heat: the hardware's and the software's thermal slowdown.
 #define SLOW_HEAT (0x40ULL | 0x20ULL)
+// Slowed from outside, because the machine has not power enough: the hardware's power brake.
+#define SLOW_BRAKE 0x80ULL
 
 #define CALLS(X)                                                                                                       \
 	X(init, "nvmlInit_v2", (void))                                                                                 \

@@ -12,7 +12,7 @@
 #include "kube/controller.h"
 
 struct td_gate_agent_opts {
-	const char *node, *kubeconfig, *state, *run, *cgroups, *url, *ca, *metrics;
+	const char *node, *kubeconfig, *state, *run, *cgroups, *pod_logs, *url, *ca, *metrics;
 	const char *checks, *actions, *accelerators, *reboot, *reset_program; // agenthealth.c
 	int devices;
 };

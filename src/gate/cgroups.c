@@ -25,6 +25,8 @@ struct look {
 	const char *sluid; // another name of it; "": it has none
 	enum td_cg_state found;
 	int64_t *cpu_us; // what the pod has used is wanted, and goes there; NULL: whether it has processes
+	pid_t *pids;     // or these are wanted, at most `most`; NULL: they are not
+	size_t n_pids, most;
 	struct td_error *err;
 };
 typedef int (*visit_f)(struct look *l, const char *path, const char *name, int depth);
@@ -102,11 +104,27 @@ static int cpu_used(struct look *l, const char *path)
 	return 0;
 }
 
+static int list_pids(struct look *l, const char *path, const char *name, int depth)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_free char *f = td_asprintf("%s/cgroup.procs", path);
+	if (!td_file_read(f, FILE_MAX, &b, NULL))
+		for (const char *s = td_buf_str(&b); *s && l->n_pids < l->most;
+		     s += strcspn(s, "\n"), s += *s == '\n') {
+			int pid;
+			if (sscanf(s, "%9d", &pid) == 1 && pid > 0) // 0: it is outside of our PID namespace
+				l->pids[l->n_pids++] = pid;
+		}
+	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, list_pids) : 0;
+}
+
 static int visit_pod(struct look *l, const char *path, const char *name, int depth)
 {
 	size_t n = strlen(name), k = strlen(l->pod[1]);
 	if (!strcmp(name, l->pod[0]) || (n > k && !strcmp(name + n - k, l->pod[1])))
-		return l->cpu_us ? cpu_used(l, path) : processes(l, path, name, 0);
+		return l->pids     ? list_pids(l, path, name, 0)
+		       : l->cpu_us ? cpu_used(l, path)
+				   : processes(l, path, name, 0);
 	return depth < POD_DEPTH ? each_dir(l, path, depth + 1, visit_pod) : 0;
 }
 
@@ -157,6 +175,14 @@ int td_cg_pod_cpu(const char *root, const char *uid, int64_t *ret_us, struct td_
 	if (!r && *ret_us < 0)
 		r = td_fail(err, TD_NOT_FOUND, "pod %.48s: its cgroup says no CPU time", uid);
 	return r;
+}
+
+size_t td_cg_pod_pids(const char *root, const char *uid, pid_t *v, size_t max)
+{
+	static const char *const v1[] = {"pids", "systemd", "memory", "devices"};
+	struct look l = {.pids = v, .most = max};
+	name_pod(&l, uid);
+	return walk(root, v1, TD_LEN(v1), &l) ? 0 : l.n_pids;
 }
 
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err)

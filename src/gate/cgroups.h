@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum td_cg_state {
 	TD_CG_NONE,  // no such cgroup
@@ -26,6 +27,8 @@ enum td_cg_state {
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err);
 // How much CPU time the pod's processes have used, in us. TD_NOT_FOUND: it has no cgroup, or one that does not say.
 int td_cg_pod_cpu(const char *root, const char *uid, int64_t *ret_us, struct td_error *err);
+// Lists the pod's processes, at most max. Returns how many; 0: it has none, or it is not known.
+size_t td_cg_pod_pids(const char *root, const char *uid, pid_t *v, size_t max);
 // Finds the next uid of a pod in the text of a /proc/PID/cgroup, from *at on, and moves *at behind
 // it. False: there is none. Of nested pods the outer one comes first.
 bool td_cg_next_pod(const char **at, char ret_uid[40]);

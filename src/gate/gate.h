@@ -22,6 +22,8 @@
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
 //   podcpu.[ch]                  CPU time of the pods of sessions, at /metrics
 //   podhangs.[ch]                pods that make no progress
+//   podbeats.[ch]                what pods say of that in their logs
+//   podstacks.[ch]               what the processes of one that hangs do
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up

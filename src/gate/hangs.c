@@ -140,7 +140,7 @@ static bool judge(struct td_hangs *h, int node, int64_t job, const struct td_poo
 	return hangs;
 }
 
-static int signal_of(const char *name)
+int td_hangs_signal(const char *name)
 {
 	static const struct {
 		const char *name;
@@ -231,5 +231,5 @@ void td_hangs_ask(struct td_hangs *h, int node, const struct td_gate_request *q,
 		if (*p == ' ')
 			*p = '_';
 	*ret = td_asprintf("action=%s signal=%d dump=%d why=%s", requeue ? "requeue" : "tell",
-			   signal_of(td_jstr(policy, "signal")), td_jbool(policy, "stacks", true), why);
+			   td_hangs_signal(td_jstr(policy, "signal")), td_jbool(policy, "stacks", true), why);
 }

@@ -22,6 +22,8 @@ struct td_hangs *td_hangs_free(struct td_hangs *h);
 bool td_hangs_named(const yyjson_val *policy, const struct td_gate_request *q);
 // The signs of a policy as a mask (pool/hang.h).
 unsigned td_hangs_signs(const yyjson_val *policy);
+// The number of the signal that a policy names; 0: it names none.
+int td_hangs_signal(const char *name);
 // The busiest of the job's devices on a node, in percent. -1: it has none; -2: one does not say. f: as below.
 double td_hangs_gpu(struct td_gate *gate, int node, int64_t job, const struct td_checkup_facts *f);
 // Answers a request "hangs", "progress" or "use". f: the node's devices as the checks saw them last; NULL: not known. *ret: the

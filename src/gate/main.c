@@ -8,6 +8,7 @@
 #include "gate/agent.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
+#include "gate/podbeats.h"
 #include "gate/podcpu.h"
 #include "gate/podhangs.h"
 #include "gate/telemetry.h"
@@ -52,6 +53,11 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->cgroups),
 		 .help = "the node's cgroups (default /sys/fs/cgroup)"},
+		{.name = "pod-logs",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->pod_logs),
+		 .help = "the kubelet's logs of pods (default /var/log/pods): of pods that say there\nthat they go on; "
+			 "\"\": they are not read"},
 		{.name = "kubelet",
 		 .value = "URL",
 		 TD_OPT_TEXT(&o->url),
@@ -271,17 +277,27 @@ static int run_health(void *ctx, struct td_error *err)
 	return td_nodehealth_run(a->health, a->cancel, err);
 }
 
-// The logs of a kubelet's pods are not ours to see.
 static void progress(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret)
 {
 	struct td_gate_agent *a = ctx;
-	*ret = (struct td_podhangs_signs){-1, -1};
+	*ret = (struct td_podhangs_signs){-1, td_podlog_output(a->o.pod_logs, pod)};
 	(void)td_cg_pod_cpu(a->o.cgroups, pod->uid, &ret->cpu_us, NULL);
+}
+static int pod_log(void *ctx, const struct td_object *pod, const char *container)
+{
+	const struct td_gate_agent *a = ctx;
+	return td_podlog_open(a->o.pod_logs, pod, container);
+}
+static size_t pod_pids(void *ctx, const struct td_object *pod, pid_t *v, size_t max)
+{
+	const struct td_gate_agent *a = ctx;
+	return td_cg_pod_pids(a->o.cgroups, pod->uid, v, max);
 }
 static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
-	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, progress, a};
+	const struct td_podhangs h = {a->kube,  a->pods,  a->nodes, a->gate,  a->health,
+				      a->clock, progress, pod_log,  pod_pids, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 
@@ -336,6 +352,7 @@ int td_agent_main(int argc, char **argv)
 				  .o = {.state = "/var/lib/tandem-agent",
 					.run = "/run/tandem",
 					.cgroups = "/sys/fs/cgroup",
+					.pod_logs = "/var/log/pods",
 					.reboot = "none"},
 				  .lock = -1,
 				  .mu = PTHREAD_MUTEX_INITIALIZER,

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gate/hangs.h"
+#include "gate/podbeats.h"
+#include "gate/podstacks.h"
 #include "gate/used.h"
 #include "metrics/metrics.h"
 #include "pool/hang.h"
@@ -12,11 +14,13 @@
 #include <string.h>
 #include <uthash.h>
 
-enum { EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, IDLE_MS = 3000, AFTER_MIN_S = 2, AFTER_MAX_S = 604800 };
+enum { EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, IDLE_MS = 3000, AFTER_MIN_S = 2, AFTER_MAX_S = 604800, STEPS = 10 };
 
 struct still_pod { // a pod that is watched
 	char uid[40];
 	struct td_pool_hang state;
+	struct td_podbeat beat;
+	char *does;    // what its processes did when it began to hang; NULL: it does not
 	uint64_t pass; // of the last look
 	UT_hash_handle hh;
 };
@@ -29,7 +33,9 @@ struct hang_pass {
 };
 struct hang_watch { // how one pod is watched
 	struct td_pool_hang_rule rule;
-	bool end;
+	bool beats; // that its beats are still is enough
+	bool end, stacks;
+	int signal; // 0: none
 };
 
 static bool named(const yyjson_val *policy, const char *ns)
@@ -48,11 +54,21 @@ static bool watched(const struct td_object *pod, const yyjson_val *policy, struc
 	long long after = td_jint(policy, "afterSeconds", 1800), own = 0;
 	const char *text = td_object_annotation(pod, TD_ANN_HANG_AFTER);
 	bool asks = text && td_parse_i64(text, &own) && own >= AFTER_MIN_S && own <= AFTER_MAX_S;
-	if (!policy || (!asks && !named(policy, pod->ns)))
+	bool beats = td_podbeat_asks(pod), listed = named(policy, pod->ns);
+	if (!policy || (!asks && !beats && !listed))
 		return false;
-	// Nobody reads a pod's heartbeat file.
-	*ret = (struct hang_watch){{td_hangs_signs(policy) & ~(unsigned)TD_SIGN_HEARTBEAT, (asks ? own : after) * 1000},
-				   td_streq(td_jstr(policy, "action"), "requeue")};
+	// Who beats says by that that he wants to be watched, and by which sign; a list that names him has its own signs
+	// beside. Who does not beat has no such sign.
+	unsigned signs = td_hangs_signs(policy);
+	if (beats)
+		signs = listed ? signs : TD_SIGN_HEARTBEAT;
+	else
+		signs &= ~(unsigned)TD_SIGN_HEARTBEAT;
+	*ret = (struct hang_watch){{signs, (asks ? own : after) * 1000},
+				   beats,
+				   td_streq(td_jstr(policy, "action"), "requeue"),
+				   td_jbool(policy, "stacks", true),
+				   td_hangs_signal(td_jstr(policy, "signal"))};
 	return ret->rule.signs;
 }
 
@@ -87,8 +103,7 @@ static void say(struct hang_pass *p, const struct td_object *pod, const struct t
 	}
 }
 
-static void look_at(struct hang_pass *p, int node, const struct td_object *pod, int64_t job, const struct hang_watch *w,
-		    const struct td_checkup_facts *f)
+static struct still_pod *of(struct hang_pass *p, const struct td_object *pod)
 {
 	struct still_pod *s = NULL;
 	HASH_FIND_STR(p->seen, pod->uid, s);
@@ -98,23 +113,90 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 		HASH_ADD_STR(p->seen, uid, s);
 	}
 	s->pass = p->n;
+	return s;
+}
 
+static void soon(struct hang_pass *p, int64_t ms)
+{
+	ms = ms < EVERY_MIN_MS ? EVERY_MIN_MS : ms > EVERY_MAX_MS ? EVERY_MAX_MS : ms;
+	p->next_ms = ms < p->next_ms ? ms : p->next_ms;
+}
+
+static size_t pids_again(void *ctx, pid_t *v, size_t max)
+{
+	const void *const *x = ctx;
+	const struct td_podhangs *h = x[0];
+	return h->pids(h->ctx, x[1], v, max);
+}
+
+// What its processes do, once: ", "-separated words behind what is known already. Those that catch the signal get it.
+static char *does(struct hang_pass *p, const struct td_object *pod, const struct hang_watch *w)
+{
+	td_auto_free pid_t *v = td_calloc(TD_PODSTACKS_PIDS, sizeof(*v));
+	size_t n = p->h->pids && (w->stacks || w->signal) ? p->h->pids(p->h->ctx, pod, v, TD_PODSTACKS_PIDS) : 0;
+	char text[TD_PODSTACKS_TEXT] = "";
+	if (w->stacks)
+		td_podstacks_words("/proc", v, n, text, sizeof(text));
+	const void *who[] = {p->h, pod};
+	if (w->signal)
+		td_podstacks_tell("/proc", v, n, w->signal, pids_again, who);
+	return td_asprintf("%s%s", *text ? "; " : "", text);
+}
+
+static void look_at(struct hang_pass *p, int node, const struct td_object *pod, int64_t job, const struct hang_watch *w,
+		    const struct td_checkup_facts *f)
+{
+	struct still_pod *s = of(p, pod);
 	struct td_podhangs_signs signs = {-1, -1};
 	p->h->look(p->h->ctx, node, pod, &signs);
 	const struct td_pool_hang_look now = {.at_ms = td_mono_ms(p->h->clock),
-					      .heartbeat = -1,
+					      .heartbeat = td_podbeat_sign(&s->beat),
 					      .output = signs.output,
 					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
 					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
-	char words[128];
-	bool hangs = td_pool_hang(&w->rule, &s->state, &now);
-	td_pool_hang_words(&w->rule, words, sizeof(words));
+	char words[160 + TD_PODSTACKS_TEXT];
+	const struct td_pool_hang_rule own = {TD_SIGN_HEARTBEAT, w->rule.after_ms}, *rule = &w->rule;
+	bool hangs = td_pool_hang(rule, &s->state, &now);
+	// Of the same moment, so no sign moves by it.
+	if (!hangs && w->beats && td_pool_hang(&own, &s->state, &now)) {
+		hangs = true;
+		rule = &own;
+	}
+	if (hangs && !s->does)
+		s->does = does(p, pod, w);
+	if (!hangs)
+		free(s->does), s->does = NULL;
+	td_pool_hang_words(rule, words, sizeof(words));
+	size_t n = strlen(words);
+	if (s->beat.beats.n && s->beat.beats.last >= 0)
+		n += (size_t)snprintf(words + n, sizeof(words) - n, "; its last step was %lld",
+				      (long long)s->beat.beats.last);
+	snprintf(words + n, sizeof(words) - n, "%s", s->does ? s->does : "");
 	say(p, pod,
 	    hangs ? TD_CONDITION(TD_COND_HANGS, "True", w->end ? TD_HANGS_END : TD_HANGS_TOLD, words)
 		  : TD_CONDITION(TD_COND_HANGS, "False", "Progress", "it makes progress"));
-	int64_t every = w->rule.after_ms / 10;
-	every = every < EVERY_MIN_MS ? EVERY_MIN_MS : every > EVERY_MAX_MS ? EVERY_MAX_MS : every;
-	p->next_ms = every < p->next_ms ? every : p->next_ms;
+	soon(p, w->rule.after_ms / 10);
+}
+
+// What the pod says in its log. pace: the policy about slow ranks; NULL: there is none.
+static void hear(struct hang_pass *p, const struct td_object *pod, const yyjson_val *pace)
+{
+	const char *container = td_podbeat_container(pod);
+	struct still_pod *s = of(p, pod);
+	int64_t steps = td_jint(pace, "steps", STEPS);
+	td_auto_close int fd = container && p->h->log ? p->h->log(p->h->ctx, pod, container) : -1;
+	td_podbeat_read(&s->beat, fd, steps < 1 ? 1 : (int)steps);
+	if (!pace)
+		return;
+	td_podbeat_say(&s->beat, p->h->kube, pod, p->h->clock, p->c);
+	soon(p, td_jint(pace, "everySeconds", 10) * 1000);
+}
+
+static struct td_json *note(const struct td_object *node, const char *key)
+{
+	const char *text = td_object_annotation(node, key);
+	struct td_json *j = NULL;
+	return text && !td_json_parse(text, strlen(text), &j, NULL) ? j : NULL;
 }
 
 // Those of one node. f: room for facts.
@@ -122,11 +204,12 @@ static void node_pods(struct hang_pass *p, int node, const struct td_objects *po
 {
 	const char *name = td_gate_node_name(p->h->gate, node);
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(p->h->nodes, NULL, name);
-	const char *text = o ? td_object_annotation(o, TD_ANN_HANG) : NULL;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!o || (text && td_json_parse(text, strlen(text), &j, NULL)))
+	if (!o)
 		return;
-	const yyjson_val *policy = j ? td_json_root(j) : NULL;
+	td_auto(td_json_unref) struct td_json *hang = note(o, TD_ANN_HANG), *slow = note(o, TD_ANN_STRAGGLER);
+	if (!hang && td_object_annotation(o, TD_ANN_HANG))
+		return; // it cannot be read: nothing is said, and nothing is taken back
+	const yyjson_val *policy = hang ? td_json_root(hang) : NULL, *pace = slow ? td_json_root(slow) : NULL;
 	bool known = policy && td_nodehealth_facts(p->h->health, node, f);
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *pod = pods->v[i];
@@ -136,6 +219,8 @@ static void node_pods(struct hang_pass *p, int node, const struct td_objects *po
 		if (!id || !td_streq(td_jstr(pod->root, "spec.nodeName"), name) || !td_parse_i64(id, &job) ||
 		    job <= 0 || !td_streq(td_jstr(pod->root, "status.phase"), "Running") || td_object_deleting(pod))
 			continue;
+		if ((policy || pace) && td_podbeat_asks(pod))
+			hear(p, pod, pace);
 		if (watched(pod, policy, &w))
 			look_at(p, node, pod, job, &w, known ? f : NULL);
 		else if (td_condition_true(pod->root, TD_COND_HANGS))
@@ -152,6 +237,7 @@ static void forget(struct hang_pass *p, bool all)
 	HASH_ITER (hh, p->seen, s, tmp)
 		if (all || s->pass != p->n) {
 			HASH_DEL(p->seen, s);
+			free(s->does);
 			free(s);
 		}
 }

@@ -9,6 +9,8 @@
 #include "gate/nodehealth.h"
 #include "kube/informer.h"
 
+#include <sys/types.h>
+
 struct td_podhangs_signs {
 	int64_t cpu_us; // that its processes have used; -1: not known
 	int64_t output; // anything that changes when it writes; -1: not known
@@ -21,6 +23,10 @@ struct td_podhangs {
 	const struct td_clock *clock;
 	// What a pod that runs on this node shows.
 	void (*look)(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret);
+	// Opens the newest log of that container, in which the pod may say its beats (podbeats.h). -1: there is none.
+	int (*log)(void *ctx, const struct td_object *pod, const char *container);
+	// Lists the processes of its containers, at most max. Returns how many.
+	size_t (*pids)(void *ctx, const struct td_object *pod, pid_t *v, size_t max);
 	void *ctx;
 };
 // Looks at them until the cancel has fired.

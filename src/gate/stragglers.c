@@ -139,7 +139,7 @@ static bool judge(struct td_stragglers *s, int node, const struct td_gate_reques
 	if (j && q->part + 1 >= q->parts) {
 		td_auto_free struct td_pool_pace *v = td_calloc(TD_STRAGGLE_RANKS, sizeof(*v));
 		size_t n = td_pool_paces(td_buf_str(&j->text), v, TD_STRAGGLE_RANKS);
-		found = j->tells < TELLS && td_pool_straggle(&r, j->state, v, n, ret);
+		found = j->tells < TELLS && td_pool_straggle(&r, j->state->rank, v, n, ret);
 		td_buf_reset(&j->text);
 	}
 	if (found) {

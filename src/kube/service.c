@@ -71,3 +71,21 @@ char *td_kube_use_text(const struct td_kube_use *u)
 {
 	return td_asprintf(USE_TEXT, u->busy, u->idle);
 }
+
+bool td_kube_pace_read(const yyjson_val *pod, struct td_kube_pace *ret)
+{
+	double seconds;
+	long long step;
+	if (!td_condition_true(pod, TD_COND_PACE) ||
+	    sscanf(td_jstr_or(td_condition(pod, TD_COND_PACE), "message", ""),
+		   "in seconds: %15lf a step, up to step %15lld", &seconds, &step) != 2 ||
+	    !(seconds >= 0 && seconds <= 1e6) || step < 0)
+		return false;
+	*ret = (struct td_kube_pace){(int64_t)(seconds * 1e6 + 0.5), step};
+	return true;
+}
+
+char *td_kube_pace_text(const struct td_kube_pace *p)
+{
+	return td_asprintf("in seconds: %.6f a step, up to step %lld", (double)p->us / 1e6, (long long)p->step);
+}

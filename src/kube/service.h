@@ -21,3 +21,12 @@ struct td_kube_use {
 bool td_kube_use_read(const yyjson_val *pod, struct td_kube_use *ret);
 // The condition's message. Caller frees.
 char *td_kube_use_text(const struct td_kube_use *u);
+
+// The shortest time that a pod computed in a step of late, as its node's agent says in the condition tandem.dev/Pace.
+struct td_kube_pace {
+	int64_t us, step; // up to which step
+};
+// False: it does not say.
+bool td_kube_pace_read(const yyjson_val *pod, struct td_kube_pace *ret);
+// The condition's message. Caller frees.
+char *td_kube_pace_text(const struct td_kube_pace *p);

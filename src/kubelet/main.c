@@ -496,7 +496,9 @@ static int run_health(void *ctx, struct td_error *err)
 static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
-	const struct td_podhangs h = {a->kube, a->pods, a->nodes, a->gate, a->health, a->clock, td_kubelet_progress, a};
+	const struct td_podhangs h = {
+		a->kube,        a->pods,         a->nodes, a->gate, a->health, a->clock, td_kubelet_progress,
+		td_kubelet_log, td_kubelet_pids, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 static int run_probes(void *ctx, struct td_error *err)

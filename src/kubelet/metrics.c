@@ -4,6 +4,7 @@
 #include "kubelet/pods/pod.h"
 #include "metrics/metrics.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,17 +17,23 @@ static const char *const pod_states[] = {"starting", "running", "stopping", "end
 // In the order of enum td_ctr_state.
 static const char *const ctr_states[] = {"waiting", "running", "terminated"};
 
-// What the containers of a pod that run now have used of CPUs, in us; -1: not known, or none runs.
-static int64_t cpu_used(struct td_kubelet *a, struct td_pod *p)
+// The containers of a pod that run now.
+static void running(struct td_kubelet *a, struct td_pod *p, struct td_strv *ret)
 {
-	td_auto_strv struct td_strv ids = {0};
 	pthread_mutex_lock(&p->mu);
 	for (size_t i = 0; i < p->n_ctr; i++)
 		if (p->ctr[i].state == TD_CTR_RUNNING) {
 			td_auto_free char *id = td_pod_container_id(a, p, &p->ctr[i]);
-			td_strv_add(&ids, id);
+			td_strv_add(ret, id);
 		}
 	pthread_mutex_unlock(&p->mu);
+}
+
+// What they have used of CPUs, in us; -1: not known, or none runs.
+static int64_t cpu_used(struct td_kubelet *a, struct td_pod *p)
+{
+	td_auto_strv struct td_strv ids = {0};
+	running(a, p, &ids);
 	int64_t sum = 0, one;
 	for (size_t i = 0; i < ids.n; i++) {
 		if ((one = td_oci_cpu_used(a->oci, ids.v[i])) < 0)
@@ -62,6 +69,32 @@ void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, s
 	struct td_kubelet *a = kubelet;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
 	*ret = p ? (struct td_podhangs_signs){cpu_used(a, p), output_of(a, p)} : (struct td_podhangs_signs){-1, -1};
+}
+
+int td_kubelet_log(void *kubelet, const struct td_object *pod, const char *container)
+{
+	struct td_kubelet *a = kubelet;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
+	struct td_ctr *c = p ? td_pod_ctr(p, container) : NULL;
+	if (!c)
+		return -1;
+	pthread_mutex_lock(&p->mu);
+	td_auto_free char *path = c->attempt < 0 ? NULL : td_pod_log_path(a, p, c, c->attempt);
+	pthread_mutex_unlock(&p->mu);
+	return path ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+}
+
+size_t td_kubelet_pids(void *kubelet, const struct td_object *pod, pid_t *v, size_t max)
+{
+	struct td_kubelet *a = kubelet;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, pod->uid);
+	td_auto_strv struct td_strv ids = {0};
+	size_t n = 0;
+	if (p)
+		running(a, p, &ids);
+	for (size_t i = 0; i < ids.n; i++)
+		n += td_oci_pids(a->oci, ids.v[i], v + n, max - n);
+	return n;
 }
 
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)

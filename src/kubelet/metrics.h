@@ -7,3 +7,7 @@
 void td_kubelet_measure(struct td_kubelet *a);
 // Which progress a pod shows (gate/podhangs.h).
 void td_kubelet_progress(void *kubelet, int node, const struct td_object *pod, struct td_podhangs_signs *ret);
+// Opens the container's newest log (the same).
+int td_kubelet_log(void *kubelet, const struct td_object *pod, const char *container);
+// Lists the processes of the pod's containers (the same).
+size_t td_kubelet_pids(void *kubelet, const struct td_object *pod, pid_t *v, size_t max);

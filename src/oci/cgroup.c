@@ -247,6 +247,22 @@ bool td_oci_cgroup_busy(const struct td_oci *r, const char *id, const char *sub)
 	return b.found;
 }
 
+size_t td_oci_pids(struct td_oci *r, const char *id, pid_t *v, size_t max)
+{
+	struct pids l = {0};
+	size_t n = 0;
+	pids_below(r, id, false, &l);
+	for (size_t i = 0; i < l.n && n < max; i++) {
+		bool twice = false; // on v1 each controller lists it
+		for (size_t k = 0; k < n && !twice; k++)
+			twice = l.v[i] == v[k];
+		if (!twice)
+			v[n++] = l.v[i];
+	}
+	free(l.v);
+	return n;
+}
+
 // Has the process a handler for the signal, and is it the container's? It may be another's by now.
 static bool catches(pid_t pid, const char *id, int sig)
 {

@@ -193,6 +193,8 @@ int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error 
 int td_oci_list(struct td_oci *r, struct td_strv *ret_ids, struct td_error *err);
 // CPU time that the container has used, in microseconds; -1: it is not known.
 int64_t td_oci_cpu_used(struct td_oci *r, const char *id);
+// Lists the container's processes, at most max. Returns how many.
+size_t td_oci_pids(struct td_oci *r, const char *id, pid_t *v, size_t max);
 // *ret is true when a process is left in the container's cgroup. sub "" looks at the whole subtree;
 // a name such as "job_17" looks at every directory of that name and what is below it.
 int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, struct td_error *err);

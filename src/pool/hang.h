@@ -30,7 +30,8 @@ struct td_pool_hang {
 	int64_t moved_ms[TD_SIGNS]; // when each sign last showed progress
 };
 // Goes on from one look to the next. True: none of the rule's signs showed progress for so long, and each of them is
-// known. A sign that is not known is progress: a job is not ended for what nobody saw.
+// known. A sign that is not known is progress: a job is not ended for what nobody saw. Several rules may be asked
+// of one look.
 bool td_pool_hang(const struct td_pool_hang_rule *r, struct td_pool_hang *state, const struct td_pool_hang_look *now);
 // "no heartbeat and no output for 300 s"
 void td_pool_hang_words(const struct td_pool_hang_rule *r, char *ret, size_t n);

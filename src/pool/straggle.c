@@ -53,7 +53,7 @@ static bool go_on(const struct td_pool_straggle_rule *r, struct td_pool_straggle
 	return !s->told && s->slow >= r->steps;
 }
 
-bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_straggle *state,
+bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_straggle_rank *state,
 		      const struct td_pool_pace *v, size_t n, struct td_pool_straggler *ret)
 {
 	if (n < TD_STRAGGLE_LEAST)
@@ -72,26 +72,37 @@ bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_stra
 
 	const struct td_pool_pace *worst = NULL;
 	for (size_t i = 0; i < n; i++)
-		if (near(&v[i], step) && go_on(r, &state->rank[v[i].rank], v[i].step, percent_of(v[i].us, usual)) &&
+		if (near(&v[i], step) && go_on(r, &state[v[i].rank], v[i].step, percent_of(v[i].us, usual)) &&
 		    (!worst || v[i].us > worst->us))
 			worst = &v[i];
 	if (!worst)
 		return false;
-	state->rank[worst->rank].told = true;
+	state[worst->rank].told = true;
 	*ret = (struct td_pool_straggler){*worst, usual, (int)k};
 	return true;
 }
 
+static void words(const struct td_pool_straggler *s, const char *who, const char *whose, char *ret, size_t n)
+{
+	snprintf(ret, n, "%s computes %.1f times as long as the others (step %lld: %.3g s, median of %d %s %.3g s)",
+		 who, (double)s->pace.us / (double)(s->median_us > 0 ? s->median_us : 1), (long long)s->pace.step,
+		 (double)s->pace.us / 1e6, s->ranks, whose, (double)s->median_us / 1e6);
+}
+
 void td_pool_straggle_words(const struct td_pool_straggler *s, char *ret, size_t n)
 {
-	char gpu[24] = "";
+	char who[TD_STRAGGLE_NODE + 64], gpu[24] = "";
 	if (s->pace.gpu >= 0)
 		snprintf(gpu, sizeof(gpu), " (gpu%d)", s->pace.gpu);
-	snprintf(ret, n,
-		 "rank %d on %s%s computes %.1f times as long as the others (step %lld: %.3g s, median of %d ranks "
-		 "%.3g s)",
-		 s->pace.rank, s->pace.node, gpu, (double)s->pace.us / (double)(s->median_us > 0 ? s->median_us : 1),
-		 (long long)s->pace.step, (double)s->pace.us / 1e6, s->ranks, (double)s->median_us / 1e6);
+	snprintf(who, sizeof(who), "rank %d on %s%s", s->pace.rank, s->pace.node, gpu);
+	words(s, who, "ranks", ret, n);
+}
+
+void td_pool_straggle_pod_words(const struct td_pool_straggler *s, const char *pod, char *ret, size_t n)
+{
+	char who[TD_STRAGGLE_NODE + 256 + 16];
+	snprintf(who, sizeof(who), "pod %.253s on %s", pod, s->pace.node);
+	words(s, who, "pods", ret, n);
 }
 
 const char *td_pool_straggle_said(const char *admin_comment)

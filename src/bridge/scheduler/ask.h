@@ -12,6 +12,7 @@
 #include "bridge/scheduler/want.h"
 #include "pool/preempt.h"
 #include "pool/steps.h"
+#include "pool/straggle.h"
 
 #include <uthash.h>
 
@@ -27,6 +28,9 @@ struct td_ask_pod {
 	double use_busy, use_all, use;
 	bool use_fresh;
 	int use_slow;
+	// What its agent says of its steps (straggle.c), since when (mono), and what was seen of that.
+	int64_t pace_us, pace_ms;
+	struct td_pool_straggle_rank pace;
 	bool bound_sent;
 	unsigned ending_sent; // a bit for each enum td_pool_ending_do that was carried out
 };
@@ -97,6 +101,11 @@ struct td_ask {
 	size_t n_members;
 	struct td_ask_part *parts;
 	size_t n_parts;
+	// Of what its members say of their steps (straggle.c): when it was judged last (mono), how often, how often one was
+	// told of, and whether a node left service for it.
+	int64_t pace_judged_ms;
+	int pace_looks, pace_tells;
+	bool pace_drained;
 	bool counted;             // in td_asks.pending
 	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
 	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which

@@ -49,8 +49,10 @@ static int hangs(struct td_bridge_run *r, const void *ctx, struct td_error *err)
 	const struct hang *h = ctx;
 	yyjson_val *c = td_condition(r->pod->root, TD_COND_HANGS);
 	int64_t since = still_since(r->pod);
-	td_auto_free char *words = td_asprintf("%.200s%s", td_jstr_or(c, "message", "no progress"),
-					       h->pods > 1 ? ", like all pods of its gang" : "");
+	const char *said = td_jstr_or(c, "message", "no progress");
+	size_t n = strcspn(said, ";"); // behind it is what is known of this pod alone
+	td_auto_free char *words = td_asprintf("%.*s%s%.600s", n > 200 ? 200 : (int)n, said,
+					       h->pods > 1 ? ", like all pods of its gang" : "", said + n);
 	if (r->p->hang_said != since) {
 		r->p->hang_said = since;
 		if (!h->end)

@@ -126,6 +126,18 @@ static void xids_are_judged_by_number(void **state)
 	td_checkup_backend_done(&b);
 }
 
+static void a_gpu_that_lacks_power_is_a_fault(void **state)
+{
+	put("gpu2 brake=1\n");
+	struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
+	struct td_checkup_findings l = look(&b);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(l.v[0].check, "power");
+	assert_string_equal(l.v[0].device, "gpu2");
+	assert_string_equal(l.v[0].action, "drain");
+	td_checkup_backend_done(&b);
+}
+
 static void the_kernels_line_is_read(void **state)
 {
 	char pci[16];
@@ -204,9 +216,9 @@ static void gpus_by_nvml(void **state)
 		assert_int_equal(f.gpu[0].memory_mb, 81920);
 		l.n = 0;
 		td_checkup_judge(&f, &l);
-		const char *const want[] = {"recovery", "xid", "pcie"};
-		assert_true(l.n >= 3);
-		for (size_t i = 0; i < 3; i++) {
+		const char *const want[] = {"recovery", "xid", "power", "pcie"};
+		assert_true(l.n >= TD_LEN(want));
+		for (size_t i = 0; i < TD_LEN(want); i++) {
 			assert_string_equal(l.v[i].check, want[i]);
 			assert_string_equal(l.v[i].device, "gpu1");
 		}
@@ -583,6 +595,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_quick_test_says_which_devices_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_quick_test_that_is_not_there_says_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(xids_are_judged_by_number, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_gpu_that_lacks_power_is_a_fault, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_kernels_line_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_ends_a_fault, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),

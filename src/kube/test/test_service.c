@@ -79,8 +79,34 @@ static void test_use(void **state)
 	assert_true(u.busy == 120);
 }
 
+static bool paces(const char *status, const char *message, struct td_kube_pace *ret)
+{
+	struct td_json *j = NULL;
+	td_auto_free char *text = td_asprintf("{\"status\":{\"conditions\":[{\"type\":\"" TD_COND_PACE
+					      "\",\"status\":\"%s\",\"message\":\"%s\"}]}}",
+					      status, message);
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	bool is = td_kube_pace_read(td_json_root(j), ret);
+	td_json_unref(j);
+	return is;
+}
+
+static void test_pace(void **state)
+{
+	struct td_kube_pace p = {7, 7};
+	td_auto_free char *text = td_kube_pace_text(&(const struct td_kube_pace){482001, 120});
+	assert_true(paces("True", text, &p) && p.us == 482001 && p.step == 120);
+	assert_false(paces("Unknown", text, &p));
+	assert_false(paces("True", "it changes all the time", &p));
+	assert_false(paces("True", "in seconds: nan a step, up to step 1", &p));
+	assert_false(paces("True", "in seconds: 1e300 a step, up to step 1", &p));
+	assert_false(paces("True", "in seconds: 1 a step, up to step -1", &p));
+	assert_int_equal(p.us, 482001);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_which_service), cmocka_unit_test(test_use)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_which_service), cmocka_unit_test(test_use),
+					   cmocka_unit_test(test_pace)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

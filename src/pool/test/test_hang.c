@@ -55,6 +55,18 @@ static void what_is_not_known_is_no_hang(void **state)
 	GO(0, 10, {0, 1, 5, 0, 0, false}, {20, 1, 5, 0, 0, false});
 }
 
+// Two rules may be asked of one look: the second one sees what the first one saw.
+static void a_look_may_be_asked_twice(void **state)
+{
+	const struct td_pool_hang_rule cpu = {TD_SIGN_CPU, 20000}, beat = {TD_SIGN_HEARTBEAT, 20000};
+	struct td_pool_hang s = {0};
+	for (int at = 0; at <= 40; at += 10) { // it uses its CPU, and its beats end after 20 s
+		const struct td_pool_hang_look look = {at * 1000, at < 20 ? at : 20, -1, at * 1000, -1};
+		assert_false(td_pool_hang(&cpu, &s, &look));
+		assert_int_equal(td_pool_hang(&beat, &s, &look), at >= 40);
+	}
+}
+
 static void who_only_waits_uses_no_cpu(void **state)
 {
 	GO(TD_SIGN_CPU, 20, {0, -1, -1, 1000, -1, false}, {10, -1, -1, 1200, -1, false}, {20, -1, -1, 1400, -1, true},
@@ -91,6 +103,7 @@ int main(void)
 		cmocka_unit_test(a_heartbeat_that_stops),
 		cmocka_unit_test(all_signs_must_be_still),
 		cmocka_unit_test(what_is_not_known_is_no_hang),
+		cmocka_unit_test(a_look_may_be_asked_twice),
 		cmocka_unit_test(who_only_waits_uses_no_cpu),
 		cmocka_unit_test(words),
 		cmocka_unit_test(a_gang_hangs_when_all_are_still_and_nobody_is_missing),

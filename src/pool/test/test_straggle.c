@@ -28,7 +28,7 @@ static void go(int percent, int steps, int ranks, const struct look *v, size_t n
 		for (int rank = 0; rank < ranks; rank++)
 			if (v[i].ms[rank] != GONE)
 				p[k++] = (struct td_pool_pace){rank, v[i].step, (int64_t)v[i].ms[rank] * 1000, -1, "n"};
-		int told = td_pool_straggle(&r, state, p, k, &who) ? who.pace.rank : NONE;
+		int told = td_pool_straggle(&r, state->rank, p, k, &who) ? who.pace.rank : NONE;
 		if (told != v[i].told)
 			fail_msg("look %zu: rank %d is told of, not %d", i, told, v[i].told);
 	}
@@ -111,7 +111,7 @@ static void what_is_less_than_noise_is_none(void **state)
 		const struct td_pool_pace v[] = {
 			{0, step, 100, -1, "n"}, {1, step, 590, -1, "n"}, {2, step, 100, -1, "n"}};
 		struct td_pool_straggler who;
-		assert_false(td_pool_straggle(&(struct td_pool_straggle_rule){150, 2}, s, v, 3, &who));
+		assert_false(td_pool_straggle(&(struct td_pool_straggle_rule){150, 2}, s->rank, v, 3, &who));
 	}
 	free(s);
 }
@@ -127,7 +127,7 @@ static void who_is_at_another_step_does_not_count(void **state)
 						 {2, step - 1, 50000, 4, "n1"}, {3, step, 10000, -1, "n1"},
 						 {4, 999, 90000, -1, "n2"},     {TD_STRAGGLE_RANKS, step, 1, -1, "n2"},
 						 {-1, step, 1, -1, "n2"}};
-		assert_int_equal(td_pool_straggle(&r, s, v, sizeof(v) / sizeof(v[0]), &who), step == 11);
+		assert_int_equal(td_pool_straggle(&r, s->rank, v, sizeof(v) / sizeof(v[0]), &who), step == 11);
 	}
 	assert_int_equal(who.pace.rank, 2);
 	assert_int_equal(who.ranks, 4);
@@ -140,7 +140,7 @@ static void who_is_at_another_step_does_not_count(void **state)
 	for (int step = 20; step < 30; step++) { // each on its own
 		const struct td_pool_pace v[] = {
 			{0, step, 10000, -1, "n0"}, {1, step * 2, 90000, -1, "n0"}, {2, step * 3, 10000, -1, "n1"}};
-		assert_false(td_pool_straggle(&r, s, v, 3, &who));
+		assert_false(td_pool_straggle(&r, s->rank, v, 3, &who));
 	}
 	free(s);
 }
