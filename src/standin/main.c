@@ -12,7 +12,9 @@
 //   pause             does nothing, in the pods that show what native jobs hold
 //   watch …           in slurmd's pod: looks for jobs that hang
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
-#include "standin/standin.h"
+//   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
+// Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
+#include "standin/worker.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +35,7 @@ static int usage(FILE *f)
 	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE] [--port N]\n"
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
+	      "       tandem-standin worker --port PORT\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
@@ -54,6 +57,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(name, "task-prolog"))
 		return td_standin_task(argc, argv);
+	if (!strcmp(name, "tandem-run"))
+		return td_standin_onnodes(argc, argv);
+	if (!strcmp(name, "tandem-rsh"))
+		return td_standin_rsh(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return td_standin_task(argc - 1, argv + 1);
 
@@ -81,6 +88,8 @@ int main(int argc, char **argv)
 		return td_standin_watch(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "worker"))
+		return td_standin_worker(argc - 1, argv + 1);
 
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }
