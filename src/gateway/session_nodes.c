@@ -119,10 +119,12 @@ void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yy
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(body, "kind", "endpoint"));
 	td_auto_free char *record = td_asprintf("session-%s", id), *service = td_asprintf("nodes-%s", id),
 			  *which = td_asprintf("%d", number), *nodes = td_asprintf("%d", td_session_nodes_asked(body)),
-			  *gpus = td_asprintf("%lld", td_jint(body, "gpus", 0));
+			  *gpus = td_asprintf("%lld", td_jint(body, "gpus", 0)),
+			  *pod = number ? td_asprintf("%s-%d", record, number) : td_strdup(record);
 	const struct td_json_word words[] = {{"record", record, 0}, {"service", service, 0},
 					     {"number", which, 0},  {"nodes", nodes, 0},
-					     {"gpus", gpus, 0},     {"loss", kind->program ? "replace" : "fail", 0}};
+					     {"gpus", gpus, 0},     {"loss", kind->program ? "replace" : "fail", 0},
+					     {"pod", pod, 0}};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *t = filled("session-node.yaml", words, TD_LEN(words));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *from = yyjson_mut_doc_get_root(t);
@@ -131,8 +133,14 @@ void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yy
 	merge(d, td_jm_get(c, "env"), td_jm_get(from, "env"));
 	if (!kind->program)
 		merge(d, td_jm_get(c, "env"), td_jm_get(from, "command"));
+	if (!kind->program && td_jint(body, "gpus", 0)) {
+		yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_get(c, "env"));
+		td_jm_str(d, v, "name", "PET_NPROC_PER_NODE");
+		td_jm_str(d, v, "value", gpus);
+	}
 	merge(d, td_jm_get(c, "volumeMounts"), td_jm_get(from, "volumeMounts"));
 	merge(d, td_jm_get(o, "spec.volumes.[0].configMap.items"), td_jm_get(from, "items"));
+	td_jm_str(d, o, "spec.hostname", td_jm_getstr(from, "hostname"));
 	td_jm_str(d, o, "spec.subdomain", td_jm_getstr(from, "subdomain"));
 }
 

@@ -31,8 +31,8 @@ struct part {
 	char host[256];
 	uint8_t *got;
 	size_t n_got, cap;
-	bool said; // (with labels) the line that is being written is this one's
-	int code;  // -1: it runs
+	bool said[2]; // (with labels) the line that is being written at stdout, stderr is this one's
+	int code;     // -1: it runs
 };
 
 struct all {
@@ -287,6 +287,7 @@ static void put(int fd, const uint8_t *p, size_t n)
 }
 
 // Lines with the rank before each. Of two nodes each has its own ones: a line that another interrupts is ended.
+// fd: 1 or 2.
 static void show(struct all *a, struct part *p, int fd, const uint8_t *s, size_t n)
 {
 	char before[16];
@@ -294,18 +295,19 @@ static void show(struct all *a, struct part *p, int fd, const uint8_t *s, size_t
 		put(fd, s, n);
 		return;
 	}
+	const int to = fd - 1;
 	for (int i = 0; i < a->n; i++)
-		if (&a->v[i] != p && a->v[i].said) {
+		if (&a->v[i] != p && a->v[i].said[to]) {
 			put(fd, (const uint8_t *)"\n", 1);
-			a->v[i].said = false;
+			a->v[i].said[to] = false;
 		}
 	while (n) {
 		const uint8_t *nl = memchr(s, '\n', n);
 		size_t k = nl ? (size_t)(nl - s) + 1 : n;
-		int len = p->said ? 0 : snprintf(before, sizeof(before), "%d: ", p->rank);
+		int len = p->said[to] ? 0 : snprintf(before, sizeof(before), "%d: ", p->rank);
 		put(fd, (const uint8_t *)before, (size_t)len);
 		put(fd, s, k);
-		p->said = !nl;
+		p->said[to] = !nl;
 		s += k;
 		n -= k;
 	}
