@@ -182,8 +182,8 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
     assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
     account = "--as=system:serviceaccount:slurm:main-gateway"
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
-    assert may("create", "pods", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
-    for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
+    assert may("create", "pods", "-n", "sessions-pods") and may("create", "services", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    for no in (("create", "pods", "-n", "slurm"), ("create", "services", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
                ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm"),
                # Of nodes it asks Tandem's agents, which take no credentials: at kubelets it may nothing.
                *(("get", f"nodes/{part}") for part in ("proxy", "metrics", "stats", "pods")), *((verb, "pods", "-n", "tandem-node") for verb in ("get", "watch", "create", "delete")), ("get", "secrets", "-n", "tandem-node")):

@@ -218,7 +218,7 @@ void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s
 		return;
 	if (is_ready(head) && first > 0) {
 		td_jm_str(d, w, "state", "starting");
-		td_jm_strf(d, w, "words", "node %d of 0 to %d is %s", first, s->nodes - 1,
+		td_jm_strf(d, w, "words", "node %d: %s", first,
 			   s->pods[first] ? td_session_state(s->pods[first]) : "made anew");
 	}
 	if (succeeded(head) && others && !td_session_kind_of(head)->served)
