@@ -36,12 +36,15 @@ static int usage(FILE *f)
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
+	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
+	      "       tandem-rsh [-n] HOST CMD…\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
 	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be "
 	      "run,\n"
-	      "127 not found, 128 could not be started, 143 told to end; else the command's own.\n",
+	      "127 not found, 128 could not be started, 143 told to end, 255 a node of the session is lost; else the "
+	      "command's own.\n",
 	      f);
 	return f == stdout ? 0 : 2;
 }

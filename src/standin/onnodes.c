@@ -22,8 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { NODES = 64, REACH_MS = 20000, AGAIN_MS = 200, KILL_MS = 10000, PIPE = 16384, LOST = 255 };
 
 struct part {
@@ -185,8 +183,9 @@ static void add(struct text *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	int n = vasprintf(&one, fmt, ap);
 	va_end(ap);
-	if (n < 0 || !(t->s = realloc(t->s, t->n + (size_t)n + 1)))
+	if (n < 0)
 		abort();
+	t->s = td_standin_more(t->s, t->n + (size_t)n + 1);
 	memcpy(t->s + t->n, one, (size_t)n + 1);
 	t->n += (size_t)n + 1;
 	free(one);
@@ -199,8 +198,8 @@ static char *began_with(size_t *ret_n)
 	char *s = NULL;
 	int fd = open("/proc/1/environ", O_RDONLY | O_CLOEXEC);
 	for (ssize_t k = fd < 0 ? -1 : 1; k > 0; n += (size_t)(k > 0 ? k : 0)) {
-		if (cap - n < PIPE && !(s = realloc(s, cap = n + 2 * PIPE)))
-			abort();
+		if (cap - n < PIPE)
+			s = td_standin_more(s, cap = n + 2 * PIPE);
 		k = read(fd, s + n, cap - n - 1);
 	}
 	if (fd >= 0)
@@ -347,8 +346,8 @@ static void hear(struct all *a, struct part *p)
 	struct standin_worker_frame f;
 	size_t at = 0;
 	long k;
-	if (p->cap - p->n_got < PIPE && !(p->got = realloc(p->got, p->cap = p->n_got + 2 * PIPE)))
-		abort();
+	if (p->cap - p->n_got < PIPE)
+		p->got = td_standin_more(p->got, p->cap = p->n_got + 2 * PIPE);
 	ssize_t n = recv(p->fd, p->got + p->n_got, p->cap - p->n_got, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;

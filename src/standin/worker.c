@@ -121,9 +121,7 @@ static bool hear(struct command *c)
 {
 	if (c->cap - c->n_got < PIPE) {
 		c->cap = c->n_got + PIPE;
-		c->got = realloc(c->got, c->cap);
-		if (!c->got)
-			abort();
+		c->got = td_standin_more(c->got, c->cap);
 	}
 	ssize_t n = recv(c->client, c->got + c->n_got, c->cap - c->n_got, MSG_DONTWAIT);
 	if (n <= 0)
@@ -144,9 +142,7 @@ static bool obey(struct command *c)
 		else if (f.letter == 'c')
 			c->typed_ends = true;
 		else if (f.letter == 'i' && f.n && c->in >= 0) {
-			c->typed = realloc(c->typed, c->n_typed + f.n);
-			if (!c->typed)
-				abort();
+			c->typed = td_standin_more(c->typed, c->n_typed + f.n);
 			memcpy(c->typed + c->n_typed, f.data, f.n);
 			c->n_typed += f.n;
 		}

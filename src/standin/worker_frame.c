@@ -7,6 +7,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
+void *td_standin_more(void *p, size_t n)
+{
+	void *more = realloc(p, n);
+	if (!more)
+		abort();
+	return more;
+}
+
 static bool send_all(int fd, const uint8_t *p, size_t n)
 {
 	while (n) {
@@ -37,7 +45,7 @@ long td_standin_worker_frame(const uint8_t *p, size_t n, struct standin_worker_f
 {
 	if (!n)
 		return 0;
-	if (!memchr("ricsoex", p[0], 7))
+	if (!p[0] || !strchr("ricsoex", p[0]))
 		return -1;
 	if (n < STANDIN_WORKER_HEAD)
 		return 0;
