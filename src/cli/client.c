@@ -220,9 +220,13 @@ void td_client_replicas(yyjson_val *session, struct td_buf *ret)
 
 void td_client_nodes(yyjson_val *session, struct td_buf *ret)
 {
+	static const char *const over[] = {"done", "failed", "reclaimed", "stopped"};
 	yyjson_val *r = td_jget(session, "nodes"), *v;
 	size_t i, n;
 	bool some = false;
+	for (i = 0; i < TD_LEN(over); i++)
+		if (td_streq(td_jstr(session, "state"), over[i]))
+			return; // its words say what became of it
 	if (td_jint(r, "asked", 0))
 		td_buf_printf(ret, "  %lld/%lld nodes ready", (long long)td_jint(r, "ready", 0),
 			      (long long)td_jint(r, "asked", 0));

@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-EXE = sys.argv.pop(1)
+EXE = os.path.abspath(sys.argv.pop(1))
 DEADLINE = 100  # of what hangs: on a busy machine everything takes long
 
 
