@@ -129,7 +129,7 @@ def door(shared_pool, tmp_path_factory):
         pool.change({"scheduler": {"namespaces": namespaces}}, idle=False)
 
 
-@pytest.mark.feature("A16.9", "D3.4", "D3.6", "E1.1")
+@pytest.mark.feature("A16.9", "D3.4", "D3.6", "D3.7", "E1.1")
 def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)
     (tmp_path / "me/code").mkdir()
@@ -140,9 +140,13 @@ def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     assert f"hello of 1000 in /home/researcher/tandem/runs/{run}" in me.run("logs", run).stdout
 
     # A session in pods that keep to restricted pod security, with a GPU of the pool, and with nothing of Tandem's on its node.
-    s = me.json("session", "start", "shell", "--gpus", "1")
-    assert s["state"] == "ready"
+    # It lies on two nodes: programs are started on both from the first, by names that a Service gives.
+    s = me.json("session", "start", "shell", "--nodes", "2", "--gpus", "1")
+    assert s["state"] == "ready" and len({p["node"] for p in s["nodes"]["each"]}) == 2
     w = me.tty(s["id"])
+    w.send(b"tandem-run sh -c 'echo of=$RANK/$WORLD_SIZE=$(ls -d /dev/tandem-gpu* | wc -l)=$(getent hosts $MASTER_ADDR | wc -l)'; echo all=$?\n")
+    said = w.until(b"all=0\r\n").decode()
+    assert "of=0/2=1=1" in said and "of=1/2=1=1" in said
     w.send(b"echo uid=$(id -u) who=$(whoami) home=$PWD run=$(ls tandem/runs)=$(ls -d /dev/tandem-gpu* | wc -l)\n")
     said = w.until(b"=1\r\n").decode()
     assert f"uid=1000 who=researcher home=/home/researcher run={run}=1" in said
@@ -161,7 +165,7 @@ def test_from_a_laptop_to_a_run_and_a_shell(pool, door, tmp_path):
     again.send(b"echo still-$KEPT\n")
     again.until(b"still-yes\r\n")
     me.run("session", "stop", s["id"])
-    wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", *CLAIMS) for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
+    wait_for("nothing is left of it", lambda: not [o for kind in ("pods", "configmaps", "services", *CLAIMS) for o in pool.items(kind, "-n", "sessions-researcher") if s["id"] in o["metadata"]["name"]])
 
 
 @pytest.mark.feature("A16.9", "A16.4", "D3.6")
@@ -178,8 +182,8 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
     assert (os.stat(home).st_uid, os.stat(home).st_mode & 0o777, os.stat(f"{pool.shared_dir}/pods").st_uid) == (1000, 0o700, 2000)
     account = "--as=system:serviceaccount:slurm:main-gateway"
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, account, check=False).stdout.strip() == "yes"
-    assert may("create", "pods", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
-    for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
+    assert may("create", "pods", "-n", "sessions-pods") and may("create", "services", "-n", "sessions-pods") and may("list", "pods", "-n", "tandem-node") and may("get", "secret/main-gateway", "-n", "slurm") and may("list", "nodes")
+    for no in (("create", "pods", "-n", "slurm"), ("create", "services", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "sessions-pods"), ("create", "pods", "-n", "default"),
                ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "sessions-pods"), ("create", "serviceaccounts/token", "-n", "slurm"), ("patch", "slurmclusters", "-n", "slurm"),
                # Of nodes it asks Tandem's agents, which take no credentials: at kubelets it may nothing.
                *(("get", f"nodes/{part}") for part in ("proxy", "metrics", "stats", "pods")), *((verb, "pods", "-n", "tandem-node") for verb in ("get", "watch", "create", "delete")), ("get", "secrets", "-n", "tandem-node")):

@@ -83,13 +83,15 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
     wait_for("it is done", lambda: {r["id"]: r["state"] for r in json.loads(there("ps", "-o", "json").stdout)["runs"]}.get(run) == "done", 120)
     assert "it went" in there("logs", run).stdout and "it went" in me.run("logs", run).stdout
     # A session takes its program from the image, and its home from the claim: nothing of the node's.
-    shell = json.loads(there("session", "-o", "json", "start", "shell", "--gpus", "1", "--low-use", "30").stdout)
+    shell = json.loads(there("session", "-o", "json", "start", "shell", "--nodes", "2", "--gpus", "1", "--low-use", "30").stdout)
     spec = pool.get("pod", f"session-{shell['id']}", "-n", "researcher")["spec"]
     assert "hostPath" not in json.dumps(spec["volumes"]) and "fsGroup" not in spec["securityContext"] and spec["initContainers"][0]["image"] == standin
     for at in (second, address(pool)):
         w = WebSocket(at, f"{shell['path']}tty", {"Authorization": f"Bearer {me.key}"})
         w.send(b"printf 'uid=%s in %s of %s\\n' $(id -u) $PWD $(ls -d tandem)\n")
         w.until(b"uid=1000 in /home/researcher of tandem")
+        w.send(b"tandem-run -l echo ran\n")  # the image's, on both nodes
+        w.until(b"1: ran\r\n")
         w.close()
     # It may look where the agent of its node is; that there is none, the session says.
     unknown = lambda: next(s for s in json.loads(there("session", "-o", "json", "list").stdout)["sessions"] if s["id"] == shell["id"]).get("useUnknown", "")  # noqa: E731
@@ -107,13 +109,13 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
 def test_no_right_more(pool, second):
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, f"--as={ACCOUNT}", check=False).stdout.strip() == "yes"
     for yes in (("create", "pods", "-n", "researcher"), ("get", "secret/main-gateway", "-n", "slurm"), ("list", "nodes"), ("create", "pods/exec", "-n", "researcher"), ("list", "pods", "-n", "tandem-node"),
-                ("get", "namespace/researcher", "-n", "researcher")):
+                ("get", "namespace/researcher", "-n", "researcher"), ("create", "services", "-n", "researcher")):
         assert may(*yes), yes
     for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "researcher"), ("create", "pods", "-n", "default"),
                ("create", "pods/exec", "-n", "slurm"), ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "researcher"), ("create", "serviceaccounts/token", "-n", "slurm"),
                ("patch", "slurmclusters", "-n", "slurm"), ("get", "configmaps", "-n", "slurm"), ("delete", "configmaps", "-n", "slurm"),
                ("get", "pods", "-n", "tandem-node"), ("create", "pods", "-n", "tandem-node"), ("get", "nodes/proxy"), ("get", "nodes/metrics"), ("get", "nodes/stats"),
-               ("get", "namespace/default"), ("list", "namespaces"), ("patch", "namespace/researcher", "-n", "researcher")):
+               ("create", "services", "-n", "slurm"), ("get", "services", "-n", "researcher"), ("delete", "services", "-n", "researcher"), ("get", "namespace/default"), ("list", "namespaces"), ("patch", "namespace/researcher", "-n", "researcher")):
         assert not may(*no), no
 
 

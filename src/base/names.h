@@ -250,6 +250,8 @@
 #define TD_ANN_SESSION_LOW "tandem.dev/session-low-use"
 // Of an endpoint with replicas: which one this pod is, from 0.
 #define TD_ANN_SESSION_REPLICA "tandem.dev/session-replica"
+// Which node of a session over several nodes this is, from 0.
+#define TD_ANN_SESSION_NODE "tandem.dev/session-node"
 
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves

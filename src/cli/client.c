@@ -218,6 +218,33 @@ void td_client_replicas(yyjson_val *session, struct td_buf *ret)
 	}
 }
 
+void td_client_nodes(yyjson_val *session, struct td_buf *ret)
+{
+	static const char *const over[] = {"done", "failed", "reclaimed", "stopped"};
+	yyjson_val *r = td_jget(session, "nodes"), *v;
+	size_t i, n;
+	bool some = false;
+	for (i = 0; i < TD_LEN(over); i++)
+		if (td_streq(td_jstr(session, "state"), over[i]))
+			return; // its words say what became of it
+	if (td_jint(r, "asked", 0))
+		td_buf_printf(ret, "  %lld/%lld nodes ready", (long long)td_jint(r, "ready", 0),
+			      (long long)td_jint(r, "asked", 0));
+	yyjson_arr_foreach (td_jget(r, "each"), i, n, v)
+		if (td_jstr(v, "node")) {
+			td_buf_printf(ret, "%s%s", some ? ", " : " on ", td_jstr(v, "node"));
+			some = true;
+		}
+	yyjson_arr_foreach (some ? td_jget(r, "each") : NULL, i, n, v) {
+		const char *state = td_jstr_or(v, "state", "?"), *words = td_jstr_or(v, "words", "");
+		if (!td_jint(v, "number", 0) || !strcmp(state, "ready") || !strcmp(state, "running"))
+			continue; // of the first one all is said before
+		td_buf_printf(ret, "; node %lld %s", (long long)td_jint(v, "number", 0), state);
+		if (*words)
+			td_buf_printf(ret, ": %.*s", (int)strcspn(words, "\n"), words);
+	}
+}
+
 void td_client_requests(yyjson_val *session, struct td_buf *ret)
 {
 	yyjson_val *r = td_jget(session, "requests");

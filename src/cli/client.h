@@ -47,6 +47,8 @@ char *td_client_run_shown(yyjson_val *run);
 int td_client_failed(const char *name, const struct td_error *err);
 // How many replicas of an endpoint are ready, and what the others do; nothing for a session that has none.
 void td_client_replicas(yyjson_val *session, struct td_buf *ret);
+// The same of one over several nodes.
+void td_client_nodes(yyjson_val *session, struct td_buf *ret);
 // Says how a session's server answers, as one line; nothing where nobody has asked it.
 void td_client_requests(yyjson_val *session, struct td_buf *ret);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.

@@ -117,6 +117,7 @@ static int sessions(struct td_client *c, bool colors, struct td_error *err)
 			td_buf_printf(&b, "%.*s", (int)strcspn(words, "\n"), words); // of last words the first
 		td_auto_buf struct td_buf asked = {0};
 		td_client_replicas(s, &asked);
+		td_client_nodes(s, &asked);
 		if (asked.len)
 			td_buf_printf(&b, "%s%s", b.len ? "; " : "",
 				      td_buf_str(&asked) + strspn(td_buf_str(&asked), " ;"));

@@ -12,11 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 500, FURTHER = 6, REPLICAS_MOST = 16 }; // FURTHER: where the further lines of a session begin
+enum {
+	WAIT_MS = 500,
+	FURTHER = 6,
+	REPLICAS_MOST = 16,
+	NODES_MOST = 16
+}; // FURTHER: where the further lines of a session begin
 
 struct wish {
 	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster;
-	int gpus, cpus, idle_min, low_min, replicas;
+	int gpus, cpus, idle_min, low_min, replicas, nodes;
 	int64_t begin;
 	bool no_wait;
 };
@@ -50,6 +55,7 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 	if (len && !td_jint(s, "replicas.asked", 0)) // else they stand at the replica that says them
 		td_buf_printf(&b, "  %.*s", (int)len, words);
 	td_client_replicas(s, &b);
+	td_client_nodes(s, &b);
 	td_client_requests(s, &asked);
 	if (asked.len)
 		td_buf_printf(&b, "  %s", td_buf_str(&asked));
@@ -170,6 +176,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		td_jm_int(d, o, "gpus", w->gpus);
 	if (w->replicas)
 		td_jm_int(d, o, "replicas", w->replicas);
+	if (w->nodes)
+		td_jm_int(d, o, "nodes", w->nodes);
 	if (w->cpus)
 		td_jm_int(d, o, "cpus", w->cpus);
 	if (memory)
@@ -266,14 +274,22 @@ int td_session_main(int argc, char **argv)
 	long long replicas = 0;
 	const struct td_option options[] = {
 		{.name = "name", .value = "NAME", TD_OPT_TEXT(&w.name), .help = "of the session"},
-		{.name = "gpus", .value = "N", TD_OPT_INT(&w.gpus, 0, 64), .help = "GPUs (default 0)"},
-		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 1024), .help = "CPUs (default 1)"},
-		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "memory (default 1G)"},
+		{.name = "gpus", .value = "N", TD_OPT_INT(&w.gpus, 0, 64), .help = "GPUs, on each node (default 0)"},
+		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 1024), .help = "CPUs, on each node (default 1)"},
+		{.name = "memory",
+		 .value = "SIZE",
+		 TD_OPT_TEXT(&w.memory),
+		 .help = "memory, on each node (default 1G)"},
 		{.name = "disk",
 		 .value = "SIZE",
 		 TD_OPT_TEXT(&w.disk),
 		 .help = "how much of its node's disk it may hold outside of your home; it is ended if it holds more "
 			 "(default 20G, or what your Tenant says)"},
+		{.name = "nodes",
+		 .value = "N",
+		 TD_OPT_INT(&w.nodes, 1, NODES_MOST),
+		 .help = "over so many nodes, which start together (default 1): the first one is where you are, and "
+			 "`tandem-run` there runs programs on all; the command of an endpoint or batch runs on each"},
 		{.name = "replicas",
 		 .value = "N",
 		 TD_OPT_INT(&w.replicas, 1, REPLICAS_MOST),
@@ -321,6 +337,7 @@ int td_session_main(int argc, char **argv)
 						 "alone:\n"
 						 "  tandem session start shell\n"
 						 "  tandem session start jupyter --gpus 1 --env jupyter\n"
+						 "  tandem session start jupyter --nodes 2 --gpus 8\n"
 						 "  tandem session start vscode --memory 4G\n"
 						 "  tandem session start tensorboard --run RUN\n"
 						 "  tandem session start endpoint -- 'python3 -m http.server $PORT'\n"

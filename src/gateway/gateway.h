@@ -40,7 +40,8 @@
 //   session_use.c              what they do: traffic, CPUs
 //   session_figures.c          what their pods use of CPUs and GPUs, by what agents say
 //   session_agents.c           asks the agents of their nodes, on clusters
-//   session_set.c              an endpoint with replicas: its pods, together
+//   session_set.c              one of several pods, together: an endpoint with replicas
+//   session_nodes.c            one over several nodes: a gang, which starts and ends as one
 //   session_ways.c             how many requests wait at each of them, and which were not reached
 //   replica.[ch]               which of them gets a request, and which are started or ended
 //   answers.[ch]               how an endpoint answers: waiting requests, how long they take

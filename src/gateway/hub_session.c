@@ -289,7 +289,7 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own
 	td_auto_view struct td_hub_view view = {0};
 	r.user = td_strdup(q->user.name);
 	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, NULL));
-	r.gpus = r.holds = td_jint(q->body, "gpus", 0) * td_jint(q->body, "replicas", 1);
+	r.gpus = r.holds = td_jint(q->body, "gpus", 0) * td_jint(q->body, "replicas", 1) * td_jint(q->body, "nodes", 1);
 	r.insists = td_strdup(td_jstr(q->body, "cluster"));
 	r.object = td_strdup("");
 	bool of_run = where_run(q, &of);

@@ -1,5 +1,5 @@
-// An endpoint with replicas: pods session-ID, session-ID-1, … of its owner's, each a job of its own in the one
-// queue. How many there are to be stands in the session's record (`replicas`), so each gateway evens them and a new
+// A session of several pods session-ID, session-ID-1, … of its owner's: an endpoint with replicas, each a job of its own in the one
+// queue, or a session over several nodes (session_nodes.c says what is different then). How many there are to be stands in the session's record (`replicas`), so each gateway evens them and a new
 // one finds all again: nothing is kept elsewhere.
 #include "gateway/hub.h"
 #include "gateway/sessions.h"
@@ -28,14 +28,30 @@ static int64_t kept(const struct td_object *record, const char *key)
 
 // ---- which ----
 
-int td_session_replicas(const struct td_object *record)
+static int number_of_pods(const struct td_object *record, const char *key)
 {
 	const char *id = record ? td_object_label(record, TD_LABEL_SESSION) : NULL;
 	// The record is its owner's to change, and everything here goes by what the label says.
 	if (!id || !td_starts(record->name, "session-") || strcmp(record->name + strlen("session-"), id) != 0)
 		return 0;
-	int64_t n = kept(record, "replicas");
+	int64_t n = kept(record, key);
 	return n > TD_REPLICAS_MOST ? TD_REPLICAS_MOST : (int)n;
+}
+
+int td_session_replicas(const struct td_object *record)
+{
+	return td_session_nodes(record) ? 0 : number_of_pods(record, "replicas");
+}
+
+int td_session_nodes(const struct td_object *record)
+{
+	return number_of_pods(record, "nodes");
+}
+
+int td_session_several(const struct td_object *record)
+{
+	int nodes = td_session_nodes(record);
+	return nodes ? nodes : td_session_replicas(record);
 }
 
 int td_session_number_of(const struct td_object *pod, const char *id)
@@ -54,7 +70,8 @@ void td_session_set_of(const struct td_object *record, const struct td_objects *
 {
 	const char *id = td_object_label(record, TD_LABEL_SESSION);
 	ret->record = record;
-	ret->asked = td_jstr(record->root, "data.ended") ? 0 : td_session_replicas(record);
+	ret->nodes = td_session_nodes(record);
+	ret->asked = td_jstr(record->root, "data.ended") ? 0 : td_session_several(record);
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *o = pods->v[i];
 		int n = td_streq(o->ns, record->ns) && td_streq(td_object_label(o, TD_LABEL_SESSION), id) &&
@@ -109,6 +126,8 @@ static int64_t began(const struct td_session_set *s)
 // The pod that stands for all: one that answers, else one that lives, else any.
 static const struct td_object *shown(const struct td_session_set *s)
 {
+	if (s->nodes)
+		return s->pods[0];
 	for (int i = 0; i < TD_REPLICAS_MOST; i++)
 		if (i < s->asked && ready(s->pods[i]))
 			return s->pods[i];
@@ -125,6 +144,10 @@ void td_session_set_write(struct td_gateway *g, const struct td_session_set *s, 
 {
 	const struct td_object *o = shown(s);
 	int n = 0;
+	if (s->nodes) {
+		td_session_nodes_write(g, s, d, w);
+		return;
+	}
 	if (o) {
 		td_session_write(g, o, d, w);
 		if (lives(o))
@@ -238,10 +261,14 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 	want.busy_until = want.busy_until < want.now + BUSY_S ? want.busy_until : want.now + BUSY_S;
 	bool busy = false, refused = false;
 	int first = 0;
-	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
+	if (s->nodes)
+		want.n = td_session_nodes_wanted(s);
+	for (int i = 0; i < TD_REPLICAS_MOST && want.n >= 0; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		struct td_replica_seen seen;
 		see(q->g, s, i, &seen);
+		if (s->nodes && td_session_nodes_keeps(s, i, seen.is))
+			continue;
 		busy = busy || (i >= s->asked && seen.in_flight);
 		enum td_replica_act act = td_replica_next(&seen, i, &want);
 		int r = 0;
@@ -257,13 +284,13 @@ int td_session_set_even(struct td_gateway_ask *q, const struct td_session_set *s
 			r = 0; // another gateway was first, or the last one still ends
 		refused = refused || (r && act == TD_REPLICA_MAKE);
 		if (act != TD_REPLICA_LEAVE)
-			td_info("replica %d of session %s: %s%s%s", i, id,
+			td_info("%s %d of session %s: %s%s%s", s->nodes ? "node" : "replica", i, id,
 				act == TD_REPLICA_REMOVE ? "ended"
 				: act == TD_REPLICA_MAKE ? "started"
 							 : "started again",
 				r ? ": " : "", r ? e.msg : "");
 		if (r && !first && (first = r))
-			td_fail(err, r, "replica %d: %s", i, e.msg);
+			td_fail(err, r, "%s %d: %s", s->nodes ? "node" : "replica", i, e.msg);
 	}
 	if (busy && s->asked) { // so that no other gateway ends what this one's requests wait for
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -311,7 +338,7 @@ static void reach_again(struct td_gateway *g, const struct td_session_set *s)
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
 		const struct td_object *o = s->pods[i];
 		const char *ip = o ? td_jstr(o->root, "status.podIP") : NULL;
-		if (!ip || !ready(o) || !td_session_ways_out(g->ways, o->uid))
+		if (s->nodes || !ip || !ready(o) || !td_session_ways_out(g->ways, o->uid))
 			continue;
 		td_auto_close int fd = td_http_far_dial(ip, (int)td_session_number(o, TD_ANN_SESSION_PORT), REACH_S);
 		td_session_ways_reached(g->ways, o->uid, fd >= 0);
@@ -392,6 +419,10 @@ int td_session_scale(struct td_gateway_ask *q, struct td_error *err)
 	if (r)
 		return r;
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(td_json_root(request), "kind", "endpoint"));
+	if (td_session_nodes(record))
+		return td_fail(err, TD_INVALID,
+			       "replicas: session %s is one over %d nodes, and keeps them: start another one",
+			       q->args[0], td_session_nodes(record));
 	if (!kind->measured)
 		return td_fail(err, TD_INVALID, "replicas: session %s is a %s, and only endpoints have several",
 			       q->args[0], kind->name);

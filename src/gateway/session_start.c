@@ -58,8 +58,9 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 	td_jm_obj(d, v, "emptyDir");
 }
 
-// What the kind adds: the program, the token, and tandem-standin for a terminal.
-static void add_kind(const struct td_gateway_ask *q, const struct td_session_kind *kind, yyjson_mut_doc *d)
+// What the kind adds: the program, the token, and tandem-standin for a terminal. worker: it is a further node of
+// several, which waits for what the first one says.
+static void add_kind(const struct td_gateway_ask *q, const struct td_session_kind *kind, bool worker, yyjson_mut_doc *d)
 {
 	const yyjson_val *body = q->body;
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
@@ -68,21 +69,22 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 	td_auto_free char *command = kind->program ? td_asprintf("%s%s%s%s%s", kind->name, run ? " of " : "",
 								 run ? run : "", env ? " in " : "", env ? env : "")
 						   : td_strdup(td_jstr(body, "command"));
-	const struct td_embedded *f = kind->program ? td_embedded(td_gateway_files, kind->program) : NULL;
+	const struct td_embedded *f =
+		kind->program ? td_embedded(td_gateway_files, worker ? "session-worker.sh" : kind->program) : NULL;
 	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "/bin/sh"));
 	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, "-c"));
 	yyjson_mut_arr_append(words, yyjson_mut_strcpy(d, f ? f->text : command));
 	td_jm_key_str(d, notes, TD_ANN_SESSION_COMMAND, command);
 	td_jm_key_str(d, notes, TD_ANN_SESSION_KIND, kind->name);
-	if (!kind->served)
+	if (!kind->served || (worker && !kind->program))
 		yyjson_mut_obj_remove_key(c, "readinessProbe");
 	if (env)
 		add_env(d, c, "TANDEM_SESSION_ENV", env);
 	if (run)
 		add_env(d, c, "TANDEM_SESSION_RUN", run);
-	if (kind->guard)
+	if (kind->guard && !worker)
 		add_env(d, c, "TANDEM_SESSION_GUARD", td_embedded(td_gateway_files, kind->guard)->text);
-	if (kind->token) {
+	if (kind->token && !worker) {
 		uint8_t random[TOKEN_BYTES];
 		td_random(random, sizeof(random));
 		td_auto_buf struct td_buf hex = {0};
@@ -90,7 +92,7 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 			td_buf_printf(&hex, "%02x", random[i]);
 		add_env(d, c, "TANDEM_SESSION_TOKEN", td_buf_str(&hex));
 	}
-	if (kind->terminal)
+	if (kind->terminal || td_session_nodes_asked(q->body))
 		add_standin(q, d);
 }
 
@@ -186,6 +188,12 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 			       "the environment itself");
 	if (td_jint(body, "replicas", 0) && !kind->measured)
 		return td_fail(err, TD_INVALID, "replicas: only for sessions \"endpoint\", whose requests are spread");
+	if (td_session_nodes_asked(body) && kind->of_run)
+		return td_fail(err, TD_INVALID, "nodes: a session \"%s\" has one node", kind->name);
+	if (td_session_nodes_asked(body) && td_jint(body, "replicas", 0))
+		return td_fail(
+			err, TD_INVALID,
+			"nodes, replicas: give one of them. Replicas of several nodes each are several sessions");
 	if (td_jstr(body, "run") && !kind->of_run)
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
@@ -230,13 +238,15 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
-	add_kind(q, kind, d);
+	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body), d);
 	finish(q, d);
+	if (td_session_nodes_asked(q->body))
+		td_session_nodes_pod(q->body, id, number, d);
 	if ((r = add_users(q, ns, d, err)) || (r = td_session_devices(q, sc->root, record, d, err)))
 		return r;
 	if (number < 0) {
 		td_session_fresh(g->traffic, id);
-	} else {
+	} else if (!td_session_nodes_asked(q->body)) {
 		td_auto_free char *which = td_asprintf("%d", number);
 		td_jm_key_str(d, td_jm_get(yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_SESSION_REPLICA,
 			      which);
@@ -296,23 +306,26 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	td_session_looks_wake(g->looks, ns);
 	if ((r = td_session_record_make(q, ns, id, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
-	long long replicas = td_jint(q->body, "replicas", 0);
-	r = td_session_make(q, ns, id, replicas ? 0 : -1, &made, err);
-	if (r == TD_EXISTS && replicas)
+	bool several = td_jint(q->body, "replicas", 0) || td_session_nodes_asked(q->body);
+	if (several && (r = td_session_record_get(q, ns, id, &kept, err)))
+		return r;
+	if (td_session_nodes_asked(q->body))
+		r = td_session_nodes_service(q, kept, err);
+	if (!r)
+		r = td_session_make(q, ns, id, several ? 0 : -1, &made, err);
+	if (r == TD_EXISTS && several)
 		r = 0; // a gateway's look found the record first (session_set.c)
 	if (r) {
 		struct td_error none = TD_ERROR_INIT;
-		if (r != TD_UNCERTAIN && !td_session_record_get(q, ns, id, &kept, &none))
+		if (r != TD_UNCERTAIN && (kept || !td_session_record_get(q, ns, id, &kept, &none)))
 			td_session_record_remove(q, kept, &none);
 		return r;
 	}
-	if (!replicas) {
+	if (!several) {
 		answer(q, 201, made);
 		return 0;
 	}
 	td_session_fresh(g->traffic, id);
-	if ((r = td_session_record_get(q, ns, id, &kept, err)))
-		return r;
 	even(q, kept);
 	return td_session_set_answer(q, 201, kept, err);
 }
@@ -330,21 +343,49 @@ int td_session_request(struct td_gateway_ask *q, const struct td_object *record,
 	return check(td_session_kind(td_jstr_or(q->body, "kind", "endpoint")), q->body, err);
 }
 
-// One with replicas: those that have ended go, and then all are started. While some of the last ones still end, the
-// next look starts theirs.
+// The last ones have to be gone: the gang is formed of those that are there. Without the first node none of the others
+// is started.
+static int start_nodes(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err)
+{
+	const char *id = td_object_label(record, TD_LABEL_SESSION);
+	int r = td_session_nodes_service(q, record, err);
+	for (int i = 0; !r && i < ENDS_TRIES; i++) {
+		td_auto_set struct td_session_set s = {0};
+		bool left = false;
+		r = td_session_set_find(q->g, record, td_gateway_cancel(q), &s, err);
+		for (int k = 0; k < TD_REPLICAS_MOST; k++)
+			left = left || s.pods[k];
+		if (!r && !left)
+			break;
+		if (!r && td_cancel_wait(td_http_cancel(q->x), ENDS_MS))
+			return td_fail(err, TD_CANCELLED, "nobody waits any more");
+	}
+	if (!r)
+		r = td_session_make(q, record->ns, id, 0, NULL, err);
+	return r == TD_EXISTS ? td_fail(err, TD_TRANSIENT, "the last pods of session %s still end: resume it again", id)
+			      : r;
+}
+
+// One of several pods: those that have ended go, and then all are started. While some of the last replicas still end,
+// the next look starts theirs.
 static int resume_set(struct td_gateway_ask *q, const struct td_object *kept, struct td_error *err)
 {
 	td_auto_set struct td_session_set s = {0};
 	td_auto(td_object_unref) struct td_object *now = NULL;
 	const char *id = q->args[0];
 	int r = td_session_set_find(q->g, kept, td_gateway_cancel(q), &s, err);
-	if (r || s.asked) // it runs
+	const struct td_object *first = s.pods[0];
+	if (!r && s.nodes && s.asked && (!first || td_object_deleting(first) || td_kube_pod_ended(first->root)))
+		s.asked = 0; // it has ended by itself
+	if (r || s.asked)    // it runs
 		return r ? r : td_session_set_answer(q, 200, kept, err);
 	if ((r = td_session_set_remove(q->g, &s, td_gateway_cancel(q), err)))
 		return r;
 	td_session_fresh(q->g->traffic, id);
 	if ((r = td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0}, err)) ||
 	    (r = td_session_record_get(q, kept->ns, id, &now, err)))
+		return r;
+	if (s.nodes && (r = start_nodes(q, now, err)))
 		return r;
 	even(q, now);
 	return td_session_set_answer(q, 200, now, err);
@@ -363,7 +404,7 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 		return r;
 	if ((r = td_session_request(q, kept, &request, err)))
 		return r;
-	if (td_session_replicas(kept))
+	if (td_session_several(kept))
 		return resume_set(q, kept, err);
 
 	r = td_session_find(q, id, &was, err);

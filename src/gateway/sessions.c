@@ -213,7 +213,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	yyjson_mut_val *v = td_jm_arr(d, yyjson_mut_doc_get_root(d), "sessions");
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name) &&
-		    !td_session_replicas(record_in(&kept, l.v[i])))
+		    !td_session_several(record_in(&kept, l.v[i])) && !td_session_number(l.v[i], TD_ANN_SESSION_NODE))
 			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
@@ -221,7 +221,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 			continue;
 		for (size_t k = 0; k < l.n; k++)
 			lives = lives || !strcmp(l.v[k]->name, kept.v[i]->name);
-		if (td_session_replicas(kept.v[i])) {
+		if (td_session_several(kept.v[i])) {
 			struct td_session_set s = {0};
 			td_session_set_of(kept.v[i], &l, &s);
 			td_session_set_write(q->g, &s, d, yyjson_mut_arr_add_obj(d, v));
@@ -256,9 +256,10 @@ static int get(struct td_gateway_ask *q, struct td_error *err)
 	if (td_hub_session(q, "", &r, err))
 		return r;
 	r = td_session_find(q, q->args[0], &o, err);
-	bool alone = !r && !td_session_kind_of(o)->measured; // the others have no replicas
+	// The others have no replicas.
+	bool alone = !r && !td_session_kind_of(o)->measured && !td_object_annotation(o, TD_ANN_SESSION_NODE);
 	int k = alone ? TD_NOT_FOUND : td_session_record_of(q, q->args[0], &kept, r ? err : &none);
-	if (!k && td_session_replicas(kept))
+	if (!k && td_session_several(kept))
 		return td_session_set_answer(q, 200, kept, err);
 	if (!r && k && k != TD_NOT_FOUND)
 		return td_fail(err, k, "%s", none.msg);
@@ -301,7 +302,7 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 	int k = td_session_record_of(q, q->args[0], &kept, &none);
 	if (k && k != TD_NOT_FOUND) // with replicas, its pod alone would be made anew
 		return td_fail(err, k, "%s", none.msg);
-	if (!k && td_session_replicas(kept))
+	if (!k && td_session_several(kept))
 		return stop_all(q, kept, err);
 	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
 	if (!r)
@@ -384,7 +385,7 @@ static void tell(struct td_gateway *g, const struct td_object *record)
 		td_debug("session %s/%s: %s", record->ns, record->name, e.msg);
 }
 
-// The sessions of one person. True: there are endpoints with replicas.
+// The sessions of one person. True: there are some of several pods.
 static bool look(struct td_gateway_door *door, const char *ns, const char *owner, const struct td_session_source *from)
 {
 	struct td_gateway *g = td_gateway_door_of(door);
@@ -402,16 +403,17 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		tell(g, kept.v[i]);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct td_object *record = record_in(&kept, l.v[i]);
-		if (td_session_replicas(record))
+		if (td_session_several(record))
 			continue;
-		if (!record && td_object_annotation(l.v[i], TD_ANN_SESSION_REPLICA))
+		if (!record && (td_object_annotation(l.v[i], TD_ANN_SESSION_REPLICA) ||
+				td_object_annotation(l.v[i], TD_ANN_SESSION_NODE)))
 			orphan(g, l.v[i]);
 		else
 			look_at(g, l.v[i], from);
 	}
 	for (size_t i = 0; i < kept.n; i++) {
 		struct td_session_set s = {0};
-		if (!owner || !td_session_replicas(kept.v[i]) ||
+		if (!owner || !td_session_several(kept.v[i]) ||
 		    !td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), owner))
 			continue;
 		some = true;

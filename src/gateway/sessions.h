@@ -102,8 +102,8 @@ void td_session_write_end(struct td_gateway *g, const struct td_object *pod, int
 void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e);
 // s since 1970, when the pod started; -1: it did not.
 int64_t td_session_started(const struct td_object *pod);
-// session_start.c: makes the pod of the session `id` as q->body says; number: which replica it is, -1: there are
-// none. TD_EXISTS: there is one. ret may be NULL.
+// session_start.c: makes the pod of the session `id` as q->body says; number: which replica or node it is, -1: there
+// are none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
 		    struct td_error *err);
 // What the pod has to say in this namespace: hostUsers: false, where its Tenant has userNamespaces. (The API of
@@ -121,10 +121,11 @@ int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const cha
 int td_session_request(struct td_gateway_ask *q, const struct td_object *record, struct td_json **ret,
 		       struct td_error *err);
 
-// ---- session_set.c: an endpoint with replicas: its pods, together ----
+// ---- session_set.c: a session of several pods, together: an endpoint with replicas, or one over several nodes ----
 struct td_session_set {
 	const struct td_object *record;
-	int asked;                                      // how many there are to be
+	int nodes;                                      // over so many; 0: its pods are replicas
+	int asked;                                      // how many there are to be; 0: it has ended by the rules
 	const struct td_object *pods[TD_REPLICAS_MOST]; // by number; NULL: there is none
 	struct td_objects all;                          // owns them, where td_session_set_find() filled it
 };
@@ -133,6 +134,10 @@ void td_session_set_done(struct td_session_set *s);
 // How many replicas a session is to have by its record; 0: it has none, but one pod. One whose label and name do not
 // agree has none.
 int td_session_replicas(const struct td_object *record);
+// Over how many nodes it is to be; 0: over one.
+int td_session_nodes(const struct td_object *record);
+// How many pods it is to have; 0: it is one pod alone.
+int td_session_several(const struct td_object *record);
 // Which replica of the session this pod is, by its name (pure); -1: none.
 int td_session_number_of(const struct td_object *pod, const char *id);
 // Those of `pods` that are the record's and its owner's. It borrows both.
@@ -157,6 +162,21 @@ void td_session_set_look(struct td_gateway_door *door, const struct td_session_s
 			 const struct td_session_source *from);
 // The operation: another number of them.
 int td_session_scale(struct td_gateway_ask *q, struct td_error *err);
+
+// ---- session_nodes.c: a session over several nodes ----
+// How many nodes are asked for; 0: one.
+int td_session_nodes_asked(const yyjson_val *body);
+// Adds to the record `d` of the session `id` what its pods need of it.
+void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_doc *d);
+// Makes the Service that the pods have their names from, where there is none.
+int td_session_nodes_service(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err);
+// Adds to the pod `d` what makes it the node `number` of the session.
+void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yyjson_mut_doc *d);
+// (s->nodes) How many nodes there are to be now; -1: those that there are stay as they are.
+int td_session_nodes_wanted(const struct td_session_set *s);
+// (s->nodes) Whether this one is left as it is.
+bool td_session_nodes_keeps(const struct td_session_set *s, int number, enum td_replica_is is);
+void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s, yyjson_mut_doc *d, yyjson_mut_val *w);
 
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;

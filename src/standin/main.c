@@ -12,7 +12,9 @@
 //   pause             does nothing, in the pods that show what native jobs hold
 //   watch …           in slurmd's pod: looks for jobs that hang
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
-#include "standin/standin.h"
+//   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
+// Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
+#include "standin/worker.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,12 +35,16 @@ static int usage(FILE *f)
 	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE] [--port N]\n"
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
+	      "       tandem-standin worker --port PORT\n"
+	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
+	      "       tandem-rsh [-n] HOST CMD…\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
 	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be "
 	      "run,\n"
-	      "127 not found, 128 could not be started, 143 told to end; else the command's own.\n",
+	      "127 not found, 128 could not be started, 143 told to end, 255 a node of the session is lost; else the "
+	      "command's own.\n",
 	      f);
 	return f == stdout ? 0 : 2;
 }
@@ -54,6 +60,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(name, "task-prolog"))
 		return td_standin_task(argc, argv);
+	if (!strcmp(name, "tandem-run"))
+		return td_standin_onnodes(argc, argv);
+	if (!strcmp(name, "tandem-rsh"))
+		return td_standin_rsh(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return td_standin_task(argc - 1, argv + 1);
 
@@ -81,6 +91,8 @@ int main(int argc, char **argv)
 		return td_standin_watch(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "worker"))
+		return td_standin_worker(argc - 1, argv + 1);
 
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

@@ -244,6 +244,62 @@ static void what_all_of_them_do(void **state)
 	}
 }
 
+// Of a session over three nodes.
+static void what_becomes_of_the_nodes(void **state)
+{
+#define NODE(kind, phase, more)                                                                                        \
+	"metadata: {namespace: ann, name: x, annotations: {tandem.dev/session-kind: " kind                             \
+	"}}\nspec: {nodeName: n1}\nstatus: {phase: " phase more "}"
+#define LOST ", reason: GrantEnded, message: a member of its gang is lost"
+#define DIED ", containerStatuses: [{state: {terminated: {message: no memory}}}]"
+	static const struct {
+		const char *head, *other;
+		bool ended; // by the rules
+		int wanted;
+		bool keeps_ended;
+		const char *state, *words;
+	} rows[] = {
+		{NODE("shell", "Running", ""), NODE("shell", "Failed", DIED), false, 3, false, "starting", NULL},
+		{NODE("endpoint", "Running", ""), NODE("endpoint", "Failed", DIED), false, 3, true, "starting", NULL},
+		{NODE("shell", "Succeeded", ""), NODE("shell", "Running", ""), false, 0, true, "done", NULL},
+		{NODE("batch", "Succeeded", ""), NODE("batch", "Running", ""), false, -1, true, "running", NULL},
+		{NODE("batch", "Succeeded", ""), NODE("batch", "Succeeded", ""), false, -1, true, "done", NULL},
+		{NODE("batch", "Failed", LOST), NODE("batch", "Failed", DIED), false, 0, true, "failed",
+		 "node 1 (n1) was lost, and with it the session: no memory"},
+		{NODE("batch", "Failed", DIED), NODE("batch", "Failed", LOST), false, 0, true, "failed", "no memory"},
+		{NODE("shell", "Running", ""), NODE("shell", "Failed", DIED), true, 0, false, "starting", NULL},
+		{NULL, NODE("shell", "Running", ""), false, 0, true, "stopped", NULL},
+	};
+	struct td_object *record =
+		object_of("metadata: {namespace: ann, name: session-x, labels: {tandem.dev/session: x}}\n"
+			  "data: {nodes: \"3\", replicas: \"7\", request: \"{}\"}");
+	assert_true(td_session_nodes(record) == 3 && !td_session_replicas(record) && td_session_several(record) == 3);
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		struct td_object *head = rows[i].head ? object_of(rows[i].head) : NULL,
+				 *other = object_of(rows[i].other);
+		struct td_session_set s = {
+			.record = record, .nodes = 3, .asked = rows[i].ended ? 0 : 3, .pods = {head, other}};
+		assert_int_equal(td_session_nodes_wanted(&s), rows[i].wanted);
+		assert_int_equal(td_session_nodes_keeps(&s, 0, TD_REPLICA_ENDED), !rows[i].ended);
+		assert_int_equal(td_session_nodes_keeps(&s, 1, TD_REPLICA_ENDED), rows[i].keeps_ended);
+		assert_false(td_session_nodes_keeps(&s, 1, TD_REPLICA_NONE));
+		struct td_gateway g = {.traffic = td_session_traffic_new(&td_clock_system)};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *w = yyjson_mut_doc_get_root(d);
+		g.o.ns = "slurm";
+		g.scopes = td_session_scopes_new();
+		td_session_nodes_write(&g, &s, d, w);
+		assert_string_equal(td_jm_getstr(w, "state"), rows[i].state);
+		assert_true(td_streq(td_jm_getstr(w, "words"), rows[i].words));
+		assert_int_equal(yyjson_mut_arr_size(td_jm_get(w, "nodes.each")), head ? 2 : 1);
+		td_session_traffic_free(g.traffic);
+		td_session_scopes_free(g.scopes);
+		td_object_unref(head);
+		td_object_unref(other);
+	}
+	td_object_unref(record);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +310,7 @@ int main(void)
 		cmocka_unit_test(ways_of_one_gateway),
 		cmocka_unit_test(only_pods_of_its_owner),
 		cmocka_unit_test(what_all_of_them_do),
+		cmocka_unit_test(what_becomes_of_the_nodes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-# rows: A3 A6.6 A7.4 A12.3
+# rows: A3 A6.6 A7.4 A12.3 D3.7
 """Tests the modes of tandem-standin against scripted peers. Waits have deadlines; no sleep
 synchronises anything."""
 import contextlib
@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-EXE = sys.argv.pop(1)
+EXE = os.path.abspath(sys.argv.pop(1))
 DEADLINE = 100  # of what hangs: on a busy machine everything takes long
 
 
@@ -993,6 +993,88 @@ esac""")
     def test_refusals(self):
         for args in ((), ("--node", "n1"), ("--node", "", "--reason", "r"), ("--node", "n1", "--reason"), ("--node", "n1", "--reason", "r", "--x", "y")):
             self.assertEqual(self.run_it("clear-dead", *args).returncode, 2)
+
+
+class Nodes(unittest.TestCase):
+    """A session over two nodes: a worker here is the second one, named localhost."""
+
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        for name in ("tandem-run", "tandem-rsh"):
+            os.symlink(EXE, f"{self.dir.name}/{name}")
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self.port = s.getsockname()[1]
+        self.env = env(TANDEM_SESSION_KEY="5" * 48, TANDEM_GANG_HOSTS="first.nodes-x,localhost", RANK="0", PORT=str(self.port), MINE="of the first")
+        worker = subprocess.Popen([EXE, "worker", "--port", str(self.port)], env={**self.env, "RANK": "1", "MINE": "of the second"}, cwd="/")
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.terminate)
+
+    def do(self, name, *argv, **kw):
+        change = kw.pop("env", {})
+        return subprocess.run([f"{self.dir.name}/{name}", *argv], env={**self.env, **change}, cwd=self.dir.name, capture_output=True, text=True, timeout=DEADLINE, **kw)
+
+    def test_on_all_of_them(self):
+        r = self.do("tandem-run", "-l", "sh", "-c", "echo $RANK $NODE_RANK $WORLD_SIZE $PET_NODE_RANK $MASTER_ADDR $MINE $OWN; pwd; echo an error >&2; printf end", env={"OWN": "set"})
+        place = os.path.realpath(self.dir.name)
+        for rank, mine in enumerate(("of the first", "of the second")):
+            self.assertIn(f"{rank}: {rank} {rank} 2 {rank} first.nodes-x {mine} set\n", r.stdout)
+            self.assertIn(f"{rank}: {place}\n", r.stdout)
+            self.assertIn(f"{rank}: an error\n", r.stderr)
+        self.assertEqual((r.returncode, self.do("tandem-run", "--workers", "sh", "-c", "echo $RANK").stdout), (0, "1\n"))
+        self.assertEqual([self.do("tandem-run", "--node", n, "sh", "-c", "echo $RANK").stdout for n in ("0", "first", "1", "localhost")], ["0\n", "0\n", "1\n", "1\n"])
+
+    def test_one_that_fails_ends_the_others(self):
+        for failing in (0, 1):
+            r = self.do("tandem-run", "sh", "-c", f"test $RANK = {failing} || exec sleep 1000; exit 7")
+            self.assertEqual(r.returncode, 7)
+            self.assertIn(f"on node {failing}", r.stderr)
+        self.assertEqual(self.do("tandem-run", "no-such-program").returncode, 127)
+
+    def test_signals_and_a_caller_that_goes(self):
+        for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+            with subprocess.Popen([f"{self.dir.name}/tandem-run", "sh", "-c", "echo $$; exec sleep 1000"], env=self.env, stdout=subprocess.PIPE, text=True) as p:
+                pids = [int(p.stdout.readline()) for _ in range(2)]
+                p.send_signal(kill)
+                self.assertEqual(p.wait(DEADLINE), code)
+                end = time.monotonic() + DEADLINE
+                while any(text(f"/proc/{pid}/cmdline").startswith("sleep") for pid in pids):
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+
+    def test_as_rsh(self):
+        data = os.urandom(300000).hex()
+        r = self.do("tandem-rsh", "-x", "-l", "ann", "localhost", "cat;", "echo $RANK >&2;", "exit 3", input=data)
+        self.assertEqual((r.returncode, r.stdout, r.stderr), (3, data, "1\n"))
+        self.assertEqual(self.do("tandem-rsh", "-n", "first", "echo", "$RANK").stdout, "0\n")
+        self.assertEqual(self.do("tandem-rsh", "elsewhere", "true").returncode, 255)
+        # What it leaves behind is not waited for, as little as mpirun's daemons are.
+        r = self.do("tandem-rsh", "localhost", "sleep 1000 & echo $!")
+        os.kill(int(r.stdout), signal.SIGKILL)
+
+    def test_who_has_no_key(self):
+        self.assertEqual(self.do("tandem-run", "true").returncode, 0)  # it listens
+        for said in (b"r\0\0\0\x09/\0\0touch\0x\0\n", b"auth " + b"0" * 32 + b" " + b"0" * 40 + b"\n"):
+            with socket.create_connection(("127.0.0.1", self.port), DEADLINE) as c:
+                c.sendall(said)
+                with contextlib.suppress(ConnectionResetError):
+                    got = b""
+                    while b := c.recv(4096):
+                        got += b
+                    self.assertRegex(got, rb"\Ahello [0-9a-f]{32}\n\Z")
+
+    def test_refusals(self):
+        for change in ({"TANDEM_SESSION_KEY": "short"}, {"TANDEM_GANG_HOSTS": ""}):
+            r = self.do("tandem-run", "true", env=change)
+            self.assertEqual(r.returncode, 255)
+            self.assertIn("--nodes", r.stderr)
+        for argv in ((), ("--node", "7", "true"), ("--workers",), ("--other", "true"), ("--workers", "--node", "1", "true")):
+            self.assertEqual(self.do("tandem-run", *argv).returncode, 2, argv)
+        r = self.do("tandem-run", "true", env={"RANK": "1"})
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("first node", r.stderr)
+        for argv, e in ((("worker",), self.env), (("worker", "--port", "70000"), self.env), (("worker", "--port", "7000"), {**self.env, "TANDEM_SESSION_KEY": ""})):
+            self.assertEqual(subprocess.run([EXE, *argv], env=e, capture_output=True, timeout=DEADLINE).returncode, 2)
 
 
 if __name__ == "__main__":
