@@ -249,9 +249,12 @@ def test_devices_at_metrics(pool):
     assert len(pool.series("agent", "tandem_device_info", node=NODE, model="Tandem fake GPU")) == 8
     assert [v for have, v in pool.series("agent", "tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [38]
     pool.kubectl("apply", "-f", "-", input=policy(dryRun=True))
-    pool.cmd("fault", NODE, "gpu3", "temp=95")
+    pool.cmd("fault", NODE, "gpu3", "temp=95", "slow=power-brake")
     wait_for("it is hot", lambda: [v for have, v in pool.series("agent", "tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [95])
     wait_for("that is a fault", lambda: [v for have, v in pool.series("agent", "tandem_node_faults", node=NODE, check="thermal")] == [1])
+    assert {have["why"]: v for have, v in pool.series("agent", "tandem_device_slowed", node=NODE, device="gpu3")} == {"heat": 0, "hardware": 0, "power-brake": 1, "power-cap": 0, "set": 0}
+    said = wait_for("the Node says it all", lambda: (f := {x["check"]: x["message"] for x in json.loads(pool.annotation(NODE, "faults") or "[]")}) and "clocks" in f and f)
+    assert said["clocks"] == "gpu3: slowed by the machine's power brake for a minute or more"
     pool.cmd("fault", NODE, "--clear")
     wait_for("the fault is gone", lambda: not pool.annotation(NODE, "faults"))
 

@@ -13,7 +13,9 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"gpu-lost", GPU, "NVML", "the GPU does not answer", "reboot", "gpu3 lost=1", false},
 	{"ecc", GPU, "NVML", "an uncorrected error", "reset-gpu", "gpu3 ecc=1", true},
 	{"remap", GPU, "NVML", "rows to be remapped; that failed", "reset-gpu", "gpu3 remap=pending", true},
-	{"thermal", GPU, "NVML", "90 C, or slowed by heat", "drain", "gpu3 temp=95", false},
+	{"thermal", GPU, "NVML", "90 C, or slowed by heat for a minute", "drain", "gpu3 temp=95", false},
+	{"clocks", GPU, "NVML", "slowed by the hardware or the power brake for a minute", "drain",
+	 "gpu3 slow=power-brake", false},
 	{"pcie", GPU, "NVML", "fewer lanes than it can have", "reboot", "gpu3 pcie-width=4", false},
 	{"nvlink", GPU, "NVML", "a link is down", "reset-gpu", "gpu3 nvlink-down=1", false},
 	{"preflight", GPU, "the quick test before a job", "it computes wrongly, or does not end", "reset-gpu",
@@ -40,6 +42,8 @@ const struct td_checkup_check *td_checkup_check_named(const char *name)
 			return &td_checkup_checks[i];
 	return NULL;
 }
+
+const char *const td_checkup_slow_names[TD_SLOWS] = {"heat", "hardware", "power-brake", "power-cap", "set"};
 
 struct found {
 	int gpu; // -1: the node
@@ -111,9 +115,15 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 		      "a row of its memory could not be remapped: replace it");
 	else if (g->remap_pending)
 		found(l, "remap", (struct found){i, 1, NULL}, "a row of its memory waits to be remapped");
-	if (g->temp_c >= TD_HEALTH_HOT_C || g->slowed)
+	const bool heat = g->slow_s[TD_SLOW_HEAT] >= TD_HEALTH_SLOW_S;
+	if (g->temp_c >= TD_HEALTH_HOT_C || heat)
 		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL}, "%.0f C%s", g->temp_c,
-		      g->slowed ? ", slowed by heat" : "");
+		      heat ? ", slowed by heat" : "");
+	// The words stay the same as long as it lasts: each change of them is a write to the API.
+	for (int k = TD_SLOW_HARDWARE; k <= TD_SLOW_BRAKE; k++)
+		if (g->slow_s[k] >= TD_HEALTH_SLOW_S)
+			found(l, "clocks", (struct found){i, k, NULL}, "slowed by %s for a minute or more",
+			      k == TD_SLOW_BRAKE ? "the machine's power brake" : "its hardware");
 	if (g->pcie_width && g->pcie_width < g->pcie_width_max)
 		found(l, "pcie", (struct found){i, g->pcie_width, NULL}, "PCIe x%d of x%d", g->pcie_width,
 		      g->pcie_width_max);

@@ -14,16 +14,22 @@
 //   migcut.c nvml_priv.h  how NVML cuts a GPU
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
+//   rates.c           what lasts, and how often something was counted of late
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 
 enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32 };
+
+// Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
+// machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.
+enum td_slow { TD_SLOW_HEAT, TD_SLOW_HARDWARE, TD_SLOW_BRAKE, TD_SLOW_POWER_CAP, TD_SLOW_SET, TD_SLOWS };
 
 struct td_checkup_gpu {
 	char model[64], serial[32], firmware[32]; // "": not known
@@ -32,11 +38,12 @@ struct td_checkup_gpu {
 	int64_t memory_used_mb, memory_mb;
 	int64_t ecc_corrected, ecc_uncorrected; // since its driver was loaded
 	bool remap_pending, remap_failed;       // rows of its memory
-	bool slowed;                            // by its temperature
-	int pcie_width, pcie_width_max;         // 0: not known
-	int links, links_down;                  // NVLink
-	int xid;                                // the last one since it was last reset; 0: none
-	int recovery;                           // what NVML says must be done; 0: nothing
+	bool slow_known;
+	int slow_s[TD_SLOWS];           // for how long its clocks have been low for that reason; 0: they are not
+	int pcie_width, pcie_width_max; // 0: not known
+	int links, links_down;          // NVLink
+	int xid;                        // the last one since it was last reset; 0: none
+	int recovery;                   // what NVML says must be done; 0: nothing
 	// Where it is. Not known: "", below 0.
 	char uuid[64], pci[24]; // "GPU-…"; "0000:3b:00.0", as the kernel writes it
 	int minor;              // of its device file, /dev/nvidia<minor>
@@ -48,7 +55,7 @@ struct td_checkup_gpu {
 	int caps[2];    // of a part: the numbers of its files /dev/nvidia-caps/nvidia-cap<N>; below 0: not known
 	char file[40];  // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
 	uint64_t peers; // GPUs that it reaches by NVLink
-	int clock_mhz, clock_max_mhz;
+	int clock_mhz, clock_max_mhz, clock_set_mhz; // set: its application clocks
 };
 // An adapter of the network. Not known: "", 0, numa below 0.
 struct td_checkup_nic {
@@ -151,6 +158,7 @@ extern const size_t td_checkup_n_checks;
 const struct td_checkup_check *td_checkup_check_named(const char *name); // NULL: none
 enum {
 	TD_HEALTH_HOT_C = 90,        // from this temperature on
+	TD_HEALTH_SLOW_S = 60,       // clocks that are low for a shorter time are no fault
 	TD_HEALTH_DISK_PERCENT = 97, // from this use on
 	TD_HEALTH_CLOCK_MS = 500,
 	TD_HEALTH_STUCK = 1,
@@ -170,6 +178,17 @@ struct td_checkup_findings {
 };
 // Appends to ret; what is too much is left out.
 void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *ret);
+
+extern const char *const td_checkup_slow_names[TD_SLOWS]; // "heat", "hardware", "power-brake", "power-cap", "set"
+
+// ---- what lasts ----
+
+struct td_lasts {
+	int64_t since_ms, last_ms; // since 0: it is not
+};
+// `now`: it is so at this look. Returns for how many seconds it has been so, 1 at least; 0: it is not. A gap of 25 s does
+// not end it, and once it has lasted for TD_HEALTH_SLOW_S it ends when it was away for as long.
+int td_lasts_look(struct td_lasts *l, bool now, int64_t now_ms);
 
 // ---- XIDs ----
 
@@ -228,11 +247,12 @@ int td_checkup_fake_check(const char *text, size_t n, struct td_error *err);
 const char *td_checkup_fake_keys(bool gpu);
 
 struct td_checkup_machine_opts {
-	const char *root;  // where /proc and /sys are, "" for the machine's own
-	const char *nvml;  // the library; NULL: libnvidia-ml.so.1
-	const char *kmsg;  // the kernel's log; NULL: /dev/kmsg
-	const char *reset; // program that resets a GPU, called with its index; NULL: none
-	bool gpus_only;    // nothing else of the machine is read
+	const char *root;             // where /proc and /sys are, "" for the machine's own
+	const char *nvml;             // the library; NULL: libnvidia-ml.so.1
+	const char *kmsg;             // the kernel's log; NULL: /dev/kmsg
+	const char *reset;            // program that resets a GPU, called with its index; NULL: none
+	bool gpus_only;               // nothing else of the machine is read
+	const struct td_clock *clock; // NULL: the system's
 };
 struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opts *o);
 void td_checkup_backend_done(struct td_checkup_backend *b);

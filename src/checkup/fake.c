@@ -32,6 +32,7 @@ static const struct {
 	{"ecc-corrected", true, CURE_RESET, true},
 	{"remap", true, CURE_RESET},
 	{"temp", true, CURE_CLEAR, true},
+	{"slow", true, CURE_CLEAR}, // why its clocks are low
 	{"pcie-width", true, CURE_REBOOT, true},
 	{"nvlink-down", true, CURE_RESET, true},
 	{"burn", true, CURE_RESET}, // only the test finds it
@@ -51,7 +52,7 @@ static const struct {
 
 const char *td_checkup_fake_keys(bool gpu)
 {
-	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn, use"
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, slow, pcie-width, nvlink-down, burn, use"
 		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
@@ -79,6 +80,14 @@ static enum cure cure_of(const struct fault *f)
 	if (!strcmp(keys[f->key].key, "remap") && !strcmp(f->value, "failed"))
 		return CURE_CLEAR;
 	return keys[f->key].cure;
+}
+
+static int slow_of(const char *why)
+{
+	int k = 0;
+	while (k < TD_SLOWS && strcmp(why, td_checkup_slow_names[k]) != 0)
+		k++;
+	return k;
 }
 
 // Reads one line. Calls `each` for every fault of it. ret_cured: whether `by` ends one of them.
@@ -121,6 +130,10 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 		strtod(eq + 1, &end);
 		if (keys[key].number && *end)
 			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": give a number", number, w);
+		if (gpu >= 0 && !strcmp(keys[key].key, "slow") && slow_of(eq + 1) == TD_SLOWS)
+			return td_fail(err, TD_INVALID,
+				       "line %d: \"%.40s\": write heat, hardware, power-brake, power-cap or set",
+				       number, w);
 		v[n] = (struct fault){.gpu = gpu, .key = key};
 		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
 		n++;
@@ -199,7 +212,10 @@ static void set(void *ctx, const struct fault *f)
 			*(!strcmp(v, "failed") ? &g->remap_failed : &g->remap_pending) = true;
 		else if (!strcmp(k, "temp"))
 			g->temp_c = atof(v);
-		else if (!strcmp(k, "use"))
+		else if (!strcmp(k, "slow") && slow_of(v) < TD_SLOWS) {
+			g->slow_known = true;
+			g->slow_s[slow_of(v)] = TD_HEALTH_SLOW_S; // as if it had lasted
+		} else if (!strcmp(k, "use"))
 			g->use_percent = strcmp(v, "unknown") != 0 ? atof(v) : -1;
 		else if (!strcmp(k, "pcie-width"))
 			g->pcie_width = atoi(v);

@@ -23,6 +23,7 @@ enum { STUCK_MAX = 256, PORTS_MAX = 64, RESET_MS = 120000 };
 struct machine {
 	char *root, *reset;
 	bool gpus_only;
+	const struct td_clock *clock;
 	struct td_nvml *nvml; // NULL: no GPUs
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
@@ -183,14 +184,12 @@ static void kernel_log(struct machine *m)
 // What is not its GPUs.
 static void rest(struct machine *m, struct td_checkup_facts *f)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	td_checkup_nics(m->root, f);
 	ports(m, f);
 	disks(m, f);
 	memory(m, f);
 	clocks(f);
-	stuck(m, now.tv_sec, f);
+	stuck(m, td_mono_ms(m->clock) / 1000, f);
 }
 
 static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
@@ -198,7 +197,7 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 	struct machine *m = ctx;
 	struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	if (m->nvml)
-		td_nvml_read(m->nvml, f);
+		td_nvml_read(m->nvml, td_mono_ms(m->clock), f);
 	td_mig_caps(m->root, f);
 	td_checkup_where(m->root, f);
 	kernel_log(m);
@@ -274,6 +273,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->root = td_strdup(o->root ? o->root : "");
 	m->reset = o->reset ? td_strdup(o->reset) : NULL;
 	m->gpus_only = o->gpus_only;
+	m->clock = o->clock ? o->clock : &td_clock_system;
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

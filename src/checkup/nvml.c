@@ -151,7 +151,31 @@ static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
 }
 
-static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+static void clocks_of(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_checkup_gpu *g)
+{
+	nvml_device d = n->gpu[i];
+	unsigned long long why = 0;
+	unsigned u;
+	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
+		g->clock_mhz = (int)u;
+	if (n->clock_set && n->clock_set(d, CLOCK_GRAPHICS, &u) == OK)
+		g->clock_set_mhz = (int)u;
+	// Drivers before 535 know it by another name only.
+	g->slow_known = (n->slow && n->slow(d, &why) == OK) || (n->slow_before && n->slow_before(d, &why) == OK);
+	if (!g->slow_known)
+		why = 0;
+	const bool is[TD_SLOWS] = {
+		[TD_SLOW_HEAT] = why & SLOW_HEAT,
+		[TD_SLOW_HARDWARE] = why & SLOW_HARDWARE && !(why & (SLOW_HEAT | SLOW_BRAKE)),
+		[TD_SLOW_BRAKE] = why & SLOW_BRAKE,
+		[TD_SLOW_POWER_CAP] = why & SLOW_POWER_CAP,
+		[TD_SLOW_SET] = why & SLOW_SET,
+	};
+	for (int k = 0; k < TD_SLOWS; k++)
+		g->slow_s[k] = td_lasts_look(&n->lasts[i][k], is[k], now_ms);
+}
+
+static void read_gpu(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_checkup_gpu *g)
 {
 	nvml_device d = n->gpu[i];
 	unsigned u = 0, a, b, pending, failed;
@@ -190,12 +214,9 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->remap_pending = pending;
 		g->remap_failed = failed;
 	}
-	if (n->slow && n->slow(d, &ull) == OK)
-		g->slowed = ull & SLOW_HEAT;
 	if (n->width && n->width(d, &u) == OK)
 		g->pcie_width = (int)u;
-	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
-		g->clock_mhz = (int)u;
+	clocks_of(n, i, now_ms, g);
 	links_of(n, d, g);
 	struct nvml_field f = {.id = FIELD_RECOVERY};
 	if (n->fields && n->fields(d, 1, &f) == OK && f.code == OK)
@@ -238,13 +259,13 @@ static void read_parts(struct td_nvml *n, unsigned i)
 	}
 }
 
-void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
+void td_nvml_read(struct td_nvml *n, int64_t now_ms, struct td_checkup_facts *ret)
 {
 	const uint64_t was = n->cut.cut;
 	take_events(n);
 	ret->gpus = (int)n->n;
 	for (unsigned i = 0; i < n->n; i++) {
-		read_gpu(n, i, &ret->gpu[i]);
+		read_gpu(n, i, now_ms, &ret->gpu[i]);
 		if (!ret->gpu[i].lost)
 			read_parts(n, i);
 	}

@@ -37,7 +37,7 @@ static void leave(void)
 
 struct gauges {
 	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
-		*faults, *nic, *nic_up, *nic_rate;
+		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed;
 };
 
 static struct gauges gauges(void)
@@ -68,6 +68,12 @@ static struct gauges gauges(void)
 			 TD_LABELS("node", "nic")),
 		td_gauge(m, "tandem_nic_bits_per_second", "What an adapter of the network runs at.",
 			 TD_LABELS("node", "nic")),
+		td_gauge(m, "tandem_device_clock_hertz",
+			 "Clock of a device: as it is now, the highest one, and as its application clocks are set.",
+			 TD_LABELS("node", "device", "kind")),
+		td_gauge(m, "tandem_device_slowed",
+			 "1: the clocks of a device are low for that reason. power-cap and set are no faults.",
+			 TD_LABELS("node", "device", "why")),
 	};
 }
 
@@ -75,6 +81,12 @@ static void known(struct td_metric *f, double v, double scale, const char *const
 {
 	if (v >= 0)
 		td_metric_set(f, v * scale, labels);
+}
+
+static void clock_of(const struct gauges *m, int mhz, const char *const *labels)
+{
+	if (mhz)
+		td_metric_set(m->clock, mhz * 1e6, labels);
 }
 
 static void device(const struct gauges *m, const struct td_checkup_gpu *x, const char *node, const char *name)
@@ -92,6 +104,11 @@ static void device(const struct gauges *m, const struct td_checkup_gpu *x, const
 	td_metric_set(m->ecc, (double)x->ecc_corrected, TD_LABELS(node, name, "corrected"));
 	td_metric_set(m->ecc, (double)x->ecc_uncorrected, TD_LABELS(node, name, "uncorrected"));
 	td_metric_set(m->info, 1, TD_LABELS(node, name, x->model, x->serial, x->firmware));
+	clock_of(m, x->clock_mhz, TD_LABELS(node, name, "now"));
+	clock_of(m, x->clock_max_mhz, TD_LABELS(node, name, "max"));
+	clock_of(m, x->clock_set_mhz, TD_LABELS(node, name, "set"));
+	for (int k = 0; x->slow_known && k < TD_SLOWS; k++)
+		td_metric_set(m->slowed, x->slow_s[k] > 0, TD_LABELS(node, name, td_checkup_slow_names[k]));
 }
 
 static void nic(const struct gauges *m, const struct td_checkup_nic *x, const char *node)
@@ -136,9 +153,9 @@ static void faults(const struct gauges *m, const struct td_checkup_findings *l, 
 static void collect(void *ctx)
 {
 	const struct gauges m = gauges();
-	struct td_metric *const all[] = {m.temperature, m.power, m.use,    m.memory,     m.memory_used,
-					 m.ecc,         m.width, m.info,   m.links_down, m.held,
-					 m.faults,      m.nic,   m.nic_up, m.nic_rate};
+	struct td_metric *const all[] = {m.temperature, m.power,    m.use,        m.memory, m.memory_used, m.ecc,
+					 m.width,       m.info,     m.links_down, m.held,   m.faults,      m.nic,
+					 m.nic_up,      m.nic_rate, m.clock,      m.slowed};
 	// What is gone is not shown as it was.
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);

@@ -1,6 +1,7 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
 // FAKE_NVML_WELL: neither has anything. FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
+// FAKE_NVML_SLOW=BITS: why the second one's clocks are low, said as drivers before 535 do.
 // FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 // Without it they can be cut, as an H100 of 80 GB: mode, GPU instances with their slices of memory, a compute instance in
 // each. FAKE_NVML_BUSY: a program uses them. FAKE_NVML_RESET: the mode counts after a reset only.
@@ -72,7 +73,8 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetMigMode(device, unsigned *, unsigned *), nvmlDeviceGetMaxMigDeviceCount(device, unsigned *),
 	nvmlDeviceGetMigDeviceHandleByIndex(device, unsigned, device *), nvmlDeviceGetGpuInstanceId(device, unsigned *),
 	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
-	nvmlEventSetFree(void *), nvmlDeviceSetMigMode(device, unsigned, int *),
+	nvmlEventSetFree(void *), nvmlDeviceGetCurrentClocksThrottleReasons(device, unsigned long long *),
+	nvmlDeviceGetApplicationsClock(device, int, unsigned *), nvmlDeviceSetMigMode(device, unsigned, int *),
 	nvmlDeviceGetGpuInstanceProfileInfoV(device, unsigned, struct kind *),
 	nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, unsigned, struct place *, unsigned *),
 	nvmlDeviceGetGpuInstances(device, unsigned, struct made **, unsigned *),
@@ -350,6 +352,17 @@ EXPORT int nvmlDeviceGetMemoryInfo(device d, unsigned long long *m)
 static int sick(device d)
 {
 	return d == (device)&gpus[1] && !getenv("FAKE_NVML_WELL");
+}
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(device d, unsigned long long *why)
+{
+	const char *bits = getenv("FAKE_NVML_SLOW");
+	*why = bits && d == (device)&gpus[1] ? strtoull(bits, NULL, 0) : 1; // it idles
+	return 0;
+}
+EXPORT int nvmlDeviceGetApplicationsClock(device d, int clock, unsigned *mhz)
+{
+	*mhz = 1410;
+	return 0;
 }
 EXPORT int nvmlDeviceGetCurrPcieLinkWidth(device d, unsigned *w)
 {
