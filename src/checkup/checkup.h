@@ -15,6 +15,7 @@
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   rates.c           what lasts, and how often something was counted of late
+//   links.c           errors and flaps that links count, by sysfs
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   quick.c           the quick test of a job's devices before it starts
@@ -25,11 +26,37 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32 };
+enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_PORTS = 64 };
 
 // Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
 // machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.
 enum td_slow { TD_SLOW_HEAT, TD_SLOW_HARDWARE, TD_SLOW_BRAKE, TD_SLOW_POWER_CAP, TD_SLOW_SET, TD_SLOWS };
+
+// What links count. Of a GPU those up to AER (errors that PCIe reports of the device); of a port of the network AER and
+// the rest: how often the link went down, symbol errors, how often it mended itself, what came broken.
+enum td_count_kind {
+	TD_COUNT_NVLINK_CRC,
+	TD_COUNT_NVLINK_REPLAY,
+	TD_COUNT_NVLINK_RECOVERY,
+	TD_COUNT_PCIE_REPLAY,
+	TD_COUNT_AER_CORRECTED,
+	TD_COUNT_AER_NONFATAL,
+	TD_COUNT_AER_FATAL,
+	TD_COUNT_DOWN,
+	TD_COUNT_SYMBOL,
+	TD_COUNT_RECOVERY,
+	TD_COUNT_RECEIVE,
+	TD_COUNTS
+};
+// Not known: a counter that is not there is neither well nor sick.
+struct td_count {
+	bool known;
+	int64_t total, recent; // as the link counts; within the last ten minutes, as far as they were seen
+};
+struct td_traffic {
+	bool known;
+	int64_t sent, received; // bytes
+};
 
 struct td_checkup_gpu {
 	char model[64], serial[32], firmware[32]; // "": not known
@@ -56,6 +83,9 @@ struct td_checkup_gpu {
 	char file[40];  // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
 	uint64_t peers; // GPUs that it reaches by NVLink
 	int clock_mhz, clock_max_mhz, clock_set_mhz; // set: its application clocks
+	struct td_count count[TD_COUNTS];
+	struct td_traffic nvlink, pcie; // since its driver was loaded
+	struct td_traffic pcie_now;     // in a second, where the driver does not count it
 };
 // An adapter of the network. Not known: "", 0, numa below 0.
 struct td_checkup_nic {
@@ -71,6 +101,11 @@ struct td_checkup_nic {
 	// switch, the more the farther down. 0: none of these.
 	signed char near[TD_HEALTH_GPUS];
 };
+// A port of the network: "mlx5_0/1" of an RDMA adapter, "eno1" of an interface of Ethernet.
+struct td_checkup_port {
+	char name[40];
+	struct td_count count[TD_COUNTS];
+};
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS]; // in the order of Slurm's indexes
 	int gpus;
@@ -84,6 +119,8 @@ struct td_checkup_facts {
 	int numa_nodes;   // of the machine; 0: not known
 	struct td_checkup_nic nic[TD_NICS];
 	int nics;
+	struct td_checkup_port port[TD_PORTS];
+	int ports;
 };
 
 // ---- where the GPUs are ----
@@ -138,12 +175,35 @@ char *td_mig_task_text(const struct td_checkup_facts *f);
 // whose addresses and NUMA nodes are there. What another function lent out (SR-IOV) is none of them. An agent in a
 // container reads process 1's /sys, where it may, because its own shows no interfaces of the machine.
 void td_checkup_nics(const char *root, struct td_checkup_facts *f);
+// Where that /sys is: `root`, or process 1's. The caller frees it.
+char *td_checkup_nics_root(const char *root);
 // What a machine tells of them: JSON, {"nics": [{"name": …, "interface": …, "link": …, "guid": …, "address": …,
 // "pci": …, "model": …, "firmware": …, "port": 1, "numa": 0, "rate": 400000, "active": true, "near": [4, 1]}, …]},
 // without what is not known. NULL: there are none. The caller frees it.
 char *td_checkup_nics_text(const struct td_checkup_facts *f);
 // Fills the addresses of GPUs that NVML does not tell of, from <root>/sys, in their order there.
 void td_checkup_nics_gpus(const char *root, struct td_checkup_facts *f);
+
+// ---- what links count ----
+
+extern const char *const td_checkup_count_names[TD_COUNTS]; // "nvlink-crc", …, "link-downed", …
+// A counter's last ten minutes, by values that are a minute apart at least.
+enum { TD_RATE_VALUES = 12 };
+struct td_rate {
+	int64_t value[TD_RATE_VALUES], at_ms[TD_RATE_VALUES];
+	int n;
+};
+// Fills c->recent by c->total, which is known. What was counted before the first look is not recent, nor what was before
+// a counter began anew.
+void td_rate_look(struct td_rate *r, int64_t now_ms, struct td_count *c);
+struct td_links;
+struct td_links *td_links_new(void);
+struct td_links *td_links_free(struct td_links *l);
+// Fills the ports, and what is recent of the counters of GPUs, whose totals by NVML are there, as are the adapters. It
+// opens 3 files a GPU, 7 a port of InfiniBand, 5 of Ethernet. gpus_only: no ports.
+void td_links_look(struct td_links *l, const char *root, bool gpus_only, int64_t now_ms, struct td_checkup_facts *f);
+// The machine's GPU, or all (TD_HEALTH_ALL), was reset: what it counted before is not recent.
+void td_links_forget(struct td_links *l, int gpu);
 
 // ---- the table of checks ----
 

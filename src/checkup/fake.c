@@ -35,9 +35,20 @@ static const struct {
 	{"slow", true, CURE_CLEAR}, // why its clocks are low
 	{"pcie-width", true, CURE_REBOOT, true},
 	{"nvlink-down", true, CURE_RESET, true},
+	{"nvlink-crc", true, CURE_RESET, true}, // in the last ten minutes, as are the next ones
+	{"nvlink-replay", true, CURE_RESET, true},
+	{"nvlink-recovery", true, CURE_RESET, true},
+	{"pcie-replay", true, CURE_CLEAR, true},
+	{"aer-corrected", true, CURE_CLEAR, true},
+	{"aer-nonfatal", true, CURE_CLEAR, true},
+	{"aer-fatal", true, CURE_CLEAR, true},
 	{"burn", true, CURE_RESET}, // only the test finds it
 	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes, or "unknown"
 	{"ib-down", false, CURE_CLEAR},
+	{"link-downed", false, CURE_CLEAR}, // a port and how often, "mlx5_0/1:2"
+	{"symbol-errors", false, CURE_CLEAR},
+	{"link-recovery", false, CURE_CLEAR},
+	{"receive-errors", false, CURE_CLEAR},
 	{"disk-full", false, CURE_CLEAR, true},
 	{"disk-readonly", false, CURE_REBOOT},
 	{"memory", false, CURE_REBOOT},
@@ -52,8 +63,10 @@ static const struct {
 
 const char *td_checkup_fake_keys(bool gpu)
 {
-	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, slow, pcie-width, nvlink-down, burn, use"
-		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow, product, numa";
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, slow, pcie-width, nvlink-down, nvlink-crc, "
+		     "nvlink-replay, nvlink-recovery, pcie-replay, aer-corrected, aer-nonfatal, aer-fatal, burn, use"
+		   : "ib-down, link-downed, symbol-errors, link-recovery, receive-errors, disk-full, disk-readonly, "
+		     "memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
 struct fault {
@@ -88,6 +101,24 @@ static int slow_of(const char *why)
 	while (k < TD_SLOWS && strcmp(why, td_checkup_slow_names[k]) != 0)
 		k++;
 	return k;
+}
+
+static int count_of(const char *key)
+{
+	int k = 0;
+	while (k < TD_COUNTS && strcmp(key, td_checkup_count_names[k]) != 0)
+		k++;
+	return k;
+}
+
+// "mlx5_0/1:2"; false: it is none.
+static bool port_of(const char *value, char name[40], long long *ret_n)
+{
+	const char *colon = strrchr(value, ':');
+	if (!colon || colon == value || colon - value >= 40 || !td_parse_i64(colon + 1, ret_n) || *ret_n < 0)
+		return false;
+	snprintf(name, 40, "%.*s", (int)(colon - value), value);
+	return true;
 }
 
 // Reads one line. Calls `each` for every fault of it. ret_cured: whether `by` ends one of them.
@@ -133,6 +164,11 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 		if (gpu >= 0 && !strcmp(keys[key].key, "slow") && slow_of(eq + 1) == TD_SLOWS)
 			return td_fail(err, TD_INVALID,
 				       "line %d: \"%.40s\": write heat, hardware, power-brake, power-cap or set",
+				       number, w);
+		char port[40];
+		long long count;
+		if (gpu < 0 && count_of(keys[key].key) < TD_COUNTS && !port_of(eq + 1, port, &count))
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write PORT:NUMBER, as in mlx5_0/1:2",
 				       number, w);
 		v[n] = (struct fault){.gpu = gpu, .key = key};
 		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
@@ -190,6 +226,22 @@ static void told(struct td_checkup_facts *x, const char *key, const char *value)
 			x->numa_nodes = (int)more + 1;
 }
 
+static void counted(struct td_checkup_facts *x, const char *key, const char *value)
+{
+	char name[40];
+	long long n;
+	int i = 0;
+	if (!port_of(value, name, &n))
+		return;
+	while (i < x->ports && strcmp(x->port[i].name, name) != 0)
+		i++;
+	if (i == TD_PORTS)
+		return;
+	x->ports += i == x->ports;
+	snprintf(x->port[i].name, sizeof(x->port[i].name), "%s", name);
+	x->port[i].count[count_of(key)] = (struct td_count){true, n, n};
+}
+
 static void set(void *ctx, const struct fault *f)
 {
 	struct td_checkup_facts *x = ctx;
@@ -215,7 +267,9 @@ static void set(void *ctx, const struct fault *f)
 		else if (!strcmp(k, "slow") && slow_of(v) < TD_SLOWS) {
 			g->slow_known = true;
 			g->slow_s[slow_of(v)] = TD_HEALTH_SLOW_S; // as if it had lasted
-		} else if (!strcmp(k, "use"))
+		} else if (count_of(k) < TD_COUNTS)
+			g->count[count_of(k)] = (struct td_count){true, atoll(v), atoll(v)};
+		else if (!strcmp(k, "use"))
 			g->use_percent = strcmp(v, "unknown") != 0 ? atof(v) : -1;
 		else if (!strcmp(k, "pcie-width"))
 			g->pcie_width = atoi(v);
@@ -223,7 +277,9 @@ static void set(void *ctx, const struct fault *f)
 			g->links_down = atoi(v);
 		return;
 	}
-	if (!strcmp(k, "ib-down"))
+	if (count_of(k) < TD_COUNTS)
+		counted(x, k, v);
+	else if (!strcmp(k, "ib-down"))
 		snprintf(x->port_down, sizeof(x->port_down), "%s", v);
 	else if (!strcmp(k, "disk-full"))
 		x->disk_percent = atof(v);

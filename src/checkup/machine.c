@@ -25,6 +25,7 @@ struct machine {
 	bool gpus_only;
 	const struct td_clock *clock;
 	struct td_nvml *nvml; // NULL: no GPUs
+	struct td_links *links;
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
 	int of[TD_HEALTH_GPUS];  // of each device the machine's GPU; -1: it is a part of one
@@ -209,6 +210,7 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 		m->of[i] = *f->gpu[i].profile ? -1 : f->gpu[i].of;
 	if (!m->gpus_only)
 		rest(m, f);
+	td_links_look(m->links, m->root, m->gpus_only, td_mono_ms(m->clock), f);
 	*ret = *f;
 	free(f);
 	return 0;
@@ -239,6 +241,7 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 	for (int i = 0; i < TD_HEALTH_GPUS; i++)
 		if (gpu == TD_HEALTH_ALL || gpu == i)
 			m->xid[i] = 0;
+	td_links_forget(m->links, gpu);
 	return 0;
 }
 
@@ -259,6 +262,7 @@ static void machine_free(void *ctx)
 {
 	struct machine *m = ctx;
 	td_nvml_close(m->nvml);
+	td_links_free(m->links);
 	if (m->kmsg >= 0)
 		close(m->kmsg);
 	free(m->root);
@@ -274,6 +278,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->reset = o->reset ? td_strdup(o->reset) : NULL;
 	m->gpus_only = o->gpus_only;
 	m->clock = o->clock ? o->clock : &td_clock_system;
+	m->links = td_links_new();
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

@@ -77,10 +77,26 @@ enum {
 	P2P_NVLINK = 2,
 	CLOCK_GRAPHICS = 0,
 	CLOCK_SM = 1,
-	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+	PCIE_SENT = 0,
+	PCIE_RECEIVED = 1,
+	// What nvmlDeviceGetFieldValues is asked for, NVML_FI_DEV_…. Of NVLink they are sums over all links.
+	FIELD_CRC_FLIT = 38,
+	FIELD_CRC_DATA = 45,
+	FIELD_REPLAY = 52,
+	FIELD_RECOVERIES = 59,
+	FIELD_PCIE_REPLAY = 94,
+	FIELD_NVLINK_SENT = 138, // KiB
+	FIELD_NVLINK_RECEIVED = 139,
+	FIELD_PCIE_SENT = 197,
+	FIELD_PCIE_RECEIVED = 198,
+	FIELD_RECOVERY = 230, // GET_GPU_RECOVERY_ACTION
+	VALUE_UNSIGNED_INT = 1,
+	VALUE_UNSIGNED_LONG = 2,
+	VALUE_UNSIGNED_LONG_LONG = 3
 };
 #define EVENT_XID 8ULL
-#define NO_PART 0xFFFFFFFFU // what an event says that is about none
+#define ALL_LINKS 0xFFFFFFFFU // scope of a field: the sum of them
+#define NO_PART 0xFFFFFFFFU   // what an event says that is about none
 // Why clocks are low. HARDWARE stands for heat and the power brake, too.
 #define SLOW_SET 0x2ULL
 #define SLOW_POWER_CAP 0x4ULL
@@ -121,6 +137,7 @@ enum {
 	X(clock_max, "nvmlDeviceGetMaxClockInfo", (nvml_device, int, unsigned *))                                      \
 	X(clock_set, "nvmlDeviceGetApplicationsClock", (nvml_device, int, unsigned *))                                 \
 	X(fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                                 \
+	X(pcie_now, "nvmlDeviceGetPcieThroughput", (nvml_device, int, unsigned *))                                     \
 	X(events_new, "nvmlEventSetCreate", (nvml_events *))                                                           \
 	X(events_of, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))                       \
 	X(events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                            \
@@ -160,4 +177,6 @@ struct td_nvml {
 	struct td_mig cut; // as they were when each answered last
 	struct nvml_who who[TD_HEALTH_GPUS];
 	struct td_lasts lasts[TD_HEALTH_GPUS][TD_SLOWS];
+	struct td_traffic pcie_now_of[TD_HEALTH_GPUS];
+	unsigned turn; // the GPU whose PCIe link is measured at the next look
 };

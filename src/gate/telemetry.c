@@ -37,7 +37,7 @@ static void leave(void)
 
 struct gauges {
 	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
-		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed;
+		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed, *bytes, *pcie, *errors, *port;
 };
 
 static struct gauges gauges(void)
@@ -74,6 +74,17 @@ static struct gauges gauges(void)
 		td_gauge(m, "tandem_device_slowed",
 			 "1: the clocks of a device are low for that reason. power-cap and set are no faults.",
 			 TD_LABELS("node", "device", "why")),
+		td_counter(m, "tandem_device_link_bytes_total",
+			   "What a device sent and received by link: NVLink, PCIe.",
+			   TD_LABELS("node", "device", "link", "direction")),
+		td_gauge(m, "tandem_device_pcie_bytes_per_second",
+			 "The same by PCIe in a moment, where its driver does not count it.",
+			 TD_LABELS("node", "device", "direction")),
+		td_counter(m, "tandem_device_link_errors_total", "Errors that the links of a device count.",
+			   TD_LABELS("node", "device", "kind")),
+		td_counter(m, "tandem_port_errors_total",
+			   "Errors that a port of the network counts, and how often its link went down.",
+			   TD_LABELS("node", "port", "kind")),
 	};
 }
 
@@ -81,6 +92,22 @@ static void known(struct td_metric *f, double v, double scale, const char *const
 {
 	if (v >= 0)
 		td_metric_set(f, v * scale, labels);
+}
+
+static void traffic(struct td_metric *f, const struct td_traffic *t, const char *const *sent,
+		    const char *const *received)
+{
+	if (!t->known)
+		return;
+	td_metric_set(f, (double)t->sent, sent);
+	td_metric_set(f, (double)t->received, received);
+}
+
+static void counts(struct td_metric *f, const struct td_count *c, const char *node, const char *of)
+{
+	for (int k = 0; k < TD_COUNTS; k++)
+		if (c[k].known)
+			td_metric_set(f, (double)c[k].total, TD_LABELS(node, of, td_checkup_count_names[k]));
 }
 
 static void clock_of(const struct gauges *m, int mhz, const char *const *labels)
@@ -107,6 +134,11 @@ static void device(const struct gauges *m, const struct td_checkup_gpu *x, const
 	clock_of(m, x->clock_mhz, TD_LABELS(node, name, "now"));
 	clock_of(m, x->clock_max_mhz, TD_LABELS(node, name, "max"));
 	clock_of(m, x->clock_set_mhz, TD_LABELS(node, name, "set"));
+	traffic(m->bytes, &x->nvlink, TD_LABELS(node, name, "nvlink", "sent"),
+		TD_LABELS(node, name, "nvlink", "received"));
+	traffic(m->bytes, &x->pcie, TD_LABELS(node, name, "pcie", "sent"), TD_LABELS(node, name, "pcie", "received"));
+	traffic(m->pcie, &x->pcie_now, TD_LABELS(node, name, "sent"), TD_LABELS(node, name, "received"));
+	counts(m->errors, x->count, node, name);
 	for (int k = 0; x->slow_known && k < TD_SLOWS; k++)
 		td_metric_set(m->slowed, x->slow_s[k] > 0, TD_LABELS(node, name, td_checkup_slow_names[k]));
 }
@@ -153,9 +185,10 @@ static void faults(const struct gauges *m, const struct td_checkup_findings *l, 
 static void collect(void *ctx)
 {
 	const struct gauges m = gauges();
-	struct td_metric *const all[] = {m.temperature, m.power,    m.use,        m.memory, m.memory_used, m.ecc,
-					 m.width,       m.info,     m.links_down, m.held,   m.faults,      m.nic,
-					 m.nic_up,      m.nic_rate, m.clock,      m.slowed};
+	struct td_metric *const all[] = {m.temperature, m.power, m.use,    m.memory,     m.memory_used,
+					 m.ecc,         m.width, m.info,   m.links_down, m.held,
+					 m.faults,      m.nic,   m.nic_up, m.nic_rate,   m.clock,
+					 m.slowed,      m.bytes, m.pcie,   m.errors,     m.port};
 	// What is gone is not shown as it was.
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);
@@ -176,6 +209,8 @@ static void collect(void *ctx)
 		}
 		for (int i = 0; i < f->nics; i++)
 			nic(&m, &f->nic[i], node);
+		for (int i = 0; i < f->ports; i++)
+			counts(m.port, f->port[i].count, node, f->port[i].name);
 		l->n = 0;
 		td_checkup_judge(f, l);
 		td_nodehealth_more(t.health, n, l);
