@@ -39,6 +39,14 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"disk-full", "DiskUnhealthy", "statvfs", "97 % of a file system", "drain", "node disk-full=98", false},
 	{"disk-readonly", "DiskUnhealthy", "/proc/mounts", "a file system of a disk became read-only", "reboot",
 	 "node disk-readonly=/var", false},
+	{"disk-failing", "DiskUnhealthy", "SMART, NVMe", "a disk warns, fails by SMART, or its spare blocks run out",
+	 "drain", "node disk-warning=nvme0n1:4", false},
+	{"disk-errors", "DiskUnhealthy", "the same", "a block could not be read or written, in the last 10 minutes",
+	 "drain", "node disk-media=nvme0n1:1", false},
+	{"disk-hot", "DiskUnhealthy", "the same", "a disk warns that it is too hot", "drain",
+	 "node disk-warning=nvme0n1:2", false},
+	{"disk-worn", "DiskUnhealthy", "the same", "as much was written as it was made for", "none",
+	 "node disk-used=nvme0n1:100", false},
 	{"memory", "MemoryUnhealthy", "EDAC", "an uncorrected error", "reboot", "node memory=1", false},
 	{"clock", "ClockUnhealthy", "adjtimex", "off by 500 ms", "drain", "node clock-ms=900", false},
 	{"stuck", "KernelUnhealthy", "/proc", "a process in state D for 120 s", "reboot", "node stuck=2", false},
@@ -185,6 +193,24 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 	parts(g, l, from);
 }
 
+static void judge_disk(const struct td_checkup_disk *d, struct td_checkup_findings *l)
+{
+	const struct found node = {.gpu = -1};
+	if (!d->smart)
+		return;
+	if (d->failing)
+		found(l, "disk-failing", node, "%s: %s", d->name, d->why);
+	if (d->media.known && d->media.recent > 0)
+		found(l, "disk-errors", (struct found){-1, about(d->media.recent), NULL},
+		      "%s: at least %lld blocks could not be read or written in 10 minutes", d->name,
+		      (long long)about(d->media.recent));
+	if (d->hot)
+		found(l, "disk-hot", node, "%s: it is too hot", d->name);
+	if (d->used >= TD_HEALTH_WORN_PERCENT)
+		found(l, "disk-worn", (struct found){-1, d->used, NULL},
+		      "%s: %d %% of what it was made for was written", d->name, d->used);
+}
+
 void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *l)
 {
 	const struct found node = {.gpu = -1};
@@ -199,6 +225,8 @@ void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findin
 		      f->disk, f->disk_percent);
 	if (*f->disk_readonly)
 		found(l, "disk-readonly", node, "%s is read-only", f->disk_readonly);
+	for (int i = 0; i < f->n_disks && i < TD_DISKS; i++)
+		judge_disk(&f->disks[i], l);
 	if (f->memory_uncorrected > 0)
 		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL}, "%lld uncorrected errors of memory",
 		      (long long)f->memory_uncorrected);

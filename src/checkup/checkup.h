@@ -16,6 +16,7 @@
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   rates.c           what lasts, and how often something was counted of late
 //   links.c           errors and flaps that links count, by sysfs
+//   disks.c smart.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   quick.c           the quick test of a job's devices before it starts
@@ -26,7 +27,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_PORTS = 64 };
+enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_PORTS = 64, TD_DISKS = 64 };
 
 // Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
 // machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.
@@ -106,6 +107,19 @@ struct td_checkup_port {
 	char name[40];
 	struct td_count count[TD_COUNTS];
 };
+// A disk, as the kernel names it: "nvme0n1", "sda". Not known: "", below 0.
+struct td_checkup_disk {
+	char name[32], kind[8]; // "nvme", "ssd", "hdd"
+	char model[48], serial[40], firmware[24];
+	int64_t bytes;
+	bool smart;            // it said of its health what follows
+	bool failing;          // it says that it fails, or will soon
+	bool hot;              // so hot that it says so
+	char why[48];          // what of failing: "its spare blocks run out"
+	int temp_c;            // its temperature
+	int used, spare;       // percent of what it was made for that was written; of its spare blocks that are left
+	struct td_count media; // blocks that it could not read or write
+};
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS]; // in the order of Slurm's indexes
 	int gpus;
@@ -121,6 +135,8 @@ struct td_checkup_facts {
 	int nics;
 	struct td_checkup_port port[TD_PORTS];
 	int ports;
+	struct td_checkup_disk disks[TD_DISKS]; // its disks; `disk` is a file system
+	int n_disks;
 };
 
 // ---- where the GPUs are ----
@@ -205,6 +221,22 @@ void td_links_look(struct td_links *l, const char *root, bool gpus_only, int64_t
 // The machine's GPU, or all (TD_HEALTH_ALL), was reset: what it counted before is not recent.
 void td_links_forget(struct td_links *l, int gpu);
 
+// ---- disks ----
+
+struct td_disks;
+struct td_disks *td_disks_new(void);
+struct td_disks *td_disks_free(struct td_disks *d);
+// Fills the disks from <root>/sys/block, and what they say of their health: of NVMe by its log, where <root>/dev has the
+// controller and this process may ask it; else, and of others, what smartctl wrote in <root>/run/tandem/smart/*.json
+// (`smartctl --json --all DEVICE`), unless that is a day old. It looks once a minute and fills what it knows in between:
+// some 8 files a disk, a command to each NVMe controller, and those files.
+void td_disks_look(struct td_disks *d, const char *root, const struct td_clock *clock, struct td_checkup_facts *f);
+// What NVMe's log of 512 bytes says (SMART / Health Information).
+void td_smart_nvme(const unsigned char log[512], struct td_checkup_disk *ret);
+// What smartctl says in JSON. device[32]: which it is, "nvme0", "sda". False: it is no such text, or it says nothing of its
+// health.
+bool td_smart_json(const char *text, size_t n, char device[32], struct td_checkup_disk *ret);
+
 // ---- the table of checks ----
 
 struct td_checkup_check {
@@ -220,6 +252,7 @@ enum {
 	TD_HEALTH_HOT_C = 90,        // from this temperature on
 	TD_HEALTH_SLOW_S = 60,       // clocks that are low for a shorter time are no fault
 	TD_HEALTH_DISK_PERCENT = 97, // from this use on
+	TD_HEALTH_WORN_PERCENT = 100,
 	TD_HEALTH_CLOCK_MS = 500,
 	TD_HEALTH_STUCK = 1,
 	TD_HEALTH_STUCK_S = 120,

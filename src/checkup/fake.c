@@ -13,6 +13,7 @@ struct fake {
 	char *path, *root;  // root NULL: none
 	int gpus, devices;  // before they are cut, and then
 	struct td_mig *mig; // NULL: none is cut, or was
+	struct td_disks *disks;
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -51,6 +52,9 @@ static const struct {
 	{"receive-errors", false, CURE_CLEAR},
 	{"disk-full", false, CURE_CLEAR, true},
 	{"disk-readonly", false, CURE_REBOOT},
+	{"disk-warning", false, CURE_CLEAR}, // a disk, and NVMe's bits: "nvme0n1:4"
+	{"disk-media", false, CURE_CLEAR},   // how many errors within the last ten minutes
+	{"disk-used", false, CURE_CLEAR},    // percent of what it was made for
 	{"memory", false, CURE_REBOOT},
 	{"clock-ms", false, CURE_CLEAR, true},
 	{"stuck", false, CURE_REBOOT},
@@ -66,6 +70,7 @@ const char *td_checkup_fake_keys(bool gpu)
 	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, slow, pcie-width, nvlink-down, nvlink-crc, "
 		     "nvlink-replay, nvlink-recovery, pcie-replay, aer-corrected, aer-nonfatal, aer-fatal, burn, use"
 		   : "ib-down, link-downed, symbol-errors, link-recovery, receive-errors, disk-full, disk-readonly, "
+		     "disk-warning, disk-media, disk-used, "
 		     "memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
@@ -109,6 +114,11 @@ static int count_of(const char *key)
 	while (k < TD_COUNTS && strcmp(key, td_checkup_count_names[k]) != 0)
 		k++;
 	return k;
+}
+
+static bool is_disk_key(const char *key)
+{
+	return !strcmp(key, "disk-warning") || !strcmp(key, "disk-media") || !strcmp(key, "disk-used");
 }
 
 // "mlx5_0/1:2"; false: it is none.
@@ -167,6 +177,9 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 				       number, w);
 		char port[40];
 		long long count;
+		if (gpu < 0 && is_disk_key(keys[key].key) && !port_of(eq + 1, port, &count))
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write DISK:NUMBER, as in nvme0n1:4",
+				       number, w);
 		if (gpu < 0 && count_of(keys[key].key) < TD_COUNTS && !port_of(eq + 1, port, &count))
 			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write PORT:NUMBER, as in mlx5_0/1:2",
 				       number, w);
@@ -242,6 +255,39 @@ static void counted(struct td_checkup_facts *x, const char *key, const char *val
 	x->port[i].count[count_of(key)] = (struct td_count){true, n, n};
 }
 
+static void disk(struct td_checkup_facts *x, const char *key, const char *value)
+{
+	char name[40];
+	long long n;
+	int i = 0;
+	if (!port_of(value, name, &n) || strlen(name) >= sizeof(x->disks[0].name))
+		return;
+	while (i < x->n_disks && strcmp(x->disks[i].name, name) != 0)
+		i++;
+	if (i == TD_DISKS)
+		return;
+	struct td_checkup_disk *d = &x->disks[i];
+	if (i == x->n_disks)
+		*d = (struct td_checkup_disk){.kind = "nvme", .temp_c = -1, .used = -1, .spare = -1};
+	x->n_disks += i == x->n_disks;
+	snprintf(d->name, sizeof(d->name), "%.31s", name);
+	// What the disk's own log would say.
+	unsigned char log[512] = {0};
+	if (!strcmp(key, "disk-warning")) {
+		const struct td_checkup_disk was = *d;
+		log[0] = (unsigned char)n;
+		log[3] = 100;
+		td_smart_nvme(log, d);
+		d->used = was.used;
+		d->media = was.media;
+	} else if (!strcmp(key, "disk-media")) {
+		d->media = (struct td_count){true, n, n};
+	} else {
+		d->used = (int)n;
+	}
+	d->smart = true;
+}
+
 static void set(void *ctx, const struct fault *f)
 {
 	struct td_checkup_facts *x = ctx;
@@ -277,7 +323,9 @@ static void set(void *ctx, const struct fault *f)
 			g->links_down = atoi(v);
 		return;
 	}
-	if (count_of(k) < TD_COUNTS)
+	if (is_disk_key(k))
+		disk(x, k, v);
+	else if (count_of(k) < TD_COUNTS)
 		counted(x, k, v);
 	else if (!strcmp(k, "ib-down"))
 		snprintf(x->port_down, sizeof(x->port_down), "%s", v);
@@ -363,6 +411,7 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 	if (k->root && td_path_exists(sys)) {
 		td_checkup_nics_gpus(k->root, &f);
 		td_checkup_where(k->root, &f);
+		td_disks_look(k->disks, k->root, &td_clock_system, &f);
 	}
 	if (k->mig)
 		cut(k->mig, &f);
@@ -480,6 +529,7 @@ static void fake_free(void *ctx)
 	free(k->path);
 	free(k->root);
 	free(k->mig);
+	td_disks_free(k->disks);
 	free(k);
 }
 
@@ -487,7 +537,7 @@ struct td_checkup_backend td_checkup_fake(const char *path, const char *root, in
 {
 	struct fake *k = td_calloc(1, sizeof(*k));
 	gpus = gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS;
-	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL};
+	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL, td_disks_new()};
 	if (root)
 		look_at_parts(k, NULL); // a file that cannot be read says nothing
 	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k, fake_kinds, fake_cut};

@@ -26,6 +26,7 @@ struct machine {
 	const struct td_clock *clock;
 	struct td_nvml *nvml; // NULL: no GPUs
 	struct td_links *links;
+	struct td_disks *disks;
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
 	int of[TD_HEALTH_GPUS];  // of each device the machine's GPU; -1: it is a part of one
@@ -188,6 +189,7 @@ static void rest(struct machine *m, struct td_checkup_facts *f)
 	td_checkup_nics(m->root, f);
 	ports(m, f);
 	disks(m, f);
+	td_disks_look(m->disks, m->root, m->clock, f);
 	memory(m, f);
 	clocks(f);
 	stuck(m, td_mono_ms(m->clock) / 1000, f);
@@ -263,6 +265,7 @@ static void machine_free(void *ctx)
 	struct machine *m = ctx;
 	td_nvml_close(m->nvml);
 	td_links_free(m->links);
+	td_disks_free(m->disks);
 	if (m->kmsg >= 0)
 		close(m->kmsg);
 	free(m->root);
@@ -279,6 +282,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->gpus_only = o->gpus_only;
 	m->clock = o->clock ? o->clock : &td_clock_system;
 	m->links = td_links_new();
+	m->disks = td_disks_new();
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

@@ -37,7 +37,8 @@ static void leave(void)
 
 struct gauges {
 	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
-		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed, *bytes, *pcie, *errors, *port;
+		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed, *bytes, *pcie, *errors, *port, *disk, *disk_bytes,
+		*disk_heat, *disk_used, *disk_spare, *disk_errors;
 };
 
 static struct gauges gauges(void)
@@ -85,6 +86,17 @@ static struct gauges gauges(void)
 		td_counter(m, "tandem_port_errors_total",
 			   "Errors that a port of the network counts, and how often its link went down.",
 			   TD_LABELS("node", "port", "kind")),
+		td_gauge(m, "tandem_disk_info", "Inventory: 1 for each disk.",
+			 TD_LABELS("node", "disk", "kind", "model", "serial", "firmware")),
+		td_gauge(m, "tandem_disk_bytes", "Size of a disk, in bytes.", TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_temperature_celsius", "Temperature of a disk.", TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_used_ratio",
+			 "How much was written of what a disk was made for, 0 to 1 and more.",
+			 TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_spare_ratio", "How much of a disk's spare blocks is left, 0 to 1.",
+			 TD_LABELS("node", "disk")),
+		td_counter(m, "tandem_disk_media_errors_total", "Blocks that a disk could not read or write.",
+			   TD_LABELS("node", "disk")),
 	};
 }
 
@@ -151,6 +163,19 @@ static void nic(const struct gauges *m, const struct td_checkup_nic *x, const ch
 		td_metric_set(m->nic_rate, (double)x->rate_mb * 1e6, TD_LABELS(node, x->name));
 }
 
+static void disk(const struct gauges *m, const struct td_checkup_disk *x, const char *node)
+{
+	const char *const *of = TD_LABELS(node, x->name);
+	td_metric_set(m->disk, 1, TD_LABELS(node, x->name, x->kind, x->model, x->serial, x->firmware));
+	if (x->bytes)
+		td_metric_set(m->disk_bytes, (double)x->bytes, of);
+	known(m->disk_heat, x->temp_c, 1, of);
+	known(m->disk_used, x->used, 0.01, of);
+	known(m->disk_spare, x->spare, 0.01, of);
+	if (x->media.known)
+		td_metric_set(m->disk_errors, (double)x->media.total, of);
+}
+
 // h NULL: nobody holds it.
 static void holder(const struct gauges *m, const struct td_telemetry *t, const struct td_holder *h, const char *node,
 		   const char *name)
@@ -185,10 +210,11 @@ static void faults(const struct gauges *m, const struct td_checkup_findings *l, 
 static void collect(void *ctx)
 {
 	const struct gauges m = gauges();
-	struct td_metric *const all[] = {m.temperature, m.power, m.use,    m.memory,     m.memory_used,
-					 m.ecc,         m.width, m.info,   m.links_down, m.held,
-					 m.faults,      m.nic,   m.nic_up, m.nic_rate,   m.clock,
-					 m.slowed,      m.bytes, m.pcie,   m.errors,     m.port};
+	struct td_metric *const all[] = {
+		m.temperature, m.power,      m.use,       m.memory,     m.memory_used, m.ecc,    m.width,
+		m.info,        m.links_down, m.held,      m.faults,     m.nic,         m.nic_up, m.nic_rate,
+		m.clock,       m.slowed,     m.bytes,     m.pcie,       m.errors,      m.port,   m.disk,
+		m.disk_bytes,  m.disk_heat,  m.disk_used, m.disk_spare, m.disk_errors};
 	// What is gone is not shown as it was.
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);
@@ -209,6 +235,8 @@ static void collect(void *ctx)
 		}
 		for (int i = 0; i < f->nics; i++)
 			nic(&m, &f->nic[i], node);
+		for (int i = 0; i < f->n_disks; i++)
+			disk(&m, &f->disks[i], node);
 		for (int i = 0; i < f->ports; i++)
 			counts(m.port, f->port[i].count, node, f->port[i].name);
 		l->n = 0;
