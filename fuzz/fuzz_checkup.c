@@ -30,6 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_smart_nvme(log, &d);
 	if (d.media.total < 0 || (d.failing && !*d.why))
 		abort();
+	// What a PCI device says of itself.
+	char model[48] = "", serial[40] = "";
+	td_vpd_read(data, size, model, serial);
+	if (strlen(model) >= sizeof(model) || strlen(serial) >= sizeof(serial) || strpbrk(model, "\"\\\n"))
+		abort();
 	const char *words;
 	if (!td_checkup_xid_action(xid, &words))
 		abort();

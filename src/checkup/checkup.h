@@ -19,6 +19,7 @@
 //   disks.c smart.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
+//   vpd.c             serial numbers, models and firmware of its adapters
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
 
@@ -94,6 +95,8 @@ struct td_checkup_nic {
 	char interface[16]; // "ib0"
 	char link[16];      // "InfiniBand", "RoCE", "Ethernet"
 	char guid[24], address[64], pci[24], model[32], firmware[32];
+	// The device's own words, which are learnt later than the rest: they are in the metrics only.
+	char own_model[48], own_firmware[32], serial[40];
 	int port; // of the RDMA adapter
 	int numa;
 	int64_t rate_mb; // megabits in a second
@@ -197,6 +200,15 @@ char *td_checkup_nics_root(const char *root);
 // "pci": …, "model": …, "firmware": …, "port": 1, "numa": 0, "rate": 400000, "active": true, "near": [4, 1]}, …]},
 // without what is not known. NULL: there are none. The caller frees it.
 char *td_checkup_nics_text(const struct td_checkup_facts *f);
+// The vital product data of a PCI device (VPD): its name and its serial number, each where it is there; else they stay.
+void td_vpd_read(const unsigned char *data, size_t n, char model[48], char serial[40]);
+struct td_vpds;
+struct td_vpds *td_vpds_new(void);
+struct td_vpds *td_vpds_free(struct td_vpds *v);
+// Fills serial, own_model and own_firmware of the adapters: from <root>/sys, and where root is the
+// machine's own by ethtool's call. Each is asked once, one at each look, because such data is read word by word: that may
+// take some 100 ms.
+void td_vpds_look(struct td_vpds *v, const char *root, struct td_checkup_facts *f);
 // Fills the addresses of GPUs that NVML does not tell of, from <root>/sys, in their order there.
 void td_checkup_nics_gpus(const char *root, struct td_checkup_facts *f);
 

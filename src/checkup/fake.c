@@ -14,6 +14,7 @@ struct fake {
 	int gpus, devices;  // before they are cut, and then
 	struct td_mig *mig; // NULL: none is cut, or was
 	struct td_disks *disks;
+	struct td_vpds *vpds;
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -416,8 +417,10 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 	if (k->mig)
 		cut(k->mig, &f);
 	int r = td_checkup_fake_over(k->path, &f, err);
-	if (!r && k->root)
+	if (!r && k->root) {
 		td_checkup_nics(k->root, &f);
+		td_vpds_look(k->vpds, k->root, &f);
+	}
 	if (!r)
 		*ret = f;
 	return r;
@@ -530,6 +533,7 @@ static void fake_free(void *ctx)
 	free(k->root);
 	free(k->mig);
 	td_disks_free(k->disks);
+	td_vpds_free(k->vpds);
 	free(k);
 }
 
@@ -537,7 +541,7 @@ struct td_checkup_backend td_checkup_fake(const char *path, const char *root, in
 {
 	struct fake *k = td_calloc(1, sizeof(*k));
 	gpus = gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS;
-	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL, td_disks_new()};
+	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL, td_disks_new(), td_vpds_new()};
 	if (root)
 		look_at_parts(k, NULL); // a file that cannot be read says nothing
 	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k, fake_kinds, fake_cut};

@@ -27,6 +27,7 @@ struct machine {
 	struct td_nvml *nvml; // NULL: no GPUs
 	struct td_links *links;
 	struct td_disks *disks;
+	struct td_vpds *vpds;
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
 	int of[TD_HEALTH_GPUS];  // of each device the machine's GPU; -1: it is a part of one
@@ -187,6 +188,7 @@ static void kernel_log(struct machine *m)
 static void rest(struct machine *m, struct td_checkup_facts *f)
 {
 	td_checkup_nics(m->root, f);
+	td_vpds_look(m->vpds, m->root, f);
 	ports(m, f);
 	disks(m, f);
 	td_disks_look(m->disks, m->root, m->clock, f);
@@ -266,6 +268,7 @@ static void machine_free(void *ctx)
 	td_nvml_close(m->nvml);
 	td_links_free(m->links);
 	td_disks_free(m->disks);
+	td_vpds_free(m->vpds);
 	if (m->kmsg >= 0)
 		close(m->kmsg);
 	free(m->root);
@@ -283,6 +286,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->clock = o->clock ? o->clock : &td_clock_system;
 	m->links = td_links_new();
 	m->disks = td_disks_new();
+	m->vpds = td_vpds_new();
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

@@ -64,7 +64,7 @@ static struct gauges gauges(void)
 		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
 			 TD_LABELS("node", "check")),
 		td_gauge(m, "tandem_nic_info", "Inventory: 1 for each adapter of the network.",
-			 TD_LABELS("node", "nic", "interface", "link", "model", "firmware")),
+			 TD_LABELS("node", "nic", "interface", "link", "model", "serial", "firmware")),
 		td_gauge(m, "tandem_nic_up", "1: an adapter of the network is active. 0: it is not.",
 			 TD_LABELS("node", "nic")),
 		td_gauge(m, "tandem_nic_bits_per_second", "What an adapter of the network runs at.",
@@ -157,7 +157,8 @@ static void device(const struct gauges *m, const struct td_checkup_gpu *x, const
 
 static void nic(const struct gauges *m, const struct td_checkup_nic *x, const char *node)
 {
-	td_metric_set(m->nic, 1, TD_LABELS(node, x->name, x->interface, x->link, x->model, x->firmware));
+	const char *model = *x->model ? x->model : x->own_model, *fw = *x->firmware ? x->firmware : x->own_firmware;
+	td_metric_set(m->nic, 1, TD_LABELS(node, x->name, x->interface, x->link, model, x->serial, fw));
 	td_metric_set(m->nic_up, x->active, TD_LABELS(node, x->name));
 	if (x->rate_mb)
 		td_metric_set(m->nic_rate, (double)x->rate_mb * 1e6, TD_LABELS(node, x->name));
