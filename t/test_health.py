@@ -258,6 +258,7 @@ def test_devices_at_metrics(pool):
     assert said["link-flaps"] == "mlx5_0/1: at least 2 times down in 10 minutes" and "2 recoveries of NVLink" in said["nvlink-errors"]
     assert [v for have, v in pool.series("agent", "tandem_device_link_errors_total", node=NODE)] == [4], "what is not known is not there"
     assert [v for have, v in pool.series("agent", "tandem_port_errors_total", node=NODE, port="mlx5_0/1", kind="link-downed")] == [3]
+    assert said["link-flaps"] in pool.cmd("node", NODE).stdout
     assert said["disk-failing"] == "nvme0n1: it is not reliable any more"
     assert pool.series("agent", "tandem_disk_info", node=NODE, disk="nvme0n1", kind="nvme")
     assert said["clocks"] == "gpu3: slowed by the machine's power brake for a minute or more"

@@ -29,33 +29,29 @@ bool td_slurm_lldp_is(const char *text)
 	return text[strspn(text, " \t\r\n")] == '{';
 }
 
-// A node "n1" is "n1.example.com", too.
-static const struct lldp_device *node_of(const struct lldp *l, const char *device)
+// What is called "n1" is "n1.example.com", too.
+static const struct lldp_device *device_of(struct lldp_device *table, const char *name)
 {
 	struct lldp_device *k = NULL;
-	HASH_FIND_STR(l->nodes, device, k);
-	if (k || !strchr(device, '.'))
+	HASH_FIND_STR(table, name, k);
+	if (k || !strchr(name, '.'))
 		return k;
-	HASH_FIND(hh, l->nodes, device, strcspn(device, "."), k);
+	HASH_FIND(hh, table, name, strcspn(name, "."), k);
 	return k;
+}
+
+static const struct lldp_device *node_of(const struct lldp *l, const char *device)
+{
+	return device_of(l->nodes, device);
 }
 
 static void learn_switch(struct lldp *l, const char *device)
 {
-	struct lldp_device *k = NULL;
-	HASH_FIND_STR(l->switches, device, k);
-	if (k)
+	if (device_of(l->switches, device))
 		return;
-	k = &l->s[l->n_s++];
+	struct lldp_device *k = &l->s[l->n_s++];
 	k->name = device;
 	HASH_ADD_KEYPTR(hh, l->switches, k->name, strlen(k->name), k);
-}
-
-static bool is_switch(const struct lldp *l, const char *device)
-{
-	struct lldp_device *k = NULL;
-	HASH_FIND_STR(l->switches, device, k);
-	return k != NULL;
 }
 
 // A chassis is {NAME: {"id": …}}, or {"id": …} of one without a name.
@@ -150,12 +146,13 @@ static void seen_by_nodes(struct lldp *l, const char *device, const struct sight
 
 static void cable(struct lldp *l, const char *device, const struct sight *s)
 {
-	const struct lldp_device *a = node_of(l, device), *b = node_of(l, s->neighbor);
-	if ((a && b) || (a && !counts(a, s->interface)) || (b && !counts(b, s->port)) ||
-	    (!a && !is_switch(l, device)) || (!b && !is_switch(l, s->neighbor)))
+	const struct lldp_device *a = node_of(l, device), *b = node_of(l, s->neighbor),
+				 *from = a ? a : device_of(l->switches, device),
+				 *to = b ? b : device_of(l->switches, s->neighbor);
+	if ((a && b) || (a && !counts(a, s->interface)) || (b && !counts(b, s->port)) || !from || !to)
 		return;
-	td_slurm_ibnet_cable(l->net, &(struct td_slurm_ibnet_end){a ? a->name : device, a != NULL},
-			     &(struct td_slurm_ibnet_end){b ? b->name : s->neighbor, b != NULL});
+	td_slurm_ibnet_cable(l->net, &(struct td_slurm_ibnet_end){from->name, a != NULL},
+			     &(struct td_slurm_ibnet_end){to->name, b != NULL});
 }
 
 int td_slurm_lldp_read(const char *text, const struct td_slurm_place *places, const struct td_strv *ids, size_t n,

@@ -2,8 +2,8 @@
 // json` prints there. Pure.
 //
 // A switch is what a node of the pool sees, and what the text has an answer of; whatever else a switch sees makes no place.
-// Devices are known by their names (of one without a name, its chassis' id), so names must be unique. A node is known by
-// its name, or by that and a domain.
+// Devices are known by their names (of one without a name, its chassis' id), so names must be unique. What a node or a key
+// of the text is called may have a domain behind it elsewhere.
 #pragma once
 
 #include "slurm/ibnet.h"

@@ -139,6 +139,32 @@ static void planes(void **state)
 	      2);
 }
 
+// What lldpd 1.0.16 said at both ends of a cable; neither end's list of one interface is a list. Who
+// asked called them by their names without a domain.
+static void as_printed(void **state)
+{
+	(void)state;
+	const struct net x = {
+		"{\"n0\":{\"lldp\":{\"interface\":{\"eth1\":{\"via\":\"LLDP\",\"rid\":\"1\",\"age\":\"0 day, 00:"
+		"00:08\",\"chassis\":{\"leaf-1.example.com\":{\"id\":{\"type\":\"mac\",\"value\":\"86:de:a9:5c:a"
+		"5:47\"},\"descr\":\"Debian GNU/Linux 12\",\"mgmt-ip\":\"fe80::b440:36ff:fe13:fdef\",\"mgmt-ifac"
+		"e\":\"3\",\"capability\":[{\"type\":\"Bridge\",\"enabled\":true},{\"type\":\"Router\",\"enabled"
+		"\":true},{\"type\":\"Wlan\",\"enabled\":false},{\"type\":\"Station\",\"enabled\":false}]}},\"po"
+		"rt\":{\"id\":{\"type\":\"mac\",\"value\":\"86:de:a9:5c:a5:47\"},\"descr\":\"Ethernet1\",\"ttl\""
+		":\"8\"}}}}},\"leaf-1\":{\"lldp\":{\"interface\":{\"Ethernet1\":{\"via\":\"LLDP\",\"rid\":\"1\","
+		"\"age\":\"0 day, 00:00:06\",\"chassis\":{\"n0.example.com\":{\"id\":{\"type\":\"mac\",\"value\""
+		":\"fa:94:f1:f1:58:d0\"},\"descr\":\"Debian GNU/Linux 12\",\"mgmt-ip\":\"fe80::f894:f1ff:fef1:58"
+		"d0\",\"mgmt-iface\":\"2\",\"capability\":[{\"type\":\"Bridge\",\"enabled\":false},{\"type\":\"R"
+		"outer\",\"enabled\":false},{\"type\":\"Wlan\",\"enabled\":false},{\"type\":\"Station\",\"enable"
+		"d\":true}]}},\"port\":{\"id\":{\"type\":\"mac\",\"value\":\"fa:94:f1:f1:58:d0\"},\"descr\":\"et"
+		"h1\",\"ttl\":\"8\"}}}}}}",
+		{NULL}};
+	check(&x,
+	      "SwitchName=elsewhere Nodes=n[1-5]\nSwitchName=leaf-1 Nodes=n0\n"
+	      "SwitchName=top Switches=elsewhere,leaf-1\n",
+	      1);
+}
+
 static void refused(const char *text, const char *part)
 {
 	const struct td_slurm_place places[1] = {{.node = "n0"}};
@@ -170,6 +196,7 @@ static void no_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(what_nodes_see), cmocka_unit_test(what_switches_see),
-				       cmocka_unit_test(planes), cmocka_unit_test(no_answers)};
+				       cmocka_unit_test(planes), cmocka_unit_test(as_printed),
+				       cmocka_unit_test(no_answers)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
