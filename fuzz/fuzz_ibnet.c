@@ -1,7 +1,7 @@
-// What ibnetdiscover prints: places have names that Slurm takes, and each node has one of each level or none.
+// What ibnetdiscover and lldpctl print: places have names that Slurm takes, and each node has one of each level or none.
 // rows: A9.3
 #include "slurm/conf.h"
-#include "slurm/ibnet.h"
+#include "slurm/lldp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	td_auto_free char *s = td_strndup((const char *)data, size);
 	td_auto(td_slurm_ibnet_free) struct td_slurm_ibnet *net = NULL;
-	if (td_slurm_ibnet_read(s, &net, NULL))
-		return 0;
 	struct td_slurm_place p[4] = {{.node = "n0"}, {.node = "n1"}, {.node = "n2"}, {.node = "n3"}};
 	struct td_strv ids[4] = {0};
 	td_strv_add(&ids[3], "506b:4b03:0000:0003");
+	td_strv_add(&ids[3], "@eth1");
+	if (td_slurm_lldp_is(s) ? td_slurm_lldp_read(s, p, ids, 4, &net, NULL) : td_slurm_ibnet_read(s, &net, NULL)) {
+		td_strv_done(&ids[3]);
+		return 0;
+	}
 	size_t found, levels = td_slurm_ibnet_places(net, p, ids, 4, &found);
 	if (found > 4 || levels < 1 || levels > TD_SLURM_LEVELS)
 		abort();

@@ -16,8 +16,8 @@ class Tree:
     def file(self, path, text):
         full = f"{self.root}/sys/{path}"
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w") as f:
-            f.write(f"{text}\n")
+        with open(full, "wb") as f:
+            f.write(text if isinstance(text, bytes) else f"{text}\n".encode())
 
     def link(self, path, to):
         """A link as sysfs has them: relative, to a path below sys."""
@@ -50,7 +50,7 @@ class Tree:
         a, b = BUSES[numa]
         way = f"{SWITCH.format(a, b)}/0000:{b}:{slot:02x}.0"
         own = f"{way}/infiniband/{name}"
-        self.device(way, numa)
+        self.device(way, numa, vpd=b"\x82\x04\x00Test\x90\x08\x00SN\x05" + f"S{numa}-{slot}X".encode()[:5] + b"\x78")
         for path, text in {"ports/1/link_layer": layer, "ports/1/rate": f"{gbps} Gb/sec (4X NDR)", "ports/1/state": "4: ACTIVE" if up else "1: DOWN",
                            "node_guid": guid, "fw_ver": "28.39.1002", "hca_type": "MT4129"}.items():
             self.file(f"{own}/{path}", text)

@@ -74,6 +74,7 @@ def test_jobs_and_pods_know_their_network(home):
     told = json.loads(pool.get("node", "n1")["metadata"]["annotations"]["tandem.dev/nics"])["nics"]
     assert [(x["name"], x["numa"], x["near"]) for x in told[:2]] == [("mlx5_0", 0, [4, 4, 0, 0]), ("mlx5_1", 1, [0, 0, 4, 4])]
     assert len(pool.series("agent", "tandem_nic_info", node="n1", link="InfiniBand", model="MT4129", firmware="28.39.1002")) == 2
+    wait_for("their serial numbers are asked", lambda: {have["serial"] for have, v in pool.series("agent", "tandem_nic_info", node="n1", link="InfiniBand")} == {"S0-8X", "S1-8X"})
 
     def said(kind="PlanesReady"):
         return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == kind)

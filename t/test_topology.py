@@ -73,6 +73,10 @@ def test_jobs_stay_in_one_rack(home):
         return " ".join(c.get("message", "") for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
     wait_for("what is no fabric is refused, and changes nothing", lambda: "spec.topology.fabric: key ibnetdiscover of ConfigMap fabric: it names no switch" in said(), 60)
     assert leaves() == {"leaf-0": "n[0-1]", "leaf-1": "n[2-3]"}
+    # Ethernet, as lldpctl tells of it; where planes are named and known, the switch for people joins nobody.
+    sees = lambda **cables: {"lldp": {"interface": [{i: {"chassis": {s: {"id": {"type": "mac", "value": "b8:3f:d2:00:00:01"}}}}} for i, s in cables.items()]}}
+    fabric(json.dumps({"n0": sees(ib0="tor-a", eno1="office"), "n3.example.com": sees(ib0="tor-a", eno1="office"), "n1": sees(eth1="tor-b"), "n2": sees(eth1="tor-b")}))
+    wait_for("Slurm knows the switches of Ethernet", lambda: leaves() == {"tor-a": "n[0,3]", "tor-b": "n[1-2]"}, 240)
     assert pool.get("pod", "main-slurmctld-0", "-n", "slurm")["metadata"]["uid"] == uid
     assert pool.squeue()[busy]["state"] == "RUNNING"
 

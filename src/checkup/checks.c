@@ -13,10 +13,16 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"gpu-lost", GPU, "NVML", "the GPU does not answer", "reboot", "gpu3 lost=1", false},
 	{"ecc", GPU, "NVML", "an uncorrected error", "reset-gpu", "gpu3 ecc=1", true},
 	{"remap", GPU, "NVML", "rows to be remapped; that failed", "reset-gpu", "gpu3 remap=pending", true},
-	{"thermal", GPU, "NVML", "90 C, or slowed by heat", "drain", "gpu3 temp=95", false},
-	{"power", GPU, "NVML", "slowed by the power brake", "drain", "gpu3 brake=1", false},
+	{"thermal", GPU, "NVML", "90 C, or slowed by heat for a minute", "drain", "gpu3 temp=95", false},
+	{"clocks", GPU, "NVML", "slowed by the hardware or the power brake for a minute", "drain",
+	 "gpu3 slow=power-brake", false},
 	{"pcie", GPU, "NVML", "fewer lanes than it can have", "reboot", "gpu3 pcie-width=4", false},
 	{"nvlink", GPU, "NVML", "a link is down", "reset-gpu", "gpu3 nvlink-down=1", false},
+	{"nvlink-errors", GPU, "NVML", "500 CRC errors, 50 replays or 2 recoveries of its NVLinks in 10 minutes",
+	 "reset-gpu", "gpu3 nvlink-recovery=2", false},
+	{"pcie-errors", GPU, "NVML, AER in sysfs",
+	 "100 replays, 500 corrected, 10 uncorrected errors or a fatal one of its PCIe link in 10 minutes", "drain",
+	 "gpu3 pcie-replay=100", false},
 	{"preflight", GPU, "the quick test before a job", "it computes wrongly, or does not end", "reset-gpu",
 	 "gpu3 burn=fail", false},
 	{"exchange", "NetworkUnhealthy", "the test of several nodes before a job", "it exchanges no data with others",
@@ -25,9 +31,22 @@ const struct td_checkup_check td_checkup_checks[] = {
 	 "a file on shared storage is not as it was written", "drain", "node storage=fail", false},
 	{"infiniband", "NetworkUnhealthy", "/sys/class/infiniband", "a port that was active is not", "drain",
 	 "node ib-down=mlx5_0/1", false},
+	{"link-flaps", "NetworkUnhealthy", "/sys/class/infiniband, /sys/class/net",
+	 "a link went down or mended itself twice in 10 minutes", "drain", "node link-downed=mlx5_0/1:2", false},
+	{"link-errors", "NetworkUnhealthy", "the same, AER in sysfs",
+	 "100 symbol errors, 500 receive errors, or errors of PCIe as of a GPU in 10 minutes", "drain",
+	 "node receive-errors=eno1:500", false},
 	{"disk-full", "DiskUnhealthy", "statvfs", "97 % of a file system", "drain", "node disk-full=98", false},
 	{"disk-readonly", "DiskUnhealthy", "/proc/mounts", "a file system of a disk became read-only", "reboot",
 	 "node disk-readonly=/var", false},
+	{"disk-failing", "DiskUnhealthy", "SMART, NVMe", "a disk warns, fails by SMART, or its spare blocks run out",
+	 "drain", "node disk-warning=nvme0n1:4", false},
+	{"disk-errors", "DiskUnhealthy", "the same", "a block could not be read or written, in the last 10 minutes",
+	 "drain", "node disk-media=nvme0n1:1", false},
+	{"disk-hot", "DiskUnhealthy", "the same", "a disk warns that it is too hot", "drain",
+	 "node disk-warning=nvme0n1:2", false},
+	{"disk-worn", "DiskUnhealthy", "the same", "as much was written as it was made for", "none",
+	 "node disk-used=nvme0n1:100", false},
 	{"memory", "MemoryUnhealthy", "EDAC", "an uncorrected error", "reboot", "node memory=1", false},
 	{"clock", "ClockUnhealthy", "adjtimex", "off by 500 ms", "drain", "node clock-ms=900", false},
 	{"stuck", "KernelUnhealthy", "/proc", "a process in state D for 120 s", "reboot", "node stuck=2", false},
@@ -41,6 +60,28 @@ const struct td_checkup_check *td_checkup_check_named(const char *name)
 			return &td_checkup_checks[i];
 	return NULL;
 }
+
+const char *const td_checkup_slow_names[TD_SLOWS] = {"heat", "hardware", "power-brake", "power-cap", "set"};
+const char *const td_checkup_count_names[TD_COUNTS] = {
+	"nvlink-crc", "nvlink-replay", "nvlink-recovery", "pcie-replay",   "aer-corrected", "aer-nonfatal",
+	"aer-fatal",  "link-downed",   "symbol-errors",   "link-recovery", "receive-errors"};
+// From how many within ten minutes on it is a fault, of a GPU and of a port.
+static const struct {
+	const char *gpu, *port, *words;
+	int64_t limit;
+} counted[TD_COUNTS] = {
+	[TD_COUNT_NVLINK_CRC] = {"nvlink-errors", NULL, "CRC errors of NVLink", 500},
+	[TD_COUNT_NVLINK_REPLAY] = {"nvlink-errors", NULL, "replays of NVLink", 50},
+	[TD_COUNT_NVLINK_RECOVERY] = {"nvlink-errors", NULL, "recoveries of NVLink", 2},
+	[TD_COUNT_PCIE_REPLAY] = {"pcie-errors", NULL, "replays of PCIe", 100},
+	[TD_COUNT_AER_CORRECTED] = {"pcie-errors", "link-errors", "corrected errors of PCIe", 500},
+	[TD_COUNT_AER_NONFATAL] = {"pcie-errors", "link-errors", "uncorrected errors of PCIe", 10},
+	[TD_COUNT_AER_FATAL] = {"pcie-errors", "link-errors", "fatal errors of PCIe", 1},
+	[TD_COUNT_DOWN] = {NULL, "link-flaps", "times down", 2},
+	[TD_COUNT_SYMBOL] = {NULL, "link-errors", "symbol errors", 100},
+	[TD_COUNT_RECOVERY] = {NULL, "link-flaps", "times mended by itself", 2},
+	[TD_COUNT_RECEIVE] = {NULL, "link-errors", "receive errors", 500},
+};
 
 struct found {
 	int gpu; // -1: the node
@@ -92,6 +133,27 @@ static void parts(const struct td_checkup_gpu *g, struct td_checkup_findings *l,
 			l->v[k].action = "drain";
 }
 
+// 1, 2, 5, 10, …: so that the words do not change with every error, each change of them being a write to the API.
+static int64_t about(int64_t n)
+{
+	int64_t step = 1;
+	while (step <= n / 10)
+		step *= 10;
+	return n >= 5 * step ? 5 * step : n >= 2 * step ? 2 * step : step;
+}
+
+// port NULL: of GPU i.
+static void judge_counts(const struct td_count *c, int i, const char *port, struct td_checkup_findings *l)
+{
+	for (int k = 0; k < TD_COUNTS; k++) {
+		const char *check = port ? counted[k].port : counted[k].gpu;
+		if (check && c[k].known && c[k].recent >= counted[k].limit)
+			found(l, check, (struct found){i, about(c[k].recent), NULL},
+			      "%s%sat least %lld %s in 10 minutes", port ? port : "", port ? ": " : "",
+			      (long long)about(c[k].recent), counted[k].words);
+	}
+}
+
 static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_findings *l)
 {
 	const size_t from = l->n;
@@ -112,19 +174,41 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 		      "a row of its memory could not be remapped: replace it");
 	else if (g->remap_pending)
 		found(l, "remap", (struct found){i, 1, NULL}, "a row of its memory waits to be remapped");
-	if (g->temp_c >= TD_HEALTH_HOT_C || g->slowed)
+	const bool heat = g->slow_s[TD_SLOW_HEAT] >= TD_HEALTH_SLOW_S;
+	if (g->temp_c >= TD_HEALTH_HOT_C || heat)
 		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL}, "%.0f C%s", g->temp_c,
-		      g->slowed ? ", slowed by heat" : "");
-	if (g->braked)
-		found(l, "power", (struct found){i, 0, NULL},
-		      "slowed by the power brake: the machine gives it too little power");
+		      heat ? ", slowed by heat" : "");
+	// The words stay the same as long as it lasts: each change of them is a write to the API.
+	for (int k = TD_SLOW_HARDWARE; k <= TD_SLOW_BRAKE; k++)
+		if (g->slow_s[k] >= TD_HEALTH_SLOW_S)
+			found(l, "clocks", (struct found){i, k, NULL}, "slowed by %s for a minute or more",
+			      k == TD_SLOW_BRAKE ? "the machine's power brake" : "its hardware");
 	if (g->pcie_width && g->pcie_width < g->pcie_width_max)
 		found(l, "pcie", (struct found){i, g->pcie_width, NULL}, "PCIe x%d of x%d", g->pcie_width,
 		      g->pcie_width_max);
 	if (g->links_down)
 		found(l, "nvlink", (struct found){i, g->links_down, NULL}, "%d of %d NVLinks are down", g->links_down,
 		      g->links);
+	judge_counts(g->count, i, NULL, l);
 	parts(g, l, from);
+}
+
+static void judge_disk(const struct td_checkup_disk *d, struct td_checkup_findings *l)
+{
+	const struct found node = {.gpu = -1};
+	if (!d->smart)
+		return;
+	if (d->failing)
+		found(l, "disk-failing", node, "%s: %s", d->name, d->why);
+	if (d->media.known && d->media.recent > 0)
+		found(l, "disk-errors", (struct found){-1, about(d->media.recent), NULL},
+		      "%s: at least %lld blocks could not be read or written in 10 minutes", d->name,
+		      (long long)about(d->media.recent));
+	if (d->hot)
+		found(l, "disk-hot", node, "%s: it is too hot", d->name);
+	if (d->used >= TD_HEALTH_WORN_PERCENT)
+		found(l, "disk-worn", (struct found){-1, d->used, NULL},
+		      "%s: %d %% of what it was made for was written", d->name, d->used);
 }
 
 void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *l)
@@ -134,11 +218,15 @@ void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findin
 		judge_gpu(&f->gpu[i], i, l);
 	if (*f->port_down)
 		found(l, "infiniband", node, "port %s is not active", f->port_down);
+	for (int i = 0; i < f->ports && i < TD_PORTS; i++)
+		judge_counts(f->port[i].count, -1, f->port[i].name, l);
 	if (f->disk_percent >= TD_HEALTH_DISK_PERCENT)
 		found(l, "disk-full", (struct found){-1, (int64_t)f->disk_percent, NULL}, "%s is full to %.0f %%",
 		      f->disk, f->disk_percent);
 	if (*f->disk_readonly)
 		found(l, "disk-readonly", node, "%s is read-only", f->disk_readonly);
+	for (int i = 0; i < f->n_disks && i < TD_DISKS; i++)
+		judge_disk(&f->disks[i], l);
 	if (f->memory_uncorrected > 0)
 		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL}, "%lld uncorrected errors of memory",
 		      (long long)f->memory_uncorrected);

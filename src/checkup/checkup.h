@@ -14,16 +14,51 @@
 //   migcut.c nvml_priv.h  how NVML cuts a GPU
 //   where.c           where its GPUs are: NUMA nodes and cores, by sysfs; what is told of all GPUs, as JSON
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
+//   rates.c           what lasts, and how often something was counted of late
+//   links.c           errors and flaps that links count, by sysfs
+//   disks.c smart.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
+//   vpd.c             serial numbers, models and firmware of its adapters
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32 };
+enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_PORTS = 64, TD_DISKS = 64 };
+
+// Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
+// machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.
+enum td_slow { TD_SLOW_HEAT, TD_SLOW_HARDWARE, TD_SLOW_BRAKE, TD_SLOW_POWER_CAP, TD_SLOW_SET, TD_SLOWS };
+
+// What links count. Of a GPU those up to AER (errors that PCIe reports of the device); of a port of the network AER and
+// the rest: how often the link went down, symbol errors, how often it mended itself, what came broken.
+enum td_count_kind {
+	TD_COUNT_NVLINK_CRC,
+	TD_COUNT_NVLINK_REPLAY,
+	TD_COUNT_NVLINK_RECOVERY,
+	TD_COUNT_PCIE_REPLAY,
+	TD_COUNT_AER_CORRECTED,
+	TD_COUNT_AER_NONFATAL,
+	TD_COUNT_AER_FATAL,
+	TD_COUNT_DOWN,
+	TD_COUNT_SYMBOL,
+	TD_COUNT_RECOVERY,
+	TD_COUNT_RECEIVE,
+	TD_COUNTS
+};
+// Not known: a counter that is not there is neither well nor sick.
+struct td_count {
+	bool known;
+	int64_t total, recent; // as the link counts; within the last ten minutes, as far as they were seen
+};
+struct td_traffic {
+	bool known;
+	int64_t sent, received; // bytes
+};
 
 struct td_checkup_gpu {
 	char model[64], serial[32], firmware[32]; // "": not known
@@ -32,12 +67,12 @@ struct td_checkup_gpu {
 	int64_t memory_used_mb, memory_mb;
 	int64_t ecc_corrected, ecc_uncorrected; // since its driver was loaded
 	bool remap_pending, remap_failed;       // rows of its memory
-	bool slowed;                            // by its temperature
-	bool braked;                            // by the machine, which lacks power
-	int pcie_width, pcie_width_max;         // 0: not known
-	int links, links_down;                  // NVLink
-	int xid;                                // the last one since it was last reset; 0: none
-	int recovery;                           // what NVML says must be done; 0: nothing
+	bool slow_known;
+	int slow_s[TD_SLOWS];           // for how long its clocks have been low for that reason; 0: they are not
+	int pcie_width, pcie_width_max; // 0: not known
+	int links, links_down;          // NVLink
+	int xid;                        // the last one since it was last reset; 0: none
+	int recovery;                   // what NVML says must be done; 0: nothing
 	// Where it is. Not known: "", below 0.
 	char uuid[64], pci[24]; // "GPU-…"; "0000:3b:00.0", as the kernel writes it
 	int minor;              // of its device file, /dev/nvidia<minor>
@@ -49,7 +84,10 @@ struct td_checkup_gpu {
 	int caps[2];    // of a part: the numbers of its files /dev/nvidia-caps/nvidia-cap<N>; below 0: not known
 	char file[40];  // its device file, where that is not /dev/nvidia<minor>; of a part its GPU's
 	uint64_t peers; // GPUs that it reaches by NVLink
-	int clock_mhz, clock_max_mhz;
+	int clock_mhz, clock_max_mhz, clock_set_mhz; // set: its application clocks
+	struct td_count count[TD_COUNTS];
+	struct td_traffic nvlink, pcie; // since its driver was loaded
+	struct td_traffic pcie_now;     // in a second, where the driver does not count it
 };
 // An adapter of the network. Not known: "", 0, numa below 0.
 struct td_checkup_nic {
@@ -57,6 +95,8 @@ struct td_checkup_nic {
 	char interface[16]; // "ib0"
 	char link[16];      // "InfiniBand", "RoCE", "Ethernet"
 	char guid[24], address[64], pci[24], model[32], firmware[32];
+	// The device's own words, which are learnt later than the rest: they are in the metrics only.
+	char own_model[48], own_firmware[32], serial[40];
 	int port; // of the RDMA adapter
 	int numa;
 	int64_t rate_mb; // megabits in a second
@@ -64,6 +104,24 @@ struct td_checkup_nic {
 	// To each GPU. 1: it hangs at the same NUMA node; 2: host bridge; 3: root port; 4 and more: below the same PCIe
 	// switch, the more the farther down. 0: none of these.
 	signed char near[TD_HEALTH_GPUS];
+};
+// A port of the network: "mlx5_0/1" of an RDMA adapter, "eno1" of an interface of Ethernet.
+struct td_checkup_port {
+	char name[40];
+	struct td_count count[TD_COUNTS];
+};
+// A disk, as the kernel names it: "nvme0n1", "sda". Not known: "", below 0.
+struct td_checkup_disk {
+	char name[32], kind[8]; // "nvme", "ssd", "hdd"
+	char model[48], serial[40], firmware[24];
+	int64_t bytes;
+	bool smart;            // it said of its health what follows
+	bool failing;          // it says that it fails, or will soon
+	bool hot;              // so hot that it says so
+	char why[48];          // what of failing: "its spare blocks run out"
+	int temp_c;            // its temperature
+	int used, spare;       // percent of what it was made for that was written; of its spare blocks that are left
+	struct td_count media; // blocks that it could not read or write
 };
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS]; // in the order of Slurm's indexes
@@ -78,6 +136,10 @@ struct td_checkup_facts {
 	int numa_nodes;   // of the machine; 0: not known
 	struct td_checkup_nic nic[TD_NICS];
 	int nics;
+	struct td_checkup_port port[TD_PORTS];
+	int ports;
+	struct td_checkup_disk disks[TD_DISKS]; // its disks; `disk` is a file system
+	int n_disks;
 };
 
 // ---- where the GPUs are ----
@@ -132,12 +194,60 @@ char *td_mig_task_text(const struct td_checkup_facts *f);
 // whose addresses and NUMA nodes are there. What another function lent out (SR-IOV) is none of them. An agent in a
 // container reads process 1's /sys, where it may, because its own shows no interfaces of the machine.
 void td_checkup_nics(const char *root, struct td_checkup_facts *f);
+// Where that /sys is: `root`, or process 1's. The caller frees it.
+char *td_checkup_nics_root(const char *root);
 // What a machine tells of them: JSON, {"nics": [{"name": …, "interface": …, "link": …, "guid": …, "address": …,
 // "pci": …, "model": …, "firmware": …, "port": 1, "numa": 0, "rate": 400000, "active": true, "near": [4, 1]}, …]},
 // without what is not known. NULL: there are none. The caller frees it.
 char *td_checkup_nics_text(const struct td_checkup_facts *f);
+// The vital product data of a PCI device (VPD): its name and its serial number, each where it is there; else they stay.
+void td_vpd_read(const unsigned char *data, size_t n, char model[48], char serial[40]);
+struct td_vpds;
+struct td_vpds *td_vpds_new(void);
+struct td_vpds *td_vpds_free(struct td_vpds *v);
+// Fills serial, own_model and own_firmware of the adapters: from <root>/sys, and where root is the
+// machine's own by ethtool's call. Each is asked once, one at each look, because such data is read word by word: that may
+// take some 100 ms.
+void td_vpds_look(struct td_vpds *v, const char *root, struct td_checkup_facts *f);
 // Fills the addresses of GPUs that NVML does not tell of, from <root>/sys, in their order there.
 void td_checkup_nics_gpus(const char *root, struct td_checkup_facts *f);
+
+// ---- what links count ----
+
+extern const char *const td_checkup_count_names[TD_COUNTS]; // "nvlink-crc", …, "link-downed", …
+// A counter's last ten minutes, by values that are a minute apart at least.
+enum { TD_RATE_VALUES = 12 };
+struct td_rate {
+	int64_t value[TD_RATE_VALUES], at_ms[TD_RATE_VALUES];
+	int n;
+};
+// Fills c->recent by c->total, which is known. What was counted before the first look is not recent, nor what was before
+// a counter began anew.
+void td_rate_look(struct td_rate *r, int64_t now_ms, struct td_count *c);
+struct td_links;
+struct td_links *td_links_new(void);
+struct td_links *td_links_free(struct td_links *l);
+// Fills the ports, and what is recent of the counters of GPUs, whose totals by NVML are there, as are the adapters. It
+// opens 3 files a GPU, 7 a port of InfiniBand, 5 of Ethernet. gpus_only: no ports.
+void td_links_look(struct td_links *l, const char *root, bool gpus_only, int64_t now_ms, struct td_checkup_facts *f);
+// The machine's GPU, or all (TD_HEALTH_ALL), was reset: what it counted before is not recent.
+void td_links_forget(struct td_links *l, int gpu);
+
+// ---- disks ----
+
+struct td_disks;
+struct td_disks *td_disks_new(void);
+struct td_disks *td_disks_free(struct td_disks *d);
+// Fills the disks from <root>/sys/block, and what they say of their health: of NVMe by its log, where <root>/dev has the
+// controller and this process may ask it; else, and of others, what smartctl wrote in <root>/run/tandem/smart/*.json
+// (`smartctl --json --all DEVICE`), unless that is a day old. It looks once a minute and fills what it knows in between:
+// some 8 files a disk, a command to each NVMe controller, and those files.
+void td_disks_look(struct td_disks *d, const char *root, const struct td_clock *clock, struct td_checkup_facts *f);
+// What NVMe's log of 512 bytes says (SMART / Health Information).
+void td_smart_nvme(const unsigned char log[512], struct td_checkup_disk *ret);
+// What smartctl says in JSON. device[32]: which it is, "nvme0", "sda". False: it is no such text, or it says nothing of its
+// health.
+bool td_smart_json(const char *text, size_t n, char device[32], struct td_checkup_disk *ret);
 
 // ---- the table of checks ----
 
@@ -152,7 +262,9 @@ extern const size_t td_checkup_n_checks;
 const struct td_checkup_check *td_checkup_check_named(const char *name); // NULL: none
 enum {
 	TD_HEALTH_HOT_C = 90,        // from this temperature on
+	TD_HEALTH_SLOW_S = 60,       // clocks that are low for a shorter time are no fault
 	TD_HEALTH_DISK_PERCENT = 97, // from this use on
+	TD_HEALTH_WORN_PERCENT = 100,
 	TD_HEALTH_CLOCK_MS = 500,
 	TD_HEALTH_STUCK = 1,
 	TD_HEALTH_STUCK_S = 120,
@@ -171,6 +283,17 @@ struct td_checkup_findings {
 };
 // Appends to ret; what is too much is left out.
 void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *ret);
+
+extern const char *const td_checkup_slow_names[TD_SLOWS]; // "heat", "hardware", "power-brake", "power-cap", "set"
+
+// ---- what lasts ----
+
+struct td_lasts {
+	int64_t since_ms, last_ms; // since 0: it is not
+};
+// `now`: it is so at this look. Returns for how many seconds it has been so, 1 at least; 0: it is not. A gap of 25 s does
+// not end it, and once it has lasted for TD_HEALTH_SLOW_S it ends when it was away for as long.
+int td_lasts_look(struct td_lasts *l, bool now, int64_t now_ms);
 
 // ---- XIDs ----
 
@@ -229,11 +352,12 @@ int td_checkup_fake_check(const char *text, size_t n, struct td_error *err);
 const char *td_checkup_fake_keys(bool gpu);
 
 struct td_checkup_machine_opts {
-	const char *root;  // where /proc and /sys are, "" for the machine's own
-	const char *nvml;  // the library; NULL: libnvidia-ml.so.1
-	const char *kmsg;  // the kernel's log; NULL: /dev/kmsg
-	const char *reset; // program that resets a GPU, called with its index; NULL: none
-	bool gpus_only;    // nothing else of the machine is read
+	const char *root;             // where /proc and /sys are, "" for the machine's own
+	const char *nvml;             // the library; NULL: libnvidia-ml.so.1
+	const char *kmsg;             // the kernel's log; NULL: /dev/kmsg
+	const char *reset;            // program that resets a GPU, called with its index; NULL: none
+	bool gpus_only;               // nothing else of the machine is read
+	const struct td_clock *clock; // NULL: the system's
 };
 struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opts *o);
 void td_checkup_backend_done(struct td_checkup_backend *b);

@@ -13,6 +13,8 @@ struct fake {
 	char *path, *root;  // root NULL: none
 	int gpus, devices;  // before they are cut, and then
 	struct td_mig *mig; // NULL: none is cut, or was
+	struct td_disks *disks;
+	struct td_vpds *vpds;
 };
 
 // What ends a fault: the mildest of these, or all above it.
@@ -32,14 +34,28 @@ static const struct {
 	{"ecc-corrected", true, CURE_RESET, true},
 	{"remap", true, CURE_RESET},
 	{"temp", true, CURE_CLEAR, true},
-	{"brake", true, CURE_CLEAR, true},
+	{"slow", true, CURE_CLEAR}, // why its clocks are low
 	{"pcie-width", true, CURE_REBOOT, true},
 	{"nvlink-down", true, CURE_RESET, true},
+	{"nvlink-crc", true, CURE_RESET, true}, // in the last ten minutes, as are the next ones
+	{"nvlink-replay", true, CURE_RESET, true},
+	{"nvlink-recovery", true, CURE_RESET, true},
+	{"pcie-replay", true, CURE_CLEAR, true},
+	{"aer-corrected", true, CURE_CLEAR, true},
+	{"aer-nonfatal", true, CURE_CLEAR, true},
+	{"aer-fatal", true, CURE_CLEAR, true},
 	{"burn", true, CURE_RESET}, // only the test finds it
 	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes, or "unknown"
 	{"ib-down", false, CURE_CLEAR},
+	{"link-downed", false, CURE_CLEAR}, // a port and how often, "mlx5_0/1:2"
+	{"symbol-errors", false, CURE_CLEAR},
+	{"link-recovery", false, CURE_CLEAR},
+	{"receive-errors", false, CURE_CLEAR},
 	{"disk-full", false, CURE_CLEAR, true},
 	{"disk-readonly", false, CURE_REBOOT},
+	{"disk-warning", false, CURE_CLEAR}, // a disk, and NVMe's bits: "nvme0n1:4"
+	{"disk-media", false, CURE_CLEAR},   // how many errors within the last ten minutes
+	{"disk-used", false, CURE_CLEAR},    // percent of what it was made for
 	{"memory", false, CURE_REBOOT},
 	{"clock-ms", false, CURE_CLEAR, true},
 	{"stuck", false, CURE_REBOOT},
@@ -52,8 +68,11 @@ static const struct {
 
 const char *td_checkup_fake_keys(bool gpu)
 {
-	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, brake, pcie-width, nvlink-down, burn, use"
-		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck, link, storage, slow, product, numa";
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, slow, pcie-width, nvlink-down, nvlink-crc, "
+		     "nvlink-replay, nvlink-recovery, pcie-replay, aer-corrected, aer-nonfatal, aer-fatal, burn, use"
+		   : "ib-down, link-downed, symbol-errors, link-recovery, receive-errors, disk-full, disk-readonly, "
+		     "disk-warning, disk-media, disk-used, "
+		     "memory, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
 struct fault {
@@ -80,6 +99,37 @@ static enum cure cure_of(const struct fault *f)
 	if (!strcmp(keys[f->key].key, "remap") && !strcmp(f->value, "failed"))
 		return CURE_CLEAR;
 	return keys[f->key].cure;
+}
+
+static int slow_of(const char *why)
+{
+	int k = 0;
+	while (k < TD_SLOWS && strcmp(why, td_checkup_slow_names[k]) != 0)
+		k++;
+	return k;
+}
+
+static int count_of(const char *key)
+{
+	int k = 0;
+	while (k < TD_COUNTS && strcmp(key, td_checkup_count_names[k]) != 0)
+		k++;
+	return k;
+}
+
+static bool is_disk_key(const char *key)
+{
+	return !strcmp(key, "disk-warning") || !strcmp(key, "disk-media") || !strcmp(key, "disk-used");
+}
+
+// "mlx5_0/1:2"; false: it is none.
+static bool port_of(const char *value, char name[40], long long *ret_n)
+{
+	const char *colon = strrchr(value, ':');
+	if (!colon || colon == value || colon - value >= 40 || !td_parse_i64(colon + 1, ret_n) || *ret_n < 0)
+		return false;
+	snprintf(name, 40, "%.*s", (int)(colon - value), value);
+	return true;
 }
 
 // Reads one line. Calls `each` for every fault of it. ret_cured: whether `by` ends one of them.
@@ -122,6 +172,18 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 		strtod(eq + 1, &end);
 		if (keys[key].number && *end)
 			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": give a number", number, w);
+		if (gpu >= 0 && !strcmp(keys[key].key, "slow") && slow_of(eq + 1) == TD_SLOWS)
+			return td_fail(err, TD_INVALID,
+				       "line %d: \"%.40s\": write heat, hardware, power-brake, power-cap or set",
+				       number, w);
+		char port[40];
+		long long count;
+		if (gpu < 0 && is_disk_key(keys[key].key) && !port_of(eq + 1, port, &count))
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write DISK:NUMBER, as in nvme0n1:4",
+				       number, w);
+		if (gpu < 0 && count_of(keys[key].key) < TD_COUNTS && !port_of(eq + 1, port, &count))
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write PORT:NUMBER, as in mlx5_0/1:2",
+				       number, w);
 		v[n] = (struct fault){.gpu = gpu, .key = key};
 		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
 		n++;
@@ -178,6 +240,55 @@ static void told(struct td_checkup_facts *x, const char *key, const char *value)
 			x->numa_nodes = (int)more + 1;
 }
 
+static void counted(struct td_checkup_facts *x, const char *key, const char *value)
+{
+	char name[40];
+	long long n;
+	int i = 0;
+	if (!port_of(value, name, &n))
+		return;
+	while (i < x->ports && strcmp(x->port[i].name, name) != 0)
+		i++;
+	if (i == TD_PORTS)
+		return;
+	x->ports += i == x->ports;
+	snprintf(x->port[i].name, sizeof(x->port[i].name), "%s", name);
+	x->port[i].count[count_of(key)] = (struct td_count){true, n, n};
+}
+
+static void disk(struct td_checkup_facts *x, const char *key, const char *value)
+{
+	char name[40];
+	long long n;
+	int i = 0;
+	if (!port_of(value, name, &n) || strlen(name) >= sizeof(x->disks[0].name))
+		return;
+	while (i < x->n_disks && strcmp(x->disks[i].name, name) != 0)
+		i++;
+	if (i == TD_DISKS)
+		return;
+	struct td_checkup_disk *d = &x->disks[i];
+	if (i == x->n_disks)
+		*d = (struct td_checkup_disk){.kind = "nvme", .temp_c = -1, .used = -1, .spare = -1};
+	x->n_disks += i == x->n_disks;
+	snprintf(d->name, sizeof(d->name), "%.31s", name);
+	// What the disk's own log would say.
+	unsigned char log[512] = {0};
+	if (!strcmp(key, "disk-warning")) {
+		const struct td_checkup_disk was = *d;
+		log[0] = (unsigned char)n;
+		log[3] = 100;
+		td_smart_nvme(log, d);
+		d->used = was.used;
+		d->media = was.media;
+	} else if (!strcmp(key, "disk-media")) {
+		d->media = (struct td_count){true, n, n};
+	} else {
+		d->used = (int)n;
+	}
+	d->smart = true;
+}
+
 static void set(void *ctx, const struct fault *f)
 {
 	struct td_checkup_facts *x = ctx;
@@ -200,8 +311,11 @@ static void set(void *ctx, const struct fault *f)
 			*(!strcmp(v, "failed") ? &g->remap_failed : &g->remap_pending) = true;
 		else if (!strcmp(k, "temp"))
 			g->temp_c = atof(v);
-		else if (!strcmp(k, "brake"))
-			g->braked = atoi(v);
+		else if (!strcmp(k, "slow") && slow_of(v) < TD_SLOWS) {
+			g->slow_known = true;
+			g->slow_s[slow_of(v)] = TD_HEALTH_SLOW_S; // as if it had lasted
+		} else if (count_of(k) < TD_COUNTS)
+			g->count[count_of(k)] = (struct td_count){true, atoll(v), atoll(v)};
 		else if (!strcmp(k, "use"))
 			g->use_percent = strcmp(v, "unknown") != 0 ? atof(v) : -1;
 		else if (!strcmp(k, "pcie-width"))
@@ -210,7 +324,11 @@ static void set(void *ctx, const struct fault *f)
 			g->links_down = atoi(v);
 		return;
 	}
-	if (!strcmp(k, "ib-down"))
+	if (is_disk_key(k))
+		disk(x, k, v);
+	else if (count_of(k) < TD_COUNTS)
+		counted(x, k, v);
+	else if (!strcmp(k, "ib-down"))
 		snprintf(x->port_down, sizeof(x->port_down), "%s", v);
 	else if (!strcmp(k, "disk-full"))
 		x->disk_percent = atof(v);
@@ -294,12 +412,15 @@ static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *e
 	if (k->root && td_path_exists(sys)) {
 		td_checkup_nics_gpus(k->root, &f);
 		td_checkup_where(k->root, &f);
+		td_disks_look(k->disks, k->root, &td_clock_system, &f);
 	}
 	if (k->mig)
 		cut(k->mig, &f);
 	int r = td_checkup_fake_over(k->path, &f, err);
-	if (!r && k->root)
+	if (!r && k->root) {
 		td_checkup_nics(k->root, &f);
+		td_vpds_look(k->vpds, k->root, &f);
+	}
 	if (!r)
 		*ret = f;
 	return r;
@@ -411,6 +532,8 @@ static void fake_free(void *ctx)
 	free(k->path);
 	free(k->root);
 	free(k->mig);
+	td_disks_free(k->disks);
+	td_vpds_free(k->vpds);
 	free(k);
 }
 
@@ -418,7 +541,7 @@ struct td_checkup_backend td_checkup_fake(const char *path, const char *root, in
 {
 	struct fake *k = td_calloc(1, sizeof(*k));
 	gpus = gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS;
-	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL};
+	*k = (struct fake){td_strdup(path), td_strdup(root), gpus, gpus, NULL, td_disks_new(), td_vpds_new()};
 	if (root)
 		look_at_parts(k, NULL); // a file that cannot be read says nothing
 	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k, fake_kinds, fake_cut};

@@ -23,7 +23,11 @@ enum { STUCK_MAX = 256, PORTS_MAX = 64, RESET_MS = 120000 };
 struct machine {
 	char *root, *reset;
 	bool gpus_only;
+	const struct td_clock *clock;
 	struct td_nvml *nvml; // NULL: no GPUs
+	struct td_links *links;
+	struct td_disks *disks;
+	struct td_vpds *vpds;
 	int kmsg;
 	int xid[TD_HEALTH_GPUS]; // of the machine's GPUs, by the kernel's log
 	int of[TD_HEALTH_GPUS];  // of each device the machine's GPU; -1: it is a part of one
@@ -183,14 +187,14 @@ static void kernel_log(struct machine *m)
 // What is not its GPUs.
 static void rest(struct machine *m, struct td_checkup_facts *f)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	td_checkup_nics(m->root, f);
+	td_vpds_look(m->vpds, m->root, f);
 	ports(m, f);
 	disks(m, f);
+	td_disks_look(m->disks, m->root, m->clock, f);
 	memory(m, f);
 	clocks(f);
-	stuck(m, now.tv_sec, f);
+	stuck(m, td_mono_ms(m->clock) / 1000, f);
 }
 
 static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
@@ -198,7 +202,7 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 	struct machine *m = ctx;
 	struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	if (m->nvml)
-		td_nvml_read(m->nvml, f);
+		td_nvml_read(m->nvml, td_mono_ms(m->clock), f);
 	td_mig_caps(m->root, f);
 	td_checkup_where(m->root, f);
 	kernel_log(m);
@@ -210,6 +214,7 @@ static int machine_read(void *ctx, struct td_checkup_facts *ret, struct td_error
 		m->of[i] = *f->gpu[i].profile ? -1 : f->gpu[i].of;
 	if (!m->gpus_only)
 		rest(m, f);
+	td_links_look(m->links, m->root, m->gpus_only, td_mono_ms(m->clock), f);
 	*ret = *f;
 	free(f);
 	return 0;
@@ -240,6 +245,7 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 	for (int i = 0; i < TD_HEALTH_GPUS; i++)
 		if (gpu == TD_HEALTH_ALL || gpu == i)
 			m->xid[i] = 0;
+	td_links_forget(m->links, gpu);
 	return 0;
 }
 
@@ -260,6 +266,9 @@ static void machine_free(void *ctx)
 {
 	struct machine *m = ctx;
 	td_nvml_close(m->nvml);
+	td_links_free(m->links);
+	td_disks_free(m->disks);
+	td_vpds_free(m->vpds);
 	if (m->kmsg >= 0)
 		close(m->kmsg);
 	free(m->root);
@@ -274,6 +283,10 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	m->root = td_strdup(o->root ? o->root : "");
 	m->reset = o->reset ? td_strdup(o->reset) : NULL;
 	m->gpus_only = o->gpus_only;
+	m->clock = o->clock ? o->clock : &td_clock_system;
+	m->links = td_links_new();
+	m->disks = td_disks_new();
+	m->vpds = td_vpds_new();
 	m->nvml = td_nvml_open(o->nvml, &err);
 	if (!m->nvml)
 		td_debug("no NVML: %s", err.msg);

@@ -245,12 +245,17 @@ static void ethernet(struct td_checkup_facts *f, const char *root, const struct 
 	}
 }
 
-void td_checkup_nics(const char *root, struct td_checkup_facts *f)
+char *td_checkup_nics_root(const char *root)
 {
 	// An agent in a container has a network of its own, and a /sys that shows that one only.
 	td_auto_free char *host = td_asprintf("%s/proc/1/root", root), *net = td_asprintf("%s/sys/class/net", host);
+	return td_strdup(access(net, R_OK) ? root : host);
+}
+
+void td_checkup_nics(const char *root, struct td_checkup_facts *f)
+{
 	td_auto_strv struct td_strv seen = {0};
-	const char *from = access(net, R_OK) ? root : host;
+	td_auto_free char *from = td_checkup_nics_root(root);
 	f->nics = 0;
 	rdma(f, from, &seen);
 	ethernet(f, from, &seen);

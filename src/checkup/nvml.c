@@ -151,7 +151,103 @@ static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
 }
 
-static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+// Below 0: it is not known.
+static int64_t value_of(const struct nvml_field *f)
+{
+	return f->code != OK                         ? -1
+	       : f->type == VALUE_UNSIGNED_INT       ? (int64_t)f->value.ui
+	       : f->type == VALUE_UNSIGNED_LONG      ? (int64_t)f->value.ul
+	       : f->type == VALUE_UNSIGNED_LONG_LONG ? (int64_t)f->value.ull
+						     : -1;
+}
+
+static struct td_count count_of(int64_t a, int64_t b)
+{
+	return (struct td_count){.known = a >= 0 || b >= 0, .total = (a > 0 ? a : 0) + (b > 0 ? b : 0)};
+}
+
+// All at once: one call.
+static void fields_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
+{
+	enum { CRC_FLIT, CRC_DATA, REPLAY, RECOVERIES, PCIE_REPLAY, SENT, RECEIVED, TO, FROM, RECOVERY, ASKED };
+	struct nvml_field f[ASKED] = {{.id = FIELD_CRC_FLIT},
+				      {.id = FIELD_CRC_DATA},
+				      {.id = FIELD_REPLAY},
+				      {.id = FIELD_RECOVERIES},
+				      {.id = FIELD_PCIE_REPLAY},
+				      {.id = FIELD_NVLINK_SENT, .scope = ALL_LINKS},
+				      {.id = FIELD_NVLINK_RECEIVED, .scope = ALL_LINKS},
+				      {.id = FIELD_PCIE_SENT},
+				      {.id = FIELD_PCIE_RECEIVED},
+				      {.id = FIELD_RECOVERY}};
+	if (!n->fields)
+		return;
+	if (n->fields(d, ASKED, f) != OK) {
+		// It does not like to hear of the others.
+		if (n->fields(d, 1, &f[RECOVERY]) == OK && f[RECOVERY].code == OK)
+			g->recovery = (int)f[RECOVERY].value.ui;
+		return;
+	}
+	if (f[RECOVERY].code == OK)
+		g->recovery = (int)f[RECOVERY].value.ui;
+	int64_t v[ASKED];
+	for (int k = 0; k < ASKED; k++)
+		v[k] = value_of(&f[k]);
+	// A GPU without NVLink counts none.
+	if (g->links) {
+		g->count[TD_COUNT_NVLINK_CRC] = count_of(v[CRC_FLIT], v[CRC_DATA]);
+		g->count[TD_COUNT_NVLINK_REPLAY] = count_of(v[REPLAY], -1);
+		g->count[TD_COUNT_NVLINK_RECOVERY] = count_of(v[RECOVERIES], -1);
+		if (v[SENT] >= 0 && v[RECEIVED] >= 0)
+			g->nvlink = (struct td_traffic){true, v[SENT] << 10, v[RECEIVED] << 10};
+	}
+	g->count[TD_COUNT_PCIE_REPLAY] = count_of(v[PCIE_REPLAY], -1);
+	// One of 32 bits would begin anew several times between two looks.
+	if (v[TO] >= 0 && v[FROM] >= 0 && f[TO].type != VALUE_UNSIGNED_INT && f[FROM].type != VALUE_UNSIGNED_INT)
+		g->pcie = (struct td_traffic){true, v[TO], v[FROM]};
+}
+
+// Older drivers do not count what goes by PCIe, but measure it, for 20 ms a direction: one GPU at each look, in turn.
+static void pcie_of(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+{
+	unsigned sent, received;
+	if (g->pcie.known || !n->pcie_now)
+		return;
+	if (i == n->turn % n->n) {
+		struct td_traffic *t = &n->pcie_now_of[i];
+		t->known = n->pcie_now(n->gpu[i], PCIE_SENT, &sent) == OK &&
+			   n->pcie_now(n->gpu[i], PCIE_RECEIVED, &received) == OK;
+		if (t->known) // KB
+			*t = (struct td_traffic){true, sent * INT64_C(1000), received * INT64_C(1000)};
+	}
+	g->pcie_now = n->pcie_now_of[i];
+}
+
+static void clocks_of(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_checkup_gpu *g)
+{
+	nvml_device d = n->gpu[i];
+	unsigned long long why = 0;
+	unsigned u;
+	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
+		g->clock_mhz = (int)u;
+	if (n->clock_set && n->clock_set(d, CLOCK_GRAPHICS, &u) == OK)
+		g->clock_set_mhz = (int)u;
+	// Drivers before 535 know it by another name only.
+	g->slow_known = (n->slow && n->slow(d, &why) == OK) || (n->slow_before && n->slow_before(d, &why) == OK);
+	if (!g->slow_known)
+		why = 0;
+	const bool is[TD_SLOWS] = {
+		[TD_SLOW_HEAT] = why & SLOW_HEAT,
+		[TD_SLOW_HARDWARE] = why & SLOW_HARDWARE && !(why & (SLOW_HEAT | SLOW_BRAKE)),
+		[TD_SLOW_BRAKE] = why & SLOW_BRAKE,
+		[TD_SLOW_POWER_CAP] = why & SLOW_POWER_CAP,
+		[TD_SLOW_SET] = why & SLOW_SET,
+	};
+	for (int k = 0; k < TD_SLOWS; k++)
+		g->slow_s[k] = td_lasts_look(&n->lasts[i][k], is[k], now_ms);
+}
+
+static void read_gpu(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_checkup_gpu *g)
 {
 	nvml_device d = n->gpu[i];
 	unsigned u = 0, a, b, pending, failed;
@@ -190,18 +286,12 @@ static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->remap_pending = pending;
 		g->remap_failed = failed;
 	}
-	if (n->slow && n->slow(d, &ull) == OK) {
-		g->slowed = ull & SLOW_HEAT;
-		g->braked = ull & SLOW_BRAKE;
-	}
 	if (n->width && n->width(d, &u) == OK)
 		g->pcie_width = (int)u;
-	if (n->clock && n->clock(d, CLOCK_SM, &u) == OK)
-		g->clock_mhz = (int)u;
+	clocks_of(n, i, now_ms, g);
 	links_of(n, d, g);
-	struct nvml_field f = {.id = FIELD_RECOVERY};
-	if (n->fields && n->fields(d, 1, &f) == OK && f.code == OK)
-		g->recovery = (int)f.value.ui;
+	fields_of(n, d, g);
+	pcie_of(n, i, g);
 }
 
 // Looks how a GPU is cut. One that does not answer is cut as before: else all others would change their indexes.
@@ -240,16 +330,17 @@ static void read_parts(struct td_nvml *n, unsigned i)
 	}
 }
 
-void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
+void td_nvml_read(struct td_nvml *n, int64_t now_ms, struct td_checkup_facts *ret)
 {
 	const uint64_t was = n->cut.cut;
 	take_events(n);
 	ret->gpus = (int)n->n;
 	for (unsigned i = 0; i < n->n; i++) {
-		read_gpu(n, i, &ret->gpu[i]);
+		read_gpu(n, i, now_ms, &ret->gpu[i]);
 		if (!ret->gpu[i].lost)
 			read_parts(n, i);
 	}
+	n->turn++;
 	// A GPU that is cut has no peers: who reaches whom is asked anew.
 	for (unsigned i = 0; was != n->cut.cut && i < n->n; i++)
 		n->who[i].known = false;

@@ -75,14 +75,33 @@ enum {
 	ECC_VOLATILE = 0,
 	LINKS = 18,
 	P2P_NVLINK = 2,
+	CLOCK_GRAPHICS = 0,
 	CLOCK_SM = 1,
-	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+	PCIE_SENT = 0,
+	PCIE_RECEIVED = 1,
+	// What nvmlDeviceGetFieldValues is asked for, NVML_FI_DEV_…. Of NVLink they are sums over all links.
+	FIELD_CRC_FLIT = 38,
+	FIELD_CRC_DATA = 45,
+	FIELD_REPLAY = 52,
+	FIELD_RECOVERIES = 59,
+	FIELD_PCIE_REPLAY = 94,
+	FIELD_NVLINK_SENT = 138, // KiB
+	FIELD_NVLINK_RECEIVED = 139,
+	FIELD_PCIE_SENT = 197,
+	FIELD_PCIE_RECEIVED = 198,
+	FIELD_RECOVERY = 230, // GET_GPU_RECOVERY_ACTION
+	VALUE_UNSIGNED_INT = 1,
+	VALUE_UNSIGNED_LONG = 2,
+	VALUE_UNSIGNED_LONG_LONG = 3
 };
 #define EVENT_XID 8ULL
-#define NO_PART 0xFFFFFFFFU // what an event says that is about none
-// Slowed by heat: the hardware's and the software's thermal slowdown.
-#define SLOW_HEAT (0x40ULL | 0x20ULL)
-// Slowed from outside, because the machine has not power enough: the hardware's power brake.
+#define ALL_LINKS 0xFFFFFFFFU // scope of a field: the sum of them
+#define NO_PART 0xFFFFFFFFU   // what an event says that is about none
+// Why clocks are low. HARDWARE stands for heat and the power brake, too.
+#define SLOW_SET 0x2ULL
+#define SLOW_POWER_CAP 0x4ULL
+#define SLOW_HARDWARE 0x8ULL
+#define SLOW_HEAT (0x40ULL | 0x20ULL) // the hardware's and the software's thermal slowdown
 #define SLOW_BRAKE 0x80ULL
 
 #define CALLS(X)                                                                                                       \
@@ -101,7 +120,8 @@ enum {
 	X(memory2, "nvmlDeviceGetMemoryInfo_v2", (nvml_device, struct nvml_memory2 *))                                 \
 	X(ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, int, int, unsigned long long *))                           \
 	X(remapped, "nvmlDeviceGetRemappedRows", (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))        \
-	X(slow, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))                      \
+	X(slow, "nvmlDeviceGetCurrentClocksEventReasons", (nvml_device, unsigned long long *))                         \
+	X(slow_before, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))               \
 	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
 	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
 	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
@@ -115,7 +135,9 @@ enum {
 	X(p2p, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))                                       \
 	X(clock, "nvmlDeviceGetClockInfo", (nvml_device, int, unsigned *))                                             \
 	X(clock_max, "nvmlDeviceGetMaxClockInfo", (nvml_device, int, unsigned *))                                      \
+	X(clock_set, "nvmlDeviceGetApplicationsClock", (nvml_device, int, unsigned *))                                 \
 	X(fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                                 \
+	X(pcie_now, "nvmlDeviceGetPcieThroughput", (nvml_device, int, unsigned *))                                     \
 	X(events_new, "nvmlEventSetCreate", (nvml_events *))                                                           \
 	X(events_of, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))                       \
 	X(events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                            \
@@ -154,4 +176,7 @@ struct td_nvml {
 	nvml_events events;
 	struct td_mig cut; // as they were when each answered last
 	struct nvml_who who[TD_HEALTH_GPUS];
+	struct td_lasts lasts[TD_HEALTH_GPUS][TD_SLOWS];
+	struct td_traffic pcie_now_of[TD_HEALTH_GPUS];
+	unsigned turn; // the GPU whose PCIe link is measured at the next look
 };

@@ -138,7 +138,7 @@ int td_gpu_test_main(int argc, char **argv)
 	struct td_nvml *nvml = td_nvml_open(NULL, NULL);
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	if (nvml)
-		td_nvml_read(nvml, f);
+		td_nvml_read(nvml, td_mono_ms(&td_clock_system), f);
 	td_nvml_close(nvml);
 	int n = (f->gpus ? f->gpus : td_cuda_count(c)) - first;
 	n = n < 0 ? 0 : n;

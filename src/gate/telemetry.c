@@ -37,7 +37,8 @@ static void leave(void)
 
 struct gauges {
 	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
-		*faults, *nic, *nic_up, *nic_rate;
+		*faults, *nic, *nic_up, *nic_rate, *clock, *slowed, *bytes, *pcie, *errors, *port, *disk, *disk_bytes,
+		*disk_heat, *disk_used, *disk_spare, *disk_errors;
 };
 
 static struct gauges gauges(void)
@@ -63,11 +64,39 @@ static struct gauges gauges(void)
 		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
 			 TD_LABELS("node", "check")),
 		td_gauge(m, "tandem_nic_info", "Inventory: 1 for each adapter of the network.",
-			 TD_LABELS("node", "nic", "interface", "link", "model", "firmware")),
+			 TD_LABELS("node", "nic", "interface", "link", "model", "serial", "firmware")),
 		td_gauge(m, "tandem_nic_up", "1: an adapter of the network is active. 0: it is not.",
 			 TD_LABELS("node", "nic")),
 		td_gauge(m, "tandem_nic_bits_per_second", "What an adapter of the network runs at.",
 			 TD_LABELS("node", "nic")),
+		td_gauge(m, "tandem_device_clock_hertz",
+			 "Clock of a device: as it is now, the highest one, and as its application clocks are set.",
+			 TD_LABELS("node", "device", "kind")),
+		td_gauge(m, "tandem_device_slowed",
+			 "1: the clocks of a device are low for that reason. power-cap and set are no faults.",
+			 TD_LABELS("node", "device", "why")),
+		td_counter(m, "tandem_device_link_bytes_total",
+			   "What a device sent and received by link: NVLink, PCIe.",
+			   TD_LABELS("node", "device", "link", "direction")),
+		td_gauge(m, "tandem_device_pcie_bytes_per_second",
+			 "The same by PCIe in a moment, where its driver does not count it.",
+			 TD_LABELS("node", "device", "direction")),
+		td_counter(m, "tandem_device_link_errors_total", "Errors that the links of a device count.",
+			   TD_LABELS("node", "device", "kind")),
+		td_counter(m, "tandem_port_errors_total",
+			   "Errors that a port of the network counts, and how often its link went down.",
+			   TD_LABELS("node", "port", "kind")),
+		td_gauge(m, "tandem_disk_info", "Inventory: 1 for each disk.",
+			 TD_LABELS("node", "disk", "kind", "model", "serial", "firmware")),
+		td_gauge(m, "tandem_disk_bytes", "Size of a disk, in bytes.", TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_temperature_celsius", "Temperature of a disk.", TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_used_ratio",
+			 "How much was written of what a disk was made for, 0 to 1 and more.",
+			 TD_LABELS("node", "disk")),
+		td_gauge(m, "tandem_disk_spare_ratio", "How much of a disk's spare blocks is left, 0 to 1.",
+			 TD_LABELS("node", "disk")),
+		td_counter(m, "tandem_disk_media_errors_total", "Blocks that a disk could not read or write.",
+			   TD_LABELS("node", "disk")),
 	};
 }
 
@@ -75,6 +104,28 @@ static void known(struct td_metric *f, double v, double scale, const char *const
 {
 	if (v >= 0)
 		td_metric_set(f, v * scale, labels);
+}
+
+static void traffic(struct td_metric *f, const struct td_traffic *t, const char *const *sent,
+		    const char *const *received)
+{
+	if (!t->known)
+		return;
+	td_metric_set(f, (double)t->sent, sent);
+	td_metric_set(f, (double)t->received, received);
+}
+
+static void counts(struct td_metric *f, const struct td_count *c, const char *node, const char *of)
+{
+	for (int k = 0; k < TD_COUNTS; k++)
+		if (c[k].known)
+			td_metric_set(f, (double)c[k].total, TD_LABELS(node, of, td_checkup_count_names[k]));
+}
+
+static void clock_of(const struct gauges *m, int mhz, const char *const *labels)
+{
+	if (mhz)
+		td_metric_set(m->clock, mhz * 1e6, labels);
 }
 
 static void device(const struct gauges *m, const struct td_checkup_gpu *x, const char *node, const char *name)
@@ -92,14 +143,38 @@ static void device(const struct gauges *m, const struct td_checkup_gpu *x, const
 	td_metric_set(m->ecc, (double)x->ecc_corrected, TD_LABELS(node, name, "corrected"));
 	td_metric_set(m->ecc, (double)x->ecc_uncorrected, TD_LABELS(node, name, "uncorrected"));
 	td_metric_set(m->info, 1, TD_LABELS(node, name, x->model, x->serial, x->firmware));
+	clock_of(m, x->clock_mhz, TD_LABELS(node, name, "now"));
+	clock_of(m, x->clock_max_mhz, TD_LABELS(node, name, "max"));
+	clock_of(m, x->clock_set_mhz, TD_LABELS(node, name, "set"));
+	traffic(m->bytes, &x->nvlink, TD_LABELS(node, name, "nvlink", "sent"),
+		TD_LABELS(node, name, "nvlink", "received"));
+	traffic(m->bytes, &x->pcie, TD_LABELS(node, name, "pcie", "sent"), TD_LABELS(node, name, "pcie", "received"));
+	traffic(m->pcie, &x->pcie_now, TD_LABELS(node, name, "sent"), TD_LABELS(node, name, "received"));
+	counts(m->errors, x->count, node, name);
+	for (int k = 0; x->slow_known && k < TD_SLOWS; k++)
+		td_metric_set(m->slowed, x->slow_s[k] > 0, TD_LABELS(node, name, td_checkup_slow_names[k]));
 }
 
 static void nic(const struct gauges *m, const struct td_checkup_nic *x, const char *node)
 {
-	td_metric_set(m->nic, 1, TD_LABELS(node, x->name, x->interface, x->link, x->model, x->firmware));
+	const char *model = *x->model ? x->model : x->own_model, *fw = *x->firmware ? x->firmware : x->own_firmware;
+	td_metric_set(m->nic, 1, TD_LABELS(node, x->name, x->interface, x->link, model, x->serial, fw));
 	td_metric_set(m->nic_up, x->active, TD_LABELS(node, x->name));
 	if (x->rate_mb)
 		td_metric_set(m->nic_rate, (double)x->rate_mb * 1e6, TD_LABELS(node, x->name));
+}
+
+static void disk(const struct gauges *m, const struct td_checkup_disk *x, const char *node)
+{
+	const char *const *of = TD_LABELS(node, x->name);
+	td_metric_set(m->disk, 1, TD_LABELS(node, x->name, x->kind, x->model, x->serial, x->firmware));
+	if (x->bytes)
+		td_metric_set(m->disk_bytes, (double)x->bytes, of);
+	known(m->disk_heat, x->temp_c, 1, of);
+	known(m->disk_used, x->used, 0.01, of);
+	known(m->disk_spare, x->spare, 0.01, of);
+	if (x->media.known)
+		td_metric_set(m->disk_errors, (double)x->media.total, of);
 }
 
 // h NULL: nobody holds it.
@@ -136,9 +211,11 @@ static void faults(const struct gauges *m, const struct td_checkup_findings *l, 
 static void collect(void *ctx)
 {
 	const struct gauges m = gauges();
-	struct td_metric *const all[] = {m.temperature, m.power, m.use,    m.memory,     m.memory_used,
-					 m.ecc,         m.width, m.info,   m.links_down, m.held,
-					 m.faults,      m.nic,   m.nic_up, m.nic_rate};
+	struct td_metric *const all[] = {
+		m.temperature, m.power,      m.use,       m.memory,     m.memory_used, m.ecc,    m.width,
+		m.info,        m.links_down, m.held,      m.faults,     m.nic,         m.nic_up, m.nic_rate,
+		m.clock,       m.slowed,     m.bytes,     m.pcie,       m.errors,      m.port,   m.disk,
+		m.disk_bytes,  m.disk_heat,  m.disk_used, m.disk_spare, m.disk_errors};
 	// What is gone is not shown as it was.
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_metric_forget(all[i], NULL);
@@ -159,6 +236,10 @@ static void collect(void *ctx)
 		}
 		for (int i = 0; i < f->nics; i++)
 			nic(&m, &f->nic[i], node);
+		for (int i = 0; i < f->n_disks; i++)
+			disk(&m, &f->disks[i], node);
+		for (int i = 0; i < f->ports; i++)
+			counts(m.port, f->port[i].count, node, f->port[i].name);
 		l->n = 0;
 		td_checkup_judge(f, l);
 		td_nodehealth_more(t.health, n, l);

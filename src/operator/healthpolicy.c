@@ -25,6 +25,7 @@ static void rules_of(const yyjson_val *list, struct td_op_policy *p)
 		yyjson_arr_foreach (codes, k, m, code)
 			v[r->n_codes++] = yyjson_get_sint(code);
 		r->codes = v;
+		r->below = td_jint(x, "below", 0);
 		p->n_rules++;
 	}
 }

@@ -97,7 +97,7 @@ void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *im
 // Where nodes are, for topology.conf (slurm/topology.h). Nothing is added where spec.topology.type is none.
 struct td_op_places {
 	struct td_slurm_place *v;
-	struct td_strv *ids;   // with spec.topology.fabric: GUIDs of each node's adapters
+	struct td_strv *ids;   // with spec.topology.fabric: GUIDs of each node's adapters, and "@eth5", its interfaces
 	size_t n, cap, levels; // levels 0: one for each label
 };
 // node: NULL of a machine that is none of Kubernetes': only the fabric may know it.

@@ -2,6 +2,7 @@
 #include "slurm/topology.h"
 #include "operator/operator.h"
 #include "slurm/ibnet.h"
+#include "slurm/lldp.h"
 #include "slurm/nics.h"
 
 // Adapters of other planes hang at other switches.
@@ -9,9 +10,16 @@ static void ids(const yyjson_val *sc, const yyjson_val *node, struct td_strv *re
 {
 	td_auto_nics struct td_slurm_nics l = {0};
 	td_slurm_nics_read(td_jget(sc, "spec.fabric"), node, &l);
-	for (size_t i = 0; i < l.n; i++)
-		if (l.v[i].guid && td_streq(l.v[i].plane, l.gpu_plane ? "gpu" : NULL))
+	for (size_t i = 0; i < l.n; i++) {
+		if (!td_streq(l.v[i].plane, l.gpu_plane ? "gpu" : NULL))
+			continue;
+		if (l.v[i].guid)
 			td_strv_add(ret, l.v[i].guid);
+		if (l.v[i].interface && l.gpu_plane)
+			td_strv_addf(ret, "@%s", l.v[i].interface);
+	}
+	if (l.gpu_plane && l.n)
+		td_strv_add(ret, "@"); // where none is of that plane, none counts
 }
 
 void td_op_places_add(struct td_op_places *p, const yyjson_val *sc, const char *name, const yyjson_val *node)
@@ -48,7 +56,8 @@ void td_op_places_find(struct td_op_places *p, const yyjson_val *sc, const struc
 	size_t found;
 	if (!text)
 		return; // that it is not there was said
-	if (td_slurm_ibnet_read(text, &net, &err))
+	if (td_slurm_lldp_is(text) ? td_slurm_lldp_read(text, p->v, p->ids, p->n, &net, &err)
+				   : td_slurm_ibnet_read(text, &net, &err))
 		td_strv_addf(problems, "spec.topology.fabric: key %s of ConfigMap %s: %s", td_jstr(ref, "key"),
 			     td_jstr(ref, "configMap"), err.msg);
 	else

@@ -23,6 +23,7 @@ struct td_pool_rule {
 	const char *check, *condition; // NULL: not about one
 	const int64_t *codes;
 	size_t n_codes; // 0: any
+	int64_t below;  // codes from here on do not match; 0: any does
 	enum td_remedy remedy;
 	enum td_scope { TD_SCOPE_TABLE, TD_SCOPE_NODE, TD_SCOPE_DEVICE } scope; // what leaves service for it
 };

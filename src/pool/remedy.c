@@ -56,7 +56,7 @@ enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_po
 		bool code = !r->n_codes;
 		for (size_t k = 0; k < r->n_codes; k++)
 			code |= r->codes[k] == f->code;
-		if (!code)
+		if (!code || (r->below && f->code >= r->below))
 			continue;
 		bool wish = r->scope == TD_SCOPE_TABLE ? f->alone : r->scope == TD_SCOPE_DEVICE;
 		*ret_alone = may_be_alone(f, r->remedy, wish);

@@ -196,6 +196,35 @@ static void name_all(struct td_slurm_ibnet *net)
 	free(same);
 }
 
+struct td_slurm_ibnet *td_slurm_ibnet_new(void)
+{
+	return td_calloc(1, sizeof(struct td_slurm_ibnet));
+}
+
+// FNV-1a: in the place of a GUID.
+static uint64_t guid_by(const char *name)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+void td_slurm_ibnet_cable(struct td_slurm_ibnet *net, const struct td_slurm_ibnet_end *a,
+			  const struct td_slurm_ibnet_end *b)
+{
+	const struct vertex x = {.guid = guid_by(a->name), .host = a->host, .said = td_strdup(a->name)},
+			    y = {.guid = guid_by(b->name), .host = b->host, .said = td_strdup(b->name)};
+	const size_t from = add(net, &x), to = add(net, &y);
+	edge(net, from, to);
+}
+
+void td_slurm_ibnet_done(struct td_slurm_ibnet *net)
+{
+	unite(net);
+	name_all(net);
+}
+
 int td_slurm_ibnet_read(const char *text, struct td_slurm_ibnet **ret, struct td_error *err)
 {
 	if (strlen(text) > TD_IBNET_MAX)

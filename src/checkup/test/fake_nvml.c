@@ -1,6 +1,8 @@
 // A library with NVML's calls, as a driver of two GPUs would have them: the second one had an XID, wants
 // a reset, and runs with half of its lanes. It lacks what older drivers lack. FAKE_NVML_LOST=i: the GPU i is lost.
 // FAKE_NVML_WELL: neither has anything. FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
+// FAKE_NVML_SLOW=BITS: why the second one's clocks are low, said as drivers before 535 do.
+// FAKE_NVML_COUNTERS=" ID=N …": what it counts, by NVML's ids of fields; "Nu": in 32 bits. Without it there is no NVLink.
 // FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 // Without it they can be cut, as an H100 of 80 GB: mode, GPU instances with their slices of memory, a compute instance in
 // each. FAKE_NVML_BUSY: a program uses them. FAKE_NVML_RESET: the mode counts after a reset only.
@@ -24,7 +26,8 @@ struct event {
 };
 static char gpus[2], parts[4]; // the second part is none
 static int events;
-EXPORT int fake_nvml_asked; // how often a whole GPU was asked who it is
+EXPORT int fake_nvml_asked;    // how often a whole GPU was asked who it is
+EXPORT int fake_nvml_measured; // how often PCIe was
 // So many changes are made, and then none: whoever makes them sees the same as if he had been killed. Below 0: all.
 EXPORT int fake_nvml_changes = -1;
 EXPORT int fake_nvml_changed; // how many were made
@@ -73,7 +76,9 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetMigMode(device, unsigned *, unsigned *), nvmlDeviceGetMaxMigDeviceCount(device, unsigned *),
 	nvmlDeviceGetMigDeviceHandleByIndex(device, unsigned, device *), nvmlDeviceGetGpuInstanceId(device, unsigned *),
 	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
-	nvmlEventSetFree(void *), nvmlDeviceSetMigMode(device, unsigned, int *),
+	nvmlEventSetFree(void *), nvmlDeviceGetCurrentClocksThrottleReasons(device, unsigned long long *),
+	nvmlDeviceGetApplicationsClock(device, int, unsigned *), nvmlDeviceGetNvLinkState(device, unsigned, int *),
+	nvmlDeviceGetPcieThroughput(device, int, unsigned *), nvmlDeviceSetMigMode(device, unsigned, int *),
 	nvmlDeviceGetGpuInstanceProfileInfoV(device, unsigned, struct kind *),
 	nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, unsigned, struct place *, unsigned *),
 	nvmlDeviceGetGpuInstances(device, unsigned, struct made **, unsigned *),
@@ -354,7 +359,13 @@ static int sick(device d)
 }
 EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(device d, unsigned long long *why)
 {
-	*why = 0x4 | (sick(d) ? 0x80 : 0); // its own limit of power is no fault, the power brake is
+	const char *bits = getenv("FAKE_NVML_SLOW");
+	*why = bits && d == (device)&gpus[1] ? strtoull(bits, NULL, 0) : 1; // it idles
+	return 0;
+}
+EXPORT int nvmlDeviceGetApplicationsClock(device d, int clock, unsigned *mhz)
+{
+	*mhz = 1410;
 	return 0;
 }
 EXPORT int nvmlDeviceGetCurrPcieLinkWidth(device d, unsigned *w)
@@ -369,8 +380,33 @@ EXPORT int nvmlDeviceGetMaxPcieLinkWidth(device d, unsigned *w)
 }
 EXPORT int nvmlDeviceGetFieldValues(device d, int n, struct field *f)
 {
-	f->code = f->id == 230 ? 0 : 3;
-	f->value = sick(d);
+	const char *counters = getenv("FAKE_NVML_COUNTERS");
+	for (int i = 0; i < n; i++) {
+		char key[16], *at;
+		snprintf(key, sizeof(key), " %u=", f[i].id);
+		f[i].code = f[i].id == 230 ? 0 : 3;
+		f[i].type = 3;
+		f[i].value = sick(d);
+		if (d == (device)&gpus[1] && counters && (at = strstr(counters, key))) {
+			f[i].code = 0;
+			f[i].value = strtoull(at + strlen(key), &at, 10);
+			f[i].type = *at == 'u' ? 1 : 3;
+		}
+		// Those of NVLink's traffic have a scope: a link, or all.
+		if ((f[i].id == 138 || f[i].id == 139) && f[i].scope != 0xFFFFFFFF)
+			f[i].code = 2;
+	}
+	return 0;
+}
+EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *active)
+{
+	*active = 1;
+	return getenv("FAKE_NVML_COUNTERS") && link < 4 ? 0 : 3;
+}
+EXPORT int nvmlDeviceGetPcieThroughput(device d, int direction, unsigned *kb)
+{
+	*kb = direction ? 7000 : 3000;
+	fake_nvml_measured++;
 	return 0;
 }
 EXPORT int nvmlEventSetCreate(void **s)

@@ -126,18 +126,6 @@ static void xids_are_judged_by_number(void **state)
 	td_checkup_backend_done(&b);
 }
 
-static void a_gpu_that_lacks_power_is_a_fault(void **state)
-{
-	put("gpu2 brake=1\n");
-	struct td_checkup_backend b = td_checkup_fake(path, NULL, 8);
-	struct td_checkup_findings l = look(&b);
-	assert_int_equal(l.n, 1);
-	assert_string_equal(l.v[0].check, "power");
-	assert_string_equal(l.v[0].device, "gpu2");
-	assert_string_equal(l.v[0].action, "drain");
-	td_checkup_backend_done(&b);
-}
-
 static void the_kernels_line_is_read(void **state)
 {
 	char pci[16];
@@ -168,8 +156,8 @@ static void what_ends_a_fault(void **state)
 
 static void what_is_no_fault_is_refused(void **state)
 {
-	static const char *const bad[] = {"disk0 xid=79", "gpu99 xid=1",           "gpu1 heat=9",  "gpu1 xid",
-					  "node xid=79",  "gpu1 xid=79 cure=beer", "gpu1 xid=many"};
+	static const char *const bad[] = {"disk0 xid=79",   "gpu99 xid=1", "gpu1 heat=9",           "gpu1 xid",
+					  "gpu1 slow=cold", "node xid=79", "gpu1 xid=79 cure=beer", "gpu1 xid=many"};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct td_error err = TD_ERROR_INIT;
 		assert_int_equal(td_checkup_fake_check(bad[i], strlen(bad[i]), &err), TD_INVALID);
@@ -216,7 +204,7 @@ static void gpus_by_nvml(void **state)
 		assert_int_equal(f.gpu[0].memory_mb, 81920);
 		l.n = 0;
 		td_checkup_judge(&f, &l);
-		const char *const want[] = {"recovery", "xid", "power", "pcie"};
+		const char *const want[] = {"recovery", "xid", "pcie"};
 		assert_true(l.n >= TD_LEN(want));
 		for (size_t i = 0; i < TD_LEN(want); i++) {
 			assert_string_equal(l.v[i].check, want[i]);
@@ -225,6 +213,56 @@ static void gpus_by_nvml(void **state)
 		assert_string_equal(l.v[0].action, "reset-gpu");
 	}
 	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), TD_UNSUPPORTED);
+	td_checkup_backend_done(&b);
+}
+
+// What a short moment slows is no fault; what lasts is, until it has been away for as long.
+static void clocks_that_stay_low(void **state)
+{
+	static const struct {
+		const char *bits; // of the second GPU, from here on
+		int64_t s;        // how long, at looks every 10 s
+		const char *want; // what is found at the end
+		bool cap;         // the power cap is told
+	} steps[] = {
+		{"0x80", 50, "", false}, // power brake
+		{"0x1", 30, "", false},
+		{"0x88", 50, "", false}, // it began anew
+		{"0x88", 20, "clocks", false},
+		{"0x1", 60, "clocks", false},
+		{"0x1", 10, "", false},
+		{"0x6", 600, "", true}, // power cap, application clocks: for information
+		{"0x48", 70, "thermal", false},
+		{"0x8", 40, "thermal", false},
+		{"0x8", 30, "clocks", false}, // the hardware does not say why
+	};
+	struct td_clock_manual clock;
+	td_clock_manual_init(&clock, 1000000);
+	const struct td_checkup_machine_opts o = {
+		.root = dir, .nvml = library, .kmsg = "/nonexistent", .gpus_only = true, .clock = &clock.clock};
+	setenv("FAKE_NVML_WELL", "1", 1);
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	for (size_t i = 0; i < TD_LEN(steps); i++) {
+		struct td_checkup_findings l = {0};
+		td_auto_buf struct td_buf got = {0};
+		setenv("FAKE_NVML_SLOW", steps[i].bits, 1);
+		for (int64_t s = 0; s < steps[i].s; s += 10) {
+			td_clock_manual_add(&clock, 10000);
+			assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+		}
+		td_checkup_judge(&f, &l);
+		for (size_t k = 0; k < l.n; k++) {
+			td_buf_printf(&got, "%s%s", k ? " " : "", l.v[k].check);
+			assert_string_equal(l.v[k].device, "gpu1");
+			assert_string_equal(l.v[k].action, "drain");
+		}
+		assert_string_equal(td_buf_str(&got), steps[i].want);
+		assert_int_equal(f.gpu[1].slow_s[TD_SLOW_POWER_CAP] > 0, steps[i].cap);
+		assert_true(f.gpu[0].slow_known && f.gpu[0].clock_set_mhz == 1410);
+	}
+	unsetenv("FAKE_NVML_SLOW");
+	unsetenv("FAKE_NVML_WELL");
 	td_checkup_backend_done(&b);
 }
 
@@ -595,12 +633,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_quick_test_says_which_devices_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_quick_test_that_is_not_there_says_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(xids_are_judged_by_number, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_gpu_that_lacks_power_is_a_fault, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_kernels_line_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_ends_a_fault, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_by_nvml, setup, teardown),
+		cmocka_unit_test_setup_teardown(clocks_that_stay_low, setup, teardown),
 		cmocka_unit_test_setup_teardown(identity_is_asked_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_somewhere, setup, teardown),
 		cmocka_unit_test_setup_teardown(parts_are_devices, setup, teardown),

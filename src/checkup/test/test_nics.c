@@ -133,6 +133,48 @@ static void test_found(void **state)
 	td_checkup_backend_done(&b);
 }
 
+// What a device says of itself: a name, fields, an end. One that is cut off anywhere says what is there.
+// rows: A14.8
+static void test_vpd(void **state)
+{
+	(void)state;
+	static const unsigned char vpd[] = "\x82\x0b\0ConnectX-7 "
+					   "\x90\x18\0PN\x04MCX7SN\x06 MT\"1 V2\x02xySN\0"
+					   "\x91\x05\0RW\x02\0\0\x78junk";
+	char model[48] = "", serial[40] = "";
+	td_vpd_read(vpd, sizeof(vpd) - 1, model, serial);
+	assert_string_equal(model, "ConnectX-7");
+	assert_string_equal(serial, "MT_1");
+	for (size_t n = 0; n < sizeof(vpd); n++) {
+		td_auto_free unsigned char *some = td_calloc(1, n + 1);
+		char a[48] = "-", b[40] = "-";
+		memcpy(some, vpd, n);
+		td_vpd_read(some, n, a, b);
+		assert_true(!strcmp(a, n < 14 ? "-" : "ConnectX-7") && (!strcmp(b, "-") || !strcmp(b, "MT_1")));
+	}
+
+	// Of the adapters one is asked at each look, and once.
+	td_auto_free char *a = td_asprintf("%s/sys/" SWITCH_A "0000:3e:00.0/vpd", dir),
+			  *e = td_asprintf("%s/sys/devices/pci0000:00/0000:00:1f.6/vpd", dir);
+	assert_int_equal(td_file_write(a, (const char *)vpd, sizeof(vpd), 0600, NULL), 0);
+	assert_int_equal(td_file_write(e, (const char *)vpd, sizeof(vpd), 0600, NULL), 0);
+	struct td_checkup_backend b = td_checkup_machine(
+		&(struct td_checkup_machine_opts){.root = dir, .nvml = "/nonexistent", .kmsg = "/nonexistent"});
+	static struct td_checkup_facts f;
+	for (int look = 1; look <= 4; look++) {
+		assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+		assert_int_equal(f.nics, 3);
+		assert_string_equal(f.nic[0].serial, "MT_1");
+		assert_string_equal(f.nic[0].model, "MT4129");
+		assert_string_equal(f.nic[1].serial, "");
+		assert_string_equal(f.nic[2].serial, look < 3 ? "" : "MT_1");
+		assert_string_equal(f.nic[2].own_model, look < 3 ? "" : "ConnectX-7");
+		assert_string_equal(f.nic[2].model, "");
+		td_file_write(a, "", 0, 0600, NULL);
+	}
+	td_checkup_backend_done(&b);
+}
+
 static int make(void **state)
 {
 	(void)state;
@@ -147,6 +189,6 @@ static int clear(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_found)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_found), cmocka_unit_test(test_vpd)};
 	return cmocka_run_group_tests(t, make, clear);
 }

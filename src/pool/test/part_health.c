@@ -26,6 +26,7 @@ static bool given(const struct td_scenario_words *w)
 					   .condition = td_scenario_val(w, "condition", NULL)};
 		assert_true(td_pool_remedy_parse(td_scenario_val(w, "action", ""), &r->remedy));
 		static const char *const scopes[] = {"scope-table", "scope-node", "scope-device"};
+		r->below = td_scenario_num(w, "below", 0);
 		r->scope = (enum td_scope)td_scenario_choose(w, scopes, 3, TD_SCOPE_TABLE);
 		if (td_scenario_has(w, "code")) {
 			codes[n_rules] = td_scenario_num(w, "code", 0);
