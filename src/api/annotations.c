@@ -141,8 +141,8 @@ void td_annotation_page(struct td_buf *b)
 		   "  the pod.\n"
 		   "- Partition, account and QOS are what the pod's namespace maps to\n"
 		   "  (`spec.scheduler.namespaces` of the SlurmCluster). A pod may name another partition or QOS only\n"
-		   "  where its namespace names none, and no account beside its namespace's. The user is always the\n"
-		   "  namespace's.\n"
+		   "  where its namespace names none, and as account, beside its namespace's, a project that its person\n"
+		   "  is in ([tenants.md](../tenants.md#projects)). The user is always the namespace's.\n"
 		   "- Text has letters, digits and ``_.,:&|()*[]=+@/-`` only, at most 256.\n"
 		   "- Pods that start together or not at all say so by `" TD_LABEL_GANG "`, `" TD_ANN_GANG_SIZE "`,\n"
 		   "  `" TD_LABEL_GANG_ROLE "`, `" TD_ANN_GANG_MIN "` and `" TD_ANN_GANG_LOSS

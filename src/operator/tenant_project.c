@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { PROJECTS_MOST = 200 }; // of one Tenant: each is an account in slurmdbd, and looked at in each pass
+
 struct project_work {
 	struct td_op_tenant_pass *p;
 	const struct td_object *o;
@@ -177,6 +179,16 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 		if (!td_jstr(p->v[w->up].o->root, "status.account") || !w->v.fits) {
 			wait_for(w, "TenantNotReady",
 				 td_arena_printf(p->arena, "Tenant %s has no account yet", p->v[w->up].o->name));
+			return 0;
+		}
+		size_t n = 0;
+		for (size_t i = 0; i < p->n; i++)
+			n += td_object_label(p->v[i].o, TD_LABEL_PROJECT) &&
+			     td_streq(td_jstr(p->v[i].o->root, "spec.parent"), p->v[w->up].o->name);
+		if (n >= PROJECTS_MOST) {
+			wait_for(w, "TooMany",
+				 td_arena_printf(p->arena, "Tenant %s has %zu projects, and %d are the most: delete some first",
+						 p->v[w->up].o->name, n, PROJECTS_MOST));
 			return 0;
 		}
 		wait_for(w, "Making", "its account is being made");
