@@ -518,7 +518,7 @@ enum td_settings_may td_settings_project(const struct td_settings *s, const char
 		if (strcmp(p->account, account) != 0 || (m->tenant && strcmp(p->parent, m->tenant) != 0))
 			continue;
 		may = td_streq(m->tenant ? p->name : p->user, m->tenant ? person : m->user) ? TD_PROJECT_MAY
-										            : TD_PROJECT_STRANGER;
+											    : TD_PROJECT_STRANGER;
 	}
 	return may;
 }

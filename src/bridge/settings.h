@@ -21,10 +21,10 @@ struct td_settings_user {
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
-	char *usual_qos;  // of pods that name none, and whose class has none
-	char *wait;       // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
-	bool private_net; // gangs and sessions have a network of their own
-	const char *of;   // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
+	char *usual_qos;    // of pods that name none, and whose class has none
+	char *wait;         // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
+	bool private_net;   // gangs and sessions have a network of their own
+	const char *of;     // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
 	const char *tenant; // whose it is; NULL: no Tenant's
 };
 // Who is in a project: a Tenant below another one that has no namespaces.

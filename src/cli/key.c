@@ -113,19 +113,23 @@ int td_key_main(int argc, char **argv)
 		.choices = "list|create|rotate|revoke"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	bool lists = !strcmp(words[0], "list"), makes = !strcmp(words[0], "create"), turns = !strcmp(words[0], "rotate");
+	bool lists = !strcmp(words[0], "list"), makes = !strcmp(words[0], "create"),
+	     turns = !strcmp(words[0], "rotate");
 	if (!lists && !makes && !turns && strcmp(words[0], "revoke") != 0)
 		return td_command_wrong("key", "\"%s\": give list, create, rotate or revoke", words[0]);
 	if (lists || makes ? words[1] != NULL : !words[1])
 		return td_command_wrong("key", "%s: give %s", words[0],
-					lists || makes ? "nothing else" : "the key's id, as `tandem key list` shows it");
+					lists || makes ? "nothing else"
+						       : "the key's id, as `tandem key list` shows it");
 	if (!makes && (a.project || a.name || a.days))
 		return td_command_wrong("key", "%s: --%s is of create", words[0],
-					a.project ? "project" : a.name ? "for" : "days");
+					a.project ? "project"
+					: a.name  ? "for"
+						  : "days");
 	td_auto_client struct td_client c = {0};
 	int r = td_client_open(&c, &err);
 	if (!r)
-		r = lists ? list(&c, &a, &err)
+		r = lists   ? list(&c, &a, &err)
 		    : makes ? create(&c, &a, &err)
 		    : turns ? rotate(&c, words[1], &err)
 			    : revoke(&c, words[1], &err);

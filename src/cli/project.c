@@ -31,11 +31,12 @@ static int get(struct td_kube *k, const char *name, struct td_object **ret, stru
 			       "%s is no project: it is a Tenant %s, which kubectl changes and deletes", name,
 			       td_jstr(o->root, "spec.parent") ? "with namespaces" : "below no other one");
 	if (!r && td_object_label(o, TD_LABEL_PROJECT))
-		return td_fail(err, TD_INVALID,
-			       "%s is what becomes of Project %s/%s, which admins of its Tenant keep: change that (kubectl -n "
-			       "%s edit project %s)",
-			       name, td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT),
-			       td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT));
+		return td_fail(
+			err, TD_INVALID,
+			"%s is what becomes of Project %s/%s, which admins of its Tenant keep: change that (kubectl -n "
+			"%s edit project %s)",
+			name, td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT),
+			td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT));
 	if (!r)
 		*ret = td_steal(o);
 	return r;
@@ -95,8 +96,8 @@ void td_project_show(const yyjson_val *all, const struct td_project_asked *a)
 		return;
 	}
 	if (!yyjson_arr_size(td_jget(all, "projects"))) {
-		printf("There are no projects%s%s. `tandem project create` makes one.\n", a->tenant ? " of Tenant " : "",
-		       a->tenant ? a->tenant : "");
+		printf("There are no projects%s%s. `tandem project create` makes one.\n",
+		       a->tenant ? " of Tenant " : "", a->tenant ? a->tenant : "");
 		return;
 	}
 	printf("%-20s %-20s %-24s %-24s %s\n", "PROJECT", "TENANT", "QUOTA", "PEOPLE", "READY");
@@ -156,8 +157,8 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 
 // What the cluster does not have is refused here, and not only by a condition of the Tenant later.
 // tenant: the one above, or the project itself.
-static int quota_of(struct td_kube *k, const struct td_project_asked *a, const struct td_object *tenant, yyjson_mut_doc *d,
-		    yyjson_mut_val *quota, struct td_error *err)
+static int quota_of(struct td_kube *k, const struct td_project_asked *a, const struct td_object *tenant,
+		    yyjson_mut_doc *d, yyjson_mut_val *quota, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = NULL;
 	int r = td_kube_get(k, &td_slurmclusters, td_jstr(tenant->root, "spec.cluster.namespace"),
@@ -333,7 +334,8 @@ int td_project_main(int argc, char **argv)
 		{.name = "quota",
 		 .value = "RESOURCE=N",
 		 TD_OPT_LIST(&a.quota),
-		 .help = "of create and set: what it may hold, such as gpu=4 (repeat); the Tenant's own quota holds too"},
+		 .help = "of create and set: what it may hold, such as gpu=4 (repeat); the Tenant's own quota holds "
+			 "too"},
 		{.name = "weight",
 		 .value = "N",
 		 TD_OPT_INT(&a.weight, 1, 1000000),
@@ -352,7 +354,8 @@ int td_project_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "project",
 		.about = "Keeps the projects of Tenants. A project has an account of its own, which runs and jobs name "
-			 "(--account), with people, a quota, usage and bills. Who has logged in (tandem login) keeps those "
+			 "(--account), with people, a quota, usage and bills. Who has logged in (tandem login) keeps "
+			 "those "
 			 "of Tenants whose admin he is, and they are called TENANT.NAME; --kubeconfig, or nobody "
 			 "logged in: the cluster's administrator:\n"
 			 "  tandem project list                     all, or those of --tenant\n"

@@ -75,7 +75,8 @@ int td_project_own(const struct td_project_asked *a, const char *verb, const cha
 	td_url_escape(&path, name);
 	if (!strcmp(verb, "delete")) {
 		if (!(r = td_client_call(&c, "DELETE", td_buf_str(&path), NULL, NULL, err)))
-			printf("Project %s goes when its jobs are over. What it has used stays in Slurm's history.\n", name);
+			printf("Project %s goes when its jobs are over. What it has used stays in Slurm's history.\n",
+			       name);
 		return r;
 	}
 	bool add = !strcmp(verb, "add"), set = !strcmp(verb, "set");

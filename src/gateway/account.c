@@ -39,12 +39,12 @@ static int prove(struct td_gateway_ask *q, char **ret_user, struct td_error *err
 	if (!r && !key)
 		r = td_gateway_limit(q->g->limits, &one, user, err);
 	if (!r)
-		r = key ? td_gateway_by_key(q->g, key, &its, err)
-			: td_gateway_by_password(q->g, user, password, err);
+		r = key ? td_gateway_by_key(q->g, key, &its, err) : td_gateway_by_password(q->g, user, password, err);
 	// What this leads to, a cookie or another key, would do more.
 	if (!r && its.project)
 		r = td_fail(err, TD_DENIED,
-			    "this key is of project %.63s alone, and nobody logs in with it: use a password, or another key",
+			    "this key is of project %.63s alone, and nobody logs in with it: use a password, or "
+			    "another key",
 			    its.project);
 	if (!r)
 		name = td_strdup(key ? its.user : user);

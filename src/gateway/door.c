@@ -47,7 +47,7 @@ static const struct td_gateway_op *const tables[] = {
 	td_gateway_account_ops,  td_gateway_job_ops,     td_gateway_run_ops,    td_gateway_log_ops,
 	td_gateway_file_ops,     td_gateway_session_ops, td_gateway_env_ops,    td_gateway_data_ops,
 	td_gateway_schedule_ops, td_gateway_usage_ops,   td_gateway_tenant_ops, td_gateway_login_ops,
-	td_gateway_device_ops,   td_gateway_bill_ops,    td_gateway_member_ops,  td_gateway_project_ops};
+	td_gateway_device_ops,   td_gateway_bill_ops,    td_gateway_member_ops, td_gateway_project_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {

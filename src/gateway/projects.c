@@ -28,10 +28,11 @@ static int of_mine(struct td_gateway_ask *q, const struct td_gateway_viewer *v, 
 {
 	const struct td_object *t = tenant_named(v, name);
 	if (!leads(t, q->user.name))
-		return td_fail(err, TD_DENIED,
-			       "you are no admin of a Tenant \"%.63s\": its projects are made and changed by its admins "
-			       "(spec.members of the Tenant)",
-			       name);
+		return td_fail(
+			err, TD_DENIED,
+			"you are no admin of a Tenant \"%.63s\": its projects are made and changed by its admins "
+			"(spec.members of the Tenant)",
+			name);
 	*ret = t;
 	return 0;
 }
@@ -54,7 +55,8 @@ static int quota_check(struct td_gateway_ask *q, const yyjson_val *quota, struct
 	return 0;
 }
 
-static int members_check(const struct td_object *tenant, const yyjson_val *names, const char *field, struct td_error *err)
+static int members_check(const struct td_object *tenant, const yyjson_val *names, const char *field,
+			 struct td_error *err)
 {
 	yyjson_val *x;
 	size_t i, n;
@@ -86,10 +88,11 @@ static int make(struct td_gateway_ask *q, struct td_error *err)
 	    (r = members_check(t, td_jget(q->body, "members"), "members", err)))
 		return r;
 	if (!space_of(t))
-		return td_fail(err, TD_CONFLICT,
-			       "Tenant %s has no namespace, where its projects would be: an administrator of the cluster "
-			       "adds one (spec.namespaces)",
-			       tenant);
+		return td_fail(
+			err, TD_CONFLICT,
+			"Tenant %s has no namespace, where its projects would be: an administrator of the cluster "
+			"adds one (spec.namespaces)",
+			tenant);
 	td_auto_free char *account = td_asprintf("%s.%s", tenant, name);
 	const struct td_object *there = tenant_named(&v, account);
 	if (there)
@@ -135,12 +138,13 @@ static int find(struct td_gateway_ask *q, const struct td_gateway_viewer *v, con
 	yyjson_val *spaces = td_jget((*ret_tenant)->root, "status.namespaces"), *x;
 	size_t i, n;
 	yyjson_arr_foreach (spaces, i, n, x) {
-		r = td_kube_get(q->g->kube, &td_projects, td_jstr_or(x, "name", ""), dot + 1, td_gateway_cancel(q), ret, err);
+		r = td_kube_get(q->g->kube, &td_projects, td_jstr_or(x, "name", ""), dot + 1, td_gateway_cancel(q), ret,
+				err);
 		if (r != TD_NOT_FOUND)
 			return r;
 	}
-	return td_fail(err, TD_NOT_FOUND, "Tenant %s has no project \"%.63s\": `tandem project list` lists them", tenant,
-		       dot + 1);
+	return td_fail(err, TD_NOT_FOUND, "Tenant %s has no project \"%.63s\": `tandem project list` lists them",
+		       tenant, dot + 1);
 }
 
 // Who is in it, after some came and others went.
@@ -219,14 +223,14 @@ static int end(struct td_gateway_ask *q, struct td_error *err)
 
 // ---- list ----
 
-struct shown {
+struct projects_shown {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *list;
 	const char *user;
 };
 
 // o: a Project, or the Tenant of one. Of a Tenant members are objects.
-static void show(struct shown *s, const char *name, const struct td_object *tenant, const struct td_object *o)
+static void show(struct projects_shown *s, const char *name, const struct td_object *tenant, const struct td_object *o)
 {
 	yyjson_mut_val *p = yyjson_mut_arr_add_obj(s->d, s->list);
 	yyjson_val *conditions = td_jget(o->root, "status.conditions"), *m;
@@ -246,7 +250,8 @@ static void show(struct shown *s, const char *name, const struct td_object *tena
 		return;
 	yyjson_mut_val *people = td_jm_arr(s->d, p, "members");
 	yyjson_arr_foreach (td_jget(o->root, "spec.members"), i, n, m)
-		yyjson_mut_arr_add_strcpy(s->d, people, yyjson_is_str(m) ? yyjson_get_str(m) : td_jstr_or(m, "user", "?"));
+		yyjson_mut_arr_add_strcpy(s->d, people,
+					  yyjson_is_str(m) ? yyjson_get_str(m) : td_jstr_or(m, "user", "?"));
 }
 
 static int list(struct td_gateway_ask *q, struct td_error *err)
@@ -258,7 +263,8 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	    (r = td_kube_list(q->g->kube, &td_projects, NULL, NULL, NULL, td_gateway_cancel(q), &all, err)))
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	struct shown s = {.d = d, .list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects"), .user = q->user.name};
+	struct projects_shown s = {
+		.d = d, .list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects"), .user = q->user.name};
 	for (size_t i = 0; i < v.n_mine; i++) {
 		const struct td_object *t = v.mine[i], *up = tenant_named(&v, td_jstr_or(t->root, "spec.parent", ""));
 		if (td_gateway_is_project(t) && (leads(up, q->user.name) || td_gateway_member(t, q->user.name)))

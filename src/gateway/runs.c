@@ -24,7 +24,8 @@ int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_js
 	if (r)
 		return td_wrap(err, "the record of run %s", id);
 	if (!td_gateway_scope_run(q, td_json_root(record)))
-		return td_fail(err, TD_NOT_FOUND, "there is no run %.64s in project %.63s, of which this key is", id, q->project);
+		return td_fail(err, TD_NOT_FOUND, "there is no run %.64s in project %.63s, of which this key is", id,
+			       q->project);
 	*ret = td_steal(record);
 	return 0;
 }

@@ -9,17 +9,19 @@ int td_gateway_scope_begin(struct td_gateway_ask *q, const char *project, bool m
 			   struct td_error *err)
 {
 	if (!may)
-		return td_fail(err, TD_DENIED,
-			       "this key is of project %.63s alone, and %s is not done with it: use another key of yours",
-			       project, what);
+		return td_fail(
+			err, TD_DENIED,
+			"this key is of project %.63s alone, and %s is not done with it: use another key of yours",
+			project, what);
 	// What runs elsewhere is not known by its project here.
 	td_auto(td_hub_unref) struct td_hub *hub = NULL;
 	int r = td_hub_ask(q->g, &hub, err);
 	if (r)
 		return r;
 	if (hub)
-		return td_fail(err, TD_DENIED,
-			       "a key of one project is not taken at the hub of a federation: use another key of yours");
+		return td_fail(
+			err, TD_DENIED,
+			"a key of one project is not taken at the hub of a federation: use another key of yours");
 	q->project = project;
 	return 0;
 }

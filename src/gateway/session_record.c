@@ -55,8 +55,8 @@ int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
 	td_auto_free char *account = r ? NULL : td_session_record_account(o);
 	if (!r && !td_gateway_scope_session(q, account))
-		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is", id,
-			       q->project);
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is",
+			       id, q->project);
 	if (!r)
 		*ret = td_steal(o);
 	return r;

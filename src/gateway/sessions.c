@@ -56,8 +56,8 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	    (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
 	if (!r && !td_gateway_scope_session(q, td_object_annotation(o, TD_ANN_ASK_PREFIX "account")))
-		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is", id,
-			       q->project);
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is",
+			       id, q->project);
 	if (!r)
 		*ret = td_steal(o);
 	return r;

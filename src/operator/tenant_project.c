@@ -173,7 +173,9 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 		// It may be of another cluster, or not shown yet.
 		td_auto(td_object_unref) struct td_object *there = td_informer_get(p->ts->tenants, NULL, w->v.account);
 		if (there && !is_of(there, w->o)) {
-			wait_for(w, "NameTaken", td_arena_printf(p->arena, "there is a Tenant %s already: take another name", w->v.account));
+			wait_for(w, "NameTaken",
+				 td_arena_printf(p->arena, "there is a Tenant %s already: take another name",
+						 w->v.account));
 			return 0;
 		}
 		if (!td_jstr(p->v[w->up].o->root, "status.account") || !w->v.fits) {
@@ -187,7 +189,8 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 			     td_streq(td_jstr(p->v[i].o->root, "spec.parent"), p->v[w->up].o->name);
 		if (n >= PROJECTS_MOST) {
 			wait_for(w, "TooMany",
-				 td_arena_printf(p->arena, "Tenant %s has %zu projects, and %d are the most: delete some first",
+				 td_arena_printf(p->arena,
+						 "Tenant %s has %zu projects, and %d are the most: delete some first",
 						 p->v[w->up].o->name, n, PROJECTS_MOST));
 			return 0;
 		}
@@ -197,7 +200,9 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 	const struct td_object *live = p->v[w->own].o;
 	if (!is_of(live, w->o)) {
 		wait_for(w, "NameTaken",
-			 td_arena_printf(p->arena, "there is a Tenant %s already, or another namespace has this project: take another name",
+			 td_arena_printf(p->arena,
+					 "there is a Tenant %s already, or another namespace has this project: take "
+					 "another name",
 					 live->name));
 		return 0;
 	}
@@ -211,7 +216,8 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 	}
 	kept[w->own] = true;
 	if (!td_streq(td_jstr(ready, "status"), "True"))
-		wait_for(w, td_jstr_or(ready, "reason", "Making"), td_jstr_or(ready, "message", "its account is being made"));
+		wait_for(w, td_jstr_or(ready, "reason", "Making"),
+			 td_jstr_or(ready, "message", "its account is being made"));
 	return keep(w, err);
 }
 
@@ -271,8 +277,8 @@ int td_op_tenant_projects(struct td_op_tenant_pass *p, struct td_error *err)
 		if (kept[i] || !td_object_label(o, TD_LABEL_PROJECT) || td_object_deleting(o))
 			continue;
 		const struct td_kube_delete_opts how = {.uid = o->uid, .grace_s = -1};
-		td_info("Tenant %s: its Project %s/%s is no more", o->name,
-			td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT));
+		td_info("Tenant %s: its Project %s/%s is no more", o->name, td_object_label(o, TD_LABEL_PROJECT_NS),
+			td_object_label(o, TD_LABEL_PROJECT));
 		if ((r2 = td_kube_delete(p->ts->op->k, &td_tenants, NULL, o->name, &how, p->c, &e)) &&
 		    r2 != TD_NOT_FOUND) {
 			r = r2;

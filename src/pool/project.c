@@ -28,7 +28,8 @@ static void people(struct td_arena *arena, const struct td_pool_project *p, stru
 	v->members = l;
 	for (size_t i = 0; i < p->n_asked; i++)
 		if (!in(p->people, p->n_people, p->asked[i]))
-			strangers = strangers ? td_arena_printf(arena, "%.900s, %s", strangers, p->asked[i]) : p->asked[i];
+			strangers =
+				strangers ? td_arena_printf(arena, "%.900s, %s", strangers, p->asked[i]) : p->asked[i];
 	if (strangers)
 		wrong(v, "MembersUnknown",
 		      td_arena_printf(arena,
@@ -73,8 +74,9 @@ void td_pool_project_judge(struct td_arena *arena, const struct td_pool_project 
 		wrong(&v, "TenantGoes", td_arena_printf(arena, "Tenant %s is being deleted", p->tenant->name));
 	} else if (strlen(p->tenant->name) + 1 + strlen(p->name) > TD_POOL_PROJECT_NAME) {
 		wrong(&v, "NameTooLong",
-		      td_arena_printf(arena, "its account would be \"%s.%s\", and %d letters are the most: take a shorter name",
-				      p->tenant->name, p->name, TD_POOL_PROJECT_NAME));
+		      td_arena_printf(
+			      arena, "its account would be \"%s.%s\", and %d letters are the most: take a shorter name",
+			      p->tenant->name, p->name, TD_POOL_PROJECT_NAME));
 	} else if (strchr(p->name, '.')) {
 		wrong(&v, "NameInvalid", "metadata.name: a project's name has no dot: take another one");
 	} else {

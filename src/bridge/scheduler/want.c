@@ -185,11 +185,12 @@ static const char *charged(struct reader *rd, const struct td_settings *s, const
 	case TD_PROJECT_MAY:
 		return said;
 	case TD_PROJECT_STRANGER:
-		rd->r = td_fail(rd->err, TD_INVALID,
-				"annotation " TD_ANN_ASK_PREFIX
-				"account: project %.63s is of others than %.60s: one of its Tenant's admins lets people "
-				"in (tandem project add %.63s USER)",
-				said, person ? person : "whose pod this is (annotation " TD_ANN_USER ")", said);
+		rd->r = td_fail(
+			rd->err, TD_INVALID,
+			"annotation " TD_ANN_ASK_PREFIX
+			"account: project %.63s is of others than %.60s: one of its Tenant's admins lets people "
+			"in (tandem project add %.63s USER)",
+			said, person ? person : "whose pod this is (annotation " TD_ANN_USER ")", said);
 		return NULL;
 	case TD_PROJECT_NOT:
 		break;

@@ -308,10 +308,12 @@ static void test_projects(void **state)
 		"\"status\":{\"account\":\"phys\",\"namespaces\":[{\"name\":\"lab\",\"user\":\"pods\"}]}}",
 		"{\"metadata\":{\"name\":\"bio\"},\"spec\":{\"members\":[{\"user\":\"alice\"}]},"
 		"\"status\":{\"account\":\"bio\",\"namespaces\":[{\"name\":\"wet\",\"user\":\"pods\"}]}}",
-		"{\"metadata\":{\"name\":\"physics.q\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],\"members\":[{"
+		"{\"metadata\":{\"name\":\"physics.q\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],\"members\":"
+		"[{"
 		"\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"},{\"user\":\"boss\",\"role\":\"viewer\"}]},"
 		"\"status\":{\"account\":\"physics.q\"}}",
-		"{\"metadata\":{\"name\":\"physics.new\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],\"members\":["
+		"{\"metadata\":{\"name\":\"physics.new\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],"
+		"\"members\":["
 		"{\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"}]}}"};
 	td_auto(td_json_unref) struct td_json *c = given_json(cluster);
 	struct td_json *t[TD_LEN(tenants)];
@@ -329,9 +331,9 @@ static void test_projects(void **state)
 		{"lab", "bob", "physics.q", TD_PROJECT_STRANGER},
 		{"lab", "boss", "physics.q", TD_PROJECT_STRANGER}, // he only looks
 		{"lab", NULL, "physics.q", TD_PROJECT_STRANGER},
-		{"wet", "alice@uni", "physics.q", TD_PROJECT_NOT}, // another Tenant's
+		{"wet", "alice@uni", "physics.q", TD_PROJECT_NOT},   // another Tenant's
 		{"lab", "alice@uni", "physics.new", TD_PROJECT_NOT}, // its account is not there yet
-		{"lab", "alice@uni", "bio", TD_PROJECT_NOT},	     // no project
+		{"lab", "alice@uni", "bio", TD_PROJECT_NOT},         // no project
 		{"lab", "alice@uni", "phys", TD_PROJECT_NOT},
 		{"sessions-alice", NULL, "physics.q", TD_PROJECT_MAY},
 		{"sessions-alice", "bob", "physics.q", TD_PROJECT_MAY}, // all that is there is alice's
