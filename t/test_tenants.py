@@ -313,6 +313,7 @@ def test_a_tenants_own_admins_keep_its_projects(pool, tmp_path):
     wait_for("its object says so", lambda: "researcher run nothing in Tenant physics" in pool.kubectl("get", "project", "top", "-n", "physics", "-o", "yaml"))
     pool.kubectl("delete", "tenant", "physics", "--wait=false")
     wait_for("with its Tenant it goes", lambda: [t["metadata"]["name"] for t in pool.items("tenants")] == ["bio"])
+    pool.kubectl("delete", "namespace", "physics", "--timeout=120s")
 
 
 @pytest.mark.feature("C1.1", "C1.3")
