@@ -411,7 +411,7 @@ UNUSED = {
     ("tandem-bridge", "tandem.dev", "slurmclusters/status", "patch"): "t/test_policies.py: what became of spec.scheduler.policies",
     ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
     **{("tandem-operator", g, r, v): "t/test_tenants.py: what a Tenant has" for g, r, verbs in (
-        ("tandem.dev", "tenants", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
+        ("tandem.dev", "tenants", ("create", "patch", "delete")), ("tandem.dev", "projects/status", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
         ("rbac.authorization.k8s.io", "rolebindings", ("create", "patch", "delete")), ("networking.k8s.io", "networkpolicies", ("delete",))) for v in verbs},
     **{("tandem-operator", "", "resourcequotas", v): "t/test_tenant_storage.py: a Tenant's storage" for v in ("create", "patch", "delete")},
     ("tandem-operator", "tandem.dev", "datasets/status", "patch"): "t/test_nodedata.py",

@@ -17,6 +17,7 @@ import yaml
 
 from harness import KEEP, ROOT, wait_for
 from installed import ready
+from laptop import tenant
 from realpool import GPUS, TANDEM_IMAGE
 from wsclient import WebSocket
 
@@ -127,6 +128,35 @@ def door(shared_pool, tmp_path_factory):
         pool.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=yaml.safe_dump_all([*gone, *(d for d in docs if d["kind"] == "Namespace")]))
         pool.kubectl("delete", "secret", "main-gateway", "-n", "slurm", "--ignore-not-found")
         pool.change({"scheduler": {"namespaces": namespaces}}, idle=False)
+
+
+@pytest.mark.feature("C10.3", "A16.9")
+def test_a_tenants_admin_makes_a_project_and_a_session_in_it(pool, door, tmp_path):
+    """By the rights of the chart, and as an object by those that the API server adds to its own role admin."""
+    me = Away(pool, tmp_path / "me", "researcher", *door)
+    parts = [d for d in yaml.safe_load_all((ROOT / "deploy/kustomize/base/20-operator.yaml").read_text()) if d and "/aggregate-to-" in str(d["metadata"].get("labels"))]
+    pool.apply(*parts)
+    pool.apply(tenant("optics", [{"user": "researcher", "role": "admin"}], namespaces=["optics"]))
+    try:
+        wait_for("the Tenant has its namespace", lambda: pool.get("tenant", "optics").get("status", {}).get("namespaces"))
+        me.run("project", "create", "lenses", "--tenant", "optics", "--quota", "gpu=1")
+        mirrors = json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "Project", "metadata": {"name": "mirrors", "namespace": "optics"}, "spec": {}})
+        wait_for("he may", lambda: pool.run("kubectl", "create", "--as", "researcher", "-f", "-", input=mirrors, check=False).returncode == 0)
+        for ns, verb in (("slurm", "create"), ("default", "create"), ("optics", "update")):
+            said = pool.run("kubectl", "auth", "can-i", verb, "projects.tandem.dev", *(["--subresource=status"] if verb == "update" else []), "-n", ns, "--as", "researcher", check=False).stdout
+            assert said.strip() == "no", (ns, said)
+        wait_for("both are ready", lambda: sorted(p["name"] for p in me.json("project", "list")["projects"] if p["ready"]) == ["optics.lenses", "optics.mirrors"])
+        session = me.json("session", "start", "batch", "--account", "optics.lenses", "--", "exec sleep 100000")["id"]
+        wait_for("it runs in the project", lambda: pool.shell("squeue", "-h", "-A", "optics.lenses", "-t", "R", "-o", "%u").split() == ["researcher"])
+        me.run("session", "stop", session)
+        me.run("project", "delete", "optics.lenses")
+        pool.kubectl("delete", "project", "mirrors", "-n", "optics", "--as", "researcher")
+        wait_for("they are gone", lambda: me.json("project", "list")["projects"] == [])
+    finally:
+        pool.kubectl("delete", "tenants", "optics", "--wait=false", "--ignore-not-found")
+        pool.kubectl("delete", "clusterroles", *[d["metadata"]["name"] for d in parts])
+        wait_for("it is gone", lambda: not pool.items("tenants"))
+        pool.kubectl("delete", "namespace", "optics", "--wait=false", "--ignore-not-found")
 
 
 @pytest.mark.feature("A16.9", "D3.4", "D3.6", "D3.7", "E1.1")

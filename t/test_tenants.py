@@ -5,6 +5,7 @@ import re
 import pytest
 
 from harness import wait_for
+from laptop import Laptop
 
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 
@@ -97,7 +98,7 @@ def sbatch(pool, *argv, **kw):
 
 
 def may(pool, user, verb, what, ns):
-    return pool.run("kubectl", "auth", "can-i", verb, what, "-n", ns, "--as", user, check=False).stdout.strip() == "yes"
+    return pool.run("kubectl", "auth", "can-i", verb, *what.split(), "-n", ns, "--as", user, check=False).stdout.strip() == "yes"
 
 
 @pytest.mark.feature("C1.1", "C1.2", "C1.3")
@@ -206,7 +207,7 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
     want = {"name": "quarks", "tenant": "physics", "account": "quarks", "weight": 1, "quota": {"gpu": "1"}, "members": ["researcher"], "ready": True}
     wait_for("it is ready", lambda: [{k: v for k, v in p.items() if k != "message"} for p in projects()] == [want])
     rows = associations(pool, "quarks")
-    assert (rows[("quarks", "")]["ParentName"], rows[("quarks", "")]["GrpTRES"]) == ("physics", "gres/gpu=1") and set(rows) == {("quarks", ""), ("quarks", "researcher")}
+    assert (rows[("quarks", "")]["ParentName"], rows[("quarks", "")]["GrpTRES"]) == ("physics", "gres/gpu=1") and set(rows) == {("quarks", ""), ("quarks", "researcher"), ("quarks", "pods")}  # as whom pods run
 
     # Its quota is its own, and what it holds is its Tenant's too.
     jobs = [sbatch(pool, f"--account={a}", "--gpus=1").stdout.strip() for a in ("quarks", "quarks", "physics", "physics")]
@@ -227,6 +228,92 @@ def test_a_project_has_an_account_people_and_a_quota_inside_its_tenant(pool):
     wait_for("he is in again", lambda: ("quarks", "researcher") in associations(pool, "quarks"))
     pool.cmd("project", "delete", "quarks")
     wait_for("it is gone", lambda: not projects() and not associations(pool, "quarks"))
+
+
+@pytest.mark.feature("C10.3", "C10.2", "C9.3")
+def test_a_tenants_own_admins_keep_its_projects(pool, tmp_path):
+    physics = tenant("physics", {"gpu": 2}, perUser={"running": 7}, members=[{"user": "researcher", "role": "admin"}])
+    ready(pool, physics, tenant("bio", members=[{"user": "researcher"}]))
+    me = Laptop(pool, tmp_path / "laptop", "researcher")
+    assert may(pool, "researcher", "create", "projects", "physics") and may(pool, "researcher", "list", "projects", "bio")
+    for verb, what, ns, who in (("create", "projects", "bio", "researcher"), ("delete", "projects", "default", "researcher"), ("create", "projects", "physics", "eve"), ("list", "projects", "physics", "eve"),
+                                ("patch", "projects.tandem.dev --subresource=status", "physics", "researcher"), ("create", "tenants", "physics", "researcher"), ("patch", "tenants", "physics", "researcher")):
+        assert not may(pool, who, verb, what, ns), (verb, what, ns, who)
+    refused = {("create", "quarks", "--tenant", "bio"): 'you are no admin of a Tenant "bio"', ("create", "quarks", "--tenant", "other"): 'you are no admin of a Tenant "other"',
+               ("create", "quarks", "--tenant", "physics", "--member", "pods"): '"pods" runs nothing in Tenant physics', ("create", "quarks", "--tenant", "physics", "--quota", "gpus=1"): "did you mean gpu?",
+               ("create", "quarks", "--tenant", "physics", "--quota", "storage=1Ti"): "a project has no namespaces", ("add", "bio.x", "researcher"): "you are no admin", ("delete", "physics.x"): "has no project"}
+    for argv, words in refused.items():
+        r = me.run("project", *argv, check=False)
+        assert r.returncode == 1 and words in r.stderr, (argv, r.stderr)
+    projects = lambda: {p["name"]: p for p in me.json("project", "list")["projects"]}  # noqa: E731
+    assert "--account physics.quarks" in me.run("project", "create", "quarks", "--tenant", "physics", "--quota", "gpu=3").stdout
+    wait_for("it says that this is too much", lambda: "Tenant physics has 2: give it no more" in projects()["physics.quarks"].get("message", ""))
+    assert not associations(pool, "physics.quarks")
+    me.run("project", "set", "physics.quarks", "--quota", "gpu=1")
+    wait_for("it is ready", lambda: projects()["physics.quarks"]["ready"] and projects()["physics.quarks"]["members"] == ["researcher"])
+    rows = associations(pool, "physics.quarks")
+    own, his = rows["physics.quarks", ""], rows["physics.quarks", "researcher"]
+    assert (own["ParentName"], own["GrpTRES"], his["MaxJobs"]) == ("physics", "gres/gpu=1", "7") and len(rows) == 3
+    # An object does the same: here one that can be nothing.
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Project", "metadata": {"name": "stray", "namespace": "default"}, "spec": {}})
+    wait_for("it is nobody's", lambda: [c["reason"] for c in pool.get("project", "stray", "-n", "default").get("status", {}).get("conditions", [])] == ["NoTenant"])
+    pool.kubectl("delete", "project", "stray", "-n", "default")
+
+    # Pods name it; only its people's, and only in a namespace of its Tenant.
+    def pod(name, ns="physics", user="researcher"):
+        p = pool.pod(name, gpus=1, ns=ns)
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/account": "physics.quarks"}
+        pool.kubectl("apply", "-f", "-", *(["--as", user] if user else []), input=json.dumps(p))
+    pod("its")
+    wait_for("it runs", lambda: pool.phase("its", "physics") == "Running")
+    assert pool.job(pool.grant(pool.get("pod", "its", "-n", "physics"))[0])["Account"] == "physics.quarks"
+    pod("more"), pod("strange", user=None), pod("far", ns="bio")
+    wait_for("its quota is full", lambda: "Tenant physics.quarks holds 1 of 1 gpu" in pool.cmd("why", "more", "-n", "physics").stdout)
+    wait_for("who is not in it is refused", lambda: "project physics.quarks is of others than" in pool.cmd("why", "strange", "-n", "physics").stdout)
+    wait_for("so is another Tenant's", lambda: '"physics.quarks" is not what namespace bio is given' in pool.cmd("why", "far", "-n", "bio").stdout)
+    assert re.search(r"^physics\.quarks +jobs .*\n +gpu +1 +1 +1 ", pool.cmd("quota").stdout, re.M)
+    pool.kubectl("delete", "pods", "its", "more", "strange", "-n", "physics", "--grace-period=1")
+
+    # A key of the project does nothing outside of it.
+    mine = me.submit("--no-code", "--name", "mine", "--account", "physics", "--", "exec sleep 100000")
+    assert me.run("key", "create", "--project", "physics", check=False).returncode == 1  # no project
+    whole, me.key = me.key, me.run("key", "create", "--project", "physics.quarks").stdout.strip()
+    run = me.submit("--no-code", "--name", "its", "--", "echo said; exec sleep 100000")
+    wait_for("it runs in the project", lambda: pool.shell("squeue", "-h", "-A", "physics.quarks", "-t", "R", "-o", "%u").split() == ["researcher"])
+    assert [r["id"] for r in me.json("ps")["runs"]] == [run] and me.run("submit", "--no-code", "--account", "physics", "--", "true", check=False).returncode == 1
+    ask = lambda *a: me.api(*a)[0]  # noqa: E731
+    assert (ask("GET", f"/runs/{run}"), ask("GET", f"/runs/{mine}"), ask("POST", f"/runs/{mine}/cancel"), ask("GET", f"/runs/{mine}/log"), ask("POST", f"/runs/{mine}/again", {"request": "r" * 20})) == (200, 404, 404, 404, 404)
+    job = {"request": "s" * 20, "job": {"name": "t", "steps": [{"name": "a", "entrypoint": ["true"]}, {"name": "b", "entrypoint": ["true"], "account": "physics"}]}}
+    for method, path, body in (("GET", "/keys", None), ("POST", "/keys", {"name": "x"}), ("GET", "/projects", None), ("GET", "/files/content?path=.bashrc", None), ("POST", "/files", {"path": "x", "chunks": []}),
+                               ("POST", "/runs", job), ("POST", "/sessions", {"account": "physics", "command": "x"}), ("POST", "/login", {"key": me.key}), ("POST", "/login/key", None)):
+        assert ask(method, path, body) in (403, 422) and (path == "/login/key" or ask(method, path, body) == 403), (method, path)
+    session = me.api("POST", "/sessions", {"kind": "batch", "command": "exec sleep 100000"})[1]["id"]
+    wait_for("a session is the project's", lambda: pool.shell("squeue", "-h", "-A", "physics.quarks", "-t", "R", "-o", "%u").split() == ["researcher"] * 2)
+    assert [s["id"] for s in me.api("GET", "/sessions")[1]["sessions"]] == [session] and ask("DELETE", f"/sessions/{session}") == 200
+    key_id, me.key = me.key[4:12], whole
+    assert me.api("POST", "/sessions", {"kind": "batch", "command": "x", "account": "physics"})[0] == 404
+    new = me.run("key", "rotate", key_id).stdout.strip()
+    whole, me.key = me.key, new
+    assert ask("GET", "/whoami") == 200 and me.api("GET", "/whoami")[1]["project"] == "physics.quarks" and ask("DELETE", f"/keys/{key_id}") == 403 and ask("DELETE", f"/keys/{new[4:12]}") == 200
+    me.key = whole
+
+    # Who leaves the Tenant is out of the project; what runs keeps it, and it takes no more.
+    me.run("project", "delete", "physics.quarks")
+    wait_for("it waits for its run", lambda: "physics.quarks run" in projects()["physics.quarks"].get("message", ""))
+    wait_for("and takes no other", lambda: sbatch(pool, "-A", "physics.quarks", check=False).returncode)
+    assert "still goes" in me.run("project", "create", "quarks", "--tenant", "physics", check=False).stderr
+    pool.shell("scancel", "-Q", "-u", "researcher")
+    wait_for("it is gone", lambda: not projects() and not associations(pool, "physics.quarks"))
+    pool.kubectl("create", "--as", "researcher", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "Project", "metadata": {"name": "top", "namespace": "physics"}, "spec": {"members": ["researcher"]}}))
+    wait_for("he is in", lambda: ("physics.top", "researcher") in associations(pool, "physics.top"))
+    physics["spec"]["members"][0]["role"] = "viewer"
+    pool.apply(physics)
+    wait_for("he is out", lambda: ("physics.top", "") in (have := associations(pool, "physics.top")) and ("physics.top", "researcher") not in have)
+    assert not may(pool, "researcher", "delete", "projects", "physics") and me.run("project", "set", "physics.top", "--weight", "9", check=False).returncode == 1
+    wait_for("its object says so", lambda: "researcher run nothing in Tenant physics" in pool.kubectl("get", "project", "top", "-n", "physics", "-o", "yaml"))
+    pool.kubectl("delete", "tenant", "physics", "--wait=false")
+    wait_for("with its Tenant it goes", lambda: [t["metadata"]["name"] for t in pool.items("tenants")] == ["bio"])
+    pool.kubectl("delete", "namespace", "physics", "--timeout=120s")
 
 
 @pytest.mark.feature("C1.1", "C1.3")

@@ -134,22 +134,23 @@ const char *td_annotation_unknown(const yyjson_val *notes)
 void td_annotation_page(struct td_buf *b)
 {
 	td_buf_puts(
-		b, "# Annotations of pods for Slurm\n\n"
-		   "What a pod of a SlurmCluster's scheduler may say to Slurm: tandem.dev/v1alpha1. The same words:\n"
-		   "`tandem annotations`.\n\n"
-		   "- A key below `" TD_ANN_ASK_PREFIX "` that is not here is refused by name: event and condition of\n"
-		   "  the pod.\n"
-		   "- Partition, account and QOS are what the pod's namespace maps to\n"
-		   "  (`spec.scheduler.namespaces` of the SlurmCluster). A pod may name another partition or QOS only\n"
-		   "  where its namespace names none, and no account beside its namespace's. The user is always the\n"
-		   "  namespace's.\n"
-		   "- Text has letters, digits and ``_.,:&|()*[]=+@/-`` only, at most 256.\n"
-		   "- Pods that start together or not at all say so by `" TD_LABEL_GANG "`, `" TD_ANN_GANG_SIZE "`,\n"
-		   "  `" TD_LABEL_GANG_ROLE "`, `" TD_ANN_GANG_MIN "` and `" TD_ANN_GANG_LOSS
-		   "`: [gangs.md](../gangs.md).\n"
-		   "- The pod is read when it is submitted. A change of a waiting pod counts for its next job.\n\n"
-		   "| annotation | as in sbatch | meaning | value | without it | example |\n"
-		   "| --- | --- | --- | --- | --- | --- |\n");
+		b,
+		"# Annotations of pods for Slurm\n\n"
+		"What a pod of a SlurmCluster's scheduler may say to Slurm: tandem.dev/v1alpha1. The same words:\n"
+		"`tandem annotations`.\n\n"
+		"- A key below `" TD_ANN_ASK_PREFIX "` that is not here is refused by name: event and condition of\n"
+		"  the pod.\n"
+		"- Partition, account and QOS are what the pod's namespace maps to\n"
+		"  (`spec.scheduler.namespaces` of the SlurmCluster). A pod may name another partition or QOS only\n"
+		"  where its namespace names none, and as account, beside its namespace's, a project that its person\n"
+		"  is in ([tenants.md](../tenants.md#projects)). The user is always the namespace's.\n"
+		"- Text has letters, digits and ``_.,:&|()*[]=+@/-`` only, at most 256.\n"
+		"- Pods that start together or not at all say so by `" TD_LABEL_GANG "`, `" TD_ANN_GANG_SIZE "`,\n"
+		"  `" TD_LABEL_GANG_ROLE "`, `" TD_ANN_GANG_MIN "` and `" TD_ANN_GANG_LOSS
+		"`: [gangs.md](../gangs.md).\n"
+		"- The pod is read when it is submitted. A change of a waiting pod counts for its next job.\n\n"
+		"| annotation | as in sbatch | meaning | value | without it | example |\n"
+		"| --- | --- | --- | --- | --- | --- |\n");
 	for (size_t i = 0; i < TD_ASKS_KEYS; i++) {
 		const struct td_annotation *a = &td_annotations[i];
 		td_buf_printf(b, "| `%s` | `%s` | %s | %s | %s | `%s` |\n", a->name, a->option, a->meaning,

@@ -169,6 +169,9 @@
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 // On a tenant's namespaces and what is in them for it: its name. Who may label namespaces decides. Also the name of Tenants' finalizer.
 #define TD_LABEL_TENANT "tandem.dev/tenant"
+// By the operator on a Tenant that it made of a Project: the name and the namespace of that one.
+#define TD_LABEL_PROJECT "tandem.dev/project"
+#define TD_LABEL_PROJECT_NS "tandem.dev/project-namespace"
 // By the operator on the same: the filter of system calls of its pods, "RuntimeDefault" or "localhost/NAME".
 #define TD_ANN_SECCOMP "tandem.dev/seccomp"
 // By the operator on the same, where its pods must have user namespaces: "required".

@@ -2,6 +2,7 @@
 
 #include "bridge/scheduler/want.h"
 
+#include "api/annotations.h"
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "pool/quota.h"
@@ -119,6 +120,10 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	const yyjson_val *t = NULL;
 	yyjson_val *k, *x;
 	size_t i, n;
+	const char *named = td_jkey_str(td_jget(l->pod, "metadata.annotations"), td_annotations[TD_ASKS_ACCOUNT].name);
+	for (i = 0; i < l->n && named && !t; i++) // a project
+		if (td_streq(td_jstr(l->tenants[i], "status.account"), named))
+			t = l->tenants[i];
 	for (i = 0; i < l->n && !t; i++)
 		if (td_jfind(td_jget(l->tenants[i], "status.namespaces"), "name", ns))
 			t = l->tenants[i];

@@ -160,6 +160,25 @@ static void read_people(const yyjson_val *t, const char *of, struct td_settings 
 	}
 }
 
+// One that has an account, and people who run something.
+static void read_project(const yyjson_val *t, struct td_settings *s)
+{
+	yyjson_val *x, *spaces = td_jget(t, "spec.namespaces");
+	const char *account = td_jstr(t, "status.account"), *parent = td_jstr(t, "spec.parent");
+	size_t i, n;
+	if (!account || !parent || !spaces || yyjson_arr_size(spaces))
+		return;
+	account = td_arena_strdup(s->arena, account);
+	parent = td_arena_strdup(s->arena, parent);
+	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
+		const char *user = td_jstr(x, "user");
+		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+			s->projects[s->n_projects++] = (struct td_settings_project){
+				account, parent, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
+				td_arena_strdup(s->arena, user)};
+	}
+}
+
 // The namespaces of a Tenant. Those whose account is in place are in its status (operator/tenant.h).
 // A Tenant that is new, or has changed, may name more; their pods wait, so that nobody else is charged
 // for them.
@@ -179,6 +198,7 @@ static void read_tenant(const yyjson_val *t, struct td_settings *s)
 						   .user = td_strdup(td_jstr(x, "user")),
 						   .account = td_strdup(account),
 						   .of = of,
+						   .tenant = td_arena_strdup(s->arena, name),
 						   .private_net = closed,
 						   .partition = td_strdup(td_jstr(t, "status.partition")),
 						   .usual_qos = td_strdup(td_jstr(t, "status.qos"))};
@@ -200,12 +220,13 @@ static void read_maps(const yyjson_val *scheduler, const yyjson_val *cluster, co
 	for (i = 0; i < tenants->n; i++)
 		people += yyjson_arr_size(td_jget(tenants->v[i], "spec.members"));
 	s->people = td_arena_alloc(s->arena, people * sizeof(*s->people));
+	s->projects = td_arena_alloc(s->arena, people * sizeof(*s->projects));
 	for (i = 0; i < tenants->n; i++)
 		room += yyjson_arr_size(td_jget(tenants->v[i], "status.namespaces")) +
 			yyjson_arr_size(td_jget(tenants->v[i], "spec.namespaces")) + 1;
 	s->maps = td_calloc(room, sizeof(*s->maps));
 	for (i = 0; i < tenants->n; i++)
-		read_tenant(tenants->v[i], s);
+		read_tenant(tenants->v[i], s), read_project(tenants->v[i], s);
 	// Where there are Tenants, a pod that names no account must not go to its user's first one.
 	const char *open = tenants->n ? td_jstr_or(cluster, "spec.accounting.openAccount", "open") : NULL;
 	yyjson_arr_foreach (maps, i, n, x)
@@ -257,6 +278,9 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 		td_buf_printf(&b, " %s*%lld", s->weights[i].account, (long long)s->weights[i].weight);
 	for (size_t i = 0; i < s->n_people; i++)
 		td_buf_printf(&b, " %s/%s=%s", s->people[i].of, s->people[i].name, s->people[i].user);
+	for (size_t i = 0; i < s->n_projects; i++)
+		td_buf_printf(&b, " %s<%s/%s=%s", s->projects[i].account, s->projects[i].parent, s->projects[i].name,
+			      s->projects[i].user);
 	for (size_t i = 0; i < s->groups.n; i++) {
 		td_buf_printf(&b, " %s:", s->groups.v[i].name);
 		for (size_t k = 0; k < s->groups.v[i].n_users; k++)
@@ -477,6 +501,26 @@ bool td_settings_owner_of(const struct td_settings *s, const char *ns, const cha
 	o.unknown = !o.uid && s->n_users && !s->directory;
 	*ret = o;
 	return true;
+}
+
+enum td_settings_may td_settings_project(const struct td_settings *s, const char *ns, const char *person,
+					 const char *account)
+{
+	const struct td_ns_map *m = NULL;
+	enum td_settings_may may = TD_PROJECT_NOT;
+	for (size_t i = 0; i < s->n_maps && !m; i++)
+		if (!strcmp(s->maps[i].ns, "*") || !strcmp(s->maps[i].ns, ns))
+			m = &s->maps[i];
+	if (!m || m->wait || (!m->tenant && (!m->user || !strcmp(m->ns, "*"))))
+		return TD_PROJECT_NOT;
+	for (size_t i = 0; i < s->n_projects && may != TD_PROJECT_MAY; i++) {
+		const struct td_settings_project *p = &s->projects[i];
+		if (strcmp(p->account, account) != 0 || (m->tenant && strcmp(p->parent, m->tenant) != 0))
+			continue;
+		may = td_streq(m->tenant ? p->name : p->user, m->tenant ? person : m->user) ? TD_PROJECT_MAY
+											    : TD_PROJECT_STRANGER;
+	}
+	return may;
 }
 
 int64_t td_settings_weight(const struct td_settings *s, const char *account)

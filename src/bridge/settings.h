@@ -21,10 +21,16 @@ struct td_settings_user {
 struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
-	char *usual_qos;  // of pods that name none, and whose class has none
-	char *wait;       // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
-	bool private_net; // gangs and sessions have a network of their own
-	const char *of;   // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
+	char *usual_qos;    // of pods that name none, and whose class has none
+	char *wait;         // it is that Tenant's, whose account is not in place yet; NULL: nothing waits
+	bool private_net;   // gangs and sessions have a network of their own
+	const char *of;     // the Tenant whose members' pods are theirs (spec.perUser.pods); NULL: all are of `user`
+	const char *tenant; // whose it is; NULL: no Tenant's
+};
+// Who is in a project: a Tenant below another one that has no namespaces.
+struct td_settings_project {
+	const char *account, *parent; // parent: the Tenant above
+	const char *name, *user;      // of one of its people in Kubernetes and in Slurm
 };
 struct td_settings_weight {
 	const char *account;
@@ -94,6 +100,8 @@ struct td_settings {
 	struct td_arena *arena; // of groups, usual and people
 	struct td_settings_person *people;
 	size_t n_people;
+	struct td_settings_project *projects; // sorted by nothing; a row for each person of each project
+	size_t n_projects;
 	struct td_pool_groups groups;            // spec.resourceGroups, and to whom Tenants say they are granted
 	const char *usual;                       // the partition of pods that name none; NULL: Slurm's default
 	const struct td_policies_rule *policies; // in the arena; the first that fits a job counts
@@ -134,6 +142,12 @@ bool td_settings_private(const struct td_settings *s, const char *ns);
 // The same for the pods of a person, by the name that Kubernetes knows (NULL: nobody is known). They are his own where
 // the namespace is a Tenant's that says so and he is its member; else they are as all pods of the namespace.
 bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret);
+// May a pod of this namespace and person (as above) be charged to this project's account? In a Tenant's namespace to
+// those of that Tenant which the person is in; in a namespace that spec.scheduler gives to a user by name, to those
+// which that user is in. NOT: there is no such project for this namespace. STRANGER: he is not in it.
+enum td_settings_may { TD_PROJECT_NOT, TD_PROJECT_STRANGER, TD_PROJECT_MAY };
+enum td_settings_may td_settings_project(const struct td_settings *s, const char *ns, const char *person,
+					 const char *account);
 // The share of an account beside the others: its Tenant's weight, else 1.
 int64_t td_settings_weight(const struct td_settings *s, const char *account);
 // Fills groups and usual (granted.c).

@@ -1,21 +1,18 @@
-// tandem project: the projects of Tenants. A project is a Tenant below another one that has no
-// namespaces: an account in Slurm with people, a quota and bills of its own, which runs and jobs name.
+// tandem project: the projects of Tenants: accounts in Slurm with people, a quota and bills of their own, which runs and
+// jobs name. Who has logged in keeps those of the Tenants whose admin he is, at the gateway (project_own.c). Whoever
+// has the cluster's rights makes them as Tenants below another one, without namespaces.
+#include "cli/project.h"
+
 #include "api/quantity.h"
 #include "api/storagequota.h"
-#include "cli/common.h"
+#include "base/names.h"
+#include "cli/client.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
 #include "slurm/resource.h"
 
 #include <stdio.h>
 #include <string.h>
-
-struct project_asked {
-	struct td_remote remote;
-	const char *tenant, *output;
-	struct td_strv members, quota;
-	int weight;
-};
 
 static bool is_project(const struct td_object *o)
 {
@@ -33,6 +30,13 @@ static int get(struct td_kube *k, const char *name, struct td_object **ret, stru
 		return td_fail(err, TD_INVALID,
 			       "%s is no project: it is a Tenant %s, which kubectl changes and deletes", name,
 			       td_jstr(o->root, "spec.parent") ? "with namespaces" : "below no other one");
+	if (!r && td_object_label(o, TD_LABEL_PROJECT))
+		return td_fail(
+			err, TD_INVALID,
+			"%s is what becomes of Project %s/%s, which admins of its Tenant keep: change that (kubectl -n "
+			"%s edit project %s)",
+			name, td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT),
+			td_object_label(o, TD_LABEL_PROJECT_NS), td_object_label(o, TD_LABEL_PROJECT));
 	if (!r)
 		*ret = td_steal(o);
 	return r;
@@ -84,7 +88,32 @@ static void quotas(yyjson_val *map, struct td_buf *b)
 		td_buf_puts(b, "-");
 }
 
-static int list(struct td_kube *k, const struct project_asked *a, struct td_error *err)
+void td_project_show(const yyjson_val *all, const struct td_project_asked *a)
+{
+	if (a->output) {
+		td_auto_free char *text = td_json_pretty(all);
+		puts(text);
+		return;
+	}
+	if (!yyjson_arr_size(td_jget(all, "projects"))) {
+		printf("There are no projects%s%s. `tandem project create` makes one.\n",
+		       a->tenant ? " of Tenant " : "", a->tenant ? a->tenant : "");
+		return;
+	}
+	printf("%-20s %-20s %-24s %-24s %s\n", "PROJECT", "TENANT", "QUOTA", "PEOPLE", "READY");
+	yyjson_val *p;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(all, "projects"), i, n, p) {
+		td_auto_buf struct td_buf quota = {0}, people = {0};
+		bool ready = td_jbool(p, "ready", false);
+		quotas(td_jget(p, "quota"), &quota);
+		joined(td_jget(p, "members"), &people);
+		printf("%-20s %-20s %-24.60s %-24.60s %s\n", td_jstr_or(p, "name", "?"), td_jstr_or(p, "tenant", "?"),
+		       td_buf_str(&quota), td_buf_str(&people), ready ? "yes" : td_jstr_or(p, "message", "not yet"));
+	}
+}
+
+static int list(struct td_kube *k, const struct td_project_asked *a, struct td_error *err)
 {
 	td_auto_objects struct td_objects all = {0};
 	int r = td_kube_list(k, &td_tenants, NULL, NULL, NULL, NULL, &all, err);
@@ -96,27 +125,7 @@ static int list(struct td_kube *k, const struct project_asked *a, struct td_erro
 		if (is_project(all.v[i]) && (!a->tenant || td_streq(td_jstr(all.v[i]->root, "spec.parent"), a->tenant)))
 			view(all.v[i], d, projects);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
-	if (a->output) {
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
-		puts(text);
-		return 0;
-	}
-	if (!yyjson_arr_size(td_jget(td_json_root(j), "projects"))) {
-		printf("There are no projects%s%s. `tandem project create` makes one.\n",
-		       a->tenant ? " of Tenant " : "", a->tenant ? a->tenant : "");
-		return 0;
-	}
-	printf("%-20s %-20s %-24s %-24s %s\n", "PROJECT", "TENANT", "QUOTA", "PEOPLE", "READY");
-	yyjson_val *p;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(td_json_root(j), "projects"), i, n, p) {
-		td_auto_buf struct td_buf quota = {0}, people = {0};
-		bool ready = td_jbool(p, "ready", false);
-		quotas(td_jget(p, "quota"), &quota);
-		joined(td_jget(p, "members"), &people);
-		printf("%-20s %-20s %-24.60s %-24.60s %s\n", td_jstr_or(p, "name", "?"), td_jstr_or(p, "tenant", "?"),
-		       td_buf_str(&quota), td_buf_str(&people), ready ? "yes" : td_jstr_or(p, "message", "not yet"));
-	}
+	td_project_show(td_json_root(j), a);
 	return 0;
 }
 
@@ -147,8 +156,9 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 }
 
 // What the cluster does not have is refused here, and not only by a condition of the Tenant later.
-static int quota_of(struct td_kube *k, const struct project_asked *a, const struct td_object *tenant, yyjson_mut_doc *d,
-		    yyjson_mut_val *quota, struct td_error *err)
+// tenant: the one above, or the project itself.
+static int quota_of(struct td_kube *k, const struct td_project_asked *a, const struct td_object *tenant,
+		    yyjson_mut_doc *d, yyjson_mut_val *quota, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = NULL;
 	int r = td_kube_get(k, &td_slurmclusters, td_jstr(tenant->root, "spec.cluster.namespace"),
@@ -176,7 +186,7 @@ static int quota_of(struct td_kube *k, const struct project_asked *a, const stru
 	return 0;
 }
 
-static int create(struct td_kube *k, const struct project_asked *a, const char *name, struct td_error *err)
+static int create(struct td_kube *k, const struct td_project_asked *a, const char *name, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *tenant = NULL;
 	int r = td_kube_get(k, &td_tenants, NULL, a->tenant, NULL, &tenant, err);
@@ -258,27 +268,49 @@ static int change(struct td_kube *k, const char *name, const char *user, bool jo
 	return r;
 }
 
-// The option that this verb would leave aside; NULL: none.
-static const char *idle_option(const struct project_asked *a, const char *verb)
+static int set(struct td_kube *k, const struct td_project_asked *a, const char *name, struct td_error *err)
 {
-	bool makes = !strcmp(verb, "create");
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = get(k, name, &o, err);
+	if (r)
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", o->rv);
+	if (a->quota.n && (r = quota_of(k, a, o, d, td_jm_obj(d, root, "spec.quota"), err)))
+		return r;
+	if (a->weight)
+		td_jm_int(d, root, "spec.weight", a->weight);
+	if ((r = td_kube_patch(k, TD_AT(&td_tenants, NULL, name), TD_PATCH_MERGE, root, NULL, NULL, err)))
+		return r;
+	printf("Project %s is changed.\n", name);
+	return 0;
+}
+
+// The option that this verb would leave aside; NULL: none.
+static const char *idle_option(const struct td_project_asked *a, const char *verb)
+{
+	bool makes = !strcmp(verb, "create"), sets = !strcmp(verb, "set");
 	return makes                                    ? NULL
-	       : a->quota.n                             ? "--quota"
+	       : a->quota.n && !sets                    ? "--quota"
 	       : a->members.n                           ? "--member"
-	       : a->weight                              ? "--weight"
+	       : a->weight && !sets                     ? "--weight"
 	       : a->tenant && strcmp(verb, "list") != 0 ? "--tenant"
 							: NULL;
 }
 
-static int run(struct project_asked *a, const char *verb, const char *name, const char *user)
+static int run(struct td_project_asked *a, const char *verb, const char *name, const char *user)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_nodeview struct td_nodeview v = {0};
-	int r = td_cli_nodes_open(&a->remote, &v, &err);
-	if (!r)
+	bool own = !a->remote.kubeconfig && td_client_known();
+	int r = own ? td_project_own(a, verb, name, user, &err) : td_cli_nodes_open(&a->remote, &v, &err);
+	if (!r && !own)
 		r = !strcmp(verb, "list")     ? list(v.kube, a, &err)
 		    : !strcmp(verb, "create") ? create(v.kube, a, name, &err)
 		    : !strcmp(verb, "delete") ? end(v.kube, name, &err)
+		    : !strcmp(verb, "set")    ? set(v.kube, a, name, &err)
 					      : change(v.kube, name, user, !strcmp(verb, "add"), &err);
 	if (r)
 		fprintf(stderr, "tandem project: %s\n", err.msg);
@@ -287,7 +319,7 @@ static int run(struct project_asked *a, const char *verb, const char *name, cons
 
 int td_project_main(int argc, char **argv)
 {
-	struct project_asked a = {0};
+	struct td_project_asked a = {0};
 	char **words;
 	int code;
 	const struct td_option options[] = {
@@ -302,11 +334,12 @@ int td_project_main(int argc, char **argv)
 		{.name = "quota",
 		 .value = "RESOURCE=N",
 		 TD_OPT_LIST(&a.quota),
-		 .help = "of create: what it may hold, such as gpu=4 (repeat); the Tenant's own quota holds too"},
+		 .help = "of create and set: what it may hold, such as gpu=4 (repeat); the Tenant's own quota holds "
+			 "too"},
 		{.name = "weight",
 		 .value = "N",
 		 TD_OPT_INT(&a.weight, 1, 1000000),
-		 .help = "of create: its share beside the Tenant's other projects (default 1)"},
+		 .help = "of create and set: its share beside the Tenant's other projects (default 1)"},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
@@ -321,22 +354,26 @@ int td_project_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "project",
 		.about = "Keeps the projects of Tenants. A project has an account of its own, which runs and jobs name "
-			 "(--account), with people, a quota, usage and bills:\n"
+			 "(--account), with people, a quota, usage and bills. Who has logged in (tandem login) keeps "
+			 "those "
+			 "of Tenants whose admin he is, and they are called TENANT.NAME; --kubeconfig, or nobody "
+			 "logged in: the cluster's administrator:\n"
 			 "  tandem project list                     all, or those of --tenant\n"
 			 "  tandem project create NAME --tenant T   makes one\n"
 			 "  tandem project add NAME USER            lets somebody in\n"
 			 "  tandem project remove NAME USER         and out again\n"
+			 "  tandem project set NAME --quota R=N     other limits, or another --weight\n"
 			 "  tandem project delete NAME              ends it, once its jobs are over",
 		.options = options,
 		.n = TD_LEN(options),
 		.min_args = 1,
 		.max_args = 3,
-		.args = "list|create|add|remove|delete [NAME [USER]]",
-		.choices = "list|create|add|remove|delete"};
+		.args = "list|create|add|remove|set|delete [NAME [USER]]",
+		.choices = "list|create|add|remove|set|delete"};
 	static const struct {
 		const char *verb;
 		size_t words;
-	} verbs[] = {{"list", 1}, {"create", 2}, {"add", 3}, {"remove", 3}, {"delete", 2}};
+	} verbs[] = {{"list", 1}, {"create", 2}, {"add", 3}, {"remove", 3}, {"set", 2}, {"delete", 2}};
 	if (!td_command_line(&line, argc, argv, &words, &code)) {
 		td_strv_done(&a.members);
 		td_strv_done(&a.quota);
@@ -348,7 +385,7 @@ int td_project_main(int argc, char **argv)
 	while (at < TD_LEN(verbs) && strcmp(verbs[at].verb, words[0]) != 0)
 		at++;
 	if (at == TD_LEN(verbs))
-		code = td_command_wrong("project", "\"%s\": give list, create, add, remove or delete", words[0]);
+		code = td_command_wrong("project", "\"%s\": give list, create, add, remove, set or delete", words[0]);
 	else if (n != verbs[at].words)
 		code = td_command_wrong("project", "%s: give %s", words[0],
 					verbs[at].words == 1   ? "nothing else"
@@ -356,9 +393,11 @@ int td_project_main(int argc, char **argv)
 							       : "the project's name and a user's");
 	else if (!strcmp(words[0], "create") && !a.tenant)
 		code = td_command_wrong("project", "create: whose? Give --tenant TENANT");
+	else if (!strcmp(words[0], "set") && !a.quota.n && !a.weight)
+		code = td_command_wrong("project", "set: what? Give --quota RESOURCE=N or --weight N");
 	else if (idle_option(&a, words[0]))
 		code = td_command_wrong("project", "%s: %s is of create%s", words[0], idle_option(&a, words[0]),
-					n > 1 ? "; `kubectl edit tenant` changes a project that is there" : "");
+					n > 1 ? "; `tandem project set` changes a project that is there" : "");
 	else
 		code = run(&a, words[0], n > 1 ? words[1] : NULL, n > 2 ? words[2] : NULL);
 	td_strv_done(&a.members);

@@ -20,7 +20,7 @@ enum {
 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
-	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster;
+	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster, *account;
 	int gpus, cpus, idle_min, low_min, replicas, nodes;
 	int64_t begin;
 	bool no_wait;
@@ -166,6 +166,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "name", w->name);
 	td_jm_str(d, o, "image", w->image);
+	td_jm_str(d, o, "account", w->account);
 	td_jm_str(d, o, "kind", kind);
 	td_jm_str(d, o, "env", w->env);
 	td_jm_str(d, o, "run", w->run);
@@ -274,6 +275,10 @@ int td_session_main(int argc, char **argv)
 	long long replicas = 0;
 	const struct td_option options[] = {
 		{.name = "name", .value = "NAME", TD_OPT_TEXT(&w.name), .help = "of the session"},
+		{.name = "account",
+		 .value = "PROJECT",
+		 TD_OPT_TEXT(&w.account),
+		 .help = "of start: a project of yours, which is charged"},
 		{.name = "gpus", .value = "N", TD_OPT_INT(&w.gpus, 0, 64), .help = "GPUs, on each node (default 0)"},
 		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 1024), .help = "CPUs, on each node (default 1)"},
 		{.name = "memory",

@@ -58,7 +58,10 @@ static int new_key(const struct place *p, const char *user, const struct user_as
 	char id[TD_PEOPLE_ID + 1];
 	td_auto_free char *key = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_people_new_key(user, a->name ? a->name : "by an administrator", (int64_t)a->days * DAY_S, &key, id);
+		td_people_new_key(&(const struct td_people_key){.user = user,
+								.name = a->name ? a->name : "by an administrator",
+								.life_s = (int64_t)a->days * DAY_S},
+				  &key, id);
 	int r = td_people_write(p->kube, p->ns, p->cluster, d, NULL, err);
 	if (!r)
 		puts(key);

@@ -43,6 +43,7 @@ static const struct td_cmd roles[] = {
 	{"data", td_data_main, "data sets that were fetched for your runs"},
 	{"bill", td_bill_main, "what is to be paid for a period"},
 	{"project", td_project_main, "the projects of Tenants"},
+	{"key", td_key_main, "your API keys"},
 	{"top", td_top_main, "who uses the pool and who waits"},
 	{"upload", td_upload_main, "copy files into your home on the cluster"},
 	{"download", td_download_main, "copy a file from there"},

@@ -63,6 +63,7 @@ int td_ssh_config_main(int argc, char **argv);
 int td_ssh_proxy_main(int argc, char **argv);
 int td_data_main(int argc, char **argv);
 int td_bill_main(int argc, char **argv);
+int td_key_main(int argc, char **argv);
 int td_project_main(int argc, char **argv);
 int td_top_main(int argc, char **argv);
 int td_upload_main(int argc, char **argv);

@@ -1,6 +1,7 @@
 // Who am I; login of the page; API keys.
 #include "gateway/door.h"
 #include "gateway/keys.h"
+#include "gateway/scope.h"
 
 #include "base/log.h"
 
@@ -30,17 +31,23 @@ static int prove(struct td_gateway_ask *q, char **ret_user, struct td_error *err
 	static const struct td_gateway_rate one = {"logins", 0.2, 10}, all = {"logins of all", 5, 50};
 	const char *user = td_jstr(q->body, "user"), *password = td_jstr(q->body, "password"),
 		   *key = td_jstr(q->body, "key");
-	td_auto_free char *name = NULL, *id = NULL;
+	td_auto_free char *name = NULL;
+	td_auto_key struct td_gateway_key its = {0};
 	int r = td_gateway_limit(q->g->limits, &all, "", err);
 	if (!r && !key && (!user || !password))
 		r = td_fail(err, TD_INVALID, "give user and password, or a key");
 	if (!r && !key)
 		r = td_gateway_limit(q->g->limits, &one, user, err);
 	if (!r)
-		r = key ? td_gateway_by_key(q->g, key, &name, &id, err)
-			: td_gateway_by_password(q->g, user, password, err);
-	if (!r && !name)
-		name = td_strdup(user);
+		r = key ? td_gateway_by_key(q->g, key, &its, err) : td_gateway_by_password(q->g, user, password, err);
+	// What this leads to, a cookie or another key, would do more.
+	if (!r && its.project)
+		r = td_fail(err, TD_DENIED,
+			    "this key is of project %.63s alone, and nobody logs in with it: use a password, or "
+			    "another key",
+			    its.project);
+	if (!r)
+		name = td_strdup(key ? its.user : user);
 	td_auto_user struct td_gateway_user u = {0};
 	if (!r && (r = td_gateway_user(q->g, name, &u, err)) == TD_NOT_FOUND)
 		r = td_fail(err, TD_UNAUTHENTICATED, "user or password is wrong");
@@ -67,7 +74,13 @@ int td_gateway_key_answer(struct td_gateway_ask *q, const char *user, int64_t li
 {
 	char id[TD_PEOPLE_ID + 1];
 	td_auto_free char *key = NULL;
-	int r = td_gateway_key_make(q->g, user, td_jstr(q->body, "name"), life_s, &key, id, err);
+	const struct td_people_key k = {.user = user,
+					.name = td_jstr(q->body, "name"),
+					.project = td_jstr(q->body, "project"),
+					.life_s = life_s};
+	int r = k.project ? td_gateway_scope_is(q, k.project, err) : 0;
+	if (!r)
+		r = td_gateway_key_make(q->g, &k, &key, id, err);
 	if (r)
 		return r;
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "id", id);
@@ -106,6 +119,7 @@ static int whoami(struct td_gateway_ask *q, struct td_error *err)
 	td_jm_int(d, o, "uid", q->user.uid);
 	td_jm_int(d, o, "gid", q->user.gid);
 	td_jm_str(d, o, "home", q->user.home);
+	td_jm_str(d, o, "project", q->project);
 	td_jm_strf(d, o, "cluster", "%s/%s", q->g->o.ns, q->g->o.cluster);
 	td_jm_str(d, o, "version", TD_VERSION);
 	td_gateway_send(q, 200, d);
@@ -128,7 +142,10 @@ static int make_key(struct td_gateway_ask *q, struct td_error *err)
 
 static int revoke_key(struct td_gateway_ask *q, struct td_error *err)
 {
-	int r = td_gateway_key_revoke(q->g, q->user.name, q->args[0], err);
+	int r = q->project && !td_streq(q->args[0], q->key)
+			? td_fail(err, TD_DENIED, "this key is of project %.63s alone: it revokes itself, and no other",
+				  q->project)
+			: td_gateway_key_revoke(q->g, q->user.name, q->args[0], err);
 	return r ? r : td_gateway_done(q);
 }
 

@@ -7,6 +7,7 @@
 #include "base/embedded.h"
 #include "base/log.h"
 #include "gateway/keys.h"
+#include "gateway/scope.h"
 #include "gateway/sessions.h"
 #include "gateway/statement.h"
 #include "metrics/metrics.h"
@@ -23,6 +24,7 @@ struct route {
 	const struct td_gateway_op *op;
 	struct td_schema *body; // NULL: it takes no JSON
 	bool open;              // nobody has to be known
+	bool project;           // a key of one project may do it (x-tandem-project)
 	enum {
 		HUB_NOT,
 		HUB_TOO,
@@ -45,7 +47,7 @@ static const struct td_gateway_op *const tables[] = {
 	td_gateway_account_ops,  td_gateway_job_ops,     td_gateway_run_ops,    td_gateway_log_ops,
 	td_gateway_file_ops,     td_gateway_session_ops, td_gateway_env_ops,    td_gateway_data_ops,
 	td_gateway_schedule_ops, td_gateway_usage_ops,   td_gateway_tenant_ops, td_gateway_login_ops,
-	td_gateway_device_ops,   td_gateway_bill_ops,    td_gateway_member_ops};
+	td_gateway_device_ops,   td_gateway_bill_ops,    td_gateway_member_ops, td_gateway_project_ops};
 
 static const struct td_gateway_op *op_of(const char *id)
 {
@@ -73,6 +75,7 @@ static int add(struct td_gateway_door *d, const char *path, const char *method, 
 	if (!r->method)
 		return td_fail(err, TD_INVALID, "openapi.yaml: %s %s", method, path);
 	r->open = td_jget(o, "security") != NULL;
+	r->project = td_jbool(o, "x-tandem-project", false);
 	const char *hub = td_jstr_or(o, "x-tandem-hub", "");
 	r->hub = !strcmp(hub, "too")        ? HUB_TOO
 		 : !strcmp(hub, "only")     ? HUB_ONLY
@@ -255,7 +258,8 @@ static int who_by_hub(struct td_gateway_ask *q, const struct route *route, const
 			      route ? route->op->id : "this");
 }
 
-static int who(struct td_gateway_ask *q, const struct route *route, char **ret_key, struct td_error *err)
+// by is the key by which he has come, if he has.
+static int who(struct td_gateway_ask *q, const struct route *route, struct td_gateway_key *by, struct td_error *err)
 {
 	// A page of a notebook server has hundreds of files.
 	static const struct td_gateway_rate calls = {"calls", 50, 200}, pages = {"sessions", 200, 2000};
@@ -266,10 +270,12 @@ static int who(struct td_gateway_ask *q, const struct route *route, char **ret_k
 		if (strncasecmp(bearer, "Bearer ", 7) != 0)
 			return td_fail(err, TD_UNAUTHENTICATED, "Authorization: give Bearer and an API key");
 		bool statement = td_starts(bearer + 7, TD_STATEMENT);
-		r = statement ? who_by_hub(q, route, bearer + 7, &name, ret_key, err)
-			      : td_gateway_by_key(q->g, bearer + 7, &name, ret_key, err);
+		r = statement ? who_by_hub(q, route, bearer + 7, &name, &by->id, err)
+			      : td_gateway_by_key(q->g, bearer + 7, by, err);
+		if (!r && !statement)
+			name = td_strdup(by->user);
 		if (!r && statement)
-			q->hub = *ret_key;
+			q->hub = by->id;
 		if (!r && statement && !name)
 			return 0;
 	} else if (c) {
@@ -281,11 +287,14 @@ static int who(struct td_gateway_ask *q, const struct route *route, char **ret_k
 	}
 	if (!r && !q->hub && route && (route->hub == HUB_ONLY || route->hub == HUB_ITSELF))
 		r = td_fail(err, TD_DENIED, "%s is for the hub of a federation", route->op->id);
+	if (!r && by->project)
+		r = td_gateway_scope_begin(q, by->project, route ? route->project : q->session,
+					   route ? route->op->id : "this", err);
 	if (r)
 		return r;
 	if ((r = td_gateway_limit(q->g->limits, q->session ? &pages : &calls, name, err)))
 		return r;
-	q->key = *ret_key;
+	q->key = by->id;
 	r = td_gateway_user(q->g, name, &q->user, err);
 	return r == TD_NOT_FOUND
 		       ? td_fail(err, TD_UNAUTHENTICATED, "user %s is no longer among this cluster's users", name)
@@ -351,9 +360,9 @@ static int body_of(struct td_gateway_ask *q, const struct route *r, struct td_js
 
 static int serve(struct td_gateway_ask *q, const struct route *r, struct td_error *err)
 {
-	td_auto_free char *key = NULL;
+	td_auto_key struct td_gateway_key by = {0};
 	td_auto(td_json_unref) struct td_json *body = NULL;
-	int rc = r->open ? 0 : who(q, r, &key, err);
+	int rc = r->open ? 0 : who(q, r, &by, err);
 	bool change = strcmp(r->method, "GET") != 0 && r->hub != HUB_ITSELF; // that one only looks
 	if (!rc)
 		rc = body_of(q, r, &body, err);
@@ -363,7 +372,7 @@ static int serve(struct td_gateway_ask *q, const struct route *r, struct td_erro
 	// checked, or they were refused.
 	if (change && !r->open)
 		td_info("change by %s (%s%s): %s%s%s: %s", q->user.name ? q->user.name : "nobody",
-			q->hub ? "federation " : "", key ? key : "page", r->op->id, q->args[0] && !rc ? " " : "",
+			q->hub ? "federation " : "", by.id ? by.id : "page", r->op->id, q->args[0] && !rc ? " " : "",
 			q->args[0] && !rc ? q->args[0] : "", rc ? td_code_name(rc) : "done");
 	return rc;
 }
@@ -381,8 +390,8 @@ static void session(struct td_gateway_door *d, struct td_http_x *x)
 {
 	struct td_gateway_ask q = {.g = d->g, .x = x, .door = d, .session = true};
 	struct td_error e = TD_ERROR_INIT;
-	td_auto_free char *key = NULL;
-	int rc = who(&q, NULL, &key, &e);
+	td_auto_key struct td_gateway_key by = {0};
+	int rc = who(&q, NULL, &by, &e);
 	if (!rc)
 		rc = td_session_pass(&q, &e);
 	if (rc)

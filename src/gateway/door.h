@@ -12,6 +12,7 @@ struct td_gateway_ask {
 	struct td_gateway_user user; // who asks; empty where nobody has to be known
 	bool session;                // it is for a session, not for the API
 	const char *key;             // id of the key; NULL: the page's cookie
+	const char *project;         // the key's: nothing is done outside of it (scope.h); NULL: no such key
 	const char *hub;             // the federation whose hub asks in his name, or for itself; NULL: he asks himself
 	char *args[2];               // what stands in the path for {id}
 	struct td_gateway_door *door;
@@ -27,7 +28,8 @@ struct td_gateway_op {
 extern const struct td_gateway_op td_gateway_account_ops[], td_gateway_job_ops[], td_gateway_run_ops[],
 	td_gateway_log_ops[], td_gateway_file_ops[], td_gateway_session_ops[], td_gateway_env_ops[],
 	td_gateway_data_ops[], td_gateway_schedule_ops[], td_gateway_usage_ops[], td_gateway_tenant_ops[],
-	td_gateway_login_ops[], td_gateway_device_ops[], td_gateway_bill_ops[], td_gateway_member_ops[];
+	td_gateway_login_ops[], td_gateway_device_ops[], td_gateway_bill_ops[], td_gateway_member_ops[],
+	td_gateway_project_ops[];
 
 // Fires when nobody waits for the answer any more.
 struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q);

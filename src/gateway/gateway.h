@@ -59,6 +59,8 @@
 //   hub_show.c                 what people ask about them
 //   hub_session.c              sessions at members, through the hub
 //   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
+//   projects.c                 projects of Tenants, as their admins keep them
+//   scope.[ch]                 keys of one project: what is in it
 //   limits.c                   how often
 //   page.c                     the page's files
 #pragma once

@@ -76,7 +76,15 @@ void td_gateway_keys_changed(struct td_gateway *g)
 	pthread_mutex_unlock(&g->keys->lock);
 }
 
-int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err)
+void td_gateway_key_done(struct td_gateway_key *k)
+{
+	free(k->user);
+	free(k->id);
+	free(k->project);
+	*k = (struct td_gateway_key){0};
+}
+
+int td_gateway_by_key(struct td_gateway *g, const char *key, struct td_gateway_key *ret, struct td_error *err)
 {
 	static const char no[] =
 		"this key is not valid: it was revoked, has ended, or is mistyped (`tandem login` makes a "
@@ -108,8 +116,8 @@ int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, ch
 	if (!td_password_same(hash, td_jstr_or(td_json_root(j), "hash", "")) ||
 	    (ends && ends <= td_real_ms(&td_clock_system) / 1000))
 		return td_fail(err, TD_UNAUTHENTICATED, "%s", no);
-	*ret_user = td_strdup(td_jstr_or(td_json_root(j), "user", ""));
-	*ret_id = td_strdup(id);
+	*ret = (struct td_gateway_key){td_strdup(td_jstr_or(td_json_root(j), "user", "")), td_strdup(id),
+				       td_strdup(td_jstr(td_json_root(j), "project"))};
 	return 0;
 }
 
@@ -247,18 +255,18 @@ int td_gateway_by_cookie(struct td_gateway *g, const char *cookie, char **ret_us
 
 // ---- changes ----
 
-int td_gateway_key_make(struct td_gateway *g, const char *user, const char *name, int64_t life_s, char **ret,
-			char ret_id[TD_PEOPLE_ID + 1], struct td_error *err)
+int td_gateway_key_make(struct td_gateway *g, const struct td_people_key *k, char **ret, char ret_id[TD_PEOPLE_ID + 1],
+			struct td_error *err)
 {
 	td_auto_free char *secret_name = td_asprintf(TD_PEOPLE_SECRET, g->o.cluster), *key = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *have = td_jm_new(), *patch = NULL;
 	yyjson_mut_val *list = td_jm_arr(have, yyjson_mut_doc_get_root(have), "keys");
-	int r = td_gateway_key_list(g, user, have, list, err);
+	int r = td_gateway_key_list(g, k->user, have, list, err);
 	if (r)
 		return r;
 	if (yyjson_mut_arr_size(list) >= KEYS_MOST)
-		return td_fail(err, TD_THROTTLED, "%s has %d keys already: revoke some first", user, KEYS_MOST);
-	patch = td_people_new_key(user, name, life_s, &key, ret_id);
+		return td_fail(err, TD_THROTTLED, "%s has %d keys already: revoke some first", k->user, KEYS_MOST);
+	patch = td_people_new_key(k, &key, ret_id);
 	r = td_kube_patch(g->kube, TD_AT(&td_secrets, g->o.ns, secret_name), TD_PATCH_MERGE,
 			  yyjson_mut_doc_get_root(patch), g->cancel, NULL, err);
 	if (r)

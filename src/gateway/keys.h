@@ -22,17 +22,23 @@ int td_gateway_seal(struct td_gateway *g, const char *what, int life_s, yyjson_m
 int td_gateway_unseal(struct td_gateway *g, const char *what, const char *sealed, struct td_json **ret,
 		      struct td_error *err);
 
+struct td_gateway_key {
+	char *user, *id;
+	char *project; // the account outside of which it does nothing (scope.h); NULL: it does all that its user may
+};
+void td_gateway_key_done(struct td_gateway_key *k);
+#define td_auto_key __attribute__((cleanup(td_gateway_key_done)))
 // Each returns the user's name, which the caller frees, or TD_UNAUTHENTICATED.
-int td_gateway_by_key(struct td_gateway *g, const char *key, char **ret_user, char **ret_id, struct td_error *err);
+int td_gateway_by_key(struct td_gateway *g, const char *key, struct td_gateway_key *ret, struct td_error *err);
 int td_gateway_by_password(struct td_gateway *g, const char *user, const char *password, struct td_error *err);
 int td_gateway_by_cookie(struct td_gateway *g, const char *cookie, char **ret_user, struct td_error *err);
 // A cookie for the page, good for life_s seconds, or until the password or its key changes.
 int td_gateway_cookie(struct td_gateway *g, const char *user, int life_s, char **ret, struct td_error *err);
 
-// Makes a key; *ret is shown once and kept nowhere. life_s 0: no end.
-int td_gateway_key_make(struct td_gateway *g, const char *user, const char *name, int64_t life_s, char **ret,
-			char ret_id[TD_PEOPLE_ID + 1], struct td_error *err);
-// account.c: the same for a request, whose body says the key's "name"; adds its "id" and "key" to the answer d.
+// Makes a key; *ret is shown once and kept nowhere.
+int td_gateway_key_make(struct td_gateway *g, const struct td_people_key *k, char **ret, char ret_id[TD_PEOPLE_ID + 1],
+			struct td_error *err);
+// account.c: the same for a request, whose body says the key's "name" and perhaps "project"; adds its "id" and "key" to the answer d.
 struct td_gateway_ask;
 int td_gateway_key_answer(struct td_gateway_ask *q, const char *user, int64_t life_s, yyjson_mut_doc *d,
 			  struct td_error *err);

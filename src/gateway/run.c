@@ -9,6 +9,7 @@
 #include "gateway/job.h"
 #include "gateway/need.h"
 #include "gateway/runs.h"
+#include "gateway/scope.h"
 
 #include "api/status.h"
 #include "base/clock.h"
@@ -184,6 +185,10 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 {
 	const char *request = td_jstr(q->body, "request"), *name = td_jstr(q->body, "job.name");
 	char hex[65];
+	td_auto(td_json_unref) struct td_json *scoped = NULL;
+	int r = td_gateway_scope_body(q, "job.steps", &scoped, err);
+	if (r)
+		return r;
 	td_auto_free char *all = td_asprintf("%s %s", q->user.name, request);
 	td_sha256_hex(all, strlen(all), hex);
 	td_auto_free char *id = td_asprintf("%s-%.6s", name, hex);
@@ -191,7 +196,7 @@ int td_gateway_run_make(struct td_gateway_ask *q, struct td_error *err)
 		.job = td_jget(q->body, "job"), .id = id, .user = q->user.name, .home = q->user.home, .hub = q->hub};
 	td_auto_plan struct td_gateway_plan p = {0};
 	td_auto(td_hub_unref) struct td_hub *hub = NULL;
-	int r = q->hub ? 0 : td_hub_ask(q->g, &hub, err);
+	r = q->hub ? 0 : td_hub_ask(q->g, &hub, err);
 	if (r)
 		return r;
 	if (hub && !hub->ending)
@@ -322,7 +327,7 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 		qsort(sorted, runs, sizeof(*sorted), newest_first);
 	for (i = 0; i < runs; i++) {
 		// A member that shares its homes with the hub, or is it, has them here under their names there.
-		if (is_listed(list, federated, td_jstr(sorted[i], "id")))
+		if (is_listed(list, federated, td_jstr(sorted[i], "id")) || !td_gateway_scope_run(q, sorted[i]))
 			continue;
 		yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, list);
 		bool over;

@@ -5,6 +5,7 @@
 #include "gateway/home.h"
 #include "gateway/need.h"
 #include "gateway/path.h"
+#include "gateway/scope.h"
 #include "pool/notes.h"
 #include "slurm/batch.h"
 
@@ -19,8 +20,15 @@ int td_gateway_run_record(struct td_gateway_ask *q, const char *id, struct td_js
 	const struct td_home_call k = {.user = &q->user, .verb = "one", .args = {id}};
 	if (r || (r = td_home_do(q->g, &k, td_gateway_cancel(q), &out, err)))
 		return r;
-	r = td_json_parse(td_buf_str(&out), out.len, ret, err);
-	return r ? td_wrap(err, "the record of run %s", id) : 0;
+	td_auto(td_json_unref) struct td_json *record = NULL;
+	r = td_json_parse(td_buf_str(&out), out.len, &record, err);
+	if (r)
+		return td_wrap(err, "the record of run %s", id);
+	if (!td_gateway_scope_run(q, td_json_root(record)))
+		return td_fail(err, TD_NOT_FOUND, "there is no run %.64s in project %.63s, of which this key is", id,
+			       q->project);
+	*ret = td_steal(record);
+	return 0;
 }
 
 int64_t td_gateway_run_job(const yyjson_val *record, const char *step, long long *ret_tasks, const char **ret_log)

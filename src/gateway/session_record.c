@@ -4,6 +4,9 @@
 #include "gateway/sessions.h"
 
 #include "base/names.h"
+#include "gateway/scope.h"
+
+#include <string.h>
 
 static char *name_of(const char *id)
 {
@@ -35,6 +38,14 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 	return td_kube_create(q->g->kube, &td_configmaps, ns, o, td_http_cancel(q->x), NULL, err);
 }
 
+char *td_session_record_account(const struct td_object *record)
+{
+	const char *request = td_jstr_or(record->root, "data.request", "");
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	return td_json_parse(request, strlen(request), &j, NULL) ? NULL
+								 : td_strdup(td_jstr(td_json_root(j), "account"));
+}
+
 int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret,
 			  struct td_error *err)
 {
@@ -43,6 +54,10 @@ int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *
 	int r = td_kube_get(q->g->kube, &td_configmaps, ns, name, td_http_cancel(q->x), &o, err);
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
+	td_auto_free char *account = r ? NULL : td_session_record_account(o);
+	if (!r && !td_gateway_scope_session(q, account))
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is",
+			       id, q->project);
 	if (!r)
 		*ret = td_steal(o);
 	return r;

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "gateway/home.h"
 #include "gateway/path.h"
+#include "gateway/scope.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,6 +115,9 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 	long long begin = td_jint(q->body, "begin", 0);
 	if (begin * 1000 > td_real_ms(&td_clock_system))
 		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "begin", td_time_format(begin * 1000, when));
+
+	if (td_jstr(q->body, "account"))
+		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "account", td_jstr(q->body, "account"));
 
 	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
 	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
@@ -274,17 +278,22 @@ static void even(struct td_gateway_ask *q, const struct td_object *record)
 int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 {
 	struct td_gateway *g = q->g;
+	td_auto(td_json_unref) struct td_json *scoped = NULL;
+	int r = td_gateway_scope_body(q, NULL, &scoped, err);
+	if (r)
+		return r;
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
 	const char *called = td_jstr_or(q->body, "name", kind->program ? kind->name : "session");
 	td_auto_free char *ns = td_session_namespace(g, q->user.name, err);
 	td_auto(td_object_unref) struct td_object *made = NULL, *kept = NULL;
 	td_auto_objects struct td_objects have = {0};
-	int r;
 	if (td_hub_session_starts(q, &r, err))
 		return r;
 	if (!ns)
 		return err->code;
 	r = check(kind, q->body, err);
+	if (!r && td_jstr(q->body, "account"))
+		r = td_gateway_scope_is(q, td_jstr(q->body, "account"), err);
 	if (!r)
 		r = td_gateway_name_check("name", called, err);
 	if (!r)

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "gateway/hub.h"
 #include "gateway/path.h"
+#include "gateway/scope.h"
 #include "metrics/metrics.h"
 
 #include <stdio.h>
@@ -54,6 +55,9 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_label(o, TD_LABEL_SESSION), id)) ||
 	    (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
+	if (!r && !td_gateway_scope_session(q, td_object_annotation(o, TD_ANN_ASK_PREFIX "account")))
+		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is",
+			       id, q->project);
 	if (!r)
 		*ret = td_steal(o);
 	return r;
@@ -213,11 +217,14 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	yyjson_mut_val *v = td_jm_arr(d, yyjson_mut_doc_get_root(d), "sessions");
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name) &&
+		    td_gateway_scope_session(q, td_object_annotation(l.v[i], TD_ANN_ASK_PREFIX "account")) &&
 		    !td_session_several(record_in(&kept, l.v[i])) && !td_session_number(l.v[i], TD_ANN_SESSION_NODE))
 			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
-		if (!td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name))
+		td_auto_free char *account = td_session_record_account(kept.v[i]);
+		if (!td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name) ||
+		    !td_gateway_scope_session(q, account))
 			continue;
 		for (size_t k = 0; k < l.n; k++)
 			lives = lives || !strcmp(l.v[k]->name, kept.v[i]->name);

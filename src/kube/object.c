@@ -47,6 +47,7 @@ const struct td_gvr td_nodetokens = {"tandem.dev", "v1alpha1", "nodetokens", "No
 const struct td_gvr td_csrs = {"certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest",
 			       false};
 const struct td_gvr td_tenants = {"tandem.dev", "v1alpha1", "tenants", "Tenant", false};
+const struct td_gvr td_projects = {"tandem.dev", "v1alpha1", "projects", "Project", true};
 
 struct td_object *td_object_new(struct td_json *json)
 {

@@ -35,8 +35,7 @@ static void put(yyjson_mut_doc *d, const char *key, const void *p, size_t n)
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, td_buf_str(&b));
 }
 
-yyjson_mut_doc *td_people_new_key(const char *user, const char *name, int64_t life_s, char **ret_key,
-				  char ret_id[TD_PEOPLE_ID + 1])
+yyjson_mut_doc *td_people_new_key(const struct td_people_key *k, char **ret_key, char ret_id[TD_PEOPLE_ID + 1])
 {
 	unsigned char raw[SECRET_BYTES];
 	char hash[65];
@@ -55,11 +54,12 @@ yyjson_mut_doc *td_people_new_key(const char *user, const char *name, int64_t li
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *entry = td_jm_new();
 	yyjson_mut_val *e = yyjson_mut_doc_get_root(entry);
-	td_jm_str(entry, e, "user", user);
-	td_jm_str(entry, e, "name", name);
+	td_jm_str(entry, e, "user", k->user);
+	td_jm_str(entry, e, "name", k->name);
+	td_jm_str(entry, e, "project", k->project);
 	td_jm_str(entry, e, "hash", hash);
 	td_jm_int(entry, e, "created", now);
-	td_jm_int(entry, e, "expires", life_s ? now + life_s : 0);
+	td_jm_int(entry, e, "expires", k->life_s ? now + k->life_s : 0);
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(e, &n), *at = td_asprintf("key.%s", td_buf_str(&id));
 
@@ -128,6 +128,7 @@ void td_people_keys(const yyjson_val *secret, const char *user, yyjson_mut_doc *
 		td_jm_str(d, o, "name", td_jstr(e, "name"));
 		td_jm_int(d, o, "created", td_jint(e, "created", 0));
 		td_jm_int(d, o, "expires", td_jint(e, "expires", 0));
+		td_jm_str(d, o, "project", td_jstr(e, "project"));
 	}
 }
 

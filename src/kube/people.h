@@ -4,8 +4,9 @@
 //   cookie          32 random bytes, which sign the page's cookies
 //   schedule.ID     see gateway/schedule.h
 //   password.USER   see http/password.h
-//   key.ID          JSON {user, hash, name, created, expires}: hash is the SHA-256 of the whole key,
-//                   which nobody gets back from there; times are epoch seconds, expires 0: never
+//   key.ID          JSON {user, hash, name, created, expires, project}: hash is the SHA-256 of the whole
+//                   key, which nobody gets back from there; times are epoch seconds, expires 0: never;
+//                   project: the account outside of which the key does nothing, absent in most
 // A key is "tdk_ID_SECRET": 8 letters and 43 characters.
 #pragma once
 
@@ -17,17 +18,21 @@
 
 // Whether the text looks like a key, and its id.
 bool td_people_key_id(const char *key, char ret_id[TD_PEOPLE_ID + 1]);
-// A merge patch that adds a new key; life_s 0: it does not end. *ret_key is the key itself, which is
-// kept nowhere else: the caller shows it once, wipes and frees it.
-yyjson_mut_doc *td_people_new_key(const char *user, const char *name, int64_t life_s, char **ret_key,
-				  char ret_id[TD_PEOPLE_ID + 1]);
+struct td_people_key {
+	const char *user, *name;
+	const char *project; // NULL: it does all that its user may
+	int64_t life_s;      // 0: it does not end
+};
+// A merge patch that adds a new key. *ret_key is the key itself, which is kept nowhere else: the caller
+// shows it once, wipes and frees it.
+yyjson_mut_doc *td_people_new_key(const struct td_people_key *k, char **ret_key, char ret_id[TD_PEOPLE_ID + 1]);
 // A merge patch that sets a password.
 yyjson_mut_doc *td_people_new_password(const char *user, const char *password);
 // A merge patch that removes a key.
 yyjson_mut_doc *td_people_no_key(const char *id);
 // A password that is easy to type: 4 groups of 4 letters. The caller wipes and frees it.
 char *td_people_password_made(void);
-// Appends id, user, name, created and expires of the keys in a Secret, sorted by id. user NULL: all.
+// Appends id, user, name, created, expires and project of the keys in a Secret, sorted by id. user NULL: all.
 void td_people_keys(const yyjson_val *secret, const char *user, yyjson_mut_doc *d, yyjson_mut_val *list);
 // The value under one key of a Secret, decoded, NUL-terminated; NULL: it has none. The caller frees it.
 char *td_people_value(const yyjson_val *secret, const char *key, size_t *ret_len);

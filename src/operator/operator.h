@@ -35,8 +35,8 @@
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   groups.c                 resource groups, and to whom they are granted
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
-//   tenant_qos.c tenant_storage.c
-//                            the Tenants of a SlurmCluster; tenant.h says how its files work together
+//   tenant_qos.c tenant_storage.c tenant_project.c
+//                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
 #pragma once

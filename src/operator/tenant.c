@@ -17,11 +17,16 @@ static char *cluster_key(const struct td_object *tenant)
 			   td_jstr_or(tenant->root, "spec.cluster.name", ""));
 }
 
+static bool ready(const struct td_object *o)
+{
+	return td_streq(td_jstr(td_jfind(td_jget(o->root, "status.conditions"), "type", "Ready"), "status"), "True");
+}
+
 static void on_tenant(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op_tenants *ts = ctx;
-	// Our own writes of the status come back as events.
-	if (old && now &&
+	// Our own writes of the status come back as events. What a Project's becomes it shows.
+	if (old && now && (!td_object_label(now, TD_LABEL_PROJECT) || ready(old) == ready(now)) &&
 	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
@@ -48,6 +53,32 @@ static void on_part(void *ctx, struct td_object *old, struct td_object *now)
 	}
 }
 
+static void all_clusters(struct td_op_tenants *ts)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_informer_list(ts->tenants, NULL, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		td_auto_free char *key = cluster_key(all.v[i]);
+		td_queue_add_after(ts->op->tenant_q, key, 200); // several changes become one
+	}
+}
+
+static void on_project(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op_tenants *ts = ctx;
+	if (old && now &&
+	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	    td_object_deleting(old) == td_object_deleting(now))
+		return;
+	td_auto_free char *name = td_op_project_tenant(ts, (now ? now : old)->ns);
+	td_auto(td_object_unref) struct td_object *t = name ? td_informer_get(ts->tenants, NULL, name) : NULL;
+	td_auto_free char *key = t ? cluster_key(t) : NULL;
+	if (key)
+		td_queue_add(ts->op->tenant_q, key);
+	else
+		all_clusters(ts);
+}
+
 // Claims that come one after the other become one look.
 static void on_quota(void *ctx, struct td_object *old, struct td_object *now)
 {
@@ -66,14 +97,8 @@ static void on_namespace(void *ctx, struct td_object *old, struct td_object *now
 	on_part(ctx, old, now);
 	// A tenant may wait for one of this name.
 	struct td_op_tenants *ts = ctx;
-	td_auto_objects struct td_objects all = {0};
-	if (!old || !now || !td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels"))) {
-		td_informer_list(ts->tenants, NULL, &all);
-		for (size_t i = 0; i < all.n; i++) {
-			td_auto_free char *key = cluster_key(all.v[i]);
-			td_queue_add_after(ts->op->tenant_q, key, 200); // several changes become one
-		}
-	}
+	if (!old || !now || !td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")))
+		all_clusters(ts);
 }
 
 // ---- status ----
@@ -357,6 +382,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 		td_op_tenant_read(&p, i, td_real_ms(&td_clock_system));
 		td_op_tenant_people(&p, i);
 	}
+	td_op_tenant_pods(&p);
+	r = td_op_tenant_projects(&p, err);
 	open_account(&p);
 	judge(&p);
 	td_op_tenant_slurm(&p);
@@ -400,6 +427,7 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 		{&ts.bindings, {&td_rolebindings, NULL, TD_LABEL_TENANT, NULL}, on_part, true},
 		{&ts.policies, {&td_networkpolicies, NULL, TD_LABEL_TENANT, NULL}, on_part, policies},
 		{&ts.quotas, {&td_resourcequotas, NULL, TD_LABEL_TENANT, NULL}, on_quota, quotas},
+		{&ts.projects, {&td_projects, NULL, NULL, NULL}, on_project, true},
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	size_t n = 0;

@@ -2,7 +2,7 @@
 //
 // A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
-// (tenant_read.c, tenant_people.c), lets room pool judge them, makes namespaces, rights and policies
+// (tenant_read.c, tenant_people.c), lets room pool judge them, makes Tenants of Projects (tenant_project.c), namespaces, rights and policies
 // (tenant_objects.c) and quotas of storage (tenant_storage.c), brings slurmdbd to what they say
 // (tenant_slurm.c), and writes the statuses (tenant.c). It comes again every ten seconds, or less often
 // where slurmdbd is slow, so that what somebody changed is seen and mended.
@@ -18,6 +18,7 @@ struct td_op_tenants {
 	struct td_op *op;
 	struct td_informer *tenants, *namespaces, *bindings, *policies; // policies NULL: not served
 	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
+	struct td_informer *projects;
 	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
 };
 
@@ -74,6 +75,11 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c);
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t i, int64_t now_ms);
 // The place of the Tenant above it; p->n: there is none. Who goes on counts his steps: they may stand in a circle.
 size_t td_op_tenant_above(const struct td_op_tenant_pass *p, size_t at);
+// After all are read: projects, Tenants below another one that have no namespaces, may run what that one's pods run.
+void td_op_tenant_pods(struct td_op_tenant_pass *p);
+// Reads spec.quota of a Project, whose Tenant's resources it has. Returns why it cannot be read; NULL: it can.
+const char *td_op_tenant_quota(struct td_op_tenant_pass *p, const struct td_object *project,
+			       const struct td_pool_tres **ret, size_t *ret_n);
 // Does the cluster enforce limits? *ret_fix: what to do, when not.
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
 
@@ -83,6 +89,14 @@ bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
 void td_op_tenant_people(struct td_op_tenant_pass *p, size_t i);
 // What its pods have mounted, for its namespaces; NULL: nothing. In the arena.
 const char *td_op_tenant_storage(struct td_op_tenant_pass *p);
+
+// ---- tenant_project.c ----
+
+// Makes, mends and removes the Tenants of Projects, and writes the Projects' statuses. Other things of these Tenants come
+// with the watch. It looks at all Projects: no call for those that are as they should be.
+int td_op_tenant_projects(struct td_op_tenant_pass *p, struct td_error *err);
+// The Tenant whose namespace this is. The caller frees it; NULL: nobody's.
+char *td_op_project_tenant(const struct td_op_tenants *ts, const char *ns);
 
 // ---- tenant_objects.c ----
 

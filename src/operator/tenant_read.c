@@ -27,7 +27,7 @@ static bool amount(const yyjson_val *v, const char *tres, int64_t *ret)
 
 struct tenant_reader {
 	struct td_op_tenant_pass *p;
-	struct td_op_tenant *t;
+	struct td_op_tenant *t; // of a Project: only what is unreadable is kept there
 };
 
 static void unreadable(struct tenant_reader *rd, const char *text)
@@ -52,6 +52,7 @@ static void storage(struct tenant_reader *rd, const char *name, const yyjson_val
 static size_t resources(struct tenant_reader *rd, const char *path, const struct td_pool_tres **ret)
 {
 	const yyjson_val *sc = rd->p->sc ? rd->p->sc->root : NULL;
+	const bool project = td_streq(td_jstr(rd->t->o->root, "kind"), td_projects.kind);
 	yyjson_val *map = td_jget(rd->t->o->root, path), *k, *x;
 	struct td_pool_tres *v = td_arena_alloc(rd->p->arena, (yyjson_obj_size(map) + 1) * sizeof(*v));
 	size_t i, n, len = 0;
@@ -59,8 +60,13 @@ static size_t resources(struct tenant_reader *rd, const char *path, const struct
 		const char *name = yyjson_get_str(k), *tres;
 		td_auto_free char *found = NULL;
 		if (td_api_storage_word(name)) {
-			if (!strcmp(path, "spec.quota"))
+			if (!strcmp(path, "spec.quota") && !project)
 				storage(rd, name, x);
+			else if (project)
+				unreadable(rd, td_arena_printf(rd->p->arena,
+							       "spec.quota.%s: a project has no namespaces, so no "
+							       "storage: take it out here",
+							       name));
 			else
 				unreadable(rd, td_arena_printf(rd->p->arena,
 							       "%s.%s: storage has a limit in spec.quota only; take it "
@@ -161,6 +167,7 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 				     .namespaces = spaces,
 				     .adopt = td_jbool(o, "spec.adopt", false) || t->adopted,
 				     .deleting = t->deleting,
+				     .project = td_object_label(t->o, TD_LABEL_PROJECT) != NULL,
 				     .closed = outside(o, now_ms) ||
 					       (t->deleting && td_streq(td_jstr(o, "spec.deletion"), "Drain"))};
 	t->hards = td_arena_alloc(p->arena, (yyjson_obj_size(td_jget(o, "spec.quota")) + 1) * sizeof(*t->hards));
@@ -177,7 +184,7 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 			td_strv_add(&t->strange, yyjson_get_str(m));
 
 	struct td_pool_tenant_user *users =
-		td_arena_alloc(p->arena, (yyjson_arr_size(members) + w->n_namespaces + 1) * sizeof(*users));
+		td_arena_alloc(p->arena, (yyjson_arr_size(members) + w->n_namespaces + 2) * sizeof(*users));
 	yyjson_arr_foreach (members, i, n, m)
 		if (!td_streq(td_jstr(m, "role"), "viewer"))
 			add_user(&rd, users, &w->n_users, td_jstr_or(m, "user", ""), true);
@@ -207,6 +214,26 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 					"spec.account: it cannot change from \"%s\", which holds its history; set it "
 					"back, or make another Tenant",
 					was));
+}
+
+void td_op_tenant_pods(struct td_op_tenant_pass *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		size_t up = p->p[i].n_namespaces ? p->n : td_op_tenant_above(p, i);
+		struct tenant_reader rd = {p, &p->v[i]};
+		if (up < p->n && p->v[up].pod_user)
+			add_user(&rd, (struct td_pool_tenant_user *)(uintptr_t)p->p[i].users, &p->p[i].n_users,
+				 p->v[up].pod_user, td_jbool(p->v[up].o->root, "spec.perUser.pods", false));
+	}
+}
+
+const char *td_op_tenant_quota(struct td_op_tenant_pass *p, const struct td_object *project,
+			       const struct td_pool_tres **ret, size_t *ret_n)
+{
+	struct td_op_tenant none = {.o = (struct td_object *)(uintptr_t)project};
+	struct tenant_reader rd = {p, &none};
+	*ret_n = resources(&rd, "spec.quota", ret);
+	return none.unreadable;
 }
 
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix)

@@ -43,13 +43,19 @@ bool td_pool_reclaim_preempts(const char *from, const char *to)
 	       (a != b || strncasecmp(from, to, a));
 }
 
+// A project's quota is no promise to others, or a Tenant's admins could promise themselves more than their Tenant has.
+static bool has_own(const struct td_pool_tenant *t)
+{
+	return t->n_quota && !t->project;
+}
+
 const char *td_pool_reclaim_account(const struct td_pool_tenant *t, size_t n, size_t at,
 				    const struct td_pool_reclaim *r)
 {
 	const struct td_pool_tenant *x = &t[at];
 	for (size_t steps = 0; r->on && x && steps <= n; steps++) {
 		const struct td_pool_tenant *up = NULL;
-		if (x->n_quota)
+		if (has_own(x))
 			return x->account;
 		for (size_t i = 0; x->parent && i < n && !up; i++)
 			up = strcmp(t[i].name, x->parent) ? NULL : &t[i];
@@ -128,7 +134,7 @@ struct td_pool_reclaim_rows td_pool_reclaim_diff(struct td_arena *arena, const s
 		   **known = td_arena_alloc(arena, 2 * n * sizeof(*known) + 8);
 	size_t n_lent = 0, n_known = 0;
 	for (size_t i = 0; i < n; i++)
-		if (r->on && valid[i] && t[i].n_quota)
+		if (r->on && valid[i] && has_own(&t[i]))
 			lent[n_lent++] = td_pool_reclaim_borrowed(arena, t[i].account);
 	if (n_lent)
 		qsort(lent, n_lent, sizeof(*lent), by_name);
@@ -140,7 +146,7 @@ struct td_pool_reclaim_rows td_pool_reclaim_diff(struct td_arena *arena, const s
 		want(arena, &ret, &w, row(live, w.name));
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!r->on || !valid[i] || !t[i].n_quota)
+		if (!r->on || !valid[i] || !has_own(&t[i]))
 			continue;
 		const char **victims = td_arena_alloc(arena, (n_lent + 1) * sizeof(*victims));
 		struct td_pool_reclaim_row w = {.name = td_pool_reclaim_quota(arena, t[i].account),

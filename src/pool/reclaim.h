@@ -3,7 +3,7 @@
 // A job or pod within its Tenant's quota has the QOS ACCOUNT.quota, whose limit is that quota; what
 // goes beyond has ACCOUNT.borrowed. Jobs ask for both, and Slurm takes the first whose limits allow
 // it. Every .quota preempts the .borrowed of all other accounts, its own never: nobody loses work to
-// himself. A Tenant without a quota is within that of the Tenants above it. Pure, as pool.h.
+// himself. A Tenant without a quota is within that of the Tenants above it, and so is a project. Pure, as pool.h.
 #pragma once
 
 #include "pool/tenant.h"

@@ -175,6 +175,29 @@ static const char *owned(struct reader *rd, enum td_annotation_key key, const ch
 	return NULL;
 }
 
+// The account: the namespace's, or that of a project that the pod names and its person is in.
+static const char *charged(struct reader *rd, const struct td_settings *s, const char *person, const char *own)
+{
+	const char *said = note(rd, TD_ASKS_ACCOUNT);
+	if (rd->r || !said || td_streq(said, own))
+		return owned(rd, TD_ASKS_ACCOUNT, own, false);
+	switch (td_settings_project(s, rd->ns, person, said)) {
+	case TD_PROJECT_MAY:
+		return said;
+	case TD_PROJECT_STRANGER:
+		rd->r = td_fail(
+			rd->err, TD_INVALID,
+			"annotation " TD_ANN_ASK_PREFIX
+			"account: project %.63s is of others than %.60s: one of its Tenant's admins lets people "
+			"in (tandem project add %.63s USER)",
+			said, person ? person : "whose pod this is (annotation " TD_ANN_USER ")", said);
+		return NULL;
+	case TD_PROJECT_NOT:
+		break;
+	}
+	return owned(rd, TD_ASKS_ACCOUNT, own, false);
+}
+
 // The constraint, joined with the data sets that the pod wants.
 static const char *with_data(struct reader *rd, const char *constraint)
 {
@@ -432,7 +455,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	a->comment = td_arena_strdup(w.arena, mark);
 	a->uid = o.uid;
 	// Without associations Slurm takes any account that a job names.
-	a->account = owned(&rd, TD_ASKS_ACCOUNT, o.account, false);
+	a->account = charged(&rd, s, td_want_person(pod), o.account);
 	a->partition = owned(&rd, TD_ASKS_PARTITION, o.partition, true);
 	if (!rd.r)
 		a->partition = route(&rd, s, &o, a->partition);

@@ -311,6 +311,60 @@ static void test_refusals_say_the_fix(void **state)
 	refused(s, pod("x", "\"slurm.tandem.dev/time-limit\":\"soon\"", "", ""), "D-HH");
 }
 
+// Which projects a pod may be charged to. rows: C10.3
+static void test_projects(void **state)
+{
+	static const char cluster[] =
+		"{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"users\":[{\"name\":\"pods\",\"uid\":2000},{\"name\":"
+		"\"alice\",\"uid\":1001}],\"scheduler\":{\"defaultUser\":\"pods\",\"namespaces\":[{\"namespace\":"
+		"\"sessions-alice\",\"user\":\"alice\"},{\"namespace\":\"sessions-bob\",\"user\":\"bob\"},"
+		"{\"namespace\":\"*\",\"user\":\"alice\"}]}}}";
+	static const char *const tenants[] = {
+		"{\"metadata\":{\"name\":\"physics\"},\"spec\":{\"members\":[{\"user\":\"alice\"}]},"
+		"\"status\":{\"account\":\"phys\",\"namespaces\":[{\"name\":\"lab\",\"user\":\"pods\"}]}}",
+		"{\"metadata\":{\"name\":\"bio\"},\"spec\":{\"members\":[{\"user\":\"alice\"}]},"
+		"\"status\":{\"account\":\"bio\",\"namespaces\":[{\"name\":\"wet\",\"user\":\"pods\"}]}}",
+		"{\"metadata\":{\"name\":\"physics.q\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],\"members\":"
+		"[{"
+		"\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"},{\"user\":\"boss\",\"role\":\"viewer\"}]},"
+		"\"status\":{\"account\":\"physics.q\"}}",
+		"{\"metadata\":{\"name\":\"physics.new\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],"
+		"\"members\":["
+		"{\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"}]}}"};
+	td_auto(td_json_unref) struct td_json *c = given_json(cluster);
+	struct td_json *t[TD_LEN(tenants)];
+	const yyjson_val *list[TD_LEN(tenants)];
+	for (size_t i = 0; i < TD_LEN(tenants); i++)
+		list[i] = td_json_root(t[i] = given_json(tenants[i]));
+	td_auto(td_settings_unref) struct td_settings *s =
+		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){list, TD_LEN(tenants)});
+	const struct {
+		const char *ns, *person, *account;
+		enum td_settings_may may;
+	} t_[] = {
+		{"lab", "alice@uni", "physics.q", TD_PROJECT_MAY},
+		{"lab", "alice", "physics.q", TD_PROJECT_STRANGER}, // not his name in Kubernetes
+		{"lab", "bob", "physics.q", TD_PROJECT_STRANGER},
+		{"lab", "boss", "physics.q", TD_PROJECT_STRANGER}, // he only looks
+		{"lab", NULL, "physics.q", TD_PROJECT_STRANGER},
+		{"wet", "alice@uni", "physics.q", TD_PROJECT_NOT},   // another Tenant's
+		{"lab", "alice@uni", "physics.new", TD_PROJECT_NOT}, // its account is not there yet
+		{"lab", "alice@uni", "bio", TD_PROJECT_NOT},         // no project
+		{"lab", "alice@uni", "phys", TD_PROJECT_NOT},
+		{"sessions-alice", NULL, "physics.q", TD_PROJECT_MAY},
+		{"sessions-alice", "bob", "physics.q", TD_PROJECT_MAY}, // all that is there is alice's
+		{"sessions-bob", "alice@uni", "physics.q", TD_PROJECT_STRANGER},
+		{"else", "alice@uni", "physics.q", TD_PROJECT_NOT}, // of everybody
+	};
+	for (size_t i = 0; i < TD_LEN(t_); i++)
+		assert_int_equal(td_settings_project(s, t_[i].ns, t_[i].person, t_[i].account), t_[i].may);
+	td_auto(td_settings_unref) struct td_settings *fewer =
+		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){list, 2});
+	assert_string_not_equal(fewer->text, s->text);
+	for (size_t i = 0; i < TD_LEN(tenants); i++)
+		td_json_unref(t[i]);
+}
+
 static void limit(const char *s, int64_t min)
 {
 	int64_t got = -1;
@@ -630,6 +684,7 @@ int main(void)
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_people),
 		cmocka_unit_test(test_new_tenant),
+		cmocka_unit_test(test_projects),
 		cmocka_unit_test(test_want),
 		cmocka_unit_test(test_class_is_qos),
 		cmocka_unit_test(test_priority_is_nice),
