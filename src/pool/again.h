@@ -1,0 +1,45 @@
+// A native job that was queued again begins soon, instead of Slurm's two minutes later. Pure, as pool.h.
+//
+// Slurm gives every batch job that is queued again a begin 121 s later, so that no credential and no process of the run
+// before meets the next one on the same node. It writes that begin when all nodes of the run have answered that it is
+// over, or are down (docs/facts/slurm.md S-H6, S-H8). From then on only two things can meet: a start within the second
+// in which a node ended the run (S-H7), which the pause below keeps away; and a node that was down when the run was
+// lost, comes back by itself, and still has its processes. So a job whose node may do that waits as Slurm wants it to.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Times are Slurm's: epoch seconds.
+struct td_pool_again_past { // zero at first; what is known of one job
+	int64_t submit_s;   // when it was queued again, the last time that its begin was brought forward
+	int64_t begin_s;    // to this time
+	int64_t row;        // how often it was by then, each time soon after the time before
+};
+struct td_pool_again {
+	int64_t restarts, submit_s, begin_s; // of its record; begin_s: not before
+	int64_t now_s;
+	bool waits, batch;
+	bool held;      // by its user or an administrator, or by `scontrol requeuehold`
+	bool shared;    // its record is that of other tasks, too: what is written there is written to them
+	bool node_back; // a node that failed as it was queued again may be given to it
+	bool behind;    // it made room for one that still waits
+	struct td_pool_again_past past;
+};
+enum td_pool_again_do {
+	TD_AGAIN_LEAVE, // it does not wait for that, begins by itself before long, or was queued again too often
+	TD_AGAIN_LOOK,  // not now: look again
+	TD_AGAIN_BEGIN, // at past.begin_s
+};
+struct td_pool_again_plan {
+	enum td_pool_again_do what;
+	struct td_pool_again_past past; // what is known of it from now on
+};
+// A begin that is not Slurm's own 120 or 121 s after the job was queued again is somebody's wish, and stays: a user's
+// --begin, what an administrator wrote, a site's cred_expire or requeue_delay. So does a hold.
+struct td_pool_again_plan td_pool_again(const struct td_pool_again *f);
+const char *td_pool_again_name(enum td_pool_again_do d); // "begin"
+// "It was queued again at 09:00:00, and begins 5 s later instead of Slurm's two minutes." For people; NULL: nothing was
+// done for this run. submit_s: of its record now. Caller frees.
+char *td_pool_again_words(const struct td_pool_again_past *p, int64_t submit_s);
