@@ -198,7 +198,8 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	struct td_pool_again f = {.restarts = j.restarts,
 				  .submit_s = j.submit,
 				  .begin_s = j.eligible,
-				  .now_s = td_real_ms(b->clock) / 1000,
+				  // Slurm's clock was at `submit` before to_ms; the bridge's own may be another.
+				  .now_s = j.submit + (td_now(b) - known.to_ms) / 1000,
 				  .waits = td_job_phase(j.states) == TD_PHASE_WAITING,
 				  .batch = j.batch,
 				  .held = j.hold || !j.priority,
@@ -212,7 +213,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	}
 	keep(b, id, &p.past);
 	if (p.what == TD_AGAIN_LOOK)
-		*again_ms = LOOK_MS;
+		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
 	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
 		return 0;
 	const struct td_slurm_job_change ch = {.begin = p.past.begin_s};
@@ -223,7 +224,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	}
 	if (r)
 		return r;
-	td_info("job %lld was queued again: it begins %" PRId64 " s later", id, p.past.begin_s - j.submit);
+	td_info("job %lld was queued again, and may begin", id);
 	pthread_mutex_lock(&b->agains->lock);
 	b->agains->begun++;
 	pthread_mutex_unlock(&b->agains->lock);

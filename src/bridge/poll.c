@@ -17,7 +17,7 @@ enum {
 	JOBS_MS = 200,           // between two polls of jobs
 	NODES_MS = 250,          // between two polls of nodes
 	WAITING_MS = 2000,       // between two polls of other waiting jobs, while keys are queued or native jobs are there
-	IDLE_WAITING_MS = 15000, // the same, while neither is
+	IDLE_WAITING_MS = 5000,  // the same, while neither is
 	BACKOFF_MS = 500,        // after a failed poll
 	LINGER_MS = 60000,       // how long a job that nobody wants stays in the poll
 	AGAIN_MS = 4000,         // from the first complete listing to the second

@@ -22,7 +22,7 @@ struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)
 		p.what = TD_AGAIN_LOOK;
 		return p;
 	}
-	// A request whose answer was lost is sent again as it was.
+	// Looked at twice it is the same, also where a request's answer was lost.
 	if (f->past.submit_s != f->submit_s) {
 		bool soon = f->past.row > 0 && f->submit_s - f->past.begin_s < ROW_S;
 		int64_t row = !soon ? 1 : f->past.row > ROW_MOST ? f->past.row : f->past.row + 1;
@@ -30,7 +30,8 @@ struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)
 		if (row <= ROW_MOST)
 			p.past.begin_s = f->submit_s + ((int64_t)FIRST_S << (row - 1));
 	}
-	p.what = p.past.row > ROW_MOST ? TD_AGAIN_LEAVE : TD_AGAIN_BEGIN;
+	p.in_s = p.past.begin_s - f->now_s;
+	p.what = p.past.row > ROW_MOST ? TD_AGAIN_LEAVE : p.in_s > 0 ? TD_AGAIN_LOOK : TD_AGAIN_BEGIN;
 	return p;
 }
 

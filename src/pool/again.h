@@ -5,6 +5,7 @@
 // over, or are down (docs/facts/slurm.md S-H6, S-H8). From then on only two things can meet: a start within the second
 // in which a node ended the run (S-H7), which the pause below keeps away; and a node that was down when the run was
 // lost, comes back by itself, and still has its processes. So a job whose node may do that waits as Slurm wants it to.
+// The begin is written when it has come: Slurm looks at a begin only now and then, but at an update at once (S-H9).
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ struct td_pool_again_past { // zero at first; what is known of one job
 };
 struct td_pool_again {
 	int64_t restarts, submit_s, begin_s; // of its record; begin_s: not before
-	int64_t now_s;
+	int64_t now_s; // or earlier
 	bool waits, batch;
 	bool held;      // by its user or an administrator, or by `scontrol requeuehold`
 	bool shared;    // its record is that of other tasks, too: what is written there is written to them
@@ -30,10 +31,11 @@ struct td_pool_again {
 enum td_pool_again_do {
 	TD_AGAIN_LEAVE, // it does not wait for that, begins by itself before long, or was queued again too often
 	TD_AGAIN_LOOK,  // not now: look again
-	TD_AGAIN_BEGIN, // at past.begin_s
+	TD_AGAIN_BEGIN, // now: it is written down as past.begin_s
 };
 struct td_pool_again_plan {
 	enum td_pool_again_do what;
+	int64_t in_s;                   // with TD_AGAIN_LOOK: it begins then; 0: not known
 	struct td_pool_again_past past; // what is known of it from now on
 };
 // A begin that is not Slurm's own 120 or 121 s after the job was queued again is somebody's wish, and stays: a user's

@@ -20,7 +20,7 @@ static struct td_pool_again queued(int64_t submit)
 	return (struct td_pool_again){.restarts = 1,
 				      .submit_s = submit,
 				      .begin_s = submit + SLURM_S,
-				      .now_s = submit + 1,
+				      .now_s = submit + 80,
 				      .waits = true,
 				      .batch = true};
 }
@@ -37,6 +37,12 @@ static void slurms_own_pause_is_brought_forward(void **state)
 	assert_int_equal(p.what, TD_AGAIN_BEGIN);
 	assert_int_equal(p.past.begin_s, T + 5);
 	assert_int_equal(p.past.submit_s, T);
+	f.now_s = T + 4;
+	assert_int_equal(what(&f), TD_AGAIN_LOOK);
+	assert_int_equal(td_pool_again(&f).in_s, 1);
+	assert_int_equal(td_pool_again(&f).past.row, 1);
+	f.now_s = T + 5;
+	assert_int_equal(what(&f), TD_AGAIN_BEGIN);
 	f.begin_s = T + 120; // it had been submitted in that second
 	assert_int_equal(what(&f), TD_AGAIN_BEGIN);
 	f.begin_s = T + 121;
@@ -76,6 +82,7 @@ static void what_is_held_stays_held_and_is_looked_at_again(void **state)
 	f.held = true;
 	struct td_pool_again_plan p = td_pool_again(&f);
 	assert_int_equal(p.what, TD_AGAIN_LOOK);
+	assert_int_equal(p.in_s, 0);
 	assert_int_equal(p.past.row, 0); // nothing was done
 	f.held = false;
 	assert_int_equal(what(&f), TD_AGAIN_BEGIN);
