@@ -24,6 +24,7 @@ struct again_job {
 struct again_node {
 	char *name;
 	int64_t at_ms; // mono: it was seen to have failed
+	bool drained;  // it has been drained since then, so it came back, or will, when somebody let it
 };
 struct td_agains {
 	pthread_mutex_t lock; // guards all
@@ -73,13 +74,17 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 	a->n_nodes -= gone;
 	if (gone)
 		memmove(a->nodes, a->nodes + gone, a->n_nodes * sizeof(*a->nodes));
+	for (size_t i = 0; i < a->n_nodes; i++) {
+		const struct td_slurm_node *n = td_slurm_node_find(&now->nodes, a->nodes[i].name);
+		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
+	}
 	for (size_t i = 0; i < now->nodes.n; i++) {
 		const struct td_slurm_node *n = &now->nodes.v[i],
 					   *was = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
 		if (!fallen(n) || (was && fallen(was)))
 			continue;
 		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
-		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at};
+		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at, n->states & TD_NODE(DRAIN)};
 	}
 	pthread_mutex_unlock(&a->lock);
 }
@@ -124,8 +129,8 @@ void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int
 	}
 }
 
-// May a node that failed with the job be given to it? One that is drained takes no job before somebody has looked at
-// it. *ret_seen: the nodes are known as they were after that.
+// May a node that failed with the job come back by itself, and be given to it? One that was drained takes no job before
+// Tandem or a person lets it. *ret_seen: the nodes are known as they were after that.
 static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_seen)
 {
 	struct td_agains *a = b->agains;
@@ -137,8 +142,7 @@ static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_
 		const struct again_node *n = &a->nodes[i];
 		if (n->at_ms < j->from_ms - NEAR_MS || n->at_ms > j->to_ms + NEAR_MS)
 			continue;
-		const struct td_slurm_node *x = td_slurm_node_find(&snap->nodes, n->name);
-		back = x && !(x->states & TD_NODE(DRAIN));
+		back = !n->drained && td_slurm_node_find(&snap->nodes, n->name);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return back;

@@ -220,6 +220,8 @@ static void a_node_that_may_come_back_keeps_it_waiting(void **state)
 	fake.node = "\"DOWN\",\"DRAIN\""; // it takes no job
 	poll_once();
 	poll_once();
+	fake.node = "\"IDLE\""; // and was mended soon
+	poll_once();
 	assert_int_equal(reconcile(), 0);
 	assert_int_equal(fake.writes, 1);
 	end();
