@@ -159,6 +159,14 @@ static bool behind(struct td_slurm *s, const struct td_slurm_job *j, struct td_c
 	return td_slurm_job_states(s, &waiter, 1, c, &l, &e) || (l.n && td_job_phase(l.v[0].states) == TD_PHASE_WAITING);
 }
 
+// Slurm's clock now, or earlier: it was at `submit` between from_ms and to_ms. The bridge's own may be another.
+static int64_t slurm_now(struct td_bridge *b, const struct again_job *j, int64_t submit)
+{
+	int64_t least = submit + (td_now(b) - j->to_ms) / 1000, most = submit + (td_now(b) - j->from_ms) / 1000 + 1;
+	int64_t own = td_real_ms(b->clock) / 1000;
+	return own >= least && own <= most ? own : least;
+}
+
 static void keep(struct td_bridge *b, int64_t id, const struct td_pool_again_past *past)
 {
 	struct again_job *j = NULL;
@@ -202,8 +210,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	struct td_pool_again f = {.restarts = j.restarts,
 				  .submit_s = j.submit,
 				  .begin_s = j.eligible,
-				  // Slurm's clock was at `submit` before to_ms; the bridge's own may be another.
-				  .now_s = j.submit + (td_now(b) - known.to_ms) / 1000,
+				  .now_s = slurm_now(b, &known, j.submit),
 				  .waits = td_job_phase(j.states) == TD_PHASE_WAITING,
 				  .batch = j.batch,
 				  .held = j.hold || !j.priority,
