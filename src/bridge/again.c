@@ -31,6 +31,7 @@ struct td_agains {
 	struct again_job *jobs;
 	struct again_node *nodes; // in the order of at_ms
 	size_t n_nodes;
+	int64_t blind_ms; // mono: when the nodes were not to be read, the last time; 0: never
 	uint64_t begun;
 };
 
@@ -87,6 +88,13 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at, n->states & TD_NODE(DRAIN)};
 	}
 	pthread_mutex_unlock(&a->lock);
+}
+
+void td_agains_blind(struct td_bridge *b)
+{
+	pthread_mutex_lock(&b->agains->lock);
+	b->agains->blind_ms = td_now(b);
+	pthread_mutex_unlock(&b->agains->lock);
 }
 
 static void forget_old_locked(struct td_agains *a, int64_t now_ms)
@@ -156,7 +164,8 @@ static bool behind(struct td_slurm *s, const struct td_slurm_job *j, struct td_c
 	struct td_error e = TD_ERROR_INIT;
 	if (!waiter)
 		return false;
-	return td_slurm_job_states(s, &waiter, 1, c, &l, &e) || (l.n && td_job_phase(l.v[0].states) == TD_PHASE_WAITING);
+	return td_slurm_job_states(s, &waiter, 1, c, &l, &e) ||
+	       (l.n && td_job_phase(l.v[0].states) == TD_PHASE_WAITING);
 }
 
 // Slurm's clock now, or earlier: it was at `submit` between from_ms and to_ms. The bridge's own may be another.
@@ -189,10 +198,11 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	HASH_FIND(hh, b->agains->jobs, &known.id, sizeof(known.id), found);
 	if (found)
 		known = *found;
+	bool blind = b->agains->blind_ms && known.from_ms - NEAR_MS < b->agains->blind_ms;
 	pthread_mutex_unlock(&b->agains->lock);
 
 	// Slurm's own pause ends soon after that.
-	if (!found || known.from_ms < 0 || td_now(b) - known.to_ms > OVER_MS)
+	if (!found || blind || known.from_ms < 0 || td_now(b) - known.to_ms > OVER_MS)
 		return 0;
 	bool seen = false, back = node_back(b, &known, &seen);
 	if (!seen || atomic_load(&b->lost) || atomic_load(&b->away)) {

@@ -11,6 +11,8 @@ struct td_agains *td_agains_new(void);
 struct td_agains *td_agains_free(struct td_agains *a);
 // The thread that polls nodes: which have failed since.
 void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now);
+// The same: their states could not be read now, so one may have failed and come back unseen.
+void td_agains_blind(struct td_bridge *b);
 // These wait again, or end their run and are to wait again, since a time between two polls (mono, ms).
 // from_ms -1: since before this bridge began.
 void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int64_t from_ms, int64_t to_ms);

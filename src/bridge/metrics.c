@@ -97,8 +97,9 @@ static void make(void)
 		td_counter(r, "tandem_bridge_policy_reads_total", "Records of jobs that were read for policies.", NULL);
 	m.moves = td_counter(r, "tandem_bridge_policy_moves_total",
 			     "Jobs whose priority was changed for the order of their policy.", NULL);
-	m.again = td_counter(r, "tandem_bridge_jobs_begun_again_total",
-			     "Native jobs that were queued again and began before Slurm's two minutes were over.", NULL);
+	m.again =
+		td_counter(r, "tandem_bridge_jobs_begun_again_total",
+			   "Native jobs that were queued again and began before Slurm's two minutes were over.", NULL);
 	m.lists = td_counter(r, "tandem_bridge_job_listings_total", "Complete listings of Slurm's jobs.", NULL);
 }
 

@@ -14,16 +14,16 @@
 #include <unistd.h>
 
 enum {
-	JOBS_MS = 200,           // between two polls of jobs
-	NODES_MS = 250,          // between two polls of nodes
-	WAITING_MS = 2000,       // between two polls of other waiting jobs, while keys are queued or native jobs are there
-	IDLE_WAITING_MS = 5000,  // the same, while neither is
-	BACKOFF_MS = 500,        // after a failed poll
-	LINGER_MS = 60000,       // how long a job that nobody wants stays in the poll
-	AGAIN_MS = 4000,         // from the first complete listing to the second
-	NET_MS = 600000,         // between complete listings that nothing asked for
-	ROLLBACK_S = 30,         // a younger job can be absent because slurmctld was killed (S-C1)
-	LIST_LOOK_MS = 50        // how often the listing thread looks whether one is due
+	JOBS_MS = 200,          // between two polls of jobs
+	NODES_MS = 250,         // between two polls of nodes
+	WAITING_MS = 2000,      // between two polls of other jobs, while keys are queued or native jobs are there
+	IDLE_WAITING_MS = 5000, // the same, while neither is
+	BACKOFF_MS = 500,       // after a failed poll
+	LINGER_MS = 60000,      // how long a job that nobody wants stays in the poll
+	AGAIN_MS = 4000,        // from the first complete listing to the second
+	NET_MS = 600000,        // between complete listings that nothing asked for
+	ROLLBACK_S = 30,        // a younger job can be absent because slurmctld was killed (S-C1)
+	LIST_LOOK_MS = 50       // how often the listing thread looks whether one is due
 };
 
 void td_bridge_poll_now(struct td_bridge *b)
@@ -344,6 +344,7 @@ void *td_bridge_nodes_thread(void *bridge)
 				td_warn("%s", e.msg);
 			if (r != TD_CANCELLED && r != TD_UNAUTHENTICATED)
 				td_bridge_away(b, true);
+			td_agains_blind(b);
 			failing = true;
 			wait = BACKOFF_MS;
 			continue;

@@ -46,15 +46,16 @@ char *td_pool_again_words(const struct td_pool_again_past *p, int64_t submit_s)
 	if (!p->row || p->submit_s != submit_s)
 		return NULL;
 	int64_t s = submit_s % DAY_S, pause = p->begin_s - submit_s;
-	td_auto_free char *when =
-		td_asprintf("It was queued again at %02" PRId64 ":%02" PRId64 ":%02" PRId64 " UTC", s / 3600,
-			    s / 60 % 60, s % 60);
+	td_auto_free char *when = td_asprintf("It was queued again at %02" PRId64 ":%02" PRId64 ":%02" PRId64 " UTC",
+					      s / 3600, s / 60 % 60, s % 60);
 	if (p->row > ROW_MOST)
-		return td_asprintf("%s, and begins after Slurm's two minutes: it was queued again %d times in a row, each "
-				   "time soon after it had begun.",
-				   when, ROW_MOST);
+		return td_asprintf(
+			"%s, and begins after Slurm's two minutes: it was queued again %d times in a row, each "
+			"time soon after it had begun.",
+			when, ROW_MOST);
 	if (p->row > 1)
-		return td_asprintf("%s, and begins %" PRId64 " s later instead of Slurm's two minutes: it was queued again "
+		return td_asprintf("%s, and begins %" PRId64
+				   " s later instead of Slurm's two minutes: it was queued again "
 				   "%" PRId64 " times in a row.",
 				   when, pause, p->row);
 	return td_asprintf("%s, and begins %" PRId64 " s later instead of Slurm's two minutes.", when, pause);

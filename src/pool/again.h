@@ -20,7 +20,7 @@ struct td_pool_again_past { // zero at first; what is known of one job
 };
 struct td_pool_again {
 	int64_t restarts, submit_s, begin_s; // of its record; begin_s: not before
-	int64_t now_s; // or earlier
+	int64_t now_s;                       // or earlier
 	bool waits, batch;
 	bool held;      // by its user or an administrator, or by `scontrol requeuehold`
 	bool shared;    // its record is that of other tasks, too: what is written there is written to them

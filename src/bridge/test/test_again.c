@@ -34,8 +34,9 @@ static void handler(struct td_http_x *x, void *ctx)
 	td_auto_buf struct td_buf t = {0};
 	int status = 200;
 	if (strstr(path, "/nodes/")) {
-		td_buf_printf(&t, "{\"nodes\":[{\"name\":\"n0\",\"state\":[\"IDLE\"]},{\"name\":\"n1\",\"state\":[%s]}],"
-				  "\"errors\":[]}",
+		td_buf_printf(&t,
+			      "{\"nodes\":[{\"name\":\"n0\",\"state\":[\"IDLE\"]},{\"name\":\"n1\",\"state\":[%s]}],"
+			      "\"errors\":[]}",
 			      fake.node);
 	} else if (job && !strcmp(td_http_method(x), "POST")) {
 		fake.writes++;
@@ -55,10 +56,11 @@ static void handler(struct td_http_x *x, void *ctx)
 	} else if (strstr(path, "job_id=30")) {
 		td_buf_printf(&t, "{\"jobs\":[{\"job_id\":\"30\",\"state\":[%s]}],\"errors\":[]}", fake.waiter);
 	} else {
-		td_buf_printf(&t,
-			      "{\"jobs\":[{\"job_id\":\"%d\",\"state\":[%s]},{\"job_id\":\"18\",\"state\":[\"PENDING\"]}],"
-			      "\"errors\":[]}",
-			      JOB, fake.states);
+		td_buf_printf(
+			&t,
+			"{\"jobs\":[{\"job_id\":\"%d\",\"state\":[%s]},{\"job_id\":\"18\",\"state\":[\"PENDING\"]}],"
+			"\"errors\":[]}",
+			JOB, fake.states);
 	}
 	td_http_send(x, status, "application/json", td_buf_str(&t), t.len);
 }
@@ -174,8 +176,9 @@ static void it_begins_when_its_pause_is_over(void **state)
 	td_auto_buf struct td_buf t = {0};
 	const struct td_slurm_job j = {.id = JOB, .submit = SUBMIT};
 	td_agains_words(&b, &j, &t);
-	assert_string_equal(td_buf_str(&t),
-			    " It was queued again at 14:13:20 UTC, and begins 5 s later instead of Slurm's two minutes.");
+	assert_string_equal(
+		td_buf_str(&t),
+		" It was queued again at 14:13:20 UTC, and begins 5 s later instead of Slurm's two minutes.");
 	fake.pause = 5;
 	reconcile();
 	assert_int_equal(fake.writes, 1);
@@ -255,6 +258,26 @@ static void a_node_counts_from_when_its_run_began_to_end(void **state)
 	end();
 }
 
+static void nothing_is_done_when_nodes_were_not_to_be_read(void **state)
+{
+	begin();
+	queued_again();
+	td_agains_blind(&b);
+	td_clock_manual_add(&at, 10000);
+	assert_int_equal(reconcile(), 0);
+	assert_int_equal(fake.reads, 0);
+
+	fake.states = "\"RUNNING\""; // the next run
+	for (int i = 0; i < 5; i++)
+		poll_once();
+	fake.states = "\"PENDING\"";
+	for (int i = 0; i < 5; i++)
+		poll_once();
+	assert_int_equal(reconcile(), 0);
+	assert_int_equal(fake.writes, 1);
+	end();
+}
+
 static void what_ended_before_the_bridge_began_is_left(void **state)
 {
 	memset(&fake, 0, sizeof(fake));
@@ -300,6 +323,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_may_come_back_keeps_it_waiting),
 		cmocka_unit_test(a_node_that_failed_long_before_is_not_its_own),
 		cmocka_unit_test(a_node_counts_from_when_its_run_began_to_end),
+		cmocka_unit_test(nothing_is_done_when_nodes_were_not_to_be_read),
 		cmocka_unit_test(what_ended_before_the_bridge_began_is_left),
 		cmocka_unit_test(holds_begins_and_waiters_are_heeded),
 	};

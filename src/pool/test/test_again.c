@@ -141,7 +141,8 @@ static void people_are_told(void **state)
 	struct td_pool_again f = queued(1790000000);
 	struct td_pool_again_past past = td_pool_again(&f).past;
 	td_auto_free char *one = td_pool_again_words(&past, T);
-	assert_string_equal(one, "It was queued again at 14:13:20 UTC, and begins 5 s later instead of Slurm's two minutes.");
+	assert_string_equal(
+		one, "It was queued again at 14:13:20 UTC, and begins 5 s later instead of Slurm's two minutes.");
 	assert_null(td_pool_again_words(&past, T + 500)); // another run's
 	assert_null(td_pool_again_words(&(struct td_pool_again_past){0}, T));
 	past.row = 3;
