@@ -27,11 +27,14 @@ struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)
 		bool soon = f->past.row > 0 && f->submit_s - f->past.begin_s < ROW_S;
 		int64_t row = !soon ? 1 : f->past.row > ROW_MOST ? f->past.row : f->past.row + 1;
 		p.past = (struct td_pool_again_past){.submit_s = f->submit_s, .begin_s = f->begin_s, .row = row};
+		int64_t first = (int64_t)FIRST_S << (row <= ROW_MOST ? row - 1 : 0), kill = f->kill_s + FIRST_S;
 		if (row <= ROW_MOST)
-			p.past.begin_s = f->submit_s + ((int64_t)FIRST_S << (row - 1));
+			p.past.begin_s = f->submit_s + (f->kill_s && kill > first ? kill : first);
 	}
 	p.in_s = p.past.begin_s - f->now_s;
-	p.what = p.past.row > ROW_MOST ? TD_AGAIN_LEAVE : p.in_s > 0 ? TD_AGAIN_LOOK : TD_AGAIN_BEGIN;
+	p.what = p.past.row > ROW_MOST || p.past.begin_s >= f->begin_s ? TD_AGAIN_LEAVE
+		 : p.in_s > 0                                          ? TD_AGAIN_LOOK
+								       : TD_AGAIN_BEGIN;
 	return p;
 }
 

@@ -25,6 +25,8 @@ struct td_pool_again {
 	bool held;      // by its user or an administrator, or by `scontrol requeuehold`
 	bool shared;    // its record is that of other tasks, too: what is written there is written to them
 	bool node_back; // a node that failed as it was queued again may be given to it
+	// Not 0: a node failed then, whose processes nobody waits for; it has killed them after so many seconds.
+	int64_t kill_s;
 	bool behind;    // it made room for one that still waits
 	struct td_pool_again_past past;
 };

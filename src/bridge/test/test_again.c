@@ -2,6 +2,7 @@
 // Jobs that were queued again, beside a slurmrestd of the test's own: which are looked at, which begin, and which wait as
 // Slurm wants them to, because of a node that failed, of a hold, or of whom they made room for.
 #include "bridge/again.h"
+#include "bridge/test/given.h"
 
 #include "http/server.h"
 
@@ -81,6 +82,7 @@ static int setup(void **state)
 	b.cancel = td_cancel_new();
 	b.link = td_calloc(1, sizeof(*b.link));
 	b.link->refs = 1;
+	b.settings = given_settings("{\"config\": {\"slurmConf\": {\"killwait\": \"20\"}}}");
 	pthread_mutex_init(&b.lock, NULL);
 	if (td_http_server_new(&(struct td_http_server_opts){.listen = listen, .handler = handler}, &server, NULL))
 		return -1;
@@ -94,6 +96,7 @@ static int teardown(void **state)
 	td_cancel_fire(b.cancel);
 	pthread_join(thread, NULL);
 	td_link_unref(b.link);
+	td_settings_unref(b.settings);
 	td_http_server_free(server);
 	td_cancel_unref(b.cancel);
 	pthread_mutex_destroy(&b.lock);
@@ -227,6 +230,7 @@ static void a_node_that_may_come_back_keeps_it_waiting(void **state)
 	poll_once();
 	assert_int_equal(reconcile(), 0);
 	assert_int_equal(fake.writes, 1);
+	assert_non_null(strstr(fake.body, "1790000026")); // when its processes are killed (KillWait), and 6 s
 	end();
 }
 

@@ -93,6 +93,18 @@ static void what_is_held_stays_held_and_is_looked_at_again(void **state)
 	assert_int_equal(what(&f), TD_AGAIN_LOOK);
 }
 
+static void processes_of_a_node_that_failed_are_killed_first(void **state)
+{
+	struct td_pool_again f = queued(T);
+	f.kill_s = 10;
+	assert_int_equal(td_pool_again(&f).past.begin_s, T + 15);
+	f.kill_s = 200; // later than Slurm's own
+	assert_int_equal(what(&f), TD_AGAIN_LEAVE);
+	f.kill_s = 30;
+	f.past = (struct td_pool_again_past){.submit_s = T - 60, .begin_s = T - 55, .row = 3};
+	assert_int_equal(td_pool_again(&f).past.begin_s, T + 40);
+}
+
 static void the_pause_grows_while_it_is_queued_again_soon(void **state)
 {
 	static const int64_t want[] = {5, 10, 20, 40, 80};
@@ -174,6 +186,7 @@ int main(void)
 		cmocka_unit_test(any_other_begin_is_somebodys_wish),
 		cmocka_unit_test(what_is_no_batch_job_that_waits_is_left_alone),
 		cmocka_unit_test(what_is_held_stays_held_and_is_looked_at_again),
+		cmocka_unit_test(processes_of_a_node_that_failed_are_killed_first),
 		cmocka_unit_test(the_pause_grows_while_it_is_queued_again_soon),
 		cmocka_unit_test(a_lost_answer_does_not_count_twice),
 		cmocka_unit_test(people_are_told),
