@@ -27,7 +27,7 @@ struct td_pool_again {
 	bool node_back; // a node that failed as it was queued again may be given to it
 	// Not 0: a node failed then, whose processes nobody waits for; it has killed them after so many seconds.
 	int64_t kill_s;
-	bool behind;    // it made room for one that still waits
+	bool behind; // it made room for one that still waits
 	struct td_pool_again_past past;
 };
 enum td_pool_again_do {
