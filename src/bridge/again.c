@@ -138,21 +138,18 @@ void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int
 }
 
 // May a node that failed with the job come back by itself, and be given to it? One that was drained takes no job before
-// Tandem or a person lets it. *ret_fell: there is such a node, drained or not. *ret_seen: the nodes are known as they
-// were after that.
-static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_fell, bool *ret_seen)
+// Tandem or a person lets it. *ret_seen: the nodes are known as they were after that.
+static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_seen)
 {
 	struct td_agains *a = b->agains;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	bool back = false;
 	*ret_seen = snap && atomic_load(&snap->asked_ms) > j->to_ms;
 	pthread_mutex_lock(&a->lock);
-	*ret_fell = false;
 	for (size_t i = 0; i < a->n_nodes && *ret_seen && !back; i++) {
 		const struct again_node *n = &a->nodes[i];
 		if (n->at_ms < j->from_ms - NEAR_MS || n->at_ms > j->to_ms + NEAR_MS)
 			continue;
-		*ret_fell = true;
 		back = !n->drained && td_slurm_node_find(&snap->nodes, n->name);
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -208,7 +205,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	if (!found || blind || known.from_ms < 0 || td_now(b) - known.to_ms > OVER_MS)
 		return 0;
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
-	bool fell = false, seen = false, back = node_back(b, &known, &fell, &seen);
+	bool seen = false, back = node_back(b, &known, &seen);
 	if (!seen || !s || atomic_load(&b->lost) || atomic_load(&b->away)) {
 		*again_ms = SEEN_MS;
 		return 0;
@@ -230,7 +227,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 				  .held = j.hold || !j.priority,
 				  .shared = j.array == j.id,
 				  .node_back = back,
-				  .kill_s = fell ? s->kill_wait_s + 1 : 0,
+				  .kill_s = s->kill_wait_s,
 				  .past = known.past};
 	struct td_pool_again_plan p = td_pool_again(&f);
 	if (p.what == TD_AGAIN_BEGIN && behind(l->slurm, &j, c)) {

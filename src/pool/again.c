@@ -6,10 +6,10 @@
 #include <inttypes.h>
 
 // SLURM_S: Slurm's own pause (AuthInfo=cred_expire and 1 s); it is a second shorter where the job was queued again in the
-// second in which it had been submitted. FIRST_S: ours. It doubles with each time in a row, so that a job that fails at
+// second in which it had been submitted. FIRST_S: ours, after KillWait. It doubles with each time in a row, so that a job that fails at
 // its start, or a node that refuses it, costs Slurm no more than before. ROW_S: whoever ran, or waited, for so long
 // since the last time begins anew. LATE_S: a begin that is as near comes by itself.
-enum { SLURM_S = 121, FIRST_S = 5, ROW_S = 600, LATE_S = 2, ROW_MOST = 5, DAY_S = 86400 };
+enum { SLURM_S = 121, FIRST_S = 5, ROW_S = 600, LATE_S = 2, ROW_MOST = 3, DAY_S = 86400 };
 
 struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)
 {
@@ -27,9 +27,8 @@ struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)
 		bool soon = f->past.row > 0 && f->submit_s - f->past.begin_s < ROW_S;
 		int64_t row = !soon ? 1 : f->past.row > ROW_MOST ? f->past.row : f->past.row + 1;
 		p.past = (struct td_pool_again_past){.submit_s = f->submit_s, .begin_s = f->begin_s, .row = row};
-		int64_t first = (int64_t)FIRST_S << (row <= ROW_MOST ? row - 1 : 0), kill = f->kill_s + FIRST_S;
 		if (row <= ROW_MOST)
-			p.past.begin_s = f->submit_s + (f->kill_s && kill > first ? kill : first);
+			p.past.begin_s = f->submit_s + ((f->kill_s + FIRST_S) << (row - 1));
 	}
 	p.in_s = p.past.begin_s - f->now_s;
 	p.what = p.past.row > ROW_MOST || p.past.begin_s >= f->begin_s ? TD_AGAIN_LEAVE

@@ -2,9 +2,11 @@
 //
 // Slurm gives every batch job that is queued again a begin 121 s later, so that no credential and no process of the run
 // before meets the next one on the same node. It writes that begin when all nodes of the run have answered that it is
-// over, or are down (docs/facts/slurm.md S-H6, S-H8). From then on only two things can meet: a start within the second
-// in which a node ended the run (S-H7), which the pause below keeps away; and a node that was down when the run was
-// lost, comes back by itself, and still has its processes. So a job whose node may do that waits as Slurm wants it to.
+// over, or are down (docs/facts/slurm.md S-H6, S-H8). From then on only three things can meet: a start within the second
+// in which a node ended the run (S-H7); what still runs on a node that was set down, which ends it within KillWait while
+// nobody waits for that, and may be back before anybody has seen it down; both are kept away by the pause. And a node
+// that was down when the run was lost, is so for longer, and comes back with its processes: a job whose node may do that
+// by itself waits as Slurm wants it to.
 // The begin is written when it has come: Slurm looks at a begin only now and then, but at an update at once (S-H9).
 #pragma once
 
@@ -25,9 +27,8 @@ struct td_pool_again {
 	bool held;      // by its user or an administrator, or by `scontrol requeuehold`
 	bool shared;    // its record is that of other tasks, too: what is written there is written to them
 	bool node_back; // a node that failed as it was queued again may be given to it
-	// Not 0: a node failed then, whose processes nobody waits for; it has killed them after so many seconds.
-	int64_t kill_s;
-	bool behind; // it made room for one that still waits
+	int64_t kill_s; // Slurm's KillWait
+	bool behind;    // it made room for one that still waits
 	struct td_pool_again_past past;
 };
 enum td_pool_again_do {

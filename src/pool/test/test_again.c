@@ -21,6 +21,7 @@ static struct td_pool_again queued(int64_t submit)
 				      .submit_s = submit,
 				      .begin_s = submit + SLURM_S,
 				      .now_s = submit + 80,
+				      .kill_s = 10,
 				      .waits = true,
 				      .batch = true};
 }
@@ -35,13 +36,13 @@ static void slurms_own_pause_is_brought_forward(void **state)
 	struct td_pool_again f = queued(T);
 	struct td_pool_again_plan p = td_pool_again(&f);
 	assert_int_equal(p.what, TD_AGAIN_BEGIN);
-	assert_int_equal(p.past.begin_s, T + 5);
+	assert_int_equal(p.past.begin_s, T + 15);
 	assert_int_equal(p.past.submit_s, T);
-	f.now_s = T + 4;
+	f.now_s = T + 14;
 	assert_int_equal(what(&f), TD_AGAIN_LOOK);
 	assert_int_equal(td_pool_again(&f).in_s, 1);
 	assert_int_equal(td_pool_again(&f).past.row, 1);
-	f.now_s = T + 5;
+	f.now_s = T + 15;
 	assert_int_equal(what(&f), TD_AGAIN_BEGIN);
 	f.begin_s = T + 120; // it had been submitted in that second
 	assert_int_equal(what(&f), TD_AGAIN_BEGIN);
@@ -93,21 +94,18 @@ static void what_is_held_stays_held_and_is_looked_at_again(void **state)
 	assert_int_equal(what(&f), TD_AGAIN_LOOK);
 }
 
-static void processes_of_a_node_that_failed_are_killed_first(void **state)
+static void what_kill_wait_makes_as_long_as_slurms_pause_is_left(void **state)
 {
 	struct td_pool_again f = queued(T);
-	f.kill_s = 10;
-	assert_int_equal(td_pool_again(&f).past.begin_s, T + 15);
-	f.kill_s = 200; // later than Slurm's own
+	f.kill_s = 30; // Slurm's default
+	assert_int_equal(td_pool_again(&f).past.begin_s, T + 35);
+	f.kill_s = 200;
 	assert_int_equal(what(&f), TD_AGAIN_LEAVE);
-	f.kill_s = 30;
-	f.past = (struct td_pool_again_past){.submit_s = T - 60, .begin_s = T - 55, .row = 3};
-	assert_int_equal(td_pool_again(&f).past.begin_s, T + 40);
 }
 
 static void the_pause_grows_while_it_is_queued_again_soon(void **state)
 {
-	static const int64_t want[] = {5, 10, 20, 40, 80};
+	static const int64_t want[] = {15, 30, 60};
 	struct td_pool_again_past past = {0};
 	int64_t submit = T;
 	for (size_t i = 0; i < TD_LEN(want); i++) {
@@ -141,7 +139,7 @@ static void a_lost_answer_does_not_count_twice(void **state)
 	struct td_pool_again_plan p = td_pool_again(&f);
 	assert_int_equal(p.what, TD_AGAIN_BEGIN);
 	assert_int_equal(p.past.row, 1);
-	assert_int_equal(p.past.begin_s, T + 5);
+	assert_int_equal(p.past.begin_s, T + 15);
 	f.begin_s = p.past.begin_s; // it was done
 	p = td_pool_again(&f);
 	assert_int_equal(p.what, TD_AGAIN_LEAVE);
@@ -154,15 +152,15 @@ static void people_are_told(void **state)
 	struct td_pool_again_past past = td_pool_again(&f).past;
 	td_auto_free char *one = td_pool_again_words(&past, T);
 	assert_string_equal(
-		one, "It was queued again at 14:13:20 UTC, and begins 5 s later instead of Slurm's two minutes.");
+		one, "It was queued again at 14:13:20 UTC, and begins 15 s later instead of Slurm's two minutes.");
 	assert_null(td_pool_again_words(&past, T + 500)); // another run's
 	assert_null(td_pool_again_words(&(struct td_pool_again_past){0}, T));
-	past.row = 3;
+	past.row = 2;
 	td_auto_free char *more = td_pool_again_words(&past, T);
-	assert_non_null(strstr(more, "it was queued again 3 times in a row."));
-	past.row = 6;
+	assert_non_null(strstr(more, "it was queued again 2 times in a row."));
+	past.row = 4;
 	td_auto_free char *most = td_pool_again_words(&past, T);
-	assert_non_null(strstr(most, "begins after Slurm's two minutes: it was queued again 5 times in a row"));
+	assert_non_null(strstr(most, "begins after Slurm's two minutes: it was queued again 3 times in a row"));
 	for (int i = TD_AGAIN_LEAVE; i <= TD_AGAIN_BEGIN; i++)
 		assert_string_not_equal(td_pool_again_name((enum td_pool_again_do)i), "?");
 }
@@ -186,7 +184,7 @@ int main(void)
 		cmocka_unit_test(any_other_begin_is_somebodys_wish),
 		cmocka_unit_test(what_is_no_batch_job_that_waits_is_left_alone),
 		cmocka_unit_test(what_is_held_stays_held_and_is_looked_at_again),
-		cmocka_unit_test(processes_of_a_node_that_failed_are_killed_first),
+		cmocka_unit_test(what_kill_wait_makes_as_long_as_slurms_pause_is_left),
 		cmocka_unit_test(the_pause_grows_while_it_is_queued_again_soon),
 		cmocka_unit_test(a_lost_answer_does_not_count_twice),
 		cmocka_unit_test(people_are_told),
