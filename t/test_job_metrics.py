@@ -17,7 +17,7 @@ def test_runs_that_ended_are_counted_by_how(pool):
     pool.sbatch("--gres=gpu:2", script="#!/bin/sh\nsleep 2\n")
     pool.sbatch(script="#!/bin/sh\nexit 3\n")
     wait_for("it runs", lambda: pool.squeue().get(again, {}).get("state") == "RUNNING")
-    pool.shell("scontrol", "requeue", again)
+    pool.shell("scontrol", "requeuehold", again)
     wait_for("it waits", lambda: pool.squeue().get(again, {}).get("state") == "PENDING")
     pool.shell("scancel", again)
     wait_for("all kinds of ends are counted", lambda: not (missing := [k for k, n in before.items() if ended(*k) <= n]) or print(missing))  # shown when it fails

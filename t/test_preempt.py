@@ -104,7 +104,6 @@ def test_a_service_that_grows_takes_devices_from_a_native_job_and_gives_them_bac
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in others), "one victim was enough"
 
     pool.kubectl("scale", "deployment", "serve", "--replicas=0")
-    pool.shell("scontrol", "update", f"jobid={victim}", "starttime=now+3")  # Slurm would wait for two minutes
     wait_for("it runs again", lambda: pool.squeue()[victim]["state"] == "RUNNING")
     log = f"/home/researcher/told-{victim}"
     wait_for("it was told, and has begun twice", lambda: pool.shell("cat", log).split() == ["begun", "told", "begun"])
@@ -233,8 +232,8 @@ def test_the_time_limit_counts_over_all_runs(pool):
     assert "it has used" in pool.cmd("why", one).stdout
     assert limit(other) == "00:10:00", "its QOS has no total time"
 
-    wait_for("its first run is over", lambda: pool.job(one).get("JobState") == "PENDING")  # when it is, Slurm says when the next one may begin
-    pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30", "starttime=now+3")
+    wait_for("its first run is over", lambda: pool.job(one).get("JobState") in ("PENDING", "RUNNING"))
+    pool.shell("scontrol", "update", f"jobid={one}", "timelimit=30")
     # A run of which the bridge sees nothing is found a minute later.
     wait_for("it runs again", lambda: pool.squeue()[one]["state"] == "RUNNING" and pool.job(one).get("RunTime", "") > "00:00:03")
     assert limit(one) == "00:30:00", "who raises it is not overruled"
@@ -342,7 +341,7 @@ def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     finally:
         after(None)
     moved = [j for j in (first, second) if pool.job(j)["Restarts"] == "1"]
-    assert len(moved) == 1 and pool.squeue()[moved[0]]["state"] == "PENDING", "one was enough"
+    assert len(moved) == 1, "one was enough"
     assert all(pool.squeue()[j]["state"] == "RUNNING" for j in {first, second} - set(moved))
     assert f"so that job {waits} has room, which waits for 8 gpu on one node" in pool.shell("scontrol", "show", "job", moved[0])
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "Defragmented" and f"job {waits} of researcher" in e["message"]])

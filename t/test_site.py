@@ -96,7 +96,6 @@ def test_a_sites_programs_run_beside_tandems(home):
     wait_for("the job waits again", lambda: home.squeue()[job]["state"] == "PENDING")
     inside(home, "main-pool-n0", "rm", "/tmp/broken")
     home.shell("scontrol", "update", "nodename=n0", "state=resume")
-    home.shell("scontrol", "update", f"jobid={job}", "starttime=now+3")
     wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING", 120)
 
 

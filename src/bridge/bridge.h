@@ -1,14 +1,15 @@
 // What the parts of the bridge share. One process serves one SlurmCluster. Everything in struct
 // td_bridge lives while this process leads.
 //
-// Threads: one per informer; 8 scheduler workers and 2 syncer workers (no two workers process the
-// same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
+// Threads: one per informer; 8 scheduler workers, 2 syncer workers and 2 for jobs that were queued again
+// (no two workers process the same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
 // listings, policies, how jobs ended, the connection to slurmrestd, the knock port and the why server. No lock is
 // held during I/O.
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
 //   ready.[ch]   how long pods take until they serve
+//   again.[ch]   native jobs that were queued again begin soon
 //   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
 //   granted.c    resource groups, and whose they are
@@ -92,6 +93,7 @@ struct td_shadows;
 struct td_counts;
 struct td_orphans;
 struct td_policies;
+struct td_agains;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -104,7 +106,7 @@ struct td_bridge {
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
 	struct td_informer *placeholders;              // scheduler/placeholder.h
 	struct td_informer *others;                    // bound pods of other schedulers
-	struct td_queue *pod_queue, *node_queue;
+	struct td_queue *pod_queue, *node_queue, *again_queue;
 	struct td_slurm_view *view;
 	struct td_asks *asks;
 	struct td_knocks *knocks;
@@ -151,6 +153,7 @@ struct td_bridge {
 	struct td_counts *counts;         // syncer/count.h
 	struct td_orphans *orphans;       // scheduler/orphans.h
 	struct td_policies *policies;     // policy/policies.h
+	struct td_agains *agains;         // again.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

@@ -1,5 +1,6 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
+#include "bridge/again.h"
 #include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
@@ -26,7 +27,7 @@
 #include <unistd.h>
 
 #define TD_POLICIES_DIR "/usr/lib/tandem/policies"
-enum { POD_WORKERS = 8, NODE_WORKERS = 2, PROLOG_US = 15000 };
+enum { POD_WORKERS = 8, NODE_WORKERS = 2, AGAIN_WORKERS = 2, PROLOG_US = 15000 };
 
 #define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
 
@@ -104,6 +105,18 @@ static void *nodes_thread(void *p)
 					.workers = NODE_WORKERS,
 					.queue = b->node_queue,
 					.reconcile = td_syncer_reconcile,
+					.ctx = b};
+	td_controller_run(&c, b->cancel, NULL);
+	return NULL;
+}
+
+static void *agains_thread(void *p)
+{
+	struct td_bridge *b = p;
+	const struct td_controller c = {.name = "jobs queued again",
+					.workers = AGAIN_WORKERS,
+					.queue = b->again_queue,
+					.reconcile = td_agains_reconcile,
 					.ctx = b};
 	td_controller_run(&c, b->cancel, NULL);
 	return NULL;
@@ -270,6 +283,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 					       td_bridge_list_thread,
 					       pods_thread,
 					       nodes_thread,
+					       agains_thread,
 					       knocks_thread,
 					       td_policies_thread,
 					       td_bridge_ends_thread,
@@ -310,6 +324,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.recorder = td_recorder_new(b.kube, "tandem-bridge");
 		b.pod_queue = td_queue_new(b.clock);
 		b.node_queue = td_queue_new(b.clock);
+		b.again_queue = td_queue_new(b.clock);
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
@@ -321,6 +336,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.counts = td_counts_new();
 		b.orphans = td_orphans_new();
 		b.policies = td_policies_new();
+		b.agains = td_agains_new();
 
 		r = run(&b, err);
 
@@ -337,6 +353,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_recorder_free(b.recorder);
 		td_queue_free(b.pod_queue);
 		td_queue_free(b.node_queue);
+		td_queue_free(b.again_queue);
 		b.waiting_others = td_others_free(b.waiting_others);
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
@@ -346,6 +363,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.counts = td_counts_free(b.counts);
 		b.orphans = td_orphans_free(b.orphans);
 		b.policies = td_policies_free(b.policies);
+		b.agains = td_agains_free(b.agains);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

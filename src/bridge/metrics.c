@@ -1,5 +1,6 @@
 // What the leading bridge shows of the pool at /metrics. A scrape reads what the bridge knows
 // already; nothing asks Slurm or the API server for it.
+#include "bridge/again.h"
 #include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
@@ -22,7 +23,7 @@ static struct {
 	struct td_metric *asks, *jobs, *nodes, *devices, *cpus, *memory, *view_age, *lost, *gate_alarm, *bind, *ready,
 		*held, *services;
 	struct td_metric *allocated, *refused, *submits, *bound, *pods_ended, *jobs_ended, *lists;
-	struct td_metric *passes, *reads, *moves, *fragmented;
+	struct td_metric *passes, *reads, *moves, *again, *fragmented;
 } m;
 
 static void make(void)
@@ -96,6 +97,9 @@ static void make(void)
 		td_counter(r, "tandem_bridge_policy_reads_total", "Records of jobs that were read for policies.", NULL);
 	m.moves = td_counter(r, "tandem_bridge_policy_moves_total",
 			     "Jobs whose priority was changed for the order of their policy.", NULL);
+	m.again =
+		td_counter(r, "tandem_bridge_jobs_begun_again_total",
+			   "Native jobs that were queued again and began before Slurm's two minutes were over.", NULL);
 	m.lists = td_counter(r, "tandem_bridge_job_listings_total", "Complete listings of Slurm's jobs.", NULL);
 }
 
@@ -361,7 +365,8 @@ static void collect(void *ctx)
 			    {m.gate_alarm, atomic_load(&b->gate_alarm)},
 			    {m.passes, policies.passes},
 			    {m.reads, policies.reads},
-			    {m.moves, policies.moves}};
+			    {m.moves, policies.moves},
+			    {m.again, td_agains_count(b)}};
 
 		for (size_t i = 0; i < TD_LEN(rows); i++)
 			td_metric_set(rows[i].f, (double)rows[i].v, NULL);

@@ -1,5 +1,6 @@
 // Polls Slurm, and does what follows from a poll: queues keys, applies the mass-vanish rule, and
 // reads complete listings (docs/protocols.md 1.9 and 5).
+#include "bridge/again.h"
 #include "bridge/scheduler/orphans.h"
 #include "bridge/scheduler/preempt.h"
 #include "bridge/syncer/count.h"
@@ -13,16 +14,16 @@
 #include <unistd.h>
 
 enum {
-	JOBS_MS = 200,           // between two polls of jobs
-	NODES_MS = 250,          // between two polls of nodes
-	WAITING_MS = 2000,       // between two polls of other waiting jobs, while keys are queued
-	IDLE_WAITING_MS = 15000, // the same, while none is queued
-	BACKOFF_MS = 500,        // after a failed poll
-	LINGER_MS = 60000,       // how long a job that nobody wants stays in the poll
-	AGAIN_MS = 4000,         // from the first complete listing to the second
-	NET_MS = 600000,         // between complete listings that nothing asked for
-	ROLLBACK_S = 30,         // a younger job can be absent because slurmctld was killed (S-C1)
-	LIST_LOOK_MS = 50        // how often the listing thread looks whether one is due
+	JOBS_MS = 200,          // between two polls of jobs
+	NODES_MS = 250,         // between two polls of nodes
+	WAITING_MS = 2000,      // between two polls of other jobs, while keys are queued or native jobs are there
+	IDLE_WAITING_MS = 5000, // the same, while neither is
+	BACKOFF_MS = 500,       // after a failed poll
+	LINGER_MS = 60000,      // how long a job that nobody wants stays in the poll
+	AGAIN_MS = 4000,        // from the first complete listing to the second
+	NET_MS = 600000,        // between complete listings that nothing asked for
+	ROLLBACK_S = 30,        // a younger job can be absent because slurmctld was killed (S-C1)
+	LIST_LOOK_MS = 50       // how often the listing thread looks whether one is due
 };
 
 void td_bridge_poll_now(struct td_bridge *b)
@@ -302,10 +303,21 @@ static bool same_names(const struct td_slurm_snapshot *a, const struct td_slurm_
 	return true;
 }
 
+// Are there native jobs? One that runs can be queued again.
+static bool native(const struct td_bridge *b)
+{
+	struct td_slurm_job_counts c;
+	size_t n = 0;
+	td_slurm_view_counts(b->view, &c);
+	for (size_t i = 0; i < TD_LEN(c.n[0]); i++)
+		n += i != TD_PHASE_ENDED ? c.n[0][i] : 0;
+	return n;
+}
+
 void *td_bridge_nodes_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
-	int64_t wait = 0, waiting_at = 0;
+	int64_t wait = 0, waiting_at = 0, waiting_seen = -1;
 	struct td_slurm_pace pace = {0};
 	bool failing = false;
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's nodes", 0);
@@ -332,6 +344,7 @@ void *td_bridge_nodes_thread(void *bridge)
 				td_warn("%s", e.msg);
 			if (r != TD_CANCELLED && r != TD_UNAUTHENTICATED)
 				td_bridge_away(b, true);
+			td_agains_blind(b);
 			failing = true;
 			wait = BACKOFF_MS;
 			continue;
@@ -349,16 +362,23 @@ void *td_bridge_nodes_thread(void *bridge)
 				enqueue_all(b);
 			}
 			td_syncer_nodes_changed(b, old, now);
+			if (old) // what failed before this bridge began is no news of now
+				td_agains_nodes(b, old, now);
 		}
 
 		wait = td_slurm_pace_wait(&pace, td_now(b) - began, 20, NODES_MS);
 
 		if (began >= waiting_at) {
 			int64_t t0 = td_now(b);
-			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &e);
+			td_auto_states struct td_slurm_states back = {0};
+			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &back, &e);
 			int64_t took = td_now(b) - t0;
 			bool wake = td_preempt_wake(b);
-			int64_t every = wake || td_queue_len(b->pod_queue) ? WAITING_MS : IDLE_WAITING_MS;
+			if (!r) {
+				td_agains_back(b, &back, waiting_seen, td_now(b));
+				waiting_seen = t0;
+			}
+			int64_t every = wake || td_queue_len(b->pod_queue) || native(b) ? WAITING_MS : IDLE_WAITING_MS;
 			waiting_at = t0 + (took * 100 > every ? took * 100 : every);
 		}
 	}

@@ -94,6 +94,20 @@ static int seconds(const char *s, int def)
 	return !strcmp(end, "m") ? (int)v * 60 : !strcmp(end, "s") ? (int)v : def;
 }
 
+// KillWait of the cluster's slurm.conf; what cannot be read is Slurm's own.
+static int64_t kill_wait(const yyjson_val *cluster)
+{
+	enum { TANDEM_S = 10, SLURM_S = 30 }; // slurm/conf.c writes the first where the object says nothing
+	long long s = TANDEM_S;
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), "KillWait") &&
+		    (!yyjson_is_str(yyjson_obj_iter_get_val(k)) ||
+		     !td_parse_i64(yyjson_get_str(yyjson_obj_iter_get_val(k)), &s) || s < 0))
+			s = SLURM_S;
+	return s;
+}
+
 static void read_devices(const yyjson_val *v, struct td_device_source *ret)
 {
 	yyjson_val *x;
@@ -267,7 +281,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	td_auto_free char *who = preemption ? td_json_text(preemption, NULL) : td_strdup("");
 	td_auto_free char *net = s->fabric ? td_json_text(td_json_root(s->fabric), NULL) : td_strdup("");
 	td_auto_free char *blocks = s->topology ? td_json_text(td_json_root(s->topology), NULL) : td_strdup("");
-	td_buf_printf(&b, "%s %s %s %s %s %s", s->cluster_uid, text, more, who, net, blocks);
+	td_buf_printf(&b, "%s %s %s %s %s %s %lld", s->cluster_uid, text, more, who, net, blocks,
+		      (long long)s->kill_wait_s);
 	for (size_t i = 0; tenants->n && i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
 		td_buf_printf(&b, " %s=%s%s,%s,%s,%s,%s,%s", m->ns, m->private_net ? "!" : "", m->user ? m->user : "",
@@ -340,6 +355,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 		s->lends[s->n_lends++] = td_strdup(yyjson_get_str(x));
 	s->accounting = td_jget(cluster, "spec.accounting");
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
+	s->kill_wait_s = kill_wait(cluster);
 
 	yyjson_val *fabric = td_jget(cluster, "spec.fabric");
 	s->fabric = td_slurm_fabric(cluster) ? td_json_from_val(fabric) : NULL;

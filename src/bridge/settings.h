@@ -73,6 +73,7 @@ struct td_settings {
 	char *cluster_uid, *scheduler, *default_partition, *default_user;
 	enum td_stand_in stand_in;
 	int end_grace_s;
+	int64_t kill_wait_s;                // from SIGTERM to SIGKILL: Slurm's KillWait
 	struct td_bridge_gres_map gres[32]; // sorted by resource
 	size_t n_gres;
 	struct td_device_source devices;

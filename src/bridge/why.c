@@ -1,5 +1,6 @@
 // Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
+#include "bridge/again.h"
 #include "bridge/policy/policies.h"
 #include "bridge/quota.h"
 #include "bridge/rollout.h"
@@ -293,6 +294,7 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	job_words(j, &t);
 	if (td_job_phase(j->states) == TD_PHASE_WAITING)
 		td_policies_words(b, j->id, &order);
+	td_agains_words(b, j, &order);
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
 		td_buf_printf(&order, " %s", used);

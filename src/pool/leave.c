@@ -31,6 +31,16 @@ char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, cons
 			   keep ? " " : "", nodes, l->waiter, wants, when, rest ? rest : "");
 }
 
+int64_t td_pool_leave_for(const char *comment)
+{
+	const char *at = comment ? strstr(comment, MARK) : NULL, *rest = at ? strstr(at, NEXT) : NULL;
+	const char *so = at ? strstr(at, ", so that job ") : NULL;
+	int64_t id = 0;
+	if (!so || (rest && so > rest) || sscanf(so, ", so that job %" SCNd64 " has room", &id) != 1 || id < 0)
+		return 0;
+	return id;
+}
+
 bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret)
 {
 	const char *at = comment ? strstr(comment, MARK) : NULL, *rest = at ? strstr(at, NEXT) : NULL;

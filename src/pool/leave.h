@@ -16,6 +16,8 @@ struct td_pool_leave {
 char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, const char *wants, const char *comment);
 // False: there is none with a time.
 bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret);
+// For which job it left its place, with a time or without one; 0: for none.
+int64_t td_pool_leave_for(const char *comment);
 
 enum td_pool_leave_do {
 	TD_LEAVE_STAYS, // it has left and runs again, nobody waits for its place any more, or it did not go when it was asked

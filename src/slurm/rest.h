@@ -132,7 +132,7 @@ struct td_slurm_job {
 	uint64_t states;
 	char *name, *user, *account, *partition, *qos, *admin_comment, *comment, *reason, *description, *excluded_nodes,
 		*nodes_text;
-	int64_t uid, start, end, submit, preempt;              // times: epoch seconds; 0: not set
+	int64_t uid, start, end, submit, preempt, eligible;    // times: epoch seconds; 0: not set. eligible: its begin
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit_min 0: no limit
 	int64_t exit_signal;                                   // what ended its script; 0: none
 	int64_t want_cpus, want_memory_mb, want_nodes;
@@ -169,6 +169,7 @@ int64_t td_slurm_tasks_count(const char *tasks);
 struct td_slurm_state {
 	int64_t id;
 	uint64_t states;
+	bool part; // a task of an array, or a part of a heterogeneous job; only in a list of all
 };
 struct td_slurm_states {
 	struct td_slurm_state *v;
@@ -197,6 +198,7 @@ struct td_slurm_job_change {
 	bool site;
 	int64_t site_factor;
 	int64_t time_limit_min; // 0: stays
+	int64_t begin;          // epoch seconds: it does not start before; 0: stays
 	bool no_requeue;        // it ends when it is preempted or its node fails
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,

@@ -139,6 +139,8 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 		td_jm_int(d, root, "site_factor", SITE_ZERO + c->site_factor);
 	if (c->time_limit_min > 0)
 		number(d, root, "time_limit", c->time_limit_min);
+	if (c->begin > 0)
+		number(d, root, "begin_time", c->begin);
 	if (c->no_requeue)
 		td_jm_bool(d, root, "requeue", false);
 	return td_json_mut_text(root, NULL);
@@ -250,6 +252,7 @@ static bool read_any_state(const yyjson_val *v, struct td_slurm_state *ret)
 	if (!digits || !td_parse_i64(digits, &id))
 		return read_state(v, ret);
 	ret->id = id;
+	ret->part = strlen(digits) < strlen(s);
 	ret->states = flags(v, "state", td_slurm_job_state_parse);
 	return id > 0;
 }
@@ -309,6 +312,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->end = num(v, "end_time", 0);
 	j->submit = num(v, "submit_time", 0);
 	j->preempt = num(v, "preempt_time", 0);
+	j->eligible = num(v, "eligible_time", 0);
 	j->restarts = num(v, "restart_cnt", 0);
 	j->priority = num(v, "priority", 0);
 	j->time_limit_min = num(v, "time_limit", 0);

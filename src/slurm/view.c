@@ -6,6 +6,8 @@
 // Jobs that nobody wants are polled every so many rounds: only a killed slurmctld could bring them
 // back.
 enum { UNWANTED_EVERY = 10 };
+// Of so many new jobs that wait one may have been queued again since the last poll; whoever looks pays a request each.
+enum { NEW_MOST = 16 };
 
 struct watched {
 	int64_t job;
@@ -26,6 +28,8 @@ struct td_slurm_view {
 	size_t waiting;                   // other jobs that wait, and the fingerprint of their ids
 	uint64_t print;
 	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
+	struct td_slurm_states last;  // they, sorted, as of the last poll of those that wait
+	bool listed;                  // there was one
 };
 
 struct td_slurm_view *td_slurm_view_new(void)
@@ -42,6 +46,7 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
 	td_slurm_snapshot_unref(v->snap);
 	pthread_mutex_destroy(&v->lock);
 	free(v->v);
+	td_slurm_states_done(&v->last);
 	free(v);
 	return NULL;
 }
@@ -301,10 +306,41 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 33;
 }
 
-int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err)
+// As ret_back of td_slurm_view_poll_waiting(). `all` is sorted.
+static void back_locked(const struct td_slurm_view *v, const struct td_slurm_states *all, struct td_slurm_states *ret)
 {
-	td_auto_states struct td_slurm_states all = {0};
-	int r = td_slurm_job_states(s, NULL, 0, c, &all, err);
+	size_t old = 0, n_new = 0, n = 0;
+	ret->v = td_calloc(all->n + 1, sizeof(*ret->v));
+	td_auto_free struct td_slurm_state *fresh = td_calloc(NEW_MOST, sizeof(*fresh));
+	for (size_t i = 0; i < all->n; i++) {
+		const struct td_slurm_state *now = &all->v[i];
+		while (old < v->last.n && v->last.v[old].id < now->id)
+			old++;
+		enum td_job_phase p = td_job_phase(now->states);
+		if (p != TD_PHASE_WAITING && !(p == TD_PHASE_ENDING && (now->states & TD_JOB(PENDING))))
+			continue;
+		if (!v->listed && p == TD_PHASE_ENDING) {
+			ret->v[n++] = *now;
+		} else if (!v->listed) {
+			continue;
+		} else if (old == v->last.n || v->last.v[old].id != now->id) {
+			if (n_new < NEW_MOST)
+				fresh[n_new] = *now;
+			n_new++;
+		} else if (td_job_phase(v->last.v[old].states) != p) {
+			ret->v[n++] = *now;
+		}
+	}
+	for (size_t i = 0; i < n_new && n_new <= NEW_MOST; i++)
+		ret->v[n++] = fresh[i];
+	ret->n = n;
+}
+
+int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
+			       struct td_slurm_states *ret_back, struct td_error *err)
+{
+	td_auto_states struct td_slurm_states all = {0}, back = {0};
+	int r = td_slurm_job_states_all(s, c, &all, err);
 	if (r)
 		return r;
 
@@ -313,19 +349,35 @@ int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, stru
 	v->print = 0;
 	memset(v->others, 0, sizeof(v->others));
 
+	size_t kept = 0;
 	for (size_t i = 0; i < all.n; i++) {
 		enum td_job_phase p = td_job_phase(all.v[i].states);
 		size_t at = find_locked(v, all.v[i].id);
 		if (at < v->n && v->v[at].job == all.v[i].id)
 			continue;
+		all.v[kept++] = all.v[i];
+		if (all.v[kept - 1].part)
+			continue;
 		v->others[p]++;
 		if (p != TD_PHASE_WAITING)
 			continue;
 		v->waiting++;
-		v->print += mix((uint64_t)all.v[i].id); // a sum, so that the order does not matter
+		v->print += mix((uint64_t)all.v[kept - 1].id); // a sum, so that the order does not matter
 	}
+	all.n = kept;
+	if (ret_back)
+		back_locked(v, &all, &back);
+	v->listed = true;
+	const struct td_slurm_states old = v->last;
+	v->last = all;
+	all = old;
 	pthread_mutex_unlock(&v->lock);
 
+	if (ret_back) {
+		td_slurm_states_done(ret_back);
+		*ret_back = back;
+		back = (struct td_slurm_states){0};
+	}
 	return 0;
 }
 

@@ -83,8 +83,11 @@ void td_slurm_nodes_read(struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t 
 
 // ---- other jobs that wait ----
 // Counts the waiting jobs that are not watched, and makes a fingerprint of their ids. Number and
-// fingerprint together tell the fast path whether the queue is still the same.
-int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
+// fingerprint together tell the fast path whether the queue is still the same. *ret_back, which may be NULL: those that
+// wait and did not at the last poll, tasks of arrays too; those that are new and wait, where they are few; and those that
+// end their run and are to wait again, when that is seen first. Of the first poll only these.
+int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
+			       struct td_slurm_states *ret_back, struct td_error *err);
 // Counts all jobs that have not ended, by phase: n[1] the watched ones, as of the last poll of
 // jobs; n[0] the others, as of the last td_slurm_view_poll_waiting().
 struct td_slurm_job_counts {

@@ -609,11 +609,11 @@ static void test_states_and_view(void **state)
 		assert_int_equal(gone.n, 1); // but still absent
 		size_t n;
 		uint64_t print, other;
-		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
+		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &print);
 		assert_int_equal(n, 1); // 77; array tasks do not count
 		td_slurm_view_watch(v, 77, TD_JOB(PENDING));
-		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
+		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &other);
 		assert_int_equal(n, 0);
 		assert_true(print != other);

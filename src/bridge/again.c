@@ -1,0 +1,277 @@
+// Brings the begin of jobs forward that were queued again (again.h).
+#include "bridge/again.h"
+
+#include "base/log.h"
+#include "kube/controller.h"
+#include "pool/again.h"
+#include "pool/leave.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <uthash.h>
+
+// NEAR_MS: a node's failure and what it does to a job are not seen at one time. KEEP_MS: for so long a job's past and a
+// node's failure are known; longer than pool/again.c counts in a row, and than Slurm's own pause. MOST: jobs beyond
+// that wait as Slurm wants them to.
+enum { NEAR_MS = 5000, KEEP_MS = 1200000, MOST = 50000, LOOK_MS = 5000, SEEN_MS = 250, OVER_MS = 180000 };
+
+struct again_job {
+	int64_t id, from_ms, to_ms; // mono: it was queued again between the two
+	bool ends;                  // its run still ends somewhere
+	struct td_pool_again_past past;
+	UT_hash_handle hh;
+};
+struct again_node {
+	char *name;
+	int64_t at_ms; // mono: it was seen to have failed
+	bool drained;  // it has been drained since then, so it came back, or will, when somebody let it
+};
+struct td_agains {
+	pthread_mutex_t lock; // guards all
+	struct again_job *jobs;
+	struct again_node *nodes; // in the order of at_ms
+	size_t n_nodes;
+	int64_t blind_ms; // mono: when the nodes were not to be read, the last time; 0: never
+	uint64_t begun;
+};
+
+struct td_agains *td_agains_new(void)
+{
+	struct td_agains *a = td_calloc(1, sizeof(*a));
+	pthread_mutex_init(&a->lock, NULL);
+	return a;
+}
+
+struct td_agains *td_agains_free(struct td_agains *a)
+{
+	struct again_job *j, *next;
+	if (!a)
+		return NULL;
+	HASH_ITER (hh, a->jobs, j, next) {
+		HASH_DEL(a->jobs, j);
+		free(j);
+	}
+	for (size_t i = 0; i < a->n_nodes; i++)
+		free(a->nodes[i].name);
+	free(a->nodes);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+	return NULL;
+}
+
+static bool fallen(const struct td_slurm_node *n)
+{
+	return n->states & TD_NODE(DOWN);
+}
+
+void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
+{
+	struct td_agains *a = b->agains;
+	int64_t at = td_now(b);
+	size_t gone = 0;
+	pthread_mutex_lock(&a->lock);
+	while (gone < a->n_nodes && at - a->nodes[gone].at_ms > KEEP_MS)
+		free(a->nodes[gone++].name);
+	a->n_nodes -= gone;
+	if (gone)
+		memmove(a->nodes, a->nodes + gone, a->n_nodes * sizeof(*a->nodes));
+	for (size_t i = 0; i < a->n_nodes; i++) {
+		const struct td_slurm_node *n = td_slurm_node_find(&now->nodes, a->nodes[i].name);
+		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
+	}
+	for (size_t i = 0; i < now->nodes.n; i++) {
+		const struct td_slurm_node *n = &now->nodes.v[i],
+					   *was = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
+		if (!fallen(n) || (was && fallen(was)))
+			continue;
+		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
+		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at, n->states & TD_NODE(DRAIN)};
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+void td_agains_blind(struct td_bridge *b)
+{
+	pthread_mutex_lock(&b->agains->lock);
+	b->agains->blind_ms = td_now(b);
+	pthread_mutex_unlock(&b->agains->lock);
+}
+
+static void forget_old_locked(struct td_agains *a, int64_t now_ms)
+{
+	struct again_job *j, *next;
+	HASH_ITER (hh, a->jobs, j, next)
+		if (now_ms - j->to_ms > KEEP_MS) {
+			HASH_DEL(a->jobs, j);
+			free(j);
+		}
+}
+
+void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int64_t from_ms, int64_t to_ms)
+{
+	struct td_agains *a = b->agains;
+	pthread_mutex_lock(&a->lock);
+	forget_old_locked(a, to_ms);
+	for (size_t i = 0; i < jobs->n; i++) {
+		struct again_job *j = NULL;
+		HASH_FIND(hh, a->jobs, &jobs->v[i].id, sizeof(j->id), j);
+		if (!j && HASH_COUNT(a->jobs) >= MOST)
+			continue;
+		if (!j) {
+			j = td_calloc(1, sizeof(*j));
+			j->id = jobs->v[i].id;
+			HASH_ADD(hh, a->jobs, id, sizeof(j->id), j);
+		}
+		// The end of its run began when that was seen first.
+		if (!j->ends)
+			j->from_ms = from_ms;
+		j->to_ms = to_ms;
+		j->ends = td_job_phase(jobs->v[i].states) == TD_PHASE_ENDING;
+	}
+	pthread_mutex_unlock(&a->lock);
+	for (size_t i = 0; i < jobs->n; i++) {
+		if (td_job_phase(jobs->v[i].states) != TD_PHASE_WAITING)
+			continue;
+		td_auto_free char *key = td_asprintf("%" PRId64, jobs->v[i].id);
+		td_queue_add(b->again_queue, key);
+	}
+}
+
+// May a node that failed with the job come back by itself, and be given to it? One that was drained takes no job before
+// Tandem or a person lets it. *ret_seen: the nodes are known as they were after that.
+static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_seen)
+{
+	struct td_agains *a = b->agains;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	bool back = false;
+	*ret_seen = snap && atomic_load(&snap->asked_ms) > j->to_ms;
+	pthread_mutex_lock(&a->lock);
+	for (size_t i = 0; i < a->n_nodes && *ret_seen && !back; i++) {
+		const struct again_node *n = &a->nodes[i];
+		if (n->at_ms < j->from_ms - NEAR_MS || n->at_ms > j->to_ms + NEAR_MS)
+			continue;
+		back = !n->drained && td_slurm_node_find(&snap->nodes, n->name);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return back;
+}
+
+// Does the job for which this one made room still wait? Its room would not be kept for it.
+static bool behind(struct td_slurm *s, const struct td_slurm_job *j, struct td_cancel *c)
+{
+	int64_t waiter = td_pool_leave_for(j->admin_comment);
+	td_auto_states struct td_slurm_states l = {0};
+	struct td_error e = TD_ERROR_INIT;
+	if (!waiter)
+		return false;
+	return td_slurm_job_states(s, &waiter, 1, c, &l, &e) ||
+	       (l.n && td_job_phase(l.v[0].states) == TD_PHASE_WAITING);
+}
+
+// Slurm's clock now, or earlier: it was at `submit` between from_ms and to_ms. The bridge's own may be another.
+static int64_t slurm_now(struct td_bridge *b, const struct again_job *j, int64_t submit)
+{
+	int64_t least = submit + (td_now(b) - j->to_ms) / 1000, most = submit + (td_now(b) - j->from_ms) / 1000 + 1;
+	int64_t own = td_real_ms(b->clock) / 1000;
+	return own >= least && own <= most ? own : least;
+}
+
+static void keep(struct td_bridge *b, int64_t id, const struct td_pool_again_past *past)
+{
+	struct again_job *j = NULL;
+	pthread_mutex_lock(&b->agains->lock);
+	HASH_FIND(hh, b->agains->jobs, &id, sizeof(id), j);
+	if (j)
+		j->past = *past;
+	pthread_mutex_unlock(&b->agains->lock);
+}
+
+int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_bridge *b = bridge;
+	struct again_job known = {0}, *found = NULL;
+	long long id = 0;
+	if (!td_parse_i64(key, &id))
+		return 0;
+	known.id = id;
+	pthread_mutex_lock(&b->agains->lock);
+	HASH_FIND(hh, b->agains->jobs, &known.id, sizeof(known.id), found);
+	if (found)
+		known = *found;
+	bool blind = b->agains->blind_ms && known.from_ms - NEAR_MS < b->agains->blind_ms;
+	pthread_mutex_unlock(&b->agains->lock);
+
+	// Slurm's own pause ends soon after that.
+	if (!found || blind || known.from_ms < 0 || td_now(b) - known.to_ms > OVER_MS)
+		return 0;
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	bool seen = false, back = node_back(b, &known, &seen);
+	if (!seen || !s || atomic_load(&b->lost) || atomic_load(&b->away)) {
+		*again_ms = SEEN_MS;
+		return 0;
+	}
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+	if (!l)
+		return TD_TRANSIENT;
+	td_auto_job struct td_slurm_job j = {0};
+	int r = td_slurm_job(l->slurm, id, c, &j, err);
+	if (r)
+		return r == TD_NOT_FOUND ? 0 : r;
+
+	struct td_pool_again f = {.restarts = j.restarts,
+				  .submit_s = j.submit,
+				  .begin_s = j.eligible,
+				  .now_s = slurm_now(b, &known, j.submit),
+				  .waits = td_job_phase(j.states) == TD_PHASE_WAITING,
+				  .batch = j.batch,
+				  .held = j.hold || !j.priority,
+				  .shared = j.array == j.id,
+				  .node_back = back,
+				  .kill_s = s->kill_wait_s,
+				  .past = known.past};
+	struct td_pool_again_plan p = td_pool_again(&f);
+	if (p.what == TD_AGAIN_BEGIN && behind(l->slurm, &j, c)) {
+		f.behind = true;
+		p = td_pool_again(&f);
+	}
+	keep(b, id, &p.past);
+	if (p.what == TD_AGAIN_LOOK)
+		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
+	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
+		return 0;
+	const struct td_slurm_job_change ch = {.begin = p.past.begin_s};
+	r = td_slurm_job_update(l->slurm, id, &ch, c, err);
+	if (r == TD_NOT_FOUND || r == TD_INVALID || r == TD_CONFLICT) { // it has begun, or has ended
+		td_debug("job %lld, which was queued again: %s", id, err ? err->msg : "");
+		return 0;
+	}
+	if (r)
+		return r;
+	td_info("job %lld was queued again, and may begin", id);
+	pthread_mutex_lock(&b->agains->lock);
+	b->agains->begun++;
+	pthread_mutex_unlock(&b->agains->lock);
+	return 0;
+}
+
+void td_agains_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *ret)
+{
+	struct again_job *found = NULL;
+	struct td_pool_again_past past = {0};
+	pthread_mutex_lock(&b->agains->lock);
+	HASH_FIND(hh, b->agains->jobs, &j->id, sizeof(j->id), found);
+	if (found)
+		past = found->past;
+	pthread_mutex_unlock(&b->agains->lock);
+	td_auto_free char *words = td_pool_again_words(&past, j->submit);
+	if (words)
+		td_buf_printf(ret, " %s", words);
+}
+
+uint64_t td_agains_count(struct td_bridge *b)
+{
+	pthread_mutex_lock(&b->agains->lock);
+	uint64_t n = b->agains->begun;
+	pthread_mutex_unlock(&b->agains->lock);
+	return n;
+}
