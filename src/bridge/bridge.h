@@ -266,4 +266,4 @@ static inline int64_t td_now(const struct td_bridge *b)
 }
 // May the pod run on the node? The bridge's own taints do not count. *ret_why as
 // td_api_pod_fits_node.
-bool td_bridge_pod_fits(const yyjson_val *pod_spec, const yyjson_val *node, const char **ret_why);
+bool td_bridge_pod_fits(const yyjson_val *pod, const yyjson_val *node, const char **ret_why);

@@ -314,6 +314,18 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 	td_jm_str(d, spec, "priorityClassName", TD_PRIORITY_SLURM);
 }
 
+// Changes the pod to one that only represents a node of another cluster: nothing but stand-ins runs there, so it has
+// none of this cluster's devices, and little of its node.
+static void for_other_cluster(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_op_share *share)
+{
+	yyjson_mut_val *c = td_jm_get(root, "spec.containers.[0]"), *env = yyjson_mut_obj(d);
+	yyjson_mut_obj_remove_key(td_jm_get(root, "metadata.annotations"), TD_ANN_ALL_DEVICES);
+	td_jm_str(d, c, "resources.requests.cpu", "20m");
+	td_jm_str(d, env, "name", "TD_OTHER_CLUSTER");
+	td_jm_strf(d, env, "value", "%lld", share->gpus);
+	yyjson_mut_arr_append(td_jm_get(c, "env"), env);
+}
+
 // Returns a hash of everything but Tandem's own image, so that a new version of Tandem drains no
 // node. Its tandem-standin comes when the pod is replaced for another reason. Until then the old
 // one serves, because its words (standin/wire.h) are the same.
@@ -355,6 +367,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		td_jm_str(d, env, "value", "yes");
 		yyjson_mut_arr_append(td_jm_get(root, "spec.containers.[0].env"), env);
 	}
+	if (td_op_other_node(node))
+		for_other_cluster(d, root, share);
 	// A name with dots cannot be a hostname. slurmd is told its name in any case.
 	if (td_is_dns_label(name)) {
 		td_jm_str(d, root, "spec.hostname", name);
@@ -370,7 +384,10 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (r)
 		return r;
 	// The node is set after the merge, so that a template cannot change it.
-	if (td_op_dra(cluster) && share->gpus) {
+	if (td_op_other_node(node)) {
+		// It only represents the node; whoever places pods finds a place for it.
+		td_jm_del(root, "spec.nodeName");
+	} else if (td_op_dra(cluster) && share->gpus) {
 		td_jm_del(root, "spec.nodeName");
 		td_op_slurmd_claims(d, root, cluster, name);
 	} else {

@@ -567,11 +567,11 @@ static void test_kinds_of_nodes(void **state)
 		if (i % KINDS)
 			snprintf(s.types + strlen(s.types), sizeof(s.types) - strlen(s.types), "%lld", i % KINDS);
 		td_auto_free char *name = td_asprintf("n%lld", i);
-		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true});
+		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true, false});
 	}
 	const struct td_op_share plain = {.cpus = 9};
 	const struct td_op_vendor none = {0};
-	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false});
+	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false, false});
 	td_op_kinds_lines(&k, td_json_root(sc));
 	assert_int_equal(k.n, KINDS + 1);
 	assert_int_equal(k.gpu_nodes, 2 * KINDS);
@@ -595,7 +595,7 @@ static void test_kinds_of_nodes(void **state)
 	assert_false(td_op_kinds_written(root, "n1", &of, conf)); // other files
 	assert_false(td_op_kinds_written(root, "n2", &first, conf));
 	assert_false(td_op_kinds_written(root, "n1", &first, NULL));
-	assert_true(td_op_kinds_written(root, "plain", &(struct td_op_of){&plain, &none, false}, conf));
+	assert_true(td_op_kinds_written(root, "plain", &(struct td_op_of){&plain, &none, false, false}, conf));
 	struct td_op_kinds all = {0};
 	td_op_kinds_add(&all, "n1", &of);
 	td_op_kinds_lines(&all, root);
