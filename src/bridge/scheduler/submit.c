@@ -261,7 +261,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_slurm_ask ask = r->want.ask;
-	td_auto_free char *comment = td_passes_comment(b, r->l, a, ask.comment, r->want.raise);
+	td_auto_free char *comment = td_passes_comment(b, r->l, a, ask.comment, r->want.raise, r->want.elsewhere);
 	ask.comment = comment;
 	if (r->want.avoid)
 		ask.excluded_nodes = r->want.avoid;
@@ -317,7 +317,7 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	td_auto_free char *script = td_bridge_standin_script(&b->o, a->uid, token);
 
 	const char *comment = w->ask.comment;
-	td_auto_free char *probe = td_passes_comment(b, r->l, a, comment, false);
+	td_auto_free char *probe = td_passes_comment(b, r->l, a, comment, false, w->elsewhere);
 	w->ask.comment = probe;
 	w->ask.script = script;
 	w->ask.warn_usr1 = true;

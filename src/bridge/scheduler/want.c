@@ -391,7 +391,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			"or correct spec.scheduler",
 			ns, o.user, settings_name);
 
-	if (td_jkey(td_jget(pod, "metadata.labels"), TD_LABEL_OTHER) && td_far_copy_check(pod, err))
+	w.elsewhere = td_jkey(td_jget(pod, "metadata.labels"), TD_LABEL_OTHER);
+	if (w.elsewhere && td_far_copy_check(pod, err))
 		return TD_INVALID;
 
 	const char *network = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NETWORK);
