@@ -118,6 +118,7 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 				 .bound = p->node,
 				 .granted = p->pod && td_object_annotation(p->pod, TD_ANN_JOB),
 				 .leaving = p->pod && td_object_deleting(p->pod),
+				 .ended = p->pod && td_object_annotation(p->pod, TD_ANN_ENDED),
 				 .over = p->pod && td_kube_pod_ended(p->pod->root),
 				 .made = p->pod && td_condition_true(p->pod->root, TD_FAR_CONDITION),
 				 .refused = p->refused,
@@ -211,11 +212,23 @@ static int show(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		 : 0;
 }
 
+// What the bridge says of the end of the grant.
+static struct td_json *ended_of(const struct td_object *pod)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
+	struct td_json *j = NULL;
+	return text && !td_json_parse(text, strlen(text), &j, NULL) ? j : NULL;
+}
+
 static int end(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
-	// As long as the pod here has: what a deletion or the end of its grant left it.
-	const struct td_kube_delete_opts del = {
-		.uid = p->copy->uid, .grace_s = p->pod ? (int)td_jint(p->pod->root, "metadata.deletionGracePeriodSeconds", -1) : -1};
+	// As long as the pod here has: what the end of its grant or a deletion left it.
+	td_auto(td_json_unref) struct td_json *ended = p->pod ? ended_of(p->pod) : NULL;
+	long long grace = td_jint(td_json_root(ended), "graceSeconds", -1), own = -1;
+	if (p->pod)
+		own = td_jint(p->pod->root, "metadata.deletionGracePeriodSeconds", -1);
+	grace = grace < 0 || (own >= 0 && own < grace) ? own : grace;
+	const struct td_kube_delete_opts del = {.uid = p->copy->uid, .grace_s = grace > 86400 ? 86400 : (int)grace};
 	if (!td_lease_holds())
 		return 0;
 	int r = td_kube_delete(l->there, &td_pods, p->copy->ns, p->copy->name, &del, c, err);
@@ -265,6 +278,12 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		break;
 	}
 	bool there = false;
+	if (td_streq(why, "GrantEnded")) {
+		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
+		if (!p.copy && ((r = look_there(l, &p, c, &there, err)) || there))
+			return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why), td_jstr_or(td_json_root(j), "message", ""), c, err);
+	}
 	if (td_streq(why, "GoneThere") && ((r = look_there(l, &p, c, &there, err)) || there))
 		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
 	return fail(l, &p, why,

@@ -315,12 +315,22 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 }
 
 // Changes the pod to one that only represents a node of another cluster: nothing but stand-ins runs there, so it has
-// none of this cluster's devices, and little of its node.
+// none of this cluster's devices and files, and little of the node that it is on, whose own slurmd is beside it.
 static void for_other_cluster(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_op_share *share)
 {
 	yyjson_mut_val *c = td_jm_get(root, "spec.containers.[0]"), *env = yyjson_mut_obj(d);
 	yyjson_mut_obj_remove_key(td_jm_get(root, "metadata.annotations"), TD_ANN_ALL_DEVICES);
 	td_jm_str(d, c, "resources.requests.cpu", "20m");
+	yyjson_mut_val *v;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(root, "spec.volumes"), i, n, v) {
+		bool bin = td_streq(td_jm_getstr(v, "name"), "tandem-bin");
+		if (bin || (!td_jm_get(v, "hostPath") && !td_jm_get(v, "persistentVolumeClaim")))
+			continue;
+		yyjson_mut_obj_remove_key(v, "hostPath");
+		yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
+		td_jm_obj(d, v, "emptyDir");
+	}
 	td_jm_str(d, env, "name", "TD_OTHER_CLUSTER");
 	td_jm_strf(d, env, "value", "%lld", share->gpus);
 	yyjson_mut_arr_append(td_jm_get(c, "env"), env);
@@ -367,8 +377,6 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		td_jm_str(d, env, "value", "yes");
 		yyjson_mut_arr_append(td_jm_get(root, "spec.containers.[0].env"), env);
 	}
-	if (td_op_other_node(node))
-		for_other_cluster(d, root, share);
 	// A name with dots cannot be a hostname. slurmd is told its name in any case.
 	if (td_is_dns_label(name)) {
 		td_jm_str(d, root, "spec.hostname", name);
@@ -379,6 +387,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 			   td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
 	td_op_munge_add(d, td_jm_get(root, "spec"), cluster,
 			td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+	if (td_op_other_node(node))
+		for_other_cluster(d, root, share);
 	td_op_tolerations(d, td_jm_obj(d, root, "spec"), nodeset);
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)

@@ -15,6 +15,14 @@ enum td_far_do td_far_decide(const struct td_far_pod *p, const char **ret_why)
 		return runs_there && !p->there_over ? TD_FAR_END : TD_FAR_NOTHING;
 	if (!p->bound || !p->granted)
 		return TD_FAR_NOTHING;
+	if (p->ended) {
+		if (p->there && !p->there_over)
+			return p->there_leaving ? TD_FAR_NOTHING : TD_FAR_END;
+		if (runs_there)
+			return TD_FAR_SHOW; // it has just ended by itself
+		*ret_why = "GrantEnded";
+		return TD_FAR_FAIL;
+	}
 	if (p->there && p->pending_ms >= TD_FAR_PENDING_MS) {
 		*ret_why = "NoRoomThere";
 		return TD_FAR_FAIL;

@@ -18,6 +18,7 @@ struct td_far_pod {
 	bool here;           // false: surely gone
 	bool bound, granted; // to a node of that cluster; with Slurm's grant on it
 	bool leaving, over;  // it is deleted; its phase is final
+	bool ended;          // its grant has ended
 	bool made;           // it had a copy
 	bool refused;        // something in it cannot go there
 	// Its copy.

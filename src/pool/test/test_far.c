@@ -50,6 +50,14 @@ static void test_ends(void **state)
 	assert_int_equal(on((struct td_far_pod){RUNS, .leaving = true, .there = true, .there_leaving = true}, NULL), TD_FAR_NOTHING);
 	assert_int_equal(on((struct td_far_pod){RUNS, .leaving = true, .made = true}, NULL), TD_FAR_LET_GO);
 	assert_int_equal(on((struct td_far_pod){RUNS, .leaving = true, .room = true}, NULL), TD_FAR_LET_GO);
+	// Its grant ended: the copy goes, and then the pod has failed. One that has just ended by itself may say so.
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .made = true, .there = true}, NULL), TD_FAR_END);
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .made = true, .there = true, .there_leaving = true}, NULL), TD_FAR_NOTHING);
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .made = true}, "GrantEnded"), TD_FAR_FAIL);
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .there = true, .there_over = true}, NULL), TD_FAR_SHOW);
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .there = true, .there_over = true, .there_leaving = true}, "GrantEnded"),
+			 TD_FAR_FAIL);
+	assert_int_equal(on((struct td_far_pod){RUNS, .ended = true, .room = true}, "GrantEnded"), TD_FAR_FAIL);
 	// One that never had a node here is not ours to let go.
 	assert_int_equal(on((struct td_far_pod){.here = true, .leaving = true}, NULL), TD_FAR_NOTHING);
 	// What has ended stays to be read; what ended here only goes there.
@@ -62,7 +70,7 @@ static void test_ends(void **state)
 // but a pod that has a grant, is not leaving and had none.
 static void test_all_states(void **state)
 {
-	for (unsigned i = 0; i < 1u << 11; i++) {
+	for (unsigned i = 0; i < 1u << 12; i++) {
 		const struct td_far_pod p = {.here = i & 1,
 					     .bound = i & 2,
 					     .granted = i & 4,
@@ -73,16 +81,17 @@ static void test_all_states(void **state)
 					     .there = i & 128,
 					     .there_leaving = i & 256,
 					     .there_over = i & 512,
-					     .room = i & 1024};
+					     .room = i & 1024,
+					     .ended = i & 2048};
 		const char *why;
 		enum td_far_do d = td_far_decide(&p, &why);
 		assert_int_equal(d == TD_FAR_FAIL, why != NULL);
 		if (d == TD_FAR_MAKE)
-			assert_true(p.here && p.bound && p.granted && p.room && !p.leaving && !p.over && !p.made && !p.refused && !p.there);
+			assert_true(p.here && p.bound && p.granted && p.room && !p.leaving && !p.over && !p.made && !p.refused && !p.there && !p.ended);
 		if (d == TD_FAR_LET_GO)
 			assert_true(p.here && p.bound && p.leaving && !p.there);
 		if (d == TD_FAR_END)
-			assert_true(p.there && !p.there_leaving && (!p.here || p.leaving || p.over));
+			assert_true(p.there && !p.there_leaving && (!p.here || p.leaving || p.over || p.ended));
 		if (!p.here && p.there && !p.there_leaving)
 			assert_int_equal(d, TD_FAR_END);
 	}
