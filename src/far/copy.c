@@ -412,3 +412,48 @@ yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy
 	td_jm_str(d, root, "metadata.resourceVersion", td_jstr(pod, "metadata.resourceVersion"));
 	return td_steal(d);
 }
+
+static void over_list(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *from, const char *list, const char *now)
+{
+	enum { KILLED = 137 };
+	yyjson_val *c;
+	size_t i, n;
+	if (empty(td_jget(from, list)))
+		return;
+	yyjson_mut_val *to = td_jm_arr(d, status, list);
+	yyjson_arr_foreach (td_jget(from, list), i, n, c) {
+		yyjson_mut_val *o = yyjson_val_mut_copy(d, c);
+		yyjson_mut_arr_append(to, o);
+		if (td_jget(c, "state.terminated"))
+			continue;
+		td_jm_bool(d, o, "ready", false);
+		td_jm_bool(d, o, "started", false);
+		yyjson_mut_val *state = yyjson_mut_obj(d);
+		td_jm_int(d, state, "terminated.exitCode", KILLED);
+		td_jm_str(d, state, "terminated.reason", "ContainerStatusUnknown");
+		td_jm_str(d, state, "terminated.startedAt", td_jstr(c, "state.running.startedAt"));
+		td_jm_str(d, state, "terminated.finishedAt", now);
+		td_jm_set(d, o, "state", state);
+	}
+}
+
+void td_far_copy_over(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms)
+{
+	static const char *const lists[] = {"containerStatuses", "initContainerStatuses"};
+	char now[TD_TIME_LEN];
+	td_time_format(now_ms, now);
+	for (size_t i = 0; i < TD_LEN(lists); i++)
+		over_list(d, status, td_jget(td_jget(copy, "status"), lists[i]) ? td_jget(copy, "status") : td_jget(pod, "status"),
+			  lists[i], now);
+
+	yyjson_mut_val *list = td_jm_arr(d, status, "conditions");
+	yyjson_val *was = td_jget(pod, "status.conditions"), *c;
+	size_t i, n;
+	yyjson_arr_foreach (was, i, n, c) {
+		const char *type = td_jstr_or(c, "type", "");
+		if (!strcmp(type, "Ready") || !strcmp(type, "ContainersReady"))
+			td_condition_add(d, list, was, TD_CONDITION(type, "False", "PodFailed", ""), now_ms);
+		else
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, c));
+	}
+}

@@ -22,5 +22,9 @@ char *td_far_copy_name(const yyjson_val *pod);
 // The status here of a pod whose copy is like that: a merge patch of pods/status with the pod's uid and resourceVersion.
 // NULL: it says so already. The caller frees it.
 yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms);
+// Adds to the status of a pod that fails here (a patch of pods/status) how its containers are: as their copy's, or ended
+// with its node's own number for a kill where nobody knows more.
+void td_far_copy_over(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,
+		      int64_t now_ms);
 // The condition on a pod here that says that it has, or had, a copy; and why it has none yet.
 #define TD_FAR_CONDITION "tandem.dev/OtherCluster"

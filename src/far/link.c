@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { BEAT_MS = 5000, LEASE_MS = 10000, WORKERS = 4 };
+enum { BEAT_MS = 5000, FIRST_MS = 200, LEASE_MS = 10000, WORKERS = 4 };
 
 void td_far_link_say(struct td_far_link *l, const char *problem)
 {
@@ -92,16 +92,16 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 					       : td_far_pod_sync(ctx, key, again_ms, c, err);
 }
 
-static bool synced(const struct td_far_link *l)
+bool td_far_known(const struct td_far_link *l)
 {
-	return td_informer_synced(l->pods) && td_informer_synced(l->nodes) && td_informer_synced(l->far_pods) &&
-	       td_informer_synced(l->far_nodes);
+	return td_informer_synced(l->far_pods) && td_informer_synced(l->far_nodes);
 }
 
 static void *work(void *arg)
 {
 	struct td_far_link *l = arg;
-	struct td_informer *const all[] = {l->pods, l->nodes, l->far_pods, l->far_nodes};
+	// Without the other cluster's its Nodes are said to be unknown, and nothing is done with pods (td_far_known()).
+	struct td_informer *const all[] = {l->pods, l->nodes};
 	td_auto_free char *meanwhile = td_asprintf("NodeSet %s waits for its other cluster", l->own);
 	if (td_informers_fill(all, TD_LEN(all), meanwhile, l->stop, NULL))
 		return NULL;
@@ -126,22 +126,22 @@ static void *watch_clock(void *arg)
 		int r = td_kube_raw(l->there, "GET", "/version", NULL, l->stop, &j, &e);
 		if (r == TD_CANCELLED)
 			break;
-		bool was = atomic_exchange(&l->answers, !r);
+		bool up = !r && td_far_known(l), was = atomic_exchange(&l->answers, up);
 		td_auto_free char *text =
 			r ? td_asprintf("the other cluster does not answer: %.400s", e.msg)
-			: synced(l)
+			: td_far_known(l)
 				? NULL
 				: td_asprintf("the other cluster is not read yet: may its account list and watch nodes and "
 					      "pods there? (docs/other-cluster.md)");
 		td_far_link_say(l, text);
-		if (was != !r)
+		if (was != up)
 			td_queue_add(l->q, TD_FAR_NODES_KEY);
 		int64_t now = td_mono_ms(&td_clock_system);
-		if (!r && synced(l) && (!leased || now - leased >= LEASE_MS)) {
+		if (up && (!leased || now - leased >= LEASE_MS)) {
 			td_far_nodes_beat(l, l->stop);
 			leased = now;
 		}
-	} while (!td_cancel_wait(l->stop, BEAT_MS));
+	} while (!td_cancel_wait(l->stop, td_far_known(l) ? BEAT_MS : FIRST_MS));
 	return NULL;
 }
 

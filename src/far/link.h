@@ -44,6 +44,9 @@ void td_far_link_say(struct td_far_link *l, const char *problem); // NULL: none
 // Removes its pods there and its Nodes here. The link still runs.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
 
+// Have its caches of the other cluster been filled?
+bool td_far_known(const struct td_far_link *l);
+
 // ---- node.c, pod.c: what the queue's keys do ----
 
 int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c, struct td_error *err);

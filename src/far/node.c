@@ -183,7 +183,7 @@ static const char *drains(const struct td_far_link *l, const struct td_object *f
 	return NULL;
 }
 
-// Writes labels and the wish for a drain where they differ.
+// Writes labels and the wish for a drain where they differ. far NULL: it is not known how it is there.
 static int show_meta(struct td_far_link *l, const struct td_object *far, const struct td_object *node, const char *drain,
 		     struct td_cancel *c, struct td_error *err)
 {
@@ -199,9 +199,10 @@ static int show_meta(struct td_far_link *l, const struct td_object *far, const s
 		td_jm_key_set(d, notes, TD_ANN_DRAIN, text ? yyjson_mut_strcpy(d, text) : yyjson_mut_null(d));
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *want = td_jm_new();
-	labels_of(l, far, node->name, want, yyjson_mut_doc_get_root(want));
+	if (far)
+		labels_of(l, far, node->name, want, yyjson_mut_doc_get_root(want));
 	td_auto(td_json_unref) struct td_json *labels =
-		td_json_from_mut(td_jm_get(yyjson_mut_doc_get_root(want), "metadata.labels"));
+		td_json_from_mut(td_jm_obj(want, yyjson_mut_doc_get_root(want), "metadata.labels"));
 	yyjson_val *k, *v;
 	size_t i, n;
 	yyjson_obj_foreach (td_json_root(labels), i, n, k, v)
@@ -313,9 +314,11 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 		if (!td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own) || !there)
 			continue;
 		td_auto(td_object_unref) struct td_object *x = td_informer_get(l->far_nodes, NULL, there);
-		int r = !answers ? show_status(l, NULL, own.v[i], c, &e)
+		int r = !answers ? show_meta(l, NULL, own.v[i], "it does not answer", c, &e)
 			: !x     ? drop(l, own.v[i], "it is gone there", c, &e)
 				 : 0;
+		if (!r && !answers)
+			r = show_status(l, NULL, own.v[i], c, &e);
 		if (r && !first)
 			first = r, first_err = e;
 	}

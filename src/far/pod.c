@@ -168,7 +168,10 @@ static int fail(struct td_far_link *l, const struct pair *p, const char *reason,
 	td_jm_str(d, root, "status.phase", "Failed");
 	td_jm_str(d, root, "status.reason", reason);
 	td_jm_str(d, root, "status.message", text);
+	td_far_copy_over(d, td_jm_obj(d, root, "status"), p->pod->root, p->copy ? p->copy->root : NULL,
+			 td_real_ms(&td_clock_system));
 	td_jm_str(d, root, "metadata.uid", p->pod->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", p->pod->rv);
 	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Warning", reason, "%s", text);
 	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c, NULL,
 			     err);
@@ -252,6 +255,10 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 	struct td_far_pod f;
 	struct td_error no_room = TD_ERROR_INIT;
 	const char *why;
+	if (!td_far_known(l)) {
+		*again_ms = ROOM_MS;
+		return 0;
+	}
 	int r = facts(l, uid, &p, &f, c, err);
 	if (r)
 		return r;
