@@ -2,8 +2,10 @@
 knows it by an account with the rights of deploy/examples/other-cluster.yaml alone."""
 import base64
 import json
+import os
 import pathlib
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -147,8 +149,11 @@ def test_a_lost_cluster_loses_nothing(east):
     pool, there = east.pool, east.there
     pool.apply(east.pod("kept"), east.pod("leaves"))
     uids = {n: east.runs(n)["metadata"]["uid"] for n in ("kept", "leaves")}
-    there.down()
+    # Its pods go on, and nobody answers.
+    keeper = there.role_pid("supervise")
+    os.kill(keeper, signal.SIGSTOP)
     try:
+        there.kill_role("apiserver")
         wait_for("its node is drained", lambda: "other cluster: it does not answer" in pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%E"))
         pool.kubectl("delete", "pod", "leaves", "--wait=false")
         said = pool.get("nodeset", "east", "-n", "slurm")["status"]["conditions"]
@@ -156,7 +161,7 @@ def test_a_lost_cluster_loses_nothing(east):
         # Nobody knows whether it runs: it is not let go, and neither is what it holds.
         assert pool.get("pod", "leaves", "-n", "default")["metadata"]["deletionTimestamp"] and len(pool.squeue()) == 2
     finally:
-        there.up("--no-slurm")
+        os.kill(keeper, signal.SIGCONT)
     wait_for("it ends there and here", lambda: east.copies().keys() == {"kept"} and len(pool.squeue()) == 1)
     with pytest.raises(Failed):
         pool.get("pod", "leaves", "-n", "default")

@@ -134,6 +134,8 @@ static void *watch_clock(void *arg)
 				: td_asprintf("the other cluster is not read yet: may its account list and watch nodes and "
 					      "pods there? (docs/other-cluster.md)");
 		td_far_link_say(l, text);
+		if (up)
+			atomic_store(&l->answered_ms, td_mono_ms(&td_clock_system));
 		if (was != up)
 			td_queue_add(l->q, TD_FAR_NODES_KEY);
 		int64_t now = td_mono_ms(&td_clock_system);
@@ -212,6 +214,7 @@ int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td
 				  .ns = td_strdup(td_jstr_or(w->set->root, "spec.otherCluster.namespace", "tandem")),
 				  .reserve_milli = w->reserve_milli,
 				  .reserve_memory = w->reserve_memory,
+				  .answered_ms = td_mono_ms(&td_clock_system),
 				  .q = td_queue_new(&td_clock_system),
 				  .stop = td_cancel_new()};
 	pthread_mutex_init(&l->lock, NULL);

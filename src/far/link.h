@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #define TD_FAR_NODES_KEY "nodes" // in the queue; every other key is the UID of a pod here
-enum { TD_FAR_AGAIN_MS = 10000, TD_FAR_TEXT = 512 };
+enum { TD_FAR_AGAIN_MS = 10000, TD_FAR_LOST_MS = 10000, TD_FAR_TEXT = 512 };
 
 struct td_far_offers; // node.c: what each node has offered; its thread's alone
 struct td_far_link {
@@ -27,7 +27,8 @@ struct td_far_link {
 	struct td_cancel *stop;
 	pthread_t work, clock;
 	bool working, clocked;
-	atomic_bool answers; // the other cluster did when it was last asked
+	atomic_bool answers;         // the other cluster did when it was last asked, and is known
+	atomic_llong answered_ms;    // mono: when it did last; at first when the link began
 	struct td_far_offers *offers;
 	pthread_mutex_t lock; // guards problem
 	char problem[TD_FAR_TEXT];

@@ -296,6 +296,10 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 {
 	td_auto_objects struct td_objects far = {0}, own = {0}, pods = {0};
 	bool answers = atomic_load(&l->answers);
+	if (!answers && td_mono_ms(&td_clock_system) - atomic_load(&l->answered_ms) < TD_FAR_LOST_MS) {
+		*again_ms = 1000; // it has not been asked yet, or it is a moment
+		return 0;
+	}
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	*again_ms = LOOK_MS; // what is offered settles with time
