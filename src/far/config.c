@@ -12,8 +12,8 @@
 // True when nothing in the list's bodies is named that is outside of the text.
 static int closed(const yyjson_val *root, const char *list, const char *body, struct td_error *err)
 {
-	static const char *const no[] = {"certificate-authority", "client-certificate", "client-key", "tokenFile", "exec",
-					 "auth-provider"};
+	static const char *const no[] = {
+		"certificate-authority", "client-certificate", "client-key", "tokenFile", "exec", "auth-provider"};
 	yyjson_val *e;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(root, list), i, n, e)
@@ -44,10 +44,11 @@ int td_far_client(const char *kubeconfig, size_t len, struct td_kube **ret, stru
 		if (!r && !td_starts(td_jstr_or(e, "cluster.server", ""), "https://"))
 			r = td_fail(err, TD_INVALID, "clusters[%zu].cluster.server: must be an https address", i);
 		if (!r && !td_jstr(e, "cluster.certificate-authority-data"))
-			r = td_fail(err, TD_INVALID,
-				    "clusters[%zu].cluster.certificate-authority-data: it must say by which certificate "
-				    "the other cluster is known",
-				    i);
+			r = td_fail(
+				err, TD_INVALID,
+				"clusters[%zu].cluster.certificate-authority-data: it must say by which certificate "
+				"the other cluster is known",
+				i);
 	}
 	if (r)
 		return r;

@@ -15,11 +15,11 @@ enum go {
 	GO_WITH,  // copied when what is in it may go; looked at by name below
 	GO_NOT,   // not copied, and no harm: it is about this cluster
 };
-struct field {
+struct copy_field {
 	const char *name;
 	enum go go;
 };
-static const struct field pod_fields[] = {
+static const struct copy_field pod_fields[] = {
 	{"containers", GO_WITH},
 	{"initContainers", GO_WITH},
 	{"volumes", GO_WITH},
@@ -53,7 +53,7 @@ static const struct field pod_fields[] = {
 	{"dnsPolicy", GO_NOT},
 	{"ephemeralContainers", GO_NOT},
 };
-static const struct field container_fields[] = {
+static const struct copy_field container_fields[] = {
 	{"env", GO_WITH},
 	{"volumeMounts", GO_WITH},
 	{"ports", GO_WITH},
@@ -88,7 +88,7 @@ static const struct {
 		  {"status.podIPs", NULL},
 		  {"status.hostIP", NULL}};
 
-static const struct field *field_of(const struct field *f, size_t n, const char *name)
+static const struct copy_field *field_of(const struct copy_field *f, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(f[i].name, name))
@@ -109,12 +109,11 @@ static int refuse(struct td_error *err, const char *field, const char *why)
 }
 
 // Refuses every field that no list knows.
-static int known(const yyjson_val *o, const struct field *f, size_t n_fields, const char *at, struct td_error *err)
+static int known(const yyjson_val *o, const struct copy_field *f, size_t n_fields, const char *at, struct td_error *err)
 {
 	yyjson_val *k, *v;
 	size_t i, n;
-	yyjson_obj_foreach((yyjson_val *)o, i, n, k, v)
-	{
+	yyjson_obj_foreach ((yyjson_val *)o, i, n, k, v) {
 		if (empty(v) || field_of(f, n_fields, yyjson_get_str(k)))
 			continue;
 		td_auto_free char *where = td_asprintf("%s.%s", at, yyjson_get_str(k));
@@ -131,8 +130,8 @@ static bool token_volume(const char *name)
 
 static int check_security(const yyjson_val *s, const char *at, struct td_error *err)
 {
-	static const char *const no[] = {"privileged", "capabilities.add", "procMount", "sysctls", "seLinuxOptions",
-					 "appArmorProfile"};
+	static const char *const no[] = {"privileged", "capabilities.add", "procMount",
+					 "sysctls",    "seLinuxOptions",   "appArmorProfile"};
 	for (size_t i = 0; i < TD_LEN(no); i++)
 		if (!empty(td_jget(s, no[i]))) {
 			td_auto_free char *where = td_asprintf("%s.securityContext.%s", at, no[i]);
@@ -153,9 +152,10 @@ static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 			ok |= !strcmp(path, env_fields[k].path);
 		td_auto_free char *where = td_asprintf("%s.env[%zu].valueFrom", at, i);
 		if (!ok)
-			return refuse(err, where,
-				      "Secrets and ConfigMaps stay here, and of the pod only its name, namespace, uid, node "
-				      "and addresses are known there; write a value");
+			return refuse(
+				err, where,
+				"Secrets and ConfigMaps stay here, and of the pod only its name, namespace, uid, node "
+				"and addresses are known there; write a value");
 	}
 	return 0;
 }
@@ -269,7 +269,8 @@ char *td_far_copy_name(const yyjson_val *pod)
 
 // ---- the copy ----
 
-static void copy_known(yyjson_mut_doc *d, yyjson_mut_val *to, const yyjson_val *from, const struct field *f, size_t n)
+static void copy_known(yyjson_mut_doc *d, yyjson_mut_val *to, const yyjson_val *from, const struct copy_field *f,
+		       size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (f[i].go != GO_NOT && !empty(td_jkey(from, f[i].name)))
@@ -329,8 +330,8 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 		       *notes = td_jm_obj(d, root, "metadata.annotations");
 	td_jm_key_str(d, labels, TD_LABEL_FROM_SET, c->set_uid);
 	td_jm_key_str(d, labels, TD_LABEL_FROM_POD, td_jstr_or(pod, "metadata.uid", ""));
-	td_auto_free char *from = td_asprintf("%s/%s", td_jstr_or(pod, "metadata.namespace", ""),
-					      td_jstr_or(pod, "metadata.name", ""));
+	td_auto_free char *from =
+		td_asprintf("%s/%s", td_jstr_or(pod, "metadata.namespace", ""), td_jstr_or(pod, "metadata.name", ""));
 	td_jm_key_str(d, notes, TD_ANN_FROM_NAME, from);
 	td_jm_key_str(d, notes, TD_ANN_OTHER_NODE, c->node);
 
@@ -348,7 +349,8 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 	// The scheduler there has the last word: its taints, its quotas, and what came in between.
 	yyjson_mut_val *terms = td_jm_arr(
 		d, spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
-	yyjson_mut_val *field = yyjson_mut_arr_add_obj(d, td_jm_arr(d, yyjson_mut_arr_add_obj(d, terms), "matchFields"));
+	yyjson_mut_val *field =
+		yyjson_mut_arr_add_obj(d, td_jm_arr(d, yyjson_mut_arr_add_obj(d, terms), "matchFields"));
 	td_jm_str(d, field, "key", "metadata.name");
 	td_jm_str(d, field, "operator", "In");
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, field, "values"), c->node);
@@ -374,7 +376,7 @@ static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_v
 	yyjson_val *was = td_jget(pod, "status.conditions"), *c;
 	size_t i, n;
 	yyjson_arr_foreach (was, i, n, c)
-		if (!mirrored(td_jstr_or(c, "type", "")) && !td_streq(td_jstr(c, "type"), TD_FAR_CONDITION))
+		if (!mirrored(td_jstr_or(c, "type", "")) && !td_streq(td_jstr(c, "type"), TD_COND_OTHER))
 			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, c));
 	yyjson_arr_foreach (td_jget(copy, "status.conditions"), i, n, c)
 		if (mirrored(td_jstr_or(c, "type", ""))) {
@@ -382,9 +384,10 @@ static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_v
 			yyjson_mut_obj_remove_key(o, "observedGeneration");
 			yyjson_mut_arr_append(list, o);
 		}
-	td_auto_free char *text = td_asprintf("its copy in the other cluster is %s/%s",
-					      td_jstr_or(copy, "metadata.namespace", ""), td_jstr_or(copy, "metadata.name", ""));
-	td_condition_add(d, list, was, TD_CONDITION(TD_FAR_CONDITION, "True", "Made", text), now_ms);
+	td_auto_free char *text =
+		td_asprintf("its copy in the other cluster is %s/%s", td_jstr_or(copy, "metadata.namespace", ""),
+			    td_jstr_or(copy, "metadata.name", ""));
+	td_condition_add(d, list, was, TD_CONDITION(TD_COND_OTHER, "True", "Made", text), now_ms);
 }
 
 yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms)
@@ -413,7 +416,8 @@ yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy
 	return td_steal(d);
 }
 
-static void over_list(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *from, const char *list, const char *now)
+static void over_list(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *from, const char *list,
+		      const char *now)
 {
 	enum { KILLED = 137 };
 	yyjson_val *c;
@@ -437,13 +441,15 @@ static void over_list(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_va
 	}
 }
 
-void td_far_copy_over(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms)
+void td_far_copy_over(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,
+		      int64_t now_ms)
 {
 	static const char *const lists[] = {"containerStatuses", "initContainerStatuses"};
 	char now[TD_TIME_LEN];
 	td_time_format(now_ms, now);
 	for (size_t i = 0; i < TD_LEN(lists); i++)
-		over_list(d, status, td_jget(td_jget(copy, "status"), lists[i]) ? td_jget(copy, "status") : td_jget(pod, "status"),
+		over_list(d, status,
+			  td_jget(td_jget(copy, "status"), lists[i]) ? td_jget(copy, "status") : td_jget(pod, "status"),
 			  lists[i], now);
 
 	yyjson_mut_val *list = td_jm_arr(d, status, "conditions");

@@ -26,5 +26,3 @@ yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy
 // with its node's own number for a kill where nobody knows more.
 void td_far_copy_over(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,
 		      int64_t now_ms);
-// The condition on a pod here that says that it has, or had, a copy; and why it has none yet.
-#define TD_FAR_CONDITION "tandem.dev/OtherCluster"

@@ -24,7 +24,8 @@ struct td_far;
 // What a NodeSet wants. Strings are copied.
 struct td_far_want {
 	struct td_object *set;
-	int64_t reserve_milli, reserve_memory; // of each node: what Slurm does not give out (its SlurmCluster's spec.reserve)
+	int64_t reserve_milli,
+		reserve_memory; // of each node: what Slurm does not give out (its SlurmCluster's spec.reserve)
 };
 struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events);
 // Begins the links that are wanted and not there, changes those that differ, and ends those that are not wanted: a link

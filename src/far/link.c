@@ -131,8 +131,9 @@ static void *watch_clock(void *arg)
 			r ? td_asprintf("the other cluster does not answer: %.400s", e.msg)
 			: td_far_known(l)
 				? NULL
-				: td_asprintf("the other cluster is not read yet: may its account list and watch nodes and "
-					      "pods there? (docs/other-cluster.md)");
+				: td_asprintf(
+					  "the other cluster is not read yet: may its account list and watch nodes and "
+					  "pods there? (docs/other-cluster.md)");
 		td_far_link_say(l, text);
 		if (up)
 			atomic_store(&l->answered_ms, td_mono_ms(&td_clock_system));
@@ -159,15 +160,16 @@ static int connect_there(struct td_far_link *l, struct td_cancel *c, struct td_e
 	td_auto_buf struct td_buf text = {0};
 	if (!data)
 		return td_fail(err, TD_INVALID,
-			       "spec.otherCluster.kubeconfigSecret: Secret %s/%s has no key kubeconfig: add it", l->set->ns,
-			       name);
+			       "spec.otherCluster.kubeconfigSecret: Secret %s/%s has no key kubeconfig: add it",
+			       l->set->ns, name);
 	r = td_base64_decode(data, &text, err);
 	if (!r)
 		r = td_far_client(td_buf_str(&text), text.len, &l->there, err);
 	if (text.s)
 		explicit_bzero(text.s, text.len);
 	if (r)
-		return td_wrap(err, "spec.otherCluster.kubeconfigSecret: key kubeconfig of Secret %s/%s", l->set->ns, name);
+		return td_wrap(err, "spec.otherCluster.kubeconfigSecret: key kubeconfig of Secret %s/%s", l->set->ns,
+			       name);
 	l->secret_rv = td_strdup(secret->rv);
 	return 0;
 }
@@ -275,7 +277,8 @@ void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
 		r = r == TD_NOT_FOUND ? 0 : r;
 	}
 	if (r)
-		td_warn("NodeSet %s is gone, and pods of it may be left in its other cluster: kubectl delete pods -n %s -l %s "
+		td_warn("NodeSet %s is gone, and pods of it may be left in its other cluster: kubectl delete pods -n "
+			"%s -l %s "
 			"there (%s)",
 			l->own, l->ns, labels, e.msg);
 	td_informer_list(l->nodes, NULL, &nodes);

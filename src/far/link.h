@@ -27,8 +27,8 @@ struct td_far_link {
 	struct td_cancel *stop;
 	pthread_t work, clock;
 	bool working, clocked;
-	atomic_bool answers;         // the other cluster did when it was last asked, and is known
-	atomic_llong answered_ms;    // mono: when it did last; at first when the link began
+	atomic_bool answers;      // the other cluster did when it was last asked, and is known
+	atomic_llong answered_ms; // mono: when it did last; at first when the link began
 	struct td_far_offers *offers;
 	pthread_mutex_t lock; // guards problem
 	char problem[TD_FAR_TEXT];
@@ -40,7 +40,7 @@ struct td_far_link {
 // Begins a link. It may take as long as reading the Secret does. TD_INVALID, TD_NOT_FOUND: the Secret is no good.
 int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td_recorder *events, struct td_cancel *c,
 		    struct td_far_link **ret, struct td_error *err);
-struct td_far_link *td_far_link_free(struct td_far_link *l); // NULL ok
+struct td_far_link *td_far_link_free(struct td_far_link *l);      // NULL ok
 void td_far_link_say(struct td_far_link *l, const char *problem); // NULL: none
 // Removes its pods there and its Nodes here. The link still runs.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
@@ -54,7 +54,8 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 struct td_far_offers *td_far_offers_free(struct td_far_offers *o); // NULL ok
 // Renews the Leases of its Nodes.
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
-int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
+		    struct td_error *err);
 // Of a pod there: the node that it is on or goes to; NULL: none.
 const char *td_far_pod_node(const struct td_object *far);
 // Is it one of this link's?

@@ -19,7 +19,7 @@ enum { NAME_MAX_LEN = 63, LEASE_S = 40, RESOURCES = 16, LOOK_MS = 15000 };
 struct td_far_offers { // of one node there
 	struct {
 		char *key;
-		struct td_far_offered of;
+		struct td_pool_far_offered of;
 	} v[RESOURCES];
 	size_t n;
 	UT_hash_handle hh;
@@ -96,13 +96,15 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 			;
 		if (at == RESOURCES)
 			continue;
-		int64_t reserve = !strcmp(key, "cpu") ? l->reserve_milli : !strcmp(key, "memory") ? l->reserve_memory : 0;
-		int64_t want = td_far_offer(amount(list, key), reserve, foreign(l, &pods, key));
+		int64_t reserve = !strcmp(key, "cpu")      ? l->reserve_milli
+				  : !strcmp(key, "memory") ? l->reserve_memory
+							   : 0;
+		int64_t want = td_pool_far_offer(amount(list, key), reserve, foreign(l, &pods, key));
 		if (at == o->n) {
 			o->v[o->n].key = td_strdup(key);
-			o->v[o->n++].of = (struct td_far_offered){.now = want};
+			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};
 		}
-		td_far_settle(&o->v[at].of, want, td_mono_ms(&td_clock_system));
+		td_pool_far_settle(&o->v[at].of, want, td_mono_ms(&td_clock_system));
 		char text[32];
 		int64_t now = o->v[at].of.now;
 		if (!strcmp(key, "cpu"))
@@ -121,7 +123,8 @@ static bool label_goes(const char *key)
 {
 	static const char *const begins[] = {"nvidia.com/", "amd.com/", "feature.node.kubernetes.io/",
 					     "topology.kubernetes.io/"};
-	static const char *const whole[] = {"kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"};
+	static const char *const whole[] = {"kubernetes.io/arch", "kubernetes.io/os",
+					    "node.kubernetes.io/instance-type"};
 	for (size_t i = 0; i < TD_LEN(begins); i++)
 		if (td_starts(key, begins[i]))
 			return true;
@@ -184,8 +187,8 @@ static const char *drains(const struct td_far_link *l, const struct td_object *f
 }
 
 // Writes labels and the wish for a drain where they differ. far NULL: it is not known how it is there.
-static int show_meta(struct td_far_link *l, const struct td_object *far, const struct td_object *node, const char *drain,
-		     struct td_cancel *c, struct td_error *err)
+static int show_meta(struct td_far_link *l, const struct td_object *far, const struct td_object *node,
+		     const char *drain, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -233,7 +236,9 @@ static int show_status(struct td_far_link *l, const struct td_object *far, const
 			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, x));
 	const struct td_condition_want w = {.type = "Ready",
 					    .status = ready ? "True" : "False",
-					    .reason = ready ? "ReadyThere" : far ? "NotReadyThere" : "NoAnswer",
+					    .reason = ready ? "ReadyThere"
+						      : far ? "NotReadyThere"
+							    : "NoAnswer",
 					    .message = ready ? "it is ready in the other cluster"
 						       : far ? "it is not ready in the other cluster"
 							     : "the other cluster does not answer",
@@ -279,8 +284,9 @@ static int one(struct td_far_link *l, const struct td_object *far, const struct 
 	if (!node && (drain || !td_condition_true(far->root, "Ready")))
 		return 0;
 	if (strlen(name) > NAME_MAX_LEN)
-		return td_fail(err, TD_INVALID, "\"%s\" is longer than the %d characters of a node's name here: give the "
-						"NodeSet a shorter name",
+		return td_fail(err, TD_INVALID,
+			       "\"%s\" is longer than the %d characters of a node's name here: give the "
+			       "NodeSet a shorter name",
 			       name, NAME_MAX_LEN);
 	if (!node)
 		return make(l, far, name, c, err);
@@ -346,7 +352,8 @@ void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c)
 		struct td_error e = TD_ERROR_INIT;
 		td_time_format_micro(td_real_ms(&td_clock_system), t);
 		td_jm_str(d, root, "spec.renewTime", t);
-		int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, own.v[i]->name), TD_PATCH_MERGE, root, c, NULL, &e);
+		int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, own.v[i]->name), TD_PATCH_MERGE, root, c,
+				      NULL, &e);
 		if (r == TD_NOT_FOUND) {
 			td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
 			td_jm_str(d, root, "kind", "Lease");

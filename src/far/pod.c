@@ -49,8 +49,9 @@ static int pod_now(struct td_far_link *l, const struct td_object *copy, const ch
 static int64_t pending_ms(const struct td_object *pod, const struct td_object *copy)
 {
 	int64_t since = 0;
-	yyjson_val *made = pod ? td_condition(pod->root, TD_FAR_CONDITION) : NULL;
-	if (td_jstr(copy->root, "spec.nodeName") || td_kube_pod_ended(copy->root) || !td_streq(td_jstr(made, "status"), "True") ||
+	yyjson_val *made = pod ? td_condition(pod->root, TD_COND_OTHER) : NULL;
+	if (td_jstr(copy->root, "spec.nodeName") || td_kube_pod_ended(copy->root) ||
+	    !td_streq(td_jstr(made, "status"), "True") ||
 	    td_time_parse(td_jstr_or(made, "lastTransitionTime", ""), &since))
 		return 0;
 	int64_t ms = td_real_ms(&td_clock_system) - since;
@@ -75,7 +76,8 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 	td_auto_objects struct td_objects pods = {0};
 	td_auto_strv struct td_strv names = {0};
 	if (!far || !atomic_load(&l->answers))
-		return td_fail(ret_why, TD_TRANSIENT, "node %s is not known in the other cluster now", there ? there : "?"),
+		return td_fail(ret_why, TD_TRANSIENT, "node %s is not known in the other cluster now",
+			       there ? there : "?"),
 		       false;
 	td_informer_by_index(l->far_pods, "node", there, &pods);
 	td_api_pod_request_names(td_jget(p->pod->root, "spec"), &names);
@@ -87,14 +89,15 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 				left -= td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]);
 		if (want > left)
 			return td_fail(ret_why, TD_TRANSIENT,
-				       "node %s of the other cluster has not enough %s free now: other pods there have it",
+				       "node %s of the other cluster has not enough %s free now: other pods there have "
+				       "it",
 				       there, names.v[i]),
 			       false;
 	}
 	return true;
 }
 
-static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_far_pod *f, struct td_cancel *c,
+static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
 		 struct td_error *err)
 {
 	td_auto_objects struct td_objects own = {0}, copies = {0};
@@ -114,18 +117,18 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 			p->node = td_object_unref(p->node);
 		p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
 	}
-	*f = (struct td_far_pod){.here = p->pod,
-				 .bound = p->node,
-				 .granted = p->pod && td_object_annotation(p->pod, TD_ANN_JOB),
-				 .leaving = p->pod && td_object_deleting(p->pod),
-				 .ended = p->pod && td_object_annotation(p->pod, TD_ANN_ENDED),
-				 .over = p->pod && td_kube_pod_ended(p->pod->root),
-				 .made = p->pod && td_condition_true(p->pod->root, TD_FAR_CONDITION),
-				 .refused = p->refused,
-				 .there = p->copy,
-				 .there_leaving = p->copy && td_object_deleting(p->copy),
-				 .there_over = p->copy && td_kube_pod_ended(p->copy->root),
-				 .pending_ms = p->copy ? pending_ms(p->pod, p->copy) : 0};
+	*f = (struct td_pool_far_pod){.here = p->pod,
+				      .bound = p->node,
+				      .granted = p->pod && td_object_annotation(p->pod, TD_ANN_JOB),
+				      .leaving = p->pod && td_object_deleting(p->pod),
+				      .ended = p->pod && td_object_annotation(p->pod, TD_ANN_ENDED),
+				      .over = p->pod && td_kube_pod_ended(p->pod->root),
+				      .made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER),
+				      .refused = p->refused,
+				      .there = p->copy,
+				      .there_leaving = p->copy && td_object_deleting(p->copy),
+				      .there_over = p->copy && td_kube_pod_ended(p->copy->root),
+				      .pending_ms = p->copy ? pending_ms(p->pod, p->copy) : 0};
 	return 0;
 }
 
@@ -144,20 +147,22 @@ static int look_there(struct td_far_link *l, const struct pair *p, struct td_can
 static int say(struct td_far_link *l, const struct pair *p, const char *reason, const char *text, struct td_cancel *c,
 	       struct td_error *err)
 {
-	yyjson_val *was = td_jget(p->pod->root, "status.conditions"), *x, *now = td_condition(p->pod->root, TD_FAR_CONDITION);
+	yyjson_val *was = td_jget(p->pod->root, "status.conditions"), *x,
+		   *now = td_condition(p->pod->root, TD_COND_OTHER);
 	if (td_streq(td_jstr(now, "message"), text))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	size_t i, n;
 	yyjson_arr_foreach (was, i, n, x)
-		if (!td_streq(td_jstr(x, "type"), TD_FAR_CONDITION))
+		if (!td_streq(td_jstr(x, "type"), TD_COND_OTHER))
 			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, x));
-	td_condition_add(d, list, was, TD_CONDITION(TD_FAR_CONDITION, "False", reason, text), td_real_ms(&td_clock_system));
+	td_condition_add(d, list, was, TD_CONDITION(TD_COND_OTHER, "False", reason, text),
+			 td_real_ms(&td_clock_system));
 	td_jm_str(d, root, "metadata.uid", p->pod->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", p->pod->rv);
-	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c, NULL,
-			     err);
+	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c,
+			     NULL, err);
 }
 
 static int fail(struct td_far_link *l, const struct pair *p, const char *reason, const char *text, struct td_cancel *c,
@@ -173,8 +178,8 @@ static int fail(struct td_far_link *l, const struct pair *p, const char *reason,
 	td_jm_str(d, root, "metadata.uid", p->pod->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", p->pod->rv);
 	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Warning", reason, "%s", text);
-	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c, NULL,
-			     err);
+	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c,
+			     NULL, err);
 }
 
 static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
@@ -189,7 +194,8 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		td_auto_free char *name = td_far_copy_name(p->pod->root);
 		r = td_kube_get(l->there, &td_pods, l->ns, name, c, &copy, err);
 		if (!r && !td_streq(td_object_label(copy, TD_LABEL_FROM_POD), p->pod->uid))
-			return fail(l, p, "NameTaken", "a pod of somebody else has its name in the other cluster", c, err);
+			return fail(l, p, "NameTaken", "a pod of somebody else has its name in the other cluster", c,
+				    err);
 	}
 	if (r == TD_INVALID || r == TD_DENIED) { // a rule of that cluster: its words say which
 		td_auto_free char *text = td_asprintf("the other cluster refuses it: %.400s", err ? err->msg : "");
@@ -249,10 +255,11 @@ static int let_go(struct td_far_link *l, const struct pair *p, struct td_cancel 
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
+		    struct td_error *err)
 {
 	__attribute__((cleanup(pair_done))) struct pair p = {0};
-	struct td_far_pod f;
+	struct td_pool_far_pod f;
 	struct td_error no_room = TD_ERROR_INIT;
 	const char *why;
 	if (!td_far_known(l)) {
@@ -265,7 +272,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 	f.room = f.bound && !f.there && room(l, &p, &no_room);
 	if (f.there && !td_jstr(p.copy->root, "spec.nodeName"))
 		*again_ms = TD_FAR_AGAIN_MS;
-	switch (td_far_decide(&f, &why)) {
+	switch (td_pool_far_decide(&f, &why)) {
 	case TD_FAR_NOTHING:
 		// A pod that lost its label is in no watch.
 		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
@@ -289,7 +296,8 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
 		if (!p.copy && ((r = look_there(l, &p, c, &there, err)) || there))
 			return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
-		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why), td_jstr_or(td_json_root(j), "message", ""), c, err);
+		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why),
+			    td_jstr_or(td_json_root(j), "message", ""), c, err);
 	}
 	if (td_streq(why, "GoneThere") && ((r = look_there(l, &p, c, &there, err)) || there))
 		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");

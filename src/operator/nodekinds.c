@@ -22,8 +22,8 @@ static char *key_of(const struct td_op_of *of)
 {
 	const struct td_op_share *s = of->share;
 	return td_asprintf("%lld %d %lld %lld %d|%s|%s|%s|%s", s->gpus, s->shared, s->parts, *s->numa ? s->cpus : 0,
-			   s->gpus ? of->fake + 2 * of->other : 0, s->types, s->numa, s->gpus ? of->vendor->resource : "",
-			   s->gpus ? of->vendor->files : "");
+			   s->gpus ? of->fake + 2 * of->other : 0, s->types, s->numa,
+			   s->gpus ? of->vendor->resource : "", s->gpus ? of->vendor->files : "");
 }
 
 void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of)

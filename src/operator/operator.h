@@ -469,7 +469,7 @@ struct td_op_view {
 };
 struct td_op {
 	struct td_kube *k;
-	struct td_far *far; // other.c
+	struct td_far *far;               // other.c
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *image;                // Tandem's own, on kubelets; NULL: embedded
 	const char *per_cluster, *own_ns; // percluster.c; NULL: somebody else starts bridges

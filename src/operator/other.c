@@ -31,10 +31,11 @@ void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct 
 		td_auto_free char *path = td_asprintf("spec.%s", others[i]);
 		yyjson_val *v = td_jget(set, path);
 		if (v && !yyjson_is_null(v) && !(i && yyjson_is_obj(v) && !yyjson_obj_size(v) && i != 3))
-			td_strv_addf(problems,
-				     "spec.%s: it chooses nodes of this cluster, and spec.otherCluster those of another: "
-				     "remove one of the two (spec.otherCluster.nodeSelector chooses there)",
-				     others[i]);
+			td_strv_addf(
+				problems,
+				"spec.%s: it chooses nodes of this cluster, and spec.otherCluster those of another: "
+				"remove one of the two (spec.otherCluster.nodeSelector chooses there)",
+				others[i]);
 	}
 	if (!cluster)
 		return;
@@ -42,10 +43,11 @@ void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct 
 		yyjson_arr_foreach (td_jget(cluster, lists[l]), i, n, p)
 			if (td_jhas(td_jget(p, "nodeSets"), name))
 				return;
-	td_strv_addf(problems,
-		     "spec.otherCluster: nobody could use these nodes: only partitions that name the NodeSet have them; add "
-		     "a partition with nodeSets: [%s] to spec.partitions (or spec.resourceGroups) of SlurmCluster %s",
-		     name, td_jstr_or(cluster, "metadata.name", ""));
+	td_strv_addf(
+		problems,
+		"spec.otherCluster: nobody could use these nodes: only partitions that name the NodeSet have them; add "
+		"a partition with nodeSets: [%s] to spec.partitions (or spec.resourceGroups) of SlurmCluster %s",
+		name, td_jstr_or(cluster, "metadata.name", ""));
 }
 
 char *td_op_other_problem(struct td_op *op, const struct td_object *set)
@@ -93,9 +95,10 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c)
 				op->clusters, sets.v[i]->ns, td_jstr_or(sets.v[i]->root, "spec.clusterName", ""));
 			if (!td_op_other_set(sets.v[i]->root) || td_object_deleting(sets.v[i]))
 				continue;
-			v[n++] = (struct td_far_want){.set = sets.v[i],
-						      .reserve_milli = reserve(sc ? sc->root : NULL, "spec.reserve.cpu", "1", true),
-						      .reserve_memory = reserve(sc ? sc->root : NULL, "spec.reserve.memory", "1Gi", false)};
+			v[n++] = (struct td_far_want){
+				.set = sets.v[i],
+				.reserve_milli = reserve(sc ? sc->root : NULL, "spec.reserve.cpu", "1", true),
+				.reserve_memory = reserve(sc ? sc->root : NULL, "spec.reserve.memory", "1Gi", false)};
 		}
 		td_far_sync(op->far, v, n, c);
 		free(v);

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-enum td_far_do td_far_decide(const struct td_far_pod *p, const char **ret_why)
+enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const char **ret_why)
 {
 	*ret_why = NULL;
 	const bool runs_there = p->there && !p->there_leaving;
@@ -37,13 +37,13 @@ enum td_far_do td_far_decide(const struct td_far_pod *p, const char **ret_why)
 	return p->room ? TD_FAR_MAKE : TD_FAR_WAIT;
 }
 
-int64_t td_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign)
+int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign)
 {
 	int64_t left = foreign > reserve ? allocatable - (foreign - reserve) : allocatable;
 	return left > 0 ? left : 0;
 }
 
-bool td_far_settle(struct td_far_offered *o, int64_t want, int64_t now_ms)
+bool td_pool_far_settle(struct td_pool_far_offered *o, int64_t want, int64_t now_ms)
 {
 	if (want == o->now) {
 		o->more_ms = 0;

@@ -13,7 +13,7 @@ enum {
 	TD_FAR_SETTLE_MS = 60000,   // more is offered when there has been more for so long
 };
 
-struct td_far_pod {
+struct td_pool_far_pod {
 	// The pod here.
 	bool here;           // false: surely gone
 	bool bound, granted; // to a node of that cluster; with Slurm's grant on it
@@ -26,7 +26,7 @@ struct td_far_pod {
 	int64_t pending_ms; // for how long it has found no node; 0: it has one
 	bool room;          // while there is none: its node has room for it
 };
-enum td_far_do {
+enum td_pool_far_do {
 	TD_FAR_NOTHING,
 	TD_FAR_MAKE,   // the copy
 	TD_FAR_WAIT,   // until there is room
@@ -36,16 +36,16 @@ enum td_far_do {
 	TD_FAR_FAIL,   // the pod here; *ret_why says why
 };
 // *ret_why: a reason in one word for TD_FAR_FAIL, else NULL.
-enum td_far_do td_far_decide(const struct td_far_pod *p, const char **ret_why);
+enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const char **ret_why);
 
 // What a node there offers here (its allocatable), of one resource. Slurm gives out all of it but `reserve`, which stays
 // for pods that are not this pool's; those may have more already.
-int64_t td_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign);
+int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign);
 
 // What is offered now. Less counts at once, more when it has lasted: each change drains the node once.
-struct td_far_offered {
+struct td_pool_far_offered {
 	int64_t now, more;
 	int64_t more_ms; // since when there is more; 0: there is not
 };
 // now_ms: monotonic, above 0. Returns true when o->now has changed.
-bool td_far_settle(struct td_far_offered *o, int64_t want, int64_t now_ms);
+bool td_pool_far_settle(struct td_pool_far_offered *o, int64_t want, int64_t now_ms);

@@ -20,8 +20,8 @@ enum { TD_PASSES_UNKNOWN, TD_PASSES_YES, TD_PASSES_NO };
 bool td_passes(const struct td_bridge *b);
 // The comment of the ask's next submit. Caller frees. raise: it goes past those who wait. elsewhere: its nodes
 // are another cluster's.
-char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment,
-			bool raise, bool elsewhere);
+char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment, bool raise,
+			bool elsewhere);
 // Its job was read, and has this comment.
 void td_passes_seen(struct td_bridge *b, struct td_ask *a, const char *comment);
 

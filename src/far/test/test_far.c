@@ -26,7 +26,8 @@ static struct td_json *yaml(const char *text)
 
 static struct td_json *pod_with(const char *spec)
 {
-	td_auto_free char *text = td_asprintf("metadata: {name: train.a, namespace: ml, uid: " UID ", labels: {app: x}, annotations: {y: z}}\n"
+	td_auto_free char *text = td_asprintf("metadata: {name: train.a, namespace: ml, uid: " UID
+					      ", labels: {app: x}, annotations: {y: z}}\n"
 					      "spec:\n  schedulerName: tandem\n  nodeName: east-n0\n  priority: 5\n"
 					      "  tolerations: [{key: a, operator: Exists}]\n%s",
 					      spec);
@@ -41,9 +42,12 @@ static void test_refuses_by_name(void **state)
 		const char *spec, *field;
 	} bad[] = {
 		{PLAIN "  volumes: [{name: v, hostPath: {path: /}}]\n", "spec.volumes[0].hostPath"},
-		{PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: v, secret: {secretName: s}}]\n", "spec.volumes[1].secret"},
-		{PLAIN "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n", "spec.volumes[0].projected"},
-		{PLAIN "  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n", "spec.volumes[0].persistentVolumeClaim"},
+		{PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: v, secret: {secretName: s}}]\n",
+		 "spec.volumes[1].secret"},
+		{PLAIN "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n",
+		 "spec.volumes[0].projected"},
+		{PLAIN "  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n",
+		 "spec.volumes[0].persistentVolumeClaim"},
 		{PLAIN "  hostNetwork: true\n", "spec.hostNetwork"},
 		{PLAIN "  hostPID: true\n", "spec.hostPID"},
 		{PLAIN "  serviceAccountName: other\n", "spec.serviceAccountName"},
@@ -52,19 +56,30 @@ static void test_refuses_by_name(void **state)
 		{PLAIN "  runtimeClassName: kata\n", "spec.runtimeClassName"},
 		{PLAIN "  fieldOfTomorrow: {a: b}\n", "spec.fieldOfTomorrow"},
 		{PLAIN "  securityContext: {sysctls: [{name: a, value: b}]}\n", "spec.securityContext.sysctls"},
-		{"  containers: [{name: c, image: i, securityContext: {privileged: true}}]\n", "spec.containers[0].securityContext.privileged"},
-		{"  containers: [{name: c, image: i, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]\n", "spec.containers[0].securityContext.capabilities.add"},
-		{"  containers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 1}]}]\n", "spec.containers[0].ports[0].hostPort"},
-		{"  containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n", "spec.containers[0].envFrom"},
-		{"  containers: [{name: c, image: i, env: [{name: A, value: b}, {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]\n",
+		{"  containers: [{name: c, image: i, securityContext: {privileged: true}}]\n",
+		 "spec.containers[0].securityContext.privileged"},
+		{"  containers: [{name: c, image: i, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]\n",
+		 "spec.containers[0].securityContext.capabilities.add"},
+		{"  containers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 1}]}]\n",
+		 "spec.containers[0].ports[0].hostPort"},
+		{"  containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n",
+		 "spec.containers[0].envFrom"},
+		{"  containers: [{name: c, image: i, env: [{name: A, value: b}, {name: B, valueFrom: {secretKeyRef: "
+		 "{name: s, key: k}}}]}]\n",
 		 "spec.containers[0].env[1].valueFrom"},
-		{"  containers: [{name: c, image: i, env: [{name: B, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a']\"}}}]}]\n",
+		{"  containers: [{name: c, image: i, env: [{name: B, valueFrom: {fieldRef: {fieldPath: "
+		 "\"metadata.labels['a']\"}}}]}]\n",
 		 "spec.containers[0].env[0].valueFrom"},
-		{"  containers: [{name: c, image: i, livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}}]\n", "spec.containers[0].livenessProbe.httpGet.host"},
-		{"  containers: [{name: c, image: i, lifecycle: {preStop: {tcpSocket: {host: h, port: 1}}}}]\n", "spec.containers[0].lifecycle.preStop.tcpSocket.host"},
-		{"  containers: [{name: c, image: i, volumeDevices: [{name: v, devicePath: /x}]}]\n", "spec.containers[0].volumeDevices"},
-		{"  containers: [{name: c, image: i, resources: {claims: [{name: x}]}}]\n", "spec.containers[0].resources.claims"},
-		{PLAIN "  initContainers: [{name: c, image: i, securityContext: {procMount: Unmasked}}]\n", "spec.initContainers[0].securityContext.procMount"},
+		{"  containers: [{name: c, image: i, livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}}]\n",
+		 "spec.containers[0].livenessProbe.httpGet.host"},
+		{"  containers: [{name: c, image: i, lifecycle: {preStop: {tcpSocket: {host: h, port: 1}}}}]\n",
+		 "spec.containers[0].lifecycle.preStop.tcpSocket.host"},
+		{"  containers: [{name: c, image: i, volumeDevices: [{name: v, devicePath: /x}]}]\n",
+		 "spec.containers[0].volumeDevices"},
+		{"  containers: [{name: c, image: i, resources: {claims: [{name: x}]}}]\n",
+		 "spec.containers[0].resources.claims"},
+		{PLAIN "  initContainers: [{name: c, image: i, securityContext: {procMount: Unmasked}}]\n",
+		 "spec.initContainers[0].securityContext.procMount"},
 	};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		td_auto(td_json_unref) struct td_json *p = pod_with(bad[i].spec);
@@ -74,7 +89,8 @@ static void test_refuses_by_name(void **state)
 		if (strncmp(e.msg, bad[i].field, n) != 0 || e.msg[n] != ':')
 			fail_msg("%s: %s", bad[i].field, e.msg);
 	}
-	td_auto(td_json_unref) struct td_json *gang = yaml("metadata: {name: a, labels: {" TD_LABEL_GANG ": g}}\nspec: {containers: []}\n");
+	td_auto(td_json_unref) struct td_json *gang =
+		yaml("metadata: {name: a, labels: {" TD_LABEL_GANG ": g}}\nspec: {containers: []}\n");
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_far_copy_check(td_json_root(gang), &e), TD_INVALID);
 	assert_non_null(strstr(e.msg, TD_LABEL_GANG));
@@ -86,8 +102,10 @@ static void test_the_copy(void **state)
 	td_auto(td_json_unref) struct td_json *p =
 		pod_with("  hostNetwork: false\n  priorityClassName: high\n  activeDeadlineSeconds: 60\n"
 			 "  volumes: [{name: e, emptyDir: {}}, {name: kube-api-access-x7, projected: {sources: []}}]\n"
-			 "  containers:\n  - name: c\n    image: i\n    volumeMounts: [{name: kube-api-access-x7, mountPath: /var/run}, {name: e, mountPath: /e}]\n"
-			 "    env: [{name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: U, valueFrom: {fieldRef: {fieldPath: metadata.uid}}},"
+			 "  containers:\n  - name: c\n    image: i\n    volumeMounts: [{name: kube-api-access-x7, "
+			 "mountPath: /var/run}, {name: e, mountPath: /e}]\n"
+			 "    env: [{name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: U, valueFrom: "
+			 "{fieldRef: {fieldPath: metadata.uid}}},"
 			 " {name: I, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]\n");
 	struct td_error e = TD_ERROR_INIT;
 	if (td_far_copy_check(td_json_root(p), &e))
@@ -97,19 +115,25 @@ static void test_the_copy(void **state)
 	td_auto_free char *text = td_json_text(td_json_root(copy), NULL);
 	assert_string_equal(
 		text,
-		"{\"spec\":{\"containers\":[{\"env\":[{\"name\":\"N\",\"value\":\"train.a\"},{\"name\":\"U\",\"value\":\"" UID
-		"\"},{\"name\":\"I\",\"valueFrom\":{\"fieldRef\":{\"fieldPath\":\"status.podIP\"}}}],\"volumeMounts\":[{\"name\":\"e\",\"mountPath\":\"/e\"}],"
-		"\"name\":\"c\",\"image\":\"i\"}],\"volumes\":[{\"name\":\"e\",\"emptyDir\":{}}],\"activeDeadlineSeconds\":60,"
+		"{\"spec\":{\"containers\":[{\"env\":[{\"name\":\"N\",\"value\":\"train.a\"},{\"name\":\"U\",\"value\":"
+		"\"" UID "\"},{\"name\":\"I\",\"valueFrom\":{\"fieldRef\":{\"fieldPath\":\"status.podIP\"}}}],"
+		"\"volumeMounts\":[{\"name\":\"e\",\"mountPath\":\"/e\"}],"
+		"\"name\":\"c\",\"image\":\"i\"}],\"volumes\":[{\"name\":\"e\",\"emptyDir\":{}}],"
+		"\"activeDeadlineSeconds\":60,"
 		"\"automountServiceAccountToken\":false,\"enableServiceLinks\":false,\"affinity\":{\"nodeAffinity\":{"
-		"\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":\"metadata.name\",\"operator\":\"In\","
-		"\"values\":[\"gpu07\"]}]}]}}}},\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"ml-train-a-5e556ff16501\",\"namespace\":\"tandem\","
+		"\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":"
+		"\"metadata.name\",\"operator\":\"In\","
+		"\"values\":[\"gpu07\"]}]}]}}}},\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"ml-"
+		"train-a-5e556ff16501\",\"namespace\":\"tandem\","
 		"\"labels\":{\"tandem.dev/from-nodeset\":\"set-uid\",\"tandem.dev/from-pod\":\"" UID
 		"\"},\"annotations\":{\"tandem.dev/from-name\":\"ml/train.a\",\"tandem.dev/other-node\":\"gpu07\"}}}");
 }
 
 static void test_names_fit(void **state)
 {
-	td_auto(td_json_unref) struct td_json *p = yaml("metadata: {namespace: n, name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbb, uid: " UID "}\n");
+	td_auto(td_json_unref) struct td_json *p = yaml(
+		"metadata: {namespace: n, name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbb, uid: " UID
+		"}\n");
 	td_auto_free char *name = td_far_copy_name(td_json_root(p));
 	assert_string_equal(name, "n-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-5e556ff16501");
 	assert_true(strlen(name) <= 63);
@@ -119,19 +143,26 @@ static void test_status(void **state)
 {
 	td_auto(td_json_unref) struct td_json *p =
 		yaml("metadata: {name: a, namespace: ml, uid: " UID ", resourceVersion: '7'}\n"
-		     "status: {phase: Pending, conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'False'}]}\n");
-	td_auto(td_json_unref) struct td_json *c = yaml(
-		"metadata: {name: ml-a, namespace: tandem}\n"
-		"status: {phase: Running, podIP: 10.0.0.1, hostIP: 10.0.0.2, qosClass: Guaranteed, containerStatuses: [{name: c, ready: true, state: {running: {startedAt: x}}}],"
-		" conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True', observedGeneration: 1}, {type: Foreign, status: 'True'}]}\n");
+		     "status: {phase: Pending, conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, "
+		     "status: 'False'}]}\n");
+	td_auto(td_json_unref) struct td_json *c =
+		yaml("metadata: {name: ml-a, namespace: tandem}\n"
+		     "status: {phase: Running, podIP: 10.0.0.1, hostIP: 10.0.0.2, qosClass: Guaranteed, "
+		     "containerStatuses: [{name: c, ready: true, state: {running: {startedAt: x}}}],"
+		     " conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True', "
+		     "observedGeneration: 1}, {type: Foreign, status: 'True'}]}\n");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_status(td_json_root(p), td_json_root(c), 1000);
 	assert_non_null(d);
 	td_auto(td_json_unref) struct td_json *patch = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_free char *text = td_json_text(td_json_root(patch), NULL);
-	assert_string_equal(text, "{\"status\":{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"c\",\"ready\":true,\"state\":{\"running\":{\"startedAt\":\"x\"}}}],"
-				  "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":\"True\"},"
-				  "{\"type\":\"tandem.dev/OtherCluster\",\"status\":\"True\",\"lastTransitionTime\":\"1970-01-01T00:00:01Z\","
-				  "\"reason\":\"Made\",\"message\":\"its copy in the other cluster is tandem/ml-a\"}]},\"metadata\":{\"uid\":\"" UID "\",\"resourceVersion\":\"7\"}}");
+	assert_string_equal(text, "{\"status\":{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"c\",\"ready\":"
+				  "true,\"state\":{\"running\":{\"startedAt\":\"x\"}}}],"
+				  "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\","
+				  "\"status\":\"True\"},"
+				  "{\"type\":\"tandem.dev/"
+				  "OtherCluster\",\"status\":\"True\",\"lastTransitionTime\":\"1970-01-01T00:00:01Z\","
+				  "\"reason\":\"Made\",\"message\":\"its copy in the other cluster is "
+				  "tandem/ml-a\"}]},\"metadata\":{\"uid\":\"" UID "\",\"resourceVersion\":\"7\"}}");
 	// What is shown already is not written again.
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	assert_int_equal(td_json_merge_patch(td_json_root(p), td_json_root(patch), &now, NULL), 0);
@@ -143,7 +174,8 @@ static void test_status(void **state)
 	td_auto(td_json_unref) struct td_json *over = td_json_from_mut(yyjson_mut_doc_get_root(o));
 	assert_int_equal(td_jint(td_json_root(over), "containerStatuses.[0].state.terminated.exitCode", 0), 137);
 	assert_false(td_jbool(td_json_root(over), "containerStatuses.[0].ready", true));
-	assert_string_equal(td_jstr(td_jfind(td_jget(td_json_root(over), "conditions"), "type", "Ready"), "status"), "False");
+	assert_string_equal(td_jstr(td_jfind(td_jget(td_json_root(over), "conditions"), "type", "Ready"), "status"),
+			    "False");
 }
 
 static void test_kubeconfigs(void **state)
@@ -153,15 +185,22 @@ static void test_kubeconfigs(void **state)
 	static const struct {
 		const char *text, *says;
 	} bad[] = {
-		{CLUSTERS REST "users: [{name: u, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]\n", "users[0].user.tokenFile"},
-		{CLUSTERS REST "users: [{name: u, user: {client-certificate: /a, client-key: /b}}]\n", "users[0].user.client-certificate"},
+		{CLUSTERS REST
+		 "users: [{name: u, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]\n",
+		 "users[0].user.tokenFile"},
+		{CLUSTERS REST "users: [{name: u, user: {client-certificate: /a, client-key: /b}}]\n",
+		 "users[0].user.client-certificate"},
 		{CLUSTERS REST "users: [{name: u, user: {exec: {command: sh}}}]\n", "users[0].user.exec"},
-		{CLUSTERS REST "users: [{name: v, user: {token: t}}, {name: u, user: {auth-provider: {name: a}}}]\n", "users[1].user.auth-provider"},
-		{REST "clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: /etc/ssl/x}}]\nusers: [{name: u, user: {token: t}}]\n",
+		{CLUSTERS REST "users: [{name: v, user: {token: t}}, {name: u, user: {auth-provider: {name: a}}}]\n",
+		 "users[1].user.auth-provider"},
+		{REST "clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: "
+		      "/etc/ssl/x}}]\nusers: [{name: u, user: {token: t}}]\n",
 		 "clusters[0].cluster.certificate-authority"},
-		{REST "clusters: [{name: c, cluster: {server: 'http://a', certificate-authority-data: QQ==}}]\nusers: [{name: u, user: {token: t}}]\n",
+		{REST "clusters: [{name: c, cluster: {server: 'http://a', certificate-authority-data: QQ==}}]\nusers: "
+		      "[{name: u, user: {token: t}}]\n",
 		 "clusters[0].cluster.server"},
-		{REST "clusters: [{name: c, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {token: t}}]\n", "clusters[0].cluster.certificate-authority-data"},
+		{REST "clusters: [{name: c, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {token: t}}]\n",
+		 "clusters[0].cluster.certificate-authority-data"},
 		{"a: b\n---\nc: d\n", "one document"},
 		{"", "one document"},
 		{"[", ""},
@@ -180,8 +219,9 @@ static void test_kubeconfigs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refuses_by_name), cmocka_unit_test(test_the_copy),   cmocka_unit_test(test_names_fit),
-		cmocka_unit_test(test_status),		cmocka_unit_test(test_kubeconfigs),
+		cmocka_unit_test(test_refuses_by_name), cmocka_unit_test(test_the_copy),
+		cmocka_unit_test(test_names_fit),       cmocka_unit_test(test_status),
+		cmocka_unit_test(test_kubeconfigs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
