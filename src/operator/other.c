@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LOOK_MS = 2000 };
+enum { LOOK_MS = 2000, SWEEP_TURNS = 15 };
 
 bool td_op_other_set(const yyjson_val *set)
 {
@@ -85,6 +85,7 @@ static void sweep(struct td_op *op, struct td_cancel *c)
 
 void td_op_others_run(struct td_op *op, struct td_cancel *c)
 {
+	unsigned turn = 0;
 	do {
 		td_auto_objects struct td_objects sets = {0};
 		td_informer_list(op->nodesets, NULL, &sets);
@@ -102,6 +103,7 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c)
 		}
 		td_far_sync(op->far, v, n, c);
 		free(v);
-		sweep(op, c);
+		if (turn++ % SWEEP_TURNS == 0)
+			sweep(op, c);
 	} while (!td_cancel_wait(c, LOOK_MS));
 }

@@ -67,6 +67,18 @@ static bool apart(const yyjson_val *cluster, const struct td_slurm_facts *f)
 	       td_slurm_topology_blocks(cluster);
 }
 
+// False: the object's own list of plug-ins leaves Tandem's job_submit.lua out.
+static bool runs_lua(const yyjson_val *cluster)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), "JobSubmitPlugins")) {
+			yyjson_val *v = yyjson_obj_iter_get_val(k);
+			return strstr(yyjson_is_str(v) ? yyjson_get_str(v) : "", "lua");
+		}
+	return true;
+}
+
 // How many of its NodeSets are of other clusters.
 static size_t n_others(yyjson_val *p, const struct td_slurm_facts *f)
 {
@@ -86,6 +98,12 @@ static void check_others(const struct part_entry *e)
 			     "%s[%zu].nodeSets: nodes of another cluster (spec.otherCluster of a NodeSet) and nodes of "
 			     "this one are not together in a partition: make another one for them",
 			     e->list, e->at);
+	if (n && !runs_lua(e->cluster))
+		td_strv_addf(
+			e->problems,
+			"%s[%zu].nodeSets: native jobs are kept off another cluster's nodes by job_submit/lua; add "
+			"lua to spec.config.slurmConf.JobSubmitPlugins, or remove it there",
+			e->list, e->at);
 	if (n && td_jbool(e->p, "default", false))
 		td_strv_addf(e->problems,
 			     "%s[%zu].default: only pods can run on nodes of another cluster, so this cannot be where "
@@ -285,20 +303,16 @@ void td_slurm_partitions_lines(const yyjson_val *cluster, const struct td_slurm_
 
 void td_slurm_partitions_check(const yyjson_val *cluster, struct td_strv *problems)
 {
-	yyjson_val *g, *plugins = NULL;
+	yyjson_val *g;
 	size_t i, n;
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), "JobSubmitPlugins"))
-			plugins = yyjson_obj_iter_get_val(k);
+	const bool lua = runs_lua(cluster);
 	yyjson_arr_foreach (td_jget(cluster, GROUPS), i, n, g) {
 		if (!td_streq(td_jstr(cluster, "spec.accounting.enforce"), "limits"))
 			td_strv_addf(problems,
 				     GROUPS "[%zu]: whose a job is counts only where accounts are enforced; set "
 					    "spec.accounting.enforce to limits",
 				     i);
-		if (yyjson_arr_size(td_jget(g, "users")) && plugins &&
-		    !strstr(yyjson_is_str(plugins) ? yyjson_get_str(plugins) : "", "lua"))
+		if (yyjson_arr_size(td_jget(g, "users")) && !lua)
 			td_strv_addf(problems,
 				     GROUPS "[%zu].users: who they are is looked at by job_submit/lua; add lua to "
 					    "spec.config.slurmConf.JobSubmitPlugins, or remove it there",
