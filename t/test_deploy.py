@@ -127,7 +127,7 @@ def test_install(site):
     dry = site.cmd("install", "--image", OLD, "--dry-run")
     assert "created" in dry and not [n for n in site.items("namespaces") if n["metadata"]["name"] == SYSTEM]
     text = site.run(site.tandem, "install", "--dry-run", "-o", "yaml", "--image", OLD, "--namespace", "elsewhere")  # needs no cluster
-    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-public", "kube-system"} and OLD in text
+    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-node-lease", "kube-public", "kube-system"} and OLD in text
     n = len(objects(text))
     assert site.install(OLD) == {"created": n}
     assert site.install(OLD) == {"unchanged": n}
