@@ -127,7 +127,7 @@ def test_install(site):
     dry = site.cmd("install", "--image", OLD, "--dry-run")
     assert "created" in dry and not [n for n in site.items("namespaces") if n["metadata"]["name"] == SYSTEM]
     text = site.run(site.tandem, "install", "--dry-run", "-o", "yaml", "--image", OLD, "--namespace", "elsewhere")  # needs no cluster
-    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-public", "kube-system"} and OLD in text
+    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-node-lease", "kube-public", "kube-system"} and OLD in text
     n = len(objects(text))
     assert site.install(OLD) == {"created": n}
     assert site.install(OLD) == {"unchanged": n}
@@ -418,6 +418,8 @@ UNUSED = {
     **{("tandem-operator", g, r, v): "t/test_health.py: acts on nodes" for g, r, verbs in (
         ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)), ("tandem.dev", "nodeupgrades", ("delete",)), ("tandem.dev", "nodeupgrades/status", ("patch",)),
         ("", "nodes", ("get",)), ("", "pods", ("get",))) for v in verbs},
+    **{("tandem-operator", "", r, v): "t/test_other_cluster.py: Nodes that stand for another cluster's, and pods there" for r, v in (
+        ("nodes", "create"), ("nodes", "delete"), ("nodes/status", "patch"), ("pods/status", "patch"))},
     ("tandem-operator", "", "configmaps", "get"): "t/test_site.py: a site's programs",
     **{("tandem-operator", g, r, v): "t/test_join.py: machines that join, and there with these rights alone" for g, r, v in (
         ("tandem.dev", "nodetokens", "get"), ("tandem.dev", "nodetokens", "delete"), ("tandem.dev", "nodetokens/status", "patch"),

@@ -283,12 +283,12 @@ def test_each_role_has_its_own_rights(plane):
             assert tenants or not may(r, verb, what) and not may(r, verb, what, ""), (r, verb, what)
         assert may(r, "create", "serviceaccounts:token") == (r == "kubelet")
     cannot = {
-        "operator": (("create", "pods:binding"), ("delete", "secrets"), ("delete", "nodes"), ("patch", "nodes:status"), ("patch", "rbac.authorization.k8s.io/clusterroles"), ("delete", "namespaces"), ("get", "coordination.k8s.io/leases")),
+        "operator": (("create", "pods:binding"), ("delete", "secrets"), ("update", "nodes"), ("create", "nodes:proxy"), ("patch", "rbac.authorization.k8s.io/clusterroles"), ("delete", "namespaces"), ("get", "coordination.k8s.io/leases")),
         "bridge": (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "nodes"), ("create", "secrets"), ("get", "configmaps"), ("list", "apps/deployments"), ("patch", "pods:resize"), ("delete", "tandem.dev/slurmclusters"), ("get", "coordination.k8s.io/leases")),
         "kubelet": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("patch", "namespaces"), ("create", "networking.k8s.io/networkpolicies"), ("patch", "networking.k8s.io/networkpolicies")),
         "controllers": (("create", "secrets"), ("create", "nodes"), ("update", "pods"), ("create", "apps/deployments"), ("create", "coordination.k8s.io/leases"), ("create", "pods:eviction")),
     }
-    can = {"operator": (("create", "secrets"), ("patch", "secrets"), ("patch", "nodes")), "bridge": (("patch", "pods"), ("create", "pods:binding"), ("patch", "nodes:status")), "kubelet": (("patch", "pods:status"), ("get", "secrets"), ("create", "nodes")),
+    can = {"operator": (("create", "secrets"), ("patch", "secrets"), ("patch", "nodes"), ("delete", "nodes"), ("patch", "pods:status")), "bridge": (("patch", "pods"), ("create", "pods:binding"), ("patch", "nodes:status")), "kubelet": (("patch", "pods:status"), ("get", "secrets"), ("create", "nodes")),
            "controllers": (("delete", "example.com/widgets"), ("create", "apps/replicasets"), ("update", "namespaces:finalize"))}
     for r in ROLES:
         assert [x for x in cannot[r] if may(r, *x) or may(r, *x, "kube-public")] == [] and [x for x in can[r] if not may(r, *x)] == [], r

@@ -38,7 +38,7 @@ static const struct {
 	{"", OURS "bridge", OURS "bridge", "User", {OURS "bridge"}},
 	{"", OURS "agent", OURS "agent", "User", {OURS "kubelet"}},
 	{"", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
-	{"kube-node-lease", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
+	{"kube-node-lease", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet", OURS "operator"}},
 	{"", OURS "controllers", OURS "controllers", "User", {OURS "controllers"}},
 	{"", OURS "gateway", OURS "gateway", "User", {OURS "gateway"}},
 	{"kube-system", OURS "leases", OURS "leases", "User", {OURS "operator", OURS "bridge"}},

@@ -257,7 +257,16 @@
 #define TD_ANN_SESSION_NODE "tandem.dev/session-node"
 
 // ---- slurmd pods ----
-#define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves
+// On a Node: it stands for one of another cluster's, which the NodeSet of this name has (its spec.otherCluster); it is
+// tainted so, too. On a pod: it may go there, and nowhere else (docs/other-cluster.md).
+#define TD_LABEL_OTHER "tandem.dev/other-cluster"
+#define TD_ANN_OTHER_SET "tandem.dev/other-cluster-nodeset" // on such a Node: "NAMESPACE/NODESET"
+#define TD_ANN_OTHER_NODE "tandem.dev/other-node"           // on such a Node: its name in the other cluster
+#define TD_LABEL_FROM_SET "tandem.dev/from-nodeset"         // on a pod there: the UID of the NodeSet here
+#define TD_LABEL_FROM_POD "tandem.dev/from-pod"             // on a pod there: the UID of the pod here
+#define TD_ANN_FROM_NAME "tandem.dev/from-name"             // on a pod there: "NAMESPACE/NAME" of the pod here
+#define TD_COND_OTHER "tandem.dev/OtherCluster" // of a pod here: where its copy is, or why there is none yet
+#define TD_ANN_NODE "tandem.dev/slurm-node"     // the node that the pod serves
 // The pod sees every device of its node. Written by the operator alone.
 #define TD_ANN_ALL_DEVICES "tandem.dev/all-devices"
 #define TD_LABEL_NODE_STATE "tandem.dev/node-state" // the node's state, as Slurm names it

@@ -165,6 +165,7 @@ struct td_link { // reference-counted, immutable
 	char *url;
 	char secret[65]; // derived from the jwt key; signs knock tokens
 	char word[65];   // the same that slurmctld.sh derives from it (scheduler/passes.h)
+	char pods_word[65];
 };
 // Returns a reference, or NULL with the reason in err (TD_TRANSIENT).
 struct td_link *td_bridge_link(struct td_bridge *b, struct td_error *err);
@@ -269,4 +270,4 @@ static inline int64_t td_now(const struct td_bridge *b)
 }
 // May the pod run on the node? The bridge's own taints do not count. *ret_why as
 // td_api_pod_fits_node.
-bool td_bridge_pod_fits(const yyjson_val *pod_spec, const yyjson_val *node, const char **ret_why);
+bool td_bridge_pod_fits(const yyjson_val *pod, const yyjson_val *node, const char **ret_why);

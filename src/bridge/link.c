@@ -19,6 +19,7 @@ struct td_link *td_link_unref(struct td_link *l)
 		free(l->url);
 		explicit_bzero(l->secret, sizeof(l->secret));
 		explicit_bzero(l->word, sizeof(l->word));
+		explicit_bzero(l->pods_word, sizeof(l->pods_word));
 		free(l);
 	}
 	return NULL;
@@ -175,6 +176,11 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	td_buf_puts(&word, "tandem word ");
 	td_buf_add(&word, key.s, key.len);
 	td_sha256_hex(word.s, word.len, l->word);
+	explicit_bzero(word.s, word.len);
+	td_buf_reset(&word);
+	td_buf_puts(&word, "tandem pods ");
+	td_buf_add(&word, key.s, key.len);
+	td_sha256_hex(word.s, word.len, l->pods_word);
 	explicit_bzero(word.s, word.len);
 	const struct td_slurm_opts o = {
 		.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};

@@ -43,10 +43,24 @@ static void index_node(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, n);
 }
 
+// A slurmd pod need not run on the node that it serves (docs/other-cluster.md).
+static const char *served(const struct td_object *slurmd)
+{
+	const char *n = td_object_annotation(slurmd, TD_ANN_NODE);
+	return n ? n : td_jstr(slurmd->root, "spec.nodeName");
+}
+
+static void index_served(const struct td_object *o, struct td_strv *ret)
+{
+	const char *n = served(o);
+	if (n)
+		td_strv_add(ret, n);
+}
+
 static void on_slurmd(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
-	const char *n = now ? td_jstr(now->root, "spec.nodeName") : NULL;
+	const char *n = now ? served(now) : NULL;
 	if (n)
 		td_queue_add(b->node_queue, n);
 }
@@ -198,7 +212,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
-	td_informer_add_index(b->slurmds, "node", index_node);
+	td_informer_add_index(b->slurmds, "node", index_served);
 	td_informer_add_index(b->placeholders, "node", index_node);
 	td_informer_add_index(b->pods, "gang", td_gang_index);
 	td_informer_add_index(b->pods, "job", td_turns_index);

@@ -43,7 +43,7 @@ struct td_informer {
 	size_t n_handlers;
 	struct td_cancel *cancel;
 	pthread_t thread;
-	bool started;
+	bool started, apart;
 	int synced, synced_fd; // atomic; synced_fd: an eventfd that becomes readable with it
 	pthread_mutex_t lock;  // guards last_error
 	char last_error[256];
@@ -62,6 +62,7 @@ struct td_informer *td_informer_new(struct td_kube *k, const struct td_informer_
 	i->kube = k;
 	i->gvr = o->resource;
 	i->name = o->name ? o->name : o->resource->resource;
+	i->apart = o->apart;
 	i->ns = td_strdup(o->ns);
 	i->labels = td_strdup(o->labels);
 	i->fields = td_strdup(o->fields);
@@ -431,7 +432,8 @@ int td_informer_start(struct td_informer *i, struct td_cancel *cancel, struct td
 	if (e)
 		return td_fail_errno(err, TD_INTERNAL, e, "informer of %s: no thread", i->gvr->resource);
 	i->started = true;
-	td_health_informer(i, true);
+	if (!i->apart)
+		td_health_informer(i, true);
 	return 0;
 }
 

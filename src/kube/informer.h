@@ -10,6 +10,7 @@ struct td_informer_opts {
 	const struct td_gvr *resource;
 	const char *ns;              // NULL: all
 	const char *labels, *fields; // selectors, or NULL
+	bool apart;                  // the role is ready without it: it is about another cluster
 	const char *name;            // of this part of it, for metrics and /readyz; NULL: the resource's
 };
 struct td_informer *td_informer_new(struct td_kube *k, const struct td_informer_opts *o);

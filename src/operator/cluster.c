@@ -46,7 +46,7 @@ static void add_node(struct facts *f, const yyjson_val *sc, const struct td_obje
 	struct td_op_vendor vendor = {0};
 	td_op_vendor_of(sc, node->root, &(struct td_op_found){.n = s->gpus, .told = told}, &vendor);
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
-	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake});
+	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake, td_op_other_node(node->root)});
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
 	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
@@ -119,7 +119,7 @@ static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, c
 		if ((i && td_streq(name, names.v[i - 1])) ||
 		    (n_placed && bsearch(&name, f->placed.v, n_placed, sizeof(char *), by_text)))
 			continue;
-		td_op_kinds_add(&f->kinds, name, &(struct td_op_of){&s, &vendor, false});
+		td_op_kinds_add(&f->kinds, name, &(struct td_op_of){&s, &vendor, false, false});
 		// Slurm runs nothing on a node that its topology does not name. Its Kubernetes node may say where it is.
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(op->nodes, NULL, name);
 		td_op_places_add(&f->places, sc, name, node ? node->root : NULL);
@@ -407,6 +407,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_op_on_demand_facts(sets, &demand, &facts.start_s);
 	facts.on_demand = (const char *const *)demand.v;
 	facts.n_on_demand = demand.n;
+	td_auto_strv struct td_strv others = {0};
+	for (size_t i = 0; i < sets->n; i++)
+		if (td_op_other_set(sets->v[i]->root))
+			td_strv_add(&others, sets->v[i]->name);
+	facts.others = (const char *const *)others.v;
+	facts.n_others = others.n;
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);

@@ -1,6 +1,6 @@
 // spec.devices of a SlurmCluster: how many devices a node has, and how its slurmd pod sees them
 // (docs/design/0011-dra.md).
-#include "operator/operator.h"
+#include "operator/nodeset.h"
 
 #include "accel/accel.h"
 #include "api/condition.h"
@@ -249,8 +249,9 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 
 const char *td_op_pod_node(const struct td_object *pod)
 {
-	const char *n = td_jstr(pod->root, "spec.nodeName");
-	return n ? n : td_object_annotation(pod, TD_ANN_NODE);
+	// The slurmd of another cluster's node runs elsewhere.
+	const char *n = td_jstr(pod->root, "spec.nodeName"), *serves = td_object_annotation(pod, TD_ANN_NODE);
+	return serves && (!n || td_op_is_slurmd(pod)) ? serves : n;
 }
 
 const char *td_op_unscheduled(const struct td_object *pod)

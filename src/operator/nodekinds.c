@@ -11,7 +11,7 @@
 struct td_op_kind {
 	struct td_op_share share; // gpus and types count
 	struct td_op_vendor vendor;
-	bool fake;
+	bool fake, other;
 	struct td_strv names;
 	UT_hash_handle hh; // by key
 	char key[];        // what nodes of one kind have in common
@@ -22,8 +22,8 @@ static char *key_of(const struct td_op_of *of)
 {
 	const struct td_op_share *s = of->share;
 	return td_asprintf("%lld %d %lld %lld %d|%s|%s|%s|%s", s->gpus, s->shared, s->parts, *s->numa ? s->cpus : 0,
-			   s->gpus && of->fake, s->types, s->numa, s->gpus ? of->vendor->resource : "",
-			   s->gpus ? of->vendor->files : "");
+			   s->gpus ? of->fake + 2 * of->other : 0, s->types, s->numa,
+			   s->gpus ? of->vendor->resource : "", s->gpus ? of->vendor->files : "");
 }
 
 void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of)
@@ -37,6 +37,7 @@ void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op
 		one->share = *of->share;
 		one->vendor = *of->vendor;
 		one->fake = of->fake;
+		one->other = of->other;
 		memcpy(one->key, key, len + 1);
 		k->v = td_realloc(k->v, (k->n + 1) * sizeof(struct td_op_kind *));
 		k->v[k->n++] = one;
@@ -74,6 +75,13 @@ static struct td_slurm_gres *line_of(struct td_op_kinds *k)
 	return &k->lines[k->n_lines++];
 }
 
+// What slurmd.sh makes for GPUs that are in another cluster.
+static char *other_files(long long from, long long n)
+{
+	return n > 1 ? td_asprintf("/run/slurm/other-cluster/gpu[%lld-%lld]", from, from + n - 1)
+		     : td_asprintf("/run/slurm/other-cluster/gpu%lld", from);
+}
+
 // Adds the lines of one kind, in the order of Slurm's indexes: one for each type, and for each NUMA node.
 static void devices(struct td_op_kinds *k, const yyjson_val *sc, const struct td_op_kind *g, const char *nodes)
 {
@@ -90,8 +98,9 @@ static void devices(struct td_op_kinds *k, const yyjson_val *sc, const struct td
 			*line_of(k) = (struct td_slurm_gres){
 				.nodes = nodes,
 				.name = "gpu",
-				.file = keep(k, td_op_device_files(sc, &g->vendor, g->fake, from, n)),
-				.several = td_op_device_several(&g->vendor, from),
+				.file = keep(k, g->other ? other_files(from, n)
+							 : td_op_device_files(sc, &g->vendor, g->fake, from, n)),
+				.several = !g->other && td_op_device_several(&g->vendor, from),
 				.type = typed ? keep(k, td_strdup(type)) : NULL,
 				.cores = cores ? keep(k, cores) : NULL,
 				.flags = g->vendor.flags};

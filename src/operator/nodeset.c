@@ -59,6 +59,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 	else
 		td_op_on_demand_check(p->sc->root, set->root, ret);
 	td_slurm_hosts_check(set->root, ret);
+	td_op_other_check(p->sc ? p->sc->root : NULL, set->root, ret);
 
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;

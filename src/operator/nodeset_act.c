@@ -54,8 +54,10 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 
 	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),
 		   *alloc = td_jget(x->node->root, "status.allocatable");
-	v.others_milli += td_api_pod_request(spec, "cpu");
-	v.others_memory += td_api_pod_request(spec, "memory");
+	if (!td_op_other_node(x->node->root)) { // that slurmd runs elsewhere
+		v.others_milli += td_api_pod_request(spec, "cpu");
+		v.others_memory += td_api_pod_request(spec, "memory");
+	}
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
 	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
 

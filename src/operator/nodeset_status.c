@@ -73,7 +73,9 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 			      td_buf_str(&rows->taken));
 	td_auto_buf struct td_buf failed = {0};
 	failures(rows, &failed);
+	td_auto_free char *other = td_op_other_problem(p->op, set);
 	const struct td_pool_set_facts facts = {.problem = problem,
+						.other = other,
 						.cluster = p->sc,
 						.fresh = fresh,
 						.taken = taken.len ? td_buf_str(&taken) : NULL,

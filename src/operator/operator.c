@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cmd/roles.h"
+#include "far/far.h"
 #include "kube/health.h"
 #include "kube/options.h"
 #include "kube/slices.h"
@@ -288,6 +289,13 @@ static void *joins(void *arg)
 	return NULL;
 }
 
+static void *others(void *arg)
+{
+	struct stopper *s = arg;
+	td_op_others_run(s->op, s->done);
+	return NULL;
+}
+
 static void *tenants(void *arg)
 {
 	struct stopper *s = arg;
@@ -364,6 +372,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	}
 
 	op->events = td_recorder_new(op->k, "tandem-operator");
+	op->far = td_far_new(op->k, op->events);
 	if (!r)
 		r = td_informers_fill(informers, n, "the operator waits", c, err);
 	if (!r) {
@@ -374,9 +383,10 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		all_clusters(op);
 		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
 		struct stopper s = {op, c, stop};
-		pthread_t t, h, u, j;
+		pthread_t t, h, u, j, o;
 		bool passed = !pthread_create(&t, NULL, pass_on, &s),
 		     health = !pthread_create(&h, NULL, run_health, &s), more = !pthread_create(&u, NULL, tenants, &s),
+		     other = !pthread_create(&o, NULL, others, &s),
 		     join = op->image && !pthread_create(&j, NULL, joins, &s);
 		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
@@ -390,6 +400,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 			pthread_join(u, NULL);
 		if (join)
 			pthread_join(j, NULL);
+		if (other)
+			pthread_join(o, NULL);
 	}
 
 	td_cancel_fire(stop);
@@ -397,6 +409,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	for (size_t i = n; i--;)
 		*table[i].slot = td_informer_free(informers[i]);
 	td_op_views_free(op);
+	op->far = td_far_free(op->far);
 	op->events = td_recorder_free(op->events);
 	op->q = td_queue_free(op->q);
 	op->health = td_queue_free(op->health);

@@ -29,6 +29,7 @@
 //   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
 //   upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
+//   other.c                  NodeSets whose nodes are another cluster's
 //   join.[ch]                new machines: tokens, and their requests for certificates
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
@@ -310,7 +311,7 @@ char *td_op_device_files(const yyjson_val *sc, const struct td_op_vendor *v, boo
 struct td_op_of {
 	const struct td_op_share *share;
 	const struct td_op_vendor *vendor;
-	bool fake;
+	bool fake, other; // other: a node of another cluster
 };
 struct td_op_kind;
 // Starts empty ({0}), and holds any number of kinds.
@@ -468,6 +469,7 @@ struct td_op_view {
 };
 struct td_op {
 	struct td_kube *k;
+	struct td_far *far;               // other.c
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *image;                // Tandem's own, on kubelets; NULL: embedded
 	const char *per_cluster, *own_ns; // percluster.c; NULL: somebody else starts bridges
@@ -489,6 +491,18 @@ struct td_op {
 };
 // The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// ---- other.c: nodes of other clusters (far/far.h) ----
+
+// Runs the links that the NodeSets ask for, until c fires.
+void td_op_others_run(struct td_op *op, struct td_cancel *c);
+// What is wrong with the link of a NodeSet; NULL: nothing. The caller frees it.
+char *td_op_other_problem(struct td_op *op, const struct td_object *set);
+// Adds every problem of spec.otherCluster that is not one of the link.
+void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct td_strv *problems);
+// True when the NodeSet's nodes are another cluster's (spec.otherCluster).
+bool td_op_other_set(const yyjson_val *set);
+// True when the Node stands for one of another cluster's.
+bool td_op_other_node(const yyjson_val *node);
 // True when the NodeSet selects the node, by selector, affinity and taints.
 bool td_op_selects(const struct td_object *set, const struct td_object *node);
 // True when Slurm's record is of a node that registered by itself for the NodeSet with that mark (td_slurm_set_feature).

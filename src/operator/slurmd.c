@@ -314,6 +314,28 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 	td_jm_str(d, spec, "priorityClassName", TD_PRIORITY_SLURM);
 }
 
+// Changes the pod to one that only represents a node of another cluster: nothing but stand-ins runs there, so it has
+// none of this cluster's devices and files, and little of the node that it is on, whose own slurmd is beside it.
+static void for_other_cluster(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_op_share *share)
+{
+	yyjson_mut_val *c = td_jm_get(root, "spec.containers.[0]"), *env = yyjson_mut_obj(d);
+	yyjson_mut_obj_remove_key(td_jm_get(root, "metadata.annotations"), TD_ANN_ALL_DEVICES);
+	td_jm_str(d, c, "resources.requests.cpu", "20m");
+	yyjson_mut_val *v;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(root, "spec.volumes"), i, n, v) {
+		bool bin = td_streq(td_jm_getstr(v, "name"), "tandem-bin");
+		if (bin || (!td_jm_get(v, "hostPath") && !td_jm_get(v, "persistentVolumeClaim")))
+			continue;
+		yyjson_mut_obj_remove_key(v, "hostPath");
+		yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
+		td_jm_obj(d, v, "emptyDir");
+	}
+	td_jm_str(d, env, "name", "TD_OTHER_CLUSTER");
+	td_jm_strf(d, env, "value", "%lld", share->gpus);
+	yyjson_mut_arr_append(td_jm_get(c, "env"), env);
+}
+
 // Returns a hash of everything but Tandem's own image, so that a new version of Tandem drains no
 // node. Its tandem-standin comes when the pod is replaced for another reason. Until then the old
 // one serves, because its words (standin/wire.h) are the same.
@@ -365,12 +387,17 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 			   td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
 	td_op_munge_add(d, td_jm_get(root, "spec"), cluster,
 			td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+	if (td_op_other_node(node))
+		for_other_cluster(d, root, share);
 	td_op_tolerations(d, td_jm_obj(d, root, "spec"), nodeset);
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)
 		return r;
 	// The node is set after the merge, so that a template cannot change it.
-	if (td_op_dra(cluster) && share->gpus) {
+	if (td_op_other_node(node)) {
+		// It only represents the node; whoever places pods finds a place for it.
+		td_jm_del(root, "spec.nodeName");
+	} else if (td_op_dra(cluster) && share->gpus) {
 		td_jm_del(root, "spec.nodeName");
 		td_op_slurmd_claims(d, root, cluster, name);
 	} else {

@@ -424,7 +424,8 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 
 	snprintf(ret->progress, sizeof(ret->progress), "slurmd pods are being replaced: %lld of %lld are new",
 		 k->updated, k->assigned);
-	bool ready = !f->problem && !refused && f->fresh && k->ready == k->desired && k->desired == k->assigned;
+	bool ready =
+		!f->problem && !f->other && !refused && f->fresh && k->ready == k->desired && k->desired == k->assigned;
 	bool scaling = k->assigned != k->desired;
 	ret->v[0] = (struct td_pool_condition){"SpecValid", f->problem ? TD_STATUS_FALSE : TD_STATUS_TRUE,
 					       f->problem ? "Invalid" : "Valid",
@@ -433,9 +434,11 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 					       f->problem    ? "Invalid"
 					       : !f->cluster ? "NoCluster"
 					       : !f->fresh   ? "NoAnswer"
+					       : f->other    ? "OtherCluster"
 					       : ready       ? "Ready"
 							     : "NotReady",
 					       f->problem                ? f->problem
+					       : f->cluster && f->other  ? f->other
 					       : !f->cluster || f->fresh ? ret->text
 									 : "slurmctld does not answer"};
 	ret->v[2] = (struct td_pool_condition){

@@ -163,6 +163,7 @@ struct td_pool_set_facts {
 	const char *problem; // of the spec, in one line; NULL: none
 	bool cluster, fresh; // its SlurmCluster exists; Slurm's answer is fresh
 	const char *taken;   // the nodes that it selects and another NodeSet has, in words; NULL: none
+	const char *other;   // what is wrong with the other cluster whose nodes they are; NULL: nothing
 	const char *failed;  // services of the site that have failed, with their nodes; NULL: none
 };
 struct td_pool_set_conditions {

@@ -77,6 +77,9 @@ struct td_slurm_facts {
 	const char *const *on_demand;
 	size_t n_on_demand;
 	int64_t start_s;
+	// The NodeSets of other clusters: nobody but the bridge submits to their partitions (slurm/partitions.h).
+	const char *const *others;
+	size_t n_others;
 	const char *fabric; // the table of slurm/fabric.h; NULL: empty
 };
 // Returns the text that a reference {configMap, key} leads to; NULL: it is not known.

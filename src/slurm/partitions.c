@@ -63,7 +63,52 @@ static void option(const struct part_entry *e, const struct partition_option *o)
 // may have.
 static bool apart(const yyjson_val *cluster, const struct td_slurm_facts *f)
 {
-	return yyjson_arr_size(td_jget(cluster, GROUPS)) || f->n_on_demand || td_slurm_topology_blocks(cluster);
+	return yyjson_arr_size(td_jget(cluster, GROUPS)) || f->n_on_demand || f->n_others ||
+	       td_slurm_topology_blocks(cluster);
+}
+
+// False: the object's own list of plug-ins leaves Tandem's job_submit.lua out.
+static bool runs_lua(const yyjson_val *cluster)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), "JobSubmitPlugins")) {
+			yyjson_val *v = yyjson_obj_iter_get_val(k);
+			return strstr(yyjson_is_str(v) ? yyjson_get_str(v) : "", "lua");
+		}
+	return true;
+}
+
+// How many of its NodeSets are of other clusters.
+static size_t n_others(yyjson_val *p, const struct td_slurm_facts *f)
+{
+	yyjson_val *x;
+	size_t i, n, found = 0;
+	yyjson_arr_foreach (td_jget(p, "nodeSets"), i, n, x)
+		found += in(yyjson_get_str(x), f->others, f->n_others);
+	return found;
+}
+
+// A native job would get a node on which nothing can run, so such a partition is for pods alone.
+static void check_others(const struct part_entry *e)
+{
+	size_t n = n_others(e->p, e->f);
+	if (n && n < yyjson_arr_size(td_jget(e->p, "nodeSets")))
+		td_strv_addf(e->problems,
+			     "%s[%zu].nodeSets: nodes of another cluster (spec.otherCluster of a NodeSet) and nodes of "
+			     "this one are not together in a partition: make another one for them",
+			     e->list, e->at);
+	if (n && !runs_lua(e->cluster))
+		td_strv_addf(
+			e->problems,
+			"%s[%zu].nodeSets: native jobs are kept off another cluster's nodes by job_submit/lua; add "
+			"lua to spec.config.slurmConf.JobSubmitPlugins, or remove it there",
+			e->list, e->at);
+	if (n && td_jbool(e->p, "default", false))
+		td_strv_addf(e->problems,
+			     "%s[%zu].default: only pods can run on nodes of another cluster, so this cannot be where "
+			     "everything goes: make another partition the default",
+			     e->list, e->at);
 }
 
 // Which nodes: those of its NodeSets, else every one that is no group's and always there.
@@ -96,7 +141,8 @@ static void nodes(const struct part_entry *e)
 		return;
 	}
 	for (i = 0; i < e->f->n_node_sets; i++)
-		if (!group_of(e->cluster, e->f->node_sets[i]) && !td_slurm_on_demand(e->f, e->f->node_sets[i]))
+		if (!group_of(e->cluster, e->f->node_sets[i]) && !td_slurm_on_demand(e->f, e->f->node_sets[i]) &&
+		    !in(e->f->node_sets[i], e->f->others, e->f->n_others))
 			td_buf_printf(e->b, "%sset_%s", written++ ? "," : " Nodes=", e->f->node_sets[i]);
 }
 
@@ -144,6 +190,7 @@ static void partition(const struct part_entry *e)
 
 	td_buf_printf(e->b, "PartitionName=%s", name);
 	nodes(e);
+	check_others(e);
 	td_buf_printf(e->b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
 	const char *max = td_jstr_or(p, "maxTime", "INFINITE"), *usual = td_jstr(p, "defaultTime"),
 		   *state = td_jstr_or(p, "state", "UP"), *preempt = td_jstr(p, "preemptMode"),
@@ -256,20 +303,16 @@ void td_slurm_partitions_lines(const yyjson_val *cluster, const struct td_slurm_
 
 void td_slurm_partitions_check(const yyjson_val *cluster, struct td_strv *problems)
 {
-	yyjson_val *g, *plugins = NULL;
+	yyjson_val *g;
 	size_t i, n;
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), "JobSubmitPlugins"))
-			plugins = yyjson_obj_iter_get_val(k);
+	const bool lua = runs_lua(cluster);
 	yyjson_arr_foreach (td_jget(cluster, GROUPS), i, n, g) {
 		if (!td_streq(td_jstr(cluster, "spec.accounting.enforce"), "limits"))
 			td_strv_addf(problems,
 				     GROUPS "[%zu]: whose a job is counts only where accounts are enforced; set "
 					    "spec.accounting.enforce to limits",
 				     i);
-		if (yyjson_arr_size(td_jget(g, "users")) && plugins &&
-		    !strstr(yyjson_is_str(plugins) ? yyjson_get_str(plugins) : "", "lua"))
+		if (yyjson_arr_size(td_jget(g, "users")) && !lua)
 			td_strv_addf(problems,
 				     GROUPS "[%zu].users: who they are is looked at by job_submit/lua; add lua to "
 					    "spec.config.slurmConf.JobSubmitPlugins, or remove it there",
@@ -287,8 +330,25 @@ const char *td_slurm_default_partition(const yyjson_val *cluster)
 	return yyjson_arr_size(list) ? NULL : "all";
 }
 
+// The partitions of nodes of other clusters.
+static void others_lua(const yyjson_val *cluster, const struct td_slurm_facts *f, struct td_buf *b)
+{
+	static const char *const lists[] = {"spec.partitions", GROUPS};
+	yyjson_val *p;
+	size_t i, n;
+	if (!f->n_others)
+		return;
+	td_buf_puts(b, "-- Written by Tandem: partitions whose nodes are another cluster's.\ntandem_pods_only = {");
+	for (size_t l = 0; l < TD_LEN(lists); l++)
+		yyjson_arr_foreach (td_jget(cluster, lists[l]), i, n, p)
+			if (n_others(p, f) && td_slurm_is_name(td_jstr(p, "name")))
+				td_buf_printf(b, " [\"%s\"] = true,", td_jstr(p, "name"));
+	td_buf_puts(b, " }\n");
+}
+
 void td_slurm_partitions_lua(const yyjson_val *cluster, const struct td_slurm_facts *f, struct td_buf *b)
 {
+	others_lua(cluster, f, b);
 	yyjson_val *groups = td_jget(cluster, GROUPS), *g, *u;
 	const char *usual = td_slurm_default_partition(cluster);
 	size_t i, n, k, m;

@@ -195,7 +195,7 @@ static bool nodes_fit(struct td_bridge_run *r)
 		if (m->state != TD_POD_WAITING || !m->seated)
 			continue;
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(r->b->nodes, NULL, m->seat.node);
-		if (!node || !td_bridge_pod_fits(td_jget(m->pod->root, "spec"), node->root, NULL))
+		if (!node || !td_bridge_pod_fits(m->pod->root, node->root, NULL))
 			return false;
 	}
 	return true;

@@ -12,9 +12,14 @@ bool td_passes(const struct td_bridge *b)
 	return atomic_load(&b->passes) == TD_PASSES_YES;
 }
 
-char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment, bool raise)
+char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment, bool raise,
+			bool elsewhere)
 {
 	int known = atomic_load(&b->passes);
+	if (elsewhere) { // slurmctld lets nobody else in there
+		a->prefixed = false;
+		return td_asprintf("%s %s", l->pods_word, comment);
+	}
 	bool word = known == TD_PASSES_YES && raise;
 	a->prefixed = word || known == TD_PASSES_UNKNOWN;
 	return td_asprintf("%s%s%s", word ? l->word : a->prefixed ? "?" : "", a->prefixed ? " " : "", comment);

@@ -12,12 +12,16 @@
 
 #include "bridge/scheduler/waits.h"
 
+// Partitions whose nodes are another cluster's take jobs from the bridge only (slurm/partitions.h): there the comment
+// begins with a second word, which says no more than that.
+
 // What is known of slurmctld's plug-in (td_bridge.passes).
 enum { TD_PASSES_UNKNOWN, TD_PASSES_YES, TD_PASSES_NO };
 bool td_passes(const struct td_bridge *b);
-// The comment of the ask's next submit. Caller frees. raise: it goes past those who wait.
-char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment,
-			bool raise);
+// The comment of the ask's next submit. Caller frees. raise: it goes past those who wait. elsewhere: its nodes
+// are another cluster's.
+char *td_passes_comment(struct td_bridge *b, const struct td_link *l, struct td_ask *a, const char *comment, bool raise,
+			bool elsewhere);
 // Its job was read, and has this comment.
 void td_passes_seen(struct td_bridge *b, struct td_ask *a, const char *comment);
 

@@ -16,13 +16,27 @@
 
 #include <string.h>
 
-bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const char **ret_why)
+// Taints that say nothing about a pod which Slurm places: the bridge's own, and that of a node of another cluster, where a
+// pod's label says that it may go there.
+static bool no_matter(const char *taint)
 {
+	return td_taint_ours(taint) || td_streq(taint, TD_LABEL_OTHER);
+}
+
+bool td_bridge_pod_fits(const yyjson_val *pod, const yyjson_val *node, const char **ret_why)
+{
+	const yyjson_val *spec = td_jget(pod, "spec");
 	bool tainted = false;
 	yyjson_val *t;
 	size_t i, n;
+	if (!td_streq(td_jkey_str(td_jget(pod, "metadata.labels"), TD_LABEL_OTHER),
+		      td_jkey_str(td_jget(node, "metadata.labels"), TD_LABEL_OTHER))) {
+		if (ret_why)
+			*ret_why = "node(s) didn't match the pod's label " TD_LABEL_OTHER;
+		return false;
+	}
 	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, n, t)
-		tainted |= td_taint_ours(td_jstr(t, "key"));
+		tainted |= no_matter(td_jstr(t, "key"));
 
 	if (!tainted)
 		return td_api_pod_fits_node(spec, node, true, ret_why);
@@ -30,7 +44,7 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(node);
 	yyjson_mut_val *taints = td_jm_get(yyjson_mut_doc_get_root(d), "spec.taints");
 	for (size_t k = yyjson_mut_arr_size(taints); k--;)
-		if (td_taint_ours(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key")))
+		if (no_matter(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key")))
 			yyjson_mut_arr_remove(taints, k);
 
 	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));
@@ -65,14 +79,13 @@ static bool any_whole(const struct td_settings *s, const struct td_object *pod)
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
 {
 	bool *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
-	const yyjson_val *spec = td_jget(pod->root, "spec");
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	// Where there are devices of several vendors, all are the GRES gpu: the pod may run where its own are.
 	const char *asked = s && s->devices.n_several ? td_settings_asked(s, pod->root) : NULL;
 	const bool gds = td_want_gds(pod->root), whole = any_whole(s, pod);
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
-		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL) &&
+		v[i] = node && td_bridge_pod_fits(pod->root, node->root, NULL) &&
 		       (!asked || (td_object_annotation(node, TD_ANN_SHARE) &&
 				   td_streq(asked, td_settings_resource(s, node->root)))) &&
 		       (!gds || td_object_annotation(node, TD_ANN_GDS)) && !(whole && has_parts(&l->v[i]));
@@ -248,7 +261,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_slurm_ask ask = r->want.ask;
-	td_auto_free char *comment = td_passes_comment(b, r->l, a, ask.comment, r->want.raise);
+	td_auto_free char *comment = td_passes_comment(b, r->l, a, ask.comment, r->want.raise, r->want.elsewhere);
 	ask.comment = comment;
 	if (r->want.avoid)
 		ask.excluded_nodes = r->want.avoid;
@@ -304,7 +317,7 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	td_auto_free char *script = td_bridge_standin_script(&b->o, a->uid, token);
 
 	const char *comment = w->ask.comment;
-	td_auto_free char *probe = td_passes_comment(b, r->l, a, comment, false);
+	td_auto_free char *probe = td_passes_comment(b, r->l, a, comment, false, w->elsewhere);
 	w->ask.comment = probe;
 	w->ask.script = script;
 	w->ask.warn_usr1 = true;

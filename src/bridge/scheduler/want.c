@@ -7,6 +7,7 @@
 #include "api/selector.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "far/copy.h"
 #include "pool/dataset.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
@@ -412,6 +413,10 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			"the jobs of namespace %s are of user \"%s\", and %s has no such user: add it to spec.users, "
 			"or correct spec.scheduler",
 			ns, o.user, settings_name);
+
+	w.elsewhere = td_jkey(td_jget(pod, "metadata.labels"), TD_LABEL_OTHER);
+	if (w.elsewhere && td_far_copy_check(pod, err))
+		return TD_INVALID;
 
 	const char *network = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NETWORK);
 	if (network && strcmp(network, TD_NETWORK_PRIVATE) != 0)

@@ -15,6 +15,7 @@ struct td_want {
 	const char *avoid;
 	const char *at; // where td_ask_fits_now() has seen room; NULL: nowhere
 	const char *on; // the node where it preempts (preempt.h); NULL: anywhere
+	bool elsewhere; // it may go to another cluster's nodes only (far/far.h)
 	bool raise;     // it goes past those who wait: nobody of them could use this very room (passes.h)
 	int share;      // hundredths of its one GPU (shares.c); 0: the whole of its GPUs
 	bool apart;     // a gang whose roles may run on different nodes

@@ -2,7 +2,8 @@
 # Starts a node's slurmd. Environment: TD_NODE (its name), TD_NODE_CONF (what it tells slurmctld about the
 # node), TD_CONTROLLER (slurmctld's host, where the configuration names none), TD_DEAD_REASON (why a node is drained whose jobs died with the
 # container before this one), TD_CGROUPS (not empty beside a kubelet), TD_SCRATCH (where jobs have a /tmp of their
-# own: the share of its disk that one may ask for).
+# own: the share of its disk that one may ask for), TD_OTHER_CLUSTER (how many GPUs the node has, where it is one of
+# another Kubernetes cluster: only stand-ins of pods run here).
 
 # On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to
 # write there. With SYS_ADMIN the mounts, which are this container's own, become writable; nothing of the
@@ -37,6 +38,12 @@ mkdir -p /run/slurm
 rm -f /run/slurm/several-gpu-types /run/slurm/gpu-shares
 [[ $TD_NODE_CONF != *gpu:*:*,gpu:*:* ]] || : >/run/slurm/several-gpu-types
 [[ $TD_NODE_CONF != *,shard:* ]] || : >/run/slurm/gpu-shares
+# A node of another cluster: its Prolog asks no agent, and what Slurm takes for its GPUs are these files.
+rm -rf /run/slurm/other-cluster
+[ -z "${TD_OTHER_CLUSTER:-}" ] || {
+	mkdir -p /run/slurm/other-cluster
+	for ((i = 0; i < TD_OTHER_CLUSTER; i++)); do : >"/run/slurm/other-cluster/gpu$i"; done
+}
 command -v sackd >/dev/null && {
 	sackd -D -f $conf 2>/dev/null &
 	sack=$!

@@ -567,11 +567,11 @@ static void test_kinds_of_nodes(void **state)
 		if (i % KINDS)
 			snprintf(s.types + strlen(s.types), sizeof(s.types) - strlen(s.types), "%lld", i % KINDS);
 		td_auto_free char *name = td_asprintf("n%lld", i);
-		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true});
+		td_op_kinds_add(&k, name, &(struct td_op_of){&s, &v, true, false});
 	}
 	const struct td_op_share plain = {.cpus = 9};
 	const struct td_op_vendor none = {0};
-	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false});
+	td_op_kinds_add(&k, "plain", &(struct td_op_of){&plain, &none, false, false});
 	td_op_kinds_lines(&k, td_json_root(sc));
 	assert_int_equal(k.n, KINDS + 1);
 	assert_int_equal(k.gpu_nodes, 2 * KINDS);
@@ -595,7 +595,7 @@ static void test_kinds_of_nodes(void **state)
 	assert_false(td_op_kinds_written(root, "n1", &of, conf)); // other files
 	assert_false(td_op_kinds_written(root, "n2", &first, conf));
 	assert_false(td_op_kinds_written(root, "n1", &first, NULL));
-	assert_true(td_op_kinds_written(root, "plain", &(struct td_op_of){&plain, &none, false}, conf));
+	assert_true(td_op_kinds_written(root, "plain", &(struct td_op_of){&plain, &none, false, false}, conf));
 	struct td_op_kinds all = {0};
 	td_op_kinds_add(&all, "n1", &of);
 	td_op_kinds_lines(&all, root);
@@ -744,6 +744,51 @@ static void test_slurmd(void **state)
 	"spec: {devices: [{resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: "            \
 	"[gpu.example.com], file: "                                                                                    \
 	"/dev/fake}]}\n"
+
+// The slurmd of a node of another cluster runs anywhere here, and shares nothing with the one that is there.
+static void test_other_cluster(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"),
+					      *node = Y(NODE), *far = NULL, *pod = NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(node));
+	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_OTHER_SET,
+		      "slurm/pool");
+	far = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	const struct td_op_share s = {15, 31744, 8};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err))
+		fail_msg("%s", err.msg);
+	yyjson_val *p = td_json_root(pod), *v;
+	size_t i, n;
+	assert_null(td_jget(p, "spec.nodeName"));
+	assert_null(td_jkey(td_jget(p, "metadata.annotations"), TD_ANN_ALL_DEVICES));
+	yyjson_arr_foreach (td_jget(p, "spec.volumes"), i, n, v) {
+		assert_null(td_jget(v, "persistentVolumeClaim"));
+		assert_true(!td_jget(v, "hostPath") || td_streq(td_jstr(v, "name"), "tandem-bin"));
+	}
+	struct td_object o = {.root = p};
+	assert_string_equal(td_op_pod_node(&o), "n0"); // whatever node it runs on
+
+	// Its GPUs are files that slurmd.sh makes.
+	struct td_op_vendor none = {0};
+	__attribute__((cleanup(td_op_kinds_done))) struct td_op_kinds k = {0};
+	td_op_kinds_add(&k, "east-n0", &(struct td_op_of){&s, &none, true, true});
+	td_op_kinds_add(&k, "n0", &(struct td_op_of){&s, &none, true, false});
+	td_op_kinds_lines(&k, td_json_root(sc));
+	assert_int_equal(k.n_lines, 2);
+	assert_string_equal(k.lines[0].file, "/run/slurm/other-cluster/gpu[0-7]");
+	assert_string_equal(k.lines[0].nodes, "east-n0");
+
+	// It is chosen there, not here, and somebody must be able to use it.
+	static const char bad[] = "metadata: {name: east}\nspec: {otherCluster: {kubeconfigSecret: s}, nodeSelector: "
+				  "{a: b}, onDemand: {}}\n";
+	td_auto(td_json_unref) struct td_json *wrong = Y(bad);
+	td_auto_strv struct td_strv problems = {0};
+	td_op_other_check(td_json_root(sc), td_json_root(wrong), &problems);
+	assert_int_equal(problems.n, 3);
+	assert_true(td_starts(problems.v[0], "spec.nodeSelector: ") && td_starts(problems.v[1], "spec.onDemand: ") &&
+		    td_starts(problems.v[2], "spec.otherCluster: nobody could use"));
+}
 
 // With DRA, kube-scheduler allocates slurmd's claim, so the pod names its node by affinity.
 static void test_dra(void **state)
@@ -1422,6 +1467,7 @@ int main(void)
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_other_cluster),
 		cmocka_unit_test(test_dra),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_nodeset_check),

@@ -1,7 +1,7 @@
 -- Refuses a QOS of spec.preemption to who may not name it, runs the site's own job_submit.lua
 -- (spec.scripts.jobSubmitLua), and then refuses mail that nobody would send. slurmctld.sh says when this is
 -- used. In front of it stand the tables tandem_qos (src/slurm/preempt.h) and tandem_gpu_types (src/slurm/gres.h),
--- and tandem_groups, where there are resource groups (src/slurm/partitions.h).
+-- tandem_groups, where there are resource groups, and tandem_pods_only (src/slurm/partitions.h).
 local etc = "/run/slurmctld/etc/"
 local path, good = "/etc/tandem/site/job-submit.lua", "/run/slurmctld/job-submit-good.lua"
 
@@ -142,6 +142,24 @@ local function in_group(partitions, account, user, uid)
 	return true
 end
 
+-- On a node of another Kubernetes cluster nothing can run but what the bridge stands in for. It says a word that nobody
+-- else knows.
+local pods_word = (text_of(etc .. "tandem-pods-word") or ""):gsub("%s", "")
+local function stands_in(job)
+	return #pods_word == 64 and string.match(job.comment or "", "^(%S+) tandem/.+$") == pods_word
+end
+
+local function only_pods(partitions, uid)
+	for name in string.gmatch(uid ~= 0 and partitions or "", "[^,]+") do
+		if (tandem_pods_only or {})[name] then
+			slurm.log_user("tandem: the nodes of partition " .. name .. " are another Kubernetes cluster's, where only "
+				.. "pods run: name another partition, or make a pod with the label tandem.dev/other-cluster")
+			return false
+		end
+	end
+	return true
+end
+
 local function route(job, account)
 	local to = {}
 	for _, group in ipairs(job.partition == nil and tandem_groups or {}) do
@@ -158,8 +176,11 @@ end
 -- Tandem's bridge raises an allocation of a pod above those who wait, where it has shown that nobody of them
 -- could use this very room: it says a word that nobody else knows. "?" only asks whether this script runs.
 local word = (text_of(etc .. "tandem-word") or ""):gsub("%s", "")
-local function raise(job)
+local function raise(job, stands)
 	local said, comment = string.match(job.comment or "", "^(%S+) (tandem/.+)$")
+	if stands then
+		job.comment = comment
+	end
 	local knows = #word == 64 and said == word
 	if not knows and said ~= "?" then
 		return
@@ -173,8 +194,9 @@ end
 -- The site's comes before mail: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
 	local account = job.account or job.default_account
+	local stands = stands_in(job)
 	if not may(job, job.user_name, uid) or not types_there(job) or not parts_fit(job)
-		or not in_group(job.partition, account, job.user_name, uid) then
+		or not in_group(job.partition, account, job.user_name, uid) or not (stands or only_pods(job.partition, uid)) then
 		return slurm.ERROR
 	end
 	route(job, account)
@@ -183,7 +205,7 @@ function slurm_job_submit(job, partitions, uid)
 	if own then
 		job.qos = own .. ".quota," .. own .. ".borrowed"
 	end
-	raise(job)
+	raise(job, stands)
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
 	return rc ~= slurm.SUCCESS and rc or check(job)
 end
@@ -192,7 +214,8 @@ function slurm_job_modify(job, record, partitions, uid)
 	-- Either may change, the partition or the account, and both together must fit.
 	local moves = job.partition or (job.account and record.partition)
 	if not may(job, record.user_name, uid) or not parts_fit(job)
-		or not in_group(moves, job.account or record.account, record.user_name, uid) then
+		or not in_group(moves, job.account or record.account, record.user_name, uid)
+		or not only_pods(job.partition, uid) then
 		return slurm.ERROR
 	end
 	local rc = modify and modify(job, record, partitions, uid) or slurm.SUCCESS

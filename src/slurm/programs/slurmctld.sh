@@ -53,6 +53,8 @@ files() {
 	# The word with which Tandem's bridge says that an allocation goes past those who wait: job_submit.lua knows it,
 	# and nobody else. The bridge derives the same from the key (src/bridge/scheduler/passes.h).
 	(umask 077 && { printf 'tandem word ' && cat /etc/slurm-jwt/jwt_hs256.key; } | sha256sum | cut -c1-64 >"$new/tandem-word")
+	# The one by which it submits to partitions whose nodes are another cluster's.
+	(umask 077 && { printf 'tandem pods ' && cat /etc/slurm-jwt/jwt_hs256.key; } | sha256sum | cut -c1-64 >"$new/tandem-pods-word")
 	[ ! -e "$lua" ] || cp -L "$lua" "$new/tandem-site.lua"
 
 	mkdir -p "$etc"

@@ -201,6 +201,39 @@ static void test_on_demand(void **state)
 	}
 }
 
+// Nodes of another cluster: only partitions that name them have them, and only the bridge submits there.
+static void test_others(void **state)
+{
+	static const char *const sets[] = {"east", "pool"}, *const others[] = {"east"};
+	const struct td_slurm_facts f = {.node_sets = sets, .n_node_sets = 2, .others = others, .n_others = 1};
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec: {partitions: [{name: all, default: true}, {name: far, nodeSets: [east]}]}\n");
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+		fail_msg("%s", p.v[0]);
+	const char *conf = r.v[TD_SLURM_CONF].text;
+	assert_non_null(strstr(conf, "\nPartitionName=all Nodes=set_pool "));
+	assert_non_null(strstr(conf, "\nPartitionName=far Nodes=set_east "));
+	assert_null(strstr(conf, "ResumeProgram")); // they are always there
+	assert_non_null(strstr(r.v[TD_JOB_SUBMIT_LUA].text, "\ntandem_pods_only = { [\"far\"] = true, }\n"));
+
+	static const char *const bad[][2] = {
+		{"partitions: [{name: far, nodeSets: [east, pool]}]", "spec.partitions[0].nodeSets: nodes of another"},
+		{"partitions: [{name: far, default: true, nodeSets: [east]}]", "spec.partitions[0].default: only pods"},
+		{"config: {slurmConf: {jobsubmitplugins: throttle}}, partitions: [{name: far, nodeSets: [east]}]",
+		 "spec.partitions[0].nodeSets: native jobs"},
+	};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto_free char *text = td_asprintf(HEAD "spec: {%s}\n", bad[i][0]);
+		td_auto(td_json_unref) struct td_json *x = yaml(text);
+		td_auto_slurm_files struct td_slurm_files none = {0};
+		td_auto_strv struct td_strv why = {0};
+		assert_false(td_slurm_files_make(td_json_root(x), &f, &none, &why));
+		assert_true(td_starts(why.v[0], bad[i][1]));
+	}
+}
+
 // What a site's programs add: their lines, and their files in the ConfigMap of the site.
 static void test_scripts(void **state)
 {
@@ -545,14 +578,14 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_blocks),     cmocka_unit_test(test_golden),
-		cmocka_unit_test(test_on_demand),  cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_munge),      cmocka_unit_test(test_when_prolog_runs),
-		cmocka_unit_test(test_scripts),    cmocka_unit_test(test_scripts_refused),
-		cmocka_unit_test(test_scratch),    cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_preemption), cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64),     cmocka_unit_test(test_refusal),
-		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_blocks),           cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_others),           cmocka_unit_test(test_on_demand),
+		cmocka_unit_test(test_groups),           cmocka_unit_test(test_munge),
+		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
+		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_scratch),
+		cmocka_unit_test(test_refused),          cmocka_unit_test(test_preemption),
+		cmocka_unit_test(test_grammar),          cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_refusal),          cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

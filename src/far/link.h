@@ -1,0 +1,62 @@
+// One link, as the files of this room share it.
+#pragma once
+
+#include "far/copy.h"
+#include "far/far.h"
+#include "pool/far.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define TD_FAR_NODES_KEY "nodes" // in the queue; every other key is the UID of a pod here
+enum { TD_FAR_AGAIN_MS = 10000, TD_FAR_LOST_MS = 10000, TD_FAR_TEXT = 512 };
+
+struct td_far_offers; // node.c: what each node has offered; its thread's alone
+struct td_far_link {
+	struct td_kube *here, *there;
+	struct td_recorder *events;
+	// Of the NodeSet, as it was when the link began: another one is another link.
+	struct td_object *set;
+	char *own, *ns, *secret_rv; // own: "NAMESPACE/NODESET"; ns: there
+	struct td_selector *selector;
+	int64_t reserve_milli, reserve_memory;
+
+	struct td_informer *pods, *nodes;         // here: the pods with its label, the Nodes that it made
+	struct td_informer *far_pods, *far_nodes; // there: all of them
+	struct td_queue *q;
+	struct td_cancel *stop;
+	pthread_t work, clock;
+	bool working, clocked;
+	atomic_bool answers;      // the other cluster did when it was last asked, and is known
+	atomic_llong answered_ms; // mono: when it did last; at first when the link began
+	struct td_far_offers *offers;
+	pthread_mutex_t lock; // guards problem
+	char problem[TD_FAR_TEXT];
+	struct td_far_link *next;
+};
+
+// ---- link.c ----
+
+// Begins a link. It may take as long as reading the Secret does. TD_INVALID, TD_NOT_FOUND: the Secret is no good.
+int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td_recorder *events, struct td_cancel *c,
+		    struct td_far_link **ret, struct td_error *err);
+struct td_far_link *td_far_link_free(struct td_far_link *l);      // NULL ok
+void td_far_link_say(struct td_far_link *l, const char *problem); // NULL: none
+// Removes its pods there and its Nodes here. The link still runs.
+void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
+
+// Have its caches of the other cluster been filled?
+bool td_far_known(const struct td_far_link *l);
+
+// ---- node.c, pod.c: what the queue's keys do ----
+
+int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+struct td_far_offers *td_far_offers_free(struct td_far_offers *o); // NULL ok
+// Renews the Leases of its Nodes.
+void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
+int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
+		    struct td_error *err);
+// Of a pod there: the node that it is on or goes to; NULL: none.
+const char *td_far_pod_node(const struct td_object *far);
+// Is it one of this link's?
+bool td_far_pod_ours(const struct td_far_link *l, const struct td_object *far);

@@ -1,0 +1,375 @@
+// The Nodes here that stand for nodes there.
+#include "far/link.h"
+
+#include "api/condition.h"
+#include "api/kinds.h"
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/names.h"
+
+#include <string.h>
+#include <uthash.h>
+
+#define LEASE_NS "kube-node-lease"
+#define OUR_DRAIN "other cluster: "
+enum { NAME_MAX_LEN = 63, LEASE_S = 40, RESOURCES = 16, LOOK_MS = 15000 };
+
+struct td_far_offers { // of one node there
+	struct {
+		char *key;
+		struct td_pool_far_offered of;
+	} v[RESOURCES];
+	size_t n;
+	UT_hash_handle hh;
+	char name[];
+};
+
+struct td_far_offers *td_far_offers_free(struct td_far_offers *all)
+{
+	struct td_far_offers *o, *tmp;
+	HASH_ITER (hh, all, o, tmp) {
+		HASH_DEL(all, o);
+		for (size_t i = 0; i < o->n; i++)
+			free(o->v[i].key);
+		free(o);
+	}
+	return NULL;
+}
+
+static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
+{
+	struct td_far_offers *o = NULL;
+	HASH_FIND_STR(l->offers, name, o);
+	if (!o) {
+		size_t n = strlen(name) + 1;
+		o = td_calloc(1, sizeof(*o) + n);
+		memcpy(o->name, name, n);
+		HASH_ADD_STR(l->offers, name, o);
+	}
+	return o;
+}
+
+// In 1/1000 for cpu, else whole units.
+static int64_t amount(const yyjson_val *list, const char *key)
+{
+	int64_t v = 0;
+	char num[24];
+	const char *s = td_jkey_str(list, key);
+	if (!s && td_jkey(list, key)) {
+		snprintf(num, sizeof(num), "%lld", (long long)yyjson_get_sint(td_jkey(list, key)));
+		s = num;
+	}
+	return s && !(strcmp(key, "cpu") ? td_quantity_ceil(s, &v, NULL) : td_quantity_milli(s, &v, NULL)) ? v : 0;
+}
+
+// What of a node's resources this pool is told of.
+static bool told(const char *key)
+{
+	return !strcmp(key, "cpu") || !strcmp(key, "memory") || !strcmp(key, "pods") || strchr(key, '/');
+}
+
+static int64_t foreign(const struct td_far_link *l, const struct td_objects *pods, const char *key)
+{
+	int64_t sum = 0;
+	for (size_t i = 0; i < pods->n; i++)
+		if (!td_far_pod_ours(l, pods->v[i]) && !td_kube_pod_ended(pods->v[i]->root))
+			sum += strcmp(key, "pods") ? td_api_pod_request(td_jget(pods->v[i]->root, "spec"), key) : 1;
+	return sum;
+}
+
+// Adds what the node offers, as capacity and allocatable.
+static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut_doc *d, yyjson_mut_val *status)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_by_index(l->far_pods, "node", far->name, &pods);
+	struct td_far_offers *o = offers_of(l, far->name);
+	yyjson_mut_val *out = td_jm_obj(d, status, "allocatable");
+	yyjson_val *list = td_jget(far->root, "status.allocatable"), *k, *v;
+	size_t i, n, at;
+	yyjson_obj_foreach (list, i, n, k, v) {
+		const char *key = yyjson_get_str(k);
+		if (!told(key))
+			continue;
+		for (at = 0; at < o->n && strcmp(o->v[at].key, key) != 0; at++)
+			;
+		if (at == RESOURCES)
+			continue;
+		int64_t reserve = !strcmp(key, "cpu")      ? l->reserve_milli
+				  : !strcmp(key, "memory") ? l->reserve_memory
+							   : 0;
+		int64_t want = td_pool_far_offer(amount(list, key), reserve, foreign(l, &pods, key));
+		if (at == o->n) {
+			o->v[o->n].key = td_strdup(key);
+			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};
+		}
+		td_pool_far_settle(&o->v[at].of, want, td_mono_ms(&td_clock_system));
+		char text[32];
+		int64_t now = o->v[at].of.now;
+		if (!strcmp(key, "cpu"))
+			td_quantity_format_milli(now, text, sizeof(text));
+		else if (!strcmp(key, "memory"))
+			td_quantity_format_bytes(now, text, sizeof(text));
+		else
+			snprintf(text, sizeof(text), "%lld", (long long)now);
+		td_jm_key_str(d, out, key, text);
+	}
+	td_jm_set(d, status, "capacity", yyjson_mut_val_mut_copy(d, out));
+}
+
+// Labels that say what a node is. All others are that cluster's own business.
+static bool label_goes(const char *key)
+{
+	static const char *const begins[] = {"nvidia.com/", "amd.com/", "feature.node.kubernetes.io/",
+					     "topology.kubernetes.io/"};
+	static const char *const whole[] = {"kubernetes.io/arch", "kubernetes.io/os",
+					    "node.kubernetes.io/instance-type"};
+	for (size_t i = 0; i < TD_LEN(begins); i++)
+		if (td_starts(key, begins[i]))
+			return true;
+	for (size_t i = 0; i < TD_LEN(whole); i++)
+		if (!strcmp(key, whole[i]))
+			return true;
+	return false;
+}
+
+static void labels_of(const struct td_far_link *l, const struct td_object *far, const char *name, yyjson_mut_doc *d,
+		      yyjson_mut_val *node)
+{
+	yyjson_mut_val *labels = td_jm_obj(d, node, "metadata.labels");
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (td_jget(far->root, "metadata.labels"), i, n, k, v)
+		if (label_goes(yyjson_get_str(k)) && yyjson_is_str(v))
+			td_jm_key_str(d, labels, yyjson_get_str(k), yyjson_get_str(v));
+	td_jm_key_str(d, labels, "kubernetes.io/hostname", name);
+	td_jm_key_str(d, labels, TD_LABEL_OTHER, l->set->name);
+}
+
+static int make(struct td_far_link *l, const struct td_object *far, const char *name, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "apiVersion", "v1");
+	td_jm_str(d, root, "kind", "Node");
+	td_jm_str(d, root, "metadata.name", name);
+	labels_of(l, far, name, d, root);
+	yyjson_mut_val *notes = td_jm_obj(d, root, "metadata.annotations"),
+		       *taint = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "spec.taints"));
+	td_jm_key_str(d, notes, TD_ANN_OTHER_SET, l->own);
+	td_jm_key_str(d, notes, TD_ANN_OTHER_NODE, far->name);
+	td_jm_str(d, taint, "key", TD_LABEL_OTHER);
+	td_jm_str(d, taint, "value", l->set->name);
+	td_jm_str(d, taint, "effect", "NoSchedule");
+	int r = td_kube_create(l->here, &td_nodes, NULL, root, c, NULL, err);
+	if (r == TD_EXISTS)
+		return 0; // the cache is behind, or it is somebody else's: the next look tells
+	if (!r)
+		td_info("NodeSet %s: node %s stands for %s there", l->own, name, far->name);
+	return r ? td_wrap(err, "node %s", name) : 0;
+}
+
+// Why nothing new may go there; NULL: it may.
+static const char *drains(const struct td_far_link *l, const struct td_object *far)
+{
+	yyjson_val *t;
+	size_t i, n;
+	if (!td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")))
+		return "spec.otherCluster.nodeSelector does not select it any more";
+	if (td_jbool(far->root, "spec.unschedulable", false))
+		return "it is cordoned there";
+	yyjson_arr_foreach (td_jget(far->root, "spec.taints"), i, n, t)
+		if (td_streq(td_jstr(t, "effect"), "NoSchedule") || td_streq(td_jstr(t, "effect"), "NoExecute"))
+			return "it has a taint there";
+	return NULL;
+}
+
+// Writes labels and the wish for a drain where they differ. far NULL: it is not known how it is there.
+static int show_meta(struct td_far_link *l, const struct td_object *far, const struct td_object *node,
+		     const char *drain, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_auto_free char *text = drain ? td_asprintf(OUR_DRAIN "%s", drain) : NULL;
+	const char *said = td_object_annotation(node, TD_ANN_DRAIN);
+	bool changed = false;
+	// What somebody else has said there stays.
+	if (!td_streq(said, text) && (!said || td_starts(said, OUR_DRAIN))) {
+		changed = true;
+		yyjson_mut_val *notes = td_jm_obj(d, root, "metadata.annotations");
+		td_jm_key_set(d, notes, TD_ANN_DRAIN, text ? yyjson_mut_strcpy(d, text) : yyjson_mut_null(d));
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *want = td_jm_new();
+	if (far)
+		labels_of(l, far, node->name, want, yyjson_mut_doc_get_root(want));
+	td_auto(td_json_unref) struct td_json *labels =
+		td_json_from_mut(td_jm_obj(want, yyjson_mut_doc_get_root(want), "metadata.labels"));
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (td_json_root(labels), i, n, k, v)
+		if (!td_streq(td_object_label(node, yyjson_get_str(k)), yyjson_get_str(v))) {
+			changed = true;
+			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), yyjson_get_str(k), yyjson_get_str(v));
+		}
+	if (!changed)
+		return 0;
+	td_jm_str(d, root, "metadata.uid", node->uid);
+	return td_kube_patch(l->here, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
+}
+
+// far NULL: it is not known how it is there.
+static int show_status(struct td_far_link *l, const struct td_object *far, const struct td_object *node,
+		       struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = td_jm_obj(d, root, "status");
+	yyjson_val *was = td_jget(node->root, "status.conditions"), *x;
+	bool ready = far && td_condition_true(far->root, "Ready");
+	if (far)
+		offer(l, far, d, status);
+	yyjson_mut_val *list = td_jm_arr(d, status, "conditions");
+	size_t i, n;
+	yyjson_arr_foreach (was, i, n, x)
+		if (!td_streq(td_jstr(x, "type"), "Ready"))
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, x));
+	const struct td_condition_want w = {.type = "Ready",
+					    .status = ready ? "True" : "False",
+					    .reason = ready ? "ReadyThere"
+						      : far ? "NotReadyThere"
+							    : "NoAnswer",
+					    .message = ready ? "it is ready in the other cluster"
+						       : far ? "it is not ready in the other cluster"
+							     : "the other cluster does not answer",
+					    .heartbeat = true};
+	yyjson_val *cond = td_condition(node->root, "Ready");
+	bool same = td_streq(td_jstr(cond, "status"), w.status) && td_streq(td_jstr(cond, "reason"), w.reason);
+	if (same && far) {
+		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(td_jm_get(status, "allocatable"));
+		same = td_jequal(td_json_root(now), td_jget(node->root, "status.allocatable"));
+	}
+	if (same)
+		return 0;
+	td_condition_add(d, list, was, &w, td_real_ms(&td_clock_system));
+	td_jm_str(d, root, "metadata.uid", node->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", node->rv);
+	return td_kube_patch(l->here, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, root, c, NULL, err);
+}
+
+static bool used(const struct td_objects *pods, const char *node)
+{
+	for (size_t i = 0; i < pods->n; i++)
+		if (td_streq(td_jstr(pods->v[i]->root, "spec.nodeName"), node) && !td_kube_pod_ended(pods->v[i]->root))
+			return true;
+	return false;
+}
+
+// A Node whose node there is gone or not wanted. What is bound to it ends: its node is gone.
+static int drop(struct td_far_link *l, const struct td_object *node, const char *why, struct td_cancel *c,
+		struct td_error *err)
+{
+	const struct td_kube_delete_opts del = {.uid = node->uid, .grace_s = -1};
+	td_info("NodeSet %s: node %s goes: %s", l->own, node->name, why);
+	int r = td_kube_delete(l->here, &td_nodes, NULL, node->name, &del, c, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+static int one(struct td_far_link *l, const struct td_object *far, const struct td_objects *pods, struct td_cancel *c,
+	       struct td_error *err)
+{
+	td_auto_free char *name = td_asprintf("%s-%s", l->set->name, far->name);
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(l->nodes, NULL, name);
+	const char *drain = drains(l, far);
+	if (!node && (drain || !td_condition_true(far->root, "Ready")))
+		return 0;
+	if (strlen(name) > NAME_MAX_LEN)
+		return td_fail(err, TD_INVALID,
+			       "\"%s\" is longer than the %d characters of a node's name here: give the "
+			       "NodeSet a shorter name",
+			       name, NAME_MAX_LEN);
+	if (!node)
+		return make(l, far, name, c, err);
+	if (!td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
+		return td_fail(err, TD_INVALID, "node %s is there already, and is not of this NodeSet", name);
+	if (drain && !td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")) && !used(pods, name))
+		return drop(l, node, drain, c, err);
+	int r = show_meta(l, far, node, drain, c, err);
+	return r ? r : show_status(l, far, node, c, err);
+}
+
+int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_objects struct td_objects far = {0}, own = {0}, pods = {0};
+	bool answers = atomic_load(&l->answers);
+	if (!answers && td_mono_ms(&td_clock_system) - atomic_load(&l->answered_ms) < TD_FAR_LOST_MS) {
+		*again_ms = 1000; // it has not been asked yet, or it is a moment
+		return 0;
+	}
+	int first = 0;
+	struct td_error first_err = TD_ERROR_INIT;
+	*again_ms = LOOK_MS; // what is offered settles with time
+	td_informer_list(l->far_nodes, NULL, &far);
+	td_informer_list(l->nodes, NULL, &own);
+	td_informer_list(l->pods, NULL, &pods);
+	for (size_t i = 0; i < far.n && answers; i++) {
+		struct td_error e = TD_ERROR_INIT;
+		int r = one(l, far.v[i], &pods, c, &e);
+		if (r && !first)
+			first = r, first_err = e;
+	}
+	for (size_t i = 0; i < own.n; i++) {
+		struct td_error e = TD_ERROR_INIT;
+		const char *there = td_object_annotation(own.v[i], TD_ANN_OTHER_NODE);
+		if (!td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own) || !there)
+			continue;
+		td_auto(td_object_unref) struct td_object *x = td_informer_get(l->far_nodes, NULL, there);
+		int r = !answers ? show_meta(l, NULL, own.v[i], "it does not answer", c, &e)
+			: !x     ? drop(l, own.v[i], "it is gone there", c, &e)
+				 : 0;
+		if (!r && !answers)
+			r = show_status(l, NULL, own.v[i], c, &e);
+		if (r && !first)
+			first = r, first_err = e;
+	}
+	if (first == TD_INVALID)
+		td_far_link_say(l, first_err.msg);
+	if (first && err)
+		*err = first_err;
+	return first == TD_INVALID ? 0 : first;
+}
+
+void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c)
+{
+	td_auto_objects struct td_objects own = {0};
+	char t[TD_TIME_LEN];
+	td_informer_list(l->nodes, NULL, &own);
+	for (size_t i = 0; i < own.n && !td_cancelled(c) && td_lease_holds(); i++) {
+		if (!td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own))
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+		struct td_error e = TD_ERROR_INIT;
+		td_time_format_micro(td_real_ms(&td_clock_system), t);
+		td_jm_str(d, root, "spec.renewTime", t);
+		int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, own.v[i]->name), TD_PATCH_MERGE, root, c,
+				      NULL, &e);
+		if (r == TD_NOT_FOUND) {
+			td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
+			td_jm_str(d, root, "kind", "Lease");
+			td_jm_str(d, root, "metadata.name", own.v[i]->name);
+			td_jm_str(d, root, "metadata.namespace", LEASE_NS);
+			td_jm_str(d, root, "spec.holderIdentity", own.v[i]->name);
+			td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
+			// It goes with its Node.
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
+			td_jm_str(d, o, "apiVersion", "v1");
+			td_jm_str(d, o, "kind", "Node");
+			td_jm_str(d, o, "name", own.v[i]->name);
+			td_jm_str(d, o, "uid", own.v[i]->uid);
+			r = td_kube_create(l->here, &td_leases, LEASE_NS, root, c, NULL, &e);
+		}
+		if (r && r != TD_CANCELLED)
+			td_warn("the Lease of node %s: %s", own.v[i]->name, e.msg);
+	}
+}

@@ -1,0 +1,309 @@
+// One pod here and its copy there (docs/other-cluster.md). pool/far.h decides; here are its facts and acts.
+#include "far/link.h"
+
+#include "api/condition.h"
+#include "api/kinds.h"
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/names.h"
+
+#include <string.h>
+
+enum { ROOM_MS = 2000 };
+
+struct pair {
+	struct td_object *pod, *copy; // NULL: there is none
+	struct td_object *node;       // here, that the pod is bound to; NULL: none of this link's
+	const char *refused;          // into why
+	struct td_error why;
+};
+
+static void pair_done(struct pair *p)
+{
+	td_object_unref(p->pod);
+	td_object_unref(p->copy);
+	td_object_unref(p->node);
+}
+
+// The pod of a copy, asked for now: the cache knows only pods that still have the label.
+static int pod_now(struct td_far_link *l, const struct td_object *copy, const char *uid, struct td_cancel *c,
+		   struct td_object **ret, struct td_error *err)
+{
+	const char *from = td_object_annotation(copy, TD_ANN_FROM_NAME);
+	td_auto_free char *ns = NULL, *name = NULL;
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_key_split(from ? from : "", &ns, &name);
+	if (!*ns || !*name)
+		return 0; // nobody's
+	int r = td_kube_get(l->here, &td_pods, ns, name, c, &o, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	if (!r && td_streq(o->uid, uid))
+		*ret = td_steal(o);
+	return 0;
+}
+
+// How long a copy has been looking for a node, by the clock here; 0: it has one.
+static int64_t pending_ms(const struct td_object *pod, const struct td_object *copy)
+{
+	int64_t since = 0;
+	yyjson_val *made = pod ? td_condition(pod->root, TD_COND_OTHER) : NULL;
+	if (td_jstr(copy->root, "spec.nodeName") || td_kube_pod_ended(copy->root) ||
+	    !td_streq(td_jstr(made, "status"), "True") ||
+	    td_time_parse(td_jstr_or(made, "lastTransitionTime", ""), &since))
+		return 0;
+	int64_t ms = td_real_ms(&td_clock_system) - since;
+	return ms > 0 ? ms : 1;
+}
+
+static int64_t of(const yyjson_val *allocatable, const char *key)
+{
+	int64_t v = 0;
+	const char *s = td_jkey_str(allocatable, key);
+	if (!s)
+		return td_jint(allocatable, key, 0) * (strcmp(key, "cpu") ? 1 : 1000);
+	return (strcmp(key, "cpu") ? td_quantity_ceil(s, &v, NULL) : td_quantity_milli(s, &v, NULL)) ? 0 : v;
+}
+
+// Does what the pod asks for fit beside all that is on its node there now? Slurm has counted this pool's; somebody else's
+// pod may have come since. *ret_why: what does not.
+static bool room(const struct td_far_link *l, const struct pair *p, struct td_error *ret_why)
+{
+	const char *there = td_object_annotation(p->node, TD_ANN_OTHER_NODE);
+	td_auto(td_object_unref) struct td_object *far = td_informer_get(l->far_nodes, NULL, there ? there : "");
+	td_auto_objects struct td_objects pods = {0};
+	td_auto_strv struct td_strv names = {0};
+	if (!far || !atomic_load(&l->answers))
+		return td_fail(ret_why, TD_TRANSIENT, "node %s is not known in the other cluster now",
+			       there ? there : "?"),
+		       false;
+	td_informer_by_index(l->far_pods, "node", there, &pods);
+	td_api_pod_request_names(td_jget(p->pod->root, "spec"), &names);
+	for (size_t i = 0; i < names.n; i++) {
+		int64_t want = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]),
+			left = of(td_jget(far->root, "status.allocatable"), names.v[i]);
+		for (size_t k = 0; k < pods.n; k++)
+			if (!td_kube_pod_ended(pods.v[k]->root))
+				left -= td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]);
+		if (want > left)
+			return td_fail(ret_why, TD_TRANSIENT,
+				       "node %s of the other cluster has not enough %s free now: other pods there have "
+				       "it",
+				       there, names.v[i]),
+			       false;
+	}
+	return true;
+}
+
+static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
+		 struct td_error *err)
+{
+	td_auto_objects struct td_objects own = {0}, copies = {0};
+	td_informer_by_index(l->pods, "uid", uid, &own);
+	td_informer_by_index(l->far_pods, "from", uid, &copies);
+	for (size_t i = 0; i < copies.n && !p->copy; i++)
+		if (td_far_pod_ours(l, copies.v[i]))
+			p->copy = td_object_ref(copies.v[i]);
+	p->pod = own.n ? td_object_ref(own.v[0]) : NULL;
+	int r = !p->pod && p->copy ? pod_now(l, p->copy, uid, c, &p->pod, err) : 0;
+	if (r)
+		return td_wrap(err, "the pod of %s/%s there", p->copy->ns, p->copy->name);
+	if (p->pod) {
+		const char *node = td_jstr(p->pod->root, "spec.nodeName");
+		p->node = node ? td_informer_get(l->nodes, NULL, node) : NULL;
+		if (p->node && !td_streq(td_object_annotation(p->node, TD_ANN_OTHER_SET), l->own))
+			p->node = td_object_unref(p->node);
+		p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
+	}
+	*f = (struct td_pool_far_pod){.here = p->pod,
+				      .bound = p->node,
+				      .granted = p->pod && td_object_annotation(p->pod, TD_ANN_JOB),
+				      .leaving = p->pod && td_object_deleting(p->pod),
+				      .ended = p->pod && td_object_annotation(p->pod, TD_ANN_ENDED),
+				      .over = p->pod && td_kube_pod_ended(p->pod->root),
+				      .made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER),
+				      .refused = p->refused,
+				      .there = p->copy,
+				      .there_leaving = p->copy && td_object_deleting(p->copy),
+				      .there_over = p->copy && td_kube_pod_ended(p->copy->root),
+				      .pending_ms = p->copy ? pending_ms(p->pod, p->copy) : 0};
+	return 0;
+}
+
+// What our cache does not show may be there all the same: a reply was lost, or the watch is behind.
+static int look_there(struct td_far_link *l, const struct pair *p, struct td_cancel *c, bool *ret_there,
+		      struct td_error *err)
+{
+	td_auto_free char *name = td_far_copy_name(p->pod->root);
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = td_kube_get(l->there, &td_pods, l->ns, name, c, &o, err);
+	*ret_there = !r && td_streq(td_object_label(o, TD_LABEL_FROM_POD), p->pod->uid);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+// Writes why it has no copy yet, once.
+static int say(struct td_far_link *l, const struct pair *p, const char *reason, const char *text, struct td_cancel *c,
+	       struct td_error *err)
+{
+	yyjson_val *was = td_jget(p->pod->root, "status.conditions"), *x,
+		   *now = td_condition(p->pod->root, TD_COND_OTHER);
+	if (td_streq(td_jstr(now, "message"), text))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
+	size_t i, n;
+	yyjson_arr_foreach (was, i, n, x)
+		if (!td_streq(td_jstr(x, "type"), TD_COND_OTHER))
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, x));
+	td_condition_add(d, list, was, TD_CONDITION(TD_COND_OTHER, "False", reason, text),
+			 td_real_ms(&td_clock_system));
+	td_jm_str(d, root, "metadata.uid", p->pod->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", p->pod->rv);
+	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c,
+			     NULL, err);
+}
+
+static int fail(struct td_far_link *l, const struct pair *p, const char *reason, const char *text, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "status.phase", "Failed");
+	td_jm_str(d, root, "status.reason", reason);
+	td_jm_str(d, root, "status.message", text);
+	td_far_copy_over(d, td_jm_obj(d, root, "status"), p->pod->root, p->copy ? p->copy->root : NULL,
+			 td_real_ms(&td_clock_system));
+	td_jm_str(d, root, "metadata.uid", p->pod->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", p->pod->rv);
+	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Warning", reason, "%s", text);
+	return td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE, root, c,
+			     NULL, err);
+}
+
+static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
+{
+	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_make(p->pod->root, &to);
+	td_auto(td_object_unref) struct td_object *copy = NULL;
+	if (!td_lease_holds())
+		return 0;
+	int r = td_kube_create(l->there, &td_pods, l->ns, yyjson_mut_doc_get_root(d), c, &copy, err);
+	if (r == TD_EXISTS) { // an earlier try's, whose reply was lost
+		td_auto_free char *name = td_far_copy_name(p->pod->root);
+		r = td_kube_get(l->there, &td_pods, l->ns, name, c, &copy, err);
+		if (!r && !td_streq(td_object_label(copy, TD_LABEL_FROM_POD), p->pod->uid))
+			return fail(l, p, "NameTaken", "a pod of somebody else has its name in the other cluster", c,
+				    err);
+	}
+	if (r == TD_INVALID || r == TD_DENIED) { // a rule of that cluster: its words say which
+		td_auto_free char *text = td_asprintf("the other cluster refuses it: %.400s", err ? err->msg : "");
+		return fail(l, p, "RefusedThere", text, c, err);
+	}
+	if (r)
+		return td_wrap(err, "making its copy in the other cluster");
+	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Normal", "MadeThere",
+		       "its copy in the other cluster is %s/%s on %s", copy->ns, copy->name, to.node);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *status =
+		td_far_copy_status(p->pod->root, copy->root, td_real_ms(&td_clock_system));
+	return status ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
+				      yyjson_mut_doc_get_root(status), c, NULL, err)
+		      : 0;
+}
+
+static int show(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_far_copy_status(p->pod->root, p->copy->root, td_real_ms(&td_clock_system));
+	return d ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
+				 yyjson_mut_doc_get_root(d), c, NULL, err)
+		 : 0;
+}
+
+// What the bridge says of the end of the grant.
+static struct td_json *ended_of(const struct td_object *pod)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
+	struct td_json *j = NULL;
+	return text && !td_json_parse(text, strlen(text), &j, NULL) ? j : NULL;
+}
+
+static int end(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
+{
+	// As long as the pod here has: what the end of its grant or a deletion left it.
+	td_auto(td_json_unref) struct td_json *ended = p->pod ? ended_of(p->pod) : NULL;
+	long long grace = td_jint(td_json_root(ended), "graceSeconds", -1), own = -1;
+	if (p->pod)
+		own = td_jint(p->pod->root, "metadata.deletionGracePeriodSeconds", -1);
+	grace = grace < 0 || (own >= 0 && own < grace) ? own : grace;
+	const struct td_kube_delete_opts del = {.uid = p->copy->uid, .grace_s = grace > 86400 ? 86400 : (int)grace};
+	if (!td_lease_holds())
+		return 0;
+	int r = td_kube_delete(l->there, &td_pods, p->copy->ns, p->copy->name, &del, c, err);
+	return r == TD_NOT_FOUND ? 0 : r ? td_wrap(err, "ending its copy %s/%s there", p->copy->ns, p->copy->name) : 0;
+}
+
+static int let_go(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
+{
+	bool there = false;
+	int r = look_there(l, p, c, &there, err);
+	if (r || there)
+		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+	const struct td_kube_delete_opts del = {.uid = p->pod->uid, .grace_s = 0};
+	r = td_kube_delete(l->here, &td_pods, p->pod->ns, p->pod->name, &del, c, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
+		    struct td_error *err)
+{
+	__attribute__((cleanup(pair_done))) struct pair p = {0};
+	struct td_pool_far_pod f;
+	struct td_error no_room = TD_ERROR_INIT;
+	const char *why;
+	if (!td_far_known(l)) {
+		*again_ms = ROOM_MS;
+		return 0;
+	}
+	int r = facts(l, uid, &p, &f, c, err);
+	if (r)
+		return r;
+	f.room = f.bound && !f.there && room(l, &p, &no_room);
+	if (f.there && !td_jstr(p.copy->root, "spec.nodeName"))
+		*again_ms = TD_FAR_AGAIN_MS;
+	switch (td_pool_far_decide(&f, &why)) {
+	case TD_FAR_NOTHING:
+		// A pod that lost its label is in no watch.
+		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
+		return 0;
+	case TD_FAR_MAKE:
+		return make(l, &p, c, err);
+	case TD_FAR_WAIT:
+		*again_ms = ROOM_MS;
+		return say(l, &p, "WaitsForRoom", no_room.msg, c, err);
+	case TD_FAR_SHOW:
+		return show(l, &p, c, err);
+	case TD_FAR_END:
+		return end(l, &p, c, err);
+	case TD_FAR_LET_GO:
+		return let_go(l, &p, c, err);
+	case TD_FAR_FAIL:
+		break;
+	}
+	bool there = false;
+	if (td_streq(why, "GrantEnded")) {
+		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
+		if (!p.copy && ((r = look_there(l, &p, c, &there, err)) || there))
+			return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why),
+			    td_jstr_or(td_json_root(j), "message", ""), c, err);
+	}
+	if (td_streq(why, "GoneThere") && ((r = look_there(l, &p, c, &there, err)) || there))
+		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+	return fail(l, &p, why,
+		    td_streq(why, "GoneThere")     ? "somebody removed its copy in the other cluster"
+		    : td_streq(why, "NoRoomThere") ? "its copy found no room in the other cluster for two minutes"
+						   : p.refused,
+		    c, err);
+}

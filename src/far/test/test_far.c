@@ -1,0 +1,227 @@
+// rows: D5.4
+// What of a pod may go to another cluster, what is made of it there, how it is shown, and which kubeconfigs are believed.
+#include "far/copy.h"
+#include "far/far.h"
+
+#include "api/condition.h"
+#include "base/names.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define UID "5e556ff1-6501-49fa-84f7-46f82b65eccd"
+
+static struct td_json *yaml(const char *text)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	struct td_error e = TD_ERROR_INIT;
+	if (td_yaml_parse(text, strlen(text), &l, &e) || l.n != 1)
+		fail_msg("%s", e.msg);
+	return td_json_ref(l.v[0]);
+}
+
+static struct td_json *pod_with(const char *spec)
+{
+	td_auto_free char *text = td_asprintf("metadata: {name: train.a, namespace: ml, uid: " UID
+					      ", labels: {app: x}, annotations: {y: z}}\n"
+					      "spec:\n  schedulerName: tandem\n  nodeName: east-n0\n  priority: 5\n"
+					      "  tolerations: [{key: a, operator: Exists}]\n%s",
+					      spec);
+	return yaml(text);
+}
+
+#define PLAIN "  containers: [{name: c, image: i, command: [a], resources: {requests: {cpu: 1}}}]\n"
+
+static void test_refuses_by_name(void **state)
+{
+	static const struct {
+		const char *spec, *field;
+	} bad[] = {
+		{PLAIN "  volumes: [{name: v, hostPath: {path: /}}]\n", "spec.volumes[0].hostPath"},
+		{PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: v, secret: {secretName: s}}]\n",
+		 "spec.volumes[1].secret"},
+		{PLAIN "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n",
+		 "spec.volumes[0].projected"},
+		{PLAIN "  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n",
+		 "spec.volumes[0].persistentVolumeClaim"},
+		{PLAIN "  hostNetwork: true\n", "spec.hostNetwork"},
+		{PLAIN "  hostPID: true\n", "spec.hostPID"},
+		{PLAIN "  serviceAccountName: other\n", "spec.serviceAccountName"},
+		{PLAIN "  imagePullSecrets: [{name: s}]\n", "spec.imagePullSecrets"},
+		{PLAIN "  resourceClaims: [{name: s}]\n", "spec.resourceClaims"},
+		{PLAIN "  runtimeClassName: kata\n", "spec.runtimeClassName"},
+		{PLAIN "  fieldOfTomorrow: {a: b}\n", "spec.fieldOfTomorrow"},
+		{PLAIN "  securityContext: {sysctls: [{name: a, value: b}]}\n", "spec.securityContext.sysctls"},
+		{"  containers: [{name: c, image: i, securityContext: {privileged: true}}]\n",
+		 "spec.containers[0].securityContext.privileged"},
+		{"  containers: [{name: c, image: i, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]\n",
+		 "spec.containers[0].securityContext.capabilities.add"},
+		{"  containers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 1}]}]\n",
+		 "spec.containers[0].ports[0].hostPort"},
+		{"  containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n",
+		 "spec.containers[0].envFrom"},
+		{"  containers: [{name: c, image: i, env: [{name: A, value: b}, {name: B, valueFrom: {secretKeyRef: "
+		 "{name: s, key: k}}}]}]\n",
+		 "spec.containers[0].env[1].valueFrom"},
+		{"  containers: [{name: c, image: i, env: [{name: B, valueFrom: {fieldRef: {fieldPath: "
+		 "\"metadata.labels['a']\"}}}]}]\n",
+		 "spec.containers[0].env[0].valueFrom"},
+		{"  containers: [{name: c, image: i, livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}}]\n",
+		 "spec.containers[0].livenessProbe.httpGet.host"},
+		{"  containers: [{name: c, image: i, lifecycle: {preStop: {tcpSocket: {host: h, port: 1}}}}]\n",
+		 "spec.containers[0].lifecycle.preStop.tcpSocket.host"},
+		{"  containers: [{name: c, image: i, volumeDevices: [{name: v, devicePath: /x}]}]\n",
+		 "spec.containers[0].volumeDevices"},
+		{"  containers: [{name: c, image: i, resources: {claims: [{name: x}]}}]\n",
+		 "spec.containers[0].resources.claims"},
+		{PLAIN "  initContainers: [{name: c, image: i, securityContext: {procMount: Unmasked}}]\n",
+		 "spec.initContainers[0].securityContext.procMount"},
+	};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto(td_json_unref) struct td_json *p = pod_with(bad[i].spec);
+		struct td_error e = TD_ERROR_INIT;
+		assert_int_equal(td_far_copy_check(td_json_root(p), &e), TD_INVALID);
+		size_t n = strlen(bad[i].field);
+		if (strncmp(e.msg, bad[i].field, n) != 0 || e.msg[n] != ':')
+			fail_msg("%s: %s", bad[i].field, e.msg);
+	}
+	td_auto(td_json_unref) struct td_json *gang =
+		yaml("metadata: {name: a, labels: {" TD_LABEL_GANG ": g}}\nspec: {containers: []}\n");
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_far_copy_check(td_json_root(gang), &e), TD_INVALID);
+	assert_non_null(strstr(e.msg, TD_LABEL_GANG));
+}
+
+static void test_the_copy(void **state)
+{
+	// What a real API server adds to each pod: its token's volume, and fields that are false.
+	td_auto(td_json_unref) struct td_json *p =
+		pod_with("  hostNetwork: false\n  priorityClassName: high\n  activeDeadlineSeconds: 60\n"
+			 "  volumes: [{name: e, emptyDir: {}}, {name: kube-api-access-x7, projected: {sources: []}}]\n"
+			 "  containers:\n  - name: c\n    image: i\n    volumeMounts: [{name: kube-api-access-x7, "
+			 "mountPath: /var/run}, {name: e, mountPath: /e}]\n"
+			 "    env: [{name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: U, valueFrom: "
+			 "{fieldRef: {fieldPath: metadata.uid}}},"
+			 " {name: I, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]\n");
+	struct td_error e = TD_ERROR_INIT;
+	if (td_far_copy_check(td_json_root(p), &e))
+		fail_msg("%s", e.msg);
+	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
+	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto_free char *text = td_json_text(td_json_root(copy), NULL);
+	assert_string_equal(
+		text,
+		"{\"spec\":{\"containers\":[{\"env\":[{\"name\":\"N\",\"value\":\"train.a\"},{\"name\":\"U\",\"value\":"
+		"\"" UID "\"},{\"name\":\"I\",\"valueFrom\":{\"fieldRef\":{\"fieldPath\":\"status.podIP\"}}}],"
+		"\"volumeMounts\":[{\"name\":\"e\",\"mountPath\":\"/e\"}],"
+		"\"name\":\"c\",\"image\":\"i\"}],\"volumes\":[{\"name\":\"e\",\"emptyDir\":{}}],"
+		"\"activeDeadlineSeconds\":60,"
+		"\"automountServiceAccountToken\":false,\"enableServiceLinks\":false,\"affinity\":{\"nodeAffinity\":{"
+		"\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":"
+		"\"metadata.name\",\"operator\":\"In\","
+		"\"values\":[\"gpu07\"]}]}]}}}},\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"ml-"
+		"train-a-5e556ff16501\",\"namespace\":\"tandem\","
+		"\"labels\":{\"tandem.dev/from-nodeset\":\"set-uid\",\"tandem.dev/from-pod\":\"" UID
+		"\"},\"annotations\":{\"tandem.dev/from-name\":\"ml/train.a\",\"tandem.dev/other-node\":\"gpu07\"}}}");
+}
+
+static void test_names_fit(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p = yaml(
+		"metadata: {namespace: n, name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbb, uid: " UID
+		"}\n");
+	td_auto_free char *name = td_far_copy_name(td_json_root(p));
+	assert_string_equal(name, "n-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-5e556ff16501");
+	assert_true(strlen(name) <= 63);
+}
+
+static void test_status(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p =
+		yaml("metadata: {name: a, namespace: ml, uid: " UID ", resourceVersion: '7'}\n"
+		     "status: {phase: Pending, conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, "
+		     "status: 'False'}]}\n");
+	td_auto(td_json_unref) struct td_json *c =
+		yaml("metadata: {name: ml-a, namespace: tandem}\n"
+		     "status: {phase: Running, podIP: 10.0.0.1, hostIP: 10.0.0.2, qosClass: Guaranteed, "
+		     "containerStatuses: [{name: c, ready: true, state: {running: {startedAt: x}}}],"
+		     " conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True', "
+		     "observedGeneration: 1}, {type: Foreign, status: 'True'}]}\n");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_status(td_json_root(p), td_json_root(c), 1000);
+	assert_non_null(d);
+	td_auto(td_json_unref) struct td_json *patch = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	td_auto_free char *text = td_json_text(td_json_root(patch), NULL);
+	assert_string_equal(text, "{\"status\":{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"c\",\"ready\":"
+				  "true,\"state\":{\"running\":{\"startedAt\":\"x\"}}}],"
+				  "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\","
+				  "\"status\":\"True\"},"
+				  "{\"type\":\"tandem.dev/"
+				  "OtherCluster\",\"status\":\"True\",\"lastTransitionTime\":\"1970-01-01T00:00:01Z\","
+				  "\"reason\":\"Made\",\"message\":\"its copy in the other cluster is "
+				  "tandem/ml-a\"}]},\"metadata\":{\"uid\":\"" UID "\",\"resourceVersion\":\"7\"}}");
+	// What is shown already is not written again.
+	td_auto(td_json_unref) struct td_json *now = NULL;
+	assert_int_equal(td_json_merge_patch(td_json_root(p), td_json_root(patch), &now, NULL), 0);
+	assert_null(td_far_copy_status(td_json_root(now), td_json_root(c), 9000));
+
+	// It fails here while nobody knows how it is there: no container runs any more.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *o = td_jm_new();
+	td_far_copy_over(o, yyjson_mut_doc_get_root(o), td_json_root(now), NULL, 2000);
+	td_auto(td_json_unref) struct td_json *over = td_json_from_mut(yyjson_mut_doc_get_root(o));
+	assert_int_equal(td_jint(td_json_root(over), "containerStatuses.[0].state.terminated.exitCode", 0), 137);
+	assert_false(td_jbool(td_json_root(over), "containerStatuses.[0].ready", true));
+	assert_string_equal(td_jstr(td_jfind(td_jget(td_json_root(over), "conditions"), "type", "Ready"), "status"),
+			    "False");
+}
+
+static void test_kubeconfigs(void **state)
+{
+#define CLUSTERS "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: QQ==}}]\n"
+#define REST "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{CLUSTERS REST
+		 "users: [{name: u, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]\n",
+		 "users[0].user.tokenFile"},
+		{CLUSTERS REST "users: [{name: u, user: {client-certificate: /a, client-key: /b}}]\n",
+		 "users[0].user.client-certificate"},
+		{CLUSTERS REST "users: [{name: u, user: {exec: {command: sh}}}]\n", "users[0].user.exec"},
+		{CLUSTERS REST "users: [{name: v, user: {token: t}}, {name: u, user: {auth-provider: {name: a}}}]\n",
+		 "users[1].user.auth-provider"},
+		{REST "clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: "
+		      "/etc/ssl/x}}]\nusers: [{name: u, user: {token: t}}]\n",
+		 "clusters[0].cluster.certificate-authority"},
+		{REST "clusters: [{name: c, cluster: {server: 'http://a', certificate-authority-data: QQ==}}]\nusers: "
+		      "[{name: u, user: {token: t}}]\n",
+		 "clusters[0].cluster.server"},
+		{REST "clusters: [{name: c, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {token: t}}]\n",
+		 "clusters[0].cluster.certificate-authority-data"},
+		{"a: b\n---\nc: d\n", "one document"},
+		{"", "one document"},
+		{"[", ""},
+		{CLUSTERS "users: [{name: u, user: {token: t}}]\n", "current-context"},
+	};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		struct td_error e = TD_ERROR_INIT;
+		struct td_kube *k = NULL;
+		assert_true(td_far_client(bad[i].text, strlen(bad[i].text), &k, &e) < 0);
+		assert_null(k);
+		if (!strstr(e.msg, bad[i].says))
+			fail_msg("%s: %s", bad[i].says, e.msg);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refuses_by_name), cmocka_unit_test(test_the_copy),
+		cmocka_unit_test(test_names_fit),       cmocka_unit_test(test_status),
+		cmocka_unit_test(test_kubeconfigs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

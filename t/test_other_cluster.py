@@ -1,0 +1,169 @@
+"""Nodes of another Kubernetes cluster as one more group of the pool (docs/other-cluster.md). The other cluster is a second home without Slurm, and the pool
+knows it by an account with the rights of deploy/examples/other-cluster.yaml alone."""
+import base64
+import json
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+
+import pytest
+
+from harness import ROOT, Failed, Pool, wait_for
+
+pytestmark = [pytest.mark.feature("D5.4"), pytest.mark.embedded]
+
+
+class East:
+    """The pool, and its other cluster `there`."""
+
+    def __init__(self, pool, there):
+        self.pool, self.there = pool, there
+
+    def copies(self):
+        """{name here: pod} of the copies there."""
+        return {p["metadata"]["annotations"]["tandem.dev/from-name"].split("/")[1]: p for p in self.there.items("pods", "-n", "tandem")}
+
+    def pod(self, name, script="sleep 100000", cpu="1", gpus=0, label="east", notes=(), **spec):
+        p = self.pool.pod(name, gpus, cpu=cpu, command=["sh", "-c", script], **{"restartPolicy": "Never", **spec})
+        p["metadata"]["labels"] = {"tandem.dev/other-cluster": label} if label else {}
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/partition": "east", **dict(notes)}
+        return p
+
+    def status(self, name):
+        return self.pool.get("pod", name, "-n", "default")["status"]
+
+    def runs(self, name):
+        wait_for(f"{name} runs", lambda: self.status(name).get("phase") == "Running")
+        return self.copies()[name]
+
+    def job(self, name):
+        return self.pool.get("pod", name, "-n", "default")["metadata"]["annotations"]["tandem.dev/job-id"]
+
+    def idle(self):
+        """Removes all pods, and waits until Slurm and the other cluster have none."""
+        if self.pool.items("pods", "-n", "default"):
+            self.pool.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
+        wait_for("all is gone", lambda: not self.pool.items("pods", "-n", "default") and not self.copies())
+        wait_for("its nodes are idle", lambda: self.pool.shell("sinfo", "-h", "-p", "east", "-N", "-o", "%T").split() == ["idle"])
+
+
+def kubeconfig(there):
+    token = there.kubectl("create", "token", "pool", "-n", "tandem").strip()
+    admin = json.loads(there.kubectl("config", "view", "--raw", "-o", "json"))
+    ca = base64.b64encode(pathlib.Path(f"{there.home}/pki/ca.crt").read_bytes()).decode()
+    return {"apiVersion": "v1", "kind": "Config", "current-context": "pool",
+            "clusters": [{"name": "there", "cluster": {"server": admin["clusters"][0]["cluster"]["server"], "certificate-authority-data": ca}}],
+            "users": [{"name": "pool", "user": {"token": token}}], "contexts": [{"name": "pool", "context": {"cluster": "there", "user": "pool"}}]}
+
+
+@pytest.fixture(scope="module")
+def both(shared_pool, tandem):
+    home = tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp")
+    there = Pool(tandem, home)
+    pool = shared_pool
+    pool.clean()
+    try:
+        there.up("--no-slurm", "--nodes", "1", "--cpus", "4", "--memory", "8Gi", "--gpus", "2")
+        there.kubectl("apply", "-f", ROOT / "deploy/examples/other-cluster.yaml")
+        pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "east", "namespace": "slurm"}, "stringData": {"kubeconfig": json.dumps(kubeconfig(there))}},
+                   {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "east", "namespace": "slurm"},
+                    "spec": {"clusterName": "main", "otherCluster": {"kubeconfigSecret": "east"}}})
+        pool.change({"partitions": [{"name": "all", "default": True}, {"name": "east", "nodeSets": ["east"]}]}, idle=False)
+        wait_for("Slurm has its node", lambda: pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%N %T %c %G").split() == ["east-n0", "idle", "3", "gpu:2"])
+        e = East(pool, there)
+        yield e
+        # A pod that runs there when the NodeSet goes leaves nothing there, and no Node here.
+        pool.apply(e.pod("last"))
+        e.runs("last")
+        pool.kubectl("delete", "nodeset", "east", "-n", "slurm")
+        wait_for("nothing is left there", lambda: not e.copies())
+        wait_for("its Node is gone", lambda: [n["metadata"]["name"] for n in pool.items("nodes")] == pool.nodes)
+    finally:
+        pool.kubectl("delete", "nodeset", "east", "-n", "slurm", "--ignore-not-found")
+        pool.change({"partitions": None}, idle=False)
+        pool.kubectl("delete", "secret", "east", "-n", "slurm", "--ignore-not-found")
+        reports = there.crash_reports()
+        there.down(purge=True)
+        shutil.rmtree(home, ignore_errors=True)
+        wait_for("the pool is as it was", lambda: sorted(pool.shell("sinfo", "-h", "-N", "-o", "%N").split()) == sorted(pool.nodes))
+        assert reports == []
+
+
+@pytest.fixture
+def east(both):
+    both.idle()
+    return both
+
+
+def test_a_copy_is_made_after_the_grant_and_is_gone_before_the_next_one(east):
+    pool = east.pool
+    pool.apply(east.pod("first", cpu="3", gpus=2, script='echo "$CUDA_VISIBLE_DEVICES"; sleep 100000'))
+    copy = east.runs("first")
+    assert copy["spec"]["nodeName"] == "n0" and copy["metadata"]["labels"].keys() == {"tandem.dev/from-nodeset", "tandem.dev/from-pod"}
+    assert "spec.containers" not in copy and not copy["spec"].get("automountServiceAccountToken", True)
+    pool.apply(east.pod("second", cpu="3", script="sleep 1; exit 7"))
+    wait_for("it waits in Slurm's queue", lambda: "in Slurm's queue" in pool.cmd("why", "second").stdout)
+    assert east.copies().keys() == {"first"}
+    pool.kubectl("delete", "pod", "first", "--wait=false")
+    wait_for("the second has ended", lambda: east.status("second").get("phase") == "Failed")
+    assert east.copies().keys() == {"second"}  # that of a pod that has ended stays as long as the pod, with its output
+    assert east.status("second")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+    wait_for("its job has ended", lambda: not pool.squeue())
+    pool.kubectl("delete", "pod", "second", "--wait=false")
+    wait_for("its copy goes with it", lambda: not east.copies())
+
+
+def test_what_cannot_go_there_is_refused_by_name(east):
+    pool = east.pool
+    secret = [{"name": "s", "secret": {"secretName": "x"}}]
+    pool.apply(east.pod("refused", volumes=secret), east.pod("stays", label=None))
+    wait_for("the field is named", lambda: "spec.volumes[0].secret: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
+    wait_for("without the label it has no node", lambda: "no node" in (said := pool.cmd("why", "stays").stdout) or "none of" in said)
+    # Native jobs cannot run there, whatever they say that they are.
+    for comment in ("x", "? tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd", f"{'0' * 64} tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd"):
+        code, _, err = pool.ask("runuser", "-u", "researcher", "--", "sbatch", "-p", "east", "--comment", comment, "--wrap", "true")
+        assert code and "only pods run" in err.replace("\n", " "), err
+    assert not east.copies()
+
+
+def test_whoever_ends_it_here_ends_it_there(east):
+    pool = east.pool
+    pool.apply(east.pod("cancelled"), east.pod("forced"), east.pod("removed"))
+    for name in ("cancelled", "forced", "removed"):
+        east.runs(name)
+    pool.shell("scancel", east.job("cancelled"))
+    wait_for("it has failed here", lambda: east.status("cancelled").get("reason") == "Cancelled")
+    # One that is taken away here without a word, while nobody looks.
+    pool.kill_role("operator")
+    pool.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
+    # And one that is taken away there: it is not run a second time.
+    east.there.kubectl("delete", "pod", east.copies()["removed"]["metadata"]["name"], "-n", "tandem", "--wait=false")
+    wait_for("nobody's copies are gone", lambda: not east.copies())
+    wait_for("it has failed here, too", lambda: east.status("removed").get("phase") == "Failed")
+    wait_for("their jobs have ended", lambda: not pool.squeue())
+
+
+def test_a_lost_cluster_loses_nothing(east):
+    pool, there = east.pool, east.there
+    pool.apply(east.pod("kept"), east.pod("leaves"))
+    uids = {n: east.runs(n)["metadata"]["uid"] for n in ("kept", "leaves")}
+    # Its pods go on, and nobody answers.
+    keeper = there.role_pid("supervise")
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        there.kill_role("apiserver")
+        wait_for("its node is drained", lambda: "other cluster: it does not answer" in pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%E"))
+        pool.kubectl("delete", "pod", "leaves", "--wait=false")
+        said = pool.get("nodeset", "east", "-n", "slurm")["status"]["conditions"]
+        assert any(c["reason"] == "OtherCluster" for c in said)
+        # Nobody knows whether it runs: it is not let go, and neither is what it holds.
+        assert pool.get("pod", "leaves", "-n", "default")["metadata"]["deletionTimestamp"] and len(pool.squeue()) == 2
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    wait_for("it ends there and here", lambda: east.copies().keys() == {"kept"} and len(pool.squeue()) == 1)
+    with pytest.raises(Failed):
+        pool.get("pod", "leaves", "-n", "default")
+    assert east.copies()["kept"]["metadata"]["uid"] == uids["kept"]
+    wait_for("its node is back", lambda: pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%T").split() == ["mixed"])
