@@ -16,7 +16,7 @@
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   rates.c           what lasts, and how often something was counted of late
 //   links.c           errors and flaps that links count, by sysfs
-//   disks.c smart.c   its disks, by sysfs, and what they say of their health
+//   disks.c smart.c nvme.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
 //   vpd.c             serial numbers, models and firmware of its adapters
@@ -241,8 +241,26 @@ struct td_disks *td_disks_free(struct td_disks *d);
 // Fills the disks from <root>/sys/block, and what they say of their health: of NVMe by its log, where <root>/dev has the
 // controller and this process may ask it; else, and of others, what smartctl wrote in <root>/run/tandem/smart/*.json
 // (`smartctl --json --all DEVICE`), unless that is a day old. It looks once a minute and fills what it knows in between:
-// some 8 files a disk, a command to each NVMe controller, and those files.
+// some 8 files a disk, a command to each NVMe controller, and those files. It waits for no drive: what one says is there
+// with the next look.
 void td_disks_look(struct td_disks *d, const char *root, const struct td_clock *clock, struct td_checkup_facts *f);
+// NVMe drives, each of which is asked by a thread, one at a time.
+enum td_nvme_said {
+	TD_NVME_SILENT, // nothing, or not yet
+	TD_NVME_CLOSED, // this process may not ask it
+	TD_NVME_SAID
+};
+// Asks the controller for its log, and waits for it. This is the kernel's; tests have others.
+typedef enum td_nvme_said td_nvme_ask_f(void *ctx, const char *path, unsigned char log[512]);
+td_nvme_ask_f td_nvme_ask;
+struct td_disks *td_disks_new_with(td_nvme_ask_f *ask, void *ctx);
+struct td_nvmes;
+struct td_nvmes *td_nvmes_new(td_nvme_ask_f *ask, void *ctx);
+// Waits for no thread: one that hangs frees the rest when it ends.
+struct td_nvmes *td_nvmes_free(struct td_nvmes *a);
+// Fills d, a disk with its name, with what it said last, if that is not old. due: it is to be asked anew.
+enum td_nvme_said td_nvmes_look(struct td_nvmes *a, const char *path, bool due, int64_t now_ms,
+				struct td_checkup_disk *d);
 // What NVMe's log of 512 bytes says (SMART / Health Information).
 void td_smart_nvme(const unsigned char log[512], struct td_checkup_disk *ret);
 // What smartctl says in JSON. device[32]: which it is, "nvme0", "sda". False: it is no such text, or it says nothing of its

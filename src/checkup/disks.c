@@ -5,29 +5,17 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
-#include <linux/nvme_ioctl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-enum {
-	EVERY_MS = 60000,
-	FILES_MAX = 256,
-	TEXT_MAX = 512 << 10,
-	OLD_MS = 24 * 3600 * 1000,
-	LOG_SIZE = 512,
-	GET_LOG_PAGE = 2,
-	LOG_HEALTH = 2,
-	SECTOR = 512,
-	NVME_MS = 5000
-};
+enum { EVERY_MS = 60000, FILES_MAX = 256, TEXT_MAX = 512 << 10, OLD_MS = 24 * 3600 * 1000, SECTOR = 512 };
 
 struct td_disks {
 	struct td_checkup_disk v[TD_DISKS];
+	struct td_checkup_disk bare[TD_DISKS], filed[TD_DISKS]; // the same without what is said of them, and by files
 	int n;
+	struct td_nvmes *nvmes;
 	struct {
 		char name[32];
 		struct td_rate media;
@@ -39,11 +27,20 @@ struct td_disks {
 
 struct td_disks *td_disks_new(void)
 {
-	return td_calloc(1, sizeof(struct td_disks));
+	return td_disks_new_with(td_nvme_ask, NULL);
+}
+
+struct td_disks *td_disks_new_with(td_nvme_ask_f *ask, void *ctx)
+{
+	struct td_disks *d = td_calloc(1, sizeof(*d));
+	d->nvmes = td_nvmes_new(ask, ctx);
+	return d;
 }
 
 struct td_disks *td_disks_free(struct td_disks *d)
 {
+	if (d)
+		td_nvmes_free(d->nvmes);
 	free(d);
 	return NULL;
 }
@@ -131,21 +128,15 @@ static bool is_of(const char *device, const char *disk)
 	return !strcmp(device, disk) || (td_starts(disk, "nvme") && !strncmp(device, disk, n) && disk[n] == 'n');
 }
 
-static void ask_nvme(struct td_checkup_disk *d, const char *root)
+// What an NVMe drive says itself goes before a file, which may be a day old: its counters would seem to grow.
+static void ask_nvme(struct td_disks *all, int i, const char *root, bool due, int64_t now_ms)
 {
+	struct td_checkup_disk is = all->bare[i];
 	// "nvme0n1" → "nvme0"
-	const size_t digits = strspn(d->name + strlen("nvme"), "0123456789");
-	td_auto_free char *path = td_asprintf("%s/dev/nvme%.*s", root, (int)digits, d->name + strlen("nvme"));
-	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	unsigned char log[LOG_SIZE] = {0};
-	struct nvme_admin_cmd c = {.opcode = GET_LOG_PAGE,
-				   .nsid = UINT32_MAX,
-				   .addr = (uint64_t)(uintptr_t)log,
-				   .data_len = sizeof(log),
-				   .cdw10 = LOG_HEALTH | (sizeof(log) / 4 - 1) << 16,
-				   .timeout_ms = NVME_MS};
-	if (digits && fd >= 0 && !ioctl(fd, NVME_IOCTL_ADMIN_CMD, &c))
-		td_smart_nvme(log, d);
+	const size_t digits = strspn(is.name + strlen("nvme"), "0123456789");
+	td_auto_free char *path = td_asprintf("%s/dev/nvme%.*s", root, (int)digits, is.name + strlen("nvme"));
+	const bool own = digits && td_nvmes_look(all->nvmes, path, due, now_ms, &is) != TD_NVME_CLOSED;
+	all->v[i] = own ? is : all->filed[i];
 }
 
 static void one_file(struct td_disks *all, const char *path, int64_t now_ms)
@@ -160,7 +151,7 @@ static void one_file(struct td_disks *all, const char *path, int64_t now_ms)
 	for (int i = 0; i < all->n; i++) {
 		struct td_checkup_disk *d = &all->v[i];
 		if (d->smart || !is_of(device, d->name))
-			continue; // its own word is newer
+			continue; // another file has told
 		struct td_checkup_disk is = *d;
 		*d = said;
 		memcpy(d->name, is.name, sizeof(is.name));
@@ -215,21 +206,23 @@ static void look(struct td_disks *all, const char *root, int64_t real_ms)
 	if (d)
 		closedir(d);
 	qsort(all->v, (size_t)all->n, sizeof(all->v[0]), by_name);
-	for (int i = 0; i < all->n; i++)
-		if (!strcmp(all->v[i].kind, "nvme"))
-			ask_nvme(&all->v[i], root);
+	memcpy(all->bare, all->v, sizeof(all->v[0]) * (size_t)all->n);
 	files(all, root, real_ms);
+	memcpy(all->filed, all->v, sizeof(all->v[0]) * (size_t)all->n);
 }
 
 void td_disks_look(struct td_disks *all, const char *root, const struct td_clock *clock, struct td_checkup_facts *f)
 {
 	const int64_t now_ms = td_mono_ms(clock);
-	if (!all->looked || now_ms - all->looked_ms >= EVERY_MS) {
+	const bool due = !all->looked || now_ms - all->looked_ms >= EVERY_MS;
+	if (due) {
 		look(all, root, td_real_ms(clock));
 		all->looked = true;
 		all->looked_ms = now_ms;
 	}
 	for (int i = 0; i < all->n; i++) {
+		if (!strcmp(all->v[i].kind, "nvme"))
+			ask_nvme(all, i, root, due, now_ms);
 		struct td_rate *r = all->v[i].media.known ? rate_of(all, &all->v[i]) : NULL;
 		if (r)
 			td_rate_look(r, now_ms, &all->v[i].media);

@@ -5,14 +5,18 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -174,11 +178,92 @@ static void the_log_of_nvme(void **state)
 	}
 }
 
+static sem_t asked, goes_on;
+static atomic_int answers;
+
+static enum td_nvme_said drive(void *ctx, const char *path, unsigned char log[512])
+{
+	assert_true(td_ends(path, "/dev/nvme0"));
+	sem_post(&asked);
+	sem_wait(&goes_on);
+	log[0] = 8;
+	log[3] = 100;
+	atomic_fetch_add(&answers, 1);
+	return ctx ? TD_NVME_CLOSED : TD_NVME_SAID;
+}
+
+static void wait_answers(int n)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+	for (int i = 0; i < 60000 && atomic_load(&answers) < n; i++)
+		nanosleep(&ms, NULL);
+	assert_int_equal(atomic_load(&answers), n);
+}
+
+// Until the thread has written down what was said, which is after the answer.
+static bool said(struct td_disks *d, const struct td_clock *clock)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+	for (int i = 0; i < 60000; i++) {
+		td_disks_look(d, dir, clock, &f);
+		if (f.n_disks == 1 && f.disks[0].smart)
+			return true;
+		nanosleep(&ms, NULL);
+	}
+	return false;
+}
+
+static void a_drive_that_hangs_keeps_nobody_waiting(void **state)
+{
+	struct td_clock_manual m;
+	td_clock_manual_init(&m, 1700000000000);
+	sem_init(&asked, 0, 0);
+	sem_init(&goes_on, 0, 0);
+	atomic_store(&answers, 0);
+	file("sys/block/nvme0n1/device/model", "Fast\n");
+	file("dev/nvme0", "");
+	// A file of yesterday is not its word.
+	file("run/tandem/smart/a.json", "{\"device\":{\"name\":\"/dev/nvme0\"},\"smart_status\":{\"passed\":true}}");
+	old("run/tandem/smart/a.json", 1700000000000);
+	struct td_disks *d = td_disks_new_with(drive, NULL);
+	for (int i = 0; i < 3; i++) {
+		td_clock_manual_add(&m, i ? 61000 : 0);
+		td_disks_look(d, dir, &m.clock, &f);
+		assert_int_equal(f.n_disks, 1);
+		assert_string_equal(f.disks[0].model, "Fast");
+		assert_false(f.disks[0].smart);
+	}
+	sem_wait(&asked);
+	assert_int_equal(sem_trywait(&asked), -1); // by one thread, however often it was due
+	sem_post(&goes_on);
+	assert_true(said(d, &m.clock));
+	assert_true(f.disks[0].failing);
+	assert_string_equal(f.disks[0].why, "it takes no more data");
+	// What it said is of when it was asked.
+	td_clock_manual_add(&m, 61000);
+	td_disks_look(d, dir, &m.clock, &f);
+	assert_false(f.disks[0].smart);
+	sem_wait(&asked);
+	// Its owner goes while a thread asks.
+	td_disks_free(d);
+	sem_post(&goes_on);
+	wait_answers(2);
+
+	// Who may not ask it has the file's word.
+	td_clock_manual_init(&m, 1700000000000);
+	d = td_disks_new_with(drive, &m);
+	sem_post(&goes_on);
+	assert_true(said(d, &m.clock));
+	assert_false(f.disks[0].failing);
+	td_disks_free(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test_setup_teardown(disks_of_a_machine, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_log_of_nvme, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_drive_that_hangs_keeps_nobody_waiting, setup, teardown),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
