@@ -39,7 +39,8 @@ static int64_t from(struct td_podbeat *b, const struct stat *st, bool *ret_middl
 	bool same = b->begun && b->dev == st->st_dev && b->ino == st->st_ino && b->at <= st->st_size;
 	int64_t at = same ? b->at : 0;
 	bool far = st->st_size - at > TD_PODBEAT_READ;
-	b->gap = b->begun && far;
+	// Of a log that was rotated the end was not read.
+	b->gap = b->begun && (far || !same);
 	if (!same || far)
 		b->beats.mid[0] = b->beats.mid[1] = false;
 	*ret_middle = far;

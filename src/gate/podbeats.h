@@ -13,7 +13,7 @@ struct td_podbeat { // of one pod. Zeroes at first
 	uint64_t dev, ino;
 	int64_t at;
 	bool begun;
-	bool gap; // more was written since the last look than is read: there may have been beats
+	bool gap; // more was written since the last look than was read: there may have been beats
 	struct td_pool_beats beats;
 	struct td_pool_pace_said said;
 };

@@ -19,6 +19,7 @@ enum { EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, IDLE_MS = 3000, AFTER_MIN_S = 2
 struct still_pod { // a pod that is watched
 	char uid[40];
 	struct td_pool_hang state;
+	struct td_pool_hang_said said;
 	struct td_podbeat beat;
 	char *does;    // what its processes did when it began to hang; NULL: it does not
 	uint64_t pass; // of the last look
@@ -156,12 +157,15 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
 	char words[160 + TD_PODSTACKS_TEXT];
 	const struct td_pool_hang_rule own = {TD_SIGN_HEARTBEAT, w->rule.after_ms}, *rule = &w->rule;
+	if (!s->state.begun) // an agent that is new goes on with what was said before
+		s->said.told = td_condition_true(pod->root, TD_COND_HANGS);
 	bool hangs = td_pool_hang(rule, &s->state, &now);
 	// Of the same moment, so no sign moves by it.
 	if (!hangs && w->beats && td_pool_hang(&own, &s->state, &now)) {
 		hangs = true;
 		rule = &own;
 	}
+	hangs = td_pool_hang_say(&s->said, hangs, now.at_ms);
 	if (hangs && !s->does)
 		s->does = does(p, pod, w);
 	if (!hangs)

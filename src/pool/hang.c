@@ -37,6 +37,21 @@ bool td_pool_hang(const struct td_pool_hang_rule *r, struct td_pool_hang *state,
 	return hangs;
 }
 
+bool td_pool_hang_say(struct td_pool_hang_said *s, bool hangs, int64_t now_ms)
+{
+	if (!hangs || s->told) {
+		s->told = hangs;
+		return hangs;
+	}
+	if (!s->times || now_ms - s->since >= TD_HANG_MS)
+		*s = (struct td_pool_hang_said){.since = now_ms};
+	if (s->times == TD_HANG_TIMES)
+		return false;
+	s->times++;
+	s->told = true;
+	return true;
+}
+
 void td_pool_hang_words(const struct td_pool_hang_rule *r, char *ret, size_t n)
 {
 	static const char *const words[TD_SIGNS] = {"heartbeat", "output", "CPU use", "GPU use"};

@@ -33,6 +33,16 @@ struct td_pool_hang {
 // known. A sign that is not known is progress: a job is not ended for what nobody saw. Several rules may be asked
 // of one look.
 bool td_pool_hang(const struct td_pool_hang_rule *r, struct td_pool_hang *state, const struct td_pool_hang_look *now);
+// How often it was said of a pod that it hangs: whoever stops and goes on all the time would be said again and again.
+// Zeroes at first.
+enum { TD_HANG_TIMES = 6, TD_HANG_MS = 10 * 60000 };
+struct td_pool_hang_said {
+	bool told;
+	int times;
+	int64_t since; // of those that are counted, ms
+};
+// Is it to be said now? At most TD_HANG_TIMES in TD_HANG_MS; whoever hangs on is said later.
+bool td_pool_hang_say(struct td_pool_hang_said *s, bool hangs, int64_t now_ms);
 // "no heartbeat and no output for 300 s"
 void td_pool_hang_words(const struct td_pool_hang_rule *r, char *ret, size_t n);
 

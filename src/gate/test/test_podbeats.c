@@ -95,10 +95,15 @@ static void test_a_log_that_grows_and_is_rotated(void **state)
 	// The embedded plane empties it, a kubelet makes a new one; a container that begins anew has another number.
 	put(DIR_ "/main", "0.log", T "tandem-beat 3 0.5\n", false);
 	look(&b, pod);
+	assert_int_equal(td_podbeat_sign(&b), -1); // the end of the one before was not read
+	look(&b, pod);
+	assert_int_equal(td_podbeat_sign(&b), 3);
 	put(DIR_ "/main", "10.log", T "tandem-beat 4 0.5\n", false);
 	put(DIR_ "/main", "9.log", T "tandem-beat 77 0.5\n", false);
 	put(DIR_ "/main", "10.log.20260102-150405", T "tandem-beat 88 0.5\n", false);
 	put(DIR_ "/main", "11.log.gz", T "tandem-beat 89 0.5\n", false);
+	look(&b, pod);
+	assert_int_equal(td_podbeat_sign(&b), -1);
 	look(&b, pod);
 	assert_int_equal(td_podbeat_sign(&b), 4);
 	assert_int_equal(b.beats.last, 4);

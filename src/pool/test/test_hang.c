@@ -82,6 +82,20 @@ static void words(void **state)
 	assert_int_equal(strlen(text), 7);
 }
 
+static void who_stops_and_goes_on_is_said_seldom(void **state)
+{
+	struct td_pool_hang_said s = {0};
+	int said = 0;
+	for (int64_t ms = 0; ms < TD_HANG_MS; ms += 3000) {
+		said += td_pool_hang_say(&s, true, ms);
+		assert_false(td_pool_hang_say(&s, false, ms + 1000));
+	}
+	assert_int_equal(said, TD_HANG_TIMES);
+	assert_true(td_pool_hang_say(&s, true, TD_HANG_MS));
+	assert_true(td_pool_hang_say(&s, true, TD_HANG_MS + 1)); // and goes on to be
+	assert_int_equal(s.times, 1);
+}
+
 static bool all(int64_t size, int64_t bound, int64_t still, int64_t over)
 {
 	return td_pool_hang_all(&(struct td_pool_hang_pods){size, bound, still, over});
@@ -105,6 +119,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_known_is_no_hang),
 		cmocka_unit_test(a_look_may_be_asked_twice),
 		cmocka_unit_test(who_only_waits_uses_no_cpu),
+		cmocka_unit_test(who_stops_and_goes_on_is_said_seldom),
 		cmocka_unit_test(words),
 		cmocka_unit_test(a_gang_hangs_when_all_are_still_and_nobody_is_missing),
 	};
