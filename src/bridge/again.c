@@ -210,6 +210,10 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		*again_ms = SEEN_MS;
 		return 0;
 	}
+	if (back) { // known here: a switch that fails takes thousands of jobs along, and Slurm is not asked for each
+		*again_ms = LOOK_MS;
+		return 0;
+	}
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
 	if (!l)
 		return TD_TRANSIENT;

@@ -208,7 +208,9 @@ static bool by_pace(struct td_bridge_run *r, const yyjson_val *policy)
 	const struct td_pool_straggle_rule rule = {(int)td_jint(policy, "percent", PERCENT), 1};
 	struct td_pool_straggler who;
 	td_auto_free bool *again = td_calloc(g->n, sizeof(*again));
-	while (a->pace_tells < TELLS && td_pool_straggle(&rule, state, v, n, &who)) {
+	while (td_pool_straggle(&rule, state, v, n, &who)) {
+		if (a->pace_tells >= TELLS)
+			continue; // who was told of before is still seen to keep up
 		const struct td_gang_member *m = &g->v[who.pace.rank];
 		struct td_kube_pace is = {0};
 		td_kube_pace_read(m->pod->root, &is);

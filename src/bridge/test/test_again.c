@@ -223,6 +223,7 @@ static void a_node_that_may_come_back_keeps_it_waiting(void **state)
 	poll_once();
 	assert_true(reconcile() > 0);
 	assert_int_equal(fake.writes, 0);
+	assert_int_equal(fake.reads, 0);  // Slurm is not asked for it meanwhile
 	fake.node = "\"DOWN\",\"DRAIN\""; // it takes no job
 	poll_once();
 	poll_once();
