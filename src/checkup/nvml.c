@@ -151,18 +151,24 @@ static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
 }
 
-// Below 0: it is not known.
+enum { NEVER = -1, NOT_NOW = -2 };
+
+// NEVER: this GPU or driver does not count it; NOT_NOW: it did not say.
 static int64_t value_of(const struct nvml_field *f)
 {
-	return f->code != OK                         ? -1
-	       : f->type == VALUE_UNSIGNED_INT       ? (int64_t)f->value.ui
+	if (f->code != OK)
+		return f->code == NOT_SUPPORTED || f->code == INVALID_ARGUMENT ? NEVER : NOT_NOW;
+	return f->type == VALUE_UNSIGNED_INT         ? (int64_t)f->value.ui
 	       : f->type == VALUE_UNSIGNED_LONG      ? (int64_t)f->value.ul
 	       : f->type == VALUE_UNSIGNED_LONG_LONG ? (int64_t)f->value.ull
-						     : -1;
+						     : NEVER;
 }
 
+// A sum of which a part is missing now would seem to begin anew, and to grow when that is back.
 static struct td_count count_of(int64_t a, int64_t b)
 {
+	if (a == NOT_NOW || b == NOT_NOW)
+		return (struct td_count){0};
 	return (struct td_count){.known = a >= 0 || b >= 0, .total = (a > 0 ? a : 0) + (b > 0 ? b : 0)};
 }
 
@@ -196,12 +202,12 @@ static void fields_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g
 	// A GPU without NVLink counts none.
 	if (g->links) {
 		g->count[TD_COUNT_NVLINK_CRC] = count_of(v[CRC_FLIT], v[CRC_DATA]);
-		g->count[TD_COUNT_NVLINK_REPLAY] = count_of(v[REPLAY], -1);
-		g->count[TD_COUNT_NVLINK_RECOVERY] = count_of(v[RECOVERIES], -1);
+		g->count[TD_COUNT_NVLINK_REPLAY] = count_of(v[REPLAY], NEVER);
+		g->count[TD_COUNT_NVLINK_RECOVERY] = count_of(v[RECOVERIES], NEVER);
 		if (v[SENT] >= 0 && v[RECEIVED] >= 0)
 			g->nvlink = (struct td_traffic){true, v[SENT] << 10, v[RECEIVED] << 10};
 	}
-	g->count[TD_COUNT_PCIE_REPLAY] = count_of(v[PCIE_REPLAY], -1);
+	g->count[TD_COUNT_PCIE_REPLAY] = count_of(v[PCIE_REPLAY], NEVER);
 	// One of 32 bits would begin anew several times between two looks.
 	if (v[TO] >= 0 && v[FROM] >= 0 && f[TO].type != VALUE_UNSIGNED_INT && f[FROM].type != VALUE_UNSIGNED_INT)
 		g->pcie = (struct td_traffic){true, v[TO], v[FROM]};

@@ -388,8 +388,8 @@ EXPORT int nvmlDeviceGetFieldValues(device d, int n, struct field *f)
 		f[i].type = 3;
 		f[i].value = sick(d);
 		if (d == (device)&gpus[1] && counters && (at = strstr(counters, key))) {
-			f[i].code = 0;
 			f[i].value = strtoull(at + strlen(key), &at, 10);
+			f[i].code = *at == '?' ? 999 : 0; // it does not say now
 			f[i].type = *at == 'u' ? 1 : 3;
 		}
 		// Those of NVLink's traffic have a scope: a link, or all.

@@ -158,6 +158,14 @@ static void links_of_gpus(void **state)
 	       "pcie-errors 5000 gpu1: at least 5000 replays of PCIe in 10 minutes");
 	assert_false(g->pcie.known); // in 32 bits it begins anew too often
 
+	// A part of a sum that is not said now makes it unknown, and nothing of it new afterwards.
+	setenv("FAKE_NVML_COUNTERS", " 38=700? 45=5 52=49 59=5 94=5040", 1);
+	td_auto_free char *without = look(&b, 1);
+	assert_false(g->count[TD_COUNT_NVLINK_CRC].known);
+	setenv("FAKE_NVML_COUNTERS", " 38=700 45=5 52=49 59=5 94=5040", 1);
+	td_auto_free char *with = look(&b, 1);
+	assert_true(g->count[TD_COUNT_NVLINK_CRC].known && g->count[TD_COUNT_NVLINK_CRC].recent == 699);
+
 	// One is measured at each look, in turn, twice: what it sends and what it receives.
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	int *measured = dlsym(lib, "fake_nvml_measured");
