@@ -30,6 +30,7 @@ struct td_far_link {
 	atomic_bool answers;      // the other cluster did when it was last asked, and is known
 	atomic_llong answered_ms; // mono: when it did last; at first when the link began
 	struct td_far_offers *offers;
+	size_t n_nodes; // here; of the key TD_FAR_NODES_KEY alone, as the offers
 	pthread_mutex_t lock; // guards problem
 	char problem[TD_FAR_TEXT];
 	struct td_far_link *next;

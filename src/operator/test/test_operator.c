@@ -756,7 +756,13 @@ static void test_other_cluster(void **state)
 	far = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	const struct td_op_share s = {15, 31744, 8};
 	struct td_error err = TD_ERROR_INIT;
-	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err))
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *own = td_jm_copy(td_json_root(sc));
+	td_jm_str(own, yyjson_mut_doc_get_root(own), "spec.scratch.tmp", "private");
+	td_auto(td_json_unref) struct td_json *scratch = td_json_from_mut(yyjson_mut_doc_get_root(own)), *usual = NULL,
+					      *bare = NULL;
+	if (td_op_slurmd_pod(td_json_root(scratch), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err) ||
+	    td_op_slurmd_pod(td_json_root(scratch), td_json_root(set), td_json_root(node), &s, NULL, &usual, &err) ||
+	    td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(far), &s, NULL, &bare, &err))
 		fail_msg("%s", err.msg);
 	yyjson_val *p = td_json_root(pod), *v;
 	size_t i, n;
@@ -768,6 +774,11 @@ static void test_other_cluster(void **state)
 	}
 	struct td_object o = {.root = p};
 	assert_string_equal(td_op_pod_node(&o), "n0"); // whatever node it runs on
+	// Jobs that run elsewhere have no /tmp here, and the host's disk is not this node's to give out.
+	assert_true(td_jequal(td_jget(p, "spec"), td_jget(td_json_root(bare), "spec")));
+	assert_false(td_jequal(td_jget(td_json_root(usual), "spec.volumes"), td_jget(p, "spec.volumes")));
+	yyjson_arr_foreach (td_jget(p, "spec.containers.[0].env"), i, n, v)
+		assert_false(td_streq(td_jstr(v, "name"), "TD_SCRATCH"));
 
 	// Its GPUs are files that slurmd.sh makes.
 	struct td_op_vendor none = {0};
