@@ -98,7 +98,7 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 		int64_t want = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]),
 			left = of(td_jget(far->root, "status.allocatable"), names.v[i]);
 		for (size_t k = 0; k < pods.n; k++)
-			if (!td_kube_pod_ended(pods.v[k]->root))
+			if (td_far_pod_holds(l, pods.v[k]))
 				left = less(left, td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
 		if (want > left)
 			return td_fail(ret_why, TD_TRANSIENT,

@@ -331,6 +331,11 @@ static void for_other_cluster(yyjson_mut_doc *d, yyjson_mut_val *root, const str
 		yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
 		td_jm_obj(d, v, "emptyDir");
 	}
+	// Nor does it fetch images (prePull), which nobody would use.
+	yyjson_mut_val *vars = td_jm_get(c, "env");
+	for (size_t k = yyjson_mut_arr_size(vars); k--;)
+		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(vars, k), "name"), "TD_CONTAINERS"))
+			yyjson_mut_arr_remove(vars, k);
 	td_jm_str(d, env, "name", "TD_OTHER_CLUSTER");
 	td_jm_strf(d, env, "value", "%lld", share->gpus);
 	yyjson_mut_arr_append(td_jm_get(c, "env"), env);
