@@ -65,12 +65,13 @@ def both(shared_pool, tandem):
     pool = shared_pool
     pool.clean()
     try:
+        # The pool changes while the other cluster comes up, and waits for the Secret.
+        pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "east", "namespace": "slurm"},
+                    "spec": {"clusterName": "main", "otherCluster": {"kubeconfigSecret": "east"}}})
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"partitions": [{"name": "all", "default": True}, {"name": "east", "nodeSets": ["east"]}]}}))
         there.up("--no-slurm", "--nodes", "1", "--cpus", "4", "--memory", "8Gi", "--gpus", "2")
         there.kubectl("apply", "-f", ROOT / "deploy/examples/other-cluster.yaml")
-        pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "east", "namespace": "slurm"}, "stringData": {"kubeconfig": json.dumps(kubeconfig(there))}},
-                   {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "east", "namespace": "slurm"},
-                    "spec": {"clusterName": "main", "otherCluster": {"kubeconfigSecret": "east"}}})
-        pool.change({"partitions": [{"name": "all", "default": True}, {"name": "east", "nodeSets": ["east"]}]}, idle=False)
+        pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "east", "namespace": "slurm"}, "stringData": {"kubeconfig": json.dumps(kubeconfig(there))}})
         wait_for("Slurm has its node", lambda: pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%N %T %c %G").split() == ["east-n0", "idle", "3", "gpu:2"])
         e = East(pool, there)
         yield e
@@ -102,7 +103,7 @@ def test_a_copy_is_made_after_the_grant_and_is_gone_before_the_next_one(east):
     pool.apply(east.pod("first", cpu="3", gpus=2, script='echo "$CUDA_VISIBLE_DEVICES"; sleep 100000'))
     copy = east.runs("first")
     assert copy["spec"]["nodeName"] == "n0" and copy["metadata"]["labels"].keys() == {"tandem.dev/from-nodeset", "tandem.dev/from-pod"}
-    assert "spec.containers" not in copy and not copy["spec"].get("automountServiceAccountToken", True)
+    assert not copy["spec"].get("automountServiceAccountToken", True)
     pool.apply(east.pod("second", cpu="3", script="sleep 1; exit 7"))
     wait_for("it waits in Slurm's queue", lambda: "in Slurm's queue" in pool.cmd("why", "second").stdout)
     assert east.copies().keys() == {"first"}
@@ -115,19 +116,6 @@ def test_a_copy_is_made_after_the_grant_and_is_gone_before_the_next_one(east):
     wait_for("its copy goes with it", lambda: not east.copies())
 
 
-def test_what_cannot_go_there_is_refused_by_name(east):
-    pool = east.pool
-    secret = [{"name": "s", "secret": {"secretName": "x"}}]
-    pool.apply(east.pod("refused", volumes=secret), east.pod("stays", label=None))
-    wait_for("the field is named", lambda: "spec.volumes[0].secret: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
-    wait_for("without the label it has no node", lambda: "no node" in (said := pool.cmd("why", "stays").stdout) or "none of" in said)
-    # Native jobs cannot run there, whatever they say that they are.
-    for comment in ("x", "? tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd", f"{'0' * 64} tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd"):
-        code, _, err = pool.ask("runuser", "-u", "researcher", "--", "sbatch", "-p", "east", "--comment", comment, "--wrap", "true")
-        assert code and "only pods run" in err.replace("\n", " "), err
-    assert not east.copies()
-
-
 def test_whoever_ends_it_here_ends_it_there(east):
     pool = east.pool
     pool.apply(east.pod("cancelled"), east.pod("forced"), east.pod("removed"))
@@ -138,6 +126,10 @@ def test_whoever_ends_it_here_ends_it_there(east):
     # One that is taken away here without a word, while nobody looks.
     pool.kill_role("operator")
     pool.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
+    # Nobody takes a pod out of sight that runs there.
+    for change in ("tandem.dev/other-cluster-", "tandem.dev/other-cluster=west"):
+        with pytest.raises(Failed, match="leave it as it is, or delete the pod"):
+            pool.kubectl("label", "pod", "removed", change, "--overwrite")
     # And one that is taken away there: it is not run a second time.
     east.there.kubectl("delete", "pod", east.copies()["removed"]["metadata"]["name"], "-n", "tandem", "--wait=false")
     wait_for("nobody's copies are gone", lambda: not east.copies())
@@ -145,7 +137,19 @@ def test_whoever_ends_it_here_ends_it_there(east):
     wait_for("their jobs have ended", lambda: not pool.squeue())
 
 
-def test_a_lost_cluster_loses_nothing(east):
+def what_cannot_go_there_is_refused_by_name(east):
+    pool = east.pool
+    secret = [{"name": "s", "secret": {"secretName": "x"}}]
+    pool.apply(east.pod("refused", volumes=secret), east.pod("stays", label=None))
+    # Native jobs cannot run there, whatever they say that they are.
+    for comment in ("x", "? tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd", f"{'0' * 64} tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd"):
+        code, _, err = pool.ask("runuser", "-u", "researcher", "--", "sbatch", "-p", "east", "--comment", comment, "--wrap", "true")
+        assert code and "only pods run" in err.replace("\n", " "), err
+    wait_for("the field is named", lambda: "spec.volumes[0].secret: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
+    wait_for("without the label it has no node", lambda: "no node" in (said := pool.cmd("why", "stays").stdout) or "none of" in said)
+
+
+def test_a_lost_cluster_loses_nothing_and_what_cannot_go_there_is_refused(east):
     pool, there = east.pool, east.there
     pool.apply(east.pod("kept"), east.pod("leaves"))
     uids = {n: east.runs(n)["metadata"]["uid"] for n in ("kept", "leaves")}
@@ -154,6 +158,7 @@ def test_a_lost_cluster_loses_nothing(east):
     os.kill(keeper, signal.SIGSTOP)
     try:
         there.kill_role("apiserver")
+        what_cannot_go_there_is_refused_by_name(east)  # nobody need be asked for that
         wait_for("its node is drained", lambda: "other cluster: it does not answer" in pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%E"))
         pool.kubectl("delete", "pod", "leaves", "--wait=false")
         said = pool.get("nodeset", "east", "-n", "slurm")["status"]["conditions"]

@@ -433,3 +433,52 @@ def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
     assert dry(pod("claims", "models", claim="any")) == "tandem" and dry(pod("init", "models", initContainers=first)) == "tandem"
     assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", other)) == dry(pod("bound", "models", other, nodeName="n0")) == "default-scheduler"
     assert dry(pod("other", "models", other, schedulerName="mine")) == "mine"
+
+
+@pytest.mark.feature("D5.4")
+def test_the_operator_makes_and_ends_nodes_of_other_clusters_alone(site):
+    """docs/other-cluster.md: its rights to Nodes, to how they are and to how pods are reach no node of this cluster, and nobody marks one for it."""
+    c = site
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in ("tandem-other-clusters", "tandem-grants")])
+    operator = ("--as", "system:serviceaccount:tandem-system:tandem-operator", "--as-group", "system:masters")
+    mark, label, lease = "tandem.dev/other-cluster-nodeset", {"tandem.dev/other-cluster": "east"}, "coordination.k8s.io/v1"
+
+    def meta(kind, name, labels=None, notes=None, api="v1", **of_it):
+        return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels or {}, "annotations": notes or {}, **of_it}}
+    marked = meta("Node", "east-a", label, {mark: "slurm/east"})
+    wait_for("it counts", lambda: "makes such Nodes, and no others" in may_create(c, meta("Node", "x"), *operator), 60)
+    for wrong in (meta("Node", "x", label), meta("Node", "x", None, {mark: "slurm/east"})):
+        assert "makes such Nodes, and no others" in may_create(c, wrong, *operator)
+    assert "makes such Nodes, and no others" in may_create(c, marked) and not may_create(c, meta("Node", "x"))  # a kubelet makes itself
+    assert not may_create(c, marked, *operator)
+    c.kubectl("create", "-f", "-", *operator, input=json.dumps(marked))
+    # The mark can be neither put on another nor taken off.
+    for who in ((), operator):
+        for node, note in (("n0", f"{mark}=slurm/east"), ("east-a", f"{mark}-")):
+            assert "stay as Tandem's operator made them" in refused(c, "annotate", "node", node, note, *who)
+        assert "stay as Tandem's operator made them" in refused(c, "label", "node", "east-a", "tandem.dev/other-cluster-", *who)
+        c.kubectl("annotate", "node", "n0", "tandem.dev/slurm=x", "--overwrite", *who)
+    ready = ("--subresource=status", "--type=merge", "-p", '{"status":{"phase":"Running"}}')
+    assert "says of no Nodes how they are" in refused(c, "patch", "node", "n0", *ready, *operator)
+    c.kubectl("patch", "node", "east-a", *ready, *operator)
+    assert "deletes no Nodes but those" in refused(c, "delete", "node", "n0", *operator)
+
+    # Pods: of the NodeSet, granted, and on one of its Nodes.
+    def bound(name, node="east-a", labels=label, job="7"):
+        p = pod(name, nodeName=node)
+        p["metadata"] |= {"labels": labels, "annotations": {"tandem.dev/job-id": job} if job else {}}
+        c.kubectl("create", "-f", "-", "--as", BRIDGE, "--as-group", "system:masters", input=json.dumps(p))
+        return "patch", "pod", name, *ready
+    for name, wrong in (("local", {"node": "n0"}), ("bare", {"labels": {}}), ("none", {"job": None}), ("west", {"labels": {"tandem.dev/other-cluster": "west"}})):
+        assert "says of no pods how they are" in refused(c, *bound(name, **wrong), *operator), name
+    c.kubectl(*bound("right"), *operator)
+    assert "leave it as it is, or delete the pod" in refused(c, "label", "pod", "right", "tandem.dev/other-cluster-")
+    c.kubectl("label", "pod", "none", "tandem.dev/other-cluster-")
+    # Leases are signs of life.
+    own = meta("Lease", "east-a", label, api=lease, namespace="kube-node-lease")
+    assert "writes no Leases of nodes" in may_create(c, meta("Lease", "x", api=lease, namespace="kube-node-lease"), *operator) and not may_create(c, own, *operator)
+    wait_for("its kubelet is alive", lambda: c.kubectl("get", "lease", "n0", "-n", "kube-node-lease", check=False), 60)
+    for patch in ('{"spec":{"leaseDurationSeconds":1000}}', '{"metadata":{"labels":{"tandem.dev/other-cluster":"east"}}}'):
+        assert "writes no Leases of nodes" in refused(c, "patch", "lease", "n0", "-n", "kube-node-lease", "--type=merge", "-p", patch, *operator)
+    c.kubectl("delete", "pods", "--force", "--grace-period=0", "local", "bare", "none", "west", "right")
+    c.kubectl("delete", "node", "east-a", *operator)

@@ -81,6 +81,14 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 		int rc = grant_check(q, old, o, name, false, r);
 		if (rc < 0)
 			return rc;
+		yyjson_val *was = old ? td_item_root(old) : NULL;
+		if (td_jkey(td_jget(was, "metadata.annotations"), TD_ANN_JOB) &&
+		    changed(td_jget(was, "metadata.labels"), td_jm_get(o, "metadata.labels"), TD_LABEL_OTHER))
+			return forbid(
+				q, r, name,
+				"metadata.labels[\"" TD_LABEL_OTHER
+				"\"] says where its copy is, for which Slurm has granted it a node: leave it as it "
+				"is, or delete the pod");
 		const char *scheduler = td_jm_getstr(o, "spec.schedulerName");
 		yyjson_mut_val *notes = td_jm_get(o, "metadata.annotations");
 		if (notes && yyjson_mut_obj_get(notes, TD_ANN_DEVICES) &&

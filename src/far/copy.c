@@ -66,6 +66,7 @@ static const struct copy_field container_fields[] = {
 	{"args", GO_AS_IS},
 	{"workingDir", GO_AS_IS},
 	{"restartPolicy", GO_AS_IS},
+	{"resizePolicy", GO_AS_IS}, // some API servers write it into every pod
 	{"lifecycle", GO_AS_IS},
 	{"livenessProbe", GO_AS_IS},
 	{"readinessProbe", GO_AS_IS},

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-enum { BEAT_MS = 5000, FIRST_MS = 200, LEASE_MS = 10000, WORKERS = 4 };
+enum { BEAT_MS = 5000, LOST_BEAT_MS = 1000, FIRST_MS = 200, LEASE_MS = 10000, WORKERS = 4, SHOW_MS = 50 };
 
-void td_far_link_say(struct td_far_link *l, const char *problem)
+void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem)
 {
 	pthread_mutex_lock(&l->lock);
-	bool news = problem && strcmp(l->problem, problem) != 0;
-	snprintf(l->problem, sizeof(l->problem), "%s", problem ? problem : "");
+	bool news = problem && strcmp(l->problem[of], problem) != 0;
+	snprintf(l->problem[of], sizeof(l->problem[of]), "%s", problem ? problem : "");
 	pthread_mutex_unlock(&l->lock);
 	if (news)
 		td_warn("NodeSet %s: %s", l->own, problem);
@@ -30,6 +30,11 @@ const char *td_far_pod_node(const struct td_object *far)
 bool td_far_pod_ours(const struct td_far_link *l, const struct td_object *far)
 {
 	return td_streq(far->ns, l->ns) && td_streq(td_object_label(far, TD_LABEL_FROM_SET), l->set->uid);
+}
+
+bool td_far_pod_holds(const struct td_far_link *l, const struct td_object *far)
+{
+	return !td_kube_pod_ended(far->root) && (td_jstr(far->root, "spec.nodeName") || td_far_pod_ours(l, far));
 }
 
 static void index_node(const struct td_object *o, struct td_strv *ret)
@@ -63,8 +68,8 @@ static void on_far_pod(void *ctx, struct td_object *old, struct td_object *now)
 	const struct td_object *o = now ? now : old;
 	const char *uid = td_object_label(o, TD_LABEL_FROM_POD);
 	if (td_far_pod_ours(l, o)) {
-		if (uid)
-			td_queue_add(l->q, uid);
+		if (uid) // however often it says something else
+			td_queue_add_after(l->q, uid, SHOW_MS);
 		return;
 	}
 	// What others hold there.
@@ -119,7 +124,7 @@ static void *work(void *arg)
 static void *watch_clock(void *arg)
 {
 	struct td_far_link *l = arg;
-	int64_t leased = 0;
+	int64_t leased = 0, next = BEAT_MS;
 	do {
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_json_unref) struct td_json *j = NULL;
@@ -134,7 +139,7 @@ static void *watch_clock(void *arg)
 				: td_asprintf(
 					  "the other cluster is not read yet: may its account list and watch nodes and "
 					  "pods there? (docs/other-cluster.md)");
-		td_far_link_say(l, text);
+		td_far_link_say(l, TD_FAR_OF_LINK, text);
 		if (up)
 			atomic_store(&l->answered_ms, td_mono_ms(&td_clock_system));
 		if (was != up)
@@ -144,7 +149,8 @@ static void *watch_clock(void *arg)
 			td_far_nodes_beat(l, l->stop);
 			leased = now;
 		}
-	} while (!td_cancel_wait(l->stop, td_far_known(l) ? BEAT_MS : FIRST_MS));
+		next = r ? LOST_BEAT_MS : up ? BEAT_MS : FIRST_MS;
+	} while (!td_cancel_wait(l->stop, next));
 	return NULL;
 }
 

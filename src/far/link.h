@@ -11,7 +11,8 @@
 #define TD_FAR_NODES_KEY "nodes" // in the queue; every other key is the UID of a pod here
 enum { TD_FAR_AGAIN_MS = 10000, TD_FAR_LOST_MS = 10000, TD_FAR_TEXT = 512 };
 
-struct td_far_offers; // node.c: what each node has offered; its thread's alone
+enum td_far_of { TD_FAR_OF_LINK, TD_FAR_OF_NODES, TD_FAR_OF }; // whose problem
+struct td_far_offers;                                          // node.c: what each node has offered; its thread's alone
 struct td_far_link {
 	struct td_kube *here, *there;
 	struct td_recorder *events;
@@ -30,8 +31,9 @@ struct td_far_link {
 	atomic_bool answers;      // the other cluster did when it was last asked, and is known
 	atomic_llong answered_ms; // mono: when it did last; at first when the link began
 	struct td_far_offers *offers;
-	pthread_mutex_t lock; // guards problem
-	char problem[TD_FAR_TEXT];
+	size_t n_nodes;                       // here; of the key TD_FAR_NODES_KEY alone, as the offers
+	pthread_mutex_t lock;                 // guards problem
+	char problem[TD_FAR_OF][TD_FAR_TEXT]; // the first one is told
 	struct td_far_link *next;
 };
 
@@ -40,8 +42,9 @@ struct td_far_link {
 // Begins a link. It may take as long as reading the Secret does. TD_INVALID, TD_NOT_FOUND: the Secret is no good.
 int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td_recorder *events, struct td_cancel *c,
 		    struct td_far_link **ret, struct td_error *err);
-struct td_far_link *td_far_link_free(struct td_far_link *l);      // NULL ok
-void td_far_link_say(struct td_far_link *l, const char *problem); // NULL: none
+struct td_far_link *td_far_link_free(struct td_far_link *l); // NULL ok
+// NULL: none. Each says what it knows, and takes back nothing of the other's.
+void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
 // Removes its pods there and its Nodes here. The link still runs.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
 
@@ -58,5 +61,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		    struct td_error *err);
 // Of a pod there: the node that it is on or goes to; NULL: none.
 const char *td_far_pod_node(const struct td_object *far);
+// Does it hold what it asks for on that node? What others write into an annotation does not count.
+bool td_far_pod_holds(const struct td_far_link *l, const struct td_object *far);
 // Is it one of this link's?
 bool td_far_pod_ours(const struct td_far_link *l, const struct td_object *far);

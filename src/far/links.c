@@ -64,7 +64,8 @@ char *td_far_problem(struct td_far *f, const char *ns, const char *set)
 	for (struct td_far_link *l = f->links; l && !ret; l = l->next)
 		if (!strcmp(l->own, own)) {
 			pthread_mutex_lock(&l->lock);
-			ret = *l->problem ? td_strdup(l->problem) : NULL;
+			for (int k = 0; k < TD_FAR_OF && !ret; k++)
+				ret = *l->problem[k] ? td_strdup(l->problem[k]) : NULL;
 			pthread_mutex_unlock(&l->lock);
 		}
 	pthread_mutex_unlock(&f->lock);

@@ -13,6 +13,7 @@
 #include <uthash.h>
 
 #define LEASE_NS "kube-node-lease"
+#define NOT_OURS "node %s is there already, and is not of this NodeSet: give the NodeSet another name"
 #define OUR_DRAIN "other cluster: "
 enum { NAME_MAX_LEN = 63, LEASE_S = 40, RESOURCES = 16, LOOK_MS = 15000 };
 
@@ -70,12 +71,23 @@ static bool told(const char *key)
 	return !strcmp(key, "cpu") || !strcmp(key, "memory") || !strcmp(key, "pods") || strchr(key, '/');
 }
 
+// The most of it that a node is believed to have.
+static int64_t believed(const char *key)
+{
+	return !strcmp(key, "cpu")      ? TD_FAR_CPUS * 1000LL
+	       : !strcmp(key, "memory") ? (int64_t)1 << 46
+	       : !strcmp(key, "pods")   ? TD_FAR_PODS
+					: TD_FAR_DEVICES;
+}
+
 static int64_t foreign(const struct td_far_link *l, const struct td_objects *pods, const char *key)
 {
 	int64_t sum = 0;
 	for (size_t i = 0; i < pods->n; i++)
-		if (!td_far_pod_ours(l, pods->v[i]) && !td_kube_pod_ended(pods->v[i]->root))
-			sum += strcmp(key, "pods") ? td_api_pod_request(td_jget(pods->v[i]->root, "spec"), key) : 1;
+		if (!td_far_pod_ours(l, pods->v[i]) && td_far_pod_holds(l, pods->v[i]))
+			sum = td_pool_far_add(sum, strcmp(key, "pods")
+							   ? td_api_pod_request(td_jget(pods->v[i]->root, "spec"), key)
+							   : 1);
 	return sum;
 }
 
@@ -99,7 +111,7 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 		int64_t reserve = !strcmp(key, "cpu")      ? l->reserve_milli
 				  : !strcmp(key, "memory") ? l->reserve_memory
 							   : 0;
-		int64_t want = td_pool_far_offer(amount(list, key), reserve, foreign(l, &pods, key));
+		int64_t want = td_pool_far_offer(amount(list, key), reserve, foreign(l, &pods, key), believed(key));
 		if (at == o->n) {
 			o->v[o->n].key = td_strdup(key);
 			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};
@@ -164,8 +176,13 @@ static int make(struct td_far_link *l, const struct td_object *far, const char *
 	td_jm_str(d, taint, "value", l->set->name);
 	td_jm_str(d, taint, "effect", "NoSchedule");
 	int r = td_kube_create(l->here, &td_nodes, NULL, root, c, NULL, err);
-	if (r == TD_EXISTS)
-		return 0; // the cache is behind, or it is somebody else's: the next look tells
+	if (r == TD_EXISTS) { // the cache is behind, or it is somebody else's
+		td_auto(td_object_unref) struct td_object *there = NULL;
+		r = td_kube_get(l->here, &td_nodes, NULL, name, c, &there, err);
+		if (!r && !td_streq(td_object_annotation(there, TD_ANN_OTHER_SET), l->own))
+			return td_fail(err, TD_INVALID, NOT_OURS, name);
+		return r == TD_NOT_FOUND ? 0 : r;
+	}
 	if (!r)
 		td_info("NodeSet %s: node %s stands for %s there", l->own, name, far->name);
 	return r ? td_wrap(err, "node %s", name) : 0;
@@ -288,10 +305,17 @@ static int one(struct td_far_link *l, const struct td_object *far, const struct 
 			       "\"%s\" is longer than the %d characters of a node's name here: give the "
 			       "NodeSet a shorter name",
 			       name, NAME_MAX_LEN);
-	if (!node)
+	if (!node && l->n_nodes >= TD_FAR_NODES)
+		return td_fail(err, TD_INVALID,
+			       "the other cluster has more than %d nodes for this pool: choose among them by "
+			       "spec.otherCluster.nodeSelector",
+			       TD_FAR_NODES);
+	if (!node) {
+		l->n_nodes++;
 		return make(l, far, name, c, err);
+	}
 	if (!td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
-		return td_fail(err, TD_INVALID, "node %s is there already, and is not of this NodeSet", name);
+		return td_fail(err, TD_INVALID, NOT_OURS, name);
 	if (drain && !td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")) && !used(pods, name))
 		return drop(l, node, drain, c, err);
 	int r = show_meta(l, far, node, drain, c, err);
@@ -312,6 +336,7 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 	td_informer_list(l->far_nodes, NULL, &far);
 	td_informer_list(l->nodes, NULL, &own);
 	td_informer_list(l->pods, NULL, &pods);
+	l->n_nodes = own.n;
 	for (size_t i = 0; i < far.n && answers; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		int r = one(l, far.v[i], &pods, c, &e);
@@ -332,8 +357,7 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 		if (r && !first)
 			first = r, first_err = e;
 	}
-	if (first == TD_INVALID)
-		td_far_link_say(l, first_err.msg);
+	td_far_link_say(l, TD_FAR_OF_NODES, first == TD_INVALID ? first_err.msg : NULL);
 	if (first && err)
 		*err = first_err;
 	return first == TD_INVALID ? 0 : first;
@@ -359,6 +383,7 @@ void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c)
 			td_jm_str(d, root, "kind", "Lease");
 			td_jm_str(d, root, "metadata.name", own.v[i]->name);
 			td_jm_str(d, root, "metadata.namespace", LEASE_NS);
+			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_OTHER, l->set->name);
 			td_jm_str(d, root, "spec.holderIdentity", own.v[i]->name);
 			td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
 			// It goes with its Node.

@@ -16,6 +16,7 @@ enum { ROOM_MS = 2000 };
 struct pair {
 	struct td_object *pod, *copy; // NULL: there is none
 	struct td_object *node;       // here, that the pod is bound to; NULL: none of this link's
+	bool watched;                 // the pod is in the cache
 	const char *refused;          // into why
 	struct td_error why;
 };
@@ -58,12 +59,24 @@ static int64_t pending_ms(const struct td_object *pod, const struct td_object *c
 	return ms > 0 ? ms : 1;
 }
 
+// Whatever that cluster says, no number runs over.
+static int64_t less(int64_t a, int64_t b)
+{
+	int64_t v;
+	return __builtin_sub_overflow(a, b, &v) ? INT64_MIN : v;
+}
+
 static int64_t of(const yyjson_val *allocatable, const char *key)
 {
 	int64_t v = 0;
 	const char *s = td_jkey_str(allocatable, key);
+	char num[24];
+	if (!s && td_jkey(allocatable, key)) {
+		snprintf(num, sizeof(num), "%lld", (long long)td_jint(allocatable, key, 0));
+		s = num;
+	}
 	if (!s)
-		return td_jint(allocatable, key, 0) * (strcmp(key, "cpu") ? 1 : 1000);
+		return 0;
 	return (strcmp(key, "cpu") ? td_quantity_ceil(s, &v, NULL) : td_quantity_milli(s, &v, NULL)) ? 0 : v;
 }
 
@@ -85,8 +98,8 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 		int64_t want = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]),
 			left = of(td_jget(far->root, "status.allocatable"), names.v[i]);
 		for (size_t k = 0; k < pods.n; k++)
-			if (!td_kube_pod_ended(pods.v[k]->root))
-				left -= td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]);
+			if (td_far_pod_holds(l, pods.v[k]))
+				left = less(left, td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
 		if (want > left)
 			return td_fail(ret_why, TD_TRANSIENT,
 				       "node %s of the other cluster has not enough %s free now: other pods there have "
@@ -106,6 +119,7 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	for (size_t i = 0; i < copies.n && !p->copy; i++)
 		if (td_far_pod_ours(l, copies.v[i]))
 			p->copy = td_object_ref(copies.v[i]);
+	p->watched = own.n;
 	p->pod = own.n ? td_object_ref(own.v[0]) : NULL;
 	int r = !p->pod && p->copy ? pod_now(l, p->copy, uid, c, &p->pod, err) : 0;
 	if (r)
@@ -270,11 +284,11 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 	if (r)
 		return r;
 	f.room = f.bound && !f.there && room(l, &p, &no_room);
-	if (f.there && !td_jstr(p.copy->root, "spec.nodeName"))
+	// A copy that looks for a node is given up by time, and a pod that lost its label is in no watch.
+	if (f.there && (!p.watched || !td_jstr(p.copy->root, "spec.nodeName")))
 		*again_ms = TD_FAR_AGAIN_MS;
 	switch (td_pool_far_decide(&f, &why)) {
 	case TD_FAR_NOTHING:
-		// A pod that lost its label is in no watch.
 		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
 		return 0;
 	case TD_FAR_MAKE:

@@ -331,6 +331,11 @@ static void for_other_cluster(yyjson_mut_doc *d, yyjson_mut_val *root, const str
 		yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
 		td_jm_obj(d, v, "emptyDir");
 	}
+	// Nor does it fetch images (prePull), which nobody would use.
+	yyjson_mut_val *vars = td_jm_get(c, "env");
+	for (size_t k = yyjson_mut_arr_size(vars); k--;)
+		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(vars, k), "name"), "TD_CONTAINERS"))
+			yyjson_mut_arr_remove(vars, k);
 	td_jm_str(d, env, "name", "TD_OTHER_CLUSTER");
 	td_jm_strf(d, env, "value", "%lld", share->gpus);
 	yyjson_mut_arr_append(td_jm_get(c, "env"), env);
@@ -369,7 +374,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (image)
 		for_kubelet(d, root, image);
 	td_op_containers_slurmd(d, td_jm_get(root, "spec"), cluster);
-	td_op_scratch(d, td_jm_get(root, "spec"), cluster);
+	if (!td_op_other_node(node)) // no job runs there, and its host's disk is not its own to give out
+		td_op_scratch(d, td_jm_get(root, "spec"), cluster);
 	td_op_datasets_mount(d, td_jm_get(root, "spec"), cluster);
 	if (td_op_on_demand(nodeset)) {
 		yyjson_mut_val *env = yyjson_mut_obj(d);

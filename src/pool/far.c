@@ -37,10 +37,19 @@ enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const ch
 	return p->room ? TD_FAR_MAKE : TD_FAR_WAIT;
 }
 
-int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign)
+int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign, int64_t most)
 {
-	int64_t left = foreign > reserve ? allocatable - (foreign - reserve) : allocatable;
+	if (allocatable < 0 || foreign < 0)
+		return 0;
+	int64_t all = allocatable < most ? allocatable : most,
+		left = foreign > reserve ? all - (foreign - reserve) : all;
 	return left > 0 ? left : 0;
+}
+
+int64_t td_pool_far_add(int64_t a, int64_t b)
+{
+	int64_t v;
+	return __builtin_add_overflow(a, b, &v) ? INT64_MAX : v;
 }
 
 bool td_pool_far_settle(struct td_pool_far_offered *o, int64_t want, int64_t now_ms)

@@ -11,6 +11,10 @@
 enum {
 	TD_FAR_PENDING_MS = 120000, // a copy that finds no room for so long is given up
 	TD_FAR_SETTLE_MS = 60000,   // more is offered when there has been more for so long
+	TD_FAR_CPUS = 4096,         // the most that a node is believed to have
+	TD_FAR_DEVICES = 64,
+	TD_FAR_PODS = 4096,
+	TD_FAR_NODES = 5000, // and a cluster
 };
 
 struct td_pool_far_pod {
@@ -39,8 +43,11 @@ enum td_pool_far_do {
 enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const char **ret_why);
 
 // What a node there offers here (its allocatable), of one resource. Slurm gives out all of it but `reserve`, which stays
-// for pods that are not this pool's; those may have more already.
-int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign);
+// for pods that are not this pool's; those may have more already. No more than `most`: what is there is only said, and
+// here it becomes lines of Slurm's configuration, and a file for each device.
+int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign, int64_t most);
+// The sum of two requests; what runs over is INT64_MAX.
+int64_t td_pool_far_add(int64_t a, int64_t b);
 
 // What is offered now. Less counts at once, more when it has lasted: each change drains the node once.
 struct td_pool_far_offered {

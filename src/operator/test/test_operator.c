@@ -756,7 +756,12 @@ static void test_other_cluster(void **state)
 	far = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	const struct td_op_share s = {15, 31744, 8};
 	struct td_error err = TD_ERROR_INIT;
-	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err))
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *own = td_jm_copy(td_json_root(sc));
+	td_jm_str(own, yyjson_mut_doc_get_root(own), "spec.scratch.tmp", "private");
+	td_jm_bool(own, yyjson_mut_doc_get_root(own), "spec.containers.enabled", true);
+	td_auto(td_json_unref) struct td_json *scratch = td_json_from_mut(yyjson_mut_doc_get_root(own)), *usual = NULL;
+	if (td_op_slurmd_pod(td_json_root(scratch), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err) ||
+	    td_op_slurmd_pod(td_json_root(scratch), td_json_root(set), td_json_root(node), &s, NULL, &usual, &err))
 		fail_msg("%s", err.msg);
 	yyjson_val *p = td_json_root(pod), *v;
 	size_t i, n;
@@ -768,6 +773,13 @@ static void test_other_cluster(void **state)
 	}
 	struct td_object o = {.root = p};
 	assert_string_equal(td_op_pod_node(&o), "n0"); // whatever node it runs on
+	// Jobs that run elsewhere have no /tmp here, the host's disk is not this node's to give out, and nobody uses images.
+	assert_null(td_jfind(td_jget(p, "spec.volumes"), "name", "scratch"));
+	assert_non_null(td_jfind(td_jget(td_json_root(usual), "spec.volumes"), "name", "scratch"));
+	assert_non_null(td_jfind(td_jget(td_json_root(usual), "spec.containers.[0].env"), "name", "TD_CONTAINERS"));
+	yyjson_arr_foreach (td_jget(p, "spec.containers.[0].env"), i, n, v)
+		assert_false(td_streq(td_jstr(v, "name"), "TD_SCRATCH") ||
+			     td_streq(td_jstr(v, "name"), "TD_CONTAINERS"));
 
 	// Its GPUs are files that slurmd.sh makes.
 	struct td_op_vendor none = {0};

@@ -114,10 +114,18 @@ static void test_all_states(void **state)
 
 static void test_offer(void **state)
 {
-	assert_int_equal(td_pool_far_offer(8000, 1000, 0), 8000);
-	assert_int_equal(td_pool_far_offer(8000, 1000, 1000), 8000);
-	assert_int_equal(td_pool_far_offer(8000, 1000, 3000), 6000);
-	assert_int_equal(td_pool_far_offer(8000, 0, 9000), 0);
+	enum { MOST = 100000 };
+	assert_int_equal(td_pool_far_offer(8000, 1000, 0, MOST), 8000);
+	assert_int_equal(td_pool_far_offer(8000, 1000, 1000, MOST), 8000);
+	assert_int_equal(td_pool_far_offer(8000, 1000, 3000, MOST), 6000);
+	assert_int_equal(td_pool_far_offer(8000, 0, 9000, MOST), 0);
+	// What nobody has is not believed, and no number runs over.
+	assert_int_equal(td_pool_far_offer(INT64_MAX, 0, 0, TD_FAR_DEVICES), TD_FAR_DEVICES);
+	assert_int_equal(td_pool_far_offer(INT64_MAX, 0, INT64_MAX, MOST), 0);
+	assert_int_equal(td_pool_far_offer(-1, 0, 0, MOST), 0);
+	assert_int_equal(td_pool_far_offer(8, 0, INT64_MIN, MOST), 0);
+	assert_int_equal(td_pool_far_add(INT64_MAX, 1), INT64_MAX);
+	assert_int_equal(td_pool_far_add(2, 3), 5);
 }
 
 static void test_settle(void **state)

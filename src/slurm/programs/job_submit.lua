@@ -160,10 +160,11 @@ local function only_pods(partitions, uid)
 	return true
 end
 
-local function route(job, account)
+local function route(job, account, stands)
 	local to = {}
 	for _, group in ipairs(job.partition == nil and tandem_groups or {}) do
-		if has(group, account, job.user_name) and group.name ~= tandem_usual then
+		if has(group, account, job.user_name) and group.name ~= tandem_usual
+			and (stands or not (tandem_pods_only or {})[group.name]) then
 			table.insert(to, group.name)
 		end
 	end
@@ -199,7 +200,7 @@ function slurm_job_submit(job, partitions, uid)
 		or not in_group(job.partition, account, job.user_name, uid) or not (stands or only_pods(job.partition, uid)) then
 		return slurm.ERROR
 	end
-	route(job, account)
+	route(job, account, stands)
 	-- A Tenant's job is within its quota while that lasts, and beyond it borrows (src/pool/reclaim.h).
 	local own = string.match(job.qos == nil and job.default_qos or "", "^(.+)%.quota$")
 	if own then
