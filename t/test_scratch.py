@@ -126,7 +126,8 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     assert no.returncode and "Temporary disk specification can not be satisfied" in no.stderr, no
     other = holder(pool, "researcher", "head -c 50M /dev/zero >/tmp/a")
     try:
-        script = "#!/bin/sh\nhead -c 30M /dev/zero >/tmp/a; head -c 30M /dev/zero >/var/tmp/b; ln /tmp/a /tmp/c\nexec sleep 100000\n"
+        # With many files a process of its own looks.
+        script = "#!/bin/sh\nmkdir /tmp/many && (cd /tmp/many && seq 3000 | xargs touch)\nhead -c 30M /dev/zero >/tmp/a; head -c 30M /dev/zero >/var/tmp/b; ln /tmp/a /tmp/c\nexec sleep 100000\n"
         job = pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", "held", input=script).stdout.strip()
         words = rf"the job is ended: it holds [4-6]\d MiB of the disk of {name} in /tmp, /var/tmp and its containers, and may hold 40 MiB \(--tmp\). Ask for room with --tmp=SIZE"
         wait_for("its output says so", lambda: re.search(f"scratch: {words}", pool.as_user("researcher", "cat", "held", check=False).stdout))

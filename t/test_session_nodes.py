@@ -108,6 +108,8 @@ def test_a_terminal_over_two_nodes(pool, me, mallory):
     assert pods(pool, s)[f"session-{s['id']}"]["metadata"]["uid"] == uids[f"session-{s['id']}"]
     assert again["metadata"]["annotations"]["tandem.dev/gang-size"] == "2" and me.api("GET", f"/sessions/{s['id']}")[1]["job"] == s["job"]
     assert inside("kill -0 $(cat keeps); tandem-run sh -c 'echo $RANK'").stdout.split().count("1") == 1
+    # Without a gateway, too, they end with the first one.
+    assert [(o["kind"], o["uid"]) for o in again["metadata"]["ownerReferences"]] == [("Pod", uids[f"session-{s['id']}"])]
     me.run("session", "stop", s["id"])
     wait_for("all of it is gone", lambda: gone(pool, s))
 

@@ -144,6 +144,22 @@ void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yy
 	td_jm_str(d, o, "spec.subdomain", td_jm_getstr(from, "subdomain"));
 }
 
+int td_session_nodes_owned(struct td_gateway_ask *q, const char *ns, const char *head, yyjson_mut_doc *d,
+			   struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *first = NULL;
+	int r = td_kube_get(q->g->kube, &td_pods, ns, head, td_gateway_cancel(q), &first, err);
+	if (r)
+		return td_wrap(err, "the session's first pod");
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d),
+		       *owner = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "metadata.ownerReferences"));
+	td_jm_str(d, owner, "apiVersion", "v1");
+	td_jm_str(d, owner, "kind", "Pod");
+	td_jm_str(d, owner, "name", first->name);
+	td_jm_str(d, owner, "uid", first->uid);
+	return 0;
+}
+
 // ---- what there is to do ----
 
 int td_session_nodes_wanted(const struct td_session_set *s)

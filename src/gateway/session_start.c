@@ -244,8 +244,11 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
 	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body), d);
 	finish(q, d);
-	if (td_session_nodes_asked(q->body))
+	if (td_session_nodes_asked(q->body)) {
 		td_session_nodes_pod(q->body, id, number, d);
+		if (number > 0 && (r = td_session_nodes_owned(q, ns, record, d, err)))
+			return r;
+	}
 	if ((r = add_users(q, ns, d, err)) || (r = td_session_devices(q, sc->root, record, d, err)))
 		return r;
 	if (number < 0) {

@@ -172,6 +172,10 @@ void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_
 int td_session_nodes_service(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err);
 // Adds to the pod `d` what makes it the node `number` of the session.
 void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yyjson_mut_doc *d);
+// A further node's pod belongs to the first one's, `head`, which is there: when that is deleted while no gateway runs, the
+// garbage collector ends it, and it does not go on holding its devices.
+int td_session_nodes_owned(struct td_gateway_ask *q, const char *ns, const char *head, yyjson_mut_doc *d,
+			   struct td_error *err);
 // (s->nodes) How many nodes there are to be now; -1: those that there are stay as they are.
 int td_session_nodes_wanted(const struct td_session_set *s);
 // (s->nodes) Whether this one is left as it is.

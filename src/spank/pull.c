@@ -522,8 +522,10 @@ static int pull(struct fetching *w, char **ret_key, struct td_error *err)
 			*ret_key = td_steal(key);
 		if (r != TD_NOT_FOUND)
 			return r;
-		td_auto_close int lock = -1;
-		if ((r = td_ct_store_lock(key, &lock, err)))
+		// One at a time of each user: many would take the node's disk and its CPUs from all jobs.
+		td_auto_free char *whose = w->p->owner ? td_asprintf("user.%u", w->p->owner->uid) : NULL;
+		td_auto_close int turn = -1, lock = -1;
+		if ((whose && (r = td_ct_store_lock(whose, &turn, err))) || (r = td_ct_store_lock(key, &lock, err)))
 			return r;
 		if (td_ct_store_has(key))
 			continue;

@@ -25,6 +25,12 @@ int64_t td_scratch_limit(const struct td_scratch_seen *j, int64_t usual)
 	return j->asked > 0 ? j->asked : usual;
 }
 
+void td_scratch_more(struct td_scratch_seen *j, int64_t counted)
+{
+	if (counted > j->used)
+		j->used = counted;
+}
+
 bool td_scratch_full(const struct td_scratch_disk *disk)
 {
 	return disk->free < disk->size / 100 * FULL;

@@ -25,6 +25,8 @@ struct td_scratch_seen {
 // A number of bytes, or a share of the disk ("50%", 1 to 100). -1: it is neither.
 int64_t td_scratch_bytes(const char *text, int64_t disk);
 int64_t td_scratch_limit(const struct td_scratch_seen *j, int64_t usual);
+// A look that has not ended has counted so much: it holds that at least.
+void td_scratch_more(struct td_scratch_seen *j, int64_t counted);
 // Shall somebody look now? A look at few files is made every second. One at many waits: what a job holds grows no
 // faster than what the disk holds, so one that has room left for all that was written since the last look is left
 // alone, but for once in a while, because what others removed hides what it wrote. Looks at a job take a twentieth of

@@ -23,7 +23,7 @@ struct adding {
 	size_t n;
 	int fd; // of the last level
 	dev_t dev;
-	int64_t sum, entries;
+	int64_t entries, *sum;
 };
 
 static void pop(struct adding *w)
@@ -65,7 +65,7 @@ static int enter(struct adding *w, int fd, const char *name, int64_t most)
 		    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		w->entries++;
-		w->sum += size_of(&st);
+		__atomic_add_fetch(w->sum, size_of(&st), __ATOMIC_RELAXED);
 		if (S_ISDIR(st.st_mode))
 			td_strv_add(&l.below, e->d_name);
 	}
@@ -113,9 +113,9 @@ static void leave(struct adding *w, int top)
 			pop(w);
 }
 
-int td_scratch_used(const char *path, int64_t most, int64_t *ret)
+int td_scratch_used(const char *path, int64_t most, int64_t *sum)
 {
-	__attribute__((cleanup(walk_done))) struct adding w = {.fd = -1};
+	__attribute__((cleanup(walk_done))) struct adding w = {.fd = -1, .sum = sum};
 	td_auto_close int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 	if (top < 0 || fstat(top, &st))
@@ -135,6 +135,5 @@ int td_scratch_used(const char *path, int64_t most, int64_t *ret)
 		if (fd >= 0)
 			enter(&w, fd, name, most);
 	}
-	*ret = w.sum;
 	return w.entries > most ? 1 : 0;
 }

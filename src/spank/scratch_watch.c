@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -31,6 +32,7 @@ enum {
 	EVERY_MS = 1000,
 	ASK_MS = 20000,
 	AGAIN_MS = 10000,
+	ENDS_MS = 300000,
 	HERE = 2000,
 	SWEEP_MS = 60000,
 	SWEPT = 64,
@@ -40,9 +42,9 @@ enum {
 struct scratch_job {
 	char *job;
 	struct td_scratch_seen s;
-	int64_t began_ms, next_ask_ms;
-	pid_t child; // 0: nobody looks
-	int pipe;
+	int64_t began_ms, next_ask_ms, ended_ms;
+	pid_t child;  // 0: nobody looks
+	int64_t *sum; // what the child has counted up to now; shared with it
 	bool there;
 };
 static struct scratch_job *known;
@@ -93,17 +95,15 @@ static int64_t usual(const struct td_scratch_disk *disk)
 }
 
 // ---- looking ----
-int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *ret)
+int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *sum)
 {
 	static const char *const own[] = {"tmp", "var-tmp"};
-	int64_t sum = 0, n = 0;
 	int part = 0;
 	for (size_t i = 0; i < TD_LEN(own); i++) {
 		td_auto_free char *path = td_asprintf("%s/jobs/%s/%s", dir, job, own[i]);
-		int r = td_scratch_used(path, most, &n);
+		int r = td_scratch_used(path, most, sum);
 		if (r < 0)
 			return -1;
-		sum += n;
 		part |= r;
 	}
 	// What its containers write lies on a disk of the node, too: JOB.STEP, or JOB-NAME (main.c).
@@ -112,15 +112,11 @@ int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *re
 	for (struct dirent *e; d && (e = readdir(d));) {
 		td_auto_free char *path = td_asprintf(TD_CT_RUN "/%s/own", e->d_name);
 		bool its = td_starts(e->d_name, job) && strchr(".-", e->d_name[len]) && e->d_name[len];
-		int r = its ? td_scratch_used(path, most, &n) : -1;
-		if (r >= 0) {
-			sum += n;
-			part |= r;
-		}
+		if (its && td_scratch_used(path, most, sum) > 0)
+			part = 1;
 	}
 	if (d)
 		closedir(d);
-	*ret = sum;
 	return part;
 }
 
@@ -134,7 +130,6 @@ static void seen(struct scratch_job *h, int64_t used)
 static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
 	int64_t used = 0;
-	int ends[2];
 	h->began_ms = now();
 	h->s.disk_used = disk->size - disk->free;
 	int r = td_scratch_holds(top, h->job, HERE, &used);
@@ -143,32 +138,36 @@ static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 			seen(h, used);
 		return;
 	}
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+	td_scratch_more(&h->s, used);
+	h->sum = mmap(NULL, sizeof(*h->sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (h->sum == MAP_FAILED)
 		return;
 	h->child = fork();
 	if (h->child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpriority(PRIO_PROCESS, 0, 19);
-		r = td_scratch_holds(top, h->job, INT64_MAX, &used);
-		_exit(r || write(ends[1], &used, sizeof(used)) != sizeof(used));
+		_exit(td_scratch_holds(top, h->job, INT64_MAX, h->sum) != 0);
 	}
-	close(ends[1]);
 	if (h->child < 0) {
 		h->child = 0;
-		close(ends[0]);
-		return;
+		munmap(h->sum, sizeof(*h->sum));
 	}
-	h->pipe = ends[0];
 }
 
 static void collect(struct scratch_job *h)
 {
-	int64_t used;
-	if (!h->child || waitpid(h->child, NULL, WNOHANG) == 0)
+	int status = 0;
+	if (!h->child)
 		return;
-	if (read(h->pipe, &used, sizeof(used)) == sizeof(used))
+	pid_t ended = waitpid(h->child, &status, WNOHANG);
+	int64_t used = __atomic_load_n(h->sum, __ATOMIC_RELAXED);
+	if (!ended) {
+		td_scratch_more(&h->s, used);
+		return;
+	}
+	if (!status)
 		seen(h, used);
-	close(h->pipe);
+	munmap(h->sum, sizeof(*h->sum));
 	h->child = 0;
 }
 
@@ -177,7 +176,7 @@ static void forget(struct scratch_job *h)
 	if (h->child) {
 		kill(h->child, SIGKILL);
 		waitpid(h->child, NULL, 0);
-		close(h->pipe);
+		munmap(h->sum, sizeof(*h->sum));
 	}
 	free(h->job);
 }
@@ -262,7 +261,7 @@ static void end(struct scratch_job *h, const char *words)
 	// What others wrote there stays.
 	char *get[] = {"squeue", "-h", "-O", "JobID:24,admin_comment:4000", "-j", h->job, NULL};
 	td_auto_free char *was = run(get, &out) ? line_of(&out, h->job) : NULL;
-	if (was) {
+	if (was && !strstr(was, TD_SAID_SCRATCH)) {
 		bool none = !*was || td_streq(was, "(null)");
 		td_auto_free char *id = td_asprintf("jobid=%s", h->job),
 				  *text = none ? td_asprintf("admincomment=" TD_SAID_SCRATCH "%s", words)
@@ -270,6 +269,7 @@ static void end(struct scratch_job *h, const char *words)
 		run((char *[]){"scontrol", "update", id, text, NULL}, NULL);
 	}
 	h->s.ended = run((char *[]){"scancel", h->job, NULL}, NULL);
+	h->ended_ms = now();
 }
 
 // What sbcast wrote for a job that never had a step here goes when its user has no job here any more.
@@ -356,6 +356,9 @@ static void decide(const struct td_scratch_disk *disk, int64_t most)
 	for (size_t i = 0; i < n_known; i++) {
 		struct scratch_job *h = &known[i];
 		collect(h);
+		// One that was told to end is gone by then, or it goes on: put back in the queue it has the same id.
+		if (h->s.ended && now() - h->ended_ms >= ENDS_MS)
+			h->s = (struct td_scratch_seen){.asked = h->s.asked, .used = -1};
 		if (!h->child && !h->s.ended && td_scratch_due(&h->s, most, disk, now()))
 			begin(h, disk);
 		if (td_scratch_ask(&h->s, most, disk) && now() >= h->next_ask_ms)
@@ -395,7 +398,7 @@ int td_scratch_list(const char *dir)
 	td_scratch_jobs(dir, &jobs);
 	printf("%-12s %12s\n", "JOB", "MIB");
 	for (size_t i = 0; i < jobs.n; i++) {
-		int64_t used;
+		int64_t used = 0;
 		if (!td_scratch_holds(dir, jobs.v[i], INT64_MAX, &used))
 			printf("%-12s %12lld\n", jobs.v[i], (long long)(used >> 20));
 	}

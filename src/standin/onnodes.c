@@ -29,6 +29,8 @@ struct part {
 	char host[256];
 	uint8_t *got;
 	size_t n_got, cap;
+	uint8_t *out; // not yet taken by its node
+	size_t n_out;
 	bool said[2]; // (with labels) the line that is being written at stdout, stderr is this one's
 	int code;     // -1: it runs
 };
@@ -41,6 +43,7 @@ struct all {
 	struct part v[NODES];
 	int n;
 	bool label, typed; // typed: the standard input goes along
+	bool deaf;         // nobody reads the output any more
 	int asked;         // signals of the caller's
 	int worst;
 	int64_t kill_at; // 0: nobody is being ended
@@ -270,7 +273,7 @@ static struct text request(const struct all *a, const struct part *p, char **arg
 
 // ---- while it runs ----
 
-static void put(int fd, const uint8_t *p, size_t n)
+static void put(struct all *a, int fd, const uint8_t *p, size_t n)
 {
 	while (n) {
 		ssize_t k = write(fd, p, n);
@@ -278,7 +281,8 @@ static void put(int fd, const uint8_t *p, size_t n)
 			struct pollfd f = {fd, POLLOUT, 0};
 			poll(&f, 1, -1);
 		} else if (k < 0 && errno != EINTR) {
-			return; // nobody reads any more
+			a->deaf = a->deaf || fd == 1;
+			return;
 		}
 		p += k > 0 ? k : 0;
 		n -= k > 0 ? (size_t)k : 0;
@@ -291,33 +295,54 @@ static void show(struct all *a, struct part *p, int fd, const uint8_t *s, size_t
 {
 	char before[16];
 	if (!a->label) {
-		put(fd, s, n);
+		put(a, fd, s, n);
 		return;
 	}
 	const int to = fd - 1;
 	for (int i = 0; i < a->n; i++)
 		if (&a->v[i] != p && a->v[i].said[to]) {
-			put(fd, (const uint8_t *)"\n", 1);
+			put(a, fd, (const uint8_t *)"\n", 1);
 			a->v[i].said[to] = false;
 		}
 	while (n) {
 		const uint8_t *nl = memchr(s, '\n', n);
 		size_t k = nl ? (size_t)(nl - s) + 1 : n;
 		int len = p->said[to] ? 0 : snprintf(before, sizeof(before), "%d: ", p->rank);
-		put(fd, (const uint8_t *)before, (size_t)len);
-		put(fd, s, k);
+		put(a, fd, (const uint8_t *)before, (size_t)len);
+		put(a, fd, s, k);
 		p->said[to] = !nl;
 		s += k;
 		n -= k;
 	}
 }
 
+// What its node takes now of what is for it. That one may wait itself until its output is taken, so nothing here waits
+// for it; that it is gone is heard.
+static void flush(struct part *p)
+{
+	ssize_t n = p->n_out ? send(p->fd, p->out, p->n_out, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		n = (ssize_t)p->n_out;
+	if (n > 0)
+		memmove(p->out, p->out + n, p->n_out -= (size_t)n);
+}
+
+static void say(struct part *p, char letter, const uint8_t *data, size_t n)
+{
+	if (p->fd < 0)
+		return;
+	p->out = td_standin_more(p->out, p->n_out + STANDIN_WORKER_HEAD + n);
+	td_standin_worker_head(p->out + p->n_out, letter, n);
+	memcpy(p->out + p->n_out + STANDIN_WORKER_HEAD, data, n);
+	p->n_out += STANDIN_WORKER_HEAD + n;
+	flush(p);
+}
+
 static void tell(struct all *a, int number)
 {
 	uint8_t b = (uint8_t)number;
 	for (int i = 0; i < a->n; i++)
-		if (a->v[i].fd >= 0)
-			td_standin_worker_send(a->v[i].fd, 's', &b, 1);
+		say(&a->v[i], 's', &b, 1);
 }
 
 // One has ended. When it failed, the others would wait for it for ever: they are ended.
@@ -387,8 +412,7 @@ static void typed(struct all *a)
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	a->typed = n > 0;
-	if (a->v[0].fd >= 0)
-		td_standin_worker_send(a->v[0].fd, n > 0 ? 'i' : 'c', b, n > 0 ? (size_t)n : 0);
+	say(&a->v[0], n > 0 ? 'i' : 'c', b, n > 0 ? (size_t)n : 0);
 }
 
 static int follow(struct all *a)
@@ -405,18 +429,26 @@ static int follow(struct all *a)
 		struct pollfd p[NODES + 2];
 		int left = 0;
 		for (int i = 0; i < a->n; i++) {
-			p[i] = (struct pollfd){a->v[i].fd, POLLIN, 0};
+			p[i] = (struct pollfd){a->v[i].fd, (short)(POLLIN | (a->v[i].n_out ? POLLOUT : 0)), 0};
 			left += a->v[i].fd >= 0;
 		}
 		if (!left)
 			return a->worst;
 		p[a->n] = (struct pollfd){signals, POLLIN, 0};
-		p[a->n + 1] = (struct pollfd){a->typed ? 0 : -1, POLLIN, 0};
+		p[a->n + 1] = (struct pollfd){a->typed && !a->v[0].n_out ? 0 : -1, POLLIN, 0};
 		int64_t wait = a->kill_at ? a->kill_at - td_standin_now_ms() : -1;
 		poll(p, (nfds_t)a->n + 2, a->kill_at ? (int)(wait > 0 ? wait : 0) : -1);
 		for (int i = 0; i < a->n; i++)
-			if (p[i].revents)
+			if (p[i].revents & POLLOUT)
+				flush(&a->v[i]);
+		for (int i = 0; i < a->n; i++)
+			if (p[i].revents & ~POLLOUT)
 				hear(a, &a->v[i]);
+		if (a->deaf && !a->kill_at) { // as of a program that writes to that pipe itself
+			a->worst = a->worst ? a->worst : 128 + SIGPIPE;
+			a->kill_at = td_standin_now_ms() + KILL_MS;
+			tell(a, SIGPIPE);
+		}
 		if (p[a->n].revents)
 			told(a, signals);
 		if (p[a->n + 1].revents)

@@ -89,12 +89,14 @@ static bool start(struct command *c, const struct standin_worker_request *r)
 	return c->pid > 0;
 }
 
-// What it has written. False: the client is gone.
+// What it has written, but no more than its pipe holds: whoever writes for ever must not keep the client's signals and its
+// other output waiting, nor, left behind by a command that is over, its exit code. False: the client is gone.
 static bool carry(const struct command *c, int *fd, char letter)
 {
 	uint8_t b[PIPE];
 	ssize_t n;
-	while (*fd >= 0 && (n = read(*fd, b, sizeof(b))) != -1) {
+	long most = *fd >= 0 ? fcntl(*fd, F_GETPIPE_SZ) : 0;
+	for (; *fd >= 0 && most > 0 && (n = read(*fd, b, sizeof(b))) != -1; most -= n) {
 		if (!n)
 			close_fd(fd);
 		else if (!td_standin_worker_send(c->client, letter, b, (size_t)n))

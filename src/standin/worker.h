@@ -22,6 +22,8 @@ enum {
 
 // realloc(), which does not fail.
 void *td_standin_more(void *p, size_t n);
+// The STANDIN_WORKER_HEAD bytes before n bytes of data.
+void td_standin_worker_head(uint8_t *ret, char letter, size_t n);
 // Waits for the frame's place in the socket's buffer as long as the other end takes something. False: it is gone.
 bool td_standin_worker_send(int fd, char letter, const void *data, size_t n);
 // One frame from the bytes that came: its whole length. 0: it is not all there. -1: no such frame is ever sent.

@@ -34,10 +34,17 @@ static bool send_all(int fd, const uint8_t *p, size_t n)
 	return true;
 }
 
+void td_standin_worker_head(uint8_t *ret, char letter, size_t n)
+{
+	ret[0] = (uint8_t)letter;
+	for (int i = 1; i < STANDIN_WORKER_HEAD; i++)
+		ret[i] = (uint8_t)(n >> 8 * (STANDIN_WORKER_HEAD - 1 - i));
+}
+
 bool td_standin_worker_send(int fd, char letter, const void *data, size_t n)
 {
-	const uint8_t head[STANDIN_WORKER_HEAD] = {(uint8_t)letter, (uint8_t)(n >> 24), (uint8_t)(n >> 16),
-						   (uint8_t)(n >> 8), (uint8_t)n};
+	uint8_t head[STANDIN_WORKER_HEAD];
+	td_standin_worker_head(head, letter, n);
 	return send_all(fd, head, sizeof(head)) && send_all(fd, data, n);
 }
 

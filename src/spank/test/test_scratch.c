@@ -151,6 +151,12 @@ static void test_what_a_directory_holds(void **state)
 	assert_in_range(sum, at_least - 2, at_least + 303 * 4096); // a third of a file is cut off three times
 	assert_int_equal(td_scratch_used(at("held"), 10, &with), 1);
 	assert_true(with < sum);
+	// What is counted is seen while it is counted: a look at more than can be looked at counts what it has met.
+	struct td_scratch_seen endless = {.asked = 0, .used = -1};
+	td_scratch_more(&endless, with);
+	assert_true(endless.used == with && td_scratch_over(&endless, with - 1));
+	td_scratch_more(&endless, with - 1);
+	assert_int_equal(endless.used, with);
 	assert_int_equal(td_scratch_used(at("nothing"), 10, &with), -1);
 	assert_int_equal(td_scratch_used(at("held/out"), 10, &with), -1); // a link in its place
 	assert_int_equal(td_rm_rf(at("held"), NULL), 0);

@@ -1052,6 +1052,26 @@ class Nodes(unittest.TestCase):
         r = self.do("tandem-rsh", "localhost", "sleep 1000 & echo $!")
         os.kill(int(r.stdout), signal.SIGKILL)
 
+    def test_much_that_is_written(self):
+        # Each end waits for the other: what comes in grows to many times as much.
+        data = b"x" * 63 + b"\n"
+        for host in ("first", "localhost"):
+            r = subprocess.run([f"{self.dir.name}/tandem-rsh", host, "awk '{for (i = 0; i < 8; i++) print}'"], env=self.env, input=data * 200000, stdout=subprocess.PIPE, timeout=DEADLINE)
+            self.assertEqual((r.returncode, len(r.stdout)), (0, 8 * 64 * 200000), host)
+        # A signal, and the end of who reads, reach one that writes for ever; who is left behind holds nobody up.
+        with subprocess.Popen([f"{self.dir.name}/tandem-run", "sh", "-c", "exec cat /dev/zero"], env=self.env, stdout=subprocess.PIPE) as p:
+            p.stdout.read(1 << 20)
+            p.send_signal(signal.SIGINT)
+            while p.stdout.read(1 << 16):
+                pass
+            self.assertEqual(p.wait(DEADLINE), 130)
+        with subprocess.Popen([f"{self.dir.name}/tandem-run", "sh", "-c", "exec cat /dev/zero"], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+            p.stdout.read(1)
+            p.stdout.close()
+            self.assertEqual((p.wait(DEADLINE), p.stderr.read()), (141, b""))
+        r = self.do("tandem-run", "--workers", "sh", "-c", "cat /dev/zero & echo $! >&2")
+        self.assertEqual(r.returncode, 0)
+
     def test_who_has_no_key(self):
         self.assertEqual(self.do("tandem-run", "true").returncode, 0)  # it listens
         for said in (b"r\0\0\0\x09/\0\0touch\0x\0\n", b"auth " + b"0" * 32 + b" " + b"0" * 40 + b"\n"):
