@@ -254,10 +254,13 @@ def test_a_tenants_own_admins_keep_its_projects(pool, tmp_path):
     rows = associations(pool, "physics.quarks")
     own, his = rows["physics.quarks", ""], rows["physics.quarks", "researcher"]
     assert (own["ParentName"], own["GrpTRES"], his["MaxJobs"]) == ("physics", "gres/gpu=1", "7") and len(rows) == 3
-    # An object does the same: here one that can be nothing.
-    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Project", "metadata": {"name": "stray", "namespace": "default"}, "spec": {}})
-    wait_for("it is nobody's", lambda: [c["reason"] for c in pool.get("project", "stray", "-n", "default").get("status", {}).get("conditions", [])] == ["NoTenant"])
-    pool.kubectl("delete", "project", "stray", "-n", "default")
+    # An object does the same: here two that can be nothing. Whoever labels a namespace has not made it the Tenant's.
+    pool.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "squat", "labels": {"tandem.dev/tenant": "physics"}}})
+    for ns in ("default", "squat"):
+        pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Project", "metadata": {"name": "stray", "namespace": ns}, "spec": {}})
+        wait_for("it is nobody's", lambda: [c["reason"] for c in pool.get("project", "stray", "-n", ns).get("status", {}).get("conditions", [])] == ["NoTenant"])
+        pool.kubectl("delete", "project", "stray", "-n", ns)
+    pool.kubectl("delete", "namespace", "squat", "--timeout=120s")
 
     # Pods name it; only its people's, and only in a namespace of its Tenant.
     def pod(name, ns="physics", user="researcher"):

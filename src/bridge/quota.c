@@ -121,7 +121,10 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	yyjson_val *k, *x;
 	size_t i, n;
 	const char *named = td_jkey_str(td_jget(l->pod, "metadata.annotations"), td_annotations[TD_ASKS_ACCOUNT].name);
-	for (i = 0; i < l->n && named && !t; i++) // a project
+	// A project that it may be charged to: the words are for those only.
+	if (named && td_settings_project(l->s, ns, td_want_person(l->pod), named, NULL) != TD_PROJECT_MAY)
+		named = NULL;
+	for (i = 0; i < l->n && named && !t; i++)
 		if (td_streq(td_jstr(l->tenants[i], "status.account"), named))
 			t = l->tenants[i];
 	for (i = 0; i < l->n && !t; i++)

@@ -178,18 +178,20 @@ static void read_people(const yyjson_val *t, const char *of, struct td_settings 
 static void read_project(const yyjson_val *t, struct td_settings *s)
 {
 	yyjson_val *x, *spaces = td_jget(t, "spec.namespaces");
-	const char *account = td_jstr(t, "status.account"), *parent = td_jstr(t, "spec.parent");
+	const char *account = td_jstr(t, "status.account"), *parent = td_jstr(t, "spec.parent"),
+		   *qos = td_jstr(t, "status.qos");
 	size_t i, n;
 	if (!account || !parent || !spaces || yyjson_arr_size(spaces))
 		return;
 	account = td_arena_strdup(s->arena, account);
 	parent = td_arena_strdup(s->arena, parent);
+	qos = td_arena_strdup(s->arena, qos);
 	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
 		const char *user = td_jstr(x, "user");
 		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
 			s->projects[s->n_projects++] = (struct td_settings_project){
 				account, parent, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
-				td_arena_strdup(s->arena, user)};
+				td_arena_strdup(s->arena, user), qos};
 	}
 }
 
@@ -294,8 +296,8 @@ static char *text_of(const yyjson_val *cluster, const struct td_tenant_list *ten
 	for (size_t i = 0; i < s->n_people; i++)
 		td_buf_printf(&b, " %s/%s=%s", s->people[i].of, s->people[i].name, s->people[i].user);
 	for (size_t i = 0; i < s->n_projects; i++)
-		td_buf_printf(&b, " %s<%s/%s=%s", s->projects[i].account, s->projects[i].parent, s->projects[i].name,
-			      s->projects[i].user);
+		td_buf_printf(&b, " %s<%s/%s=%s,%s", s->projects[i].account, s->projects[i].parent, s->projects[i].name,
+			      s->projects[i].user, s->projects[i].qos ? s->projects[i].qos : "");
 	for (size_t i = 0; i < s->groups.n; i++) {
 		td_buf_printf(&b, " %s:", s->groups.v[i].name);
 		for (size_t k = 0; k < s->groups.v[i].n_users; k++)
@@ -520,7 +522,7 @@ bool td_settings_owner_of(const struct td_settings *s, const char *ns, const cha
 }
 
 enum td_settings_may td_settings_project(const struct td_settings *s, const char *ns, const char *person,
-					 const char *account)
+					 const char *account, const char **ret_qos)
 {
 	const struct td_ns_map *m = NULL;
 	enum td_settings_may may = TD_PROJECT_NOT;
@@ -535,6 +537,8 @@ enum td_settings_may td_settings_project(const struct td_settings *s, const char
 			continue;
 		may = td_streq(m->tenant ? p->name : p->user, m->tenant ? person : m->user) ? TD_PROJECT_MAY
 											    : TD_PROJECT_STRANGER;
+		if (may == TD_PROJECT_MAY && ret_qos)
+			*ret_qos = p->qos;
 	}
 	return may;
 }

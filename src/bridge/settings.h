@@ -31,6 +31,7 @@ struct td_ns_map {
 struct td_settings_project {
 	const char *account, *parent; // parent: the Tenant above
 	const char *name, *user;      // of one of its people in Kubernetes and in Slurm
+	const char *qos;              // that its jobs ask for; NULL: Slurm's default
 };
 struct td_settings_weight {
 	const char *account;
@@ -145,10 +146,11 @@ bool td_settings_private(const struct td_settings *s, const char *ns);
 bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret);
 // May a pod of this namespace and person (as above) be charged to this project's account? In a Tenant's namespace to
 // those of that Tenant which the person is in; in a namespace that spec.scheduler gives to a user by name, to those
-// which that user is in. NOT: there is no such project for this namespace. STRANGER: he is not in it.
+// which that user is in. NOT: there is no such project for this namespace. STRANGER: he is not in it. MAY: *ret_qos
+// is what pods ask for that name no QOS (ret_qos NULL: nobody wants to know).
 enum td_settings_may { TD_PROJECT_NOT, TD_PROJECT_STRANGER, TD_PROJECT_MAY };
 enum td_settings_may td_settings_project(const struct td_settings *s, const char *ns, const char *person,
-					 const char *account);
+					 const char *account, const char **ret_qos);
 // The share of an account beside the others: its Tenant's weight, else 1.
 int64_t td_settings_weight(const struct td_settings *s, const char *account);
 // Fills groups and usual (granted.c).

@@ -72,6 +72,8 @@ static int rotate(struct td_client *c, const char *id, struct td_error *err)
 	if (!k)
 		return td_fail(err, TD_NOT_FOUND, "you have no key \"%.20s\": `tandem key list` shows yours", id);
 	long long ends = td_jint(k, "expires", 0), left = ends - td_real_ms(&td_clock_system) / 1000;
+	if (ends && left <= 0)
+		return td_fail(err, TD_INVALID, "key %.20s has ended: make another one with `tandem key create`", id);
 	const struct key_asked like = {.project = td_jstr(k, "project"),
 				       .name = td_jstr_or(k, "name", "by tandem key"),
 				       .days = ends ? (int)((left + DAY_S - 1) / DAY_S) : 0};

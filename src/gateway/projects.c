@@ -3,6 +3,7 @@
 #include "gateway/usage.h"
 
 #include "api/storagequota.h"
+#include "kube/tenant.h"
 #include "slurm/resource.h"
 
 #include <string.h>
@@ -71,10 +72,26 @@ static int members_check(const struct td_object *tenant, const yyjson_val *names
 	return 0;
 }
 
-// Where its projects are.
-static const char *space_of(const struct td_object *tenant)
+// Whether this namespace of its status is the Tenant's still: that is behind while Slurm does not answer, and meanwhile
+// the namespace may have become another's.
+static bool is_its(const struct td_gateway_viewer *v, const struct td_object *tenant, const char *ns)
 {
-	return td_jstr(td_jget(tenant->root, "status.namespaces.[0]"), "name");
+	bool its = td_kube_tenant_names(tenant, ns);
+	for (size_t i = 0; i < v->tenants.n && its; i++)
+		its = v->tenants.v[i] == tenant || !td_kube_tenant_names(v->tenants.v[i], ns) ||
+		      !td_jfind(td_jget(v->tenants.v[i]->root, "status.namespaces"), "name", ns);
+	return its;
+}
+
+// Where its projects are.
+static const char *space_of(const struct td_gateway_viewer *v, const struct td_object *tenant)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(tenant->root, "status.namespaces"), i, n, x)
+		if (is_its(v, tenant, td_jstr_or(x, "name", "")))
+			return td_jstr(x, "name");
+	return NULL;
 }
 
 static int make(struct td_gateway_ask *q, struct td_error *err)
@@ -87,11 +104,12 @@ static int make(struct td_gateway_ask *q, struct td_error *err)
 	    (r = quota_check(q, td_jget(q->body, "quota"), err)) ||
 	    (r = members_check(t, td_jget(q->body, "members"), "members", err)))
 		return r;
-	if (!space_of(t))
+	const char *space = space_of(&v, t);
+	if (!space)
 		return td_fail(
 			err, TD_CONFLICT,
-			"Tenant %s has no namespace, where its projects would be: an administrator of the cluster "
-			"adds one (spec.namespaces)",
+			"Tenant %s has no namespace of its own, where its projects would be: an administrator of the "
+			"cluster adds one (spec.namespaces)",
 			tenant);
 	td_auto_free char *account = td_asprintf("%s.%s", tenant, name);
 	const struct td_object *there = tenant_named(&v, account);
@@ -106,17 +124,17 @@ static int make(struct td_gateway_ask *q, struct td_error *err)
 	td_jm_str(d, o, "apiVersion", "tandem.dev/v1alpha1");
 	td_jm_str(d, o, "kind", td_projects.kind);
 	td_jm_str(d, o, "metadata.name", name);
-	td_jm_str(d, o, "metadata.namespace", space_of(t));
+	td_jm_str(d, o, "metadata.namespace", space);
 	spec = td_jm_obj(d, o, "spec");
 	static const char *const fields[] = {"members", "quota", "weight"};
 	for (size_t i = 0; i < TD_LEN(fields); i++)
 		if (td_jget(q->body, fields[i]))
 			td_jm_copyval(d, spec, fields[i], td_jget(q->body, fields[i]));
-	r = td_kube_create(q->g->kube, &td_projects, space_of(t), o, td_gateway_cancel(q), NULL, err);
+	r = td_kube_create(q->g->kube, &td_projects, space, o, td_gateway_cancel(q), NULL, err);
 	if (r == TD_EXISTS)
 		return td_fail(err, r, "there is a project %.127s already: take another name", account);
 	if (r)
-		return td_wrap(err, "Project %s/%s", space_of(t), name);
+		return td_wrap(err, "Project %s/%s", space, name);
 	td_jm_str(answer, a, "name", account);
 	td_jm_str(answer, a, "tenant", tenant);
 	td_jm_str(answer, a, "account", account);
@@ -138,10 +156,12 @@ static int find(struct td_gateway_ask *q, const struct td_gateway_viewer *v, con
 	yyjson_val *spaces = td_jget((*ret_tenant)->root, "status.namespaces"), *x;
 	size_t i, n;
 	yyjson_arr_foreach (spaces, i, n, x) {
-		r = td_kube_get(q->g->kube, &td_projects, td_jstr_or(x, "name", ""), dot + 1, td_gateway_cancel(q), ret,
-				err);
+		const char *ns = td_jstr_or(x, "name", "");
+		if (!is_its(v, *ret_tenant, ns))
+			continue;
+		r = td_kube_get(q->g->kube, &td_projects, ns, dot + 1, td_gateway_cancel(q), ret, err);
 		if (r != TD_NOT_FOUND)
-			return r;
+			return r ? td_wrap(err, "Project %s/%s", ns, dot + 1) : 0;
 	}
 	return td_fail(err, TD_NOT_FOUND, "Tenant %s has no project \"%.63s\": `tandem project list` lists them",
 		       tenant, dot + 1);
@@ -274,7 +294,8 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++) {
 		const struct td_object *up = NULL;
 		for (size_t k = 0; k < v.n_mine && !up; k++)
-			if (td_jfind(td_jget(v.mine[k]->root, "status.namespaces"), "name", all.v[i]->ns))
+			if (td_jfind(td_jget(v.mine[k]->root, "status.namespaces"), "name", all.v[i]->ns) &&
+			    is_its(&v, v.mine[k], all.v[i]->ns))
 				up = v.mine[k];
 		td_auto_free char *name = up ? td_asprintf("%s.%s", up->name, all.v[i]->name) : NULL;
 		if (up && leads(up, q->user.name) && !tenant_named(&v, name))

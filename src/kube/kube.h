@@ -20,7 +20,7 @@
 //   exec.[ch]                   a program in a container
 //   csr.[ch]                    requests for nodes' certificates
 //   health.[ch]                 /metrics, /livez and /readyz of a role
-//   people.[ch]                 keys and passwords of people: one Secret
+//   people.[ch] tenant.[ch]     keys and passwords of people: one Secret; which namespaces a Tenant names
 //   options.h                   command-line options that several roles have
 #pragma once
 

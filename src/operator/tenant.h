@@ -95,7 +95,7 @@ const char *td_op_tenant_storage(struct td_op_tenant_pass *p);
 // Makes, mends and removes the Tenants of Projects, and writes the Projects' statuses. Other things of these Tenants come
 // with the watch. It looks at all Projects: no call for those that are as they should be.
 int td_op_tenant_projects(struct td_op_tenant_pass *p, struct td_error *err);
-// The Tenant whose namespace this is. The caller frees it; NULL: nobody's.
+// The Tenant whose namespace this is: it names it, and the label says so, too. The caller frees it; NULL: nobody's.
 char *td_op_project_tenant(const struct td_op_tenants *ts, const char *ns);
 
 // ---- tenant_objects.c ----

@@ -7,6 +7,7 @@
 
 #include "api/condition.h"
 #include "base/log.h"
+#include "kube/tenant.h"
 #include "pool/project.h"
 
 #include <string.h>
@@ -72,11 +73,16 @@ static void judge(struct project_work *w)
 	w->message = w->v.message;
 }
 
-// Copies a member of the Tenant above, as he is there.
-static void add_member(struct project_work *w, const char *user, yyjson_mut_doc *d, yyjson_mut_val *list)
+// Copies the members of the Tenant above who are in it, as they are there. Both lists have one order.
+static void add_members(struct project_work *w, yyjson_mut_doc *d, yyjson_mut_val *list)
 {
-	const yyjson_val *m = td_jfind(td_jget(w->p->v[w->up].o->root, "spec.members"), "user", user);
-	yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, (yyjson_val *)(uintptr_t)m));
+	yyjson_val *m;
+	size_t i, n, at = 0;
+	yyjson_arr_foreach (td_jget(w->p->v[w->up].o->root, "spec.members"), i, n, m)
+		if (at < w->v.n_members && runs(m) && !strcmp(td_jstr_or(m, "user", ""), w->v.members[at])) {
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, m));
+			at++;
+		}
 }
 
 // What of the Tenant's spec is as the project says.
@@ -84,7 +90,7 @@ static yyjson_mut_doc *wanted(struct project_work *w, bool with_quota)
 {
 	const yyjson_val *up = w->p->v[w->up].o->root, *o = w->o->root;
 	yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *spec = yyjson_mut_doc_get_root(d), *members;
+	yyjson_mut_val *spec = yyjson_mut_doc_get_root(d);
 	td_jm_copyval(d, spec, "cluster", td_jget(up, "spec.cluster"));
 	td_jm_str(d, spec, "parent", w->p->v[w->up].o->name);
 	td_jm_arr(d, spec, "namespaces");
@@ -94,9 +100,7 @@ static yyjson_mut_doc *wanted(struct project_work *w, bool with_quota)
 		td_jm_copyval(d, spec, "perUser", td_jget(up, "spec.perUser"));
 	if (with_quota && yyjson_obj_size(td_jget(o, "spec.quota")))
 		td_jm_copyval(d, spec, "quota", td_jget(o, "spec.quota"));
-	members = td_jm_arr(d, spec, "members");
-	for (size_t i = 0; i < w->v.n_members; i++)
-		add_member(w, w->v.members[i], d, members);
+	add_members(w, d, td_jm_arr(d, spec, "members"));
 	return d;
 }
 
@@ -248,7 +252,7 @@ char *td_op_project_tenant(const struct td_op_tenants *ts, const char *ns)
 	td_auto(td_object_unref) struct td_object *space = td_informer_get(ts->namespaces, NULL, ns);
 	const char *name = space && !td_object_deleting(space) ? td_object_label(space, TD_LABEL_TENANT) : NULL;
 	td_auto(td_object_unref) struct td_object *t = name ? td_informer_get(ts->tenants, NULL, name) : NULL;
-	return t ? td_strdup(name) : NULL;
+	return t && td_kube_tenant_names(t, ns) ? td_strdup(name) : NULL;
 }
 
 int td_op_tenant_projects(struct td_op_tenant_pass *p, struct td_error *err)

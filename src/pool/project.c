@@ -1,6 +1,7 @@
 // Projects: their names, people and quotas.
 #include "pool/project.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void wrong(struct td_pool_project_verdict *v, const char *reason, const char *message)
@@ -11,25 +12,42 @@ static void wrong(struct td_pool_project_verdict *v, const char *reason, const c
 	}
 }
 
-static bool in(const char *const *v, size_t n, const char *s)
+enum { TOLD_MOST = 10 }; // of strangers: whoever makes a project may name thousands
+
+static int by_name(const void *a, const void *b)
 {
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static const char *const *sorted(struct td_arena *arena, const char *const *v, size_t n)
+{
+	const char **l = td_arena_alloc(arena, (n + 1) * sizeof(*l));
 	for (size_t i = 0; i < n; i++)
-		if (!strcmp(v[i], s))
-			return true;
-	return false;
+		l[i] = v[i];
+	qsort(l, n, sizeof(*l), by_name);
+	return l;
+}
+
+static bool in(const char *const *sorted_v, size_t n, const char *s)
+{
+	return bsearch(&s, sorted_v, n, sizeof(*sorted_v), by_name) != NULL;
 }
 
 static void people(struct td_arena *arena, const struct td_pool_project *p, struct td_pool_project_verdict *v)
 {
 	const char **l = td_arena_alloc(arena, (p->n_people + 1) * sizeof(*l)), *strangers = NULL;
+	const char *const *asked = sorted(arena, p->asked, p->n_asked);
+	const char *const *there = sorted(arena, p->people, p->n_people);
+	size_t n = 0;
 	for (size_t i = 0; i < p->n_people; i++)
-		if (p->all || in(p->asked, p->n_asked, p->people[i]))
+		if (p->all || in(asked, p->n_asked, p->people[i]))
 			l[v->n_members++] = p->people[i];
 	v->members = l;
 	for (size_t i = 0; i < p->n_asked; i++)
-		if (!in(p->people, p->n_people, p->asked[i]))
-			strangers =
-				strangers ? td_arena_printf(arena, "%.900s, %s", strangers, p->asked[i]) : p->asked[i];
+		if (!in(there, p->n_people, p->asked[i]) && ++n <= TOLD_MOST)
+			strangers = strangers ? td_arena_printf(arena, "%s, %s", strangers, p->asked[i]) : p->asked[i];
+	if (n > TOLD_MOST)
+		strangers = td_arena_printf(arena, "%s and %zu more", strangers, n - TOLD_MOST);
 	if (strangers)
 		wrong(v, "MembersUnknown",
 		      td_arena_printf(arena,

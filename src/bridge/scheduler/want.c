@@ -176,14 +176,17 @@ static const char *owned(struct reader *rd, enum td_annotation_key key, const ch
 	return NULL;
 }
 
-// The account: the namespace's, or that of a project that the pod names and its person is in.
-static const char *charged(struct reader *rd, const struct td_settings *s, const char *person, const char *own)
+// The account: the namespace's, or that of a project that the pod names and its person is in. Then o is as in that: its
+// groups, and its QOS, since Slurm refuses those of another account.
+static const char *charged(struct reader *rd, const struct td_settings *s, const char *person, struct td_owner *o)
 {
-	const char *said = note(rd, TD_ASKS_ACCOUNT);
-	if (rd->r || !said || td_streq(said, own))
-		return owned(rd, TD_ASKS_ACCOUNT, own, false);
-	switch (td_settings_project(s, rd->ns, person, said)) {
+	const char *said = note(rd, TD_ASKS_ACCOUNT), *qos = NULL;
+	if (rd->r || !said || td_streq(said, o->account))
+		return owned(rd, TD_ASKS_ACCOUNT, o->account, false);
+	switch (td_settings_project(s, rd->ns, person, said, &qos)) {
 	case TD_PROJECT_MAY:
+		o->account = said;
+		o->usual_qos = qos;
 		return said;
 	case TD_PROJECT_STRANGER:
 		rd->r = td_fail(
@@ -196,7 +199,7 @@ static const char *charged(struct reader *rd, const struct td_settings *s, const
 	case TD_PROJECT_NOT:
 		break;
 	}
-	return owned(rd, TD_ASKS_ACCOUNT, own, false);
+	return owned(rd, TD_ASKS_ACCOUNT, o->account, false);
 }
 
 // The constraint, joined with the data sets that the pod wants.
@@ -460,7 +463,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	a->comment = td_arena_strdup(w.arena, mark);
 	a->uid = o.uid;
 	// Without associations Slurm takes any account that a job names.
-	a->account = charged(&rd, s, td_want_person(pod), o.account);
+	a->account = charged(&rd, s, td_want_person(pod), &o);
 	a->partition = owned(&rd, TD_ASKS_PARTITION, o.partition, true);
 	if (!rd.r)
 		a->partition = route(&rd, s, &o, a->partition);

@@ -318,7 +318,7 @@ static void test_projects(void **state)
 		"{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"users\":[{\"name\":\"pods\",\"uid\":2000},{\"name\":"
 		"\"alice\",\"uid\":1001}],\"scheduler\":{\"defaultUser\":\"pods\",\"namespaces\":[{\"namespace\":"
 		"\"sessions-alice\",\"user\":\"alice\"},{\"namespace\":\"sessions-bob\",\"user\":\"bob\"},"
-		"{\"namespace\":\"*\",\"user\":\"alice\"}]}}}";
+		"{\"namespace\":\"*\",\"user\":\"alice\"}]},\"resourceGroups\":[{\"name\":\"fast\"}]}}";
 	static const char *const tenants[] = {
 		"{\"metadata\":{\"name\":\"physics\"},\"spec\":{\"members\":[{\"user\":\"alice\"}]},"
 		"\"status\":{\"account\":\"phys\",\"namespaces\":[{\"name\":\"lab\",\"user\":\"pods\"}]}}",
@@ -330,7 +330,10 @@ static void test_projects(void **state)
 		"\"status\":{\"account\":\"physics.q\"}}",
 		"{\"metadata\":{\"name\":\"physics.new\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],"
 		"\"members\":["
-		"{\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"}]}}"};
+		"{\"user\":\"alice\",\"kubernetesUser\":\"alice@uni\"}]}}",
+		"{\"metadata\":{\"name\":\"lenses\"},\"spec\":{\"parent\":\"physics\",\"namespaces\":[],"
+		"\"resourceGroups\":[\"fast\"],\"members\":[{\"user\":\"alice\"}]},"
+		"\"status\":{\"account\":\"lenses\",\"qos\":\"lenses.quota,lenses.borrowed\"}}"};
 	td_auto(td_json_unref) struct td_json *c = given_json(cluster);
 	struct td_json *t[TD_LEN(tenants)];
 	const yyjson_val *list[TD_LEN(tenants)];
@@ -357,7 +360,19 @@ static void test_projects(void **state)
 		{"else", "alice@uni", "physics.q", TD_PROJECT_NOT}, // of everybody
 	};
 	for (size_t i = 0; i < TD_LEN(t_); i++)
-		assert_int_equal(td_settings_project(s, t_[i].ns, t_[i].person, t_[i].account), t_[i].may);
+		assert_int_equal(td_settings_project(s, t_[i].ns, t_[i].person, t_[i].account, NULL), t_[i].may);
+	// A pod has the QOS and the groups of the account that it is charged to.
+	td_auto(td_json_unref) struct td_json *p =
+		given_json("{\"metadata\":{\"name\":\"p\",\"namespace\":\"lab\",\"uid\":\"" UID
+			   "\",\"annotations\":{\"tandem.dev/user\":\"alice\",\"slurm.tandem.dev/account\":\"lenses\","
+			   "\"slurm.tandem.dev/partition\":\"fast\"}},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}");
+	td_auto_want struct td_want w = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_want_read(s, "main", td_json_root(p), 0, &w, &err))
+		fail_msg("%s", err.msg);
+	assert_string_equal(w.ask.account, "lenses");
+	assert_string_equal(w.ask.partition, "fast");
+	assert_string_equal(w.ask.qos, "lenses.quota,lenses.borrowed");
 	td_auto(td_settings_unref) struct td_settings *fewer =
 		td_settings_read_with(td_json_root(c), &(const struct td_tenant_list){list, 2});
 	assert_string_not_equal(fewer->text, s->text);

@@ -3,6 +3,7 @@
 // rows: A1.8 A10.2 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
+#include "kube/tenant.h"
 #include "operator/operator.h"
 #include "operator/tenant.h"
 #include "slurm/gres.h"
@@ -1459,10 +1460,33 @@ static void test_people_of_a_tenant(void **state)
 	}
 }
 
+// A namespace that carries a Tenant's label only is not the Tenant's, nor are Projects in it. rows: C10.3
+static void test_whose_namespace(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *spec;
+		bool physics, lab;
+	} t_[] = {{"{}", true, false},
+		  {"{\"namespaces\":[]}", false, false},
+		  {"{\"namespaces\":[\"lab\"]}", false, true},
+		  {"{\"namespaces\":[\"physics\",\"lab\"]}", true, true}};
+	for (size_t i = 0; i < TD_LEN(t_); i++) {
+		td_auto_free char *text = td_asprintf("{\"metadata\":{\"name\":\"physics\"},\"spec\":%s}", t_[i].spec);
+		struct td_json *j = NULL;
+		assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+		td_auto(td_object_unref) struct td_object *o = td_object_new(j);
+		assert_int_equal(td_kube_tenant_names(o, "physics"), t_[i].physics);
+		assert_int_equal(td_kube_tenant_names(o, "lab"), t_[i].lab);
+		assert_false(td_kube_tenant_names(o, "squat"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(test_places_of_hosts),
+		cmocka_unit_test(test_whose_namespace),
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),

@@ -84,6 +84,30 @@ static void test_what_an_admin_can_give(void **state)
 	}
 }
 
+// Whoever makes a Project may name thousands whom nobody knows, in as many Projects as he likes.
+static void test_many_strangers(void **state)
+{
+	(void)state;
+	enum { MANY = 10000 };
+	const struct td_pool_tenant t = {.name = "physics", .account = "phys"};
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	const char **asked = td_arena_alloc(a, MANY * sizeof(*asked));
+	for (size_t i = 0; i < MANY; i++)
+		asked[i] = td_arena_printf(a, "eve%zu", i);
+	asked[MANY / 2] = "bob";
+	const struct td_pool_project p = {.name = "q",
+					  .tenant = &t,
+					  .people = people,
+					  .n_people = TD_LEN(people),
+					  .asked = asked,
+					  .n_asked = MANY};
+	struct td_pool_project_verdict v;
+	td_pool_project_judge(a, &p, &v);
+	assert_int_equal(v.n_members, 1);
+	assert_string_equal(v.members[0], "bob");
+	assert_non_null(strstr(v.message, "eve9 and 9989 more run nothing in Tenant physics"));
+}
+
 // Else the projects' quotas together would be safe from those from whom their Tenant borrows.
 static void test_a_project_makes_no_qos(void **state)
 {
@@ -109,6 +133,7 @@ static void test_a_project_makes_no_qos(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_an_admin_can_give),
+					   cmocka_unit_test(test_many_strangers),
 					   cmocka_unit_test(test_a_project_makes_no_qos)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
