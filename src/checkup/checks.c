@@ -32,7 +32,8 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"infiniband", "NetworkUnhealthy", "/sys/class/infiniband", "a port that was active is not", "drain",
 	 "node ib-down=mlx5_0/1", false},
 	{"link-flaps", "NetworkUnhealthy", "/sys/class/infiniband, /sys/class/net",
-	 "a link went down or mended itself twice in 10 minutes", "drain", "node link-downed=mlx5_0/1:2", false},
+	 "a link went down three times or mended itself twice in 10 minutes", "drain", "node link-downed=mlx5_0/1:3",
+	 false},
 	{"link-errors", "NetworkUnhealthy", "the same, AER in sysfs",
 	 "100 symbol errors, 500 receive errors, or errors of PCIe as of a GPU in 10 minutes", "drain",
 	 "node receive-errors=eno1:500", false},
@@ -77,7 +78,8 @@ static const struct {
 	[TD_COUNT_AER_CORRECTED] = {"pcie-errors", "link-errors", "corrected errors of PCIe", 500},
 	[TD_COUNT_AER_NONFATAL] = {"pcie-errors", "link-errors", "uncorrected errors of PCIe", 10},
 	[TD_COUNT_AER_FATAL] = {"pcie-errors", "link-errors", "fatal errors of PCIe", 1},
-	[TD_COUNT_DOWN] = {NULL, "link-flaps", "times down", 2},
+	// An administrator who sets a port down and up again, and once more, breaks nothing.
+	[TD_COUNT_DOWN] = {NULL, "link-flaps", "times down", 3},
 	[TD_COUNT_SYMBOL] = {NULL, "link-errors", "symbol errors", 100},
 	[TD_COUNT_RECOVERY] = {NULL, "link-flaps", "times mended by itself", 2},
 	[TD_COUNT_RECEIVE] = {NULL, "link-errors", "receive errors", 500},
@@ -147,10 +149,10 @@ static void judge_counts(const struct td_count *c, int i, const char *port, stru
 {
 	for (int k = 0; k < TD_COUNTS; k++) {
 		const char *check = port ? counted[k].port : counted[k].gpu;
+		const int64_t some = about(c[k].recent), n = some > counted[k].limit ? some : counted[k].limit;
 		if (check && c[k].known && c[k].recent >= counted[k].limit)
-			found(l, check, (struct found){i, about(c[k].recent), NULL},
-			      "%s%sat least %lld %s in 10 minutes", port ? port : "", port ? ": " : "",
-			      (long long)about(c[k].recent), counted[k].words);
+			found(l, check, (struct found){i, n, NULL}, "%s%sat least %lld %s in 10 minutes",
+			      port ? port : "", port ? ": " : "", (long long)n, counted[k].words);
 	}
 }
 

@@ -47,7 +47,7 @@ static const struct {
 	{"burn", true, CURE_RESET}, // only the test finds it
 	{"use", true, CURE_CLEAR},  // no fault: how many percent it computes, or "unknown"
 	{"ib-down", false, CURE_CLEAR},
-	{"link-downed", false, CURE_CLEAR}, // a port and how often, "mlx5_0/1:2"
+	{"link-downed", false, CURE_CLEAR}, // a port and how often, "mlx5_0/1:3"
 	{"symbol-errors", false, CURE_CLEAR},
 	{"link-recovery", false, CURE_CLEAR},
 	{"receive-errors", false, CURE_CLEAR},
@@ -122,7 +122,7 @@ static bool is_disk_key(const char *key)
 	return !strcmp(key, "disk-warning") || !strcmp(key, "disk-media") || !strcmp(key, "disk-used");
 }
 
-// "mlx5_0/1:2"; false: it is none.
+// "mlx5_0/1:3"; false: it is none.
 static bool port_of(const char *value, char name[40], long long *ret_n)
 {
 	const char *colon = strrchr(value, ':');
@@ -182,7 +182,7 @@ static int parse_line(const char *line, int number, void (*each)(void *ctx, cons
 			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write DISK:NUMBER, as in nvme0n1:4",
 				       number, w);
 		if (gpu < 0 && count_of(keys[key].key) < TD_COUNTS && !port_of(eq + 1, port, &count))
-			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write PORT:NUMBER, as in mlx5_0/1:2",
+			return td_fail(err, TD_INVALID, "line %d: \"%.40s\": write PORT:NUMBER, as in mlx5_0/1:3",
 				       number, w);
 		v[n] = (struct fault){.gpu = gpu, .key = key};
 		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
