@@ -44,7 +44,7 @@ const struct td_checkup_check td_checkup_checks[] = {
 	 "drain", "node disk-warning=nvme0n1:4", false},
 	{"disk-errors", "DiskUnhealthy", "the same", "a block could not be read or written, in the last 10 minutes",
 	 "drain", "node disk-media=nvme0n1:1", false},
-	{"disk-hot", "DiskUnhealthy", "the same", "a disk warns that it is too hot", "drain",
+	{"disk-hot", "DiskUnhealthy", "the same", "a disk warns for two minutes that it is too hot", "drain",
 	 "node disk-warning=nvme0n1:2", false},
 	{"disk-worn", "DiskUnhealthy", "the same", "as much was written as it was made for", "none",
 	 "node disk-used=nvme0n1:100", false},
@@ -206,7 +206,7 @@ static void judge_disk(const struct td_checkup_disk *d, struct td_checkup_findin
 		found(l, "disk-errors", (struct found){-1, about(d->media.recent), NULL},
 		      "%s: at least %lld blocks could not be read or written in 10 minutes", d->name,
 		      (long long)about(d->media.recent));
-	if (d->hot)
+	if (d->hot_s >= TD_HEALTH_DISK_HOT_S)
 		found(l, "disk-hot", node, "%s: it is too hot", d->name);
 	if (d->used >= TD_HEALTH_WORN_PERCENT)
 		found(l, "disk-worn", (struct found){-1, d->used, NULL},

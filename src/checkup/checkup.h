@@ -118,6 +118,7 @@ struct td_checkup_disk {
 	bool smart;            // it said of its health what follows
 	bool failing;          // it says that it fails, or will soon
 	bool hot;              // so hot that it says so
+	int hot_s;             // for how long; 0: it is not
 	char why[48];          // what of failing: "its spare blocks run out"
 	int temp_c;            // its temperature
 	int used, spare;       // percent of what it was made for that was written; of its spare blocks that are left
@@ -281,6 +282,7 @@ const struct td_checkup_check *td_checkup_check_named(const char *name); // NULL
 enum {
 	TD_HEALTH_HOT_C = 90,        // from this temperature on
 	TD_HEALTH_SLOW_S = 60,       // clocks that are low for a shorter time are no fault
+	TD_HEALTH_DISK_HOT_S = 120,  // nor is a disk that is too hot for a shorter time: it is asked once a minute
 	TD_HEALTH_DISK_PERCENT = 97, // from this use on
 	TD_HEALTH_WORN_PERCENT = 100,
 	TD_HEALTH_CLOCK_MS = 500,

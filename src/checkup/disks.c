@@ -19,8 +19,9 @@ struct td_disks {
 	struct {
 		char name[32];
 		struct td_rate media;
-	} rate[TD_DISKS];
-	int rates;
+		struct td_lasts hot;
+	} past[TD_DISKS];
+	int pasts;
 	bool looked;
 	int64_t looked_ms;
 };
@@ -179,15 +180,19 @@ static void files(struct td_disks *all, const char *root, int64_t now_ms)
 		closedir(d);
 }
 
-static struct td_rate *rate_of(struct td_disks *all, const struct td_checkup_disk *d)
+// What was counted of late, and what lasts, of the disk.
+static void past_of(struct td_disks *all, int64_t now_ms, struct td_checkup_disk *d)
 {
-	for (int i = 0; i < all->rates; i++)
-		if (!strcmp(all->rate[i].name, d->name))
-			return &all->rate[i].media;
-	if (all->rates >= TD_DISKS)
-		return NULL;
-	memcpy(all->rate[all->rates].name, d->name, sizeof(d->name));
-	return &all->rate[all->rates++].media;
+	int i = 0;
+	while (i < all->pasts && strcmp(all->past[i].name, d->name) != 0)
+		i++;
+	if (i == TD_DISKS)
+		return;
+	if (i == all->pasts)
+		memcpy(all->past[all->pasts++].name, d->name, sizeof(d->name));
+	if (d->media.known)
+		td_rate_look(&all->past[i].media, now_ms, &d->media);
+	d->hot_s = td_lasts_look(&all->past[i].hot, d->hot, now_ms);
 }
 
 static int by_name(const void *a, const void *b)
@@ -223,9 +228,7 @@ void td_disks_look(struct td_disks *all, const char *root, const struct td_clock
 	for (int i = 0; i < all->n; i++) {
 		if (!strcmp(all->v[i].kind, "nvme"))
 			ask_nvme(all, i, root, due, now_ms);
-		struct td_rate *r = all->v[i].media.known ? rate_of(all, &all->v[i]) : NULL;
-		if (r)
-			td_rate_look(r, now_ms, &all->v[i].media);
+		past_of(all, now_ms, &all->v[i]);
 	}
 	memcpy(f->disks, all->v, sizeof(all->v[0]) * (size_t)all->n);
 	f->n_disks = all->n;

@@ -279,6 +279,7 @@ static void disk(struct td_checkup_facts *x, const char *key, const char *value)
 		log[0] = (unsigned char)n;
 		log[3] = 100;
 		td_smart_nvme(log, d);
+		d->hot_s = d->hot ? TD_HEALTH_DISK_HOT_S : 0; // as if it had lasted
 		d->used = was.used;
 		d->media = was.media;
 	} else if (!strcmp(key, "disk-media")) {

@@ -127,8 +127,9 @@ static void disks_of_a_machine(void **state)
 	td_clock_manual_add(&now, 60000);
 	expect(&b, "disk-failing drain nvme0n1: its spare blocks run out; "
 		   "disk-errors drain nvme0n1: at least 20 blocks could not be read or written in 10 minutes; "
-		   "disk-hot drain nvme0n1: it is too hot; disk-failing drain sda: SMART says that it fails");
-	// Heat alone is no failure of the disk, though SMART says so.
+		   "disk-failing drain sda: SMART says that it fails");
+	assert_true(nvme->hot);
+	// Heat alone is no failure of the disk, though SMART says so. For two minutes it is a fault of its own.
 	file(SMART "a.json", "{\"device\":{\"name\":\"/dev/nvme0\"},\"smart_status\":{\"passed\":false},"
 			     "\"nvme_smart_health_information_log\":{\"critical_warning\":2}}");
 	file(SMART "b.json", "{\"device\":{\"name\":\"sda\"},\"smart_status\":{\"passed\":true},"
@@ -137,8 +138,34 @@ static void disks_of_a_machine(void **state)
 	old(SMART "a.json", now.real);
 	old(SMART "b.json", now.real);
 	td_clock_manual_add(&now, 60000);
+	for (int i = 0; i < 12; i++) {
+		expect(&b, "");
+		td_clock_manual_add(&now, 10000);
+	}
 	expect(&b, "disk-hot drain nvme0n1: it is too hot");
 	assert_true(sda->media.known && sda->media.total == 4 && !nvme->media.known && nvme->spare == -1);
+	// One cool minute does not end it, more do. One hot minute is none.
+	file(SMART "a.json", "{\"device\":{\"name\":\"/dev/nvme0\"},\"smart_status\":{\"passed\":true}}");
+	old(SMART "a.json", now.real);
+	td_clock_manual_add(&now, 60000);
+	expect(&b, "disk-hot drain nvme0n1: it is too hot");
+	td_clock_manual_add(&now, 10000);
+	expect(&b, "");
+	file(SMART "a.json", "{\"device\":{\"name\":\"/dev/nvme0\"},"
+			     "\"nvme_smart_health_information_log\":{\"critical_warning\":2}}");
+	old(SMART "a.json", now.real);
+	bool hot = false;
+	for (int i = 0; i < 24; i++) {
+		td_clock_manual_add(&now, 10000);
+		expect(&b, "");
+		if (nvme->hot && !hot) {
+			hot = true;
+			file(SMART "a.json",
+			     "{\"device\":{\"name\":\"/dev/nvme0\"},\"smart_status\":{\"passed\":true}}");
+			old(SMART "a.json", now.real);
+		}
+	}
+	assert_true(hot);
 	td_checkup_backend_done(&b);
 }
 
