@@ -38,12 +38,12 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 	return td_kube_create(q->g->kube, &td_configmaps, ns, o, td_http_cancel(q->x), NULL, err);
 }
 
-char *td_session_record_account(const struct td_object *record)
+bool td_session_record_scoped(const struct td_gateway_ask *q, const struct td_object *record)
 {
 	const char *request = td_jstr_or(record->root, "data.request", "");
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	return td_json_parse(request, strlen(request), &j, NULL) ? NULL
-								 : td_strdup(td_jstr(td_json_root(j), "account"));
+	return !q->project || (!td_json_parse(request, strlen(request), &j, NULL) &&
+			       td_gateway_scope_session(q, td_jstr(td_json_root(j), "account")));
 }
 
 int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret,
@@ -54,8 +54,7 @@ int td_session_record_get(struct td_gateway_ask *q, const char *ns, const char *
 	int r = td_kube_get(q->g->kube, &td_configmaps, ns, name, td_http_cancel(q->x), &o, err);
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
-	td_auto_free char *account = r ? NULL : td_session_record_account(o);
-	if (!r && !td_gateway_scope_session(q, account))
+	if (!r && !td_session_record_scoped(q, o))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s in project %.63s, of which this key is",
 			       id, q->project);
 	if (!r)

@@ -222,9 +222,8 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
-		td_auto_free char *account = td_session_record_account(kept.v[i]);
 		if (!td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name) ||
-		    !td_gateway_scope_session(q, account))
+		    !td_session_record_scoped(q, kept.v[i]))
 			continue;
 		for (size_t k = 0; k < l.n; k++)
 			lives = lives || !strcmp(l.v[k]->name, kept.v[i]->name);
