@@ -23,13 +23,7 @@ enum { KEY_BYTES = 24 };
 
 static bool is_ready(const struct td_object *pod)
 {
-	return pod && !td_object_deleting(pod) && !td_kube_pod_ended(pod->root) &&
-	       td_condition_true(pod->root, "Ready");
-}
-
-static bool lives(const struct td_object *pod)
-{
-	return pod && !td_object_deleting(pod) && !td_kube_pod_ended(pod->root);
+	return td_session_lives(pod) && td_condition_true(pod->root, "Ready");
 }
 
 static bool succeeded(const struct td_object *pod)
@@ -167,7 +161,7 @@ int td_session_nodes_wanted(const struct td_session_set *s)
 	const struct td_object *head = s->pods[0];
 	if (!s->asked)
 		return 0;
-	if (lives(head))
+	if (td_session_lives(head))
 		return s->nodes;
 	// The others of a batch may be about to write what they found.
 	return succeeded(head) && !td_session_kind_of(head)->served ? -1 : 0;
@@ -179,7 +173,7 @@ bool td_session_nodes_keeps(const struct td_session_set *s, int number, enum td_
 	if (!number)
 		return s->asked; // it is started, resumed and stopped by its owner
 	// What is over tells why; and a program over all nodes does not go on with a new one.
-	return s->asked && is == TD_REPLICA_ENDED && (!lives(head) || !td_session_kind_of(head)->program);
+	return s->asked && is == TD_REPLICA_ENDED && (!td_session_lives(head) || !td_session_kind_of(head)->program);
 }
 
 // ---- what there is to say ----
@@ -214,7 +208,7 @@ void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s
 	for (int i = 0; i < s->nodes; i++) {
 		const struct td_object *p = s->pods[i];
 		n += is_ready(p) || (succeeded(p) && i);
-		others = others || (i && lives(p));
+		others = others || (i && td_session_lives(p));
 		if (!is_ready(p) && !succeeded(p) && first < 0)
 			first = i;
 		if (!p)

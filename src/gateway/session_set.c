@@ -101,7 +101,7 @@ int td_session_set_find(struct td_gateway *g, const struct td_object *record, st
 
 // ---- what there is to say ----
 
-static bool lives(const struct td_object *pod)
+bool td_session_lives(const struct td_object *pod)
 {
 	return pod && !td_object_deleting(pod) && !td_kube_pod_ended(pod->root);
 }
@@ -132,7 +132,7 @@ static const struct td_object *shown(const struct td_session_set *s)
 		if (i < s->asked && ready(s->pods[i]))
 			return s->pods[i];
 	for (int i = 0; i < TD_REPLICAS_MOST; i++)
-		if (lives(s->pods[i]))
+		if (td_session_lives(s->pods[i]))
 			return s->pods[i];
 	for (int i = 0; i < TD_REPLICAS_MOST; i++)
 		if (s->pods[i])
@@ -150,7 +150,7 @@ void td_session_set_write(struct td_gateway *g, const struct td_session_set *s, 
 	}
 	if (o) {
 		td_session_write(g, o, d, w);
-		if (lives(o))
+		if (td_session_lives(o))
 			td_session_write_end(g, o, began(s), d, w);
 		if (s->asked && td_object_deleting(o))
 			td_jm_str(d, w, "state", "starting"); // its next one
@@ -311,7 +311,7 @@ void td_session_set_use(const struct td_session_set *s, const struct td_session_
 	for (int i = 0; i < TD_REPLICAS_MOST; i++) {
 		const struct td_object *o = s->pods[i];
 		struct td_session_figures f;
-		if (!lives(o) || !td_jstr(o->root, "spec.nodeName"))
+		if (!td_session_lives(o) || !td_jstr(o->root, "spec.nodeName"))
 			continue;
 		td_session_figures_of(from, o, &f);
 		// As old as the oldest: a part of them, newer than the rest, would be a wrong rate.
@@ -377,7 +377,7 @@ void td_session_set_look(struct td_gateway_door *door, const struct td_session_s
 	struct td_error e = TD_ERROR_INIT;
 	const struct td_object *o = shown(s);
 	int64_t at = 0, start = began(s);
-	if (lives(o) && s->asked) {
+	if (td_session_lives(o) && s->asked) {
 		const struct td_idle_rules rules = td_session_rules_of(g, o);
 		struct td_session_figures f = {.cpu = -1, .gpu = -1, .at_ms = from->at_ms};
 		if (rules.low_cpu_s > 0)

@@ -387,7 +387,7 @@ static int resume_set(struct td_gateway_ask *q, const struct td_object *kept, st
 	const char *id = q->args[0];
 	int r = td_session_set_find(q->g, kept, td_gateway_cancel(q), &s, err);
 	const struct td_object *first = s.pods[0];
-	if (!r && s.nodes && s.asked && (!first || td_object_deleting(first) || td_kube_pod_ended(first->root)))
+	if (!r && s.nodes && s.asked && !td_session_lives(first))
 		s.asked = 0; // it has ended by itself
 	if (r || s.asked)    // it runs
 		return r ? r : td_session_set_answer(q, 200, kept, err);
@@ -420,7 +420,7 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 		return resume_set(q, kept, err);
 
 	r = td_session_find(q, id, &was, err);
-	if (!r && !td_object_deleting(was) && !td_kube_pod_ended(was->root)) {
+	if (!r && td_session_lives(was)) {
 		answer(q, 200, was);
 		return 0;
 	}

@@ -353,7 +353,7 @@ static void look_at(struct td_gateway *g, const struct td_object *o, const struc
 {
 	int64_t at = 0;
 	struct td_session_figures f = {.cpu = -1, .gpu = -1, .at_ms = from->at_ms};
-	if (td_object_deleting(o) || td_kube_pod_ended(o->root))
+	if (!td_session_lives(o))
 		return;
 	const struct td_idle_rules r = td_session_rules_of(g, o);
 	if (r.low_cpu_s > 0 && td_jstr(o->root, "spec.nodeName"))

@@ -138,6 +138,8 @@ int td_session_replicas(const struct td_object *record);
 int td_session_nodes(const struct td_object *record);
 // How many pods it is to have; 0: it is one pod alone.
 int td_session_several(const struct td_object *record);
+// Whether the pod has neither ended nor been told to. pod NULL: there is none.
+bool td_session_lives(const struct td_object *pod);
 // Which replica of the session this pod is, by its name (pure); -1: none.
 int td_session_number_of(const struct td_object *pod, const char *id);
 // Those of `pods` that are the record's and its owner's. It borrows both.
