@@ -361,19 +361,18 @@ static int start_nodes(struct td_gateway_ask *q, const struct td_object *record,
 {
 	const char *id = td_object_label(record, TD_LABEL_SESSION);
 	int r = td_session_nodes_service(q, record, err);
-	for (int i = 0; !r && i < ENDS_TRIES; i++) {
+	bool left = true;
+	for (int i = 0; !r && left && i < ENDS_TRIES; i++) {
 		td_auto_set struct td_session_set s = {0};
-		bool left = false;
 		r = td_session_set_find(q->g, record, td_gateway_cancel(q), &s, err);
+		left = false;
 		for (int k = 0; k < TD_REPLICAS_MOST; k++)
 			left = left || s.pods[k];
-		if (!r && !left)
-			break;
-		if (!r && td_cancel_wait(td_http_cancel(q->x), ENDS_MS))
+		if (!r && left && td_cancel_wait(td_http_cancel(q->x), ENDS_MS))
 			return td_fail(err, TD_CANCELLED, "nobody waits any more");
 	}
 	if (!r)
-		r = td_session_make(q, record->ns, id, 0, NULL, err);
+		r = left ? TD_EXISTS : td_session_make(q, record->ns, id, 0, NULL, err);
 	return r == TD_EXISTS ? td_fail(err, TD_TRANSIENT, "the last pods of session %s still end: resume it again", id)
 			      : r;
 }
