@@ -9,16 +9,11 @@
 #include "cli/client.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
+#include "kube/tenant.h"
 #include "slurm/resource.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static bool is_project(const struct td_object *o)
-{
-	yyjson_val *spaces = td_jget(o->root, "spec.namespaces");
-	return td_jstr(o->root, "spec.parent") && spaces && !yyjson_arr_size(spaces);
-}
 
 static int get(struct td_kube *k, const char *name, struct td_object **ret, struct td_error *err)
 {
@@ -26,7 +21,7 @@ static int get(struct td_kube *k, const char *name, struct td_object **ret, stru
 	int r = td_kube_get(k, &td_tenants, NULL, name, NULL, &o, err);
 	if (r == TD_NOT_FOUND)
 		return td_fail(err, r, "there is no project \"%.60s\": `tandem project list` lists them", name);
-	if (!r && !is_project(o))
+	if (!r && !td_kube_tenant_is_project(o))
 		return td_fail(err, TD_INVALID,
 			       "%s is no project: it is a Tenant %s, which kubectl changes and deletes", name,
 			       td_jstr(o->root, "spec.parent") ? "with namespaces" : "below no other one");
@@ -122,7 +117,8 @@ static int list(struct td_kube *k, const struct td_project_asked *a, struct td_e
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *projects = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects");
 	for (size_t i = 0; i < all.n; i++)
-		if (is_project(all.v[i]) && (!a->tenant || td_streq(td_jstr(all.v[i]->root, "spec.parent"), a->tenant)))
+		if (td_kube_tenant_is_project(all.v[i]) &&
+		    (!a->tenant || td_streq(td_jstr(all.v[i]->root, "spec.parent"), a->tenant)))
 			view(all.v[i], d, projects);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_project_show(td_json_root(j), a);
@@ -137,8 +133,7 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 	yyjson_val *all = td_jget(tenant->root, "spec.members"), *m;
 	size_t i, n;
 	for (i = 0; i < names->n; i++) {
-		const yyjson_val *is = td_jfind(all, "user", names->v[i]);
-		if (!is || td_streq(td_jstr(is, "role"), "viewer"))
+		if (!td_kube_tenant_runs(td_jfind(all, "user", names->v[i])))
 			return td_fail(
 				err, TD_INVALID,
 				"\"%.40s\" runs nothing in Tenant %s: make him a member there first (spec.members)",
@@ -146,7 +141,7 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 	}
 	yyjson_arr_foreach (all, i, n, m) {
 		const char *user = td_jstr_or(m, "user", ""), *role = td_jstr_or(m, "role", "member");
-		if (names->n ? !td_strv_has(names, user) : !strcmp(role, "viewer"))
+		if (names->n ? !td_strv_has(names, user) : !td_kube_tenant_runs(m))
 			continue;
 		yyjson_mut_val *p = yyjson_mut_arr_add_obj(d, people);
 		td_jm_str(d, p, "user", user);

@@ -63,7 +63,7 @@ static int members_check(const struct td_object *tenant, const yyjson_val *names
 	size_t i, n;
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)names, i, n, x) {
 		const yyjson_val *m = td_gateway_member(tenant, yyjson_get_str(x));
-		if (!m || td_streq(td_jstr(m, "role"), "viewer"))
+		if (!td_kube_tenant_runs(m))
 			return td_fail(err, TD_INVALID,
 				       "%s: \"%.40s\" runs nothing in Tenant %s: an administrator of the cluster makes "
 				       "him a member there first",
@@ -181,7 +181,7 @@ static int members(struct td_gateway_ask *q, const struct td_object *tenant, con
 		td_jstrs(have, &names);
 	else
 		yyjson_arr_foreach (td_jget(tenant->root, "spec.members"), i, n, x)
-			if (!td_streq(td_jstr(x, "role"), "viewer"))
+			if (td_kube_tenant_runs(x))
 				td_strv_add(&names, td_jstr_or(x, "user", ""));
 	td_jstrs(out, &gone);
 	for (i = 0; i < gone.n; i++)
@@ -287,7 +287,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 		.d = d, .list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects"), .user = q->user.name};
 	for (size_t i = 0; i < v.n_mine; i++) {
 		const struct td_object *t = v.mine[i], *up = tenant_named(&v, td_jstr_or(t->root, "spec.parent", ""));
-		if (td_gateway_is_project(t) && (leads(up, q->user.name) || td_gateway_member(t, q->user.name)))
+		if (td_kube_tenant_is_project(t) && (leads(up, q->user.name) || td_gateway_member(t, q->user.name)))
 			show(&s, t->name, up, t);
 	}
 	// What nothing was made of yet; its admins see why.

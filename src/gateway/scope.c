@@ -2,6 +2,7 @@
 
 #include "gateway/hub.h"
 #include "gateway/usage.h"
+#include "kube/tenant.h"
 
 #include <string.h>
 
@@ -34,7 +35,7 @@ int td_gateway_scope_is(struct td_gateway_ask *q, const char *account, struct td
 		return r;
 	const struct td_object *t = td_gateway_tenant_of(&v, account);
 	const yyjson_val *m = t ? td_gateway_member(t, q->user.name) : NULL;
-	if (!t || !td_gateway_is_project(t) || !m || td_streq(td_jstr(m, "role"), "viewer"))
+	if (!t || !td_kube_tenant_is_project(t) || !td_kube_tenant_runs(m))
 		return td_fail(err, TD_NOT_FOUND, "you run in no project \"%.63s\": `tandem project list` shows yours",
 			       account);
 	return 0;

@@ -40,8 +40,6 @@ const struct td_object *td_gateway_tenant_of(const struct td_gateway_viewer *v, 
 const struct td_object *td_gateway_parent(const struct td_object *const *all, size_t n, const struct td_object *t);
 // Whether the Tenant is the named one or below it.
 bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top);
-// A project: a Tenant below another one that has no namespaces.
-bool td_gateway_is_project(const struct td_object *tenant);
 // His entry among a Tenant's members; NULL: he is none.
 const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user);
 

@@ -17,12 +17,6 @@ void td_gateway_viewer_done(struct td_gateway_viewer *v)
 	*v = (struct td_gateway_viewer){0};
 }
 
-bool td_gateway_is_project(const struct td_object *tenant)
-{
-	yyjson_val *spaces = td_jget(tenant->root, "spec.namespaces");
-	return td_jstr(tenant->root, "spec.parent") && spaces && !yyjson_arr_size(spaces);
-}
-
 const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user)
 {
 	return td_jfind(td_jget(tenant->root, "spec.members"), "user", user);
