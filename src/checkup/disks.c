@@ -46,7 +46,7 @@ struct td_disks *td_disks_free(struct td_disks *d)
 	return NULL;
 }
 
-// What the file says, without blanks around it, in characters that are no news to JSON or a metric.
+// What the file says, without blanks around it, in plain characters.
 static void word(char *ret, size_t size, const char *dir, const char *file)
 {
 	td_auto_free char *path = td_asprintf("%s/%s", dir, file);
@@ -60,8 +60,7 @@ static void word(char *ret, size_t size, const char *dir, const char *file)
 		n--;
 	snprintf(ret, size, "%.*s", (int)(n < size ? n : size - 1), p);
 	for (char *c = ret; *c; c++)
-		if ((unsigned char)*c < ' ' || (unsigned char)*c > '~' || *c == '"' || *c == '\\')
-			*c = '_';
+		*c = td_checkup_plain(*c);
 }
 
 static int64_t number(const char *dir, const char *file)

@@ -98,15 +98,19 @@ static void names_in(const char *dir, struct td_strv *ret)
 		qsort(ret->v, ret->n, sizeof(char *), by_version);
 }
 
-// What the file of one of them says, in characters that are no news to JSON or a metric.
+char td_checkup_plain(char c)
+{
+	return c < ' ' || c > '~' || c == '"' || c == '\\' ? '_' : c;
+}
+
+// What the file of one of them says, in such characters.
 static void word(char *ret, size_t size, const char *dir, const char *file)
 {
 	td_auto_free char *path = td_asprintf("%s/%s", dir, file);
 	if (!line_of(ret, size, path))
 		*ret = '\0';
 	for (char *p = ret; *p; p++)
-		if ((unsigned char)*p < ' ' || (unsigned char)*p > '~' || *p == '"' || *p == '\\')
-			*p = '_';
+		*p = td_checkup_plain(*p);
 }
 
 // Fills the state of a port; false: there is no such port.

@@ -16,7 +16,7 @@
 // Tags of resources: the name, fields to be read, the end. VPD_MAX: names and numbers come first.
 enum { NAME = 0x82, FIELDS = 0x90, LARGE = 0x80, END = 0x78, VPD_MAX = 1024 };
 
-// In characters that are no news to a metric, without blanks around it.
+// In plain characters, without blanks around it.
 static void word(char *ret, size_t size, const unsigned char *p, size_t n)
 {
 	size_t at = 0;
@@ -29,7 +29,7 @@ static void word(char *ret, size_t size, const unsigned char *p, size_t n)
 	if (!n)
 		return;
 	for (size_t i = 0; i < n && at + 1 < size; i++)
-		ret[at++] = p[i] < ' ' || p[i] > '~' || p[i] == '"' || p[i] == '\\' ? '_' : (char)p[i];
+		ret[at++] = td_checkup_plain((char)p[i]);
 	ret[at] = '\0';
 }
 
