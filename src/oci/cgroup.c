@@ -247,18 +247,28 @@ bool td_oci_cgroup_busy(const struct td_oci *r, const char *id, const char *sub)
 	return b.found;
 }
 
+// Each process once: on v1 each controller lists it.
+static void pids_of(const struct td_oci *r, const char *id, struct pids *l)
+{
+	size_t n = 0;
+	pids_below(r, id, false, l);
+	for (size_t i = 0; i < l->n; i++) {
+		bool twice = false;
+		for (size_t k = 0; k < n && !twice; k++)
+			twice = l->v[k] == l->v[i];
+		if (!twice)
+			l->v[n++] = l->v[i];
+	}
+	l->n = n;
+}
+
 size_t td_oci_pids(struct td_oci *r, const char *id, pid_t *v, size_t max)
 {
 	struct pids l = {0};
-	size_t n = 0;
-	pids_below(r, id, false, &l);
-	for (size_t i = 0; i < l.n && n < max; i++) {
-		bool twice = false; // on v1 each controller lists it
-		for (size_t k = 0; k < n && !twice; k++)
-			twice = l.v[i] == v[k];
-		if (!twice)
-			v[n++] = l.v[i];
-	}
+	pids_of(r, id, &l);
+	size_t n = l.n < max ? l.n : max;
+	for (size_t i = 0; i < n; i++)
+		v[i] = l.v[i];
 	free(l.v);
 	return n;
 }
@@ -280,12 +290,9 @@ int td_oci_cgroup_tell(const struct td_oci *r, const char *id, int sig)
 {
 	struct pids l = {0};
 	int told = 0;
-	pids_below(r, id, false, &l);
+	pids_of(r, id, &l);
 	for (size_t i = 0; i < l.n; i++) {
-		bool twice = false; // on v1 each controller lists it
-		for (size_t k = 0; k < i && !twice; k++)
-			twice = l.v[k] == l.v[i];
-		td_auto_close int fd = twice ? -1 : (int)syscall(SYS_pidfd_open, l.v[i], 0);
+		td_auto_close int fd = (int)syscall(SYS_pidfd_open, l.v[i], 0);
 		if (fd >= 0 && catches(l.v[i], id, sig) && !syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0))
 			told++;
 	}
