@@ -3,7 +3,6 @@
 
 #include "api/condition.h"
 #include "api/kinds.h"
-#include "api/quantity.h"
 #include "api/selector.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -59,27 +58,6 @@ static int64_t pending_ms(const struct td_object *pod, const struct td_object *c
 	return ms > 0 ? ms : 1;
 }
 
-// Whatever that cluster says, no number runs over.
-static int64_t less(int64_t a, int64_t b)
-{
-	int64_t v;
-	return __builtin_sub_overflow(a, b, &v) ? INT64_MIN : v;
-}
-
-static int64_t of(const yyjson_val *allocatable, const char *key)
-{
-	int64_t v = 0;
-	const char *s = td_jkey_str(allocatable, key);
-	char num[24];
-	if (!s && td_jkey(allocatable, key)) {
-		snprintf(num, sizeof(num), "%lld", (long long)td_jint(allocatable, key, 0));
-		s = num;
-	}
-	if (!s)
-		return 0;
-	return (strcmp(key, "cpu") ? td_quantity_ceil(s, &v, NULL) : td_quantity_milli(s, &v, NULL)) ? 0 : v;
-}
-
 // Does what the pod asks for fit beside all that is on its node there now? Slurm has counted this pool's; somebody else's
 // pod may have come since. *ret_why: what does not.
 static bool room(const struct td_far_link *l, const struct pair *p, struct td_error *ret_why)
@@ -95,12 +73,12 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 	td_informer_by_index(l->far_pods, "node", there, &pods);
 	td_api_pod_request_names(td_jget(p->pod->root, "spec"), &names);
 	for (size_t i = 0; i < names.n; i++) {
-		int64_t want = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]),
-			left = of(td_jget(far->root, "status.allocatable"), names.v[i]);
+		int64_t all = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]);
 		for (size_t k = 0; k < pods.n; k++)
 			if (td_far_pod_holds(l, pods.v[k]))
-				left = less(left, td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
-		if (want > left)
+				all = td_pool_far_add(all,
+						      td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
+		if (all > td_far_amount(td_jget(far->root, "status.allocatable"), names.v[i]))
 			return td_fail(ret_why, TD_TRANSIENT,
 				       "node %s of the other cluster has not enough %s free now: other pods there have "
 				       "it",
