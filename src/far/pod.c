@@ -124,14 +124,14 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	return 0;
 }
 
-// What our cache does not show may be there all the same: a reply was lost, or the watch is behind.
-static int look_there(struct td_far_link *l, const struct pair *p, struct td_cancel *c, bool *ret_there,
-		      struct td_error *err)
+// What our cache does not show may be there all the same: a reply was lost, or the watch is behind. TD_TRANSIENT: it is.
+static int surely_gone(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *name = td_far_copy_name(p->pod->root);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = td_kube_get(l->there, &td_pods, l->ns, name, c, &o, err);
-	*ret_there = !r && td_streq(td_object_label(o, TD_LABEL_FROM_POD), p->pod->uid);
+	if (!r && td_streq(td_object_label(o, TD_LABEL_FROM_POD), p->pod->uid))
+		return td_fail(err, TD_TRANSIENT, "its copy is there still");
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
@@ -174,6 +174,16 @@ static int fail(struct td_far_link *l, const struct pair *p, const char *reason,
 			     NULL, err);
 }
 
+static int show(struct td_far_link *l, const struct td_object *pod, const struct td_object *copy, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_far_copy_status(pod->root, copy->root, td_real_ms(&td_clock_system));
+	return d ? td_kube_patch(l->here, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE,
+				 yyjson_mut_doc_get_root(d), c, NULL, err)
+		 : 0;
+}
+
 static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
 	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
@@ -197,20 +207,7 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		return td_wrap(err, "making its copy in the other cluster");
 	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Normal", "MadeThere",
 		       "its copy in the other cluster is %s/%s on %s", copy->ns, copy->name, to.node);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *status =
-		td_far_copy_status(p->pod->root, copy->root, td_real_ms(&td_clock_system));
-	return status ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
-				      yyjson_mut_doc_get_root(status), c, NULL, err)
-		      : 0;
-}
-
-static int show(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
-{
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_far_copy_status(p->pod->root, p->copy->root, td_real_ms(&td_clock_system));
-	return d ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
-				 yyjson_mut_doc_get_root(d), c, NULL, err)
-		 : 0;
+	return show(l, p->pod, copy, c, err);
 }
 
 // What the bridge says of the end of the grant.
@@ -238,10 +235,9 @@ static int end(struct td_far_link *l, const struct pair *p, struct td_cancel *c,
 
 static int let_go(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
-	bool there = false;
-	int r = look_there(l, p, c, &there, err);
-	if (r || there)
-		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+	int r = surely_gone(l, p, c, err);
+	if (r)
+		return r;
 	const struct td_kube_delete_opts del = {.uid = p->pod->uid, .grace_s = 0};
 	r = td_kube_delete(l->here, &td_pods, p->pod->ns, p->pod->name, &del, c, err);
 	return r == TD_NOT_FOUND ? 0 : r;
@@ -275,7 +271,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		*again_ms = ROOM_MS;
 		return say(l, &p, "WaitsForRoom", no_room.msg, c, err);
 	case TD_FAR_SHOW:
-		return show(l, &p, c, err);
+		return show(l, p.pod, p.copy, c, err);
 	case TD_FAR_END:
 		return end(l, &p, c, err);
 	case TD_FAR_LET_GO:
@@ -283,16 +279,14 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 	case TD_FAR_FAIL:
 		break;
 	}
-	bool there = false;
-	if (td_streq(why, "GrantEnded")) {
+	bool ended = td_streq(why, "GrantEnded");
+	if (!p.copy && (ended || td_streq(why, "GoneThere")) && (r = surely_gone(l, &p, c, err)))
+		return r;
+	if (ended) {
 		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
-		if (!p.copy && ((r = look_there(l, &p, c, &there, err)) || there))
-			return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
 		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why),
 			    td_jstr_or(td_json_root(j), "message", ""), c, err);
 	}
-	if (td_streq(why, "GoneThere") && ((r = look_there(l, &p, c, &there, err)) || there))
-		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
 	return fail(l, &p, why,
 		    td_streq(why, "GoneThere")     ? "somebody removed its copy in the other cluster"
 		    : td_streq(why, "NoRoomThere") ? "its copy found no room in the other cluster for two minutes"
