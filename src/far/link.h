@@ -61,6 +61,10 @@ int64_t td_far_amount(const yyjson_val *list, const char *key);
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
 int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
 		    struct td_error *err);
+// 0: the copy of this pod is surely gone. TD_TRANSIENT: it is there, or nobody knows. What the cache does not show may be
+// there all the same: a reply was lost, or the watch is behind. And what stands before an API server that is away may say
+// 404 to everything: only an API server says that a list is empty.
+int td_far_copy_gone(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // Of a pod there: the node that it is on or goes to; NULL: none.
 const char *td_far_pod_node(const struct td_object *far);
 // Does it hold what it asks for on that node? What others write into an annotation does not count.

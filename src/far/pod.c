@@ -124,15 +124,18 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	return 0;
 }
 
-// What our cache does not show may be there all the same: a reply was lost, or the watch is behind. TD_TRANSIENT: it is.
-static int surely_gone(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
+int td_far_copy_gone(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_free char *name = td_far_copy_name(p->pod->root);
-	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = td_kube_get(l->there, &td_pods, l->ns, name, c, &o, err);
-	if (!r && td_streq(td_object_label(o, TD_LABEL_FROM_POD), p->pod->uid))
-		return td_fail(err, TD_TRANSIENT, "its copy is there still");
-	return r == TD_NOT_FOUND ? 0 : r;
+	td_auto_free char *name = td_far_copy_name(pod->root), *field = td_asprintf("metadata.name=%s", name);
+	td_auto_objects struct td_objects found = {0};
+	int r = td_kube_list(l->there, &td_pods, l->ns, NULL, field, c, &found, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, TD_TRANSIENT, "whoever answers for the other cluster knows no pods");
+	for (size_t i = 0; i < found.n && !r; i++)
+		if (td_streq(found.v[i]->name, name) &&
+		    td_streq(td_object_label(found.v[i], TD_LABEL_FROM_POD), pod->uid))
+			r = td_fail(err, TD_TRANSIENT, "its copy is there still");
+	return r;
 }
 
 // Writes why it has no copy yet, once.
@@ -235,7 +238,7 @@ static int end(struct td_far_link *l, const struct pair *p, struct td_cancel *c,
 
 static int let_go(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
-	int r = surely_gone(l, p, c, err);
+	int r = td_far_copy_gone(l, p->pod, c, err);
 	if (r)
 		return r;
 	const struct td_kube_delete_opts del = {.uid = p->pod->uid, .grace_s = 0};
@@ -273,6 +276,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 	case TD_FAR_SHOW:
 		return show(l, p.pod, p.copy, c, err);
 	case TD_FAR_END:
+		*again_ms = TD_FAR_AGAIN_MS; // "it is not there" need not be true (td_far_copy_gone())
 		return end(l, &p, c, err);
 	case TD_FAR_LET_GO:
 		return let_go(l, &p, c, err);
@@ -280,7 +284,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		break;
 	}
 	bool ended = td_streq(why, "GrantEnded");
-	if (!p.copy && (ended || td_streq(why, "GoneThere")) && (r = surely_gone(l, &p, c, err)))
+	if (!p.copy && (ended || td_streq(why, "GoneThere")) && (r = td_far_copy_gone(l, p.pod, c, err)))
 		return r;
 	if (ended) {
 		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
