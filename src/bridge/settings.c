@@ -4,6 +4,7 @@
 #include "api/selector.h"
 #include "base/names.h"
 #include "pool/reclaim.h"
+#include "slurm/conf.h"
 #include "slurm/fabric.h"
 #include "slurm/preempt.h"
 #include "slurm/topology.h"
@@ -98,14 +99,9 @@ static int seconds(const char *s, int def)
 static int64_t kill_wait(const yyjson_val *cluster)
 {
 	enum { TANDEM_S = 10, SLURM_S = 30 }; // slurm/conf.c writes the first where the object says nothing
-	long long s = TANDEM_S;
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), "KillWait") &&
-		    (!yyjson_is_str(yyjson_obj_iter_get_val(k)) ||
-		     !td_parse_i64(yyjson_get_str(yyjson_obj_iter_get_val(k)), &s) || s < 0))
-			s = SLURM_S;
-	return s;
+	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait");
+	long long s;
+	return !said ? TANDEM_S : td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
 }
 
 static void read_devices(const yyjson_val *v, struct td_device_source *ret)
