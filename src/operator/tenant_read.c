@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static bool amount(const yyjson_val *v, const char *tres, int64_t *ret)
 {
