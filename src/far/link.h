@@ -45,7 +45,7 @@ int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td
 struct td_far_link *td_far_link_free(struct td_far_link *l); // NULL ok
 // NULL: none. Each says what it knows, and takes back nothing of the other's.
 void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
-// Removes its pods there and its Nodes here. The link still runs.
+// Removes its pods there and its Nodes here. The link runs no more after that, and is freed.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
 
 // Have its caches of the other cluster been filled?
