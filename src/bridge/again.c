@@ -80,9 +80,8 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
 	}
 	for (size_t i = 0; i < now->nodes.n; i++) {
-		const struct td_slurm_node *n = &now->nodes.v[i],
-					   *was = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
-		if (!fallen(n) || (was && fallen(was)))
+		const struct td_slurm_node *n = &now->nodes.v[i], *was;
+		if (!fallen(n) || ((was = td_slurm_node_find(&old->nodes, n->name)) && fallen(was)))
 			continue;
 		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
 		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at, n->states & TD_NODE(DRAIN)};

@@ -164,8 +164,8 @@ struct td_link { // reference-counted, immutable
 	struct td_slurm *slurm;
 	char *url;
 	char secret[65]; // derived from the jwt key; signs knock tokens
-	char word[65];   // the same that slurmctld.sh derives from it (scheduler/passes.h)
-	char pods_word[65];
+	// The same that slurmctld.sh derives from it (scheduler/passes.h).
+	char word[65], pods_word[65];
 };
 // Returns a reference, or NULL with the reason in err (TD_TRANSIENT).
 struct td_link *td_bridge_link(struct td_bridge *b, struct td_error *err);

@@ -140,6 +140,15 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	return 0;
 }
 
+static void derive(const char *what, const struct td_buf *key, char ret[65])
+{
+	td_auto_buf struct td_buf b = {0};
+	td_buf_puts(&b, what);
+	td_buf_add(&b, key->s, key->len);
+	td_sha256_hex(b.s, b.len, ret);
+	explicit_bzero(b.s, b.len);
+}
+
 int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 {
 	int r = settle(b, err);
@@ -172,16 +181,8 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	l->refs = 1;
 	l->url = td_strdup(url);
 	td_sha256_hex(key.s, key.len, l->secret);
-	td_auto_buf struct td_buf word = {0};
-	td_buf_puts(&word, "tandem word ");
-	td_buf_add(&word, key.s, key.len);
-	td_sha256_hex(word.s, word.len, l->word);
-	explicit_bzero(word.s, word.len);
-	td_buf_reset(&word);
-	td_buf_puts(&word, "tandem pods ");
-	td_buf_add(&word, key.s, key.len);
-	td_sha256_hex(word.s, word.len, l->pods_word);
-	explicit_bzero(word.s, word.len);
+	derive("tandem word ", &key, l->word);
+	derive("tandem pods ", &key, l->pods_word);
 	const struct td_slurm_opts o = {
 		.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
 

@@ -4,6 +4,7 @@
 #include "api/selector.h"
 #include "base/names.h"
 #include "pool/reclaim.h"
+#include "slurm/conf.h"
 #include "slurm/fabric.h"
 #include "slurm/preempt.h"
 #include "slurm/topology.h"
@@ -98,14 +99,9 @@ static int seconds(const char *s, int def)
 static int64_t kill_wait(const yyjson_val *cluster)
 {
 	enum { TANDEM_S = 10, SLURM_S = 30 }; // slurm/conf.c writes the first where the object says nothing
-	long long s = TANDEM_S;
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), "KillWait") &&
-		    (!yyjson_is_str(yyjson_obj_iter_get_val(k)) ||
-		     !td_parse_i64(yyjson_get_str(yyjson_obj_iter_get_val(k)), &s) || s < 0))
-			s = SLURM_S;
-	return s;
+	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait");
+	long long s;
+	return !said ? TANDEM_S : td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
 }
 
 static void read_devices(const yyjson_val *v, struct td_device_source *ret)
@@ -241,8 +237,10 @@ static void read_maps(const yyjson_val *scheduler, const yyjson_val *cluster, co
 		room += yyjson_arr_size(td_jget(tenants->v[i], "status.namespaces")) +
 			yyjson_arr_size(td_jget(tenants->v[i], "spec.namespaces")) + 1;
 	s->maps = td_calloc(room, sizeof(*s->maps));
-	for (i = 0; i < tenants->n; i++)
-		read_tenant(tenants->v[i], s), read_project(tenants->v[i], s);
+	for (i = 0; i < tenants->n; i++) {
+		read_tenant(tenants->v[i], s);
+		read_project(tenants->v[i], s);
+	}
 	// Where there are Tenants, a pod that names no account must not go to its user's first one.
 	const char *open = tenants->n ? td_jstr_or(cluster, "spec.accounting.openAccount", "open") : NULL;
 	yyjson_arr_foreach (maps, i, n, x)
@@ -492,14 +490,20 @@ static const char *person_user(const struct td_settings *s, const char *of, cons
 	return NULL;
 }
 
+// The first that fits counts; NULL: none does.
+static const struct td_ns_map *map_of(const struct td_settings *s, const char *ns)
+{
+	for (size_t i = 0; i < s->n_maps; i++)
+		if (!strcmp(s->maps[i].ns, "*") || !strcmp(s->maps[i].ns, ns))
+			return &s->maps[i];
+	return NULL;
+}
+
 bool td_settings_owner_of(const struct td_settings *s, const char *ns, const char *person, struct td_owner *ret)
 {
 	struct td_owner o = {.user = s->default_user};
-
-	for (size_t i = 0; i < s->n_maps; i++) {
-		const struct td_ns_map *m = &s->maps[i];
-		if (strcmp(m->ns, "*") != 0 && strcmp(m->ns, ns) != 0)
-			continue;
+	const struct td_ns_map *m = map_of(s, ns);
+	if (m) {
 		const char *own = person_user(s, m->of, person);
 		o.user = own ? own : m->user ? m->user : s->default_user;
 		o.account = m->account;
@@ -507,7 +511,6 @@ bool td_settings_owner_of(const struct td_settings *s, const char *ns, const cha
 		o.qos = m->qos;
 		o.usual_qos = m->usual_qos;
 		o.wait = m->wait;
-		break;
 	}
 
 	if (!o.user || o.wait) {
@@ -524,11 +527,8 @@ bool td_settings_owner_of(const struct td_settings *s, const char *ns, const cha
 enum td_settings_may td_settings_project(const struct td_settings *s, const char *ns, const char *person,
 					 const char *account, const char **ret_qos)
 {
-	const struct td_ns_map *m = NULL;
+	const struct td_ns_map *m = map_of(s, ns);
 	enum td_settings_may may = TD_PROJECT_NOT;
-	for (size_t i = 0; i < s->n_maps && !m; i++)
-		if (!strcmp(s->maps[i].ns, "*") || !strcmp(s->maps[i].ns, ns))
-			m = &s->maps[i];
 	if (!m || m->wait || (!m->tenant && (!m->user || !strcmp(m->ns, "*"))))
 		return TD_PROJECT_NOT;
 	for (size_t i = 0; i < s->n_projects && may != TD_PROJECT_MAY; i++) {

@@ -244,15 +244,22 @@ int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td
 	return r;
 }
 
-struct td_far_link *td_far_link_free(struct td_far_link *l)
+// Its workers and its clock do nothing any more; what its caches knew last stays.
+static void halt(struct td_far_link *l)
 {
-	if (!l)
-		return NULL;
 	td_cancel_fire(l->stop);
 	if (l->working)
 		pthread_join(l->work, NULL);
 	if (l->clocked)
 		pthread_join(l->clock, NULL);
+	l->working = l->clocked = false;
+}
+
+struct td_far_link *td_far_link_free(struct td_far_link *l)
+{
+	if (!l)
+		return NULL;
+	halt(l);
 	td_informer_free(l->far_pods);
 	td_informer_free(l->far_nodes);
 	td_informer_free(l->pods);
@@ -276,6 +283,7 @@ void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
 	td_auto_objects struct td_objects pods = {0}, nodes = {0};
+	halt(l); // or they would make anew what goes
 	int r = td_kube_list(l->there, &td_pods, l->ns, labels, NULL, c, &pods, &e);
 	for (size_t i = 0; i < pods.n && !r; i++) {
 		const struct td_kube_delete_opts del = {.uid = pods.v[i]->uid, .grace_s = -1};

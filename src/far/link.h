@@ -45,7 +45,7 @@ int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td
 struct td_far_link *td_far_link_free(struct td_far_link *l); // NULL ok
 // NULL: none. Each says what it knows, and takes back nothing of the other's.
 void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
-// Removes its pods there and its Nodes here. The link still runs.
+// Removes its pods there and its Nodes here. The link runs no more after that, and is freed.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
 
 // Have its caches of the other cluster been filled?
@@ -55,10 +55,16 @@ bool td_far_known(const struct td_far_link *l);
 
 int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 struct td_far_offers *td_far_offers_free(struct td_far_offers *o); // NULL ok
+// Of a list of resources: in 1/1000 for cpu, else whole units; 0: it is not there, or cannot be read.
+int64_t td_far_amount(const yyjson_val *list, const char *key);
 // Renews the Leases of its Nodes.
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
 int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
 		    struct td_error *err);
+// 0: the copy of this pod is surely gone. TD_TRANSIENT: it is there, or nobody knows. What the cache does not show may be
+// there all the same: a reply was lost, or the watch is behind. And what stands before an API server that is away may say
+// 404 to everything: only an API server says that a list is empty.
+int td_far_copy_gone(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // Of a pod there: the node that it is on or goes to; NULL: none.
 const char *td_far_pod_node(const struct td_object *far);
 // Does it hold what it asks for on that node? What others write into an annotation does not count.

@@ -52,8 +52,7 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 	return o;
 }
 
-// In 1/1000 for cpu, else whole units.
-static int64_t amount(const yyjson_val *list, const char *key)
+int64_t td_far_amount(const yyjson_val *list, const char *key)
 {
 	int64_t v = 0;
 	char num[24];
@@ -111,7 +110,8 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 		int64_t reserve = !strcmp(key, "cpu")      ? l->reserve_milli
 				  : !strcmp(key, "memory") ? l->reserve_memory
 							   : 0;
-		int64_t want = td_pool_far_offer(amount(list, key), reserve, foreign(l, &pods, key), believed(key));
+		int64_t want =
+			td_pool_far_offer(td_far_amount(list, key), reserve, foreign(l, &pods, key), believed(key));
 		if (at == o->n) {
 			o->v[o->n].key = td_strdup(key);
 			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};

@@ -3,7 +3,6 @@
 
 #include "api/condition.h"
 #include "api/kinds.h"
-#include "api/quantity.h"
 #include "api/selector.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -59,27 +58,6 @@ static int64_t pending_ms(const struct td_object *pod, const struct td_object *c
 	return ms > 0 ? ms : 1;
 }
 
-// Whatever that cluster says, no number runs over.
-static int64_t less(int64_t a, int64_t b)
-{
-	int64_t v;
-	return __builtin_sub_overflow(a, b, &v) ? INT64_MIN : v;
-}
-
-static int64_t of(const yyjson_val *allocatable, const char *key)
-{
-	int64_t v = 0;
-	const char *s = td_jkey_str(allocatable, key);
-	char num[24];
-	if (!s && td_jkey(allocatable, key)) {
-		snprintf(num, sizeof(num), "%lld", (long long)td_jint(allocatable, key, 0));
-		s = num;
-	}
-	if (!s)
-		return 0;
-	return (strcmp(key, "cpu") ? td_quantity_ceil(s, &v, NULL) : td_quantity_milli(s, &v, NULL)) ? 0 : v;
-}
-
 // Does what the pod asks for fit beside all that is on its node there now? Slurm has counted this pool's; somebody else's
 // pod may have come since. *ret_why: what does not.
 static bool room(const struct td_far_link *l, const struct pair *p, struct td_error *ret_why)
@@ -95,12 +73,12 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 	td_informer_by_index(l->far_pods, "node", there, &pods);
 	td_api_pod_request_names(td_jget(p->pod->root, "spec"), &names);
 	for (size_t i = 0; i < names.n; i++) {
-		int64_t want = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]),
-			left = of(td_jget(far->root, "status.allocatable"), names.v[i]);
+		int64_t all = td_api_pod_request(td_jget(p->pod->root, "spec"), names.v[i]);
 		for (size_t k = 0; k < pods.n; k++)
 			if (td_far_pod_holds(l, pods.v[k]))
-				left = less(left, td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
-		if (want > left)
+				all = td_pool_far_add(all,
+						      td_api_pod_request(td_jget(pods.v[k]->root, "spec"), names.v[i]));
+		if (all > td_far_amount(td_jget(far->root, "status.allocatable"), names.v[i]))
 			return td_fail(ret_why, TD_TRANSIENT,
 				       "node %s of the other cluster has not enough %s free now: other pods there have "
 				       "it",
@@ -146,15 +124,18 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	return 0;
 }
 
-// What our cache does not show may be there all the same: a reply was lost, or the watch is behind.
-static int look_there(struct td_far_link *l, const struct pair *p, struct td_cancel *c, bool *ret_there,
-		      struct td_error *err)
+int td_far_copy_gone(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_free char *name = td_far_copy_name(p->pod->root);
-	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = td_kube_get(l->there, &td_pods, l->ns, name, c, &o, err);
-	*ret_there = !r && td_streq(td_object_label(o, TD_LABEL_FROM_POD), p->pod->uid);
-	return r == TD_NOT_FOUND ? 0 : r;
+	td_auto_free char *name = td_far_copy_name(pod->root), *field = td_asprintf("metadata.name=%s", name);
+	td_auto_objects struct td_objects found = {0};
+	int r = td_kube_list(l->there, &td_pods, l->ns, NULL, field, c, &found, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, TD_TRANSIENT, "whoever answers for the other cluster knows no pods");
+	for (size_t i = 0; i < found.n && !r; i++)
+		if (td_streq(found.v[i]->name, name) &&
+		    td_streq(td_object_label(found.v[i], TD_LABEL_FROM_POD), pod->uid))
+			r = td_fail(err, TD_TRANSIENT, "its copy is there still");
+	return r;
 }
 
 // Writes why it has no copy yet, once.
@@ -196,6 +177,16 @@ static int fail(struct td_far_link *l, const struct pair *p, const char *reason,
 			     NULL, err);
 }
 
+static int show(struct td_far_link *l, const struct td_object *pod, const struct td_object *copy, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_far_copy_status(pod->root, copy->root, td_real_ms(&td_clock_system));
+	return d ? td_kube_patch(l->here, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE,
+				 yyjson_mut_doc_get_root(d), c, NULL, err)
+		 : 0;
+}
+
 static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
 	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
@@ -219,20 +210,7 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		return td_wrap(err, "making its copy in the other cluster");
 	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Normal", "MadeThere",
 		       "its copy in the other cluster is %s/%s on %s", copy->ns, copy->name, to.node);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *status =
-		td_far_copy_status(p->pod->root, copy->root, td_real_ms(&td_clock_system));
-	return status ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
-				      yyjson_mut_doc_get_root(status), c, NULL, err)
-		      : 0;
-}
-
-static int show(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
-{
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_far_copy_status(p->pod->root, p->copy->root, td_real_ms(&td_clock_system));
-	return d ? td_kube_patch(l->here, TD_AT(&td_pods, p->pod->ns, p->pod->name, "status"), TD_PATCH_MERGE,
-				 yyjson_mut_doc_get_root(d), c, NULL, err)
-		 : 0;
+	return show(l, p->pod, copy, c, err);
 }
 
 // What the bridge says of the end of the grant.
@@ -260,10 +238,9 @@ static int end(struct td_far_link *l, const struct pair *p, struct td_cancel *c,
 
 static int let_go(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
-	bool there = false;
-	int r = look_there(l, p, c, &there, err);
-	if (r || there)
-		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
+	int r = td_far_copy_gone(l, p->pod, c, err);
+	if (r)
+		return r;
 	const struct td_kube_delete_opts del = {.uid = p->pod->uid, .grace_s = 0};
 	r = td_kube_delete(l->here, &td_pods, p->pod->ns, p->pod->name, &del, c, err);
 	return r == TD_NOT_FOUND ? 0 : r;
@@ -297,24 +274,23 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		*again_ms = ROOM_MS;
 		return say(l, &p, "WaitsForRoom", no_room.msg, c, err);
 	case TD_FAR_SHOW:
-		return show(l, &p, c, err);
+		return show(l, p.pod, p.copy, c, err);
 	case TD_FAR_END:
+		*again_ms = TD_FAR_AGAIN_MS; // "it is not there" need not be true (td_far_copy_gone())
 		return end(l, &p, c, err);
 	case TD_FAR_LET_GO:
 		return let_go(l, &p, c, err);
 	case TD_FAR_FAIL:
 		break;
 	}
-	bool there = false;
-	if (td_streq(why, "GrantEnded")) {
+	bool ended = td_streq(why, "GrantEnded");
+	if (!p.copy && (ended || td_streq(why, "GoneThere")) && (r = td_far_copy_gone(l, p.pod, c, err)))
+		return r;
+	if (ended) {
 		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
-		if (!p.copy && ((r = look_there(l, &p, c, &there, err)) || there))
-			return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
 		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why),
 			    td_jstr_or(td_json_root(j), "message", ""), c, err);
 	}
-	if (td_streq(why, "GoneThere") && ((r = look_there(l, &p, c, &there, err)) || there))
-		return r ? r : td_fail(err, TD_TRANSIENT, "its copy is there still");
 	return fail(l, &p, why,
 		    td_streq(why, "GoneThere")     ? "somebody removed its copy in the other cluster"
 		    : td_streq(why, "NoRoomThere") ? "its copy found no room in the other cluster for two minutes"

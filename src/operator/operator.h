@@ -128,6 +128,9 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
 
+// An amount as text, which may be a number there; def: it is not there. buf may be what is returned.
+const char *td_op_quantity(const yyjson_val *map, const char *key, char buf[32], const char *def);
+
 enum { TD_OP_TYPES = 256, TD_OP_NUMA = 129 };
 #define TD_SHARE_PARTS "numaNodes" // key of the share: how many there are, where the last ones have no devices
 struct td_op_share {

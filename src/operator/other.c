@@ -30,7 +30,9 @@ void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct 
 	for (i = 0; i < TD_LEN(others); i++) {
 		td_auto_free char *path = td_asprintf("spec.%s", others[i]);
 		yyjson_val *v = td_jget(set, path);
-		if (v && !yyjson_is_null(v) && !(i && yyjson_is_obj(v) && !yyjson_obj_size(v) && i != 3))
+		bool says =
+			yyjson_obj_size(v) || !yyjson_is_obj(v) || !strcmp(others[i], "onDemand"); // {}: all defaults
+		if (v && !yyjson_is_null(v) && says)
 			td_strv_addf(
 				problems,
 				"spec.%s: it chooses nodes of this cluster, and spec.otherCluster those of another: "
@@ -55,14 +57,13 @@ char *td_op_other_problem(struct td_op *op, const struct td_object *set)
 	return op->far && td_op_other_set(set->root) ? td_far_problem(op->far, set->ns, set->name) : NULL;
 }
 
-static int64_t reserve(const yyjson_val *sc, const char *path, const char *def, bool milli)
+// spec.reserve of its SlurmCluster.
+static void reserve(const yyjson_val *sc, struct td_far_want *w)
 {
-	int64_t v = 0;
-	const char *s = td_jstr_or(sc, path, def);
-	char num[24];
-	if (yyjson_is_num(td_jget(sc, path)))
-		snprintf(num, sizeof(num), "%lld", td_jint(sc, path, 0)), s = num;
-	return (milli ? td_quantity_milli(s, &v, NULL) : td_quantity_ceil(s, &v, NULL)) ? 0 : v;
+	const yyjson_val *v = td_jget(sc, "spec.reserve");
+	char num[32];
+	td_quantity_milli(td_op_quantity(v, "cpu", num, "1"), &w->reserve_milli, NULL);
+	td_quantity_ceil(td_op_quantity(v, "memory", num, "1Gi"), &w->reserve_memory, NULL);
 }
 
 // Nodes of a NodeSet that is gone, whose link nobody knew (this process began later).
@@ -96,10 +97,8 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c)
 				op->clusters, sets.v[i]->ns, td_jstr_or(sets.v[i]->root, "spec.clusterName", ""));
 			if (!td_op_other_set(sets.v[i]->root) || td_object_deleting(sets.v[i]))
 				continue;
-			v[n++] = (struct td_far_want){
-				.set = sets.v[i],
-				.reserve_milli = reserve(sc ? sc->root : NULL, "spec.reserve.cpu", "1", true),
-				.reserve_memory = reserve(sc ? sc->root : NULL, "spec.reserve.memory", "1Gi", false)};
+			v[n] = (struct td_far_want){.set = sets.v[i]};
+			reserve(sc ? sc->root : NULL, &v[n++]);
 		}
 		td_far_sync(op->far, v, n, c);
 		free(v);

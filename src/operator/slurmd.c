@@ -14,7 +14,7 @@ char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *no
 	return td_asprintf("%s-%s-%s", cluster, nodeset, node);
 }
 
-static const char *quantity(const yyjson_val *map, const char *key, char buf[32], const char *def)
+const char *td_op_quantity(const yyjson_val *map, const char *key, char buf[32], const char *def)
 {
 	yyjson_val *v = td_jkey(map, key);
 	if (yyjson_is_str(v))
@@ -38,8 +38,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	char b[4][32];
 	yyjson_val *alloc = td_jget(node, "status.allocatable"), *reserve = td_jget(cluster, "spec.reserve");
 	int64_t cpu, cpu_off, mem, mem_off, gpus;
-	if (td_quantity_milli(quantity(alloc, "cpu", b[0], "0"), &cpu, why) ||
-	    td_quantity_ceil(quantity(alloc, "memory", b[1], "0"), &mem, why) ||
+	if (td_quantity_milli(td_op_quantity(alloc, "cpu", b[0], "0"), &cpu, why) ||
+	    td_quantity_ceil(td_op_quantity(alloc, "memory", b[1], "0"), &mem, why) ||
 	    td_api_devices(alloc, td_op_node_resource(cluster, node), &gpus, why))
 		return td_wrap(why, "status.allocatable"), false;
 	struct td_op_found has = found ? *found : (struct td_op_found){.n = -1};
@@ -58,9 +58,9 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	td_op_vendor_of(cluster, node, &has, &vendor);
 	if (!*has.types && *vendor.type && gpus > 0)
 		td_op_types_add(has.types, vendor.type, gpus);
-	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
+	if (td_quantity_ceil(td_op_quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
-	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
+	if (td_quantity_ceil(td_op_quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
 		return td_wrap(why, "spec.reserve.memory of the SlurmCluster"), false;
 	struct td_op_share s = {.cpus = cpu / 1000 - cpu_off, .memory_mb = (mem - mem_off) / (1 << 20), .gpus = gpus};
 	const char *numa = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_GPU_NUMA);

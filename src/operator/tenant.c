@@ -17,16 +17,13 @@ static char *cluster_key(const struct td_object *tenant)
 			   td_jstr_or(tenant->root, "spec.cluster.name", ""));
 }
 
-static bool ready(const struct td_object *o)
-{
-	return td_streq(td_jstr(td_jfind(td_jget(o->root, "status.conditions"), "type", "Ready"), "status"), "True");
-}
-
 static void on_tenant(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op_tenants *ts = ctx;
 	// Our own writes of the status come back as events. What a Project's becomes it shows.
-	if (old && now && (!td_object_label(now, TD_LABEL_PROJECT) || ready(old) == ready(now)) &&
+	if (old && now &&
+	    (!td_object_label(now, TD_LABEL_PROJECT) ||
+	     td_condition_true(old->root, "Ready") == td_condition_true(now->root, "Ready")) &&
 	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;

@@ -2,10 +2,11 @@
 //
 // A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
-// (tenant_read.c, tenant_people.c), lets room pool judge them, makes Tenants of Projects (tenant_project.c), namespaces, rights and policies
-// (tenant_objects.c) and quotas of storage (tenant_storage.c), brings slurmdbd to what they say
-// (tenant_slurm.c), and writes the statuses (tenant.c). It comes again every ten seconds, or less often
-// where slurmdbd is slow, so that what somebody changed is seen and mended.
+// (tenant_read.c, tenant_people.c), lets room pool judge them, makes Tenants of Projects
+// (tenant_project.c), namespaces, rights and policies (tenant_objects.c) and quotas of storage
+// (tenant_storage.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
+// (tenant.c). It comes again every ten seconds, or less often where slurmdbd is slow, so that what
+// somebody changed is seen and mended.
 //
 // The status says which namespaces are charged to which account; the bridges read it there. So a
 // namespace is in it only when the account is in place.

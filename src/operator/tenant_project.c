@@ -117,7 +117,9 @@ static int make(struct project_work *w, struct td_error *err)
 	td_jm_key_str(d, labels, TD_LABEL_PROJECT_NS, w->o->ns);
 	td_jm_set(d, o, "spec", yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(spec)));
 	int r = td_kube_create(p->ts->op->k, &td_tenants, NULL, o, p->c, NULL, err);
-	if (r && r != TD_EXISTS) // that one is looked at when the watch has shown it
+	if (r == TD_EXISTS) // that one is looked at when the watch has shown it
+		return 0;
+	if (r)
 		return td_wrap(err, "making Tenant %s of Project %s/%s", w->v.account, w->o->ns, w->o->name);
 	td_info("Project %s/%s: Tenant %s is made", w->o->ns, w->o->name, w->v.account);
 	return 0;
@@ -210,8 +212,7 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 					 live->name));
 		return 0;
 	}
-	const yyjson_val *list = td_jget(live->root, "status.conditions"), *ready = td_jfind(list, "type", "Ready"),
-			 *going = td_jfind(list, "type", "Deleting");
+	const yyjson_val *ready = td_condition(live->root, "Ready"), *going = td_condition(live->root, "Deleting");
 	if (td_object_deleting(live)) {
 		wait_for(w, "LastOneGoes",
 			 td_arena_printf(p->arena, "the last project of this name goes first: %.900s",
@@ -219,7 +220,7 @@ static int one(struct project_work *w, bool *kept, struct td_error *err)
 		return 0;
 	}
 	kept[w->own] = true;
-	if (!td_streq(td_jstr(ready, "status"), "True"))
+	if (!td_condition_true(live->root, "Ready"))
 		wait_for(w, td_jstr_or(ready, "reason", "Making"),
 			 td_jstr_or(ready, "message", "its account is being made"));
 	return keep(w, err);

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static bool amount(const yyjson_val *v, const char *tres, int64_t *ret)
 {
@@ -238,12 +237,7 @@ const char *td_op_tenant_quota(struct td_op_tenant_pass *p, const struct td_obje
 
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix)
 {
-	static const char key[] = "AccountingStorageEnforce";
-	const char *has = "";
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(sc, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), key))
-			has = yyjson_get_str(yyjson_obj_iter_get_val(k));
+	const char *has = td_slurm_conf_get(td_jget(sc, "spec.config.slurmConf"), "AccountingStorageEnforce");
 	*ret_fix =
 		"the SlurmCluster does not enforce limits, so quotas are only shown: set spec.accounting.enforce there";
 	return td_slurm_accounting(sc) &&

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 
 // SLURM_S: Slurm's own pause (AuthInfo=cred_expire and 1 s); it is a second shorter where the job was queued again in the
-// second in which it had been submitted. FIRST_S: ours, after KillWait. It doubles with each time in a row, so that a job that fails at
-// its start, or a node that refuses it, costs Slurm no more than before. ROW_S: whoever ran, or waited, for so long
-// since the last time begins anew. LATE_S: a begin that is as near comes by itself.
+// second in which it had been submitted. FIRST_S: ours, after KillWait. It doubles with each time in a row, so that a job
+// that fails at its start, or a node that refuses it, costs Slurm no more than before. ROW_S: whoever ran, or waited,
+// for so long since the last time begins anew. LATE_S: a begin that is as near comes by itself.
 enum { SLURM_S = 121, FIRST_S = 5, ROW_S = 600, LATE_S = 2, ROW_MOST = 3, DAY_S = 86400 };
 
 struct td_pool_again_plan td_pool_again(const struct td_pool_again *f)

@@ -40,15 +40,17 @@ struct td_pool_straggler {
 	int ranks; // that were compared
 };
 
-// Goes on by one look; state has an entry for each rank that v names. True: *ret is a rank that is slow for so many steps and was not told of before; of several it is
-// the slowest, and the others come with the next looks. Who is told of can be again when it was well for as many steps.
+// Goes on by one look; state has an entry for each rank that v names. True: *ret is a rank that is slow for so many
+// steps and was not told of before; of several it is the slowest, and the others come with the next looks. Who is told of
+// can be again when it was well for as many steps.
 // - A step counts once, and only where three ranks or more are at about the same one.
 // - Where most are slow, nobody is: the median says what is usual.
 bool td_pool_straggle(const struct td_pool_straggle_rule *r, struct td_pool_straggle_rank *state,
 		      const struct td_pool_pace *v, size_t n, struct td_pool_straggler *ret);
 // "rank 2 on n1 (gpu0) computes 3.1 times as long as the others (step 40: 1.55 s, median of 8 ranks 0.5 s)"
 void td_pool_straggle_words(const struct td_pool_straggler *s, char *ret, size_t n);
-// The same of a pod of a gang: "pod train-2 on n1 computes 3.1 times as long as the others (step 40: …, median of 8 pods 0.5 s)"
+// The same of a pod of a gang: "pod train-2 on n1 computes 3.1 times as long as the others (step 40: 1.55 s, median of 8
+// pods 0.5 s)"
 void td_pool_straggle_pod_words(const struct td_pool_straggler *s, const char *pod, char *ret, size_t n);
 // By how much the GPUs of ranks computed, 0 to 1 each, where the ranks say nothing themselves: who waits for others does
 // so in a loop on his GPU, and looks busy; whose GPU idles meanwhile waits for something else, such as its data. Marks

@@ -70,13 +70,8 @@ static bool apart(const yyjson_val *cluster, const struct td_slurm_facts *f)
 // False: the object's own list of plug-ins leaves Tandem's job_submit.lua out.
 static bool runs_lua(const yyjson_val *cluster)
 {
-	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(cluster, "spec.config.slurmConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		if (!strcasecmp(yyjson_get_str(k), "JobSubmitPlugins")) {
-			yyjson_val *v = yyjson_obj_iter_get_val(k);
-			return strstr(yyjson_is_str(v) ? yyjson_get_str(v) : "", "lua");
-		}
-	return true;
+	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "JobSubmitPlugins");
+	return !said || strstr(said, "lua");
 }
 
 // How many of its NodeSets are of other clusters.

@@ -2,9 +2,11 @@
 // What of a pod may go to another cluster, what is made of it there, how it is shown, and which kubeconfigs are believed.
 #include "far/copy.h"
 #include "far/far.h"
+#include "far/link.h"
 
 #include "api/condition.h"
 #include "base/names.h"
+#include "kube/test/fake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,12 +220,47 @@ static void test_kubeconfigs(void **state)
 	}
 }
 
+static const char *answer; // NULL: 404 without a word of an API server's
+
+static void there(struct td_http_x *x, void *ctx)
+{
+	bool list = strstr(td_http_target(x), "/api/v1/namespaces/tandem/pods?") &&
+		    strstr(td_http_target(x), "fieldSelector=metadata.name%3Dml-train-a-5e556ff16501");
+	const char *text = answer ? answer : "default backend";
+	td_http_send(x, answer && list ? 200 : 404, "application/json", text, strlen(text));
+}
+
+// Only an API server's own word counts for a copy that is gone, and for one that is there only its own UID.
+static void test_surely_gone(void **state)
+{
+#define LIST(labels)                                                                                                   \
+	"{\"metadata\": {\"resourceVersion\": \"7\"}, \"items\": [{\"metadata\": {\"name\": "                          \
+	"\"ml-train-a-5e556ff16501\", \"namespace\": \"tandem\", \"uid\": \"u\", \"labels\": {" labels "}}}]}"
+	struct fake *f = fake_start(there, NULL);
+	struct td_far_link l = {.there = fake_client(f), .ns = (char *)"tandem"};
+	td_auto(td_json_unref) struct td_json *j = pod_with(PLAIN);
+	td_auto(td_object_unref) struct td_object *pod = td_object_new(td_json_ref(j));
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	answer = "{\"metadata\": {\"resourceVersion\": \"7\"}, \"items\": []}";
+	assert_int_equal(td_far_copy_gone(&l, pod, c, NULL), 0);
+	answer = LIST("\"tandem.dev/from-pod\": \"somebody else's\"");
+	assert_int_equal(td_far_copy_gone(&l, pod, c, NULL), 0);
+	answer = LIST("\"tandem.dev/from-pod\": \"" UID "\"");
+	assert_int_equal(td_far_copy_gone(&l, pod, c, NULL), TD_TRANSIENT);
+	answer = NULL;
+	assert_int_equal(td_far_copy_gone(&l, pod, c, NULL), TD_TRANSIENT);
+	answer = "{}"; // no list
+	assert_true(td_far_copy_gone(&l, pod, c, NULL) < 0);
+	td_kube_free(l.there);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refuses_by_name), cmocka_unit_test(test_the_copy),
 		cmocka_unit_test(test_names_fit),       cmocka_unit_test(test_status),
-		cmocka_unit_test(test_kubeconfigs),
+		cmocka_unit_test(test_kubeconfigs),     cmocka_unit_test(test_surely_gone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
