@@ -93,8 +93,10 @@ static size_t coming(const struct td_pool_aside *f)
 }
 
 // Those that wait for the end of a job that holds none of the missing devices, or of which there are too many: `most`
-// wait for nobody's end.
-static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t most, struct td_pool_aside_plan *p)
+// wait for nobody's end. Where that job holds nothing any more and a missing device is `freed`, it has just ended: who
+// awaited it is about to get that one.
+static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, uint64_t freed, size_t most,
+			struct td_pool_aside_plan *p)
 {
 	bool any = false;
 	for (size_t i = 0; i < f->n; i++) {
@@ -103,7 +105,11 @@ static bool end_waiting(const struct td_pool_aside *f, uint64_t missing, size_t 
 		size_t before = 0;
 		for (size_t k = 0; k < i; k++)
 			before += f->v[k].device < 0 && f->v[k].after == f->v[i].after;
-		p->ends[i] = before >= (f->v[i].after ? held_by(f, missing, f->v[i].after) : most);
+		int64_t after = f->v[i].after;
+		size_t right = !after ? most : held_by(f, missing, after);
+		if (after > 0 && !held_by(f, f->all, after))
+			right += count(freed);
+		p->ends[i] = before >= right;
 		any |= p->ends[i];
 	}
 	return any;
@@ -185,7 +191,7 @@ void td_pool_aside_decide(const struct td_pool_aside *f, struct td_pool_aside_pl
 		return;
 	}
 	// In the moment in which the job lets go, a device is free, and who waits for it must not be ended then.
-	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, count(ending) + lack, ret)) {
+	if (end_wrong(f, ret) | end_waiting(f, missing & ~left, missing & left, count(ending) + lack, ret)) {
 		ret->what = TD_ASIDE_END;
 		return;
 	}

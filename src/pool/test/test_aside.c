@@ -134,6 +134,14 @@ static void test_steps(void **state)
 	decides(&f, TD_ASIDE_QUEUE, 7);
 	f.n = 1;
 	decides(&f, TD_ASIDE_LOOK, 0);
+	by[3] = 0; // it has just ended, and who awaits that one is about to get it
+	decides(&f, TD_ASIDE_ALLOCATE, 0);
+	f.refused = true;
+	decides(&f, TD_ASIDE_LOOK, 0);
+	by[2] = 7; // it has let go of that one alone
+	decides(&f, TD_ASIDE_END, 0);
+	by[2] = 0;
+	f.refused = false;
 	by[3] = 9; // it went to another
 	decides(&f, TD_ASIDE_END, 0);
 	by[3] = 7;
