@@ -87,16 +87,11 @@ void td_podbeat_say(struct td_podbeat *b, struct td_kube *k, const struct td_obj
 	if (what == TD_PACE_NOTHING)
 		return;
 	td_auto_free char *text = what == TD_PACE_SAY ? td_kube_pace_text(&now) : td_strdup("it changes all the time");
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	struct td_error err = TD_ERROR_INIT;
-	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"),
-			 what == TD_PACE_SAY ? TD_CONDITION(TD_COND_PACE, "True", "Steps", text)
-					     : TD_CONDITION(TD_COND_PACE, "Unknown", "Unsteady", text),
-			 td_real_ms(clock));
-	int r = td_kube_patch(k, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
-			      &err);
+	int r = td_kube_pod_condition(k, pod,
+				      what == TD_PACE_SAY ? TD_CONDITION(TD_COND_PACE, "True", "Steps", text)
+							  : TD_CONDITION(TD_COND_PACE, "Unknown", "Unsteady", text),
+				      clock, c, &err);
 	if (!r)
 		td_pool_pace_done(&b->said, what == TD_PACE_SAY ? now.us : -1, td_mono_ms(clock));
 	else if (r != TD_NOT_FOUND && r != TD_CONFLICT && r != TD_CANCELLED)

@@ -88,14 +88,8 @@ static void say(struct hang_pass *p, const struct td_object *pod, const struct t
 	if (was ? td_streq(td_jstr(was, "status"), w->status) && td_streq(td_jstr(was, "reason"), w->reason)
 		: !strcmp(w->status, "False"))
 		return;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	struct td_error err = TD_ERROR_INIT;
-	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"), w,
-			 td_real_ms(p->h->clock));
-	int r = td_kube_patch(p->h->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, p->c,
-			      NULL, &err);
+	int r = td_kube_pod_condition(p->h->kube, pod, w, p->h->clock, p->c, &err);
 	if (r && r != TD_NOT_FOUND && r != TD_CANCELLED)
 		td_warn("pod %s/%s: saying whether it hangs: %s", pod->ns, pod->name, err.msg); // the next look says it
 	if (!r && !strcmp(w->status, "True")) {

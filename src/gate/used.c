@@ -103,15 +103,10 @@ static void count(const struct td_object *pod, const struct td_useful_part *fres
 static bool say(const struct td_used_pass *p, const struct td_object *pod, const struct td_kube_use *u,
 		struct td_cancel *c)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_auto_free char *text = td_kube_use_text(u);
 	struct td_error err = TD_ERROR_INIT;
-	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"),
-			 TD_CONDITION(TD_COND_USED, "True", "Measured", text), td_real_ms(p->clock));
-	int r = td_kube_patch(p->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
-			      &err);
+	int r = td_kube_pod_condition(p->kube, pod, TD_CONDITION(TD_COND_USED, "True", "Measured", text), p->clock, c,
+				      &err);
 	if (r && r != TD_NOT_FOUND && r != TD_CONFLICT && r != TD_CANCELLED)
 		td_warn("pod %s/%s: saying how much its devices computed: %s", pod->ns, pod->name, err.msg);
 	return !r;

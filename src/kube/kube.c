@@ -1,6 +1,7 @@
 // The client and its verbs.
 #include "kube/kube.h"
 
+#include "api/condition.h"
 #include "api/status.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -399,6 +400,17 @@ int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_kub
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(patch, &len);
 	return object_call(k, "PATCH", p.s, &(struct td_kube_body){types[type], body, len}, c, ret, err);
+}
+
+int td_kube_pod_condition(struct td_kube *k, const struct td_object *pod, const struct td_condition_want *w,
+			  const struct td_clock *clock, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "metadata.uid", pod->uid);
+	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"), w,
+			 td_real_ms(clock));
+	return td_kube_patch(k, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL, err);
 }
 
 int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,

@@ -118,6 +118,11 @@ struct td_kube_place {
 // For preconditions put metadata.uid and metadata.resourceVersion into the patch.
 int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_kube_patch type,
 		  const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret, struct td_error *err);
+// Writes one condition of a pod's status, and only it; the time of its last change is kept where the status did not
+// change. CONFLICT: another pod has the name now.
+struct td_condition_want;
+int td_kube_pod_condition(struct td_kube *k, const struct td_object *pod, const struct td_condition_want *w,
+			  const struct td_clock *clock, struct td_cancel *c, struct td_error *err);
 int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
 		   struct td_object **ret, struct td_error *err);
 struct td_kube_delete_opts {

@@ -64,16 +64,9 @@ int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *
 	if (td_bridge_run_says(pod, text) && td_streq(td_jstr(cond, "reason"), reason))
 		return 0;
 
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
-
 	const struct td_condition_want w = {
 		.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
-	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_condition_add(d, list, td_jget(pod->root, "status.conditions"), &w, td_real_ms(b->clock));
-
-	int k = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, r->c,
-			      NULL, err);
+	int k = td_kube_pod_condition(b->kube, pod, &w, b->clock, r->c, err);
 	// The pod is gone, or another one has its name: the watch will tell.
 	if (k == TD_NOT_FOUND || k == TD_CONFLICT)
 		return 0;

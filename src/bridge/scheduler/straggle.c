@@ -91,14 +91,8 @@ static void by_use(struct td_bridge_run *r, int percent)
 // Writes on the pod that it is slow, or is not any more.
 static bool say(struct td_bridge_run *r, const struct td_object *pod, const struct td_condition_want *w)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	struct td_error err = TD_ERROR_INIT;
-	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), td_jget(pod->root, "status.conditions"), w,
-			 td_real_ms(r->b->clock));
-	int k = td_kube_patch(r->b->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, r->c,
-			      NULL, &err);
+	int k = td_kube_pod_condition(r->b->kube, pod, w, r->b->clock, r->c, &err);
 	if (k && k != TD_NOT_FOUND && k != TD_CONFLICT && k != TD_CANCELLED)
 		td_warn("pod %s/%s: saying whether it is slow: %s", pod->ns, pod->name, err.msg);
 	return !k;
