@@ -1,5 +1,7 @@
 #include "cli/common.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,4 +21,30 @@ int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret
 	if (r)
 		fprintf(stderr, "tandem %s: %s\n", cmd, err.msg);
 	return r;
+}
+
+void td_cli_keys(const yyjson_val *root, bool whose, bool json)
+{
+	if (json) {
+		td_auto_free char *text = td_json_pretty(root);
+		puts(text);
+		return;
+	}
+	printf("%-10s ", "KEY");
+	if (whose)
+		printf("%-16s ", "USER");
+	printf("%-21s %-21s %-24s %s\n", "CREATED", "ENDS", "PROJECT", "FOR");
+	size_t i, n;
+	yyjson_val *k;
+	yyjson_arr_foreach (td_jget(root, "keys"), i, n, k) {
+		char made[TD_TIME_LEN], ends[TD_TIME_LEN] = "never";
+		long long e = td_jint(k, "expires", 0);
+		if (e)
+			td_time_format(e * 1000, ends);
+		printf("%-10s ", td_jstr_or(k, "id", ""));
+		if (whose)
+			printf("%-16s ", td_jstr_or(k, "user", ""));
+		printf("%-21s %-21s %-24s %s\n", td_time_format(td_jint(k, "created", 0) * 1000, made), ends,
+		       td_jstr_or(k, "project", "-"), td_jstr_or(k, "name", ""));
+	}
 }

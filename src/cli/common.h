@@ -7,3 +7,5 @@
 // Loads the instance and connects to its API as admin. On failure it prints the reason and returns
 // non-zero.
 int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret_k);
+// Prints API keys as td_people_keys() has them, in `keys` of root: as a table, with whose they are if `whose`, or as JSON.
+void td_cli_keys(const yyjson_val *root, bool whose, bool json);

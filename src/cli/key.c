@@ -1,6 +1,7 @@
 // tandem key: one's own API keys, at the gateway.
 #include "base/clock.h"
 #include "cli/client.h"
+#include "cli/common.h"
 #include "cmd/roles.h"
 
 #include <stdio.h>
@@ -17,26 +18,9 @@ static int list(struct td_client *c, const struct key_asked *a, struct td_error 
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_client_call(c, "GET", "/api/v1/keys", NULL, &j, err);
-	if (r)
-		return r;
-	if (a->output) {
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
-		puts(text);
-		return 0;
-	}
-	printf("%-10s %-21s %-21s %-24s %s\n", "KEY", "CREATED", "ENDS", "PROJECT", "FOR");
-	size_t i, n;
-	yyjson_val *k;
-	yyjson_arr_foreach (td_jget(td_json_root(j), "keys"), i, n, k) {
-		char made[TD_TIME_LEN], ends[TD_TIME_LEN] = "never";
-		long long e = td_jint(k, "expires", 0);
-		if (e)
-			td_time_format(e * 1000, ends);
-		printf("%-10s %-21s %-21s %-24s %s\n", td_jstr_or(k, "id", ""),
-		       td_time_format(td_jint(k, "created", 0) * 1000, made), ends, td_jstr_or(k, "project", "-"),
-		       td_jstr_or(k, "name", ""));
-	}
-	return 0;
+	if (!r)
+		td_cli_keys(td_json_root(j), false, a->output != NULL);
+	return r;
 }
 
 static int create(struct td_client *c, const struct key_asked *a, struct td_error *err)
@@ -48,9 +32,11 @@ static int create(struct td_client *c, const struct key_asked *a, struct td_erro
 	td_jm_int(d, o, "days", a->days);
 	td_jm_str(d, o, "project", a->project);
 	int r = td_client_call(c, "POST", "/api/v1/keys", d, &j, err);
-	if (!r)
-		puts(td_jstr_or(td_json_root(j), "key", ""));
-	return r;
+	if (r)
+		return r;
+	td_auto_free char *text = a->output ? td_json_pretty(td_json_root(j)) : NULL;
+	puts(text ? text : td_jstr_or(td_json_root(j), "key", ""));
+	return 0;
 }
 
 static int revoke(struct td_client *c, const char *id, struct td_error *err)
@@ -62,7 +48,7 @@ static int revoke(struct td_client *c, const char *id, struct td_error *err)
 }
 
 // Another key like this one, which then goes. If this ends in between, both are good, and `list` shows them.
-static int rotate(struct td_client *c, const char *id, struct td_error *err)
+static int rotate(struct td_client *c, const char *id, const char *output, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_client_call(c, "GET", "/api/v1/keys", NULL, &j, err);
@@ -76,6 +62,7 @@ static int rotate(struct td_client *c, const char *id, struct td_error *err)
 		return td_fail(err, TD_INVALID, "key %.20s has ended: make another one with `tandem key create`", id);
 	const struct key_asked like = {.project = td_jstr(k, "project"),
 				       .name = td_jstr_or(k, "name", "by tandem key"),
+				       .output = output,
 				       .days = ends ? (int)((left + DAY_S - 1) / DAY_S) : 0};
 	r = create(c, &like, err);
 	return r ? r : revoke(c, id, err);
@@ -133,9 +120,9 @@ int td_key_main(int argc, char **argv)
 	if (!r)
 		r = lists   ? list(&c, &a, &err)
 		    : makes ? create(&c, &a, &err)
-		    : turns ? rotate(&c, words[1], &err)
+		    : turns ? rotate(&c, words[1], a.output, &err)
 			    : revoke(&c, words[1], &err);
-	if (!r && !lists && !makes && !turns)
+	if (!r && !lists && !makes && !turns && !a.output)
 		printf("Key %s is revoked.\n", words[1]);
 	return r ? td_client_failed("key", &err) : 0;
 }

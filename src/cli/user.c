@@ -97,22 +97,7 @@ static int list(const struct place *p, const char *user, bool json, struct td_er
 	if (o)
 		td_people_keys(o->root, user, d, keys);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
-	if (json) {
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
-		puts(text);
-		return 0;
-	}
-	printf("%-10s %-16s %-21s %-21s %s\n", "KEY", "USER", "CREATED", "ENDS", "FOR");
-	size_t i, n;
-	yyjson_val *k;
-	yyjson_arr_foreach (td_jget(td_json_root(j), "keys"), i, n, k) {
-		char made[TD_TIME_LEN], ends[TD_TIME_LEN] = "never";
-		long long e = td_jint(k, "expires", 0);
-		if (e)
-			td_time_format(e * 1000, ends);
-		printf("%-10s %-16s %-21s %-21s %s\n", td_jstr_or(k, "id", ""), td_jstr_or(k, "user", ""),
-		       td_time_format(td_jint(k, "created", 0) * 1000, made), ends, td_jstr_or(k, "name", ""));
-	}
+	td_cli_keys(td_json_root(j), true, json);
 	return 0;
 }
 
