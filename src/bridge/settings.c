@@ -3,6 +3,7 @@
 
 #include "api/selector.h"
 #include "base/names.h"
+#include "kube/tenant.h"
 #include "pool/reclaim.h"
 #include "slurm/conf.h"
 #include "slurm/fabric.h"
@@ -163,7 +164,7 @@ static void read_people(const yyjson_val *t, const char *of, struct td_settings 
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
 		const char *user = td_jstr(x, "user");
-		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+		if (user && td_kube_tenant_runs(x))
 			s->people[s->n_people++] = (struct td_settings_person){
 				of, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
 				td_arena_strdup(s->arena, user)};
@@ -184,7 +185,7 @@ static void read_project(const yyjson_val *t, struct td_settings *s)
 	qos = td_arena_strdup(s->arena, qos);
 	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
 		const char *user = td_jstr(x, "user");
-		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+		if (user && td_kube_tenant_runs(x))
 			s->projects[s->n_projects++] = (struct td_settings_project){
 				account, parent, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
 				td_arena_strdup(s->arena, user), qos};
