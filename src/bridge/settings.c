@@ -99,10 +99,12 @@ static int seconds(const char *s, int def)
 // KillWait of the cluster's slurm.conf; what cannot be read is Slurm's own.
 static int64_t kill_wait(const yyjson_val *cluster)
 {
-	enum { TANDEM_S = 10, SLURM_S = 30 }; // slurm/conf.c writes the first where the object says nothing
-	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait");
+	enum { SLURM_S = 30 };
+	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait"), *why;
 	long long s;
-	return !said ? TANDEM_S : td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
+	if (!said)
+		td_slurm_key("KillWait", &said, &why);
+	return td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
 }
 
 static void read_devices(const yyjson_val *v, struct td_device_source *ret)
