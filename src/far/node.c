@@ -52,6 +52,18 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 	return o;
 }
 
+static char *name_here(const struct td_far_link *l, const char *there)
+{
+	return td_asprintf("%s-%s", l->set->name, there);
+}
+
+bool td_far_node_here(const struct td_far_link *l, const char *there)
+{
+	td_auto_free char *name = there ? name_here(l, there) : NULL;
+	td_auto(td_object_unref) struct td_object *node = name ? td_informer_get(l->nodes, NULL, name) : NULL;
+	return node;
+}
+
 int64_t td_far_amount(const yyjson_val *list, const char *key)
 {
 	int64_t v = 0;
@@ -295,7 +307,7 @@ static int drop(struct td_far_link *l, const struct td_object *node, const char 
 static int one(struct td_far_link *l, const struct td_object *far, const struct td_objects *pods, struct td_cancel *c,
 	       struct td_error *err)
 {
-	td_auto_free char *name = td_asprintf("%s-%s", l->set->name, far->name);
+	td_auto_free char *name = name_here(l, far->name);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(l->nodes, NULL, name);
 	const char *drain = drains(l, far);
 	if (!node && (drain || !td_condition_true(far->root, "Ready")))
