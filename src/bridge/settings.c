@@ -3,6 +3,7 @@
 
 #include "api/selector.h"
 #include "base/names.h"
+#include "kube/tenant.h"
 #include "pool/reclaim.h"
 #include "slurm/conf.h"
 #include "slurm/fabric.h"
@@ -98,10 +99,12 @@ static int seconds(const char *s, int def)
 // KillWait of the cluster's slurm.conf; what cannot be read is Slurm's own.
 static int64_t kill_wait(const yyjson_val *cluster)
 {
-	enum { TANDEM_S = 10, SLURM_S = 30 }; // slurm/conf.c writes the first where the object says nothing
-	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait");
+	enum { SLURM_S = 30 };
+	const char *said = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "KillWait"), *why;
 	long long s;
-	return !said ? TANDEM_S : td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
+	if (!said)
+		td_slurm_key("KillWait", &said, &why);
+	return td_parse_i64(said, &s) && s >= 0 ? s : SLURM_S;
 }
 
 static void read_devices(const yyjson_val *v, struct td_device_source *ret)
@@ -163,7 +166,7 @@ static void read_people(const yyjson_val *t, const char *of, struct td_settings 
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
 		const char *user = td_jstr(x, "user");
-		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+		if (user && td_kube_tenant_runs(x))
 			s->people[s->n_people++] = (struct td_settings_person){
 				of, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
 				td_arena_strdup(s->arena, user)};
@@ -184,7 +187,7 @@ static void read_project(const yyjson_val *t, struct td_settings *s)
 	qos = td_arena_strdup(s->arena, qos);
 	yyjson_arr_foreach (td_jget(t, "spec.members"), i, n, x) {
 		const char *user = td_jstr(x, "user");
-		if (user && !td_streq(td_jstr(x, "role"), "viewer"))
+		if (user && td_kube_tenant_runs(x))
 			s->projects[s->n_projects++] = (struct td_settings_project){
 				account, parent, td_arena_strdup(s->arena, td_jstr_or(x, "kubernetesUser", user)),
 				td_arena_strdup(s->arena, user), qos};

@@ -72,9 +72,10 @@ static void on_far_pod(void *ctx, struct td_object *old, struct td_object *now)
 			td_queue_add_after(l->q, uid, SHOW_MS);
 		return;
 	}
-	// What others hold there.
-	if (!old || !now || !td_streq(td_far_pod_node(old), td_far_pod_node(now)) ||
-	    td_kube_pod_ended(old->root) != td_kube_pod_ended(now->root))
+	// What others hold there, where there is a Node of it here: the other cluster may have many more.
+	const char *was = old ? td_far_pod_node(old) : NULL, *is = now ? td_far_pod_node(now) : NULL;
+	if ((!old || !now || !td_streq(was, is) || td_kube_pod_ended(old->root) != td_kube_pod_ended(now->root)) &&
+	    (td_far_node_here(l, was) || td_far_node_here(l, is)))
 		td_queue_add_after(l->q, TD_FAR_NODES_KEY, 500);
 }
 

@@ -57,6 +57,8 @@ int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel
 struct td_far_offers *td_far_offers_free(struct td_far_offers *o); // NULL ok
 // Of a list of resources: in 1/1000 for cpu, else whole units; 0: it is not there, or cannot be read.
 int64_t td_far_amount(const yyjson_val *list, const char *key);
+// Is there a Node here for that one? there NULL: no.
+bool td_far_node_here(const struct td_far_link *l, const char *there);
 // Renews the Leases of its Nodes.
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
 int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,

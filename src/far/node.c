@@ -52,6 +52,18 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 	return o;
 }
 
+static char *name_here(const struct td_far_link *l, const char *there)
+{
+	return td_asprintf("%s-%s", l->set->name, there);
+}
+
+bool td_far_node_here(const struct td_far_link *l, const char *there)
+{
+	td_auto_free char *name = there ? name_here(l, there) : NULL;
+	td_auto(td_object_unref) struct td_object *node = name ? td_informer_get(l->nodes, NULL, name) : NULL;
+	return node;
+}
+
 int64_t td_far_amount(const yyjson_val *list, const char *key)
 {
 	int64_t v = 0;
@@ -79,14 +91,12 @@ static int64_t believed(const char *key)
 					: TD_FAR_DEVICES;
 }
 
-static int64_t foreign(const struct td_far_link *l, const struct td_objects *pods, const char *key)
+// What the pods with these specs hold of it.
+static int64_t held(yyjson_val *const *specs, size_t n, const char *key)
 {
 	int64_t sum = 0;
-	for (size_t i = 0; i < pods->n; i++)
-		if (!td_far_pod_ours(l, pods->v[i]) && td_far_pod_holds(l, pods->v[i]))
-			sum = td_pool_far_add(sum, strcmp(key, "pods")
-							   ? td_api_pod_request(td_jget(pods->v[i]->root, "spec"), key)
-							   : 1);
+	for (size_t i = 0; i < n; i++)
+		sum = td_pool_far_add(sum, strcmp(key, "pods") ? td_api_pod_request(specs[i], key) : 1);
 	return sum;
 }
 
@@ -95,6 +105,11 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(l->far_pods, "node", far->name, &pods);
+	td_auto_free yyjson_val **others = td_calloc(pods.n + 1, sizeof(*others));
+	size_t n_others = 0;
+	for (size_t p = 0; p < pods.n; p++)
+		if (!td_far_pod_ours(l, pods.v[p]) && td_far_pod_holds(l, pods.v[p]))
+			others[n_others++] = td_jget(pods.v[p]->root, "spec");
 	struct td_far_offers *o = offers_of(l, far->name);
 	yyjson_mut_val *out = td_jm_obj(d, status, "allocatable");
 	yyjson_val *list = td_jget(far->root, "status.allocatable"), *k, *v;
@@ -110,8 +125,8 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 		int64_t reserve = !strcmp(key, "cpu")      ? l->reserve_milli
 				  : !strcmp(key, "memory") ? l->reserve_memory
 							   : 0;
-		int64_t want =
-			td_pool_far_offer(td_far_amount(list, key), reserve, foreign(l, &pods, key), believed(key));
+		int64_t want = td_pool_far_offer(td_far_amount(list, key), reserve, held(others, n_others, key),
+						 believed(key));
 		if (at == o->n) {
 			o->v[o->n].key = td_strdup(key);
 			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};
@@ -295,7 +310,7 @@ static int drop(struct td_far_link *l, const struct td_object *node, const char 
 static int one(struct td_far_link *l, const struct td_object *far, const struct td_objects *pods, struct td_cancel *c,
 	       struct td_error *err)
 {
-	td_auto_free char *name = td_asprintf("%s-%s", l->set->name, far->name);
+	td_auto_free char *name = name_here(l, far->name);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(l->nodes, NULL, name);
 	const char *drain = drains(l, far);
 	if (!node && (drain || !td_condition_true(far->root, "Ready")))

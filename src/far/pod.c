@@ -107,7 +107,8 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 		p->node = node ? td_informer_get(l->nodes, NULL, node) : NULL;
 		if (p->node && !td_streq(td_object_annotation(p->node, TD_ANN_OTHER_SET), l->own))
 			p->node = td_object_unref(p->node);
-		p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
+		if (!p->copy) // which is shown here however often it changes
+			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
 	}
 	*f = (struct td_pool_far_pod){.here = p->pod,
 				      .bound = p->node,

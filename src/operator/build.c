@@ -169,6 +169,13 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 	return 0;
 }
 
+bool td_op_same_spec(const struct td_object *old, const struct td_object *now)
+{
+	return old && now &&
+	       td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	       td_object_deleting(old) == td_object_deleting(now);
+}
+
 static bool empty(const yyjson_val *v)
 {
 	return !v || yyjson_is_null((yyjson_val *)v) ||

@@ -411,9 +411,7 @@ void td_op_on_dataset(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
 	struct td_object *const both[] = {old, now};
-	if (old && now &&
-	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	if (td_op_same_spec(old, now))
 		return;
 	for (size_t i = 0; i < TD_LEN(both); i++) {
 		td_auto_free char *key =

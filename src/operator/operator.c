@@ -31,9 +31,7 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 	struct td_object *o = now ? now : old;
 	// Our own writes of the status come back as events. Only a changed spec or a deletion
 	// counts.
-	if (old && now &&
-	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	if (td_op_same_spec(old, now))
 		return;
 	enqueue(op->q, o->ns, o->name);
 	enqueue(op->tenant_q, o->ns, o->name);
@@ -42,9 +40,7 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 static void on_nodeset(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
-	if (old && now &&
-	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	if (td_op_same_spec(old, now))
 		return;
 	if (old)
 		enqueue(op->q, old->ns, td_jstr(old->root, "spec.clusterName"));

@@ -125,6 +125,8 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 // True when everything in `want` is in `live` with the same value. What the server added does not
 // count. Quantities compare by value.
 bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
+// For handlers of changes: both are there, and neither the spec has changed nor whether it is being deleted.
+bool td_op_same_spec(const struct td_object *old, const struct td_object *now);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
 

@@ -21,11 +21,9 @@ static void on_tenant(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op_tenants *ts = ctx;
 	// Our own writes of the status come back as events. What a Project's becomes it shows.
-	if (old && now &&
+	if (td_op_same_spec(old, now) &&
 	    (!td_object_label(now, TD_LABEL_PROJECT) ||
-	     td_condition_true(old->root, "Ready") == td_condition_true(now->root, "Ready")) &&
-	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	     td_condition_true(old->root, "Ready") == td_condition_true(now->root, "Ready")))
 		return;
 	struct td_object *const both[] = {old, now};
 	for (size_t i = 0; i < TD_LEN(both); i++)
@@ -63,9 +61,7 @@ static void all_clusters(struct td_op_tenants *ts)
 static void on_project(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op_tenants *ts = ctx;
-	if (old && now &&
-	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
-	    td_object_deleting(old) == td_object_deleting(now))
+	if (td_op_same_spec(old, now))
 		return;
 	td_auto_free char *name = td_op_project_tenant(ts, (now ? now : old)->ns);
 	td_auto(td_object_unref) struct td_object *t = name ? td_informer_get(ts->tenants, NULL, name) : NULL;

@@ -3,6 +3,7 @@
 #include "operator/tenant.h"
 
 #include "api/person.h"
+#include "kube/tenant.h"
 #include "slurm/conf.h"
 
 #include <string.h>
@@ -80,7 +81,7 @@ void td_op_tenant_people(struct td_op_tenant_pass *p, size_t at)
 					"a gid of 1000 or more, so no pod is taken: add it there, or name another",
 					group);
 	yyjson_arr_foreach (project && !gid ? NULL : td_jget(o, "spec.members"), i, n, m)
-		if (!td_streq(td_jstr(m, "role"), "viewer") && !add(sc, m, gid, &b))
+		if (td_kube_tenant_runs(m) && !add(sc, m, gid, &b))
 			td_buf_printf(&without, "%s%s", without.len ? ", " : "", td_jstr_or(m, "user", ""));
 	if (b.len > PEOPLE_MOST) {
 		t->storage_fault = td_arena_printf(p->arena,

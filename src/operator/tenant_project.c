@@ -36,11 +36,6 @@ static bool is_of(const struct td_object *tenant, const struct td_object *projec
 	       td_streq(td_object_label(tenant, TD_LABEL_PROJECT_NS), project->ns);
 }
 
-static bool runs(const yyjson_val *member)
-{
-	return !td_streq(td_jstr(member, "role"), "viewer");
-}
-
 static void judge(struct project_work *w)
 {
 	struct td_op_tenant_pass *p = w->p;
@@ -55,7 +50,7 @@ static void judge(struct project_work *w)
 				     .all = !names};
 	size_t i, n;
 	yyjson_arr_foreach (members, i, n, x)
-		if (runs(x))
+		if (td_kube_tenant_runs(x))
 			people[in.n_people++] = td_jstr_or(x, "user", "");
 	yyjson_arr_foreach (names, i, n, x)
 		if (yyjson_is_str(x))
@@ -79,7 +74,8 @@ static void add_members(struct project_work *w, yyjson_mut_doc *d, yyjson_mut_va
 	yyjson_val *m;
 	size_t i, n, at = 0;
 	yyjson_arr_foreach (td_jget(w->p->v[w->up].o->root, "spec.members"), i, n, m)
-		if (at < w->v.n_members && runs(m) && !strcmp(td_jstr_or(m, "user", ""), w->v.members[at])) {
+		if (at < w->v.n_members && td_kube_tenant_runs(m) &&
+		    !strcmp(td_jstr_or(m, "user", ""), w->v.members[at])) {
 			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, m));
 			at++;
 		}

@@ -3,6 +3,7 @@
 
 #include "api/quantity.h"
 #include "api/storagequota.h"
+#include "kube/tenant.h"
 #include "slurm/accounting.h"
 #include "slurm/resource.h"
 
@@ -185,7 +186,7 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 	struct td_pool_tenant_user *users =
 		td_arena_alloc(p->arena, (yyjson_arr_size(members) + w->n_namespaces + 2) * sizeof(*users));
 	yyjson_arr_foreach (members, i, n, m)
-		if (!td_streq(td_jstr(m, "role"), "viewer"))
+		if (td_kube_tenant_runs(m))
 			add_user(&rd, users, &w->n_users, td_jstr_or(m, "user", ""), true);
 	for (i = 0; i < w->n_namespaces; i++) {
 		const char *u = pod_user(sc, o, spaces[i]);

@@ -24,11 +24,11 @@ struct td_pool_far_pod {
 	bool leaving, over;  // it is deleted; its phase is final
 	bool ended;          // its grant has ended
 	bool made;           // it had a copy
-	bool refused;        // something in it cannot go there
 	// Its copy.
 	bool there, there_leaving, there_over;
 	int64_t pending_ms; // for how long it has found no node; 0: it has one
-	bool room;          // while there is none: its node has room for it
+	// While there is none: its node has room for it; something in the pod cannot go there.
+	bool room, refused;
 };
 enum td_pool_far_do {
 	TD_FAR_NOTHING,

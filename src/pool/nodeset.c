@@ -433,8 +433,8 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 	ret->v[1] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 					       f->problem    ? "Invalid"
 					       : !f->cluster ? "NoCluster"
-					       : !f->fresh   ? "NoAnswer"
 					       : f->other    ? "OtherCluster"
+					       : !f->fresh   ? "NoAnswer"
 					       : ready       ? "Ready"
 							     : "NotReady",
 					       f->problem                ? f->problem

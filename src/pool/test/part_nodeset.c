@@ -109,6 +109,7 @@ static bool given(const struct td_scenario_words *w)
 						   .cluster = !td_scenario_has(w, "no-cluster"),
 						   .fresh = policy.view,
 						   .taken = td_scenario_val(w, "taken", NULL),
+						   .other = td_scenario_val(w, "other", NULL),
 						   .failed = td_scenario_val(w, "failed", NULL)};
 	} else if (!strcmp(what, "member")) {
 		member(w);
