@@ -209,6 +209,7 @@ static void test_who_is_told(void **state)
 		pid[i] = fork();
 		assert_true(pid[i] >= 0);
 		if (!pid[i]) {
+			alarm(60); // it outlives no test that failed
 			signal(SIGUSR1, i == 2 ? SIG_DFL : _exit);
 			if (write(ready[1], "x", 1) == 1)
 				pause();
