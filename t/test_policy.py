@@ -53,6 +53,18 @@ def apply(c, *objects, **kw):
     return c.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}), **kw)
 
 
+def enforce(c, *names):
+    """Installs these admission policies, and their bindings."""
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in names])
+
+
+def tenant_namespaces(c, **annotations):
+    """Makes namespaces of a Tenant, each with its annotations, in which pods can be made."""
+    apply(c, *[{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns, "labels": {"tandem.dev/tenant": "t"}, "annotations": a}} for ns, a in annotations.items()])
+    for ns in annotations:
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+
+
 def items(c, *argv):
     return json.loads(c.kubectl("get", *argv, "-o", "json"))["items"]
 
@@ -215,7 +227,7 @@ def test_extended_resources_of_the_pool_are_slurms(site):
 @pytest.mark.feature("C1.4")
 def test_nobody_makes_pods_in_anothers_name(site):
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-people"])
+    enforce(c, "tandem-people")
 
     def made(user, p, *groups):
         return may_create(c, p, "--as", user, *[f"--as-group={g}" for g in ("system:masters", *groups)])
@@ -246,9 +258,8 @@ def test_nobody_makes_pods_in_anothers_name(site):
 @pytest.mark.feature("D3.9")
 def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-filters"])
-    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "filtered", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/seccomp": "localhost/quiet.json"}}})
-    wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", "filtered", check=False), 60)
+    enforce(c, "tandem-filters")
+    tenant_namespaces(c, filtered={"tandem.dev/seccomp": "localhost/quiet.json"})
 
     def of(profile, **own):
         p = pod("p", ns="filtered", **({"securityContext": {"seccompProfile": profile}} if profile else {}))
@@ -272,11 +283,8 @@ def test_a_tenants_filter_of_system_calls_cannot_be_lifted(site):
 def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
     """Each container names a limit no higher than its Tenant's, and a volume in memory its size: the kubelet then holds them to it."""
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-disk"])
-    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "small", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/ephemeral-storage": "20Gi"}}},
-          {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "large", "labels": {"tandem.dev/tenant": "t"}}})
-    for ns in ("small", "large"):
-        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+    enforce(c, "tandem-disk")
+    tenant_namespaces(c, small={"tandem.dev/ephemeral-storage": "20Gi"}, large={})
 
     def of(limit, ns="small", **spec):
         return pod("p", ns=ns, limits=limit and {"ephemeral-storage": limit}, **spec)
@@ -295,11 +303,8 @@ def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
 def test_a_tenants_user_namespaces_cannot_be_lifted(site):
     """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-user-namespaces"])
-    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apart", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/user-namespaces": "required"}}},
-          {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "together", "labels": {"tandem.dev/tenant": "t"}}})
-    for ns in ("apart", "together"):
-        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+    enforce(c, "tandem-user-namespaces")
+    tenant_namespaces(c, apart={"tandem.dev/user-namespaces": "required"}, together={})
 
     def of(ns="apart", **spec):
         p = pod("p", ns=ns)
@@ -315,7 +320,7 @@ def test_a_tenants_user_namespaces_cannot_be_lifted(site):
 @pytest.mark.feature("C9.1", "C9.2")
 def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] == "tandem-networks"])
+    enforce(c, "tandem-networks")
     apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shut", "labels": {"tandem.dev/tenant": "t"}, "annotations": {"tandem.dev/egress": "closed"}}},
           {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "network-members"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
            "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}]})
@@ -342,7 +347,7 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
 def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     """spec.storage of a Tenant, as the operator writes it on its namespaces: what an API server without Tandem's own admission takes and refuses."""
     c, lines = site, "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob"
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in ("tandem-people", "tandem-identities", "tandem-entering")])
+    enforce(c, "tandem-people", "tandem-identities", "tandem-entering")
     space = lambda name, people: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name}, "annotations": {
         "tandem.dev/people": people, "tandem.dev/storage": "rw:claim:home:home:/home:\nrw:host:scratch:/mnt/scratch:/scratch:\nro:host:data:/mnt/data:/data:\nrw:claim:sets:fs:/sets:all/sets"}}}
     people = [{"kind": "User", "name": u, "apiGroup": "rbac.authorization.k8s.io"} for u in ("ann", "oidc:bob", "bob", "eve")]
@@ -439,7 +444,7 @@ def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
 def test_the_operator_makes_and_ends_nodes_of_other_clusters_alone(site):
     """docs/other-cluster.md: its rights to Nodes, to how they are and to how pods are reach no node of this cluster, and nobody marks one for it."""
     c = site
-    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in ("tandem-other-clusters", "tandem-grants")])
+    enforce(c, "tandem-other-clusters", "tandem-grants")
     operator = ("--as", "system:serviceaccount:tandem-system:tandem-operator", "--as-group", "system:masters")
     mark, label, lease = "tandem.dev/other-cluster-nodeset", {"tandem.dev/other-cluster": "east"}, "coordination.k8s.io/v1"
 

@@ -115,12 +115,13 @@ def main(steps=STEPS, seconds=SECONDS):
     for step in range(begin + 1, steps + 1):
         until = time.monotonic() + seconds
         loss = model.step()
-        if step % SAVE_EVERY == 0 or step == steps or told:
+        now = told[:]  # what comes from here on counts after the next step
+        if step % SAVE_EVERY == 0 or step == steps or now:
             save(model, directory, step)
             print(f"step {step}: loss {loss:.9f}, saved", flush=True)
-        if signal.SIGTERM in told:  # after USR1 it goes on for as long as it may
+        if signal.SIGTERM in now:  # after USR1 it goes on for as long as it may
             return 128 + signal.SIGTERM
-        told.clear()
+        del told[:len(now)]
         time.sleep(max(0.0, until - time.monotonic()))
     return 0
 

@@ -1,18 +1,20 @@
 #include "base/proc.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OUT_MAX = 1 << 20 };
+enum { OUT_MAX = 1 << 20, STATUS_MAX = 65536 };
 
 int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, short flags, pid_t *ret_pid,
 	     struct td_error *err)
@@ -148,6 +150,14 @@ int td_run_ok(char *const argv[], int64_t timeout_ms, struct td_cancel *cancel, 
 		out.s[--out.len] = '\0';
 	const char *last = out.len ? strrchr(out.s, '\n') : NULL;
 	return td_fail(err, TD_INTERNAL, "%s exited with %d: %s", argv[0], status, last ? last + 1 : td_buf_str(&out));
+}
+
+bool td_proc_catches(const char *proc, pid_t pid, int sig)
+{
+	td_auto_free char *path = td_asprintf("%s/%d/status", proc, (int)pid);
+	td_auto_buf struct td_buf b = {0};
+	const char *mask = td_file_read(path, STATUS_MAX, &b, NULL) ? NULL : strstr(td_buf_str(&b), "\nSigCgt:");
+	return mask && strtoull(mask + strlen("\nSigCgt:"), NULL, 16) >> (sig - 1) & 1;
 }
 
 int td_spawn(char *const argv[], char *const envp[], const char *log_path, pid_t *ret_pid, struct td_error *err)

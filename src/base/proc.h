@@ -31,6 +31,9 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 // message.
 int td_run_ok(char *const argv[], int64_t timeout_ms, struct td_cancel *cancel, struct td_error *err);
 
+// Has the process, of which <proc>/PID tells, a handler for the signal? One that has none may be ended by it.
+bool td_proc_catches(const char *proc, pid_t pid, int sig);
+
 // Starts argv detached, in a session of its own, with stdin from /dev/null. Appends its stdout and
 // stderr to the file log_path.
 int td_spawn(char *const argv[], char *const envp[], const char *log_path, pid_t *ret_pid, struct td_error *err);

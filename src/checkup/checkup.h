@@ -197,8 +197,9 @@ char *td_mig_task_text(const struct td_checkup_facts *f);
 void td_checkup_nics(const char *root, struct td_checkup_facts *f);
 // Where that /sys is: `root`, or process 1's. The caller frees it.
 char *td_checkup_nics_root(const char *root);
-// What a device calls itself is said in plain characters, which JSON and metrics need not escape: c, or "_" for it.
-char td_checkup_plain(char c);
+// What a device calls itself, n bytes, without blanks around it and in plain characters, which JSON and metrics need not
+// escape: "_" stands for others. ret stays as it is where nothing is left.
+void td_checkup_word(char *ret, size_t size, const char *p, size_t n);
 // What a machine tells of them: JSON, {"nics": [{"name": …, "interface": …, "link": …, "guid": …, "address": …,
 // "pci": …, "model": …, "firmware": …, "port": 1, "numa": 0, "rate": 400000, "active": true, "near": [4, 1]}, …]},
 // without what is not known. NULL: there are none. The caller frees it.

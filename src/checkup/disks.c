@@ -52,15 +52,8 @@ static void word(char *ret, size_t size, const char *dir, const char *file)
 	td_auto_free char *path = td_asprintf("%s/%s", dir, file);
 	td_auto_buf struct td_buf b = {0};
 	*ret = '\0';
-	if (td_file_read(path, 4096, &b, NULL))
-		return;
-	const char *p = td_buf_str(&b) + strspn(td_buf_str(&b), " \t");
-	size_t n = strcspn(p, "\n");
-	while (n && p[n - 1] == ' ')
-		n--;
-	snprintf(ret, size, "%.*s", (int)(n < size ? n : size - 1), p);
-	for (char *c = ret; *c; c++)
-		*c = td_checkup_plain(*c);
+	if (!td_file_read(path, 4096, &b, NULL))
+		td_checkup_word(ret, size, td_buf_str(&b), strcspn(td_buf_str(&b), "\n"));
 }
 
 static int64_t number(const char *dir, const char *file)

@@ -21,7 +21,7 @@
 enum { STUCK_MAX = 256, PORTS_MAX = 64, RESET_MS = 120000 };
 
 struct machine {
-	char *root, *reset;
+	char *root, *reset, *library;
 	bool gpus_only;
 	const struct td_clock *clock;
 	struct td_nvml *nvml; // NULL: no GPUs
@@ -239,7 +239,7 @@ static int machine_reset(void *ctx, int gpu, struct td_cancel *c, struct td_erro
 	// The driver must not be in use: NVML is opened anew afterwards.
 	m->nvml = td_nvml_close(m->nvml);
 	int r = td_run_ok(argv, RESET_MS, c, err);
-	m->nvml = td_nvml_open(NULL, NULL);
+	m->nvml = td_nvml_open(m->library, NULL);
 	if (r)
 		return r;
 	for (int i = 0; i < TD_HEALTH_GPUS; i++)
@@ -273,6 +273,7 @@ static void machine_free(void *ctx)
 		close(m->kmsg);
 	free(m->root);
 	free(m->reset);
+	free(m->library);
 	free(m);
 }
 
@@ -282,6 +283,7 @@ struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opt
 	struct machine *m = td_calloc(1, sizeof(*m));
 	m->root = td_strdup(o->root ? o->root : "");
 	m->reset = o->reset ? td_strdup(o->reset) : NULL;
+	m->library = o->nvml ? td_strdup(o->nvml) : NULL;
 	m->gpus_only = o->gpus_only;
 	m->clock = o->clock ? o->clock : &td_clock_system;
 	m->links = td_links_new();

@@ -98,9 +98,25 @@ static void names_in(const char *dir, struct td_strv *ret)
 		qsort(ret->v, ret->n, sizeof(char *), by_version);
 }
 
-char td_checkup_plain(char c)
+static char plain(char c)
 {
 	return c < ' ' || c > '~' || c == '"' || c == '\\' ? '_' : c;
+}
+
+void td_checkup_word(char *ret, size_t size, const char *p, size_t n)
+{
+	size_t at = 0;
+	while (n && (*p == ' ' || *p == '\t' || !*p)) {
+		p++;
+		n--;
+	}
+	while (n && (p[n - 1] == ' ' || !p[n - 1]))
+		n--;
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && at + 1 < size; i++)
+		ret[at++] = plain(p[i]);
+	ret[at] = '\0';
 }
 
 // What the file of one of them says, in such characters.
@@ -110,7 +126,7 @@ static void word(char *ret, size_t size, const char *dir, const char *file)
 	if (!line_of(ret, size, path))
 		*ret = '\0';
 	for (char *p = ret; *p; p++)
-		*p = td_checkup_plain(*p);
+		*p = plain(*p);
 }
 
 // Fills the state of a port; false: there is no such port.

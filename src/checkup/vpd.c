@@ -16,28 +16,11 @@
 // Tags of resources: the name, fields to be read, the end. VPD_MAX: names and numbers come first.
 enum { NAME = 0x82, FIELDS = 0x90, LARGE = 0x80, END = 0x78, VPD_MAX = 1024 };
 
-// In plain characters, without blanks around it.
-static void word(char *ret, size_t size, const unsigned char *p, size_t n)
-{
-	size_t at = 0;
-	while (n && (*p == ' ' || !*p)) {
-		p++;
-		n--;
-	}
-	while (n && (p[n - 1] == ' ' || !p[n - 1]))
-		n--;
-	if (!n)
-		return;
-	for (size_t i = 0; i < n && at + 1 < size; i++)
-		ret[at++] = td_checkup_plain((char)p[i]);
-	ret[at] = '\0';
-}
-
 static void fields(const unsigned char *p, size_t n, char serial[40])
 {
 	while (n >= 3 && (size_t)p[2] + 3 <= n) {
 		if (p[0] == 'S' && p[1] == 'N')
-			word(serial, 40, p + 3, p[2]);
+			td_checkup_word(serial, 40, (const char *)p + 3, p[2]);
 		n -= (size_t)p[2] + 3;
 		p += (size_t)p[2] + 3;
 	}
@@ -50,7 +33,7 @@ void td_vpd_read(const unsigned char *data, size_t n, char model[48], char seria
 		if (len + 3 > n)
 			break;
 		if (*data == NAME)
-			word(model, 48, data + 3, len);
+			td_checkup_word(model, 48, (const char *)data + 3, len);
 		else if (*data == FIELDS)
 			fields(data + 3, len, serial);
 		n -= len + 3;
@@ -97,8 +80,8 @@ static void ask_driver(struct known_nic *k, const char *interface)
 		return;
 	memcpy(q.ifr_name, interface, strlen(interface));
 	if (!ioctl(fd, SIOCETHTOOL, &q) && !strncmp(info.bus_info, k->pci, sizeof(info.bus_info)))
-		word(k->firmware, sizeof(k->firmware), (const unsigned char *)info.fw_version,
-		     strnlen(info.fw_version, sizeof(info.fw_version)));
+		td_checkup_word(k->firmware, sizeof(k->firmware), info.fw_version,
+				strnlen(info.fw_version, sizeof(info.fw_version)));
 }
 
 static const struct known_nic *known(struct td_vpds *all, const char *root, const struct td_checkup_nic *x, bool *asked)

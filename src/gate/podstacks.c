@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/proc.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -96,15 +97,6 @@ void td_podstacks_words(const char *proc, const pid_t *v, size_t n, char *ret, s
 	}
 }
 
-// Who has no handler would be ended by the signal.
-static bool catches(const char *proc, pid_t pid, int sig)
-{
-	td_auto_free char *path = td_asprintf("%s/%d/status", proc, (int)pid);
-	td_auto_buf struct td_buf b = {0};
-	const char *mask = td_file_read(path, FILE_MAX, &b, NULL) ? NULL : strstr(td_buf_str(&b), "\nSigCgt:");
-	return mask && strtoull(mask + strlen("\nSigCgt:"), NULL, 16) >> (sig - 1) & 1;
-}
-
 int td_podstacks_tell(const char *proc, const pid_t *v, size_t n, int sig, td_podstacks_pids_f again, void *ctx)
 {
 	td_auto_free int *fd = td_calloc(n + 1, sizeof(*fd));
@@ -118,7 +110,7 @@ int td_podstacks_tell(const char *proc, const pid_t *v, size_t n, int sig, td_po
 		bool its = false;
 		for (size_t j = 0; j < k && !its; j++)
 			its = now[j] == v[i];
-		if (fd[i] >= 0 && its && catches(proc, v[i], sig) &&
+		if (fd[i] >= 0 && its && td_proc_catches(proc, v[i], sig) &&
 		    !syscall(SYS_pidfd_send_signal, fd[i], sig, NULL, 0))
 			told++;
 		if (fd[i] >= 0)

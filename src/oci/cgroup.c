@@ -1,6 +1,7 @@
 // cgroups of version 1 (also hybrid) and version 2, through plain files. Everything of a runtime
 // lies below <hierarchy>/<r->cgroup>/.
 #include "base/file.h"
+#include "base/proc.h"
 #include "oci/internal.h"
 
 #include <dirent.h>
@@ -273,17 +274,12 @@ size_t td_oci_pids(struct td_oci *r, const char *id, pid_t *v, size_t max)
 	return n;
 }
 
-// Has the process a handler for the signal, and is it the container's? It may be another's by now.
-static bool catches(pid_t pid, const char *id, int sig)
+// Is the process the container's? It may be another's by now.
+static bool is_of(pid_t pid, const char *id)
 {
-	td_auto_free char *status = td_asprintf("/proc/%d/status", (int)pid),
-			  *cgroup = td_asprintf("/proc/%d/cgroup", (int)pid);
-	td_auto_buf struct td_buf s = {0}, g = {0};
-	if (td_file_read(status, 65536, &s, NULL) || td_file_read(cgroup, 65536, &g, NULL) ||
-	    !strstr(td_buf_str(&g), id))
-		return false;
-	const char *mask = strstr(td_buf_str(&s), "\nSigCgt:");
-	return mask && strtoull(mask + strlen("\nSigCgt:"), NULL, 16) >> (sig - 1) & 1;
+	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
+	td_auto_buf struct td_buf b = {0};
+	return !td_file_read(path, 65536, &b, NULL) && strstr(td_buf_str(&b), id);
 }
 
 int td_oci_cgroup_tell(const struct td_oci *r, const char *id, int sig)
@@ -293,7 +289,8 @@ int td_oci_cgroup_tell(const struct td_oci *r, const char *id, int sig)
 	pids_of(r, id, &l);
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_close int fd = (int)syscall(SYS_pidfd_open, l.v[i], 0);
-		if (fd >= 0 && catches(l.v[i], id, sig) && !syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0))
+		if (fd >= 0 && is_of(l.v[i], id) && td_proc_catches("/proc", l.v[i], sig) &&
+		    !syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0))
 			told++;
 	}
 	free(l.v);

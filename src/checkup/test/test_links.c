@@ -72,7 +72,7 @@ static struct td_checkup_backend machine(const char *nvml)
 {
 	td_clock_manual_init(&now, 1000000);
 	return td_checkup_machine(&(struct td_checkup_machine_opts){
-		.root = dir, .nvml = nvml, .kmsg = "/nonexistent", .clock = &now.clock});
+		.root = dir, .nvml = nvml, .kmsg = "/nonexistent", .reset = "/bin/true", .clock = &now.clock});
 }
 
 #define IB "class/infiniband/mlx5_0/ports/1/"
@@ -178,6 +178,16 @@ static void links_of_gpus(void **state)
 	assert_int_equal(*measured, 12);
 	assert_true(g->pcie_now.known && g->pcie_now.sent == 3000000 && g->pcie_now.received == 7000000);
 	dlclose(lib);
+
+	// A GPU that was reset has nothing recent, and others keep theirs.
+	expect(&b, 1,
+	       "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes; "
+	       "nvlink-errors 500 gpu1: at least 500 CRC errors of NVLink in 10 minutes; "
+	       "nvlink-errors 2 gpu1: at least 2 recoveries of NVLink in 10 minutes; "
+	       "pcie-errors 5000 gpu1: at least 5000 replays of PCIe in 10 minutes");
+	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
+	expect(&b, 1, "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes");
+	assert_true(g->count[TD_COUNT_NVLINK_CRC].known && !g->count[TD_COUNT_NVLINK_CRC].recent);
 
 	// An old driver without these fields.
 	unsetenv("FAKE_NVML_COUNTERS");
