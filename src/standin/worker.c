@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include <unistd.h>
 
 // REQUEST_MS: a client that is known reaches the other nodes before it says what is to be done.
-enum { GREET_MS = 10000, REQUEST_MS = 600000, END_MS = 5000, CLIENTS = 256, PIPE = 16384, ALIVE_S = 20 };
+enum { GREET_MS = 10000, REQUEST_MS = 600000, END_MS = 5000, CLIENTS = 256, PIPE = 16384 };
 
 // ---- one command ----
 
@@ -255,11 +254,7 @@ static void stop(int signal_)
 static _Noreturn void serve(int fd, const struct standin_key *key)
 {
 	struct line_reader in = {.fd = fd};
-	int on = 1, alive = ALIVE_S;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &alive, sizeof(alive));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &alive, sizeof(alive));
+	td_standin_worker_tune(fd);
 	signal(SIGTERM, SIG_DFL);
 	// The client says nothing more until it has read "ok": nothing is left in the reader.
 	if (td_standin_greet(key, true, &in, td_standin_now_ms() + GREET_MS) == 1 && !in.len)
