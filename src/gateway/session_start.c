@@ -27,6 +27,15 @@ enum {
 
 #define DISK "20Gi" // what a session's pod may hold of its node's disk
 
+yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word *words, size_t n)
+{
+	const struct td_embedded *f = td_embedded(td_gateway_files, file);
+	td_auto_json_list struct td_json_list t = {0};
+	if (td_yaml_parse(f->text, f->len, &t, NULL))
+		abort(); // it is our own
+	return td_json_fill(td_json_root(t.v[0]), words, n);
+}
+
 static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
 {
 	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_get(c, "env"));
@@ -48,12 +57,9 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
 		return;
 	}
-	const struct td_embedded *f = td_embedded(td_gateway_files, "session-standin.yaml");
 	const struct td_json_word words[] = {{"image", q->g->o.image, 0}};
-	td_auto_json_list struct td_json_list t = {0};
-	if (td_yaml_parse(f->text, f->len, &t, NULL))
-		abort(); // it is our own
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init =
+		td_session_template("session-standin.yaml", words, TD_LEN(words));
 	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"),
 			      yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(init)));
 	td_jm_obj(d, v, "emptyDir");
@@ -236,12 +242,8 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
 		 0},
 	};
-	const struct td_embedded *f = td_embedded(td_gateway_files, "session.yaml");
-	td_auto_json_list struct td_json_list t = {0};
-	int r = td_yaml_parse(f->text, f->len, &t, err);
-	if (r)
-		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_session_template("session.yaml", words, TD_LEN(words));
+	int r;
 	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body), d);
 	finish(q, d);
 	if (td_session_nodes_asked(q->body)) {
