@@ -11,12 +11,9 @@
 #include "api/condition.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "base/rand.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { KEY_BYTES = 24 };
 
 static bool is_ready(const struct td_object *pod)
 {
@@ -43,11 +40,8 @@ void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_
 		return;
 	long long slots = td_jint(body, "gpus", 0) ? td_jint(body, "gpus", 0) : td_jint(body, "cpus", 1);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	uint8_t random[KEY_BYTES];
-	td_random(random, sizeof(random));
-	td_auto_buf struct td_buf key = {0}, open = {0}, mpich = {0};
-	for (size_t i = 0; i < sizeof(random); i++)
-		td_buf_printf(&key, "%02x", random[i]);
+	td_auto_free char *key = td_session_secret();
+	td_auto_buf struct td_buf open = {0}, mpich = {0};
 	for (int i = 0; i < nodes; i++) {
 		char number[16] = "";
 		if (i)
@@ -56,7 +50,7 @@ void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_
 		td_buf_printf(&mpich, "session-%s%s.nodes-%s:%lld\n", id, number, id, slots);
 	}
 	td_jm_strf(d, o, "data.nodes", "%d", nodes);
-	td_jm_str(d, o, "data.key", td_buf_str(&key));
+	td_jm_str(d, o, "data.key", key);
 	td_jm_str(d, o, "data.hostfile", td_buf_str(&open));
 	td_jm_str(d, o, "data.machinefile", td_buf_str(&mpich));
 }

@@ -19,7 +19,7 @@ extern const struct td_embedded td_gateway_files[];
 enum {
 	PORT = 8888,
 	MOST = 20,
-	TOKEN_BYTES = 24,
+	SECRET_BYTES = 24,
 	LATER_S = 120, // the kubelet ends what nobody has ended by the rules
 	ENDS_MS = 200,
 	ENDS_TRIES = 100
@@ -34,6 +34,16 @@ yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word 
 	if (td_yaml_parse(f->text, f->len, &t, NULL))
 		abort(); // it is our own
 	return td_json_fill(td_json_root(t.v[0]), words, n);
+}
+
+char *td_session_secret(void)
+{
+	uint8_t random[SECRET_BYTES];
+	struct td_buf hex = {0};
+	td_random(random, sizeof(random));
+	for (size_t i = 0; i < sizeof(random); i++)
+		td_buf_printf(&hex, "%02x", random[i]);
+	return td_buf_take(&hex);
 }
 
 static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
@@ -92,12 +102,8 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 	if (kind->guard && !worker)
 		add_env(d, c, "TANDEM_SESSION_GUARD", td_embedded(td_gateway_files, kind->guard)->text);
 	if (kind->token && !worker) {
-		uint8_t random[TOKEN_BYTES];
-		td_random(random, sizeof(random));
-		td_auto_buf struct td_buf hex = {0};
-		for (size_t i = 0; i < sizeof(random); i++)
-			td_buf_printf(&hex, "%02x", random[i]);
-		add_env(d, c, "TANDEM_SESSION_TOKEN", td_buf_str(&hex));
+		td_auto_free char *token = td_session_secret();
+		add_env(d, c, "TANDEM_SESSION_TOKEN", token);
 	}
 	if (kind->terminal || td_session_nodes_asked(q->body))
 		add_standin(q, d);
