@@ -132,11 +132,9 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 		td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 		if (!ns || td_jget(td_item_root(ns), "metadata.deletionTimestamp"))
 			return 0;
-		td_refuse(r, 403, NULL,
-			  "pods \"%s\" is forbidden: error looking up service account %s/%s: serviceaccount \"%s\" not "
-			  "found",
-			  pod, q->ns, name, name);
-		return td_refuse_about(r, "", "pods", pod);
+		return td_srv_forbid(q, r, pod,
+				     "error looking up service account %s/%s: serviceaccount \"%s\" not found", q->ns,
+				     name, name);
 	}
 
 	yyjson_val *root = td_item_root(sa), *of_account = td_jget(root, "automountServiceAccountToken");

@@ -18,16 +18,31 @@ static bool is(const struct td_kind *k, const char *group, const char *plural)
 	return !strcmp(k->group, group) && !strcmp(k->plural, plural);
 }
 
-static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
+int td_srv_forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
 	td_auto_free char *m = td_vasprintf(fmt, ap);
 	va_end(ap);
+	name = name ? name : "";
 	td_refuse(r, 403, NULL, "%s%s%s \"%s\" is forbidden: %s", q->plural, *q->group ? "." : "", q->group, name, m);
 	return td_refuse_about(r, q->group, q->plural, name);
+}
+
+bool td_srv_container_next(struct td_srv_container *c)
+{
+	static const char *const lists[] = {"spec.containers", "spec.initContainers"};
+	for (;;) {
+		while ((c->is = yyjson_mut_arr_iter_next(&c->in)))
+			if (yyjson_mut_is_obj(c->is)) {
+				c->at = c->in.idx - 1;
+				return true;
+			}
+		if (c->lists == TD_LEN(lists))
+			return false;
+		c->list = lists[c->lists++];
+		yyjson_mut_arr_iter_init(td_jm_get(c->pod, c->list), &c->in);
+	}
 }
 
 // ---- the annotations of a grant ----
@@ -57,18 +72,20 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 
 	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
 		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
-			return forbid(q, r, name,
-				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds "
-				      "a pod: remove it; devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
-				      where, grant_keys[i]);
+			return td_srv_forbid(
+				q, r, name,
+				"%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds "
+				"a pod: remove it; devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
+				where, grant_keys[i]);
 
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
 	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
-		return forbid(q, r, name,
-			      "%s[\"" TD_ANN_ALL_DEVICES
-			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; devices "
-			      "are asked for by resources.limits[\"nvidia.com/gpu\"]",
-			      where);
+		return td_srv_forbid(
+			q, r, name,
+			"%s[\"" TD_ANN_ALL_DEVICES
+			"\"] shows every device of a node and is for Tandem's own pods only: remove it; devices "
+			"are asked for by resources.limits[\"nvidia.com/gpu\"]",
+			where);
 
 	return 0;
 }
@@ -84,7 +101,7 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 		yyjson_val *was = old ? td_item_root(old) : NULL;
 		if (td_jkey(td_jget(was, "metadata.annotations"), TD_ANN_JOB) &&
 		    changed(td_jget(was, "metadata.labels"), td_jm_get(o, "metadata.labels"), TD_LABEL_OTHER))
-			return forbid(
+			return td_srv_forbid(
 				q, r, name,
 				"metadata.labels[\"" TD_LABEL_OTHER
 				"\"] says where its copy is, for which Slurm has granted it a node: leave it as it "
@@ -93,10 +110,11 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 		yyjson_mut_val *notes = td_jm_get(o, "metadata.annotations");
 		if (notes && yyjson_mut_obj_get(notes, TD_ANN_DEVICES) &&
 		    (!scheduler || !strcmp(scheduler, "default-scheduler")))
-			return forbid(q, r, name,
-				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set "
-				      "spec.schedulerName to the SlurmCluster's scheduler (\"tandem\")",
-				      scheduler ? scheduler : "");
+			return td_srv_forbid(
+				q, r, name,
+				"spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set "
+				"spec.schedulerName to the SlurmCluster's scheduler (\"tandem\")",
+				scheduler ? scheduler : "");
 		return 0;
 	}
 
@@ -119,7 +137,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	if (class && *class) {
 		pc = td_store_get(q->s->store, t, "", class);
 		if (!pc)
-			return forbid(
+			return td_srv_forbid(
 				q, r, name,
 				"no PriorityClass with name %s was found: create it, or correct spec.priorityClassName",
 				class);
@@ -137,10 +155,10 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	long long value = pc ? td_jint(td_item_root(pc), "value", 0) : 0;
 	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
-		return forbid(q, r, name,
-			      "the integer value of priority (%lld) must not be provided in pod spec; priority "
-			      "admission controller computed %lld from the given PriorityClass name",
-			      (long long)yyjson_mut_get_sint(given), value);
+		return td_srv_forbid(q, r, name,
+				     "the integer value of priority (%lld) must not be provided in pod spec; priority "
+				     "admission controller computed %lld from the given PriorityClass name",
+				     (long long)yyjson_mut_get_sint(given), value);
 
 	td_jm_int(d, o, "spec.priority", value);
 	if (!td_jm_get(o, "spec.preemptionPolicy"))
@@ -169,15 +187,10 @@ static bool same_requests(yyjson_mut_val *c, bool *any)
 
 static const char *qos(yyjson_mut_val *o)
 {
-	static const char *const lists[] = {"spec.containers", "spec.initContainers"};
 	bool any = false, guaranteed = true;
-	for (size_t l = 0; l < TD_LEN(lists); l++) {
-		yyjson_mut_val *a = td_jm_get(o, lists[l]), *c;
-		size_t i, n;
-		yyjson_mut_arr_foreach (a, i, n, c)
-			if (!same_requests(c, &any))
-				guaranteed = false;
-	}
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+		if (!same_requests(c.is, &any))
+			guaranteed = false;
 	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 

@@ -17,14 +17,12 @@ static char *wanted(struct td_req *q)
 	return ns ? td_strdup(td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_SECCOMP)) : NULL;
 }
 
-static int forbid(struct td_req *q, const char *name, const char *where, const char *filter, const char *fix,
-		  struct td_refusal *r)
+static int other_filter(struct td_req *q, yyjson_mut_val *pod, const char *where, const char *filter, const char *fix,
+			struct td_refusal *r)
 {
-	td_refuse(r, 403, NULL,
-		  "pods \"%s\" is forbidden: %s: pods of namespace %s have the filter of system calls %.100s, as its "
-		  "Tenant says: %s",
-		  name, where, q->ns, filter, fix);
-	return td_refuse_about(r, "", "pods", name);
+	return td_srv_forbid(q, r, td_jm_getstr(pod, "metadata.name"),
+			     "%s: pods of namespace %s have the filter of system calls %.100s, as its Tenant says: %s",
+			     where, q->ns, filter, fix);
 }
 
 // Does this profile, which is there, say another filter?
@@ -37,33 +35,27 @@ static bool other(yyjson_mut_val *profile, const char *filter)
 
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r)
 {
-	static const char *const lists[] = {"spec.containers", "spec.initContainers"};
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c;
-	const char *name = td_jm_getstr(o, "metadata.name");
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_auto_free char *filter = wanted(q);
-	size_t i, n;
 	if (!filter)
 		return 0;
-	name = name ? name : "";
 	// A session's pod comes with a profile of the gateway's; what is said here counts.
 	if (td_auth_is_role(&q->user))
 		td_jm_del(o, "spec.securityContext.seccompProfile");
 
-	for (size_t l = 0; l < TD_LEN(lists); l++)
-		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c) {
-			yyjson_mut_val *sc = yyjson_mut_is_obj(c) ? td_jm_get(c, "securityContext") : NULL,
-				       *own = sc ? td_jm_get(sc, "seccompProfile") : NULL,
-				       *all = sc ? td_jm_get(sc, "privileged") : NULL;
-			if (own && other(own, filter))
-				return forbid(q, name, "a container's securityContext.seccompProfile", filter,
-					      "leave it out", r);
-			if (all && yyjson_mut_get_bool(all))
-				return forbid(q, name, "a container's securityContext.privileged", filter,
-					      "a privileged container has none; leave it out", r);
-		}
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);) {
+		yyjson_mut_val *own = td_jm_get(c.is, "securityContext.seccompProfile"),
+			       *all = td_jm_get(c.is, "securityContext.privileged");
+		if (own && other(own, filter))
+			return other_filter(q, o, "a container's securityContext.seccompProfile", filter,
+					    "leave it out", r);
+		if (all && yyjson_mut_get_bool(all))
+			return other_filter(q, o, "a container's securityContext.privileged", filter,
+					    "a privileged container has none; leave it out", r);
+	}
 	yyjson_mut_val *its = td_jm_get(o, "spec.securityContext.seccompProfile");
 	if (its && other(its, filter))
-		return forbid(q, name, "spec.securityContext.seccompProfile", filter, "leave it out", r);
+		return other_filter(q, o, "spec.securityContext.seccompProfile", filter, "leave it out", r);
 	bool file = td_starts(filter, local);
 	td_jm_str(d, o, "spec.securityContext.seccompProfile.type", file ? "Localhost" : filter);
 	if (file)

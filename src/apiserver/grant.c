@@ -13,12 +13,6 @@ static bool is(const struct td_kind *k, const char *plural)
 	return !strcmp(k->group, GROUP) && !strcmp(k->plural, plural);
 }
 
-static int forbid(struct td_req *q, const char *name, const char *why, struct td_refusal *r)
-{
-	td_refuse(r, 403, NULL, "%s." GROUP " \"%s\" is forbidden: %s", q->plural, name, why);
-	return td_refuse_about(r, GROUP, q->plural, name);
-}
-
 // Refuses unless the user has all of these rules in the request's namespace.
 static int confirm(struct td_req *q, const char *name, const struct td_rbac_rules *wanted, struct td_refusal *r)
 {
@@ -36,7 +30,7 @@ static int confirm(struct td_req *q, const char *name, const struct td_rbac_rule
 	td_buf_printf(&b, "]) is attempting to grant RBAC permissions not currently held:\n%s", text);
 	if (fault)
 		td_buf_printf(&b, "; resolution errors: [%s]", fault);
-	return forbid(q, name, td_buf_str(&b), r);
+	return td_srv_forbid(q, r, name, "%s", td_buf_str(&b));
 }
 
 static bool may(struct td_req *q, const char *verb, const char *resource, const char *name)

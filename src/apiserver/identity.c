@@ -9,25 +9,11 @@
 
 #include <string.h>
 
-static const char *const lists[] = {"spec.containers", "spec.initContainers"};
-
 static char *note_of(struct td_req *q, const char *key)
 {
 	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	const char *v = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), key) : NULL;
 	return v ? td_arena_strdup(q->arena, v) : NULL;
-}
-
-static int forbid(struct td_req *q, const char *name, struct td_refusal *r, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-static int forbid(struct td_req *q, const char *name, struct td_refusal *r, const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	td_auto_free char *m = td_vasprintf(fmt, ap);
-	va_end(ap);
-	td_refuse(r, 403, NULL, "pods \"%s\" is forbidden: %s", name ? name : "", m);
-	return td_refuse_about(r, "", "pods", name ? name : "");
 }
 
 // ---- who he is ----
@@ -83,9 +69,8 @@ static const char *against(yyjson_mut_val *sc, const struct td_person *p, bool p
 
 static void become(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_person *p)
 {
-	yyjson_mut_val *sc = td_jm_obj(d, o, "spec.securityContext"), *c;
+	yyjson_mut_val *sc = td_jm_obj(d, o, "spec.securityContext");
 	td_auto_strv struct td_strv all = {0};
-	size_t i, n;
 	td_jm_int(d, sc, "runAsUser", p->uid);
 	td_jm_int(d, sc, "runAsGroup", p->gid);
 	td_jm_bool(d, sc, "runAsNonRoot", true);
@@ -94,40 +79,35 @@ static void become(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_person 
 	if (all.n && !td_jm_get(sc, "supplementalGroups")) {
 		yyjson_mut_val *v = td_jm_arr(d, sc, "supplementalGroups");
 		long long gid;
-		for (i = 0; i < all.n; i++)
+		for (size_t i = 0; i < all.n; i++)
 			if (td_parse_i64(all.v[i], &gid))
 				yyjson_mut_arr_add_int(d, v, gid);
 	}
-	for (size_t l = 0; l < TD_LEN(lists); l++)
-		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
-			if (yyjson_mut_is_obj(c))
-				td_jm_bool(d, td_jm_obj(d, c, "securityContext"), "allowPrivilegeEscalation", false);
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+		td_jm_bool(d, td_jm_obj(d, c.is, "securityContext"), "allowPrivilegeEscalation", false);
 }
 
 static int judge(struct td_req *q, yyjson_mut_val *o, const struct td_person *p, struct td_refusal *r)
 {
 	const char *name = td_jm_getstr(o, "metadata.name"),
 		   *wrong = against(td_jm_get(o, "spec.securityContext"), p, true);
-	yyjson_mut_val *c;
-	size_t i, n;
 	if (wrong)
-		return forbid(
-			q, name, r,
+		return td_srv_forbid(
+			q, r, name,
 			"spec.securityContext.%s: pods of namespace %s run as their people, this one as %s (uid %u, "
 			"gid %u, groups %s): leave it out",
 			wrong, q->ns, p->name, p->uid, p->gid, *p->groups ? p->groups : "none");
-	for (size_t l = 0; l < TD_LEN(lists); l++)
-		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
-			if (yyjson_mut_is_obj(c) && (wrong = against(td_jm_get(c, "securityContext"), p, false)))
-				return forbid(q, name, r,
-					      "%s[%zu].securityContext.%s: pods of namespace %s run as their people, "
-					      "this one as %s (uid %u, gid %u): leave it out",
-					      lists[l], i, wrong, q->ns, p->name, p->uid, p->gid);
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+		if ((wrong = against(td_jm_get(c.is, "securityContext"), p, false)))
+			return td_srv_forbid(q, r, name,
+					     "%s[%zu].securityContext.%s: pods of namespace %s run as their people, "
+					     "this one as %s (uid %u, gid %u): leave it out",
+					     c.list, c.at, wrong, q->ns, p->name, p->uid, p->gid);
 	static const char *const shares[] = {"spec.hostPID", "spec.hostIPC"};
-	for (i = 0; i < TD_LEN(shares); i++)
+	for (size_t i = 0; i < TD_LEN(shares); i++)
 		if (is_on(td_jm_get(o, shares[i])))
-			return forbid(
-				q, name, r,
+			return td_srv_forbid(
+				q, r, name,
 				"%s: pods of namespace %s run as their people and see no others' processes: leave "
 				"it out",
 				shares[i], q->ns);
@@ -181,22 +161,23 @@ static bool given_part(const char *storage, yyjson_mut_val *volume, const char *
 }
 
 // A kubelet goes to a part of a volume as root, past directories that are closed to the person.
-static int parts(struct td_req *q, yyjson_mut_val *o, const char *list, const char *storage, struct td_refusal *r)
+static int parts(struct td_req *q, yyjson_mut_val *o, const char *storage, struct td_refusal *r)
 {
-	yyjson_mut_val *c, *m, *v;
-	size_t i, n, k, l;
-	yyjson_mut_arr_foreach (td_jm_get(o, list), i, n, c)
-		yyjson_mut_arr_foreach (yyjson_mut_is_obj(c) ? td_jm_get(c, "volumeMounts") : NULL, k, l, m) {
+	yyjson_mut_val *m, *v;
+	size_t k, l;
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+		yyjson_mut_arr_foreach (td_jm_get(c.is, "volumeMounts"), k, l, m) {
 			const char *sub = yyjson_mut_is_obj(m) ? td_jm_getstr(m, "subPath") : NULL,
 				   *expr = yyjson_mut_is_obj(m) ? td_jm_getstr(m, "subPathExpr") : NULL;
 			if ((!sub || !*sub) && !expr)
 				continue;
 			v = shared_volume(o, td_jm_getstr(m, "name"));
 			if (v && (expr || !given_part(storage, v, sub, q->arena)))
-				return forbid(q, td_jm_getstr(o, "metadata.name"), r,
-					      "%s[%zu].volumeMounts[%zu].%s: it would lead past directories that are "
-					      "closed to who makes the pod: mount all of the volume",
-					      list, i, k, expr ? "subPathExpr" : "subPath");
+				return td_srv_forbid(
+					q, r, td_jm_getstr(o, "metadata.name"),
+					"%s[%zu].volumeMounts[%zu].%s: it would lead past directories that are "
+					"closed to who makes the pod: mount all of the volume",
+					c.list, c.at, k, expr ? "subPathExpr" : "subPath");
 		}
 	return 0;
 }
@@ -215,18 +196,13 @@ static int paths(struct td_req *q, yyjson_mut_val *o, const char *storage, struc
 		for (size_t k = 0; k < TD_LEN(kinds) && yyjson_mut_is_obj(v) && !harmless; k++)
 			harmless = td_jm_get(v, kinds[k]) != NULL;
 		if (path ? !given(storage, path, q->arena) : !harmless)
-			return forbid(
-				q, name, r,
+			return td_srv_forbid(
+				q, r, name,
 				"spec.volumes[%zu]%s%.100s is nothing that pods of namespace %s may have: leave it "
 				"out; what its Tenant gives them is there by itself",
 				i, path ? ".hostPath.path: " : ": its kind", path ? path : "", q->ns);
 	}
-	for (size_t l = 0; l < TD_LEN(lists); l++) {
-		int rc = parts(q, o, lists[l], storage, r);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
+	return parts(q, o, storage, r);
 }
 
 // Is it there to be mounted? Claims are those of the namespace.
@@ -256,8 +232,7 @@ static void mount(yyjson_mut_doc *d, yyjson_mut_val *c, const struct td_person_m
 static void give(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *storage)
 {
 	struct td_person_mount m;
-	yyjson_mut_val *c, *volumes = td_jm_get(o, "spec.volumes");
-	size_t i, n;
+	yyjson_mut_val *volumes = td_jm_get(o, "spec.volumes");
 	if (volumes && !yyjson_mut_is_arr(volumes))
 		return; // validation refuses it
 	while (td_person_mount_next(&storage, q->arena, &m)) {
@@ -270,10 +245,8 @@ static void give(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const c
 		if (!m.claim)
 			td_jm_str(d, x, "hostPath.type", ""); // the default, which has been filled in already elsewhere
 		yyjson_mut_arr_append(td_jm_arr(d, o, "spec.volumes"), x);
-		for (size_t l = 0; l < TD_LEN(lists); l++)
-			yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
-				if (yyjson_mut_is_obj(c))
-					mount(d, c, &m, volume);
+		for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+			mount(d, c.is, &m, volume);
 	}
 }
 
@@ -291,17 +264,16 @@ static void say(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const ch
 int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r)
 {
 	const char *people = note_of(q, TD_ANN_PEOPLE), *storage;
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *notes = td_jm_get(o, "metadata.annotations"), *user, *c;
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *notes = td_jm_get(o, "metadata.annotations"), *user;
 	struct td_person p;
-	size_t i, n;
 	int rc;
 	if (!people || (td_auth_is_role(&q->user) && strcmp(q->user.name, "system:tandem:controllers") != 0))
 		return 0; // a session is its owner's already
 	user = notes && yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_USER) : NULL;
 	const char *kube = user ? yyjson_mut_get_str(user) : NULL;
 	if (!td_person_find(people, kube, q->arena, &p))
-		return forbid(
-			q, td_jm_getstr(o, "metadata.name"), r,
+		return td_srv_forbid(
+			q, r, td_jm_getstr(o, "metadata.name"),
 			"pods of namespace %s run as their people, and %s is no member of its Tenant with a uid in "
 			"spec.users of the SlurmCluster: let a member make it, or ask whoever keeps Tenants",
 			q->ns, kube ? kube : "who made this");
@@ -310,12 +282,10 @@ int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r)
 		return rc;
 	become(d, o, &p);
 	give(q, d, o, storage);
-	for (size_t l = 0; l < TD_LEN(lists); l++)
-		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
-			if (yyjson_mut_is_obj(c)) {
-				say(d, c, "USER", p.name);
-				say(d, c, "HOME", p.home);
-			}
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);) {
+		say(d, c.is, "USER", p.name);
+		say(d, c.is, "HOME", p.home);
+	}
 	if (td_person_project(people))
 		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_UMASK, "0002");
 	return 0;
@@ -337,25 +307,27 @@ int td_srv_identity_kept(struct td_req *q, const struct td_item *old, yyjson_mut
 		       *mask = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_UMASK) : NULL;
 	if (!td_streq(mask ? yyjson_mut_get_str(mask) : NULL,
 		      td_jkey_str(td_jget(td_item_root(old), "metadata.annotations"), TD_ANN_UMASK)))
-		return forbid(q, old->name, r,
-			      "metadata.annotations[\"" TD_ANN_UMASK
-			      "\"]: the pod runs as its person, and only he says who else may write his files: leave "
-			      "it as it is");
+		return td_srv_forbid(
+			q, r, old->name,
+			"metadata.annotations[\"" TD_ANN_UMASK
+			"\"]: the pod runs as its person, and only he says who else may write his files: leave "
+			"it as it is");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *was = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *a = td_jm_get(yyjson_mut_doc_get_root(was), "spec"),
 		       *b = td_jm_get(yyjson_mut_doc_get_root(d), "spec");
 	if (a && b && yyjson_mut_equals(a, b))
 		return 0;
-	return forbid(q, old->name, r,
-		      "spec: the pod runs as its person, and only he changes what runs in it: make one of your own");
+	return td_srv_forbid(
+		q, r, old->name,
+		"spec: the pod runs as its person, and only he changes what runs in it: make one of your own");
 }
 
 int td_srv_identity_enter(struct td_req *q, const struct td_item *pod, struct td_refusal *r)
 {
 	if (his(q, pod) || !note_of(q, TD_ANN_PEOPLE))
 		return 0;
-	return forbid(
-		q, pod->name, r,
+	return td_srv_forbid(
+		q, r, pod->name,
 		"%s: the pod runs as its person, and only he runs commands in it: ask him, or make one of your own",
 		q->sub);
 }

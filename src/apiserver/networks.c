@@ -9,14 +9,6 @@
 
 #include <string.h>
 
-static int forbid(struct td_req *q, yyjson_mut_val *o, const char *why, struct td_refusal *r)
-{
-	const char *name = td_jm_getstr(o, "metadata.name");
-	name = name ? name : "";
-	td_refuse(r, 403, NULL, "%s%s%s \"%s\" is forbidden: %s", q->plural, *q->group ? "." : "", q->group, name, why);
-	return td_refuse_about(r, q->group, q->plural, name);
-}
-
 static const char *text(yyjson_mut_val *labels)
 {
 	yyjson_mut_val *v = labels ? yyjson_mut_obj_get(labels, TD_LABEL_PRIVATE_NET) : NULL;
@@ -30,11 +22,11 @@ static int label(struct td_req *q, const struct td_item *old, yyjson_mut_val *o,
 	bool bridge = td_auth_is_role(&q->user) && td_streq(q->user.name, "system:tandem:bridge");
 	if (td_streq(was, text(td_jm_get(o, where))) || (pod && bridge))
 		return 0;
-	return forbid(q, o,
-		      "the label " TD_LABEL_PRIVATE_NET
-		      " says which private network a pod is in, and only Tandem's bridge writes it: leave it as it is; "
-		      "annotation " TD_ANN_NETWORK ": " TD_NETWORK_PRIVATE " asks for a network",
-		      r);
+	return td_srv_forbid(
+		q, r, td_jm_getstr(o, "metadata.name"),
+		"the label " TD_LABEL_PRIVATE_NET
+		" says which private network a pod is in, and only Tandem's bridge writes it: leave it as it is; "
+		"annotation " TD_ANN_NETWORK ": " TD_NETWORK_PRIVATE " asks for a network");
 }
 
 static bool is_kind(const struct td_req *q, const char *group, const char *plural)
@@ -58,29 +50,26 @@ static int policy(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 	if (keeper(q))
 		return 0;
 	if (own_name(name))
-		return forbid(q, o,
-			      "policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name",
-			      r);
+		return td_srv_forbid(
+			q, r, name,
+			"policies named tandem-tenant… and tandem-private-… are Tandem's own: take another name");
 	td_auto(td_item_unref) struct td_item *ns = td_srv_space(q);
 	const char *shut = ns ? td_jkey_str(td_jget(td_item_root(ns), "metadata.annotations"), TD_ANN_EGRESS) : NULL;
 	if (!shut || !yyjson_mut_arr_size(td_jm_get(o, "spec.egress")))
 		return 0;
-	return forbid(
-		q, o,
+	return td_srv_forbid(
+		q, r, name,
 		"spec.egress: its Tenant says what pods of this namespace may reach (spec.egress of the Tenant): leave "
-		"it out, or ask whoever keeps Tenants",
-		r);
+		"it out, or ask whoever keeps Tenants");
 }
 
 int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal *r)
 {
 	if (!is_kind(q, "networking.k8s.io", "networkpolicies") || keeper(q) || !own_name(name))
 		return 0;
-	td_refuse(r, 403, NULL,
-		  "networkpolicies.networking.k8s.io \"%s\" is forbidden: policies named tandem-tenant… and "
-		  "tandem-private-… are Tandem's own, and go with what they are for: leave it",
-		  name);
-	return td_refuse_about(r, q->group, q->plural, name);
+	return td_srv_forbid(q, r, name,
+			     "policies named tandem-tenant… and tandem-private-… are Tandem's own, and go with what "
+			     "they are for: leave it");
 }
 
 int td_srv_networks(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)

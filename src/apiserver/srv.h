@@ -147,6 +147,19 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 
 // ---- grant.c: nobody grants more than they have ----
 int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+// ---- admit.c: what admission is made of ----
+// Refuses the request's object of this name (403): `plural.group "name" is forbidden: …`. name NULL: it has none yet.
+int td_srv_forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+// Each container of a pod, those that begin it too; what is no object is left to validation, which refuses it. Begin with
+// {.pod = …}. False: there are no more.
+struct td_srv_container {
+	yyjson_mut_val *pod, *is;
+	const char *list; // "spec.containers", of which it is the one at `at`
+	size_t at, lists;
+	yyjson_mut_arr_iter in;
+};
+bool td_srv_container_next(struct td_srv_container *c);
 // ---- filter.c: the filter of system calls of a new pod, where its namespace has one ----
 int td_srv_filter(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 // ---- users.c: the user namespace of a new pod, where its namespace asks for one ----

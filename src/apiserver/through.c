@@ -22,16 +22,11 @@ static bool extended(yyjson_mut_val *amounts)
 
 static bool asks(yyjson_mut_val *o)
 {
-	static const char *const lists[] = {"spec.containers", "spec.initContainers"};
-	yyjson_mut_val *c;
-	size_t i, n;
 	if (yyjson_mut_arr_size(td_jm_get(o, "spec.resourceClaims")))
 		return true;
-	for (size_t l = 0; l < TD_LEN(lists); l++)
-		yyjson_mut_arr_foreach (td_jm_get(o, lists[l]), i, n, c)
-			if (yyjson_mut_is_obj(c) && (extended(td_jm_get(c, "resources.limits")) ||
-						     extended(td_jm_get(c, "resources.requests"))))
-				return true;
+	for (struct td_srv_container c = {.pod = o}; td_srv_container_next(&c);)
+		if (extended(td_jm_get(c.is, "resources.limits")) || extended(td_jm_get(c.is, "resources.requests")))
+			return true;
 	return false;
 }
 

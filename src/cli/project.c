@@ -150,6 +150,16 @@ static int add_people(const struct td_object *tenant, const struct td_strv *name
 	return 0;
 }
 
+int td_project_quota(const char *word, char **ret_resource, const char **ret_amount, struct td_error *err)
+{
+	const char *is = strchr(word, '=');
+	if (!is || is == word || !is[1])
+		return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", word);
+	*ret_resource = td_strndup(word, (size_t)(is - word));
+	*ret_amount = is + 1;
+	return 0;
+}
+
 // What the cluster does not have is refused here, and not only by a condition of the Tenant later.
 // tenant: the one above, or the project itself.
 static int quota_of(struct td_kube *k, const struct td_project_asked *a, const struct td_object *tenant,
@@ -161,11 +171,11 @@ static int quota_of(struct td_kube *k, const struct td_project_asked *a, const s
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	for (size_t i = 0; i < a->quota.n; i++) {
-		const char *q = a->quota.v[i], *is = strchr(q, '=');
+		const char *q = a->quota.v[i], *amount;
+		td_auto_free char *resource = NULL, *tres = NULL;
 		int64_t n;
-		if (!is || is == q || !is[1])
-			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
-		td_auto_free char *resource = td_strndup(q, (size_t)(is - q)), *tres = NULL;
+		if ((r = td_project_quota(q, &resource, &amount, err)))
+			return r;
 		if (td_api_storage_word(resource))
 			return td_fail(err, TD_INVALID,
 				       "--quota %.60s: a project has no namespaces, so no storage: it is limited in "
@@ -173,10 +183,10 @@ static int quota_of(struct td_kube *k, const struct td_project_asked *a, const s
 				       q, tenant->name);
 		if (td_slurm_resource(sc ? sc->root : NULL, resource, &tres, err))
 			return td_wrap(err, "--quota %.60s", q);
-		if (td_quantity_ceil(is + 1, &n, NULL) || n < 0)
+		if (td_quantity_ceil(amount, &n, NULL) || n < 0)
 			return td_fail(err, TD_INVALID, "--quota %.60s: give a quantity from 0 up, such as 8 or 64Gi",
 				       q);
-		td_jm_key_str(d, quota, resource, is + 1);
+		td_jm_key_str(d, quota, resource, amount);
 	}
 	return 0;
 }

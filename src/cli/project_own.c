@@ -9,11 +9,12 @@ static int quotas(const struct td_project_asked *a, yyjson_mut_doc *d, yyjson_mu
 {
 	yyjson_mut_val *map = a->quota.n ? td_jm_obj(d, o, "quota") : NULL;
 	for (size_t i = 0; i < a->quota.n; i++) {
-		const char *q = a->quota.v[i], *is = strchr(q, '=');
-		if (!is || is == q || !is[1])
-			return td_fail(err, TD_INVALID, "--quota \"%.60s\": give RESOURCE=AMOUNT, such as gpu=4", q);
-		td_auto_free char *resource = td_strndup(q, (size_t)(is - q));
-		td_jm_key_str(d, map, resource, is + 1);
+		td_auto_free char *resource = NULL;
+		const char *amount;
+		int r = td_project_quota(a->quota.v[i], &resource, &amount, err);
+		if (r)
+			return r;
+		td_jm_key_str(d, map, resource, amount);
 	}
 	if (a->weight)
 		td_jm_int(d, o, "weight", a->weight);

@@ -18,17 +18,12 @@ static const struct td_object *tenant_named(const struct td_gateway_viewer *v, c
 	return NULL;
 }
 
-static bool leads(const struct td_object *tenant, const char *user)
-{
-	return tenant && td_streq(td_jstr(td_gateway_member(tenant, user), "role"), "admin");
-}
-
 // The Tenant, if he is its admin. Others are told the same whether it is there or not.
 static int of_mine(struct td_gateway_ask *q, const struct td_gateway_viewer *v, const char *name,
 		   const struct td_object **ret, struct td_error *err)
 {
 	const struct td_object *t = tenant_named(v, name);
-	if (!leads(t, q->user.name))
+	if (!td_gateway_leads(t, q->user.name))
 		return td_fail(
 			err, TD_DENIED,
 			"you are no admin of a Tenant \"%.63s\": its projects are made and changed by its admins "
@@ -255,7 +250,7 @@ static void show(struct projects_shown *s, const char *name, const struct td_obj
 	yyjson_mut_val *p = yyjson_mut_arr_add_obj(s->d, s->list);
 	yyjson_val *conditions = td_jget(o->root, "status.conditions"), *m;
 	const yyjson_val *ready = td_jfind(conditions, "type", "Ready");
-	bool mine = leads(tenant, s->user);
+	bool mine = td_gateway_leads(tenant, s->user);
 	size_t i, n;
 	td_jm_str(s->d, p, "name", name);
 	td_jm_str(s->d, p, "tenant", tenant ? tenant->name : td_jstr(o->root, "spec.parent"));
@@ -286,8 +281,9 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	struct projects_shown s = {
 		.d = d, .list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "projects"), .user = q->user.name};
 	for (size_t i = 0; i < v.n_mine; i++) {
-		const struct td_object *t = v.mine[i], *up = tenant_named(&v, td_jstr_or(t->root, "spec.parent", ""));
-		if (td_kube_tenant_is_project(t) && (leads(up, q->user.name) || td_gateway_member(t, q->user.name)))
+		const struct td_object *t = v.mine[i], *up = td_gateway_parent(v.mine, v.n_mine, t);
+		if (td_kube_tenant_is_project(t) &&
+		    (td_gateway_leads(up, q->user.name) || td_gateway_member(t, q->user.name)))
 			show(&s, t->name, up, t);
 	}
 	// What nothing was made of yet; its admins see why.
@@ -298,7 +294,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 			    is_its(&v, v.mine[k], all.v[i]->ns))
 				up = v.mine[k];
 		td_auto_free char *name = up ? td_asprintf("%s.%s", up->name, all.v[i]->name) : NULL;
-		if (up && leads(up, q->user.name) && !tenant_named(&v, name))
+		if (up && td_gateway_leads(up, q->user.name) && !tenant_named(&v, name))
 			show(&s, name, up, all.v[i]);
 	}
 	td_gateway_send(q, 200, d);

@@ -9,17 +9,11 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
-#include "base/embedded.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "base/rand.h"
 
 #include <stdio.h>
 #include <string.h>
-
-extern const struct td_embedded td_gateway_files[];
-
-enum { KEY_BYTES = 24 };
 
 static bool is_ready(const struct td_object *pod)
 {
@@ -46,11 +40,8 @@ void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_
 		return;
 	long long slots = td_jint(body, "gpus", 0) ? td_jint(body, "gpus", 0) : td_jint(body, "cpus", 1);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	uint8_t random[KEY_BYTES];
-	td_random(random, sizeof(random));
-	td_auto_buf struct td_buf key = {0}, open = {0}, mpich = {0};
-	for (size_t i = 0; i < sizeof(random); i++)
-		td_buf_printf(&key, "%02x", random[i]);
+	td_auto_free char *key = td_session_secret();
+	td_auto_buf struct td_buf open = {0}, mpich = {0};
 	for (int i = 0; i < nodes; i++) {
 		char number[16] = "";
 		if (i)
@@ -59,18 +50,9 @@ void td_session_nodes_record(const yyjson_val *body, const char *id, yyjson_mut_
 		td_buf_printf(&mpich, "session-%s%s.nodes-%s:%lld\n", id, number, id, slots);
 	}
 	td_jm_strf(d, o, "data.nodes", "%d", nodes);
-	td_jm_str(d, o, "data.key", td_buf_str(&key));
+	td_jm_str(d, o, "data.key", key);
 	td_jm_str(d, o, "data.hostfile", td_buf_str(&open));
 	td_jm_str(d, o, "data.machinefile", td_buf_str(&mpich));
-}
-
-static yyjson_mut_doc *filled(const char *file, const struct td_json_word *words, size_t n)
-{
-	const struct td_embedded *f = td_embedded(td_gateway_files, file);
-	td_auto_json_list struct td_json_list t = {0};
-	if (td_yaml_parse(f->text, f->len, &t, NULL))
-		abort(); // it is our own
-	return td_json_fill(td_json_root(t.v[0]), words, n);
 }
 
 int td_session_nodes_service(struct td_gateway_ask *q, const struct td_object *record, struct td_error *err)
@@ -82,7 +64,8 @@ int td_session_nodes_service(struct td_gateway_ask *q, const struct td_object *r
 					     {"id", id, 0},
 					     {"record", record->name, 0},
 					     {"uid", record->uid, 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("session-service.yaml", words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_session_template("session-service.yaml", words, TD_LEN(words));
 	int r = td_kube_create(q->g->kube, &td_services, record->ns, yyjson_mut_doc_get_root(d), td_gateway_cancel(q),
 			       NULL, err);
 	if (r == TD_EXISTS)
@@ -119,7 +102,7 @@ void td_session_nodes_pod(const yyjson_val *body, const char *id, int number, yy
 					     {"number", which, 0},  {"nodes", nodes, 0},
 					     {"gpus", gpus, 0},     {"loss", kind->program ? "replace" : "fail", 0},
 					     {"pod", pod, 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *t = filled("session-node.yaml", words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *t = td_session_template("session-node.yaml", words, TD_LEN(words));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *from = yyjson_mut_doc_get_root(t);
 	merge(d, td_jm_get(o, "metadata.labels"), td_jm_get(from, "labels"));

@@ -19,13 +19,32 @@ extern const struct td_embedded td_gateway_files[];
 enum {
 	PORT = 8888,
 	MOST = 20,
-	TOKEN_BYTES = 24,
+	SECRET_BYTES = 24,
 	LATER_S = 120, // the kubelet ends what nobody has ended by the rules
 	ENDS_MS = 200,
 	ENDS_TRIES = 100
 };
 
 #define DISK "20Gi" // what a session's pod may hold of its node's disk
+
+yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word *words, size_t n)
+{
+	const struct td_embedded *f = td_embedded(td_gateway_files, file);
+	td_auto_json_list struct td_json_list t = {0};
+	if (td_yaml_parse(f->text, f->len, &t, NULL))
+		abort(); // it is our own
+	return td_json_fill(td_json_root(t.v[0]), words, n);
+}
+
+char *td_session_secret(void)
+{
+	uint8_t random[SECRET_BYTES];
+	struct td_buf hex = {0};
+	td_random(random, sizeof(random));
+	for (size_t i = 0; i < sizeof(random); i++)
+		td_buf_printf(&hex, "%02x", random[i]);
+	return td_buf_take(&hex);
+}
 
 static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, const char *value)
 {
@@ -48,12 +67,9 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
 		return;
 	}
-	const struct td_embedded *f = td_embedded(td_gateway_files, "session-standin.yaml");
 	const struct td_json_word words[] = {{"image", q->g->o.image, 0}};
-	td_auto_json_list struct td_json_list t = {0};
-	if (td_yaml_parse(f->text, f->len, &t, NULL))
-		abort(); // it is our own
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init =
+		td_session_template("session-standin.yaml", words, TD_LEN(words));
 	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"),
 			      yyjson_mut_val_mut_copy(d, yyjson_mut_doc_get_root(init)));
 	td_jm_obj(d, v, "emptyDir");
@@ -86,12 +102,8 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 	if (kind->guard && !worker)
 		add_env(d, c, "TANDEM_SESSION_GUARD", td_embedded(td_gateway_files, kind->guard)->text);
 	if (kind->token && !worker) {
-		uint8_t random[TOKEN_BYTES];
-		td_random(random, sizeof(random));
-		td_auto_buf struct td_buf hex = {0};
-		for (size_t i = 0; i < sizeof(random); i++)
-			td_buf_printf(&hex, "%02x", random[i]);
-		add_env(d, c, "TANDEM_SESSION_TOKEN", td_buf_str(&hex));
+		td_auto_free char *token = td_session_secret();
+		add_env(d, c, "TANDEM_SESSION_TOKEN", token);
 	}
 	if (kind->terminal || td_session_nodes_asked(q->body))
 		add_standin(q, d);
@@ -236,12 +248,8 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
 		 0},
 	};
-	const struct td_embedded *f = td_embedded(td_gateway_files, "session.yaml");
-	td_auto_json_list struct td_json_list t = {0};
-	int r = td_yaml_parse(f->text, f->len, &t, err);
-	if (r)
-		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_session_template("session.yaml", words, TD_LEN(words));
+	int r;
 	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body), d);
 	finish(q, d);
 	if (td_session_nodes_asked(q->body)) {

@@ -102,7 +102,11 @@ void td_session_write_end(struct td_gateway *g, const struct td_object *pod, int
 void td_session_reclaimed(const struct td_object *o, enum td_idle_why why, const struct td_error *e);
 // s since 1970, when the pod started; -1: it did not.
 int64_t td_session_started(const struct td_object *pod);
-// session_start.c: makes the pod of the session `id` as q->body says; number: which replica or node it is, -1: there
+// session_start.c: one of the gateway's own YAML files, filled with these words.
+yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word *words, size_t n);
+// A new secret of a session's: 48 hexadecimal digits. The caller frees it.
+char *td_session_secret(void);
+// Makes the pod of the session `id` as q->body says; number: which replica or node it is, -1: there
 // are none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
 		    struct td_error *err);

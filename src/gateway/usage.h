@@ -42,6 +42,8 @@ const struct td_object *td_gateway_parent(const struct td_object *const *all, si
 bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_object *t, const char *top);
 // His entry among a Tenant's members; NULL: he is none.
 const yyjson_val *td_gateway_member(const struct td_object *tenant, const char *user);
+// Whether he is the Tenant's admin. tenant NULL: he is not.
+bool td_gateway_leads(const struct td_object *tenant, const char *user);
 
 // ---- figures as they are shown (usage.c) ----
 // Hours of seconds, to three digits; an amount of money, to cents.

@@ -49,12 +49,16 @@ bool td_gateway_tenant_below(const struct td_gateway_viewer *v, const struct td_
 	return false;
 }
 
+bool td_gateway_leads(const struct td_object *tenant, const char *user)
+{
+	return tenant && td_streq(td_jstr(td_gateway_member(tenant, user), "role"), "admin");
+}
+
 // The accounts of Tenants whose admin he is, and of those below.
 static void add_tenants(struct td_gateway_viewer *v)
 {
 	for (size_t i = 0; i < v->n_mine; i++) {
-		const yyjson_val *m = td_gateway_member(v->mine[i], v->user);
-		if (!td_streq(td_jstr(m, "role"), "admin"))
+		if (!td_gateway_leads(v->mine[i], v->user))
 			continue;
 		for (size_t k = 0; k < v->n_mine; k++) {
 			const char *account = td_jstr(v->mine[k]->root, "status.account");

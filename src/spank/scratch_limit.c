@@ -5,7 +5,16 @@
 
 #include <string.h>
 
-enum { LEAST_MS = 1000, MOST_MS = 30000, CHEAP_MS = 20, COST = 20, FULL = 12, WORTH = 100 };
+enum {
+	LEAST_MS = 1000,
+	MOST_MS = 30000,
+	CHEAP_MS = 20,
+	COST = 20,
+	FULL = 12,
+	WORTH = 100,
+	PAUSE_MS = 10000,
+	PAUSE_MAX_MS = 120000
+};
 #define ASK_FROM ((int64_t)32 << 20)
 
 int64_t td_scratch_bytes(const char *text, int64_t disk)
@@ -86,4 +95,10 @@ size_t td_scratch_worst(const struct td_scratch_seen *v, size_t n, const struct 
 		}
 	}
 	return worst;
+}
+
+int64_t td_scratch_pause(int64_t last_ms)
+{
+	int64_t ms = last_ms ? 2 * last_ms : PAUSE_MS;
+	return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
 }

@@ -44,3 +44,6 @@ bool td_scratch_full(const struct td_scratch_disk *disk);
 // Then the job goes that holds most beyond what it asked for, if that is a hundredth of the disk: less is no help. One
 // at a time: while one ends, and while a large one has not been looked at, nobody goes. Returns its index, or n.
 size_t td_scratch_worst(const struct td_scratch_seen *v, size_t n, const struct td_scratch_disk *disk);
+// How long slurmctld, which could not end a job, is left alone before it is told again; last_ms: the pause before that,
+// 0: there was none.
+int64_t td_scratch_pause(int64_t last_ms);

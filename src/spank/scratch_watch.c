@@ -43,8 +43,9 @@ struct scratch_job {
 	char *job;
 	struct td_scratch_seen s;
 	int64_t began_ms, next_ask_ms, ended_ms;
-	pid_t child;  // 0: nobody looks
-	int64_t *sum; // what the child has counted up to now; shared with it
+	int64_t next_end_ms, retry_ms; // slurmctld did not end it: when it is told again, and the pause before that
+	pid_t child;                   // 0: nobody looks
+	int64_t *sum;                  // what the child has counted up to now; shared with it
 	bool there;
 };
 static struct scratch_job *known;
@@ -252,9 +253,12 @@ static void notify(const char *job, const char *words)
 	run((char *[]){"scontrol", "notify", (char *)job, (char *)words, NULL}, NULL);
 }
 
+// Where slurmctld does not answer each command takes ASK_MS, and meanwhile nobody looks at other jobs: the pauses grow.
 static void end(struct scratch_job *h, const char *words)
 {
 	td_auto_buf struct td_buf out = {0};
+	if (now() < h->next_end_ms)
+		return;
 	td_warn("scratch: job %s: %s", h->job, words);
 	td_auto_free char *said = td_asprintf("scratch: %s", words);
 	notify(h->job, said);
@@ -270,6 +274,8 @@ static void end(struct scratch_job *h, const char *words)
 	}
 	h->s.ended = run((char *[]){"scancel", h->job, NULL}, NULL);
 	h->ended_ms = now();
+	h->retry_ms = h->s.ended ? 0 : td_scratch_pause(h->retry_ms);
+	h->next_end_ms = h->ended_ms + h->retry_ms;
 }
 
 // What sbcast wrote for a job that never had a step here goes when its user has no job here any more.

@@ -137,8 +137,10 @@ static int reach(const struct all *a, struct part *p)
 		if (known && p->fd < 0)
 			why = strerror(errno);
 		struct line_reader in = {.fd = p->fd};
-		if (p->fd >= 0 && td_standin_greet(&a->key, false, &in, until) == 1 && !in.len)
+		if (p->fd >= 0 && td_standin_greet(&a->key, false, &in, until) == 1 && !in.len) {
+			td_standin_worker_tune(p->fd);
 			return 0;
+		}
 		if (p->fd >= 0) {
 			close(p->fd);
 			why = "who listens there is none of this session";

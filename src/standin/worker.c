@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include <unistd.h>
 
 // REQUEST_MS: a client that is known reaches the other nodes before it says what is to be done.
-enum { GREET_MS = 10000, REQUEST_MS = 600000, END_MS = 5000, CLIENTS = 256, PIPE = 16384, ALIVE_S = 20 };
+enum { GREET_MS = 10000, REQUEST_MS = 600000, END_MS = 5000, CLIENTS = 256, PIPE = 16384 };
 
 // ---- one command ----
 
@@ -157,19 +156,20 @@ static bool obey(struct command *c)
 }
 
 // Whether the command is over; else it waits until there is something to do.
-static bool over(const struct command *c, int signals, struct pollfd p[4], int *ret_status)
+// *ret_client: what poll() says of the client.
+static bool over(const struct command *c, int signals, short *ret_client, int *ret_status)
 {
 	struct signalfd_siginfo s;
 	if (waitpid(c->pid, ret_status, WNOHANG) == c->pid)
 		return true;
 	bool full = c->n_typed >= STANDIN_WORKER_FRAME;
-	p[0] = (struct pollfd){c->client, (short)(POLLRDHUP | (full ? 0 : POLLIN)), 0};
-	p[1] = (struct pollfd){c->out, POLLIN, 0};
-	p[2] = (struct pollfd){c->err, POLLIN, 0};
-	p[3] = (struct pollfd){c->n_typed ? c->in : -1, POLLOUT, 0};
-	struct pollfd all[5] = {p[0], p[1], p[2], p[3], {signals, POLLIN, 0}};
-	poll(all, 5, -1);
-	memcpy(p, all, 4 * sizeof(*p));
+	struct pollfd p[] = {{c->client, (short)(POLLRDHUP | (full ? 0 : POLLIN)), 0},
+			     {c->out, POLLIN, 0},
+			     {c->err, POLLIN, 0},
+			     {c->n_typed ? c->in : -1, POLLOUT, 0},
+			     {signals, POLLIN, 0}};
+	poll(p, sizeof(p) / sizeof(*p), -1);
+	*ret_client = p[0].revents;
 	while (read(signals, &s, sizeof(s)) == (ssize_t)sizeof(s))
 		; // it is looked at again
 	return false;
@@ -188,13 +188,13 @@ static void follow(struct command *c)
 {
 	sigset_t child;
 	int status = 0;
-	struct pollfd p[4];
+	short client;
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	while (!over(c, signals, p, &status)) {
-		bool there = (!p[0].revents || hear(c)) && !(p[0].revents & (POLLHUP | POLLERR));
+	while (!over(c, signals, &client, &status)) {
+		bool there = (!client || hear(c)) && !(client & (POLLHUP | POLLERR));
 		if (!there || !obey(c) || !carry(c, &c->out, 'o') || !carry(c, &c->err, 'e')) {
 			end(c);
 			return;
@@ -254,11 +254,7 @@ static void stop(int signal_)
 static _Noreturn void serve(int fd, const struct standin_key *key)
 {
 	struct line_reader in = {.fd = fd};
-	int on = 1, alive = ALIVE_S;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &alive, sizeof(alive));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &alive, sizeof(alive));
+	td_standin_worker_tune(fd);
 	signal(SIGTERM, SIG_DFL);
 	// The client says nothing more until it has read "ok": nothing is left in the reader.
 	if (td_standin_greet(key, true, &in, td_standin_now_ms() + GREET_MS) == 1 && !in.len)

@@ -22,6 +22,8 @@ enum {
 
 // realloc(), which does not fail.
 void *td_standin_more(void *p, size_t n);
+// Of a connection between nodes, at both ends: one that has gone without a word is found out within minutes.
+void td_standin_worker_tune(int fd);
 // The STANDIN_WORKER_HEAD bytes before n bytes of data.
 void td_standin_worker_head(uint8_t *ret, char letter, size_t n);
 // Waits for the frame's place in the socket's buffer as long as the other end takes something. False: it is gone.

@@ -2,10 +2,14 @@
 #include "standin/worker.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+enum { ALIVE_S = 20 };
 
 void *td_standin_more(void *p, size_t n)
 {
@@ -13,6 +17,15 @@ void *td_standin_more(void *p, size_t n)
 	if (!more)
 		abort();
 	return more;
+}
+
+void td_standin_worker_tune(int fd)
+{
+	int on = 1, alive = ALIVE_S;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &alive, sizeof(alive));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &alive, sizeof(alive));
 }
 
 static bool send_all(int fd, const uint8_t *p, size_t n)

@@ -224,6 +224,15 @@ static void test_who_is_ended(void **state)
 	v[3].asked = 5 * G;
 	v[1].used = G / 2;
 	assert_int_equal(td_scratch_worst(v, 4, &full), 4); // less is no help
+
+	// One that slurmctld does not end: it is told again, ever less often.
+	int64_t pause = 0, sum = 0;
+	for (int i = 0; i < 20; i++, sum += pause) {
+		int64_t next = td_scratch_pause(pause);
+		assert_true(next > pause || (next == pause && next >= 60000 && next <= 300000));
+		pause = next;
+	}
+	assert_true(sum > 20 * 60000);
 }
 
 int main(void)

@@ -1042,6 +1042,22 @@ class Nodes(unittest.TestCase):
                     self.assertLess(time.monotonic(), end)
                     time.sleep(0.01)
 
+    def test_a_node_that_goes_without_a_word(self):
+        # Nothing tells of it but what the kernel asks from time to time: at both ends.
+        def asked():
+            rows = [line.split() for line in text("/proc/net/tcp").splitlines()[1:]]
+            return sum(f"{self.port:04X}" in (r[1][-4:], r[2][-4:]) and r[3] == "01" and r[5].startswith("02:") for r in rows)
+
+        with subprocess.Popen([f"{self.dir.name}/tandem-run", "--workers", "sh", "-c", "echo; exec sleep 1000"], env=self.env, stdout=subprocess.PIPE) as p:
+            try:
+                p.stdout.readline()
+                end = time.monotonic() + DEADLINE
+                while asked() != 2:
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+            finally:
+                p.terminate()
+
     def test_as_rsh(self):
         data = os.urandom(300000).hex()
         r = self.do("tandem-rsh", "-x", "-l", "ann", "localhost", "cat;", "echo $RANK >&2;", "exit 3", input=data)
