@@ -13,7 +13,8 @@ static char *name_of(const char *id)
 	return td_asprintf("session-%s", id);
 }
 
-int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_error *err)
+int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret,
+			   struct td_error *err)
 {
 	td_auto_free char *name = name_of(id), *request = td_json_text(q->body, NULL);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -35,7 +36,7 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 		   q->user.name, (long long)q->user.uid, (long long)q->user.gid, q->user.home);
 	td_jm_strf(d, o, "data.group", "root:x:0:\nnogroup:x:65534:\n%s:x:%lld:\n", q->user.name,
 		   (long long)q->user.gid);
-	return td_kube_create(q->g->kube, &td_configmaps, ns, o, td_http_cancel(q->x), NULL, err);
+	return td_kube_create(q->g->kube, &td_configmaps, ns, o, td_http_cancel(q->x), ret, err);
 }
 
 bool td_session_record_scoped(const struct td_gateway_ask *q, const struct td_object *record)

@@ -324,11 +324,9 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	for (char *p = id; *p; p++) // a pod's name has no others
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == '_' || *p == '.' ? '-' : *p;
 	td_session_looks_wake(g->looks, ns);
-	if ((r = td_session_record_make(q, ns, id, err)))
+	if ((r = td_session_record_make(q, ns, id, &kept, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
 	bool several = td_jint(q->body, "replicas", 0) || td_session_nodes_asked(q->body);
-	if (several && (r = td_session_record_get(q, ns, id, &kept, err)))
-		return r;
 	if (td_session_nodes_asked(q->body))
 		r = td_session_nodes_service(q, kept, err);
 	if (!r)
@@ -337,7 +335,7 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 		r = 0; // a gateway's look found the record first (session_set.c)
 	if (r) {
 		struct td_error none = TD_ERROR_INIT;
-		if (r != TD_UNCERTAIN && (kept || !td_session_record_get(q, ns, id, &kept, &none)))
+		if (r != TD_UNCERTAIN)
 			td_session_record_remove(q, kept, &none);
 		return r;
 	}

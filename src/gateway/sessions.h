@@ -219,7 +219,8 @@ struct td_session_end {
 	int64_t at; // 0: it has not ended
 	const char *why;
 };
-int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_error *err);
+int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char *id, struct td_object **ret,
+			   struct td_error *err);
 // Whether it may be seen by who asks, by the account that it is charged to (scope.h).
 bool td_session_record_scoped(const struct td_gateway_ask *q, const struct td_object *record);
 // TD_NOT_FOUND also when it is somebody else's, or outside of the key's project.
