@@ -98,6 +98,10 @@
 // Part of what stands for a grant of a pod that Slurm did not place, JSON: the devices that a shadow holds for it, and
 // that shadow's job, {"nvidia.com/gpu":"1","job":17,"start":1700000000}.
 #define TD_ANN_SHADOW_DEVICES "tandem.dev/shadow-devices"
+// By the bridge: the node that a pod of another scheduler is to have, whose room shadows hold or are to hold. And the
+// scheduling gate that such a pod has until they do (bridge/syncer/entrance.h).
+#define TD_ANN_SHADOW_NODE "tandem.dev/shadow-node"
+#define TD_GATE_SHADOW "tandem.dev/shadow"
 // By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
 #define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
 // By the operator: devices that are out of service for their health, while the others of the node work; and why, as in

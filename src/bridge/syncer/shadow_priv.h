@@ -1,4 +1,4 @@
-// What the two files of shadows share.
+// What the files of shadows share.
 #pragma once
 
 #include "bridge/syncer/hold.h"
@@ -29,6 +29,14 @@ struct td_shadows {
 	struct td_shadow_of *by_node;
 	int64_t listed_ms;
 };
+struct td_shadow_wants { // zero at first
+	struct td_pool_size want;
+	bool over;          // the pods ask for more than the node has
+	struct td_buf pods; // who holds it, in words
+};
+// What is to be held on the node with these pods. False: what Slurm gives out there is not known.
+bool td_shadow_want_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
+		       const struct td_objects *there, struct td_shadow_wants *ret);
 // As td_shadow_text, as if so much were held. left NULL: what is.
 char *td_shadow_text_with(struct td_bridge *b, const char *node, const struct td_pool_size *left);
 // Makes it when there is none. The lock is held.
