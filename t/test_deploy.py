@@ -281,10 +281,20 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
     runs = lambda: {p["spec"]["nodeName"]: p for p in web().values() if p["status"]["phase"] == "Running"}
     waits = lambda: [p for p in web().values() if p["spec"].get("schedulingGates") == [{"name": "tandem.dev/shadow"}]]
     said = lambda p: next((c.get("message", "") for c in p["status"].get("conditions", []) if c["type"] == "PodScheduled"), "")
-    held = lambda: {n: int(c) for n, c in (line.split() for line in site.slurm("squeue", "-h", "-a", "-t", "R", "-o", "%N %C %j").splitlines() if " foreign-pods-" in line for line in [line.rpartition(" ")[0]])}
+
+    def held():
+        """The CPUs that shadows hold: {node: CPUs}."""
+        got = collections.Counter()
+        for node, cpus, name in (line.split() for line in site.slurm("squeue", "-h", "-a", "-t", "R", "-o", "%N %C %j").splitlines()):
+            got[node] += int(cpus) * (name == f"foreign-pods-{node}")
+        return +got
+
+    batches = []
 
     def batch(node, cpus):
-        return site.slurm("sbatch", "--parsable", "-w", node, f"-c{cpus}", "--mem=100", "-o", "/dev/null", "--wrap", "exec sleep 100000").strip()
+        batches.append(site.slurm("sbatch", "--parsable", "-w", node, f"-c{cpus}", "--mem=100", "-o", "/dev/null", "--wrap", "exec sleep 100000").strip())
+        return batches[-1]
+    running = lambda: site.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
 
     def refused(*argv, **kw):
         r = subprocess.run(["kubectl", *argv, "--as=dev"], capture_output=True, text=True, timeout=60, env=site.env, **kw)
@@ -306,7 +316,7 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         wait_for("the gate is put on", lambda: dry() == [{"name": "tandem.dev/shadow"}], 60)
         before = held()
         jobs = {n: batch(n, 17 - before.get(n, 0) - room) for n, room in (("n0", 4), ("n1", 0), ("n2", 0))}
-        wait_for("jobs have the rest", lambda: site.slurm("squeue", "-h", "-t", "R", "-o", "%A").split().count(jobs["n0"]) and all(j in site.slurm("squeue", "-h", "-t", "R", "-o", "%A").split() for j in jobs.values()), 60)
+        wait_for("jobs have the rest", lambda: set(batches) <= set(running()), 60)
 
         # Two replicas of a Deployment: kube-scheduler would have room for both at once, Slurm has for one.
         meta = {"name": "web", "namespace": "web"}
@@ -330,14 +340,14 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         site.slurm("scancel", jobs["n2"])
         wait_for("it runs there", lambda: set(runs()) == {"n0", "n2"}, 90)
         assert held()["n2"] == before.get("n2", 0) + 3 and not waits()
-        wait_for("and then the job", lambda: first in site.slurm("squeue", "-h", "-t", "R", "-o", "%A").split(), 60)
+        wait_for("and then the job", lambda: first in running(), 60)
         assert not [n for n in site.items("nodes") if "twice" in n["metadata"]["annotations"]["tandem.dev/slurm-shadow"]]
         site.kubectl("-n", "web", "delete", "deployment", "web")
         wait_for("what they had is free", lambda: held() == before, 60)
     finally:
         patch(enabled=None)
         site.kubectl("delete", "namespace", "web", "--wait=false")
-        site.slurm("scancel", "-u", "root")
+        site.slurm("scancel", *batches)
         wait_for("nothing is gated any more", lambda: "shadows" not in pick("-n", SYSTEM, "get", "configmap", "tandem-pools")["data"] and not held(), 60)
         site.kubectl("delete", "-f", ROOT / "deploy/manifests/mutating.yaml")
 

@@ -194,6 +194,8 @@
 // their numbers, and what its pods have mounted.
 #define TD_ANN_PEOPLE "tandem.dev/people"
 #define TD_ANN_STORAGE "tandem.dev/storage"
+// By the operator on the same: which claims of those are in this namespace, "fs home". Policies cannot look.
+#define TD_ANN_STORAGE_CLAIMS "tandem.dev/storage-claims"
 // On a pod of the embedded plane, by the API server: the umask of its processes, in octal.
 #define TD_ANN_UMASK "tandem.dev/umask"
 // On a pod: its gang or session has a network of its own ("private"). By a person, or as its Tenant says.
