@@ -79,7 +79,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
              "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
              "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site", "agent.podLogs": "/srv/logs",
-             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "mutatingPolicies.enabled": "true", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
+             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "mutatingPolicies.enabled": "true", "admissionPolicy.jobSetController": "", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
     for role in ("operator", "bridge", "agent"):
         other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',
                   f"{role}.resources": '{"requests":{"cpu":"7"}}'}
@@ -315,7 +315,7 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         dry = lambda: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(one)))["spec"].get("schedulingGates")
         wait_for("the gate is put on", lambda: dry() == [{"name": "tandem.dev/shadow"}], 60)
         before = held()
-        jobs = {n: batch(n, 17 - before.get(n, 0) - room) for n, room in (("n0", 4), ("n1", 0), ("n2", 0))}
+        jobs = {n: batch(n, 17 - before[n] - room) for n, room in (("n0", 3), ("n1", 0), ("n2", 0))}
         wait_for("jobs have the rest", lambda: set(batches) <= set(running()), 60)
 
         # Two replicas of a Deployment: kube-scheduler would have room for both at once, Slurm has for one.
@@ -324,14 +324,15 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         site.kubectl("create", "--as=dev", "-f", "-", input=json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {
             "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec}}}))
         wait_for("one runs where Slurm holds its CPUs", lambda: set(runs()) == {"n0"}, 60)
-        assert held()["n0"] == before.get("n0", 0) + 3 and runs()["n0"]["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n0"} and "schedulingGates" not in runs()["n0"]["spec"]
+        assert held()["n0"] == before["n0"] + 3
+        assert (got := runs()["n0"]["spec"])["nodeSelector"] == {"kubernetes.io/hostname": "n0"} and "schedulingGates" not in got
         wait_for("the other says what it waits for", lambda: waits() and "it waits until Slurm holds its CPUs and memory on n" in said(waits()[0]), 60)
         name = waits()[0]["metadata"]["name"]
         assert "waits at the gate tandem.dev/shadow: it waits until Slurm" in site.cmd("why", "-n", "web", name)
 
         # What its people may write does not help.
         assert "only Tandem's bridge takes tandem.dev/shadow off" in refused("patch", "pod", name, "-n", "web", "--type=merge", "-p", '{"spec":{"schedulingGates":null}}')
-        assert "are what Slurm granted" in refused("annotate", "pod", name, "-n", "web", "--overwrite", "tandem.dev/shadow-node=n0")
+        assert "are what Slurm granted" in refused("annotate", "pod", name, "-n", "web", "--overwrite", "tandem.dev/shadow-node=n1")
         assert "write nodeSelector: {kubernetes.io/hostname: n1} instead" in refused("create", "-f", "-", input=json.dumps(one | {"spec": one["spec"] | {"nodeName": "n1"}}))
 
         # A bridge that dies on the way loses nothing; the pod comes before a job that waited before it.
@@ -339,7 +340,7 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         site.kubectl("-n", SYSTEM, "delete", "pods", "-l", "tandem.dev/bridge", "--grace-period=0", "--force")
         site.slurm("scancel", jobs["n2"])
         wait_for("it runs there", lambda: set(runs()) == {"n0", "n2"}, 90)
-        assert held()["n2"] == before.get("n2", 0) + 3 and not waits()
+        assert held()["n2"] == before["n2"] + 3 and not waits()
         wait_for("and then the job", lambda: first in running(), 60)
         assert not [n for n in site.items("nodes") if "twice" in n["metadata"]["annotations"]["tandem.dev/slurm-shadow"]]
         site.kubectl("-n", "web", "delete", "deployment", "web")
