@@ -315,12 +315,13 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         dry = lambda: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(one)))["spec"].get("schedulingGates")
         wait_for("the gate is put on", lambda: dry() == [{"name": "tandem.dev/shadow"}], 60)
         before = held()
-        jobs = {n: batch(n, 17 - before[n] - room) for n, room in (("n0", 3), ("n1", 0), ("n2", 0))}
+        jobs = {n: batch(n, 17 - before[n] - room) for n, room in (("n0", 6), ("n1", 0), ("n2", 0))}
         wait_for("jobs have the rest", lambda: set(batches) <= set(running()), 60)
 
-        # Two replicas of a Deployment: kube-scheduler would have room for both at once, Slurm has for one.
+        # Two replicas of a Deployment that must not share a node: kube-scheduler would have room for both at once, Slurm has on one node only.
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}}
         meta = {"name": "web", "namespace": "web"}
-        spec = {k: v for k, v in one["spec"].items() if k != "restartPolicy"}
+        spec = {k: v for k, v in one["spec"].items() if k != "restartPolicy"} | {"affinity": apart}
         site.kubectl("create", "--as=dev", "-f", "-", input=json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {
             "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec}}}))
         wait_for("one runs where Slurm holds its CPUs", lambda: set(runs()) == {"n0"}, 60)

@@ -297,7 +297,7 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_DISK,  TD_ANN_EGRESS,
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_DISK,           TD_ANN_EGRESS,
 					    TD_ANN_PEOPLE,  TD_ANN_STORAGE, TD_ANN_STORAGE_CLAIMS, TD_ANN_CLAIMS};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))

@@ -268,7 +268,7 @@ static void say(struct shadow_pass *p)
 		v[i] = x->v[i].is;
 		start = !v[i].runs && x->v[i].start > start ? x->v[i].start : start;
 	}
-	const struct td_pool_size twice = td_pool_shadow_missing(x->want, td_pool_shadow_held(v, x->n));
+	const struct td_pool_size twice = td_pool_shadow_missing(x->there, td_pool_shadow_held(v, x->n));
 	bool any = twice.cpus || twice.memory_mb, away = p->n->states & TD_NODE(DRAIN);
 	char *text = NULL, when[TD_TIME_LEN];
 	if (any && !away)
@@ -353,13 +353,24 @@ int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const stru
 	struct shadow_pass p = {.b = b, .s = s, .node = node, .n = n, .c = c};
 	td_auto_objects struct td_objects there = {0};
 	td_informer_by_index(b->others, "node", node->name, &there);
+	td_entrance_promised(b, node->name, true, &there);
+	const size_t n_there = there.n;
 	td_entrance_promised(b, node->name, false, &there);
 	bool known = td_shadow_want_of(b, s, node, &there, &p.now);
+	struct td_pool_size without = p.now.want;
+	if (known && there.n > n_there) { // the words are about those that are there
+		struct td_objects some = {.v = there.v, .n = n_there};
+		struct td_pool_size all = p.now.want;
+		known = td_shadow_want_of(b, s, node, &some, &p.now);
+		without = p.now.want;
+		p.now.want = all;
+	}
 
 	pthread_mutex_lock(&b->shadows->lock);
 	struct td_shadow_of *x = p.x = td_shadow_of_locked(b->shadows, node->name);
 	x->on = s->shadows;
 	x->want = known ? p.now.want : x->want;
+	x->there = known ? without : x->there;
 	if (x->unsure_ms && b->shadows->listed_ms > x->unsure_ms)
 		x->unsure_ms = 0;
 	bool idle = !x->n && !x->want.cpus && !x->said;

@@ -16,11 +16,12 @@ struct td_shadow_of { // one node
 	struct td_shadow_job v[TD_SHADOWS_MAX];
 	size_t n;
 	struct td_pool_size want;
-	bool on;           // spec.shadows
-	int64_t seen[2];   // what the node had given out when the jobs were read last: CPUs, MB
-	int64_t refuse[2]; // the same, when Slurm refused an allocation; -1: it did not
-	int64_t unsure_ms; // mono: a submit may have happened; a listing that begins later tells. 0: none
-	char *said;        // the last event
+	struct td_pool_size there; // of want: without pods that wait at the gate (entrance.h)
+	bool on;                   // spec.shadows
+	int64_t seen[2];           // what the node had given out when the jobs were read last: CPUs, MB
+	int64_t refuse[2];         // the same, when Slurm refused an allocation; -1: it did not
+	int64_t unsure_ms;         // mono: a submit may have happened; a listing that begins later tells. 0: none
+	char *said;                // the last event
 	UT_hash_handle hh;
 };
 struct td_shadows {
