@@ -102,6 +102,8 @@
 // scheduling gate that such a pod has until they do (bridge/syncer/entrance.h).
 #define TD_ANN_SHADOW_NODE "tandem.dev/shadow-node"
 #define TD_GATE_SHADOW "tandem.dev/shadow"
+// By an administrator, on a namespace: "enabled", its pods get that gate (deploy/manifests/mutating.yaml). Policies read it.
+#define TD_LABEL_SHADOW_GATE "tandem.dev/shadow-gate"
 // By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
 #define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
 // By the operator: devices that are out of service for their health, while the others of the node work; and why, as in
@@ -196,6 +198,8 @@
 #define TD_ANN_STORAGE "tandem.dev/storage"
 // By the operator on the same: which claims of those are in this namespace, "fs home". Policies cannot look.
 #define TD_ANN_STORAGE_CLAIMS "tandem.dev/storage-claims"
+// By an administrator on the same: whose the pods are that controllers make and that name nobody. Policies read it.
+#define TD_ANN_UNNAMED "tandem.dev/unnamed"
 // On a pod of the embedded plane, by the API server: the umask of its processes, in octal.
 #define TD_ANN_UMASK "tandem.dev/umask"
 // On a pod: its gang or session has a network of its own ("private"). By a person, or as its Tenant says.

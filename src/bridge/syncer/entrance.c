@@ -14,7 +14,7 @@
 enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, ELSEWHERE_MS = 5000 };
 #define HOSTNAME "kubernetes.io/hostname"
 
-struct waiter { // a pod with the gate
+struct gate_waiter { // a pod with the gate
 	char *uid;
 	char *node;               // promised; NULL: none yet
 	int64_t since_ms;         // mono: when it was promised, or when the whole pool was looked at last
@@ -30,12 +30,12 @@ struct td_entrance {
 	struct td_strv gone;  // uids of pods that wait no more
 	struct td_queue *queue;
 	// Of the one worker.
-	struct waiter *by_uid;
+	struct gate_waiter *by_uid;
 	size_t at;             // where the next look begins: room of one node is used up first
 	char *last, *last_uid; // the pod that was promised a node last, until the cache shows it
 };
 
-static struct waiter *forget(struct td_entrance *e, struct waiter *w)
+static struct gate_waiter *forget(struct td_entrance *e, struct gate_waiter *w)
 {
 	if (!w)
 		return NULL;
@@ -58,7 +58,7 @@ struct td_entrance *td_entrance_new(const struct td_clock *clock)
 
 struct td_entrance *td_entrance_free(struct td_entrance *e)
 {
-	struct waiter *w, *tmp;
+	struct gate_waiter *w, *tmp;
 	if (!e)
 		return NULL;
 	HASH_ITER (hh, e->by_uid, w, tmp)
@@ -219,7 +219,7 @@ static bool look(struct td_bridge *b, const struct td_settings *s, const struct 
 // Looks at up to LOOK nodes of `nodes`. The one with room now; NULL: none among these. Of the whole round, w knows what
 // was seen.
 static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
-					  struct waiter *w, const struct td_slurm_nodes *nodes)
+					  struct gate_waiter *w, const struct td_slurm_nodes *nodes)
 {
 	struct td_entrance *e = b->entrance;
 	for (size_t i = 0; i < LOOK && w->looked < nodes->n; i++, w->looked++, e->at++) {
@@ -244,7 +244,7 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 	return NULL;
 }
 
-static void next_round(struct waiter *w)
+static void next_round(struct gate_waiter *w)
 {
 	w->looked = 0;
 	w->any = false;
@@ -271,7 +271,7 @@ static int write(struct td_bridge *b, const struct td_object *pod, const yyjson_
 	return td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, patch, c, NULL, err);
 }
 
-static int promise(struct td_bridge *b, const struct td_object *pod, struct waiter *w, const char *node,
+static int promise(struct td_bridge *b, const struct td_object *pod, struct gate_waiter *w, const char *node,
 		   struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -308,7 +308,7 @@ static int lift(struct td_bridge *b, const struct td_object *pod, const struct t
 }
 
 // Says on the pod why it waits.
-static void say(struct td_bridge *b, const struct td_object *pod, struct waiter *w, struct td_cancel *c,
+static void say(struct td_bridge *b, const struct td_object *pod, struct gate_waiter *w, struct td_cancel *c,
 		const char *text)
 {
 	if (td_streq(w->said, text))
@@ -335,9 +335,9 @@ static bool shadowed(struct td_bridge *b, const struct td_object *pod)
 	return false;
 }
 
-static struct waiter *waiter_of(struct td_entrance *e, const struct td_object *pod)
+static struct gate_waiter *waiter_of(struct td_entrance *e, const struct td_object *pod)
 {
-	struct waiter *w;
+	struct gate_waiter *w;
 	HASH_FIND_STR(e->by_uid, pod->uid, w);
 	if (!w) {
 		w = td_calloc(1, sizeof(*w));
@@ -354,7 +354,7 @@ static void tidy(struct td_entrance *e)
 	e->gone = (struct td_strv){0};
 	pthread_mutex_unlock(&e->lock);
 	for (size_t i = 0; i < gone.n; i++) {
-		struct waiter *w;
+		struct gate_waiter *w;
 		HASH_FIND_STR(e->by_uid, gone.v[i], w);
 		forget(e, w);
 	}
@@ -370,7 +370,7 @@ static bool behind(struct td_bridge *b)
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(e->last, &ns, &name);
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(b->unplaced, ns, name);
-	struct waiter *w;
+	struct gate_waiter *w;
 	HASH_FIND_STR(e->by_uid, e->last_uid, w);
 	if (pod && w && td_streq(pod->uid, e->last_uid) && gated(pod, NULL) &&
 	    !td_streq(td_object_annotation(pod, TD_ANN_SHADOW_NODE), w->node))
@@ -382,7 +382,7 @@ static bool behind(struct td_bridge *b)
 }
 
 // A whole round has found no room. Says so; a pod without a promise is promised the node where it lacks least.
-static int wait_for_room(struct td_bridge *b, const struct td_object *pod, struct waiter *w, const char *at,
+static int wait_for_room(struct td_bridge *b, const struct td_object *pod, struct gate_waiter *w, const char *at,
 			 struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *text = NULL, *node = NULL;
@@ -414,7 +414,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 	tidy(b->entrance);
 	if (!pod || td_object_deleting(pod) || !gated(pod, &others) || others)
 		return 0;
-	struct waiter *w = waiter_of(b->entrance, pod);
+	struct gate_waiter *w = waiter_of(b->entrance, pod);
 	if (!s || !snap || td_now(b) - snap->asked_ms > OLD_MS || !atomic_load(&b->listed)) {
 		*again_ms = AWAY_MS;
 		if (s && s->shadows)
