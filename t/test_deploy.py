@@ -333,23 +333,35 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
 
         # What its people may write does not help.
         assert "only Tandem's bridge takes tandem.dev/shadow off" in refused("patch", "pod", name, "-n", "web", "--type=merge", "-p", '{"spec":{"schedulingGates":null}}')
-        assert "are what Slurm granted" in refused("annotate", "pod", name, "-n", "web", "--overwrite", "tandem.dev/shadow-node=n1")
+        assert "are what Slurm granted" in refused("annotate", "pod", name, "-n", "web", "--overwrite", "tandem.dev/shadow-node=elsewhere")
         assert "write nodeSelector: {kubernetes.io/hostname: n1} instead" in refused("create", "-f", "-", input=json.dumps(one | {"spec": one["spec"] | {"nodeName": "n1"}}))
 
         # A bridge that dies on the way loses nothing; the pod comes before a job that waited before it.
         first = batch("n2", 2)
-        site.kubectl("-n", SYSTEM, "delete", "pods", "-l", "tandem.dev/bridge", "--grace-period=0", "--force")
+        site.kubectl("-n", SYSTEM, "delete", "pods", "-l", "tandem.dev/bridge", "--wait=false")
         site.slurm("scancel", jobs["n2"])
         wait_for("it runs there", lambda: set(runs()) == {"n0", "n2"}, 90)
         assert held()["n2"] == before["n2"] + 3 and not waits()
         wait_for("and then the job", lambda: first in running(), 60)
         assert not [n for n in site.items("nodes") if "twice" in n["metadata"]["annotations"]["tandem.dev/slurm-shadow"]]
-        site.kubectl("-n", "web", "delete", "deployment", "web")
+
+        # One that may use one node only, which is drained: that is no reason to let it go anywhere.
+        site.slurm("scontrol", "update", "nodename=n1", "state=drain", "reason=disk")
+        only = one | {"metadata": {"name": "only", "namespace": "web"}, "spec": one["spec"] | {"nodeSelector": {"kubernetes.io/hostname": "n1"}}}
+        wait_for("n1 is closed", lambda: "tandem.dev/slurm-drain" in json.dumps(pick("get", "node", "n1")["spec"].get("taints", [])), 60)
+        site.kubectl("create", "--as=dev", "-f", "-", input=json.dumps(only))
+        wait_for("it says so", lambda: waits() and "no node of the pool that it may use has room for it now" in said(waits()[0]), 60)
+        site.slurm("scancel", jobs["n1"])
+        site.slurm("scontrol", "update", "nodename=n1", "state=undrain")
+        wait_for("it runs there", lambda: "n1" in runs(), 60)
+        assert held()["n1"] == before["n1"] + 3
+        site.kubectl("-n", "web", "delete", "deployment/web", "pod/only", "--wait=false")
         wait_for("what they had is free", lambda: held() == before, 60)
     finally:
         patch(enabled=None)
         site.kubectl("delete", "namespace", "web", "--wait=false")
         site.slurm("scancel", *batches)
+        site.slurm("scontrol", "update", "nodename=n1", "state=undrain")
         wait_for("nothing is gated any more", lambda: "shadows" not in pick("-n", SYSTEM, "get", "configmap", "tandem-pools")["data"] and not held(), 60)
         site.kubectl("delete", "-f", ROOT / "deploy/manifests/mutating.yaml")
 

@@ -7,6 +7,7 @@
 #include "api/condition.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "api/taint.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -184,6 +185,37 @@ static bool closed(const struct td_slurm_node *n)
 	       n->states & (TD_NODE(DRAIN) | TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE_ABSENT);
 }
 
+// Taints that come and go with what a node is doing.
+static bool passes_by(const char *taint)
+{
+	return td_starts(taint, "node.kubernetes.io/") || td_starts(taint, "node.cloudprovider.kubernetes.io/") ||
+	       td_taint_ours(taint);
+}
+
+// May the pod use the node some day, when what it is doing now is over?
+static bool some_day(const struct td_object *pod, const struct td_object *node)
+{
+	const yyjson_val *spec = td_jget(pod->root, "spec");
+	bool any = false;
+	yyjson_val *t;
+	size_t i, n;
+	if (td_api_pod_fits_node(spec, node->root, true, NULL))
+		return true;
+	yyjson_arr_foreach (td_jget(node->root, "spec.taints"), i, n, t)
+		any |= passes_by(td_jstr_or(t, "key", ""));
+	if (!any)
+		return false;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *taints = td_jm_arr(d, root, "spec.taints");
+	td_jm_copyval(d, root, "metadata.labels", td_jget(node->root, "metadata.labels"));
+	td_jm_str(d, root, "metadata.name", node->name);
+	yyjson_arr_foreach (td_jget(node->root, "spec.taints"), i, n, t)
+		if (!passes_by(td_jstr_or(t, "key", "")))
+			yyjson_mut_arr_append(taints, yyjson_val_mut_copy(d, t));
+	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));
+	return td_api_pod_fits_node(spec, td_json_root(copy), true, NULL);
+}
+
 // What the node has for the pod. False: what Slurm gives out there is not known.
 static bool look(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
 		 const struct td_object *node, const struct td_slurm_node *n, struct td_pool_door *ret)
@@ -226,11 +258,12 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 		const struct td_slurm_node *n = &nodes->v[e->at % nodes->n];
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, n->name);
 		struct td_pool_door door;
-		if (!node || !td_object_label(node, HOSTNAME) ||
-		    !td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL))
+		if (!node || !some_day(pod, node))
 			continue;
 		w->any = true;
-		if (!look(b, s, pod, node, n, &door))
+		if (!td_object_label(node, HOSTNAME) ||
+		    !td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL) ||
+		    !look(b, s, pod, node, n, &door))
 			continue;
 		enum td_pool_door_is is = td_pool_door(&door);
 		if (is == TD_DOOR_NOW)
@@ -323,14 +356,13 @@ static void say(struct td_bridge *b, const struct td_object *pod, struct gate_wa
 }
 
 // ---- reconcile ----
-// Does a shadow of anybody's hold something on some node that the pod may use?
+// Is the pod for a node where anybody has shadows? Asked only where none of ours is for it.
 static bool shadowed(struct td_bridge *b, const struct td_object *pod)
 {
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(b->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++)
-		if (td_object_annotation(nodes.v[i], TD_ANN_SHADOW) &&
-		    td_api_pod_fits_node(td_jget(pod->root, "spec"), nodes.v[i]->root, true, NULL))
+		if (td_object_annotation(nodes.v[i], TD_ANN_SHADOW) && some_day(pod, nodes.v[i]))
 			return true;
 	return false;
 }
