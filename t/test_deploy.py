@@ -361,7 +361,6 @@ def test_pods_of_other_schedulers_wait_for_their_shadow(site):
         patch(enabled=None)
         site.kubectl("delete", "namespace", "web", "--wait=false")
         site.slurm("scancel", *batches)
-        site.slurm("scontrol", "update", "nodename=n1", "state=undrain")
         wait_for("nothing is gated any more", lambda: "shadows" not in pick("-n", SYSTEM, "get", "configmap", "tandem-pools")["data"] and not held(), 60)
         site.kubectl("delete", "-f", ROOT / "deploy/manifests/mutating.yaml")
 
