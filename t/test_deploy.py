@@ -85,6 +85,12 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
                   f"{role}.resources": '{"requests":{"cpu":"7"}}'}
     for path in paths(values, schema):
         assert out(*template, "--set-json" if other[path][0] in "[{" else "--set", f"{path}={other[path]}") != base, f"{path} does nothing"
+    # The policies that write: the chart takes the version that the cluster serves.
+    mutating = [*template, "--set", "mutatingPolicies.enabled=true", "--show-only", "templates/80-mutating.yaml"]
+    want = objects((ROOT / "deploy/manifests/mutating.yaml").read_text())
+    assert {k: plain(v) for k, v in objects(out(*mutating)).items()} == {k: plain(v) for k, v in want.items()} and len(want) == 6
+    newer = objects(out(*mutating, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")).values()
+    assert {d["apiVersion"] for d in want.values()} == {"admissionregistration.k8s.io/v1beta1"} and {d["apiVersion"] for d in newer} == {"admissionregistration.k8s.io/v1"}
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
     assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]
