@@ -79,12 +79,18 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
              "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
              "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site", "agent.podLogs": "/srv/logs",
-             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
+             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "mutatingPolicies.enabled": "true", "admissionPolicy.jobSetController": "system:serviceaccount:a:b", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
     for role in ("operator", "bridge", "agent"):
         other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',
                   f"{role}.resources": '{"requests":{"cpu":"7"}}'}
     for path in paths(values, schema):
         assert out(*template, "--set-json" if other[path][0] in "[{" else "--set", f"{path}={other[path]}") != base, f"{path} does nothing"
+    # The policies that write: the chart takes the version that the cluster serves.
+    mutating = [*template, "--set", "mutatingPolicies.enabled=true", "--show-only", "templates/80-mutating.yaml"]
+    want = objects((ROOT / "deploy/manifests/mutating.yaml").read_text())
+    assert {k: plain(v) for k, v in objects(out(*mutating)).items()} == {k: plain(v) for k, v in want.items()} and len(want) == 6
+    newer = objects(out(*mutating, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")).values()
+    assert {d["apiVersion"] for d in want.values()} == {"admissionregistration.k8s.io/v1beta1"} and {d["apiVersion"] for d in newer} == {"admissionregistration.k8s.io/v1"}
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
     assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]
@@ -271,6 +277,98 @@ def test_what_slurm_gives_out_goes_to_nobody_else(site):
     wait_for("the operator puts it right", lambda: given() == {"schedulers": "tandem"}, 60)
     for p in site.items("pods", "-n", "slurm"):
         assert (p["spec"]["priorityClassName"], p["spec"]["priority"], p["spec"]["preemptionPolicy"]) == ("tandem-slurm", 1000000000, "Never"), p["metadata"]["name"]
+
+
+@pytest.mark.feature("A17.2", "A17.5")
+def test_pods_of_other_schedulers_wait_for_their_shadow(site):
+    """kube-scheduler's own pods: each waits at a gate until Slurm holds its CPUs on one node, which it then has, and nobody's share is given twice."""
+    pick = lambda *argv: json.loads(site.kubectl(*argv, "-o", "json"))
+    web = lambda: {p["metadata"]["name"]: p for p in site.items("pods", "-n", "web")}
+    runs = lambda: {p["spec"]["nodeName"]: p for p in web().values() if p["status"]["phase"] == "Running"}
+    waits = lambda: [p for p in web().values() if p["spec"].get("schedulingGates") == [{"name": "tandem.dev/shadow"}]]
+    said = lambda p: next((c.get("message", "") for c in p["status"].get("conditions", []) if c["type"] == "PodScheduled"), "")
+
+    def held():
+        """The CPUs that shadows hold: {node: CPUs}."""
+        got = collections.Counter()
+        for node, cpus, name in (line.split() for line in site.slurm("squeue", "-h", "-a", "-t", "R", "-o", "%N %C %j").splitlines()):
+            got[node] += int(cpus) * (name == f"foreign-pods-{node}")
+        return +got
+
+    batches = []
+
+    def batch(node, cpus):
+        batches.append(site.slurm("sbatch", "--parsable", "-w", node, f"-c{cpus}", "--mem=100", "-o", "/dev/null", "--wrap", "exec sleep 100000").strip())
+        return batches[-1]
+    running = lambda: site.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
+
+    def refused(*argv, **kw):
+        r = subprocess.run(["kubectl", *argv, "--as=dev"], capture_output=True, text=True, timeout=60, env=site.env, **kw)
+        assert r.returncode, r.stdout
+        return r.stderr
+    patch = lambda **kw: site.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"shadows": kw}}))
+    site.namespace("web")
+    site.kubectl("label", "namespace", "web", "tandem.dev/shadow-gate=enabled")
+    site.kubectl("create", "rolebinding", "dev", "-n", "web", "--clusterrole=edit", "--user=dev")
+    site.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    patch(enabled=True)
+    try:
+        wait_for("the policies know the nodes", lambda: pick("-n", SYSTEM, "get", "configmap", "tandem-pools")["data"].get("shadows") == "n0 n1 n2", 60)
+        wait_for("shadows hold what is beyond the reserve", lambda: all(held().get(n, 0) == int(json.loads(o["metadata"]["annotations"]["tandem.dev/slurm-shadow"])["cpu"]) for n, o in ((o["metadata"]["name"], o) for o in site.items("nodes"))), 60)
+        one = json.loads(pod("one", 3))
+        del one["spec"]["schedulerName"]
+        one["metadata"]["namespace"] = "web"
+        dry = lambda: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(one)))["spec"].get("schedulingGates")
+        wait_for("the gate is put on", lambda: dry() == [{"name": "tandem.dev/shadow"}], 60)
+        before = held()
+        jobs = {n: batch(n, 17 - before[n] - room) for n, room in (("n0", 6), ("n1", 0), ("n2", 0))}
+        wait_for("jobs have the rest", lambda: set(batches) <= set(running()), 60)
+
+        # Two replicas of a Deployment that must not share a node: kube-scheduler would have room for both at once, Slurm has on one node only.
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}}
+        meta = {"name": "web", "namespace": "web"}
+        spec = {k: v for k, v in one["spec"].items() if k != "restartPolicy"} | {"affinity": apart}
+        site.kubectl("create", "--as=dev", "-f", "-", input=json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec}}}))
+        wait_for("one runs where Slurm holds its CPUs", lambda: set(runs()) == {"n0"}, 60)
+        assert held()["n0"] == before["n0"] + 3
+        assert (got := runs()["n0"]["spec"])["nodeSelector"] == {"kubernetes.io/hostname": "n0"} and "schedulingGates" not in got
+        wait_for("the other says what it waits for", lambda: waits() and "it waits until Slurm holds its CPUs and memory on n" in said(waits()[0]), 60)
+        name = waits()[0]["metadata"]["name"]
+        assert "waits at the gate tandem.dev/shadow: it waits until Slurm" in site.cmd("why", "-n", "web", name)
+
+        # What its people may write does not help.
+        assert "only Tandem's bridge takes tandem.dev/shadow off" in refused("patch", "pod", name, "-n", "web", "--type=merge", "-p", '{"spec":{"schedulingGates":null}}')
+        assert "are what Slurm granted" in refused("annotate", "pod", name, "-n", "web", "--overwrite", "tandem.dev/shadow-node=elsewhere")
+        assert "write nodeSelector: {kubernetes.io/hostname: n1} instead" in refused("create", "-f", "-", input=json.dumps(one | {"spec": one["spec"] | {"nodeName": "n1"}}))
+
+        # A bridge that dies on the way loses nothing; the pod comes before a job that waited before it.
+        first = batch("n2", 2)
+        site.kubectl("-n", SYSTEM, "delete", "pods", "-l", "tandem.dev/bridge", "--wait=false")
+        site.slurm("scancel", jobs["n2"])
+        wait_for("it runs there", lambda: set(runs()) == {"n0", "n2"}, 90)
+        assert held()["n2"] == before["n2"] + 3 and not waits()
+        wait_for("and then the job", lambda: first in running(), 60)
+        assert not [n for n in site.items("nodes") if "twice" in n["metadata"]["annotations"]["tandem.dev/slurm-shadow"]]
+
+        # One that may use one node only, which is drained: that is no reason to let it go anywhere.
+        site.slurm("scontrol", "update", "nodename=n1", "state=drain", "reason=disk")
+        only = one | {"metadata": {"name": "only", "namespace": "web"}, "spec": one["spec"] | {"nodeSelector": {"kubernetes.io/hostname": "n1"}}}
+        wait_for("n1 is closed", lambda: "tandem.dev/slurm-drain" in json.dumps(pick("get", "node", "n1")["spec"].get("taints", [])), 60)
+        site.kubectl("create", "--as=dev", "-f", "-", input=json.dumps(only))
+        wait_for("it says so", lambda: waits() and "no node of the pool that it may use has room for it now" in said(waits()[0]), 60)
+        site.slurm("scancel", jobs["n1"])
+        site.slurm("scontrol", "update", "nodename=n1", "state=undrain")
+        wait_for("it runs there", lambda: "n1" in runs(), 60)
+        assert held()["n1"] == before["n1"] + 3
+        site.kubectl("-n", "web", "delete", "deployment/web", "pod/only", "--wait=false")
+        wait_for("what they had is free", lambda: held() == before, 60)
+    finally:
+        patch(enabled=None)
+        site.kubectl("delete", "namespace", "web", "--wait=false")
+        site.slurm("scancel", *batches)
+        wait_for("nothing is gated any more", lambda: "shadows" not in pick("-n", SYSTEM, "get", "configmap", "tandem-pools")["data"] and not held(), 60)
+        site.kubectl("delete", "-f", ROOT / "deploy/manifests/mutating.yaml")
 
 
 @pytest.mark.feature("A7.1", "A16.4")

@@ -424,6 +424,136 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     wait_for("its kubelet decides", lambda: status()["phase"] == "Running" or (status()["phase"], status().get("reason")) == ("Failed", "SupplementalGroupsPolicyNotSupported"), 60)
 
 
+@pytest.mark.feature("A13.3", "A13.4")
+def test_pods_of_a_tenant_get_their_persons_numbers_and_homes(site):
+    """deploy/manifests/mutating.yaml: what the policies of the test before want, written by the API server, for what controllers make too; and what nobody gets by it."""
+    c, masters = site, ("--as-group=system:masters",)
+    enforce(c, "tandem-people", "tandem-people-jobsets", "tandem-identities")
+    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    notes = {"tandem.dev/people": "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob", "tandem.dev/storage-claims": "fs home",
+             "tandem.dev/storage": "rw:claim:home:home:/home:\nrw:host:scratch:/mnt/scratch:/scratch:\nro:claim:sets:fs:/sets:all/sets\nrw:claim:gone:gone:/gone:\nro:host:data:/mnt/data:/data:"}
+    space = lambda name, labels=(), **more: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name, **dict(labels)}, "annotations": {**notes, **more}}}
+    people = [{"kind": "User", "name": u, "apiGroup": "rbac.authorization.k8s.io"} for u in ("ann", "oidc:bob", "eve")]
+    jobset = {"group": "jobset.x-k8s.io", "scope": "Namespaced", "names": {"kind": "JobSet", "plural": "jobsets", "singular": "jobset"}, "versions": [
+        {"name": "v1alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}
+    apply(c, space("filled"), space("shut", {"pod-security.kubernetes.io/enforce": "baseline"}, **{"tandem.dev/unnamed": "ann"}),
+          {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "jobsets.jobset.x-k8s.io"}, "spec": jobset},
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "filled-members"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}, "subjects": people})
+    for ns in ("filled", "shut"):
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", ns, check=False), 60)
+
+    def dry(user, p, *groups, ns="filled"):
+        p["metadata"]["namespace"] = ns
+        return json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", "--as", user, *groups, input=json.dumps(p)))
+    made = lambda user, p, *groups, ns="filled": may_create(c, p | {"metadata": p["metadata"] | {"namespace": ns}}, "--as", user, *groups)
+    plain = lambda **spec: pod("p", "filled", **spec)
+    wait_for("they count", lambda: not made("ann", plain()), 60)
+    got = dry("ann", plain(initContainers=[{"name": "first", "image": "debian:13", "volumeMounts": [{"name": "own", "mountPath": "/home"}]}], volumes=[{"name": "own", "emptyDir": {}}]))
+    assert got["metadata"]["annotations"]["tandem.dev/user"] == "ann"
+    assert got["spec"]["securityContext"] == {"runAsUser": 3000, "runAsGroup": 3000, "runAsNonRoot": True, "supplementalGroups": [5000, 5001], "supplementalGroupsPolicy": "Strict"}
+    mounts = lambda k: {m["mountPath"]: (m["name"], m.get("subPath"), m.get("readOnly", False)) for m in k["volumeMounts"] if not m["name"].startswith("kube-api")}
+    main, first = got["spec"]["containers"][0], got["spec"]["initContainers"][0]
+    rest = {"/scratch": ("storage-scratch", None, False), "/sets": ("storage-sets", "all/sets", True)}
+    assert mounts(main) == rest | {"/home": ("storage-home", None, False)} and mounts(first) == rest | {"/home": ("own", None, False)}  # what it says itself stays
+    for k in (main, first):
+        assert k["securityContext"] == {"allowPrivilegeEscalation": False} and {"name": "HOME", "value": "/home/ann"} in k["env"] and {"name": "USER", "value": "ann"} in k["env"]
+    sources = {v["name"]: v for v in got["spec"]["volumes"]}
+    assert sources["storage-home"]["persistentVolumeClaim"]["claimName"] == "home" and sources["storage-scratch"]["hostPath"]["path"] == "/mnt/scratch" and not {"storage-gone", "storage-data"} & set(sources)
+    assert dry("oidc:bob", plain())["spec"]["securityContext"]["runAsUser"] == 3001
+
+    # What is wrong stays wrong, and is refused.
+    named = lambda user, **spec: plain(**spec) | {"metadata": {"name": "p", "annotations": {"tandem.dev/user": user}}}
+    assert "the pod runs as ann" in made("ann", plain(securityContext={"runAsUser": 3001})) and "the pod runs as bob" in made("oidc:bob", plain(securityContext={"runAsUser": 0}))
+    assert "says whose pods these are" in made("oidc:bob", named("ann")) and "must be a member" in made("eve", plain())
+    sly = ("--as-group=system:serviceaccounts:filled", *masters)
+    assert "must be a member" in made("system:serviceaccount:filled:sly", plain(), *sly) and "says whose pods these are" in made("system:serviceaccount:filled:sly", named("ann"), *sly)
+
+    # What a person's Job or CronJob makes is his.
+    work = lambda **meta: {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "whose", "namespace": "filled"}, "spec": {"template": {"metadata": meta, "spec": {**pod("x", nodeSelector={"no": "node"})["spec"], "restartPolicy": "Never"}}}}
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "whose"}, "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": work()["spec"]}}}
+    assert dry("oidc:bob", cron)["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["annotations"] == {"tandem.dev/user": "oidc:bob"}
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(work(labels={"a": "b"}, annotations={"x": "y"})))
+    theirs = wait_for("its pod is made", lambda: items(c, "pods", "-n", "filled"), 60)[0]
+    assert theirs["metadata"]["annotations"]["tandem.dev/user"] == "ann" and theirs["metadata"]["annotations"]["x"] == "y" and theirs["spec"]["securityContext"]["runAsUser"] == 3000
+    c.kubectl("delete", "job", "whose", "-n", "filled")
+    # A template of nobody's: its pods are refused, and its Job says so.
+    c.kubectl("create", "-f", "-", "--as", "eve", input=json.dumps(work()))
+    wait_for("it says why", lambda: [e for e in items(c, "events", "-n", "filled") if e["reason"] == "FailedCreate" and "must be a member" in e.get("message", "")], 60)
+    c.kubectl("delete", "job", "whose", "-n", "filled")
+
+    # JobSet's controller is believed, because what people write into JobSets is looked at.
+    controller = ("system:serviceaccount:jobset-system:jobset-controller-manager", "--as-group=system:serviceaccounts:jobset-system", *masters)
+    sets = lambda user: {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": work(annotations={"tandem.dev/user": user})["spec"]}}]}}
+    wait_for("JobSets are looked at", lambda: "says whose pods these are: write oidc:bob" in made("oidc:bob", sets("ann"), *masters), 60)
+    assert not made("ann", sets("ann"), *masters) and not made(controller[0], work(annotations={"tandem.dev/user": "ann"}), *controller[1:])
+    other = "system:serviceaccount:other:jobset-controller-manager"
+    assert "says whose pods these are" in made(other, work(annotations={"tandem.dev/user": "ann"}), *masters) and "says whose pods these are" in made(controller[0], named("ann"), *controller[1:])
+
+    # Where an administrator says whose unnamed pods are, another controller's are his; a person's are not. And no directories of nodes where Pod Security forbids them.
+    got = dry(other, plain(), *masters, ns="shut")
+    assert got["metadata"]["annotations"]["tandem.dev/user"] == "ann" and got["spec"]["securityContext"]["runAsUser"] == 3000 and "storage-scratch" not in {v["name"] for v in got["spec"]["volumes"]}
+    assert "must be a member" in made("eve", plain(), ns="shut") and "says whose pods these are" in made("eve", named("ann"), ns="shut")
+    assert "forbidden: User" in refused(c, "annotate", "namespace", "shut", "--overwrite", "tandem.dev/unnamed=eve", "--as", "eve")
+
+
+@pytest.mark.feature("A17.5")
+def test_the_gate_at_the_entrance_is_put_on_and_taken_off_by_nobody_else(site):
+    """Namespaces with the label tandem.dev/shadow-gate, with the policy that writes the gate and without it; t/test_deploy.py shows the bridge at it."""
+    c = site
+    enforce(c, "tandem-shadow-gate", "tandem-grants")
+    c.kubectl("delete", "--ignore-not-found", "mutatingadmissionpolicybinding", "tandem-shadow-gate")
+    apply(c, pools(shadows="n0 n7"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gated", "labels": {"tandem.dev/shadow-gate": "enabled"}}},
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "gated", "namespace": "gated"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+           "subjects": [{"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}]})
+    wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", "-n", "gated", check=False), 60)
+    gate = [{"name": "tandem.dev/shadow"}]
+    made = lambda p, user="ann", *groups: may_create(c, p, "--as", user, *groups)
+    mine = lambda name="p", **spec: pod(name, "gated", **spec)
+    # Where the API server writes nothing: the words say what to write.
+    wait_for("it counts", lambda: "write schedulingGates: [{name: tandem.dev/shadow}], in the template of what makes them" in made(mine()), 60)
+    assert not made(mine(schedulingGates=gate)) and not made(mine(schedulerName="tandem")) and not made(pod("p"), "admin", "--as-group=system:masters")
+    assert "leave tandem.dev/shadow out" in made(mine(schedulingGates=gate, schedulerName="tandem"))
+    # Past it: by the node's name, and by an owner that is none of its.
+    assert "write nodeSelector: {kubernetes.io/hostname: n0} instead" in made(mine(nodeName="n0")) and not made(mine(nodeName="elsewhere"))
+    daemon = mine()
+    daemon["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]
+    assert "write schedulingGates" in made(daemon)
+
+    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", "--as", "ann", input=json.dumps(p)))["spec"].get("schedulingGates")
+    wait_for("the gate is written", lambda: not made(mine()), 60)
+    own = [{"name": "example.com/own"}]
+    assert dry(daemon) == dry(mine(schedulingGates=gate)) == dry(mine(schedulerName="other")) == gate and dry(mine(schedulingGates=own)) == own + gate and not dry(mine(schedulerName="tandem"))
+    meta, template = {"name": "web", "namespace": "gated"}, {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    shape = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": shape}))
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {**shape, "selector": {"matchLabels": {"a": "c"}}, "template": {**template, "metadata": {"labels": {"a": "c"}}}}}))
+    wait_for("a node's own starts at once", lambda: (p := items(c, "pods", "-n", "gated", "-l", "a=b")) and p[0]["status"]["phase"] == "Running", 60)
+    waits = wait_for("another waits", lambda: items(c, "pods", "-n", "gated", "-l", "a=c"), 60)[0]
+    assert waits["spec"]["schedulingGates"] == gate and [(k["status"], k["reason"]) for k in waits["status"]["conditions"]] == [("False", "SchedulingGated")]
+
+    # Nobody takes it off, an administrator neither; the bridge does, and says where it goes. Who may write the pod may narrow where it may go, and no more.
+    name = waits["metadata"]["name"]
+    off = ("patch", "pod", name, "-n", "gated", "--type=merge", "-p", '{"spec":{"schedulingGates":null}}')
+    for who in (("--as", "ann"), ()):
+        assert "only Tandem's bridge takes tandem.dev/shadow off" in refused(c, *off, *who)
+        assert "are what Slurm granted" in refused(c, "annotate", "pod", name, "-n", "gated", "tandem.dev/shadow-node=n0", *who)
+    assert "Forbidden" in refused(c, "create", "--raw", f"/api/v1/namespaces/gated/pods/{name}/binding", "-f", "-", "--as", "ann", input="{}")
+    c.kubectl("label", "pod", name, "-n", "gated", "still=here", "--as", "ann")
+    patch = json.dumps({"metadata": {"annotations": {"tandem.dev/shadow-node": "n0"}}, "spec": {"schedulingGates": [], "nodeSelector": {"kubernetes.io/hostname": "n0"}}})
+    assert as_bridge(c, f"/api/v1/namespaces/gated/pods/{name}", patch) == 200
+    wait_for("then its scheduler places it", lambda: get(c, "pod", name, "-n", "gated")["spec"].get("nodeName") == "n0", 60)
+
+    # Without a bridge: the label goes, and then the gate can.
+    c.kubectl("create", "-f", "-", "--as", "ann", input=json.dumps(mine("late")))
+    assert "forbidden: User" in refused(c, "label", "namespace", "gated", "tandem.dev/shadow-gate-", "--as", "ann")
+    c.kubectl("label", "namespace", "gated", "tandem.dev/shadow-gate-")
+    wait_for("it can be taken off", lambda: subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, "patch", "pod", "late", "-n", "gated", "--type=merge", "-p", '{"spec":{"schedulingGates":null}}', "--as", "ann"], capture_output=True, timeout=60).returncode == 0, 60)
+    runs(c, "late", "gated")
+    c.kubectl("delete", "namespace", "gated", "--wait=false")
+    apply(c, pools())
+
+
 @pytest.mark.feature("A19.2", "A19.3")
 def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
     """deploy/examples/through-slurm.yaml: who makes the pods does not know of Slurm. What asks for nothing, or names a scheduler, is left alone."""

@@ -95,6 +95,21 @@ def test_each_user_has_a_scratch_directory_of_his_own_on_each_node(pool):
     assert as_(pool, "ann", "ls /scratch").returncode  # login pods have none
 
 
+@pytest.mark.feature("A13.3")
+def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
+    """For deploy/manifests/mutating.yaml, which cannot look: t/test_policy.py shows what it does with it."""
+    notes = lambda: pool.get("namespace", "lab")["metadata"].get("annotations", {})
+    pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "lab"}, "spec": {
+        "cluster": {"namespace": "slurm", "name": "main"}, "namespaces": ["lab"], "storage": {"mode": "posix"}, "members": [{"user": "ann"}]}})
+    wait_for("its namespace is made", lambda: pool.run("kubectl", "get", "namespace", "lab", check=False).returncode == 0 and ":claim:" in notes().get("tandem.dev/storage", ""))
+    assert "tandem.dev/storage-claims" not in notes()
+    for name in ("home", "other"):
+        pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
+    wait_for("it says so", lambda: notes().get("tandem.dev/storage-claims") == "home")
+    pool.kubectl("delete", "tenant", "lab", "--wait=false")
+    pool.kubectl("delete", "namespace", "lab", "--wait=false")
+
+
 @pytest.mark.feature("A2.1", "A13.3")
 def test_a_partition_is_for_the_members_of_a_group(pool):
     assert srun(pool, "ann", "id -un", "-p", "fast") == "ann\n"

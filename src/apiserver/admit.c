@@ -47,10 +47,10 @@ bool td_srv_container_next(struct td_srv_container *c)
 
 // ---- the annotations of a grant ----
 static const char *const grant_keys[] = {
-	TD_ANN_JOB,         TD_ANN_START,          TD_ANN_RESTARTS,  TD_ANN_DEVICES,   TD_ANN_CPUS,
-	TD_ANN_EPOCH,       TD_ANN_ENDED,          TD_ANN_GANG_UID,  TD_ANN_GANG_NAME, TD_ANN_GANG_RANK,
-	TD_ANN_GANG_WORLD,  TD_ANN_GANG_HOSTS,     TD_ANN_GANG_MOST, TD_ANN_GANG_CORE, TD_ANN_GANG_ROLES,
-	TD_LABEL_GANG_ROLE, TD_ANN_SHADOW_DEVICES, TD_ANN_ACCOUNT};
+	TD_ANN_JOB,         TD_ANN_START,          TD_ANN_RESTARTS,    TD_ANN_DEVICES,   TD_ANN_CPUS,
+	TD_ANN_EPOCH,       TD_ANN_ENDED,          TD_ANN_GANG_UID,    TD_ANN_GANG_NAME, TD_ANN_GANG_RANK,
+	TD_ANN_GANG_WORLD,  TD_ANN_GANG_HOSTS,     TD_ANN_GANG_MOST,   TD_ANN_GANG_CORE, TD_ANN_GANG_ROLES,
+	TD_LABEL_GANG_ROLE, TD_ANN_SHADOW_DEVICES, TD_ANN_SHADOW_NODE, TD_ANN_ACCOUNT};
 
 static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 {

@@ -98,6 +98,12 @@
 // Part of what stands for a grant of a pod that Slurm did not place, JSON: the devices that a shadow holds for it, and
 // that shadow's job, {"nvidia.com/gpu":"1","job":17,"start":1700000000}.
 #define TD_ANN_SHADOW_DEVICES "tandem.dev/shadow-devices"
+// By the bridge: the node that a pod of another scheduler is to have, whose room shadows hold or are to hold. And the
+// scheduling gate that such a pod has until they do (bridge/syncer/entrance.h).
+#define TD_ANN_SHADOW_NODE "tandem.dev/shadow-node"
+#define TD_GATE_SHADOW "tandem.dev/shadow"
+// By an administrator, on a namespace: "enabled", its pods get that gate (deploy/manifests/mutating.yaml). Policies read it.
+#define TD_LABEL_SHADOW_GATE "tandem.dev/shadow-gate"
 // By an administrator: devices that shall be out of service while the others of the node work, "gpu3,gpu5".
 #define TD_ANN_DEVICES_OUT "tandem.dev/devices-out"
 // By the operator: devices that are out of service for their health, while the others of the node work; and why, as in
@@ -190,6 +196,10 @@
 // their numbers, and what its pods have mounted.
 #define TD_ANN_PEOPLE "tandem.dev/people"
 #define TD_ANN_STORAGE "tandem.dev/storage"
+// By the operator on the same: which claims of those are in this namespace, "fs home". Policies cannot look.
+#define TD_ANN_STORAGE_CLAIMS "tandem.dev/storage-claims"
+// By an administrator on the same: whose the pods are that controllers make and that name nobody. Policies read it.
+#define TD_ANN_UNNAMED "tandem.dev/unnamed"
 // On a pod of the embedded plane, by the API server: the umask of its processes, in octal.
 #define TD_ANN_UMASK "tandem.dev/umask"
 // On a pod: its gang or session has a network of its own ("private"). By a person, or as its Tenant says.

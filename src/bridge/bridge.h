@@ -1,7 +1,8 @@
 // What the parts of the bridge share. One process serves one SlurmCluster. Everything in struct
 // td_bridge lives while this process leads.
 //
-// Threads: one per informer; 8 scheduler workers, 2 syncer workers and 2 for jobs that were queued again
+// Threads: one per informer; 8 scheduler workers, 2 syncer workers, 2 for jobs that were queued again and one for
+// pods that wait at the gate of spec.shadows
 // (no two workers process the same key at a time); one thread each for the poll of jobs, the poll of nodes, the complete
 // listings, policies, how jobs ended, the connection to slurmrestd, the knock port and the why server. No lock is
 // held during I/O.
@@ -54,6 +55,7 @@
 //   syncer/hold.[ch]            root's jobs that hold something of a node for nobody's use
 //   syncer/lend.[ch]            devices that pods of other schedulers have
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
+//   syncer/entrance.[ch]        pods of other schedulers that wait at a gate until their shadow runs
 //   syncer/count.[ch]           how many native jobs each node has
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
@@ -90,6 +92,7 @@ struct td_readies;
 struct td_places;
 struct td_asides;
 struct td_shadows;
+struct td_entrance;
 struct td_counts;
 struct td_orphans;
 struct td_policies;
@@ -102,7 +105,7 @@ struct td_bridge {
 	struct td_recorder *recorder;
 	struct td_informer *tenants; // of every SlurmCluster
 	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds, *ctlds;
-	struct td_informer *unplaced;                  // waiting pods of the default scheduler
+	struct td_informer *unplaced;                  // waiting pods of other schedulers
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
 	struct td_informer *placeholders;              // scheduler/placeholder.h
 	struct td_informer *others;                    // bound pods of other schedulers
@@ -150,6 +153,7 @@ struct td_bridge {
 	atomic_bool hold_qos;             // the QOS of jobs that hold something for nobody is there (syncer/hold.h)
 	struct td_asides *asides;         // syncer/aside.h
 	struct td_shadows *shadows;       // syncer/shadow.h
+	struct td_entrance *entrance;     // syncer/entrance.h
 	struct td_counts *counts;         // syncer/count.h
 	struct td_orphans *orphans;       // scheduler/orphans.h
 	struct td_policies *policies;     // policy/policies.h
@@ -241,7 +245,7 @@ char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n);
 // The same as numbers of CPUs and MiB. td_asks.lock is held.
 void td_syncer_native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n,
 		      int64_t *ret_cpus, int64_t *ret_memory_mb);
-// Handler of the informer of waiting pods of the default scheduler: tells one that asks for the
+// Handler of the informer of waiting pods of other schedulers: tells one of the default scheduler that asks for the
 // pool's devices which scheduler gives them out.
 void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *now);
 

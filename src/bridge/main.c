@@ -11,6 +11,7 @@
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/count.h"
+#include "bridge/syncer/entrance.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/taint.h"
@@ -136,6 +137,18 @@ static void *agains_thread(void *p)
 	return NULL;
 }
 
+static void *entrance_thread(void *p)
+{
+	struct td_bridge *b = p;
+	const struct td_controller c = {.name = "pods at the entrance",
+					.workers = 1, // what one was promised, the next one must see
+					.queue = td_entrance_queue(b),
+					.reconcile = td_entrance_reconcile,
+					.ctx = b};
+	td_controller_run(&c, b->cancel, NULL);
+	return NULL;
+}
+
 static void *knocks_thread(void *p)
 {
 	struct td_bridge *b = p;
@@ -189,14 +202,13 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
+			  *waiting = td_asprintf("spec.schedulerName!=%s,spec.nodeName=,status.phase=Pending",
+						 s->scheduler),
 			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster),
 			  *places = td_asprintf(TD_LABEL_NAME "=" TD_PLACEHOLDER "," TD_LABEL_CLUSTER "=%s",
 						b->o.cluster);
 
-	const struct td_informer_opts uo = {.resource = &td_pods,
-					    .fields = "spec.schedulerName=default-scheduler,spec.nodeName=,"
-						      "status.phase=Pending",
-					    .name = "unplaced"};
+	const struct td_informer_opts uo = {.resource = &td_pods, .fields = waiting, .name = "unplaced"};
 	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
 				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds},
 				      ho = {.resource = &td_pods,
@@ -221,7 +233,9 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 	td_informer_on_change(b->placeholders, on_slurmd, b);
+	td_informer_add_index(b->unplaced, "shadow-node", td_entrance_index);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
+	td_informer_on_change(b->unplaced, td_entrance_on_pod, b);
 
 	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
 	if (!r)
@@ -298,6 +312,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 					       pods_thread,
 					       nodes_thread,
 					       agains_thread,
+					       entrance_thread,
 					       knocks_thread,
 					       td_policies_thread,
 					       td_bridge_ends_thread,
@@ -347,6 +362,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_new();
 		b.asides = td_asides_new();
 		b.shadows = td_shadows_new();
+		b.entrance = td_entrance_new(b.clock);
 		b.counts = td_counts_new();
 		b.orphans = td_orphans_new();
 		b.policies = td_policies_new();
@@ -374,6 +390,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.places = td_places_free(b.places);
 		b.asides = td_asides_free(b.asides);
 		b.shadows = td_shadows_free(b.shadows);
+		b.entrance = td_entrance_free(b.entrance);
 		b.counts = td_counts_free(b.counts);
 		b.orphans = td_orphans_free(b.orphans);
 		b.policies = td_policies_free(b.policies);

@@ -9,6 +9,7 @@
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/entrance.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/condition.h"
@@ -205,7 +206,10 @@ static void by_pod(struct td_bridge *b, struct td_http_x *x, const char *key)
 
 	struct td_error e = TD_ERROR_INIT;
 	int r = *ns ? td_kube_get(b->kube, &td_pods, ns, name, td_http_cancel(x), &pod, &e) : TD_NOT_FOUND;
-	if (!r)
+	if (!r && td_entrance_waits(pod))
+		say(x, 200, "Pod %s is not Slurm's, and waits at the gate " TD_GATE_SHADOW ": %s.", key,
+		    td_jstr_or(td_condition(pod->root, "PodScheduled"), "message", "nobody has looked at it yet"));
+	else if (!r)
 		say(x, 200, "Pod %s is not Slurm's: its spec.schedulerName is \"%s\".%s%s", key,
 		    td_jstr_or(pod->root, "spec.schedulerName", "default-scheduler"),
 		    td_jstr(pod->root, "spec.nodeName") ? " It runs on " : " It waits for that scheduler.",

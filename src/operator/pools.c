@@ -11,8 +11,8 @@
 
 #define NAME "tandem-pools"
 
-enum { DRIVERS, NODES, RESOURCES, SCHEDULERS, N_LISTS };
-static const char *const keys[N_LISTS] = {"drivers", "nodes", "resources", "schedulers"};
+enum { DRIVERS, NODES, RESOURCES, SCHEDULERS, SHADOWS, N_LISTS };
+static const char *const keys[N_LISTS] = {"drivers", "nodes", "resources", "schedulers", "shadows"};
 
 static void put(struct td_strv *l, const char *s)
 {
@@ -28,6 +28,8 @@ static int by_text(const void *a, const void *b)
 // A node counts when Slurm gives out devices there; CPUs and memory the kubelet itself keeps apart.
 static void of_node(const struct td_object *node, struct td_strv *lists)
 {
+	if (td_object_annotation(node, TD_ANN_SHADOW)) // its bridge holds what others' pods have there
+		put(&lists[SHADOWS], node->name);
 	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!share || td_json_parse(share, strlen(share), &j, NULL))

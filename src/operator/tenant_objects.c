@@ -2,6 +2,7 @@
 // namespace is a tenant's when it carries its label, and only who may change namespaces can label one.
 #include "operator/tenant.h"
 
+#include "api/person.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -181,6 +182,24 @@ static int annotate(struct td_op_tenant_pass *p, const struct td_object *live, c
 	return 0;
 }
 
+// Those claims that the Tenant's storage names and that are in the namespace, "fs home". NULL: none. In the arena.
+static const char *claims_of(const struct td_op_tenant_pass *p, const char *ns, const char *storage)
+{
+	struct td_person_mount m;
+	td_auto_strv struct td_strv names = {0};
+	td_auto_buf struct td_buf b = {0};
+	while (storage && td_person_mount_next(&storage, p->arena, &m)) {
+		td_auto(td_object_unref) struct td_object *claim =
+			m.claim && !td_strv_has(&names, m.source) ? td_informer_get(p->ts->op->claims, ns, m.source)
+								  : NULL;
+		if (claim)
+			td_strv_add(&names, m.source);
+	}
+	for (size_t i = 0; i < names.n; i++)
+		td_buf_printf(&b, "%s%s", i ? " " : "", names.v[i]);
+	return b.len ? td_arena_strdup(p->arena, td_buf_str(&b)) : NULL;
+}
+
 // Makes one namespace. True in *ret_has: it is the tenant's.
 static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *ret_has, struct td_error *err)
 {
@@ -228,6 +247,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 				      {TD_ANN_EGRESS, td_jget(t->o->root, "spec.egress") ? "closed" : NULL},
 				      {TD_ANN_PEOPLE, people},
 				      {TD_ANN_STORAGE, storage},
+				      {TD_ANN_STORAGE_CLAIMS, claims_of(p, ns, storage)},
 				      {TD_ANN_CLAIMS, td_op_tenant_claims(p, at)}};
 	for (size_t i = 0; !live && i < TD_LEN(notes); i++)
 		if (notes[i].value)
@@ -277,8 +297,8 @@ static int release(struct td_op_tenant_pass *p, const struct td_object *ns, stru
 	td_jm_str(d, o, "metadata.uid", ns->uid);
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_set(d, labels, TD_LABEL_TENANT, yyjson_mut_null(d));
-	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_DISK,  TD_ANN_EGRESS,
-					    TD_ANN_PEOPLE,  TD_ANN_STORAGE, TD_ANN_CLAIMS};
+	static const char *const notes[] = {TD_ANN_SECCOMP, TD_ANN_USERS,   TD_ANN_DISK,           TD_ANN_EGRESS,
+					    TD_ANN_PEOPLE,  TD_ANN_STORAGE, TD_ANN_STORAGE_CLAIMS, TD_ANN_CLAIMS};
 	for (size_t i = 0; i < TD_LEN(notes); i++)
 		if (td_object_annotation(ns, notes[i]))
 			td_jm_key_set(d, td_jm_obj(d, o, "metadata.annotations"), notes[i], yyjson_mut_null(d));

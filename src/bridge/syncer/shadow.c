@@ -157,7 +157,8 @@ char *td_shadow_text_with(struct td_bridge *b, const char *node, const struct td
 	pthread_mutex_lock(&b->shadows->lock);
 	const struct td_shadow_of *x = find_locked(b->shadows, node);
 	if (x && x->on) {
-		struct td_pool_size held = left ? *left : held_locked(x), twice = td_pool_shadow_missing(x->want, held);
+		struct td_pool_size held = left ? *left : held_locked(x),
+				    twice = td_pool_shadow_missing(x->there, held);
 		held.cpus += lent.cpus;
 		td_buf_putc(&t, '{');
 		size_text(&t, held);

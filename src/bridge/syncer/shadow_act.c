@@ -1,6 +1,7 @@
 // Carries out what pool/shadow.h decides about the shadows of one node.
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/syncer/aside.h"
+#include "bridge/syncer/entrance.h"
 #include "bridge/syncer/lend.h"
 #include "bridge/syncer/shadow_priv.h"
 
@@ -20,7 +21,7 @@ struct shadow_pass {
 	struct td_shadow_of *x; // of the table; lock it
 	struct td_slurm *slurm;
 	struct td_cancel *c;
-	struct td_buf pods; // who holds it, in words
+	struct td_shadow_wants now;
 };
 
 static int64_t of_share(const yyjson_val *share, const char *key, bool milli)
@@ -39,18 +40,19 @@ static void add(int64_t *io, int64_t n)
 		*io = INT64_MAX;
 }
 
-// What is to be held on the node with these pods. False: what Slurm gives out there is not known.
-static bool want_of(struct shadow_pass *p, const struct td_objects *there, struct td_pool_size *ret)
+bool td_shadow_want_of(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
+		       const struct td_objects *there, struct td_shadow_wants *ret)
 {
-	const char *text = td_object_annotation(p->node, TD_ANN_SHARE);
+	const char *text = td_object_annotation(node, TD_ANN_SHARE);
 	td_auto(td_json_unref) struct td_json *share = NULL;
-	*ret = (struct td_pool_size){0};
-	if (!p->s->shadows)
+	ret->want = (struct td_pool_size){0};
+	td_buf_done(&ret->pods);
+	if (!s->shadows)
 		return true;
 	if (!text || td_json_parse(text, strlen(text), &share, NULL))
 		return false;
 
-	yyjson_val *alloc = td_jget(p->node->root, "status.allocatable");
+	yyjson_val *alloc = td_jget(node->root, "status.allocatable");
 	struct td_pool_reserve v = {.share_cpus = of_share(td_json_root(share), "cpu", true) / 1000,
 				    .share_memory_mb = of_share(td_json_root(share), "memory", false) >> 20};
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
@@ -58,29 +60,29 @@ static bool want_of(struct shadow_pass *p, const struct td_objects *there, struc
 
 	size_t named = 0;
 	int64_t devices = 0;
-	td_buf_done(&p->pods);
 	for (size_t i = 0; i < there->n; i++) {
 		const struct td_object *o = there->v[i];
 		yyjson_val *spec = td_jget(o->root, "spec");
-		if (td_kube_pod_ended(o->root) || td_streq(td_jstr(spec, "schedulerName"), p->s->scheduler) ||
-		    td_place_is(p->b, o)) // what a placeholder asks for is Slurm's own
+		if (td_kube_pod_ended(o->root) || td_streq(td_jstr(spec, "schedulerName"), s->scheduler) ||
+		    td_place_is(b, o)) // what a placeholder asks for is Slurm's own
 			continue;
 		add(&v.others_milli, td_api_pod_request(spec, "cpu"));
 		add(&v.others_memory, td_api_pod_request(spec, "memory"));
-		devices += td_lend_wants(p->b, p->s, p->node, o);
-		if (!td_streq(o->ns, p->b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
-			td_buf_printf(&p->pods, "%s%s/%s", p->pods.len ? ", " : "", o->ns, o->name);
+		devices += td_lend_wants(b, s, node, o);
+		if (!td_streq(o->ns, b->o.ns) && td_api_pod_request(spec, "cpu") && named++ < PODS_NAMED)
+			td_buf_printf(&ret->pods, "%s%s/%s", ret->pods.len ? ", " : "", o->ns, o->name);
 	}
 	if (named > PODS_NAMED)
-		td_buf_printf(&p->pods, " and %zu more", named - PODS_NAMED);
-	*ret = td_pool_shadow_want(&v);
+		td_buf_printf(&ret->pods, " and %zu more", named - PODS_NAMED);
+	ret->want = td_pool_shadow_want(&v);
+	ret->over = v.others_milli > v.cpu_milli || v.others_memory > v.memory;
 
 	// The jobs that hold their devices have some of these CPUs.
 	struct td_aside_lent lent;
-	td_aside_lent(p->b, p->node->name, &lent);
+	td_aside_lent(b, node->name, &lent);
 	devices -= __builtin_popcountll(lent.held);
-	int64_t theirs = lent.cpus + (devices > 0 ? devices : 0);
-	ret->cpus = ret->cpus > theirs + 1 ? ret->cpus - theirs : ret->cpus ? 1 : 0;
+	int64_t theirs = lent.cpus + (devices > 0 ? devices : 0), *cpus = &ret->want.cpus;
+	*cpus = *cpus > theirs + 1 ? *cpus - theirs : *cpus ? 1 : 0;
 	return true;
 }
 
@@ -102,11 +104,13 @@ static int fence(struct shadow_pass *p, struct td_pool_size left, bool *ret_more
 
 	td_auto_free char *fields = td_asprintf("spec.nodeName=%s", p->node->name);
 	td_auto_objects struct td_objects there = {0};
-	struct td_pool_size want;
 	if (!r)
 		r = td_kube_list(p->b->kube, &td_pods, NULL, NULL, fields, p->c, &there, err);
-	if (r || !want_of(p, &there, &want))
+	if (!r)
+		td_entrance_promised(p->b, p->node->name, false, &there);
+	if (r || !td_shadow_want_of(p->b, p->s, p->node, &there, &p->now))
 		return r;
+	const struct td_pool_size want = p->now.want;
 	pthread_mutex_lock(&p->b->shadows->lock);
 	struct td_pool_size *known = &p->x->want;
 	*ret_more = want.cpus > known->cpus || want.memory_mb > known->memory_mb;
@@ -264,7 +268,7 @@ static void say(struct shadow_pass *p)
 		v[i] = x->v[i].is;
 		start = !v[i].runs && x->v[i].start > start ? x->v[i].start : start;
 	}
-	const struct td_pool_size twice = td_pool_shadow_missing(x->want, td_pool_shadow_held(v, x->n));
+	const struct td_pool_size twice = td_pool_shadow_missing(x->there, td_pool_shadow_held(v, x->n));
 	bool any = twice.cpus || twice.memory_mb, away = p->n->states & TD_NODE(DRAIN);
 	char *text = NULL, when[TD_TIME_LEN];
 	if (any && !away)
@@ -272,7 +276,7 @@ static void say(struct shadow_pass *p)
 			"%lld CPUs and %lld MiB there are given twice: pods that Slurm did not place hold "
 			"them (%s), and so do its jobs; nothing new starts there until enough of either have "
 			"ended",
-			(long long)twice.cpus, (long long)twice.memory_mb, td_buf_str(&p->pods));
+			(long long)twice.cpus, (long long)twice.memory_mb, td_buf_str(&p->now.pods));
 	bool same = td_streq(text, x->said), was = x->said;
 	if (!same) {
 		free(x->said);
@@ -348,14 +352,25 @@ int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const stru
 		return 0;
 	struct shadow_pass p = {.b = b, .s = s, .node = node, .n = n, .c = c};
 	td_auto_objects struct td_objects there = {0};
-	struct td_pool_size want;
 	td_informer_by_index(b->others, "node", node->name, &there);
-	bool known = want_of(&p, &there, &want);
+	td_entrance_promised(b, node->name, true, &there);
+	const size_t n_there = there.n;
+	td_entrance_promised(b, node->name, false, &there);
+	bool known = td_shadow_want_of(b, s, node, &there, &p.now);
+	struct td_pool_size without = p.now.want;
+	if (known && there.n > n_there) { // the words are about those that are there
+		struct td_objects some = {.v = there.v, .n = n_there};
+		struct td_pool_size all = p.now.want;
+		known = td_shadow_want_of(b, s, node, &some, &p.now);
+		without = p.now.want;
+		p.now.want = all;
+	}
 
 	pthread_mutex_lock(&b->shadows->lock);
 	struct td_shadow_of *x = p.x = td_shadow_of_locked(b->shadows, node->name);
 	x->on = s->shadows;
-	x->want = known ? want : x->want;
+	x->want = known ? p.now.want : x->want;
+	x->there = known ? without : x->there;
 	if (x->unsure_ms && b->shadows->listed_ms > x->unsure_ms)
 		x->unsure_ms = 0;
 	bool idle = !x->n && !x->want.cpus && !x->said;
@@ -377,6 +392,8 @@ int td_shadow_sync(struct td_bridge *b, const struct td_object *node, const stru
 		*ret_again = waits;
 		pthread_mutex_unlock(&b->shadows->lock);
 	}
-	td_buf_done(&p.pods);
+	td_buf_done(&p.now.pods);
+	if (!r && known)
+		r = td_entrance_open(b, s, node, n, c, err);
 	return r;
 }

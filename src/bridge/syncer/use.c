@@ -99,7 +99,8 @@ void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *n
 {
 	struct td_bridge *b = bridge;
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
-	if (!s || !unschedulable(now) || unschedulable(old) || td_object_deleting(now))
+	if (!s || !unschedulable(now) || unschedulable(old) || td_object_deleting(now) ||
+	    !td_streq(td_jstr(now->root, "spec.schedulerName"), "default-scheduler"))
 		return;
 
 	for (size_t i = 0; i < s->n_gres; i++)

@@ -143,12 +143,12 @@ static void test_pools(void **state)
 		    "nvidia.com/mig-1g.10gb: '1', amd.com/gpu: '1'}}}");
 	add(&nodes, "{metadata: {name: n2, uid: u5, annotations: {" TD_ANN_SHARE
 		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"0\"}'}}}");
-	add(&nodes, "{metadata: {name: n3, uid: u6}}");
+	add(&nodes, "{metadata: {name: n3, uid: u6, annotations: {" TD_ANN_SHADOW ": '{\"cpu\":\"0\"}'}}}");
 
 	td_auto_free char *all = pools(&clusters, &nodes), *gone = pools(&going, &nodes), *empty = pools(&none, &none);
-	assert_string_equal(
-		all, "{\"drivers\":\"gpu.example.com\",\"nodes\":\"n0 n1\","
-		     "\"resources\":\"nvidia.com/gpu nvidia.com/mig-1g.10gb\",\"schedulers\":\"second tandem\"}");
+	assert_string_equal(all, "{\"drivers\":\"gpu.example.com\",\"nodes\":\"n0 n1\","
+				 "\"resources\":\"nvidia.com/gpu nvidia.com/mig-1g.10gb\",\"schedulers\":\"second "
+				 "tandem\",\"shadows\":\"n3\"}");
 	assert_string_equal(gone, "{}");
 	assert_string_equal(empty, "{}");
 }

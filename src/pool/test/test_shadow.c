@@ -1,6 +1,6 @@
 // The shadows of a node, in all their steps.
-// rows: A17.2
-#include "pool/shadow.h"
+// rows: A17.2 A17.5
+#include "pool/entrance.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -186,12 +186,42 @@ static void test_node(void **state)
 	ends(&f, "");
 }
 
+// Where a pod goes that waits at the gate.
+static void test_door(void **state)
+{
+	struct td_pool_door d = {.lacks = S(4, 500), .room = S(4, 500)},
+			    other = {.lacks = S(4, 500), .room = S(3, 900)};
+	assert_int_equal(td_pool_door(&d), TD_DOOR_NOW);
+	d.room = S(4, 499);
+	assert_int_equal(td_pool_door(&d), TD_DOOR_LATER);
+	assert_true(td_pool_door_better(&d, &other)); // CPUs before memory
+	assert_false(td_pool_door_better(&other, &d));
+	other.room = S(9, 400);
+	assert_true(td_pool_door_better(&d, &other));
+	d.lacks = S(0, 0); // within the reserve, or held already
+	d.room = S(0, 0);
+	assert_int_equal(td_pool_door(&d), TD_DOOR_NOW);
+	d.lacks = S(0, 100); // memory alone goes with a CPU
+	d.room = S(0, 500);
+	assert_int_equal(td_pool_door(&d), TD_DOOR_LATER);
+	d.room = S(1, 500);
+	assert_int_equal(td_pool_door(&d), TD_DOOR_NOW);
+	d.over = true;
+	assert_int_equal(td_pool_door(&d), TD_DOOR_SHUT);
+	d.over = false;
+	d.closed = true;
+	assert_int_equal(td_pool_door(&d), TD_DOOR_SHUT);
+	d.closed = false;
+	d.apart = true;
+	assert_int_equal(td_pool_door(&d), TD_DOOR_SHUT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_want),    cmocka_unit_test(test_comes_and_goes), cmocka_unit_test(test_grows),
 		cmocka_unit_test(test_shrinks), cmocka_unit_test(test_given_twice),    cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_node),
+		cmocka_unit_test(test_node),    cmocka_unit_test(test_door),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,25 @@
+#include "pool/entrance.h"
+
+enum td_pool_door_is td_pool_door(const struct td_pool_door *d)
+{
+	if (d->over || d->closed || d->apart)
+		return TD_DOOR_SHUT;
+	// One CPU and 1 MB at least go with any job, as pool/shadow.c makes it.
+	const bool any = d->lacks.cpus > 0 || d->lacks.memory_mb > 0;
+	return !any || (d->lacks.cpus <= d->room.cpus && d->lacks.memory_mb <= d->room.memory_mb && d->room.cpus > 0 &&
+			d->room.memory_mb > 0)
+		       ? TD_DOOR_NOW
+		       : TD_DOOR_LATER;
+}
+
+static int64_t beyond(int64_t lacks, int64_t room)
+{
+	return lacks > room ? lacks - room : 0;
+}
+
+bool td_pool_door_better(const struct td_pool_door *a, const struct td_pool_door *b)
+{
+	const int64_t x = beyond(a->lacks.cpus, a->room.cpus), y = beyond(b->lacks.cpus, b->room.cpus);
+	return x != y ? x < y
+		      : beyond(a->lacks.memory_mb, a->room.memory_mb) < beyond(b->lacks.memory_mb, b->room.memory_mb);
+}

@@ -1,0 +1,18 @@
+// To which node of the pool a pod of another scheduler goes that waits at the gate of spec.shadows
+// (bridge/syncer/entrance.h). Nodes are looked at one after the other: the first with room now has it; when
+// none has, the one that lacks least, where its shadow then waits before every job.
+#pragma once
+
+#include "pool/shadow.h"
+
+struct td_pool_door {              // one node that the pod's labels and taints let it use
+	struct td_pool_size lacks; // what is to be held there with the pod and is not held yet
+	struct td_pool_size room;  // what Slurm has left there
+	bool over;                 // the pods there ask for more than the node has, with this one
+	bool closed;               // drained, down, or it has as many pods as it may have
+	bool apart;                // the pod must not be beside one that is there
+};
+enum td_pool_door_is { TD_DOOR_SHUT, TD_DOOR_LATER, TD_DOOR_NOW };
+enum td_pool_door_is td_pool_door(const struct td_pool_door *d);
+// Of two that have room later: is the first the better one?
+bool td_pool_door_better(const struct td_pool_door *a, const struct td_pool_door *b);
