@@ -26,8 +26,8 @@ enum {
 	LATE_MS = 1500, // give up: the packet is dropped, and the sender sends it again
 	OUTSIDE = 256,
 	OUTSIDE_MS = 10000, // for how long a place is known to have no firewall
-	COPY = 2048,	    // bytes of a packet
-	QUEUE = 16384,	    // packets
+	COPY = 2048,        // bytes of a packet
+	QUEUE = 16384,      // packets
 	BLOCKS = 64,
 	SWEEP_MS = 600000,
 	LOOPBACK = 1, // the interface lo of every network namespace
@@ -149,8 +149,8 @@ static void say(const char *what, const struct firewall_flow *f)
 	char from[INET6_ADDRSTRLEN] = "", to[INET6_ADDRSTRLEN] = "";
 	inet_ntop(AF_INET6, &f->from.at, from, sizeof(from));
 	inet_ntop(AF_INET6, &f->to.at, to, sizeof(to));
-	fprintf(stderr, "tandem firewall: %s from %s port %u to %s port %u: %s\n", f->proto == IPPROTO_TCP ? "tcp" : "udp",
-		from, f->from.port, to, f->to.port, what);
+	fprintf(stderr, "tandem firewall: %s from %s port %u to %s port %u: %s\n",
+		f->proto == IPPROTO_TCP ? "tcp" : "udp", from, f->from.port, to, f->to.port, what);
 }
 
 static void let(uint32_t packet, const struct firewall_flow *f, bool may, const char *why)
@@ -315,7 +315,8 @@ static void errors(int fd)
 		uint8_t b[FIREWALL_MESSAGE];
 		char control[512];
 		struct iovec v = {b, sizeof(b)};
-		struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+		struct msghdr m = {
+			.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 		ssize_t n = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
 		if (n < 0)
 			return;
@@ -329,12 +330,12 @@ static void errors(int fd)
 			const struct sockaddr_in *a4 = (const void *)SO_EE_OFFENDER(e);
 			const struct sockaddr_in6 *a6 = (const void *)SO_EE_OFFENDER(e);
 			bool port = six ? e->ee_origin == SO_EE_ORIGIN_ICMP6 && e->ee_type == ICMPV6_DEST_UNREACH &&
-						  e->ee_code == ICMPV6_PORT_UNREACH
+						    e->ee_code == ICMPV6_PORT_UNREACH
 					: e->ee_origin == SO_EE_ORIGIN_ICMP && e->ee_type == ICMP_DEST_UNREACH &&
-						  e->ee_code == ICMP_PORT_UNREACH,
+						    e->ee_code == ICMP_PORT_UNREACH,
 			     itself = six ? !memcmp(&a6->sin6_addr, &x->flow.from.at, 16)
 					  : IN6_IS_ADDR_V4MAPPED(&x->flow.from.at) &&
-						    !memcmp(&a4->sin_addr, x->flow.from.at.s6_addr + 12, 4);
+						      !memcmp(&a4->sin_addr, x->flow.from.at.s6_addr + 12, 4);
 			if (!port || !itself)
 				continue;
 			*outside(&x->flow.from.at) =
@@ -492,7 +493,8 @@ static int rules(void)
 	int e = td_firewall_rules();
 	if (e)
 		fprintf(stderr,
-			"tandem firewall: its rules: %s (it needs NET_ADMIN in its network, and a kernel with nf_tables and "
+			"tandem firewall: its rules: %s (it needs NET_ADMIN in its network, and a kernel with "
+			"nf_tables and "
 			"NFQUEUE)\n",
 			strerror(e));
 	return e ? 1 : 0;
@@ -534,7 +536,8 @@ int td_standin_firewall(int argc, char **argv)
 	w.v4 = sender(AF_INET);
 	w.v6 = sender(AF_INET6);
 	if (signals < 0 || w.diag < 0 || w.v4 < 0 || !queue_open()) {
-		perror("tandem firewall: it cannot begin (it needs NET_ADMIN in its network, and a kernel with NFQUEUE and "
+		perror("tandem firewall: it cannot begin (it needs NET_ADMIN in its network, and a kernel with NFQUEUE "
+		       "and "
 		       "sock_diag)");
 		return 1;
 	}
@@ -543,7 +546,8 @@ int td_standin_firewall(int argc, char **argv)
 	const struct firewall_flow try[] = {{.proto = IPPROTO_TCP}, {.proto = IPPROTO_UDP}};
 	for (int i = 0; i < 2; i++)
 		if (td_firewall_sender(w.diag, &try[i], &uid) == FIREWALL_UNKNOWN) {
-			fputs("tandem firewall: the kernel does not say whose sockets are (tcp_diag, udp_diag)\n", stderr);
+			fputs("tandem firewall: the kernel does not say whose sockets are (tcp_diag, udp_diag)\n",
+			      stderr);
 			return 1;
 		}
 	return serve(signals);

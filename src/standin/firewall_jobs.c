@@ -30,7 +30,8 @@ bool td_firewall_job(const char *job, const char *uid, const char *account)
 	if (!e && rename(next, path))
 		e = errno;
 	if (e)
-		fprintf(stderr, "tandem gate: %s: %s: the firewall does not know the job's account\n", path, strerror(e));
+		fprintf(stderr, "tandem gate: %s: %s: the firewall does not know the job's account\n", path,
+			strerror(e));
 	return !e;
 }
 

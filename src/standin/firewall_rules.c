@@ -48,7 +48,8 @@ enum {
 	SYN_ACK_RST = 2 | 16 | 4,
 	REG = NFT_REG32_00,
 };
-static const uint16_t open_ports[] = {22, 6818, 7413}; // sshd, slurmd, `peer`: they work while this program does not run
+static const uint16_t open_ports[] = {22, 6818,
+				      7413}; // sshd, slurmd, `peer`: they work while this program does not run
 
 struct batch {
 	uint8_t b[BATCH_MAX];
