@@ -2,7 +2,7 @@
 //
 //   set flow4 { type ipv4_addr . inet_service . inet_service; size 262144; timeout 30s }  # theirs, their port, ours
 //   set flow6 { the same of ipv6_addr }
-//   chain in { type filter hook input priority 0
+//   chain in { type filter hook input priority 10  # after policies of this network: who is none of its gets no word of ours
 //     meta mark NO meta l4proto tcp reject with tcp reset
 //     meta mark NO reject with icmpx port-unreachable
 //     meta mark OK meta l4proto udp meta nfproto ipv4 update @flow4 { ip saddr . udp sport . udp dport timeout 10s }
@@ -18,7 +18,7 @@
 //     … and ipv6
 //     meta l4proto udp queue
 //   }
-//   chain out { type filter hook output priority 0          # answers to what a user sends are let in
+//   chain out { type filter hook output priority 10         # answers to what a user sends are let in
 //     meta l4proto udp udp dport 6821 meta skuid != 0 drop
 //     meta l4proto udp meta skuid != 0 meta nfproto ipv4 update @flow4 { ip daddr . udp dport . udp sport }
 //     … and ipv6
@@ -42,6 +42,7 @@
 enum {
 	BATCH_MAX = 32768,
 	FLOWS = 262144,
+	PRIORITY = 10,
 	TYPE4 = 7 << 12 | 13 << 6 | 13, // for who lists the table: ipv4_addr . inet_service . inet_service
 	TYPE6 = 8 << 12 | 13 << 6 | 13,
 	SYN = 2,
@@ -306,7 +307,7 @@ static void chain(struct batch *x, const char *name, uint32_t hook)
 	put_str(x, NFTA_CHAIN_NAME, name);
 	size_t h = open_nest(x, NFTA_CHAIN_HOOK);
 	put_u32(x, NFTA_HOOK_HOOKNUM, hook);
-	put_u32(x, NFTA_HOOK_PRIORITY, 0);
+	put_u32(x, NFTA_HOOK_PRIORITY, PRIORITY);
 	close_nest(x, h);
 	put_u32(x, NFTA_CHAIN_POLICY, NF_ACCEPT);
 	put_str(x, NFTA_CHAIN_TYPE, "filter");
