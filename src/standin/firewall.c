@@ -33,7 +33,7 @@ enum {
 	LOOPBACK = 1, // the interface lo of every network namespace
 };
 
-struct waiting {
+struct firewall_waiting {
 	bool used;
 	uint32_t packet;
 	uint64_t number;
@@ -51,7 +51,7 @@ static struct {
 	struct firewall_block from[BLOCKS];
 	size_t n_from;
 	int queue, diag, v4, v6; // v6: -1: the machine has none
-	struct waiting waiting[WAITING];
+	struct firewall_waiting waiting[WAITING];
 	size_t n_waiting;
 	struct outside outside[OUTSIDE];
 	int64_t said_ms;
@@ -221,7 +221,7 @@ static void send_it(const struct datagram *d)
 		sendmsg(fd, &m, MSG_DONTWAIT);
 }
 
-static void ask(struct waiting *x, int64_t now)
+static void ask(struct firewall_waiting *x, int64_t now)
 {
 	uint8_t b[FIREWALL_MESSAGE];
 	const struct firewall_message m = {.number = x->number, .flow = x->flow, .uid = x->owner};
@@ -245,7 +245,7 @@ static void wait_for_answer(uint32_t packet, const struct firewall_flow *f, uint
 		judge(packet, FIREWALL_OK);
 		return;
 	}
-	struct waiting x = {true, packet, 0, *f, owner, 0, now + LATE_MS};
+	struct firewall_waiting x = {true, packet, 0, *f, owner, 0, now + LATE_MS};
 	if (w.n_waiting == WAITING || getrandom(&x.number, sizeof(x.number), 0) != sizeof(x.number)) {
 		say("dropped: too many wait for other nodes' answers", f);
 		judge(packet, 0);
@@ -261,13 +261,13 @@ static void wait_for_answer(uint32_t packet, const struct firewall_flow *f, uint
 	w.n_waiting++;
 }
 
-static struct waiting *waiting(uint64_t number)
+static struct firewall_waiting *waiting(uint64_t number)
 {
-	struct waiting *x = &w.waiting[number % WAITING];
+	struct firewall_waiting *x = &w.waiting[number % WAITING];
 	return x->used && x->number == number ? x : NULL;
 }
 
-static void done(struct waiting *x)
+static void done(struct firewall_waiting *x)
 {
 	x->used = false;
 	w.n_waiting--;
@@ -299,7 +299,7 @@ static void heard(const struct firewall_flow *f, const uint8_t *p, size_t n)
 		answer(f, &m);
 		return;
 	}
-	struct waiting *x = waiting(m.number);
+	struct firewall_waiting *x = waiting(m.number);
 	if (!x || memcmp(&x->flow.from.at, &f->from.at, 16) != 0)
 		return;
 	let(x->packet, &x->flow, m.known && may(x->owner, m.uid, m.accounts),
@@ -321,7 +321,7 @@ static void errors(int fd)
 		if (n < 0)
 			return;
 		static struct firewall_message q;
-		struct waiting *x = td_firewall_read(b, (size_t)n, &q) && !q.answer ? waiting(q.number) : NULL;
+		struct firewall_waiting *x = td_firewall_read(b, (size_t)n, &q) && !q.answer ? waiting(q.number) : NULL;
 		for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); x && h; h = CMSG_NXTHDR(&m, h)) {
 			bool six = h->cmsg_level == IPPROTO_IPV6 && h->cmsg_type == IPV6_RECVERR;
 			if (!six && (h->cmsg_level != IPPROTO_IP || h->cmsg_type != IP_RECVERR))
@@ -440,7 +440,7 @@ static bool read_queue(void)
 static void late(int64_t now)
 {
 	for (size_t i = 0; w.n_waiting && i < WAITING; i++) {
-		struct waiting *x = &w.waiting[i];
+		struct firewall_waiting *x = &w.waiting[i];
 		if (x->used && x->late_ms <= now) {
 			say("dropped: the node that sent it does not say whose it is", &x->flow);
 			judge(x->packet, 0);

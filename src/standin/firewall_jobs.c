@@ -59,12 +59,12 @@ static size_t living(const char *spool, long long v[JOBS_MAX])
 }
 
 // Calls f for what is said of each job.
-struct said {
+struct job_said {
 	int dir;
 	const char *name;
 	bool lives;
 };
-static void each(const char *jobs, const char *spool, void (*f)(void *ctx, const struct said *s), void *ctx)
+static void each(const char *jobs, const char *spool, void (*f)(void *ctx, const struct job_said *s), void *ctx)
 {
 	static long long live[JOBS_MAX];
 	size_t n = living(spool, live);
@@ -74,21 +74,21 @@ static void each(const char *jobs, const char *spool, void (*f)(void *ctx, const
 		if (!k || k >= 19 || e->d_name[k])
 			continue;
 		long long job = atoll(e->d_name);
-		f(ctx, &(struct said){dirfd(d), e->d_name, bsearch(&job, live, n, sizeof(job), by_number)});
+		f(ctx, &(struct job_said){dirfd(d), e->d_name, bsearch(&job, live, n, sizeof(job), by_number)});
 	}
 	if (d)
 		closedir(d);
 }
 
-struct wanted {
+struct jobs_wanted {
 	uint32_t uid;
 	char *ret;
 	size_t n;
 };
 
-static void add(void *ctx, const struct said *s)
+static void add(void *ctx, const struct job_said *s)
 {
-	struct wanted *w = ctx;
+	struct jobs_wanted *w = ctx;
 	char text[256];
 	int fd = s->lives ? openat(s->dir, s->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -118,10 +118,10 @@ static void add(void *ctx, const struct said *s)
 void td_firewall_accounts(const char *jobs, const char *spool, uint32_t uid, char ret[FIREWALL_ACCOUNTS])
 {
 	*ret = '\0';
-	each(jobs, spool, add, &(struct wanted){uid, ret, 0});
+	each(jobs, spool, add, &(struct jobs_wanted){uid, ret, 0});
 }
 
-static void drop(void *ctx, const struct said *s)
+static void drop(void *ctx, const struct job_said *s)
 {
 	(void)ctx;
 	struct stat st;

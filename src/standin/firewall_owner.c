@@ -13,11 +13,11 @@
 
 enum { SYN_SENT = 2, LISTEN = 10, ANSWER = 32768 }; // the kernel's states of TCP
 
-struct request {
+struct owner_request {
 	struct nlmsghdr h;
 	struct inet_diag_req_v2 r;
 };
-struct found {
+struct owner_found {
 	enum firewall_whose whose;
 	uint32_t uid;
 	int state;
@@ -62,7 +62,7 @@ static bool same(int family, const __be32 has[4], const struct in6_addr *a)
 
 static uint32_t number;
 
-static bool send_to_kernel(int fd, struct request *q)
+static bool send_to_kernel(int fd, struct owner_request *q)
 {
 	const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 	q->h.nlmsg_len = sizeof(*q);
@@ -73,13 +73,13 @@ static bool send_to_kernel(int fd, struct request *q)
 }
 
 // The socket of TCP at `here` that talks to `there` (NULL: that listens).
-static struct found tcp(int fd, const struct firewall_end *here, const struct firewall_end *there)
+static struct owner_found tcp(int fd, const struct firewall_end *here, const struct firewall_end *there)
 {
-	struct found r = {FIREWALL_UNKNOWN, 0, 0};
-	struct request q = {.h.nlmsg_flags = NLM_F_REQUEST,
-			    .r = {.sdiag_family = is4(&here->at) ? AF_INET : AF_INET6,
-				  .sdiag_protocol = IPPROTO_TCP,
-				  .idiag_states = ~0u}};
+	struct owner_found r = {FIREWALL_UNKNOWN, 0, 0};
+	struct owner_request q = {.h.nlmsg_flags = NLM_F_REQUEST,
+				  .r = {.sdiag_family = is4(&here->at) ? AF_INET : AF_INET6,
+					.sdiag_protocol = IPPROTO_TCP,
+					.idiag_states = ~0u}};
 	q.r.id.idiag_sport = htons(here->port);
 	address(&here->at, q.r.id.idiag_src);
 	if (there) {
@@ -115,10 +115,11 @@ static struct found tcp(int fd, const struct firewall_end *here, const struct fi
 
 // Adds the sockets of one family that have the port and address `here`, and talk to `there` or to nobody.
 static bool udp_family(int fd, int family, const struct firewall_end *here, const struct firewall_end *there,
-		       struct found *ret)
+		       struct owner_found *ret)
 {
-	struct request q = {.h.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
-			    .r = {.sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_UDP, .idiag_states = ~0u}};
+	struct owner_request q = {
+		.h.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
+		.r = {.sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_UDP, .idiag_states = ~0u}};
 	q.r.id.idiag_sport = htons(here->port);
 	if (!send_to_kernel(fd, &q))
 		return false;
@@ -151,7 +152,7 @@ static bool udp_family(int fd, int family, const struct firewall_end *here, cons
 static enum firewall_whose udp(int fd, const struct firewall_end *here, const struct firewall_end *there,
 			       uint32_t *ret_uid)
 {
-	struct found r = {FIREWALL_NOBODYS, 0, 0};
+	struct owner_found r = {FIREWALL_NOBODYS, 0, 0};
 	if (is4(&here->at) && !udp_family(fd, AF_INET, here, there, &r))
 		return FIREWALL_UNKNOWN;
 	if (!udp_family(fd, AF_INET6, here, there, &r)) // these have IPv4 as well
@@ -164,7 +165,7 @@ enum firewall_whose td_firewall_listener(int diag, const struct firewall_flow *f
 {
 	if (f->proto == IPPROTO_UDP)
 		return udp(diag, &f->to, &f->from, ret_uid);
-	struct found r = tcp(diag, &f->to, NULL);
+	struct owner_found r = tcp(diag, &f->to, NULL);
 	if (r.whose != FIREWALL_KNOWN || r.state != LISTEN) {
 		// Both may connect to each other at once.
 		r = tcp(diag, &f->to, &f->from);
@@ -179,7 +180,7 @@ enum firewall_whose td_firewall_sender(int diag, const struct firewall_flow *f, 
 {
 	if (f->proto == IPPROTO_UDP)
 		return udp(diag, &f->from, &f->to, ret_uid);
-	struct found r = tcp(diag, &f->from, &f->to);
+	struct owner_found r = tcp(diag, &f->from, &f->to);
 	*ret_uid = r.uid;
 	return r.whose == FIREWALL_KNOWN && r.state != SYN_SENT ? FIREWALL_NOBODYS : r.whose;
 }

@@ -52,14 +52,14 @@ enum {
 static const uint16_t open_ports[] = {22, 6818,
 				      7413}; // sshd, slurmd, `peer`: they work while this program does not run
 
-struct batch {
+struct rules_batch {
 	uint8_t b[BATCH_MAX];
 	size_t n, msg, list;
 	uint32_t seq;
 	bool full;
 };
 
-static void add(struct batch *x, const void *p, size_t n)
+static void add(struct rules_batch *x, const void *p, size_t n)
 {
 	size_t padded = NLA_ALIGN(n);
 	if (x->full || sizeof(x->b) - x->n < padded) {
@@ -72,38 +72,38 @@ static void add(struct batch *x, const void *p, size_t n)
 	x->n += padded;
 }
 
-static void put(struct batch *x, int type, const void *p, size_t n)
+static void put(struct rules_batch *x, int type, const void *p, size_t n)
 {
 	const struct nlattr a = {.nla_len = (uint16_t)(NLA_HDRLEN + n), .nla_type = (uint16_t)type};
 	add(x, &a, sizeof(a));
 	add(x, p, n);
 }
 
-static void put_str(struct batch *x, int type, const char *s)
+static void put_str(struct rules_batch *x, int type, const char *s)
 {
 	put(x, type, s, strlen(s) + 1);
 }
 
-static void put_u32(struct batch *x, int type, uint32_t v)
+static void put_u32(struct rules_batch *x, int type, uint32_t v)
 {
 	v = htonl(v);
 	put(x, type, &v, sizeof(v));
 }
 
-static size_t open_nest(struct batch *x, int type)
+static size_t open_nest(struct rules_batch *x, int type)
 {
 	size_t at = x->n;
 	put(x, type | NLA_F_NESTED, NULL, 0);
 	return at;
 }
 
-static void close_nest(struct batch *x, size_t at)
+static void close_nest(struct rules_batch *x, size_t at)
 {
 	if (!x->full)
 		((struct nlattr *)(void *)(x->b + at))->nla_len = (uint16_t)(x->n - at);
 }
 
-static void open_msg(struct batch *x, int type, int flags, int family, int res)
+static void open_msg(struct rules_batch *x, int type, int flags, int family, int res)
 {
 	const struct nlmsghdr h = {
 		.nlmsg_type = (uint16_t)type, .nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags), .nlmsg_seq = ++x->seq};
@@ -113,79 +113,79 @@ static void open_msg(struct batch *x, int type, int flags, int family, int res)
 	add(x, &g, sizeof(g));
 }
 
-static void close_msg(struct batch *x)
+static void close_msg(struct rules_batch *x)
 {
 	if (!x->full)
 		((struct nlmsghdr *)(void *)(x->b + x->msg))->nlmsg_len = (uint32_t)(x->n - x->msg);
 }
 
-static void message(struct batch *x, int what, int flags)
+static void message(struct rules_batch *x, int what, int flags)
 {
 	open_msg(x, NFNL_SUBSYS_NFTABLES << 8 | what, flags, NFPROTO_INET, 0);
 }
 
 // ---- expressions ----
-struct expr {
+struct rules_expr {
 	size_t at, data;
 };
 
-static struct expr open_expr(struct batch *x, const char *name)
+static struct rules_expr open_expr(struct rules_batch *x, const char *name)
 {
-	struct expr e = {.at = open_nest(x, NFTA_LIST_ELEM)};
+	struct rules_expr e = {.at = open_nest(x, NFTA_LIST_ELEM)};
 	put_str(x, NFTA_EXPR_NAME, name);
 	e.data = open_nest(x, NFTA_EXPR_DATA);
 	return e;
 }
 
-static void close_expr(struct batch *x, struct expr e)
+static void close_expr(struct rules_batch *x, struct rules_expr e)
 {
 	close_nest(x, e.data);
 	close_nest(x, e.at);
 }
 
-static void value(struct batch *x, int type, const void *p, size_t n)
+static void value(struct rules_batch *x, int type, const void *p, size_t n)
 {
 	size_t at = open_nest(x, type);
 	put(x, NFTA_DATA_VALUE, p, n);
 	close_nest(x, at);
 }
 
-static void compare(struct batch *x, uint32_t op, const void *p, size_t n)
+static void compare(struct rules_batch *x, uint32_t op, const void *p, size_t n)
 {
-	struct expr e = open_expr(x, "cmp");
+	struct rules_expr e = open_expr(x, "cmp");
 	put_u32(x, NFTA_CMP_SREG, REG);
 	put_u32(x, NFTA_CMP_OP, op);
 	value(x, NFTA_CMP_DATA, p, n);
 	close_expr(x, e);
 }
 
-static void meta(struct batch *x, uint32_t key, uint32_t op, const void *p, size_t n)
+static void meta(struct rules_batch *x, uint32_t key, uint32_t op, const void *p, size_t n)
 {
-	struct expr e = open_expr(x, "meta");
+	struct rules_expr e = open_expr(x, "meta");
 	put_u32(x, NFTA_META_DREG, REG);
 	put_u32(x, NFTA_META_KEY, key);
 	close_expr(x, e);
 	compare(x, op, p, n);
 }
 
-static void l4(struct batch *x, uint32_t op, uint8_t proto)
+static void l4(struct rules_batch *x, uint32_t op, uint8_t proto)
 {
 	meta(x, NFT_META_L4PROTO, op, &proto, sizeof(proto));
 }
 
-static void l3(struct batch *x, uint8_t family)
+static void l3(struct rules_batch *x, uint8_t family)
 {
 	meta(x, NFT_META_NFPROTO, NFT_CMP_EQ, &family, sizeof(family));
 }
 
-static void marked(struct batch *x, uint32_t mark)
+static void marked(struct rules_batch *x, uint32_t mark)
 {
 	meta(x, NFT_META_MARK, NFT_CMP_EQ, &mark, sizeof(mark));
 }
 
-static void load(struct batch *x, uint32_t base, uint32_t offset, uint32_t len, uint32_t reg)
+static void load(struct rules_batch *x, uint32_t base, uint32_t offset, uint32_t len, uint32_t reg)
 {
-	struct expr e = open_expr(x, "payload");
+	struct rules_expr e = open_expr(x, "payload");
 	put_u32(x, NFTA_PAYLOAD_DREG, reg);
 	put_u32(x, NFTA_PAYLOAD_BASE, base);
 	put_u32(x, NFTA_PAYLOAD_OFFSET, offset);
@@ -193,22 +193,22 @@ static void load(struct batch *x, uint32_t base, uint32_t offset, uint32_t len, 
 	close_expr(x, e);
 }
 
-static void to_port(struct batch *x, uint16_t port)
+static void to_port(struct rules_batch *x, uint16_t port)
 {
 	port = htons(port);
 	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, REG);
 	compare(x, NFT_CMP_EQ, &port, sizeof(port));
 }
 
-static void by_user(struct batch *x)
+static void by_user(struct rules_batch *x)
 {
 	const uint32_t root = 0;
 	meta(x, NFT_META_SKUID, NFT_CMP_NEQ, &root, sizeof(root));
 }
 
-static void verdict(struct batch *x, uint32_t code)
+static void verdict(struct rules_batch *x, uint32_t code)
 {
-	struct expr e = open_expr(x, "immediate");
+	struct rules_expr e = open_expr(x, "immediate");
 	put_u32(x, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
 	size_t d = open_nest(x, NFTA_IMMEDIATE_DATA), v = open_nest(x, NFTA_DATA_VERDICT);
 	put_u32(x, NFTA_VERDICT_CODE, code);
@@ -217,19 +217,19 @@ static void verdict(struct batch *x, uint32_t code)
 	close_expr(x, e);
 }
 
-static void reject(struct batch *x, uint32_t type, uint8_t code)
+static void reject(struct rules_batch *x, uint32_t type, uint8_t code)
 {
-	struct expr e = open_expr(x, "reject");
+	struct rules_expr e = open_expr(x, "reject");
 	put_u32(x, NFTA_REJECT_TYPE, type);
 	put(x, NFTA_REJECT_ICMP_CODE, &code, sizeof(code));
 	close_expr(x, e);
 }
 
 // compat: by the target NFQUEUE of x_tables, for kernels without nf_tables' own.
-static void queue(struct batch *x, bool compat)
+static void queue(struct rules_batch *x, bool compat)
 {
 	uint16_t number = FIREWALL_QUEUE;
-	struct expr e = open_expr(x, compat ? "target" : "queue");
+	struct rules_expr e = open_expr(x, compat ? "target" : "queue");
 	if (compat) {
 		const uint64_t info = number; // struct xt_NFQ_info, aligned
 		uint8_t bytes[sizeof(info)] = {0};
@@ -253,7 +253,7 @@ struct family {
 static const struct family families[] = {{NFPROTO_IPV4, "flow4", 1, 12, 16, 4}, {NFPROTO_IPV6, "flow6", 2, 8, 24, 16}};
 
 // Loads who the other one is, his port, and ours.
-static void load_flow(struct batch *x, const struct family *f, bool out)
+static void load_flow(struct rules_batch *x, const struct family *f, bool out)
 {
 	uint32_t reg = REG + f->len / 4;
 	load(x, NFT_PAYLOAD_NETWORK_HEADER, out ? f->to : f->from, f->len, REG);
@@ -261,9 +261,9 @@ static void load_flow(struct batch *x, const struct family *f, bool out)
 	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, out ? 0 : 2, 2, reg + 1);
 }
 
-static void update(struct batch *x, const struct family *f, uint64_t ms)
+static void update(struct rules_batch *x, const struct family *f, uint64_t ms)
 {
-	struct expr e = open_expr(x, "dynset");
+	struct rules_expr e = open_expr(x, "dynset");
 	ms = (uint64_t)htonl((uint32_t)ms) << 32; // big-endian; it is less than 2^32
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 	ms >>= 32;
@@ -276,16 +276,16 @@ static void update(struct batch *x, const struct family *f, uint64_t ms)
 	close_expr(x, e);
 }
 
-static void lookup(struct batch *x, const struct family *f)
+static void lookup(struct rules_batch *x, const struct family *f)
 {
-	struct expr e = open_expr(x, "lookup");
+	struct rules_expr e = open_expr(x, "lookup");
 	put_str(x, NFTA_LOOKUP_SET, f->set);
 	put_u32(x, NFTA_LOOKUP_SREG, REG);
 	put_u32(x, NFTA_LOOKUP_SET_ID, f->id);
 	close_expr(x, e);
 }
 
-static void set(struct batch *x, const struct family *f)
+static void set(struct rules_batch *x, const struct family *f)
 {
 	message(x, NFT_MSG_NEWSET, NLM_F_CREATE);
 	put_str(x, NFTA_SET_TABLE, TABLE);
@@ -300,7 +300,7 @@ static void set(struct batch *x, const struct family *f)
 	close_msg(x);
 }
 
-static void chain(struct batch *x, const char *name, uint32_t hook)
+static void chain(struct rules_batch *x, const char *name, uint32_t hook)
 {
 	message(x, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
 	put_str(x, NFTA_CHAIN_TABLE, TABLE);
@@ -314,7 +314,7 @@ static void chain(struct batch *x, const char *name, uint32_t hook)
 	close_msg(x);
 }
 
-static void open_rule(struct batch *x, const char *chain)
+static void open_rule(struct rules_batch *x, const char *chain)
 {
 	message(x, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND);
 	put_str(x, NFTA_RULE_TABLE, TABLE);
@@ -322,13 +322,13 @@ static void open_rule(struct batch *x, const char *chain)
 	x->list = open_nest(x, NFTA_RULE_EXPRESSIONS);
 }
 
-static void close_rule(struct batch *x)
+static void close_rule(struct rules_batch *x)
 {
 	close_nest(x, x->list);
 	close_msg(x);
 }
 
-static void judged(struct batch *x)
+static void judged(struct rules_batch *x)
 {
 	open_rule(x, "in");
 	marked(x, FIREWALL_NO);
@@ -354,13 +354,13 @@ static void judged(struct batch *x)
 	close_rule(x);
 }
 
-static void tcp(struct batch *x, bool compat)
+static void tcp(struct rules_batch *x, bool compat)
 {
 	const uint8_t flags = SYN_ACK_RST, none = 0, syn = SYN;
 	open_rule(x, "in");
 	l4(x, NFT_CMP_EQ, IPPROTO_TCP);
 	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1, REG);
-	struct expr e = open_expr(x, "bitwise");
+	struct rules_expr e = open_expr(x, "bitwise");
 	put_u32(x, NFTA_BITWISE_SREG, REG);
 	put_u32(x, NFTA_BITWISE_DREG, REG);
 	put_u32(x, NFTA_BITWISE_LEN, 1);
@@ -383,7 +383,7 @@ static void tcp(struct batch *x, bool compat)
 	close_rule(x);
 }
 
-static void udp(struct batch *x, bool compat)
+static void udp(struct rules_batch *x, bool compat)
 {
 	static const uint8_t others[] = {IPPROTO_SCTP, IPPROTO_DCCP, IPPROTO_UDPLITE};
 	for (size_t i = 0; i < sizeof(others); i++) {
@@ -415,7 +415,7 @@ static void udp(struct batch *x, bool compat)
 	close_rule(x);
 }
 
-static void out(struct batch *x)
+static void out(struct rules_batch *x)
 {
 	chain(x, "out", NF_INET_LOCAL_OUT);
 	open_rule(x, "out");
@@ -435,7 +435,7 @@ static void out(struct batch *x)
 	}
 }
 
-static void build(struct batch *x, bool compat)
+static void build(struct rules_batch *x, bool compat)
 {
 	x->n = 0;
 	x->seq = 0;
@@ -458,7 +458,7 @@ static void build(struct batch *x, bool compat)
 }
 
 // Sends the transaction and reads until its last message is acknowledged, or one is refused.
-static int commit(const struct batch *x)
+static int commit(const struct rules_batch *x)
 {
 	const struct timeval t = {5, 0};
 	const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
@@ -491,7 +491,7 @@ static int commit(const struct batch *x)
 
 int td_firewall_rules(void)
 {
-	static struct batch x;
+	static struct rules_batch x;
 	int e = 0;
 	for (int compat = 0; compat < 2; compat++) {
 		build(&x, compat);
