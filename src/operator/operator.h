@@ -24,6 +24,7 @@
 //   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
+//   firewall.c               spec.jobNetwork: the firewall between users in pods of slurmd and logins
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c

@@ -16,7 +16,7 @@
 // address that was asked. Who has no such rules says by ICMP that nobody listens: a place without users, which is left
 // to the network's own policies. Who says nothing is not let in.
 //
-// Files
+// It is cut into
 //   firewall.c        the program: its queue, its questions, its loop
 //   firewall_rules.c  the rules
 //   firewall_owner.c  whose a socket is
