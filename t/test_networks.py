@@ -16,11 +16,14 @@ LABEL = "tandem.dev/private-network"
 
 @pytest.fixture(scope="module")
 def site(own_pool):
-    """Three Tenants: red has networks of their own for its gangs, blue is isolated, green may not talk to everybody."""
+    """Three Tenants: red has networks of their own for its gangs, blue is isolated, green may not talk to everybody. Their native jobs are kept apart."""
     pool = own_pool
-    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"accounting": {"openAccount": "open"}}}))
+    users = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"] + [{"name": n, "uid": 3001 + i, "gid": 3001 + i, "shell": "/bin/bash", "home": f"/home/{n}"} for i, n in enumerate(("ann", "eve"))]
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"accounting": {"openAccount": "open"}, "users": users, "jobNetwork": {"separate": "accounts"}}}))
+    guarded = lambda: {p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm") if p["status"].get("phase") == "Running" and any(c["name"] == "firewall" for c in p["spec"].get("initContainers", []))}
+    wait_for("slurmd and login are guarded", lambda: guarded() == {"main-pool-n0", "main-pool-n1", "main-login-0"})
     tenant = lambda name, **spec: {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name}, "spec": {"cluster": {"namespace": "slurm", "name": "main"}, **spec}}
-    pool.apply(tenant("red", network="private", members=[{"user": "researcher"}]), tenant("blue"), tenant("green", network="open", egress={}))
+    pool.apply(tenant("red", network="private", members=[{"user": "researcher"}, {"user": "ann"}]), tenant("blue", members=[{"user": "eve"}]), tenant("green", network="open", egress={}))
     for name in ("red", "blue", "green"):
         wait_for(f"Tenant {name} is ready", lambda: any(c["type"] == "Ready" and c["status"] == "True" for c in pool.get("tenant", name).get("status", {}).get("conditions", [])))
     pods = [*gang(pool, "train", "red"), *gang(pool, "other", "red"), *lone(pool, "red", "lone", "lone2"), *gang(pool, "team", "blue"), *lone(pool, "blue", "own", "own2"),
@@ -60,7 +63,7 @@ def reached(pool, place, at):
     return {names[int(i)] for i in out.split()}
 
 
-# From a place, all that it reaches beside itself. Jobs share slurmd's network: each reaches every other one's, and no Tenant's pods.
+# From a place, all that it reaches beside itself. Jobs share slurmd's network, and reach no Tenant's pods.
 OPEN = {"default/open", "default/open2", "green/shut", "green/shut2"}
 MATRIX = {
     "red/train-0": {"red/train-1"} | OPEN,
@@ -165,3 +168,50 @@ def test_a_session_has_its_own_and_the_gateway_reaches_it(site, tmp_path):
     wait_for("and nobody else does", lambda: reached(site, "researcher/beside", at) == {"beside", "beside2"} and not reached(site, "red/lone", at) and not reached(site, "job/n0", at), 60)
     me.run("session", "stop", s["id"])
     wait_for("its policy goes too", lambda: not site.items("networkpolicies", "-n", "researcher", "-l", LABEL))
+
+
+SERVER = """
+import socket, threading
+tcp, udp = socket.socket(socket.AF_INET6), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+for s in tcp, udp: s.bind(("::", 7001))
+tcp.listen(50)
+def hear():
+    while True:
+        text, who = udp.recvfrom(10)
+        udp.sendto(text, who)
+threading.Thread(target=hear, daemon=True).start()
+while True: tcp.accept()[0].send(b"hello")
+"""
+CLIENT = """
+import socket, sys
+for kind in "STREAM", "DGRAM":
+    s = socket.socket(type=getattr(socket, f"SOCK_{kind}"))
+    s.settimeout(60)
+    try:
+        s.connect((sys.argv[1], 7001))
+        s.send(b"hello")
+        print(s.recv(5) == b"hello")
+    except ConnectionRefusedError:
+        print(False)
+"""
+
+
+@pytest.mark.feature("C9.1", "C9.3")
+def test_native_jobs_of_two_tenants(site):
+    """What a job of red's listens on, on n0, is reached by red's jobs on both nodes and by nobody of blue."""
+    for ns in ("blue", "green"):
+        site.kubectl("delete", "pods", "--all", "-n", ns, "--grace-period=1")
+    at = places(site)["job/n0"]
+    for user in ("ann", "eve"):
+        wait_for(f"{user} may log in", lambda: site.as_user(user, "true", check=False).returncode == 0)
+    job = site.as_user("researcher", "sbatch", "--parsable", "-A", "red", "-w", "n0", "--mem=50M", "-o", "/dev/null", input=f"#!/usr/bin/python3\n{SERVER}").stdout.strip()
+
+    def asks(user, account, node):
+        place = ("srun", "-Q", "-A", account, "-w", node, "--mem=50M") if account else ()
+        return site.as_user(user, *place, "python3", "-c", CLIENT, at).stdout.split()
+    wait_for("he reaches himself from a login", lambda: asks("researcher", None, None) == ["True"] * 2)
+    who = [(u, a, n) for u, a in (("researcher", "red"), ("ann", "red"), ("eve", "blue")) for n in ("n0", "n1")] + [("ann", None, None), ("eve", None, None)]
+    with concurrent.futures.ThreadPoolExecutor(len(who)) as all_at_once:
+        got = dict(zip(who, all_at_once.map(lambda x: asks(*x), who)))
+    assert got == {x: [str(x[1] == "red")] * 2 for x in who}  # at a login ann has no job: it is she who asks, and not red
+    site.as_user("researcher", "scancel", job)

@@ -325,7 +325,10 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 			add(b, &td_services, s, false);
 		}
 	}
-	return workload(b, &td_statefulsets, d, part, field, err);
+	td_auto_free char *template = td_asprintf("%s.template", field);
+	int r = td_op_firewall(d, spec,
+			       &(struct td_op_firewall){b->sc, td_jget(part, "template"), template, b->standin}, err);
+	return r ? r : workload(b, &td_statefulsets, d, part, field, err);
 }
 
 int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, const char *image,

@@ -24,6 +24,7 @@
 //   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
+//   firewall.c               spec.jobNetwork: the firewall between users in pods of slurmd and logins
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
 //   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
@@ -113,6 +114,15 @@ void td_op_places_done(struct td_op_places *p);
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
 void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
+// Adds the firewall between users to a pod where their processes run, when spec.jobNetwork asks for it. TD_INVALID: the
+// pod has the machine's network.
+struct td_op_firewall {
+	const yyjson_val *cluster, *template; // template: merged over the pod later
+	const char *field;                    // of the template
+	const char *standin;                  // image that brings tandem-standin; NULL: the node has it
+	bool jobs;                            // slurmd's; else a login's
+};
+int td_op_firewall(yyjson_mut_doc *d, yyjson_mut_val *spec, const struct td_op_firewall *f, struct td_error *err);
 // The same for the copies of data sets (spec.datasets; dataset.h).
 void td_op_datasets_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 void td_op_containers_login(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster, const char *image);

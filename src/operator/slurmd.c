@@ -393,10 +393,21 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 			   td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
 	td_op_munge_add(d, td_jm_get(root, "spec"), cluster,
 			td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+	int r = 0;
 	if (td_op_other_node(node))
 		for_other_cluster(d, root, share);
+	else // of another cluster: nobody's processes run here
+		r = td_op_firewall(d, td_jm_get(root, "spec"),
+				   &(struct td_op_firewall){.cluster = cluster,
+							    .template = td_jget(nodeset, "spec.template"),
+							    .field = "spec.template",
+							    .standin = image,
+							    .jobs = true},
+				   err);
+	if (r)
+		return r;
 	td_op_tolerations(d, td_jm_obj(d, root, "spec"), nodeset);
-	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
+	r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)
 		return r;
 	// The node is set after the merge, so that a template cannot change it.

@@ -8,6 +8,7 @@
 #include "slurm/fabric.h"
 #include "slurm/gres.h"
 #include "slurm/groups.h"
+#include "slurm/jobnetwork.h"
 #include "slurm/ondemand.h"
 #include "slurm/partitions.h"
 #include "slurm/preempt.h"
@@ -691,6 +692,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	td_slurm_scripts_files(o, f, &out, problems);
 	td_slurm_containers_files(o, &out, problems);
 	td_slurm_scratch_files(o, &out, problems);
+	td_slurm_jobnetwork_check(o, problems);
 	td_slurm_services_files(o, f, &out, problems);
 	topology_file(o, f, &out, problems);
 

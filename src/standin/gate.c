@@ -12,7 +12,7 @@
 // --launch: slurmd runs it at the job's first launch on the node (no PrologFlags=Alloc). Then the
 // environment is made of the credential that the step's own devices come from, so a job whose
 // devices it does not name has none.
-#include "standin/standin.h"
+#include "standin/firewall.h"
 #include "standin/wire.h"
 
 #include <ctype.h>
@@ -248,6 +248,11 @@ int td_standin_gate(int argc, char **argv)
 		}
 	}
 
+	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"),
+		   *account = word(getenv("SLURM_JOB_ACCOUNT"));
+	if (digits(job) && digits(uid) && *account)
+		td_firewall_job(job, uid, account); // without it the job is its user's alone
+
 	char dev[DEVICES_MAX * 5];
 	int d = devices(dev, sizeof(dev));
 	if (d < 0)
@@ -255,8 +260,7 @@ int td_standin_gate(int argc, char **argv)
 	if (!d && launch)
 		return 0;
 
-	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
-		   *start = getenv("SLURM_JOB_START_TIME");
+	const char *node = getenv("SLURMD_NODENAME"), *start = getenv("SLURM_JOB_START_TIME");
 	if (!digits(job) || !digits(uid) || !node || !*node || strpbrk(node, " \n")) {
 		fputs("tandem gate: SLURM_JOB_ID, SLURM_JOB_UID and SLURMD_NODENAME must be set: this runs as Slurm's "
 		      "Prolog\n",
@@ -267,8 +271,7 @@ int td_standin_gate(int argc, char **argv)
 	int64_t deadline = td_standin_now_ms() + timeout, last = td_standin_now_ms() + STANDIN_PROLOG_MS, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer", qos[QOS_MAX] = "", told[DEVICES_MAX * 5] = "";
 	if (d) {
-		const char *partition = word(getenv("SLURM_JOB_PARTITION")),
-			   *account = word(getenv("SLURM_JOB_ACCOUNT"));
+		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char who[TD_WIRE_LINE / 2], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		snprintf(who, sizeof(who), "job=%s start=%s uid=%s%s node=%s%s%s%s%s", job, digits(start) ? start : "0",
 			 uid, ask(pod, sizeof(pod)), node, *partition ? " partition=" : "", partition,
@@ -323,8 +326,7 @@ int td_standin_gate(int argc, char **argv)
 			continue;
 		}
 
-		const char *partition = word(getenv("SLURM_JOB_PARTITION")),
-			   *account = word(getenv("SLURM_JOB_ACCOUNT"));
+		const char *partition = word(getenv("SLURM_JOB_PARTITION"));
 		char request[TD_WIRE_LINE], called[32], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
 				 "acquire job=%s start=%s uid=%s%s%s node=%s%s%s%s%s%s%s%s%s devices=%s timeout=%lld\n",

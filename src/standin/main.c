@@ -11,9 +11,11 @@
 //   peer …            in slurmd's pod: takes part in the test of several nodes before a job
 //   pause             does nothing, in the pods that show what native jobs hold
 //   watch …           in slurmd's pod: looks for jobs that hang
+//   firewall …        beside slurmd and logins: keeps users' connections apart (firewall.h)
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
+#include "standin/firewall.h"
 #include "standin/worker.h"
 
 #include <stdio.h>
@@ -34,6 +36,7 @@ static int usage(FILE *f)
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE] [--port N]\n"
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
+	      "       tandem-standin firewall [--rules] [--accounts] [--from BLOCK]… [--jobs DIR] [--spool DIR]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
@@ -89,6 +92,8 @@ int main(int argc, char **argv)
 		return td_standin_peer(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "watch"))
 		return td_standin_watch(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "firewall"))
+		return td_standin_firewall(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "worker"))

@@ -746,6 +746,25 @@ static void test_slurmd(void **state)
 	"[gpu.example.com], file: "                                                                                    \
 	"/dev/fake}]}\n"
 
+// The firewall between users would filter the whole machine.
+static void test_firewall_and_the_machines_network(void **state)
+{
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("metadata: {name: main, namespace: slurm}\n"
+			"spec: {jobNetwork: {separate: users}}\n"),
+		*set = Y("metadata: {name: cpu, namespace: slurm}\n"
+			 "spec: {clusterName: main, template: {spec: {hostNetwork: true}}}\n"),
+		*node = Y(NODE), *pod = NULL;
+	const struct td_op_share s = {15, 31744, 8};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(
+		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &pod, &err),
+		TD_INVALID);
+	assert_string_equal(err.msg,
+			    "spec.template.spec.hostNetwork: spec.jobNetwork.separate of the SlurmCluster would "
+			    "filter the whole machine there; remove the one or the other");
+}
+
 // The slurmd of a node of another cluster runs anywhere here, and shares nothing with the one that is there.
 static void test_other_cluster(void **state)
 {
@@ -759,6 +778,7 @@ static void test_other_cluster(void **state)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *own = td_jm_copy(td_json_root(sc));
 	td_jm_str(own, yyjson_mut_doc_get_root(own), "spec.scratch.tmp", "private");
+	td_jm_str(own, yyjson_mut_doc_get_root(own), "spec.jobNetwork.separate", "users");
 	td_jm_bool(own, yyjson_mut_doc_get_root(own), "spec.containers.enabled", true);
 	td_auto(td_json_unref) struct td_json *scratch = td_json_from_mut(yyjson_mut_doc_get_root(own)), *usual = NULL;
 	if (td_op_slurmd_pod(td_json_root(scratch), td_json_root(set), td_json_root(far), &s, NULL, &pod, &err) ||
@@ -776,6 +796,8 @@ static void test_other_cluster(void **state)
 	assert_string_equal(td_op_pod_node(&o), "n0"); // whatever node it runs on
 	// Jobs that run elsewhere have no /tmp here, the host's disk is not this node's to give out, and nobody uses images.
 	assert_null(td_jfind(td_jget(p, "spec.volumes"), "name", "scratch"));
+	assert_null(td_jfind(td_jget(p, "spec.initContainers"), "name", "firewall"));
+	assert_non_null(td_jfind(td_jget(td_json_root(usual), "spec.initContainers"), "name", "firewall"));
 	assert_non_null(td_jfind(td_jget(td_json_root(usual), "spec.volumes"), "name", "scratch"));
 	assert_non_null(td_jfind(td_jget(td_json_root(usual), "spec.containers.[0].env"), "name", "TD_CONTAINERS"));
 	yyjson_arr_foreach (td_jget(p, "spec.containers.[0].env"), i, n, v)
@@ -1503,6 +1525,7 @@ int main(void)
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_firewall_and_the_machines_network),
 		cmocka_unit_test(test_other_cluster),
 		cmocka_unit_test(test_dra),
 		cmocka_unit_test(test_types),

@@ -287,6 +287,30 @@ static void test_scripts(void **state)
 	}
 }
 
+static void test_job_network(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *spec;
+		bool good;
+	} t[] = {{"{separate: none}", true},
+		 {"{separate: users, from: [10.0.0.0/8, 10.1.2.3, 'fd00::/8', '::1', 0.0.0.0/0]}", true},
+		 {"{from: [10.0.0.0/33]}", false},
+		 {"{from: ['fd00::/129']}", false},
+		 {"{from: [10.0.0/8]}", false},
+		 {"{from: [10.0.0.0/]}", false},
+		 {"{from: [n1]}", false}};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto_free char *text = td_asprintf(HEAD "spec: {jobNetwork: %s}\n", t[i].spec);
+		td_auto(td_json_unref) struct td_json *o = yaml(text);
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		bool ok = td_slurm_files_make(td_json_root(o), &(struct td_slurm_facts){0}, &r, &p);
+		if (ok != t[i].good || (!ok && !td_starts(p.v[0], "spec.jobNetwork.from[0]: ")))
+			fail_msg("%s: %s", t[i].spec, ok ? "taken" : p.v[0]);
+	}
+}
+
 static void test_scratch(void **state)
 {
 	(void)state;
@@ -582,10 +606,11 @@ int main(void)
 		cmocka_unit_test(test_others),           cmocka_unit_test(test_on_demand),
 		cmocka_unit_test(test_groups),           cmocka_unit_test(test_munge),
 		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
-		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_scratch),
-		cmocka_unit_test(test_refused),          cmocka_unit_test(test_preemption),
-		cmocka_unit_test(test_grammar),          cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_refusal),          cmocka_unit_test(test_services),
+		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_job_network),
+		cmocka_unit_test(test_scratch),          cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
