@@ -94,6 +94,8 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 	k->ours = j->admin_comment && td_starts(j->admin_comment, "tandem/");
 	if (!td_pool_leave_read(j->admin_comment, &k->leave))
 		k->leave = (struct td_pool_leave){0};
+	if (!td_pool_leave_signal(j->comment, &k->signal))
+		k->signal = (struct td_pool_leave_signal){0};
 	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt)
 		return;
 	k->parts = td_calloc(j->n_nodes + 1, sizeof(*k->parts));
