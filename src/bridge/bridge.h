@@ -12,6 +12,7 @@
 //   again.[ch]   native jobs that were queued again begin soon
 //   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
+//   allowed.[ch]   on which nodes a job that waits may run
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
 //   rollout.[ch]   why the next revision of a service waits

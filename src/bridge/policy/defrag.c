@@ -1,5 +1,6 @@
 // Jobs move so that one that waits has room (pool/defrag.h): the first of each partition's queue is looked at,
-// and where the room that it needs is there in pieces, preemptible batch jobs are queued again.
+// and where the room that it needs is there in pieces, preemptible batch jobs are queued again, and pods that are made
+// again end.
 //
 // Slurm's REST API cannot queue a job again (docs/facts/slurm.md S-J14), so the job's first node is asked to, by an
 // annotation (standin/watch.h) that names the run: a bridge that dies leaves at most one that is done once more
@@ -11,6 +12,7 @@
 
 #include "base/log.h"
 #include "slurm/bound.h"
+#include "slurm/hostlist.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,21 +29,30 @@ int64_t td_moves_priority(const struct td_settings *s, const char *qos)
 	return 0;
 }
 
-static const bool *nodes_of(struct td_moves_look *k, const char *partition)
+// Where else it may run. NULL: that is not known.
+static const bool *nodes_of(struct td_moves_look *k, const struct td_policies_known *j)
 {
 	static const char *const none[TD_POOL_KINDS] = {0};
+	const char *partition = j->partition, *excluded = j->excluded;
 	for (size_t i = 0; i < k->lists.n; i++)
-		if (!strcmp(k->lists.partition[i], partition))
+		if (!strcmp(k->lists.partition[i], partition) && !strcmp(k->lists.excluded[i], excluded))
 			return k->lists.feasible[i];
-	if (k->lists.n == TD_MOVES_LISTS)
+	td_auto_strv struct td_strv no = {0};
+	if (k->lists.n == TD_MOVES_LISTS || (*excluded && td_hostlist_parse(excluded, &no, NULL)))
 		return NULL;
 	bool *all = td_calloc(k->nodes->n + 1, sizeof(*all));
 	memset(all, true, k->nodes->n);
+	for (size_t i = 0; i < no.n; i++) {
+		const struct td_slurm_node *x = td_slurm_node_find(k->nodes, no.v[i]);
+		if (x)
+			all[x - k->nodes->v] = false;
+	}
 	td_auto_free struct td_pool_node *v = NULL;
 	td_bridge_pool_nodes(k->nodes, all, none, partition, &v);
 	for (size_t i = 0; i < k->nodes->n; i++)
 		all[i] = v[i].feasible;
 	k->lists.partition[k->lists.n] = partition;
+	k->lists.excluded[k->lists.n] = excluded;
 	return k->lists.feasible[k->lists.n++] = all;
 }
 
@@ -69,8 +80,12 @@ static bool want(struct td_moves_look *k, const struct td_ask_wait_parts *w)
 	k->pool.want = w->least;
 	k->pool.spread = members < 2;
 	k->pool.units = members < 2 ? nodes : members;
-	if (members >= 2)
-		return true;
+	if (members >= 2) {
+		struct td_pool_want own = {0};
+		bool known = td_ask_waits_least(k->b->asks, a, &own);
+		k->pool.spread = own.alone;
+		return known && !own.nodes; // how near to each other they have to be is not looked at
+	}
 	if (k->must && !k->starve)
 		return false; // who moves would have to leave these very nodes
 	// Tasks may be dealt out unevenly: then a node's share is not known.
@@ -99,6 +114,15 @@ static void want_words(const struct td_moves_look *k, struct td_buf *t)
 		td_buf_puts(t, " on one node");
 }
 
+// A batch job that can be queued again, or pods whose controllers make other ones.
+static bool may_move(const struct td_moves_look *k, const struct td_policies_known *j)
+{
+	if (j->named || j->bound || !td_settings_preemptible(k->s, j->qos))
+		return false;
+	return j->is == TD_VICTIM_MAY ? td_victim_again(k->b, j->id)
+				      : j->is == TD_VICTIM_NONE && j->batch && !j->ours;
+}
+
 // Chooses among those whose slice is over in `in_s`. Returns how many move.
 static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts, size_t *ret)
 {
@@ -107,13 +131,12 @@ static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_
 	size_t n = 0, used = 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
-		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !j->batch || j->ours ||
-		    j->named || j->bound || !td_settings_preemptible(k->s, j->qos) ||
-		    td_moves_priority(k->s, j->qos) > least)
+		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts ||
+		    td_moves_priority(k->s, j->qos) > least || !may_move(k, j))
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
-		const bool *feasible = nodes_of(k, j->partition);
+		const bool *feasible = nodes_of(k, j);
 		if (slice > in_s || !feasible || !td_moves_parts(k, j, parts + used))
 			continue;
 		v[n] = (struct td_pool_move_job){parts + used, j->n_parts, feasible, ran * (int64_t)j->n_parts};
@@ -139,8 +162,14 @@ static int read_bound(struct td_moves_look *k, struct td_slurm *slurm, struct td
 	j->checked = true;
 	j->ends = j->is != TD_VICTIM_MAY && (!is.requeue || !j->batch); // of pods their owner makes other ones
 	j->bound = is.bound || j->ends;
-	j->tied = is.tied || (j->ends && !k->s->starve_ends);
+	j->tied = is.tied;
 	return 0;
+}
+
+// Of one that was read: may it not go?
+static bool stays(const struct td_moves_look *k, const struct td_policies_known *j)
+{
+	return k->starve ? j->tied || (j->ends && !k->s->starve_ends) : j->bound;
 }
 
 // The same, of jobs that may be queued again and are bound to no place: that is read once of each that is chosen.
@@ -160,7 +189,7 @@ static bool choose(struct td_moves_look *k, struct td_slurm *slurm, int64_t in_s
 			bool ends = j->ends;
 			if (reads++ == READS || read_bound(k, slurm, j, &e))
 				return false;
-			all &= k->starve ? !j->tied && j->ends == ends : !j->bound; // who ends goes last
+			all &= !stays(k, j) && (j->ends == ends || !k->starve); // who ends goes last
 		}
 		if (all) {
 			ret->n = n;
@@ -220,7 +249,7 @@ static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_po
 	if (r || (r = read_bound(k, slurm, j, err)))
 		return r;
 	if (now.restarts != j->restarts || now.start != j->start_s || td_job_phase(now.states) != TD_PHASE_RUNNING ||
-	    now.preempt || (k->starve ? j->tied : j->bound))
+	    now.preempt || stays(k, j))
 		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
 	if (!td_pool_leave_signal(now.comment, &j->signal))
 		j->signal = (struct td_pool_leave_signal){0};
@@ -252,8 +281,10 @@ static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	for (size_t i = 0; i < set->n && !r; i++) {
 		struct td_policies_known *j = k->known[set->v[i]];
 		if (j->is == TD_VICTIM_MAY) {
-			td_auto_free char *why = td_asprintf("job %" PRId64 " has room, which waits for %s (%s)",
-							     k->waiter->id, wants, td_pool_starve_words(set->why[i]));
+			td_auto_free char *why = td_asprintf(
+				"job %" PRId64 " has room, which waits for %s%s%s%s", k->waiter->id, wants,
+				k->starve ? " (" : "", k->starve ? td_pool_starve_words(set->why[i]) : "",
+				k->starve ? ")" : "");
 			td_victim_tell(k->b, &(struct td_victim_wish){.job = j->id,
 								      .start = j->start_s,
 								      .restarts = j->restarts,
@@ -387,7 +418,7 @@ static bool leaving(struct td_bridge *b, struct td_slurm *slurm, struct td_polic
 static bool is_moved(const struct td_policies_known *j, const void *ctx)
 {
 	const struct td_policies_move *m = ctx;
-	for (size_t i = 0; i < m->n; i++)
+	for (size_t i = 0; i < m->n && j->is == TD_VICTIM_NONE; i++)
 		if (m->jobs[i] == j->id)
 			return true;
 	return false;
@@ -413,7 +444,7 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	}
 	for (size_t i = 0; i < of->n; i++) {
 		const struct td_policies_known *j = k->known[of->v[i]];
-		int64_t grace = k->starve ? td_settings_grace_s(k->s, j->qos) : 0;
+		int64_t grace = k->starve || j->is == TD_VICTIM_MAY ? td_settings_grace_s(k->s, j->qos) : 0;
 		if (j->is == TD_VICTIM_MAY && !grace)
 			grace = k->s->end_grace_s;
 		most_s = grace > most_s ? grace : most_s;
@@ -425,15 +456,16 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	if (k->starve)
 		leaving(k->b, slurm, k->f, moves);
 	for (size_t i = 0; !k->starve && i < of->n; i++)
-		ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
+		if (k->known[of->v[i]]->is == TD_VICTIM_NONE)
+			ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
 	td_info("job %" PRId64 " waits for %s, %s: %s: %s", k->waiter->id, td_buf_str(&wants), td_buf_str(&why),
-		k->starve ? "these make room" : "queued again", td_buf_str(&names));
+		k->starve ? "these make room" : "these move", td_buf_str(&names));
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
 	if (sc)
 		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal",
 			       k->starve ? "MadeRoom" : "Defragmented",
 			       "job %" PRId64 " of %s waits for %s, %s: %s: %s", k->waiter->id, k->waiter->user,
-			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "queued again",
+			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "these move",
 			       td_buf_str(&names));
 }
 
@@ -529,7 +561,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 		return false;
 	}
 	if (!set.n) {
-		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "no jobs may move so that they fit.");
+		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "nobody may move so that they fit.");
 		return false;
 	}
 	for (size_t i = 0; i < set.n; i++)
@@ -649,7 +681,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		n += at == n;
 	}
 
-	bool busy = s->starve_s && leaving(b, slurm, f, m), apart = false;
+	bool busy = leaving(b, slurm, f, m), apart = false;
 	for (size_t i = 0; i < TD_LEN(m->last); i++) {
 		struct td_policies_move *x = &m->last[i];
 		if (x->open && (!goes_on(f, x) || td_now(b) > x->until_ms)) {

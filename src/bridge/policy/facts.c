@@ -27,6 +27,7 @@ static void forget(struct td_policies_known *k)
 {
 	forget_parts(k);
 	free(k->label);
+	free(k->excluded);
 	free(k->user);
 	free(k->account);
 	free(k->qos);
@@ -90,7 +91,8 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 					    : td_asprintf("%lld", (long long)j->id);
 	k->start_s = j->start;
 	k->whole = td_streq(j->shared, "none");
-	k->named = (j->required_nodes && *j->required_nodes) || (j->excluded_nodes && *j->excluded_nodes);
+	k->named = j->required_nodes && *j->required_nodes;
+	set(&k->excluded, j->excluded_nodes);
 	k->ours = j->admin_comment && td_starts(j->admin_comment, "tandem/");
 	if (!td_pool_leave_read(j->admin_comment, &k->leave))
 		k->leave = (struct td_pool_leave){0};

@@ -13,8 +13,8 @@ struct td_moves_set {  // places in the look's `known`
 	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
 };
 enum { TD_MOVES_LISTS = 16 };
-struct td_moves_lists { // for each list of partitions: the nodes of it
-	const char *partition[TD_MOVES_LISTS];
+struct td_moves_lists { // for each list of partitions, and of nodes without which: the nodes of it
+	const char *partition[TD_MOVES_LISTS], *excluded[TD_MOVES_LISTS];
 	bool *feasible[TD_MOVES_LISTS];
 	size_t n;
 };

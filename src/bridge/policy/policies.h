@@ -49,7 +49,8 @@ struct td_policies_known {
 	struct td_slurm_job_node *parts;
 	size_t n_parts;
 	bool whole; // its nodes run no other job
-	bool named; // it names nodes on which it is to be, or not to be
+	bool named; // it names nodes on which it is to be
+	char *excluded; // nodes on which it is not to be, as Slurm writes them; ""
 	bool ours;  // by its mark: pods have it
 	// Whether it may move was read; it may not start anywhere else; others could not have its place, or it could not be
 	// queued again.

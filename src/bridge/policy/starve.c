@@ -258,7 +258,7 @@ static size_t others_of(const struct td_moves_look *k, struct td_pool_starve_oth
 // One that can be queued again, or may be ended, or pods, or one whose room comes free anyway.
 static bool may(const struct td_moves_look *k, const struct td_policies_known *j)
 {
-	bool native = j->is == TD_VICTIM_NONE && !j->ours && (j->batch || k->s->starve_ends);
+	bool native = j->is == TD_VICTIM_NONE && !j->ours && ((j->batch && !j->ends) || k->s->starve_ends);
 	return j->going || (!j->tied && (j->is == TD_VICTIM_MAY || native));
 }
 
