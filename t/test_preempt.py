@@ -278,6 +278,16 @@ def test_the_time_limit_counts_over_all_pods_of_a_job(pool):
     wait_for("it is refused in words", lambda: "its time limit is used up" in said() and "nothing is left" in said())
     pool.kubectl("annotate", "pod", "train-2", "--overwrite", "slurm.tandem.dev/time-limit=60")
     assert pool.job(job(2))["TimeLimit"] == "00:49:00"
+    # A ReplicaSet keeps the pods that have failed as well.
+    template = {"metadata": {"labels": {"app": "web"}, "annotations": notes}, "spec": pool.pod("web", 1)["spec"] | {"restartPolicy": "Always"}}
+    pool.apply({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}})
+    runs = lambda: next((p for p in pool.items("pods", "-l", "app=web") if p["status"]["phase"] == "Running"), None)  # noqa: E731
+    first = wait_for("its pod runs", runs)
+    pool.shell("scancel", pool.grant(first)[0])
+    second = wait_for("the next one runs", lambda: (p := runs()) and p["metadata"]["name"] != first["metadata"]["name"] and p)
+    assert re.search(r"Its time counts over all pods of ReplicaSet web: 1 before it ran for \d+ s, and 9 min are left.", pool.cmd("why", f"pod/{second['metadata']['name']}").stdout)
+    pool.kubectl("delete", "replicaset", "web", "--wait=false")
 
 
 @pytest.mark.feature("C4.1", "C4.3")
@@ -382,7 +392,7 @@ def test_pods_move_so_that_a_gang_that_waits_has_room(pool):
     pool.kubectl("delete", "jobs", "--all", "--wait=false")
 
 
-@pytest.mark.feature("C3.6")
+@pytest.mark.feature("C3.6", "C7.1")
 def test_a_large_gang_starts_although_small_ones_keep_coming(pool):
     """14 of 16 GPUs are free and a gang wants all: small pods and jobs that come later wait, except one that ends in time."""
     hold = sbatch(pool, "--gres=gpu:2", f"--nodelist={pool.nodes[0]}", "--time=10")
@@ -395,9 +405,13 @@ def test_a_large_gang_starts_although_small_ones_keep_coming(pool):
     small = [sbatch(pool, "--gres=gpu:1", "--time=60") for _ in range(3)]
     quick = sbatch(pool, "--gres=gpu:1", "--time=1", script="#!/bin/sh\ntrue\n")
     pool.apply(*[pool.pod(f"s{i}", gpus=1) for i in range(5)])
-    waiting = lambda: {j["name"] for j in pool.squeue().values() if j["state"] == "PENDING"}  # noqa: E731
+    waiting = lambda: {j["name"].split(".")[0] for j in pool.squeue().values() if j["state"] == "PENDING"}  # noqa: E731
     wait_for("the quick one has passed", lambda: pool.job(quick)["JobState"] == "COMPLETED")
-    wait_for("the others stand in line", lambda: {f"s{i}.default" for i in range(5)} <= waiting())
+    wait_for("the others stand in line", lambda: {f"s{i}" for i in range(5)} <= waiting())
+    # A node of the partition that it does not want is not among those on which it may run.
+    picky = sbatch(pool, "--gres=gpu:1", f"--exclude={pool.nodes[0]}")
+    said = json.loads(pool.cmd("why", picky, "-o", "json").stdout)
+    assert said["allowedNodes"] == pool.nodes[1] and f"It may run on {pool.nodes[1]}, 1 of the 2 nodes of its partition: it excludes 1." in said["text"], said
     assert all(pool.squeue()[j]["state"] == "PENDING" for j in small)
     pool.shell("scancel", hold)
     wait_for("the gang runs", lambda: all(pool.phase(f"g{i}") == "Running" for i in range(2)))

@@ -25,7 +25,7 @@
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
-//   scheduler/turns.[ch]    time limits that count over all pods of one Job
+//   scheduler/turns.[ch]    time limits that count over all pods of one Job or ReplicaSet
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c

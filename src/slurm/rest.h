@@ -209,7 +209,7 @@ int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_jo
 // TD_NOT_FOUND: the job has ended already, or is unknown.
 //
 // td_slurm_job_signal() sends it a signal instead, with the same guard: to all processes of its steps, as scancel does, or
-// to its script alone (S-E16).
+// to its script alone (S-E11).
 struct td_slurm_signal {
 	const char *name; // "USR1"
 	bool batch;       // to its script alone
