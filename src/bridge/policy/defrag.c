@@ -364,8 +364,8 @@ static void signal_one(struct td_bridge *b, struct td_slurm *slurm, struct td_po
 }
 
 // Goes on with those who are to make room at a time, whichever bridge has told them. True: somebody is about to go.
-static bool leaving(struct td_bridge *b, struct td_slurm *slurm, struct td_policies_facts *f,
-		    struct td_policies_moves *m)
+static bool leaving(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
+		    struct td_policies_facts *f, struct td_policies_moves *m)
 {
 	int64_t now_s = td_real_ms(b->clock) / 1000, now_ms = td_now(b);
 	bool any = false, asked = false;
@@ -382,7 +382,7 @@ static bool leaving(struct td_bridge *b, struct td_slurm *slurm, struct td_polic
 		any |= for_job > 0;
 		if (for_job > 0)
 			td_moves_pause(m, for_job, now_ms);
-		if (j->is != TD_VICTIM_NONE || !j->leave.at_s)
+		if (j->is != TD_VICTIM_NONE || !j->leave.at_s || !s->starve_s)
 			continue;
 		const struct td_policies_known *w = td_policies_facts_find(f, j->leave.waiter);
 		enum td_pool_leave_do d =
@@ -454,7 +454,7 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	}
 	m->until_ms = m->at_ms + most_s * 1000 + MINUTE_MS;
 	if (k->starve)
-		leaving(k->b, slurm, k->f, moves);
+		leaving(k->b, k->s, slurm, k->f, moves);
 	for (size_t i = 0; !k->starve && i < of->n; i++)
 		if (k->known[of->v[i]]->is == TD_VICTIM_NONE)
 			ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
@@ -681,7 +681,7 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		n += at == n;
 	}
 
-	bool busy = leaving(b, slurm, f, m), apart = false;
+	bool busy = leaving(b, s, slurm, f, m), apart = false;
 	for (size_t i = 0; i < TD_LEN(m->last); i++) {
 		struct td_policies_move *x = &m->last[i];
 		if (x->open && (!goes_on(f, x) || td_now(b) > x->until_ms)) {
