@@ -74,14 +74,14 @@ void td_pool_allowed(const struct td_pool_allowed *f, bool *may, struct td_pool_
 		c.partition++;
 		int features = td_pool_constraint(f->constraint, x->features);
 		c.unread |= features < 0;
-		enum td_pool_allowed_why why = f->names && !x->named       ? TD_ALLOWED_NAMED
-					       : x->excluded               ? TD_ALLOWED_EXCLUDED
+		enum td_pool_allowed_why why = f->names && !x->named         ? TD_ALLOWED_NAMED
+					       : x->excluded                 ? TD_ALLOWED_EXCLUDED
 					       : f->reserves && !x->reserved ? TD_ALLOWED_RESERVED
-					       : !features                 ? TD_ALLOWED_FEATURES
-					       : !x->large                 ? TD_ALLOWED_LARGE
-									   : TD_ALLOWED_WHYS;
+					       : !features                   ? TD_ALLOWED_FEATURES
+					       : !x->large                   ? TD_ALLOWED_LARGE
+									     : TD_ALLOWED_WHYS;
 		if (why != TD_ALLOWED_WHYS) {
-			c.not [why] ++;
+			c.out[why]++;
 			continue;
 		}
 		may[i] = true;
@@ -96,7 +96,7 @@ char *td_pool_allowed_words(const struct td_pool_allowed_count *c, const char *n
 	td_auto_buf struct td_buf t = {0}, why = {0};
 	const char *sep = ": ";
 	for (int i = 0; i < TD_ALLOWED_WHYS; i++) {
-		size_t n = c->not [i];
+		size_t n = c->out[i];
 		if (!n)
 			continue;
 		td_buf_printf(&why, "%s", sep);

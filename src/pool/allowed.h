@@ -29,7 +29,7 @@ enum td_pool_allowed_why {
 struct td_pool_allowed_count {
 	size_t partition, allowed; // nodes of its partition; of these it may use
 	size_t away;               // of the allowed ones: drained or down now
-	size_t not [TD_ALLOWED_WHYS];
+	size_t out[TD_ALLOWED_WHYS];
 	bool unread; // its constraint is not understood, and was not looked at
 };
 // may: per node.

@@ -51,8 +51,7 @@ int td_slurm_job_wishes(struct td_slurm *s, int64_t id, struct td_cancel *c, str
 	yyjson_arr_foreach (td_jget(td_json_root(of), "reservations"), i, n, v)
 		if (td_streq(td_jstr(v, "name"), name))
 			nodes = td_jstr_or(v, "node_list", "");
-	*ret = (struct td_slurm_wishes){
-		td_strdup(td_jstr_or(mine, "features", "")), td_strdup(name), td_strdup(nodes)};
+	*ret = (struct td_slurm_wishes){td_strdup(td_jstr_or(mine, "features", "")), td_strdup(name), td_strdup(nodes)};
 	return 0;
 }
 

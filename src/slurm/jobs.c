@@ -318,10 +318,10 @@ int td_slurm_job_signal(struct td_slurm *s, int64_t id, const char *name, const 
 	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
 		long long code = td_jint(v, "error.code", 0);
 		if (code)
-			return td_fail_detail(
-				err, td_slurm_code(code, false), (int)code, "%s job %" PRId64 ": %s (%lld)",
-				signal ? "signalling" : "ending", id,
-				td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
+			return td_fail_detail(err, td_slurm_code(code, false), (int)code,
+					      "%s job %" PRId64 ": %s (%lld)", signal ? "signalling" : "ending", id,
+					      td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")),
+					      code);
 	}
 	return 0;
 }

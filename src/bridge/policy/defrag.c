@@ -119,8 +119,7 @@ static bool may_move(const struct td_moves_look *k, const struct td_policies_kno
 {
 	if (j->named || j->bound || !td_settings_preemptible(k->s, j->qos))
 		return false;
-	return j->is == TD_VICTIM_MAY ? td_victim_again(k->b, j->id)
-				      : j->is == TD_VICTIM_NONE && j->batch && !j->ours;
+	return j->is == TD_VICTIM_MAY ? td_victim_again(k->b, j->id) : j->is == TD_VICTIM_NONE && j->batch && !j->ours;
 }
 
 // Chooses among those whose slice is over in `in_s`. Returns how many move.
@@ -253,8 +252,7 @@ static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_po
 		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
 	if (!td_pool_leave_signal(now.comment, &j->signal))
 		j->signal = (struct td_pool_leave_signal){0};
-	*ret = (struct td_pool_leave){
-		.waiter = k->waiter->id, .restarts = now.restarts, .ends = k->starve && j->ends};
+	*ret = (struct td_pool_leave){.waiter = k->waiter->id, .restarts = now.restarts, .ends = k->starve && j->ends};
 	if (k->starve)
 		ret->at_s = td_real_ms(k->b->clock) / 1000 + td_settings_grace_s(k->s, j->qos);
 	if (j->is != TD_VICTIM_MAY)
@@ -281,10 +279,10 @@ static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	for (size_t i = 0; i < set->n && !r; i++) {
 		struct td_policies_known *j = k->known[set->v[i]];
 		if (j->is == TD_VICTIM_MAY) {
-			td_auto_free char *why = td_asprintf(
-				"job %" PRId64 " has room, which waits for %s%s%s%s", k->waiter->id, wants,
-				k->starve ? " (" : "", k->starve ? td_pool_starve_words(set->why[i]) : "",
-				k->starve ? ")" : "");
+			td_auto_free char *why =
+				td_asprintf("job %" PRId64 " has room, which waits for %s%s%s%s", k->waiter->id, wants,
+					    k->starve ? " (" : "", k->starve ? td_pool_starve_words(set->why[i]) : "",
+					    k->starve ? ")" : "");
 			td_victim_tell(k->b, &(struct td_victim_wish){.job = j->id,
 								      .start = j->start_s,
 								      .restarts = j->restarts,
@@ -340,8 +338,8 @@ static void reach(struct td_bridge *b, struct td_slurm *slurm, struct td_policie
 	struct td_error e = TD_ERROR_INIT;
 	const struct td_slurm_signal signal = {j->signal.name, j->signal.batch};
 	int r = td_slurm_job(slurm, j->id, b->cancel, &now, &e);
-	if (!r && (now.restarts != j->restarts || now.start != j->start_s ||
-		   td_job_phase(now.states) != TD_PHASE_RUNNING))
+	if (!r &&
+	    (now.restarts != j->restarts || now.start != j->start_s || td_job_phase(now.states) != TD_PHASE_RUNNING))
 		return;
 	r = r      ? r
 	    : ends ? td_slurm_job_end(slurm, j->id, now.name, b->cancel, &e)
@@ -612,8 +610,7 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	for (size_t i = 0; must && i < all->n; i++)
 		must[i] = td_strv_has(w.must, all->v[i].name);
 	for (size_t i = 0; i < all->n; i++)
-		ok[i] = !td_strv_has(w.excluded, all->v[i].name) &&
-			(!w.only->n || td_strv_has(w.only, all->v[i].name));
+		ok[i] = !td_strv_has(w.excluded, all->v[i].name) && (!w.only->n || td_strv_has(w.only, all->v[i].name));
 	td_bridge_pool_nodes(all, ok, k.kinds, w.partition, &nodes);
 	k.pool.nodes = nodes;
 	k.pool.n = all->n;
@@ -623,8 +620,7 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	td_auto_buf struct td_buf t = {0};
 	struct td_slurm_bound bound = {0};
 	bool known_well = !td_slurm_job_bound(slurm, id, b->cancel, &bound, &e) && !bound.bound && want(&k, &w);
-	bool acted = known_well &&
-		     one(&k, slurm, m, busy, bound.eligible > j.submit ? bound.eligible : j.submit, &t);
+	bool acted = known_well && one(&k, slurm, m, busy, bound.eligible > j.submit ? bound.eligible : j.submit, &t);
 	if (k.served && known_well && (acted || k.comes || td_moves_paused(m, id, td_now(b))))
 		td_starve_serve(&k);
 	snprintf(ret->text, sizeof(ret->text), "%s", td_buf_str(&t));

@@ -7,7 +7,7 @@
 
 struct td_starve_look;   // starve.c: the accounts and what they hold
 struct td_starve_served; // starve.c: for whom room is made already
-struct td_moves_set {  // places in the look's `known`
+struct td_moves_set {    // places in the look's `known`
 	size_t v[TD_DEFRAG_MOST], n;
 	bool comes;                                  // with starve: he has room when those have left that leave already
 	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
@@ -23,8 +23,9 @@ struct td_moves_look {
 	const struct td_settings *s;
 	struct td_policies_facts *f;
 	const struct td_starve_look *starve; // NULL: it waits although there is room enough, only in pieces
-	struct td_starve_served *served;     // with starve: whose room this one may not have; it is added if it is served, too
-	int64_t after_s;                     // so long it has to wait
+	struct td_starve_served
+		*served; // with starve: whose room this one may not have; it is added if it is served, too
+	int64_t after_s; // so long it has to wait
 	const struct td_slurm_nodes *nodes; // NULL: those of the view
 	const struct td_slurm_job *waiter;
 	bool comes; // he has room when those have left that leave already

@@ -48,10 +48,10 @@ struct td_policies_known {
 	int64_t start_s;
 	struct td_slurm_job_node *parts;
 	size_t n_parts;
-	bool whole; // its nodes run no other job
-	bool named; // it names nodes on which it is to be
+	bool whole;     // its nodes run no other job
+	bool named;     // it names nodes on which it is to be
 	char *excluded; // nodes on which it is not to be, as Slurm writes them; ""
-	bool ours;  // by its mark: pods have it
+	bool ours;      // by its mark: pods have it
 	// Whether it may move was read; it may not start anywhere else; others could not have its place, or it could not be
 	// queued again.
 	bool checked, bound, tied;
@@ -61,9 +61,10 @@ struct td_policies_known {
 	int64_t asked;
 	int is;
 	bool going;
-	int64_t goes_for;                   // the job for which it was told to; 0: nobody's, or its own end
-	bool ends;                          // it cannot be queued again
-	struct td_pool_leave_signal signal; // that it hears before it goes; for how many restarts, and one more, it was sent
+	int64_t goes_for; // the job for which it was told to; 0: nobody's, or its own end
+	bool ends;        // it cannot be queued again
+	struct td_pool_leave_signal
+		signal; // that it hears before it goes; for how many restarts, and one more, it was sent
 	int64_t signalled;
 };
 struct td_policies_facts {           // zero at first

@@ -27,7 +27,7 @@ struct td_starve_look {
 	int res; // of TD_POLICY_…: what the shares are of
 };
 
-struct served { // one for whom room is made
+struct served {    // one for whom room is made
 	size_t at; // of the known
 	struct td_pool_starve_other is;
 	bool *feasible, *must;

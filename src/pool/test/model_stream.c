@@ -199,11 +199,8 @@ static int goes_to(const struct small *pod)
 						 .members = j->members,
 						 .feasible = anywhere};
 	}
-	const struct td_pool_fast f = {.now_ms = m.now * 1000 + 1,
-				       .allowed = true,
-				       .pending = ours,
-				       .waiting = others,
-				       .raises = true};
+	const struct td_pool_fast f = {
+		.now_ms = m.now * 1000 + 1, .allowed = true, .pending = ours, .waiting = others, .raises = true};
 	enum td_pool_fast_do how = td_pool_fast(&f);
 	if (how == TD_FAST_NO || (how == TD_FAST_TRY && others))
 		return -1; // Slurm refuses it
@@ -233,7 +230,9 @@ static struct small *add(bool pod, bool limited)
 	int limit = 1 + below(LONGEST);
 	*j = (struct small){.want = {.cpus = 1 + below(4), .gres = {below(5)}},
 			    .limit = limited ? limit : NEVER,
-			    .runs = limited ? 1 + below(limit) : below(2) ? NEVER : 1 + below(LONGEST),
+			    .runs = limited    ? 1 + below(limit)
+				    : below(2) ? NEVER
+					       : 1 + below(LONGEST),
 			    .pod = pod};
 	return j;
 }
@@ -244,11 +243,8 @@ static bool run(bool fair)
 	memset(&m, 0, sizeof(m));
 	m.fair = fair;
 	for (int i = 0; i < NODES; i++)
-		m.nodes[i] = (struct td_pool_node){.feasible = true,
-						   .usable = true,
-						   .cpus = CPUS,
-						   .memory_mb = 1000,
-						   .gres = {GPUS}};
+		m.nodes[i] = (struct td_pool_node){
+			.feasible = true, .usable = true, .cpus = CPUS, .memory_mb = 1000, .gres = {GPUS}};
 	m.gang = JOBS - 1;
 	for (int i = 0; i < 8 + below(32); i++)
 		add(false, true);
@@ -257,7 +253,8 @@ static bool run(bool fair)
 	m.gang = m.n - 1;
 	bool whole = below(2);
 	gang->members = 2 + below(NODES - 1);
-	gang->want = (struct td_pool_want){.cpus = 1 + below(8), .gres = {whole ? GPUS : 1 + below(GPUS)}, .alone = below(2)};
+	gang->want = (struct td_pool_want){
+		.cpus = 1 + below(8), .gres = {whole ? GPUS : 1 + below(GPUS)}, .alone = below(2)};
 	gang->limit = gang->runs = LONGEST;
 
 	int promised = NEVER;
@@ -299,7 +296,8 @@ int main(int argc, char **argv)
 		seed = run_seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
 		starved += !run(false);
 	}
-	printf("%u gangs started in time; %lu later ones passed them, %lu pods at once, %lu in line; without the decision "
+	printf("%u gangs started in time; %lu later ones passed them, %lu pods at once, %lu in line; without the "
+	       "decision "
 	       "%u of them starve\n",
 	       runs, (unsigned long)by, (unsigned long)at_once, (unsigned long)waited, starved);
 	if (!by || !at_once || starved < runs / 20)

@@ -23,9 +23,11 @@ static void reset(void)
 	memset(nodes, 0, sizeof(nodes));
 	memset(accounts, 0, sizeof(accounts));
 	memset(must, 0, sizeof(must));
-	f = (struct td_pool_starve){
-		.room = {.nodes = nodes, .units = 1, .spread = true}, .accounts = accounts, .jobs = jobs, .must = must,
-		.others = others};
+	f = (struct td_pool_starve){.room = {.nodes = nodes, .units = 1, .spread = true},
+				    .accounts = accounts,
+				    .jobs = jobs,
+				    .must = must,
+				    .others = others};
 	memset(theirs, 0, sizeof(theirs));
 	memset(anywhere, true, sizeof(anywhere));
 	leave = (struct td_pool_leave){0};
@@ -148,8 +150,9 @@ static bool given(const struct td_scenario_words *w)
 	else if (!strcmp(what, "starves-before"))
 		other(w);
 	else if (!strcmp(what, "told"))
-		leave = (struct td_pool_leave){
-			.waiter = 30, .at_s = td_scenario_num(w, "at", 0), .restarts = td_scenario_num(w, "restarts", 0)};
+		leave = (struct td_pool_leave){.waiter = 30,
+					       .at_s = td_scenario_num(w, "at", 0),
+					       .restarts = td_scenario_num(w, "restarts", 0)};
 	else
 		return false;
 	return true;
