@@ -2,6 +2,7 @@
 #include "pool/leave.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 #include "pool/price.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #define NEXT " tandem: "
 #define AT ", at "
 #define ENDS ", not queued again"
-#define SIGNAL "slurm.tandem.dev/signal="
+#define SIGNAL TD_ANN_ASK_PREFIX "signal="
 
 enum { ASKED_S = 60, DAY_S = 86400 }; // so long it is asked
 

@@ -248,7 +248,7 @@ static bool leaves_for_him(const struct td_pool_starve *f, size_t j)
 	return f->jobs[j].leaves_for && f->jobs[j].leaves_for == f->waiter;
 }
 
-struct seat { // on one node
+struct starve_seat { // on one node
 	size_t node;
 	int rank;
 	int64_t n; // so often it fits there
@@ -257,7 +257,7 @@ struct seat { // on one node
 // Where he has to be, where room is made for him, then where the least is left over, and last where it is made for others.
 static int by_rank(const void *a, const void *b)
 {
-	const struct seat *x = a, *y = b;
+	const struct starve_seat *x = a, *y = b;
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
 	if (x->n != y->n)
@@ -280,7 +280,7 @@ static int rank_of(const struct starve_room *r, const struct td_pool_starve_othe
 	return rank;
 }
 
-static size_t seats_of(const struct starve_room *r, const struct td_pool_starve_other *o, struct seat *ret)
+static size_t seats_of(const struct starve_room *r, const struct td_pool_starve_other *o, struct starve_seat *ret)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < r->f->room.n; i++) {
@@ -288,7 +288,7 @@ static size_t seats_of(const struct starve_room *r, const struct td_pool_starve_
 		x.feasible = o->feasible[i];
 		int64_t fits = x.usable && x.feasible ? td_pool_gang_slots(&x, &o->want) : 0;
 		if (fits)
-			ret[n++] = (struct seat){i, rank_of(r, o, i), o->spread ? 1 : fits};
+			ret[n++] = (struct starve_seat){i, rank_of(r, o, i), o->spread ? 1 : fits};
 	}
 	if (n)
 		qsort(ret, n, sizeof(*ret), by_rank);
@@ -298,7 +298,7 @@ static size_t seats_of(const struct starve_room *r, const struct td_pool_starve_
 // What cannot be had of what he waits for is left out: the rest is his.
 static void seat_others(struct starve_room *r)
 {
-	td_auto_free struct seat *v = td_calloc(r->f->room.n + 1, sizeof(*v));
+	td_auto_free struct starve_seat *v = td_calloc(r->f->room.n + 1, sizeof(*v));
 	for (size_t k = 0; k < r->f->n_others; k++) {
 		const struct td_pool_starve_other *o = &r->f->others[k];
 		size_t n = seats_of(r, o, v);

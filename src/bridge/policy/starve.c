@@ -27,14 +27,14 @@ struct td_starve_look {
 	int res; // of TD_POLICY_…: what the shares are of
 };
 
-struct served {    // one for whom room is made
-	size_t at; // of the known
+struct starve_served { // one for whom room is made
+	size_t at;     // of the known
 	struct td_pool_starve_other is;
 	bool *feasible, *must;
 	char kinds[TD_POOL_KINDS][64]; // of is.want
 };
 struct td_starve_served {
-	struct served v[TD_POLICIES_HEADS];
+	struct starve_served v[TD_POLICIES_HEADS];
 	size_t n;
 };
 
@@ -120,13 +120,13 @@ static int by_order(const void *a, const void *b)
 	return sooner(*x, *y) ? -1 : 1;
 }
 
-struct heads { // the first few of each partition's queue
+struct starve_heads { // the first few of each partition's queue
 	const struct td_policies_known *v[TD_POLICIES_HEADS];
 	size_t n;
 };
 
 // The last one of those of a partition, or of any that has several; SIZE_MAX: none. *ret_n: how many there are.
-static size_t last_of(const struct heads *l, const char *partition, size_t *ret_n)
+static size_t last_of(const struct starve_heads *l, const char *partition, size_t *ret_n)
 {
 	size_t last = SIZE_MAX;
 	*ret_n = 0;
@@ -143,7 +143,7 @@ static size_t last_of(const struct heads *l, const char *partition, size_t *ret_
 	return last;
 }
 
-static void take(struct heads *l, const struct td_policies_known *k)
+static void take(struct starve_heads *l, const struct td_policies_known *k)
 {
 	enum { EACH = 4 };
 	size_t n, last = last_of(l, k->partition, &n);
@@ -178,7 +178,7 @@ size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, st
 		struct td_starve_look l = {.names = names, .of = whose};
 		l.accounts = accounts;
 		fill(&l, of, &snap->nodes, kinds[r]);
-		struct heads heads = {0};
+		struct starve_heads heads = {0};
 		for (size_t i = 0; i < f->n; i++) {
 			const struct td_policies_known *k = &f->v[i];
 			if (!counts(k) || k->phase != TD_PHASE_WAITING || resource_of(k) != kinds[r] || !k->partition)
@@ -218,16 +218,16 @@ static const struct td_policies_known *waiter_of(const struct td_moves_look *k, 
 void td_starve_serve(const struct td_moves_look *k)
 {
 	struct td_starve_served *l = k->served;
-	struct served *x = l->n < TD_LEN(l->v) ? &l->v[l->n] : NULL;
+	struct starve_served *x = l->n < TD_LEN(l->v) ? &l->v[l->n] : NULL;
 	size_t at = 0;
 	if (!x || !waiter_of(k, &at))
 		return;
 	l->n++;
-	*x = (struct served){.at = at,
-			     .is = {.want = k->pool.want,
-				    .units = k->pool.units,
-				    .spread = k->pool.spread,
-				    .waiter = k->waiter->id}};
+	*x = (struct starve_served){.at = at,
+				    .is = {.want = k->pool.want,
+					   .units = k->pool.units,
+					   .spread = k->pool.spread,
+					   .waiter = k->waiter->id}};
 	x->is.feasible = x->feasible = td_calloc(k->pool.n + 1, sizeof(bool));
 	for (size_t i = 0; i < k->pool.n; i++)
 		x->feasible[i] = k->pool.nodes[i].feasible;
@@ -242,7 +242,7 @@ void td_starve_serve(const struct td_moves_look *k)
 static size_t others_of(const struct td_moves_look *k, struct td_pool_starve_other ret[TD_POLICIES_HEADS])
 {
 	for (size_t i = 0; i < k->served->n; i++) {
-		const struct served *x = &k->served->v[i];
+		const struct starve_served *x = &k->served->v[i];
 		ret[i] = x->is;
 		memset(ret[i].want.gres, 0, sizeof(ret[i].want.gres));
 		for (int m = 0; m < TD_POOL_KINDS && k->kinds[m]; m++)
