@@ -64,9 +64,9 @@ def ready(pool, name):
     return any(c["type"] == "Ready" and c["status"] == "True" and c.get("observedGeneration") == o["metadata"]["generation"] for c in o.get("status", {}).get("conditions", []))
 
 
-def submit(pool, user, *argv, check=True):
+def submit(pool, user, *argv, check=True, script="#!/bin/sh\nexec sleep 100000\n"):
     return pool.cmd("shell", "--user", user, "--", "sh", "-c", 'cd /; exec "$@"', "sh", "sbatch", "--parsable", "--mem=50M", "-o", "/dev/null", *argv, check=check,
-                    input="#!/bin/sh\nexec sleep 100000\n")
+                    input=script)
 
 
 def sbatch(pool, user, *argv):
@@ -154,7 +154,7 @@ def test_others_make_room_for_one_that_starves(pool):
     """chemistry holds all 16 GPUs: geology, whose share is 8 of them, waits. The youngest makes room, and nobody else."""
     def starvation(how):
         pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"starvation": how}}}))
-    old = sbatch(pool, "researcher", "-A", "chemistry", "-p", "all", "--gres=gpu:4")
+    old = sbatch(pool, "researcher", "-A", "chemistry", "-p", "all", "--gres=gpu:4", "--no-requeue")
     wait_for("it runs", lambda: running(pool, old))
     begun = int(pool.shell("date", "-d", pool.job(old)["StartTime"], "+%s"))
     wait_for("it has run for a while", lambda: time.time() >= begun + 2)  # Slurm's times are whole seconds
@@ -168,10 +168,18 @@ def test_others_make_room_for_one_that_starves(pool):
             rf"It waits for 4 gpu on one node, and its account holds 0 of the 8 GPUs that are its share; job {young} makes room in \d+ s", pool.cmd("why", waits).stdout), 60)
         starvation({"afterSeconds": 1})
         wait_for("it runs", lambda: running(pool, waits), 90)
+        assert not running(pool, young) and running(pool, old) and running(pool, far)
+        # Who cannot be queued again is ended only where the site says so, and never queued again.
+        more = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4")
+        wait_for("it may not be asked", lambda: "nobody may be asked to make room" in pool.cmd("why", more).stdout)
+        starvation({"mayEnd": True})
+        wait_for("it runs", lambda: running(pool, more), 90)
     finally:
         starvation(None)
+    gone = pool.job(old)
+    assert (gone["JobState"], gone["Restarts"]) == ("CANCELLED", "0") and " after 0 restarts, not queued again" in pool.shell("scontrol", "show", "job", old), gone
     wait_for("it has the nice that was its own", lambda: pool.job(waits)["Nice"] == "0")
-    assert not running(pool, young) and running(pool, old) and running(pool, far)
+    assert not running(pool, young) and running(pool, far)
     assert f"so that job {waits} has room, which waits for 4 gpu on one node (its account has more than its share)" in pool.shell("scontrol", "show", "job", young)
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "MadeRoom" and f"job {waits} of other" in e["message"]])
     wait_for("nobody is asked any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
@@ -240,21 +248,25 @@ def test_pods_make_room_for_one_that_starves(pool, starving):
 
 @pytest.mark.feature("C4.4")
 def test_a_victim_has_its_grace_whichever_bridge_has_told_it(pool, starving):
-    """A native job that names its node goes on for the graceTime of its QOS; the bridge that told it dies meanwhile."""
-    patient = ("-A", "chemistry", "-p", "all", "-w", "n0", "--gres=gpu:8", "--qos=patient")
+    """Two starve. Native jobs that name their node hear their signal and go on for the graceTime of their QOS; the bridge that told them dies meanwhile."""
+    hears = "#!/bin/sh\ntrap 'scontrol update jobid=$SLURM_JOB_ID comment=heard' USR1\nwhile :; do sleep 1; done\n"
+    patient = ("-A", "chemistry", "-p", "all", "-w", "n0", "--gres=gpu:4", "--qos=patient", "--comment=slurm.tandem.dev/signal=B:USR1")
     pool.shell("sacctmgr", "-i", "modify", "account", "chemistry", "set", "qos+=patient")
-    victim = int(wait_for("its account may have the QOS", lambda: submit(pool, "researcher", *patient, check=False).stdout.strip()))
-    wait_for("it runs", lambda: running(pool, victim))
-    waits = sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4")
-    found = wait_for("it was told", lambda: re.search(rf"so that job {waits} has room, .*, at (\S+) after 0 restarts", pool.admin_comment(victim)), 90)
+    victims = [int(wait_for("its account may have the QOS", lambda: submit(pool, "researcher", *patient, check=False, script=hears).stdout.strip())) for _ in range(2)]
+    wait_for("they run", lambda: all(running(pool, v) for v in victims))
+    wrong = submit(pool, "researcher", "-A", "chemistry", "--comment=slurm.tandem.dev/signal=KILL", check=False)
+    assert "say USR1, or USR1@60" in wrong.stdout + wrong.stderr
+    waits = [sbatch(pool, "other", "-A", "geology", "-p", "all", "--gres=gpu:4") for _ in range(2)]
+    told = lambda: {int(m[1]): m[2] for v in victims if (m := re.search(r"so that job (\d+) has room, .*, at (\S+) after 0 restarts", pool.admin_comment(v)))}  # noqa: E731
+    found = wait_for("one for each of them", lambda: (t := told()) and sorted(t) == sorted(waits) and t, 90)
     pool.kill_role("bridge")
-    at = datetime.datetime.fromisoformat(found[1]).timestamp()
-    wait_for("the one that starved runs", lambda: running(pool, waits), 120)
-    assert int(pool.shell("date", "-d", pool.job(waits)["StartTime"], "+%s")) >= int(at), "its devices came before its grace was over"
-    job = pool.job(victim)
-    assert (job["JobState"], job["Restarts"]) == ("PENDING", "1") and running(pool, starving)
+    wait_for("they heard their signal", lambda: all(pool.job(v).get("Comment") == "heard" for v in victims))
+    wait_for("those who starved run", lambda: all(running(pool, w) for w in waits), 120)
+    first = min(datetime.datetime.fromisoformat(at).timestamp() for at in found.values())
+    assert min(int(pool.shell("date", "-d", pool.job(w)["StartTime"], "+%s")) for w in waits) >= int(first), "devices came before a grace was over"
+    assert [(pool.job(v)["JobState"], pool.job(v)["Restarts"]) for v in victims] == [("PENDING", "1")] * 2 and running(pool, starving)
     wait_for("nobody is asked any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
-    assert pool.job(victim)["Restarts"] == "1" and pool.job(starving)["Restarts"] == "0"
+    assert [pool.job(v)["Restarts"] for v in victims] == ["1"] * 2 and pool.job(starving)["Restarts"] == "0"
 
 
 @pytest.mark.feature("C1.3")

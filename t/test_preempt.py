@@ -278,6 +278,16 @@ def test_the_time_limit_counts_over_all_pods_of_a_job(pool):
     wait_for("it is refused in words", lambda: "its time limit is used up" in said() and "nothing is left" in said())
     pool.kubectl("annotate", "pod", "train-2", "--overwrite", "slurm.tandem.dev/time-limit=60")
     assert pool.job(job(2))["TimeLimit"] == "00:49:00"
+    # A ReplicaSet keeps the pods that have failed as well.
+    template = {"metadata": {"labels": {"app": "web"}, "annotations": notes}, "spec": pool.pod("web", 1)["spec"] | {"restartPolicy": "Always"}}
+    pool.apply({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}})
+    runs = lambda: next((p for p in pool.items("pods", "-l", "app=web") if p["status"]["phase"] == "Running"), None)  # noqa: E731
+    first = wait_for("its pod runs", runs)
+    pool.shell("scancel", pool.grant(first)[0])
+    second = wait_for("the next one runs", lambda: (p := runs()) and p["metadata"]["name"] != first["metadata"]["name"] and p)
+    assert re.search(r"Its time counts over all pods of ReplicaSet web: 1 before it ran for \d+ s, and 9 min are left.", pool.cmd("why", f"pod/{second['metadata']['name']}").stdout)
+    pool.kubectl("delete", "replicaset", "web", "--wait=false")
 
 
 @pytest.mark.feature("C4.1", "C4.3")
@@ -346,6 +356,66 @@ def test_a_job_moves_so_that_one_that_waits_has_room(pool):
     assert f"so that job {waits} has room, which waits for 8 gpu on one node" in pool.shell("scontrol", "show", "job", moved[0])
     wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "Defragmented" and f"job {waits} of researcher" in e["message"]])
     wait_for("nobody is asked to move any more", lambda: not any("tandem.dev/requeue" in n["metadata"].get("annotations", {}) for n in pool.items("nodes")))
+
+
+@pytest.mark.feature("C3.8")
+def test_pods_move_so_that_a_gang_that_waits_has_room(pool):
+    """12 GPUs are free, 6 on each node, and a gang of three pods with 4 each waits: one pod moves beside the other, and its Job makes it again."""
+    one, two = pool.nodes
+
+    def job(name):
+        p = pool.pod(name, gpus=2)
+        del p["metadata"]["name"], p["metadata"]["namespace"]
+        p["spec"]["restartPolicy"] = "Never"
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": {"backoffLimit": 4, "template": {"metadata": p["metadata"], "spec": p["spec"]}}}
+    pods = lambda name: pool.items("pods", "-l", f"job-name={name}")  # noqa: E731
+    on = lambda name: [p["spec"]["nodeName"] for p in pods(name) if p["status"]["phase"] == "Running"]  # noqa: E731
+    for name, node, full in (("left", one, two), ("right", two, one)):
+        block = sbatch(pool, f"--gres=gpu:{8 if full == two else 6}", f"--nodelist={full}")
+        wait_for("it runs", lambda: pool.squeue()[block]["state"] == "RUNNING")
+        pool.apply(job(name))
+        wait_for(f"{name} runs", lambda: on(name) == [node])
+        pool.shell("scancel", block)
+    gang = [pool.pod(f"g{i}", gpus=4) for i in range(3)]
+    for p in gang:
+        p["metadata"].update(labels={"tandem.dev/gang": "g"}, annotations={"tandem.dev/gang-size": "3"})
+    pool.apply(*gang)
+    try:
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"defragment": {"afterSeconds": 1}}}}))
+        wait_for("the gang runs", lambda: all(pool.phase(f"g{i}") == "Running" for i in range(3)), 90)
+    finally:
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"preemption": {"defragment": None}}}))
+    wait_for("both run on one node", lambda: len(set(on("left") + on("right"))) == 1 and len(on("left") + on("right")) == 2)
+    ended = [p for name in ("left", "right") for p in pods(name) if p["status"]["phase"] == "Failed"]
+    assert len(ended) == 1 and ended[0]["status"]["reason"] == "Preempted" and "has room, which waits for 3 times 4 gpu" in ended[0]["status"]["message"], ended
+    wait_for("an event tells it", lambda: [e for e in pool.items("events", "-n", "slurm") if e["reason"] == "Defragmented" and ended[0]["metadata"]["name"] in e["message"]])
+    pool.kubectl("delete", "jobs", "--all", "--wait=false")
+
+
+@pytest.mark.feature("C3.6", "C7.1")
+def test_a_large_gang_starts_although_small_ones_keep_coming(pool):
+    """14 of 16 GPUs are free and a gang wants all: small pods and jobs that come later wait, except one that ends in time."""
+    hold = sbatch(pool, "--gres=gpu:2", f"--nodelist={pool.nodes[0]}", "--time=10")
+    wait_for("it runs", lambda: pool.squeue()[hold]["state"] == "RUNNING")
+    gang = [pool.pod(f"g{i}", gpus=8) for i in range(2)]
+    for p in gang:
+        p["metadata"].update(labels={"tandem.dev/gang": "g"}, annotations={"tandem.dev/gang-size": "2"})
+    pool.apply(*gang)
+    wait_for("the gang waits", lambda: [j for j in pool.squeue().values() if j["name"].startswith("g.") and j["state"] == "PENDING"])
+    small = [sbatch(pool, "--gres=gpu:1", "--time=60") for _ in range(3)]
+    quick = sbatch(pool, "--gres=gpu:1", "--time=1", script="#!/bin/sh\ntrue\n")
+    pool.apply(*[pool.pod(f"s{i}", gpus=1) for i in range(5)])
+    waiting = lambda: {j["name"].split(".")[0] for j in pool.squeue().values() if j["state"] == "PENDING"}  # noqa: E731
+    wait_for("the quick one has passed", lambda: pool.job(quick)["JobState"] == "COMPLETED")
+    wait_for("the others stand in line", lambda: {f"s{i}" for i in range(5)} <= waiting())
+    # A node of the partition that it does not want is not among those on which it may run.
+    picky = sbatch(pool, "--gres=gpu:1", f"--exclude={pool.nodes[0]}")
+    said = json.loads(pool.cmd("why", picky, "-o", "json").stdout)
+    assert said["allowedNodes"] == pool.nodes[1] and f"It may run on {pool.nodes[1]}, 1 of the 2 nodes of its partition: it excludes 1." in said["text"], said
+    assert all(pool.squeue()[j]["state"] == "PENDING" for j in small)
+    pool.shell("scancel", hold)
+    wait_for("the gang runs", lambda: all(pool.phase(f"g{i}") == "Running" for i in range(2)))
+    assert all(pool.squeue()[j]["state"] == "PENDING" for j in small) and not [i for i in range(5) if pool.phase(f"s{i}") == "Running"]
 
 
 def start(pool, job, field="StartTime"):

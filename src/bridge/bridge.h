@@ -13,6 +13,7 @@
 //   again.[ch]   native jobs that were queued again begin soon
 //   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
+//   allowed.[ch]   on which nodes a job that waits may run
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
 //   rollout.[ch]   why the next revision of a service waits
@@ -25,7 +26,7 @@
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
-//   scheduler/turns.[ch]    time limits that count over all pods of one Job
+//   scheduler/turns.[ch]    time limits that count over all pods of one Job or ReplicaSet
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c

@@ -334,6 +334,7 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	if (!td_streq(td_jstr(preemption, "mode"), "Cancel"))
 		s->starve_s = td_jint(preemption, "starvation.afterSeconds", 0);
 	s->starve_slice_s = td_slurm_preempt_s(td_jstr(preemption, "starvation.slice"));
+	s->starve_ends = td_jbool(preemption, "starvation.mayEnd", false);
 	s->weights = td_arena_alloc(s->arena, (tenants->n + 1) * sizeof(*s->weights));
 	for (i = 0; i < tenants->n; i++)
 		if (td_jstr(tenants->v[i], "status.account"))

@@ -97,6 +97,7 @@ struct td_settings {
 	int64_t reclaim_grace_s, reclaim_slice_s;
 	int64_t defragment_s;             // spec.preemption.defragment: who waits so long has room made; 0: nobody has
 	int64_t starve_s, starve_slice_s; // spec.preemption.starvation; 0: nobody makes room for others
+	bool starve_ends;                 // who cannot be queued again may be ended for that
 	struct td_settings_weight *weights; // of Tenants' accounts; in the arena
 	size_t n_weights;
 	struct td_arena *arena; // of groups, usual and people

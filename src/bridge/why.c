@@ -1,6 +1,7 @@
 // Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
 #include "bridge/again.h"
+#include "bridge/allowed.h"
 #include "bridge/policy/policies.h"
 #include "bridge/quota.h"
 #include "bridge/rollout.h"
@@ -160,6 +161,8 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		}
 		pthread_mutex_unlock(&b->asks->lock);
 		td_policies_words(b, ordered, &t);
+		if (ordered)
+			td_allowed_say(b, ordered, td_http_cancel(x), d, &t);
 		if (limited)
 			td_bridge_quota_words(b, pod, td_http_cancel(x), &t);
 		td_auto_objects struct td_objects beside = {0};
@@ -295,9 +298,12 @@ static void block_words(struct td_bridge *b, const struct td_settings *s, const 
 static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label, const struct td_slurm_job *j)
 {
 	td_auto_buf struct td_buf t = {0}, order = {0};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	job_words(j, &t);
-	if (td_job_phase(j->states) == TD_PHASE_WAITING)
+	if (td_job_phase(j->states) == TD_PHASE_WAITING) {
 		td_policies_words(b, j->id, &order);
+		td_allowed_say(b, j->id, td_http_cancel(x), d, &order);
+	}
 	td_agains_words(b, j, &order);
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
@@ -317,7 +323,9 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 			      " and " TD_ANN_DEVICES_HOLD
 			      " say, or holds one that a pod of another scheduler has, and ends with that.",
 			      node);
-	say(x, 200, "Job %s (%s, user %s) %s.%s", label, j->name, j->user, td_buf_str(&t), td_buf_str(&order));
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "text", "Job %s (%s, user %s) %s.%s", label, j->name, j->user,
+		   td_buf_str(&t), td_buf_str(&order));
+	answer(x, 200, d);
 }
 
 static void say_array(struct td_bridge *b, struct td_http_x *x, int64_t id, const struct td_slurm_job_list *l)

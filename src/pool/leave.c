@@ -2,6 +2,7 @@
 #include "pool/leave.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 #include "pool/price.h"
 
 #include <inttypes.h>
@@ -11,6 +12,8 @@
 #define MARK "tandem: moved off "
 #define NEXT " tandem: "
 #define AT ", at "
+#define ENDS ", not queued again"
+#define SIGNAL TD_ANN_ASK_PREFIX "signal="
 
 enum { ASKED_S = 60, DAY_S = 86400 }; // so long it is asked
 
@@ -24,8 +27,8 @@ char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, cons
 	int64_t s = l->at_s % DAY_S;
 	td_day_name(l->at_s / DAY_S, day);
 	td_auto_free char *when =
-		l->at_s ? td_asprintf(AT "%sT%02" PRId64 ":%02" PRId64 ":%02" PRId64 "Z after %" PRId64 " restarts",
-				      day, s / 3600, s / 60 % 60, s % 60, l->restarts)
+		l->at_s ? td_asprintf(AT "%sT%02" PRId64 ":%02" PRId64 ":%02" PRId64 "Z after %" PRId64 " restarts%s",
+				      day, s / 3600, s / 60 % 60, s % 60, l->restarts, l->ends ? ENDS : "")
 			: td_strdup("");
 	return td_asprintf("%.*s%s" MARK "%s, so that job %" PRId64 " has room, which waits for %s%s%s", (int)keep, was,
 			   keep ? " " : "", nodes, l->waiter, wants, when, rest ? rest : "");
@@ -57,9 +60,43 @@ bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret)
 	    !n || !td_day_parse(date, &day) || h < 0 || h > 23 || min < 0 || min > 59 || sec < 0 || sec > 60 ||
 	    l.waiter <= 0 || l.restarts < 0)
 		return false;
+	l.ends = td_starts(when + n, ENDS);
 	l.at_s = day * DAY_S + (int64_t)h * 3600 + (int64_t)min * 60 + sec;
 	*ret = l;
 	return true;
+}
+
+bool td_pool_leave_signal(const char *comment, struct td_pool_leave_signal *ret)
+{
+	// Those that say nothing to whoever does not know them, or that scancel takes a job's end for, are none.
+	static const char *const may[] = {"HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH"};
+	enum { LONGEST_S = 65535 }; // as sbatch --signal
+	struct td_pool_leave_signal g = {0};
+	const char *p = comment ? strstr(comment, SIGNAL) : NULL;
+	if (!p || (p > comment && !strchr(" ,;", p[-1])))
+		return false;
+	p += strlen(SIGNAL);
+	g.batch = td_starts(p, "B:");
+	p += g.batch ? 2 : 0;
+	p += td_starts(p, "SIG") ? 3 : 0;
+	for (size_t i = 0; i < TD_LEN(may) && !*g.name; i++) {
+		size_t len = strlen(may[i]);
+		if (!strncmp(p, may[i], len) && (!p[len] || strchr("@ ,;", p[len]))) {
+			snprintf(g.name, sizeof(g.name), "%s", may[i]);
+			p += len;
+		}
+	}
+	int n = 0;
+	if (!*g.name || (*p == '@' && (sscanf(p, "@%5" SCNd64 "%n", &g.before_s, &n) != 1 || g.before_s < 0 ||
+				       g.before_s > LONGEST_S || (p[n] && !strchr(" ,;", p[n])))))
+		return false;
+	*ret = g;
+	return true;
+}
+
+bool td_pool_leave_signal_now(const struct td_pool_leave_signal *g, const struct td_pool_leave *l, int64_t now_s)
+{
+	return *g->name && now_s < l->at_s && (!g->before_s || now_s >= l->at_s - g->before_s);
 }
 
 enum td_pool_leave_do td_pool_leave(const struct td_pool_leave *l, int64_t restarts, bool waits, int64_t now_s)

@@ -10,6 +10,7 @@
 struct td_pool_leave {
 	int64_t waiter;         // the job for which it leaves
 	int64_t at_s, restarts; // epoch; in the run after so many restarts. at_s 0: at once, and nobody has to remember
+	bool ends;              // it cannot be queued again, so it ends at that time
 };
 // The comment with this in it; what others have written stays. wants: "4 gpu on one node (its slice is over)". Caller
 // frees.
@@ -18,6 +19,19 @@ char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, cons
 bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret);
 // For which job it left its place, with a time or without one; 0: for none.
 int64_t td_pool_leave_for(const char *comment);
+
+// A native job says in its own comment which signal it hears before it has to go, as a pod does by its annotation:
+// "slurm.tandem.dev/signal=USR1", "…=B:USR1@60". Slurm shows nobody which one sbatch --signal names. Its user writes it,
+// and it is sent to nobody else.
+struct td_pool_leave_signal {
+	char name[8];     // "USR1"; "": none
+	bool batch;       // to its script alone; else to all processes of its steps, and not to the script
+	int64_t before_s; // so long before the end of its grace, or at the begin of that; 0: at the begin
+};
+// False: there is none, or none that can be read.
+bool td_pool_leave_signal(const char *comment, struct td_pool_leave_signal *ret);
+// Is it time, of one that was told, and goes on until its time?
+bool td_pool_leave_signal_now(const struct td_pool_leave_signal *g, const struct td_pool_leave *l, int64_t now_s);
 
 enum td_pool_leave_do {
 	TD_LEAVE_STAYS, // it has left and runs again, nobody waits for its place any more, or it did not go when it was asked

@@ -19,7 +19,7 @@ struct starve_room { // the pool as it is without those that are chosen
 	size_t *first, *on;
 };
 struct step { // the best way to one more seat on one node
-	size_t node, jobs[TD_DEFRAG_MOST], n;
+	size_t node, jobs[TD_DEFRAG_MOST], n, ends;
 	enum td_pool_starve_why why[TD_DEFRAG_MOST], worst;
 	int64_t excess, oldest; // of the last resort among them; start of the one that has run longest
 };
@@ -59,7 +59,10 @@ int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account)
 
 bool td_pool_starve_entitled(const struct td_pool_starve *f)
 {
-	return f->wants > 0 && f->accounts[f->account].use + f->wants <= td_pool_starve_share(f, f->account);
+	int64_t has = f->accounts[f->account].use;
+	for (size_t i = 0; i < f->n_others; i++)
+		has += f->others[i].account == f->account ? f->others[i].wants : 0;
+	return f->wants > 0 && has + f->wants <= td_pool_starve_share(f, f->account);
 }
 
 static enum td_pool_starve_why why_of(const struct td_pool_starve *f, size_t job, int64_t use, int64_t sum)
@@ -143,6 +146,8 @@ static bool sooner(const struct starve_room *r, size_t a, enum td_pool_starve_wh
 	const struct td_pool_starve_job *x = &r->f->jobs[a], *y = &r->f->jobs[b];
 	if (wa != wb)
 		return wa < wb;
+	if (x->ends != y->ends)
+		return y->ends;
 	if (wa == TD_STARVE_SHARE && excess(r, a) != excess(r, b))
 		return excess(r, a) > excess(r, b);
 	if (wa == TD_STARVE_PRIORITY && x->priority != y->priority)
@@ -201,6 +206,7 @@ static bool try(struct starve_room *r, size_t node, struct step *s)
 	for (size_t k = 0; k < s->n; k++) {
 		int64_t start = r->f->jobs[s->jobs[k]].start_s;
 		s->oldest = start < s->oldest ? start : s->oldest;
+		s->ends += r->f->jobs[s->jobs[k]].ends;
 		turn(r, s->jobs[k], false);
 	}
 	return enough;
@@ -210,6 +216,8 @@ static bool better(const struct step *a, const struct step *b)
 {
 	if (a->worst != b->worst)
 		return a->worst < b->worst;
+	if (a->ends != b->ends)
+		return a->ends < b->ends;
 	if (a->worst == TD_STARVE_SHARE && a->excess != b->excess)
 		return a->excess > b->excess;
 	if (a->n != b->n)
@@ -233,7 +241,84 @@ static void index_jobs(struct starve_room *r)
 		}
 }
 
-// The room as it will be when those that leave already have left. Caller calls room_done().
+// ---- others who starve, and are served before ----
+
+static bool leaves_for_him(const struct td_pool_starve *f, size_t j)
+{
+	return f->jobs[j].leaves_for && f->jobs[j].leaves_for == f->waiter;
+}
+
+struct starve_seat { // on one node
+	size_t node;
+	int rank;
+	int64_t n; // so often it fits there
+};
+
+// Where he has to be, where room is made for him, then where the least is left over, and last where it is made for others.
+static int by_rank(const void *a, const void *b)
+{
+	const struct starve_seat *x = a, *y = b;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	return x->node < y->node ? -1 : 1;
+}
+
+enum { RANK_MUST, RANK_OWN, RANK_ANY, RANK_OTHERS };
+
+static int rank_of(const struct starve_room *r, const struct td_pool_starve_other *o, size_t i)
+{
+	int rank = RANK_ANY;
+	if (o->must && o->must[i])
+		return RANK_MUST;
+	for (size_t k = r->first[i]; k < r->first[i + 1] && rank != RANK_OWN; k++) {
+		const struct td_pool_starve_job *j = &r->f->jobs[r->on[k]];
+		if (j->going && j->leaves_for && !leaves_for_him(r->f, r->on[k]))
+			rank = j->leaves_for == o->waiter ? RANK_OWN : RANK_OTHERS;
+	}
+	return rank;
+}
+
+static size_t seats_of(const struct starve_room *r, const struct td_pool_starve_other *o, struct starve_seat *ret)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->f->room.n; i++) {
+		struct td_pool_node x = r->x[i];
+		x.feasible = o->feasible[i];
+		int64_t fits = x.usable && x.feasible ? td_pool_gang_slots(&x, &o->want) : 0;
+		if (fits)
+			ret[n++] = (struct starve_seat){i, rank_of(r, o, i), o->spread ? 1 : fits};
+	}
+	if (n)
+		qsort(ret, n, sizeof(*ret), by_rank);
+	return n;
+}
+
+// What cannot be had of what he waits for is left out: the rest is his.
+static void seat_others(struct starve_room *r)
+{
+	td_auto_free struct starve_seat *v = td_calloc(r->f->room.n + 1, sizeof(*v));
+	for (size_t k = 0; k < r->f->n_others; k++) {
+		const struct td_pool_starve_other *o = &r->f->others[k];
+		size_t n = seats_of(r, o, v);
+		int64_t left = o->units;
+		for (size_t i = 0; i < n && left > 0; i++) {
+			struct td_pool_node *x = &r->x[v[i].node];
+			int64_t take = v[i].n < left ? v[i].n : left;
+			x->used_cpus += take * o->want.cpus;
+			x->used_memory_mb += take * o->want.memory_mb;
+			for (int g = 0; g < TD_POOL_KINDS; g++)
+				x->used_gres[g] += take * o->want.gres[g];
+			x->usable = x->usable && !o->want.exclusive;
+			left -= take;
+		}
+		r->use[o->account] += o->wants;
+	}
+}
+
+// The room as it will be when those that leave already have left, and others who starve have theirs. Caller calls
+// room_done().
 static struct starve_room room_of(const struct td_pool_starve *f)
 {
 	size_t parts = 0;
@@ -250,9 +335,15 @@ static struct starve_room room_of(const struct td_pool_starve *f)
 		memcpy(r.x, f->room.nodes, f->room.n * sizeof(*r.x));
 	for (size_t i = 0; i < f->n_accounts; i++)
 		r.use[i] = f->accounts[i].use;
-	for (size_t j = 0; j < f->n_jobs; j++)
-		if (f->jobs[j].going)
-			turn(&r, j, true);
+	index_jobs(&r);
+	// The others sit down before those leave who leave for him whom we look at.
+	for (int his = 0; his < 2; his++) {
+		for (size_t j = 0; j < f->n_jobs; j++)
+			if (f->jobs[j].going && (his != 0) == leaves_for_him(f, j))
+				turn(&r, j, true);
+		if (!his)
+			seat_others(&r);
+	}
 	return r;
 }
 
@@ -312,10 +403,8 @@ size_t td_pool_starve(const struct td_pool_starve *f, size_t ret[TD_DEFRAG_MOST]
 		return 0;
 	struct starve_room r = room_of(f);
 	size_t n = 0;
-	if (!seated(&r)) {
-		index_jobs(&r);
+	if (!seated(&r))
 		n = choose(&r, ret, ret_why);
-	}
 	room_done(&r);
 	return n;
 }

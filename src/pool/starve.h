@@ -2,7 +2,11 @@
 //
 // Only who is entitled has room made: his account, with what he waits for, stays within its fair share. Victims are, in
 // this order: who has used his slice up; who is of an account that has more than its share, the one with the most
-// excess first, and only while it has; whose priority is lower. Of equals the youngest. Nobody of the own account.
+// excess first, and only while it has; whose priority is lower. Of equals those first who are queued again, before those
+// who would end; then the youngest. Nobody of the own account.
+//
+// Several may starve at a time. For whom room is made already, or who comes first, has his room in the pool as it is looked
+// at for the next one, and counts in his account's use.
 #pragma once
 
 #include "pool/defrag.h"
@@ -18,6 +22,17 @@ struct td_pool_starve_job {
 	int64_t start_s, priority;    // priority: of its QOS
 	bool over_slice;              // it has run for longer than its slice
 	bool going;                   // it leaves already, so what it has counts as free, and it is no victim
+	bool ends;                    // it cannot be queued again: as a victim it ends
+	int64_t leaves_for;           // of one that goes: the waiter who is to have its place; 0: nobody in particular
+};
+// Another one who starves, and is served before: what he waits for is his as soon as those have left that leave.
+struct td_pool_starve_other {
+	const bool *feasible, *must; // per node, of the same nodes; must NULL: nowhere
+	struct td_pool_want want;
+	int64_t units, wants; // wants: of the resource
+	bool spread;
+	size_t account;
+	int64_t waiter; // as in leaves_for
 };
 struct td_pool_starve {
 	struct td_pool_defrag room; // who waits, and the nodes; its jobs are not looked at
@@ -29,7 +44,10 @@ struct td_pool_starve {
 	size_t account;   // of who waits
 	int64_t priority; // of his QOS
 	int64_t wants;    // of the resource
+	int64_t waiter;   // he, as in leaves_for
 	const bool *must; // per node: one of the units has to be there; NULL: nowhere
+	const struct td_pool_starve_other *others;
+	size_t n_others;
 };
 // The account's fair share of the resource.
 int64_t td_pool_starve_share(const struct td_pool_starve *f, size_t account);

@@ -11,7 +11,7 @@ struct td_slurm_adapter {
 	// Request bodies as JSON text. Caller frees.
 	char *(*ask_body)(const struct td_slurm_ask *a, bool immediate);
 	char *(*job_change_body)(const struct td_slurm_job_change *c);
-	char *(*job_end_body)(int64_t id, const char *name);
+	char *(*job_end_body)(int64_t id, const char *name, const struct td_slurm_signal *signal);
 	char *(*node_change_body)(const char *state, const char *reason);
 	char *(*node_features_body)(const char *features, const char *active);
 	// Fill *ret, which the caller has zeroed and frees even on failure. TD_INVALID when the

@@ -296,15 +296,21 @@ int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_jo
 
 int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err)
 {
+	return td_slurm_job_signal(s, id, name, NULL, c, err);
+}
+
+int td_slurm_job_signal(struct td_slurm *s, int64_t id, const char *name, const struct td_slurm_signal *signal,
+			struct td_cancel *c, struct td_error *err)
+{
 	if (id <= 0 || !name || !*name)
 		return td_fail(err, TD_INVALID, "job %" PRId64 " is not ended without its name", id);
 
-	td_auto_free char *body = s->a->job_end_body(id, name);
+	td_auto_free char *body = s->a->job_end_body(id, name, signal);
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB_END, .method = "DELETE", .path = "/jobs/", .body = body};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
-		return td_wrap(err, "ending job %" PRId64, id);
+		return td_wrap(err, "%s job %" PRId64, signal ? "signalling" : "ending", id);
 
 	// A refusal comes with HTTP 200, in status[] (S-T6).
 	yyjson_val *v;
@@ -312,9 +318,10 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
 		long long code = td_jint(v, "error.code", 0);
 		if (code)
-			return td_fail_detail(
-				err, td_slurm_code(code, false), (int)code, "ending job %" PRId64 ": %s (%lld)", id,
-				td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
+			return td_fail_detail(err, td_slurm_code(code, false), (int)code,
+					      "%s job %" PRId64 ": %s (%lld)", signal ? "signalling" : "ending", id,
+					      td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")),
+					      code);
 	}
 	return 0;
 }

@@ -207,6 +207,15 @@ int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_jo
 // the job, so an id that went to another job ends nothing (TD_CONFLICT; S-J13). Always sent as
 // SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (S-T1).
 // TD_NOT_FOUND: the job has ended already, or is unknown.
+//
+// td_slurm_job_signal() sends it a signal instead, with the same guard: to all processes of its steps, as scancel does, or
+// to its script alone (S-E11).
+struct td_slurm_signal {
+	const char *name; // "USR1"
+	bool batch;       // to its script alone
+};
+int td_slurm_job_signal(struct td_slurm *s, int64_t id, const char *name, const struct td_slurm_signal *signal,
+			struct td_cancel *c, struct td_error *err);
 int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err);
 
 // ---- nodes ----

@@ -146,7 +146,7 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 	return td_json_mut_text(root, NULL);
 }
 
-static char *job_end_body(int64_t id, const char *name)
+static char *job_end_body(int64_t id, const char *name, const struct td_slurm_signal *signal)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -154,6 +154,11 @@ static char *job_end_body(int64_t id, const char *name)
 	snprintf(text, sizeof(text), "%lld", (long long)id);
 	strings(d, root, "jobs", text); // an empty list would mean every job
 	td_jm_str(d, root, "job_name", name);
+	if (signal) {
+		td_jm_str(d, root, "signal", signal->name);
+		if (signal->batch)
+			strings(d, root, "flags", "BATCH_JOB");
+	}
 	return td_json_mut_text(root, NULL);
 }
 

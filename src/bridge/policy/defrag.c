@@ -1,5 +1,6 @@
 // Jobs move so that one that waits has room (pool/defrag.h): the first of each partition's queue is looked at,
-// and where the room that it needs is there in pieces, preemptible batch jobs are queued again.
+// and where the room that it needs is there in pieces, preemptible batch jobs are queued again, and pods that are made
+// again end.
 //
 // Slurm's REST API cannot queue a job again (docs/facts/slurm.md S-J14), so the job's first node is asked to, by an
 // annotation (standin/watch.h) that names the run: a bridge that dies leaves at most one that is done once more
@@ -11,6 +12,7 @@
 
 #include "base/log.h"
 #include "slurm/bound.h"
+#include "slurm/hostlist.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,21 +29,30 @@ int64_t td_moves_priority(const struct td_settings *s, const char *qos)
 	return 0;
 }
 
-static const bool *nodes_of(struct td_moves_look *k, const char *partition)
+// Where else it may run. NULL: that is not known.
+static const bool *nodes_of(struct td_moves_look *k, const struct td_policies_known *j)
 {
 	static const char *const none[TD_POOL_KINDS] = {0};
+	const char *partition = j->partition, *excluded = j->excluded;
 	for (size_t i = 0; i < k->lists.n; i++)
-		if (!strcmp(k->lists.partition[i], partition))
+		if (!strcmp(k->lists.partition[i], partition) && !strcmp(k->lists.excluded[i], excluded))
 			return k->lists.feasible[i];
-	if (k->lists.n == TD_MOVES_LISTS)
+	td_auto_strv struct td_strv no = {0};
+	if (k->lists.n == TD_MOVES_LISTS || (*excluded && td_hostlist_parse(excluded, &no, NULL)))
 		return NULL;
 	bool *all = td_calloc(k->nodes->n + 1, sizeof(*all));
 	memset(all, true, k->nodes->n);
+	for (size_t i = 0; i < no.n; i++) {
+		const struct td_slurm_node *x = td_slurm_node_find(k->nodes, no.v[i]);
+		if (x)
+			all[x - k->nodes->v] = false;
+	}
 	td_auto_free struct td_pool_node *v = NULL;
 	td_bridge_pool_nodes(k->nodes, all, none, partition, &v);
 	for (size_t i = 0; i < k->nodes->n; i++)
 		all[i] = v[i].feasible;
 	k->lists.partition[k->lists.n] = partition;
+	k->lists.excluded[k->lists.n] = excluded;
 	return k->lists.feasible[k->lists.n++] = all;
 }
 
@@ -69,8 +80,12 @@ static bool want(struct td_moves_look *k, const struct td_ask_wait_parts *w)
 	k->pool.want = w->least;
 	k->pool.spread = members < 2;
 	k->pool.units = members < 2 ? nodes : members;
-	if (members >= 2)
-		return true;
+	if (members >= 2) {
+		struct td_pool_want own = {0};
+		bool known = td_ask_waits_least(k->b->asks, a, &own);
+		k->pool.spread = own.alone;
+		return known && !own.nodes; // how near to each other they have to be is not looked at
+	}
 	if (k->must && !k->starve)
 		return false; // who moves would have to leave these very nodes
 	// Tasks may be dealt out unevenly: then a node's share is not known.
@@ -99,6 +114,14 @@ static void want_words(const struct td_moves_look *k, struct td_buf *t)
 		td_buf_puts(t, " on one node");
 }
 
+// A batch job that can be queued again, or pods whose controllers make other ones.
+static bool may_move(const struct td_moves_look *k, const struct td_policies_known *j)
+{
+	if (j->named || j->bound || !td_settings_preemptible(k->s, j->qos))
+		return false;
+	return j->is == TD_VICTIM_MAY ? td_victim_again(k->b, j->id) : j->is == TD_VICTIM_NONE && j->batch && !j->ours;
+}
+
 // Chooses among those whose slice is over in `in_s`. Returns how many move.
 static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts, size_t *ret)
 {
@@ -107,13 +130,12 @@ static size_t choose_once(struct td_moves_look *k, int64_t in_s, struct td_pool_
 	size_t n = 0, used = 0;
 	for (size_t i = 0; i < k->f->n; i++) {
 		struct td_policies_known *j = &k->f->v[i];
-		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts || !j->batch || j->ours ||
-		    j->named || j->bound || !td_settings_preemptible(k->s, j->qos) ||
-		    td_moves_priority(k->s, j->qos) > least)
+		if (!j->read || j->stale || j->phase != TD_PHASE_RUNNING || !j->n_parts ||
+		    td_moves_priority(k->s, j->qos) > least || !may_move(k, j))
 			continue;
 		int64_t ran = now_s > j->start_s ? now_s - j->start_s : 0,
 			slice = td_settings_slice_s(k->s, j->qos) - ran;
-		const bool *feasible = nodes_of(k, j->partition);
+		const bool *feasible = nodes_of(k, j);
 		if (slice > in_s || !feasible || !td_moves_parts(k, j, parts + used))
 			continue;
 		v[n] = (struct td_pool_move_job){parts + used, j->n_parts, feasible, ran * (int64_t)j->n_parts};
@@ -137,10 +159,16 @@ static int read_bound(struct td_moves_look *k, struct td_slurm *slurm, struct td
 	if (r)
 		return r;
 	j->checked = true;
-	bool stays = !is.requeue && j->is != TD_VICTIM_MAY; // of pods their owner makes other ones
-	j->bound = is.bound || stays;
-	j->tied = is.tied || stays;
+	j->ends = j->is != TD_VICTIM_MAY && (!is.requeue || !j->batch); // of pods their owner makes other ones
+	j->bound = is.bound || j->ends;
+	j->tied = is.tied;
 	return 0;
+}
+
+// Of one that was read: may it not go?
+static bool stays(const struct td_moves_look *k, const struct td_policies_known *j)
+{
+	return k->starve ? j->tied || (j->ends && !k->s->starve_ends) : j->bound;
 }
 
 // The same, of jobs that may be queued again and are bound to no place: that is read once of each that is chosen.
@@ -157,9 +185,10 @@ static bool choose(struct td_moves_look *k, struct td_slurm *slurm, int64_t in_s
 			struct td_error e = TD_ERROR_INIT;
 			if (j->checked)
 				continue;
+			bool ends = j->ends;
 			if (reads++ == READS || read_bound(k, slurm, j, &e))
 				return false;
-			all &= k->starve ? !j->tied : !j->bound;
+			all &= !stays(k, j) && (j->ends == ends || !k->starve); // who ends goes last
 		}
 		if (all) {
 			ret->n = n;
@@ -206,7 +235,7 @@ static void name_of(const struct td_moves_look *k, const struct td_policies_know
 	if (pods)
 		td_buf_printf(t, "%s%s (job %s)", sep, pods, j->label);
 	else
-		td_buf_printf(t, "%sjob %s", sep, j->label);
+		td_buf_printf(t, "%sjob %s%s", sep, j->label, k->starve && j->ends ? " (it ends)" : "");
 }
 
 // Is the job as it was when it was chosen? Then *ret_text is its admin comment as it shall be, which says why it
@@ -219,9 +248,11 @@ static int prepare(struct td_moves_look *k, struct td_slurm *slurm, struct td_po
 	if (r || (r = read_bound(k, slurm, j, err)))
 		return r;
 	if (now.restarts != j->restarts || now.start != j->start_s || td_job_phase(now.states) != TD_PHASE_RUNNING ||
-	    now.preempt || (k->starve ? j->tied : j->bound))
+	    now.preempt || stays(k, j))
 		return td_fail(err, TD_CONFLICT, "job %s has changed", j->label);
-	*ret = (struct td_pool_leave){.waiter = k->waiter->id, .restarts = now.restarts};
+	if (!td_pool_leave_signal(now.comment, &j->signal))
+		j->signal = (struct td_pool_leave_signal){0};
+	*ret = (struct td_pool_leave){.waiter = k->waiter->id, .restarts = now.restarts, .ends = k->starve && j->ends};
 	if (k->starve)
 		ret->at_s = td_real_ms(k->b->clock) / 1000 + td_settings_grace_s(k->s, j->qos);
 	if (j->is != TD_VICTIM_MAY)
@@ -248,8 +279,10 @@ static int tell(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	for (size_t i = 0; i < set->n && !r; i++) {
 		struct td_policies_known *j = k->known[set->v[i]];
 		if (j->is == TD_VICTIM_MAY) {
-			td_auto_free char *why = td_asprintf("job %" PRId64 " has room, which waits for %s (%s)",
-							     k->waiter->id, wants, td_pool_starve_words(set->why[i]));
+			td_auto_free char *why =
+				td_asprintf("job %" PRId64 " has room, which waits for %s%s%s%s", k->waiter->id, wants,
+					    k->starve ? " (" : "", k->starve ? td_pool_starve_words(set->why[i]) : "",
+					    k->starve ? ")" : "");
 			td_victim_tell(k->b, &(struct td_victim_wish){.job = j->id,
 								      .start = j->start_s,
 								      .restarts = j->restarts,
@@ -284,7 +317,8 @@ static bool ask_node(struct td_bridge *b, const char *node, const struct td_poli
 
 static bool is_asked(const struct td_policies_known *j, const void *ctx)
 {
-	return j->phase == TD_PHASE_RUNNING && j->going && j->is == TD_VICTIM_NONE && j->asked == j->restarts + 1;
+	return j->phase == TD_PHASE_RUNNING && j->going && j->is == TD_VICTIM_NONE && j->asked == j->restarts + 1 &&
+	       !j->leave.ends;
 }
 
 bool td_moves_asks(struct td_policies_known *j, enum td_pool_leave_do d)
@@ -297,8 +331,39 @@ bool td_moves_asks(struct td_policies_known *j, enum td_pool_leave_do d)
 	return true;
 }
 
+// One that was told hears its signal, or ends, if it still runs as it did when it was told.
+static void reach(struct td_bridge *b, struct td_slurm *slurm, struct td_policies_known *j, bool ends)
+{
+	td_auto_job struct td_slurm_job now = {0};
+	struct td_error e = TD_ERROR_INIT;
+	const struct td_slurm_signal signal = {j->signal.name, j->signal.batch};
+	int r = td_slurm_job(slurm, j->id, b->cancel, &now, &e);
+	if (!r &&
+	    (now.restarts != j->restarts || now.start != j->start_s || td_job_phase(now.states) != TD_PHASE_RUNNING))
+		return;
+	r = r      ? r
+	    : ends ? td_slurm_job_end(slurm, j->id, now.name, b->cancel, &e)
+		   : td_slurm_job_signal(slurm, j->id, now.name, &signal, b->cancel, &e);
+	if (r && r != TD_NOT_FOUND) {
+		td_warn("making room: job %s: %s", j->label, e.msg);
+		*(ends ? &j->asked : &j->signalled) = 0; // the next pass tries again
+	} else if (!r) {
+		td_info("making room: job %s %s%s", j->label, ends ? "ends" : "hears ", ends ? "" : signal.name);
+	}
+}
+
+// A bridge that has just begun to lead does not know whether another one has sent it, and sends it.
+static void signal_one(struct td_bridge *b, struct td_slurm *slurm, struct td_policies_known *j, int64_t now_s)
+{
+	if (j->signalled == j->restarts + 1 || !td_pool_leave_signal_now(&j->signal, &j->leave, now_s))
+		return;
+	j->signalled = j->restarts + 1;
+	reach(b, slurm, j, false);
+}
+
 // Goes on with those who are to make room at a time, whichever bridge has told them. True: somebody is about to go.
-static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_policies_moves *m)
+static bool leaving(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
+		    struct td_policies_facts *f, struct td_policies_moves *m)
 {
 	int64_t now_s = td_real_ms(b->clock) / 1000, now_ms = td_now(b);
 	bool any = false, asked = false;
@@ -311,19 +376,29 @@ static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_
 			continue;
 		j->is = (int)td_victim_look(b, j->id, &for_job);
 		j->going = j->is == TD_VICTIM_GOES;
+		j->goes_for = for_job;
 		any |= for_job > 0;
 		if (for_job > 0)
 			td_moves_pause(m, for_job, now_ms);
-		if (j->is != TD_VICTIM_NONE || !j->leave.at_s)
+		if (j->is != TD_VICTIM_NONE || !j->leave.at_s || !s->starve_s)
 			continue;
 		const struct td_policies_known *w = td_policies_facts_find(f, j->leave.waiter);
 		enum td_pool_leave_do d =
 			td_pool_leave(&j->leave, j->restarts, w && w->phase == TD_PHASE_WAITING, now_s);
 		j->going = d != TD_LEAVE_STAYS;
 		any |= j->going;
-		if (j->going)
+		if (j->going) {
 			td_moves_pause(m, j->leave.waiter, now_ms);
-		if (td_moves_asks(j, d)) {
+			j->goes_for = j->leave.waiter;
+		}
+		if (d != TD_LEAVE_GRACE)
+			j->signalled = 0; // who is told anew hears it anew
+		else
+			signal_one(b, slurm, j, now_s);
+		bool now = td_moves_asks(j, d);
+		if (now && j->leave.ends) {
+			reach(b, slurm, j, true);
+		} else if (now) {
 			m->wishes = true;
 			// The next pass tries again.
 			if (!ask_node(b, j->parts[0].name, f, is_asked, NULL))
@@ -341,7 +416,7 @@ static bool leaving(struct td_bridge *b, struct td_policies_facts *f, struct td_
 static bool is_moved(const struct td_policies_known *j, const void *ctx)
 {
 	const struct td_policies_move *m = ctx;
-	for (size_t i = 0; i < m->n; i++)
+	for (size_t i = 0; i < m->n && j->is == TD_VICTIM_NONE; i++)
 		if (m->jobs[i] == j->id)
 			return true;
 	return false;
@@ -358,7 +433,8 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	struct td_error e = TD_ERROR_INIT;
 	int64_t most_s = 0;
 	want_words(k, &wants);
-	*m = (struct td_policies_move){.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true};
+	*m = (struct td_policies_move){
+		.waiter = k->waiter->id, .at_ms = td_now(k->b), .open = true, .starve = k->starve};
 	if (tell(k, slurm, of, td_buf_str(&wants), &e)) {
 		td_info("making room for job %" PRId64 ": not all move: %s", k->waiter->id, e.msg);
 		m->open = false;
@@ -366,7 +442,7 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	}
 	for (size_t i = 0; i < of->n; i++) {
 		const struct td_policies_known *j = k->known[of->v[i]];
-		int64_t grace = k->starve ? td_settings_grace_s(k->s, j->qos) : 0;
+		int64_t grace = k->starve || j->is == TD_VICTIM_MAY ? td_settings_grace_s(k->s, j->qos) : 0;
 		if (j->is == TD_VICTIM_MAY && !grace)
 			grace = k->s->end_grace_s;
 		most_s = grace > most_s ? grace : most_s;
@@ -376,17 +452,18 @@ static void act(struct td_moves_look *k, struct td_slurm *slurm, const struct td
 	}
 	m->until_ms = m->at_ms + most_s * 1000 + MINUTE_MS;
 	if (k->starve)
-		leaving(k->b, k->f, moves);
+		leaving(k->b, k->s, slurm, k->f, moves);
 	for (size_t i = 0; !k->starve && i < of->n; i++)
-		ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
+		if (k->known[of->v[i]]->is == TD_VICTIM_NONE)
+			ask_node(k->b, k->known[of->v[i]]->parts[0].name, k->f, is_moved, m);
 	td_info("job %" PRId64 " waits for %s, %s: %s: %s", k->waiter->id, td_buf_str(&wants), td_buf_str(&why),
-		k->starve ? "these make room" : "queued again", td_buf_str(&names));
+		k->starve ? "these make room" : "these move", td_buf_str(&names));
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(k->b->clusters, k->b->o.ns, k->b->o.cluster);
 	if (sc)
 		td_kube_record(k->b->recorder, TD_ABOUT(sc, &td_slurmclusters), "Normal",
 			       k->starve ? "MadeRoom" : "Defragmented",
 			       "job %" PRId64 " of %s waits for %s, %s: %s: %s", k->waiter->id, k->waiter->user,
-			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "queued again",
+			       td_buf_str(&wants), td_buf_str(&why), k->starve ? "these make room" : "these move",
 			       td_buf_str(&names));
 }
 
@@ -401,7 +478,7 @@ static bool goes_on(const struct td_policies_facts *f, const struct td_policies_
 	return false;
 }
 
-// The waiter's place, else the oldest one that nobody needs.
+// The waiter's place, else the oldest one that nobody needs; NULL: all are needed.
 static struct td_policies_move *place(struct td_policies_moves *m, int64_t waiter)
 {
 	struct td_policies_move *oldest = NULL;
@@ -412,18 +489,25 @@ static struct td_policies_move *place(struct td_policies_moves *m, int64_t waite
 		if (!x->open && (!oldest || x->at_ms < oldest->at_ms))
 			oldest = x;
 	}
-	return oldest ? oldest : &m->last[0];
+	return oldest;
 }
 
 struct td_policies_move *td_moves_slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
 {
-	struct td_policies_move *x = place(m, waiter);
-	return x->waiter == waiter && now_ms - x->at_ms < MINUTE_MS ? NULL : x;
+	return td_moves_paused(m, waiter, now_ms) ? NULL : place(m, waiter);
+}
+
+bool td_moves_paused(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
+{
+	const struct td_policies_move *x = place(m, waiter);
+	return x && x->waiter == waiter && now_ms - x->at_ms < MINUTE_MS;
 }
 
 void td_moves_pause(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
 {
 	struct td_policies_move *x = place(m, waiter);
+	if (!x)
+		return;
 	if (x->waiter != waiter)
 		*x = (struct td_policies_move){.waiter = waiter};
 	x->at_ms = now_ms;
@@ -467,6 +551,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 	} else {
 		td_buf_printf(t, "; %" PRId64 " devices are free in pieces; ", td_pool_defrag_free(&k->pool));
 	}
+	k->comes = set.comes;
 	if (set.comes) {
 		td_buf_puts(t, "who makes room leaves already.");
 		if (!first && !in_s)
@@ -474,7 +559,7 @@ static bool one(struct td_moves_look *k, struct td_slurm *slurm, struct td_polic
 		return false;
 	}
 	if (!set.n) {
-		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "no jobs may move so that they fit.");
+		td_buf_puts(t, k->starve ? "nobody may be asked to make room." : "nobody may move so that they fit.");
 		return false;
 	}
 	for (size_t i = 0; i < set.n; i++)
@@ -503,8 +588,9 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	const struct td_policies_facts *f = of->f;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	struct td_error e = TD_ERROR_INIT;
+	const struct td_slurm_nodes *all = of->nodes ? of->nodes : snap ? &snap->nodes : NULL;
 	*ret = (struct td_policies_words){.job = id};
-	if (!snap || td_slurm_job(slurm, id, b->cancel, &j, &e) || td_job_phase(j.states) != TD_PHASE_WAITING)
+	if (!all || td_slurm_job(slurm, id, b->cancel, &j, &e) || td_job_phase(j.states) != TD_PHASE_WAITING)
 		return false;
 	struct td_ask_wait *wait = td_ask_wait_of_job(&j);
 	if (!wait)
@@ -512,30 +598,31 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 
 	struct td_ask_wait_parts w;
 	struct td_moves_look k = *of;
-	k.nodes = &snap->nodes;
+	k.nodes = all;
 	k.waiter = &j;
 	td_ask_wait_show(wait, &w);
 	memcpy(k.kinds, w.kinds, sizeof(k.kinds));
-	td_auto_free bool *ok = td_calloc(snap->nodes.n + 1, sizeof(*ok));
+	td_auto_free bool *ok = td_calloc(all->n + 1, sizeof(*ok));
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_free struct td_policies_known **known = td_calloc(f->n + 1, sizeof(*known));
 	td_auto_free int64_t *slices = td_calloc(f->n + 1, sizeof(*slices));
-	td_auto_free bool *must = w.must->n ? td_calloc(snap->nodes.n + 1, sizeof(*must)) : NULL;
-	for (size_t i = 0; must && i < snap->nodes.n; i++)
-		must[i] = td_strv_has(w.must, snap->nodes.v[i].name);
-	for (size_t i = 0; i < snap->nodes.n; i++)
-		ok[i] = !td_strv_has(w.excluded, snap->nodes.v[i].name) &&
-			(!w.only->n || td_strv_has(w.only, snap->nodes.v[i].name));
-	td_bridge_pool_nodes(&snap->nodes, ok, k.kinds, w.partition, &nodes);
+	td_auto_free bool *must = w.must->n ? td_calloc(all->n + 1, sizeof(*must)) : NULL;
+	for (size_t i = 0; must && i < all->n; i++)
+		must[i] = td_strv_has(w.must, all->v[i].name);
+	for (size_t i = 0; i < all->n; i++)
+		ok[i] = !td_strv_has(w.excluded, all->v[i].name) && (!w.only->n || td_strv_has(w.only, all->v[i].name));
+	td_bridge_pool_nodes(all, ok, k.kinds, w.partition, &nodes);
 	k.pool.nodes = nodes;
-	k.pool.n = snap->nodes.n;
+	k.pool.n = all->n;
 	k.known = known;
 	k.must = must;
 	k.slice_s = slices;
 	td_auto_buf struct td_buf t = {0};
 	struct td_slurm_bound bound = {0};
-	bool acted = !td_slurm_job_bound(slurm, id, b->cancel, &bound, &e) && !bound.bound && want(&k, &w) &&
-		     one(&k, slurm, m, busy, bound.eligible > j.submit ? bound.eligible : j.submit, &t);
+	bool known_well = !td_slurm_job_bound(slurm, id, b->cancel, &bound, &e) && !bound.bound && want(&k, &w);
+	bool acted = known_well && one(&k, slurm, m, busy, bound.eligible > j.submit ? bound.eligible : j.submit, &t);
+	if (k.served && known_well && (acted || k.comes || td_moves_paused(m, id, td_now(b))))
+		td_starve_serve(&k);
 	snprintf(ret->text, sizeof(ret->text), "%s", td_buf_str(&t));
 	for (size_t i = 0; i < k.lists.n; i++)
 		free(k.lists.feasible[i]);
@@ -590,24 +677,31 @@ size_t td_policies_defrag_pass(struct td_bridge *b, const struct td_settings *s,
 		n += at == n;
 	}
 
-	bool busy = s->starve_s && leaving(b, f, m);
+	bool busy = leaving(b, s, slurm, f, m), apart = false;
 	for (size_t i = 0; i < TD_LEN(m->last); i++) {
 		struct td_policies_move *x = &m->last[i];
 		if (x->open && (!goes_on(f, x) || td_now(b) > x->until_ms)) {
 			if (goes_on(f, x))
 				td_warn("making room for job %" PRId64 ": not all have left in time", x->waiter);
 			x->open = false;
-			sweep(b);
+			// What is asked of others for another one who starves stands in the same places.
+			if (x->starve)
+				m->wishes = true;
+			else
+				sweep(b);
 		}
 		busy |= x->open;
+		apart |= x->open && !x->starve; // it moves for a defragmentation
 	}
 	for (size_t i = 0; i < n && !td_cancelled(b->cancel); i++) {
 		struct td_moves_look k = {.b = b, .s = s, .f = f, .after_s = s->defragment_s};
-		busy |= td_moves_head(&k, slurm, m, heads[i]->id, busy, &ret[words]);
+		bool acted = td_moves_head(&k, slurm, m, heads[i]->id, busy, &ret[words]);
+		busy |= acted;
+		apart |= acted;
 		words += *ret[words].text != '\0';
 	}
 	if (s->starve_s)
-		words += td_starve_pass(&(struct td_moves_look){.b = b, .s = s, .f = f}, slurm, m, busy, ret + words,
+		words += td_starve_pass(&(struct td_moves_look){.b = b, .s = s, .f = f}, slurm, m, apart, ret + words,
 					TD_POLICIES_HEADS - words);
 	return words;
 }

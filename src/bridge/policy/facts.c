@@ -27,6 +27,7 @@ static void forget(struct td_policies_known *k)
 {
 	forget_parts(k);
 	free(k->label);
+	free(k->excluded);
 	free(k->user);
 	free(k->account);
 	free(k->qos);
@@ -90,10 +91,13 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 					    : td_asprintf("%lld", (long long)j->id);
 	k->start_s = j->start;
 	k->whole = td_streq(j->shared, "none");
-	k->named = (j->required_nodes && *j->required_nodes) || (j->excluded_nodes && *j->excluded_nodes);
+	k->named = j->required_nodes && *j->required_nodes;
+	set(&k->excluded, j->excluded_nodes);
 	k->ours = j->admin_comment && td_starts(j->admin_comment, "tandem/");
 	if (!td_pool_leave_read(j->admin_comment, &k->leave))
 		k->leave = (struct td_pool_leave){0};
+	if (!td_pool_leave_signal(j->comment, &k->signal))
+		k->signal = (struct td_pool_leave_signal){0};
 	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt)
 		return;
 	k->parts = td_calloc(j->n_nodes + 1, sizeof(*k->parts));

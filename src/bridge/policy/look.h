@@ -5,15 +5,16 @@
 #include "bridge/policy/policies.h"
 #include "pool/starve.h"
 
-struct td_starve_look; // starve.c: the accounts and what they hold
-struct td_moves_set {  // places in the look's `known`
+struct td_starve_look;   // starve.c: the accounts and what they hold
+struct td_starve_served; // starve.c: for whom room is made already
+struct td_moves_set {    // places in the look's `known`
 	size_t v[TD_DEFRAG_MOST], n;
 	bool comes;                                  // with starve: he has room when those have left that leave already
 	enum td_pool_starve_why why[TD_DEFRAG_MOST]; // with starve: why each
 };
 enum { TD_MOVES_LISTS = 16 };
-struct td_moves_lists { // for each list of partitions: the nodes of it
-	const char *partition[TD_MOVES_LISTS];
+struct td_moves_lists { // for each list of partitions, and of nodes without which: the nodes of it
+	const char *partition[TD_MOVES_LISTS], *excluded[TD_MOVES_LISTS];
 	bool *feasible[TD_MOVES_LISTS];
 	size_t n;
 };
@@ -22,9 +23,12 @@ struct td_moves_look {
 	const struct td_settings *s;
 	struct td_policies_facts *f;
 	const struct td_starve_look *starve; // NULL: it waits although there is room enough, only in pieces
-	int64_t after_s;                     // so long it has to wait
-	const struct td_slurm_nodes *nodes;
+	struct td_starve_served
+		*served; // with starve: whose room this one may not have; it is added if it is served, too
+	int64_t after_s; // so long it has to wait
+	const struct td_slurm_nodes *nodes; // NULL: those of the view
 	const struct td_slurm_job *waiter;
+	bool comes; // he has room when those have left that leave already
 	struct td_pool_defrag pool;
 	const bool *must; // as in td_pool_starve
 	const char *kinds[TD_POOL_KINDS];
@@ -42,8 +46,10 @@ size_t td_moves_parts(struct td_moves_look *k, const struct td_policies_known *j
 // Whether the node of one that was told is to be asked now; noted in j->asked, so that it is asked once for each time
 // that it was told. Who could not ask sets that to 0.
 bool td_moves_asks(struct td_policies_known *j, enum td_pool_leave_do d);
-// The place for this waiter's move; NULL: he had one within the minute, or somebody was leaving for him.
+// The place for this waiter's move; NULL: he had one within the minute, somebody was leaving for him, or too many are made.
 struct td_policies_move *td_moves_slot(struct td_policies_moves *m, int64_t waiter, int64_t now_ms);
+// Does somebody leave for him, or has within the minute?
+bool td_moves_paused(struct td_policies_moves *m, int64_t waiter, int64_t now_ms);
 // Somebody leaves for this waiter now: he has a minute from when the last one has gone. Until Slurm has cleaned up after
 // that one, its room does not show, and more would be asked for it.
 void td_moves_pause(struct td_policies_moves *m, int64_t waiter, int64_t now_ms);
@@ -51,12 +57,15 @@ void td_moves_pause(struct td_policies_moves *m, int64_t waiter, int64_t now_ms)
 int64_t td_moves_priority(const struct td_settings *s, const char *qos);
 
 // ---- starve.c ----
-// Looks at the first of each partition's queue who is entitled. Returns how many words there are, at most `most`.
+// Looks at the first few of each partition's queue who are entitled, in their order. Returns how many words there are, at
+// most `most`. busy: others leave for a defragmentation.
 size_t td_starve_pass(const struct td_moves_look *of, struct td_slurm *slurm, struct td_policies_moves *m, bool busy,
 		      struct td_policies_words *ret, size_t most);
 // The victims among those whose slice is over in `in_s`, with their parts in the room `parts`.
 size_t td_starve_choose(struct td_moves_look *k, int64_t in_s, struct td_pool_move_part *parts,
 			struct td_moves_set *ret);
+// Room is made for the one that is looked at: those after it may not have it.
+void td_starve_serve(const struct td_moves_look *k);
 // "its account holds 0 of the 8 GPUs that are its share"
 void td_starve_words(const struct td_moves_look *k, struct td_buf *t);
 // Others may stand before it in the queue, and the room that is made would be theirs. Slurm says so (Priority) of one

@@ -48,9 +48,10 @@ struct td_policies_known {
 	int64_t start_s;
 	struct td_slurm_job_node *parts;
 	size_t n_parts;
-	bool whole; // its nodes run no other job
-	bool named; // it names nodes on which it is to be, or not to be
-	bool ours;  // by its mark: pods have it
+	bool whole;     // its nodes run no other job
+	bool named;     // it names nodes on which it is to be
+	char *excluded; // nodes on which it is not to be, as Slurm writes them; ""
+	bool ours;      // by its mark: pods have it
 	// Whether it may move was read; it may not start anywhere else; others could not have its place, or it could not be
 	// queued again.
 	bool checked, bound, tied;
@@ -60,6 +61,11 @@ struct td_policies_known {
 	int64_t asked;
 	int is;
 	bool going;
+	int64_t goes_for; // the job for which it was told to; 0: nobody's, or its own end
+	bool ends;        // it cannot be queued again
+	struct td_pool_leave_signal
+		signal; // that it hears before it goes; for how many restarts, and one more, it was sent
+	int64_t signalled;
 };
 struct td_policies_facts {           // zero at first
 	struct td_policies_known *v; // sorted by id
@@ -97,8 +103,9 @@ struct td_policies_moves { // zero at first; of the thread
 		int64_t waiter, jobs[64], restarts[64], at_ms; // mono; waiter 0: none
 		int64_t until_ms;                              // mono: all should have left by then
 		size_t n;
-		bool open; // not all have left yet
-	} last[8];
+		bool open;   // not all have left yet
+		bool starve; // for one that starves
+	} last[32];
 };
 struct td_policies_words { // what is said of one that waits
 	int64_t job;

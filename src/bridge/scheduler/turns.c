@@ -1,4 +1,4 @@
-// Time limits that count over all pods of one Job, and over all runs of a gang (turns.h). The pods
+// Time limits that count over all pods of one Job or ReplicaSet, and over all runs of a gang (turns.h). The pods
 // themselves are the record: who deletes those that have ended gives the next one its whole limit
 // again, as a new Job would have it.
 #include "bridge/scheduler/turns.h"
@@ -10,21 +10,30 @@
 
 #define INDEX "batch.kubernetes.io/job-completion-index"
 
-// The Job that controls the pod; NULL: none does.
-static yyjson_val *job_of(const struct td_object *pod)
+// What controls the pod, and keeps those that have ended: a Job, or a ReplicaSet; NULL: none does. A StatefulSet deletes
+// the one that has ended before it makes the next one.
+static yyjson_val *maker_of(const struct td_object *pod)
 {
 	yyjson_val *owner = td_object_owner(pod);
-	return owner && td_streq(td_jstr(owner, "kind"), "Job") &&
-			       td_starts(td_jstr_or(owner, "apiVersion", ""), "batch/")
+	const char *kind = td_jstr_or(owner, "kind", ""), *version = td_jstr_or(owner, "apiVersion", "");
+	return (td_streq(kind, "Job") && td_starts(version, "batch/")) ||
+			       (td_streq(kind, "ReplicaSet") && td_starts(version, "apps/"))
 		       ? owner
 		       : NULL;
 }
 
+// "Job train". Caller frees.
+static char *maker_name(const struct td_object *pod)
+{
+	yyjson_val *owner = maker_of(pod);
+	return td_asprintf("%s %s", td_jstr_or(owner, "kind", "?"), td_jstr_or(owner, "name", "?"));
+}
+
 // Where those that may follow each other stand in the index. The namespace: whoever names another one's Job as his
-// pod's owner takes none of its time. NULL: no Job's; caller frees.
+// pod's owner takes none of its time. NULL: nobody's; caller frees.
 static char *line_of(const struct td_object *pod)
 {
-	const char *uid = td_jstr(job_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
+	const char *uid = td_jstr(maker_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
 	return uid ? td_asprintf("%s/%s/%s", pod->ns, uid, index ? index : "") : NULL;
 }
 
@@ -186,14 +195,14 @@ int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct
 		  struct td_error *err)
 {
 	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, w);
-	td_auto_free char *owner = t.pods ? td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?")) : NULL,
+	td_auto_free char *owner = t.pods ? maker_name(pod) : NULL,
 			  *words = t.pods ? td_pool_slice_turn_words(&t, owner) : NULL;
 	if (!t.pods)
 		return 0;
 	if (!t.left_s)
 		return td_fail(err, TD_INVALID,
 			       "its time limit is used up. %s Raise the pod's annotation " TD_ANN_ASK_PREFIX
-			       "time-limit (%s), or delete its Job",
+			       "time-limit (%s), or delete what made it",
 			       words, td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit"));
 	w->ask.time_limit_min = t.limit_min;
 	return 0;
@@ -203,7 +212,7 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_free char *gang = td_gang_of(pod);
-	if (!s || (!job_of(pod) && !gang) || !td_settings_total(s, NULL))
+	if (!s || (!maker_of(pod) && !gang) || !td_settings_total(s, NULL))
 		return NULL;
 	td_auto_want struct td_want w = {0};
 	if (td_want_read(s, "", pod->root, 0, &w, NULL))
@@ -224,9 +233,9 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 		const struct td_pool_slice_turn t = turn_of_gang(b, gang, now, n, w.ask.time_limit_min);
 		return t.left_s ? td_pool_slice_turn_words(&t, NULL) : NULL;
 	}
-	if (!job_of(pod))
+	if (!maker_of(pod))
 		return NULL;
 	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, &w);
-	td_auto_free char *owner = td_asprintf("Job %s", td_jstr_or(job_of(pod), "name", "?"));
+	td_auto_free char *owner = maker_name(pod);
 	return t.left_s ? td_pool_slice_turn_words(&t, owner) : NULL;
 }

@@ -1,4 +1,4 @@
-// Time limits that count over all pods that a Job makes one after the other, and over all runs of a gang (pool/slice.h):
+// Time limits that count over all pods that a Job or a ReplicaSet makes one after the other, and over all runs of a gang (pool/slice.h):
 // of QOS with totalTime.
 #pragma once
 
@@ -15,5 +15,5 @@ int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct
 		  struct td_error *err);
 // In words; NULL: there is nothing to say. Caller frees.
 char *td_turns_words(struct td_bridge *b, const struct td_object *pod);
-// An index of pods: those of one Job, and of one index of it where it has such, may follow each other.
+// An index of pods: those of one Job or ReplicaSet, and of one index of it where it has such, may follow each other.
 void td_turns_index(const struct td_object *pod, struct td_strv *ret);

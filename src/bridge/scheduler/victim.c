@@ -1,4 +1,4 @@
-// Pods that make room for one that starves (victim.h).
+// Pods that make room for another one (victim.h).
 #include "bridge/scheduler/victim.h"
 
 #include "base/clock.h"
@@ -94,6 +94,30 @@ enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_
 	if (!pod || strcmp(pod->uid, a->uid) != 0 || td_pod_state(pod) == TD_POD_WAITING)
 		return TD_VICTIM_NOT;
 	return !ends(pod) ? TD_VICTIM_MAY : goes_soon(b, pod, ret_for) ? TD_VICTIM_GOES : TD_VICTIM_NOT;
+}
+
+bool td_victim_again(struct td_bridge *b, int64_t job)
+{
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, job);
+	td_auto_objects struct td_objects all = {0};
+	if (!a)
+		return false;
+	pthread_mutex_lock(&b->asks->lock);
+	td_auto_free char *key = td_strdup(a->key);
+	pthread_mutex_unlock(&b->asks->lock);
+	bool gang = td_starts(key, TD_GANG_KEY), any = false;
+	if (gang)
+		td_informer_by_index(b->pods, "gang", key + strlen(TD_GANG_KEY), &all);
+	else
+		td_informer_by_index(b->pods, "uid", a->uid, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		if (gang && !td_streq(td_object_annotation(all.v[i], TD_ANN_GANG_UID), a->uid))
+			continue;
+		any = true;
+		if (!td_object_owner(all.v[i]))
+			return false;
+	}
+	return any;
 }
 
 char *td_victim_name(struct td_bridge *b, int64_t job)

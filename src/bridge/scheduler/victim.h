@@ -1,4 +1,4 @@
-// Pods that make room for one that starves (pool/starve.h), ended as a pod is that Slurm preempts. Who was told has it in
+// Pods that make room for one that starves (pool/starve.h) or that waits while there is room in pieces (pool/defrag.h), ended as a pod is that Slurm preempts. Who was told has it in
 // its annotation tandem.dev/ended, with the job for which it goes: so a bridge that dies before it has told anybody has
 // done nothing, and the next one finishes what it finds begun, all members of a gang, and counts on their room.
 #pragma once
@@ -13,6 +13,8 @@ enum td_victim_is {
 };
 // What the pods of a running job are. *ret_for: the job for which they go, when they were told so, and go soon; else 0.
 enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_for);
+// Do controllers make other pods for those that have this job?
+bool td_victim_again(struct td_bridge *b, int64_t job);
 // For which job the pod was told to make room, and why; 0: it was not told so. ret_why may be NULL; caller frees *ret_why.
 int64_t td_victim_told(const struct td_object *pod, char **ret_why);
 // "pod ml/train-0", "gang ml/train"; NULL: no pod of ours has it. Caller frees.

@@ -51,6 +51,16 @@ void td_ask_waits_for(struct td_asks *t, struct td_ask *a, const struct td_want 
 	td_ask_wait_unref(old);
 }
 
+bool td_ask_waits_least(struct td_asks *t, const struct td_ask *a, struct td_pool_want *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	bool known = a->wait != NULL;
+	if (known)
+		*ret = a->wait->least;
+	pthread_mutex_unlock(&t->lock);
+	return known;
+}
+
 void td_queued_done(struct td_queued *l)
 {
 	for (size_t i = 0; i < l->n; i++)

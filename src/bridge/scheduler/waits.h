@@ -29,6 +29,8 @@ struct td_ask_wait_parts {
 	const struct td_strv *must;            // of its nodes: it has to have these, and others besides
 };
 void td_ask_wait_show(const struct td_ask_wait *w, struct td_ask_wait_parts *ret);
+// What each of its members takes, of an ask of ours that waits; false: that is not known.
+bool td_ask_waits_least(struct td_asks *t, const struct td_ask *a, struct td_pool_want *ret);
 void td_queued_done(struct td_queued *l);
 // Raises each partition's most[] to the GPUs on one node that an ask of ours which waits wants there.
 void td_ask_waits_largest(struct td_asks *t, const struct td_strv *partitions, int64_t *most);

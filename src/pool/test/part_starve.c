@@ -14,6 +14,8 @@ static struct td_pool_starve_job jobs[MOST];
 static struct td_pool_move_part places[MOST][MOST];
 static bool must[MOST];
 static struct td_pool_starve f;
+static struct td_pool_starve_other others[MOST];
+static bool anywhere[MOST], theirs[MOST][MOST];
 static struct td_pool_leave leave;
 
 static void reset(void)
@@ -21,8 +23,13 @@ static void reset(void)
 	memset(nodes, 0, sizeof(nodes));
 	memset(accounts, 0, sizeof(accounts));
 	memset(must, 0, sizeof(must));
-	f = (struct td_pool_starve){
-		.room = {.nodes = nodes, .units = 1, .spread = true}, .accounts = accounts, .jobs = jobs, .must = must};
+	f = (struct td_pool_starve){.room = {.nodes = nodes, .units = 1, .spread = true},
+				    .accounts = accounts,
+				    .jobs = jobs,
+				    .must = must,
+				    .others = others};
+	memset(theirs, 0, sizeof(theirs));
+	memset(anywhere, true, sizeof(anywhere));
 	leave = (struct td_pool_leave){0};
 }
 
@@ -82,7 +89,9 @@ static void job(const struct td_scenario_words *w)
 					 .start_s = td_scenario_num(w, "start", 0),
 					 .priority = td_scenario_num(w, "priority", 0),
 					 .over_slice = td_scenario_has(w, "slice-over"),
-					 .going = td_scenario_has(w, "going")};
+					 .going = td_scenario_has(w, "going"),
+					 .ends = td_scenario_has(w, "ends"),
+					 .leaves_for = td_scenario_num(w, "for", 0)};
 	accounts[a].use += j->holds;
 	job_names[f.n_jobs++] = td_scenario_val(w, "name", "?");
 }
@@ -95,12 +104,36 @@ static void waits(const struct td_scenario_words *w)
 	f.account = account_of(td_scenario_val(w, "account", "?"));
 	f.room.units = td_scenario_num(w, "nodes", 1);
 	f.room.want = (struct td_pool_want){.cpus = 1, .gres = {td_scenario_num(w, "gpu", 1)}};
+	f.waiter = td_scenario_num(w, "job", 31);
 	f.wants = f.room.units * f.room.want.gres[0];
 	f.priority = td_scenario_num(w, "priority", 0);
 	if (list)
 		list_nodes(list, on, &n);
 	for (size_t i = 0; i < n; i++)
 		must[on[i]] = true;
+}
+
+// job: for whom those leave that have for=.
+static void other(const struct td_scenario_words *w)
+{
+	assert_true(f.n_others < MOST);
+	const char *list = td_scenario_val(w, "must", NULL);
+	int on[MOST];
+	size_t n = 0;
+	int64_t gpus = td_scenario_num(w, "gpu", 1), units = td_scenario_num(w, "nodes", 1);
+	if (list)
+		list_nodes(list, on, &n);
+	for (size_t i = 0; i < n; i++)
+		theirs[f.n_others][on[i]] = true;
+	others[f.n_others] = (struct td_pool_starve_other){.feasible = anywhere,
+							   .must = theirs[f.n_others],
+							   .want = {.cpus = 1, .gres = {gpus}},
+							   .units = units,
+							   .wants = units * gpus,
+							   .spread = true,
+							   .account = account_of(td_scenario_val(w, "account", "?")),
+							   .waiter = td_scenario_num(w, "job", 0)};
+	f.n_others++;
 }
 
 static bool given(const struct td_scenario_words *w)
@@ -114,8 +147,12 @@ static bool given(const struct td_scenario_words *w)
 		job(w);
 	else if (!strcmp(what, "starves"))
 		waits(w);
+	else if (!strcmp(what, "starves-before"))
+		other(w);
 	else if (!strcmp(what, "told"))
-		leave = (struct td_pool_leave){30, td_scenario_num(w, "at", 0), td_scenario_num(w, "restarts", 0)};
+		leave = (struct td_pool_leave){.waiter = 30,
+					       .at_s = td_scenario_num(w, "at", 0),
+					       .restarts = td_scenario_num(w, "restarts", 0)};
 	else
 		return false;
 	return true;
@@ -130,6 +167,16 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		td_buf_printf(out, "leaves%s restarts=%lld now=%lld: %s", still ? "" : " nobody-waits",
 			      (long long)restarts, (long long)now,
 			      td_pool_leave_name(td_pool_leave(&leave, restarts, still, now)));
+		return true;
+	}
+	if (!strcmp(w->w[0].key, "hears")) {
+		const char *key = w->w[1].key, *value = td_scenario_val(w, key, "");
+		td_auto_free char *comment = td_asprintf("%s=%s", key, value);
+		int64_t now = td_scenario_num(w, "now", 0);
+		struct td_pool_leave_signal g = {0};
+		bool is = td_pool_leave_signal(comment, &g) && td_pool_leave_signal_now(&g, &leave, now);
+		td_buf_printf(out, "hears %s now=%lld: %s%s", comment, (long long)now, is ? g.name : "nothing",
+			      is && g.batch ? " to its script" : "");
 		return true;
 	}
 	if (strcmp(w->w[0].key, "makes-room") != 0)

@@ -38,6 +38,6 @@ struct td_scenario_part {
 };
 extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, td_scenario_steps, td_scenario_preempt,
 	td_scenario_health, td_scenario_tenant, td_scenario_gang, td_scenario_elastic, td_scenario_policy,
-	td_scenario_upgrade, td_scenario_roles, td_scenario_starve;
+	td_scenario_upgrade, td_scenario_roles, td_scenario_starve, td_scenario_allowed;
 // A test: faults on 10,000 nodes at once.
 void td_scenario_health_storm(void **state);

@@ -24,10 +24,10 @@ struct scenario {
 	size_t n_nodes, gone, watched;
 	bool vanish, wants;
 };
-static const struct td_scenario_part *const parts[] = {&td_scenario_nodeset, &td_scenario_cluster, &td_scenario_steps,
-						       &td_scenario_preempt, &td_scenario_health,  &td_scenario_tenant,
-						       &td_scenario_gang,    &td_scenario_elastic, &td_scenario_policy,
-						       &td_scenario_upgrade, &td_scenario_roles,   &td_scenario_starve};
+static const struct td_scenario_part *const parts[] = {
+	&td_scenario_nodeset, &td_scenario_cluster, &td_scenario_steps,   &td_scenario_preempt, &td_scenario_health,
+	&td_scenario_tenant,  &td_scenario_gang,    &td_scenario_elastic, &td_scenario_policy,  &td_scenario_upgrade,
+	&td_scenario_roles,   &td_scenario_starve,  &td_scenario_allowed};
 static const char *const kinds[TD_POOL_KINDS] = {"gpu", "shard"};
 
 static void grant(const struct td_scenario_words *w, struct td_grant *g, const char *uid)

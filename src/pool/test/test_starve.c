@@ -238,7 +238,23 @@ static void test_any(void **state)
 			j->priority = any(&seed, 3) * 10;
 			j->over_slice = !any(&seed, 6);
 			j->going = !any(&seed, 6);
+			j->leaves_for = j->going ? 30 + any(&seed, 3) : 0;
+			j->ends = !any(&seed, 4);
 		}
+		bool where[NODES];
+		for (size_t i = 0; i < NODES; i++)
+			where[i] = any(&seed, 4) > 0;
+		const int64_t his = 1 + any(&seed, 4);
+		const struct td_pool_starve_other other = {.feasible = where,
+							   .want = gpus(his),
+							   .units = 1,
+							   .wants = his,
+							   .spread = true,
+							   .account = OTHER,
+							   .waiter = 30};
+		m->f.waiter = 99;
+		m->f.others = &other;
+		m->f.n_others = (size_t)any(&seed, 2);
 		m->f.n_accounts = ACCOUNTS;
 		m->f.room.units = 1 + any(&seed, 2);
 		m->f.wants = m->f.room.want.gres[0] * m->f.room.units;
@@ -261,8 +277,10 @@ static void test_any(void **state)
 		came += comes;
 		chosen += n > 0;
 		// Told, as the next pass or another bridge finds them: nobody else, and it is enough.
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
 			m->jobs[v[i]].going = true;
+			m->jobs[v[i]].leaves_for = 99;
+		}
 		assert_true(!n || (!td_pool_starve(&m->f, w, again) && td_pool_starve_comes(&m->f)));
 		// Half of them were told when the bridge died: nobody goes twice, and they are enough again.
 		size_t half = n / 2, rest = 0;

@@ -122,6 +122,24 @@ local function parts_fit(job)
 	return true
 end
 
+-- Which signal a job hears before it has to make room (src/pool/leave.h): a word that cannot be read would be found out
+-- too late.
+local signals = { HUP = 1, INT = 1, QUIT = 1, USR1 = 1, USR2 = 1, ALRM = 1, TERM = 1, CONT = 1, URG = 1, WINCH = 1 }
+local function signal_known(job)
+	local said = string.match(" " .. (job.comment or ""), "[ ,;]slurm%.tandem%.dev/signal=([^ ,;]*)")
+	if not said then
+		return true
+	end
+	local name, before = string.match((said:gsub("^B:", "")), "^([%u%d]+)@(%d+)$")
+	name = string.gsub(name or said:gsub("^B:", ""), "^SIG", "")
+	if signals[name] and #(before or "") <= 5 and tonumber(before or 0) <= 65535 then
+		return true
+	end
+	slurm.log_user("tandem: the word slurm.tandem.dev/signal=" .. said .. " in --comment is not known: say USR1, or "
+		.. "USR1@60 for 60 s before the end, and B: before that for the script alone (B:USR1@60)")
+	return false
+end
+
 -- Resource groups. What the site's script makes of the partition is the site's; Slurm's AllowAccounts holds for it.
 local function has(group, account, user)
 	return group.accounts[string.lower(account or "")] or group.users[user or ""]
@@ -197,7 +215,7 @@ function slurm_job_submit(job, partitions, uid)
 	local account = job.account or job.default_account
 	local stands = stands_in(job)
 	if not may(job, job.user_name, uid) or not types_there(job) or not parts_fit(job)
-		or not in_group(job.partition, account, job.user_name, uid) or not (stands or only_pods(job.partition, uid)) then
+		or not signal_known(job) or not in_group(job.partition, account, job.user_name, uid) or not (stands or only_pods(job.partition, uid)) then
 		return slurm.ERROR
 	end
 	route(job, account, stands)
@@ -215,7 +233,7 @@ function slurm_job_modify(job, record, partitions, uid)
 	-- Either may change, the partition or the account, and both together must fit.
 	local moves = job.partition or (job.account and record.partition)
 	if not may(job, record.user_name, uid) or not parts_fit(job)
-		or not in_group(moves, job.account or record.account, record.user_name, uid)
+		or not signal_known(job) or not in_group(moves, job.account or record.account, record.user_name, uid)
 		or not only_pods(job.partition, uid) then
 		return slurm.ERROR
 	end

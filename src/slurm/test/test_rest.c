@@ -470,6 +470,12 @@ static void test_end(void **state)
 		// Without a list of jobs it would end every job.
 		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}");
 		assert_int_equal(fake.asked, 1);
+		const struct td_slurm_signal usr1 = {"USR1", false}, script = {"USR2", true};
+		assert_int_equal(td_slurm_job_signal(slurm, 5, "a.b", &usr1, NULL, &err), 0);
+		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\",\"signal\":\"USR1\"}");
+		assert_int_equal(td_slurm_job_signal(slurm, 5, "a.b", &script, NULL, &err), 0);
+		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\",\"signal\":\"USR2\","
+					       "\"flags\":[\"BATCH_JOB\"]}");
 		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 0, "a.b", NULL, &err), TD_INVALID);
