@@ -323,6 +323,14 @@ def test_a_trial_refuses_an_image_that_is_older_than_what_works(box, version, ru
     assert code == 0 or box.read("run/trial-said") == version
 
 
+@pytest.mark.feature("F2.2", "B7.2")
+@pytest.mark.parametrize("version, runs, oldest, code", [("slurm-wlm 26.05.5", "24.11.5", "24.11", 0), ("slurm 26.11.0", "24.11.5", "", 5), ("slurm 26.11.0", "25.05.1", "24.11", 5),
+                                                         ("slurm 26.11.0", "", "", 0), ("slurm 26.11.0", "25.05.1", "25.11", 0)])
+def test_a_trial_refuses_an_image_that_is_too_far_from_what_works(box, version, runs, oldest, code):
+    assert trial(box, "", "echo 'Running as primary controller'; exec sleep 60", version, TD_RUNS=runs, TD_OLDEST=oldest).returncode == code
+    assert code == 0 or box.read("run/trial-said") == f"{version} and 24.11"
+
+
 def test_a_trial_in_an_image_without_slurmctld(box):
     p = box.run("sh", "-c", TRIAL.read_text(), "trial.sh", PATH=f"{box.path}/bin:/bin:/usr/bin")
     assert p.returncode == 1 and "fatal: slurmctld -V" in box.read("run/trial-said")
