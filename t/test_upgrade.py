@@ -242,7 +242,10 @@ def test_slurm_itself_is_upgraded_and_rolled_back(site, second):
     assert pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["slurm"] | {"version": ""} == {"image": old, "version": ""}
     act = pool.get("nodeaction", s["nodes"][0]["action"])
     assert (act["spec"]["action"], act["spec"]["slurmImage"]) == ("slurmd", second) and [x["name"] for x in act["status"]["steps"]] == ["drain", "slurmd", "test", "return"]
-    wait_for("no job is lost, none ran twice", lambda: sorted(map(int, pool.shell("cat", "/home/stream").split())) == sorted(map(int, [long, *stream])))
+    # One whose sbatch was cut off with its login pod may have been accepted, too.
+    wait_for("no job is lost", lambda: {str(long), *stream} <= set(pool.shell("cat", "/home/stream").split()))
+    ran = pool.shell("cat", "/home/stream").split()
+    assert len(ran) == len(set(ran)), "none ran twice"
     wait_for("all nodes work", lambda: in_service(pool, "n0", "n1", "n2", "n3"))
     pool.shell("rm", "-f", "/home/stream", "/home/enough")
 
