@@ -369,6 +369,22 @@ def test_login_makes_the_homes_of_people(box):
     assert (box.path / "run/slurm").is_dir()
 
 
+@pytest.mark.feature("A2.15")
+def test_a_login_pod_whose_sackd_ends_says_so(box):
+    box.stub("sackd", "exit 3")
+    assert box.run("sh", "-c", LOGIN.read_text(), TD_LAST_WORDS=f"{box.path}/words").returncode == 3
+    assert box.read("words").startswith("sackd ended (exit 3)")
+    box.stub("sackd", "exec sleep 600")
+    p = box.start("sh", "-c", LOGIN.read_text(), TD_LAST_WORDS=f"{box.path}/words-2")
+    wait_for("sackd runs", lambda: len(box.calls()) == 2)
+    try:
+        p.terminate()
+        p.communicate(timeout=DEADLINE)
+    finally:
+        kill(p)
+    assert not (box.path / "words-2").exists(), "it was asked to end"
+
+
 def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):
     box.stub("sleep")
     p = box.run("sh", "-c", LOGIN.read_text(), PATH=f"{box.path}/bin:/bin")  # Slurm's commands are in /usr/sbin
