@@ -106,7 +106,7 @@ def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     auth(pool, type="munge")
     wait_for("it is refused", lambda: "spec.auth.type: jobs run on 1 nodes" in said(pool))
     assert pool.job(job)["JobState"] == "RUNNING" and "auth/slurm" in user(pool, "scontrol show config | grep AuthType")
-    user(pool, f"scancel {job}")
+    pool.shell("scancel", job)
     wait_for("the pool is idle, so it follows", lambda: "auth/munge" in user(pool, "scontrol show config | grep AuthType", check=False), 240)
     wait_for("both nodes are back", lambda: pool.idle_nodes() == 2, 240)
     job = user(pool, "sbatch --parsable --wait -N2 --mem=50M -o /dev/null --wrap 'srun true'").strip()

@@ -26,8 +26,8 @@
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
-//   upgrade.c
+//   health.[ch] nodeaction.c nodecut.c nodedevice.c nodeslurmd.c slow.c nodetest.c healthpolicy.c
+//   upgrade.[ch] upgrade_slurm.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   other.c                  NodeSets whose nodes are another cluster's
 //   join.[ch]                new machines: tokens, and their requests for certificates

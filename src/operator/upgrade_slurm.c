@@ -207,7 +207,8 @@ static int forget(struct td_op_upgrade *x, const struct td_object *sc, struct td
 		return 0;
 	td_informer_list(x->op->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++) {
-		if (!td_streq(td_object_annotation(nodes.v[i], TD_ANN_SLURMD_IMAGE), td_op_upgrade_slurm_image(x, false)))
+		if (!td_streq(td_object_annotation(nodes.v[i], TD_ANN_SLURMD_IMAGE),
+			      td_op_upgrade_slurm_image(x, false)))
 			continue;
 		struct td_op_node n = {.op = x->op, .name = nodes.v[i]->name, .node = nodes.v[i], .c = x->c};
 		const char *const notes[][2] = {{TD_ANN_SLURMD_IMAGE, NULL}, {0}};
