@@ -108,7 +108,7 @@ def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     assert pool.job(job)["JobState"] == "RUNNING" and "auth/slurm" in user(pool, "scontrol show config | grep AuthType")
     pool.shell("scancel", job)
     wait_for("the pool is idle, so it follows", lambda: "auth/munge" in user(pool, "scontrol show config | grep AuthType", check=False), 240)
-    wait_for("every slurmd is a new one", lambda: [len(p["status"].get("containerStatuses", [])) for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmd")] == [2, 2], 240)
+    wait_for("every slurmd is a new one", lambda: ["munged" in json.dumps(p["spec"]) for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmd")] == [True, True], 240)
     wait_for("both nodes are back", lambda: pool.idle_nodes() == 2, 240)
     job = user(pool, "sbatch --parsable --wait -N2 --mem=50M -o /dev/null --wrap 'srun true'").strip()
     pool.apply(pool.pod("after", gpus=2))
