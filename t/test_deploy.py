@@ -507,6 +507,7 @@ UNUSED = {
     ("tandem-bridge", "resource.k8s.io", "deviceclasses", "watch"): "t/test_dra.py",
     ("tandem-operator", "resource.k8s.io", "deviceclasses", "get"): "t/test_dra.py",
     ("tandem-bridge", "tandem.dev", "slurmclusters/status", "patch"): "t/test_policies.py: what became of spec.scheduler.policies",
+    ("tandem-operator", "tandem.dev", "slurmclusters", "patch"): "t/test_upgrade.py: an upgrade of Slurm, and there with these rights alone",
     ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
     **{("tandem-operator", g, r, v): "t/test_tenants.py: what a Tenant has" for g, r, verbs in (
         ("tandem.dev", "tenants", ("create", "patch", "delete")), ("tandem.dev", "projects/status", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),

@@ -1,5 +1,5 @@
-"""How daemons and users prove who they are (docs/keys.md): keys that are turned over, and munge as the other choice, of which
-is tested that it is refused while jobs run. One pool of two nodes, whose keys are changed."""
+"""How daemons and users prove who they are (docs/keys.md): keys that are turned over, and munge as the other choice, which is
+refused while jobs run. One pool of two nodes, whose keys are changed."""
 import contextlib
 import json
 import subprocess
@@ -98,13 +98,20 @@ def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
 
 @pytest.mark.embedded  # the real plane's pool is everybody's
 @pytest.mark.feature("A1.7", "A1.6")
-def test_munge_is_refused_while_jobs_run(pool):
+def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
+    """The last test of this pool: it ends with munge."""
     job = pool.sbatch()
     wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
     wait_for("the operator knows", lambda: pool.get("slurmcluster", "main", *NS)["status"]["nodes"].get("mixed"))
     auth(pool, type="munge")
     wait_for("it is refused", lambda: "spec.auth.type: jobs run on 1 nodes" in said(pool))
     assert pool.job(job)["JobState"] == "RUNNING" and "auth/slurm" in user(pool, "scontrol show config | grep AuthType")
-    auth(pool, type="slurm")
-    wait_for("nothing is wrong any more", lambda: "spec.auth.type" not in said(pool))
-    assert pool.job(job)["JobState"] == "RUNNING"
+    pool.shell("scancel", job)
+    wait_for("the pool is idle, so it follows", lambda: "auth/munge" in user(pool, "scontrol show config | grep AuthType", check=False), 240)
+    wait_for("every slurmd is a new one", lambda: ["munged" in json.dumps(p["spec"]) for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmd")] == [True, True], 240)
+    wait_for("both nodes are back", lambda: pool.idle_nodes() == 2, 240)
+    job = user(pool, "sbatch --parsable --wait -N2 --mem=50M -o /dev/null --wrap 'srun true'").strip()
+    pool.apply(pool.pod("after", gpus=2))
+    wait_for("a pod runs", lambda: pool.phase("after") == "Running")
+    wait_for("slurmdbd believes slurmctld", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
+    assert "spec.auth.type" not in said(pool)

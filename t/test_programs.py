@@ -323,6 +323,14 @@ def test_a_trial_refuses_an_image_that_is_older_than_what_works(box, version, ru
     assert code == 0 or box.read("run/trial-said") == version
 
 
+@pytest.mark.feature("F2.2", "B7.2")
+@pytest.mark.parametrize("version, runs, oldest, code", [("slurm-wlm 26.05.5", "24.11.5", "24.11", 0), ("slurm 26.11.0", "24.11.5", "", 5), ("slurm 26.11.0", "25.05.1", "24.11", 5),
+                                                         ("slurm 26.11.0", "", "", 0), ("slurm 26.11.0", "25.05.1", "25.11", 0)])
+def test_a_trial_refuses_an_image_that_is_too_far_from_what_works(box, version, runs, oldest, code):
+    assert trial(box, "", "echo 'Running as primary controller'; exec sleep 60", version, TD_RUNS=runs, TD_OLDEST=oldest).returncode == code
+    assert code == 0 or box.read("run/trial-said") == f"{version} and 24.11"
+
+
 def test_a_trial_in_an_image_without_slurmctld(box):
     p = box.run("sh", "-c", TRIAL.read_text(), "trial.sh", PATH=f"{box.path}/bin:/bin:/usr/bin")
     assert p.returncode == 1 and "fatal: slurmctld -V" in box.read("run/trial-said")
@@ -359,6 +367,22 @@ def test_login_makes_the_homes_of_people(box):
     assert (box.path / "home/old").stat().st_mode & 0o777 == 0o700
     assert os.readlink(box.path / "etc/passwd") == "/etc/tandem/users/passwd"
     assert (box.path / "run/slurm").is_dir()
+
+
+@pytest.mark.feature("A2.15")
+def test_a_login_pod_whose_sackd_ends_says_so(box):
+    box.stub("sackd", "exit 3")
+    assert box.run("sh", "-c", LOGIN.read_text(), TD_LAST_WORDS=f"{box.path}/words").returncode == 3
+    assert box.read("words").startswith("sackd ended (exit 3)")
+    box.stub("sackd", "exec sleep 600")
+    p = box.start("sh", "-c", LOGIN.read_text(), TD_LAST_WORDS=f"{box.path}/words-2")
+    wait_for("sackd runs", lambda: len(box.calls()) == 2)
+    try:
+        p.terminate()
+        p.communicate(timeout=DEADLINE)
+    finally:
+        kill(p)
+    assert not (box.path / "words-2").exists(), "it was asked to end"
 
 
 def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):

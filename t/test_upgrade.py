@@ -2,9 +2,12 @@
 upgrade is paused, resumed and ended; one that breaks a node is rolled back; the operator dies in the middle."""
 import json
 import os
+import pathlib
+import shutil
 
 import pytest
 
+import harness
 from harness import patience, wait_for
 
 pytestmark = [pytest.mark.feature("B7.1"), pytest.mark.embedded]  # the programs lie in the home of this machine
@@ -50,6 +53,11 @@ def status(pool, name):
 
 def phases(pool, name):
     return {n["name"]: n["phase"] for n in status(pool, name)["nodes"]}
+
+
+def phases_or(pool, name):
+    """The same; {} before it has any."""
+    return {n["name"]: n["phase"] for n in status(pool, name).get("nodes", [])}
 
 
 def ended(pool, name):
@@ -164,10 +172,89 @@ def test_rolled_back_when_a_node_fails_its_test(site):
     wait_for("all nodes work", lambda: in_service(pool, "n1", "n2", "n3"))
 
 
+@pytest.fixture
+def second(site):
+    """Slurm's image once more, by another name."""
+    store = pathlib.Path(harness.IMAGES) / "tandem+slurm"
+    here, made = store / "24.11", store / f"again-{site.id}"
+    part = store / f".part-{site.id}"
+    part.mkdir()
+    name = f"tandem/slurm:again-{site.id}"
+    (part / "image.json").write_text(json.dumps({**json.loads((here / "image.json").read_text()), "name": name, "tool": ""}))
+    (part / "rootfs").symlink_to((here / "rootfs").resolve())
+    part.rename(made)
+    yield name
+    shutil.rmtree(made)
+    for n in site.items("nodes"):
+        if annotation(n, "slurmd-image"):
+            site.kubectl("annotate", "node", n["metadata"]["name"], "tandem.dev/slurmd-image-")
+
+
+@pytest.mark.feature("B7.2", "B7.3", "B7.4", "B7.5", "B7.7")
+def test_slurm_itself_is_upgraded_and_rolled_back(site, second):
+    """Its daemons first, then slurmd node by node under a stream of jobs; when a node fails its test all of it goes back. What the nodes have is what the
+    SlurmCluster says."""
+    pool, old = site, "tandem/slurm:24.11"
+    pool.shell("rm", "-f", "/home/stream", "/home/enough")
+    long = pool.sbatch("-w", "n2", script="#!/bin/sh\nuntil [ -e /home/enough ]; do sleep 0.1; done\necho $SLURM_JOB_ID >>/home/stream\n")
+    wait_for("the long job runs", lambda: pool.job(long).get("JobState") == "RUNNING")
+    stream, seen = [], []
+
+    def images():
+        """{app or node: images of its pods}"""
+        r = {}
+        for p in pool.items("pods", "-n", "slurm", "-l", "tandem.dev/cluster=main"):
+            app = p["metadata"]["labels"].get("app.kubernetes.io/name")
+            if app in ("slurmctld", "slurmrestd", "login", "slurmd"):
+                r.setdefault(p["spec"]["nodeName"] if app == "slurmd" else app, set()).add(next(c["image"] for c in p["spec"]["containers"] if c["name"] == app))
+        return r
+
+    def until(done):
+        def look():
+            now = images()
+            seen.append((now.get("slurmctld"), [n for n in ("n0", "n1", "n2", "n3") if second in now.get(n, ())]))
+            r = pool.shell("sbatch", "--parsable", "--gres=gpu:1", "-o", "/dev/null", "--wrap", "sleep 0.3; echo $SLURM_JOB_ID >>/home/stream", check=False) if len(stream) < 25 else ""
+            if r.strip().isdigit():  # else slurmctld was away, and nothing was accepted
+                stream.append(r.strip())
+            return done()
+        return look
+    pool.cmd("upgrade", "start", "slurm", "--slurm-image", second, "--nodes", "n1,n2", "--on-failure", "rollback", "--reason", "a rebuild")
+    wait_for("the first node has it", until(lambda: phases_or(pool, "slurm") == {"n1": "Upgraded", "n2": "Upgrading"}), 180)
+    assert all(ctld == {second} for ctld, nodes in seen if nodes), "no slurmd before slurmctld"
+    now = images()
+    assert {k: v for k, v in now.items() if k != "n1"} == {"slurmctld": {second}, "slurmrestd": {second}, "login": {second}, "n0": {old}, "n2": {old}, "n3": {old}} and now["n1"] == {second}
+    assert pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["slurm"] | {"version": ""} == {"image": second, "slurmdImage": old, "version": ""}
+    r = pool.cmd("upgrade", "start", "other", "--slurm-image", "tandem/slurm:other", "--wait", check=False)
+    assert r.returncode == 1 and "NodeUpgrade slurm upgrades Slurm of SlurmCluster slurm/main" in r.stdout
+    assert f"Slurm of slurm/main, from {old} to {second}" in pool.cmd("upgrade", "status", "slurm").stdout
+
+    pool.cmd("upgrade", "pause", "slurm")
+    faults = f"{pool.run_dir}/nodes/n2/faults"
+    with open(faults, "w") as f:
+        f.write("gpu0 burn=fail\n")
+    pool.shell("touch", "/home/enough")
+    wait_for("the second node has failed", until(lambda: phases_or(pool, "slurm")["n2"] == "Failed" and status(pool, "slurm")["phase"] == "Paused"), 120)
+    os.remove(faults)
+    pool.cmd("upgrade", "resume", "slurm")
+    s = wait_for("it has ended", until(lambda: (s := status(pool, "slurm")).get("phase") in ENDS and s), 240)
+    assert s["phase"] == "RolledBack" and phases(pool, "slurm") == {"n1": "RolledBack", "n2": "RolledBack"}, s
+    assert images() == {k: {old} for k in ("slurmctld", "slurmrestd", "login", "n0", "n1", "n2", "n3")}
+    assert pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["slurm"] | {"version": ""} == {"image": old, "version": ""}
+    act = pool.get("nodeaction", s["nodes"][0]["action"])
+    assert (act["spec"]["action"], act["spec"]["slurmImage"]) == ("slurmd", second) and [x["name"] for x in act["status"]["steps"]] == ["drain", "slurmd", "test", "return"]
+    # One whose sbatch was cut off with its login pod may have been accepted, too.
+    wait_for("no job is lost", lambda: {str(long), *stream} <= set(pool.shell("cat", "/home/stream").split()))
+    ran = pool.shell("cat", "/home/stream").split()
+    assert len(ran) == len(set(ran)), "none ran twice"
+    wait_for("all nodes work", lambda: in_service(pool, "n0", "n1", "n2", "n3"))
+    pool.shell("rm", "-f", "/home/stream", "/home/enough")
+
+
 def test_wrong_words_are_refused(pool):
     for argv, code, words in [(("start", "x", "--nodes", "n1,n99", "--reboot"), 1, 'there is no node "n99"'), (("start", "x", "--nodes", "n1"), 2, "what is to be done"),
                               (("start", "x", "--reboot"), 2, "--nodes"), (("start", "x", "--nodes", "n1", "--reboot", "--max-unavailable", "120%"), 2, "from 1% to 100%"),
                               (("start", "x", "--nodes", "n1", "--reboot", "--on-failure", "rollback"), 2, "--rollback-program"), (("pause",), 2, "which upgrade"),
+                              (("start", "x", "--slurm-image", "i", "--reboot"), 2, "--slurm-image goes alone"), (("start", "x", "--slurm-image", "i", "--slurm-cluster", "main"), 2, "NAMESPACE/NAME"),
                               (("status", "x"), 1, 'there is no upgrade "x"'), (("mend", "x"), 2, "is no action")]:
         r = pool.cmd("upgrade", *argv, check=False)
         assert (r.returncode, r.stdout) == (code, "") and words in r.stderr, r

@@ -227,6 +227,8 @@
 // On the ConfigMap in use: the print of the trial that it passed, and the image that passed it.
 #define TD_ANN_TRIED "tandem.dev/tried"
 #define TD_ANN_IMAGE "tandem.dev/slurm-image"
+// On Nodes: the image that its slurmd shall have, of the two that the SlurmCluster names (operator/slurmd.c).
+#define TD_ANN_SLURMD_IMAGE "tandem.dev/slurmd-image"
 #define TD_ANN_NODE_SPEC "tandem.dev/node-spec" // what else of the SlurmCluster's spec slurmd pods are made from
 // On the Secrets of Slurm's keys (docs/keys.md): which generation there is, which was before, the step of turning it
 // over that was made last (spread, use), and when (ms since 1970).

@@ -11,7 +11,8 @@
 
 struct upgrade_request {
 	struct td_remote remote;
-	const char *nodes, *selector, *program, *most, *on_failure, *rollback_program, *reason, *output, *signal;
+	const char *nodes, *selector, *program, *most, *on_failure, *rollback_program, *reason, *output, *signal,
+		*image, *cluster;
 	bool reboot, rollback_reboot, no_test, paused, wait, rollback;
 	int jobs_s, deadline_s, grace_s;
 };
@@ -85,9 +86,13 @@ static void show(const struct td_object *o)
 	const char *program = td_jstr(what, "program"), *why = td_jstr(o->root, "spec.reason");
 	size_t i, n;
 	printf("Upgrade   %s, asked for by %s\n", o->name, td_jstr_or(o->root, "spec.requestedBy", "?"));
-	printf("What      %s%s%s\n", program ? program : "",
-	       program && td_jbool(what, "reboot", false) ? ", then " : "",
-	       td_jbool(what, "reboot", false) ? "a reboot" : "");
+	if (td_jstr(what, "slurmImage"))
+		printf("What      Slurm of %s, from %s to %s\n", td_jstr_or(s, "slurm.cluster", "the SlurmCluster"),
+		       td_jstr_or(s, "slurm.imageBefore", "?"), td_jstr(what, "slurmImage"));
+	else
+		printf("What      %s%s%s\n", program ? program : "",
+		       program && td_jbool(what, "reboot", false) ? ", then " : "",
+		       td_jbool(what, "reboot", false) ? "a reboot" : "");
 	if (why)
 		printf("Why       %s\n", why);
 	printf("Phase     %s\n", td_jstr_or(s, "phase", "Pending"));
@@ -189,6 +194,18 @@ static int at_most(const char *text, yyjson_mut_doc *d, yyjson_mut_val *spec, st
 	return 0;
 }
 
+// "NAMESPACE/NAME". TD_INVALID: another text.
+static int slurm_cluster(const char *text, yyjson_mut_doc *d, yyjson_mut_val *spec, struct td_error *err)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, text, '/');
+	if (l.n != 2 || !*l.v[0] || !*l.v[1])
+		return td_fail(err, TD_INVALID, "--slurm-cluster \"%s\": give its NAMESPACE/NAME", text);
+	td_jm_str(d, spec, "what.slurmCluster.namespace", l.v[0]);
+	td_jm_str(d, spec, "what.slurmCluster.name", l.v[1]);
+	return 0;
+}
+
 static int spec_of(const struct upgrade_request *q, yyjson_mut_doc *d, yyjson_mut_val *spec, struct td_error *err)
 {
 	int r = 0;
@@ -200,6 +217,11 @@ static int spec_of(const struct upgrade_request *q, yyjson_mut_doc *d, yyjson_mu
 		r = labels(q->selector, d, td_jm_obj(d, spec, "selector"), err);
 	td_jm_obj(d, spec, "what");
 	td_jm_str(d, spec, "what.program", q->program);
+	td_jm_str(d, spec, "what.slurmImage", q->image);
+	if (q->image && !q->nodes && !q->selector)
+		td_jm_obj(d, spec, "selector"); // every node
+	if (!r && q->cluster)
+		r = slurm_cluster(q->cluster, d, spec, err);
 	if (q->reboot)
 		td_jm_bool(d, spec, "what.reboot", true);
 	if (!r && q->most)
@@ -230,12 +252,20 @@ static int spec_of(const struct upgrade_request *q, yyjson_mut_doc *d, yyjson_mu
 static int start(const struct upgrade_request *q, const char *name)
 {
 	struct td_error err = TD_ERROR_INIT;
-	if (!q->nodes == !q->selector)
-		return td_command_wrong("upgrade", "start: give --nodes NAME,… or --selector KEY=VALUE,…");
-	if (!q->program && !q->reboot)
+	if (q->image && (q->program || q->reboot))
 		return td_command_wrong("upgrade",
-					"start: what is to be done? Give --program NAME, or --reboot, or both");
-	if (td_streq(q->on_failure, "rollback") && !q->rollback_program && !q->rollback_reboot)
+					"start: --slurm-image goes alone: make another upgrade for --program or "
+					"--reboot");
+	if (q->cluster && !q->image)
+		return td_command_wrong("upgrade", "start: --slurm-cluster goes with --slurm-image");
+	if (q->nodes ? !!q->selector : !q->selector && !q->image)
+		return td_command_wrong("upgrade", "start: give --nodes NAME,… or --selector KEY=VALUE,…");
+	if (!q->program && !q->reboot && !q->image)
+		return td_command_wrong(
+			"upgrade",
+			"start: what is to be done? Give --program NAME, or --reboot, or both, or --slurm-image "
+			"IMAGE");
+	if (td_streq(q->on_failure, "rollback") && !q->rollback_program && !q->rollback_reboot && !q->image)
 		return td_command_wrong("upgrade", "start: --on-failure rollback needs --rollback-program NAME, or "
 						   "--rollback-reboot, or both");
 	if (q->signal && !q->grace_s)
@@ -285,7 +315,8 @@ static int change(const struct upgrade_request *q, const char *name, const char 
 		return failed(&err);
 	}
 	yyjson_val *back = td_jget(o->root, "spec.rollback");
-	if (td_streq(text, "rollback") && !td_jstr(back, "program") && !td_jbool(back, "reboot", false)) {
+	if (td_streq(text, "rollback") && !td_jstr(back, "program") && !td_jbool(back, "reboot", false) &&
+	    !td_jstr(o->root, "spec.what.slurmImage")) {
 		td_fail(&err, TD_INVALID,
 			"upgrade %s has no spec.rollback, so it cannot be rolled back: abort it without --rollback",
 			name);
@@ -326,6 +357,14 @@ int td_upgrade_main(int argc, char **argv)
 		 TD_OPT_TEXT(&q.program),
 		 .help = "the site's program that upgrades a node; it is in the agent's directory of actions"},
 		{.name = "reboot", TD_OPT_SWITCH(&q.reboot), .help = "reboot each node, after the program"},
+		{.name = "slurm-image",
+		 .value = "IMAGE",
+		 TD_OPT_TEXT(&q.image),
+		 .help = "upgrade Slurm to this image: its daemons, then slurmd on the nodes (default: all)"},
+		{.name = "slurm-cluster",
+		 .value = "NAMESPACE/NAME",
+		 TD_OPT_TEXT(&q.cluster),
+		 .help = "of which SlurmCluster (default: the only one)"},
 		{.name = "max-unavailable",
 		 .value = "N|N%",
 		 TD_OPT_TEXT(&q.most),

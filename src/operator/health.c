@@ -420,7 +420,8 @@ static int take_request(struct td_op_node *n, struct td_error *err)
 
 	const char *blank = strchr(taken, ' '), *act = blank ? blank + 1 : "";
 	if (td_pool_act_parse(act) >= TD_ACT_NONE || td_pool_act_parse(act) == TD_ACT_RUN ||
-	    td_pool_act_parse(act) == TD_ACT_RESET || td_pool_act_parse(act) == TD_ACT_CUT)
+	    td_pool_act_parse(act) == TD_ACT_RESET || td_pool_act_parse(act) == TD_ACT_CUT ||
+	    td_pool_act_parse(act) == TD_ACT_SLURMD)
 		td_kube_record(n->op->events, TD_ABOUT(n->node, &td_nodes), "Warning", "UnknownAction",
 			       "annotation " TD_ANN_ACTION ": \"%.60s\" is no action: give drain, reboot, test or "
 			       "return; for others create a NodeAction",

@@ -13,9 +13,11 @@
 //   nodeaction.c      one NodeAction, carried on
 //   nodedevice.c      one device of a node: it leaves service, is mended and returns while the others work
 //   nodecut.c         GPUs that are cut in parts (MIG)
+//   nodeslurmd.c      a slurmd that gets another image
 //   slow.c            a node on which a rank of a job is slow leaves service for a test
 //   nodetest.c        the pod that tests a node
-//   upgrade.c         NodeUpgrade: an act on each of many nodes, paced
+//   upgrade.c         NodeUpgrade: an act on each of many nodes, paced (upgrade.h)
+//   upgrade_slurm.c   NodeUpgrade of Slurm: the daemons before the nodes, and what of the SlurmCluster stays
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
 #pragma once
 
@@ -170,6 +172,15 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 enum td_act_test td_op_test_state(const struct td_object *pod, const char **ret_said);
 // Deletes pods of tests of this node that have ended and whose action is over.
 int td_op_test_sweep(struct td_op_node *n, struct td_error *err);
+
+// ---- nodeslurmd.c ----
+
+// The SlurmCluster whose slurmd the node has as a pod, and its NodeSet. NULL: none has. The caller unrefs both.
+struct td_object *td_op_slurmd_cluster(struct td_op *op, const struct td_object *node, struct td_object **ret_set);
+// Can the node's slurmd get this image (NULL: any)? TD_INVALID names the field and what there is.
+int td_op_slurmd_check(struct td_op *op, const struct td_object *node, const char *image, struct td_error *err);
+// Does it have the image, and all else that its pod should have now? slurmd NULL: there is none.
+bool td_op_slurmd_anew(struct td_op_node *n, const struct td_object *slurmd, const char *image);
 
 // ---- nodecut.c ----
 

@@ -251,6 +251,12 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		if (!f->anew) // what it waits for shows in no Node and no pod
 			*x->again_ms = ANEW_MS;
 	}
+	if (x->step == TD_ACT_SLURMD) {
+		const char *image = td_jstr_or(x->o->root, "spec.slurmImage", "");
+		f->told = td_streq(td_object_annotation(n->node, TD_ANN_SLURMD_IMAGE), image);
+		f->anew = f->told && td_op_slurmd_anew(n, x->slurmd, image);
+		*x->again_ms = ANEW_MS;
+	}
 	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN || x->step == TD_ACT_CUT ||
 	    (x->alone && x->step == TD_ACT_TEST)) {
 		td_auto_free char *want = operation(x);
@@ -304,8 +310,9 @@ static int tell(struct run *x, struct td_error *err)
 {
 	// The status already has the operation's id and the boot before it.
 	td_auto_free char *text = operation(x);
-	const char *const notes[][2] = {{TD_ANN_OPERATION, text}, {0}};
-	return td_op_health_note(x->n, notes, err);
+	const char *const notes[][2] = {{TD_ANN_OPERATION, text}, {0}},
+			  *const image[][2] = {{TD_ANN_SLURMD_IMAGE, td_jstr(x->o->root, "spec.slurmImage")}, {0}};
+	return td_op_health_note(x->n, x->step == TD_ACT_SLURMD ? image : notes, err);
 }
 
 static int end_jobs(struct run *x, struct td_error *err)
@@ -412,8 +419,8 @@ static int wrong_alone(const struct run *x, const char **ret_why)
 {
 	if (x->device < 0)
 		*ret_why = "spec.device: with scope device, name the device, such as gpu3";
-	else if (x->act == TD_ACT_REBOOT || x->act == TD_ACT_RUN || x->act == TD_ACT_CUT)
-		*ret_why = "spec.scope: a reboot, a program and a cut are the whole node's: leave scope out";
+	else if (x->act == TD_ACT_REBOOT || x->act == TD_ACT_RUN || x->act == TD_ACT_CUT || x->act == TD_ACT_SLURMD)
+		*ret_why = "spec.scope: a reboot, a program, a cut and a slurmd are the whole node's: leave scope out";
 	else if (td_jget(x->o->root, "spec.checkpoint"))
 		*ret_why = "spec.checkpoint: jobs of single devices are not told to save themselves: leave it out";
 	else if (!td_op_act_beyond_drain(x->o) && !td_object_annotation(x->n->node, TD_ANN_HOLD) &&
@@ -454,6 +461,11 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 	}
 	struct td_error e = TD_ERROR_INIT;
 	if (x.act == TD_ACT_CUT && !td_op_act_beyond_drain(o) && td_op_cut_check(n->node, td_jget(o->root, "spec"), &e))
+		return over(&x, "Failed", e.msg, err);
+	if (x.act == TD_ACT_SLURMD && !td_jstr(o->root, "spec.slurmImage"))
+		return over(&x, "Failed", "spec.slurmImage: name the image that its slurmd is to have", err);
+	if (x.act == TD_ACT_SLURMD && !td_op_act_beyond_drain(o) &&
+	    td_op_slurmd_check(n->op, n->node, td_jstr(o->root, "spec.slurmImage"), &e))
 		return over(&x, "Failed", e.msg, err);
 	// The write comes back as an event, and the first step follows then: it is reserved now.
 	if (x.step == TD_ACT_NONE)

@@ -27,8 +27,8 @@
 //   firewall.c               spec.jobNetwork: the firewall between users in pods of slurmd and logins
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
-//   upgrade.c
+//   health.[ch] nodeaction.c nodecut.c nodedevice.c nodeslurmd.c slow.c nodetest.c healthpolicy.c
+//   upgrade.[ch] upgrade_slurm.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   other.c                  NodeSets whose nodes are another cluster's
 //   join.[ch]                new machines: tokens, and their requests for certificates
@@ -172,6 +172,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 char *td_op_share_text(const struct td_op_share *s, const char *resource);
 // Reads the annotation. False: there is none, or it is of another resource.
 bool td_op_share_parse(const char *s, const char *resource, struct td_op_share *ret);
+// Returns the image of a node's slurmd: spec.slurm.slurmdImage while there is one, except where the Node says by name
+// that it has spec.slurm.image. So nobody who may only annotate Nodes chooses an image that the SlurmCluster does not
+// name. Points into the arguments.
+const char *td_op_slurmd_image(const yyjson_val *cluster, const yyjson_val *node);
 // Builds the wanted slurmd pod, with its revision in an annotation. TD_INVALID names the field of
 // the NodeSet. image: Tandem's own, from which pods on kubelets take tandem-standin; NULL:
 // embedded, where the agent shows it to them.
@@ -413,9 +417,9 @@ struct td_op_view;
 // Returns a hash of what decides whether slurmctld starts. plain: the files as if there were no
 // nodes. ctld: the StatefulSet of slurmctld. The caller frees it.
 char *td_op_trial_print(const yyjson_val *sc, const struct td_slurm_files *plain, const yyjson_val *ctld);
-// Builds the ConfigMap and the pod, both of that name (pure).
+// Builds the ConfigMap and the pod, both of that name (pure). oldest: the release of the oldest slurmd; "": none.
 void td_op_trial_objects(const yyjson_val *sc, const struct td_slurm_files *files, const yyjson_val *ctld,
-			 const char *name, struct td_op_wants *ret);
+			 const char *name, const char *oldest, struct td_op_wants *ret);
 struct td_op_try {
 	const char *print;
 	const struct td_slurm_files *files;

@@ -356,11 +356,20 @@ static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 	return td_op_hash(text, strlen(text));
 }
 
+const char *td_op_slurmd_image(const yyjson_val *cluster, const yyjson_val *node)
+{
+	const char *image = td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE),
+		   *old = td_jstr(cluster, "spec.slurm.slurmdImage"),
+		   *its = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SLURMD_IMAGE);
+	return !old || td_streq(its, image) ? image : old;
+}
+
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
 		     const struct td_op_share *share, const char *image, struct td_json **ret, struct td_error *err)
 {
 	const char *ns = td_jstr(nodeset, "metadata.namespace"), *set = td_jstr(nodeset, "metadata.name"),
-		   *sc = td_jstr(cluster, "metadata.name"), *name = td_jstr(node, "metadata.name");
+		   *sc = td_jstr(cluster, "metadata.name"), *name = td_jstr(node, "metadata.name"),
+		   *slurm = td_op_slurmd_image(cluster, node);
 	td_auto_free char *pod = td_op_slurmd_name(sc, set, name), *conf = node_conf(nodeset, node, share);
 	if (strlen(pod) > 253)
 		return td_fail(err, TD_INVALID,
@@ -368,8 +377,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 			       sc, set, name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
 		"slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
-		{"dead-reason", TD_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE)},
-		{"program", td_op_program("slurmd.sh")});
+		{"dead-reason", TD_REASON_DEAD}, {"image", slurm}, {"program", td_op_program("slurmd.sh")});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);
@@ -389,10 +397,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		td_jm_strf(d, root, "spec.subdomain", "%s-slurmd", sc);
 	}
 	td_op_storage_mount(d, td_jm_get(root, "spec"), cluster, "compute");
-	td_op_identity_add(d, td_jm_get(root, "spec"), cluster,
-			   td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
-	td_op_munge_add(d, td_jm_get(root, "spec"), cluster,
-			td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+	td_op_identity_add(d, td_jm_get(root, "spec"), cluster, slurm);
+	td_op_munge_add(d, td_jm_get(root, "spec"), cluster, slurm);
 	int r = 0;
 	if (td_op_other_node(node))
 		for_other_cluster(d, root, share);

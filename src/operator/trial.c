@@ -60,11 +60,12 @@ static const char *release_that_runs(const yyjson_val *sc)
 
 // Makes slurmctld's pod one that tries. name: of the pod and of its ConfigMap; "": for its print, which does not depend
 // on what works now.
-static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, const char *name)
+static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, const char *name, const char *oldest)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(
-		"trial.yaml", {"name", name}, {"program", td_op_program("trial.sh")},
-		{"version", td_jstr_or(sc, "spec.slurm.version", "")}, {"runs", *name ? release_that_runs(sc) : ""});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
+		td_op_template("trial.yaml", {"name", name}, {"program", td_op_program("trial.sh")},
+			       {"version", td_jstr_or(sc, "spec.slurm.version", "")},
+			       {"runs", *name ? release_that_runs(sc) : ""}, {"oldest", *name ? oldest : ""});
 	yyjson_mut_doc *d = td_jm_copy(td_jget(ctld, "spec.template"));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"),
 		       *o = yyjson_mut_doc_get_root(over), *c, *v;
@@ -119,7 +120,7 @@ static void complete(yyjson_mut_doc *d, const yyjson_val *sc)
 
 char *td_op_trial_print(const yyjson_val *sc, const struct td_slurm_files *plain, const yyjson_val *ctld)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = pod_of(sc, ctld, "");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = pod_of(sc, ctld, "", "");
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free char *pod = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
 	td_buf_puts(&b, pod);
@@ -130,10 +131,10 @@ char *td_op_trial_print(const yyjson_val *sc, const struct td_slurm_files *plain
 }
 
 void td_op_trial_objects(const yyjson_val *sc, const struct td_slurm_files *files, const yyjson_val *ctld,
-			 const char *name, struct td_op_wants *ret)
+			 const char *name, const char *oldest, struct td_op_wants *ret)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *cm = td_op_template("config.yaml", {"cluster", ""}),
-						    *pod = pod_of(sc, ctld, name);
+						    *pod = pod_of(sc, ctld, name, oldest);
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(cm), *data = td_jm_obj(cm, root, "data");
 	td_jm_str(cm, root, "metadata.name", name);
 	for (size_t i = 0; i < files->n; i++)
@@ -189,6 +190,11 @@ static char *refused_text(const yyjson_val *sc, const struct td_object *pod, int
 			"state and the database of a newer release; name an image of that release or a newer one, from "
 			"24.11 on",
 			image, said, *release_that_runs(sc) ? release_that_runs(sc) : "none");
+	else if (code == TD_TRIAL_TOO_NEW)
+		why = td_asprintf("spec.slurm.image: the image \"%s\" has a release too far from one that works here "
+				  "(%.80s): Slurm goes on from the three releases before its own; go to one of those "
+				  "first, with slurmctld and all slurmds",
+				  image, said);
 	else if (code == TD_TRIAL_FAILS)
 		why = td_slurm_refusal(sc, said);
 	else if (code == TD_TRIAL_TIMEOUT)
@@ -235,6 +241,18 @@ static int start(struct td_op *op, const struct td_op_wants *w, struct td_cancel
 	return 0;
 }
 
+// "24.11", of the slurmds that work; "": there is none.
+static void oldest_slurmd(const struct td_slurm_nodes *l, char ret[16])
+{
+	int old = 0;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->v[i].release && !(l->v[i].states & TD_NODE_BAD) && (!old || l->v[i].release < old))
+			old = l->v[i].release;
+	ret[0] = '\0';
+	if (old)
+		snprintf(ret, 16, "%d.%02d", old / 100, old % 100);
+}
+
 int td_op_trial(struct td_op *op, struct td_object *sc, const struct td_op_try *t, struct td_op_view *v,
 		struct td_cancel *c, struct td_error *err)
 {
@@ -252,6 +270,7 @@ int td_op_trial(struct td_op *op, struct td_object *sc, const struct td_op_try *
 		return r;
 
 	td_auto_wants struct td_op_wants w = {0};
+	char oldest[16];
 	switch (what) {
 	case TD_TRIAL_PASSED:
 		return 0;
@@ -263,7 +282,8 @@ int td_op_trial(struct td_op *op, struct td_object *sc, const struct td_op_try *
 		return 0;
 	case TD_TRIAL_START:
 		td_info("SlurmCluster %s: pod %s tries its configuration", v->key, name);
-		td_op_trial_objects(sc->root, t->files, t->ctld, name, &w);
+		oldest_slurmd(&v->nodes, oldest);
+		td_op_trial_objects(sc->root, t->files, t->ctld, name, oldest, &w);
 		r = start(op, &w, c, err);
 		break;
 	case TD_TRIAL_WAIT:

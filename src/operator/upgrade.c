@@ -1,11 +1,10 @@
 // NodeUpgrade: which nodes are begun, which are rolled back, and how the whole of it stands, as pool/upgrade.h
 // decides. Each node's upgrade is a NodeAction. Its name is written into the status before it is created and
 // follows from the upgrade and the node, so whatever dies in between, one NodeAction comes of it.
-#include "operator/health.h"
+#include "operator/upgrade.h"
 
 #include "api/condition.h"
 #include "base/log.h"
-#include "pool/upgrade.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,17 +13,6 @@ enum {
 	LOOK_MS = 2000,
 	// Agents say which programs they have every 10 s; so long one may be on its way.
 	PROGRAM_MS = 12000,
-};
-
-struct upgrade {
-	struct td_op *op;
-	struct td_object *o;
-	struct td_op_policy policy;
-	yyjson_mut_doc *d; // the status that is to be
-	yyjson_mut_val *status;
-	int64_t now;
-	int64_t *again_ms;
-	struct td_cancel *c;
 };
 
 // ---- events ----
@@ -63,8 +51,7 @@ void td_op_upgrade_wake(struct td_op *op, const struct td_object *action)
 
 // ---- the status ----
 
-// Writes it only over the one that was read: what is reserved in it is reserved once.
-static int write_status(struct upgrade *x, struct td_error *err)
+int td_op_upgrade_write(struct td_op_upgrade *x, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(x->status);
 	if (td_jequal(td_jget(x->o->root, "status"), td_json_root(now)))
@@ -79,13 +66,13 @@ static int write_status(struct upgrade *x, struct td_error *err)
 	return r ? td_wrap(err, "writing the status of NodeUpgrade %s", x->o->name) : 0;
 }
 
-static void set_time(struct upgrade *x, yyjson_mut_val *o, const char *field)
+static void set_time(struct td_op_upgrade *x, yyjson_mut_val *o, const char *field)
 {
 	char buf[TD_TIME_LEN];
 	td_jm_str(x->d, o, field, td_time_format(x->now, buf));
 }
 
-static void say(struct upgrade *x, enum td_upgrade_phase phase, const char *message)
+static void say(struct td_op_upgrade *x, enum td_upgrade_phase phase, const char *message)
 {
 	const char *name = td_pool_upgrade_phase_name(phase);
 	const struct td_pool_condition c = {"Complete", phase == TD_UPGRADE_SUCCEEDED ? "True" : "False", name,
@@ -97,11 +84,11 @@ static void say(struct upgrade *x, enum td_upgrade_phase phase, const char *mess
 			 td_jint(x->o->root, "metadata.generation", 0));
 }
 
-static int end(struct upgrade *x, enum td_upgrade_phase phase, const char *message, struct td_error *err)
+static int end(struct td_op_upgrade *x, enum td_upgrade_phase phase, const char *message, struct td_error *err)
 {
 	say(x, phase, message);
 	set_time(x, x->status, "finishedAt");
-	int r = write_status(x, err);
+	int r = td_op_upgrade_write(x, err);
 	if (r)
 		return r;
 	bool good = phase == TD_UPGRADE_SUCCEEDED;
@@ -135,15 +122,20 @@ static bool says_what(const struct td_object *o, const char *at)
 	return td_jstr(v, "program") || td_jbool(v, "reboot", false);
 }
 
+static bool can_go_back(const struct td_object *o)
+{
+	return td_op_upgrade_of_slurm(o) || says_what(o, "spec.rollback");
+}
+
 // What is wrong with the spec itself; NULL: nothing.
 static const char *problem(const struct td_object *o)
 {
 	bool names = yyjson_arr_size(td_jget(o->root, "spec.nodes")), selector = td_jget(o->root, "spec.selector");
 	if (names == selector)
 		return "spec.nodes or spec.selector: give one of them, the names of nodes or their labels";
-	if (!says_what(o, "spec.what"))
-		return "spec.what: name a program of the site's, or reboot, or both";
-	if (td_streq(td_jstr(o->root, "spec.onFailure"), "rollback") && !says_what(o, "spec.rollback"))
+	if (!says_what(o, "spec.what") && !td_op_upgrade_of_slurm(o))
+		return "spec.what: name a program of the site's, or reboot, or both, or slurmImage";
+	if (td_streq(td_jstr(o->root, "spec.onFailure"), "rollback") && !can_go_back(o))
 		return "spec.rollback: onFailure is rollback, so name the program that undoes the change, or reboot, "
 		       "or both";
 	return NULL;
@@ -156,8 +148,35 @@ static bool has_word(const char *list, const char *word)
 	return td_strv_has(&l, word);
 }
 
+// Of an upgrade of Slurm: leaves those that have a slurmd of its cluster, or says what is wrong.
+static char *only_slurm(struct td_op_upgrade *x, const yyjson_val *selector, struct td_objects *l)
+{
+	size_t n = 0, i;
+	char *problem = NULL;
+	for (i = 0; i < l->n && !problem; i++) {
+		struct td_object *node = l->v[i];
+		bool has = td_op_upgrade_slurm_has(x, node, &problem);
+		if (!has && !selector)
+			problem = td_asprintf("spec.nodes: node %s has no slurmd pod of SlurmCluster %s", node->name,
+					      td_jm_getstr(x->status, "slurm.cluster"));
+		if (problem)
+			break;
+		l->v[i] = NULL;
+		if (has)
+			l->v[n++] = node;
+		else
+			td_object_unref(node);
+	}
+	if (problem)
+		return problem;
+	l->n = n;
+	return n ? NULL
+		 : td_asprintf("spec.selector: no node with these labels has a slurmd pod of SlurmCluster %s",
+			       td_jm_getstr(x->status, "slurm.cluster"));
+}
+
 // Adds the nodes, or says what is wrong. *ret_wait: it may become right by itself.
-static char *find_nodes(struct upgrade *x, struct td_objects *ret, bool *ret_wait)
+static char *find_nodes(struct td_op_upgrade *x, struct td_objects *ret, bool *ret_wait)
 {
 	yyjson_val *names = td_jget(x->o->root, "spec.nodes"), *v;
 	yyjson_val *labels = td_jget(x->o->root, "spec.selector"), *k;
@@ -182,6 +201,9 @@ static char *find_nodes(struct upgrade *x, struct td_objects *ret, bool *ret_wai
 		if (fits)
 			td_objects_add(ret, td_object_ref(all.v[i]));
 	}
+	char *problem = td_op_upgrade_of_slurm(x->o) && ret->n ? only_slurm(x, labels, ret) : NULL;
+	if (problem)
+		return problem;
 	if (!ret->n)
 		return td_strdup("spec.selector: no node has these labels: `kubectl get nodes --show-labels`");
 
@@ -202,11 +224,14 @@ static char *find_nodes(struct upgrade *x, struct td_objects *ret, bool *ret_wai
 	return NULL;
 }
 
-static int start(struct upgrade *x, struct td_error *err)
+static int start(struct td_op_upgrade *x, struct td_error *err)
 {
 	const char *wrong = problem(x->o);
 	if (wrong)
 		return end(x, TD_UPGRADE_GIVEN_UP, wrong, err);
+	td_auto_free char *slurm = td_op_upgrade_of_slurm(x->o) ? td_op_upgrade_slurm_begin(x) : NULL;
+	if (slurm)
+		return end(x, TD_UPGRADE_GIVEN_UP, slurm, err);
 	td_auto_objects struct td_objects nodes = {0};
 	bool wait = false;
 	td_auto_free char *missing = find_nodes(x, &nodes, &wait);
@@ -214,7 +239,7 @@ static int start(struct upgrade *x, struct td_error *err)
 		*x->again_ms = LOOK_MS / 4;
 		td_jm_str(x->d, x->status, "phase", "Pending");
 		td_jm_strf(x->d, x->status, "message", "%.1000s", missing);
-		return write_status(x, err);
+		return td_op_upgrade_write(x, err);
 	}
 	if (missing)
 		return end(x, TD_UPGRADE_GIVEN_UP, missing, err);
@@ -230,7 +255,7 @@ static int start(struct upgrade *x, struct td_error *err)
 	set_time(x, x->status, "startedAt");
 	say(x, TD_UPGRADE_PROGRESSING, "it begins");
 	td_info("upgrade %s: %zu nodes", x->o->name, nodes.n);
-	return write_status(x, err);
+	return td_op_upgrade_write(x, err);
 }
 
 // ---- one node ----
@@ -251,13 +276,13 @@ static enum td_upgrade_node phase_of(const yyjson_mut_val *e)
 	return td_pool_upgrade_node_parse(td_jm_getstr(e, "phase"));
 }
 
-static void set_phase(struct upgrade *x, yyjson_mut_val *e, enum td_upgrade_node is)
+static void set_phase(struct td_op_upgrade *x, yyjson_mut_val *e, enum td_upgrade_node is)
 {
 	td_jm_str(x->d, e, "phase", td_pool_upgrade_node_name(is));
 }
 
 // Reserves the act: it is created when this is in the status.
-static void reserve(struct upgrade *x, yyjson_mut_val *e, bool back)
+static void reserve(struct td_op_upgrade *x, yyjson_mut_val *e, bool back)
 {
 	const struct fields *f = back ? &backwards : &forwards;
 	const char *node = td_jm_getstr(e, "name");
@@ -267,7 +292,7 @@ static void reserve(struct upgrade *x, yyjson_mut_val *e, bool back)
 	set_time(x, e, f->began);
 }
 
-static int create(struct upgrade *x, const yyjson_mut_val *e, const struct fields *f, struct td_error *err)
+static int create(struct td_op_upgrade *x, const yyjson_mut_val *e, const struct fields *f, struct td_error *err)
 {
 	const char *name = td_jm_getstr(e, f->action), *node = td_jm_getstr(e, "name"),
 		   *why = td_jstr(x->o->root, "spec.reason"), *by = td_jstr(x->o->root, "spec.requestedBy");
@@ -281,7 +306,12 @@ static int create(struct upgrade *x, const yyjson_mut_val *e, const struct field
 	td_jm_str(d, root, "kind", "NodeAction");
 	td_jm_str(d, root, "metadata.name", name);
 	td_jm_str(d, root, "spec.node", node);
-	td_jm_str(d, root, "spec.action", td_pool_act_name(program ? TD_ACT_RUN : TD_ACT_REBOOT));
+	bool slurm = td_op_upgrade_of_slurm(x->o);
+	td_jm_str(d, root, "spec.action",
+		  td_pool_act_name(slurm     ? TD_ACT_SLURMD
+				   : program ? TD_ACT_RUN
+					     : TD_ACT_REBOOT));
+	td_jm_str(d, root, "spec.slurmImage", slurm ? td_op_upgrade_slurm_image(x, back) : NULL);
 	td_jm_str(d, root, "spec.program", program);
 	if (program && reboot)
 		td_jm_bool(d, root, "spec.thenReboot", true);
@@ -302,7 +332,7 @@ static int create(struct upgrade *x, const yyjson_mut_val *e, const struct field
 }
 
 // Looks at the act of a node that is worked on, and creates it when it is reserved only.
-static int follow(struct upgrade *x, yyjson_mut_val *e, struct td_error *err)
+static int follow(struct td_op_upgrade *x, yyjson_mut_val *e, struct td_error *err)
 {
 	enum td_upgrade_node is = phase_of(e);
 	if (is != TD_UPGRADE_UPGRADING && is != TD_UPGRADE_ROLLING_BACK)
@@ -327,7 +357,7 @@ static int follow(struct upgrade *x, yyjson_mut_val *e, struct td_error *err)
 	return 0;
 }
 
-static bool busy(struct upgrade *x, const char *node)
+static bool busy(struct td_op_upgrade *x, const char *node)
 {
 	td_auto_objects struct td_objects l = {0};
 	bool any = false;
@@ -337,7 +367,7 @@ static bool busy(struct upgrade *x, const char *node)
 	return any;
 }
 
-static void member(struct upgrade *x, const yyjson_mut_val *e, struct td_pool_upgrade_member *m)
+static void member(struct td_op_upgrade *x, const yyjson_mut_val *e, struct td_pool_upgrade_member *m)
 {
 	const char *name = td_jm_getstr(e, "name");
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(x->op->nodes, NULL, name),
@@ -359,7 +389,7 @@ static void member(struct upgrade *x, const yyjson_mut_val *e, struct td_pool_up
 // ---- the whole ----
 
 // Returns how many are upgraded.
-static size_t counts(struct upgrade *x, const struct td_pool_upgrade_member *v, size_t n)
+static size_t counts(struct td_op_upgrade *x, const struct td_pool_upgrade_member *v, size_t n)
 {
 	size_t k[TD_UPGRADE_ROLLBACK_FAILED + 1] = {0};
 	for (size_t i = 0; i < n; i++)
@@ -380,7 +410,7 @@ static size_t at_once(const struct td_object *o, size_t n)
 	return td_pool_upgrade_at_once(text, n);
 }
 
-static bool late(struct upgrade *x)
+static bool late(struct td_op_upgrade *x)
 {
 	long long s = td_jint(x->o->root, "spec.deadlineSeconds", 0);
 	int64_t begun = x->now;
@@ -391,7 +421,7 @@ static bool late(struct upgrade *x)
 	return s && left <= 0;
 }
 
-static int go_on(struct upgrade *x, struct td_error *err)
+static int go_on(struct td_op_upgrade *x, struct td_error *err)
 {
 	yyjson_mut_val *list = td_jm_arr(x->d, x->status, "nodes"), *e;
 	size_t i, n = yyjson_mut_arr_size(list), m;
@@ -405,22 +435,31 @@ static int go_on(struct upgrade *x, struct td_error *err)
 		member(x, e, &v[i]);
 	}
 
-	td_auto_free char *print = print_of(x->o);
+	td_auto_free char *print = print_of(x->o), *lost = NULL;
+	bool slurm = td_op_upgrade_of_slurm(x->o);
+	enum td_upgrade_daemons daemons = slurm ? td_op_upgrade_slurm_look(x, &lost) : TD_DAEMONS_NEW;
 	const char *abort = td_jstr(x->o->root, "spec.abort");
-	const struct td_pool_upgrade_facts f = {
-		.v = v,
-		.n = n,
-		.at_once = at_once(x->o, n),
-		.paused = td_jbool(x->o->root, "spec.paused", false),
-		.late = late(x),
-		.changed = !td_streq(print, td_jstr(x->o->root, "status.print")),
-		.breaker = td_op_health_breaker(x->op, &x->policy),
-		.rollback = td_streq(td_jstr(x->o->root, "spec.onFailure"), "rollback"),
-		.abort = !abort                                                            ? TD_ABORT_NOT
-			 : td_streq(abort, "rollback") && says_what(x->o, "spec.rollback") ? TD_ABORT_ROLLBACK
-											   : TD_ABORT_STOP};
+	const struct td_pool_upgrade_facts f = {.v = v,
+						.n = n,
+						.at_once = at_once(x->o, n),
+						.paused = td_jbool(x->o->root, "spec.paused", false),
+						.late = late(x),
+						.lost = lost,
+						.daemons = daemons,
+						.changed = !td_streq(print, td_jstr(x->o->root, "status.print")),
+						.breaker = td_op_health_breaker(x->op, &x->policy),
+						.rollback = td_streq(td_jstr(x->o->root, "spec.onFailure"), "rollback"),
+						.abort = !abort ? TD_ABORT_NOT
+							 : td_streq(abort, "rollback") && can_go_back(x->o)
+								 ? TD_ABORT_ROLLBACK
+								 : TD_ABORT_STOP};
 	struct td_pool_upgrade_plan p;
 	td_pool_upgrade_decide(&f, begin, &p);
+	if (daemons == TD_DAEMONS_OLD && p.phase == TD_UPGRADE_PROGRESSING && (r = td_op_upgrade_slurm_ask(x, err))) {
+		say(x, TD_UPGRADE_WAITING, err->msg);
+		td_op_upgrade_write(x, NULL);
+		return r;
+	}
 	yyjson_mut_arr_foreach (list, i, m, e)
 		if (begin[i]) {
 			reserve(x, e, p.phase == TD_UPGRADE_BACKWARDS);
@@ -435,14 +474,26 @@ static int go_on(struct upgrade *x, struct td_error *err)
 	td_auto_free char *text = td_asprintf("%zu of %zu nodes are upgraded%s%s%s%s%s%.400s", upgraded, n,
 					      p.why ? ": " : "", p.why ? p.why : "", of ? ": " : "",
 					      of ? td_jm_getstr(of, "name") : "", said ? ": " : "", said ? said : "");
-	if (td_pool_upgrade_over(p.phase))
-		return end(x, p.phase, text, err);
+	bool done = true;
+	td_auto_free char *more = NULL;
+	if (slurm && td_pool_upgrade_over(p.phase) && (r = td_op_upgrade_slurm_end(x, p.phase, &done, &more, err)))
+		return r;
+	if (td_pool_upgrade_over(p.phase) && done) {
+		td_auto_free char *all = td_asprintf("%s%s%s", text, more ? "; " : "", more ? more : "");
+		return end(x, p.phase, all, err);
+	}
+	if (!done) { // only of an upgrade of Slurm that was rolled back
+		td_auto_free char *all =
+			td_asprintf("%s; slurmdbd, slurmctld and what is beside them get the image back", text);
+		say(x, TD_UPGRADE_BACKWARDS, all);
+		return td_op_upgrade_write(x, err);
+	}
 	say(x, p.phase, text);
-	return write_status(x, err);
+	return td_op_upgrade_write(x, err);
 }
 
 // The record of one that ended goes when records of acts do.
-static int prune(struct upgrade *x, struct td_error *err)
+static int prune(struct td_op_upgrade *x, struct td_error *err)
 {
 	int64_t ended = x->now;
 	td_time_parse(td_jstr_or(x->o->root, "status.finishedAt", ""), &ended);
@@ -456,7 +507,7 @@ static int prune(struct upgrade *x, struct td_error *err)
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
 
-static void done(struct upgrade *x)
+static void done(struct td_op_upgrade *x)
 {
 	td_object_unref(x->o);
 	td_op_policy_done(&x->policy);
@@ -465,11 +516,11 @@ static void done(struct upgrade *x)
 
 int td_op_upgrade_run(struct td_op *op, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
-	__attribute__((cleanup(done))) struct upgrade x = {.op = op,
-							   .o = td_informer_get(op->upgrades, NULL, name),
-							   .now = td_real_ms(&td_clock_system),
-							   .again_ms = again_ms,
-							   .c = c};
+	__attribute__((cleanup(done))) struct td_op_upgrade x = {.op = op,
+								 .o = td_informer_get(op->upgrades, NULL, name),
+								 .now = td_real_ms(&td_clock_system),
+								 .again_ms = again_ms,
+								 .c = c};
 	if (!x.o || td_object_deleting(x.o))
 		return 0;
 	td_op_policy_load(op, &x.policy);

@@ -117,7 +117,8 @@ enum td_pool_trial td_pool_trial_decide(const struct td_pool_trial_facts *f)
 		return f->stuck ? TD_TRIAL_STUCK : TD_TRIAL_WAIT;
 	if (f->code == TD_TRIAL_STARTS)
 		return TD_TRIAL_PASSED;
-	bool sure = f->code == TD_TRIAL_FAILS || f->code == TD_TRIAL_OTHER_RELEASE || f->code == TD_TRIAL_OLDER;
+	bool sure = f->code == TD_TRIAL_FAILS || f->code == TD_TRIAL_OTHER_RELEASE || f->code == TD_TRIAL_OLDER ||
+		    f->code == TD_TRIAL_TOO_NEW;
 	return sure || f->ended_ms < TRIAL_AGAIN_MS ? TD_TRIAL_REFUSED : TD_TRIAL_AGAIN;
 }
 

@@ -71,7 +71,14 @@ enum td_pool_trial {
 	TD_TRIAL_REFUSED, // the configuration is wrong, until it changes
 	TD_TRIAL_AGAIN,   // delete the pod: another try may end otherwise
 };
-enum { TD_TRIAL_STARTS, TD_TRIAL_FAILS, TD_TRIAL_TIMEOUT, TD_TRIAL_OTHER_RELEASE, TD_TRIAL_OLDER }; // codes of trial.sh
+enum {
+	TD_TRIAL_STARTS,
+	TD_TRIAL_FAILS,
+	TD_TRIAL_TIMEOUT,
+	TD_TRIAL_OTHER_RELEASE,
+	TD_TRIAL_OLDER,
+	TD_TRIAL_TOO_NEW
+}; // codes of trial.sh
 enum td_pool_trial td_pool_trial_decide(const struct td_pool_trial_facts *f);
 const char *td_pool_trial_name(enum td_pool_trial t); // "refused"
 

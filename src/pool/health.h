@@ -48,7 +48,8 @@ enum td_act {
 	TD_ACT_RESET,
 	TD_ACT_REBOOT,
 	TD_ACT_RUN,
-	TD_ACT_CUT, // GPUs are cut in parts, or made whole (MIG)
+	TD_ACT_CUT,    // GPUs are cut in parts, or made whole (MIG)
+	TD_ACT_SLURMD, // its slurmd gets another image
 	TD_ACT_TEST,
 	TD_ACT_RETURN,
 	TD_ACT_NONE
@@ -72,12 +73,13 @@ struct td_pool_act_facts {
 	bool signal;   // they are to be told to save themselves, and were not
 	bool telling;  // that is under way
 	// The agent
-	bool told; // the operation stands on the Node
+	bool told; // the operation stands on the Node; of SLURMD: the image does
 	enum td_act_did { TD_DID_NOTHING, TD_DID_DONE, TD_DID_FAILED, TD_DID_UNKNOWN } did;
 	bool booted; // its boot is another than before the act
 	bool ready;  // the node is Ready, and so is its slurmd
 	bool faulty; // a fault is left that keeps it out
-	bool anew;   // of CUT: its slurmd and its record in Slurm have the devices that there are now
+	bool anew; // of CUT: its slurmd and its record in Slurm have the devices that there are now; of SLURMD: it has
+		   // the image
 	// The test
 	enum td_act_test {
 		TD_TEST_NONE,     // not begun
@@ -96,7 +98,7 @@ enum td_act_do {
 	TD_ACT_FAIL,
 	TD_ACT_UNKNOWN, // begun, and nobody knows whether it was done
 	TD_ACT_HOLD,    // take the node out of service
-	TD_ACT_TELL,    // write the operation for the agent
+	TD_ACT_TELL,    // write the operation for the agent, or the image
 	TD_ACT_BEGIN_TEST,
 	TD_ACT_RELEASE, // lift the hold
 	TD_ACT_END_JOBS,

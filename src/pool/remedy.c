@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const remedies[] = {"none", "drain", "reset-gpu", "reboot", "person"};
-static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "cut-gpu", "test", "return", ""};
+static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "cut-gpu", "slurmd", "test", "return", ""};
 
 const char *td_pool_remedy_name(enum td_remedy r)
 {
@@ -84,6 +84,7 @@ enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool
 		return test ? TD_ACT_TEST : TD_ACT_RETURN;
 	case TD_ACT_RESET:
 	case TD_ACT_REBOOT:
+	case TD_ACT_SLURMD:
 		return test ? TD_ACT_TEST : TD_ACT_RETURN;
 	case TD_ACT_CUT: // what came of it is read again; tests leave parts out
 		return TD_ACT_RETURN;
@@ -98,6 +99,18 @@ enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test, bool
 static struct td_pool_act_step_plan plan(enum td_act_do what, const char *why)
 {
 	return (struct td_pool_act_step_plan){what, why};
+}
+
+// What was done to the node is done when it is ready and without a fault.
+static struct td_pool_act_step_plan healthy(const struct td_pool_act_facts *f)
+{
+	if (!f->ready)
+		return f->late ? plan(TD_ACT_FAIL, "the node or its slurmd was not ready in time")
+			       : plan(TD_ACT_WAIT, "the node and its slurmd are to be ready");
+	if (f->faulty)
+		return f->late ? plan(TD_ACT_FAIL, "the fault is still there")
+			       : plan(TD_ACT_WAIT, "the checks still find a fault");
+	return plan(TD_ACT_NEXT, NULL);
 }
 
 // What the node's agent does: a reset, a reboot, a program of the site's.
@@ -128,13 +141,19 @@ static struct td_pool_act_step_plan by_agent(const struct td_pool_act_facts *f)
 				      "the node's record in Slurm did not get its new devices in time: the "
 				      "NodeSet's status says why")
 			       : plan(TD_ACT_WAIT, "its slurmd is made anew with the devices that there are now");
-	if (!f->ready)
-		return f->late ? plan(TD_ACT_FAIL, "the node or its slurmd was not ready in time")
-			       : plan(TD_ACT_WAIT, "the node and its slurmd are to be ready");
-	if (f->faulty)
-		return f->late ? plan(TD_ACT_FAIL, "the fault is still there")
-			       : plan(TD_ACT_WAIT, "the checks still find a fault");
-	return plan(TD_ACT_NEXT, NULL);
+	return healthy(f);
+}
+
+// Its slurmd pod is replaced by whoever keeps the NodeSet, as soon as the Node says with which image.
+static struct td_pool_act_step_plan slurmd(const struct td_pool_act_facts *f)
+{
+	if (!f->told)
+		return plan(TD_ACT_TELL, "its slurmd is to have the image");
+	if (!f->anew)
+		return f->late ? plan(TD_ACT_FAIL, "its slurmd was not made anew with the image in time: the NodeSet's "
+						   "status says why")
+			       : plan(TD_ACT_WAIT, "its slurmd is made anew with the image");
+	return healthy(f);
 }
 
 static struct td_pool_act_step_plan test(const struct td_pool_act_facts *f)
@@ -199,6 +218,8 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 	case TD_ACT_RUN:
 	case TD_ACT_CUT:
 		return by_agent(f);
+	case TD_ACT_SLURMD:
+		return slurmd(f);
 	case TD_ACT_TEST:
 		return test(f);
 	case TD_ACT_RETURN:

@@ -130,6 +130,15 @@ void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, 
 	for (size_t i = 0; i < f->n; i++)
 		begin[i] = false;
 
+	if (f->lost) {
+		*ret = stop(at_work, plan(TD_UPGRADE_GIVEN_UP, f->lost, f->n));
+		return;
+	}
+	if (f->daemons == TD_DAEMONS_MOVE) {
+		*ret = plan(TD_UPGRADE_PROGRESSING, "slurmdbd, slurmctld and what is beside them get the image first",
+			    f->n);
+		return;
+	}
 	if (f->changed) {
 		*ret = stop(at_work, plan(TD_UPGRADE_GIVEN_UP, "its spec was changed: make another NodeUpgrade", f->n));
 		return;
@@ -147,7 +156,7 @@ void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, 
 		*ret = stop(at_work, plan(TD_UPGRADE_GIVEN_UP, "a node failed", failed));
 		return;
 	}
-	if (k.of[TD_UPGRADE_UPGRADED] + k.gone == f->n) {
+	if (k.of[TD_UPGRADE_UPGRADED] + k.gone == f->n && f->daemons != TD_DAEMONS_OLD) {
 		*ret = plan(TD_UPGRADE_SUCCEEDED, k.gone ? "all nodes but those that are gone are upgraded" : NULL,
 			    f->n);
 		return;
@@ -158,6 +167,11 @@ void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, 
 	}
 	if (f->paused) {
 		*ret = plan(TD_UPGRADE_PAUSED, at_work ? "the nodes that were begun go on to their end" : NULL, f->n);
+		return;
+	}
+
+	if (f->daemons == TD_DAEMONS_OLD) {
+		*ret = plan(TD_UPGRADE_PROGRESSING, "the SlurmCluster is asked for the image", f->n);
 		return;
 	}
 
@@ -176,4 +190,36 @@ void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, 
 		       ? plan(TD_UPGRADE_PROGRESSING, NULL, f->n)
 		       : plan(TD_UPGRADE_WAITING, "the nodes that are left are out of service, sick or worked on",
 			      first(f, TD_UPGRADE_PENDING));
+}
+
+enum td_daemons_are td_pool_upgrade_daemons(const struct td_pool_daemons_facts *f)
+{
+	if (!f->there)
+		return TD_DAEMONS_GONE;
+	if (!f->asked)
+		return TD_DAEMONS_ASK;
+	if (!f->seen)
+		return TD_DAEMONS_WAIT;
+	if (!f->wanted)
+		return TD_DAEMONS_CHANGED;
+	if (!f->observed)
+		return TD_DAEMONS_WAIT;
+	if (f->invalid && !f->in_force)
+		return TD_DAEMONS_REFUSED;
+	return f->in_force && f->rolled && f->answers ? TD_DAEMONS_READY : TD_DAEMONS_WAIT;
+}
+
+// The part of a version before its second dot.
+static size_t release_of(const char *v)
+{
+	size_t n = 0, dots = 0;
+	while (v[n] && (v[n] != '.' || dots++ < 1))
+		n++;
+	return n;
+}
+
+bool td_pool_upgrade_back(const char *before, const char *now)
+{
+	size_t n = before ? release_of(before) : 0;
+	return n && now && n == release_of(now) && !strncmp(before, now, n);
 }

@@ -34,8 +34,11 @@ struct td_pool_upgrade_facts {
 	size_t n;
 	size_t at_once; // so many may be at work at once; 1 or more
 	bool paused;
-	bool late;     // its deadline is over
-	bool changed;  // its spec is another than when it began
+	bool late;        // its deadline is over
+	bool changed;     // its spec is another than when it began
+	const char *lost; // static text: why it cannot go on for what others did; NULL: it can
+	// Of an upgrade of Slurm: its daemons get the image before any slurmd does.
+	enum td_upgrade_daemons { TD_DAEMONS_NEW, TD_DAEMONS_OLD, TD_DAEMONS_MOVE } daemons;
 	bool breaker;  // too many nodes of the pool are out for their health
 	bool rollback; // what follows a failure
 	enum { TD_ABORT_NOT, TD_ABORT_STOP, TD_ABORT_ROLLBACK } abort;
@@ -61,5 +64,30 @@ struct td_pool_upgrade_plan {
 };
 // begin: n flags, set for each member whose act is to begin now: a rollback in phase BACKWARDS, else its upgrade.
 void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, struct td_pool_upgrade_plan *ret);
+
+// How far the daemons of a SlurmCluster are with another image. Nobody stops them half way: slurmdbd may have made its
+// database anew already.
+struct td_pool_daemons_facts {
+	bool there;    // the SlurmCluster is
+	bool asked;    // its spec was written
+	bool seen;     // what is known of it is as new as that
+	bool wanted;   // its spec names the image, and for slurmds the one that they have
+	bool observed; // its status is of that spec
+	bool invalid;  // its configuration is refused
+	bool in_force; // the image passed its trial
+	bool rolled;   // every daemon runs with it
+	bool answers;  // slurmctld does
+};
+enum td_daemons_are {
+	TD_DAEMONS_ASK,  // write the spec
+	TD_DAEMONS_WAIT, // they are being replaced
+	TD_DAEMONS_READY,
+	TD_DAEMONS_REFUSED, // nothing was replaced
+	TD_DAEMONS_CHANGED, // somebody else wrote another image
+	TD_DAEMONS_GONE,
+};
+enum td_daemons_are td_pool_upgrade_daemons(const struct td_pool_daemons_facts *f);
+// Has Slurm a way back from release `now` to `before`? Only within one release ("24.11.5" and "24.11.7").
+bool td_pool_upgrade_back(const char *before, const char *now);
 // How many nodes of n may be at work at once: "3", "20%"; at least 1.
 size_t td_pool_upgrade_at_once(const char *text, size_t n);

@@ -221,7 +221,8 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 // ---- nodes ----
 struct td_slurm_node {
 	char *name, *reason, *reason_by, *comment, *features, *address, *gres, *gres_used;
-	char *arch; // "x86_64"; "": its slurmd never said
+	char *arch;  // "x86_64"; "": its slurmd never said
+	int release; // of its slurmd: 2411; 0: it never said
 	uint64_t states;
 	int64_t reason_at; // epoch seconds
 	int64_t busy_at;   // when a job was on it last, or it came, epoch seconds; 0: not known

@@ -378,6 +378,13 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	return 0;
 }
 
+// "24.11.5" as 2411; 0: another form.
+static int release_of(const char *v)
+{
+	bool form = v && strspn(v, "0123456789") == 2 && v[2] == '.' && strspn(v + 3, "0123456789") == 2;
+	return form ? (v[0] - '0') * 1000 + (v[1] - '0') * 100 + (v[3] - '0') * 10 + (v[4] - '0') : 0;
+}
+
 static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_error *err)
 {
 	n->name = str(v, "name");
@@ -390,6 +397,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->comment = str(v, "comment");
 	n->address = str(v, "address");
 	n->arch = str(v, "architecture");
+	n->release = release_of(td_jstr(v, "version"));
 	n->gres = str(v, "gres");
 	n->gres_used = str(v, "gres_used");
 

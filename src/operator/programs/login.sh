@@ -40,8 +40,11 @@ while sleep 2; do
 	[ -z "${TD_SSHD:-}" ] || sh -c "$TD_SSHD" sshd.sh keys
 done >/dev/null 2>&1 &
 follow=$!
-trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"; sh $services stop' TERM
+ends=
+trap 'ends=yes; [ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"; sh $services stop' TERM
 wait "$sackd"
 code=$?
+# The last words of the container, which the SlurmCluster's condition LoginReady repeats.
+[ -n "$ends" ] || { printf 'sackd ended (exit %s), and without it nobody can prove to Slurm who he is; it is started again' "$code" >"${TD_LAST_WORDS:-/dev/termination-log}"; } 2>/dev/null
 kill "$follow"
 exit "$code"

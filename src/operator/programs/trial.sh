@@ -1,10 +1,10 @@
 #!/bin/sh
 # Tries a configuration: starts this image's slurmctld with it for a moment, beside the one that works and
 # with a state of its own. Environment: TD_VERSION (the release that the image must have; empty: any).
-# and TD_RUNS (the release that works in the cluster now; empty: none).
+# TD_RUNS (the release that works in the cluster now; empty: none) and TD_OLDEST (the oldest of its slurmds; empty: none).
 # Ends with 0: it starts; 1: it does not, and the termination message has its errors; 2: it neither started
 # nor gave up in time; 3: the image holds another release; 4: one that is older than what works, whose state it could not
-# read, or than 24.11.
+# read, or than 24.11; 5: one that is too new for what works: the message has its release and the other one.
 set -u
 say() { cat >/run/trial-said; } # the pod's terminationMessagePath
 log=/run/slurmctld/log etc=/run/slurmctld/etc state=/run/slurmctld/state
@@ -30,6 +30,16 @@ mine=$(release "$version") runs=$(release "${TD_RUNS:-}")
 	printf %s "$version" | say
 	exit 4
 }
+
+# Slurm takes over state and database of the three releases before its own, and talks to slurmds of those. There are two
+# in a year: 24.11 is the 49th.
+nth() { echo $(((${1%??} * 2) + (${1#??} > 10))); }
+for old in "$runs" "$(release "${TD_OLDEST:-}")"; do
+	[ -z "$mine" ] || [ -z "$old" ] || [ "$(($(nth "$mine") - $(nth "$old")))" -le 3 ] || {
+		printf '%s and %s.%s' "$version" "${old%??}" "${old#??}" | say
+		exit 5
+	}
+done
 
 # A client reads all of it, also what is left out below.
 whole=$(SLURM_CONF=/etc/slurm/slurm.conf scontrol show hostnames n1 2>&1)

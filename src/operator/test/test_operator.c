@@ -1482,6 +1482,30 @@ static void test_people_of_a_tenant(void **state)
 	}
 }
 
+// What a Node says counts only where the SlurmCluster names the image. rows: B7.2
+static void test_image_of_a_slurmd(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *slurm, *node, *want;
+	} rows[] = {
+		{"image: new", "old", "new"},
+		{"image: new, slurmdImage: old", "none", "old"},
+		{"image: new, slurmdImage: old", "new", "new"},
+		{"image: new, slurmdImage: old", "old", "old"},
+		{"image: new, slurmdImage: old", "evil", "old"},
+		{"slurmdImage: old", TD_OP_SLURM_IMAGE, TD_OP_SLURM_IMAGE},
+		{"version: '24.11'", "evil", TD_OP_SLURM_IMAGE},
+	};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *sc_text = td_asprintf("spec: {slurm: {%s}}", rows[i].slurm),
+				  *node_text = td_asprintf("metadata: {annotations: {tandem.dev/slurmd-image: '%s'}}",
+							   rows[i].node);
+		td_auto(td_json_unref) struct td_json *sc = Y(sc_text), *node = Y(node_text);
+		assert_string_equal(td_op_slurmd_image(td_json_root(sc), td_json_root(node)), rows[i].want);
+	}
+}
+
 // A namespace that carries a Tenant's label only is not the Tenant's, nor are Projects in it. rows: C10.3
 static void test_whose_namespace(void **state)
 {
@@ -1534,6 +1558,7 @@ int main(void)
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_storage),
+		cmocka_unit_test(test_image_of_a_slurmd),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_people_of_a_tenant),
 		cmocka_unit_test(test_templates_agree_with_constants),
