@@ -311,7 +311,7 @@ int td_submit_main(int argc, char **argv)
 	td_auto_client struct td_client c = {0};
 	td_auto(td_json_unref) struct td_json *run = NULL;
 	const struct td_jobenv_in env = {.dir = w.dir, .asked = w.environment, .look = !w.no_code};
-	bool found_env = false;
+	const char *found_env = NULL;
 	int r = job_of(&w, words, command, &job, &err);
 	if (!r)
 		r = override(&w, job, &err);
@@ -326,7 +326,7 @@ int td_submit_main(int argc, char **argv)
 	if (!r && w.schedule && w.follow)
 		r = td_fail(&err, TD_INVALID, "--follow: a schedule has no log yet; its runs have");
 	if (found_env && !r && !w.output)
-		fputs("note: with the Python packages of requirements.txt (--environment none: without).\n", stderr);
+		fprintf(stderr, "note: with the packages of %s (--environment none: without).\n", found_env);
 	if (!r)
 		r = td_client_open(&c, &err);
 	if (!r)

@@ -10,6 +10,7 @@ struct td_slurm_batch {
 	const char *name, *script; // script: the whole text
 	const char *cwd, *output;  // absolute; output may hold %j, %A and %a
 	const char *account, *partition, *qos, *constraints, *reservation, *dependency, *comment;
+	const struct td_strv *exclude; // names of nodes that it does not get; NULL: none
 	const char *array;    // "0-3%2"
 	int64_t uid;          // the person's number; 0: not sent
 	struct td_strv env;   // "NAME=value"
