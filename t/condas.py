@@ -104,7 +104,7 @@ class Channel:
         return file
 
     def python(self, version="3.11.2"):
-        """This machine's own Python of the system, so that it lies anywhere. Debian's knows its own directory of packages only; a site-packages is added as one of any other maker has it."""
+        """This machine's own Python of the system, so that it lies anywhere. Debian's has directories of its own for packages; here it has those of everybody else's."""
         short = version.rpartition(".")[0]
         lib, files = f"/usr/lib/python{short}", {}
         for at, dirs, names in os.walk(lib):
@@ -116,7 +116,7 @@ class Channel:
         with open(f"/usr/bin/python{short}", "rb") as f:
             files[f"bin/python{short}"] = (f.read(), 0o755)
         files["bin/python3"] = files["bin/python"] = f"python{short}"
-        files[f"lib/python{short}/sitecustomize.py"] = f'import site\nsite.addsitedir("{HOLDER}/lib/python{short}/site-packages")\n'.encode()
+        files[f"lib/python{short}/sitecustomize.py"] = f'import site\nimport sysconfig\nsysconfig._INSTALL_SCHEMES["posix_local"] = sysconfig._INSTALL_SCHEMES["posix_prefix"]\nsite.addsitedir("{HOLDER}/lib/python{short}/site-packages")\n'.encode()
         files[f"lib/python{short}/site-packages/README"] = b"packages\n"
         self.add("python", version, files, subdir="linux-64", build="0_cpython", needs=["__glibc >=2.17"])
 

@@ -1,6 +1,7 @@
 """Environments of Conda's channels: what is solved and installed, and what is said when that fails (rows E1.9 E2.1). The channels are made by hand (condas.py), with a real Python in one."""
 import json
 import os
+import shutil
 import threading
 
 import pytest
@@ -121,3 +122,116 @@ def test_a_making_that_is_ended_leaves_nothing_half_done(site):
     os.makedirs(f"{site.envs}/.made/slow.3/bin")  # as if one had been killed without a chance to tidy up
     os.chmod(f"{site.envs}/.made/slow.3", 0o555)
     assert site.make("slow", "channel: slow", "native")[0] == 0 and site.left("slow") == ["slow.7"]
+
+
+@pytest.fixture
+def me(pool, tmp_path):
+    return Laptop(pool, tmp_path / "laptop", "researcher")
+
+
+def over(me, run):
+    wait_for(f"{run} is over", lambda: me.state(run) in ENDED, 300)
+    return {s["name"]: s for s in me.api("GET", f"/runs/{run}")[1]["steps"]}
+
+
+def home(pool):
+    return os.path.join(pool.shared_dir, "researcher")
+
+
+def theirs(d):
+    for at, _, files in os.walk(d):
+        os.chown(at, 1000, 1000)
+        for f in files:
+            os.chown(os.path.join(at, f), 1000, 1000)
+
+
+@pytest.fixture
+def served(pool, me):
+    """Channels that a job of the person's serves, because pods have no way out; the site's mirror is that; pip finds wheels in the home, the solver's among them."""
+    me.submit("--no-code", "--", "true")  # makes the home
+    at = wait_for("the home", lambda: os.path.isdir(home(pool)) and home(pool))
+    fill(f"{at}/channels")
+    os.makedirs(f"{at}/conda-wheels", exist_ok=True)
+    for f in os.listdir(tool()):
+        shutil.copy(os.path.join(tool(), f), f"{at}/conda-wheels")
+    wheel(f"{at}/conda-wheels", "spice", "1.0", "def main(): print('and spice')\n")
+    os.makedirs(f"{at}/.config/pip", exist_ok=True)
+    with open(f"{at}/.config/pip/pip.conf", "w") as f:
+        f.write("[global]\nno-index = true\nfind-links = /home/researcher/conda-wheels\n")
+    for d in ("channels", "conda-wheels", ".config"):
+        theirs(f"{at}/{d}")
+    server = me.submit("--no-code", "--memory", "100M", "--", "cd ~/channels; hostname -I; exec python3 -u -m http.server 18098 2>&1")
+    wait_for("the server listens", lambda: "port 18098" in me.run("logs", server).stdout)
+    url = f"http://{me.run('logs', server).stdout.split()[0]}:18098"
+    patch(pool, {"condaMirror": url, "condaChannels": ["lab"]})
+    yield server
+    patch(pool, None)
+    me.run("cancel", server)
+    os.unlink(f"{at}/.config/pip/pip.conf")
+    for d in ("channels", "conda-wheels"):
+        shutil.rmtree(f"{at}/{d}")
+
+
+def patch(pool, environments):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"environments": environments}}))
+
+
+@pytest.mark.embedded  # the plane of `up` brings a gateway
+@pytest.mark.feature("E1.9", "E2.1", "E1.3")
+def test_tuxivs_environment_comes_from_condas_channels(pool, me, tmp_path, served):
+    """TACC's form with nothing changed: a name, one channel as a text, packages with versions and builds, Python, pip's own."""
+    p = tmp_path / "p"
+    p.mkdir()
+    (p / "tuxiv.config").write_text("""entrypoint:
+    - upper
+    - spice
+    - bare
+    - python -c 'import sys; print(sys.prefix, sys.version_info[:2])'
+    - cat $CONDA_PREFIX/share/gpu
+environment:
+    name: lab
+    channels: other
+    dependencies:
+        - python=3.11.2
+        - lab::bare=1.0
+        - upper=2.0=0
+        - gpu
+        - pip:
+            - spice==1.0
+job:
+    name: tux
+    general: [nodes=1, mem=100M]
+""")
+    node = [f"node/{n}" for n in pool.nodes]
+    pool.kubectl("label", *node, "nvidia.com/cuda.runtime-version.major=12", "nvidia.com/cuda.runtime-version.minor=4")
+    try:
+        r = me.run("submit", "-f", cwd=p, check=False, timeout=300)
+        run = r.stdout.split()[1].rstrip(":.")
+        assert r.returncode == 0, (r.stdout, r.stderr, me.run("logs", "--step", "environment", run, check=False).stdout)
+        (env,) = [e for e in me.json("env", "list")["made"] if "upper=2.0=0" in e["of"]]
+        tree = os.readlink(f"{home(pool)}/tandem/envs/{env['key']}")
+        assert r.stdout.splitlines()[-5:] == ["bare speaks", "and spice", "bare speaks", f"/home/researcher/tandem/envs/{tree} (3, 11)", "cuda12"], r.stdout
+        assert env["kind"] == "conda" and env["python"] == "3.11.2" and env["of"][:2] == ["channel: other", "channel: lab"] and env["of"][-1] == "pip: spice==1.0"
+
+        # The same of an environment.yml, with other words around it, is there already.
+        (p / "tuxiv.config").unlink()
+        (p / "environment.yml").write_text("name: mine\nchannels: [other]\ndependencies: [python=3.11.2, 'lab::bare=1.0', upper=2.0=0, gpu, {pip: [spice==1.0]}]\nvariables: {LOUD: 1}\n")
+        r = me.run("submit", "-f", "--", "spice; echo $LOUD", cwd=p, timeout=300)
+        assert r.stdout.endswith("and spice\n1\n") and "with the packages of environment.yml" in r.stderr
+        assert len([e for e in me.json("env", "list")["made"] if "upper=2.0=0" in e["of"]]) == 1
+
+        # Nobody writes there; its person deletes it.
+        r = me.run("submit", "-f", "--", "pip install --no-deps --force-reinstall spice || touch $CONDA_PREFIX/x", cwd=p, check=False, timeout=300)
+        assert r.returncode == 1 and "Permission denied" in r.stdout + r.stderr
+        me.run("env", "delete", env["key"])
+        assert not os.path.lexists(f"{home(pool)}/tandem/envs/{tree}")
+
+        # tandem.yaml's own form, and what is not there.
+        (p / "environment.yml").unlink()
+        (p / "tandem.yaml").write_text("run: cat $CONDA_PREFIX/share/gpu\nenvironment: {conda: [gpu], cuda: '11.8'}\n")
+        assert me.run("submit", "-f", cwd=p, timeout=300).stdout.endswith("cpu")
+        (p / "tandem.yaml").write_text("run: nothing\nenvironment: {conda: [nosuch=4.2], channels: [other, nodefaults]}\n")
+        r = me.run("submit", "-f", cwd=p, check=False, timeout=300)
+        assert r.returncode == 1 and "environment: exit code 1" in r.stderr and "No candidates were found for nosuch 4.2.*." in r.stderr and "The channels are other at http" in r.stderr, r.stderr
+    finally:
+        pool.kubectl("label", *node, "nvidia.com/cuda.runtime-version.major-", "nvidia.com/cuda.runtime-version.minor-")

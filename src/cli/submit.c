@@ -190,8 +190,8 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	if ((r = request(c, w->schedule ? "/api/v1/schedules" : "/api/v1/runs", d, ret, err)))
 		return r;
 	if (!w->output && !w->no_code)
-		fprintf(stderr, "%zu file%s, %.1f MB; %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s", (double)s.bytes / 1e6,
-			(double)sent / 1e6);
+		fprintf(stderr, "%zu file%s, %.1f MB; %zu read, %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s",
+			(double)s.bytes / 1e6, s.read, (double)sent / 1e6);
 	return 0;
 }
 
