@@ -2,12 +2,13 @@
 import json
 import os
 import shutil
+import subprocess
 import threading
 
 import pytest
 
 from condas import HOLDER, Channel, Site, tool
-from harness import wait_for
+from harness import ROOT, wait_for
 from laptop import Laptop
 from wheels import wheel
 
@@ -122,6 +123,23 @@ def test_a_making_that_is_ended_leaves_nothing_half_done(site):
     os.makedirs(f"{site.envs}/.made/slow.3/bin")  # as if one had been killed without a chance to tidy up
     os.chmod(f"{site.envs}/.made/slow.3", 0o555)
     assert site.make("slow", "channel: slow", "native")[0] == 0 and site.left("slow") == ["slow.7"]
+
+
+@pytest.mark.feature("E2.1")
+@pytest.mark.parametrize("machine,says", [("x86_64", "env one"), ("aarch64", "env two"), ("riscv64", "this node is riscv64, and the environment was made for: x86_64=one aarch64=two")])
+def test_a_run_takes_what_was_built_for_its_node(tmp_path, machine, says):
+    """Where nodes are of several architectures; the program of a run by itself, on a machine that says that it is another."""
+    for key in ("one", "two"):
+        (tmp_path / f"tandem/envs/{key}/conda-meta").mkdir(parents=True)
+        (tmp_path / f"tandem/envs/{key}/activate").write_text(f"export CONDA_PREFIX={key}\n")
+    for d in ("bin", "run/.tandem"):
+        (tmp_path / d).mkdir(parents=True)
+    (tmp_path / "bin/uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (tmp_path / "bin/uname").chmod(0o755)
+    (tmp_path / "run/.tandem/main.sh").write_text("echo env $CONDA_PREFIX\n")
+    r = subprocess.run(["sh", os.path.join(ROOT, "src/gateway/programs/run.sh")], cwd=tmp_path / "run", capture_output=True, text=True, timeout=60,
+                       env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path), "TANDEM_STEP": "main", "TANDEM_ENVS": "x86_64=one aarch64=two"})
+    assert says in r.stdout + r.stderr and r.returncode == ("this node" in says), r
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ int td_ship_walk(struct td_ship *s, struct td_error *err)
 {
 	td_auto(td_ignore_free) struct td_ignore *ig = td_ignore_new();
 	td_ship_seen_free(s->seen);
-	s->seen = td_ship_seen_new(s->dir);
+	s->seen = td_ship_seen_new(s->dir, s->clock ? s->clock : &td_clock_system);
 	int r = walk(s, ig, "", 0, err);
 	if (!r)
 		td_ship_seen_keep(s->seen);

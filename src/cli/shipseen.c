@@ -1,6 +1,5 @@
 #include "cli/shipseen.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "http/pki.h"
 
@@ -88,14 +87,14 @@ static void forget(struct td_ship_seen *s)
 	}
 }
 
-struct td_ship_seen *td_ship_seen_new(const char *dir)
+struct td_ship_seen *td_ship_seen_new(const char *dir, const struct td_clock *clock)
 {
 	struct td_ship_seen *s = td_calloc(1, sizeof(*s));
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	bool own = cache && *cache == '/';
 	td_auto_free char *real = realpath(dir, NULL);
 	char hex[65];
-	s->began_ms = td_real_ms(&td_clock_system);
+	s->began_ms = td_real_ms(clock);
 	if (!real || (!own && !(home && *home == '/')))
 		return s;
 	td_sha256_hex(real, strlen(real), hex);

@@ -5,6 +5,7 @@
 // be changed once more and look the same. What is kept is a hint: without it, or with one that is broken, all is read.
 #pragma once
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -14,7 +15,7 @@
 struct td_ship_seen;
 // Of the directory (as the person wrote it): $XDG_CACHE_HOME/tandem/files-…, or ~/.cache. Never fails: what cannot be read
 // is as if it were not there.
-struct td_ship_seen *td_ship_seen_new(const char *dir);
+struct td_ship_seen *td_ship_seen_new(const char *dir, const struct td_clock *clock);
 struct td_ship_seen *td_ship_seen_free(struct td_ship_seen *s);
 TD_DEFINE_AUTO(struct td_ship_seen *, td_ship_seen_free)
 // The hashes of the file's chunks, 64 letters each without an end, *ret_n of them; NULL: it must be read. They live as

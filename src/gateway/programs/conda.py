@@ -132,7 +132,7 @@ class Solver:
             c = self.channel_of(name)
             if c.base_url not in [k.base_url for k in channels]:
                 channels.append(c)
-            text = f"{c.base_url.rstrip('/')}::{rest}"
+            text = f"{c.base_url.rstrip('/')}::{rest}"  # by its name no other place matches (C-P2)
         try:
             return self.r.MatchSpec(text)
         except Exception as e:
@@ -240,7 +240,7 @@ def finish(tree, records, pips):
     with open(f"{tree}/activate", "w") as f:
         f.write(ACTIVATE.format(tree=tree))
     python = next((str(r.version) for r in records if r.name.normalized == "python"), None)
-    if python:  # modules of packages for any Python come without their bytecode, and nobody may write it later
+    if python and os.path.exists(f"{tree}/bin/python"):  # modules of packages for any Python come without their bytecode, and nobody may write it later
         subprocess.run([f"{tree}/bin/python", "-m", "compileall", "-q", "-j", "0", *glob.glob(f"{tree}/lib/python3*/site-packages")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     size = sum(os.lstat(os.path.join(d, f)).st_size for d, _, files in os.walk(tree) for f in files)
     extra = len(glob.glob(f"{tree}/lib/python3*/site-packages/*.dist-info")) if pips else 0
@@ -319,4 +319,4 @@ if __name__ == "__main__":
     except SystemExit as e:
         code = e.code
     sys.stdout.flush()
-    os._exit(code)  # threads of the solver may still run, and outlive an orderly end
+    os._exit(code)  # threads of the solver may still run, which an orderly end does not survive (C-P6)
