@@ -67,7 +67,7 @@ static void wrong_fields_are_named(void **state)
 		{"- a\n", "one YAML document"},
 		{"run: x\nenvironment: 3\n", "environment: give a file"},
 		{"run: x\ndata: [a]\n", "data: give NAME: PATH"},
-		{"run: x\ndata: {a: {URL: x}}\n", "data: a: URL: there are path, url"},
+		{"run: x\ndata: {a: {URL: x}}\n", "data: a: URL: there are path, dataset, url"},
 		{"run: x\nenvironment: []\n", "environment: packages: give a list"},
 		{"run: x\nenvironment: {pip: y}\n", "environment: pip: there is no such field"},
 	};
