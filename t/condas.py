@@ -186,11 +186,11 @@ class Site:
     def make(self, key, *want, **how):
         """(exit code, the lines that it said)."""
         p = self.start(key, *want, **how)
-        out = p.communicate(timeout=120 * SLOW)[0]
+        out = p.communicate(timeout=600 * SLOW)[0]
         return p.returncode, out.splitlines()
 
     def run(self, key, line, shell="bash"):
-        return subprocess.run([shell, "-c", f". {self.envs}/{key}/activate; {line}"], env={"PATH": os.environ["PATH"], "HOME": self.home}, capture_output=True, text=True, timeout=60 * SLOW)
+        return subprocess.run([shell, "-c", f". {self.envs}/{key}/activate; {line}"], env={"PATH": os.environ["PATH"], "HOME": self.home}, capture_output=True, text=True, timeout=300 * SLOW)
 
     def left(self, key):
         return [t for t in os.listdir(f"{self.envs}/.made") if t.startswith(f"{key}.")]

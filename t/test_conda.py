@@ -112,10 +112,10 @@ def test_a_making_that_is_ended_leaves_nothing_half_done(site):
     path = "/slow/linux-64/native-2.0-0.conda"
     site.hold[path] = threading.Event()
     p = site.start("slow", "channel: slow", "native")
-    wait_for("it is in the midst of it", lambda: path in site.asked and site.left("slow"))
+    wait_for("it is in the midst of it", lambda: path in site.asked and site.left("slow"), 300)
     p.terminate()
     try:
-        assert p.wait(60) == 143
+        assert p.wait(300) == 143
     finally:
         site.hold.pop(path).set()
         p.stdout.close()

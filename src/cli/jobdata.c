@@ -4,7 +4,7 @@
 
 int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 {
-	static const char *const texts[] = {"path", "url",      "sha256", "git",      "ref",     "dataset",
+	static const char *const texts[] = {"path", "url",      "sha256", "git",      "ref",    "dataset",
 					    "s3",   "endpoint", "region", "revision", "profile"};
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "data");
 	size_t i, n, j, m;
@@ -33,11 +33,11 @@ int td_jobdata_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 					known = true;
 				}
 			if (!known)
-				return td_fail(
-					err, TD_INVALID,
-					"data: %.40s: %.40s: there are path, dataset, url, sha256, git, ref, s3, endpoint, "
-					"region, revision, profile (texts) and unpack (true or false)",
-					yyjson_get_str(name), key);
+				return td_fail(err, TD_INVALID,
+					       "data: %.40s: %.40s: there are path, dataset, url, sha256, git, ref, "
+					       "s3, endpoint, "
+					       "region, revision, profile (texts) and unpack (true or false)",
+					       yyjson_get_str(name), key);
 		}
 	}
 	return 0;

@@ -213,7 +213,8 @@ static int read_yaml(const struct requirements *l, const char *file, const char 
 		size_t j, n;
 		yyjson_obj_foreach (td_jget(root, "variables"), j, n, k, v) {
 			yyjson_mut_val *o = td_jm_obj(l->d, yyjson_mut_arr_get(steps, i), "env");
-			td_auto_free char *value = yyjson_is_str(v) ? td_strdup(yyjson_get_str(v)) : td_json_text(v, NULL);
+			td_auto_free char *value =
+				yyjson_is_str(v) ? td_strdup(yyjson_get_str(v)) : td_json_text(v, NULL);
 			if (!yyjson_mut_obj_get(o, yyjson_get_str(k)))
 				td_jm_key_str(l->d, o, yyjson_get_str(k), value);
 		}

@@ -49,8 +49,8 @@ static int one_more(struct td_ship *s, const char *path, const struct stat *st, 
 			       FILES_MOST);
 	if (s->n == s->cap)
 		s->files = td_realloc(s->files, (s->cap = s->cap ? 2 * s->cap : 256) * sizeof(*s->files));
-	s->files[s->n++] = (struct td_ship_file){
-		.path = td_strdup(path), .exec = (st->st_mode & 0100) != 0, .first = s->n_chunks};
+	s->files[s->n++] =
+		(struct td_ship_file){.path = td_strdup(path), .exec = (st->st_mode & 0100) != 0, .first = s->n_chunks};
 	return 0;
 }
 
@@ -58,8 +58,8 @@ static int one_more(struct td_ship *s, const char *path, const struct stat *st, 
 static struct td_ship_chunk *one_chunk(struct td_ship *s, long long at, size_t size)
 {
 	if (s->n_chunks == s->cap_chunks)
-		s->chunks = td_realloc(s->chunks, (s->cap_chunks = s->cap_chunks ? 2 * s->cap_chunks : 256) *
-							  sizeof(*s->chunks));
+		s->chunks = td_realloc(s->chunks,
+				       (s->cap_chunks = s->cap_chunks ? 2 * s->cap_chunks : 256) * sizeof(*s->chunks));
 	struct td_ship_chunk *c = &s->chunks[s->n_chunks++];
 	*c = (struct td_ship_chunk){.file = s->n - 1, .at = at, .size = (unsigned)size};
 	s->files[s->n - 1].n++;

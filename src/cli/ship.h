@@ -23,10 +23,10 @@ struct td_ship {
 	struct td_ship_chunk *chunks;
 	size_t n_chunks, cap_chunks;
 	long long bytes;
-	size_t read;               // how many files were read, rather than known from an earlier command
-	struct td_ship_seen *seen; // set by td_ship_walk
+	size_t read;                  // how many files were read, rather than known from an earlier command
+	struct td_ship_seen *seen;    // set by td_ship_walk
 	const struct td_clock *clock; // NULL: the system's
-	struct td_strv skipped; // links and the like, with why
+	struct td_strv skipped;       // links and the like, with why
 	// Says how far it is: `done` of `all` bytes. May be NULL.
 	void (*progress)(void *ctx, const char *what, long long done, long long all);
 	void *ctx;

@@ -247,7 +247,8 @@ int td_submit_main(int argc, char **argv)
 		{.name = "environment",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&w.environment),
-		 .help = "packages, made once and kept (default: requirements.txt, or Conda's environment.yml); none: without"},
+		 .help = "packages, made once and kept (default: requirements.txt, or Conda's environment.yml); none: "
+			 "without"},
 		{.name = "checkpoints",
 		 .value = "N",
 		 TD_OPT_INT(&w.checkpoints, 1, 100),

@@ -105,8 +105,8 @@ static int held(const char *path, const char *name, struct td_strv *ret, struct 
 
 // What the pool holds by this name on its nodes, else a directory of the home: it becomes an entry of *b. The "+" has the
 // run find it at ~/NAME too, where files of tuxiv look for it.
-static int public(struct td_gateway_ask *q, const char *name, const char *set, struct td_buf *b, struct td_strv *ret_held,
-		  struct td_error *err)
+static int public(struct td_gateway_ask *q, const char *name, const char *set, struct td_buf *b,
+		  struct td_strv *ret_held, struct td_error *err)
 {
 	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, err);
 	if (!s)

@@ -266,7 +266,8 @@ int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td
 		if (one)
 			td_buf_puts(&b, l->v[i].key);
 		else
-			td_buf_printf(&b, "%s%s=%s", b.len ? " " : "", l->v[i].step + strlen("environment-"), l->v[i].key);
+			td_buf_printf(&b, "%s%s=%s", b.len ? " " : "", l->v[i].step + strlen("environment-"),
+				      l->v[i].key);
 	*ret_env = td_buf_take(&b);
 	return 0;
 }

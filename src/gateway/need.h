@@ -19,9 +19,9 @@ struct td_gateway_need {
 	const char *place, *kind; // "envs", "environment"
 	char *step;               // as the run's list of steps shows it
 	char *key;
-	char *want;             // text for .want/KEY
-	const char *script;     // of programs/
-	struct td_strv env;     // of its job
+	char *want;         // text for .want/KEY
+	const char *script; // of programs/
+	struct td_strv env; // of its job
 	// Its job goes to this partition and constraint (NULL: any) in place of the run's, and to none of these nodes.
 	bool apart;
 	char *partition, *constraints;

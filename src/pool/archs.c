@@ -88,7 +88,8 @@ size_t td_pool_archs(const struct td_archs_node *v, size_t n, const struct td_ar
 		for (int strict = 2; strict >= 0; strict--) { // both count, then the partition, then all nodes
 			bool any = false;
 			for (size_t i = 0; i < n; i++)
-				if (v[i].arch && *v[i].arch && (strict < 1 || in_partition(&v[i], steps[k].partition)) &&
+				if (v[i].arch && *v[i].arch &&
+				    (strict < 1 || in_partition(&v[i], steps[k].partition)) &&
 				    (strict < 2 || fits(&v[i], steps[k].constraint))) {
 					found = add(ret, found, &v[i], k);
 					any = true;

@@ -12,8 +12,9 @@ struct td_archs_step {
 	const char *partition, *constraint; // "p", "p,q"; "a&b"; NULL: any
 };
 struct td_archs_build {
-	const char *arch, *cuda; // cuda: the oldest of these nodes', so that what is built runs on all; NULL: none is known
-	size_t step;             // the first step that has such nodes
+	const char *arch,
+		*cuda; // cuda: the oldest of these nodes', so that what is built runs on all; NULL: none is known
+	size_t step;   // the first step that has such nodes
 };
 enum { TD_ARCHS_MOST = 8 };
 // Writes them to ret, sorted by name, and returns how many; 0: no node's is known. A partition or constraint that no

@@ -171,8 +171,10 @@ static void condas_files(void **state)
 				     "name: a\nchannels: lab\ndependencies:\n- python=3.12\n- pip:\n  - -r more.txt\n"
 				     "  - rich\nvariables: {LOUD: 1}\n"),
 			  *more = put(dir, "more.txt", "# these\nblack==24.1\n"),
-			  *lock = put(dir, "conda.lock", "# linux-64\n@EXPLICIT\nhttps://c.example/l/linux-64/a-1-0.conda#sha256:00\n"),
-			  *pip = put(dir, "only.yaml", "dependencies: [{pip: [x]}]\n"), *bad = put(dir, "bad.yml", "name: x\n");
+			  *lock = put(dir, "conda.lock",
+				      "# linux-64\n@EXPLICIT\nhttps://c.example/l/linux-64/a-1-0.conda#sha256:00\n"),
+			  *pip = put(dir, "only.yaml", "dependencies: [{pip: [x]}]\n"),
+			  *bad = put(dir, "bad.yml", "name: x\n");
 	static const struct {
 		const char *text, *asked, *is;
 	} v[] = {
@@ -180,10 +182,13 @@ static void condas_files(void **state)
 		 "environment.yml{\"requirements\":[\"black==24.1\",\"rich\"],\"conda\":[\"python=3.12\"],"
 		 "\"channels\":[\"lab\"]}\"env\":{\"LOUD\":\"1\"}}]"},
 		{"run: x\nenvironment: {conda: [a=1, {pip: [b]}], channels: [c, d], cuda: 12.4, index: ~/w}\n", NULL,
-		 "{\"requirements\":[\"b\"],\"index\":\"~/w\",\"cuda\":\"12.4\",\"conda\":[\"a=1\"],\"channels\":[\"c\",\"d\"]}"},
-		{"run: x\nenvironment: conda.lock\n", NULL, "{\"conda\":[\"https://c.example/l/linux-64/a-1-0.conda#sha256:00\"]}"},
+		 "{\"requirements\":[\"b\"],\"index\":\"~/"
+		 "w\",\"cuda\":\"12.4\",\"conda\":[\"a=1\"],\"channels\":[\"c\",\"d\"]}"},
+		{"run: x\nenvironment: conda.lock\n", NULL,
+		 "{\"conda\":[\"https://c.example/l/linux-64/a-1-0.conda#sha256:00\"]}"},
 		{"run: x\nenvironment: [a]\n", "only.yaml", "{\"requirements\":[\"x\"],\"conda\":[\"pip\"]}"},
-		{"run: x\nenvironment: bad.yml\n", NULL, "bad.yml: it has no `dependencies`: an environment of Conda is "},
+		{"run: x\nenvironment: bad.yml\n", NULL,
+		 "bad.yml: it has no `dependencies`: an environment of Conda is "},
 		{"run: x\n", "none", "none"},
 	};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
