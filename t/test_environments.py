@@ -145,37 +145,6 @@ def test_a_making_that_is_killed_leaves_nothing_half_done(pool, me, tmp_path, wh
     assert [t for t in os.listdir(made) if t.startswith(key)] == [f"{key}.{s['environment']['job']}"]
 
 
-@pytest.mark.feature("E1.9", "E2.1")
-def test_tuxivs_environment_with_the_persons_own_index(pool, me, tmp_path, wheels):
-    conf = os.path.join(home(pool), ".config/pip/pip.conf")
-    os.makedirs(os.path.dirname(conf), exist_ok=True)
-    with open(conf, "w") as f:
-        f.write(f"[global]\nno-index = true\nfind-links = /home/researcher/{os.path.basename(wheels)}\n")
-    theirs(os.path.join(home(pool), ".config"))
-    try:
-        (tmp_path / "p").mkdir()
-        (tmp_path / "p/tuxiv.config").write_text(f"""entrypoint:
-    - upper
-environment:
-    name: lab
-    channels: pytorch
-    dependencies:
-        - pip
-        - conda-forge::upper=2
-        - pip: ["bare!={int.from_bytes(os.urandom(3))}"]
-job:
-    name: tux
-    general: [nodes=1, mem=100M]
-""")
-        r = me.run("submit", "-f", cwd=tmp_path / "p", timeout=300)
-        assert r.stdout.endswith("bare speaks\n") and "Conda's packages are taken from Python's index" in r.stderr
-        (tmp_path / "p/tuxiv.config").write_text("entrypoint: upper\nenvironment: {dependencies: [python=3.6, upper]}\n")
-        r = me.run("submit", "-f", cwd=tmp_path / "p", check=False, timeout=300)
-        assert r.returncode == 1 and "has no python3.6" in r.stderr and "It has: python3" in r.stderr, r.stderr
-    finally:
-        os.unlink(conf)
-
-
 @pytest.mark.feature("E4.2")
 @pytest.mark.parametrize("command,cause,last", [
     ("echo one; echo two; exit 3", "exit code 3", "two"), ("echo mine; kill -9 $$", "ended by signal 9 (KILL)", "mine"),

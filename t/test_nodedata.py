@@ -304,7 +304,7 @@ def test_nodes_hold_a_copy_before_a_job_comes(pool, tmp_path):
 
 
 @pytest.mark.embedded
-@pytest.mark.feature("D6.3", "D6.4", "D6.5")
+@pytest.mark.feature("D6.3", "D6.4", "D6.5", "E1.9")
 def test_pods_and_runs_go_where_it_lies_and_find_it(pool, tmp_path):
     """One data set is everybody's and one a group's; each lies on one node."""
     first, second = pool.nodes[:2]
@@ -338,3 +338,8 @@ def test_pods_and_runs_go_where_it_lies_and_find_it(pool, tmp_path):
         (d / "tandem.yaml").write_text("data: {mine: /datasets/closed}\nconstraint: r0|r1\nrun: cat $TANDEM_DATA/mine/text; hostname\n")
         r = me.run("submit", "-f", cwd=d)
         assert r.stdout.endswith(f"of all\n{first}\n"), r.stdout
+        # By the name that TACC's files have, and where they look for it.
+        (d / "tandem.yaml").unlink()
+        (d / "tuxiv.config").write_text("entrypoint: ['cat ${TACC_USERDIR}/Open/text $TANDEM_DATA/Open/text; hostname']\ndatasets: [Open]\n")
+        r = me.run("submit", "-f", cwd=d)
+        assert r.stdout.endswith(f"of all\nof all\n{second}\n"), r.stdout

@@ -56,12 +56,11 @@ def test_a_directory_is_shipped_and_runs_as_the_person(pool, me, project):
     assert st.st_uid == 1000 and st.st_mode & 0o777 == 0o755 and not os.path.islink(there(pool, run, "link.sh"))
     assert me.run("logs", run).stdout.startswith("hello from researcher")
 
-    # Unchanged, nothing travels; one changed file is all that does.
-    r = me.run("submit", "--", "true", cwd=project)
-    assert "0.0 MB sent" in r.stderr
+    # Unchanged, nothing travels, and nothing is read as soon as the files are not brand-new; one changed file is all that does and is.
+    wait_for("nothing is read", lambda: "; 0 read, 0.0 MB sent" in me.run("submit", "--", "true", cwd=project).stderr)
     (project / "keep.bin").write_bytes(os.urandom(3_000_000))
     r = me.run("submit", "--", "true", cwd=project)
-    assert "3.0 MB sent" in r.stderr
+    assert "; 1 read, 3.0 MB sent" in r.stderr
 
 
 @pytest.mark.feature("E1.5", "E1.6")
@@ -127,7 +126,8 @@ def test_tuxiv_conf_as_it_is(pool, me, tmp_path):
     """The forms of TACC's public examples: a line that begins with an option goes on with the one before."""
     d = tmp_path / "tux"
     d.mkdir()
-    (d / "main.sh").write_text('echo "args $*"; echo "$TACC_WORKDIR" "$TACC_SLURM_USERLOG"; echo nodes $SLURM_JOB_NUM_NODES tasks $SLURM_NTASKS gpus $CUDA_VISIBLE_DEVICES')
+    (d / "main.sh").write_text('echo "args $*"; echo "$TACC_WORKDIR" "$TACC_SLURM_USERLOG"; echo nodes $SLURM_JOB_NUM_NODES tasks $SLURM_NTASKS gpus $CUDA_VISIBLE_DEVICES; ls $TANDEM_DATA/OpenRoadMap')
+    me.run("upload", d / "main.sh", "OpenRoadMap/")  # the pool keeps none of this name on its nodes: it is the home's
     (d / "tuxiv.config").write_text("""entrypoint:
     - sh ${TACC_WORKDIR}/main.sh
     - --task_index=0
@@ -150,11 +150,11 @@ job:
 datasets:
     - OpenRoadMap
 """)
-    r = me.run("submit", "-f", "--environment", "none", cwd=d)  # with it: test_environments.py
+    r = me.run("submit", "-f", "--environment", "none", cwd=d)  # with it: test_conda.py
     run = r.stdout.split()[1].rstrip(":")
     assert run.startswith("test-") and "args --task_index=0 --batch_size=1" in r.stdout and "nodes 2 tasks 4 gpus 0" in r.stdout, r.stdout
     assert f"/tandem/runs/{run} /home/researcher/tandem/runs/{run}/slurm_log" in r.stdout
-    assert "datasets: none" in r.stderr
+    assert r.stdout.endswith("\nmain.sh\n")
 
 
 @pytest.mark.feature("E1.8")

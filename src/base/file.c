@@ -145,6 +145,8 @@ static int rm_at(struct removal *w, int dirfd, const char *name, dev_t dev, int 
 		return td_fail(err, TD_INTERNAL, "remove %s: another file system is mounted there", name);
 	}
 
+	if ((st.st_mode & S_IRWXU) != S_IRWXU) // whoever may remove it may have closed it to himself
+		fchmod(fd, (st.st_mode & 07777) | S_IRWXU);
 	DIR *d = fdopendir(fd);
 	if (!d) {
 		close(fd);

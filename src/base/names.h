@@ -160,6 +160,11 @@
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
 #define TD_LABEL_CLIQUE "nvidia.com/gpu.clique" // by NVIDIA's feature discovery: which GPUs NVLink joins over nodes
+// The same, of the newest CUDA that a node's driver can do; in two spellings.
+#define TD_LABEL_CUDA_MAJOR "nvidia.com/cuda.runtime-version.major"
+#define TD_LABEL_CUDA_MINOR "nvidia.com/cuda.runtime-version.minor"
+#define TD_LABEL_CUDA_OLD_MAJOR "nvidia.com/cuda.runtime.major"
+#define TD_LABEL_CUDA_OLD_MINOR "nvidia.com/cuda.runtime.minor"
 
 // ---- a SlurmCluster's objects ----
 #define TD_LABEL_NAME "app.kubernetes.io/name"

@@ -433,10 +433,10 @@ int td_jobfile_tuxiv(const char *text, size_t len, const char *name, yyjson_mut_
 		td_jm_del(m.o, "tasksPerNode");
 		td_jm_int(d, m.o, "tasks", all);
 	}
-	if ((r = td_jobenv_tuxiv(td_jget(root, "environment"), d, notes, err)))
+	if ((r = td_jobenv_tuxiv(td_jget(root, "environment"), d, err)))
 		return r;
-	if (yyjson_arr_size(td_jget(root, "datasets")))
-		td_strv_add(notes, "datasets: none are fetched; put them into your home (`tandem upload`)");
+	if (td_jget(root, "datasets") && (r = td_jobdata_tuxiv(td_jget(root, "datasets"), d, err)))
+		return r;
 	*ret = td_steal(d);
 	return 0;
 }

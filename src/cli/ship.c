@@ -21,6 +21,7 @@ void td_ship_done(struct td_ship *s)
 	free(s->files);
 	free(s->chunks);
 	free(s->dir);
+	td_ship_seen_free(s->seen);
 	td_strv_done(&s->skipped);
 	*s = (struct td_ship){0};
 }
@@ -40,6 +41,63 @@ static ssize_t read_at(int fd, char *p, size_t want, long long at)
 	return (ssize_t)got;
 }
 
+static int one_more(struct td_ship *s, const char *path, const struct stat *st, struct td_error *err)
+{
+	if (s->n == FILES_MOST)
+		return td_fail(err, TD_INVALID,
+			       "more than %d files: name what is not needed in .tandemignore, one pattern a line",
+			       FILES_MOST);
+	if (s->n == s->cap)
+		s->files = td_realloc(s->files, (s->cap = s->cap ? 2 * s->cap : 256) * sizeof(*s->files));
+	s->files[s->n++] =
+		(struct td_ship_file){.path = td_strdup(path), .exec = (st->st_mode & 0100) != 0, .first = s->n_chunks};
+	return 0;
+}
+
+// The next chunk of the last file.
+static struct td_ship_chunk *one_chunk(struct td_ship *s, long long at, size_t size)
+{
+	if (s->n_chunks == s->cap_chunks)
+		s->chunks = td_realloc(s->chunks,
+				       (s->cap_chunks = s->cap_chunks ? 2 * s->cap_chunks : 256) * sizeof(*s->chunks));
+	struct td_ship_chunk *c = &s->chunks[s->n_chunks++];
+	*c = (struct td_ship_chunk){.file = s->n - 1, .at = at, .size = (unsigned)size};
+	s->files[s->n - 1].n++;
+	s->bytes += (long long)size;
+	return c;
+}
+
+// Adds a file that an earlier command read, and that is as it was. False: it must be read.
+static bool known(struct td_ship *s, const char *path, const struct stat *st)
+{
+	size_t n, want = (size_t)((st->st_size + CHUNK - 1) / CHUNK);
+	const char *hashes = s->seen ? td_ship_seen_find(s->seen, path, st, &n) : NULL;
+	if (!hashes || n != want || one_more(s, path, st, NULL))
+		return false;
+	td_ship_seen_add(s->seen, path, st, hashes, n);
+	for (size_t i = 0; i < n; i++) {
+		long long at = (long long)i * CHUNK, left = (long long)st->st_size - at;
+		struct td_ship_chunk *c = one_chunk(s, at, left < CHUNK ? (size_t)left : CHUNK);
+		memcpy(c->hash, hashes + i * (sizeof(c->hash) - 1), sizeof(c->hash) - 1);
+	}
+	return true;
+}
+
+// What was read of it counts for the next command only if nobody changed it meanwhile.
+static void remember(struct td_ship *s, int fd, const struct stat *before)
+{
+	const struct td_ship_file *f = &s->files[s->n - 1];
+	struct stat now;
+	td_auto_buf struct td_buf b = {0};
+	if (!s->seen || fstat(fd, &now) < 0 || now.st_size != before->st_size ||
+	    memcmp(&now.st_mtim, &before->st_mtim, sizeof(now.st_mtim)) != 0 ||
+	    memcmp(&now.st_ctim, &before->st_ctim, sizeof(now.st_ctim)) != 0)
+		return;
+	for (size_t i = 0; i < f->n; i++)
+		td_buf_puts(&b, s->chunks[f->first + i].hash);
+	td_ship_seen_add(s->seen, f->path, &now, td_buf_str(&b), f->n);
+}
+
 int td_ship_add(struct td_ship *s, const char *path, struct td_error *err)
 {
 	td_auto_free char *full = td_asprintf("%s/%s", s->dir, path), *buf = td_malloc(CHUNK);
@@ -49,30 +107,20 @@ int td_ship_add(struct td_ship *s, const char *path, struct td_error *err)
 		return td_fail_errno(err, TD_INVALID, errno, "read %s", path);
 	if (!S_ISREG(st.st_mode))
 		return td_fail(err, TD_INVALID, "%s is no plain file", path);
-	if (s->n == FILES_MOST)
-		return td_fail(err, TD_INVALID,
-			       "more than %d files: name what is not needed in .tandemignore, one pattern a line",
-			       FILES_MOST);
-	if (s->n == s->cap)
-		s->files = td_realloc(s->files, (s->cap = s->cap ? 2 * s->cap : 256) * sizeof(*s->files));
-	struct td_ship_file *f = &s->files[s->n];
-	*f = (struct td_ship_file){.path = td_strdup(path), .exec = (st.st_mode & 0100) != 0, .first = s->n_chunks};
-	s->n++;
+	int r = one_more(s, path, &st, err);
+	if (r)
+		return r;
+	s->read++;
 	for (long long at = 0;;) {
 		ssize_t n = read_at(fd, buf, CHUNK, at);
 		if (n < 0)
 			return td_fail_errno(err, TD_INVALID, errno, "read %s", path);
-		if (!n)
+		if (!n) {
+			remember(s, fd, &st);
 			return 0;
-		if (s->n_chunks == s->cap_chunks)
-			s->chunks = td_realloc(s->chunks, (s->cap_chunks = s->cap_chunks ? 2 * s->cap_chunks : 256) *
-								  sizeof(*s->chunks));
-		struct td_ship_chunk *c = &s->chunks[s->n_chunks++];
-		*c = (struct td_ship_chunk){.file = s->n - 1, .at = at, .size = (unsigned)n};
-		td_sha256_hex(buf, (size_t)n, c->hash);
-		f->n++;
+		}
+		td_sha256_hex(buf, (size_t)n, one_chunk(s, at, (size_t)n)->hash);
 		at += n;
-		s->bytes += n;
 		if (s->progress)
 			s->progress(s->ctx, "reading", s->bytes, 0);
 	}
@@ -133,6 +181,8 @@ static int walk(struct td_ship *s, struct td_ignore *ig, const char *dir, int de
 			td_strv_addf(&s->skipped, "%s: %s", path, is_dir ? "a link to a directory" : "no plain file");
 			continue;
 		}
+		if (!is_dir && known(s, path, &st))
+			continue;
 		int r = is_dir ? walk(s, ig, path, depth + 1, err) : td_ship_add(s, path, err);
 		if (r)
 			return r;
@@ -143,7 +193,12 @@ static int walk(struct td_ship *s, struct td_ignore *ig, const char *dir, int de
 int td_ship_walk(struct td_ship *s, struct td_error *err)
 {
 	td_auto(td_ignore_free) struct td_ignore *ig = td_ignore_new();
-	return walk(s, ig, "", 0, err);
+	td_ship_seen_free(s->seen);
+	s->seen = td_ship_seen_new(s->dir, s->clock ? s->clock : &td_clock_system);
+	int r = walk(s, ig, "", 0, err);
+	if (!r)
+		td_ship_seen_keep(s->seen);
+	return r;
 }
 
 // ---- sending ----

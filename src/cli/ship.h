@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/client.h"
+#include "cli/shipseen.h"
 
 struct td_ship_chunk {
 	char hash[65];
@@ -22,14 +23,17 @@ struct td_ship {
 	struct td_ship_chunk *chunks;
 	size_t n_chunks, cap_chunks;
 	long long bytes;
-	struct td_strv skipped; // links and the like, with why
+	size_t read;                  // how many files were read, rather than known from an earlier command
+	struct td_ship_seen *seen;    // set by td_ship_walk
+	const struct td_clock *clock; // NULL: the system's
+	struct td_strv skipped;       // links and the like, with why
 	// Says how far it is: `done` of `all` bytes. May be NULL.
 	void (*progress)(void *ctx, const char *what, long long done, long long all);
 	void *ctx;
 };
 void td_ship_done(struct td_ship *s);
 #define td_auto_ship __attribute__((cleanup(td_ship_done)))
-// Finds and hashes the files of s->dir, without what .gitignore and .tandemignore name, .git and
+// Finds and hashes the files of s->dir (those that did not change since the last time are not read), without what .gitignore and .tandemignore name, .git and
 // .tandem.
 int td_ship_walk(struct td_ship *s, struct td_error *err);
 // Adds one file.

@@ -190,8 +190,8 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	if ((r = request(c, w->schedule ? "/api/v1/schedules" : "/api/v1/runs", d, ret, err)))
 		return r;
 	if (!w->output && !w->no_code)
-		fprintf(stderr, "%zu file%s, %.1f MB; %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s", (double)s.bytes / 1e6,
-			(double)sent / 1e6);
+		fprintf(stderr, "%zu file%s, %.1f MB; %zu read, %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s",
+			(double)s.bytes / 1e6, s.read, (double)sent / 1e6);
 	return 0;
 }
 
@@ -247,7 +247,8 @@ int td_submit_main(int argc, char **argv)
 		{.name = "environment",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&w.environment),
-		 .help = "Python packages, made once and kept (default: requirements.txt); none: without"},
+		 .help = "packages, made once and kept (default: requirements.txt, or Conda's environment.yml); none: "
+			 "without"},
 		{.name = "checkpoints",
 		 .value = "N",
 		 TD_OPT_INT(&w.checkpoints, 1, 100),
@@ -311,7 +312,7 @@ int td_submit_main(int argc, char **argv)
 	td_auto_client struct td_client c = {0};
 	td_auto(td_json_unref) struct td_json *run = NULL;
 	const struct td_jobenv_in env = {.dir = w.dir, .asked = w.environment, .look = !w.no_code};
-	bool found_env = false;
+	const char *found_env = NULL;
 	int r = job_of(&w, words, command, &job, &err);
 	if (!r)
 		r = override(&w, job, &err);
@@ -326,7 +327,7 @@ int td_submit_main(int argc, char **argv)
 	if (!r && w.schedule && w.follow)
 		r = td_fail(&err, TD_INVALID, "--follow: a schedule has no log yet; its runs have");
 	if (found_env && !r && !w.output)
-		fputs("note: with the Python packages of requirements.txt (--environment none: without).\n", stderr);
+		fprintf(stderr, "note: with the packages of %s (--environment none: without).\n", found_env);
 	if (!r)
 		r = td_client_open(&c, &err);
 	if (!r)

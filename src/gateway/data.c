@@ -4,9 +4,11 @@
 #include "gateway/need.h"
 
 #include "api/kinds.h"
+#include "gateway/jobs.h"
 #include "gateway/path.h"
 #include "http/pki.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { KEY_LEN = 20 };
@@ -101,6 +103,32 @@ static int held(const char *path, const char *name, struct td_strv *ret, struct 
 	return 0;
 }
 
+// What the pool holds by this name on its nodes, else a directory of the home: it becomes an entry of *b. The "+" has the
+// run find it at ~/NAME too, where files of tuxiv look for it.
+static int public(struct td_gateway_ask *q, const char *name, const char *set, struct td_buf *b,
+		  struct td_strv *ret_held, struct td_error *err)
+{
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, err);
+	if (!s)
+		return err ? err->code : TD_TRANSIENT;
+	td_auto_free char *lower = td_strdup(set), *path = NULL;
+	for (char *p = lower; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	td_auto_free char *feature = td_asprintf("data.%s", lower);
+	for (size_t i = 0; i < s->nodes.n && !path; i++) {
+		td_auto_strv struct td_strv have = {0};
+		td_strv_split(&have, s->nodes.v[i].features ? s->nodes.v[i].features : "", ',');
+		if (td_strv_has(&have, feature))
+			path = td_asprintf("/datasets/%s", lower);
+	}
+	td_buf_printf(b, "%s%s%s=", b->len ? " " : "", path ? "+" : "", name);
+	if (path)
+		td_buf_puts(b, path);
+	else
+		td_buf_printf(b, "%s/%s", q->user.home, set);
+	return path ? held(path, name, ret_held, err) : 0;
+}
+
 int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_data,
 		       struct td_strv *ret_held, struct td_error *err)
 {
@@ -110,16 +138,21 @@ int td_gateway_data_of(struct td_gateway_ask *q, const yyjson_val *job, struct t
 	size_t i, n;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(job, "data"), i, n, v) {
-		const char *name = td_jstr(v, "name"), *path = td_jstr(v, "path");
+		const char *name = td_jstr(v, "name"), *path = td_jstr(v, "path"), *set = td_jstr(v, "dataset");
 		int r = td_gateway_name_check("data set", name, err);
 		if (r)
 			return r;
 		const char *s3 = td_jstr(v, "s3");
-		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") + !!s3 != 1)
-			return wrong(name, "say where it is: path, url, git or s3, one of them", err);
+		if (!!path + !!td_jstr(v, "url") + !!td_jstr(v, "git") + !!s3 + !!set != 1)
+			return wrong(name, "say where it is: path, dataset, url, git or s3, one of them", err);
 		if (!s3 &&
 		    (td_jget(v, "endpoint") || td_jget(v, "region") || td_jget(v, "revision") || td_jget(v, "profile")))
 			return wrong(name, "endpoint, region, revision and profile go with s3", err);
+		if (set) {
+			if ((r = public(q, name, set, &b, ret_held, err)))
+				return r;
+			continue;
+		}
 		if (path && copies && (r = held(path, name, ret_held, err)))
 			return r;
 		if (path)

@@ -106,6 +106,29 @@ int td_home_chunks(char **argv, struct td_error *err)
 	return 0;
 }
 
+// Appends the whole file, by the kernel or the file server itself where they can.
+static int copy_all(int in, int out, size_t size, struct td_error *err)
+{
+	char buf[65536];
+	bool kernel = true;
+	for (size_t done = 0; done < size;) {
+		ssize_t n = kernel ? copy_file_range(in, NULL, out, NULL, size - done, 0)
+				   : read(in, buf, sizeof(buf) < size - done ? sizeof(buf) : size - done);
+		int r = !kernel && n > 0 ? td_write_all(out, buf, (size_t)n, err) : 0;
+		if (r)
+			return r;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0 && kernel)
+			kernel = false; // these two file systems cannot
+		else if (n <= 0)
+			return td_fail_errno(err, TD_INTERNAL, n ? errno : EIO, "read");
+		else
+			done += (size_t)n;
+	}
+	return 0;
+}
+
 static int append(int out, const char *hash, struct td_error *err)
 {
 	char path[sizeof(TD_HOME_CHUNKS) + HASH + 8];
@@ -113,14 +136,17 @@ static int append(int out, const char *hash, struct td_error *err)
 		return td_fail(err, TD_INVALID, "\"%.80s\" is no SHA-256 in hex", hash ? hash : "");
 	chunk_path(hash, path);
 	struct td_error e = TD_ERROR_INIT;
-	td_auto_buf struct td_buf b = {0};
-	int r = td_home_get(path, TD_HOME_CHUNK_MAX, &b, &e);
-	if (r == TD_NOT_FOUND)
+	struct stat st;
+	td_auto_close int in = td_home_at(path, O_RDONLY | O_NONBLOCK, 0, &e);
+	if (in == TD_NOT_FOUND)
 		return td_fail(err, TD_CONFLICT, "chunk %.12s… is not here: send it first", hash);
-	if (r)
-		return td_fail(err, r, "%s", e.msg);
-	utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); // it was used: it stays
-	return td_write_all(out, td_buf_str(&b), b.len, err);
+	if (in < 0)
+		return td_fail(err, in, "%s", e.msg);
+	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > TD_HOME_CHUNK_MAX)
+		return td_fail(err, TD_INVALID, "%s is no chunk", path);
+	futimens(in, NULL); // it was used: it stays
+	int r = copy_all(in, out, (size_t)st.st_size, err);
+	return r ? td_wrap(err, "chunk %.12s…", hash) : 0;
 }
 
 int td_home_assemble(int dir, const char *path, const void *chunks, bool exec, struct td_error *err)

@@ -85,7 +85,9 @@ static int environment(const struct td_gateway_plan_in *in, const yyjson_val *st
 	td_strv_addf(&b->env, "TANDEM_STEP=%s", name);
 	if (in->hub)
 		td_strv_addf(&b->env, "TANDEM_HUB=%s", in->hub);
-	if (in->env)
+	if (in->env && strchr(in->env, '='))
+		td_strv_addf(&b->env, "TANDEM_ENVS=%s", in->env);
+	else if (in->env)
 		td_strv_addf(&b->env, "TANDEM_ENV=%s/tandem/envs/%s", in->home, in->env);
 	if (in->data)
 		td_strv_addf(&b->env, "TANDEM_DATASETS=%s", in->data);

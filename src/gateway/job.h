@@ -23,7 +23,7 @@ struct td_gateway_plan_in {
 	const char *id;        // of the run
 	const char *user, *home;
 	const char *hub;                 // the federation whose hub lets it begin; NULL: it begins by itself
-	const char *env;                 // key of its environment; NULL: none
+	const char *env;                 // key of its environment, or "ARCH=KEY ARCH=KEY"; NULL: none
 	const struct td_strv *node_data; // those of its data sets that nodes hold; NULL: none
 	const char *data;                // its data sets, "NAME=KEY NAME=/PATH"; NULL: none
 };

@@ -20,6 +20,9 @@ void td_gateway_needs_done(struct td_gateway_needs *l)
 		free(l->v[i].step);
 		free(l->v[i].key);
 		free(l->v[i].want);
+		free(l->v[i].partition);
+		free(l->v[i].constraints);
+		td_strv_done(&l->v[i].avoid);
 		td_strv_done(&l->v[i].env);
 	}
 	free(l->v);
@@ -74,10 +77,11 @@ static int make(struct td_gateway_ask *q, struct td_slurm *client, struct td_gat
 				   .comment = mark,
 				   .dependency = "singleton",
 				   .memory_mb = n->memory_mb,
-				   .partition = like->partition,
+				   .partition = n->apart ? n->partition : like->partition,
 				   .account = like->account,
 				   .qos = like->qos,
-				   .constraints = like->constraints,
+				   .constraints = n->apart ? n->constraints : like->constraints,
+				   .exclude = &n->avoid,
 				   .reservation = like->reservation,
 				   .env = n->env};
 	n->env = (struct td_strv){0};

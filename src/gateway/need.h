@@ -19,9 +19,13 @@ struct td_gateway_need {
 	const char *place, *kind; // "envs", "environment"
 	char *step;               // as the run's list of steps shows it
 	char *key;
-	char *want;             // text for .want/KEY
-	const char *script;     // of programs/
-	struct td_strv env;     // of its job
+	char *want;         // text for .want/KEY
+	const char *script; // of programs/
+	struct td_strv env; // of its job
+	// Its job goes to this partition and constraint (NULL: any) in place of the run's, and to none of these nodes.
+	bool apart;
+	char *partition, *constraints;
+	struct td_strv avoid;
 	int64_t memory_mb, job; // job: set by td_gateway_needs_get; 0: it is there
 };
 struct td_gateway_needs {
@@ -34,7 +38,7 @@ void td_gateway_needs_done(struct td_gateway_needs *l);
 struct td_gateway_need *td_gateway_need_add(struct td_gateway_needs *l);
 
 // What a run's `job` says under `environment` (env.c) and `data` (data.c), with its keys. Asks for nothing
-// to be made. *ret_env: key of the environment, *ret_data: "NAME=KEY NAME=/PATH"; the caller frees them;
+// to be made. *ret_env: key of the environment, or "ARCH=KEY ARCH=KEY" where nodes are of several architectures, *ret_data: "NAME=KEY NAME=/PATH"; the caller frees them;
 // NULL: none.
 int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_env,
 		      struct td_error *err);

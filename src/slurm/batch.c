@@ -48,6 +48,8 @@ char *td_slurm_batch_body(const struct td_slurm_batch *b)
 	if (b->gpus > 0)
 		td_jm_strf(d, j, "tres_per_node", "gres/gpu%s%s:%" PRId64, b->gpu_type ? ":" : "",
 			   b->gpu_type ? b->gpu_type : "", b->gpus);
+	for (size_t i = 0; b->exclude && i < b->exclude->n; i++)
+		yyjson_mut_arr_append(td_jm_arr(d, j, "excluded_nodes"), yyjson_mut_strcpy(d, b->exclude->v[i]));
 	if (b->time_limit_min > 0)
 		number(d, j, "time_limit", b->time_limit_min);
 	if (b->begin > 0)

@@ -10,14 +10,15 @@ struct td_slurm_batch {
 	const char *name, *script; // script: the whole text
 	const char *cwd, *output;  // absolute; output may hold %j, %A and %a
 	const char *account, *partition, *qos, *constraints, *reservation, *dependency, *comment;
-	const char *array;    // "0-3%2"
-	int64_t uid;          // the person's number; 0: not sent
-	struct td_strv env;   // "NAME=value"
-	int64_t nodes, tasks; // 0: 1
-	int64_t cpus;         // per task; 0: 1
-	int64_t memory_mb;    // per node; 0: 1024, because a job that says nothing takes all (S-T10)
-	int64_t gpus;         // per node
-	const char *gpu_type; // "h100"; NULL: any
+	const struct td_strv *exclude; // names of nodes that it does not get; NULL: none
+	const char *array;             // "0-3%2"
+	int64_t uid;                   // the person's number; 0: not sent
+	struct td_strv env;            // "NAME=value"
+	int64_t nodes, tasks;          // 0: 1
+	int64_t cpus;                  // per task; 0: 1
+	int64_t memory_mb;             // per node; 0: 1024, because a job that says nothing takes all (S-T10)
+	int64_t gpus;                  // per node
+	const char *gpu_type;          // "h100"; NULL: any
 	int64_t time_limit_min;
 	int64_t begin; // epoch seconds: not before
 	bool requeue;

@@ -1,14 +1,23 @@
 // rows: E1.8 E1.9 E1.2 E2.1
 // Job files, and which files are shipped.
+#include "base/file.h"
 #include "cli/ignore.h"
+#include "cli/jobenv.h"
 #include "cli/jobfile.h"
+#include "cli/ship.h"
+
+#include <dirent.h>
+#include <fcntl.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -58,7 +67,7 @@ static void wrong_fields_are_named(void **state)
 		{"- a\n", "one YAML document"},
 		{"run: x\nenvironment: 3\n", "environment: give a file"},
 		{"run: x\ndata: [a]\n", "data: give NAME: PATH"},
-		{"run: x\ndata: {a: {URL: x}}\n", "data: a: URL: there are path, url"},
+		{"run: x\ndata: {a: {URL: x}}\n", "data: a: URL: there are path, dataset, url"},
 		{"run: x\nenvironment: []\n", "environment: packages: give a list"},
 		{"run: x\nenvironment: {pip: y}\n", "environment: pip: there is no such field"},
 	};
@@ -86,8 +95,9 @@ static void tuxiv(void **state)
 		"{\"name\":\"my-dir\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"A='0' python "
 		"${TACC_WORKDIR}/m.py "
 		"--epoch=3\",\"echo done\"],\"nodes\":2,\"cpus\":10,\"gpus\":2,\"gpuType\":\"a100\",\"minutes\":4441,"
-		"\"tasks\":8}]}");
-	assert_int_equal(notes.n, 3);
+		"\"tasks\":8}],\"environment\":{\"conda\":[\"python=3.6.9\"],\"channels\":[\"x\"]},"
+		"\"data\":[{\"name\":\"mnist\",\"dataset\":\"mnist\"}]}");
+	assert_int_equal(notes.n, 1);
 
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *none = NULL;
@@ -117,16 +127,139 @@ static void environments(void **state)
 	assert_non_null(strstr(data, "\"data\":[{\"name\":\"a\",\"path\":\"~/sets\"},{\"name\":\"b\",\"url\":\"u\","
 				     "\"sha256\":\"s\",\"unpack\":true}]"));
 
-	static const char conda[] = "entrypoint: [x]\nenvironment:\n  dependencies:\n  - python=3.12.1\n  - pip\n"
-				    "  - pytorch::pytorch=2.1=py312_0\n  - numpy=1.26\n  - scipy>=1.0\n  - pandas\n"
-				    "  - six==1.1\n  - pip: [rich, 'black==24.*']\n";
+	static const char conda[] = "entrypoint: [x]\nenvironment:\n  name: any\n  channels: [pytorch, conda-forge]\n"
+				    "  dependencies:\n  - python=3.12.1\n  - pytorch::pytorch=2.1=py312_0\n"
+				    "  - scipy>=1.0\n  - pip: [rich, 'black==24.*']\n";
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
 	td_auto_strv struct td_strv notes = {0};
 	assert_int_equal(td_jobfile_tuxiv(conda, strlen(conda), "d", &d, &notes, NULL), 0);
 	td_auto_free char *s = td_json_mut_text(td_jm_get(yyjson_mut_doc_get_root(d), "environment"), NULL);
-	assert_string_equal(s, "{\"packages\":[\"torch==2.1\",\"numpy==1.26.*\",\"scipy>=1.0\",\"pandas\",\"six==1.1\","
-			       "\"rich\",\"black==24.*\"],\"python\":\"3.12\"}");
-	assert_int_equal(notes.n, 1);
+	assert_string_equal(s, "{\"conda\":[\"python=3.12.1\",\"pytorch::pytorch=2.1=py312_0\",\"scipy>=1.0\"],"
+			       "\"packages\":[\"rich\",\"black==24.*\"],\"channels\":[\"pytorch\",\"conda-forge\"]}");
+	assert_int_equal(notes.n, 0);
+}
+
+static char *put(const char *dir, const char *name, const char *text)
+{
+	char *path = td_asprintf("%s/%s", dir, name);
+	assert_int_equal(td_file_write(path, text, strlen(text), 0644, NULL), 0);
+	return path;
+}
+
+// What the API is given for a tandem.yaml in dir, or the words of the refusal.
+static char *resolved(const char *dir, const char *text, const char *asked)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+	td_auto_strv struct td_strv notes = {0};
+	const struct td_jobenv_in in = {dir, asked, true};
+	const char *found;
+	assert_int_equal(td_jobfile_tandem(text, strlen(text), "d", &d, &notes, NULL), 0);
+	if (td_jobenv_resolve(&in, d, &found, &e))
+		return td_strdup(e.msg);
+	yyjson_mut_val *env = td_jm_get(yyjson_mut_doc_get_root(d), "environment"),
+		       *vars = td_jm_get(yyjson_mut_doc_get_root(d), "steps");
+	td_auto_free char *a = env ? td_json_mut_text(env, NULL) : td_strdup("none"), *b = td_json_mut_text(vars, NULL);
+	return td_asprintf("%s%s%s", found ? found : "", a, strstr(b, "LOUD") ? strstr(b, "\"env\"") : "");
+}
+
+static void condas_files(void **state)
+{
+	char dir[] = "/tmp/td-jobenv-XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	td_auto_free char *yml = put(dir, "environment.yml",
+				     "name: a\nchannels: lab\ndependencies:\n- python=3.12\n- pip:\n  - -r more.txt\n"
+				     "  - rich\nvariables: {LOUD: 1}\n"),
+			  *more = put(dir, "more.txt", "# these\nblack==24.1\n"),
+			  *lock = put(dir, "conda.lock",
+				      "# linux-64\n@EXPLICIT\nhttps://c.example/l/linux-64/a-1-0.conda#sha256:00\n"),
+			  *pip = put(dir, "only.yaml", "dependencies: [{pip: [x]}]\n"),
+			  *bad = put(dir, "bad.yml", "name: x\n");
+	static const struct {
+		const char *text, *asked, *is;
+	} v[] = {
+		{"run: x\n", NULL,
+		 "environment.yml{\"requirements\":[\"black==24.1\",\"rich\"],\"conda\":[\"python=3.12\"],"
+		 "\"channels\":[\"lab\"]}\"env\":{\"LOUD\":\"1\"}}]"},
+		{"run: x\nenvironment: {conda: [a=1, {pip: [b]}], channels: [c, d], cuda: 12.4, index: ~/w}\n", NULL,
+		 "{\"requirements\":[\"b\"],\"index\":\"~/"
+		 "w\",\"cuda\":\"12.4\",\"conda\":[\"a=1\"],\"channels\":[\"c\",\"d\"]}"},
+		{"run: x\nenvironment: conda.lock\n", NULL,
+		 "{\"conda\":[\"https://c.example/l/linux-64/a-1-0.conda#sha256:00\"]}"},
+		{"run: x\nenvironment: [a]\n", "only.yaml", "{\"requirements\":[\"x\"],\"conda\":[\"pip\"]}"},
+		{"run: x\nenvironment: bad.yml\n", NULL,
+		 "bad.yml: it has no `dependencies`: an environment of Conda is "},
+		{"run: x\n", "none", "none"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *s = resolved(dir, v[i].text, v[i].asked);
+		if (strncmp(s, v[i].is, strlen(v[i].is)) != 0)
+			fail_msg("%s: %s", v[i].text, s);
+	}
+	assert_int_equal(td_rm_rf(dir, NULL), 0);
+}
+
+// How many of the directory's files are read.
+static size_t reads(const char *dir, const struct td_clock_manual *clock)
+{
+	td_auto_ship struct td_ship s = {.dir = td_strdup(dir), .clock = &clock->clock};
+	assert_int_equal(td_ship_walk(&s, NULL), 0);
+	assert_int_equal(s.n, 3);
+	assert_string_equal(s.files[1].path, "b");
+	assert_int_equal(s.files[1].n, 1);
+	assert_string_equal(s.chunks[s.files[1].first].hash,
+			    "b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"); // "foo\n"
+	return s.read;
+}
+
+static void what_did_not_change_is_not_read_again(void **state)
+{
+	char dir[] = "/tmp/td-ship-XXXXXX", cache[] = "/tmp/td-seen-XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	assert_non_null(mkdtemp(cache));
+	setenv("XDG_CACHE_HOME", cache, 1);
+	td_auto_free char *a = put(dir, "a", ""), *b = put(dir, "b", "foo\n"), *c = put(dir, "c", "bar\n");
+	// Those that just changed are read again, until they are a while old: their times say too little before.
+	struct td_clock_manual clock;
+	struct stat st;
+	assert_int_equal(stat(a, &st), 0);
+	td_clock_manual_init(&clock, (int64_t)st.st_ctim.tv_sec * 1000 + 500);
+	assert_int_equal(reads(dir, &clock), 3);
+	assert_int_equal(reads(dir, &clock), 3);
+	td_clock_manual_add(&clock, 60000);
+	assert_int_equal(reads(dir, &clock), 3);
+	assert_int_equal(reads(dir, &clock), 0);
+	assert_int_equal(reads(dir, &clock), 0);
+
+	// The same size and time of content: the inode's time tells.
+	assert_int_equal(stat(c, &st), 0);
+	int fd = open(c, O_WRONLY);
+	assert_int_equal(write(fd, "baz\n", 4), 4);
+	const struct timespec times[] = {st.st_atim, st.st_mtim};
+	assert_int_equal(futimens(fd, times), 0);
+	close(fd);
+	assert_int_equal(reads(dir, &clock), 1);
+
+	// What is kept is only a hint.
+	td_auto_free char *kept = td_asprintf("%s/tandem", cache);
+	DIR *d = opendir(kept);
+	assert_non_null(d);
+	td_auto_free char *file = NULL;
+	for (struct dirent *e; (e = readdir(d));)
+		if (*e->d_name != '.')
+			file = td_asprintf("%s/%s", kept, e->d_name);
+	closedir(d);
+	td_auto_buf struct td_buf text = {0};
+	assert_int_equal(td_file_read(file, 1 << 20, &text, NULL), 0);
+	for (size_t at = 0; at < text.len; at += 7) { // cut anywhere, or with a letter changed
+		assert_int_equal(td_file_write(file, text.s, at, 0600, NULL), 0);
+		assert_in_range(reads(dir, &clock), 1, 3);
+	}
+	assert_int_equal(td_file_write(file, "tandem files 1\n1 1 1 1 1 1 99999999999999 1 a\n", 45, 0600, NULL), 0);
+	assert_int_equal(reads(dir, &clock), 3);
+	unsetenv("XDG_CACHE_HOME");
+	assert_int_equal(td_rm_rf(dir, NULL), 0);
+	assert_int_equal(td_rm_rf(cache, NULL), 0);
 }
 
 static void times_and_sizes(void **state)
@@ -194,6 +327,8 @@ int main(void)
 		cmocka_unit_test(wrong_fields_are_named),
 		cmocka_unit_test(tuxiv),
 		cmocka_unit_test(environments),
+		cmocka_unit_test(condas_files),
+		cmocka_unit_test(what_did_not_change_is_not_read_again),
 		cmocka_unit_test(times_and_sizes),
 		cmocka_unit_test(ignored_files),
 		cmocka_unit_test(a_pattern_made_to_take_long_ends),

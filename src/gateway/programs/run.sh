@@ -21,7 +21,25 @@ export TACC_WORKDIR="$PWD" TACC_USERDIR="$HOME" TACC_SLURM_USERLOG="$PWD/slurm_l
 if [ -n "${SLURM_ARRAY_TASK_ID:-}" ] && [ -f ".tandem/$TANDEM_STEP.params" ]; then
 	eval "$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" ".tandem/$TANDEM_STEP.params")"
 fi
-if [ -n "${TANDEM_ENV:-}" ]; then
+if [ -n "${TANDEM_ENVS:-}" ]; then
+	# ARCH=KEY of each architecture that nodes of its partition have.
+	for built in $TANDEM_ENVS; do
+		[ "${built%%=*}" != "$(uname -m)" ] || export TANDEM_ENV="$HOME/tandem/envs/${built#*=}"
+	done
+	if [ -z "${TANDEM_ENV:-}" ]; then
+		echo "tandem: this node is $(uname -m), and the environment was made for: $TANDEM_ENVS. Submit again, or name a partition of nodes of one kind." >&2
+		exit 1
+	fi
+fi
+if [ -n "${TANDEM_ENV:-}" ] && [ -d "$TANDEM_ENV/conda-meta" ]; then
+	if [ -z "${TANDEM_ACTIVE:-}" ]; then
+		touch "$TANDEM_ENV/.used" || :
+		# What its packages bring for it is written for bash, where there is one.
+		for shell in /bin/bash /bin/sh; do
+			[ ! -x "$shell" ] || TANDEM_ACTIVE=yes exec "$shell" -c '. "$0/activate" || exit 1; exec /bin/sh "$1"' "$TANDEM_ENV" "$0"
+		done
+	fi
+elif [ -n "${TANDEM_ENV:-}" ]; then
 	# It was there when this was submitted. It may have been deleted since, or the image may have
 	# another Python by now, which finds nothing in it.
 	version=$("$TANDEM_ENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&1)
@@ -32,10 +50,11 @@ if [ -n "${TANDEM_ENV:-}" ]; then
 	. "$TANDEM_ENV/bin/activate" || exit 1
 	touch "$TANDEM_ENV/.used" || :
 fi
-# NAME=KEY of what was fetched, or NAME=/PATH of what lies there already.
+# NAME=KEY of what was fetched, or NAME=/PATH of what lies there already; +NAME=/PATH is wanted at ~/NAME too.
 for set in ${TANDEM_DATASETS:-}; do
 	export TANDEM_DATA="$PWD/.tandem/data"
 	name=${set%%=*} at=${set#*=}
+	home=${name%%[!+]*} name=${name#+}
 	case "$at" in
 	/*) ;;
 	*)
@@ -44,9 +63,11 @@ for set in ${TANDEM_DATASETS:-}; do
 		;;
 	esac
 	if [ ! -e "$at" ]; then
-		echo "tandem: data set $name: there is no $at." >&2
+		echo "tandem: data set $name: there is no $at. Upload it (tandem upload), or have an administrator keep a data set of this name on the nodes." >&2
 		exit 1
 	fi
+	# A link of an earlier run may lead to what is not there any more; anything else of that name is the person's.
+	[ -z "$home" ] || [ -e "$HOME/$name" ] || ln -sfn "$at" "$HOME/$name"
 	mkdir -p "$TANDEM_DATA"
 	[ "$(readlink "$TANDEM_DATA/$name")" = "$at" ] || ln -sfn "$at" "$TANDEM_DATA/$name" || [ -e "$TANDEM_DATA/$name" ] || exit 1
 done

@@ -1,4 +1,4 @@
-// rows: E5.1 E5.3 E1.8 E4.2
+// rows: E5.1 E5.3 E1.8 E4.2 E2.1
 // What a run means for Slurm; which paths are taken; how often one may ask.
 #include "gateway/batch.h"
 #include "gateway/cause.h"
@@ -28,6 +28,29 @@ static int plan(const char *job, struct td_gateway_plan *ret, struct td_error *e
 		kept = NULL;
 	}
 	return r;
+}
+
+static void of_several_architectures_the_job_chooses_on_its_node(void **state)
+{
+	static const char job[] = "{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"]}]}";
+	static const struct {
+		const char *env, *variable;
+	} v[] = {{"k1", "\"TANDEM_ENV=/home/ann/tandem/envs/k1\""},
+		 {"aarch64=k1 x86_64=k2", "\"TANDEM_ENVS=aarch64=k1 x86_64=k2\""}};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(job, strlen(job), &j, NULL), 0);
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		const struct td_gateway_plan_in in = {
+			.job = td_json_root(j), .id = "t-1", .user = "ann", .home = "/home/ann", .env = v[i].env};
+		td_auto_plan struct td_gateway_plan p = {0};
+		td_auto_strv struct td_strv others = {0};
+		assert_int_equal(td_gateway_plan(&in, &p, NULL), 0);
+		td_strv_add(&others, "n7");
+		p.steps[0].batch.exclude = &others;
+		td_auto_free char *body = td_slurm_batch_body(&p.steps[0].batch);
+		assert_non_null(strstr(body, v[i].variable));
+		assert_non_null(strstr(body, "\"excluded_nodes\":[\"n7\"]"));
+	}
 }
 
 static void steps_stand_behind_what_they_need(void **state)
@@ -264,6 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_no_node_has_is_refused_with_its_field),
+		cmocka_unit_test(of_several_architectures_the_job_chooses_on_its_node),
 		cmocka_unit_test(steps_stand_behind_what_they_need),
 		cmocka_unit_test(a_sweep_is_every_combination_once),
 		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
