@@ -116,6 +116,50 @@ def test_a_copy_is_made_after_the_grant_and_is_gone_before_the_next_one(east):
     wait_for("its copy goes with it", lambda: not east.copies())
 
 
+def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
+    pool, there = east.pool, east.there
+    pool.kubectl("create", "namespace", "neighbour")
+    try:
+        for ns, word in (("default", "mine"), ("neighbour", "theirs")):
+            pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key.s", "namespace": ns}, "stringData": {"word": word, "env": word}},
+                       {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf", "namespace": ns}, "data": {"FROM": word}})
+        serve = 'echo "hello $WORD $FROM"; while :; do echo served | nc -l -p 8080 -q 0 || sleep 0.1; done'
+
+        def talks(name, ns="default", secret="key.s", **more):
+            p = east.pod(name, script=serve, cpu="500m", volumes=[
+                {"name": "all", "projected": {"sources": [{"secret": {"name": secret}}, {"configMap": {"name": "conf"}}, {"configMap": {"name": "nowhere", "optional": True}}]}}], **more)
+            p["metadata"]["namespace"] = ns
+            c = p["spec"]["containers"][0]
+            c["volumeMounts"] = [{"name": "all", "mountPath": "/all"}]
+            c["envFrom"] = [{"configMapRef": {"name": "conf"}}]
+            c["env"] = [*c.get("env", []), {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": secret, "key": "env"}}}]
+            return p
+        pool.apply(talks("talks"), talks("waits", secret="later"), talks("next-door", ns="neighbour"))
+        east.runs("talks")
+        wait_for("its log is here", lambda: pool.kubectl("logs", "talks"))
+        assert pool.kubectl("logs", "talks") == "hello mine mine\n"
+        # Its neighbour there has the other one of that name.
+        wait_for("its neighbour runs", lambda: pool.get("pod", "next-door", "-n", "neighbour")["status"].get("phase") == "Running")
+        wait_for("its log is here, too", lambda: pool.kubectl("logs", "next-door", "-n", "neighbour") == "hello theirs theirs\n")
+        # The program's input, its output, its errors and how it ends come through.
+        r = pool.run("kubectl", "exec", "-i", "talks", "--", "sh", "-c", "cat - /all/word; echo err >&2; exit 3", input="in\n", check=False)
+        assert (r.returncode, r.stdout) == (3, "in\nmine") and "err" in r.stderr
+
+        # What is not here yet is waited for, in words; what changes here changes there.
+        wait_for("it says what it waits for", lambda: any("Secret default/later" in c.get("message", "") for c in east.status("waits").get("conditions", [])))
+        pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "later", "namespace": "default"}, "stringData": {"env": "x"}})
+        pool.kubectl("patch", "configmap", "conf", "--type=merge", "-p", '{"data":{"FROM":null,"news":"1"}}')
+        east.runs("waits")
+        wait_for("the change is there", lambda: pool.kubectl("exec", "talks", "--", "sh", "-c", "ls /all").split() == ["env", "news", "word"])
+
+        # What nobody uses any more is gone there.
+        pool.kubectl("delete", "pod", "talks", "waits", "--wait=false")
+        pool.kubectl("delete", "pod", "next-door", "-n", "neighbour", "--wait=false")
+        wait_for("nothing of it is left", lambda: not there.items("secrets,configmaps", "-n", "tandem", "-l", "tandem.dev/from-nodeset"))
+    finally:
+        pool.kubectl("delete", "namespace", "neighbour", "--wait=false")
+
+
 def test_whoever_ends_it_here_ends_it_there(east):
     pool = east.pool
     pool.apply(east.pod("cancelled"), east.pod("forced"), east.pod("removed"))
@@ -139,13 +183,13 @@ def test_whoever_ends_it_here_ends_it_there(east):
 
 def what_cannot_go_there_is_refused_by_name(east):
     pool = east.pool
-    secret = [{"name": "s", "secret": {"secretName": "x"}}]
-    pool.apply(east.pod("refused", volumes=secret), east.pod("stays", label=None))
+    token = [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
+    pool.apply(east.pod("refused", volumes=token), east.pod("stays", label=None))
     # Native jobs cannot run there, whatever they say that they are.
     for comment in ("x", "? tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd", f"{'0' * 64} tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd"):
         code, _, err = pool.ask("runuser", "-u", "researcher", "--", "sbatch", "-p", "east", "--comment", comment, "--wrap", "true")
         assert code and "only pods run" in err.replace("\n", " "), err
-    wait_for("the field is named", lambda: "spec.volumes[0].secret: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
+    wait_for("the field is named", lambda: "spec.volumes[0].projected.sources[0].serviceAccountToken: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
     wait_for("without the label it has no node", lambda: "no node" in (said := pool.cmd("why", "stays").stdout) or "none of" in said)
 
 

@@ -262,6 +262,8 @@
 #define TD_LABEL_OTHER "tandem.dev/other-cluster"
 #define TD_ANN_OTHER_SET "tandem.dev/other-cluster-nodeset" // on such a Node: "NAMESPACE/NODESET"
 #define TD_ANN_OTHER_NODE "tandem.dev/other-node"           // on such a Node: its name in the other cluster
+// On such a Node: the UID of the pods' namespace there, by which that cluster is known again.
+#define TD_ANN_OTHER_ID "tandem.dev/other-cluster-id"
 #define TD_LABEL_FROM_SET "tandem.dev/from-nodeset"         // on a pod there: the UID of the NodeSet here
 #define TD_LABEL_FROM_POD "tandem.dev/from-pod"             // on a pod there: the UID of the pod here
 #define TD_ANN_FROM_NAME "tandem.dev/from-name"             // on a pod there: "NAMESPACE/NAME" of the pod here

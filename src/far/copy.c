@@ -1,5 +1,7 @@
 #include "far/copy.h"
 
+#include "far/refs.h"
+
 #include "api/condition.h"
 #include "base/clock.h"
 #include "base/names.h"
@@ -23,6 +25,7 @@ static const struct copy_field pod_fields[] = {
 	{"containers", GO_WITH},
 	{"initContainers", GO_WITH},
 	{"volumes", GO_WITH},
+	{"imagePullSecrets", GO_WITH},
 	{"securityContext", GO_WITH},
 	{"serviceAccountName", GO_WITH},
 	{"serviceAccount", GO_WITH},
@@ -55,6 +58,7 @@ static const struct copy_field pod_fields[] = {
 };
 static const struct copy_field container_fields[] = {
 	{"env", GO_WITH},
+	{"envFrom", GO_WITH},
 	{"volumeMounts", GO_WITH},
 	{"ports", GO_WITH},
 	{"securityContext", GO_WITH},
@@ -104,6 +108,10 @@ static bool empty(const yyjson_val *value)
 	       ((yyjson_is_arr(v) || yyjson_is_obj(v)) && !unsafe_yyjson_get_len(v));
 }
 
+static const char *const env_sources[] = {"prefix", "configMapRef", "secretRef"};
+static const char *const volume_kinds[] = {"name", "emptyDir", "configMap", "secret"};
+static const char *const projections[] = {"configMap", "secret"};
+
 static int refuse(struct td_error *err, const char *field, const char *why)
 {
 	return td_fail(err, TD_INVALID, "%s: it cannot go to another cluster: %s", field, why);
@@ -123,12 +131,6 @@ static int known(const yyjson_val *o, const struct copy_field *f, size_t n_field
 	return 0;
 }
 
-// The volume that Kubernetes adds to every pod for the token of its account. A copy has none.
-static bool token_volume(const char *name)
-{
-	return td_starts(name, "kube-api-access-");
-}
-
 static int check_security(const yyjson_val *s, const char *at, struct td_error *err)
 {
 	static const char *const no[] = {"privileged", "capabilities.add", "procMount",
@@ -141,6 +143,14 @@ static int check_security(const yyjson_val *s, const char *at, struct td_error *
 	return 0;
 }
 
+static bool one_of(const char *s, const char *const *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(s, v[i]))
+			return true;
+	return false;
+}
+
 static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 {
 	yyjson_val *e;
@@ -148,16 +158,26 @@ static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 	yyjson_arr_foreach (td_jget(c, "env"), i, n, e) {
 		const yyjson_val *from = td_jget(e, "valueFrom");
 		const char *path = td_jstr(from, "fieldRef.fieldPath");
-		bool ok = empty(from) || td_jget(from, "resourceFieldRef");
+		bool ok = empty(from) || td_jget(from, "resourceFieldRef") || td_jget(from, "secretKeyRef") ||
+			  td_jget(from, "configMapKeyRef");
 		for (size_t k = 0; path && k < TD_LEN(env_fields); k++)
 			ok |= !strcmp(path, env_fields[k].path);
 		td_auto_free char *where = td_asprintf("%s.env[%zu].valueFrom", at, i);
 		if (!ok)
 			return refuse(
 				err, where,
-				"Secrets and ConfigMaps stay here, and of the pod only its name, namespace, uid, node "
-				"and addresses are known there; write a value");
+				"of the pod only its name, namespace, uid, node and addresses are known there; write a "
+				"value");
 	}
+	yyjson_val *key, *val;
+	size_t k, m;
+	yyjson_arr_foreach (td_jget(c, "envFrom"), i, n, e)
+		yyjson_obj_foreach (e, k, m, key, val) {
+			const char *kind = yyjson_get_str(key);
+			td_auto_free char *where = td_asprintf("%s.envFrom[%zu].%s", at, i, kind);
+			if (!yyjson_is_null(val) && !one_of(kind, env_sources, TD_LEN(env_sources)))
+				return refuse(err, where, "only ConfigMaps and Secrets go there");
+		}
 	return 0;
 }
 
@@ -198,21 +218,39 @@ static int check_container(const yyjson_val *c, const char *at, struct td_error 
 	return r;
 }
 
+static int check_projected(const yyjson_val *p, const char *at, struct td_error *err)
+{
+	yyjson_val *s, *key, *val;
+	size_t i, n, k, m;
+	yyjson_arr_foreach (td_jget(p, "sources"), i, n, s)
+		yyjson_obj_foreach (s, k, m, key, val) {
+			const char *kind = yyjson_get_str(key);
+			td_auto_free char *where = td_asprintf("%s.sources[%zu].%s", at, i, kind);
+			if (!yyjson_is_null(val) && !one_of(kind, projections, TD_LEN(projections)))
+				return refuse(err, where, "only ConfigMaps and Secrets go there; leave it out");
+		}
+	return 0;
+}
+
 static int check_volumes(const yyjson_val *spec, struct td_error *err)
 {
 	yyjson_val *v, *key, *val;
 	size_t i, n, k, m;
 	yyjson_arr_foreach (td_jget(spec, "volumes"), i, n, v) {
-		if (token_volume(td_jstr_or(v, "name", "")))
+		if (td_far_token_volume(td_jstr_or(v, "name", "")))
 			continue;
 		yyjson_obj_foreach (v, k, m, key, val) {
 			const char *kind = yyjson_get_str(key);
-			if (!strcmp(kind, "name") || !strcmp(kind, "emptyDir") || yyjson_is_null(val))
+			if (one_of(kind, volume_kinds, TD_LEN(volume_kinds)) || yyjson_is_null(val))
 				continue;
 			td_auto_free char *where = td_asprintf("spec.volumes[%zu].%s", i, kind);
-			return refuse(err, where,
-				      "what it holds is here; only emptyDir goes there, and files come and go over the "
-				      "network");
+			if (strcmp(kind, "projected") != 0)
+				return refuse(err, where,
+					      "what it holds is here; emptyDir, ConfigMaps and Secrets go there, and "
+					      "other files come and go over the network");
+			int r = check_projected(val, where, err);
+			if (r)
+				return r;
 		}
 	}
 	return 0;
@@ -297,7 +335,7 @@ static void copy_env(yyjson_mut_doc *d, yyjson_mut_val *container, const yyjson_
 static void drop_token(yyjson_mut_val *list)
 {
 	for (size_t i = yyjson_mut_arr_size(list); i--;)
-		if (token_volume(td_jm_getstr(yyjson_mut_arr_get(list, i), "name") ?: ""))
+		if (td_far_token_volume(td_jm_getstr(yyjson_mut_arr_get(list, i), "name") ?: ""))
 			yyjson_mut_arr_remove(list, i);
 }
 
@@ -344,6 +382,7 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 	copy_containers(d, spec, pod, "containers");
 	copy_containers(d, spec, pod, "initContainers");
 	drop_token(td_jm_get(spec, "volumes"));
+	td_far_refs_rename(d, spec, c->set_uid, td_jstr_or(pod, "metadata.namespace", ""));
 	td_jm_bool(d, spec, "automountServiceAccountToken", false);
 	td_jm_bool(d, spec, "enableServiceLinks", false);
 
