@@ -4,8 +4,11 @@ import base64
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
 
 import pytest
@@ -13,6 +16,9 @@ import pytest
 from harness import ROOT, Failed, Pool, wait_for
 
 pytestmark = [pytest.mark.feature("D5.4"), pytest.mark.embedded]
+
+
+SERVE = "use IO::Socket::INET; my \\$s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die; while (my \\$c = \\$s->accept) { my \\$l = <\\$c>; print \\$c \\$l; close \\$c }"
 
 
 class East:
@@ -123,7 +129,7 @@ def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
         for ns, word in (("default", "mine"), ("neighbour", "theirs")):
             pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key.s", "namespace": ns}, "stringData": {"word": word, "env": word}},
                        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf", "namespace": ns}, "data": {"FROM": word}})
-        serve = 'echo "hello $WORD $FROM"; while :; do echo served | nc -l -p 8080 -q 0 || sleep 0.1; done'
+        serve = f'echo "hello $WORD $FROM"; exec perl -e "{SERVE}"'
 
         def talks(name, ns="default", secret="key.s", **more):
             p = east.pod(name, script=serve, cpu="500m", volumes=[
@@ -144,6 +150,16 @@ def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
         # The program's input, its output, its errors and how it ends come through.
         r = pool.run("kubectl", "exec", "-i", "talks", "--", "sh", "-c", "cat - /all/word; echo err >&2; exit 3", input="in\n", check=False)
         assert (r.returncode, r.stdout) == (3, "in\nmine") and "err" in r.stderr
+
+        f = subprocess.Popen(["kubectl", "port-forward", "talks", ":8080"], env=pool.env, stdout=subprocess.PIPE, text=True)
+        try:
+            port = int(re.search(r":(\d+) ->", f.stdout.readline())[1])
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as c:
+                c.sendall(b"through both\n")
+                assert c.recv(100) == b"through both\n"
+        finally:
+            f.kill()
+            f.wait()
 
         # What is not here yet is waited for, in words; what changes here changes there.
         wait_for("it says what it waits for", lambda: any("Secret default/later" in c.get("message", "") for c in east.status("waits").get("conditions", [])))
