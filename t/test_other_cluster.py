@@ -179,6 +179,26 @@ def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
         pool.kubectl("delete", "namespace", "neighbour", "--wait=false")
 
 
+def test_a_gang_starts_there_whole_and_its_members_find_each_other(east):
+    pool = east.pool
+
+    def member(i):
+        look = 'until getent hosts $MASTER_ADDR >/dev/null; do sleep 0.2; done; echo "$RANK of $WORLD_SIZE at $ME of $TANDEM_GANG_HOSTS, first $MASTER_ADDR"'
+        p = east.pod(f"w-{i}", script=look, cpu="500m", notes={"tandem.dev/gang-size": "2"})
+        p["metadata"]["labels"]["tandem.dev/gang"] = "w"
+        p["spec"]["containers"][0]["env"] = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tandem.dev/gang-rank']"}}}]
+        return p
+    pool.apply(member(0))
+    wait_for("it waits for the other", lambda: "1 of 2" in pool.cmd("why", "w-0").stdout)
+    assert not east.copies() and not pool.squeue()
+    pool.apply(member(1))
+    for i in (0, 1):
+        wait_for(f"w-{i} has found the first", lambda: east.status(f"w-{i}").get("phase") == "Succeeded")
+    hosts = ",".join(f"{east.copies()[f'w-{i}']['spec']['hostname']}.copies" for i in (0, 1))
+    for i in (0, 1):
+        assert pool.kubectl("logs", f"w-{i}") == f"{i} of 2 at {i} of {hosts}, first {hosts.split(',')[0]}\n"
+
+
 def test_whoever_ends_it_here_ends_it_there(east):
     pool = east.pool
     pool.apply(east.pod("cancelled"), east.pod("forced"), east.pod("removed"))

@@ -54,6 +54,13 @@ static void index_from(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, uid);
 }
 
+static void index_gang(const struct td_object *o, struct td_strv *ret)
+{
+	const char *gang = td_object_annotation(o, TD_ANN_GANG_UID);
+	if (gang && td_jstr(o->root, "spec.nodeName") && td_object_annotation(o, TD_ANN_JOB))
+		td_strv_add(ret, gang);
+}
+
 static void index_uid(const struct td_object *o, struct td_strv *ret)
 {
 	td_strv_add(ret, o->uid);
@@ -63,6 +70,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_far_link *l = ctx;
 	td_queue_add(l->q, (now ? now : old)->uid);
+	td_far_gang_wake(l, old, now);
 	if (old && (!now || td_kube_pod_ended(now->root)))
 		td_far_sources_look(l, old, false);
 }
@@ -250,6 +258,7 @@ static int start(struct td_far_link *l, struct td_error *err)
 	}
 	td_informer_add_index(l->pods, "uid", index_uid);
 	td_informer_add_index(l->pods, "node", index_node);
+	td_informer_add_index(l->pods, "gang", index_gang);
 	td_informer_add_index(l->pods, "source", td_far_index_source);
 	td_informer_add_index(l->far_pods, "from", index_from);
 	td_informer_add_index(l->far_pods, "source", td_far_index_source_there);

@@ -123,6 +123,8 @@ int64_t td_far_amount(const yyjson_val *list, const char *key);
 bool td_far_node_here(const struct td_far_link *l, const char *there);
 // Renews the Leases of its Nodes.
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c);
+// A pod has been bound: those of its gang that wait for it come again.
+void td_far_gang_wake(struct td_far_link *l, const struct td_object *old, const struct td_object *now);
 struct td_far_making *td_far_making_free(struct td_far_making *all); // NULL ok
 int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, struct td_cancel *c,
 		    struct td_error *err);

@@ -144,6 +144,42 @@ struct td_object *td_far_copy_of(const struct td_far_link *l, const char *uid)
 	return NULL;
 }
 
+static bool seated(const struct td_object *pod)
+{
+	return td_jstr(pod->root, "spec.nodeName") && td_object_annotation(pod, TD_ANN_GANG_UID) &&
+	       td_object_annotation(pod, TD_ANN_JOB);
+}
+
+void td_far_gang_wake(struct td_far_link *l, const struct td_object *old, const struct td_object *now)
+{
+	td_auto_objects struct td_objects gang = {0};
+	if (!now || !seated(now) || (old && seated(old)))
+		return;
+	td_informer_by_index(l->pods, "gang", td_object_annotation(now, TD_ANN_GANG_UID), &gang);
+	for (size_t i = 0; i < gang.n; i++)
+		td_queue_add(l->q, gang.v[i]->uid);
+}
+
+// Are all members of its gang where Slurm put them? None starts there before: the grant goes back whole when one cannot be
+// bound. One that comes in the place of another, when the gang runs already, waits for nobody.
+static bool gang_whole(const struct td_far_link *l, const struct td_object *pod, struct td_error *ret_why)
+{
+	const char *uid = td_object_annotation(pod, TD_ANN_GANG_UID),
+		   *world = td_object_annotation(pod, TD_ANN_GANG_WORLD);
+	long long want = 0;
+	td_auto_objects struct td_objects gang = {0};
+	if (!uid || !world || !td_parse_i64(world, &want))
+		return true;
+	td_informer_by_index(l->pods, "gang", uid, &gang);
+	for (size_t i = 0; i < gang.n; i++)
+		if (td_condition_true(gang.v[i]->root, TD_COND_OTHER))
+			return true;
+	if ((long long)gang.n >= want)
+		return true;
+	td_fail(ret_why, TD_TRANSIENT, "%zu of the %lld pods of its gang have their nodes", gang.n, want);
+	return false;
+}
+
 static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
 		 struct td_error *err)
 {
@@ -333,6 +369,10 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
 		return 0;
 	case TD_FAR_MAKE:
+		if (!gang_whole(l, p.pod, &no_room)) {
+			*again_ms = TD_FAR_AGAIN_MS;
+			return say(l, &p, "WaitsForGang", no_room.msg, c, err);
+		}
 		if (!(r = td_far_sources_ready(l, p.pod, &no_room)))
 			return make(l, &p, c, err);
 		if (r == TD_INVALID)
