@@ -278,6 +278,7 @@ int td_far_link_new(const struct td_far_want *w, const struct td_far_here *here,
 	struct td_far_link *l = td_calloc(1, sizeof(*l));
 	*l = (struct td_far_link){.here = here->here,
 				  .events = here->events,
+				  .making = here->making,
 				  .address = here->address,
 				  .port = here->port,
 				  .set = td_object_ref(w->set),
@@ -371,7 +372,6 @@ struct td_far_link *td_far_link_free(struct td_far_link *l)
 	td_kube_free(l->there);
 	td_far_offers_free(l->offers);
 	td_far_sources_free(l->sources);
-	td_far_making_free(l->making);
 	free(l->id);
 	td_queue_free(l->q);
 	td_cancel_unref(l->stop);

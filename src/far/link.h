@@ -40,7 +40,7 @@ struct td_far_link {
 	pthread_mutex_t lock;          // guards what follows
 	struct td_far_offers *offers;  // an entry by its key's worker
 	struct td_far_source *sources; // sources.c
-	struct td_far_making *making;  // pod.c
+	struct td_far_makings *making; // of all links
 	char *id;                      // TD_ANN_OTHER_ID of this cluster; NULL: not known. Set once, by the clock
 	pthread_cond_t quiet;          // nobody uses it any more
 	size_t users;                  // requests for streams that have it
@@ -52,8 +52,14 @@ struct td_far_link {
 
 // ---- link.c ----
 
+// The pods whose copies this process makes (pod.c); they outlive a link, which is made anew with a new token.
+struct td_far_makings {
+	pthread_mutex_t lock; // guards all
+	struct td_far_making *all;
+};
 // What all links share.
 struct td_far_here {
+	struct td_far_makings *making;
 	struct td_kube *here;
 	struct td_recorder *events;
 	const char *address; // as in td_far_link

@@ -11,6 +11,7 @@ enum { SECRET_MS = 15000 };
 
 struct td_far {
 	struct td_far_here here;
+	struct td_far_makings making;
 	const struct td_far_streams *streams;
 	struct td_far_face *face; // NULL: nothing is served
 	bool face_said;           // that it cannot be
@@ -26,7 +27,8 @@ struct td_far {
 struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events, const struct td_far_streams *streams)
 {
 	struct td_far *f = td_calloc(1, sizeof(*f));
-	f->here = (struct td_far_here){.here = here, .events = events};
+	f->here = (struct td_far_here){.here = here, .events = events, .making = &f->making};
+	pthread_mutex_init(&f->making.lock, NULL);
 	f->streams = streams;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
@@ -210,6 +212,8 @@ struct td_far *td_far_free(struct td_far *f)
 		free(x->text);
 		free(x);
 	}
+	td_far_making_free(f->making.all);
+	pthread_mutex_destroy(&f->making.lock);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
 	return NULL;

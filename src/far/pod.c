@@ -19,6 +19,7 @@ enum { ROOM_MS = 2000 };
 // the condition and no copy does not let it run again.
 struct td_far_making {
 	UT_hash_handle hh;
+	int64_t next_ms; // mono: when it may be tried again, after the other cluster would not take it
 	char uid[];
 };
 
@@ -35,9 +36,9 @@ struct td_far_making *td_far_making_free(struct td_far_making *all)
 static bool making(struct td_far_link *l, const char *uid)
 {
 	struct td_far_making *m = NULL;
-	pthread_mutex_lock(&l->lock);
-	HASH_FIND_STR(l->making, uid, m);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
+	pthread_mutex_unlock(&l->making->lock);
 	return m;
 }
 
@@ -45,23 +46,39 @@ static void set_making(struct td_far_link *l, const char *uid, bool on)
 {
 	struct td_far_making *m = NULL;
 	size_t n = strlen(uid) + 1;
-	pthread_mutex_lock(&l->lock);
-	HASH_FIND_STR(l->making, uid, m);
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
 	if (m && !on) {
-		HASH_DEL(l->making, m);
+		HASH_DEL(l->making->all, m);
 		free(m);
 	} else if (!m && on) {
 		m = td_calloc(1, sizeof(*m) + n);
 		memcpy(m->uid, uid, n);
-		HASH_ADD_STR(l->making, uid, m);
+		HASH_ADD_STR(l->making->all, uid, m);
 	}
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->making->lock);
+}
+
+// How long it must not be tried; ms > 0: from now on so long.
+static int64_t held(struct td_far_link *l, const char *uid, int64_t ms)
+{
+	struct td_far_making *m = NULL;
+	int64_t now = td_mono_ms(&td_clock_system), left = 0;
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
+	if (m && ms)
+		m->next_ms = now + ms;
+	if (m && m->next_ms > now)
+		left = m->next_ms - now;
+	pthread_mutex_unlock(&l->making->lock);
+	return left;
 }
 
 struct pair {
 	struct td_object *pod, *copy; // NULL: there is none
 	struct td_object *node;       // here, that the pod is bound to; NULL: none of this link's
 	bool watched;                 // the pod is in the cache
+	bool not_made;                // what its condition says to be made surely is not
 	const char *refused;          // into why
 	struct td_error why;
 };
@@ -240,7 +257,7 @@ static int say(struct td_far_link *l, const struct pair *p, const char *reason, 
 	yyjson_val *was = td_jget(p->pod->root, "status.conditions"), *x,
 		   *now = td_condition(p->pod->root, TD_COND_OTHER);
 	// While it is not known whether there is a copy, nothing else is said.
-	if (td_streq(td_jstr(now, "message"), text) || td_streq(td_jstr(now, "reason"), BEGUN))
+	if (td_streq(td_jstr(now, "message"), text) || (!p->not_made && td_streq(td_jstr(now, "reason"), BEGUN)))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
@@ -306,6 +323,13 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		td_auto_free char *text = td_asprintf("the other cluster refuses it: %.400s", err ? err->msg : "");
 		return fail(l, p, "RefusedThere", text, c, err);
 	}
+	if (r && r != TD_UNCERTAIN && r != TD_CANCELLED && r != TD_EXISTS) {
+		struct pair not = *p;
+		not.not_made = true;
+		held(l, p->pod->uid, TD_FAR_AGAIN_MS); // or what is said below would have it tried at once
+		td_auto_free char *text = td_asprintf("its copy cannot be made now: %.400s", err ? err->msg : "");
+		say(l, &not, "WaitsForCluster", text, c, NULL);
+	}
 	if (r)
 		return td_wrap(err, "making its copy in the other cluster");
 	td_kube_record(l->events, TD_ABOUT(p->pod, &td_pods), "Normal", "MadeThere",
@@ -369,6 +393,8 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
 		return 0;
 	case TD_FAR_MAKE:
+		if ((*again_ms = held(l, uid, 0)))
+			return 0;
 		if (!gang_whole(l, p.pod, &no_room)) {
 			*again_ms = TD_FAR_AGAIN_MS;
 			return say(l, &p, "WaitsForGang", no_room.msg, c, err);
