@@ -145,6 +145,7 @@ def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
             return p
         pool.apply(talks("talks"), talks("waits", secret="later"), talks("next-door", ns="neighbour"))
         east.runs("talks")
+        pool.kubectl("patch", "configmap", "conf", "--type=merge", "-p", '{"data":{"FROM":null,"news":"1"}}')
         wait_for("its log is here", lambda: pool.kubectl("logs", "talks"))
         assert pool.kubectl("logs", "talks") == "hello mine mine\n"
         # Its neighbour there has the other one of that name.
@@ -167,7 +168,6 @@ def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
         # What is not here yet is waited for, in words; what changes here changes there.
         wait_for("it says what it waits for", lambda: any("Secret default/later" in c.get("message", "") for c in east.status("waits").get("conditions", [])))
         pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "later", "namespace": "default"}, "stringData": {"env": "x"}})
-        pool.kubectl("patch", "configmap", "conf", "--type=merge", "-p", '{"data":{"FROM":null,"news":"1"}}')
         east.runs("waits")
         wait_for("the change is there", lambda: pool.kubectl("exec", "talks", "--", "sh", "-c", "ls /all").split() == ["env", "news", "word"])
 
