@@ -436,6 +436,62 @@ static void test_streams(void **state)
 	fake_stop(f);
 }
 
+// ---- which cluster it is ----
+
+static void lists(struct td_http_x *x, void *ctx)
+{
+#define NODE(name, own, id)                                                                                            \
+	"{\"metadata\":{\"name\":\"" name "\",\"uid\":\"" name "\",\"resourceVersion\":\"1\",\"annotations\":{"        \
+	"\"tandem.dev/other-cluster-nodeset\":\"" own "\",\"tandem.dev/other-cluster-id\":\"" id "\"}}}"
+#define POD(name, node, phase)                                                                                         \
+	"{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"ml\",\"uid\":\"" name                                    \
+	"\",\"resourceVersion\":\"1\"},\"spec\":"                                                                      \
+	"{\"nodeName\":\"" node "\"},\"status\":{\"phase\":\"" phase "\"}}"
+	static const char nodes[] =
+		"{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[" NODE("same", "s/east", "one") "," NODE(
+			"used", "s/east", "two") "," NODE("idle", "s/east", "two") "," NODE("west", "s/west",
+											    "two") "]}";
+	static const char pods[] =
+		"{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[" POD("a", "same", "Running") "," POD(
+			"b", "used", "Running") "," POD("c", "idle", "Succeeded") "," POD("d", "west", "Running") "]}";
+	const char *text = strstr(td_http_target(x), "watch=") ? "" : strstr(td_http_path(x), "pods") ? pods : nodes;
+	td_http_send(x, 200, "application/json", text, strlen(text));
+}
+
+static void by_node(const struct td_object *o, struct td_strv *ret)
+{
+	td_strv_add(ret, td_jstr_or(o->root, "spec.nodeName", ""));
+}
+
+// Pods that run in the cluster of before keep the link from doing anything in this one.
+static void test_astray(void **state)
+{
+	struct fake *f = fake_start(lists, NULL);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	struct td_kube *k = fake_client(f);
+	const struct td_informer_opts nodes = {.resource = &td_nodes, .name = "a"},
+				      pods = {.resource = &td_pods, .name = "b"};
+	struct td_far_link l = {.own = (char *)"s/east",
+				.id = (char *)"one",
+				.nodes = td_informer_new(k, &nodes),
+				.pods = td_informer_new(k, &pods)};
+	td_informer_add_index(l.pods, "node", by_node);
+	assert_int_equal(td_informer_start(l.nodes, c, NULL), 0);
+	assert_int_equal(td_informer_start(l.pods, c, NULL), 0);
+	struct td_informer *const both[] = {l.nodes, l.pods};
+	assert_int_equal(td_informers_wait(both, 2, 60000, c, NULL), 0);
+	assert_int_equal(td_far_nodes_astray(&l), 1);
+	l.id = (char *)"two";
+	assert_int_equal(td_far_nodes_astray(&l), 1);
+	l.id = (char *)"three";
+	assert_int_equal(td_far_nodes_astray(&l), 2);
+	td_cancel_fire(c);
+	td_informer_free(l.nodes);
+	td_informer_free(l.pods);
+	td_kube_free(k);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -444,6 +500,7 @@ int main(void)
 		cmocka_unit_test(test_kubeconfigs),      cmocka_unit_test(test_surely_gone),
 		cmocka_unit_test(test_what_a_pod_names), cmocka_unit_test(test_names_there),
 		cmocka_unit_test(test_streams),          cmocka_unit_test(test_a_gang),
+		cmocka_unit_test(test_astray),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
