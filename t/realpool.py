@@ -160,8 +160,19 @@ class RealPool(Pool):
             node = role.partition("-")[2]
             return c.inside(node) + [self.tandem, "agent", *common, f"--node={node}", "--state=/var/lib/kubelet/tandem-agent", "--run=/run/tandem", f"--devices={GPUS}"]
         if role == "operator":
-            return [self.tandem, "operator", *common, f"--image={TANDEM_IMAGE}", f"--identity=t-{os.getpid()}"]
+            return [self.tandem, "operator", *common, f"--image={TANDEM_IMAGE}", f"--identity=t-{os.getpid()}",
+                    f"--streams={c.outside}:7414", f"--streams-address={c.outside}", f"--streams-pki={self.streams_pki()}"]
         return [self.tandem, "bridge", *common, "--namespace=slurm", "--cluster=main", f"--knock={c.outside}:7777", f"--why=unix:{self.home}/bridge.sock"]
+
+    def streams_pki(self):
+        """A certificate for the operator's streams: the API server asks by whom its kubelets are known."""
+        at, pki = pathlib.Path(f"{self.home}/streams"), self.cluster.dir / "pki"
+        if not at.exists():
+            cluster.Pki(pki).cert("streams", "tandem-operator", san=(f"IP:{self.cluster.outside}",))
+            at.mkdir()
+            for end in ("crt", "key"):
+                shutil.copy(pki / f"streams.{end}", at / f"tls.{end}")
+        return at
 
     def metrics_address(self, role):
         """The address of /metrics, /livez and /readyz of a role. "agent" is that of the first

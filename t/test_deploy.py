@@ -519,6 +519,8 @@ UNUSED = {
         ("", "nodes", ("get",)), ("", "pods", ("get",))) for v in verbs},
     **{("tandem-operator", "", r, v): "t/test_other_cluster.py: Nodes that stand for another cluster's, and pods there" for r, v in (
         ("nodes", "create"), ("nodes", "delete"), ("nodes/status", "patch"), ("pods/status", "patch"))},
+    ("tandem-operator", "authentication.k8s.io", "tokenreviews", "create"): "t/test_other_cluster_kubelet.py: who asks for the log of a pod there",
+    ("tandem-operator", "authorization.k8s.io", "subjectaccessreviews", "create"): "t/test_other_cluster_kubelet.py",
     ("tandem-operator", "", "configmaps", "get"): "t/test_site.py: a site's programs",
     **{("tandem-operator", g, r, v): "t/test_join.py: machines that join, and there with these rights alone" for g, r, v in (
         ("tandem.dev", "nodetokens", "get"), ("tandem.dev", "nodetokens", "delete"), ("tandem.dev", "nodetokens/status", "patch"),

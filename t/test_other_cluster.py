@@ -4,15 +4,22 @@ import base64
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
+import threading
 
 import pytest
 
 from harness import ROOT, Failed, Pool, wait_for
 
 pytestmark = [pytest.mark.feature("D5.4"), pytest.mark.embedded]
+
+
+SERVE = "use IO::Socket::INET; my \\$s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die; while (my \\$c = \\$s->accept) { my \\$l = <\\$c>; print \\$c \\$l; close \\$c }"
 
 
 class East:
@@ -75,18 +82,20 @@ def both(shared_pool, tandem):
         wait_for("Slurm has its node", lambda: pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%N %T %c %G").split() == ["east-n0", "idle", "3", "gpu:2"])
         e = East(pool, there)
         yield e
-        # A pod that runs there when the NodeSet goes leaves nothing there, and no Node here.
-        pool.apply(e.pod("last"))
-        e.runs("last")
+        # A pod that runs there when the NodeSet goes leaves nothing there, and no Node here. The last test has left one.
+        if not e.copies():
+            pool.apply(e.pod("last"))
+            e.runs("last")
         pool.kubectl("delete", "nodeset", "east", "-n", "slurm")
         wait_for("nothing is left there", lambda: not e.copies())
         wait_for("its Node is gone", lambda: [n["metadata"]["name"] for n in pool.items("nodes")] == pool.nodes)
     finally:
-        pool.kubectl("delete", "nodeset", "east", "-n", "slurm", "--ignore-not-found")
-        pool.change({"partitions": None}, idle=False)
-        pool.kubectl("delete", "secret", "east", "-n", "slurm", "--ignore-not-found")
         reports = there.crash_reports()
-        there.down(purge=True)
+        pool.kubectl("delete", "nodeset/east", "secret/east", "-n", "slurm", "--ignore-not-found")
+        ends = threading.Thread(target=there.down, kwargs={"purge": True})  # while the pool changes back
+        ends.start()
+        pool.change({"partitions": None}, idle=False)
+        ends.join()
         shutil.rmtree(home, ignore_errors=True)
         wait_for("the pool is as it was", lambda: sorted(pool.shell("sinfo", "-h", "-N", "-o", "%N").split()) == sorted(pool.nodes))
         assert reports == []
@@ -116,6 +125,80 @@ def test_a_copy_is_made_after_the_grant_and_is_gone_before_the_next_one(east):
     wait_for("its copy goes with it", lambda: not east.copies())
 
 
+def test_its_files_go_along_and_logs_exec_and_port_forward_reach_it(east):
+    pool, there = east.pool, east.there
+    pool.kubectl("create", "namespace", "neighbour")
+    try:
+        for ns, word in (("default", "mine"), ("neighbour", "theirs")):
+            pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key.s", "namespace": ns}, "stringData": {"word": word, "env": word}},
+                       {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf", "namespace": ns}, "data": {"FROM": word}})
+        serve = f'echo "hello $WORD $FROM"; exec perl -e "{SERVE}"'
+
+        def talks(name, ns="default", secret="key.s", **more):
+            p = east.pod(name, script=serve, cpu="500m", volumes=[
+                {"name": "all", "projected": {"sources": [{"secret": {"name": secret}}, {"configMap": {"name": "conf"}}, {"configMap": {"name": "nowhere", "optional": True}}]}}], **more)
+            p["metadata"]["namespace"] = ns
+            c = p["spec"]["containers"][0]
+            c["volumeMounts"] = [{"name": "all", "mountPath": "/all"}]
+            c["envFrom"] = [{"configMapRef": {"name": "conf"}}]
+            c["env"] = [*c.get("env", []), {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": secret, "key": "env"}}}]
+            return p
+        pool.apply(talks("talks"), talks("waits", secret="later"), talks("next-door", ns="neighbour"))
+        east.runs("talks")
+        pool.kubectl("patch", "configmap", "conf", "--type=merge", "-p", '{"data":{"FROM":null,"news":"1"}}')
+        wait_for("its log is here", lambda: pool.kubectl("logs", "talks"))
+        assert pool.kubectl("logs", "talks") == "hello mine mine\n"
+        # Its neighbour there has the other one of that name.
+        wait_for("its neighbour runs", lambda: pool.get("pod", "next-door", "-n", "neighbour")["status"].get("phase") == "Running")
+        wait_for("its log is here, too", lambda: pool.kubectl("logs", "next-door", "-n", "neighbour") == "hello theirs theirs\n")
+        # The program's input, its output, its errors and how it ends come through.
+        r = pool.run("kubectl", "exec", "-i", "talks", "--", "sh", "-c", "cat - /all/word; echo err >&2; exit 3", input="in\n", check=False)
+        assert (r.returncode, r.stdout) == (3, "in\nmine") and "err" in r.stderr
+
+        f = subprocess.Popen(["kubectl", "port-forward", "talks", ":8080"], env=pool.env, stdout=subprocess.PIPE, text=True)
+        try:
+            port = int(re.search(r":(\d+) ->", f.stdout.readline())[1])
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as c:
+                c.sendall(b"through both\n")
+                assert c.recv(100) == b"through both\n"
+        finally:
+            f.kill()
+            f.wait()
+
+        # What is not here yet is waited for, in words; what changes here changes there.
+        wait_for("it says what it waits for", lambda: any("Secret default/later" in c.get("message", "") for c in east.status("waits").get("conditions", [])))
+        pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "later", "namespace": "default"}, "stringData": {"env": "x"}})
+        east.runs("waits")
+        wait_for("the change is there", lambda: pool.kubectl("exec", "talks", "--", "sh", "-c", "ls /all").split() == ["env", "news", "word"])
+
+        # What nobody uses any more is gone there.
+        pool.kubectl("delete", "pod", "talks", "waits", "--wait=false")
+        pool.kubectl("delete", "pod", "next-door", "-n", "neighbour", "--wait=false")
+        wait_for("nothing of it is left", lambda: not there.items("secrets,configmaps", "-n", "tandem", "-l", "tandem.dev/from-nodeset"))
+    finally:
+        pool.kubectl("delete", "namespace", "neighbour", "--wait=false")
+
+
+def test_a_gang_starts_there_whole_and_its_members_find_each_other(east):
+    pool = east.pool
+
+    def member(i):
+        look = 'until getent hosts $MASTER_ADDR >/dev/null; do sleep 0.2; done; echo "$RANK of $WORLD_SIZE at $ME of $TANDEM_GANG_HOSTS, first $MASTER_ADDR"'
+        p = east.pod(f"w-{i}", script=look, cpu="500m", notes={"tandem.dev/gang-size": "2"})
+        p["metadata"]["labels"]["tandem.dev/gang"] = "w"
+        p["spec"]["containers"][0]["env"] = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tandem.dev/gang-rank']"}}}]
+        return p
+    pool.apply(member(0))
+    wait_for("it waits for the other", lambda: "1 of 2" in pool.cmd("why", "w-0").stdout)
+    assert not east.copies() and not pool.squeue()
+    pool.apply(member(1))
+    for i in (0, 1):
+        wait_for(f"w-{i} has found the first", lambda: east.status(f"w-{i}").get("phase") == "Succeeded")
+    hosts = ",".join(f"{east.copies()[f'w-{i}']['spec']['hostname']}.copies" for i in (0, 1))
+    for i in (0, 1):
+        assert pool.kubectl("logs", f"w-{i}") == f"{i} of 2 at {i} of {hosts}, first {hosts.split(',')[0]}\n"
+
+
 def test_whoever_ends_it_here_ends_it_there(east):
     pool = east.pool
     pool.apply(east.pod("cancelled"), east.pod("forced"), east.pod("removed"))
@@ -139,13 +222,13 @@ def test_whoever_ends_it_here_ends_it_there(east):
 
 def what_cannot_go_there_is_refused_by_name(east):
     pool = east.pool
-    secret = [{"name": "s", "secret": {"secretName": "x"}}]
-    pool.apply(east.pod("refused", volumes=secret), east.pod("stays", label=None))
+    token = [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
+    pool.apply(east.pod("refused", volumes=token), east.pod("stays", label=None))
     # Native jobs cannot run there, whatever they say that they are.
     for comment in ("x", "? tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd", f"{'0' * 64} tandem/1/default/x/5e556ff1-6501-49fa-84f7-46f82b65eccd"):
         code, _, err = pool.ask("runuser", "-u", "researcher", "--", "sbatch", "-p", "east", "--comment", comment, "--wrap", "true")
         assert code and "only pods run" in err.replace("\n", " "), err
-    wait_for("the field is named", lambda: "spec.volumes[0].secret: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
+    wait_for("the field is named", lambda: "spec.volumes[0].projected.sources[0].serviceAccountToken: it cannot go to another cluster" in pool.cmd("why", "refused").stdout)
     wait_for("without the label it has no node", lambda: "no node" in (said := pool.cmd("why", "stays").stdout) or "none of" in said)
 
 

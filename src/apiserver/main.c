@@ -14,7 +14,7 @@
 
 struct flags {
 	struct td_strv listen;
-	const char *pki, *db, *agent, *dev;
+	const char *pki, *db, *agent, *other, *dev;
 	enum td_log_level level;
 };
 
@@ -35,6 +35,10 @@ static bool parse(int argc, char **argv, struct flags *f, int *ret_exit)
 		 .value = "PATH",
 		 TD_OPT_TEXT(&f->agent),
 		 .help = "the agent's unix socket: logs and exec go there"},
+		{.name = "other-socket",
+		 .value = "PATH",
+		 TD_OPT_TEXT(&f->other),
+		 .help = "the operator's: those of pods in other clusters go there"},
 		{.name = "dev",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&f->dev),
@@ -90,8 +94,11 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	if ((rc = td_file_read(sa, 4096, &sa_key, err)) < 0)
 		return td_wrap(err, "reading the key of tokens");
 
-	struct td_srv s = {
-		.clock = &td_clock_system, .agent_socket = agent, .sa_key = sa_key.s, .sa_key_len = sa_key.len};
+	struct td_srv s = {.clock = &td_clock_system,
+			   .agent_socket = agent,
+			   .other_socket = f->other,
+			   .sa_key = sa_key.s,
+			   .sa_key_len = sa_key.len};
 	td_auto(td_store_close) struct td_store *store = NULL;
 	if ((rc = td_store_open(db, 0, 0, &store, err)) < 0)
 		return rc;

@@ -1,6 +1,8 @@
 // What only pods have: binding, and the streams that the agent serves. For eviction see evict.c.
 #include "apiserver/srv.h"
 
+#include "base/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -221,6 +223,15 @@ static int log_options(struct td_req *q, struct td_refusal *r)
 	return r->causes.n ? td_refuse_invalid(r, "", "PodLogOptions", q->name) : 0;
 }
 
+// The socket of whoever has the pods of that node.
+static const char *socket_of(const struct td_req *q, const char *node)
+{
+	td_auto(td_item_unref) struct td_item *n =
+		td_store_get(q->s->store, td_store_table(q->s->store, "", "nodes"), "", node);
+	bool other = n && td_jkey(td_jget(td_item_root(n), "metadata.annotations"), TD_ANN_OTHER_SET);
+	return other && q->s->other_socket ? q->s->other_socket : q->s->agent_socket;
+}
+
 int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 {
 	bool log = !strcmp(q->sub, "log");
@@ -252,7 +263,7 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 	const char *what = !strcmp(q->sub, "log") ? "containerLogs" : forward ? "portForward" : q->sub;
 	td_auto_free char *target = forward ? td_asprintf("/%s/%s/%s?%s", what, pod->ns, pod->name, query)
 					    : td_asprintf("/%s/%s/%s/%s?%s", what, pod->ns, pod->name, c, query);
-	td_http_relay(q->x, q->s->agent_socket, target);
+	td_http_relay(q->x, socket_of(q, td_jstr(td_item_root(pod), "spec.nodeName")), target);
 
 	return 0;
 }

@@ -40,7 +40,8 @@ struct td_srv {
 	struct td_srv_people *people; // NULL: nobody comes by an issuer
 	const struct td_clock *clock;
 	char *agent_socket;
-	void *sa_key; // HMAC key of tokens
+	const char *other_socket; // who has the pods of Nodes that stand for another cluster's; NULL: nobody
+	void *sa_key;             // HMAC key of tokens
 	size_t sa_key_len;
 	// The IPv4 address and port at which pods reach this server. address NULL: they do not
 	// reach it.

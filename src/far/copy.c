@@ -1,5 +1,8 @@
 #include "far/copy.h"
 
+#include "far/refs.h"
+#include "http/pki.h"
+
 #include "api/condition.h"
 #include "base/clock.h"
 #include "base/names.h"
@@ -7,7 +10,9 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { NAME_CUT = 50, UID_DIGITS = 12 };
+enum { NAME_CUT = 50, UID_DIGITS = 12, TD_FAR_GANG = 4096 };
+// The headless Service there that gives the members of gangs their names (deploy/examples/other-cluster.yaml).
+#define GANGS "copies"
 
 // What becomes of a field there.
 enum go {
@@ -23,6 +28,7 @@ static const struct copy_field pod_fields[] = {
 	{"containers", GO_WITH},
 	{"initContainers", GO_WITH},
 	{"volumes", GO_WITH},
+	{"imagePullSecrets", GO_WITH},
 	{"securityContext", GO_WITH},
 	{"serviceAccountName", GO_WITH},
 	{"serviceAccount", GO_WITH},
@@ -34,6 +40,7 @@ static const struct copy_field pod_fields[] = {
 	{"activeDeadlineSeconds", GO_AS_IS},
 	{"hostUsers", GO_AS_IS},
 	{"hostname", GO_AS_IS},
+	{"subdomain", GO_NOT},
 	{"setHostnameAsFQDN", GO_NOT},
 	{"shareProcessNamespace", GO_AS_IS},
 	{"os", GO_AS_IS},
@@ -55,6 +62,7 @@ static const struct copy_field pod_fields[] = {
 };
 static const struct copy_field container_fields[] = {
 	{"env", GO_WITH},
+	{"envFrom", GO_WITH},
 	{"volumeMounts", GO_WITH},
 	{"ports", GO_WITH},
 	{"securityContext", GO_WITH},
@@ -104,6 +112,10 @@ static bool empty(const yyjson_val *value)
 	       ((yyjson_is_arr(v) || yyjson_is_obj(v)) && !unsafe_yyjson_get_len(v));
 }
 
+static const char *const env_sources[] = {"prefix", "configMapRef", "secretRef"};
+static const char *const volume_kinds[] = {"name", "emptyDir", "configMap", "secret"};
+static const char *const projections[] = {"configMap", "secret"};
+
 static int refuse(struct td_error *err, const char *field, const char *why)
 {
 	return td_fail(err, TD_INVALID, "%s: it cannot go to another cluster: %s", field, why);
@@ -123,12 +135,6 @@ static int known(const yyjson_val *o, const struct copy_field *f, size_t n_field
 	return 0;
 }
 
-// The volume that Kubernetes adds to every pod for the token of its account. A copy has none.
-static bool token_volume(const char *name)
-{
-	return td_starts(name, "kube-api-access-");
-}
-
 static int check_security(const yyjson_val *s, const char *at, struct td_error *err)
 {
 	static const char *const no[] = {"privileged", "capabilities.add", "procMount",
@@ -141,6 +147,30 @@ static int check_security(const yyjson_val *s, const char *at, struct td_error *
 	return 0;
 }
 
+static bool one_of(const char *s, const char *const *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(s, v[i]))
+			return true;
+	return false;
+}
+
+// Of "metadata.annotations['KEY']" and "metadata.labels['KEY']" the key; NULL: it is neither. The caller frees it.
+static char *meta_key(const char *path, const char **ret_of)
+{
+	static const char *const of[] = {"metadata.annotations", "metadata.labels"};
+	for (size_t i = 0; i < TD_LEN(of); i++) {
+		size_t n = strlen(of[i]), all = strlen(path);
+		if (all < n + 5 || strncmp(path, of[i], n) != 0 || strncmp(path + n, "['", 2) != 0 ||
+		    strcmp(path + all - 2, "']") != 0)
+			continue;
+		if (ret_of)
+			*ret_of = of[i];
+		return td_strndup(path + n + 2, all - n - 4);
+	}
+	return NULL;
+}
+
 static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 {
 	yyjson_val *e;
@@ -148,16 +178,28 @@ static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 	yyjson_arr_foreach (td_jget(c, "env"), i, n, e) {
 		const yyjson_val *from = td_jget(e, "valueFrom");
 		const char *path = td_jstr(from, "fieldRef.fieldPath");
-		bool ok = empty(from) || td_jget(from, "resourceFieldRef");
+		bool ok = empty(from) || td_jget(from, "resourceFieldRef") || td_jget(from, "secretKeyRef") ||
+			  td_jget(from, "configMapKeyRef");
 		for (size_t k = 0; path && k < TD_LEN(env_fields); k++)
 			ok |= !strcmp(path, env_fields[k].path);
+		td_auto_free char *meta = path ? meta_key(path, NULL) : NULL;
+		ok |= meta != NULL;
 		td_auto_free char *where = td_asprintf("%s.env[%zu].valueFrom", at, i);
 		if (!ok)
 			return refuse(
 				err, where,
-				"Secrets and ConfigMaps stay here, and of the pod only its name, namespace, uid, node "
-				"and addresses are known there; write a value");
+				"of the pod only its name, namespace, uid, node, addresses, labels and annotations are "
+				"known there; write a value");
 	}
+	yyjson_val *key, *val;
+	size_t k, m;
+	yyjson_arr_foreach (td_jget(c, "envFrom"), i, n, e)
+		yyjson_obj_foreach (e, k, m, key, val) {
+			const char *kind = yyjson_get_str(key);
+			td_auto_free char *where = td_asprintf("%s.envFrom[%zu].%s", at, i, kind);
+			if (!yyjson_is_null(val) && !one_of(kind, env_sources, TD_LEN(env_sources)))
+				return refuse(err, where, "only ConfigMaps and Secrets go there");
+		}
 	return 0;
 }
 
@@ -198,21 +240,39 @@ static int check_container(const yyjson_val *c, const char *at, struct td_error 
 	return r;
 }
 
+static int check_projected(const yyjson_val *p, const char *at, struct td_error *err)
+{
+	yyjson_val *s, *key, *val;
+	size_t i, n, k, m;
+	yyjson_arr_foreach (td_jget(p, "sources"), i, n, s)
+		yyjson_obj_foreach (s, k, m, key, val) {
+			const char *kind = yyjson_get_str(key);
+			td_auto_free char *where = td_asprintf("%s.sources[%zu].%s", at, i, kind);
+			if (!yyjson_is_null(val) && !one_of(kind, projections, TD_LEN(projections)))
+				return refuse(err, where, "only ConfigMaps and Secrets go there; leave it out");
+		}
+	return 0;
+}
+
 static int check_volumes(const yyjson_val *spec, struct td_error *err)
 {
 	yyjson_val *v, *key, *val;
 	size_t i, n, k, m;
 	yyjson_arr_foreach (td_jget(spec, "volumes"), i, n, v) {
-		if (token_volume(td_jstr_or(v, "name", "")))
+		if (td_far_token_volume(td_jstr_or(v, "name", "")))
 			continue;
 		yyjson_obj_foreach (v, k, m, key, val) {
 			const char *kind = yyjson_get_str(key);
-			if (!strcmp(kind, "name") || !strcmp(kind, "emptyDir") || yyjson_is_null(val))
+			if (one_of(kind, volume_kinds, TD_LEN(volume_kinds)) || yyjson_is_null(val))
 				continue;
 			td_auto_free char *where = td_asprintf("spec.volumes[%zu].%s", i, kind);
-			return refuse(err, where,
-				      "what it holds is here; only emptyDir goes there, and files come and go over the "
-				      "network");
+			if (strcmp(kind, "projected") != 0)
+				return refuse(err, where,
+					      "what it holds is here; emptyDir, ConfigMaps and Secrets go there, and "
+					      "other files come and go over the network");
+			int r = check_projected(val, where, err);
+			if (r)
+				return r;
 		}
 	}
 	return 0;
@@ -226,8 +286,6 @@ int td_far_copy_check(const yyjson_val *pod, struct td_error *err)
 	const char *account = td_jstr_or(spec, "serviceAccountName", "default");
 	yyjson_val *c;
 	size_t i, n;
-	if (td_jkey(td_jget(pod, "metadata.labels"), TD_LABEL_GANG))
-		return refuse(err, "label " TD_LABEL_GANG, "gangs run in this one only; leave the label out");
 	int r = known(spec, pod_fields, TD_LEN(pod_fields), "spec", err);
 	for (i = 0; i < TD_LEN(host) && !r; i++) {
 		td_auto_free char *where = td_asprintf("spec.%s", host[i]);
@@ -278,6 +336,88 @@ static void copy_known(yyjson_mut_doc *d, yyjson_mut_val *to, const yyjson_val *
 			td_jm_key_set(d, to, f[i].name, yyjson_val_mut_copy(d, td_jkey(from, f[i].name)));
 }
 
+// ---- gangs ----
+
+static const char *note(const yyjson_val *pod, const char *key)
+{
+	return td_jkey_str(td_jget(pod, "metadata.annotations"), key);
+}
+
+// The name there of the member with that rank. It is the rank's, whichever pod has it. The caller frees it.
+static char *gang_host(const char *gang, long long rank)
+{
+	char hex[65];
+	td_sha256_hex(gang, strlen(gang), hex);
+	return td_asprintf("g%.*s-%lld", UID_DIGITS, hex, rank);
+}
+
+static const char *gang_of(const yyjson_val *pod)
+{
+	const char *uid = note(pod, TD_ANN_GANG_UID);
+	return uid ? uid : note(pod, TD_ANN_GANG_CORE);
+}
+
+// The names of all ranks, joined by commas. The caller frees it.
+static char *gang_hosts(const yyjson_val *pod)
+{
+	long long world = 0;
+	struct td_buf b = {0};
+	td_parse_i64(note(pod, TD_ANN_GANG_WORLD) ?: "", &world);
+	for (long long i = 0; i < world && i < TD_FAR_GANG; i++) {
+		td_auto_free char *host = gang_host(gang_of(pod), i);
+		td_buf_printf(&b, "%s%s." GANGS, i ? "," : "", host);
+	}
+	return td_buf_take(&b);
+}
+
+// Puts a variable before the others, so that these may use it. What the pod says itself wins.
+static void gang_var(yyjson_mut_doc *d, yyjson_mut_val *container, const char *name, const char *value)
+{
+	yyjson_mut_val *list = td_jm_arr(d, container, "env"), *e, *o;
+	size_t i, n;
+	if (!value)
+		return;
+	yyjson_mut_arr_foreach (list, i, n, e)
+		if (td_streq(td_jm_getstr(e, "name"), name))
+			return;
+	o = yyjson_mut_obj(d);
+	td_jm_str(d, o, "name", name);
+	td_jm_str(d, o, "value", value);
+	yyjson_mut_arr_prepend(list, o);
+}
+
+// What a member finds in its environment, as on the embedded plane (docs/gangs.md).
+static void gang_env(yyjson_mut_doc *d, yyjson_mut_val *container, const yyjson_val *pod)
+{
+	if (!gang_of(pod) || !note(pod, TD_ANN_GANG_WORLD))
+		return;
+	td_auto_free char *hosts = gang_hosts(pod), *first = td_strndup(hosts, strcspn(hosts, ","));
+	const char *rank = note(pod, TD_ANN_GANG_RANK), *roles = note(pod, TD_ANN_GANG_ROLES);
+	gang_var(d, container, "TANDEM_GANG_ROLES", roles);
+	gang_var(d, container, "TANDEM_GANG_ROLE", roles ? note(pod, TD_LABEL_GANG_ROLE) : NULL);
+	gang_var(d, container, "TANDEM_GANG_HOSTS", hosts);
+	gang_var(d, container, "MASTER_PORT", "29500");
+	gang_var(d, container, "MASTER_ADDR", first);
+	gang_var(d, container, "WORLD_SIZE", rank ? note(pod, TD_ANN_GANG_WORLD) : NULL);
+	gang_var(d, container, "RANK", rank);
+}
+
+// The label by which the Service there knows it, and its name in that.
+static void gang_name(yyjson_mut_doc *d, yyjson_mut_val *labels, yyjson_mut_val *spec, const yyjson_val *pod)
+{
+	long long rank = -1;
+	td_parse_i64(note(pod, TD_ANN_GANG_RANK) ?: "", &rank);
+	if (!gang_of(pod) || !note(pod, TD_ANN_GANG_WORLD))
+		return;
+	td_auto_free char *host = rank >= 0 ? gang_host(gang_of(pod), rank) : NULL;
+	td_jm_key_str(d, labels, TD_LABEL_FROM_GANG, "true");
+	td_jm_str(d, spec, "subdomain", GANGS);
+	if (host)
+		td_jm_str(d, spec, "hostname", host);
+	else
+		yyjson_mut_obj_remove_key(spec, "hostname"); // it might be a member's
+}
+
 // What a variable says of the pod, it says of the one that its owner made.
 static void copy_env(yyjson_mut_doc *d, yyjson_mut_val *container, const yyjson_val *pod)
 {
@@ -289,15 +429,23 @@ static void copy_env(yyjson_mut_doc *d, yyjson_mut_val *container, const yyjson_
 			if (env_fields[k].here && !strcmp(path, env_fields[k].path)) {
 				td_jm_str(d, e, "value", td_jstr_or(pod, env_fields[k].here, ""));
 				yyjson_mut_obj_remove_key(e, "valueFrom");
-				break;
+				path = NULL;
 			}
+		const char *of = NULL;
+		td_auto_free char *key = path ? meta_key(path, &of) : NULL;
+		if (!key)
+			continue;
+		td_auto_free char *hosts = gang_of(pod) && !strcmp(key, TD_ANN_GANG_HOSTS) ? gang_hosts(pod) : NULL;
+		const char *v = hosts ? hosts : td_jkey_str(td_jget(pod, of), key);
+		td_jm_str(d, e, "value", v ? v : "");
+		yyjson_mut_obj_remove_key(e, "valueFrom");
 	}
 }
 
 static void drop_token(yyjson_mut_val *list)
 {
 	for (size_t i = yyjson_mut_arr_size(list); i--;)
-		if (token_volume(td_jm_getstr(yyjson_mut_arr_get(list, i), "name") ?: ""))
+		if (td_far_token_volume(td_jm_getstr(yyjson_mut_arr_get(list, i), "name") ?: ""))
 			yyjson_mut_arr_remove(list, i);
 }
 
@@ -314,6 +462,7 @@ static void copy_containers(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjso
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, to);
 		copy_known(d, o, c, container_fields, TD_LEN(container_fields));
 		copy_env(d, o, pod);
+		gang_env(d, o, pod);
 		drop_token(td_jm_get(o, "volumeMounts"));
 	}
 }
@@ -343,7 +492,9 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 		yyjson_mut_obj_remove_key(spec, accounts[i]);
 	copy_containers(d, spec, pod, "containers");
 	copy_containers(d, spec, pod, "initContainers");
+	gang_name(d, labels, spec, pod);
 	drop_token(td_jm_get(spec, "volumes"));
+	td_far_refs_rename(d, spec, c->set_uid, td_jstr_or(pod, "metadata.namespace", ""));
 	td_jm_bool(d, spec, "automountServiceAccountToken", false);
 	td_jm_bool(d, spec, "enableServiceLinks", false);
 

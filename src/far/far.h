@@ -14,7 +14,10 @@
 //   link.[ch]         one link: its clients, caches, workers and its clock
 //   node.c            the Nodes here
 //   pod.c             one pod and its copy
+//   refs.[ch]         the ConfigMaps and Secrets that a pod names, and their names there (pure)
+//   sources.c         these themselves: they go along, follow, and are removed
 //   copy.[ch]         the copy of a pod: what may go there, and what is made of it (pure)
+//   face.[ch] who.c   logs, exec, attach and port-forward of the copies, as a kubelet serves them, and who may
 //   config.c          the kubeconfig in a Secret
 #pragma once
 
@@ -27,7 +30,16 @@ struct td_far_want {
 	int64_t reserve_milli,
 		reserve_memory; // of each node: what Slurm does not give out (its SlurmCluster's spec.reserve)
 };
-struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events);
+// Where logs, exec, attach and port-forward of pods there are served, as a kubelet serves those of its node.
+struct td_far_streams {
+	// "unix:PATH": to an API server that has asked who may; "ADDR:PORT": to one that comes as it comes to kubelets.
+	// NULL: nowhere.
+	const char *listen;
+	const char *address; // of ADDR:PORT, as the Nodes say it: an IP address or a DNS name; NULL with unix:
+	const char *pki;     // a directory with tls.crt and tls.key; without these they are made there
+};
+// streams outlives it.
+struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events, const struct td_far_streams *streams);
 // Begins the links that are wanted and not there, changes those that differ, and ends those that are not wanted: a link
 // whose NodeSet is gone first removes its pods there and its Nodes here. Blocks for the time of a few requests per link
 // that begins or ends.

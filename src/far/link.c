@@ -7,7 +7,10 @@
 #include "base/names.h"
 #include "http/pki.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { BEAT_MS = 5000, LOST_BEAT_MS = 1000, FIRST_MS = 200, LEASE_MS = 10000, WORKERS = 4, SHOW_MS = 50 };
 
@@ -51,6 +54,13 @@ static void index_from(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, uid);
 }
 
+static void index_gang(const struct td_object *o, struct td_strv *ret)
+{
+	const char *gang = td_object_annotation(o, TD_ANN_GANG_UID);
+	if (gang && td_jstr(o->root, "spec.nodeName") && td_object_annotation(o, TD_ANN_JOB))
+		td_strv_add(ret, gang);
+}
+
 static void index_uid(const struct td_object *o, struct td_strv *ret)
 {
 	td_strv_add(ret, o->uid);
@@ -60,6 +70,9 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_far_link *l = ctx;
 	td_queue_add(l->q, (now ? now : old)->uid);
+	td_far_gang_wake(l, old, now);
+	if (old && (!now || td_kube_pod_ended(now->root)))
+		td_far_sources_look(l, old, false);
 }
 
 static void on_far_pod(void *ctx, struct td_object *old, struct td_object *now)
@@ -70,13 +83,17 @@ static void on_far_pod(void *ctx, struct td_object *old, struct td_object *now)
 	if (td_far_pod_ours(l, o)) {
 		if (uid) // however often it says something else
 			td_queue_add_after(l->q, uid, SHOW_MS);
+		if (old && (!now || td_kube_pod_ended(now->root)))
+			td_far_sources_look(l, old, true);
 		return;
 	}
 	// What others hold there, where there is a Node of it here: the other cluster may have many more.
 	const char *was = old ? td_far_pod_node(old) : NULL, *is = now ? td_far_pod_node(now) : NULL;
 	if ((!old || !now || !td_streq(was, is) || td_kube_pod_ended(old->root) != td_kube_pod_ended(now->root)) &&
-	    (td_far_node_here(l, was) || td_far_node_here(l, is)))
-		td_queue_add_after(l->q, TD_FAR_NODES_KEY, 500);
+	    (td_far_node_here(l, was) || td_far_node_here(l, is))) {
+		td_far_node_add(l, was, 500);
+		td_far_node_add(l, is, 500);
+	}
 }
 
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
@@ -89,18 +106,26 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_jequal(td_jfind(td_jget(old->root, "status.conditions"), "type", "Ready"),
 		      td_jfind(td_jget(now->root, "status.conditions"), "type", "Ready")))
 		return;
-	td_queue_add_after(l->q, TD_FAR_NODES_KEY, 100);
+	const struct td_object *o = now ? now : old;
+	const char *set = td_object_annotation(o, TD_ANN_OTHER_SET);
+	td_far_node_add(l, set ? td_object_annotation(o, TD_ANN_OTHER_NODE) : o->name, 100);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
-	return td_streq(key, TD_FAR_NODES_KEY) ? td_far_nodes_sync(ctx, again_ms, c, err)
-					       : td_far_pod_sync(ctx, key, again_ms, c, err);
+	if (td_streq(key, TD_FAR_NODES_KEY)) {
+		td_far_nodes_look(ctx, again_ms);
+		return 0;
+	}
+	return td_starts(key, "n/")              ? td_far_node_sync(ctx, key, again_ms, c, err)
+	       : td_streq(key, TD_FAR_SWEEP_KEY) ? td_far_sources_sweep(ctx, again_ms, c)
+	       : strchr(key, '/')                ? td_far_source_sync(ctx, key, again_ms, c, err)
+						 : td_far_pod_sync(ctx, key, again_ms, c, err);
 }
 
 bool td_far_known(const struct td_far_link *l)
 {
-	return td_informer_synced(l->far_pods) && td_informer_synced(l->far_nodes);
+	return td_informer_synced(l->far_pods) && td_informer_synced(l->far_nodes) && !atomic_load(&l->wrong);
 }
 
 static void *work(void *arg)
@@ -114,10 +139,37 @@ static void *work(void *arg)
 	const struct td_controller ctl = {"othercluster", WORKERS, l->q, reconcile, l};
 	struct td_error err = TD_ERROR_INIT;
 	td_queue_add(l->q, TD_FAR_NODES_KEY);
+	td_queue_add(l->q, TD_FAR_SWEEP_KEY);
 	int r = td_controller_run(&ctl, l->stop, &err);
 	if (r && r != TD_CANCELLED)
 		td_err("NodeSet %s: %s", l->own, err.msg);
 	return NULL;
+}
+
+// Is it the cluster in which this NodeSet's pods run? A Secret may lead elsewhere since. What an account may not read is not
+// compared.
+static char *whose(struct td_far_link *l)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(td_object_unref) struct td_object *ns = NULL;
+	if (!l->id && !l->id_denied) {
+		int r = td_kube_get(l->there, &td_namespaces, NULL, l->ns, l->stop, &ns, &e);
+		l->id_denied = r == TD_DENIED;
+		if (r && !l->id_denied)
+			return td_asprintf("namespace %s in the other cluster: %.400s", l->ns, e.msg);
+		if (!r) {
+			pthread_mutex_lock(&l->lock);
+			l->id = td_strdup(ns->uid);
+			pthread_mutex_unlock(&l->lock);
+		}
+	}
+	size_t n = l->id ? td_far_nodes_astray(l) : 0;
+	return n ? td_asprintf("the kubeconfig leads to another cluster than the one in which pods of %zu of its Nodes "
+			       "run: "
+			       "nothing is done with these until it leads there again; to change the cluster, end its "
+			       "pods first",
+			       n)
+		 : NULL;
 }
 
 // Asks whether the other cluster is there, and renews the Leases as long as it is: so a Node is unknown here when its
@@ -132,9 +184,13 @@ static void *watch_clock(void *arg)
 		int r = td_kube_raw(l->there, "GET", "/version", NULL, l->stop, &j, &e);
 		if (r == TD_CANCELLED)
 			break;
+		td_auto_free char *astray = r ? NULL : whose(l);
+		if (!r)
+			atomic_store(&l->wrong, astray != NULL);
 		bool up = !r && td_far_known(l), was = atomic_exchange(&l->answers, up);
 		td_auto_free char *text =
-			r ? td_asprintf("the other cluster does not answer: %.400s", e.msg)
+			astray ? td_strdup(astray)
+			: r    ? td_asprintf("the other cluster does not answer: %.400s", e.msg)
 			: td_far_known(l)
 				? NULL
 				: td_asprintf(
@@ -201,7 +257,11 @@ static int start(struct td_far_link *l, struct td_error *err)
 		td_informer_on_change(*table[i].slot, table[i].fn, l);
 	}
 	td_informer_add_index(l->pods, "uid", index_uid);
+	td_informer_add_index(l->pods, "node", index_node);
+	td_informer_add_index(l->pods, "gang", index_gang);
+	td_informer_add_index(l->pods, "source", td_far_index_source);
 	td_informer_add_index(l->far_pods, "from", index_from);
+	td_informer_add_index(l->far_pods, "source", td_far_index_source_there);
 	td_informer_add_index(l->far_pods, "node", index_node);
 	for (size_t i = 0; i < TD_LEN(table) && !r; i++)
 		r = td_informer_start(*table[i].slot, l->stop, err);
@@ -212,12 +272,15 @@ static int start(struct td_far_link *l, struct td_error *err)
 	return r ? r : l->working && l->clocked ? 0 : td_fail(err, TD_INTERNAL, "no thread");
 }
 
-int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td_recorder *events, struct td_cancel *c,
+int td_far_link_new(const struct td_far_want *w, const struct td_far_here *here, struct td_cancel *c,
 		    struct td_far_link **ret, struct td_error *err)
 {
 	struct td_far_link *l = td_calloc(1, sizeof(*l));
-	*l = (struct td_far_link){.here = here,
-				  .events = events,
+	*l = (struct td_far_link){.here = here->here,
+				  .events = here->events,
+				  .making = here->making,
+				  .address = here->address,
+				  .port = here->port,
 				  .set = td_object_ref(w->set),
 				  .own = td_asprintf("%s/%s", w->set->ns, w->set->name),
 				  .ns = td_strdup(td_jstr_or(w->set->root, "spec.otherCluster.namespace", "tandem")),
@@ -226,7 +289,9 @@ int td_far_link_new(const struct td_far_want *w, struct td_kube *here, struct td
 				  .answered_ms = td_mono_ms(&td_clock_system),
 				  .q = td_queue_new(&td_clock_system),
 				  .stop = td_cancel_new()};
+	atomic_store(&l->wrong, true); // until it is known which one it is
 	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->quiet, NULL);
 	yyjson_val *labels = td_jget(w->set->root, "spec.otherCluster.nodeSelector");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_copyval(d, yyjson_mut_doc_get_root(d), "matchLabels", labels);
@@ -256,22 +321,65 @@ static void halt(struct td_far_link *l)
 	l->working = l->clocked = false;
 }
 
+int td_far_link_stream(struct td_far_link *l, int fd)
+{
+	size_t i = 0;
+	pthread_mutex_lock(&l->lock);
+	// What somebody else closes may be another file's number by then.
+	int own = td_cancelled(l->stop) ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	while (i < l->n_streams && l->streams[i] >= 0)
+		i++;
+	if (own >= 0 && i == l->n_streams)
+		l->streams = td_realloc(l->streams, ++l->n_streams * sizeof(*l->streams));
+	if (own >= 0)
+		l->streams[i] = own;
+	pthread_mutex_unlock(&l->lock);
+	return own < 0 ? -1 : (int)i;
+}
+
+void td_far_link_streamed(struct td_far_link *l, int stream)
+{
+	pthread_mutex_lock(&l->lock);
+	close(l->streams[stream]);
+	l->streams[stream] = -1;
+	pthread_mutex_unlock(&l->lock);
+}
+
+void td_far_link_cut(struct td_far_link *l)
+{
+	td_cancel_fire(l->stop);
+	pthread_mutex_lock(&l->lock);
+	for (size_t i = 0; i < l->n_streams; i++)
+		if (l->streams[i] >= 0)
+			shutdown(l->streams[i], SHUT_RDWR);
+	pthread_mutex_unlock(&l->lock);
+}
+
 struct td_far_link *td_far_link_free(struct td_far_link *l)
 {
 	if (!l)
 		return NULL;
 	halt(l);
+	td_far_link_cut(l);
+	pthread_mutex_lock(&l->lock);
+	while (l->users)
+		pthread_cond_wait(&l->quiet, &l->lock);
+	pthread_mutex_unlock(&l->lock);
 	td_informer_free(l->far_pods);
 	td_informer_free(l->far_nodes);
 	td_informer_free(l->pods);
 	td_informer_free(l->nodes);
 	td_kube_free(l->there);
 	td_far_offers_free(l->offers);
+	td_far_sources_free(l->sources);
+	free(l->id);
 	td_queue_free(l->q);
 	td_cancel_unref(l->stop);
 	td_selector_free(l->selector);
 	td_object_unref(l->set);
 	pthread_mutex_destroy(&l->lock);
+	pthread_cond_destroy(&l->quiet);
+	free(l->streams);
 	free(l->own);
 	free(l->ns);
 	free(l->secret_rv);
@@ -296,6 +404,7 @@ void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
 			"%s -l %s "
 			"there (%s)",
 			l->own, l->ns, labels, e.msg);
+	td_far_sources_leave(l, c);
 	td_informer_list(l->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++) {
 		const struct td_kube_delete_opts del = {.uid = nodes.v[i]->uid, .grace_s = -1};

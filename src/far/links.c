@@ -3,15 +3,19 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <string.h>
 
 enum { SECRET_MS = 15000 };
 
 struct td_far {
-	struct td_kube *here;
-	struct td_recorder *events;
-	pthread_mutex_t lock; // guards what follows; its writer is one thread
+	struct td_far_here here;
+	struct td_far_makings making;
+	const struct td_far_streams *streams;
+	struct td_far_face *face; // NULL: nothing is served
+	bool face_said;           // that it cannot be
+	pthread_mutex_t lock;     // guards what follows; its writer is one thread
 	struct td_far_link *links;
 	struct trouble { // NodeSets without a link
 		char *own, *text;
@@ -20,11 +24,12 @@ struct td_far {
 	int64_t looked_ms; // when the Secrets were looked at
 };
 
-struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events)
+struct td_far *td_far_new(struct td_kube *here, struct td_recorder *events, const struct td_far_streams *streams)
 {
 	struct td_far *f = td_calloc(1, sizeof(*f));
-	f->here = here;
-	f->events = events;
+	f->here = (struct td_far_here){.here = here, .events = events, .making = &f->making};
+	pthread_mutex_init(&f->making.lock, NULL);
+	f->streams = streams;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
 }
@@ -101,12 +106,60 @@ static bool linked(const struct td_far *f, const struct td_far_want *w)
 	return false;
 }
 
+struct td_far_link *td_far_link_of(struct td_far *f, const char *ns, const char *name, struct td_object **ret_pod)
+{
+	struct td_far_link *found = NULL;
+	pthread_mutex_lock(&f->lock);
+	for (struct td_far_link *l = f->links; l && !found; l = l->next) {
+		td_auto(td_object_unref) struct td_object *pod = td_informer_get(l->pods, ns, name);
+		const char *on = pod ? td_jstr(pod->root, "spec.nodeName") : NULL;
+		td_auto(td_object_unref) struct td_object *node = on ? td_informer_get(l->nodes, NULL, on) : NULL;
+		if (!node || !td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
+			continue;
+		pthread_mutex_lock(&l->lock);
+		l->users++;
+		pthread_mutex_unlock(&l->lock);
+		*ret_pod = td_steal(pod);
+		found = l;
+	}
+	pthread_mutex_unlock(&f->lock);
+	return found;
+}
+
+void td_far_link_put(struct td_far_link *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	if (!--l->users)
+		pthread_cond_broadcast(&l->quiet);
+	pthread_mutex_unlock(&l->lock);
+}
+
+// Serves the streams as soon as there is somebody who might want them.
+static void serve(struct td_far *f, struct td_cancel *c)
+{
+	struct td_error e = TD_ERROR_INIT;
+	if (f->face || !f->streams || !f->streams->listen)
+		return;
+	int r = td_far_face_new(f, f->here.here, f->streams, c, &f->face, &e);
+	if (r && !f->face_said)
+		td_warn("logs and exec of pods in other clusters are not served: %s", e.msg);
+	f->face_said = r;
+	if (!r && !td_starts(f->streams->listen, "unix:")) {
+		f->here.address = f->streams->address;
+		f->here.port = td_far_face_port(f->face);
+	}
+}
+
 void td_far_sync(struct td_far *f, const struct td_far_want *v, size_t n, struct td_cancel *c)
 {
 	int64_t now = td_mono_ms(&td_clock_system);
 	bool secrets = now - f->looked_ms >= SECRET_MS;
 	if (secrets)
 		f->looked_ms = now;
+	if (n)
+		serve(f, c);
 	for (struct td_far_link **p = &f->links; *p;) {
 		struct td_far_link *l = *p;
 		const struct td_far_want *w = want_of(v, n, l);
@@ -130,7 +183,7 @@ void td_far_sync(struct td_far *f, const struct td_far_want *v, size_t n, struct
 		td_auto_free char *own = td_asprintf("%s/%s", v[i].set->ns, v[i].set->name);
 		if (linked(f, &v[i]))
 			continue;
-		int r = td_far_link_new(&v[i], f->here, f->events, c, &l, &e);
+		int r = td_far_link_new(&v[i], &f->here, c, &l, &e);
 		trouble(f, own, r ? e.msg : NULL);
 		if (r)
 			continue;
@@ -146,6 +199,9 @@ struct td_far *td_far_free(struct td_far *f)
 {
 	if (!f)
 		return NULL;
+	for (struct td_far_link *l = f->links; l; l = l->next)
+		td_far_link_cut(l);
+	td_far_face_free(f->face);
 	for (struct td_far_link *l; (l = f->links);) {
 		f->links = l->next;
 		td_far_link_free(l);
@@ -156,6 +212,8 @@ struct td_far *td_far_free(struct td_far *f)
 		free(x->text);
 		free(x);
 	}
+	td_far_making_free(f->making.all);
+	pthread_mutex_destroy(&f->making.lock);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
 	return NULL;

@@ -8,14 +8,24 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "base/together.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 #include <uthash.h>
 
 #define LEASE_NS "kube-node-lease"
 #define NOT_OURS "node %s is there already, and is not of this NodeSet: give the NodeSet another name"
 #define OUR_DRAIN "other cluster: "
-enum { NAME_MAX_LEN = 63, LEASE_S = 40, RESOURCES = 16, LOOK_MS = 15000 };
+enum {
+	NAME_MAX_LEN = 63,
+	LEASE_S = 40,
+	RESOURCES = 16,
+	LOOK_MS = 15000,
+	ALL_MS = 60000,
+	BEATS_EACH = 32,
+	BEATS_MOST = 16
+};
 
 struct td_far_offers { // of one node there
 	struct {
@@ -23,6 +33,7 @@ struct td_far_offers { // of one node there
 		struct td_pool_far_offered of;
 	} v[RESOURCES];
 	size_t n;
+	char *problem; // of this node; guarded by the link's lock. NULL: none
 	UT_hash_handle hh;
 	char name[];
 };
@@ -34,6 +45,7 @@ struct td_far_offers *td_far_offers_free(struct td_far_offers *all)
 		HASH_DEL(all, o);
 		for (size_t i = 0; i < o->n; i++)
 			free(o->v[i].key);
+		free(o->problem);
 		free(o);
 	}
 	return NULL;
@@ -42,6 +54,7 @@ struct td_far_offers *td_far_offers_free(struct td_far_offers *all)
 static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 {
 	struct td_far_offers *o = NULL;
+	pthread_mutex_lock(&l->lock);
 	HASH_FIND_STR(l->offers, name, o);
 	if (!o) {
 		size_t n = strlen(name) + 1;
@@ -49,7 +62,26 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 		memcpy(o->name, name, n);
 		HASH_ADD_STR(l->offers, name, o);
 	}
+	pthread_mutex_unlock(&l->lock);
 	return o;
+}
+
+// What is wrong with a node, NULL: nothing. Of those of all nodes the first is told.
+static void tell(struct td_far_link *l, const char *name, const char *problem)
+{
+	struct td_far_offers *o = offers_of(l, name);
+	td_auto_free char *first = NULL;
+	pthread_mutex_lock(&l->lock);
+	bool same = td_streq(o->problem, problem);
+	if (!same) {
+		free(o->problem);
+		o->problem = td_strdup(problem);
+	}
+	for (const struct td_far_offers *p = same ? NULL : l->offers; p && !first; p = p->hh.next)
+		first = td_strdup(p->problem);
+	pthread_mutex_unlock(&l->lock);
+	if (!same)
+		td_far_link_say(l, TD_FAR_OF_NODES, first);
 }
 
 static char *name_here(const struct td_far_link *l, const char *there)
@@ -100,8 +132,8 @@ static int64_t held(yyjson_val *const *specs, size_t n, const char *key)
 	return sum;
 }
 
-// Adds what the node offers, as capacity and allocatable.
-static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut_doc *d, yyjson_mut_val *status)
+// Adds what the node offers, as capacity and allocatable. False: that settles with time.
+static bool offer(struct td_far_link *l, const struct td_object *far, yyjson_mut_doc *d, yyjson_mut_val *status)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(l->far_pods, "node", far->name, &pods);
@@ -114,6 +146,7 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 	yyjson_mut_val *out = td_jm_obj(d, status, "allocatable");
 	yyjson_val *list = td_jget(far->root, "status.allocatable"), *k, *v;
 	size_t i, n, at;
+	bool settled = true;
 	yyjson_obj_foreach (list, i, n, k, v) {
 		const char *key = yyjson_get_str(k);
 		if (!told(key))
@@ -132,6 +165,7 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 			o->v[o->n++].of = (struct td_pool_far_offered){.now = want};
 		}
 		td_pool_far_settle(&o->v[at].of, want, td_mono_ms(&td_clock_system));
+		settled &= o->v[at].of.now == want;
 		char text[32];
 		int64_t now = o->v[at].of.now;
 		if (!strcmp(key, "cpu"))
@@ -143,6 +177,7 @@ static void offer(struct td_far_link *l, const struct td_object *far, yyjson_mut
 		td_jm_key_str(d, out, key, text);
 	}
 	td_jm_set(d, status, "capacity", yyjson_mut_val_mut_copy(d, out));
+	return settled;
 }
 
 // Labels that say what a node is. All others are that cluster's own business.
@@ -187,6 +222,8 @@ static int make(struct td_far_link *l, const struct td_object *far, const char *
 		       *taint = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "spec.taints"));
 	td_jm_key_str(d, notes, TD_ANN_OTHER_SET, l->own);
 	td_jm_key_str(d, notes, TD_ANN_OTHER_NODE, far->name);
+	if (l->id)
+		td_jm_key_str(d, notes, TD_ANN_OTHER_ID, l->id);
 	td_jm_str(d, taint, "key", TD_LABEL_OTHER);
 	td_jm_str(d, taint, "value", l->set->name);
 	td_jm_str(d, taint, "effect", "NoSchedule");
@@ -233,6 +270,11 @@ static int show_meta(struct td_far_link *l, const struct td_object *far, const s
 		yyjson_mut_val *notes = td_jm_obj(d, root, "metadata.annotations");
 		td_jm_key_set(d, notes, TD_ANN_DRAIN, text ? yyjson_mut_strcpy(d, text) : yyjson_mut_null(d));
 	}
+	// One on which pods run in another cluster is not looked at (td_far_nodes_astray()).
+	if (far && l->id && !td_streq(td_object_annotation(node, TD_ANN_OTHER_ID), l->id)) {
+		changed = true;
+		td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_OTHER_ID, l->id);
+	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *want = td_jm_new();
 	if (far)
 		labels_of(l, far, node->name, want, yyjson_mut_doc_get_root(want));
@@ -251,16 +293,31 @@ static int show_meta(struct td_far_link *l, const struct td_object *far, const s
 	return td_kube_patch(l->here, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
+// Where logs and exec of its pods are served; false: the Node says so.
+static bool reach(const struct td_far_link *l, const struct td_object *node, yyjson_mut_doc *d, yyjson_mut_val *status)
+{
+	struct in6_addr six;
+	struct in_addr four;
+	bool ip = inet_pton(AF_INET, l->address, &four) == 1 || inet_pton(AF_INET6, l->address, &six) == 1;
+	yyjson_mut_val *a = yyjson_mut_arr_add_obj(d, td_jm_arr(d, status, "addresses"));
+	td_jm_str(d, a, "type", ip ? "InternalIP" : "InternalDNS");
+	td_jm_str(d, a, "address", l->address);
+	td_jm_int(d, status, "daemonEndpoints.kubeletEndpoint.Port", l->port);
+	td_auto(td_json_unref) struct td_json *want = td_json_from_mut(td_jm_get(status, "addresses"));
+	return !td_jequal(td_json_root(want), td_jget(node->root, "status.addresses")) ||
+	       td_jint(node->root, "status.daemonEndpoints.kubeletEndpoint.Port", 0) != l->port;
+}
+
 // far NULL: it is not known how it is there.
 static int show_status(struct td_far_link *l, const struct td_object *far, const struct td_object *node,
-		       struct td_cancel *c, struct td_error *err)
+		       int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = td_jm_obj(d, root, "status");
 	yyjson_val *was = td_jget(node->root, "status.conditions"), *x;
 	bool ready = far && td_condition_true(far->root, "Ready");
-	if (far)
-		offer(l, far, d, status);
+	if (far && !offer(l, far, d, status))
+		*again_ms = LOOK_MS;
 	yyjson_mut_val *list = td_jm_arr(d, status, "conditions");
 	size_t i, n;
 	yyjson_arr_foreach (was, i, n, x)
@@ -281,6 +338,8 @@ static int show_status(struct td_far_link *l, const struct td_object *far, const
 		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(td_jm_get(status, "allocatable"));
 		same = td_jequal(td_json_root(now), td_jget(node->root, "status.allocatable"));
 	}
+	if (l->address && reach(l, node, d, status))
+		same = false;
 	if (same)
 		return 0;
 	td_condition_add(d, list, was, &w, td_real_ms(&td_clock_system));
@@ -289,12 +348,27 @@ static int show_status(struct td_far_link *l, const struct td_object *far, const
 	return td_kube_patch(l->here, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
-static bool used(const struct td_objects *pods, const char *node)
+static bool used(const struct td_far_link *l, const char *node)
 {
-	for (size_t i = 0; i < pods->n; i++)
-		if (td_streq(td_jstr(pods->v[i]->root, "spec.nodeName"), node) && !td_kube_pod_ended(pods->v[i]->root))
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_by_index(l->pods, "node", node, &pods);
+	for (size_t i = 0; i < pods.n; i++)
+		if (!td_kube_pod_ended(pods.v[i]->root))
 			return true;
 	return false;
+}
+
+size_t td_far_nodes_astray(const struct td_far_link *l)
+{
+	td_auto_objects struct td_objects own = {0};
+	size_t n = 0;
+	td_informer_list(l->nodes, NULL, &own);
+	for (size_t i = 0; i < own.n; i++) {
+		const char *id = td_object_annotation(own.v[i], TD_ANN_OTHER_ID);
+		n += td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own) && id && !td_streq(id, l->id) &&
+		     used(l, own.v[i]->name);
+	}
+	return n;
 }
 
 // A Node whose node there is gone or not wanted. What is bound to it ends: its node is gone.
@@ -307,11 +381,10 @@ static int drop(struct td_far_link *l, const struct td_object *node, const char 
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int one(struct td_far_link *l, const struct td_object *far, const struct td_objects *pods, struct td_cancel *c,
-	       struct td_error *err)
+static int one(struct td_far_link *l, const struct td_object *far, const struct td_object *node, int64_t *again_ms,
+	       struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *name = name_here(l, far->name);
-	td_auto(td_object_unref) struct td_object *node = td_informer_get(l->nodes, NULL, name);
 	const char *drain = drains(l, far);
 	if (!node && (drain || !td_condition_true(far->root, "Ready")))
 		return 0;
@@ -320,96 +393,133 @@ static int one(struct td_far_link *l, const struct td_object *far, const struct 
 			       "\"%s\" is longer than the %d characters of a node's name here: give the "
 			       "NodeSet a shorter name",
 			       name, NAME_MAX_LEN);
-	if (!node && l->n_nodes >= TD_FAR_NODES)
+	if (!node && atomic_fetch_add(&l->made_nodes, 1) >= TD_FAR_NODES)
 		return td_fail(err, TD_INVALID,
 			       "the other cluster has more than %d nodes for this pool: choose among them by "
 			       "spec.otherCluster.nodeSelector",
 			       TD_FAR_NODES);
-	if (!node) {
-		l->n_nodes++;
+	if (!node)
 		return make(l, far, name, c, err);
-	}
 	if (!td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
 		return td_fail(err, TD_INVALID, NOT_OURS, name);
-	if (drain && !td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")) && !used(pods, name))
+	if (drain && !td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")) && !used(l, name))
 		return drop(l, node, drain, c, err);
 	int r = show_meta(l, far, node, drain, c, err);
-	return r ? r : show_status(l, far, node, c, err);
+	return r ? r : show_status(l, far, node, again_ms, c, err);
 }
 
-int td_far_nodes_sync(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+void td_far_node_add(struct td_far_link *l, const char *there, int64_t ms)
 {
-	td_auto_objects struct td_objects far = {0}, own = {0}, pods = {0};
+	td_auto_free char *key = there ? td_asprintf("n/%s", there) : NULL;
+	if (key)
+		td_queue_add_after(l->q, key, ms);
+}
+
+void td_far_nodes_look(struct td_far_link *l, int64_t *again_ms)
+{
+	td_auto_objects struct td_objects far = {0}, own = {0};
 	bool answers = atomic_load(&l->answers);
 	if (!answers && td_mono_ms(&td_clock_system) - atomic_load(&l->answered_ms) < TD_FAR_LOST_MS) {
 		*again_ms = 1000; // it has not been asked yet, or it is a moment
+		return;
+	}
+	*again_ms = ALL_MS;
+	td_informer_list(l->nodes, NULL, &own);
+	atomic_store(&l->made_nodes, own.n);
+	for (size_t i = 0; i < own.n; i++)
+		if (td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own))
+			td_far_node_add(l, td_object_annotation(own.v[i], TD_ANN_OTHER_NODE), 0);
+	if (!answers)
+		return;
+	td_informer_list(l->far_nodes, NULL, &far);
+	for (size_t i = 0; i < far.n; i++)
+		td_far_node_add(l, far.v[i]->name, 0);
+}
+
+int td_far_node_sync(struct td_far_link *l, const char *key, int64_t *again_ms, struct td_cancel *c,
+		     struct td_error *err)
+{
+	const char *there = key + 2;
+	td_auto_free char *name = name_here(l, there);
+	bool answers = atomic_load(&l->answers);
+	td_auto(td_object_unref) struct td_object *far = td_informer_get(l->far_nodes, NULL, there),
+						  *node = td_informer_get(l->nodes, NULL, name);
+	bool ours = node && td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
+	if (!answers && td_mono_ms(&td_clock_system) - atomic_load(&l->answered_ms) < TD_FAR_LOST_MS) {
+		*again_ms = 1000;
 		return 0;
 	}
-	int first = 0;
-	struct td_error first_err = TD_ERROR_INIT;
-	*again_ms = LOOK_MS; // what is offered settles with time
-	td_informer_list(l->far_nodes, NULL, &far);
-	td_informer_list(l->nodes, NULL, &own);
-	td_informer_list(l->pods, NULL, &pods);
-	l->n_nodes = own.n;
-	for (size_t i = 0; i < far.n && answers; i++) {
-		struct td_error e = TD_ERROR_INIT;
-		int r = one(l, far.v[i], &pods, c, &e);
-		if (r && !first)
-			first = r, first_err = e;
+	int r = 0;
+	struct td_error e = TD_ERROR_INIT;
+	if (answers && far)
+		r = one(l, far, node, again_ms, c, &e);
+	else if (answers && ours)
+		r = drop(l, node, "it is gone there", c, &e);
+	else if (ours) {
+		r = show_meta(l, NULL, node, "it does not answer", c, &e);
+		if (!r)
+			r = show_status(l, NULL, node, again_ms, c, &e);
 	}
-	for (size_t i = 0; i < own.n; i++) {
+	if (r != TD_CANCELLED)
+		tell(l, there, r == TD_INVALID ? e.msg : NULL);
+	if (r && err)
+		*err = e;
+	return r == TD_INVALID ? 0 : r;
+}
+
+// Renews one Lease.
+static int beat(struct td_far_link *l, const struct td_object *node, struct td_cancel *c, struct td_error *err)
+{
+	char t[TD_TIME_LEN];
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_time_format_micro(td_real_ms(&td_clock_system), t);
+	td_jm_str(d, root, "spec.renewTime", t);
+	int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, node->name), TD_PATCH_MERGE, root, c, NULL, err);
+	if (r != TD_NOT_FOUND)
+		return r;
+	td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
+	td_jm_str(d, root, "kind", "Lease");
+	td_jm_str(d, root, "metadata.name", node->name);
+	td_jm_str(d, root, "metadata.namespace", LEASE_NS);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_OTHER, l->set->name);
+	td_jm_str(d, root, "spec.holderIdentity", node->name);
+	td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
+	// It goes with its Node.
+	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
+	td_jm_str(d, o, "apiVersion", "v1");
+	td_jm_str(d, o, "kind", "Node");
+	td_jm_str(d, o, "name", node->name);
+	td_jm_str(d, o, "uid", node->uid);
+	return td_kube_create(l->here, &td_leases, LEASE_NS, root, c, NULL, err);
+}
+
+struct beats {
+	struct td_far_link *l;
+	const struct td_objects *own;
+	atomic_size_t next;
+};
+
+static int beat_some(void *ctx, size_t i, struct td_cancel *stop)
+{
+	struct beats *b = ctx;
+	for (size_t k; (k = atomic_fetch_add(&b->next, 1)) < b->own->n && !td_cancelled(stop) && td_lease_holds();) {
+		const struct td_object *node = b->own->v[k];
 		struct td_error e = TD_ERROR_INIT;
-		const char *there = td_object_annotation(own.v[i], TD_ANN_OTHER_NODE);
-		if (!td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own) || !there)
-			continue;
-		td_auto(td_object_unref) struct td_object *x = td_informer_get(l->far_nodes, NULL, there);
-		int r = !answers ? show_meta(l, NULL, own.v[i], "it does not answer", c, &e)
-			: !x     ? drop(l, own.v[i], "it is gone there", c, &e)
-				 : 0;
-		if (!r && !answers)
-			r = show_status(l, NULL, own.v[i], c, &e);
-		if (r && !first)
-			first = r, first_err = e;
+		int r = td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), b->l->own) ? beat(b->l, node, stop, &e)
+											  : 0;
+		if (r && r != TD_CANCELLED)
+			td_warn("the Lease of node %s: %s", node->name, e.msg);
 	}
-	td_far_link_say(l, TD_FAR_OF_NODES, first == TD_INVALID ? first_err.msg : NULL);
-	if (first && err)
-		*err = first_err;
-	return first == TD_INVALID ? 0 : first;
+	return 0;
 }
 
 void td_far_nodes_beat(struct td_far_link *l, struct td_cancel *c)
 {
 	td_auto_objects struct td_objects own = {0};
-	char t[TD_TIME_LEN];
 	td_informer_list(l->nodes, NULL, &own);
-	for (size_t i = 0; i < own.n && !td_cancelled(c) && td_lease_holds(); i++) {
-		if (!td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own))
-			continue;
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-		struct td_error e = TD_ERROR_INIT;
-		td_time_format_micro(td_real_ms(&td_clock_system), t);
-		td_jm_str(d, root, "spec.renewTime", t);
-		int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, own.v[i]->name), TD_PATCH_MERGE, root, c,
-				      NULL, &e);
-		if (r == TD_NOT_FOUND) {
-			td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
-			td_jm_str(d, root, "kind", "Lease");
-			td_jm_str(d, root, "metadata.name", own.v[i]->name);
-			td_jm_str(d, root, "metadata.namespace", LEASE_NS);
-			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_OTHER, l->set->name);
-			td_jm_str(d, root, "spec.holderIdentity", own.v[i]->name);
-			td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
-			// It goes with its Node.
-			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
-			td_jm_str(d, o, "apiVersion", "v1");
-			td_jm_str(d, o, "kind", "Node");
-			td_jm_str(d, o, "name", own.v[i]->name);
-			td_jm_str(d, o, "uid", own.v[i]->uid);
-			r = td_kube_create(l->here, &td_leases, LEASE_NS, root, c, NULL, &e);
-		}
-		if (r && r != TD_CANCELLED)
-			td_warn("the Lease of node %s: %s", own.v[i]->name, e.msg);
-	}
+	struct beats b = {.l = l, .own = &own};
+	size_t threads = own.n / BEATS_EACH + 1;
+	const struct td_together t = {.call = beat_some, .ctx = &b, .n = threads > BEATS_MOST ? BEATS_MOST : threads};
+	td_together(&t, c);
 }

@@ -9,13 +9,76 @@
 #include "base/names.h"
 
 #include <string.h>
+#include <uthash.h>
+
+#define BEGUN "Making"
 
 enum { ROOM_MS = 2000 };
+
+// Pods whose copy this process makes: the condition of one says so before it does, so that another process that finds
+// the condition and no copy does not let it run again.
+struct td_far_making {
+	UT_hash_handle hh;
+	int64_t next_ms; // mono: when it may be tried again, after the other cluster would not take it
+	char uid[];
+};
+
+struct td_far_making *td_far_making_free(struct td_far_making *all)
+{
+	struct td_far_making *m, *tmp;
+	HASH_ITER (hh, all, m, tmp) {
+		HASH_DEL(all, m);
+		free(m);
+	}
+	return NULL;
+}
+
+static bool making(struct td_far_link *l, const char *uid)
+{
+	struct td_far_making *m = NULL;
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
+	pthread_mutex_unlock(&l->making->lock);
+	return m;
+}
+
+static void set_making(struct td_far_link *l, const char *uid, bool on)
+{
+	struct td_far_making *m = NULL;
+	size_t n = strlen(uid) + 1;
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
+	if (m && !on) {
+		HASH_DEL(l->making->all, m);
+		free(m);
+	} else if (!m && on) {
+		m = td_calloc(1, sizeof(*m) + n);
+		memcpy(m->uid, uid, n);
+		HASH_ADD_STR(l->making->all, uid, m);
+	}
+	pthread_mutex_unlock(&l->making->lock);
+}
+
+// How long it must not be tried; ms > 0: from now on so long.
+static int64_t held(struct td_far_link *l, const char *uid, int64_t ms)
+{
+	struct td_far_making *m = NULL;
+	int64_t now = td_mono_ms(&td_clock_system), left = 0;
+	pthread_mutex_lock(&l->making->lock);
+	HASH_FIND_STR(l->making->all, uid, m);
+	if (m && ms)
+		m->next_ms = now + ms;
+	if (m && m->next_ms > now)
+		left = m->next_ms - now;
+	pthread_mutex_unlock(&l->making->lock);
+	return left;
+}
 
 struct pair {
 	struct td_object *pod, *copy; // NULL: there is none
 	struct td_object *node;       // here, that the pod is bound to; NULL: none of this link's
 	bool watched;                 // the pod is in the cache
+	bool not_made;                // what its condition says to be made surely is not
 	const char *refused;          // into why
 	struct td_error why;
 };
@@ -88,15 +151,58 @@ static bool room(const struct td_far_link *l, const struct pair *p, struct td_er
 	return true;
 }
 
+struct td_object *td_far_copy_of(const struct td_far_link *l, const char *uid)
+{
+	td_auto_objects struct td_objects copies = {0};
+	td_informer_by_index(l->far_pods, "from", uid, &copies);
+	for (size_t i = 0; i < copies.n; i++)
+		if (td_far_pod_ours(l, copies.v[i]))
+			return td_object_ref(copies.v[i]);
+	return NULL;
+}
+
+static bool seated(const struct td_object *pod)
+{
+	return td_jstr(pod->root, "spec.nodeName") && td_object_annotation(pod, TD_ANN_GANG_UID) &&
+	       td_object_annotation(pod, TD_ANN_JOB);
+}
+
+void td_far_gang_wake(struct td_far_link *l, const struct td_object *old, const struct td_object *now)
+{
+	td_auto_objects struct td_objects gang = {0};
+	if (!now || !seated(now) || (old && seated(old)))
+		return;
+	td_informer_by_index(l->pods, "gang", td_object_annotation(now, TD_ANN_GANG_UID), &gang);
+	for (size_t i = 0; i < gang.n; i++)
+		td_queue_add(l->q, gang.v[i]->uid);
+}
+
+// Are all members of its gang where Slurm put them? None starts there before: the grant goes back whole when one cannot be
+// bound. One that comes in the place of another, when the gang runs already, waits for nobody.
+static bool gang_whole(const struct td_far_link *l, const struct td_object *pod, struct td_error *ret_why)
+{
+	const char *uid = td_object_annotation(pod, TD_ANN_GANG_UID),
+		   *world = td_object_annotation(pod, TD_ANN_GANG_WORLD);
+	long long want = 0;
+	td_auto_objects struct td_objects gang = {0};
+	if (!uid || !world || !td_parse_i64(world, &want))
+		return true;
+	td_informer_by_index(l->pods, "gang", uid, &gang);
+	for (size_t i = 0; i < gang.n; i++)
+		if (td_condition_true(gang.v[i]->root, TD_COND_OTHER))
+			return true;
+	if ((long long)gang.n >= want)
+		return true;
+	td_fail(ret_why, TD_TRANSIENT, "%zu of the %lld pods of its gang have their nodes", gang.n, want);
+	return false;
+}
+
 static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
 		 struct td_error *err)
 {
-	td_auto_objects struct td_objects own = {0}, copies = {0};
+	td_auto_objects struct td_objects own = {0};
 	td_informer_by_index(l->pods, "uid", uid, &own);
-	td_informer_by_index(l->far_pods, "from", uid, &copies);
-	for (size_t i = 0; i < copies.n && !p->copy; i++)
-		if (td_far_pod_ours(l, copies.v[i]))
-			p->copy = td_object_ref(copies.v[i]);
+	p->copy = td_far_copy_of(l, uid);
 	p->watched = own.n;
 	p->pod = own.n ? td_object_ref(own.v[0]) : NULL;
 	int r = !p->pod && p->copy ? pod_now(l, p->copy, uid, c, &p->pod, err) : 0;
@@ -110,13 +216,18 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 		if (!p->copy) // which is shown here however often it changes
 			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
 	}
+	bool begun = p->pod && td_streq(td_jstr(td_condition(p->pod->root, TD_COND_OTHER), "reason"), BEGUN);
+	bool made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER);
+	if (!p->pod || made || td_kube_pod_ended(p->pod->root))
+		set_making(l, uid, false);
 	*f = (struct td_pool_far_pod){.here = p->pod,
 				      .bound = p->node,
 				      .granted = p->pod && td_object_annotation(p->pod, TD_ANN_JOB),
 				      .leaving = p->pod && td_object_deleting(p->pod),
 				      .ended = p->pod && td_object_annotation(p->pod, TD_ANN_ENDED),
 				      .over = p->pod && td_kube_pod_ended(p->pod->root),
-				      .made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER),
+				      .made = made,
+				      .begun = begun && !making(l, uid),
 				      .refused = p->refused,
 				      .there = p->copy,
 				      .there_leaving = p->copy && td_object_deleting(p->copy),
@@ -145,7 +256,8 @@ static int say(struct td_far_link *l, const struct pair *p, const char *reason, 
 {
 	yyjson_val *was = td_jget(p->pod->root, "status.conditions"), *x,
 		   *now = td_condition(p->pod->root, TD_COND_OTHER);
-	if (td_streq(td_jstr(now, "message"), text))
+	// While it is not known whether there is a copy, nothing else is said.
+	if (td_streq(td_jstr(now, "message"), text) || (!p->not_made && td_streq(td_jstr(now, "reason"), BEGUN)))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
@@ -195,6 +307,10 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 	td_auto(td_object_unref) struct td_object *copy = NULL;
 	if (!td_lease_holds())
 		return 0;
+	if (!td_streq(td_jstr(td_condition(p->pod->root, TD_COND_OTHER), "reason"), BEGUN)) {
+		set_making(l, p->pod->uid, true);
+		return say(l, p, BEGUN, "its copy in the other cluster is being made", c, err); // and it comes again
+	}
 	int r = td_kube_create(l->there, &td_pods, l->ns, yyjson_mut_doc_get_root(d), c, &copy, err);
 	if (r == TD_EXISTS) { // an earlier try's, whose reply was lost
 		td_auto_free char *name = td_far_copy_name(p->pod->root);
@@ -206,6 +322,13 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 	if (r == TD_INVALID || r == TD_DENIED) { // a rule of that cluster: its words say which
 		td_auto_free char *text = td_asprintf("the other cluster refuses it: %.400s", err ? err->msg : "");
 		return fail(l, p, "RefusedThere", text, c, err);
+	}
+	if (r && r != TD_UNCERTAIN && r != TD_CANCELLED && r != TD_EXISTS) {
+		struct pair not = *p;
+		not.not_made = true;
+		held(l, p->pod->uid, TD_FAR_AGAIN_MS); // or what is said below would have it tried at once
+		td_auto_free char *text = td_asprintf("its copy cannot be made now: %.400s", err ? err->msg : "");
+		say(l, &not, "WaitsForCluster", text, c, NULL);
 	}
 	if (r)
 		return td_wrap(err, "making its copy in the other cluster");
@@ -270,7 +393,18 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		*again_ms = f.there ? TD_FAR_AGAIN_MS : *again_ms;
 		return 0;
 	case TD_FAR_MAKE:
-		return make(l, &p, c, err);
+		if ((*again_ms = held(l, uid, 0)))
+			return 0;
+		if (!gang_whole(l, p.pod, &no_room)) {
+			*again_ms = TD_FAR_AGAIN_MS;
+			return say(l, &p, "WaitsForGang", no_room.msg, c, err);
+		}
+		if (!(r = td_far_sources_ready(l, p.pod, &no_room)))
+			return make(l, &p, c, err);
+		if (r == TD_INVALID)
+			return fail(l, &p, "NotForOtherCluster", no_room.msg, c, err);
+		*again_ms = TD_FAR_AGAIN_MS;
+		return say(l, &p, "WaitsForFiles", no_room.msg, c, err);
 	case TD_FAR_WAIT:
 		*again_ms = ROOM_MS;
 		return say(l, &p, "WaitsForRoom", no_room.msg, c, err);
@@ -285,7 +419,7 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		break;
 	}
 	bool ended = td_streq(why, "GrantEnded");
-	if (!p.copy && (ended || td_streq(why, "GoneThere")) && (r = td_far_copy_gone(l, p.pod, c, err)))
+	if (!p.copy && (ended || f.made || f.begun) && (r = td_far_copy_gone(l, p.pod, c, err)))
 		return r;
 	if (ended) {
 		td_auto(td_json_unref) struct td_json *j = ended_of(p.pod);
@@ -293,7 +427,10 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 			    td_jstr_or(td_json_root(j), "message", ""), c, err);
 	}
 	return fail(l, &p, why,
-		    td_streq(why, "GoneThere")     ? "somebody removed its copy in the other cluster"
+		    td_streq(why, "GoneThere") ? "somebody removed its copy in the other cluster"
+		    : td_streq(why, "LostThere")
+			    ? "its copy in the other cluster was being made when the operator ended, and "
+			      "is not there: nobody knows whether it ran"
 		    : td_streq(why, "NoRoomThere") ? "its copy found no room in the other cluster for two minutes"
 						   : p.refused,
 		    c, err);

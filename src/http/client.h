@@ -31,6 +31,9 @@ TD_DEFINE_AUTO(struct td_http_client *, td_http_client_free)
 // connection: TD_TRANSIENT, or TD_UNCERTAIN when it was sent.
 void td_http_client_stop(struct td_http_client *c);
 
+// Makes the header "Authorization: Bearer …"; *ret is NULL when the client has no token. The caller wipes and frees it.
+int td_http_client_auth(struct td_http_client *c, char **ret, struct td_error *err);
+
 struct td_http_call {
 	const char *method; // "GET", …
 	const char *path;   // path and query, already escaped; starts with '/'

@@ -7,8 +7,6 @@
 
 // Sets where and how a connection of this client is made.
 void td_http_client_reach(const struct td_http_client *c, CURL *e, const char *url, int64_t timeout);
-// Makes "Authorization: Bearer …"; *ret is NULL when the client has no token.
-int td_http_client_auth(struct td_http_client *c, char **ret, struct td_error *err);
 // Makes one connection, with TLS where the URL says so, and lends it: `easy` is added to `multi`, and *ret_fd is its
 // socket. TD_TRANSIENT: it is not reached; TD_CANCELLED.
 int td_http_client_connect(struct td_http_client *c, CURLM *multi, CURL *easy, struct td_cancel *cancel, int *ret_fd,

@@ -73,6 +73,14 @@ static bool hop_by_hop(const char *name)
 	return false;
 }
 
+static bool goes_on(const char *const *only, const char *name)
+{
+	for (; only && *only; only++)
+		if (strncasecmp(name, *only, strlen(*only)) == 0)
+			return true;
+	return false;
+}
+
 // Adds the cookies of a header without the one that is ours.
 static void put_cookies(const char *value, const char *hide, struct td_buf *b)
 {
@@ -98,7 +106,8 @@ static void put_request(struct td_http_x *x, const struct td_http_far *far, cons
 
 	bool host = false;
 	for (int i = 0; i < x->head.n; i++) {
-		if (hop_by_hop(x->head.h[i].name))
+		if (hop_by_hop(x->head.h[i].name) || (far->only && !goes_on(far->only, x->head.h[i].name)) ||
+		    (far->host && strcasecmp(x->head.h[i].name, "Host") == 0))
 			continue;
 		host = host || strcasecmp(x->head.h[i].name, "Host") == 0;
 		if (far->hide && strcasecmp(x->head.h[i].name, "Cookie") == 0) {
@@ -109,7 +118,7 @@ static void put_request(struct td_http_x *x, const struct td_http_far *far, cons
 	}
 
 	if (!host)
-		td_buf_puts(b, "Host: relay\r\n");
+		td_buf_printf(b, "Host: %s\r\n", far->host ? far->host : "relay");
 
 	if (upgrade)
 		td_buf_printf(b, "Connection: Upgrade, close\r\nUpgrade: %s\r\n", upgrade);

@@ -157,6 +157,9 @@ struct td_http_far {
 	const char *target;
 	const char *hide;          // the name of a cookie that is not passed on
 	const char *authorization; // the value of Authorization there; NULL: none
+	// The only headers that go on, by the beginnings of their names, NULL-terminated; NULL: all but those above.
+	const char *const *only;
+	const char *host; // the value of Host there; NULL: as it came
 	// Each time that the client has sent something in a WebSocket that is not a ping, a pong or a
 	// close. May be NULL.
 	void (*heard)(void *ctx);

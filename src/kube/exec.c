@@ -2,6 +2,24 @@
 
 #include "kube/internal.h"
 
+#include <string.h>
+
+int td_kube_tunnel(struct td_kube *k, struct td_cancel *c, struct td_http_tunnel **ret, int *ret_fd, char **ret_auth,
+		   struct td_error *err)
+{
+	static const char name[] = "Authorization: ";
+	char *header = NULL;
+	int r = td_http_client_auth(k->http, &header, err);
+	if (!r)
+		r = td_http_tunnel_new(k->http, c, ret, ret_fd, err);
+	if (!r)
+		*ret_auth = header ? td_strdup(header + sizeof(name) - 1) : NULL;
+	if (header)
+		explicit_bzero(header, strlen(header));
+	free(header);
+	return r;
+}
+
 int td_kube_exec(struct td_kube *k, const struct td_kube_exec *e, struct td_cancel *c, struct td_ws_far **ret,
 		 struct td_error *err)
 {

@@ -156,6 +156,11 @@ int td_kube_raw(struct td_kube *k, const char *method, const char *path, const s
 int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms,
 		    const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
 		    struct td_error *err);
+// A connection to the API server as a descriptor (http/client.h), for whoever passes somebody's stream on to it with our
+// identity. *ret_auth: the value of Authorization there, which the caller wipes; NULL: the connection says who we are.
+struct td_http_tunnel;
+int td_kube_tunnel(struct td_kube *k, struct td_cancel *c, struct td_http_tunnel **ret, int *ret_fd, char **ret_auth,
+		   struct td_error *err);
 const char *td_kube_server(const struct td_kube *k); // URL
 // Reads the PEM of the CA that the server is checked against; *ret is NULL when that is the
 // system's. The caller frees it.

@@ -56,6 +56,8 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 	td_strv_addf(a, "--pki=%s/pki", i->home);
 	td_strv_addf(a, "--db=%s/state.db", i->home);
 	td_strv_addf(a, "--agent-socket=%s/agent.sock", i->run);
+	if (i->slurm)
+		td_strv_addf(a, "--other-socket=%s/other.sock", i->run);
 
 	a = role(&v, &n, self, "kubelet");
 	kubeconfig(a, i, "kubelet");
@@ -81,6 +83,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_local_r
 		a = role(&v, &n, self, "operator");
 		kubeconfig(a, i, "operator");
 		td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port + 1);
+		td_strv_addf(a, "--streams=unix:%s/other.sock", i->run);
 		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
 		a = role(&v, &n, self, "bridge");
 		kubeconfig(a, i, "bridge");

@@ -370,7 +370,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	}
 
 	op->events = td_recorder_new(op->k, "tandem-operator");
-	op->far = td_far_new(op->k, op->events);
+	op->far = td_far_new(op->k, op->events, &op->streams);
 	if (!r)
 		r = td_informers_fill(informers, n, "the operator waits", c, err);
 	if (!r) {
@@ -453,6 +453,19 @@ int td_operator_main(int argc, char **argv)
 		 .value = "NS",
 		 TD_OPT_TEXT(&op.own_ns),
 		 .help = "where Tandem itself runs, for --per-cluster"},
+		{.name = "streams",
+		 .value = "ADDR:PORT",
+		 TD_OPT_TEXT(&op.streams.listen),
+		 .help = "serves logs and exec of pods in other clusters there, as a kubelet; unix:PATH\nfor an API "
+			 "server that has asked who may"},
+		{.name = "streams-address",
+		 .value = "ADDR",
+		 TD_OPT_TEXT(&op.streams.address),
+		 .help = "how the API server reaches ADDR:PORT: an IP address or a name"},
+		{.name = "streams-pki",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&op.streams.pki),
+		 .help = "tls.crt and tls.key for it; where there are none, they are made there"},
 		TD_METRICS_OPTION(&metrics),
 		TD_LEASE_OPTIONS(&lease, "kube-system", "the host's name"),
 		TD_OPT_LOG_LEVEL(&level),
@@ -467,6 +480,10 @@ int td_operator_main(int argc, char **argv)
 		return code;
 	if (!op.per_cluster != !op.own_ns)
 		return td_command_wrong("operator", "--per-cluster and --own-namespace go together");
+	bool net = op.streams.listen && !td_starts(op.streams.listen, "unix:");
+	if (net != (op.streams.address != NULL) || net != (op.streams.pki != NULL))
+		return td_command_wrong("operator",
+					"--streams ADDR:PORT, --streams-address and --streams-pki go together");
 	if (td_lease_check(&lease, &err))
 		return td_command_wrong("operator", "%s", err.msg);
 	td_log_init("operator", level);

@@ -45,6 +45,7 @@
 
 #include "api/status.h"
 #include "base/names.h"
+#include "far/far.h"
 #include "kube/controller.h"
 #include "pool/nodeset.h"
 #include "slurm/conf.h"
@@ -488,7 +489,8 @@ struct td_op_view {
 };
 struct td_op {
 	struct td_kube *k;
-	struct td_far *far;               // other.c
+	struct td_far *far; // other.c
+	struct td_far_streams streams;
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *image;                // Tandem's own, on kubelets; NULL: embedded
 	const char *per_cluster, *own_ns; // percluster.c; NULL: somebody else starts bridges

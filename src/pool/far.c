@@ -30,8 +30,8 @@ enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const ch
 	if (p->there)
 		return TD_FAR_SHOW;
 	// Another copy would be a second run of a pod that may have done half of its work.
-	if (p->made || p->refused) {
-		*ret_why = p->made ? "GoneThere" : "NotForOtherCluster";
+	if (p->made || p->begun || p->refused) {
+		*ret_why = p->made ? "GoneThere" : p->begun ? "LostThere" : "NotForOtherCluster";
 		return TD_FAR_FAIL;
 	}
 	return p->room ? TD_FAR_MAKE : TD_FAR_WAIT;

@@ -24,6 +24,7 @@ struct td_pool_far_pod {
 	bool leaving, over;  // it is deleted; its phase is final
 	bool ended;          // its grant has ended
 	bool made;           // it had a copy
+	bool begun;          // an earlier process wrote that it makes the copy, and nobody knows what became of that
 	// Its copy.
 	bool there, there_leaving, there_over;
 	int64_t pending_ms; // for how long it has found no node; 0: it has one

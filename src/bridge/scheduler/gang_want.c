@@ -207,6 +207,11 @@ static int members_want(struct td_bridge_run *r, struct wants *all, struct td_er
 		int k = one_want(r, pod, &w, err);
 		if (k)
 			return k == TD_INVALID ? td_wrap(err, "pod %s", pod->name) : k;
+		if (!td_streq(td_object_label(pod, TD_LABEL_OTHER), td_object_label(g->v[0].pod, TD_LABEL_OTHER)))
+			return td_fail(err, TD_INVALID,
+				       "pods %s and %s of one gang have different labels " TD_LABEL_OTHER
+				       ": a gang is in one cluster, so give all of them the same, or none",
+				       g->v[0].pod->name, pod->name);
 		bool is_new;
 		struct td_gang_role *role = role_of(roles, pod, &is_new);
 		if (!role)

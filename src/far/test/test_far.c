@@ -1,11 +1,14 @@
 // rows: D5.4
 // What of a pod may go to another cluster, what is made of it there, how it is shown, and which kubeconfigs are believed.
 #include "far/copy.h"
+#include "far/face.h"
 #include "far/far.h"
 #include "far/link.h"
+#include "far/refs.h"
 
 #include "api/condition.h"
 #include "base/names.h"
+#include "http/client.h"
 #include "kube/test/fake.h"
 
 #include <setjmp.h>
@@ -44,16 +47,16 @@ static void test_refuses_by_name(void **state)
 		const char *spec, *field;
 	} bad[] = {
 		{PLAIN "  volumes: [{name: v, hostPath: {path: /}}]\n", "spec.volumes[0].hostPath"},
-		{PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: v, secret: {secretName: s}}]\n",
-		 "spec.volumes[1].secret"},
-		{PLAIN "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n",
-		 "spec.volumes[0].projected"},
+		{PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: v, nfs: {server: s, path: /}}]\n",
+		 "spec.volumes[1].nfs"},
+		{PLAIN "  volumes: [{name: v, projected: {sources: [{secret: {name: s}}, {serviceAccountToken: {path: "
+		       "t}}]}}]\n",
+		 "spec.volumes[0].projected.sources[1].serviceAccountToken"},
 		{PLAIN "  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n",
 		 "spec.volumes[0].persistentVolumeClaim"},
 		{PLAIN "  hostNetwork: true\n", "spec.hostNetwork"},
 		{PLAIN "  hostPID: true\n", "spec.hostPID"},
 		{PLAIN "  serviceAccountName: other\n", "spec.serviceAccountName"},
-		{PLAIN "  imagePullSecrets: [{name: s}]\n", "spec.imagePullSecrets"},
 		{PLAIN "  resourceClaims: [{name: s}]\n", "spec.resourceClaims"},
 		{PLAIN "  runtimeClassName: kata\n", "spec.runtimeClassName"},
 		{PLAIN "  fieldOfTomorrow: {a: b}\n", "spec.fieldOfTomorrow"},
@@ -64,13 +67,13 @@ static void test_refuses_by_name(void **state)
 		 "spec.containers[0].securityContext.capabilities.add"},
 		{"  containers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 1}]}]\n",
 		 "spec.containers[0].ports[0].hostPort"},
-		{"  containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n",
-		 "spec.containers[0].envFrom"},
-		{"  containers: [{name: c, image: i, env: [{name: A, value: b}, {name: B, valueFrom: {secretKeyRef: "
+		{"  containers: [{name: c, image: i, envFrom: [{prefix: A, fileRef: {name: s}}]}]\n",
+		 "spec.containers[0].envFrom[0].fileRef"},
+		{"  containers: [{name: c, image: i, env: [{name: A, value: b}, {name: B, valueFrom: {fileKeyRef: "
 		 "{name: s, key: k}}}]}]\n",
 		 "spec.containers[0].env[1].valueFrom"},
 		{"  containers: [{name: c, image: i, env: [{name: B, valueFrom: {fieldRef: {fieldPath: "
-		 "\"metadata.labels['a']\"}}}]}]\n",
+		 "spec.serviceAccountName}}}]}]\n",
 		 "spec.containers[0].env[0].valueFrom"},
 		{"  containers: [{name: c, image: i, livenessProbe: {httpGet: {host: 10.0.0.1, port: 1}}}]\n",
 		 "spec.containers[0].livenessProbe.httpGet.host"},
@@ -91,11 +94,6 @@ static void test_refuses_by_name(void **state)
 		if (strncmp(e.msg, bad[i].field, n) != 0 || e.msg[n] != ':')
 			fail_msg("%s: %s", bad[i].field, e.msg);
 	}
-	td_auto(td_json_unref) struct td_json *gang =
-		yaml("metadata: {name: a, labels: {" TD_LABEL_GANG ": g}}\nspec: {containers: []}\n");
-	struct td_error e = TD_ERROR_INIT;
-	assert_int_equal(td_far_copy_check(td_json_root(gang), &e), TD_INVALID);
-	assert_non_null(strstr(e.msg, TD_LABEL_GANG));
 }
 
 static void test_the_copy(void **state)
@@ -131,6 +129,36 @@ static void test_the_copy(void **state)
 		"train-a-5e556ff16501\",\"namespace\":\"tandem\","
 		"\"labels\":{\"tandem.dev/from-nodeset\":\"set-uid\",\"tandem.dev/from-pod\":\"" UID
 		"\"},\"annotations\":{\"tandem.dev/from-name\":\"ml/train.a\",\"tandem.dev/other-node\":\"gpu07\"}}}");
+}
+
+// A member has its rank's name there, and is told those of all; what its pod says itself wins.
+static void test_a_gang(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p = yaml(
+		"metadata: {name: w-1, namespace: ml, uid: " UID
+		", labels: {app: x, tandem.dev/gang: w}, annotations: {"
+		"tandem.dev/gang-uid: ask, tandem.dev/gang-rank: '1', tandem.dev/gang-world: '2', "
+		"tandem.dev/gang-hosts: 'w-0,w-1'}}\n"
+		"spec: {subdomain: w, hostname: w-1, containers: [{name: c, image: i, env: [{name: MASTER_PORT, value: "
+		"'1'}, "
+		"{name: H, valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['tandem.dev/gang-hosts']\"}}}, "
+		"{name: L, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['app']\"}}}]}]}\n");
+	struct td_error e = TD_ERROR_INIT;
+	if (td_far_copy_check(td_json_root(p), &e))
+		fail_msg("%s", e.msg);
+	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
+	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto_free char *env = td_json_text(td_jget(td_json_root(copy), "spec.containers.[0].env"), NULL);
+#define G "g2f2fc7f2e9ce"
+	assert_string_equal(env, "[{\"name\":\"RANK\",\"value\":\"1\"},{\"name\":\"WORLD_SIZE\",\"value\":\"2\"},"
+				 "{\"name\":\"MASTER_ADDR\",\"value\":\"" G "-0.copies\"},"
+				 "{\"name\":\"TANDEM_GANG_HOSTS\",\"value\":\"" G "-0.copies," G "-1.copies\"},"
+				 "{\"name\":\"MASTER_PORT\",\"value\":\"1\"},"
+				 "{\"name\":\"H\",\"value\":\"" G "-0.copies," G "-1.copies\"},"
+				 "{\"name\":\"L\",\"value\":\"x\"}]");
+	assert_string_equal(td_jstr(td_json_root(copy), "spec.hostname"), G "-1");
+	assert_string_equal(td_jstr(td_json_root(copy), "spec.subdomain"), "copies");
+	assert_string_equal(td_jkey_str(td_jget(td_json_root(copy), "metadata.labels"), TD_LABEL_FROM_GANG), "true");
 }
 
 static void test_names_fit(void **state)
@@ -255,12 +283,224 @@ static void test_surely_gone(void **state)
 	fake_stop(f);
 }
 
+static const char files[] =
+	"metadata: {name: a, namespace: ml, uid: " UID "}\n"
+	"spec:\n"
+	"  imagePullSecrets: [{name: pull}]\n"
+	"  volumes: [{name: kube-api-access-1, projected: {sources: [{configMap: {name: kube-root-ca.crt}}]}}, {name: "
+	"s, secret: "
+	"{secretName: key, optional: true}}, {name: c, configMap: {name: conf}}, {name: p, projected: {sources: "
+	"[{secret: {name: "
+	"key}}, {configMap: {name: more, optional: true}}]}}]\n"
+	"  initContainers: [{name: i, env: [{name: A, valueFrom: {secretKeyRef: {name: init, key: k}}}]}]\n"
+	"  containers: [{name: c, envFrom: [{configMapRef: {name: conf}}, {secretRef: {name: env}}], env: [{name: A, "
+	"valueFrom: "
+	"{configMapKeyRef: {name: one, key: k}}}]}]\n";
+
+static void test_what_a_pod_names(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p = yaml(files);
+	td_auto_far_refs struct td_far_refs refs = {0};
+	td_auto_buf struct td_buf b = {0};
+	td_far_refs_of(td_json_root(p), &refs);
+	for (size_t i = 0; i < refs.n; i++)
+		td_buf_printf(&b, "%s%s%s ", refs.v[i].secret ? "s/" : "c/", refs.v[i].name,
+			      refs.v[i].optional ? "?" : "");
+	// One that is needed anywhere is needed. The token's volume is not the pod's.
+	assert_string_equal(td_buf_str(&b), "s/key c/conf c/more? s/init c/one s/env s/pull? ");
+}
+
+// No name that a pod says goes there as it is, so none is another namespace's, whatever it is called.
+static void test_names_there(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p = yaml(files);
+	struct td_error e = TD_ERROR_INIT;
+	if (td_far_copy_check(td_json_root(p), &e))
+		fail_msg("%s", e.msg);
+	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
+	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto_far_refs struct td_far_refs here = {0}, there = {0};
+	td_far_refs_of(td_json_root(p), &here);
+	td_far_refs_of(td_json_root(copy), &there);
+	assert_int_equal(here.n, there.n);
+	for (size_t i = 0; i < here.n; i++) {
+		td_auto_free char *key = td_far_ref_key(here.v[i].secret, "ml", here.v[i].name),
+				  *want = td_far_ref_there("set-uid", key);
+		assert_string_equal(there.v[i].name, want);
+		assert_int_equal(there.v[i].optional, here.v[i].optional);
+	}
+	static const char *const all[] = {"s/a-b/c", "s/a/b-c", "s/a/b.c", "c/a/b-c", "s/a-b.c/d"};
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		for (size_t k = 0; k < i; k++) {
+			td_auto_free char *x = td_far_ref_there("u", all[i]), *y = td_far_ref_there("u", all[k]),
+					  *z = td_far_ref_there("v", all[i]);
+			assert_string_not_equal(x, y);
+			assert_string_not_equal(x, z);
+		}
+	td_auto_free char *one = td_far_ref_there("u", "s/a/b.c");
+	assert_string_equal(one, "a-b-c-da9babfdeb610bb691ef50d5e6874b85");
+}
+
+// ---- who may ask for a stream, and what becomes of it there ----
+
+static struct td_kube *asked; // whom the face asks
+
+static void face(struct td_http_x *x, void *ctx)
+{
+	const char *path = td_http_path(x);
+	size_t n;
+	if (td_starts(path, "/target/")) {
+		td_auto_strv struct td_strv f = {0};
+		td_strv_split(&f, path + strlen("/target"), '/');
+		td_auto_free char *t = td_far_target(x, &f, "tandem", "ml-a-1");
+		td_http_send(x, 200, "text/plain", t ? t : "none", strlen(t ? t : "none"));
+	} else if (!strcmp(path, "/ask")) {
+		td_auto_far_caller struct td_far_caller w = {0};
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_far_caller(asked, x, &w, NULL, &e);
+		if (!r)
+			r = td_far_caller_may(asked, &w, td_http_query(x, "verb"), "east-n0", NULL, &e);
+		td_auto_free char *text = td_asprintf("\"%s\"", !r                        ? "yes"
+								: r == TD_UNAUTHENTICATED ? "who"
+								: r == TD_DENIED          ? "no"
+											  : e.msg);
+		td_http_send(x, 200, "application/json", text, strlen(text));
+	} else if (strstr(path, "tokenreviews")) {
+		const char *t =
+			strstr(td_http_body(x, &n), "\"token\":\"good\"")
+				? "{\"status\":{\"authenticated\":true,\"user\":{\"username\":\"api\",\"uid\":\"7\","
+				  "\"groups\":[\"g\"],\"extra\":{\"k\":[\"v\"]}}}}"
+				: "{\"status\":{\"error\":\"bad\"}}";
+		td_http_send(x, 201, "application/json", t, strlen(t));
+	} else {
+		// All of him is asked about, and the one node.
+		const char *t = strstr(td_http_body(x, &n),
+				       "\"spec\":{\"user\":\"api\",\"uid\":\"7\",\"extra\":{\"k\":[\"v\"]},"
+				       "\"groups\":[\"g\"],\"resourceAttributes\":{\"verb\":\"get\",\"version\":"
+				       "\"v1\",\"resource\":\"nodes\",\"subresource\":\"proxy\",\"name\":"
+				       "\"east-n0\"}}")
+					? "{\"status\":{\"allowed\":true}}"
+					: "{\"status\":{\"allowed\":false}}";
+		td_http_send(x, 201, "application/json", t, strlen(t));
+	}
+}
+
+static void check_ask(struct fake *f, const char *token, const char *verb, const char *want)
+{
+	td_auto_free char *header = td_asprintf("Authorization: %s", token), *path = td_asprintf("/ask?verb=%s", verb);
+	const char *const headers[] = {header, NULL};
+	const struct td_http_client_opts o = {.base_url = fake_url(f)};
+	td_auto(td_http_client_free) struct td_http_client *c = NULL;
+	td_auto_reply struct td_http_reply r = {0};
+	assert_int_equal(td_http_client_new(&o, &c, NULL), 0);
+	const struct td_http_call call = {.method = "GET", .path = path, .headers = headers};
+	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), 0);
+	assert_string_equal(td_buf_str(&r.body), want);
+}
+
+static void check_target(struct fake *f, const char *path, const char *want)
+{
+	const struct td_http_client_opts o = {.base_url = fake_url(f)};
+	td_auto(td_http_client_free) struct td_http_client *c = NULL;
+	td_auto_reply struct td_http_reply r = {0};
+	td_auto_free char *at = td_asprintf("/target%s", path);
+	assert_int_equal(td_http_client_new(&o, &c, NULL), 0);
+	const struct td_http_call call = {.method = "GET", .path = at};
+	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), 0);
+	assert_string_equal(td_buf_str(&r.body), want);
+}
+
+static void test_streams(void **state)
+{
+#define THERE "/api/v1/namespaces/tandem/pods/ml-a-1/"
+	struct fake *f = fake_start(face, NULL);
+	asked = fake_client(f);
+	check_ask(f, "Bearer good", "get", "\"yes\"");
+	check_ask(f, "Bearer good", "create", "\"no\"");
+	check_ask(f, "Bearer bad", "get", "\"who\"");
+	check_ask(f, "Basic good", "get", "\"who\"");
+	check_ask(f, "Bearer ", "get", "\"who\"");
+
+	check_target(f, "/containerLogs/ml/a/c?follow=true&tailLines=5&insecureSkipTLSVerifyBackend=true&x=y",
+		     THERE "log?container=c&follow=true&tailLines=5");
+	check_target(f, "/exec/ml/a/c?command=sh&command=a%20%26b%3Dc&input=1&output=1&tty=1",
+		     THERE "exec?container=c&stdin=1&stdout=1&tty=1&command=sh&command=a%20%26b%3Dc");
+	check_target(f, "/attach/ml/a/c?stdin=true&stderr=true", THERE "attach?container=c&stdin=true&stderr=true");
+	check_target(f, "/portForward/ml/a?port=80", THERE "portforward?&ports=80");
+	check_target(f, "/exec/ml/a/c%2F..%3Fx?command=y", "none");
+	check_target(f, "/exec/ml/a/c%3Fx%26y?command=y", THERE "exec?container=c%3Fx%26y&command=y");
+	check_target(f, "/containerLogs/ml/a", "none");
+	check_target(f, "/run/ml/a/c", "none");
+	check_target(f, "/logs/", "none");
+	td_kube_free(asked);
+	fake_stop(f);
+}
+
+// ---- which cluster it is ----
+
+static void lists(struct td_http_x *x, void *ctx)
+{
+#define NODE(name, own, id)                                                                                            \
+	"{\"metadata\":{\"name\":\"" name "\",\"uid\":\"" name "\",\"resourceVersion\":\"1\",\"annotations\":{"        \
+	"\"tandem.dev/other-cluster-nodeset\":\"" own "\",\"tandem.dev/other-cluster-id\":\"" id "\"}}}"
+#define POD(name, node, phase)                                                                                         \
+	"{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"ml\",\"uid\":\"" name                                    \
+	"\",\"resourceVersion\":\"1\"},\"spec\":"                                                                      \
+	"{\"nodeName\":\"" node "\"},\"status\":{\"phase\":\"" phase "\"}}"
+	static const char nodes[] =
+		"{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[" NODE("same", "s/east", "one") "," NODE(
+			"used", "s/east", "two") "," NODE("idle", "s/east", "two") "," NODE("west", "s/west",
+											    "two") "]}";
+	static const char pods[] =
+		"{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[" POD("a", "same", "Running") "," POD(
+			"b", "used", "Running") "," POD("c", "idle", "Succeeded") "," POD("d", "west", "Running") "]}";
+	const char *text = strstr(td_http_target(x), "watch=") ? "" : strstr(td_http_path(x), "pods") ? pods : nodes;
+	td_http_send(x, 200, "application/json", text, strlen(text));
+}
+
+static void by_node(const struct td_object *o, struct td_strv *ret)
+{
+	td_strv_add(ret, td_jstr_or(o->root, "spec.nodeName", ""));
+}
+
+// Pods that run in the cluster of before keep the link from doing anything in this one.
+static void test_astray(void **state)
+{
+	struct fake *f = fake_start(lists, NULL);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	struct td_kube *k = fake_client(f);
+	const struct td_informer_opts nodes = {.resource = &td_nodes, .name = "a"},
+				      pods = {.resource = &td_pods, .name = "b"};
+	struct td_far_link l = {.own = (char *)"s/east",
+				.id = (char *)"one",
+				.nodes = td_informer_new(k, &nodes),
+				.pods = td_informer_new(k, &pods)};
+	td_informer_add_index(l.pods, "node", by_node);
+	assert_int_equal(td_informer_start(l.nodes, c, NULL), 0);
+	assert_int_equal(td_informer_start(l.pods, c, NULL), 0);
+	struct td_informer *const both[] = {l.nodes, l.pods};
+	assert_int_equal(td_informers_wait(both, 2, 60000, c, NULL), 0);
+	assert_int_equal(td_far_nodes_astray(&l), 1);
+	l.id = (char *)"two";
+	assert_int_equal(td_far_nodes_astray(&l), 1);
+	l.id = (char *)"three";
+	assert_int_equal(td_far_nodes_astray(&l), 2);
+	td_cancel_fire(c);
+	td_informer_free(l.nodes);
+	td_informer_free(l.pods);
+	td_kube_free(k);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refuses_by_name), cmocka_unit_test(test_the_copy),
-		cmocka_unit_test(test_names_fit),       cmocka_unit_test(test_status),
-		cmocka_unit_test(test_kubeconfigs),     cmocka_unit_test(test_surely_gone),
+		cmocka_unit_test(test_refuses_by_name),  cmocka_unit_test(test_the_copy),
+		cmocka_unit_test(test_names_fit),        cmocka_unit_test(test_status),
+		cmocka_unit_test(test_kubeconfigs),      cmocka_unit_test(test_surely_gone),
+		cmocka_unit_test(test_what_a_pod_names), cmocka_unit_test(test_names_there),
+		cmocka_unit_test(test_streams),          cmocka_unit_test(test_a_gang),
+		cmocka_unit_test(test_astray),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

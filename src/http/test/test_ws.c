@@ -146,6 +146,17 @@ static void front(struct td_http_x *x, void *ctx)
 		td_http_relay(x, recorded_at, "/recorded");
 		return;
 	}
+	if (td_streq(td_http_path(x), "/strict")) {
+		static const char *const only[] = {"Sec-WebSocket-", "Accept", NULL};
+		const struct td_http_far far = {
+			.target = "/there", .authorization = "Bearer ours", .only = only, .host = "far:6443"};
+		struct sockaddr_un sa = {.sun_family = AF_UNIX};
+		strcpy(sa.sun_path, recorded_at);
+		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+		td_http_relay_on(x, fd, &far);
+		return;
+	}
 	if (td_streq(td_http_path(x), "/dead"))
 		td_http_relay(x, "/nowhere/at/all", "/");
 	else
@@ -516,6 +527,21 @@ static void test_relay_smuggle(void **state)
 		assert_null(strstr(got.s, "second"));
 		assert_null(strstr(got.s, "third"));
 	}
+	// Where somebody else's identity goes with it, nothing goes with it that this one could be made to mean.
+	td_auto_buf struct td_buf got = {0};
+	pthread_t t;
+	pthread_create(&t, NULL, record, &got);
+	struct raw r;
+	raw_open(&r, b.front.port, true);
+	raw_puts(&r, "GET /strict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer theirs\r\nImpersonate-User: "
+		     "root\r\nCookie: a=b\r\n"
+		     "X-Remote-User: root\r\nAccept: */*\r\nSec-WebSocket-Version: 13\r\n\r\n");
+	assert_true(raw_until(&r, "ok"));
+	raw_close(&r);
+	pthread_join(t, NULL);
+	assert_string_equal(td_buf_str(&got),
+			    "GET /there HTTP/1.1\r\nAuthorization: Bearer ours\r\nAccept: */*\r\n"
+			    "Sec-WebSocket-Version: 13\r\nHost: far:6443\r\nConnection: close\r\n\r\n");
 	both_stop(&b);
 	close(recorder);
 	free(recorded_at);

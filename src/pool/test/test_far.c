@@ -34,6 +34,8 @@ static void test_one_copy_once(void **state)
 {
 	assert_int_equal(on((struct td_pool_far_pod){RUNS, .room = true, .there = true}, NULL), TD_FAR_SHOW);
 	assert_int_equal(on((struct td_pool_far_pod){RUNS, .made = true, .room = true}, "GoneThere"), TD_FAR_FAIL);
+	assert_int_equal(on((struct td_pool_far_pod){RUNS, .begun = true, .room = true}, "LostThere"), TD_FAR_FAIL);
+	assert_int_equal(on((struct td_pool_far_pod){RUNS, .begun = true, .there = true}, NULL), TD_FAR_SHOW);
 	assert_int_equal(on((struct td_pool_far_pod){RUNS, .made = true, .there = true, .there_leaving = true}, NULL),
 			 TD_FAR_SHOW);
 	assert_int_equal(

@@ -1,0 +1,244 @@
+#include "far/face.h"
+
+#include "api/condition.h"
+#include "api/status.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "http/client.h"
+#include "http/pki.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 7 * 24 * 3600 * 1000, CONNS = 256, CERT_DAYS = 3650 };
+
+struct td_far_face {
+	struct td_far *far;
+	struct td_kube *here;
+	struct td_http_server *server;
+	struct td_cancel *stop;
+	pthread_t thread;
+	bool runs, local; // local: a unix socket, behind which an API server has asked already
+	int ca_fd;
+};
+
+static void answer(struct td_http_x *x, int http, const char *text)
+{
+	const struct td_status s = {.code = http, .reason = td_status_reason(http), .message = text};
+	size_t n;
+	td_auto_free char *body = td_status_text(&s, &n);
+	td_http_send(x, http, "application/json", body, n);
+}
+
+// ---- the request there ----
+
+static void pass(struct td_buf *b, const struct td_http_x *x, const char *from, const char *to)
+{
+	td_auto_strv struct td_strv v = {0};
+	td_http_query_all(x, from, &v);
+	for (size_t i = 0; i < v.n; i++) {
+		td_buf_printf(b, "&%s=", to);
+		td_url_escape(b, v.v[i]);
+	}
+}
+
+char *td_far_target(const struct td_http_x *x, const struct td_strv *path, const char *ns, const char *copy)
+{
+	static const struct {
+		const char *here, *there;
+	} kinds[] = {{"containerLogs", "log"}, {"exec", "exec"}, {"attach", "attach"}, {"portForward", "portforward"}};
+	// A kubelet's words, and those of an API server.
+	static const char *const streams[][2] = {{"input", "stdin"}, {"output", "stdout"},   {"error", "stderr"},
+						 {"stdin", "stdin"}, {"stdout", "stdout"},   {"stderr", "stderr"},
+						 {"tty", "tty"},     {"command", "command"}, {"port", "ports"},
+						 {"ports", "ports"}};
+	static const char *const logs[] = {"follow",    "previous",  "timestamps", "sinceSeconds",
+					   "sinceTime", "tailLines", "limitBytes", "stream"};
+	const char *there = NULL;
+	for (size_t i = 0; i < TD_LEN(kinds) && path->n; i++)
+		if (!strcmp(path->v[0], kinds[i].here))
+			there = kinds[i].there;
+	bool forward = there && !strcmp(there, "portforward"), log = there && !strcmp(there, "log");
+	if (!there || path->n != (forward ? 3 : 4))
+		return NULL;
+	struct td_buf b = {0};
+	td_buf_puts(&b, "/api/v1/namespaces/");
+	td_url_escape(&b, ns);
+	td_buf_puts(&b, "/pods/");
+	td_url_escape(&b, copy);
+	td_buf_printf(&b, "/%s?", there);
+	if (!forward) {
+		td_buf_puts(&b, "container=");
+		td_url_escape(&b, path->v[3]);
+	}
+	for (size_t i = 0; log && i < TD_LEN(logs); i++)
+		pass(&b, x, logs[i], logs[i]);
+	for (size_t i = 0; !log && i < TD_LEN(streams); i++)
+		pass(&b, x, streams[i][0], streams[i][1]);
+	return td_buf_take(&b);
+}
+
+// ---- one request ----
+
+static void stream(struct td_http_x *x, struct td_far_link *l, const char *target)
+{
+	static const char *const only[] = {"Sec-WebSocket-", "X-Stream-Protocol-Version", "Accept", "User-Agent", NULL};
+	td_auto(td_http_tunnel_free) struct td_http_tunnel *tunnel = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	char *auth = NULL;
+	int fd = -1, id = -1;
+	int r = td_kube_tunnel(l->there, l->stop, &tunnel, &fd, &auth, &e);
+	if (!r && (id = td_far_link_stream(l, fd)) < 0) {
+		close(fd);
+		r = td_fail(&e, TD_TRANSIENT, "the link ends");
+	}
+	if (r) {
+		td_auto_free char *text = td_asprintf("the other cluster does not answer: %.400s", e.msg);
+		answer(x, 502, text);
+	} else {
+		const char *host = strstr(td_kube_server(l->there), "://");
+		td_auto_free char *name = td_strndup(host ? host + 3 : "", strcspn(host ? host + 3 : "", "/"));
+		const struct td_http_far far = {.target = target, .authorization = auth, .only = only, .host = name};
+		td_http_relay_on(x, fd, &far);
+		td_far_link_streamed(l, id);
+	}
+	if (auth)
+		explicit_bzero(auth, strlen(auth));
+	free(auth);
+}
+
+// May he? False: it was answered.
+static bool may(const struct td_far_face *f, struct td_http_x *x, const char *what, const char *node)
+{
+	td_auto_far_caller struct td_far_caller w = {0};
+	struct td_error e = TD_ERROR_INIT;
+	if (f->local) {
+		int uid = td_http_peer_uid(x);
+		if (uid != 0 && uid != (int)geteuid())
+			answer(x, 403, "only the API server may ask here");
+		return uid == 0 || uid == (int)geteuid();
+	}
+	// Whoever starts something needs the right to, however he asks: a WebSocket begins with GET.
+	const char *verb = strcmp(what, "containerLogs") ? "create" : "get";
+	int r = td_far_caller(f->here, x, &w, td_http_cancel(x), &e);
+	if (!r)
+		r = td_far_caller_may(f->here, &w, verb, node, td_http_cancel(x), &e);
+	if (r)
+		answer(x, r == TD_UNAUTHENTICATED ? 401 : r == TD_DENIED ? 403 : 503, e.msg);
+	return !r;
+}
+
+static void handle(struct td_http_x *x, void *ctx)
+{
+	const struct td_far_face *f = ctx;
+	td_auto_strv struct td_strv path = {0};
+	td_auto(td_object_unref) struct td_object *pod = NULL, *copy = NULL;
+	td_strv_split(&path, td_http_path(x), '/');
+	bool named = path.n >= 3;
+	struct td_far_link *l = named ? td_far_link_of(f->far, path.v[1], path.v[2], &pod) : NULL;
+	// Nobody learns here which pods there are before he is known.
+	const char *node = pod ? td_jstr_or(pod->root, "spec.nodeName", "") : "";
+	if (!may(f, x, path.n ? path.v[0] : "", node)) {
+		td_far_link_put(l);
+		return;
+	}
+	if (strcmp(td_http_method(x), "GET") && strcmp(td_http_method(x), "POST"))
+		answer(x, 405, "GET and POST only");
+	else if (!l)
+		answer(x, 404, "no such pod is on a node of another cluster");
+	else if (!(copy = td_far_copy_of(l, pod->uid))) {
+		const char *why = td_jstr(td_condition(pod->root, TD_COND_OTHER), "message");
+		td_auto_free char *text = td_asprintf("pod %s has no copy in the other cluster now%s%s", pod->name,
+						      why ? ": " : "", why ? why : "");
+		answer(x, 400, text);
+	} else {
+		td_auto_free char *target = td_far_target(x, &path, copy->ns, copy->name);
+		if (target)
+			stream(x, l, target);
+		else
+			answer(x, 404,
+			       "of pods in another cluster there are containerLogs, exec, attach and portForward");
+	}
+	td_far_link_put(l);
+}
+
+static void *serve(void *arg)
+{
+	struct td_far_face *f = arg;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_http_server_run(f->server, f->stop, &e))
+		td_err("streams of pods in other clusters: %s", e.msg);
+	return NULL;
+}
+
+// ---- begin and end ----
+
+// Where there is no certificate, one that nobody knows: most API servers do not ask by whom a kubelet is known.
+static int certificate(const char *dir, const char *address, struct td_error *err)
+{
+	td_auto_free char *file = td_asprintf("%s/tls.crt", dir);
+	const char *const sans[] = {address, NULL};
+	const struct td_pki_cert want = {
+		.file = "tls", .cn = "tandem-operator", .sans = sans, .server = true, .days = CERT_DAYS};
+	if (!access(file, F_OK))
+		return 0;
+	int r = td_pki_ca_ensure(dir, "tandem-operator", err);
+	return r ? r : td_pki_issue(dir, &want, err);
+}
+
+int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_far_streams *o, struct td_cancel *c,
+		    struct td_far_face **ret, struct td_error *err)
+{
+	td_auto(td_far_face_free) struct td_far_face *f = td_calloc(1, sizeof(*f));
+	*f = (struct td_far_face){
+		.far = far, .here = here, .stop = td_cancel_new(), .local = td_starts(o->listen, "unix:"), .ca_fd = -1};
+	td_auto_free char *cert = f->local ? NULL : td_asprintf("%s/tls.crt", o->pki),
+			  *key = f->local ? NULL : td_asprintf("%s/tls.key", o->pki);
+	char ca[64] = "";
+	int r = f->local ? 0 : td_far_client_ca(here, c, &f->ca_fd, err);
+	if (!r && !f->local)
+		r = certificate(o->pki, o->address, err);
+	if (r)
+		return td_wrap(err, "--streams");
+	if (f->local)
+		unlink(o->listen + strlen("unix:"));
+	else
+		snprintf(ca, sizeof(ca), "/proc/self/fd/%d", f->ca_fd);
+	const char *const at[] = {o->listen, NULL};
+	const struct td_http_server_opts opts = {.listen = at,
+						 .cert_file = cert,
+						 .key_file = key,
+						 .client_ca_file = f->local ? NULL : ca,
+						 .max_conns = CONNS,
+						 .write_ms = PAUSE_MS, // a reader may pause (`kubectl logs -f | less`)
+						 .handler = handle,
+						 .ctx = f};
+	if ((r = td_http_server_new(&opts, &f->server, err)))
+		return td_wrap(err, "--streams");
+	f->runs = !pthread_create(&f->thread, NULL, serve, f);
+	if (!f->runs)
+		return td_fail(err, TD_INTERNAL, "no thread");
+	*ret = td_steal(f);
+	return 0;
+}
+
+int td_far_face_port(const struct td_far_face *f)
+{
+	return td_http_server_port(f->server);
+}
+
+struct td_far_face *td_far_face_free(struct td_far_face *f)
+{
+	if (!f)
+		return NULL;
+	td_cancel_fire(f->stop);
+	if (f->runs)
+		pthread_join(f->thread, NULL);
+	td_http_server_free(f->server);
+	td_cancel_unref(f->stop);
+	if (f->ca_fd >= 0)
+		close(f->ca_fd);
+	free(f);
+	return NULL;
+}
