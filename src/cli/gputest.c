@@ -8,9 +8,11 @@
 #include "cmd/roles.h"
 #include "slurm/hostlist.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static int list(void)
@@ -124,6 +126,7 @@ int td_gpu_test_main(int argc, char **argv)
 		return code;
 	if (tell)
 		return list();
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // who reads the result is gone, and jobs may come
 	struct td_cuda *c = td_cuda_open(library, &err);
 	// The driver's libraries load each other by name. Where the loader does not look, it is told, from the start.
 	td_auto_free char *dir = c || library ? NULL : td_gpu_driver_dir("");

@@ -113,6 +113,8 @@ static bool passed(struct td_preflight *p, const struct td_preflight_ask *q)
 struct tested {
 	uint64_t bad;
 	char why[128];
+	double *gflops; // NULL: nobody asks
+	int64_t limit_ms;
 };
 
 // A program that is not there says nothing of the devices: an error.
@@ -150,7 +152,10 @@ static int test(struct td_preflight *p, const struct td_preflight_ask *q, const 
 					       .list = list,
 					       .devices = q->mask,
 					       .ms = policy->ms,
-					       .limit_ms = q->timeout_ms < LIMIT_MS ? q->timeout_ms : LIMIT_MS};
+					       .gflops = ret->gflops,
+					       .limit_ms = ret->limit_ms              ? ret->limit_ms
+							   : q->timeout_ms < LIMIT_MS ? q->timeout_ms
+										      : LIMIT_MS};
 	return td_checkup_quick(&quick, c, &ret->bad, ret->why, sizeof(ret->why), err);
 }
 
@@ -252,6 +257,24 @@ void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c)
 		keep(p, &q, &t);
 }
 
+int td_preflight_probe(struct td_preflight *p, const struct td_preflight_probe *x, struct td_cancel *c,
+		       struct td_preflight_figures *f, char *why, size_t n, struct td_error *err)
+{
+	const struct td_preflight_ask q = {.node = x->node, .mask = x->mask};
+	auto_preflight_policy struct td_preflight_policy policy = {0};
+	struct tested t = {.gflops = &f->gflops, .limit_ms = x->limit_ms};
+	td_preflight_policy_read(p, x->node, &policy);
+	policy.ms = x->ms;
+	int r = test(p, &q, &policy, &t, c, err);
+	if (r)
+		return r;
+	keep(p, &q, &t);
+	if (!t.bad)
+		return 0;
+	snprintf(why, n, "%s", t.why);
+	return td_fail(err, TD_DENIED, "%s", t.why);
+}
+
 void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret)
 {
 	const struct td_checkup_check *check = td_checkup_check_named("preflight");
@@ -265,8 +288,10 @@ void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_f
 		snprintf(f->check, sizeof(f->check), "%s", check->name);
 		snprintf(f->condition, sizeof(f->condition), "%s", check->condition);
 		snprintf(f->device, sizeof(f->device), "gpu%d", i);
-		snprintf(f->message, sizeof(f->message), "gpu%d: pre-flight of job %lld failed: %.100s", i,
-			 (long long)s->job, s->why);
+		char whose[40] = "its test while the node was idle";
+		if (s->job)
+			snprintf(whose, sizeof(whose), "pre-flight of job %lld", (long long)s->job);
+		snprintf(f->message, sizeof(f->message), "gpu%d: %s failed: %.100s", i, whose, s->why);
 	}
 	pthread_mutex_unlock(&p->mu);
 	td_preflight_several_findings(p, node, ret);

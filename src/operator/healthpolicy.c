@@ -48,6 +48,13 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->test_ms = td_jint(s, "testMilliseconds", 0);
 	ret->jobs_end_s = td_jint(s, "jobsEndAfterSeconds", -1);
 	ret->idle_ms = td_jint(s, "testIdleHours", 0) * 3600 * 1000;
+	if (td_jint(s, "idleTests.everySeconds", 0))
+		ret->idle_ms = td_jint(s, "idleTests.everySeconds", 0) * 1000;
+	if (td_jget(s, "figures")) {
+		ret->figures_percent = (int)td_jint(s, "figures.percent", 80);
+		ret->figures_nodes = (size_t)td_jint(s, "figures.nodes", 3);
+	}
+	ret->idle_budget_ms = td_jint(s, "idleTests.minutesPerHour", 60) * 60000;
 	ret->attempts = (size_t)td_jint(s, "attempts", 0);
 	ret->window_ms = td_jint(s, "attemptWindowHours", 0) * 3600 * 1000;
 	ret->keep_ms = td_jint(s, "keepDays", 90) * 24 * 3600 * 1000;

@@ -1,5 +1,7 @@
-// rows: B3.7
-// Which idle nodes are tested: the budget of an hour, how many at once, who comes first.
+// rows: B1.1 B3.7
+// Which idle nodes are tested: the budget of an hour, how many at once, who comes first; and what is too little of what the
+// others of a group measured.
+#include "pool/figures.h"
 #include "pool/probe.h"
 
 #include <setjmp.h>
@@ -60,12 +62,24 @@ static void it_is_asked_again_when_the_next_one_is_due(void **state)
 	assert_int_equal(again, 30000);
 }
 
+static void what_is_too_little_follows_from_the_median_of_the_others(void **state)
+{
+	const double v[] = {30, 10, 20, 1000};
+	double median;
+	assert_true(td_pool_figures_least(v, 3, 80, 3, &median) == 16 && median == 20);
+	assert_true(td_pool_figures_least(v, 4, 80, 3, &median) == 20 && median == 25); // one that is far out does not count
+	assert_true(td_pool_figures_least(v, 2, 80, 3, &median) == 0);
+	assert_true(td_pool_figures_least(v, 4, 0, 1, &median) == 0);
+	assert_true(td_pool_figures_least(v, 0, 80, 0, &median) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_was_not_tested_for_longest_comes_first),
 		cmocka_unit_test(the_budget_of_an_hour_holds),
 		cmocka_unit_test(it_is_asked_again_when_the_next_one_is_due),
+		cmocka_unit_test(what_is_too_little_follows_from_the_median_of_the_others),
 	};
 	return cmocka_run_group_tests_name("pool probe", tests, NULL, NULL);
 }
