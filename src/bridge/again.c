@@ -27,7 +27,7 @@ struct again_job {
 struct again_node {
 	char *name, *reason; // reason: why, as Slurm said it then; "": it did not
 	int64_t at_ms;       // mono: it was seen to have failed
-	bool drained;  // it has been drained since then, so it came back, or will, when somebody let it
+	bool drained;        // it has been drained since then, so it came back, or will, when somebody let it
 };
 struct td_agains {
 	pthread_mutex_t lock; // guards all
@@ -87,7 +87,8 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 	for (size_t i = 0; i < a->n_nodes; i++) {
 		const struct td_slurm_node *n = td_slurm_node_find(&now->nodes, a->nodes[i].name);
 		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
-		if (n && !*a->nodes[i].reason && *n->reason && strcmp(n->reason, TD_REASON_NONE) != 0) { // it is told a moment later
+		if (n && !*a->nodes[i].reason && *n->reason &&
+		    strcmp(n->reason, TD_REASON_NONE) != 0) { // it is told a moment later
 			free(a->nodes[i].reason);
 			a->nodes[i].reason = td_strdup(n->reason);
 		}

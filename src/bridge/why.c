@@ -272,7 +272,9 @@ static bool said_words(const struct td_slurm_job *j, yyjson_mut_doc *d, struct t
 		if (i != TD_SAID_AGAIN)
 			td_jm_bool(d, o, "now", now);
 		td_buf_printf(t, " %s%s%s: %s%s%s%s%s%s.", now ? of[i].now : of[i].before,
-			      i == TD_SAID_SLOW ? "" : i == TD_SAID_HANGS ? " on " : " because of ",
+			      i == TD_SAID_SLOW    ? ""
+			      : i == TD_SAID_HANGS ? " on "
+						   : " because of ",
 			      i == TD_SAID_SLOW ? "" : s.node, s.words, *s.stacks ? "; stacks: " : "", s.stacks,
 			      *when ? " (" : "", when, *when ? ")" : "");
 	}

@@ -63,11 +63,13 @@ static int pass(int fd, bool writes, char *buf, struct td_cancel *c, double *ret
 
 int td_checkup_disk(const char *dir, struct td_cancel *c, double *ret_write, double *ret_read, struct td_error *err)
 {
-	td_auto_close int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); // it has no name, so a crash leaves nothing
+	td_auto_close int fd =
+		open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); // it has no name, so a crash leaves nothing
 	td_auto_free char *buf = td_malloc(STEP);
 	double w = 0, r = 0;
 	if (fd < 0)
-		return td_fail_errno(err, errno == EOPNOTSUPP ? TD_UNSUPPORTED : TD_INTERNAL, errno, "a file in %s", dir);
+		return td_fail_errno(err, errno == EOPNOTSUPP ? TD_UNSUPPORTED : TD_INTERNAL, errno, "a file in %s",
+				     dir);
 	for (size_t i = 0; i < STEP; i++)
 		buf[i] = (char)(i * 2654435761u >> 24);
 	int e = pass(fd, true, buf, c, &w, err);

@@ -19,6 +19,7 @@
 //   disks.c smart.c nvme.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
+//   bandwidth.c       how quick memory and disk of a node are
 //   vpd.c             serial numbers, models and firmware of its adapters
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
@@ -397,6 +398,7 @@ struct td_checkup_quick {
 	uint64_t devices; // the same as list
 	int64_t ms;       // how long it computes
 	int64_t limit_ms; // what takes longer has failed
+	bool must;        // GPUs that their driver does not let be tested have failed
 	double *gflops;   // what they computed with, all together, where the test says it; NULL: nobody asks
 };
 // Tests exactly these devices. *ret_bad: those that failed, why in `why`; where the test does not say which,

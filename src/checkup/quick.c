@@ -104,7 +104,10 @@ int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint
 			bad = q->devices;
 		} else if (r) {
 			return r;
-		} else if (code == TD_CUDA_NOT_TESTED && tests[i] == real) {
+		} else if (code == TD_CUDA_NOT_TESTED && tests[i] == real && q->must) {
+			snprintf(why, n, "not tested: %.100s", last_line(&out));
+			bad = q->devices;
+		} else if ((code == TD_CUDA_NOT_TESTED || code == TD_CUDA_PARTS) && tests[i] == real) {
 			td_warn("the GPUs %s of node %s are not tested: %.200s", q->list, q->node, last_line(&out));
 		} else if (code) {
 			bad = judge(q, last_line(&out), why, n);

@@ -51,7 +51,8 @@ void td_client_progress(const yyjson_val *job, const char *dir, struct td_buf *r
 			td_buf_printf(&b, "%s%s%s", i ? ", " : ", stacks: ", dir, yyjson_get_str(f));
 	}
 	if (slow) {
-		td_buf_printf(&b, "%swaits for a slow rank: %s", b.len > begin ? "; " : "", td_jstr_or(slow, "words", "?"));
+		td_buf_printf(&b, "%swaits for a slow rank: %s", b.len > begin ? "; " : "",
+			      td_jstr_or(slow, "words", "?"));
 		seen(slow, &b);
 	}
 	td_auto_buf struct td_buf a = {0};

@@ -19,6 +19,7 @@
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
+//   probe.[ch]                   tests of idle nodes, until somebody's work comes
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
 //   podcpu.[ch]                  CPU time of the pods of sessions, at /metrics
 //   podhangs.[ch]                pods that make no progress

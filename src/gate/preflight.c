@@ -74,6 +74,8 @@ bool td_preflight_policy_read(struct td_preflight *p, int node, struct td_prefli
 		td_jstrs(td_jget(root, keys[k]), &ret->lists[k]);
 	ret->ms = td_jint(root, "milliseconds", 100);
 	ret->tries = td_jint(root, "tries", 3);
+	ret->limit_ms = td_jint(root, "timeoutSeconds", 30) * 1000;
+	ret->must = td_streq(td_jstr(root, "untested"), "fail");
 	ret->program = td_jstr(root, "program");
 	ret->say = td_jbool(root, "say", false);
 	ret->kib = td_jint(root, "exchange.megabytes", 0) * 1024;
@@ -117,9 +119,14 @@ struct tested {
 	int64_t limit_ms;
 };
 
+static int64_t least(int64_t a, int64_t b)
+{
+	return b > 0 && b < a ? b : a;
+}
+
 // A program that is not there says nothing of the devices: an error.
-static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
-		struct tested *ret, struct td_cancel *c, struct td_error *err)
+static int test_all(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
+		    struct tested *ret, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *list = td_dev_format(q->mask), *program = NULL;
 	if (policy->program) {
@@ -143,20 +150,33 @@ static int test(struct td_preflight *p, const struct td_preflight_ask *q, const 
 	}
 	if (ret->bad)
 		return 0;
-	const struct td_checkup_quick quick = {.selftest = p->o.selftest,
-					       .faults = p->o.faults ? p->o.faults[q->node] : NULL,
-					       .program = program,
-					       .gpus = p->o.test_gpus,
-					       .first = q->node * p->o.gpus_each,
-					       .node = p->o.names[q->node],
-					       .list = list,
-					       .devices = q->mask,
-					       .ms = policy->ms,
-					       .gflops = ret->gflops,
-					       .limit_ms = ret->limit_ms              ? ret->limit_ms
-							   : q->timeout_ms < LIMIT_MS ? q->timeout_ms
-										      : LIMIT_MS};
+	const struct td_checkup_quick quick = {
+		.selftest = p->o.selftest,
+		.faults = p->o.faults ? p->o.faults[q->node] : NULL,
+		.program = program,
+		.gpus = p->o.test_gpus,
+		.first = q->node * p->o.gpus_each,
+		.node = p->o.names[q->node],
+		.list = list,
+		.devices = q->mask,
+		.ms = policy->ms,
+		.gflops = ret->gflops,
+		.must = policy->must,
+		.limit_ms = ret->limit_ms ? ret->limit_ms : least(least(LIMIT_MS, q->timeout_ms), policy->limit_ms)};
 	return td_checkup_quick(&quick, c, &ret->bad, ret->why, sizeof(ret->why), err);
+}
+
+static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
+		struct tested *ret, struct td_cancel *c, struct td_error *err)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = test_all(p, q, policy, ret, c, &e);
+	if (r && r != TD_CANCELLED && policy->must) { // of the policy's own: the devices are not known to be well
+		ret->bad = q->mask;
+		snprintf(ret->why, sizeof(ret->why), "not tested: %.100s", e.msg);
+		return 0;
+	}
+	return r ? td_fail(err, r, "%s", e.msg) : 0;
 }
 
 static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const struct tested *t)

@@ -54,7 +54,7 @@ struct td_preflight_probe {
 	uint64_t mask; // of its devices; nobody holds them
 	int64_t ms, limit_ms;
 };
-struct td_preflight_figures { // 0: not measured
+struct td_preflight_figures {                         // 0: not measured
 	double gflops, memory, disk_write, disk_read; // the last three in MB/s
 };
 // Tests devices that nobody holds, with the program that the policy's preflight names, too. TD_DENIED: some failed, and are

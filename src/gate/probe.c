@@ -19,15 +19,15 @@ struct probe_node {
 	struct td_cancel *cancel;
 	char id[64]; // of the one that was begun last
 };
-struct td_probes {
-	struct td_probes_opts o;
+struct td_gate_probes {
+	struct td_gate_probes_opts o;
 	pthread_mutex_t mu; // guards node and live
 	pthread_cond_t ended;
 	int live; // threads
 	struct probe_node *node;
 };
 struct probe_run {
-	struct td_probes *p;
+	struct td_gate_probes *p;
 	int node;
 	struct td_cancel *cancel;
 	char id[64];
@@ -36,27 +36,30 @@ struct probe_run {
 
 static void count(const char *node, const char *result, double n)
 {
-	td_metric_add(td_counter(td_metrics_process(), "tandem_idle_tests_total",
-				 "Tests of nodes while they were idle; result: passed, failed, ended (work came), or error (no "
-				 "test took place).",
-				 TD_LABELS("node", "result")),
-		      n, TD_LABELS(node, result));
+	td_metric_add(
+		td_counter(
+			td_metrics_process(), "tandem_idle_tests_total",
+			"Tests of nodes while they were idle; result: passed, failed, ended (work came), or error (no "
+			"test took place).",
+			TD_LABELS("node", "result")),
+		n, TD_LABELS(node, result));
 }
 
 static void figure(const char *node, const char *what, double v)
 {
 	if (v > 0)
-		td_metric_set(td_gauge(td_metrics_process(), "tandem_node_measured",
-				       "What the last test of the idle node measured: gflops (of its devices), memory-MBps, "
-				       "disk-write-MBps, disk-read-MBps.",
-				       TD_LABELS("node", "figure")),
-			      v, TD_LABELS(node, what));
+		td_metric_set(
+			td_gauge(td_metrics_process(), "tandem_node_measured",
+				 "What the last test of the idle node measured: gflops (of its devices), memory-MBps, "
+				 "disk-write-MBps, disk-read-MBps.",
+				 TD_LABELS("node", "figure")),
+			v, TD_LABELS(node, what));
 }
 
-struct td_probes *td_probes_new(const struct td_probes_opts *o)
+struct td_gate_probes *td_gate_probes_new(const struct td_gate_probes_opts *o)
 {
 	static const char *const results[] = {"passed", "failed", "ended", "error"};
-	struct td_probes *p = td_calloc(1, sizeof(*p));
+	struct td_gate_probes *p = td_calloc(1, sizeof(*p));
 	pthread_condattr_t a;
 	p->o = *o;
 	p->node = td_calloc((size_t)o->n, sizeof(*p->node));
@@ -71,7 +74,7 @@ struct td_probes *td_probes_new(const struct td_probes_opts *o)
 	return p;
 }
 
-struct td_probes *td_probes_free(struct td_probes *p)
+struct td_gate_probes *td_gate_probes_free(struct td_gate_probes *p)
 {
 	if (!p)
 		return NULL;
@@ -92,7 +95,7 @@ struct td_probes *td_probes_free(struct td_probes *p)
 }
 
 // Those of the node's devices that are in service and that nobody holds.
-static uint64_t free_devices(struct td_probes *p, int node)
+static uint64_t free_devices(struct td_gate_probes *p, int node)
 {
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(p->o.nodes, NULL, p->o.names[node]);
 	int n = p->o.devices(p->o.ctx, node);
@@ -107,10 +110,8 @@ static uint64_t free_devices(struct td_probes *p, int node)
 static const char *measure(struct probe_run *x, struct td_preflight_figures *f, char *why, size_t n)
 {
 	struct td_error e = TD_ERROR_INIT;
-	const struct td_preflight_probe q = {.node = x->node,
-					     .mask = free_devices(x->p, x->node),
-					     .ms = x->ms,
-					     .limit_ms = x->ms + MORE_MS};
+	const struct td_preflight_probe q = {
+		.node = x->node, .mask = free_devices(x->p, x->node), .ms = x->ms, .limit_ms = x->ms + MORE_MS};
 	int r = q.mask ? td_preflight_probe(x->p->o.preflight, &q, x->cancel, f, why, n, &e) : 0;
 	bool bad = r == TD_DENIED;
 	if (bad)
@@ -163,7 +164,7 @@ static void tell(struct probe_run *x, const char *result, double took_s, const s
 static void *run(void *ctx)
 {
 	struct probe_run *x = ctx;
-	struct td_probes *p = x->p;
+	struct td_gate_probes *p = x->p;
 	struct td_preflight_figures f = {0};
 	char why[128] = "";
 	int64_t begun = td_mono_ms(p->o.clock);
@@ -188,7 +189,7 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-static void begin(struct td_probes *p, int node, const char *id, int64_t ms)
+static void begin(struct td_gate_probes *p, int node, const char *id, int64_t ms)
 {
 	struct probe_node *n = &p->node[node];
 	pthread_mutex_lock(&p->mu);
@@ -215,7 +216,7 @@ static void begin(struct td_probes *p, int node, const char *id, int64_t ms)
 	pthread_mutex_unlock(&p->mu);
 }
 
-static void end(struct td_probes *p, int node)
+static void end(struct td_gate_probes *p, int node)
 {
 	pthread_mutex_lock(&p->mu);
 	if (atomic_load(&p->node[node].running))
@@ -223,7 +224,7 @@ static void end(struct td_probes *p, int node)
 	pthread_mutex_unlock(&p->mu);
 }
 
-void td_probes_on_node(struct td_probes *p, int node, const struct td_object *now)
+void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_object *now)
 {
 	// What says that it is drained, or has jobs.
 	static const char *const not[] = {TD_ANN_HOLD, TD_ANN_SLURM_STATE, TD_ANN_SLURM_USE, TD_ANN_SLURM_JOBS};
@@ -246,7 +247,7 @@ void td_probes_on_node(struct td_probes *p, int node, const struct td_object *no
 	begin(p, node, id, ms < 1 ? 1 : ms > MOST_MS ? MOST_MS : ms);
 }
 
-void td_probes_arrive(struct td_probes *p, int node)
+void td_gate_probes_arrive(struct td_gate_probes *p, int node)
 {
 	struct probe_node *n = &p->node[node];
 	if (!atomic_load(&n->running)) // as nearly always

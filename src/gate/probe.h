@@ -1,6 +1,6 @@
 // Tests of idle nodes (docs/health.md, idle nodes). The operator asks on the Node (TD_ANN_PROBE), the agent tests in a
 // thread of the node's own and says there what came of it (TD_ANN_PROBED). No Slurm job is needed, so nobody waits for one
-// to be preempted: who comes ends the test at once. td_probes_arrive() is called before a claim counts, so before any
+// to be preempted: who comes ends the test at once. td_gate_probes_arrive() is called before a claim counts, so before any
 // process of a job or a pod; a native job without devices is seen when the bridge says so on the Node, seconds later.
 //
 // A test that was ended says so, and is asked for again when the node has been idle for as long as before. What it finds of
@@ -9,8 +9,8 @@
 
 #include "gate/preflight.h"
 
-struct td_probes;
-struct td_probes_opts {
+struct td_gate_probes;
+struct td_gate_probes_opts {
 	struct td_kube *kube;
 	struct td_informer *nodes;
 	struct td_gate *gate;
@@ -25,9 +25,9 @@ struct td_probes_opts {
 	void (*found)(void *ctx, int node);
 	void *ctx;
 };
-struct td_probes *td_probes_new(const struct td_probes_opts *o);
-struct td_probes *td_probes_free(struct td_probes *p); // ends those that go on
+struct td_gate_probes *td_gate_probes_new(const struct td_gate_probes_opts *o);
+struct td_gate_probes *td_gate_probes_free(struct td_gate_probes *p); // ends those that go on
 // The Node has changed: begins what is asked for, ends what is not to go on.
-void td_probes_on_node(struct td_probes *p, int node, const struct td_object *now);
+void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_object *now);
 // Somebody comes: when this returns, no test goes on there (2 s at most).
-void td_probes_arrive(struct td_probes *p, int node);
+void td_gate_probes_arrive(struct td_gate_probes *p, int node);

@@ -17,7 +17,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { INPUT_MOST = 64 << 20, RECORD_MOST = 4 << 20, RUNS_MOST = 200, CHUNK_DAYS = 14, EXIT_MOST = 4096, BEGAN_MOST = 1024 };
+enum {
+	INPUT_MOST = 64 << 20,
+	RECORD_MOST = 4 << 20,
+	RUNS_MOST = 200,
+	CHUNK_DAYS = 14,
+	EXIT_MOST = 4096,
+	BEGAN_MOST = 1024
+};
 
 // Opens the directory that a file of the run lies in; it is made when absent. *cached, *fd: the last
 // one.
@@ -191,8 +198,8 @@ static void add_began(const char *id, const struct td_json *j, struct td_buf *re
 		td_auto_free char *clean = td_text_clean(name);
 		if (!d)
 			d = td_jm_copy(td_json_root(j));
-		yyjson_mut_val *o = td_jm_obj(
-			d, yyjson_mut_arr_get(td_jm_get(yyjson_mut_doc_get_root(d), "jobs"), i), "began");
+		yyjson_mut_val *o =
+			td_jm_obj(d, yyjson_mut_arr_get(td_jm_get(yyjson_mut_doc_get_root(d), "jobs"), i), "began");
 		td_jm_int(d, o, "restarts", restarts);
 		td_jm_int(d, o, "at", at);
 		td_jm_int(d, o, "task", task);

@@ -134,14 +134,13 @@ static void ask(struct td_gateway_ask *q, struct td_slurm *client, const struct 
 {
 	td_auto_runs struct td_slurm_runs runs = {0};
 	const struct td_slurm_run *last = NULL;
-	*ret = (struct progress_known){
-		.job = j->id, .restarts = j->restarts, .asked_ms = td_mono_ms(&td_clock_system)};
+	*ret = (struct progress_known){.job = j->id, .restarts = j->restarts, .asked_ms = td_mono_ms(&td_clock_system)};
 	if (!td_slurm_history_job(client, q->g->o.cluster, j->id, td_gateway_cancel(q), &runs, NULL))
 		for (size_t i = 0; i < runs.n; i++) {
 			const struct td_slurm_run *r = &runs.v[i];
 			// The run that waits or goes on now was submitted last.
-			if (r->id == j->id && r->start && r->end && r->submit < j->submit && td_streq(r->user, j->user) &&
-			    (!last || r->submit > last->submit))
+			if (r->id == j->id && r->start && r->end && r->submit < j->submit &&
+			    td_streq(r->user, j->user) && (!last || r->submit > last->submit))
 				last = r;
 		}
 	if (last) {

@@ -210,7 +210,8 @@ void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, co
 		// What was seen at its end stays; Slurm forgets a job after a while.
 		yyjson_val *kept = td_jget(v, "end");
 		const struct td_gateway_end known = {.by = td_jstr(record, "cancelledBy"), .after = bad_step};
-		const struct run_job a = {.client = l ? l->client : NULL, .entry = v, .id = td_jint(v, "id", 0), .known = &known};
+		const struct run_job a = {
+			.client = l ? l->client : NULL, .entry = v, .id = td_jint(v, "id", 0), .known = &known};
 		if (!l || !step_write(q, &a, s, d, w)) {
 			size_t k, m;
 			yyjson_val *key, *val;

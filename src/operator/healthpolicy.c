@@ -84,6 +84,8 @@ char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
 	td_jm_int(d, root, "milliseconds", td_jint(p->preflight, "milliseconds", 100));
 	td_jm_int(d, root, "tries", td_jint(p->preflight, "tries", 3));
 	td_jm_str(d, root, "program", td_jstr(p->preflight, "program"));
+	td_jm_int(d, root, "timeoutSeconds", td_jint(p->preflight, "timeoutSeconds", 30));
+	td_jm_str(d, root, "untested", td_jstr_or(p->preflight, "untested", "start"));
 	yyjson_val *exchange = td_jget(p->preflight, "exchange");
 	if (exchange) {
 		yyjson_mut_val *x = td_jm_obj(d, root, "exchange");

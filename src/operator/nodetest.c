@@ -91,7 +91,8 @@ static char *least_of(const struct td_op_node *n)
 	size_t k = 0;
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *its = group_of(l.v[i]);
-		double measured = strcmp(its, group) || !strcmp(l.v[i]->name, n->name) ? 0 : gflops_of(n->op, l.v[i]->name);
+		double measured =
+			strcmp(its, group) || !strcmp(l.v[i]->name, n->name) ? 0 : gflops_of(n->op, l.v[i]->name);
 		if (measured > 0)
 			v[k++] = measured;
 	}
@@ -112,11 +113,11 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", n_gpus),
 			  *devices = tested(n->node, n_gpus), *ms = td_asprintf("%lld", n->policy.test_ms),
 			  *least = least_of(n);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
-		"nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster}, {"node", n->name},
-		{"program", td_op_program("nodetest.sh")}, {"gpus", gpus}, {"tested", devices}, {"ms", ms},
-		{"least", least ? least : ""},
-		{"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster},
+			       {"node", n->name}, {"program", td_op_program("nodetest.sh")}, {"gpus", gpus},
+			       {"tested", devices}, {"ms", ms}, {"least", least ? least : ""},
+			       {"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *each = td_jm_get(root, "each"), *c, *key, *v;
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
 	for (size_t l = 0; l < TD_LEN(lists); l++) {

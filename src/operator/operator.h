@@ -26,7 +26,7 @@
 //   munge.c keys.c           spec.auth: munge; keys are turned over
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c healthpolicy.c
+//   health.[ch] nodeaction.c nodecut.c nodedevice.c slow.c nodetest.c probe.c healthpolicy.c
 //   upgrade.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   other.c                  NodeSets whose nodes are another cluster's

@@ -28,7 +28,7 @@ static void read_said(const struct td_object *node, const char *key, struct prob
 
 static bool well(struct td_op *op, const struct td_object *node)
 {
-	static const char *const not[] = {TD_ANN_HOLD,      TD_ANN_FAULTS,    TD_ANN_SLURM_STATE,
+	static const char *const not[] = {TD_ANN_HOLD,      TD_ANN_FAULTS,     TD_ANN_SLURM_STATE,
 					  TD_ANN_SLURM_USE, TD_ANN_SLURM_JOBS, TD_ANN_SHADOW};
 	td_auto_objects struct td_objects acts = {0};
 	for (size_t i = 0; i < TD_LEN(not); i++)

@@ -19,8 +19,8 @@ static int oldest_first(const void *a, const void *b)
 	return x->i < y->i ? -1 : x->i > y->i;
 }
 
-size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_pool_probe_node *v, size_t n, int64_t now_ms,
-			  size_t *ret, int64_t *again_ms)
+size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_pool_probe_node *v, size_t n,
+			  int64_t now_ms, size_t *ret, int64_t *again_ms)
 {
 	td_auto_free struct probe_due *due = td_calloc(n + 1, sizeof(*due));
 	size_t n_due = 0, running = 0, most = n * r->percent / 100, begun = 0;
@@ -43,7 +43,8 @@ size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_po
 	}
 	if (n_due)
 		qsort(due, n_due, sizeof(*due), oldest_first);
-	for (size_t k = 0; k < n_due && running + begun < (most ? most : 1) && spent + r->each_ms <= r->budget_ms; k++) {
+	for (size_t k = 0; k < n_due && running + begun < (most ? most : 1) && spent + r->each_ms <= r->budget_ms;
+	     k++) {
 		ret[begun++] = due[k].i;
 		spent += r->each_ms;
 	}

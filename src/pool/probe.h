@@ -20,5 +20,5 @@ struct td_pool_probe_rule {
 };
 // The indexes of those whose test begins now, those that were not tested for longest first; ret has room for n. *again_ms:
 // when to ask again.
-size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_pool_probe_node *v, size_t n, int64_t now_ms,
-			  size_t *ret, int64_t *again_ms);
+size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_pool_probe_node *v, size_t n,
+			  int64_t now_ms, size_t *ret, int64_t *again_ms);

@@ -14,11 +14,11 @@ enum { TD_SAID_WORDS = 640, TD_SAID_NODE = 64, TD_SAID_COMMENT = 4096 };
 enum td_pool_said_what { TD_SAID_HANGS, TD_SAID_SLOW, TD_SAID_AGAIN };
 
 struct td_pool_said {
-	char words[TD_SAID_WORDS];   // without the mark, the stacks and the time: "no output for 1800 s"
-	char node[TD_SAID_NODE];     // "": not known
-	char stacks[TD_SAID_WORDS];  // "tandem-hang-7-n1.txt, …", files in the job's working directory; "": none
-	int rank, gpu;               // -1: not said
-	int64_t seen_s;              // epoch seconds: when it was seen, or the run before ended; 0: not said (older programs)
+	char words[TD_SAID_WORDS];  // without the mark, the stacks and the time: "no output for 1800 s"
+	char node[TD_SAID_NODE];    // "": not known
+	char stacks[TD_SAID_WORDS]; // "tandem-hang-7-n1.txt, …", files in the job's working directory; "": none
+	int rank, gpu;              // -1: not said
+	int64_t seen_s; // epoch seconds: when it was seen, or the run before ended; 0: not said (older programs)
 };
 // False, and *ret untouched: nothing of the kind.
 bool td_pool_said(const char *admin_comment, enum td_pool_said_what what, struct td_pool_said *ret);

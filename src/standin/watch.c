@@ -120,8 +120,8 @@ static void remark(const struct standin_job *j, const char *words)
 		was[n - 1] = '\0';
 	snprintf(arg, sizeof(arg), "jobid=%s", id);
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-	snprintf(comment, sizeof(comment), "admincomment=%s%s%s; seen %s", was ? was : "", was && *was ? " " : "", words,
-		 when);
+	snprintf(comment, sizeof(comment), "admincomment=%s%s%s; seen %s", was ? was : "", was && *was ? " " : "",
+		 words, when);
 	free(text);
 	fprintf(stderr, "tandem watch: job %s: %s\n", id, words);
 	td_standin_act("watch", (char *[]){"scontrol", "update", arg, comment, NULL}, td_standin_now_ms() + COMMAND_MS);

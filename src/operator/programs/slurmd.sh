@@ -114,7 +114,7 @@ await_controller
 [ -z "$sack" ] || {
 	socket=()
 	[ ! -d /run/munge ] || socket=(--sack /run/munge/munge.socket.2) # sackd has none then
-	# State and Reason are read as the record is made, never later (docs/facts/slurm.md S-N30).
+	# State and Reason are read as the record is made, never later (docs/facts/slurm.md S-N25).
 	[ -z "${TD_HELD:-}" ] || SLURM_CONF=$conf scontrol show node "$TD_NODE" >/dev/null 2>&1 ||
 		TD_NODE_CONF+=" State=DRAIN Reason=\"$TD_HELD\""
 	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON" "${socket[@]}"

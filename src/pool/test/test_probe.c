@@ -14,7 +14,8 @@
 #define NOW INT64_C(100000000)
 #define HOUR 3600000
 
-static const struct td_pool_probe_rule rule = {.every_ms = 24 * HOUR, .each_ms = 1000, .budget_ms = 3000, .percent = 50};
+static const struct td_pool_probe_rule rule = {
+	.every_ms = 24 * HOUR, .each_ms = 1000, .budget_ms = 3000, .percent = 50};
 
 static void who_was_not_tested_for_longest_comes_first(void **state)
 {
@@ -67,7 +68,8 @@ static void what_is_too_little_follows_from_the_median_of_the_others(void **stat
 	const double v[] = {30, 10, 20, 1000};
 	double median;
 	assert_true(td_pool_figures_least(v, 3, 80, 3, &median) == 16 && median == 20);
-	assert_true(td_pool_figures_least(v, 4, 80, 3, &median) == 20 && median == 25); // one that is far out does not count
+	assert_true(td_pool_figures_least(v, 4, 80, 3, &median) == 20 &&
+		    median == 25); // one that is far out does not count
 	assert_true(td_pool_figures_least(v, 2, 80, 3, &median) == 0);
 	assert_true(td_pool_figures_least(v, 4, 0, 1, &median) == 0);
 	assert_true(td_pool_figures_least(v, 0, 80, 0, &median) == 0);
