@@ -56,6 +56,7 @@ shell=/bin/sh
 began() {
 	[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] 2>/dev/null || return 0
 	newest='' small=''
+	# shellcheck disable=SC3013 # the shells of all images know -nt
 	for f in "$kept"/*; do
 		case "$f" in *.tmp | *.part | *.partial) continue ;; esac
 		if [ -d "$f" ] || { [ -f "$f" ] && [ "$(wc -c <"$f")" -gt 65536 ]; }; then
