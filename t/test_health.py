@@ -279,7 +279,7 @@ def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
     def ended(comes):
         """A long test goes on; who comes runs, and the test says that it was ended."""
         pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=600000))
-        wait_for("a long test goes on", lambda: (a := json.loads(pool.annotation(NODE, "probe"))).get("milliseconds") == 600000 and a["id"] != probed(pool).get("id") and long_tests(pool))
+        wait_for("a long test goes on", lambda: (a := json.loads(pool.annotation(NODE, "probe") or "{}")).get("milliseconds") == 600000 and a["id"] != probed(pool).get("id") and long_tests(pool))
         comes()
         wait_for("it was ended", lambda: probed(pool).get("result") == "ended" and "gflops" not in probed(pool))
         assert pool.in_service(NODE)
