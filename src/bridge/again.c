@@ -73,6 +73,11 @@ static bool fallen(const struct td_slurm_node *n)
 	return n->states & TD_NODE(DOWN);
 }
 
+static const char *reason_of(const struct td_slurm_node *n)
+{
+	return n->reason && strcmp(n->reason, TD_REASON_NONE) != 0 ? n->reason : "";
+}
+
 void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
 {
 	struct td_agains *a = b->agains;
@@ -87,10 +92,9 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 	for (size_t i = 0; i < a->n_nodes; i++) {
 		const struct td_slurm_node *n = td_slurm_node_find(&now->nodes, a->nodes[i].name);
 		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
-		if (n && !*a->nodes[i].reason && *n->reason &&
-		    strcmp(n->reason, TD_REASON_NONE) != 0) { // it is told a moment later
+		if (n && !*a->nodes[i].reason && *reason_of(n)) { // it is told a moment later
 			free(a->nodes[i].reason);
-			a->nodes[i].reason = td_strdup(n->reason);
+			a->nodes[i].reason = td_strdup(reason_of(n));
 		}
 	}
 	for (size_t i = 0; i < now->nodes.n; i++) {
@@ -98,9 +102,8 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 		if (!fallen(n) || ((was = td_slurm_node_find(&old->nodes, n->name)) && fallen(was)))
 			continue;
 		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
-		a->nodes[a->n_nodes++] = (struct again_node){
-			td_strdup(n->name), td_strdup(strcmp(n->reason, TD_REASON_NONE) != 0 ? n->reason : ""), at,
-			n->states & TD_NODE(DRAIN)};
+		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), td_strdup(reason_of(n)), at,
+							     n->states & TD_NODE(DRAIN)};
 	}
 	pthread_mutex_unlock(&a->lock);
 }
