@@ -298,7 +298,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
 	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
 		return 0;
-	td_auto_free char *comment = failed_comment(b, l->slurm, &known, &j, c);
+	td_auto_free char *comment = s->accounting ? failed_comment(b, l->slurm, &known, &j, c) : NULL;
 	const struct td_slurm_job_change ch = {.begin = p.past.begin_s, .admin_comment = comment};
 	r = td_slurm_job_update(l->slurm, id, &ch, c, err);
 	if (r == TD_NOT_FOUND || r == TD_INVALID || r == TD_CONFLICT) { // it has begun, or has ended
