@@ -1,6 +1,7 @@
 """Checkpoints of runs: on the node's disk while the program works, kept while it goes on, there again when it starts anew."""
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -106,7 +107,7 @@ checkpoints: 2
 memory: 64M
 run: |
   cd $TANDEM_CHECKPOINTS
-  [ ! -e state ] || { echo "goes on from $(cat state)"; exit 0; }
+  [ ! -e state ] || { echo "goes on from $(cat state)"; exec sleep 100000; }
   echo 41 >state.tmp; mv state.tmp state
   exec sleep 100000
 """
@@ -124,4 +125,9 @@ def test_a_run_that_is_queued_again_goes_on(pool, tmp_path):
     pool.shell("scontrol", "requeuehold", job)  # it stays queued until it is looked at
     wait_for("it is queued again", lambda: pool.job(job).get("JobState") == "PENDING")
     pool.shell("scontrol", "release", job)
-    wait_for("it goes on", lambda: "goes on from 41" in me.run("logs", run).stdout, 60)
+    wait_for("it goes on", lambda: "goes on from 41" in (pathlib.Path(pool.shared_dir) / f"researcher/tandem/runs/{run}/slurm_log/slurm-{job}.out").read_text(), 60)
+    wait_for("it is told why, once slurmdbd knows that, and from where", lambda: re.search(r"queued again at \S+, because \S+: it was queued again \(scontrol requeue, or Tandem\); goes on from checkpoint state", " ".join(me.run("ps").stdout.split())), 60)
+    assert "goes on from checkpoint state." in me.run("why", f"run/{run}").stdout
+    step = me.json("why", f"run/{run}")["steps"][0]
+    assert step["restarts"] == 1 and step["again"]["checkpoint"] == "state" and step["again"]["at"] <= step["started"]
+    pool.shell("scancel", job)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from harness import wait_for
+from laptop import Laptop
 
 pytestmark = pytest.mark.feature("B6.3", "B6.5")
 on_virtual_nodes = pytest.mark.embedded  # whose devices can be told what to do
@@ -48,7 +49,7 @@ def directory(pool, name):
 
 
 @on_virtual_nodes
-def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(watched):
+def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(watched, tmp_path):
     """No list names it: it asks for that itself by the variable. The file is its user's."""
     pool = watched(partitions=["another"], afterSeconds=3, action="requeue", signal="USR1")
     where = directory(pool, "stops")
@@ -58,17 +59,23 @@ def test_a_job_whose_heartbeat_stops_is_queued_again_and_its_stacks_are_kept(wat
     pool.shell("scontrol", "update", f"jobid={job}", f"admincomment={noted} tandem: hangs on n9: earlier")
     pool.shell("scontrol", "release", job)
     wait_for("it is queued again", lambda: pool.job(job).get("Restarts") == "1")
-    said = re.fullmatch(rf"{noted} tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt) *", pool.admin_comment(job))
+    said = re.fullmatch(rf"{noted} tandem: hangs on (\S+): no heartbeat for 3 s; stacks: (tandem-hang-{job}-\1\.txt); seen \S+Z *", pool.admin_comment(job))
     assert said, pool.admin_comment(job)
     assert pool.shell("stat", "-c", "%U %a", f"{where}/{said[2]}").split() == ["researcher", "600"]
     wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_hangs_total", action="requeue") == before + 1)
+    why = json.loads(pool.cmd("why", "-o", "json", str(job)).stdout)  # of the run before it: the one that waits, or runs now, does not hang
+    assert why["hangs"]["words"] == "no heartbeat for 3 s" and why["hangs"]["stacks"] == said[2] and not why["hangs"]["now"]
+    assert f"Its run before hung on {said[1]}: no heartbeat for 3 s; stacks: {said[2]} (" in why["text"]
+    me = Laptop(pool, tmp_path, "researcher")
+    shown = wait_for("the gateway says why it was queued again", lambda: next((j for j in me.api("GET", "/jobs")[1]["jobs"] if j["id"] == job and j.get("restarts") == 1), None))
+    assert "hangs" not in shown and shown["again"]["why"] == "it hung: no heartbeat for 3 s" and shown["again"]["node"] == said[1]
     stacks = pool.shell("cat", f"{where}/{said[2]}")
     assert "got signal 10, which it catches" in stacks and "wchan: " in stacks and "SigCgt:" in stacks
     assert "waits_for_nobody" in pool.shell("cat", f"{where}/out")  # by faulthandler
 
 
 @on_virtual_nodes
-def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
+def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched, tmp_path):
     """All signs must be still, and known. The one that hangs is only told of."""
     pool = watched(partitions=["*"], afterSeconds=3, signs=["output", "gpu"])
     where = directory(pool, "tells")
@@ -83,6 +90,9 @@ def test_who_makes_progress_or_shows_no_sign_is_left_alone(watched):
     wait_for("it is told of", lambda: pool.admin_comment(hangs))
     assert pool.admin_comment(hangs).startswith(f"tandem: hangs on n1: no output and no GPU use for 3 s; stacks: tandem-hang-{hangs}-n1.txt")
     assert pool.job(hangs)["JobState"] == "RUNNING"
+    me = Laptop(pool, tmp_path, "researcher")
+    shown = re.search(rf"job {hangs} \(researcher, \S+\): hangs on n1: no output and no GPU use for 3 s \(seen [\d:]+\), stacks: tandem-hang-{hangs}-n1\.txt", me.run("top", "--once").stdout)
+    assert shown and [j["id"] for j in me.json("top")["ailing"]] == [hangs]
     wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_hangs_total", node="n1", action="tell") == before + 1)
     assert [pool.admin_comment(j) for j in (computes, no_devices, no_output)] == [""] * 3
 
@@ -106,7 +116,7 @@ def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stack
     wait_for("it hangs", lambda: pool.admin_comment(job))
     first = pool.job(job)["BatchHost"]
     files = [f"tandem-hang-{job}-{n}.txt" for n in sorted(("n0", "n1"), key=lambda n: n != first)]
-    assert pool.admin_comment(job).strip() == f"tandem: hangs on {first}: no CPU use for 4 s; stacks: {', '.join(files)}"
+    assert pool.admin_comment(job).startswith(f"tandem: hangs on {first}: no CPU use for 4 s; stacks: {', '.join(files)}; seen ")
     for name, program in zip(files, ("srun", "sleep")):
         assert pool.shell("stat", "-c", "%U %a", f"{where}/{name}").split() == ["researcher", "600"]
         assert f"command: {program} " in pool.shell("cat", f"{where}/{name}")

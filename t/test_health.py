@@ -1,6 +1,8 @@
 """Nodes' health: a fault is found, the node drained, mended, tested and returned; acts that people ask
 for; what becomes of all that when the operator or the node's agent is killed."""
+import contextlib
 import json
+import pathlib
 import re
 import time
 
@@ -151,6 +153,40 @@ def test_a_new_node_is_tested_before_it_takes_work(pool):
     assert len(uids(pool) - before) == 1
 
 
+@pytest.mark.feature("B1.1")
+def test_a_node_that_slurm_does_not_know_yet_registers_drained_and_is_compared_with_its_group(pool):
+    """In no moment before its test does it take a job that waits for it. One that is four times as slow as the other of its group fails."""
+    pool.kubectl("apply", "-f", "-", input=policy(testNewNodes=True, attempts=0, testMilliseconds=500))
+    wait_for("what is here was tested", lambda: all("tandem.dev/tested" in n["metadata"]["annotations"] for n in pool.items("nodes")) and all(pool.in_service(n) for n in pool.nodes))
+    before = uids(pool)
+    known = lambda: NODE in pool.shell("sinfo", "-h", "-N", "-o", "%N").split()  # noqa: E731
+    wait_for("Slurm has no record of it", lambda: pool.kubectl("delete", "node", NODE, "--ignore-not-found") is not None and not known())
+    tried = lambda: pool.shell("sh", "-c", "echo '#!/bin/sh\nexec sleep 100000' | sbatch --parsable -D /home --mem=100M --gres=gpu:8 -x n0", check=False).strip()  # noqa: E731
+    job = int(wait_for("Slurm takes a job for that node, as soon as it knows it", lambda: (j := tried()).isdigit() and j, 120))
+    done = new_action(pool, before, action="test")
+    assert phase(done) == "Succeeded" and done["spec"]["reason"] == "it is new", done
+    wait_for("the job runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    passed = next(s for s in done["status"]["steps"] if s["name"] == "test")["finishedAt"]
+    assert pool.job(job)["StartTime"] >= passed.rstrip("Z")[:19], (pool.job(job)["StartTime"], passed)
+    (slurmd,) = [p for p in pool.items("pods", "-A", "-l", "app.kubernetes.io/name=slurmd") if p["spec"]["nodeName"] == NODE]
+    assert {"name": "TD_HELD", "value": "tandem: condition it is new"} in slurmd["spec"]["containers"][0]["env"]
+    pool.clean()
+    # As the group says
+    figure = json.loads(done["status"]["measured"])["gflops"]
+    pool.kubectl("apply", "-f", "-", input=policy(testNewNodes=True, attempts=0, testMilliseconds=500, figures={"percent": 60, "nodes": 1}))
+    pool.cmd("fault", NODE, "node", "slow=40")
+    before = uids(pool)
+    pool.cmd("node", "test", NODE, "--wait", check=False)
+    failed = new_action(pool, before, action="test")
+    said = failed["status"]["message"]
+    assert phase(failed) == "Failed" and (found := re.search(r"gflops: ([\d.]+) is less than ([\d.]+), 60 % of ([\d.]+), the median of 1 other node of its group", said)), said
+    assert float(found[1]) < float(found[2]) < float(found[3]) and figure > 0
+    assert held(pool)
+    pool.cmd("fault", NODE, "--clear")
+    pool.cmd("node", "return", NODE, "--no-test", "--wait")
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
+
+
 @pytest.mark.feature("B2.1")
 def test_an_annotation_asks_for_a_reboot(pool):
     before, old_boot = uids(pool), boot(pool)
@@ -203,6 +239,7 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     print(f"fault → computing again from the checkpoint: {float(again[3]) - begun:.1f} s")
     assert first[:3] == ("1", NODE, "0") and again[:2] == ("2", "n0") and int(again[2]) in saved(), runs()
     assert "begins 15 s later instead of Slurm's two minutes" in said, said
+    assert re.search(rf"It began again because of {NODE}: condition GpuUnhealthy: gpu1: XID 79\b.* \(2\S+Z\)\.", said), said
     steps = wait_for("it computes", lambda: (s := saved())[-1] > int(again[2]) and s)
     assert steps == sorted(set(steps)), "no step was computed twice"
     pool.shell("scancel", job)
@@ -210,6 +247,60 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     new_action(pool, before, action="reboot")  # it may have failed before the fault was cleared
     wait_for("the node takes work", lambda: pool.in_service(NODE))
     pool.shell("sh", "-c", f"rm -rf /home/resume-{job}*")
+
+
+def probed(pool, node=NODE):
+    return json.loads(pool.annotation(node, "probed") or "{}")
+
+
+def long_tests(pool):
+    """Processes of this pool that test for ten minutes."""
+    found = []
+    for p in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [p] if b"selftest\0--ms\x00600000\0" in (line := p.read_bytes()) and f"/{pool.instance['id']}/".encode() in line else []
+    return found
+
+
+@pytest.mark.feature("B3.7", "B3.1")
+def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
+    """What it measures is kept; who comes, a job or a pod, waits for nothing and ends the test; what the test finds is a fault; the budget holds."""
+    before = uids(pool)
+    idle = lambda: {"idleTests": {"everySeconds": 1, "minutesPerHour": 1000}, "breaker": {"percent": 100}}  # noqa: E731  (both nodes at once)
+    pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=100))
+    for n in pool.nodes:
+        said = wait_for(f"{n} is tested", lambda n=n: (p := probed(pool, n)).get("result") == "passed" and p, 60)
+        assert all(said[k] > 0 for k in ("gflops", "memoryMBps", "diskWriteMBps", "diskReadMBps", "milliseconds")), said
+    line = re.search(r"Measured +(.*)", pool.cmd("node", NODE).stdout)[1]
+    assert re.match(r"at \S+ while it was idle: passed; [\d.]+ GFLOPS, memory [\d.]+ MB/s, disk [\d.]+ MB/s written and [\d.]+ read", line), line
+    assert json.loads(pool.cmd("node", NODE, "-o", "json").stdout)["idleTest"]["result"] == "passed"
+    assert uids(pool) == before  # no act, no drain: what is idle stays in service
+
+    def ended(comes):
+        """A long test goes on; who comes runs, and the test says that it was ended."""
+        pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=600000))
+        wait_for("a long test goes on", lambda: (a := json.loads(pool.annotation(NODE, "probe") or "{}")).get("milliseconds") == 600000 and a["id"] != probed(pool).get("id") and long_tests(pool))
+        comes()
+        wait_for("it was ended", lambda: probed(pool).get("result") == "ended" and "gflops" not in probed(pool))
+        assert pool.in_service(NODE)
+        pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=100))
+        pool.clean()
+
+    def job(*argv):
+        j = pool.sbatch("-w", NODE, *argv)
+        wait_for("the job runs", lambda: pool.job(j).get("JobState") == "RUNNING")
+
+    def pod():
+        pool.apply(pool.pod("comes", gpus=1, nodeSelector={"kubernetes.io/hostname": NODE}))
+        wait_for("the pod runs", lambda: pool.phase("comes") == "Running")
+    for comes in (lambda: job("--gres=gpu:1"), lambda: job("--mem=64M"), pod):
+        ended(comes)
+    wait_for("none goes on, also not where nobody came", lambda: not long_tests(pool))
+    wait_for("it is tested again", lambda: probed(pool).get("result") == "passed")
+    pool.cmd("fault", NODE, "gpu2", "burn=fail", "--cure", "reset")
+    act = new_action(pool, before, policy="default", action="reset-gpu")
+    assert "gpu2: its test while the node was idle failed" in act["spec"]["reason"] and phase(act) == "Succeeded", act
+    wait_for("the node takes work", lambda: pool.in_service(NODE))
 
 
 @pytest.mark.feature("B4.2", "B4.3")

@@ -93,6 +93,16 @@ def test_the_pool_gpu_by_gpu_as_it_changes(pool, me, browser):
     first = browser.d.execute_script("return document.querySelector('.gpus li.mine').getAttribute('aria-label')")
     assert "researcher, train-resnet" in first and "job" in first
     browser.shows("3 in use")
+    job, said = first.split("(job ")[1].split(")")[0], "no output and no GPU use for 1800 s"
+    now = pool.shell("date", "-u", "+%Y-%m-%dT%H:%M:%SZ").strip()
+    pool.shell("scontrol", "update", f"jobid={job}", f"admincomment=tandem: hangs on n0: {said}; stacks: tandem-hang-{job}-n0.txt; seen {now}")
+    for view in ("queue", "runs"):
+        browser.go(view)
+        browser.shows(f"hangs on n0: {said} (seen ")
+        assert "hangs" in browser.d.execute_script("return [...document.querySelectorAll('#view .state.bad')].map(e => e.innerText)"), view
+    assert "hangs on n0" in me.run("ps").stdout and f"~/tandem/runs/{run}/tandem-hang-{job}-n0.txt" in "".join(me.run("ps").stdout.split())
+    browser.go("pool")
+    browser.shows("3 in use")
     pool.shell("scontrol", "update", "nodename=n3", "state=drain", "reason=a fan is loud")
     pool.cmd("fault", "n2", "gpu5", "temp=95")
     try:

@@ -1,5 +1,7 @@
 """Tests of a job's devices before it starts: a GPU that fails costs nobody a run."""
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -87,6 +89,36 @@ def test_bad_luck_is_bounded(pool):
     wait_for("it is held", lambda: (j := pool.job(job)).get("Priority") == "0" and j.get("JobState") == "PENDING")
     wait_for("it says why", lambda: "pre-flight failed 1 time" in pool.admin_comment(job))
     pool.shell("scancel", filler, job)
+
+
+@pytest.mark.feature("B5.4")
+def test_a_test_that_hangs_or_cannot_take_place_counts_as_the_policy_says(pool):
+    """One that hangs is killed after the policy's time, and has failed. One whose program is not there: the job starts, or the node leaves service until there is one that passes."""
+    os.makedirs(f"{pool.home}/actions", exist_ok=True)
+    program = pathlib.Path(f"{pool.home}/actions/quick")
+    try:
+        program.write_text("#!/bin/sh\nexec sleep 86399\n")
+        program.chmod(0o755)
+        policy(pool, partitions=["*"], program="quick", timeoutSeconds=1, tries=1, rules=[{"check": "preflight", "action": "drain"}])
+        job = pool.sbatch("--requeue", "--gres=gpu:1", "-w", SICK)
+        wait_for("it is held", lambda: "the test did not end within 1 s" in pool.admin_comment(job) and pool.job(job).get("JobState") == "PENDING")
+        assert not [p for p in pathlib.Path("/proc").glob("[0-9]*/comm") if p.exists() and b"sleep\x0086399" in p.with_name("cmdline").read_bytes()]
+        wait_for("its node is held", lambda: "the test did not end within 1 s" in (pool.annotation(SICK, "hold") or ""))
+        pool.shell("scancel", job)
+        program.write_text("#!/bin/sh\nexit 0\n")
+        wait_for("it passes, and the node is back", lambda: pool.in_service(SICK) and not pool.annotation(SICK, "faults"), 120)
+        program.unlink()
+        policy(pool, partitions=["*"], program="quick", untested="start")
+        pool.shell("srun", "-w", SICK, "--gres=gpu:1", "true")
+        assert not pool.annotation(SICK, "hold")
+        policy(pool, partitions=["*"], program="quick", untested="fail", tries=1, rules=[{"check": "preflight", "action": "drain"}])
+        job = pool.sbatch("--requeue", "--gres=gpu:1", "-w", SICK)
+        wait_for("it is held", lambda: "not tested: spec.preflight.program: " in pool.admin_comment(job))
+        wait_for("its node is held", lambda: "not tested" in (pool.annotation(SICK, "hold") or ""))
+        pool.shell("scancel", job)
+    finally:
+        program.unlink(missing_ok=True)
+        policy(pool, partitions=["*"])  # what failed passes now
 
 
 def test_who_is_not_named_is_not_tested_and_a_dry_run_only_says(pool):

@@ -7,6 +7,7 @@ import pytest
 
 from gangs import GANG, SIZE, all_run, marked, notes
 from harness import wait_for
+from laptop import Laptop
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("B6.4", "B6.5")]
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "deploy/examples/paced.sh"
@@ -33,7 +34,7 @@ def submit(pool, script, *argv):
     return int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "-D", "/home/pace", "-o", "out", *argv, input=script).stdout.strip())
 
 
-def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected(watched):
+def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected(watched, tmp_path):
     """Three ranks on three nodes go step by step; then one node computes forty times as long. (Ten times as long as the others twice, no load makes a rank.)"""
     pool = watched(percent=1000, steps=2, everySeconds=1, action="drain", partitions=["*"])
     before = pool.counted("agent", "tandem_job_stragglers_total", action="drain")
@@ -42,7 +43,7 @@ def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected
     pool.cmd("fault", "n1", "node", "slow=40")
     wait_for("it is told of", lambda: " on n1 computes " in pool.admin_comment(job))
     text = pool.admin_comment(job)
-    found = re.match(r"tandem: straggler: rank (\d) on n1 computes (\d+\.\d) times as long as the others \(step \d+: [\d.]+ s, median of 3 ranks [\d.]+ s\) *$", text)
+    found = re.match(r"tandem: straggler: rank (\d) on n1 computes (\d+\.\d) times as long as the others \(step \d+: [\d.]+ s, median of 3 ranks [\d.]+ s\); seen \S+Z *$", text)
     assert found and float(found[2]) >= 10, text
     assert pool.shell("sh", "-c", f"cat /home/pace/beat.{found[1]}").split()[2] == "n1"  # it is the rank that runs there
     wait_for("the node takes no more jobs", lambda: "DRAIN" in pool.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").upper())
@@ -51,6 +52,8 @@ def test_the_slow_node_of_a_running_job_is_named_and_drained_when_it_is_injected
     assert act["spec"]["action"] == "test" and act["spec"]["policy"] == "default" and act["spec"]["node"] == "n1"
     why = pool.cmd("why", str(job)).stdout
     assert f"straggler: rank {found[1]} on n1 computes" in why
+    shown = next(j for j in Laptop(pool, tmp_path, "researcher").json("top")["ailing"] if j["id"] == job)["straggler"]
+    assert shown["node"] == "n1" and shown["rank"] == int(found[1]) and shown["words"] in text and shown["seen"] > 0
     wait_for("it is counted", lambda: pool.counted("agent", "tandem_job_stragglers_total", action="drain") == before + 1)
     pool.cmd("fault", "n1", "--clear")
     pool.shell("scancel", job)
@@ -79,7 +82,7 @@ def test_what_a_user_writes_is_his_word_only(watched):
     job = submit(pool, FORGED, "-w", "n0", "--requeue", "--export=ALL,TANDEM_HEARTBEAT=beat")
 
     def told(rank, node, times, seconds, more=""):
-        its = rf"tandem: straggler: rank {rank} on {node} computes {times} times as long as the others \(step \d+: {seconds} s, median of 7 ranks 0\.1 s\){more} *$"
+        its = rf"tandem: straggler: rank {rank} on {node} computes {times} times as long as the others \(step \d+: {seconds} s, median of 7 ranks 0\.1 s\){more}; seen \S+Z *$"
         wait_for(f"rank {rank} is told of", lambda: f"rank {rank} " in pool.admin_comment(job))
         assert re.match(its, pool.admin_comment(job)), pool.admin_comment(job)
 

@@ -137,8 +137,13 @@
 #define TD_ANN_OPERATION "tandem.dev/operation"
 // By the agent, JSON: how that went. Keys id, result (done, failed, unknown), message.
 #define TD_ANN_OPERATION_RESULT "tandem.dev/operation-result"
+// By the operator, JSON: the agent shall test the idle node. Keys id, at, milliseconds.
+#define TD_ANN_PROBE "tandem.dev/probe"
+// By the agent, JSON: what came of that. Keys id, at, result (passed, failed, ended, error), milliseconds, message, gflops,
+// memoryMBps, diskWriteMBps, diskReadMBps.
+#define TD_ANN_PROBED "tandem.dev/probed"
 // By the operator, JSON: the HealthPolicy's preflight, for the agent of a Slurm node and for the bridge. Keys
-// partitions, qos, namespaces, milliseconds, program, tries, say.
+// partitions, qos, namespaces, milliseconds, timeoutSeconds, untested, program, tries, say.
 #define TD_ANN_PREFLIGHT "tandem.dev/preflight"
 // By the operator, JSON: the HealthPolicy's hang, for the agent of a Slurm node (gate/hangs.h).
 #define TD_ANN_HANG "tandem.dev/hang"
@@ -312,6 +317,7 @@
 // one (S-N2), and where Slurm itself drains a node, for what its slurmd reported, it keeps any reason that stands but
 // one that begins like this (S-N3). An undrain that Slurm refuses leaves it beside the drain (S-N22).
 // sinfo shows 20 characters of it until the next job starts there.
+#define TD_REASON_NEW "tandem: condition it is new" // as the bridge would say it
 #define TD_REASON_NONE "Not responding: over"
 // The slurmd container died. The next one cleans up its jobs (the script of slurmd pods).
 #define TD_REASON_DEAD "tandem: slurmd died"

@@ -5,6 +5,9 @@
 #include "kube/controller.h"
 #include "pool/again.h"
 #include "pool/leave.h"
+#include "pool/said.h"
+#include "slurm/history.h"
+#include "slurm/hostlist.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,9 +25,9 @@ struct again_job {
 	UT_hash_handle hh;
 };
 struct again_node {
-	char *name;
-	int64_t at_ms; // mono: it was seen to have failed
-	bool drained;  // it has been drained since then, so it came back, or will, when somebody let it
+	char *name, *reason; // reason: why, as Slurm said it then; "": it did not
+	int64_t at_ms;       // mono: it was seen to have failed
+	bool drained;        // it has been drained since then, so it came back, or will, when somebody let it
 };
 struct td_agains {
 	pthread_mutex_t lock; // guards all
@@ -42,6 +45,12 @@ struct td_agains *td_agains_new(void)
 	return a;
 }
 
+static void forget_node(struct again_node *n)
+{
+	free(n->name);
+	free(n->reason);
+}
+
 struct td_agains *td_agains_free(struct td_agains *a)
 {
 	struct again_job *j, *next;
@@ -52,7 +61,7 @@ struct td_agains *td_agains_free(struct td_agains *a)
 		free(j);
 	}
 	for (size_t i = 0; i < a->n_nodes; i++)
-		free(a->nodes[i].name);
+		forget_node(&a->nodes[i]);
 	free(a->nodes);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -64,6 +73,11 @@ static bool fallen(const struct td_slurm_node *n)
 	return n->states & TD_NODE(DOWN);
 }
 
+static const char *reason_of(const struct td_slurm_node *n)
+{
+	return n->reason && strcmp(n->reason, TD_REASON_NONE) != 0 ? n->reason : "";
+}
+
 void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
 {
 	struct td_agains *a = b->agains;
@@ -71,20 +85,25 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 	size_t gone = 0;
 	pthread_mutex_lock(&a->lock);
 	while (gone < a->n_nodes && at - a->nodes[gone].at_ms > KEEP_MS)
-		free(a->nodes[gone++].name);
+		forget_node(&a->nodes[gone++]);
 	a->n_nodes -= gone;
 	if (gone)
 		memmove(a->nodes, a->nodes + gone, a->n_nodes * sizeof(*a->nodes));
 	for (size_t i = 0; i < a->n_nodes; i++) {
 		const struct td_slurm_node *n = td_slurm_node_find(&now->nodes, a->nodes[i].name);
 		a->nodes[i].drained |= n && (n->states & TD_NODE(DRAIN));
+		if (n && !*a->nodes[i].reason && *reason_of(n)) { // it is told a moment later
+			free(a->nodes[i].reason);
+			a->nodes[i].reason = td_strdup(reason_of(n));
+		}
 	}
 	for (size_t i = 0; i < now->nodes.n; i++) {
 		const struct td_slurm_node *n = &now->nodes.v[i], *was;
 		if (!fallen(n) || ((was = td_slurm_node_find(&old->nodes, n->name)) && fallen(was)))
 			continue;
 		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
-		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), at, n->states & TD_NODE(DRAIN)};
+		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), td_strdup(reason_of(n)), at,
+							     n->states & TD_NODE(DRAIN)};
 	}
 	pthread_mutex_unlock(&a->lock);
 }
@@ -136,6 +155,12 @@ void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int
 	}
 }
 
+// Did the node fail as the job was queued again?
+static bool meant(const struct again_job *j, const struct again_node *n)
+{
+	return n->at_ms >= j->from_ms - NEAR_MS && n->at_ms <= j->to_ms + NEAR_MS;
+}
+
 // May a node that failed with the job come back by itself, and be given to it? One that was drained takes no job before
 // Tandem or a person lets it. *ret_seen: the nodes are known as they were after that.
 static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_seen)
@@ -147,12 +172,43 @@ static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_
 	pthread_mutex_lock(&a->lock);
 	for (size_t i = 0; i < a->n_nodes && *ret_seen && !back; i++) {
 		const struct again_node *n = &a->nodes[i];
-		if (n->at_ms < j->from_ms - NEAR_MS || n->at_ms > j->to_ms + NEAR_MS)
+		if (!meant(j, n))
 			continue;
 		back = !n->drained && td_slurm_node_find(&snap->nodes, n->name);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return back;
+}
+
+// Which node failed under the run before, and why: the comment that says so. NULL: none did, or it is not known. slurmdbd
+// is asked for the run's nodes only where a node failed at the time.
+static char *failed_comment(struct td_bridge *b, struct td_slurm *s, const struct again_job *j,
+			    const struct td_slurm_job *job, struct td_cancel *c)
+{
+	struct td_agains *a = b->agains;
+	td_auto_runs struct td_slurm_runs runs = {0};
+	td_auto_strv struct td_strv on = {0};
+	const struct td_slurm_run *last = NULL;
+	bool any = false;
+	pthread_mutex_lock(&a->lock);
+	for (size_t i = 0; i < a->n_nodes && !any; i++)
+		any = meant(j, &a->nodes[i]);
+	pthread_mutex_unlock(&a->lock);
+	if (!any || td_slurm_history_job(s, b->o.cluster, job->id, c, &runs, NULL))
+		return NULL;
+	for (size_t i = 0; i < runs.n; i++)
+		if (runs.v[i].id == job->id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
+			last = &runs.v[i];
+	if (!last || td_hostlist_parse(last->nodes, &on, NULL))
+		return NULL;
+	char *said = NULL;
+	pthread_mutex_lock(&a->lock);
+	for (size_t i = 0; i < a->n_nodes && !said; i++)
+		if (meant(j, &a->nodes[i]) && td_strv_has(&on, a->nodes[i].name))
+			said = td_pool_said_again(job->admin_comment, a->nodes[i].name,
+						  *a->nodes[i].reason ? a->nodes[i].reason : "it failed", job->submit);
+	pthread_mutex_unlock(&a->lock);
+	return said;
 }
 
 // Does the job for which this one made room still wait? Its room would not be kept for it.
@@ -242,7 +298,8 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
 	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
 		return 0;
-	const struct td_slurm_job_change ch = {.begin = p.past.begin_s};
+	td_auto_free char *comment = s->accounting ? failed_comment(b, l->slurm, &known, &j, c) : NULL;
+	const struct td_slurm_job_change ch = {.begin = p.past.begin_s, .admin_comment = comment};
 	r = td_slurm_job_update(l->slurm, id, &ch, c, err);
 	if (r == TD_NOT_FOUND || r == TD_INVALID || r == TD_CONFLICT) { // it has begun, or has ended
 		td_debug("job %lld, which was queued again: %s", id, err ? err->msg : "");

@@ -17,8 +17,8 @@
 #include "api/grant.h"
 #include "http/server.h"
 #include "pool/notes.h"
+#include "pool/said.h"
 #include "pool/slice.h"
-#include "pool/straggle.h"
 
 #include <string.h>
 
@@ -252,16 +252,50 @@ static void job_words(const struct td_slurm_job *j, struct td_buf *t)
 	}
 }
 
+// What its admin comment says of how it goes; false: nothing of the run that it is in now.
+static bool said_words(const struct td_slurm_job *j, yyjson_mut_doc *d, struct td_buf *t)
+{
+	static const struct {
+		const char *key, *now, *before;
+	} of[] = {[TD_SAID_HANGS] = {"hangs", "It hangs", "Its run before hung"},
+		  [TD_SAID_SLOW] = {"straggler", "It has a straggler", "Its run before had a straggler"},
+		  [TD_SAID_AGAIN] = {"again", "It began again", "It began again"}};
+	bool any = false;
+	for (size_t i = 0; i < TD_LEN(of); i++) {
+		struct td_pool_said s;
+		char when[TD_TIME_LEN] = "";
+		if (!td_pool_said(j->admin_comment, (enum td_pool_said_what)i, &s))
+			continue;
+		bool now = i != TD_SAID_AGAIN && td_job_phase(j->states) != TD_PHASE_WAITING &&
+			   td_pool_said_now(&s, j->start);
+		any |= now;
+		if (s.seen_s)
+			td_time_format(s.seen_s * 1000, when);
+		yyjson_mut_val *o = td_jm_obj(d, yyjson_mut_doc_get_root(d), of[i].key);
+		td_jm_str(d, o, "words", s.words);
+		td_jm_str(d, o, "node", *s.node ? s.node : NULL);
+		td_jm_str(d, o, "stacks", *s.stacks ? s.stacks : NULL);
+		td_jm_str(d, o, "seen", *when ? when : NULL);
+		if (i != TD_SAID_AGAIN)
+			td_jm_bool(d, o, "now", now);
+		td_buf_printf(t, " %s%s%s: %s%s%s%s%s%s.", now ? of[i].now : of[i].before,
+			      i == TD_SAID_SLOW    ? ""
+			      : i == TD_SAID_HANGS ? " on "
+						   : " because of ",
+			      i == TD_SAID_SLOW ? "" : s.node, s.words, *s.stacks ? "; stacks: " : "", s.stacks,
+			      *when ? " (" : "", when, *when ? ")" : "");
+	}
+	return any;
+}
+
 // What is known of a job that hangs or has a slow rank, and what the checks find of its nodes: that may be why.
-static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *t)
+static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, yyjson_mut_doc *d, struct td_buf *t)
 {
 	const char *held = td_notes_scratch(j->admin_comment);
 	if (held)
 		td_buf_printf(t, " On its node's disk: %s", held);
-	const char *said = td_pool_straggle_said(j->admin_comment);
-	if (!said)
+	if (!said_words(j, d, t))
 		return;
-	td_buf_printf(t, " When it was looked at: %s.", said);
 	for (size_t i = 0; i < j->n_nodes; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
 		const char *faults = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;
@@ -308,7 +342,7 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
 		td_buf_printf(&order, " %s", used);
-	slow_words(b, j, &order);
+	slow_words(b, j, d, &order);
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	block_words(b, s, j, &order);
 	const char *node = s ? td_shadow_node(s, j) : NULL;

@@ -19,6 +19,7 @@
 //   disks.c smart.c nvme.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
+//   bandwidth.c       how quick memory and disk of a node are
 //   vpd.c             serial numbers, models and firmware of its adapters
 //   quick.c           the quick test of a job's devices before it starts
 #pragma once
@@ -397,11 +398,21 @@ struct td_checkup_quick {
 	uint64_t devices; // the same as list
 	int64_t ms;       // how long it computes
 	int64_t limit_ms; // what takes longer has failed
+	bool must;        // GPUs that their driver does not let be tested have failed
+	double *gflops;   // what they computed with, all together, where the test says it; NULL: nobody asks
 };
 // Tests exactly these devices. *ret_bad: those that failed, why in `why`; where the test does not say which,
 // all of them. An error says that no test took place.
 int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint64_t *ret_bad, char *why, size_t n,
 		     struct td_error *err);
+
+// ---- how quick a node is (bandwidth.c) ----
+
+// Copies memory for so long: megabytes read and written a second. TD_CANCELLED as soon as 4 MiB are through.
+int td_checkup_memory(int64_t ms, struct td_cancel *c, double *ret_mb_s, struct td_error *err);
+// Writes 32 MiB to the disk of that directory, and reads them again; nothing is left there. TD_UNSUPPORTED: its file system
+// has no files without a name. TD_CANCELLED as soon as 4 MiB are on the disk.
+int td_checkup_disk(const char *dir, struct td_cancel *c, double *ret_write, double *ret_read, struct td_error *err);
 
 // ---- a site's own checks ----
 

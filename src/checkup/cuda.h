@@ -5,7 +5,8 @@
 
 #include "checkup/checkup.h"
 
-enum { TD_CUDA_NOT_TESTED = 3 }; // exit code of `tandem gpu-test`: nothing was computed
+// Exit codes of `tandem gpu-test`: nothing was computed; and so it is, because they are parts of GPUs (MIG).
+enum { TD_CUDA_NOT_TESTED = 3, TD_CUDA_PARTS = 4 };
 
 struct td_cuda_result {
 	char name[64];

@@ -44,6 +44,14 @@ static uint64_t judge(const struct td_checkup_quick *q, const char *line, char *
 	return bad ? bad : q->devices;
 }
 
+static void measured(const char *line, double *ret)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (*line == '{' && !td_json_parse(line, strlen(line), &j, NULL) &&
+	    yyjson_is_num(td_jget(td_json_root(j), "gflops")))
+		*ret = yyjson_get_num(td_jget(td_json_root(j), "gflops"));
+}
+
 static int one(const struct td_checkup_quick *q, char *const argv[], int64_t *left_ms, struct td_cancel *c,
 	       struct td_buf *out, int *ret_code, struct td_error *err)
 {
@@ -96,10 +104,15 @@ int td_checkup_quick(const struct td_checkup_quick *q, struct td_cancel *c, uint
 			bad = q->devices;
 		} else if (r) {
 			return r;
-		} else if (code == TD_CUDA_NOT_TESTED && tests[i] == real) {
+		} else if (code == TD_CUDA_NOT_TESTED && tests[i] == real && q->must) {
+			snprintf(why, n, "not tested: %.100s", last_line(&out));
+			bad = q->devices;
+		} else if ((code == TD_CUDA_NOT_TESTED || code == TD_CUDA_PARTS) && tests[i] == real) {
 			td_warn("the GPUs %s of node %s are not tested: %.200s", q->list, q->node, last_line(&out));
 		} else if (code) {
 			bad = judge(q, last_line(&out), why, n);
+		} else if (q->gflops) {
+			measured(last_line(&out), q->gflops);
 		}
 	}
 	*ret_bad = bad;

@@ -51,6 +51,12 @@ void td_client_replicas(yyjson_val *session, struct td_buf *ret);
 void td_client_nodes(yyjson_val *session, struct td_buf *ret);
 // Says how a session's server answers, as one line; nothing where nobody has asked it.
 void td_client_requests(yyjson_val *session, struct td_buf *ret);
+// Says how a job or a step of a run goes (src/gateway/progress.h): "hangs on n1: no output for 1800 s (seen 12:03:59), stacks:
+// tandem/runs/R/tandem-hang-7-n1.txt; queued again at 12:00:01, because n2: XID 79; goes on from checkpoint step-40.pt". dir: of the
+// stacks, "" where it is not known. Nothing where there is nothing.
+void td_client_progress(const yyjson_val *job, const char *dir, struct td_buf *ret);
+// The state of a job as people see it: "hangs" and "slow" of one that runs.
+const char *td_client_state(const yyjson_val *job);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.
 const char *td_client_when(int64_t epoch, char *buf, size_t n);
 #define TD_CLIENT_OUTPUT(p)                                                                                            \

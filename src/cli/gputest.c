@@ -8,9 +8,11 @@
 #include "cmd/roles.h"
 #include "slurm/hostlist.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static int list(void)
@@ -113,17 +115,18 @@ int td_gpu_test_main(int argc, char **argv)
 		{.name = "library", .value = "FILE", TD_OPT_TEXT(&library), .help = "CUDA's driver"},
 		{.name = "list", TD_OPT_SWITCH(&tell), .help = "only say which GPUs there are"},
 	};
-	const struct td_command cmd = {
-		.name = "gpu-test",
-		.about = "Tests GPUs of this machine: memory, and what each multiprocessor "
-			 "computes. Prints a line of JSON.",
-		.exits = "0 all is well, 1 something is wrong, 2 wrong usage, 3 no GPU can be tested here.",
-		.options = options,
-		.n = TD_LEN(options)};
+	const struct td_command cmd = {.name = "gpu-test",
+				       .about = "Tests GPUs of this machine: memory, and what each multiprocessor "
+						"computes. Prints a line of JSON.",
+				       .exits = "0 all is well, 1 something is wrong, 2 wrong usage, 3 no GPU can be "
+						"tested here, 4 they are parts of GPUs (MIG).",
+				       .options = options,
+				       .n = TD_LEN(options)};
 	if (!td_command_line(&cmd, argc, argv, NULL, &code))
 		return code;
 	if (tell)
 		return list();
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // who reads the result is gone, and jobs may come
 	struct td_cuda *c = td_cuda_open(library, &err);
 	// The driver's libraries load each other by name. Where the loader does not look, it is told, from the start.
 	td_auto_free char *dir = c || library ? NULL : td_gpu_driver_dir("");
@@ -154,7 +157,7 @@ int td_gpu_test_main(int argc, char **argv)
 				mask &= ~(UINT64_C(1) << i);
 		if (!mask)
 			fputs("tandem gpu-test: parts of GPUs (MIG) are not tested\n", stderr);
-		code = mask ? test(c, f, mask, first, ms) : TD_CUDA_NOT_TESTED;
+		code = mask ? test(c, f, mask, first, ms) : TD_CUDA_PARTS;
 	}
 	td_cuda_close(c);
 	return code;

@@ -23,6 +23,28 @@ struct node_request {
 	bool no_test, wait;
 };
 
+static void measured(const yyjson_val *t)
+{
+	static const char *const of[][3] = {{"gflops", "", " GFLOPS"},
+					    {"memoryMBps", "memory ", " MB/s"},
+					    {"diskWriteMBps", "disk ", " MB/s written"},
+					    {"diskReadMBps", "", " read"}};
+	const char *sep = "; ";
+	if (!t)
+		return;
+	printf("Measured  at %s while it was idle: %s", td_jstr_or(t, "at", "?"), td_jstr_or(t, "result", "?"));
+	if (td_jstr(t, "message"))
+		printf(": %s", td_jstr(t, "message"));
+	for (size_t i = 0; i < TD_LEN(of); i++) {
+		yyjson_val *v = td_jget(t, of[i][0]);
+		if (!yyjson_is_num(v))
+			continue;
+		printf("%s%s%.10g%s", sep, of[i][1], yyjson_get_num(v), of[i][2]);
+		sep = i == 2 ? " and " : ", ";
+	}
+	putchar('\n');
+}
+
 // Which devices are out of service, and on what the others wait that shall be.
 static void devices_out(yyjson_val *x)
 {
@@ -78,6 +100,7 @@ static int show(const struct node_request *q, const char *name)
 		printf("Slurm     %s\n", td_jstr(x, "slurmState"));
 	if (td_jstr(x, "gpuTypes"))
 		printf("GPUs      %s\n", td_jstr(x, "gpuTypes"));
+	measured(td_jget(x, "idleTest"));
 	devices_out(x);
 	if (hold)
 		printf("Why       %s\n", hold);

@@ -126,6 +126,10 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	td_auto(td_json_unref) struct td_json *has = NULL;
 	if (share && !td_json_parse(share, strlen(share), &has, NULL))
 		td_jm_str(d, o, "gpuTypes", td_jstr(td_json_root(has), TD_SHARE_TYPES));
+	const char *probed = td_object_annotation(node, TD_ANN_PROBED);
+	td_auto(td_json_unref) struct td_json *tested = NULL;
+	if (probed && !td_json_parse(probed, strlen(probed), &tested, NULL))
+		td_jm_copyval(d, o, "idleTest", td_json_root(tested));
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
 	td_jm_str(d, o, "image", td_object_label(node, TD_LABEL_IMAGE));
 

@@ -20,7 +20,7 @@ static enum td_term_color color_of(const char *state)
 }
 
 // What there is to say of a step besides its state.
-static void detail(yyjson_val *s, const char *state, struct td_buf *b)
+static void detail(yyjson_val *s, const char *state, const char *dir, struct td_buf *b)
 {
 	char when[32], age[32];
 	long long started = td_jint(s, "started", 0), ended = td_jint(s, "ended", 0),
@@ -47,6 +47,7 @@ static void detail(yyjson_val *s, const char *state, struct td_buf *b)
 	}
 	while (b->len && strchr("; ", b->s[b->len - 1]))
 		b->s[--b->len] = '\0';
+	td_client_progress(s, dir, b);
 }
 
 static void row(bool colors, const char *before, const char *name, const char *state, const char *job, const char *text)
@@ -74,14 +75,18 @@ static void show(yyjson_val *run, bool colors)
 	bool one = yyjson_arr_size(steps) == 1;
 	size_t i, n;
 	td_auto_buf struct td_buf d = {0};
+	// A federation's run lies at its member.
+	td_auto_free char *dir = td_jget(run, "federation")
+					 ? td_strdup("")
+					 : td_asprintf("~/tandem/runs/%s/", td_jstr_or(run, "id", "?"));
 	if (one)
-		detail(yyjson_arr_get_first(steps), state, &d);
+		detail(yyjson_arr_get_first(steps), state, dir, &d);
 	if (!strcmp(state, "not-submitted"))
 		td_buf_printf(&d, "%s%s", td_jget(run, "refused") ? "refused: " : "",
 			      td_jstr_or(run, "refused", "it did not reach Slurm then: submit it again"));
 	long long only = td_jint(yyjson_arr_get_first(steps), "job", 0); // 0: none yet
 	td_auto_free char *job = one && only ? td_asprintf("%lld", only) : td_strdup("");
-	row(colors, "", id, state, job, td_buf_str(&d));
+	row(colors, "", id, one ? td_client_state(yyjson_arr_get_first(steps)) : state, job, td_buf_str(&d));
 	if (one)
 		lines(yyjson_arr_get_first(steps));
 	yyjson_arr_foreach (steps, i, n, s) {
@@ -91,9 +96,9 @@ static void show(yyjson_val *run, bool colors)
 		td_auto_buf struct td_buf t = {0};
 		td_auto_free char *name = td_asprintf("  %s%s", i + 1 < n ? "├ " : "└ ", td_jstr_or(s, "name", "?")),
 				  *number = td_asprintf("%lld", td_jint(s, "job", 0));
-		detail(s, st, &t);
+		detail(s, st, dir, &t);
 		// The tree's letters are three bytes and one column wide.
-		row(colors, "  ", name, st, number, td_buf_str(&t));
+		row(colors, "  ", name, td_client_state(s), number, td_buf_str(&t));
 		lines(s);
 	}
 }

@@ -75,13 +75,39 @@ static void count(yyjson_val *pool, yyjson_val *jobs, struct top *t)
 		qsort(t->v, t->n, sizeof(*t->v), most_first);
 }
 
-static void print(const struct top *t)
+// Jobs that hang or wait for a slow rank, a line each; what began again is its owner's to see (tandem ps).
+static bool ails(const yyjson_val *job)
+{
+	return td_streq(td_jstr(job, "state"), "running") && (td_jget(job, "hangs") || td_jget(job, "straggler"));
+}
+
+static void print_ailing(yyjson_val *jobs)
+{
+	enum { LINES = 20 };
+	size_t i, n, shown = 0;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(jobs, "jobs"), i, n, v) {
+		if (!ails(v) || ++shown > LINES)
+			continue;
+		td_auto_buf struct td_buf b = {0};
+		td_client_progress(v, "", &b);
+		if (shown == 1)
+			puts("\nDO NOT GET ON");
+		printf("job %lld (%s, %s): %s\n", td_jint(v, "id", 0), td_jstr_or(v, "user", "?"),
+		       td_jstr_or(v, "name", ""), td_buf_str(&b));
+	}
+	if (shown > LINES)
+		printf("… and %zu more\n", shown - LINES);
+}
+
+static void print(const struct top *t, yyjson_val *jobs)
 {
 	printf("%lld nodes, %lld of them out of use; %lld of %lld GPUs in use\n\n", t->nodes, t->out, t->used, t->gpus);
 	printf("%-20s %6s %6s %8s %8s\n", "USER", "GPUS", "CPUS", "RUNNING", "WAITING");
 	for (size_t i = 0; i < t->n; i++)
 		printf("%-20s %6.6g %6lld %8lld %8lld\n", t->v[i].name, t->v[i].gpus, t->v[i].cpus, t->v[i].running,
 		       t->v[i].waiting);
+	print_ailing(jobs);
 }
 
 // Who holds each GPU, a line each. The user of a pod is who made it, where that is known.
@@ -106,7 +132,7 @@ static void print_gpus(yyjson_val *pool)
 		}
 }
 
-static void print_json(const struct top *t)
+static void print_json(const struct top *t, yyjson_val *jobs)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *l;
@@ -127,6 +153,12 @@ static void print_json(const struct top *t)
 		td_jm_int(d, u, "running", t->v[i].running);
 		td_jm_int(d, u, "waiting", t->v[i].waiting);
 	}
+	l = td_jm_arr(d, o, "ailing");
+	size_t k, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(jobs, "jobs"), k, n, v)
+		if (ails(v))
+			yyjson_mut_arr_append(l, yyjson_val_mut_copy(d, v));
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(o);
 	td_auto_free char *text = td_json_pretty(td_json_root(j));
 	puts(text);
@@ -170,9 +202,9 @@ int td_top_main(int argc, char **argv)
 		} else if (gpus) {
 			print_gpus(td_json_root(pool));
 		} else if (output) {
-			print_json(&t);
+			print_json(&t, td_json_root(jobs));
 		} else {
-			print(&t);
+			print(&t, td_json_root(jobs));
 		}
 		fflush(stdout);
 	} while (!once && !td_cancel_wait(NULL, EACH_MS));

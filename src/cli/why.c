@@ -294,7 +294,13 @@ static int of_run(const char *id, bool json)
 		td_buf_printf(&t, "%s%s", *words ? ": " : "", words);
 		if (expected)
 			td_buf_printf(&t, "; expected to start at %s", td_client_when(expected, when, sizeof(when)));
-		td_buf_putc(&t, '.');
+		td_auto_buf struct td_buf goes = {0};
+		td_auto_free char *dir =
+			td_jget(td_json_root(j), "federation")
+				? td_strdup("")
+				: td_asprintf("~/tandem/runs/%s/", td_jstr_or(td_json_root(j), "id", "?"));
+		td_client_progress(s, dir, &goes);
+		td_buf_printf(&t, "%s%s.", goes.len ? "; " : "", td_buf_str(&goes));
 	}
 	td_auto_free char *shown = td_client_run_shown(td_json_root(j));
 	const yyjson_val *f = td_jget(td_json_root(j), "federation");

@@ -154,6 +154,8 @@ int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	struct td_gate_node *n = &g->node[node];
 	struct td_gate_table *t = td_malloc(sizeof(*t));
 	int r = 0;
+	if (g->o.arrives)
+		g->o.arrives(g->o.ctx, node);
 	pthread_mutex_lock(&n->writer);
 	pthread_mutex_lock(&n->mu);
 	td_gate_copy(t, &n->table);
@@ -302,11 +304,15 @@ static int share_of(struct td_gate *g, int node, uint64_t mask, const struct td_
 
 static int take(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
+	if (g->o.arrives)
+		g->o.arrives(g->o.ctx, node);
 	return (h->share ? claim_share : claim)(g, node, mask, h, err);
 }
 
 int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
+	if (!mask && g->o.arrives)
+		g->o.arrives(g->o.ctx, node);
 	if (!mask)
 		return 0;
 	int r = yield(g, node, mask, h, err);

@@ -19,6 +19,7 @@
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
 //   preflight.[ch]               the quick test of a job's devices before it starts
+//   probe.[ch]                   tests of idle nodes, until somebody's work comes
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
 //   podcpu.[ch]                  CPU time of the pods of sessions, at /metrics
 //   podhangs.[ch]                pods that make no progress
@@ -77,6 +78,9 @@ struct td_gate_opts {
 	// A request of the test of several nodes or about jobs that hang (td_gate_several). NULL: there is none.
 	int (*several)(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		       struct td_error *err);
+	// Somebody claims devices of the node, or is found to have them. Called without a lock held, before that counts. NULL:
+	// nobody wants to know.
+	void (*arrives)(void *ctx, int node);
 };
 // Loads the tables. The caller frees *ret with td_gate_free.
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err);

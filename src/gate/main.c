@@ -114,6 +114,12 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 	return true;
 }
 
+static void arrives(void *ctx, int node)
+{
+	struct td_gate_agent *a = ctx;
+	td_nodehealth_arrives(a->health, node);
+}
+
 static void late(void *ctx, int node)
 {
 	struct td_gate_agent *a = ctx;
@@ -198,6 +204,7 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 				 .busy = td_gate_agent_busy,
 				 .superseded = td_gate_agent_superseded,
 				 .late = late,
+				 .arrives = arrives,
 				 .may_claim = td_gate_agent_may_claim,
 				 .preflight = preflight,
 				 .several = several,

@@ -2,6 +2,7 @@
 #include "gate/nodehealth.h"
 #include "gate/jobuse.h"
 #include "gate/out.h"
+#include "gate/probe.h"
 
 #include "api/condition.h"
 #include "base/fault.h"
@@ -45,7 +46,23 @@ struct td_nodehealth {
 	struct td_preflight *preflight; // NULL: none
 	struct td_hangs *hangs;         // NULL: none
 	struct td_stragglers *stragglers;
+	struct td_gate_probes *probes; // NULL: none
 };
+
+static int devices_of_node(void *ctx, int node)
+{
+	struct td_nodehealth *h = ctx;
+	pthread_mutex_lock(&h->mu);
+	int n = h->v[node].known ? h->v[node].facts.gpus : 0;
+	pthread_mutex_unlock(&h->mu);
+	return n;
+}
+
+static void found(void *ctx, int node)
+{
+	struct td_nodehealth *h = ctx;
+	td_queue_add(h->queue, h->o.names[node]);
+}
 
 struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 {
@@ -68,6 +85,17 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									    .faults = o->faults,
 									    .actions = o->actions,
 									    .n = o->n});
+		h->probes = td_gate_probes_new(&(struct td_gate_probes_opts){.kube = o->kube,
+									     .nodes = o->nodes,
+									     .gate = o->gate,
+									     .preflight = h->preflight,
+									     .clock = o->clock,
+									     .state = o->state,
+									     .names = o->names,
+									     .n = o->n,
+									     .devices = devices_of_node,
+									     .found = found,
+									     .ctx = h});
 		h->stragglers = td_stragglers_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
 		h->hangs = td_hangs_new(
 			&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n, h->stragglers});
@@ -79,6 +107,7 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 {
 	if (!h)
 		return NULL;
+	td_gate_probes_free(h->probes);
 	td_preflight_free(h->preflight);
 	td_hangs_free(h->hangs);
 	td_stragglers_free(h->stragglers);
@@ -104,11 +133,20 @@ static int index_of(const struct td_nodehealth *h, const char *name)
 void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object *now)
 {
 	struct td_nodehealth *h = health;
+	int i = now && h->probes ? index_of(h, now->name) : -1;
+	if (i >= 0)
+		td_gate_probes_on_node(h->probes, i, now);
 	if (now &&
 	    !td_streq(old ? td_object_annotation(old, TD_ANN_OPERATION) : NULL,
 		      td_object_annotation(now, TD_ANN_OPERATION)) &&
 	    index_of(h, now->name) >= 0)
 		td_queue_add(h->queue, now->name);
+}
+
+void td_nodehealth_arrives(struct td_nodehealth *h, int node)
+{
+	if (h && h->probes)
+		td_gate_probes_arrive(h->probes, node);
 }
 
 bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret)

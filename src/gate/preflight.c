@@ -74,6 +74,8 @@ bool td_preflight_policy_read(struct td_preflight *p, int node, struct td_prefli
 		td_jstrs(td_jget(root, keys[k]), &ret->lists[k]);
 	ret->ms = td_jint(root, "milliseconds", 100);
 	ret->tries = td_jint(root, "tries", 3);
+	ret->limit_ms = td_jint(root, "timeoutSeconds", 30) * 1000;
+	ret->must = td_streq(td_jstr(root, "untested"), "fail");
 	ret->program = td_jstr(root, "program");
 	ret->say = td_jbool(root, "say", false);
 	ret->kib = td_jint(root, "exchange.megabytes", 0) * 1024;
@@ -113,11 +115,18 @@ static bool passed(struct td_preflight *p, const struct td_preflight_ask *q)
 struct tested {
 	uint64_t bad;
 	char why[128];
+	double *gflops; // NULL: nobody asks
+	int64_t limit_ms;
 };
 
+static int64_t least(int64_t a, int64_t b)
+{
+	return b > 0 && b < a ? b : a;
+}
+
 // A program that is not there says nothing of the devices: an error.
-static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
-		struct tested *ret, struct td_cancel *c, struct td_error *err)
+static int test_all(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
+		    struct tested *ret, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *list = td_dev_format(q->mask), *program = NULL;
 	if (policy->program) {
@@ -141,17 +150,33 @@ static int test(struct td_preflight *p, const struct td_preflight_ask *q, const 
 	}
 	if (ret->bad)
 		return 0;
-	const struct td_checkup_quick quick = {.selftest = p->o.selftest,
-					       .faults = p->o.faults ? p->o.faults[q->node] : NULL,
-					       .program = program,
-					       .gpus = p->o.test_gpus,
-					       .first = q->node * p->o.gpus_each,
-					       .node = p->o.names[q->node],
-					       .list = list,
-					       .devices = q->mask,
-					       .ms = policy->ms,
-					       .limit_ms = q->timeout_ms < LIMIT_MS ? q->timeout_ms : LIMIT_MS};
+	const struct td_checkup_quick quick = {
+		.selftest = p->o.selftest,
+		.faults = p->o.faults ? p->o.faults[q->node] : NULL,
+		.program = program,
+		.gpus = p->o.test_gpus,
+		.first = q->node * p->o.gpus_each,
+		.node = p->o.names[q->node],
+		.list = list,
+		.devices = q->mask,
+		.ms = policy->ms,
+		.gflops = ret->gflops,
+		.must = policy->must,
+		.limit_ms = ret->limit_ms ? ret->limit_ms : least(least(LIMIT_MS, q->timeout_ms), policy->limit_ms)};
 	return td_checkup_quick(&quick, c, &ret->bad, ret->why, sizeof(ret->why), err);
+}
+
+static int test(struct td_preflight *p, const struct td_preflight_ask *q, const struct td_preflight_policy *policy,
+		struct tested *ret, struct td_cancel *c, struct td_error *err)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = test_all(p, q, policy, ret, c, &e);
+	if (r && r != TD_CANCELLED && policy->must) { // of the policy's own: the devices are not known to be well
+		ret->bad = q->mask;
+		snprintf(ret->why, sizeof(ret->why), "not tested: %.100s", e.msg);
+		return 0;
+	}
+	return r ? td_fail(err, r, "%s", e.msg) : 0;
 }
 
 static void keep(struct td_preflight *p, const struct td_preflight_ask *q, const struct tested *t)
@@ -252,6 +277,24 @@ void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c)
 		keep(p, &q, &t);
 }
 
+int td_preflight_probe(struct td_preflight *p, const struct td_preflight_probe *x, struct td_cancel *c,
+		       struct td_preflight_figures *f, char *why, size_t n, struct td_error *err)
+{
+	const struct td_preflight_ask q = {.node = x->node, .mask = x->mask};
+	auto_preflight_policy struct td_preflight_policy policy = {0};
+	struct tested t = {.gflops = &f->gflops, .limit_ms = x->limit_ms};
+	td_preflight_policy_read(p, x->node, &policy);
+	policy.ms = x->ms;
+	int r = test(p, &q, &policy, &t, c, err);
+	if (r)
+		return r;
+	keep(p, &q, &t);
+	if (!t.bad)
+		return 0;
+	snprintf(why, n, "%s", t.why);
+	return td_fail(err, TD_DENIED, "%s", t.why);
+}
+
 void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret)
 {
 	const struct td_checkup_check *check = td_checkup_check_named("preflight");
@@ -265,8 +308,10 @@ void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_f
 		snprintf(f->check, sizeof(f->check), "%s", check->name);
 		snprintf(f->condition, sizeof(f->condition), "%s", check->condition);
 		snprintf(f->device, sizeof(f->device), "gpu%d", i);
-		snprintf(f->message, sizeof(f->message), "gpu%d: pre-flight of job %lld failed: %.100s", i,
-			 (long long)s->job, s->why);
+		char whose[40] = "its test while the node was idle";
+		if (s->job)
+			snprintf(whose, sizeof(whose), "pre-flight of job %lld", (long long)s->job);
+		snprintf(f->message, sizeof(f->message), "gpu%d: %s failed: %.100s", i, whose, s->why);
 	}
 	pthread_mutex_unlock(&p->mu);
 	td_preflight_several_findings(p, node, ret);

@@ -47,6 +47,21 @@ void td_preflight_again(struct td_preflight *p, int node, struct td_cancel *c);
 // Appends the devices that failed.
 void td_preflight_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret);
 
+// ---- idle nodes (probe.c) ----
+
+struct td_preflight_probe {
+	int node;
+	uint64_t mask; // of its devices; nobody holds them
+	int64_t ms, limit_ms;
+};
+struct td_preflight_figures {                         // 0: not measured
+	double gflops, memory, disk_write, disk_read; // the last three in MB/s
+};
+// Tests devices that nobody holds, with the program that the policy's preflight names, too. TD_DENIED: some failed, and are
+// findings from now on; why says it. Other errors say that no test took place.
+int td_preflight_probe(struct td_preflight *p, const struct td_preflight_probe *q, struct td_cancel *c,
+		       struct td_preflight_figures *f, char *why, size_t n, struct td_error *err);
+
 // ---- several nodes together (several.c) ----
 
 // Whether a policy wants the nodes of q's job tested together: *ret says how, for the first node's Prolog; NULL: no.

@@ -30,7 +30,8 @@ struct td_preflight {
 struct td_preflight_policy {
 	struct td_json *json;
 	struct td_strv lists[3];
-	long long ms, tries;
+	long long ms, tries, limit_ms; // limit_ms: what takes longer has failed; 0: LIMIT_MS
+	bool must;                     // what cannot be tested has failed
 	const char *program;
 	bool say;            // only say that it failed
 	long long kib;       // of the test of several nodes; 0: there is none

@@ -49,6 +49,7 @@
 //   usage.[ch] usage_ask.c     what people and tenants have used
 //   viewer.c tenants.c         whose figures a person is shown; tenants and what they hold
 //   login.c device.c oidc.[ch] login by an issuer (OpenID Connect): in a browser, by a code
+//   progress.[ch]              jobs that hang, have a slow rank, or began again: since when, why, from where
 //   prices.c bills.[ch]        prices, and bills of periods that are over
 //   bills_ask.c                bills as people ask for them
 //   hub.c hub.h                the hub of a Federation: which one, and what is known of its members

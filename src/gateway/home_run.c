@@ -2,6 +2,7 @@
 // lists it. A run is there whole or not at all.
 #include "gateway/home_io.h"
 
+#include "api/status.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "gateway/path.h"
@@ -16,7 +17,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { INPUT_MOST = 64 << 20, RECORD_MOST = 4 << 20, RUNS_MOST = 200, CHUNK_DAYS = 14, EXIT_MOST = 4096 };
+enum {
+	INPUT_MOST = 64 << 20,
+	RECORD_MOST = 4 << 20,
+	RUNS_MOST = 200,
+	CHUNK_DAYS = 14,
+	EXIT_MOST = 4096,
+	BEGAN_MOST = 1024
+};
 
 // Opens the directory that a file of the run lies in; it is made when absent. *cached, *fd: the last
 // one.
@@ -167,6 +175,44 @@ int td_home_consent(char **argv, struct td_error *err)
 		       : 0;
 }
 
+// Adds to each job that goes on what its script said as it began again (programs/run.sh): "RESTARTS EPOCH TASK", and in
+// the second line the checkpoint's name.
+static void add_began(const char *id, const struct td_json *j, struct td_buf *ret)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+	yyjson_val *v, *jobs = td_jget(td_json_root(j), "jobs");
+	size_t i, n;
+	yyjson_arr_foreach (jobs, i, n, v) {
+		const char *step = td_jstr(v, "step");
+		td_auto_buf struct td_buf b = {0};
+		long long restarts, task = -1, at;
+		int end = 0;
+		if (td_jget(v, "end") || td_gateway_name_check("step", step, NULL))
+			continue;
+		td_auto_free char *path = td_asprintf(TD_HOME_RUNS "/%s/.tandem/began-%s", id, step);
+		if (td_home_get(path, BEGAN_MOST, &b, NULL) ||
+		    sscanf(td_buf_str(&b), "%9lld %18lld %9lld\n%n", &restarts, &at, &task, &end) != 3 || !end)
+			continue;
+		char *name = b.s + end;
+		name[strcspn(name, "\n")] = '\0';
+		td_auto_free char *clean = td_text_clean(name);
+		if (!d)
+			d = td_jm_copy(td_json_root(j));
+		yyjson_mut_val *o =
+			td_jm_obj(d, yyjson_mut_arr_get(td_jm_get(yyjson_mut_doc_get_root(d), "jobs"), i), "began");
+		td_jm_int(d, o, "restarts", restarts);
+		td_jm_int(d, o, "at", at);
+		td_jm_int(d, o, "task", task);
+		td_jm_str(d, o, "checkpoint", *clean ? clean : NULL);
+	}
+	if (!d)
+		return;
+	size_t len;
+	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
+	td_buf_reset(ret);
+	td_buf_add(ret, text, len);
+}
+
 // The record, with what the run's own script left of its end.
 static int record(const char *id, struct td_buf *ret, struct td_error *err)
 {
@@ -176,6 +222,7 @@ static int record(const char *id, struct td_buf *ret, struct td_error *err)
 	int r = td_home_get(path, RECORD_MOST, &b, err);
 	if (r || (r = td_json_parse(td_buf_str(&b), b.len, &j, err)))
 		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no run %s: `tandem ps` lists yours", id) : r;
+	add_began(id, j, &b);
 	td_buf_add(ret, td_buf_str(&b), b.len);
 	return 0;
 }

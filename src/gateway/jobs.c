@@ -1,4 +1,5 @@
 #include "gateway/jobs.h"
+#include "gateway/progress.h"
 
 #include "base/clock.h"
 #include "base/names.h"
@@ -154,6 +155,7 @@ void td_gateway_job_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_
 	td_jm_int(d, o, "nodes", j->want_nodes);
 	if (j->time_limit_min)
 		td_jm_int(d, o, "minutes", j->time_limit_min);
+	td_gateway_progress_write(d, o, j);
 	if (j->n_nodes && !waits) {
 		yyjson_mut_val *l = td_jm_arr(d, o, "on");
 		for (size_t i = 0; i < j->n_nodes; i++) {
@@ -451,6 +453,7 @@ static uint64_t print_of(struct td_gateway *g, const struct td_gateway_seen *s)
 				MIX((unsigned char)*p);
 		for (const char *p = td_jstr_or(v, "state_reason", ""); *p; p++)
 			MIX((unsigned char)*p);
+		MIX(td_gateway_progress_print(td_jstr(v, "admin_comment")));
 	}
 	for (i = 0; i < s->nodes.n; i++) {
 		MIX(s->nodes.v[i].states);

@@ -272,8 +272,9 @@ static bool remember(struct td_gateway_ask *q, const yyjson_val *record, yyjson_
 	td_gateway_last_lines(q, record, of, shown);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(record);
 	yyjson_mut_val *jobs = td_jm_get(yyjson_mut_doc_get_root(d), "jobs"), *steps = td_jm_get(shown, "steps");
-	static const char *const kept[] = {"state",     "words",       "started", "ended", "exit",   "on",
-					   "tasksDone", "tasksFailed", "cause",   "lines", "badTask"};
+	static const char *const kept[] = {"state",     "words",       "started",   "ended", "exit",    "on",
+					   "tasksDone", "tasksFailed", "cause",     "lines", "badTask", "restarts",
+					   "again",     "hangs",       "straggler", "task"};
 	for (size_t i = 0; i < yyjson_mut_arr_size(jobs); i++) {
 		yyjson_mut_val *end = td_jm_obj(d, yyjson_mut_arr_get(jobs, i), "end");
 		for (size_t k = 0; k < TD_LEN(kept); k++) {

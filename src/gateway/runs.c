@@ -5,6 +5,7 @@
 #include "gateway/home.h"
 #include "gateway/need.h"
 #include "gateway/path.h"
+#include "gateway/progress.h"
 #include "gateway/scope.h"
 #include "pool/notes.h"
 #include "slurm/batch.h"
@@ -103,6 +104,7 @@ static const char *state_of(const struct sum *s)
 // A job of a run, as Slurm is asked after it.
 struct run_job {
 	struct td_slurm *client; // NULL: Slurm cannot be asked now
+	const yyjson_val *entry; // of the run's record
 	int64_t id;
 	const struct td_gateway_end *known;
 };
@@ -122,6 +124,7 @@ static bool step_write(struct td_gateway_ask *q, const struct run_job *a, const 
 		if (td_slurm_job_read(a->client, v, &j, NULL) || !td_streq(j.user, q->user.name))
 			continue;
 		count(&sum, &j, a->known);
+		td_gateway_progress_step(q, a->client, a->entry, &j, d, o);
 		if (sum.seen == 1 || td_job_phase(j.states) == TD_PHASE_WAITING) {
 			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *one = td_jm_new();
 			td_gateway_job_write(one, yyjson_mut_doc_get_root(one), &j, now);
@@ -207,7 +210,8 @@ void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, co
 		// What was seen at its end stays; Slurm forgets a job after a while.
 		yyjson_val *kept = td_jget(v, "end");
 		const struct td_gateway_end known = {.by = td_jstr(record, "cancelledBy"), .after = bad_step};
-		const struct run_job a = {.client = l ? l->client : NULL, .id = td_jint(v, "id", 0), .known = &known};
+		const struct run_job a = {
+			.client = l ? l->client : NULL, .entry = v, .id = td_jint(v, "id", 0), .known = &known};
 		if (!l || !step_write(q, &a, s, d, w)) {
 			size_t k, m;
 			yyjson_val *key, *val;

@@ -234,6 +234,12 @@ static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_
 	return false;
 }
 
+static void arrives(void *ctx, int node)
+{
+	struct td_kubelet *a = ctx;
+	td_nodehealth_arrives(a->health, node);
+}
+
 static void late(void *ctx, int node)
 {
 	struct td_kubelet *a = ctx;
@@ -366,6 +372,7 @@ static int open_gate(struct td_kubelet *a, struct td_error *err)
 				 .busy = holder_busy,
 				 .superseded = holder_superseded,
 				 .late = late,
+				 .arrives = arrives,
 				 .may_claim = may_claim,
 				 .preflight = preflight,
 				 .several = several,

@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POLICY_MS = 1000, IDLE_MS = 30000 };
+enum { POLICY_MS = 1000 };
 
 // The key that writes the policy's status; no node has a name like that.
 #define POLICY_KEY "/policy"
+// The key of the tests of idle nodes.
+#define PROBE_KEY "/probe"
 
 // ---- handlers ----
 
@@ -67,6 +69,7 @@ void td_op_health_on_policy(void *ctx, struct td_object *old, struct td_object *
 	for (size_t i = 0; i < l.n; i++)
 		td_queue_add(op->health, l.v[i]->name);
 	td_queue_add(op->health, POLICY_KEY);
+	td_queue_add(op->health, PROBE_KEY);
 }
 
 void td_op_health_index(const struct td_object *action, struct td_strv *ret)
@@ -213,35 +216,6 @@ static void count(struct td_op *op, size_t *ret_out, size_t *ret_all, struct td_
 	}
 }
 
-// Is the node idle, and was its last test so long ago that the policy wants another one? Few nodes are
-// tested at once. *again_ms: when it is due.
-static bool test_due(const struct td_op_node *n, int64_t *again_ms)
-{
-	td_auto(td_object_unref) struct td_object *slurmd = td_op_health_slurmd(n->op, n->name);
-	if (!n->policy.idle_ms || !slurmd)
-		return false;
-	int64_t now = td_real_ms(&td_clock_system), at = td_op_born(n->node), end;
-	for (size_t i = 0; i < n->acts.n; i++)
-		if (td_jstr(n->acts.v[i]->root, "status.measured") &&
-		    !td_time_parse(td_jstr_or(n->acts.v[i]->root, "status.finishedAt", ""), &end) && end > at)
-			at = end;
-	if (at + n->policy.idle_ms > now) {
-		*again_ms = at + n->policy.idle_ms - now + 10;
-		return false;
-	}
-	if (!td_streq(td_object_label(slurmd, TD_LABEL_NODE_STATE), "idle"))
-		return false; // its label changes when it is
-
-	size_t held = 0, most;
-	td_auto_objects struct td_objects l = {0};
-	td_informer_list(n->op->nodes, NULL, &l);
-	for (size_t i = 0; i < l.n; i++)
-		held += td_object_annotation(l.v[i], TD_ANN_HOLD) != NULL;
-	most = l.n * n->policy.percent / 100;
-	*again_ms = IDLE_MS;
-	return held < (most ? most : 1);
-}
-
 bool td_op_health_breaker(struct td_op *op, const struct td_op_policy *p)
 {
 	size_t out, all;
@@ -297,8 +271,7 @@ int td_op_health_begin(struct td_op_node *n, enum td_act act, int device, const 
 	return r ? td_wrap(err, "creating a NodeAction for node %s", n->name) : 0;
 }
 
-static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td_pool_health_plan *ret,
-		   struct td_op_devices *devices)
+static void decide(struct td_op_node *n, bool sure, struct td_pool_health_plan *ret, struct td_op_devices *devices)
 {
 	struct td_pool_health_facts f = {.worst = n->faults.worst,
 					 .dry_run = n->policy.dry_run,
@@ -307,7 +280,6 @@ static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td
 	past(n, &f);
 	td_auto_free char *print = td_op_health_print(n->node);
 	f.testing_new = n->policy.test_new && !td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
-	f.testing_idle = test_due(n, again_ms);
 	f.breaker = sure && breaker(n);
 	td_op_devices_decide(n, f.breaker, f.resets + f.reboots + f.alone, devices);
 	if (devices->node > f.worst)
@@ -546,6 +518,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	struct td_op *op = ctx;
 	if (td_streq(name, POLICY_KEY))
 		return policy_status(op, again_ms, c, err);
+	if (td_streq(name, PROBE_KEY))
+		return td_op_probe_run(op, again_ms, c, err);
 	if (td_starts(name, TD_OP_UPGRADE_KEY))
 		return td_op_upgrade_run(op, name + strlen(TD_OP_UPGRADE_KEY), again_ms, c, err);
 	if (!*name)
@@ -570,11 +544,11 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 
 	struct td_pool_health_plan p;
 	struct td_op_devices devices;
-	decide(&n, false, again_ms, &p, &devices);
+	decide(&n, false, &p, &devices);
 	if (!whole && !settled(&n, &p, &devices)) {
 		if ((r = read_again(&n, err)))
 			return r == TD_NOT_FOUND ? 0 : r;
-		decide(&n, true, again_ms, &p, &devices);
+		decide(&n, true, &p, &devices);
 		if (!settled(&n, &p, &devices))
 			r = carry_out(&n, &p, &devices, err);
 		if (!r && p.waiting)

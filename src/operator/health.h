@@ -16,6 +16,7 @@
 //   nodeslurmd.c      a slurmd that gets another image
 //   slow.c            a node on which a rank of a job is slow leaves service for a test
 //   nodetest.c        the pod that tests a node
+//   probe.c           tests of idle nodes, which their agents do
 //   upgrade.c         NodeUpgrade: an act on each of many nodes, paced (upgrade.h)
 //   upgrade_slurm.c   NodeUpgrade of Slurm: the daemons before the nodes, and what of the SlurmCluster stays
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
@@ -36,6 +37,9 @@ struct td_op_policy {
 	int64_t window_ms, keep_ms;
 	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
 	int64_t idle_ms;               // 0: idle nodes are not tested
+	int figures_percent;           // of the group's median, which a node must reach; 0: nothing is compared
+	size_t figures_nodes;          // so many others must have been measured
+	int64_t idle_budget_ms;        // of their tests, all nodes together, in an hour
 	const yyjson_val *preflight;   // NULL: no tests before jobs
 	const yyjson_val *hang;        // NULL: nobody looks for jobs that hang
 	const yyjson_val *straggler;   // NULL: nor for ranks that are slow
@@ -136,6 +140,11 @@ uint64_t td_op_devices_held(const struct td_object *node);
 char *td_op_device_faults(const struct td_op_faults *f, int device, enum td_remedy *ret_worst);
 // True when the NodeAction is about one device alone. *ret_device (may be NULL): which, -1: it names none.
 bool td_op_act_alone(const struct td_object *action, int *ret_device);
+
+// ---- probe.c ----
+
+// Asks for tests of idle nodes, as many as are due and the policy's budget allows.
+int td_op_probe_run(struct td_op *op, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 
 // ---- slow.c ----
 

@@ -48,6 +48,13 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->test_ms = td_jint(s, "testMilliseconds", 0);
 	ret->jobs_end_s = td_jint(s, "jobsEndAfterSeconds", -1);
 	ret->idle_ms = td_jint(s, "testIdleHours", 0) * 3600 * 1000;
+	if (td_jint(s, "idleTests.everySeconds", 0))
+		ret->idle_ms = td_jint(s, "idleTests.everySeconds", 0) * 1000;
+	if (td_jget(s, "figures")) {
+		ret->figures_percent = (int)td_jint(s, "figures.percent", 80);
+		ret->figures_nodes = (size_t)td_jint(s, "figures.nodes", 3);
+	}
+	ret->idle_budget_ms = td_jint(s, "idleTests.minutesPerHour", 60) * 60000;
 	ret->attempts = (size_t)td_jint(s, "attempts", 0);
 	ret->window_ms = td_jint(s, "attemptWindowHours", 0) * 3600 * 1000;
 	ret->keep_ms = td_jint(s, "keepDays", 90) * 24 * 3600 * 1000;
@@ -77,6 +84,8 @@ char *td_op_policy_preflight(const struct td_op_policy *p, bool say)
 	td_jm_int(d, root, "milliseconds", td_jint(p->preflight, "milliseconds", 100));
 	td_jm_int(d, root, "tries", td_jint(p->preflight, "tries", 3));
 	td_jm_str(d, root, "program", td_jstr(p->preflight, "program"));
+	td_jm_int(d, root, "timeoutSeconds", td_jint(p->preflight, "timeoutSeconds", 30));
+	td_jm_str(d, root, "untested", td_jstr_or(p->preflight, "untested", "start"));
 	yyjson_val *exchange = td_jget(p->preflight, "exchange");
 	if (exchange) {
 		yyjson_mut_val *x = td_jm_obj(d, root, "exchange");

@@ -1,5 +1,6 @@
 // Carries out what was decided about a node of a NodeSet: its slurmd pod, its record in Slurm, its
 // share.
+#include "operator/health.h"
 #include "operator/nodeset.h"
 
 #include "api/quantity.h"
@@ -93,6 +94,21 @@ static int waits(struct td_op_row *x, const char *prefix, const struct td_error 
 	return 0;
 }
 
+// A node that is to be tested before it takes work must be out of service before its slurmd is there, and where Slurm does
+// not know it yet, slurmd registers it drained (slurmd.sh). *ret_held: it does. TD_THROTTLED: not yet.
+static int held_first(const struct td_op_pass *p, const struct td_op_row *x, bool *ret_held, struct td_error *err)
+{
+	td_auto_policy struct td_op_policy policy;
+	td_op_policy_load(p->op, &policy);
+	td_auto_free char *print = td_op_health_print(x->node);
+	if (!policy.test_new || policy.dry_run || td_streq(td_object_annotation(x->node, TD_ANN_TESTED), print))
+		return 0;
+	if (!td_object_annotation(x->node, TD_ANN_HOLD))
+		return td_fail(err, TD_THROTTLED, "it is new and is to be tested: first it is taken out of service");
+	*ret_held = true;
+	return 0;
+}
+
 static int create(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err)
 {
 	// The share comes first: from then on no other pod is placed on it. Then count what was
@@ -106,10 +122,19 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 		r = td_op_share_set(p->op, x->name, share, p->c, &e);
 	if (!r)
 		r = others_fit(p, x, &e);
-	if (r == TD_INVALID)
+	bool held = false;
+	if (!r)
+		r = held_first(p, x, &held, &e);
+	if (r == TD_INVALID || r == TD_THROTTLED)
 		return waits(x, "", &e);
 	if (!r) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(x->want));
+		if (held) { // it is no part of its revision
+			yyjson_mut_val *env = yyjson_mut_arr_add_obj(
+				d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "spec.containers.[0].env"));
+			td_jm_str(d, env, "name", "TD_HELD");
+			td_jm_str(d, env, "value", TD_REASON_NEW);
+		}
 		r = td_kube_create(p->op->k, &td_pods, set->ns, yyjson_mut_doc_get_root(d), p->c, NULL, &e);
 		// It is ours and our cache is a moment behind, or a stranger's pod has that name.
 		if (r == TD_EXISTS)

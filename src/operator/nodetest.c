@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "pool/aside.h"
+#include "pool/figures.h"
 
 #include <string.h>
 
@@ -43,6 +44,64 @@ static char *tested(const struct td_object *node, long long gpus)
 	return td_strdup(td_buf_str(&t));
 }
 
+// Nodes of one group are to be equal: as many CPUs, the same devices by number and type.
+static char *group_of(const struct td_object *node)
+{
+	td_auto_buf struct td_buf b = {0};
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
+	td_buf_printf(&b, "%s %s", td_jstr_or(node->root, "status.nodeInfo.architecture", ""), share ? share : "");
+	td_buf_printf(&b, " %s", td_jstr_or(node->root, "status.capacity.cpu", ""));
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(node->root, "status.capacity"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (strchr(yyjson_get_str(k), '/'))
+			td_buf_printf(&b, " %s=%s", yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+	return td_buf_take(&b);
+}
+
+// What the last test of a node that passed measured, by its NodeActions; 0: there is none.
+static double gflops_of(struct td_op *op, const char *node)
+{
+	td_auto_objects struct td_objects acts = {0};
+	int64_t last = 0, at;
+	double v = 0;
+	td_informer_by_index(op->actions, "node", node, &acts);
+	for (size_t i = 0; i < acts.n; i++) {
+		const char *text = td_jstr(acts.v[i]->root, "status.measured");
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		if (!text || !td_streq(td_jstr(acts.v[i]->root, "status.phase"), "Succeeded") ||
+		    td_time_parse(td_jstr_or(acts.v[i]->root, "status.finishedAt", ""), &at) || at < last ||
+		    td_json_parse(text, strlen(text), &j, NULL) || !yyjson_is_num(td_jget(td_json_root(j), "gflops")))
+			continue;
+		last = at;
+		v = yyjson_get_num(td_jget(td_json_root(j), "gflops"));
+	}
+	return v;
+}
+
+// "16.00 80 % of 20.00, the median of 5 other nodes of its group"; NULL: nothing is compared. One look at all nodes and
+// their acts for each test. Caller frees.
+static char *least_of(const struct td_op_node *n)
+{
+	if (!n->policy.figures_percent)
+		return NULL;
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(n->op->nodes, NULL, &l);
+	td_auto_free double *v = td_calloc(l.n + 1, sizeof(*v));
+	td_auto_free char *group = group_of(n->node);
+	size_t k = 0;
+	for (size_t i = 0; i < l.n; i++) {
+		td_auto_free char *its = group_of(l.v[i]);
+		double measured =
+			strcmp(its, group) || !strcmp(l.v[i]->name, n->name) ? 0 : gflops_of(n->op, l.v[i]->name);
+		if (measured > 0)
+			v[k++] = measured;
+	}
+	double median, least = td_pool_figures_least(v, k, n->policy.figures_percent, n->policy.figures_nodes, &median);
+	return least > 0 ? td_asprintf("%.2f %d %% of %.2f, the median of %zu other node%s of its group", least,
+				       n->policy.figures_percent, median, k, k == 1 ? "" : "s")
+			 : NULL;
+}
+
 int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *uid, struct td_error *err)
 {
 	const char *cluster = td_object_label(slurmd, TD_LABEL_CLUSTER);
@@ -52,11 +111,13 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 		return td_fail(err, TD_TRANSIENT, "SlurmCluster %s/%s has no slurmctld now", slurmd->ns, cluster);
 	const long long n_gpus = gpus_of(n->node, sc->root);
 	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", n_gpus),
-			  *devices = tested(n->node, n_gpus), *ms = td_asprintf("%lld", n->policy.test_ms);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
-		"nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster}, {"node", n->name},
-		{"program", td_op_program("nodetest.sh")}, {"gpus", gpus}, {"tested", devices}, {"ms", ms},
-		{"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
+			  *devices = tested(n->node, n_gpus), *ms = td_asprintf("%lld", n->policy.test_ms),
+			  *least = least_of(n);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster},
+			       {"node", n->name}, {"program", td_op_program("nodetest.sh")}, {"gpus", gpus},
+			       {"tested", devices}, {"ms", ms}, {"least", least ? least : ""},
+			       {"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *each = td_jm_get(root, "each"), *c, *key, *v;
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
 	for (size_t l = 0; l < TD_LEN(lists); l++) {

@@ -138,6 +138,8 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_streq(td_object_annotation(old, TD_ANN_GPUS), td_object_annotation(now, TD_ANN_GPUS)) &&
 	    !td_object_annotation(old, TD_ANN_GDS) == !td_object_annotation(now, TD_ANN_GDS) &&
 	    !td_object_annotation(old, TD_ANN_SHADOW) == !td_object_annotation(now, TD_ANN_SHADOW) &&
+	    // A new one may wait for it (nodeset_act.c).
+	    (!td_object_annotation(now, TD_ANN_HOLD) || td_object_annotation(old, TD_ANN_HOLD)) &&
 	    fabric_same(ctx, old, now) && td_object_deleting(old) == td_object_deleting(now))
 		return;
 	all_clusters(ctx);

@@ -115,7 +115,6 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 struct td_pool_health_facts {
 	enum td_remedy worst; // of its faults, by the policy
 	bool testing_new;     // it is new and the policy wants it tested
-	bool testing_idle;    // it is idle, and its last test is long ago
 	bool held;            // it is out of service now
 	// Its acts, in short
 	bool active; // one is not over yet

@@ -273,8 +273,6 @@ void td_pool_health_decide(const struct td_pool_health_facts *f, struct td_pool_
 	if (r == TD_REMEDY_NONE && !left_out(f)) {
 		if (f->testing_new)
 			ret->act = TD_ACT_TEST;
-		else if (f->testing_idle && !f->held && !f->dry_run && !f->breaker)
-			ret->act = TD_ACT_TEST;
 		else if (f->held) // its fault went by itself; what was out of service returns by a test
 			ret->act = TD_ACT_RETURN;
 		ret->hold = f->held || f->testing_new;

@@ -105,17 +105,6 @@ void td_pool_straggle_pod_words(const struct td_pool_straggler *s, const char *p
 	words(s, who, "pods", ret, n);
 }
 
-const char *td_pool_straggle_said(const char *admin_comment)
-{
-	static const char *const marks[] = {"tandem: straggler: ", "tandem: hangs on "};
-	for (size_t i = 0; admin_comment && i < sizeof(marks) / sizeof(marks[0]); i++) {
-		const char *s = strstr(admin_comment, marks[i]);
-		if (s)
-			return s + strlen("tandem: ");
-	}
-	return NULL;
-}
-
 size_t td_pool_paces(const char *text, struct td_pool_pace *v, size_t max)
 {
 	size_t n = 0;

@@ -58,7 +58,5 @@ void td_pool_straggle_pod_words(const struct td_pool_straggler *s, const char *p
 // is slow where the median is below TD_STRAGGLE_WORKS, or of fewer than TD_STRAGGLE_LEAST.
 #define TD_STRAGGLE_WORKS 0.2
 double td_pool_straggle_use(int percent, const double *use, size_t n, bool *ret_slow);
-// What a job's admin comment says of a straggler or that it hangs, "straggler: rank 2 …", until its end; NULL: nothing.
-const char *td_pool_straggle_said(const char *admin_comment);
 // Reads "rank:step:µs:node:gpu,…", as `tandem-standin watch` says it, at most max; what is wrong is left out.
 size_t td_pool_paces(const char *text, struct td_pool_pace *v, size_t max);

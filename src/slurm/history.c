@@ -16,6 +16,7 @@ void td_slurm_runs_done(struct td_slurm_runs *l)
 		free(r->user);
 		free(r->state);
 		free(r->admin_comment);
+		free(r->nodes);
 		free(r->partition);
 	}
 	free(l->v);
@@ -71,6 +72,7 @@ int td_slurm_history_read(const yyjson_val *root, struct td_slurm_runs *ret, str
 			.state = td_strdup(td_jstr_or(j, "state.current.[0]", "")),
 			.admin_comment = td_strdup(td_jstr_or(j, "comment.administrator", "")),
 			.partition = td_strdup(td_jstr_or(j, "partition", "")),
+			.nodes = td_strdup(td_jstr_or(j, "nodes", "")),
 			.id = td_jint(j, "job_id", 0),
 			.array = td_jint(j, "array.job_id", 0),
 			.submit = moment(j, "time.submission"),

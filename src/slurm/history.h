@@ -7,6 +7,7 @@
 struct td_slurm_run {
 	char *account, *user, *state; // state: "NODE_FAIL"
 	char *admin_comment, *partition;
+	char *nodes;                  // as Slurm writes a list of hosts; "": none
 	int64_t id, array;            // array: of its array; 0: it is in none
 	int64_t submit;               // when it was queued, or queued again: epoch seconds
 	int64_t elapsed, limit_min;   // seconds that it ran; limit_min 0: none

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 // No look takes so long that the agent forgets the other jobs meanwhile (FORGET_MS of src/gate/hangs.c).
 enum { JOBS = 256, ASK_MS = 5000, COMMAND_MS = 10000, EVERY_MS = 5000, MOVES_MS = 30000, OTHERS_MS = 40000 };
@@ -84,14 +85,16 @@ static void plain(char *s)
 	*to = '\0';
 }
 
-// Writes into the job's admin comment what was seen of it; what others wrote there before stays.
+// Writes into the job's admin comment what was seen of it, and when (src/pool/said.h); what others wrote there before stays.
 static void remark(const struct standin_job *j, const char *words)
 {
 	static const char *const ours[] = {"tandem: hangs on ", "tandem: straggler: "};
 	// As JSON: there nobody's name of a job can look like another field. squeue has it in no other form. Of an array
 	// all tasks are listed; in each the comment stands before the id.
 	static const char field[] = "\"admin_comment\": \"";
-	char id[24], mark[48], arg[48], comment[4096], *text = NULL, *was = NULL, why[128];
+	char id[24], mark[48], arg[48], when[32], comment[4096], *text = NULL, *was = NULL, why[128];
+	const time_t now = time(NULL);
+	struct tm tm;
 	snprintf(id, sizeof(id), "%lld", j->id);
 	snprintf(mark, sizeof(mark), "\"job_id\": %s,", id);
 	td_standin_command((char *[]){"squeue", "--json", "-j", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
@@ -116,7 +119,9 @@ static void remark(const struct standin_job *j, const char *words)
 	for (size_t n = was ? strlen(was) : 0; n && was[n - 1] == ' '; n--)
 		was[n - 1] = '\0';
 	snprintf(arg, sizeof(arg), "jobid=%s", id);
-	snprintf(comment, sizeof(comment), "admincomment=%s%s%s", was ? was : "", was && *was ? " " : "", words);
+	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
+	snprintf(comment, sizeof(comment), "admincomment=%s%s%s; seen %s", was ? was : "", was && *was ? " " : "",
+		 words, when);
 	free(text);
 	fprintf(stderr, "tandem watch: job %s: %s\n", id, words);
 	td_standin_act("watch", (char *[]){"scontrol", "update", arg, comment, NULL}, td_standin_now_ms() + COMMAND_MS);

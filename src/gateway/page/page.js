@@ -141,8 +141,8 @@ async function queue() {
   const waits = live.filter((j) => j.state === "waiting").length;
   const row = (j) => el("tr", {},
     cell("Job", j.array && j.tasks ? `${j.array}_[${j.tasks}]` : j.array ? `${j.array}_${j.task}` : String(j.id), "num"),
-    cell("", j.name), cell("User", j.user), cell("", chip(j.state)),
-    cell("", j.state === "waiting" ? j.words + (j.expected ? `; expected ${when(j.expected)}` : "") : `${(j.on || []).map((o) => o.node).join(", ")}${j.started ? `, since ${since(j.started)}` : ""}`),
+    cell("", j.name), cell("User", j.user), cell("", chip(state_of(j))),
+    cell("", j.state === "waiting" ? j.words + (j.expected ? `; expected ${when(j.expected)}` : "") : `${(j.on || []).map((o) => o.node).join(", ")}${j.started ? `, since ${since(j.started)}` : ""}${goes(j) ? `; ${goes(j)}` : ""}`),
     cell("", j.user === me.user ? el("button", {type: "button", "aria-label": `Cancel job ${j.id}`, onclick: () => confirm(`Cancel job ${j.id}, ${j.name}?`) && act(() => api("DELETE", `/jobs/${j.array || j.id}`))}, "Cancel") : ""));
   return [
     el("h2", {}, "Queue"),
@@ -150,6 +150,23 @@ async function queue() {
     table(["Job", "Name", "User", "State", "Where, or why it waits", ""], live.slice(0, 1000).map(row), "Nothing runs and nothing waits."),
   ];
 }
+
+// How a job goes: that it hangs, that a rank is slow, that it was queued again, and from where it goes on.
+function goes(j) {
+  const parts = [];
+  const seen = (o) => o.seen ? ` (seen ${when(o.seen)})` : "";
+  if (j.hangs) parts.push(`hangs on ${j.hangs.node || "?"}: ${j.hangs.words}${seen(j.hangs)}${j.hangs.stacks ? `, stacks: ${j.hangs.stacks.join(", ")}` : ""}`);
+  if (j.straggler) parts.push(`waits for a slow rank: ${j.straggler.words}${seen(j.straggler)}`);
+  if (j.restarts) {
+    const a = j.again || {};
+    parts.push(`queued again${j.restarts > 1 ? ` ${j.restarts} times` : ""}${a.at ? `${j.restarts > 1 ? ", the last time" : ""} at ${when(a.at)}` : ""}${a.why ? `, because ${a.node ? `${a.node}: ` : ""}${a.why}` : ""}`);
+    if (a.checkpoint) parts.push(`goes on from checkpoint ${a.checkpoint}`);
+  }
+  return (parts.length && j.task !== undefined && !j.user ? `task ${j.task}: ` : "") + parts.join("; ");
+}
+
+// The state of a job as people see it.
+const state_of = (j) => j.state !== "running" ? j.state : j.hangs ? "hangs" : j.straggler ? "slow" : j.state;
 
 const live = (state) => state === "waiting" || state === "running" || state === "starting";
 
@@ -160,6 +177,7 @@ function about(s) {
   else if (s.state === "running" && s.started) parts.push(`on ${(s.on || []).map((o) => o.node).join(", ") || "?"} since ${since(s.started)}`);
   else if (s.ended) parts.push(`ended ${when(s.ended)}${s.started ? `, after ${age(s.ended - s.started)}` : ""}`);
   if (s.cause) parts.push(s.cause);
+  if (goes(s)) parts.push(goes(s));
   return parts.join("; ");
 }
 
@@ -176,8 +194,8 @@ async function runs() {
       r.steps.length ? el("button", {type: "button", "aria-label": `TensorBoard of ${r.id}`, onclick: () => act(async () => { await api("POST", "/sessions", {kind: "tensorboard", run: r.id}); location.hash = "sessions"; })}, "TensorBoard") : null,
       live(r.state) ? el("button", {type: "button", "aria-label": `Cancel ${r.id}`, onclick: () => confirm(`Cancel ${r.id}?`) && act(() => api("POST", `/runs/${r.id}/cancel`))}, "Cancel")
                     : el("button", {type: "button", "aria-label": `Run ${r.id} again`, onclick: () => act(() => api("POST", `/runs/${r.id}/again`, {request: crypto_id()}))}, "Again"));
-    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : r.refused ? `refused: ${r.refused}` : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
-      ...(one ? [] : r.steps.map((s) => el("tr", {class: "step"}, cell("", `↳ ${s.name}`), cell("", chip(s.state)), cell("Job", String(s.job), "num"), cell("", [about(s), last(s)]), cell("", ""),
+    return [el("tr", {}, cell("", el("b", {}, r.id)), cell("", chip(one ? state_of(one) : r.state)), cell("Job", one ? String(one.job) : "", "num"), cell("", one ? [about(one), last(one)] : r.refused ? `refused: ${r.refused}` : ""), cell("Submitted", when(r.created), "num"), cell("", buttons)),
+      ...(one ? [] : r.steps.map((s) => el("tr", {class: "step"}, cell("", `↳ ${s.name}`), cell("", chip(state_of(s))), cell("Job", String(s.job), "num"), cell("", [about(s), last(s)]), cell("", ""),
         cell("", el("button", {type: "button", "aria-label": `Log of ${r.id}, step ${s.name}`, onclick: () => { location.hash = `runs/${r.id}/${s.name}`; }}, "Log")))))];
   });
   return [el("h2", {}, "My runs"), table(["Run", "State", "Job", "", "Submitted", ""], rows, el("span", {}, "No runs yet. From a project's directory: ", el("code", {}, "tandem submit --gpus 1 -- python3 train.py")))];

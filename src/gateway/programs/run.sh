@@ -73,9 +73,29 @@ for set in ${TANDEM_DATASETS:-}; do
 done
 shell=/bin/sh
 [ ! -x /bin/bash ] || shell=/bin/bash
+# Says for `tandem ps` from where a run goes on that began again: the newest checkpoint, and not what only names it.
+began() {
+	[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] 2>/dev/null || return 0
+	newest='' small=''
+	# shellcheck disable=SC3013 # the shells of all images know -nt
+	for f in "$kept"/*; do
+		case "$f" in *.tmp | *.part | *.partial) continue ;; esac
+		if [ -d "$f" ] || { [ -f "$f" ] && [ "$(wc -c <"$f")" -gt 65536 ]; }; then
+			[ -n "$newest" ] && [ ! "$f" -nt "$newest" ] || newest=$f
+		elif [ -f "$f" ]; then
+			[ -n "$small" ] && [ ! "$f" -nt "$small" ] || small=$f
+		fi
+	done
+	newest=${newest:-$small}
+	new=".tandem/.began-$SLURM_JOB_ID"
+	if printf '%s %s %s\n%s\n' "$SLURM_RESTART_COUNT" "$(date +%s)" "${SLURM_ARRAY_TASK_ID:--1}" "${newest##*/}" >"$new"; then
+		mv "$new" ".tandem/began-$TANDEM_STEP" || rm -f "$new"
+	fi
+}
 if [ -n "${TANDEM_CHECKPOINTS_KEEP:-}" ]; then
 	# No step has a "/" in its name: "train-1" is no task of "train".
 	kept="$PWD/tandem_checkpoints/$TANDEM_STEP${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
+	began
 	if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
 		mkdir -p "$kept" || exit 1
 		export TANDEM_CHECKPOINTS="$kept" # a disk of one node is of no use to the others

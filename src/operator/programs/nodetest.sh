@@ -2,7 +2,8 @@
 # Tests a node (TD_NODE) by a job that only root gets onto it: reserve | test | release, one after the
 # other. Until reserve has ended the node is drained; then the operator lets it take jobs, and only those
 # of the reservation come. TD_GPUS: how many devices it has; TD_TESTED: which of them are
-# tested ("0,2,3"); TD_MS: how long the test computes.
+# tested ("0,2,3"); TD_MS: how long the test computes; TD_LEAST: what it must reach, in GFLOPS, and after a blank why
+# ("16.00 80 % of 20.00, the median of 5 other nodes of its group"), or nothing.
 set -u
 name=tandem-test-$TD_NODE
 say() { printf '%s' "$1" >/dev/termination-log; }
@@ -52,6 +53,16 @@ failed() {
 
 field() { sed -n "s/.* $1=\([^ ]*\).*/\1/p" /work/job | head -n 1; }
 
+# A node that is out of line with its group fails, though it computes right.
+compare() {
+	[ -n "$TD_LEAST" ] || return 0
+	least=${TD_LEAST%% *} got=$(sed -n 's/.*"gflops":\([0-9.]*\).*/\1/p' /work/figures)
+	[ -n "$got" ] || failed "gflops: the test did not say how quickly it computed: $(cat /work/figures)"
+	# In hundredths, as both are written with two digits.
+	[ "$(echo "$got" | tr -d .)" -ge "$(echo "$least" | tr -d .)" ] ||
+		failed "gflops: $got is less than $least, ${TD_LEAST#* }"
+}
+
 run_test() {
 	partition=$(sed -n 's/^ *Partitions=\([^, ]*\).*/\1/p' /work/node | head -n 1)
 	job >/work/job.sh
@@ -71,7 +82,9 @@ run_test() {
 		if scontrol -o show job "$id" >/work/job 2>/dev/null; then
 			case $(field JobState) in
 			COMPLETED)
-				sed -n 's/.* Comment=\({.*}\).*/\1/p' /work/job >/work/passed
+				sed -n 's/.* Comment=\({.*}\).*/\1/p' /work/job >/work/figures
+				compare
+				mv /work/figures /work/passed
 				say "passed: $(cat /work/passed)"
 				exit 0
 				;;

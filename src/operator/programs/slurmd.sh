@@ -1,7 +1,8 @@
 #!/bin/bash
 # Starts a node's slurmd. Environment: TD_NODE (its name), TD_NODE_CONF (what it tells slurmctld about the
 # node), TD_CONTROLLER (slurmctld's host, where the configuration names none), TD_DEAD_REASON (why a node is drained whose jobs died with the
-# container before this one), TD_CGROUPS (not empty beside a kubelet), TD_SCRATCH (where jobs have a /tmp of their
+# container before this one), TD_HELD (the reason with which a node that Slurm does not know yet registers drained,
+# because it is tested first), TD_CGROUPS (not empty beside a kubelet), TD_SCRATCH (where jobs have a /tmp of their
 # own: the share of its disk that one may ask for), TD_OTHER_CLUSTER (how many GPUs the node has, where it is one of
 # another Kubernetes cluster: only stand-ins of pods run here).
 
@@ -113,6 +114,9 @@ await_controller
 [ -z "$sack" ] || {
 	socket=()
 	[ ! -d /run/munge ] || socket=(--sack /run/munge/munge.socket.2) # sackd has none then
+	# State and Reason are read as the record is made, never later (docs/facts/slurm.md S-N25).
+	[ -z "${TD_HELD:-}" ] || SLURM_CONF=$conf scontrol show node "$TD_NODE" >/dev/null 2>&1 ||
+		TD_NODE_CONF+=" State=DRAIN Reason=\"$TD_HELD\""
 	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON" "${socket[@]}"
 	kill "$sack"
 	wait "$sack"

@@ -61,7 +61,6 @@ static void health(struct td_buf *out)
 	const char *last = td_scenario_val(&facts, "last", NULL);
 	const struct td_pool_health_facts f = {.worst = remedy("worst"),
 					       .testing_new = has("new"),
-					       .testing_idle = has("idle"),
 					       .held = has("held"),
 					       .active = has("active"),
 					       .last = td_pool_act_parse(last),

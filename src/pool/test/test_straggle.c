@@ -160,14 +160,6 @@ static void a_list_of_ranks_is_read(void **state)
 	assert_int_equal(td_pool_paces("1:1:1:n:0,2:1:1:n:0,3:1:1:n:0,4:1:1:n:0,5:1:1:n:0", v, 4), 4);
 }
 
-static void what_was_said_is_found(void **state)
-{
-	assert_null(td_pool_straggle_said(NULL));
-	assert_null(td_pool_straggle_said("tandem: pre-flight failed"));
-	assert_string_equal(td_pool_straggle_said("slice 3 tandem: straggler: rank 1"), "straggler: rank 1");
-	assert_string_equal(td_pool_straggle_said("tandem: hangs on n1: no output"), "hangs on n1: no output");
-}
-
 static void by_how_much_gpus_compute(void **state)
 {
 	static const struct {
@@ -206,7 +198,6 @@ int main(void)
 		cmocka_unit_test(what_is_less_than_noise_is_none),
 		cmocka_unit_test(who_is_at_another_step_does_not_count),
 		cmocka_unit_test(a_list_of_ranks_is_read),
-		cmocka_unit_test(what_was_said_is_found),
 		cmocka_unit_test(by_how_much_gpus_compute),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,87 @@
+// rows: B1.1 B3.7
+// Which idle nodes are tested: the budget of an hour, how many at once, who comes first; and what is too little of what the
+// others of a group measured.
+#include "pool/figures.h"
+#include "pool/probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define NOW INT64_C(100000000)
+#define HOUR 3600000
+
+static const struct td_pool_probe_rule rule = {
+	.every_ms = 24 * HOUR, .each_ms = 1000, .budget_ms = 3000, .percent = 50};
+
+static void who_was_not_tested_for_longest_comes_first(void **state)
+{
+	const struct td_pool_probe_node v[] = {
+		{true, false, NOW - 25 * HOUR, 900}, {true, false, NOW - 30 * HOUR, 900}, {false, false, 0, 0},
+		{true, false, NOW - 2 * HOUR, 900},  {true, false, NOW - 26 * HOUR, 900},
+	};
+	size_t who[5];
+	int64_t again;
+	assert_int_equal(td_pool_probe_next(&rule, v, 5, NOW, who, &again), 2); // half of five, at once
+	assert_int_equal(who[0], 1);
+	assert_int_equal(who[1], 4);
+	assert_int_equal(again, 1000);
+}
+
+static void the_budget_of_an_hour_holds(void **state)
+{
+	struct td_pool_probe_node v[20] = {0};
+	size_t who[20];
+	int64_t again;
+	struct td_pool_probe_rule r = rule;
+	r.percent = 100;
+	for (int i = 0; i < 20; i++)
+		v[i] = (struct td_pool_probe_node){true, false, NOW - 25 * HOUR, 900};
+	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 3);
+	v[0] = (struct td_pool_probe_node){true, false, NOW - 60000, 2500}; // a minute ago
+	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 0);
+	v[0].last_ms = NOW - HOUR; // longer ago than an hour
+	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 3);
+	v[1].running = true;
+	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 2);
+	r.percent = 0; // one at a time
+	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 0);
+	assert_int_equal(again, 1000);
+}
+
+static void it_is_asked_again_when_the_next_one_is_due(void **state)
+{
+	const struct td_pool_probe_node v[] = {{true, false, NOW - 24 * HOUR + 5000, 1}, {true, false, NOW, 1}};
+	size_t who[2];
+	int64_t again;
+	assert_int_equal(td_pool_probe_next(&rule, v, 2, NOW, who, &again), 0);
+	assert_int_equal(again, 5000);
+	assert_int_equal(td_pool_probe_next(&rule, v, 0, NOW, who, &again), 0);
+	assert_int_equal(again, 30000);
+}
+
+static void what_is_too_little_follows_from_the_median_of_the_others(void **state)
+{
+	const double v[] = {30, 10, 20, 1000};
+	double median;
+	assert_true(td_pool_figures_least(v, 3, 80, 3, &median) == 16 && median == 20);
+	assert_true(td_pool_figures_least(v, 4, 80, 3, &median) == 20 &&
+		    median == 25); // one that is far out does not count
+	assert_true(td_pool_figures_least(v, 2, 80, 3, &median) == 0);
+	assert_true(td_pool_figures_least(v, 4, 0, 1, &median) == 0);
+	assert_true(td_pool_figures_least(v, 0, 80, 0, &median) == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_was_not_tested_for_longest_comes_first),
+		cmocka_unit_test(the_budget_of_an_hour_holds),
+		cmocka_unit_test(it_is_asked_again_when_the_next_one_is_due),
+		cmocka_unit_test(what_is_too_little_follows_from_the_median_of_the_others),
+	};
+	return cmocka_run_group_tests_name("pool probe", tests, NULL, NULL);
+}
