@@ -235,7 +235,10 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         assert "serves" in p.stderr.readline()
         nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
         token = lambda n: ask(f"/join?nonce={n}&key={m.id}", method="POST", data=b"")
-        t = json.loads(token(nonce))
+        # Whoever has only heard of its id gets nothing while the node runs.
+        assert token("0" * 32) == 403 and token(nonce) == 503 and token(nonce) == 503
+        site.c.kill("n1")
+        t = json.loads(wait_for("its Lease is over", lambda: (got := token(nonce)) != 503 and got, 30))
         assert token(nonce) == 403 and token("0" * 32) == 403
         spec = site.record(t)["spec"]
         assert (spec["node"], spec["machine"], spec["again"], spec["labels"]) == ("n1", m.id, True, {"tandem.dev/image": "v2"})
@@ -245,12 +248,13 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         assert "tandem.dev/image" not in json.loads(site.c.kubectl("get", "node", "n1", "-o", "json"))["metadata"]["labels"]
         # It died before its kubelet was there: after the next boot it has another key and token, and the one before ends.
         first, m = t, site.machine("diskless-again")
-        t = json.loads(token(re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]))
+        nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
+        t = json.loads(wait_for("its Lease is over", lambda: (got := token(nonce)) != 503 and got, 30))
         assert "Node n1 of" in m.join(t, "--name", "n1")
         wait_for("the first one has ended", lambda: site.status(first)["phase"] == "Expired", 30)
-        # As its kubelet says after a boot; the one that runs says the old one again at its next heartbeat.
-        again = lambda: site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
-        wait_for("it has joined", lambda: again() and site.status(t)["phase"] == "Joined", 30)
+        # As its kubelet says after a boot.
+        site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
+        wait_for("it has joined", lambda: site.status(t)["phase"] == "Joined", 30)
         wait_for("the node says its image", lambda: re.search(r"^n1 .* image v2$", site.run("nodes", "--kubeconfig", site.c.kubeconfig), re.M), 30)
     finally:
         p.terminate()
