@@ -236,6 +236,7 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
         token = lambda n: ask(f"/join?nonce={n}&key={m.id}", method="POST", data=b"")
         # Whoever has only heard of its id gets nothing while the node runs.
+        wait_for("n1 has its Lease", lambda: site.c.kubectl("-n", "kube-node-lease", "get", "lease", "n1", "-o", "name", check=False), 60)
         assert token("0" * 32) == 403 and token(nonce) == 503 and token(nonce) == 503
         site.c.kill("n1")
         t = json.loads(wait_for("its Lease is over", lambda: (got := token(nonce)) != 503 and got, 30))

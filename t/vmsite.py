@@ -51,6 +51,17 @@ apiVersion: rbac.authorization.k8s.io/v1
 metadata: {name: netboot, namespace: kube-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: netboot}
 subjects: [{kind: ServiceAccount, name: netboot, namespace: tandem-system}]
+---
+kind: Role
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: netboot, namespace: kube-node-lease}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}]
+---
+kind: RoleBinding
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: netboot, namespace: kube-node-lease}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: netboot}
+subjects: [{kind: ServiceAccount, name: netboot, namespace: tandem-system}]
 """
 # The NodeSet's nodes are the machines that boot by network: the boot service gives them its labels.
 NODESET = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "diskless", "namespace": "slurm"},
