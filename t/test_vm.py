@@ -14,6 +14,7 @@ from harness import ACT_OVER, wait_for
 from vmsite import MAC, NODE, UUID, VmSite, needs
 
 pytestmark = [pytest.mark.vm, pytest.mark.kube]
+FIRST, SECOND = "v1", "v2"  # images
 BOOT = 3600  # seconds; on an idle machine it takes two minutes, beside others it has taken ten
 
 
@@ -68,18 +69,19 @@ def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
     """iPXE, image, token, node, test, work; then the group gets another image, and a NodeAction's reboot is that image."""
     s, begun = vm, time.monotonic()
     t = lambda what: print(f"{time.monotonic() - begun:6.0f} s  {what}", flush=True)
-    s.image("v1")
+    s.image(FIRST)
     s.start()
     t("switched on")
     wait_for("it has joined", lambda: "tandem-node: joined" in s.serial(), BOOT)
     t("joined")
-    s.image("v2", group=False)  # meanwhile
+    s.image(SECOND, group=False)  # meanwhile
     wait_for("its node is Ready", lambda: NODE in s.c.ready_nodes(), BOOT)
     t("Ready")
     done = wait_for("it has burned in", lambda: act(s, "test"), BOOT)
+    assert {a["spec"]["node"] for a in s.get("nodeactions")["items"]} == {NODE}, "a node without slurmd is not tested"
     assert (done["status"]["phase"], done["spec"]["reason"], done["spec"]["node"]) == ("Succeeded", "it is new", NODE), done
     t("burned in")
-    takes_work(s, "v1", t)
+    takes_work(s, FIRST, t)
     labels, tokens = node(s)["metadata"]["labels"], s.get("nodetokens")["items"]
     assert labels["site.example/diskless"] == "yes" and [(k["status"]["phase"], k["status"]["node"]) for k in tokens] == [("Joined", NODE)]
 
@@ -94,7 +96,7 @@ def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
         assert ask(f"/join?nonce={nonce}&key=key:{'0' * 64}", method="POST", data=b"") == 503
 
     first = boot_id(s)
-    s.newest("v2")
+    s.newest(SECOND)
     s.cmd("node", "reboot", NODE, "--reason", "the newest image")
     wait_for("it boots", lambda: "tandem-node: boots anew" in s.serial(), BOOT)
     t("boots anew")
@@ -103,6 +105,6 @@ def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
     done = wait_for("the reboot is over", lambda: act(s, "reboot"), BOOT)
     assert done["status"]["phase"] == "Succeeded", done
     t("tested and returned")
-    takes_work(s, "v2", t)
+    takes_work(s, SECOND, t)
     assert boot_id(s) != first and MAC in s.serial()
     print(json.dumps(done["status"], indent=1))

@@ -23,9 +23,9 @@ char *td_cli_cloud_init(const yyjson_val *token, const char *key)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(l.v[0]), words, TD_LEN(words));
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_free char *text = td_yaml_text(td_json_root(j));
-	char *out = td_asprintf("#cloud-config\n# Node %s of %s. Secret: whoever reads it before %s can be this node.\n%s",
-				td_jstr_or(t, "node", "?"), td_jstr_or(t, "server", "?"), td_jstr_or(t, "expires", "?"),
-				text);
+	char *out = td_asprintf(
+		"#cloud-config\n# Node %s of %s. Secret: whoever reads it before %s can be this node.\n%s",
+		td_jstr_or(t, "node", "?"), td_jstr_or(t, "server", "?"), td_jstr_or(t, "expires", "?"), text);
 	explicit_bzero(text, strlen(text));
 	return out;
 }

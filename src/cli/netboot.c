@@ -25,7 +25,14 @@
 extern const struct td_embedded td_cli_files[];
 
 #define LEASES "kube-node-lease"
-enum { OPEN_MS = 10 * 60 * 1000, OPEN_MOST = 65536, TOKEN_S = 600, PIECE = 256 * 1024, LEASE_S = 40, LEASE_MOST_S = 300 };
+enum {
+	OPEN_MS = 10 * 60 * 1000,
+	OPEN_MOST = 65536,
+	TOKEN_S = 600,
+	PIECE = 256 * 1024,
+	LEASE_S = 40,
+	LEASE_MOST_S = 300
+};
 
 // A machine that has its script and has not joined yet.
 struct pending {

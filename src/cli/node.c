@@ -255,7 +255,8 @@ int td_node_main(int argc, char **argv)
 		{.name = "cloud-init",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&t.cloud_init),
-		 .help = "of token, instead of --machine: writes the user-data of a new virtual machine, with the key that "
+		 .help = "of token, instead of --machine: writes the user-data of a new virtual machine, with the key "
+			 "that "
 			 "it is known by"},
 		{.name = "ttl",
 		 .value = "TIME",

@@ -7,7 +7,7 @@ struct td_cli_token {
 	struct td_remote remote;
 	const char *machine, *name, *nodeset, *key, *output;
 	const char *cloud_init; // a file to be written for a machine whose key is made here; NULL: none
-	struct td_strv labels; // KEY=VALUE
+	struct td_strv labels;  // KEY=VALUE
 	int ttl_s;
 	bool again;
 };

@@ -32,8 +32,9 @@ static void the_file_says_how_it_joins(void **state)
 	assert_string_equal(td_jstr(file, "permissions"), "0600");
 	assert_string_equal(td_jstr(file, "path"), "/var/lib/tandem-machine/key.pem");
 	yyjson_val *run = td_jget(o, "runcmd"), *join = yyjson_arr_get(run, 1);
-	static const char *const argv[] = {"tandem",    "join",    "--server",		      SERVER,	"--ca-hash",
-					   "sha256:00", "--token", "abcdef.0123456789abcdef", "--name", "vm1"};
+	static const char *const argv[] = {"tandem",    "join",      "--server", SERVER,
+					   "--ca-hash", "sha256:00", "--token",  "abcdef.0123456789abcdef",
+					   "--name",    "vm1"};
 	assert_int_equal(yyjson_arr_size(join), TD_LEN(argv));
 	for (size_t i = 0; i < TD_LEN(argv); i++)
 		assert_string_equal(yyjson_get_str(yyjson_arr_get(join, i)), argv[i]);
