@@ -1,6 +1,5 @@
 """A node without a disk from its firmware to its second image (docs/netboot.md): an emulated machine that iPXE boots, in a real Kubernetes. By hand only,
 `pytest t/test_vm.py -m vm`: CI has no room for two boots in emulation."""
-import json
 import re
 import shutil
 import tempfile
@@ -11,7 +10,7 @@ import urllib.request
 import pytest
 
 from harness import ACT_OVER, wait_for
-from vmsite import MAC, NODE, UUID, VmSite, needs
+from vmsite import NODE, UUID, VmSite, needs
 
 pytestmark = [pytest.mark.vm, pytest.mark.kube]
 FIRST, SECOND = "v1", "v2"  # images
@@ -64,17 +63,19 @@ def takes_work(s, image, t):
     assert re.search(rf"^{NODE} .*image {image}$", s.cmd("nodes"), re.M)
 
 
-@pytest.mark.feature("B8.1", "B8.3", "B8.4", "D5.2")
+def clock(begun):
+    return lambda what: print(f"{time.monotonic() - begun:6.0f} s  {what}", flush=True)
+
+
+@pytest.mark.feature("B8.1", "B8.4", "D5.2")
 def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
-    """iPXE, image, token, node, test, work; then the group gets another image, and a NodeAction's reboot is that image."""
-    s, begun = vm, time.monotonic()
-    t = lambda what: print(f"{time.monotonic() - begun:6.0f} s  {what}", flush=True)
+    """iPXE, image, token, node, test, work. Who knows its id is not the machine while it runs."""
+    s, t = vm, clock(time.monotonic())
     s.image(FIRST)
     s.start()
     t("switched on")
     wait_for("it has joined", lambda: "tandem-node: joined" in s.serial(), BOOT)
     t("joined")
-    s.image(SECOND, group=False)  # meanwhile
     wait_for("its node is Ready", lambda: NODE in s.c.ready_nodes(), BOOT)
     t("Ready")
     done = wait_for("it has burned in", lambda: act(s, "test"), BOOT)
@@ -95,8 +96,13 @@ def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
     for _ in range(2):
         assert ask(f"/join?nonce={nonce}&key=key:{'0' * 64}", method="POST", data=b"") == 503
 
+
+@pytest.mark.feature("B8.3")
+def test_a_reboot_is_the_newest_image(vm):
+    """The group gets another image, and a NodeAction's reboot of the machine is that image; it is tested again and takes work."""
+    s, t = vm, clock(time.monotonic())
+    s.image(SECOND)
     first = boot_id(s)
-    s.newest(SECOND)
     s.cmd("node", "reboot", NODE, "--reason", "the newest image")
     wait_for("it boots", lambda: "tandem-node: boots anew" in s.serial(), BOOT)
     t("boots anew")
@@ -106,5 +112,3 @@ def test_a_machine_without_a_disk_boots_burns_in_and_takes_work(vm):
     assert done["status"]["phase"] == "Succeeded", done
     t("tested and returned")
     takes_work(s, SECOND, t)
-    assert boot_id(s) != first and MAC in s.serial()
-    print(json.dumps(done["status"], indent=1))

@@ -138,8 +138,8 @@ class VmSite:
                    "--interface=br0", "--bind-interfaces", f"--dhcp-range={self.c.ip(LATE)},{self.c.ip(LATE)},255.255.0.0,1h", f"--dhcp-host={MAC},{self.c.ip(LATE)}",
                    f"--dhcp-option=3,{self.c.api}", f"--dhcp-boot={self.url}/boot.ipxe", f"--dhcp-leasefile={self.home}/leases", "--pid-file=", "--log-facility=-", "--log-dhcp")
 
-    def image(self, name, group=True):
-        """Makes an image by the recipe, with what a site puts over it, and gives it to the group."""
+    def image(self, name):
+        """Makes an image by the recipe, with what a site puts over it, and gives it to the group: machines boot it from now on."""
         o = self.home / "overlay"
         (o / "etc/cni/net.d").mkdir(parents=True, exist_ok=True)
         (o / "etc/kubernetes").mkdir(parents=True, exist_ok=True)
@@ -151,10 +151,6 @@ class VmSite:
         images = [a for i in (self.c.dir / "images/pause.tar", self.c.dir / "images/tandem.tar", self.home / "slurm.tar") for a in ("--image", i)]
         self.run(ROOT / "tools/node-image", "--out", self.boot / f"images/{name}", "--kubelet", assets() / "kubelet", "--tandem", self.tandem, "--overlay", o, *images,
                  "--cmdline", "console=ttyS0 mitigations=off tsc=reliable clocksource=tsc", timeout=600)
-        if group:
-            self.newest(name)
-
-    def newest(self, name):
         (self.boot / "groups/vms.yaml").write_text(f"image: {name}\n")
 
     def start(self):

@@ -26,7 +26,7 @@ extern const struct td_embedded td_cli_files[];
 
 #define LEASES "kube-node-lease"
 enum {
-	OPEN_MS = 10 * 60 * 1000,
+	OPEN_MS = 30 * 60 * 1000,
 	OPEN_MOST = 65536,
 	TOKEN_S = 600,
 	PIECE = 256 * 1024,
