@@ -150,7 +150,7 @@ class VmSite:
         (o / "etc/kubernetes/kubelet.yaml").write_text(yaml.safe_dump(kubelet | {"clusterDNS": [self.c.api], "clusterDomain": "cluster.local"}))
         images = [a for i in (self.c.dir / "images/pause.tar", self.c.dir / "images/tandem.tar", self.home / "slurm.tar") for a in ("--image", i)]
         self.run(ROOT / "tools/node-image", "--out", self.boot / f"images/{name}", "--kubelet", assets() / "kubelet", "--tandem", self.tandem, "--overlay", o, *images,
-                 "--cmdline", "console=ttyS0 mitigations=off tsc=reliable clocksource=tsc", timeout=600)
+                 "--cmdline", "console=ttyS0 mitigations=off clocksource=acpi_pm", timeout=600)
         (self.boot / "groups/vms.yaml").write_text(f"image: {name}\n")
 
     def start(self):

@@ -308,7 +308,7 @@ int td_node_main(int argc, char **argv)
 			 "Or lets a new machine join (tandem-join(1)):\n"
 			 "  tandem node machine-id       there: which machine it is\n"
 			 "  tandem node token            a token for one use by --machine alone, or\n"
-			 "                               by the virtual machine that boots with --cloud-init\n"
+			 "                               for a virtual machine (--cloud-init)\n"
 			 "  tandem node tokens           those that were made, and what became of them\n"
 			 "  tandem node revoke TOKEN     it is good for nothing any more\n"
 			 "Or machines that run slurmd themselves (tandem-host(1)):\n"
