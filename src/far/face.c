@@ -2,13 +2,14 @@
 
 #include "api/condition.h"
 #include "api/status.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "http/client.h"
 #include "http/pki.h"
 
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { PAUSE_MS = 7 * 24 * 3600 * 1000, CONNS = 256, CERT_DAYS = 3650 };
@@ -20,6 +21,7 @@ struct td_far_face {
 	struct td_cancel *stop;
 	pthread_t thread;
 	bool runs, local; // local: a unix socket, behind which an API server has asked already
+	char *ca;         // by which it knows clients; NULL: local
 	int ca_fd;
 };
 
@@ -87,21 +89,16 @@ static void stream(struct td_http_x *x, struct td_far_link *l, const char *targe
 	td_auto(td_http_tunnel_free) struct td_http_tunnel *tunnel = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	char *auth = NULL;
-	int fd = -1, id = -1;
-	int r = td_kube_tunnel(l->there, l->stop, &tunnel, &fd, &auth, &e);
-	if (!r && (id = td_far_link_stream(l, fd)) < 0) {
-		close(fd);
-		r = td_fail(&e, TD_TRANSIENT, "the link ends");
-	}
-	if (r) {
+	int fd = -1;
+	if (td_kube_tunnel(l->there, l->stop, &tunnel, &fd, &auth, &e)) {
 		td_auto_free char *text = td_asprintf("the other cluster does not answer: %.400s", e.msg);
 		answer(x, 502, text);
 	} else {
 		const char *host = strstr(td_kube_server(l->there), "://");
 		td_auto_free char *name = td_strndup(host ? host + 3 : "", strcspn(host ? host + 3 : "", "/"));
-		const struct td_http_far far = {.target = target, .authorization = auth, .only = only, .host = name};
+		const struct td_http_far far = {
+			.target = target, .authorization = auth, .only = only, .host = name, .stop = l->stop};
 		td_http_relay_on(x, fd, &far);
-		td_far_link_streamed(l, id);
 	}
 	if (auth)
 		explicit_bzero(auth, strlen(auth));
@@ -187,6 +184,16 @@ static int certificate(const char *dir, const char *address, struct td_error *er
 	return r ? r : td_pki_issue(dir, &want, err);
 }
 
+// *ret: a file that is not on disk, as the server wants one.
+static int memory_file(const char *text, int *ret, struct td_error *err)
+{
+	td_auto_close int fd = memfd_create("tandem-client-ca", MFD_CLOEXEC);
+	if (fd < 0 || td_write_all(fd, text, strlen(text), err))
+		return td_fail(err, TD_INTERNAL, "no memory file");
+	*ret = td_steal_fd(&fd);
+	return 0;
+}
+
 int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_far_streams *o, struct td_cancel *c,
 		    struct td_far_face **ret, struct td_error *err)
 {
@@ -196,7 +203,9 @@ int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_fa
 	td_auto_free char *cert = f->local ? NULL : td_asprintf("%s/tls.crt", o->pki),
 			  *key = f->local ? NULL : td_asprintf("%s/tls.key", o->pki);
 	char ca[64] = "";
-	int r = f->local ? 0 : td_far_client_ca(here, c, &f->ca_fd, err);
+	int r = f->local ? 0 : td_far_client_ca(here, c, &f->ca, err);
+	if (!r && !f->local)
+		r = memory_file(f->ca, &f->ca_fd, err);
 	if (!r && !f->local)
 		r = certificate(o->pki, o->address, err);
 	if (r)
@@ -223,6 +232,12 @@ int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_fa
 	return 0;
 }
 
+bool td_far_face_stale(const struct td_far_face *f, struct td_cancel *c)
+{
+	td_auto_free char *now = NULL;
+	return !f->local && !td_far_client_ca(f->here, c, &now, NULL) && !td_streq(now, f->ca);
+}
+
 int td_far_face_port(const struct td_far_face *f)
 {
 	return td_http_server_port(f->server);
@@ -239,6 +254,7 @@ struct td_far_face *td_far_face_free(struct td_far_face *f)
 	td_cancel_unref(f->stop);
 	if (f->ca_fd >= 0)
 		close(f->ca_fd);
+	free(f->ca);
 	free(f);
 	return NULL;
 }

@@ -20,8 +20,8 @@ int td_far_caller(struct td_kube *here, const struct td_http_x *x, struct td_far
 // TD_DENIED: he may not (verb nodes/proxy). node "": all nodes.
 int td_far_caller_may(struct td_kube *here, const struct td_far_caller *w, const char *verb, const char *node,
 		      struct td_cancel *c, struct td_error *err);
-// The certificates by which the API server knows its clients, in a memory file that the caller closes.
-int td_far_client_ca(struct td_kube *here, struct td_cancel *c, int *ret_fd, struct td_error *err);
+// The certificates (PEM) by which the API server knows its clients. The caller frees it.
+int td_far_client_ca(struct td_kube *here, struct td_cancel *c, char **ret, struct td_error *err);
 
 // Makes the request there of one here. path: split at "/", as td_http_path() has it: containerLogs, exec, attach and
 // portForward as a kubelet knows them, and the query of either. Returns NULL for everything else. The caller frees it.

@@ -7,10 +7,7 @@
 #include "base/names.h"
 #include "http/pki.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum { BEAT_MS = 5000, LOST_BEAT_MS = 1000, FIRST_MS = 200, LEASE_MS = 10000, WORKERS = 4, SHOW_MS = 50 };
 
@@ -321,46 +318,11 @@ static void halt(struct td_far_link *l)
 	l->working = l->clocked = false;
 }
 
-int td_far_link_stream(struct td_far_link *l, int fd)
-{
-	size_t i = 0;
-	pthread_mutex_lock(&l->lock);
-	// What somebody else closes may be another file's number by then.
-	int own = td_cancelled(l->stop) ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	while (i < l->n_streams && l->streams[i] >= 0)
-		i++;
-	if (own >= 0 && i == l->n_streams)
-		l->streams = td_realloc(l->streams, ++l->n_streams * sizeof(*l->streams));
-	if (own >= 0)
-		l->streams[i] = own;
-	pthread_mutex_unlock(&l->lock);
-	return own < 0 ? -1 : (int)i;
-}
-
-void td_far_link_streamed(struct td_far_link *l, int stream)
-{
-	pthread_mutex_lock(&l->lock);
-	close(l->streams[stream]);
-	l->streams[stream] = -1;
-	pthread_mutex_unlock(&l->lock);
-}
-
-void td_far_link_cut(struct td_far_link *l)
-{
-	td_cancel_fire(l->stop);
-	pthread_mutex_lock(&l->lock);
-	for (size_t i = 0; i < l->n_streams; i++)
-		if (l->streams[i] >= 0)
-			shutdown(l->streams[i], SHUT_RDWR);
-	pthread_mutex_unlock(&l->lock);
-}
-
 struct td_far_link *td_far_link_free(struct td_far_link *l)
 {
 	if (!l)
 		return NULL;
 	halt(l);
-	td_far_link_cut(l);
 	pthread_mutex_lock(&l->lock);
 	while (l->users)
 		pthread_cond_wait(&l->quiet, &l->lock);
@@ -371,7 +333,7 @@ struct td_far_link *td_far_link_free(struct td_far_link *l)
 	td_informer_free(l->nodes);
 	td_kube_free(l->there);
 	td_far_offers_free(l->offers);
-	td_far_sources_free(l->sources);
+	td_far_sources_free(l);
 	free(l->id);
 	td_queue_free(l->q);
 	td_cancel_unref(l->stop);
@@ -379,7 +341,6 @@ struct td_far_link *td_far_link_free(struct td_far_link *l)
 	td_object_unref(l->set);
 	pthread_mutex_destroy(&l->lock);
 	pthread_cond_destroy(&l->quiet);
-	free(l->streams);
 	free(l->own);
 	free(l->ns);
 	free(l->secret_rv);

@@ -35,17 +35,15 @@ struct td_far_link {
 	atomic_llong answered_ms; // mono: when it did last; at first when the link began
 	const char *address;      // of the streams (far.h), for the Nodes; NULL: they say none
 	int port;
-	atomic_bool wrong;             // it is not the cluster in which pods of this NodeSet run, or nobody knows yet
-	atomic_size_t made_nodes;      // since all were looked at last, and those of then
-	pthread_mutex_t lock;          // guards what follows
-	struct td_far_offers *offers;  // an entry by its key's worker
-	struct td_far_source *sources; // sources.c
-	struct td_far_makings *making; // of all links
-	char *id;                      // TD_ANN_OTHER_ID of this cluster; NULL: not known. Set once, by the clock
-	pthread_cond_t quiet;          // nobody uses it any more
-	size_t users;                  // requests for streams that have it
-	int *streams;                  // connections of streams there, cut when it ends; -1: free
-	size_t n_streams;
+	atomic_bool wrong;            // it is not the cluster in which pods of this NodeSet run, or nobody knows yet
+	atomic_size_t made_nodes;     // since all were looked at last, and those of then
+	pthread_mutex_t lock;         // guards what follows
+	struct td_far_offers *offers; // an entry by its key's worker
+	struct td_far_source *sources, *sources_there; // sources.c: the same ones by their names here and there
+	struct td_far_makings *making;                 // of all links
+	char *id;             // TD_ANN_OTHER_ID of this cluster; NULL: not known. Set once, by the clock
+	pthread_cond_t quiet; // nobody uses it any more
+	size_t users;         // requests for streams that have it
 	char problem[TD_FAR_OF][TD_FAR_TEXT]; // the first one is told
 	struct td_far_link *next;
 };
@@ -68,13 +66,8 @@ struct td_far_here {
 // Begins a link. It may take as long as reading the Secret does. TD_INVALID, TD_NOT_FOUND: the Secret is no good.
 int td_far_link_new(const struct td_far_want *w, const struct td_far_here *here, struct td_cancel *c,
 		    struct td_far_link **ret, struct td_error *err);
-// Ends its streams, too. NULL ok.
+// Ends its streams, too, which its `stop` does. NULL ok.
 struct td_far_link *td_far_link_free(struct td_far_link *l);
-// A stream there begins: fd is cut when the link ends. Returns its number; -1: the link ends.
-int td_far_link_stream(struct td_far_link *l, int fd);
-void td_far_link_streamed(struct td_far_link *l, int stream); // it is over
-// Nothing new begins, and its streams end.
-void td_far_link_cut(struct td_far_link *l);
 // NULL: none. Each says what it knows, and takes back nothing of the other's.
 void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
 // Removes its pods there and its Nodes here. The link runs no more after that, and is freed.
@@ -89,6 +82,8 @@ struct td_far_face;
 // Begins to serve. address NULL in o: behind a unix socket.
 int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_far_streams *o, struct td_cancel *c,
 		    struct td_far_face **ret, struct td_error *err);
+// Does the API server know its clients by other certificates than when it began? Then a new one is made in its place.
+bool td_far_face_stale(const struct td_far_face *f, struct td_cancel *c);
 int td_far_face_port(const struct td_far_face *f);
 struct td_far_face *td_far_face_free(struct td_far_face *f); // NULL ok
 TD_DEFINE_AUTO(struct td_far_face *, td_far_face_free)
@@ -98,7 +93,7 @@ bool td_far_known(const struct td_far_link *l);
 
 // ---- sources.c ----
 
-struct td_far_source *td_far_sources_free(struct td_far_source *all); // NULL ok
+void td_far_sources_free(struct td_far_link *l);
 // 0: what the pod names is there. TD_TRANSIENT: not yet, and its key is asked for; TD_INVALID: never. err says what and why.
 int td_far_sources_ready(struct td_far_link *l, const struct td_object *pod, struct td_error *err);
 int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms, struct td_cancel *c,

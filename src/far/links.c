@@ -136,10 +136,15 @@ void td_far_link_put(struct td_far_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-// Serves the streams as soon as there is somebody who might want them.
-static void serve(struct td_far *f, struct td_cancel *c)
+// Serves the streams as soon as there is somebody who might want them. look: whoever may come may have changed.
+static void serve(struct td_far *f, bool look, struct td_cancel *c)
 {
 	struct td_error e = TD_ERROR_INIT;
+	if (f->face && look && td_far_face_stale(f->face, c)) {
+		td_info("the certificates by which clients are known have changed: streams of pods in other clusters "
+			"begin anew");
+		f->face = td_far_face_free(f->face);
+	}
 	if (f->face || !f->streams || !f->streams->listen)
 		return;
 	int r = td_far_face_new(f, f->here.here, f->streams, c, &f->face, &e);
@@ -159,7 +164,7 @@ void td_far_sync(struct td_far *f, const struct td_far_want *v, size_t n, struct
 	if (secrets)
 		f->looked_ms = now;
 	if (n)
-		serve(f, c);
+		serve(f, secrets, c);
 	for (struct td_far_link **p = &f->links; *p;) {
 		struct td_far_link *l = *p;
 		const struct td_far_want *w = want_of(v, n, l);
@@ -200,7 +205,7 @@ struct td_far *td_far_free(struct td_far *f)
 	if (!f)
 		return NULL;
 	for (struct td_far_link *l = f->links; l; l = l->next)
-		td_far_link_cut(l);
+		td_cancel_fire(l->stop);
 	td_far_face_free(f->face);
 	for (struct td_far_link *l; (l = f->links);) {
 		f->links = l->next;

@@ -172,9 +172,13 @@ void td_far_gang_wake(struct td_far_link *l, const struct td_object *old, const 
 	td_auto_objects struct td_objects gang = {0};
 	if (!now || !seated(now) || (old && seated(old)))
 		return;
+	const char *world = td_object_annotation(now, TD_ANN_GANG_WORLD);
+	long long want = 0;
 	td_informer_by_index(l->pods, "gang", td_object_annotation(now, TD_ANN_GANG_UID), &gang);
-	for (size_t i = 0; i < gang.n; i++)
-		td_queue_add(l->q, gang.v[i]->uid);
+	// The last one wakes them: each that comes would be as many looks as there are, of which only the last does anything.
+	if (!world || !td_parse_i64(world, &want) || (long long)gang.n >= want)
+		for (size_t i = 0; i < gang.n; i++)
+			td_queue_add(l->q, gang.v[i]->uid);
 }
 
 // Are all members of its gang where Slurm put them? None starts there before: the grant goes back whole when one cannot be
@@ -193,7 +197,8 @@ static bool gang_whole(const struct td_far_link *l, const struct td_object *pod,
 			return true;
 	if ((long long)gang.n >= want)
 		return true;
-	td_fail(ret_why, TD_TRANSIENT, "%zu of the %lld pods of its gang have their nodes", gang.n, want);
+	// Without a count, which each member would write each time that it changes.
+	td_fail(ret_why, TD_TRANSIENT, "not all of the %lld pods of its gang have their nodes yet", want);
 	return false;
 }
 

@@ -20,7 +20,7 @@ struct td_far_source {
 	bool never;  // it must not go there; why says why
 	bool absent; // it is not here
 	char *rv, *why;
-	UT_hash_handle hh;
+	UT_hash_handle hh, by_there;
 	char key[];
 };
 
@@ -40,25 +40,26 @@ static void note(struct td_far_link *l, const char *key)
 		memcpy(e->key, key, n);
 		e->there = td_far_ref_there(l->set->uid, key);
 		HASH_ADD_STR(l->sources, key, e);
+		HASH_ADD_KEYPTR(by_there, l->sources_there, e->there, strlen(e->there), e);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
 
-static void drop(struct td_far_source **all, struct td_far_source *e)
+static void drop(struct td_far_link *l, struct td_far_source *e)
 {
-	HASH_DEL(*all, e);
+	HASH_DEL(l->sources, e);
+	HASH_DELETE(by_there, l->sources_there, e);
 	free(e->there);
 	free(e->rv);
 	free(e->why);
 	free(e);
 }
 
-struct td_far_source *td_far_sources_free(struct td_far_source *all)
+void td_far_sources_free(struct td_far_link *l)
 {
 	struct td_far_source *e, *tmp;
-	HASH_ITER (hh, all, e, tmp)
-		drop(&all, e);
-	return NULL;
+	HASH_ITER (hh, l->sources, e, tmp)
+		drop(l, e);
 }
 
 // How one is after a look at it. why NULL: nothing is wrong.
@@ -105,10 +106,9 @@ void td_far_sources_look(struct td_far_link *l, const struct td_object *pod, boo
 		td_far_index_source(pod, &v);
 	for (size_t i = 0; i < v.n; i++) {
 		pthread_mutex_lock(&l->lock);
-		const struct td_far_source *e = there ? NULL : find(l, v.v[i]);
-		for (const struct td_far_source *s = there ? l->sources : NULL; s && !e; s = s->hh.next)
-			if (s->key[0] == v.v[i][0] && !strcmp(s->there, v.v[i] + 2))
-				e = s;
+		struct td_far_source *e = there ? NULL : find(l, v.v[i]);
+		if (there) // a name there is of one kind only
+			HASH_FIND(by_there, l->sources_there, v.v[i] + 2, strlen(v.v[i] + 2), e);
 		td_auto_free char *key = e ? td_strdup(e->key) : NULL;
 		pthread_mutex_unlock(&l->lock);
 		if (key)
@@ -260,16 +260,26 @@ static int put(struct td_far_link *l, const struct source_at *a, const struct td
 	return r == TD_EXISTS ? change(l, a, o, c, err) : r;
 }
 
+// Is the pod on one of this link's nodes? Another NodeSet of that name, whose pods have the same label, is another cluster.
+static bool on_link(const struct td_far_link *l, const struct td_object *pod)
+{
+	td_auto(td_object_unref) struct td_object *node =
+		td_informer_get(l->nodes, NULL, td_jstr_or(pod->root, "spec.nodeName", ""));
+	return node && td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
+}
+
 static size_t users(const struct td_far_link *l, const struct source_at *a, const char *key, size_t *ret_here)
 {
 	td_auto_objects struct td_objects here = {0}, there = {0};
 	td_auto_free char *far = td_asprintf("%c/%s", *key, a->there);
 	td_informer_by_index(l->pods, "source", key, &here);
 	td_informer_by_index(l->far_pods, "source", far, &there);
-	size_t n = here.n;
+	size_t n = 0;
+	for (size_t i = 0; i < here.n && !n; i++) // one is enough to know
+		n += on_link(l, here.v[i]);
+	*ret_here = n;
 	for (size_t i = 0; i < there.n; i++)
 		n += td_far_pod_ours(l, there.v[i]);
-	*ret_here = here.n;
 	return n;
 }
 
@@ -278,7 +288,6 @@ static int forget(struct td_far_link *l, const struct source_at *a, const char *
 		  struct td_error *err)
 {
 	size_t here;
-	const struct td_kube_delete_opts del = {.grace_s = -1};
 	set(l, key, NULL, &(const struct td_far_source){0}, NULL);
 	if (users(l, a, key, &here)) {
 		td_queue_add(l->q, key);
@@ -286,15 +295,17 @@ static int forget(struct td_far_link *l, const struct source_at *a, const char *
 	}
 	td_auto(td_object_unref) struct td_object *is = NULL;
 	int r = td_lease_holds() ? td_kube_get(l->there, a->gvr, l->ns, a->there, c, &is, err) : TD_NOT_FOUND;
-	if (!r && td_streq(td_object_label(is, TD_LABEL_FROM_SET), l->set->uid))
+	if (!r && td_streq(td_object_label(is, TD_LABEL_FROM_SET), l->set->uid)) {
+		const struct td_kube_delete_opts del = {.uid = is->uid, .grace_s = -1};
 		r = td_kube_delete(l->there, a->gvr, l->ns, a->there, &del, c, err);
+	}
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "%s %s/%s in the other cluster, which no pod uses any more", a->gvr->kind, l->ns,
 			       a->there);
 	pthread_mutex_lock(&l->lock);
 	struct td_far_source *e = find(l, key);
 	if (e && !users(l, a, key, &here))
-		drop(&l->sources, e);
+		drop(l, e);
 	pthread_mutex_unlock(&l->lock);
 	return 0;
 }

@@ -211,6 +211,10 @@ static bool copy(struct td_http_x *x, int fd, const struct td_http_far *far, str
 
 	for (;;) {
 		bool moved = false;
+		if (far->stop && td_cancelled(far->stop)) {
+			c->broken = x->state == TD_X_TAKEN;
+			return c->broken;
+		}
 		if (!down->eof && (empty(down) || !sniffed))
 			moved = read_up(fd, down);
 
@@ -252,9 +256,11 @@ static bool copy(struct td_http_x *x, int fd, const struct td_http_far *far, str
 		if (!empty(up))
 			to_up |= POLLOUT;
 
-		struct pollfd p[3] = {
-			{c->fd, to_client, 0}, {to_up ? fd : -1, to_up, 0}, {td_cancel_fd(c->stop), POLLIN, 0}};
-		poll(p, 3, -1);
+		struct pollfd p[4] = {{c->fd, to_client, 0},
+				      {to_up ? fd : -1, to_up, 0},
+				      {td_cancel_fd(c->stop), POLLIN, 0},
+				      {far->stop ? td_cancel_fd(far->stop) : -1, POLLIN, 0}};
+		poll(p, TD_LEN(p), -1);
 
 		if (p[2].revents || p[0].revents & (POLLERR | POLLHUP | POLLNVAL)) {
 			x->state = TD_X_TAKEN;
@@ -267,12 +273,20 @@ static bool copy(struct td_http_x *x, int fd, const struct td_http_far *far, str
 	}
 }
 
+// What a client asks to leave HTTP for; NULL: it does not. With somebody else's identity it is nothing that could be HTTP
+// once more (h2c): each request in that would be his.
+static const char *leaves_for(const struct td_http_x *x, const struct td_http_far *far)
+{
+	const char *upgrade = td_http_header(x, "Upgrade");
+	if (!upgrade || !td_head_has_token(td_http_header(x, "Connection"), "upgrade"))
+		return NULL;
+	return !far->only || !strcasecmp(upgrade, "websocket") || !strcasecmp(upgrade, "SPDY/3.1") ? upgrade : NULL;
+}
+
 static void relay(struct td_http_x *x, int dialled, const struct td_http_far *far)
 {
 	td_auto_close int fd = dialled;
-	const char *upgrade = td_http_header(x, "Upgrade");
-	if (!td_head_has_token(td_http_header(x, "Connection"), "upgrade"))
-		upgrade = NULL;
+	const char *upgrade = leaves_for(x, far);
 
 	struct half up = {0}, down = {0};
 	bool said = false;

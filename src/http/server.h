@@ -161,8 +161,11 @@ struct td_http_far {
 	const char *hide;          // the name of a cookie that is not passed on
 	const char *authorization; // the value of Authorization there; NULL: none
 	// The only headers that go on, by the beginnings of their names, NULL-terminated; NULL: all but those above.
+	// With it no upgrade goes on but to a WebSocket and SPDY/3.1.
 	const char *const *only;
 	const char *host; // the value of Host there; NULL: as it came
+	// When it fires, the exchange ends at once, also where the client does not read what there is for it. May be NULL.
+	struct td_cancel *stop;
 	// Each time that the client has sent something in a WebSocket that is not a ping, a pong or a
 	// close. May be NULL.
 	void (*heard)(void *ctx);

@@ -7,14 +7,19 @@
 #include "far/refs.h"
 
 #include "api/condition.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "http/client.h"
+#include "http/pki.h"
 #include "kube/test/fake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -436,6 +441,56 @@ static void test_streams(void **state)
 	fake_stop(f);
 }
 
+static char *client_ca; // PEM
+
+static void authentication(struct td_http_x *x, void *ctx)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	size_t n;
+	td_jm_str(d, root, "apiVersion", "v1");
+	td_jm_str(d, root, "kind", "ConfigMap");
+	td_jm_str(d, root, "metadata.name", "extension-apiserver-authentication");
+	td_jm_str(d, root, "metadata.namespace", "kube-system");
+	td_jm_key_str(d, td_jm_obj(d, root, "data"), "client-ca-file", client_ca);
+	td_auto_free char *text = td_json_mut_text(root, &n);
+	td_http_send(x, 200, "application/json", text, n);
+}
+
+static char *new_ca(const char *dir, const char *name)
+{
+	td_auto_free char *at = td_asprintf("%s/%s", dir, name), *file = td_asprintf("%s/ca.crt", at);
+	struct td_buf b = {0};
+	assert_int_equal(mkdir(at, 0700), 0);
+	assert_int_equal(td_pki_ca_ensure(at, name, NULL), 0);
+	assert_int_equal(td_file_read(file, 65536, &b, NULL), 0);
+	return td_buf_take(&b);
+}
+
+// A CA that the API server no longer trusts is not trusted here for as long as the operator runs.
+static void test_another_client_ca(void **state)
+{
+	char dir[] = "/tmp/test-far.XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	td_auto_free char *one = new_ca(dir, "one"), *two = new_ca(dir, "two");
+	struct fake *f = fake_start(authentication, NULL);
+	struct td_kube *here = fake_client(f);
+	const struct td_far_streams o = {.listen = "127.0.0.1:0", .address = "127.0.0.1", .pki = dir};
+	struct td_far_face *served = NULL;
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	client_ca = one;
+	assert_int_equal(td_far_face_new(NULL, here, &o, c, &served, NULL), 0);
+	assert_false(td_far_face_stale(served, c));
+	client_ca = (char *)""; // nobody knows
+	assert_false(td_far_face_stale(served, c));
+	client_ca = two;
+	assert_true(td_far_face_stale(served, c));
+	td_far_face_free(served);
+	td_kube_free(here);
+	fake_stop(f);
+	td_rm_rf(dir, NULL);
+}
+
 // ---- which cluster it is ----
 
 static void lists(struct td_http_x *x, void *ctx)
@@ -492,14 +547,106 @@ static void test_astray(void **state)
 	fake_stop(f);
 }
 
+// ---- what is sent ----
+
+static struct {
+	const char *node; // the pod's
+	atomic_int sent;
+} along;
+
+static void files_of(struct td_http_x *x, void *ctx)
+{
+	static const char none[] = "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
+	const char *path = td_http_path(x);
+	td_auto_free char *text = NULL;
+	if (strstr(path, "/secrets")) {
+		along.sent += !strcmp(td_http_method(x), "POST");
+		text = td_strdup(
+			"{\"metadata\":{\"name\":\"key\",\"namespace\":\"ml\",\"uid\":\"k\",\"resourceVersion\":"
+			"\"1\"},\"data\":{\"a\":\"YQ==\"}}");
+	} else if (strstr(path, "/nodes")) {
+		text = td_strdup("{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[" NODE(
+			"ours", "s/east", "one") "," NODE("theirs", "t/east", "two") "]}");
+	} else if (!strstr(path, "/namespaces/")) {
+		text = td_asprintf(
+			"{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[{\"metadata\":{\"name\":\"a\","
+			"\"namespace\":\"ml\",\"uid\":\"a\",\"resourceVersion\":\"1\",\"annotations\":{\"" TD_ANN_JOB
+			"\":\"7\"}},\"spec\":{\"nodeName\":\"%s\",\"volumes\":[{\"name\":\"v\",\"secret\":{"
+			"\"secretName\":\"key\"}}]}}]}",
+			along.node);
+	}
+	const char *say = strstr(td_http_target(x), "watch=") ? "" : text ? text : none;
+	td_http_send(x, 200, "application/json", say, strlen(say));
+}
+
+// How many requests make the Secret there, when the pod that names it is on this node.
+static int sent_for(const char *node)
+{
+	along.node = node;
+	along.sent = 0;
+	struct fake *f = fake_start(files_of, NULL);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	struct td_kube *k = fake_client(f);
+	td_auto(td_object_unref) struct td_object *set =
+		td_object_new(yaml("metadata: {name: east, namespace: s, uid: u}"));
+	const struct td_informer_opts nodes = {.resource = &td_nodes, .name = "a"},
+				      pods = {.resource = &td_pods, .name = "b"},
+				      there = {.resource = &td_pods, .ns = "tandem", .name = "c"};
+	struct td_far_link l = {.here = k,
+				.there = k,
+				.own = (char *)"s/east",
+				.ns = (char *)"tandem",
+				.set = set,
+				.q = td_queue_new(&td_clock_system),
+				.nodes = td_informer_new(k, &nodes),
+				.far_nodes = td_informer_new(k, &nodes),
+				.pods = td_informer_new(k, &pods),
+				.far_pods = td_informer_new(k, &there)};
+	struct td_informer *const all[] = {l.nodes, l.far_nodes, l.pods, l.far_pods};
+	pthread_mutex_init(&l.lock, NULL);
+	atomic_store(&l.answers, true);
+	td_informer_add_index(l.pods, "source", td_far_index_source);
+	td_informer_add_index(l.far_pods, "source", td_far_index_source_there);
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		assert_int_equal(td_informer_start(all[i], c, NULL), 0);
+	assert_int_equal(td_informers_wait(all, TD_LEN(all), 60000, c, NULL), 0);
+	td_auto(td_object_unref) struct td_object *pod = td_informer_get(l.pods, "ml", "a");
+	int64_t again = 0;
+	assert_int_equal(td_far_sources_ready(&l, pod, NULL), TD_TRANSIENT); // it is looked at
+	assert_int_equal(td_far_source_sync(&l, "s/ml/key", &again, c, NULL), 0);
+	td_cancel_fire(c);
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		td_informer_free(all[i]);
+	td_far_sources_free(&l);
+	td_queue_free(l.q);
+	pthread_mutex_destroy(&l.lock);
+	td_kube_free(k);
+	fake_stop(f);
+	return along.sent;
+}
+
+// Of two NodeSets of one name, each in its own cluster, neither is sent what a pod on the other's nodes names.
+static void test_sent_for_its_own_pods(void **state)
+{
+	assert_int_equal(sent_for("ours"), 1);
+	assert_int_equal(sent_for("theirs"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refuses_by_name),  cmocka_unit_test(test_the_copy),
-		cmocka_unit_test(test_names_fit),        cmocka_unit_test(test_status),
-		cmocka_unit_test(test_kubeconfigs),      cmocka_unit_test(test_surely_gone),
-		cmocka_unit_test(test_what_a_pod_names), cmocka_unit_test(test_names_there),
-		cmocka_unit_test(test_streams),          cmocka_unit_test(test_a_gang),
+		cmocka_unit_test(test_refuses_by_name),
+		cmocka_unit_test(test_the_copy),
+		cmocka_unit_test(test_another_client_ca),
+		cmocka_unit_test(test_sent_for_its_own_pods),
+		cmocka_unit_test(test_names_fit),
+		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_kubeconfigs),
+		cmocka_unit_test(test_surely_gone),
+		cmocka_unit_test(test_what_a_pod_names),
+		cmocka_unit_test(test_names_there),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_a_gang),
 		cmocka_unit_test(test_astray),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

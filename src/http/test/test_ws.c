@@ -13,6 +13,7 @@ static char dir[64];
 static char *crt, *key, *sock, *recorded_at;
 static int recorder;
 static struct td_cancel *gone, *entered; // the handler's peer went; it began
+static struct td_cancel *cut;            // ends what the relay does
 
 // ---- frames ----
 
@@ -148,8 +149,11 @@ static void front(struct td_http_x *x, void *ctx)
 	}
 	if (td_streq(td_http_path(x), "/strict")) {
 		static const char *const only[] = {"Sec-WebSocket-", "Accept", NULL};
-		const struct td_http_far far = {
-			.target = "/there", .authorization = "Bearer ours", .only = only, .host = "far:6443"};
+		const struct td_http_far far = {.target = "/there",
+						.authorization = "Bearer ours",
+						.only = only,
+						.host = "far:6443",
+						.stop = cut};
 		struct sockaddr_un sa = {.sun_family = AF_UNIX};
 		strcpy(sa.sun_path, recorded_at);
 		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -535,7 +539,8 @@ static void test_relay_smuggle(void **state)
 	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /strict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer theirs\r\nImpersonate-User: "
 		     "root\r\nCookie: a=b\r\n"
-		     "X-Remote-User: root\r\nAccept: */*\r\nSec-WebSocket-Version: 13\r\n\r\n");
+		     "X-Remote-User: root\r\nAccept: */*\r\nSec-WebSocket-Version: 13\r\n"
+		     "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n");
 	assert_true(raw_until(&r, "ok"));
 	raw_close(&r);
 	pthread_join(t, NULL);
@@ -545,6 +550,50 @@ static void test_relay_smuggle(void **state)
 	both_stop(&b);
 	close(recorder);
 	free(recorded_at);
+}
+
+// Says more than anybody reads, until the relay has gone.
+static void *flood(void *arg)
+{
+	static const char head[] = "HTTP/1.1 200 OK\r\n\r\n";
+	td_auto_close int c = accept(recorder, NULL, NULL);
+	td_auto_free char *much = td_calloc(1, 65536);
+	(void)!send(c, head, sizeof(head) - 1, MSG_NOSIGNAL);
+	while (send(c, much, 65536, MSG_NOSIGNAL) > 0)
+		;
+	td_cancel_fire(gone);
+	return NULL;
+}
+
+// A client that reads nothing keeps nobody who ends the exchange from its end: `kubectl logs -f | less`, and its link goes.
+static void test_relay_cut(void **state)
+{
+	struct both b;
+	both_start(&b);
+	gone = td_cancel_new();
+	cut = td_cancel_new();
+	recorded_at = td_asprintf("%s/rec2.sock", dir);
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	strcpy(sa.sun_path, recorded_at);
+	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(recorder, 4), 0);
+	pthread_t t;
+	pthread_create(&t, NULL, flood, NULL);
+	struct raw r;
+	raw_open(&r, b.front.port, true);
+	raw_puts(&r, "GET /strict HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(raw_until(&r, "\r\n\r\n"));
+	td_cancel_fire(cut);
+	assert_int_equal(td_cancel_wait(gone, 60000), TD_CANCELLED);
+	pthread_join(t, NULL);
+	raw_close(&r);
+	both_stop(&b);
+	close(recorder);
+	free(recorded_at);
+	td_cancel_unref(gone);
+	td_cancel_unref(cut);
+	gone = cut = NULL;
 }
 
 // Pings and their answers are no sign of a person; what a program sends in pieces counts once it is there.
@@ -580,7 +629,8 @@ int main(void)
 	sock = td_asprintf("%s/back.sock", dir);
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames),     cmocka_unit_test(test_seen),
 				       cmocka_unit_test(test_ws),         cmocka_unit_test(test_relay_ws),
-				       cmocka_unit_test(test_relay_http), cmocka_unit_test(test_relay_smuggle)};
+				       cmocka_unit_test(test_relay_http), cmocka_unit_test(test_relay_smuggle),
+				       cmocka_unit_test(test_relay_cut)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);
