@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(config, items):
     plane = config.getoption("--plane")
 
     def wanted(i):
+        if i.get_closest_marker("vm") and not re.search(r"\bvm\b", config.option.markexpr):
+            return False
         client = getattr(i, "callspec", None) and i.callspec.params.get("client")
         if client in ("oldest", "newest") and not i.get_closest_marker("clients"):
             return False

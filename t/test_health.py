@@ -197,6 +197,19 @@ def test_an_annotation_asks_for_a_reboot(pool):
     assert len(uids(pool) - before) == 1 and not pool.annotation(NODE, "action") and not pool.annotation(NODE, "action-taken")
 
 
+@pytest.mark.feature("B2.2", "B8.3")
+def test_a_node_that_lost_its_memory_in_a_reboot_does_not_boot_again(pool):
+    """A node without a disk has no record of the operation; the operation says of which boot it is to boot."""
+    now = boot(pool)
+    tell = lambda text: pool.kubectl("annotate", "node", NODE, f"tandem.dev/operation{text}", "--overwrite")
+    try:
+        tell("=" + json.dumps({"id": "lost", "action": "reboot", "boot": "the-boot-before"}))
+        result = wait_for("it is done", lambda: (r := json.loads(pool.annotation(NODE, "operation-result") or "{}")).get("id") == "lost" and r)
+    finally:
+        tell("-")
+    assert result["result"] == "done" and boot(pool) == now
+
+
 @pytest.mark.feature("B2.2", "B2.3")
 def test_the_operator_and_the_agent_die_in_the_middle(pool):
     """Wherever they die, no operation is done twice, every record says how it ended, and the node

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -216,6 +217,55 @@ def test_a_token_ends_with_its_time(site):
     assert re.search("TokenExpired|does not know the token", m.join(t, "--name", "n3", code=1))
 
 
+@pytest.mark.feature("B1.1")
+def test_a_node_without_slurmd_is_not_tested_because_it_is_new(site):
+    """There is nothing to test it with, and a test that found nothing was followed by another one, several each second."""
+    policy = {"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": {"testNewNodes": True}}
+    site.c.kubectl("apply", "-f", "-", input=json.dumps(policy))
+    acts = lambda: {a["metadata"]["name"]: a for a in json.loads(site.c.kubectl("get", "nodeactions", "-o", "json"))["items"]}
+    for name in ("first", "second"):  # whatever a policy wants after the first is there before the second ends
+        act = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": name}, "spec": {"node": "n0", "action": "test", "reason": "look", "requestedBy": "t"}}
+        site.c.kubectl("apply", "-f", "-", input=json.dumps(act))
+        wait_for("it is over", lambda: acts()[name].get("status", {}).get("phase") == "Succeeded", 60)
+    site.c.kubectl("delete", "healthpolicy", "default")
+    assert set(acts()) == {"first", "second"}
+
+
+@pytest.mark.feature("D5.2")
+def test_a_virtual_machine_joins_by_its_user_data(site):
+    """What `tandem node token --cloud-init` writes, carried out as cloud-init does: files first, then runcmd as one shell script. The machine is the node and starts its kubelet."""
+    f, out, bin_ = site.home / "vm1.yaml", site.home / "vm1", site.home / "vm-bin"
+    said = json.loads(site.run("node", "token", "--kubeconfig", site.c.kubeconfig, "--cloud-init", f, "--name", "vm1", "-o", "json"))
+    assert f.stat().st_mode & 0o777 == 0o600 and f.read_text().startswith("#cloud-config\n") and said["file"] == str(f)
+    assert "needs --name" in site.run("node", "token", "--kubeconfig", site.c.kubeconfig, "--cloud-init", f, code=2)
+    data = yaml.safe_load(f.read_text())
+    assert data["hostname"] == "vm1" and [w["path"] for w in data["write_files"]] == ["/var/lib/tandem-machine/key.pem"]
+    bin_.mkdir()
+    out.mkdir()
+    (bin_ / "tandem").symlink_to(site.tandem)
+    (bin_ / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{out}/systemctl\n')
+    (bin_ / "systemctl").chmod(0o755)
+    key = data["write_files"][0]
+    (out / "key").write_text(key["content"])
+    script = "".join(f"{c if isinstance(c, str) else shlex.join(c)}\n" for c in data["runcmd"])
+    before = f"mount -t tmpfs none /etc; mount -t tmpfs none /var/lib; install -D -m {key['permissions']} {out}/key {key['path']}; PATH={bin_}:$PATH"
+    boot = lambda: subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", f"set -e\n{before}\n{script}kubectl --kubeconfig /etc/kubernetes/kubelet.conf auth whoami -o json\n"],
+                                  env=site.env, capture_output=True, text=True, timeout=120)
+    first = boot()
+    assert first.returncode == 0, first.stderr
+    assert '"username": "system:node:vm1"' in first.stdout and (out / "systemctl").read_text() == "enable --now kubelet\n"
+    record = json.loads(site.c.kubectl("get", "nodetoken", said["id"], "-o", "json"))
+    assert (record["status"]["node"], record["spec"]["machine"]) == ("vm1", said["machine"])
+    # Revoked, it is good for nothing, and a kubelet is not started in vain.
+    site.run("node", "revoke", said["id"], "--kubeconfig", site.c.kubeconfig)
+    count = lambda: (out / "systemctl").read_text().count("\n")
+
+    def refused():
+        n, r = count(), boot()
+        return r.returncode and count() == n and r.stderr
+    assert re.search("TokenUnknown|does not know the token", wait_for("it is refused", refused, 60))
+
+
 @pytest.mark.feature("B8.2", "B8.3")
 def test_a_machine_that_boots_by_network_gets_its_token(site):
     """Once for each boot, for its own node and key alone; its node gets the label of the image that it was given. The same node joins again after the next boot."""
@@ -235,7 +285,11 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         assert "serves" in p.stderr.readline()
         nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
         token = lambda n: ask(f"/join?nonce={n}&key={m.id}", method="POST", data=b"")
-        t = json.loads(token(nonce))
+        # Whoever has only heard of its id gets nothing while the node runs.
+        wait_for("n1 has its Lease", lambda: site.c.kubectl("-n", "kube-node-lease", "get", "lease", "n1", "-o", "name", check=False), 60)
+        assert token("0" * 32) == 403 and token(nonce) == 503 and token(nonce) == 503
+        site.c.kill("n1")
+        t = json.loads(wait_for("its Lease is over", lambda: (got := token(nonce)) != 503 and got, 30))
         assert token(nonce) == 403 and token("0" * 32) == 403
         spec = site.record(t)["spec"]
         assert (spec["node"], spec["machine"], spec["again"], spec["labels"]) == ("n1", m.id, True, {"tandem.dev/image": "v2"})
@@ -245,12 +299,13 @@ def test_a_machine_that_boots_by_network_gets_its_token(site):
         assert "tandem.dev/image" not in json.loads(site.c.kubectl("get", "node", "n1", "-o", "json"))["metadata"]["labels"]
         # It died before its kubelet was there: after the next boot it has another key and token, and the one before ends.
         first, m = t, site.machine("diskless-again")
-        t = json.loads(token(re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]))
+        nonce = re.search("tandem.nonce=(\\S+)", ask(f"/machine.ipxe?id={uuid}"))[1]
+        t = json.loads(wait_for("its Lease is over", lambda: (got := token(nonce)) != 503 and got, 30))
         assert "Node n1 of" in m.join(t, "--name", "n1")
         wait_for("the first one has ended", lambda: site.status(first)["phase"] == "Expired", 30)
-        # As its kubelet says after a boot; the one that runs says the old one again at its next heartbeat.
-        again = lambda: site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
-        wait_for("it has joined", lambda: again() and site.status(t)["phase"] == "Joined", 30)
+        # As its kubelet says after a boot.
+        site.c.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", '{"status": {"nodeInfo": {"bootID": "another"}}}')
+        wait_for("it has joined", lambda: site.status(t)["phase"] == "Joined", 30)
         wait_for("the node says its image", lambda: re.search(r"^n1 .* image v2$", site.run("nodes", "--kubeconfig", site.c.kubeconfig), re.M), 30)
     finally:
         p.terminate()

@@ -12,6 +12,7 @@
 #include "cmd/roles.h"
 #include "http/server.h"
 #include "oci/stream.h"
+#include "pool/join.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +24,23 @@
 
 extern const struct td_embedded td_cli_files[];
 
-enum { OPEN_MS = 10 * 60 * 1000, OPEN_MOST = 65536, TOKEN_S = 600, PIECE = 256 * 1024 };
+#define LEASES "kube-node-lease"
+enum {
+	OPEN_MS = 30 * 60 * 1000,
+	OPEN_MOST = 65536,
+	TOKEN_S = 600,
+	PIECE = 256 * 1024,
+	LEASE_S = 40,
+	LEASE_MOST_S = 300
+};
 
 // A machine that has its script and has not joined yet.
 struct pending {
 	struct pending *next;
 	char id[TD_NETBOOT_ID + 1], nonce[TD_NETBOOT_NONCE + 1], *image;
-	int64_t until;
+	char *lease;   // the resourceVersion of its node's Lease when it was seen last; NULL: there was none
+	int64_t until, // of the number
+		since; // so long the Lease is as it was seen
 };
 // A file whose digest was found right, as it was then.
 struct proven {
@@ -75,6 +86,15 @@ static void first(struct netboot *b, struct td_http_x *x)
 	text(x, 200, td_buf_str(&out));
 }
 
+static void drop(struct pending *p)
+{
+	if (!p)
+		return;
+	free(p->image);
+	free(p->lease);
+	free(p);
+}
+
 // Takes what is there of a machine or for a number, and what is too old. NULL: nothing. The lock is held.
 static struct pending *take_locked(struct netboot *b, const char *id, const char *nonce, int64_t now)
 {
@@ -91,11 +111,23 @@ static struct pending *take_locked(struct netboot *b, const char *id, const char
 		if (it && p->until > now) {
 			found = p;
 		} else {
-			free(p->image);
-			free(p);
+			drop(p);
 		}
 	}
 	return found;
+}
+
+// Reads the Lease of a node. *ret: its resourceVersion, which the caller frees; NULL: there is none.
+static int lease_of(struct netboot *b, const char *node, char **ret, int64_t *ret_ms, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = b->k ? td_kube_get(b->k, &td_leases, LEASES, node, NULL, &o, err) : TD_NOT_FOUND;
+	if (r && r != TD_NOT_FOUND)
+		return td_wrap(err, "the Lease of node %s in " LEASES, node);
+	int64_t s = o ? td_jint(o->root, "spec.leaseDurationSeconds", LEASE_S) : 0;
+	*ret = o ? td_strdup(o->rv) : NULL;
+	*ret_ms = 1000 * (s > LEASE_MOST_S ? LEASE_MOST_S : s);
+	return 0;
 }
 
 static void script(struct netboot *b, struct td_http_x *x)
@@ -112,7 +144,11 @@ static void script(struct netboot *b, struct td_http_x *x)
 		snprintf(p->nonce + 2 * i, 3, "%02x", raw[i]);
 	snprintf(p->id, sizeof(p->id), "%s", id);
 	p->image = td_strdup(m.image);
-	p->until = td_mono_ms(&td_clock_system) + OPEN_MS;
+	int64_t ms;
+	if (lease_of(b, m.node, &p->lease, &ms, &err))
+		td_warn("%s", err.msg); // looked at again before a token is given
+	p->since = td_mono_ms(&td_clock_system);
+	p->until = p->since + OPEN_MS;
 	td_auto_free char *s = td_netboot_script(&m, id, b->url, p->nonce);
 	pthread_mutex_lock(&b->lock);
 	struct pending *old = take_locked(b, id, NULL, td_mono_ms(&td_clock_system));
@@ -123,13 +159,9 @@ static void script(struct netboot *b, struct td_http_x *x)
 		b->n++;
 	}
 	pthread_mutex_unlock(&b->lock);
-	if (old) {
-		free(old->image);
-		free(old);
-	}
+	drop(old);
 	if (!room) {
-		free(p->image);
-		free(p);
+		drop(p);
 		return sorry(x, "too many machines boot at once");
 	}
 	td_info("machine %s boots image %s as node %s", id, m.image, m.node);
@@ -190,7 +222,8 @@ static void file(struct netboot *b, struct td_http_x *x, const char *rest)
 	} else if (prove(b, image, slash + 1, fd, &st, &err)) {
 		td_err("%s", err.msg);
 		text(x, 500, "the file is not what its manifest says\n");
-	} else if (!td_http_stream_begin(x, 200, "application/octet-stream", &err)) {
+	} else if (!td_http_stream_sized(x, "application/octet-stream", (uint64_t)st.st_size, &err)) {
+		// With its length: firmware moves all that it has whenever another chunk comes.
 		ssize_t n;
 		while ((n = read(fd, piece, PIECE)) > 0 && !td_http_stream_write(x, piece, (size_t)n, &err))
 			;
@@ -199,6 +232,49 @@ static void file(struct netboot *b, struct td_http_x *x, const char *rest)
 	}
 	if (fd >= 0)
 		close(fd);
+}
+
+// True when a machine may be its node now. Else it asks again: while somebody renews the node's Lease, a machine runs as that
+// node, and whoever asks has only heard of its id.
+static bool may_be(struct netboot *b, struct td_http_x *x, const char *nonce)
+{
+	char id[TD_NETBOOT_ID + 1] = "";
+	td_auto_machine struct td_netboot_machine m = {0};
+	td_auto_free char *now = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	int64_t lease_ms, wait = 0;
+	pthread_mutex_lock(&b->lock);
+	for (struct pending *p = b->pending; p; p = p->next)
+		if (td_streq(p->nonce, nonce))
+			memcpy(id, p->id, sizeof(id));
+	pthread_mutex_unlock(&b->lock);
+	if (!id[0] || td_netboot_read(b->dir, id, &m, NULL))
+		return true; // it is told what is wrong
+	if (lease_of(b, m.node, &now, &lease_ms, &err)) {
+		td_err("machine %s: %s", id, err.msg);
+		text(x, 503, "the cluster does not say whether the node runs\n");
+		return false;
+	}
+	int64_t at = td_mono_ms(&td_clock_system);
+	pthread_mutex_lock(&b->lock);
+	for (struct pending *p = b->pending; p; p = p->next)
+		if (td_streq(p->nonce, nonce)) {
+			wait = td_pool_boot_wait(p->lease, now, at - p->since, lease_ms);
+			if (!td_streq(p->lease, now)) {
+				free(p->lease);
+				p->lease = now ? td_strdup(now) : NULL;
+				p->since = at;
+			}
+		}
+	pthread_mutex_unlock(&b->lock);
+	if (!wait)
+		return true;
+	td_warn("machine %s asks to be node %s, whose Lease was renewed in the last %d s", id, m.node,
+		(int)(lease_ms / 1000));
+	td_auto_free char *s = td_asprintf("%d", (int)(wait > 5000 ? 5 : wait / 1000 + 1));
+	td_http_add_header(x, "Retry-After", s);
+	text(x, 503, "a machine runs as this node: ask again\n");
+	return false;
 }
 
 // Who has the number of a boot is its machine: that number alone says which one, because everybody there can read what
@@ -211,6 +287,8 @@ static void join(struct netboot *b, struct td_http_x *x)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!b->k)
 		return text(x, 403, "this service gives no tokens: it has no --kubeconfig\n");
+	if (nonce && !may_be(b, x, nonce))
+		return;
 	pthread_mutex_lock(&b->lock);
 	struct pending *p = nonce && key ? take_locked(b, NULL, nonce, td_mono_ms(&td_clock_system)) : NULL;
 	pthread_mutex_unlock(&b->lock);
@@ -220,8 +298,8 @@ static void join(struct netboot *b, struct td_http_x *x)
 	}
 	char id[sizeof(p->id)];
 	memcpy(id, p->id, sizeof(id));
-	td_auto_free char *image = p->image;
-	free(p);
+	td_auto_free char *image = td_steal(p->image);
+	drop(p);
 	if (td_netboot_read(b->dir, id, &m, &err)) {
 		td_warn("%s", err.msg);
 		return text(x, 403, "no such machine\n");
@@ -265,8 +343,7 @@ static void all_gone(struct netboot *b)
 {
 	for (struct pending *p; (p = b->pending);) {
 		b->pending = p->next;
-		free(p->image);
-		free(p);
+		drop(p);
 	}
 	for (struct proven *p; (p = b->proven);) {
 		b->proven = p->next;

@@ -275,6 +275,12 @@ int td_node_main(int argc, char **argv)
 		 TD_OPT_TEXT(&t.machine),
 		 .help = "of token: the machine, as machine-id says there"},
 		{.name = "name", .value = "NODE", TD_OPT_TEXT(&t.name), .help = "of token: the only name it may have"},
+		{.name = "cloud-init",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&t.cloud_init),
+		 .help = "of token, instead of --machine: writes the user-data of a new virtual machine, with the key "
+			 "that "
+			 "it is known by"},
 		{.name = "ttl",
 		 .value = "TIME",
 		 .kind = TD_OPTION_DURATION,
@@ -324,7 +330,8 @@ int td_node_main(int argc, char **argv)
 			 "  tandem node in NAME          that device comes back\n"
 			 "Or lets a new machine join (tandem-join(1)):\n"
 			 "  tandem node machine-id       there: which machine it is\n"
-			 "  tandem node token            a token for one use by --machine alone\n"
+			 "  tandem node token            a token for one use by --machine alone, or\n"
+			 "                               for a virtual machine (--cloud-init)\n"
 			 "  tandem node tokens           those that were made, and what became of them\n"
 			 "  tandem node revoke TOKEN     it is good for nothing any more\n"
 			 "Or machines that run slurmd themselves (tandem-host(1)):\n"

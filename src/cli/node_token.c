@@ -4,12 +4,15 @@
 
 #include "api/names.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/rand.h"
 #include "cli/client.h"
+#include "cli/cloud_init.h"
 #include "cli/machine.h"
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
 #include "http/csr.h"
+#include "http/pki.h"
 #include "kube/csr.h"
 
 #include <stdio.h>
@@ -161,6 +164,53 @@ int td_cli_token_issue(struct td_kube *k, const struct td_cli_token *q, struct t
 	return say(k, made, secret, ret, err);
 }
 
+// Makes a key for a machine that does not exist yet, and its token, and writes what the machine begins with. A token whose
+// file could not be written is good for nothing, because nobody has the key.
+static int for_cloud(struct td_kube *k, const struct td_cli_token *q, struct td_error *err)
+{
+	char id[TD_KEY_ID_LEN];
+	td_auto_free char *key = td_pki_key_new(), *machine = NULL, *text = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_csr_key_id(key, strlen(key), id, err);
+	if (!r) {
+		struct td_cli_token with = *q;
+		with.machine = machine = td_asprintf(TD_CSR_MACHINE "%s", id);
+		r = td_cli_token_issue(k, &with, &j, err);
+	}
+	if (!r) {
+		text = td_cli_cloud_init(td_json_root(j), key);
+		r = td_file_write(q->cloud_init, text, strlen(text), 0600, err);
+		explicit_bzero(text, strlen(text));
+	}
+	explicit_bzero(key, strlen(key));
+	const char *token = j ? td_jstr_or(td_json_root(j), "token", "") : "";
+	td_auto_free char *name = td_strndup(token, j ? TD_CSR_ID_LEN : 0);
+	if (r) {
+		struct td_error lost = TD_ERROR_INIT;
+		if (j)
+			revoke_quietly(k, name, &lost);
+		return r;
+	}
+	if (q->output) {
+		// Without the token itself, which lies in the file.
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+		td_jm_str(d, root, "id", name);
+		td_jm_str(d, root, "file", q->cloud_init);
+		td_jm_str(d, root, "machine", machine);
+		td_jm_str(d, root, "node", q->name);
+		td_jm_str(d, root, "expires", td_jstr(td_json_root(j), "expires"));
+		td_auto(td_json_unref) struct td_json *out = td_json_from_mut(root);
+		td_auto_free char *line = td_json_pretty(td_json_root(out));
+		puts(line);
+		return 0;
+	}
+	printf("%s is the user-data of node %s: boot one virtual machine with it before %s.\n"
+	       "Token %s. `tandem node tokens` tells what became of it.\n",
+	       q->cloud_init, q->name, td_jstr_or(td_json_root(j), "expires", "?"), name);
+	return 0;
+}
+
 static int make(const struct td_cli_token *q)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -174,6 +224,8 @@ static int make(const struct td_cli_token *q)
 		r = td_fail(&err, TD_EXISTS, "node %s is there: with --again it is that machine from now on", q->name);
 	if (r && r != TD_NOT_FOUND)
 		return td_client_failed("node", &err);
+	if (q->cloud_init)
+		return for_cloud(v.kube, q, &err) ? td_client_failed("node", &err) : 0;
 	if (td_cli_token_issue(v.kube, q, &j, &err))
 		return td_client_failed("node", &err);
 	yyjson_val *x = td_json_root(j);
@@ -248,7 +300,10 @@ int td_cli_token_run(const struct td_cli_token *q, const char *verb, const char 
 	if (!strcmp(verb, "revoke"))
 		return id ? revoke(q, id)
 			  : td_command_wrong("node", "revoke which token? `tandem node tokens` lists them");
-	if (!q->machine)
+	if (q->cloud_init && (q->machine || !q->name))
+		return td_command_wrong("node", q->machine ? "--machine: with --cloud-init its key is made here"
+							   : "--cloud-init needs --name NODE, the machine's name");
+	if (!q->machine && !q->cloud_init)
 		return td_command_wrong("node", "token needs --machine ID, which `tandem node machine-id` prints on "
 						"the new machine");
 	if (q->nodeset && !strchr(q->nodeset, '/'))

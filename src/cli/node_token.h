@@ -6,7 +6,8 @@
 struct td_cli_token {
 	struct td_remote remote;
 	const char *machine, *name, *nodeset, *key, *output;
-	struct td_strv labels; // KEY=VALUE
+	const char *cloud_init; // a file to be written for a machine whose key is made here; NULL: none
+	struct td_strv labels;  // KEY=VALUE
 	int ttl_s;
 	bool again;
 };

@@ -477,7 +477,7 @@ static int show(struct td_nodehealth *h, const struct td_object *node, const str
 // ---- operations ----
 
 struct op {
-	const char *id, *action, *device, *program; // point into the annotation's document
+	const char *id, *action, *device, *program, *boot; // point into the annotation's document; boot: see do_once
 	int node;
 	const char *name;
 	bool alone;        // it is about one device of a node whose others work
@@ -672,6 +672,10 @@ static int found_begun(struct td_nodehealth *h, const struct op *x, const yyjson
 
 static int do_once(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
 {
+	// It has booted since it was told to. A node without a disk has lost the record, and would boot for ever.
+	td_auto_free char *boot = h->o.boot(h->o.ctx, x->node);
+	if (td_streq(x->action, "reboot") && x->boot && !td_streq(boot, x->boot))
+		return record(h, x, "done", "", err);
 	int r = record(h, x, NULL, NULL, err);
 	if (r || (r = td_fault_at(err, "health.operation.begun")))
 		return r;
@@ -708,6 +712,7 @@ static int operate(struct td_nodehealth *h, const struct td_object *node, int i,
 			     .action = td_jstr(o, "action"),
 			     .device = td_jstr(o, "device"),
 			     .program = td_jstr(o, "program"),
+			     .boot = td_jstr(o, "boot"),
 			     .alone = td_streq(td_jstr(o, "scope"), "device"),
 			     .gpu = td_jint(o, "gpu", -1),
 			     .parts = td_jstr(o, "parts"),

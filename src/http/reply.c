@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -259,18 +260,36 @@ int td_http_stream_begin(struct td_http_x *x, int status, const char *content_ty
 	return 0;
 }
 
+int td_http_stream_sized(struct td_http_x *x, const char *content_type, uint64_t length, struct td_error *err)
+{
+	if (x->state != TD_X_FRESH)
+		return td_fail(err, TD_INTERNAL, "HTTP stream: the reply was already sent");
+	x->state = TD_X_STREAM;
+	x->sized = true;
+	x->left = length;
+	td_auto_buf struct td_buf b = {0};
+	td_http_reply_head(x, &b, 200, content_type);
+	td_buf_printf(&b, "Content-Length: %" PRIu64 "\r\n\r\n", length);
+	if (td_conn_write(x->c, b.s, b.len, x->s->o.write_ms, NULL) < 0)
+		return td_fail(err, TD_NOT_FOUND, "HTTP stream: the peer is gone");
+	return 0;
+}
+
 int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td_error *err)
 {
 	if (x->state != TD_X_STREAM)
 		return td_fail(err, TD_INTERNAL, "HTTP stream: not begun");
 	if (x->head_only || !n)
 		return 0;
+	if (x->sized && n > x->left)
+		return td_fail(err, TD_INTERNAL, "HTTP stream: it is longer than was said");
 	if (td_conn_peer_gone(x->c))
 		x->c->broken = true;
 
 	int rc;
 	if (!x->chunked) {
 		rc = td_conn_write(x->c, p, n, x->s->o.write_ms, td_http_cancel(x));
+		x->left -= x->sized && rc >= 0 ? n : 0;
 	} else {
 		td_auto_buf struct td_buf b = {0};
 		td_buf_reserve(&b, n + 32);

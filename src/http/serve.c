@@ -182,7 +182,9 @@ static bool conclude(struct td_http_x *x)
 	case TD_X_STREAM:
 		if (x->chunked && !x->head_only && td_conn_write(x->c, "0\r\n\r\n", 5, x->s->o.write_ms, NULL) < 0)
 			return false;
-		return x->keep_alive && (x->chunked || x->head_only);
+		if (x->sized && x->left && !x->head_only)
+			return false; // the reader sees that there should be more
+		return x->keep_alive && (x->chunked || x->sized || x->head_only);
 	case TD_X_PUSH:
 	case TD_X_TAKEN:
 		return false;

@@ -97,6 +97,9 @@ void td_http_send(struct td_http_x *x, int status, const char *content_type, con
 // ---- a streamed reply (chunked) from the handler's thread ----
 // Sends the head. Fails when a reply was already sent or the peer is gone.
 int td_http_stream_begin(struct td_http_x *x, int status, const char *content_type, struct td_error *err);
+// The same with status 200 and a length that is known, for readers that take chunks badly (firmware). A stream that ends
+// before it has so many bytes cuts the connection, and more than that cannot be written.
+int td_http_stream_sized(struct td_http_x *x, const char *content_type, uint64_t length, struct td_error *err);
 // Blocks. Fails when the peer is gone.
 int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td_error *err);
 // What was to come does not: the connection ends without the end of the stream, so that the reader does not take

@@ -57,7 +57,8 @@ struct td_http_x {
 	struct td_buf extra;    // header lines of the reply
 	struct td_strv decoded; // values that td_http_query() handed out
 	enum td_x_state state;
-	bool keep_alive, head_only, chunked;
+	bool keep_alive, head_only, chunked, sized;
+	uint64_t left; // of a stream of known length
 	struct td_http_push_handle *push;
 	struct td_ws *ws;
 };

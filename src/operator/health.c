@@ -279,7 +279,9 @@ static void decide(struct td_op_node *n, bool sure, struct td_pool_health_plan *
 					 .held = td_object_annotation(n->node, TD_ANN_HOLD)};
 	past(n, &f);
 	td_auto_free char *print = td_op_health_print(n->node);
-	f.testing_new = n->policy.test_new && !td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
+	// A node that no NodeSet has has no slurmd to be tested with: its turn comes when one takes it, before slurmd starts.
+	f.testing_new = n->policy.test_new && td_object_annotation(n->node, TD_ANN_SHARE) &&
+			!td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
 	f.breaker = sure && breaker(n);
 	td_op_devices_decide(n, f.breaker, f.resets + f.reboots + f.alone, devices);
 	if (devices->node > f.worst)

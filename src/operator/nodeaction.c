@@ -180,6 +180,8 @@ static char *operation(const struct run *x)
 	td_jm_str(d, root, "program", td_jstr(x->o->root, "spec.program"));
 	if (x->alone)
 		td_jm_str(d, root, "scope", "device");
+	if (x->step == TD_ACT_REBOOT) // of which it is to boot: an agent without a disk has no other memory of it
+		td_jm_str(d, root, "boot", td_jstr(x->o->root, "status.bootID"));
 	if (x->step == TD_ACT_CUT)
 		td_op_cut_operation(d, root, td_jget(x->o->root, "spec"));
 	if (x->alone && x->step == TD_ACT_TEST) {

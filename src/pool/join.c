@@ -75,3 +75,12 @@ void td_pool_join_decide(const struct td_pool_join *f, struct td_pool_join_plan 
 		       node);
 	ret->what = TD_JOIN_RESERVE;
 }
+
+int64_t td_pool_boot_wait(const char *before, const char *now, int64_t unchanged_ms, int64_t lease_ms)
+{
+	if (!now)
+		return 0;
+	if (!before || strcmp(before, now) != 0)
+		return lease_ms;
+	return unchanged_ms < lease_ms ? lease_ms - unchanged_ms : 0;
+}

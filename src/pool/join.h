@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct td_pool_join {
 	// The token: what its record says.
@@ -32,3 +33,8 @@ struct td_pool_join_plan {
 	const char *node; // the name that it is to have; points into cn
 };
 void td_pool_join_decide(const struct td_pool_join *f, struct td_pool_join_plan *ret);
+// How long, in ms, a machine that boots as a node waits for its token until nobody else can be that node: while a kubelet
+// says it by renewing the node's Lease. before, now: the Lease's resourceVersion when the machine began to boot, or when it
+// was seen to change since, and now; NULL: there was none. unchanged_ms: since then, by the clock of who looks. lease_ms:
+// for how long one renewal counts. 0: not at all.
+int64_t td_pool_boot_wait(const char *before, const char *now, int64_t unchanged_ms, int64_t lease_ms);

@@ -44,6 +44,14 @@ static void handler(struct td_http_x *x, void *ctx)
 		for (int i = 0; i < 100; i++)
 			if (td_http_stream_write(x, "0123456789", 10, &err) < 0)
 				return;
+	} else if (td_streq(p, "/sized") || td_streq(p, "/short")) {
+		if (td_http_stream_sized(x, "text/plain", 10, NULL) < 0)
+			return;
+		td_http_stream_write(x, "01234", 5, NULL);
+		if (td_streq(p, "/sized")) {
+			td_http_stream_write(x, "XXXXXX", 6, NULL); // more than was said: nothing of it
+			td_http_stream_write(x, "56789", 5, NULL);
+		}
 	} else if (td_streq(p, "/hang")) { // waits until the peer is gone
 		td_cancel_fire(entered);
 		if (td_cancel_wait(td_http_cancel(x), 10000) == TD_CANCELLED && left)
@@ -625,6 +633,18 @@ static void test_keep_alive(void **state)
 	const char *a = strstr(r.in.s, "first"), *b = strstr(r.in.s, "second"), *c = strstr(r.in.s, "\r\n0\r\n\r\n"),
 		   *d = strstr(r.in.s, "third");
 	assert_true(a && b && c && d && a < b && b < c && c < d);
+	raw_close(&r);
+
+	// A stream whose length is said leaves the connection as it is; one that ends before it cuts it.
+	raw_open(&r, s.port, false);
+	raw_puts(&r, "HEAD /sized HTTP/1.1\r\nHost: x\r\n\r\nGET /sized HTTP/1.1\r\nHost: x\r\n\r\n"
+		     "GET /short HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(raw_to_end(&r));
+	assert_non_null(strstr(r.in.s, "Content-Length: 10\r\n\r\nHTTP/1.1 200"));
+	assert_non_null(strstr(r.in.s, "Content-Length: 10\r\n\r\n0123456789HTTP/1.1 200"));
+	assert_null(strstr(r.in.s, "chunked"));
+	assert_null(strstr(r.in.s, "204 No Content"));
+	assert_int_equal(strcmp(r.in.s + r.in.len - 9, "\r\n\r\n01234"), 0);
 	raw_close(&r);
 
 	raw_open(&r, s.port, false);

@@ -92,8 +92,20 @@ static void test_crash_and_again(void **state)
 	decides(f, TD_JOIN_RESERVE, NULL);
 }
 
+// A machine that boots is a node only when nobody has renewed the node's Lease for as long as one renewal counts.
+static void test_a_node_that_runs_is_nobody_elses(void **state)
+{
+	assert_int_equal(td_pool_boot_wait(NULL, NULL, 0, 40), 0);  // a new node
+	assert_int_equal(td_pool_boot_wait("7", NULL, 0, 40), 0);   // it was deleted
+	assert_int_equal(td_pool_boot_wait("7", "8", 99, 40), 40);  // renewed since
+	assert_int_equal(td_pool_boot_wait(NULL, "8", 99, 40), 40); // it came since
+	assert_int_equal(td_pool_boot_wait("7", "7", 30, 40), 10);
+	assert_int_equal(td_pool_boot_wait("7", "7", 40, 40), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_crash_and_again)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_crash_and_again),
+				       cmocka_unit_test(test_a_node_that_runs_is_nobody_elses)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
