@@ -127,11 +127,31 @@ class Channel:
             self.add("pip", wheel.split("-")[1], {f"site-packages/{n}": z.read(n) for n in z.namelist()}, needs=["python >=3"], python=True)
 
 
-def tool():
-    """A directory that has the solver's wheel, which is fetched once on a machine by the hash that the program itself wants."""
+def program():
     spec = importlib.util.spec_from_file_location("conda_program", PROGRAM)
     conda = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conda)
+    return conda
+
+
+def installed():
+    """The solver as conda.py would have left it in .tool, unpacked once on a machine: that it fetches it by itself is shown in the pool."""
+    (file,) = tool().glob("*.whl")
+    place = CACHE / f"conda-site-{file.stem}"
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="conda-new-") as new:
+            os.chmod(new, 0o755)
+            with zipfile.ZipFile(file) as z:
+                z.extractall(f"{new}/site")
+            subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", f"{new}/site"], check=True, timeout=600)
+            with contextlib.suppress(OSError):  # another worker was first
+                os.rename(f"{new}/site", place)
+    return place
+
+
+def tool():
+    """A directory that has the solver's wheel, which is fetched once on a machine by the hash that the program itself wants."""
+    conda = program()
     place = CACHE / f"conda-{conda.TOOL}-{conda.VERSION}"
     if not place.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -154,7 +174,9 @@ class Site:
         self.channels, self.home, self.asked, self.hold = str(directory / "channels"), str(directory / "home"), [], {}
         for d in (".want", ".made", ".log"):
             os.makedirs(f"{self.home}/tandem/envs/{d}")
-        self.envs, site = f"{self.home}/tandem/envs", self
+        self.envs, site, conda = f"{self.home}/tandem/envs", self, program()
+        os.mkdir(f"{self.envs}/.tool")
+        os.symlink(installed(), f"{self.envs}/.tool/{conda.TOOL}-{conda.VERSION}-{os.uname().machine}")
 
         class Handler(http.server.SimpleHTTPRequestHandler):
             def __init__(self, *a):

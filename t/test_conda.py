@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from condas import HOLDER, Channel, Site, tool
+from condas import HOLDER, Channel, Site, program, tool
 from harness import ROOT, wait_for
 from laptop import Laptop
 from wheels import wheel
@@ -76,9 +76,21 @@ def test_what_is_asked_for_is_solved_installed_and_closed(site):
 def test_channels_count_in_their_order_and_by_name(site):
     assert site.make("first", "channel: other", "channel: lab", "bare")[0] == 0
     assert site.run("first", "bare").stdout == "bare of another channel\n"
+    # Another making may unpack one now, and its files are as old as their maker says. What is shared stays in any case.
+    cache, conda = f"{site.envs}/.cache/packages", program()
+    for name in ("comes", "shared"):
+        os.makedirs(f"{cache}/{name}/info")
+        with open(f"{cache}/{name}/info/index.json", "w"):
+            os.utime(f"{cache}/{name}/info/index.json", (1, 1))
+    os.link(f"{cache}/shared/info/index.json", f"{site.home}/user")
     code, said = site.make("named", "channel: other", f"channel: {site.url}/lab", "lab::bare")
     assert code == 0, said
     assert site.run("named", "bare").stdout == "bare speaks\n"
+    assert {"comes", "shared"} <= set(os.listdir(cache))
+    conda.CACHE_DAYS = -1
+    conda.tidy(cache)
+    assert "comes" not in os.listdir(cache) and "shared" in os.listdir(cache)
+    assert conda.hidden("fetching (https://me:pw@h/t/token/lab/x) and http://h/t/other: failed") == "fetching (https://h/t/…/lab/x) and http://h/t/… failed"
 
 
 @pytest.mark.feature("E2.1")

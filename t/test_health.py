@@ -230,11 +230,22 @@ def test_the_operator_and_the_agent_die_in_the_middle(pool):
         assert log.count(f"begins (operation {a['metadata']['uid']})") <= 1
 
 
+def gapless(pool):
+    """A question: has the bridge read Slurm's nodes for so long that it knows which have failed lately? (src/bridge/again.c, NEAR_MS.) A pool that has just come up has not."""
+    since = [time.monotonic()]
+
+    def ask():
+        if pool.bridge_metric("tandem_bridge_view_age_seconds") > 2:
+            since[0] = time.monotonic()
+        return time.monotonic() - since[0] > 6
+    return ask
+
+
 @pytest.mark.feature("B4.1", "B6.2", "B5.7")
 def test_jobs_on_a_sick_node_start_elsewhere(pool):
     """With jobsEndAfterSeconds nobody waits for a job that hangs on a dead GPU: it is requeued, and
     goes on on another node from its checkpoint, soon. The job is docs/researcher.md's sample."""
-    before = uids(pool)
+    before, sees = uids(pool), gapless(pool)
     pool.kubectl("apply", "-f", "-", input=policy(attempts=50, jobsEndAfterSeconds=0))
     script = SAMPLE.read_text().replace("= 1000, 0.0, 20, 2", "= 10**6, 0.05, 5, 2")  # STEPS, SECONDS, SAVE_EVERY, KEEP
     filler = pool.sbatch("--gres=gpu:8", "-w", "n0")  # so that the job begins on the other node
@@ -245,6 +256,7 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     saved = lambda: [int(n) for n in re.findall(r"step (\d+): .*, saved", out())]
     wait_for("it computes, and saves", lambda: len(saved()) > 1)
     pool.shell("scancel", filler)
+    wait_for("the bridge sees the nodes", sees)
     begun = time.time()
     pool.cmd("fault", NODE, "gpu1", "xid=79", "--cure", "clear")  # the node does not come back before
     first, again = wait_for("it goes on", lambda: len(r := runs()) == 2 and r)

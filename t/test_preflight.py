@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -48,8 +49,9 @@ def test_a_job_starts_elsewhere_by_itself(pool):
     filler = full(pool)
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
     job = pool.sbatch("--requeue", "--gres=gpu:1", script="#!/bin/sh\necho $SLURMD_NODENAME >>/home/ran\nexec sleep 100000\n")
-    wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and j.get("Restarts") == "1")
-    wait_for("it says why", lambda: pool.admin_comment(job).startswith(f"tandem: pre-flight failed 1 time, on {SICK}: devices 0 of {SICK} fail their test"))
+    wait_for("it is queued again", lambda: (j := pool.job(job)).get("JobState") == "PENDING" and int(j.get("Restarts", 0)) >= 1)
+    # Once, or again where a busy machine drained the node later than the job came to it a second time.
+    wait_for("it says why", lambda: re.match(rf"tandem: pre-flight failed (1 time|\d+ times), on {SICK}: devices 0 of {SICK} fail their test", pool.admin_comment(job)))
     pool.shell("scancel", filler)
     wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING", 60)
     wait_for("it ran where it should", lambda: pool.shell("cat", "/home/ran", check=False).split() == [WELL])

@@ -286,8 +286,12 @@ int td_ship_send(struct td_ship *s, struct td_client *c, long long *ret_sent, st
 		all += v[i]->size;
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < lacks; i++) {
-		if ((r = pack(s, v[i], &b, err)))
+		if ((r = pack(s, v[i], &b, err))) {
+			// It changed, or what was remembered of it is wrong: then it would be so for ever.
+			if (s->seen)
+				td_ship_seen_drop(s->seen);
 			return r;
+		}
 		if (b.len < PACK && i + 1 < lacks)
 			continue;
 		if ((r = put(c, &b, err)))

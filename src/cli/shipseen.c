@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <uthash.h>
 
@@ -151,6 +152,14 @@ void td_ship_seen_add(struct td_ship_seen *s, const char *path, const struct sta
 	td_buf_printf(&s->out, "%zu %zu %s\n", n, strlen(path), path);
 	td_buf_add(&s->out, hashes, n * HASH);
 	td_buf_putc(&s->out, '\n');
+}
+
+void td_ship_seen_drop(struct td_ship_seen *s)
+{
+	if (s->place)
+		unlink(s->place);
+	free(s->place);
+	s->place = NULL;
 }
 
 void td_ship_seen_keep(struct td_ship_seen *s)

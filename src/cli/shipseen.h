@@ -23,5 +23,7 @@ TD_DEFINE_AUTO(struct td_ship_seen *, td_ship_seen_free)
 const char *td_ship_seen_find(const struct td_ship_seen *s, const char *path, const struct stat *st, size_t *ret_n);
 // The file has these chunks, "HASHHASH…", as it was with st. What is not said again is forgotten.
 void td_ship_seen_add(struct td_ship_seen *s, const char *path, const struct stat *st, const char *hashes, size_t n);
+// Something in it turned out to be wrong: nothing is believed, and nothing kept.
+void td_ship_seen_drop(struct td_ship_seen *s);
 // Keeps what was added. Nothing is said when that fails: the next command reads all.
 void td_ship_seen_keep(struct td_ship_seen *s);

@@ -154,8 +154,6 @@ int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	struct td_gate_node *n = &g->node[node];
 	struct td_gate_table *t = td_malloc(sizeof(*t));
 	int r = 0;
-	if (g->o.arrives)
-		g->o.arrives(g->o.ctx, node);
 	pthread_mutex_lock(&n->writer);
 	pthread_mutex_lock(&n->mu);
 	td_gate_copy(t, &n->table);
@@ -167,6 +165,8 @@ int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	}
 	pthread_mutex_unlock(&n->writer);
 	free(t);
+	if (g->o.arrives)
+		g->o.arrives(g->o.ctx, node);
 	return r;
 }
 
@@ -193,6 +193,10 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		return td_fail(err, TD_CONFLICT,
 			       "the devices went on to another holder: the grant of job %lld has ended",
 			       (long long)h->job);
+	// A test that begins from now on sees the claim in the table.
+	if (g->o.arrives && !g->o.arrives(g->o.ctx, node))
+		return td_fail(err, TD_THROTTLED, "devices of %s: the test of the idle node has not ended",
+			       td_gate_node_name(g, node));
 
 	for (int i = 0; i < k; i++) {
 		char why[160] = "";
@@ -304,8 +308,6 @@ static int share_of(struct td_gate *g, int node, uint64_t mask, const struct td_
 
 static int take(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
-	if (g->o.arrives)
-		g->o.arrives(g->o.ctx, node);
 	return (h->share ? claim_share : claim)(g, node, mask, h, err);
 }
 

@@ -78,9 +78,10 @@ struct td_gate_opts {
 	// A request of the test of several nodes or about jobs that hang (td_gate_several). NULL: there is none.
 	int (*several)(void *ctx, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		       struct td_error *err);
-	// Somebody claims devices of the node, or is found to have them. Called without a lock held, before that counts. NULL:
-	// nobody wants to know.
-	void (*arrives)(void *ctx, int node);
+	// Somebody has claimed devices of the node, begins a task there, or is found to have them. Called without a lock held,
+	// when the table has it and before he is let in. False: a test of the node still goes on, so he waits. NULL: nobody
+	// wants to know.
+	bool (*arrives)(void *ctx, int node);
 };
 // Loads the tables. The caller frees *ret with td_gate_free.
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err);

@@ -114,10 +114,10 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 	return true;
 }
 
-static void arrives(void *ctx, int node)
+static bool arrives(void *ctx, int node)
 {
 	struct td_gate_agent *a = ctx;
-	td_nodehealth_arrives(a->health, node);
+	return td_nodehealth_arrives(a->health, node);
 }
 
 static void late(void *ctx, int node)

@@ -143,10 +143,9 @@ void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object
 		td_queue_add(h->queue, now->name);
 }
 
-void td_nodehealth_arrives(struct td_nodehealth *h, int node)
+bool td_nodehealth_arrives(struct td_nodehealth *h, int node)
 {
-	if (h && h->probes)
-		td_gate_probes_arrive(h->probes, node);
+	return !h || !h->probes || td_gate_probes_arrive(h->probes, node);
 }
 
 bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret)

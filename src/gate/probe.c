@@ -12,10 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARRIVE_MS = 2000, MEMORY_MS = 200, MORE_MS = 20000, MOST_MS = 600000 };
+enum { ARRIVE_MS = 2000, BESIDE_MS = 3000, MEMORY_MS = 200, MORE_MS = 20000, MOST_MS = 600000 };
 
 struct probe_node {
 	atomic_bool running;
+	atomic_llong arrived_ms; // mono: somebody came last
+	bool seen;               // of the informer's thread
 	struct td_cancel *cancel;
 	char id[64]; // of the one that was begun last
 };
@@ -63,6 +65,8 @@ struct td_gate_probes *td_gate_probes_new(const struct td_gate_probes_opts *o)
 	pthread_condattr_t a;
 	p->o = *o;
 	p->node = td_calloc((size_t)o->n, sizeof(*p->node));
+	for (int i = 0; i < o->n; i++)
+		atomic_init(&p->node[i].arrived_ms, td_mono_ms(o->clock) - BESIDE_MS);
 	pthread_mutex_init(&p->mu, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
@@ -110,6 +114,8 @@ static uint64_t free_devices(struct td_gate_probes *p, int node)
 static const char *measure(struct probe_run *x, struct td_preflight_figures *f, char *why, size_t n)
 {
 	struct td_error e = TD_ERROR_INIT;
+	if (td_cancelled(x->cancel))
+		return "ended";
 	const struct td_preflight_probe q = {
 		.node = x->node, .mask = free_devices(x->p, x->node), .ms = x->ms, .limit_ms = x->ms + MORE_MS};
 	int r = q.mask ? td_preflight_probe(x->p->o.preflight, &q, x->cancel, f, why, n, &e) : 0;
@@ -189,7 +195,8 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-static void begin(struct td_gate_probes *p, int node, const char *id, int64_t ms)
+// over: it has been ended before it began, and says so.
+static void begin(struct td_gate_probes *p, int node, const char *id, int64_t ms, bool over)
 {
 	struct probe_node *n = &p->node[node];
 	pthread_mutex_lock(&p->mu);
@@ -199,6 +206,8 @@ static void begin(struct td_gate_probes *p, int node, const char *id, int64_t ms
 		struct probe_run *x = td_calloc(1, sizeof(*x));
 		td_cancel_unref(n->cancel);
 		n->cancel = td_cancel_new();
+		if (over)
+			td_cancel_fire(n->cancel);
 		*x = (struct probe_run){p, node, td_cancel_ref(n->cancel), "", ms};
 		snprintf(x->id, sizeof(x->id), "%s", id);
 		snprintf(n->id, sizeof(n->id), "%s", id);
@@ -230,12 +239,13 @@ void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_
 	static const char *const not[] = {TD_ANN_HOLD, TD_ANN_SLURM_STATE, TD_ANN_SLURM_USE, TD_ANN_SLURM_JOBS};
 	const char *text = td_object_annotation(now, TD_ANN_PROBE), *said = td_object_annotation(now, TD_ANN_PROBED);
 	td_auto(td_json_unref) struct td_json *j = NULL, *k = NULL;
+	struct probe_node *n = &p->node[node];
+	// What was asked of the agent before this one, or came as somebody did, would come too late.
+	bool over = !n->seen || td_mono_ms(p->o.clock) - atomic_load(&n->arrived_ms) < BESIDE_MS;
+	n->seen = true;
 	for (size_t i = 0; i < TD_LEN(not); i++)
-		if (td_object_annotation(now, not[i])) {
-			end(p, node);
-			return;
-		}
-	if (!text) // it is not wanted any more
+		over |= td_object_annotation(now, not[i]) != NULL;
+	if (!text || over) // it is not wanted any more
 		end(p, node);
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))
 		return;
@@ -244,14 +254,15 @@ void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_
 	if (!id || !*id || strlen(id) >= sizeof(p->node[0].id) ||
 	    (said && !td_json_parse(said, strlen(said), &k, NULL) && td_streq(td_jstr(td_json_root(k), "id"), id)))
 		return;
-	begin(p, node, id, ms < 1 ? 1 : ms > MOST_MS ? MOST_MS : ms);
+	begin(p, node, id, ms < 1 ? 1 : ms > MOST_MS ? MOST_MS : ms, over);
 }
 
-void td_gate_probes_arrive(struct td_gate_probes *p, int node)
+bool td_gate_probes_arrive(struct td_gate_probes *p, int node)
 {
 	struct probe_node *n = &p->node[node];
+	atomic_store(&n->arrived_ms, td_mono_ms(p->o.clock));
 	if (!atomic_load(&n->running)) // as nearly always
-		return;
+		return true;
 	struct timespec until;
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += ARRIVE_MS / 1000;
@@ -263,5 +274,7 @@ void td_gate_probes_arrive(struct td_gate_probes *p, int node)
 			td_warn("node %s: its test did not end at once", p->o.names[node]);
 			break;
 		}
+	bool over = !atomic_load(&n->running);
 	pthread_mutex_unlock(&p->mu);
+	return over;
 }

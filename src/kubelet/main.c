@@ -234,10 +234,10 @@ static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_
 	return false;
 }
 
-static void arrives(void *ctx, int node)
+static bool arrives(void *ctx, int node)
 {
 	struct td_kubelet *a = ctx;
-	td_nodehealth_arrives(a->health, node);
+	return td_nodehealth_arrives(a->health, node);
 }
 
 static void late(void *ctx, int node)

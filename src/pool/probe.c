@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { HOUR_MS = 3600000, SOON_MS = 1000, LATER_MS = 30000 };
+enum { HOUR_MS = 3600000, SOON_MS = 1000, LATER_MS = 30000, MANY_MS = 500 };
 
 struct probe_due {
 	size_t i;
@@ -48,6 +48,8 @@ size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_po
 		ret[begun++] = due[k].i;
 		spent += r->each_ms;
 	}
-	*again_ms = running || begun || n_due ? SOON_MS : next < SOON_MS ? SOON_MS : next;
+	// Each look goes through all nodes. Who waits for the budget of the hour alone needs none soon, and many nodes fewer.
+	const int64_t soon = SOON_MS + (int64_t)(n / 1000) * MANY_MS;
+	*again_ms = running || begun ? soon : n_due ? LATER_MS : next < soon ? soon : next;
 	return begun;
 }

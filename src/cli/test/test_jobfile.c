@@ -257,6 +257,11 @@ static void what_did_not_change_is_not_read_again(void **state)
 	}
 	assert_int_equal(td_file_write(file, "tandem files 1\n1 1 1 1 1 1 99999999999999 1 a\n", 45, 0600, NULL), 0);
 	assert_int_equal(reads(dir, &clock), 3);
+	// One that is wrong goes: else no try to submit would come through.
+	td_auto(td_ship_seen_free) struct td_ship_seen *wrong = td_ship_seen_new(dir, &clock.clock);
+	td_ship_seen_drop(wrong);
+	td_ship_seen_keep(wrong);
+	assert_int_equal(reads(dir, &clock), 3);
 	unsetenv("XDG_CACHE_HOME");
 	assert_int_equal(td_rm_rf(dir, NULL), 0);
 	assert_int_equal(td_rm_rf(cache, NULL), 0);

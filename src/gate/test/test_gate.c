@@ -267,6 +267,8 @@ struct world {
 	pthread_mutex_t mu;
 	int64_t busy_job; // 0: nobody
 	int superseded, late;
+	struct td_holder comes;
+	int arrived, tests; // how often a test of the idle node still goes on
 };
 
 static bool busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
@@ -559,9 +561,41 @@ static void test_a_table_that_cannot_be_written_is_tried_again(void **state)
 	assert_true(td_gate_may_start(w->g, 0, 0x3, &a));
 }
 
+static bool arrives(void *ctx, int node)
+{
+	struct world *w = ctx;
+	w->arrived++;
+	assert_true(
+		td_gate_may_start(w->g, 0, 0x3, &w->comes)); // a test that begins now sees that the devices are taken
+	return w->tests-- <= 0;
+}
+
+static void nobody_is_let_in_beside_a_test_of_the_idle_node(void **state)
+{
+	struct world *w = *state;
+	struct td_error e = TD_ERROR_INIT;
+	td_gate_free(w->g);
+	struct td_gate_opts o = {w->dir, &w->node, 1, 8,    &td_clock_system,  busy, superseded,
+				 late,   NULL,     w, NULL, .arrives = arrives};
+	assert_int_equal(td_gate_new(&o, &w->g, NULL), 0);
+	w->comes = native(1, 10);
+	w->tests = 1;
+	assert_int_equal(td_gate_try(w->g, 0, 0x3, &w->comes, &e), TD_THROTTLED);
+	assert_non_null(strstr(e.msg, "the test of the idle node has not ended"));
+	w->tests = 2;
+	assert_int_equal(
+		td_gate_acquire(w->g, 0, 0x3, &w->comes, &(struct td_gate_wait){20000, NULL, NULL}, NULL, NULL), 0);
+	assert_int_equal(w->arrived, 4);
+	w->tests = 1;
+	assert_int_equal(td_gate_check(w->g, 0, 0, &w->comes, &(struct td_gate_wait){20000, NULL, NULL}, NULL, NULL),
+			 0);
+	assert_int_equal(w->arrived, 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(nobody_is_let_in_beside_a_test_of_the_idle_node, setup, teardown),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_table_supersede),
 		cmocka_unit_test(test_table_same_job),

@@ -21,7 +21,6 @@ import stat
 import subprocess
 import sys
 import time
-import urllib.parse
 import venv
 
 # Who solves and installs: one file of Python's index for each architecture, the same for every Python from 3.10 on.
@@ -98,10 +97,9 @@ def read(path):
     return channels, specs, pips
 
 
-def hidden(url):
-    """An address without a password or a token in it."""
-    p = urllib.parse.urlsplit(url)
-    return re.sub(r"/t/[^/]+/", "/t/…/", p._replace(netloc=p.netloc.rpartition("@")[2]).geturl())
+def hidden(text):
+    """An address, or words with some, without a password or a token in it."""
+    return re.sub(r"/t/[^/\s]+", "/t/…", re.sub(r"://[^/\s]*@", "://", text))
 
 
 class Solver:
@@ -161,7 +159,7 @@ class Solver:
             raise self.unreached(str(e), where) from None
 
     def unsolved(self, text, said):
-        print(text, flush=True)
+        print(hidden(text), flush=True)
         lines, branches = [s for s in text.removeprefix("Cannot solve the request because of: ").splitlines() if s.strip()], []
         for s in lines:
             if not branches or s[0] in "├└":  # what lies deeper belongs to the one before
@@ -175,11 +173,11 @@ class Solver:
         return Wrong(*branches, f"The channels are {said}, for {self.subdir} and noarch" + (f", with CUDA {os.environ['TANDEM_CUDA']}." if os.environ.get("TANDEM_CUDA") else ", without CUDA."))
 
     def unreached(self, text, where):
-        print(text, flush=True)
+        print(hidden(text), flush=True)
         at = next((c for c in where if c.base_url in text), None)
         why = [s.removeprefix("Caused by: ") for s in text.splitlines() if s.strip()]
         if not at:
-            return Wrong("The channels could not be read:", *why[-2:])
+            return Wrong("The channels could not be read:", *map(hidden, why[-2:]))
         return Wrong(f"Channel {self.names[at.base_url]} cannot be read at {hidden(at.base_url)}: {hidden(why[-1])}",
                      "A mirror: an administrator names it in spec.environments.condaMirror, and you by its whole address under \"channels\" (with nodefaults: without the site's channels).",
                      "Where it asks for a name: ~/.rattler/credentials.json on the cluster.")
@@ -204,7 +202,7 @@ class Solver:
         try:
             asyncio.run(self.r.install(records, tree, cache_dir=f"{self.top}/.cache/packages", client=self.client, execute_link_scripts=True, show_progress=False))
         except Exception as e:
-            print(e, flush=True)
+            print(hidden(str(e)), flush=True)
             raise Wrong("A package could not be fetched or installed:", *[hidden(s.removeprefix("Caused by: ")) for s in str(e).splitlines() if s.strip()][-2:]) from None
 
 
@@ -267,7 +265,7 @@ def tidy(cache):
     """A package that no environment shares and that nobody asked for in a while goes. Where files cannot be shared, all are such."""
     for package in glob.glob(f"{cache}/*/info/index.json"):
         st, at = os.stat(package), os.path.dirname(os.path.dirname(package))
-        if st.st_mtime > time.time() - CACHE_DAYS * 86400:
+        if st.st_ctime > time.time() - CACHE_DAYS * 86400:  # when it came: the other time is what its maker says
             continue
         if all(os.lstat(os.path.join(d, f)).st_nlink == 1 for d, _, files in os.walk(at) for f in files):
             remove(at)

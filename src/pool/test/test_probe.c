@@ -43,6 +43,7 @@ static void the_budget_of_an_hour_holds(void **state)
 	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 3);
 	v[0] = (struct td_pool_probe_node){true, false, NOW - 60000, 2500}; // a minute ago
 	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 0);
+	assert_int_equal(again, 30000);
 	v[0].last_ms = NOW - HOUR; // longer ago than an hour
 	assert_int_equal(td_pool_probe_next(&r, v, 20, NOW, who, &again), 3);
 	v[1].running = true;
@@ -61,6 +62,11 @@ static void it_is_asked_again_when_the_next_one_is_due(void **state)
 	assert_int_equal(again, 5000);
 	assert_int_equal(td_pool_probe_next(&rule, v, 0, NOW, who, &again), 0);
 	assert_int_equal(again, 30000);
+	static struct td_pool_probe_node many[10000];
+	static size_t those[10000];
+	many[0].running = true;
+	assert_int_equal(td_pool_probe_next(&rule, many, 10000, NOW, those, &again), 0);
+	assert_int_equal(again, 6000);
 }
 
 static void what_is_too_little_follows_from_the_median_of_the_others(void **state)
