@@ -355,7 +355,7 @@ static void packet(uint32_t id, unsigned interface, const uint8_t *p, size_t n)
 	size_t n_data;
 	uint32_t owner, from;
 	if (!td_firewall_packet(p, n, &f, &data, &n_data)) {
-		judge(id, 0);
+		judge(id, td_firewall_fragment(p, n) ? FIREWALL_OK : 0);
 		return;
 	}
 	if (f.proto == IPPROTO_UDP && f.to.port == FIREWALL_PORT) {
@@ -524,6 +524,8 @@ int td_standin_firewall(int argc, char **argv)
 		}
 	}
 	int bad = rules();
+	if (!bad && !td_firewall_jobs_close(w.jobs))
+		bad = 1;
 	if (bad || rules_only)
 		return bad;
 	sigset_t end;
