@@ -501,7 +501,7 @@ static int commit(const struct rules_batch *x)
 			e = errno;
 			break;
 		}
-		for (struct nlmsghdr *h = (void *)buf; e < 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (void *)buf; e < 0 && NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_type != NLMSG_ERROR)
 				continue;
 			int r = -((const struct nlmsgerr *)NLMSG_DATA(h))->error;
