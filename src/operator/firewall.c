@@ -37,6 +37,7 @@ int td_op_firewall(yyjson_mut_doc *d, yyjson_mut_val *spec, const struct td_op_f
 	arguments(over, c, f->cluster, f->jobs);
 	if (f->jobs) {
 		td_op_put(over, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "jobs"));
+		td_op_put(over, td_jm_get(o, "rules.volumeMounts"), NULL, td_jm_get(o, "jobs")); // it closes them
 		td_op_put(over, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "spool"));
 		td_op_put(d, td_jm_get(spec, "containers.[0].volumeMounts"), NULL, td_jm_get(o, "jobs"));
 		td_op_put(d, volumes, NULL, td_jm_get(o, "jobsVolume"));

@@ -95,7 +95,7 @@ static bool acknowledged(void)
 		if (n < 0)
 			return false;
 		const struct nlmsghdr *h = (const void *)buf;
-		if (!NLMSG_OK(h, (size_t)n) || h->nlmsg_type != NLMSG_ERROR)
+		if (!NLMSG_OK(h, n) || h->nlmsg_type != NLMSG_ERROR)
 			continue; // a packet that waited already comes again: its sender sends it again
 		errno = -((const struct nlmsgerr *)NLMSG_DATA(h))->error;
 		return !errno;
@@ -355,7 +355,7 @@ static void packet(uint32_t id, unsigned interface, const uint8_t *p, size_t n)
 	size_t n_data;
 	uint32_t owner, from;
 	if (!td_firewall_packet(p, n, &f, &data, &n_data)) {
-		judge(id, 0);
+		judge(id, td_firewall_fragment(p, n) ? FIREWALL_OK : 0);
 		return;
 	}
 	if (f.proto == IPPROTO_UDP && f.to.port == FIREWALL_PORT) {
@@ -430,7 +430,8 @@ static bool read_queue(void)
 		ssize_t n = recv(w.queue, buf, sizeof(buf), MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
-		for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
+		// n has a sign: a packet's length is padded for the next message, and what lies there is an older packet.
+		for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n))
 			if (h->nlmsg_type == (NFNL_SUBSYS_QUEUE << 8 | NFQNL_MSG_PACKET) &&
 			    h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct nfgenmsg)))
 				queued(h);
@@ -524,6 +525,8 @@ int td_standin_firewall(int argc, char **argv)
 		}
 	}
 	int bad = rules();
+	if (!bad && !td_firewall_jobs_close(w.jobs))
+		bad = 1;
 	if (bad || rules_only)
 		return bad;
 	sigset_t end;

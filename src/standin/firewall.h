@@ -50,6 +50,9 @@ struct firewall_flow {
 // Reads an IPv4 or IPv6 packet with its TCP or UDP header. *ret_data, *ret_n: what a datagram holds, as far as it was
 // copied. False: it is none of these, or is not all there.
 bool td_firewall_packet(const uint8_t *p, size_t n, struct firewall_flow *ret, const uint8_t **ret_data, size_t *ret_n);
+// Is it a later fragment (IPv6; those of IPv4 have been put together)? It is nothing without the first one, which has the
+// ports and is judged.
+bool td_firewall_fragment(const uint8_t *p, size_t n);
 
 struct firewall_message {
 	bool answer;
@@ -93,6 +96,9 @@ enum firewall_whose td_firewall_sender(int diag, const struct firewall_flow *f, 
 
 // ---- firewall_jobs.c ----
 #define FIREWALL_JOBS "/run/tandem-network"
+// Lets nobody but its owner, root, write into the directory, which is anybody's when the kubelet makes it, and where jobs
+// see it. Before slurmd runs. False: it could not, and why is on stderr. No directory is well.
+bool td_firewall_jobs_close(const char *jobs);
 // Called by Slurm's Prolog: writes whose the job is and for which account, where there is a directory FIREWALL_JOBS.
 // False: it could not, and why is on stderr.
 bool td_firewall_job(const char *job, const char *uid, const char *account);

@@ -14,6 +14,15 @@
 
 enum { JOBS_MAX = 4096, OLD_S = 3600 };
 
+bool td_firewall_jobs_close(const char *jobs)
+{
+	if (!chmod(jobs, 0755) || errno == ENOENT)
+		return true;
+	fprintf(stderr, "tandem firewall: %s: %s: any user could say there for which account he has a job\n", jobs,
+		strerror(errno));
+	return false;
+}
+
 bool td_firewall_job(const char *job, const char *uid, const char *account)
 {
 	char path[512], next[520], text[256];
@@ -22,7 +31,8 @@ bool td_firewall_job(const char *job, const char *uid, const char *account)
 	snprintf(path, sizeof(path), FIREWALL_JOBS "/%s", job);
 	snprintf(next, sizeof(next), "%s.new", path);
 	int n = snprintf(text, sizeof(text), "%s %s\n", uid, account), fd, e = 0;
-	fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	unlink(next); // of a Prolog that ended half way
+	fd = open(next, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || n < 0 || (size_t)n >= sizeof(text) || write(fd, text, (size_t)n) != n)
 		e = errno ? errno : EINVAL;
 	if (fd >= 0 && close(fd) && !e)
@@ -91,7 +101,8 @@ static void add(void *ctx, const struct job_said *s)
 	struct jobs_wanted *w = ctx;
 	char text[256];
 	int fd = s->lives ? openat(s->dir, s->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	struct stat st;
+	ssize_t n = fd < 0 || fstat(fd, &st) || st.st_uid != geteuid() ? -1 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
 	if (n <= 0)

@@ -95,7 +95,7 @@ static struct owner_found tcp(int fd, const struct firewall_end *here, const str
 			continue;
 		if (n < 0)
 			return r;
-		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_seq != number)
 				continue; // of a question that was given up
 			if (h->nlmsg_type == NLMSG_ERROR) {
@@ -130,7 +130,7 @@ static bool udp_family(int fd, int family, const struct firewall_end *here, cons
 			continue;
 		if (n < 0)
 			return false;
-		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_seq != number)
 				continue;
 			if (h->nlmsg_type == NLMSG_DONE)

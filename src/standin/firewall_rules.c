@@ -1,12 +1,13 @@
 // The firewall's rules: one table of nf_tables, written through nfnetlink in one transaction. As `nft list` would show it:
 //
-//   set flow4 { type ipv4_addr . inet_service . inet_service; size 262144; timeout 30s }  # theirs, their port, ours
+//   set flow4 { type ipv4_addr . inet_service . ipv4_addr . inet_service; size 262144; timeout }  # they, their port; we, ours
 //   set flow6 { the same of ipv6_addr }
+//   set theirs4, theirs6 { the same }  # flows that they began
 //   chain in { type filter hook input priority 10  # after policies of this network: who is none of its gets no word of ours
 //     meta mark NO meta l4proto tcp reject with tcp reset
 //     meta mark NO reject with icmpx port-unreachable
-//     meta mark OK meta l4proto udp meta nfproto ipv4 update @flow4 { ip saddr . udp sport . udp dport timeout 10s }
-//     … and ipv6
+//     meta mark OK meta l4proto udp meta nfproto ipv4 update @flow4 { ip saddr . udp sport . ip daddr . udp dport timeout 10s }
+//     … the same of @theirs4, with 180s, and ipv6
 //     meta mark OK accept
 //     meta l4proto tcp tcp flags & (syn | ack | rst) != syn accept
 //     meta l4proto tcp tcp dport { 22, 6818, 7413 } accept  # one rule for each
@@ -14,15 +15,19 @@
 //     meta l4proto { sctp, dccp, udplite } drop             # one rule for each
 //     meta l4proto != udp accept
 //     udp dport 6821 queue                                  # the firewalls' own words
-//     meta nfproto ipv4 ip saddr . udp sport . udp dport @flow4 accept
+//     meta nfproto ipv4 ip saddr . udp sport . ip daddr . udp dport @flow4 accept
 //     … and ipv6
 //     meta l4proto udp queue
 //   }
 //   chain out { type filter hook output priority 10         # answers to what a user sends are let in
 //     meta l4proto udp udp dport 6821 meta skuid != 0 drop
-//     meta l4proto udp meta skuid != 0 meta nfproto ipv4 update @flow4 { ip daddr . udp dport . udp sport }
+//     meta l4proto udp meta nfproto ipv4 ip daddr . udp dport . ip saddr . udp sport @theirs4 accept
+//     meta l4proto udp meta skuid != 0 meta nfproto ipv4 update @flow4 { ip daddr . udp dport . ip saddr . udp sport timeout 30s }
 //     … and ipv6
 //   }
+//
+// Our address is in the key: who has a port at one address of the node opens nothing of who has it at another. What is
+// answered to a flow that others began does not prolong it: the port there may be another user's by now.
 //
 // Connections of TCP are not tracked (conntrack): a node of a large job has very many.
 #include "standin/firewall.h"
@@ -43,8 +48,11 @@ enum {
 	BATCH_MAX = 32768,
 	FLOWS = 262144,
 	PRIORITY = 10,
-	TYPE4 = 7 << 12 | 13 << 6 | 13, // for who lists the table: ipv4_addr . inet_service . inet_service
-	TYPE6 = 8 << 12 | 13 << 6 | 13,
+	TYPE4 = 7 << 18 | 13 << 12 | 7 << 6 | 13, // for who lists the table: ipv4_addr . inet_service, twice
+	TYPE6 = 8 << 18 | 13 << 12 | 8 << 6 | 13,
+	JUDGED_MS = 10000,
+	ANSWERS_MS = 30000,
+	THEIRS_MS = 180000,
 	SYN = 2,
 	SYN_ACK_RST = 2 | 16 | 4,
 	REG = NFT_REG32_00,
@@ -245,55 +253,61 @@ static void queue(struct rules_batch *x, bool compat)
 }
 
 // ---- the table ----
+struct rules_set {
+	const char *name;
+	uint32_t id;
+};
 struct family {
 	uint8_t proto;
-	const char *set;
-	uint32_t id, from, to, len; // where its addresses are in the header
+	struct rules_set flow, theirs;
+	uint32_t from, to, len; // where its addresses are in the header
 };
-static const struct family families[] = {{NFPROTO_IPV4, "flow4", 1, 12, 16, 4}, {NFPROTO_IPV6, "flow6", 2, 8, 24, 16}};
+static const struct family families[] = {{NFPROTO_IPV4, {"flow4", 1}, {"theirs4", 3}, 12, 16, 4},
+					 {NFPROTO_IPV6, {"flow6", 2}, {"theirs6", 4}, 8, 24, 16}};
 
-// Loads who the other one is, his port, and ours.
+// Loads who the other one is, his port, our address and port.
 static void load_flow(struct rules_batch *x, const struct family *f, bool out)
 {
 	uint32_t reg = REG + f->len / 4;
 	load(x, NFT_PAYLOAD_NETWORK_HEADER, out ? f->to : f->from, f->len, REG);
 	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, out ? 2 : 0, 2, reg);
-	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, out ? 0 : 2, 2, reg + 1);
+	load(x, NFT_PAYLOAD_NETWORK_HEADER, out ? f->from : f->to, f->len, reg + 1);
+	load(x, NFT_PAYLOAD_TRANSPORT_HEADER, out ? 0 : 2, 2, reg + 1 + f->len / 4);
 }
 
-static void update(struct rules_batch *x, const struct family *f, uint64_t ms)
+static void update(struct rules_batch *x, const struct rules_set *s, uint64_t ms)
 {
 	struct rules_expr e = open_expr(x, "dynset");
 	ms = (uint64_t)htonl((uint32_t)ms) << 32; // big-endian; it is less than 2^32
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 	ms >>= 32;
 #endif
-	put_str(x, NFTA_DYNSET_SET_NAME, f->set);
-	put_u32(x, NFTA_DYNSET_SET_ID, f->id);
+	put_str(x, NFTA_DYNSET_SET_NAME, s->name);
+	put_u32(x, NFTA_DYNSET_SET_ID, s->id);
 	put_u32(x, NFTA_DYNSET_OP, NFT_DYNSET_OP_UPDATE);
 	put_u32(x, NFTA_DYNSET_SREG_KEY, REG);
 	put(x, NFTA_DYNSET_TIMEOUT, &ms, sizeof(ms));
 	close_expr(x, e);
 }
 
-static void lookup(struct rules_batch *x, const struct family *f)
+static void lookup(struct rules_batch *x, const struct rules_set *s)
 {
 	struct rules_expr e = open_expr(x, "lookup");
-	put_str(x, NFTA_LOOKUP_SET, f->set);
+	put_str(x, NFTA_LOOKUP_SET, s->name);
 	put_u32(x, NFTA_LOOKUP_SREG, REG);
-	put_u32(x, NFTA_LOOKUP_SET_ID, f->id);
+	put_u32(x, NFTA_LOOKUP_SET_ID, s->id);
 	close_expr(x, e);
 }
 
-static void set(struct rules_batch *x, const struct family *f)
+static void set(struct rules_batch *x, const struct family *f, const struct rules_set *s)
 {
 	message(x, NFT_MSG_NEWSET, NLM_F_CREATE);
 	put_str(x, NFTA_SET_TABLE, TABLE);
-	put_str(x, NFTA_SET_NAME, f->set);
+	put_str(x, NFTA_SET_NAME, s->name);
 	put_u32(x, NFTA_SET_FLAGS, NFT_SET_TIMEOUT | NFT_SET_EVAL);
 	put_u32(x, NFTA_SET_KEY_TYPE, f->len == 4 ? TYPE4 : TYPE6);
-	put_u32(x, NFTA_SET_KEY_LEN, f->len + 8);
-	put_u32(x, NFTA_SET_ID, f->id);
+	put_u32(x, NFTA_SET_KEY_LEN, 2 * f->len + 8);
+	put_u32(x, NFTA_SET_ID, s->id);
 	size_t d = open_nest(x, NFTA_SET_DESC);
 	put_u32(x, NFTA_SET_DESC_SIZE, FLOWS);
 	close_nest(x, d);
@@ -345,7 +359,8 @@ static void judged(struct rules_batch *x)
 		l4(x, NFT_CMP_EQ, IPPROTO_UDP);
 		l3(x, families[i].proto);
 		load_flow(x, &families[i], false);
-		update(x, &families[i], 10000);
+		update(x, &families[i].flow, JUDGED_MS);
+		update(x, &families[i].theirs, THEIRS_MS);
 		close_rule(x);
 	}
 	open_rule(x, "in");
@@ -405,7 +420,7 @@ static void udp(struct rules_batch *x, bool compat)
 		open_rule(x, "in");
 		l3(x, families[i].proto);
 		load_flow(x, &families[i], false);
-		lookup(x, &families[i]);
+		lookup(x, &families[i].flow);
 		verdict(x, NF_ACCEPT);
 		close_rule(x);
 	}
@@ -427,10 +442,17 @@ static void out(struct rules_batch *x)
 	for (size_t i = 0; i < 2; i++) {
 		open_rule(x, "out");
 		l4(x, NFT_CMP_EQ, IPPROTO_UDP);
+		l3(x, families[i].proto);
+		load_flow(x, &families[i], true);
+		lookup(x, &families[i].theirs);
+		verdict(x, NF_ACCEPT);
+		close_rule(x);
+		open_rule(x, "out");
+		l4(x, NFT_CMP_EQ, IPPROTO_UDP);
 		by_user(x);
 		l3(x, families[i].proto);
 		load_flow(x, &families[i], true);
-		update(x, &families[i], 30000);
+		update(x, &families[i].flow, ANSWERS_MS);
 		close_rule(x);
 	}
 }
@@ -444,8 +466,10 @@ static void build(struct rules_batch *x, bool compat)
 	message(x, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL); // one that is there fails all that follows
 	put_str(x, NFTA_TABLE_NAME, TABLE);
 	close_msg(x);
-	for (size_t i = 0; i < 2; i++)
-		set(x, &families[i]);
+	for (size_t i = 0; i < 2; i++) {
+		set(x, &families[i], &families[i].flow);
+		set(x, &families[i], &families[i].theirs);
+	}
 	chain(x, "in", NF_INET_LOCAL_IN);
 	judged(x);
 	tcp(x, compat);
@@ -477,7 +501,7 @@ static int commit(const struct rules_batch *x)
 			e = errno;
 			break;
 		}
-		for (struct nlmsghdr *h = (void *)buf; e < 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (void *)buf; e < 0 && NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_type != NLMSG_ERROR)
 				continue;
 			int r = -((const struct nlmsgerr *)NLMSG_DATA(h))->error;

@@ -19,10 +19,30 @@ static void v4(const uint8_t *p, struct in6_addr *ret)
 	memcpy(ret->s6_addr + 12, p, 4);
 }
 
+// What is behind the headers of IPv6: its protocol, and where it begins. False: it is a later fragment, whose protocol is
+// told, but nothing of it is here.
+static bool skip(const uint8_t *p, size_t n, int *ret_proto, size_t *ret_at)
+{
+	*ret_at = 40;
+	*ret_proto = p[6];
+	for (int i = 0; i < EXTENSIONS && *ret_at + 8 <= n; i++) {
+		const uint8_t *x = p + *ret_at;
+		bool fragment = *ret_proto == IPPROTO_FRAGMENT;
+		if (*ret_proto != IPPROTO_HOPOPTS && *ret_proto != IPPROTO_ROUTING && *ret_proto != IPPROTO_DSTOPTS &&
+		    !fragment)
+			break;
+		*ret_proto = x[0];
+		if (fragment && u16(x + 2) >> 3)
+			return false;
+		*ret_at += fragment ? 8 : ((size_t)x[1] + 1) * 8;
+	}
+	return true;
+}
+
 bool td_firewall_packet(const uint8_t *p, size_t n, struct firewall_flow *ret, const uint8_t **ret_data, size_t *ret_n)
 {
 	struct firewall_flow f = {0};
-	size_t at;
+	size_t at = 0;
 	if (n >= 20 && p[0] >> 4 == 4) {
 		at = (size_t)(p[0] & 15) * 4;
 		if (at < 20 || (u16(p + 6) & 0x1fff))
@@ -31,20 +51,10 @@ bool td_firewall_packet(const uint8_t *p, size_t n, struct firewall_flow *ret, c
 		v4(p + 12, &f.from.at);
 		v4(p + 16, &f.to.at);
 	} else if (n >= 40 && p[0] >> 4 == 6) {
-		at = 40;
-		f.proto = p[6];
+		if (!skip(p, n, &f.proto, &at))
+			return false;
 		memcpy(&f.from.at, p + 8, 16);
 		memcpy(&f.to.at, p + 24, 16);
-		for (int i = 0; i < EXTENSIONS && at + 8 <= n; i++) {
-			bool fragment = f.proto == IPPROTO_FRAGMENT;
-			if (f.proto != IPPROTO_HOPOPTS && f.proto != IPPROTO_ROUTING && f.proto != IPPROTO_DSTOPTS &&
-			    !fragment)
-				break;
-			if (fragment && u16(p + at + 2) >> 3)
-				return false; // the first one has been judged
-			f.proto = p[at];
-			at += fragment ? 8 : ((size_t)p[at + 1] + 1) * 8;
-		}
 	} else {
 		return false;
 	}
@@ -57,6 +67,13 @@ bool td_firewall_packet(const uint8_t *p, size_t n, struct firewall_flow *ret, c
 	*ret_data = p + at + head;
 	*ret_n = n - at - head;
 	return true;
+}
+
+bool td_firewall_fragment(const uint8_t *p, size_t n)
+{
+	int proto;
+	size_t at;
+	return n >= 40 && p[0] >> 4 == 6 && !skip(p, n, &proto, &at);
 }
 
 // ---- messages: 8 bytes that name them, 'a' or 'q', known, the protocol, 5 zeroes; the number; the ends; uid; accounts ----

@@ -27,8 +27,9 @@ struct gate_waiter { // a pod with the gate
 	UT_hash_handle hh;
 };
 struct td_entrance {
-	pthread_mutex_t lock; // guards gone
-	struct td_strv gone;  // uids of pods that wait no more
+	pthread_mutex_t lock;  // guards the next two
+	struct td_strv gone;   // uids of pods that wait no more
+	struct td_strv lifted; // uids of pods whose gate was taken off, until the cache shows that
 	struct td_queue *queue;
 	// Of the one worker.
 	struct gate_waiter *by_uid;
@@ -66,6 +67,7 @@ struct td_entrance *td_entrance_free(struct td_entrance *e)
 		forget(e, w);
 	td_queue_free(e->queue);
 	td_strv_done(&e->gone);
+	td_strv_done(&e->lifted);
 	free(e->last);
 	free(e->last_uid);
 	pthread_mutex_destroy(&e->lock);
@@ -106,6 +108,16 @@ void td_entrance_index(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, node);
 }
 
+static void drop(struct td_strv *l, const char *s)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (td_streq(l->v[i], s)) {
+			free(l->v[i]);
+			l->v[i] = l->v[--l->n];
+			return;
+		}
+}
+
 void td_entrance_on_pod(void *bridge, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = bridge;
@@ -119,6 +131,7 @@ void td_entrance_on_pod(void *bridge, struct td_object *old, struct td_object *n
 	if (old && (!now || open) && gated(old, NULL)) {
 		pthread_mutex_lock(&b->entrance->lock);
 		td_strv_add(&b->entrance->gone, old->uid);
+		drop(&b->entrance->lifted, old->uid);
 		pthread_mutex_unlock(&b->entrance->lock);
 	}
 	// Its status changes while it waits, by us too.
@@ -514,6 +527,52 @@ static int by_age(const void *a, const void *b)
 	return r ? r : strcmp(x->uid, y->uid);
 }
 
+// Adds what the API server has on the node now. A pod that is being placed leaves one cache before or after it comes into
+// the other: were it in neither, its room would be another's.
+static int there_now(struct td_bridge *b, const char *node, struct td_objects *io, struct td_cancel *c,
+		     struct td_error *err)
+{
+	td_auto_free char *fields = td_asprintf("spec.nodeName=%s", node);
+	td_auto_objects struct td_objects live = {0};
+	int r = td_kube_list(b->kube, &td_pods, NULL, NULL, fields, c, &live, err);
+	const size_t bound = io->n;
+	for (size_t i = 0; !r && i < live.n; i++) {
+		bool known = false;
+		for (size_t k = 0; k < bound && !known; k++)
+			known = td_streq(io->v[k]->uid, live.v[i]->uid);
+		if (!known)
+			td_objects_add(io, td_object_ref(live.v[i]));
+	}
+	return r;
+}
+
+// Does Slurm hold the room of all these?
+static bool held(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
+		 const struct td_objects *there)
+{
+	struct td_shadow_wants wants = {0};
+	bool known = td_shadow_want_of(b, s, node, there, &wants);
+	td_buf_done(&wants.pods);
+	const struct td_pool_size lacks = td_pool_shadow_missing(wants.want, td_shadow_holds(b, node->name));
+	return known && !wants.over && !lacks.cpus && !lacks.memory_mb;
+}
+
+static bool was_lifted(struct td_entrance *e, const struct td_object *pod)
+{
+	pthread_mutex_lock(&e->lock);
+	bool is = td_strv_has(&e->lifted, pod->uid);
+	pthread_mutex_unlock(&e->lock);
+	return is;
+}
+
+static void note_lifted(struct td_entrance *e, const struct td_object *pod)
+{
+	pthread_mutex_lock(&e->lock);
+	if (!td_strv_has(&e->lifted, pod->uid))
+		td_strv_add(&e->lifted, pod->uid);
+	pthread_mutex_unlock(&e->lock);
+}
+
 int td_entrance_open(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
 		     const struct td_slurm_node *n, struct td_cancel *c, struct td_error *err)
 {
@@ -524,20 +583,28 @@ int td_entrance_open(struct td_bridge *b, const struct td_settings *s, const str
 	qsort(all.v, all.n, sizeof(struct td_object *), by_age);
 	td_informer_by_index(b->others, "node", node->name, &there);
 	td_entrance_promised(b, node->name, true, &there);
-	for (size_t i = 0; i < all.n; i++) {
+	bool sure = false;
+	// First those whose gate is off though the cache does not show it yet: they have their room, and writing it
+	// again does nothing.
+	for (size_t k = 0; k < 2 * all.n; k++) {
+		const struct td_object *pod = all.v[k % all.n];
 		bool others;
-		if (td_object_deleting(all.v[i]) || !gated(all.v[i], &others) || others)
+		if (td_object_deleting(pod) || !gated(pod, &others) || others ||
+		    was_lifted(b->entrance, pod) != (k < all.n))
 			continue;
-		struct td_shadow_wants wants = {0};
-		td_objects_add(&there, td_object_ref(all.v[i]));
-		bool known = td_shadow_want_of(b, s, node, &there, &wants);
-		td_buf_done(&wants.pods);
-		const struct td_pool_size lacks = td_pool_shadow_missing(wants.want, td_shadow_holds(b, node->name));
-		if (!known || wants.over || lacks.cpus || lacks.memory_mb)
+		td_objects_add(&there, td_object_ref(all.v[k % all.n]));
+		if (!held(b, s, node, &there))
 			return 0;
-		int r = td_api_pod_fits_node(td_jget(all.v[i]->root, "spec"), node->root, false, NULL)
-				? lift(b, all.v[i], node, c, err)
-				: 0; // it is promised another one
+		int r = sure ? 0 : there_now(b, node->name, &there, c, err);
+		if (r)
+			return r;
+		if (!sure && !held(b, s, node, &there))
+			return 0;
+		sure = true;
+		if (!td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL))
+			continue;              // it is promised another one
+		note_lifted(b->entrance, pod); // before: a lost reply may mean that it is off
+		r = lift(b, pod, node, c, err);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return r;
 	}

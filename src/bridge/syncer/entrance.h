@@ -32,6 +32,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 // are not added again. lifted: only those whose gate is lifted.
 void td_entrance_promised(struct td_bridge *b, const char *node, bool lifted, struct td_objects *io);
 // Lifts the gates of those that the node's shadows hold, the oldest first. Of one node only one call at a time, in
-// which nothing that is held is let go.
+// which nothing that is held is let go. Before the first gate of a call goes, the API server is asked which pods are on the
+// node now: one list of one node.
 int td_entrance_open(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
 		     const struct td_slurm_node *n, struct td_cancel *c, struct td_error *err);

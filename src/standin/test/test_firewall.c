@@ -41,6 +41,7 @@ static void test_packets(void **state)
 	assert_int_equal(n, 0);
 	for (size_t i = 0; i < sizeof(four); i++) // not all there
 		assert_false(td_firewall_packet(four, i, &f, &data, &n));
+	assert_false(td_firewall_fragment(four, sizeof(four)));
 	four[7] = 1; // a later fragment has no ports
 	assert_false(td_firewall_packet(four, sizeof(four), &f, &data, &n));
 	four[7] = 0;
@@ -61,8 +62,11 @@ static void test_packets(void **state)
 	assert_int_equal(f.to.port, FIREWALL_PORT);
 	assert_int_equal(n, 3);
 	assert_memory_equal(data, "abc", 3);
+	assert_false(td_firewall_fragment(six, sizeof(six)));
 	six[51] = 8;
 	assert_false(td_firewall_packet(six, sizeof(six), &f, &data, &n));
+	assert_true(td_firewall_fragment(six, sizeof(six)));
+	assert_false(td_firewall_fragment(six, 55)); // its head is not all there
 	six[51] = 0;
 	six[41] = 255; // an extension that is longer than the packet
 	assert_false(td_firewall_packet(six, sizeof(six), &f, &data, &n));
@@ -163,6 +167,18 @@ static void test_jobs(void **state)
 	assert_string_equal(got, "green\n");
 	td_firewall_accounts(jobs, "/nowhere", 3002, got);
 	assert_string_equal(got, "");
+
+	// Only who runs the firewall says whose a job is: what others planted does not count, and soon they cannot.
+	struct stat st;
+	if (!geteuid()) {
+		snprintf(path, sizeof(path), "%s/10", jobs);
+		assert_int_equal(chown(path, 3002, 3002), 0);
+		td_firewall_accounts(jobs, spool, 3002, got);
+		assert_string_equal(got, "");
+	}
+	assert_int_equal(chmod(jobs, 0777), 0);
+	assert_true(td_firewall_jobs_close(jobs) && td_firewall_jobs_close("/nowhere"));
+	assert_true(!stat(jobs, &st) && (st.st_mode & 07777) == 0755);
 
 	// What is said of jobs that ended long ago goes.
 	const struct timeval old[2] = {{1, 0}, {1, 0}};

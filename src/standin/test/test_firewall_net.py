@@ -38,6 +38,29 @@ def reach(uid, host, port, kind=TCP):
         return "in"
 
 
+def beside(uid, port):
+    """Opens the port to itself at another address of the node, and goes on from there to who has it."""
+    with socket.socket(socket.AF_INET, UDP) as s:
+        s.settimeout(DEADLINE)
+        s.bind(("127.0.0.9", port))
+        s.sendto(b"open", ("127.0.0.9", port))
+        assert s.recv(4) == b"open"
+        s.connect((LO, port))
+        s.send(b"hello")
+        assert s.recv(5) == b"hello"
+        return "in"
+
+
+def long(uid, host, port):
+    """A datagram of several fragments."""
+    with socket.socket(family(host), UDP) as s:
+        s.settimeout(DEADLINE)
+        s.connect((host, port))
+        s.send(b"hello" + bytes(4000))
+        assert s.recv(5) == b"hello"
+        return "in"
+
+
 def start(where, uid, f, *args):
     """Runs f in another process as that user; the pipe says what came of it."""
     r, w = os.pipe()
@@ -146,6 +169,12 @@ try:
                 assert got == {HER: "in", OTHER: "ConnectionRefusedError", 0: "in"}, (where, host, kind, got)
     assert ask(in_b, OTHER, A4, roots) == "in"
     assert ask(in_b, HER, A4, 9) == "ConnectionRefusedError"
+
+    hers = serves(HER, UDP, "::ffff:127.0.0.1")
+    got = [end(start(here, uid, beside, hers)) for uid in (OTHER, HER)]
+    assert got == ["ConnectionRefusedError", "in"], got
+    for host in A4, A6:
+        assert end(start(in_b, HER, long, host, udp)) == "in", host
 
     # A port that two people have is nobody's. What a user says to the firewalls does not leave.
     os.seteuid(HER)
