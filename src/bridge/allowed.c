@@ -18,18 +18,6 @@ static struct td_pool_node emptied(const struct td_pool_node *from)
 	return x;
 }
 
-// Whether each node is in the list. Caller frees.
-static bool *in_list(const struct td_slurm_nodes *all, const struct td_strv *names)
-{
-	bool *is = td_calloc(all->n + 1, sizeof(*is));
-	for (size_t i = 0; i < names->n; i++) {
-		const struct td_slurm_node *x = td_slurm_node_find(all, names->v[i]);
-		if (x)
-			is[x - all->v] = true;
-	}
-	return is;
-}
-
 void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjson_mut_doc *d, struct td_buf *t)
 {
 	td_auto_job struct td_slurm_job j = {0};
@@ -54,8 +42,8 @@ void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjso
 	td_auto_free bool *any = td_calloc(all->n + 1, sizeof(*any)), *may = td_calloc(all->n + 1, sizeof(*may));
 	td_auto_free struct td_pool_node *v = NULL;
 	td_auto_free struct td_pool_allowed_node *x = td_calloc(all->n + 1, sizeof(*x));
-	td_auto_free bool *in_named = in_list(all, &named), *in_excluded = in_list(all, &excluded),
-			  *in_reserved = in_list(all, &reserved);
+	td_auto_free bool *in_named = td_slurm_nodes_in(all, &named), *in_excluded = td_slurm_nodes_in(all, &excluded),
+			  *in_reserved = td_slurm_nodes_in(all, &reserved);
 	memset(any, true, all->n);
 	td_bridge_pool_nodes(all, any, w.kinds, *j.partition ? j.partition : NULL, &v);
 	for (size_t i = 0; i < all->n; i++) {
