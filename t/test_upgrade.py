@@ -218,7 +218,7 @@ def test_slurm_itself_is_upgraded_and_rolled_back(site, second):
                 stream.append(r.strip())
             return done()
         return look
-    pool.cmd("upgrade", "start", "slurm", "--slurm-image", second, "--nodes", "n1,n2", "--on-failure", "rollback", "--reason", "a rebuild")
+    pool.cmd("upgrade", "start", "slurm", "--slurm-image", second, "--nodes", "n1,n2", "--max-unavailable", "2", "--on-failure", "rollback", "--reason", "a rebuild")
     wait_for("the first node has it", until(lambda: phases_or(pool, "slurm") == {"n1": "Upgraded", "n2": "Upgrading"}), 180)
     assert all(ctld == {second} for ctld, nodes in seen if nodes), "no slurmd before slurmctld"
     now = images()

@@ -42,18 +42,19 @@ void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjso
 	td_auto_free bool *any = td_calloc(all->n + 1, sizeof(*any)), *may = td_calloc(all->n + 1, sizeof(*may));
 	td_auto_free struct td_pool_node *v = NULL;
 	td_auto_free struct td_pool_allowed_node *x = td_calloc(all->n + 1, sizeof(*x));
+	td_auto_free bool *in_named = td_slurm_nodes_in(all, &named), *in_excluded = td_slurm_nodes_in(all, &excluded),
+			  *in_reserved = td_slurm_nodes_in(all, &reserved);
 	memset(any, true, all->n);
 	td_bridge_pool_nodes(all, any, w.kinds, *j.partition ? j.partition : NULL, &v);
 	for (size_t i = 0; i < all->n; i++) {
-		const char *name = all->v[i].name;
 		struct td_pool_node empty = emptied(&v[i]);
 		x[i] = (struct td_pool_allowed_node){
-			.name = name,
+			.name = all->v[i].name,
 			.features = all->v[i].active,
 			.partition = v[i].feasible,
-			.named = td_strv_has(&named, name),
-			.excluded = td_strv_has(&excluded, name),
-			.reserved = td_strv_has(&reserved, name),
+			.named = in_named[i],
+			.excluded = in_excluded[i],
+			.reserved = in_reserved[i],
 			.large = !wait || td_pool_fits_now(&empty, 1, &w.least) == 0,
 			.usable = td_slurm_node_usable(all->v[i].states),
 		};

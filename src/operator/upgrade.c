@@ -455,7 +455,7 @@ static int go_on(struct td_op_upgrade *x, struct td_error *err)
 								 : TD_ABORT_STOP};
 	struct td_pool_upgrade_plan p;
 	td_pool_upgrade_decide(&f, begin, &p);
-	if (daemons == TD_DAEMONS_OLD && p.phase == TD_UPGRADE_PROGRESSING && (r = td_op_upgrade_slurm_ask(x, err))) {
+	if (daemons != TD_DAEMONS_NEW && p.phase == TD_UPGRADE_PROGRESSING && (r = td_op_upgrade_slurm_ask(x, err))) {
 		say(x, TD_UPGRADE_WAITING, err->msg);
 		td_op_upgrade_write(x, NULL);
 		return r;

@@ -28,7 +28,7 @@ char *td_op_upgrade_slurm_begin(struct td_op_upgrade *x);
 bool td_op_upgrade_slurm_has(struct td_op_upgrade *x, const struct td_object *node, char **ret_problem);
 // How far the daemons are. *ret_lost: why it cannot go on; NULL: it can. The caller frees it.
 enum td_upgrade_daemons td_op_upgrade_slurm_look(struct td_op_upgrade *x, char **ret_lost);
-// Asks the SlurmCluster for the image.
+// Asks the SlurmCluster for the image, in two steps: the status says so, then it is written. Nothing to do: 0.
 int td_op_upgrade_slurm_ask(struct td_op_upgrade *x, struct td_error *err);
 // Brings the SlurmCluster's spec to what stays after an end. *ret_over: it is so. *ret_said: what to add to the message;
 // NULL: nothing, the caller frees it.

@@ -150,23 +150,50 @@ static bool rolled(struct td_op *op, const struct td_object *sc, const char *old
 	return all;
 }
 
+// Of the SlurmCluster, as its spec was written last; -1: it is to be written, and it is not known whether it was.
+static long long generation(const struct td_op_upgrade *x)
+{
+	yyjson_mut_val *g = td_jm_get(x->status, "slurm.generation");
+	return g ? yyjson_mut_get_sint(g) : -1;
+}
+
+static bool images_are(const struct td_object *sc, const char *image, const char *slurmd)
+{
+	return td_streq(td_jstr_or(sc->root, IMAGE, TD_OP_SLURM_IMAGE), image) &&
+	       td_streq(td_jstr(sc->root, SLURMD), slurmd);
+}
+
+// Has every node the image that is still there?
+static bool all_have(struct td_op_upgrade *x)
+{
+	yyjson_mut_val *e;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(x->status, "nodes"), i, n, e) {
+		enum td_upgrade_node is = td_pool_upgrade_node_parse(td_jm_getstr(e, "phase"));
+		td_auto(td_object_unref) struct td_object *node =
+			is == TD_UPGRADE_PENDING ? td_informer_get(x->op->nodes, NULL, td_jm_getstr(e, "name")) : NULL;
+		if (is != TD_UPGRADE_UPGRADED && (is != TD_UPGRADE_PENDING || node))
+			return false;
+	}
+	return true;
+}
+
 // How far the daemons of sc are with `image`, while slurmds are to have `slurmd`.
 static enum td_daemons_are are(struct td_op_upgrade *x, const struct td_object *sc, const char *image,
 			       const char *slurmd)
 {
-	long long asked = -1;
-	yyjson_mut_val *g = td_jm_get(x->status, "slurm.generation");
-	if (g)
-		asked = yyjson_mut_get_sint(g);
+	long long asked = generation(x);
 	struct td_pool_daemons_facts f = {.there = sc && !td_object_deleting(sc), .asked = asked >= 0};
 	if (f.there) {
 		long long gen = td_jint(sc->root, "metadata.generation", 0);
 		td_auto(td_json_unref) struct td_json *now = td_op_in_force(x->op, (struct td_object *)sc);
 		const yyjson_val *valid = td_jfind(td_jget(sc->root, "status.conditions"), "type", "ConfigValid");
-		const char *back = td_op_upgrade_slurm_image(x, true), *to = td_op_upgrade_slurm_image(x, false);
+		const char *back = td_op_upgrade_slurm_image(x, true), *to = td_op_upgrade_slurm_image(x, false),
+			   *before = td_jm_getstr(x->status, "slurm.slurmdImageBefore");
 		f.seen = gen >= asked;
-		f.wanted = td_streq(td_jstr_or(sc->root, IMAGE, TD_OP_SLURM_IMAGE), image) &&
-			   td_streq(td_jstr(sc->root, SLURMD), slurmd);
+		f.wanted = images_are(sc, image, slurmd);
+		f.as_was = f.wanted || images_are(sc, before ? to : back, before) || stage_is(x, "Back");
+		f.ended = stage_is(x, "Nodes") && images_are(sc, to, NULL) && all_have(x);
 		f.observed = td_jint(sc->root, "status.observedGeneration", 0) >= gen;
 		f.invalid = td_streq(td_jstr(valid, "status"), "False");
 		f.in_force = td_streq(td_jstr(td_json_root(now), IMAGE), image);
@@ -226,13 +253,15 @@ int td_op_upgrade_slurm_ask(struct td_op_upgrade *x, struct td_error *err)
 	td_auto(td_object_unref) struct td_object *sc = cluster_of(x);
 	if (!sc)
 		return 0; // the next look says so
+	if (stage_is(x, "Daemons"))
+		return generation(x) >= 0 ? 0
+					  : write(x, sc, td_op_upgrade_slurm_image(x, false),
+						  td_op_upgrade_slurm_image(x, true), err);
 	int r = forget(x, sc, err);
-	if (r)
-		return r < 0 ? r : 0;
-	r = write(x, sc, td_op_upgrade_slurm_image(x, false), td_op_upgrade_slurm_image(x, true), err);
+	// It is written when the status says that it will be: whoever finds that goes on with it, and nothing ends before.
 	if (!r)
 		td_jm_str(x->d, x->status, "slurm.stage", "Daemons");
-	return r;
+	return r < 0 ? r : 0;
 }
 
 enum td_upgrade_daemons td_op_upgrade_slurm_look(struct td_op_upgrade *x, char **ret_lost)
@@ -243,7 +272,7 @@ enum td_upgrade_daemons td_op_upgrade_slurm_look(struct td_op_upgrade *x, char *
 		return TD_DAEMONS_NEW;
 	switch (are(x, sc, td_op_upgrade_slurm_image(x, false), td_op_upgrade_slurm_image(x, true))) {
 	case TD_DAEMONS_ASK:
-		return TD_DAEMONS_OLD;
+		return stage_is(x, "Begun") ? TD_DAEMONS_OLD : TD_DAEMONS_MOVE;
 	case TD_DAEMONS_WAIT:
 		return stage_is(x, "Nodes") ? TD_DAEMONS_NEW : TD_DAEMONS_MOVE;
 	case TD_DAEMONS_READY:
@@ -255,10 +284,12 @@ enum td_upgrade_daemons td_op_upgrade_slurm_look(struct td_op_upgrade *x, char *
 					     "message", "the image is refused"));
 		return TD_DAEMONS_MOVE;
 	case TD_DAEMONS_CHANGED:
-		*ret_lost = td_asprintf("spec.slurm of SlurmCluster %s/%s was changed by somebody else: image %s, "
-					"slurmdImage %s",
-					sc->ns, sc->name, td_jstr_or(sc->root, IMAGE, TD_OP_SLURM_IMAGE),
-					td_jstr_or(sc->root, SLURMD, "none"));
+		*ret_lost = td_asprintf(
+			"spec.slurm of SlurmCluster %s/%s was changed%s: image %s, slurmdImage %s", sc->ns, sc->name,
+			stage_is(x, "Daemons") ? " by somebody else, or taken back because the image "
+						 "was refused"
+					       : " by somebody else",
+			td_jstr_or(sc->root, IMAGE, TD_OP_SLURM_IMAGE), td_jstr_or(sc->root, SLURMD, "none"));
 		return TD_DAEMONS_NEW;
 	case TD_DAEMONS_GONE:
 		break;
@@ -321,6 +352,10 @@ static int go_back(struct td_op_upgrade *x, const struct td_object *sc, bool *re
 		*ret_over = true;
 		return 0;
 	}
+	if (stage_is(x, "Back") && images_are(sc, from, NULL)) { // that was written, and nobody knew it any more
+		*ret_over = true;
+		return 0;
+	}
 	if (!stage_is(x, "Back")) {
 		if (!td_pool_upgrade_back(was, is)) {
 			*ret_said = td_asprintf(
@@ -330,16 +365,16 @@ static int go_back(struct td_op_upgrade *x, const struct td_object *sc, bool *re
 			*ret_over = true;
 			return 0;
 		}
-		// slurmds keep what they have until it is in force.
-		if (!(r = write(x, sc, from, from, err)))
-			td_jm_str(x->d, x->status, "slurm.stage", "Back");
-		return r;
+		td_jm_str(x->d, x->status, "slurm.stage", "Back"); // written when this is in the status
+		td_jm_int(x->d, x->status, "slurm.generation", -1);
+		return 0;
 	}
 	switch (are(x, sc, from, from)) {
 	case TD_DAEMONS_READY:
 		r = write(x, sc, from, NULL, err);
 		break;
-	case TD_DAEMONS_ASK:
+	case TD_DAEMONS_ASK: // slurmds keep what they have until it is in force
+		return write(x, sc, from, from, err);
 	case TD_DAEMONS_WAIT:
 		return 0;
 	case TD_DAEMONS_REFUSED:

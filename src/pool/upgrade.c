@@ -197,9 +197,11 @@ enum td_daemons_are td_pool_upgrade_daemons(const struct td_pool_daemons_facts *
 	if (!f->there)
 		return TD_DAEMONS_GONE;
 	if (!f->asked)
-		return TD_DAEMONS_ASK;
+		return f->as_was ? TD_DAEMONS_ASK : TD_DAEMONS_CHANGED;
 	if (!f->seen)
 		return TD_DAEMONS_WAIT;
+	if (f->ended)
+		return TD_DAEMONS_READY;
 	if (!f->wanted)
 		return TD_DAEMONS_CHANGED;
 	if (!f->observed)

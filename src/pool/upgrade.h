@@ -68,10 +68,12 @@ void td_pool_upgrade_decide(const struct td_pool_upgrade_facts *f, bool *begin, 
 // How far the daemons of a SlurmCluster are with another image. Nobody stops them half way: slurmdbd may have made its
 // database anew already.
 struct td_pool_daemons_facts {
-	bool there;    // the SlurmCluster is
-	bool asked;    // its spec was written
-	bool seen;     // what is known of it is as new as that
-	bool wanted;   // its spec names the image, and for slurmds the one that they have
+	bool there;  // the SlurmCluster is
+	bool asked;  // its spec was written, and it is known
+	bool as_was; // its spec is still as it was, or as it is to be
+	bool seen;   // what is known of it is as new as that
+	bool wanted; // its spec names the image, and for slurmds the one that they have
+	bool ended;  // its spec is as the end leaves it, and every node has the image: that write was the upgrade's own
 	bool observed; // its status is of that spec
 	bool invalid;  // its configuration is refused
 	bool in_force; // the image passed its trial
@@ -79,7 +81,7 @@ struct td_pool_daemons_facts {
 	bool answers;  // slurmctld does
 };
 enum td_daemons_are {
-	TD_DAEMONS_ASK,  // write the spec
+	TD_DAEMONS_ASK,  // write the spec, again where nobody knows whether it was written
 	TD_DAEMONS_WAIT, // they are being replaced
 	TD_DAEMONS_READY,
 	TD_DAEMONS_REFUSED, // nothing was replaced

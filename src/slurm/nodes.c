@@ -129,6 +129,17 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 	return l->n ? bsearch(&key, l->v, l->n, sizeof(*l->v), by_name) : NULL;
 }
 
+bool *td_slurm_nodes_in(const struct td_slurm_nodes *l, const struct td_strv *names)
+{
+	bool *is = td_calloc(l->n + 1, sizeof(*is));
+	for (size_t i = 0; i < names->n; i++) {
+		const struct td_slurm_node *x = td_slurm_node_find(l, names->v[i]);
+		if (x)
+			is[x - l->v] = true;
+	}
+	return is;
+}
+
 // Makes one write to a node. `doing` is for messages.
 static int change(struct td_slurm *s, const struct td_slurm_call *k, const char *doing, const char *name,
 		  struct td_cancel *c, struct td_error *err)

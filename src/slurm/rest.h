@@ -250,6 +250,8 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 		  struct td_error *err);
 // Points into l, which is sorted by name. NULL: absent.
 const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name);
+// Whether each node of l is among the names; those that there are not are left out. Caller frees.
+bool *td_slurm_nodes_in(const struct td_slurm_nodes *l, const struct td_strv *names);
 // state: "DRAIN" or "DOWN", or several with commas between them; NULL: only the reason changes.
 // reason NULL: the old one stays.
 // TD_INVALID for a reason with control characters.

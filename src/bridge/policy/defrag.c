@@ -602,15 +602,14 @@ bool td_moves_head(struct td_moves_look *of, struct td_slurm *slurm, struct td_p
 	k.waiter = &j;
 	td_ask_wait_show(wait, &w);
 	memcpy(k.kinds, w.kinds, sizeof(k.kinds));
-	td_auto_free bool *ok = td_calloc(all->n + 1, sizeof(*ok));
+	td_auto_free bool *ok = td_calloc(all->n + 1, sizeof(*ok)), *excluded = td_slurm_nodes_in(all, w.excluded),
+			  *only = td_slurm_nodes_in(all, w.only);
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_free struct td_policies_known **known = td_calloc(f->n + 1, sizeof(*known));
 	td_auto_free int64_t *slices = td_calloc(f->n + 1, sizeof(*slices));
-	td_auto_free bool *must = w.must->n ? td_calloc(all->n + 1, sizeof(*must)) : NULL;
-	for (size_t i = 0; must && i < all->n; i++)
-		must[i] = td_strv_has(w.must, all->v[i].name);
+	td_auto_free bool *must = w.must->n ? td_slurm_nodes_in(all, w.must) : NULL;
 	for (size_t i = 0; i < all->n; i++)
-		ok[i] = !td_strv_has(w.excluded, all->v[i].name) && (!w.only->n || td_strv_has(w.only, all->v[i].name));
+		ok[i] = !excluded[i] && (!w.only->n || only[i]);
 	td_bridge_pool_nodes(all, ok, k.kinds, w.partition, &nodes);
 	k.pool.nodes = nodes;
 	k.pool.n = all->n;

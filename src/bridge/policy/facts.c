@@ -98,7 +98,8 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 		k->leave = (struct td_pool_leave){0};
 	if (!td_pool_leave_signal(j->comment, &k->signal))
 		k->signal = (struct td_pool_leave_signal){0};
-	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt)
+	k->shared = j->array == j->id;
+	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt || k->shared)
 		return;
 	k->parts = td_calloc(j->n_nodes + 1, sizeof(*k->parts));
 	for (size_t i = 0; i < j->n_nodes; i++)

@@ -40,10 +40,13 @@ struct td_policies_known {
 	// priority, and the job is left alone.
 	bool moved, fixed;
 	int64_t was, site;
+	// The last task of an array has the array's id: what is written or sent to that is for all tasks (S-H10, S-J16).
+	bool shared;
 	// Slices (slices.c). restarts: how often it was queued again, of which `counted` are in its mark.
 	bool batch;
 	int64_t restarts, counted, since_ms, again_ms; // mono: when that restart was seen; not before
-	// Moves (defrag.c). label: as Slurm calls it. parts: what it has where, while it runs and is not preempted.
+	// Moves (defrag.c). label: as Slurm calls it. parts: what it has where, while it runs, is not preempted and not
+	// shared: without them it makes room for nobody.
 	char *label;
 	int64_t start_s;
 	struct td_slurm_job_node *parts;

@@ -84,7 +84,7 @@ void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, s
 	size_t reads = 0;
 	for (size_t i = 0; i < f->n && reads < READS && !td_cancelled(b->cancel); i++) {
 		struct td_policies_known *k = &f->v[i];
-		if (!k->read || k->stale || !k->batch || k->restarts <= k->counted || !k->limit_min ||
+		if (!k->read || k->stale || !k->batch || k->shared || k->restarts <= k->counted || !k->limit_min ||
 		    td_now(b) < k->again_ms || !td_settings_total(s, k->qos))
 			continue;
 		reads++;

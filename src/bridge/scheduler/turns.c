@@ -29,12 +29,13 @@ static char *maker_name(const struct td_object *pod)
 	return td_asprintf("%s %s", td_jstr_or(owner, "kind", "?"), td_jstr_or(owner, "name", "?"));
 }
 
-// Where those that may follow each other stand in the index. The namespace: whoever names another one's Job as his
-// pod's owner takes none of its time. NULL: nobody's; caller frees.
+// Where those that may follow each other stand in the index. Namespace and person: whoever names another one's Job or
+// ReplicaSet as his pod's owner takes none of its time. NULL: nobody's; caller frees.
 static char *line_of(const struct td_object *pod)
 {
-	const char *uid = td_jstr(maker_of(pod), "uid"), *index = td_object_annotation(pod, INDEX);
-	return uid ? td_asprintf("%s/%s/%s", pod->ns, uid, index ? index : "") : NULL;
+	const char *uid = td_jstr(maker_of(pod), "uid"), *index = td_object_annotation(pod, INDEX),
+		   *person = td_want_person(pod->root);
+	return uid ? td_asprintf("%s/%s/%s/%s", pod->ns, uid, index ? index : "", person ? person : "") : NULL;
 }
 
 void td_turns_index(const struct td_object *pod, struct td_strv *ret)

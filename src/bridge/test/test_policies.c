@@ -179,6 +179,13 @@ static void test_who_makes_room(void **state)
 	td_policies_facts_take(&k, &j, 1000);
 	assert_int_equal(k.n_parts, 0);
 	j.preempt = 0;
+	j.array = 5; // a task with an id of its own
+	td_policies_facts_take(&k, &j, 1000);
+	assert_true(k.n_parts == 1 && !k.shared);
+	j.array = 7; // the last one, with the array's id: what it is told, all tasks are told
+	td_policies_facts_take(&k, &j, 1000);
+	assert_true(k.n_parts == 0 && k.shared);
+	j.array = 0;
 	j.states = TD_JOB(PENDING);
 	td_policies_facts_take(&k, &j, 1000);
 	assert_int_equal(k.n_parts, 0);

@@ -493,9 +493,9 @@ static void stands_at(const char *line, const char *ns, const char *kind, const 
 {
 	td_auto_free char *text =
 		td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"%s\",\"uid\":\"" UID
-			    "\",\"annotations\":{%s},\"ownerReferences\":[{\"apiVersion\":\"batch/v1\",\"kind\":\"%s\","
+			    "\",\"annotations\":{%s},\"ownerReferences\":[{\"apiVersion\":\"%s\",\"kind\":\"%s\","
 			    "\"name\":\"j\",\"uid\":\"u1\",\"controller\":true}]}}",
-			    ns, notes, kind);
+			    ns, notes, td_streq(kind, "Job") ? "batch/v1" : "apps/v1", kind);
 	td_auto(td_json_unref) struct td_json *j = given_json(text);
 	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(j));
 	td_auto_strv struct td_strv got = {0};
@@ -505,13 +505,15 @@ static void stands_at(const char *line, const char *ns, const char *kind, const 
 		assert_string_equal(got.v[0], line);
 }
 
-// Only pods of the same namespace, Job and index take time of each other.
+// Only pods of the same namespace, person, Job or ReplicaSet and index take time of each other.
 static void test_turns(void **state)
 {
-	stands_at("ml/u1/", "ml", "Job", "");
-	stands_at("ml/u1/3", "ml", "Job", "\"batch.kubernetes.io/job-completion-index\":\"3\"");
-	stands_at("other/u1/", "other", "Job", "");
-	stands_at(NULL, "ml", "ReplicaSet", "");
+	stands_at("ml/u1//", "ml", "Job", "");
+	stands_at("ml/u1/3/", "ml", "Job", "\"batch.kubernetes.io/job-completion-index\":\"3\"");
+	stands_at("other/u1//", "other", "Job", "");
+	stands_at("ml/u1//", "ml", "ReplicaSet", "");
+	stands_at("ml/u1//bob", "ml", "ReplicaSet", "\"tandem.dev/user\":\"bob\""); // who names another one's
+	stands_at(NULL, "ml", "StatefulSet", "");
 }
 
 static void test_devices(void **state)

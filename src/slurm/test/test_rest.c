@@ -534,6 +534,11 @@ static void test_nodes(void **state)
 		assert_int_equal(n->memory_mb, 19000);
 		assert_int_equal(n->kept_memory_mb, 1000);
 		assert_null(td_slurm_node_find(&l, "n3"));
+		td_auto_strv struct td_strv names = {0};
+		td_strv_split(&names, "n3,n2,n2", ',');
+		td_auto_free bool *in = td_slurm_nodes_in(&l, &names);
+		for (size_t i = 0; i < l.n; i++)
+			assert_int_equal(in[i], !strcmp(l.v[i].name, "n2"));
 	}
 
 	{ // an unknown node is HTTP 200 (S-T6); it must not look like a node without DRAIN
