@@ -225,7 +225,7 @@ def test_a_run_finds_what_a_bucket_has(pool, s3, me, tmp_path):
         assert submit(**llama).returncode == 0 and len(s3.asked("/models/llama2/other")) == asked  # it is there
         r = submit(**{**llama, "profile": "none", "revision": "2"})
         assert r.returncode == 1 and "~/.aws/credentials on the cluster has no [none]" in r.stderr, r
-        for data, words in (({"s3": "s3://models/llama2"}, "endpoint: say which server of S3"), ({**llama, "path": "/x"}, "path, url, git or s3, one of them"), ({"path": "/x", "region": "r"}, "go with s3")):
+        for data, words in (({"s3": "s3://models/llama2"}, "endpoint: say which server of S3"), ({**llama, "path": "/x"}, "path, dataset, url, git or s3, one of them"), ({"path": "/x", "region": "r"}, "go with s3")):
             r = submit(**data)
             assert r.returncode == 1 and words in r.stderr, r
     finally:
