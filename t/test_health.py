@@ -264,7 +264,8 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     print(f"fault → computing again from the checkpoint: {float(again[3]) - begun:.1f} s")
     assert first[:3] == ("1", NODE, "0") and again[:2] == ("2", "n0") and int(again[2]) in saved(), runs()
     assert "begins 15 s later instead of Slurm's two minutes" in said, said
-    assert re.search(rf"It began again because of {NODE}: condition GpuUnhealthy: gpu1: XID 79\b.* \(2\S+Z\)\.", said), said
+    because = rf"It began again because of {NODE}: condition GpuUnhealthy: gpu1: XID 79\b.* \(2\S+Z\)\."
+    wait_for("why says because of what", lambda: re.search(because, pool.cmd("why", job).stdout))  # slurmdbd hears of the first run later
     steps = wait_for("it computes", lambda: (s := saved())[-1] > int(again[2]) and s)
     assert steps == sorted(set(steps)), "no step was computed twice"
     pool.shell("scancel", job)
