@@ -292,7 +292,7 @@ def long_tests(pool):
 def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
     """What it measures is kept; who comes, a job or a pod, waits for nothing and ends the test; what the test finds is a fault; the budget holds."""
     before = uids(pool)
-    idle = lambda: {"idleTests": {"everySeconds": 1, "minutesPerHour": 1000}, "breaker": {"percent": 100}}  # noqa: E731  (both nodes at once)
+    idle = lambda: {"idleTests": {"everySeconds": 1, "minutesPerHour": 1000}, "breaker": {"percent": 100}, "attempts": 50}  # noqa: E731  (both nodes at once)
     pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=100))
     for n in pool.nodes:
         said = wait_for(f"{n} is tested", lambda n=n: (p := probed(pool, n)).get("result") == "passed" and p, 60)

@@ -195,7 +195,7 @@ static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 	size_t k, m;
 	yyjson_arr_foreach (td_jget(c, "envFrom"), i, n, e)
 		yyjson_obj_foreach (e, k, m, key, val) {
-			const char *kind = yyjson_get_str(key);
+			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
 			td_auto_free char *where = td_asprintf("%s.envFrom[%zu].%s", at, i, kind);
 			if (!yyjson_is_null(val) && !one_of(kind, env_sources, TD_LEN(env_sources)))
 				return refuse(err, where, "only ConfigMaps and Secrets go there");
@@ -246,7 +246,7 @@ static int check_projected(const yyjson_val *p, const char *at, struct td_error 
 	size_t i, n, k, m;
 	yyjson_arr_foreach (td_jget(p, "sources"), i, n, s)
 		yyjson_obj_foreach (s, k, m, key, val) {
-			const char *kind = yyjson_get_str(key);
+			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
 			td_auto_free char *where = td_asprintf("%s.sources[%zu].%s", at, i, kind);
 			if (!yyjson_is_null(val) && !one_of(kind, projections, TD_LEN(projections)))
 				return refuse(err, where, "only ConfigMaps and Secrets go there; leave it out");
@@ -262,7 +262,7 @@ static int check_volumes(const yyjson_val *spec, struct td_error *err)
 		if (td_far_token_volume(td_jstr_or(v, "name", "")))
 			continue;
 		yyjson_obj_foreach (v, k, m, key, val) {
-			const char *kind = yyjson_get_str(key);
+			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
 			if (one_of(kind, volume_kinds, TD_LEN(volume_kinds)) || yyjson_is_null(val))
 				continue;
 			td_auto_free char *where = td_asprintf("spec.volumes[%zu].%s", i, kind);

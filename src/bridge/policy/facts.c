@@ -98,6 +98,7 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 		k->leave = (struct td_pool_leave){0};
 	if (!td_pool_leave_signal(j->comment, &k->signal))
 		k->signal = (struct td_pool_leave_signal){0};
+	k->array = j->array;
 	k->shared = j->array == j->id;
 	if (td_job_phase(j->states) != TD_PHASE_RUNNING || j->start <= 0 || j->preempt || k->shared)
 		return;

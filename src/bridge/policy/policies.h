@@ -40,7 +40,9 @@ struct td_policies_known {
 	// priority, and the job is left alone.
 	bool moved, fixed;
 	int64_t was, site;
-	// The last task of an array has the array's id: what is written or sent to that is for all tasks (S-H10, S-J16).
+	int64_t array; // of which it is a task; 0: of none
+	// It is the last task of an array and has the array's id: what is written or sent to that is for all tasks (S-H10,
+	// S-J16).
 	bool shared;
 	// Slices (slices.c). restarts: how often it was queued again, of which `counted` are in its mark.
 	bool batch;

@@ -78,14 +78,23 @@ static int slice(struct td_bridge *b, struct td_slurm *slurm, struct td_policies
 	return r;
 }
 
+// Would another task get the limit, too?
+static bool of_others(const struct td_policies_facts *f, const struct td_policies_known *k)
+{
+	for (size_t i = 0; k->shared && i < f->n; i++)
+		if (f->v[i].id != k->id && f->v[i].array == k->id)
+			return true;
+	return false;
+}
+
 void td_policies_slices_pass(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm,
 			     struct td_policies_facts *f)
 {
 	size_t reads = 0;
 	for (size_t i = 0; i < f->n && reads < READS && !td_cancelled(b->cancel); i++) {
 		struct td_policies_known *k = &f->v[i];
-		if (!k->read || k->stale || !k->batch || k->shared || k->restarts <= k->counted || !k->limit_min ||
-		    td_now(b) < k->again_ms || !td_settings_total(s, k->qos))
+		if (!k->read || k->stale || !k->batch || k->restarts <= k->counted || !k->limit_min ||
+		    td_now(b) < k->again_ms || !td_settings_total(s, k->qos) || of_others(f, k))
 			continue;
 		reads++;
 		k->again_ms = td_now(b) + AGAIN_MS;
