@@ -341,8 +341,7 @@ static int commit(int fd, const struct batch *x)
 		ssize_t n = recv(fd, buf, sizeof(buf), 0);
 		if (n < 0)
 			return errno;
-		for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf; NLMSG_OK(h, (size_t)n);
-		     h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_type != NLMSG_ERROR)
 				continue;
 			int e = -((const struct nlmsgerr *)NLMSG_DATA(h))->error;
