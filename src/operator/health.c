@@ -191,6 +191,14 @@ char *td_op_health_print(const struct td_object *node)
 	return td_op_hash(td_buf_str(&b), b.len);
 }
 
+bool td_op_health_new(const struct td_op_policy *p, const struct td_object *node)
+{
+	if (!p->test_new)
+		return false;
+	td_auto_free char *print = td_op_health_print(node);
+	return !td_streq(td_object_annotation(node, TD_ANN_TESTED), print);
+}
+
 // How many nodes are out of service for a fault or by an act of a policy, and how many there are.
 static void count(struct td_op *op, size_t *ret_out, size_t *ret_all, struct td_strv *waiting)
 {
@@ -278,10 +286,8 @@ static void decide(struct td_op_node *n, bool sure, struct td_pool_health_plan *
 					 .attempts = n->policy.attempts,
 					 .held = td_object_annotation(n->node, TD_ANN_HOLD)};
 	past(n, &f);
-	td_auto_free char *print = td_op_health_print(n->node);
 	// A node that no NodeSet has has no slurmd to be tested with: its turn comes when one takes it, before slurmd starts.
-	f.testing_new = n->policy.test_new && td_object_annotation(n->node, TD_ANN_SHARE) &&
-			!td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
+	f.testing_new = td_object_annotation(n->node, TD_ANN_SHARE) && td_op_health_new(&n->policy, n->node);
 	f.breaker = sure && breaker(n);
 	td_op_devices_decide(n, f.breaker, f.resets + f.reboots + f.alone, devices);
 	if (devices->node > f.worst)

@@ -98,6 +98,8 @@ int td_op_health_run(struct td_op *op, struct td_cancel *c, struct td_error *err
 int td_op_health_note(struct td_op_node *n, const char *const (*pairs)[2], struct td_error *err);
 // Which machine it is and what it has: a node with another print is a new one. Caller frees.
 char *td_op_health_print(const struct td_object *node);
+// True when the policy wants new nodes to be tested, and the node has not passed a test as what it is now.
+bool td_op_health_new(const struct td_op_policy *p, const struct td_object *node);
 // True when the NodeAction is over.
 bool td_op_act_over(const struct td_object *action);
 // The slurmd pod of the node; NULL: none. The caller unrefs it.

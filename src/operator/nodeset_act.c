@@ -100,8 +100,7 @@ static int held_first(const struct td_op_pass *p, const struct td_op_row *x, boo
 {
 	td_auto_policy struct td_op_policy policy;
 	td_op_policy_load(p->op, &policy);
-	td_auto_free char *print = td_op_health_print(x->node);
-	if (!policy.test_new || policy.dry_run || td_streq(td_object_annotation(x->node, TD_ANN_TESTED), print))
+	if (policy.dry_run || !td_op_health_new(&policy, x->node))
 		return 0;
 	if (!td_object_annotation(x->node, TD_ANN_HOLD))
 		return td_fail(err, TD_THROTTLED, "it is new and is to be tested: first it is taken out of service");
