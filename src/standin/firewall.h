@@ -69,6 +69,8 @@ bool td_firewall_read(const uint8_t *p, size_t n, struct firewall_message *ret);
 bool td_firewall_system(uint32_t uid);
 // May `from` connect to what `owner` listens on? The accounts are lines; "": none.
 bool td_firewall_may(uint32_t owner, const char *owner_accounts, uint32_t from, const char *from_accounts);
+// Are these n bytes one of the lines?
+bool td_firewall_line(const char *lines, const char *s, size_t n);
 // A block of addresses, such as "10.0.0.0/8", "fd00::/8" or one address.
 struct firewall_block {
 	struct in6_addr at;

@@ -113,13 +113,8 @@ static void add(void *ctx, const struct job_said *s)
 	size_t k = *end == ' ' ? strcspn(end + 1, "\n") : 0;
 	if (end == text || uid != w->uid || !k || end[1 + k] != '\n')
 		return;
-	for (const char *a = w->ret; *a;) { // he may have several of one
-		size_t m = strcspn(a, "\n");
-		if (m == k && !memcmp(a, end + 1, k))
-			return;
-		a += m + (a[m] == '\n');
-	}
-	if (w->n + k + 2 > FIREWALL_ACCOUNTS)
+	// He may have several of one.
+	if (td_firewall_line(w->ret, end + 1, k) || w->n + k + 2 > FIREWALL_ACCOUNTS)
 		return;
 	memcpy(w->ret + w->n, end + 1, k + 1);
 	w->n += k + 1;

@@ -139,18 +139,25 @@ bool td_firewall_system(uint32_t uid)
 	return uid < SYSTEM_UIDS || uid == SLURM_UID;
 }
 
+bool td_firewall_line(const char *lines, const char *s, size_t n)
+{
+	while (*lines) {
+		size_t k = strcspn(lines, "\n");
+		if (n == k && !memcmp(lines, s, n))
+			return true;
+		lines += k + (lines[k] == '\n');
+	}
+	return false;
+}
+
 bool td_firewall_may(uint32_t owner, const char *owner_accounts, uint32_t from, const char *from_accounts)
 {
 	if (owner == from || td_firewall_system(owner) || td_firewall_system(from))
 		return true;
 	for (const char *a = owner_accounts; *a;) {
 		size_t n = strcspn(a, "\n");
-		for (const char *b = from_accounts; *b;) {
-			size_t k = strcspn(b, "\n");
-			if (n && n == k && !memcmp(a, b, n))
-				return true;
-			b += k + (b[k] == '\n');
-		}
+		if (n && td_firewall_line(from_accounts, a, n))
+			return true;
 		a += n + (a[n] == '\n');
 	}
 	return false;
