@@ -106,7 +106,7 @@ bool td_firewall_jobs_close(const char *jobs);
 bool td_firewall_job(const char *job, const char *uid, const char *account);
 // The accounts of the user's jobs here, as lines: those whose job has a socket of slurmstepd in the spool directory.
 void td_firewall_accounts(const char *jobs, const char *spool, uint32_t uid, char ret[FIREWALL_ACCOUNTS]);
-// Removes what is said of jobs that have ended a while ago.
+// Removes what is said of jobs that have ended a while ago; nothing where the spool directory cannot be read.
 void td_firewall_sweep(const char *jobs, const char *spool);
 
 // ---- firewall.c ----

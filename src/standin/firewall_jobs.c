@@ -51,40 +51,47 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-// The jobs that live, sorted. Returns how many.
-static size_t living(const char *spool, long long v[JOBS_MAX])
+// The jobs that live, sorted; *ret_n: how many. False: there may be more, because the directory could not be read to its
+// end.
+static bool living(const char *spool, long long v[JOBS_MAX], size_t *ret_n)
 {
 	size_t n = 0;
 	DIR *d = opendir(spool);
-	for (struct dirent *e; d && n < JOBS_MAX && (e = readdir(d));) {
+	struct dirent *e = NULL;
+	errno = 0;
+	while (d && n < JOBS_MAX && (e = readdir(d))) {
 		const char *at = strrchr(e->d_name, '_');
 		size_t k = at ? strspn(at + 1, "0123456789") : 0;
 		if (k && k < 19 && at[1 + k] == '.')
 			v[n++] = atoll(at + 1);
 	}
+	bool whole = d && !e && !errno;
 	if (d)
 		closedir(d);
 	qsort(v, n, sizeof(*v), by_number);
-	return n;
+	*ret_n = n;
+	return whole;
 }
 
 // Calls f for what is said of each job.
 struct job_said {
 	int dir;
 	const char *name;
-	bool lives;
+	bool lives, gone; // neither: it is not known
 };
 static void each(const char *jobs, const char *spool, void (*f)(void *ctx, const struct job_said *s), void *ctx)
 {
 	static long long live[JOBS_MAX];
-	size_t n = living(spool, live);
+	size_t n;
+	bool whole = living(spool, live, &n);
 	DIR *d = opendir(jobs);
 	for (struct dirent *e; d && (e = readdir(d));) {
 		size_t k = strspn(e->d_name, "0123456789");
 		if (!k || k >= 19 || e->d_name[k])
 			continue;
 		long long job = atoll(e->d_name);
-		f(ctx, &(struct job_said){dirfd(d), e->d_name, bsearch(&job, live, n, sizeof(job), by_number)});
+		bool lives = bsearch(&job, live, n, sizeof(job), by_number);
+		f(ctx, &(struct job_said){dirfd(d), e->d_name, lives, whole && !lives});
 	}
 	if (d)
 		closedir(d);
@@ -131,7 +138,7 @@ static void drop(void *ctx, const struct job_said *s)
 {
 	(void)ctx;
 	struct stat st;
-	if (!s->lives && !fstatat(s->dir, s->name, &st, AT_SYMLINK_NOFOLLOW) && time(NULL) - st.st_mtime > OLD_S)
+	if (s->gone && !fstatat(s->dir, s->name, &st, AT_SYMLINK_NOFOLLOW) && time(NULL) - st.st_mtime > OLD_S)
 		unlinkat(s->dir, s->name, 0);
 }
 

@@ -188,6 +188,8 @@ static void test_jobs(void **state)
 	assert_int_equal(utimes(path, old), 0);
 	snprintf(path, sizeof(path), "%s/7", jobs);
 	assert_int_equal(utimes(path, old), 0);
+	td_firewall_sweep(jobs, "/nowhere"); // who lives is not known
+	assert_int_equal(access(path, F_OK), 0);
 	td_firewall_sweep(jobs, spool);
 	assert_int_equal(access(path, F_OK), 0);
 	snprintf(path, sizeof(path), "%s/11", jobs);
