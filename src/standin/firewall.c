@@ -27,6 +27,7 @@ enum {
 	OUTSIDE = 256,
 	OUTSIDE_MS = 10000, // for how long a place is known to have no firewall
 	COPY = 2048,        // bytes of a packet
+	AT_ONCE = 1024,     // of what the queue says
 	QUEUE = 16384,      // packets
 	BLOCKS = 64,
 	SWEEP_MS = 600000,
@@ -423,10 +424,11 @@ static void queued(const struct nlmsghdr *h)
 		packet(id, interface, p ? p : (const uint8_t *)"", n);
 }
 
+// What is left is read after all else has had its turn: packets can come faster than they are judged.
 static bool read_queue(void)
 {
 	static _Alignas(struct nlmsghdr) char buf[65536];
-	for (;;) {
+	for (int i = 0; i < AT_ONCE; i++) {
 		ssize_t n = recv(w.queue, buf, sizeof(buf), MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
@@ -436,6 +438,7 @@ static bool read_queue(void)
 			    h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct nfgenmsg)))
 				queued(h);
 	}
+	return true;
 }
 
 static void late(int64_t now)
