@@ -13,6 +13,7 @@
 #include "gate/stragglers.h"
 #include "gate/useful.h"
 #include "pool/cut.h"
+#include "pool/health.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -655,11 +656,19 @@ static int act(struct td_nodehealth *h, const struct op *x, struct td_cancel *c,
 	return r || !b->rebooted ? r : b->rebooted(b->ctx, err);
 }
 
+// Is it a reboot, and has the node booted since?
+static bool booted(const struct td_nodehealth *h, const struct op *x, const char *before)
+{
+	if (!td_streq(x->action, "reboot"))
+		return false;
+	td_auto_free char *now = h->o.boot(h->o.ctx, x->node);
+	return td_pool_act_booted(before, now);
+}
+
 // What a record without a result means.
 static int found_begun(struct td_nodehealth *h, const struct op *x, const yyjson_val *rec, struct td_error *err)
 {
-	td_auto_free char *boot = h->o.boot(h->o.ctx, x->node);
-	if (td_streq(x->action, "reboot") && !td_streq(boot, td_jstr(rec, "boot"))) {
+	if (booted(h, x, td_jstr(rec, "boot"))) {
 		struct td_checkup_backend *b = &h->o.backends[x->node];
 		int r = b->rebooted ? b->rebooted(b->ctx, err) : 0;
 		return r ? r : record(h, x, "done", "", err);
@@ -673,8 +682,7 @@ static int found_begun(struct td_nodehealth *h, const struct op *x, const yyjson
 static int do_once(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
 {
 	// It has booted since it was told to. A node without a disk has lost the record, and would boot for ever.
-	td_auto_free char *boot = h->o.boot(h->o.ctx, x->node);
-	if (td_streq(x->action, "reboot") && x->boot && !td_streq(boot, x->boot))
+	if (booted(h, x, x->boot))
 		return record(h, x, "done", "", err);
 	int r = record(h, x, NULL, NULL, err);
 	if (r || (r = td_fault_at(err, "health.operation.begun")))

@@ -224,9 +224,7 @@ static void device_facts(struct run *x, struct td_pool_act_facts *f)
 static void facts(struct run *x, struct td_pool_act_facts *f)
 {
 	struct td_op_node *n = x->n;
-	const char *state = td_object_annotation(n->node, TD_ANN_SLURM_STATE),
-		   *boot = td_jstr(x->o->root, "status.bootID"),
-		   *now_boot = td_jstr(n->node->root, "status.nodeInfo.bootID");
+	const char *state = td_object_annotation(n->node, TD_ANN_SLURM_STATE);
 	td_object_unref(x->slurmd);
 	x->slurmd = td_op_health_slurmd(n->op, n->name);
 	*f = (struct td_pool_act_facts){
@@ -234,7 +232,8 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		.late = late(x),
 		.slurm = x->slurmd || td_object_annotation(n->node, TD_ANN_SHARE),
 		.drained = state && (td_streq(state, "drained") || td_streq(state, "down")),
-		.booted = boot && now_boot && !td_streq(boot, now_boot),
+		.booted = td_pool_act_booted(td_jstr(x->o->root, "status.bootID"),
+					     td_jstr(n->node->root, "status.nodeInfo.bootID")),
 		.ready = td_op_ready(n->node) && (!x->slurmd || td_op_pod_ready(x->slurmd)),
 		.ending = td_object_annotation(n->node, TD_ANN_END_JOBS),
 		.faulty = n->faults.worst != TD_REMEDY_NONE,

@@ -109,6 +109,8 @@ struct td_pool_act_step_plan {
 	const char *why; // static text
 };
 struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *f);
+// Are these ids of two boots? A boot that is not known (NULL or "") is no other one.
+bool td_pool_act_booted(const char *before, const char *now);
 
 // ---- a node's health ----
 

@@ -101,6 +101,11 @@ static struct td_pool_act_step_plan plan(enum td_act_do what, const char *why)
 	return (struct td_pool_act_step_plan){what, why};
 }
 
+bool td_pool_act_booted(const char *before, const char *now)
+{
+	return before && *before && now && *now && strcmp(before, now) != 0;
+}
+
 // What was done to the node is done when it is ready and without a fault.
 static struct td_pool_act_step_plan healthy(const struct td_pool_act_facts *f)
 {

@@ -209,6 +209,18 @@ static void end_act(struct sim_node *n, uint64_t *seed)
 	}
 }
 
+void td_scenario_health_boots(void **state)
+{
+	(void)state;
+	assert_true(td_pool_act_booted("a", "b"));
+	assert_false(td_pool_act_booted("a", "a"));
+	static const char *const unknown[] = {NULL, ""};
+	for (size_t i = 0; i < TD_LEN(unknown); i++) {
+		assert_false(td_pool_act_booted("a", unknown[i]));
+		assert_false(td_pool_act_booted(unknown[i], "a"));
+	}
+}
+
 void td_scenario_health_storm(void **state)
 {
 	static struct sim_node v[NODES];

@@ -41,3 +41,5 @@ extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, t
 	td_scenario_upgrade, td_scenario_roles, td_scenario_starve, td_scenario_allowed;
 // A test: faults on 10,000 nodes at once.
 void td_scenario_health_storm(void **state);
+// A test: whether a node has booted.
+void td_scenario_health_boots(void **state);

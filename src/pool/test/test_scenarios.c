@@ -357,9 +357,12 @@ static void test_grants(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scenarios),    cmocka_unit_test(td_scenario_health_storm),
-		cmocka_unit_test(test_nodes_settle), cmocka_unit_test(test_writes_are_bounded),
-		cmocka_unit_test(test_long_reason),  cmocka_unit_test(test_grants)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),
+					   cmocka_unit_test(td_scenario_health_storm),
+					   cmocka_unit_test(td_scenario_health_boots),
+					   cmocka_unit_test(test_nodes_settle),
+					   cmocka_unit_test(test_writes_are_bounded),
+					   cmocka_unit_test(test_long_reason),
+					   cmocka_unit_test(test_grants)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
