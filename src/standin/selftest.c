@@ -75,30 +75,18 @@ static int memory_wrong(unsigned seed)
 	return wrong;
 }
 
-// By how much the file of faults says that the node is slow; 1: not.
-static int slowness(const char *path)
-{
-	static char line[FILE_MAX];
-	int times = 1;
-	FILE *f = path ? fopen(path, "re") : NULL;
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *s = strncmp(line, "node ", 5) ? NULL : strstr(line, " slow=");
-		if (s && sscanf(s, " slow=%d", &times) == 1 && (times < 1 || times > 1000))
-			times = 1;
-	}
-	if (f)
-		fclose(f);
-	return times;
-}
-
-// Which devices the file of faults says compute wrongly.
-static uint64_t sick(const char *path)
+// Which devices the file of faults says compute wrongly. *ret_slow: by how much it says that the node is slow; 1: not.
+static uint64_t sick(const char *path, int *ret_slow)
 {
 	static char line[FILE_MAX];
 	uint64_t mask = 0;
 	FILE *f = path ? fopen(path, "re") : NULL;
+	*ret_slow = 1;
 	while (f && fgets(line, sizeof(line), f)) {
 		int gpu;
+		const char *slow = strncmp(line, "node ", 5) ? NULL : strstr(line, " slow=");
+		if (slow && sscanf(slow, " slow=%d", ret_slow) == 1 && (*ret_slow < 1 || *ret_slow > 1000))
+			*ret_slow = 1;
 		if (sscanf(line, "gpu%d ", &gpu) == 1 && gpu >= 0 && gpu < DEVICES && strstr(line, " burn=fail"))
 			mask |= UINT64_C(1) << gpu;
 	}
@@ -152,8 +140,8 @@ int td_standin_selftest(int argc, char **argv)
 		return 2;
 	prctl(PR_SET_PDEATHSIG, SIGKILL); // who reads the result is gone, and jobs may come
 
-	uint64_t bad = sick(faults), wrong = 0;
-	const int slow = slowness(faults);
+	int slow;
+	uint64_t bad = sick(faults, &slow), wrong = 0;
 	double begin = seconds(), operations = 0;
 	long rounds = devices ? devices : 1;
 	for (long d = 0, round = 0; round < rounds; d++) {
