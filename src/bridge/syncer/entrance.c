@@ -143,18 +143,26 @@ void td_entrance_on_pod(void *bridge, struct td_object *old, struct td_object *n
 	}
 }
 
+// Adds those that are not among the first `n` of io.
+static void add_new(struct td_objects *io, size_t n, const struct td_objects *from)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		bool known = false;
+		for (size_t k = 0; k < n && !known; k++)
+			known = td_streq(io->v[k]->uid, from->v[i]->uid);
+		if (!known)
+			td_objects_add(io, td_object_ref(from->v[i]));
+	}
+}
+
 void td_entrance_promised(struct td_bridge *b, const char *node, bool lifted, struct td_objects *io)
 {
-	td_auto_objects struct td_objects all = {0};
-	const size_t bound = io->n;
+	td_auto_objects struct td_objects all = {0}, open = {0};
 	td_informer_by_index(b->unplaced, "shadow-node", node, &all);
-	for (size_t i = 0; i < all.n; i++) {
-		bool known = lifted && gated(all.v[i], NULL);
-		for (size_t k = 0; k < bound && !known; k++)
-			known = td_streq(io->v[k]->uid, all.v[i]->uid);
-		if (!known)
-			td_objects_add(io, td_object_ref(all.v[i]));
-	}
+	for (size_t i = 0; lifted && i < all.n; i++)
+		if (!gated(all.v[i], NULL))
+			td_objects_add(&open, td_object_ref(all.v[i]));
+	add_new(io, io->n, lifted ? &open : &all);
 }
 
 // ---- which node ----
@@ -535,14 +543,8 @@ static int there_now(struct td_bridge *b, const char *node, struct td_objects *i
 	td_auto_free char *fields = td_asprintf("spec.nodeName=%s", node);
 	td_auto_objects struct td_objects live = {0};
 	int r = td_kube_list(b->kube, &td_pods, NULL, NULL, fields, c, &live, err);
-	const size_t bound = io->n;
-	for (size_t i = 0; !r && i < live.n; i++) {
-		bool known = false;
-		for (size_t k = 0; k < bound && !known; k++)
-			known = td_streq(io->v[k]->uid, live.v[i]->uid);
-		if (!known)
-			td_objects_add(io, td_object_ref(live.v[i]));
-	}
+	if (!r)
+		add_new(io, io->n, &live);
 	return r;
 }
 
