@@ -12,13 +12,14 @@
 
 #include <string.h>
 
-enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, ELSEWHERE_MS = 5000 };
+enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000 };
 #define HOSTNAME "kubernetes.io/hostname"
 
 struct gate_waiter { // a pod with the gate
 	char *uid;
 	char *node;               // promised; NULL: none yet
 	int64_t since_ms;         // mono: when it was promised, or when the whole pool was looked at last
+	int64_t pause_ms;         // from then on until the pool is looked at again
 	size_t looked;            // nodes, in this round
 	bool any;                 // in this round: a node of the pool is for it
 	char *best;               // in this round: where it has room later
@@ -279,12 +280,11 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 		const struct td_slurm_node *n = &nodes->v[e->at % nodes->n];
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, n->name);
 		struct td_pool_door door;
-		if (!node || !some_day(pod, node))
+		if (!node)
 			continue;
-		w->any = true;
-		if (!td_object_label(node, HOSTNAME) ||
-		    !td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL) ||
-		    !look(b, s, pod, node, n, &door))
+		const bool fits = td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL);
+		w->any = w->any || fits || some_day(pod, node);
+		if (!fits || !td_object_label(node, HOSTNAME) || !look(b, s, pod, node, n, &door))
 			continue;
 		enum td_pool_door_is is = td_pool_door(&door);
 		if (is == TD_DOOR_NOW)
@@ -483,7 +483,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 
 	const char *at = td_object_annotation(pod, TD_ANN_SHADOW_NODE);
 	const struct td_slurm_node *there = at ? td_slurm_node_find(&snap->nodes, at) : NULL;
-	*again_ms = ELSEWHERE_MS;
+	*again_ms = TICK_MS;
 	if (at && !there) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, at);
 		if (node && td_object_annotation(node, TD_ANN_SHADOW))
@@ -497,13 +497,14 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		free(w->node);
 		w->node = td_strdup(at);
 		w->since_ms = td_now(b);
+		w->pause_ms = td_pool_door_pause(0);
 		next_round(w);
 		td_queue_add(b->node_queue, at);
 		return 0;
 	}
-	int64_t left = w->since_ms + ELSEWHERE_MS - td_now(b);
+	int64_t left = w->since_ms + w->pause_ms - td_now(b);
 	if (w->since_ms && left > 0) { // the round goes on when it is time
-		*again_ms = left;
+		*again_ms = left < TICK_MS ? left : TICK_MS;
 		return 0;
 	}
 
@@ -523,6 +524,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		r = wait_for_room(b, pod, w, at, c, err);
 	next_round(w);
 	w->since_ms = r ? 0 : td_now(b);
+	w->pause_ms = td_pool_door_pause(n || r ? 0 : w->pause_ms);
 	return r;
 }
 
