@@ -24,6 +24,7 @@ struct gate_waiter { // a pod with the gate
 	bool any;                 // in this round: a node of the pool is for it
 	char *best;               // in this round: where it has room later
 	struct td_pool_door door; // of best
+	char *elsewhere;          // a node of another SlurmCluster that it is for; NULL: none is known
 	char *said;
 	UT_hash_handle hh;
 };
@@ -46,6 +47,7 @@ static struct gate_waiter *forget(struct td_entrance *e, struct gate_waiter *w)
 	free(w->uid);
 	free(w->node);
 	free(w->best);
+	free(w->elsewhere);
 	free(w->said);
 	free(w);
 	return NULL;
@@ -377,14 +379,27 @@ static void say(struct td_bridge *b, const struct td_object *pod, struct gate_wa
 }
 
 // ---- reconcile ----
-// Is the pod for a node where anybody has shadows? Asked only where none of ours is for it.
-static bool shadowed(struct td_bridge *b, const struct td_object *pod)
+static bool is_for(const struct td_object *pod, const struct td_object *node)
 {
+	return td_object_annotation(node, TD_ANN_SHADOW) && some_day(pod, node);
+}
+
+// Is the pod for a node where anybody has shadows? Asked only where none of ours is for it. All nodes are looked at until
+// one is found, and again when that one is for it no more.
+static bool shadowed(struct td_bridge *b, const struct td_object *pod, struct gate_waiter *w)
+{
+	td_auto(td_object_unref) struct td_object *last =
+		w->elsewhere ? td_informer_get(b->nodes, NULL, w->elsewhere) : NULL;
+	if (last && is_for(pod, last))
+		return true;
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(b->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++)
-		if (td_object_annotation(nodes.v[i], TD_ANN_SHADOW) && some_day(pod, nodes.v[i]))
+		if (is_for(pod, nodes.v[i])) {
+			free(w->elsewhere);
+			w->elsewhere = td_strdup(nodes.v[i]->name);
 			return true;
+		}
 	return false;
 }
 
@@ -491,7 +506,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		at = NULL;
 	}
 	if (!s->shadows || !snap->nodes.n) // it was turned off while pods waited
-		return shadowed(b, pod) ? 0 : lift(b, pod, NULL, c, err);
+		return shadowed(b, pod, w) ? 0 : lift(b, pod, NULL, c, err);
 
 	if (there && !td_streq(w->node, at)) {
 		free(w->node);
@@ -518,7 +533,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		td_queue_add(b->node_queue, at);
 	else if (n)
 		r = promise(b, pod, w, n->name, c, err);
-	else if (!w->any && !shadowed(b, pod))
+	else if (!w->any && !shadowed(b, pod, w))
 		r = lift(b, pod, NULL, c, err);
 	else
 		r = wait_for_room(b, pod, w, at, c, err);
