@@ -1,8 +1,8 @@
 // Native jobs that were queued again begin soon (pool/again.h). The poll of those that wait (poll.c) finds them, and two
-// workers read each, decide, and write its begin, and into its admin comment which node failed, and why (pool/said.h): three requests (four where a node failed) for each time that a job is queued again, one for a new
-// one that waits where few are new, none for one that goes on waiting. All is in memory: a bridge that has just begun to
-// lead knows neither which nodes failed before nor how often a job was queued again, so those from before it wait as
-// Slurm wants them to.
+// workers read each, decide, and write its begin, and into its admin comment which node failed, and why (pool/said.h):
+// three requests (four where a node failed) for each time that a job is queued again, one for a new one that waits where
+// few are new, none for one that goes on waiting. All is in memory: a bridge that has just begun to lead knows neither
+// which nodes failed before nor how often a job was queued again, so those from before it wait as Slurm wants them to.
 #pragma once
 
 #include "bridge/bridge.h"

@@ -18,24 +18,24 @@ static struct td_pool_node emptied(const struct td_pool_node *from)
 	return x;
 }
 
-void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjson_mut_doc *d, struct td_buf *t)
+void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td_cancel *c, yyjson_mut_doc *d,
+		    struct td_buf *t)
 {
-	td_auto_job struct td_slurm_job j = {0};
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto_wishes struct td_slurm_wishes is = {0};
 	struct td_error e = TD_ERROR_INIT;
-	if (!l || !snap || td_slurm_job(l->slurm, job, c, &j, &e) || td_job_phase(j.states) != TD_PHASE_WAITING ||
-	    td_slurm_job_wishes(l->slurm, job, c, &is, &e))
+	if (!l || !snap || td_job_phase(j->states) != TD_PHASE_WAITING ||
+	    td_slurm_job_wishes(l->slurm, j->id, c, &is, &e))
 		return;
 
 	td_auto_strv struct td_strv named = {0}, excluded = {0}, reserved = {0};
-	if ((*j.required_nodes && td_hostlist_parse(j.required_nodes, &named, NULL)) ||
-	    (*j.excluded_nodes && td_hostlist_parse(j.excluded_nodes, &excluded, NULL)) ||
+	if ((*j->required_nodes && td_hostlist_parse(j->required_nodes, &named, NULL)) ||
+	    (*j->excluded_nodes && td_hostlist_parse(j->excluded_nodes, &excluded, NULL)) ||
 	    (*is.reserved && td_hostlist_parse(is.reserved, &reserved, NULL)))
 		return;
 	const struct td_slurm_nodes *all = &snap->nodes;
-	struct td_ask_wait *wait = td_ask_wait_of_job(&j);
+	struct td_ask_wait *wait = td_ask_wait_of_job(j);
 	struct td_ask_wait_parts w = {0};
 	if (wait)
 		td_ask_wait_show(wait, &w);
@@ -45,7 +45,7 @@ void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjso
 	td_auto_free bool *in_named = td_slurm_nodes_in(all, &named), *in_excluded = td_slurm_nodes_in(all, &excluded),
 			  *in_reserved = td_slurm_nodes_in(all, &reserved);
 	memset(any, true, all->n);
-	td_bridge_pool_nodes(all, any, w.kinds, *j.partition ? j.partition : NULL, &v);
+	td_bridge_pool_nodes(all, any, w.kinds, *j->partition ? j->partition : NULL, &v);
 	for (size_t i = 0; i < all->n; i++) {
 		struct td_pool_node empty = emptied(&v[i]);
 		x[i] = (struct td_pool_allowed_node){
@@ -62,7 +62,7 @@ void td_allowed_say(struct td_bridge *b, int64_t job, struct td_cancel *c, yyjso
 	// Who names fewer nodes than it wants has others besides.
 	const struct td_pool_allowed f = {.nodes = x,
 					  .n = all->n,
-					  .names = named.n && (int64_t)named.n >= j.want_nodes,
+					  .names = named.n && (int64_t)named.n >= j->want_nodes,
 					  .reserves = *is.reserved != '\0',
 					  .constraint = *is.features ? is.features : NULL};
 	struct td_pool_allowed_count n;

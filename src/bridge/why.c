@@ -161,15 +161,16 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		}
 		pthread_mutex_unlock(&b->asks->lock);
 		td_policies_words(b, ordered, &t);
-		if (ordered)
-			td_allowed_say(b, ordered, td_http_cancel(x), d, &t);
+		struct td_error e = TD_ERROR_INIT;
+		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
+		td_auto_job struct td_slurm_job waits = {0};
+		if (ordered && l && !td_slurm_job(l->slurm, ordered, td_http_cancel(x), &waits, NULL))
+			td_allowed_say(b, &waits, td_http_cancel(x), d, &t);
 		if (limited)
 			td_bridge_quota_words(b, pod, td_http_cancel(x), &t);
 		td_auto_objects struct td_objects beside = {0};
 		td_informer_list(b->pods, pod->ns, &beside);
 		td_rollout_words(pod, &beside, &t);
-		struct td_error e = TD_ERROR_INIT;
-		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		if (!l)
 			td_buf_printf(&t, " Slurm cannot be asked now: %s.", e.msg);
 	}
@@ -336,7 +337,7 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 	job_words(j, &t);
 	if (td_job_phase(j->states) == TD_PHASE_WAITING) {
 		td_policies_words(b, j->id, &order);
-		td_allowed_say(b, j->id, td_http_cancel(x), d, &order);
+		td_allowed_say(b, j, td_http_cancel(x), d, &order);
 	}
 	td_agains_words(b, j, &order);
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);

@@ -7,7 +7,7 @@
 
 enum { DEEPEST = 16 };
 
-static bool has_word(const char *list, const char *word, size_t len)
+bool td_pool_lists(const char *list, const char *word, size_t len)
 {
 	for (const char *p = list; p && *p; p += *p == ',') {
 		size_t n = strcspn(p, ",");
@@ -33,7 +33,7 @@ static int item(const char **p, const char *features, int depth)
 	size_t n = strcspn(*p, "&|,()[]*! ");
 	if (!n)
 		return -1;
-	int is = has_word(features, *p, n);
+	int is = td_pool_lists(features, *p, n);
 	*p += n;
 	return is;
 }

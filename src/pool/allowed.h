@@ -34,9 +34,11 @@ struct td_pool_allowed_count {
 };
 // may: per node.
 void td_pool_allowed(const struct td_pool_allowed *f, bool *may, struct td_pool_allowed_count *ret);
-// "It may run on n[1-3], 3 of the 8 nodes of its partition: it excludes 2, and 3 lack the features a&b." nodes: the list as
+// "It may run on n[1-3], 3 of the 8 nodes of its partition: it excludes 2, 3 have not the features a&b." nodes: the list as
 // Slurm writes it. NULL: it may run on all of them. Caller frees.
 char *td_pool_allowed_words(const struct td_pool_allowed_count *c, const char *nodes, const char *constraint);
+// Is the word of this length one of the list, "a,b"? list NULL: no.
+bool td_pool_lists(const char *list, const char *word, size_t len);
 // Has a node with these features what a constraint wants? -1: it is not understood (counts, [a|b], and & beside | without
 // parentheses).
 int td_pool_constraint(const char *constraint, const char *features);

@@ -1,21 +1,11 @@
 #include "pool/archs.h"
 
+#include "pool/allowed.h"
+
 #include <stdbool.h>
 #include <string.h>
 
 static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-
-// Is the word of this length one of the list, "a,b"?
-static bool has(const char *list, const char *word, size_t len)
-{
-	for (const char *s = list ? list : ""; *s;) {
-		size_t n = strcspn(s, ",");
-		if (n == len && !strncmp(s, word, len))
-			return true;
-		s += n + (s[n] == ',');
-	}
-	return false;
-}
 
 static bool in_partition(const struct td_archs_node *v, const char *want)
 {
@@ -23,7 +13,7 @@ static bool in_partition(const struct td_archs_node *v, const char *want)
 		return true;
 	for (const char *s = want; *s;) {
 		size_t n = strcspn(s, ",");
-		if (has(v->partitions, s, n))
+		if (td_pool_lists(v->partitions, s, n))
 			return true;
 		s += n + (s[n] == ',');
 	}
@@ -40,7 +30,7 @@ static bool fits(const struct td_archs_node *v, const char *want)
 	}
 	for (const char *s = want ? want : ""; *s;) {
 		size_t n = strspn(s, plain);
-		if (!has(v->features, s, n))
+		if (!td_pool_lists(v->features, s, n))
 			return false;
 		s += n + (s[n] != '\0');
 	}

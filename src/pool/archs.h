@@ -1,4 +1,5 @@
-// Which builds of an environment a run needs: one for each architecture that nodes have to which its steps may go. Pure, as pool.h.
+// Which builds of an environment a run needs: one for each architecture that nodes have to which its steps may go. Pure,
+// as pool.h.
 #pragma once
 
 #include <stddef.h>

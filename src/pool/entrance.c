@@ -12,6 +12,12 @@ enum td_pool_door_is td_pool_door(const struct td_pool_door *d)
 		       : TD_DOOR_LATER;
 }
 
+int64_t td_pool_door_pause(int64_t before_ms)
+{
+	enum { FIRST_MS = 5000, MOST_MS = 20000 };
+	return !before_ms ? FIRST_MS : before_ms < MOST_MS / 2 ? 2 * before_ms : MOST_MS;
+}
+
 static int64_t beyond(int64_t lacks, int64_t room)
 {
 	return lacks > room ? lacks - room : 0;

@@ -16,3 +16,6 @@ enum td_pool_door_is { TD_DOOR_SHUT, TD_DOOR_LATER, TD_DOOR_NOW };
 enum td_pool_door_is td_pool_door(const struct td_pool_door *d);
 // Of two that have room later: is the first the better one?
 bool td_pool_door_better(const struct td_pool_door *a, const struct td_pool_door *b);
+// How long, in ms, until all nodes are looked at again for a pod that waits: each time that none had room twice as long
+// as the time before, up to a bound. before_ms 0: this is the first.
+int64_t td_pool_door_pause(int64_t before_ms);

@@ -15,7 +15,7 @@
 #define ENDS ", not queued again"
 #define SIGNAL TD_ANN_ASK_PREFIX "signal="
 
-enum { ASKED_S = 60, DAY_S = 86400 }; // so long it is asked
+enum { ASKED_S = 60 }; // so long it is asked
 
 char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, const char *wants, const char *comment)
 {
@@ -23,12 +23,10 @@ char *td_pool_leave_write(const struct td_pool_leave *l, const char *nodes, cons
 	size_t keep = at ? (size_t)(at - was) : strlen(was);
 	while (keep && was[keep - 1] == ' ')
 		keep--;
-	char day[TD_PERIOD_LEN];
-	int64_t s = l->at_s % DAY_S;
-	td_day_name(l->at_s / DAY_S, day);
+	char at_text[TD_MOMENT_LEN];
+	td_moment_name(l->at_s, at_text);
 	td_auto_free char *when =
-		l->at_s ? td_asprintf(AT "%sT%02" PRId64 ":%02" PRId64 ":%02" PRId64 "Z after %" PRId64 " restarts%s",
-				      day, s / 3600, s / 60 % 60, s % 60, l->restarts, l->ends ? ENDS : "")
+		l->at_s ? td_asprintf(AT "%s after %" PRId64 " restarts%s", at_text, l->restarts, l->ends ? ENDS : "")
 			: td_strdup("");
 	return td_asprintf("%.*s%s" MARK "%s, so that job %" PRId64 " has room, which waits for %s%s%s", (int)keep, was,
 			   keep ? " " : "", nodes, l->waiter, wants, when, rest ? rest : "");
@@ -51,17 +49,15 @@ bool td_pool_leave_read(const char *comment, struct td_pool_leave *ret)
 	for (const char *p = so; p && (p = strstr(p, AT)) && (!rest || p < rest); p++)
 		when = p;
 	struct td_pool_leave l = {0};
-	int n = 0, h, min, sec;
-	char date[TD_PERIOD_LEN] = "";
-	int64_t day;
-	if (!when || sscanf(so, ", so that job %" SCNd64 " has room", &l.waiter) != 1 ||
-	    sscanf(when, AT "%10[0-9-]T%2d:%2d:%2dZ after %" SCNd64 " restarts%n", date, &h, &min, &sec, &l.restarts,
-		   &n) != 5 ||
-	    !n || !td_day_parse(date, &day) || h < 0 || h > 23 || min < 0 || min > 59 || sec < 0 || sec > 60 ||
-	    l.waiter <= 0 || l.restarts < 0)
+	int n = 0;
+	size_t len = when ? td_moment_parse(when + strlen(AT), &l.at_s) : 0;
+	if (!len || sscanf(so, ", so that job %" SCNd64 " has room", &l.waiter) != 1)
+		return false;
+	when += strlen(AT) + len;
+	if (sscanf(when, " after %" SCNd64 " restarts%n", &l.restarts, &n) != 1 || !n || l.waiter <= 0 ||
+	    l.restarts < 0)
 		return false;
 	l.ends = td_starts(when + n, ENDS);
-	l.at_s = day * DAY_S + (int64_t)h * 3600 + (int64_t)min * 60 + sec;
 	*ret = l;
 	return true;
 }

@@ -88,6 +88,32 @@ bool td_day_parse(const char *s, int64_t *ret)
 	return !strcmp(again, s);
 }
 
+enum { DAY_S = 86400 };
+
+void td_moment_name(int64_t at_s, char ret[TD_MOMENT_LEN])
+{
+	char day[TD_PERIOD_LEN];
+	const int s = (int)(at_s % DAY_S);
+	td_day_name(at_s / DAY_S, day);
+	snprintf(ret, TD_MOMENT_LEN, "%sT%02d:%02d:%02dZ", day, s / 3600, s / 60 % 60, s % 60);
+}
+
+size_t td_moment_parse(const char *s, int64_t *ret)
+{
+	char day[TD_PERIOD_LEN];
+	int64_t date;
+	int h, min, sec;
+	snprintf(day, sizeof(day), "%.10s", s);
+	if (!td_day_parse(day, &date))
+		return 0;
+	const char *p = s + strlen(day);
+	if (*p++ != 'T' || !number(&p, 2, &h) || *p++ != ':' || !number(&p, 2, &min) || *p++ != ':' ||
+	    !number(&p, 2, &sec) || *p++ != 'Z' || h > 23 || min > 59 || sec > 60)
+		return 0;
+	*ret = date * DAY_S + (int64_t)h * 3600 + (int64_t)min * 60 + sec;
+	return (size_t)(p - s);
+}
+
 // ---- periods ----
 
 enum td_period_kind td_period_kind_of(const char *word)

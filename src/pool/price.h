@@ -51,3 +51,8 @@ struct td_date td_day_date(int64_t day);
 // A day as people write it, and back. False: it is none.
 void td_day_name(int64_t day, char ret[TD_PERIOD_LEN]);
 bool td_day_parse(const char *s, int64_t *ret);
+// A moment as "2026-11-27T17:30:00Z", and back: epoch seconds, not before 1970.
+enum { TD_MOMENT_LEN = 32 };
+void td_moment_name(int64_t at_s, char ret[TD_MOMENT_LEN]);
+// How many characters it takes at the begin of s; 0, and *ret untouched: there is none.
+size_t td_moment_parse(const char *s, int64_t *ret);

@@ -1,9 +1,9 @@
 #include "pool/said.h"
 
 #include "base/mem.h"
+#include "pool/price.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,32 +15,6 @@ static const char *const marks[] = {
 	[TD_SAID_SLOW] = "tandem: straggler: ",
 	[TD_SAID_AGAIN] = "tandem: began again: ",
 };
-
-enum { DAY_S = 86400, ERA_DAYS = 146097, EPOCH_DAYS = 719468 }; // an era: 400 years, which begin in March
-
-// "2026-11-27T17:30:00Z" as epoch seconds; 0: it is none.
-static int64_t when_read(const char *s)
-{
-	int y, m, d, h, min, sec, end = 0;
-	if (sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &y, &m, &d, &h, &min, &sec, &end) != 6 || !end || y < 1970 ||
-	    m < 1 || m > 12 || d < 1 || d > 31 || h > 23 || min > 59 || sec > 60 || h < 0 || min < 0 || sec < 0)
-		return 0;
-	y -= m <= 2;
-	const int64_t era = y / 400, of_era = y - era * 400, of_year = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
-	const int64_t days = era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH_DAYS;
-	return days * DAY_S + h * 3600 + min * 60 + sec;
-}
-
-static void when_write(int64_t at_s, char ret[48])
-{
-	const int64_t days = at_s / DAY_S + EPOCH_DAYS, s = at_s % DAY_S, era = days / ERA_DAYS,
-		      of_era = days - era * ERA_DAYS,
-		      year = (of_era - of_era / 1460 + of_era / 36524 - of_era / (ERA_DAYS - 1)) / 365,
-		      of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153,
-		      m = month + (month < 10 ? 3 : -9);
-	snprintf(ret, 48, "%04" PRId64 "-%02" PRId64 "-%02" PRId64 "T%02" PRId64 ":%02" PRId64 ":%02" PRId64 "Z",
-		 year + era * 400 + (m <= 2), m, of_year - (153 * month + 2) / 5 + 1, s / 3600, s / 60 % 60, s % 60);
-}
 
 // Where the sentence ends that begins at s.
 static const char *end_of(const char *s)
@@ -83,7 +57,7 @@ bool td_pool_said(const char *admin_comment, enum td_pool_said_what what, struct
 	copy(text, sizeof(text), from, (size_t)(end_of(from) - from));
 	const char *seen = take(text, SEEN);
 	if (seen)
-		r.seen_s = when_read(seen);
+		td_moment_parse(seen, &r.seen_s);
 	const char *stacks = what == TD_SAID_HANGS ? take(text, STACKS) : NULL;
 	if (stacks)
 		copy(r.stacks, sizeof(r.stacks), stacks, strlen(stacks));
@@ -120,7 +94,7 @@ static void trim(struct td_buf *b)
 
 char *td_pool_said_again(const char *admin_comment, const char *node, const char *why, int64_t at_s)
 {
-	char when[48], clean[TD_SAID_WORDS / 2];
+	char when[TD_MOMENT_LEN], clean[TD_SAID_WORDS / 2];
 	td_auto_buf struct td_buf b = {0};
 	for (const char *p = admin_comment ? admin_comment : ""; *p;) {
 		size_t i = 0;
@@ -144,7 +118,7 @@ char *td_pool_said_again(const char *admin_comment, const char *node, const char
 			*p = ' ';
 	for (char *p = clean; (p = strstr(p, " tandem"));)
 		*p = '_'; // no sentence of its own
-	when_write(at_s > 0 ? at_s : 0, when);
+	td_moment_name(at_s > 0 ? at_s : 0, when);
 	td_buf_printf(&b, "%s%s%s: %s" SEEN "%s", b.len ? " " : "", marks[TD_SAID_AGAIN], node, clean, when);
 	return b.len < TD_SAID_COMMENT ? td_buf_take(&b) : NULL;
 }

@@ -40,13 +40,9 @@ static const bool *nodes_of(struct td_moves_look *k, const struct td_policies_kn
 	td_auto_strv struct td_strv no = {0};
 	if (k->lists.n == TD_MOVES_LISTS || (*excluded && td_hostlist_parse(excluded, &no, NULL)))
 		return NULL;
-	bool *all = td_calloc(k->nodes->n + 1, sizeof(*all));
-	memset(all, true, k->nodes->n);
-	for (size_t i = 0; i < no.n; i++) {
-		const struct td_slurm_node *x = td_slurm_node_find(k->nodes, no.v[i]);
-		if (x)
-			all[x - k->nodes->v] = false;
-	}
+	bool *all = td_slurm_nodes_in(k->nodes, &no);
+	for (size_t i = 0; i < k->nodes->n; i++)
+		all[i] = !all[i];
 	td_auto_free struct td_pool_node *v = NULL;
 	td_bridge_pool_nodes(k->nodes, all, none, partition, &v);
 	for (size_t i = 0; i < k->nodes->n; i++)

@@ -1,5 +1,5 @@
-// Time limits that count over all pods that a Job or a ReplicaSet makes one after the other, and over all runs of a gang (pool/slice.h):
-// of QOS with totalTime.
+// Time limits that count over all pods that a Job or a ReplicaSet makes one after the other, and over all runs of a gang
+// (pool/slice.h): of QOS with totalTime.
 #pragma once
 
 #include "bridge/bridge.h"

@@ -1,6 +1,7 @@
-// Pods that make room for one that starves (pool/starve.h) or that waits while there is room in pieces (pool/defrag.h), ended as a pod is that Slurm preempts. Who was told has it in
-// its annotation tandem.dev/ended, with the job for which it goes: so a bridge that dies before it has told anybody has
-// done nothing, and the next one finishes what it finds begun, all members of a gang, and counts on their room.
+// Pods that make room for one that starves (pool/starve.h) or that waits while there is room in pieces (pool/defrag.h),
+// ended as a pod is that Slurm preempts. Who was told has it in its annotation tandem.dev/ended, with the job for which
+// it goes: so a bridge that dies before it has told anybody has done nothing, and the next one finishes what it finds
+// begun, all members of a gang, and counts on their room.
 #pragma once
 
 #include "bridge/scheduler/run.h"

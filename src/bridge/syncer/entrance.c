@@ -12,17 +12,19 @@
 
 #include <string.h>
 
-enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, ELSEWHERE_MS = 5000 };
+enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000 };
 #define HOSTNAME "kubernetes.io/hostname"
 
 struct gate_waiter { // a pod with the gate
 	char *uid;
 	char *node;               // promised; NULL: none yet
 	int64_t since_ms;         // mono: when it was promised, or when the whole pool was looked at last
+	int64_t pause_ms;         // from then on until the pool is looked at again
 	size_t looked;            // nodes, in this round
 	bool any;                 // in this round: a node of the pool is for it
 	char *best;               // in this round: where it has room later
 	struct td_pool_door door; // of best
+	char *elsewhere;          // a node of another SlurmCluster that it is for; NULL: none is known
 	char *said;
 	UT_hash_handle hh;
 };
@@ -45,6 +47,7 @@ static struct gate_waiter *forget(struct td_entrance *e, struct gate_waiter *w)
 	free(w->uid);
 	free(w->node);
 	free(w->best);
+	free(w->elsewhere);
 	free(w->said);
 	free(w);
 	return NULL;
@@ -143,18 +146,26 @@ void td_entrance_on_pod(void *bridge, struct td_object *old, struct td_object *n
 	}
 }
 
+// Adds those that are not among the first `n` of io.
+static void add_new(struct td_objects *io, size_t n, const struct td_objects *from)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		bool known = false;
+		for (size_t k = 0; k < n && !known; k++)
+			known = td_streq(io->v[k]->uid, from->v[i]->uid);
+		if (!known)
+			td_objects_add(io, td_object_ref(from->v[i]));
+	}
+}
+
 void td_entrance_promised(struct td_bridge *b, const char *node, bool lifted, struct td_objects *io)
 {
-	td_auto_objects struct td_objects all = {0};
-	const size_t bound = io->n;
+	td_auto_objects struct td_objects all = {0}, open = {0};
 	td_informer_by_index(b->unplaced, "shadow-node", node, &all);
-	for (size_t i = 0; i < all.n; i++) {
-		bool known = lifted && gated(all.v[i], NULL);
-		for (size_t k = 0; k < bound && !known; k++)
-			known = td_streq(io->v[k]->uid, all.v[i]->uid);
-		if (!known)
-			td_objects_add(io, td_object_ref(all.v[i]));
-	}
+	for (size_t i = 0; lifted && i < all.n; i++)
+		if (!gated(all.v[i], NULL))
+			td_objects_add(&open, td_object_ref(all.v[i]));
+	add_new(io, io->n, lifted ? &open : &all);
 }
 
 // ---- which node ----
@@ -271,12 +282,11 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 		const struct td_slurm_node *n = &nodes->v[e->at % nodes->n];
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, n->name);
 		struct td_pool_door door;
-		if (!node || !some_day(pod, node))
+		if (!node)
 			continue;
-		w->any = true;
-		if (!td_object_label(node, HOSTNAME) ||
-		    !td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL) ||
-		    !look(b, s, pod, node, n, &door))
+		const bool fits = td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL);
+		w->any = w->any || fits || some_day(pod, node);
+		if (!fits || !td_object_label(node, HOSTNAME) || !look(b, s, pod, node, n, &door))
 			continue;
 		enum td_pool_door_is is = td_pool_door(&door);
 		if (is == TD_DOOR_NOW)
@@ -369,14 +379,27 @@ static void say(struct td_bridge *b, const struct td_object *pod, struct gate_wa
 }
 
 // ---- reconcile ----
-// Is the pod for a node where anybody has shadows? Asked only where none of ours is for it.
-static bool shadowed(struct td_bridge *b, const struct td_object *pod)
+static bool is_for(const struct td_object *pod, const struct td_object *node)
 {
+	return td_object_annotation(node, TD_ANN_SHADOW) && some_day(pod, node);
+}
+
+// Is the pod for a node where anybody has shadows? Asked only where none of ours is for it. All nodes are looked at until
+// one is found, and again when that one is for it no more.
+static bool shadowed(struct td_bridge *b, const struct td_object *pod, struct gate_waiter *w)
+{
+	td_auto(td_object_unref) struct td_object *last =
+		w->elsewhere ? td_informer_get(b->nodes, NULL, w->elsewhere) : NULL;
+	if (last && is_for(pod, last))
+		return true;
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(b->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++)
-		if (td_object_annotation(nodes.v[i], TD_ANN_SHADOW) && some_day(pod, nodes.v[i]))
+		if (is_for(pod, nodes.v[i])) {
+			free(w->elsewhere);
+			w->elsewhere = td_strdup(nodes.v[i]->name);
 			return true;
+		}
 	return false;
 }
 
@@ -475,7 +498,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 
 	const char *at = td_object_annotation(pod, TD_ANN_SHADOW_NODE);
 	const struct td_slurm_node *there = at ? td_slurm_node_find(&snap->nodes, at) : NULL;
-	*again_ms = ELSEWHERE_MS;
+	*again_ms = TICK_MS;
 	if (at && !there) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, at);
 		if (node && td_object_annotation(node, TD_ANN_SHADOW))
@@ -483,19 +506,20 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		at = NULL;
 	}
 	if (!s->shadows || !snap->nodes.n) // it was turned off while pods waited
-		return shadowed(b, pod) ? 0 : lift(b, pod, NULL, c, err);
+		return shadowed(b, pod, w) ? 0 : lift(b, pod, NULL, c, err);
 
 	if (there && !td_streq(w->node, at)) {
 		free(w->node);
 		w->node = td_strdup(at);
 		w->since_ms = td_now(b);
+		w->pause_ms = td_pool_door_pause(0);
 		next_round(w);
 		td_queue_add(b->node_queue, at);
 		return 0;
 	}
-	int64_t left = w->since_ms + ELSEWHERE_MS - td_now(b);
+	int64_t left = w->since_ms + w->pause_ms - td_now(b);
 	if (w->since_ms && left > 0) { // the round goes on when it is time
-		*again_ms = left;
+		*again_ms = left < TICK_MS ? left : TICK_MS;
 		return 0;
 	}
 
@@ -509,12 +533,13 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		td_queue_add(b->node_queue, at);
 	else if (n)
 		r = promise(b, pod, w, n->name, c, err);
-	else if (!w->any && !shadowed(b, pod))
+	else if (!w->any && !shadowed(b, pod, w))
 		r = lift(b, pod, NULL, c, err);
 	else
 		r = wait_for_room(b, pod, w, at, c, err);
 	next_round(w);
 	w->since_ms = r ? 0 : td_now(b);
+	w->pause_ms = td_pool_door_pause(n || r ? 0 : w->pause_ms);
 	return r;
 }
 
@@ -535,14 +560,8 @@ static int there_now(struct td_bridge *b, const char *node, struct td_objects *i
 	td_auto_free char *fields = td_asprintf("spec.nodeName=%s", node);
 	td_auto_objects struct td_objects live = {0};
 	int r = td_kube_list(b->kube, &td_pods, NULL, NULL, fields, c, &live, err);
-	const size_t bound = io->n;
-	for (size_t i = 0; !r && i < live.n; i++) {
-		bool known = false;
-		for (size_t k = 0; k < bound && !known; k++)
-			known = td_streq(io->v[k]->uid, live.v[i]->uid);
-		if (!known)
-			td_objects_add(io, td_object_ref(live.v[i]));
-	}
+	if (!r)
+		add_new(io, io->n, &live);
 	return r;
 }
 

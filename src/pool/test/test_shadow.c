@@ -214,6 +214,11 @@ static void test_door(void **state)
 	d.closed = false;
 	d.apart = true;
 	assert_int_equal(td_pool_door(&d), TD_DOOR_SHUT);
+	// Where none has room the whole pool is looked at less and less often, and often enough.
+	static const int64_t pauses[] = {5000, 10000, 20000, 20000};
+	int64_t pause = 0;
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++)
+		assert_int_equal(pause = td_pool_door_pause(pause), pauses[i]);
 }
 
 int main(void)
