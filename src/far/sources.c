@@ -6,7 +6,6 @@
 #include "far/link.h"
 #include "far/refs.h"
 
-#include "base/log.h"
 #include "base/names.h"
 
 #include <string.h>
@@ -383,15 +382,12 @@ int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms
 
 int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c)
 {
-	static const struct {
-		const struct td_gvr *gvr;
-		bool secret;
-	} kinds[] = {{&td_secrets, true}, {&td_configmaps, false}};
+	static const struct td_gvr *const kinds[] = {&td_secrets, &td_configmaps};
 	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
 	for (size_t k = 0; k < TD_LEN(kinds); k++) {
 		td_auto_objects struct td_objects v = {0};
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_kube_list(l->there, kinds[k].gvr, l->ns, labels, NULL, c, &v, &e);
+		int r = td_kube_list(l->there, kinds[k], l->ns, labels, NULL, c, &v, &e);
 		if (r) { // an account that may not has made none
 			*again_ms = LOOK_MS;
 			continue;
@@ -401,7 +397,7 @@ int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_can
 			td_key_split(td_object_annotation(v.v[i], TD_ANN_FROM_NAME) ?: "", &ns, &name);
 			if (!*ns || !*name)
 				continue;
-			td_auto_free char *key = td_far_ref_key(kinds[k].secret, ns, name),
+			td_auto_free char *key = td_far_ref_key(kinds[k] == &td_secrets, ns, name),
 					  *there = td_far_ref_there(l->set->uid, key);
 			if (strcmp(there, v.v[i]->name) != 0)
 				continue;
@@ -410,25 +406,4 @@ int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_can
 		}
 	}
 	return 0;
-}
-
-void td_far_sources_leave(struct td_far_link *l, struct td_cancel *c)
-{
-	static const struct td_gvr *const kinds[] = {&td_secrets, &td_configmaps};
-	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
-	for (size_t k = 0; k < TD_LEN(kinds); k++) {
-		td_auto_objects struct td_objects v = {0};
-		struct td_error e = TD_ERROR_INIT;
-		int r = td_kube_list(l->there, kinds[k], l->ns, labels, NULL, c, &v, &e);
-		for (size_t i = 0; i < v.n && !r; i++) {
-			const struct td_kube_delete_opts del = {.uid = v.v[i]->uid, .grace_s = -1};
-			r = td_kube_delete(l->there, kinds[k], l->ns, v.v[i]->name, &del, c, &e);
-			r = r == TD_NOT_FOUND ? 0 : r;
-		}
-		if (r)
-			td_warn("NodeSet %s is gone, and %s of it may be left in its other cluster: kubectl delete %s "
-				"-n %s -l "
-				"%s there (%s)",
-				l->own, kinds[k]->resource, kinds[k]->resource, l->ns, labels, e.msg);
-	}
 }
