@@ -32,6 +32,18 @@ bool td_far_pod_ours(const struct td_far_link *l, const struct td_object *far)
 	return td_streq(far->ns, l->ns) && td_streq(td_object_label(far, TD_LABEL_FROM_SET), l->set->uid);
 }
 
+bool td_far_node_ours(const struct td_far_link *l, const struct td_object *node)
+{
+	return td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
+}
+
+struct td_object *td_far_node_of(const struct td_far_link *l, const struct td_object *pod)
+{
+	const char *name = td_jstr(pod->root, "spec.nodeName");
+	td_auto(td_object_unref) struct td_object *node = name ? td_informer_get(l->nodes, NULL, name) : NULL;
+	return node && td_far_node_ours(l, node) ? td_steal(node) : NULL;
+}
+
 bool td_far_pod_holds(const struct td_far_link *l, const struct td_object *far)
 {
 	return !td_kube_pod_ended(far->root) && (td_jstr(far->root, "spec.nodeName") || td_far_pod_ours(l, far));
@@ -378,7 +390,7 @@ void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
 		const struct td_kube_delete_opts del = {.uid = nodes.v[i]->uid, .grace_s = -1};
 		struct td_error e = TD_ERROR_INIT;
 		int r;
-		if (td_streq(td_object_annotation(nodes.v[i], TD_ANN_OTHER_SET), l->own) &&
+		if (td_far_node_ours(l, nodes.v[i]) &&
 		    (r = td_kube_delete(l->here, &td_nodes, NULL, nodes.v[i]->name, &del, c, &e)) && r != TD_NOT_FOUND)
 			td_warn("node %s, whose NodeSet %s is gone: %s", nodes.v[i]->name, l->own, e.msg);
 	}

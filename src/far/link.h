@@ -72,6 +72,10 @@ struct td_far_link *td_far_link_free(struct td_far_link *l);
 void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
 // Removes its pods, ConfigMaps and Secrets there and its Nodes here. The link runs no more after that, and is freed.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
+// Is a Node here one that this link made?
+bool td_far_node_ours(const struct td_far_link *l, const struct td_object *node);
+// The one of these that a pod here is bound to; NULL: none.
+struct td_object *td_far_node_of(const struct td_far_link *l, const struct td_object *pod);
 
 // ---- links.c, face.c ----
 

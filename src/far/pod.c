@@ -214,10 +214,7 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	if (r)
 		return td_wrap(err, "the pod of %s/%s there", p->copy->ns, p->copy->name);
 	if (p->pod) {
-		const char *node = td_jstr(p->pod->root, "spec.nodeName");
-		p->node = node ? td_informer_get(l->nodes, NULL, node) : NULL;
-		if (p->node && !td_streq(td_object_annotation(p->node, TD_ANN_OTHER_SET), l->own))
-			p->node = td_object_unref(p->node);
+		p->node = td_far_node_of(l, p->pod);
 		if (!p->copy) // which is shown here however often it changes
 			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
 	}

@@ -259,14 +259,6 @@ static int put(struct td_far_link *l, const struct source_at *a, const struct td
 	return r == TD_EXISTS ? change(l, a, o, c, err) : r;
 }
 
-// Is the pod on one of this link's nodes? Another NodeSet of that name, whose pods have the same label, is another cluster.
-static bool on_link(const struct td_far_link *l, const struct td_object *pod)
-{
-	td_auto(td_object_unref) struct td_object *node =
-		td_informer_get(l->nodes, NULL, td_jstr_or(pod->root, "spec.nodeName", ""));
-	return node && td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
-}
-
 static size_t users(const struct td_far_link *l, const struct source_at *a, const char *key, size_t *ret_here)
 {
 	td_auto_objects struct td_objects here = {0}, there = {0};
@@ -274,8 +266,11 @@ static size_t users(const struct td_far_link *l, const struct source_at *a, cons
 	td_informer_by_index(l->pods, "source", key, &here);
 	td_informer_by_index(l->far_pods, "source", far, &there);
 	size_t n = 0;
-	for (size_t i = 0; i < here.n && !n; i++) // one is enough to know
-		n += on_link(l, here.v[i]);
+	// One is enough to know. Another NodeSet of that name, whose pods have the same label, is another cluster.
+	for (size_t i = 0; i < here.n && !n; i++) {
+		td_auto(td_object_unref) struct td_object *node = td_far_node_of(l, here.v[i]);
+		n += node != NULL;
+	}
 	*ret_here = n;
 	for (size_t i = 0; i < there.n; i++)
 		n += td_far_pod_ours(l, there.v[i]);
