@@ -343,18 +343,19 @@ static const char *note(const yyjson_val *pod, const char *key)
 	return td_jkey_str(td_jget(pod, "metadata.annotations"), key);
 }
 
-// The name there of the member with that rank. It is the rank's, whichever pod has it. The caller frees it.
-static char *gang_host(const char *gang, long long rank)
-{
-	char hex[65];
-	td_sha256_hex(gang, strlen(gang), hex);
-	return td_asprintf("g%.*s-%lld", UID_DIGITS, hex, rank);
-}
-
 static const char *gang_of(const yyjson_val *pod)
 {
 	const char *uid = note(pod, TD_ANN_GANG_UID);
 	return uid ? uid : note(pod, TD_ANN_GANG_CORE);
+}
+
+// What the names of its members there begin with: with "-RANK" it is one's, whichever pod has the rank. The caller frees it.
+static char *gang_stem(const yyjson_val *pod)
+{
+	char hex[65];
+	const char *gang = gang_of(pod);
+	td_sha256_hex(gang, strlen(gang), hex);
+	return td_asprintf("g%.*s", UID_DIGITS, hex);
 }
 
 // The names of all ranks, joined by commas. The caller frees it.
@@ -362,11 +363,10 @@ static char *gang_hosts(const yyjson_val *pod)
 {
 	long long world = 0;
 	struct td_buf b = {0};
+	td_auto_free char *stem = gang_stem(pod);
 	td_parse_i64(note(pod, TD_ANN_GANG_WORLD) ?: "", &world);
-	for (long long i = 0; i < world && i < TD_FAR_GANG; i++) {
-		td_auto_free char *host = gang_host(gang_of(pod), i);
-		td_buf_printf(&b, "%s%s." GANGS, i ? "," : "", host);
-	}
+	for (long long i = 0; i < world && i < TD_FAR_GANG; i++)
+		td_buf_printf(&b, "%s%s-%lld." GANGS, i ? "," : "", stem, i);
 	return td_buf_take(&b);
 }
 
@@ -409,10 +409,10 @@ static void gang_name(yyjson_mut_doc *d, yyjson_mut_val *labels, yyjson_mut_val 
 	td_parse_i64(note(pod, TD_ANN_GANG_RANK) ?: "", &rank);
 	if (!gang_of(pod) || !note(pod, TD_ANN_GANG_WORLD))
 		return;
-	td_auto_free char *host = rank >= 0 ? gang_host(gang_of(pod), rank) : NULL;
+	td_auto_free char *stem = gang_stem(pod), *host = td_asprintf("%s-%lld", stem, rank);
 	td_jm_key_str(d, labels, TD_LABEL_FROM_GANG, "true");
 	td_jm_str(d, spec, "subdomain", GANGS);
-	if (host)
+	if (rank >= 0)
 		td_jm_str(d, spec, "hostname", host);
 	else
 		yyjson_mut_obj_remove_key(spec, "hostname"); // it might be a member's
