@@ -176,13 +176,7 @@ static const char *type_there(const yyjson_val *secret)
 	return "Opaque";
 }
 
-static void data_of(const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *to)
-{
-	static const char *const parts[] = {"data", "binaryData"};
-	for (size_t i = 0; i < TD_LEN(parts); i++)
-		if (yyjson_is_obj(td_jkey(o->root, parts[i])))
-			td_jm_copyval(d, to, parts[i], td_jkey(o->root, parts[i]));
-}
+static const char *const parts[] = {"data", "binaryData"};
 
 static int create(struct td_far_link *l, const struct source_at *a, const struct td_object *o, struct td_cancel *c,
 		  struct td_error *err)
@@ -198,7 +192,9 @@ static int create(struct td_far_link *l, const struct source_at *a, const struct
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_FROM_NAME, from);
 	if (a->secret)
 		td_jm_str(d, root, "type", type_there(o->root));
-	data_of(o, d, root);
+	for (size_t i = 0; i < TD_LEN(parts); i++)
+		if (yyjson_is_obj(td_jkey(o->root, parts[i])))
+			td_jm_copyval(d, root, parts[i], td_jkey(o->root, parts[i]));
 	return td_kube_create(l->there, a->gvr, l->ns, root, c, NULL, err);
 }
 
@@ -215,11 +211,15 @@ static int change(struct td_far_link *l, const struct source_at *a, const struct
 	    !td_streq(td_object_annotation(is, TD_ANN_FROM_NAME), from))
 		return td_fail(err, TD_INVALID, "%s %s of somebody else has its name there: remove it", a->gvr->kind,
 			       a->there);
-	static const char *const parts[] = {"data", "binaryData"};
+	if (td_jbool(is->root, "immutable", false) ||
+	    (a->secret && !td_streq(td_jstr(is->root, "type"), type_there(o->root)))) {
+		const struct td_kube_delete_opts del = {.uid = is->uid, .grace_s = -1};
+		r = td_kube_delete(l->there, a->gvr, l->ns, a->there, &del, c, err);
+		return r ? r : create(l, a, o, c, err);
+	}
 	bool same = true;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *list = yyjson_mut_doc_new(NULL);
-	yyjson_mut_val *want = yyjson_mut_doc_get_root(d), *ops = yyjson_mut_arr(list), *op;
-	data_of(o, d, want);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *list = yyjson_mut_doc_new(NULL);
+	yyjson_mut_val *ops = yyjson_mut_arr(list), *op;
 	yyjson_mut_doc_set_root(list, ops);
 	op = yyjson_mut_arr_add_obj(list, ops);
 	td_jm_str(list, op, "op", "test");
@@ -239,13 +239,6 @@ static int change(struct td_far_link *l, const struct source_at *a, const struct
 			td_jm_obj(list, op, "value");
 		else
 			td_jm_copyval(list, op, "value", here);
-	}
-	bool stuck = td_jbool(is->root, "immutable", false) ||
-		     (a->secret && !td_streq(td_jstr(is->root, "type"), type_there(o->root)));
-	if (stuck) {
-		const struct td_kube_delete_opts del = {.uid = is->uid, .grace_s = -1};
-		r = td_kube_delete(l->there, a->gvr, l->ns, a->there, &del, c, err);
-		return r ? r : create(l, a, o, c, err);
 	}
 	return same ? 0 : td_kube_patch(l->there, TD_AT(a->gvr, l->ns, a->there), TD_PATCH_JSON, ops, c, NULL, err);
 }
