@@ -337,21 +337,21 @@ int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms
 		return 0;
 
 	int r = td_kube_get(l->here, a.gvr, a.ns, a.name, c, &o, &e);
-	struct td_far_source is = {0};
+	struct td_far_source is = {.made = a.made}; // a look-up that failed decides nothing
 	if (!r && a.made && td_streq(a.rv, o->rv))
 		return 0;
 	if (r == TD_NOT_FOUND) { // what is there stays as it was, as on a kubelet's node
-		is.absent = true;
+		is = (struct td_far_source){.absent = true};
 		td_fail(&e, TD_NOT_FOUND, "it is not here: make it");
 		*again_ms = SOON_MS;
 	} else if (!r && td_streq(td_jstr(o->root, "type"), "kubernetes.io/service-account-token")) {
-		is.never = true;
+		is = (struct td_far_source){.never = true};
 		r = td_fail(&e, TD_INVALID,
 			    "Secret %s/%s holds the token of an account of this cluster, which stays here", a.ns,
 			    a.name);
 	} else if (!r) {
 		r = put(l, &a, o, c, &e);
-		is.made = !r || a.made; // an older one is there still
+		is.made |= !r; // or an older one is there still
 		if (r == TD_DENIED || r == TD_INVALID || r == TD_UNAUTHENTICATED) {
 			td_auto_free char *text = td_strdup(e.msg);
 			td_fail(&e, r, "the other cluster refuses it: %.380s", text);

@@ -552,6 +552,7 @@ static void test_astray(void **state)
 static struct {
 	const char *node; // the pod's
 	atomic_int sent;
+	atomic_bool down; // nobody says how the Secret is
 } along;
 
 static void files_of(struct td_http_x *x, void *ctx)
@@ -576,7 +577,7 @@ static void files_of(struct td_http_x *x, void *ctx)
 			along.node);
 	}
 	const char *say = strstr(td_http_target(x), "watch=") ? "" : text ? text : none;
-	td_http_send(x, 200, "application/json", say, strlen(say));
+	td_http_send(x, along.down && strstr(path, "/secrets") ? 500 : 200, "application/json", say, strlen(say));
 }
 
 // How many requests make the Secret there, when the pod that names it is on this node.
@@ -584,6 +585,7 @@ static int sent_for(const char *node)
 {
 	along.node = node;
 	along.sent = 0;
+	along.down = false;
 	struct fake *f = fake_start(files_of, NULL);
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	struct td_kube *k = fake_client(f);
@@ -614,6 +616,12 @@ static int sent_for(const char *node)
 	int64_t again = 0;
 	assert_int_equal(td_far_sources_ready(&l, pod, NULL), TD_TRANSIENT); // it is looked at
 	assert_int_equal(td_far_source_sync(&l, "s/ml/key", &again, c, NULL), 0);
+	if (along.sent) { // what was sent is there still when it cannot be read here for a moment
+		assert_int_equal(td_far_sources_ready(&l, pod, NULL), 0);
+		along.down = true;
+		assert_true(td_far_source_sync(&l, "s/ml/key", &again, c, NULL) < 0);
+		assert_int_equal(td_far_sources_ready(&l, pod, NULL), 0);
+	}
 	td_cancel_fire(c);
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_informer_free(all[i]);
