@@ -38,16 +38,20 @@ struct td_far_offers { // of one node there
 	char name[];
 };
 
+static void offers_drop(struct td_far_offers **all, struct td_far_offers *o)
+{
+	HASH_DEL(*all, o);
+	for (size_t i = 0; i < o->n; i++)
+		free(o->v[i].key);
+	free(o->problem);
+	free(o);
+}
+
 struct td_far_offers *td_far_offers_free(struct td_far_offers *all)
 {
 	struct td_far_offers *o, *tmp;
-	HASH_ITER (hh, all, o, tmp) {
-		HASH_DEL(all, o);
-		for (size_t i = 0; i < o->n; i++)
-			free(o->v[i].key);
-		free(o->problem);
-		free(o);
-	}
+	HASH_ITER (hh, all, o, tmp)
+		offers_drop(&all, o);
 	return NULL;
 }
 
@@ -69,10 +73,12 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 // What is wrong with a node, NULL: nothing. Of those of all nodes the first is told.
 static void tell(struct td_far_link *l, const char *name, const char *problem)
 {
-	struct td_far_offers *o = offers_of(l, name);
+	struct td_far_offers *o = problem ? offers_of(l, name) : NULL;
 	td_auto_free char *first = NULL;
 	pthread_mutex_lock(&l->lock);
-	bool same = td_streq(o->problem, problem);
+	if (!o)
+		HASH_FIND_STR(l->offers, name, o);
+	bool same = !o || td_streq(o->problem, problem);
 	if (!same) {
 		free(o->problem);
 		o->problem = td_strdup(problem);
@@ -82,6 +88,17 @@ static void tell(struct td_far_link *l, const char *name, const char *problem)
 	pthread_mutex_unlock(&l->lock);
 	if (!same)
 		td_far_link_say(l, TD_FAR_OF_NODES, first);
+}
+
+// It is gone there. Its name may not come again, and there is no end of names.
+static void forget(struct td_far_link *l, const char *name)
+{
+	struct td_far_offers *o = NULL;
+	pthread_mutex_lock(&l->lock);
+	HASH_FIND_STR(l->offers, name, o);
+	if (o)
+		offers_drop(&l->offers, o);
+	pthread_mutex_unlock(&l->lock);
 }
 
 static char *name_here(const struct td_far_link *l, const char *there)
@@ -461,6 +478,8 @@ int td_far_node_sync(struct td_far_link *l, const char *key, int64_t *again_ms, 
 	}
 	if (r != TD_CANCELLED)
 		tell(l, there, r == TD_INVALID ? e.msg : NULL);
+	if (answers && !far && !r)
+		forget(l, there);
 	if (r && err)
 		*err = e;
 	return r == TD_INVALID ? 0 : r;
