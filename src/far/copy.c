@@ -171,6 +171,22 @@ static char *meta_key(const char *path, const char **ret_of)
 	return NULL;
 }
 
+// Of a list whose elements each name one thing that goes along, and how.
+static int check_sources(const yyjson_val *list, const char *at, const char *const *kinds, size_t n_kinds,
+			 struct td_error *err)
+{
+	yyjson_val *s, *key, *val;
+	size_t i, n, k, m;
+	yyjson_arr_foreach ((yyjson_val *)list, i, n, s)
+		yyjson_obj_foreach (s, k, m, key, val) {
+			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
+			td_auto_free char *where = td_asprintf("%s[%zu].%s", at, i, kind);
+			if (!yyjson_is_null(val) && !one_of(kind, kinds, n_kinds))
+				return refuse(err, where, "only ConfigMaps and Secrets go there; leave it out");
+		}
+	return 0;
+}
+
 static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 {
 	yyjson_val *e;
@@ -191,16 +207,8 @@ static int check_env(const yyjson_val *c, const char *at, struct td_error *err)
 				"of the pod only its name, namespace, uid, node, addresses, labels and annotations are "
 				"known there; write a value");
 	}
-	yyjson_val *key, *val;
-	size_t k, m;
-	yyjson_arr_foreach (td_jget(c, "envFrom"), i, n, e)
-		yyjson_obj_foreach (e, k, m, key, val) {
-			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
-			td_auto_free char *where = td_asprintf("%s.envFrom[%zu].%s", at, i, kind);
-			if (!yyjson_is_null(val) && !one_of(kind, env_sources, TD_LEN(env_sources)))
-				return refuse(err, where, "only ConfigMaps and Secrets go there");
-		}
-	return 0;
+	td_auto_free char *from = td_asprintf("%s.envFrom", at);
+	return check_sources(td_jget(c, "envFrom"), from, env_sources, TD_LEN(env_sources), err);
 }
 
 // A probe or hook that names a host is a request of the node's, to whatever the node can reach.
@@ -240,20 +248,6 @@ static int check_container(const yyjson_val *c, const char *at, struct td_error 
 	return r;
 }
 
-static int check_projected(const yyjson_val *p, const char *at, struct td_error *err)
-{
-	yyjson_val *s, *key, *val;
-	size_t i, n, k, m;
-	yyjson_arr_foreach (td_jget(p, "sources"), i, n, s)
-		yyjson_obj_foreach (s, k, m, key, val) {
-			const char *kind = unsafe_yyjson_get_str(key); // a key is a string
-			td_auto_free char *where = td_asprintf("%s.sources[%zu].%s", at, i, kind);
-			if (!yyjson_is_null(val) && !one_of(kind, projections, TD_LEN(projections)))
-				return refuse(err, where, "only ConfigMaps and Secrets go there; leave it out");
-		}
-	return 0;
-}
-
 static int check_volumes(const yyjson_val *spec, struct td_error *err)
 {
 	yyjson_val *v, *key, *val;
@@ -270,7 +264,8 @@ static int check_volumes(const yyjson_val *spec, struct td_error *err)
 				return refuse(err, where,
 					      "what it holds is here; emptyDir, ConfigMaps and Secrets go there, and "
 					      "other files come and go over the network");
-			int r = check_projected(val, where, err);
+			td_auto_free char *in = td_asprintf("%s.sources", where);
+			int r = check_sources(td_jget(val, "sources"), in, projections, TD_LEN(projections), err);
 			if (r)
 				return r;
 		}
@@ -343,18 +338,19 @@ static const char *note(const yyjson_val *pod, const char *key)
 	return td_jkey_str(td_jget(pod, "metadata.annotations"), key);
 }
 
-// The name there of the member with that rank. It is the rank's, whichever pod has it. The caller frees it.
-static char *gang_host(const char *gang, long long rank)
-{
-	char hex[65];
-	td_sha256_hex(gang, strlen(gang), hex);
-	return td_asprintf("g%.*s-%lld", UID_DIGITS, hex, rank);
-}
-
 static const char *gang_of(const yyjson_val *pod)
 {
 	const char *uid = note(pod, TD_ANN_GANG_UID);
 	return uid ? uid : note(pod, TD_ANN_GANG_CORE);
+}
+
+// What the names of its members there begin with: with "-RANK" it is one's, whichever pod has the rank. The caller frees it.
+static char *gang_stem(const yyjson_val *pod)
+{
+	char hex[65];
+	const char *gang = gang_of(pod);
+	td_sha256_hex(gang, strlen(gang), hex);
+	return td_asprintf("g%.*s", UID_DIGITS, hex);
 }
 
 // The names of all ranks, joined by commas. The caller frees it.
@@ -362,11 +358,10 @@ static char *gang_hosts(const yyjson_val *pod)
 {
 	long long world = 0;
 	struct td_buf b = {0};
+	td_auto_free char *stem = gang_stem(pod);
 	td_parse_i64(note(pod, TD_ANN_GANG_WORLD) ?: "", &world);
-	for (long long i = 0; i < world && i < TD_FAR_GANG; i++) {
-		td_auto_free char *host = gang_host(gang_of(pod), i);
-		td_buf_printf(&b, "%s%s." GANGS, i ? "," : "", host);
-	}
+	for (long long i = 0; i < world && i < TD_FAR_GANG; i++)
+		td_buf_printf(&b, "%s%s-%lld." GANGS, i ? "," : "", stem, i);
 	return td_buf_take(&b);
 }
 
@@ -409,10 +404,10 @@ static void gang_name(yyjson_mut_doc *d, yyjson_mut_val *labels, yyjson_mut_val 
 	td_parse_i64(note(pod, TD_ANN_GANG_RANK) ?: "", &rank);
 	if (!gang_of(pod) || !note(pod, TD_ANN_GANG_WORLD))
 		return;
-	td_auto_free char *host = rank >= 0 ? gang_host(gang_of(pod), rank) : NULL;
+	td_auto_free char *stem = gang_stem(pod), *host = td_asprintf("%s-%lld", stem, rank);
 	td_jm_key_str(d, labels, TD_LABEL_FROM_GANG, "true");
 	td_jm_str(d, spec, "subdomain", GANGS);
-	if (host)
+	if (rank >= 0)
 		td_jm_str(d, spec, "hostname", host);
 	else
 		yyjson_mut_obj_remove_key(spec, "hostname"); // it might be a member's
@@ -515,10 +510,7 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 static bool mirrored(const char *type)
 {
 	static const char *const types[] = {"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"};
-	for (size_t i = 0; i < TD_LEN(types); i++)
-		if (!strcmp(types[i], type))
-			return true;
-	return false;
+	return one_of(type, types, TD_LEN(types));
 }
 
 static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAUSE_MS = 7 * 24 * 3600 * 1000, CONNS = 256, CERT_DAYS = 3650 };
+enum { CONNS = 256, CERT_DAYS = 3650 };
 
 struct td_far_face {
 	struct td_far *far;
@@ -220,7 +220,6 @@ int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_fa
 						 .key_file = key,
 						 .client_ca_file = f->local ? NULL : ca,
 						 .max_conns = CONNS,
-						 .write_ms = PAUSE_MS, // a reader may pause (`kubectl logs -f | less`)
 						 .handler = handle,
 						 .ctx = f};
 	if ((r = td_http_server_new(&opts, &f->server, err)))

@@ -7,7 +7,8 @@
 // restart every copy and every pod is looked at again. The operator's leader runs the links.
 //
 // Cost: a watch of all nodes and one of all pods there, a watch of the pods here with the NodeSet's label and one of its
-// Nodes; a Lease per node each 10 s; a small request there each 5 s; two or three writes here and two there per pod.
+// Nodes; a Lease per node each 10 s; a small request there each 5 s; three or four writes here and two there per pod; a
+// read here each 15 s per ConfigMap or Secret in use, and two requests there when it has changed.
 //
 // Files
 //   far.h links.c     the links of all NodeSets: they begin and end as these do

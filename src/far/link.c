@@ -32,6 +32,18 @@ bool td_far_pod_ours(const struct td_far_link *l, const struct td_object *far)
 	return td_streq(far->ns, l->ns) && td_streq(td_object_label(far, TD_LABEL_FROM_SET), l->set->uid);
 }
 
+bool td_far_node_ours(const struct td_far_link *l, const struct td_object *node)
+{
+	return td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
+}
+
+struct td_object *td_far_node_of(const struct td_far_link *l, const struct td_object *pod)
+{
+	const char *name = td_jstr(pod->root, "spec.nodeName");
+	td_auto(td_object_unref) struct td_object *node = name ? td_informer_get(l->nodes, NULL, name) : NULL;
+	return node && td_far_node_ours(l, node) ? td_steal(node) : NULL;
+}
+
 bool td_far_pod_holds(const struct td_far_link *l, const struct td_object *far)
 {
 	return !td_kube_pod_ended(far->root) && (td_jstr(far->root, "spec.nodeName") || td_far_pod_ours(l, far));
@@ -348,28 +360,37 @@ struct td_far_link *td_far_link_free(struct td_far_link *l)
 	return NULL;
 }
 
-void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
+// What it has made there of this kind.
+static void remove_there(struct td_far_link *l, const struct td_gvr *gvr, struct td_cancel *c)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
-	td_auto_objects struct td_objects pods = {0}, nodes = {0};
-	halt(l); // or they would make anew what goes
-	int r = td_kube_list(l->there, &td_pods, l->ns, labels, NULL, c, &pods, &e);
-	for (size_t i = 0; i < pods.n && !r; i++) {
-		const struct td_kube_delete_opts del = {.uid = pods.v[i]->uid, .grace_s = -1};
-		r = td_kube_delete(l->there, &td_pods, l->ns, pods.v[i]->name, &del, c, &e);
+	td_auto_objects struct td_objects v = {0};
+	int r = td_kube_list(l->there, gvr, l->ns, labels, NULL, c, &v, &e);
+	for (size_t i = 0; i < v.n && !r; i++) {
+		const struct td_kube_delete_opts del = {.uid = v.v[i]->uid, .grace_s = -1};
+		r = td_kube_delete(l->there, gvr, l->ns, v.v[i]->name, &del, c, &e);
 		r = r == TD_NOT_FOUND ? 0 : r;
 	}
 	if (r)
-		td_warn("NodeSet %s is gone, and pods of it may be left in its other cluster: kubectl delete pods -n "
-			"%s -l %s "
-			"there (%s)",
-			l->own, l->ns, labels, e.msg);
-	td_far_sources_leave(l, c);
+		td_warn("NodeSet %s is gone, and %s of it may be left in its other cluster: kubectl delete %s -n %s -l "
+			"%s there (%s)",
+			l->own, gvr->resource, gvr->resource, l->ns, labels, e.msg);
+}
+
+void td_far_link_leave(struct td_far_link *l, struct td_cancel *c)
+{
+	static const struct td_gvr *const kinds[] = {&td_pods, &td_secrets, &td_configmaps};
+	td_auto_objects struct td_objects nodes = {0};
+	halt(l); // or they would make anew what goes
+	for (size_t i = 0; i < TD_LEN(kinds); i++)
+		remove_there(l, kinds[i], c);
 	td_informer_list(l->nodes, NULL, &nodes);
 	for (size_t i = 0; i < nodes.n; i++) {
 		const struct td_kube_delete_opts del = {.uid = nodes.v[i]->uid, .grace_s = -1};
-		if (td_streq(td_object_annotation(nodes.v[i], TD_ANN_OTHER_SET), l->own) &&
+		struct td_error e = TD_ERROR_INIT;
+		int r;
+		if (td_far_node_ours(l, nodes.v[i]) &&
 		    (r = td_kube_delete(l->here, &td_nodes, NULL, nodes.v[i]->name, &del, c, &e)) && r != TD_NOT_FOUND)
 			td_warn("node %s, whose NodeSet %s is gone: %s", nodes.v[i]->name, l->own, e.msg);
 	}

@@ -70,8 +70,12 @@ int td_far_link_new(const struct td_far_want *w, const struct td_far_here *here,
 struct td_far_link *td_far_link_free(struct td_far_link *l);
 // NULL: none. Each says what it knows, and takes back nothing of the other's.
 void td_far_link_say(struct td_far_link *l, enum td_far_of of, const char *problem);
-// Removes its pods there and its Nodes here. The link runs no more after that, and is freed.
+// Removes its pods, ConfigMaps and Secrets there and its Nodes here. The link runs no more after that, and is freed.
 void td_far_link_leave(struct td_far_link *l, struct td_cancel *c);
+// Is a Node here one that this link made?
+bool td_far_node_ours(const struct td_far_link *l, const struct td_object *node);
+// The one of these that a pod here is bound to; NULL: none.
+struct td_object *td_far_node_of(const struct td_far_link *l, const struct td_object *pod);
 
 // ---- links.c, face.c ----
 
@@ -102,7 +106,6 @@ int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms
 void td_far_sources_look(struct td_far_link *l, const struct td_object *pod, bool there);
 // Finds those that an earlier process made.
 int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c);
-void td_far_sources_leave(struct td_far_link *l, struct td_cancel *c); // removes all there
 // Indexes "source" of the pods here and there.
 void td_far_index_source(const struct td_object *pod, struct td_strv *ret);
 void td_far_index_source_there(const struct td_object *copy, struct td_strv *ret);

@@ -112,9 +112,8 @@ struct td_far_link *td_far_link_of(struct td_far *f, const char *ns, const char 
 	pthread_mutex_lock(&f->lock);
 	for (struct td_far_link *l = f->links; l && !found; l = l->next) {
 		td_auto(td_object_unref) struct td_object *pod = td_informer_get(l->pods, ns, name);
-		const char *on = pod ? td_jstr(pod->root, "spec.nodeName") : NULL;
-		td_auto(td_object_unref) struct td_object *node = on ? td_informer_get(l->nodes, NULL, on) : NULL;
-		if (!node || !td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
+		td_auto(td_object_unref) struct td_object *node = pod ? td_far_node_of(l, pod) : NULL;
+		if (!node)
 			continue;
 		pthread_mutex_lock(&l->lock);
 		l->users++;

@@ -38,16 +38,20 @@ struct td_far_offers { // of one node there
 	char name[];
 };
 
+static void offers_drop(struct td_far_offers **all, struct td_far_offers *o)
+{
+	HASH_DEL(*all, o);
+	for (size_t i = 0; i < o->n; i++)
+		free(o->v[i].key);
+	free(o->problem);
+	free(o);
+}
+
 struct td_far_offers *td_far_offers_free(struct td_far_offers *all)
 {
 	struct td_far_offers *o, *tmp;
-	HASH_ITER (hh, all, o, tmp) {
-		HASH_DEL(all, o);
-		for (size_t i = 0; i < o->n; i++)
-			free(o->v[i].key);
-		free(o->problem);
-		free(o);
-	}
+	HASH_ITER (hh, all, o, tmp)
+		offers_drop(&all, o);
 	return NULL;
 }
 
@@ -69,10 +73,12 @@ static struct td_far_offers *offers_of(struct td_far_link *l, const char *name)
 // What is wrong with a node, NULL: nothing. Of those of all nodes the first is told.
 static void tell(struct td_far_link *l, const char *name, const char *problem)
 {
-	struct td_far_offers *o = offers_of(l, name);
+	struct td_far_offers *o = problem ? offers_of(l, name) : NULL;
 	td_auto_free char *first = NULL;
 	pthread_mutex_lock(&l->lock);
-	bool same = td_streq(o->problem, problem);
+	if (!o)
+		HASH_FIND_STR(l->offers, name, o);
+	bool same = !o || td_streq(o->problem, problem);
 	if (!same) {
 		free(o->problem);
 		o->problem = td_strdup(problem);
@@ -82,6 +88,17 @@ static void tell(struct td_far_link *l, const char *name, const char *problem)
 	pthread_mutex_unlock(&l->lock);
 	if (!same)
 		td_far_link_say(l, TD_FAR_OF_NODES, first);
+}
+
+// It is gone there. Its name may not come again, and there is no end of names.
+static void forget(struct td_far_link *l, const char *name)
+{
+	struct td_far_offers *o = NULL;
+	pthread_mutex_lock(&l->lock);
+	HASH_FIND_STR(l->offers, name, o);
+	if (o)
+		offers_drop(&l->offers, o);
+	pthread_mutex_unlock(&l->lock);
 }
 
 static char *name_here(const struct td_far_link *l, const char *there)
@@ -231,7 +248,7 @@ static int make(struct td_far_link *l, const struct td_object *far, const char *
 	if (r == TD_EXISTS) { // the cache is behind, or it is somebody else's
 		td_auto(td_object_unref) struct td_object *there = NULL;
 		r = td_kube_get(l->here, &td_nodes, NULL, name, c, &there, err);
-		if (!r && !td_streq(td_object_annotation(there, TD_ANN_OTHER_SET), l->own))
+		if (!r && !td_far_node_ours(l, there))
 			return td_fail(err, TD_INVALID, NOT_OURS, name);
 		return r == TD_NOT_FOUND ? 0 : r;
 	}
@@ -365,8 +382,7 @@ size_t td_far_nodes_astray(const struct td_far_link *l)
 	td_informer_list(l->nodes, NULL, &own);
 	for (size_t i = 0; i < own.n; i++) {
 		const char *id = td_object_annotation(own.v[i], TD_ANN_OTHER_ID);
-		n += td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own) && id && !td_streq(id, l->id) &&
-		     used(l, own.v[i]->name);
+		n += td_far_node_ours(l, own.v[i]) && id && !td_streq(id, l->id) && used(l, own.v[i]->name);
 	}
 	return n;
 }
@@ -400,7 +416,7 @@ static int one(struct td_far_link *l, const struct td_object *far, const struct 
 			       TD_FAR_NODES);
 	if (!node)
 		return make(l, far, name, c, err);
-	if (!td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own))
+	if (!td_far_node_ours(l, node))
 		return td_fail(err, TD_INVALID, NOT_OURS, name);
 	if (drain && !td_selector_matches(l->selector, td_jget(far->root, "metadata.labels")) && !used(l, name))
 		return drop(l, node, drain, c, err);
@@ -427,7 +443,7 @@ void td_far_nodes_look(struct td_far_link *l, int64_t *again_ms)
 	td_informer_list(l->nodes, NULL, &own);
 	atomic_store(&l->made_nodes, own.n);
 	for (size_t i = 0; i < own.n; i++)
-		if (td_streq(td_object_annotation(own.v[i], TD_ANN_OTHER_SET), l->own))
+		if (td_far_node_ours(l, own.v[i]))
 			td_far_node_add(l, td_object_annotation(own.v[i], TD_ANN_OTHER_NODE), 0);
 	if (!answers)
 		return;
@@ -444,7 +460,7 @@ int td_far_node_sync(struct td_far_link *l, const char *key, int64_t *again_ms, 
 	bool answers = atomic_load(&l->answers);
 	td_auto(td_object_unref) struct td_object *far = td_informer_get(l->far_nodes, NULL, there),
 						  *node = td_informer_get(l->nodes, NULL, name);
-	bool ours = node && td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
+	bool ours = node && td_far_node_ours(l, node);
 	if (!answers && td_mono_ms(&td_clock_system) - atomic_load(&l->answered_ms) < TD_FAR_LOST_MS) {
 		*again_ms = 1000;
 		return 0;
@@ -462,6 +478,8 @@ int td_far_node_sync(struct td_far_link *l, const char *key, int64_t *again_ms, 
 	}
 	if (r != TD_CANCELLED)
 		tell(l, there, r == TD_INVALID ? e.msg : NULL);
+	if (answers && !far && !r)
+		forget(l, there);
 	if (r && err)
 		*err = e;
 	return r == TD_INVALID ? 0 : r;
@@ -506,8 +524,7 @@ static int beat_some(void *ctx, size_t i, struct td_cancel *stop)
 	for (size_t k; (k = atomic_fetch_add(&b->next, 1)) < b->own->n && !td_cancelled(stop) && td_lease_holds();) {
 		const struct td_object *node = b->own->v[k];
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), b->l->own) ? beat(b->l, node, stop, &e)
-											  : 0;
+		int r = td_far_node_ours(b->l, node) ? beat(b->l, node, stop, &e) : 0;
 		if (r && r != TD_CANCELLED)
 			td_warn("the Lease of node %s: %s", node->name, e.msg);
 	}

@@ -214,10 +214,7 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	if (r)
 		return td_wrap(err, "the pod of %s/%s there", p->copy->ns, p->copy->name);
 	if (p->pod) {
-		const char *node = td_jstr(p->pod->root, "spec.nodeName");
-		p->node = node ? td_informer_get(l->nodes, NULL, node) : NULL;
-		if (p->node && !td_streq(td_object_annotation(p->node, TD_ANN_OTHER_SET), l->own))
-			p->node = td_object_unref(p->node);
+		p->node = td_far_node_of(l, p->pod);
 		if (!p->copy) // which is shown here however often it changes
 			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
 	}
@@ -307,15 +304,15 @@ static int show(struct td_far_link *l, const struct td_object *pod, const struct
 
 static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c, struct td_error *err)
 {
-	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_make(p->pod->root, &to);
-	td_auto(td_object_unref) struct td_object *copy = NULL;
 	if (!td_lease_holds())
 		return 0;
 	if (!td_streq(td_jstr(td_condition(p->pod->root, TD_COND_OTHER), "reason"), BEGUN)) {
 		set_making(l, p->pod->uid, true);
 		return say(l, p, BEGUN, "its copy in the other cluster is being made", c, err); // and it comes again
 	}
+	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_make(p->pod->root, &to);
+	td_auto(td_object_unref) struct td_object *copy = NULL;
 	int r = td_kube_create(l->there, &td_pods, l->ns, yyjson_mut_doc_get_root(d), c, &copy, err);
 	if (r == TD_EXISTS) { // an earlier try's, whose reply was lost
 		td_auto_free char *name = td_far_copy_name(p->pod->root);

@@ -6,7 +6,6 @@
 #include "far/link.h"
 #include "far/refs.h"
 
-#include "base/log.h"
 #include "base/names.h"
 
 #include <string.h>
@@ -177,13 +176,7 @@ static const char *type_there(const yyjson_val *secret)
 	return "Opaque";
 }
 
-static void data_of(const struct td_object *o, yyjson_mut_doc *d, yyjson_mut_val *to)
-{
-	static const char *const parts[] = {"data", "binaryData"};
-	for (size_t i = 0; i < TD_LEN(parts); i++)
-		if (yyjson_is_obj(td_jkey(o->root, parts[i])))
-			td_jm_copyval(d, to, parts[i], td_jkey(o->root, parts[i]));
-}
+static const char *const parts[] = {"data", "binaryData"};
 
 static int create(struct td_far_link *l, const struct source_at *a, const struct td_object *o, struct td_cancel *c,
 		  struct td_error *err)
@@ -199,7 +192,9 @@ static int create(struct td_far_link *l, const struct source_at *a, const struct
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_FROM_NAME, from);
 	if (a->secret)
 		td_jm_str(d, root, "type", type_there(o->root));
-	data_of(o, d, root);
+	for (size_t i = 0; i < TD_LEN(parts); i++)
+		if (yyjson_is_obj(td_jkey(o->root, parts[i])))
+			td_jm_copyval(d, root, parts[i], td_jkey(o->root, parts[i]));
 	return td_kube_create(l->there, a->gvr, l->ns, root, c, NULL, err);
 }
 
@@ -216,11 +211,15 @@ static int change(struct td_far_link *l, const struct source_at *a, const struct
 	    !td_streq(td_object_annotation(is, TD_ANN_FROM_NAME), from))
 		return td_fail(err, TD_INVALID, "%s %s of somebody else has its name there: remove it", a->gvr->kind,
 			       a->there);
-	static const char *const parts[] = {"data", "binaryData"};
+	if (td_jbool(is->root, "immutable", false) ||
+	    (a->secret && !td_streq(td_jstr(is->root, "type"), type_there(o->root)))) {
+		const struct td_kube_delete_opts del = {.uid = is->uid, .grace_s = -1};
+		r = td_kube_delete(l->there, a->gvr, l->ns, a->there, &del, c, err);
+		return r ? r : create(l, a, o, c, err);
+	}
 	bool same = true;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *list = yyjson_mut_doc_new(NULL);
-	yyjson_mut_val *want = yyjson_mut_doc_get_root(d), *ops = yyjson_mut_arr(list), *op;
-	data_of(o, d, want);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *list = yyjson_mut_doc_new(NULL);
+	yyjson_mut_val *ops = yyjson_mut_arr(list), *op;
 	yyjson_mut_doc_set_root(list, ops);
 	op = yyjson_mut_arr_add_obj(list, ops);
 	td_jm_str(list, op, "op", "test");
@@ -241,13 +240,6 @@ static int change(struct td_far_link *l, const struct source_at *a, const struct
 		else
 			td_jm_copyval(list, op, "value", here);
 	}
-	bool stuck = td_jbool(is->root, "immutable", false) ||
-		     (a->secret && !td_streq(td_jstr(is->root, "type"), type_there(o->root)));
-	if (stuck) {
-		const struct td_kube_delete_opts del = {.uid = is->uid, .grace_s = -1};
-		r = td_kube_delete(l->there, a->gvr, l->ns, a->there, &del, c, err);
-		return r ? r : create(l, a, o, c, err);
-	}
 	return same ? 0 : td_kube_patch(l->there, TD_AT(a->gvr, l->ns, a->there), TD_PATCH_JSON, ops, c, NULL, err);
 }
 
@@ -260,14 +252,6 @@ static int put(struct td_far_link *l, const struct source_at *a, const struct td
 	return r == TD_EXISTS ? change(l, a, o, c, err) : r;
 }
 
-// Is the pod on one of this link's nodes? Another NodeSet of that name, whose pods have the same label, is another cluster.
-static bool on_link(const struct td_far_link *l, const struct td_object *pod)
-{
-	td_auto(td_object_unref) struct td_object *node =
-		td_informer_get(l->nodes, NULL, td_jstr_or(pod->root, "spec.nodeName", ""));
-	return node && td_streq(td_object_annotation(node, TD_ANN_OTHER_SET), l->own);
-}
-
 static size_t users(const struct td_far_link *l, const struct source_at *a, const char *key, size_t *ret_here)
 {
 	td_auto_objects struct td_objects here = {0}, there = {0};
@@ -275,8 +259,11 @@ static size_t users(const struct td_far_link *l, const struct source_at *a, cons
 	td_informer_by_index(l->pods, "source", key, &here);
 	td_informer_by_index(l->far_pods, "source", far, &there);
 	size_t n = 0;
-	for (size_t i = 0; i < here.n && !n; i++) // one is enough to know
-		n += on_link(l, here.v[i]);
+	// One is enough to know. Another NodeSet of that name, whose pods have the same label, is another cluster.
+	for (size_t i = 0; i < here.n && !n; i++) {
+		td_auto(td_object_unref) struct td_object *node = td_far_node_of(l, here.v[i]);
+		n += node != NULL;
+	}
 	*ret_here = n;
 	for (size_t i = 0; i < there.n; i++)
 		n += td_far_pod_ours(l, there.v[i]);
@@ -350,21 +337,21 @@ int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms
 		return 0;
 
 	int r = td_kube_get(l->here, a.gvr, a.ns, a.name, c, &o, &e);
-	struct td_far_source is = {0};
+	struct td_far_source is = {.made = a.made}; // a look-up that failed decides nothing
 	if (!r && a.made && td_streq(a.rv, o->rv))
 		return 0;
 	if (r == TD_NOT_FOUND) { // what is there stays as it was, as on a kubelet's node
-		is.absent = true;
+		is = (struct td_far_source){.absent = true};
 		td_fail(&e, TD_NOT_FOUND, "it is not here: make it");
 		*again_ms = SOON_MS;
 	} else if (!r && td_streq(td_jstr(o->root, "type"), "kubernetes.io/service-account-token")) {
-		is.never = true;
+		is = (struct td_far_source){.never = true};
 		r = td_fail(&e, TD_INVALID,
 			    "Secret %s/%s holds the token of an account of this cluster, which stays here", a.ns,
 			    a.name);
 	} else if (!r) {
 		r = put(l, &a, o, c, &e);
-		is.made = !r || a.made; // an older one is there still
+		is.made |= !r; // or an older one is there still
 		if (r == TD_DENIED || r == TD_INVALID || r == TD_UNAUTHENTICATED) {
 			td_auto_free char *text = td_strdup(e.msg);
 			td_fail(&e, r, "the other cluster refuses it: %.380s", text);
@@ -383,15 +370,12 @@ int td_far_source_sync(struct td_far_link *l, const char *key, int64_t *again_ms
 
 int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_cancel *c)
 {
-	static const struct {
-		const struct td_gvr *gvr;
-		bool secret;
-	} kinds[] = {{&td_secrets, true}, {&td_configmaps, false}};
+	static const struct td_gvr *const kinds[] = {&td_secrets, &td_configmaps};
 	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
 	for (size_t k = 0; k < TD_LEN(kinds); k++) {
 		td_auto_objects struct td_objects v = {0};
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_kube_list(l->there, kinds[k].gvr, l->ns, labels, NULL, c, &v, &e);
+		int r = td_kube_list(l->there, kinds[k], l->ns, labels, NULL, c, &v, &e);
 		if (r) { // an account that may not has made none
 			*again_ms = LOOK_MS;
 			continue;
@@ -401,7 +385,7 @@ int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_can
 			td_key_split(td_object_annotation(v.v[i], TD_ANN_FROM_NAME) ?: "", &ns, &name);
 			if (!*ns || !*name)
 				continue;
-			td_auto_free char *key = td_far_ref_key(kinds[k].secret, ns, name),
+			td_auto_free char *key = td_far_ref_key(kinds[k] == &td_secrets, ns, name),
 					  *there = td_far_ref_there(l->set->uid, key);
 			if (strcmp(there, v.v[i]->name) != 0)
 				continue;
@@ -410,25 +394,4 @@ int td_far_sources_sweep(struct td_far_link *l, int64_t *again_ms, struct td_can
 		}
 	}
 	return 0;
-}
-
-void td_far_sources_leave(struct td_far_link *l, struct td_cancel *c)
-{
-	static const struct td_gvr *const kinds[] = {&td_secrets, &td_configmaps};
-	td_auto_free char *labels = td_asprintf(TD_LABEL_FROM_SET "=%s", l->set->uid);
-	for (size_t k = 0; k < TD_LEN(kinds); k++) {
-		td_auto_objects struct td_objects v = {0};
-		struct td_error e = TD_ERROR_INIT;
-		int r = td_kube_list(l->there, kinds[k], l->ns, labels, NULL, c, &v, &e);
-		for (size_t i = 0; i < v.n && !r; i++) {
-			const struct td_kube_delete_opts del = {.uid = v.v[i]->uid, .grace_s = -1};
-			r = td_kube_delete(l->there, kinds[k], l->ns, v.v[i]->name, &del, c, &e);
-			r = r == TD_NOT_FOUND ? 0 : r;
-		}
-		if (r)
-			td_warn("NodeSet %s is gone, and %s of it may be left in its other cluster: kubectl delete %s "
-				"-n %s -l "
-				"%s there (%s)",
-				l->own, kinds[k]->resource, kinds[k]->resource, l->ns, labels, e.msg);
-	}
 }

@@ -101,6 +101,16 @@ static void test_refuses_by_name(void **state)
 	}
 }
 
+// The copy of a pod that may go there.
+static struct td_json *copy_of(struct td_json *pod)
+{
+	struct td_error e = TD_ERROR_INIT;
+	if (td_far_copy_check(td_json_root(pod), &e))
+		fail_msg("%s", e.msg);
+	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
+	return td_jm_done(td_far_copy_make(td_json_root(pod), &to));
+}
+
 static void test_the_copy(void **state)
 {
 	// What a real API server adds to each pod: its token's volume, and fields that are false.
@@ -113,11 +123,7 @@ static void test_the_copy(void **state)
 			 "    env: [{name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: U, valueFrom: "
 			 "{fieldRef: {fieldPath: metadata.uid}}},"
 			 " {name: I, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]\n");
-	struct td_error e = TD_ERROR_INIT;
-	if (td_far_copy_check(td_json_root(p), &e))
-		fail_msg("%s", e.msg);
-	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
-	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto(td_json_unref) struct td_json *copy = copy_of(p);
 	td_auto_free char *text = td_json_text(td_json_root(copy), NULL);
 	assert_string_equal(
 		text,
@@ -148,11 +154,7 @@ static void test_a_gang(void **state)
 		"'1'}, "
 		"{name: H, valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['tandem.dev/gang-hosts']\"}}}, "
 		"{name: L, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['app']\"}}}]}]}\n");
-	struct td_error e = TD_ERROR_INIT;
-	if (td_far_copy_check(td_json_root(p), &e))
-		fail_msg("%s", e.msg);
-	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
-	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto(td_json_unref) struct td_json *copy = copy_of(p);
 	td_auto_free char *env = td_json_text(td_jget(td_json_root(copy), "spec.containers.[0].env"), NULL);
 #define G "g2f2fc7f2e9ce"
 	assert_string_equal(env, "[{\"name\":\"RANK\",\"value\":\"1\"},{\"name\":\"WORLD_SIZE\",\"value\":\"2\"},"
@@ -319,11 +321,7 @@ static void test_what_a_pod_names(void **state)
 static void test_names_there(void **state)
 {
 	td_auto(td_json_unref) struct td_json *p = yaml(files);
-	struct td_error e = TD_ERROR_INIT;
-	if (td_far_copy_check(td_json_root(p), &e))
-		fail_msg("%s", e.msg);
-	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
-	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_far_copy_make(td_json_root(p), &to));
+	td_auto(td_json_unref) struct td_json *copy = copy_of(p);
 	td_auto_far_refs struct td_far_refs here = {0}, there = {0};
 	td_far_refs_of(td_json_root(p), &here);
 	td_far_refs_of(td_json_root(copy), &there);
@@ -390,9 +388,9 @@ static void face(struct td_http_x *x, void *ctx)
 	}
 }
 
-static void check_ask(struct fake *f, const char *token, const char *verb, const char *want)
+// header NULL: none.
+static void check_get(struct fake *f, const char *path, const char *header, const char *want)
 {
-	td_auto_free char *header = td_asprintf("Authorization: %s", token), *path = td_asprintf("/ask?verb=%s", verb);
 	const char *const headers[] = {header, NULL};
 	const struct td_http_client_opts o = {.base_url = fake_url(f)};
 	td_auto(td_http_client_free) struct td_http_client *c = NULL;
@@ -403,16 +401,16 @@ static void check_ask(struct fake *f, const char *token, const char *verb, const
 	assert_string_equal(td_buf_str(&r.body), want);
 }
 
+static void check_ask(struct fake *f, const char *token, const char *verb, const char *want)
+{
+	td_auto_free char *header = td_asprintf("Authorization: %s", token), *path = td_asprintf("/ask?verb=%s", verb);
+	check_get(f, path, header, want);
+}
+
 static void check_target(struct fake *f, const char *path, const char *want)
 {
-	const struct td_http_client_opts o = {.base_url = fake_url(f)};
-	td_auto(td_http_client_free) struct td_http_client *c = NULL;
-	td_auto_reply struct td_http_reply r = {0};
 	td_auto_free char *at = td_asprintf("/target%s", path);
-	assert_int_equal(td_http_client_new(&o, &c, NULL), 0);
-	const struct td_http_call call = {.method = "GET", .path = at};
-	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), 0);
-	assert_string_equal(td_buf_str(&r.body), want);
+	check_get(f, at, NULL, want);
 }
 
 static void test_streams(void **state)
@@ -552,6 +550,7 @@ static void test_astray(void **state)
 static struct {
 	const char *node; // the pod's
 	atomic_int sent;
+	atomic_bool down; // nobody says how the Secret is
 } along;
 
 static void files_of(struct td_http_x *x, void *ctx)
@@ -576,7 +575,7 @@ static void files_of(struct td_http_x *x, void *ctx)
 			along.node);
 	}
 	const char *say = strstr(td_http_target(x), "watch=") ? "" : text ? text : none;
-	td_http_send(x, 200, "application/json", say, strlen(say));
+	td_http_send(x, along.down && strstr(path, "/secrets") ? 500 : 200, "application/json", say, strlen(say));
 }
 
 // How many requests make the Secret there, when the pod that names it is on this node.
@@ -584,6 +583,7 @@ static int sent_for(const char *node)
 {
 	along.node = node;
 	along.sent = 0;
+	along.down = false;
 	struct fake *f = fake_start(files_of, NULL);
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	struct td_kube *k = fake_client(f);
@@ -614,6 +614,12 @@ static int sent_for(const char *node)
 	int64_t again = 0;
 	assert_int_equal(td_far_sources_ready(&l, pod, NULL), TD_TRANSIENT); // it is looked at
 	assert_int_equal(td_far_source_sync(&l, "s/ml/key", &again, c, NULL), 0);
+	if (along.sent) { // what was sent is there still when it cannot be read here for a moment
+		assert_int_equal(td_far_sources_ready(&l, pod, NULL), 0);
+		along.down = true;
+		assert_true(td_far_source_sync(&l, "s/ml/key", &again, c, NULL) < 0);
+		assert_int_equal(td_far_sources_ready(&l, pod, NULL), 0);
+	}
 	td_cancel_fire(c);
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		td_informer_free(all[i]);

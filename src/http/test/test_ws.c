@@ -480,6 +480,16 @@ static void test_relay_http(void **state)
 	td_cancel_unref(gone);
 }
 
+static void recorder_open(const char *name)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	recorded_at = td_asprintf("%s/%s", dir, name);
+	strcpy(sa.sun_path, recorded_at);
+	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(recorder, 4), 0);
+}
+
 // A backend that records everything it receives, answers the first head and stays.
 static void *record(void *arg)
 {
@@ -505,12 +515,7 @@ static void test_relay_smuggle(void **state)
 	struct both b;
 	both_start(&b);
 
-	recorded_at = td_asprintf("%s/rec.sock", dir);
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	strcpy(sa.sun_path, recorded_at);
-	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
-	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
-	assert_int_equal(listen(recorder, 4), 0);
+	recorder_open("rec.sock");
 
 	// A plain request, and an upgrade that is not granted.
 	static const char *const heads[] = {"Host: x\r\n", UPGRADE};
@@ -572,12 +577,7 @@ static void test_relay_cut(void **state)
 	both_start(&b);
 	gone = td_cancel_new();
 	cut = td_cancel_new();
-	recorded_at = td_asprintf("%s/rec2.sock", dir);
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	strcpy(sa.sun_path, recorded_at);
-	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
-	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
-	assert_int_equal(listen(recorder, 4), 0);
+	recorder_open("rec2.sock");
 	pthread_t t;
 	pthread_create(&t, NULL, flood, NULL);
 	struct raw r;
