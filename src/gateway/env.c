@@ -218,8 +218,12 @@ static int of_conda(struct td_gateway_ask *q, const yyjson_val *job, const yyjso
 	if (r)
 		return r;
 	yyjson_arr_foreach (td_jget(e, "conda"), i, n, v) {
-		const char *s = yyjson_get_str(v);
-		locked &= strstr(s, "://") && strchr(s, '#');
+		const char *s = yyjson_get_str(v), *address = strstr(s, "://");
+		if (address && address[3 + strcspn(address + 3, "/@")] == '@')
+			return td_fail(err, TD_INVALID,
+				       "environment: conda: an address has a name or a password in it, which jobs and "
+				       "lists would show: keep them in ~/.rattler/credentials.json on the cluster");
+		locked &= address && strchr(s, '#');
 		add_line(&specs, "", s);
 	}
 	// A lock says where each package lies.
