@@ -107,6 +107,10 @@ def test_a_failed_environment_says_pips_own_words(pool, me, tmp_path, wheels):
     # Where it is not wanted, nothing is made.
     run = me.submit("--environment", "none", "--", "true", cwd=tmp_path / "p")
     assert list(over(me, run)) == ["main"]
+    # No list shows a password.
+    (tmp_path / "p/tandem.yaml").write_text("run: 'true'\nenvironment: {conda: ['https://me:secret@conda.example.org/lab::bare']}\n")
+    r = me.run("submit", cwd=tmp_path / "p", check=False)
+    assert r.returncode == 1 and "~/.rattler/credentials.json" in r.stderr and "secret" not in r.stderr and r.stderr.count("environment:") == 1, r.stderr
 
 
 @pytest.mark.feature("E1.3", "E2.1")

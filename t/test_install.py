@@ -59,7 +59,7 @@ def test_a_page_says_what_help_says(build, page):
         argv = [str(build / "src/cmd/tandem"), *name.split("-", 1)[1:]]
     said = run(*argv, "--help")
     assert said.returncode == 0 and said.stdout.startswith("usage: ") and said.stderr == ""
-    assert max(len(line) for line in said.stdout.splitlines()) <= 160
+    assert max(len(line) for line in said.stdout.splitlines()) <= 80
     text = rendered(page)
     if name == "tandem":
         for c in [*COMMANDS, *ROLES]:

@@ -46,7 +46,9 @@ static bool parse(int argc, char **argv, struct flags *f, int *ret_exit)
 		TD_OPT_LOG_LEVEL(&f->level),
 	};
 	const struct td_command c = {.name = "apiserver",
-				     .usage = "--listen ADDR:PORT --pki DIR --db FILE --agent-socket PATH | --dev DIR",
+				     .usage = "--listen ADDR:PORT --pki DIR --db FILE\n"
+					      "                        --agent-socket PATH\n"
+					      "       tandem apiserver --dev DIR",
 				     .about = "The embedded Kubernetes API. `tandem up` starts it.",
 				     .exits = TD_ROLE_EXITS,
 				     .options = options,

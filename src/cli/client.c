@@ -193,6 +193,12 @@ char *td_client_run_shown(yyjson_val *run)
 	return member ? td_asprintf("%s/%s", member, id) : td_strdup(id);
 }
 
+char *td_client_run_dir(const yyjson_val *run)
+{
+	return td_jget(run, "federation") ? td_strdup("")
+					  : td_asprintf("~/tandem/runs/%s/", td_jstr_or(run, "id", "?"));
+}
+
 int td_client_failed(const char *name, const struct td_error *err)
 {
 	fprintf(stderr, "tandem %s: %s\n", name, err->msg);

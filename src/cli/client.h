@@ -42,6 +42,8 @@ const char *td_client_run(const char *word);
 // What a run is called when it is shown: CLUSTER/RUN where it is a federation's and has been given to one. The caller
 // frees it.
 char *td_client_run_shown(yyjson_val *run);
+// Where its files are, with a "/" behind; "" for a federation's, which lie at its member. The caller frees it.
+char *td_client_run_dir(const yyjson_val *run);
 
 // Prints "tandem NAME: message"; returns 1.
 int td_client_failed(const char *name, const struct td_error *err);

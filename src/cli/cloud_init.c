@@ -1,26 +1,19 @@
 // What cloud-init does on a new virtual machine.
 #include "cli/cloud_init.h"
 
-#include "base/embedded.h"
+#include "cli/common.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-extern const struct td_embedded td_cli_files[];
 
 char *td_cli_cloud_init(const yyjson_val *token, const char *key)
 {
-	const struct td_embedded *f = td_embedded(td_cli_files, "cloud-init.yaml");
-	td_auto_json_list struct td_json_list l = {0};
-	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
-		abort(); // part of this program
 	yyjson_val *t = (yyjson_val *)token;
 	const struct td_json_word words[] = {{"node", td_jstr_or(t, "node", ""), 0},
 					     {"key", key, 0},
 					     {"server", td_jstr_or(t, "server", ""), 0},
 					     {"caHash", td_jstr_or(t, "caHash", ""), 0},
 					     {"token", td_jstr_or(t, "token", ""), 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(l.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template("cloud-init.yaml", words, TD_LEN(words));
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_free char *text = td_yaml_text(td_json_root(j));
 	char *out = td_asprintf(

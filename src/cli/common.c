@@ -1,9 +1,13 @@
 #include "cli/common.h"
 
 #include "base/clock.h"
+#include "base/embedded.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+extern const struct td_embedded td_cli_files[];
 
 int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret_k)
 {
@@ -21,6 +25,15 @@ int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret
 	if (r)
 		fprintf(stderr, "tandem %s: %s\n", cmd, err.msg);
 	return r;
+}
+
+yyjson_mut_doc *td_cli_template(const char *file, const struct td_json_word *words, size_t n)
+{
+	const struct td_embedded *f = td_embedded(td_cli_files, file);
+	td_auto_json_list struct td_json_list l = {0};
+	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
+		abort(); // part of this program
+	return td_json_fill(td_json_root(l.v[0]), words, n);
 }
 
 void td_cli_keys(const yyjson_val *root, bool whose, bool json)

@@ -1,26 +1,14 @@
 // Which machines run their own slurmd for a NodeSet: into spec.hosts and out of it, with what they may read. The right
 // comes before the name and goes after the record, so that no machine is asked to leave that cannot read that it is.
-#include "base/embedded.h"
+#include "cli/common.h"
 #include "cli/host.h"
 #include "cli/host_login.h"
 #include "slurm/hosts.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-extern const struct td_embedded td_cli_files[];
-
 enum { TRIES = 8 };
-
-static yyjson_mut_doc *filled(const char *file, const struct td_json_word *words, size_t n)
-{
-	const struct td_embedded *f = td_embedded(td_cli_files, file);
-	td_auto_json_list struct td_json_list l = {0};
-	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
-		abort(); // part of this program
-	return td_json_fill(td_json_root(l.v[0]), words, n);
-}
 
 // It goes with its owner, a NodeSet or a SlurmCluster.
 static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, const struct td_gvr *kind,
@@ -60,13 +48,13 @@ static int grant(struct td_kube *k, const struct td_object *set, const struct td
 		td_auto_free char *role = td_asprintf("%s-%s", set->name, roles[n].what);
 		const struct td_json_word its[] = {
 			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled(roles[n].file, its, TD_LEN(its));
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template(roles[n].file, its, TD_LEN(its));
 		r = make(k, &td_roles_gvr, d, &td_nodesets, set, err);
 		for (size_t i = 0; i < names->n && !r; i++) {
 			const struct td_json_word words[] = {
 				{"role", role, 0}, {"namespace", set->ns, 0}, {"node", names->v[i], 0}};
 			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b =
-				filled("host-binding.yaml", words, TD_LEN(words));
+				td_cli_template("host-binding.yaml", words, TD_LEN(words));
 			r = make(k, &td_rolebindings, b, &td_nodesets, set, err);
 		}
 	}
@@ -170,11 +158,12 @@ int td_host_login_admit(struct td_kube *k, const char *ns, const char *cluster, 
 			       ? td_fail(err, r, "there is no SlurmCluster \"%s\" in namespace \"%s\"", cluster, ns)
 			       : r;
 	const struct td_json_word its[] = {{"namespace", ns, 0}, {"cluster", cluster, 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = filled("login-role.yaml", its, TD_LEN(its));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template("login-role.yaml", its, TD_LEN(its));
 	r = make(k, &td_roles_gvr, d, &td_slurmclusters, o, err);
 	for (size_t i = 0; i < names->n && !r; i++) {
 		const struct td_json_word words[] = {{"role", role, 0}, {"namespace", ns, 0}, {"node", names->v[i], 0}};
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b = filled("host-binding.yaml", words, TD_LEN(words));
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *b =
+			td_cli_template("host-binding.yaml", words, TD_LEN(words));
 		r = make(k, &td_rolebindings, b, &td_slurmclusters, o, err);
 	}
 	return r;

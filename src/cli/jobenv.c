@@ -60,6 +60,13 @@ static int channels(yyjson_val *v, yyjson_mut_doc *d, yyjson_mut_val *env, struc
 	return 0;
 }
 
+// What Conda has in its own files.
+static int conda_file(yyjson_val *v, yyjson_mut_doc *d, yyjson_mut_val *env, struct td_error *err)
+{
+	int r = conda(td_jget(v, "dependencies"), "dependencies", d, env, err);
+	return r || !td_jget(v, "channels") ? r : channels(td_jget(v, "channels"), d, env, err);
+}
+
 int td_jobenv_tandem(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 {
 	yyjson_mut_val *env = td_jm_obj(d, yyjson_mut_doc_get_root(d), "environment");
@@ -107,9 +114,7 @@ int td_jobenv_tuxiv(yyjson_val *v, yyjson_mut_doc *d, struct td_error *err)
 	yyjson_val *deps = td_jget(v, "dependencies");
 	if (!deps || (yyjson_is_arr(deps) && !yyjson_arr_size(deps)))
 		return 0;
-	yyjson_mut_val *env = td_jm_obj(d, yyjson_mut_doc_get_root(d), "environment");
-	int r = conda(deps, "dependencies", d, env, err);
-	return r || !td_jget(v, "channels") ? r : channels(td_jget(v, "channels"), d, env, err);
+	return conda_file(v, d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "environment"), err);
 }
 
 // ---- files ----
@@ -168,22 +173,27 @@ static int read_text(const struct requirements *l, const char *file, struct td_b
 	return r ? td_wrap(err, "environment") : 0;
 }
 
+// The lines of file, whose text is b.
+static int add_lines(const struct requirements *l, const char *file, struct td_buf *b, int depth, struct td_error *err)
+{
+	int r = 0;
+	// A line that ends in a backslash goes on in the next one.
+	for (char *p = b->s; p && (p = strstr(p, "\\\n"));)
+		p[0] = p[1] = ' ';
+	td_auto_strv struct td_strv v = {0};
+	td_strv_split(&v, td_buf_str(b), '\n');
+	for (size_t i = 0; i < v.n && !r; i++)
+		r = add_line(l, file, v.v[i], depth, err);
+	return r;
+}
+
 static int read_file(const struct requirements *l, const char *file, int depth, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	if (depth > DEPTH_MOST)
 		return td_fail(err, TD_INVALID, "environment: %.200s: files name each other in a circle (-r)", file);
 	int r = read_text(l, file, &b, err);
-	if (r)
-		return r;
-	// A line that ends in a backslash goes on in the next one.
-	for (char *p = b.s; p && (p = strstr(p, "\\\n"));)
-		p[0] = p[1] = ' ';
-	td_auto_strv struct td_strv v = {0};
-	td_strv_split(&v, td_buf_str(&b), '\n');
-	for (size_t i = 0; i < v.n && !r; i++)
-		r = add_line(l, file, v.v[i], depth, err);
-	return r;
+	return r ? r : add_lines(l, file, &b, depth, err);
 }
 
 // ---- files of Conda ----
@@ -202,10 +212,7 @@ static int read_yaml(const struct requirements *l, const char *file, const char 
 			       "%.200s: it has no `dependencies`: an environment of Conda is {channels: […], "
 			       "dependencies: [python=3.12, numpy, pip: [rich]]}",
 			       file);
-	r = conda(td_jget(root, "dependencies"), "dependencies", l->d, env, err);
-	if (!r && td_jget(root, "channels"))
-		r = channels(td_jget(root, "channels"), l->d, env, err);
-	if (r)
+	if (conda_file(root, l->d, env, err))
 		return td_wrap(err, "%.200s", file);
 	// Its variables are those of every step that does not set them itself.
 	yyjson_mut_val *steps = td_jm_get(yyjson_mut_doc_get_root(l->d), "steps");
@@ -235,12 +242,6 @@ static void read_lock(const struct requirements *l, const char *text, yyjson_mut
 	}
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-	return n >= m && !strcmp(s + n - m, end);
-}
-
 // Reads what `file` is: of Conda into env, any other into l->to.
 static int read_any(const struct requirements *l, const char *file, yyjson_mut_val *env, struct td_error *err)
 {
@@ -248,13 +249,13 @@ static int read_any(const struct requirements *l, const char *file, yyjson_mut_v
 	int r = read_text(l, file, &b, err);
 	if (r)
 		return r;
-	if (ends(file, ".yml") || ends(file, ".yaml"))
+	if (td_ends(file, ".yml") || td_ends(file, ".yaml"))
 		return read_yaml(l, file, td_buf_str(&b), b.len, env, err);
 	if (td_starts(td_buf_str(&b), "@EXPLICIT") || strstr(td_buf_str(&b), "\n@EXPLICIT")) {
 		read_lock(l, td_buf_str(&b), env);
 		return 0;
 	}
-	return read_file(l, file, 0, err);
+	return add_lines(l, file, &b, 0, err);
 }
 
 int td_jobenv_resolve(const struct td_jobenv_in *in, yyjson_mut_doc *d, const char **ret_found, struct td_error *err)

@@ -1,9 +1,9 @@
 // tandem join: a new machine asks for a node's certificate with a token, and writes what its kubelet starts with. The
 // request is signed with the machine's key, which proves that it is the machine that the token is for.
 #include "base/clock.h"
-#include "base/embedded.h"
 #include "base/file.h"
 #include "base/options.h"
+#include "cli/common.h"
 #include "cli/machine.h"
 #include "cmd/roles.h"
 #include "http/client.h"
@@ -16,8 +16,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-extern const struct td_embedded td_cli_files[];
 
 enum { CA_MAX = 1 << 20, LOOK_MS = 300 };
 
@@ -85,12 +83,8 @@ static int fetch_ca(const struct join *j, struct td_buf *ret, struct td_error *e
 // Writes how the kubelet finds the API server; as: who it is.
 static int write_conf(const struct join *j, const char *path, bool by_token, struct td_error *err)
 {
-	const struct td_embedded *f = td_embedded(td_cli_files, "kubelet.conf.yaml");
-	td_auto_json_list struct td_json_list l = {0};
-	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
-		abort(); // part of this program
 	const struct td_json_word words[] = {{"server", j->server, 0}, {"ca", j->ca_file, 0}};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(l.v[0]), words, TD_LEN(words));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template("kubelet.conf.yaml", words, TD_LEN(words));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d),
 		       *user = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "users"));
 	td_jm_str(d, user, "name", "node");

@@ -75,10 +75,7 @@ static void show(yyjson_val *run, bool colors)
 	bool one = yyjson_arr_size(steps) == 1;
 	size_t i, n;
 	td_auto_buf struct td_buf d = {0};
-	// A federation's run lies at its member.
-	td_auto_free char *dir = td_jget(run, "federation")
-					 ? td_strdup("")
-					 : td_asprintf("~/tandem/runs/%s/", td_jstr_or(run, "id", "?"));
+	td_auto_free char *dir = td_client_run_dir(run);
 	if (one)
 		detail(yyjson_arr_get_first(steps), state, dir, &d);
 	if (!strcmp(state, "not-submitted"))

@@ -283,6 +283,7 @@ static int of_run(const char *id, bool json)
 	}
 	size_t i, n;
 	yyjson_val *s;
+	td_auto_free char *dir = td_client_run_dir(td_json_root(j));
 	yyjson_arr_foreach (td_jget(td_json_root(j), "steps"), i, n, s) {
 		const char *state = td_jstr_or(s, "state", "unknown"), *words = td_jstr_or(s, "words", "");
 		long long expected = td_jint(s, "expected", 0);
@@ -295,10 +296,6 @@ static int of_run(const char *id, bool json)
 		if (expected)
 			td_buf_printf(&t, "; expected to start at %s", td_client_when(expected, when, sizeof(when)));
 		td_auto_buf struct td_buf goes = {0};
-		td_auto_free char *dir =
-			td_jget(td_json_root(j), "federation")
-				? td_strdup("")
-				: td_asprintf("~/tandem/runs/%s/", td_jstr_or(td_json_root(j), "id", "?"));
 		td_client_progress(s, dir, &goes);
 		td_buf_printf(&t, "%s%s.", goes.len ? "; " : "", td_buf_str(&goes));
 	}

@@ -73,7 +73,7 @@ static int look(struct td_gateway_ask *q, const yyjson_val *job, bool cuda, stru
 	size_t i, n, k = 0;
 	yyjson_val *v;
 	if (!(l->seen = td_gateway_look(q->g, err)))
-		return err ? err->code : TD_TRANSIENT;
+		return td_wrap(err, "environment");
 	const struct td_slurm_nodes *nodes = &l->seen->nodes;
 	l->v = td_calloc(nodes->n + 1, sizeof(*l->v));
 	for (i = 0; i < nodes->n; i++) {
@@ -89,9 +89,10 @@ static int look(struct td_gateway_ask *q, const yyjson_val *job, bool cuda, stru
 		if (k < TD_LEN(steps))
 			steps[k++] = (struct td_archs_step){td_jstr(v, "partition"), td_jstr(v, "constraint")};
 	l->n_builds = td_pool_archs(l->v, nodes->n, steps, k, l->builds);
-	return l->n_builds ? 0
-			   : td_fail(err, TD_TRANSIENT,
-				     "no node has said what architecture it has: try again when one is up");
+	return l->n_builds
+		       ? 0
+		       : td_fail(err, TD_TRANSIENT,
+				 "environment: no node has said what architecture it has: try again when one is up");
 }
 
 // Adds what builds it for one architecture; text: what it is of.
@@ -217,8 +218,12 @@ static int of_conda(struct td_gateway_ask *q, const yyjson_val *job, const yyjso
 	if (r)
 		return r;
 	yyjson_arr_foreach (td_jget(e, "conda"), i, n, v) {
-		const char *s = yyjson_get_str(v);
-		locked &= strstr(s, "://") && strchr(s, '#');
+		const char *s = yyjson_get_str(v), *address = strstr(s, "://");
+		if (address && address[3 + strcspn(address + 3, "/@")] == '@')
+			return td_fail(err, TD_INVALID,
+				       "environment: conda: an address has a name or a password in it, which jobs and "
+				       "lists would show: keep them in ~/.rattler/credentials.json on the cluster");
+		locked &= address && strchr(s, '#');
 		add_line(&specs, "", s);
 	}
 	// A lock says where each package lies.
@@ -259,7 +264,7 @@ int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td
 		return td_fail(err, TD_INVALID, "environment: channels and cuda go with conda");
 	r = td_jget(e, "conda") ? of_conda(q, job, e, l, err) : of_pip(q, job, e, l, err);
 	if (r)
-		return td_wrap(err, "environment");
+		return r;
 	struct td_buf b = {0};
 	bool one = l->n - before == 1;
 	for (size_t i = before; i < l->n; i++)

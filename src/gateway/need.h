@@ -38,8 +38,8 @@ void td_gateway_needs_done(struct td_gateway_needs *l);
 struct td_gateway_need *td_gateway_need_add(struct td_gateway_needs *l);
 
 // What a run's `job` says under `environment` (env.c) and `data` (data.c), with its keys. Asks for nothing
-// to be made. *ret_env: key of the environment, or "ARCH=KEY ARCH=KEY" where nodes are of several architectures, *ret_data: "NAME=KEY NAME=/PATH"; the caller frees them;
-// NULL: none.
+// to be made. *ret_env: key of the environment, or "ARCH=KEY ARCH=KEY" where nodes are of several
+// architectures, *ret_data: "NAME=KEY NAME=/PATH"; the caller frees them; NULL: none.
 int td_gateway_env_of(struct td_gateway_ask *q, const yyjson_val *job, struct td_gateway_needs *l, char **ret_env,
 		      struct td_error *err);
 // ret_held: names of those that lie at /datasets, which nodes hold (docs/datasets.md).

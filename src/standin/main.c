@@ -26,7 +26,8 @@ static int usage(FILE *f)
 {
 	fputs("usage: tandem-standin init [--log BYTES] [--tty] CMD [ARG…]\n"
 	      "       tandem-standin exec CMD [ARG…]\n"
-	      "       tandem-standin gate [--launch] [--socket PATH] [--timeout MS] [--types PATH]\n"
+	      "       tandem-standin gate [--launch] [--socket PATH] [--timeout MS]\n"
+	      "                           [--types PATH]\n"
 	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"
@@ -34,20 +35,22 @@ static int usage(FILE *f)
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
 	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
-	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH] [--faults FILE] [--port N]\n"
+	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH]\n"
+	      "                           [--faults FILE] [--port N]\n"
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
-	      "       tandem-standin firewall [--rules] [--accounts] [--from BLOCK]… [--jobs DIR] [--spool DIR]\n"
+	      "       tandem-standin firewall [--rules] [--accounts] [--from BLOCK]…\n"
+	      "                               [--jobs DIR] [--spool DIR]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
 	      "       tandem-rsh [-n] HOST CMD…\n"
 	      "\n"
-	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
+	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says\n"
+	      "more.\n"
 	      "\n"
-	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be "
-	      "run,\n"
-	      "127 not found, 128 could not be started, 143 told to end, 255 a node of the session is lost; else the "
-	      "command's own.\n",
+	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong\n"
+	      "usage, 126 cannot be run, 127 not found, 128 could not be started, 143 told to\n"
+	      "end, 255 a node of the session is lost; else the command's own.\n",
 	      f);
 	return f == stdout ? 0 : 2;
 }
