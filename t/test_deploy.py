@@ -18,7 +18,7 @@ import yaml
 from harness import ROOT, wait_for
 from installed import CHART, NEW, NODE, OLD, SYSTEM, Site, assets, cluster, phase, pod, ready
 
-RUNNING, WAITING = 50, 100
+RUNNING, WAITING = 24, 48
 
 
 def objects(text):
@@ -395,8 +395,8 @@ def test_the_bridge_may_give_and_take_a_claims_devices(site):
 
 @pytest.mark.feature("A12.2")
 def test_tandem_itself_is_upgraded_under_load(site):
-    """Old image to new while 50 pods run and 100 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
-    load = [pod(f"run-{i}", 1) for i in range(RUNNING)]
+    """Old image to new while 24 pods run and 48 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
+    load = [pod(f"run-{i}", 2) for i in range(RUNNING)]
     site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(p) for p in load]}))
     here = lambda which: {p["metadata"]["name"]: p for p in site.items("pods", "-n", "ml", "-l", f"load={which}")}
     broken = lambda p: p["status"]["phase"] == "Failed" and "StartError" in json.dumps(p["status"])  # the container runtime of an overloaded machine
@@ -405,10 +405,10 @@ def test_tandem_itself_is_upgraded_under_load(site):
         now = here("run")
         for name in [n for n, p in now.items() if broken(p)]:
             site.kubectl("-n", "ml", "delete", "pod", name, "--grace-period=1")
-            site.kubectl("apply", "-f", "-", input=pod(name, 1))
+            site.kubectl("apply", "-f", "-", input=pod(name, 2))
         return [p["status"]["phase"] for p in now.values()].count("Running") == RUNNING
     wait_for("they run", all_run, 600)
-    # They wait for two CPUs: one is left.
+    # They wait for two CPUs: of the 17 of each node one is left.
     load = [pod(f"wait-{i}", 2, command="echo started; sleep 1") for i in range(WAITING)]
     site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(p) for p in load]}))
     wait_for("they all have jobs", lambda: len(site.jobs()) == RUNNING + WAITING, 400)
