@@ -177,7 +177,7 @@ def pool(shared_pool):
 
 
 class TooLong(BaseException):
-    """A test took 15 minutes: something that it waits for has no deadline."""
+    """A test took 15 minutes, or half an hour if it is slow: something that it waits for has no deadline."""
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -185,7 +185,7 @@ def pytest_runtest_call(item):
     """Ends a test that hangs; otherwise CI would end without a word about it. Not by SIGALRM: a
     worker of pytest-xdist may run its tests in a thread that is not the first one."""
     thread = ctypes.c_ulong(threading.get_ident())
-    late = threading.Timer(900 * SLOW, ctypes.pythonapi.PyThreadState_SetAsyncExc, (thread, ctypes.py_object(TooLong)))
+    late = threading.Timer((1800 if item.get_closest_marker("slow") else 900) * SLOW, ctypes.pythonapi.PyThreadState_SetAsyncExc, (thread, ctypes.py_object(TooLong)))
     late.daemon = True
     late.start()
     yield

@@ -304,7 +304,8 @@ def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
     assert uids(pool) == before  # no act, no drain: what is idle stays in service
 
     def ended(comes):
-        """A long test goes on; who comes runs, and the test says that it was ended."""
+        """A long test goes on; who comes runs, and the test says that it was ended. The other node is not idle: a test takes a core."""
+        pool.sbatch("-w", "n0", "--mem=64M")
         pool.kubectl("apply", "-f", "-", input=policy(**idle(), testMilliseconds=600000))
         wait_for("a long test goes on", lambda: (a := json.loads(pool.annotation(NODE, "probe") or "{}")).get("milliseconds") == 600000 and a["id"] != probed(pool).get("id") and long_tests(pool))
         comes()
@@ -322,7 +323,7 @@ def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
         wait_for("the pod runs", lambda: pool.phase("comes") == "Running")
     for comes in (lambda: job("--gres=gpu:1"), lambda: job("--mem=64M"), pod):
         ended(comes)
-    wait_for("none goes on, also not where nobody came", lambda: not long_tests(pool))
+    wait_for("none goes on", lambda: not long_tests(pool))
     wait_for("it is tested again", lambda: probed(pool).get("result") == "passed")
     pool.cmd("fault", NODE, "gpu2", "burn=fail", "--cure", "reset")
     act = new_action(pool, before, policy="default", action="reset-gpu")

@@ -31,8 +31,14 @@ sackd=$!
 [ -z "$1" ] || sh -c "$1" owners &
 # Users come and go while somebody works here: the mounted passwd changes, and homes follow.
 : >/run/slurm/homes
+: >/run/slurm/keys
 while sleep 2; do
-	[ "$(keys)" = "$had" ] || { had=$(keys) && kill -HUP "$sackd"; } # it reads them anew, and nobody waits
+	# By the time of the link first that a kubelet changes, which costs no process.
+	# shellcheck disable=SC3013
+	if [ /etc/slurm-keys/..data -nt /run/slurm/keys ] || [ /etc/slurm-keys/..data -ot /run/slurm/keys ]; then
+		touch -r /etc/slurm-keys/..data /run/slurm/keys
+		[ "$(keys)" = "$had" ] || { had=$(keys) && kill -HUP "$sackd"; } # it reads them anew, and nobody waits
+	fi
 	# shellcheck disable=SC3013 # -ot is in POSIX since 2024, and in every sh before
 	[ /etc/tandem/users/passwd -ot /run/slurm/homes ] && continue
 	: >/run/slurm/homes

@@ -28,6 +28,18 @@ sh /etc/slurm/accounts.sh &
 
 # It reads keys only when it starts. slurmctld keeps what is to be recorded meanwhile.
 keys() { cat /etc/slurm-keys/* /etc/slurm-jwt/* 2>/dev/null | cksum; }
+# Whether the keys were mounted anew since the last look: by the times of the links that a kubelet changes then, which
+# costs no process.
+mounted() {
+	anew=
+	for d in slurm-keys slurm-jwt; do
+		[ -e "/etc/$d/..data" ] || continue
+		# shellcheck disable=SC3013 # -nt and -ot are in POSIX since 2024, and in every sh before
+		[ -e "/run/slurmdbd/$d" ] && [ ! "/etc/$d/..data" -nt "/run/slurmdbd/$d" ] && [ ! "/etc/$d/..data" -ot "/run/slurmdbd/$d" ] && continue
+		touch -r "/etc/$d/..data" "/run/slurmdbd/$d" && anew=yes
+	done
+	[ -n "$anew" ]
+}
 dbd='' ending=''
 trap 'ending=yes; [ -z "$dbd" ] || kill "$dbd"' TERM
 while :; do
@@ -37,7 +49,7 @@ while :; do
 	while [ -z "$ending" ] && kill -0 "$dbd" 2>/dev/null; do
 		sleep 1 &
 		wait $! || :
-		[ "$(keys)" = "$had" ] || { new=yes && kill "$dbd" && break; }
+		! mounted || [ "$(keys)" = "$had" ] || { new=yes && kill "$dbd" && break; }
 	done
 	until wait "$dbd" && code=0 || code=$?; ! kill -0 "$dbd" 2>/dev/null; do :; done
 	[ -n "$new" ] && [ -z "$ending" ] || exit "$code"

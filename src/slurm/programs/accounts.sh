@@ -11,8 +11,12 @@ fi
 # Written in place, without emptying it first: a reader meets a whole line at every moment when users are
 # only added. From a copy: the mounted file may change meanwhile.
 follow() {
-	cmp -s "/etc/slurm/$1" "/etc/$1" && return
-	cp -L "/etc/slurm/$1" "/tmp/tandem-$1" && cat "/tmp/tandem-$1" 1<>"/etc/$1" && truncate -r "/tmp/tandem-$1" "/etc/$1"
+	# By its time first, which costs no process: this looks as long as the pod lives.
+	# shellcheck disable=SC3013 # -nt and -ot are in POSIX since 2024, and in every sh before
+	[ -e "/tmp/tandem-$1" ] && [ ! "/etc/slurm/$1" -nt "/tmp/tandem-$1" ] && [ ! "/etc/slurm/$1" -ot "/tmp/tandem-$1" ] && return
+	cp -Lp "/etc/slurm/$1" "/tmp/tandem-$1" || return
+	cmp -s "/tmp/tandem-$1" "/etc/$1" && return
+	cat "/tmp/tandem-$1" 1<>"/etc/$1" && truncate -r "/tmp/tandem-$1" "/etc/$1"
 }
 
 while sleep 2; do

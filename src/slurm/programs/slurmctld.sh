@@ -13,7 +13,22 @@ me=${name##*-} # 0: the first one
 etc=/run/slurmctld/etc new=/run/slurmctld/etc.new next=
 # What it has of the keys (docs/keys.md).
 keys() { cat /etc/slurm-keys/* /etc/slurm-jwt/* 2>/dev/null | cksum; }
-fresh() { cmp -s /etc/slurm/slurm.conf "$etc/asked" && [ "$(keys)" = "$(cat "$etc/asked-keys" 2>/dev/null)" ]; }
+# Whether slurmctld was given what is mounted. When nothing was mounted anew since that was so, the times of the links
+# say it, which a kubelet changes: this is asked every two seconds, and costs no process then.
+fresh() {
+	[ ! -e "$etc/asked" ] || anew || return 0
+	for d in slurm slurm-keys slurm-jwt; do touch -r "/etc/$d/..data" "/run/slurmctld/look-$d" 2>/dev/null || :; done
+	cmp -s /etc/slurm/slurm.conf "$etc/asked" && [ "$(keys)" = "$(cat "$etc/asked-keys" 2>/dev/null)" ] || return
+	for d in slurm slurm-keys slurm-jwt; do mv -f "/run/slurmctld/look-$d" "/run/slurmctld/had-$d" 2>/dev/null || :; done
+}
+anew() {
+	for d in slurm slurm-keys slurm-jwt; do
+		[ -e "/etc/$d/..data" ] || continue
+		# shellcheck disable=SC3013 # -nt and -ot are in POSIX since 2024, and in every sh before
+		[ -e "/run/slurmctld/had-$d" ] && [ ! "/etc/$d/..data" -nt "/run/slurmctld/had-$d" ] && [ ! "/etc/$d/..data" -ot "/run/slurmctld/had-$d" ] || return 0
+	done
+	return 1
+}
 number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$new/slurm.conf" | tail -n 1; }
 
 # Makes the files that slurmctld reads from those that are mounted. They all come from one moment: a kubelet
