@@ -73,7 +73,7 @@ static void finish_step(struct run *x, const char *message)
 	char buf[TD_TIME_LEN];
 	yyjson_mut_val *e = step_entry(x, x->step);
 	td_jm_str(x->d, e, "finishedAt", now_text(x, buf));
-	if (message && *message)
+	if (*message)
 		td_jm_strf(x->d, e, "message", "%.500s", message);
 }
 
