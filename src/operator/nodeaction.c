@@ -357,10 +357,10 @@ static const char *words(const struct run *x, const struct td_pool_act_step_plan
 	return buf;
 }
 
-// Goes to the step after this one, or ends the act. True: it is over.
+// Goes to the step after this one, or ends the act. True: it is over. message: NULL: nothing was said.
 static bool next(struct run *x, const char *message)
 {
-	finish_step(x, message);
+	finish_step(x, message ? message : "");
 	enum td_act step = td_pool_act_step(x->act, x->step, x->test, td_jbool(x->o->root, "spec.thenReboot", false));
 	if (x->step == TD_ACT_TEST && x->said)
 		td_jm_strf(x->d, x->status, "measured", "%.1000s", x->said);
