@@ -182,6 +182,8 @@ int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal
 int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_identity_kept(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_identity_enter(struct td_req *q, const struct td_item *pod, struct td_refusal *r);
+// ---- maker.c: who made a record, or asked for an act on a node ----
+void td_srv_maker(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
 // ---- whose.c: whose a pod is ----
 int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
