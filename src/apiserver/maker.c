@@ -24,7 +24,8 @@ static void say(yyjson_mut_doc *d, const char *key, const char *who)
 void td_srv_maker(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d)
 {
 	const struct td_kind *k = q->k;
-	if (!strcmp(k->group, "tandem.dev") && (!strcmp(k->plural, "nodeactions") || !strcmp(k->plural, "nodeupgrades")))
+	if (!strcmp(k->group, "tandem.dev") &&
+	    (!strcmp(k->plural, "nodeactions") || !strcmp(k->plural, "nodeupgrades")))
 		say(d, TD_ANN_MADE_BY, old ? was(old, TD_ANN_MADE_BY) : q->user.name);
 	if (*k->group || strcmp(k->plural, "nodes") != 0)
 		return;
@@ -32,7 +33,10 @@ void td_srv_maker(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d
 	yyjson_mut_val *notes = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.annotations"),
 		       *v = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_ACTION) : NULL;
 	const char *now = v ? yyjson_mut_get_str(v) : NULL;
-	if (now || was(old, TD_ANN_ACTION_BY) || (v = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_ACTION_BY) : NULL))
+	if (now || was(old, TD_ANN_ACTION_BY) ||
+	    (v = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_ACTION_BY) : NULL))
 		say(d, TD_ANN_ACTION_BY,
-		    !now ? NULL : td_streq(now, was(old, TD_ANN_ACTION)) ? was(old, TD_ANN_ACTION_BY) : q->user.name);
+		    !now                                     ? NULL
+		    : td_streq(now, was(old, TD_ANN_ACTION)) ? was(old, TD_ANN_ACTION_BY)
+							     : q->user.name);
 }

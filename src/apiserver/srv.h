@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c identity.c filter.c users.c disk.c networks.c claims.c through.c   admission: what the
+//   admit.c account.c grant.c maker.c whose.c identity.c filter.c users.c disk.c networks.c claims.c through.c   admission: what the
 //                                      server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals

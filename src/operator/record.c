@@ -114,14 +114,21 @@ static bool needed(const struct td_op_node *n, size_t i)
 		return true;
 	if (!n->node)
 		return false;
-	bool alone = td_op_act_alone(o, NULL), later = false, same = false, measured = false;
-	for (size_t k = i + 1; k < n->acts.n; k++) {
+	// The last one of each kind: by its end, and of all that began by its creation.
+	bool began = false, tells = td_op_act_tells(o), measured = measures(o), alone = td_op_act_alone(o, NULL);
+	int64_t end = time_of(o->root, "status.finishedAt");
+	for (size_t k = 0; k < n->acts.n; k++) {
 		const struct td_object *x = n->acts.v[k];
-		later |= td_op_act_tells(x);
-		measured |= measures(x);
-		same |= td_op_act_alone(x, NULL) && td_streq(td_jstr(x->root, "spec.device"), device);
+		began |= k > i && td_jstr(x->root, "status.startedAt") && td_op_act_over(x);
+		int64_t its = time_of(x->root, "status.finishedAt");
+		if (its < end || (its == end && k <= i))
+			continue;
+		tells &= !td_op_act_tells(x);
+		measured &= !measures(x);
+		alone &= !td_op_act_alone(x, NULL) || !td_streq(td_jstr(x->root, "spec.device"), device) ||
+			 !td_jstr(x->root, "status.startedAt") || td_jbool(x->root, "status.superseded", false);
 	}
-	return i + 1 == n->acts.n || (td_op_act_tells(o) && !later) || (measures(o) && !measured) || (alone && !same);
+	return !began || tells || measured || alone;
 }
 
 int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *err)
@@ -138,8 +145,8 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 		const struct td_object *o = n->acts.v[i];
 		int64_t again = 0;
 		v[i] = (struct td_pool_old_act){.begun = time_of(o->root, "status.startedAt"),
-					       .ended = td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1,
-					       .needed = needed(n, i)};
+						.ended = td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1,
+						.needed = needed(n, i)};
 		due |= td_pool_record_fate(&v[i], &rules, 0, 0, &again) != TD_RECORD_STAYS;
 		if (again && (!*again_ms || again < *again_ms))
 			*again_ms = again;
@@ -159,7 +166,7 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 		yyjson_mut_val *line = line_of(h.d, n->acts.v[i]);
 		td_auto_free char *text = td_json_mut_text(line, &v[i].bytes);
 		v[i].line = has(&h, n->acts.v[i]->uid);
-		enum td_record_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
+		enum td_pool_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
 		if (fate == TD_RECORD_FOLDS)
 			fate = td_pool_record_fate(&v[i], &rules, h.n, h.bytes, &again);
 		else if (fate == TD_RECORD_STAYS)
@@ -175,7 +182,8 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 		}
 	}
 	if (full)
-		td_warn("NodeHistory %s is full: %zu NodeActions stay as they are until its oldest lines are %lld days old",
+		td_warn("NodeHistory %s is full: %zu NodeActions stay as they are until its oldest lines are %lld days "
+			"old",
 			n->name, full, (long long)(rules.keep_ms / DAY_MS));
 	if (h.changed && (r = write(n->op, n->name, was, &h, n->c, err)))
 		return r;

@@ -1,7 +1,7 @@
 #include "pool/record.h"
 
-enum td_record_fate td_pool_record_fate(const struct td_pool_old_act *r, const struct td_pool_record_rules *rules,
-					size_t lines, size_t bytes, int64_t *ret_again)
+enum td_pool_fate td_pool_record_fate(const struct td_pool_old_act *r, const struct td_pool_record_rules *rules,
+				      size_t lines, size_t bytes, int64_t *ret_again)
 {
 	if (r->ended < 0 || r->needed)
 		return TD_RECORD_STAYS;

@@ -19,12 +19,12 @@ struct td_pool_record_rules {
 	int64_t keep_ms;    // after its end nothing is kept
 	size_t most_bytes, most_lines;
 };
-enum td_record_fate {
+enum td_pool_fate {
 	TD_RECORD_STAYS,
 	TD_RECORD_FOLDS, // its line is written, then the NodeAction goes
 	TD_RECORD_GOES   // no line of it is left, nor a NodeAction
 };
 // Says of one NodeAction what becomes of it. lines, bytes: what its history holds without it, those that go left out;
 // where it has no room it stays. *ret_again: ms until it is due, where it is not yet; else untouched.
-enum td_record_fate td_pool_record_fate(const struct td_pool_old_act *r, const struct td_pool_record_rules *rules,
-					size_t lines, size_t bytes, int64_t *ret_again);
+enum td_pool_fate td_pool_record_fate(const struct td_pool_old_act *r, const struct td_pool_record_rules *rules,
+				      size_t lines, size_t bytes, int64_t *ret_again);

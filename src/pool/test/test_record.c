@@ -18,7 +18,7 @@ static const struct td_pool_record_rules rules = {.now = 1000 * DAY,
 						  .most_bytes = 1000,
 						  .most_lines = 3};
 
-static enum td_record_fate fate(struct td_pool_old_act r, size_t lines, size_t bytes, int64_t *again)
+static enum td_pool_fate fate(struct td_pool_old_act r, size_t lines, size_t bytes, int64_t *again)
 {
 	*again = -1;
 	return td_pool_record_fate(&r, &rules, lines, bytes, again);
