@@ -223,6 +223,8 @@ void td_cli_nodes_story(yyjson_val *act)
 		if (said && *said)
 			printf("  %22s%s\n", "", said);
 	}
+	if (td_jstr(act, "deletedAt"))
+		printf("  its NodeAction was deleted %s\n", td_jstr(act, "deletedAt"));
 	const char *message = td_jstr(act, "status.message");
 	printf("  %s%s%s\n", phase, message ? ": " : "", message ? message : "");
 }

@@ -55,6 +55,8 @@ void td_op_health_on_pod(struct td_op *op, struct td_object *old, struct td_obje
 void td_op_health_on_action(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
+	if (!now)
+		td_op_record_deleted(op, old);
 	td_queue_add(op->health, td_jstr_or((now ? now : old)->root, "spec.node", ""));
 	td_op_upgrade_wake(op, now ? now : old);
 }

@@ -182,6 +182,8 @@ int td_op_act_wait(struct td_op_node *n, struct td_object *action, const struct 
 // Folds NodeActions of the node that ended long ago into its NodeHistory: the lines first, then the objects go, so that
 // at every moment one of both is there. Also of a node that is gone.
 int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *err);
+// Somebody has deleted a NodeAction. If it had begun, it gets a line all the same, with the time; what was folded has one.
+void td_op_record_deleted(struct td_op *op, struct td_object *action);
 // Once a day: lines that are too old go, and the NodeHistory that has none.
 int td_op_record_sweep(struct td_op *op, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 

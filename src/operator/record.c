@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_BYTES = 512 * 1024, MOST_LINES = 4096, DAY_MS = 24 * 3600 * 1000 };
+enum { MOST_BYTES = 512 * 1024, MOST_LINES = 4096, DAY_MS = 24 * 3600 * 1000, MOST_DELETED = 10000 };
 
 static int64_t time_of(const yyjson_val *o, const char *path)
 {
@@ -131,7 +131,64 @@ static bool needed(const struct td_op_node *n, size_t i)
 	return !began || tells || measured || alone;
 }
 
-int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *err)
+// ---- those that somebody deleted ----
+
+void td_op_record_deleted(struct td_op *op, struct td_object *o)
+{
+	if (!td_jstr(o->root, "status.startedAt"))
+		return;
+	pthread_mutex_lock(&op->lock);
+	if (op->deleted.n < MOST_DELETED)
+		td_objects_add(&op->deleted, td_object_ref(o));
+	pthread_mutex_unlock(&op->lock);
+}
+
+// Takes those of this node out of the list.
+static void take_deleted(struct td_op *op, const char *node, struct td_objects *ret)
+{
+	pthread_mutex_lock(&op->lock);
+	size_t kept = 0;
+	for (size_t i = 0; i < op->deleted.n; i++) {
+		struct td_object *o = op->deleted.v[i];
+		if (td_streq(td_jstr(o->root, "spec.node"), node))
+			td_objects_add(ret, o);
+		else
+			op->deleted.v[kept++] = o;
+	}
+	op->deleted.n = kept;
+	pthread_mutex_unlock(&op->lock);
+}
+
+static void give_back(struct td_op *op, struct td_objects *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		td_op_record_deleted(op, l->v[i]);
+}
+
+// Adds their lines. An act that was folded, or is too old, gets none.
+static void add_deleted(struct history *h, const struct td_objects *l, const struct td_pool_record_rules *rules)
+{
+	char buf[TD_TIME_LEN];
+	for (size_t i = 0; i < l->n; i++) {
+		int64_t ended = time_of(l->v[i]->root, "status.finishedAt");
+		if (has(h, l->v[i]->uid) || (ended >= 0 && ended + rules->keep_ms <= rules->now))
+			continue;
+		yyjson_mut_val *line = line_of(h->d, l->v[i]);
+		size_t len;
+		td_jm_str(h->d, line, "deletedAt", td_time_format(rules->now, buf));
+		if (ended < 0) // a line lives from its end
+			td_jm_str(h->d, line, "status.finishedAt", buf);
+		td_auto_free char *text = td_json_mut_text(line, &len);
+		if (h->n >= MOST_LINES || h->bytes + len > MOST_BYTES)
+			continue;
+		yyjson_mut_arr_append(h->lines, line);
+		h->n++;
+		h->bytes += len + 1;
+		h->changed = true;
+	}
+}
+
+static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t *again_ms, struct td_error *err)
 {
 	struct td_pool_record_rules rules = {.now = td_real_ms(&td_clock_system),
 					     .compact_ms = n->policy.compact_ms,
@@ -140,7 +197,7 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 					     .most_bytes = MOST_BYTES,
 					     .most_lines = MOST_LINES};
 	td_auto_free struct td_pool_old_act *v = td_calloc(n->acts.n + 1, sizeof(*v));
-	bool due = false;
+	bool due = deleted->n;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		const struct td_object *o = n->acts.v[i];
 		int64_t again = 0;
@@ -160,6 +217,7 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 		return td_wrap(err, "NodeHistory %s", n->name);
 	auto_history struct history h;
 	load(was, rules.now - rules.keep_ms, &h);
+	add_deleted(&h, deleted, &rules);
 	size_t full = 0;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		int64_t again;
@@ -200,6 +258,16 @@ int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *
 	return 0;
 }
 
+int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *err)
+{
+	td_auto_objects struct td_objects deleted = {0};
+	take_deleted(n->op, n->name, &deleted);
+	int r = fold(n, &deleted, again_ms, err);
+	if (r)
+		give_back(n->op, &deleted);
+	return r;
+}
+
 int td_op_record_sweep(struct td_op *op, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	*again_ms = DAY_MS;
@@ -207,6 +275,8 @@ int td_op_record_sweep(struct td_op *op, int64_t *again_ms, struct td_cancel *c,
 	td_op_policy_load(op, &p);
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(op->k, &td_nodehistories, NULL, NULL, NULL, c, &l, err);
+	if (r == TD_NOT_FOUND) // a cluster that does not know the kind yet
+		return 0;
 	for (size_t i = 0; i < l.n && !r; i++) {
 		auto_history struct history h;
 		load(l.v[i], td_real_ms(&td_clock_system) - p.keep_ms, &h);
