@@ -508,7 +508,8 @@ struct td_op {
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.
 	struct td_queue *health;
 	struct td_informer *actions, *policies, *upgrades;
-	struct td_objects deleted; // guarded by lock: NodeActions that somebody deleted, until they have a line (record.c)
+	struct td_objects
+		deleted;        // guarded by lock: NodeActions that somebody deleted, until they have a line (record.c)
 	struct td_queue *joins; // join.h
 };
 // The reconciler of the role's one controller.
