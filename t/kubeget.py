@@ -18,7 +18,7 @@ KINDS = {
     "pods": (CORE, "Pod", True), "secrets": (CORE, "Secret", True), "services": (CORE, "Service", True),
     "deployments": (APPS, "Deployment", True), "replicasets": (APPS, "ReplicaSet", True), "statefulsets": (APPS, "StatefulSet", True),
     "jobs": ("/apis/batch/v1", "Job", True),
-    "datasets": (TANDEM, "Dataset", True), "nodeactions": (TANDEM, "NodeAction", False), "nodesets": (TANDEM, "NodeSet", True), "nodetokens": (TANDEM, "NodeToken", False), "federations": (TANDEM, "Federation", False), "federatedruns": (TANDEM, "FederatedRun", True), "nodeupgrades": (TANDEM, "NodeUpgrade", False),
+    "datasets": (TANDEM, "Dataset", True), "nodeactions": (TANDEM, "NodeAction", False), "nodehistories": (TANDEM, "NodeHistory", False), "nodesets": (TANDEM, "NodeSet", True), "nodetokens": (TANDEM, "NodeToken", False), "federations": (TANDEM, "Federation", False), "federatedruns": (TANDEM, "FederatedRun", True), "nodeupgrades": (TANDEM, "NodeUpgrade", False),
     "slurmclusters": (TANDEM, "SlurmCluster", True), "tenants": (TANDEM, "Tenant", False),
 }
 KINDS |= {plural[:-1]: of for plural, of in KINDS.items()}

@@ -1,11 +1,11 @@
 """What people did on Slurm's side is attributed: who drained a node, who cancelled whose job, who changed an account."""
 import json
+import time
 
 import pytest
 
 from harness import wait_for
 
-pytestmark = pytest.mark.feature("B2.4")
 NODE = "n3"
 
 
@@ -13,6 +13,7 @@ def acts(pool, *argv):
     return [json.loads(line) for line in pool.cmd("history", "--slurm", "--days", "1", "-o", "json", *argv).stdout.splitlines()]
 
 
+@pytest.mark.feature("B2.4")
 @pytest.mark.embedded  # by the login pod of this machine
 def test_acts_on_slurms_side(pool):
     job = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
@@ -41,3 +42,48 @@ def test_acts_on_slurms_side(pool):
     assert max(map(len, pool.cmd("history", "--slurm").stdout.splitlines())) <= 80
     assert "of which NODE" in pool.cmd("history", check=False).stderr
     wait_for("nothing is drained", lambda: not pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").strip())
+
+
+@pytest.mark.feature("B2.3")
+def test_records_are_folded_and_say_who(pool):
+    """A NodeAction that ended long ago becomes a line of its node's NodeHistory, once, whatever was done before a crash; `tandem history` shows it as before. Who made it has the API server written, and nobody else."""
+    NODE = "n2"
+    meta = lambda name: {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": name, "annotations": {"tandem.dev/made-by": "mallory"}}}
+    story = lambda: [json.loads(line) for line in pool.cmd("history", NODE, "-o", "json").stdout.splitlines()]
+    mine = lambda: [a for a in story() if a["name"].startswith("fold-")]
+    actions = lambda: {a["metadata"]["name"]: a for a in pool.items("nodeactions") if a["spec"]["node"] == NODE}
+    over = lambda name: actions()[name].get("status", {}).get("phase") == "Succeeded"
+    long_ago = lambda name, days: pool.kubectl("patch", "nodeaction", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": {
+        k: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - days * 86400)) for k in ("startedAt", "finishedAt")}}))
+    names = ["fold-a", "fold-b", "fold-c"]
+    for name in [*names, "fold-last"]:
+        pool.apply({**meta(name), "spec": {"node": NODE, "action": "return", "skipTest": True, "reason": "look", "requestedBy": "root"}})
+    wait_for("they are over", lambda: all(over(n) for n in [*names, "fold-last"]))
+    me = json.loads(pool.kubectl("auth", "whoami", "-o", "json"))["status"]["userInfo"]["username"]
+    pool.kubectl("annotate", "nodeaction", "fold-a", "tandem.dev/made-by=mallory", "--overwrite")
+    assert {a["madeBy"] for a in mine()} == {me} and f"made by {me}" in pool.cmd("history", NODE).stdout
+
+    before = {a["name"]: a for a in mine()}
+    long_ago("fold-a", 30)
+    wait_for("it is folded", lambda: "fold-a" not in actions())
+    (line,) = pool.get("nodehistory", NODE)["records"]
+    assert line["name"] == "fold-a" and line["madeBy"] == me and line["status"]["phase"] == "Succeeded"
+    # A crash between the line and the end of the object: the line is there, and so is the object.
+    pool.kubectl("patch", "nodehistory", NODE, "--type=merge", "-p", json.dumps({"records": [line, {**line, **{k: before["fold-b"][k] for k in ("name", "uid", "createdAt")}}]}))
+    assert [a["name"] for a in mine()].count("fold-b") == 1
+    long_ago("fold-b", 20)
+    long_ago("fold-c", 91)
+    wait_for("both went", lambda: not {"fold-b", "fold-c"} & set(actions()))
+    assert [a["name"] for a in mine()] == ["fold-a", "fold-b", "fold-last"], "what is older than keepDays has no line"
+    folded = {a["name"]: a for a in mine()}
+    assert all(folded[n][k] == before[n][k] for n in ("fold-a", "fold-b") for k in ("uid", "spec", "createdAt", "madeBy"))
+    # Whoever deletes one takes no record away.
+    pool.kubectl("delete", "nodeaction", "fold-last")
+    gone = wait_for("its line", lambda: [a for a in pool.get("nodehistory", NODE)["records"] if a["name"] == "fold-last"])
+    assert gone[0]["deletedAt"] and gone[0]["status"]["phase"] == "Succeeded" and gone[0]["uid"] == before["fold-last"]["uid"] and "its NodeAction was deleted" in pool.cmd("history", NODE).stdout
+    # Asked for by the Node's annotation: its record names who wrote that.
+    pool.kubectl("annotate", "node", NODE, "tandem.dev/action=return", "tandem.dev/action-by=mallory")
+    asked = wait_for("the record", lambda: [a for a in actions().values() if a["spec"].get("requestedBy") == f"annotation tandem.dev/action of {me}"])
+    wait_for("it is over", lambda: over(asked[0]["metadata"]["name"]))
+    assert "tandem.dev/action-by" not in pool.get("node", NODE)["metadata"]["annotations"]
+    pool.kubectl("delete", "nodehistory", NODE)

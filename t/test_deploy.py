@@ -515,7 +515,7 @@ UNUSED = {
     **{("tandem-operator", "", "resourcequotas", v): "t/test_tenant_storage.py: a Tenant's storage" for v in ("create", "patch", "delete")},
     ("tandem-operator", "tandem.dev", "datasets/status", "patch"): "t/test_nodedata.py",
     **{("tandem-operator", g, r, v): "t/test_health.py: acts on nodes" for g, r, verbs in (
-        ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)), ("tandem.dev", "nodeupgrades", ("delete",)), ("tandem.dev", "nodeupgrades/status", ("patch",)),
+        ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodehistories", ("get", "create", "patch", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)), ("tandem.dev", "nodeupgrades", ("delete",)), ("tandem.dev", "nodeupgrades/status", ("patch",)),
         ("", "nodes", ("get",)), ("", "pods", ("get",))) for v in verbs},
     **{("tandem-operator", "", r, v): "t/test_other_cluster.py: Nodes that stand for another cluster's, and pods there" for r, v in (
         ("nodes", "create"), ("nodes", "delete"), ("nodes/status", "patch"), ("pods/status", "patch"))},

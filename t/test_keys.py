@@ -99,7 +99,7 @@ def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
 @pytest.mark.embedded  # the real plane's pool is everybody's
 @pytest.mark.feature("A1.7", "A1.6")
 def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
-    """The last test of this pool: it ends with munge."""
+    """There and back. The last test of this pool."""
     job = pool.sbatch()
     wait_for("it runs", lambda: pool.job(job).get("JobState") == "RUNNING")
     wait_for("the operator knows", lambda: pool.get("slurmcluster", "main", *NS)["status"]["nodes"].get("mixed"))
@@ -113,5 +113,16 @@ def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     job = user(pool, "sbatch --parsable --wait -N2 --mem=50M -o /dev/null --wrap 'srun true'").strip()
     pool.apply(pool.pod("after", gpus=2))
     wait_for("a pod runs", lambda: pool.phase("after") == "Running")
+    wait_for("slurmdbd believes slurmctld", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
+    assert "spec.auth.type" not in said(pool)
+    # And back, which waits in the same way: for a pod, too.
+    auth(pool, type="slurm")
+    wait_for("it is refused", lambda: "spec.auth.type: jobs run on 1 nodes" in said(pool))
+    assert pool.phase("after") == "Running" and "auth/munge" in user(pool, "scontrol show config | grep AuthType")
+    pool.kubectl("delete", "pod", "after", "--wait=false")
+    wait_for("the pool is idle, so it follows", lambda: "auth/slurm" in user(pool, "scontrol show config | grep AuthType", check=False), 240)
+    wait_for("every slurmd is a new one", lambda: ["munged" in json.dumps(p["spec"]) for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmd")] == [False, False], 240)
+    wait_for("both nodes are back", lambda: pool.idle_nodes() == 2, 240)
+    job = user(pool, "sbatch --parsable --wait -N2 --mem=50M -o /dev/null --wrap 'srun true'").strip()
     wait_for("slurmdbd believes slurmctld", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
     assert "spec.auth.type" not in said(pool)

@@ -617,3 +617,56 @@ def test_the_operator_makes_and_ends_nodes_of_other_clusters_alone(site):
         assert "writes no Leases of nodes" in refused(c, "patch", "lease", "n0", "-n", "kube-node-lease", "--type=merge", "-p", patch, *operator)
     c.kubectl("delete", "pods", "--force", "--grace-period=0", "local", "bare", "none", "west", "right")
     c.kubectl("delete", "node", "east-a", *operator)
+
+
+@pytest.mark.feature("B2.3")
+def test_a_record_says_who_made_it_and_nobody_writes_another(site):
+    """docs/health.md: the maker of a NodeAction is its record's who. With the policy that writes it and without; a NodeHistory is the operator's alone, and so is who asked by a Node's annotation."""
+    c = site
+    operator = ("--as", "system:serviceaccount:tandem-system:tandem-operator", "--as-group", "system:masters")
+    ann = ("--as", "ann", "--as-group", "system:masters")
+    for kind in ("nodeactions", "nodeupgrades", "nodehistories"):
+        c.kubectl("apply", "-f", ROOT / f"deploy/crds/{kind}.yaml")
+        c.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", f"{kind}.tandem.dev")
+    enforce(c, "tandem-records")
+    c.kubectl("delete", "--ignore-not-found", "mutatingadmissionpolicybinding", "tandem-records", "tandem-requests")
+
+    def act(name="a", by=None, kind="NodeAction", spec={"node": "n0", "action": "drain"}):
+        return {"apiVersion": "tandem.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "annotations": {"tandem.dev/made-by": by} if by else {}}, **({"spec": spec} if spec else {})}
+    upgrade = {"kind": "NodeUpgrade", "spec": {"nodes": ["n0"], "what": {"reboot": True}}}
+    history = {"kind": "NodeHistory", "spec": None}
+    wait_for("it counts", lambda: 'when it is made it must be "ann"' in may_create(c, act(), *ann), 60)
+    for kind in ({}, upgrade):
+        assert 'must be "ann"' in may_create(c, act(by="bob", **kind), *ann) and 'must be "ann"' in may_create(c, act(**kind), *ann)
+        assert not may_create(c, act(by="ann", **kind), *ann) and not may_create(c, act(**kind), *operator)
+    assert "nobody else" in may_create(c, act(**history), *ann) and not may_create(c, act(**history), *operator)
+    # It stays, whoever changes the object.
+    c.kubectl("create", "-f", "-", *ann, input=json.dumps(act(by="ann")))
+    for note in ("tandem.dev/made-by=bob", "tandem.dev/made-by-"):
+        assert "it does not change" in refused(c, "annotate", "nodeaction", "a", note, "--overwrite", "--as", "bob", "--as-group", "system:masters")
+    c.kubectl("annotate", "nodeaction", "a", "still=here", "--as", "bob", "--as-group", "system:masters")
+    c.kubectl("create", "-f", "-", *operator, input=json.dumps(act("n0", **history)))
+    assert "nobody else" in refused(c, "delete", "nodehistory", "n0", *ann)
+    # Who asks by the annotation may say nothing or his own name, and leaves no other's there.
+    asks = lambda who, *notes: ("annotate", "node", "n0", "--overwrite", *notes, "--as", who, "--as-group", "system:masters")
+    assert 'write "ann"' in refused(c, *asks("ann", "tandem.dev/action=test", "tandem.dev/action-by=bob"))
+    c.kubectl(*asks("ann", "tandem.dev/action=test", "tandem.dev/action-by=ann"))
+    assert 'write "bob"' in refused(c, *asks("bob", "tandem.dev/action=reboot")), "it would be ann's"
+    c.kubectl(*asks("bob", "still=here"))
+    c.kubectl(*asks("bob", "tandem.dev/action-", "tandem.dev/action-by-"))
+
+    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", *ann, input=json.dumps(p)))["metadata"]["annotations"]
+    wait_for("it is written", lambda: not may_create(c, act("b"), *ann), 60)
+    assert dry(act("b"))["tandem.dev/made-by"] == dry(act("b", by="bob", **upgrade))["tandem.dev/made-by"] == "ann"
+    by = lambda: get(c, "node", "n0")["metadata"]["annotations"].get("tandem.dev/action-by")
+
+    def asked():
+        c.kubectl(*asks("bob", "tandem.dev/action-", "tandem.dev/action-by-"))
+        c.kubectl(*asks("ann", "tandem.dev/action=test"))
+        return by() == "ann"
+    wait_for("who asks is written", asked, 60)
+    c.kubectl(*asks("bob", "tandem.dev/action=reboot"))
+    assert by() == "bob"
+    c.kubectl(*asks("bob", "tandem.dev/action-", "tandem.dev/action-by-"))
+    c.kubectl("delete", "nodeaction", "a")

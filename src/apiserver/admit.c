@@ -356,6 +356,7 @@ int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
+	td_srv_maker(q, old, d);
 	int rc = q->k->builtin ? grants(q, old, o, name ? name : "", r) : 0;
 	return rc < 0 || !q->k->builtin ? rc : td_srv_whose(q, old, d, r);
 }
@@ -363,6 +364,7 @@ int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
+	td_srv_maker(q, old, d);
 	if (!k->builtin)
 		return 0;
 

@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c whose.c identity.c filter.c users.c disk.c networks.c claims.c through.c   admission: what the
+//   admit.c account.c grant.c maker.c whose.c identity.c filter.c users.c disk.c networks.c claims.c through.c   admission: what the
 //                                      server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
@@ -182,6 +182,8 @@ int td_srv_networks_delete(struct td_req *q, const char *name, struct td_refusal
 int td_srv_identity(struct td_req *q, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_identity_kept(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 int td_srv_identity_enter(struct td_req *q, const struct td_item *pod, struct td_refusal *r);
+// ---- maker.c: who made a record, or asked for an act on a node ----
+void td_srv_maker(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
 // ---- whose.c: whose a pod is ----
 int td_srv_whose(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 

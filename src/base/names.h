@@ -131,8 +131,11 @@
 	"tandem.dev/signal-jobs" // by the operator: "ACTION SIGNAL" to the jobs of a node that is held
 #define TD_ANN_JOBS_SIGNALLED "tandem.dev/jobs-signalled" // by the bridge: the last of these that was sent
 #define TD_ANN_ACTION "tandem.dev/action"                 // by anybody: asks for a NodeAction; value: which
-#define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken"     // by the operator: "ID ACTION", being made
-#define TD_ANN_FAULTS "tandem.dev/faults"                 // by the agent, JSON: what its checks found
+// By the API server: who made a NodeAction or NodeUpgrade, or asked for one by TD_ANN_ACTION; nobody can write another.
+#define TD_ANN_MADE_BY "tandem.dev/made-by"
+#define TD_ANN_ACTION_BY "tandem.dev/action-by"
+#define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken" // by the operator: "ID ACTION WHO", being made
+#define TD_ANN_FAULTS "tandem.dev/faults"             // by the agent, JSON: what its checks found
 // By the operator, JSON: what the node's agent shall do now. Keys id, action, device, boot.
 #define TD_ANN_OPERATION "tandem.dev/operation"
 // By the agent, JSON: how that went. Keys id, result (done, failed, unknown), message.

@@ -199,6 +199,7 @@ static int act(const struct node_request *q, const char *action, const char *nod
 		td_jm_int(d, root, "spec.jobsEndAfterSeconds", q->jobs_s);
 	if (q->no_test)
 		td_jm_bool(d, root, "spec.skipTest", true);
+	td_cli_made_by(v.kube, d, root);
 	if ((r = td_kube_create(v.kube, &td_nodeactions, NULL, root, NULL, &made, &err)))
 		return td_client_failed("node", &err);
 	if (q->output) {

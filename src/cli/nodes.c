@@ -197,8 +197,7 @@ int td_history_main(int argc, char **argv)
 	// Records outlive their node.
 	if (td_cli_nodes_open(&remote, &v, &err) ||
 	    (td_cli_nodes_list(&v, words[0], &err) &&
-	     (err.code != TD_NOT_FOUND ||
-	      td_kube_list(v.kube, &td_nodeactions, NULL, NULL, NULL, NULL, &v.acts, &err))))
+	     (err.code != TD_NOT_FOUND || td_cli_nodes_records(&v, words[0], &err))))
 		return failed("history", &err);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();

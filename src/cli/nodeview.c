@@ -15,6 +15,7 @@ void td_nodeview_done(struct td_nodeview *v)
 {
 	td_objects_done(&v->nodes);
 	td_objects_done(&v->acts);
+	td_object_unref(v->history);
 	td_kube_free(v->kube);
 	*v = (struct td_nodeview){0};
 }
@@ -41,6 +42,18 @@ int td_cli_nodes_open(const struct td_remote *r, struct td_nodeview *ret, struct
 	return td_kube_new(conf, &ret->kube, err);
 }
 
+void td_cli_made_by(struct td_kube *k, yyjson_mut_doc *d, yyjson_mut_val *object)
+{
+	static const char text[] = "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}";
+	const struct td_kube_body body = {"application/json", text, sizeof(text) - 1};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (td_kube_raw(k, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &body, NULL, &j, NULL))
+		return;
+	const char *me = td_jstr(td_json_root(j), "status.userInfo.username");
+	if (me)
+		td_jm_key_str(d, td_jm_obj(d, object, "metadata.annotations"), TD_ANN_MADE_BY, me);
+}
+
 static int by_age(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
@@ -61,11 +74,19 @@ int td_cli_nodes_list(struct td_nodeview *v, const char *node, struct td_error *
 		return r;
 	if (node)
 		td_objects_add(&v->nodes, o);
-	if ((r = td_kube_list(v->kube, &td_nodeactions, NULL, NULL, NULL, NULL, &v->acts, err)))
+	return td_cli_nodes_records(v, node, err);
+}
+
+int td_cli_nodes_records(struct td_nodeview *v, const char *node, struct td_error *err)
+{
+	// The acts first: what is folded in between is in both, and shown once.
+	int r = td_kube_list(v->kube, &td_nodeactions, NULL, NULL, NULL, NULL, &v->acts, err);
+	if (r)
 		return r;
 	if (v->acts.n)
 		qsort(v->acts.v, v->acts.n, sizeof(struct td_object *), by_age);
-	return 0;
+	r = node ? td_kube_get(v->kube, &td_nodehistories, NULL, node, NULL, &v->history, err) : 0;
+	return r == TD_NOT_FOUND ? 0 : r;
 }
 
 static bool over(const struct td_object *act)
@@ -152,14 +173,29 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	}
 }
 
+static bool acted(const struct td_nodeview *v, const char *uid)
+{
+	for (size_t i = 0; i < v->acts.n; i++)
+		if (td_streq(v->acts.v[i]->uid, uid))
+			return true;
+	return false;
+}
+
 void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_mut_doc *d, yyjson_mut_val *list)
 {
+	yyjson_val *x;
+	size_t k, n;
+	yyjson_arr_foreach (v->history ? td_jget(v->history->root, "records") : NULL, k, n, x)
+		if (!acted(v, td_jstr(x, "uid")))
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, x));
 	for (size_t i = 0; i < v->acts.n; i++) {
 		const struct td_object *a = v->acts.v[i];
 		if (!of(a, node))
 			continue;
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "uid", a->uid);
 		td_jm_str(d, o, "name", a->name);
+		td_jm_str(d, o, "madeBy", td_object_annotation(a, TD_ANN_MADE_BY));
 		td_jm_str(d, o, "createdAt", td_jstr(a->root, "metadata.creationTimestamp"));
 		td_jm_copyval(d, o, "spec", td_jget(a->root, "spec"));
 		td_jm_copyval(d, o, "status", td_jget(a->root, "status"));
@@ -175,6 +211,9 @@ void td_cli_nodes_story(yyjson_val *act)
 	       td_jstr_or(act, "spec.action", "?"), device ? " " : "", device ? device : "",
 	       td_streq(td_jstr(act, "spec.scope"), "device") ? " alone" : "", by, reason ? ": " : "",
 	       reason ? reason : "");
+	const char *made = td_jstr(act, "madeBy");
+	if (made)
+		printf("  made by %s\n", made);
 	yyjson_val *s;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(act, "status.steps"), i, n, s) {
@@ -184,6 +223,8 @@ void td_cli_nodes_story(yyjson_val *act)
 		if (said && *said)
 			printf("  %22s%s\n", "", said);
 	}
+	if (td_jstr(act, "deletedAt"))
+		printf("  its NodeAction was deleted %s\n", td_jstr(act, "deletedAt"));
 	const char *message = td_jstr(act, "status.message");
 	printf("  %s%s%s\n", phase, message ? ": " : "", message ? message : "");
 }

@@ -8,6 +8,7 @@
 struct td_nodeview {
 	struct td_kube *kube;
 	struct td_objects nodes, acts; // acts: all NodeActions, the oldest first
+	struct td_object *history;     // of the node that was listed: what of its acts is folded; NULL: none
 };
 void td_nodeview_done(struct td_nodeview *v);
 #define td_auto_nodeview __attribute__((cleanup(td_nodeview_done)))
@@ -15,6 +16,8 @@ void td_nodeview_done(struct td_nodeview *v);
 int td_cli_nodes_open(const struct td_remote *r, struct td_nodeview *ret, struct td_error *err);
 // Lists nodes and acts. node: only this one, TD_NOT_FOUND when there is none; NULL: all.
 int td_cli_nodes_list(struct td_nodeview *v, const char *node, struct td_error *err);
+// Lists the acts, and reads the history of the node (NULL: none), whether the node is there or not.
+int td_cli_nodes_records(struct td_nodeview *v, const char *node, struct td_error *err);
 // Adds the view of a node to list: name, ready, inService, health, since, who, next, faults, devices.
 void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node, yyjson_mut_doc *d,
 		       yyjson_mut_val *list);
@@ -24,5 +27,8 @@ void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_
 int td_cli_node_device(struct td_kube *k, const char *node, const char *device, bool out, struct td_error *err);
 // Who asks, for the records: the user, also behind sudo.
 const char *td_cli_me(void);
+// Writes into a new NodeAction or NodeUpgrade who makes it, as the API server knows him: where no policy writes it, one
+// refuses an object without it. Servers before 1.28 do not tell: then nothing is written.
+void td_cli_made_by(struct td_kube *k, yyjson_mut_doc *d, yyjson_mut_val *object);
 // Prints a record as a story.
 void td_cli_nodes_story(yyjson_val *act);

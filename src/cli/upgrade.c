@@ -291,6 +291,8 @@ static int start(const struct upgrade_request *q, const char *name)
 			td_fail(&err, r, "--nodes: there is no node \"%s\": `tandem nodes` lists them", names.v[i]);
 	}
 	if (!r)
+		td_cli_made_by(v.kube, d, root);
+	if (!r)
 		r = td_kube_create(v.kube, &td_nodeupgrades, NULL, root, NULL, &made, &err);
 	if (r)
 		return failed(&err);

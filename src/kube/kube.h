@@ -57,7 +57,7 @@ extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_s
 	td_resourceclaimtemplates, td_resourceslices, td_deviceclasses, td_roles_gvr, td_rolebindings, td_clusterroles,
 	td_clusterrolebindings, td_endpoints, td_endpointslices, td_networkpolicies, td_resourcequotas;
 extern const struct td_gvr td_nodeactions, td_healthpolicies, td_nodeupgrades, td_tenants, td_datasets;
-extern const struct td_gvr td_nodetokens, td_csrs, td_projects;
+extern const struct td_gvr td_nodetokens, td_csrs, td_projects, td_nodehistories;
 extern const struct td_gvr td_federations, td_federatedruns;
 
 // ---- objects ----

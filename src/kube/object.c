@@ -37,6 +37,7 @@ const struct td_gvr td_resourceslices = {"resource.k8s.io", "v1", "resourceslice
 const struct td_gvr td_deviceclasses = {"resource.k8s.io", "v1", "deviceclasses", "DeviceClass", false};
 const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters", "SlurmCluster", true};
 const struct td_gvr td_nodesets = {"tandem.dev", "v1alpha1", "nodesets", "NodeSet", true};
+const struct td_gvr td_nodehistories = {"tandem.dev", "v1alpha1", "nodehistories", "NodeHistory", false};
 const struct td_gvr td_nodeactions = {"tandem.dev", "v1alpha1", "nodeactions", "NodeAction", false};
 const struct td_gvr td_nodeupgrades = {"tandem.dev", "v1alpha1", "nodeupgrades", "NodeUpgrade", false};
 const struct td_gvr td_healthpolicies = {"tandem.dev", "v1alpha1", "healthpolicies", "HealthPolicy", false};

@@ -46,7 +46,7 @@ int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *
 {
 	static const char *const kinds[] = {"SlurmCluster", "NodeSet",      "NodeAction", "HealthPolicy",
 					    "NodeUpgrade",  "Tenant",       "Dataset",    "NodeToken",
-					    "Federation",   "FederatedRun", "Project"};
+					    "Federation",   "FederatedRun", "Project",    "NodeHistory"};
 	for (size_t i = 0; i < TD_LEN(kinds); i++) {
 		td_auto(td_json_unref) struct td_json *crd = td_kind_crd(kinds[i]);
 		if (!crd)

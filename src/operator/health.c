@@ -55,6 +55,8 @@ void td_op_health_on_pod(struct td_op *op, struct td_object *old, struct td_obje
 void td_op_health_on_action(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
+	if (!now)
+		td_op_record_deleted(op, old);
 	td_queue_add(op->health, td_jstr_or((now ? now : old)->root, "spec.node", ""));
 	td_op_upgrade_wake(op, now ? now : old);
 }
@@ -70,6 +72,7 @@ void td_op_health_on_policy(void *ctx, struct td_object *old, struct td_object *
 		td_queue_add(op->health, l.v[i]->name);
 	td_queue_add(op->health, POLICY_KEY);
 	td_queue_add(op->health, PROBE_KEY);
+	td_queue_add(op->health, TD_OP_RECORD_KEY);
 }
 
 void td_op_health_index(const struct td_object *action, struct td_strv *ret)
@@ -83,6 +86,21 @@ bool td_op_act_over(const struct td_object *action)
 {
 	const char *p = td_jstr_or(action->root, "status.phase", "");
 	return td_streq(p, "Succeeded") || td_streq(p, "Failed") || td_streq(p, "Unknown");
+}
+
+bool td_op_act_tells(const struct td_object *o)
+{
+	// One that never began changed nothing.
+	if (!td_op_act_over(o) || !td_jstr(o->root, "status.startedAt"))
+		return false;
+	// What was done about one device says something of the node only where it did not help.
+	bool failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
+	if (td_op_act_alone(o, NULL) &&
+	    (!failed || !td_jstr(o->root, "spec.policy") || td_jbool(o->root, "status.superseded", false)))
+		return false;
+	// Nor does a cut, where it is known how it ended.
+	return td_pool_act_parse(td_jstr(o->root, "spec.action")) != TD_ACT_CUT ||
+	       td_streq(td_jstr(o->root, "status.step"), td_pool_act_name(TD_ACT_CUT));
 }
 
 struct td_object *td_op_health_slurmd(struct td_op *op, const char *node)
@@ -154,7 +172,6 @@ static void past(const struct td_op_node *n, struct td_pool_health_facts *f)
 		}
 
 		int64_t begun = 0, end = 0;
-		// One that never began changed nothing.
 		if (td_time_parse(td_jstr_or(o->root, "status.startedAt", ""), &begun))
 			continue;
 		td_time_parse(td_jstr_or(o->root, "status.finishedAt", ""), &end);
@@ -163,17 +180,10 @@ static void past(const struct td_op_node *n, struct td_pool_health_facts *f)
 			f->alone += act == TD_ACT_RESET && alone && !td_jbool(o->root, "status.superseded", false);
 			f->reboots += act == TD_ACT_REBOOT;
 		}
-		// What was done about one device says something of the node only where it did not help.
-		bool failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
-		if (alone && (!failed || !policy || td_jbool(o->root, "status.superseded", false)))
-			continue;
-		// Nor does a cut, where it is known how it ended.
-		if (act == TD_ACT_CUT && !td_streq(td_jstr(o->root, "status.step"), td_pool_act_name(TD_ACT_CUT)))
-			continue;
-		if (end >= last_end) {
+		if (td_op_act_tells(o) && end >= last_end) {
 			last_end = end;
 			f->last = act;
-			f->last_failed = failed;
+			f->last_failed = !td_streq(td_jstr(o->root, "status.phase"), "Succeeded");
 			f->last_policy = policy;
 		}
 	}
@@ -379,13 +389,18 @@ static int take_request(struct td_op_node *n, struct td_error *err)
 		   *taken = td_object_annotation(n->node, TD_ANN_ACTION_TAKEN);
 	int r;
 	if (want && !taken) {
+		const char *by = td_object_annotation(n->node, TD_ANN_ACTION_BY);
 		td_auto_free char *id = td_op_hash(n->node->rv, strlen(n->node->rv)),
-				  *text = td_asprintf("%.8s %.60s", id, want);
+				  *word = td_asprintf("%.60s", want);
+		for (char *p = word; (p = strchr(p, ' '));) // what follows a blank is who asked
+			*p = '_';
+		td_auto_free char *text = td_asprintf("%.8s %s%s%.80s", id, word, by ? " " : "", by ? by : "");
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *a = td_jm_obj(d, root, "metadata.annotations");
 		td_jm_str(d, root, "metadata.uid", n->node->uid);
 		td_jm_str(d, root, "metadata.resourceVersion", n->node->rv);
 		td_jm_key_set(d, a, TD_ANN_ACTION, yyjson_mut_null(d));
+		td_jm_key_set(d, a, TD_ANN_ACTION_BY, yyjson_mut_null(d));
 		td_jm_key_str(d, a, TD_ANN_ACTION_TAKEN, text);
 		struct td_object *got = NULL;
 		r = td_kube_patch(n->op->k, TD_AT(&td_nodes, NULL, n->name), TD_PATCH_MERGE, root, n->c, &got, err);
@@ -398,7 +413,11 @@ static int take_request(struct td_op_node *n, struct td_error *err)
 	if (!taken)
 		return 0;
 
-	const char *blank = strchr(taken, ' '), *act = blank ? blank + 1 : "";
+	const char *blank = strchr(taken, ' ');
+	td_auto_free char *act = td_strdup(blank ? blank + 1 : "");
+	char *by = strchr(act, ' ');
+	if (by)
+		*by++ = '\0';
 	if (td_pool_act_parse(act) >= TD_ACT_NONE || td_pool_act_parse(act) == TD_ACT_RUN ||
 	    td_pool_act_parse(act) == TD_ACT_RESET || td_pool_act_parse(act) == TD_ACT_CUT ||
 	    td_pool_act_parse(act) == TD_ACT_SLURMD)
@@ -414,30 +433,14 @@ static int take_request(struct td_op_node *n, struct td_error *err)
 		td_jm_strf(d, root, "metadata.name", "%.200s-%s-%.8s", n->name, act, taken);
 		td_jm_str(d, root, "spec.node", n->name);
 		td_jm_str(d, root, "spec.action", act);
-		td_jm_str(d, root, "spec.requestedBy", "annotation " TD_ANN_ACTION);
+		td_jm_strf(d, root, "spec.requestedBy", "annotation " TD_ANN_ACTION "%s%s", by ? " of " : "",
+			   by ? by : "");
 		r = td_kube_create(n->op->k, &td_nodeactions, NULL, root, n->c, NULL, err);
 		if (r && r != TD_EXISTS)
 			return td_wrap(err, "creating the NodeAction that node %s asks for", n->name);
 	}
 	const char *const notes[][2] = {{TD_ANN_ACTION_TAKEN, NULL}, {0}};
 	return td_op_health_note(n, notes, err);
-}
-
-// Old records go, but the last one of a node stays: it says in what state the node was left.
-static int prune(struct td_op_node *n, struct td_error *err)
-{
-	int64_t now = td_real_ms(&td_clock_system), end = 0;
-	for (size_t i = 0; i + 1 < n->acts.n; i++) {
-		const struct td_object *o = n->acts.v[i];
-		if (!td_op_act_over(o) || td_time_parse(td_jstr_or(o->root, "status.finishedAt", ""), &end) ||
-		    end > now - n->policy.keep_ms)
-			continue;
-		const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = -1};
-		int r = td_kube_delete(n->op->k, &td_nodeactions, NULL, o->name, &del, n->c, err);
-		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
-			return r;
-	}
-	return 0;
 }
 
 // Tells the node's agent which jobs it tests before they start, when one hangs, and when one of its ranks is slow. While too many nodes are out of
@@ -528,6 +531,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 		return policy_status(op, again_ms, c, err);
 	if (td_streq(name, PROBE_KEY))
 		return td_op_probe_run(op, again_ms, c, err);
+	if (td_streq(name, TD_OP_RECORD_KEY))
+		return td_op_record_sweep(op, again_ms, c, err);
 	if (td_starts(name, TD_OP_UPGRADE_KEY))
 		return td_op_upgrade_run(op, name + strlen(TD_OP_UPGRADE_KEY), again_ms, c, err);
 	if (!*name)
@@ -548,7 +553,7 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	if (!r && n.node)
 		r = td_op_slow_take(&n, whole, err);
 	if (r || !n.node)
-		return r;
+		return r ? r : td_op_record_fold(&n, again_ms, err);
 
 	struct td_pool_health_plan p;
 	struct td_op_devices devices;
@@ -565,11 +570,12 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	}
 	if (!r)
 		r = td_op_test_sweep(&n, err);
-	return r ? r : prune(&n, err);
+	return r ? r : td_op_record_fold(&n, again_ms, err);
 }
 
 int td_op_health_run(struct td_op *op, struct td_cancel *c, struct td_error *err)
 {
+	td_queue_add(op->health, TD_OP_RECORD_KEY);
 	const struct td_controller ctl = {"health", 2, op->health, reconcile, op};
 	return td_controller_run(&ctl, c, err);
 }

@@ -19,6 +19,7 @@
 //   probe.c           tests of idle nodes, which their agents do
 //   upgrade.c         NodeUpgrade: an act on each of many nodes, paced (upgrade.h)
 //   upgrade_slurm.c   NodeUpgrade of Slurm: the daemons before the nodes, and what of the SlurmCluster stays
+//   record.c          NodeActions that ended long ago become lines of a NodeHistory
 //   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
 #pragma once
 
@@ -34,7 +35,7 @@ struct td_op_policy {
 	size_t n_rules;
 	bool dry_run, test_return, test_new;
 	size_t attempts, percent, least;
-	int64_t window_ms, keep_ms;
+	int64_t window_ms, keep_ms, compact_ms;
 	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
 	int64_t idle_ms;               // 0: idle nodes are not tested
 	int figures_percent;           // of the group's median, which a node must reach; 0: nothing is compared
@@ -102,6 +103,8 @@ char *td_op_health_print(const struct td_object *node);
 bool td_op_health_new(const struct td_op_policy *p, const struct td_object *node);
 // True when the NodeAction is over.
 bool td_op_act_over(const struct td_object *action);
+// True when what comes next depends on how it ended, if it is the node's last one of these.
+bool td_op_act_tells(const struct td_object *action);
 // The slurmd pod of the node; NULL: none. The caller unrefs it.
 struct td_object *td_op_health_slurmd(struct td_op *op, const char *node);
 
@@ -171,6 +174,18 @@ bool td_op_act_beyond_drain(const struct td_object *action);
 int td_op_act_run(struct td_op_node *n, struct td_object *action, int64_t *again_ms, struct td_error *err);
 // Says of one that waits for another one what it waits for.
 int td_op_act_wait(struct td_op_node *n, struct td_object *action, const struct td_object *first, struct td_error *err);
+
+// ---- record.c ----
+
+// The key of the sweep; no node has a name like that.
+#define TD_OP_RECORD_KEY "/record"
+// Folds NodeActions of the node that ended long ago into its NodeHistory: the lines first, then the objects go, so that
+// at every moment one of both is there. Also of a node that is gone.
+int td_op_record_fold(struct td_op_node *n, int64_t *again_ms, struct td_error *err);
+// Somebody has deleted a NodeAction. If it had begun, it gets a line all the same, with the time; what was folded has one.
+void td_op_record_deleted(struct td_op *op, struct td_object *action);
+// Once a day: lines that are too old go, and the NodeHistory that has none.
+int td_op_record_sweep(struct td_op *op, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 
 // ---- nodetest.c ----
 

@@ -58,6 +58,7 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->attempts = (size_t)td_jint(s, "attempts", 0);
 	ret->window_ms = td_jint(s, "attemptWindowHours", 0) * 3600 * 1000;
 	ret->keep_ms = td_jint(s, "keepDays", 90) * 24 * 3600 * 1000;
+	ret->compact_ms = td_jint(s, "compactDays", 14) * 24 * 3600 * 1000;
 	ret->percent = (size_t)td_jint(s, "breaker.percent", 0);
 	ret->least = (size_t)td_jint(s, "breaker.nodes", 0);
 	rules_of(td_jget(s, "rules"), ret);

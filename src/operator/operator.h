@@ -27,7 +27,7 @@
 //   firewall.c               spec.jobNetwork: the firewall between users in pods of slurmd and logins
 //   topology.c fabric.c      where nodes are; spec.topology; what is wrong with spec.fabric.planes
 //   trial.c                  tries a configuration before it is written
-//   health.[ch] nodeaction.c nodecut.c nodedevice.c nodeslurmd.c slow.c nodetest.c probe.c healthpolicy.c
+//   health.[ch] nodeaction.c nodecut.c nodedevice.c nodeslurmd.c slow.c nodetest.c probe.c record.c healthpolicy.c
 //   upgrade.[ch] upgrade_slurm.c
 //                            nodes' health, and acts on nodes; health.h says how they work together
 //   other.c                  NodeSets whose nodes are another cluster's
@@ -508,6 +508,8 @@ struct td_op {
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.
 	struct td_queue *health;
 	struct td_informer *actions, *policies, *upgrades;
+	struct td_objects
+		deleted;        // guarded by lock: NodeActions that somebody deleted, until they have a line (record.c)
 	struct td_queue *joins; // join.h
 };
 // The reconciler of the role's one controller.

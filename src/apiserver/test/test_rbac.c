@@ -1,6 +1,6 @@
 // Access rules: a table of decisions, coverage; and over HTTP: who may do what, who may grant what,
 // tokens.
-// rows: F1.2
+// rows: B2.3 F1.2
 #include "apiserver/rbac.h"
 #include "apiserver/test/harness.h"
 
@@ -601,9 +601,59 @@ static void test_a_template_is_whose_it_was(void **state)
 	     201, NULL);
 }
 
+static char *noted(struct harness *h, const char *path, const char *key)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(ask(h, "GET", path, NULL, NULL, &j), 200);
+	const char *v = td_jkey_str(td_jget(td_json_root(j), "metadata.annotations"), key);
+	return td_strdup(v ? v : "nobody");
+}
+
+// Who made a record, or asked for an act on a node, has the server written, whatever the request says.
+static void test_who_made_a_record(void **state)
+{
+	struct harness *h = *state;
+	td_auto_free char *eve = user("eve", "system:masters"), *crd = NULL;
+	const char *node = "/api/v1/nodes/n", *act = "/apis/tandem.dev/v1alpha1/nodeactions/a";
+	WANT(h->admin, "POST", "/api/v1/nodes",
+	     "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"tandem.dev/action-by\":\"mallory\"}}}", 201, NULL);
+	static const struct {
+		bool eve;
+		const char *notes, *by;
+	} v[] = {{true, "{}", "nobody"},
+		 {true, "{\"tandem.dev/action-by\":\"mallory\"}", "nobody"},
+		 {true, "{\"tandem.dev/action\":\"test\",\"tandem.dev/action-by\":\"mallory\"}", "eve"},
+		 {false, "{\"tandem.dev/action\":\"test\",\"tandem.dev/action-by\":null,\"seen\":\"yes\"}", "eve"},
+		 {false, "{\"tandem.dev/action\":\"reboot\"}", "admin"},
+		 {true, "{\"tandem.dev/action\":null}", "nobody"}};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *body = td_asprintf("{\"metadata\":{\"annotations\":%s}}", v[i].notes);
+		WANT(v[i].eve ? eve : h->admin, "PATCH", node, body, 200, NULL);
+		td_auto_free char *by = noted(h, node, "tandem.dev/action-by");
+		assert_string_equal(by, v[i].by);
+	}
+
+	td_auto(td_json_unref) struct td_json *kind = td_kind_crd("NodeAction");
+	crd = td_json_text(td_json_root(kind), NULL);
+	WANT(h->admin, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd, 201, NULL);
+	WANT(eve, "POST", "/apis/tandem.dev/v1alpha1/nodeactions",
+	     "{\"apiVersion\":\"tandem.dev/v1alpha1\",\"kind\":\"NodeAction\",\"metadata\":{\"name\":\"a\","
+	     "\"annotations\":{\"tandem.dev/made-by\":\"mallory\"}},\"spec\":{\"node\":\"n\",\"action\":\"test\"}}",
+	     201, NULL);
+	static const char *const later[] = {"\"mallory\"", "null"};
+	for (size_t i = 0; i < TD_LEN(later); i++) {
+		td_auto_free char *body =
+			td_asprintf("{\"metadata\":{\"annotations\":{\"tandem.dev/made-by\":%s}}}", later[i]);
+		WANT(h->admin, "PATCH", act, body, 200, NULL);
+		td_auto_free char *by = noted(h, act, "tandem.dev/made-by");
+		assert_string_equal(by, "eve");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_who_made_a_record, setup, teardown),
 		cmocka_unit_test(test_decisions),
 		cmocka_unit_test(test_reasons),
 		cmocka_unit_test(test_covers),
