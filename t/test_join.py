@@ -224,7 +224,7 @@ def test_a_node_without_slurmd_is_not_tested_because_it_is_new(site):
     site.c.kubectl("apply", "-f", "-", input=json.dumps(policy))
     acts = lambda: {a["metadata"]["name"]: a for a in json.loads(site.c.kubectl("get", "nodeactions", "-o", "json"))["items"]}
     for name in ("first", "second"):  # whatever a policy wants after the first is there before the second ends
-        act = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": name, "annotations": {"tandem.dev/made-by": "admin"}}, "spec": {"node": "n0", "action": "test", "reason": "look", "requestedBy": "t"}}
+        act = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": name}, "spec": {"node": "n0", "action": "test", "reason": "look", "requestedBy": "t"}}
         site.c.kubectl("apply", "-f", "-", input=json.dumps(act))
         wait_for("it is over", lambda: acts()[name].get("status", {}).get("phase") == "Succeeded", 60)
     site.c.kubectl("delete", "healthpolicy", "default")

@@ -635,10 +635,10 @@ def test_a_record_says_who_made_it_and_nobody_writes_another(site):
         return {"apiVersion": "tandem.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "annotations": {"tandem.dev/made-by": by} if by else {}}, **({"spec": spec} if spec else {})}
     upgrade = {"kind": "NodeUpgrade", "spec": {"nodes": ["n0"], "what": {"reboot": True}}}
     history = {"kind": "NodeHistory", "spec": None}
-    wait_for("it counts", lambda: 'when it is made it must be "ann"' in may_create(c, act(), *ann), 60)
+    wait_for("it counts", lambda: 'when it is made it may be "ann"' in may_create(c, act(by="bob"), *ann), 60)
     for kind in ({}, upgrade):
-        assert 'must be "ann"' in may_create(c, act(by="bob", **kind), *ann) and 'must be "ann"' in may_create(c, act(**kind), *ann)
-        assert not may_create(c, act(by="ann", **kind), *ann) and not may_create(c, act(**kind), *operator)
+        assert 'may be "ann"' in may_create(c, act(by="bob", **kind), *ann)
+        assert not may_create(c, act(by="ann", **kind), *ann) and not may_create(c, act(**kind), *ann) and not may_create(c, act(**kind), *operator)
     assert "nobody else" in may_create(c, act(**history), *ann) and not may_create(c, act(**history), *operator)
     # It stays, whoever changes the object.
     c.kubectl("create", "-f", "-", *ann, input=json.dumps(act(by="ann")))
@@ -656,8 +656,8 @@ def test_a_record_says_who_made_it_and_nobody_writes_another(site):
     c.kubectl(*asks("bob", "tandem.dev/action-", "tandem.dev/action-by-"))
 
     c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
-    dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", *ann, input=json.dumps(p)))["metadata"]["annotations"]
-    wait_for("it is written", lambda: not may_create(c, act("b"), *ann), 60)
+    dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", *ann, input=json.dumps(p)))["metadata"].get("annotations", {})
+    wait_for("it is written", lambda: dry(act("b")).get("tandem.dev/made-by") == "ann", 60)
     assert dry(act("b"))["tandem.dev/made-by"] == dry(act("b", by="bob", **upgrade))["tandem.dev/made-by"] == "ann"
     by = lambda: get(c, "node", "n0")["metadata"]["annotations"].get("tandem.dev/action-by")
 
