@@ -142,6 +142,33 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     clean(pool)
 
 
+@pytest.mark.feature("D8.3")
+def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
+    """A deleted file that a process keeps open, also one that hides from its own user, and files without a byte in them."""
+    name = pool.nodes[0]
+    blocks, block, files = (int(x) for x in node(pool, "stat", "-f", "-c", "%b %S %c", SCRATCH).split())
+    each = blocks * block // files  # a file's part of the disk
+    submit = lambda out, script: pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", out, input=f"#!/bin/sh\n{script}\nexec sleep 100000\n").stdout.strip()
+    hides = """import ctypes, os, time
+f = open("/tmp/gone", "wb")
+os.unlink("/tmp/gone")
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+f.write(b"x" * 60000000)
+f.flush()
+time.sleep(100000)
+"""
+    jobs = {submit("deleted", f"cat >/tmp/hide.py <<'END'\n{hides}END\npython3 /tmp/hide.py &"): ("deleted", r"\d+ MiB \([4-6]\d MiB of it in deleted files that are still open\)"),
+            submit("names", f"seq {2 * (40 << 20) // each} | (cd /tmp && xargs touch)"): ("names", r"\d+ MiB \(because it has \d+ files and the disk is made for so many and no more\)")}
+    try:
+        for job, (out, words) in jobs.items():
+            wait_for(f"the output of {out} says so", lambda: re.search(f"scratch: the job is ended: it holds {words} of the disk of {name} ", pool.as_user("researcher", "cat", out, check=False).stdout))
+            wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job))
+    finally:
+        pool.shell("scancel", *jobs)
+    pool.as_user("researcher", "rm", "deleted", "names")
+    clean(pool)
+
+
 @pytest.mark.real
 @pytest.mark.feature("D8.2")
 def test_a_kubelet_holds_a_pods_shared_memory_to_its_size(pool):

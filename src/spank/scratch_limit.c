@@ -17,6 +17,22 @@ enum {
 };
 #define ASK_FROM ((int64_t)32 << 20)
 
+void td_scratch_files(struct td_scratch_disk *disk, int64_t files, int64_t free_files)
+{
+	disk->each = files > 0 ? disk->size / files : 0;
+	int64_t left;
+	if (disk->each && !__builtin_mul_overflow(free_files, disk->each, &left) && left < disk->free)
+		disk->free = left;
+}
+
+int64_t td_scratch_charge(const struct td_scratch_disk *disk, int64_t bytes, int64_t files)
+{
+	int64_t made;
+	if (__builtin_mul_overflow(files, disk->each, &made))
+		made = INT64_MAX;
+	return bytes > made ? bytes : made;
+}
+
 int64_t td_scratch_bytes(const char *text, int64_t disk)
 {
 	long long n;
