@@ -36,6 +36,7 @@ enum {
 	HERE = 2000,
 	SWEEP_MS = 60000,
 	SWEPT = 64,
+	LIBS_S = 600,
 	CONF_MAX = 1 << 20
 };
 
@@ -309,8 +310,14 @@ static void sweep(const char *dir)
 	struct stat st;
 	for (struct dirent *e; d && (e = readdir(d));) {
 		size_t i;
-		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) || !st.st_uid ||
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !st.st_uid ||
 		    st.st_ctime >= begin) // it may be a new job's
+			continue;
+		bool libs = S_ISDIR(st.st_mode) && td_scratch_is_libraries(e->d_name, e->d_name + strlen(e->d_name));
+		if (!S_ISREG(st.st_mode) && !libs)
+			continue;
+		// A directory whose libraries were given to jobs is in the way of the next program of that name.
+		if (libs && begin - st.st_ctime > LIBS_S && !unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR))
 			continue;
 		for (i = 0; i < n_stays && stays[i] != st.st_uid; i++)
 			;
@@ -333,7 +340,11 @@ static void sweep(const char *dir)
 			if (!none)
 				continue;
 		}
-		unlinkat(dirfd(d), e->d_name, 0);
+		td_auto_free char *gone = libs ? td_asprintf("%s/%s", path, e->d_name) : NULL;
+		if (libs)
+			td_scratch_move(gone, dir, NULL);
+		else
+			unlinkat(dirfd(d), e->d_name, 0);
 	}
 	if (d)
 		closedir(d);
