@@ -9,8 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct td_filter f;
-	if (size > 1 << 13 || td_filter_compile((const char *)data, size, &f, NULL))
+	static struct td_calls_filter f;
+	if (size > 1 << 13 || td_calls_compile((const char *)data, size, &f, NULL))
 		return 0;
 	for (unsigned i = 0; i < f.n; i++) {
 		const struct sock_filter *s = &f.v[i];

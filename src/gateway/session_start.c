@@ -174,10 +174,9 @@ void td_session_users(const struct td_object *space, yyjson_mut_doc *pod)
 	// A policy refuses a pod that names another filter than its namespace's. RuntimeDefault it has anyhow.
 	static const char local[] = "localhost/";
 	const char *filter = td_object_annotation(space, TD_ANN_SECCOMP);
-	yyjson_mut_val *profile = filter && td_starts(filter, local)
-					  ? td_jm_obj(pod, yyjson_mut_doc_get_root(pod),
-						      "spec.securityContext.seccompProfile")
-					  : NULL;
+	yyjson_mut_val *profile = filter && td_starts(filter, local) ? td_jm_obj(pod, yyjson_mut_doc_get_root(pod),
+										 "spec.securityContext.seccompProfile")
+								     : NULL;
 	if (!profile)
 		return;
 	td_jm_str(pod, profile, "type", "Localhost");

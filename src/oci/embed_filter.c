@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 	FILE *f = fopen(argv[1], "w");
 	if (!f)
 		return perror(argv[1]), 1;
-	fputs("extern const char td_filter_default[];\nconst char td_filter_default[] = {", f);
+	fputs("extern const char td_calls_default[];\nconst char td_calls_default[] = {", f);
 	for (const char *p = json; *p; p++)
 		fprintf(f, "%d,%s", *p, (p - json) % 20 == 19 ? "\n" : "");
 	fputs("0};\n", f);

@@ -27,8 +27,8 @@
 enum { CALLS = 1024, FAIL = 254, PASS = 253 }; // FAIL, PASS: jumps that are not known yet
 
 struct code {
-	struct td_filter *f;
-	const struct td_filter_profile *p;
+	struct td_calls_filter *f;
+	const struct td_calls_profile *p;
 	bool full;
 };
 
@@ -46,7 +46,7 @@ static void put(struct code *c, struct sock_filter i)
 #define RET(action) STMT(BPF_RET | BPF_K, action)
 
 // One condition. FAIL leads behind the rule, PASS to what follows it.
-static void condition(struct code *c, const struct td_filter_arg *a)
+static void condition(struct code *c, const struct td_calls_arg *a)
 {
 	unsigned low = (unsigned)(offsetof(struct seccomp_data, args) + a->index * 8), high = low + 4;
 	uint32_t lo = (uint32_t)a->value, hi = (uint32_t)(a->value >> 32);
@@ -95,7 +95,7 @@ static void condition(struct code *c, const struct td_filter_arg *a)
 }
 
 // A rule is at most 6 conditions of at most 6 steps: its jumps fit.
-static void rule(struct code *c, const struct td_filter_rule *r)
+static void rule(struct code *c, const struct td_calls_rule *r)
 {
 	size_t from = c->f->n;
 	for (size_t i = 0; i < r->n_args; i++)
@@ -142,7 +142,7 @@ static void search(struct code *c, const struct range *v, size_t n)
 }
 
 // A rule that says what the default says counts for nothing, as for the OCI runtimes.
-static size_t ranges(const struct td_filter_profile *p, struct range *v)
+static size_t ranges(const struct td_calls_profile *p, struct range *v)
 {
 	static const uint32_t missing = SECCOMP_RET_ERRNO | ENOSYS;
 	size_t n = 0;
@@ -151,7 +151,7 @@ static size_t ranges(const struct td_filter_profile *p, struct range *v)
 		struct range r = {nr, refused && nr > p->newest ? missing : p->otherwise, false};
 		bool decided = false;
 		for (size_t i = 0; i < p->n && !decided; i++) {
-			const struct td_filter_rule *x = &p->rules[i];
+			const struct td_calls_rule *x = &p->rules[i];
 			if (x->call != nr || x->action == p->otherwise)
 				continue;
 			r.asks |= x->n_args > 0;
@@ -165,13 +165,13 @@ static size_t ranges(const struct td_filter_profile *p, struct range *v)
 	return n;
 }
 
-int td_filter_compile(const char *json, size_t n, struct td_filter *ret, struct td_error *err)
+int td_calls_compile(const char *json, size_t n, struct td_calls_filter *ret, struct td_error *err)
 {
-	td_auto_filter_profile struct td_filter_profile p = {0};
-	int r = td_filter_read(json, n, &p, err);
+	td_auto_calls_profile struct td_calls_profile p = {0};
+	int r = td_calls_read(json, n, &p, err);
 	if (r)
 		return r;
-	td_auto_free struct td_filter *f = td_calloc(1, sizeof(*f));
+	td_auto_free struct td_calls_filter *f = td_calloc(1, sizeof(*f));
 	td_auto_free struct range *v = td_calloc(CALLS, sizeof(*v));
 	struct code code = {f, &p, false}, *c = &code;
 	LOAD(offsetof(struct seccomp_data, arch));
@@ -191,7 +191,7 @@ int td_filter_compile(const char *json, size_t n, struct td_filter *ret, struct 
 	return 0;
 }
 
-char *td_filter_text(const struct td_filter *f)
+char *td_calls_text(const struct td_calls_filter *f)
 {
 	td_auto_buf struct td_buf b = {0};
 	for (unsigned i = 0; i < f->n; i++)
@@ -199,7 +199,7 @@ char *td_filter_text(const struct td_filter *f)
 	return td_buf_take(&b);
 }
 
-bool td_filter_parse(const char *text, struct td_filter *ret)
+bool td_calls_parse(const char *text, struct td_calls_filter *ret)
 {
 	enum { EACH = 16 };
 	size_t len = strlen(text), n = len / EACH;
@@ -215,7 +215,7 @@ bool td_filter_parse(const char *text, struct td_filter *ret)
 	return true;
 }
 
-bool td_filter_set(const struct td_filter *f)
+bool td_calls_set(const struct td_calls_filter *f)
 {
 	struct sock_fprog p = {.len = f->n, .filter = (struct sock_filter *)(uintptr_t)f->v};
 	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p);

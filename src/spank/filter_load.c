@@ -10,7 +10,7 @@
 
 enum { FILE_MOST = 1 << 20 };
 
-int td_filter_file(const char *path, struct td_buf *ret, struct td_error *err)
+int td_calls_file(const char *path, struct td_buf *ret, struct td_error *err)
 {
 	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
@@ -35,7 +35,7 @@ int td_filter_file(const char *path, struct td_buf *ret, struct td_error *err)
 	return 0;
 }
 
-char *td_filter_of(const char *list, const char *account)
+char *td_calls_of(const char *list, const char *account)
 {
 	size_t n = strlen(account);
 	for (const char *line = list; *line; line += strcspn(line, "\n"), line += *line == '\n')
@@ -44,19 +44,19 @@ char *td_filter_of(const char *list, const char *account)
 	return NULL;
 }
 
-int td_filter_load(const char *profile, const char *profiles, struct td_filter *ret, struct td_error *err)
+int td_calls_load(const char *profile, const char *profiles, struct td_calls_filter *ret, struct td_error *err)
 {
 	static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 	if (!strcmp(profile, "RuntimeDefault"))
-		return td_filter_compile(td_filter_default, strlen(td_filter_default), ret, err);
+		return td_calls_compile(td_calls_default, strlen(td_calls_default), ret, err);
 	const char *name = profile + strlen(TD_FILTER_LOCAL);
 	if (strncmp(profile, TD_FILTER_LOCAL, strlen(TD_FILTER_LOCAL)) != 0 || !*name || *name == '.' ||
 	    name[strspn(name, chars)])
 		return td_fail(err, TD_INVALID, "\"%.100s\" is no name of a profile", profile);
 	td_auto_free char *path = td_asprintf("%s/%s", profiles, name);
 	td_auto_buf struct td_buf text = {0};
-	int r = td_filter_file(path, &text, err);
+	int r = td_calls_file(path, &text, err);
 	if (!r)
-		r = td_filter_compile(td_buf_str(&text), text.len, ret, err);
+		r = td_calls_compile(td_buf_str(&text), text.len, ret, err);
 	return r ? td_wrap(err, "profile %s", name) : 0;
 }

@@ -28,7 +28,7 @@ TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
 
 enum { ASK_MS = 20000, NAME_MOST = 256 };
 
-static struct td_filter filter;
+static struct td_calls_filter filter;
 static bool has, broken, armed;
 static uint32_t forked;
 static char why[640]; // what slurmstepd says so early is nowhere to be read: its tasks say it
@@ -77,7 +77,7 @@ static int account_of(uint32_t job, char ret[NAME_MOST], struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf(TD_FILTER_JOBS "/%u", job);
 	td_auto_buf struct td_buf text = {0};
-	if (!td_filter_file(path, &text, NULL) && text.len > 1 && text.len < NAME_MOST) {
+	if (!td_calls_file(path, &text, NULL) && text.len > 1 && text.len < NAME_MOST) {
 		snprintf(ret, NAME_MOST, "%.*s", (int)strcspn(text.s, "\n"), text.s);
 		return 0;
 	}
@@ -87,7 +87,8 @@ static int account_of(uint32_t job, char ret[NAME_MOST], struct td_error *err)
 	if (!run((char *[]){(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%a", (char *)"-j", id, NULL}, said,
 		 sizeof(said)) ||
 	    !*said || strlen(said) >= NAME_MOST)
-		return td_fail(err, TD_TRANSIENT, "neither Slurm's Prolog nor slurmctld says for which account the job is");
+		return td_fail(err, TD_TRANSIENT,
+			       "neither Slurm's Prolog nor slurmctld says for which account the job is");
 	snprintf(ret, NAME_MOST, "%.*s", NAME_MOST - 1, said);
 	return 0;
 }
@@ -96,22 +97,22 @@ static int load(uint32_t job, struct td_error *err)
 {
 	char account[NAME_MOST];
 	td_auto_buf struct td_buf list = {0};
-	int r = td_filter_file(TD_FILTER_LIST, &list, err);
+	int r = td_calls_file(TD_FILTER_LIST, &list, err);
 	if (r == TD_NOT_FOUND || (!r && !list.len)) // no Tenant says one
 		return 0;
 	if (r || (r = account_of(job, account, err)))
 		return r;
-	td_auto_free char *profile = td_filter_of(td_buf_str(&list), account);
+	td_auto_free char *profile = td_calls_of(td_buf_str(&list), account);
 	if (!profile)
 		return 0;
-	r = td_filter_load(profile, TD_FILTER_PROFILES, &filter, err);
+	r = td_calls_load(profile, TD_FILTER_PROFILES, &filter, err);
 	has = !r;
 	return r ? td_wrap(err, "account %s", account) : 0;
 }
 
 static void in_child(void)
 {
-	if (armed && !td_filter_set(&filter))
+	if (armed && !td_calls_set(&filter))
 		_exit(1);
 }
 
@@ -147,7 +148,7 @@ TD_SPANK_EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **
 	}
 	if (!has)
 		return 0;
-	td_auto_free char *text = td_filter_text(&filter);
+	td_auto_free char *text = td_calls_text(&filter);
 	setenv(TD_FILTER_ENV, text, 1); // of this process, for the plug-in of containers; no environment of the user's
 	return 0;
 }
@@ -157,7 +158,7 @@ TD_SPANK_EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 	(void)sp, (void)ac, (void)av;
 	if (!has || getenv(TD_FILTER_INSIDE_ENV))
 		return 0;
-	if (td_filter_set(&filter))
+	if (td_calls_set(&filter))
 		return 0;
 	slurm_error("filter: the filter of system calls cannot be set: %s", strerror(errno));
 	_exit(1);

@@ -9,30 +9,30 @@
 
 enum { DEEP = 32, NAME_MAX_LEN = 128, RULES_MAX = 16384, ERRNO_MAX = 4095 };
 
-struct reader {
+struct profile_reader {
 	const char *p, *end;
 	struct td_error *err;
 };
 
-static void blank(struct reader *r)
+static void blank(struct profile_reader *r)
 {
 	while (r->p < r->end && strchr(" \t\r\n", *r->p) && *r->p)
 		r->p++;
 }
 
-static int wrong(struct reader *r, const char *want)
+static int wrong(struct profile_reader *r, const char *want)
 {
 	return td_fail(r->err, TD_INVALID, "this is no JSON: \"%.*s\": want %s",
 		       (int)(r->end - r->p < 20 ? r->end - r->p : 20), r->p, want);
 }
 
-static bool is(struct reader *r, char c)
+static bool is(struct profile_reader *r, char c)
 {
 	blank(r);
 	return r->p < r->end && *r->p == c;
 }
 
-static int take(struct reader *r, char c)
+static int take(struct profile_reader *r, char c)
 {
 	char want[] = {'"', c, '"', '\0'};
 	if (!is(r, c))
@@ -42,7 +42,7 @@ static int take(struct reader *r, char c)
 }
 
 // Names have no escapes: one with an escape is read as a name that nothing has.
-static int string(struct reader *r, char ret[NAME_MAX_LEN])
+static int string(struct profile_reader *r, char ret[NAME_MAX_LEN])
 {
 	size_t n = 0;
 	int e = take(r, '"');
@@ -64,7 +64,7 @@ static int string(struct reader *r, char ret[NAME_MAX_LEN])
 	return take(r, '"');
 }
 
-static int number(struct reader *r, const char *field, uint64_t *ret)
+static int number(struct profile_reader *r, const char *field, uint64_t *ret)
 {
 	uint64_t v = 0;
 	blank(r);
@@ -78,11 +78,11 @@ static int number(struct reader *r, const char *field, uint64_t *ret)
 	return 0;
 }
 
-static int skip(struct reader *r, int deep);
+static int skip(struct profile_reader *r, int deep);
 
 // Calls f for each member of an object, or each element of an array (key NULL). f takes the value.
-typedef int (*each_f)(struct reader *r, const char *key, void *ctx);
-static int each(struct reader *r, bool object, each_f f, void *ctx)
+typedef int (*each_f)(struct profile_reader *r, const char *key, void *ctx);
+static int each(struct profile_reader *r, bool object, each_f f, void *ctx)
 {
 	const char open = object ? '{' : '[', close = object ? '}' : ']';
 	char key[NAME_MAX_LEN];
@@ -102,13 +102,13 @@ static int each(struct reader *r, bool object, each_f f, void *ctx)
 	}
 }
 
-static int skip_one(struct reader *r, const char *key, void *ctx)
+static int skip_one(struct profile_reader *r, const char *key, void *ctx)
 {
 	(void)key;
 	return skip(r, *(int *)ctx + 1);
 }
 
-static int skip(struct reader *r, int deep)
+static int skip(struct profile_reader *r, int deep)
 {
 	char text[NAME_MAX_LEN];
 	if (deep > DEEP)
@@ -124,7 +124,7 @@ static int skip(struct reader *r, int deep)
 	return r->p == from ? wrong(r, "a value") : 0;
 }
 
-static bool null(struct reader *r)
+static bool null(struct profile_reader *r)
 {
 	blank(r);
 	if (r->end - r->p < 4 || memcmp(r->p, "null", 4) != 0)
@@ -135,12 +135,12 @@ static bool null(struct reader *r)
 
 // ---- rules ----
 struct one_rule {
-	struct td_filter_profile *to;
+	struct td_calls_profile *to;
 	size_t at; // of the list, for errors
 	char action[NAME_MAX_LEN];
 	uint64_t error;
 	bool named, has_error;
-	struct td_filter_arg *args;
+	struct td_calls_arg *args;
 	size_t n_args;
 	unsigned *calls;
 	size_t n_calls;
@@ -169,7 +169,7 @@ static bool action_of(const char *name, uint64_t error, uint32_t *ret)
 	return true;
 }
 
-static int on_name(struct reader *r, const char *key, void *ctx)
+static int on_name(struct profile_reader *r, const char *key, void *ctx)
 {
 	struct one_rule *o = ctx;
 	char name[NAME_MAX_LEN];
@@ -178,10 +178,11 @@ static int on_name(struct reader *r, const char *key, void *ctx)
 	if (e)
 		return e;
 	o->named = true;
-	for (const struct td_filter_call *c = td_filter_calls; c->name; c++)
+	for (const struct td_calls_one *c = td_calls_known; c->name; c++)
 		if (!strcmp(c->name, name)) {
 			if (o->n_calls == RULES_MAX)
-				return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: more than %d", o->at, RULES_MAX);
+				return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: more than %d", o->at,
+					       RULES_MAX);
 			o->calls = td_realloc(o->calls, (o->n_calls + 1) * sizeof(*o->calls));
 			o->calls[o->n_calls++] = c->number;
 			break;
@@ -190,12 +191,12 @@ static int on_name(struct reader *r, const char *key, void *ctx)
 }
 
 struct one_arg {
-	struct td_filter_arg a;
+	struct td_calls_arg a;
 	char op[NAME_MAX_LEN];
 	bool has_index;
 };
 
-static int on_arg_field(struct reader *r, const char *key, void *ctx)
+static int on_arg_field(struct profile_reader *r, const char *key, void *ctx)
 {
 	struct one_arg *o = ctx;
 	uint64_t v = 0;
@@ -216,12 +217,12 @@ static int on_arg_field(struct reader *r, const char *key, void *ctx)
 	return 0;
 }
 
-static int on_arg(struct reader *r, const char *key, void *ctx)
+static int on_arg(struct profile_reader *r, const char *key, void *ctx)
 {
-	static const char *const ops[] = {
-		[TD_FILTER_NE] = "SCMP_CMP_NE", [TD_FILTER_LT] = "SCMP_CMP_LT", [TD_FILTER_LE] = "SCMP_CMP_LE",
-		[TD_FILTER_EQ] = "SCMP_CMP_EQ", [TD_FILTER_GE] = "SCMP_CMP_GE", [TD_FILTER_GT] = "SCMP_CMP_GT",
-		[TD_FILTER_MASKED] = "SCMP_CMP_MASKED_EQ"};
+	static const char *const ops[] = {[TD_FILTER_NE] = "SCMP_CMP_NE",           [TD_FILTER_LT] = "SCMP_CMP_LT",
+					  [TD_FILTER_LE] = "SCMP_CMP_LE",           [TD_FILTER_EQ] = "SCMP_CMP_EQ",
+					  [TD_FILTER_GE] = "SCMP_CMP_GE",           [TD_FILTER_GT] = "SCMP_CMP_GT",
+					  [TD_FILTER_MASKED] = "SCMP_CMP_MASKED_EQ"};
 	struct one_rule *o = ctx;
 	struct one_arg a = {0};
 	(void)key;
@@ -231,15 +232,17 @@ static int on_arg(struct reader *r, const char *key, void *ctx)
 	size_t i = 0;
 	while (i < TD_LEN(ops) && strcmp(ops[i], a.op) != 0)
 		i++;
-	a.a.op = (enum td_filter_op)i;
+	a.a.op = (enum td_calls_op)i;
 	if (!a.has_index || i == TD_LEN(ops))
 		return td_fail(r->err, TD_INVALID,
-			       "syscalls[%zu].args[%zu]: want index, value and op, such as SCMP_CMP_EQ", o->at, o->n_args);
+			       "syscalls[%zu].args[%zu]: want index, value and op, such as SCMP_CMP_EQ", o->at,
+			       o->n_args);
 	if (a.a.op == TD_FILTER_MASKED && (a.a.two & ~a.a.value))
-		return td_fail(r->err, TD_INVALID,
-			       "syscalls[%zu].args[%zu]: valueTwo has bits that value, the mask, has not: the rule would "
-			       "never hold",
-			       o->at, o->n_args);
+		return td_fail(
+			r->err, TD_INVALID,
+			"syscalls[%zu].args[%zu]: valueTwo has bits that value, the mask, has not: the rule would "
+			"never hold",
+			o->at, o->n_args);
 	if (o->n_args == 64)
 		return td_fail(r->err, TD_INVALID, "syscalls[%zu].args: more than 64", o->at);
 	o->args = td_realloc(o->args, (o->n_args + 1) * sizeof(*o->args));
@@ -247,14 +250,14 @@ static int on_arg(struct reader *r, const char *key, void *ctx)
 	return 0;
 }
 
-static int none(struct reader *r, const char *key, void *ctx)
+static int none(struct profile_reader *r, const char *key, void *ctx)
 {
 	(void)key;
 	return td_fail(r->err, TD_INVALID, "syscalls[%zu]: includes and excludes are not served; leave them out",
 		       *(size_t *)ctx);
 }
 
-static int on_rule_field(struct reader *r, const char *key, void *ctx)
+static int on_rule_field(struct profile_reader *r, const char *key, void *ctx)
 {
 	struct one_rule *o = ctx;
 	if (null(r))
@@ -274,7 +277,7 @@ static int on_rule_field(struct reader *r, const char *key, void *ctx)
 	return skip(r, 0);
 }
 
-static int put(struct reader *r, struct td_filter_profile *to, const struct td_filter_rule *rule)
+static int put(struct profile_reader *r, struct td_calls_profile *to, const struct td_calls_rule *rule)
 {
 	if (to->n == RULES_MAX)
 		return td_fail(r->err, TD_INVALID, "syscalls: more than %d rules", RULES_MAX);
@@ -295,11 +298,12 @@ static bool twice(const struct one_rule *o)
 	return false;
 }
 
-static int add(struct reader *r, const struct one_rule *o)
+static int add(struct profile_reader *r, const struct one_rule *o)
 {
-	struct td_filter_rule rule = {0};
+	struct td_calls_rule rule = {0};
 	if (!action_of(o->action, o->has_error ? o->error : EPERM, &rule.action))
-		return td_fail(r->err, TD_INVALID, "syscalls[%zu].action: \"%.40s\" is no action here", o->at, o->action);
+		return td_fail(r->err, TD_INVALID, "syscalls[%zu].action: \"%.40s\" is no action here", o->at,
+			       o->action);
 	if (!o->named)
 		return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: want a list of system calls", o->at);
 	bool apart = twice(o);
@@ -321,14 +325,14 @@ static int add(struct reader *r, const struct one_rule *o)
 }
 
 struct whole {
-	struct td_filter_profile *to;
+	struct td_calls_profile *to;
 	size_t at;
 	char action[NAME_MAX_LEN];
 	uint64_t error;
 	bool has_error, has_rules;
 };
 
-static int on_rule(struct reader *r, const char *key, void *ctx)
+static int on_rule(struct profile_reader *r, const char *key, void *ctx)
 {
 	struct whole *w = ctx;
 	struct one_rule o = {.to = w->to, .at = w->at++};
@@ -341,7 +345,7 @@ static int on_rule(struct reader *r, const char *key, void *ctx)
 	return e;
 }
 
-static int on_field(struct reader *r, const char *key, void *ctx)
+static int on_field(struct profile_reader *r, const char *key, void *ctx)
 {
 	struct whole *w = ctx;
 	if (!strcmp(key, "defaultAction") && !*w->action)
@@ -361,16 +365,16 @@ static int on_field(struct reader *r, const char *key, void *ctx)
 	return skip(r, 0);
 }
 
-void td_filter_profile_done(struct td_filter_profile *p)
+void td_calls_profile_done(struct td_calls_profile *p)
 {
 	free(p->rules);
-	*p = (struct td_filter_profile){0};
+	*p = (struct td_calls_profile){0};
 }
 
-int td_filter_read(const char *json, size_t n, struct td_filter_profile *ret, struct td_error *err)
+int td_calls_read(const char *json, size_t n, struct td_calls_profile *ret, struct td_error *err)
 {
-	td_auto_filter_profile struct td_filter_profile p = {0};
-	struct reader r = {json, json + n, err};
+	td_auto_calls_profile struct td_calls_profile p = {0};
+	struct profile_reader r = {json, json + n, err};
 	struct whole w = {.to = &p};
 	int e = each(&r, true, on_field, &w);
 	if (e)
@@ -380,8 +384,9 @@ int td_filter_read(const char *json, size_t n, struct td_filter_profile *ret, st
 		return wrong(&r, "nothing more");
 	if (!action_of(w.action, w.has_error ? w.error : EPERM, &p.otherwise))
 		return td_fail(err, TD_INVALID,
-			       "defaultAction: \"%.40s\" is no action: write SCMP_ACT_ALLOW or SCMP_ACT_ERRNO", w.action);
+			       "defaultAction: \"%.40s\" is no action: write SCMP_ACT_ALLOW or SCMP_ACT_ERRNO",
+			       w.action);
 	*ret = p;
-	p = (struct td_filter_profile){0};
+	p = (struct td_calls_profile){0};
 	return 0;
 }

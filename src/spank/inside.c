@@ -128,7 +128,7 @@ static int become(const struct td_ct_inside *in, struct td_error *err)
 	// The user is root here, and only here: this process may still filter, because it has CAP_SYS_ADMIN inside.
 	if (getuid() == 0 && (r = td_ct_pretend(err)))
 		return r;
-	if (in->filter && !td_filter_set(in->filter))
+	if (in->filter && !td_calls_set(in->filter))
 		return td_fail_errno(err, TD_INTERNAL, errno, "the filter of system calls of the job's project");
 	const char *to = *in->workdir ? in->workdir : image.workdir.len ? td_buf_str(&image.workdir) : "/";
 	if (chdir(to))

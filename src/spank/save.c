@@ -71,7 +71,7 @@ static long long number(const char *variable, long long otherwise)
 struct saving {
 	const char *name, *temporary, *container;
 	int at; // the directory of the file
-	const struct td_filter *filter;
+	const struct td_calls_filter *filter;
 };
 
 // The container's own files, without what is mounted in it.
@@ -192,7 +192,7 @@ static int save(const struct saving *s, int fd, mode_t mask, struct td_error *er
 	if (r)
 		return r;
 	// mksquashfs is a program that the user may trace.
-	if (s->filter && !td_filter_set(s->filter))
+	if (s->filter && !td_calls_set(s->filter))
 		return td_fail_errno(err, TD_INTERNAL, errno, "the filter of system calls of the job's project");
 	setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	unsetenv("LD_PRELOAD");

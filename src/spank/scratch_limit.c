@@ -21,6 +21,7 @@ void td_scratch_files(struct td_scratch_disk *disk, int64_t files, int64_t free_
 {
 	disk->each = files > 0 ? disk->size / files : 0;
 	int64_t left;
+	disk->made = (files - free_files) * disk->each;
 	if (disk->each && !__builtin_mul_overflow(free_files, disk->each, &left) && left < disk->free)
 		disk->free = left;
 }
@@ -73,8 +74,9 @@ bool td_scratch_due(const struct td_scratch_seen *j, int64_t usual, const struct
 		return false;
 	if (j->cost_ms <= CHEAP_MS)
 		return true;
-	int64_t grown = disk->size - disk->free - j->disk_used, left = limit > j->used ? limit - j->used : 0;
-	return since >= MOST_MS || grown > left / 2 || td_scratch_full(disk);
+	int64_t grown = disk->size - disk->free - j->disk_used, made = disk->made - j->disk_made,
+		left = limit > j->used ? limit - j->used : 0;
+	return since >= MOST_MS || grown > left / 2 || made > left / 2 || td_scratch_full(disk);
 }
 
 bool td_scratch_ask(const struct td_scratch_seen *j, int64_t usual, const struct td_scratch_disk *disk)

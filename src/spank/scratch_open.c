@@ -51,7 +51,8 @@ static void look_in(struct td_scratch_open *o, const char *proc, const char *pid
 		closedir(d);
 
 	// "FROM-TO rights offset device inode path (deleted)"
-	td_auto_free char *maps = td_asprintf("%s/%s/maps", proc, pid), *files = td_asprintf("%s/%s/map_files", proc, pid);
+	td_auto_free char *maps = td_asprintf("%s/%s/maps", proc, pid),
+			  *files = td_asprintf("%s/%s/map_files", proc, pid);
 	td_auto_buf struct td_buf b = {0};
 	if (td_file_read(maps, MAPS_MOST, &b, NULL) || !strstr(td_buf_str(&b), " (deleted)\n"))
 		return;

@@ -70,7 +70,7 @@ static int disk_of(const char *dir, struct td_scratch_disk *ret)
 	if (statvfs(dir, &fs))
 		return -1;
 	*ret = (struct td_scratch_disk){(int64_t)((fs.f_blocks - fs.f_bfree + fs.f_bavail) * fs.f_frsize),
-					(int64_t)(fs.f_bavail * fs.f_frsize), 0};
+					(int64_t)(fs.f_bavail * fs.f_frsize), 0, 0};
 	td_scratch_files(ret, (int64_t)fs.f_files, (int64_t)fs.f_favail);
 	return 0;
 }
@@ -155,6 +155,7 @@ static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 	struct td_scratch_held used = {0};
 	h->began_ms = now();
 	h->s.disk_used = disk->size - disk->free;
+	h->s.disk_made = disk->made;
 	int r = td_scratch_holds(top, h->job, HERE, &used);
 	if (r <= 0) {
 		if (!r)
@@ -214,8 +215,8 @@ static void list(void)
 			;
 		if (k == n_known) {
 			known = td_realloc(known, (n_known + 1) * sizeof(*known));
-			known[n_known++] =
-				(struct scratch_job){.job = td_strdup(jobs.v[i]), .looked = -1, .s = {.asked = -1, .used = -1}};
+			known[n_known++] = (struct scratch_job){
+				.job = td_strdup(jobs.v[i]), .looked = -1, .s = {.asked = -1, .used = -1}};
 		}
 		known[k].there = true;
 	}
@@ -385,13 +386,15 @@ static char *size(int64_t n)
 // What it holds, and of what that is made where it is in no directory, or is more than its bytes.
 static char *held(const struct scratch_job *h)
 {
+	bool many = h->many && h->looked > h->s.used / 2;
 	td_auto_free char *used = size(h->s.used), *gone = size(h->deleted),
-			  *files = h->many ? td_asprintf(", because it has %lld files and the disk is made for so many and no "
-							 "more",
-							 (long long)h->files)
-					   : td_strdup("");
+			  *files = many ? td_asprintf(
+						  ", because it has %lld files and the disk is made for so many and no "
+						  "more",
+						  (long long)h->files)
+					: td_strdup("");
 	return h->deleted > 0 ? td_asprintf("%s (%s of it in deleted files that are still open%s)", used, gone, files)
-	       : h->many      ? td_asprintf("%s (%s)", used, files + strlen(", "))
+	       : many         ? td_asprintf("%s (%s)", used, files + strlen(", "))
 			      : td_strdup(used);
 }
 

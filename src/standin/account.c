@@ -44,7 +44,8 @@ void td_standin_account(const char *job, const char *account)
 	if (fd >= 0 && close(fd))
 		whole = false;
 	if (!whole || renameat(dir, next, dir, job))
-		fprintf(stderr, "tandem gate: " STANDIN_ACCOUNTS "/%s: %s: slurmctld will be asked for the job's account\n",
+		fprintf(stderr,
+			"tandem gate: " STANDIN_ACCOUNTS "/%s: %s: slurmctld will be asked for the job's account\n",
 			job, strerror(errno));
 	if (atoll(job) % SWEEP_EVERY == 0)
 		sweep(dir);

@@ -22,17 +22,17 @@
 
 #include <cmocka.h>
 
-static struct td_filter made;
+static struct td_calls_filter made;
 
 static void make(const char *json)
 {
 	struct td_error err = TD_ERROR_INIT;
-	if (td_filter_compile(json, strlen(json), &made, &err))
+	if (td_calls_compile(json, strlen(json), &made, &err))
 		fail_msg("%s", err.msg);
 }
 
 // What a program of the kernel's answers, worked out here: for calls that a test cannot make.
-static uint32_t answer(const struct td_filter *f, const struct seccomp_data *d)
+static uint32_t answer(const struct td_calls_filter *f, const struct seccomp_data *d)
 {
 	uint32_t a = 0;
 	for (unsigned i = 0, steps = 0; i < f->n && steps < BPF_MAXINSNS; i++, steps++) {
@@ -90,25 +90,43 @@ static void test_arguments(void **state)
 		uint64_t at;
 		bool holds;
 	} t[] = {
-		{"EQ", 0x500000003, true},   {"EQ", 3, false},	    {"EQ", 0x500000004, false},
-		{"NE", 0x500000003, false},  {"NE", 3, true},	    {"NE", 0x500000004, true},
-		{"LT", 0x500000003, false},  {"LT", 0x500000002, true}, {"LT", 0x4ffffffff, true}, {"LT", 0x600000000, false},
-		{"LE", 0x500000003, true},   {"LE", 0x500000004, false}, {"LE", 9, true},	   {"LE", UINT64_MAX, false},
-		{"GT", 0x500000003, false},  {"GT", 0x500000004, true}, {"GT", 0x4ffffffff, false}, {"GT", 0x600000000, true},
-		{"GE", 0x500000003, true},   {"GE", 0x500000002, false}, {"GE", UINT64_MAX, true}, {"GE", 0, false},
+		{"EQ", 0x500000003, true},
+		{"EQ", 3, false},
+		{"EQ", 0x500000004, false},
+		{"NE", 0x500000003, false},
+		{"NE", 3, true},
+		{"NE", 0x500000004, true},
+		{"LT", 0x500000003, false},
+		{"LT", 0x500000002, true},
+		{"LT", 0x4ffffffff, true},
+		{"LT", 0x600000000, false},
+		{"LE", 0x500000003, true},
+		{"LE", 0x500000004, false},
+		{"LE", 9, true},
+		{"LE", UINT64_MAX, false},
+		{"GT", 0x500000003, false},
+		{"GT", 0x500000004, true},
+		{"GT", 0x4ffffffff, false},
+		{"GT", 0x600000000, true},
+		{"GE", 0x500000003, true},
+		{"GE", 0x500000002, false},
+		{"GE", UINT64_MAX, true},
+		{"GE", 0, false},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
-		td_auto_free char *json = td_asprintf(
-			"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\",\"close\"],\"action\":"
-			"\"SCMP_ACT_ERRNO\",\"errnoRet\":7,\"args\":[{\"index\":2,\"value\":%llu,\"op\":\"SCMP_CMP_%s\"}]}]}",
-			(unsigned long long)big, t[i].op);
+		td_auto_free char *json = td_asprintf("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":["
+						      "\"read\",\"close\"],\"action\":"
+						      "\"SCMP_ACT_ERRNO\",\"errnoRet\":7,\"args\":[{\"index\":2,"
+						      "\"value\":%llu,\"op\":\"SCMP_CMP_%s\"}]}]}",
+						      (unsigned long long)big, t[i].op);
 		make(json);
 		uint32_t want = t[i].holds ? REFUSED(7) : SECCOMP_RET_ALLOW;
 		if (of(SYS_read, t[i].at) != want || of(SYS_close, t[i].at) != want)
 			fail_msg("%s %llx", t[i].op, (unsigned long long)t[i].at);
 		assert_int_equal(of(SYS_write, t[i].at), SECCOMP_RET_ALLOW);
 	}
-	make("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_KILL\",\"args\":[{"
+	make("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_KILL\","
+	     "\"args\":[{"
 	     "\"index\":0,\"value\":64424509440,\"valueTwo\":4294967296,\"op\":\"SCMP_CMP_MASKED_EQ\"}]}]}");
 	assert_int_equal(of(SYS_read, 0x1000000ff), SECCOMP_RET_KILL_THREAD);
 	assert_int_equal(of(SYS_read, 0x300000000), SECCOMP_RET_ALLOW);
@@ -118,16 +136,22 @@ static void test_rules(void **state)
 {
 	(void)state;
 	// The first without args decides; those with args in their order; one argument twice is one or the other.
-	make("{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":13,\"architectures\":[\"SCMP_ARCH_X86\"],\"syscalls\":["
-	     "{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_EQ\"}]},"
-	     "{\"names\":[\"read\",\"write\"],\"action\":\"SCMP_ACT_LOG\"},{\"names\":[\"write\"],\"action\":\"SCMP_ACT_ALLOW\"},"
-	     "{\"names\":[\"close\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_EQ\"},"
+	make("{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":13,\"architectures\":[\"SCMP_ARCH_X86\"],"
+	     "\"syscalls\":["
+	     "{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_"
+	     "EQ\"}]},"
+	     "{\"names\":[\"read\",\"write\"],\"action\":\"SCMP_ACT_LOG\"},{\"names\":[\"write\"],\"action\":\"SCMP_"
+	     "ACT_ALLOW\"},"
+	     "{\"names\":[\"close\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_"
+	     "CMP_EQ\"},"
 	     "{\"index\":0,\"value\":2,\"op\":\"SCMP_CMP_EQ\"}]},"
-	     "{\"names\":[\"dup\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_GE\"},"
+	     "{\"names\":[\"dup\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_"
+	     "GE\"},"
 	     "{\"index\":1,\"value\":9,\"op\":\"SCMP_CMP_LE\"}]},"
 	     "{\"names\":[\"lseek\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":13},{\"names\":[\"lseek\"],\"action\":"
 	     "\"SCMP_ACT_ALLOW\"},"
-	     "{\"names\":[\"no_such_call\",\"getpid\"],\"action\":\"SCMP_ACT_KILL_PROCESS\",\"args\":null,\"comment\":\"\\\"\"}]}");
+	     "{\"names\":[\"no_such_call\",\"getpid\"],\"action\":\"SCMP_ACT_KILL_PROCESS\",\"args\":null,\"comment\":"
+	     "\"\\\"\"}]}");
 	assert_int_equal(of(SYS_read, 1), SECCOMP_RET_LOG);
 	assert_int_equal(of(SYS_read, 2), SECCOMP_RET_LOG);
 	assert_int_equal(of(SYS_write, 0), SECCOMP_RET_LOG);
@@ -156,10 +180,11 @@ static void test_rules(void **state)
 static void test_each_call(void **state)
 {
 	(void)state;
-	for (const struct td_filter_call *c = td_filter_calls; c->name; c++) {
-		td_auto_free char *json = td_asprintf("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"%s\"],"
-						      "\"action\":\"SCMP_ACT_ERRNO\"}]}",
-						      c->name);
+	for (const struct td_calls_one *c = td_calls_known; c->name; c++) {
+		td_auto_free char *json =
+			td_asprintf("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"%s\"],"
+				    "\"action\":\"SCMP_ACT_ERRNO\"}]}",
+				    c->name);
 		make(json);
 		assert_int_equal(of(c->number, 0), REFUSED(EPERM));
 		assert_int_equal(of(c->number + 1, 0), SECCOMP_RET_ALLOW);
@@ -185,19 +210,24 @@ static void test_what_is_refused(void **state)
 		{RULE("{\"action\":\"SCMP_ACT_ERRNO\"}"), "syscalls[0].names"},
 		{RULE("{\"names\":[],\"action\":\"SCMP_ACT_ERRNO\"}"), "syscalls[0].names"},
 		{RULE("{\"names\":[1],\"action\":\"SCMP_ACT_ERRNO\"}"), "no JSON"},
-		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"includes\":{\"caps\":[]}}"), "includes and excludes"},
+		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"includes\":{\"caps\":[]}}"),
+		 "includes and excludes"},
 		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":-1}"), "whole number"},
-		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":99999999999999999999}"), "too great"},
-		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":6,\"op\":\"SCMP_CMP_EQ\"}]}"),
+		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":99999999999999999999}"),
+		 "too great"},
+		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":6,\"op\":\"SCMP_CMP_"
+		      "EQ\"}]}"),
 		 "arguments 0 to 5"},
-		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":1,\"op\":\"LIKE\"}]}"), "args[0]"},
-		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":1,\"value\":1,\"valueTwo\":2,"
+		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":1,\"op\":\"LIKE\"}]}"),
+		 "args[0]"},
+		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"args\":[{\"index\":1,\"value\":1,"
+		      "\"valueTwo\":2,"
 		      "\"op\":\"SCMP_CMP_MASKED_EQ\"}]}"),
 		 "never hold"},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		struct td_error err = TD_ERROR_INIT;
-		assert_int_equal(td_filter_compile(t[i].json, strlen(t[i].json), &made, &err), TD_INVALID);
+		assert_int_equal(td_calls_compile(t[i].json, strlen(t[i].json), &made, &err), TD_INVALID);
 		if (!strstr(err.msg, t[i].words))
 			fail_msg("%s: %s", t[i].json, err.msg);
 	}
@@ -205,14 +235,14 @@ static void test_what_is_refused(void **state)
 	td_buf_puts(&deep, "{\"x\":");
 	for (int i = 0; i < 100000; i++)
 		td_buf_putc(&deep, '[');
-	assert_int_equal(td_filter_compile(td_buf_str(&deep), deep.len, &made, NULL), TD_INVALID);
+	assert_int_equal(td_calls_compile(td_buf_str(&deep), deep.len, &made, NULL), TD_INVALID);
 }
 
-static int under(const struct td_filter *f, int (*what)(void))
+static int under(const struct td_calls_filter *f, int (*what)(void))
 {
 	pid_t pid = fork();
 	if (pid == 0)
-		_exit(td_filter_set(f) ? what() : 100);
+		_exit(td_calls_set(f) ? what() : 100);
 	int status = 0;
 	waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
@@ -232,9 +262,9 @@ static int usual(void)
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
 		return 5;
 	// Another filter on top takes nothing of this one away.
-	static struct td_filter open;
+	static struct td_calls_filter open;
 	static const char json[] = "{\"defaultAction\":\"SCMP_ACT_ALLOW\"}";
-	if (td_filter_compile(json, strlen(json), &open, NULL) || !td_filter_set(&open))
+	if (td_calls_compile(json, strlen(json), &open, NULL) || !td_calls_set(&open))
 		return 6;
 	if (!syscall(SYS_unshare, 0) || errno != EPERM)
 		return 7;
@@ -246,19 +276,19 @@ static void test_the_usual_profile(void **state)
 {
 	(void)state;
 	struct td_error err = TD_ERROR_INIT;
-	if (td_filter_load("RuntimeDefault", "/nowhere", &made, &err))
+	if (td_calls_load("RuntimeDefault", "/nowhere", &made, &err))
 		fail_msg("%s", err.msg);
 	assert_int_equal(under(&made, usual), 0);
 
 	// As words of a command line.
-	td_auto_free char *text = td_filter_text(&made);
-	static struct td_filter again;
-	assert_true(strlen(text) < 100000 && td_filter_parse(text, &again));
+	td_auto_free char *text = td_calls_text(&made);
+	static struct td_calls_filter again;
+	assert_true(strlen(text) < 100000 && td_calls_parse(text, &again));
 	assert_int_equal(again.n, made.n);
 	assert_memory_equal(again.v, made.v, made.n * sizeof(*made.v));
-	assert_false(td_filter_parse("", &again));
-	assert_false(td_filter_parse("0", &again));
-	assert_false(td_filter_parse("000600000000000g", &again));
+	assert_false(td_calls_parse("", &again));
+	assert_false(td_calls_parse("0", &again));
+	assert_false(td_calls_parse("000600000000000g", &again));
 }
 
 static void put(const char *path, const char *text, mode_t mode)
@@ -272,8 +302,8 @@ static void test_whose(void **state)
 {
 	(void)state;
 	static const char list[] = "physics RuntimeDefault\nphysics.dev localhost/quiet.json\n";
-	td_auto_free char *a = td_filter_of(list, "physics"), *b = td_filter_of(list, "Physics.dev"),
-			  *c = td_filter_of(list, "phys"), *d = td_filter_of(list, "");
+	td_auto_free char *a = td_calls_of(list, "physics"), *b = td_calls_of(list, "Physics.dev"),
+			  *c = td_calls_of(list, "phys"), *d = td_calls_of(list, "");
 	assert_string_equal(a, "RuntimeDefault");
 	assert_string_equal(b, "localhost/quiet.json");
 	assert_null(c);
@@ -283,17 +313,17 @@ static void test_whose(void **state)
 	assert_non_null(mkdtemp(dir));
 	td_auto_free char *path = td_asprintf("%s/quiet.json", dir);
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(td_filter_load("localhost/quiet.json", dir, &made, &err), TD_NOT_FOUND);
+	assert_int_equal(td_calls_load("localhost/quiet.json", dir, &made, &err), TD_NOT_FOUND);
 	assert_non_null(strstr(err.msg, "quiet.json"));
 	put(path, "{\"defaultAction\":\"SCMP_ACT_ALLOW\"}", 0644);
-	assert_int_equal(td_filter_load("localhost/quiet.json", dir, &made, &err), 0);
+	assert_int_equal(td_calls_load("localhost/quiet.json", dir, &made, &err), 0);
 	// What others may write, or leads elsewhere, is no filter.
 	put(path, "{\"defaultAction\":\"SCMP_ACT_ALLOW\"}", 0664);
-	assert_int_equal(td_filter_load("localhost/quiet.json", dir, &made, &err), TD_DENIED);
-	static const char *const no[] = {"", "localhost/", "localhost/../x", "localhost/.x", "localhost/a/b", "Unconfined",
-					 "quiet.json"};
+	assert_int_equal(td_calls_load("localhost/quiet.json", dir, &made, &err), TD_DENIED);
+	static const char *const no[] = {"",           "localhost/", "localhost/../x", "localhost/.x", "localhost/a/b",
+					 "Unconfined", "quiet.json"};
 	for (size_t i = 0; i < TD_LEN(no); i++)
-		assert_int_equal(td_filter_load(no[i], dir, &made, &err), TD_INVALID);
+		assert_int_equal(td_calls_load(no[i], dir, &made, &err), TD_INVALID);
 	unlink(path);
 	rmdir(dir);
 }
@@ -301,8 +331,8 @@ static void test_whose(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arguments),      cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_each_call),      cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_arguments),         cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_each_call),         cmocka_unit_test(test_what_is_refused),
 		cmocka_unit_test(test_the_usual_profile), cmocka_unit_test(test_whose),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,7 +150,7 @@ static void test_what_a_directory_holds(void **state)
 	struct td_scratch_held with = {0};
 	int64_t at_least = 2 * (int64_t)sizeof(block);
 	assert_int_equal(td_scratch_used(at("held"), INT64_MAX, &sum), 0);
-	assert_int_equal(sum.files, 307); // each of its names
+	assert_int_equal(sum.files, 307);                                // each of its names
 	assert_in_range(sum.bytes, at_least - 2, at_least + 303 * 4096); // a third of a file is cut off three times
 	assert_int_equal(td_scratch_used(at("held"), 10, &with), 1);
 	assert_true(with.bytes < sum.bytes && with.files <= 11);
@@ -177,9 +177,9 @@ static void test_what_deleted_files_hold(void **state)
 	snprintf(files, sizeof(files), "/proc/%d/map_files", getpid());
 	// As /proc has it, but that this process is one of a job.
 	assert_int_equal(td_mkdir_p(at(self), 0700, NULL), 0);
-	td_auto_free char *proc = td_asprintf("%s/proc", dir), *own = td_strdup(at(self)), *cgroup = td_asprintf("%s/cgroup", own),
-			  *to = td_asprintf("%s/fd", own), *to_maps = td_asprintf("%s/maps", own),
-			  *to_files = td_asprintf("%s/map_files", own);
+	td_auto_free char *proc = td_asprintf("%s/proc", dir), *own = td_strdup(at(self)),
+			  *cgroup = td_asprintf("%s/cgroup", own), *to = td_asprintf("%s/fd", own),
+			  *to_maps = td_asprintf("%s/maps", own), *to_files = td_asprintf("%s/map_files", own);
 	static const char text[] = "5:memory:/slurm/uid_1000/job_12/step_0/task_0\n";
 	assert_int_equal(td_file_write(cgroup, text, strlen(text), 0600, NULL), 0);
 	assert_int_equal(symlink(fd_link, to) || symlink(maps, to_maps) || symlink(files, to_files), 0);
@@ -225,7 +225,7 @@ static void test_what_deleted_files_hold(void **state)
 static void test_files_count(void **state)
 {
 	(void)state;
-	struct td_scratch_disk d = {100 * G, 50 * G, 0};
+	struct td_scratch_disk d = {100 * G, 50 * G, 0, 0};
 	assert_int_equal(td_scratch_charge(&d, 5, INT64_MAX), 5);
 	td_scratch_files(&d, 0, 0); // btrfs
 	assert_true(!d.each && d.free == 50 * G);
@@ -234,6 +234,13 @@ static void test_files_count(void **state)
 	assert_int_equal(td_scratch_charge(&d, 5, 1 << 19), 50 * G);
 	assert_int_equal(td_scratch_charge(&d, 60 * G, 1 << 19), 60 * G);
 	assert_int_equal(td_scratch_charge(&d, 5, INT64_MAX), INT64_MAX);
+	assert_int_equal(d.made, ((1 << 20) - 900000) * d.each);
+	// A job that has many files is looked at again when many were made.
+	struct td_scratch_seen j = {
+		.asked = G, .used = G / 2, .looked_ms = 0, .cost_ms = 50, .disk_used = 50 * G, .disk_made = d.made};
+	assert_false(td_scratch_due(&j, 50 * G, &d, 1100));
+	td_scratch_files(&d, 1 << 20, 897000);
+	assert_true(td_scratch_due(&j, 50 * G, &d, 1100));
 	td_scratch_files(&d, 1 << 20, 1 << 16); // few are left
 	assert_true(d.free == 100 * G / 16 && td_scratch_full(&d));
 }
@@ -241,7 +248,7 @@ static void test_files_count(void **state)
 static void test_who_is_ended(void **state)
 {
 	(void)state;
-	const struct td_scratch_disk roomy = {100 * G, 50 * G, 0}, full = {100 * G, 10 * G, 0};
+	const struct td_scratch_disk roomy = {100 * G, 50 * G, 0, 0}, full = {100 * G, 10 * G, 0, 0};
 	assert_int_equal(td_scratch_bytes("50%", 100), 50);
 	assert_int_equal(td_scratch_bytes("1048576", 100), 1048576);
 	static const char *const wrong[] = {"", "%", "0%", "101%", "5x", "50%%", "-1"};
