@@ -648,6 +648,16 @@ def test_native_jobs_have_their_projects_filter_of_system_calls(pool):
     two, no = "Seccomp:\t2", "unshare: unshare failed: Operation not permitted"
     assert run("optics", script).split("\n") == [two, no, two, two, "Seccomp: 2", "NoNewPrivs:\t1", two, ""]
     assert run("free", f"#!/bin/sh\n{FILTER}\n") == "Seccomp:\t0\n"
+    # A job that has no filter takes none of its freedom to the project by its number: running it stays where it is, and queued again it is asked anew.
+    moves = pool.as_user("researcher", "sbatch", "--parsable", "--mem=60M", "-A", "free", "--requeue", "--open-mode=append", "-o", "moved", input=f"#!/bin/sh\n{FILTER}\nexec sleep 100000\n").stdout.strip()
+    moved = lambda: re.findall(r"Seccomp:\t\d", pool.as_user("researcher", "cat", "moved", check=False).stdout)
+    wait_for("it runs", lambda: moved() == ["Seccomp:\t0"])
+    assert "no longer pending" in pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "account=physics", check=False).stderr
+    pool.as_user("researcher", "scontrol", "requeue", moves)
+    wait_for("it is queued again", lambda: not pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "account=physics", check=False).returncode)
+    pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "starttime=now")
+    wait_for("it runs again", lambda: moved() == ["Seccomp:\t0", two])
+    pool.shell("scancel", moves)
     if pool.plane != "real":
         pool.as_user("researcher", "srun", "-Q", "--mem=60M", "-A", "free", "sh", "-c", """mkdir -p r/bin r/tmp r/proc r/dev r/sys; cp -L /bin/sh /bin/cat /bin/grep /bin/sleep r/bin
             for f in r/bin/*; do ldd $f; done | grep -o '/[^ ]*' | sort -u | while read -r l; do mkdir -p r/$(dirname $l); cp -L $l r/$l; done; mksquashfs r r.sqsh -noappend -quiet -no-progress; rm -rf r""")
@@ -664,4 +674,4 @@ def test_native_jobs_have_their_projects_filter_of_system_calls(pool):
     wait_for("the nodes know it", lambda: list_of() == {"optics localhost/absent.json\nphysics localhost/absent.json\n"})
     no = pool.as_user("researcher", "srun", "-Q", "--mem=60M", "-A", "physics", "echo", "it runs", check=False)
     assert no.returncode and not no.stdout and "the job cannot have its project's filter of system calls (seccompProfile) on this node, and does not run without it: account physics: profile absent.json: " in no.stderr, no
-    pool.as_user("researcher", "rm", "-f", "said", "beside.sh", "before.sh")
+    pool.as_user("researcher", "rm", "-f", "said", "moved", "beside.sh", "before.sh")
