@@ -1,11 +1,9 @@
-// What filters of system calls of native jobs add to slurmd pods. Pure.
-#include "slurm/filter.h"
+// What filters of system calls of native jobs add to slurmd pods: always, so that accounting may come without new pods.
+// Pure.
 #include "operator/operator.h"
 
 void td_op_filter(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc)
 {
-	if (!td_slurm_filter(sc))
-		return;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
 		td_op_template("filter.yaml", {"cluster", td_jstr_or(sc, "metadata.name", "")});
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *c = td_jm_get(spec, "containers.[0]");

@@ -116,7 +116,7 @@ void td_op_places_done(struct td_op_places *p);
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
 void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
-// The same for filters of system calls, where projects have accounts.
+// The same for filters of system calls of projects' jobs.
 void td_op_filter(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // Adds the firewall between users to a pod where their processes run, when spec.jobNetwork asks for it. TD_INVALID: the
 // pod has the machine's network.
