@@ -78,16 +78,20 @@ def test_what_a_job_left_is_removed_and_nothing_else(pool):
 @pytest.mark.embedded
 @pytest.mark.feature("A13.5")
 def test_sbcast_reaches_the_job(pool):
-    """slurmd writes those files outside of every job: before a job's first step on a node, and while it runs."""
+    """slurmd writes those files outside of every job: before a job's first step on a node, and while it runs. Libraries, too, but through no link of the user's."""
     before = node(pool, "ls", "-A", "/tmp")
     script = """cd /; echo 'echo cast to $SLURM_PROCID; cat /tmp/data' >/tmp/run; echo first >/tmp/one; echo second >/tmp/two
         chmod +x /tmp/run
         sbcast /tmp/one /tmp/data; sbcast /tmp/run /tmp/prog; cat /tmp/data; srun -Q -l sh /tmp/prog | sort
-        sbcast --force /tmp/two /tmp/data; cat /tmp/data"""
+        sbcast --force /tmp/two /tmp/data; cat /tmp/data
+        mkdir -p $HOME/libs; cp -L $(ldd /bin/sleep | grep -o '/[^ ]*libc\\.so[^ ]*') $HOME/libs/libc.so.6; cp /bin/sleep $HOME/libs/prog; export LD_LIBRARY_PATH=$HOME/libs
+        sbcast --send-libs $HOME/libs/prog /tmp/lone; ls /tmp/lone_libs; mkdir $HOME/trap; ln -s $HOME/trap /tmp/trap_libs; sbcast --send-libs $HOME/libs/prog /tmp/trap; unset LD_LIBRARY_PATH
+        srun -Q sh -c 'stat -c "%U %a" /tmp/lone_libs/libc.so.6 /tmp/lone_libs'; rm -r $HOME/libs; rmdir $HOME/trap && echo nothing was put elsewhere"""
     nodes = ",".join(pool.nodes[:2])
     out = pool.as_user("researcher", "sbatch", "--parsable", "-W", "-N2", "-w", nodes, "--mem=50M", "-o", "cast", input=f"#!/bin/sh\n{script}\n").stdout
     said = wait_for("its output is at home", lambda: pool.as_user("researcher", "cat", "cast").stdout)
-    assert said.split("\n") == ["first", "0: cast to 0", "0: first", "1: cast to 1", "1: first", "second", ""], (out, said)
+    assert said.split("\n") == ["first", "0: cast to 0", "0: first", "1: cast to 1", "1: first", "second", "libc.so.6", *["researcher 755", "researcher 700"] * 2, "nothing was put elsewhere", ""], (out, said)
+    node(pool, "rm", "-r", "/tmp/lone_libs", "/tmp/trap_libs")  # a service does it later
     assert node(pool, "ls", "-A", "/tmp") == before
     clean(pool)
     pool.as_user("researcher", "rm", "cast")
@@ -139,6 +143,34 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     finally:
         pool.shell("scancel", other)
     pool.as_user("researcher", "rm", "held")
+    clean(pool)
+
+
+@pytest.mark.feature("D8.3")
+def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
+    """A deleted file that a process keeps open, also one that hides from its own user, and files without a byte in them."""
+    name = pool.nodes[0]
+    total, free, left, block, files = (int(x) for x in node(pool, "stat", "-f", "-c", "%b %f %a %S %c", SCRATCH).split())
+    each = (total - free + left) * block // files  # a file's part of the disk
+    submit = lambda out, script: pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", out, input=f"#!/bin/sh\n{script}\nexec sleep 100000\n").stdout.strip()
+    hides = """import ctypes, os, time
+f = open("/tmp/gone", "wb")
+os.unlink("/tmp/gone")
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+for i in range(60):
+    f.write(b"x" * 1000000)
+f.flush()
+time.sleep(100000)
+"""
+    jobs = {submit("deleted", f"cat >/tmp/hide.py <<'END'\n{hides}END\npython3 /tmp/hide.py &"): ("deleted", r"\d+ MiB \([4-6]\d MiB of it in deleted files that are still open\)"),
+            submit("names", f"seq {2 * (40 << 20) // each} | (cd /tmp && xargs touch)"): ("names", r"\d+ MiB \(because it has \d+ files and the disk is made for so many and no more\)")}
+    try:
+        for job, (out, words) in jobs.items():
+            wait_for(f"the output of {out} says so", lambda: re.search(f"scratch: the job is ended: it holds {words} of the disk of {name} ", pool.as_user("researcher", "cat", out, check=False).stdout))
+            wait_for("it has ended", lambda: "JobState=CANCELLED" in pool.shell("scontrol", "show", "job", job))
+    finally:
+        pool.shell("scancel", *jobs)
+    pool.as_user("researcher", "rm", "deleted", "names")
     clean(pool)
 
 

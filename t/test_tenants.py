@@ -624,3 +624,54 @@ def test_in_project_mode_members_share_what_their_pods_write(posix):
     assert second == "3000\n5000 3000 5001\nbob\nann\n", second
     assert pool.cmd("shell", "--user", "ann", "--", "sh", "-c", f"echo native >> {where}/a/f; stat -c '%u %g' {where}/a/f").stdout == "3000 5000\n"
     assert said(pool, "third", f"cat {where}/a/f; umask", "bob") == "new\nnative\n0002\n"
+
+
+FILTER = """grep Seccomp: /proc/self/status"""
+
+
+@pytest.mark.feature("D3.9")
+def test_native_jobs_have_their_projects_filter_of_system_calls(pool):
+    """In batch scripts, steps, containers, and what srun starts beside them. Its user lifts it by nothing that is his: options, variables, programs of his own, or a process that he traces."""
+    list_of = lambda: {pool.kubectl("exec", "-n", "slurm", f"main-pool-{n}", "-c", "slurmd", "--", "sh", "-c", "cat /etc/tandem/filters/accounts 2>/dev/null; true") for n in pool.nodes}
+    me = [{"user": "researcher"}]
+    ready(pool, tenant("physics", {"gpu": 1}, members=me, seccompProfile={"type": "RuntimeDefault"}), tenant("optics", {"gpu": 1}, parent="physics", members=me), tenant("free", {"gpu": 1}, members=me))
+    wait_for("the nodes know it, of the Tenant below too", lambda: list_of() == {"optics RuntimeDefault\nphysics RuntimeDefault\n"})
+    pool.as_user("researcher", "sh", "-c", f"printf '#!/bin/sh\n{FILTER} >>beside\n' >beside.sh; printf '#!/bin/sh\necho print $({FILTER})\n' >before.sh; chmod +x beside.sh before.sh; rm -f beside")
+    script = f"""#!/bin/sh
+        cd; {FILTER}; unshare -U true 2>&1
+        srun -Q {FILTER}
+        srun -Q --export=ALL,TANDEM_STEP_CONTAINER=yes,TANDEM_STEP_FILTER=,SLURM_JOB_ACCOUNT=free {FILTER}
+        srun -Q --task-prolog=$HOME/before.sh --task-epilog=$HOME/beside.sh true
+        srun -Q sh -c 'grep NoNewPrivs: /proc/self/status'
+        cat beside; rm beside"""
+    run = lambda account, text, *more: pool.as_user("researcher", "sbatch", "-Q", "-W", "--mem=60M", "-A", account, "-o", "said", *more, input=text, check=False) and pool.as_user("researcher", "cat", "said").stdout
+    two, no = "Seccomp:\t2", "unshare: unshare failed: Operation not permitted"
+    assert run("optics", script).split("\n") == [two, no, two, two, "Seccomp: 2", "NoNewPrivs:\t1", two, ""]
+    assert run("free", f"#!/bin/sh\n{FILTER}\n") == "Seccomp:\t0\n"
+    # A job that has no filter takes none of its freedom to the project by its number: running it stays where it is, and queued again it is asked anew.
+    moves = pool.as_user("researcher", "sbatch", "--parsable", "--mem=60M", "-A", "free", "--requeue", "--open-mode=append", "-o", "moved", input=f"#!/bin/sh\n{FILTER}\nexec sleep 100000\n").stdout.strip()
+    moved = lambda: re.findall(r"Seccomp:\t\d", pool.as_user("researcher", "cat", "moved", check=False).stdout)
+    wait_for("it runs", lambda: moved() == ["Seccomp:\t0"])
+    assert "no longer pending" in pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "account=physics", check=False).stderr
+    pool.as_user("researcher", "scontrol", "requeue", moves)
+    wait_for("it is queued again", lambda: not pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "account=physics", check=False).returncode)
+    pool.as_user("researcher", "scontrol", "update", f"jobid={moves}", "starttime=now")
+    wait_for("it runs again", lambda: moved() == ["Seccomp:\t0", two])
+    pool.shell("scancel", moves)
+    if pool.plane != "real":
+        pool.as_user("researcher", "srun", "-Q", "--mem=60M", "-A", "free", "sh", "-c", """mkdir -p r/bin r/tmp r/proc r/dev r/sys; cp -L /bin/sh /bin/cat /bin/grep /bin/sleep r/bin
+            for f in r/bin/*; do ldd $f; done | grep -o '/[^ ]*' | sort -u | while read -r l; do mkdir -p r/$(dirname $l); cp -L $l r/$l; done; mksquashfs r r.sqsh -noappend -quiet -no-progress; rm -rf r""")
+        inside = f"{FILTER}; cat /proc/self/uid_map | grep -c ."
+        trace = """for p in $(grep -l tandem-containe /proc/[0-9]*/comm 2>/dev/null | cut -d/ -f3); do grep -q "^Uid:[[:space:]]*$(id -u)" /proc/$p/status && echo found; cat /proc/$p/environ >/dev/null 2>&1 && echo read; (: >>/proc/$p/mem) 2>/dev/null && echo written; done; true"""
+        container = "--container-image=$HOME/r.sqsh"
+        out = run("physics", f"#!/bin/sh\ncd\nsrun -Q --overlap {container} sh -c '{inside}'\nsrun -Q --overlap {container} --container-remap-root sh -c '{FILTER}'\n"
+                  f"srun -Q --overlap --mem=0 {container} --container-writable --container-save=$HOME/s.sqsh sh -c 'echo up >/dev/shm/up; while cat /dev/shm/up 2>/dev/null; do sleep 0.2; done >/dev/null' &\n"
+                  f"srun -Q --overlap --mem=0 sh -c 'until cat /dev/shm/up 2>/dev/null; do sleep 0.1; done; {trace}; rm /dev/shm/up'\nwait\ntest -s s.sqsh && echo saved\n")
+        assert [l for l in out.split("\n") if not l.startswith(("slurmstepd", "container:"))] == [two, "1", two, "up", "found", "saved", ""], out
+        pool.as_user("researcher", "rm", "-f", "r.sqsh", "s.sqsh")
+    # Where the profile is not there, no job of the account begins.
+    pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"seccompProfile": {"type": "Localhost", "localhostProfile": "absent.json"}}}))
+    wait_for("the nodes know it", lambda: list_of() == {"optics localhost/absent.json\nphysics localhost/absent.json\n"})
+    no = pool.as_user("researcher", "srun", "-Q", "--mem=60M", "-A", "physics", "echo", "it runs", check=False)
+    assert no.returncode and not no.stdout and "the job cannot have its project's filter of system calls (seccompProfile) on this node, and does not run without it: account physics: profile absent.json: " in no.stderr, no
+    pool.as_user("researcher", "rm", "-f", "said", "moved", "beside.sh", "before.sh")

@@ -171,6 +171,16 @@ void td_session_users(const struct td_object *space, yyjson_mut_doc *pod)
 {
 	if (td_object_annotation(space, TD_ANN_USERS))
 		td_jm_bool(pod, yyjson_mut_doc_get_root(pod), "spec.hostUsers", false);
+	// A policy refuses a pod that names another filter than its namespace's. RuntimeDefault it has anyhow.
+	static const char local[] = "localhost/";
+	const char *filter = td_object_annotation(space, TD_ANN_SECCOMP);
+	yyjson_mut_val *profile = filter && td_starts(filter, local) ? td_jm_obj(pod, yyjson_mut_doc_get_root(pod),
+										 "spec.securityContext.seccompProfile")
+								     : NULL;
+	if (!profile)
+		return;
+	td_jm_str(pod, profile, "type", "Localhost");
+	td_jm_str(pod, profile, "localhostProfile", filter + strlen(local));
 }
 
 // Asks whether pods of the namespace must have user namespaces. A gateway whose Role is older than that question may not

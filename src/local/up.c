@@ -107,11 +107,15 @@ static int install_one(const struct td_instance *i, const char *name, const char
 	if (r)
 		return td_wrap(err, "%s beside the tandem binary", name);
 
+	// Who cannot read a program cannot trace it (standin/copy.c).
+	mode_t mode = td_streq(name, "tandem-container") ? 0711 : 0755;
+	struct stat st;
 	td_auto_buf struct td_buf old = {0};
-	if (td_file_read(dest, 64 << 20, &old, NULL) || old.len != b.len || memcmp(old.s, b.s, b.len)) {
+	if (td_file_read(dest, 64 << 20, &old, NULL) || old.len != b.len || memcmp(old.s, b.s, b.len) ||
+	    stat(dest, &st) || (st.st_mode & 0777) != mode) {
 		r = td_mkdir_p(opt, 0755, err);
 		if (!r)
-			r = td_file_write(dest, b.s, b.len, 0755, err);
+			r = td_file_write(dest, b.s, b.len, mode, err);
 	}
 	return r;
 }
@@ -127,6 +131,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 		r = install_one(i, "tandem-spank.so", "spank", err);
 	if (!r)
 		r = install_one(i, "tandem-scratch.so", "spank", err);
+	if (!r)
+		r = install_one(i, "tandem-filter.so", "spank", err);
 
 	// Slurm's TaskProlog takes no arguments. The program recognises by this name what to do
 	// (standin/wire.h).

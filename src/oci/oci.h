@@ -9,6 +9,7 @@
 //   sandbox.c                     the start of a container in a process of its own (`tandem
 //                                 sandbox`)
 //   config.c seccomp.c            config.json and its filter of system calls
+//   embed_filter.c                a tool of the build: that filter, for native jobs
 //   exec.c spawn.c                processes in a running container; children with chosen
 //                                 descriptors
 //   cgroup.c net.c                cgroups v1 and v2; the pod switch and network namespaces

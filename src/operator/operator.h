@@ -20,7 +20,8 @@
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
-//                            a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch
+//   filter.c                 a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch; filters of
+//                            system calls
 //   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
@@ -37,7 +38,7 @@
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   groups.c                 resource groups, and to whom they are granted
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
-//   tenant_qos.c tenant_storage.c tenant_project.c
+//   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
 //                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
@@ -115,6 +116,8 @@ void td_op_places_done(struct td_op_places *p);
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
 void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
+// The same for filters of system calls of projects' jobs.
+void td_op_filter(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // Adds the firewall between users to a pod where their processes run, when spec.jobNetwork asks for it. TD_INVALID: the
 // pod has the machine's network.
 struct td_op_firewall {

@@ -379,6 +379,11 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 	r = td_op_tenant_projects(&p, err);
 	open_account(&p);
 	judge(&p);
+	if ((r2 = td_op_tenant_filters(&p, &e))) { // and no account before it
+		if (err)
+			*err = e;
+		return r2;
+	}
 	td_op_tenant_slurm(&p);
 	td_op_tenant_storage_look(&p);
 	for (size_t i = 0; i < p.n; i++) {

@@ -3,7 +3,7 @@
 // A controller of its own, with one key per SlurmCluster and one worker: a tree of tenants is judged as
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
 // (tenant_read.c, tenant_people.c), lets room pool judge them, makes Tenants of Projects
-// (tenant_project.c), namespaces, rights and policies (tenant_objects.c) and quotas of storage
+// (tenant_project.c), the list of filters of native jobs (tenant_filters.c), namespaces, rights and policies (tenant_objects.c) and quotas of storage
 // (tenant_storage.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
 // (tenant.c). It comes again every ten seconds, or less often where slurmdbd is slow, so that what
 // somebody changed is seen and mended.
@@ -104,6 +104,14 @@ char *td_op_project_tenant(const struct td_op_tenants *ts, const char *ns);
 // Makes the namespaces of one tenant and what is in them, and gives up those that it names no more.
 // all: every one, because the tenant goes.
 int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t i, bool all, struct td_error *err);
+
+// ---- tenant_filters.c ----
+
+// The filter of system calls of tenant i's pods and jobs, its own or that of the nearest above it that says one:
+// RuntimeDefault, or localhost/FILE. NULL: none. In the arena.
+const char *td_op_tenant_filter(const struct td_op_tenant_pass *p, size_t i);
+// Writes which account's native jobs have which.
+int td_op_tenant_filters(struct td_op_tenant_pass *p, struct td_error *err);
 
 // ---- tenant_storage.c ----
 

@@ -131,17 +131,6 @@ static const yyjson_val *who_says(const struct td_op_tenant_pass *p, size_t at, 
 	return NULL;
 }
 
-// The filter of system calls of its pods. NULL: none.
-static const char *filter_of(const struct td_op_tenant_pass *p, size_t at)
-{
-	const yyjson_val *o = who_says(p, at, "spec.seccompProfile.type");
-	const char *type = o ? td_jstr(o, "spec.seccompProfile.type") : NULL;
-	if (td_streq(type, "Localhost"))
-		return td_arena_printf(p->arena, "localhost/%s",
-				       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
-	return type ? td_arena_strdup(p->arena, type) : NULL;
-}
-
 // Must its pods have user namespaces?
 static bool users_of(const struct td_op_tenant_pass *p, size_t at)
 {
@@ -204,7 +193,7 @@ static const char *claims_of(const struct td_op_tenant_pass *p, const char *ns, 
 static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *ret_has, struct td_error *err)
 {
 	struct td_op_tenant *t = &p->v[at];
-	const char *tenant = t->o->name, *calls = filter_of(p, at);
+	const char *tenant = t->o->name, *calls = td_op_tenant_filter(p, at);
 	td_auto(td_object_unref) struct td_object *live = td_informer_get(p->ts->namespaces, NULL, ns);
 	const char *whose = td_object_label(live, TD_LABEL_TENANT);
 	*ret_has = false;

@@ -6,6 +6,7 @@
 #include "slurm/accounting.h"
 #include "slurm/containers.h"
 #include "slurm/fabric.h"
+#include "slurm/filter.h"
 #include "slurm/gres.h"
 #include "slurm/groups.h"
 #include "slurm/jobnetwork.h"
@@ -692,6 +693,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	td_slurm_scripts_files(o, f, &out, problems);
 	td_slurm_containers_files(o, &out, problems);
 	td_slurm_scratch_files(o, &out, problems);
+	td_slurm_filter_files(o, &out);
 	td_slurm_jobnetwork_check(o, problems);
 	td_slurm_services_files(o, f, &out, problems);
 	topology_file(o, f, &out, problems);

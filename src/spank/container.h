@@ -3,6 +3,7 @@
 //   prepare   (the plug-in, as root, once for each task): makes the container unless it is there
 //   enter     (the plug-in, as the user, before his program): goes inside and becomes the program
 //   start     (the same, with the image's entry point, or to save the container afterwards)
+//   filter    (the same two under the filter of system calls of the job's project)
 //   started   (what an entry point starts inside)
 //   release   (the plug-in at a step's end): removes it
 //   keep      (slurmd.sh): the service. It pulls images, outside of any job's limits, removes what
@@ -29,10 +30,12 @@
 //   save.[ch]                  a container as a squashfs file
 //   keep.[ch]                  the service, and how prepare talks to it
 //   as.[ch] pass.[ch]          doing something with another's rights; handing over a descriptor
+//   filter.h filter_read.c filter_code.c filter_load.c filter_plugin.c
+//                              a project's filter of system calls on its native jobs, whose plug-in is one more
 //   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
 //   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more
-//   scratch_limit.[ch] scratch_walk.c scratch_watch.c  how much of the disk it may hold
+//   scratch_limit.[ch] scratch_walk.c scratch_open.c scratch_watch.c  how much of the disk it may hold
 #pragma once
 
 #include "base/err.h"

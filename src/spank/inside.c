@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "spank/enroot.h"
+#include "spank/filter.h"
 #include "spank/pretend.h"
 #include "spank/start.h"
 
@@ -120,13 +121,15 @@ static int become(const struct td_ct_inside *in, struct td_error *err)
 	td_auto_image struct td_ct_image image = {0};
 	td_auto_free char *own_dir = td_asprintf("%s/own", in->dir);
 	td_auto_close int own = open(own_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-			  self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+			  self = open("/proc/self/exe", O_PATH | O_CLOEXEC); // no user may read it (copy.c)
 	int r = td_ct_image_read(in->dir, &image, err);
 	if (r || (r = td_ct_join(in->dir, err)))
 		return r;
 	// The user is root here, and only here: this process may still filter, because it has CAP_SYS_ADMIN inside.
 	if (getuid() == 0 && (r = td_ct_pretend(err)))
 		return r;
+	if (in->filter && !td_calls_set(in->filter))
+		return td_fail_errno(err, TD_INTERNAL, errno, "the filter of system calls of the job's project");
 	const char *to = *in->workdir ? in->workdir : image.workdir.len ? td_buf_str(&image.workdir) : "/";
 	if (chdir(to))
 		return td_fail_errno(err, TD_INVALID, errno, "--container-workdir: the directory %s of the container",

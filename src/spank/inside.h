@@ -6,12 +6,15 @@
 
 enum td_ct_entry { TD_CT_NO_ENTRY, TD_CT_ENTRY, TD_CT_ENTRY_LOG }; // LOG: shows what the entry point printed
 
+struct td_calls_filter; // filter.h
+
 // Enters the container of this directory and becomes the program argv, with the image's environment:
 // its variables win, but for those that `keep` names ("A,B"). workdir "": the image's directory. With an entry point
 // the image's runs first, once for the container, and its environment and directory are the program's
 // (start.h). Returns only when it failed, and has said why: the exit code, as shells have it.
 struct td_ct_inside {
 	const char *dir, *workdir, *keep;
+	const struct td_calls_filter *filter; // set before anything of the image's or the user's runs; NULL: none
 	enum td_ct_entry entry;
 	char **argv;
 };

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "spank/as.h"
 #include "spank/enter.h"
+#include "spank/filter.h"
 #include "spank/holder.h"
 #include "spank/inside.h"
 #include "spank/keep.h"
@@ -311,9 +312,9 @@ static int wrong_enter(void)
 				"it takes a container, a directory, names of variables and a program");
 }
 
-static struct td_ct_inside inside(char **argv, enum td_ct_entry entry)
+static struct td_ct_inside inside(char **argv, const struct td_calls_filter *filter, enum td_ct_entry entry)
 {
-	return (struct td_ct_inside){argv[1], argv[2], argv[3], entry, argv + 4};
+	return (struct td_ct_inside){argv[1], argv[2], argv[3], filter, entry, argv + 4};
 }
 
 static enum td_ct_entry entry_of(const char *word)
@@ -322,22 +323,42 @@ static enum td_ct_entry entry_of(const char *word)
 }
 
 // enter DIRECTORY WORKDIR KEPT-VARIABLES PROGRAM ARGUMENT…: what a step starts.
-static int enter(int argc, char **argv)
+static int enter_with(const struct td_calls_filter *filter, int argc, char **argv)
 {
 	if (argc < 5)
 		return wrong_enter();
-	struct td_ct_inside in = inside(argv, TD_CT_NO_ENTRY);
+	struct td_ct_inside in = inside(argv, filter, TD_CT_NO_ENTRY);
 	return td_ct_inside(&in);
 }
 
+static int enter(int argc, char **argv)
+{
+	return enter_with(NULL, argc, argv);
+}
+
 // start yes|log|no FILE TASKS and then as enter: with the entry point, and saved to FILE ("": not).
-static int start(int argc, char **argv)
+static int start_with(const struct td_calls_filter *filter, int argc, char **argv)
 {
 	long long tasks;
 	if (argc < 8 || !td_parse_i64(argv[3], &tasks))
 		return wrong_enter();
-	const struct td_ct_save s = {argv[2], (int)tasks, inside(argv + 3, entry_of(argv[1]))};
+	const struct td_ct_save s = {argv[2], (int)tasks, inside(argv + 3, filter, entry_of(argv[1]))};
 	return *s.path ? td_ct_save_run(&s) : td_ct_inside(&s.inside);
+}
+
+static int start(int argc, char **argv)
+{
+	return start_with(NULL, argc, argv);
+}
+
+// filter PROGRAM enter|start …: the same under a filter of system calls, as td_calls_text() writes it.
+static int filtered(int argc, char **argv)
+{
+	static struct td_calls_filter f;
+	bool begins = argc > 2 && !strcmp(argv[2], "start");
+	if (argc < 3 || (!begins && strcmp(argv[2], "enter") != 0) || !td_calls_parse(argv[1], &f))
+		return td_command_wrong("container filter", "it takes a filter, and enter or start");
+	return begins ? start_with(&f, argc - 2, argv + 2) : enter_with(&f, argc - 2, argv + 2);
 }
 
 static bool is_id(const char *s)
@@ -422,9 +443,9 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*f)(int argc, char **argv);
-	} modes[] = {{"prepare", ask},     {"enter", enter},    {"start", start}, {"started", td_ct_started},
-		     {"release", release}, {"pull", pull},      {"list", list},   {"keep", keep},
-		     {"fresh", fresh},     {"scratch", scratch}};
+	} modes[] = {{"prepare", ask},     {"enter", enter},     {"start", start},    {"started", td_ct_started},
+		     {"release", release}, {"pull", pull},       {"list", list},      {"keep", keep},
+		     {"fresh", fresh},     {"scratch", scratch}, {"filter", filtered}};
 	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
 		if (!strcmp(modes[i].name, argv[1]))
 			return modes[i].f(argc - 1, argv + 1);

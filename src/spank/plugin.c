@@ -7,6 +7,7 @@
 // and the launch is over then). They are entered by `tandem-container enter`, which is put before the
 // user's program: so TaskProlog runs where it runs for every job. (Entered in task_init, TaskProlog would
 // run inside, and Slurm 24.11.0 to 24.11.5 start it through slurmstepd, which no image has.)
+#include "spank/filter.h"
 #include "spank/layout.h"
 #include "spank/spank_api.h"
 
@@ -201,6 +202,7 @@ EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 	(void)ac, (void)av;
 	if (!wanted())
 		return 0;
+	setenv(TD_FILTER_INSIDE_ENV, "yes", 1); // of slurmstepd's child, for the plug-in of filters
 
 	uid_t uid;
 	gid_t gid, *gids = NULL;
@@ -266,13 +268,18 @@ EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 	if (!wanted())
 		return 0;
 
-	char *argv[12];
+	char *argv[16];
 	int n = 0;
+	const char *filter = getenv(TD_FILTER_ENV);
 	bool entry = switches[ENTRYPOINT] == 1;
 	uint32_t tasks;
 	if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks))
 		tasks = 1;
 	add(argv, &n, "%s", TD_CT_PROGRAM);
+	if (filter) {
+		add(argv, &n, "filter");
+		add(argv, &n, "%s", filter);
+	}
 	add(argv, &n, entry || texts[SAVE] ? "start" : "enter");
 	if (entry || texts[SAVE]) {
 		add(argv, &n, entry && switches[ENTRYPOINT_LOG] == 1 ? "log" : entry ? "yes" : "no");

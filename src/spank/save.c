@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/proc.h"
 #include "spank/enroot.h"
+#include "spank/filter.h"
 #include "spank/pass.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ static long long number(const char *variable, long long otherwise)
 struct saving {
 	const char *name, *temporary, *container;
 	int at; // the directory of the file
+	const struct td_calls_filter *filter;
 };
 
 // The container's own files, without what is mounted in it.
@@ -189,6 +191,9 @@ static int save(const struct saving *s, int fd, mode_t mask, struct td_error *er
 	int r = among_files(s->container, err);
 	if (r)
 		return r;
+	// mksquashfs is a program that the user may trace.
+	if (s->filter && !td_calls_set(s->filter))
+		return td_fail_errno(err, TD_INTERNAL, errno, "the filter of system calls of the job's project");
 	setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	unsetenv("LD_PRELOAD");
 	unsetenv("LD_LIBRARY_PATH");
@@ -258,7 +263,7 @@ static int save_in_child(const struct td_ct_save *s, struct td_error *err)
 	if (pid == 0) {
 		struct td_error e = TD_ERROR_INIT;
 		forget_signals();
-		e.code = save(&(struct saving){name, temporary, s->inside.dir, at}, fd, mask, &e);
+		e.code = save(&(struct saving){name, temporary, s->inside.dir, at, s->inside.filter}, fd, mask, &e);
 		_exit(td_write_all(p[1], &e, sizeof(e), NULL) ? 1 : 0);
 	}
 	target = pid;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
+#include "spank/filter.h"
 #include "spank/scratch_internal.h"
 
 #include <dirent.h>
@@ -49,6 +50,10 @@ int td_scratch_release(const char *dir, const char *job, bool *ret_gone, struct 
 	int alive = lives(path);
 	if (alive < 0 && errno != ENOENT)
 		return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
+	// Queued again the job may be for another account (filter.h).
+	td_auto_free char *account = td_asprintf(TD_FILTER_JOBS "/%s", job);
+	if (alive <= 0)
+		unlink(account);
 	if (alive == 0) {
 		while (!umount2(shm, MNT_DETACH | UMOUNT_NOFOLLOW))
 			;

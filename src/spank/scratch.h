@@ -22,6 +22,7 @@
 #define TD_SCRATCH_TRASH TD_SCRATCH "/trash"
 #define TD_SCRATCH_SHM "shm"
 #define TD_SCRATCH_NODE "node"
+#define TD_SCRATCH_LIBS "_libs" // how the names of directories end into which slurmd writes a program's libraries
 // The plug-in's line there has what jobs may hold: shm=SIZE and tmp=SIZE, bytes or a share.
 #define TD_SCRATCH_CONF "/run/slurm/conf/plugstack.conf"
 #define TD_SCRATCH_TMP "50%"

@@ -32,6 +32,12 @@ int td_scratch_node_tmp(const char *dir, struct td_error *err)
 	return 0;
 }
 
+bool td_scratch_is_libraries(const char *name, const char *end)
+{
+	size_t n = end ? (size_t)(end - name) : 0, tail = strlen(TD_SCRATCH_LIBS);
+	return n > tail && !strncmp(end - tail, TD_SCRATCH_LIBS, tail);
+}
+
 // Is jobs/JOB that user's? A link that the plug-in made says so.
 static bool is_his(int jobs, const char *job, uid_t uid)
 {
@@ -42,6 +48,42 @@ static bool is_his(int jobs, const char *job, uid_t uid)
 		return false;
 	text[n] = '\0';
 	return td_streq(text, want);
+}
+
+// The job's own directory of that name for libraries (sbcast --send-libs), made unless it is there. The job may have put
+// anything in its place: a link is not followed, and another's directory is none. -1: there is none.
+static int libraries(int tmp, const char *name, const struct stat *file)
+{
+	struct stat st;
+	bool made = !mkdirat(tmp, name, 0700);
+	td_auto_close int fd = openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) || (made && st.st_uid == 0 && fchown(fd, file->st_uid, file->st_gid)))
+		return -1;
+	return made || st.st_uid == file->st_uid ? td_steal_fd(&fd) : -1;
+}
+
+// Libraries come as DIRECTORY/NAME, into a directory that slurmd made beside the program.
+static void give_library(const char *dir, const char *name, const struct stat *file)
+{
+	td_auto_free char *from = td_asprintf("%s/" TD_SCRATCH_NODE "/%s", dir, name),
+			  *all = td_asprintf("%s/jobs", dir), *half = td_asprintf("%s/given", dir);
+	const char *slash = strchr(name, '/');
+	td_auto_free char *libs = td_strndup(name, (size_t)(slash - name));
+	DIR *d = opendir(all);
+	bool given = false;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (e->d_name[0] == '.' || !is_his(dirfd(d), e->d_name, file->st_uid))
+			continue;
+		td_auto_free char *path = td_asprintf("%s/tmp", e->d_name);
+		td_auto_close int tmp = openat(dirfd(d), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+				  to = tmp < 0 ? -1 : libraries(tmp, libs, file);
+		unlink(half);
+		given |= to >= 0 && !link(from, half) && !renameat(AT_FDCWD, half, to, slash + 1);
+	}
+	if (d)
+		closedir(d);
+	if (given)
+		unlink(from);
 }
 
 // The file becomes that of all his jobs here, usually one, and is not the node's any more. One of the name that a job
@@ -76,8 +118,11 @@ static void opened(const char *dir, int fd)
 		return;
 	path[n] = '\0';
 	const char *name = strncmp(path, NODE_TMP "/", strlen(NODE_TMP "/")) ? "" : path + strlen(NODE_TMP "/");
-	if (*name && !strchr(name, '/'))
+	const char *slash = strchr(name, '/');
+	if (*name && !slash)
 		give(dir, name, st.st_uid);
+	else if (td_scratch_is_libraries(name, slash) && slash[1] && !strchr(slash + 1, '/'))
+		give_library(dir, name, &st);
 }
 
 void td_scratch_bcast(const char *dir)

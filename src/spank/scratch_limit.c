@@ -17,6 +17,23 @@ enum {
 };
 #define ASK_FROM ((int64_t)32 << 20)
 
+void td_scratch_files(struct td_scratch_disk *disk, int64_t files, int64_t free_files)
+{
+	disk->each = files > 0 ? disk->size / files : 0;
+	int64_t left;
+	disk->made = (files - free_files) * disk->each;
+	if (disk->each && !__builtin_mul_overflow(free_files, disk->each, &left) && left < disk->free)
+		disk->free = left;
+}
+
+int64_t td_scratch_charge(const struct td_scratch_disk *disk, int64_t bytes, int64_t files)
+{
+	int64_t made;
+	if (__builtin_mul_overflow(files, disk->each, &made))
+		made = INT64_MAX;
+	return bytes > made ? bytes : made;
+}
+
 int64_t td_scratch_bytes(const char *text, int64_t disk)
 {
 	long long n;
@@ -57,8 +74,9 @@ bool td_scratch_due(const struct td_scratch_seen *j, int64_t usual, const struct
 		return false;
 	if (j->cost_ms <= CHEAP_MS)
 		return true;
-	int64_t grown = disk->size - disk->free - j->disk_used, left = limit > j->used ? limit - j->used : 0;
-	return since >= MOST_MS || grown > left / 2 || td_scratch_full(disk);
+	int64_t grown = disk->size - disk->free - j->disk_used, made = disk->made - j->disk_made,
+		left = limit > j->used ? limit - j->used : 0;
+	return since >= MOST_MS || grown > left / 2 || made > left / 2 || td_scratch_full(disk);
 }
 
 bool td_scratch_ask(const struct td_scratch_seen *j, int64_t usual, const struct td_scratch_disk *disk)

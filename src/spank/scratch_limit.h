@@ -7,10 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bytes, as jobs find them: what root keeps for itself does not count.
+// Bytes, as jobs find them: what root keeps for itself does not count. Where a file system was made for so many files
+// and no more, each counts as `each` bytes at least: who makes a tenth of them holds a tenth of the disk.
 struct td_scratch_disk {
 	int64_t size, free;
+	int64_t each; // 0: there may be as many as fit
+	int64_t made; // all files there are, as bytes
 };
+// free_files, files: of the file system; 0: it has no such number. disk->size and free are those of its bytes.
+void td_scratch_files(struct td_scratch_disk *disk, int64_t files, int64_t free_files);
+// What so many bytes in so many files are.
+int64_t td_scratch_charge(const struct td_scratch_disk *disk, int64_t bytes, int64_t files);
 
 // What is known of one job on this node. Times are of the monotonic clock.
 struct td_scratch_seen {
@@ -19,6 +26,7 @@ struct td_scratch_seen {
 	int64_t looked_ms; // when that look ended
 	int64_t cost_ms;   // how long it took
 	int64_t disk_used; // of the whole disk, when it began
+	int64_t disk_made; // all its files then
 	bool warned, ended;
 };
 

@@ -23,7 +23,8 @@ struct adding {
 	size_t n;
 	int fd; // of the last level
 	dev_t dev;
-	int64_t entries, *sum;
+	int64_t entries;
+	struct td_scratch_held *sum;
 };
 
 static void pop(struct adding *w)
@@ -65,7 +66,8 @@ static int enter(struct adding *w, int fd, const char *name, int64_t most)
 		    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		w->entries++;
-		__atomic_add_fetch(w->sum, size_of(&st), __ATOMIC_RELAXED);
+		__atomic_add_fetch(&w->sum->bytes, size_of(&st), __ATOMIC_RELAXED);
+		__atomic_add_fetch(&w->sum->files, 1, __ATOMIC_RELAXED);
 		if (S_ISDIR(st.st_mode))
 			td_strv_add(&l.below, e->d_name);
 	}
@@ -113,7 +115,7 @@ static void leave(struct adding *w, int top)
 			pop(w);
 }
 
-int td_scratch_used(const char *path, int64_t most, int64_t *sum)
+int td_scratch_used(const char *path, int64_t most, struct td_scratch_held *sum)
 {
 	__attribute__((cleanup(walk_done))) struct adding w = {.fd = -1, .sum = sum};
 	td_auto_close int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -36,6 +36,7 @@ enum {
 	HERE = 2000,
 	SWEEP_MS = 60000,
 	SWEPT = 64,
+	LIBS_S = 600,
 	CONF_MAX = 1 << 20
 };
 
@@ -45,12 +46,18 @@ struct scratch_job {
 	int64_t began_ms, next_ask_ms, ended_ms;
 	int64_t next_end_ms, retry_ms; // slurmctld did not end it: when it is told again, and the pause before that
 	pid_t child;                   // 0: nobody looks
-	int64_t *sum;                  // what the child has counted up to now; shared with it
+	struct td_scratch_held *sum;   // what the child has counted up to now; shared with it
+	int64_t looked;                // what the last look found, as s.used; -1: there was none
+	int64_t deleted;               // beside it, of deleted files that are open
+	int64_t files;                 // of the last look
+	bool many;                     // the files count for more than their bytes
 	bool there;
 };
 static struct scratch_job *known;
 static size_t n_known;
 static const char *top, *node;
+static struct td_scratch_open open_files;
+static int64_t opened_ms, opened_cost_ms;
 
 static int64_t now(void)
 {
@@ -63,7 +70,8 @@ static int disk_of(const char *dir, struct td_scratch_disk *ret)
 	if (statvfs(dir, &fs))
 		return -1;
 	*ret = (struct td_scratch_disk){(int64_t)((fs.f_blocks - fs.f_bfree + fs.f_bavail) * fs.f_frsize),
-					(int64_t)(fs.f_bavail * fs.f_frsize)};
+					(int64_t)(fs.f_bavail * fs.f_frsize), 0, 0};
+	td_scratch_files(ret, (int64_t)fs.f_files, (int64_t)fs.f_favail);
 	return 0;
 }
 
@@ -96,7 +104,7 @@ static int64_t usual(const struct td_scratch_disk *disk)
 }
 
 // ---- looking ----
-int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *sum)
+int td_scratch_holds(const char *dir, const char *job, int64_t most, struct td_scratch_held *sum)
 {
 	static const char *const own[] = {"tmp", "var-tmp"};
 	int part = 0;
@@ -121,25 +129,40 @@ int td_scratch_holds(const char *dir, const char *job, int64_t most, int64_t *su
 	return part;
 }
 
-static void seen(struct scratch_job *h, int64_t used)
+static int64_t counted(struct scratch_job *h, const struct td_scratch_held *sum, const struct td_scratch_disk *disk)
 {
-	h->s.used = used;
+	const struct td_scratch_held now_ = {__atomic_load_n(&sum->bytes, __ATOMIC_RELAXED),
+					     __atomic_load_n(&sum->files, __ATOMIC_RELAXED)};
+	int64_t all = td_scratch_charge(disk, now_.bytes, now_.files);
+	if (all + h->deleted >= h->s.used) {
+		h->files = now_.files;
+		h->many = all > now_.bytes;
+	}
+	return all;
+}
+
+static void seen(struct scratch_job *h, const struct td_scratch_held *sum, const struct td_scratch_disk *disk)
+{
+	h->s.used = 0;
+	h->looked = counted(h, sum, disk);
+	h->s.used = h->looked + h->deleted;
 	h->s.looked_ms = now();
 	h->s.cost_ms = h->s.looked_ms - h->began_ms;
 }
 
 static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
-	int64_t used = 0;
+	struct td_scratch_held used = {0};
 	h->began_ms = now();
 	h->s.disk_used = disk->size - disk->free;
+	h->s.disk_made = disk->made;
 	int r = td_scratch_holds(top, h->job, HERE, &used);
 	if (r <= 0) {
 		if (!r)
-			seen(h, used);
+			seen(h, &used, disk);
 		return;
 	}
-	td_scratch_more(&h->s, used);
+	td_scratch_more(&h->s, counted(h, &used, disk) + h->deleted);
 	h->sum = mmap(NULL, sizeof(*h->sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (h->sum == MAP_FAILED)
 		return;
@@ -155,19 +178,18 @@ static void begin(struct scratch_job *h, const struct td_scratch_disk *disk)
 	}
 }
 
-static void collect(struct scratch_job *h)
+static void collect(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
 	int status = 0;
 	if (!h->child)
 		return;
 	pid_t ended = waitpid(h->child, &status, WNOHANG);
-	int64_t used = __atomic_load_n(h->sum, __ATOMIC_RELAXED);
 	if (!ended) {
-		td_scratch_more(&h->s, used);
+		td_scratch_more(&h->s, counted(h, h->sum, disk) + h->deleted);
 		return;
 	}
 	if (!status)
-		seen(h, used);
+		seen(h, h->sum, disk);
 	munmap(h->sum, sizeof(*h->sum));
 	h->child = 0;
 }
@@ -193,8 +215,8 @@ static void list(void)
 			;
 		if (k == n_known) {
 			known = td_realloc(known, (n_known + 1) * sizeof(*known));
-			known[n_known++] =
-				(struct scratch_job){.job = td_strdup(jobs.v[i]), .s = {.asked = -1, .used = -1}};
+			known[n_known++] = (struct scratch_job){
+				.job = td_strdup(jobs.v[i]), .looked = -1, .s = {.asked = -1, .used = -1}};
 		}
 		known[k].there = true;
 	}
@@ -289,8 +311,14 @@ static void sweep(const char *dir)
 	struct stat st;
 	for (struct dirent *e; d && (e = readdir(d));) {
 		size_t i;
-		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) || !st.st_uid ||
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !st.st_uid ||
 		    st.st_ctime >= begin) // it may be a new job's
+			continue;
+		bool libs = S_ISDIR(st.st_mode) && td_scratch_is_libraries(e->d_name, e->d_name + strlen(e->d_name));
+		if (!S_ISREG(st.st_mode) && !libs)
+			continue;
+		// A directory whose libraries were given to jobs is in the way of the next program of that name.
+		if (libs && begin - st.st_ctime > LIBS_S && !unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR))
 			continue;
 		for (i = 0; i < n_stays && stays[i] != st.st_uid; i++)
 			;
@@ -313,10 +341,40 @@ static void sweep(const char *dir)
 			if (!none)
 				continue;
 		}
-		unlinkat(dirfd(d), e->d_name, 0);
+		td_auto_free char *gone = libs ? td_asprintf("%s/%s", path, e->d_name) : NULL;
+		if (libs)
+			td_scratch_move(gone, dir, NULL);
+		else
+			unlinkat(dirfd(d), e->d_name, 0);
 	}
 	if (d)
 		closedir(d);
+}
+
+// Deleted files that are open: of all jobs at once, every second, but with a twentieth of a CPU at most.
+static void look_at_open(void)
+{
+	enum { SHARE = 20 };
+	int64_t pause = opened_cost_ms * SHARE, began = now();
+	struct stat st;
+	if (began - opened_ms < (pause > EVERY_MS ? pause : EVERY_MS))
+		return;
+	open_files.n_disks = 0;
+	const char *dirs[] = {top, TD_CT_RUN};
+	for (size_t i = 0; i < TD_LEN(dirs); i++)
+		if (!stat(dirs[i], &st))
+			open_files.disks[open_files.n_disks++] = st.st_dev;
+	td_scratch_open_scan("/proc", &open_files);
+	opened_ms = now();
+	opened_cost_ms = opened_ms - began;
+	for (size_t i = 0; i < n_known; i++) {
+		struct scratch_job *h = &known[i];
+		h->deleted = td_scratch_open_sum(&open_files, h->job);
+		if (h->looked >= 0)
+			h->s.used = h->looked + h->deleted;
+		else if (h->deleted)
+			td_scratch_more(&h->s, h->deleted);
+	}
 }
 
 static char *size(int64_t n)
@@ -325,9 +383,24 @@ static char *size(int64_t n)
 				     : td_asprintf("%lld GiB", (long long)(n >> 30));
 }
 
+// What it holds, and of what that is made where it is in no directory, or is more than its bytes.
+static char *held(const struct scratch_job *h)
+{
+	bool many = h->many && h->looked > h->s.used / 2;
+	td_auto_free char *used = size(h->s.used), *gone = size(h->deleted),
+			  *files = many ? td_asprintf(
+						  ", because it has %lld files and the disk is made for so many and no "
+						  "more",
+						  (long long)h->files)
+					: td_strdup("");
+	return h->deleted > 0 ? td_asprintf("%s (%s of it in deleted files that are still open%s)", used, gone, files)
+	       : many         ? td_asprintf("%s (%s)", used, files + strlen(", "))
+			      : td_strdup(used);
+}
+
 static void over(struct scratch_job *h, int64_t limit)
 {
-	td_auto_free char *used = size(h->s.used), *most = size(limit);
+	td_auto_free char *used = held(h), *most = size(limit);
 	td_auto_free char *words =
 		td_asprintf("the job is ended: it holds %s of the disk of %s in /tmp, /var/tmp and its containers, and "
 			    "may hold %s%s. Ask for room with --tmp=SIZE, or write to other storage.",
@@ -337,7 +410,7 @@ static void over(struct scratch_job *h, int64_t limit)
 
 static void near(struct scratch_job *h, int64_t limit)
 {
-	td_auto_free char *used = size(h->s.used), *most = size(limit);
+	td_auto_free char *used = held(h), *most = size(limit);
 	td_auto_free char *words = td_asprintf("scratch: this job holds %s of the disk of %s in /tmp, /var/tmp and its "
 					       "containers; above %s it is ended",
 					       used, node, most);
@@ -347,7 +420,7 @@ static void near(struct scratch_job *h, int64_t limit)
 
 static void full(struct scratch_job *h, const struct td_scratch_disk *disk)
 {
-	td_auto_free char *used = size(h->s.used), *left = size(disk->free), *all = size(disk->size);
+	td_auto_free char *used = held(h), *left = size(disk->free), *all = size(disk->size);
 	td_auto_free char *words = td_asprintf(
 		"the job is ended: the disk of %s is nearly full (%s of %s are free), and no other job holds "
 		"more there beyond what it asked for (--tmp): %s. Ask for room with --tmp=SIZE, or write to other "
@@ -361,10 +434,10 @@ static void decide(const struct td_scratch_disk *disk, int64_t most)
 	td_auto_free struct td_scratch_seen *v = td_calloc(n_known + 1, sizeof(*v));
 	for (size_t i = 0; i < n_known; i++) {
 		struct scratch_job *h = &known[i];
-		collect(h);
+		collect(h, disk);
 		// One that was told to end is gone by then, or it goes on: put back in the queue it has the same id.
 		if (h->s.ended && now() - h->ended_ms >= ENDS_MS)
-			h->s = (struct td_scratch_seen){.asked = h->s.asked, .used = -1};
+			h->s = (struct td_scratch_seen){.asked = h->s.asked, .used = -1}, h->looked = -1;
 		if (!h->child && !h->s.ended && td_scratch_due(&h->s, most, disk, now()))
 			begin(h, disk);
 		if (td_scratch_ask(&h->s, most, disk) && now() >= h->next_ask_ms)
@@ -394,7 +467,7 @@ void td_scratch_watch(const char *dir, const char *name)
 		}
 		list();
 		if (n_known && !disk_of(dir, &disk))
-			decide(&disk, usual(&disk));
+			look_at_open(), decide(&disk, usual(&disk));
 	}
 }
 
@@ -404,9 +477,9 @@ int td_scratch_list(const char *dir)
 	td_scratch_jobs(dir, &jobs);
 	printf("%-12s %12s\n", "JOB", "MIB");
 	for (size_t i = 0; i < jobs.n; i++) {
-		int64_t used = 0;
+		struct td_scratch_held used = {0};
 		if (!td_scratch_holds(dir, jobs.v[i], INT64_MAX, &used))
-			printf("%-12s %12lld\n", jobs.v[i], (long long)(used >> 20));
+			printf("%-12s %12lld\n", jobs.v[i], (long long)(used.bytes >> 20));
 	}
 	return 0;
 }

@@ -17,7 +17,7 @@ static int failed(const char *what, const char *path)
 	return 1;
 }
 
-static int copy_file(const char *from, const char *to)
+static int copy_file(const char *from, const char *to, mode_t mode)
 {
 	int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
 	ssize_t n = -1;
@@ -25,7 +25,7 @@ static int copy_file(const char *from, const char *to)
 		while ((n = sendfile(out, in, NULL, 1 << 20)) > 0)
 			;
 
-	bool ok = n == 0 && !fchmod(out, 0755); // whatever the umask
+	bool ok = n == 0 && !fchmod(out, mode); // whatever the umask
 	int why = errno;
 	if (in >= 0)
 		close(in);
@@ -44,10 +44,11 @@ int td_standin_copy(const char *dir)
 	}
 	snprintf(to, sizeof(to), "%s/tandem-standin", dir);
 	snprintf(link, sizeof(link), "%s/task-prolog", dir);
-	if (copy_file("/proc/self/exe", tmp) || rename(tmp, to))
+	if (copy_file("/proc/self/exe", tmp, 0755) || rename(tmp, to))
 		return failed("write", to);
 
-	static const char *const others[] = {"tandem-container", "tandem-spank.so", "tandem-scratch.so"};
+	static const char *const others[] = {"tandem-container", "tandem-spank.so", "tandem-scratch.so",
+					     "tandem-filter.so"};
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	self[n > 0 ? n : 0] = '\0';
@@ -58,7 +59,9 @@ int td_standin_copy(const char *dir)
 		if (access(from, F_OK) && errno == ENOENT)
 			continue; // a build tree
 		snprintf(to, sizeof(to), "%s/%s", dir, others[i]);
-		if (copy_file(from, tmp) || rename(tmp, to))
+		// A program that its user may not read cannot be traced by him until it has become another one:
+		// tandem-container enters containers before it sets a project's filter of system calls.
+		if (copy_file(from, tmp, i ? 0755 : 0711) || rename(tmp, to))
 			return failed("write", to);
 	}
 	if ((unlink(tmp) && errno != ENOENT) || symlink("tandem-standin", tmp) || rename(tmp, link))

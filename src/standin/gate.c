@@ -252,6 +252,8 @@ int td_standin_gate(int argc, char **argv)
 		   *account = word(getenv("SLURM_JOB_ACCOUNT"));
 	if (digits(job) && digits(uid) && *account)
 		td_firewall_job(job, uid, account); // without it the job is its user's alone
+	if (digits(job) && *account)
+		td_standin_account(job, account);
 
 	char dev[DEVICES_MAX * 5];
 	int d = devices(dev, sizeof(dev));

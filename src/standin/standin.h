@@ -56,6 +56,11 @@ enum { STANDIN_PROLOG_MS = 55000 };
 enum { STANDIN_SICK = 3, STANDIN_WANTS_QOS = 4, STANDIN_EXCHANGE = 5, STANDIN_HANGS = 6 };
 int td_standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
+// account.c. Notes for which account a job is, where there is a directory STANDIN_ACCOUNTS (TD_FILTER_JOBS of
+// spank/filter.h). Never fails: what is not noted is asked of slurmctld.
+#define STANDIN_ACCOUNTS "/run/tandem-accounts"
+void td_standin_account(const char *job, const char *account);
+
 // lookup.c. A child process looks up the addresses behind NAME:PORT. The returned descriptor gives
 // whole struct standin_addr, then the end of file. The caller closes it, and kills and reaps
 // *ret_pid. -1: failed, with errno.

@@ -293,6 +293,9 @@ static bool below(const char *path, const char *dir)
 	return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
 }
 
+// Filters of system calls, which every pod of the home may name (start.c).
+#define PROFILES "/var/lib/kubelet/seccomp"
+
 void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_root, const char **ret_rel)
 {
 	if (below(path, "/run/tandem")) {
@@ -301,6 +304,9 @@ void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_r
 	} else if (below(path, "/opt/tandem")) {
 		*ret_root = td_asprintf("%s/opt", s->run);
 		path += strlen("/opt/tandem");
+	} else if (below(path, PROFILES)) {
+		*ret_root = td_asprintf("%s/seccomp", s->home);
+		path += strlen(PROFILES);
 	} else if (below(path, "/shared")) {
 		*ret_root = td_asprintf("%s/shared", s->home);
 		path += strlen("/shared");
@@ -317,7 +323,7 @@ void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_r
 static bool is_tandems(const yyjson_val *vol)
 {
 	const char *path = td_jstr_or(vol, "hostPath.path", "");
-	return below(path, "/run/tandem") || below(path, "/opt/tandem");
+	return below(path, "/run/tandem") || below(path, "/opt/tandem") || below(path, PROFILES);
 }
 
 static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, struct td_error *err)

@@ -90,6 +90,8 @@ await_controller() {
 	while sleep 1; do /opt/tandem/tandem-container keep; done &
 }
 
+# Whose each job is, for the filter of system calls of its project (src/spank/filter.h).
+[ -z "${TD_FILTERS:-}" ] || { mkdir -p /run/tandem-accounts && chmod 0700 /run/tandem-accounts; } || exit
 # Removes what jobs leave in their own /tmp and /dev/shm, and ends those that hold too much there.
 [ -z "${TD_SCRATCH:-}" ] ||
 	while :; do

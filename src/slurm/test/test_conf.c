@@ -317,6 +317,8 @@ static void test_scratch(void **state)
 	// The line of plugstack.conf, before the site's own. "": none. NULL: refused.
 	static const char *const t[][2] = {
 		{"{}", ""},
+		{"accounting: {enabled: true, database: {embedded: {storage: {claim: c}}}}",
+		 "optional /opt/tandem/tandem-filter.so\n"},
 		{"scratch: {}", "optional /opt/tandem/tandem-scratch.so shm=50% tmp=50%\n"},
 		{"scratch: {tmp: shared}", ""},
 		{"scratch: {tmp: private, shmSize: 100%}", "optional /opt/tandem/tandem-scratch.so shm=100% tmp=50%\n"},

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,12 +122,12 @@ static void test_what_a_directory_holds(void **state)
 {
 	(void)state;
 	char outside[256], block[8192] = "x";
-	int64_t none = 0, sum = 0;
+	struct td_scratch_held none = {0}, sum = {0};
 	snprintf(outside, sizeof(outside), "%s/outside", dir);
 	assert_int_equal(td_file_write(at("outside/in/file"), block, sizeof(block), 0600, NULL), 0);
 	assert_int_equal(mkdir(at("held"), 0700), 0);
 	assert_int_equal(td_scratch_used(at("held"), INT64_MAX, &none), 0);
-	assert_int_equal(none, 0);
+	assert_int_equal(none.bytes + none.files, 0);
 
 	// A file with three names is one file, links are not followed, and a hole takes no room.
 	int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,27 +147,108 @@ static void test_what_a_directory_holds(void **state)
 	assert_int_equal(td_file_write("file", block, sizeof(block), 0600, NULL), 0);
 	assert_int_equal(fchdir(here), 0);
 	close(here);
-	int64_t with = 0, at_least = 2 * (int64_t)sizeof(block);
+	struct td_scratch_held with = {0};
+	int64_t at_least = 2 * (int64_t)sizeof(block);
 	assert_int_equal(td_scratch_used(at("held"), INT64_MAX, &sum), 0);
-	assert_in_range(sum, at_least - 2, at_least + 303 * 4096); // a third of a file is cut off three times
+	assert_int_equal(sum.files, 307);                                // each of its names
+	assert_in_range(sum.bytes, at_least - 2, at_least + 303 * 4096); // a third of a file is cut off three times
 	assert_int_equal(td_scratch_used(at("held"), 10, &with), 1);
-	assert_true(with < sum);
+	assert_true(with.bytes < sum.bytes && with.files <= 11);
 	// What is counted is seen while it is counted: a look at more than can be looked at counts what it has met.
 	struct td_scratch_seen endless = {.asked = 0, .used = -1};
-	td_scratch_more(&endless, with);
-	assert_true(endless.used == with && td_scratch_over(&endless, with - 1));
-	td_scratch_more(&endless, with - 1);
-	assert_int_equal(endless.used, with);
+	td_scratch_more(&endless, with.bytes);
+	assert_true(endless.used == with.bytes && td_scratch_over(&endless, with.bytes - 1));
+	td_scratch_more(&endless, with.bytes - 1);
+	assert_int_equal(endless.used, with.bytes);
 	assert_int_equal(td_scratch_used(at("nothing"), 10, &with), -1);
 	assert_int_equal(td_scratch_used(at("held/out"), 10, &with), -1); // a link in its place
 	assert_int_equal(td_rm_rf(at("held"), NULL), 0);
 }
 
+// Files that are deleted and still open, or mapped, of the processes of a job; each once.
+static void test_what_deleted_files_hold(void **state)
+{
+	(void)state;
+	char self[64], fd_link[64], maps[64], files[64];
+	static const char block[64 << 10] = "x";
+	snprintf(self, sizeof(self), "proc/%d", getpid());
+	snprintf(fd_link, sizeof(fd_link), "/proc/%d/fd", getpid());
+	snprintf(maps, sizeof(maps), "/proc/%d/maps", getpid());
+	snprintf(files, sizeof(files), "/proc/%d/map_files", getpid());
+	// As /proc has it, but that this process is one of a job.
+	assert_int_equal(td_mkdir_p(at(self), 0700, NULL), 0);
+	td_auto_free char *proc = td_asprintf("%s/proc", dir), *own = td_strdup(at(self)),
+			  *cgroup = td_asprintf("%s/cgroup", own), *to = td_asprintf("%s/fd", own),
+			  *to_maps = td_asprintf("%s/maps", own), *to_files = td_asprintf("%s/map_files", own);
+	static const char text[] = "5:memory:/slurm/uid_1000/job_12/step_0/task_0\n";
+	assert_int_equal(td_file_write(cgroup, text, strlen(text), 0600, NULL), 0);
+	assert_int_equal(symlink(fd_link, to) || symlink(maps, to_maps) || symlink(files, to_files), 0);
+
+	struct stat st;
+	assert_int_equal(stat(dir, &st), 0);
+	struct td_scratch_open o = {.disks = {st.st_dev}, .n_disks = 1};
+	td_scratch_open_scan(proc, &o);
+	assert_int_equal(td_scratch_open_sum(&o, "12"), 0);
+
+	td_auto_close int fd = open(at("gone"), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
+			  mapped = open(at("mapped"), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
+			  memory = memfd_create("no disk", MFD_CLOEXEC);
+	assert_int_equal(write(fd, block, sizeof(block)), sizeof(block));
+	assert_int_equal(write(mapped, block, sizeof(block)), sizeof(block));
+	assert_int_equal(write(memory, block, sizeof(block)), sizeof(block));
+	td_auto_close int twice = dup(fd);
+	td_scratch_open_scan(proc, &o);
+	assert_int_equal(td_scratch_open_sum(&o, "12"), 0); // they have names
+	fsync(fd), fsync(mapped);
+	void *m = mmap(NULL, sizeof(block), PROT_READ, MAP_SHARED, mapped, 0);
+	assert_true(m != MAP_FAILED);
+	close(td_steal_fd(&mapped));
+	assert_int_equal(unlink(at("gone")), 0);
+	td_scratch_open_scan(proc, &o);
+	assert_in_range(td_scratch_open_sum(&o, "12"), sizeof(block), sizeof(block) + 8192);
+	assert_int_equal(unlink(at("mapped")), 0);
+	td_scratch_open_scan(proc, &o);
+	assert_in_range(td_scratch_open_sum(&o, "12"), 2 * sizeof(block), 2 * sizeof(block) + 16384);
+	assert_int_equal(td_scratch_open_sum(&o, "1"), 0);
+	munmap(m, sizeof(block));
+	close(td_steal_fd(&fd));
+	close(td_steal_fd(&twice));
+	td_scratch_open_scan(proc, &o);
+	assert_int_equal(td_scratch_open_sum(&o, "12"), 0);
+	free(o.v);
+	unlink(to), unlink(to_maps), unlink(to_files);
+	assert_int_equal(td_rm_rf(proc, NULL), 0);
+}
+
 #define G ((int64_t)1 << 30)
+// A disk that is made for a million files: who makes half a million holds half of it.
+static void test_files_count(void **state)
+{
+	(void)state;
+	struct td_scratch_disk d = {100 * G, 50 * G, 0, 0};
+	assert_int_equal(td_scratch_charge(&d, 5, INT64_MAX), 5);
+	td_scratch_files(&d, 0, 0); // btrfs
+	assert_true(!d.each && d.free == 50 * G);
+	td_scratch_files(&d, 1 << 20, 900000);
+	assert_true(d.each == 100 << 10 && d.free == 50 * G && !td_scratch_full(&d));
+	assert_int_equal(td_scratch_charge(&d, 5, 1 << 19), 50 * G);
+	assert_int_equal(td_scratch_charge(&d, 60 * G, 1 << 19), 60 * G);
+	assert_int_equal(td_scratch_charge(&d, 5, INT64_MAX), INT64_MAX);
+	assert_int_equal(d.made, ((1 << 20) - 900000) * d.each);
+	// A job that has many files is looked at again when many were made.
+	struct td_scratch_seen j = {
+		.asked = G, .used = G / 2, .looked_ms = 0, .cost_ms = 50, .disk_used = 50 * G, .disk_made = d.made};
+	assert_false(td_scratch_due(&j, 50 * G, &d, 1100));
+	td_scratch_files(&d, 1 << 20, 897000);
+	assert_true(td_scratch_due(&j, 50 * G, &d, 1100));
+	td_scratch_files(&d, 1 << 20, 1 << 16); // few are left
+	assert_true(d.free == 100 * G / 16 && td_scratch_full(&d));
+}
+
 static void test_who_is_ended(void **state)
 {
 	(void)state;
-	const struct td_scratch_disk roomy = {100 * G, 50 * G}, full = {100 * G, 10 * G};
+	const struct td_scratch_disk roomy = {100 * G, 50 * G, 0, 0}, full = {100 * G, 10 * G, 0, 0};
 	assert_int_equal(td_scratch_bytes("50%", 100), 50);
 	assert_int_equal(td_scratch_bytes("1048576", 100), 1048576);
 	static const char *const wrong[] = {"", "%", "0%", "101%", "5x", "50%%", "-1"};
@@ -241,6 +323,8 @@ int main(void)
 		cmocka_unit_test(test_what_a_job_left),
 		cmocka_unit_test(test_a_link_as_the_job_itself),
 		cmocka_unit_test(test_what_a_directory_holds),
+		cmocka_unit_test(test_what_deleted_files_hold),
+		cmocka_unit_test(test_files_count),
 		cmocka_unit_test(test_who_is_ended),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
