@@ -88,7 +88,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			return td_fail(err, k, "%.400s", e.msg);
 		}
 		if (!k)
-			k = td_ask_types(r->b, &r->want, &e);
+			k = td_ask_types(r, r->pod, &r->want, &e);
 		if (!k)
 			k = td_turns_want(r->b, r->s, r->pod, &r->want, &e);
 		if (!k && r->want.ask.segment)
