@@ -218,32 +218,21 @@ static bool permits(const struct td_recut_set *s, const char *kind)
 	return !s->n_parts;
 }
 
-// Adds a GPU that the agent names, with its parts. False: it names too many.
-static bool add_gpu(struct td_recut_node *x, const yyjson_val *told)
+// Which of its GPUs that is; n_gpus: none of those that can be cut.
+static size_t gpu_at(const struct td_recut_node *x, long long gpu)
 {
-	long long gpu = td_jint(told, "gpu", -1);
-	const char *kind = td_jstr(told, "mig");
 	size_t g = 0;
 	while (g < x->n_gpus && x->gpus[g].gpu != gpu)
 		g++;
-	if (gpu < 0 || gpu > INT32_MAX || g == TD_RECUT_GPUS || (kind && x->gpus[g].n == TD_CUT_PARTS))
-		return false;
-	if (g == x->n_gpus)
-		x->gpus[x->n_gpus++] = (struct td_recut_gpu){.gpu = (int)gpu};
-	if (kind)
-		x->gpus[g].parts[x->gpus[g].n++] = kind;
-	return true;
+	return g;
 }
 
-// Its kinds and its GPUs. False: they are not known, or are not those that Slurm has.
-static bool gpus_of(struct cuts_look *k, const struct td_object *node, const struct td_slurm_node *r,
-		    struct td_recut_node *x, struct td_cut_kind kinds[TD_CUT_KINDS])
+// In what its GPUs can be cut; those of another kind than the first are not cut on demand.
+static void kinds_of(struct cuts_look *k, const yyjson_val *entry, struct td_recut_node *x,
+		     struct td_cut_kind kinds[TD_CUT_KINDS])
 {
-	const yyjson_val *can = read_note(k, node, TD_ANN_GPU_PARTS), *told = read_note(k, node, TD_ANN_GPUS);
-	const yyjson_val *entry = yyjson_arr_get_first((yyjson_val *)can); // GPUs of another kind are not cut on demand
 	yyjson_val *v;
 	size_t i, n;
-	int64_t devices = 0;
 	struct td_api_part p;
 	yyjson_arr_foreach (td_jget(entry, "parts"), i, n, v) {
 		if (x->n_kinds == TD_CUT_KINDS || !td_api_part_read(v, &p) || strlen(p.name) >= TD_CUT_NAME)
@@ -254,12 +243,31 @@ static bool gpus_of(struct cuts_look *k, const struct td_object *node, const str
 			td_strv_add(&k->may, p.name);
 	}
 	x->kinds = kinds;
-	yyjson_arr_foreach (td_jget(told, "gpus"), i, n, v) {
-		devices++;
-		if (!add_gpu(x, v))
+	yyjson_arr_foreach (td_jget(entry, "gpus"), i, n, v)
+		if (x->n_gpus < TD_RECUT_GPUS && yyjson_is_int(v))
+			x->gpus[x->n_gpus++] = (struct td_recut_gpu){.gpu = (int)yyjson_get_sint(v)};
+}
+
+// Its kinds, its GPUs and their parts. False: they are not known, or are not those that Slurm has.
+static bool gpus_of(struct cuts_look *k, const struct td_object *node, const struct td_slurm_node *r,
+		    struct td_recut_node *x, struct td_cut_kind kinds[TD_CUT_KINDS])
+{
+	const yyjson_val *can = read_note(k, node, TD_ANN_GPU_PARTS), *told = read_note(k, node, TD_ANN_GPUS);
+	yyjson_val *list = td_jget(told, "gpus"), *v;
+	size_t i, n;
+	kinds_of(k, yyjson_arr_get_first((yyjson_val *)can), x, kinds);
+	yyjson_arr_foreach (list, i, n, v) {
+		const char *kind = td_jstr(v, "mig");
+		size_t g = gpu_at(x, td_jint(v, "gpu", -1));
+		if (!kind || g == x->n_gpus)
+			continue;
+		if (x->gpus[g].n == TD_CUT_PARTS)
 			return false;
+		x->gpus[g].parts[x->gpus[g].n++] = kind;
 	}
-	return devices && devices == td_devices_of_gres(r->gres, "gpu");
+	// Where all are whole, nothing need be told of each.
+	int64_t devices = list ? (int64_t)yyjson_arr_size(list) : (int64_t)x->n_gpus;
+	return x->n_gpus && devices == td_devices_of_gres(r->gres, "gpu");
 }
 
 static void add_node(struct cuts_look *k, const struct td_object *node, int64_t now_s)

@@ -336,12 +336,18 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 {
 	td_auto_buf struct td_buf t = {0}, order = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	job_words(j, &t);
 	if (td_job_phase(j->states) == TD_PHASE_WAITING) {
 		td_policies_words(b, j->id, &order);
+		size_t before = order.len;
 		td_cuts_words(b, j->id, NULL, &order);
-		td_allowed_say(b, j, td_http_cancel(x), d, &order);
+		// Slurm's own reason, that it is held or can be met by no node, is how it waits for that.
+		if (order.len > before && !j->priority)
+			td_buf_puts(&t, "waits");
+		else
+			td_allowed_say(b, j, td_http_cancel(x), d, &order);
 	}
+	if (!t.len)
+		job_words(j, &t);
 	td_agains_words(b, j, &order);
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
