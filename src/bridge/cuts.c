@@ -24,6 +24,8 @@ enum {
 	NOTES = 256,      // pods that wait for parts that no node has
 	NOTE_MS = 30000,  // as they are looked at again every TD_READ_PENDING_MS
 	TOLD_S = 10,      // from a wish to where its NodeAction shows on the Node
+	SLOW_S = 120,     // until Slurm's record is as the node is, after a cut
+	QUIET_MS = 6000,  // from when a node of a set is back to the next cut there: he for whom it was has his parts then
 	AGAIN_MS = 15000, // between two releases of one job
 };
 
@@ -43,6 +45,10 @@ struct td_cuts {
 		int64_t job, at_ms;
 	} released[64];
 	size_t at;
+	struct {
+		char set[320];
+		int64_t until_ms;
+	} quiet[SETS];
 
 	pthread_mutex_t lock; // guards the rest
 	bool known;           // kinds are
@@ -287,6 +293,7 @@ static void add_node(struct cuts_look *k, const struct td_object *node, int64_t 
 	x->idle = !td_slurm_node_busy(r->states) && r->alloc_cpus <= 0;
 	x->serves = gpus_of(k, node, r, x, k->kinds[k->n]) && td_slurm_node_usable(r->states) && !hold &&
 		    !td_object_deleting(node);
+	x->pending |= cut && now_s - cut < SLOW_S && !x->serves;
 	for (size_t g = 0; g < x->n_gpus; g++)
 		k->any_cut |= x->gpus[g].n > 0;
 	k->at[k->n++] = (size_t)(r - k->all->v);
@@ -312,6 +319,27 @@ static void read_nodes(struct cuts_look *k)
 			if (r && first == !round)
 				add_node(k, o, now_s);
 		}
+}
+
+// A set of which a node was being cut a moment ago counts as if it still were.
+static void settle(struct cuts_look *k)
+{
+	struct td_cuts *x = k->b->cuts;
+	int64_t now = td_now(k->b);
+	for (size_t i = 0; i < k->n; i++) {
+		const char *set = k->names[k->nodes[i].set].name;
+		size_t at = 0, old = 0;
+		for (; at < SETS && strcmp(x->quiet[at].set, set) != 0; at++)
+			old = x->quiet[at].until_ms < x->quiet[old].until_ms ? at : old;
+		if (k->nodes[i].pending) {
+			at = at == SETS ? old : at;
+			snprintf(x->quiet[at].set, sizeof(x->quiet[at].set), "%s", set);
+			x->quiet[at].until_ms = now + QUIET_MS;
+		} else if (at < SETS && now < x->quiet[at].until_ms &&
+			   k->nodes[i].cut_s * 1000 > td_real_ms(k->b->clock) - SLOW_S * 1000) {
+			k->nodes[i].pending = true;
+		}
+	}
 }
 
 // ---- who waits ----
@@ -550,6 +578,7 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 	struct cuts_look *k = td_calloc(1, sizeof(*k));
 	*k = (struct cuts_look){.b = b, .slurm = slurm, .all = &snap->nodes};
 	read_nodes(k);
+	settle(k);
 
 	td_auto_free struct cuts_note *notes = td_calloc(NOTES, sizeof(*notes));
 	size_t n_notes = 0, n_words = 0;

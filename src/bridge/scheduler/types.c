@@ -80,7 +80,9 @@ int td_ask_types(const struct td_bridge_run *run, const struct td_object *pod, c
 	if (r == TD_INVALID && cut_comes(b, run->a, pod, &snap->nodes, w)) {
 		td_auto_buf struct td_buf t = {0};
 		td_cuts_words(b, 0, run->a->uid, &t);
-		return td_fail(err, TD_NOT_FOUND, "%s", t.len ? td_buf_str(&t) + 1 : "a GPU is to be cut for it");
+		// One sentence, " It waits for …: ….", becomes part of another one.
+		return t.len > 2 ? td_fail(err, TD_NOT_FOUND, "%.*s", (int)t.len - 2, td_buf_str(&t) + 1)
+				 : td_fail(err, TD_NOT_FOUND, "a GPU is to be cut for it");
 	}
 	if (!r && w->share && !b->o.own_kubelet)
 		r = td_fail(err, TD_INVALID,
