@@ -85,8 +85,8 @@ void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td
 		return;
 	const struct td_slurm_nodes *all = &snap->nodes;
 	td_auto_free bool *may = td_calloc(all->n + 1, sizeof(*may));
-	if (td_allowed_find(b, j, &(struct td_allowed_ask){.nodes = all, .constraint = constraint, .cancel = c}, may, &n,
-			    &e))
+	if (td_allowed_find(b, j, &(struct td_allowed_ask){.nodes = all, .constraint = constraint, .cancel = c}, may,
+			    &n, &e))
 		return;
 	td_auto_strv struct td_strv list = {0};
 	for (size_t i = 0; i < all->n; i++)

@@ -3,8 +3,8 @@
 
 #include "bridge/allowed.h"
 #include "bridge/policy/policies.h"
-#include "bridge/scheduler/want.h"
 #include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/want.h"
 
 #include "api/gpuparts.h"
 #include "base/log.h"
@@ -18,14 +18,15 @@
 
 enum {
 	EVERY_MS = 2000,
-	NODES = 256,      // that are looked at in one pass
+	NODES = 256, // that are looked at in one pass
 	SETS = 64,
-	JOBS = 16,        // that wait for parts, and so many for whole GPUs, and pods without a job
-	NOTES = 256,      // pods that wait for parts that no node has
-	NOTE_MS = 30000,  // as they are looked at again every TD_READ_PENDING_MS
-	TOLD_S = 10,      // from a wish to where its NodeAction shows on the Node
-	SLOW_S = 120,     // until Slurm's record is as the node is, after a cut
-	QUIET_MS = 6000,  // from when a node of a set is back to the next cut there: he for whom it was has his parts then
+	JOBS = 16,       // that wait for parts, and so many for whole GPUs, and pods without a job
+	NOTES = 256,     // pods that wait for parts that no node has
+	NOTE_MS = 30000, // as they are looked at again every TD_READ_PENDING_MS
+	TOLD_S = 10,     // from a wish to where its NodeAction shows on the Node
+	SLOW_S = 120,    // until Slurm's record is as the node is, after a cut
+	QUIET_MS =
+		6000, // from when a node of a set is back to the next cut there: he for whom it was has his parts then
 	AGAIN_MS = 15000, // between two releases of one job
 };
 
@@ -403,8 +404,8 @@ static bool read_waiters(const struct td_policies_facts *f, const struct cuts_no
 	for (size_t i = 0; i < n_notes; i++)
 		keep(&parked, 0, &(struct cuts_waiter){.note = &notes[i], .since_s = notes[i].since_s});
 	for (size_t i = 0, m = 0; i < parts.n || m < whole.n;)
-		ret->v[ret->n++] = m == whole.n || (i < parts.n && before(&parts.v[i], &whole.v[m])) ? parts.v[i++]
-											   : whole.v[m++];
+		ret->v[ret->n++] =
+			m == whole.n || (i < parts.n && before(&parts.v[i], &whole.v[m])) ? parts.v[i++] : whole.v[m++];
 	for (size_t i = 0; i < parked.n; i++)
 		insert(ret, &parked.v[i]);
 	return parts.n || parked.n;
@@ -458,8 +459,7 @@ static bool where(struct cuts_look *k, const struct cuts_waiter *w, bool *may)
 	}
 	// A pod that names no type is kept from nodes with parts, so what it excludes says nothing.
 	td_auto_strv struct td_strv no = {0};
-	if (!w->job->ours && w->job->excluded && *w->job->excluded &&
-	    td_hostlist_parse(w->job->excluded, &no, NULL))
+	if (!w->job->ours && w->job->excluded && *w->job->excluded && td_hostlist_parse(w->job->excluded, &no, NULL))
 		return false;
 	for (size_t i = 0; i < k->all->n; i++)
 		may[i] = by_partition(&k->all->v[i], w->job->partition) && !td_strv_has(&no, k->all->v[i].name);

@@ -27,12 +27,14 @@ void td_op_cutting_check(const yyjson_val *nodeset, struct td_strv *problems)
 		return;
 	if (!td_streq(gres, "auto"))
 		td_strv_addf(problems,
-			     CUTTING ": spec.slurm.gres is \"%.60s\", so Slurm would not see the parts: set that to auto, or "
-				     "leave gpuCutting out",
+			     CUTTING
+			     ": spec.slurm.gres is \"%.60s\", so Slurm would not see the parts: set that to auto, or "
+			     "leave gpuCutting out",
 			     gres);
 	if (td_slurm_host_set(nodeset) || td_op_other_set(nodeset))
 		td_strv_addf(problems,
-			     CUTTING ": the machines of %s are cut where they are: leave it out, and cut their GPUs there",
+			     CUTTING
+			     ": the machines of %s are cut where they are: leave it out, and cut their GPUs there",
 			     td_op_other_set(nodeset) ? "spec.otherCluster" : "spec.hosts");
 }
 
@@ -62,8 +64,8 @@ void td_op_cutting_kinds(const struct td_object *set, const struct td_object *no
 	yyjson_arr_foreach (td_json_root(j), i, n, x)
 		yyjson_arr_foreach (td_jget(x, "parts"), k, m, p)
 			// It becomes a word in a program.
-			if (td_api_part_read(p, &part) && permits(cutting, part.name) && !strpbrk(part.name, "\"\\\n") &&
-			    !td_strv_has(ret, part.name))
+			if (td_api_part_read(p, &part) && permits(cutting, part.name) &&
+			    !strpbrk(part.name, "\"\\\n") && !td_strv_has(ret, part.name))
 				td_strv_add(ret, part.name);
 }
 
@@ -131,8 +133,7 @@ static int make(struct td_op_node *n, const struct td_object *set, const yyjson_
 {
 	// Until the wish is taken away, the same name comes of it: whoever carries on after a crash makes no second one.
 	const char *was = td_object_annotation(n->node, TD_ANN_GPU_CUT_AT);
-	td_auto_free char *key = td_asprintf("%s %s %s", n->node->uid,
-					     was ? was : "", text),
+	td_auto_free char *key = td_asprintf("%s %s %s", n->node->uid, was ? was : "", text),
 			  *hash = td_op_hash(key, strlen(key));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -152,8 +153,9 @@ static int make(struct td_op_node *n, const struct td_object *set, const yyjson_
 	int r = td_kube_create(n->op->k, &td_nodeactions, NULL, root, n->c, NULL, err);
 	if (!r)
 		td_info("node %s: cut-gpu: %s", n->name, td_jstr_or(want, "for", ""));
-	return r && r != TD_EXISTS ? td_wrap(err, "creating the NodeAction for node %s that the bridge asks for", n->name)
-				   : 0;
+	return r && r != TD_EXISTS
+		       ? td_wrap(err, "creating the NodeAction for node %s that the bridge asks for", n->name)
+		       : 0;
 }
 
 int td_op_cutting_take(struct td_op_node *n, struct td_error *err)

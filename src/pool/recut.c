@@ -155,11 +155,11 @@ static enum td_recut_why look(const struct td_recut *f, size_t waiter, size_t no
 	bool keep = whole_of(f, x->set) <= set_of(f, node)->keep_whole;
 	for (size_t g = 0; g < x->n_gpus; g++) {
 		struct td_recut_plan p = {.node = node, .gpu = x->gpus[g].gpu, .waiter = waiter};
-		enum td_recut_why not = !x->gpus[g].n && keep              ? TD_RECUT_KEEP
+		enum td_recut_why not= !x->gpus[g].n && keep               ? TD_RECUT_KEEP
 				       : wanted(f, waiter, node, g, false) ? TD_RECUT_WANTED
 									   : TD_RECUT_MANY;
 		size_t score = score_of(x, &x->gpus[g]);
-		if (not != TD_RECUT_MANY || (best->found && score >= best->score)) {
+		if (not!= TD_RECUT_MANY || (best->found && score >= best->score)) {
 			why = not > why ? not : why;
 			continue;
 		}
@@ -180,9 +180,9 @@ static bool part(const struct td_recut *f, size_t waiter, enum td_recut_why *why
 		if (!f->waiters[waiter].may[i])
 			continue;
 		size_t other = 0;
-		enum td_recut_why is = !allowed(f, i, f->waiters[waiter].kind)    ? TD_RECUT_KIND
-				       : pending(f, f->nodes[i].set, &other) ? TD_RECUT_COMES
-									     : look(f, waiter, i, &best);
+		enum td_recut_why is = !allowed(f, i, f->waiters[waiter].kind) ? TD_RECUT_KIND
+				       : pending(f, f->nodes[i].set, &other)   ? TD_RECUT_COMES
+									       : look(f, waiter, i, &best);
 		if (is >= *why && is != TD_RECUT_CUTS) {
 			*why = is;
 			*at = is == TD_RECUT_COMES ? other : i;
@@ -198,7 +198,8 @@ static bool part(const struct td_recut *f, size_t waiter, enum td_recut_why *why
 
 // GPUs that are made whole for one who waits for some: where nothing is in use, else where jobs are waited for when it has
 // waited for long.
-static bool whole(const struct td_recut *f, size_t waiter, enum td_recut_why *why, size_t *at, struct td_recut_plan *ret)
+static bool whole(const struct td_recut *f, size_t waiter, enum td_recut_why *why, size_t *at,
+		  struct td_recut_plan *ret)
 {
 	const struct td_recut_waiter *w = &f->waiters[waiter];
 	bool found = false;
@@ -281,10 +282,12 @@ const char *td_pool_recut_words(enum td_recut_why why)
 				  "not allow it",
 		[TD_RECUT_MANY] = "it wants more of them on one node than a GPU can be cut in",
 		[TD_RECUT_BUSY] = "a GPU is cut for it as soon as nothing of a node that it may use is in use",
-		[TD_RECUT_KEEP] = "no further GPU is cut: spec.gpuCutting.keepWhole of the NodeSet keeps the others whole",
+		[TD_RECUT_KEEP] =
+			"no further GPU is cut: spec.gpuCutting.keepWhole of the NodeSet keeps the others whole",
 		[TD_RECUT_WANTED] = "the GPUs that could be cut for it have parts for others who wait",
 		[TD_RECUT_WHOLE] = "no GPU is cut for it while somebody before it waits for whole ones",
-		[TD_RECUT_PAUSE] = "its node was cut a moment ago, and is cut for it when spec.gpuCutting.pause is over",
+		[TD_RECUT_PAUSE] =
+			"its node was cut a moment ago, and is cut for it when spec.gpuCutting.pause is over",
 		[TD_RECUT_COMES] = "a GPU is being cut; one at a time of a NodeSet",
 		[TD_RECUT_CUTS] = "a GPU is being cut for it",
 		[TD_RECUT_FREE] = "such parts are free, so that it waits for something else",

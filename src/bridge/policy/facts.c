@@ -132,7 +132,9 @@ static void take_gpus(struct td_policies_known *k, const struct td_slurm_job *j)
 		}
 	}
 	k->marked = j->admin_comment && td_starts(j->admin_comment, TD_PART_MARK);
-	k->parked = !j->priority && *k->part && (k->marked || td_streq(j->reason, "BadConstraints"));
+	// What an administrator holds stays held.
+	k->parked = !j->priority && *k->part &&
+		    ((k->marked && td_streq(j->reason, "JobHeldUser")) || td_streq(j->reason, "BadConstraints"));
 	td_ask_wait_unref(w);
 }
 

@@ -311,7 +311,8 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 {
 	struct td_policies *p = b->policies;
 	// Without a policy only what is to have its own priority again is looked for. Who may move, or has used time, runs.
-	bool cuts = td_cuts_on(b), only_waiting = !s->n_policies && !s->defragment_s && !s->starve_s && !td_policies_slices(s);
+	bool cuts = td_cuts_on(b),
+	     only_waiting = !s->n_policies && !s->defragment_s && !s->starve_s && !td_policies_slices(s);
 	int r = td_policies_facts_read(&p->facts, slurm, only_waiting, td_now(b), b->cancel, err);
 	if (r)
 		return r;

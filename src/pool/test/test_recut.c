@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-static const struct td_cut_kind h100[] = {{"1g.10gb", 1, 0x7f, 7}, {"2g.20gb", 2, 0x15, 3}, {"3g.40gb", 4, 0x11, 2},
-					  {"7g.80gb", 8, 0x01, 1}};
+static const struct td_cut_kind h100[] = {
+	{"1g.10gb", 1, 0x7f, 7}, {"2g.20gb", 2, 0x15, 3}, {"3g.40gb", 4, 0x11, 2}, {"7g.80gb", 8, 0x01, 1}};
 enum { KINDS = 4, NODES = 4, MOST = 8, NOW = 100000 };
 
 // Nodes of two GPUs each in one NodeSet, all idle for long; each test changes what it is about.
@@ -30,7 +30,8 @@ struct world {
 static void begin(struct world *w, size_t n)
 {
 	static const char *const names[NODES] = {"n0", "n1", "n2", "n3"};
-	*w = (struct world){.sets = {{.keep_whole = 1, .idle_s = 600, .pause_s = 300}, {.idle_s = 600, .pause_s = 300}}};
+	*w = (struct world){
+		.sets = {{.keep_whole = 1, .idle_s = 600, .pause_s = 300}, {.idle_s = 600, .pause_s = 300}}};
 	for (size_t i = 0; i < NODES; i++) {
 		w->all[i] = true;
 		w->nodes[i] = (struct td_recut_node){.name = names[i],
@@ -115,7 +116,8 @@ static void the_gpu_that_costs_least(void **s)
 	waits(&w, "1g.10gb", 1);
 	// A node that has parts already, so that others keep theirs whole.
 	is_cut(&w, 1, 1, "7g.80gb", 1);
-	assert_string_equal(decides(&w), "n1 gpu1: 1g.10gb*7"); // one that is cut in what nobody wants, before a whole one
+	assert_string_equal(decides(&w),
+			    "n1 gpu1: 1g.10gb*7"); // one that is cut in what nobody wants, before a whole one
 	waits(&w, "7g.80gb", 1);
 	w.waiters[1].served = true; // he is about to take it
 	assert_string_equal(decides(&w), "n1 gpu0: 1g.10gb*7");
