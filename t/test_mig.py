@@ -143,3 +143,50 @@ def test_a_gpu_is_cut_and_whole_again(home):
     now = pool.job(neighbour)
     assert (now["JobState"], now["StartTime"], now["Restarts"]) == ("RUNNING", since, "0")
     assert "cut-gpu, asked for by" in pool.cmd("history", "n1").stdout
+    on_demand(pool, neighbour)
+
+
+def on_demand(pool, neighbour):
+    """No node has a part: where the NodeSet lets GPUs be cut, a job and a pod that ask for one get it, each by a cut of its own on an idle node, and parts that nobody has are made whole again. n0 is in use all the time, and is left alone."""
+    actions = lambda: {a["metadata"]["name"]: a for a in pool.items("nodeactions") if a["spec"].get("policy") == "spec.gpuCutting"}
+    ended = lambda n: [a for a in actions().values() if a.get("status", {}).get("phase") == "Succeeded"][n - 1:]
+    cutting = lambda **spec: pool.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+    runs = lambda job: pool.squeue().get(job, {}).get("state") == "RUNNING"
+    assert pool.cmd("shell", "--", "sbatch", "--gpus=1g.10gb:1", "--wrap", "true", check=False).returncode, "no NodeSet allows it yet"
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps(
+        {"spec": {"scheduler": {"gresMap": {"nvidia.com/gpu": "gpu", PART: "gpu:1g.10gb"}}}}))
+    cutting(gpuCutting={"keepWhole": 1, "pause": "0s", "idleTime": "1h", "parts": ["1g.10gb"]}, slurm={"gres": "gpu:2"})
+    wait_for("the wrong field is named", lambda: 'spec.gpuCutting: spec.slurm.gres is "gpu:2"' in json.dumps(pool.get("nodeset", "pool", "-n", "slurm"), ensure_ascii=False).replace('\\"', '"'))
+    cutting(slurm={"gres": None})
+    wait_for("the node says what may be", lambda: pool.annotation("n1", "gpu-cutting"))
+    # Who may annotate Nodes can have nothing cut that the NodeSet does not allow.
+    pool.kubectl("annotate", "node", "n1", 'tandem.dev/gpu-cut={"gpu":0,"parts":["7g.80gb"]}')
+    wait_for("that is refused", lambda: any("does not allow 7g.80gb" in e["message"] for e in pool.items("events")) and not pool.annotation("n1", "gpu-cut"))
+    assert not actions()
+
+    # A job for parts that no node has: it is held, a GPU of the idle node is cut, and it is released.
+    job = int(wait_for("a job may ask for it", lambda: pool.cmd("shell", "--", "sbatch", "--parsable", "--mem=64M", "--gpus=1g.10gb:1", "-o", "/dev/null", "--wrap", "sleep 100000", check=False).stdout.strip()))
+    wait_for("it has its part", lambda: runs(job))
+    wait_for("the cut is over", lambda: ended(1))
+    (a,) = actions().values()
+    assert (a["spec"]["node"], a["spec"]["parts"], a["spec"]["reason"]) == ("n1", ["1g.10gb"] * 7, f"job {job} of researcher waits for 1g.10gb")
+    # Others find parts; who wants more than are free is told what he waits for, and nothing is cut while one is in use.
+    more = pool.sbatch("--gpus=1g.10gb:7", "-o", "/dev/null")
+    wait_for("why tells", lambda: "It waits for a part 1g.10gb: a GPU is cut for it as soon as nothing of a node that it may use is in use" in pool.cmd("why", more).stdout)
+    assert len(actions()) == 1
+    pool.shell("scancel", job)
+    wait_for("he has all of them", lambda: runs(more))
+    pool.shell("scancel", more)
+    cutting(gpuCutting={"idleTime": "1s"})
+    wait_for("nobody has or wants them, so they are whole", lambda: ended(2) and pool.in_service("n1") and pool.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%G").strip() == "gpu:2")
+
+    # A pod for such a part waits, and is not refused.
+    pod = pool.pod("cut-for-me", command=["sleep", "100000"], image="tandem/slurm:24.11")
+    pod["spec"]["containers"][0]["resources"] = {k: {"cpu": "1", "memory": "64Mi", PART: "1"} for k in ("limits", "requests")}
+    pool.apply(pod)
+    wait_for("the pod runs on a part", lambda: "cut-for-me" in {p["metadata"]["name"] for p in pool.running()})
+    assert not [e for e in pool.items("events") if e["reason"] == "Refused" and e["involvedObject"]["name"] == "cut-for-me"]
+    assert [a["spec"]["reason"] for a in actions().values()].count("a pod waits for 1g.10gb") == 1 and len(actions()) == 3
+    assert pool.job(neighbour)["JobState"] == "RUNNING"
+    cutting(gpuCutting=None)
+    wait_for("it is turned off", lambda: not pool.annotation("n1", "gpu-cutting"))

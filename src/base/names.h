@@ -79,6 +79,17 @@
 // By the agent, JSON: in which parts its GPUs can be cut (MIG), [{"gpus": [0, 1], "parts": [{"name": "1g.10gb", "size": 1,
 // "at": 127, "most": 7}, …]}, …]: the machine's GPUs, slices of memory, a bit for each where it may begin (pool/cut.h).
 #define TD_ANN_GPU_PARTS "tandem.dev/gpu-parts"
+// By the operator, JSON: what spec.gpuCutting of its NodeSet says, {"set": "slurm/pool", "keepWhole": 1, "idleSeconds": 600,
+// "pauseSeconds": 300, "parts": ["1g.10gb"]} (no parts: all).
+#define TD_ANN_GPU_CUTTING "tandem.dev/gpu-cutting"
+// By the bridge, JSON: a cut that it wants there, {"gpu": 1, "parts": ["1g.10gb"], "jobs": false, "for": "job 12 waits for …"}:
+// no gpu: all; no parts: whole; jobs: those of the node are waited for. The operator makes a NodeAction of it, takes it
+// away, and says when that was (epoch seconds).
+#define TD_ANN_GPU_CUT "tandem.dev/gpu-cut"
+#define TD_ANN_GPU_CUT_AT "tandem.dev/gpu-cut-at"
+// What stands in the admin comment of a job that is held because no node has the part that it asks for, by job_submit.lua:
+// the bridge releases it when one has.
+#define TD_PART_MARK "tandem-part:"
 // By the agent, JSON: its adapters of the network (checkup/nics.c).
 #define TD_ANN_NICS "tandem.dev/nics"
 #define TD_ANN_GDS                                                                                                     \

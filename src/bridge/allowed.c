@@ -7,6 +7,7 @@
 #include "slurm/bound.h"
 #include "slurm/hostlist.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct td_pool_node emptied(const struct td_pool_node *from)
@@ -18,28 +19,29 @@ static struct td_pool_node emptied(const struct td_pool_node *from)
 	return x;
 }
 
-void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td_cancel *c, yyjson_mut_doc *d,
-		    struct td_buf *t)
+int td_allowed_find(struct td_bridge *b, const struct td_slurm_job *j, const struct td_allowed_ask *ask, bool *may,
+		    struct td_pool_allowed_count *ret, struct td_error *err)
 {
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
-	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	const struct td_slurm_nodes *all = ask->nodes;
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
 	td_auto_wishes struct td_slurm_wishes is = {0};
-	struct td_error e = TD_ERROR_INIT;
-	if (!l || !snap || td_job_phase(j->states) != TD_PHASE_WAITING ||
-	    td_slurm_job_wishes(l->slurm, j->id, c, &is, &e))
-		return;
-
+	int r = l ? td_slurm_job_wishes(l->slurm, j->id, ask->cancel, &is, err) : TD_TRANSIENT;
 	td_auto_strv struct td_strv named = {0}, excluded = {0}, reserved = {0};
-	if ((*j->required_nodes && td_hostlist_parse(j->required_nodes, &named, NULL)) ||
-	    (*j->excluded_nodes && td_hostlist_parse(j->excluded_nodes, &excluded, NULL)) ||
-	    (*is.reserved && td_hostlist_parse(is.reserved, &reserved, NULL)))
-		return;
-	const struct td_slurm_nodes *all = &snap->nodes;
+	if (!r && *j->required_nodes)
+		r = td_hostlist_parse(j->required_nodes, &named, err);
+	if (!r && *j->excluded_nodes)
+		r = td_hostlist_parse(j->excluded_nodes, &excluded, err);
+	if (!r && *is.reserved)
+		r = td_hostlist_parse(is.reserved, &reserved, err);
+	if (r)
+		return r;
 	struct td_ask_wait *wait = td_ask_wait_of_job(j);
 	struct td_ask_wait_parts w = {0};
 	if (wait)
 		td_ask_wait_show(wait, &w);
-	td_auto_free bool *any = td_calloc(all->n + 1, sizeof(*any)), *may = td_calloc(all->n + 1, sizeof(*may));
+	if (ask->any_devices)
+		memset(w.least.gres, 0, sizeof(w.least.gres));
+	td_auto_free bool *any = td_calloc(all->n + 1, sizeof(*any));
 	td_auto_free struct td_pool_node *v = NULL;
 	td_auto_free struct td_pool_allowed_node *x = td_calloc(all->n + 1, sizeof(*x));
 	td_auto_free bool *in_named = td_slurm_nodes_in(all, &named), *in_excluded = td_slurm_nodes_in(all, &excluded),
@@ -65,16 +67,34 @@ void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td
 					  .names = named.n && (int64_t)named.n >= j->want_nodes,
 					  .reserves = *is.reserved != '\0',
 					  .constraint = *is.features ? is.features : NULL};
+	td_pool_allowed(&f, may, ret);
+	if (ask->constraint)
+		snprintf(ask->constraint, TD_ALLOWED_CONSTRAINT, "%s", is.features);
+	td_ask_wait_unref(wait);
+	return 0;
+}
+
+void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td_cancel *c, yyjson_mut_doc *d,
+		    struct td_buf *t)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	char constraint[TD_ALLOWED_CONSTRAINT] = "";
 	struct td_pool_allowed_count n;
-	td_pool_allowed(&f, may, &n);
+	struct td_error e = TD_ERROR_INIT;
+	if (!snap || td_job_phase(j->states) != TD_PHASE_WAITING)
+		return;
+	const struct td_slurm_nodes *all = &snap->nodes;
+	td_auto_free bool *may = td_calloc(all->n + 1, sizeof(*may));
+	if (td_allowed_find(b, j, &(struct td_allowed_ask){.nodes = all, .constraint = constraint, .cancel = c}, may,
+			    &n, &e))
+		return;
 	td_auto_strv struct td_strv list = {0};
 	for (size_t i = 0; i < all->n; i++)
 		if (may[i])
 			td_strv_add(&list, all->v[i].name);
 	td_auto_free char *nodes = list.n ? td_hostlist_write(&list) : td_strdup("");
-	td_auto_free char *words = td_pool_allowed_words(&n, nodes, f.constraint);
+	td_auto_free char *words = td_pool_allowed_words(&n, nodes, *constraint ? constraint : NULL);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "allowedNodes", nodes);
 	if (words)
 		td_buf_printf(t, " %s", words);
-	td_ask_wait_unref(wait);
 }

@@ -13,6 +13,7 @@
 //   again.[ch]   native jobs that were queued again begin soon
 //   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
+//   cuts.[ch]    GPUs are cut because a job or a pod waits for a part
 //   allowed.[ch]   on which nodes a job that waits may run
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota
@@ -98,6 +99,7 @@ struct td_counts;
 struct td_orphans;
 struct td_policies;
 struct td_agains;
+struct td_cuts;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -159,6 +161,7 @@ struct td_bridge {
 	struct td_orphans *orphans;       // scheduler/orphans.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_agains *agains;         // again.h
+	struct td_cuts *cuts;             // cuts.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

@@ -1,6 +1,7 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
 #include "bridge/again.h"
+#include "bridge/cuts.h"
 #include "bridge/policy/policies.h"
 #include "bridge/ready.h"
 #include "bridge/scheduler/gang.h"
@@ -224,6 +225,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
+	td_informer_add_index(b->nodes, TD_CUTS_INDEX, td_cuts_index);
 	td_informer_add_index(b->slurmds, "node", index_served);
 	td_informer_add_index(b->placeholders, "node", index_node);
 	td_informer_add_index(b->pods, "gang", td_gang_index);
@@ -367,6 +369,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.orphans = td_orphans_new();
 		b.policies = td_policies_new();
 		b.agains = td_agains_new();
+		b.cuts = td_cuts_new();
 
 		r = run(&b, err);
 
@@ -395,6 +398,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.orphans = td_orphans_free(b.orphans);
 		b.policies = td_policies_free(b.policies);
 		b.agains = td_agains_free(b.agains);
+		b.cuts = td_cuts_free(b.cuts);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

@@ -2,6 +2,7 @@
 // /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
 #include "bridge/again.h"
 #include "bridge/allowed.h"
+#include "bridge/cuts.h"
 #include "bridge/policy/policies.h"
 #include "bridge/quota.h"
 #include "bridge/rollout.h"
@@ -161,6 +162,7 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		}
 		pthread_mutex_unlock(&b->asks->lock);
 		td_policies_words(b, ordered, &t);
+		td_cuts_words(b, ordered, NULL, &t); // of an ask without a job the decision says it
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		td_auto_job struct td_slurm_job waits = {0};
@@ -334,11 +336,18 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 {
 	td_auto_buf struct td_buf t = {0}, order = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	job_words(j, &t);
 	if (td_job_phase(j->states) == TD_PHASE_WAITING) {
 		td_policies_words(b, j->id, &order);
-		td_allowed_say(b, j, td_http_cancel(x), d, &order);
+		size_t before = order.len;
+		td_cuts_words(b, j->id, NULL, &order);
+		// Slurm's own reason, that it is held or can be met by no node, is how it waits for that.
+		if (order.len > before && !j->priority)
+			td_buf_puts(&t, "waits");
+		else
+			td_allowed_say(b, j, td_http_cancel(x), d, &order);
 	}
+	if (!t.len)
+		job_words(j, &t);
 	td_agains_words(b, j, &order);
 	td_auto_free char *used = td_pool_slice_words(j->admin_comment);
 	if (used)
@@ -387,8 +396,10 @@ static void say_array(struct td_bridge *b, struct td_http_x *x, int64_t id, cons
 	if (over)
 		td_buf_printf(&t, "%s %zu %s over", t.len ? ";" : "", over, over > 1 ? "are" : "is");
 	td_auto_buf struct td_buf order = {0};
-	if (waits)
+	if (waits) {
 		td_policies_words(b, id, &order);
+		td_cuts_words(b, id, NULL, &order);
+	}
 	say(x, 200, "Job %lld (%s, user %s) is an array:%s.%s", (long long)id, l->v[0].name, l->v[0].user,
 	    td_buf_str(&t), td_buf_str(&order));
 }

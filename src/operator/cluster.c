@@ -23,6 +23,7 @@ struct facts {
 	long long mem_per_cpu;
 	struct td_strv sets;
 	bool shares;
+	struct td_strv cuts, cuts_seen; // parts that GPUs are cut in on demand; the annotations that say so
 	struct td_op_places places;
 	struct td_strv placed; // the nodes that are there, sorted
 	struct td_slurm_fabric_table fabric;
@@ -33,6 +34,8 @@ static void facts_done(struct facts *f)
 {
 	td_op_kinds_done(&f->kinds);
 	td_strv_done(&f->sets);
+	td_strv_done(&f->cuts);
+	td_strv_done(&f->cuts_seen);
 	td_op_places_done(&f->places);
 	td_strv_done(&f->placed);
 	td_slurm_fabric_done(&f->fabric);
@@ -159,12 +162,15 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 			add_node(f, sc->root, nodes.v[i], told, &s);
 			td_op_places_add(&f->places, sc->root, nodes.v[i]->name, nodes.v[i]->root);
 			td_strv_add(&f->placed, nodes.v[i]->name);
+			td_op_cutting_kinds(owner, nodes.v[i], &f->cuts_seen, &f->cuts);
 			td_slurm_fabric_add(&f->fabric, sc->root, nodes.v[i]->root);
 			td_slurm_nics_problems(td_jget(sc->root, "spec.fabric"), nodes.v[i]->root, &f->planes);
 		}
 	}
 	if (f->placed.n)
 		qsort(f->placed.v, f->placed.n, sizeof(char *), by_text);
+	if (f->cuts.n)
+		qsort(f->cuts.v, f->cuts.n, sizeof(char *), by_text);
 	for (size_t i = 0; i < sets->n; i++)
 		add_hosts(op, f, sc->root, v, sets->v[i]);
 	td_op_kinds_lines(&f->kinds, sc->root);
@@ -413,6 +419,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 			td_strv_add(&others, sets->v[i]->name);
 	facts.others = (const char *const *)others.v;
 	facts.n_others = others.n;
+	facts.cuts = (const char *const *)f.cuts.v;
+	facts.n_cuts = f.cuts.n;
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);

@@ -545,6 +545,8 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	td_op_faults_read(op, n.node, &n.policy, &n.faults);
 
 	int r = n.node ? take_request(&n, err) : 0;
+	if (!r && n.node)
+		r = td_op_cutting_take(&n, err);
 	bool whole = false;
 	if (!r)
 		r = run_acts(&n, &whole, again_ms, err);

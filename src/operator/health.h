@@ -13,6 +13,7 @@
 //   nodeaction.c      one NodeAction, carried on
 //   nodedevice.c      one device of a node: it leaves service, is mended and returns while the others work
 //   nodecut.c         GPUs that are cut in parts (MIG)
+//   cutting.c         the same because somebody waits for a part
 //   nodeslurmd.c      a slurmd that gets another image
 //   slow.c            a node on which a rank of a job is slow leaves service for a test
 //   nodetest.c        the pod that tests a node
@@ -207,6 +208,13 @@ struct td_object *td_op_slurmd_cluster(struct td_op *op, const struct td_object 
 int td_op_slurmd_check(struct td_op *op, const struct td_object *node, const char *image, struct td_error *err);
 // Does it have the image, and all else that its pod should have now? slurmd NULL: there is none.
 bool td_op_slurmd_anew(struct td_op_node *n, const struct td_object *slurmd, const char *image);
+
+// ---- cutting.c ----
+
+// Makes a NodeAction of what the bridge asks for on the Node, if its NodeSet allows it and nothing else is done there.
+int td_op_cutting_take(struct td_op_node *n, struct td_error *err);
+// True when the NodeAction is one of these; it gives up soon when jobs came in between.
+bool td_op_cutting_soon(const struct td_object *action);
 
 // ---- nodecut.c ----
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP_S = 1800, ALONE_S = 300, LOOK_MS = 5000, ANEW_MS = 500, TEST_MOST_MS = 20000 };
+enum { STEP_S = 1800, ALONE_S = 300, SOON_S = 60, LOOK_MS = 5000, ANEW_MS = 500, TEST_MOST_MS = 20000 };
 
 struct run {
 	struct td_op_node *n;
@@ -112,7 +112,7 @@ static bool late(struct run *x)
 	td_time_parse(td_jm_getstr(e, "startedAt"), &step);
 	long long own = td_jint(x->o->root, "spec.deadlineSeconds", 0);
 	int64_t end = own                       ? begun + own * 1000
-		      : x->step == TD_ACT_DRAIN ? INT64_MAX
+		      : x->step == TD_ACT_DRAIN ? (td_op_cutting_soon(x->o) ? step + SOON_S * 1000 : INT64_MAX)
 						: step + (x->alone ? ALONE_S : STEP_S) * 1000;
 	if (end == INT64_MAX)
 		return false;

@@ -1,6 +1,7 @@
 // GPUs of a node that shall be cut in parts (MIG): whether that can be, and whether its slurmd has them.
 #include "operator/health.h"
 
+#include "api/gpuparts.h"
 #include "api/selector.h"
 #include "pool/cut.h"
 
@@ -14,14 +15,12 @@ static size_t kinds_of(const yyjson_val *entry, struct td_cut_kind ret[TD_CUT_KI
 {
 	yyjson_val *x;
 	size_t i, n, k = 0;
+	struct td_api_part p;
 	yyjson_arr_foreach (td_jget(entry, "parts"), i, n, x) {
-		const char *name = td_jstr_or(x, "name", "");
-		long long size = td_jint(x, "size", 0);
-		if (k == TD_CUT_KINDS || !*name || strlen(name) >= sizeof(ret->name) || size < 1 || size > 32)
+		if (k == TD_CUT_KINDS || !td_api_part_read(x, &p) || strlen(p.name) >= sizeof(ret->name))
 			continue;
-		ret[k] = (struct td_cut_kind){
-			.size = (int)size, .at = (uint32_t)td_jint(x, "at", 0), .most = (int)td_jint(x, "most", 0)};
-		memcpy(ret[k++].name, name, strlen(name));
+		ret[k] = (struct td_cut_kind){.size = p.size, .at = p.at, .most = p.most};
+		memcpy(ret[k++].name, p.name, strlen(p.name));
 	}
 	return k;
 }

@@ -143,6 +143,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 		}
 		if (!r)
 			r = td_op_row_placeholder(p, set, &rows.v[i], &e);
+		if (!r && problems.n == 0)
+			r = td_op_row_cutting(p, set, &rows.v[i], &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;

@@ -40,6 +40,9 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_cancel *c, struct td_error *err);
 // Says on the pod whether it may be evicted. Without Slurm's answer, what was said stays.
 int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct td_error *err);
+// Says on the Node what spec.gpuCutting says of it, or takes that back.
+int td_op_row_cutting(const struct td_op_pass *p, const struct td_object *set, const struct td_op_row *x,
+		      struct td_error *err);
 // Carries out x->n.act. What stands in its way for now is no failure: x->n.why says it.
 int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err);
 // Makes the placeholder pod beside the row's slurmd where spec.placeholders asks for it, and removes one

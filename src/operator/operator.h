@@ -22,6 +22,7 @@
 //   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
 //   filter.c                 a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch; filters of
 //                            system calls
+//   cutting.c                spec.gpuCutting: what nodes say of it, and the NodeActions that the bridge asks for
 //   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
 //   munge.c keys.c           spec.auth: munge; keys are turned over
@@ -191,6 +192,18 @@ char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *no
 const char *td_op_affinity_problem(const yyjson_val *nodeset);
 // Adds "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
+
+// ---- cutting.c: spec.gpuCutting, GPUs that are cut because somebody waits for a part ----
+
+// Adds what keeps a NodeSet from it.
+void td_op_cutting_check(const yyjson_val *nodeset, struct td_strv *problems);
+// Adds the parts that GPUs of the node may be cut in by its NodeSet (NULL: it has none), each once. seen: what was read
+// before, so that nodes that are alike are read once.
+struct td_object;
+void td_op_cutting_kinds(const struct td_object *set, const struct td_object *node, struct td_strv *seen,
+			 struct td_strv *ret);
+// What TD_ANN_GPU_CUTTING of its nodes says; NULL: they are not cut. The caller frees it.
+char *td_op_cutting_text(const yyjson_val *nodeset);
 
 // ---- storage.c: file systems that pods share (pure but for td_op_storage_claims) ----
 

@@ -217,6 +217,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     key);
 	}
 
+	td_op_cutting_check(ns, problems);
 	const char *affinity = td_op_affinity_problem(ns), *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
 	long long v;
 	if (affinity)

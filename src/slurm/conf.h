@@ -59,7 +59,9 @@ struct td_slurm_grant {
 struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
 	size_t n_gres;
-	bool shares;                  // some NodeSet gives out shares of GPUs
+	bool shares;             // some NodeSet gives out shares of GPUs
+	const char *const *cuts; // parts that GPUs are cut in because somebody waits for one (spec.gpuCutting)
+	size_t n_cuts;
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
 	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;

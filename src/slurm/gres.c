@@ -60,4 +60,10 @@ void td_slurm_gres_lua(const struct td_slurm_facts *f, struct td_buf *b)
 	for (size_t i = 0; i < types.n; i++)
 		td_buf_printf(b, "%s\"%s\"", i ? ", " : "", types.v[i]);
 	td_buf_puts(b, "}\n");
+	if (!f->n_cuts)
+		return;
+	td_buf_puts(b, "-- Parts that a GPU is cut in because a job waits for one.\ntandem_gpu_cuts = {");
+	for (size_t i = 0; i < f->n_cuts; i++)
+		td_buf_printf(b, "%s[\"%s\"] = true", i ? ", " : "", f->cuts[i]);
+	td_buf_puts(b, "}\n");
 }

@@ -2,12 +2,15 @@
 // phase, and every REFRESH_MS (of one that Slurm passes over SOON_MS): never whole lists (docs/facts/slurm.md S-W2,
 // S-W3).
 #include "bridge/policy/policies.h"
+#include "bridge/scheduler/waits.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/shadow.h"
 
 #include "pool/pool.h"
 #include "pool/slice.h"
+#include "slurm/hostlist.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { READS = 64, REFRESHES = 8, REFRESH_MS = 60000, SOON_MS = 5000 };
@@ -110,6 +113,31 @@ static void take_parts(struct td_policies_known *k, const struct td_slurm_job *j
 								    .memory_mb = j->nodes[i].memory_mb};
 }
 
+// Which GPUs one that waits wants on a node.
+static void take_gpus(struct td_policies_known *k, const struct td_slurm_job *j)
+{
+	struct td_ask_wait *w = td_job_phase(j->states) == TD_PHASE_WAITING ? td_ask_wait_of_job(j) : NULL;
+	struct td_ask_wait_parts p = {0};
+	k->whole_gpus = k->parts_wanted = 0;
+	*k->part = '\0';
+	if (w)
+		td_ask_wait_show(w, &p);
+	for (int i = 0; i < TD_POOL_KINDS && p.kinds[i]; i++) {
+		const char *type = td_starts(p.kinds[i], "gpu:") ? p.kinds[i] + strlen("gpu:") : "";
+		if (td_gres_is_part(type) && strlen(type) < sizeof(k->part)) {
+			snprintf(k->part, sizeof(k->part), "%s", type);
+			k->parts_wanted = p.least.gres[i];
+		} else if (*type || td_streq(p.kinds[i], "gpu")) {
+			k->whole_gpus += p.least.gres[i];
+		}
+	}
+	k->marked = j->admin_comment && td_starts(j->admin_comment, TD_PART_MARK);
+	// What an administrator holds stays held.
+	k->parked = !j->priority && *k->part &&
+		    ((k->marked && td_streq(j->reason, "JobHeldUser")) || td_streq(j->reason, "BadConstraints"));
+	td_ask_wait_unref(w);
+}
+
 void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_job *j, int64_t now_ms)
 {
 	static const char *const names[TD_POLICY_TRES] = {"cpu", "mem", "gres/gpu"};
@@ -132,6 +160,7 @@ void td_policies_facts_take(struct td_policies_known *k, const struct td_slurm_j
 	k->counted = td_pool_slice_read(j->admin_comment).runs;
 	k->nodes = j->want_nodes > 0 ? j->want_nodes : 1;
 	k->held = !j->priority;
+	take_gpus(k, j);
 	// Slurm says ReqNodeNotAvail for a moment of many a job that only waits for its turn.
 	k->aside = td_pool_reason_aside(j->reason) && !td_starts(j->reason, "ReqNodeNotAvail");
 	k->nobodys = j->admin_comment &&

@@ -1,4 +1,5 @@
 // A pass over the jobs that wait: which policy is whose, what pool/ decides, and the few moves.
+#include "bridge/cuts.h"
 #include "bridge/policy/policies.h"
 #include "bridge/scheduler/want.h"
 
@@ -310,7 +311,8 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 {
 	struct td_policies *p = b->policies;
 	// Without a policy only what is to have its own priority again is looked for. Who may move, or has used time, runs.
-	bool only_waiting = !s->n_policies && !s->defragment_s && !s->starve_s && !td_policies_slices(s);
+	bool cuts = td_cuts_on(b),
+	     only_waiting = !s->n_policies && !s->defragment_s && !s->starve_s && !td_policies_slices(s);
 	int r = td_policies_facts_read(&p->facts, slurm, only_waiting, td_now(b), b->cancel, err);
 	if (r)
 		return r;
@@ -334,6 +336,8 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	give_back(&a);
 	td_policies_slices_pass(b, s, slurm, &p->facts);
 	defragment(b, s, slurm);
+	if (cuts)
+		td_cuts_pass(b, slurm, &p->facts);
 	p->swept |= !p->facts.more;
 	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
 	p->facts.n_reads = 0;
@@ -371,7 +375,7 @@ void *td_policies_thread(void *bridge)
 		td_loop_busy(loop);
 		struct td_error e = TD_ERROR_INIT;
 		int64_t began = td_now(b);
-		int r = idle(b->policies, s) ? rest(b, s, &e) : pass(b, s, l->slurm, &e);
+		int r = idle(b->policies, s) && !td_cuts_on(b) ? rest(b, s, &e) : pass(b, s, l->slurm, &e);
 		if (r && !failing && r != TD_CANCELLED)
 			td_warn("policies: %s", e.msg);
 		failing = r;

@@ -33,6 +33,11 @@ struct td_policies_known {
 	char *user, *account, *qos, *partition;
 	int64_t submit_s, tres[TD_POLICY_TRES], nice, limit_min, nodes;
 	bool held, aside;
+	// GPUs that it waits for on one node (bridge/cuts.h): whole ones, or parts of a kind; "": none of these. parked: it
+	// is held because no node has such parts.
+	int64_t whole_gpus, parts_wanted;
+	char part[24];
+	bool parked, marked; // marked: by job_submit.lua
 	bool nobodys; // it holds a device or room that nobody is to have (aside.h, shadow.h): nobody waits for it
 	// As in td_policy_place; own -1: it is not known how much of value is a policy's.
 	int64_t value, own;

@@ -230,9 +230,12 @@ void td_room_where(struct td_bridge *b, int64_t job, const char *node, int64_t c
 // Slurm refused an immediate allocation: the ask is not tried again for the same state of the pool.
 // raised: although it should have gone past those who wait.
 void td_room_refused(struct td_bridge *b, struct td_ask *a, bool raised, const struct td_error *e);
-// Refuses (TD_INVALID) a type of devices that no node has. Nothing is refused while Slurm's nodes are not known.
+// Refuses (TD_INVALID) a type of devices that no node has. Nothing is refused while Slurm's nodes are not known, nor what a
+// GPU may be cut in: that waits (TD_NOT_FOUND; bridge/cuts.h).
 struct td_want;
-int td_ask_types(struct td_bridge *b, const struct td_want *w, struct td_error *err);
+struct td_bridge_run;
+int td_ask_types(const struct td_bridge_run *run, const struct td_object *pod, const struct td_want *w,
+		 struct td_error *err);
 // For each node of l: may the pod run there? Caller frees.
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----

@@ -82,13 +82,15 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
 		if (!k)
 			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
-		// A watch will tell when the claims come or are let go, and when the Tenant's account is in place.
+		if (!k)
+			k = td_ask_types(r, r->pod, &r->want, &e);
+		// A watch will tell when the claims come or are let go, and when the Tenant's account is in place; a GPU
+		// that is to be cut is looked at again.
 		if (k == TD_NOT_FOUND) {
+			td_ask_str(r->b->asks, &a->refused, NULL);
 			td_bridge_run_again(r, TD_READ_PENDING_MS);
 			return td_fail(err, k, "%.400s", e.msg);
 		}
-		if (!k)
-			k = td_ask_types(r->b, &r->want, &e);
 		if (!k)
 			k = td_turns_want(r->b, r->s, r->pod, &r->want, &e);
 		if (!k && r->want.ask.segment)

@@ -60,6 +60,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	struct td_error e = TD_ERROR_INIT;
 	int k = td_gang_want(r, &e);
 	if (k == TD_NOT_FOUND) {
+		td_ask_str(r->b->asks, &a->refused, NULL);
 		td_bridge_run_again(r, TD_READ_PENDING_MS);
 		return td_fail(err, k, "%.400s", e.msg);
 	}

@@ -54,7 +54,7 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 	if (!k && ret->share)
 		k = td_fail(err, TD_INVALID,
 			    "annotation " TD_ANN_ASK_PREFIX "gpu-share: pods of a gang have whole GPUs: leave it out");
-	return k ? k : td_ask_types(r->b, ret, err);
+	return k ? k : td_ask_types(r, pod, ret, err);
 }
 
 // ---- roles ----

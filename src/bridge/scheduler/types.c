@@ -1,7 +1,9 @@
 // Types of devices that no node has: such a pod is refused with those that there are.
-#include "bridge/scheduler/ask.h"
+#include "bridge/cuts.h"
+#include "bridge/scheduler/run.h"
 #include "bridge/scheduler/want.h"
 
+#include "api/condition.h"
 #include "slurm/hostlist.h"
 #include "slurm/view.h"
 
@@ -47,10 +49,41 @@ int td_want_types(const struct td_slurm_nodes *nodes, const struct td_want *w, s
 	return 0;
 }
 
-int td_ask_types(struct td_bridge *b, const struct td_want *w, struct td_error *err)
+// Parts that no node has, but a GPU may be cut in: the pod waits for that.
+static bool cut_comes(struct td_bridge *b, const struct td_ask *a, const struct td_object *pod,
+		      const struct td_slurm_nodes *nodes, const struct td_want *w)
 {
+	for (int i = 0; i < TD_POOL_KINDS && w->kinds[i]; i++) {
+		td_auto_strv struct td_strv there = {0};
+		const char *type = strchr(w->kinds[i], ':');
+		int64_t made = a->seen_ms;
+		if (!type || !td_gres_is_part(type + 1) || is_there(nodes, w->kinds[i], &there))
+			continue;
+		td_time_parse(td_jstr_or(pod->root, "metadata.creationTimestamp", ""), &made);
+		const struct td_cuts_note n = {.kind = type + 1,
+					       .n = w->pool.gres[i],
+					       .since_s = made / 1000,
+					       .partition = w->ask.partition,
+					       .ask = a->uid,
+					       .pod = pod->uid};
+		return td_cuts_wait(b, &n);
+	}
+	return false;
+}
+
+int td_ask_types(const struct td_bridge_run *run, const struct td_object *pod, const struct td_want *w,
+		 struct td_error *err)
+{
+	struct td_bridge *b = run->b;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	int r = snap && snap->nodes.n ? td_want_types(&snap->nodes, w, err) : 0;
+	if (r == TD_INVALID && cut_comes(b, run->a, pod, &snap->nodes, w)) {
+		td_auto_buf struct td_buf t = {0};
+		td_cuts_words(b, 0, run->a->uid, &t);
+		// One sentence, " It waits for …: ….", becomes part of another one.
+		return t.len > 2 ? td_fail(err, TD_NOT_FOUND, "%.*s", (int)t.len - 2, td_buf_str(&t) + 1)
+				 : td_fail(err, TD_NOT_FOUND, "a GPU is to be cut for it");
+	}
 	if (!r && w->share && !b->o.own_kubelet)
 		r = td_fail(err, TD_INVALID,
 			    "annotation " TD_ANN_ASK_PREFIX "gpu-share: the kubelets here give out whole devices only: "

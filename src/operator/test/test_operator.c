@@ -1337,6 +1337,38 @@ static void test_nodeset_check(void **state)
 	assert_int_equal(p.n, 0);
 }
 
+// spec.gpuCutting: what is wrong with it, and what its nodes say of it.
+// rows: D2.5
+static void test_cutting(void **state)
+{
+	static const struct {
+		const char *spec, *problem, *says;
+	} cases[] = {
+		{"{}", NULL, NULL},
+		{"{gpuCutting: {}}", NULL,
+		 "{\"set\":\"ml/pool\",\"keepWhole\":1,\"idleSeconds\":600,\"pauseSeconds\":300}"},
+		{"{gpuCutting: {keepWhole: 0, idleTime: 1h, pause: 0s, parts: [1g.10gb]}, slurm: {gres: auto}}", NULL,
+		 "{\"set\":\"ml/"
+		 "pool\",\"keepWhole\":0,\"idleSeconds\":3600,\"pauseSeconds\":0,\"parts\":[\"1g.10gb\"]}"},
+		{"{gpuCutting: {}, slurm: {gres: 'gpu:8'}}",
+		 "spec.gpuCutting: spec.slurm.gres is \"gpu:8\", so Slurm would not see the parts: set that to auto, "
+		 "or "
+		 "leave gpuCutting out",
+		 NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *text =
+			td_asprintf("metadata: {name: pool, namespace: ml}\nspec: %s\n", cases[i].spec);
+		td_auto(td_json_unref) struct td_json *o = Y(text);
+		td_auto_strv struct td_strv p = {0};
+		td_op_cutting_check(td_json_root(o), &p);
+		td_auto_free char *says = td_op_cutting_text(td_json_root(o));
+		if (p.n != (cases[i].problem != NULL) || (p.n && strcmp(p.v[0], cases[i].problem) != 0) ||
+		    (!p.n && !td_streq(says, cases[i].says)))
+			fail_msg("case %zu: %s; %s", i, p.n ? p.v[0] : "no problem", says ? says : "nothing");
+	}
+}
+
 static void test_covers(void **state)
 {
 	static const struct {
@@ -1554,6 +1586,7 @@ int main(void)
 		cmocka_unit_test(test_dra),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_cutting),
 		cmocka_unit_test(test_covers),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_names),

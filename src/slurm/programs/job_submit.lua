@@ -84,9 +84,10 @@ local function may(job, user, uid)
 end
 
 -- Slurm's own words for a type of GPU that no node has name neither the type nor those that there are. Where no
--- node has a typed GPU, and for what cannot be read here, they are said all the same.
+-- node has a typed GPU, and for what cannot be read here, they are said all the same. The second value: a part that GPUs
+-- are cut in when somebody waits for it.
 local function types_there(job)
-	local there = {}
+	local there, parts = {}, nil
 	for _, type in ipairs(tandem_gpu_types or {}) do
 		there[type] = true
 	end
@@ -95,14 +96,25 @@ local function types_there(job)
 			-- A part's type is its profile, 1g.10gb (MIG); another number is a count.
 			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
 				or string.match(item, "^gres[:/]gpu[:=](%d+[gc]%.[%w_.-]*)")
-			if type and next(there) and not there[type] then
+			if type and not there[type] and (tandem_gpu_cuts or {})[type] and job.immediate ~= 1 then
+				parts = parts or type
+			elseif type and next(there) and not there[type] then
 				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
 					.. table.concat(tandem_gpu_types, ", "))
 				return false
 			end
 		end
 	end
-	return true
+	return true, parts
+end
+
+-- Slurm refuses what no node has, but not from a job that is held. The bridge releases this one when a node has such parts
+-- (src/bridge/cuts.h); it knows it by the word in its admin comment, which no user can write.
+local function waits_for(job, part)
+	job.priority = 0
+	job.admin_comment = "tandem-part:" .. part
+	slurm.log_user("tandem: no node has a GPU part " .. part .. " now: the job waits until a GPU is cut for it "
+		.. "(tandem why tells how it goes)")
 end
 
 -- At most 16 have a part of one GPU, because the node's gate has places for so many (TD_GPU_LEAST, src/base/names.h): one
@@ -214,7 +226,8 @@ end
 function slurm_job_submit(job, partitions, uid)
 	local account = job.account or job.default_account
 	local stands = stands_in(job)
-	if not may(job, job.user_name, uid) or not types_there(job) or not parts_fit(job)
+	local there, part = types_there(job)
+	if not may(job, job.user_name, uid) or not there or not parts_fit(job)
 		or not signal_known(job) or not in_group(job.partition, account, job.user_name, uid) or not (stands or only_pods(job.partition, uid)) then
 		return slurm.ERROR
 	end
@@ -225,6 +238,9 @@ function slurm_job_submit(job, partitions, uid)
 		job.qos = own .. ".quota," .. own .. ".borrowed"
 	end
 	raise(job, stands)
+	if part then
+		waits_for(job, part)
+	end
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
 	return rc ~= slurm.SUCCESS and rc or check(job)
 end

@@ -42,9 +42,14 @@ static void test_golden(void **state)
 	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]", NULL},
 					     {"x[0-1]", "gpu", "/dev/nvidia[0-3]", "h100"},
 					     {"x[0-1]", "gpu", "/dev/nvidia[4-5]", "a100"}};
-	const char *const sets[] = {"pool"};
-	const struct td_slurm_facts f = {
-		.gres = gres, .n_gres = 3, .mem_per_cpu_mb = 1024, .node_sets = sets, .n_node_sets = 1};
+	const char *const sets[] = {"pool"}, *const cuts[] = {"1g.10gb", "3g.40gb"};
+	const struct td_slurm_facts f = {.cuts = cuts,
+					 .n_cuts = 2,
+					 .gres = gres,
+					 .n_gres = 3,
+					 .mem_per_cpu_mb = 1024,
+					 .node_sets = sets,
+					 .n_node_sets = 1};
 
 	td_auto_slurm_files struct td_slurm_files r = {0};
 	td_auto_strv struct td_strv p = {0};
@@ -80,6 +85,8 @@ static void test_golden(void **state)
 			    "File=/dev/nvidia[0-3]\n"
 			    "NodeName=x[0-1] Name=gpu Type=a100 File=/dev/nvidia[4-5]\n");
 	assert_non_null(strstr(r.v[TD_JOB_SUBMIT_LUA].text, "\ntandem_gpu_types = {\"a100\", \"h100\"}\n"));
+	assert_non_null(strstr(r.v[TD_JOB_SUBMIT_LUA].text,
+			       "\ntandem_gpu_cuts = {[\"1g.10gb\"] = true, [\"3g.40gb\"] = true}\n"));
 	assert_non_null(strstr(r.v[TD_PASSWD].text,
 			       "\nann:x:1000:1000::/home/ann:/bin/bash\nbob:x:1001:1000::/srv/bob:/bin/sh\n"));
 	assert_non_null(strstr(r.v[TD_GROUP].text, "\nann:x:1000:\n"));
