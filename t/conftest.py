@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config, items):
     plane = config.getoption("--plane")
 
     def wanted(i):
-        if i.get_closest_marker("vm") and not re.search(r"\bvm\b", config.option.markexpr):
+        if any(i.get_closest_marker(m) and not re.search(rf"\b{m}\b", config.option.markexpr) for m in ("vm", "hand")):
             return False
         client = getattr(i, "callspec", None) and i.callspec.params.get("client")
         if client in ("oldest", "newest") and not i.get_closest_marker("clients"):
