@@ -68,3 +68,33 @@ def test_kstatus_reads_our_objects_rightly(pool, kstatus):
     finally:
         pool.kubectl("delete", "nodeset", "gitops", "-n", "slurm", "--ignore-not-found")
         pool.kubectl("delete", "tenant", "gitops-thief", "gitops-child", "gitops", "--ignore-not-found", "--timeout=120s")
+
+
+@pytest.mark.feature("A16.3")
+def test_what_git_says_stays(pool):
+    """Applied by the server as GitOps tools do it: our controllers then write status, finalizers and objects of their own, and no field that a file could
+    have; so the next look finds nothing to change, and the same files change nothing."""
+    whose = ("--server-side", "--force-conflicts", "--field-manager=kustomize-controller")
+    old = [pool.get(*o) for o in (("slurmcluster", "main", "-n", "slurm"), ("nodeset", "pool", "-n", "slurm"))]
+    new = [made("Tenant", "gitops", {"cluster": {"namespace": "slurm", "name": "main"}, "weight": 3, "members": [{"user": "researcher"}]}), made("NodeSet", "gitops", {"clusterName": "main", "replicas": 0}, namespace="slurm"),
+           made("HealthPolicy", "gitops", {"dryRun": True})]
+    git = [{"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": {k: o["metadata"][k] for k in ("name", "namespace") if k in o["metadata"]}, "spec": o["spec"]} for o in (*old, *new)]
+    files = json.dumps({"apiVersion": "v1", "kind": "List", "items": git})
+    now = lambda: [pool.get(o["kind"].lower(), o["metadata"]["name"], *(("-n", "slurm") if "namespace" in o["metadata"] else ())) for o in git]
+    try:
+        pool.run("kubectl", "apply", *whose, "-f", "-", input=files)
+        wait_for("all are looked at", lambda: all(o["kind"] == "HealthPolicy" or o["status"]["observedGeneration"] == o["metadata"]["generation"] and
+                                                  any(c["type"] == "Ready" and c["status"] == "True" for c in o["status"]["conditions"]) for o in now()))
+        first = now()
+        assert pool.run("kubectl", "diff", *whose, "-f", "-", input=files).stdout == ""
+        pool.run("kubectl", "apply", *whose, "-f", "-", input=files)
+        assert [o["metadata"]["generation"] for o in now()] == [o["metadata"]["generation"] for o in first]
+        for o in first[len(old):]:
+            shown = json.loads(pool.kubectl("get", o["kind"].lower(), o["metadata"]["name"], "-n", "slurm", "-o", "json", "--show-managed-fields"))
+            ours = [m["fieldsV1"] for m in shown["metadata"]["managedFields"] if m["manager"] != "kustomize-controller"]
+            assert ours or o["kind"] == "HealthPolicy"
+            assert all(set(m) <= {"f:status", "f:metadata"} and not set(m.get("f:metadata", {})) & {"f:labels", "f:annotations"} for m in ours), (o["kind"], ours)
+    finally:
+        pool.kubectl("delete", "nodeset", "gitops", "-n", "slurm", "--ignore-not-found")
+        pool.kubectl("delete", "healthpolicy", "gitops", "--ignore-not-found")
+        pool.kubectl("delete", "tenant", "gitops", "--ignore-not-found", "--timeout=120s")
