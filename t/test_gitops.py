@@ -68,6 +68,7 @@ def test_kstatus_reads_our_objects_rightly(pool, kstatus):
     finally:
         pool.kubectl("delete", "nodeset", "gitops", "-n", "slurm", "--ignore-not-found")
         pool.kubectl("delete", "tenant", "gitops-thief", "gitops-child", "gitops", "--ignore-not-found", "--timeout=120s")
+        pool.kubectl("delete", "namespace", "gitops", "gitops-child", "--ignore-not-found", "--wait=false")
 
 
 @pytest.mark.feature("A16.3")
@@ -76,8 +77,8 @@ def test_what_git_says_stays(pool):
     have; so the next look finds nothing to change, and the same files change nothing."""
     whose = ("--server-side", "--force-conflicts", "--field-manager=kustomize-controller")
     old = [pool.get(*o) for o in (("slurmcluster", "main", "-n", "slurm"), ("nodeset", "pool", "-n", "slurm"))]
-    new = [made("Tenant", "gitops", {"cluster": {"namespace": "slurm", "name": "main"}, "weight": 3, "members": [{"user": "researcher"}]}), made("NodeSet", "gitops", {"clusterName": "main", "replicas": 0}, namespace="slurm"),
-           made("HealthPolicy", "gitops", {"dryRun": True})]
+    new = [made("Tenant", "gitkept", {"cluster": {"namespace": "slurm", "name": "main"}, "weight": 3, "members": [{"user": "researcher"}]}), made("NodeSet", "gitkept", {"clusterName": "main", "replicas": 0}, namespace="slurm"),
+           made("HealthPolicy", "gitkept", {"dryRun": True})]
     git = [{"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": {k: o["metadata"][k] for k in ("name", "namespace") if k in o["metadata"]}, "spec": o["spec"]} for o in (*old, *new)]
     files = json.dumps({"apiVersion": "v1", "kind": "List", "items": git})
     now = lambda: [pool.get(o["kind"].lower(), o["metadata"]["name"], *(("-n", "slurm") if "namespace" in o["metadata"] else ())) for o in git]
@@ -95,6 +96,7 @@ def test_what_git_says_stays(pool):
             assert ours or o["kind"] == "HealthPolicy"
             assert all(set(m) <= {"f:status", "f:metadata"} and not set(m.get("f:metadata", {})) & {"f:labels", "f:annotations"} for m in ours), (o["kind"], ours)
     finally:
-        pool.kubectl("delete", "nodeset", "gitops", "-n", "slurm", "--ignore-not-found")
-        pool.kubectl("delete", "healthpolicy", "gitops", "--ignore-not-found")
-        pool.kubectl("delete", "tenant", "gitops", "--ignore-not-found", "--timeout=120s")
+        pool.kubectl("delete", "nodeset", "gitkept", "-n", "slurm", "--ignore-not-found")
+        pool.kubectl("delete", "healthpolicy", "gitkept", "--ignore-not-found")
+        pool.kubectl("delete", "tenant", "gitkept", "--ignore-not-found", "--timeout=120s")
+        pool.kubectl("delete", "namespace", "gitkept", "--ignore-not-found", "--wait=false")

@@ -79,7 +79,7 @@ def suspend(pool, yes):
 def test_mpirun_reaches_its_workers_and_a_suspended_job_comes_back(pool, operator, openmpi):
     """It is suspended before mpirun begins, and resumed; with cleanPodPolicy Running nothing is left at its end."""
     worker, launcher = volume(pool, template(pool, 1)), volume(pool, template(pool))
-    worker["spec"]["containers"][0]["command"] = ["sh", "-c", f"ssh-keygen -A; mkdir -p /run/sshd; exec /usr/sbin/sshd -De -o SetEnv=OPAL_PREFIX={PLACE}/openmpi"]
+    worker["spec"]["containers"][0]["command"] = ["sh", "-c", f"ssh-keygen -A; mkdir -p /run/sshd; exec /usr/sbin/sshd -De -o StrictModes=no -o SetEnv=OPAL_PREFIX={PLACE}/openmpi"]
     launcher["spec"]["containers"][0]["command"] = ["sh", "-c", "until [ -e /tmp/end ] && getent hosts pi-worker-0.pi && getent hosts pi-worker-1.pi; do sleep 0.1; done; exec PLACE/openmpi/bin/mpirun --allow-run-as-root --hostfile /etc/mpi/hostfile --prefix $OPAL_PREFIX "
                                                     "--prtemca plm_ssh_args '-o StrictHostKeyChecking=no -o ConnectionAttempts=10' --prtemca prte_keep_fqdn_hostnames 1 -x OPAL_PREFIX -np 2 /mpi/ring".replace("PLACE", PLACE)]
     pool.apply(mpijob(launcher, worker, runPolicy={"cleanPodPolicy": "Running", "backoffLimit": 0}))

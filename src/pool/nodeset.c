@@ -460,8 +460,8 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 	if (f->problem && f->cluster)
 		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "Invalid", f->problem};
 	else if (outdated || scaling)
-		ret->v[ret->n++] = (struct td_pool_condition){"Reconciling", TD_STATUS_TRUE, ret->v[2].reason,
-							      ret->v[2].message};
+		ret->v[ret->n++] =
+			(struct td_pool_condition){"Reconciling", TD_STATUS_TRUE, ret->v[2].reason, ret->v[2].message};
 }
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)

@@ -20,12 +20,14 @@ int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const stru
 		struct td_error e = TD_ERROR_INIT;
 		int r = td_kube_delete(b->kube, &td_pods, pod->ns, pod->name, &del, c, &e);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
-			return td_fail(err, r, "deleting pod %s/%s, which has ended: %.400s", pod->ns, pod->name, e.msg);
+			return td_fail(err, r, "deleting pod %s/%s, which has ended: %.400s", pod->ns, pod->name,
+				       e.msg);
 		if (r)
 			continue;
 		td_info("pod %s/%s: it has ended, and goes so that its MPIJob makes it anew", pod->ns, pod->name);
-		td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "MadeAnew",
-			       "it had ended, and its MPIJob makes it anew only when it is gone: the launcher waits for it");
+		td_kube_record(
+			b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "MadeAnew",
+			"it had ended, and its MPIJob makes it anew only when it is gone: the launcher waits for it");
 	}
 	return 0;
 }
