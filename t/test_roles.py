@@ -148,18 +148,36 @@ def test_roles_of_other_controllers_are_one_gang(pool):
         template = {"metadata": {"labels": launcher["metadata"].pop("labels")}, "spec": {**launcher["spec"], "restartPolicy": "Never"}}
         pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": launcher["metadata"], "spec": {"template": template}})
         first = wait_for("its Job makes the launcher, which waits for its workers", lambda: next((p["metadata"]["name"] for p in pool.items("pods", "-l", "job-name=pi-launcher") if "1 of 3 are there" in waits(p)), None))
-        pool.apply(*[marked(pool, f"pi-worker-{i}", mine("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner, gpus=4) for i in range(2)])
+        workers = [marked(pool, f"pi-worker-{i}", mine("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner, gpus=4) for i in range(2)]
+        pool.apply(*workers)
         assert ranks_of(pool, [first, "pi-worker-0", "pi-worker-1"]) == [0, 1, 2]
+        there = lambda: {p["metadata"]["name"]: p["status"].get("phase") for p in pool.items("pods", "-l", "training.kubeflow.org/job-name")}
+        pool.shell("scancel", str(pool.grant(pool.get("pod", first))[0]))
+        wait_for("all have failed", lambda: set(there().values()) == {"Failed"})
         pool.kubectl("delete", "job", "pi-launcher", "--wait=false")
+        pool.apply(marked(pool, "pi-again", mine("launcher"), owner=owner, gpus=0))
+        wait_for("the launcher waits, and failed workers are gone, which their controller would never replace", lambda: there() == {"pi-again": "Pending"})
+        pool.apply(*workers)
+        assert ranks_of(pool, ["pi-again", "pi-worker-0", "pi-worker-1"]) == [0, 1, 2]
+        pool.kubectl("delete", "pods", "pi-again", "pi-worker-0", "pi-worker-1", "--wait=false")
 
         pool.apply({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "slow", "namespace": "default"},
                     "spec": {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}}})
         slow = lambda r, **more: {"training.kubeflow.org/job-name": "slow", "training.kubeflow.org/job-role": r, **more}
         owner = pool.get("mpijob", "slow")
-        pool.apply(*[marked(pool, f"slow-worker-{i}", slow("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner) for i in range(2)])
+        workers = [marked(pool, f"slow-worker-{i}", slow("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner) for i in range(2)]
+        pool.apply(*workers)
         assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
         pool.apply(marked(pool, "slow-launcher", slow("launcher"), owner=owner, gpus=0))
-        wait_for("the launcher joins them", lambda: pool.phase("slow-launcher") == "Running" and RANK not in notes(pool.get("pod", "slow-launcher")))
+        joins = lambda name: wait_for("the launcher joins them", lambda: pool.phase(name) == "Running" and RANK not in notes(pool.get("pod", name)))
+        joins("slow-launcher")
+        pool.shell("scancel", str(pool.grant(pool.get("pod", "slow-worker-0"))[0]))
+        wait_for("workers are gone, since without them no launcher is made", lambda: [p["metadata"]["name"] for p in pool.items("pods", "-l", "training.kubeflow.org/job-name=slow") if p["status"]["phase"] != "Failed"] == [])
+        pool.apply(marked(pool, "slow-again", slow("launcher"), owner=owner, gpus=0))
+        wait_for("it is not of the core", lambda: "0 of 2 are there" in waits(pool.get("pod", "slow-again")))
+        pool.apply(*workers)
+        assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
+        joins("slow-again")
 
         pool.apply({"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "tf", "namespace": "default"},
                     "spec": {"tfReplicaSpecs": {"Chief": {"replicas": 1}, "PS": {"replicas": 2}, "Worker": {"replicas": 1}}}})

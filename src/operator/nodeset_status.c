@@ -89,7 +89,7 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	yyjson_mut_val *nodes = td_jm_arr(d, root, "nodes");
 	for (size_t i = 0; i < rows->n; i++)
 		yyjson_mut_arr_append(nodes, node_line(d, &rows->v[i], fresh, td_pool_member_message(&flat[i], c)));
-	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, c->v, TD_LEN(c->v), gen);
+	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, c->v, c->n, gen);
 	yyjson_val *before = td_jfind(td_jget(old, "conditions"), "type", "ServicesRunning");
 	if (failed.len && !td_streq(td_jstr(before, "message"), td_buf_str(&failed)))
 		td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Warning", "ServiceFailed", "%s",

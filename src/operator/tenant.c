@@ -137,6 +137,8 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 
 	say(s, "Valid", v->valid, true, v->valid ? "Valid" : v->reason,
 	    v->valid ? "the object can be used" : v->message);
+	if (!v->valid && !v->waits) // what waits for the object need not wait any longer
+		say(s, "Stalled", true, false, v->reason, v->message);
 	if (v->valid || t->deleting) {
 		const char *fine = "the account is in place";
 		if (t->others)

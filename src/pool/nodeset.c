@@ -455,6 +455,13 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 	ret->v[4] = (struct td_pool_condition){"ServicesRunning", f->failed ? TD_STATUS_FALSE : TD_STATUS_TRUE,
 					       f->failed ? "Failed" : "Running",
 					       f->failed ? f->failed : "no service of the site has failed"};
+	ret->n = 5;
+	// For whoever waits until the object is as its spec says, by the names that they know. A SlurmCluster may come yet.
+	if (f->problem && f->cluster)
+		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "Invalid", f->problem};
+	else if (outdated || scaling)
+		ret->v[ret->n++] =
+			(struct td_pool_condition){"Reconciling", TD_STATUS_TRUE, ret->v[2].reason, ret->v[2].message};
 }
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)

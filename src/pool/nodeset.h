@@ -167,7 +167,8 @@ struct td_pool_set_facts {
 	const char *failed;  // services of the site that have failed, with their nodes; NULL: none
 };
 struct td_pool_set_conditions {
-	struct td_pool_condition v[5];               // messages may point into what follows
+	struct td_pool_condition v[7]; // messages may point into what follows
+	size_t n;
 	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // turn: what a node waiting for its turn says
 	char progress[80];                           // of an update
 };

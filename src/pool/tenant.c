@@ -42,6 +42,13 @@ static void bad(struct td_pool_verdict *v, const char *reason, const char *messa
 	}
 }
 
+// It is its parent's fault.
+static void bad_parent(struct td_pool_verdict *v, const char *reason, const char *message)
+{
+	v->waits |= !v->reason;
+	bad(v, reason, message);
+}
+
 // Names that only one tenant can have: the older one has them.
 static void clashes(struct td_arena *arena, const struct td_pool_tenant *t, size_t n, size_t at,
 		    struct td_pool_verdict *v)
@@ -73,11 +80,12 @@ static void ancestors(struct td_arena *arena, const struct td_pool_tenant *t, si
 	for (size_t steps = 0; x->parent; steps++) {
 		const struct td_pool_tenant *up = find(t, n, x->parent);
 		if (!up) {
-			bad(v, x == &t[at] ? "ParentUnknown" : "ParentInvalid",
-			    td_arena_printf(arena,
-					    "spec.parent%s%s: there is no Tenant \"%s\" of this cluster; create it, or "
-					    "name another parent",
-					    x == &t[at] ? "" : " of Tenant ", x == &t[at] ? "" : x->name, x->parent));
+			bad_parent(v, x == &t[at] ? "ParentUnknown" : "ParentInvalid",
+				   td_arena_printf(
+					   arena,
+					   "spec.parent%s%s: there is no Tenant \"%s\" of this cluster; create it, or "
+					   "name another parent",
+					   x == &t[at] ? "" : " of Tenant ", x == &t[at] ? "" : x->name, x->parent));
 			return;
 		}
 		if (steps > n) {
@@ -149,9 +157,10 @@ void td_pool_tenants_judge(struct td_arena *arena, const struct td_pool_tenant *
 		for (size_t i = 0; i < n; i++) {
 			const struct td_pool_tenant *up = t[i].parent ? find(t, n, t[i].parent) : NULL;
 			if (up && !ret[up - t].valid)
-				bad(&ret[i], "ParentInvalid",
-				    td_arena_printf(arena, "spec.parent: Tenant %s cannot be used; see its conditions",
-						    up->name));
+				bad_parent(&ret[i], "ParentInvalid",
+					   td_arena_printf(arena,
+							   "spec.parent: Tenant %s cannot be used; see its conditions",
+							   up->name));
 		}
 }
 

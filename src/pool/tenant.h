@@ -49,6 +49,7 @@ struct td_pool_tenant {
 struct td_pool_verdict {
 	bool valid;
 	const char *reason, *message; // why not; NULL
+	bool waits;                   // for its parent: there may be nothing wrong with itself
 	const char *warning;          // its children's quotas, or its own, do not fit; NULL: they do
 	const char *parent_account;   // "root" without a parent
 	const char *children;         // names of the tenants below it, in one line; NULL: none

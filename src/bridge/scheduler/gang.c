@@ -96,6 +96,18 @@ void td_gang_sort(const struct td_object **pods, size_t n)
 		pods[i] = v[i].pod;
 }
 
+void td_gang_put_back(const struct td_object **pods, size_t n)
+{
+	td_auto_free const struct td_object **v = td_calloc(n + 1, sizeof(*v));
+	size_t k = 0;
+	for (int lead = 0; lead <= 1; lead++)
+		for (size_t i = 0; i < n; i++)
+			if (td_gang_leads(pods[i]) == lead)
+				v[k++] = pods[i];
+	for (size_t i = 0; i < n; i++)
+		pods[i] = v[i];
+}
+
 bool td_gang_before(const struct td_object *x, const struct td_object *y)
 {
 	struct sorted p = sorted(x), q = sorted(y);
@@ -202,6 +214,7 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 	if (r)
 		return r;
 	says.first = owned.first;
+	says.late = owned.late;
 	*ret = says;
 	return 0;
 }

@@ -29,6 +29,7 @@ struct td_gang_says {
 	int64_t size;  // members that start together: the minimum, where there is one
 	int64_t most;  // pods that there may be. More than size: the gang is elastic (gang_elastic.c)
 	int64_t first; // the group of its pod with rank 0 (td_gang_place_of())
+	bool late;     // its launcher is beyond the core: it is made when that runs (td_gang_leads())
 	enum td_pool_gang_loss on_loss;
 };
 // Reads what the members say. TD_INVALID: they are refused; err says what is wrong and what to write.
@@ -45,6 +46,7 @@ struct td_gang_owned {
 	int64_t size;      // so many pods at once
 	int64_t min, most; // so many start together; so many there may be
 	int64_t first;     // as in td_gang_says
+	bool late;
 };
 // TD_NOT_FOUND: the object that says so is not there yet.
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
@@ -63,11 +65,17 @@ const char *td_gang_role(const struct td_object *pod);
 // The same in small letters.
 enum { TD_GANG_ROLE_LEN = 64 };
 void td_gang_role_of(const struct td_object *pod, char ret[TD_GANG_ROLE_LEN]);
+// Is it a launcher, master, chief, leader, head, driver or coordinator?
+bool td_gang_leads(const struct td_object *pod);
+// Does its owner make the pod anew only when it is gone, also when it has failed? So does an MPIJob with its workers.
+bool td_gang_stays(const struct td_object *pod);
 // In which order roles come: a launcher, master, chief, leader, head, driver or coordinator first, then by name.
 int td_gang_role_cmp(const char *x, const char *y);
 
 // The pods in the order of their ranks where they have none yet: by index, then by name.
 void td_gang_sort(const struct td_object **pods, size_t n);
+// Brings those that lead behind all others, which keep their order: of a gang whose launcher is late.
+void td_gang_put_back(const struct td_object **pods, size_t n);
 // Does x come before y there?
 bool td_gang_before(const struct td_object *x, const struct td_object *y);
 
@@ -145,6 +153,11 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 		  struct td_error *err);
 // The ask of the gang that the pod belongs to. Returns a reference, or NULL: none, or a lone pod.
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
+// ---- gang_again.c ----
+// Deletes the ended pods of a gang that its owner makes anew only then (td_gang_stays()), when one that leads waits: its
+// owner tries the gang again. pods: all of the gang, which nobody of runs; waiting: those that wait.
+int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
+		  struct td_cancel *c, struct td_error *err);
 // ---- gang_facts.c ----
 // Collects what the decision about the gang needs.
 int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *ret, struct td_pool_job *pj, struct td_error *err);

@@ -300,7 +300,9 @@ int td_gang_end_each(const struct td_bridge_run *r, bool waits, td_gang_end_f en
 			continue;
 		struct td_error e = TD_ERROR_INIT;
 		struct td_bridge_run x = one(r, m);
-		x.remove = r->gang->says.on_loss == TD_GANG_RESTART && m->state == TD_POD_BOUND;
+		// Without its workers an MPIJob never makes a launcher that is late.
+		bool late = r->gang->says.most > r->gang->says.size && td_gang_stays(m->pod);
+		x.remove = m->state == TD_POD_BOUND && (late || r->gang->says.on_loss == TD_GANG_RESTART);
 		int k = end(&x, ctx, &e);
 		if (k && !all)
 			all = td_fail(err, k, "%.500s", e.msg);

@@ -221,10 +221,11 @@ size_t td_gang_there(const struct td_objects *pods, const struct td_object *cons
 	size_t all = 0;
 	td_auto_free const struct td_object **v = td_calloc(n + pods->n + 1, sizeof(*v));
 	td_auto_free struct td_pool_core_place *places = td_calloc(n + pods->n + 1, sizeof(*places));
-	for (; all < n; all++)
-		v[all] = waiting[all];
+	for (size_t i = 0; i < n; i++)
+		if (!says->late || !td_gang_leads(waiting[i]))
+			v[all++] = waiting[i];
 	for (size_t i = 0; i < pods->n; i++)
-		if (succeeded(pods->v[i]))
+		if (succeeded(pods->v[i]) && !(says->late && td_gang_leads(pods->v[i])))
 			v[all++] = pods->v[i];
 	td_gang_sort(v, all);
 	for (size_t i = 0; i < all; i++) {

@@ -114,6 +114,8 @@ static int would_be(struct td_bridge *b, const struct named *v, size_t n, bool a
 	}
 	td_gang_sort(m, n);
 	int r = td_gang_read(b, m, n, &says, c, err);
+	if (!r && says.late)
+		td_gang_put_back(m, n);
 	*ret = !r && td_gang_pick(NULL, 0, m, n, (size_t)says.size, uid);
 	return r == TD_INVALID || r == TD_NOT_FOUND ? 0 : r;
 }

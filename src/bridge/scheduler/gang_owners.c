@@ -63,6 +63,18 @@ static bool leads(const char *role)
 	return false;
 }
 
+bool td_gang_leads(const struct td_object *pod)
+{
+	return leads(td_gang_role(pod));
+}
+
+bool td_gang_stays(const struct td_object *pod)
+{
+	yyjson_val *owner = td_object_owner(pod);
+	return td_streq(td_jstr(owner, "kind"), "MPIJob") &&
+	       td_starts(td_jstr_or(owner, "apiVersion", ""), "kubeflow.org/v2");
+}
+
 const char *td_gang_role(const struct td_object *pod)
 {
 	// A label may change after the Binding.
@@ -164,6 +176,7 @@ static void training_size(const yyjson_val *spec, struct td_gang_owned *ret)
 	if (launchers && ret->size) {
 		ret->min = ret->size;
 		ret->most = ret->size = ret->size + launchers;
+		ret->late = true;
 		return;
 	}
 	ret->min = td_jint(spec, "elasticPolicy.minReplicas", 0);

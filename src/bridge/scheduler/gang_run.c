@@ -53,6 +53,8 @@ static int said(struct pass *p)
 {
 	if (!p->read && p->n_waiting)
 		p->code = td_gang_read(p->b, p->waiting, p->n_waiting, &p->says, p->c, &p->said);
+	if (!p->read && p->says.late)
+		td_gang_put_back(p->waiting, p->n_waiting);
 	p->read = true;
 	return p->code;
 }
@@ -355,6 +357,8 @@ static int rest(struct pass *p, struct td_error *err)
 	}
 
 	td_gang_sort(p->waiting, p->n_waiting);
+	if (says.late)
+		td_gang_put_back(p->waiting, p->n_waiting);
 	// The core of an elastic gang is there once: whoever is not in it joins.
 	bool elastic = says.most > says.size, there_is = p->alive || (elastic && p->formed);
 	size_t there = td_gang_there(p->pods, p->waiting, p->n_waiting, &says);
@@ -386,6 +390,9 @@ static int rest(struct pass *p, struct td_error *err)
 						      (long long)says.size);
 		return say(p, "GangIncomplete", text, err);
 	}
+
+	if (!p->alive && (r = td_gang_clear(p->b, p->pods, p->waiting, p->n_waiting, p->c, err)))
+		return r;
 
 	// Most gangs are whole a moment later. (Times of creation are whole seconds.)
 	int64_t age = td_real_ms(p->b->clock) - youngest_ms(p);

@@ -73,7 +73,8 @@ void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, 
 
 	td_buf_puts(b, ip);
 	if (*sub)
-		td_buf_printf(b, " %s.%s.%s.svc.cluster.local %s.%s.%s", host, sub, ns, host, sub, ns);
+		td_buf_printf(b, " %s.%s.%s.svc.cluster.local %s.%s.%s.svc %s.%s.%s", host, sub, ns, host, sub, ns,
+			      host, sub, ns);
 	if (*sub && own)
 		td_buf_printf(b, " %s.%s", host, sub);
 	if (own) {

@@ -556,10 +556,11 @@ static void test_hosts(void **state)
 	td_auto_strv struct td_strv ips = {0};
 	td_strv_add(&ips, "10.1.1.2");
 	td_hosts_service_lines(&b, td_json_root(svc), &ips, "a");
-	assert_string_equal(td_buf_str(&b), "10.1.1.2 w0.web.a.svc.cluster.local w0.web.a w0.web web-0 w0\n"
-					    "10.1.1.9 w0.web.a.svc.cluster.local w0.web.a\n"
-					    "10.1.1.3 p\n"
-					    "10.1.1.2 web.a.svc.cluster.local web.a.svc web.a web\n");
+	assert_string_equal(td_buf_str(&b),
+			    "10.1.1.2 w0.web.a.svc.cluster.local w0.web.a.svc w0.web.a w0.web web-0 w0\n"
+			    "10.1.1.9 w0.web.a.svc.cluster.local w0.web.a.svc w0.web.a\n"
+			    "10.1.1.3 p\n"
+			    "10.1.1.2 web.a.svc.cluster.local web.a.svc web.a web\n");
 
 	// The file is written in place: the inode stays, and a shorter text leaves only empty
 	// lines.

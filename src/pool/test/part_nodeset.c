@@ -182,7 +182,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		static struct td_pool_set_conditions c;
 		td_pool_nodeset_conditions(members, n_members, &k, &facts, &c);
 		td_buf_puts(out, "set-conditions");
-		conditions(c.v, TD_LEN(c.v), out);
+		conditions(c.v, c.n, out);
 	} else if (!strcmp(what, "write")) {
 		static const char *const acts[] = {"nothing",  "create",        "delete-pod", "drain", "undrain",
 						   "set-down", "delete-record", "power-down", "resume"};

@@ -30,6 +30,7 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3
 	github.com/josharian/intern v1.0.0
 	github.com/json-iterator/go v1.1.12
+	github.com/kubeflow/mpi-operator v0.7.0
 	github.com/kubeflow/training-operator v1.9.3
 	github.com/mailru/easyjson v0.7.7
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd
@@ -99,17 +100,33 @@ require (
 	volcano.sh/apis v1.12.1
 )
 
+require (
+	github.com/NYTimes/gziphandler v1.1.1 // indirect
+	github.com/coreos/go-semver v0.3.1 // indirect
+	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/grpc-ecosystem/go-grpc-prometheus v1.2.0 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
+	go.etcd.io/etcd/api/v3 v3.6.4 // indirect
+	go.etcd.io/etcd/client/pkg/v3 v3.6.4 // indirect
+	go.etcd.io/etcd/client/v3 v3.6.4 // indirect
+	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.60.0 // indirect
+	golang.org/x/crypto v0.36.0 // indirect
+)
+
 replace (
-	sigs.k8s.io/jobset => ./jobset
-	sigs.k8s.io/lws => ./lws
+	github.com/kubeflow/mpi-operator => ./mpi-operator
 	github.com/kubeflow/training-operator => ./training-operator
 	github.com/open-policy-agent/cert-controller => ./cert-controller
-	volcano.sh/apis => ./volcano
+	sigs.k8s.io/jobset => ./jobset
+	sigs.k8s.io/lws => ./lws
 	sigs.k8s.io/scheduler-plugins => ./scheduler-plugins
+	volcano.sh/apis => ./volcano
 )
 
 tool (
+	github.com/kubeflow/mpi-operator/cmd/mpi-operator
+	github.com/kubeflow/training-operator/cmd/training-operator.v1
 	sigs.k8s.io/jobset
 	sigs.k8s.io/lws/cmd
-	github.com/kubeflow/training-operator/cmd/training-operator.v1
 )

@@ -1,0 +1,33 @@
+// A gang that its owner tries again, whose ended pods are in the way of those that are to come.
+#include "bridge/scheduler/gang.h"
+
+#include "base/log.h"
+
+int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
+		  struct td_cancel *c, struct td_error *err)
+{
+	bool again = false;
+	for (size_t i = 0; i < n && !again; i++)
+		again = td_gang_leads(waiting[i]);
+	for (size_t i = 0; i < pods->n && again; i++) {
+		const struct td_object *pod = pods->v[i];
+		if (td_pod_state(pod) != TD_POD_DONE || !td_gang_stays(pod))
+			continue;
+		if (!td_lease_holds())
+			return td_fail(err, TD_CANCELLED, "pod %s/%s: another leads now", pod->ns, pod->name);
+
+		const struct td_kube_delete_opts del = {.uid = pod->uid, .grace_s = -1};
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_kube_delete(b->kube, &td_pods, pod->ns, pod->name, &del, c, &e);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return td_fail(err, r, "deleting pod %s/%s, which has ended: %.400s", pod->ns, pod->name,
+				       e.msg);
+		if (r)
+			continue;
+		td_info("pod %s/%s: it has ended, and goes so that its MPIJob makes it anew", pod->ns, pod->name);
+		td_kube_record(
+			b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "MadeAnew",
+			"it had ended, and its MPIJob makes it anew only when it is gone: the launcher waits for it");
+	}
+	return 0;
+}
