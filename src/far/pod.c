@@ -216,7 +216,10 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 	if (p->pod) {
 		p->node = td_far_node_of(l, p->pod);
 		if (!p->copy) // which is shown here however often it changes
-			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
+			p->refused = td_far_copy_check(p->pod->root, &p->why) ||
+						     td_far_claims_check(p->pod->root, l->set->root, &p->why)
+					     ? p->why.msg
+					     : NULL;
 	}
 	bool begun = p->pod && td_streq(td_jstr(td_condition(p->pod->root, TD_COND_OTHER), "reason"), BEGUN);
 	bool made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER);
@@ -310,7 +313,7 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		set_making(l, p->pod->uid, true);
 		return say(l, p, BEGUN, "its copy in the other cluster is being made", c, err); // and it comes again
 	}
-	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
+	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->root};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_make(p->pod->root, &to);
 	td_auto(td_object_unref) struct td_object *copy = NULL;
 	int r = td_kube_create(l->there, &td_pods, l->ns, yyjson_mut_doc_get_root(d), c, &copy, err);
