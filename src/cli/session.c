@@ -50,7 +50,8 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		td_buf_printf(&b, "  at cluster %s", td_jstr(s, "cluster"));
 	if (td_jstr(s, "otherCluster"))
 		td_buf_printf(&b, "  in the other cluster %s%s", td_jstr(s, "otherCluster"),
-			      td_streq(td_jstr(s, "home"), "empty") ? ", where its home is empty and ends with it" : "");
+			      td_streq(td_jstr(s, "home"), "empty") ? ", where its home is empty and ends with it"
+								    : "");
 	const char *words = td_jstr_or(s, "words", "");
 	size_t len = strlen(words);
 	while (len && words[len - 1] == '\n')

@@ -262,9 +262,10 @@ static int check_volumes(const yyjson_val *spec, struct td_error *err)
 				continue;
 			td_auto_free char *where = td_asprintf("spec.volumes[%zu].%s", i, kind);
 			if (strcmp(kind, "projected") != 0)
-				return refuse(err, where,
-					      "what it holds is here; emptyDir, ConfigMaps, Secrets, and claims that the "
-					      "NodeSet names go there, and other files come and go over the network");
+				return refuse(
+					err, where,
+					"what it holds is here; emptyDir, ConfigMaps, Secrets, and claims that the "
+					"NodeSet names go there, and other files come and go over the network");
 			td_auto_free char *in = td_asprintf("%s.sources", where);
 			int r = check_sources(td_jget(val, "sources"), in, projections, TD_LEN(projections), err);
 			if (r)

@@ -130,18 +130,19 @@ static void test_claims(void **state)
 			       "{name: h, persistentVolumeClaim: {claimName: home, readOnly: true}}]\n");
 	td_auto(td_json_unref) struct td_json *copy = copy_of(p);
 	td_auto_free char *volumes = td_json_text(td_jget(td_json_root(copy), "spec.volumes"), NULL);
-	assert_string_equal(
-		volumes, "[{\"name\":\"d\",\"persistentVolumeClaim\":{\"claimName\":\"sets\",\"readOnly\":true}},"
-			 "{\"name\":\"h\",\"persistentVolumeClaim\":{\"claimName\":\"homes\",\"readOnly\":true}}]");
+	assert_string_equal(volumes,
+			    "[{\"name\":\"d\",\"persistentVolumeClaim\":{\"claimName\":\"sets\",\"readOnly\":true}},"
+			    "{\"name\":\"h\",\"persistentVolumeClaim\":{\"claimName\":\"homes\",\"readOnly\":true}}]");
 	td_auto(td_json_unref) struct td_json *theirs =
 		pod_with(PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: "
 			       "sets}}]\n");
 	assert_null(copy_of(theirs));
 	// What nobody need reach there can be told from the rest; nothing else of its labels goes along.
-	td_auto(td_json_unref) struct td_json *session =
-		yaml("metadata: {name: session-a, namespace: ml, uid: " UID ", labels: {tandem.dev/session: a}}\nspec:\n" PLAIN);
+	td_auto(td_json_unref) struct td_json *session = yaml("metadata: {name: session-a, namespace: ml, uid: " UID
+							      ", labels: {tandem.dev/session: a}}\nspec:\n" PLAIN);
 	td_auto(td_json_unref) struct td_json *closed = copy_of(session);
-	assert_string_equal(td_jkey_str(td_jget(td_json_root(closed), "metadata.labels"), TD_LABEL_FROM_SESSION), "true");
+	assert_string_equal(td_jkey_str(td_jget(td_json_root(closed), "metadata.labels"), TD_LABEL_FROM_SESSION),
+			    "true");
 }
 
 static void test_the_copy(void **state)

@@ -47,7 +47,7 @@ struct session {
 	char *netns;
 	struct td_spdy_headers headers;
 	bool reply_begun;
-	bool channels; // one connection, without SPDY
+	bool channels;          // one connection, without SPDY
 	struct td_cancel *peer; // the peer is gone
 	struct td_cancel *stop; // the session ends
 	pthread_mutex_t mu;     // guards the streams' marked fields
