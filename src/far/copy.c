@@ -563,6 +563,13 @@ static bool mirrored(const char *type)
 	return one_of(type, types, TD_LEN(types));
 }
 
+const char *td_far_copy_waits(const yyjson_val *copy)
+{
+	const yyjson_val *c = td_condition(copy, "PodScheduled");
+	const char *words = td_streq(td_jstr(c, "status"), "False") ? td_jstr(c, "message") : NULL;
+	return td_jstr(copy, "spec.nodeName") || !words || !*words ? NULL : words;
+}
+
 static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,
 		       int64_t now_ms)
 {
@@ -581,7 +588,11 @@ static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_v
 	td_auto_free char *text =
 		td_asprintf("its copy in the other cluster is %s/%s", td_jstr_or(copy, "metadata.namespace", ""),
 			    td_jstr_or(copy, "metadata.name", ""));
-	td_condition_add(d, list, was, TD_CONDITION(TD_COND_OTHER, "True", "Made", text), now_ms);
+	const char *waits = td_far_copy_waits(copy);
+	td_auto_free char *more = waits ? td_asprintf("%s, and finds no node: %.400s", text, waits) : NULL;
+	td_condition_add(d, list, was,
+			 TD_CONDITION(TD_COND_OTHER, "True", waits ? "WaitsThere" : "Made", waits ? more : text),
+			 now_ms);
 }
 
 yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms)

@@ -21,6 +21,9 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 // "NAMESPACE-POD-<12 hex digits of the UID>", short enough for a hostname. The caller frees it.
 char *td_far_copy_name(const yyjson_val *pod);
 
+// Why the scheduler there has no node for the copy, in its words; NULL: it has one, or nobody said why.
+const char *td_far_copy_waits(const yyjson_val *copy);
+
 // The status here of a pod whose copy is like that: a merge patch of pods/status with the pod's uid and resourceVersion.
 // NULL: it says so already. The caller frees it.
 yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms);

@@ -160,7 +160,8 @@ void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjs
 	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, n, v)
 		if (td_streq(td_jstr(v, "name"), "home"))
 			td_jm_str(d, w, "home", td_jget(v, "emptyDir") ? "empty" : "claim");
-	if (td_jstr(pod->root, "spec.nodeName") && copy && !td_streq(td_jstr(copy, "status"), "True"))
+	if (td_jstr(pod->root, "spec.nodeName") && copy &&
+	    (!td_streq(td_jstr(copy, "status"), "True") || td_streq(td_jstr(copy, "reason"), "WaitsThere")))
 		td_jm_str(d, w, "words", td_jstr(copy, "message")); // why it has no copy yet
 }
 

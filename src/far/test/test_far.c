@@ -241,6 +241,18 @@ static void test_status(void **state)
 	assert_int_equal(td_json_merge_patch(td_json_root(p), td_json_root(patch), &now, NULL), 0);
 	assert_null(td_far_copy_status(td_json_root(now), td_json_root(c), 9000));
 
+	// Why it finds no node there is said in that cluster's words.
+	td_auto(td_json_unref) struct td_json *lost = yaml(
+		"metadata: {name: ml-a, namespace: tandem}\nspec: {}\nstatus: {phase: Pending, conditions: [{type: "
+		"PodScheduled, status: 'False', message: persistentvolumeclaim \"homes\" not found}]}\n");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *w = td_far_copy_status(td_json_root(p), td_json_root(lost), 1000);
+	td_auto(td_json_unref) struct td_json *waits = td_json_from_mut(yyjson_mut_doc_get_root(w));
+	const yyjson_val *why = td_condition(td_json_root(waits), TD_COND_OTHER);
+	assert_string_equal(td_jstr(why, "reason"), "WaitsThere");
+	assert_string_equal(td_jstr(why, "message"),
+			    "its copy in the other cluster is tandem/ml-a, and finds no node: persistentvolumeclaim "
+			    "\"homes\" not found");
+
 	// It fails here while nobody knows how it is there: no container runs any more.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *o = td_jm_new();
 	td_far_copy_over(o, yyjson_mut_doc_get_root(o), td_json_root(now), NULL, 2000);
