@@ -205,14 +205,16 @@ static bool gang_whole(const struct td_far_link *l, const struct td_object *pod,
 // Which claims are there says the NodeSet as it is now: the link may be older. TD_INVALID: the pod names another one.
 static int claims(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *now = NULL;
+	td_auto_objects struct td_objects now = {0};
+	td_auto_free char *field = td_asprintf("metadata.name=%s", l->set->name);
 	if (!td_far_claims_check(pod->root, l->set->root, NULL))
 		return 0;
-	int r = td_kube_get(l->here, &td_nodesets, l->set->ns, l->set->name, c, &now, err);
+	int r = td_kube_list(l->here, &td_nodesets, l->set->ns, NULL, field, c, &now, err);
 	if (r)
 		return r == TD_INVALID ? TD_TRANSIENT : r;
-	r = td_far_claims_check(pod->root, now->root, err);
-	return r ? r : td_fail(err, TD_TRANSIENT, "NodeSet %s names its claims now: the link begins anew", now->name);
+	if (now.n && (r = td_far_claims_check(pod->root, now.v[0]->root, err)))
+		return r;
+	return td_fail(err, TD_TRANSIENT, "NodeSet %s has changed, and its link begins anew", l->set->name);
 }
 
 static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
