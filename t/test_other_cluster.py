@@ -9,16 +9,23 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 
 import pytest
 
 from harness import ROOT, Failed, Pool, wait_for
+from laptop import Laptop, address, ask
+from wsclient import WebSocket
+
+sys.path.insert(0, f"{ROOT}/deploy/images")
+import archive  # noqa: E402
 
 pytestmark = [pytest.mark.feature("D5.4"), pytest.mark.embedded]
 
 
+STANDIN = f"tandem.test/standin:{os.getpid()}"
 SERVE = "use IO::Socket::INET; my \\$s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die; while (my \\$c = \\$s->accept) { my \\$l = <\\$c>; print \\$c \\$l; close \\$c }"
 
 
@@ -66,7 +73,7 @@ def kubeconfig(there):
 
 
 @pytest.fixture(scope="module")
-def both(shared_pool, tandem):
+def both(shared_pool, tandem, build):
     home = tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp")
     there = Pool(tandem, home)
     pool = shared_pool
@@ -74,10 +81,12 @@ def both(shared_pool, tandem):
     try:
         # The pool changes while the other cluster comes up, and waits for the Secret.
         pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "east", "namespace": "slurm"},
-                    "spec": {"clusterName": "main", "otherCluster": {"kubeconfigSecret": "east"}}})
+                    "spec": {"clusterName": "main", "otherCluster": {"kubeconfigSecret": "east", "image": STANDIN}}})
         pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"partitions": [{"name": "all", "default": True}, {"name": "east", "nodeSets": ["east"]}]}}))
         there.up("--no-slurm", "--nodes", "1", "--cpus", "4", "--memory", "8Gi", "--gpus", "2")
         there.kubectl("apply", "-f", ROOT / "deploy/examples/other-cluster.yaml")
+        archive.archive(f"{home}/standin.tar", STANDIN, files={"/usr/bin/tandem-standin": f"{build}/src/standin/tandem-standin"})
+        there.cmd("image", "import", f"{home}/standin.tar")
         pool.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "east", "namespace": "slurm"}, "stringData": {"kubeconfig": json.dumps(kubeconfig(there))}})
         wait_for("Slurm has its node", lambda: pool.shell("sinfo", "-h", "-N", "-p", "east", "-o", "%N %T %c %G").split() == ["east-n0", "idle", "3", "gpu:2"])
         e = East(pool, there)
@@ -90,6 +99,7 @@ def both(shared_pool, tandem):
         wait_for("nothing is left there", lambda: not e.copies())
         wait_for("its Node is gone", lambda: [n["metadata"]["name"] for n in pool.items("nodes")] == pool.nodes)
     finally:
+        there.cmd("image", "remove", STANDIN, check=False)
         reports = there.crash_reports()
         pool.kubectl("delete", "nodeset/east", "secret/east", "-n", "slurm", "--ignore-not-found")
         ends = threading.Thread(target=there.down, kwargs={"purge": True})  # while the pool changes back
@@ -197,6 +207,71 @@ def test_a_gang_starts_there_whole_and_its_members_find_each_other(east):
     hosts = ",".join(f"{east.copies()[f'w-{i}']['spec']['hostname']}.copies" for i in (0, 1))
     for i in (0, 1):
         assert pool.kubectl("logs", f"w-{i}") == f"{i} of 2 at {i} of {hosts}, first {hosts.split(',')[0]}\n"
+
+
+@pytest.mark.feature("D3.4", "D3.5", "D3.6", "D4.1")
+def test_a_session_there_is_reached_by_its_owner_alone(east, tmp_path):
+    pool, there = east.pool, east.there
+    me = Laptop(pool, tmp_path / "laptop", "researcher")
+    try:
+        sessions(pool, there, east, me)
+    finally:
+        for s in me.api("GET", "/sessions")[1]["sessions"]:
+            me.api("DELETE", f"/sessions/{s['id']}")
+
+
+def sessions(pool, there, east, me):
+    copy = lambda s: next(p for n, p in east.copies().items() if n == f"session-{s['id']}")  # noqa: E731
+    start = lambda *argv: me.json("session", "start", "--other-cluster", "east", *argv)  # noqa: E731
+    # Where no claim there has the homes, a terminal has an empty one, which goes with it.
+    shell = start("shell", "--gpus", "1")
+    assert (shell["state"], shell["otherCluster"], shell["home"]) == ("ready", "east", "empty")
+    w = WebSocket(address(pool), f"{shell['path']}tty", {"Authorization": f"Bearer {me.key}"})
+    w.send(b"touch mine; printf 'uid=%s in %s has %s %s\\n' $(id -u) $PWD $(ls) $CUDA_VISIBLE_DEVICES\n")
+    w.until(b"uid=1000 in /home/researcher has mine 0")
+    w.send(b"head -c 3000000 /dev/zero | tr '\\0' x; echo; echo $((6*7)) all of it\n")  # more than all buffers hold
+    w.until(b"42 all of it")
+    w.close()
+    assert "its home is empty" in me.run("session", "list").stdout
+    assert me.run("ssh", shell["id"], "--", "echo", "by ssh at $HOME").stdout == "by ssh at /home/researcher\n"
+    # A claim goes there by the name that the NodeSet says for it, or not at all.
+    claims = [{"name": "h", "persistentVolumeClaim": {"claimName": "home"}}]
+    pool.apply(east.pod("data", volumes=claims))
+    wait_for("it names the claim", lambda: "{namespace: default, claim: home, there: NAME}" in east.status("data").get("message", ""))
+    for wrong, says in ((["--nodes", "2"], "has one pod"), (["--replicas", "2"], "has one pod")):
+        r = me.run("session", "start", *wrong, "--other-cluster", "east", "endpoint", "--", "true", check=False)
+        assert r.returncode and says in r.stderr.replace("\n", " "), r.stderr
+    for name in ("pool", "west"):
+        status, reply = me.api("POST", "/sessions", {"kind": "shell", "otherCluster": name})
+        assert status == 422 and "is no other cluster of this pool" in str(reply), reply
+
+    there.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "homes", "namespace": "tandem"}, "spec": {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "shared", "resources": {"requests": {"storage": "1Gi"}}}}))
+    home = pathlib.Path(there.home, "shared/claims/tandem/homes/researcher")
+    home.mkdir(parents=True)
+    home.joinpath("hello.txt").write_text("from my home there")
+    os.chown(home, 1000, 1000)
+    pool.kubectl("patch", "nodeset", "east", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"otherCluster": {"claims": [{"namespace": "researcher", "claim": "home", "there": "homes"}]}}}))
+    idle = me.api("POST", "/sessions", {"otherCluster": "east", "command": "exec python3 -m http.server $PORT", "name": "idle", "idle": 10})[1]
+    web = me.api("POST", "/sessions", {"otherCluster": "east", "command": "echo written > out.txt; exec python3 -m http.server $PORT", "name": "web"})[1]
+    wait_for("it answers", lambda: ask(me, f"{web['path']}hello.txt") == (200, "from my home there"))
+    assert home.joinpath("out.txt").stat().st_uid == 1000 and ask(me, f"{web['path']}nothing")[0] == 404
+    assert ask(me, f"{web['path']}hello.txt", key=False)[0] == 401
+    # Nobody there reaches its port by the network, as one reaches that of a pod.
+    pool.apply(east.pod("open", script=f'exec perl -e "{SERVE}"', cpu="500m"))
+    east.runs("open")
+    at = lambda pod, port: there.run("kubectl", "exec", "-n", "tandem", east.copies()["open"]["metadata"]["name"], "--", "timeout", "5", "bash", "-c",  # noqa: E731
+                                     f"exec 3<>/dev/tcp/{pod['status']['podIP']}/{port}", check=False).returncode
+    assert at(east.copies()["open"], 8080) == 0 and at(copy(web), 8888) != 0
+    there.kubectl("delete", "networkpolicy", "sessions", "-n", "tandem")
+    wait_for("it is the policy that kept it closed", lambda: at(copy(web), 8888) == 0)
+    # It ends by the rules, and comes back at its address; its job and its copy end with it.
+    me.run("session", "stop", shell["id"])
+    me.run("session", "stop", web["id"])
+    wait_for("nobody uses it", lambda: me.api("GET", f"/sessions/{idle['id']}")[1]["state"] == "reclaimed")
+    wait_for("nothing of them is left there", lambda: east.copies().keys() <= {"open", "data"})
+    again = lambda: me.api("POST", f"/sessions/{idle['id']}/resume")[0] == 200 and ask(me, f"{idle['path']}hello.txt")  # noqa: E731
+    wait_for("it is there again", lambda: again() == (200, "from my home there"))
 
 
 def test_whoever_ends_it_here_ends_it_there(east):

@@ -1,14 +1,17 @@
 """The real Kubernetes of the real plane is its own other cluster: its API server takes the copies as any other cluster's would, and asks the operator for
 logs and exec of the pods on their Nodes, as it asks a kubelet (docs/other-cluster.md)."""
+import base64
 import json
 import re
 import socket
 import ssl
+import struct
 import subprocess
 
 import pytest
 
 from harness import ROOT, wait_for
+from wsclient import WebSocket
 
 pytestmark = [pytest.mark.feature("D5.4"), pytest.mark.real]
 SERVE = "use IO::Socket::INET; my \\$s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die; while (my \\$c = \\$s->accept) { my \\$l = <\\$c>; print \\$c \\$l; close \\$c }"
@@ -32,7 +35,8 @@ def asked(pool, path, token=None, cert=None):
         return int(re.match(rb"HTTP/1.1 (\d+)", c.recv(4096))[1])
 
 
-def test_a_real_cluster_is_another_one(pool):
+def test_a_real_cluster_is_another_one(pool, tmp_path):
+    pki = pool.cluster.dir / "pki"
     pool.kubectl("label", "node", "n2", "example.com/for=pool")
     pool.kubectl("apply", "-f", ROOT / "deploy/examples/other-cluster.yaml")
     try:
@@ -60,9 +64,25 @@ def test_a_real_cluster_is_another_one(pool):
         finally:
             f.kill()
             f.wait()
+        # The gateway comes so to sessions there: one connection to a port, without SPDY.
+        user = json.loads(pool.kubectl("config", "view", "--raw", "-o", "json", "--flatten"))["users"][0]["user"]
+        for name, what in (("crt", "client-certificate-data"), ("key", "client-key-data")):
+            (tmp_path / name).write_bytes(base64.b64decode(user[what]))
+        context = ssl.create_default_context(cafile=pki / "ca.crt")
+        context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+        server = json.loads(pool.kubectl("config", "view", "--raw", "-o", "json"))["clusters"][0]["cluster"]["server"].split("://")[1]
+        w = WebSocket(server, "/api/v1/namespaces/default/pods/talks/portforward?ports=8080", {"Sec-WebSocket-Protocol": "v4.channel.k8s.io"}, tls=context)
+        assert w.status == 101, w.head
+        w.send(b"\0as the gateway does\n")
+        # First each channel says the port; then come the bytes, and with the connection it ends.
+        said = w.until(b"as the gateway does\n")
+        assert said.replace(b"\1" + struct.pack("<H", 8080), b"") == b"\0" + struct.pack("<H", 8080) + b"\0as the gateway does\n"
+        try:
+            assert w.receive()[0] == 8
+        except EOFError:
+            pass
 
         # Nobody else comes in by the operator's port: not without a name, not with one that may not use nodes/proxy, not with a certificate of his own.
-        pki = pool.cluster.dir / "pki"
         container = pool.get("pod", "talks", "-n", "default")["spec"]["containers"][0]["name"]
         logs = f"/containerLogs/default/talks/{container}"
         token = pool.kubectl("create", "token", "pool", "-n", "tandem").strip()

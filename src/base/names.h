@@ -303,9 +303,11 @@
 #define TD_LABEL_FROM_SET "tandem.dev/from-nodeset" // on a pod there: the UID of the NodeSet here
 #define TD_LABEL_FROM_POD "tandem.dev/from-pod"     // on a pod there: the UID of the pod here
 #define TD_LABEL_FROM_GANG "tandem.dev/from-gang"   // "true" on a pod there whose pod here is of a gang
-#define TD_ANN_FROM_NAME "tandem.dev/from-name"     // on a pod there: "NAMESPACE/NAME" of the pod here
-#define TD_COND_OTHER "tandem.dev/OtherCluster"     // of a pod here: where its copy is, or why there is none yet
-#define TD_ANN_NODE "tandem.dev/slurm-node"         // the node that the pod serves
+// "true" on a pod there whose pod here is a session's: nobody there need reach it.
+#define TD_LABEL_FROM_SESSION "tandem.dev/from-session"
+#define TD_ANN_FROM_NAME "tandem.dev/from-name" // on a pod there: "NAMESPACE/NAME" of the pod here
+#define TD_COND_OTHER "tandem.dev/OtherCluster" // of a pod here: where its copy is, or why there is none yet
+#define TD_ANN_NODE "tandem.dev/slurm-node"     // the node that the pod serves
 // The pod sees every device of its node. Written by the operator alone.
 #define TD_ANN_ALL_DEVICES "tandem.dev/all-devices"
 #define TD_LABEL_NODE_STATE "tandem.dev/node-state" // the node's state, as Slurm names it

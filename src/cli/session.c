@@ -20,7 +20,7 @@ enum {
 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
-	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster, *account;
+	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster, *account, *other;
 	int gpus, cpus, idle_min, low_min, replicas, nodes;
 	int64_t begin;
 	bool no_wait;
@@ -48,6 +48,10 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		      served ? c->url : "", td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	if (td_jstr(s, "cluster"))
 		td_buf_printf(&b, "  at cluster %s", td_jstr(s, "cluster"));
+	if (td_jstr(s, "otherCluster"))
+		td_buf_printf(&b, "  in the other cluster %s%s", td_jstr(s, "otherCluster"),
+			      td_streq(td_jstr(s, "home"), "empty") ? ", where its home is empty and ends with it"
+								    : "");
 	const char *words = td_jstr_or(s, "words", "");
 	size_t len = strlen(words);
 	while (len && words[len - 1] == '\n')
@@ -171,6 +175,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	td_jm_str(d, o, "env", w->env);
 	td_jm_str(d, o, "run", w->run);
 	td_jm_str(d, o, "cluster", w->cluster);
+	td_jm_str(d, o, "otherCluster", w->other);
 	if (line.len)
 		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
@@ -320,6 +325,11 @@ int td_session_main(int argc, char **argv)
 		 .help = "start, at the hub of a federation: the member where it is (default: one with free GPUs that "
 			 "the "
 			 "rules name)"},
+		{.name = "other-cluster",
+		 .value = "NODESET",
+		 TD_OPT_TEXT(&w.other),
+		 .help = "start: on a node of another Kubernetes cluster that is part of the pool; without a claim for "
+			 "homes there its home is empty and ends with it"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),

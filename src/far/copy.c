@@ -13,6 +13,7 @@
 enum { NAME_CUT = 50, UID_DIGITS = 12, TD_FAR_GANG = 4096 };
 // The headless Service there that gives the members of gangs their names (deploy/examples/other-cluster.yaml).
 #define GANGS "copies"
+#define CLAIM "persistentVolumeClaim"
 
 // What becomes of a field there.
 enum go {
@@ -113,7 +114,7 @@ static bool empty(const yyjson_val *value)
 }
 
 static const char *const env_sources[] = {"prefix", "configMapRef", "secretRef"};
-static const char *const volume_kinds[] = {"name", "emptyDir", "configMap", "secret"};
+static const char *const volume_kinds[] = {"name", "emptyDir", "configMap", "secret", CLAIM};
 static const char *const projections[] = {"configMap", "secret"};
 
 static int refuse(struct td_error *err, const char *field, const char *why)
@@ -261,9 +262,10 @@ static int check_volumes(const yyjson_val *spec, struct td_error *err)
 				continue;
 			td_auto_free char *where = td_asprintf("spec.volumes[%zu].%s", i, kind);
 			if (strcmp(kind, "projected") != 0)
-				return refuse(err, where,
-					      "what it holds is here; emptyDir, ConfigMaps and Secrets go there, and "
-					      "other files come and go over the network");
+				return refuse(
+					err, where,
+					"what it holds is here; emptyDir, ConfigMaps, Secrets, and claims that the "
+					"NodeSet names go there, and other files come and go over the network");
 			td_auto_free char *in = td_asprintf("%s.sources", where);
 			int r = check_sources(td_jget(val, "sources"), in, projections, TD_LEN(projections), err);
 			if (r)
@@ -299,6 +301,51 @@ int td_far_copy_check(const yyjson_val *pod, struct td_error *err)
 			r = r ? r : check_container(c, at, err);
 		}
 	return r;
+}
+
+// What the NodeSet says of a claim of that namespace here; NULL: nothing.
+static const yyjson_val *claim_there(const yyjson_val *set, const char *ns, const char *claim)
+{
+	yyjson_val *c;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(set, "spec.otherCluster.claims"), i, n, c)
+		if (td_streq(td_jstr(c, "namespace"), ns) && td_streq(td_jstr(c, "claim"), claim))
+			return c;
+	return NULL;
+}
+
+int td_far_claims_check(const yyjson_val *pod, const yyjson_val *set, struct td_error *err)
+{
+	const char *ns = td_jstr_or(pod, "metadata.namespace", "");
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, v) {
+		const char *claim = td_jstr(v, CLAIM ".claimName");
+		if (!claim || claim_there(set, ns, claim))
+			continue;
+		return td_fail(err, TD_INVALID,
+			       "spec.volumes[%zu]." CLAIM ": the claim \"%.63s\" is here, and NodeSet %s/%s names none "
+			       "there for it: an administrator adds {namespace: %s, claim: %.63s, there: NAME} to its "
+			       "spec.otherCluster.claims; or leave the volume out",
+			       i, claim, td_jstr_or(set, "metadata.namespace", ""),
+			       td_jstr_or(set, "metadata.name", ""), ns, claim);
+	}
+	return 0;
+}
+
+static void copy_claims(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *set, const char *ns)
+{
+	yyjson_mut_val *v;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(spec, "volumes"), i, n, v) {
+		const char *claim = td_jm_getstr(v, CLAIM ".claimName");
+		const yyjson_val *there = claim ? claim_there(set, ns, claim) : NULL;
+		if (!there)
+			continue;
+		td_jm_str(d, v, CLAIM ".claimName", td_jstr_or(there, "there", ""));
+		if (td_jbool(there, "readOnly", false))
+			td_jm_bool(d, v, CLAIM ".readOnly", true);
+	}
 }
 
 char *td_far_copy_name(const yyjson_val *pod)
@@ -473,10 +520,12 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 	td_jm_str(d, root, "metadata.namespace", c->ns);
 	yyjson_mut_val *labels = td_jm_obj(d, root, "metadata.labels"),
 		       *notes = td_jm_obj(d, root, "metadata.annotations");
-	td_jm_key_str(d, labels, TD_LABEL_FROM_SET, c->set_uid);
+	const char *set_uid = td_jstr_or(c->set, "metadata.uid", ""), *ns = td_jstr_or(pod, "metadata.namespace", "");
+	td_jm_key_str(d, labels, TD_LABEL_FROM_SET, set_uid);
 	td_jm_key_str(d, labels, TD_LABEL_FROM_POD, td_jstr_or(pod, "metadata.uid", ""));
-	td_auto_free char *from =
-		td_asprintf("%s/%s", td_jstr_or(pod, "metadata.namespace", ""), td_jstr_or(pod, "metadata.name", ""));
+	if (td_jkey(td_jget(pod, "metadata.labels"), TD_LABEL_SESSION))
+		td_jm_key_str(d, labels, TD_LABEL_FROM_SESSION, "true");
+	td_auto_free char *from = td_asprintf("%s/%s", ns, td_jstr_or(pod, "metadata.name", ""));
 	td_jm_key_str(d, notes, TD_ANN_FROM_NAME, from);
 	td_jm_key_str(d, notes, TD_ANN_OTHER_NODE, c->node);
 
@@ -489,7 +538,8 @@ yyjson_mut_doc *td_far_copy_make(const yyjson_val *pod, const struct td_far_copy
 	copy_containers(d, spec, pod, "initContainers");
 	gang_name(d, labels, spec, pod);
 	drop_token(td_jm_get(spec, "volumes"));
-	td_far_refs_rename(d, spec, c->set_uid, td_jstr_or(pod, "metadata.namespace", ""));
+	td_far_refs_rename(d, spec, set_uid, ns);
+	copy_claims(d, spec, c->set, ns);
 	td_jm_bool(d, spec, "automountServiceAccountToken", false);
 	td_jm_bool(d, spec, "enableServiceLinks", false);
 
@@ -513,6 +563,13 @@ static bool mirrored(const char *type)
 	return one_of(type, types, TD_LEN(types));
 }
 
+const char *td_far_copy_waits(const yyjson_val *copy)
+{
+	const yyjson_val *c = td_condition(copy, "PodScheduled");
+	const char *words = td_streq(td_jstr(c, "status"), "False") ? td_jstr(c, "message") : NULL;
+	return td_jstr(copy, "spec.nodeName") || !words || !*words ? NULL : words;
+}
+
 static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_val *pod, const yyjson_val *copy,
 		       int64_t now_ms)
 {
@@ -531,7 +588,11 @@ static void conditions(yyjson_mut_doc *d, yyjson_mut_val *status, const yyjson_v
 	td_auto_free char *text =
 		td_asprintf("its copy in the other cluster is %s/%s", td_jstr_or(copy, "metadata.namespace", ""),
 			    td_jstr_or(copy, "metadata.name", ""));
-	td_condition_add(d, list, was, TD_CONDITION(TD_COND_OTHER, "True", "Made", text), now_ms);
+	const char *waits = td_far_copy_waits(copy);
+	td_auto_free char *more = waits ? td_asprintf("%s, and finds no node: %.400s", text, waits) : NULL;
+	td_condition_add(d, list, was,
+			 TD_CONDITION(TD_COND_OTHER, "True", waits ? "WaitsThere" : "Made", waits ? more : text),
+			 now_ms);
 }
 
 yyjson_mut_doc *td_far_copy_status(const yyjson_val *pod, const yyjson_val *copy, int64_t now_ms)

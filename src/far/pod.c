@@ -202,6 +202,21 @@ static bool gang_whole(const struct td_far_link *l, const struct td_object *pod,
 	return false;
 }
 
+// Which claims are there says the NodeSet as it is now: the link may be older. TD_INVALID: the pod names another one.
+static int claims(struct td_far_link *l, const struct td_object *pod, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_objects struct td_objects now = {0};
+	td_auto_free char *field = td_asprintf("metadata.name=%s", l->set->name);
+	if (!td_far_claims_check(pod->root, l->set->root, NULL))
+		return 0;
+	int r = td_kube_list(l->here, &td_nodesets, l->set->ns, NULL, field, c, &now, err);
+	if (r)
+		return r == TD_INVALID ? TD_TRANSIENT : r;
+	if (now.n && (r = td_far_claims_check(pod->root, now.v[0]->root, err)))
+		return r;
+	return td_fail(err, TD_TRANSIENT, "NodeSet %s has changed, and its link begins anew", l->set->name);
+}
+
 static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct td_pool_far_pod *f, struct td_cancel *c,
 		 struct td_error *err)
 {
@@ -215,8 +230,13 @@ static int facts(struct td_far_link *l, const char *uid, struct pair *p, struct 
 		return td_wrap(err, "the pod of %s/%s there", p->copy->ns, p->copy->name);
 	if (p->pod) {
 		p->node = td_far_node_of(l, p->pod);
-		if (!p->copy) // which is shown here however often it changes
-			p->refused = td_far_copy_check(p->pod->root, &p->why) ? p->why.msg : NULL;
+		// A copy is shown here however often the pod changes.
+		if (!p->copy && !(r = td_far_copy_check(p->pod->root, &p->why)) && p->node &&
+		    !td_object_deleting(p->pod) && !td_kube_pod_ended(p->pod->root))
+			r = claims(l, p->pod, c, &p->why);
+		if (r && r != TD_INVALID)
+			return td_fail(err, r, "the claims of pod %s/%s: %s", p->pod->ns, p->pod->name, p->why.msg);
+		p->refused = r ? p->why.msg : NULL;
 	}
 	bool begun = p->pod && td_streq(td_jstr(td_condition(p->pod->root, TD_COND_OTHER), "reason"), BEGUN);
 	bool made = p->pod && td_condition_true(p->pod->root, TD_COND_OTHER);
@@ -310,7 +330,7 @@ static int make(struct td_far_link *l, const struct pair *p, struct td_cancel *c
 		set_making(l, p->pod->uid, true);
 		return say(l, p, BEGUN, "its copy in the other cluster is being made", c, err); // and it comes again
 	}
-	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->uid};
+	const struct td_far_copy to = {l->ns, td_object_annotation(p->node, TD_ANN_OTHER_NODE), l->set->root};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_far_copy_make(p->pod->root, &to);
 	td_auto(td_object_unref) struct td_object *copy = NULL;
 	int r = td_kube_create(l->there, &td_pods, l->ns, yyjson_mut_doc_get_root(d), c, &copy, err);
@@ -428,12 +448,15 @@ int td_far_pod_sync(struct td_far_link *l, const char *uid, int64_t *again_ms, s
 		return fail(l, &p, td_jstr_or(td_json_root(j), "reason", why),
 			    td_jstr_or(td_json_root(j), "message", ""), c, err);
 	}
+	const char *waits = p.copy ? td_far_copy_waits(p.copy->root) : NULL;
+	td_auto_free char *room = td_asprintf("its copy found no room in the other cluster for two minutes%s%.400s",
+					      waits ? ": " : "", waits ? waits : "");
 	return fail(l, &p, why,
 		    td_streq(why, "GoneThere") ? "somebody removed its copy in the other cluster"
 		    : td_streq(why, "LostThere")
 			    ? "its copy in the other cluster was being made when the operator ended, and "
 			      "is not there: nobody knows whether it ran"
-		    : td_streq(why, "NoRoomThere") ? "its copy found no room in the other cluster for two minutes"
+		    : td_streq(why, "NoRoomThere") ? room
 						   : p.refused,
 		    c, err);
 }

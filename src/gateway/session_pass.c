@@ -88,14 +88,17 @@ static void pass(struct td_gateway_ask *q, int fd, const struct td_http_far *far
 	td_metric_observe(took, (double)ms / 1000, NULL);
 }
 
+static bool answers(const struct td_object *o)
+{
+	return !td_object_deleting(o) && td_condition_true(o->root, "Ready");
+}
+
 // Where a session's pod answers; NULL: it does not, or not yet.
 static const char *address_of(const struct td_object *o)
 {
 	const char *ip = td_jstr(o->root, "status.podIP");
 	struct in_addr a;
-	return td_object_deleting(o) || !ip || inet_pton(AF_INET, ip, &a) != 1 || !td_condition_true(o->root, "Ready")
-		       ? NULL
-		       : ip;
+	return answers(o) && ip && inet_pton(AF_INET, ip, &a) == 1 ? ip : NULL;
 }
 
 static int silent(const char *name, struct td_error *err)
@@ -183,7 +186,8 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	if (several)
 		return pass_to_one(q, record, id + n, err);
 	const char *ip = address_of(o), *path = id + n, *token = td_session_token(o);
-	if (!ip)
+	bool other = td_session_other(o);
+	if (other ? !answers(o) : !ip)
 		return silent(name, err);
 	td_session_touch(q->g->traffic, name);
 	if (kind->terminal && strcmp(path, "/tty") != 0) {
@@ -201,8 +205,13 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 					.authorization = proof,
 					.heard = heard,
 					.ctx = &h};
-	pass(q, td_http_far_dial(far.ip, far.port, DIAL_S), &far, name,
-	     kind->measured && !td_http_header(q->x, "Upgrade"));
+	bool measured = kind->measured && !td_http_header(q->x, "Upgrade");
+	struct td_session_line *line = NULL;
+	int fd = -1;
+	r = other ? td_session_line_open(q, o, &line, &fd, err) : 0;
+	if (!r)
+		pass(q, other ? fd : td_http_far_dial(far.ip, far.port, DIAL_S), &far, name, measured);
+	td_session_line_close(line);
 	td_session_touch(q->g->traffic, name);
-	return 0;
+	return r;
 }

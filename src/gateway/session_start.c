@@ -54,7 +54,8 @@ static void add_env(yyjson_mut_doc *d, yyjson_mut_val *c, const char *name, cons
 }
 
 // A terminal's program: nodes of `tandem up` have it, elsewhere an init container brings it.
-static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
+// image: Tandem's; NULL: its nodes have it.
+static void add_standin(const char *image, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes")),
@@ -63,11 +64,11 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 	td_jm_str(d, m, "mountPath", "/opt/tandem");
 	td_jm_set(d, m, "readOnly", yyjson_mut_true(d));
 	td_jm_str(d, v, "name", "tandem-bin");
-	if (!q->g->o.image) {
+	if (!image) {
 		td_jm_str(d, v, "hostPath.path", "/opt/tandem");
 		return;
 	}
-	const struct td_json_word words[] = {{"image", q->g->o.image, 0}};
+	const struct td_json_word words[] = {{"image", image, 0}};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *init =
 		td_session_template("session-standin.yaml", words, TD_LEN(words));
 	yyjson_mut_arr_append(td_jm_arr(d, o, "spec.initContainers"),
@@ -77,7 +78,8 @@ static void add_standin(const struct td_gateway_ask *q, yyjson_mut_doc *d)
 
 // What the kind adds: the program, the token, and tandem-standin for a terminal. worker: it is a further node of
 // several, which waits for what the first one says.
-static void add_kind(const struct td_gateway_ask *q, const struct td_session_kind *kind, bool worker, yyjson_mut_doc *d)
+static void add_kind(const struct td_gateway_ask *q, const struct td_session_kind *kind, bool worker, const char *image,
+		     yyjson_mut_doc *d)
 {
 	const yyjson_val *body = q->body;
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
@@ -106,7 +108,7 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 		add_env(d, c, "TANDEM_SESSION_TOKEN", token);
 	}
 	if (kind->terminal || td_session_nodes_asked(q->body))
-		add_standin(q, d);
+		add_standin(image, d);
 }
 
 static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
@@ -223,7 +225,8 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 	if (td_jstr(body, "run") && !kind->of_run)
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
-	return td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : 0;
+	int r = td_session_other_asked(body) ? td_session_other_check(kind, body, err) : 0;
+	return !r && td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : r;
 }
 
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
@@ -237,6 +240,10 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 			       "this gateway was not told how pods see homes (--homes-claim or --homes-path)");
 	if (!td_starts(q->user.home, g->o.homes_as))
 		return td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
+	td_auto(td_object_unref) struct td_object *set = NULL;
+	int r = td_session_other_asked(q->body) ? td_session_other_set(q, &set, err) : 0;
+	if (r)
+		return r;
 
 	td_auto_free char *record = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT),
 			  *name = number > 0 ? td_asprintf("%s-%d", record, number) : td_strdup(record);
@@ -259,9 +266,11 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		 0},
 	};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_session_template("session.yaml", words, TD_LEN(words));
-	int r;
-	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body), d);
+	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body),
+		 set ? td_session_other_image(g, set) : g->o.image, d);
 	finish(q, d);
+	if (set && (r = td_session_other_pod(q, set, sc->root, d, err)))
+		return r;
 	if (td_session_nodes_asked(q->body)) {
 		td_session_nodes_pod(q->body, id, number, d);
 		if (number > 0 && (r = td_session_nodes_owned(q, ns, record, d, err)))

@@ -171,6 +171,8 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 		td_jm_str(d, w, "words", *last ? last : td_jstr(o->root, "status.message"));
 	}
 	td_jm_str(d, w, "node", td_jstr(o->root, "spec.nodeName"));
+	if (td_session_other(o) && !over)
+		td_session_other_write(o, d, w);
 	if (td_jstr(o->root, "status.startTime") && !td_time_parse(td_jstr(o->root, "status.startTime"), &at))
 		td_jm_int(d, w, "started", at / 1000);
 	td_jm_str(d, w, "command", td_object_annotation(o, TD_ANN_SESSION_COMMAND));

@@ -188,6 +188,30 @@ int td_session_nodes_wanted(const struct td_session_set *s);
 bool td_session_nodes_keeps(const struct td_session_set *s, int number, enum td_replica_is is);
 void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s, yyjson_mut_doc *d, yyjson_mut_val *w);
 
+// ---- session_other.c: a session whose pod's copy runs in another cluster (docs/other-cluster.md) ----
+// The NodeSet whose nodes are asked for; NULL: it is in this cluster.
+const char *td_session_other_asked(const yyjson_val *body);
+// The same, of a session's pod.
+const char *td_session_other(const struct td_object *pod);
+// Whether what was asked for can be in another cluster.
+int td_session_other_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err);
+// (td_session_other_asked) Reads the NodeSet. TD_INVALID: there is none that is another cluster.
+int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err);
+// The image there that has tandem-standin, for sessions with a terminal; NULL: nobody has said one.
+const char *td_session_other_image(const struct td_gateway *g, const struct td_object *set);
+// Makes the pod `d` go there: its label, its partition of the SlurmCluster `sc`, and its home, which is that of a claim
+// there or, where the NodeSet names none, empty and ends with the session.
+int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, const yyjson_val *sc, yyjson_mut_doc *d,
+			 struct td_error *err);
+// What there is to say of such a one.
+void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
+// A connection to the port of such a session, through both API servers: it is reached no other way. *ret_fd is the
+// caller's, who closes it before the line. Two threads each. TD_THROTTLED: the person has too many.
+struct td_session_line;
+int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_line **ret,
+			 int *ret_fd, struct td_error *err);
+struct td_session_line *td_session_line_close(struct td_session_line *l);
+
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;
 struct td_session_ways *td_session_ways_new(void);

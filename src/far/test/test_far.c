@@ -57,8 +57,8 @@ static void test_refuses_by_name(void **state)
 		{PLAIN "  volumes: [{name: v, projected: {sources: [{secret: {name: s}}, {serviceAccountToken: {path: "
 		       "t}}]}}]\n",
 		 "spec.volumes[0].projected.sources[1].serviceAccountToken"},
-		{PLAIN "  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n",
-		 "spec.volumes[0].persistentVolumeClaim"},
+		{PLAIN "  volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]\n",
+		 "spec.volumes[0].ephemeral"},
 		{PLAIN "  hostNetwork: true\n", "spec.hostNetwork"},
 		{PLAIN "  hostPID: true\n", "spec.hostPID"},
 		{PLAIN "  serviceAccountName: other\n", "spec.serviceAccountName"},
@@ -107,8 +107,42 @@ static struct td_json *copy_of(struct td_json *pod)
 	struct td_error e = TD_ERROR_INIT;
 	if (td_far_copy_check(td_json_root(pod), &e))
 		fail_msg("%s", e.msg);
-	const struct td_far_copy to = {"tandem", "gpu07", "set-uid"};
+	td_auto(td_json_unref) struct td_json *set =
+		yaml("metadata: {name: east, namespace: slurm, uid: set-uid}\n"
+		     "spec: {otherCluster: {claims: [{namespace: other, claim: data, there: theirs}, "
+		     "{namespace: ml, claim: data, there: sets, readOnly: true}, "
+		     "{namespace: ml, claim: home, there: homes}]}}\n");
+	if (td_far_claims_check(td_json_root(pod), td_json_root(set), &e)) {
+		assert_non_null(strstr(e.msg, "spec.volumes[1].persistentVolumeClaim: the claim \"sets\" is here, and "
+					      "NodeSet slurm/east names none"));
+		assert_non_null(strstr(e.msg, "{namespace: ml, claim: sets, there: NAME}"));
+		return NULL;
+	}
+	const struct td_far_copy to = {"tandem", "gpu07", td_json_root(set)};
 	return td_jm_done(td_far_copy_make(td_json_root(pod), &to));
+}
+
+// A claim has the name there that the NodeSet says for its namespace, and no pod can say a name of that cluster.
+static void test_claims(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p =
+		pod_with(PLAIN "  volumes: [{name: d, persistentVolumeClaim: {claimName: data}}, "
+			       "{name: h, persistentVolumeClaim: {claimName: home, readOnly: true}}]\n");
+	td_auto(td_json_unref) struct td_json *copy = copy_of(p);
+	td_auto_free char *volumes = td_json_text(td_jget(td_json_root(copy), "spec.volumes"), NULL);
+	assert_string_equal(volumes,
+			    "[{\"name\":\"d\",\"persistentVolumeClaim\":{\"claimName\":\"sets\",\"readOnly\":true}},"
+			    "{\"name\":\"h\",\"persistentVolumeClaim\":{\"claimName\":\"homes\",\"readOnly\":true}}]");
+	td_auto(td_json_unref) struct td_json *theirs =
+		pod_with(PLAIN "  volumes: [{name: e, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: "
+			       "sets}}]\n");
+	assert_null(copy_of(theirs));
+	// What nobody need reach there can be told from the rest; nothing else of its labels goes along.
+	td_auto(td_json_unref) struct td_json *session = yaml("metadata: {name: session-a, namespace: ml, uid: " UID
+							      ", labels: {tandem.dev/session: a}}\nspec:\n" PLAIN);
+	td_auto(td_json_unref) struct td_json *closed = copy_of(session);
+	assert_string_equal(td_jkey_str(td_jget(td_json_root(closed), "metadata.labels"), TD_LABEL_FROM_SESSION),
+			    "true");
 }
 
 static void test_the_copy(void **state)
@@ -206,6 +240,18 @@ static void test_status(void **state)
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	assert_int_equal(td_json_merge_patch(td_json_root(p), td_json_root(patch), &now, NULL), 0);
 	assert_null(td_far_copy_status(td_json_root(now), td_json_root(c), 9000));
+
+	// Why it finds no node there is said in that cluster's words.
+	td_auto(td_json_unref) struct td_json *lost = yaml(
+		"metadata: {name: ml-a, namespace: tandem}\nspec: {}\nstatus: {phase: Pending, conditions: [{type: "
+		"PodScheduled, status: 'False', message: persistentvolumeclaim \"homes\" not found}]}\n");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *w = td_far_copy_status(td_json_root(p), td_json_root(lost), 1000);
+	td_auto(td_json_unref) struct td_json *waits = td_json_from_mut(yyjson_mut_doc_get_root(w));
+	const yyjson_val *why = td_condition(td_json_root(waits), TD_COND_OTHER);
+	assert_string_equal(td_jstr(why, "reason"), "WaitsThere");
+	assert_string_equal(td_jstr(why, "message"),
+			    "its copy in the other cluster is tandem/ml-a, and finds no node: persistentvolumeclaim "
+			    "\"homes\" not found");
 
 	// It fails here while nobody knows how it is there: no container runs any more.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *o = td_jm_new();
@@ -643,6 +689,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refuses_by_name),
 		cmocka_unit_test(test_the_copy),
+		cmocka_unit_test(test_claims),
 		cmocka_unit_test(test_another_client_ca),
 		cmocka_unit_test(test_sent_for_its_own_pods),
 		cmocka_unit_test(test_names_fit),

@@ -3,6 +3,11 @@
 // failed (or nothing) and which we then close. A data stream becomes a connection to 127.0.0.1:PORT
 // in the pod's own network namespace, as with a kubelet, and has a thread. The receiving thread
 // hands it what came.
+//
+// A program that wants one port need not speak SPDY: with the protocol v4.channel.k8s.io and the port
+// in the query there is one connection, and each message begins with a byte: 0 its bytes, 1 why it
+// failed. The first message on each says the port, in two bytes, the lower one first. The WebSocket
+// ends with the connection.
 #include "kubelet/pods/pod.h"
 #include "kubelet/stream/spdy.h"
 #include "kubelet/stream/stream.h"
@@ -42,6 +47,7 @@ struct session {
 	char *netns;
 	struct td_spdy_headers headers;
 	bool reply_begun;
+	bool channels;          // one connection, without SPDY
 	struct td_cancel *peer; // the peer is gone
 	struct td_cancel *stop; // the session ends
 	pthread_mutex_t mu;     // guards the streams' marked fields
@@ -53,6 +59,8 @@ struct session {
 static int send_data(struct session *s, uint32_t id, uint8_t flags, const void *p, size_t n)
 {
 	td_auto_buf struct td_buf b = {0};
+	if (s->channels)
+		return n ? td_stream_channel(s->ws, (char)id, p, n) : 0;
 	td_spdy_data(&b, id, flags, p, n);
 	return td_ws_send(s->ws, true, b.s, b.len, NULL);
 }
@@ -164,6 +172,8 @@ static void *run(void *arg)
 	t->over = true;
 	pthread_cond_broadcast(&s->room);
 	pthread_mutex_unlock(&s->mu);
+	if (s->channels)
+		td_cancel_fire(s->stop);
 	return NULL;
 }
 
@@ -225,6 +235,14 @@ static const char *header(const struct td_strv *h, const char *name)
 	return "";
 }
 
+// Begins to connect.
+static int begin(struct forward_stream *t, struct td_error *err)
+{
+	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->data = !pthread_create(&t->thread, NULL, run, t);
+	return t->data ? 0 : td_fail(err, TD_INTERNAL, "port-forward: no thread");
+}
+
 static int open_stream(struct session *s, const struct td_spdy_frame *f, struct td_error *err)
 {
 	td_auto_strv struct td_strv h = {0};
@@ -263,12 +281,7 @@ static int open_stream(struct session *s, const struct td_spdy_frame *f, struct 
 	DL_APPEND(s->streams, t);
 	s->n++;
 
-	if (!data)
-		return 0;
-
-	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->data = !pthread_create(&t->thread, NULL, run, t);
-	return t->data ? 0 : td_fail(err, TD_INTERNAL, "port-forward: no thread");
+	return data ? begin(t, err) : 0;
 }
 
 static void take(struct session *s, const struct td_spdy_frame *f)
@@ -316,10 +329,64 @@ static int frame(struct session *s, const struct td_spdy_frame *f, struct td_err
 	}
 }
 
+// The one connection of a session with channels, until one end of it has closed.
+static int channels(struct session *s, int port)
+{
+	const char said[] = {(char)(port & 0xff), (char)(port >> 8)};
+	td_auto_buf struct td_buf in = {0};
+	bool binary;
+	struct forward_stream *t = td_calloc(1, sizeof(*t));
+	*t = (struct forward_stream){.s = s, .id = 0, .error_id = 1, .port = port};
+	DL_APPEND(s->streams, t);
+	s->n++;
+	for (char i = 0; i < 2; i++)
+		td_stream_channel(s->ws, i, said, sizeof(said));
+	int r = begin(t, NULL);
+	while (!r && !td_ws_recv(s->ws, s->stop, &in, &binary, NULL)) {
+		const struct td_spdy_frame f = {.type = TD_SPDY_DATA,
+						.data = in.len ? in.s + 1 : NULL,
+						.n = in.len && !in.s[0] ? in.len - 1 : 0};
+		take(s, &f);
+		td_buf_reset(&in);
+	}
+	return r;
+}
+
+static int frames(struct session *s)
+{
+	td_auto_buf struct td_buf in = {0};
+	struct td_error err = TD_ERROR_INIT;
+	bool binary;
+	int r = 0;
+	while (!r && !td_ws_recv(s->ws, s->peer, &in, &binary, NULL)) {
+		size_t at = 0, used = 0;
+		struct td_spdy_frame f;
+		while (!(r = td_spdy_frame_read(in.s + at, in.len - at, &f, &used, &err)) && used &&
+		       !(r = frame(s, &f, &err)))
+			at += used;
+		memmove(in.s, in.s + at, in.len - at);
+		in.len -= at;
+	}
+	return r;
+}
+
+// The port that is asked for in the query, by an API server's word or a kubelet's; 0: none, or several.
+static int port_of(const struct td_http_x *x)
+{
+	td_auto_strv struct td_strv v = {0};
+	long long port = 0;
+	td_http_query_all(x, "port", &v);
+	td_http_query_all(x, "ports", &v);
+	return v.n == 1 && td_parse_i64(v.v[0], &port) && port > 0 && port < 65536 ? (int)port : 0;
+}
+
 void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p)
 {
 	static const char *const protocols[] = {"SPDY/3.1+portforward.k8s.io", NULL};
+	static const char *const one_port[] = {"SPDY/3.1+portforward.k8s.io", "v4.channel.k8s.io", NULL};
 	td_auto_free char *netns = td_pod_netns(a, p);
+	const char *protocol = NULL;
+	int port = port_of(x);
 
 	pthread_mutex_lock(&p->mu);
 	bool up = p->host_network || p->net_up;
@@ -334,27 +401,15 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 			    .netns = p->host_network ? NULL : netns,
 			    .peer = td_http_cancel(x),
 			    .stop = td_cancel_new()};
-	td_auto_buf struct td_buf in = {0};
-	struct td_error err = TD_ERROR_INIT;
-	if (td_ws_accept(x, protocols, &s.ws, NULL, NULL)) {
+	if (td_ws_accept(x, port ? one_port : protocols, &s.ws, &protocol, NULL)) {
 		td_cancel_unref(s.stop);
 		return;
 	}
 
 	pthread_mutex_init(&s.mu, NULL);
 	pthread_cond_init(&s.room, NULL);
-
-	int r = 0;
-	bool binary;
-	while (!r && !td_ws_recv(s.ws, td_http_cancel(x), &in, &binary, NULL)) {
-		size_t at = 0, used = 0;
-		struct td_spdy_frame f;
-		while (!(r = td_spdy_frame_read(in.s + at, in.len - at, &f, &used, &err)) && used &&
-		       !(r = frame(&s, &f, &err)))
-			at += used;
-		memmove(in.s, in.s + at, in.len - at);
-		in.len -= at;
-	}
+	s.channels = protocol && !strcmp(protocol, one_port[1]);
+	int r = s.channels ? channels(&s, port) : frames(&s);
 
 	td_cancel_fire(s.stop);
 	sweep(&s, true);

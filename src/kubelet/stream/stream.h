@@ -5,7 +5,8 @@
 //   GET /exec/<ns>/<pod>/<container>?command=…&stdin&stdout&stderr&tty
 //       WebSocket v5.channel.k8s.io, v4
 //   GET /attach/<ns>/<pod>/<container>?stdin&stdout&stderr&tty   the same
-//   GET /portForward/<ns>/<pod>   WebSocket SPDY/3.1+portforward.k8s.io
+//   GET /portForward/<ns>/<pod>   WebSocket SPDY/3.1+portforward.k8s.io; with ?port= also
+//       v4.channel.k8s.io
 //   GET /pods                     what runs, as JSON, for people
 #pragma once
 
