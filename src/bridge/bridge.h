@@ -58,6 +58,7 @@
 //   syncer/lend.[ch]            devices that pods of other schedulers have
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/entrance.[ch]        pods of other schedulers that wait at a gate until their shadow runs
+//   syncer/near.[ch]            where these may be by what is there: affinity to pods, spread, volumes
 //   syncer/count.[ch]           how many native jobs each node has
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;

@@ -13,6 +13,7 @@
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/count.h"
 #include "bridge/syncer/entrance.h"
+#include "bridge/syncer/near.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/taint.h"
@@ -195,6 +196,7 @@ static void others(struct td_bridge *b, const char *scheduler)
 	const struct td_informer_opts o = {.resource = &td_pods, .fields = fields};
 	b->others = td_informer_new(b->kube, &o);
 	td_informer_add_index(b->others, "node", index_node);
+	td_informer_add_index(b->others, "anti", td_near_index);
 	td_informer_on_change(b->others, td_shadow_on_pod, b);
 }
 
@@ -235,6 +237,8 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 	td_informer_on_change(b->placeholders, on_slurmd, b);
 	td_informer_add_index(b->unplaced, "shadow-node", td_entrance_index);
+	td_informer_add_index(b->unplaced, "anti", td_near_index);
+	td_informer_add_index(b->pods, "anti", td_near_index);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
 	td_informer_on_change(b->unplaced, td_entrance_on_pod, b);
 

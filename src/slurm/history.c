@@ -139,8 +139,8 @@ int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from
 		       from, to, c, ret, err);
 }
 
-int td_slurm_history_qos(struct td_slurm *s, const char *cluster, const char *user, int64_t qos, int64_t from, int64_t to,
-			 struct td_cancel *c, struct td_slurm_runs *ret, struct td_error *err)
+int td_slurm_history_qos(struct td_slurm *s, const char *cluster, const char *user, int64_t qos, int64_t from,
+			 int64_t to, struct td_cancel *c, struct td_slurm_runs *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf q = {0};
 	td_buf_printf(&q, "&qos=%" PRId64, qos);

@@ -98,7 +98,7 @@ static bool counts(const struct td_settings *s, const struct td_object *pod, con
 }
 
 // Adds what ran before by the records, but for the jobs of `not`.
-static size_t add_used(struct td_bridge *b, const char *line, const int64_t *not, size_t n_not,
+static size_t add_used(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not,
 		       struct td_pool_slice_pod **io, size_t n)
 {
 	td_auto_free struct td_pool_slice_pod *more = NULL;
@@ -295,8 +295,7 @@ int td_turns_gang(struct td_bridge_run *r, struct td_error *err)
 int td_turns_want(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_want *w = &r->want;
-	td_auto_free char *gang = td_gang_of(r->pod),
-			  *line = !gang && counts(r->s, r->pod, w) ? line_of(r->pod) : NULL;
+	td_auto_free char *gang = td_gang_of(r->pod), *line = !gang && counts(r->s, r->pod, w) ? line_of(r->pod) : NULL;
 	int k = line ? read_before(r, line, err) : 0;
 	if (k || !line)
 		return k;
@@ -346,8 +345,7 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 			if (all.v[i] != pod && uid && td_streq(td_object_annotation(all.v[i], TD_ANN_GANG_UID), uid))
 				now[n++] = all.v[i];
 		ask_of(b, uid, &line, &job);
-		const struct td_pool_slice_turn t =
-			turn_of_gang(b, gang, line, now, n, job, w.ask.time_limit_min);
+		const struct td_pool_slice_turn t = turn_of_gang(b, gang, line, now, n, job, w.ask.time_limit_min);
 		return t.left_s ? td_pool_slice_turn_words(&t, NULL) : NULL;
 	}
 	line = gang ? NULL : line_of(pod);

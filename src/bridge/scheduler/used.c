@@ -17,11 +17,12 @@ enum {
 	DAYS = 90,
 	DAY_S = 86400,
 	FRESH_MS = 60000,
-	BEGIN_MS = 120000, FRESH_BEGIN_MS = 2000, // what ended just before this bridge led comes a moment later
-	LATE_S = 600,        // slurmctld tells slurmdbd of an end later than it was
-	LEAST_S = 3600,      // a window that is not divided any more
-	IDLE_MS = 86400000,  // a user's records of whom nobody asked for so long are forgotten
-	LINE_RUNS = 4096,    // of one line; the oldest go
+	BEGIN_MS = 120000,
+	FRESH_BEGIN_MS = 2000, // what ended just before this bridge led comes a moment later
+	LATE_S = 600,          // slurmctld tells slurmdbd of an end later than it was
+	LEAST_S = 3600,        // a window that is not divided any more
+	IDLE_MS = 86400000,    // a user's records of whom nobody asked for so long are forgotten
+	LINE_RUNS = 4096,      // of one line; the oldest go
 };
 
 struct used_run {
@@ -128,8 +129,7 @@ void td_used_saw(struct td_bridge *b, const char *line, int64_t job, int64_t sta
 	if (!b->used || !line)
 		return;
 	pthread_mutex_lock(&b->used->lock);
-	saw_locked(b->used, line,
-		   (struct used_run){.job = job, .start_s = start_s, .end_s = end_s, .seen_s = now_s});
+	saw_locked(b->used, line, (struct used_run){.job = job, .start_s = start_s, .end_s = end_s, .seen_s = now_s});
 	pthread_mutex_unlock(&b->used->lock);
 }
 
@@ -138,16 +138,15 @@ void td_used_take(struct td_used *u, const char *cluster_uid, const struct td_sl
 	pthread_mutex_lock(&u->lock);
 	for (size_t i = 0; i < runs->n; i++) {
 		const struct td_slurm_run *r = &runs->v[i];
-		td_auto_free char *line = r->end > 0 && r->end >= r->start
-						  ? td_used_line(r->admin_comment, cluster_uid)
-						  : NULL;
+		td_auto_free char *line =
+			r->end > 0 && r->end >= r->start ? td_used_line(r->admin_comment, cluster_uid) : NULL;
 		if (line)
 			saw_locked(u, line, (struct used_run){.job = r->id, .start_s = r->start, .end_s = r->end});
 	}
 	pthread_mutex_unlock(&u->lock);
 }
 
-size_t td_used_of(struct td_bridge *b, const char *line, const int64_t *not, size_t n_not, int64_t now_s,
+size_t td_used_of(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not, int64_t now_s,
 		  struct td_pool_slice_pod **ret)
 {
 	size_t n = 0;
@@ -253,9 +252,9 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 		k->key = td_strdup(key);
 		HASH_ADD_KEYPTR(hh, u->cursors, k->key, strlen(k->key), k);
 	}
-	const bool busy = k->busy, fresh = k->upto_s && now_ms - k->read_ms <
-						     (now_ms - u->since_ms < BEGIN_MS ? FRESH_BEGIN_MS
-										      : FRESH_MS);
+	const bool busy = k->busy,
+		   fresh = k->upto_s &&
+			   now_ms - k->read_ms < (now_ms - u->since_ms < BEGIN_MS ? FRESH_BEGIN_MS : FRESH_MS);
 	const int64_t at[2] = {k->upto_s ? k->upto_s - LATE_S : now_s - (int64_t)DAYS * DAY_S, now_s + 1};
 	k->busy = k->busy || !fresh;
 	pthread_mutex_unlock(&u->lock);

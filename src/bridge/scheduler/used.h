@@ -22,7 +22,7 @@ void td_used_saw(struct td_bridge *b, const char *line, int64_t job, int64_t sta
 int td_used_read(struct td_bridge *b, struct td_link *l, const char *user, const char *qos, struct td_cancel *c,
 		 struct td_error *err);
 // The line's runs but those of the jobs in not[n_not]. One that is not known to have ended ends now_s. Caller frees *ret.
-size_t td_used_of(struct td_bridge *b, const char *line, const int64_t *not, size_t n_not, int64_t now_s,
+size_t td_used_of(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not, int64_t now_s,
 		  struct td_pool_slice_pod **ret);
 // One reply of slurmdbd's: notes the runs of the SlurmCluster with this UID that count in a line. Pure but for u.
 struct td_slurm_runs;
