@@ -97,7 +97,7 @@ def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
 
 
 @pytest.mark.embedded  # the real plane's pool is everybody's
-@pytest.mark.feature("A1.7", "A1.6", "C3.8")
+@pytest.mark.feature("A1.7", "A1.6")
 def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     """The last test of this pool: it ends with munge."""
     job = pool.sbatch()
@@ -115,11 +115,3 @@ def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     wait_for("a pod runs", lambda: pool.phase("after") == "Running")
     wait_for("slurmdbd believes slurmctld", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
     assert "spec.auth.type" not in said(pool)
-    # Who moves for others is queued again by root in slurmd's pod, whom munged believes (t/test_preempt.py shows who moves, and when).
-    moves = pool.sbatch()
-    wait_for("it runs", lambda: pool.job(moves).get("JobState") == "RUNNING")
-    node = pool.squeue()[moves]["nodes"]
-    def moved():  # the bridge takes back what it has not asked for, so it is said again
-        pool.run("kubectl", "--kubeconfig", f"{pool.home}/kubeconfig/bridge.conf", "annotate", "node", node, "--overwrite", f"tandem.dev/requeue={moves}:0")
-        return pool.job(moves)["Restarts"] == "1"
-    wait_for("it is queued again", moved, 60)

@@ -27,7 +27,7 @@
 //     from a pod to a job, and whether at once
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
 //   scheduler/turns.[ch]    time limits that count over all pods of one owner, and all runs of a gang
-//   scheduler/used.[ch]     what ran before of them, from slurmdbd
+//   scheduler/ran.[ch]     what ran before of them, from slurmdbd
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c
@@ -100,7 +100,7 @@ struct td_counts;
 struct td_orphans;
 struct td_policies;
 struct td_agains;
-struct td_used;
+struct td_ran;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -162,7 +162,7 @@ struct td_bridge {
 	struct td_orphans *orphans;       // scheduler/orphans.h
 	struct td_policies *policies;     // policy/policies.h
 	struct td_agains *agains;         // again.h
-	struct td_used *used;             // scheduler/used.h
+	struct td_ran *ran;               // scheduler/ran.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

@@ -8,8 +8,8 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/scheduler/ran.h"
 #include "bridge/scheduler/turns.h"
-#include "bridge/scheduler/used.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/count.h"
 #include "bridge/syncer/entrance.h"
@@ -372,7 +372,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.orphans = td_orphans_new();
 		b.policies = td_policies_new();
 		b.agains = td_agains_new();
-		b.used = td_used_new();
+		b.ran = td_ran_new();
 
 		r = run(&b, err);
 
@@ -401,7 +401,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.orphans = td_orphans_free(b.orphans);
 		b.policies = td_policies_free(b.policies);
 		b.agains = td_agains_free(b.agains);
-		b.used = td_used_free(b.used);
+		b.ran = td_ran_free(b.ran);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

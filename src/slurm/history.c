@@ -139,16 +139,16 @@ int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from
 		       from, to, c, ret, err);
 }
 
-int td_slurm_history_qos(struct td_slurm *s, const char *cluster, const char *user, int64_t qos, int64_t from,
-			 int64_t to, struct td_cancel *c, struct td_slurm_runs *ret, struct td_error *err)
+int td_slurm_history_qos(struct td_slurm *s, const struct td_slurm_history_of *of, struct td_cancel *c,
+			 struct td_slurm_runs *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf q = {0};
-	td_buf_printf(&q, "&qos=%" PRId64, qos);
-	if (user) {
+	td_buf_printf(&q, "&qos=%" PRId64, of->qos);
+	if (of->user) {
 		td_buf_puts(&q, "&users=");
-		td_url_escape(&q, user);
+		td_url_escape(&q, of->user);
 	}
-	return history(s, cluster, td_buf_str(&q), from, to, c, ret, err);
+	return history(s, of->cluster, td_buf_str(&q), of->from, of->to, c, ret, err);
 }
 
 int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,

@@ -1,7 +1,7 @@
 // Time limits that count over all pods of one owner, and over all runs of a gang (turns.h).
 #include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/gang.h"
-#include "bridge/scheduler/used.h"
+#include "bridge/scheduler/ran.h"
 
 #include "base/log.h"
 #include "pool/slice.h"
@@ -47,7 +47,7 @@ static char *line_of(const struct td_object *pod)
 {
 	const char *uid = td_jstr(maker_of(pod), "uid");
 	td_auto_free char *line = uid ? td_asprintf("%s/%s", uid, which(pod)) : NULL;
-	return uid ? td_used_key(pod->ns, line, td_want_person(pod->root)) : NULL;
+	return uid ? td_ran_key(pod->ns, line, td_want_person(pod->root)) : NULL;
 }
 
 void td_turns_index(const struct td_object *pod, struct td_strv *ret)
@@ -102,7 +102,7 @@ static size_t add_used(struct td_bridge *b, const char *line, const int64_t * no
 		       struct td_pool_slice_pod **io, size_t n)
 {
 	td_auto_free struct td_pool_slice_pod *more = NULL;
-	size_t m = td_used_of(b, line, not, n_not, td_real_ms(b->clock) / 1000, &more);
+	size_t m = td_ran_of(b, line, not, n_not, td_real_ms(b->clock) / 1000, &more);
 	if (!m)
 		return n;
 	*io = td_realloc(*io, (n + m) * sizeof(**io));
@@ -151,10 +151,10 @@ static int read_before(struct td_bridge_run *r, const char *line, struct td_erro
 	struct td_owner o = {0};
 	struct td_error e = TD_ERROR_INIT;
 	td_ask_str(r->b->asks, &r->a->line, line);
-	if (!r->l || !r->b->used)
+	if (!r->l || !r->b->ran)
 		return 0;
 	const char *user = td_owner_of(r, &o) ? o.user : NULL;
-	int k = td_used_read(r->b, r->l, user, r->want.ask.qos, r->c, &e);
+	int k = td_ran_read(r->b, r->l, user, r->want.ask.qos, r->c, &e);
 	if (!k)
 		return 0;
 	if (td_now(r->b) - r->a->made_ms > WAIT_MS) {
@@ -219,21 +219,27 @@ static size_t runs_of(const struct td_objects *pods, const struct td_object *con
 	return n;
 }
 
-static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *name, const char *line,
-					      const struct td_object *const *now, size_t n_now, int64_t job,
-					      int64_t limit_min)
+// The ask of a pod or gang, as far as its time counts.
+struct turn_ask {
+	const char *line; // NULL: what ran before is not known
+	int64_t job;      // its own; 0: none
+	int64_t limit_min;
+};
+
+static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *name, const struct turn_ask *ask,
+					      const struct td_object *const *now, size_t n_now)
 {
 	td_auto_objects struct td_objects all = {0};
 	td_informer_by_index(b->pods, "gang", name, &all);
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
 	td_auto_free int64_t *not = td_calloc(all.n + 1, sizeof(*not));
 	size_t n = runs_of(&all, now, n_now, td_real_ms(b->clock) / 1000, v), jobs = 0;
-	not[jobs++] = job;
+	not[jobs++] = ask->job;
 	for (size_t i = 0; i < all.n; i++)
 		if (before(all.v[i], now, n_now))
 			not[jobs++] = job_of(all.v[i]);
-	n = add_used(b, line, not, jobs, &v, n);
-	return td_pool_slice_turn(limit_min, v, n);
+	n = add_used(b, ask->line, not, jobs, &v, n);
+	return td_pool_slice_turn(ask->limit_min, v, n);
 }
 
 // The UID of what makes all runs of the gang, also of those whose pods are made by something that is made anew for each run:
@@ -268,9 +274,9 @@ int td_turns_gang(struct td_bridge_run *r, struct td_error *err)
 		if ((k = gang_maker(r, &uid, err)))
 			return k;
 		const char *name = strchr(g->name, '/') + 1;
-		td_auto_free char *line = td_asprintf("gang:%s/%s", name, uid),
-				  *key = td_used_key(g->v[0].pod->ns, line, td_want_person(g->v[0].pod->root));
-		if (*uid)
+		td_auto_free char *line = td_asprintf("gang:%s/%s", name, uid ? uid : ""),
+				  *key = td_ran_key(g->v[0].pod->ns, line, td_want_person(g->v[0].pod->root));
+		if (uid && *uid)
 			td_ask_str(r->b->asks, &r->a->line, key);
 	}
 	if (r->a->line && (k = read_before(r, r->a->line, err)))
@@ -278,8 +284,8 @@ int td_turns_gang(struct td_bridge_run *r, struct td_error *err)
 	td_auto_free const struct td_object **now = td_calloc(g->n, sizeof(*now));
 	for (size_t i = 0; i < g->n; i++)
 		now[i] = g->v[i].pod;
-	const struct td_pool_slice_turn t =
-		turn_of_gang(r->b, g->name, r->a->line, now, g->n, r->a->job, w->ask.time_limit_min);
+	const struct turn_ask ask = {r->a->line, r->a->job, w->ask.time_limit_min};
+	const struct td_pool_slice_turn t = turn_of_gang(r->b, g->name, &ask, now, g->n);
 	if (!t.pods)
 		return 0;
 	td_auto_free char *words = td_pool_slice_turn_words(&t, NULL);
@@ -345,7 +351,8 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 			if (all.v[i] != pod && uid && td_streq(td_object_annotation(all.v[i], TD_ANN_GANG_UID), uid))
 				now[n++] = all.v[i];
 		ask_of(b, uid, &line, &job);
-		const struct td_pool_slice_turn t = turn_of_gang(b, gang, line, now, n, job, w.ask.time_limit_min);
+		const struct turn_ask ask = {line, job, w.ask.time_limit_min};
+		const struct td_pool_slice_turn t = turn_of_gang(b, gang, &ask, now, n);
 		return t.left_s ? td_pool_slice_turn_words(&t, NULL) : NULL;
 	}
 	line = gang ? NULL : line_of(pod);

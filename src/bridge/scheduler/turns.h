@@ -1,6 +1,6 @@
 // Time limits that count over all pods that one owner makes one after the other, and over all runs of a gang
 // (pool/slice.h): of QOS with totalTime. What ran is known from the pods that have ended and are still there, and of all
-// that were deleted from the records of slurmdbd (used.h), where no user can take it away.
+// that were deleted from the records of slurmdbd (ran.h), where no user can take it away.
 #pragma once
 
 #include "bridge/bridge.h"

@@ -1,8 +1,8 @@
 // A pod as a job of Slurm's, and the settings for that.
 // rows: A6.2 A18.2
 #include "bridge/bridge.h"
+#include "bridge/scheduler/ran.h"
 #include "bridge/scheduler/turns.h"
-#include "bridge/scheduler/used.h"
 #include "bridge/scheduler/want.h"
 #include "bridge/test/given.h"
 #include "pool/notes.h"
@@ -511,11 +511,11 @@ static void stands_at(const char *line, const char *ns, const char *kind, const 
 // What ran before is known by marks that only Slurm's operators write, each run once, and of nobody else's line.
 static void test_used(void **state)
 {
-	struct td_bridge b = {.clock = &td_clock_system, .asks = td_asks_new(), .used = td_used_new()};
+	struct td_bridge b = {.clock = &td_clock_system, .asks = td_asks_new(), .ran = td_ran_new()};
 	struct td_notes n = {.ns = "ml", .pod = "web-0", .user = "bob", .line = "u1/web-0"};
-	td_auto_free char *mark = td_notes_mark("tandem/", "c1", &n, UID), *key = td_used_key("ml", "u1/web-0", "bob"),
-			  *line = td_used_line(mark, "c1"), *other = td_used_line(mark, "c2"),
-			  *forged = td_used_line("tandem/c1/ml/web-0/" UID, "c1");
+	td_auto_free char *mark = td_notes_mark("tandem/", "c1", &n, UID), *key = td_ran_key("ml", "u1/web-0", "bob"),
+			  *line = td_ran_line(mark, "c1"), *other = td_ran_line(mark, "c2"),
+			  *forged = td_ran_line("tandem/c1/ml/web-0/" UID, "c1");
 	assert_string_equal(line, key);
 	assert_null(other);
 	assert_null(forged);
@@ -527,37 +527,37 @@ static void test_used(void **state)
 				   {.id = 10, .start = 0, .end = 310, .admin_comment = mark},
 				   {.id = 11, .start = 300, .end = 320, .admin_comment = end}}; // another person's
 	const struct td_slurm_runs runs = {v, TD_LEN(v)};
-	td_used_take(b.used, "c1", &runs);
+	td_ran_take(b.ran, "c1", &runs);
 	const int64_t not[] = {8};
 	td_auto_free struct td_pool_slice_pod *all = NULL, *less = NULL, *now = NULL, *none = NULL;
-	assert_int_equal(td_used_of(&b, key, NULL, 0, 1000, &all), 2);
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, 1000, &all), 2);
 	assert_int_equal(td_pool_slice_turn(10, all, 2).used_s, 90);
-	assert_int_equal(td_used_of(&b, key, not, 1, 1000, &less), 1);
-	assert_int_equal(td_used_of(&b, "ml/u2/web-0/bob", NULL, 0, 1000, &none), 0);
+	assert_int_equal(td_ran_of(&b, key, not, 1, 1000, &less), 1);
+	assert_int_equal(td_ran_of(&b, "ml/u2/web-0/bob", NULL, 0, 1000, &none), 0);
 
 	// What this bridge saw itself: with an end at once; slurmdbd knows it better.
 	int64_t s = td_real_ms(b.clock) / 1000;
-	td_used_saw(&b, key, 12, s - 50, 0);
-	td_used_saw(&b, key, 12, s - 50, s - 20);
-	td_used_saw(&b, key, 12, s - 50, s);
-	td_used_saw(&b, NULL, 13, s - 50, 0);
-	assert_int_equal(td_used_of(&b, key, NULL, 0, s, &now), 3);
+	td_ran_saw(&b, key, 12, s - 50, 0);
+	td_ran_saw(&b, key, 12, s - 50, s - 20);
+	td_ran_saw(&b, key, 12, s - 50, s);
+	td_ran_saw(&b, NULL, 13, s - 50, 0);
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s, &now), 3);
 	assert_int_equal(td_pool_slice_turn(10, now, 3).used_s, 120);
 	free(now);
 	now = NULL;
 	v[0] = (struct td_slurm_run){.id = 12, .start = s - 50, .end = s - 25, .admin_comment = mark};
-	td_used_take(b.used, "c1", &(const struct td_slurm_runs){v, 1});
-	assert_int_equal(td_used_of(&b, key, NULL, 0, s, &now), 3);
+	td_ran_take(b.ran, "c1", &(const struct td_slurm_runs){v, 1});
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s, &now), 3);
 	assert_int_equal(td_pool_slice_turn(10, now, 3).used_s, 115);
 	free(now);
 	now = NULL;
 
 	// One whose end nobody saw ran until it was seen last, unless its ask is there.
-	td_used_saw(&b, key, 14, s - 10, 0);
-	assert_int_equal(td_used_of(&b, key, NULL, 0, s + 5000, &now), 4);
+	td_ran_saw(&b, key, 14, s - 10, 0);
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s + 5000, &now), 4);
 	assert_true(td_pool_slice_turn(1000, now, 4).used_s < 200);
 	td_asks_free(b.asks);
-	td_used_free(b.used);
+	td_ran_free(b.ran);
 }
 
 // Only pods of the same namespace, person, owner and work take time of each other.

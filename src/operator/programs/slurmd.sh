@@ -103,8 +103,8 @@ await_controller() {
 		/opt/tandem/tandem-standin peer --node "$TD_NODE" --key "$SLURM_SACK_KEY"
 		sleep 5
 	done &
-# Looks for jobs that hang, and queues those again that move (src/standin/watch.h): as root, by the key or by munged.
-[ -z "${SLURM_SACK_KEY:-}" ] && [ ! -S /run/munge/munge.socket.2 ] ||
+# Looks for jobs that hang (src/standin/watch.h).
+[ -z "${SLURM_SACK_KEY:-}" ] ||
 	while :; do
 		/opt/tandem/tandem-standin watch --node "$TD_NODE"
 		sleep 5

@@ -1,6 +1,6 @@
-// What ran before (used.h).
+// What ran before (ran.h).
 #define uthash_malloc(n) td_malloc(n)
-#include "bridge/scheduler/used.h"
+#include "bridge/scheduler/ran.h"
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -25,37 +25,37 @@ enum {
 	LINE_RUNS = 4096,      // of one line; the oldest go
 };
 
-struct used_run {
+struct ran_run {
 	int64_t job, start_s, end_s;
 	int64_t seen_s; // when it was seen to run last
 };
-struct used_line {
+struct ran_line {
 	char *key;
-	struct used_run *v;
+	struct ran_run *v;
 	size_t n, cap;
 	UT_hash_handle hh;
 };
-struct used_cursor { // what was read of one user in one QOS
-	char *key;   // "USER/QOS"
+struct ran_cursor { // what was read of one user in one QOS
+	char *key;  // "USER/QOS"
 	int64_t upto_s, read_ms;
 	bool busy;
 	UT_hash_handle hh;
 };
-struct td_used {
+struct td_ran {
 	pthread_mutex_t lock; // guards all
-	struct used_line *lines;
-	struct used_cursor *cursors;
+	struct ran_line *lines;
+	struct ran_cursor *cursors;
 	int64_t since_ms, tidied_ms;
 };
 
-struct td_used *td_used_new(void)
+struct td_ran *td_ran_new(void)
 {
-	struct td_used *u = td_calloc(1, sizeof(*u));
+	struct td_ran *u = td_calloc(1, sizeof(*u));
 	pthread_mutex_init(&u->lock, NULL);
 	return u;
 }
 
-static void line_free(struct td_used *u, struct used_line *l)
+static void line_free(struct td_ran *u, struct ran_line *l)
 {
 	HASH_DEL(u->lines, l);
 	free(l->key);
@@ -63,10 +63,10 @@ static void line_free(struct td_used *u, struct used_line *l)
 	free(l);
 }
 
-struct td_used *td_used_free(struct td_used *u)
+struct td_ran *td_ran_free(struct td_ran *u)
 {
-	struct used_line *l, *tl;
-	struct used_cursor *k, *tk;
+	struct ran_line *l, *tl;
+	struct ran_cursor *k, *tk;
 	if (!u)
 		return NULL;
 	HASH_ITER (hh, u->lines, l, tl)
@@ -81,24 +81,24 @@ struct td_used *td_used_free(struct td_used *u)
 	return NULL;
 }
 
-char *td_used_key(const char *ns, const char *line, const char *person)
+char *td_ran_key(const char *ns, const char *line, const char *person)
 {
 	return td_asprintf("%s/%s/%s", ns, line, person ? person : "");
 }
 
-char *td_used_line(const char *admin_comment, const char *cluster_uid)
+char *td_ran_line(const char *admin_comment, const char *cluster_uid)
 {
 	struct td_notes n;
 	td_auto_free char *mark = td_asprintf(TD_WIRE_STANDIN "%s/", cluster_uid);
 	if (!admin_comment || !td_starts(admin_comment, mark) || !td_notes_read(admin_comment, &n) || !*n.line)
 		return NULL;
-	return td_used_key(n.ns, n.line, n.user);
+	return td_ran_key(n.ns, n.line, n.user);
 }
 
 // Without end_s an end that is known stays.
-static void saw_locked(struct td_used *u, const char *line, struct used_run r)
+static void saw_locked(struct td_ran *u, const char *line, struct ran_run r)
 {
-	struct used_line *l;
+	struct ran_line *l;
 	if (r.start_s <= 0 || r.job <= 0)
 		return;
 	HASH_FIND_STR(u->lines, line, l);
@@ -123,44 +123,44 @@ static void saw_locked(struct td_used *u, const char *line, struct used_run r)
 	l->v[l->n++] = r;
 }
 
-void td_used_saw(struct td_bridge *b, const char *line, int64_t job, int64_t start_s, int64_t end_s)
+void td_ran_saw(struct td_bridge *b, const char *line, int64_t job, int64_t start_s, int64_t end_s)
 {
 	const int64_t now_s = td_real_ms(b->clock) / 1000;
-	if (!b->used || !line)
+	if (!b->ran || !line)
 		return;
-	pthread_mutex_lock(&b->used->lock);
-	saw_locked(b->used, line, (struct used_run){.job = job, .start_s = start_s, .end_s = end_s, .seen_s = now_s});
-	pthread_mutex_unlock(&b->used->lock);
+	pthread_mutex_lock(&b->ran->lock);
+	saw_locked(b->ran, line, (struct ran_run){.job = job, .start_s = start_s, .end_s = end_s, .seen_s = now_s});
+	pthread_mutex_unlock(&b->ran->lock);
 }
 
-void td_used_take(struct td_used *u, const char *cluster_uid, const struct td_slurm_runs *runs)
+void td_ran_take(struct td_ran *u, const char *cluster_uid, const struct td_slurm_runs *runs)
 {
 	pthread_mutex_lock(&u->lock);
 	for (size_t i = 0; i < runs->n; i++) {
 		const struct td_slurm_run *r = &runs->v[i];
 		td_auto_free char *line =
-			r->end > 0 && r->end >= r->start ? td_used_line(r->admin_comment, cluster_uid) : NULL;
+			r->end > 0 && r->end >= r->start ? td_ran_line(r->admin_comment, cluster_uid) : NULL;
 		if (line)
-			saw_locked(u, line, (struct used_run){.job = r->id, .start_s = r->start, .end_s = r->end});
+			saw_locked(u, line, (struct ran_run){.job = r->id, .start_s = r->start, .end_s = r->end});
 	}
 	pthread_mutex_unlock(&u->lock);
 }
 
-size_t td_used_of(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not, int64_t now_s,
-		  struct td_pool_slice_pod **ret)
+size_t td_ran_of(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not, int64_t now_s,
+		 struct td_pool_slice_pod **ret)
 {
 	size_t n = 0;
-	struct used_line *l = NULL;
+	struct ran_line *l = NULL;
 	td_auto_free int64_t *open = NULL;
 	*ret = NULL;
-	if (!b->used || !line)
+	if (!b->ran || !line)
 		return 0;
-	pthread_mutex_lock(&b->used->lock);
-	HASH_FIND_STR(b->used->lines, line, l);
+	pthread_mutex_lock(&b->ran->lock);
+	HASH_FIND_STR(b->ran->lines, line, l);
 	if (l)
 		*ret = td_calloc(l->n + 1, sizeof(**ret)), open = td_calloc(l->n + 1, sizeof(*open));
 	for (size_t i = 0; l && i < l->n; i++) {
-		const struct used_run *r = &l->v[i];
+		const struct ran_run *r = &l->v[i];
 		bool leave = false;
 		for (size_t k = 0; k < n_not && !leave; k++)
 			leave = not[k] == r->job;
@@ -169,7 +169,7 @@ size_t td_used_of(struct td_bridge *b, const char *line, const int64_t * not, si
 		open[n] = r->end_s ? 0 : r->job;
 		(*ret)[n++] = (struct td_pool_slice_pod){r->start_s, r->end_s ? r->end_s : r->seen_s};
 	}
-	pthread_mutex_unlock(&b->used->lock);
+	pthread_mutex_unlock(&b->ran->lock);
 	// One whose end nobody has seen ran until it was seen last, unless its ask is still there.
 	for (size_t i = 0; i < n; i++) {
 		td_auto(td_ask_unref) struct td_ask *a = open[i] ? td_ask_by_job(b->asks, open[i]) : NULL;
@@ -183,10 +183,10 @@ size_t td_used_of(struct td_bridge *b, const char *line, const int64_t * not, si
 
 // Forgets who was not asked for, with all lines: what is asked for anew is read anew. What runs is noted at the next read
 // of its job.
-static void tidy_locked(struct td_used *u, int64_t now_ms, int64_t now_s)
+static void tidy_locked(struct td_ran *u, int64_t now_ms, int64_t now_s)
 {
-	struct used_line *l, *tl;
-	struct used_cursor *k, *tk;
+	struct ran_line *l, *tl;
+	struct ran_cursor *k, *tk;
 	if (now_ms - u->tidied_ms < IDLE_MS / 24)
 		return;
 	u->tidied_ms = now_ms;
@@ -208,19 +208,20 @@ static void tidy_locked(struct td_used *u, int64_t now_ms, int64_t now_s)
 }
 
 // In pieces, where one reply does not hold all.
-static int window(struct td_bridge *b, struct td_slurm *slurm, const char *cluster_uid, const char *user, int64_t qos,
-		  const int64_t at[2], struct td_cancel *c, struct td_error *err)
+static int window(struct td_bridge *b, struct td_slurm *slurm, const char *cluster_uid,
+		  const struct td_slurm_history_of *of, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_runs struct td_slurm_runs runs = {0};
-	int r = td_slurm_history_qos(slurm, b->o.cluster, user, qos, at[0], at[1], c, &runs, err);
+	int r = td_slurm_history_qos(slurm, of, c, &runs, err);
 	if (!r)
-		td_used_take(b->used, cluster_uid, &runs);
-	if (r != TD_UNSUPPORTED || at[1] - at[0] <= LEAST_S)
+		td_ran_take(b->ran, cluster_uid, &runs);
+	if (r != TD_UNSUPPORTED || of->to - of->from <= LEAST_S)
 		return r;
 	td_slurm_runs_done(&runs);
-	const int64_t middle = at[0] + (at[1] - at[0]) / 2, old[2] = {at[0], middle}, young[2] = {middle, at[1]};
-	r = window(b, slurm, cluster_uid, user, qos, old, c, err);
-	return r ? r : window(b, slurm, cluster_uid, user, qos, young, c, err);
+	struct td_slurm_history_of old = *of, young = *of;
+	old.to = young.from = of->from + (of->to - of->from) / 2;
+	r = window(b, slurm, cluster_uid, &old, c, err);
+	return r ? r : window(b, slurm, cluster_uid, &young, c, err);
 }
 
 // The number of the QOS; 0: it is not in slurmdbd.
@@ -238,11 +239,11 @@ static int number_of(struct td_slurm *slurm, const char *qos, struct td_cancel *
 static int read_one(struct td_bridge *b, struct td_link *l, const char *user, const char *qos, struct td_cancel *c,
 		    struct td_error *err)
 {
-	struct td_used *u = b->used;
+	struct td_ran *u = b->ran;
 	td_auto_free char *key = td_asprintf("%s/%s", user ? user : "", qos);
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	const int64_t now_ms = td_now(b), now_s = td_real_ms(b->clock) / 1000;
-	struct used_cursor *k;
+	struct ran_cursor *k;
 	pthread_mutex_lock(&u->lock);
 	u->since_ms = u->since_ms ? u->since_ms : now_ms;
 	tidy_locked(u, now_ms, now_s);
@@ -255,7 +256,10 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 	const bool busy = k->busy,
 		   fresh = k->upto_s &&
 			   now_ms - k->read_ms < (now_ms - u->since_ms < BEGIN_MS ? FRESH_BEGIN_MS : FRESH_MS);
-	const int64_t at[2] = {k->upto_s ? k->upto_s - LATE_S : now_s - (int64_t)DAYS * DAY_S, now_s + 1};
+	struct td_slurm_history_of of = {.cluster = b->o.cluster,
+					 .user = user,
+					 .from = k->upto_s ? k->upto_s - LATE_S : now_s - (int64_t)DAYS * DAY_S,
+					 .to = now_s + 1};
 	k->busy = k->busy || !fresh;
 	pthread_mutex_unlock(&u->lock);
 	if (fresh)
@@ -263,10 +267,9 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 	if (busy)
 		return td_fail(err, TD_THROTTLED, "what ran before is being read from slurmdbd");
 
-	int64_t id = 0;
-	int r = s ? number_of(l->slurm, qos, c, &id, err) : td_fail(err, TD_TRANSIENT, "nothing is known yet");
-	if (!r && id)
-		r = window(b, l->slurm, s->cluster_uid, user, id, at, c, err);
+	int r = s ? number_of(l->slurm, qos, c, &of.qos, err) : td_fail(err, TD_TRANSIENT, "nothing is known yet");
+	if (!r && of.qos)
+		r = window(b, l->slurm, s->cluster_uid, &of, c, err);
 	pthread_mutex_lock(&u->lock);
 	k->busy = false; // it stays in the table while it is busy
 	if (!r) {
@@ -277,8 +280,8 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 	return r ? td_wrap(err, "what ran before in QOS %s", qos) : 0;
 }
 
-int td_used_read(struct td_bridge *b, struct td_link *l, const char *user, const char *qos, struct td_cancel *c,
-		 struct td_error *err)
+int td_ran_read(struct td_bridge *b, struct td_link *l, const char *user, const char *qos, struct td_cancel *c,
+		struct td_error *err)
 {
 	td_auto_strv struct td_strv all = {0};
 	td_strv_split(&all, qos, ',');
