@@ -492,6 +492,12 @@ def test_pods_of_a_tenant_get_their_persons_numbers_and_homes(site):
     # Where an administrator says whose unnamed pods are, another controller's are his; a person's are not. And no directories of nodes where Pod Security forbids them.
     got = dry(other, plain(), *masters, ns="shut")
     assert got["metadata"]["annotations"]["tandem.dev/user"] == "ann" and got["spec"]["securityContext"]["runAsUser"] == 3000 and "storage-scratch" not in {v["name"] for v in got["spec"]["volumes"]}
+    # Not what the namespace's own accounts make, which anybody may use who makes pods there; nor another one's, once the administrator names who may.
+    own = "system:serviceaccount:shut:default"
+    assert "must be a member" in made(own, plain(), *masters, ns="shut") and "says whose pods these are" in made(own, named("ann"), *masters, ns="shut")
+    c.kubectl("annotate", "namespace", "shut", "--overwrite", f"tandem.dev/unnamed=ann {own.removeprefix('system:serviceaccount:')}")
+    wait_for("it is named", lambda: not made(own, plain(), *masters, ns="shut"), 60)
+    assert "must be a member" in made(other, plain(), *masters, ns="shut")
     assert "must be a member" in made("eve", plain(), ns="shut") and "says whose pods these are" in made("eve", named("ann"), ns="shut")
     assert "forbidden: User" in refused(c, "annotate", "namespace", "shut", "--overwrite", "tandem.dev/unnamed=eve", "--as", "eve")
 

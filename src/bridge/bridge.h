@@ -27,7 +27,8 @@
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
-//   scheduler/turns.[ch]    time limits that count over all pods of one Job or ReplicaSet
+//   scheduler/turns.[ch]    time limits that count over all pods of one owner, and all runs of a gang
+//   scheduler/ran.[ch]     what ran before of them, from slurmdbd
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
 //   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c
@@ -58,6 +59,7 @@
 //   syncer/lend.[ch]            devices that pods of other schedulers have
 //   syncer/shadow.[ch] syncer/shadow_priv.h syncer/shadow_act.c   what pods of other schedulers hold, as Slurm counts it
 //   syncer/entrance.[ch]        pods of other schedulers that wait at a gate until their shadow runs
+//   syncer/near.[ch]            where these may be by what is there: affinity to pods, spread, volumes
 //   syncer/count.[ch]           how many native jobs each node has
 //   syncer/syncer.c syncer/leave.c syncer/use.c syncer/signal.c
 //     drain and cordon of a node, on both sides; services go from one that is to be free of jobs;
@@ -100,6 +102,7 @@ struct td_orphans;
 struct td_policies;
 struct td_agains;
 struct td_cuts;
+struct td_ran;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -162,6 +165,7 @@ struct td_bridge {
 	struct td_policies *policies;     // policy/policies.h
 	struct td_agains *agains;         // again.h
 	struct td_cuts *cuts;             // cuts.h
+	struct td_ran *ran;               // scheduler/ran.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };

@@ -9,10 +9,12 @@
 #include "bridge/scheduler/passes.h"
 #include "bridge/scheduler/placeholder.h"
 #include "bridge/scheduler/preempt.h"
+#include "bridge/scheduler/ran.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/syncer/aside.h"
 #include "bridge/syncer/count.h"
 #include "bridge/syncer/entrance.h"
+#include "bridge/syncer/near.h"
 #include "bridge/syncer/shadow.h"
 
 #include "api/taint.h"
@@ -195,6 +197,7 @@ static void others(struct td_bridge *b, const char *scheduler)
 	const struct td_informer_opts o = {.resource = &td_pods, .fields = fields};
 	b->others = td_informer_new(b->kube, &o);
 	td_informer_add_index(b->others, "node", index_node);
+	td_informer_add_index(b->others, "anti", td_near_index);
 	td_informer_on_change(b->others, td_shadow_on_pod, b);
 }
 
@@ -236,6 +239,8 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 	td_informer_on_change(b->placeholders, on_slurmd, b);
 	td_informer_add_index(b->unplaced, "shadow-node", td_entrance_index);
+	td_informer_add_index(b->unplaced, "anti", td_near_index);
+	td_informer_add_index(b->pods, "anti", td_near_index);
 	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
 	td_informer_on_change(b->unplaced, td_entrance_on_pod, b);
 
@@ -370,6 +375,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.policies = td_policies_new();
 		b.agains = td_agains_new();
 		b.cuts = td_cuts_new();
+		b.ran = td_ran_new();
 
 		r = run(&b, err);
 
@@ -399,6 +405,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.policies = td_policies_free(b.policies);
 		b.agains = td_agains_free(b.agains);
 		b.cuts = td_cuts_free(b.cuts);
+		b.ran = td_ran_free(b.ran);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

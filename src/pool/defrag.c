@@ -13,6 +13,7 @@ struct defrag_search {
 	struct td_pool_node *x; // the pool as it is when those have left that are chosen
 	int64_t seats;          // of who waits, in x
 	bool *gone;             // per job
+	bool *only;             // per node: the greedy choice is made there; NULL: anywhere
 	// The jobs on each node: those of node i are on[first[i]] to on[first[i + 1]].
 	size_t *first, *on;
 	long steps;
@@ -35,6 +36,30 @@ static void use(struct td_pool_node *x, const struct td_pool_want *w, int64_t ti
 	x->used_memory_mb = x->used_memory_mb > 0 ? x->used_memory_mb : 0;
 	for (int k = 0; k < TD_POOL_KINDS; k++)
 		x->used_gres[k] = x->used_gres[k] > 0 ? x->used_gres[k] : 0;
+}
+
+static int larger(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x < y) - (x > y);
+}
+
+// Are there seats for who waits, on as many nodes as he may have?
+static bool enough(struct defrag_search *s)
+{
+	if (s->seats < s->f->units || !s->f->most)
+		return s->seats >= s->f->units;
+	td_auto_free int64_t *v = td_calloc(s->f->n + 1, sizeof(*v));
+	size_t n = 0;
+	int64_t sum = 0;
+	for (size_t i = 0; i < s->f->n; i++)
+		if ((v[n] = seats_on(s, i)))
+			n++;
+	s->steps -= (long)s->f->n;
+	qsort(v, n, sizeof(*v), larger);
+	for (size_t i = 0; i < n && (int64_t)i < s->f->most && sum < s->f->units; i++)
+		sum += v[i];
+	return sum >= s->f->units;
 }
 
 // The job leaves, or comes back.
@@ -99,24 +124,26 @@ static bool place(struct defrag_search *s, struct leavers *l, size_t at)
 	return false;
 }
 
-// Gives who waits his seats, on nodes from `i` on, in every way; the leavers must fit beside them.
-static bool seat(struct defrag_search *s, struct leavers *l, size_t i, int64_t want, int64_t left)
+// Gives who waits his seats, on up to `nodes` nodes from `i` on, in every way; the leavers must fit beside them.
+static bool seat(struct defrag_search *s, struct leavers *l, size_t i, const int64_t give[2], int64_t left)
 {
+	const int64_t want = give[0], nodes = give[1];
 	if (want <= 0)
 		return place(s, l, 0);
-	for (; i < s->f->n && left >= want && s->steps > 0; i++) {
+	for (; i < s->f->n && left >= want && nodes > 0 && s->steps > 0; i++) {
 		s->steps--;
 		int64_t n = seats_on(s, i);
 		if (!n)
 			continue;
 		left -= n;
 		for (int64_t take = n < want ? n : want; take > 0; take--) {
+			const int64_t rest[2] = {want - take, nodes - 1};
 			if (left < want - take)
 				break;
 			use(&s->x[i], &s->f->want, take);
 			bool whole = s->f->want.exclusive && s->x[i].usable;
 			s->x[i].usable = s->x[i].usable && !whole;
-			bool done = seat(s, l, i + 1, want - take, left);
+			bool done = seat(s, l, i + 1, rest, left);
 			s->x[i].usable = s->x[i].usable || whole;
 			use(&s->x[i], &s->f->want, -take);
 			if (done)
@@ -128,8 +155,9 @@ static bool seat(struct defrag_search *s, struct leavers *l, size_t i, int64_t w
 
 static bool valid(struct defrag_search *s)
 {
-	if (s->seats < s->f->units)
+	if (!enough(s))
 		return false;
+	const int64_t all[2] = {s->f->units, s->f->most ? s->f->most : INT64_MAX};
 	size_t n = 0;
 	for (size_t j = 0; j < s->f->n_jobs; j++)
 		n += s->gone[j] ? s->f->jobs[j].n_parts : 0;
@@ -145,7 +173,7 @@ static bool valid(struct defrag_search *s)
 				v[at] = v[at - 1];
 			v[at] = (struct leaver){j, p};
 		}
-	return seat(s, &l, 0, s->f->units, s->seats);
+	return seat(s, &l, 0, all, s->seats);
 }
 
 // ---- the greedy choice ----
@@ -237,10 +265,12 @@ static size_t greedy(struct defrag_search *s, const struct price *order, size_t 
 {
 	size_t moved = 0;
 	bool more = true;
-	while (s->seats < s->f->units && more) { // a node may give one seat more in each round
+	while (!enough(s) && more) { // a node may give one seat more in each round
 		more = false;
-		for (size_t i = 0; i < n && s->seats < s->f->units && moved <= TD_DEFRAG_MOST; i++) {
+		for (size_t i = 0; i < n && !enough(s) && moved <= TD_DEFRAG_MOST; i++) {
 			struct action a;
+			if (s->only && !s->only[order[i].node])
+				continue;
 			cheapest(s, order[i].node, &a);
 			for (size_t k = 0; k < a.n && a.gain > 0; k++)
 				turn(s, a.jobs[k], true);
@@ -253,6 +283,28 @@ static size_t greedy(struct defrag_search *s, const struct price *order, size_t 
 		if (s->gone[j])
 			turn(s, j, false);
 	return found;
+}
+
+// Chooses the nodes for a greedy choice on `most` nodes: those with the most seats if all who may move left; of equals
+// where fewer would have to.
+static void roomiest(struct defrag_search *s, bool *ret)
+{
+	td_auto_free struct price *v = td_calloc(s->f->n + 1, sizeof(*v));
+	size_t n = 0;
+	for (size_t i = 0; i < s->f->n; i++) {
+		for (size_t k = s->first[i]; k < s->first[i + 1]; k++)
+			turn(s, s->on[k], true);
+		int64_t most = seats_on(s, i);
+		for (size_t k = s->first[i]; k < s->first[i + 1]; k++)
+			turn(s, s->on[k], false);
+		if (most) // as dearer() has it: the fewest "jobs" for a gain come first
+			v[n++] = (struct price){
+				.node = i, .n = 1, .gain = most, .loss = (int64_t)(s->first[i + 1] - s->first[i])};
+	}
+	if (n)
+		qsort(v, n, sizeof(*v), dearer);
+	for (size_t i = 0; i < n && (int64_t)i < s->f->most; i++)
+		ret[v[i].node] = true;
 }
 
 // ---- the search ----
@@ -269,7 +321,7 @@ static void choose(struct defrag_search *s, const size_t *cand, size_t n, size_t
 		int64_t loss = 0;
 		for (size_t i = 0; i < n; i++)
 			loss += s->gone[cand[i]] ? s->f->jobs[cand[i]].loss : 0;
-		if (s->seats >= s->f->units && (!b->n || loss < b->loss) && valid(s)) {
+		if ((!b->n || loss < b->loss) && valid(s)) {
 			b->n = collect(s, b->v);
 			b->loss = loss;
 		}
@@ -335,12 +387,17 @@ size_t td_pool_defrag(const struct td_pool_defrag *f, size_t ret[TD_DEFRAG_MOST]
 	struct defrag_search s = {.f = f, .x = x, .gone = gone, .first = first, .on = on, .steps = STEPS};
 	for (size_t i = 0; i < f->n; i++)
 		s.seats += seats_on(&s, i);
-	if (s.seats >= f->units || !f->n_jobs)
+	if (enough(&s) || !f->n_jobs)
 		return 0;
 
 	index_jobs(&s);
 	size_t n_order = prices(&s, order), cand[CANDIDATES], n = candidates(&s, order, n_order, cand);
 	struct best b = {0};
+	td_auto_free bool *only = td_calloc(f->n + 1, sizeof(*only));
+	if (f->most) {
+		roomiest(&s, only);
+		s.only = only;
+	}
 	b.n = greedy(&s, order, n_order, b.v);
 	size_t deepest = f->n_jobs <= ALL ? n : DEEP;
 	if (b.n && b.n < deepest)

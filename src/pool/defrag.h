@@ -23,6 +23,7 @@ struct td_pool_defrag {
 	struct td_pool_want want;
 	int64_t units;
 	bool spread;
+	int64_t most; // they may be on so many nodes; 0: on any number
 	const struct td_pool_move_job *jobs;
 	size_t n_jobs;
 };
@@ -33,7 +34,8 @@ enum { TD_DEFRAG_MOST = 64 }; // so many jobs are moved at once at most
 //
 // Pools with up to 12 jobs that may move are searched completely, and none is missed. In larger ones a
 // greedy choice says whether there is a set, and a search among the 20 jobs that are cheapest to move whether
-// there is a smaller one, of up to 6; both stop after a fixed number of steps (0.1 s at 10,000 nodes).
+// there is a smaller one, of up to 6; both stop after a fixed number of steps (0.1 s at 10,000 nodes). With `most` the
+// greedy choice is made on those nodes that could have the most room.
 size_t td_pool_defrag(const struct td_pool_defrag *f, size_t ret[TD_DEFRAG_MOST]);
 // Devices of all kinds that are free on nodes that who waits may use.
 int64_t td_pool_defrag_free(const struct td_pool_defrag *f);

@@ -29,3 +29,24 @@ bool td_pool_door_better(const struct td_pool_door *a, const struct td_pool_door
 	return x != y ? x < y
 		      : beyond(a->lacks.memory_mb, a->room.memory_mb) < beyond(b->lacks.memory_mb, b->room.memory_mb);
 }
+
+bool td_pool_near_ok(const struct td_pool_near *r)
+{
+	switch (r->is) {
+	case TD_NEAR_APART:
+		return !r->has || !r->here;
+	case TD_NEAR_BESIDE:
+		return r->has && (r->here || (!r->total && r->self));
+	case TD_NEAR_SPREAD:
+		return r->has && r->here + r->self - r->least <= r->skew;
+	}
+	return false;
+}
+
+int64_t td_pool_near_least(const int64_t *counts, size_t n, int64_t least_domains)
+{
+	int64_t least = n ? counts[0] : 0;
+	for (size_t i = 1; i < n; i++)
+		least = counts[i] < least ? counts[i] : least;
+	return (int64_t)n < least_domains ? 0 : least;
+}

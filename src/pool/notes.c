@@ -27,6 +27,7 @@ char *td_notes_mark(const char *prefix, const char *cluster, const struct td_not
 	put(&b, n->gang ? "gang" : "pod", n->pod);
 	put(&b, "user", n->user);
 	put(&b, "service", n->service);
+	put(&b, "line", n->line);
 	put(&b, "end", n->end);
 	if (n->busy + n->idle > 0)
 		td_buf_printf(&b, "%sbusy=%.0f&idle=%.0f", b.len ? "&" : "", n->busy, n->idle);
@@ -85,6 +86,8 @@ bool td_notes_read(const char *admin_comment, struct td_notes *ret)
 			value(v, m, n.user, sizeof(n.user));
 		} else if (key == 7 && !strncmp(p, "service", key)) {
 			value(v, m, n.service, sizeof(n.service));
+		} else if (key == 4 && !strncmp(p, "line", key)) {
+			value(v, m, n.line, sizeof(n.line));
 		} else if (key == 3 && !strncmp(p, "end", key)) {
 			value(v, m, n.end, sizeof(n.end));
 		} else if (key == 4 && !strncmp(p, "busy", key)) {

@@ -13,6 +13,9 @@ struct td_notes {
 	char ns[64], pod[TD_NOTES_NAME], user[TD_NOTES_NAME]; // user: who made the pod (tandem.dev/user); "": not known
 	bool gang;                                            // `pod` is the gang's name
 	char service[TD_NOTES_SERVICE];                       // "Deployment/web"; "": it is none's
+	// Whose time counts over all runs: what the next run of the same work is known by (bridge/scheduler/turns.c); "":
+	// it does not count so. One that is too long to be kept is none.
+	char line[TD_NOTES_SERVICE];
 	char end[12];      // "succeeded", "failed"; "preempted": it made room; "": none of them
 	double busy, idle; // device seconds that were measured; both 0: none were
 };

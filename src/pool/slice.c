@@ -135,17 +135,44 @@ char *td_pool_slice_words(const char *comment)
 			   runs ? runs : many, left);
 }
 
+static bool ran(const struct td_pool_slice_pod *p)
+{
+	return p->start_s > 0 && p->end_s >= p->start_s;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct td_pool_slice_pod *x = a, *y = b;
+	return (x->start_s > y->start_s) - (x->start_s < y->start_s);
+}
+
+// For how long one of them ran at least.
+static int64_t together(const struct td_pool_slice_pod *v, size_t n)
+{
+	td_auto_free struct td_pool_slice_pod *l = td_calloc(n + 1, sizeof(*l));
+	size_t k = 0;
+	for (size_t i = 0; i < n; i++)
+		if (ran(&v[i]))
+			l[k++] = v[i];
+	qsort(l, k, sizeof(*l), by_start);
+	int64_t used = 0, upto = 0;
+	for (size_t i = 0; i < k; i++) {
+		int64_t from = l[i].start_s > upto ? l[i].start_s : upto;
+		used += l[i].end_s > from ? l[i].end_s - from : 0;
+		upto = l[i].end_s > upto ? l[i].end_s : upto;
+	}
+	return used;
+}
+
 struct td_pool_slice_turn td_pool_slice_turn(int64_t limit_min, const struct td_pool_slice_pod *v, size_t n)
 {
 	struct td_pool_slice_turn t = {.limit_min = limit_min, .left_s = limit_min * MINUTE_S};
 	bool beside = false;
 	for (size_t i = 0; i < n; i++) {
 		beside |= !v[i].end_s;
-		if (v[i].start_s <= 0 || v[i].end_s < v[i].start_s)
-			continue;
-		t.pods++;
-		t.used_s += v[i].end_s - v[i].start_s;
+		t.pods += ran(&v[i]);
 	}
+	t.used_s = together(v, n);
 	if (beside || !t.pods || limit_min <= 0)
 		return (struct td_pool_slice_turn){.limit_min = limit_min, .left_s = limit_min * MINUTE_S};
 	t.left_s = t.used_s < t.left_s ? t.left_s - t.used_s : 0;

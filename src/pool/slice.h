@@ -61,7 +61,7 @@ struct td_pool_slice_pod {
 };
 struct td_pool_slice_turn {
 	size_t pods;       // of those before that ran
-	int64_t used_s;    // by them
+	int64_t used_s;    // by them; while several ran side by side it counts once
 	int64_t left_s;    // 0: nothing
 	int64_t limit_min; // what the pod's limit shall be: whole minutes, as Slurm's are; 0: nothing is left
 };

@@ -86,7 +86,8 @@ int td_slurm_history_read(const yyjson_val *root, struct td_slurm_runs *ret, str
 	return 0;
 }
 
-static int history(struct td_slurm *s, const char *cluster, const char *states, int64_t from, int64_t to,
+// more: of the query, "&state=FAILED".
+static int history(struct td_slurm *s, const char *cluster, const char *more, int64_t from, int64_t to,
 		   struct td_cancel *c, struct td_slurm_runs *ret, struct td_error *err)
 {
 	enum { TIMEOUT_MS = 60000 };
@@ -99,7 +100,7 @@ static int history(struct td_slurm *s, const char *cluster, const char *states, 
 		      "&start_time=%" PRId64 "&end_time=%" PRId64 "&cluster=",
 		      from, to);
 	td_url_escape(&q, cluster);
-	td_buf_puts(&q, states);
+	td_buf_puts(&q, more);
 	const struct td_slurm_call k = {.op = TD_SLURM_ACCOUNTING,
 					.method = "GET",
 					.path = td_buf_str(&q),
@@ -136,6 +137,18 @@ int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from
 		       "&state=COMPLETED&state=FAILED&state=CANCELLED&state=TIMEOUT&state=PREEMPTED"
 		       "&state=NODE_FAIL&state=BOOT_FAIL&state=DEADLINE&state=OUT_OF_MEMORY&state=REQUEUED",
 		       from, to, c, ret, err);
+}
+
+int td_slurm_history_qos(struct td_slurm *s, const struct td_slurm_history_of *of, struct td_cancel *c,
+			 struct td_slurm_runs *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf q = {0};
+	td_buf_printf(&q, "&qos=%" PRId64, of->qos);
+	if (of->user) {
+		td_buf_puts(&q, "&users=");
+		td_url_escape(&q, of->user);
+	}
+	return history(s, of->cluster, td_buf_str(&q), of->from, of->to, c, ret, err);
 }
 
 int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,

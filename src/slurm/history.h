@@ -29,6 +29,15 @@ int td_slurm_history(struct td_slurm *s, const char *cluster, int64_t from, int6
 // Reads the runs that ended in [from, to], whatever else goes on. The bound is as above.
 int td_slurm_history_ended(struct td_slurm *s, const char *cluster, int64_t from, int64_t to, struct td_cancel *c,
 			   struct td_slurm_runs *ret, struct td_error *err);
+// Reads the runs that waited or ran at some time in [from, to) in one QOS, by its number (slurmrestd takes no name,
+// docs/facts/slurm.md S-A18). The bound is as above.
+struct td_slurm_history_of {
+	const char *cluster;
+	const char *user; // NULL: all
+	int64_t qos, from, to;
+};
+int td_slurm_history_qos(struct td_slurm *s, const struct td_slurm_history_of *of, struct td_cancel *c,
+			 struct td_slurm_runs *ret, struct td_error *err);
 // Reads all runs of one job, or of the task with this id.
 int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,
 			 struct td_slurm_runs *ret, struct td_error *err);

@@ -53,6 +53,7 @@ int td_slurm_qos(struct td_slurm *s, struct td_cancel *c, struct td_slurm_qos_li
 		*q = (struct td_slurm_qos){.name = td_strdup(td_jstr_or(v, "name", "")),
 					   .description = td_strdup(td_jstr_or(v, "description", "")),
 					   .preempts = td_calloc(yyjson_arr_size(victims) + 1, sizeof(char *)),
+					   .id = td_jint(v, "id", 0),
 					   .priority = number(v, "priority"),
 					   .grace_s = td_jint(v, "limits.grace_time", 0),
 					   .exempt_s = number(v, "preempt.exempt_time")};

@@ -13,6 +13,7 @@ struct td_slurm_qos {
 	char *name, *description;
 	char **preempts; // names, sorted
 	size_t n_preempts;
+	long long id; // slurmdbd's own; a write leaves it
 	long long priority, grace_s, exempt_s;
 	struct td_slurm_limit *grp; // GrpTRES; a write leaves what it does not name, and -1 lifts a limit
 	size_t n_grp;

@@ -76,11 +76,13 @@ static bool want(struct td_moves_look *k, const struct td_ask_wait_parts *w)
 	k->pool.want = w->least;
 	k->pool.spread = members < 2;
 	k->pool.units = members < 2 ? nodes : members;
+	k->pool.most = 0;
 	if (members >= 2) {
 		struct td_pool_want own = {0};
 		bool known = td_ask_waits_least(k->b->asks, a, &own);
 		k->pool.spread = own.alone;
-		return known && !own.nodes; // how near to each other they have to be is not looked at
+		k->pool.most = own.nodes;
+		return known && (!own.nodes || !k->starve); // who starves: how near they have to be is not looked at
 	}
 	if (k->must && !k->starve)
 		return false; // who moves would have to leave these very nodes

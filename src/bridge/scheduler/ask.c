@@ -25,9 +25,9 @@ struct td_ask *td_ask_unref(struct td_ask *a)
 {
 	if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
-	char *const f[] = {a->key,  a->nodes,    a->devices,  a->cpus,      a->reason,   a->excluded,
-			   a->user, a->job_user, a->job_name, a->refused,   a->own.said, a->why,
-			   a->qos,  a->roles,    a->note,     a->yields.why};
+	char *const f[] = {a->key,  a->nodes,    a->devices,  a->cpus,       a->reason,   a->excluded,
+			   a->user, a->job_user, a->job_name, a->refused,    a->own.said, a->why,
+			   a->qos,  a->roles,    a->note,     a->yields.why, a->line};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
 	td_ask_wait_unref(a->wait);

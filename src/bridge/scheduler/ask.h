@@ -67,6 +67,7 @@ struct td_ask {
 	int64_t res_tag;  // tag of its entry in td_asks.res while a submit is under way; 0: none
 	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name, *qos;
 	char *note;       // the admin comment that its job gets at its end, as far as is known; NULL: nothing is
+	char *line;       // whose time its runs count in, as td_ran_key(); NULL: in none's, or not known
 	char *user;       // Slurm user that the namespace maps to
 	int64_t read_ms;  // mono: when the job was read last
 	int64_t asked_ms; // mono: when the last submit was sent; older listings say nothing of it

@@ -1,6 +1,7 @@
 // Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/private.h"
+#include "bridge/scheduler/ran.h"
 
 #include "api/annotations.h"
 #include "api/condition.h"
@@ -218,6 +219,7 @@ int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const c
 // The ask has no job any more.
 static void forget_job(struct td_bridge *b, struct td_ask *a)
 {
+	td_ran_saw(b, a->line, a->job, a->start, td_real_ms(b->clock) / 1000);
 	td_ask_pending(b->asks, a, false);
 	td_ask_set_job(b->asks, a, 0);
 	pthread_mutex_lock(&b->asks->lock);

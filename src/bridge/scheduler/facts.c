@@ -92,7 +92,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			return td_fail(err, k, "%.400s", e.msg);
 		}
 		if (!k)
-			k = td_turns_want(r->b, r->s, r->pod, &r->want, &e);
+			k = td_turns_want(r, &e);
 		if (!k && r->want.ask.segment)
 			k = td_fail(&e, TD_INVALID,
 				    "annotation " TD_ANN_ASK_PREFIX

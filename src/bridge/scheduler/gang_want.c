@@ -239,7 +239,7 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 	int k = members_want(r, &all, err);
 	wants_done(&all);
 	if (!k)
-		k = td_turns_gang(r->b, r->s, g, &r->want, err);
+		k = td_turns_gang(r, err);
 	if (k)
 		return k;
 

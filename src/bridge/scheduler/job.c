@@ -1,5 +1,6 @@
 // Takes a job's record over into its ask, and gives it to the pool's decision.
 #include "bridge/scheduler/passes.h"
+#include "bridge/scheduler/ran.h"
 
 #include <string.h>
 
@@ -76,6 +77,12 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	pthread_mutex_unlock(&b->asks->lock);
 
 	td_passes_seen(b, a, j->comment);
+	if (!a->line) { // one that an earlier bridge submitted
+		td_auto_free char *line = td_ran_line(j->admin_comment, s->cluster_uid);
+		td_ask_str(b->asks, &a->line, line);
+	}
+	if (phase != TD_PHASE_WAITING)
+		td_ran_saw(b, a->line, j->id, j->start, phase == TD_PHASE_ENDED ? j->end : 0);
 	td_ask_str(b->asks, &a->reason, j->reason);
 	td_ask_str(b->asks, &a->qos, j->qos);
 	td_ask_str(b->asks, &a->job_user, j->user);

@@ -46,6 +46,11 @@ static void read_notes(const struct td_bridge_run *r, bool end, struct td_notes 
 	snprintf(n.user, sizeof(n.user), "%s", user ? user : "");
 	if (td_service_of(one, &of))
 		snprintf(n.service, sizeof(n.service), "%s/%s", of.kind, of.name);
+	const char *line = r->a->line, *at = line && td_starts(line, n.ns) ? line + strlen(n.ns) : NULL;
+	const size_t len = at ? strlen(at) : 0, person = strlen(n.user);
+	// Of "NAMESPACE/LINE/PERSON" what is between.
+	if (len > person + 2 && len - person - 2 < sizeof(n.line) && !strcmp(at + len - person, n.user))
+		snprintf(n.line, sizeof(n.line), "%.*s", (int)(len - person - 2), at + 1);
 	bool all_well = end;
 	if (end && r->gang)
 		for (size_t i = 0; i < r->gang->n; i++)

@@ -1,25 +1,25 @@
-// Time limits that count over all pods of one Job or ReplicaSet, and over all runs of a gang (turns.h). The pods
-// themselves are the record: who deletes those that have ended gives the next one its whole limit
-// again, as a new Job would have it.
+// Time limits that count over all pods of one owner, and over all runs of a gang (turns.h).
 #include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/gang.h"
+#include "bridge/scheduler/ran.h"
 
+#include "base/log.h"
 #include "pool/slice.h"
 
 #include <string.h>
 
 #define INDEX "batch.kubernetes.io/job-completion-index"
+#define SET_NAME "jobset.sigs.k8s.io/jobset-name"
+#define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
+#define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
 
-// What controls the pod, and keeps those that have ended: a Job, or a ReplicaSet; NULL: none does. A StatefulSet deletes
-// the one that has ended before it makes the next one.
+enum { WAIT_MS = 60000, AGAIN_MS = 300 };
+
+// What controls the pod and makes the next one; NULL: nobody does. A node is that of a static pod.
 static yyjson_val *maker_of(const struct td_object *pod)
 {
 	yyjson_val *owner = td_object_owner(pod);
-	const char *kind = td_jstr_or(owner, "kind", ""), *version = td_jstr_or(owner, "apiVersion", "");
-	return (td_streq(kind, "Job") && td_starts(version, "batch/")) ||
-			       (td_streq(kind, "ReplicaSet") && td_starts(version, "apps/"))
-		       ? owner
-		       : NULL;
+	return owner && !td_streq(td_jstr(owner, "kind"), "Node") ? owner : NULL;
 }
 
 // "Job train". Caller frees.
@@ -29,13 +29,25 @@ static char *maker_name(const struct td_object *pod)
 	return td_asprintf("%s %s", td_jstr_or(owner, "kind", "?"), td_jstr_or(owner, "name", "?"));
 }
 
-// Where those that may follow each other stand in the index. Namespace and person: whoever names another one's Job or
-// ReplicaSet as his pod's owner takes none of its time. NULL: nobody's; caller frees.
+// What tells the pod from others of its owner that do other work; "": nothing does.
+static const char *which(const struct td_object *pod)
+{
+	const char *index = td_object_annotation(pod, INDEX), *kind = td_jstr_or(td_object_owner(pod), "kind", "");
+	if (index)
+		return index;
+	return td_streq(kind, "StatefulSet") || (!td_jstr(pod->root, "metadata.generateName") &&
+						 !td_streq(kind, "Job") && !td_streq(kind, "ReplicaSet"))
+		       ? pod->name
+		       : "";
+}
+
+// Where those that may follow each other stand in the index and among what ran before. Namespace and person: whoever names
+// another one's Job as his pod's owner takes none of its time. NULL: nobody's; caller frees.
 static char *line_of(const struct td_object *pod)
 {
-	const char *uid = td_jstr(maker_of(pod), "uid"), *index = td_object_annotation(pod, INDEX),
-		   *person = td_want_person(pod->root);
-	return uid ? td_asprintf("%s/%s/%s/%s", pod->ns, uid, index ? index : "", person ? person : "") : NULL;
+	const char *uid = td_jstr(maker_of(pod), "uid");
+	td_auto_free char *line = uid ? td_asprintf("%s/%s", uid, which(pod)) : NULL;
+	return uid ? td_ran_key(pod->ns, line, td_want_person(pod->root)) : NULL;
 }
 
 void td_turns_index(const struct td_object *pod, struct td_strv *ret)
@@ -85,27 +97,73 @@ static bool counts(const struct td_settings *s, const struct td_object *pod, con
 	       td_settings_total(s, w->ask.qos);
 }
 
-// What the pod has left. turn.pods 0: nobody ran before it, or its time does not count so.
-static struct td_pool_slice_turn turn_of_pod(struct td_bridge *b, const struct td_settings *s,
-					     const struct td_object *pod, const struct td_want *w)
+// Adds what ran before by the records, but for the jobs of `not`.
+static size_t add_used(struct td_bridge *b, const char *line, const int64_t * not, size_t n_not,
+		       struct td_pool_slice_pod **io, size_t n)
 {
-	td_auto_free char *line = counts(s, pod, w) ? line_of(pod) : NULL;
+	td_auto_free struct td_pool_slice_pod *more = NULL;
+	size_t m = td_ran_of(b, line, not, n_not, td_real_ms(b->clock) / 1000, &more);
+	if (!m)
+		return n;
+	*io = td_realloc(*io, (n + m) * sizeof(**io));
+	memcpy(*io + n, more, m * sizeof(*more));
+	return n + m;
+}
+
+static int64_t job_of(const struct td_object *pod)
+{
+	const char *job = td_object_annotation(pod, TD_ANN_JOB);
+	long long n = 0;
+	if (job)
+		(void)td_parse_i64(job, &n);
+	return n;
+}
+
+// What the pod has left. turn.pods 0: nobody ran before it, or its time does not count so. job: its own; 0: none.
+static struct td_pool_slice_turn turn_of_pod(struct td_bridge *b, const char *line, const struct td_object *pod,
+					     int64_t job, int64_t limit_min)
+{
 	td_auto_objects struct td_objects all = {0};
-	if (line)
-		td_informer_by_index(b->pods, "job", line, &all);
+	td_informer_by_index(b->pods, "job", line, &all);
 
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
-	size_t n = 0;
+	td_auto_free int64_t *not = td_calloc(all.n + 1, sizeof(*not));
+	size_t n = 0, jobs = 0;
 	int64_t now_s = td_real_ms(b->clock) / 1000;
 	bool beside = false; // then nothing counts, and thousands may run so
+	not[jobs++] = job;
 	for (size_t i = 0; i < all.n && !beside; i++) {
 		const struct td_object *o = all.v[i];
 		if (!strcmp(o->uid, pod->uid))
 			continue;
+		not[jobs++] = job_of(o);
 		v[n] = (struct td_pool_slice_pod){.start_s = start_of(o), .end_s = end_of(o, now_s)};
 		beside = !v[n++].end_s;
 	}
-	return td_pool_slice_turn(w->ask.time_limit_min, v, n);
+	if (!beside)
+		n = add_used(b, line, not, jobs, &v, n);
+	return td_pool_slice_turn(limit_min, v, n);
+}
+
+// Reads what ran before of the ask's person, and notes in which line the ask's own runs count. TD_NOT_FOUND: wait for it.
+static int read_before(struct td_bridge_run *r, const char *line, struct td_error *err)
+{
+	struct td_owner o = {0};
+	struct td_error e = TD_ERROR_INIT;
+	td_ask_str(r->b->asks, &r->a->line, line);
+	if (!r->l || !r->b->ran)
+		return 0;
+	const char *user = td_owner_of(r, &o) ? o.user : NULL;
+	int k = td_ran_read(r->b, r->l, user, r->want.ask.qos, r->c, &e);
+	if (!k)
+		return 0;
+	if (td_now(r->b) - r->a->made_ms > WAIT_MS) {
+		td_debug("pod %s: %s", r->a->key, e.msg);
+		return 0;
+	}
+	td_bridge_run_again(r, k == TD_THROTTLED ? AGAIN_MS : 10 * AGAIN_MS);
+	return td_fail(err, TD_NOT_FOUND,
+		       "its time limit counts over all its runs, and what ran before is not known yet: %.300s", e.msg);
 }
 
 // ---- gangs ----
@@ -161,25 +219,73 @@ static size_t runs_of(const struct td_objects *pods, const struct td_object *con
 	return n;
 }
 
-static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *name, const struct td_object *const *now,
-					      size_t n_now, int64_t limit_min)
+// The ask of a pod or gang, as far as its time counts.
+struct turn_ask {
+	const char *line; // NULL: what ran before is not known
+	int64_t job;      // its own; 0: none
+	int64_t limit_min;
+};
+
+static struct td_pool_slice_turn turn_of_gang(struct td_bridge *b, const char *name, const struct turn_ask *ask,
+					      const struct td_object *const *now, size_t n_now)
 {
 	td_auto_objects struct td_objects all = {0};
 	td_informer_by_index(b->pods, "gang", name, &all);
 	td_auto_free struct td_pool_slice_pod *v = td_calloc(all.n + 1, sizeof(*v));
-	size_t n = runs_of(&all, now, n_now, td_real_ms(b->clock) / 1000, v);
-	return td_pool_slice_turn(limit_min, v, n);
+	td_auto_free int64_t *not = td_calloc(all.n + 1, sizeof(*not));
+	size_t n = runs_of(&all, now, n_now, td_real_ms(b->clock) / 1000, v), jobs = 0;
+	not[jobs++] = ask->job;
+	for (size_t i = 0; i < all.n; i++)
+		if (before(all.v[i], now, n_now))
+			not[jobs++] = job_of(all.v[i]);
+	n = add_used(b, ask->line, not, jobs, &v, n);
+	return td_pool_slice_turn(ask->limit_min, v, n);
 }
 
-int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct td_gang_run *g, struct td_want *w,
-		  struct td_error *err)
+// The UID of what makes all runs of the gang, also of those whose pods are made by something that is made anew for each run:
+// the Jobs of a JobSet, the StatefulSets of a LeaderWorkerSet's workers. "": nothing does. Caller frees.
+static int gang_maker(struct td_bridge_run *r, char **ret, struct td_error *err)
 {
-	if (!g->n || !counts(s, g->v[0].pod, w))
+	static const struct td_gvr sets = {"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true};
+	const struct td_gang_run *g = r->gang;
+	const struct td_object *pod = g->v[0].pod;
+	const char *set = td_object_label(pod, SET_NAME);
+	for (size_t i = 0; i < g->n && td_object_label(pod, LWS_NAME); i++)
+		if (td_streq(td_object_label(g->v[i].pod, LWS_WORKER), "0"))
+			pod = g->v[i].pod; // its StatefulSet is the LeaderWorkerSet's own
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int k = set && *set ? td_kube_get(r->b->kube, &sets, pod->ns, set, r->c, &o, &e) : TD_NOT_FOUND;
+	if (k && k != TD_NOT_FOUND)
+		return td_fail(err, TD_NOT_FOUND, "%.300s", e.msg);
+	*ret = td_strdup(o ? o->uid : td_jstr_or(maker_of(pod), "uid", ""));
+	return 0;
+}
+
+int td_turns_gang(struct td_bridge_run *r, struct td_error *err)
+{
+	const struct td_gang_run *g = r->gang;
+	struct td_want *w = &r->want;
+	if (!g->n || !counts(r->s, g->v[0].pod, w))
 		return 0;
+	int k = 0;
+	if (!r->a->line) { // the ask's owner stays the same
+		td_auto_free char *uid = NULL;
+		if ((k = gang_maker(r, &uid, err)))
+			return k;
+		const char *name = strchr(g->name, '/') + 1;
+		td_auto_free char *line = td_asprintf("gang:%s/%s", name, uid ? uid : ""),
+				  *key = td_ran_key(g->v[0].pod->ns, line, td_want_person(g->v[0].pod->root));
+		if (uid && *uid)
+			td_ask_str(r->b->asks, &r->a->line, key);
+	}
+	if (r->a->line && (k = read_before(r, r->a->line, err)))
+		return k;
 	td_auto_free const struct td_object **now = td_calloc(g->n, sizeof(*now));
 	for (size_t i = 0; i < g->n; i++)
 		now[i] = g->v[i].pod;
-	const struct td_pool_slice_turn t = turn_of_gang(b, g->name, now, g->n, w->ask.time_limit_min);
+	const struct turn_ask ask = {r->a->line, r->a->job, w->ask.time_limit_min};
+	const struct td_pool_slice_turn t = turn_of_gang(r->b, g->name, &ask, now, g->n);
 	if (!t.pods)
 		return 0;
 	td_auto_free char *words = td_pool_slice_turn_words(&t, NULL);
@@ -192,11 +298,15 @@ int td_turns_gang(struct td_bridge *b, const struct td_settings *s, const struct
 	return 0;
 }
 
-int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_want *w,
-		  struct td_error *err)
+int td_turns_want(struct td_bridge_run *r, struct td_error *err)
 {
-	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, w);
-	td_auto_free char *owner = t.pods ? maker_name(pod) : NULL,
+	struct td_want *w = &r->want;
+	td_auto_free char *gang = td_gang_of(r->pod), *line = !gang && counts(r->s, r->pod, w) ? line_of(r->pod) : NULL;
+	int k = line ? read_before(r, line, err) : 0;
+	if (k || !line)
+		return k;
+	const struct td_pool_slice_turn t = turn_of_pod(r->b, line, r->pod, r->a->job, w->ask.time_limit_min);
+	td_auto_free char *owner = t.pods ? maker_name(r->pod) : NULL,
 			  *words = t.pods ? td_pool_slice_turn_words(&t, owner) : NULL;
 	if (!t.pods)
 		return 0;
@@ -204,23 +314,32 @@ int td_turns_want(struct td_bridge *b, const struct td_settings *s, const struct
 		return td_fail(err, TD_INVALID,
 			       "its time limit is used up. %s Raise the pod's annotation " TD_ANN_ASK_PREFIX
 			       "time-limit (%s), or delete what made it",
-			       words, td_object_annotation(pod, TD_ANN_ASK_PREFIX "time-limit"));
+			       words, td_object_annotation(r->pod, TD_ANN_ASK_PREFIX "time-limit"));
 	w->ask.time_limit_min = t.limit_min;
 	return 0;
+}
+
+// The line and the job of the ask of a pod. Caller frees *ret_line, which may be NULL.
+static void ask_of(struct td_bridge *b, const char *uid, char **ret_line, int64_t *ret_job)
+{
+	td_auto(td_ask_unref) struct td_ask *a = uid ? td_ask_get(b->asks, uid) : NULL;
+	pthread_mutex_lock(&b->asks->lock);
+	*ret_line = a && a->line ? td_strdup(a->line) : NULL;
+	*ret_job = a ? a->job : 0;
+	pthread_mutex_unlock(&b->asks->lock);
 }
 
 char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
-	td_auto_free char *gang = td_gang_of(pod);
+	td_auto_free char *gang = td_gang_of(pod), *line = NULL;
+	int64_t job = 0;
 	if (!s || (!maker_of(pod) && !gang) || !td_settings_total(s, NULL))
 		return NULL;
 	td_auto_want struct td_want w = {0};
-	if (td_want_read(s, "", pod->root, 0, &w, NULL))
+	if (td_want_read(s, "", pod->root, 0, &w, NULL) || !counts(s, pod, &w))
 		return NULL;
 	if (gang && !td_object_annotation(pod, TD_ANN_GANG_CORE)) {
-		if (!counts(s, pod, &w))
-			return NULL;
 		// The others of its run are no run before it.
 		td_auto_objects struct td_objects all = {0};
 		td_informer_by_index(b->pods, "gang", gang, &all);
@@ -231,12 +350,17 @@ char *td_turns_words(struct td_bridge *b, const struct td_object *pod)
 		for (size_t i = 0; i < all.n; i++)
 			if (all.v[i] != pod && uid && td_streq(td_object_annotation(all.v[i], TD_ANN_GANG_UID), uid))
 				now[n++] = all.v[i];
-		const struct td_pool_slice_turn t = turn_of_gang(b, gang, now, n, w.ask.time_limit_min);
+		ask_of(b, uid, &line, &job);
+		const struct turn_ask ask = {line, job, w.ask.time_limit_min};
+		const struct td_pool_slice_turn t = turn_of_gang(b, gang, &ask, now, n);
 		return t.left_s ? td_pool_slice_turn_words(&t, NULL) : NULL;
 	}
-	if (!maker_of(pod))
+	line = gang ? NULL : line_of(pod);
+	if (!line)
 		return NULL;
-	const struct td_pool_slice_turn t = turn_of_pod(b, s, pod, &w);
+	td_auto_free char *none = NULL;
+	ask_of(b, pod->uid, &none, &job);
+	const struct td_pool_slice_turn t = turn_of_pod(b, line, pod, job, w.ask.time_limit_min);
 	td_auto_free char *owner = maker_name(pod);
 	return t.left_s ? td_pool_slice_turn_words(&t, owner) : NULL;
 }

@@ -1,6 +1,7 @@
 // Pods of other schedulers at the gate of spec.shadows (entrance.h).
 #include "bridge/syncer/entrance.h"
 
+#include "bridge/syncer/near.h"
 #include "bridge/syncer/shadow_priv.h"
 #include "pool/entrance.h"
 
@@ -12,20 +13,29 @@
 
 #include <string.h>
 
-enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000 };
+enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000, SHAPES = 1024 };
 #define HOSTNAME "kubernetes.io/hostname"
 
 struct gate_waiter { // a pod with the gate
 	char *uid;
-	char *node;               // promised; NULL: none yet
-	int64_t since_ms;         // mono: when it was promised, or when the whole pool was looked at last
-	int64_t pause_ms;         // from then on until the pool is looked at again
-	size_t looked;            // nodes, in this round
-	bool any;                 // in this round: a node of the pool is for it
+	char *node;           // promised; NULL: none yet
+	int64_t since_ms;     // mono: when it was promised, or when the whole pool was looked at last
+	int64_t pause_ms;     // from then on until the pool is looked at again
+	size_t looked;        // nodes, in this round
+	bool any;             // in this round: a node of the pool is for it
+	bool lost;            // in this round: it cannot be where it was promised
+	struct td_near *near; // where it may go by what was there when so many were promised
+	uint64_t near_at;
 	char *best;               // in this round: where it has room later
 	struct td_pool_door door; // of best
 	char *elsewhere;          // a node of another SlurmCluster that it is for; NULL: none is known
 	char *said;
+	UT_hash_handle hh;
+};
+// Pods that ask for the same: what one has looked for in vain the next ones need not look for at once.
+struct gate_shape {
+	char *text;
+	int64_t vain_ms; // mono
 	UT_hash_handle hh;
 };
 struct td_entrance {
@@ -35,6 +45,8 @@ struct td_entrance {
 	struct td_queue *queue;
 	// Of the one worker.
 	struct gate_waiter *by_uid;
+	struct gate_shape *shapes;
+	uint64_t promises;     // how often the places of pods have changed, as far as this worker knows
 	size_t at;             // where the next look begins: room of one node is used up first
 	char *last, *last_uid; // the pod that was promised a node last, until the cache shows it
 };
@@ -49,6 +61,7 @@ static struct gate_waiter *forget(struct td_entrance *e, struct gate_waiter *w)
 	free(w->best);
 	free(w->elsewhere);
 	free(w->said);
+	td_near_free(w->near);
 	free(w);
 	return NULL;
 }
@@ -61,11 +74,22 @@ struct td_entrance *td_entrance_new(const struct td_clock *clock)
 	return e;
 }
 
+static void forget_shapes(struct td_entrance *e)
+{
+	struct gate_shape *x, *tmp;
+	HASH_ITER (hh, e->shapes, x, tmp) {
+		HASH_DEL(e->shapes, x);
+		free(x->text);
+		free(x);
+	}
+}
+
 struct td_entrance *td_entrance_free(struct td_entrance *e)
 {
 	struct gate_waiter *w, *tmp;
 	if (!e)
 		return NULL;
+	forget_shapes(e);
 	HASH_ITER (hh, e->by_uid, w, tmp)
 		forget(e, w);
 	td_queue_free(e->queue);
@@ -169,40 +193,6 @@ void td_entrance_promised(struct td_bridge *b, const char *node, bool lifted, st
 }
 
 // ---- which node ----
-static bool in_namespace(const yyjson_val *term, const struct td_object *pod, const struct td_object *other)
-{
-	size_t i, n;
-	yyjson_val *ns;
-	if (!yyjson_arr_size(td_jkey(term, "namespaces")))
-		return td_jkey(term, "namespaceSelector") || td_streq(pod->ns, other->ns);
-	yyjson_arr_foreach (td_jkey(term, "namespaces"), i, n, ns)
-		if (td_streq(yyjson_get_str(ns), other->ns))
-			return true;
-	return false;
-}
-
-// Must the pod not be on a node with these pods? Where replicas are kept apart by the node, the only case that is
-// weighed here: two of them would be promised the same one.
-static bool apart(const struct td_object *pod, const struct td_objects *there)
-{
-	size_t i, n;
-	yyjson_val *term;
-	yyjson_arr_foreach (td_jget(pod->root, "spec.affinity.podAntiAffinity."
-					       "requiredDuringSchedulingIgnoredDuringExecution"),
-			    i, n, term) {
-		td_auto(td_selector_free) struct td_selector *sel = NULL;
-		if (!td_streq(td_jstr(term, "topologyKey"), HOSTNAME) ||
-		    td_selector_from_object(td_jkey(term, "labelSelector"), &sel, NULL))
-			continue;
-		for (size_t k = 0; k < there->n; k++)
-			if (!td_kube_pod_ended(there->v[k]->root) && in_namespace(term, pod, there->v[k]) &&
-			    !td_streq(there->v[k]->uid, pod->uid) &&
-			    td_selector_matches(sel, td_jget(there->v[k]->root, "metadata.labels")))
-				return true;
-	}
-	return false;
-}
-
 static bool closed(const struct td_slurm_node *n)
 {
 	return td_slurm_node_bad(n->states) ||
@@ -267,8 +257,7 @@ static bool look(struct td_bridge *b, const struct td_settings *s, const struct 
 	*ret = (struct td_pool_door){.lacks = td_pool_shadow_missing(wants.want, held),
 				     .room = {n->cpus - cpus, n->memory_mb - memory},
 				     .over = wants.over,
-				     .closed = closed(n) || (int64_t)all.n >= most,
-				     .apart = apart(pod, &all)};
+				     .closed = closed(n) || (int64_t)all.n >= most};
 	return known;
 }
 
@@ -277,6 +266,7 @@ static bool look(struct td_bridge *b, const struct td_settings *s, const struct 
 static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
 					  struct gate_waiter *w, const struct td_slurm_nodes *nodes)
 {
+	const char *at = td_object_annotation(pod, TD_ANN_SHADOW_NODE);
 	struct td_entrance *e = b->entrance;
 	for (size_t i = 0; i < LOOK && w->looked < nodes->n; i++, w->looked++, e->at++) {
 		const struct td_slurm_node *n = &nodes->v[e->at % nodes->n];
@@ -286,9 +276,13 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 			continue;
 		const bool fits = td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL);
 		w->any = w->any || fits || some_day(pod, node);
+		const bool mine = td_streq(n->name, at);
+		w->lost = w->lost || (mine && !fits);
 		if (!fits || !td_object_label(node, HOSTNAME) || !look(b, s, pod, node, n, &door))
 			continue;
+		door.apart = !td_near_fits(w->near, node, NULL);
 		enum td_pool_door_is is = td_pool_door(&door);
+		w->lost = w->lost || (mine && is == TD_DOOR_SHUT);
 		if (is == TD_DOOR_NOW)
 			return n;
 		if (is == TD_DOOR_LATER && (!w->best || td_pool_door_better(&door, &w->door))) {
@@ -303,7 +297,7 @@ static const struct td_slurm_node *choose(struct td_bridge *b, const struct td_s
 static void next_round(struct gate_waiter *w)
 {
 	w->looked = 0;
-	w->any = false;
+	w->any = w->lost = false;
 	free(w->best);
 	w->best = NULL;
 }
@@ -341,6 +335,7 @@ static int promise(struct td_bridge *b, const struct td_object *pod, struct gate
 	free(e->last_uid);
 	e->last = td_key_of(pod);
 	e->last_uid = td_strdup(pod->uid);
+	e->promises++;
 	free(w->node);
 	w->node = td_strdup(node);
 	w->since_ms = td_now(b);
@@ -454,9 +449,11 @@ static int wait_for_room(struct td_bridge *b, const struct td_object *pod, struc
 			 struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *text = NULL, *node = NULL;
-	if (at || w->best)
-		node = td_strdup(at ? at : w->best);
-	int r = node && !at ? promise(b, pod, w, node, c, err) : 0;
+	// Where it cannot be it does not stay: its room there would be held for nobody, and before all that came later.
+	const bool moves = w->best && (!at || w->lost);
+	if (at || moves)
+		node = td_strdup(moves ? w->best : at);
+	int r = moves ? promise(b, pod, w, node, c, err) : 0;
 	if (r)
 		return r;
 	if (node)
@@ -464,10 +461,59 @@ static int wait_for_room(struct td_bridge *b, const struct td_object *pod, struc
 				   "waits (spec.shadows); then its own scheduler places it there",
 				   node);
 	else
-		text = td_strdup("no node of the pool that it may use has room for it now (spec.shadows): each is "
-				 "full, drained or down, or has a pod that it must not be beside");
+		text = td_strdup(
+			"no node of the pool that it may use has room for it now (spec.shadows): each is "
+			"full, drained or down, or has not what it must be near to, or apart from: other pods, "
+			"its volumes, its spread constraints");
 	say(b, pod, w, c, text);
 	return 0;
+}
+
+// What the choice of a node depends on. Pods of one owner have the same. Caller frees.
+static char *shape_of(const struct td_object *pod)
+{
+	static const char *const parts[] = {"spec.nodeSelector", "spec.affinity", "spec.tolerations",
+					    "spec.topologySpreadConstraints", "metadata.labels"};
+	const yyjson_val *spec = td_jget(pod->root, "spec");
+	td_auto_buf struct td_buf t = {0};
+	td_buf_printf(&t, "%s %lld %lld", pod->ns, (long long)td_api_pod_request(spec, "cpu"),
+		      (long long)td_api_pod_request(spec, "memory"));
+	for (size_t i = 0; i < TD_LEN(parts); i++) {
+		yyjson_val *v = td_jget(pod->root, parts[i]);
+		td_auto_free char *text = v ? td_json_text(v, NULL) : NULL;
+		td_buf_printf(&t, " %s", text ? text : "");
+	}
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, n, v)
+		if (td_jget(v, "persistentVolumeClaim") || td_jget(v, "ephemeral"))
+			td_buf_printf(&t, " %s", pod->uid); // its volumes are its own
+	return td_steal(t.s);
+}
+
+// Has a pod of the same shape looked at the whole pool in vain a moment ago?
+static bool in_vain(struct td_bridge *b, const struct td_object *pod)
+{
+	td_auto_free char *text = shape_of(pod);
+	struct gate_shape *x;
+	HASH_FIND_STR(b->entrance->shapes, text, x);
+	return x && td_now(b) - x->vain_ms < TICK_MS;
+}
+
+static void note_vain(struct td_bridge *b, const struct td_object *pod)
+{
+	struct td_entrance *e = b->entrance;
+	td_auto_free char *text = shape_of(pod);
+	struct gate_shape *x;
+	if (HASH_COUNT(e->shapes) >= SHAPES)
+		forget_shapes(e);
+	HASH_FIND_STR(e->shapes, text, x);
+	if (!x) {
+		x = td_calloc(1, sizeof(*x));
+		x->text = td_steal(text);
+		HASH_ADD_KEYPTR(hh, e->shapes, x->text, strlen(x->text), x);
+	}
+	x->vain_ms = td_now(b);
 }
 
 int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
@@ -523,6 +569,19 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		return 0;
 	}
 
+	// Who has a promise, and only waits for a better one, does not look where another one like it has just found none.
+	if (there && !w->looked && in_vain(b, pod)) {
+		w->since_ms = td_now(b);
+		w->pause_ms = td_pool_door_pause(w->pause_ms);
+		return 0;
+	}
+	if (!w->near || w->near_at != b->entrance->promises || !w->looked) {
+		w->near = td_near_free(w->near);
+		w->near_at = b->entrance->promises;
+		int k = td_near_read(b, pod, true, c, &w->near, err);
+		if (k)
+			return k;
+	}
 	const struct td_slurm_node *n = choose(b, s, pod, w, &snap->nodes);
 	if (!n && w->looked < snap->nodes.n) {
 		*again_ms = 1;
@@ -537,7 +596,10 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 		r = lift(b, pod, NULL, c, err);
 	else
 		r = wait_for_room(b, pod, w, at, c, err);
+	if (!n && !r && !w->lost)
+		note_vain(b, pod);
 	next_round(w);
+	w->near = td_near_free(w->near);
 	w->since_ms = r ? 0 : td_now(b);
 	w->pause_ms = td_pool_door_pause(n || r ? 0 : w->pause_ms);
 	return r;
@@ -565,14 +627,15 @@ static int there_now(struct td_bridge *b, const char *node, struct td_objects *i
 	return r;
 }
 
-// Does Slurm hold the room of all these?
+// Does Slurm hold the room of all these? *ret_over: the node is too small for them, so it never will.
 static bool held(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
-		 const struct td_objects *there)
+		 const struct td_objects *there, bool *ret_over)
 {
 	struct td_shadow_wants wants = {0};
 	bool known = td_shadow_want_of(b, s, node, there, &wants);
 	td_buf_done(&wants.pods);
 	const struct td_pool_size lacks = td_pool_shadow_missing(wants.want, td_shadow_holds(b, node->name));
+	*ret_over = known && wants.over;
 	return known && !wants.over && !lacks.cpus && !lacks.memory_mb;
 }
 
@@ -590,6 +653,15 @@ static void note_lifted(struct td_entrance *e, const struct td_object *pod)
 	if (!td_strv_has(&e->lifted, pod->uid))
 		td_strv_add(&e->lifted, pod->uid);
 	pthread_mutex_unlock(&e->lock);
+}
+
+// May the pod be on the node, as things are now? Its volumes have not moved since it was promised.
+static bool may_be(struct td_bridge *b, const struct td_object *pod, const struct td_object *node, struct td_cancel *c)
+{
+	td_auto(td_near_free) struct td_near *near = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	return td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL) &&
+	       !td_near_read(b, pod, false, c, &near, &e) && td_near_fits(near, node, NULL);
 }
 
 int td_entrance_open(struct td_bridge *b, const struct td_settings *s, const struct td_object *node,
@@ -611,17 +683,22 @@ int td_entrance_open(struct td_bridge *b, const struct td_settings *s, const str
 		if (td_object_deleting(pod) || !gated(pod, &others) || others ||
 		    was_lifted(b->entrance, pod) != (k < all.n))
 			continue;
+		bool over;
 		td_objects_add(&there, td_object_ref(all.v[k % all.n]));
-		if (!held(b, s, node, &there))
-			return 0;
+		const bool has = held(b, s, node, &there, &over);
+		// Who cannot be here holds nobody up: he is promised another node, or waits for one.
+		if (k >= all.n && ((!has && over) || !may_be(b, pod, node, c))) {
+			td_object_unref(there.v[--there.n]);
+			continue;
+		}
+		if (!has)
+			return 0; // his turn, when more is held
 		int r = sure ? 0 : there_now(b, node->name, &there, c, err);
 		if (r)
 			return r;
-		if (!sure && !held(b, s, node, &there))
+		if (!sure && !held(b, s, node, &there, &over))
 			return 0;
 		sure = true;
-		if (!td_api_pod_fits_node(td_jget(pod->root, "spec"), node->root, false, NULL))
-			continue;              // it is promised another one
 		note_lifted(b->entrance, pod); // before: a lost reply may mean that it is off
 		r = lift(b, pod, node, c, err);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)

@@ -1,9 +1,12 @@
 // A pod as a job of Slurm's, and the settings for that.
 // rows: A6.2 A18.2
 #include "bridge/bridge.h"
+#include "bridge/scheduler/ran.h"
 #include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/want.h"
 #include "bridge/test/given.h"
+#include "pool/notes.h"
+#include "slurm/history.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -505,7 +508,59 @@ static void stands_at(const char *line, const char *ns, const char *kind, const 
 		assert_string_equal(got.v[0], line);
 }
 
-// Only pods of the same namespace, person, Job or ReplicaSet and index take time of each other.
+// What ran before is known by marks that only Slurm's operators write, each run once, and of nobody else's line.
+static void test_used(void **state)
+{
+	struct td_bridge b = {.clock = &td_clock_system, .asks = td_asks_new(), .ran = td_ran_new()};
+	struct td_notes n = {.ns = "ml", .pod = "web-0", .user = "bob", .line = "u1/web-0"};
+	td_auto_free char *mark = td_notes_mark("tandem/", "c1", &n, UID), *key = td_ran_key("ml", "u1/web-0", "bob"),
+			  *line = td_ran_line(mark, "c1"), *other = td_ran_line(mark, "c2"),
+			  *forged = td_ran_line("tandem/c1/ml/web-0/" UID, "c1");
+	assert_string_equal(line, key);
+	assert_null(other);
+	assert_null(forged);
+	td_auto_free char *end = td_asprintf("tandem/c1/ml/pod=web-0&line=u1%%2Fweb-0&user=eve/" UID);
+	struct td_slurm_run v[] = {{.id = 7, .start = 100, .end = 160, .admin_comment = mark},
+				   {.id = 7, .start = 100, .end = 160, .admin_comment = mark}, // read once more
+				   {.id = 8, .start = 200, .end = 230, .admin_comment = mark},
+				   {.id = 9, .start = 300, .end = 0, .admin_comment = mark}, // it runs
+				   {.id = 10, .start = 0, .end = 310, .admin_comment = mark},
+				   {.id = 11, .start = 300, .end = 320, .admin_comment = end}}; // another person's
+	const struct td_slurm_runs runs = {v, TD_LEN(v)};
+	td_ran_take(b.ran, "c1", &runs);
+	const int64_t not[] = {8};
+	td_auto_free struct td_pool_slice_pod *all = NULL, *less = NULL, *now = NULL, *none = NULL;
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, 1000, &all), 2);
+	assert_int_equal(td_pool_slice_turn(10, all, 2).used_s, 90);
+	assert_int_equal(td_ran_of(&b, key, not, 1, 1000, &less), 1);
+	assert_int_equal(td_ran_of(&b, "ml/u2/web-0/bob", NULL, 0, 1000, &none), 0);
+
+	// What this bridge saw itself: with an end at once; slurmdbd knows it better.
+	int64_t s = td_real_ms(b.clock) / 1000;
+	td_ran_saw(&b, key, 12, s - 50, 0);
+	td_ran_saw(&b, key, 12, s - 50, s - 20);
+	td_ran_saw(&b, key, 12, s - 50, s);
+	td_ran_saw(&b, NULL, 13, s - 50, 0);
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s, &now), 3);
+	assert_int_equal(td_pool_slice_turn(10, now, 3).used_s, 120);
+	free(now);
+	now = NULL;
+	v[0] = (struct td_slurm_run){.id = 12, .start = s - 50, .end = s - 25, .admin_comment = mark};
+	td_ran_take(b.ran, "c1", &(const struct td_slurm_runs){v, 1});
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s, &now), 3);
+	assert_int_equal(td_pool_slice_turn(10, now, 3).used_s, 115);
+	free(now);
+	now = NULL;
+
+	// One whose end nobody saw ran until it was seen last, unless its ask is there.
+	td_ran_saw(&b, key, 14, s - 10, 0);
+	assert_int_equal(td_ran_of(&b, key, NULL, 0, s + 5000, &now), 4);
+	assert_true(td_pool_slice_turn(1000, now, 4).used_s < 200);
+	td_asks_free(b.asks);
+	td_ran_free(b.ran);
+}
+
+// Only pods of the same namespace, person, owner and work take time of each other.
 static void test_turns(void **state)
 {
 	stands_at("ml/u1//", "ml", "Job", "");
@@ -513,7 +568,9 @@ static void test_turns(void **state)
 	stands_at("other/u1//", "other", "Job", "");
 	stands_at("ml/u1//", "ml", "ReplicaSet", "");
 	stands_at("ml/u1//bob", "ml", "ReplicaSet", "\"tandem.dev/user\":\"bob\""); // who names another one's
-	stands_at(NULL, "ml", "StatefulSet", "");
+	stands_at("ml/u1/p/", "ml", "StatefulSet", ""); // it names its pods, and each goes on by its name
+	stands_at("ml/u1/p/bob", "ml", "RayCluster", "\"tandem.dev/user\":\"bob\"");
+	stands_at(NULL, "ml", "Node", "");
 }
 
 static void test_devices(void **state)
@@ -709,6 +766,7 @@ int main(void)
 		cmocka_unit_test(test_time_limits),
 		cmocka_unit_test(test_whose_job),
 		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_used),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_cover),
 		cmocka_unit_test(test_kinds),

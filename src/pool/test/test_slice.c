@@ -204,6 +204,11 @@ static void the_next_pod_has_what_is_left(void **state)
 	t = turn(0, 3, v); // it has no limit
 	assert_int_equal(t.pods, 0);
 
+	// Who was preempted together with others: the time that they ran side by side counts once.
+	const struct td_pool_slice_pod many[] = {{1060, 1130}, {1000, 1100}, {1010, 1020}, {2000, 2030}};
+	assert_int_equal(turn(10, 4, many).used_s, 160);
+	assert_int_equal(turn(10, 4, many).pods, 4);
+
 	// Another one runs beside it: nobody knows whom this one follows.
 	const struct td_pool_slice_pod beside[] = {{1000, 1130}, {2000, 0}};
 	assert_int_equal(turn(10, 2, beside).pods, 0);
