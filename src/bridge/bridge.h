@@ -25,6 +25,7 @@
 //   scheduler/orphans.[ch]   whether the pod of a job is gone
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
+//   scheduler/feasible.[ch] on which nodes pods of one kind may run, remembered
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
 //   scheduler/turns.[ch]    time limits that count over all pods of one Job or ReplicaSet
 //   scheduler/preempt.[ch]  a pod takes room from those whom it may preempt
@@ -160,6 +161,7 @@ struct td_bridge {
 	struct td_policies *policies;     // policy/policies.h
 	struct td_agains *agains;         // again.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
+	struct td_feasibles *feasibles;   // scheduler/feasible.h
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
 

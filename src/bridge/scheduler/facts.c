@@ -152,8 +152,10 @@ bool td_bridge_run_same_names(const char *x, const char *y)
 	td_auto_strv struct td_strv p = {0}, q = {0};
 	if (td_hostlist_parse(x, &p, NULL) || td_hostlist_parse(y, &q, NULL) || p.n != q.n)
 		return false;
+	td_strv_sort(&p);
+	td_strv_sort(&q);
 	for (size_t i = 0; i < p.n; i++)
-		if (!td_strv_has(&q, p.v[i]))
+		if (strcmp(p.v[i], q.v[i]) != 0)
 			return false;
 	return true;
 }
