@@ -3,7 +3,7 @@
 # namespace of its own (unshare -m). $1: slurmctld as HOST:PORT, $2: a port that is free here; on standard
 # input lines of a node's name, a tab and what it says of itself. One slurmd after the other registers under the next name with this one
 # address and port, and is ended. The last one stays and answers slurmctld's pings for all of them: slurmctld asks an
-# address and a port, and takes the answer for that of the node it meant (docs/facts/slurm.md S-V1).
+# address and a port, and takes the answer for that of the node it meant (docs/facts/slurm.md S-N26).
 set -u
 mount -t tmpfs none /run && mount -t tmpfs none /var/spool/slurmd && mkdir -p /run/slurm || exit
 last=

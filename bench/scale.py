@@ -13,12 +13,12 @@ one port is often closed). No process of a job runs on such a node, and no job e
 there. Each has 63 CPUs and 8 GPUs.
 
 At each size, with the controllers of the plane stopped, so that they do not count:
-  join    the nodes come, until all are idle in Slurm and ready in their NodeSet
+  join    the nodes come, until all take jobs in Slurm and are ready in their NodeSet
   idle    SECONDS in which nothing happens
   burst   PODS pods with a GPU each, created at once: until all are bound
   native  NATIVE running jobs of a GPU each, one after the other: until the bridge has counted them all
   steady  SECONDS in which nothing happens, beside these pods and jobs
-  ask     nodes, top, ps, why, status; the bridge's metrics: time, and CPU of all roles
+  ask     `tandem nodes`, `why` and `status`, and the roles' metrics: time, and CPU of all roles
 
 --perf writes perf's data of these roles for `burst` and `steady` to /var/tmp/tandem-scale-ROLE-NODES-RUN."""
 import argparse
@@ -203,13 +203,13 @@ class Scale:
             for i in range(first, n):
                 self.nodes.make(i)
                 say(f"{i + 1} of {n} Node objects")
-            wait_for("Slurm has them all idle", lambda: self.idle() == n + 2, 3600)
+            wait_for("Slurm has them all", lambda: self.usable() == n + 2, 3600)
             wait_for("the NodeSet has them all", lambda: self.pool.get("nodeset", "pool", "-n", "slurm")["status"].get("ready") == n + 2, 900)
         self.measured("join", n - first, do)
 
-    def idle(self):
-        got = sum("IDLE" in x["state"] and "NOT_RESPONDING" not in x["state"] for x in self.slurm.call("GET", "/nodes/")["nodes"])
-        say(f"{got} nodes are idle in Slurm")
+    def usable(self):
+        got = sum(not {"DOWN", "NOT_RESPONDING", "UNKNOWN", "DRAIN"} & set(x["state"]) for x in self.slurm.call("GET", "/nodes/")["nodes"])
+        say(f"{got} nodes take jobs in Slurm")
         time.sleep(2)
         return got
 
@@ -255,7 +255,7 @@ class Scale:
 
     def ask(self):
         out = {}
-        for what, argv in {"nodes": ("nodes",), "top": ("top", "--once"), "ps": ("ps",), "status": ("status",), "why": ("why", "pod", f"p{self.have}-0")}.items():
+        for what, argv in {"nodes": ("nodes",), "status": ("status",), "why": ("why", f"p{self.have}-0")}.items():
             a, start = self.now(), time.monotonic()
             r = subprocess.run([self.pool.tandem, *argv], env=self.pool.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
             took = time.monotonic() - start

@@ -196,17 +196,6 @@ bool td_strv_has(const struct td_strv *l, const char *s)
 	return false;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-void td_strv_sort(struct td_strv *l)
-{
-	if (l->n)
-		qsort(l->v, l->n, sizeof(*l->v), by_bytes);
-}
-
 void td_strv_split(struct td_strv *l, const char *s, char sep)
 {
 	while (s && *s) {

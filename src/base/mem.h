@@ -83,7 +83,6 @@ void td_strv_add(struct td_strv *l, const char *s);
 void td_strv_addf(struct td_strv *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void td_strv_steal(struct td_strv *l, char *s); // takes ownership of s
 bool td_strv_has(const struct td_strv *l, const char *s);
-void td_strv_sort(struct td_strv *l);                         // by bytes
 void td_strv_split(struct td_strv *l, const char *s, char sep); // empty pieces are dropped
 void td_strv_done(struct td_strv *l);
 #define td_auto_strv __attribute__((cleanup(td_strv_done)))
