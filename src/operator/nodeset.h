@@ -24,7 +24,7 @@ struct td_op_rows {
 	struct td_op_row *v;
 	size_t n, cap;
 	struct td_op_row_at *by_name; // while they are collected
-	struct td_buf taken; // which nodes that it selects another NodeSet has; empty: none
+	struct td_buf taken;          // which nodes that it selects another NodeSet has; empty: none
 };
 void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))

@@ -54,8 +54,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, con
 		td_op_others_add(spec, resource, &v);
 	}
 
-	yyjson_val *spec = td_jget(pod, "spec"),
-		   *alloc = td_jget(x->node->root, "status.allocatable");
+	yyjson_val *spec = td_jget(pod, "spec"), *alloc = td_jget(x->node->root, "status.allocatable");
 	if (!td_op_other_node(x->node->root)) { // that slurmd runs elsewhere
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");

@@ -251,8 +251,8 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, uint6
 	x->n.matched = x->n.matched && p->sc;
 	if (x->n.matched && !x->n.host)
 		want(p, set, base, x);
-	x->n.record_differs = x->slurm && x->want &&
-			      (differs(x->slurm, &x->share) || lacks_features(x->slurm, x->want->conf));
+	x->n.record_differs =
+		x->slurm && x->want && (differs(x->slurm, &x->share) || lacks_features(x->slurm, x->want->conf));
 	if (x->pod)
 		pod_facts(p, x);
 }

@@ -9,7 +9,7 @@ static uint64_t mix(uint64_t h, const char *s)
 {
 	for (; s && *s; s++)
 		h = (h ^ (unsigned char)*s) * 1099511628211u; // FNV-1a
-	return (h ^ 0xff) * 1099511628211u;               // "ab", "c" is not "a", "bc"
+	return (h ^ 0xff) * 1099511628211u;                   // "ab", "c" is not "a", "bc"
 }
 
 static uint64_t mix_json(uint64_t h, const yyjson_val *v)
@@ -36,8 +36,8 @@ uint64_t td_op_wish_base(const struct td_op_pass *p, const struct td_object *set
 static uint64_t print_of(uint64_t h, const struct td_op_row *x)
 {
 	const struct td_op_share *s = &x->share;
-	td_auto_free char *share = td_asprintf("%lld %lld %lld %s %s %lld %d", s->cpus, s->memory_mb, s->gpus,
-					       s->types, s->numa, s->parts, s->shared);
+	td_auto_free char *share = td_asprintf("%lld %lld %lld %s %s %lld %d", s->cpus, s->memory_mb, s->gpus, s->types,
+					       s->numa, s->parts, s->shared);
 	h = mix(h, share);
 	h = mix_json(h, td_jget(x->node->root, "metadata.labels"));
 	return mix_json(h, td_jget(x->node->root, "metadata.annotations"));

@@ -12,7 +12,7 @@
 //   cluster.c control.c      a SlurmCluster: its status; the objects of Slurm's daemons
 //   percluster.c             a SlurmCluster: its bridge and policies
 //   pools.c                  all SlurmClusters: what Slurm gives out, for the admission policies
-//   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
+//   nodeset.[ch] nodeset_rows.c nodeset_wish.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
 //   dataset.[ch] dataset_pod.c
@@ -466,7 +466,7 @@ struct td_op_view {
 	char *uid;       // of the SlurmCluster
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
-	struct td_slurm_nodes_pace pace; // when they are read again
+	struct td_slurm_nodes_pace pace;                       // when they are read again
 	bool known;                                            // nodes come from this slurmrestd
 	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic

@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-enum {
-	QUIET_MS = 30000,
-	FEW = 128
-};
+enum { QUIET_MS = 5000, FEW = 128 };
 
 struct td_pool_record td_op_record(const struct td_slurm_node *n)
 {

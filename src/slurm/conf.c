@@ -407,9 +407,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			value = TD_SLURM_TAKEOVER_S;
 		// The nodes that never come take none of the places.
 		size_t never = td_slurm_topology_blocks(o) ? fill(o, f) : 0;
-		td_auto_free char *more = td_streq(defaults[i].key, NODE_COUNT)
-						  ? td_asprintf("%zu", room_for(f->n_nodes) + never)
-						  : NULL;
+		td_auto_free char *more =
+			td_streq(defaults[i].key, NODE_COUNT) ? td_asprintf("%zu", room_for(f->n_nodes) + never) : NULL;
 		value = more ? more : value;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
 		if (value && !mail && !td_slurm_conf_get(user, defaults[i].key))

@@ -75,9 +75,11 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
 {
-	const struct td_slurm_call k = {
-		.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20,
-		.timeout_ms = s->n_nodes ? s->timeout_ms + (int64_t)s->n_nodes * NODE_MS : 0};
+	const struct td_slurm_call k = {.op = TD_SLURM_NODES,
+					.method = "GET",
+					.path = "/nodes/",
+					.max_body = 512u << 20,
+					.timeout_ms = s->n_nodes ? s->timeout_ms + (int64_t)s->n_nodes * NODE_MS : 0};
 
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);

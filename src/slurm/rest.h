@@ -237,8 +237,8 @@ struct td_slurm_nodes {
 	struct td_slurm_node *v;
 	size_t n, cap;
 	uint64_t print; // of their names and GRES, of which two lists with one print have the same; 0: not known
-	int64_t at;    // slurmctld's clock as it made the list, epoch seconds; 0: not known
-	char *release; // of slurmrestd: "24.11.5"; "": not said
+	int64_t at;     // slurmctld's clock as it made the list, epoch seconds; 0: not known
+	char *release;  // of slurmrestd: "24.11.5"; "": not said
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))

@@ -142,7 +142,7 @@ struct td_ask_at {
 struct td_asks {
 	pthread_mutex_t lock; // guards everything here and the shared fields of the asks
 	struct td_ask *by_uid;
-	struct td_ask_at *nodes[4096]; // buckets by node
+	struct td_ask_at *nodes[4096];          // buckets by node
 	struct td_ask *keys[4096], *jobs[4096]; // buckets by key and by job id
 	size_t pending;                         // asks whose job waits in Slurm's queue
 	uint64_t pending_gen;                   // grows with every change of that set

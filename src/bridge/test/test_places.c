@@ -78,9 +78,12 @@ static void test_feasible(void **state)
 	const struct td_slurm_nodes l = {.n = 2, .print = 5}, other = {.n = 2, .print = 6};
 	const bool v[3] = {true, false};
 	td_auto(td_object_unref) struct td_object
-		*a = td_object_new(given_json("{\"metadata\":{\"name\":\"a\"},\"spec\":{\"nodeSelector\":{\"k\":\"v\"}}}")),
-		*b = td_object_new(given_json("{\"metadata\":{\"name\":\"b\"},\"spec\":{\"nodeSelector\":{\"k\":\"v\"},\"hostNetwork\":true}}")),
-		*c = td_object_new(given_json("{\"metadata\":{\"name\":\"c\"},\"spec\":{\"nodeSelector\":{\"k\":\"w\"}}}"));
+		*a = td_object_new(
+			given_json("{\"metadata\":{\"name\":\"a\"},\"spec\":{\"nodeSelector\":{\"k\":\"v\"}}}")),
+		*b = td_object_new(given_json("{\"metadata\":{\"name\":\"b\"},\"spec\":{\"nodeSelector\":{\"k\":\"v\"},"
+					      "\"hostNetwork\":true}}")),
+		*c = td_object_new(
+			given_json("{\"metadata\":{\"name\":\"c\"},\"spec\":{\"nodeSelector\":{\"k\":\"w\"}}}"));
 	td_auto_free char *ka = td_feasible_kind(a, false), *kb = td_feasible_kind(b, false),
 			  *kc = td_feasible_kind(c, false), *whole = td_feasible_kind(a, true);
 	assert_string_equal(ka, kb);

@@ -1534,8 +1534,7 @@ static void test_whose_namespace(void **state)
 static void test_wishes(void **state)
 {
 	static const char *const nodes[] = {
-		NODE,
-		"metadata: {name: n0, labels: {topology.tandem.dev/block: b1}}\n",
+		NODE, "metadata: {name: n0, labels: {topology.tandem.dev/block: b1}}\n",
 		"metadata: {name: n0, labels: {topology.tandem.dev/block: b1}, annotations: {" TD_ANN_GDS ": 'yes'}}\n",
 		"metadata: {name: n0, labels: {topology.tandem.dev/block: b1}, annotations: {" TD_ANN_GDS ": 'yes'}}\n"
 		"status: {allocatable: {cpu: '1'}}\n", // of which the share is made, and nothing else
@@ -1562,8 +1561,9 @@ static void test_wishes(void **state)
 			x.node = node;
 			assert_int_equal(td_op_row_wish(&p, set, td_op_wish_base(&p, set), &x, &err), 0);
 			assert_int_equal(td_op_row_pod(&p, set, &x, &pod, &err), 0);
-			assert_string_equal(x.want->revision, td_jkey_str(td_jget(td_json_root(pod), "metadata.annotations"),
-									  TD_ANN_REVISION));
+			assert_string_equal(
+				x.want->revision,
+				td_jkey_str(td_jget(td_json_root(pod), "metadata.annotations"), TD_ANN_REVISION));
 			assert_string_equal(x.want->conf, td_op_pod_conf(td_json_root(pod)));
 			assert_true(!last || last == x.want); // the same entry
 			last = x.want;
