@@ -26,6 +26,7 @@
 //   scheduler/orphans.[ch]   whether the pod of a job is gone
 //   scheduler/want.[ch] scheduler/submit.c scheduler/owner.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
+//   scheduler/feasible.[ch] on which nodes pods of one kind may run, remembered
 //   scheduler/blocks.[ch]   the blocks of the network, as labels of nodes tell of them
 //   scheduler/turns.[ch]    time limits that count over all pods of one owner, and all runs of a gang
 //   scheduler/ran.[ch]     what ran before of them, from slurmdbd
@@ -167,6 +168,7 @@ struct td_bridge {
 	struct td_cuts *cuts;             // cuts.h
 	struct td_ran *ran;               // scheduler/ran.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
+	struct td_feasibles *feasibles;   // scheduler/feasible.h
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
 

@@ -4,6 +4,7 @@
 #include "bridge/cuts.h"
 #include "bridge/policy/policies.h"
 #include "bridge/ready.h"
+#include "bridge/scheduler/feasible.h"
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/orphans.h"
 #include "bridge/scheduler/passes.h"
@@ -364,6 +365,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
+		b.feasibles = td_feasibles_new();
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
 		b.places = td_places_new();
@@ -394,6 +396,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_queue_free(b.node_queue);
 		td_queue_free(b.again_queue);
 		b.waiting_others = td_others_free(b.waiting_others);
+		b.feasibles = td_feasibles_free(b.feasibles);
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
 		b.places = td_places_free(b.places);

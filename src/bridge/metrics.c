@@ -213,17 +213,24 @@ static struct held *held_by_asks(struct td_bridge *b, size_t *ret_n)
 	return h;
 }
 
+static int by_node(const void *a, const void *b)
+{
+	return strcmp(((const struct held *)a)->node, ((const struct held *)b)->node);
+}
+
+// `h` is sorted by node.
 static int64_t held_on(const struct held *h, size_t n, const struct td_settings *s, const char *node,
 		       const char *device)
 {
 	int64_t sum = 0;
+	const struct held key = {.node = (char *)(uintptr_t)node};
+	const struct held *x = n ? bsearch(&key, h, n, sizeof(*h), by_node) : NULL;
+	while (x && x > h && !strcmp(x[-1].node, node))
+		x--;
 
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(h[i].node, node) != 0)
-			continue;
-
+	for (; x && x < h + n && !strcmp(x->node, node); x++) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
-		if (td_json_parse(h[i].devices, strlen(h[i].devices), &j, NULL))
+		if (td_json_parse(x->devices, strlen(x->devices), &j, NULL))
 			continue;
 		for (size_t k = 0; k < s->n_gres; k++) {
 			struct td_ranges r = {0};
@@ -301,6 +308,8 @@ static void collect_nodes(struct td_bridge *b)
 
 	size_t n;
 	struct held *h = held_by_asks(b, &n);
+	if (n)
+		qsort(h, n, sizeof(*h), by_node);
 
 	static const char *const always[] = {"idle", "mixed", "allocated", "draining", "drained", "down"};
 	for (size_t i = 0; i < TD_LEN(always); i++)

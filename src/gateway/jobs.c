@@ -333,18 +333,46 @@ static void take(const char *gres, const struct td_slurm_job **owner, size_t n, 
 	}
 }
 
+struct on_node { // what a job has on a node
+	const char *node, *gres;
+	const struct td_slurm_job *job;
+};
+
+// By node, then as the jobs come: where two seem to have a device, the later one is shown.
+static int by_node(const void *a, const void *b)
+{
+	const struct on_node *x = a, *y = b;
+	int k = strcmp(x->node, y->node);
+	return k ? k : x->job < y->job ? -1 : x->job > y->job;
+}
+
+// What all jobs have on all nodes, sorted. Caller frees; the strings are the jobs'.
+static struct on_node *on_nodes(const struct td_slurm_job_list *jobs, size_t *ret_n)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < jobs->n; i++)
+		n += jobs->v[i].n_nodes;
+	struct on_node *v = td_calloc(n + 1, sizeof(*v));
+	n = 0;
+	for (size_t i = 0; i < jobs->n; i++)
+		for (size_t k = 0; k < jobs->v[i].n_nodes; k++)
+			v[n++] = (struct on_node){jobs->v[i].nodes[k].name, jobs->v[i].nodes[k].gres, &jobs->v[i]};
+	if (n)
+		qsort(v, n, sizeof(*v), by_node);
+	*ret_n = n;
+	return v;
+}
+
 // Who has parts of the device i, as far as the caller may know.
-static void write_shares(struct td_gateway_ask *q, const struct td_slurm_node *node,
-			 const struct td_slurm_job_list *jobs, size_t i, yyjson_mut_doc *d, yyjson_mut_val *o)
+static void write_shares(struct td_gateway_ask *q, const struct on_node *here, size_t n, size_t i, yyjson_mut_doc *d,
+			 yyjson_mut_val *o)
 {
 	yyjson_mut_val *l = td_jm_arr(d, o, "shares");
 	td_auto_free long long *its = td_calloc(i + 1, sizeof(*its));
-	for (size_t k = 0; k < jobs->n; k++) {
-		const struct td_slurm_job *j = &jobs->v[k];
+	for (size_t k = 0; k < n; k++) {
+		const struct td_slurm_job *j = here[k].job;
 		memset(its, 0, (i + 1) * sizeof(*its));
-		for (size_t m = 0; m < j->n_nodes; m++)
-			if (td_streq(j->nodes[m].name, node->name))
-				take_parts(j->nodes[m].gres, its, i + 1);
+		take_parts(here[k].gres, its, i + 1);
 		if (!its[i] || !shown(q, j))
 			continue;
 		yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, l);
@@ -355,18 +383,17 @@ static void write_shares(struct td_gateway_ask *q, const struct td_slurm_node *n
 	}
 }
 
-static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *node, const struct td_slurm_job_list *jobs,
+// here: what jobs have on this node.
+static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *node, const struct on_node *here, size_t n,
 		       yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	size_t gpus = (size_t)count_gpus(node->gres);
 	td_auto_free const struct td_slurm_job **owner = td_calloc(gpus + 1, sizeof(*owner));
 	td_auto_free long long *parts = td_calloc(gpus + 1, sizeof(*parts));
-	for (size_t i = 0; i < jobs->n; i++)
-		for (size_t k = 0; k < jobs->v[i].n_nodes; k++)
-			if (td_streq(jobs->v[i].nodes[k].name, node->name)) {
-				take(jobs->v[i].nodes[k].gres, owner, gpus, &jobs->v[i]);
-				take_parts(jobs->v[i].nodes[k].gres, parts, gpus);
-			}
+	for (size_t i = 0; i < n; i++) {
+		take(here[i].gres, owner, gpus, here[i].job);
+		take_parts(here[i].gres, parts, gpus);
+	}
 
 	td_jm_str(d, o, "name", node->name);
 	td_jm_str(d, o, "state", td_slurm_node_words(node->states));
@@ -386,7 +413,7 @@ static void write_node(struct td_gateway_ask *q, const struct td_slurm_node *nod
 		if (parts[i]) {
 			td_jm_int(d, g, "share", parts[i]);
 			td_jm_bool(d, g, "used", true);
-			write_shares(q, node, jobs, i, d, g);
+			write_shares(q, here, n, i, d, g);
 			continue;
 		}
 		if (!owner[i])
@@ -430,8 +457,16 @@ static int pool(struct td_gateway_ask *q, struct td_error *err)
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "nodes");
-	for (i = 0; i < s->nodes.n; i++)
-		write_node(q, &s->nodes.v[i], &live, d, yyjson_mut_arr_add_obj(d, list));
+	size_t n_on, at = 0;
+	td_auto_free struct on_node *on = on_nodes(&live, &n_on);
+	for (i = 0; i < s->nodes.n; i++) { // sorted by name, too
+		while (at < n_on && strcmp(on[at].node, s->nodes.v[i].name) < 0)
+			at++;
+		size_t end = at;
+		while (end < n_on && !strcmp(on[end].node, s->nodes.v[i].name))
+			end++;
+		write_node(q, &s->nodes.v[i], &on[at], end - at, d, yyjson_mut_arr_add_obj(d, list));
+	}
 	td_gateway_send(q, 200, d);
 	return 0;
 }

@@ -363,6 +363,19 @@ struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc)
 	return td_json_from_mut(yyjson_mut_doc_get_root(d));
 }
 
+// Machines that run slurmd themselves: they may be no Kubernetes nodes.
+static size_t hosts(const struct td_objects *sets)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < sets->n; i++) {
+		td_auto_strv struct td_strv l = {0};
+		if (td_slurm_host_set(sets->v[i]->root))
+			td_slurm_hosts(sets->v[i]->root, &l, NULL);
+		n += l.n;
+	}
+	return n;
+}
+
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err)
 {
@@ -381,6 +394,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 				       .fabric = fabric,
 				       .places = f.places.v,
 				       .n_places = f.places.n,
+				       .n_nodes = f.n_nodes + hosts(sets),
 				       .mem_per_cpu_mb = f.mem_per_cpu,
 				       .node_sets = (const char *const *)f.sets.v,
 				       .n_node_sets = f.sets.n,

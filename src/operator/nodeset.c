@@ -187,6 +187,7 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 		}
 	}
 
+	td_op_wishes_forget(p->v, false);
 	int r = td_op_nodesets_sweep(p, &nodes, err);
 	if (!r && !first)
 		r = td_op_on_demand_tell(p, &demand, err);

@@ -1,10 +1,12 @@
 // The nodes of one NodeSet, as the files of this controller hand them to one another:
-// nodeset_rows.c collects what the two sides say, pool/nodeset.h chooses, nodeset_act.c carries it
-// out, placeholder.c shows what native jobs hold, nodeset_status.c reports it, nodeset_sweep.c
+// nodeset_rows.c collects what the two sides say, nodeset_wish.c remembers which pod each should have,
+// pool/nodeset.h chooses, nodeset_act.c carries it out, placeholder.c shows what native jobs hold, nodeset_status.c reports it, nodeset_sweep.c
 // removes what belongs to no NodeSet, and nodeset.c leads.
 #pragma once
 
 #include "operator/operator.h"
+
+#include <uthash.h>
 
 // One node. All of it is owned, except what n points to: n.why points to `why` or static text,
 // n.record to `record`.
@@ -13,7 +15,7 @@ struct td_op_row {
 	struct td_pool_record record;
 	const struct td_slurm_node *slurm; // into the view; NULL: no record
 	struct td_object *node, *pod;      // NULL: there is none
-	struct td_json *want;              // the pod it should have; NULL: it cannot be built
+	const struct td_op_wish *want;     // of the view: the pod it should have; NULL: it cannot be built
 	struct td_op_share share;
 	char why[256];
 	char *name;
@@ -21,10 +23,28 @@ struct td_op_row {
 struct td_op_rows {
 	struct td_op_row *v;
 	size_t n, cap;
-	struct td_buf taken; // which nodes that it selects another NodeSet has; empty: none
+	struct td_op_row_at *by_name; // while they are collected
+	struct td_buf taken;          // which nodes that it selects another NodeSet has; empty: none
 };
 void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))
+
+// ---- nodeset_wish.c ----
+struct td_op_wish { // the slurmd pod that a node should have
+	char *node, *conf;
+	char revision[24];
+	uint64_t print; // of all that it is made of
+	bool seen;      // a pass has asked for it
+	UT_hash_handle hh;
+};
+// A fingerprint of what all pods of the set are made of.
+uint64_t td_op_wish_base(const struct td_op_pass *p, const struct td_object *set);
+// Sets x->want. x->node and x->share are there. TD_INVALID: there cannot be such a pod.
+int td_op_row_wish(const struct td_op_pass *p, const struct td_object *set, uint64_t base, struct td_op_row *x,
+		   struct td_error *err);
+// Builds the pod itself.
+int td_op_row_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_row *x,
+		  struct td_json **ret, struct td_error *err);
 
 // What its slurmd tells Slurm of the node. NULL: nothing.
 const char *td_op_pod_conf(const yyjson_val *pod);

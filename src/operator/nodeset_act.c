@@ -34,8 +34,9 @@ int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_canc
 }
 
 // Checks that what other pods on the node request fits beside the share. Otherwise Slurm would give
-// out what is taken. TD_INVALID says what is in the way.
-static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, struct td_error *err)
+// out what is taken. `pod`: its slurmd. TD_INVALID says what is in the way.
+static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, const yyjson_val *pod,
+		      struct td_error *err)
 {
 	const char *resource = td_op_node_resource(p->sc->root, x->node->root);
 	td_auto_free char *field = td_asprintf("spec.nodeName=%s", x->name);
@@ -55,8 +56,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 		td_op_others_add(spec, resource, &v);
 	}
 
-	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),
-		   *alloc = td_jget(x->node->root, "status.allocatable");
+	yyjson_val *spec = td_jget(pod, "spec"), *alloc = td_jget(x->node->root, "status.allocatable");
 	if (!td_op_other_node(x->node->root)) { // that slurmd runs elsewhere
 		v.others_milli += td_api_pod_request(spec, "cpu");
 		v.others_memory += td_api_pod_request(spec, "memory");
@@ -121,15 +121,18 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 	// A record that must stay, because somebody else drained it, still gives out the old share.
 	if (!td_streq(now, share) && !(now && x->n.record && x->n.record_differs))
 		r = td_op_share_set(p->op, x->name, share, p->c, &e);
+	td_auto(td_json_unref) struct td_json *pod = NULL;
 	if (!r)
-		r = others_fit(p, x, &e);
+		r = td_op_row_pod(p, set, x, &pod, &e);
+	if (!r)
+		r = others_fit(p, x, td_json_root(pod), &e);
 	bool held = false;
 	if (!r)
 		r = held_first(p, x, &held, &e);
 	if (r == TD_INVALID || r == TD_THROTTLED)
 		return waits(x, "", &e);
 	if (!r) {
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(x->want));
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(pod));
 		if (held) { // it is no part of its revision
 			yyjson_mut_val *env = yyjson_mut_arr_add_obj(
 				d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "spec.containers.[0].env"));

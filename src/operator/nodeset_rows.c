@@ -1,5 +1,6 @@
 // What Kubernetes and Slurm say about a NodeSet's nodes: which nodes are its own, with one row for
 // each.
+#define uthash_malloc(n) td_malloc(n)
 #include "operator/nodeset.h"
 
 #include "api/selector.h"
@@ -106,25 +107,43 @@ void td_op_rows_done(struct td_op_rows *r)
 	for (size_t i = 0; i < r->n; i++) {
 		td_object_unref(r->v[i].node);
 		td_object_unref(r->v[i].pod);
-		td_json_unref(r->v[i].want);
 		free(r->v[i].name);
 	}
 	free(r->v);
 	td_buf_done(&r->taken);
 }
 
+struct td_op_row_at {
+	const char *name; // the row's
+	size_t at;
+	UT_hash_handle hh;
+};
+
+static void forget_names(struct td_op_rows *r)
+{
+	struct td_op_row_at *x, *tmp;
+	HASH_ITER (hh, r->by_name, x, tmp) {
+		HASH_DEL(r->by_name, x);
+		free(x);
+	}
+}
+
 // Returns the node's row, and makes one if there is none. Later calls may move the rows.
 static struct td_op_row *row_of(struct td_op_rows *r, const char *name)
 {
-	for (size_t i = 0; i < r->n; i++)
-		if (td_streq(r->v[i].name, name))
-			return &r->v[i];
+	struct td_op_row_at *known = NULL;
+	HASH_FIND_STR(r->by_name, name, known);
+	if (known)
+		return &r->v[known->at];
 	if (r->n == r->cap) {
 		r->cap = r->cap ? r->cap * 2 : 16;
 		r->v = td_realloc(r->v, r->cap * sizeof(*r->v));
 	}
 	struct td_op_row *x = &r->v[r->n++];
 	*x = (struct td_op_row){.name = td_strdup(name)};
+	known = td_calloc(1, sizeof(*known));
+	*known = (struct td_op_row_at){.name = x->name, .at = r->n - 1};
+	HASH_ADD_KEYPTR(hh, r->by_name, known->name, strlen(known->name), known);
 	return x;
 }
 
@@ -146,10 +165,9 @@ const char *td_op_pod_conf(const yyjson_val *pod)
 	return td_jstr(td_jfind(td_jget(pod, "spec.containers.[0].env"), "name", "TD_NODE_CONF"), "value");
 }
 
-// True when the record lacks a feature of the wanted pod's --conf.
-static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
+// True when the record lacks a feature of the wanted pod's --conf, which may be NULL.
+static bool lacks_features(const struct td_slurm_node *r, const char *conf)
 {
-	const char *conf = td_op_pod_conf(pod);
 	size_t i;
 	td_auto_strv struct td_strv words = {0}, want = {0}, have = {0};
 	td_strv_split(&words, conf ? conf : "", ' ');
@@ -186,32 +204,30 @@ static int lacks_template(struct td_op *op, struct td_object *sc, const struct t
 			   name, sc->name);
 }
 
-// Builds the pod that the node should have, or says why there cannot be one.
-static void want(const struct td_op_pass *p, const struct td_object *set, struct td_op_row *x)
+// Finds out which pod the node should have, or says why there cannot be one.
+static void want(const struct td_op_pass *p, const struct td_object *set, uint64_t base, struct td_op_row *x)
 {
 	struct td_op *op = p->op;
 	struct td_error err = TD_ERROR_INIT;
 	struct td_op_found gpus;
 	if (!td_op_gpus(op, p->sc->root, x->node, &gpus, &err) ||
 	    !td_op_share_of(p->sc->root, set->root, x->node->root, &gpus, &x->share, &err) ||
-	    td_op_slurmd_pod(p->in_force, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
-	    lacks_template(op, p->sc, &x->share, &err)) {
+	    td_op_row_wish(p, set, base, x, &err) || lacks_template(op, p->sc, &x->share, &err)) {
 		snprintf(x->why, sizeof(x->why), "%s", err.msg);
 		x->n.refuse = x->why;
-		x->want = td_json_unref(x->want); // there will be no such pod: the one that runs stays
+		x->want = NULL; // there will be no such pod: the one that runs stays
 	}
 }
 
 static void pod_facts(const struct td_op_pass *p, struct td_op_row *x)
 {
 	const char *phase = td_jstr_or(x->pod->root, "status.phase", "");
-	const char *revision = td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_ANN_REVISION);
 	x->n.pod = true;
 	x->n.pod_ip = td_jstr_or(x->pod->root, "status.podIP", "");
 	x->n.pod_deleting = td_object_deleting(x->pod);
 	x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
 	x->n.pod_ready = td_op_pod_ready(x->pod);
-	x->n.pod_current = !x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION), revision);
+	x->n.pod_current = !x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION), x->want->revision);
 	x->n.pod_born_ms = td_op_born(x->pod);
 	if (x->n.pod_ready)
 		td_time_parse(td_jstr_or(td_jfind(td_jget(x->pod->root, "status.conditions"), "type", "Ready"),
@@ -224,7 +240,7 @@ static void pod_facts(const struct td_op_pass *p, struct td_op_row *x)
 	x->n.forgotten = left == 0;
 }
 
-static void facts(const struct td_op_pass *p, const struct td_object *set, struct td_op_row *x)
+static void facts(const struct td_op_pass *p, const struct td_object *set, uint64_t base, struct td_op_row *x)
 {
 	x->node = td_informer_get(p->op->nodes, NULL, x->name);
 	x->slurm = p->v->fresh ? td_slurm_node_find(&p->v->nodes, x->name) : NULL;
@@ -234,9 +250,9 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, struc
 	x->n.ready = x->node && td_op_ready(x->node);
 	x->n.matched = x->n.matched && p->sc;
 	if (x->n.matched && !x->n.host)
-		want(p, set, x);
-	x->n.record_differs = x->slurm && x->want &&
-			      (differs(x->slurm, &x->share) || lacks_features(x->slurm, td_json_root(x->want)));
+		want(p, set, base, x);
+	x->n.record_differs =
+		x->slurm && x->want && (differs(x->slurm, &x->share) || lacks_features(x->slurm, x->want->conf));
 	if (x->pod)
 		pod_facts(p, x);
 }
@@ -317,12 +333,14 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 		if (td_op_has_mark(&p->v->nodes.v[i], mark))
 			row_of(ret, p->v->nodes.v[i].name);
 
+	forget_names(ret);
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(struct td_op_row), cmp_rows);
 	// From here on rows stay where they are, so pointers into them may be kept.
+	uint64_t base = td_op_wish_base(p, set);
 	for (size_t i = 0; i < ret->n; i++) {
 		struct td_op_row *x = &ret->v[i];
-		facts(p, set, x);
+		facts(p, set, base, x);
 		if (x->slurm) {
 			x->record = td_op_record(x->slurm);
 			x->n.record = &x->record;

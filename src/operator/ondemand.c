@@ -38,7 +38,7 @@ void td_op_on_demand_note(const struct td_object *set, const struct td_op_rows *
 		return;
 	for (size_t i = 0; i < rows->n; i++) {
 		const struct td_op_row *x = &rows->v[i];
-		const char *conf = td_op_pod_conf(td_json_root(x->want));
+		const char *conf = x->want ? x->want->conf : NULL;
 		if (x->n.keep && conf)
 			td_buf_printf(&ret->lines, "%s %s\n", x->name, conf);
 	}

@@ -12,7 +12,7 @@
 //   cluster.c control.c      a SlurmCluster: its status; the objects of Slurm's daemons
 //   percluster.c             a SlurmCluster: its bridge and policies
 //   pools.c                  all SlurmClusters: what Slurm gives out, for the admission policies
-//   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
+//   nodeset.[ch] nodeset_rows.c nodeset_wish.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
 //   dataset.[ch] dataset_pod.c
@@ -52,6 +52,7 @@
 #include "pool/nodeset.h"
 #include "slurm/conf.h"
 #include "slurm/rest.h"
+#include "slurm/view.h"
 
 #include <pthread.h>
 
@@ -462,6 +463,9 @@ int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char
 // Notes that its pod is being replaced.
 void td_op_missing_restarted(struct td_op_missing *m, const char *node);
 void td_op_missing_done(struct td_op_missing *m);
+// Forgets which pods nodes should have that no pass since the last call has asked for, or all.
+struct td_op_view;
+void td_op_wishes_forget(struct td_op_view *v, bool all);
 
 // ---- operator.c, cluster.c, nodeset.c ----
 
@@ -478,6 +482,7 @@ struct td_op_view {
 	char *uid;       // of the SlurmCluster
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
+	struct td_slurm_nodes_pace pace;                       // when they are read again
 	bool known;                                            // nodes come from this slurmrestd
 	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
@@ -494,6 +499,7 @@ struct td_op_view {
 	char *before;                 // hash of the one that was in force before it; NULL: not known
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
+	struct td_op_wish *wishes;    // by node (nodeset.h)
 	bool resize_said;             // that spec.placeholders has no effect
 	struct td_op_qos {            // the QOS of spec.preemption
 		int64_t gen;          // of the SlurmCluster as which they were written; 0: not

@@ -114,7 +114,16 @@ bool td_slurm_is_user(const char *s)
 
 // ---- slurm.conf ----
 #define NODE_COUNT "MaxNodeCount"
-enum { NODES = 1024 }; // its default
+enum { NODES = 1024 }; // its default, and what it has at least
+
+// Doubled, so that it changes seldom: slurmctld reads it when it starts anew.
+static size_t room_for(size_t nodes)
+{
+	size_t room = NODES;
+	while (room < nodes + nodes / 4 && room < (1u << 20))
+		room *= 2;
+	return room;
+}
 #define GRES "GresTypes"
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
 #define BY_AUTH "set spec.auth.type"
@@ -398,9 +407,9 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (controllers > 1 && td_streq(defaults[i].key, "SlurmctldTimeout"))
 			value = TD_SLURM_TAKEOVER_S;
 		// The nodes that never come take none of the places.
-		td_auto_free char *more = td_streq(defaults[i].key, NODE_COUNT) && td_slurm_topology_blocks(o)
-						  ? td_asprintf("%zu", NODES + fill(o, f))
-						  : NULL;
+		size_t never = td_slurm_topology_blocks(o) ? fill(o, f) : 0;
+		td_auto_free char *more =
+			td_streq(defaults[i].key, NODE_COUNT) ? td_asprintf("%zu", room_for(f->n_nodes) + never) : NULL;
 		value = more ? more : value;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
 		if (value && !mail && !td_slurm_conf_get(user, defaults[i].key))

@@ -67,6 +67,7 @@ struct td_slurm_facts {
 	size_t n_node_sets;
 	const struct td_slurm_grant *grants; // of resource groups to accounts, in order (slurm/partitions.h)
 	size_t n_grants;
+	size_t n_nodes; // that there are: slurmctld has room for these and a quarter more
 	// Where nodes are (slurm/topology.h), in any order.
 	const struct td_slurm_place *places;
 	size_t n_places, place_levels; // place_levels: how many at[] of them count; 0: one for each label

@@ -7,6 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+// What a node may take in a list: ten times what slurmrestd needs when the machine is quiet.
+enum { NODE_MS = 2, EXPECT_MAX = 100000 };
+
+void td_slurm_expect(struct td_slurm *s, size_t nodes)
+{
+	s->n_nodes = nodes < EXPECT_MAX ? nodes : EXPECT_MAX;
+}
+
 void td_slurm_nodes_done(struct td_slurm_nodes *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -26,6 +34,20 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct td_slurm_node *)a)->name, ((const struct td_slurm_node *)b)->name);
 }
 
+static uint64_t print_of(const struct td_slurm_nodes *l)
+{
+	uint64_t h = UINT64_C(14695981039346656037); // FNV-1a
+	for (size_t i = 0; i < l->n; i++) {
+		const char *const of[] = {l->v[i].name, l->v[i].gres};
+		for (size_t k = 0; k < TD_LEN(of); k++) {
+			for (const char *p = of[k]; p && *p; p++)
+				h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
+			h = (h ^ 0xff) * UINT64_C(1099511628211);
+		}
+	}
+	return h ? h : 1;
+}
+
 // Reads the list of a reply, sorted by name. On failure *ret stays untouched.
 static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slurm_nodes *ret, struct td_error *err)
 {
@@ -42,6 +64,7 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 	}
 
 	qsort(l.v, l.n, sizeof(*l.v), by_name);
+	l.print = print_of(&l);
 	l.at = td_jint(root, "last_update.number", 0);
 	l.release = td_strdup(td_jstr_or(root, "meta.slurm.release", ""));
 	td_slurm_nodes_done(ret);
@@ -52,8 +75,11 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
 {
-	const struct td_slurm_call k = {
-		.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
+	const struct td_slurm_call k = {.op = TD_SLURM_NODES,
+					.method = "GET",
+					.path = "/nodes/",
+					.max_body = 512u << 20,
+					.timeout_ms = s->n_nodes ? s->timeout_ms + (int64_t)s->n_nodes * NODE_MS : 0};
 
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);

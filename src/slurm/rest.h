@@ -236,11 +236,14 @@ struct td_slurm_node {
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
 	size_t n, cap;
-	int64_t at;    // slurmctld's clock as it made the list, epoch seconds; 0: not known
-	char *release; // of slurmrestd: "24.11.5"; "": not said
+	uint64_t print; // of their names and GRES, of which two lists with one print have the same; 0: not known
+	int64_t at;     // slurmctld's clock as it made the list, epoch seconds; 0: not known
+	char *release;  // of slurmrestd: "24.11.5"; "": not said
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))
+// How many nodes there may be: their list is waited for so much longer than other answers. By the thread that reads it.
+void td_slurm_expect(struct td_slurm *s, size_t nodes);
 // Reads all nodes, sorted by name.
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err);
 // Has any node changed at or after `since` (slurmctld's clock, epoch seconds)? Costs no list (S-W4).

@@ -15,6 +15,7 @@ struct td_slurm {
 	char *url, *user;
 	int dir; // the directory of the socket, open; -1: reached over the network
 	int64_t timeout_ms;
+	size_t n_nodes;        // td_slurm_expect()
 	atomic_bool refused;   // the last call: for its token
 	atomic_size_t version; // of a->versions: what slurmrestd had last
 };

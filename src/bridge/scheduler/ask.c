@@ -43,6 +43,12 @@ struct td_asks *td_asks_free(struct td_asks *t)
 {
 	if (!t)
 		return NULL;
+	for (size_t i = 0; i < TD_LEN(t->nodes); i++)
+		while (t->nodes[i]) {
+			struct td_ask_at *x = t->nodes[i];
+			t->nodes[i] = x->next;
+			free(x);
+		}
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, t->by_uid, a, tmp) {
 		HASH_DEL(t->by_uid, a);
@@ -72,12 +78,17 @@ struct td_ask *td_ask_get(struct td_asks *t, const char *uid)
 }
 
 // FNV-1a.
-static struct td_ask **key_bucket(struct td_asks *t, const char *key)
+static uint64_t hash(const char *s)
 {
 	uint64_t h = UINT64_C(1469598103934665603);
-	for (; *key; key++)
-		h = (h ^ (unsigned char)*key) * UINT64_C(1099511628211);
-	return &t->keys[(h ^ h >> 32) % TD_LEN(t->keys)];
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+	return h ^ h >> 32;
+}
+
+static struct td_ask **key_bucket(struct td_asks *t, const char *key)
+{
+	return &t->keys[hash(key) % TD_LEN(t->keys)];
 }
 
 // Moves the ask to the bucket of another key. NULL: only out of its bucket.
@@ -226,6 +237,65 @@ void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job)
 	pthread_mutex_unlock(&t->lock);
 }
 
+// ---- which asks have something on a node ----
+const struct td_ask_at *td_asks_at_locked(const struct td_asks *t, const char *node)
+{
+	return t->nodes[hash(node) % TD_LEN(t->nodes)];
+}
+
+const struct td_ask_part *td_ask_at_node(const struct td_ask_at *x, const char *node, bool *ret_lone)
+{
+	const struct td_ask *a = x->ask;
+	*ret_lone = x->part == TD_ASK_LONE && !a->n_parts && td_streq(a->nodes, node);
+	return x->part != TD_ASK_LONE && td_streq(a->parts[x->part].node, node) ? &a->parts[x->part] : NULL;
+}
+
+static void off_node_locked(struct td_asks *t, const struct td_ask *a, const char *node, size_t part)
+{
+	struct td_ask_at **p = node ? &t->nodes[hash(node) % TD_LEN(t->nodes)] : NULL;
+	while (p && *p && ((*p)->ask != a || (*p)->part != part))
+		p = &(*p)->next;
+	if (!p || !*p)
+		return;
+	struct td_ask_at *x = *p;
+	*p = x->next;
+	free(x);
+}
+
+static void off_nodes_locked(struct td_asks *t, const struct td_ask *a, bool parts)
+{
+	if (!parts)
+		off_node_locked(t, a, a->nodes, TD_ASK_LONE);
+	for (size_t i = 0; parts && i < a->n_parts; i++)
+		off_node_locked(t, a, a->parts[i].node, i);
+}
+
+// One that was forgotten comes into no bucket: nobody would take it out.
+static void on_node_locked(struct td_asks *t, struct td_ask *a, const char *node, size_t part)
+{
+	struct td_ask *found;
+	HASH_FIND_STR(t->by_uid, a->uid, found);
+	if (found != a || !node)
+		return;
+	struct td_ask_at *x = td_calloc(1, sizeof(*x)), **at = &t->nodes[hash(node) % TD_LEN(t->nodes)];
+	*x = (struct td_ask_at){a, part, *at};
+	*at = x;
+}
+
+void td_ask_set_nodes(struct td_asks *t, struct td_ask *a, const char *s)
+{
+	if (td_streq(a->nodes, s))
+		return;
+	char *now = td_strdup(s);
+	pthread_mutex_lock(&t->lock);
+	off_nodes_locked(t, a, false);
+	char *old = a->nodes;
+	a->nodes = now;
+	on_node_locked(t, a, now, TD_ASK_LONE);
+	pthread_mutex_unlock(&t->lock);
+	free(old);
+}
+
 void td_ask_forget(struct td_asks *t, struct td_ask *a)
 {
 	struct td_ask *found;
@@ -235,6 +305,8 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 	bool had = found == a;
 	if (had) {
 		unlink_job_locked(t, a);
+		off_nodes_locked(t, a, true);
+		off_nodes_locked(t, a, false);
 		set_key_locked(t, a, NULL);
 		HASH_DEL(t->by_uid, a);
 		t->pending -= a->counted;
@@ -279,10 +351,13 @@ void td_ask_str(struct td_asks *t, char **field, const char *s)
 void td_ask_set_parts(struct td_asks *t, struct td_ask *a, struct td_ask_part *v, size_t n)
 {
 	pthread_mutex_lock(&t->lock);
+	off_nodes_locked(t, a, true);
 	struct td_ask_part *old = a->parts;
 	size_t n_old = a->n_parts;
 	a->parts = v;
 	a->n_parts = n;
+	for (size_t i = 0; i < n; i++)
+		on_node_locked(t, a, v[i].node, i);
 	pthread_mutex_unlock(&t->lock);
 	parts_free(old, n_old);
 }

@@ -132,9 +132,18 @@ struct td_ask {
 	int64_t listed_ms; // mono: when the last complete listing without it was asked for
 };
 
+// That an ask's job has something on a node.
+struct td_ask_at {
+	struct td_ask *ask;
+	size_t part; // TD_ASK_LONE: a->nodes; else which of a->parts
+	struct td_ask_at *next;
+};
+#define TD_ASK_LONE SIZE_MAX
+
 struct td_asks {
 	pthread_mutex_t lock; // guards everything here and the shared fields of the asks
 	struct td_ask *by_uid;
+	struct td_ask_at *nodes[4096];          // buckets by node
 	struct td_ask *keys[4096], *jobs[4096]; // buckets by key and by job id
 	size_t pending;                         // asks whose job waits in Slurm's queue
 	uint64_t pending_gen;                   // grows with every change of that set
@@ -184,6 +193,12 @@ TD_DEFINE_AUTO(struct td_ask *, td_ask_unref)
 void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending);
 // No Binding of its pods is on its way any more.
 void td_ask_unbound(struct td_ask *a);
+// The bucket of a node, in which others may be, too: see td_ask_at_node(). td_asks.lock is held.
+const struct td_ask_at *td_asks_at_locked(const struct td_asks *t, const char *node);
+// What the ask has on exactly this node; NULL: nothing by this entry, or it is of a lone pod (*ret_lone).
+const struct td_ask_part *td_ask_at_node(const struct td_ask_at *x, const char *node, bool *ret_lone);
+// Replaces a->nodes by a copy of s, under the lock.
+void td_ask_set_nodes(struct td_asks *t, struct td_ask *a, const char *s);
 // Replaces the parts of a gang's grant, under the lock. The ask owns v, its strings too.
 void td_ask_set_parts(struct td_asks *t, struct td_ask *a, struct td_ask_part *v, size_t n);
 // How many tasks its job has, or will; 0: it is a lone pod's.

@@ -149,13 +149,22 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	return 0;
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 bool td_bridge_run_same_names(const char *x, const char *y)
 {
 	td_auto_strv struct td_strv p = {0}, q = {0};
 	if (td_hostlist_parse(x, &p, NULL) || td_hostlist_parse(y, &q, NULL) || p.n != q.n)
 		return false;
+	if (p.n) { // thousands, maybe
+		qsort(p.v, p.n, sizeof(*p.v), by_text);
+		qsort(q.v, q.n, sizeof(*q.v), by_text);
+	}
 	for (size_t i = 0; i < p.n; i++)
-		if (!td_strv_has(&q, p.v[i]))
+		if (strcmp(p.v[i], q.v[i]) != 0)
 			return false;
 	return true;
 }

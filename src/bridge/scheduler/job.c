@@ -91,7 +91,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 
 	// The list of devices is empty as soon as the job is COMPLETING (docs/facts/slurm.md S-D1).
 	if (j->n_nodes && phase != TD_PHASE_ENDED && phase != TD_PHASE_ENDING) {
-		td_ask_str(b->asks, &a->nodes, j->nodes_text);
+		td_ask_set_nodes(b->asks, a, j->nodes_text);
 		td_ask_str(b->asks, &a->devices, devices);
 		td_ask_str(b->asks, &a->cpus, cpus);
 		if (gang)

@@ -130,8 +130,9 @@ static void less_excluded(const struct td_slurm_nodes *l, const char *excluded, 
 	td_auto_strv struct td_strv no = {0};
 	if (!excluded || td_hostlist_parse(excluded, &no, NULL))
 		return;
+	td_auto_free bool *out = td_slurm_nodes_in(l, &no);
 	for (size_t i = 0; i < l->n; i++)
-		ok[i] = ok[i] && !td_strv_has(&no, l->v[i].name);
+		ok[i] = ok[i] && !out[i];
 }
 
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,

@@ -1,5 +1,6 @@
 // From a waiting pod to a job: on which nodes it may run, and the submit itself (docs/protocols.md
 // 1.3).
+#include "bridge/scheduler/feasible.h"
 #include "bridge/scheduler/gang.h"
 
 #include "bridge/scheduler/blocks.h"
@@ -78,11 +79,18 @@ static bool any_whole(const struct td_settings *s, const struct td_object *pod)
 
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
 {
-	bool *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	// Where there are devices of several vendors, all are the GRES gpu: the pod may run where its own are.
 	const char *asked = s && s->devices.n_several ? td_settings_asked(s, pod->root) : NULL;
 	const bool gds = td_want_gds(pod->root), whole = any_whole(s, pod);
+	// A change of what these two read makes feas_gen no larger.
+	const bool may_know = b->feasibles && l->print && !asked && !gds;
+	const uint64_t gen = atomic_load(&b->feas_gen);
+	td_auto_free char *kind = may_know ? td_feasible_kind(pod, whole) : NULL;
+	bool *v = kind ? td_feasible_known(b->feasibles, kind, gen, l) : NULL;
+	if (v)
+		return v;
+	v = td_calloc(l->n + 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
 		v[i] = node && td_bridge_pod_fits(pod->root, node->root, NULL) &&
@@ -90,6 +98,8 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 				   td_streq(asked, td_settings_resource(s, node->root)))) &&
 		       (!gds || td_object_annotation(node, TD_ANN_GDS)) && !(whole && has_parts(&l->v[i]));
 	}
+	if (kind)
+		td_feasible_learn(b->feasibles, kind, gen, l, v);
 	return v;
 }
 

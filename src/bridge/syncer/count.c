@@ -7,9 +7,11 @@
 #include <string.h>
 
 enum {
-	LOOK_MS =
-		2000, // between two looks, and a hundred times as long as one takes (twenty while some are left to read)
-	READS = 16,   // records in one look
+	LOOK_MS = 2000, // between two looks, and a hundred times as long as one takes (twenty while old ones are left)
+	SHARE = 4,      // while new ones are left to read: so many times as long as a look takes
+	READS = 16,     // records in one look
+	NEW_READS = 64, // of new jobs, where so many can be read in
+	NEW_MS = 250,
 	OLD_MS = 600000, // then a record is read again: a job may have been queued again and started elsewhere unseen
 	NODE_MS = 1000   // as the labels of slurmd's pods
 };
@@ -32,6 +34,7 @@ struct td_counts {
 	size_t n;
 	uint64_t gen; // of the nodes that the last look was made for
 	bool more;    // the last look left something to read
+	bool behind;  // new jobs, too
 	int64_t at;   // mono: when the next may be
 
 	pthread_mutex_t lock; // guards the rest
@@ -144,20 +147,26 @@ static int read_one(struct td_bridge *b, struct td_slurm *s, struct count_job *k
 	return 0;
 }
 
-// Reads the jobs that were not read yet (old: those that were read long ago), *left at most.
+// Reads the jobs that were not read yet (old: those that were read long ago), *left at most: of new ones NEW_READS,
+// as far as there is time.
 static int read_due(struct td_bridge *b, struct td_slurm *s, bool old, size_t *left, struct td_error *err)
 {
 	struct td_counts *c = b->counts;
 	const int64_t now = td_now(b);
+	size_t more = old ? 0 : NEW_READS - READS;
 	for (size_t i = 0; i < c->n; i++) {
 		struct count_job *k = &c->v[i];
 		if (old ? k->read_ms <= 0 || now - k->read_ms < OLD_MS : k->read_ms != 0)
 			continue;
-		if (!*left) {
+		if (!*left && more && td_now(b) - now < NEW_MS) {
+			more--;
+		} else if (!*left) {
 			c->more = true;
+			c->behind |= !old;
 			return 0;
+		} else {
+			--*left;
 		}
-		--*left;
 		int r = read_one(b, s, k, err);
 		if (r)
 			return r;
@@ -173,6 +182,7 @@ static int look(struct td_bridge *b, struct td_slurm *s, struct td_error *err)
 	if (r)
 		return r;
 	b->counts->more = merge(b, &now);
+	b->counts->behind = false;
 	// The old ones last: where there are very many jobs some are always old, and the new ones would never be read.
 	r = read_due(b, s, false, &left, err);
 	return r ? r : read_due(b, s, true, &left, err);
@@ -188,8 +198,8 @@ int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err
 	c->gen = nodes->gen;
 	int r = look(b, s, err);
 	c->more |= r != 0; // else nobody would look again until a node changes
-	int64_t pause = (td_now(b) - began) * (c->more ? 20 : 100);
-	c->at = td_now(b) + (pause > LOOK_MS ? pause : LOOK_MS);
+	int64_t pause = (td_now(b) - began) * (c->behind ? SHARE : c->more ? 20 : 100), least = c->behind ? 0 : LOOK_MS;
+	c->at = td_now(b) + (pause > least ? pause : least);
 	return r;
 }
 

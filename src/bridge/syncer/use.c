@@ -38,25 +38,17 @@ static void native(struct td_bridge *b, const struct td_settings *s, const struc
 	use[0] -= shadows.cpus + out_cpus;
 	*ret_memory_mb -= shadows.memory_mb + out; // 1 MiB each
 
-	struct td_ask *a, *tmp;
-	HASH_ITER (hh, b->asks->by_uid, a, tmp) {
+	for (const struct td_ask_at *x = td_asks_at_locked(b->asks, n->name); x; x = x->next) {
+		bool lone;
+		const struct td_ask *a = x->ask;
+		const struct td_ask_part *part = td_ask_at_node(x, n->name, &lone); // of a gang
 		enum td_job_is is = td_ask_is(a->states);
-		if (is != TD_IS_RUNNING && is != TD_IS_STARTING)
+		if ((is != TD_IS_RUNNING && is != TD_IS_STARTING) || (!part && !lone))
 			continue;
-		for (size_t p = 0; p < a->n_parts; p++) { // of a gang
-			if (!td_streq(a->parts[p].node, n->name))
-				continue;
-			use[0] -= a->parts[p].cpus;
-			*ret_memory_mb -= a->parts[p].memory_mb;
-			for (size_t i = 0; i < s->n_gres; i++)
-				use[i + 1] -= td_devices_count(a->parts[p].devices, s->gres[i].resource);
-		}
-		if (a->n_parts || !td_streq(a->nodes, n->name))
-			continue;
-		use[0] -= a->got_cpus;
-		*ret_memory_mb -= a->has_memory_mb;
+		use[0] -= part ? part->cpus : a->got_cpus;
+		*ret_memory_mb -= part ? part->memory_mb : a->has_memory_mb;
 		for (size_t i = 0; i < s->n_gres; i++)
-			use[i + 1] -= td_devices_count(a->devices, s->gres[i].resource);
+			use[i + 1] -= td_devices_count(part ? part->devices : a->devices, s->gres[i].resource);
 	}
 }
 

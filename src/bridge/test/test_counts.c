@@ -117,25 +117,30 @@ static void counted(const char *n)
 
 static void test_counts(void **state)
 {
-	jobs = 40;
+	jobs = 100;
 	node_changes();
 	assert_int_equal(look(), 1);
 	counted("none"); // seen once
-	assert_int_equal(look(), 1 + 16);
-	counted("16");
+	assert_int_equal(look(), 1 + 64);
+	counted("64");
+	// Behind, it looks again at once: ten thousand jobs must not take hours.
+	int before = asked;
+	assert_int_equal(td_counts_look(&b, slurm, NULL), 0);
+	assert_int_equal(asked - before, 1 + 36);
+	counted("100");
 	look_until_quiet();
-	counted("40");
+	counted("100");
 
 	// All of them are old by now: a new one is read before them.
 	td_clock_manual_add(&at, OLD_MS);
-	jobs = 41;
+	jobs = 101;
 	node_changes();
 	assert_int_equal(look(), 1 + 16);
-	counted("40");
+	counted("100");
 	assert_int_equal(look(), 1 + 16);
-	counted("41");
+	counted("101");
 	look_until_quiet();
-	counted("41");
+	counted("101");
 
 	// A look that fails is made up for, although no node changes meanwhile.
 	jobs = 2;
@@ -144,7 +149,7 @@ static void test_counts(void **state)
 	td_clock_manual_add(&at, LOOK_MS);
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_not_equal(td_counts_look(&b, slurm, &e), 0);
-	counted("41");
+	counted("101");
 	broken = false;
 	look_until_quiet();
 	counted("2");

@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "kube/tenant.h"
+#include "operator/nodeset.h"
 #include "operator/operator.h"
 #include "operator/tenant.h"
 #include "slurm/gres.h"
@@ -1560,6 +1561,66 @@ static void test_whose_namespace(void **state)
 	}
 }
 
+// What is remembered of a node's pod is what would be built now, whatever has changed; the pod is not built again while
+// nothing has.
+static void test_wishes(void **state)
+{
+	static const char *const nodes[] = {
+		NODE, "metadata: {name: n0, labels: {topology.tandem.dev/block: b1}}\n",
+		"metadata: {name: n0, labels: {topology.tandem.dev/block: b1}, annotations: {" TD_ANN_GDS ": 'yes'}}\n",
+		"metadata: {name: n0, labels: {topology.tandem.dev/block: b1}, annotations: {" TD_ANN_GDS ": 'yes'}}\n"
+		"status: {allocatable: {cpu: '1'}}\n", // of which the share is made, and nothing else
+	};
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *usual = embedded("NodeSet");
+	static const char *const changes[] = {"status.ready", "spec.slurm.weight", NULL};
+	struct td_op op = {0};
+	struct td_op_view view = {0};
+	const struct td_op_pass p = {.op = &op, .v = &view, .in_force = td_json_root(sc)};
+	struct td_op_row x = {.name = (char *)(uintptr_t)"n0", .share = {15, 31744, 8}};
+	struct td_error err = TD_ERROR_INIT;
+	const struct td_op_wish *last = NULL;
+	char was[24] = "";
+	for (size_t c = 0; c < TD_LEN(changes); c++) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(usual));
+		for (size_t k = 0; k <= c && changes[k]; k++)
+			td_jm_int(d, yyjson_mut_doc_get_root(d), changes[k], 7);
+		td_auto(td_object_unref) struct td_object *set =
+			td_object_new(td_json_from_mut(yyjson_mut_doc_get_root(d)));
+		x.share.cpus -= c == 2;
+		for (size_t i = 0; i < TD_LEN(nodes); i++) {
+			td_auto(td_object_unref) struct td_object *node = td_object_new(Y(nodes[i]));
+			td_auto(td_json_unref) struct td_json *pod = NULL;
+			x.node = node;
+			assert_int_equal(td_op_row_wish(&p, set, td_op_wish_base(&p, set), &x, &err), 0);
+			assert_int_equal(td_op_row_pod(&p, set, &x, &pod, &err), 0);
+			assert_string_equal(
+				x.want->revision,
+				td_jkey_str(td_jget(td_json_root(pod), "metadata.annotations"), TD_ANN_REVISION));
+			assert_string_equal(x.want->conf, td_op_pod_conf(td_json_root(pod)));
+			assert_true(!last || last == x.want); // the same entry
+			last = x.want;
+			bool same = i == 3; // nothing of the pod has changed
+			assert_int_equal(!strcmp(was, x.want->revision), same);
+			snprintf(was, sizeof(was), "%s", x.want->revision);
+		}
+	}
+	const uint64_t print = last->print;
+	{
+		td_auto(td_object_unref) struct td_object *set = td_object_new(td_json_ref(usual)),
+							  *node = td_object_new(Y(nodes[3]));
+		const uint64_t a = td_op_wish_base(&p, set);
+		op.image = "tandem:1";
+		assert_true(td_op_wish_base(&p, set) != a);
+		x.node = node;
+		assert_int_equal(td_op_row_wish(&p, set, td_op_wish_base(&p, set), &x, &err), 0);
+		assert_true(last->print != print);
+	}
+	td_op_wishes_forget(&view, false); // it was asked for
+	assert_ptr_equal(view.wishes, last);
+	td_op_wishes_forget(&view, false);
+	assert_null(view.wishes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
@@ -1569,6 +1630,7 @@ int main(void)
 		cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),
 		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_wishes),
 		cmocka_unit_test(test_devices_check),
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_affinity),

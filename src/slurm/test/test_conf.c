@@ -124,13 +124,17 @@ static void test_blocks(void **state)
 {
 	static const struct {
 		const char *config, *line;
-	} t[] = {{"", "\nMaxNodeCount=5120\n"},
-		 {"config: {slurmConf: {MaxNodeCount: '9000'}}, ", "\nMaxNodeCount=9000\n"}};
+		size_t nodes;
+	} t[] = {{"", "\nMaxNodeCount=5120\n", 0},
+		 {"", "\nMaxNodeCount=5120\n", 819},
+		 {"", "\nMaxNodeCount=6144\n", 820}, // the nodes that there are, and a quarter more
+		 {"", "\nMaxNodeCount=20480\n", 10000},
+		 {"config: {slurmConf: {MaxNodeCount: '9000'}}, ", "\nMaxNodeCount=9000\n", 10000}};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto_free char *text =
 			td_asprintf(HEAD "spec: {%stopology: {type: block, blockSizes: [4096]}}\n", t[i].config);
 		td_auto(td_json_unref) struct td_json *o = yaml(text);
-		const struct td_slurm_facts f = {0};
+		const struct td_slurm_facts f = {.n_nodes = t[i].nodes};
 		td_auto_slurm_files struct td_slurm_files r = {0};
 		td_auto_strv struct td_strv p = {0};
 		if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
