@@ -84,15 +84,15 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
 		if (!k)
 			k = td_ask_types(r, r->pod, &r->want, &e);
+		if (!k)
+			k = td_turns_want(r, &e);
 		// A watch will tell when the claims come or are let go, and when the Tenant's account is in place; a GPU
-		// that is to be cut is looked at again.
+		// that is to be cut, and what ran before, is looked at again.
 		if (k == TD_NOT_FOUND) {
 			td_ask_str(r->b->asks, &a->refused, NULL);
 			td_bridge_run_again(r, TD_READ_PENDING_MS);
 			return td_fail(err, k, "%.400s", e.msg);
 		}
-		if (!k)
-			k = td_turns_want(r, &e);
 		if (!k && r->want.ask.segment)
 			k = td_fail(&e, TD_INVALID,
 				    "annotation " TD_ANN_ASK_PREFIX
