@@ -166,9 +166,11 @@ static void give_back(struct td_op *op, struct td_objects *l)
 }
 
 // Adds their lines. An act that was folded, or is too old, gets none.
-static void add_deleted(struct history *h, const struct td_objects *l, const struct td_pool_record_rules *rules)
+static void add_deleted(struct history *h, const char *node, const struct td_objects *l,
+			const struct td_pool_record_rules *rules)
 {
 	char buf[TD_TIME_LEN];
+	size_t full = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		int64_t ended = time_of(l->v[i]->root, "status.finishedAt");
 		if (has(h, l->v[i]->uid) || (ended >= 0 && ended + rules->keep_ms <= rules->now))
@@ -179,13 +181,17 @@ static void add_deleted(struct history *h, const struct td_objects *l, const str
 		if (ended < 0) // a line lives from its end
 			td_jm_str(h->d, line, "status.finishedAt", buf);
 		td_auto_free char *text = td_json_mut_text(line, &len);
-		if (h->n >= MOST_LINES || h->bytes + len > MOST_BYTES)
+		if (h->n >= MOST_LINES || h->bytes + len > MOST_BYTES) {
+			full++;
 			continue;
+		}
 		yyjson_mut_arr_append(h->lines, line);
 		h->n++;
 		h->bytes += len + 1;
 		h->changed = true;
 	}
+	if (full)
+		td_warn("NodeHistory %s is full: %zu NodeActions that were deleted have no line in it", node, full);
 }
 
 static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t *again_ms, struct td_error *err)
@@ -217,7 +223,7 @@ static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t 
 		return td_wrap(err, "NodeHistory %s", n->name);
 	auto_history struct history h;
 	load(was, rules.now - rules.keep_ms, &h);
-	add_deleted(&h, deleted, &rules);
+	add_deleted(&h, n->name, deleted, &rules);
 	size_t full = 0;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		int64_t again;
