@@ -208,9 +208,12 @@ static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t 
 		const struct td_object *o = n->acts.v[i];
 		int64_t again = 0;
 		v[i] = (struct td_pool_old_act){.begun = time_of(o->root, "status.startedAt"),
-						.ended = td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1,
-						.needed = needed(n, i)};
-		due |= td_pool_record_fate(&v[i], &rules, 0, 0, &again) != TD_RECORD_STAYS;
+						.ended =
+							td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1};
+		// Only of those whose time has come: it is a look at all, and where GPUs are cut on demand there are
+		// hundreds.
+		if (td_pool_record_fate(&v[i], &rules, 0, 0, &again) != TD_RECORD_STAYS)
+			due |= !(v[i].needed = needed(n, i));
 		if (again && (!*again_ms || again < *again_ms))
 			*again_ms = again;
 	}
@@ -227,16 +230,18 @@ static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t 
 	size_t full = 0;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		int64_t again;
+		enum td_pool_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
+		if (fate == TD_RECORD_STAYS) {
+			v[i].needed = true;
+			continue;
+		}
 		yyjson_mut_val *line = line_of(h.d, n->acts.v[i]);
 		td_auto_free char *text = td_json_mut_text(line, &v[i].bytes);
 		v[i].line = has(&h, n->acts.v[i]->uid);
-		enum td_pool_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
 		if (fate == TD_RECORD_FOLDS)
 			fate = td_pool_record_fate(&v[i], &rules, h.n, h.bytes, &again);
-		else if (fate == TD_RECORD_STAYS)
-			v[i].needed = true;
 		if (fate == TD_RECORD_STAYS) {
-			full += !v[i].needed;
+			full++;
 			v[i].needed = true;
 		} else if (fate == TD_RECORD_FOLDS && !v[i].line) {
 			yyjson_mut_arr_append(h.lines, line);
