@@ -27,8 +27,8 @@ void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_
 int td_cli_node_device(struct td_kube *k, const char *node, const char *device, bool out, struct td_error *err);
 // Who asks, for the records: the user, also behind sudo.
 const char *td_cli_me(void);
-// Writes into a new NodeAction or NodeUpgrade who makes it, as the API server knows him: where no policy writes it, one
-// refuses an object without it. Servers before 1.28 do not tell: then nothing is written.
+// Writes into a new NodeAction or NodeUpgrade who makes it, as the API server knows him, where no policy of the cluster
+// writes it. Servers before 1.28 do not tell: then nothing is written.
 void td_cli_made_by(struct td_kube *k, yyjson_mut_doc *d, yyjson_mut_val *object);
 // Prints a record as a story.
 void td_cli_nodes_story(yyjson_val *act);

@@ -411,6 +411,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_op_devices_class(op, sc, c, &problems);
 	td_auto_free char *config = td_asprintf("%s-config", sc->name);
 	td_auto(td_object_unref) struct td_object *in_force = td_informer_get(op->configmaps, sc->ns, config);
+	facts.room = td_slurm_conf_room(in_force ? td_jkey_str(td_jget(in_force->root, "data"), "slurm.conf") : NULL);
 	td_op_keys_check(op, sc, &problems);
 	td_op_auth_change(in_force ? in_force->root : NULL, sc->root, v, &problems);
 	td_auto_texts struct td_op_texts texts = {0};

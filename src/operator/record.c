@@ -166,9 +166,11 @@ static void give_back(struct td_op *op, struct td_objects *l)
 }
 
 // Adds their lines. An act that was folded, or is too old, gets none.
-static void add_deleted(struct history *h, const struct td_objects *l, const struct td_pool_record_rules *rules)
+static void add_deleted(struct history *h, const char *node, const struct td_objects *l,
+			const struct td_pool_record_rules *rules)
 {
 	char buf[TD_TIME_LEN];
+	size_t full = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		int64_t ended = time_of(l->v[i]->root, "status.finishedAt");
 		if (has(h, l->v[i]->uid) || (ended >= 0 && ended + rules->keep_ms <= rules->now))
@@ -179,13 +181,17 @@ static void add_deleted(struct history *h, const struct td_objects *l, const str
 		if (ended < 0) // a line lives from its end
 			td_jm_str(h->d, line, "status.finishedAt", buf);
 		td_auto_free char *text = td_json_mut_text(line, &len);
-		if (h->n >= MOST_LINES || h->bytes + len > MOST_BYTES)
+		if (h->n >= MOST_LINES || h->bytes + len > MOST_BYTES) {
+			full++;
 			continue;
+		}
 		yyjson_mut_arr_append(h->lines, line);
 		h->n++;
 		h->bytes += len + 1;
 		h->changed = true;
 	}
+	if (full)
+		td_warn("NodeHistory %s is full: %zu NodeActions that were deleted have no line in it", node, full);
 }
 
 static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t *again_ms, struct td_error *err)
@@ -202,9 +208,12 @@ static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t 
 		const struct td_object *o = n->acts.v[i];
 		int64_t again = 0;
 		v[i] = (struct td_pool_old_act){.begun = time_of(o->root, "status.startedAt"),
-						.ended = td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1,
-						.needed = needed(n, i)};
-		due |= td_pool_record_fate(&v[i], &rules, 0, 0, &again) != TD_RECORD_STAYS;
+						.ended =
+							td_op_act_over(o) ? time_of(o->root, "status.finishedAt") : -1};
+		// Only of those whose time has come: it is a look at all, and where GPUs are cut on demand there are
+		// hundreds.
+		if (td_pool_record_fate(&v[i], &rules, 0, 0, &again) != TD_RECORD_STAYS)
+			due |= !(v[i].needed = needed(n, i));
 		if (again && (!*again_ms || again < *again_ms))
 			*again_ms = again;
 	}
@@ -217,20 +226,22 @@ static int fold(struct td_op_node *n, const struct td_objects *deleted, int64_t 
 		return td_wrap(err, "NodeHistory %s", n->name);
 	auto_history struct history h;
 	load(was, rules.now - rules.keep_ms, &h);
-	add_deleted(&h, deleted, &rules);
+	add_deleted(&h, n->name, deleted, &rules);
 	size_t full = 0;
 	for (size_t i = 0; i < n->acts.n; i++) {
 		int64_t again;
+		enum td_pool_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
+		if (fate == TD_RECORD_STAYS) {
+			v[i].needed = true;
+			continue;
+		}
 		yyjson_mut_val *line = line_of(h.d, n->acts.v[i]);
 		td_auto_free char *text = td_json_mut_text(line, &v[i].bytes);
 		v[i].line = has(&h, n->acts.v[i]->uid);
-		enum td_pool_fate fate = td_pool_record_fate(&v[i], &rules, 0, 0, &again);
 		if (fate == TD_RECORD_FOLDS)
 			fate = td_pool_record_fate(&v[i], &rules, h.n, h.bytes, &again);
-		else if (fate == TD_RECORD_STAYS)
-			v[i].needed = true;
 		if (fate == TD_RECORD_STAYS) {
-			full += !v[i].needed;
+			full++;
 			v[i].needed = true;
 		} else if (fate == TD_RECORD_FOLDS && !v[i].line) {
 			yyjson_mut_arr_append(h.lines, line);

@@ -114,15 +114,28 @@ bool td_slurm_is_user(const char *s)
 
 // ---- slurm.conf ----
 #define NODE_COUNT "MaxNodeCount"
-enum { NODES = 1024 }; // its default, and what it has at least
+enum { NODES = 1024, MOST_NODES = 65536 }; // its default, and what it has at least; Slurm refuses more
 
-// Doubled, so that it changes seldom: slurmctld reads it when it starts anew.
-static size_t room_for(size_t nodes)
+size_t td_slurm_conf_room(const char *text)
+{
+	static const char key[] = "\n" NODE_COUNT "=";
+	const char *line = text ? strstr(text, key) : NULL;
+	td_auto_free char *word = line ? strndup(line + sizeof(key) - 1, strcspn(line + sizeof(key) - 1, "\n")) : NULL;
+	long long n;
+	return word && td_parse_i64(word, &n) && n > 0 && n <= MOST_NODES ? (size_t)n : 0;
+}
+
+// Doubled, so that it changes seldom: with it all of slurm.conf is read again. Never less than it was: which records
+// slurmctld has is not known here, and of those that find no place in a smaller table it forgets the nodes and their
+// jobs (S-N30).
+static size_t room_for(const struct td_slurm_facts *f, size_t never)
 {
 	size_t room = NODES;
-	while (room < nodes + nodes / 4 && room < (1u << 20))
+	while (room < f->n_nodes + f->n_nodes / 4 && room < MOST_NODES)
 		room *= 2;
-	return room;
+	room += never;
+	room = room > f->room ? room : f->room;
+	return room < MOST_NODES ? room : MOST_NODES;
 }
 #define GRES "GresTypes"
 #define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
@@ -409,7 +422,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		// The nodes that never come take none of the places.
 		size_t never = td_slurm_topology_blocks(o) ? fill(o, f) : 0;
 		td_auto_free char *more =
-			td_streq(defaults[i].key, NODE_COUNT) ? td_asprintf("%zu", room_for(f->n_nodes) + never) : NULL;
+			td_streq(defaults[i].key, NODE_COUNT) ? td_asprintf("%zu", room_for(f, never)) : NULL;
 		value = more ? more : value;
 		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
 		if (value && !mail && !td_slurm_conf_get(user, defaults[i].key))

@@ -36,6 +36,8 @@ bool td_slurm_is_public_key(const char *s);
 
 // The value of a key of slurm.conf in a map, whose case does not matter; NULL: absent.
 const char *td_slurm_conf_get(const yyjson_val *map, const char *key);
+// MaxNodeCount of a slurm.conf of Tandem's (NULL: none); 0: it says none.
+size_t td_slurm_conf_room(const char *text);
 
 // ---- files ----
 struct td_slurm_gres {
@@ -68,6 +70,7 @@ struct td_slurm_facts {
 	const struct td_slurm_grant *grants; // of resource groups to accounts, in order (slurm/partitions.h)
 	size_t n_grants;
 	size_t n_nodes; // that there are: slurmctld has room for these and a quarter more
+	size_t room;    // td_slurm_conf_room() of the slurm.conf that is in force: it does not become less
 	// Where nodes are (slurm/topology.h), in any order.
 	const struct td_slurm_place *places;
 	size_t n_places, place_levels; // place_levels: how many at[] of them count; 0: one for each label

@@ -632,6 +632,24 @@ static void test_who_made_a_record(void **state)
 		td_auto_free char *by = noted(h, node, "tandem.dev/action-by");
 		assert_string_equal(by, v[i].by);
 	}
+	// The operator moves them aside, and nobody else: its word would be that of who is named there.
+	static const struct {
+		int who; // 0: eve, 1: the operator, 2: by the status
+		const char *taken, *left;
+	} w[] = {{0, "\"0 test mallory\"", "nobody"},
+		 {2, "\"0 test mallory\"", "nobody"},
+		 {1, "\"1 test eve\"", "1 test eve"},
+		 {0, "\"1 test mallory\"", "1 test eve"},
+		 {0, "null", "nobody"}};
+	td_auto_free char *role = user("system:tandem:operator", "tandem:roles");
+	for (size_t i = 0; i < TD_LEN(w); i++) {
+		td_auto_free char *body =
+			td_asprintf("{\"metadata\":{\"annotations\":{\"tandem.dev/action-taken\":%s}}}", w[i].taken);
+		WANT(w[i].who == 1 ? role : eve, "PATCH", w[i].who == 2 ? "/api/v1/nodes/n/status" : node, body, 200,
+		     NULL);
+		td_auto_free char *left = noted(h, node, "tandem.dev/action-taken");
+		assert_string_equal(left, w[i].left);
+	}
 
 	td_auto(td_json_unref) struct td_json *kind = td_kind_crd("NodeAction");
 	crd = td_json_text(td_json_root(kind), NULL);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { KINDS = 64 }; // of pods that are remembered
+enum { KINDS = 64, MOST_TEXT = 16384 }; // of pods that are remembered; whoever makes a pod says how long its text is
 
 struct feasible_kind {
 	char *text; // what of the pods counts
@@ -50,7 +50,7 @@ char *td_feasible_kind(const struct td_object *pod, bool whole)
 		td_auto_free char *text = v ? td_json_text(v, NULL) : NULL;
 		td_buf_printf(&b, "\n%s", text ? text : "");
 	}
-	return td_buf_take(&b);
+	return b.len <= MOST_TEXT ? td_buf_take(&b) : NULL;
 }
 
 bool *td_feasible_known(struct td_feasibles *f, const char *kind, uint64_t gen, const struct td_slurm_nodes *l)

@@ -7,7 +7,7 @@
 
 struct td_feasibles *td_feasibles_new(void);
 struct td_feasibles *td_feasibles_free(struct td_feasibles *f);
-// What of the pod counts, as text. Caller frees.
+// What of the pod counts, as text. NULL: it is too long to be remembered. Caller frees.
 char *td_feasible_kind(const struct td_object *pod, bool whole);
 // For each node of l: may such a pod run there? NULL: not known. Caller frees.
 bool *td_feasible_known(struct td_feasibles *f, const char *kind, uint64_t gen, const struct td_slurm_nodes *l);

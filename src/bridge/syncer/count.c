@@ -198,6 +198,7 @@ int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err
 	c->gen = nodes->gen;
 	int r = look(b, s, err);
 	c->more |= r != 0; // else nobody would look again until a node changes
+	c->behind &= !r;   // what is out of order is not asked so often
 	int64_t pause = (td_now(b) - began) * (c->behind ? SHARE : c->more ? 20 : 100), least = c->behind ? 0 : LOOK_MS;
 	c->at = td_now(b) + (pause > least ? pause : least);
 	return r;

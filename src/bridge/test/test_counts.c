@@ -153,6 +153,21 @@ static void test_counts(void **state)
 	broken = false;
 	look_until_quiet();
 	counted("2");
+
+	// Nor is it asked at once again while it left new jobs to read.
+	jobs = 200;
+	node_changes();
+	look();
+	look(); // 64 of them
+	broken = true;
+	assert_int_not_equal(td_counts_look(&b, slurm, &e), 0);
+	before = asked;
+	td_clock_manual_add(&at, LOOK_MS - 1);
+	assert_int_equal(td_counts_look(&b, slurm, &e), 0);
+	assert_int_equal(asked, before);
+	broken = false;
+	look_until_quiet();
+	counted("200");
 }
 
 int main(void)

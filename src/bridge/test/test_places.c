@@ -90,6 +90,13 @@ static void test_feasible(void **state)
 	assert_string_not_equal(ka, kc);
 	assert_string_not_equal(ka, whole);
 
+	td_auto_free char *much = td_malloc(20001), *text = NULL;
+	memset(much, 'x', 20000);
+	much[20000] = '\0';
+	text = td_asprintf("{\"metadata\":{\"name\":\"d\"},\"spec\":{\"nodeSelector\":{\"k\":\"%s\"}}}", much);
+	td_auto(td_object_unref) struct td_object *d = td_object_new(given_json(text));
+	assert_null(td_feasible_kind(d, false)); // else a pod would be a megabyte of the bridge's memory
+
 	assert_null(td_feasible_known(f, ka, 1, &l));
 	td_feasible_learn(f, ka, 1, &l, v);
 	td_auto_free bool *got = td_feasible_known(f, kb, 1, &l);

@@ -124,23 +124,27 @@ static void test_blocks(void **state)
 {
 	static const struct {
 		const char *config, *line;
-		size_t nodes;
+		size_t nodes, room;
 	} t[] = {{"", "\nMaxNodeCount=5120\n", 0},
 		 {"", "\nMaxNodeCount=5120\n", 819},
 		 {"", "\nMaxNodeCount=6144\n", 820}, // the nodes that there are, and a quarter more
 		 {"", "\nMaxNodeCount=20480\n", 10000},
+		 {"", "\nMaxNodeCount=20480\n", 3, 20480}, // nodes have left: their records may be there yet
+		 {"", "\nMaxNodeCount=20480\n", 10000, 6144},
+		 {"", "\nMaxNodeCount=65536\n", 60000}, // Slurm takes no more
 		 {"config: {slurmConf: {MaxNodeCount: '9000'}}, ", "\nMaxNodeCount=9000\n", 10000}};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto_free char *text =
 			td_asprintf(HEAD "spec: {%stopology: {type: block, blockSizes: [4096]}}\n", t[i].config);
 		td_auto(td_json_unref) struct td_json *o = yaml(text);
-		const struct td_slurm_facts f = {.n_nodes = t[i].nodes};
+		const struct td_slurm_facts f = {.n_nodes = t[i].nodes, .room = t[i].room};
 		td_auto_slurm_files struct td_slurm_files r = {0};
 		td_auto_strv struct td_strv p = {0};
 		if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
 			fail_msg("%s", p.v[0]);
 		const char *conf = r.v[TD_SLURM_CONF].text;
 		assert_non_null(strstr(conf, t[i].line));
+		assert_int_equal(td_slurm_conf_room(conf), atoi(strchr(t[i].line, '=') + 1));
 		assert_non_null(strstr(conf, "\nNodeName=tandem-none-[1-4096] State=FUTURE\n"));
 	}
 }
