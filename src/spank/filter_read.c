@@ -178,8 +178,8 @@ static int on_name(struct profile_reader *r, const char *key, void *ctx)
 	if (e)
 		return e;
 	if (strchr(name, '\\')) // pods have the rule
-		return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: \"%.40s\" has an escape; write it plainly", o->at,
-			       name);
+		return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: \"%.40s\" has an escape; write it plainly",
+			       o->at, name);
 	o->named = true;
 	for (const struct td_calls_one *c = td_calls_known; c->name; c++)
 		if (!strcmp(c->name, name)) {

@@ -90,7 +90,8 @@ static void look_at_files(struct td_scratch_open *o, const char *task, const cha
 // because it has ended.
 static bool look_at_memory(struct td_scratch_open *o, const char *task, const char *job)
 {
-	td_auto_free char *maps = td_asprintf("%s/maps", task), *files = td_asprintf("%s/map_files", task), *line = NULL;
+	td_auto_free char *maps = td_asprintf("%s/maps", task), *files = td_asprintf("%s/map_files", task),
+			  *line = NULL;
 	td_auto_close int all = open(task, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 			  dir = open(files, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	FILE *f = fopen(maps, "re");
