@@ -61,7 +61,8 @@ static void look(struct td_scratch_open *o, int dir, const char *name, const cha
 {
 	struct statx x;
 	struct statfs fs;
-	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &x) || !S_ISREG(x.stx_mode) || x.stx_nlink)
+	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &x) || !S_ISREG(x.stx_mode) || x.stx_nlink ||
+	    !x.stx_blocks)
 		return;
 	const struct stat st = {.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
 				.st_ino = x.stx_ino,
