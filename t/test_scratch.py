@@ -148,19 +148,23 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
 
 @pytest.mark.feature("D8.3")
 def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
-    """A deleted file that a process keeps open, also one that hides from its own user, and files without a byte in them."""
+    """A deleted file that a process keeps open, also one that hides from its own user and whose first thread has ended, and files without a byte in them."""
     name = pool.nodes[0]
     total, free, left, block, files = (int(x) for x in node(pool, "stat", "-f", "-c", "%b %f %a %S %c", SCRATCH).split())
     each = (total - free + left) * block // files  # a file's part of the disk
     submit = lambda out, script: pool.as_user("researcher", "sbatch", "--parsable", "-w", name, "--mem=50M", "--tmp=40M", "-D", "/home/researcher", "-o", out, input=f"#!/bin/sh\n{script}\nexec sleep 100000\n").stdout.strip()
-    hides = """import ctypes, os, time
-f = open("/tmp/gone", "wb")
-os.unlink("/tmp/gone")
-ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-for i in range(60):
-    f.write(b"x" * 1000000)
-f.flush()
-time.sleep(100000)
+    hides = """import ctypes, os, threading, time
+def hold():
+    f = open("/tmp/gone", "wb")
+    os.unlink("/tmp/gone")
+    for i in range(60):
+        f.write(b"x" * 1000000)
+    f.flush()
+    time.sleep(100000)
+c = ctypes.CDLL(None)
+c.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+threading.Thread(target=hold).start()
+c.syscall(60 if os.uname().machine == "x86_64" else 93, 0)  # exit, of this thread alone
 """
     jobs = {submit("deleted", f"cat >/tmp/hide.py <<'END'\n{hides}END\npython3 /tmp/hide.py &"): ("deleted", r"\d+ MiB \([4-6]\d MiB of it in deleted files that are still open\)"),
             submit("names", f"seq {2 * (40 << 20) // each} | (cd /tmp && xargs touch)"): ("names", r"\d+ MiB \(because it has \d+ files and the disk is made for so many and no more\)")}

@@ -664,10 +664,10 @@ def test_native_jobs_have_their_projects_filter_of_system_calls(pool):
         inside = f"{FILTER}; cat /proc/self/uid_map | grep -c ."
         trace = """for p in $(grep -l tandem-containe /proc/[0-9]*/comm 2>/dev/null | cut -d/ -f3); do grep -q "^Uid:[[:space:]]*$(id -u)" /proc/$p/status && echo found; cat /proc/$p/environ >/dev/null 2>&1 && echo read; (: >>/proc/$p/mem) 2>/dev/null && echo written; done; true"""
         container = "--container-image=$HOME/r.sqsh"
-        out = run("physics", f"#!/bin/sh\ncd\nsrun -Q --overlap {container} sh -c '{inside}'\nsrun -Q --overlap {container} --container-remap-root sh -c '{FILTER}'\n"
+        out = run("physics", f"#!/bin/sh\ncd\nsrun -Q --overlap --task-prolog=$HOME/before.sh {container} sh -c '{inside}'\nsrun -Q --overlap {container} --container-remap-root sh -c '{FILTER}'\n"
                   f"srun -Q --overlap --mem=0 {container} --container-writable --container-save=$HOME/s.sqsh sh -c 'echo up >/dev/shm/up; while cat /dev/shm/up 2>/dev/null; do sleep 0.2; done >/dev/null' &\n"
                   f"srun -Q --overlap --mem=0 sh -c 'until cat /dev/shm/up 2>/dev/null; do sleep 0.1; done; {trace}; rm /dev/shm/up'\nwait\ntest -s s.sqsh && echo saved\n")
-        assert [l for l in out.split("\n") if not l.startswith(("slurmstepd", "container:"))] == [two, "1", two, "up", "found", "saved", ""], out
+        assert [l for l in out.split("\n") if not l.startswith(("slurmstepd", "container:"))] == ["Seccomp: 2", two, "1", two, "up", "found", "saved", ""], out
         pool.as_user("researcher", "rm", "-f", "r.sqsh", "s.sqsh")
     # Where the profile is not there, no job of the account begins.
     pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"seccompProfile": {"type": "Localhost", "localhostProfile": "absent.json"}}}))

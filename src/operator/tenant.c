@@ -153,6 +153,11 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 		bool enforced = td_op_tenant_enforced(p->sc->root, &fix);
 		say(s, "QuotaEnforced", enforced, false, enforced ? "Enforced" : "NotEnforced",
 		    enforced ? "what goes beyond the quota waits" : fix);
+		if (td_op_tenant_filter(p, at) && !td_op_tenant_filter_kept(p->sc->root))
+			say(s, "JobsFiltered", false, false, "NotEnforced",
+			    "spec.seccompProfile: pods have it, and native jobs that name another account have not, "
+			    "because the SlurmCluster keeps nobody to his accounts: set spec.accounting.enforce: "
+			    "limits there");
 	}
 	say(s, "QuotaFits", !v->warning, false, v->warning ? "Oversubscribed" : "Fits",
 	    v->warning ? v->warning : "the quotas below add up to no more than this one");

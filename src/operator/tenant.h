@@ -83,6 +83,9 @@ const char *td_op_tenant_quota(struct td_op_tenant_pass *p, const struct td_obje
 			       const struct td_pool_tres **ret, size_t *ret_n);
 // Does the cluster enforce limits? *ret_fix: what to do, when not.
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix);
+// Do its native jobs have a Tenant's filter, whatever account they name? Where nothing keeps users to their accounts
+// they do not.
+bool td_op_tenant_filter_kept(const yyjson_val *sc);
 
 // ---- tenant_people.c (pure) ----
 

@@ -245,3 +245,9 @@ bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix)
 	       (td_streq(td_jstr(sc, "spec.accounting.enforce"), "limits") || (has && strcasestr(has, "limits")) ||
 		(has && strcasestr(has, "safe")) || (has && strcasestr(has, "all")));
 }
+
+bool td_op_tenant_filter_kept(const yyjson_val *sc)
+{
+	const char *fix, *has = td_slurm_conf_get(td_jget(sc, "spec.config.slurmConf"), "AccountingStorageEnforce");
+	return td_op_tenant_enforced(sc, &fix) || (td_slurm_accounting(sc) && has && strcasestr(has, "associations"));
+}

@@ -48,8 +48,8 @@ bool td_calls_parse(const char *text, struct td_calls_filter *ret);
 // two system calls and nothing else: it may be called between fork and exec. False: see errno.
 bool td_calls_set(const struct td_calls_filter *f);
 
-// The profile of an account in the text of the list; NULL: it has none. Slurm's accounts have no capitals. The caller
-// frees it.
+// The profile of an account in the text of the list; NULL: it has none. Slurm's accounts have no capitals. Also the
+// account of a job in what squeue says of it and others. The caller frees it.
 char *td_calls_of(const char *list, const char *account);
 // Makes the filter of an account's profile. `profiles`: TD_FILTER_PROFILES. What is not root's, or what others may write,
 // is refused.

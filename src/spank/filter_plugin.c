@@ -3,8 +3,9 @@
 // As root, before it opens anything for the step, slurmstepd asks whose the job is. A task gets the filter when it has
 // become its user and before TaskProlog, so nothing of the user's runs without it: until he runs his own program the
 // process cannot be traced, because it changed its user. In a container tandem-container sets it (inside.c), which has
-// to enter first. What slurmstepd starts as the user beside the tasks (TaskEpilog, and his own of srun --task-epilog)
-// has it too: each child that is forked after the tasks gets it right away.
+// to enter first. What slurmstepd starts as the user beside the tasks has it too, because each child that is forked
+// then gets it right away: TaskEpilog, TaskProlog of a task in a container, and his own of srun --task-prolog and
+// --task-epilog.
 #include "spank/filter.h"
 #include "spank/spank_api.h"
 
@@ -26,15 +27,15 @@ TD_SPANK_EXPORT const char plugin_name[] = "tandem_filter";
 TD_SPANK_EXPORT const char plugin_type[] = "spank";
 TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
 
-enum { ASK_MS = 20000, NAME_MOST = 256 };
+enum { ASK_MS = 20000, NAME_MOST = 256, SAID_MOST = 1 << 20 };
 
 static struct td_calls_filter filter;
 static bool has, broken, armed;
 static uint32_t forked;
 static char why[640]; // what slurmstepd says so early is nowhere to be read: its tasks say it
 
-// The first line of a program's output, at most n - 1 bytes. False: it failed, or took too long.
-static bool run(char *const argv[], char *ret, size_t n)
+// What a program printed. False: it failed, took too long, or printed more than a megabyte.
+static bool run(char *const argv[], struct td_buf *ret)
 {
 	int p[2];
 	if (pipe2(p, O_CLOEXEC))
@@ -48,28 +49,27 @@ static bool run(char *const argv[], char *ret, size_t n)
 	int e = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(p[1]);
-	size_t at = 0;
+	char chunk[4096];
+	bool ended = false;
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	long long end = t.tv_sec * 1000LL + ASK_MS, left = ASK_MS;
-	while (!e && left > 0 && at < n - 1) {
+	while (!e && left > 0 && !ended && ret->len <= SAID_MOST) {
 		struct pollfd f = {p[0], POLLIN, 0};
-		ssize_t k = poll(&f, 1, (int)left) > 0 ? read(p[0], ret + at, n - 1 - at) : -1;
-		if (k == 0)
-			break;
-		at += k > 0 ? (size_t)k : 0;
+		ssize_t k = poll(&f, 1, (int)left) > 0 ? read(p[0], chunk, sizeof(chunk)) : -1;
+		ended = k == 0;
+		if (k > 0)
+			td_buf_add(ret, chunk, (size_t)k);
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		left = end - t.tv_sec * 1000LL;
 	}
 	close(p[0]);
 	int status = 1;
-	if (!e && left <= 0)
+	if (!e && !ended)
 		kill(pid, SIGKILL);
 	while (!e && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	ret[at] = '\0';
-	ret[strcspn(ret, "\n")] = '\0';
-	return !e && !status;
+	return !e && ended && !status;
 }
 
 // Slurm's Prolog has noted it. Where it could not, slurmctld says it.
@@ -81,15 +81,16 @@ static int account_of(uint32_t job, char ret[NAME_MOST], struct td_error *err)
 		snprintf(ret, NAME_MOST, "%.*s", (int)strcspn(text.s, "\n"), text.s);
 		return 0;
 	}
-	char id[16], said[NAME_MOST + 16];
+	char id[16];
+	td_auto_buf struct td_buf said = {0};
 	snprintf(id, sizeof(id), "%u", job);
-	// Of an array squeue lists other tasks, too; all have one account.
-	if (!run((char *[]){(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%a", (char *)"-j", id, NULL}, said,
-		 sizeof(said)) ||
-	    !*said || strlen(said) >= NAME_MOST)
+	char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%A %a", (char *)"-j", id, NULL};
+	// Of an array squeue lists other tasks, too, whose user may have moved them to another account.
+	td_auto_free char *account = run(argv, &said) ? td_calls_of(td_buf_str(&said), id) : NULL;
+	if (!account || !*account || strlen(account) >= NAME_MOST)
 		return td_fail(err, TD_TRANSIENT,
 			       "neither Slurm's Prolog nor slurmctld says for which account the job is");
-	snprintf(ret, NAME_MOST, "%.*s", NAME_MOST - 1, said);
+	snprintf(ret, NAME_MOST, "%s", account);
 	return 0;
 }
 
@@ -156,8 +157,12 @@ TD_SPANK_EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **
 TD_SPANK_EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	(void)sp, (void)ac, (void)av;
-	if (!has || getenv(TD_FILTER_INSIDE_ENV))
+	if (!has)
 		return 0;
+	if (getenv(TD_FILTER_INSIDE_ENV)) {
+		armed = true; // TaskProlog comes before tandem-container, as a child of this process
+		return 0;
+	}
 	if (td_calls_set(&filter))
 		return 0;
 	slurm_error("filter: the filter of system calls cannot be set: %s", strerror(errno));

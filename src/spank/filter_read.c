@@ -41,7 +41,7 @@ static int take(struct profile_reader *r, char c)
 	return 0;
 }
 
-// Names have no escapes: one with an escape is read as a name that nothing has.
+// Names have no escapes: one with an escape is read as a name that nothing has, with a backslash in it.
 static int string(struct profile_reader *r, char ret[NAME_MAX_LEN])
 {
 	size_t n = 0;
@@ -177,6 +177,9 @@ static int on_name(struct profile_reader *r, const char *key, void *ctx)
 	int e = string(r, name);
 	if (e)
 		return e;
+	if (strchr(name, '\\')) // pods have the rule
+		return td_fail(r->err, TD_INVALID, "syscalls[%zu].names: \"%.40s\" has an escape; write it plainly",
+			       o->at, name);
 	o->named = true;
 	for (const struct td_calls_one *c = td_calls_known; c->name; c++)
 		if (!strcmp(c->name, name)) {

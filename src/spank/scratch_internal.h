@@ -42,7 +42,7 @@ struct td_scratch_open {
 	dev_t disks[2];
 	size_t n_disks;
 	struct td_scratch_deleted *v;
-	size_t n;
+	size_t n, room;
 };
 // Looks at all processes below `proc` ("/proc"). o->v is made anew, and is the caller's to free.
 void td_scratch_open_scan(const char *proc, struct td_scratch_open *o);

@@ -1467,6 +1467,29 @@ static void test_places_of_hosts(void **state)
 	}
 }
 
+// A filter of native jobs goes by their account.
+static void test_whether_users_are_kept_to_their_accounts(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *spec;
+		bool kept;
+	} rows[] = {
+		{"{accounting: {enabled: true}}", false},
+		{"{accounting: {enabled: true, enforce: none}}", false},
+		{"{accounting: {enabled: true, enforce: limits}}", true},
+		{"{accounting: {enforce: limits}}", false},
+		{"{accounting: {enabled: true}, config: {slurmConf: {AccountingStorageEnforce: associations}}}", true},
+		{"{accounting: {enabled: true}, config: {slurmConf: {AccountingStorageEnforce: nojobs}}}", false},
+	};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto_free char *text = td_asprintf("spec: %s", rows[i].spec);
+		td_auto(td_json_unref) struct td_json *sc = Y(text);
+		if (td_op_tenant_filter_kept(td_json_root(sc)) != rows[i].kept)
+			fail_msg("%s", rows[i].spec);
+	}
+}
+
 // As whom a Tenant's pods run.
 // rows: A13.3 A13.4
 static void test_people_of_a_tenant(void **state)
@@ -1656,6 +1679,7 @@ int main(void)
 		cmocka_unit_test(test_image_of_a_slurmd),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_people_of_a_tenant),
+		cmocka_unit_test(test_whether_users_are_kept_to_their_accounts),
 		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);

@@ -16,7 +16,8 @@ follow() {
 	[ -e "/tmp/tandem-$1" ] && [ ! "/etc/slurm/$1" -nt "/tmp/tandem-$1" ] && [ ! "/etc/slurm/$1" -ot "/tmp/tandem-$1" ] && return
 	cp -Lp "/etc/slurm/$1" "/tmp/tandem-$1" || return
 	cmp -s "/tmp/tandem-$1" "/etc/$1" && return
-	cat "/tmp/tandem-$1" 1<>"/etc/$1" && truncate -r "/tmp/tandem-$1" "/etc/$1"
+	{ cat "/tmp/tandem-$1" 1<>"/etc/$1" && truncate -r "/tmp/tandem-$1" "/etc/$1"; } && return
+	rm -f "/tmp/tandem-$1" # it is tried again
 }
 
 while sleep 2; do

@@ -210,6 +210,7 @@ static void test_what_is_refused(void **state)
 		{RULE("{\"action\":\"SCMP_ACT_ERRNO\"}"), "syscalls[0].names"},
 		{RULE("{\"names\":[],\"action\":\"SCMP_ACT_ERRNO\"}"), "syscalls[0].names"},
 		{RULE("{\"names\":[1],\"action\":\"SCMP_ACT_ERRNO\"}"), "no JSON"},
+		{RULE("{\"names\":[\"unsh\\u0061re\"],\"action\":\"SCMP_ACT_ERRNO\"}"), "syscalls[0].names"},
 		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"includes\":{\"caps\":[]}}"),
 		 "includes and excludes"},
 		{RULE("{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":-1}"), "whole number"},
@@ -308,6 +309,9 @@ static void test_whose(void **state)
 	assert_string_equal(b, "localhost/quiet.json");
 	assert_null(c);
 	assert_null(d);
+	// Tasks of an array, as squeue lists them.
+	td_auto_free char *task = td_calls_of("7 free\n17 free\n1 physics\n", "1");
+	assert_string_equal(task, "physics");
 
 	char dir[] = "/tmp/tandem-filter-XXXXXX";
 	assert_non_null(mkdtemp(dir));

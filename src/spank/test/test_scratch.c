@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +21,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -165,24 +169,48 @@ static void test_what_a_directory_holds(void **state)
 	assert_int_equal(td_rm_rf(at("held"), NULL), 0);
 }
 
+// As /proc has it of a process or thread of this program, but that it is in this cgroup.
+static void as_in_proc(const char *proc, int id, const char *cgroup)
+{
+	static const char *const links[] = {"fd", "maps", "map_files", "exe", "task"};
+	td_auto_free char *own = td_asprintf("%s/%d", proc, id), *file = td_asprintf("%s/cgroup", own);
+	assert_int_equal(td_mkdir_p(own, 0700, NULL), 0);
+	assert_int_equal(td_file_write(file, cgroup, strlen(cgroup), 0600, NULL), 0);
+	for (size_t i = 0; i < TD_LEN(links); i++) {
+		td_auto_free char *from = td_asprintf("/proc/%d/%s", id, links[i]),
+				  *to = td_asprintf("%s/%s", own, links[i]);
+		unlink(to);
+		assert_int_equal(symlink(from, to), 0);
+	}
+}
+
+struct holder {
+	int id, go[2];
+	const char *file;
+};
+// A thread with files of its own, one of them a deleted one.
+static void *holds_its_own(void *ctx)
+{
+	struct holder *h = ctx;
+	static const char block[64 << 10] = "x";
+	char c;
+	int fd = unshare(CLONE_FILES) ? -1 : open(h->file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	bool good = fd >= 0 && write(fd, block, sizeof(block)) == sizeof(block) && !fsync(fd) && !unlink(h->file);
+	int id = good ? (int)syscall(SYS_gettid) : 0;
+	if (write(h->go[1], &id, sizeof(id)) == sizeof(id))
+		(void)!read(h->go[1], &c, 1);
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
+
 // Files that are deleted and still open, or mapped, of the processes of a job; each once.
 static void test_what_deleted_files_hold(void **state)
 {
 	(void)state;
-	char self[64], fd_link[64], maps[64], files[64];
-	static const char block[64 << 10] = "x";
-	snprintf(self, sizeof(self), "proc/%d", getpid());
-	snprintf(fd_link, sizeof(fd_link), "/proc/%d/fd", getpid());
-	snprintf(maps, sizeof(maps), "/proc/%d/maps", getpid());
-	snprintf(files, sizeof(files), "/proc/%d/map_files", getpid());
-	// As /proc has it, but that this process is one of a job.
-	assert_int_equal(td_mkdir_p(at(self), 0700, NULL), 0);
-	td_auto_free char *proc = td_asprintf("%s/proc", dir), *own = td_strdup(at(self)),
-			  *cgroup = td_asprintf("%s/cgroup", own), *to = td_asprintf("%s/fd", own),
-			  *to_maps = td_asprintf("%s/maps", own), *to_files = td_asprintf("%s/map_files", own);
-	static const char text[] = "5:memory:/slurm/uid_1000/job_12/step_0/task_0\n";
-	assert_int_equal(td_file_write(cgroup, text, strlen(text), 0600, NULL), 0);
-	assert_int_equal(symlink(fd_link, to) || symlink(maps, to_maps) || symlink(files, to_files), 0);
+	static const char block[64 << 10] = "x", text[] = "5:memory:/slurm/uid_1000/job_12/step_0/task_0\n";
+	td_auto_free char *proc = td_strdup(at("proc"));
+	as_in_proc(proc, getpid(), text);
 
 	struct stat st;
 	assert_int_equal(stat(dir, &st), 0);
@@ -197,6 +225,9 @@ static void test_what_deleted_files_hold(void **state)
 	assert_int_equal(write(mapped, block, sizeof(block)), sizeof(block));
 	assert_int_equal(write(memory, block, sizeof(block)), sizeof(block));
 	td_auto_close int twice = dup(fd);
+	int many[600]; // more than there is room for at first
+	for (size_t i = 0; i < TD_LEN(many); i++)
+		many[i] = dup(fd);
 	td_scratch_open_scan(proc, &o);
 	assert_int_equal(td_scratch_open_sum(&o, "12"), 0); // they have names
 	fsync(fd), fsync(mapped);
@@ -210,13 +241,50 @@ static void test_what_deleted_files_hold(void **state)
 	td_scratch_open_scan(proc, &o);
 	assert_in_range(td_scratch_open_sum(&o, "12"), 2 * sizeof(block), 2 * sizeof(block) + 16384);
 	assert_int_equal(td_scratch_open_sum(&o, "1"), 0);
+	assert_int_equal(o.n, 2);
+
+	// Also by one that has very much mapped.
+	enum { MAPPINGS = 15000 };
+	static void *maps[MAPPINGS];
+	char name[240] = "";
+	memset(name, 'n', sizeof(name) - 1);
+	td_auto_close int named = open(at(name), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_int_equal(ftruncate(named, 4096), 0);
+	for (size_t i = 0; i < MAPPINGS; i++)
+		assert_true((maps[i] = mmap(NULL, 4096, PROT_READ, MAP_SHARED, named, 0)) != MAP_FAILED);
+	td_scratch_open_scan(proc, &o);
+	assert_int_equal(o.n, 2);
+	for (size_t i = 0; i < MAPPINGS; i++)
+		munmap(maps[i], 4096);
+	unlink(at(name));
+	close(td_steal_fd(&named));
+
 	munmap(m, sizeof(block));
 	close(td_steal_fd(&fd));
 	close(td_steal_fd(&twice));
+	for (size_t i = 0; i < TD_LEN(many); i++)
+		close(many[i]);
 	td_scratch_open_scan(proc, &o);
 	assert_int_equal(td_scratch_open_sum(&o, "12"), 0);
+
+	// A thread, also when nothing is seen of the first one, because it has ended.
+	td_auto_free char *file = td_strdup(at("own"));
+	struct holder h = {.file = file};
+	pthread_t t;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, h.go), 0);
+	assert_int_equal(pthread_create(&t, NULL, holds_its_own, &h), 0);
+	assert_int_equal(read(h.go[0], &h.id, sizeof(h.id)), sizeof(h.id));
+	assert_true(h.id > 0);
+	as_in_proc(proc, h.id, text);
+	td_scratch_open_scan(proc, &o);
+	assert_in_range(td_scratch_open_sum(&o, "12"), sizeof(block), sizeof(block) + 8192);
+	as_in_proc(proc, getpid(), "5:memory:/\n");
+	td_scratch_open_scan(proc, &o);
+	assert_in_range(td_scratch_open_sum(&o, "12"), sizeof(block), sizeof(block) + 8192);
+	assert_int_equal(write(h.go[0], "x", 1), 1);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	close(h.go[0]), close(h.go[1]);
 	free(o.v);
-	unlink(to), unlink(to_maps), unlink(to_files);
 	assert_int_equal(td_rm_rf(proc, NULL), 0);
 }
 
