@@ -68,6 +68,11 @@ bool td_gang_leads(const struct td_object *pod)
 	return leads(td_gang_role(pod));
 }
 
+bool td_gang_leads_it(const struct td_object *leader, const struct td_object *pod)
+{
+	return td_gang_leads(leader) && td_streq(label(leader, KF_JOB), td_jstr(td_object_owner(pod), "name"));
+}
+
 bool td_gang_stays(const struct td_object *pod)
 {
 	yyjson_val *owner = td_object_owner(pod);
