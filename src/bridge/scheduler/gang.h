@@ -156,6 +156,8 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 // The ask of the gang that the pod belongs to. Returns a reference, or NULL: none, or a lone pod.
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
 // ---- gang_again.c ----
+// Is there a pod in the gang "<namespace>/<name>", in whatever state, that leads the training job of this one?
+bool td_gang_led(struct td_bridge *b, const char *gang, const struct td_object *pod);
 // Deletes the ended pods of a gang that their owner makes anew only then (td_gang_stays()), when one that leads them waits:
 // the owner tries them again. pods: all of the gang, which nobody of runs; waiting: those that wait.
 int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,

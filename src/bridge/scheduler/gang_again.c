@@ -3,6 +3,16 @@
 
 #include "base/log.h"
 
+bool td_gang_led(struct td_bridge *b, const char *gang, const struct td_object *pod)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_informer_by_index(b->pods, "gang", gang, &all);
+	bool led = false;
+	for (size_t i = 0; i < all.n && !led; i++)
+		led = td_gang_leads_it(all.v[i], pod);
+	return led;
+}
+
 int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
 		  struct td_cancel *c, struct td_error *err)
 {
