@@ -67,6 +67,8 @@ enum { TD_GANG_ROLE_LEN = 64 };
 void td_gang_role_of(const struct td_object *pod, char ret[TD_GANG_ROLE_LEN]);
 // Is it a launcher, master, chief, leader, head, driver or coordinator?
 bool td_gang_leads(const struct td_object *pod);
+// Is one of these roles such a one? As td_gang_roles_text() says them.
+bool td_gang_roles_lead(const char *roles);
 // Is leader the one that leads the training job whose pod it is? Several jobs may share a gang by the label.
 bool td_gang_leads_it(const struct td_object *leader, const struct td_object *pod);
 // Does its owner make the pod anew only when it is gone, also when it has failed? So does an MPIJob with its workers.

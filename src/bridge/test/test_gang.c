@@ -343,6 +343,9 @@ static void test_again(void **state)
 	assert_true(td_gang_stays(worker));
 	assert_false(td_gang_stays(first));
 	assert_false(td_gang_stays(launcher));
+	// Had the core one that leads? Else such a one takes nobody's place in it.
+	assert_true(td_gang_roles_lead("launcher=1,worker=2") && td_gang_roles_lead("a=1,Master=1"));
+	assert_false(td_gang_roles_lead("worker=2") || td_gang_roles_lead(""));
 }
 
 int main(void)
