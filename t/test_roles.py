@@ -168,13 +168,18 @@ def test_roles_of_other_controllers_are_one_gang(pool):
         workers = [marked(pool, f"slow-worker-{i}", slow("worker", **{"training.kubeflow.org/replica-index": str(i)}), owner=owner) for i in range(2)]
         pool.apply(*workers)
         assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
+        there = lambda: {p["metadata"]["name"]: p["status"].get("phase") for p in pool.items("pods", "-l", "training.kubeflow.org/job-name=slow")}
+        pool.shell("scancel", str(pool.grant(pool.get("pod", "slow-worker-0"))[0]))
+        wait_for("workers are gone, since without them no launcher is made", lambda: there() == {})
+        pool.apply(*workers)
+        assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
         pool.apply(marked(pool, "slow-launcher", slow("launcher"), owner=owner, gpus=0))
         joins = lambda name: wait_for("the launcher joins them", lambda: pool.phase(name) == "Running" and RANK not in notes(pool.get("pod", name)))
         joins("slow-launcher")
         pool.shell("scancel", str(pool.grant(pool.get("pod", "slow-worker-0"))[0]))
-        wait_for("workers are gone, since without them no launcher is made", lambda: [p["metadata"]["name"] for p in pool.items("pods", "-l", "training.kubeflow.org/job-name=slow") if p["status"]["phase"] != "Failed"] == [])
+        wait_for("where there is one it is for its Job to try again, or not", lambda: set(there().values()) == {"Failed"} and len(there()) == 3)
         pool.apply(marked(pool, "slow-again", slow("launcher"), owner=owner, gpus=0))
-        wait_for("it is not of the core", lambda: "0 of 2 are there" in waits(pool.get("pod", "slow-again")))
+        wait_for("it is not of the core", lambda: "0 of 2 are there" in waits(pool.get("pod", "slow-again")) and there() == {"slow-again": "Pending"})
         pool.apply(*workers)
         assert ranks_of(pool, ["slow-worker-0", "slow-worker-1"]) == [0, 1]
         joins("slow-again")

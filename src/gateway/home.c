@@ -17,8 +17,7 @@
 
 enum { OUT_MOST = 64 << 20, DO_MS = 120000, CODE_BASE = 100 };
 
-// The home below the directory of all homes: "/home/ann" is "ann". NULL: it lies elsewhere.
-static const char *below(const struct td_gateway *g, const char *home)
+const char *td_home_below(const struct td_gateway *g, const char *home)
 {
 	size_t n = strlen(g->o.homes_as);
 	return !strncmp(home, g->o.homes_as, n) && home[n] == '/' && home[n + 1] ? home + n + 1 : NULL;
@@ -27,7 +26,7 @@ static const char *below(const struct td_gateway *g, const char *home)
 static int start(struct td_gateway *g, const struct td_home_call *k, const int fds[3], pid_t *ret, struct td_error *err)
 {
 	const struct td_gateway_user *u = k->user;
-	const char *place = below(g, u->home);
+	const char *place = td_home_below(g, u->home);
 	if (!g->o.homes)
 		return td_fail(err, TD_UNSUPPORTED, "this gateway was not told where homes are (--homes)");
 	if (!place)

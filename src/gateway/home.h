@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+// The home below the directory of all homes: "/home/ann" is "ann". Points into home. NULL: it lies elsewhere.
+const char *td_home_below(const struct td_gateway *g, const char *home);
 struct td_home_call {
 	const struct td_gateway_user *user;
 	const char *verb;

@@ -6,6 +6,7 @@
 #include "api/condition.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "gateway/home.h"
 #include "kube/exec.h"
 
 #include <errno.h>
@@ -122,7 +123,7 @@ static void set_home(struct td_gateway_ask *q, const struct td_object *set, yyjs
 		return;
 	}
 	td_jm_str(d, v, "persistentVolumeClaim.claimName", claim);
-	td_jm_str(d, m, "subPath", q->user.home + strlen(q->g->o.homes_as) + 1);
+	td_jm_str(d, m, "subPath", td_home_below(q->g, q->user.home));
 	yyjson_mut_obj_remove_key(td_jm_get(o, "spec.securityContext"), "fsGroup");
 }
 
@@ -257,7 +258,10 @@ int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, 
 	td_auto_free char *held = td_asprintf("other/%s", q->user.name); // no person's name has a '/'
 	int r = td_gateway_hold(q->g->limits, held, LINES_MOST, err), both[2];
 	if (r)
-		return r;
+		return td_fail(err, r,
+			       "%d requests of yours to sessions in other clusters are under way, and no more can be: "
+			       "close pages of them",
+			       LINES_MOST);
 	td_auto(td_session_line_close) struct td_session_line *l = td_calloc(1, sizeof(*l));
 	*l = (struct td_session_line){
 		.limits = q->g->limits, .held = td_steal(held), .over = td_cancel_new(), .fd = -1};

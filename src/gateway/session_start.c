@@ -115,7 +115,7 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *notes = td_jm_get(o, "metadata.annotations");
-	const char *below = q->user.home + strlen(q->g->o.homes_as) + 1;
+	const char *below = td_home_below(q->g, q->user.home);
 	static const struct {
 		const char *field, *key;
 	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
@@ -238,7 +238,7 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	if (!sc || (!g->o.homes_claim && !g->o.homes_path))
 		return td_fail(err, TD_UNSUPPORTED,
 			       "this gateway was not told how pods see homes (--homes-claim or --homes-path)");
-	if (!td_starts(q->user.home, g->o.homes_as))
+	if (!td_home_below(g, q->user.home))
 		return td_fail(err, TD_UNSUPPORTED, "your home %s is not below %s", q->user.home, g->o.homes_as);
 	td_auto(td_object_unref) struct td_object *set = NULL;
 	int r = td_session_other_asked(q->body) ? td_session_other_set(q, &set, err) : 0;

@@ -399,23 +399,23 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 				       .node_sets = (const char *const *)f.sets.v,
 				       .n_node_sets = f.sets.n,
 				       .own_kubelet = !op->image};
-	td_auto_strv struct td_strv problems = {0};
+	td_auto_strv struct td_strv problems = {0}, absent = {0}; // absent: of other objects that may come yet
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	check(sc->root, &problems);
 	td_op_references_check(sc->root, &problems);
 	check_database(op, sc, &problems);
 	td_op_identity_check(sc->root, &problems);
 	td_op_storage_check(sc->root, &problems);
-	td_op_storage_claims(op, sc, &problems);
+	td_op_storage_claims(op, sc, &absent);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
-	td_op_devices_class(op, sc, c, &problems);
+	td_op_devices_class(op, sc, c, &absent);
 	td_auto_free char *config = td_asprintf("%s-config", sc->name);
 	td_auto(td_object_unref) struct td_object *in_force = td_informer_get(op->configmaps, sc->ns, config);
 	facts.room = td_slurm_conf_room(in_force ? td_jkey_str(td_jget(in_force->root, "data"), "slurm.conf") : NULL);
 	td_op_keys_check(op, sc, &problems);
 	td_op_auth_change(in_force ? in_force->root : NULL, sc->root, v, &problems);
 	td_auto_texts struct td_op_texts texts = {0};
-	int r = td_op_texts_gather(op, sc, &texts, &problems, c, err);
+	int r = td_op_texts_gather(op, sc, &texts, &absent, c, err);
 	if (r)
 		return r;
 	facts.texts = texts.v;
@@ -437,6 +437,10 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	facts.cuts = (const char *const *)f.cuts.v;
 	facts.n_cuts = f.cuts.n;
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
+	v->absent = ok && absent.n;
+	ok = ok && !absent.n;
+	for (size_t i = 0; i < absent.n; i++)
+		td_strv_add(&problems, absent.v[i]);
 	free(v->problem);
 	free(v->trying);
 	free(v->config_hash);
@@ -730,6 +734,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_auto_free char *policies = policy_problem(sc->root);
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
+		.absent = v->absent,
 		.trying = v->trying,
 		.answers = v->fresh,
 		.ctlds = ready_pods(op, sc, "slurmctld"),

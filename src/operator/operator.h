@@ -492,6 +492,7 @@ struct td_op_view {
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
 	size_t n_nodes;
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
+	bool absent;                  // it is only that other objects are not there, or not as they have to be
 	char *planes;                 // what is wrong with the network's planes; NULL: nothing
 	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid

@@ -83,7 +83,7 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 			yes_no("PlanesReady", !f->plane_problem, (const char *const[]){"AsAsked", "NotAsAsked"},
 			       (const char *const[]){"the interfaces that nodes tell of are as spec.fabric.planes says",
 						     f->plane_problem});
-	if (!valid) // what waits for the object need not wait any longer
+	if (!valid && !f->absent) // what waits for the object need not wait any longer
 		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "ConfigInvalid", f->problem};
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 						      ready          ? "Ready"

@@ -6,6 +6,7 @@
 
 struct td_pool_cluster_facts {
 	const char *problem;           // of its spec, in one line; NULL: none
+	bool absent;                   // it is only that other objects are not there yet
 	const char *trying;            // a new configuration is being tried, in words; NULL: none is
 	bool answers;                  // slurmctld answered just now
 	long long ctlds, ctlds_wanted; // slurmctld pods that are Ready

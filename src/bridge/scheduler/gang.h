@@ -67,6 +67,10 @@ enum { TD_GANG_ROLE_LEN = 64 };
 void td_gang_role_of(const struct td_object *pod, char ret[TD_GANG_ROLE_LEN]);
 // Is it a launcher, master, chief, leader, head, driver or coordinator?
 bool td_gang_leads(const struct td_object *pod);
+// Is one of these roles such a one? As td_gang_roles_text() says them.
+bool td_gang_roles_lead(const char *roles);
+// Is leader the one that leads the training job whose pod it is? Several jobs may share a gang by the label.
+bool td_gang_leads_it(const struct td_object *leader, const struct td_object *pod);
 // Does its owner make the pod anew only when it is gone, also when it has failed? So does an MPIJob with its workers.
 bool td_gang_stays(const struct td_object *pod);
 // In which order roles come: a launcher, master, chief, leader, head, driver or coordinator first, then by name.
@@ -154,8 +158,10 @@ int td_gang_adopt(struct td_bridge *b, const char *uid, const struct td_objects 
 // The ask of the gang that the pod belongs to. Returns a reference, or NULL: none, or a lone pod.
 struct td_ask *td_gang_ask(struct td_bridge *b, const struct td_object *pod);
 // ---- gang_again.c ----
-// Deletes the ended pods of a gang that its owner makes anew only then (td_gang_stays()), when one that leads waits: its
-// owner tries the gang again. pods: all of the gang, which nobody of runs; waiting: those that wait.
+// Is there a pod in the gang "<namespace>/<name>", in whatever state, that leads the training job of this one?
+bool td_gang_led(struct td_bridge *b, const char *gang, const struct td_object *pod);
+// Deletes the ended pods of a gang that their owner makes anew only then (td_gang_stays()), when one that leads them waits:
+// the owner tries them again. pods: all of the gang, which nobody of runs; waiting: those that wait.
 int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
 		  struct td_cancel *c, struct td_error *err);
 // ---- gang_facts.c ----

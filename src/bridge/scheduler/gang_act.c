@@ -289,7 +289,7 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 int td_gang_end_each(const struct td_bridge_run *r, bool waits, td_gang_end_f end, const void *ctx,
 		     struct td_error *err)
 {
-	int all = 0;
+	int all = 0, led = -1;
 	if (!r->gang) {
 		struct td_bridge_run x = *r;
 		return end(&x, ctx, err);
@@ -300,8 +300,12 @@ int td_gang_end_each(const struct td_bridge_run *r, bool waits, td_gang_end_f en
 			continue;
 		struct td_error e = TD_ERROR_INIT;
 		struct td_bridge_run x = one(r, m);
-		// Without its workers an MPIJob never makes a launcher that is late.
+		// Without its workers an MPIJob never makes a launcher that is late. One that is there is tried again, as
+		// often as its Job says, and then they are made anew (gang_again.c).
 		bool late = r->gang->says.most > r->gang->says.size && td_gang_stays(m->pod);
+		if (late && led < 0)
+			led = td_gang_led(r->b, r->gang->name, m->pod);
+		late = late && !led;
 		x.remove = m->state == TD_POD_BOUND && (late || r->gang->says.on_loss == TD_GANG_RESTART);
 		int k = end(&x, ctx, &e);
 		if (k && !all)

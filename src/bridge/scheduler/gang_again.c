@@ -3,15 +3,32 @@
 
 #include "base/log.h"
 
+bool td_gang_led(struct td_bridge *b, const char *gang, const struct td_object *pod)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_informer_by_index(b->pods, "gang", gang, &all);
+	bool led = false;
+	for (size_t i = 0; i < all.n && !led; i++)
+		led = td_gang_leads_it(all.v[i], pod);
+	return led;
+}
+
 int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
 		  struct td_cancel *c, struct td_error *err)
 {
-	bool again = false;
-	for (size_t i = 0; i < n && !again; i++)
-		again = td_gang_leads(waiting[i]);
-	for (size_t i = 0; i < pods->n && again; i++) {
+	td_auto_free const struct td_object **leaders = td_calloc(n + 1, sizeof(*leaders)); // one, as a rule
+	size_t n_leaders = 0;
+	for (size_t i = 0; i < n; i++)
+		if (td_gang_leads(waiting[i]))
+			leaders[n_leaders++] = waiting[i];
+	for (size_t i = 0; i < pods->n && n_leaders; i++) {
 		const struct td_object *pod = pods->v[i];
-		if (td_pod_state(pod) != TD_POD_DONE || !td_gang_stays(pod))
+		bool again = false;
+		if (td_pod_state(pod) != TD_POD_DONE || td_object_deleting(pod) || !td_gang_stays(pod))
+			continue;
+		for (size_t k = 0; k < n_leaders && !again; k++)
+			again = td_gang_leads_it(leaders[k], pod);
+		if (!again)
 			continue;
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "pod %s/%s: another leads now", pod->ns, pod->name);

@@ -68,6 +68,23 @@ bool td_gang_leads(const struct td_object *pod)
 	return leads(td_gang_role(pod));
 }
 
+bool td_gang_roles_lead(const char *roles)
+{
+	td_auto_strv struct td_strv v = {0};
+	td_strv_split(&v, roles, ',');
+	bool found = false;
+	for (size_t i = 0; i < v.n && !found; i++) {
+		td_auto_free char *role = td_strndup(v.v[i], strcspn(v.v[i], "="));
+		found = leads(role);
+	}
+	return found;
+}
+
+bool td_gang_leads_it(const struct td_object *leader, const struct td_object *pod)
+{
+	return td_gang_leads(leader) && td_streq(label(leader, KF_JOB), td_jstr(td_object_owner(pod), "name"));
+}
+
 bool td_gang_stays(const struct td_object *pod)
 {
 	yyjson_val *owner = td_object_owner(pod);

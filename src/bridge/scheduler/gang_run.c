@@ -135,8 +135,14 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 	p->core |= running && g->says.most > g->says.size;
 	if (!running || held >= (size_t)g->says.size)
 		return;
-	size_t vacant = (size_t)g->says.size - held;
-	size_t n = vacant < p->n_waiting ? vacant : p->n_waiting;
+	size_t vacant = (size_t)g->says.size - held, some = p->n_waiting;
+	const char *roles = td_object_annotation(first, TD_ANN_GANG_ROLES);
+	if (roles && !td_gang_roles_lead(roles)) { // a launcher that is late takes no place of a worker
+		td_gang_put_back(p->waiting, some);
+		while (some && td_gang_leads(p->waiting[some - 1]))
+			some--;
+	}
+	size_t n = vacant < some ? vacant : some;
 	if (g->says.on_loss == TD_GANG_REPLACE || (n == vacant && made_from(p, g, n, a->uid)))
 		attach(p, g, n);
 }

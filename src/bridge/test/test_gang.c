@@ -317,11 +317,42 @@ static void test_there(void **state)
 	}
 }
 
+static struct td_object *of_job(const char *role, const char *job, const char *api, const char *kind)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\","
+			    "\"uid\":\"u\",\"labels\":{\"tandem.dev/gang\":\"both\","
+			    "\"training.kubeflow.org/job-name\":\"%s\",\"training.kubeflow.org/job-role\":\"%s\"},"
+			    "\"ownerReferences\":[{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"name\":\"%s\","
+			    "\"uid\":\"o\",\"controller\":true}]}}",
+			    job, role, api, kind, job);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	return td_object_kept(td_json_root(j));
+}
+
+// Which ended pods go when a launcher waits: workers of its own MPIJob, and of no other that shares the gang.
+static void test_again(void **state)
+{
+	td_auto(td_object_unref) struct td_object *launcher = of_job("launcher", "a", "batch/v1", "Job"),
+						  *worker = of_job("worker", "a", "kubeflow.org/v2beta1", "MPIJob"),
+						  *other = of_job("worker", "b", "kubeflow.org/v2beta1", "MPIJob"),
+						  *first = of_job("worker", "a", "kubeflow.org/v1", "MPIJob");
+	assert_true(td_gang_leads_it(launcher, worker));
+	assert_false(td_gang_leads_it(launcher, other));
+	assert_false(td_gang_leads_it(worker, worker));
+	assert_true(td_gang_stays(worker));
+	assert_false(td_gang_stays(first));
+	assert_false(td_gang_stays(launcher));
+	// Had the core one that leads? Else such a one takes nobody's place in it.
+	assert_true(td_gang_roles_lead("launcher=1,worker=2") && td_gang_roles_lead("a=1,Master=1"));
+	assert_false(td_gang_roles_lead("worker=2") || td_gang_roles_lead(""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
 		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
-		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there)};
+		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there), cmocka_unit_test(test_again)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "gateway/batch.h"
 #include "gateway/cause.h"
 #include "gateway/door.h"
+#include "gateway/home.h"
 #include "gateway/job.h"
 #include "gateway/path.h"
 
@@ -283,6 +284,15 @@ static void what_no_node_has_is_refused_with_its_field(void **state)
 	}
 }
 
+static void homes_lie_below_their_directory(void **state)
+{
+	const struct td_gateway g = {.o = {.homes_as = "/home"}};
+	assert_string_equal(td_home_below(&g, "/home/ann"), "ann");
+	static const char *const elsewhere[] = {"/home", "/home/", "/home2/ann", "/root"};
+	for (size_t i = 0; i < TD_LEN(elsewhere); i++)
+		assert_null(td_home_below(&g, elsewhere[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +303,7 @@ int main(void)
 		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
 		cmocka_unit_test(refusals_name_the_step),
 		cmocka_unit_test(paths_without_tricks),
+		cmocka_unit_test(homes_lie_below_their_directory),
 		cmocka_unit_test(ends_in_words),
 		cmocka_unit_test(buckets_fill_with_time),
 		cmocka_unit_test(every_operation_of_the_api_has_its_handler),

@@ -19,6 +19,7 @@ static bool given(const struct td_scenario_words *w)
 {
 	if (!strcmp(w->w[0].key, "cluster"))
 		facts = (struct td_pool_cluster_facts){.problem = td_scenario_val(w, "problem", NULL),
+						       .absent = td_scenario_has(w, "absent"),
 						       .trying = td_scenario_val(w, "trying", NULL),
 						       .answers = td_scenario_has(w, "answers"),
 						       .in_force = td_scenario_has(w, "in-force"),
