@@ -15,7 +15,7 @@
 #define ZONE "topology.kubernetes.io/zone"
 #define REGION "topology.kubernetes.io/region"
 
-enum { VOLUMES_MAX = 64 };
+enum { VOLUMES_MAX = 64 }; // claims that are looked at: a pod may name thousands, and one worker serves all pods
 
 struct near_domain {
 	char *value;
@@ -351,7 +351,7 @@ static int volumes(struct td_bridge *b, struct td_near *n, const struct td_objec
 {
 	static const struct td_gvr pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false},
 				   classes = {"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
-	size_t i, max;
+	size_t i, max, looked = 0;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, max, v) {
 		td_auto(td_object_unref) struct td_object *claim = NULL, *pv = NULL, *class = NULL;
@@ -360,8 +360,10 @@ static int volumes(struct td_bridge *b, struct td_near *n, const struct td_objec
 						 ? td_asprintf("%s-%s", pod->name, td_jstr_or(v, "name", ""))
 						 : NULL;
 		name = name ? name : own;
-		if (!name || n->n_volumes == VOLUMES_MAX)
+		if (!name)
 			continue;
+		if (looked++ == VOLUMES_MAX || n->n_volumes == VOLUMES_MAX)
+			break;
 		int r = get(b, &td_pvcs, pod->ns, name, c, &claim, err);
 		const char *is = claim ? td_jstr(claim->root, "spec.volumeName") : NULL,
 			   *of = claim ? td_jstr(claim->root, "spec.storageClassName") : NULL;

@@ -238,7 +238,7 @@ function slurm_job_submit(job, partitions, uid)
 		job.qos = own .. ".quota," .. own .. ".borrowed"
 	end
 	raise(job, stands)
-	if part then
+	if part and job.priority ~= 0 then -- who holds it himself (-H) releases it himself; then Slurm holds it
 		waits_for(job, part)
 	end
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
