@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -26,7 +27,7 @@
 
 // Both servers in one: a node of two GPUs that can be cut, some pods, and Slurm.
 static struct {
-	atomic_int released, cut;
+	atomic_int released, cut, jobs, reads[31]; // jobs 1 … wait, held by their user
 	char wish[1024], change[256];
 	bool was; // cut on demand once, but not any more
 } world;
@@ -72,6 +73,18 @@ static void handler(struct td_http_x *x, void *ctx)
 		snprintf(world.wish, sizeof(world.wish), "%.*s", (int)len, body);
 		atomic_fetch_add(&world.cut, 1);
 		td_buf_puts(&t, "{}");
+	} else if (strstr(target, "/job/") && td_streq(method, "GET")) {
+		const int id = atoi(strstr(target, "/job/") + strlen("/job/"));
+		atomic_fetch_add(&world.reads[id < 31 ? id : 0], 1);
+		td_buf_printf(&t,
+			      "{\"jobs\":[{\"job_id\":%d,\"job_state\":[\"PENDING\"],\"priority\":{\"set\":true,"
+			      "\"number\":0}}],\"errors\":[]}",
+			      id);
+	} else if (strstr(target, "/jobs/")) {
+		td_buf_puts(&t, "{\"jobs\":[");
+		for (int i = 1; i <= world.jobs; i++)
+			td_buf_printf(&t, "%s{\"job_id\":\"%d\",\"state\":[\"PENDING\"]}", i > 1 ? "," : "", i);
+		td_buf_puts(&t, "],\"errors\":[]}");
 	} else if (strstr(target, "/slurm/") && strstr(target, "/job/")) {
 		const char *body = td_http_body(x, &len);
 		snprintf(world.change, sizeof(world.change), "%s %.*s", method, (int)len, body);
@@ -200,9 +213,28 @@ static void nobody_is_held_for_what_is_off(void **state)
 	end();
 }
 
+// Some that are held for good are not all that is read again: a job that Slurm has begun to hold would never be seen.
+static void each_is_read_again_in_its_turn(void **state)
+{
+	begin(false);
+	struct td_policies_facts f = {0};
+	world.jobs = 30;
+	assert_int_equal(td_policies_facts_read(&f, slurm, true, td_now(&b), NULL, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		td_clock_manual_add(&at, 5001);
+		assert_int_equal(td_policies_facts_read(&f, slurm, true, td_now(&b), NULL, NULL), 0);
+	}
+	for (int i = 1; i <= world.jobs; i++)
+		if (world.reads[i] < 2)
+			fail_msg("job %d was not read again", i);
+	td_policies_facts_done(&f);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(nobody_stands_before_others_for_good),
-				       cmocka_unit_test(nobody_is_held_for_what_is_off)};
+				       cmocka_unit_test(nobody_is_held_for_what_is_off),
+				       cmocka_unit_test(each_is_read_again_in_its_turn)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
