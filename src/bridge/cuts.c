@@ -523,7 +523,8 @@ static void release(struct cuts_look *k, const struct td_policies_known *j)
 	if (td_slurm_job_update(k->slurm, j->id, &ch, k->b->cancel, &e))
 		td_warn("job %s waited for a part %s, which there is now: %s", j->label, j->part, e.msg);
 	else
-		td_info("job %s: %s, it is released", j->label, k->n ? "there are such parts now" : "nothing is cut for it any more");
+		td_info("job %s: %s, it is released", j->label,
+			k->n ? "there are such parts now" : "nothing is cut for it any more");
 }
 
 // No NodeSet cuts on demand any more: what job_submit.lua has held for that goes back to Slurm, whose own words follow

@@ -264,7 +264,8 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 					 .from = k->upto_s ? k->upto_s - LATE_S : now_s - (int64_t)DAYS * DAY_S,
 					 .to = now_s + 1};
 	// A slurmdbd that is silent takes a minute to say so: it must not hold the workers of all pods.
-	const bool silent = now_ms < u->silent_ms, full = u->readers >= READERS, read = !fresh && !busy && !silent && !full;
+	const bool silent = now_ms < u->silent_ms, full = u->readers >= READERS,
+		   read = !fresh && !busy && !silent && !full;
 	k->busy = k->busy || read;
 	u->readers += read;
 	pthread_mutex_unlock(&u->lock);

@@ -187,8 +187,9 @@ static void nobody_stands_before_others_for_good(void **state)
 static void nobody_is_held_for_what_is_off(void **state)
 {
 	begin(true);
-	struct td_policies_known v[] = {{.id = 7, .label = "7", .user = "bob", .phase = TD_PHASE_WAITING, .read = true},
-					{.id = 8, .label = "8", .user = "bob", .phase = TD_PHASE_WAITING, .read = true}};
+	struct td_policies_known v[] = {
+		{.id = 7, .label = "7", .user = "bob", .phase = TD_PHASE_WAITING, .read = true},
+		{.id = 8, .label = "8", .user = "bob", .phase = TD_PHASE_WAITING, .read = true}};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		snprintf(v[i].part, sizeof(v[i].part), "1g.10gb"), v[i].held = v[i].parked = true;
 	v[1].marked = true; // Slurm itself holds the other one
