@@ -154,6 +154,14 @@ static void what_must_be_near_is_near(void **state)
 	may("plain", CLAIM("data"), "b1");
 	may("plain", CLAIM("new"), "a1 a2");
 	may("plain", CLAIM("missing"), "a1 a2 b1");
+	// The same with terms.
+	td_auto_buf struct td_buf terms = {0};
+	td_buf_puts(&terms, "\"affinity\":{\"podAntiAffinity\":{\"" REQUIRED "\":[");
+	for (int i = 0; i < 32; i++)
+		td_buf_puts(&terms,
+			    "{\"topologyKey\":\"zone\",\"labelSelector\":{\"matchLabels\":{\"app\":\"none\"}}},");
+	td_buf_puts(&terms, "{\"topologyKey\":\"zone\",\"labelSelector\":{\"matchLabels\":{\"app\":\"web\"}}}]}}");
+	may("web", td_buf_str(&terms), "a1 a2 b1");
 	// One worker serves all pods: one with hundreds of claims does not have it to itself.
 	td_auto_buf struct td_buf many = {0};
 	td_buf_puts(&many, "\"volumes\":[");
