@@ -20,11 +20,12 @@ enum {
 	EVERY_MS = 2000,
 	NODES = 256, // that are looked at in one pass
 	SETS = 64,
-	JOBS = 16,       // that wait for parts, and so many for whole GPUs, and pods without a job
-	OF_ONE = 4,      // of these of one user, or namespace: who waits for what never comes stands before nobody else
-	NOTES = 256,     // pods that wait for parts that no node has
-	NOTES_OF = 16,   // of these of one namespace
-	OFF_MS = 60000,  // so long no NodeSet cuts on demand until what is held for it is let go
+	JOBS = 16,     // that wait for parts, and so many for whole GPUs, and pods without a job
+	OF_ONE = 4,    // of these of one user, or namespace: who waits for what never comes stands before nobody else
+	NOTES = 256,   // pods that wait for parts that no node has
+	NOTES_OF = 16, // of these of one namespace
+	OFF_MS =
+		300000, // so long no NodeSet cuts on demand, and slurmctld has heard of it, until what is held is let go
 	NOTE_MS = 30000, // as they are looked at again every TD_READ_PENDING_MS
 	TOLD_S = 10,     // from a wish to where its NodeAction shows on the Node
 	SLOW_S = 120,    // until Slurm's record is as the node is, after a cut

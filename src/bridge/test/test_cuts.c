@@ -197,7 +197,7 @@ static void nobody_is_held_for_what_is_off(void **state)
 	assert_true(td_cuts_on(&b));
 	td_cuts_pass(&b, slurm, &f);
 	assert_int_equal(world.released, 0); // it may be a NodeSet whose pods are made anew
-	td_clock_manual_add(&at, 61000);
+	td_clock_manual_add(&at, 301000);
 	assert_true(td_cuts_on(&b));
 	td_cuts_pass(&b, slurm, &f);
 	assert_int_equal(world.released, 1);
