@@ -24,6 +24,7 @@ enum {
 	OF_ONE = 4,    // of these of one user, or namespace: who waits for what never comes stands before nobody else
 	NOTES = 256,   // pods that wait for parts that no node has
 	NOTES_OF = 16, // of these of one namespace
+	NEVER_MS = 60000, // so long who cannot be served stands behind those who may be
 	OFF_MS =
 		300000, // so long no NodeSet cuts on demand, and slurmctld has heard of it, until what is held is let go
 	NOTE_MS = 30000, // as they are looked at again every TD_READ_PENDING_MS
@@ -52,6 +53,11 @@ struct td_cuts {
 		int64_t job, at_ms;
 	} released[64];
 	size_t at;
+	struct cuts_never {
+		int64_t job, until_ms;
+		char ask[40];
+	} never[256];
+	size_t never_at;
 	struct {
 		char set[320];
 		int64_t until_ms;
@@ -413,11 +419,30 @@ static void insert(struct cuts_waiters *l, const struct cuts_waiter *x)
 	l->n++;
 }
 
+static bool is_never(const struct td_cuts *x, int64_t job, const char *ask, int64_t now)
+{
+	for (size_t i = 0; i < TD_LEN(x->never); i++)
+		if (now < x->never[i].until_ms && (job ? x->never[i].job == job : !strcmp(x->never[i].ask, ask)))
+			return true;
+	return false;
+}
+
+static void note_never(struct td_cuts *x, const struct cuts_waiter *w, int64_t now)
+{
+	if (is_never(x, w->job ? w->job->id : 0, w->note ? w->note->ask : "", now))
+		return;
+	struct cuts_never *o = &x->never[x->never_at];
+	*o = (struct cuts_never){.job = w->job ? w->job->id : 0, .until_ms = now + NEVER_MS};
+	snprintf(o->ask, sizeof(o->ask), "%s", w->note ? w->note->ask : "");
+	x->never_at = (x->never_at + 1) % TD_LEN(x->never);
+}
+
 // The order: those in Slurm's queue by their priority, among them those without a place in it. True: somebody waits for
 // parts.
-static bool read_waiters(const struct td_policies_facts *f, const struct cuts_note *notes, size_t n_notes,
-			 struct cuts_waiters *ret)
+static bool read_waiters(const struct td_bridge *b, const struct td_policies_facts *f, const struct cuts_note *notes,
+			 size_t n_notes, struct cuts_waiters *ret)
 {
+	const int64_t now = td_now(b);
 	struct cuts_waiters parts = {0}, whole = {0}, parked = {0};
 	for (size_t i = 0; i < f->n; i++) {
 		const struct td_policies_known *k = &f->v[i];
@@ -425,14 +450,17 @@ static bool read_waiters(const struct td_policies_facts *f, const struct cuts_no
 		if (!k->read || k->phase != TD_PHASE_WAITING || k->nobodys)
 			continue;
 		if (k->parked) {
-			x.value = 0;
+			x.value = is_never(b->cuts, k->id, "", now) ? -1 : 0;
 			keep(&parked, OF_ONE, &x);
 		} else if (!k->held && !k->aside && (*k->part || k->whole_gpus > 0)) {
 			keep(*k->part ? &parts : &whole, *k->part ? OF_ONE : JOBS, &x);
 		}
 	}
 	for (size_t i = 0; i < n_notes; i++)
-		keep(&parked, OF_ONE, &(struct cuts_waiter){.note = &notes[i], .since_s = notes[i].since_s});
+		keep(&parked, OF_ONE,
+		     &(struct cuts_waiter){.note = &notes[i],
+					   .value = is_never(b->cuts, 0, notes[i].ask, now) ? -1 : 0,
+					   .since_s = notes[i].since_s});
 	for (size_t i = 0, m = 0; i < parts.n || m < whole.n;)
 		ret->v[ret->n++] =
 			m == whole.n || (i < parts.n && before(&parts.v[i], &whole.v[m])) ? parts.v[i++] : whole.v[m++];
@@ -643,7 +671,7 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 
 	td_auto_free struct cuts_waiters *l = td_calloc(1, sizeof(*l));
 	td_auto_free struct cuts_word *said = td_calloc(JOBS * 3, sizeof(*said));
-	bool parts = read_waiters(f, notes, n_notes, l);
+	bool parts = read_waiters(b, f, notes, n_notes, l);
 	struct td_recut_waiter v[JOBS * 3];
 	struct cuts_waiter *of[JOBS * 3];
 	size_t n = 0;
@@ -683,6 +711,9 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 	bool now = (parts || k->any_cut) && td_pool_recut(&in, why, at, &plan) && !f->more;
 	if (now)
 		act(k, &plan, plan.waiter == SIZE_MAX ? NULL : of[plan.waiter]);
+	for (size_t i = 0; i < n; i++)
+		if (why[i] <= TD_RECUT_MANY && (of[i]->note || of[i]->job->parked))
+			note_never(x, of[i], td_now(b));
 	for (size_t i = 0; i < n; i++)
 		if (v[i].kind && !(of[i]->job && v[i].served))
 			words(k, of[i], why[i], at[i], &said[n_words++]);

@@ -174,6 +174,18 @@ static void nobody_stands_before_others_for_good(void **state)
 	td_cuts_words(&b, 0, "u0", &why);
 	assert_non_null(strstr(td_buf_str(&why), "it wants more of them on one node"));
 
+	// Nor before others of its own namespace: 16 of it are known, and four are looked at in each pass.
+	td_clock_manual_add(&at, 31000);
+	for (int i = 0; i < 12; i++)
+		wait_for(i, "eve", 50);
+	wait_for(39, "eve", 1);
+	for (int i = 0; i < 5 && !world.cut; i++) {
+		td_clock_manual_add(&at, 2000);
+		td_cuts_pass(&b, slurm, &none);
+	}
+	assert_int_equal(world.cut, 1);
+	world.cut = 0;
+
 	wait_for(40, "bob", 1);
 	td_clock_manual_add(&at, 2000);
 	td_cuts_pass(&b, slurm, &none);
