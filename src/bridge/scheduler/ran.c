@@ -24,7 +24,7 @@ enum {
 	IDLE_MS = 86400000,    // a user's records of whom nobody asked for so long are forgotten
 	LINE_RUNS = 4096,      // of one line; the oldest go
 	READERS = 2,           // workers that wait for slurmdbd, of the eight that all pods have
-	SILENT_MS = 10000,     // it is not asked for so long after it has not answered
+	SILENT_MS = 1000,      // at least so long it is not asked after it has not answered, else as long as that took
 };
 
 struct ran_run {
@@ -286,7 +286,8 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 		k->upto_s = now_s;
 		k->read_ms = now_ms;
 	} else if (r != TD_UNSUPPORTED && r != TD_CANCELLED) { // not for what is this user's alone
-		u->silent_ms = td_now(b) + SILENT_MS;
+		const int64_t took = td_now(b) - now_ms;
+		u->silent_ms = now_ms + took + (took > SILENT_MS ? took : SILENT_MS);
 	}
 	pthread_mutex_unlock(&u->lock);
 	return r ? td_wrap(err, "what ran before in QOS %s", qos) : 0;

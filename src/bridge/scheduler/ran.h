@@ -4,8 +4,8 @@
 //
 // Cost: a user's runs of one QOS in the last DAYS days are read once after a bridge has begun to lead, when his first
 // pod of that QOS comes, about 5 KiB each; from then on what has ended since, at most once in FRESH_MS (a minute; 2 s at the
-// begin). About 200 bytes for each run that counts. At most two workers wait for slurmdbd, and nobody does for ten seconds
-// after it did not answer. Lock: one of its own, taken last, never held during I/O.
+// begin). About 200 bytes for each run that counts. At most two workers wait for slurmdbd, and after it did not answer
+// nobody does for as long as that took. Lock: one of its own, taken last, never held during I/O.
 #pragma once
 
 #include "bridge/bridge.h"

@@ -73,7 +73,7 @@ static void one_that_fails_is_not_asked_for_each_user(void **state)
 	assert_int_equal(read_of("eve"), TD_TRANSIENT);
 	assert_int_equal(read_of("bob"), TD_TRANSIENT);
 	assert_int_equal(world.asked, once);
-	td_clock_manual_add(&at, 10001);
+	td_clock_manual_add(&at, 1001);
 	assert_int_not_equal(read_of("eve"), 0);
 	assert_true(world.asked > once);
 	end(fake);
@@ -96,10 +96,14 @@ static void one_that_is_silent_holds_two_workers(void **state)
 	assert_int_equal(read_of("eve"), TD_THROTTLED);
 	assert_int_equal(read_of("ann"), TD_THROTTLED);
 	assert_int_equal(world.asked, 2);
+	td_clock_manual_add(&at, 30000);
 	td_cancel_fire(cancel); // it answers
 	for (size_t i = 0; i < TD_LEN(users); i++)
 		pthread_join(t[i], NULL);
+	td_clock_manual_add(&at, 29999); // it is left alone for as long as it was silent
+	const int asked = world.asked;
 	assert_int_equal(read_of("eve"), TD_TRANSIENT);
+	assert_int_equal(world.asked, asked);
 	end(fake);
 }
 
