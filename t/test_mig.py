@@ -166,8 +166,11 @@ def on_demand(pool, neighbour):
 
     # A job for parts that no node has: it is held, a GPU of the idle node is cut, and it is released.
     job = int(wait_for("a job may ask for it", lambda: pool.cmd("shell", "--", "sbatch", "--parsable", "--mem=64M", "--gpus=1g.10gb:1", "-o", "/dev/null", "--wrap", "sleep 100000", check=False).stdout.strip()))
+    own = pool.sbatch("-H", "--gpus=1g.10gb:1", "-o", "/dev/null")
     wait_for("it has its part", lambda: runs(job))
     wait_for("the cut is over", lambda: ended(1))
+    assert pool.squeue()[own]["state"] == "PENDING", "who holds his job himself releases it himself"
+    pool.shell("scancel", own)
     (a,) = actions().values()
     assert (a["spec"]["node"], a["spec"]["parts"], a["spec"]["reason"]) == ("n1", ["1g.10gb"] * 7, f"job {job} of researcher waits for 1g.10gb")
     # Others find parts; who wants more than are free is told what he waits for, and nothing is cut while one is in use.

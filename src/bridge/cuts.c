@@ -20,8 +20,13 @@ enum {
 	EVERY_MS = 2000,
 	NODES = 256, // that are looked at in one pass
 	SETS = 64,
-	JOBS = 16,       // that wait for parts, and so many for whole GPUs, and pods without a job
-	NOTES = 256,     // pods that wait for parts that no node has
+	JOBS = 16,     // that wait for parts, and so many for whole GPUs, and pods without a job
+	OF_ONE = 4,    // of these of one user, or namespace: who waits for what never comes stands before nobody else
+	NOTES = 256,   // pods that wait for parts that no node has
+	NOTES_OF = 16, // of these of one namespace
+	NEVER_MS = 60000, // so long who cannot be served stands behind those who may be
+	OFF_MS =
+		300000, // so long no NodeSet cuts on demand, and slurmctld has heard of it, until what is held is let go
 	NOTE_MS = 30000, // as they are looked at again every TD_READ_PENDING_MS
 	TOLD_S = 10,     // from a wish to where its NodeAction shows on the Node
 	SLOW_S = 120,    // until Slurm's record is as the node is, after a cut
@@ -31,7 +36,7 @@ enum {
 };
 
 struct cuts_note {
-	char kind[TD_CUT_NAME], ask[40], pod[40], partition[256];
+	char kind[TD_CUT_NAME], ask[40], pod[40], ns[64], partition[256];
 	int64_t n, since_s, seen_ms;
 };
 struct cuts_word {
@@ -42,10 +47,17 @@ struct td_cuts {
 	// ---- the thread's ----
 	int64_t looked_ms, next_ms;
 	bool on;
+	int64_t off_ms; // since when no node is cut on demand; 0: some is, or it was not looked at
+	bool left;      // jobs may be held for a cut
 	struct {
 		int64_t job, at_ms;
 	} released[64];
 	size_t at;
+	struct cuts_never {
+		int64_t job, until_ms;
+		char ask[40];
+	} never[256];
+	size_t never_at;
 	struct {
 		char set[320];
 		int64_t until_ms;
@@ -82,6 +94,8 @@ void td_cuts_index(const struct td_object *node, struct td_strv *ret)
 {
 	if (td_object_annotation(node, TD_ANN_GPU_CUTTING))
 		td_strv_add(ret, "on");
+	if (td_object_annotation(node, TD_ANN_GPU_CUT_AT))
+		td_strv_add(ret, "was");
 }
 
 bool td_cuts_on(struct td_bridge *b)
@@ -92,7 +106,15 @@ bool td_cuts_on(struct td_bridge *b)
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(b->nodes, TD_CUTS_INDEX, "on", &l);
 	x->looked_ms = td_now(b);
-	if (!l.n) { // nothing is said of what was
+	if (l.n) {
+		x->off_ms = 0;
+		x->left = true;
+	} else { // nothing is said of what was
+		td_auto_objects struct td_objects was = {0};
+		if (!x->known) // an earlier bridge may have left some
+			td_informer_by_index(b->nodes, TD_CUTS_INDEX, "was", &was);
+		x->left |= was.n > 0;
+		x->off_ms = x->off_ms ? x->off_ms : td_now(b);
 		pthread_mutex_lock(&x->lock);
 		x->known = true;
 		x->n_words = 0;
@@ -100,7 +122,7 @@ bool td_cuts_on(struct td_bridge *b)
 		x->kinds = (struct td_strv){0};
 		pthread_mutex_unlock(&x->lock);
 	}
-	return x->on = l.n > 0;
+	return x->on = l.n > 0 || x->left;
 }
 
 bool td_cuts_wait(struct td_bridge *b, const struct td_cuts_note *n)
@@ -110,12 +132,14 @@ bool td_cuts_wait(struct td_bridge *b, const struct td_cuts_note *n)
 	pthread_mutex_lock(&x->lock);
 	// A bridge that has just begun to lead refuses nobody for what it has not looked at.
 	bool may = (!x->known || td_strv_has(&x->kinds, n->kind)) && strlen(n->kind) < TD_CUT_NAME;
-	size_t at = 0, old = SIZE_MAX;
+	size_t at = 0, old = SIZE_MAX, same = 0;
 	for (; may && at < x->n_notes && strcmp(x->notes[at].ask, n->ask) != 0; at++)
 		if (now - x->notes[at].seen_ms > NOTE_MS)
 			old = at;
+		else
+			same += !strcmp(x->notes[at].ns, n->ns);
 	if (may && at == x->n_notes)
-		at = old != SIZE_MAX ? old : at < NOTES ? x->n_notes++ : NOTES;
+		at = same >= NOTES_OF ? NOTES : old != SIZE_MAX ? old : at < NOTES ? x->n_notes++ : NOTES;
 	// Beyond that it waits all the same, and is counted when others have gone.
 	if (may && at < NOTES) {
 		struct cuts_note *o = &x->notes[at];
@@ -123,6 +147,7 @@ bool td_cuts_wait(struct td_bridge *b, const struct td_cuts_note *n)
 		snprintf(o->kind, sizeof(o->kind), "%s", n->kind);
 		snprintf(o->ask, sizeof(o->ask), "%s", n->ask);
 		snprintf(o->pod, sizeof(o->pod), "%s", n->pod);
+		snprintf(o->ns, sizeof(o->ns), "%s", n->ns);
 		snprintf(o->partition, sizeof(o->partition), "%s", n->partition ? n->partition : "");
 	}
 	pthread_mutex_unlock(&x->lock);
@@ -361,13 +386,24 @@ static bool before(const struct cuts_waiter *a, const struct cuts_waiter *b)
 	return a->value != b->value ? a->value > b->value : a->since_s < b->since_s;
 }
 
-// Keeps the first JOBS of `from` on, in order.
-static void keep(struct cuts_waiters *l, size_t from, const struct cuts_waiter *x)
+static bool of_one(const struct cuts_waiter *a, const struct cuts_waiter *b)
 {
-	if (l->n - from == JOBS && !before(x, &l->v[l->n - 1]))
+	return a->note ? b->note && !strcmp(a->note->ns, b->note->ns) : b->job && td_streq(a->job->user, b->job->user);
+}
+
+// Keeps the first JOBS, of one user the first `most`, in order.
+static void keep(struct cuts_waiters *l, size_t most, const struct cuts_waiter *x)
+{
+	size_t same = 0, out = l->n - 1, i;
+	for (i = 0; i < l->n; i++)
+		if (of_one(&l->v[i], x) && ++same == most)
+			out = i;
+	if ((same == most || l->n == JOBS) && !before(x, &l->v[out]))
 		return;
-	size_t i = l->n - from == JOBS ? l->n - 1 : l->n++;
-	for (; i > from && before(x, &l->v[i - 1]); i--)
+	i = same == most || l->n == JOBS ? out : l->n++;
+	for (; i < l->n - 1; i++) // one that goes out
+		l->v[i] = l->v[i + 1];
+	for (; i > 0 && before(x, &l->v[i - 1]); i--)
 		l->v[i] = l->v[i - 1];
 	l->v[i] = *x;
 }
@@ -383,11 +419,30 @@ static void insert(struct cuts_waiters *l, const struct cuts_waiter *x)
 	l->n++;
 }
 
+static bool is_never(const struct td_cuts *x, int64_t job, const char *ask, int64_t now)
+{
+	for (size_t i = 0; i < TD_LEN(x->never); i++)
+		if (now < x->never[i].until_ms && (job ? x->never[i].job == job : !strcmp(x->never[i].ask, ask)))
+			return true;
+	return false;
+}
+
+static void note_never(struct td_cuts *x, const struct cuts_waiter *w, int64_t now)
+{
+	if (is_never(x, w->job ? w->job->id : 0, w->note ? w->note->ask : "", now))
+		return;
+	struct cuts_never *o = &x->never[x->never_at];
+	*o = (struct cuts_never){.job = w->job ? w->job->id : 0, .until_ms = now + NEVER_MS};
+	snprintf(o->ask, sizeof(o->ask), "%s", w->note ? w->note->ask : "");
+	x->never_at = (x->never_at + 1) % TD_LEN(x->never);
+}
+
 // The order: those in Slurm's queue by their priority, among them those without a place in it. True: somebody waits for
 // parts.
-static bool read_waiters(const struct td_policies_facts *f, const struct cuts_note *notes, size_t n_notes,
-			 struct cuts_waiters *ret)
+static bool read_waiters(const struct td_bridge *b, const struct td_policies_facts *f, const struct cuts_note *notes,
+			 size_t n_notes, struct cuts_waiters *ret)
 {
+	const int64_t now = td_now(b);
 	struct cuts_waiters parts = {0}, whole = {0}, parked = {0};
 	for (size_t i = 0; i < f->n; i++) {
 		const struct td_policies_known *k = &f->v[i];
@@ -395,14 +450,17 @@ static bool read_waiters(const struct td_policies_facts *f, const struct cuts_no
 		if (!k->read || k->phase != TD_PHASE_WAITING || k->nobodys)
 			continue;
 		if (k->parked) {
-			x.value = 0;
-			keep(&parked, 0, &x);
+			x.value = is_never(b->cuts, k->id, "", now) ? -1 : 0;
+			keep(&parked, OF_ONE, &x);
 		} else if (!k->held && !k->aside && (*k->part || k->whole_gpus > 0)) {
-			keep(*k->part ? &parts : &whole, 0, &x);
+			keep(*k->part ? &parts : &whole, *k->part ? OF_ONE : JOBS, &x);
 		}
 	}
 	for (size_t i = 0; i < n_notes; i++)
-		keep(&parked, 0, &(struct cuts_waiter){.note = &notes[i], .since_s = notes[i].since_s});
+		keep(&parked, OF_ONE,
+		     &(struct cuts_waiter){.note = &notes[i],
+					   .value = is_never(b->cuts, 0, notes[i].ask, now) ? -1 : 0,
+					   .since_s = notes[i].since_s});
 	for (size_t i = 0, m = 0; i < parts.n || m < whole.n;)
 		ret->v[ret->n++] =
 			m == whole.n || (i < parts.n && before(&parts.v[i], &whole.v[m])) ? parts.v[i++] : whole.v[m++];
@@ -494,7 +552,24 @@ static void release(struct cuts_look *k, const struct td_policies_known *j)
 	if (td_slurm_job_update(k->slurm, j->id, &ch, k->b->cancel, &e))
 		td_warn("job %s waited for a part %s, which there is now: %s", j->label, j->part, e.msg);
 	else
-		td_info("job %s: there are parts %s now, it is released", j->label, j->part);
+		td_info("job %s: %s, it is released", j->label,
+			k->n ? "there are such parts now" : "nothing is cut for it any more");
+}
+
+// No NodeSet cuts on demand any more: what job_submit.lua has held for that goes back to Slurm, whose own words follow
+// (BadConstraints). Should one cut again, that is waited for as well.
+static void let_go(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f)
+{
+	struct cuts_look k = {.b = b, .slurm = slurm};
+	size_t left = 0;
+	if (td_now(b) - b->cuts->off_ms < OFF_MS)
+		return;
+	for (size_t i = 0; i < f->n && left < JOBS; i++)
+		if (f->v[i].read && f->v[i].phase == TD_PHASE_WAITING && f->v[i].parked && f->v[i].marked) {
+			release(&k, &f->v[i]);
+			left++;
+		}
+	b->cuts->left = left || f->more;
 }
 
 // ---- what is done ----
@@ -575,6 +650,10 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 	if (!snap || td_now(b) < x->next_ms)
 		return;
 	x->next_ms = td_now(b) + EVERY_MS;
+	if (x->off_ms) {
+		let_go(b, slurm, f);
+		return;
+	}
 	struct cuts_look *k = td_calloc(1, sizeof(*k));
 	*k = (struct cuts_look){.b = b, .slurm = slurm, .all = &snap->nodes};
 	read_nodes(k);
@@ -592,7 +671,7 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 
 	td_auto_free struct cuts_waiters *l = td_calloc(1, sizeof(*l));
 	td_auto_free struct cuts_word *said = td_calloc(JOBS * 3, sizeof(*said));
-	bool parts = read_waiters(f, notes, n_notes, l);
+	bool parts = read_waiters(b, f, notes, n_notes, l);
 	struct td_recut_waiter v[JOBS * 3];
 	struct cuts_waiter *of[JOBS * 3];
 	size_t n = 0;
@@ -632,6 +711,9 @@ void td_cuts_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 	bool now = (parts || k->any_cut) && td_pool_recut(&in, why, at, &plan) && !f->more;
 	if (now)
 		act(k, &plan, plan.waiter == SIZE_MAX ? NULL : of[plan.waiter]);
+	for (size_t i = 0; i < n; i++)
+		if (why[i] <= TD_RECUT_MANY && (of[i]->note || of[i]->job->parked))
+			note_never(x, of[i], td_now(b));
 	for (size_t i = 0; i < n; i++)
 		if (v[i].kind && !(of[i]->job && v[i].served))
 			words(k, of[i], why[i], at[i], &said[n_words++]);

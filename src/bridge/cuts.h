@@ -4,7 +4,8 @@
 // which begins to lead would need: what was cut when is on the Nodes.
 //
 // A native job for parts that no node has is held by job_submit.lua (TD_PART_MARK), and one whose parts are gone by Slurm
-// (BadConstraints): this releases both when a node has such parts. A pod for such parts waits without a job.
+// (BadConstraints): this releases both when a node has such parts, and the first when no NodeSet cuts any more. A pod for
+// such parts waits without a job.
 //
 // Costs nothing where no NodeSet has spec.gpuCutting. Else: of NODES nodes at most the annotations are read; of each of at
 // most JOBS jobs that wait for parts two or three requests to Slurm, and nothing when none waits and nothing is cut.
@@ -18,7 +19,7 @@ struct td_want;
 struct td_ask;
 struct td_cuts *td_cuts_new(void);
 struct td_cuts *td_cuts_free(struct td_cuts *x);
-// For the informer of Nodes: those whose GPUs are cut on demand, as "on".
+// For the informer of Nodes: those whose GPUs are cut on demand, as "on", and that were cut so once, as "was".
 #define TD_CUTS_INDEX "cutting"
 void td_cuts_index(const struct td_object *node, struct td_strv *ret);
 // ---- the thread of policies ----
@@ -30,6 +31,7 @@ struct td_cuts_note {
 	int64_t n, since_s;
 	const char *partition; // NULL: any
 	const char *ask, *pod; // UIDs: of the ask, and of the pod that says where it may run
+	const char *ns;        // of the pod
 };
 // The ask waits for parts that no node has. False: nobody cuts GPUs in such. It is noted for a while, so it says so again
 // at each look.

@@ -1,6 +1,8 @@
 // Which GPU is cut next because somebody waits for a part (recut.h).
 #include "pool/recut.h"
 
+#include "base/mem.h"
+
 #include <string.h>
 
 struct recut_best { // the best that was found for one who waits
@@ -14,12 +16,12 @@ static const struct td_recut_set *set_of(const struct td_recut *f, size_t node)
 	return &f->sets[f->nodes[node].set];
 }
 
-static bool gpu_has(const struct td_recut_gpu *g, const char *kind)
+static int64_t parts_of(const struct td_recut_gpu *g, const char *kind)
 {
+	int64_t n = 0;
 	for (size_t i = 0; i < g->n; i++)
-		if (!strcmp(g->parts[i], kind))
-			return true;
-	return false;
+		n += !strcmp(g->parts[i], kind);
+	return n;
 }
 
 static int64_t cut_gpus(const struct td_recut_node *x)
@@ -40,12 +42,13 @@ static bool pending(const struct td_recut *f, size_t set, size_t *ret_node)
 	return false;
 }
 
-static int64_t whole_of(const struct td_recut *f, size_t set)
+// Of each set, how many GPUs in service are whole. Caller frees.
+static int64_t *count_whole(const struct td_recut *f)
 {
-	int64_t n = 0;
+	int64_t *n = td_calloc(f->n_sets + 1, sizeof(*n));
 	for (size_t i = 0; i < f->n; i++)
-		if (f->nodes[i].set == set && f->nodes[i].serves)
-			n += (int64_t)f->nodes[i].n_gpus - cut_gpus(&f->nodes[i]);
+		if (f->nodes[i].serves)
+			n[f->nodes[i].set] += (int64_t)f->nodes[i].n_gpus - cut_gpus(&f->nodes[i]);
 	return n;
 }
 
@@ -78,12 +81,37 @@ static bool whole_first(const struct td_recut *f, size_t waiter, size_t node)
 	return false;
 }
 
+// How many parts of a kind one GPU of the node has at most.
+static int64_t most_of(const struct td_recut_node *x, const char *kind)
+{
+	for (size_t i = 0; i < x->n_kinds; i++)
+		if (!strcmp(x->kinds[i].name, kind))
+			return x->kinds[i].most ? x->kinds[i].most : __builtin_popcount(x->kinds[i].at);
+	return 0;
+}
+
+// The node has, or with one more cut would have, as many parts as this one wants. Who can never have them keeps none.
+static bool comes(const struct td_recut *f, const struct td_recut_waiter *w, size_t node)
+{
+	const struct td_recut_node *x = &f->nodes[node];
+	const int64_t more = most_of(x, w->kind);
+	const bool keep = f->whole[x->set] <= set_of(f, node)->keep_whole;
+	int64_t has = 0;
+	for (size_t g = 0; g < x->n_gpus; g++)
+		has += parts_of(&x->gpus[g], w->kind);
+	for (size_t g = 0; g < x->n_gpus && has < w->n; g++)
+		if ((x->gpus[g].n || !keep) && has - parts_of(&x->gpus[g], w->kind) + more >= w->n)
+			return true;
+	return has >= w->n;
+}
+
 // Somebody who waits, other than this one, may take a part of this GPU. before: only who waits before it.
 static bool wanted(const struct td_recut *f, size_t waiter, size_t node, size_t gpu, bool before)
 {
 	for (size_t i = 0; i < f->n_waiters && !(before && i >= waiter); i++) {
 		const struct td_recut_waiter *w = &f->waiters[i];
-		if (i != waiter && w->kind && w->may[node] && gpu_has(&f->nodes[node].gpus[gpu], w->kind))
+		if (i != waiter && w->kind && w->may[node] && parts_of(&f->nodes[node].gpus[gpu], w->kind) &&
+		    comes(f, w, node))
 			return true;
 	}
 	return false;
@@ -118,8 +146,7 @@ static bool layout(const struct td_recut *f, size_t waiter, size_t node, size_t 
 	const struct td_recut_waiter *w = &f->waiters[waiter];
 	int64_t lacks = w->n;
 	for (size_t g = 0; g < x->n_gpus; g++)
-		for (size_t i = 0; g != gpu && i < x->gpus[g].n; i++)
-			lacks -= !strcmp(x->gpus[g].parts[i], w->kind);
+		lacks -= g != gpu ? parts_of(&x->gpus[g], w->kind) : 0;
 	p->n_parts = 0;
 	if (!add(x, p, w->kind, lacks > 0 ? lacks : 1))
 		return false;
@@ -152,7 +179,7 @@ static enum td_recut_why look(const struct td_recut *f, size_t waiter, size_t no
 		return TD_RECUT_WHOLE;
 	if (paused(f, node))
 		return TD_RECUT_PAUSE;
-	bool keep = whole_of(f, x->set) <= set_of(f, node)->keep_whole;
+	bool keep = f->whole[x->set] <= set_of(f, node)->keep_whole;
 	for (size_t g = 0; g < x->n_gpus; g++) {
 		struct td_recut_plan p = {.node = node, .gpu = x->gpus[g].gpu, .waiter = waiter};
 		enum td_recut_why not= !x->gpus[g].n && keep               ? TD_RECUT_KEEP
@@ -253,10 +280,13 @@ static bool idle(const struct td_recut *f, struct td_recut_plan *ret)
 	return false;
 }
 
-bool td_pool_recut(const struct td_recut *f, enum td_recut_why *why, size_t *at, struct td_recut_plan *ret)
+bool td_pool_recut(const struct td_recut *facts, enum td_recut_why *why, size_t *at, struct td_recut_plan *ret)
 {
+	td_auto_free int64_t *counts = count_whole(facts);
+	struct td_recut with = *facts, *f = &with;
 	struct td_recut_plan p;
 	bool found = false;
+	with.whole = counts;
 	for (size_t i = 0; i < f->n_waiters; i++) {
 		const struct td_recut_waiter *w = &f->waiters[i];
 		if (w->served) {

@@ -51,6 +51,7 @@ struct td_recut {
 	const struct td_recut_waiter *waiters; // in the order in which they have a right to be served
 	size_t n_waiters;
 	int64_t now_s;
+	const int64_t *whole; // td_pool_recut() counts these itself
 };
 // What becomes of one who waits; of several nodes that of the last in this list.
 enum td_recut_why {

@@ -222,10 +222,13 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool
 		return r;
 	merge(f, &now);
 
-	size_t reads = 0, again = 0;
+	size_t reads = 0, again = 0, from = 0;
 	f->more = false;
+	// Not always from the first one on: some that are held for good would be all that is read again.
+	while (from < f->n && f->v[from].id <= f->again_id)
+		from++;
 	for (size_t i = 0; i < f->n && !r; i++) {
-		struct td_policies_known *k = &f->v[i];
+		struct td_policies_known *k = &f->v[(from + i) % f->n];
 		if (only_waiting && k->phase != TD_PHASE_WAITING)
 			continue;
 		int64_t age = now_ms - k->read_ms;
@@ -239,6 +242,7 @@ int td_policies_facts_read(struct td_policies_facts *f, struct td_slurm *s, bool
 		}
 		reads++;
 		again += old;
+		f->again_id = old ? k->id : f->again_id;
 		r = read_one(f, k, s, now_ms, c, err);
 	}
 	return r;

@@ -81,6 +81,7 @@ struct td_policies_facts {           // zero at first
 	struct td_policies_known *v; // sorted by id
 	size_t n;
 	bool more;        // some were not read yet
+	int64_t again_id; // the last one that was read again: the next pass goes on behind it
 	uint64_t n_reads; // records; whoever looks sets it to 0
 };
 void td_policies_facts_done(struct td_policies_facts *f);

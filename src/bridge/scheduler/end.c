@@ -219,7 +219,8 @@ int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const c
 // The ask has no job any more.
 static void forget_job(struct td_bridge *b, struct td_ask *a)
 {
-	td_ran_saw(b, a->line, a->job, a->start, td_real_ms(b->clock) / 1000);
+	if (td_job_phase(a->states) != TD_PHASE_WAITING) // else its start is when Slurm expected it to
+		td_ran_saw(b, a->line, a->job, a->start, td_real_ms(b->clock) / 1000);
 	td_ask_pending(b->asks, a, false);
 	td_ask_set_job(b->asks, a, 0);
 	pthread_mutex_lock(&b->asks->lock);

@@ -23,6 +23,8 @@ enum {
 	LEAST_S = 3600,        // a window that is not divided any more
 	IDLE_MS = 86400000,    // a user's records of whom nobody asked for so long are forgotten
 	LINE_RUNS = 4096,      // of one line; the oldest go
+	READERS = 2,           // workers that wait for slurmdbd, of the eight that all pods have
+	SILENT_MS = 1000,      // at least so long it is not asked after it has not answered, else as long as that took
 };
 
 struct ran_run {
@@ -45,7 +47,8 @@ struct td_ran {
 	pthread_mutex_t lock; // guards all
 	struct ran_line *lines;
 	struct ran_cursor *cursors;
-	int64_t since_ms, tidied_ms;
+	int64_t since_ms, tidied_ms, silent_ms; // silent_ms: until then slurmdbd is not asked
+	int readers;
 };
 
 struct td_ran *td_ran_new(void)
@@ -260,11 +263,17 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 					 .user = user,
 					 .from = k->upto_s ? k->upto_s - LATE_S : now_s - (int64_t)DAYS * DAY_S,
 					 .to = now_s + 1};
-	k->busy = k->busy || !fresh;
+	// A slurmdbd that is silent takes a minute to say so: it must not hold the workers of all pods.
+	const bool silent = now_ms < u->silent_ms, full = u->readers >= READERS,
+		   read = !fresh && !busy && !silent && !full;
+	k->busy = k->busy || read;
+	u->readers += read;
 	pthread_mutex_unlock(&u->lock);
 	if (fresh)
 		return 0;
-	if (busy)
+	if (silent && !busy)
+		return td_fail(err, TD_TRANSIENT, "slurmdbd did not say a moment ago what ran before in QOS %s", qos);
+	if (!read)
 		return td_fail(err, TD_THROTTLED, "what ran before is being read from slurmdbd");
 
 	int r = s ? number_of(l->slurm, qos, c, &of.qos, err) : td_fail(err, TD_TRANSIENT, "nothing is known yet");
@@ -272,9 +281,13 @@ static int read_one(struct td_bridge *b, struct td_link *l, const char *user, co
 		r = window(b, l->slurm, s->cluster_uid, &of, c, err);
 	pthread_mutex_lock(&u->lock);
 	k->busy = false; // it stays in the table while it is busy
+	u->readers--;
 	if (!r) {
 		k->upto_s = now_s;
 		k->read_ms = now_ms;
+	} else if (r != TD_UNSUPPORTED && r != TD_CANCELLED) { // not for what is this user's alone
+		const int64_t took = td_now(b) - now_ms;
+		u->silent_ms = now_ms + took + (took > SILENT_MS ? took : SILENT_MS);
 	}
 	pthread_mutex_unlock(&u->lock);
 	return r ? td_wrap(err, "what ran before in QOS %s", qos) : 0;

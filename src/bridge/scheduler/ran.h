@@ -4,8 +4,8 @@
 //
 // Cost: a user's runs of one QOS in the last DAYS days are read once after a bridge has begun to lead, when his first
 // pod of that QOS comes, about 5 KiB each; from then on what has ended since, at most once in FRESH_MS (a minute; 2 s at the
-// begin). About 200 bytes
-// for each run that counts. Lock: one of its own, taken last, never held during I/O.
+// begin). About 200 bytes for each run that counts. At most two workers wait for slurmdbd, and after it did not answer
+// nobody does for as long as that took. Lock: one of its own, taken last, never held during I/O.
 #pragma once
 
 #include "bridge/bridge.h"
@@ -17,8 +17,8 @@ struct td_ran *td_ran_free(struct td_ran *u); // NULL ok
 
 // This job of the line runs since start_s; end_s: it has ended then; 0: not yet.
 void td_ran_saw(struct td_bridge *b, const char *line, int64_t job, int64_t start_s, int64_t end_s);
-// Reads what has ended of the user's (NULL: of anybody's) in these QOS, "a,b". TD_THROTTLED: another worker reads it now.
-// Else it could not be read; what was known stays.
+// Reads what has ended of the user's (NULL: of anybody's) in these QOS, "a,b". TD_THROTTLED: another worker reads it now,
+// or as many as may read others'. Else it could not be read; what was known stays.
 int td_ran_read(struct td_bridge *b, struct td_link *l, const char *user, const char *qos, struct td_cancel *c,
 		struct td_error *err);
 // The line's runs but those of the jobs in not[n_not]. One that is not known to have ended ends now_s. Caller frees *ret.

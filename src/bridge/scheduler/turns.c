@@ -157,7 +157,8 @@ static int read_before(struct td_bridge_run *r, const char *line, struct td_erro
 	int k = td_ran_read(r->b, r->l, user, r->want.ask.qos, r->c, &e);
 	if (!k)
 		return 0;
-	if (td_now(r->b) - r->a->made_ms > WAIT_MS) {
+	// Who only stands behind others that read waits until these have given up.
+	if (td_now(r->b) - r->a->made_ms > (k == TD_THROTTLED ? 2 * WAIT_MS : WAIT_MS)) {
 		td_debug("pod %s: %s", r->a->key, e.msg);
 		return 0;
 	}

@@ -65,7 +65,8 @@ static bool cut_comes(struct td_bridge *b, const struct td_ask *a, const struct 
 					       .since_s = made / 1000,
 					       .partition = w->ask.partition,
 					       .ask = a->uid,
-					       .pod = pod->uid};
+					       .pod = pod->uid,
+					       .ns = pod->ns};
 		return td_cuts_wait(b, &n);
 	}
 	return false;

@@ -15,7 +15,8 @@
 #define ZONE "topology.kubernetes.io/zone"
 #define REGION "topology.kubernetes.io/region"
 
-enum { VOLUMES_MAX = 64 };
+// One worker serves all pods, and each term is a walk: of a pod that has more of them the rest is its own scheduler's matter.
+enum { VOLUMES_MAX = 64, TERMS_MAX = 32 };
 
 struct near_domain {
 	char *value;
@@ -221,7 +222,7 @@ static void spread(struct td_bridge *b, struct td_near *n, const struct td_objec
 	size_t i, max;
 	yyjson_val *x;
 	yyjson_arr_foreach (td_jget(pod->root, "spec.topologySpreadConstraints"), i, max, x) {
-		if (!hard(x))
+		if (!hard(x) || i >= TERMS_MAX)
 			continue;
 		struct near_rule *r = add_rule(n, TD_NEAR_SPREAD, td_jstr(x, "topologyKey"),
 					       "its spread constraints (topologySpreadConstraints)");
@@ -252,7 +253,7 @@ static void kept_away(struct td_bridge *b, struct td_near *n, const struct td_ob
 		yyjson_arr_foreach (td_jget(o->root, ANTI), k, max, term) {
 			td_auto(td_selector_free) struct td_selector *sel = NULL;
 			const char *key = td_jstr(term, "topologyKey");
-			if (!key || !in_namespace(term, o, pod) || selector_of(term, o, &sel) ||
+			if (!key || k >= TERMS_MAX || !in_namespace(term, o, pod) || selector_of(term, o, &sel) ||
 			    !td_selector_matches(sel, td_jget(pod->root, "metadata.labels")))
 				continue;
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, at);
@@ -351,7 +352,7 @@ static int volumes(struct td_bridge *b, struct td_near *n, const struct td_objec
 {
 	static const struct td_gvr pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false},
 				   classes = {"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
-	size_t i, max;
+	size_t i, max, looked = 0;
 	yyjson_val *v;
 	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, max, v) {
 		td_auto(td_object_unref) struct td_object *claim = NULL, *pv = NULL, *class = NULL;
@@ -360,8 +361,10 @@ static int volumes(struct td_bridge *b, struct td_near *n, const struct td_objec
 						 ? td_asprintf("%s-%s", pod->name, td_jstr_or(v, "name", ""))
 						 : NULL;
 		name = name ? name : own;
-		if (!name || n->n_volumes == VOLUMES_MAX)
+		if (!name)
 			continue;
+		if (looked++ == VOLUMES_MAX || n->n_volumes == VOLUMES_MAX)
+			break;
 		int r = get(b, &td_pvcs, pod->ns, name, c, &claim, err);
 		const char *is = claim ? td_jstr(claim->root, "spec.volumeName") : NULL,
 			   *of = claim ? td_jstr(claim->root, "spec.storageClassName") : NULL;
@@ -390,11 +393,11 @@ int td_near_read(struct td_bridge *b, const struct td_object *pod, bool with_vol
 	yyjson_val *term;
 	kept_away(b, n, pod);
 	yyjson_arr_foreach (td_jget(pod->root, ANTI), i, max, term)
-		if (td_jstr(term, "topologyKey"))
+		if (i < TERMS_MAX && td_jstr(term, "topologyKey"))
 			count_term(b, add_rule(n, TD_NEAR_APART, td_jstr(term, "topologyKey"), "its anti-affinity"),
 				   term, pod, false);
 	yyjson_arr_foreach (td_jget(pod->root, BESIDE), i, max, term)
-		if (td_jstr(term, "topologyKey"))
+		if (i < TERMS_MAX && td_jstr(term, "topologyKey"))
 			count_term(
 				b,
 				add_rule(n, TD_NEAR_BESIDE, td_jstr(term, "topologyKey"), "its affinity to other pods"),

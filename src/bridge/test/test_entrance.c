@@ -48,6 +48,8 @@ static struct api {
 #define TERM(key, app) "[{\"topologyKey\":\"" key "\",\"labelSelector\":{\"matchLabels\":{\"app\":\"" app "\"}}}]"
 #define REQUIRED "requiredDuringSchedulingIgnoredDuringExecution"
 
+static atomic_int claims_read;
+
 // Three nodes in two zones. web is on a1; lone, on b1, lets no pod of app "noisy" into its zone; a pod of app "spread" is on
 // a1, and one is promised a2.
 static void world(struct td_http_x *x, void *ctx)
@@ -79,6 +81,8 @@ static void world(struct td_http_x *x, void *ctx)
 			td_cancel_wait(td_http_cancel(x), -1);
 		return;
 	}
+	if (strstr(target, "/persistentvolumeclaims/"))
+		atomic_fetch_add(&claims_read, 1);
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		if (!strncmp(target, all[i].path, strlen(all[i].path)) &&
 		    (!target[strlen(all[i].path)] || target[strlen(all[i].path)] == '?')) {
@@ -150,6 +154,24 @@ static void what_must_be_near_is_near(void **state)
 	may("plain", CLAIM("data"), "b1");
 	may("plain", CLAIM("new"), "a1 a2");
 	may("plain", CLAIM("missing"), "a1 a2 b1");
+	// The same with terms.
+	td_auto_buf struct td_buf terms = {0};
+	td_buf_puts(&terms, "\"affinity\":{\"podAntiAffinity\":{\"" REQUIRED "\":[");
+	for (int i = 0; i < 32; i++)
+		td_buf_puts(&terms,
+			    "{\"topologyKey\":\"zone\",\"labelSelector\":{\"matchLabels\":{\"app\":\"none\"}}},");
+	td_buf_puts(&terms, "{\"topologyKey\":\"zone\",\"labelSelector\":{\"matchLabels\":{\"app\":\"web\"}}}]}}");
+	may("web", td_buf_str(&terms), "a1 a2 b1");
+	// One worker serves all pods: one with hundreds of claims does not have it to itself.
+	td_auto_buf struct td_buf many = {0};
+	td_buf_puts(&many, "\"volumes\":[");
+	for (int i = 0; i < 300; i++)
+		td_buf_printf(&many, "%s{\"name\":\"v%d\",\"persistentVolumeClaim\":{\"claimName\":\"missing\"}}",
+			      i ? "," : "", i);
+	td_buf_puts(&many, "]");
+	atomic_store(&claims_read, 0);
+	may("plain", td_buf_str(&many), "a1 a2 b1");
+	assert_int_equal(claims_read, 64);
 
 	td_cancel_fire(cancel);
 	td_informer_free(b.nodes);

@@ -108,6 +108,31 @@ static void a_gpu_is_cut_for_one_who_waits(void **s)
 	assert_int_equal(w.why[0], TD_RECUT_MANY);
 }
 
+// Parts are kept for nobody who can never have as many as he wants.
+static void who_cannot_be_served_keeps_nothing(void **s)
+{
+	(void)s;
+	struct world w;
+	begin(&w, 1);
+	is_cut(&w, 0, 0, "1g.10gb", 7);
+	waits(&w, "1g.10gb", 50);
+	assert_string_equal(decides(&w), "n0 all: whole"); // nobody has them
+	waits(&w, NULL, 2);
+	assert_string_equal(decides(&w), "n0 gpu0: whole"); // who waits behind him for whole ones
+	w.f.n_waiters = 1;
+	waits(&w, "7g.80gb", 1);
+	assert_string_equal(decides(&w), "n0 gpu0: 7g.80gb*1");
+	// Both GPUs together have what this one wants, but one of them stays whole.
+	w.waiters[0].n = 14;
+	assert_string_equal(decides(&w), "n0 gpu0: 7g.80gb*1");
+	w.sets[0].keep_whole = 0;
+	assert_string_equal(decides(&w), "n0 gpu1: 1g.10gb*7");
+	// They are his, whoever has them now.
+	w.waiters[0].n = 7;
+	w.waiters[0].served = true;
+	assert_string_equal(decides(&w), "n0 gpu1: 7g.80gb*1");
+}
+
 static void the_gpu_that_costs_least(void **s)
 {
 	(void)s;
@@ -291,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gpu_is_cut_for_one_who_waits),
+		cmocka_unit_test(who_cannot_be_served_keeps_nothing),
 		cmocka_unit_test(the_gpu_that_costs_least),
 		cmocka_unit_test(what_the_nodeset_allows),
 		cmocka_unit_test(nothing_flaps),

@@ -96,8 +96,9 @@ local function types_there(job)
 			-- A part's type is its profile, 1g.10gb (MIG); another number is a count.
 			local type = string.match(item, "^gres[:/]gpu[:=]([%a][%w_.-]*)")
 				or string.match(item, "^gres[:/]gpu[:=](%d+[gc]%.[%w_.-]*)")
-			if type and not there[type] and (tandem_gpu_cuts or {})[type] and job.immediate ~= 1 then
-				parts = parts or type
+			if type and not there[type] and (tandem_gpu_cuts or {})[type] then
+				-- After a cut nodes may have it before this table does: at once, or never, Slurm says.
+				parts = parts or (job.immediate ~= 1 and type or nil)
 			elseif type and next(there) and not there[type] then
 				slurm.log_user("tandem: no node has GPUs of the type " .. type .. ": there are "
 					.. table.concat(tandem_gpu_types, ", "))
@@ -238,7 +239,9 @@ function slurm_job_submit(job, partitions, uid)
 		job.qos = own .. ".quota," .. own .. ".borrowed"
 	end
 	raise(job, stands)
-	if part then
+	-- Who holds it himself (-H) releases it himself; then Slurm holds it. The bridge asks for a pod when a node has such
+	-- parts, and takes the admin comment for itself: what is held would be so for good.
+	if part and job.priority ~= 0 and not string.match(job.comment or "", "^tandem/") then
 		waits_for(job, part)
 	end
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
