@@ -33,7 +33,8 @@ keys() { cat /etc/slurm-keys/* /etc/slurm-jwt/* 2>/dev/null | cksum; }
 mounted() {
 	anew=
 	for d in slurm-keys slurm-jwt; do
-		[ -e "/etc/$d/..data" ] || continue
+		[ -e "/etc/$d" ] || continue
+		[ -e "/etc/$d/..data" ] || { anew=yes && continue; } # no kubelet has mounted it
 		# shellcheck disable=SC3013 # -nt and -ot are in POSIX since 2024, and in every sh before
 		[ -e "/run/slurmdbd/$d" ] && [ ! "/etc/$d/..data" -nt "/run/slurmdbd/$d" ] && [ ! "/etc/$d/..data" -ot "/run/slurmdbd/$d" ] && continue
 		touch -r "/etc/$d/..data" "/run/slurmdbd/$d" && anew=yes

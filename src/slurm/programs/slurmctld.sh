@@ -23,7 +23,8 @@ fresh() {
 }
 anew() {
 	for d in slurm slurm-keys slurm-jwt; do
-		[ -e "/etc/$d/..data" ] || continue
+		[ -e "/etc/$d" ] || continue
+		[ -e "/etc/$d/..data" ] || return 0 # no kubelet has mounted it
 		# shellcheck disable=SC3013 # -nt and -ot are in POSIX since 2024, and in every sh before
 		[ -e "/run/slurmctld/had-$d" ] && [ ! "/etc/$d/..data" -nt "/run/slurmctld/had-$d" ] && [ ! "/etc/$d/..data" -ot "/run/slurmctld/had-$d" ] || return 0
 	done
