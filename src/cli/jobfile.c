@@ -141,8 +141,8 @@ static int lines(const struct job_step *m, const char *key, yyjson_val *v, struc
 		// As in TACC's examples: a line that begins with an option goes on with the one before.
 		size_t have = yyjson_mut_arr_size(a);
 		if (td_starts(s, "-") && have) {
-			yyjson_mut_val *last = yyjson_mut_arr_remove_last(a);
-			td_auto_free char *both = td_asprintf("%s %s", yyjson_mut_get_str(last), s);
+			const char *last = yyjson_mut_get_str(yyjson_mut_arr_remove_last(a));
+			td_auto_free char *both = td_asprintf("%s %s", last ? last : "", s);
 			yyjson_mut_arr_append(a, yyjson_mut_strcpy(m->d, both));
 		} else {
 			yyjson_mut_arr_append(a, yyjson_mut_strcpy(m->d, s));

@@ -322,7 +322,7 @@ static int collect(struct td_ctl_gc *g, const struct monitor *m, const struct td
 
 	td_auto_free bool *drop = td_calloc(n, sizeof(*drop));
 	yyjson_arr_foreach (refs, i, n, ref) {
-		enum owner_state s;
+		enum owner_state s = OWNER_UNKNOWN;
 		int r = owner_state(g, m, o, ref, cancel, &s, err);
 		if (r)
 			return r;

@@ -73,7 +73,7 @@ static void finish_step(struct run *x, const char *message)
 	char buf[TD_TIME_LEN];
 	yyjson_mut_val *e = step_entry(x, x->step);
 	td_jm_str(x->d, e, "finishedAt", now_text(x, buf));
-	if (*message)
+	if (message && *message)
 		td_jm_strf(x->d, e, "message", "%.500s", message);
 }
 
@@ -92,7 +92,7 @@ static int over(struct run *x, const char *phase, const char *message, struct td
 	td_jm_strf(x->d, x->status, "message", "%.1000s", message);
 	if ((r = write_status(x, err)))
 		return r;
-	bool good = td_streq(phase, "Succeeded");
+	bool good = !strcmp(phase, "Succeeded");
 	td_info("node %s: %s %s: %s", x->n->name, td_pool_act_name(x->act), phase, message);
 	if (x->n->node)
 		td_kube_record(x->n->op->events, TD_ABOUT(x->n->node, &td_nodes), good ? "Normal" : "Warning",
@@ -360,7 +360,7 @@ static const char *words(const struct run *x, const struct td_pool_act_step_plan
 // Goes to the step after this one, or ends the act. True: it is over. message: NULL: nothing was said.
 static bool next(struct run *x, const char *message)
 {
-	finish_step(x, message ? message : "");
+	finish_step(x, message);
 	enum td_act step = td_pool_act_step(x->act, x->step, x->test, td_jbool(x->o->root, "spec.thenReboot", false));
 	if (x->step == TD_ACT_TEST && x->said)
 		td_jm_strf(x->d, x->status, "measured", "%.1000s", x->said);
