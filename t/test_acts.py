@@ -44,6 +44,7 @@ def test_acts_on_slurms_side(pool):
     wait_for("nothing is drained", lambda: not pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").strip())
 
 
+@pytest.mark.embedded  # a real cluster has the policy instead (t/test_policy.py)
 @pytest.mark.feature("B2.3")
 def test_records_are_folded_and_say_who(pool):
     """A NodeAction that ended long ago becomes a line of its node's NodeHistory, once, whatever was done before a crash; `tandem history` shows it as before. Who made it has the API server written, and nobody else."""
