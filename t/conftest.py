@@ -74,11 +74,12 @@ def pytest_collection_modifyitems(config, items):
         if any(i.get_closest_marker(m) and not re.search(rf"\b{m}\b", config.option.markexpr) for m in ("vm", "hand")):
             return False
         client = getattr(i, "callspec", None) and i.callspec.params.get("client")
-        if client in ("oldest", "newest") and not i.get_closest_marker("clients"):
+        if client in ("oldest", "newest") and not (i.get_closest_marker("clients") and re.search(r"\bclients\b", config.option.markexpr)):
             return False
         if plane == "real":
             ours = "shared_pool" in i.fixturenames or i.get_closest_marker("planes")
-            return ours and not i.get_closest_marker("kube") and not i.get_closest_marker("embedded")
+            seldom = i.get_closest_marker("seldom") and not re.search(r"\bseldom\b", config.option.markexpr)
+            return ours and not seldom and not i.get_closest_marker("kube") and not i.get_closest_marker("embedded")
         return not i.get_closest_marker("real")
 
     for i in items:

@@ -49,6 +49,7 @@ def test_a_gang_is_one_job_with_exact_devices_for_each_pod(pool):
     wait_for("its job is gone", lambda: not jobs_of(pool, "train"))
 
 
+@pytest.mark.seldom
 @pytest.mark.feature("D1.3")
 def test_a_gang_is_packed_or_spread(pool):
     """Packed, it waits for one node that holds all of it while another one is split; spread, each pod has a node of its own."""

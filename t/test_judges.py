@@ -49,6 +49,7 @@ def sacct(pool, *argv):
     return {int(f[0]): tuple(f[1:]) for f in (line.split("|") for line in out.splitlines())}
 
 
+@pytest.mark.hand  # minutes
 def test_snakemake_runs_a_workflow(pool, work):
     """By its executor for Slurm: GPUs by gres, a job that fails is tried again, and a job after another one. What a job's state is it asks sacct."""
     shutil.copy(judges.LISTS / "Snakefile", work)
@@ -64,6 +65,7 @@ def test_snakemake_runs_a_workflow(pool, work):
     assert "gres/gpu=2" in seen[int(job)][2] and not any("gres" in seen[j][2] for j in (first, second))
 
 
+@pytest.mark.hand  # minutes
 def test_parsl_passes_its_own_tests(pool, work):
     """Those of its tests that start apps, with its own configuration for Slurm, SlurmProvider and SrunLauncher. At the end no block is left."""
     tests = f"{judges.HOME}/lib/python{judges.PYTHON}/site-packages/parsl/tests"
