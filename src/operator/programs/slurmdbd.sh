@@ -18,7 +18,8 @@ unset TD_DB_PASS
 : >/run/slurmdbd/slurm.conf
 
 # slurmdbd tries a database that is away only once in 5 s, and ends once it has made its own (24.11.5 with
-# MariaDB 11.8: error 5027 on the connection that made it). Its client costs 0.1 s of CPU: not before there is a socket.
+# MariaDB 11.8: error 5027 on the connection that made it). Its client is not
+# started before there is a socket.
 if [ -z "${TD_DB_HOST:-}" ]; then
 	until [ -S /run/mysqld/mysqld.sock ] && mariadb --no-defaults -S /run/mysqld/mysqld.sock -e 'create database if not exists slurm_acct_db' >/dev/null 2>&1; do
 		sleep 0.05
