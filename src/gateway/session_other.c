@@ -4,6 +4,7 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "gateway/home.h"
@@ -178,20 +179,6 @@ struct td_session_line {
 	bool downs, ups; // these threads run
 };
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-	while (n) {
-		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return false;
-		p += k;
-		n -= (size_t)k;
-	}
-	return true;
-}
-
 // From the session. The first message of each channel says only the port.
 static void *down(void *arg)
 {
@@ -201,7 +188,7 @@ static void *down(void *arg)
 	while (good && !td_ws_far_recv(l->ws, l->over, &m, &binary, NULL)) {
 		size_t channel = m.len ? (unsigned char)m.s[0] : 2;
 		if (channel < 2 && begun[channel] && channel == 0)
-			good = write_all(l->fd, m.s + 1, m.len - 1);
+			good = !td_write_all(l->fd, m.s + 1, m.len - 1, NULL);
 		else if (channel < 2 && begun[channel] && m.len > 1)
 			td_info("a request to a session in another cluster: %.*s",
 				(int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
