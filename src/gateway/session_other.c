@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "gateway/home.h"
 #include "kube/exec.h"
 
 #include <errno.h>
@@ -99,39 +98,16 @@ static bool has_claim(const struct td_object *set, const char *ns, const char *c
 	return false;
 }
 
-static yyjson_mut_val *named(yyjson_mut_val *list, const char *name)
+const char *td_session_other_home(const struct td_gateway *g, const struct td_object *set, const char *ns)
 {
-	yyjson_mut_val *v;
-	size_t i, n;
-	yyjson_mut_arr_foreach (list, i, n, v)
-		if (td_streq(td_jm_getstr(v, "name"), name))
-			return v;
-	return NULL;
+	const char *claim = g->o.homes_claim ? g->o.homes_claim : HOMES;
+	return has_claim(set, ns, claim) ? claim : NULL;
 }
 
-static void set_home(struct td_gateway_ask *q, const struct td_object *set, yyjson_mut_doc *d)
+int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind *kind, const struct td_object *set,
+			 const yyjson_val *sc, yyjson_mut_doc *d, struct td_error *err)
 {
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *v = named(td_jm_get(o, "spec.volumes"), "home"),
-		       *m = named(td_jm_get(o, "spec.containers.[0].volumeMounts"), "home");
-	const char *claim = q->g->o.homes_claim ? q->g->o.homes_claim : HOMES;
-	bool there = has_claim(set, td_jm_getstr(o, "metadata.namespace"), claim);
-	yyjson_mut_obj_remove_key(v, "hostPath");
-	yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
-	yyjson_mut_obj_remove_key(m, "subPath");
-	if (!there) {
-		td_jm_obj(d, v, "emptyDir");
-		td_jm_int(d, o, "spec.securityContext.fsGroup", q->user.gid);
-		return;
-	}
-	td_jm_str(d, v, "persistentVolumeClaim.claimName", claim);
-	td_jm_str(d, m, "subPath", td_home_below(q->g, q->user.home));
-	yyjson_mut_obj_remove_key(td_jm_get(o, "spec.securityContext"), "fsGroup");
-}
-
-int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, const yyjson_val *sc, yyjson_mut_doc *d,
-			 struct td_error *err)
-{
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *bin = named(td_jm_get(o, "spec.volumes"), "tandem-bin");
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *partition = partition_of(sc, set->name, td_jstr(q->body, "account"));
 	if (!partition)
 		return td_fail(err, TD_UNSUPPORTED,
@@ -142,26 +118,23 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, 
 		return td_fail(err, TD_UNSUPPORTED,
 			       "gpus: this pool gives GPUs by claims (spec.devices, DRA), and those of another cluster "
 			       "cannot be had so: leave gpus or otherCluster out");
-	if (bin && td_jm_get(bin, "hostPath"))
+	if (kind->terminal && !td_session_other_image(q->g, set))
 		return td_fail(err, TD_UNSUPPORTED,
 			       "otherCluster: a terminal there takes its program from Tandem's image: an administrator "
 			       "names it in spec.otherCluster.image of NodeSet %s/%s. Other kinds of session need none",
 			       set->ns, set->name);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_OTHER, set->name);
 	td_jm_key_str(d, td_jm_get(o, "metadata.annotations"), TD_ANN_ASK_PREFIX "partition", partition);
-	set_home(q, set, d);
 	return 0;
 }
 
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
 	const yyjson_val *copy = td_condition(pod->root, TD_COND_OTHER);
-	yyjson_val *v;
-	size_t i, n;
+	const yyjson_val *home = td_jfind(td_jget(pod->root, "spec.volumes"), "name", "home");
 	td_jm_str(d, w, "otherCluster", td_session_other(pod));
-	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, n, v)
-		if (td_streq(td_jstr(v, "name"), "home"))
-			td_jm_str(d, w, "home", td_jget(v, "emptyDir") ? "empty" : "claim");
+	if (home)
+		td_jm_str(d, w, "home", td_jget(home, "emptyDir") ? "empty" : "claim");
 	if (td_jstr(pod->root, "spec.nodeName") && copy &&
 	    (!td_streq(td_jstr(copy, "status"), "True") || td_streq(td_jstr(copy, "reason"), "WaitsThere")))
 		td_jm_str(d, w, "words", td_jstr(copy, "message")); // why it has no copy yet
