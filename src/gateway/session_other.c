@@ -69,7 +69,8 @@ const char *td_session_other_image(const struct td_gateway *g, const struct td_o
 	return td_jstr_or(set->root, "spec.otherCluster.image", g->o.image);
 }
 
-// A partition of these nodes: the first that is open to the account, else the first; NULL: there is none.
+// A partition of these nodes: the first that is open to the account (without allowAccounts to all), else the first; NULL:
+// there is none.
 static const char *partition_of(const yyjson_val *sc, const char *set, const char *account)
 {
 	static const char *const lists[] = {"spec.partitions", "spec.resourceGroups"};
@@ -78,10 +79,10 @@ static const char *partition_of(const yyjson_val *sc, const char *set, const cha
 	size_t i, n;
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_arr_foreach (td_jget(sc, lists[l]), i, n, p) {
-			const yyjson_val *allowed = td_jget(p, "allowAccounts");
+			yyjson_val *allowed = td_jget(p, "allowAccounts");
 			if (!td_jhas(td_jget(p, "nodeSets"), set))
 				continue;
-			if (!allowed || (account && td_jhas(allowed, account)))
+			if (!yyjson_arr_size(allowed) || (account && td_jhas(allowed, account)))
 				return td_jstr(p, "name");
 			first = first ? first : td_jstr(p, "name");
 		}
