@@ -4,9 +4,9 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "gateway/home.h"
 #include "kube/exec.h"
 
 #include <errno.h>
@@ -69,7 +69,8 @@ const char *td_session_other_image(const struct td_gateway *g, const struct td_o
 	return td_jstr_or(set->root, "spec.otherCluster.image", g->o.image);
 }
 
-// A partition of these nodes: the first that is open to the account, else the first; NULL: there is none.
+// A partition of these nodes: the first that is open to the account (without allowAccounts to all), else the first; NULL:
+// there is none.
 static const char *partition_of(const yyjson_val *sc, const char *set, const char *account)
 {
 	static const char *const lists[] = {"spec.partitions", "spec.resourceGroups"};
@@ -78,10 +79,10 @@ static const char *partition_of(const yyjson_val *sc, const char *set, const cha
 	size_t i, n;
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_arr_foreach (td_jget(sc, lists[l]), i, n, p) {
-			const yyjson_val *allowed = td_jget(p, "allowAccounts");
+			yyjson_val *allowed = td_jget(p, "allowAccounts");
 			if (!td_jhas(td_jget(p, "nodeSets"), set))
 				continue;
-			if (!allowed || (account && td_jhas(allowed, account)))
+			if (!yyjson_arr_size(allowed) || (account && td_jhas(allowed, account)))
 				return td_jstr(p, "name");
 			first = first ? first : td_jstr(p, "name");
 		}
@@ -98,39 +99,16 @@ static bool has_claim(const struct td_object *set, const char *ns, const char *c
 	return false;
 }
 
-static yyjson_mut_val *named(yyjson_mut_val *list, const char *name)
+const char *td_session_other_home(const struct td_gateway *g, const struct td_object *set, const char *ns)
 {
-	yyjson_mut_val *v;
-	size_t i, n;
-	yyjson_mut_arr_foreach (list, i, n, v)
-		if (td_streq(td_jm_getstr(v, "name"), name))
-			return v;
-	return NULL;
+	const char *claim = g->o.homes_claim ? g->o.homes_claim : HOMES;
+	return has_claim(set, ns, claim) ? claim : NULL;
 }
 
-static void set_home(struct td_gateway_ask *q, const struct td_object *set, yyjson_mut_doc *d)
+int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind *kind, const struct td_object *set,
+			 const yyjson_val *sc, yyjson_mut_doc *d, struct td_error *err)
 {
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *v = named(td_jm_get(o, "spec.volumes"), "home"),
-		       *m = named(td_jm_get(o, "spec.containers.[0].volumeMounts"), "home");
-	const char *claim = q->g->o.homes_claim ? q->g->o.homes_claim : HOMES;
-	bool there = has_claim(set, td_jm_getstr(o, "metadata.namespace"), claim);
-	yyjson_mut_obj_remove_key(v, "hostPath");
-	yyjson_mut_obj_remove_key(v, "persistentVolumeClaim");
-	yyjson_mut_obj_remove_key(m, "subPath");
-	if (!there) {
-		td_jm_obj(d, v, "emptyDir");
-		td_jm_int(d, o, "spec.securityContext.fsGroup", q->user.gid);
-		return;
-	}
-	td_jm_str(d, v, "persistentVolumeClaim.claimName", claim);
-	td_jm_str(d, m, "subPath", td_home_below(q->g, q->user.home));
-	yyjson_mut_obj_remove_key(td_jm_get(o, "spec.securityContext"), "fsGroup");
-}
-
-int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, const yyjson_val *sc, yyjson_mut_doc *d,
-			 struct td_error *err)
-{
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *bin = named(td_jm_get(o, "spec.volumes"), "tandem-bin");
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *partition = partition_of(sc, set->name, td_jstr(q->body, "account"));
 	if (!partition)
 		return td_fail(err, TD_UNSUPPORTED,
@@ -141,26 +119,23 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, 
 		return td_fail(err, TD_UNSUPPORTED,
 			       "gpus: this pool gives GPUs by claims (spec.devices, DRA), and those of another cluster "
 			       "cannot be had so: leave gpus or otherCluster out");
-	if (bin && td_jm_get(bin, "hostPath"))
+	if (kind->terminal && !td_session_other_image(q->g, set))
 		return td_fail(err, TD_UNSUPPORTED,
 			       "otherCluster: a terminal there takes its program from Tandem's image: an administrator "
 			       "names it in spec.otherCluster.image of NodeSet %s/%s. Other kinds of session need none",
 			       set->ns, set->name);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_OTHER, set->name);
 	td_jm_key_str(d, td_jm_get(o, "metadata.annotations"), TD_ANN_ASK_PREFIX "partition", partition);
-	set_home(q, set, d);
 	return 0;
 }
 
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
 	const yyjson_val *copy = td_condition(pod->root, TD_COND_OTHER);
-	yyjson_val *v;
-	size_t i, n;
+	const yyjson_val *home = td_jfind(td_jget(pod->root, "spec.volumes"), "name", "home");
 	td_jm_str(d, w, "otherCluster", td_session_other(pod));
-	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, n, v)
-		if (td_streq(td_jstr(v, "name"), "home"))
-			td_jm_str(d, w, "home", td_jget(v, "emptyDir") ? "empty" : "claim");
+	if (home)
+		td_jm_str(d, w, "home", td_jget(home, "emptyDir") ? "empty" : "claim");
 	if (td_jstr(pod->root, "spec.nodeName") && copy &&
 	    (!td_streq(td_jstr(copy, "status"), "True") || td_streq(td_jstr(copy, "reason"), "WaitsThere")))
 		td_jm_str(d, w, "words", td_jstr(copy, "message")); // why it has no copy yet
@@ -178,20 +153,6 @@ struct td_session_line {
 	bool downs, ups; // these threads run
 };
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-	while (n) {
-		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return false;
-		p += k;
-		n -= (size_t)k;
-	}
-	return true;
-}
-
 // From the session. The first message of each channel says only the port.
 static void *down(void *arg)
 {
@@ -201,7 +162,7 @@ static void *down(void *arg)
 	while (good && !td_ws_far_recv(l->ws, l->over, &m, &binary, NULL)) {
 		size_t channel = m.len ? (unsigned char)m.s[0] : 2;
 		if (channel < 2 && begun[channel] && channel == 0)
-			good = write_all(l->fd, m.s + 1, m.len - 1);
+			good = !td_write_all(l->fd, m.s + 1, m.len - 1, NULL);
 		else if (channel < 2 && begun[channel] && m.len > 1)
 			td_info("a request to a session in another cluster: %.*s",
 				(int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);

@@ -115,7 +115,6 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
 		       *notes = td_jm_get(o, "metadata.annotations");
-	const char *below = td_home_below(q->g, q->user.home);
 	static const struct {
 		const char *field, *key;
 	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
@@ -147,14 +146,22 @@ static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
 	td_jm_key_str(d, td_jm_obj(d, c, "resources.requests"), "ephemeral-storage", "0");
 	// Programs of several processes meet in memory; a runtime gives them 64 MiB. It counts as the pod's memory.
 	td_jm_str(d, td_jm_get(o, "spec.volumes.[1]"), "emptyDir.sizeLimit", shm);
+}
 
-	yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
+// set: the NodeSet of the other cluster that it is in, NULL: none.
+static void add_home(const struct td_gateway_ask *q, const struct td_object *set, const char *ns, yyjson_mut_doc *d)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.volumes"));
+	const char *below = td_home_below(q->g, q->user.home),
+		   *claim = set ? td_session_other_home(q->g, set, ns) : q->g->o.homes_claim;
 	td_jm_str(d, v, "name", "home");
-	if (q->g->o.homes_claim) {
-		td_jm_str(d, v, "persistentVolumeClaim.claimName", q->g->o.homes_claim);
+	if (claim) {
+		td_jm_str(d, v, "persistentVolumeClaim.claimName", claim);
 		// A kubelet would give all that is in the claim, other people's homes too, to the group.
 		yyjson_mut_obj_remove_key(td_jm_get(o, "spec.securityContext"), "fsGroup");
-		td_jm_str(d, td_jm_get(c, "volumeMounts.[0]"), "subPath", below);
+		td_jm_str(d, td_jm_get(o, "spec.containers.[0].volumeMounts.[0]"), "subPath", below);
+	} else if (set) {
+		td_jm_obj(d, v, "emptyDir");
 	} else {
 		td_jm_strf(d, v, "hostPath.path", "%s/%s", q->g->o.homes_path, below);
 	}
@@ -269,7 +276,8 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	add_kind(q, kind, number > 0 && td_session_nodes_asked(q->body),
 		 set ? td_session_other_image(g, set) : g->o.image, d);
 	finish(q, d);
-	if (set && (r = td_session_other_pod(q, set, sc->root, d, err)))
+	add_home(q, set, ns, d);
+	if (set && (r = td_session_other_pod(q, kind, set, sc->root, d, err)))
 		return r;
 	if (td_session_nodes_asked(q->body)) {
 		td_session_nodes_pod(q->body, id, number, d);

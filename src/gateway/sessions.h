@@ -199,10 +199,12 @@ int td_session_other_check(const struct td_session_kind *kind, const yyjson_val 
 int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err);
 // The image there that has tandem-standin, for sessions with a terminal; NULL: nobody has said one.
 const char *td_session_other_image(const struct td_gateway *g, const struct td_object *set);
-// Makes the pod `d` go there: its label, its partition of the SlurmCluster `sc`, and its home, which is that of a claim
-// there or, where the NodeSet names none, empty and ends with the session.
-int td_session_other_pod(struct td_gateway_ask *q, const struct td_object *set, const yyjson_val *sc, yyjson_mut_doc *d,
-			 struct td_error *err);
+// The claim of that namespace here that has the homes there; NULL: the NodeSet names none, so the home is empty and ends
+// with the session.
+const char *td_session_other_home(const struct td_gateway *g, const struct td_object *set, const char *ns);
+// Makes the pod `d` go there: its label, and its partition of the SlurmCluster `sc`.
+int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind *kind, const struct td_object *set,
+			 const yyjson_val *sc, yyjson_mut_doc *d, struct td_error *err);
 // What there is to say of such a one.
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
 // A connection to the port of such a session, through both API servers: it is reached no other way. *ret_fd is the

@@ -3,6 +3,8 @@
 // no traffic for 1 hour, 12 hours after the start.
 #include "gateway/sessions.h"
 
+#include "base/names.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -396,6 +398,38 @@ static void its_pod_says_what_its_namespace_wants(void **state)
 	(void)state;
 }
 
+// An account goes to the first partition of the other cluster that takes it; an empty list takes all.
+static void its_partition_elsewhere_takes_its_account(void **state)
+{
+	static const char text[] =
+		"{\"spec\": {\"partitions\": [{\"name\": \"all\"}, {\"name\": \"ours\", \"nodeSets\": [\"east\"], "
+		"\"allowAccounts\": [\"ml\"]}, {\"name\": \"open\", \"nodeSets\": [\"east\"], \"allowAccounts\": "
+		"[]}]}}";
+	static const char pod[] = "{\"metadata\": {\"annotations\": {}}}",
+			  *const bodies[] = {"{}", "{\"account\": \"ml\"}", "{\"account\": \"bio\"}"},
+			  *const want[] = {"open", "ours", "open"};
+	td_auto(td_json_unref) struct td_json *sc = NULL, *set_json = NULL, *pod_json = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &sc, NULL), 0);
+	static const char east[] = "{\"metadata\": {\"name\": \"east\", \"namespace\": \"slurm\"}}";
+	assert_int_equal(td_json_parse(east, strlen(east), &set_json, NULL), 0);
+	assert_int_equal(td_json_parse(pod, strlen(pod), &pod_json, NULL), 0);
+	td_auto(td_object_unref) struct td_object *set = td_object_new(td_json_ref(set_json));
+	struct td_gateway g = {0};
+	for (size_t i = 0; i < TD_LEN(bodies); i++) {
+		td_auto(td_json_unref) struct td_json *body = NULL;
+		assert_int_equal(td_json_parse(bodies[i], strlen(bodies[i]), &body, NULL), 0);
+		struct td_gateway_ask q = {.g = &g, .body = td_json_root(body)};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(pod_json));
+		assert_int_equal(td_session_other_pod(&q, td_session_kind("endpoint"), set, td_json_root(sc), d, NULL),
+				 0);
+		const yyjson_mut_val *notes = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.annotations");
+		assert_string_equal(
+			yyjson_mut_get_str(yyjson_mut_obj_get((yyjson_mut_val *)notes, TD_ANN_ASK_PREFIX "partition")),
+			want[i]);
+	}
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +445,7 @@ int main(void)
 		cmocka_unit_test(the_agents_figures_of_gpus),
 		cmocka_unit_test(gpus_that_compute_nothing),
 		cmocka_unit_test(its_pod_says_what_its_namespace_wants),
+		cmocka_unit_test(its_partition_elsewhere_takes_its_account),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
