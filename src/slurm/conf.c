@@ -120,7 +120,8 @@ size_t td_slurm_conf_room(const char *text)
 {
 	static const char key[] = "\n" NODE_COUNT "=";
 	const char *line = text ? strstr(text, key) : NULL;
-	td_auto_free char *word = line ? strndup(line + sizeof(key) - 1, strcspn(line + sizeof(key) - 1, "\n")) : NULL;
+	td_auto_free char *word =
+		line ? td_strndup(line + sizeof(key) - 1, strcspn(line + sizeof(key) - 1, "\n")) : NULL;
 	long long n;
 	return word && td_parse_i64(word, &n) && n > 0 && n <= MOST_NODES ? (size_t)n : 0;
 }

@@ -5,5 +5,4 @@
 #include "slurm/conf.h"
 
 // Projects have accounts where there is accounting; elsewhere nothing is added.
-bool td_slurm_filter(const yyjson_val *cluster);
 void td_slurm_filter_files(const yyjson_val *cluster, struct td_slurm_files *ret);

@@ -45,6 +45,18 @@ static void put(struct code *c, struct sock_filter i)
 #define LOAD(field) STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)(field))
 #define RET(action) STMT(BPF_RET | BPF_K, action)
 
+// The jumps of this kind since `from` lead to what comes next.
+static void land(struct code *c, size_t from, unsigned char kind)
+{
+	for (size_t i = from; i < c->f->n; i++) {
+		struct sock_filter *s = &c->f->v[i];
+		if (BPF_CLASS(s->code) != BPF_JMP)
+			continue;
+		s->jt = s->jt == kind ? (unsigned char)(c->f->n - i - 1) : s->jt;
+		s->jf = s->jf == kind ? (unsigned char)(c->f->n - i - 1) : s->jf;
+	}
+}
+
 // One condition. FAIL leads behind the rule, PASS to what follows it.
 static void condition(struct code *c, const struct td_calls_arg *a)
 {
@@ -85,13 +97,7 @@ static void condition(struct code *c, const struct td_calls_arg *a)
 		IF(a->op == TD_FILTER_LT ? BPF_JGE : BPF_JGT, lo, FAIL, 0);
 		break;
 	}
-	for (size_t i = from; i < c->f->n; i++) {
-		struct sock_filter *s = &c->f->v[i];
-		if (BPF_CLASS(s->code) != BPF_JMP)
-			continue;
-		s->jt = s->jt == PASS ? (unsigned char)(c->f->n - i - 1) : s->jt;
-		s->jf = s->jf == PASS ? (unsigned char)(c->f->n - i - 1) : s->jf;
-	}
+	land(c, from, PASS);
 }
 
 // A rule is at most 6 conditions of at most 6 steps: its jumps fit.
@@ -101,13 +107,7 @@ static void rule(struct code *c, const struct td_calls_rule *r)
 	for (size_t i = 0; i < r->n_args; i++)
 		condition(c, &r->args[i]);
 	RET(r->action);
-	for (size_t i = from; i < c->f->n; i++) {
-		struct sock_filter *s = &c->f->v[i];
-		if (BPF_CLASS(s->code) != BPF_JMP)
-			continue;
-		s->jt = s->jt == FAIL ? (unsigned char)(c->f->n - i - 1) : s->jt;
-		s->jf = s->jf == FAIL ? (unsigned char)(c->f->n - i - 1) : s->jf;
-	}
+	land(c, from, FAIL);
 }
 
 // What becomes of the calls from one number to that of the next range.

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 // A directory of the node, mounted in the slurmd pod. It is root's and closed to others. No step sees it.
 //   jobs/JOB/tmp, var-tmp   the job's files
@@ -26,6 +27,13 @@
 // The plug-in's line there has what jobs may hold: shm=SIZE and tmp=SIZE, bytes or a share.
 #define TD_SCRATCH_CONF "/run/slurm/conf/plugstack.conf"
 #define TD_SCRATCH_TMP "50%"
+
+// Is a name of n bytes one of such a directory?
+static inline bool td_scratch_is_libraries(const char *name, size_t n)
+{
+	const size_t tail = sizeof(TD_SCRATCH_LIBS) - 1;
+	return n > tail && !memcmp(name + n - tail, TD_SCRATCH_LIBS, tail);
+}
 
 // At the start of a slurmd pod's container, before slurmd: no step can be alive, so everything that is there goes.
 // It is only moved away here; td_scratch_keep() removes it.

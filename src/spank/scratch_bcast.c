@@ -32,12 +32,6 @@ int td_scratch_node_tmp(const char *dir, struct td_error *err)
 	return 0;
 }
 
-bool td_scratch_is_libraries(const char *name, const char *end)
-{
-	size_t n = end ? (size_t)(end - name) : 0, tail = strlen(TD_SCRATCH_LIBS);
-	return n > tail && !strncmp(end - tail, TD_SCRATCH_LIBS, tail);
-}
-
 // Is jobs/JOB that user's? A link that the plug-in made says so.
 static bool is_his(int jobs, const char *job, uid_t uid)
 {
@@ -121,7 +115,7 @@ static void opened(const char *dir, int fd)
 	const char *slash = strchr(name, '/');
 	if (*name && !slash)
 		give(dir, name, st.st_uid);
-	else if (td_scratch_is_libraries(name, slash) && slash[1] && !strchr(slash + 1, '/'))
+	else if (slash && td_scratch_is_libraries(name, (size_t)(slash - name)) && slash[1] && !strchr(slash + 1, '/'))
 		give_library(dir, name, &st);
 }
 

@@ -12,8 +12,6 @@
 
 // The /tmp of the node itself, which sbcast writes to, becomes a directory of `dir`.
 int td_scratch_node_tmp(const char *dir, struct td_error *err);
-// Is the name that ends before `end` one of a directory for libraries? end NULL: no.
-bool td_scratch_is_libraries(const char *name, const char *end);
 // Gives what sbcast writes there to the jobs that it is for, until this process ends. It returns where the kernel does
 // not allow it.
 void td_scratch_bcast(const char *dir);

@@ -60,8 +60,7 @@ static void take_cast(const char *dir, uid_t uid)
 	for (struct dirent *e; d && (e = readdir(d));) {
 		char to[PATH_MAX];
 		snprintf(to, sizeof(to), "%s/tmp/%s", dir, e->d_name);
-		size_t n = strlen(e->d_name), tail = strlen(TD_SCRATCH_LIBS);
-		bool libs = n > tail && !strcmp(e->d_name + n - tail, TD_SCRATCH_LIBS);
+		bool libs = td_scratch_is_libraries(e->d_name, strlen(e->d_name));
 		if (!fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid == uid &&
 		    (S_ISREG(st.st_mode) || (libs && S_ISDIR(st.st_mode))))
 			renameat(dirfd(d), e->d_name, AT_FDCWD, to);

@@ -314,7 +314,7 @@ static void sweep(const char *dir)
 		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !st.st_uid ||
 		    st.st_ctime >= begin) // it may be a new job's
 			continue;
-		bool libs = S_ISDIR(st.st_mode) && td_scratch_is_libraries(e->d_name, e->d_name + strlen(e->d_name));
+		bool libs = S_ISDIR(st.st_mode) && td_scratch_is_libraries(e->d_name, strlen(e->d_name));
 		if (!S_ISREG(st.st_mode) && !libs)
 			continue;
 		// A directory whose libraries were given to jobs is in the way of the next program of that name.
