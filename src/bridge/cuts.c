@@ -519,8 +519,9 @@ static bool where(struct cuts_look *k, const struct cuts_waiter *w, bool *may)
 	td_auto_strv struct td_strv no = {0};
 	if (!w->job->ours && w->job->excluded && *w->job->excluded && td_hostlist_parse(w->job->excluded, &no, NULL))
 		return false;
+	td_auto_free bool *excluded = td_slurm_nodes_in(k->all, &no);
 	for (size_t i = 0; i < k->all->n; i++)
-		may[i] = by_partition(&k->all->v[i], w->job->partition) && !td_strv_has(&no, k->all->v[i].name);
+		may[i] = by_partition(&k->all->v[i], w->job->partition) && !excluded[i];
 	return true;
 }
 
