@@ -8,6 +8,7 @@
 
 #include "api/gpuparts.h"
 #include "base/log.h"
+#include "pool/allowed.h"
 #include "pool/recut.h"
 #include "slurm/hostlist.h"
 #include "slurm/view.h"
@@ -485,12 +486,7 @@ static int64_t count(const char *gres, const char *kind)
 
 static bool by_partition(const struct td_slurm_node *r, const char *partitions)
 {
-	td_auto_strv struct td_strv l = {0};
-	td_strv_split(&l, partitions ? partitions : "", ',');
-	for (size_t i = 0; i < l.n; i++)
-		if (td_bridge_lists(r->partitions, l.v[i]))
-			return true;
-	return !l.n;
+	return !partitions || !*partitions || td_pool_lists_any(r->partitions, partitions);
 }
 
 // On which nodes one may run, whatever devices these have now. One who waits for whole GPUs counts for those of his
