@@ -243,14 +243,6 @@ static size_t set_of(struct cuts_look *k, const yyjson_val *says)
 	return at;
 }
 
-static bool permits(const struct td_recut_set *s, const char *kind)
-{
-	for (size_t i = 0; i < s->n_parts; i++)
-		if (!strcmp(s->parts[i], kind))
-			return true;
-	return !s->n_parts;
-}
-
 // Which of its GPUs that is; n_gpus: none of those that can be cut.
 static size_t gpu_at(const struct td_recut_node *x, long long gpu)
 {
@@ -272,7 +264,7 @@ static void kinds_of(struct cuts_look *k, const yyjson_val *entry, struct td_rec
 			continue;
 		kinds[x->n_kinds] = (struct td_cut_kind){.size = p.size, .at = p.at, .most = p.most};
 		memcpy(kinds[x->n_kinds++].name, p.name, strlen(p.name) + 1);
-		if (permits(&k->sets[x->set], p.name) && !td_strv_has(&k->may, p.name))
+		if (td_pool_recut_permits(&k->sets[x->set], p.name) && !td_strv_has(&k->may, p.name))
 			td_strv_add(&k->may, p.name);
 	}
 	x->kinds = kinds;
