@@ -8,6 +8,7 @@
 
 #include "api/gpuparts.h"
 #include "base/log.h"
+#include "pool/allowed.h"
 #include "pool/recut.h"
 #include "slurm/hostlist.h"
 #include "slurm/view.h"
@@ -242,14 +243,6 @@ static size_t set_of(struct cuts_look *k, const yyjson_val *says)
 	return at;
 }
 
-static bool permits(const struct td_recut_set *s, const char *kind)
-{
-	for (size_t i = 0; i < s->n_parts; i++)
-		if (!strcmp(s->parts[i], kind))
-			return true;
-	return !s->n_parts;
-}
-
 // Which of its GPUs that is; n_gpus: none of those that can be cut.
 static size_t gpu_at(const struct td_recut_node *x, long long gpu)
 {
@@ -271,7 +264,7 @@ static void kinds_of(struct cuts_look *k, const yyjson_val *entry, struct td_rec
 			continue;
 		kinds[x->n_kinds] = (struct td_cut_kind){.size = p.size, .at = p.at, .most = p.most};
 		memcpy(kinds[x->n_kinds++].name, p.name, strlen(p.name) + 1);
-		if (permits(&k->sets[x->set], p.name) && !td_strv_has(&k->may, p.name))
+		if (td_pool_recut_permits(&k->sets[x->set], p.name) && !td_strv_has(&k->may, p.name))
 			td_strv_add(&k->may, p.name);
 	}
 	x->kinds = kinds;
@@ -485,12 +478,7 @@ static int64_t count(const char *gres, const char *kind)
 
 static bool by_partition(const struct td_slurm_node *r, const char *partitions)
 {
-	td_auto_strv struct td_strv l = {0};
-	td_strv_split(&l, partitions ? partitions : "", ',');
-	for (size_t i = 0; i < l.n; i++)
-		if (td_bridge_lists(r->partitions, l.v[i]))
-			return true;
-	return !l.n;
+	return !partitions || !*partitions || td_pool_lists_any(r->partitions, partitions);
 }
 
 // On which nodes one may run, whatever devices these have now. One who waits for whole GPUs counts for those of his
@@ -519,8 +507,9 @@ static bool where(struct cuts_look *k, const struct cuts_waiter *w, bool *may)
 	td_auto_strv struct td_strv no = {0};
 	if (!w->job->ours && w->job->excluded && *w->job->excluded && td_hostlist_parse(w->job->excluded, &no, NULL))
 		return false;
+	td_auto_free bool *excluded = td_slurm_nodes_in(k->all, &no);
 	for (size_t i = 0; i < k->all->n; i++)
-		may[i] = by_partition(&k->all->v[i], w->job->partition) && !td_strv_has(&no, k->all->v[i].name);
+		may[i] = by_partition(&k->all->v[i], w->job->partition) && !excluded[i];
 	return true;
 }
 

@@ -18,6 +18,17 @@ bool td_pool_lists(const char *list, const char *word, size_t len)
 	return false;
 }
 
+bool td_pool_lists_any(const char *list, const char *words)
+{
+	for (const char *p = words; p && *p; p += *p == ',') {
+		size_t n = strcspn(p, ",");
+		if (n && td_pool_lists(list, p, n))
+			return true;
+		p += n;
+	}
+	return false;
+}
+
 static int group(const char **p, const char *features, int depth);
 
 static int item(const char **p, const char *features, int depth)

@@ -39,6 +39,8 @@ void td_pool_allowed(const struct td_pool_allowed *f, bool *may, struct td_pool_
 char *td_pool_allowed_words(const struct td_pool_allowed_count *c, const char *nodes, const char *constraint);
 // Is the word of this length one of the list, "a,b"? list NULL: no.
 bool td_pool_lists(const char *list, const char *word, size_t len);
+// Is one of these words, "a,c", one of the list?
+bool td_pool_lists_any(const char *list, const char *words);
 // Has a node with these features what a constraint wants? -1: it is not understood (counts, [a|b], and & beside | without
 // parentheses).
 int td_pool_constraint(const char *constraint, const char *features);

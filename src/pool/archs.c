@@ -9,15 +9,7 @@ static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 static bool in_partition(const struct td_archs_node *v, const char *want)
 {
-	if (!want || !*want)
-		return true;
-	for (const char *s = want; *s;) {
-		size_t n = strcspn(s, ",");
-		if (td_pool_lists(v->partitions, s, n))
-			return true;
-		s += n + (s[n] == ',');
-	}
-	return false;
+	return !want || !*want || td_pool_lists_any(v->partitions, want);
 }
 
 static bool fits(const struct td_archs_node *v, const char *want)

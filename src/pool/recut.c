@@ -58,16 +58,21 @@ static bool paused(const struct td_recut *f, size_t node)
 	return x->cut_s && f->now_s - x->cut_s < set_of(f, node)->pause_s;
 }
 
+bool td_pool_recut_permits(const struct td_recut_set *s, const char *kind)
+{
+	for (size_t i = 0; i < s->n_parts; i++)
+		if (!strcmp(s->parts[i], kind))
+			return true;
+	return !s->n_parts;
+}
+
 static bool allowed(const struct td_recut *f, size_t node, const char *kind)
 {
 	const struct td_recut_node *x = &f->nodes[node];
-	const struct td_recut_set *s = set_of(f, node);
-	bool has = false, may = !s->n_parts;
+	bool has = false;
 	for (size_t i = 0; i < x->n_kinds; i++)
 		has |= !strcmp(x->kinds[i].name, kind);
-	for (size_t i = 0; i < s->n_parts; i++)
-		may |= !strcmp(s->parts[i], kind);
-	return has && may;
+	return has && td_pool_recut_permits(set_of(f, node), kind);
 }
 
 // Somebody waits for whole GPUs before this one, and could have them here.

@@ -36,6 +36,8 @@ struct td_recut_set {
 	const char *const *parts; // kinds that may be cut
 	size_t n_parts;           // 0: all
 };
+// May its GPUs be cut in such parts?
+bool td_pool_recut_permits(const struct td_recut_set *s, const char *kind);
 struct td_recut_waiter {
 	const char *kind; // of a part; NULL: whole GPUs
 	int64_t n;        // of them on one node

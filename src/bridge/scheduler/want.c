@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "far/copy.h"
+#include "pool/allowed.h"
 #include "pool/dataset.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
@@ -681,22 +682,7 @@ int64_t td_devices_of_kind(const char *gres, const char *kind, const char *list)
 
 bool td_bridge_lists(const char *list, const char *name)
 {
-	size_t len = strlen(name);
-	for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		if (!strncmp(p, name, len) && (p[len] == ',' || !p[len]))
-			return true;
-	return false;
-}
-
-// Is a node of these partitions in one of those that an ask names?
-static bool in_one_of(const char *list, const char *names)
-{
-	td_auto_strv struct td_strv any = {0};
-	td_strv_split(&any, names, ',');
-	for (size_t i = 0; i < any.n; i++)
-		if (td_bridge_lists(list, any.v[i]))
-			return true;
-	return false;
+	return td_pool_lists(list, name, strlen(name));
 }
 
 void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds,
@@ -706,8 +692,8 @@ void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, 
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_slurm_node *n = &l->v[i];
 		v[i] = (struct td_pool_node){.name = n->name,
-					     .feasible =
-						     feasible[i] && (!partition || in_one_of(n->partitions, partition)),
+					     .feasible = feasible[i] &&
+							 (!partition || td_pool_lists_any(n->partitions, partition)),
 					     .usable = td_slurm_node_usable(n->states),
 					     .cpus = n->cpus,
 					     .memory_mb = n->memory_mb,

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000, SHAPES = 1024 };
+enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000, SHAPES = 1024, MOST_SHAPE = 16384 };
 #define HOSTNAME "kubernetes.io/hostname"
 
 struct gate_waiter { // a pod with the gate
@@ -469,7 +469,8 @@ static int wait_for_room(struct td_bridge *b, const struct td_object *pod, struc
 	return 0;
 }
 
-// What the choice of a node depends on. Pods of one owner have the same. Caller frees.
+// What the choice of a node depends on. Pods of one owner have the same. NULL: it is too long to be remembered, as whoever
+// makes a pod says how long it is. Caller frees.
 static char *shape_of(const struct td_object *pod)
 {
 	static const char *const parts[] = {"spec.nodeSelector", "spec.affinity", "spec.tolerations",
@@ -488,15 +489,16 @@ static char *shape_of(const struct td_object *pod)
 	yyjson_arr_foreach (td_jget(pod->root, "spec.volumes"), i, n, v)
 		if (td_jget(v, "persistentVolumeClaim") || td_jget(v, "ephemeral"))
 			td_buf_printf(&t, " %s", pod->uid); // its volumes are its own
-	return td_steal(t.s);
+	return t.len <= MOST_SHAPE ? td_buf_take(&t) : NULL;
 }
 
 // Has a pod of the same shape looked at the whole pool in vain a moment ago?
 static bool in_vain(struct td_bridge *b, const struct td_object *pod)
 {
 	td_auto_free char *text = shape_of(pod);
-	struct gate_shape *x;
-	HASH_FIND_STR(b->entrance->shapes, text, x);
+	struct gate_shape *x = NULL;
+	if (text)
+		HASH_FIND_STR(b->entrance->shapes, text, x);
 	return x && td_now(b) - x->vain_ms < TICK_MS;
 }
 
@@ -505,6 +507,8 @@ static void note_vain(struct td_bridge *b, const struct td_object *pod)
 	struct td_entrance *e = b->entrance;
 	td_auto_free char *text = shape_of(pod);
 	struct gate_shape *x;
+	if (!text)
+		return;
 	if (HASH_COUNT(e->shapes) >= SHAPES)
 		forget_shapes(e);
 	HASH_FIND_STR(e->shapes, text, x);

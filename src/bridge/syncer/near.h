@@ -5,7 +5,7 @@
 // Pods that were promised a node count as if they were there. A namespaceSelector is taken to be all namespaces.
 // Of each list of terms the first 32 count, and of the claims the first 64.
 // Cost: a walk over the pods of the pod's namespace, and over those anywhere that have a required anti-affinity; with a
-// spread constraint over the nodes; with claims two or three requests for each. A pod without any of these costs the
+// spread constraint over the nodes; with claims two requests for each. A pod without any of these costs the
 // second walk only. Then a look-up in a table for each node and term.
 #pragma once
 

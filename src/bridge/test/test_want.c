@@ -5,6 +5,7 @@
 #include "bridge/scheduler/turns.h"
 #include "bridge/scheduler/want.h"
 #include "bridge/test/given.h"
+#include "pool/allowed.h"
 #include "pool/notes.h"
 #include "slurm/history.h"
 
@@ -747,6 +748,11 @@ static void test_lists(void **state)
 	assert_false(td_bridge_lists("a", "ab"));
 	assert_false(td_bridge_lists("", "a"));
 	assert_false(td_bridge_lists(NULL, "a"));
+	assert_true(td_pool_lists_any("a,bc", "x,bc"));
+	assert_true(td_pool_lists_any("a,bc", "a"));
+	assert_false(td_pool_lists_any("a,bc", "b,c,"));
+	assert_false(td_pool_lists_any("a,bc", ""));
+	assert_false(td_pool_lists_any(NULL, "a"));
 }
 
 int main(void)
