@@ -128,15 +128,17 @@ static void pump(struct forward_stream *t, int fd)
 		if (dead)
 			return;
 
-		struct pollfd f[3] = {{fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
+		// A session with channels waits for `stop` alone: when the server stops it ends by this.
+		struct pollfd f[4] = {{fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
 				      {t->wake, POLLIN, 0},
-				      {td_cancel_fd(t->s->stop), POLLIN, 0}};
-		poll(f, 3, -1);
+				      {td_cancel_fd(t->s->stop), POLLIN, 0},
+				      {td_cancel_fd(t->s->peer), POLLIN, 0}};
+		poll(f, TD_LEN(f), -1);
 
 		eventfd_t v;
 		if (f[1].revents)
 			eventfd_read(t->wake, &v);
-		if (f[2].revents || !write_in(t, fd, &shut))
+		if (f[2].revents || f[3].revents || !write_in(t, fd, &shut))
 			return;
 
 		if (!(f[0].revents & ~POLLOUT))
