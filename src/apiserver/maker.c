@@ -38,10 +38,9 @@ void td_srv_maker(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d
 	if (!operators && yyjson_mut_is_obj(notes) && yyjson_mut_obj_get(notes, TD_ANN_ACTION_TAKEN))
 		say(d, TD_ANN_ACTION_TAKEN, was(old, TD_ANN_ACTION_TAKEN));
 	const char *now = v ? yyjson_mut_get_str(v) : NULL;
-	if (now || was(old, TD_ANN_ACTION_BY) ||
-	    (v = yyjson_mut_is_obj(notes) ? yyjson_mut_obj_get(notes, TD_ANN_ACTION_BY) : NULL))
+	if (!now)
+		say(d, TD_ANN_ACTION_BY, NULL);
+	else
 		say(d, TD_ANN_ACTION_BY,
-		    !now                                     ? NULL
-		    : td_streq(now, was(old, TD_ANN_ACTION)) ? was(old, TD_ANN_ACTION_BY)
-							     : q->user.name);
+		    td_streq(now, was(old, TD_ANN_ACTION)) ? was(old, TD_ANN_ACTION_BY) : q->user.name);
 }

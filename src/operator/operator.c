@@ -414,7 +414,6 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	op->q = td_queue_free(op->q);
 	op->health = td_queue_free(op->health);
 	td_objects_done(&op->deleted);
-	op->deleted = (struct td_objects){0};
 	op->tenant_q = td_queue_free(op->tenant_q);
 	op->joins = td_queue_free(op->joins);
 	return r;

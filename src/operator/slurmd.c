@@ -383,10 +383,10 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (image)
 		for_kubelet(d, root, image);
 	td_op_containers_slurmd(d, td_jm_get(root, "spec"), cluster);
-	if (!td_op_other_node(node)) // no job runs there, and its host's disk is not its own to give out
+	if (!td_op_other_node(node)) { // no job runs there, and its host's disk is not its own to give out
 		td_op_scratch(d, td_jm_get(root, "spec"), cluster);
-	if (!td_op_other_node(node))
 		td_op_filter(d, td_jm_get(root, "spec"), cluster);
+	}
 	td_op_datasets_mount(d, td_jm_get(root, "spec"), cluster);
 	if (td_op_on_demand(nodeset)) {
 		yyjson_mut_val *env = yyjson_mut_obj(d);

@@ -76,6 +76,8 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c);
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t i, int64_t now_ms);
 // The place of the Tenant above it; p->n: there is none. Who goes on counts his steps: they may stand in a circle.
 size_t td_op_tenant_above(const struct td_op_tenant_pass *p, size_t at);
+// The Tenant that says this field: itself, or the nearest above it. NULL: none does.
+const yyjson_val *td_op_tenant_says(const struct td_op_tenant_pass *p, size_t at, const char *field);
 // After all are read: projects, Tenants below another one that have no namespaces, may run what that one's pods run.
 void td_op_tenant_pods(struct td_op_tenant_pass *p);
 // Reads spec.quota of a Project, whose Tenant's resources it has. Returns why it cannot be read; NULL: it can.

@@ -9,16 +9,12 @@
 
 const char *td_op_tenant_filter(const struct td_op_tenant_pass *p, size_t at)
 {
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at)) {
-		const yyjson_val *o = p->v[at].o->root;
-		const char *type = td_jstr(o, "spec.seccompProfile.type");
-		if (td_streq(type, "Localhost"))
-			return td_arena_printf(p->arena, "localhost/%s",
-					       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
-		if (type)
-			return td_arena_strdup(p->arena, type);
-	}
-	return NULL;
+	const yyjson_val *o = td_op_tenant_says(p, at, "spec.seccompProfile.type");
+	const char *type = o ? td_jstr(o, "spec.seccompProfile.type") : NULL;
+	if (td_streq(type, "Localhost"))
+		return td_arena_printf(p->arena, "localhost/%s",
+				       td_jstr_or(o, "spec.seccompProfile.localhostProfile", ""));
+	return type ? td_arena_strdup(p->arena, type) : NULL;
 }
 
 int td_op_tenant_filters(struct td_op_tenant_pass *p, struct td_error *err)

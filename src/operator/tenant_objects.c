@@ -122,26 +122,17 @@ static int network(struct maker *m, yyjson_mut_val *root, struct td_error *err)
 	return r ? r : policy(m, out, shut, err);
 }
 
-// The Tenant that says this field: itself, or the nearest above it. NULL: none does.
-static const yyjson_val *who_says(const struct td_op_tenant_pass *p, size_t at, const char *field)
-{
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
-		if (td_jget(p->v[at].o->root, field))
-			return p->v[at].o->root;
-	return NULL;
-}
-
 // Must its pods have user namespaces?
 static bool users_of(const struct td_op_tenant_pass *p, size_t at)
 {
-	const yyjson_val *o = who_says(p, at, "spec.userNamespaces");
+	const yyjson_val *o = td_op_tenant_says(p, at, "spec.userNamespaces");
 	return o && td_jbool(o, "spec.userNamespaces", false);
 }
 
 // What each container of its pods may hold of a node's disk. NULL: nobody says.
 static const char *disk_of(const struct td_op_tenant_pass *p, size_t at)
 {
-	const yyjson_val *o = who_says(p, at, "spec.ephemeralStorage");
+	const yyjson_val *o = td_op_tenant_says(p, at, "spec.ephemeralStorage");
 	return o ? td_arena_strdup(p->arena, td_jstr_or(o, "spec.ephemeralStorage", "")) : NULL;
 }
 

@@ -140,6 +140,14 @@ size_t td_op_tenant_above(const struct td_op_tenant_pass *p, size_t at)
 	return up;
 }
 
+const yyjson_val *td_op_tenant_says(const struct td_op_tenant_pass *p, size_t at, const char *field)
+{
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
+		if (td_jget(p->v[at].o->root, field))
+			return p->v[at].o->root;
+	return NULL;
+}
+
 void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 {
 	struct td_op_tenant *t = &p->v[at];
