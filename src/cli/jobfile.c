@@ -240,6 +240,11 @@ static int field(const struct job_step *m, const char *key, yyjson_val *v, bool 
 }
 
 // What the whole file has, but no step.
+// What a step has, and a file for all of its steps.
+#define FIELDS                                                                                                         \
+	"run, gpus, nodes, tasks, cpus, memory, time, env, matrix, parallel, checkpoints, partition, account, qos, "   \
+	"constraint, reservation"
+
 static bool of_file(const char *key)
 {
 	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment") || !strcmp(key, "data") ||
@@ -265,9 +270,7 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 		if (!of_file(yyjson_get_str(k)) && !known)
 			return td_fail(
 				err, TD_INVALID,
-				"%.60s: there is no such field; there are name, run, gpus, nodes, tasks, cpus, memory, "
-				"time, env, environment, data, schedule, matrix, parallel, checkpoints, partition, "
-				"account, qos, constraint, reservation, steps",
+				"%.60s: there is no such field; there are name, environment, data, schedule, steps, " FIELDS,
 				yyjson_get_str(k));
 	}
 	yyjson_obj_foreach (of, i, n, k, v) {
@@ -287,7 +290,9 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 		if (r)
 			return r;
 		if (!known)
-			return wrong(&m, key, "there is no such field of a step", err);
+			return wrong(&m, key,
+				     "there is no such field of a step; there are name, after, " FIELDS,
+				     err);
 	}
 	if (!td_jm_get(m.o, "entrypoint"))
 		return td_fail(err, TD_INVALID, "%srun: say what to run", where);

@@ -334,12 +334,6 @@ static int of_words(struct asker *a, const char *what)
 	}
 
 	const struct why_kind *k = slash ? kind_of(what) : NULL;
-	if (slash && !k)
-		return td_command_wrong(
-			"why",
-			"\"%.*s\" has no pods that it knows: give pod, deployment, replicaset, statefulset, "
-			"job (of Kubernetes), ksvc or revision (of Knative) or isvc (of KServe)",
-			(int)(slash - what), what);
 	if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(name))
 		return td_command_wrong(
 			"why",
@@ -348,8 +342,16 @@ static int of_words(struct asker *a, const char *what)
 			what);
 	if (k)
 		return workload(a, k, name);
-	td_auto_free char *path = pod_path(a->ns, name);
-	return one(a, path);
+	// Else what stands before the slash is a namespace, as in Tandem's own words.
+	td_auto_free char *ns = slash ? td_strndup(what, slash - what) : td_strdup(a->ns),
+			  *path = pod_path(ns, name);
+	int code = one(a, path);
+	if (code == 1 && slash && !a->json)
+		fprintf(stderr,
+			"(\"%s\" was taken for a namespace. Kinds that it knows are pod, deployment, replicaset, "
+			"statefulset, job of Kubernetes, ksvc and revision of Knative, isvc of KServe.)\n",
+			ns);
+	return code;
 }
 
 int td_why_main(int argc, char **argv)
@@ -376,7 +378,7 @@ int td_why_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "why",
 		.about = "Says in plain words why a pod or a Slurm job waits, or where it runs:\n"
-			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME\n"
+			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME, NS/NAME\n"
 			 "  tandem why deployment/web           each of its pods; also rs, sts, job\n"
 			 "  tandem why ksvc/hello               of a Knative Service; also revision\n"
 			 "  tandem why isvc/llm                 of an InferenceService of KServe\n"
