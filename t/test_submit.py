@@ -119,6 +119,8 @@ steps:
     assert steps["bad"]["exit"] == 4 and steps["train"]["tasksDone"] == 4 and not os.path.exists(there(pool, run, "never"))
     r = me.run("logs", "-f", "--step", "bad", run, check=False)
     assert r.returncode == 1 and "failed (exit code 4" in r.stderr
+    said = me.run("logs", "-f", run, check=False).stdout.splitlines()
+    assert [line for line in said if "==>" in line] == ["==> prep <==", "==> train, task 0 of 4 <==", "==> end <==", "==> bad <==", "==> never <=="] and "0.1/a/a b/7" in said
 
 
 @pytest.mark.feature("E1.9")

@@ -13,11 +13,17 @@
 
 enum { CALL_MS = 120000, IDLE_MS = 0 };
 
+char *td_client_own_dir(const char *variable, const char *below_home)
+{
+	const char *at = getenv(variable), *home = getenv("HOME");
+	return at && *at == '/' ? td_asprintf("%s/tandem", at)
+				: td_asprintf("%s/%s/tandem", home && *home == '/' ? home : "", below_home);
+}
+
 char *td_client_place(void)
 {
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-	return config && *config == '/' ? td_asprintf("%s/tandem/login.json", config)
-					: td_asprintf("%s/.config/tandem/login.json", home && *home ? home : "/");
+	td_auto_free char *dir = td_client_own_dir("XDG_CONFIG_HOME", ".config");
+	return td_asprintf("%s/login.json", dir);
 }
 
 bool td_client_known(void)

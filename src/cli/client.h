@@ -16,6 +16,8 @@ struct td_client {
 int td_client_open(struct td_client *ret, struct td_error *err);
 void td_client_close(struct td_client *c);
 #define td_auto_client __attribute__((cleanup(td_client_close)))
+// The directory of Tandem's own files of a person: "$VARIABLE/tandem", or below the home. The caller frees it.
+char *td_client_own_dir(const char *variable, const char *below_home);
 // Where login.json is, whether it exists or not. The caller frees it.
 char *td_client_place(void);
 // Whether somebody has logged in here.

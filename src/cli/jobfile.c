@@ -268,10 +268,10 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 		if (r)
 			return r;
 		if (!of_file(yyjson_get_str(k)) && !known)
-			return td_fail(
-				err, TD_INVALID,
-				"%.60s: there is no such field; there are name, environment, data, schedule, steps, " FIELDS,
-				yyjson_get_str(k));
+			return td_fail(err, TD_INVALID,
+				       "%.60s: there is no such field; there are name, environment, data, schedule, "
+				       "steps, " FIELDS,
+				       yyjson_get_str(k));
 	}
 	yyjson_obj_foreach (of, i, n, k, v) {
 		const char *key = yyjson_get_str(k);
@@ -290,9 +290,7 @@ static int step(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *file,
 		if (r)
 			return r;
 		if (!known)
-			return wrong(&m, key,
-				     "there is no such field of a step; there are name, after, " FIELDS,
-				     err);
+			return wrong(&m, key, "there is no such field of a step; there are name, after, " FIELDS, err);
 	}
 	if (!td_jm_get(m.o, "entrypoint"))
 		return td_fail(err, TD_INVALID, "%srun: say what to run", where);

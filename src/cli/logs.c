@@ -52,8 +52,8 @@ static int read_log(struct td_client *c, const struct log_wanted *w, struct td_e
 	}
 }
 
-// The run, or one step of it, as it ended. NULL: it could not be asked.
-static struct td_json *end_of(struct td_client *c, const struct log_wanted *w)
+// The run as it is. NULL: it could not be asked.
+static struct td_json *run_of(struct td_client *c, const struct log_wanted *w)
 {
 	td_auto_buf struct td_buf path = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -63,13 +63,43 @@ static struct td_json *end_of(struct td_client *c, const struct log_wanted *w)
 	return td_client_call(c, "GET", td_buf_str(&path), NULL, &j, &e) ? NULL : td_steal(j);
 }
 
+// Of a run with several steps the log of each, in their order, below a title; else the one log that is meant.
+static int read_logs(struct td_client *c, const struct log_wanted *w, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = w->step || w->task ? NULL : run_of(c, w);
+	yyjson_val *steps = td_jget(td_json_root(j), "steps"), *s;
+	size_t i, n, own = 0;
+	// What was made for the run, such as an environment, tells of itself where it fails.
+	yyjson_arr_foreach (steps, i, n, s)
+		own += !td_jget(s, "makes");
+	if (own < 2)
+		return read_log(c, w, err);
+	bool first = true;
+	yyjson_arr_foreach (steps, i, n, s) {
+		struct log_wanted one = *w;
+		one.step = td_jstr_or(s, "name", "");
+		if (td_jget(s, "makes"))
+			continue;
+		td_auto_free char *tasks = td_jint(s, "tasks", 0)
+						   ? td_asprintf(", task 0 of %lld", td_jint(s, "tasks", 0))
+						   : td_strdup("");
+		printf("%s==> %s%s <==\n", first ? "" : "\n", one.step, tasks);
+		fflush(stdout); // the log is not written through stdio
+		first = false;
+		int r = read_log(c, &one, err);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
 int td_client_follow(struct td_client *c, const char *command, const char *run, const char *step)
 {
 	struct td_error err = TD_ERROR_INIT;
 	const struct log_wanted w = {.run = run, .step = step, .follow = true};
-	if (read_log(c, &w, &err))
+	if (read_logs(c, &w, &err))
 		return td_client_failed(command, &err);
-	td_auto(td_json_unref) struct td_json *j = end_of(c, &w);
+	td_auto(td_json_unref) struct td_json *j = run_of(c, &w);
 	yyjson_val *root = td_json_root(j), *steps = td_jget(root, "steps"), *s, *l;
 	const char *state = td_jstr(step ? td_jfind(steps, "name", step) : root, "state");
 	if (td_streq(state, "done"))
@@ -106,7 +136,7 @@ int td_logs_main(int argc, char **argv)
 		{.name = "step",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.step),
-		 .help = "of a run with steps (default: the first)"},
+		 .help = "of a run with steps (default: each, one after the other)"},
 		{.name = "task", .value = "N", TD_OPT_INT(&w.task, 0, 1000000), .help = "of a sweep (default 0)"},
 	};
 	const struct td_command line = {.name = "logs",
@@ -124,5 +154,5 @@ int td_logs_main(int argc, char **argv)
 		return td_client_failed("logs", &err);
 	if (w.follow && !w.task)
 		return td_client_follow(&c, "logs", w.run, w.step);
-	return read_log(&c, &w, &err) ? td_client_failed("logs", &err) : 0;
+	return read_logs(&c, &w, &err) ? td_client_failed("logs", &err) : 0;
 }

@@ -144,6 +144,11 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino && a->st_ino == b->st_ino && a->st_dev == b->st_dev;
+}
+
 static int walk(struct td_ship *s, struct td_ignore *ig, const char *dir, int depth, struct td_error *err)
 {
 	td_auto_free char *full = td_asprintf("%s%s%s", s->dir, *dir ? "/" : "", dir);
@@ -175,7 +180,7 @@ static int walk(struct td_ship *s, struct td_ignore *ig, const char *dir, int de
 			continue;
 		}
 		bool is_dir = S_ISDIR(st.st_mode);
-		if (td_ignored(ig, path, is_dir))
+		if (td_ignored(ig, path, is_dir) || same(&s->own[0], &st) || same(&s->own[1], &st))
 			continue;
 		if ((link && is_dir) || (!is_dir && !S_ISREG(st.st_mode))) {
 			td_strv_addf(&s->skipped, "%s: %s", path, is_dir ? "a link to a directory" : "no plain file");
@@ -194,6 +199,12 @@ int td_ship_walk(struct td_ship *s, struct td_error *err)
 {
 	td_auto(td_ignore_free) struct td_ignore *ig = td_ignore_new();
 	td_ship_seen_free(s->seen);
+	static const char *const own[][2] = {{"XDG_CONFIG_HOME", ".config"}, {"XDG_CACHE_HOME", ".cache"}};
+	for (size_t i = 0; i < TD_LEN(own); i++) {
+		td_auto_free char *dir = td_client_own_dir(own[i][0], own[i][1]);
+		if (stat(dir, &s->own[i]) < 0)
+			s->own[i] = (struct stat){0};
+	}
 	s->seen = td_ship_seen_new(s->dir, s->clock ? s->clock : &td_clock_system);
 	int r = walk(s, ig, "", 0, err);
 	if (!r)

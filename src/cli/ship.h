@@ -5,6 +5,8 @@
 #include "cli/client.h"
 #include "cli/shipseen.h"
 
+#include <sys/stat.h>
+
 struct td_ship_chunk {
 	char hash[65];
 	size_t file;
@@ -26,6 +28,7 @@ struct td_ship {
 	size_t read;                  // how many files were read, rather than known from an earlier command
 	struct td_ship_seen *seen;    // set by td_ship_walk
 	const struct td_clock *clock; // NULL: the system's
+	struct stat own[2];           // the directories of Tandem's own files, which hold a key; set by td_ship_walk
 	struct td_strv skipped;       // links and the like, with why
 	// Says how far it is: `done` of `all` bytes. May be NULL.
 	void (*progress)(void *ctx, const char *what, long long done, long long all);
@@ -34,7 +37,7 @@ struct td_ship {
 void td_ship_done(struct td_ship *s);
 #define td_auto_ship __attribute__((cleanup(td_ship_done)))
 // Finds and hashes the files of s->dir, without what .gitignore and .tandemignore name, .git and
-// .tandem. Those that did not change since the last time are not read.
+// .tandem, and where Tandem keeps files of its own (somebody ships his home). Those that did not change since the last time are not read.
 int td_ship_walk(struct td_ship *s, struct td_error *err);
 // Adds one file.
 int td_ship_add(struct td_ship *s, const char *path, struct td_error *err);

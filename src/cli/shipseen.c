@@ -1,6 +1,7 @@
 #include "cli/shipseen.h"
 
 #include "base/file.h"
+#include "cli/client.h"
 #include "http/pki.h"
 
 #include <limits.h>
@@ -92,14 +93,14 @@ struct td_ship_seen *td_ship_seen_new(const char *dir, const struct td_clock *cl
 {
 	struct td_ship_seen *s = td_calloc(1, sizeof(*s));
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	bool own = cache && *cache == '/';
 	td_auto_free char *real = realpath(dir, NULL);
 	char hex[65];
 	s->began_ms = td_real_ms(clock);
-	if (!real || (!own && !(home && *home == '/')))
+	if (!real || (!(cache && *cache == '/') && !(home && *home == '/')))
 		return s;
 	td_sha256_hex(real, strlen(real), hex);
-	s->place = td_asprintf("%s%s/tandem/files-%.20s", own ? cache : home, own ? "" : "/.cache", hex);
+	td_auto_free char *own = td_client_own_dir("XDG_CACHE_HOME", ".cache");
+	s->place = td_asprintf("%s/files-%.20s", own, hex);
 	size_t n = sizeof(head) - 1;
 	if (td_file_read(s->place, KEPT_MOST, &s->text, NULL) || s->text.len < n || memcmp(s->text.s, head, n) != 0)
 		return s;

@@ -343,8 +343,7 @@ static int of_words(struct asker *a, const char *what)
 	if (k)
 		return workload(a, k, name);
 	// Else what stands before the slash is a namespace, as in Tandem's own words.
-	td_auto_free char *ns = slash ? td_strndup(what, slash - what) : td_strdup(a->ns),
-			  *path = pod_path(ns, name);
+	td_auto_free char *ns = slash ? td_strndup(what, slash - what) : td_strdup(a->ns), *path = pod_path(ns, name);
 	int code = one(a, path);
 	if (code == 1 && slash && !a->json)
 		fprintf(stderr,

@@ -219,6 +219,11 @@ static void what_did_not_change_is_not_read_again(void **state)
 	assert_non_null(mkdtemp(cache));
 	setenv("XDG_CACHE_HOME", cache, 1);
 	td_auto_free char *a = put(dir, "a", ""), *b = put(dir, "b", "foo\n"), *c = put(dir, "c", "bar\n");
+	// Somebody ships his home: the key that he logged in with stays here.
+	td_auto_free char *config = td_asprintf("%s/tandem", dir);
+	assert_int_equal(mkdir(config, 0700), 0);
+	setenv("XDG_CONFIG_HOME", dir, 1);
+	td_auto_free char *key = put(config, "login.json", "{}");
 	// Those that just changed are read again, until they are a while old: their times say too little before.
 	struct td_clock_manual clock;
 	struct stat st;
@@ -263,6 +268,7 @@ static void what_did_not_change_is_not_read_again(void **state)
 	td_ship_seen_keep(wrong);
 	assert_int_equal(reads(dir, &clock), 3);
 	unsetenv("XDG_CACHE_HOME");
+	unsetenv("XDG_CONFIG_HOME");
 	assert_int_equal(td_rm_rf(dir, NULL), 0);
 	assert_int_equal(td_rm_rf(cache, NULL), 0);
 }
