@@ -105,8 +105,8 @@ await_controller() {
 		/opt/tandem/tandem-standin peer --node "$TD_NODE" --key "$SLURM_SACK_KEY"
 		sleep 5
 	done &
-# Looks for jobs that hang (src/standin/watch.h).
-[ -z "${SLURM_SACK_KEY:-}" ] ||
+# Looks for jobs that hang, and queues those again that move (src/standin/watch.h). /run/munge: it is asked who root is.
+{ [ -z "${SLURM_SACK_KEY:-}" ] && [ ! -d /run/munge ]; } ||
 	while :; do
 		/opt/tandem/tandem-standin watch --node "$TD_NODE"
 		sleep 5
