@@ -385,6 +385,26 @@ def test_a_login_pod_whose_sackd_ends_says_so(box):
     assert not (box.path / "words-2").exists(), "it was asked to end"
 
 
+@pytest.mark.feature("A2.15")
+def test_a_login_pod_says_what_has_failed_in_it(box):
+    """To the kubelet's probe (src/operator/logins.c)."""
+    for d in ("etc/tandem/site", "run/tandem-services", "run/tandem-ssh"):
+        (box.path / d).mkdir(parents=True, exist_ok=True)
+    said = lambda: (lambda p: (p.returncode, p.out))(box.run("sh", ROOT / "src/slurm/programs/services.sh", "failed", "login"))  # noqa: E731
+    assert said() == (0, "")
+    box.write("etc/tandem/site/services", "a oneshot login 60s block -\nb service all 60s ignore a\nc oneshot compute 60s block -\n")
+    box.write("run/tandem-services/a.state", "done\n")
+    box.write("run/tandem-services/b.state", "running\n")
+    box.write("run/tandem-services/c.state", "failed exit 9\n")
+    assert said() == (0, "")
+    box.write("run/tandem-services/b.state", "failed exit 3: no such host\n")
+    assert said() == (1, "tandem: service b: exit 3: no such host\n")
+    box.write("run/tandem-ssh/failed", "sshd ended (exit 255)\n")
+    assert said() == (1, "tandem: service b: exit 3: no such host; sshd ended (exit 255)\n")
+    box.write("run/tandem-services/b.state", "running\n")
+    assert said() == (1, "tandem: sshd ended (exit 255)\n")
+
+
 def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):
     box.stub("sleep")
     p = box.run("sh", "-c", LOGIN.read_text(), PATH=f"{box.path}/bin:/bin")  # Slurm's commands are in /usr/sbin

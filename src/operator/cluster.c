@@ -760,6 +760,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.plane_problem = v->planes,
 		.qos_known = v->qos.known,
 		.qos_problem = v->qos.problem,
+		.login_failed = td_op_logins_failed(op, sc, v, c),
 	};
 	struct td_pool_cluster_plan plan;
 	td_pool_cluster_decide(&facts, &plan);
