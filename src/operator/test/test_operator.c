@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "kube/tenant.h"
+#include "operator/health.h"
 #include "operator/nodeset.h"
 #include "operator/operator.h"
 #include "operator/tenant.h"
@@ -1404,6 +1405,17 @@ static void test_cutting(void **state)
 	}
 }
 
+// Whoever carries on after a crash finds what he made, and does not refuse the wish because of it.
+static void test_a_wish_that_was_taken(void **state)
+{
+	td_auto_objects struct td_objects acts = {0};
+	assert_false(td_op_cutting_made(&acts, "n0-cut-gpu-1"));
+	td_auto(td_json_unref) struct td_json *j = Y("metadata: {name: n0-cut-gpu-1}");
+	td_objects_add(&acts, td_object_new(td_json_ref(j)));
+	assert_true(td_op_cutting_made(&acts, "n0-cut-gpu-1"));
+	assert_false(td_op_cutting_made(&acts, "n0-cut-gpu-2"));
+}
+
 static void test_covers(void **state)
 {
 	static const struct {
@@ -1707,6 +1719,7 @@ int main(void)
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_nodeset_check),
 		cmocka_unit_test(test_cutting),
+		cmocka_unit_test(test_a_wish_that_was_taken),
 		cmocka_unit_test(test_covers),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_names),
