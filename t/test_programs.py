@@ -472,6 +472,21 @@ def test_slurmd_without_sackd_clears_nothing_away(box):
     assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
 
 
+@pytest.mark.feature("D3.9")
+def test_no_slurmd_starts_where_jobs_would_have_no_filter_of_system_calls(box):
+    """Slurm passes over a plug-in that is not there."""
+    box.stub("slurmd")
+    box.standin()
+    env = {**ENV, "PATH": f"{box.path}/bin:/bin:/usr/bin", "TD_FILTERS": "yes", "TD_LAST_WORDS": str(box.path / "words")}
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **env)
+    assert p.returncode == 1 and "no tandem-filter.so" in p.err and not box.calls()
+    assert box.read("words") and box.read("words") in p.err
+    box.write("opt/tandem/tandem-filter.so", "")
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **env)
+    assert p.returncode == 0, p.err
+    assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
+
+
 def test_slurmd_waits_for_slurmctld(box):
     box.stub("slurmd")
     go = box.path / "go"

@@ -91,6 +91,13 @@ await_controller() {
 }
 
 # Whose each job is, for the filter of system calls of its project (src/spank/filter.h).
+# Slurm passes over a plug-in that is not there, and the job would have no filter: of an older release is /opt/tandem then.
+[ -z "${TD_FILTERS:-}" ] || [ -e /opt/tandem/tandem-filter.so ] || {
+	words="/opt/tandem has no tandem-filter.so, so native jobs would run without their project's filter of system calls; bring Tandem's files of the operator's release there"
+	echo "tandem: $words" >&2
+	printf '%s' "$words" 2>/dev/null >"${TD_LAST_WORDS:-/dev/termination-log}"
+	exit 1
+}
 [ -z "${TD_FILTERS:-}" ] || { mkdir -p /run/tandem-accounts && chmod 0700 /run/tandem-accounts; } || exit
 # Removes what jobs leave in their own /tmp and /dev/shm, and ends those that hold too much there.
 [ -z "${TD_SCRATCH:-}" ] ||
