@@ -430,7 +430,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	facts.n_on_demand = demand.n;
 	td_auto_strv struct td_strv others = {0};
 	for (size_t i = 0; i < sets->n; i++)
-		if (td_op_other_set(sets->v[i]->root))
+		if (td_api_other_cluster(sets->v[i]->root))
 			td_strv_add(&others, sets->v[i]->name);
 	facts.others = (const char *const *)others.v;
 	facts.n_others = others.n;

@@ -31,11 +31,11 @@ void td_op_cutting_check(const yyjson_val *nodeset, struct td_strv *problems)
 			     ": spec.slurm.gres is \"%.60s\", so Slurm would not see the parts: set that to auto, or "
 			     "leave gpuCutting out",
 			     gres);
-	if (td_slurm_host_set(nodeset) || td_op_other_set(nodeset))
+	if (td_slurm_host_set(nodeset) || td_api_other_cluster(nodeset))
 		td_strv_addf(problems,
 			     CUTTING
 			     ": the machines of %s are cut where they are: leave it out, and cut their GPUs there",
-			     td_op_other_set(nodeset) ? "spec.otherCluster" : "spec.hosts");
+			     td_api_other_cluster(nodeset) ? "spec.otherCluster" : "spec.hosts");
 }
 
 static bool permits(const yyjson_val *cutting, const char *part)

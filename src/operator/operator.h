@@ -46,6 +46,7 @@
 //                            last seen
 #pragma once
 
+#include "api/othercluster.h"
 #include "api/status.h"
 #include "base/names.h"
 #include "far/far.h"
@@ -558,8 +559,6 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c);
 char *td_op_other_problem(struct td_op *op, const struct td_object *set);
 // Adds every problem of spec.otherCluster that is not one of the link.
 void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct td_strv *problems);
-// True when the NodeSet's nodes are another cluster's (spec.otherCluster).
-bool td_op_other_set(const yyjson_val *set);
 // True when the Node stands for one of another cluster's.
 bool td_op_other_node(const yyjson_val *node);
 // True when the NodeSet selects the node, by selector, affinity and taints.
