@@ -97,7 +97,7 @@ def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
 
 
 @pytest.mark.embedded  # the real plane's pool is everybody's
-@pytest.mark.feature("A1.7", "A1.6")
+@pytest.mark.feature("A1.7", "A1.6", "C3.8")
 def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     """There and back. The last test of this pool."""
     job = pool.sbatch()
@@ -115,6 +115,13 @@ def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):
     wait_for("a pod runs", lambda: pool.phase("after") == "Running")
     wait_for("slurmdbd believes slurmctld", lambda: "COMPLETED" in user(pool, f"sacct -X -n -j {job} -o state"))
     assert "spec.auth.type" not in said(pool)
+    # A native job that is to move does (docs/preemption.md): the program in its slurmd pod asks slurmctld by munge.
+    moves = user(pool, "sbatch --parsable --requeue --mem=50M -o /dev/null --wrap 'sleep 100000'").strip()
+    wait_for("it runs", lambda: pool.job(moves).get("JobState") == "RUNNING")
+    pool.kubectl("annotate", "node", pool.job(moves)["BatchHost"], f"tandem.dev/requeue={moves}:0")
+    wait_for("it is queued again", lambda: pool.job(moves)["Restarts"] == "1", 120)
+    pool.kubectl("annotate", "nodes", "--all", "tandem.dev/requeue-")
+    pool.shell("scancel", moves)
     # And back, which waits in the same way: for a pod, too.
     auth(pool, type="slurm")
     wait_for("it is refused", lambda: "spec.auth.type: jobs run on 1 nodes" in said(pool))

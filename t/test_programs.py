@@ -385,6 +385,26 @@ def test_a_login_pod_whose_sackd_ends_says_so(box):
     assert not (box.path / "words-2").exists(), "it was asked to end"
 
 
+@pytest.mark.feature("A2.15")
+def test_a_login_pod_says_what_has_failed_in_it(box):
+    """To the kubelet's probe (src/operator/logins.c)."""
+    for d in ("etc/tandem/site", "run/tandem-services", "run/tandem-ssh"):
+        (box.path / d).mkdir(parents=True, exist_ok=True)
+    said = lambda: (lambda p: (p.returncode, p.out))(box.run("sh", ROOT / "src/slurm/programs/services.sh", "failed", "login"))  # noqa: E731
+    assert said() == (0, "")
+    box.write("etc/tandem/site/services", "a oneshot login 60s block -\nb service all 60s ignore a\nc oneshot compute 60s block -\n")
+    box.write("run/tandem-services/a.state", "done\n")
+    box.write("run/tandem-services/b.state", "running\n")
+    box.write("run/tandem-services/c.state", "failed exit 9\n")
+    assert said() == (0, "")
+    box.write("run/tandem-services/b.state", "failed exit 3: no such host\n")
+    assert said() == (1, "tandem: service b: exit 3: no such host\n")
+    box.write("run/tandem-ssh/failed", "sshd ended (exit 255)\n")
+    assert said() == (1, "tandem: service b: exit 3: no such host; sshd ended (exit 255)\n")
+    box.write("run/tandem-services/b.state", "running\n")
+    assert said() == (1, "tandem: sshd ended (exit 255)\n")
+
+
 def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):
     box.stub("sleep")
     p = box.run("sh", "-c", LOGIN.read_text(), PATH=f"{box.path}/bin:/bin")  # Slurm's commands are in /usr/sbin
@@ -448,6 +468,21 @@ def test_slurmd_without_sackd_clears_nothing_away(box):
     box.stub("slurmd")
     box.standin()
     p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **{**ENV, "PATH": f"{box.path}/bin:/bin:/usr/bin"})
+    assert p.returncode == 0, p.err
+    assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
+
+
+@pytest.mark.feature("D3.9")
+def test_no_slurmd_starts_where_jobs_would_have_no_filter_of_system_calls(box):
+    """Slurm passes over a plug-in that is not there."""
+    box.stub("slurmd")
+    box.standin()
+    env = {**ENV, "PATH": f"{box.path}/bin:/bin:/usr/bin", "TD_FILTERS": "yes", "TD_LAST_WORDS": str(box.path / "words")}
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **env)
+    assert p.returncode == 1 and "no tandem-filter.so" in p.err and not box.calls()
+    assert box.read("words") and box.read("words") in p.err
+    box.write("opt/tandem/tandem-filter.so", "")
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **env)
     assert p.returncode == 0, p.err
     assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
 

@@ -121,6 +121,9 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     def said():
         return next((c["message"] for c in nodeset()["conditions"] if c["type"] == "ServicesRunning" and c["status"] == "False"), "")
 
+    def in_login():
+        return next((c["message"] for c in home.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ServicesRunning" and c["status"] == "False"), "")
+
     def services(*l):
         patch(home, {"services": list(l)})
 
@@ -130,8 +133,9 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     services(service("second", after=["first", "daemon"]), service("daemon", type="service", where="all", after=["first"]), service("first"))
     for pod in ("main-pool-n0", "main-login-0"):
         wait_for(f"they have run in {pod}", lambda: inside(home, pod, "cat", "/tmp/order").split() == ["first", "daemon", "second"])
-    services(service("first"), service("daemon", type="service"))
+    services(service("first", where="all"), service("daemon", type="service"))
     programs(home, {**SERVICES, "first": "#!/bin/sh\necho cannot do it\nexit 3\n"})
+    wait_for("a failure in a login pod is shown", lambda: in_login() == "main-login-0: service first: exit 3: cannot do it")
     wait_for("a failure on a node is shown", lambda: said() == "n0: service first: exit 3: cannot do it")
     assert [n["services"] for n in nodeset()["nodes"]] == ["service first: exit 3: cannot do it"]
     wait_for("and is an event", lambda: any(e["reason"] == "ServiceFailed" and "cannot do it" in e["message"] for e in home.items("events", "-n", "slurm")))

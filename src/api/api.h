@@ -26,6 +26,7 @@
 //   meta.c                      the rules of metadata, for all kinds
 //   podserved.c                 what the embedded API and embedded nodes do not serve
 //   block.[ch] grant.[ch]       blocks of addresses; the devices of a grant, in an annotation
+//   othercluster.[ch]           the part of a NodeSet whose nodes are another cluster's
 //   gpuparts.[ch]               in which parts GPUs can be cut, in an annotation
 //   names.[ch]                  names, labels and keys
 //   person.[ch]                 as whom the pods of a Tenant run

@@ -4,6 +4,7 @@
 #include "http/pki.h"
 
 #include "api/condition.h"
+#include "api/othercluster.h"
 #include "base/clock.h"
 #include "base/names.h"
 
@@ -303,17 +304,6 @@ int td_far_copy_check(const yyjson_val *pod, struct td_error *err)
 	return r;
 }
 
-// What the NodeSet says of a claim of that namespace here; NULL: nothing.
-static const yyjson_val *claim_there(const yyjson_val *set, const char *ns, const char *claim)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(set, "spec.otherCluster.claims"), i, n, c)
-		if (td_streq(td_jstr(c, "namespace"), ns) && td_streq(td_jstr(c, "claim"), claim))
-			return c;
-	return NULL;
-}
-
 int td_far_claims_check(const yyjson_val *pod, const yyjson_val *set, struct td_error *err)
 {
 	const char *ns = td_jstr_or(pod, "metadata.namespace", "");
@@ -321,7 +311,7 @@ int td_far_claims_check(const yyjson_val *pod, const yyjson_val *set, struct td_
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, v) {
 		const char *claim = td_jstr(v, CLAIM ".claimName");
-		if (!claim || claim_there(set, ns, claim))
+		if (!claim || td_api_other_claim(set, ns, claim))
 			continue;
 		return td_fail(err, TD_INVALID,
 			       "spec.volumes[%zu]." CLAIM ": the claim \"%.63s\" is here, and NodeSet %s/%s names none "
@@ -339,7 +329,7 @@ static void copy_claims(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_va
 	size_t i, n;
 	yyjson_mut_arr_foreach (td_jm_get(spec, "volumes"), i, n, v) {
 		const char *claim = td_jm_getstr(v, CLAIM ".claimName");
-		const yyjson_val *there = claim ? claim_there(set, ns, claim) : NULL;
+		const yyjson_val *there = claim ? td_api_other_claim(set, ns, claim) : NULL;
 		if (!there)
 			continue;
 		td_jm_str(d, v, CLAIM ".claimName", td_jstr_or(there, "there", ""));

@@ -4,6 +4,7 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
+#include "api/othercluster.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/names.h"
@@ -54,8 +55,7 @@ int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struc
 			       "otherCluster: this gateway may not read NodeSets: apply its manifest of this release");
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "otherCluster: NodeSet %s: %s", name, e.msg);
-	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) ||
-	    !yyjson_is_obj(td_jget(o->root, "spec.otherCluster")))
+	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) || !td_api_other_cluster(o->root))
 		return td_fail(err, TD_INVALID,
 			       "otherCluster: \"%s\" is no other cluster of this pool (a NodeSet with "
 			       "spec.otherCluster); without it the session is in this cluster",
@@ -89,20 +89,10 @@ static const char *partition_of(const yyjson_val *sc, const char *set, const cha
 	return first;
 }
 
-static bool has_claim(const struct td_object *set, const char *ns, const char *claim)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(set->root, "spec.otherCluster.claims"), i, n, c)
-		if (td_streq(td_jstr(c, "namespace"), ns) && td_streq(td_jstr(c, "claim"), claim))
-			return true;
-	return false;
-}
-
 const char *td_session_other_home(const struct td_gateway *g, const struct td_object *set, const char *ns)
 {
 	const char *claim = g->o.homes_claim ? g->o.homes_claim : HOMES;
-	return has_claim(set, ns, claim) ? claim : NULL;
+	return td_api_other_claim(set->root, ns, claim) ? claim : NULL;
 }
 
 int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind *kind, const struct td_object *set,

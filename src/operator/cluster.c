@@ -430,7 +430,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	facts.n_on_demand = demand.n;
 	td_auto_strv struct td_strv others = {0};
 	for (size_t i = 0; i < sets->n; i++)
-		if (td_op_other_set(sets->v[i]->root))
+		if (td_api_other_cluster(sets->v[i]->root))
 			td_strv_add(&others, sets->v[i]->name);
 	facts.others = (const char *const *)others.v;
 	facts.n_others = others.n;
@@ -760,6 +760,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.plane_problem = v->planes,
 		.qos_known = v->qos.known,
 		.qos_problem = v->qos.problem,
+		.login_failed = td_op_logins_failed(op, sc, v, c),
 	};
 	struct td_pool_cluster_plan plan;
 	td_pool_cluster_decide(&facts, &plan);

@@ -281,6 +281,12 @@ static bool sees_all(const yyjson_val *part)
 	return true;
 }
 
+// Has the site a probe of its own there? A container has one only.
+static bool probes(const yyjson_val *part)
+{
+	return td_jget(td_jfind(td_jget(part, "template.spec.containers"), "name", "login"), "livenessProbe");
+}
+
 // A group of login pods: a StatefulSet, a Service for all pods, and one for each. slurmctld calls
 // back the srun of a step at the first label of its host's name (24.11: srun/launch.c,
 // stepmgr/srun_comm.c), and blocks for 10 s on a name that it cannot look up; the nodes of such a
@@ -306,6 +312,8 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		"login.yaml", {"name", set}, {"cluster", b->name}, {"login", name}, {"replicas", .number = replicas},
 		{"program", td_op_program("login.sh")}, {"owners", sees_all(part) ? td_op_program("owners.sh") : ""});
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
+	if (probes(part))
+		yyjson_mut_obj_remove_key(td_jm_get(spec, "containers.[0]"), "livenessProbe");
 	td_op_storage_mount(d, spec, b->sc, "login");
 	td_op_containers_login(d, spec, b->sc, b->standin);
 	if (td_jbool(part, "ssh", true)) {

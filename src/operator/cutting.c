@@ -31,11 +31,11 @@ void td_op_cutting_check(const yyjson_val *nodeset, struct td_strv *problems)
 			     ": spec.slurm.gres is \"%.60s\", so Slurm would not see the parts: set that to auto, or "
 			     "leave gpuCutting out",
 			     gres);
-	if (td_slurm_host_set(nodeset) || td_op_other_set(nodeset))
+	if (td_slurm_host_set(nodeset) || td_api_other_cluster(nodeset))
 		td_strv_addf(problems,
 			     CUTTING
 			     ": the machines of %s are cut where they are: leave it out, and cut their GPUs there",
-			     td_op_other_set(nodeset) ? "spec.otherCluster" : "spec.hosts");
+			     td_api_other_cluster(nodeset) ? "spec.otherCluster" : "spec.hosts");
 }
 
 static bool permits(const yyjson_val *cutting, const char *part)
@@ -128,18 +128,32 @@ static char *refusal(const struct td_op_node *n, const struct td_object *set, co
 	return td_op_cut_check(n->node, want, &e) ? td_strdup(e.msg) : NULL;
 }
 
-static int make(struct td_op_node *n, const struct td_object *set, const yyjson_val *want, const char *text,
-		struct td_error *err)
+// The name of the NodeAction that comes of a wish. Until the wish is taken away it is the same: whoever carries on after a
+// crash makes no second one, and does not refuse the wish because of the first. The caller frees it.
+static char *name_of(const struct td_op_node *n, const char *text)
 {
-	// Until the wish is taken away, the same name comes of it: whoever carries on after a crash makes no second one.
 	const char *was = td_object_annotation(n->node, TD_ANN_GPU_CUT_AT);
 	td_auto_free char *key = td_asprintf("%s %s %s", n->node->uid, was ? was : "", text),
 			  *hash = td_op_hash(key, strlen(key));
+	return td_asprintf("%.200s-cut-gpu-%.8s", n->name, hash);
+}
+
+bool td_op_cutting_made(const struct td_objects *acts, const char *name)
+{
+	for (size_t i = 0; i < acts->n; i++)
+		if (td_streq(acts->v[i]->name, name))
+			return true;
+	return false;
+}
+
+static int make(struct td_op_node *n, const struct td_object *set, const yyjson_val *want, const char *name,
+		struct td_error *err)
+{
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "apiVersion", "tandem.dev/v1alpha1");
 	td_jm_str(d, root, "kind", "NodeAction");
-	td_jm_strf(d, root, "metadata.name", "%.200s-cut-gpu-%.8s", n->name, hash);
+	td_jm_str(d, root, "metadata.name", name);
 	td_jm_str(d, root, "spec.node", n->name);
 	td_jm_str(d, root, "spec.action", td_pool_act_name(TD_ACT_CUT));
 	if (td_jget(want, "gpu"))
@@ -166,11 +180,13 @@ int td_op_cutting_take(struct td_op_node *n, struct td_error *err)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto(td_object_unref) struct td_object *set = td_op_claim(n->op, n->node);
 	bool bad = td_json_parse(text, strlen(text), &j, NULL);
-	td_auto_free char *why = bad ? td_strdup("it is no JSON") : refusal(n, set, td_json_root(j));
+	td_auto_free char *name = name_of(n, text);
+	bool made = td_op_cutting_made(&n->acts, name);
+	td_auto_free char *why = made ? NULL : bad ? td_strdup("it is no JSON") : refusal(n, set, td_json_root(j));
 	if (why)
 		td_kube_record(n->op->events, TD_ABOUT(n->node, &td_nodes), "Warning", "CutRefused",
 			       "annotation " TD_ANN_GPU_CUT ": %s", why);
-	int r = why ? 0 : make(n, set, td_json_root(j), text, err);
+	int r = why || made ? 0 : make(n, set, td_json_root(j), name, err);
 	if (r)
 		return r;
 	td_auto_free char *now = td_asprintf("%lld", (long long)(td_real_ms(&td_clock_system) / 1000));

@@ -213,6 +213,8 @@ bool td_op_slurmd_anew(struct td_op_node *n, const struct td_object *slurmd, con
 
 // Makes a NodeAction of what the bridge asks for on the Node, if its NodeSet allows it and nothing else is done there.
 int td_op_cutting_take(struct td_op_node *n, struct td_error *err);
+// Is the NodeAction of that name among these? Then its wish was taken already, by one who was killed before he said so.
+bool td_op_cutting_made(const struct td_objects *acts, const char *name);
 // True when the NodeAction is one of these; it gives up soon when jobs came in between.
 bool td_op_cutting_soon(const struct td_object *action);
 

@@ -51,9 +51,9 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 		return td_slurm_host_in(set->root, node->name);
 	// Nodes that stand for another cluster's are that NodeSet's alone, whatever others select.
 	const char *other = td_object_annotation(node, TD_ANN_OTHER_SET);
-	if (other || td_op_other_set(set->root)) {
+	if (other || td_api_other_cluster(set->root)) {
 		td_auto_free char *own = td_asprintf("%s/%s", set->ns, set->name);
-		return td_op_other_set(set->root) && td_streq(other, own);
+		return td_api_other_cluster(set->root) && td_streq(other, own);
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);

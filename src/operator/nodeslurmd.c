@@ -11,7 +11,7 @@ struct td_object *td_op_slurmd_cluster(struct td_op *op, const struct td_object 
 {
 	td_auto(td_object_unref) struct td_object *set = td_op_claim(op, node);
 	*ret_set = NULL;
-	if (!set || td_slurm_host_set(set->root) || td_op_other_set(set->root))
+	if (!set || td_slurm_host_set(set->root) || td_api_other_cluster(set->root))
 		return NULL;
 	struct td_object *sc = td_informer_get(op->clusters, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
 	if (sc)

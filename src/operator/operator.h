@@ -37,6 +37,7 @@
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
+//   logins.c                 what has failed in login pods that run
 //   groups.c                 resource groups, and to whom they are granted
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
 //   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
@@ -45,6 +46,7 @@
 //                            last seen
 #pragma once
 
+#include "api/othercluster.h"
 #include "api/status.h"
 #include "base/names.h"
 #include "far/far.h"
@@ -259,6 +261,14 @@ void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_st
 
 // Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
 void td_op_references_check(const yyjson_val *sc, struct td_strv *problems);
+
+// ---- logins.c ----
+
+// What has failed in login pods that run, in one line; NULL: nothing. Asks the API every 10 s. It is the view's.
+const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, struct td_op_view *v,
+				struct td_cancel *c);
+// What the event of a login's probe says that fails still; NULL: it says nothing. Points into the event. Pure.
+const char *td_op_login_words(const yyjson_val *event, int64_t now_ms);
 
 // ---- fabric.c ----
 
@@ -508,6 +518,10 @@ struct td_op_view {
 		bool known, failed;   // known: they were looked at. failed: at the last time
 		char *problem;        // NULL: they are as declared
 	} qos;
+	struct {                // logins.c
+		int64_t due_ms; // mono: when to look again
+		char *failed;   // NULL: nothing that is known
+	} logins;
 	struct td_op_view *next;
 };
 struct td_op {
@@ -545,8 +559,6 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c);
 char *td_op_other_problem(struct td_op *op, const struct td_object *set);
 // Adds every problem of spec.otherCluster that is not one of the link.
 void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct td_strv *problems);
-// True when the NodeSet's nodes are another cluster's (spec.otherCluster).
-bool td_op_other_set(const yyjson_val *set);
 // True when the Node stands for one of another cluster's.
 bool td_op_other_node(const yyjson_val *node);
 // True when the NodeSet selects the node, by selector, affinity and taints.

@@ -8,11 +8,6 @@
 
 enum { LOOK_MS = 2000, SWEEP_TURNS = 15 };
 
-bool td_op_other_set(const yyjson_val *set)
-{
-	return yyjson_is_obj(td_jget(set, "spec.otherCluster"));
-}
-
 bool td_op_other_node(const yyjson_val *node)
 {
 	return td_jkey(td_jget(node, "metadata.annotations"), TD_ANN_OTHER_SET);
@@ -25,7 +20,7 @@ void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct 
 	const char *name = td_jstr_or(set, "metadata.name", "");
 	yyjson_val *p;
 	size_t i, n;
-	if (!td_op_other_set(set))
+	if (!td_api_other_cluster(set))
 		return;
 	for (i = 0; i < TD_LEN(others); i++) {
 		td_auto_free char *path = td_asprintf("spec.%s", others[i]);
@@ -54,7 +49,7 @@ void td_op_other_check(const yyjson_val *cluster, const yyjson_val *set, struct 
 
 char *td_op_other_problem(struct td_op *op, const struct td_object *set)
 {
-	return op->far && td_op_other_set(set->root) ? td_far_problem(op->far, set->ns, set->name) : NULL;
+	return op->far && td_api_other_cluster(set->root) ? td_far_problem(op->far, set->ns, set->name) : NULL;
 }
 
 // spec.reserve of its SlurmCluster.
@@ -79,7 +74,7 @@ static void sweep(struct td_op *op, struct td_cancel *c)
 		td_key_split(own, &ns, &name);
 		td_auto(td_object_unref) struct td_object *set = td_informer_get(op->nodesets, ns, name);
 		const struct td_kube_delete_opts del = {.uid = nodes.v[i]->uid, .grace_s = -1};
-		if (!set || !td_op_other_set(set->root))
+		if (!set || !td_api_other_cluster(set->root))
 			td_kube_delete(op->k, &td_nodes, NULL, nodes.v[i]->name, &del, c, NULL);
 	}
 }
@@ -95,7 +90,7 @@ void td_op_others_run(struct td_op *op, struct td_cancel *c)
 		for (size_t i = 0; i < sets.n; i++) {
 			td_auto(td_object_unref) struct td_object *sc = td_informer_get(
 				op->clusters, sets.v[i]->ns, td_jstr_or(sets.v[i]->root, "spec.clusterName", ""));
-			if (!td_op_other_set(sets.v[i]->root) || td_object_deleting(sets.v[i]))
+			if (!td_api_other_cluster(sets.v[i]->root) || td_object_deleting(sets.v[i]))
 				continue;
 			v[n] = (struct td_far_want){.set = sets.v[i]};
 			reserve(sc ? sc->root : NULL, &v[n++]);

@@ -55,7 +55,7 @@ static bool served(const struct td_op_pass *p)
 int td_op_row_placeholder(const struct td_op_pass *p, struct td_object *set, const struct td_op_row *x,
 			  struct td_error *err)
 {
-	if (!p->op->image || !p->sc || !x->pod || td_op_other_set(set->root))
+	if (!p->op->image || !p->sc || !x->pod || td_api_other_cluster(set->root))
 		return 0;
 
 	td_auto_free char *name = td_asprintf("%s" TD_PLACEHOLDER_SUFFIX, x->pod->name);

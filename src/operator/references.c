@@ -31,13 +31,9 @@ static void user(const yyjson_val *sc, const char *field, const char *name, stru
 // partition that its pods go to.
 static void account(const yyjson_val *sc, const char *field, const char *name, const char *to, struct td_strv *problems)
 {
-	yyjson_val *x, *allowed = td_jget(to ? named(sc, "spec.partitions", to) : NULL, "allowAccounts");
-	size_t i, n;
-	if (!name || !yyjson_arr_size(allowed))
+	yyjson_val *allowed = td_jget(to ? named(sc, "spec.partitions", to) : NULL, "allowAccounts");
+	if (!name || !yyjson_arr_size(allowed) || td_jhas(allowed, name))
 		return;
-	yyjson_arr_foreach (allowed, i, n, x)
-		if (td_streq(yyjson_get_str(x), name))
-			return;
 	td_strv_addf(
 		problems,
 		"%s: partition \"%.63s\" does not take account \"%.63s\"; add it to the partition's allowAccounts, "

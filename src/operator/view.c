@@ -144,6 +144,7 @@ void td_op_view_done(struct td_op_view *v)
 	free(v->problem);
 	free(v->planes);
 	free(v->qos.problem);
+	free(v->logins.failed);
 	free(v->trying);
 	free(v->before);
 	free(v->active);

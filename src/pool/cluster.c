@@ -83,6 +83,11 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 			yes_no("PlanesReady", !f->plane_problem, (const char *const[]){"AsAsked", "NotAsAsked"},
 			       (const char *const[]){"the interfaces that nodes tell of are as spec.fabric.planes says",
 						     f->plane_problem});
+	if (f->logins_wanted > 0)
+		ret->v[ret->n++] =
+			yes_no("ServicesRunning", !f->login_failed, (const char *const[]){"Running", "Failed"},
+			       (const char *const[]){"neither sshd nor a service of the site has failed in a login pod",
+						     f->login_failed});
 	if (!valid && !f->absent) // what waits for the object need not wait any longer
 		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "ConfigInvalid", f->problem};
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
@@ -98,6 +103,12 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 						      : !f->in_force ? "the new configuration is being rolled out"
 						      : !rest        ? "no slurmrestd pod is ready"
 								     : ret->logins};
+}
+
+bool td_pool_login_fails(long long count, int64_t age_ms)
+{
+	enum { BURST = 20, SPARSE_MS = 400000 };
+	return age_ms < (count < BURST ? 3 * TD_LOGIN_PROBE_MS : SPARSE_MS);
 }
 
 bool td_pool_config_waits(const struct td_pool_config_facts *f)

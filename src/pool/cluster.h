@@ -29,15 +29,21 @@ struct td_pool_cluster_facts {
 	const char *policy_problem;            // what is wrong with those that fail; NULL: none does
 	bool planes;                           // its spec names planes of its network
 	const char *plane_problem;             // which interfaces are not as it says; NULL: none is
+	const char *login_failed;              // which services, or sshd, have failed in login pods; NULL: none has
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[12]; // messages point into the facts, into `logins` and `ctlds`
+	struct td_pool_condition v[13]; // messages point into the facts, into `logins` and `ctlds`
 	size_t n;                       // the last one is Ready
 	char logins[480], ctlds[480];
 };
 // Fills *ret, which must not be moved or copied afterwards.
 void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_pool_cluster_plan *ret);
+
+// Does what a probe that fails every TD_LOGIN_PROBE_MS said so long ago (age_ms), for the count-th time, hold still? A
+// kubelet lets 25 events about an object out at once, and then one in five minutes (client-go, EventSourceObjectSpamFilter).
+enum { TD_LOGIN_PROBE_MS = 10000 };
+bool td_pool_login_fails(long long count, int64_t age_ms);
 
 // A first configuration that is written a moment before the nodes come would be replaced at once,
 // so it waits for them a little. A slurmctld that is just starting loses a SIGTERM (seen with

@@ -2,6 +2,7 @@
 // rows: F1.2 F1.5
 #include "api/block.h"
 #include "api/grant.h"
+#include "api/othercluster.h"
 #include "api/test/testlib.h"
 
 #include <arpa/inet.h>
@@ -519,6 +520,20 @@ static void test_blocks(void **state)
 	}
 }
 
+// What a NodeSet says of another cluster, whoever reads it.
+static void test_other_cluster(void **state)
+{
+	td_auto(td_json_unref) struct td_json
+		*here = Y("spec: {affinity: {}}"),
+		*there = Y("spec: {otherCluster: {claims: [{namespace: ml, claim: data, there: d}]}}");
+	assert_false(td_api_other_cluster(td_json_root(here)));
+	assert_true(td_api_other_cluster(td_json_root(there)));
+	assert_null(td_api_other_claim(td_json_root(here), "ml", "data"));
+	assert_null(td_api_other_claim(td_json_root(there), "bio", "data"));
+	assert_null(td_api_other_claim(td_json_root(there), "ml", "more"));
+	assert_string_equal(td_jstr(td_api_other_claim(td_json_root(there), "ml", "data"), "there"), "d");
+}
+
 // The share in a grant, whoever reads it.
 static void test_grants(void **state)
 {
@@ -539,12 +554,15 @@ static void test_grants(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_addresses), cmocka_unit_test(test_node),      cmocka_unit_test(test_event),
-		cmocka_unit_test(test_times),     cmocka_unit_test(test_generated), cmocka_unit_test(test_not_served),
-		cmocka_unit_test(test_budget),    cmocka_unit_test(test_pod),       cmocka_unit_test(test_pod_update),
-		cmocka_unit_test(test_workloads), cmocka_unit_test(test_job),       cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_core),      cmocka_unit_test(test_meta),      cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_addresses),     cmocka_unit_test(test_node),
+		cmocka_unit_test(test_event),         cmocka_unit_test(test_times),
+		cmocka_unit_test(test_generated),     cmocka_unit_test(test_not_served),
+		cmocka_unit_test(test_budget),        cmocka_unit_test(test_pod),
+		cmocka_unit_test(test_pod_update),    cmocka_unit_test(test_workloads),
+		cmocka_unit_test(test_job),           cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_core),          cmocka_unit_test(test_meta),
+		cmocka_unit_test(test_blocks),        cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_other_cluster),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,10 +33,10 @@ sackd=$!
 : >/run/slurm/homes
 : >/run/slurm/keys
 while sleep 2; do
-	# By the time of the link first that a kubelet changes, which costs no process.
+	# By the time of the link first that a kubelet changes, where one has mounted them, which costs no process.
 	# shellcheck disable=SC3013
-	if [ /etc/slurm-keys/..data -nt /run/slurm/keys ] || [ /etc/slurm-keys/..data -ot /run/slurm/keys ]; then
-		touch -r /etc/slurm-keys/..data /run/slurm/keys
+	if [ ! -e /etc/slurm-keys/..data ] || [ /etc/slurm-keys/..data -nt /run/slurm/keys ] || [ /etc/slurm-keys/..data -ot /run/slurm/keys ]; then
+		touch -r /etc/slurm-keys/..data /run/slurm/keys 2>/dev/null
 		[ "$(keys)" = "$had" ] || { had=$(keys) && kill -HUP "$sackd"; } # it reads them anew, and nobody waits
 	fi
 	# shellcheck disable=SC3013 # -ot is in POSIX since 2024, and in every sh before

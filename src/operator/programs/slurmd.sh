@@ -91,6 +91,13 @@ await_controller() {
 }
 
 # Whose each job is, for the filter of system calls of its project (src/spank/filter.h).
+# Slurm passes over a plug-in that is not there, and the job would have no filter: of an older release is /opt/tandem then.
+[ -z "${TD_FILTERS:-}" ] || [ -e /opt/tandem/tandem-filter.so ] || {
+	words="/opt/tandem has no tandem-filter.so, so native jobs would run without their project's filter of system calls; bring Tandem's files of the operator's release there"
+	echo "tandem: $words" >&2
+	printf '%s' "$words" 2>/dev/null >"${TD_LAST_WORDS:-/dev/termination-log}"
+	exit 1
+}
 [ -z "${TD_FILTERS:-}" ] || { mkdir -p /run/tandem-accounts && chmod 0700 /run/tandem-accounts; } || exit
 # Removes what jobs leave in their own /tmp and /dev/shm, and ends those that hold too much there.
 [ -z "${TD_SCRATCH:-}" ] ||
@@ -105,8 +112,8 @@ await_controller() {
 		/opt/tandem/tandem-standin peer --node "$TD_NODE" --key "$SLURM_SACK_KEY"
 		sleep 5
 	done &
-# Looks for jobs that hang (src/standin/watch.h).
-[ -z "${SLURM_SACK_KEY:-}" ] ||
+# Looks for jobs that hang, and queues those again that move (src/standin/watch.h). /run/munge: it is asked who root is.
+{ [ -z "${SLURM_SACK_KEY:-}" ] && [ ! -d /run/munge ]; } ||
 	while :; do
 		/opt/tandem/tandem-standin watch --node "$TD_NODE"
 		sleep 5

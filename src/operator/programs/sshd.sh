@@ -23,6 +23,7 @@ if [ "${1:-}" = keys ]; then
 fi
 command -v sshd >/dev/null || {
 	echo 'tandem: this image has no sshd (openssh-server): people come in by "tandem shell" only' >&2
+	echo 'sshd: the image has none (openssh-server), so people come in by "tandem shell" only' >"$run/failed"
 	exit
 }
 # It writes a file of the kernel's that only the first login of a session may write.
@@ -57,7 +58,12 @@ END
 # releases do not know it.
 /usr/sbin/sshd -G -f "$run/sshd_config" -o PerSourcePenalties=no >/dev/null 2>&1 &&
 	echo 'PerSourcePenalties no' >>"$run/sshd_config"
+# $run/failed is what the pod says of it (services.sh failed), until one has run for a while.
 while :; do
-	/usr/sbin/sshd -D -e -f "$run/sshd_config"
+	/usr/sbin/sshd -D -e -f "$run/sshd_config" &
+	sshd=$!
+	(sleep 5 && kill -0 "$sshd" && rm -f "$run/failed") 2>/dev/null &
+	wait "$sshd" && code=0 || code=$?
+	echo "sshd ended (exit $code), and nobody comes in until it runs again; the log of the pod has its words" >"$run/failed"
 	sleep 1
 done

@@ -4,6 +4,7 @@
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "kube/tenant.h"
+#include "operator/health.h"
 #include "operator/nodeset.h"
 #include "operator/operator.h"
 #include "operator/tenant.h"
@@ -1133,6 +1134,40 @@ static void test_stuck(void **state)
 #undef WAITS
 }
 
+static void says_still(const char *event, const char *now, const char *want)
+{
+	td_auto(td_json_unref) struct td_json *j = Y(event);
+	int64_t ms = 0;
+	assert_int_equal(td_time_parse(now, &ms), 0);
+	const char *got = td_op_login_words(td_json_root(j), ms);
+	if (!td_streq(got, want))
+		fail_msg("%s at %s: %s", event, now, got ? got : "nothing");
+}
+
+// What has failed in a login pod is in the kubelet's events about its probe, which come seldom after a while.
+static void test_what_a_login_says(void **state)
+{
+#define EVENT(more, words)                                                                                             \
+	"{reason: Unhealthy, involvedObject: {kind: Pod}, lastTimestamp: '2026-11-28T10:00:00Z', " more                \
+	" message: '" words "'}"
+#define FAILS "Liveness probe failed: tandem: service a: exit 3"
+	says_still(EVENT("", FAILS), "2026-11-28T10:00:20Z", "service a: exit 3");
+	says_still(EVENT("", FAILS), "2026-11-28T10:00:31Z", NULL);
+	says_still(EVENT("count: 25,", "(combined from similar events): " FAILS), "2026-11-28T10:05:30Z",
+		   "service a: exit 3");
+	says_still(EVENT("count: 25,", FAILS), "2026-11-28T10:07:00Z", NULL);
+	says_still(EVENT("", "Liveness probe failed: command timed out"), "2026-11-28T10:00:20Z", NULL);
+	says_still(EVENT("", "Startup probe failed: tandem: x"), "2026-11-28T10:00:20Z", NULL);
+	says_still(
+		"{reason: Killing, involvedObject: {kind: Pod}, lastTimestamp: '2026-11-28T10:00:00Z', message: '" FAILS
+		"'}",
+		"2026-11-28T10:00:20Z", NULL);
+	says_still("{reason: Unhealthy, involvedObject: {kind: Pod}, message: '" FAILS "'}", "2026-11-28T10:00:20Z",
+		   NULL);
+#undef FAILS
+#undef EVENT
+}
+
 // Appends what a change replaces: the pods whose template it changes.
 static void replaced(const struct td_op_wants *a, const struct td_op_wants *b, struct td_buf *out)
 {
@@ -1368,6 +1403,17 @@ static void test_cutting(void **state)
 		    (!p.n && !td_streq(says, cases[i].says)))
 			fail_msg("case %zu: %s; %s", i, p.n ? p.v[0] : "no problem", says ? says : "nothing");
 	}
+}
+
+// Whoever carries on after a crash finds what he made, and does not refuse the wish because of it.
+static void test_a_wish_that_was_taken(void **state)
+{
+	td_auto_objects struct td_objects acts = {0};
+	assert_false(td_op_cutting_made(&acts, "n0-cut-gpu-1"));
+	td_auto(td_json_unref) struct td_json *j = Y("metadata: {name: n0-cut-gpu-1}");
+	td_objects_add(&acts, td_object_new(td_json_ref(j)));
+	assert_true(td_op_cutting_made(&acts, "n0-cut-gpu-1"));
+	assert_false(td_op_cutting_made(&acts, "n0-cut-gpu-2"));
 }
 
 static void test_covers(void **state)
@@ -1650,6 +1696,7 @@ int main(void)
 		cmocka_unit_test(test_places_of_hosts),
 		cmocka_unit_test(test_whose_namespace),
 		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_what_a_login_says),
 		cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),
 		cmocka_unit_test(test_slurmd),
@@ -1672,6 +1719,7 @@ int main(void)
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_nodeset_check),
 		cmocka_unit_test(test_cutting),
+		cmocka_unit_test(test_a_wish_that_was_taken),
 		cmocka_unit_test(test_covers),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_names),

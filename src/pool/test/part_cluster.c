@@ -36,6 +36,7 @@ static bool given(const struct td_scenario_words *w)
 						       .qos_problem = td_scenario_val(w, "qos-problem", NULL),
 						       .planes = td_scenario_has(w, "planes"),
 						       .plane_problem = td_scenario_val(w, "plane-problem", NULL),
+						       .login_failed = td_scenario_val(w, "login-failed", NULL),
 						       .devices_asked = td_scenario_has(w, "devices-asked"),
 						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
 	else if (!strcmp(w->w[0].key, "config"))

@@ -5,6 +5,7 @@
 #                             with the reason as the container's last words, when one with onFailure=block does not.
 #   services.sh follow WHERE  for ever: starts what is new or changed, stops what is gone. In a slurmd pod it says to
 #                             Slurm, in the node's comment, which configuration slurmd has and which services have failed.
+#   services.sh failed WHERE  in one line, which have failed in this pod, its sshd too; fails when there are any.
 #   services.sh stop          ends all of them.
 # State: $run/NAME.state ("waiting", "running", "done", "failed TEXT"), .sum (what runs), .pid (its process group).
 set -u
@@ -139,6 +140,15 @@ changed() {
 	return 1
 }
 
+# Adds to $text which services have failed.
+failures() {
+	[ ! -e "$site/services" ] || while read -r name type place timeout onfailure after; do
+		mine "$place" || continue
+		state "$name"
+		case $now in failed*) text="$text; service $name: ${now#failed }" ;; esac
+	done <"$site/services"
+}
+
 # Sets $text to what the node says of itself.
 report() {
 	# shellcheck disable=SC3013
@@ -156,11 +166,7 @@ report() {
 	[ ! -s $mounted/state ] || [ $mounted/..data -nt "$conf" ] || read -r keys <$mounted/state || :
 	[ "$keys" = "$ctld" ] || keys=
 	text="tandem:${revision:+ config=}$revision${got:+ since=}$got${keys:+ keys=}$keys"
-	[ ! -e "$site/services" ] || while read -r name type place timeout onfailure after; do
-		mine "$place" || continue
-		state "$name"
-		case $now in failed*) text="$text; service $name: ${now#failed }" ;; esac
-	done <"$site/services"
+	failures
 }
 
 case ${1:-} in
@@ -196,6 +202,14 @@ follow)
 		fi
 		pause "${TD_SERVICES_LOOK:-2}"
 	done
+	;;
+failed)
+	text=
+	failures
+	sshd=${TD_SSHD_FAILED:-/run/tandem-ssh/failed}
+	[ ! -s "$sshd" ] || { read -r now <"$sshd" && text="$text; $now"; }
+	# What reads it (src/operator/logins.c) knows it by the first word.
+	[ -z "$text" ] || { printf 'tandem: %.600s\n' "${text#; }" && exit 1; }
 	;;
 stop)
 	for f in "$run"/*.sum; do
