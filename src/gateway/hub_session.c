@@ -82,7 +82,8 @@ int64_t td_hub_session_seen(const char *user, const char *member, const char *bu
 	int64_t n = 0;
 	pthread_mutex_lock(&seen.lock);
 	for (size_t i = 0; i < seen.n; i++)
-		n += !strcmp(seen.v[i].user, user) && td_streq(seen.v[i].member, member) && !td_streq(seen.v[i].id, but);
+		n += !strcmp(seen.v[i].user, user) && td_streq(seen.v[i].member, member) &&
+		     !td_streq(seen.v[i].id, but);
 	pthread_mutex_unlock(&seen.lock);
 	return n;
 }
