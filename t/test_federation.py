@@ -264,8 +264,16 @@ def test_nobody_evades_rules_and_limits(pool, own_pool, hub):
     wait_for("and goes when there is room", lambda: run_of(hub, asked.all[-1]["id"])["state"] == "done")
 
 
-@pytest.mark.feature("C6.2")
-def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
+def more(hub, gpus):
+    """What one more session is told; when it is started, it is stopped."""
+    r = hub.run("session", "start", "-o", "json", "--no-wait", "--cluster", "west", "--gpus", gpus, "batch", "--", "exec sleep 1000", check=False)
+    if r.returncode == 0:
+        hub.run("session", "stop", json.loads(r.stdout)["id"])
+    return r.stderr
+
+
+@pytest.mark.feature("C6.2", "C6.3")
+def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub, campus):
     routes = pool.get("federation", "campus")["spec"]["routes"]
 
     def put(routes, limits):
@@ -287,6 +295,17 @@ def test_a_session_goes_where_gpus_are_free(pool, own_pool, hub):
         wait_for("it answers at the hub's address", lambda: ask(hub, f"/s/{session}/hostname")[0] == 200)
         assert ask(hub, f"/s/{session}/nothing")[0] == 404 and ask(hub, f"/s/{session}/hostname", key=False)[0] == 401
         assert "at cluster west" in hub.run("session", "list").stdout
+        # ssh goes through the hub, with no login of his at the member; whoever is not known at the hub gets nowhere.
+        assert hub.run("ssh", session, "--", "echo", "at $HOME").stdout == "at /home/researcher\n"
+        assert ask(hub, f"/api/v1/sessions/{session}/ssh", key=False)[0] == 401
+        # What a person may have over all members: sessions, and GPUs, those that he started at a member himself too.
+        put([{"name": "any", "members": ["east", "west"]}], [{"team": "lab", "perUser": {"sessions": 1, "gpus": 2}}])
+        wait_for("no second one", lambda: "researcher has 1 of 1 sessions that one of team lab may have" in more(hub, "0"))
+        own = campus[1].json("session", "start", "--gpus", "1", "--no-wait", "batch", "--", "exec sleep 1000")["id"]
+        put([{"name": "any", "members": ["east", "west"]}], [{"team": "lab", "perUser": {"gpus": 2}}])
+        wait_for("nor a third GPU", lambda: "researcher holds 2 of 2 GPUs that one of team lab may hold" in more(hub, "1"))
+        assert "researcher holds 2 of 2 GPUs" in hub.api("PATCH", f"/sessions/{session}", {"replicas": 2})[1]["error"]["message"]
+        campus[1].run("session", "stop", own)
         hub.run("session", "stop", session)
         wait_for("it is gone", lambda: ask(hub, f"/s/{session}/hostname")[0] in (404, 503) and session not in hub.run("session", "list").stdout)
         # Who insists gets the member that he names, by the rules.

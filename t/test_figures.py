@@ -26,7 +26,7 @@ def like(found, **labels):
 @pytest.fixture
 def web(pool):
     """A service of one replica with two GPUs of n1, in a tenant; and a pod that fails."""
-    pool.apply(tenant("figures", [{"user": "researcher", "role": "admin"}, {"user": "pods"}], namespaces=["figures"]))
+    pool.apply(tenant("figures", [{"user": "researcher", "role": "admin"}, {"user": "pods"}], namespaces=["figures"], account="figs"))
     wait_for("the tenant is there", lambda: any(n["name"] == "figures" for t in pool.items("tenants") for n in t.get("status", {}).get("namespaces", [])))
     spec = lambda gpus, command: {"schedulerName": "tandem", "terminationGracePeriodSeconds": 1, "nodeSelector": {"kubernetes.io/hostname": NODE},
                                   "containers": [{"name": "c", "image": "debian:13", "command": ["sh", "-c", command], "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}
@@ -58,14 +58,14 @@ def beside_slurm():
 def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web, tmp_path):
     pod, spec = web
     name, job = pod["metadata"]["name"], pod["metadata"]["annotations"]["tandem.dev/job-id"]
-    assert pod["metadata"]["annotations"]["tandem.dev/account"] == "figures"
+    assert pod["metadata"]["annotations"]["tandem.dev/account"] == "figs"
     held = wait_for("the metrics name them", lambda: len(l := like(series(pool, "tandem_device_holder"), pod=f"figures/{name}")) == 2 and l)
     person = pod["metadata"]["annotations"].get("tandem.dev/user", "")
     assert {(k["job"], k["user"], k["tenant"]) for k, v in held} == {(job, person, "figures")}
     pool.cmd("fault", NODE, held[0][0]["device"], "use=75")
 
-    # A native job beside it: its tenant is the account that it runs in.
-    native = pool.sbatch("--uid=researcher", "--gid=researcher", "-A", "figures", "--gres=gpu:1", "-w", NODE)
+    # A native job beside it: its tenant is that of the account that it runs in.
+    native = pool.sbatch("--uid=researcher", "--gid=researcher", "-A", "figs", "--gres=gpu:1", "-w", NODE)
     assert wait_for("the job is named", lambda: like(series(pool, "tandem_device_holder"), job=str(native)))[0][0]["tenant"] == "figures"
     wait_for("its idling is its tenant's", lambda: [v for k, v in like(series(pool, "tandem_device_time_seconds_total"), node=NODE, tenant="figures", state="idle") if v > 0])
 
@@ -94,9 +94,9 @@ def test_who_holds_each_gpu_and_how_much_it_computes(pool, me, web, tmp_path):
     # People see it, too, each GPU with what runs there.
     gpus = {g["index"]: g for n in me.api("GET", "/pool")[1]["nodes"] if n["name"] == NODE for g in n["gpus"]}
     g = next(g for g in gpus.values() if g.get("pod") == f"figures/{name}")
-    assert (g["job"], g["account"], g["service"], g.get("person", "")) == (int(job), "figures", "Deployment/web", person)
+    assert (g["job"], g["account"], g["service"], g.get("person", "")) == (int(job), "figs", "Deployment/web", person)
     top = me.run("top", "--gpus", "--once").stdout
-    assert re.search(rf"^{NODE} +\d +{job} +\S+ +figures +figures/{name}$", top, re.M), top
+    assert re.search(rf"^{NODE} +\d +{job} +\S+ +figs +figures/{name}$", top, re.M), top
     pool.shell("scancel", str(native))
 
     # A pod that got its place at once and fails: Slurm's history calls its end its own error.

@@ -238,9 +238,10 @@ def sessions(pool, there, east, me):
     claims = [{"name": "h", "persistentVolumeClaim": {"claimName": "home"}}]
     pool.apply(east.pod("data", volumes=claims))
     wait_for("it names the claim", lambda: "{namespace: default, claim: home, there: NAME}" in east.status("data").get("message", ""))
-    for wrong, says in ((["--nodes", "2"], "has one pod"), (["--replicas", "2"], "has one pod")):
-        r = me.run("session", "start", *wrong, "--other-cluster", "east", "endpoint", "--", "true", check=False)
-        assert r.returncode and says in r.stderr.replace("\n", " "), r.stderr
+    for wrong, says in ((["--nodes", "2", "endpoint", "--", "true"], "would not find each other"), (["tensorboard"], "names no claim with homes there")):
+        r = me.run("session", "start", "--other-cluster", "east", *wrong, check=False)
+        assert r.returncode and says in " ".join(r.stderr.split()), r.stderr
+    me.run("session", "stop", shell["id"])
     for name in ("pool", "west"):
         status, reply = me.api("POST", "/sessions", {"kind": "shell", "otherCluster": name})
         assert status == 422 and "is no other cluster of this pool" in str(reply), reply
@@ -253,9 +254,18 @@ def sessions(pool, there, east, me):
     os.chown(home, 1000, 1000)
     pool.kubectl("patch", "nodeset", "east", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"otherCluster": {"claims": [{"namespace": "researcher", "claim": "home", "there": "homes"}]}}}))
     idle = me.api("POST", "/sessions", {"otherCluster": "east", "command": "exec python3 -m http.server $PORT", "name": "idle", "idle": 10})[1]
-    web = me.api("POST", "/sessions", {"otherCluster": "east", "command": "echo written > out.txt; exec python3 -m http.server $PORT", "name": "web"})[1]
+    # Replicas, each a pod there; requests are spread over those that are ready.
+    web = me.api("POST", "/sessions", {"otherCluster": "east", "command": "echo written > out.txt; exec python3 -m http.server $PORT", "name": "web", "replicas": 2})[1]
     wait_for("it answers", lambda: ask(me, f"{web['path']}hello.txt") == (200, "from my home there"))
     assert home.joinpath("out.txt").stat().st_uid == 1000 and ask(me, f"{web['path']}nothing")[0] == 404
+    wait_for("both are ready", lambda: (r := me.api("GET", f"/sessions/{web['id']}")[1]["replicas"])["ready"] == 2 and r)
+    gone = copy(web)["metadata"]["uid"]
+    there.kubectl("delete", "pod", copy(web)["metadata"]["name"], "-n", "tandem", "--wait=false")
+    assert all(wait_for("the other one answers", lambda: ask(me, f"{web['path']}hello.txt")[0] == 200) for _ in range(4))
+    wait_for("it is made anew", lambda: any(n == f"session-{web['id']}" and p["metadata"]["uid"] != gone for n, p in east.copies().items()) and me.api("GET", f"/sessions/{web['id']}")[1]["replicas"]["ready"] == 2)
+    # TensorBoard shows what is in the home there.
+    status, board = me.api("POST", "/sessions", {"kind": "tensorboard", "otherCluster": "east"})
+    assert status == 201 and me.api("DELETE", f"/sessions/{board['id']}")[0] == 200, board
     assert ask(me, f"{web['path']}hello.txt", key=False)[0] == 401
     # Nobody there reaches its port by the network, as one reaches that of a pod.
     pool.apply(east.pod("open", script=f'exec perl -e "{SERVE}"', cpu="500m"))
@@ -266,7 +276,6 @@ def sessions(pool, there, east, me):
     there.kubectl("delete", "networkpolicy", "sessions", "-n", "tandem")
     wait_for("it is the policy that kept it closed", lambda: at(copy(web), 8888) == 0)
     # It ends by the rules, and comes back at its address; its job and its copy end with it.
-    me.run("session", "stop", shell["id"])
     me.run("session", "stop", web["id"])
     wait_for("nobody uses it", lambda: me.api("GET", f"/sessions/{idle['id']}")[1]["state"] == "reclaimed")
     wait_for("nothing of them is left there", lambda: east.copies().keys() <= {"open", "data"})

@@ -213,6 +213,7 @@ def test_a_shell_in_the_browser(pool, me, browser):
     browser.log_in_again(pool)
     browser.go("sessions")
     wait_for("the form", lambda: browser.d.find_elements(By.CSS_SELECTOR, "#view form [type=submit]"))
+    assert browser.d.find_element(By.CSS_SELECTOR, "#view form [name=otherCluster]").get_attribute("value") == ""
     gpus = browser.d.find_element(By.CSS_SELECTOR, "#view form [name=gpus]")
     gpus.clear()
     gpus.send_keys("1" + Keys.ENTER)  # a shell is the first of the kinds

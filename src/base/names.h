@@ -82,6 +82,12 @@
 // By the operator, JSON: what spec.gpuCutting of its NodeSet says, {"set": "slurm/pool", "keepWhole": 1, "idleSeconds": 600,
 // "pauseSeconds": 300, "parts": ["1g.10gb"]} (no parts: all).
 #define TD_ANN_GPU_CUTTING "tandem.dev/gpu-cutting"
+// By a person, on a claim (PersistentVolumeClaim): how much storage he wants to claim in its namespace besides, such as 40Gi.
+// The operator makes room for it there, within the Tenants' quotas (operator/tenant_storage.c).
+#define TD_ANN_STORAGE_ROOM "tandem.dev/storage-room"
+// By the operator, JSON: the Tenants whose Slurm account has another name, {"account": "Tenant", …}: what metrics of devices
+// call them.
+#define TD_ANN_TENANT_NAMES "tandem.dev/tenant-names"
 // By the bridge, JSON: a cut that it wants there, {"gpu": 1, "parts": ["1g.10gb"], "jobs": false, "for": "job 12 waits for …"}:
 // no gpu: all; no parts: whole; jobs: those of the node are waited for. The operator makes a NodeAction of it, takes it
 // away, and says when that was (epoch seconds).

@@ -7,12 +7,20 @@
 #include "base/names.h"
 #include "http/client.h"
 #include "http/pki.h"
+#include "pool/far.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CONNS = 256, CERT_DAYS = 3650 };
+// STREAMS are those that are passed on; the rest of CONNS is for those that are being asked for, and refused.
+enum { CONNS = 288, STREAMS = 256, CERT_DAYS = 3650 };
+
+// The streams that are open, of pods of one namespace and one person.
+struct face_share {
+	char *ns, *user;
+	int n;
+};
 
 struct td_far_face {
 	struct td_far *far;
@@ -23,6 +31,10 @@ struct td_far_face {
 	bool runs, local; // local: a unix socket, behind which an API server has asked already
 	char *ca;         // by which it knows clients; NULL: local
 	int ca_fd;
+
+	pthread_mutex_t lock; // guards what follows
+	struct face_share *shares;
+	size_t n_shares;
 };
 
 static void answer(struct td_http_x *x, int http, const char *text)
@@ -81,6 +93,61 @@ char *td_far_target(const struct td_http_x *x, const struct td_strv *path, const
 	return td_buf_take(&b);
 }
 
+// ---- how many ----
+
+// Whose the pod is, as far as it says: who makes pods may write anybody there, and then gains and takes nothing beyond its
+// namespace.
+static const char *person_of(const struct td_object *pod)
+{
+	const char *owner = td_object_annotation(pod, TD_ANN_SESSION_OWNER),
+		   *user = td_object_annotation(pod, TD_ANN_USER);
+	return owner ? owner : user ? user : "";
+}
+
+// Counts one more stream of the pod's, until it is given back. False: there may be none now.
+static bool take(struct td_far_face *f, const struct td_object *pod)
+{
+	const char *user = person_of(pod);
+	struct face_share *mine = NULL;
+	int its = 0, all = 0;
+	pthread_mutex_lock(&f->lock);
+	for (size_t i = 0; i < f->n_shares; i++) {
+		struct face_share *s = &f->shares[i];
+		bool same = !strcmp(s->ns, pod->ns);
+		all += s->n;
+		its += same ? s->n : 0;
+		mine = same && !strcmp(s->user, user) ? s : mine;
+	}
+	bool may = td_pool_far_stream(mine ? mine->n : 0, its, all, STREAMS);
+	if (may && !mine) {
+		f->shares = td_realloc(f->shares, (f->n_shares + 1) * sizeof(*f->shares));
+		mine = &f->shares[f->n_shares++];
+		*mine = (struct face_share){.ns = td_strdup(pod->ns), .user = td_strdup(user)};
+	}
+	if (may)
+		mine->n++;
+	pthread_mutex_unlock(&f->lock);
+	return may;
+}
+
+static void give_back(struct td_far_face *f, const struct td_object *pod)
+{
+	const char *user = person_of(pod);
+	pthread_mutex_lock(&f->lock);
+	for (size_t i = 0; i < f->n_shares; i++) {
+		struct face_share *s = &f->shares[i];
+		if (strcmp(s->ns, pod->ns) != 0 || strcmp(s->user, user) != 0)
+			continue;
+		if (!--s->n) {
+			free(s->ns);
+			free(s->user);
+			*s = f->shares[--f->n_shares];
+		}
+		break;
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
 // ---- one request ----
 
 static void stream(struct td_http_x *x, struct td_far_link *l, const char *target)
@@ -128,7 +195,7 @@ static bool may(const struct td_far_face *f, struct td_http_x *x, const char *wh
 
 static void handle(struct td_http_x *x, void *ctx)
 {
-	const struct td_far_face *f = ctx;
+	struct td_far_face *f = ctx;
 	td_auto_strv struct td_strv path = {0};
 	td_auto(td_object_unref) struct td_object *pod = NULL, *copy = NULL;
 	td_strv_split(&path, td_http_path(x), '/');
@@ -151,11 +218,19 @@ static void handle(struct td_http_x *x, void *ctx)
 		answer(x, 400, text);
 	} else {
 		td_auto_free char *target = td_far_target(x, &path, copy->ns, copy->name);
-		if (target)
-			stream(x, l, target);
-		else
+		if (!target) {
 			answer(x, 404,
 			       "of pods in another cluster there are containerLogs, exec, attach and portForward");
+		} else if (!take(f, pod)) {
+			td_auto_free char *text = td_asprintf(
+				"too many streams of pods in other clusters are open, of namespace %s or of one "
+				"person in it (%d are there for all): end some",
+				pod->ns, STREAMS);
+			answer(x, 429, text);
+		} else {
+			stream(x, l, target);
+			give_back(f, pod);
+		}
 	}
 	td_far_link_put(l);
 }
@@ -200,6 +275,7 @@ int td_far_face_new(struct td_far *far, struct td_kube *here, const struct td_fa
 	td_auto(td_far_face_free) struct td_far_face *f = td_calloc(1, sizeof(*f));
 	*f = (struct td_far_face){
 		.far = far, .here = here, .stop = td_cancel_new(), .local = td_starts(o->listen, "unix:"), .ca_fd = -1};
+	pthread_mutex_init(&f->lock, NULL);
 	td_auto_free char *cert = f->local ? NULL : td_asprintf("%s/tls.crt", o->pki),
 			  *key = f->local ? NULL : td_asprintf("%s/tls.key", o->pki);
 	char ca[64] = "";
@@ -253,6 +329,10 @@ struct td_far_face *td_far_face_free(struct td_far_face *f)
 	td_cancel_unref(f->stop);
 	if (f->ca_fd >= 0)
 		close(f->ca_fd);
+	for (size_t i = 0; i < f->n_shares; i++)
+		free(f->shares[i].ns), free(f->shares[i].user);
+	free(f->shares);
+	pthread_mutex_destroy(&f->lock);
 	free(f->ca);
 	free(f);
 	return NULL;

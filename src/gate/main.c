@@ -278,6 +278,12 @@ static struct td_object *pod_of(void *ctx, const char *uid)
 	return l.n ? td_object_ref(l.v[0]) : NULL;
 }
 
+static struct td_object *node_of(void *ctx, const char *name)
+{
+	struct td_gate_agent *a = ctx;
+	return td_informer_get(a->nodes, NULL, name);
+}
+
 static int run_health(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
@@ -324,7 +330,7 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
-	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, a});
+	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, node_of, a});
 	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups});
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,

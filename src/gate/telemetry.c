@@ -59,7 +59,7 @@ static struct gauges gauges(void)
 			 TD_LABELS("node", "device", "model", "serial", "firmware")),
 		td_gauge(m, "tandem_device_holder",
 			 "1 for each device that a job holds: which, its pod if it has one, who made the pod or the id "
-			 "of the job's user, and the Slurm account, which is its Tenant's. 0: idle.",
+			 "of the job's user, and its Tenant, else its Slurm account. 0: idle.",
 			 TD_LABELS("node", "device", "job", "pod", "user", "tenant")),
 		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
 			 TD_LABELS("node", "check")),
@@ -178,6 +178,18 @@ static void disk(const struct gauges *m, const struct td_checkup_disk *x, const 
 }
 
 // h NULL: nobody holds it.
+// Where a Tenant's account has another name, the node's annotation says which (operator/tenantnames.c).
+static void tenant_of(const struct td_telemetry *t, const char *node, const char *account, char ret[TD_TELEMETRY_NAME])
+{
+	td_auto(td_object_unref) struct td_object *o = t->node ? t->node(t->ctx, node) : NULL;
+	const char *text = o ? td_object_annotation(o, TD_ANN_TENANT_NAMES) : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *name = NULL;
+	if (text && !td_json_parse(text, strlen(text), &j, NULL))
+		name = td_jkey_str(td_json_root(j), account);
+	snprintf(ret, TD_TELEMETRY_NAME, "%s", name ? name : account);
+}
+
 static void holder(const struct gauges *m, const struct td_telemetry *t, const struct td_holder *h, const char *node,
 		   const char *name)
 {
@@ -192,7 +204,9 @@ static void holder(const struct gauges *m, const struct td_telemetry *t, const s
 	// A stand-in's job whose pod is not here yet has no name, and whose it is nobody says.
 	const char *user = !h->pod ? h->uid : pod ? td_object_annotation(pod, TD_ANN_USER) : NULL;
 	const char *account = !h->pod ? h->account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
-	td_metric_set(m->held, 1, TD_LABELS(node, name, job, key, user ? user : "", account ? account : ""));
+	char tenant[TD_TELEMETRY_NAME];
+	tenant_of(t, node, account ? account : "", tenant);
+	td_metric_set(m->held, 1, TD_LABELS(node, name, job, key, user ? user : "", tenant));
 }
 
 // Each is set once, and not added up: two may read /metrics at a time.
@@ -250,16 +264,13 @@ static void collect(void *ctx)
 	leave();
 }
 
-void td_telemetry_account(const struct td_holder *h, char ret[64])
+void td_telemetry_tenant(const struct td_holder *h, const char *node, char ret[TD_TELEMETRY_NAME])
 {
-	snprintf(ret, 64, "%s", h->account);
-	if (!h->pod)
-		return;
 	const struct td_telemetry t = enter();
-	td_auto(td_object_unref) struct td_object *pod = t.pod ? t.pod(t.ctx, h->uid) : NULL;
+	td_auto(td_object_unref) struct td_object *pod = h->pod && t.pod ? t.pod(t.ctx, h->uid) : NULL;
+	const char *account = !h->pod ? h->account : pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
+	tenant_of(&t, node, account ? account : "", ret);
 	leave();
-	const char *account = pod ? td_object_annotation(pod, TD_ANN_ACCOUNT) : NULL;
-	snprintf(ret, 64, "%s", account ? account : "");
 }
 
 void td_gate_telemetry(const struct td_telemetry *t)

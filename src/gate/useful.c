@@ -31,12 +31,12 @@ void td_useful_look(struct td_useful *u, struct td_gate *gate, int node, const s
 	double s = (double)(ms < LONG_MS ? ms : LONG_MS) / 1000;
 	u->at_ms = now_ms;
 	const char *name = td_gate_node_name(gate, node);
-	struct td_metric *m =
-		td_counter(td_metrics_process(), "tandem_device_time_seconds_total",
-			   "Seconds of devices: free, or held by a job and busy (as far as they computed), idle, "
-			   "or unknown (the device does not say). They add up to all. tenant: the Slurm account of the "
-			   "job, which is its Tenant's.",
-			   TD_LABELS("node", "state", "tenant"));
+	struct td_metric *m = td_counter(
+		td_metrics_process(), "tandem_device_time_seconds_total",
+		"Seconds of devices: free, or held by a job and busy (as far as they computed), idle, "
+		"or unknown (the device does not say). They add up to all. tenant: the job's Tenant, else its "
+		"Slurm account.",
+		TD_LABELS("node", "state", "tenant"));
 	td_metric_zero(m, TD_LABELS(name, "free", ""));
 	for (int i = 0; i < f->gpus; i++) {
 		struct td_holder h = {0};
@@ -47,8 +47,8 @@ void td_useful_look(struct td_useful *u, struct td_gate *gate, int node, const s
 			td_metric_add(m, p.free, TD_LABELS(name, "free", ""));
 			continue;
 		}
-		char tenant[64];
-		td_telemetry_account(&h, tenant);
+		char tenant[TD_TELEMETRY_NAME];
+		td_telemetry_tenant(&h, name, tenant);
 		td_metric_add(m, p.busy, TD_LABELS(name, "busy", tenant));
 		td_metric_add(m, p.idle, TD_LABELS(name, "idle", tenant));
 		td_metric_add(m, p.unknown, TD_LABELS(name, "unknown", tenant));

@@ -184,7 +184,9 @@ struct td_hub *td_hub_of(struct td_object *federation)
 		h->limits[h->n_limits++] = (struct td_fed_limit){.team = td_jstr_or(v, "team", ""),
 								 .gpus = td_jint(v, "gpus", -1),
 								 .gpu_hours = td_jint(v, "gpuHours", -1),
-								 .days = td_jint(v, "days", 30)};
+								 .days = td_jint(v, "days", 30),
+								 .user_gpus = td_jint(v, "perUser.gpus", -1),
+								 .user_sessions = td_jint(v, "perUser.sessions", -1)};
 	return h;
 }
 

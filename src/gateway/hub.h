@@ -152,6 +152,7 @@ bool td_hub_asks(struct td_gateway *g, const char *member, struct td_error *err)
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team); // NULL: there is none
 struct td_hub_team {
 	char *name; // NULL: of who is in none
+	char *user; // one of its people; NULL: all of them
 	struct td_fed_used sum;
 	double *each; // GPU hours at each member
 };
@@ -182,7 +183,12 @@ void td_hub_view_done(struct td_hub_view *v);
 void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
 // What a team has and has used at all members. The view's, until it is asked for another one.
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team);
-// Why a run has to wait by its team's limit, as far as the view tells; NULL: it has not. The caller frees it.
+// What one of its people holds of that. gpu_hours: as of the team.
+struct td_fed_used td_hub_used_by(struct td_gateway *g, struct td_hub_view *v, const char *team, const char *user);
+// GPUs of his runs of that team that members have, or that are promised to them.
+int64_t td_hub_runs_of(const struct td_hub_view *v, const char *team, const char *user);
+// Why a run has to wait by its team's limit or its person's, as far as the view tells; NULL: it has not. The caller
+// frees it.
 char *td_hub_over(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
 // Promises its team's GPUs to a run that is about to be placed, whatever other gateways promise now; *ret_over: why
 // it has to wait instead. Two or three requests; none when its team has no limit. TD_CONFLICT: its record was
@@ -256,5 +262,14 @@ bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *
 bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct td_error *err);
 // A request for /s/ID/…. What is passed on has a statement instead of what he proved himself with here.
 bool td_hub_session_pass(struct td_gateway_ask *q, const char *id, int *ret, struct td_error *err);
+// How many sessions of his were last seen at this member, without the one called `but`.
+int64_t td_hub_session_seen(const char *user, const char *member, const char *but);
 // Appends those at members that are not in the list.
 void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
+
+// ---- hub_session_limit.c: what a person may have at all members ----
+// Whether a session may start that holds r->holds GPUs. TD_THROTTLED: his team, or he, has as much as it may.
+int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,
+			   struct td_error *err);
+// Whether the session q->args[0] may be resumed, or have so many replicas (0: it is resumed). TD_THROTTLED as above.
+int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err);

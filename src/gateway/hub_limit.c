@@ -16,6 +16,16 @@ const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team
 	return NULL;
 }
 
+// A team, or one of its people (user NULL: all of them).
+struct hub_whose {
+	const char *team, *user;
+};
+
+static bool is_his(const struct hub_whose *w, const char *user)
+{
+	return !w->user || td_streq(w->user, user);
+}
+
 static bool of_team(const struct td_hub *h, const yyjson_val *row, const char *team)
 {
 	return team &&
@@ -79,7 +89,7 @@ int td_hub_view(struct td_gateway *g, const struct td_hub *h, struct td_cancel *
 void td_hub_view_done(struct td_hub_view *v)
 {
 	for (size_t i = 0; i < v->n_teams; i++)
-		free(v->teams[i].name), free(v->teams[i].each);
+		free(v->teams[i].name), free(v->teams[i].user), free(v->teams[i].each);
 	free(v->teams);
 	free(v->at);
 	free(v->copies);
@@ -89,12 +99,17 @@ void td_hub_view_done(struct td_hub_view *v)
 	*v = (struct td_hub_view){0};
 }
 
+static struct td_hub_team *used_of(struct td_gateway *g, struct td_hub_view *v, const struct hub_whose *w);
+
 void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r)
 {
+	const struct td_fed_limit *l = td_hub_limit(v->hub, r->team);
 	const struct td_hub_member *m = r->member ? td_hub_member(v->hub, r->member) : NULL;
 	if (m)
 		v->at[m - v->hub->members]++;
 	td_hub_used(g, v, r->team)->sum.gpus += r->holds;
+	if (l && l->user_gpus >= 0)
+		used_of(g, v, &(struct hub_whose){r->team, r->user})->sum.gpus += r->holds;
 }
 
 // ---- what a team has ----
@@ -123,14 +138,15 @@ static int64_t adds(const struct td_hub_view *v, const struct td_fed_promise *p)
 	return td_strv_has(&v->gone, p->run) || (o && (td_hub_run_is_at(o, NULL) || over(p, o))) ? 0 : p->holds;
 }
 
-static int64_t promised(const struct td_hub_view *v, const char *team)
+static int64_t promised(const struct td_hub_view *v, const struct hub_whose *w)
 {
 	size_t i, n;
 	yyjson_val *k, *e;
 	int64_t sum = 0;
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e) {
 		struct td_fed_promise p = promise(yyjson_get_str(k), e);
-		sum += !strcmp(p.team, team) ? adds(v, &p) : 0;
+		const char *user = td_jstr(e, "user"); // one that names nobody, of an older gateway, may be his
+		sum += !strcmp(p.team, w->team) && (!user || is_his(w, user)) ? adds(v, &p) : 0;
 	}
 	return sum;
 }
@@ -144,7 +160,8 @@ static int64_t own(const struct td_hub_view *v, const struct td_hub_run *r)
 }
 
 // What jobs hold at a member in the names of runs is added to these; all else counts by itself.
-static int64_t held(const struct td_hub_view *v, const char *member, const struct td_json *said, const char *team)
+static int64_t held(const struct td_hub_view *v, const char *member, const struct td_json *said,
+		    const struct hub_whose *w)
 {
 	size_t i, n;
 	yyjson_val *e;
@@ -155,9 +172,9 @@ static int64_t held(const struct td_hub_view *v, const char *member, const struc
 			.member = member, .there = run ? run : "", .user = td_jstr_or(e, "user", "")};
 		struct td_hub_copy *c =
 			run && v->n_copies ? bsearch(&key, v->copies, v->n_copies, sizeof(key), by_copy) : NULL;
-		if (!of_team(v->hub, e, team))
+		if (!is_his(w, key.user) || !of_team(v->hub, e, w->team))
 			continue;
-		if (c && td_streq(td_jstr(c->o->root, "spec.team"), team))
+		if (c && td_streq(td_jstr(c->o->root, "spec.team"), w->team))
 			c->held += td_jint(e, "gpus", 0);
 		else
 			sum += td_jint(e, "gpus", 0);
@@ -166,9 +183,10 @@ static int64_t held(const struct td_hub_view *v, const char *member, const struc
 }
 
 // What a team has and has used at all members, and in *ret_used at each.
-static void reckon(struct td_gateway *g, const struct td_hub_view *v, const char *team, struct td_fed_used *ret,
-		   double *ret_used)
+static void reckon(struct td_gateway *g, const struct td_hub_view *v, const struct hub_whose *w,
+		   struct td_fed_used *ret, double *ret_used)
 {
+	const char *team = w->team;
 	const struct td_hub *h = v->hub;
 	const struct td_fed_limit *l = td_hub_limit(h, team);
 	size_t i, n;
@@ -179,42 +197,77 @@ static void reckon(struct td_gateway *g, const struct td_hub_view *v, const char
 	for (size_t m = 0; m < h->n_members; m++) {
 		td_auto_known struct td_hub_known k = {0};
 		td_hub_known(g, h->members[m].name, &k);
-		ret->gpus += held(v, h->members[m].name, k.held, team);
+		ret->gpus += held(v, h->members[m].name, k.held, w);
 		yyjson_arr_foreach (td_jget(td_json_root(k.used), "used"), i, n, e)
 			if (of_team(h, e, team) && td_jint(e, "days", 0) == (l ? l->days : 30))
 				ret_used[m] += yyjson_get_num(td_jget(e, "gpuHours"));
 		ret->gpu_hours += ret_used[m];
-		if (l && ((l->gpus >= 0 && !k.held) || (l->gpu_hours >= 0 && !k.used)))
+		if (l && (((l->gpus >= 0 || l->user_gpus >= 0) && !k.held) || (l->gpu_hours >= 0 && !k.used)))
 			ret->known = false;
 	}
 	// Those of this hub count from when they are given to a member, also while they wait there.
 	for (size_t k = 0; k < v->n_copies && team; k++) {
 		const yyjson_val *root = v->copies[k].o->root;
-		if (td_streq(td_jstr(root, "spec.team"), team))
+		if (td_streq(td_jstr(root, "spec.team"), team) && is_his(w, v->copies[k].user))
 			ret->gpus += td_fed_counts(td_jint(root, "spec.holds", td_jint(root, "spec.gpus", 0)),
 						   v->copies[k].held);
 	}
 	if (l)
-		ret->gpus += promised(v, team);
+		ret->gpus += promised(v, w);
+}
+
+static bool same(const char *a, const char *b)
+{
+	return td_streq(a, b) || (!a && !b);
+}
+
+static struct td_hub_team *used_of(struct td_gateway *g, struct td_hub_view *v, const struct hub_whose *w)
+{
+	for (size_t i = 0; i < v->n_teams; i++)
+		if (same(v->teams[i].name, w->team) && same(v->teams[i].user, w->user))
+			return &v->teams[i];
+	v->teams = td_realloc(v->teams, (v->n_teams + 1) * sizeof(*v->teams));
+	struct td_hub_team *t = &v->teams[v->n_teams++];
+	*t = (struct td_hub_team){.name = td_strdup(w->team),
+				  .user = td_strdup(w->user),
+				  .each = td_calloc(v->hub->n_members + 1, sizeof(*t->each))};
+	reckon(g, v, w, &t->sum, t->each);
+	return t;
 }
 
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team)
 {
-	for (size_t i = 0; i < v->n_teams; i++)
-		if (td_streq(v->teams[i].name, team) || (!team && !v->teams[i].name))
-			return &v->teams[i];
-	v->teams = td_realloc(v->teams, (v->n_teams + 1) * sizeof(*v->teams));
-	struct td_hub_team *t = &v->teams[v->n_teams++];
-	*t = (struct td_hub_team){.name = td_strdup(team), .each = td_calloc(v->hub->n_members + 1, sizeof(*t->each))};
-	reckon(g, v, team, &t->sum, t->each);
-	return t;
+	return used_of(g, v, &(struct hub_whose){team, NULL});
+}
+
+struct td_fed_used td_hub_used_by(struct td_gateway *g, struct td_hub_view *v, const char *team, const char *user)
+{
+	return used_of(g, v, &(struct hub_whose){team, user})->sum;
+}
+
+int64_t td_hub_runs_of(const struct td_hub_view *v, const char *team, const char *user)
+{
+	const struct hub_whose w = {team, user};
+	int64_t sum = promised(v, &w);
+	for (size_t k = 0; k < v->n_copies; k++) {
+		const yyjson_val *root = v->copies[k].o->root;
+		if (td_streq(td_jstr(root, "spec.team"), team) && is_his(&w, v->copies[k].user))
+			sum += td_jint(root, "spec.holds", td_jint(root, "spec.gpus", 0));
+	}
+	return sum;
 }
 
 char *td_hub_over(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r)
 {
 	struct td_fed_used sum = td_hub_used(g, v, r->team)->sum;
+	const struct td_fed_limit *l = td_hub_limit(v->hub, r->team);
 	sum.gpus -= own(v, r);
-	return td_fed_over(td_hub_limit(v->hub, r->team), &sum, r->holds);
+	char *over = td_fed_over(l, &sum, r->holds);
+	if (over || !l || l->user_gpus < 0)
+		return over;
+	struct td_fed_used his = td_hub_used_by(g, v, r->team, r->user);
+	his.gpus -= own(v, r);
+	return td_fed_over_one(l, r->user, &his, r->holds);
 }
 
 // ---- promising ----
@@ -271,6 +324,7 @@ static int write(struct td_gateway *g, const struct td_hub_view *v, const struct
 			td_jm_key_set(d, map, p.run, yyjson_mut_null(d));
 	}
 	td_jm_str(d, mine, "team", want.team);
+	td_jm_str(d, mine, "user", r->user);
 	td_jm_int(d, mine, "holds", want.holds);
 	td_jm_int(d, mine, "attempt", want.attempt);
 	td_jm_key_set(d, map, r->object, mine);
@@ -281,7 +335,7 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 		   char **ret_over, struct td_error *err)
 {
 	const struct td_fed_limit *l = td_hub_limit(v->hub, r->team);
-	if (!l || l->gpus < 0 || r->holds <= 0) {
+	if (!l || (l->gpus < 0 && l->user_gpus < 0) || r->holds <= 0) {
 		*ret_over = td_hub_over(g, v, r);
 		return 0;
 	}

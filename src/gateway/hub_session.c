@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { CALL_MS = 20000, FIND_MS = 4000, SEEN_MOST = 4096, MISSED_MS = 5000 };
+enum { CALL_MS = 20000, FIND_MS = 4000, SEEN_MOST = 4096, MISSED_MS = 5000, STARTS_MOST = 20 };
 
 // ---- which member has a session ----
 
@@ -75,6 +75,17 @@ static void remember(const char *user, const char *id, const char *member)
 					 .member = td_strdup(member),
 					 .at_ms = td_mono_ms(&td_clock_system)};
 	pthread_mutex_unlock(&seen.lock);
+}
+
+int64_t td_hub_session_seen(const char *user, const char *member, const char *but)
+{
+	int64_t n = 0;
+	pthread_mutex_lock(&seen.lock);
+	for (size_t i = 0; i < seen.n; i++)
+		n += !strcmp(seen.v[i].user, user) && td_streq(seen.v[i].member, member) &&
+		     !td_streq(seen.v[i].id, but);
+	pthread_mutex_unlock(&seen.lock);
+	return n;
 }
 
 static char *path_of(const char *id, const char *what)
@@ -157,6 +168,21 @@ static int find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, c
 
 // ---- operations ----
 
+// Where there are limits a person's starts go one after the other, so that each is counted before the next one.
+static int begin(struct td_gateway_ask *q, const struct td_hub *h, struct td_error *err)
+{
+	td_auto_free char *held = td_asprintf("starts/%s", q->user.name); // no person's name has a '/'
+	return td_gateway_hold(q->g->limits, held, h->n_limits ? 1 : STARTS_MOST, NULL)
+		       ? td_fail(err, TD_THROTTLED, "another session of yours is being started: try again")
+		       : 0;
+}
+
+static void end(struct td_gateway_ask *q)
+{
+	td_auto_free char *held = td_asprintf("starts/%s", q->user.name);
+	td_gateway_release(q->g->limits, held);
+}
+
 static void answer(struct td_gateway_ask *q, int status, const struct td_json *j, const char *member)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
@@ -177,6 +203,14 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 	if (*ret || !member)
 		return *ret != 0;
 	size_t n = 0;
+	int64_t replicas = td_jint(q->body, "replicas", 0);
+	bool more = *what || replicas;
+	if (more && (*ret = begin(q, h, err)))
+		return true;
+	if (more && (*ret = td_hub_session_more(q, h, replicas, err))) {
+		end(q);
+		return true;
+	}
 	td_auto_free char *path = path_of(q->args[0], what), *text = q->body ? td_json_text(q->body, &n) : NULL;
 	const struct td_hub_call call = {.hub = h,
 					 .member = member,
@@ -187,6 +221,8 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 					 .body_len = n,
 					 .timeout_ms = CALL_MS};
 	*ret = td_hub_do(q->g, &call, td_gateway_cancel(q), &j, err);
+	if (more)
+		end(q);
 	if (*ret == TD_NOT_FOUND)
 		remember(q->user.name, q->args[0], NULL);
 	if (!*ret)
@@ -288,7 +324,7 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own
 	td_auto_hub_run struct td_hub_run r = {0}, of = {0};
 	td_auto_view struct td_hub_view view = {0};
 	r.user = td_strdup(q->user.name);
-	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, NULL));
+	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, td_jstr(q->body, "account")));
 	r.gpus = r.holds = td_jint(q->body, "gpus", 0) * td_jint(q->body, "replicas", 1) * td_jint(q->body, "nodes", 1);
 	r.insists = td_strdup(td_jstr(q->body, "cluster"));
 	r.object = td_strdup("");
@@ -298,10 +334,8 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own
 	int rc = td_hub_view(q->g, h, td_gateway_cancel(q), &view, err);
 	if (rc)
 		return rc;
-	// Its person waits for it here and now: beyond the limit it is not kept for later.
-	td_auto_free char *over = td_hub_over(q->g, &view, &r);
-	if (over)
-		return td_fail(err, TD_THROTTLED, "%s: it is not started now", over);
+	if ((rc = td_hub_session_allowed(q, &view, &r, err)))
+		return rc;
 	for (size_t tries = 0; tries <= h->n_members; tries++) {
 		const char *member = NULL;
 		td_auto(td_json_unref) struct td_json *j = NULL;
@@ -339,7 +373,10 @@ bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *
 	bool asks = td_jget(q->body, "cluster") != NULL;
 	if (h && !h->ending) {
 		bool own = false;
+		if ((*ret = begin(q, h, err)))
+			return true;
 		*ret = start(q, h, &own, err);
+		end(q);
 		if (own)
 			*err = (struct td_error)TD_ERROR_INIT;
 		return !own;

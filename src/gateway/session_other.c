@@ -29,19 +29,14 @@ const char *td_session_other(const struct td_object *pod)
 	return td_object_label(pod, TD_LABEL_OTHER);
 }
 
-int td_session_other_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
+int td_session_other_check(const yyjson_val *body, struct td_error *err)
 {
-	const char *many = td_session_nodes_asked(body) ? "nodes" : td_jint(body, "replicas", 0) ? "replicas" : NULL;
-	if (many)
-		return td_fail(err, TD_INVALID,
-			       "%s: a session in another cluster has one pod; leave %s or otherCluster out", many,
-			       many);
-	if (kind->of_run)
-		return td_fail(err, TD_INVALID,
-			       "otherCluster: a session \"%s\" shows what runs have written in your home here; leave "
-			       "otherCluster out",
-			       kind->name);
-	return 0;
+	// Their names there are others, and the policy there lets none of them reach another one.
+	return td_session_nodes_asked(body)
+		       ? td_fail(err, TD_INVALID,
+				 "nodes: the nodes of a session would not find each other in another cluster; leave "
+				 "nodes or otherCluster out")
+		       : 0;
 }
 
 int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err)
@@ -114,6 +109,13 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind 
 			       "otherCluster: a terminal there takes its program from Tandem's image: an administrator "
 			       "names it in spec.otherCluster.image of NodeSet %s/%s. Other kinds of session need none",
 			       set->ns, set->name);
+	const char *ns = td_jm_getstr(td_jm_get(o, "metadata"), "namespace");
+	if (kind->of_run && !td_session_other_home(q->g, set, ns))
+		return td_fail(
+			err, TD_INVALID,
+			"otherCluster: a session \"%s\" shows what is in your home, and NodeSet %s/%s names no claim "
+			"with homes there for namespace %s (spec.otherCluster.claims); leave otherCluster out",
+			kind->name, set->ns, set->name, ns);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_OTHER, set->name);
 	td_jm_key_str(d, td_jm_get(o, "metadata.annotations"), TD_ANN_ASK_PREFIX "partition", partition);
 	return 0;

@@ -101,6 +101,12 @@ static const char *address_of(const struct td_object *o)
 	return answers(o) && ip && inet_pton(AF_INET, ip, &a) == 1 ? ip : NULL;
 }
 
+// One in another cluster has no address here (session_other.c).
+static bool is_reached(const struct td_object *o)
+{
+	return td_session_other(o) ? answers(o) : address_of(o) != NULL;
+}
+
 static int silent(const char *name, struct td_error *err)
 {
 	return td_fail(err, TD_TRANSIENT, "session %s does not answer yet, or no more: `tandem session list`", name);
@@ -116,7 +122,7 @@ static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record,
 	if (r)
 		return r;
 	for (int i = 0; i < s.asked; i++)
-		if (s.pods[i] && address_of(s.pods[i]) && td_session_kind_of(s.pods[i])->measured) {
+		if (s.pods[i] && is_reached(s.pods[i]) && td_session_kind_of(s.pods[i])->measured) {
 			uids[i] = s.pods[i]->uid;
 			left++;
 		}
@@ -131,10 +137,19 @@ static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record,
 						.hide = "tandem",
 						.heard = heard,
 						.ctx = &h};
-		int fd = td_http_far_dial(far.ip, far.port, left > 1 ? NEXT_S : DIAL_S);
+		struct td_session_line *line = NULL;
+		struct td_error e = TD_ERROR_INIT;
+		int fd = -1;
+		if (!td_session_other(s.pods[k]))
+			fd = td_http_far_dial(far.ip, far.port, left > 1 ? NEXT_S : DIAL_S);
+		else if (td_session_line_open(q, s.pods[k], &line, &fd, &e) == TD_THROTTLED) {
+			td_session_ways_release(q->g->ways, uid); // he has too many, whichever replica it is
+			return td_fail(err, TD_THROTTLED, "%s", e.msg);
+		}
 		td_session_ways_reached(q->g->ways, uid, fd >= 0);
 		if (fd >= 0)
 			pass(q, fd, &far, name, !td_http_header(q->x, "Upgrade"));
+		td_session_line_close(line);
 		td_session_ways_release(q->g->ways, uid);
 		if (fd >= 0) {
 			td_session_touch(q->g->traffic, name);

@@ -5,6 +5,7 @@
 // The first message to the client is a text: the pod's host key, or "error: " and why there is none. Then
 // bytes of ssh go both ways as they are. The client has made its key itself; that the gateway knows whose
 // API key came with it is what authorises it, for this connection only.
+#include "gateway/hub.h"
 #include "gateway/sessions.h"
 
 #include "base/embedded.h"
@@ -132,9 +133,12 @@ static int connect_ssh(struct td_gateway_ask *q, struct td_error *err)
 		return td_fail(err, TD_DENIED, "come with an API key, as `tandem ssh` does");
 	if (!td_slurm_is_public_key(key))
 		return td_fail(err, TD_INVALID, "X-Tandem-Ssh-Key: give a public key as it stands in a .pub file");
-	int r = td_session_find(q, id, &o, err);
+	int r = td_session_find(q, id, &o, err), passed;
 	if (r == TD_NOT_FOUND && !(r = td_session_record_of(q, id, &kept, err)))
 		return td_fail(err, TD_TRANSIENT, "session %s does not run: `tandem session resume %s`", id, id);
+	// At a member of the federation, by its own gateway: this one only carries.
+	if ((r == TD_NOT_FOUND || r == TD_UNSUPPORTED) && td_hub_session_pass(q, id, &passed, err))
+		return passed;
 	if (r)
 		return r;
 	if (td_object_deleting(o) || !td_jget(o->root, "status.containerStatuses.[0].state.running"))

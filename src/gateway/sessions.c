@@ -204,6 +204,15 @@ static const struct td_object *record_in(const struct td_objects *records, const
 	return NULL;
 }
 
+// GPUs that each of its pods asks for. record NULL: it has none.
+static void write_gpus(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w)
+{
+	const char *text = record ? td_jstr(record->root, "data.request") : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (text && !td_json_parse(text, strlen(text), &j, NULL) && td_jint(td_json_root(j), "gpus", 0) > 0)
+		td_jm_int(d, w, "gpus", td_jint(td_json_root(j), "gpus", 0));
+}
+
 static int list(struct td_gateway_ask *q, struct td_error *err)
 {
 	struct td_error none = TD_ERROR_INIT;
@@ -220,8 +229,11 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_object_annotation(l.v[i], TD_ANN_SESSION_OWNER), q->user.name) &&
 		    td_gateway_scope_session(q, td_object_annotation(l.v[i], TD_ANN_ASK_PREFIX "account")) &&
-		    !td_session_several(record_in(&kept, l.v[i])) && !td_session_number(l.v[i], TD_ANN_SESSION_NODE))
-			td_session_write(q->g, l.v[i], d, yyjson_mut_arr_add_obj(d, v));
+		    !td_session_several(record_in(&kept, l.v[i])) && !td_session_number(l.v[i], TD_ANN_SESSION_NODE)) {
+			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
+			td_session_write(q->g, l.v[i], d, w);
+			write_gpus(record_in(&kept, l.v[i]), d, w);
+		}
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
 		if (!td_streq(td_object_annotation(kept.v[i], TD_ANN_SESSION_OWNER), q->user.name) ||
@@ -232,9 +244,13 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 		if (td_session_several(kept.v[i])) {
 			struct td_session_set s = {0};
 			td_session_set_of(kept.v[i], &l, &s);
-			td_session_set_write(q->g, &s, d, yyjson_mut_arr_add_obj(d, v));
+			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
+			td_session_set_write(q->g, &s, d, w);
+			write_gpus(kept.v[i], d, w);
 		} else if (!lives) {
-			td_session_record_write(kept.v[i], d, yyjson_mut_arr_add_obj(d, v));
+			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
+			td_session_record_write(kept.v[i], d, w);
+			write_gpus(kept.v[i], d, w);
 		}
 	}
 	if (!ns)

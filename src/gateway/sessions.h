@@ -194,7 +194,7 @@ const char *td_session_other_asked(const yyjson_val *body);
 // The same, of a session's pod.
 const char *td_session_other(const struct td_object *pod);
 // Whether what was asked for can be in another cluster.
-int td_session_other_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err);
+int td_session_other_check(const yyjson_val *body, struct td_error *err);
 // (td_session_other_asked) Reads the NodeSet. TD_INVALID: there is none that is another cluster.
 int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err);
 // The image there that has tandem-standin, for sessions with a terminal; NULL: nobody has said one.

@@ -495,6 +495,12 @@ static struct td_object *pod_of(void *ctx, const char *uid)
 	return o && !strcmp(o->uid, uid) ? td_steal(o) : NULL;
 }
 
+static struct td_object *node_of(void *ctx, const char *name)
+{
+	struct td_kubelet *a = ctx;
+	return td_informer_get(a->nodes, NULL, name);
+}
+
 static int run_health(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
@@ -534,7 +540,7 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 				       {"filters", run_filters, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
-	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, a});
+	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, node_of, a});
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_parts_join(parts, TD_LEN(parts));

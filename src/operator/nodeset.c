@@ -130,6 +130,10 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	struct td_pool_set_counts k;
 	decide(p, set, &rows, &k);
 
+	td_auto_objects struct td_objects tenants = {0};
+	td_informer_list(p->op->tenants, NULL, &tenants);
+	td_auto_free char *names = td_op_tenant_names(&tenants, p->ns, p->cluster);
+
 	// A spec with problems changes nothing: what runs goes on running. A node that fails does
 	// not hold up the others.
 	int first = 0;
@@ -145,6 +149,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 			r = td_op_row_placeholder(p, set, &rows.v[i], &e);
 		if (!r && problems.n == 0)
 			r = td_op_row_cutting(p, set, &rows.v[i], &e);
+		if (!r && problems.n == 0)
+			r = td_op_row_tenants(p, &rows.v[i], names, &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;

@@ -27,6 +27,7 @@ int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_canc
 	yyjson_mut_val *notes = td_jm_obj(d, root, "metadata.annotations");
 	td_jm_key_set(d, notes, TD_ANN_SHARE, yyjson_mut_null(d));
 	td_jm_key_set(d, notes, TD_ANN_GPU_CUTTING, yyjson_mut_null(d));
+	td_jm_key_set(d, notes, TD_ANN_TENANT_NAMES, yyjson_mut_null(d));
 	if (td_taints_set(d, root, node->root, false, false))
 		td_jm_str(d, root, "metadata.resourceVersion", node->rv);
 	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);

@@ -22,6 +22,7 @@
 //   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
 //   filter.c                 a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch; filters of
 //                            system calls
+//   tenantnames.c            what agents call the Tenants of accounts with other names
 //   cutting.c                spec.gpuCutting: what nodes say of it, and the NodeActions that the bridge asks for
 //   nodekinds.c              the kinds of nodes, and their lines of gres.conf
 //   storage.c identity.c     file systems that pods share; users of a directory service
@@ -207,6 +208,13 @@ void td_op_cutting_kinds(const struct td_object *set, const struct td_object *no
 			 struct td_strv *ret);
 // What TD_ANN_GPU_CUTTING of its nodes says; NULL: they are not cut. The caller frees it.
 char *td_op_cutting_text(const yyjson_val *nodeset);
+
+// ---- tenantnames.c ----
+
+// {account: Tenant}, as JSON, of the SlurmCluster's Tenants whose account has another name; NULL: there are none. The
+// caller frees it.
+struct td_objects;
+char *td_op_tenant_names(const struct td_objects *tenants, const char *ns, const char *cluster);
 
 // ---- storage.c: file systems that pods share (pure but for td_op_storage_claims) ----
 

@@ -103,6 +103,23 @@ static int64_t sum_of(struct td_op_tenant_pass *p, const char *ns, const char *w
 	return sum;
 }
 
+// What the claims of a namespace say that somebody wants to claim there besides.
+static int64_t room_of(struct td_op_tenant_pass *p, const char *ns, const char *word)
+{
+	td_auto_objects struct td_objects l = {0};
+	int64_t sum = 0, size;
+	td_informer_list(p->ts->op->claims, ns, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		const char *text = td_object_annotation(l.v[i], TD_ANN_STORAGE_ROOM);
+		const char *class = td_jstr_or(l.v[i]->root, "spec.storageClassName", "");
+		if (!text || td_quantity_ceil(text, &size, NULL) || size <= 0)
+			continue;
+		if (__builtin_add_overflow(sum, td_api_storage_counts(word, size, class), &sum))
+			return INT64_MAX;
+	}
+	return sum;
+}
+
 static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, const struct td_op_storage_space *x,
 					       const char *word)
 {
@@ -113,7 +130,8 @@ static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, cons
 	return (struct td_pool_storage_space){.counted = hard && used,
 					      .said = td_api_storage_amount(td_jkey(td_jget(o, "spec.hard"), word)),
 					      .hard = td_api_storage_amount(hard),
-					      .used = td_api_storage_amount(used)};
+					      .used = td_api_storage_amount(used),
+					      .room = room_of(p, x->ns, word)};
 }
 
 // One word: what is used of all limits, and what each namespace shall have.

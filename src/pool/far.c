@@ -46,6 +46,12 @@ int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign,
 	return left > 0 ? left : 0;
 }
 
+bool td_pool_far_stream(int his, int its, int all, int most)
+{
+	int left = most - all;
+	return its < left && his < (left + 1) / 2;
+}
+
 int64_t td_pool_far_add(int64_t a, int64_t b)
 {
 	int64_t v;

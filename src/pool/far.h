@@ -47,6 +47,11 @@ enum td_pool_far_do td_pool_far_decide(const struct td_pool_far_pod *p, const ch
 // for pods that are not this pool's; those may have more already. No more than `most`: what is there is only said, and
 // here it becomes lines of Slurm's configuration, and a file for each device.
 int64_t td_pool_far_offer(int64_t allocatable, int64_t reserve, int64_t foreign, int64_t most);
+// Whether one more stream may begin, of `most` for everybody: of a namespace that has `its` of the `all` that are open, by
+// a person who has `his` of these. So however many there are of one person's, or of one namespace's, there is room for
+// those of another one: a namespace has no more than what is left free, and a person in it no more than half of that.
+bool td_pool_far_stream(int his, int its, int all, int most);
+
 // The sum of two requests; what runs over is INT64_MAX.
 int64_t td_pool_far_add(int64_t a, int64_t b);
 

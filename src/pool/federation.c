@@ -291,6 +291,34 @@ char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int
 	return NULL;
 }
 
+char *td_fed_over_one(const struct td_fed_limit *l, const char *user, const struct td_fed_used *has, int64_t gpus)
+{
+	if (!l || l->user_gpus < 0 || gpus <= 0)
+		return NULL;
+	if (!has->known)
+		return td_asprintf("people of team %s have a limit, and not every member has said what they hold there",
+				   l->team);
+	return has->gpus + gpus <= l->user_gpus
+		       ? NULL
+		       : td_asprintf("%s holds %" PRId64 " of %" PRId64
+				     " GPUs that one of team %s may hold over all members, and this asks for %" PRId64,
+				     user, has->gpus, l->user_gpus, l->team, gpus);
+}
+
+int64_t td_fed_holds_one(const struct td_fed_sessions *s, int64_t held, int64_t runs)
+{
+	return held + s->waits > runs + s->asks ? held + s->waits : runs + s->asks;
+}
+
+char *td_fed_sessions_over(const struct td_fed_limit *l, const char *user, const struct td_fed_sessions *s)
+{
+	return !l || l->user_sessions < 0 || s->n < l->user_sessions
+		       ? NULL
+		       : td_asprintf("%s has %" PRId64 " of %" PRId64
+				     " sessions that one of team %s may have over all members: stop one first",
+				     user, s->n, l->user_sessions, l->team);
+}
+
 // ---- its way ----
 
 static const char *const phases[] = {"Waiting", "Placed", "Started", "Ended", "Refused", "Cancelled"};

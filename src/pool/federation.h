@@ -35,6 +35,7 @@ struct td_fed_limit {
 	const char *team;
 	int64_t gpus, gpu_hours; // -1: none
 	int64_t days;
+	int64_t user_gpus, user_sessions; // of each of its people; -1: none
 };
 // What a run asks for. Strings may be NULL.
 struct td_fed_ask {
@@ -104,6 +105,19 @@ bool td_fed_promise_may(const struct td_fed_promise *is, const struct td_fed_pro
 // Why a run that asks for so many GPUs has to wait by the limit (NULL: there is none); NULL: it has not. The
 // caller frees it.
 char *td_fed_over(const struct td_fed_limit *l, const struct td_fed_used *u, int64_t gpus);
+// The same by the limit of one of the team's people, who holds `has` of it. (has->gpu_hours does not count.)
+char *td_fed_over_one(const struct td_fed_limit *l, const char *user, const struct td_fed_used *has, int64_t gpus);
+
+// A person's sessions at all members.
+struct td_fed_sessions {
+	int64_t n;           // that live
+	int64_t waits, asks; // GPUs that those which wait ask for, and that all of them do
+};
+// What he holds when he wants one more session. held: by jobs that hold GPUs, and by his runs; runs: by these alone.
+// What members say of jobs may be older than their sessions, so the larger one of two reckonings counts.
+int64_t td_fed_holds_one(const struct td_fed_sessions *s, int64_t held, int64_t runs);
+// Why he may have no further session; NULL: he may. The caller frees it.
+char *td_fed_sessions_over(const struct td_fed_limit *l, const char *user, const struct td_fed_sessions *s);
 
 // What the member says of its copy.
 enum td_fed_seen {

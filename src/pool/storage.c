@@ -20,12 +20,25 @@ static int64_t reach(const struct td_pool_storage_space *s, int64_t said)
 	return s->counted ? most(most(said, s->hard), s->used) : said;
 }
 
-// The part of each namespace in what is left of all quotas above it.
+// The part of each namespace in what is left of all quotas above it, and in *ret_room what it was asked for of that.
 static void parts(const struct td_pool_storage_limit *limits, size_t n_limits,
-		  const struct td_pool_storage_space *spaces, size_t n, int64_t *ret)
+		  const struct td_pool_storage_space *spaces, size_t n, int64_t *ret, int64_t *ret_room)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		ret[i] = INT64_MAX;
+		ret_room[i] = most(spaces[i].room, 0);
+	}
+	// No quota above has more than is left of it, whoever asks.
+	for (size_t l = 0; l < n_limits; l++) {
+		int64_t left = limits[l].quota;
+		for (size_t k = 0; k < limits[l].n; k++)
+			left -= least(spaces[limits[l].spaces[k]].used, most(left, 0));
+		for (size_t k = 0; k < limits[l].n; k++) {
+			int64_t *room = &ret_room[limits[l].spaces[k]];
+			*room = least(*room, most(left, 0));
+			left -= *room;
+		}
+	}
 	for (size_t l = 0; l < n_limits; l++) {
 		const struct td_pool_storage_limit *q = &limits[l];
 		int64_t used = 0;
@@ -33,7 +46,11 @@ static void parts(const struct td_pool_storage_limit *limits, size_t n_limits,
 			used = plus(used, spaces[q->spaces[k]].used);
 		int64_t left = most(q->quota - used, 0), size = most((int64_t)q->n, 1);
 		for (size_t k = 0; k < q->n; k++)
-			ret[q->spaces[k]] = least(ret[q->spaces[k]], left / size + ((int64_t)k < left % size ? 1 : 0));
+			left -= ret_room[q->spaces[k]];
+		for (size_t k = 0; k < q->n; k++) {
+			size_t at = q->spaces[k];
+			ret[at] = least(ret[at], ret_room[at] + left / size + ((int64_t)k < left % size ? 1 : 0));
+		}
 	}
 	for (size_t i = 0; i < n; i++)
 		if (ret[i] == INT64_MAX)
@@ -77,9 +94,10 @@ static bool exceeded(const struct td_pool_storage_limit *q, const struct td_pool
 void td_pool_storage_split(struct td_arena *arena, const struct td_pool_storage_limit *limits, size_t n_limits,
 			   const struct td_pool_storage_space *spaces, size_t n, int64_t *ret)
 {
-	int64_t *part = td_arena_alloc(arena, (n + 1) * sizeof(*part));
+	int64_t *part = td_arena_alloc(arena, (n + 1) * sizeof(*part)),
+		*asked = td_arena_alloc(arena, (n + 1) * sizeof(*asked));
 	bool anew = false;
-	parts(limits, n_limits, spaces, n, part);
+	parts(limits, n_limits, spaces, n, part, asked);
 	for (size_t l = 0; l < n_limits; l++)
 		anew = anew || exceeded(&limits[l], spaces);
 	for (size_t i = 0; i < n; i++) {
@@ -87,9 +105,9 @@ void td_pool_storage_split(struct td_arena *arena, const struct td_pool_storage_
 	}
 	for (size_t i = 0; i < n && !anew; i++) {
 		int64_t has = most(ret[i] - spaces[i].used, 0);
-		// An eighth is gone, or there is some that nobody has.
-		anew = spaces[i].counted &&
-		       (has < part[i] - part[i] / 8 || (has < part[i] && room(limits, n_limits, spaces, ret, i)));
+		// An eighth is gone, or some of what was asked for, or there is some that nobody has.
+		anew = spaces[i].counted && (has < part[i] - part[i] / 8 || has < asked[i] ||
+					     (has < part[i] && room(limits, n_limits, spaces, ret, i)));
 	}
 	if (!anew)
 		return;

@@ -280,7 +280,7 @@ async function sessions() {
   const form = el("form", {class: "bar", onsubmit: (e) => {
     e.preventDefault();
     const f = form.elements;
-    const given = {kind: f.kind.value, gpus: Number(f.gpus.value), [own(f.kind.value) ? "env" : "command"]: f.what.value, replicas: f.kind.value === "endpoint" && f.replicas.value ? Number(f.replicas.value) : "", nodes: f.kind.value !== "tensorboard" && Number(f.nodes.value) > 1 ? Number(f.nodes.value) : ""};
+    const given = {kind: f.kind.value, gpus: Number(f.gpus.value), [own(f.kind.value) ? "env" : "command"]: f.what.value, replicas: f.kind.value === "endpoint" && f.replicas.value ? Number(f.replicas.value) : "", nodes: f.kind.value !== "tensorboard" && Number(f.nodes.value) > 1 ? Number(f.nodes.value) : "", otherCluster: f.otherCluster.value.trim()};
     act(() => api("POST", "/sessions", Object.fromEntries(Object.entries(given).filter(([, v]) => v !== ""))));
   }},
   el("label", {}, "What ", el("select", {name: "kind", onchange: () => name_what(form)}, KINDS.map(([k, words]) => el("option", {value: k}, words)))),
@@ -288,17 +288,18 @@ async function sessions() {
   el("label", {}, "GPUs ", el("input", {name: "gpus", type: "number", min: "0", max: "64", value: "0"})),
   el("label", {class: "nodes"}, "Nodes ", el("input", {name: "nodes", type: "number", min: "1", max: "16", value: "1", title: "GPUs are those of each node"})),
   el("label", {class: "replicas"}, "Replicas ", el("input", {name: "replicas", type: "number", min: "1", max: "16"})),
+  el("label", {}, "Other cluster ", el("input", {name: "otherCluster", size: "10", pattern: "[a-z0-9]([\\-a-z0-9.]*[a-z0-9])?", title: "The name of another cluster of this pool (a NodeSet), whose nodes it is to have; empty: it is in this one"})),
   el("button", {type: "submit"}, "Start"));
   const row = (s) => el("tr", {},
     cell("", s.state === "ready" && s.path ? el("a", {href: s.path, target: "_blank", rel: "noopener"}, s.id) : s.id), cell("", chip(s.state)),
-    cell("", [s.words, s.nodes ? nodes_of(s.nodes) : s.replicas ? replicas_of(s.replicas) : s.node && `on ${s.node}`, load_of(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`, s.useUnknown && `not ended for low use, for that is not known: ${s.useUnknown}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
+    cell("", [s.words, s.nodes ? nodes_of(s.nodes) : s.replicas ? replicas_of(s.replicas) : s.node && `on ${s.node}`, s.otherCluster && `in the other cluster ${s.otherCluster}${s.home === "empty" ? ", its home is empty and ends with it" : ""}`, s.cluster && `at cluster ${s.cluster}`, load_of(s.requests), s.begins && `begins ${when(s.begins)}`, s.ended && `ended ${when(s.ended)}`, s.ends && `ends ${when(s.ends)} unless that changes: ${s.endsBecause}`, s.useUnknown && `not ended for low use, for that is not known: ${s.useUnknown}`].filter(Boolean).join("; ")), cell("", el("code", {}, s.command)),
     cell("", el("div", {class: "acts"},
       over(s.state) ? el("button", {type: "button", "aria-label": `Resume ${s.id}`, onclick: () => act(() => api("POST", `/sessions/${s.id}/resume`))}, "Resume") : null,
       over(s.state) ? el("button", {type: "button", "aria-label": `Remove ${s.id}`, onclick: () => act(() => api("DELETE", `/sessions/${s.id}`))}, "Remove")
         : el("button", {type: "button", "aria-label": `Stop ${s.id}`, onclick: () => confirm(`Stop ${s.id}?`) && act(() => api("DELETE", `/sessions/${s.id}`))}, "Stop"))));
   // Somebody may be typing: the form stays, and only the list is new.
   const old = $("view").querySelector("form.bar [name=what]");
-  if (old) for (const n of ["kind", "what", "gpus", "nodes", "replicas"]) form.elements[n].value = old.form.elements[n].value;
+  if (old) for (const n of ["kind", "what", "gpus", "nodes", "replicas", "otherCluster"]) form.elements[n].value = old.form.elements[n].value;
   name_what(form);
   return [el("h2", {}, "Sessions"), said ? el("p", {class: "soft"}, said) : form, table(["Session", "State", "", "Command", ""], all.map(row), "None.")];
 }

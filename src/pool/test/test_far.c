@@ -146,6 +146,23 @@ static void test_settle(void **state)
 	assert_int_equal(o.now, 6);
 }
 
+// Whoever opens as many as he can leaves room for another one, in his namespace and in others, and those leave room again.
+static void test_streams(void **state)
+{
+	enum { MOST = 256, SPACES = 6, PEOPLE = 2 };
+	int has[SPACES][PEOPLE] = {0}, in[SPACES] = {0}, all = 0;
+	for (int s = 0; s < SPACES; s++)
+		for (int p = 0; p < PEOPLE; p++) {
+			assert_true(td_pool_far_stream(has[s][p], in[s], all, MOST));
+			while (td_pool_far_stream(has[s][p], in[s], all, MOST))
+				has[s][p]++, in[s]++, all++;
+			assert_true(has[s][p] <= (s || p ? MOST / 4 : 86));
+			assert_true(in[s] <= MOST / 2 && all < MOST);
+		}
+	assert_false(td_pool_far_stream(0, 0, MOST, MOST));
+	assert_true(td_pool_far_stream(0, 0, MOST - 1, MOST));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +172,7 @@ int main(void)
 		cmocka_unit_test(test_all_states),
 		cmocka_unit_test(test_offer),
 		cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_streams),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,6 +215,37 @@ static void limits(void **state)
 	over(&free_, (struct td_fed_used){9, 200, false}, 9, NULL);
 }
 
+static void said(char *why, const char *words)
+{
+	if (!words)
+		assert_null(why);
+	else if (!why || !strstr(why, words))
+		fail_msg("\"%s\" has no \"%s\"", why ? why : "", words);
+	free(why);
+}
+
+static void limits_of_one(void **state)
+{
+	const struct td_fed_limit l = {.team = "ml", .gpus = -1, .gpu_hours = -1, .user_gpus = 4, .user_sessions = 2},
+				  free_ = {.gpus = -1, .gpu_hours = -1, .user_gpus = -1, .user_sessions = -1};
+	struct td_fed_sessions s = {.n = 1, .waits = 1, .asks = 3};
+	said(td_fed_over_one(&l, "ann", &(struct td_fed_used){3, 0, true}, 1), NULL);
+	said(td_fed_over_one(&l, "ann", &(struct td_fed_used){3, 0, true}, 2),
+	     "ann holds 3 of 4 GPUs that one of team ml may hold over all members, and this asks for 2");
+	said(td_fed_over_one(&l, "ann", &(struct td_fed_used){9, 0, true}, 0), NULL); // without a GPU
+	said(td_fed_over_one(&l, "ann", &(struct td_fed_used){0, 0, false}, 1), "not every member has said");
+	said(td_fed_over_one(&free_, "ann", &(struct td_fed_used){9, 0, false}, 9), NULL);
+	said(td_fed_sessions_over(&l, "ann", &s), NULL);
+	s.n = 2;
+	said(td_fed_sessions_over(&l, "ann", &s), "ann has 2 of 2 sessions that one of team ml may have");
+	said(td_fed_sessions_over(&free_, "ann", &s), NULL);
+	said(td_fed_sessions_over(NULL, "ann", &s), NULL);
+	// Jobs of members' own count; one that has just started is in no list of jobs yet; none counts twice.
+	assert_int_equal(td_fed_holds_one(&s, 7, 0), 8);
+	assert_int_equal(td_fed_holds_one(&s, 0, 2), 5);
+	assert_int_equal(td_fed_holds_one(&s, 4, 2), 5);
+}
+
 static unsigned long long seed;
 static int pick(int n)
 {
@@ -526,6 +557,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
 		cmocka_unit_test(teams),
 		cmocka_unit_test(limits),
+		cmocka_unit_test(limits_of_one),
 		cmocka_unit_test(what_steps_hold_at_once),
 		cmocka_unit_test(its_way),
 		cmocka_unit_test(at_most_once),

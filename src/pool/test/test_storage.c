@@ -75,6 +75,41 @@ static void the_quota_above_holds_too(void **state)
 	assert_int_equal(said[1], 2);
 }
 
+static void who_asks_for_room_has_it_at_once(void **state)
+{
+	int64_t said[3];
+	static const size_t below[] = {1, 2};
+	const struct td_pool_storage_limit l[] = {{90, every, 3}, {50, below, 2}};
+	struct td_pool_storage_space s[] = {{true, 20, 20, 0, 0}, {true, 20, 20, 10, 0}, {true, 20, 20, 0, 40}};
+	// 80 are left, and 40 below, which are asked for: all of that, in two steps.
+	split(l, 2, s, 3, said);
+	assert_int_equal(said[1], 10); // it gives up what it has not used
+	for (int step = 0; step < 3; step++) {
+		for (int i = 0; i < 3; i++)
+			s[i].hard = s[i].said = said[i];
+		split(l, 2, s, 3, said);
+	}
+	assert_int_equal(said[1], 10);
+	assert_int_equal(said[2], 40);
+	assert_true(said[0] >= 13 && said[0] + said[1] + said[2] <= 90);
+	// When it has used it, or asks no more, the others have their parts again.
+	for (int step = 0; step < 3; step++) {
+		s[2].room = 0;
+		for (int i = 0; i < 3; i++)
+			s[i].hard = s[i].said = said[i];
+		split(l, 2, s, 3, said);
+	}
+	assert_int_equal(said[1], 30);
+	assert_int_equal(said[2], 20);
+	// More than there is: as much as there is, and what two ask for one after the other.
+	s[0] = s[1] = s[2] = (struct td_pool_storage_space){.counted = true};
+	s[0].room = INT64_MAX;
+	s[2].room = 30;
+	split(l, 2, s, 3, said);
+	assert_int_equal(said[0], 90);
+	assert_int_equal(said[2], 0);
+}
+
 // Claims come and go at random in several namespaces, the API server takes over what is said late, the quota changes:
 // what claims can come to never goes beyond the quota (or what was there when it was lowered), and in the end whoever
 // asks for what is left gets it.
@@ -89,7 +124,10 @@ static void the_sum_holds_whatever_happens(void **state)
 		for (int step = 0; step < 400; step++) {
 			struct td_pool_storage_space *x = &s[rand_r(&seed) % SPACES];
 			int64_t size = 1 + rand_r(&seed) % 20, said[SPACES], sum = 0, under = 0;
-			switch (rand_r(&seed) % 5) {
+			switch (rand_r(&seed) % 6) {
+			case 5: // somebody asks for room, or has what he wanted
+				x->room = rand_r(&seed) % 2 ? size * 3 : 0;
+				break;
 			case 0: // a claim: the API server takes it or not
 				if (x->counted && x->used + size <= x->hard)
 					x->used += size;
@@ -113,15 +151,23 @@ static void the_sum_holds_whatever_happens(void **state)
 			assert_true(sum <= most_used);
 			assert_true(under <= 20);
 		}
-		// Now one namespace wants all that is left, a piece at a time.
+		// Now one namespace wants all that is left, in one piece or a piece at a time.
+		int64_t left = 64;
+		for (size_t i = 0; i < SPACES; i++) {
+			s[i].room = 0;
+			left -= s[i].used;
+		}
+		s[0].room = run % 2 ? left : 0;
 		for (int step = 0; step < 100; step++) {
 			int64_t said[SPACES];
+			if (step == 10 && run % 2)
+				assert_int_equal(s[0].hard - s[0].used, left);
 			split(l, 2, s, SPACES, said);
 			for (size_t i = 0; i < SPACES; i++) {
 				s[i].hard = s[i].said = said[i];
 				s[i].counted = true;
 			}
-			if (s[0].used < s[0].hard)
+			if (s[0].used < s[0].hard && (step >= 10 || !(run % 2)))
 				s[0].used++;
 		}
 		assert_int_equal(s[0].used + s[1].used + s[2].used + s[3].used, 64);
@@ -134,6 +180,7 @@ int main(void)
 		cmocka_unit_test(one_namespace_has_all_of_it),
 		cmocka_unit_test(what_one_gives_up_others_get_when_it_is_enforced),
 		cmocka_unit_test(the_quota_above_holds_too),
+		cmocka_unit_test(who_asks_for_room_has_it_at_once),
 		cmocka_unit_test(the_sum_holds_whatever_happens),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

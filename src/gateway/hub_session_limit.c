@@ -1,0 +1,122 @@
+// Limits of a Federation where a person starts, resumes or scales a session at the hub (docs/federation.md). His sessions
+// are asked for at all members then: the hub keeps no record of them.
+#include "gateway/hub.h"
+
+#include <string.h>
+
+enum { FIND_MS = 4000 };
+
+// How many pods a session is to have, as its member shows it.
+static int64_t pods_of(const yyjson_val *session)
+{
+	return td_jint(session, "replicas.asked", td_jint(session, "nodes.asked", 1));
+}
+
+static void add(const yyjson_val *session, struct td_fed_sessions *to)
+{
+	static const char *const over[] = {"done", "failed", "stopping", "reclaimed", "stopped"};
+	const char *state = td_jstr_or(session, "state", "");
+	for (size_t i = 0; i < TD_LEN(over); i++)
+		if (!strcmp(state, over[i]))
+			return;
+	int64_t gpus = td_jint(session, "gpus", 0) * pods_of(session);
+	to->n++;
+	to->asks += gpus;
+	to->waits += strcmp(state, "waiting") ? 0 : gpus;
+}
+
+// One session, as its member shows it.
+struct hub_shown {
+	bool found;
+	int64_t gpus, pods; // GPUs of each pod
+	struct td_fed_sessions is;
+};
+
+// His sessions at all members but the one called `but` (NULL: none), which goes to *ret_but. Of a member that does not
+// answer those count that were seen there last.
+static void sessions_of(struct td_gateway_ask *q, const struct td_hub *h, const char *but, struct td_fed_sessions *ret,
+			struct hub_shown *ret_but)
+{
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	size_t n = 0, i, count;
+	yyjson_val *v;
+	for (size_t m = 0; m < h->n_members; m++)
+		if (td_hub_asks(q->g, h->members[m].name, NULL))
+			calls[n++] = (struct td_hub_call){.hub = h,
+							  .member = h->members[m].name,
+							  .user = q->user.name,
+							  .method = "GET",
+							  .path = "/api/v1/sessions",
+							  .timeout_ms = FIND_MS};
+		else
+			ret->n += td_hub_session_seen(q->user.name, h->members[m].name, but);
+	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
+	for (size_t m = 0; m < n; m++) {
+		if (got[m].r && got[m].r != TD_DENIED)
+			ret->n += td_hub_session_seen(q->user.name, calls[m].member, but);
+		yyjson_arr_foreach (td_jget(td_json_root(got[m].json), "sessions"), i, count, v)
+			if (but && td_streq(td_jstr(v, "id"), but)) {
+				*ret_but = (struct hub_shown){true, td_jint(v, "gpus", 0), pods_of(v), {0}};
+				add(v, &ret_but->is);
+			} else {
+				add(v, ret);
+			}
+		td_json_unref(got[m].json);
+	}
+}
+
+// Of one person's, by his own limit.
+static int allowed_one(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,
+		       const struct td_fed_sessions *s, struct td_error *err)
+{
+	const struct td_fed_limit *l = td_hub_limit(view->hub, r->team);
+	struct td_fed_used his = td_hub_used_by(q->g, view, r->team, r->user);
+	his.gpus = td_fed_holds_one(s, his.gpus, td_hub_runs_of(view, r->team, r->user));
+	td_auto_free char *over = td_fed_sessions_over(l, r->user, s);
+	if (!over)
+		over = td_fed_over_one(l, r->user, &his, r->holds);
+	return over ? td_fail(err, TD_THROTTLED, "%s", over) : 0;
+}
+
+int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,
+			   struct td_error *err)
+{
+	const struct td_fed_limit *l = td_hub_limit(view->hub, r->team);
+	// Its person waits for it here and now: beyond the limit it is not kept for later.
+	td_auto_free char *over = td_hub_over(q->g, view, r);
+	if (over)
+		return td_fail(err, TD_THROTTLED, "%s: it is not started now", over);
+	if (!l || (l->user_gpus < 0 && l->user_sessions < 0))
+		return 0;
+	struct td_fed_sessions s = {0};
+	sessions_of(q, view->hub, NULL, &s, NULL);
+	return allowed_one(q, view, r, &s, err);
+}
+
+int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err)
+{
+	td_auto_hub_run struct td_hub_run r = {0};
+	td_auto_view struct td_hub_view view = {0};
+	struct hub_shown it = {0};
+	struct td_fed_sessions s = {0};
+	r.user = td_strdup(q->user.name);
+	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, NULL));
+	r.object = td_strdup("");
+	if (!td_hub_limit(h, r.team))
+		return 0;
+	sessions_of(q, h, q->args[0], &s, &it);
+	r.gpus = r.holds = it.gpus * (replicas ? replicas : it.pods) - it.is.asks;
+	// What is not found, its member says what that is. What lives and becomes no larger may.
+	if (!it.found || (r.holds <= 0 && it.is.n))
+		return 0;
+	int rc = td_hub_view(q->g, h, td_gateway_cancel(q), &view, err);
+	if (rc)
+		return rc;
+	td_auto_free char *over = td_hub_over(q->g, &view, &r);
+	if (over)
+		return td_fail(err, TD_THROTTLED, "%s", over);
+	s.asks += it.is.asks;
+	s.waits += it.is.waits;
+	return allowed_one(q, &view, &r, &s, err);
+}

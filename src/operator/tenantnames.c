@@ -1,0 +1,51 @@
+// What agents call the Tenant of a Slurm account whose Tenant has another name (spec.account): the operator writes it on
+// the Nodes of the pool, and where all are called alike nothing is there (gate/telemetry.h).
+#include "operator/nodeset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// NAMES_MOST: an annotation has its bounds; accounts beyond are called by their own names.
+enum { NAMES_MOST = 500 };
+
+static int by_name(const void *a, const void *b)
+{
+	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
+	return strcmp(x->name, y->name);
+}
+
+char *td_op_tenant_names(const struct td_objects *tenants, const char *ns, const char *cluster)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto_free struct td_object **v = td_calloc(tenants->n + 1, sizeof(*v));
+	size_t n = 0;
+	for (size_t i = 0; i < tenants->n; i++) {
+		const yyjson_val *o = tenants->v[i]->root;
+		const char *account = td_jstr(o, "status.account");
+		if (account && *account && strcmp(account, tenants->v[i]->name) != 0 &&
+		    td_streq(td_jstr(o, "spec.cluster.namespace"), ns) &&
+		    td_streq(td_jstr(o, "spec.cluster.name"), cluster))
+			v[n++] = tenants->v[i];
+	}
+	if (!n)
+		return NULL;
+	qsort(v, n, sizeof(*v), by_name); // the same Tenants, the same words
+	for (size_t i = 0; i < n && i < NAMES_MOST; i++)
+		td_jm_key_str(d, yyjson_mut_doc_get_root(d), td_jstr(v[i]->root, "status.account"), v[i]->name);
+	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+}
+
+int td_op_row_tenants(const struct td_op_pass *p, const struct td_op_row *x, const char *names, struct td_error *err)
+{
+	if (!x->node || x->n.host)
+		return 0;
+	const char *text = x->n.matched && x->pod ? names : NULL;
+	if (td_streq(td_object_annotation(x->node, TD_ANN_TENANT_NAMES), text))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *notes = td_jm_obj(d, root, "metadata.annotations");
+	td_jm_str(d, root, "metadata.uid", x->node->uid);
+	td_jm_key_set(d, notes, TD_ANN_TENANT_NAMES, text ? yyjson_mut_strcpy(d, text) : yyjson_mut_null(d));
+	int r = td_kube_patch(p->op->k, TD_AT(&td_nodes, NULL, x->name), TD_PATCH_MERGE, root, p->c, NULL, err);
+	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r ? td_wrap(err, "annotating node %s", x->name) : 0;
+}
