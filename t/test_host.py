@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
 GPUS = "nvidia0:1:7 nvidia1:1:9"
 # What Kubernetes' own authorizer lets every node read; the embedded plane has RBAC only.
 NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-the-node-authorizer"},
-         "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]},
+         "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
+                   {"apiGroups": [""], "resources": ["nodes"], "verbs": ["create", "patch"]}, {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+                   {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"]}]},
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "as-the-node-authorizer"},
          "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-the-node-authorizer"},
          "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
@@ -109,3 +111,29 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts", "slurm"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()
+
+
+def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
+    """What an agent finds there takes it out of service in Slurm by the HealthPolicy; it is tested and returns when that has ended; no pod comes to it; its Node goes with it."""
+    m = metal
+    check = m.dir / "upper/checks/fan"
+    check.parent.mkdir()
+    check.write_text("#!/bin/sh\n[ -e /well ] || { echo the fan is off; exit 1; }\n")
+    check.chmod(0o755)
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000", "--kubernetes-node"))
+    node = lambda: next((n for n in pool.items("nodes") if n["metadata"]["name"] == "h0"), None)
+    wait_for("it is a Kubernetes Node", node, 60)
+    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none", "--checks", "/checks"), log="agent.log")
+    why = wait_for("Slurm gives nothing out there", lambda: (n := line(pool)) and n.get("state", "").startswith("drain") and n["reason"], 120)
+    assert "the fan is off" in why and why.startswith("tandem: "), why
+    assert "the fan is off" in pool.cmd("node", "h0").stdout and "h0" in pool.cmd("nodes").stdout
+    subprocess.run(m.inside("touch", "/well"), check=True)
+    wait_for("it was tested and works again", lambda: (n := line(pool)) and n.get("state") == "idle", 120)
+    history = pool.cmd("history", "h0").stdout
+    assert "test" in history and "return" in history, history
+
+    # A pod that tolerates everything does not come there either.
+    assert not [p for p in pool.items("pods", "-A") if p["spec"].get("nodeName") == "h0"]
+    pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
+    assert node() is None
