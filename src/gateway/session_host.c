@@ -3,14 +3,16 @@
 // of its job, and that is in no API.
 //
 // Nothing listens on a network there. What is reached is reached by a step of the same job, which srun starts as the
-// owner in slurmctld's pod: Slurm lets a person into his own jobs only, and a step ends with its job.
+// owner in a login pod: Slurm lets a person into his own jobs only, and a step ends with its job.
 #include "gateway/sessions.h"
 
 #include "base/clock.h"
 #include "base/embedded.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "api/condition.h"
 #include "gateway/batch.h"
+#include "kube/exec.h"
 #include "pool/pool.h"
 #include "slurm/conf.h"
 #include "slurm/hosts.h"
@@ -114,6 +116,9 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
 	td_auto_free char *name = td_asprintf("session-%s", id), *feature = td_slurm_set_feature(set), *place = NULL,
 			  *token = NULL, *output = td_asprintf("%s/.tandem-session-%s.log", q->user.home, id);
+	if (!set)
+		return td_fail(err, TD_INVALID, "ConfigMap %s/%s, data.request: it has no machines", record->ns,
+			       record->name);
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
 	if (!l)
 		return err->code;
@@ -298,6 +303,8 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 			  td_jstr_or(record->root, "data.overWords", "Slurm knows its job no more"));
 	} else {
 		td_jm_str(d, o, "status.phase", "Pending");
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_JOB,
+			      td_jstr_or(record->root, "data.job", "0"));
 		condition(d, o, "PodScheduled", false, known ? "it was just submitted" : "Slurm does not answer");
 	}
 	return td_object_new(td_jm_done(td_steal(d)));
@@ -354,27 +361,36 @@ int td_session_host_exec(struct td_gateway_ask *q, const struct td_object *pod, 
 {
 	enum { OWN = 9, MOST = 20 };
 	struct td_gateway *g = q->g;
-	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 	td_auto_free char *uid = td_asprintf("%lld", (long long)q->user.uid),
 			  *gid = td_asprintf("%lld", (long long)q->user.gid),
-			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB));
+			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB)),
+			  *of = td_asprintf(TD_LABEL_NAME "=login," TD_LABEL_CLUSTER "=%s", g->o.cluster);
 	const char *all[MOST + 1] = {"/bin/sh", "-c", td_embedded(td_gateway_files, "session-line.sh")->text,
 				     "session-line", uid, gid, job, q->user.name, q->user.home};
 	size_t n = OWN;
 	for (; *argv && n < MOST; argv++)
 		all[n++] = *argv;
-	int r = TD_TRANSIENT;
-	for (long long i = 0; r && i < (sc ? td_slurm_controllers(sc->root) : 1); i++) {
-		td_auto_free char *ctld = td_asprintf("%s-slurmctld-%lld", g->o.cluster, i);
-		const struct td_kube_exec e = {.ns = g->o.ns, .pod = ctld, .container = "slurmctld", .argv = all};
+	td_auto_objects struct td_objects logins = {0};
+	int r = td_kube_list(g->kube, &td_pods, g->o.ns, of, NULL, td_http_cancel(q->x), &logins, err);
+	if (!r)
+		r = td_fail(err, TD_TRANSIENT,
+			    "no login pod of SlurmCluster %s/%s is ready, by which sessions on machines are reached",
+			    g->o.ns, g->o.cluster);
+	bool denied = false;
+	for (size_t i = 0; r && i < logins.n; i++) {
+		const struct td_object *o = logins.v[i];
+		const struct td_kube_exec e = {.ns = o->ns, .pod = o->name, .container = "login", .argv = all};
+		if (td_object_deleting(o) || !td_condition_true(o->root, "Ready"))
+			continue;
 		r = td_kube_exec(g->kube, &e, td_http_cancel(q->x), ret, err);
-		if (r == TD_DENIED)
-			return td_fail(err, TD_UNSUPPORTED,
-				       "this gateway may run nothing in pod %s/%s, by which sessions on machines are "
-				       "reached: an administrator gives it pods/exec there (gateway.sessions.machines of "
-				       "the chart)",
-				       g->o.ns, ctld);
+		denied = denied || r == TD_DENIED;
 	}
+	if (r && denied)
+		return td_fail(err, TD_UNSUPPORTED,
+			       "this gateway may run nothing in login pods of %s/%s, by which sessions on machines are "
+			       "reached: an administrator gives it pods/exec there (gateway.sessions.machines of the "
+			       "chart)",
+			       g->o.ns, g->o.cluster);
 	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A way into a session on a machine without a kubelet, for one connection: the gateway runs this in slurmctld's pod with the connection as its input and output.
+# A way into a session on a machine without a kubelet, for one connection: the gateway runs this in a login pod with the connection as its input and output.
 # A step of the session's own job, started as its owner: Slurm lets him into no other person's job, and the step ends with the job. Not as root, and with
 # nothing of this pod's environment.
 # $1 uid, $2 gid, $3 the job, $4 the user, $5 the home, then the program there and its arguments.
