@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import Failed, wait_for
+from harness import IMAGES, Failed, wait_for
 from laptop import address, me  # noqa: F401 (a fixture)
 from machine import Machine
 from wsclient import WebSocket
@@ -148,6 +148,8 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     home = m.dir / "upper/home/researcher"
     home.mkdir(parents=True)
     os.chown(home, 1000, 1000)
+    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
+    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
     wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
@@ -170,7 +172,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     again = tty(s)
     again.until(b"and-kept")
     # All 256 bytes pass, both ways.
-    again.send(b"stty raw -echo; printf go-on; head -c 256 | sha256sum; stty sane; echo still=$KEPT\n")
+    again.send(b"stty raw -echo; printf 'go%s' -on; head -c 256 | sha256sum; stty sane; echo still=$KEPT\n")
     again.until(b"go-on")
     again.send(bytes(range(256)))
     assert __import__("hashlib").sha256(bytes(range(256))).hexdigest().encode() in again.until(b"still=yes")
@@ -179,7 +181,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     assert 6818 in listening and not [p for p in listening if p < 30000 and p != 6818], listening
     d = subprocess.run(m.inside("sh", "-c", "stat -c '%a %u' /tmp/.tandem-*"), capture_output=True, text=True, check=True).stdout
     assert d.split() == ["700", "1000"]
-    assert me.run("ssh", s["id"], "--", "hostname; echo in-$SLURM_JOB_ID").stdout.split() == ["h0", f"in-{s['job']}"]
+    assert me.run("ssh", s["id"], "--", "hostname; echo in-$SLURM_JOB_ID; echo $TANDEM_SESSION").stdout.split() == ["h0", f"in-{s['job']}", s["id"]]
     again.send(b"exit\n")
     wait_for("it is done", lambda: state(s)["state"] == "done")
     assert tty(s).status == 503

@@ -313,6 +313,8 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d)
 {
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "data.machines", td_session_host_asked(body));
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.made", "%lld",
+		   (long long)(td_real_ms(&td_clock_system) / 1000));
 }
 
 void td_session_host_pods(struct td_gateway *g, const struct td_objects *records, struct td_objects *into)
@@ -332,6 +334,8 @@ void td_session_host_keep(struct td_gateway *g, const struct td_object *record, 
 	if (!td_kube_pod_ended(pod->root) || td_jstr(record->root, "data.over"))
 		return;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	// Not into one that was started again meanwhile.
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", record->rv);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "data.over", phase);
 	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.overWords", "%.*s", WORDS,
 		   td_jstr_or(pod->root, "status.message", ""));
@@ -356,8 +360,9 @@ int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct
 
 // ---- the way to it ----
 
-int td_session_host_exec(struct td_gateway_ask *q, const struct td_object *pod, const char *const *argv,
-			 struct td_ws_far **ret, struct td_error *err)
+// Runs a program on the machine in a step of the session's job: argv has at most 11 words, and NULL.
+static int run_there(struct td_gateway_ask *q, const struct td_object *pod, const char *const *argv,
+		     struct td_ws_far **ret, struct td_error *err)
 {
 	enum { OWN = 9, MOST = 20 };
 	struct td_gateway *g = q->g;
@@ -394,15 +399,29 @@ int td_session_host_exec(struct td_gateway_ask *q, const struct td_object *pod, 
 	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
 }
 
+// The directory of the session on its machine, with this name in it. NULL: err says why it is not known. The caller frees it.
+static char *place_of(struct td_gateway_ask *q, const struct td_object *pod, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *record = NULL;
+	if (td_session_record_get(q, pod->ns, td_object_label(pod, TD_LABEL_SESSION), &record, err))
+		return NULL;
+	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(record->root, "data.place", "-"), name);
+}
+
 int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *record = NULL;
-	int r = td_session_record_get(q, pod->ns, td_object_label(pod, TD_LABEL_SESSION), &record, err);
-	if (r)
-		return r;
-	td_auto_free char *path =
-		td_asprintf("/tmp/.tandem-%.24s/tty", td_jstr_or(record->root, "data.place", "-"));
+	td_auto_free char *path = place_of(q, pod, "tty", err);
 	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
-	return td_session_host_exec(q, pod, argv, ret, err);
+	return path ? run_there(q, pod, argv, ret, err) : err->code;
+}
+
+int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
+			struct td_ws_far **ret, struct td_error *err)
+{
+	td_auto_free char *path = place_of(q, pod, "ssh", err),
+			  *dir = path ? td_asprintf("TANDEM_SESSION_SSH=%s", path) : NULL,
+			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
+	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
+	return path ? run_there(q, pod, argv, ret, err) : err->code;
 }

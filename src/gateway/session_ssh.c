@@ -149,7 +149,7 @@ static int connect_ssh(struct td_gateway_ask *q, struct td_error *err)
 	const struct td_kube_exec e = {.ns = o->ns, .pod = o->name, .container = "session", .argv = argv};
 	td_auto_free char *line = td_asprintf("%c%s\n", TD_EXEC_IN + 1, key);
 	line[0] = TD_EXEC_IN;
-	if ((r = host ? td_session_host_exec(q, o, argv, &far, err)
+	if ((r = host ? td_session_host_ssh(q, o, f->text, &far, err)
 		      : td_kube_exec(q->g->kube, &e, td_http_cancel(q->x), &far, err)) ||
 	    (r = td_ws_far_send(far, line, strlen(key) + 2, td_http_cancel(q->x), err)))
 		return td_wrap(err, "a program in the session's pod %s/%s", o->ns, o->name);

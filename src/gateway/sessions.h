@@ -238,13 +238,13 @@ void td_session_host_pods(struct td_gateway *g, const struct td_objects *records
 void td_session_host_keep(struct td_gateway *g, const struct td_object *record, const struct td_object *pod);
 // Ends a session's pod, or the job. TD_NOT_FOUND: the pod is gone.
 int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
-// Runs a program on the machine, as the owner who asks, in a step of the session's job: as td_kube_exec() does. argv: at
-// most 11 words and NULL.
-int td_session_host_exec(struct td_gateway_ask *q, const struct td_object *pod, const char *const *argv,
-			 struct td_ws_far **ret, struct td_error *err);
-// The same, of the program that connects to the session's socket.
+// A connection to the session's socket, as the input and output of a program there, as td_kube_exec() has it: a step of
+// the session's job, as the owner who asks.
 int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err);
+// The same of session-ssh.sh.
+int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
+			struct td_ws_far **ret, struct td_error *err);
 
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;
