@@ -41,7 +41,7 @@ struct host {
 	struct td_host_daemon d; // slurmd
 	int64_t next_look;
 	bool leaving, said_out;
-	bool node; // it makes a Kubernetes Node
+	bool node;              // it makes a Kubernetes Node
 	char *last, *last_node; // the last complaints: each is logged once
 };
 
@@ -279,7 +279,8 @@ int td_host_main(int argc, char **argv)
 		 .help = "runs when the machine has left, as to start that again"},
 		{.name = "kubernetes-node",
 		 TD_OPT_SWITCH(&h.node),
-		 .help = "makes the machine a Kubernetes Node to which no pod comes: its health is\nkept as that of other "
+		 .help = "makes the machine a Kubernetes Node to which no pod comes: its health is\nkept as that of "
+			 "other "
 			 "nodes (with `tandem agent` beside this)"},
 		{.name = "dir",
 		 .value = "DIR",

@@ -42,8 +42,8 @@ static int say(struct td_kube *k, const struct td_host_who *w, const struct td_o
 	td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL);
 	while (boot.len && boot.s[boot.len - 1] == '\n')
 		boot.s[--boot.len] = '\0';
-	if (td_condition_true(node->root, "Ready") &&
-	    !td_time_parse(td_jstr_or(was, "lastHeartbeatTime", ""), &said) && now - said < SAID_MS && now >= said &&
+	if (td_condition_true(node->root, "Ready") && !td_time_parse(td_jstr_or(was, "lastHeartbeatTime", ""), &said) &&
+	    now - said < SAID_MS && now >= said &&
 	    td_streq(td_jstr(node->root, "status.nodeInfo.bootID"), td_buf_str(&boot)))
 		return 0;
 

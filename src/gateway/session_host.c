@@ -6,11 +6,11 @@
 // owner in a login pod: Slurm lets a person into his own jobs only, and a step ends with its job.
 #include "gateway/sessions.h"
 
+#include "api/condition.h"
 #include "base/clock.h"
 #include "base/embedded.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "api/condition.h"
 #include "gateway/batch.h"
 #include "kube/exec.h"
 #include "pool/pool.h"
@@ -97,8 +97,8 @@ static int draw(struct td_gateway_ask *q, const struct td_object *record, char *
 static void environment(const struct td_gateway_ask *q, const struct td_session_kind *kind, const char *id,
 			struct td_strv *env)
 {
-	const char *program = kind->program ? td_embedded(td_gateway_files, kind->program)->text
-					    : td_jstr_or(q->body, "command", "");
+	const char *program =
+		kind->program ? td_embedded(td_gateway_files, kind->program)->text : td_jstr_or(q->body, "command", "");
 	td_strv_addf(env, "PATH=/usr/local/bin:/usr/bin:/bin");
 	td_strv_addf(env, "HOME=%s", q->user.home);
 	td_strv_addf(env, "USER=%s", q->user.name);
@@ -167,7 +167,8 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 // has none (any more). Of several of the name the last one.
 static bool job_of(struct td_gateway *g, const struct td_object *record, struct td_slurm_job *ret, bool *ret_known)
 {
-	const char *owner = td_object_annotation(record, TD_ANN_SESSION_OWNER), *text = td_jstr(record->root, "data.job");
+	const char *owner = td_object_annotation(record, TD_ANN_SESSION_OWNER),
+		   *text = td_jstr(record->root, "data.job");
 	long long id = 0;
 	if (text)
 		(void)td_parse_i64(text, &id);
@@ -210,8 +211,7 @@ static void notes(const struct td_object *record, const yyjson_val *body, yyjson
 	}
 	char when[TD_TIME_LEN];
 	if (td_jint(body, "begin", 0))
-		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "begin",
-			      td_time_format(td_jint(body, "begin", 0) * 1000, when));
+		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "begin", td_time_format(td_jint(body, "begin", 0) * 1000, when));
 	if (kind && kind->token && td_jstr(record->root, "data.token")) {
 		yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.containers")),
 			       *e = yyjson_mut_arr_add_obj(d, td_jm_arr(d, c, "env"));
@@ -262,10 +262,7 @@ static void state_of(const struct td_object *record, const struct td_slurm_job *
 		td_auto_free char *devices = td_strndup(at + 4, strcspn(at + 4, ")"));
 		td_jm_key_str(d, m, TD_ANN_DEVICES, devices);
 	}
-	td_jm_str(d, o, "status.phase",
-		  !ended                          ? "Running"
-		  : j->states & TD_JOB(COMPLETED) ? "Succeeded"
-						  : "Failed");
+	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
 	if (ended) {
 		td_auto_free char *words = end_words(record, j);
 		td_jm_str(d, o, "status.message", words);
@@ -370,8 +367,15 @@ static int run_there(struct td_gateway_ask *q, const struct td_object *pod, cons
 			  *gid = td_asprintf("%lld", (long long)q->user.gid),
 			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB)),
 			  *of = td_asprintf(TD_LABEL_NAME "=login," TD_LABEL_CLUSTER "=%s", g->o.cluster);
-	const char *all[MOST + 1] = {"/bin/sh", "-c", td_embedded(td_gateway_files, "session-line.sh")->text,
-				     "session-line", uid, gid, job, q->user.name, q->user.home};
+	const char *all[MOST + 1] = {"/bin/sh",
+				     "-c",
+				     td_embedded(td_gateway_files, "session-line.sh")->text,
+				     "session-line",
+				     uid,
+				     gid,
+				     job,
+				     q->user.name,
+				     q->user.home};
 	size_t n = OWN;
 	for (; *argv && n < MOST; argv++)
 		all[n++] = *argv;

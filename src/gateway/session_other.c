@@ -170,8 +170,7 @@ static void *down(void *arg)
 		if (channel < 2 && begun[channel] && channel == 0)
 			good = !td_write_all(l->fd, m.s + 1, m.len - 1, NULL);
 		else if (channel < 2 && begun[channel] && m.len > 1)
-			td_info("the way to a session: %.*s",
-				(int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
+			td_info("the way to a session: %.*s", (int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
 		if (channel < 2)
 			begun[channel] = true;
 		td_buf_reset(&m);
@@ -236,8 +235,9 @@ int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, 
 		l->program = true;
 		if ((r = td_session_host_dial(q, pod, &l->ws, err)))
 			return r;
-	} else if ((r = td_kube_forward(q->g->kube, pod->ns, pod->name, (int)td_session_number(pod, TD_ANN_SESSION_PORT),
-				 td_http_cancel(q->x), &l->ws, err)))
+	} else if ((r = td_kube_forward(q->g->kube, pod->ns, pod->name,
+					(int)td_session_number(pod, TD_ANN_SESSION_PORT), td_http_cancel(q->x), &l->ws,
+					err)))
 		return td_wrap(err, "the way to pod %s/%s in cluster %s", pod->ns, pod->name, td_session_other(pod));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "a pair of sockets");

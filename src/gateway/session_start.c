@@ -466,7 +466,8 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 		if (!(r = td_session_host_make(q, kept, &made, err)))
 			answer(q, 200, made);
 		if (!r && td_jstr(kept->root, "data.ended"))
-			td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0}, &(struct td_error){0});
+			td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0},
+					      &(struct td_error){0});
 		return r;
 	}
 	const struct td_kube_delete_opts how = {.uid = was ? was->uid : NULL, .grace_s = -1};

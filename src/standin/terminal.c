@@ -405,7 +405,8 @@ int td_standin_terminal(int argc, char **argv)
 	sigaddset(&all, SIGINT);
 	sigaddset(&all, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &all, NULL);
-	int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK), listener = path ? listen_on(path) : listen_at(port);
+	int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK),
+	    listener = path ? listen_on(path) : listen_at(port);
 	for (int i = 0; i < VIEWERS; i++)
 		viewers[i].fd = -1;
 	if (!token || signals < 0 || listener < 0)
