@@ -135,7 +135,7 @@ def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
     history = pool.cmd("history", "h0").stdout
     assert "test" in history and "return" in history, history
 
-    # A pod that tolerates everything does not come there either.
+    # Not one pod, of a DaemonSet or otherwise, has come there.
     assert not [p for p in pool.items("pods", "-A") if p["spec"].get("nodeName") == "h0"]
     pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
     assert node() is None

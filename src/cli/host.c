@@ -118,9 +118,9 @@ static void look(struct host *h, int64_t now)
 	int r = td_host_look(h->k, &h->who, h->cancel, &h->seen, &err);
 	if (r == TD_CANCELLED)
 		return;
-	if (!r && h->node && td_host_node_keep(h->k, &h->who, h->seen.member, h->cancel, &err))
-		td_host_complain(&h->last_node, err.msg);
-	err = (struct td_error)TD_ERROR_INIT;
+	struct td_error node_err = TD_ERROR_INIT;
+	if (!r && h->node && td_host_node_keep(h->k, &h->who, h->seen.member, h->cancel, &node_err))
+		td_host_complain(&h->last_node, node_err.msg);
 	if (is_out(h, r)) {
 		if (!h->said_out)
 			td_info("node %s is in spec.hosts of NodeSet %s/%s no more, or not yet: no slurmd runs here",
