@@ -7,8 +7,10 @@ import subprocess
 
 import pytest
 
-from harness import Failed, wait_for
+from harness import IMAGES, Failed, wait_for
+from laptop import address, me  # noqa: F401 (a fixture)
 from machine import Machine
+from wsclient import WebSocket
 
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
 
@@ -16,7 +18,9 @@ pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
 GPUS = "nvidia0:1:7 nvidia1:1:9"
 # What Kubernetes' own authorizer lets every node read; the embedded plane has RBAC only.
 NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-the-node-authorizer"},
-         "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]},
+         "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
+                   {"apiGroups": [""], "resources": ["nodes"], "verbs": ["create", "patch"]}, {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+                   {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"]}]},
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "as-the-node-authorizer"},
          "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-the-node-authorizer"},
          "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
@@ -109,3 +113,93 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts", "slurm"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()
+
+
+def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
+    """What an agent finds there takes it out of service in Slurm by the HealthPolicy; it is tested and returns when that has ended; no pod comes to it; its Node goes with it."""
+    m = metal
+    check = m.dir / "upper/checks/fan"
+    check.parent.mkdir()
+    check.write_text("#!/bin/sh\n[ -e /well ] || { echo the fan is off; exit 1; }\n")
+    check.chmod(0o755)
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000", "--kubernetes-node"))
+    node = lambda: next((n for n in pool.items("nodes") if n["metadata"]["name"] == "h0"), None)
+    wait_for("it is a Kubernetes Node", node, 60)
+    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none", "--checks", "/checks"), log="agent.log")
+    why = wait_for("Slurm gives nothing out there", lambda: (n := line(pool)) and n.get("state", "").startswith("drain") and n["reason"], 120)
+    assert "the fan is off" in why and why.startswith("tandem: "), why
+    assert "the fan is off" in pool.cmd("node", "h0").stdout and "h0" in pool.cmd("nodes").stdout
+    subprocess.run(m.inside("touch", "/well"), check=True)
+    wait_for("it was tested and works again", lambda: (n := line(pool)) and n.get("state") == "idle", 120)
+    history = pool.cmd("history", "h0").stdout
+    assert "test" in history and "return" in history, history
+
+    # Not one pod, of a DaemonSet or otherwise, has come there.
+    assert not [p for p in pool.items("pods", "-A") if p["spec"].get("nodeName") == "h0"]
+    pool.cmd("node", "dismiss", "h0", "--nodeset", "slurm/metal", "--wait")
+    assert node() is None
+
+
+@pytest.mark.feature("D5.3")
+def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
+    """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""
+    m = metal
+    home = m.dir / "upper/home/researcher"
+    home.mkdir(parents=True)
+    os.chown(home, 1000, 1000)
+    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
+    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
+    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+    state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
+    tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
+
+    s = me.json("session", "start", "shell", "--machines", "metal", "--gpus", "1")
+    assert (s["state"], s["kind"], s["machines"], s["node"]) == ("ready", "shell", "metal", "h0"), s
+    job = pool.job(s["job"])
+    assert job["UserId"].startswith("researcher(") and job["JobState"] == "RUNNING" and job["Requeue"] == "0"
+    w = tty(s)
+    assert w.status == 101
+    w.send("132x50")
+    w.send(b"stty size; echo uid=$(id -u) at=$(hostname) in=$PWD token=[$TANDEM_SESSION_TOKEN]; for d in 0 1; do head -c1 /dev/nvidia$d >/dev/null 2>&1 && echo open$d-end; done; KEPT=yes; printf 'and%s\\n' -kept\n")
+    said = w.until(b"and-kept")
+    assert b"50 132" in said and b"uid=1000 at=h0 in=/home/researcher token=[]" in said and said.count(b"-end\r") == 1, said
+    w.close()
+    again = tty(s)
+    again.until(b"and-kept")
+    # All 256 bytes pass, both ways.
+    again.send(b"stty raw -echo; printf 'go%s' -on; head -c 256 | sha256sum; stty sane; echo still=$KEPT\n")
+    again.until(b"go-on")
+    again.send(bytes(range(256)))
+    assert __import__("hashlib").sha256(bytes(range(256))).hexdigest().encode() in again.until(b"still=yes")
+    ports = subprocess.run(m.inside("cat", "/proc/net/tcp", "/proc/net/tcp6"), capture_output=True, text=True, check=True).stdout
+    listening = {int(f.split()[1].rsplit(":", 1)[1], 16) for f in ports.splitlines() if len(f.split()) > 3 and f.split()[3] == "0A"}
+    assert 6818 in listening and not [p for p in listening if p < 30000 and p != 6818], listening
+    d = subprocess.run(m.inside("sh", "-c", "stat -c '%a %u' /tmp/.tandem-*"), capture_output=True, text=True, check=True).stdout
+    assert d.split() == ["700", "1000"]
+    assert me.run("ssh", s["id"], "--", "hostname; echo in-$SLURM_JOB_ID; echo $TANDEM_SESSION").stdout.split() == ["h0", f"in-{s['job']}", s["id"]]
+    again.send(b"exit\n")
+    wait_for("it is done", lambda: state(s)["state"] == "done")
+    assert tty(s).status == 503
+    assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
+
+    # The same again at its address, as another job, which `stop` ends.
+    me.run("session", "resume", s["id"])
+    wait_for("it is ready", lambda: state(s)["state"] == "ready")
+    other = state(s)["job"]
+    assert other != s["job"]
+    me.run("session", "stop", s["id"])
+    wait_for("its job ends", lambda: pool.job(other)["JobState"] == "CANCELLED")
+    assert state(s)["error"]["code"]
+
+    # One that fails says so; what cannot be there is refused.
+    bad = me.json("session", "start", "batch", "--no-wait", "--machines", "metal", "--", "echo it is too hot >&2; exit 3")
+    wait_for("it has failed", lambda: state(bad)["state"] == "failed")
+    assert "exit code 3" in state(bad)["words"] and "it is too hot" in (home / f".tandem-session-{bad['id']}.log").read_text()
+    for body, word in (({"kind": "jupyter"}, "ssh"), ({"kind": "shell", "image": "x"}, "image"), ({"kind": "shell", "machines": "pool"}, "spec.hosts")):
+        status, reply = me.api("POST", "/sessions", {"machines": "metal", **body})
+        assert status == 422 and word in reply["error"]["message"], (body, reply)

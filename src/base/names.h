@@ -306,6 +306,9 @@
 #define TD_ANN_OTHER_NODE "tandem.dev/other-node"           // on such a Node: its name in the other cluster
 // On such a Node: the UID of the pods' namespace there, by which that cluster is known again.
 #define TD_ANN_OTHER_ID "tandem.dev/other-cluster-id"
+// On a Node: a machine without a kubelet, whose slurmd `tandem host` keeps; value: its NodeSet. It is tainted so, too, and
+// no pod comes to it.
+#define TD_LABEL_HOST "tandem.dev/host"
 #define TD_LABEL_FROM_SET "tandem.dev/from-nodeset" // on a pod there: the UID of the NodeSet here
 #define TD_LABEL_FROM_POD "tandem.dev/from-pod"     // on a pod there: the UID of the pod here
 #define TD_LABEL_FROM_GANG "tandem.dev/from-gang"   // "true" on a pod there whose pod here is of a gang

@@ -41,7 +41,8 @@ struct host {
 	struct td_host_daemon d; // slurmd
 	int64_t next_look;
 	bool leaving, said_out;
-	char *last; // the last complaint: it is logged once
+	bool node;              // it makes a Kubernetes Node
+	char *last, *last_node; // the last complaints: each is logged once
 };
 
 // Written in place: slurmd has it mounted.
@@ -117,6 +118,9 @@ static void look(struct host *h, int64_t now)
 	int r = td_host_look(h->k, &h->who, h->cancel, &h->seen, &err);
 	if (r == TD_CANCELLED)
 		return;
+	struct td_error node_err = TD_ERROR_INIT;
+	if (!r && h->node && td_host_node_keep(h->k, &h->who, h->seen.member, h->cancel, &node_err))
+		td_host_complain(&h->last_node, node_err.msg);
 	if (is_out(h, r)) {
 		if (!h->said_out)
 			td_info("node %s is in spec.hosts of NodeSet %s/%s no more, or not yet: no slurmd runs here",
@@ -273,6 +277,11 @@ int td_host_main(int argc, char **argv)
 		 .value = "PROGRAM",
 		 TD_OPT_TEXT(&h.after),
 		 .help = "runs when the machine has left, as to start that again"},
+		{.name = "kubernetes-node",
+		 TD_OPT_SWITCH(&h.node),
+		 .help = "makes the machine a Kubernetes Node to which no pod comes: its health is\nkept as that of "
+			 "other "
+			 "nodes (with `tandem agent` beside this)"},
 		{.name = "dir",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&h.dir),
@@ -345,5 +354,6 @@ int td_host_main(int argc, char **argv)
 	td_kube_free(h.k);
 	td_cancel_unref(h.cancel);
 	free(h.last);
+	free(h.last_node);
 	return r ? 1 : 0;
 }

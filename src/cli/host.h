@@ -35,6 +35,13 @@ int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cance
 int td_host_look_login(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
 		       struct td_error *err);
 
+// host_node.c: makes the machine's Kubernetes Node, if it is a member and no kubelet has made one, and says that the machine
+// lives.
+int td_host_node_keep(struct td_kube *k, const struct td_host_who *w, bool member, struct td_cancel *c,
+		      struct td_error *err);
+// Deletes the Node of a machine that has left this NodeSet; a kubelet's stays.
+int td_host_node_drop(struct td_kube *k, const char *set, const char *name, struct td_error *err);
+
 // Takes machines into a NodeSet's spec.hosts, with the right to read what they need, or out of it (tandem node host).
 int td_host_admit(struct td_kube *k, const char *ns, const char *set, const struct td_strv *names,
 		  struct td_error *err);

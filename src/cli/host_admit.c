@@ -142,6 +142,8 @@ int td_host_forget(struct td_kube *k, const char *ns, const char *name, const st
 		if (r == TD_NOT_FOUND)
 			r = td_kube_delete(k, &td_rolebindings, ns, look, &opts, NULL, err);
 		r = r == TD_NOT_FOUND ? 0 : r;
+		if (!r)
+			r = td_host_node_drop(k, name, names->v[i], err);
 	}
 	*ret_left = left;
 	return r;

@@ -20,7 +20,7 @@ enum {
 }; // FURTHER: where the further lines of a session begin
 
 struct wish {
-	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster, *account, *other;
+	const char *name, *image, *memory, *disk, *output, *env, *run, *cluster, *account, *other, *machines;
 	int gpus, cpus, idle_min, low_min, replicas, nodes;
 	int64_t begin;
 	bool no_wait;
@@ -48,6 +48,8 @@ static void print(const struct td_client *c, yyjson_val *s, bool json)
 		      served ? c->url : "", td_jstr_or(s, "path", td_jstr_or(s, "command", "")));
 	if (td_jstr(s, "cluster"))
 		td_buf_printf(&b, "  at cluster %s", td_jstr(s, "cluster"));
+	if (td_jstr(s, "machines"))
+		td_buf_printf(&b, "  on machine %s", td_jstr_or(s, "node", td_jstr(s, "machines")));
 	if (td_jstr(s, "otherCluster"))
 		td_buf_printf(&b, "  in the other cluster %s%s", td_jstr(s, "otherCluster"),
 			      td_streq(td_jstr(s, "home"), "empty") ? ", where its home is empty and ends with it"
@@ -176,6 +178,7 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	td_jm_str(d, o, "run", w->run);
 	td_jm_str(d, o, "cluster", w->cluster);
 	td_jm_str(d, o, "otherCluster", w->other);
+	td_jm_str(d, o, "machines", w->machines);
 	if (line.len)
 		td_jm_str(d, o, "command", td_buf_str(&line));
 	if (w->gpus)
@@ -330,6 +333,11 @@ int td_session_main(int argc, char **argv)
 		 TD_OPT_TEXT(&w.other),
 		 .help = "start: on a node of another Kubernetes cluster that is part of the pool; without a claim for "
 			 "homes there its home is empty and ends with it"},
+		{.name = "machines",
+		 .value = "NODESET",
+		 TD_OPT_TEXT(&w.machines),
+		 .help = "start, shell and batch: on a machine of this NodeSet that runs slurmd itself, as a job "
+			 "there"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),

@@ -40,6 +40,7 @@
 //   session_use.c              what they do: traffic, CPUs
 //   session_figures.c          what their pods use of CPUs and GPUs, by what agents say
 //   session_other.c            those in another cluster, and the way to them
+//   session_host.c             those on machines without a kubelet: jobs, and the way to them
 //   session_agents.c           asks the agents of their nodes, on clusters
 //   session_set.c              one of several pods, together: an endpoint with replicas
 //   session_nodes.c            one over several nodes: a gang, which starts and ends as one

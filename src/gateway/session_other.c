@@ -143,6 +143,7 @@ struct td_session_line {
 	int fd;
 	pthread_t down, up;
 	bool downs, ups; // these threads run
+	bool program;    // a program's input and output, and not a forwarded port
 };
 
 // From the session. The first message of each channel says only the port.
@@ -150,14 +151,18 @@ static void *down(void *arg)
 {
 	struct td_session_line *l = arg;
 	td_auto_buf struct td_buf m = {0};
-	bool binary, begun[2] = {0}, good = true;
+	bool binary, begun[2] = {l->program, l->program}, good = true;
 	while (good && !td_ws_far_recv(l->ws, l->over, &m, &binary, NULL)) {
 		size_t channel = m.len ? (unsigned char)m.s[0] : 2;
+		if (l->program) { // its output is channel 1, its complaints are 2, and 3 is its end
+			if (channel == TD_EXEC_STATUS)
+				break;
+			channel = channel == TD_EXEC_OUT ? 0 : channel == TD_EXEC_ERR ? 1 : 2;
+		}
 		if (channel < 2 && begun[channel] && channel == 0)
 			good = !td_write_all(l->fd, m.s + 1, m.len - 1, NULL);
 		else if (channel < 2 && begun[channel] && m.len > 1)
-			td_info("a request to a session in another cluster: %.*s",
-				(int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
+			td_info("the way to a session: %.*s", (int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
 		if (channel < 2)
 			begun[channel] = true;
 		td_buf_reset(&m);
@@ -218,8 +223,13 @@ int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, 
 	td_auto(td_session_line_close) struct td_session_line *l = td_calloc(1, sizeof(*l));
 	*l = (struct td_session_line){
 		.limits = q->g->limits, .held = td_steal(held), .over = td_cancel_new(), .fd = -1};
-	if ((r = td_kube_forward(q->g->kube, pod->ns, pod->name, (int)td_session_number(pod, TD_ANN_SESSION_PORT),
-				 td_http_cancel(q->x), &l->ws, err)))
+	if (td_session_host(pod)) {
+		l->program = true;
+		if ((r = td_session_host_dial(q, pod, &l->ws, err)))
+			return r;
+	} else if ((r = td_kube_forward(q->g->kube, pod->ns, pod->name,
+					(int)td_session_number(pod, TD_ANN_SESSION_PORT), td_http_cancel(q->x), &l->ws,
+					err)))
 		return td_wrap(err, "the way to pod %s/%s in cluster %s", pod->ns, pod->name, td_session_other(pod));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "a pair of sockets");

@@ -201,7 +201,7 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	if (several)
 		return pass_to_one(q, record, id + n, err);
 	const char *ip = address_of(o), *path = id + n, *token = td_session_token(o);
-	bool other = td_session_other(o);
+	bool other = td_session_other(o) || td_session_host(o); // no connection from here reaches it
 	if (other ? !answers(o) : !ip)
 		return silent(name, err);
 	td_session_touch(q->g->traffic, name);

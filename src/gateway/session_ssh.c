@@ -8,6 +8,7 @@
 #include "gateway/hub.h"
 #include "gateway/sessions.h"
 
+#include "api/condition.h"
 #include "base/embedded.h"
 #include "base/log.h"
 #include "kube/exec.h"
@@ -141,7 +142,9 @@ static int connect_ssh(struct td_gateway_ask *q, struct td_error *err)
 		return passed;
 	if (r)
 		return r;
-	if (td_object_deleting(o) || !td_jget(o->root, "status.containerStatuses.[0].state.running"))
+	const char *host = td_session_host(o);
+	if (td_object_deleting(o) || (host ? !td_condition_true(o->root, "Ready")
+					   : !td_jget(o->root, "status.containerStatuses.[0].state.running")))
 		return td_fail(err, TD_TRANSIENT, "session %s does not run yet, or no more: `tandem session list`", id);
 	td_session_touch(q->g->traffic, id);
 
@@ -150,7 +153,8 @@ static int connect_ssh(struct td_gateway_ask *q, struct td_error *err)
 	const struct td_kube_exec e = {.ns = o->ns, .pod = o->name, .container = "session", .argv = argv};
 	td_auto_free char *line = td_asprintf("%c%s\n", TD_EXEC_IN + 1, key);
 	line[0] = TD_EXEC_IN;
-	if ((r = td_kube_exec(q->g->kube, &e, td_http_cancel(q->x), &far, err)) ||
+	if ((r = host ? td_session_host_ssh(q, o, f->text, &far, err)
+		      : td_kube_exec(q->g->kube, &e, td_http_cancel(q->x), &far, err)) ||
 	    (r = td_ws_far_send(far, line, strlen(key) + 2, td_http_cancel(q->x), err)))
 		return td_wrap(err, "a program in the session's pod %s/%s", o->ns, o->name);
 	td_info("ssh of %s into session %s", q->user.name, id);

@@ -232,7 +232,9 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 	if (td_jstr(body, "run") && !kind->of_run)
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
-	int r = td_session_other_asked(body) ? td_session_other_check(body, err) : 0;
+	int r = td_session_other_asked(body)  ? td_session_other_check(body, err)
+		: td_session_host_asked(body) ? td_session_host_check(kind, body, err)
+					      : 0;
 	return !r && td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : r;
 }
 
@@ -356,7 +358,9 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	bool several = td_jint(q->body, "replicas", 0) || td_session_nodes_asked(q->body);
 	if (td_session_nodes_asked(q->body))
 		r = td_session_nodes_service(q, kept, err);
-	if (!r)
+	if (!r && td_session_host_asked(q->body))
+		r = td_session_host_make(q, kept, &made, err);
+	else if (!r)
 		r = td_session_make(q, ns, id, several ? 0 : -1, &made, err);
 	if (r == TD_EXISTS && several)
 		r = 0; // a gateway's look found the record first (session_set.c)
@@ -458,6 +462,14 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 	}
 	if (r && r != TD_NOT_FOUND)
 		return r;
+	if (td_session_host_record(kept)) {
+		if (!(r = td_session_host_make(q, kept, &made, err)))
+			answer(q, 200, made);
+		if (!r && td_jstr(kept->root, "data.ended"))
+			td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0},
+					      &(struct td_error){0});
+		return r;
+	}
 	const struct td_kube_delete_opts how = {.uid = was ? was->uid : NULL, .grace_s = -1};
 	if (!r && !td_object_deleting(was) &&
 	    (r = td_kube_delete(q->g->kube, &td_pods, was->ns, was->name, &how, td_http_cancel(q->x), err)) &&

@@ -52,6 +52,15 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	if (!r)
 		r = td_kube_get(q->g->kube, &td_pods, ns, name, td_http_cancel(q->x), &o, err);
+	if (r == TD_NOT_FOUND) { // it may be a job, and no pod
+		td_auto(td_object_unref) struct td_object *kept = NULL;
+		struct td_error none = TD_ERROR_INIT;
+		int k = td_session_record_get(q, ns, id, &kept, &none);
+		if (k && k != TD_NOT_FOUND)
+			return td_fail(err, k, "%s", none.msg);
+		if (!k && td_session_host_record(kept) && (o = td_session_host_pod(q->g, kept)))
+			r = 0;
+	}
 	if (r == TD_NOT_FOUND || (!r && !td_streq(td_object_label(o, TD_LABEL_SESSION), id)) ||
 	    (!r && !td_streq(td_object_annotation(o, TD_ANN_SESSION_OWNER), q->user.name)))
 		return td_fail(err, TD_NOT_FOUND, "there is no session %.40s: `tandem session list` shows yours", id);
@@ -171,6 +180,7 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 		td_jm_str(d, w, "words", *last ? last : td_jstr(o->root, "status.message"));
 	}
 	td_jm_str(d, w, "node", td_jstr(o->root, "spec.nodeName"));
+	td_jm_str(d, w, "machines", td_session_host(o));
 	if (td_session_other(o) && !over)
 		td_session_other_write(o, d, w);
 	if (td_jstr(o->root, "status.startTime") && !td_time_parse(td_jstr(o->root, "status.startTime"), &at))
@@ -224,6 +234,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 		r = td_session_list(q->g, ns, td_http_cancel(q->x), &l, err);
 	if (r)
 		return r;
+	td_session_host_pods(q->g, &kept, &l);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *v = td_jm_arr(d, yyjson_mut_doc_get_root(d), "sessions");
 	for (size_t i = 0; i < l.n; i++)
@@ -328,9 +339,8 @@ static int stop(struct td_gateway_ask *q, struct td_error *err)
 		return td_fail(err, k, "%s", none.msg);
 	if (!k && td_session_several(kept))
 		return stop_all(q, kept, err);
-	const struct td_kube_delete_opts how = {.uid = o ? o->uid : NULL, .grace_s = -1};
 	if (!r)
-		r = td_kube_delete(q->g->kube, &td_pods, o->ns, o->name, &how, td_http_cancel(q->x), err);
+		r = td_session_end_pod(q->g, o, td_http_cancel(q->x), err);
 	if (r == TD_NOT_FOUND && !k)
 		r = 0;
 	if (!r && !k)
@@ -357,12 +367,11 @@ static void reclaim(struct td_gateway *g, const struct td_object *o, enum td_idl
 	struct td_error e = TD_ERROR_INIT;
 	const char *id = td_object_label(o, TD_LABEL_SESSION);
 	const struct td_session_end end = {.at = now_s(), .why = td_idle_words(why)};
-	const struct td_kube_delete_opts how = {.uid = o->uid, .grace_s = -1};
 	int r = td_session_record_end(g, o->ns, id, &end, &e);
 	if (r == TD_NOT_FOUND)
 		r = 0; // one without a record: nobody can resume it
 	if (!r)
-		r = td_kube_delete(g->kube, &td_pods, o->ns, o->name, &how, g->cancel, &e);
+		r = td_session_end_pod(g, o, g->cancel, &e);
 	td_session_reclaimed(o, why, r ? &e : NULL);
 }
 
@@ -425,6 +434,7 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 		td_session_looks_empty(g->looks, ns, td_mono_ms(&td_clock_system));
 	for (size_t i = 0; i < kept.n; i++)
 		tell(g, kept.v[i]);
+	td_session_host_pods(g, &kept, &l);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct td_object *record = record_in(&kept, l.v[i]);
 		if (td_session_several(record))
@@ -434,6 +444,8 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 			orphan(g, l.v[i]);
 		else
 			look_at(g, l.v[i], from);
+		if (record && td_session_host(l.v[i]))
+			td_session_host_keep(g, record, l.v[i]);
 	}
 	for (size_t i = 0; i < kept.n; i++) {
 		struct td_session_set s = {0};

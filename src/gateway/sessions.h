@@ -6,6 +6,7 @@
 #include "gateway/answers.h"
 #include "gateway/door.h"
 #include "gateway/replica.h"
+#include "http/dial.h"
 #include "pool/idle.h"
 
 // What may run in one (session_kind.c).
@@ -207,12 +208,43 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind 
 			 const yyjson_val *sc, yyjson_mut_doc *d, struct td_error *err);
 // What there is to say of such a one.
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
-// A connection to the port of such a session, through both API servers: it is reached no other way. *ret_fd is the
+// A connection to the port of such a session, through both API servers, or to one on a machine without a kubelet
+// (session_host.c): they are reached no other way. *ret_fd is the
 // caller's, who closes it before the line. Two threads each. TD_THROTTLED: the person has too many.
 struct td_session_line;
 int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_line **ret,
 			 int *ret_fd, struct td_error *err);
 struct td_session_line *td_session_line_close(struct td_session_line *l);
+
+// ---- session_host.c: sessions on machines without a kubelet: Slurm jobs, which the rest sees as pods ----
+// The NodeSet of machines that is asked for; NULL: it is a pod.
+const char *td_session_host_asked(const yyjson_val *body);
+// The same, of what stands for a session's pod; of its record.
+const char *td_session_host(const struct td_object *pod);
+const char *td_session_host_record(const struct td_object *record);
+// Whether what was asked for can be there.
+int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err);
+// Adds to a record that is made what says so.
+void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d);
+// Submits the job of the record's session, as q->body says. *ret: what stands for its pod.
+int td_session_host_make(struct td_gateway_ask *q, const struct td_object *record, struct td_object **ret,
+			 struct td_error *err);
+// What stands for the pod: the record and the job that its owner has, as Slurm last said. The caller unrefs it. NULL: it
+// was ended by the rules, or the record is no longer as it was made.
+struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_object *record);
+// Adds those of all these records that are of such sessions.
+void td_session_host_pods(struct td_gateway *g, const struct td_objects *records, struct td_objects *into);
+// Writes down how it ended, before Slurm forgets it.
+void td_session_host_keep(struct td_gateway *g, const struct td_object *record, const struct td_object *pod);
+// Ends a session's pod, or the job. TD_NOT_FOUND: the pod is gone.
+int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
+// A connection to the session's socket, as the input and output of a program there, as td_kube_exec() has it: a step of
+// the session's job, as the owner who asks.
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+			 struct td_error *err);
+// The same of session-ssh.sh.
+int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
+			struct td_ws_far **ret, struct td_error *err);
 
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;

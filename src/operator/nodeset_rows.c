@@ -49,6 +49,8 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 	// A machine that runs its own slurmd may have a kubelet beside it.
 	if (td_slurm_host_set(set->root))
 		return td_slurm_host_in(set->root, node->name);
+	if (td_object_label(node, TD_LABEL_HOST))
+		return false; // nothing else would run slurmd there
 	// Nodes that stand for another cluster's are that NodeSet's alone, whatever others select.
 	const char *other = td_object_annotation(node, TD_ANN_OTHER_SET);
 	if (other || td_api_other_cluster(set->root)) {

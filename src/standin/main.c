@@ -12,6 +12,7 @@
 //   pause             does nothing, in the pods that show what native jobs hold
 //   watch …           in slurmd's pod: looks for jobs that hang
 //   firewall …        beside slurmd and logins: keeps users' connections apart (firewall.h)
+//   line PATH         in a session's job on a machine without a kubelet: a connection to its terminal
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
@@ -40,7 +41,8 @@ static int usage(FILE *f)
 	      "       tandem-standin watch --node NAME [--socket PATH]\n"
 	      "       tandem-standin firewall [--rules] [--accounts] [--from BLOCK]…\n"
 	      "                               [--jobs DIR] [--spool DIR]\n"
-	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
+	      "       tandem-standin terminal --port PORT|--socket PATH CMD [ARG…]\n"
+	      "       tandem-standin line PATH\n"
 	      "       tandem-standin worker --port PORT\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
 	      "       tandem-rsh [-n] HOST CMD…\n"
@@ -97,6 +99,8 @@ int main(int argc, char **argv)
 		return td_standin_watch(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "firewall"))
 		return td_standin_firewall(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "line"))
+		return td_standin_line_main(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))
 		return td_standin_terminal(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "worker"))

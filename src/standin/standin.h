@@ -19,6 +19,7 @@ int td_standin_pause(void);                         // pause.c
 int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c
+int td_standin_line_main(int argc, char **argv);    // local.c
 int td_standin_peer(int argc, char **argv);         // peer.c
 int td_standin_watch(int argc, char **argv);        // watch.c
 

@@ -18,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -367,12 +368,26 @@ static int listen_at(int port)
 	return fd;
 }
 
+// Who may not enter its directory does not reach it.
+static int listen_on(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (strlen(path) >= sizeof(a.sun_path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	strcpy(a.sun_path, path);
+	return fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -1 : fd;
+}
+
 int td_standin_terminal(int argc, char **argv)
 {
 	char *token = getenv("TANDEM_SESSION_TOKEN");
 	int port = argc > 2 && !strcmp(argv[1], "--port") ? atoi(argv[2]) : 0;
-	if (port < 1 || port > 65535 || argc < 4) {
-		fputs("usage: tandem-standin terminal --port PORT COMMAND [ARGUMENT…]\n", stderr);
+	const char *path = argc > 2 && !strcmp(argv[1], "--socket") ? argv[2] : NULL;
+	if ((!path && (port < 1 || port > 65535)) || argc < 4) {
+		fputs("usage: tandem-standin terminal --port PORT|--socket PATH COMMAND [ARGUMENT…]\n", stderr);
 		return 2;
 	}
 	if (!token || strlen(token) < 16) {
@@ -390,7 +405,8 @@ int td_standin_terminal(int argc, char **argv)
 	sigaddset(&all, SIGINT);
 	sigaddset(&all, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &all, NULL);
-	int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK), listener = listen_at(port);
+	int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK),
+	    listener = path ? listen_on(path) : listen_at(port);
 	for (int i = 0; i < VIEWERS; i++)
 		viewers[i].fd = -1;
 	if (!token || signals < 0 || listener < 0)

@@ -36,6 +36,11 @@ bool td_bridge_pod_fits(const yyjson_val *pod, const yyjson_val *node, const cha
 			*ret_why = "node(s) didn't match the pod's label " TD_LABEL_OTHER;
 		return false;
 	}
+	if (td_jkey_str(td_jget(node, "metadata.labels"), TD_LABEL_HOST)) {
+		if (ret_why)
+			*ret_why = "node(s) had no kubelet";
+		return false;
+	}
 	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, n, t)
 		tainted |= no_matter(td_jstr(t, "key"));
 

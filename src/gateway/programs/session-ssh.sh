@@ -10,7 +10,8 @@ if [ ! -x "$sshd" ]; then
 	echo "The image of this session has no sshd: give an --image that has the package openssh-server, or use a terminal in the browser (tandem session start shell)." >&2
 	exit 127
 fi
-dir=/tmp/.tandem-ssh-$(id -u)
+# On a machine without a kubelet /tmp may be everybody's: there it is in a directory of the session's.
+dir=${TANDEM_SESSION_SSH:-/tmp/.tandem-ssh-$(id -u)}
 mkdir -p "$dir" 2>/dev/null
 if [ ! -O "$dir" ] || [ -L "$dir" ]; then
 	echo "$dir is not a directory of yours in this session: remove it." >&2
@@ -46,7 +47,7 @@ cat >"$run/config.$$" <<-END
 	LogLevel ERROR
 	AcceptEnv LANG LC_* COLORTERM
 	Subsystem sftp internal-sftp
-	SetEnv $(env | sed -n '/^\(HOME\|USER\|LOGNAME\|SHELL\|PWD\|OLDPWD\|SHLVL\|TERM\|_\|TANDEM_SESSION_TOKEN\|TANDEM_SESSION_GUARD\)=/d; s/^\([A-Za-z_][A-Za-z0-9_]*=[^"\\]*\)$/"\1"/p' | tr '\n' ' ')
+	SetEnv $(env | sed -n '/^\(HOME\|USER\|LOGNAME\|SHELL\|PWD\|OLDPWD\|SHLVL\|TERM\|_\|TANDEM_SESSION_TOKEN\|TANDEM_SESSION_SSH\|TANDEM_SESSION_GUARD\)=/d; s/^\([A-Za-z_][A-Za-z0-9_]*=[^"\\]*\)$/"\1"/p' | tr '\n' ' ')
 END
 mv "$run/config.$$" "$run/config" || exit
 printf 'tandem-ssh %s\n' "$(ssh-keygen -y -f "$dir/host")"

@@ -128,6 +128,36 @@ class Init(unittest.TestCase):
         self.assertRegex(out, r"/dev/pts/\d+\r\nlast\r\n$")
         self.assertEqual(self.record(f), {"code": 6, "signal": 0})
 
+    def test_a_terminal_at_a_socket_of_ones_own(self):
+        path = f"{os.path.dirname(self.tmp())}/tty"
+        env = {**os.environ, "TANDEM_SESSION_TOKEN": "0123456789abcdef0123"}
+        server = subprocess.Popen([EXE, "terminal", "--socket", path, "sleep", "600"], env=env)
+        self.addCleanup(lambda: (server.kill(), server.wait()))
+
+        def answer(token):
+            ask = f"GET /tty HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nAuthorization: token {token}\r\n\r\n"
+            p = subprocess.Popen([EXE, "line", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # it waits for a server that only just starts
+            p.stdin.write(ask.encode())
+            p.stdin.flush()
+            head = p.stdout.readline()
+            p.stdin.close()  # who is gone on this side is gone on the other
+            p.stdout.read()
+            self.assertEqual(p.wait(DEADLINE), 0)
+            return head.split()[1]
+
+        self.assertEqual((answer("0123456789abcdef0123"), answer("wrong")), (b"101", b"401"))
+        if os.getuid() == 0:  # what another user listens at is nobody's session
+            os.chown(os.path.dirname(path), 65534, 65534)
+            os.chmod(os.path.dirname(path), 0o755)
+            theirs = f"{os.path.dirname(path)}/theirs"
+            program = f"import os, socket; os.setuid(65534); s = socket.socket(socket.AF_UNIX); s.bind({theirs!r}); s.listen(); print('listens', flush=True); s.accept()"
+            other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+            self.addCleanup(lambda: (other.kill(), other.wait(), other.stdout.close()))
+            self.assertEqual(other.stdout.readline(), b"listens\n")
+            r = subprocess.run([EXE, "line", theirs], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("Permission denied", r.stderr)
+
     def logged(self, size, *args, **kw):
         """Runs init with a log and returns (exit code, newer file, older file)."""
         fds = [os.open(self.tmp(), os.O_RDWR | os.O_CREAT | flag, 0o600) for flag in (os.O_APPEND, 0)]

@@ -1,0 +1,431 @@
+// Sessions on machines that have no kubelet (docs/host.md): Slurm jobs in their owners' names, because nothing there could
+// run a pod (docs/design/0014). The rest of the gateway sees a pod: one that is made up here of the session's record and
+// of its job, and that is in no API.
+//
+// Nothing listens on a network there. What is reached is reached by a step of the same job, which srun starts as the
+// owner in a login pod: Slurm lets a person into his own jobs only, and a step ends with its job.
+#include "gateway/sessions.h"
+
+#include "api/condition.h"
+#include "base/clock.h"
+#include "base/embedded.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "gateway/batch.h"
+#include "kube/exec.h"
+#include "pool/pool.h"
+#include "slurm/conf.h"
+#include "slurm/hosts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct td_embedded td_gateway_files[];
+
+enum { LATER_MIN = 2, NEW_S = 60, WORDS = 300 }; // NEW_S: until a job must have been seen
+
+const char *td_session_host_asked(const yyjson_val *body)
+{
+	return td_jstr(body, "machines");
+}
+
+const char *td_session_host(const struct td_object *pod)
+{
+	return td_object_label(pod, TD_LABEL_HOST);
+}
+
+const char *td_session_host_record(const struct td_object *record)
+{
+	return td_jstr(record->root, "data.machines");
+}
+
+int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
+{
+	static const char *const without[] = {"nodes", "replicas", "image", "otherCluster", "diskMiB"};
+	for (size_t i = 0; i < TD_LEN(without); i++)
+		if (td_jget(body, without[i]))
+			return td_fail(err, TD_INVALID,
+				       "%s: a session on machines of their own is one job on the machine itself; leave "
+				       "%s or machines out",
+				       without[i], without[i]);
+	if (kind->served && !kind->terminal)
+		return td_fail(err, TD_INVALID,
+			       "machines: a session \"%s\" would listen at a port there that others on the machine "
+			       "reach. Start a shell, and the server in it with `tandem ssh ID -L …`",
+			       kind->name);
+	return 0;
+}
+
+// ---- the job ----
+
+static int set_check(struct td_gateway_ask *q, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_kube_get(q->g->kube, &td_nodesets, q->g->o.ns, name, td_gateway_cancel(q), &o, &e);
+	if (r && r != TD_NOT_FOUND)
+		return td_fail(err, r == TD_DENIED ? TD_UNSUPPORTED : r, "machines: NodeSet %s: %s", name, e.msg);
+	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) || !td_slurm_host_set(o->root))
+		return td_fail(err, TD_INVALID,
+			       "machines: \"%s\" is no NodeSet of machines that run slurmd themselves (spec.hosts); "
+			       "without it the session is a pod",
+			       name);
+	return 0;
+}
+
+// What is drawn anew for each job: where its terminal is, and what it is asked with.
+static int draw(struct td_gateway_ask *q, const struct td_object *record, char **ret_place, char **ret_token,
+		struct td_error *err)
+{
+	td_auto_free char *place = td_session_secret(), *token = td_session_secret();
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "data.place", place);
+	td_jm_str(d, o, "data.token", token);
+	td_jm_strf(d, o, "data.made", "%lld", (long long)(td_real_ms(&td_clock_system) / 1000));
+	td_jm_set(d, o, "data.job", yyjson_mut_null(d));
+	td_jm_set(d, o, "data.over", yyjson_mut_null(d));
+	td_jm_set(d, o, "data.overWords", yyjson_mut_null(d));
+	int r = td_session_record_set(q->g, record, d, err);
+	if (!r) {
+		*ret_place = td_steal(place);
+		*ret_token = td_steal(token);
+	}
+	return r;
+}
+
+static void environment(const struct td_gateway_ask *q, const struct td_session_kind *kind, const char *id,
+			struct td_strv *env)
+{
+	const char *program =
+		kind->program ? td_embedded(td_gateway_files, kind->program)->text : td_jstr_or(q->body, "command", "");
+	td_strv_addf(env, "PATH=/usr/local/bin:/usr/bin:/bin");
+	td_strv_addf(env, "HOME=%s", q->user.home);
+	td_strv_addf(env, "USER=%s", q->user.name);
+	td_strv_addf(env, "LOGNAME=%s", q->user.name);
+	td_strv_addf(env, "TANDEM_SESSION=%s", id);
+	td_strv_addf(env, "TANDEM_SESSION_PROGRAM=%s", program);
+	if (td_jstr(q->body, "env"))
+		td_strv_addf(env, "TANDEM_SESSION_ENV=%s", td_jstr(q->body, "env"));
+}
+
+int td_session_host_make(struct td_gateway_ask *q, const struct td_object *record, struct td_object **ret,
+			 struct td_error *err)
+{
+	const char *id = td_object_label(record, TD_LABEL_SESSION), *set = td_session_host_asked(q->body);
+	const struct td_session_kind *kind = td_session_kind(td_jstr_or(q->body, "kind", "endpoint"));
+	td_auto_free char *name = td_asprintf("session-%s", id), *feature = td_slurm_set_feature(set), *place = NULL,
+			  *token = NULL, *output = td_asprintf("%s/.tandem-session-%s.log", q->user.home, id);
+	if (!set)
+		return td_fail(err, TD_INVALID, "ConfigMap %s/%s, data.request: it has no machines", record->ns,
+			       record->name);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
+	if (!l)
+		return err->code;
+	int r = set_check(q, set, err);
+	if (!r)
+		r = draw(q, record, &place, &token, err);
+	if (r)
+		return r;
+	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
+	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
+	struct td_slurm_batch b = {.name = name,
+				   .script = td_embedded(td_gateway_files, "session-machine.sh")->text,
+				   .cwd = q->user.home,
+				   .output = output,
+				   .account = td_jstr(q->body, "account"),
+				   .constraints = feature,
+				   .comment = name,
+				   .cpus = td_jint(q->body, "cpus", 1),
+				   .memory_mb = td_jint(q->body, "memoryMiB", 1024),
+				   .gpus = td_jint(q->body, "gpus", 0),
+				   .time_limit_min = (age + 59) / 60 + LATER_MIN,
+				   .begin = td_jint(q->body, "begin", 0)};
+	environment(q, kind, id, &b.env);
+	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
+	if (kind->token)
+		td_strv_addf(&b.env, "TANDEM_SESSION_TOKEN=%s", token);
+	int64_t job = 0;
+	r = td_gateway_batch(q, l->client, &b, &job, err);
+	td_slurm_batch_done(&b);
+	if (r)
+		return td_wrap(err, "the session's job");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.job", "%lld", (long long)job);
+	struct td_error e = TD_ERROR_INIT;
+	if (td_session_record_set(q->g, record, d, &e)) // it is found by its name then
+		td_warn("session %s/%s: %s", record->ns, record->name, e.msg);
+	td_session_fresh(q->g->traffic, id);
+	td_auto(td_object_unref) struct td_object *now = NULL;
+	if ((r = td_session_record_get(q, record->ns, id, &now, err)))
+		return r;
+	*ret = td_session_host_pod(q->g, now);
+	return *ret ? 0 : td_fail(err, TD_TRANSIENT, "session %s was started and has ended", id);
+}
+
+// The job of a record's session: by its number, or, where that is not known, by its name. Only its owner's. False: Slurm
+// has none (any more). Of several of the name the last one.
+static bool job_of(struct td_gateway *g, const struct td_object *record, struct td_slurm_job *ret, bool *ret_known)
+{
+	const char *owner = td_object_annotation(record, TD_ANN_SESSION_OWNER),
+		   *text = td_jstr(record->root, "data.job");
+	long long id = 0;
+	if (text)
+		(void)td_parse_i64(text, &id);
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(g, NULL);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(g, NULL) : NULL;
+	*ret_known = l != NULL;
+	yyjson_val *v, *found = NULL;
+	size_t i, n;
+	yyjson_arr_foreach (l ? td_jget(td_json_root(s->jobs), "jobs") : NULL, i, n, v)
+		if (td_streq(td_jstr(v, "name"), record->name) && td_streq(td_jstr(v, "user_name"), owner) &&
+		    (!id || td_jint(v, "job_id", 0) == id) &&
+		    (!found || td_jint(v, "job_id", 0) > td_jint(found, "job_id", 0)))
+			found = v;
+	return found && !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
+}
+
+// ---- as a pod ----
+
+static void notes(const struct td_object *record, const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	yyjson_mut_val *m = td_jm_obj(d, o, "metadata.annotations"), *labels = td_jm_obj(d, o, "metadata.labels");
+	static const struct {
+		const char *field, *key;
+	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
+	const struct td_session_kind *kind = td_session_kind(td_jstr_or(body, "kind", "endpoint"));
+	const char *env = td_jstr(body, "env");
+	td_jm_key_str(d, labels, TD_LABEL_SESSION, td_object_label(record, TD_LABEL_SESSION));
+	td_jm_key_str(d, labels, TD_LABEL_HOST, td_session_host_record(record));
+	td_jm_key_str(d, m, TD_ANN_SESSION_OWNER, td_object_annotation(record, TD_ANN_SESSION_OWNER));
+	td_jm_key_str(d, m, TD_ANN_SESSION_KIND, kind ? kind->name : "batch");
+	td_auto_free char *command = env ? td_asprintf("%s in %s", kind ? kind->name : "", env) : NULL;
+	td_jm_key_str(d, m, TD_ANN_SESSION_COMMAND,
+		      command ? command : td_jstr_or(body, "command", kind ? kind->name : ""));
+	if (td_jstr(body, "account"))
+		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "account", td_jstr(body, "account"));
+	for (size_t i = 0; i < TD_LEN(own); i++) {
+		td_auto_free char *n = td_asprintf("%lld", td_jint(body, own[i].field, 0));
+		if (strcmp(n, "0") != 0)
+			td_jm_key_str(d, m, own[i].key, n);
+	}
+	char when[TD_TIME_LEN];
+	if (td_jint(body, "begin", 0))
+		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "begin", td_time_format(td_jint(body, "begin", 0) * 1000, when));
+	if (kind && kind->token && td_jstr(record->root, "data.token")) {
+		yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.containers")),
+			       *e = yyjson_mut_arr_add_obj(d, td_jm_arr(d, c, "env"));
+		td_jm_str(d, e, "name", "TANDEM_SESSION_TOKEN");
+		td_jm_str(d, e, "value", td_jstr(record->root, "data.token"));
+	}
+}
+
+static void condition(yyjson_mut_doc *d, yyjson_mut_val *o, const char *type, bool on, const char *message)
+{
+	yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "status.conditions"));
+	td_jm_str(d, c, "type", type);
+	td_jm_str(d, c, "status", on ? "True" : "False");
+	td_jm_str(d, c, "message", message);
+}
+
+// How it ended, in words. The caller frees them.
+static char *end_words(const struct td_object *record, const struct td_slurm_job *j)
+{
+	const char *words = td_slurm_job_end_words(j->states);
+	if (j->states & TD_JOB(COMPLETED))
+		return td_strdup("");
+	if (j->states & TD_JOB(NODE_FAIL))
+		return td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
+	return td_asprintf("%s (exit code %lld): what it said is in ~/.tandem-%s.log", words ? words : "it failed",
+			   (long long)j->exit_code, record->name);
+}
+
+static void state_of(const struct td_object *record, const struct td_slurm_job *j, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	char t[TD_TIME_LEN];
+	const char *at = strchr(j->n_nodes && j->nodes[0].gres ? j->nodes[0].gres : "", ':');
+	yyjson_mut_val *m = td_jm_obj(d, o, "metadata.annotations");
+	td_auto_free char *number = td_asprintf("%lld", (long long)j->id);
+	bool ended = td_slurm_job_ended(j->states), waits = td_job_phase(j->states) == TD_PHASE_WAITING;
+	td_jm_key_str(d, m, TD_ANN_JOB, number);
+	if (waits && !ended) {
+		const char *words = td_pool_reason_words(j->reason, j->want_nodes);
+		td_jm_str(d, o, "status.phase", "Pending");
+		condition(d, o, "PodScheduled", false, words ? words : j->reason);
+		return;
+	}
+	if (j->n_nodes)
+		td_jm_str(d, o, "spec.nodeName", j->nodes[0].name);
+	if (j->start)
+		td_jm_str(d, o, "status.startTime", td_time_format(j->start * 1000, t));
+	if (at && (at = strstr(at, "IDX:"))) {
+		td_auto_free char *devices = td_strndup(at + 4, strcspn(at + 4, ")"));
+		td_jm_key_str(d, m, TD_ANN_DEVICES, devices);
+	}
+	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
+	if (ended) {
+		td_auto_free char *words = end_words(record, j);
+		td_jm_str(d, o, "status.message", words);
+	}
+	condition(d, o, "Ready", !ended && td_job_phase(j->states) == TD_PHASE_RUNNING, NULL);
+}
+
+struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_object *record)
+{
+	const char *request = td_jstr_or(record->root, "data.request", ""), *over = td_jstr(record->root, "data.over"),
+		   *made = td_jstr(record->root, "data.made");
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_job struct td_slurm_job job = {0};
+	bool known = true, there = !over && job_of(g, record, &job, &known);
+	long long since = 0;
+	if (td_json_parse(request, strlen(request), &j, NULL) || td_jstr(record->root, "data.ended"))
+		return NULL;
+	if (made)
+		(void)td_parse_i64(made, &since);
+	// Slurm forgets jobs minutes after their end, and says what is new a moment late.
+	bool new = td_real_ms(&td_clock_system) / 1000 - since < NEW_S;
+	if (!over && !there && known && !new)
+		over = "Failed";
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.name", record->name);
+	td_jm_str(d, o, "metadata.namespace", record->ns);
+	td_jm_str(d, o, "metadata.uid", record->uid);
+	notes(record, td_json_root(j), d, o);
+	if (there) {
+		state_of(record, &job, d, o);
+	} else if (over) {
+		td_jm_str(d, o, "status.phase", over);
+		td_jm_str(d, o, "status.message",
+			  td_jstr_or(record->root, "data.overWords", "Slurm knows its job no more"));
+	} else {
+		td_jm_str(d, o, "status.phase", "Pending");
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_JOB,
+			      td_jstr_or(record->root, "data.job", "0"));
+		condition(d, o, "PodScheduled", false, known ? "it was just submitted" : "Slurm does not answer");
+	}
+	return td_object_new(td_jm_done(td_steal(d)));
+}
+
+void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d)
+{
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "data.machines", td_session_host_asked(body));
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.made", "%lld",
+		   (long long)(td_real_ms(&td_clock_system) / 1000));
+}
+
+void td_session_host_pods(struct td_gateway *g, const struct td_objects *records, struct td_objects *into)
+{
+	for (size_t i = 0; i < records->n; i++) {
+		struct td_object *pod =
+			td_session_host_record(records->v[i]) ? td_session_host_pod(g, records->v[i]) : NULL;
+		if (pod)
+			td_objects_add(into, pod);
+	}
+}
+
+void td_session_host_keep(struct td_gateway *g, const struct td_object *record, const struct td_object *pod)
+{
+	const char *phase = td_jstr_or(pod->root, "status.phase", "");
+	struct td_error e = TD_ERROR_INIT;
+	if (!td_kube_pod_ended(pod->root) || td_jstr(record->root, "data.over"))
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	// Not into one that was started again meanwhile.
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", record->rv);
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "data.over", phase);
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.overWords", "%.*s", WORDS,
+		   td_jstr_or(pod->root, "status.message", ""));
+	if (td_session_record_set(g, record, d, &e))
+		td_debug("session %s/%s: %s", record->ns, record->name, e.msg);
+}
+
+int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err)
+{
+	const struct td_kube_delete_opts how = {.uid = pod->uid, .grace_s = -1};
+	if (!td_session_host(pod))
+		return td_kube_delete(g->kube, &td_pods, pod->ns, pod->name, &how, c, err);
+	const char *owner = td_object_annotation(pod, TD_ANN_SESSION_OWNER);
+	int64_t job = td_session_number(pod, TD_ANN_JOB);
+	if (td_kube_pod_ended(pod->root))
+		return 0;
+	if (!job)
+		return td_fail(err, TD_TRANSIENT, "Slurm does not show the session's job yet: try again");
+	int r = td_gateway_job_end(g, owner, job, c, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+// ---- the way to it ----
+
+// Runs a program on the machine in a step of the session's job: argv has at most 11 words, and NULL.
+static int run_there(struct td_gateway_ask *q, const struct td_object *pod, const char *const *argv,
+		     struct td_ws_far **ret, struct td_error *err)
+{
+	enum { OWN = 9, MOST = 20 };
+	struct td_gateway *g = q->g;
+	td_auto_free char *uid = td_asprintf("%lld", (long long)q->user.uid),
+			  *gid = td_asprintf("%lld", (long long)q->user.gid),
+			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB)),
+			  *of = td_asprintf(TD_LABEL_NAME "=login," TD_LABEL_CLUSTER "=%s", g->o.cluster);
+	const char *all[MOST + 1] = {"/bin/sh",
+				     "-c",
+				     td_embedded(td_gateway_files, "session-line.sh")->text,
+				     "session-line",
+				     uid,
+				     gid,
+				     job,
+				     q->user.name,
+				     q->user.home};
+	size_t n = OWN;
+	for (; *argv && n < MOST; argv++)
+		all[n++] = *argv;
+	td_auto_objects struct td_objects logins = {0};
+	int r = td_kube_list(g->kube, &td_pods, g->o.ns, of, NULL, td_http_cancel(q->x), &logins, err);
+	if (!r)
+		r = td_fail(err, TD_TRANSIENT,
+			    "no login pod of SlurmCluster %s/%s is ready, by which sessions on machines are reached",
+			    g->o.ns, g->o.cluster);
+	bool denied = false;
+	for (size_t i = 0; r && i < logins.n; i++) {
+		const struct td_object *o = logins.v[i];
+		const struct td_kube_exec e = {.ns = o->ns, .pod = o->name, .container = "login", .argv = all};
+		if (td_object_deleting(o) || !td_condition_true(o->root, "Ready"))
+			continue;
+		r = td_kube_exec(g->kube, &e, td_http_cancel(q->x), ret, err);
+		denied = denied || r == TD_DENIED;
+	}
+	if (r && denied)
+		return td_fail(err, TD_UNSUPPORTED,
+			       "this gateway may run nothing in login pods of %s/%s, by which sessions on machines are "
+			       "reached: an administrator gives it pods/exec there (gateway.sessions.machines of the "
+			       "chart)",
+			       g->o.ns, g->o.cluster);
+	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
+}
+
+// The directory of the session on its machine, with this name in it. NULL: err says why it is not known. The caller frees it.
+static char *place_of(struct td_gateway_ask *q, const struct td_object *pod, const char *name, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *record = NULL;
+	if (td_session_record_get(q, pod->ns, td_object_label(pod, TD_LABEL_SESSION), &record, err))
+		return NULL;
+	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(record->root, "data.place", "-"), name);
+}
+
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+			 struct td_error *err)
+{
+	td_auto_free char *path = place_of(q, pod, "tty", err);
+	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
+	return path ? run_there(q, pod, argv, ret, err) : err->code;
+}
+
+int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
+			struct td_ws_far **ret, struct td_error *err)
+{
+	td_auto_free char *path = place_of(q, pod, "ssh", err),
+			  *dir = path ? td_asprintf("TANDEM_SESSION_SSH=%s", path) : NULL,
+			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
+	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
+	return path ? run_there(q, pod, argv, ret, err) : err->code;
+}
