@@ -128,14 +128,14 @@ static int nodes(struct td_kube *k, const struct td_object *sc, struct output *o
 			}
 		}
 	}
+	if (!out->d && unlisted)
+		printf("%lld more are in large NodeSets, which list only nodes of which something is to be said\n",
+		       unlisted);
 	if (out->d)
 		td_jm_int(out->d, yyjson_mut_doc_get_root(out->d), "unlisted", unlisted);
 	else
 		printf("%zu of %zu nodes have the newest, %s\n", all - old, all,
 		       *newest ? newest : "which is not there yet");
-	if (!out->d && unlisted)
-		printf("%lld more are in large NodeSets, which list only nodes of which something is to be said\n",
-		       unlisted);
 	return 0;
 }
 

@@ -69,9 +69,9 @@
 #pragma once
 
 #include "base/cancel.h"
+#include "gateway/seen.h"
 #include "kube/informer.h"
 #include "slurm/rest.h"
-#include "gateway/seen.h"
 #include "json/json.h"
 
 #include <pthread.h>
@@ -85,9 +85,9 @@ struct td_gateway_opts {
 
 // Slurm as it was last seen, shared by all who look (jobs.c).
 struct td_gateway_seen {
-	int64_t good_until_ms;           // mono: then somebody looks again
-	int64_t at;                      // slurmctld's second of the look
-	int64_t since;                   // its second of the last list of jobs
+	int64_t good_until_ms; // mono: then somebody looks again
+	int64_t at;            // slurmctld's second of the look
+	int64_t since;         // its second of the last list of jobs
 	struct td_gateway_pace pace;
 	struct td_gateway_records jobs;
 	struct td_slurm_snapshot *nodes; // sorted by name
@@ -128,8 +128,8 @@ struct td_gateway {
 	struct td_gateway_seen *seen;
 	struct td_slurm_view *view; // its nodes; only who holds `looking` polls it
 	int64_t ahead_s;            // by how much slurmctld's clock is ahead of ours
-	struct td_oidc *oidc;    // NULL: not asked yet (oidc.c)
-	pthread_mutex_t looking; // held by the one that asks Slurm for `seen`
+	struct td_oidc *oidc;       // NULL: not asked yet (oidc.c)
+	pthread_mutex_t looking;    // held by the one that asks Slurm for `seen`
 };
 
 // ---- slurm.c ----

@@ -60,25 +60,25 @@ void td_gateway_records_copy(const struct td_gateway_records *l, struct td_gatew
 	td_gateway_records_index(ret);
 }
 
-struct place {
+struct record_place {
 	int64_t key;
 	size_t at;
 };
 
 static int by_key(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct record_place *x = a, *y = b;
 	return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
 // The places of those with a key, sorted by it.
 static size_t *sorted(const struct td_gateway_records *l, bool arrays, size_t *ret_n)
 {
-	td_auto_free struct place *p = td_calloc(l->n + 1, sizeof(*p));
+	td_auto_free struct record_place *p = td_calloc(l->n + 1, sizeof(*p));
 	size_t n = 0;
 	for (size_t i = 0; i < l->n; i++)
 		if (!arrays || (l->v[i].array && l->v[i].array != l->v[i].id))
-			p[n++] = (struct place){arrays ? l->v[i].array : l->v[i].id, i};
+			p[n++] = (struct record_place){arrays ? l->v[i].array : l->v[i].id, i};
 	if (n)
 		qsort(p, n, sizeof(*p), by_key);
 	size_t *at = td_calloc(n + 1, sizeof(*at));

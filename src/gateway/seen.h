@@ -3,13 +3,13 @@
 // what states do not show is at most some twenty times as old as that list takes. Immutable once it is shared.
 #pragma once
 
-#include "json/json.h"
 #include "slurm/view.h"
+#include "json/json.h"
 
 struct td_gateway_record {
-	int64_t id, array;   // array: of whose tasks it is one; 0: none
-	uint64_t states;     // as the last poll of states said, or the record
-	yyjson_val *v;       // for td_slurm_job_read
+	int64_t id, array; // array: of whose tasks it is one; 0: none
+	uint64_t states;   // as the last poll of states said, or the record
+	yyjson_val *v;     // for td_slurm_job_read
 	struct td_json *from;
 };
 struct td_gateway_records {

@@ -15,12 +15,12 @@ enum td_pool_line {
 	TD_LINE_SAYS,  // something is to be said to people
 	TD_LINE_READ,  // a program acts on its line: never left out
 };
-struct td_pool_line_facts { // of one node, beside what td_pool_nodeset_decide said
-	bool fresh;         // Slurm's answer is
+struct td_pool_line_facts {  // of one node, beside what td_pool_nodeset_decide said
+	bool fresh;          // Slurm's answer is
 	const char *message; // td_pool_member_message; NULL: none
-	bool failed;        // a service of the site has failed there
-	bool old;           // its slurmd says that it has another configuration than the one in force
-	bool devices;       // a NodeAction changes its devices, and reads the line
+	bool failed;         // a service of the site has failed there
+	bool old;            // its slurmd says that it has another configuration than the one in force
+	bool devices;        // a NodeAction changes its devices, and reads the line
 };
 enum td_pool_line td_pool_line_of(const struct td_pool_member *m, const struct td_pool_line_facts *f);
 // Fills ret_show[n], and returns how many are not shown. Those that are needed first, then by their order.

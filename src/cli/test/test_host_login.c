@@ -62,7 +62,8 @@ static void test_one_of_many_hosts_has_no_line(void **state)
 	// The status may be older than its name in spec.hosts.
 	assert_false(unlisted("h7", "{\"observedGeneration\":2,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
 	assert_false(unlisted(
-		"h7", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[{\"name\":\"h7\"}]," CONDS("Ready"), &gone));
+		"h7", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[{\"name\":\"h7\"}]," CONDS("Ready"),
+		&gone));
 	// Who is no member and has no line is gone, however many have none.
 	assert_false(unlisted("x", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
 	assert_true(gone);

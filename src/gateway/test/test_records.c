@@ -19,9 +19,11 @@ static struct td_json *reply(const char *jobs)
 }
 
 #define JOB(id, state, reason)                                                                                         \
-	"{\"job_id\":" #id ",\"array_job_id\":{\"number\":0},\"job_state\":[\"" state "\"],\"state_reason\":\"" reason "\"}"
+	"{\"job_id\":" #id ",\"array_job_id\":{\"number\":0},\"job_state\":[\"" state "\"],\"state_reason\":\"" reason \
+	"\"}"
 #define TASK(id, array)                                                                                                \
-	"{\"job_id\":" #id ",\"array_job_id\":{\"number\":" #array "},\"job_state\":[\"RUNNING\"],\"state_reason\":\"t\"}"
+	"{\"job_id\":" #id ",\"array_job_id\":{\"number\":" #array                                                     \
+	"},\"job_state\":[\"RUNNING\"],\"state_reason\":\"t\"}"
 
 static void records(const char *jobs, struct td_gateway_records *ret)
 {
@@ -42,7 +44,8 @@ static void only_what_changed_is_read(void **state)
 	td_auto_records struct td_gateway_records old = {0}, read = {0}, now = {0};
 	records(JOB(7, "RUNNING", "a") "," JOB(3, "PENDING", "b") "," JOB(9, "COMPLETED", "c"), &old);
 	// 3 has begun, 9 is forgotten, 12 is new.
-	struct td_slurm_state v[] = {{3, TD_JOB(RUNNING), false}, {7, TD_JOB(RUNNING), false}, {12, TD_JOB(PENDING), false}};
+	struct td_slurm_state v[] = {
+		{3, TD_JOB(RUNNING), false}, {7, TD_JOB(RUNNING), false}, {12, TD_JOB(PENDING), false}};
 	const struct td_slurm_states states = {v, 3, 3};
 	int64_t ids[3];
 	assert_int_equal(td_gateway_records_news(&old, &states, ids), 2);
