@@ -18,10 +18,13 @@ At each size, with the controllers of the plane stopped, so that they do not cou
   burst   PODS pods with a GPU each, created at once: until all are bound
   native  NATIVE running jobs of a GPU each, one after the other: until the bridge has counted them all
   steady  SECONDS in which nothing happens, beside these pods and jobs
+  page    SECONDS with a page open at the gateway, which nobody touches: one stream of news
+  busy    the same, while a native job begins every 2 s, until each is heard of; and what the page then asks for
   ask     `tandem nodes`, `why` and `status`, and the roles' metrics: time, and CPU of all roles
 
 --perf writes perf's data of these roles for `burst` and `steady` to /var/tmp/tandem-scale-ROLE-NODES-RUN."""
 import argparse
+import http.client
 import json
 import os
 import pathlib
@@ -38,6 +41,7 @@ sys.path[:0] = [str(ROOT / "t"), str(ROOT / "bench")]
 from bench import say  # noqa: E402
 from clients import Api, Slurm, cpu_s, memory_mb, processes  # noqa: E402
 from harness import Pool, wait_for  # noqa: E402
+from laptop import address  # noqa: E402
 
 ROLES = ("bridge", "operator", "gateway", "apiserver", "kubelet", "slurmctld", "slurmrestd")
 CHAINS = 2  # slurmds that register at the same time
@@ -237,7 +241,7 @@ class Scale:
 
     def native(self):
         n = self.o.native
-        job = {"name": "native", "nodes": "1", "tasks": 1, "tres_per_node": "gres/gpu:1", "memory_per_node": {"set": True, "number": 100}, "immediate": True,
+        job = self.job = {"name": "native", "nodes": "1", "tasks": 1, "tres_per_node": "gres/gpu:1", "memory_per_node": {"set": True, "number": 100}, "immediate": True,
                "current_working_directory": "/", "environment": ["PATH=/bin"], "excluded_nodes": ["n0", "n1"], "time_limit": {"set": True, "number": 6000}}
 
         def do():
@@ -252,6 +256,45 @@ class Scale:
         got = sum(int(x["metadata"].get("annotations", {}).get("tandem.dev/slurm-jobs", 0)) for x in self.api.call("GET", "/api/v1/nodes")["items"])
         say(f"{got} native jobs counted")
         return got
+
+    # ---- people ----
+    def door(self, path):
+        c = http.client.HTTPConnection(self.at, timeout=300)
+        c.request("GET", "/api/v1" + path, headers={"Authorization": f"Bearer {self.key}"})
+        return c, c.getresponse()
+
+    def watch(self, news):
+        conn, answer = self.door("/events")
+        self.stream = conn
+        for line in answer:
+            if line.startswith(b"event: change"):
+                news.append(time.monotonic())
+
+    def page(self):
+        if not hasattr(self, "key"):
+            self.key = self.pool.cmd("user", "key", "researcher", "--for", "bench").stdout.strip()
+            self.at = address(self.pool)
+        news = []
+        threading.Thread(target=self.watch, args=(news,), daemon=True).start()
+        wait_for("the page has its first news", lambda: news)
+        self.measured("page", None, lambda: time.sleep(self.o.seconds))
+        seen = []
+
+        def change():
+            end = time.monotonic() + self.o.seconds
+            while time.monotonic() < end:
+                n, began = len(news), time.monotonic()
+                self.slurm.call("POST", "/job/allocate", {"job": self.job})
+                wait_for("the page hears of it", lambda: len(news) > n, 60)
+                seen.append(news[n] - began)
+                time.sleep(2)
+        self.measured("busy", None, change)
+        self.stream.close()
+        got = self.results[self.have]["asks"] = {"news_s": sorted(seen)}
+        for path in ("/pool", "/jobs", "/pool", "/jobs"):
+            a, start = self.now(), time.monotonic()
+            size = len(self.door(path)[1].read())
+            got[path] = {"s": time.monotonic() - start, "kb": size / 1000, **self.between(a, self.now(), 1)}
 
     def ask(self):
         out = {}
@@ -282,6 +325,7 @@ class Scale:
             self.quiet()
             say.step(f"{n} nodes: steady")
             self.measured("steady", None, lambda: time.sleep(self.o.seconds))
+            self.page()
             self.ask()
             self.results[n]["rss_mb"] = {r: memory_mb(self.pids[r])["rss"] for r in ROLES if self.pids.get(r)}
             print(json.dumps({n: self.results[n]}), file=sys.stderr, flush=True)
@@ -291,7 +335,7 @@ def table(results):
     sizes = list(results)
     head = f"{'':<46}" + "".join(f"{n:>12}" for n in sizes)
     print(head)
-    for what, unit in (("join", "per node"), ("idle", "per second"), ("burst", "per pod"), ("native", "per job"), ("steady", "per second")):
+    for what, unit in (("join", "per node"), ("idle", "per second"), ("burst", "per pod"), ("native", "per job"), ("steady", "per second"), ("page", "per second"), ("busy", "per second")):
         print(f"{what}, {unit}" + " " * 10 + "seconds: " + " ".join(f"{results[n][what]['seconds']:.0f}" for n in sizes))
         for r in ROLES:
             v = [results[n][what]["cpu_ms"].get(r, 0) for n in sizes]
@@ -302,6 +346,10 @@ def table(results):
     print("ask: seconds, kB, CPU in ms of all roles")
     for k in sorted({k for n in sizes for k in results[n]["ask"]}):
         print(f"  {k:<24}" + "  ".join(f"{results[n]['ask'][k]['s']:.2f} {results[n]['ask'][k]['kb']:.0f} {sum(results[n]['ask'][k]['cpu_ms'].values()):.0f}" for n in sizes))
+    print("a person asks: seconds, kB, CPU of the gateway and slurmrestd in ms; median until the page hears of a job")
+    for k in ("/pool", "/jobs"):
+        print(f"  {k:<24}" + "  ".join(f"{(x := results[n]['asks'][k])['s']:.2f} {x['kb']:.0f} {x['cpu_ms']['gateway']:.0f} {x['cpu_ms']['slurmrestd']:.0f}" for n in sizes))
+    print("  news                    " + "  ".join(f"{(x := results[n]['asks']['news_s'])[len(x) // 2]:.2f}" for n in sizes))
     print("RSS, MB: " + "; ".join(f"{r} " + " ".join(f"{results[n]['rss_mb'].get(r, 0):.0f}" for n in sizes) for r in ROLES))
 
 

@@ -101,11 +101,13 @@ static int nodes(struct td_kube *k, const struct td_object *sc, struct output *o
 		printf("%-14s %-12s %-10s %-18s %s\n", "NODE", "NODESET", "STATE", "CONFIG", "SERVICES");
 	}
 	size_t old = 0, all = 0;
+	long long unlisted = 0;
 	for (size_t i = 0; i < sets.n; i++) {
 		yyjson_val *n;
 		size_t at, max;
 		if (!td_streq(td_jstr(sets.v[i]->root, "spec.clusterName"), sc->name))
 			continue;
+		unlisted += td_jint(sets.v[i]->root, "status.unlisted", 0);
 		yyjson_arr_foreach (td_jget(sets.v[i]->root, "status.nodes"), at, max, n) {
 			const char *config = td_jstr(n, "config"), *failed = td_jstr(n, "services");
 			bool new = config && !strcmp(config, newest);
@@ -126,7 +128,12 @@ static int nodes(struct td_kube *k, const struct td_object *sc, struct output *o
 			}
 		}
 	}
-	if (!out->d)
+	if (!out->d && unlisted)
+		printf("%lld more are in large NodeSets, which list only nodes of which something is to be said\n",
+		       unlisted);
+	if (out->d)
+		td_jm_int(out->d, yyjson_mut_doc_get_root(out->d), "unlisted", unlisted);
+	else
 		printf("%zu of %zu nodes have the newest, %s\n", all - old, all,
 		       *newest ? newest : "which is not there yet");
 	return 0;

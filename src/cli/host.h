@@ -7,6 +7,8 @@
 // True when the NodeSet says that the machine has left: spec.hosts does not name it, and Slurm, which has answered
 // since that was written, has no record of it. While Slurm does not answer, status.nodes lacks what only it knows.
 bool td_host_gone(const yyjson_val *set, const char *name);
+// True when the NodeSet has so many members that those which are registered have no line in its status, as this one.
+bool td_host_unlisted(const yyjson_val *set, const char *name);
 
 // What one look at the API said.
 struct td_host_seen {

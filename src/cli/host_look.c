@@ -58,13 +58,28 @@ static int controllers(struct td_kube *k, const struct td_host_who *w, struct td
 	return 0;
 }
 
-bool td_host_gone(const yyjson_val *set, const char *name)
+static bool newest(const yyjson_val *set)
+{
+	return td_jint(set, "status.observedGeneration", 0) >= td_jint(set, "metadata.generation", 0);
+}
+
+// Slurm had answered the operator when it wrote the status.
+static bool answered(const yyjson_val *set)
 {
 	yyjson_val *ready = td_jfind(td_jget(set, "status.conditions"), "type", "Ready");
 	const char *reason = td_jstr_or(ready, "reason", "");
-	bool answered = td_streq(reason, "Ready") || td_streq(reason, "NotReady"),
-	     newest = td_jint(set, "status.observedGeneration", 0) >= td_jint(set, "metadata.generation", 0);
-	return answered && newest && !td_slurm_host_in(set, name) &&
+	return td_streq(reason, "Ready") || td_streq(reason, "NotReady");
+}
+
+bool td_host_gone(const yyjson_val *set, const char *name)
+{
+	return answered(set) && newest(set) && !td_slurm_host_in(set, name) &&
+	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
+}
+
+bool td_host_unlisted(const yyjson_val *set, const char *name)
+{
+	return newest(set) && td_jint(set, "status.unlisted", 0) > 0 && td_slurm_host_in(set, name) &&
 	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
 }
 
@@ -80,6 +95,10 @@ static void membership(const yyjson_val *set, const struct td_host_who *w, struc
 	s->recorded = s->fresh && strcmp(state, "none") != 0;
 	s->cluster = td_strdup(td_jstr_or(set, "spec.clusterName", ""));
 	s->conf = td_slurm_host_conf(set, w->cpus, w->memory_mb);
+	if (td_host_unlisted(set, w->name)) {
+		s->expected = true;
+		s->fresh = s->recorded = answered(set);
+	}
 }
 
 // Which slurm.key and slurm.jwks the cluster has now.

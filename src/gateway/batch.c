@@ -114,7 +114,7 @@ int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct t
 	}
 	if (r && err->detail == TD_SLURM_ERR_CONFIG) {
 		td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, NULL);
-		td_auto_free char *words = s ? td_gateway_too_big(&s->nodes, b) : NULL;
+		td_auto_free char *words = s ? td_gateway_too_big(&s->nodes->nodes, b) : NULL;
 		if (words)
 			td_fail_detail(err, r, TD_SLURM_ERR_CONFIG, "%s", words);
 	}

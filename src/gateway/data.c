@@ -115,9 +115,9 @@ static int public(struct td_gateway_ask *q, const char *name, const char *set, s
 	for (char *p = lower; *p; p++)
 		*p = (char)tolower((unsigned char)*p);
 	td_auto_free char *feature = td_asprintf("data.%s", lower);
-	for (size_t i = 0; i < s->nodes.n && !path; i++) {
+	for (size_t i = 0; i < s->nodes->nodes.n && !path; i++) {
 		td_auto_strv struct td_strv have = {0};
-		td_strv_split(&have, s->nodes.v[i].features ? s->nodes.v[i].features : "", ',');
+		td_strv_split(&have, s->nodes->nodes.v[i].features ? s->nodes->nodes.v[i].features : "", ',');
 		if (td_strv_has(&have, feature))
 			path = td_asprintf("/datasets/%s", lower);
 	}

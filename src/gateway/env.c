@@ -74,7 +74,7 @@ static int look(struct td_gateway_ask *q, const yyjson_val *job, bool cuda, stru
 	yyjson_val *v;
 	if (!(l->seen = td_gateway_look(q->g, err)))
 		return td_wrap(err, "environment");
-	const struct td_slurm_nodes *nodes = &l->seen->nodes;
+	const struct td_slurm_nodes *nodes = &l->seen->nodes->nodes;
 	l->v = td_calloc(nodes->n + 1, sizeof(*l->v));
 	for (i = 0; i < nodes->n; i++) {
 		const struct td_slurm_node *s = &nodes->v[i];
@@ -115,9 +115,9 @@ static struct td_gateway_need *build(const struct env_nodes *l, size_t i, const 
 	need->apart = true;
 	need->partition = td_strdup(td_jstr(step, "partition"));
 	need->constraints = td_strdup(td_jstr(step, "constraint"));
-	for (size_t k = 0; k < l->seen->nodes.n; k++)
-		if (*l->seen->nodes.v[k].arch && strcmp(l->seen->nodes.v[k].arch, b->arch) != 0)
-			td_strv_add(&need->avoid, l->seen->nodes.v[k].name);
+	for (size_t k = 0; k < l->seen->nodes->nodes.n; k++)
+		if (*l->seen->nodes->nodes.v[k].arch && strcmp(l->seen->nodes->nodes.v[k].arch, b->arch) != 0)
+			td_strv_add(&need->avoid, l->seen->nodes->nodes.v[k].name);
 	return need;
 }
 

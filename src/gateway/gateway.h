@@ -26,6 +26,7 @@
 //   schedule.[ch]              runs by the clock
 //   log.c                      logs, also while they grow
 //   jobs.[ch]                  the queue and the pool
+//   seen.h records.c           what a look at Slurm saw
 //   faults.c                   what is wrong with nodes and their devices
 //   files.c                    chunks, upload, download
 //   sessions.[ch]              sessions: pods of people, what is shown of them, their end
@@ -70,6 +71,7 @@
 #pragma once
 
 #include "base/cancel.h"
+#include "gateway/seen.h"
 #include "kube/informer.h"
 #include "slurm/rest.h"
 #include "json/json.h"
@@ -85,11 +87,12 @@ struct td_gateway_opts {
 
 // Slurm as it was last seen, shared by all who look (jobs.c).
 struct td_gateway_seen {
-	int64_t good_until_ms;       // mono: then somebody looks again
-	int64_t full_ms;             // mono: when all jobs were read
-	int64_t since;               // slurmctld's second before that
-	struct td_json *jobs;        // the reply of /jobs/
-	struct td_slurm_nodes nodes; // sorted by name
+	int64_t good_until_ms; // mono: then somebody looks again
+	int64_t at;            // slurmctld's second of the look
+	int64_t since;         // its second of the last list of jobs
+	struct td_gateway_pace pace;
+	struct td_gateway_records jobs;
+	struct td_slurm_snapshot *nodes; // sorted by name
 	int refs;
 };
 
@@ -125,8 +128,10 @@ struct td_gateway {
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;
 	struct td_gateway_seen *seen;
-	struct td_oidc *oidc;    // NULL: not asked yet (oidc.c)
-	pthread_mutex_t looking; // held by the one that asks Slurm for `seen`
+	struct td_slurm_view *view; // its nodes; only who holds `looking` polls it
+	int64_t ahead_s;            // by how much slurmctld's clock is ahead of ours
+	struct td_oidc *oidc;       // NULL: not asked yet (oidc.c)
+	pthread_mutex_t looking;    // held by the one that asks Slurm for `seen`
 };
 
 // ---- slurm.c ----

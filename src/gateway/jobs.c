@@ -11,15 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_MS = 400, PACE = 4, FULL_MS = 15000 };
+enum { LOOK_MS = 400, PACE = 4 };
 
 // ---- looking ----
 
 struct td_gateway_seen *td_gateway_seen_unref(struct td_gateway_seen *s)
 {
 	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-		td_json_unref(s->jobs);
-		td_slurm_nodes_done(&s->nodes);
+		td_gateway_records_done(&s->jobs);
+		td_slurm_snapshot_unref(s->nodes);
 		free(s);
 	}
 	return NULL;
@@ -40,32 +40,88 @@ static bool fresh(const struct td_gateway_seen *s)
 	return s && td_mono_ms(&td_clock_system) < s->good_until_ms;
 }
 
+// Reads the jobs whose states have changed. *ret_many: they are too many, and nothing was read.
+static int look_at_states(struct td_gateway *g, struct td_slurm *c, const struct td_gateway_seen *old,
+			  struct td_gateway_seen *s, bool *ret_many, struct td_error *err)
+{
+	td_auto_states struct td_slurm_states now = {0};
+	td_auto_records struct td_gateway_records read = {0};
+	int r = td_slurm_job_states_all(c, g->cancel, &now, err);
+	if (r)
+		return r;
+	td_auto_free int64_t *ids = td_calloc(now.n + 1, sizeof(*ids));
+	size_t n = td_gateway_records_news(&old->jobs, &now, ids);
+	*ret_many = n > td_gateway_jobs_few(&old->pace);
+	for (size_t i = 0; i < n && !*ret_many; i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		// One that Slurm forgets just now is missed at the next look.
+		if ((r = td_slurm_job_raw(c, NULL, ids[i], g->cancel, &j, err)) && r != TD_NOT_FOUND)
+			return r;
+		if (!r)
+			td_gateway_records_add(&read, j);
+	}
+	td_gateway_records_index(&read);
+	if (!*ret_many)
+		td_gateway_records_merge(&old->jobs, &now, &read, &s->jobs);
+	s->since = old->since;
+	s->pace = old->pace;
+	return 0;
+}
+
+// old: NULL: there was no look yet.
+static int look_at_jobs(struct td_gateway *g, struct td_slurm *c, const struct td_gateway_seen *old,
+			struct td_gateway_seen *s, struct td_error *err)
+{
+	int64_t began = td_mono_ms(&td_clock_system);
+	static const struct td_gateway_pace never = {0};
+	enum td_gateway_jobs_do what = td_gateway_jobs_next(old ? &old->pace : &never, began);
+	bool many = false;
+	int r;
+	if (what == TD_JOBS_STATES && ((r = look_at_states(g, c, old, s, &many, err)) || !many))
+		return r;
+	// A list costs much: a part of the looks asks only whether there is news.
+	td_auto(td_json_unref) struct td_json *all = NULL;
+	r = td_slurm_jobs_raw(c, NULL, what == TD_JOBS_ASK ? old->since : 0, g->cancel, &all, err);
+	if (r)
+		return r;
+	int64_t took = td_mono_ms(&td_clock_system) - began;
+	if (!all) {
+		td_gateway_records_copy(&old->jobs, &s->jobs);
+		s->since = old->since;
+		s->pace = old->pace;
+		s->pace.asked_ms = began;
+		return 0;
+	}
+	td_gateway_records_add(&s->jobs, all);
+	td_gateway_records_index(&s->jobs);
+	s->since = td_jint(td_json_root(all), "last_update.number", 0) - 1;
+	s->since = s->since > 0 ? s->since : 0;
+	s->pace = (struct td_gateway_pace){began, began, took};
+	return 0;
+}
+
 // Asks Slurm, as its administrator: what of it a person is shown is decided later.
 static struct td_gateway_seen *ask(struct td_gateway *g, const struct td_gateway_seen *old, struct td_error *err)
 {
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(g, err);
 	if (!l)
 		return NULL;
-	int64_t began = td_mono_ms(&td_clock_system);
+	int64_t began = td_mono_ms(&td_clock_system), ours = td_real_ms(&td_clock_system) / 1000;
 	struct td_gateway_seen *s = td_calloc(1, sizeof(*s));
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *before = td_slurm_view_nodes(g->view);
+	bool changed;
 	s->refs = 1;
-	s->full_ms = began;
-	int r = td_slurm_nodes(l->client, g->cancel, &s->nodes, err);
-	// A list costs much, and its whole seconds hide a change in the same second: so a part of the
-	// looks asks only whether there is news.
-	bool may_skip = old && began - old->full_ms < FULL_MS && old->since;
+	int r = td_slurm_view_poll_nodes(g->view, l->client, began, g->cancel, &changed, err);
+	s->nodes = td_slurm_view_nodes(g->view);
 	if (!r)
-		r = td_slurm_jobs_raw(l->client, NULL, may_skip ? old->since : 0, g->cancel, &s->jobs, err);
+		r = look_at_jobs(g, l->client, old, s, err);
 	if (r) {
 		td_gateway_seen_unref(s);
 		return NULL;
 	}
-	s->since = s->nodes.at ? s->nodes.at - 1 : 0;
-	if (!s->jobs) {
-		s->jobs = td_json_ref(old->jobs);
-		s->full_ms = old->full_ms;
-		s->since = old->since;
-	}
+	if (s->nodes != before)
+		g->ahead_s = s->nodes->nodes.at ? s->nodes->nodes.at - ours : 0;
+	s->at = ours + g->ahead_s;
 	int64_t took = td_mono_ms(&td_clock_system) - began;
 	s->good_until_ms = began + took + (took * PACE > LOOK_MS ? took * PACE : LOOK_MS);
 	return s;
@@ -182,11 +238,9 @@ static int list_jobs(struct td_gateway_ask *q, struct td_error *err)
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "jobs");
-	size_t i, n;
-	yyjson_val *v;
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+	for (size_t i = 0; i < s->jobs.n; i++) {
 		td_auto_job struct td_slurm_job j = {0};
-		if (!td_slurm_job_read(l->client, v, &j, NULL) && shown(q, &j))
+		if (!td_slurm_job_read(l->client, s->jobs.v[i].v, &j, NULL) && shown(q, &j))
 			td_gateway_job_write(d, yyjson_mut_arr_add_obj(d, list), &j, now);
 	}
 	td_gateway_send(q, 200, d);
@@ -445,12 +499,12 @@ static int pool(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(q->g, err) : NULL;
 	if (!l)
 		return err->code;
-	yyjson_val *v, *jobs = td_jget(td_json_root(s->jobs), "jobs");
-	td_auto_job_list struct td_slurm_job_list live = {.v = td_calloc(yyjson_arr_size(jobs) + 1, sizeof(*live.v))};
-	size_t i, n;
-	yyjson_arr_foreach (jobs, i, n, v) {
+	td_auto_job_list struct td_slurm_job_list live = {.v = td_calloc(s->jobs.n + 1, sizeof(*live.v))};
+	size_t i;
+	for (i = 0; i < s->jobs.n; i++) {
 		td_auto_job struct td_slurm_job j = {0};
-		if (td_slurm_job_read(l->client, v, &j, NULL) || !j.n_nodes || td_job_phase(j.states) == TD_PHASE_ENDED)
+		if (td_slurm_job_read(l->client, s->jobs.v[i].v, &j, NULL) || !j.n_nodes ||
+		    td_job_phase(j.states) == TD_PHASE_ENDED)
 			continue;
 		live.v[live.n++] = j;
 		j = (struct td_slurm_job){0};
@@ -459,13 +513,13 @@ static int pool(struct td_gateway_ask *q, struct td_error *err)
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "nodes");
 	size_t n_on, at = 0;
 	td_auto_free struct on_node *on = on_nodes(&live, &n_on);
-	for (i = 0; i < s->nodes.n; i++) { // sorted by name, too
-		while (at < n_on && strcmp(on[at].node, s->nodes.v[i].name) < 0)
+	for (i = 0; i < s->nodes->nodes.n; i++) { // sorted by name, too
+		while (at < n_on && strcmp(on[at].node, s->nodes->nodes.v[i].name) < 0)
 			at++;
 		size_t end = at;
-		while (end < n_on && !strcmp(on[end].node, s->nodes.v[i].name))
+		while (end < n_on && !strcmp(on[end].node, s->nodes->nodes.v[i].name))
 			end++;
-		write_node(q, &s->nodes.v[i], &on[at], end - at, d, yyjson_mut_arr_add_obj(d, list));
+		write_node(q, &s->nodes->nodes.v[i], &on[at], end - at, d, yyjson_mut_arr_add_obj(d, list));
 	}
 	td_gateway_send(q, 200, d);
 	return 0;
@@ -478,9 +532,10 @@ static uint64_t print_of(struct td_gateway *g, const struct td_gateway_seen *s)
 {
 	uint64_t h = 14695981039346656037u; // FNV-1a
 #define MIX(x) (h = (h ^ (uint64_t)(x)) * 1099511628211u)
-	size_t i, n, k, m;
-	yyjson_val *v, *w;
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+	size_t i, k, m;
+	yyjson_val *w;
+	for (i = 0; i < s->jobs.n; i++) {
+		const yyjson_val *v = s->jobs.v[i].v;
 		MIX(td_jint(v, "job_id", 0));
 		MIX(td_jint(v, "start_time.number", 0));
 		yyjson_arr_foreach (td_jget(v, "job_state"), k, m, w)
@@ -490,11 +545,11 @@ static uint64_t print_of(struct td_gateway *g, const struct td_gateway_seen *s)
 			MIX((unsigned char)*p);
 		MIX(td_gateway_progress_print(td_jstr(v, "admin_comment")));
 	}
-	for (i = 0; i < s->nodes.n; i++) {
-		MIX(s->nodes.v[i].states);
-		for (const char *p = s->nodes.v[i].reason; *p; p++)
+	for (i = 0; i < s->nodes->nodes.n; i++) {
+		MIX(s->nodes->nodes.v[i].states);
+		for (const char *p = s->nodes->nodes.v[i].reason; *p; p++)
 			MIX((unsigned char)*p);
-		MIX(td_gateway_faults_print(g, s->nodes.v[i].name));
+		MIX(td_gateway_faults_print(g, s->nodes->nodes.v[i].name));
 	}
 #undef MIX
 	return h;

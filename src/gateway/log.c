@@ -19,11 +19,11 @@ static bool lives(struct td_gateway *g, const char *user, int64_t id, long long 
 	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(g, &e);
 	if (!s)
 		return true;
-	size_t i, n, k, m;
-	yyjson_val *v, *w;
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
-		long long array = td_jint(v, "array_job_id.number", 0);
-		if ((td_jint(v, "job_id", 0) != id && array != id) || !td_streq(td_jstr(v, "user_name"), user))
+	size_t k, m;
+	const yyjson_val *v;
+	yyjson_val *w;
+	for (struct td_gateway_cursor c = {0}; (v = td_gateway_records_next(&s->jobs, id, &c));) {
+		if (!td_streq(td_jstr(v, "user_name"), user))
 			continue;
 		long long t = td_jbool(v, "array_task_id.set", false) ? td_jint(v, "array_task_id.number", -1) : -1;
 		if (task >= 0 && t >= 0 && t != task)

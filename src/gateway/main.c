@@ -225,6 +225,7 @@ int td_gateway_main(int argc, char **argv)
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
+	g.view = td_slurm_view_new();
 
 	struct td_error err = TD_ERROR_INIT;
 	struct td_health *health;

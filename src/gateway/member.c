@@ -196,7 +196,8 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "runs"),
 		       *held = td_jm_arr(d, o, "held");
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+	for (i = 0; i < s->jobs.n; i++) {
+		v = s->jobs.v[i].v;
 		td_auto_job struct td_slurm_job j = {0};
 		struct run_sum *sum = of_run(order, runs, v);
 		if (td_slurm_job_read(l->client, v, &j, NULL))
@@ -223,7 +224,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		if (x->jobs && x->over == x->jobs)
 			td_jm_str(d, w, "result", x->bad ? x->bad : "done");
 	}
-	idle(&s->nodes, d, td_jm_arr(d, o, "free"));
+	idle(&s->nodes->nodes, d, td_jm_arr(d, o, "free"));
 	used(q, d, o);
 	td_gateway_send(q, 200, d);
 	return 0;

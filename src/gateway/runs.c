@@ -114,12 +114,9 @@ static bool step_write(struct td_gateway_ask *q, const struct run_job *a, const 
 		       yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	struct sum sum = {.bad_task = -1};
-	size_t i, n;
-	yyjson_val *v;
+	const yyjson_val *v;
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
-		if (td_jint(v, "job_id", 0) != a->id && td_jint(v, "array_job_id.number", 0) != a->id)
-			continue;
+	for (struct td_gateway_cursor c = {0}; (v = td_gateway_records_next(&s->jobs, a->id, &c));) {
 		td_auto_job struct td_slurm_job j = {0};
 		if (td_slurm_job_read(a->client, v, &j, NULL) || !td_streq(j.user, q->user.name))
 			continue;
@@ -218,7 +215,7 @@ void td_gateway_run_write(struct td_gateway_ask *q, const yyjson_val *record, co
 			yyjson_obj_foreach (kept, k, m, key, val)
 				td_jm_key_set(d, w, yyjson_get_str(key), yyjson_val_mut_copy(d, val));
 			// The look may be older than its jobs, which come soon after the record.
-			bool young = s && s->nodes.at && td_jint(record, "created", 0) >= s->nodes.at - YOUNG_S;
+			bool young = s && td_jint(record, "created", 0) >= s->at - YOUNG_S;
 			if (!kept && (young || !l || !past_write(q, &a, d, w)))
 				td_jm_str(d, w, "state", young ? "waiting" : "unknown");
 		}

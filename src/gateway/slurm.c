@@ -93,6 +93,7 @@ void td_gateway_seen_free(struct td_gateway *g)
 {
 	td_gateway_seen_unref(g->seen);
 	td_gateway_slurm_unref(g->slurm);
+	g->view = td_slurm_view_free(g->view);
 	g->seen = NULL;
 	g->slurm = NULL;
 }

@@ -84,9 +84,8 @@ static int read_jobs(struct td_gateway *g, struct shares *ret, struct td_error *
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(g, err) : NULL;
 	if (!l)
 		return err->code;
-	size_t i, n;
-	yyjson_val *v;
-	yyjson_arr_foreach (td_jget(td_json_root(s->jobs), "jobs"), i, n, v) {
+	for (size_t i = 0; i < s->jobs.n; i++) {
+		const yyjson_val *v = s->jobs.v[i].v;
 		td_auto_job struct td_slurm_job j = {0};
 		if (td_slurm_job_read(l->client, v, &j, NULL) || td_job_phase(j.states) == TD_PHASE_ENDED)
 			continue;

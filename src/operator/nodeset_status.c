@@ -1,6 +1,8 @@
 // The status of a NodeSet.
 #include "operator/nodeset.h"
 
+#include "pool/lines.h"
+
 #include <string.h>
 
 static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *old, const struct td_pool_set_counts *k,
@@ -54,6 +56,37 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	return o;
 }
 
+// What becomes of its line in a status that has not room for all.
+static enum td_pool_line worth(const struct td_op_pass *p, const struct td_op_row *x, const struct td_pool_member *m,
+			       const char *message)
+{
+	struct td_op_said said;
+	const char *hold = x->node ? td_object_annotation(x->node, TD_ANN_HOLD) : NULL;
+	bool says = td_op_says(x->slurm, &said);
+	const struct td_pool_line_facts f = {.fresh = p->v->fresh,
+					     .message = message,
+					     .failed = says && *said.services,
+					     .old = says && p->v->config_hash &&
+						    !td_streq(said.config, p->v->config_hash),
+					     .devices = hold && td_starts(hold, "devices")};
+	return td_pool_line_of(m, &f);
+}
+
+static void node_lines(const struct td_op_pass *p, const struct td_op_rows *rows, const struct td_pool_member *flat,
+		       const struct td_pool_set_conditions *c, yyjson_mut_doc *d, yyjson_mut_val *root)
+{
+	td_auto_free enum td_pool_line *line = td_calloc(rows->n + 1, sizeof(*line));
+	td_auto_free bool *show = td_calloc(rows->n + 1, sizeof(*show));
+	for (size_t i = 0; i < rows->n; i++)
+		line[i] = worth(p, &rows->v[i], &flat[i], td_pool_member_message(&flat[i], c));
+	td_jm_int(d, root, "unlisted", (long long)td_pool_lines_choose(line, rows->n, show));
+	yyjson_mut_val *nodes = td_jm_arr(d, root, "nodes");
+	for (size_t i = 0; i < rows->n; i++)
+		if (show[i])
+			yyjson_mut_arr_append(nodes, node_line(d, &rows->v[i], p->sc && p->v->fresh,
+							       td_pool_member_message(&flat[i], c)));
+}
+
 int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			 const struct td_pool_set_counts *k, const char *problem, struct td_error *err)
 {
@@ -86,9 +119,7 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 		flat[i] = rows->v[i].n;
 	td_pool_nodeset_conditions(flat, rows->n, k, &facts, c);
 
-	yyjson_mut_val *nodes = td_jm_arr(d, root, "nodes");
-	for (size_t i = 0; i < rows->n; i++)
-		yyjson_mut_arr_append(nodes, node_line(d, &rows->v[i], fresh, td_pool_member_message(&flat[i], c)));
+	node_lines(p, rows, flat, c, d, root);
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, c->v, c->n, gen);
 	yyjson_val *before = td_jfind(td_jget(old, "conditions"), "type", "ServicesRunning");
 	if (failed.len && !td_streq(td_jstr(before, "message"), td_buf_str(&failed)))

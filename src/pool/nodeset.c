@@ -97,6 +97,7 @@ static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *
 
 // Orders the nodes when there are more than enough: the lowest leaves first. A node that is leaving
 // already ranks low, so that the choice does not change.
+enum { RANKS = 5 };
 static int rank(const struct td_pool_member *m)
 {
 	if (!m->pod)
@@ -270,14 +271,13 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 	}
 
 	c.desired = p->replicas < 0 || p->replicas > (long long)able ? (long long)able : p->replicas;
-	for (size_t over = able - (size_t)c.desired; over > 0; over--) {
-		size_t at = n;
-		for (size_t i = 0; i < n; i++)
-			// Of equals the last by name leaves.
-			if (v[i].keep && (at == n || rank(&v[i]) <= rank(&v[at])))
-				at = i;
-		v[at].keep = false;
-	}
+	size_t over = able - (size_t)c.desired;
+	for (int r = 0; r < RANKS && over; r++)
+		for (size_t i = n; i-- > 0 && over;) // of equals the last by name leaves
+			if (v[i].keep && rank(&v[i]) == r) {
+				v[i].keep = false;
+				over--;
+			}
 
 	for (size_t i = 0; i < n; i++) {
 		if (v[i].host)

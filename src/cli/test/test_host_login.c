@@ -1,10 +1,13 @@
 // rows: C6.6
-// The part of /etc/hosts that `tandem host --login` writes.
+// The part of /etc/hosts that `tandem host --login` writes, and what a machine reads of itself in a large NodeSet.
+#include "cli/host.h"
 #include "cli/host_login.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -36,9 +39,43 @@ static void test_a_part_without_its_end_is_left(void **state)
 	check(with, "", cut);
 }
 
+static bool unlisted(const char *name, const char *status, bool *ret_gone)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_free char *text = td_asprintf(
+		"{\"metadata\":{\"generation\":3},\"spec\":{\"hosts\":[\"h[0-999]\"]},\"status\":%s}", status);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, &err), 0);
+	*ret_gone = td_host_gone(td_json_root(j), name);
+	return td_host_unlisted(td_json_root(j), name);
+}
+
+#define CONDS(reason) "\"conditions\":[{\"type\":\"Ready\",\"reason\":\"" reason "\"}]}"
+
+static void test_one_of_many_hosts_has_no_line(void **state)
+{
+	bool gone;
+	assert_true(unlisted("h7", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
+	assert_false(gone);
+	// A small set lists all: this one is not known yet.
+	assert_false(unlisted("h7", "{\"observedGeneration\":3,\"unlisted\":0,\"nodes\":[]," CONDS("Ready"), &gone));
+	// The status may be older than its name in spec.hosts.
+	assert_false(unlisted("h7", "{\"observedGeneration\":2,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
+	assert_false(unlisted(
+		"h7", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[{\"name\":\"h7\"}]," CONDS("Ready"),
+		&gone));
+	// Who is no member and has no line is gone, however many have none.
+	assert_false(unlisted("x", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
+	assert_true(gone);
+	assert_false(
+		unlisted("x", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[]," CONDS("NoAnswer"), &gone));
+	assert_false(gone);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_part_comes_and_changes_and_goes),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_of_many_hosts_has_no_line),
+					   cmocka_unit_test(test_its_part_comes_and_changes_and_goes),
 					   cmocka_unit_test(test_a_part_without_its_end_is_left)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
