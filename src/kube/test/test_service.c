@@ -77,7 +77,8 @@ static void test_use(void **state)
 	assert_false(reads("True", "in seconds of a device: busy -1, idle 2", &u));
 	assert_false(reads("True", "in seconds of a device: busy nan, idle 2", &u));
 	assert_true(u.busy == 120.4);
-	assert_true(reads("True", "in seconds of a device: busy 120, idle 40", &u) && u.busy == 120); // of an older agent
+	assert_true(reads("True", "in seconds of a device: busy 120, idle 40", &u) &&
+		    u.busy == 120); // of an older agent
 }
 
 static bool paces(const char *status, const char *message, struct td_kube_pace *ret)
