@@ -199,6 +199,9 @@ def pytest_runtest_makereport(item, call):
     a whole, in a file of its own when $TEST_DUMPS names a directory. Further failures are the same one most often."""
     out = yield
     rep = out.get_result()
+    if rep.failed and os.environ.get("TEST_LIST"):
+        with open(os.environ["TEST_LIST"], "a") as f:
+            f.write(f"{item.nodeid.removesuffix('@' + (group(item) or ''))} {call.when}\n")  # with xdist its group is behind it
     if not rep.failed or call.when == "teardown":
         return
     for name in ("shared_pool", "own_pool", "home"):

@@ -1,4 +1,5 @@
 """The project's own tools, on small trees of files. No pool is started, nothing is built."""
+import json
 import pathlib
 import runpy
 import subprocess
@@ -109,3 +110,50 @@ def test_rows_says_where_and_how_to_mend(tree, name, old, new, told):
 def test_every_test_here_names_its_rows():
     r = subprocess.run([ROOT / "tools/rows", "--check"], capture_output=True, text=True, timeout=300)
     assert r.returncode == 0, r.stdout + r.stderr
+
+
+class Again:
+    """Tests of which some failed in a run, and tools/run-again."""
+
+    def __init__(self, path):
+        self.path = path
+        self.env = {"PATH": "/usr/bin:/bin", **{name: str(path / name) for name in ("TEST_COUNTS", "TEST_FAILURES", "TEST_AGAIN")}}
+        (path / "test_x.py").write_text(textwrap.dedent("""
+            import pathlib
+            import pytest
+
+            def test_well():
+                pass
+
+            def test_once_more():  # it fails by every second run
+                mark = pathlib.Path(__file__).with_name("mark")
+                mark.unlink() if mark.exists() else mark.touch()
+                assert not mark.exists()
+
+            def test_skipped():
+                pytest.skip("not here")
+            """))
+
+    def run(self, failed, *tests, seconds=600):
+        """(what it counted, the lines about failures) after a run with so many failures, of which these are known."""
+        (self.path / "TEST_COUNTS").write_text(f"10 passed, {failed} failed, 1 skipped\n")
+        (self.path / "TEST_FAILURES").write_text("pool of it:\n" + "".join(f"FAILED test_x.py::{t}@pool - AssertionError: 1\n" for t in tests))
+        (self.path / "TEST_AGAIN").write_text("".join(json.dumps({"test": f"test_x.py::{t}", "argv": ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{self.path}/test_x.py::{t}"], "reports": 1, "passed": 0}) + "\n" for t in tests))
+        subprocess.run([ROOT / "tools/run-again", str(seconds)], env=self.env, check=True, capture_output=True, text=True)
+        counts = [tuple(map(int, line.split()[:3:2])) for line in (self.path / "TEST_COUNTS").read_text().splitlines()]
+        return tuple(map(sum, zip(*counts))), (self.path / "TEST_FAILURES").read_text().splitlines()[1:]
+
+
+def test_what_failed_once_beside_others_must_pass_twice_alone(tmp_path):
+    again = Again(tmp_path)
+    flaky = "FLAKY test_x.py::test_well: failed once beside others, passed twice alone - AssertionError: 1"
+    assert again.run(1, "test_well") == ((11, 0), [flaky])
+    # One that fails once more, or was skipped, stays what it was.
+    stays = [f"FAILED test_x.py::{t}@pool - AssertionError: 1" for t in ("test_once_more", "test_skipped")]
+    assert again.run(3, "test_well", "test_once_more", "test_skipped") == ((11, 2), [*stays, flaky])
+
+
+def test_nothing_runs_again_where_more_failed_or_no_time_is_left(tmp_path):
+    again = Again(tmp_path)
+    for failed, tests, seconds in ((4, ["test_well"] * 4, 600), (2, ["test_well"], 600), (1, ["test_well"], 5)):
+        assert again.run(failed, *tests, seconds=seconds) == ((10, failed), ["FAILED test_x.py::test_well@pool - AssertionError: 1"] * len(tests))

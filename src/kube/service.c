@@ -52,8 +52,9 @@ bool td_service_of(const struct td_object *pod, struct td_service *ret)
 	return false;
 }
 
-// The message is for people, but the numbers in it are what others read.
-#define USE_TEXT "in seconds of a device: busy %.0f, idle %.0f"
+// The message is for people, but the numbers in it are what others read. Tenths: two messages may be 5 s apart, and what
+// lies between them is a share of those (bridge/scheduler/straggle.c).
+#define USE_TEXT "in seconds of a device: busy %.1f, idle %.1f"
 
 bool td_kube_use_read(const yyjson_val *pod, struct td_kube_use *ret)
 {

@@ -71,12 +71,14 @@ static void test_use(void **state)
 {
 	struct td_kube_use u = {7, 7};
 	td_auto_free char *text = td_kube_use_text(&(const struct td_kube_use){120.4, 40});
-	assert_true(reads("True", text, &u) && u.busy == 120 && u.idle == 40);
+	assert_true(reads("True", text, &u) && u.busy == 120.4 && u.idle == 40);
 	assert_false(reads("False", text, &u));
 	assert_false(reads("True", "busy 1, idle 2", &u));
 	assert_false(reads("True", "in seconds of a device: busy -1, idle 2", &u));
 	assert_false(reads("True", "in seconds of a device: busy nan, idle 2", &u));
-	assert_true(u.busy == 120);
+	assert_true(u.busy == 120.4);
+	assert_true(reads("True", "in seconds of a device: busy 120, idle 40", &u) &&
+		    u.busy == 120); // of an older agent
 }
 
 static bool paces(const char *status, const char *message, struct td_kube_pace *ret)
