@@ -175,13 +175,14 @@ static bool job_of(struct td_gateway *g, const struct td_object *record, struct 
 	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(g, NULL);
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(g, NULL) : NULL;
 	*ret_known = l != NULL;
-	yyjson_val *v, *found = NULL;
-	size_t i, n;
-	yyjson_arr_foreach (l ? td_jget(td_json_root(s->jobs), "jobs") : NULL, i, n, v)
+	yyjson_val *found = NULL;
+	for (size_t i = 0; l && i < s->jobs.n; i++) {
+		yyjson_val *v = s->jobs.v[i].v;
 		if (td_streq(td_jstr(v, "name"), record->name) && td_streq(td_jstr(v, "user_name"), owner) &&
 		    (!id || td_jint(v, "job_id", 0) == id) &&
 		    (!found || td_jint(v, "job_id", 0) > td_jint(found, "job_id", 0)))
 			found = v;
+	}
 	return found && !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
 }
 
