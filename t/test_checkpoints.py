@@ -4,7 +4,6 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -12,17 +11,21 @@ from harness import ROOT, wait_for
 from laptop import Laptop
 
 pytestmark = pytest.mark.feature("D6.6")
-SUPERVISOR = ROOT / "src/gateway/programs/checkpoints.py"
 
 
 @pytest.fixture
-def start(tmp_path):
+def stage(build):
+    return [build / "src/standin/tandem-standin", "stage"]
+
+
+@pytest.fixture
+def start(tmp_path, stage):
     """Starts a program, as a step of a run does; its own processes end with the test."""
     running = []
 
-    def begin(program, keep=2):
-        env = dict(os.environ, SLURM_JOB_ID="7", TANDEM_CHECKPOINTS_KEEP=str(keep), TMPDIR=str(tmp_path))
-        running.append(subprocess.Popen([sys.executable, "-I", SUPERVISOR, tmp_path / "kept", "bash", "-ec", program], env=env, cwd=tmp_path, stderr=open(tmp_path / "said", "w"), start_new_session=True))
+    def begin(program, *options, keep=2, said="said", **more):
+        env = dict(os.environ, SLURM_JOB_ID="7", TANDEM_CHECKPOINTS_KEEP=str(keep), TMPDIR=str(tmp_path), **more)
+        running.append(subprocess.Popen([*stage, "--to", tmp_path / "kept", *options, "bash", "-ec", program], env=env, cwd=tmp_path, stderr=open(tmp_path / said, "w"), start_new_session=True))
         return running[-1]
     yield begin
     for p in running:

@@ -14,6 +14,7 @@
 //   firewall …        beside slurmd and logins: keeps users' connections apart (firewall.h)
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
+//   stage …           runs a program and keeps its checkpoints (also under the name tandem-stage)
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
 #include "standin/firewall.h"
 #include "standin/worker.h"
@@ -42,6 +43,9 @@ static int usage(FILE *f)
 	      "                               [--jobs DIR] [--spool DIR]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
+	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|P/N]\n"
+	      "                            [--attempt ID] [--signal NAME] [--no-restore]\n"
+	      "                            [--] CMD [ARG…]\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
 	      "       tandem-rsh [-n] HOST CMD…\n"
 	      "\n"
@@ -62,10 +66,15 @@ int main(int argc, char **argv)
 	// The program is bind-mounted as /.init: PID 1 is the container's start, every other
 	// process an exec into it.
 	if (!strcmp(name, ".init"))
-		return argc < 2 ? usage(stderr) : getpid() == 1 ? td_standin_init(argv + 1) : td_standin_exec(argv + 1);
+		return argc < 2			     ? usage(stderr)
+		       : getpid() == 1		     ? td_standin_init(argv + 1)
+		       : !strcmp(argv[1], "--stage") ? td_standin_stage(argv + 1)
+						     : td_standin_exec(argv + 1);
 
 	if (!strcmp(name, "task-prolog"))
 		return td_standin_task(argc, argv);
+	if (!strcmp(name, "tandem-stage"))
+		return td_standin_stage(argv);
 	if (!strcmp(name, "tandem-run"))
 		return td_standin_onnodes(argc, argv);
 	if (!strcmp(name, "tandem-rsh"))
@@ -101,6 +110,9 @@ int main(int argc, char **argv)
 		return td_standin_terminal(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "worker"))
 		return td_standin_worker(argc - 1, argv + 1);
+
+	if (argc >= 2 && !strcmp(argv[1], "stage"))
+		return td_standin_stage(argv + 1);
 
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }
