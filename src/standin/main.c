@@ -43,7 +43,7 @@ static int usage(FILE *f)
 	      "                               [--jobs DIR] [--spool DIR]\n"
 	      "       tandem-standin terminal --port PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
-	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|P/N]\n"
+	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|none|P/N]\n"
 	      "                            [--attempt ID] [--signal NAME] [--no-restore]\n"
 	      "                            [--] CMD [ARG…]\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define OPTIONS                                                                                                        \
-	"[--to DIR] [--keep N] [--parts all|one|P/N] [--attempt ID] [--signal NAME] [--no-restore] [--] CMD [ARG…]"
+	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--attempt ID] [--signal NAME] [--no-restore] [--] CMD [ARG…]"
 enum { LOOK_MS = 1000 };
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -119,8 +119,8 @@ static int read_parts(struct stage_options *o)
 		snprintf(p, sizeof(p), "%.*s", (int)(slash - o->parts < 15 ? slash - o->parts : 15), o->parts);
 		if (!number(slash + 1, 1, 65536, &world) || !number(p, 0, world - 1, &rank))
 			return usage("--parts=P/N wants numbers, P from 0 to N - 1, and not ", o->parts);
-	} else if (strcmp(o->parts, "all") != 0 && strcmp(o->parts, "one") != 0)
-		return usage("--parts wants all, one or P/N, and not ", o->parts);
+	} else if (strcmp(o->parts, "all") != 0 && strcmp(o->parts, "one") != 0 && strcmp(o->parts, "none") != 0)
+		return usage("--parts wants all, one, none or P/N, and not ", o->parts);
 	else if (!number(env("SLURM_STEP_NUM_TASKS"), 1, 65536, &world) ||
 		 !number(env("SLURM_PROCID"), 0, world - 1, &rank)) {
 		rank = 0, world = 1;
@@ -128,9 +128,10 @@ static int read_parts(struct stage_options *o)
 					     !number(env("RANK"), 0, world - 1, &rank)))
 			rank = 0, world = 1;
 	}
-	o->reads = !strcmp(o->parts, "one") && rank > 0;
-	o->k.part = rank;
-	o->k.parts = strcmp(o->parts, "one") ? world : 1;
+	bool none = !strcmp(o->parts, "none"), one = none || !strcmp(o->parts, "one");
+	o->reads = none || (one && rank > 0);
+	o->k.part = none && !rank ? 1 : rank; // who reads puts nothing in order (stage_keep.c)
+	o->k.parts = one ? 1 : world;
 	return 0;
 }
 

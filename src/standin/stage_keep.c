@@ -239,11 +239,34 @@ static void prune(struct stage_keeper *k, int kept)
 	td_stage_list_done(&l);
 }
 
+struct stage_dirs {
+	int kept, local;
+	bool all;
+};
+
+// ret_waits: a checkpoint of several parts is not whole yet. False: this one shall be kept, and is not.
+static bool look_at(struct stage_keeper *k, const struct stage_dirs *d, const struct stage_one *one, bool *ret_waits)
+{
+	struct stage_entry *e = entry(k, one->name);
+	bool stays = d->all || e->seen == one->seen.stamp, small = k->parts > 1 && !large(one);
+	e->seen = one->seen.stamp;
+	if (e->given && given(k, d->kept, one, e)) {
+		*ret_waits |= !e->whole;
+		return true;
+	}
+	bool fine = true, has = e->copied == one->seen.stamp;
+	if (!has && stays && (d->all || now_s() >= e->again_s) && !(small && (*ret_waits || k->part)))
+		fine = keep(k, d->kept, d->local, one);
+	*ret_waits |= k->parts > 1 && !small && !has && !e->whole;
+	return fine;
+}
+
 bool td_stage_once(struct stage_keeper *k, bool all)
 {
 	struct stage_list l;
 	int local = open(k->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC), kept = td_stage_open(k->kept);
-	bool fine = kept >= 0, waits = false;
+	struct stage_dirs d = {kept, local, all};
+	bool fine = kept >= 0;
 	static bool said, said_kept;
 	if (!fine && !said_kept)
 		td_stage_say("%s: %s", k->kept, strerror(errno));
@@ -254,23 +277,14 @@ bool td_stage_once(struct stage_keeper *k, bool all)
 		said = true;
 		l = (struct stage_list){0};
 	}
-	for (int i = 0; fine && i < l.n; i++) {
-		struct stage_one *one = &l.one[i];
-		struct stage_entry *e = entry(k, one->name);
-		bool stays = all || e->seen == one->seen.stamp, small = k->parts > 1 && !large(one);
-		e->seen = one->seen.stamp;
-		if (e->given && given(k, kept, one, e)) {
-			waits |= !e->whole;
-			continue;
-		}
-		waits |= !small && e->copied != one->seen.stamp;
-		// What names the newest one comes after it, from the first process.
-		if (e->copied == one->seen.stamp || !stays || (!all && now_s() < e->again_s) ||
-		    (small && (waits || k->part)))
-			continue;
-		fine &= keep(k, kept, local, one);
-		waits |= k->parts > 1 && !small && !e->whole;
-	}
+	// What names the newest one comes after it.
+	bool waits = false;
+	for (int i = 0; fine && i < l.n; i++)
+		if (large(&l.one[i]))
+			fine &= look_at(k, &d, &l.one[i], &waits);
+	for (int i = 0; fine && i < l.n; i++)
+		if (!large(&l.one[i]))
+			fine &= look_at(k, &d, &l.one[i], &waits);
 	td_stage_list_done(&l);
 	if (kept >= 0) {
 		prune(k, kept);
