@@ -1,12 +1,15 @@
 """Checkpoints of runs: on the node's disk while the program works, kept while it goes on, there again when it starts anew."""
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
+from gangs import GANG, SIZE, all_run, jobs_of
 from harness import ROOT, wait_for
 from laptop import Laptop
 
@@ -279,3 +282,66 @@ def test_a_job_of_sbatch_on_two_nodes_goes_on(pool):
     wait_for("it goes on, each rank from its own part", lambda: len(re.findall(r"run 1 rank (\d) on \S+ goes on from 2 of \1", out())) == 2)
     assert ls() == ["step-1", "step-2"] and "run 0 rank 0" in out()
     pool.shell("scancel", job)
+
+
+IN_PODS = """cd $TANDEM_CHECKPOINTS; n=$(cat step-*/number 2>/dev/null | sort -n | tail -1)
+echo "rank $RANK goes on from ${n:-0} of $(cat step-${n:-0}/rank 2>/dev/null)"
+[ -z "$n" ] || exec sleep 100000
+for n in 1 2 3; do
+	mkdir step.tmp; echo $n >step.tmp/number; echo $RANK >step.tmp/rank; mv step.tmp step-$n
+	[ $n$RANK != 20 ] || exec sleep 100000
+done
+exec sleep 100000"""
+
+
+@pytest.mark.embedded  # a kubelet of Kubernetes puts nothing in front of a command (docs/checkpoints.md)
+@pytest.mark.feature("C4.5")
+def test_a_gang_of_pods_goes_on(pool):
+    """By an annotation: the next gang begins where all pods of the one before it had a checkpoint."""
+    where = pathlib.Path(pool.shared_dir) / "kept-of-gang"
+    pod = pool.pod("x", gpus=1, command=["bash", "-ec", IN_PODS], volumes=[{"name": "s", "hostPath": {"path": "/shared/home", "type": "Directory"}}], restartPolicy="Never")
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "s", "mountPath": "/home"}]
+    notes = {SIZE: "2", "tandem.dev/checkpoints": "/home/kept-of-gang keep=2"}
+    pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "goes-on", "namespace": "default"},
+                "spec": {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimit": 8,
+                         "template": {"metadata": {"labels": {GANG: "goes-on"}, "annotations": notes}, "spec": pod["spec"]}}})
+    all_run(pool, "goes-on", 2)
+    names = lambda: sorted(p.name for p in where.iterdir()) if where.exists() else []  # noqa: E731
+    wait_for("two are whole, and a third one is half", lambda: [n for n in names() if n[0] != "."] == ["step-1", "step-2"] and any(n.endswith(".2.step-3") for n in names()))
+    first = list(jobs_of(pool, "goes-on"))
+    pool.shell("scancel", *first)
+    wait_for("the next gang", lambda: (j := list(jobs_of(pool, "goes-on"))) and j != first and len([p for p in pool.running("-l", f"{GANG}=goes-on") if pool.grant(p)[0] == j[0]]) == 2)
+    new = [p["metadata"]["name"] for p in pool.running("-l", f"{GANG}=goes-on")]
+    said = wait_for("both say so", lambda: len(s := re.findall(r"rank (\d) goes on from (\d) of (\d)", "".join(pool.kubectl("logs", n) for n in new))) == 2 and s)
+    assert sorted(said) == [("0", "2", "0"), ("1", "2", "1")] and names() == ["step-1", "step-2"]
+    pool.kubectl("delete", "job", "goes-on")
+
+
+HURRIES = """cd $TANDEM_CHECKPOINTS; n=$(cat step-*/number 2>/dev/null | sort -n | tail -1); echo ${n:-0} >$OLDPWD/saw-$ME; touch $OLDPWD/begun-$ME
+for n in $(seq $((${n:-0} + 1)) 100000); do
+	mkdir step.tmp; echo $n >step.tmp/number; echo $SLURM_RESTART_COUNT >step.tmp/attempt; head -c 20000000 /dev/urandom >step.tmp/model; mv step.tmp step-$n; rm -rf step-$((n - 4)); sleep 0.7
+done"""
+
+
+@pytest.mark.hand
+def test_killed_anywhere_what_is_found_is_whole(ranks, tmp_path):
+    """Forty kills at any moment: each checkpoint that is there is of one attempt, and all that was whole is found again."""
+    newest = 0
+    for restart in range(40):
+        procs = ranks(restart, program=HURRIES)
+        assert [p.poll() for p in procs] == [None, None], (tmp_path / "said-0").read_text() + (tmp_path / "said-1").read_text()
+        saws = [int((tmp_path / f"saw-{r}").read_text()) for r in (0, 1)]
+        assert saws[0] == saws[1] >= newest, (saws, newest)
+        time.sleep(random.uniform(0, 6))
+        first, second = random.sample(procs, 2)
+        ranks.end([first])
+        time.sleep(random.choice([0, 0, 1, 2]))
+        ranks.end([second])
+        for d in (p for p in (tmp_path / "kept").iterdir() if p.name[0] != "."):
+            lines = (d / ".tandem-parts").read_text().split("\n")
+            of = {tuple((d / f"part-{r}/{f}").read_text().strip() for f in ("number", "attempt")) for r in (0, 1)}
+            assert len(of) == 1 and d.name == "step-" + of.copy().pop()[0], (d, of)
+            assert all(int(lines[r + 1].split()[-1]) == sum(f.stat().st_size for f in (d / f"part-{r}").iterdir()) for r in (0, 1))
+            newest = max(newest, int(d.name.removeprefix("step-")))
+        print(f"kill {restart}: {kept(tmp_path)}")
+    assert newest > 20
