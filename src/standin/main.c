@@ -66,8 +66,8 @@ int main(int argc, char **argv)
 	// The program is bind-mounted as /.init: PID 1 is the container's start, every other
 	// process an exec into it.
 	if (!strcmp(name, ".init"))
-		return argc < 2			     ? usage(stderr)
-		       : getpid() == 1		     ? td_standin_init(argv + 1)
+		return argc < 2                      ? usage(stderr)
+		       : getpid() == 1               ? td_standin_init(argv + 1)
 		       : !strcmp(argv[1], "--stage") ? td_standin_stage(argv + 1)
 						     : td_standin_exec(argv + 1);
 

@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 #define OPTIONS                                                                                                        \
-	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--attempt ID] [--signal NAME] [--no-restore] [--] CMD [ARG…]"
+	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--attempt ID] [--signal NAME] [--no-restore] [--] CMD "     \
+	"[ARG…]"
 enum { LOOK_MS = 1000 };
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -124,8 +125,8 @@ static int read_parts(struct stage_options *o)
 	else if (!number(env("SLURM_STEP_NUM_TASKS"), 1, 65536, &world) ||
 		 !number(env("SLURM_PROCID"), 0, world - 1, &rank)) {
 		rank = 0, world = 1;
-		if (!env("SLURM_JOB_ID") && (!number(env("WORLD_SIZE"), 1, 65536, &world) ||
-					     !number(env("RANK"), 0, world - 1, &rank)))
+		if (!env("SLURM_JOB_ID") &&
+		    (!number(env("WORLD_SIZE"), 1, 65536, &world) || !number(env("RANK"), 0, world - 1, &rank)))
 			rank = 0, world = 1;
 	}
 	bool none = !strcmp(o->parts, "none"), one = none || !strcmp(o->parts, "one");
@@ -147,7 +148,7 @@ static int read_place(struct stage_options *o)
 		return usage("say where the checkpoints shall be kept: --to DIR, on storage that all nodes see", "");
 	if (!o->attempt && !job && o->k.parts > 1)
 		return usage("several processes need an --attempt (or TANDEM_ATTEMPT) that is the same for all of "
-			     "them, and another one when they all start anew: of a gang its tandem.dev/gang-uid",
+			     "them, and another one when they all start anew: of a gang its job",
 			     "");
 	if (o->attempt)
 		snprintf(o->own_attempt, sizeof(o->own_attempt), "%s", o->attempt);
@@ -166,8 +167,12 @@ static int read_place(struct stage_options *o)
 	if (snprintf(o->local, sizeof(o->local), "%s/tandem-checkpoints-%s%s%s%s", tmp ? tmp : "/tmp",
 		     job ? job : "pod", step ? "." : "", step ? step : "", rank) >= (int)sizeof(o->local) - 8)
 		return usage("TMPDIR is too long: ", tmp);
-	o->k = (struct stage_keeper){.local = o->local, .kept = o->to, .keep = o->keep, .part = o->k.part,
-				     .parts = o->k.parts, .attempt = o->own_attempt};
+	o->k = (struct stage_keeper){.local = o->local,
+				     .kept = o->to,
+				     .keep = o->keep,
+				     .part = o->k.part,
+				     .parts = o->k.parts,
+				     .attempt = o->own_attempt};
 	return 0;
 }
 

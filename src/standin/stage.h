@@ -35,7 +35,7 @@ struct stage_list {
 	struct stage_one {
 		char *name;
 		struct stage_seen seen;
-	} * one;
+	} *one;
 	int n;
 };
 int td_stage_list(int dir, struct stage_list *ret);
@@ -44,9 +44,10 @@ void td_stage_list_done(struct stage_list *l);
 // stage_keep.c. What one process keeps.
 struct stage_keeper {
 	const char *local, *kept; // directories
-	int keep;		  // so many checkpoints stay
+	int keep;                 // so many checkpoints stay
 	int part, parts;
-	const char *attempt; // letters, digits, - and _: the same of all parts, another one after each start of the program
+	const char *
+		attempt; // letters, digits, - and _: the same of all parts, another one after each start of the program
 	struct stage_entry *entries;
 };
 // Takes away what another attempt left half, and puts back what it had moved. 0, or -1 with errno.

@@ -51,7 +51,8 @@ int td_stage_replace(int kept, const char *new, const char *name)
 	snprintf(old, sizeof(old), ".old-%s", name);
 	for (int i = 0; i < 8; i++) {
 		if (!renameat(kept, new, kept, name))
-			return td_stage_remove(kept, old), synced(kept); // what stays of the old one goes at the next start
+			return td_stage_remove(kept, old),
+			       synced(kept); // what stays of the old one goes at the next start
 		if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR && errno != EISDIR)
 			return -1;
 		if (td_stage_remove(kept, old) || (renameat(kept, name, kept, old) && errno != ENOENT))

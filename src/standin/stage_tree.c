@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t n)
 	return h ^ h >> 29;
 }
 
-static DIR *open_dir(int dir, const char *name)
+static struct __dirstream *open_dir(int dir, const char *name) // a DIR
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -246,7 +246,7 @@ static int older(const void *a, const void *b)
 {
 	const struct stage_one *x = a, *y = b;
 	return x->seen.when_ns != y->seen.when_ns ? (x->seen.when_ns < y->seen.when_ns ? -1 : 1)
-						   : strcmp(x->name, y->name);
+						  : strcmp(x->name, y->name);
 }
 
 int td_stage_list(int dir, struct stage_list *ret)

@@ -15,8 +15,9 @@ static int option(const char *word, bool reads, struct td_strv *ret, struct td_e
 			return td_fail(err, TD_INVALID, SAID "keep is a number from 1 to 999, and not \"%.40s\"",
 				       word + 5);
 	} else if (!td_streq(word, "parts=one") && !td_streq(word, "parts=all") && !td_starts(word, "signal="))
-		return td_fail(err, TD_INVALID, SAID "after the directory may come keep=N, parts=one and signal=NAME, "
-						     "and not \"%.40s\"",
+		return td_fail(err, TD_INVALID,
+			       SAID "after the directory may come keep=N, parts=one and signal=NAME, "
+				    "and not \"%.40s\"",
 			       word);
 	if (!td_starts(word, "parts=") || !reads)
 		td_strv_addf(ret, "--%s", word);

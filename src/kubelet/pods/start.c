@@ -8,10 +8,10 @@
 #include "kubelet/fakegpu.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/security.h"
+#include "kubelet/pods/stage.h"
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/pods/volumes.h"
-#include "kubelet/pods/stage.h"
 #include "kubelet/realgpu.h"
 #include "oci/image.h"
 

@@ -135,8 +135,8 @@ static void test_checkpoints(void **state)
 			td_buf_printf(&got, "%s%s", k ? " " : "", args.v[k]);
 		assert_string_equal(td_buf_str(&got), t[i].want ? t[i].want : "x y");
 		// What runs beside it writes none.
-		assert_int_equal(td_kubelet_stage(td_json_root(pod),
-						  td_jget(td_json_root(pod), "spec.containers.[1]"), &other, &e),
+		assert_int_equal(td_kubelet_stage(td_json_root(pod), td_jget(td_json_root(pod), "spec.containers.[1]"),
+						  &other, &e),
 				 0);
 		assert_int_equal(other.n, 1);
 	}
