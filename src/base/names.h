@@ -56,6 +56,8 @@
 #define TD_ANN_HANG_AFTER "tandem.dev/hang-after"
 // "log": the pod says in its log that it goes on, and how long its steps take (pool/pace.h).
 #define TD_ANN_HEARTBEAT "tandem.dev/heartbeat"
+// "DIR [keep=N] [parts=one] [signal=NAME]": its checkpoints are kept there (docs/checkpoints.md).
+#define TD_ANN_CHECKPOINTS "tandem.dev/checkpoints"
 
 // On a NodeSet, by `tandem adopt`: what is known of its group, {"hosts": "n[1-8]", "phase": "old"} (slurm/adopt.h).
 #define TD_ANN_ADOPT "tandem.dev/adopt"

@@ -151,9 +151,6 @@ static int step_of(const struct td_gateway_plan_in *in, const yyjson_val *v, str
 		td_buf_printf(&text, "%s\n", yyjson_get_str(line));
 	td_auto_free char *file = td_asprintf("%s.sh", s->name), *params = td_asprintf("%s.params", s->name);
 	td_jm_key_str(p->texts, yyjson_mut_doc_get_root(p->texts), file, td_buf_str(&text));
-	if (td_jint(v, "checkpoints", 0))
-		td_jm_key_str(p->texts, yyjson_mut_doc_get_root(p->texts), "checkpoints.py",
-			      td_embedded(td_gateway_files, "checkpoints.py")->text);
 	if (yyjson_obj_size(td_jget(v, "matrix"))) {
 		if ((r = sweep(td_jget(v, "matrix"), s->name, &lines, &s->tasks, err)))
 			return r;

@@ -23,6 +23,7 @@
 //   pods/status.[ch]              the pod status written to the API
 //   pods/volumes.[ch] pods/files.[ch]   volumes, and the files in them
 //   pods/env.[ch] pods/sources.c        environment; what volumes and environment are read from
+//   pods/stage.[ch]                     pods whose checkpoints are kept
 //   pods/datasets.c                     the copies of data sets that a pod asks for, as mounts
 //   pods/hosts.[ch] pods/resolv.c       names: hosts files and resolv.conf
 //   pods/filters.[ch]                   NetworkPolicies in force

@@ -123,7 +123,8 @@ static int install_one(const struct td_instance *i, const char *name, const char
 // What Slurm's pods find in /opt/tandem.
 static int install_standin(const struct td_instance *i, struct td_error *err)
 {
-	td_auto_free char *task = td_asprintf("%s/opt/task-prolog", i->run);
+	td_auto_free char *task = td_asprintf("%s/opt/task-prolog", i->run),
+			  *stage = td_asprintf("%s/opt/tandem-stage", i->run);
 	int r = install_one(i, "tandem-standin", "standin", err);
 	if (!r)
 		r = install_one(i, "tandem-container", "spank", err);
@@ -138,6 +139,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 	// (standin/wire.h).
 	if (!r && symlink("tandem-standin", task) && errno != EEXIST)
 		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", task);
+	if (!r && symlink("tandem-standin", stage) && errno != EEXIST)
+		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", stage);
 	return r;
 }
 

@@ -66,5 +66,8 @@ int td_standin_copy(const char *dir)
 	}
 	if ((unlink(tmp) && errno != ENOENT) || symlink("tandem-standin", tmp) || rename(tmp, link))
 		return failed("write", link);
+	snprintf(link, sizeof(link), "%s/tandem-stage", dir);
+	if (symlink("tandem-standin", tmp) || rename(tmp, link))
+		return failed("write", link);
 	return 0;
 }

@@ -15,6 +15,7 @@
 //   line PATH         in a session's job on a machine without a kubelet: a connection to its terminal
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
+//   stage …           runs a program and keeps its checkpoints (also under the name tandem-stage)
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
 #include "standin/firewall.h"
 #include "standin/worker.h"
@@ -44,6 +45,9 @@ static int usage(FILE *f)
 	      "       tandem-standin terminal --port PORT|--socket PATH CMD [ARG…]\n"
 	      "       tandem-standin line PATH\n"
 	      "       tandem-standin worker --port PORT\n"
+	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|none|P/N]\n"
+	      "                            [--attempt ID] [--signal NAME] [--no-restore]\n"
+	      "                            [--] CMD [ARG…]\n"
 	      "       tandem-run [-l] [--workers | --node N] [--] CMD [ARG…]\n"
 	      "       tandem-rsh [-n] HOST CMD…\n"
 	      "\n"
@@ -64,10 +68,15 @@ int main(int argc, char **argv)
 	// The program is bind-mounted as /.init: PID 1 is the container's start, every other
 	// process an exec into it.
 	if (!strcmp(name, ".init"))
-		return argc < 2 ? usage(stderr) : getpid() == 1 ? td_standin_init(argv + 1) : td_standin_exec(argv + 1);
+		return argc < 2                      ? usage(stderr)
+		       : getpid() == 1               ? td_standin_init(argv + 1)
+		       : !strcmp(argv[1], "--stage") ? td_standin_stage(argv + 1)
+						     : td_standin_exec(argv + 1);
 
 	if (!strcmp(name, "task-prolog"))
 		return td_standin_task(argc, argv);
+	if (!strcmp(name, "tandem-stage"))
+		return td_standin_stage(argv);
 	if (!strcmp(name, "tandem-run"))
 		return td_standin_onnodes(argc, argv);
 	if (!strcmp(name, "tandem-rsh"))
@@ -105,6 +114,9 @@ int main(int argc, char **argv)
 		return td_standin_terminal(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "worker"))
 		return td_standin_worker(argc - 1, argv + 1);
+
+	if (argc >= 2 && !strcmp(argv[1], "stage"))
+		return td_standin_stage(argv + 1);
 
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

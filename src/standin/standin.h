@@ -22,6 +22,7 @@ int td_standin_terminal(int argc, char **argv);     // terminal.c
 int td_standin_line_main(int argc, char **argv);    // local.c
 int td_standin_peer(int argc, char **argv);         // peer.c
 int td_standin_watch(int argc, char **argv);        // watch.c
+int td_standin_stage(char **argv);                  // stage.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).

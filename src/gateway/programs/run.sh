@@ -96,14 +96,12 @@ if [ -n "${TANDEM_CHECKPOINTS_KEEP:-}" ]; then
 	# No step has a "/" in its name: "train-1" is no task of "train".
 	kept="$PWD/tandem_checkpoints/$TANDEM_STEP${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 	began
-	if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
-		mkdir -p "$kept" || exit 1
-		export TANDEM_CHECKPOINTS="$kept" # a disk of one node is of no use to the others
-	elif command -v python3 >/dev/null; then
-		exec python3 -I .tandem/checkpoints.py "$kept" "$shell" -e ".tandem/$TANDEM_STEP.sh"
-	else
-		echo "tandem: checkpoints: the image of this node has no python3, which brings them to its disk." >&2
-		exit 1
+	stage=/opt/tandem/tandem-stage
+	if [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ] && [ -x "$stage" ]; then
+		exec "$stage" --to "$kept" "$shell" -e ".tandem/$TANDEM_STEP.sh"
 	fi
+	# A disk of one node is of no use to the others: `srun tandem-stage` in the step gives each its own.
+	mkdir -p "$kept" || exit 1
+	export TANDEM_CHECKPOINTS="$kept" TANDEM_CHECKPOINTS_TO="$kept"
 fi
 exec "$shell" -e ".tandem/$TANDEM_STEP.sh"

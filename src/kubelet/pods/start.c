@@ -8,6 +8,7 @@
 #include "kubelet/fakegpu.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/security.h"
+#include "kubelet/pods/stage.h"
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/pods/volumes.h"
@@ -324,6 +325,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
 		r = arguments(spec, &x->img, &x->env, &x->args, err);
+	if (!r)
+		r = td_kubelet_stage(pod, spec, &x->args, err);
 	if (!r)
 		r = td_ident_build(pod, spec, x->img.rootfs, x->img.user, &x->id, err);
 	if (!r && p->own_users)

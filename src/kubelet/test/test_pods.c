@@ -1,6 +1,6 @@
 // The pure parts of a pod: environment, files that containers cannot trick, hosts files, status,
 // back-off, admission.
-// rows: F1.4
+// rows: F1.4 D6.6
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,7 @@
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/pods/security.h"
+#include "kubelet/pods/stage.h"
 #include "kubelet/pods/status.h"
 #include "kubelet/pods/volumes.h"
 
@@ -94,6 +95,51 @@ static void test_env(void **state)
 		if (!td_strv_has(&env, want[i]))
 			fail_msg("no %s", want[i]);
 	assert_int_equal(env.n, TD_LEN(want));
+}
+
+static void test_checkpoints(void **state)
+{
+#define VOLUME "spec: {containers: [{name: c, volumeMounts: [{name: v, mountPath: /data/}]}, {name: d}]}}"
+#define SAYS(words) "{metadata: {annotations: {tandem.dev/checkpoints: '" words "'"
+	static const struct {
+		const char *pod, *want;
+	} t[] = {
+		{"{metadata: {}, " VOLUME, "x y"},
+		{SAYS("/data/me") "}}, " VOLUME, "/.init --stage --to=/data/me -- x y"},
+		{SAYS("/data keep=3  parts=one signal=USR1") "}}, " VOLUME,
+		 "/.init --stage --to=/data --keep=3 --parts=one --signal=USR1 -- x y"},
+		{SAYS("/data/me") ", tandem.dev/gang-uid: u-1, tandem.dev/job-id: '17'}}, " VOLUME,
+		 "/.init --stage --to=/data/me --attempt=u-1-17 -- x y"},
+		{SAYS("/data/me parts=one") ", tandem.dev/gang-core: u-1, tandem.dev/job-id: '18'}}, " VOLUME,
+		 "/.init --stage --to=/data/me --parts=none -- x y"},
+		{SAYS("") "}}, " VOLUME, NULL},
+		{SAYS("data") "}}, " VOLUME, NULL},
+		{SAYS("/data/../etc") "}}, " VOLUME, NULL},
+		{SAYS("/database") "}}, " VOLUME, NULL},
+		{SAYS("/data keep=0") "}}, " VOLUME, NULL},
+		{SAYS("/data keep=many") "}}, " VOLUME, NULL},
+		{SAYS("/data --to=/etc") "}}, " VOLUME, NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		JSON pod = yaml(t[i].pod);
+		struct td_error e = TD_ERROR_INIT;
+		td_auto_strv struct td_strv args = {0}, other = {0};
+		td_strv_add(&args, "x"), td_strv_add(&args, "y"), td_strv_add(&other, "z");
+		int r = td_kubelet_stage(td_json_root(pod), td_jget(td_json_root(pod), "spec.containers.[0]"), &args,
+					 &e);
+		assert_int_equal(r, t[i].want ? 0 : TD_INVALID);
+		if (r)
+			assert_non_null(strstr(e.msg, "annotation tandem.dev/checkpoints: "));
+		td_auto_buf struct td_buf got = {0};
+		for (size_t k = 0; k < args.n; k++)
+			td_buf_printf(&got, "%s%s", k ? " " : "", args.v[k]);
+		assert_string_equal(td_buf_str(&got), t[i].want ? t[i].want : "x y");
+		// What runs beside it writes none.
+		assert_int_equal(td_kubelet_stage(td_json_root(pod), td_jget(td_json_root(pod), "spec.containers.[1]"),
+						  &other, &e),
+				 0);
+		assert_int_equal(other.n, 1);
+	}
 }
 
 static void test_env_missing(void **state)
@@ -1067,6 +1113,7 @@ int main(void)
 		cmocka_unit_test(test_fake_gpus),
 		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_each_container_gets_its_own_devices),
+		cmocka_unit_test(test_checkpoints),
 		cmocka_unit_test(test_filter_unknown),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_grant),

@@ -1,0 +1,296 @@
+// What one process keeps: what is whole on the node's disk is copied to shared storage, old ones go there, and before
+// the program starts all are brought back.
+#include "standin/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	SMALL = 65536, // a file that points to the newest one, say: it is kept, and not counted
+	AGAIN_S = 30,  // what could not be kept: a disk that is full is not written to each second
+	LATE_S = 60,   // parts that are missing are named then
+};
+
+struct stage_entry {
+	struct stage_entry *next;
+	uint64_t seen, copied; // stamps
+	int64_t again_s, copied_s;
+	bool given, whole, said; // given, whole: in this attempt, of several parts
+	char name[];
+};
+
+static struct stage_entry *entry(struct stage_keeper *k, const char *name)
+{
+	struct stage_entry *e = k->entries;
+	while (e && strcmp(e->name, name) != 0)
+		e = e->next;
+	if (e)
+		return e;
+	e = calloc(1, sizeof(*e) + strlen(name) + 1);
+	if (!e)
+		abort();
+	strcpy(e->name, name);
+	e->next = k->entries;
+	return k->entries = e;
+}
+
+static int64_t now_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+static bool large(const struct stage_one *one)
+{
+	return one->seen.directory || one->seen.bytes > SMALL;
+}
+
+// What begins with a dot was under way. ours: our own part of this attempt.
+static int tidy_one(struct stage_keeper *k, int kept, const char *name, const char *ours)
+{
+	struct stat st;
+	bool first = k->part == 0;
+	if (!strncmp(name, ".old-", 5)) {
+		if (fstatat(kept, name + 5, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+			return renameat(kept, name, kept, name + 5) && errno != ENOENT ? -1 : 0;
+		return first ? td_stage_remove(kept, name) : 0;
+	}
+	if (strncmp(name, ".new-", 5) != 0)
+		return first && !strncmp(name, ".gone-", 6) ? td_stage_remove(kept, name) : 0;
+	if (k->parts == 1 || strncmp(name, ours, strlen(ours)) != 0)
+		return first ? td_stage_remove(kept, name) : 0;
+	// Of this attempt, by this part: its program was started again, and the others go on.
+	td_stage_withdraw(k, kept, name + strlen(ours));
+	return 0;
+}
+
+int td_stage_tidy(struct stage_keeper *k)
+{
+	int kept = td_stage_open(k->kept);
+	DIR *d = kept < 0 ? NULL : fdopendir(kept);
+	if (!d)
+		return -1;
+	char ours[256], look[64];
+	int r = td_stage_new_name(k, "", ours);
+	// A client of NFS that makes something in a directory asks the server what else is in it.
+	snprintf(look, sizeof(look), ".look-%d", k->part);
+	if (!mkdirat(kept, look, 0700))
+		unlinkat(kept, look, AT_REMOVEDIR);
+	for (struct dirent *e; !r && (errno = 0, e = readdir(d));)
+		r = e->d_name[0] == '.' ? tidy_one(k, kept, e->d_name, ours) : 0;
+	int why = errno;
+	closedir(d);
+	errno = why;
+	return r || why ? -1 : 0;
+}
+
+static int come_back(struct stage_keeper *k, int kept, int local, const char *name)
+{
+	int parts = 1, from = kept, r;
+	struct stage_seen wrote, now;
+	char what[32];
+	snprintf(what, sizeof(what), "part-%d", k->part);
+	int in_parts = td_stage_parts_read(kept, name, k->part, &parts, &wrote);
+	if (in_parts < 0)
+		return -1;
+	if (in_parts && parts != k->parts) {
+		td_stage_say("%s/%s was written by %d processes, and now there are %d: start as many, name another "
+			     "directory (--to), or read it yourself (--no-restore)",
+			     k->kept, name, parts, k->parts);
+		errno = ERANGE;
+		return -1;
+	}
+	if (in_parts && (from = openat(kept, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+		return -1;
+	r = td_stage_copy(from, in_parts ? what : name, local, name);
+	if (!r && (r = td_stage_look(local, name, &now)) == 0) {
+		entry(k, name)->copied = now.stamp;
+		if (in_parts && (now.files != wrote.files || now.bytes != wrote.bytes))
+			r = -1, errno = EBADMSG;
+	}
+	int why = errno;
+	if (in_parts)
+		close(from);
+	errno = why;
+	return r;
+}
+
+int td_stage_restore(struct stage_keeper *k)
+{
+	struct stage_list l;
+	int kept = td_stage_open(k->kept), local = kept < 0 ? -1 : td_stage_open(k->local), n = 0;
+	if (local < 0 || td_stage_list(kept, &l)) {
+		td_stage_say("%s: %s", kept < 0 ? k->kept : k->local, strerror(errno));
+		return -1;
+	}
+	const char *newest = NULL;
+	for (int i = 0; i < l.n; i++) {
+		struct stat st;
+		if (come_back(k, kept, local, l.one[i].name)) {
+			int why = errno;
+			if (fstatat(kept, l.one[i].name, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT) {
+				td_stage_remove(local, l.one[i].name); // it was an old one, and is gone
+				continue;
+			}
+			td_stage_say("%s/%s: %s", k->kept, l.one[i].name, strerror(why));
+			return -1;
+		}
+		n++;
+		newest = large(&l.one[i]) || !newest ? l.one[i].name : newest;
+	}
+	if (n)
+		td_stage_say("%d of %s are back in %s, the newest is %s.", n, k->kept, k->local, newest);
+	td_stage_list_done(&l);
+	close(local);
+	close(kept);
+	return 0;
+}
+
+static int keep_whole(struct stage_keeper *k, int kept, int local, const struct stage_one *one)
+{
+	char new[256];
+	struct stage_seen now;
+	if (td_stage_new_name(k, one->name, new) || td_stage_remove(kept, new))
+		return -1;
+	int r = td_stage_copy(local, one->name, kept, new);
+	if (!r && (td_stage_look(local, one->name, &now) || now.stamp != one->seen.stamp))
+		r = -1, errno = EAGAIN;
+	if (!r)
+		return td_stage_replace(kept, new, one->name);
+	int why = errno;
+	td_stage_remove(kept, new);
+	errno = why;
+	return r;
+}
+
+// One that was given in this attempt: it may have changed, or become whole. False: it shall be given anew.
+static bool given(struct stage_keeper *k, int kept, const struct stage_one *one, struct stage_entry *e)
+{
+	char lack[64];
+	bool same = e->copied == one->seen.stamp;
+	if (!e->whole && !same && td_stage_withdraw(k, kept, one->name)) {
+		e->given = false;
+		return false;
+	}
+	if (!e->whole)
+		e->whole = td_stage_commit(k, kept, one->name, lack) > 0;
+	if (e->whole && !same && !e->said) {
+		e->said = true;
+		td_stage_say("%s changed after it was kept, which stays as it is: give each checkpoint a name of its "
+			     "own, and rename it when it is whole.",
+			     one->name);
+	} else if (!e->whole && *lack && !e->said && now_s() > e->copied_s + LATE_S) {
+		e->said = true;
+		td_stage_say("%s is not whole: nothing of this name came from %s. Does only the first process write "
+			     "it (--parts=one)?",
+			     one->name, lack);
+	}
+	return true;
+}
+
+// False: it shall be kept, and is not.
+static bool keep(struct stage_keeper *k, int kept, int local, const struct stage_one *one)
+{
+	char lack[64];
+	struct stage_entry *e = entry(k, one->name);
+	bool in_parts = k->parts > 1 && large(one);
+	int r = in_parts ? td_stage_part(k, kept, local, one) : keep_whole(k, kept, local, one);
+	if (!r) {
+		e->copied = one->seen.stamp;
+		e->copied_s = now_s();
+		e->given = in_parts;
+		e->said = false;
+		r = in_parts ? td_stage_commit(k, kept, one->name, lack) : 0;
+		e->whole = r > 0;
+		return r >= 0;
+	}
+	if (errno == EAGAIN) // it goes on changing
+		return true;
+	e->again_s = now_s() + AGAIN_S;
+	if (!e->said)
+		td_stage_say("the checkpoint %s could not be kept: %s", one->name, strerror(errno));
+	e->said = true;
+	return false;
+}
+
+static void prune(struct stage_keeper *k, int kept)
+{
+	struct stage_list l;
+	if (k->part || td_stage_list(kept, &l))
+		return;
+	int n = 0;
+	for (int i = l.n - 1; i >= 0; i--) {
+		if (!large(&l.one[i]) || ++n <= k->keep)
+			continue;
+		char gone[300];
+		snprintf(gone, sizeof(gone), ".gone-%s", l.one[i].name);
+		if (td_stage_remove(kept, gone) || renameat(kept, l.one[i].name, kept, gone) ||
+		    td_stage_remove(kept, gone))
+			td_stage_say("old checkpoint %s could not be removed: %s", l.one[i].name, strerror(errno));
+	}
+	td_stage_list_done(&l);
+}
+
+struct stage_dirs {
+	int kept, local;
+	bool all;
+};
+
+// ret_waits: a checkpoint of several parts is not whole yet. False: this one shall be kept, and is not.
+static bool look_at(struct stage_keeper *k, const struct stage_dirs *d, const struct stage_one *one, bool *ret_waits)
+{
+	struct stage_entry *e = entry(k, one->name);
+	bool stays = d->all || e->seen == one->seen.stamp, small = k->parts > 1 && !large(one);
+	e->seen = one->seen.stamp;
+	if (e->given && given(k, d->kept, one, e)) {
+		*ret_waits |= !e->whole;
+		return true;
+	}
+	bool fine = true, has = e->copied == one->seen.stamp;
+	if (!has && stays && (d->all || now_s() >= e->again_s) && !(small && (*ret_waits || k->part)))
+		fine = keep(k, d->kept, d->local, one);
+	*ret_waits |= k->parts > 1 && !small && !has && !e->whole;
+	return fine;
+}
+
+bool td_stage_once(struct stage_keeper *k, bool all)
+{
+	struct stage_list l;
+	int local = open(k->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC), kept = td_stage_open(k->kept);
+	struct stage_dirs d = {kept, local, all};
+	bool fine = kept >= 0;
+	static bool said, said_kept;
+	if (!fine && !said_kept)
+		td_stage_say("%s: %s", k->kept, strerror(errno));
+	said_kept |= !fine;
+	if (local < 0 || td_stage_list(local, &l)) { // the program may make it anew
+		if (!said)
+			td_stage_say("there is no directory of checkpoints: %s: %s", k->local, strerror(errno));
+		said = true;
+		l = (struct stage_list){0};
+	}
+	// What names the newest one comes after it.
+	bool waits = false;
+	for (int i = 0; fine && i < l.n; i++)
+		if (large(&l.one[i]))
+			fine &= look_at(k, &d, &l.one[i], &waits);
+	for (int i = 0; fine && i < l.n; i++)
+		if (!large(&l.one[i]))
+			fine &= look_at(k, &d, &l.one[i], &waits);
+	td_stage_list_done(&l);
+	if (kept >= 0) {
+		prune(k, kept);
+		close(kept);
+	}
+	if (local >= 0)
+		close(local);
+	return fine;
+}
