@@ -210,7 +210,7 @@ class Copy(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d:
             for _ in range(2):  # a second run replaces the first
                 subprocess.run([EXE, "copy", d], check=True, timeout=DEADLINE, preexec_fn=lambda: os.umask(0o077))
-                self.assertEqual(sorted(os.listdir(d)), ["tandem-standin", "task-prolog"])
+                self.assertEqual(sorted(os.listdir(d)), ["tandem-stage", "tandem-standin", "task-prolog"])
                 self.assertEqual(os.stat(f"{d}/tandem-standin").st_mode & 0o777, 0o755)
                 self.assertEqual(os.readlink(f"{d}/task-prolog"), "tandem-standin")
                 self.assertEqual(subprocess.run([f"{d}/tandem-standin", "--help"], capture_output=True, timeout=DEADLINE).returncode, 0)
