@@ -24,7 +24,7 @@ def test_an_endpoint_with_a_gpu_as_its_owner(pool, me, mallory):
     # It is a job of his in the one queue, with the device that Slurm gave.
     job = pool.squeue()[int(s["job"])]
     assert job["user"] == "researcher" and job["state"] == "RUNNING"
-    assert me.run("session", "list").stdout.startswith(s["id"])
+    assert me.run("session", "list").stdout.splitlines()[1].startswith(s["id"])
     assert [line.split()[1] for line in me.run("ps").stdout.splitlines() if line.startswith(s["id"])] == ["ready"]
 
     # Nobody else's, and nothing of the gateway's passes on.

@@ -268,9 +268,16 @@ static int list(struct td_client *c, bool json, struct td_error *err)
 	yyjson_val *s;
 	if (!r && json)
 		print(c, td_json_root(j), true);
-	yyjson_arr_foreach (json ? NULL : td_jget(td_json_root(j), "sessions"), i, n, s)
+	if (r || json)
+		return r;
+	yyjson_val *all = td_jget(td_json_root(j), "sessions");
+	if (!yyjson_arr_size(all))
+		puts("You have no sessions. `tandem session start` begins one.");
+	else
+		printf("%-28s %-9s %s\n", "SESSION", "STATE", "ADDRESS");
+	yyjson_arr_foreach (all, i, n, s)
 		print(c, s, false);
-	return r;
+	return 0;
 }
 
 int td_session_main(int argc, char **argv)
