@@ -37,6 +37,7 @@ struct stage_list {
 		struct stage_seen seen;
 	} *one;
 	int n;
+	int unseen; // errno of one that is there and cannot be looked at, and so is not among them; 0: there is none
 };
 int td_stage_list(int dir, struct stage_list *ret);
 void td_stage_list_done(struct stage_list *l);
