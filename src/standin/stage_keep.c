@@ -23,6 +23,7 @@ struct stage_entry {
 	struct stage_entry *next;
 	uint64_t seen, copied; // stamps
 	int64_t again_s, copied_s;
+	int lack;                // a part that was missing at the last look
 	bool given, whole, said; // given, whole: in this attempt, of several parts
 	char name[];
 };
@@ -193,24 +194,30 @@ static int keep_whole(struct stage_keeper *k, int kept, int local, const struct 
 // One that was given in this attempt: it may have changed, or become whole. False: it shall be given anew.
 static bool given(struct stage_keeper *k, int kept, const struct stage_one *one, struct stage_entry *e)
 {
-	char lack[64];
 	bool same = e->copied == one->seen.stamp;
 	if (!e->whole && !same && td_stage_withdraw(k, kept, one->name)) {
 		e->given = false;
 		return false;
 	}
 	if (!e->whole)
-		e->whole = td_stage_commit(k, kept, one->name, lack) > 0;
+		e->whole = td_stage_commit(k, kept, one->name, &e->lack) > 0;
 	if (e->whole && !same && !e->said) {
 		e->said = true;
 		td_stage_say("%s changed after it was kept, which stays as it is: give each checkpoint a name of its "
 			     "own, and rename it when it is whole.",
 			     one->name);
-	} else if (!e->whole && *lack && !e->said && now_s() > e->copied_s + LATE_S) {
+	} else if (!e->whole && !e->said && now_s() > e->copied_s + LATE_S) {
+		char lack[64];
+		td_stage_missing(k, kept, one->name, lack);
 		e->said = true;
-		td_stage_say("%s is not whole: nothing of this name came from %s. Does only the first process write "
-			     "it (--parts=one)?",
-			     one->name, lack);
+		if (*lack)
+			td_stage_say("%s is not whole: nothing of this name came from %s. Does only the first process "
+				     "write it (--parts=one)?",
+				     one->name, lack);
+		else
+			td_stage_say("%s is not whole, and all its parts are there: the process that makes it whole "
+				     "takes long, or was killed.",
+				     one->name);
 	}
 	return true;
 }
@@ -218,7 +225,6 @@ static bool given(struct stage_keeper *k, int kept, const struct stage_one *one,
 // False: it shall be kept, and is not.
 static bool keep(struct stage_keeper *k, int kept, int local, const struct stage_one *one)
 {
-	char lack[64];
 	struct stage_entry *e = entry(k, one->name);
 	bool in_parts = k->parts > 1 && large(one);
 	int r = in_parts ? td_stage_part(k, kept, local, one) : keep_whole(k, kept, local, one);
@@ -227,7 +233,7 @@ static bool keep(struct stage_keeper *k, int kept, int local, const struct stage
 		e->copied_s = now_s();
 		e->given = in_parts;
 		e->said = false;
-		r = in_parts ? td_stage_commit(k, kept, one->name, lack) : 0;
+		r = in_parts ? td_stage_commit(k, kept, one->name, &e->lack) : 0;
 		e->whole = r > 0;
 		return r >= 0;
 	}
@@ -249,14 +255,14 @@ static void prune_one(int kept, const char *name)
 	}
 }
 
-struct half { // one that waits for parts
+struct stage_half { // one that waits for parts
 	char name[256];
 	int64_t when_s;
 };
 
 static int newer(const void *a, const void *b)
 {
-	const struct half *x = a, *y = b;
+	const struct stage_half *x = a, *y = b;
 	return x->when_s > y->when_s ? -1 : x->when_s < y->when_s;
 }
 
@@ -265,14 +271,14 @@ static int newer(const void *a, const void *b)
 static void prune_halves(struct stage_keeper *k, int kept, int64_t whole_s)
 {
 	char ours[256];
-	struct half *v = NULL;
+	struct stage_half *v = NULL;
 	struct stat st;
 	int n = 0, fd = openat(kept, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 || td_stage_new_name(k, "", ours) ? NULL : fdopendir(fd);
 	for (struct dirent *e; d && (e = readdir(d));) {
 		if (strncmp(e->d_name, ours, strlen(ours)) != 0 || fstatat(kept, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
-		struct half *more = realloc(v, (size_t)(n + 1) * sizeof(*v));
+		struct stage_half *more = realloc(v, (size_t)(n + 1) * sizeof(*v));
 		if (!more)
 			abort();
 		v = more;

@@ -100,7 +100,7 @@ static size_t known_first(struct pass *p, const struct td_ask *a)
 static size_t like_first(struct pass *p, const struct td_gang_run *g, size_t n)
 {
 	td_auto_free const struct td_object **has = td_calloc(g->n + 1, sizeof(*has)),
-				   **rest = td_calloc(n + 1, sizeof(*rest));
+					    **rest = td_calloc(n + 1, sizeof(*rest));
 	size_t like = 0, left = 0;
 	for (size_t i = 0; i < g->n; i++)
 		has[i] = g->v[i].pod;
@@ -405,10 +405,10 @@ static int rest(struct pass *p, struct td_error *err)
 	}
 
 	if (p->unlike) {
-		td_auto_free char *text = td_asprintf(
-			"Refused: a lost member of its gang %s is replaced by a pod that asks for the same: give it the "
-			"requests of the others.",
-			p->name);
+		td_auto_free char *text = td_asprintf("Refused: a lost member of its gang %s is replaced by a pod that "
+						      "asks for the same: give it the "
+						      "requests of the others.",
+						      p->name);
 		return say(p, "Refused", text, err);
 	}
 	if (there_is && elastic) { // those that may join have been let go

@@ -237,7 +237,8 @@ static struct td_object *made(const char *name, const char *time)
 static struct td_object *asks(const char *role, const char *cpu, const char *more)
 {
 	td_auto_free char *text = td_asprintf(
-		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"uid\":\"u\","
+		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"uid\":"
+		"\"u\","
 		"\"labels\":{\"tandem.dev/gang-role\":\"%s\"}},\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
 		"\"cpu\":\"%s\",\"memory\":\"1Gi\"%s}}}]}}",
 		role, cpu, more);
@@ -277,7 +278,7 @@ static void test_a_lost_member_has_a_time_of_its_own(void **state)
 	struct td_ask a = {.bind_ms = 1000};
 	assert_false(td_gang_late(&a, true, 31000));
 	assert_true(td_gang_late(&a, true, 31001));
-	assert_false(td_gang_late(&a, false, 90000)); // all are bound
+	assert_false(td_gang_late(&a, false, 90000));  // all are bound
 	assert_false(td_gang_late(&a, true, 3600000)); // one of them is lost, and another pod takes its place
 }
 
@@ -398,10 +399,16 @@ static void test_again(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
-		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
-		cmocka_unit_test(test_who_may_take_a_lost_place),
-		cmocka_unit_test(test_a_lost_member_has_a_time_of_its_own), cmocka_unit_test(test_minimum), cmocka_unit_test(test_there), cmocka_unit_test(test_again)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_private_networks),
+					   cmocka_unit_test(test_roles),
+					   cmocka_unit_test(test_uid),
+					   cmocka_unit_test(test_pick),
+					   cmocka_unit_test(test_who_may_take_a_lost_place),
+					   cmocka_unit_test(test_a_lost_member_has_a_time_of_its_own),
+					   cmocka_unit_test(test_minimum),
+					   cmocka_unit_test(test_there),
+					   cmocka_unit_test(test_again)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
