@@ -85,6 +85,27 @@ def test_what_the_program_does_to_its_directory_ends_nothing(start, tmp_path):
     assert p.poll() is None
 
 
+def too_deep(path):
+    """Root may read and remove everything, but nothing that is deeper than what is looked at."""
+    for _ in range(70):
+        path /= "d"
+    path.mkdir(parents=True)
+
+
+def test_what_cannot_be_read_is_not_taken_for_nothing(start, tmp_path):
+    """A storage that fails must not make the program begin anew."""
+    too_deep(tmp_path / "kept/step-1")
+    p = start("true")
+    assert p.wait(60) == 1 and "not all in it can be read" in (tmp_path / "said").read_text()
+
+
+def test_a_half_that_another_one_still_writes_stops_nobody(start, tmp_path):
+    """It loses its name before what is in it goes: a run that was given up, and copies on, cannot make the rest a whole one."""
+    too_deep(tmp_path / "kept/.new-7-0-b.1.step-1")
+    assert start("true").wait(60) == 0
+    assert kept(tmp_path) == [".gone-7-0-b.1.step-1"]
+
+
 def test_a_name_that_is_taken_on_the_node_stops_nobody(start, tmp_path):
     (tmp_path / "tandem-checkpoints-7").write_text("of somebody who guessed the next job's number")
     p = start("echo $TANDEM_CHECKPOINTS >$TANDEM_CHECKPOINTS/where")
@@ -162,6 +183,21 @@ def test_a_checkpoint_of_several_counts_when_all_parts_are_there(ranks, tmp_path
         ranks.tell(0, n)
     ranks.tell(1, 3)
     wait_for("the newest two are kept", lambda: kept(tmp_path) == ["latest", "step-2", "step-3"])
+    ranks.end(procs)
+
+
+def test_what_never_becomes_whole_does_not_fill_the_disk(ranks, tmp_path):
+    half = lambda: sorted(p.name for p in (tmp_path / "kept").glob(".new-*"))
+    procs = ranks(0)
+    ranks.tell(0, 1)
+    wait_for("one part is there", lambda: half() == [".new-7-0-0.2.step-1"])
+    ranks.tell(0, 2), ranks.tell(1, 2)
+    wait_for("the next is whole", lambda: "step-2" in kept(tmp_path))
+    os.utime(tmp_path / "kept/.new-7-0-0.2.step-1", (0, 0))
+    wait_for("an older one goes", lambda: not half())
+    for n in range(3, 28):  # as of a program whose processes give them names of their own
+        ranks.tell(0, n)
+    wait_for("the last ones stay", lambda: not list(tmp_path.glob("tell-*")) and len(half()) == 18)
     ranks.end(procs)
 
 

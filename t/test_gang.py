@@ -165,7 +165,12 @@ def test_a_member_is_lost(pool, policy):
     pool.kubectl("delete", "pod", "lose-1", "--wait=false")
     if policy == "replace":
         wait_for("it is gone", lambda: "lose-1" not in pods(pool, "lose"))
-        new = members(pool, "lose", 1, size=3, first=9, notes={LOSS: policy})
+        more, new = (members(pool, "lose", 1, size=3, first=i, notes={LOSS: policy}) for i in (8, 9))
+        for what in ("requests", "limits"):
+            more[0]["spec"]["containers"][0]["resources"][what]["cpu"] = "2"
+        pool.apply(*more)
+        wait_for("one that asks for more is refused", lambda: waits(pods(pool, "lose")["lose-8"]).startswith("Refused: a lost member of its gang"))
+        pool.kubectl("delete", "pod", "lose-8", "--wait=false")
         pool.apply(*new)
         now = all_run(pool, "lose", 3)
         assert {p["metadata"]["uid"] for k, p in now.items() if k != "lose-9"} == {was[k]["metadata"]["uid"] for k in ("lose-0", "lose-2")}

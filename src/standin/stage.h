@@ -37,6 +37,7 @@ struct stage_list {
 		struct stage_seen seen;
 	} *one;
 	int n;
+	int unseen; // errno of one that is there and cannot be looked at, and so is not among them; 0: there is none
 };
 int td_stage_list(int dir, struct stage_list *ret);
 void td_stage_list_done(struct stage_list *l);
@@ -62,8 +63,10 @@ bool td_stage_once(struct stage_keeper *k, bool all);
 int td_stage_part(struct stage_keeper *k, int kept, int local, const struct stage_one *one);
 // Takes the own part away because it changed. False: the checkpoint is whole, or becomes it right now.
 bool td_stage_withdraw(struct stage_keeper *k, int kept, const char *name);
-// 1: it is whole; 0: parts are missing, ret_missing names them; -1 with errno.
-int td_stage_commit(struct stage_keeper *k, int kept, const char *name, char ret_missing[64]);
+// 1: it is whole; 0: parts are missing; -1 with errno. io_lack: one that was missing at the last look; 0 at first.
+int td_stage_commit(struct stage_keeper *k, int kept, const char *name, int *io_lack);
+// The parts that are missing, as far as they fit; "": none.
+void td_stage_missing(struct stage_keeper *k, int kept, const char *name, char ret[64]);
 // How many parts a kept one has, and what of them is in the own one: 1; 0: it is not in parts; -1: it cannot be read.
 int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, struct stage_seen *ret);
 // new takes the place of NAME.

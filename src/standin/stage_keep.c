@@ -16,12 +16,14 @@ enum {
 	SMALL = 65536, // a file that points to the newest one, say: it is kept, and not counted
 	AGAIN_S = 30,  // what could not be kept: a disk that is full is not written to each second
 	LATE_S = 60,   // parts that are missing are named then
+	HALVES = 16,   // so many more than --keep may wait for parts
 };
 
 struct stage_entry {
 	struct stage_entry *next;
 	uint64_t seen, copied; // stamps
 	int64_t again_s, copied_s;
+	int lack;                // a part that was missing at the last look
 	bool given, whole, said; // given, whole: in this attempt, of several parts
 	char name[];
 };
@@ -53,6 +55,18 @@ static bool large(const struct stage_one *one)
 	return one->seen.directory || one->seen.bytes > SMALL;
 }
 
+// Removes it, after a rename: whoever copies to it, as a run does whose node was given up, cannot make what is left of it
+// a whole one. 0: nobody finds it any more.
+static int drop(int kept, const char *name)
+{
+	char gone[256];
+	snprintf(gone, sizeof(gone), ".gone-%.249s", strncmp(name, ".new-", 5) ? name : name + 5);
+	if (td_stage_remove(kept, gone) || (renameat(kept, name, kept, gone) && errno != ENOENT))
+		return -1;
+	(void)td_stage_remove(kept, gone); // what stays of it goes at the next start
+	return 0;
+}
+
 // What begins with a dot was under way. ours: our own part of this attempt.
 static int tidy_one(struct stage_keeper *k, int kept, const char *name, const char *ours)
 {
@@ -63,10 +77,12 @@ static int tidy_one(struct stage_keeper *k, int kept, const char *name, const ch
 			return renameat(kept, name, kept, name + 5) && errno != ENOENT ? -1 : 0;
 		return first ? td_stage_remove(kept, name) : 0;
 	}
+	if (first && !strncmp(name, ".gone-", 6))
+		(void)td_stage_remove(kept, name);
 	if (strncmp(name, ".new-", 5) != 0)
-		return first && !strncmp(name, ".gone-", 6) ? td_stage_remove(kept, name) : 0;
+		return 0;
 	if (k->parts == 1 || strncmp(name, ours, strlen(ours)) != 0)
-		return first ? td_stage_remove(kept, name) : 0;
+		return first ? drop(kept, name) : 0;
 	// Of this attempt, by this part: its program was started again, and the others go on.
 	td_stage_withdraw(k, kept, name + strlen(ours));
 	return 0;
@@ -131,6 +147,10 @@ int td_stage_restore(struct stage_keeper *k)
 		td_stage_say("%s: %s", kept < 0 ? k->kept : k->local, strerror(errno));
 		return -1;
 	}
+	if (l.unseen) {
+		td_stage_say("%s: not all in it can be read: %s", k->kept, strerror(l.unseen));
+		return -1;
+	}
 	const char *newest = NULL;
 	for (int i = 0; i < l.n; i++) {
 		struct stat st;
@@ -174,24 +194,30 @@ static int keep_whole(struct stage_keeper *k, int kept, int local, const struct 
 // One that was given in this attempt: it may have changed, or become whole. False: it shall be given anew.
 static bool given(struct stage_keeper *k, int kept, const struct stage_one *one, struct stage_entry *e)
 {
-	char lack[64];
 	bool same = e->copied == one->seen.stamp;
 	if (!e->whole && !same && td_stage_withdraw(k, kept, one->name)) {
 		e->given = false;
 		return false;
 	}
 	if (!e->whole)
-		e->whole = td_stage_commit(k, kept, one->name, lack) > 0;
+		e->whole = td_stage_commit(k, kept, one->name, &e->lack) > 0;
 	if (e->whole && !same && !e->said) {
 		e->said = true;
 		td_stage_say("%s changed after it was kept, which stays as it is: give each checkpoint a name of its "
 			     "own, and rename it when it is whole.",
 			     one->name);
-	} else if (!e->whole && *lack && !e->said && now_s() > e->copied_s + LATE_S) {
+	} else if (!e->whole && !e->said && now_s() > e->copied_s + LATE_S) {
+		char lack[64];
+		td_stage_missing(k, kept, one->name, lack);
 		e->said = true;
-		td_stage_say("%s is not whole: nothing of this name came from %s. Does only the first process write "
-			     "it (--parts=one)?",
-			     one->name, lack);
+		if (*lack)
+			td_stage_say("%s is not whole: nothing of this name came from %s. Does only the first process "
+				     "write it (--parts=one)?",
+				     one->name, lack);
+		else
+			td_stage_say("%s is not whole, and all its parts are there: the process that makes it whole "
+				     "takes long, or was killed.",
+				     one->name);
 	}
 	return true;
 }
@@ -199,7 +225,6 @@ static bool given(struct stage_keeper *k, int kept, const struct stage_one *one,
 // False: it shall be kept, and is not.
 static bool keep(struct stage_keeper *k, int kept, int local, const struct stage_one *one)
 {
-	char lack[64];
 	struct stage_entry *e = entry(k, one->name);
 	bool in_parts = k->parts > 1 && large(one);
 	int r = in_parts ? td_stage_part(k, kept, local, one) : keep_whole(k, kept, local, one);
@@ -208,7 +233,7 @@ static bool keep(struct stage_keeper *k, int kept, int local, const struct stage
 		e->copied_s = now_s();
 		e->given = in_parts;
 		e->said = false;
-		r = in_parts ? td_stage_commit(k, kept, one->name, lack) : 0;
+		r = in_parts ? td_stage_commit(k, kept, one->name, &e->lack) : 0;
 		e->whole = r > 0;
 		return r >= 0;
 	}
@@ -221,21 +246,75 @@ static bool keep(struct stage_keeper *k, int kept, int local, const struct stage
 	return false;
 }
 
+static void prune_one(int kept, const char *name)
+{
+	static bool said;
+	if (drop(kept, name) && !said) {
+		said = true;
+		td_stage_say("old checkpoint %s could not be removed: %s", name, strerror(errno));
+	}
+}
+
+struct stage_half { // one that waits for parts
+	char name[256];
+	int64_t when_s;
+};
+
+static int newer(const void *a, const void *b)
+{
+	const struct stage_half *x = a, *y = b;
+	return x->when_s > y->when_s ? -1 : x->when_s < y->when_s;
+}
+
+// Those of this attempt that never become whole would fill the disk: what is older than one that became whole since, and
+// what is more than anybody still copies. whole_s: when the newest became whole.
+static void prune_halves(struct stage_keeper *k, int kept, int64_t whole_s)
+{
+	char ours[256];
+	struct stage_half *v = NULL;
+	struct stat st;
+	int n = 0, fd = openat(kept, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 || td_stage_new_name(k, "", ours) ? NULL : fdopendir(fd);
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (strncmp(e->d_name, ours, strlen(ours)) != 0 || fstatat(kept, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		struct stage_half *more = realloc(v, (size_t)(n + 1) * sizeof(*v));
+		if (!more)
+			abort();
+		v = more;
+		v[n].when_s = st.st_mtim.tv_sec;
+		snprintf(v[n++].name, sizeof(v->name), "%s", e->d_name);
+	}
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	if (n)
+		qsort(v, (size_t)n, sizeof(*v), newer);
+	for (int i = 0; i < n; i++)
+		if (i >= k->keep + HALVES || v[i].when_s < whole_s - LATE_S)
+			prune_one(kept, v[i].name);
+	free(v);
+}
+
 static void prune(struct stage_keeper *k, int kept)
 {
 	struct stage_list l;
+	struct stat st;
 	if (k->part || td_stage_list(kept, &l))
 		return;
 	int n = 0;
+	int64_t whole_s = 0;
 	for (int i = l.n - 1; i >= 0; i--) {
-		if (!large(&l.one[i]) || ++n <= k->keep)
+		if (!large(&l.one[i]))
 			continue;
-		char gone[300];
-		snprintf(gone, sizeof(gone), ".gone-%s", l.one[i].name);
-		if (td_stage_remove(kept, gone) || renameat(kept, l.one[i].name, kept, gone) ||
-		    td_stage_remove(kept, gone))
-			td_stage_say("old checkpoint %s could not be removed: %s", l.one[i].name, strerror(errno));
+		if (++n > k->keep)
+			prune_one(kept, l.one[i].name);
+		else if (!fstatat(kept, l.one[i].name, &st, AT_SYMLINK_NOFOLLOW) && st.st_mtim.tv_sec > whole_s)
+			whole_s = st.st_mtim.tv_sec;
 	}
+	if (k->parts > 1)
+		prune_halves(k, kept, whole_s);
 	td_stage_list_done(&l);
 }
 

@@ -102,25 +102,42 @@ bool td_stage_withdraw(struct stage_keeper *k, int kept, const char *name)
 	return mine;
 }
 
-// The parts that are not there, as far as they fit.
-static int missing(int in, int parts, char ret[64])
+static bool has(int in, int part)
 {
-	int n = 0;
+	char name[32];
+	struct stat st;
+	part_name(part, name);
+	return !fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+// Is a part not there? io_lack: the first of them; a look at that alone is cheap where there are thousands.
+static bool lacks(int in, int parts, int *io_lack)
+{
+	if (!has(in, *io_lack))
+		return true;
+	for (*io_lack = 0; *io_lack < parts; ++*io_lack)
+		if (!has(in, *io_lack))
+			return true;
+	*io_lack = 0;
+	return false;
+}
+
+void td_stage_missing(struct stage_keeper *k, int kept, const char *name, char ret[64])
+{
+	char new[256];
 	size_t at = 0;
 	ret[0] = '\0';
-	for (int i = 0; i < parts; i++) {
-		char part[32];
-		struct stat st;
-		part_name(i, part);
-		if (!fstatat(in, part, &st, AT_SYMLINK_NOFOLLOW))
+	int in = td_stage_new_name(k, name, new) ? -1 : open_in(kept, new);
+	for (int i = 0; in >= 0 && i < k->parts && at < 60; i++) {
+		if (has(in, i))
 			continue;
-		n++;
 		if (at + 16 < 64)
 			at += (size_t)snprintf(ret + at, 64 - at, "%s%d", at ? "," : "", i);
-		else if (at < 60)
+		else
 			at += (size_t)snprintf(ret + at, 64 - at, ",…");
 	}
-	return n;
+	if (in >= 0)
+		close(in);
 }
 
 static int write_list(const struct stage_keeper *k, int in)
@@ -143,16 +160,15 @@ static int write_list(const struct stage_keeper *k, int in)
 	return r || renameat(in, LIST ".tmp", in, LIST) ? -1 : synced(in);
 }
 
-int td_stage_commit(struct stage_keeper *k, int kept, const char *name, char ret_missing[64])
+int td_stage_commit(struct stage_keeper *k, int kept, const char *name, int *io_lack)
 {
 	char new[256];
-	ret_missing[0] = '\0';
 	int in = td_stage_new_name(k, name, new) ? -1 : open_in(kept, new);
 	if (in < 0)
 		return errno == ENOENT ? 1 : -1; // another part did it
-	if (missing(in, k->parts, ret_missing) || mkdirat(in, LOCK, 0777))
+	if (lacks(in, k->parts, io_lack) || mkdirat(in, LOCK, 0777))
 		return closing(in, 0);
-	if (missing(in, k->parts, ret_missing)) {
+	if (lacks(in, k->parts, io_lack)) {
 		unlinkat(in, LOCK, AT_REMOVEDIR);
 		return closing(in, 0);
 	}

@@ -257,9 +257,13 @@ int td_stage_list(int dir, struct stage_list *ret)
 		return -1;
 	for (const char *name; (name = next(d));) {
 		struct stage_seen seen;
-		if (name[0] == '.' || ends(name, ".tmp") || ends(name, ".part") || ends(name, ".partial") ||
-		    td_stage_look(dir, name, &seen)) // it is going
+		if (name[0] == '.' || ends(name, ".tmp") || ends(name, ".part") || ends(name, ".partial"))
 			continue;
+		if (td_stage_look(dir, name, &seen)) {
+			if (errno != ENOENT) // it is going
+				l.unseen = errno;
+			continue;
+		}
 		struct stage_one *more = realloc(l.one, (size_t)(l.n + 1) * sizeof(*l.one));
 		char *own = more ? strdup(name) : NULL;
 		l.one = more ? more : l.one;
@@ -267,6 +271,8 @@ int td_stage_list(int dir, struct stage_list *ret)
 			abort();
 		l.one[l.n++] = (struct stage_one){own, seen};
 	}
+	if (errno)
+		l.unseen = errno;
 	closedir(d);
 	if (l.n)
 		qsort(l.one, (size_t)l.n, sizeof(*l.one), older);

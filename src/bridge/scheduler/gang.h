@@ -167,7 +167,12 @@ int td_gang_clear(struct td_bridge *b, const struct td_objects *pods, const stru
 // ---- gang_facts.c ----
 // Collects what the decision about the gang needs.
 int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *ret, struct td_pool_job *pj, struct td_error *err);
+// Members of a gang whose job runs wait for their Bindings, or none does: is the last one overdue?
+bool td_gang_late(struct td_ask *a, bool waits, int64_t now_ms);
 // ---- gang_want.c ----
+// Does the pod ask for what those do that have their places: the members of its role, or, where there are none of it,
+// all of them? Slurm counts no more for it.
+bool td_gang_like(const struct td_object *const *members, size_t n, const struct td_object *pod);
 // What all members ask for, in r->want: one job with a task for each; or, of roles that ask for different things, as the
 // first of r->gang->ways says. TD_INVALID: they are refused.
 int td_gang_want(struct td_bridge_run *r, struct td_error *err);

@@ -202,6 +202,13 @@ static bool nodes_fit(struct td_bridge_run *r)
 	return true;
 }
 
+bool td_gang_late(struct td_ask *a, bool waits, int64_t now_ms)
+{
+	if (!waits)
+		a->bind_ms = 0; // whoever comes next, for a place that was lost, has a time of his own
+	return a->bind_ms && now_ms - a->bind_ms > LATE_MS;
+}
+
 int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_pool_job *pj, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -219,6 +226,7 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 	     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING),
 	     dealt = runs && td_gang_deal(r);
 	count(r, p);
+	p->late = runs && td_gang_late(a, p->waiting, td_now(b));
 
 	if (!p->bound && p->waiting == p->size && a->know != TD_JOB_UNSURE && !runs &&
 	    (!waits || a->feas_gen != atomic_load(&b->feas_gen))) {
@@ -233,7 +241,6 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 		p->short_of = !dealt;
 		p->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
 		p->nodes_fit = nodes_fit(r);
-		p->late = a->bind_ms && td_now(b) - a->bind_ms > LATE_MS;
 	}
 
 	td_ask_job(b, a, same_spec, pj);

@@ -22,6 +22,7 @@ struct pass { // over one key
 	size_t n_waiting;
 	bool alive;  // an ask of this gang has members that run
 	bool formed; // or members that wait
+	bool unlike; // a place of it is free, and all that wait ask for something else than who had it
 	bool core;   // the one that is alive is elastic: there is no second
 	// What those that wait say, when it was asked for; code: of td_gang_read().
 	bool read;
@@ -95,6 +96,23 @@ static size_t known_first(struct pass *p, const struct td_ask *a)
 	return a->size ? a->size : said(p) ? 0 : (size_t)p->says.size;
 }
 
+// Of the first n that wait, moves those to the front that ask for what the members do. Returns how many.
+static size_t like_first(struct pass *p, const struct td_gang_run *g, size_t n)
+{
+	td_auto_free const struct td_object **has = td_calloc(g->n + 1, sizeof(*has)),
+					    **rest = td_calloc(n + 1, sizeof(*rest));
+	size_t like = 0, left = 0;
+	for (size_t i = 0; i < g->n; i++)
+		has[i] = g->v[i].pod;
+	for (size_t i = 0; i < n; i++)
+		if (td_gang_like(has, g->n, p->waiting[i]))
+			p->waiting[like++] = p->waiting[i];
+		else
+			rest[left++] = p->waiting[i];
+	memcpy(p->waiting + like, rest, left * sizeof(*rest));
+	return like;
+}
+
 // Finds the members of an ask. What bound members carry is the truth about size and identity.
 static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *g)
 {
@@ -141,6 +159,10 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 		td_gang_put_back(p->waiting, some);
 		while (some && td_gang_leads(p->waiting[some - 1]))
 			some--;
+	}
+	if (g->says.on_loss == TD_GANG_REPLACE && some) {
+		some = like_first(p, g, some);
+		p->unlike = !some;
 	}
 	size_t n = vacant < some ? vacant : some;
 	if (g->says.on_loss == TD_GANG_REPLACE || (n == vacant && made_from(p, g, n, a->uid)))
@@ -382,6 +404,13 @@ static int rest(struct pass *p, struct td_error *err)
 		there_is = true;
 	}
 
+	if (p->unlike) {
+		td_auto_free char *text = td_asprintf("Refused: a lost member of its gang %s is replaced by a pod that "
+						      "asks for the same: give it the "
+						      "requests of the others.",
+						      p->name);
+		return say(p, "Refused", text, err);
+	}
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =
 			p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,

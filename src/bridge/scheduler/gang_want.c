@@ -4,6 +4,8 @@
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/turns.h"
 
+#include "api/selector.h"
+
 #include <string.h>
 
 static bool same_json(const struct td_object *x, const struct td_object *y, const char *path)
@@ -55,6 +57,32 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 		k = td_fail(err, TD_INVALID,
 			    "annotation " TD_ANN_ASK_PREFIX "gpu-share: pods of a gang have whole GPUs: leave it out");
 	return k ? k : td_ask_types(r, pod, ret, err);
+}
+
+static bool same_requests(const struct td_object *x, const struct td_object *y)
+{
+	const yyjson_val *p = td_jget(x->root, "spec"), *q = td_jget(y->root, "spec");
+	td_auto_strv struct td_strv names = {0};
+	td_api_pod_request_names(p, &names);
+	td_api_pod_request_names(q, &names);
+	for (size_t i = 0; i < names.n; i++)
+		if (strcmp(names.v[i], "ephemeral-storage") != 0 && // which Slurm does not count
+		    td_api_pod_request(p, names.v[i]) != td_api_pod_request(q, names.v[i]))
+			return false;
+	return yyjson_arr_size(td_jget(x->root, "spec.resourceClaims")) ==
+	       yyjson_arr_size(td_jget(y->root, "spec.resourceClaims"));
+}
+
+bool td_gang_like(const struct td_object *const *members, size_t n, const struct td_object *pod)
+{
+	bool all = true;
+	for (size_t i = 0; i < n; i++) {
+		bool same = same_requests(members[i], pod);
+		if (!td_gang_role_cmp(td_gang_role(members[i]), td_gang_role(pod)))
+			return same;
+		all = all && same;
+	}
+	return all;
 }
 
 // ---- roles ----

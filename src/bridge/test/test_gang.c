@@ -233,6 +233,55 @@ static struct td_object *made(const char *name, const char *time)
 	return td_object_kept(td_json_root(j));
 }
 
+// A pod of a role that asks for so much.
+static struct td_object *asks(const char *role, const char *cpu, const char *more)
+{
+	td_auto_free char *text = td_asprintf(
+		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"uid\":"
+		"\"u\","
+		"\"labels\":{\"tandem.dev/gang-role\":\"%s\"}},\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
+		"\"cpu\":\"%s\",\"memory\":\"1Gi\"%s}}}]}}",
+		role, cpu, more);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	return td_object_kept(td_json_root(j));
+}
+
+// Its job stays as it was: a pod that asks for more would have it past the queue.
+static void test_who_may_take_a_lost_place(void **state)
+{
+	static const struct {
+		const char *role, *cpu, *more;
+		bool may;
+	} cases[] = {
+		{"worker", "2", "", true},
+		{"worker", "2000m", "", true},
+		{"worker", "2", ",\"ephemeral-storage\":\"9Gi\"", true},
+		{"worker", "64", "", false},
+		{"worker", "2", ",\"example.com/gpu\":\"1\"", false},
+		{"launcher", "1", "", true},
+		{"launcher", "2", "", false},
+		{"head", "2", "", false}, // nobody of it is there, and not all others ask for that
+	};
+	td_auto(td_object_unref) struct td_object *a = asks("launcher", "1", ""), *b = asks("worker", "2", "");
+	const struct td_object *members[] = {a, b};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_object_unref) struct td_object *o = asks(cases[i].role, cases[i].cpu, cases[i].more);
+		if (td_gang_like(members, 2, o) != cases[i].may)
+			fail_msg("%s %s%s", cases[i].role, cases[i].cpu, cases[i].more);
+	}
+	td_auto(td_object_unref) struct td_object *head = asks("head", "2", "");
+	assert_true(td_gang_like(members + 1, 1, head));
+}
+
+static void test_a_lost_member_has_a_time_of_its_own(void **state)
+{
+	struct td_ask a = {.bind_ms = 1000};
+	assert_false(td_gang_late(&a, true, 31000));
+	assert_true(td_gang_late(&a, true, 31001));
+	assert_false(td_gang_late(&a, false, 90000));  // all are bound
+	assert_false(td_gang_late(&a, true, 3600000)); // one of them is lost, and another pod takes its place
+}
+
 static void test_pick(void **state)
 {
 	// w-3 and w-4 were there first and are the core; w-0 and w-1 came later, w-2 in between.
@@ -350,9 +399,16 @@ static void test_again(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
-		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
-		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there), cmocka_unit_test(test_again)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_private_networks),
+					   cmocka_unit_test(test_roles),
+					   cmocka_unit_test(test_uid),
+					   cmocka_unit_test(test_pick),
+					   cmocka_unit_test(test_who_may_take_a_lost_place),
+					   cmocka_unit_test(test_a_lost_member_has_a_time_of_its_own),
+					   cmocka_unit_test(test_minimum),
+					   cmocka_unit_test(test_there),
+					   cmocka_unit_test(test_again)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
