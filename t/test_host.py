@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -192,9 +193,26 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     wait_for("it is ready", lambda: state(s)["state"] == "ready")
     other = state(s)["job"]
     assert other != s["job"]
+    # One that the rules ended goes with its job, also where the gateway's word to Slurm was lost, and is started again.
+    pool.kubectl("-n", "researcher", "patch", "configmap", f"session-{s['id']}", "--type", "merge", "-p", json.dumps({"data": {"ended": str(int(time.time())), "why": "it is old"}}))
+    wait_for("its job ends", lambda: pool.job(other)["JobState"] == "CANCELLED")
+    wait_for("it can be resumed", lambda: state(s)["state"] == "reclaimed")
+    assert me.json("session", "resume", s["id"])["state"] == "ready"
+    third = state(s)["job"]
+    assert third not in (other, s["job"])
+    other = third
+
+    # Who writes a record that names another person's job ends nothing of his.
+    theirs = pool.sbatch("-J", "session-forged", "-w", "h0")
+    pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "session-forged", "namespace": "researcher", "labels": {"tandem.dev/session": "forged"}, "annotations": {"tandem.dev/session-owner": "root"}},
+                "data": {"request": '{"kind": "shell", "machines": "metal"}', "machines": "metal", "job": str(theirs), "ended": "1"}})
     me.run("session", "stop", s["id"])
     wait_for("its job ends", lambda: pool.job(other)["JobState"] == "CANCELLED")
     assert state(s)["error"]["code"]
+
+    assert pool.job(theirs)["JobState"] in ("PENDING", "RUNNING")
+    pool.kubectl("-n", "researcher", "delete", "configmap", "session-forged")
+    pool.ask("scancel", theirs)
 
     # One that fails says so; what cannot be there is refused.
     bad = me.json("session", "start", "batch", "--no-wait", "--machines", "metal", "--", "echo it is too hot >&2; exit 3")

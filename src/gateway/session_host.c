@@ -73,20 +73,64 @@ static int set_check(struct td_gateway_ask *q, const char *name, struct td_error
 	return 0;
 }
 
-// What is drawn anew for each job: where its terminal is, and what it is asked with.
+static long long number_in(const struct td_object *record, const char *path)
+{
+	const char *text = td_jstr(record->root, path);
+	long long n = 0;
+	return text && td_parse_i64(text, &n) ? n : 0;
+}
+
+// The job of a record's session: by its number, or, where that is not known, by its name: the last one that is newer
+// than those of before. Only its owner's. False: Slurm has none (any more).
+static bool job_of(struct td_gateway *g, const struct td_object *record, struct td_slurm_job *ret, bool *ret_known)
+{
+	const char *owner = td_object_annotation(record, TD_ANN_SESSION_OWNER);
+	long long id = number_in(record, "data.job"), after = number_in(record, "data.after");
+	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(g, NULL);
+	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(g, NULL) : NULL;
+	*ret_known = l != NULL;
+	const yyjson_val *found = NULL;
+	struct td_gateway_cursor c = {0};
+	if (l && id)
+		found = td_gateway_records_next(&s->jobs, id, &c);
+	for (size_t i = 0; l && !id && i < s->jobs.n; i++)
+		if (s->jobs.v[i].id > after && td_streq(td_jstr(s->jobs.v[i].v, "name"), record->name) &&
+		    td_streq(td_jstr(s->jobs.v[i].v, "user_name"), owner)) {
+			found = s->jobs.v[i].v;
+			after = s->jobs.v[i].id;
+		}
+	return found && td_streq(td_jstr(found, "name"), record->name) &&
+	       !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
+}
+
+// What is drawn anew for each job, in one write, which fails where somebody else starts it, too: where its terminal is, and
+// what it is asked with.
 static int draw(struct td_gateway_ask *q, const struct td_object *record, char **ret_place, char **ret_token,
 		struct td_error *err)
 {
 	td_auto_free char *place = td_session_secret(), *token = td_session_secret();
+	td_auto_job struct td_slurm_job last = {0};
+	bool known;
+	long long after = number_in(record, "data.job"), before = number_in(record, "data.after");
+	if (!after && job_of(q->g, record, &last, &known))
+		after = last.id;
+	after = after > before ? after : before;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.resourceVersion", record->rv);
 	td_jm_str(d, o, "data.place", place);
 	td_jm_str(d, o, "data.token", token);
 	td_jm_strf(d, o, "data.made", "%lld", (long long)(td_real_ms(&td_clock_system) / 1000));
-	td_jm_set(d, o, "data.job", yyjson_mut_null(d));
-	td_jm_set(d, o, "data.over", yyjson_mut_null(d));
-	td_jm_set(d, o, "data.overWords", yyjson_mut_null(d));
+	td_jm_strf(d, o, "data.after", "%lld", after);
+	static const char *const past[] = {"data.job",   "data.over",  "data.overWords",
+					   "data.ended", "data.began", "data.why"};
+	for (size_t i = 0; i < TD_LEN(past); i++)
+		td_jm_set(d, o, past[i], yyjson_mut_null(d));
 	int r = td_session_record_set(q->g, record, d, err);
+	if (r == TD_CONFLICT)
+		return td_fail(err, TD_TRANSIENT,
+			       "session %s was started or changed at this moment: look, and try again",
+			       td_object_label(record, TD_LABEL_SESSION));
 	if (!r) {
 		*ret_place = td_steal(place);
 		*ret_token = td_steal(token);
@@ -107,6 +151,43 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 	td_strv_addf(env, "TANDEM_SESSION_PROGRAM=%s", program);
 	if (td_jstr(q->body, "env"))
 		td_strv_addf(env, "TANDEM_SESSION_ENV=%s", td_jstr(q->body, "env"));
+}
+
+// Slurm has the job: writes down its number. Who has stopped the session meanwhile has no job either.
+static int submitted(struct td_gateway_ask *q, const struct td_object *record, int64_t job, struct td_object **ret,
+		     struct td_error *err)
+{
+	const char *id = td_object_label(record, TD_LABEL_SESSION);
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(td_object_unref) struct td_object *now = NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.job", "%lld", (long long)job);
+	int r = td_session_record_set(q->g, record, d, &e);
+	if (r && r != TD_NOT_FOUND) // it is found by its name then
+		td_warn("session %s/%s: %s", record->ns, record->name, e.msg);
+	if (r != TD_NOT_FOUND)
+		r = td_session_record_get(q, record->ns, id, &now, err);
+	if (r == TD_NOT_FOUND && td_gateway_job_end(q->g, q->user.name, job, q->g->cancel, &e) &&
+	    e.code != TD_NOT_FOUND)
+		td_warn("job %lld of session %s/%s, which was stopped: %s", (long long)job, record->ns, record->name,
+			e.msg);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, TD_NOT_FOUND, "session %s was stopped while it was started", id);
+	*ret = r ? NULL : td_session_host_pod(q->g, now);
+	return *ret ? 0
+		    : td_fail(err, TD_UNCERTAIN, "session %s was started as job %lld, and is not seen yet", id,
+			      (long long)job);
+}
+
+// Slurm takes no such job: not one that waits to be seen.
+static void refused(struct td_gateway_ask *q, const struct td_object *record, const char *why)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "data.over", "Failed");
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.overWords", "%.*s", WORDS, why);
+	if (td_session_record_set(q->g, record, d, &e))
+		td_debug("session %s/%s: %s", record->ns, record->name, e.msg);
 }
 
 int td_session_host_make(struct td_gateway_ask *q, const struct td_object *record, struct td_object **ret,
@@ -148,42 +229,14 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	int64_t job = 0;
 	r = td_gateway_batch(q, l->client, &b, &job, err);
 	td_slurm_batch_done(&b);
+	if (r == TD_CANCELLED) // it may have been sent
+		return td_fail(err, TD_UNCERTAIN, "the session's job: nobody waited for Slurm's answer");
+	if (r && r != TD_UNCERTAIN)
+		refused(q, record, err->msg);
 	if (r)
 		return td_wrap(err, "the session's job");
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_jm_strf(d, yyjson_mut_doc_get_root(d), "data.job", "%lld", (long long)job);
-	struct td_error e = TD_ERROR_INIT;
-	if (td_session_record_set(q->g, record, d, &e)) // it is found by its name then
-		td_warn("session %s/%s: %s", record->ns, record->name, e.msg);
 	td_session_fresh(q->g->traffic, id);
-	td_auto(td_object_unref) struct td_object *now = NULL;
-	if ((r = td_session_record_get(q, record->ns, id, &now, err)))
-		return r;
-	*ret = td_session_host_pod(q->g, now);
-	return *ret ? 0 : td_fail(err, TD_TRANSIENT, "session %s was started and has ended", id);
-}
-
-// The job of a record's session: by its number, or, where that is not known, by its name. Only its owner's. False: Slurm
-// has none (any more). Of several of the name the last one.
-static bool job_of(struct td_gateway *g, const struct td_object *record, struct td_slurm_job *ret, bool *ret_known)
-{
-	const char *owner = td_object_annotation(record, TD_ANN_SESSION_OWNER),
-		   *text = td_jstr(record->root, "data.job");
-	long long id = 0;
-	if (text)
-		(void)td_parse_i64(text, &id);
-	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(g, NULL);
-	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = s ? td_gateway_slurm(g, NULL) : NULL;
-	*ret_known = l != NULL;
-	yyjson_val *found = NULL;
-	for (size_t i = 0; l && i < s->jobs.n; i++) {
-		yyjson_val *v = s->jobs.v[i].v;
-		if (td_streq(td_jstr(v, "name"), record->name) && td_streq(td_jstr(v, "user_name"), owner) &&
-		    (!id || td_jint(v, "job_id", 0) == id) &&
-		    (!found || td_jint(v, "job_id", 0) > td_jint(found, "job_id", 0)))
-			found = v;
-	}
-	return found && !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
+	return submitted(q, record, job, ret, err);
 }
 
 // ---- as a pod ----
@@ -273,18 +326,17 @@ static void state_of(const struct td_object *record, const struct td_slurm_job *
 
 struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_object *record)
 {
-	const char *request = td_jstr_or(record->root, "data.request", ""), *over = td_jstr(record->root, "data.over"),
-		   *made = td_jstr(record->root, "data.made");
+	char t[TD_TIME_LEN];
+	const char *request = td_jstr_or(record->root, "data.request", ""), *over = td_jstr(record->root, "data.over");
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_job struct td_slurm_job job = {0};
 	bool known = true, there = !over && job_of(g, record, &job, &known);
-	long long since = 0;
-	if (td_json_parse(request, strlen(request), &j, NULL) || td_jstr(record->root, "data.ended"))
+	bool ends = td_jstr(record->root, "data.ended"); // by the rules: it stands there until its job is over
+	if (td_json_parse(request, strlen(request), &j, NULL) ||
+	    (ends && known && (!there || td_slurm_job_ended(job.states))))
 		return NULL;
-	if (made)
-		(void)td_parse_i64(made, &since);
 	// Slurm forgets jobs minutes after their end, and says what is new a moment late.
-	bool new = td_real_ms(&td_clock_system) / 1000 - since < NEW_S;
+	bool new = td_real_ms(&td_clock_system) / 1000 - number_in(record, "data.made") < NEW_S;
 	if (!over && !there && known && !new)
 		over = "Failed";
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -292,6 +344,9 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 	td_jm_str(d, o, "metadata.name", record->name);
 	td_jm_str(d, o, "metadata.namespace", record->ns);
 	td_jm_str(d, o, "metadata.uid", record->uid);
+	if (ends)
+		td_jm_str(d, o, "metadata.deletionTimestamp",
+			  td_time_format(number_in(record, "data.ended") * 1000, t));
 	notes(record, td_json_root(j), d, o);
 	if (there) {
 		state_of(record, &job, d, o);
@@ -318,8 +373,14 @@ void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d)
 void td_session_host_pods(struct td_gateway *g, const struct td_objects *records, struct td_objects *into)
 {
 	for (size_t i = 0; i < records->n; i++) {
-		struct td_object *pod =
-			td_session_host_record(records->v[i]) ? td_session_host_pod(g, records->v[i]) : NULL;
+		const struct td_object *o = records->v[i];
+		const char *owner = td_object_annotation(o, TD_ANN_SESSION_OWNER);
+		struct td_error none = TD_ERROR_INIT;
+		if (!td_session_host_record(o) || !owner)
+			continue;
+		// Whoever writes records in his namespace has no jobs of others by it.
+		td_auto_free char *ns = td_session_namespace(g, owner, &none);
+		struct td_object *pod = td_streq(ns, o->ns) ? td_session_host_pod(g, o) : NULL;
 		if (pod)
 			td_objects_add(into, pod);
 	}

@@ -216,10 +216,11 @@ int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, 
 	td_auto_free char *held = td_asprintf("other/%s", q->user.name); // no person's name has a '/'
 	int r = td_gateway_hold(q->g->limits, held, LINES_MOST, err), both[2];
 	if (r)
-		return td_fail(err, r,
-			       "%d requests of yours to sessions in other clusters are under way, and no more can be: "
-			       "close pages of them",
-			       LINES_MOST);
+		return td_fail(
+			err, r,
+			"%d requests of yours to sessions in other clusters or on machines are under way, and no "
+			"more can be: close pages of them",
+			LINES_MOST);
 	td_auto(td_session_line_close) struct td_session_line *l = td_calloc(1, sizeof(*l));
 	*l = (struct td_session_line){
 		.limits = q->g->limits, .held = td_steal(held), .over = td_cancel_new(), .fd = -1};

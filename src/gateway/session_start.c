@@ -463,11 +463,10 @@ int td_session_resume(struct td_gateway_ask *q, struct td_error *err)
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	if (td_session_host_record(kept)) {
+		if (td_object_deleting(was))
+			return td_fail(err, TD_TRANSIENT, "the last job of session %s still ends: resume it again", id);
 		if (!(r = td_session_host_make(q, kept, &made, err)))
 			answer(q, 200, made);
-		if (!r && td_jstr(kept->root, "data.ended"))
-			td_session_record_end(q->g, kept->ns, id, &(const struct td_session_end){0},
-					      &(struct td_error){0});
 		return r;
 	}
 	const struct td_kube_delete_opts how = {.uid = was ? was->uid : NULL, .grace_s = -1};

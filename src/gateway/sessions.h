@@ -232,7 +232,7 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 // What stands for the pod: the record and the job that its owner has, as Slurm last said. The caller unrefs it. NULL: it
 // was ended by the rules, or the record is no longer as it was made.
 struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_object *record);
-// Adds those of all these records that are of such sessions.
+// Adds those of all these records that are of such sessions and in their owners' namespaces.
 void td_session_host_pods(struct td_gateway *g, const struct td_objects *records, struct td_objects *into);
 // Writes down how it ended, before Slurm forgets it.
 void td_session_host_keep(struct td_gateway *g, const struct td_object *record, const struct td_object *pod);
