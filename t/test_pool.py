@@ -353,7 +353,7 @@ def test_why_of_a_deployment_asks_for_its_pods(pool):
     got = json.loads(why("deployments.apps/web", "-o", "json").stdout)
     assert len(got["pods"]) == 10 and got["text"].startswith("Deployment")
     assert why("replicaset/" + name.rpartition("-")[0]).stdout.startswith("ReplicaSet default/web-")
-    for words, code, says in ((["deployment/no"], 1, "there is no Deployment default/no"), (["service/web"], 2, "give pod, deployment"), (["a_b"], 2, "neither a pod nor a job"),
+    for words, code, says in ((["deployment/no"], 1, "there is no Deployment default/no"), (["service/web"], 1, "was taken for a namespace"), (["a_b"], 2, "neither a pod nor a job"), (["Deployment/web"], 2, "deployment/NAME"),
                               (["web", "-n", "other"], 1, "There is no pod other/web")):
         r = why(*words)
         assert r.returncode == code and says in r.stderr, r

@@ -77,10 +77,19 @@ bool td_host_gone(const yyjson_val *set, const char *name)
 	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
 }
 
+// Another NodeSet has it still: "(h7 to other, h8 to other)" (operator/nodeset_rows.c).
+static bool others(const yyjson_val *set, const char *name)
+{
+	const yyjson_val *owned = td_jfind(td_jget(set, "status.conditions"), "type", "NodesOwned");
+	const char *text = td_jstr_or(owned, "message", "");
+	td_auto_free char *first = td_asprintf("(%s to ", name), *later = td_asprintf(", %s to ", name);
+	return strstr(text, first) || strstr(text, later);
+}
+
 bool td_host_unlisted(const yyjson_val *set, const char *name)
 {
 	return newest(set) && td_jint(set, "status.unlisted", 0) > 0 && td_slurm_host_in(set, name) &&
-	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
+	       !td_jfind(td_jget(set, "status.nodes"), "name", name) && !others(set, name);
 }
 
 static void membership(const yyjson_val *set, const struct td_host_who *w, struct td_host_seen *s)

@@ -239,12 +239,12 @@ static int field(const struct job_step *m, const char *key, yyjson_val *v, bool 
 	return 0;
 }
 
-// What the whole file has, but no step.
 // What a step has, and a file for all of its steps.
 #define FIELDS                                                                                                         \
 	"run, gpus, nodes, tasks, cpus, memory, time, env, matrix, parallel, checkpoints, partition, account, qos, "   \
 	"constraint, reservation"
 
+// What the whole file has, but no step.
 static bool of_file(const char *key)
 {
 	return !strcmp(key, "name") || !strcmp(key, "steps") || !strcmp(key, "environment") || !strcmp(key, "data") ||

@@ -37,7 +37,8 @@ struct td_ship {
 void td_ship_done(struct td_ship *s);
 #define td_auto_ship __attribute__((cleanup(td_ship_done)))
 // Finds and hashes the files of s->dir, without what .gitignore and .tandemignore name, .git and
-// .tandem, and where Tandem keeps files of its own (somebody ships his home). Those that did not change since the last time are not read.
+// .tandem, and where Tandem keeps files of its own (somebody ships his home). Those that did not change since the last
+// time are not read.
 int td_ship_walk(struct td_ship *s, struct td_error *err);
 // Adds one file.
 int td_ship_add(struct td_ship *s, const char *path, struct td_error *err);

@@ -161,7 +161,9 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		const char *ready = condition(root, "Ready", "status");
 		const struct td_object *set = NULL;
 		yyjson_val *in = in_nodesets(sets, l.v[n]->name, &set);
-		const char *slurm = td_jstr(in, "state"), *reason = td_jstr(in, "reason");
+		// A large NodeSet does not list all that are drained, but their annotations say it.
+		const char *slurm = in ? td_jstr(in, "state") : td_object_annotation(l.v[n], TD_ANN_SLURM_STATE),
+			   *reason = in ? td_jstr(in, "reason") : td_object_annotation(l.v[n], TD_ANN_SLURM_REASON);
 		bool cordoned = td_jbool(root, "spec.unschedulable", false);
 
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
@@ -188,7 +190,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) {
 			// The drain is not Tandem's: Tandem does not lift it.
 			td_auto_free char *flags =
-				to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
+				set ? to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""))
+				    : td_strdup("");
 			wrong(g,
 			      "node %s: Slurm says %s: %s. To resume it: tandem shell%s --user root -- scontrol update "
 			      "nodename=%s "

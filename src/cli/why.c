@@ -334,7 +334,9 @@ static int of_words(struct asker *a, const char *what)
 	}
 
 	const struct why_kind *k = slash ? kind_of(what) : NULL;
-	if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(name))
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789.-";
+	bool no_ns = slash && !k && (slash == what || strspn(what, plain) != (size_t)(slash - what));
+	if (!*name || strspn(name, plain) != strlen(name) || no_ns)
 		return td_command_wrong(
 			"why",
 			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, or a job's id "

@@ -64,6 +64,13 @@ static void test_one_of_many_hosts_has_no_line(void **state)
 	assert_false(unlisted(
 		"h7", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[{\"name\":\"h7\"}]," CONDS("Ready"),
 		&gone));
+	// One that another NodeSet has still is not of those.
+	static const char taken[] =
+		"{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[],\"conditions\":[{\"type\":\"NodesOwned\","
+		"\"message\":\"had them before (h17 to old, h8 to old): change\"}]}";
+	assert_true(unlisted("h7", taken, &gone));
+	assert_false(unlisted("h8", taken, &gone));
+	assert_false(unlisted("h17", taken, &gone));
 	// Who is no member and has no line is gone, however many have none.
 	assert_false(unlisted("x", "{\"observedGeneration\":3,\"unlisted\":999,\"nodes\":[]," CONDS("Ready"), &gone));
 	assert_true(gone);
