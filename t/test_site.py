@@ -176,7 +176,7 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     assert origins["KillWait=11"] == "spec.config.slurmConf.KillWait" and origins["MinJobAge=300"] == "default" and origins["ClusterName=main"] == "metadata.name"
     assert origins["SlurmUser=slurm"].startswith("Tandem (") and next(o for l, o in origins.items() if l.startswith("PartitionName=")) == "spec.partitions[0]"
     assert "KillWait=11 " in home.cmd("config", "show").stdout
-    assert json.loads(home.cmd("config", "nodes", "-o", "json").stdout) == {"config": revision(), "nodes": [{"name": "n0", "nodeSet": "pool", "state": "mixed", "config": revision(), "newest": True}]}
+    assert json.loads(home.cmd("config", "nodes", "-o", "json").stdout) == {"config": revision(), "nodes": [{"name": "n0", "nodeSet": "pool", "state": "mixed", "config": revision(), "newest": True}], "unlisted": 0}
     assert "there is no file" in home.cmd("config", "show", "nope", check=False).stderr
 
 

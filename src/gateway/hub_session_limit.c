@@ -28,14 +28,20 @@ static void add(const yyjson_val *session, struct td_fed_sessions *to)
 // One session, as its member shows it.
 struct hub_shown {
 	bool found;
+	const char *team;   // the hub's; NULL: it is of none
 	int64_t gpus, pods; // GPUs of each pod
 	struct td_fed_sessions is;
 };
 
-// His sessions at all members but the one called `but` (NULL: none), which goes to *ret_but. Of a member that does not
-// answer those count that were seen there last.
-static void sessions_of(struct td_gateway_ask *q, const struct td_hub *h, const char *but, struct td_fed_sessions *ret,
-			struct hub_shown *ret_but)
+static const char *team_of(const struct td_gateway_ask *q, const struct td_hub *h, const yyjson_val *session)
+{
+	return td_fed_team_of(h->teams, h->n_teams, q->user.name, td_jstr(session, "account"));
+}
+
+// His sessions of that team at all members. but: the one called so is left out and goes to *ret_but, and its team counts
+// instead. Of a member that does not answer all those count that were seen there last.
+static void sessions_of(struct td_gateway_ask *q, const struct td_hub *h, const char *team, const char *but,
+			struct td_fed_sessions *ret, struct hub_shown *ret_but)
 {
 	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
@@ -52,16 +58,18 @@ static void sessions_of(struct td_gateway_ask *q, const struct td_hub *h, const 
 		else
 			ret->n += td_hub_session_seen(q->user.name, h->members[m].name, but);
 	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
+	for (size_t m = 0; m < n && but; m++)
+		if ((v = td_jfind(td_jget(td_json_root(got[m].json), "sessions"), "id", but))) {
+			*ret_but = (struct hub_shown){true, team_of(q, h, v), td_jint(v, "gpus", 0), pods_of(v), {0}};
+			add(v, &ret_but->is);
+			team = ret_but->team;
+		}
 	for (size_t m = 0; m < n; m++) {
 		if (got[m].r && got[m].r != TD_DENIED)
 			ret->n += td_hub_session_seen(q->user.name, calls[m].member, but);
 		yyjson_arr_foreach (td_jget(td_json_root(got[m].json), "sessions"), i, count, v)
-			if (but && td_streq(td_jstr(v, "id"), but)) {
-				*ret_but = (struct hub_shown){true, td_jint(v, "gpus", 0), pods_of(v), {0}};
-				add(v, &ret_but->is);
-			} else {
+			if (!(but && td_streq(td_jstr(v, "id"), but)) && td_streq(team_of(q, h, v), team))
 				add(v, ret);
-			}
 		td_json_unref(got[m].json);
 	}
 }
@@ -90,7 +98,7 @@ int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, c
 	if (!l || (l->user_gpus < 0 && l->user_sessions < 0))
 		return 0;
 	struct td_fed_sessions s = {0};
-	sessions_of(q, view->hub, NULL, &s, NULL);
+	sessions_of(q, view->hub, r->team, NULL, &s, NULL);
 	return allowed_one(q, view, r, &s, err);
 }
 
@@ -101,14 +109,14 @@ int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_
 	struct hub_shown it = {0};
 	struct td_fed_sessions s = {0};
 	r.user = td_strdup(q->user.name);
-	r.team = td_strdup(td_fed_team_of(h->teams, h->n_teams, r.user, NULL));
 	r.object = td_strdup("");
-	if (!td_hub_limit(h, r.team))
+	if (!h->n_limits)
 		return 0;
-	sessions_of(q, h, q->args[0], &s, &it);
+	sessions_of(q, h, NULL, q->args[0], &s, &it);
+	r.team = td_strdup(it.team);
 	r.gpus = r.holds = it.gpus * (replicas ? replicas : it.pods) - it.is.asks;
 	// What is not found, its member says what that is. What lives and becomes no larger may.
-	if (!it.found || (r.holds <= 0 && it.is.n))
+	if (!it.found || !td_hub_limit(h, r.team) || (r.holds <= 0 && it.is.n))
 		return 0;
 	int rc = td_hub_view(q->g, h, td_gateway_cancel(q), &view, err);
 	if (rc)

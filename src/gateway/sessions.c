@@ -214,13 +214,16 @@ static const struct td_object *record_in(const struct td_objects *records, const
 	return NULL;
 }
 
-// GPUs that each of its pods asks for. record NULL: it has none.
-static void write_gpus(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w)
+// What was asked for: GPUs of each of its pods, and who is charged. record NULL: it has none.
+static void write_asked(const struct td_object *record, yyjson_mut_doc *d, yyjson_mut_val *w)
 {
 	const char *text = record ? td_jstr(record->root, "data.request") : NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (text && !td_json_parse(text, strlen(text), &j, NULL) && td_jint(td_json_root(j), "gpus", 0) > 0)
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return;
+	if (td_jint(td_json_root(j), "gpus", 0) > 0)
 		td_jm_int(d, w, "gpus", td_jint(td_json_root(j), "gpus", 0));
+	td_jm_str(d, w, "account", td_jstr(td_json_root(j), "account"));
 }
 
 static int list(struct td_gateway_ask *q, struct td_error *err)
@@ -243,7 +246,7 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 		    !td_session_several(record_in(&kept, l.v[i])) && !td_session_number(l.v[i], TD_ANN_SESSION_NODE)) {
 			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
 			td_session_write(q->g, l.v[i], d, w);
-			write_gpus(record_in(&kept, l.v[i]), d, w);
+			write_asked(record_in(&kept, l.v[i]), d, w);
 		}
 	for (size_t i = 0; i < kept.n; i++) {
 		bool lives = false;
@@ -257,11 +260,11 @@ static int list(struct td_gateway_ask *q, struct td_error *err)
 			td_session_set_of(kept.v[i], &l, &s);
 			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
 			td_session_set_write(q->g, &s, d, w);
-			write_gpus(kept.v[i], d, w);
+			write_asked(kept.v[i], d, w);
 		} else if (!lives) {
 			yyjson_mut_val *w = yyjson_mut_arr_add_obj(d, v);
 			td_session_record_write(kept.v[i], d, w);
-			write_gpus(kept.v[i], d, w);
+			write_asked(kept.v[i], d, w);
 		}
 	}
 	if (!ns)

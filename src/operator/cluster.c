@@ -732,6 +732,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes),
 			  *why = why_not(op, sc, "login"), *ctld_why = why_not(op, sc, "slurmctld");
 	td_auto_free char *policies = policy_problem(sc->root);
+	const char *login_failed = td_op_logins_failed(op, sc, v, c);
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
 		.absent = v->absent,
@@ -760,7 +761,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.plane_problem = v->planes,
 		.qos_known = v->qos.known,
 		.qos_problem = v->qos.problem,
-		.login_failed = td_op_logins_failed(op, sc, v, c),
+		.login_failed = login_failed,
+		.login_unknown = !v->logins.known,
 	};
 	struct td_pool_cluster_plan plan;
 	td_pool_cluster_decide(&facts, &plan);

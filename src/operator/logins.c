@@ -51,7 +51,7 @@ const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, st
 	struct td_error e = TD_ERROR_INIT;
 	if (td_kube_list(op->k, &td_events, sc->ns, NULL, "reason=Unhealthy", c, &events, &e)) {
 		td_debug("what fails in login pods of %s/%s is not known: %s", sc->ns, sc->name, e.msg);
-		return v->logins.failed;
+		return v->logins.failed; // what was known
 	}
 	td_informer_list(op->pods, sc->ns, &pods);
 	td_op_sort(&pods);
@@ -68,6 +68,7 @@ const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, st
 						   strcspn(words, "\n") < WORDS_MAX ? strcspn(words, "\n") : WORDS_MAX),
 				      words);
 	}
+	v->logins.known = true;
 	free(td_steal(v->logins.failed));
 	v->logins.failed = b.len ? td_buf_take(&b) : NULL;
 	return v->logins.failed;

@@ -528,6 +528,7 @@ struct td_op_view {
 	} qos;
 	struct {                // logins.c
 		int64_t due_ms; // mono: when to look again
+		bool known;     // the API has said it
 		char *failed;   // NULL: nothing that is known
 	} logins;
 	struct td_op_view *next;

@@ -134,8 +134,8 @@ static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, cons
 					      .room = room_of(p, x->ns, word)};
 }
 
-// One word: what is used of all limits, and what each namespace shall have.
-static void look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t word)
+// One word: what is used of all limits, and what each namespace shall have. True: some shall have something else than now.
+static bool look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t word)
 {
 	struct td_pool_storage_space *spaces = td_arena_alloc(p->arena, (s->n + 1) * sizeof(*spaces));
 	struct td_pool_storage_limit *limits = td_arena_alloc(p->arena, (p->n + 1) * sizeof(*limits));
@@ -148,6 +148,7 @@ static void look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t
 		if (!h)
 			continue;
 		size_t *mine = td_arena_alloc(p->arena, (s->n + 1) * sizeof(*mine)), n = 0;
+		h->used = 0;
 		for (size_t k = 0; k < s->n; k++)
 			if (within(p, s->v[k].tenant, i)) {
 				mine[n++] = k;
@@ -157,8 +158,46 @@ static void look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t
 		limits[n_limits++] = (struct td_pool_storage_limit){h->quota, mine, n};
 	}
 	td_pool_storage_split(p->arena, limits, n_limits, spaces, s->n, say);
-	for (size_t i = 0; i < s->n; i++)
+	bool changes = false;
+	for (size_t i = 0; i < s->n; i++) {
 		s->v[i].say[word] = say[i];
+		changes = changes || say[i] != spaces[i].said;
+	}
+	return changes;
+}
+
+static bool look_at_all(struct td_op_tenant_pass *p, struct td_op_storage *s)
+{
+	bool changes = false;
+	for (size_t w = 0; w < s->n_words; w++)
+		changes = look_at(p, s, w) || changes;
+	return changes;
+}
+
+// Reads the ResourceQuotas anew. The cache may not have what the pass before this one wrote: what was given out then would
+// be given out again.
+static int read_anew(struct td_op_tenant_pass *p, struct td_op_storage *s, struct td_error *err)
+{
+	td_auto_objects struct td_objects l = {0};
+	int r = td_kube_list(p->ts->op->k, &td_resourcequotas, NULL, TD_LABEL_TENANT, NULL, p->c, &l, err);
+	if (r)
+		return r;
+	for (size_t i = 0; i < s->n; i++) {
+		td_object_unref(s->v[i].quota);
+		s->v[i].quota = NULL;
+		for (size_t k = 0; k < l.n && !s->v[i].quota; k++)
+			if (!strcmp(l.v[k]->ns, s->v[i].ns) && !strcmp(l.v[k]->name, QUOTA_NAME))
+				s->v[i].quota = td_object_ref(l.v[k]);
+	}
+	return 0;
+}
+
+// Nothing is divided now: each keeps what it has.
+static void keep(struct td_op_tenant_pass *p, struct td_op_storage *s)
+{
+	for (size_t w = 0; w < s->n_words; w++)
+		for (size_t i = 0; i < s->n; i++)
+			s->v[i].say[w] = read_space(p, &s->v[i], s->words[w]).said;
 }
 
 void td_op_tenant_storage_look(struct td_op_tenant_pass *p)
@@ -167,8 +206,15 @@ void td_op_tenant_storage_look(struct td_op_tenant_pass *p)
 	p->storage = s;
 	all_words(p, s);
 	all_spaces(p, s);
-	for (size_t w = 0; w < s->n_words; w++)
-		look_at(p, s, w);
+	struct td_error e = TD_ERROR_INIT;
+	if (!look_at_all(p, s) || !p->ts->quotas)
+		return;
+	if (!read_anew(p, s, &e)) {
+		look_at_all(p, s);
+	} else {
+		td_debug("ResourceQuotas cannot be read, and stay as they are: %s", e.msg);
+		keep(p, s);
+	}
 }
 
 void td_op_tenant_storage_done(struct td_op_tenant_pass *p)

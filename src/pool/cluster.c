@@ -85,9 +85,15 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 						     f->plane_problem});
 	if (f->logins_wanted > 0)
 		ret->v[ret->n++] =
-			yes_no("ServicesRunning", !f->login_failed, (const char *const[]){"Running", "Failed"},
-			       (const char *const[]){"neither sshd nor a service of the site has failed in a login pod",
-						     f->login_failed});
+			f->login_unknown
+				? (struct td_pool_condition){"ServicesRunning", TD_STATUS_UNKNOWN, "NotKnown",
+							     "the events about login pods could not be listed: has the "
+							     "operator its ClusterRole of this release?"}
+				: yes_no("ServicesRunning", !f->login_failed,
+					 (const char *const[]){"Running", "Failed"},
+					 (const char *const[]){
+						 "neither sshd nor a service of the site has failed in a login pod",
+						 f->login_failed});
 	if (!valid && !f->absent) // what waits for the object need not wait any longer
 		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "ConfigInvalid", f->problem};
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,

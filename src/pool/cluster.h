@@ -30,6 +30,7 @@ struct td_pool_cluster_facts {
 	bool planes;                           // its spec names planes of its network
 	const char *plane_problem;             // which interfaces are not as it says; NULL: none is
 	const char *login_failed;              // which services, or sshd, have failed in login pods; NULL: none has
+	bool login_unknown;                    // the API has not said it yet
 };
 struct td_pool_cluster_plan {
 	const char *phase;

@@ -37,6 +37,7 @@ static bool given(const struct td_scenario_words *w)
 						       .planes = td_scenario_has(w, "planes"),
 						       .plane_problem = td_scenario_val(w, "plane-problem", NULL),
 						       .login_failed = td_scenario_val(w, "login-failed", NULL),
+						       .login_unknown = td_scenario_has(w, "login-unknown"),
 						       .devices_asked = td_scenario_has(w, "devices-asked"),
 						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
 	else if (!strcmp(w->w[0].key, "config"))
