@@ -218,6 +218,10 @@ def test_extended_resources_of_the_pool_are_slurms(site):
     assert "spec.nodeName" in may_create(site, pod("x", limits=gpu, schedulerName="tandem", nodeName="n0"))
     assert may_create(site, pod("x", limits=gpu, schedulerName="tandem")) == ""
     assert may_create(site, pod("x", limits={"cpu": 1})) == "" and may_create(site, pod("x", nodeName="n0")) == "" and may_create(site, pod("x", limits={"example.com/other": 1})) == ""
+    # What a job was made for stays as large as it is, whoever may resize pods.
+    larger = ["--subresource=resize", "--type=strategic", "-p", '{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "2"}}}]}}']
+    apply(site, pod("ours", limits={"cpu": 1}, schedulerName="tandem"), pod("theirs", limits={"cpu": 1}, schedulerName="another"))
+    assert "neither grows nor shrinks" in refused(site, "patch", "pod", "ours", *larger) and site.kubectl("patch", "pod", "theirs", *larger)
     # Pods of a Deployment are refused where people look.
     body = pod("web", limits=gpu)
     apply(site, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": body["spec"] | {"terminationGracePeriodSeconds": 1}}}})
