@@ -77,7 +77,7 @@ kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --sec
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
   --audit-policy-file audit.yaml --audit-log-path log/audit.log \\
-  --feature-gates HPAScaleToZero=true,MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1beta1=true >> log/apiserver.log 2>&1 &
+  --feature-gates HPAScaleToZero=true{mutating} >> log/apiserver.log 2>&1 &
 # As a kubelet does with static pods: kube-controller-manager, for one, gives up when the API server is not healthy within 10 s.
 keep() {{
   log=log/$1.log
@@ -304,7 +304,10 @@ class Cluster:
     def _hub(self):
         (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
         (self.dir / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n")
-        text = HUB.format(dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
+        # Before 1.34 MutatingAdmissionPolicies are alpha, at a version that Tandem does not write.
+        minor = int(re.search(r"v1\.(\d+)", sh(self.assets / "kube-apiserver", "--version"))[1])
+        mutating = ",MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1beta1=true" if minor >= 34 else ""
+        text = HUB.format(mutating=mutating, dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
                           controllers=str(self.controllers).lower())
         (self.dir / "hub.sh").write_text(text)
         self._spawn("hub", ["nsenter", f"--net=/run/netns/{self.ns('hub')}", "unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "bash", self.dir / "hub.sh"])
