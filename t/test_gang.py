@@ -274,6 +274,7 @@ def test_the_end_of_the_core_by_success_leaves_the_rest_of_an_indexed_job_to_the
 
 
 @pytest.mark.feature("A8.1", "A8.11")
+@pytest.mark.seldom  # the same there: nothing in it is the plane's
 def test_an_indexed_job_is_a_gang_by_its_label(pool):
     """The Job says how many; the index is the rank; it is done when all are done."""
     p = pool.pod("x", 4, command=["sh", "-c", "echo $JOB_COMPLETION_INDEX of $N; sleep 1"])
