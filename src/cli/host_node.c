@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "kube/nodelease.h"
 
 #include <string.h>
 #include <sys/utsname.h>
 
-#define LEASE_NS "kube-node-lease"
-enum { LEASE_S = 40, SAID_MS = 240000 }; // SAID_MS: how old the status may become when nothing changes
+enum { SAID_MS = 240000 }; // SAID_MS: how old the status may become when nothing changes
 
 static int make(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_object **ret,
 		struct td_error *err)
@@ -73,31 +73,6 @@ static int say(struct td_kube *k, const struct td_host_who *w, const struct td_o
 	return td_kube_patch(k, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL, err);
 }
 
-static int beat(struct td_kube *k, const struct td_object *node, struct td_cancel *c, struct td_error *err)
-{
-	char t[TD_TIME_LEN];
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_time_format_micro(td_real_ms(&td_clock_system), t);
-	td_jm_str(d, root, "spec.renewTime", t);
-	int r = td_kube_patch(k, TD_AT(&td_leases, LEASE_NS, node->name), TD_PATCH_MERGE, root, c, NULL, err);
-	if (r != TD_NOT_FOUND)
-		return r;
-	td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
-	td_jm_str(d, root, "kind", "Lease");
-	td_jm_str(d, root, "metadata.name", node->name);
-	td_jm_str(d, root, "metadata.namespace", LEASE_NS);
-	td_jm_str(d, root, "spec.holderIdentity", node->name);
-	td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
-	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
-	td_jm_str(d, o, "apiVersion", "v1"); // it goes with its Node
-	td_jm_str(d, o, "kind", "Node");
-	td_jm_str(d, o, "name", node->name);
-	td_jm_str(d, o, "uid", node->uid);
-	r = td_kube_create(k, &td_leases, LEASE_NS, root, c, NULL, err);
-	return r == TD_EXISTS ? 0 : r;
-}
-
 int td_host_node_keep(struct td_kube *k, const struct td_host_who *w, bool member, struct td_cancel *c,
 		      struct td_error *err)
 {
@@ -112,7 +87,7 @@ int td_host_node_keep(struct td_kube *k, const struct td_host_who *w, bool membe
 	if (!r)
 		r = say(k, w, node, c, err);
 	if (!r)
-		r = beat(k, node, c, err);
+		r = td_kube_node_beat(k, node, NULL, NULL, c, err);
 	return r && r != TD_CONFLICT ? td_wrap(err, "--kubernetes-node: Node %s", w->name) : 0;
 }
 

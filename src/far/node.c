@@ -9,23 +9,15 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/together.h"
+#include "kube/nodelease.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 #include <uthash.h>
 
-#define LEASE_NS "kube-node-lease"
 #define NOT_OURS "node %s is there already, and is not of this NodeSet: give the NodeSet another name"
 #define OUR_DRAIN "other cluster: "
-enum {
-	NAME_MAX_LEN = 63,
-	LEASE_S = 40,
-	RESOURCES = 16,
-	LOOK_MS = 15000,
-	ALL_MS = 60000,
-	BEATS_EACH = 32,
-	BEATS_MOST = 16
-};
+enum { NAME_MAX_LEN = 63, RESOURCES = 16, LOOK_MS = 15000, ALL_MS = 60000, BEATS_EACH = 32, BEATS_MOST = 16 };
 
 struct td_far_offers { // of one node there
 	struct {
@@ -485,33 +477,6 @@ int td_far_node_sync(struct td_far_link *l, const char *key, int64_t *again_ms, 
 	return r == TD_INVALID ? 0 : r;
 }
 
-// Renews one Lease.
-static int beat(struct td_far_link *l, const struct td_object *node, struct td_cancel *c, struct td_error *err)
-{
-	char t[TD_TIME_LEN];
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_time_format_micro(td_real_ms(&td_clock_system), t);
-	td_jm_str(d, root, "spec.renewTime", t);
-	int r = td_kube_patch(l->here, TD_AT(&td_leases, LEASE_NS, node->name), TD_PATCH_MERGE, root, c, NULL, err);
-	if (r != TD_NOT_FOUND)
-		return r;
-	td_jm_str(d, root, "apiVersion", "coordination.k8s.io/v1");
-	td_jm_str(d, root, "kind", "Lease");
-	td_jm_str(d, root, "metadata.name", node->name);
-	td_jm_str(d, root, "metadata.namespace", LEASE_NS);
-	td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_OTHER, l->set->name);
-	td_jm_str(d, root, "spec.holderIdentity", node->name);
-	td_jm_int(d, root, "spec.leaseDurationSeconds", LEASE_S);
-	// It goes with its Node.
-	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "metadata.ownerReferences"));
-	td_jm_str(d, o, "apiVersion", "v1");
-	td_jm_str(d, o, "kind", "Node");
-	td_jm_str(d, o, "name", node->name);
-	td_jm_str(d, o, "uid", node->uid);
-	return td_kube_create(l->here, &td_leases, LEASE_NS, root, c, NULL, err);
-}
-
 struct beats {
 	struct td_far_link *l;
 	const struct td_objects *own;
@@ -524,7 +489,9 @@ static int beat_some(void *ctx, size_t i, struct td_cancel *stop)
 	for (size_t k; (k = atomic_fetch_add(&b->next, 1)) < b->own->n && !td_cancelled(stop) && td_lease_holds();) {
 		const struct td_object *node = b->own->v[k];
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_far_node_ours(b->l, node) ? beat(b->l, node, stop, &e) : 0;
+		int r = td_far_node_ours(b->l, node)
+				? td_kube_node_beat(b->l->here, node, TD_LABEL_OTHER, b->l->set->name, stop, &e)
+				: 0;
 		if (r && r != TD_CANCELLED)
 			td_warn("the Lease of node %s: %s", node->name, e.msg);
 	}

@@ -15,6 +15,7 @@
 //   controller.[ch] queue.c     the work queue and the workers that take keys from it
 //   lease.c events.c            leader election; Events
 //   slices.[ch]                 devices that DRA drivers publish
+//   nodelease.[ch]              the sign of life of a Node that has no kubelet
 //   fence.[ch]                  the condition that keeps a late Binding from landing
 //   service.[ch]                which service a pod is of; how much its devices computed
 //   exec.[ch]                   a program in a container
