@@ -28,6 +28,15 @@ struct log_wanted {
 	bool follow;
 };
 
+// Whether to ask once more, after a pause: who follows waits for a gateway that does not answer for a moment.
+static bool once_more(const struct log_wanted *w, int rc, int *tries)
+{
+	if (!w->follow || (rc != TD_TRANSIENT && rc != TD_UNCERTAIN) || ++*tries >= TRIES)
+		return false;
+	td_cancel_wait(NULL, 500);
+	return true;
+}
+
 // Reads on where it was cut, as often as it is.
 static int read_log(struct td_client *c, const struct log_wanted *w, struct td_error *err)
 {
@@ -43,30 +52,33 @@ static int read_log(struct td_client *c, const struct log_wanted *w, struct td_e
 			td_url_escape(&path, w->step);
 		}
 		int rc = td_client_stream(c, td_buf_str(&path), show, &r, err);
-		if (!rc || !w->follow || (rc != TD_TRANSIENT && rc != TD_UNCERTAIN))
+		if (r.at > before)
+			tries = 0;
+		if (!once_more(w, rc, &tries))
 			return rc;
-		tries = r.at > before ? 0 : tries + 1;
-		if (tries == TRIES)
-			return rc;
-		td_cancel_wait(NULL, 500);
 	}
 }
 
-// The run as it is. NULL: it could not be asked.
-static struct td_json *run_of(struct td_client *c, const struct log_wanted *w)
+// The run as it is.
+static int run_of(struct td_client *c, const struct log_wanted *w, struct td_json **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf path = {0};
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	struct td_error e = TD_ERROR_INIT;
+	int r, tries = 0;
 	td_buf_puts(&path, "/api/v1/runs/");
 	td_url_escape(&path, w->run);
-	return td_client_call(c, "GET", td_buf_str(&path), NULL, &j, &e) ? NULL : td_steal(j);
+	do
+		r = td_client_call(c, "GET", td_buf_str(&path), NULL, ret, err);
+	while (once_more(w, r, &tries));
+	return r;
 }
 
 // Of a run with several steps the log of each, in their order, below a title; else the one log that is meant.
 static int read_logs(struct td_client *c, const struct log_wanted *w, struct td_error *err)
 {
-	td_auto(td_json_unref) struct td_json *j = w->step || w->task ? NULL : run_of(c, w);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = w->step || w->task ? 0 : run_of(c, w, &j, err);
+	if (r == TD_TRANSIENT || r == TD_UNCERTAIN)
+		return r; // how many steps it has is not known; of anything else the log's own answer tells
 	yyjson_val *steps = td_jget(td_json_root(j), "steps"), *s;
 	size_t i, n, own = 0;
 	// What was made for the run, such as an environment, tells of itself where it fails.
@@ -86,8 +98,7 @@ static int read_logs(struct td_client *c, const struct log_wanted *w, struct td_
 		printf("%s==> %s%s <==\n", first ? "" : "\n", one.step, tasks);
 		fflush(stdout); // the log is not written through stdio
 		first = false;
-		int r = read_log(c, &one, err);
-		if (r)
+		if ((r = read_log(c, &one, err)))
 			return r;
 	}
 	return 0;
@@ -99,7 +110,8 @@ int td_client_follow(struct td_client *c, const char *command, const char *run, 
 	const struct log_wanted w = {.run = run, .step = step, .follow = true};
 	if (read_logs(c, &w, &err))
 		return td_client_failed(command, &err);
-	td_auto(td_json_unref) struct td_json *j = run_of(c, &w);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	run_of(c, &w, &j, &err); // without it, it has not ended well
 	yyjson_val *root = td_json_root(j), *steps = td_jget(root, "steps"), *s, *l;
 	const char *state = td_jstr(step ? td_jfind(steps, "name", step) : root, "state");
 	if (td_streq(state, "done"))

@@ -169,7 +169,7 @@ static int walk(struct td_ship *s, struct td_ignore *ig, const char *dir, int de
 	for (size_t i = 0; i < names.n; i++) {
 		td_auto_free char *path = td_asprintf("%s%s%s", dir, *dir ? "/" : "", names.v[i]),
 				  *there = td_asprintf("%s/%s", s->dir, path);
-		struct stat st;
+		struct stat st = {0}; // of what has gone since: no plain file
 		if (!strcmp(names.v[i], ".git") || !strcmp(names.v[i], ".tandem"))
 			continue;
 		// A link to a file is shipped as the file. One to a directory could lead in a circle, or

@@ -123,24 +123,23 @@ static int install_one(const struct td_instance *i, const char *name, const char
 // What Slurm's pods find in /opt/tandem.
 static int install_standin(const struct td_instance *i, struct td_error *err)
 {
-	td_auto_free char *task = td_asprintf("%s/opt/task-prolog", i->run),
-			  *stage = td_asprintf("%s/opt/tandem-stage", i->run);
-	int r = install_one(i, "tandem-standin", "standin", err);
-	if (!r)
-		r = install_one(i, "tandem-container", "spank", err);
-	if (!r)
-		r = install_one(i, "tandem-spank.so", "spank", err);
-	if (!r)
-		r = install_one(i, "tandem-scratch.so", "spank", err);
-	if (!r)
-		r = install_one(i, "tandem-filter.so", "spank", err);
+	static const char *const programs[][2] = {{"tandem-standin", "standin"},
+						  {"tandem-container", "spank"},
+						  {"tandem-spank.so", "spank"},
+						  {"tandem-scratch.so", "spank"},
+						  {"tandem-filter.so", "spank"}};
+	int r = 0;
+	for (size_t n = 0; n < TD_LEN(programs) && !r; n++)
+		r = install_one(i, programs[n][0], programs[n][1], err);
 
-	// Slurm's TaskProlog takes no arguments. The program recognises by this name what to do
-	// (standin/wire.h).
-	if (!r && symlink("tandem-standin", task) && errno != EEXIST)
-		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", task);
-	if (!r && symlink("tandem-standin", stage) && errno != EEXIST)
-		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", stage);
+	// Slurm's TaskProlog takes no arguments, and tandem-stage those of a user's program. The program recognises by these
+	// names what to do (standin/wire.h).
+	static const char *const links[] = {"task-prolog", "tandem-stage"};
+	for (size_t n = 0; n < TD_LEN(links) && !r; n++) {
+		td_auto_free char *link = td_asprintf("%s/opt/%s", i->run, links[n]);
+		if (symlink("tandem-standin", link) && errno != EEXIST)
+			r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", link);
+	}
 	return r;
 }
 
