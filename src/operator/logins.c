@@ -62,11 +62,10 @@ const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, st
 			     td_streq(td_object_label(p, TD_LABEL_NAME), "login");
 		// One that does not run is LoginReady's.
 		const char *words = login && td_op_pod_ready(p) ? about(&events, p, real) : NULL;
+		size_t line = words ? strcspn(words, "\n") : 0;
 		if (words)
 			td_buf_printf(&b, "%s%s: %.*s", b.len ? "; " : "", p->name,
-				      (int)strnlen(words,
-						   strcspn(words, "\n") < WORDS_MAX ? strcspn(words, "\n") : WORDS_MAX),
-				      words);
+				      line < WORDS_MAX ? (int)line : WORDS_MAX, words);
 	}
 	v->logins.known = true;
 	free(td_steal(v->logins.failed));

@@ -119,8 +119,8 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	free(flat);
 }
 
-// One reconcile of one NodeSet.
-static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
+// One reconcile of one NodeSet. names: of Tenants; NULL: none.
+static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, const char *names,
 	       struct td_op_demand *demand, bool *unsettled, struct td_error *err)
 {
 	td_auto_rows struct td_op_rows rows = {0};
@@ -129,10 +129,6 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	problems_of(p, set, &rows, &problems);
 	struct td_pool_set_counts k;
 	decide(p, set, &rows, &k);
-
-	td_auto_objects struct td_objects tenants = {0};
-	td_informer_list(p->op->tenants, NULL, &tenants);
-	td_auto_free char *names = td_op_tenant_names(&tenants, p->ns, p->cluster);
 
 	// A spec with problems changes nothing: what runs goes on running. A node that fails does
 	// not hold up the others.
@@ -180,13 +176,16 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(p->op->nodes, NULL, &nodes);
 	td_op_sort(&nodes);
+	td_auto_free char *names = td_op_tenant_names(p->op, p->ns, p->cluster);
 	td_auto_demand struct td_op_demand demand = {0};
 	bool unsettled = false;
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < p->sets->n; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_object_deleting(p->sets->v[i]) ? 0 : one(p, p->sets->v[i], &nodes, &demand, &unsettled, &e);
+		int r = td_object_deleting(p->sets->v[i])
+				? 0
+				: one(p, p->sets->v[i], &nodes, names, &demand, &unsettled, &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;

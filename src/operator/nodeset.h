@@ -61,10 +61,13 @@ int td_op_unshare(struct td_op *op, const struct td_object *node, struct td_canc
 // Says on the pod whether it may be evicted. Without Slurm's answer, what was said stays.
 int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct td_error *err);
 // Says on the Node what spec.gpuCutting says of it, or takes that back.
-// Keeps what the node's agent reads of the Tenants' names (td_op_tenant_names; NULL: nothing).
-int td_op_row_tenants(const struct td_op_pass *p, const struct td_op_row *x, const char *names, struct td_error *err);
 int td_op_row_cutting(const struct td_op_pass *p, const struct td_object *set, const struct td_op_row *x,
 		      struct td_error *err);
+// {account: Tenant}, as JSON, of the SlurmCluster's Tenants whose account has another name; NULL: there are none. The
+// caller frees it.
+char *td_op_tenant_names(struct td_op *op, const char *ns, const char *cluster);
+// Keeps what the node's agent reads of the Tenants' names (td_op_tenant_names; NULL: nothing).
+int td_op_row_tenants(const struct td_op_pass *p, const struct td_op_row *x, const char *names, struct td_error *err);
 // Carries out x->n.act. What stands in its way for now is no failure: x->n.why says it.
 int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err);
 // Makes the placeholder pod beside the row's slurmd where spec.placeholders asks for it, and removes one

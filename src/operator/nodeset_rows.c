@@ -34,7 +34,9 @@ int td_op_name_cmp(const char *a, const char *b)
 
 static int cmp_objects(const void *a, const void *b)
 {
-	return td_op_name_cmp((*(struct td_object *const *)a)->name, (*(struct td_object *const *)b)->name);
+	const char *x = (*(struct td_object *const *)a)->name, *y = (*(struct td_object *const *)b)->name;
+	int k = td_op_name_cmp(x, y);
+	return k ? k : strcmp(x, y); // n1 and n01: there they are equal
 }
 
 void td_op_sort(struct td_objects *l)

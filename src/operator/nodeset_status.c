@@ -29,6 +29,13 @@ static void failures(const struct td_op_rows *rows, struct td_buf *ret)
 			td_buf_printf(ret, "%s%s: %.300s", ret->len ? "; " : "", rows->v[i].name, said.services);
 }
 
+// Do its devices change (nodecut.c)?
+static bool changes(const struct td_op_row *x)
+{
+	const char *hold = x->node ? td_object_annotation(x->node, TD_ANN_HOLD) : NULL;
+	return hold && td_starts(hold, "devices");
+}
+
 static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, bool fresh, const char *message)
 {
 	yyjson_mut_val *o = yyjson_mut_obj(d);
@@ -48,9 +55,7 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 		td_jm_str(d, o, "config", said.config);
 		td_jm_str(d, o, "services", *said.services ? said.services : NULL);
 	}
-	// Whose devices change (nodecut.c) returns when its record has the new ones.
-	const char *hold = x->node ? td_object_annotation(x->node, TD_ANN_HOLD) : NULL;
-	if (x->slurm && hold && td_starts(hold, "devices"))
+	if (x->slurm && changes(x)) // it returns when its record has the new ones
 		td_jm_str(d, o, "gres", x->slurm->gres);
 	td_jm_str(d, o, "message", message);
 	return o;
@@ -61,14 +66,13 @@ static enum td_pool_line worth(const struct td_op_pass *p, const struct td_op_ro
 			       const char *message)
 {
 	struct td_op_said said;
-	const char *hold = x->node ? td_object_annotation(x->node, TD_ANN_HOLD) : NULL;
 	bool says = td_op_says(x->slurm, &said);
 	const struct td_pool_line_facts f = {.fresh = p->v->fresh,
 					     .message = message,
 					     .failed = says && *said.services,
 					     .old = says && p->v->config_hash &&
 						    !td_streq(said.config, p->v->config_hash),
-					     .devices = hold && td_starts(hold, "devices")};
+					     .devices = changes(x)};
 	return td_pool_line_of(m, &f);
 }
 

@@ -209,13 +209,6 @@ void td_op_cutting_kinds(const struct td_object *set, const struct td_object *no
 // What TD_ANN_GPU_CUTTING of its nodes says; NULL: they are not cut. The caller frees it.
 char *td_op_cutting_text(const yyjson_val *nodeset);
 
-// ---- tenantnames.c ----
-
-// {account: Tenant}, as JSON, of the SlurmCluster's Tenants whose account has another name; NULL: there are none. The
-// caller frees it.
-struct td_objects;
-char *td_op_tenant_names(const struct td_objects *tenants, const char *ns, const char *cluster);
-
 // ---- storage.c: file systems that pods share (pure but for td_op_storage_claims) ----
 
 // Adds every problem of spec.storage and spec.controller.storage.

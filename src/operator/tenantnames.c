@@ -2,37 +2,27 @@
 // the Nodes of the pool, and where all are called alike nothing is there (gate/telemetry.h).
 #include "operator/nodeset.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 // NAMES_MOST: an annotation has its bounds; accounts beyond are called by their own names.
 enum { NAMES_MOST = 500 };
 
-static int by_name(const void *a, const void *b)
-{
-	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
-	return strcmp(x->name, y->name);
-}
-
-char *td_op_tenant_names(const struct td_objects *tenants, const char *ns, const char *cluster)
+char *td_op_tenant_names(struct td_op *op, const char *ns, const char *cluster)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_auto_free struct td_object **v = td_calloc(tenants->n + 1, sizeof(*v));
+	td_auto_objects struct td_objects tenants = {0};
+	td_informer_list(op->tenants, NULL, &tenants);
+	td_op_sort(&tenants); // the same Tenants, the same words
 	size_t n = 0;
-	for (size_t i = 0; i < tenants->n; i++) {
-		const yyjson_val *o = tenants->v[i]->root;
-		const char *account = td_jstr(o, "status.account");
-		if (account && *account && strcmp(account, tenants->v[i]->name) != 0 &&
-		    td_streq(td_jstr(o, "spec.cluster.namespace"), ns) &&
-		    td_streq(td_jstr(o, "spec.cluster.name"), cluster))
-			v[n++] = tenants->v[i];
+	for (size_t i = 0; i < tenants.n && n < NAMES_MOST; i++) {
+		const struct td_object *t = tenants.v[i];
+		const char *account = td_jstr(t->root, "status.account");
+		if (!account || !*account || td_streq(account, t->name) ||
+		    !td_streq(td_jstr(t->root, "spec.cluster.namespace"), ns) ||
+		    !td_streq(td_jstr(t->root, "spec.cluster.name"), cluster))
+			continue;
+		td_jm_key_str(d, yyjson_mut_doc_get_root(d), account, t->name);
+		n++;
 	}
-	if (!n)
-		return NULL;
-	qsort(v, n, sizeof(*v), by_name); // the same Tenants, the same words
-	for (size_t i = 0; i < n && i < NAMES_MOST; i++)
-		td_jm_key_str(d, yyjson_mut_doc_get_root(d), td_jstr(v[i]->root, "status.account"), v[i]->name);
-	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+	return n ? td_json_mut_text(yyjson_mut_doc_get_root(d), NULL) : NULL;
 }
 
 int td_op_row_tenants(const struct td_op_pass *p, const struct td_op_row *x, const char *names, struct td_error *err)

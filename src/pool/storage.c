@@ -20,6 +20,15 @@ static int64_t reach(const struct td_pool_storage_space *s, int64_t said)
 	return s->counted ? most(most(said, s->hard), s->used) : said;
 }
 
+// What is left of a quota beside what is used.
+static int64_t left_of(const struct td_pool_storage_limit *q, const struct td_pool_storage_space *spaces)
+{
+	int64_t used = 0;
+	for (size_t k = 0; k < q->n; k++)
+		used = plus(used, spaces[q->spaces[k]].used);
+	return most(q->quota - used, 0);
+}
+
 // The part of each namespace in what is left of all quotas above it, and in *ret_room what it was asked for of that.
 static void parts(const struct td_pool_storage_limit *limits, size_t n_limits,
 		  const struct td_pool_storage_space *spaces, size_t n, int64_t *ret, int64_t *ret_room)
@@ -30,21 +39,16 @@ static void parts(const struct td_pool_storage_limit *limits, size_t n_limits,
 	}
 	// No quota above has more than is left of it, whoever asks.
 	for (size_t l = 0; l < n_limits; l++) {
-		int64_t left = limits[l].quota;
-		for (size_t k = 0; k < limits[l].n; k++)
-			left -= least(spaces[limits[l].spaces[k]].used, most(left, 0));
+		int64_t left = left_of(&limits[l], spaces);
 		for (size_t k = 0; k < limits[l].n; k++) {
 			int64_t *room = &ret_room[limits[l].spaces[k]];
-			*room = least(*room, most(left, 0));
+			*room = least(*room, left);
 			left -= *room;
 		}
 	}
 	for (size_t l = 0; l < n_limits; l++) {
 		const struct td_pool_storage_limit *q = &limits[l];
-		int64_t used = 0;
-		for (size_t k = 0; k < q->n; k++)
-			used = plus(used, spaces[q->spaces[k]].used);
-		int64_t left = most(q->quota - used, 0), size = most((int64_t)q->n, 1);
+		int64_t left = left_of(q, spaces), size = most((int64_t)q->n, 1);
 		for (size_t k = 0; k < q->n; k++)
 			left -= ret_room[q->spaces[k]];
 		for (size_t k = 0; k < q->n; k++) {
