@@ -177,7 +177,6 @@ static void disk(const struct gauges *m, const struct td_checkup_disk *x, const 
 		td_metric_set(m->disk_errors, (double)x->media.total, of);
 }
 
-// h NULL: nobody holds it.
 // Where a Tenant's account has another name, the node's annotation says which (operator/tenantnames.c).
 static void tenant_of(const struct td_telemetry *t, const char *node, const char *account, char ret[TD_TELEMETRY_NAME])
 {
@@ -190,6 +189,7 @@ static void tenant_of(const struct td_telemetry *t, const char *node, const char
 	snprintf(ret, TD_TELEMETRY_NAME, "%s", name ? name : account);
 }
 
+// h NULL: nobody holds it.
 static void holder(const struct gauges *m, const struct td_telemetry *t, const struct td_holder *h, const char *node,
 		   const char *name)
 {
