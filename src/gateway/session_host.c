@@ -208,8 +208,6 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 		r = draw(q, record, &place, &token, err);
 	if (r)
 		return r;
-	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
-	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
 	struct td_slurm_batch b = {.name = name,
 				   .script = td_embedded(td_gateway_files, "session-machine.sh")->text,
 				   .cwd = q->user.home,
@@ -220,7 +218,7 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 				   .cpus = td_jint(q->body, "cpus", 1),
 				   .memory_mb = td_jint(q->body, "memoryMiB", 1024),
 				   .gpus = td_jint(q->body, "gpus", 0),
-				   .time_limit_min = (age + 59) / 60 + LATER_MIN,
+				   .time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
 				   .begin = td_jint(q->body, "begin", 0)};
 	environment(q, kind, id, &b.env);
 	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
@@ -244,9 +242,6 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 static void notes(const struct td_object *record, const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_mut_val *m = td_jm_obj(d, o, "metadata.annotations"), *labels = td_jm_obj(d, o, "metadata.labels");
-	static const struct {
-		const char *field, *key;
-	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(body, "kind", "endpoint"));
 	const char *env = td_jstr(body, "env");
 	td_jm_key_str(d, labels, TD_LABEL_SESSION, td_object_label(record, TD_LABEL_SESSION));
@@ -256,16 +251,7 @@ static void notes(const struct td_object *record, const yyjson_val *body, yyjson
 	td_auto_free char *command = env ? td_asprintf("%s in %s", kind ? kind->name : "", env) : NULL;
 	td_jm_key_str(d, m, TD_ANN_SESSION_COMMAND,
 		      command ? command : td_jstr_or(body, "command", kind ? kind->name : ""));
-	if (td_jstr(body, "account"))
-		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "account", td_jstr(body, "account"));
-	for (size_t i = 0; i < TD_LEN(own); i++) {
-		td_auto_free char *n = td_asprintf("%lld", td_jint(body, own[i].field, 0));
-		if (strcmp(n, "0") != 0)
-			td_jm_key_str(d, m, own[i].key, n);
-	}
-	char when[TD_TIME_LEN];
-	if (td_jint(body, "begin", 0))
-		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "begin", td_time_format(td_jint(body, "begin", 0) * 1000, when));
+	td_session_notes(body, d, m);
 	if (kind && kind->token && td_jstr(record->root, "data.token")) {
 		yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.containers")),
 			       *e = yyjson_mut_arr_add_obj(d, td_jm_arr(d, c, "env"));

@@ -107,6 +107,10 @@ int64_t td_session_started(const struct td_object *pod);
 yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word *words, size_t n);
 // A new secret of a session's: 48 hexadecimal digits. The caller frees it.
 char *td_session_secret(void);
+// How old it may become at most, in seconds, by what was asked for.
+long long td_session_age(const yyjson_val *body);
+// Adds to the annotations of a session's pod the rules that were asked for, when it begins and who is charged.
+void td_session_notes(const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *notes);
 // Makes the pod of the session `id` as q->body says; number: which replica or node it is, -1: there
 // are none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
