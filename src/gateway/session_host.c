@@ -61,11 +61,10 @@ int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *
 static int set_check(struct td_gateway_ask *q, const char *name, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	struct td_error e = TD_ERROR_INIT;
-	int r = td_kube_get(q->g->kube, &td_nodesets, q->g->o.ns, name, td_gateway_cancel(q), &o, &e);
-	if (r && r != TD_NOT_FOUND)
-		return td_fail(err, r == TD_DENIED ? TD_UNSUPPORTED : r, "machines: NodeSet %s: %s", name, e.msg);
-	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) || !td_slurm_host_set(o->root))
+	int r = td_session_nodeset(q, "machines", name, &o, err);
+	if (r)
+		return r;
+	if (!o || !td_slurm_host_set(o->root))
 		return td_fail(err, TD_INVALID,
 			       "machines: \"%s\" is no NodeSet of machines that run slurmd themselves (spec.hosts); "
 			       "without it the session is a pod",

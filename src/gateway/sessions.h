@@ -198,6 +198,9 @@ void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s
 const char *td_session_other_asked(const yyjson_val *body);
 // The same, of a session's pod.
 const char *td_session_other(const struct td_object *pod);
+// Reads the NodeSet that this field of the request names. *ret NULL: this pool has none of that name.
+int td_session_nodeset(struct td_gateway_ask *q, const char *field, const char *name, struct td_object **ret,
+		       struct td_error *err);
 // Whether what was asked for can be in another cluster.
 int td_session_other_check(const yyjson_val *body, struct td_error *err);
 // (td_session_other_asked) Reads the NodeSet. TD_INVALID: there is none that is another cluster.
@@ -213,8 +216,8 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind 
 // What there is to say of such a one.
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
 // A connection to the port of such a session, through both API servers, or to one on a machine without a kubelet
-// (session_host.c): they are reached no other way. *ret_fd is the
-// caller's, who closes it before the line. Two threads each. TD_THROTTLED: the person has too many.
+// (session_host.c): they are reached no other way. *ret_fd is the caller's, who closes it before the line. Two threads
+// each. TD_THROTTLED: the person has too many.
 struct td_session_line;
 int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_line **ret,
 			 int *ret_fd, struct td_error *err);
