@@ -333,6 +333,7 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 		td_jm_str(d, o, "metadata.deletionTimestamp",
 			  td_time_format(number_in(record, "data.ended") * 1000, t));
 	notes(record, td_json_root(j), d, o);
+	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such field
 	if (there) {
 		state_of(record, &job, d, o);
 	} else if (over) {
@@ -450,29 +451,25 @@ static int run_there(struct td_gateway_ask *q, const struct td_object *pod, cons
 	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
 }
 
-// The directory of the session on its machine, with this name in it. NULL: err says why it is not known. The caller frees it.
-static char *place_of(struct td_gateway_ask *q, const struct td_object *pod, const char *name, struct td_error *err)
+// The directory of the session on its machine, with this name in it. The caller frees it.
+static char *place_of(const struct td_object *pod, const char *name)
 {
-	td_auto(td_object_unref) struct td_object *record = NULL;
-	if (td_session_record_get(q, pod->ns, td_object_label(pod, TD_LABEL_SESSION), &record, err))
-		return NULL;
-	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(record->root, "data.place", "-"), name);
+	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(pod->root, "spec.place", "-"), name);
 }
 
 int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err)
 {
-	td_auto_free char *path = place_of(q, pod, "tty", err);
+	td_auto_free char *path = place_of(pod, "tty");
 	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
-	return path ? run_there(q, pod, argv, ret, err) : err->code;
+	return run_there(q, pod, argv, ret, err);
 }
 
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err)
 {
-	td_auto_free char *path = place_of(q, pod, "ssh", err),
-			  *dir = path ? td_asprintf("TANDEM_SESSION_SSH=%s", path) : NULL,
+	td_auto_free char *path = place_of(pod, "ssh"), *dir = td_asprintf("TANDEM_SESSION_SSH=%s", path),
 			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
 	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
-	return path ? run_there(q, pod, argv, ret, err) : err->code;
+	return run_there(q, pod, argv, ret, err);
 }
