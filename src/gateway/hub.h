@@ -147,6 +147,10 @@ void td_hub_do_all(struct td_gateway *g, const struct td_hub_call *calls, size_t
 // Whether a person's request waits for a member: not for one that does not answer, or did not the last time that the hub
 // itself asked. err (when false): TD_TRANSIENT.
 bool td_hub_asks(struct td_gateway *g, const char *member, struct td_error *err);
+// GETs this path of all members in the person's name, for some seconds. ret: room for all members, in their order; those
+// that td_hub_asks() leaves out have its TD_TRANSIENT. first: as above. The caller unrefs the answers' json.
+void td_hub_ask_all(struct td_gateway_ask *q, const struct td_hub *h, const char *path, bool first,
+		    struct td_hub_answer *ret);
 
 // ---- hub_limit.c: what teams hold; promises ----
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team); // NULL: there is none

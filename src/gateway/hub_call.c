@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { CALL_MS = 30000, IDLE_MS = 0 };
+enum { CALL_MS = 30000, ASK_MS = 4000, IDLE_MS = 0 };
 
 // What the member's gateway meant by its answer.
 static int refusal(const char *member, int status, const struct td_buf *body, struct td_error *err)
@@ -107,4 +107,28 @@ bool td_hub_asks(struct td_gateway *g, const char *member, struct td_error *err)
 	if (!asks)
 		td_fail(err, TD_TRANSIENT, "cluster %s does not answer", member);
 	return asks;
+}
+
+void td_hub_ask_all(struct td_gateway_ask *q, const struct td_hub *h, const char *path, bool first,
+		    struct td_hub_answer *ret)
+{
+	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
+	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
+	td_auto_free size_t *of = td_calloc(h->n_members + 1, sizeof(*of));
+	size_t n = 0;
+	for (size_t m = 0; m < h->n_members; m++) {
+		ret[m] = (struct td_hub_answer){.r = TD_TRANSIENT, .err = TD_ERROR_INIT};
+		if (!td_hub_asks(q->g, h->members[m].name, &ret[m].err))
+			continue;
+		of[n] = m;
+		calls[n++] = (struct td_hub_call){.hub = h,
+						  .member = h->members[m].name,
+						  .user = q->user.name,
+						  .method = "GET",
+						  .path = path,
+						  .timeout_ms = ASK_MS};
+	}
+	td_hub_do_all(q->g, calls, n, first, td_gateway_cancel(q), got);
+	for (size_t i = 0; i < n; i++)
+		ret[of[i]] = got[i];
 }

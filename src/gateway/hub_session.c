@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { CALL_MS = 20000, FIND_MS = 4000, SEEN_MOST = 4096, MISSED_MS = 5000, STARTS_MOST = 20 };
+enum { CALL_MS = 20000, SEEN_MOST = 4096, MISSED_MS = 5000, STARTS_MOST = 20 };
 
 // ---- which member has a session ----
 
@@ -120,29 +120,15 @@ static char *member_of(struct td_gateway_ask *q, const struct td_hub *h, const c
 	free(member); // it left the federation
 	member = NULL;
 	td_auto_free char *path = path_of(id, "");
-	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
-	size_t n = 0;
+	td_hub_ask_all(q, h, path, true, got);
 	for (size_t i = 0; i < h->n_members; i++) {
-		const char *name = h->members[i].name;
-		if (!td_hub_asks(q->g, name, NULL))
-			*ret_silent = name;
-		else
-			calls[n++] = (struct td_hub_call){.hub = h,
-							  .member = name,
-							  .user = q->user.name,
-							  .method = "GET",
-							  .path = path,
-							  .timeout_ms = FIND_MS};
-	}
-	td_hub_do_all(q->g, calls, n, true, td_gateway_cancel(q), got);
-	for (size_t i = 0; i < n; i++) {
 		int r = got[i].r;
 		td_json_unref(got[i].json);
 		if (!r && !member)
-			member = td_strdup(calls[i].member);
+			member = td_strdup(h->members[i].name);
 		else if (r && r != TD_NOT_FOUND && r != TD_DENIED && r != TD_UNSUPPORTED)
-			*ret_silent = calls[i].member;
+			*ret_silent = h->members[i].name;
 	}
 	if (member || !*ret_silent)
 		remember(q->user.name, id, member);
@@ -235,23 +221,9 @@ void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut
 	td_auto(td_hub_unref) struct td_hub *h = q->hub ? NULL : td_hub_get(q->g);
 	if (!h)
 		return;
-	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
-	size_t n = 0;
+	td_hub_ask_all(q, h, "/api/v1/sessions", false, got);
 	for (size_t m = 0; m < h->n_members; m++) {
-		struct td_error e = TD_ERROR_INIT;
-		if (td_hub_asks(q->g, h->members[m].name, &e))
-			calls[n++] = (struct td_hub_call){.hub = h,
-							  .member = h->members[m].name,
-							  .user = q->user.name,
-							  .method = "GET",
-							  .path = "/api/v1/sessions",
-							  .timeout_ms = FIND_MS};
-		else
-			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", e.msg);
-	}
-	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
-	for (size_t m = 0; m < n; m++) {
 		if (got[m].r && got[m].r != TD_DENIED) // one that lets no sessions through has none to show
 			td_jm_str(d, yyjson_mut_doc_get_root(d), "problem", got[m].err.msg);
 		size_t i, count, a, b;
@@ -264,9 +236,9 @@ void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut
 			if (twice)
 				continue;
 			w = yyjson_val_mut_copy(d, v);
-			td_jm_str(d, w, "cluster", calls[m].member);
+			td_jm_str(d, w, "cluster", h->members[m].name);
 			yyjson_mut_arr_append(list, w);
-			remember(q->user.name, td_jstr_or(v, "id", ""), calls[m].member);
+			remember(q->user.name, td_jstr_or(v, "id", ""), h->members[m].name);
 		}
 		td_json_unref(got[m].json);
 	}

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { FIND_MS = 4000 };
-
 // How many pods a session is to have, as its member shows it.
 static int64_t pods_of(const yyjson_val *session)
 {
@@ -43,30 +41,19 @@ static const char *team_of(const struct td_gateway_ask *q, const struct td_hub *
 static void sessions_of(struct td_gateway_ask *q, const struct td_hub *h, const char *team, const char *but,
 			struct td_fed_sessions *ret, struct hub_shown *ret_but)
 {
-	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
-	size_t n = 0, i, count;
+	size_t i, count;
 	yyjson_val *v;
-	for (size_t m = 0; m < h->n_members; m++)
-		if (td_hub_asks(q->g, h->members[m].name, NULL))
-			calls[n++] = (struct td_hub_call){.hub = h,
-							  .member = h->members[m].name,
-							  .user = q->user.name,
-							  .method = "GET",
-							  .path = "/api/v1/sessions",
-							  .timeout_ms = FIND_MS};
-		else
-			ret->n += td_hub_session_seen(q->user.name, h->members[m].name, but);
-	td_hub_do_all(q->g, calls, n, false, td_gateway_cancel(q), got);
-	for (size_t m = 0; m < n && but; m++)
+	td_hub_ask_all(q, h, "/api/v1/sessions", false, got);
+	for (size_t m = 0; m < h->n_members && but; m++)
 		if ((v = td_jfind(td_jget(td_json_root(got[m].json), "sessions"), "id", but))) {
 			*ret_but = (struct hub_shown){true, team_of(q, h, v), td_jint(v, "gpus", 0), pods_of(v), {0}};
 			add(v, &ret_but->is);
 			team = ret_but->team;
 		}
-	for (size_t m = 0; m < n; m++) {
+	for (size_t m = 0; m < h->n_members; m++) {
 		if (got[m].r && got[m].r != TD_DENIED)
-			ret->n += td_hub_session_seen(q->user.name, calls[m].member, but);
+			ret->n += td_hub_session_seen(q->user.name, h->members[m].name, but);
 		yyjson_arr_foreach (td_jget(td_json_root(got[m].json), "sessions"), i, count, v)
 			if (!(but && td_streq(td_jstr(v, "id"), but)) && td_streq(team_of(q, h, v), team))
 				add(v, ret);

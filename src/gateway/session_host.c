@@ -61,11 +61,10 @@ int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *
 static int set_check(struct td_gateway_ask *q, const char *name, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	struct td_error e = TD_ERROR_INIT;
-	int r = td_kube_get(q->g->kube, &td_nodesets, q->g->o.ns, name, td_gateway_cancel(q), &o, &e);
-	if (r && r != TD_NOT_FOUND)
-		return td_fail(err, r == TD_DENIED ? TD_UNSUPPORTED : r, "machines: NodeSet %s: %s", name, e.msg);
-	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) || !td_slurm_host_set(o->root))
+	int r = td_session_nodeset(q, "machines", name, &o, err);
+	if (r)
+		return r;
+	if (!o || !td_slurm_host_set(o->root))
 		return td_fail(err, TD_INVALID,
 			       "machines: \"%s\" is no NodeSet of machines that run slurmd themselves (spec.hosts); "
 			       "without it the session is a pod",
@@ -208,8 +207,6 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 		r = draw(q, record, &place, &token, err);
 	if (r)
 		return r;
-	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
-	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
 	struct td_slurm_batch b = {.name = name,
 				   .script = td_embedded(td_gateway_files, "session-machine.sh")->text,
 				   .cwd = q->user.home,
@@ -220,7 +217,7 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 				   .cpus = td_jint(q->body, "cpus", 1),
 				   .memory_mb = td_jint(q->body, "memoryMiB", 1024),
 				   .gpus = td_jint(q->body, "gpus", 0),
-				   .time_limit_min = (age + 59) / 60 + LATER_MIN,
+				   .time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
 				   .begin = td_jint(q->body, "begin", 0)};
 	environment(q, kind, id, &b.env);
 	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
@@ -244,9 +241,6 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 static void notes(const struct td_object *record, const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_mut_val *m = td_jm_obj(d, o, "metadata.annotations"), *labels = td_jm_obj(d, o, "metadata.labels");
-	static const struct {
-		const char *field, *key;
-	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
 	const struct td_session_kind *kind = td_session_kind(td_jstr_or(body, "kind", "endpoint"));
 	const char *env = td_jstr(body, "env");
 	td_jm_key_str(d, labels, TD_LABEL_SESSION, td_object_label(record, TD_LABEL_SESSION));
@@ -256,16 +250,7 @@ static void notes(const struct td_object *record, const yyjson_val *body, yyjson
 	td_auto_free char *command = env ? td_asprintf("%s in %s", kind ? kind->name : "", env) : NULL;
 	td_jm_key_str(d, m, TD_ANN_SESSION_COMMAND,
 		      command ? command : td_jstr_or(body, "command", kind ? kind->name : ""));
-	if (td_jstr(body, "account"))
-		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "account", td_jstr(body, "account"));
-	for (size_t i = 0; i < TD_LEN(own); i++) {
-		td_auto_free char *n = td_asprintf("%lld", td_jint(body, own[i].field, 0));
-		if (strcmp(n, "0") != 0)
-			td_jm_key_str(d, m, own[i].key, n);
-	}
-	char when[TD_TIME_LEN];
-	if (td_jint(body, "begin", 0))
-		td_jm_key_str(d, m, TD_ANN_ASK_PREFIX "begin", td_time_format(td_jint(body, "begin", 0) * 1000, when));
+	td_session_notes(body, d, m);
 	if (kind && kind->token && td_jstr(record->root, "data.token")) {
 		yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.containers")),
 			       *e = yyjson_mut_arr_add_obj(d, td_jm_arr(d, c, "env"));
@@ -348,6 +333,7 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 		td_jm_str(d, o, "metadata.deletionTimestamp",
 			  td_time_format(number_in(record, "data.ended") * 1000, t));
 	notes(record, td_json_root(j), d, o);
+	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such field
 	if (there) {
 		state_of(record, &job, d, o);
 	} else if (over) {
@@ -465,29 +451,25 @@ static int run_there(struct td_gateway_ask *q, const struct td_object *pod, cons
 	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
 }
 
-// The directory of the session on its machine, with this name in it. NULL: err says why it is not known. The caller frees it.
-static char *place_of(struct td_gateway_ask *q, const struct td_object *pod, const char *name, struct td_error *err)
+// The directory of the session on its machine, with this name in it. The caller frees it.
+static char *place_of(const struct td_object *pod, const char *name)
 {
-	td_auto(td_object_unref) struct td_object *record = NULL;
-	if (td_session_record_get(q, pod->ns, td_object_label(pod, TD_LABEL_SESSION), &record, err))
-		return NULL;
-	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(record->root, "data.place", "-"), name);
+	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(pod->root, "spec.place", "-"), name);
 }
 
 int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err)
 {
-	td_auto_free char *path = place_of(q, pod, "tty", err);
+	td_auto_free char *path = place_of(pod, "tty");
 	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
-	return path ? run_there(q, pod, argv, ret, err) : err->code;
+	return run_there(q, pod, argv, ret, err);
 }
 
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err)
 {
-	td_auto_free char *path = place_of(q, pod, "ssh", err),
-			  *dir = path ? td_asprintf("TANDEM_SESSION_SSH=%s", path) : NULL,
+	td_auto_free char *path = place_of(pod, "ssh"), *dir = td_asprintf("TANDEM_SESSION_SSH=%s", path),
 			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
 	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
-	return path ? run_there(q, pod, argv, ret, err) : err->code;
+	return run_there(q, pod, argv, ret, err);
 }

@@ -39,18 +39,30 @@ int td_session_other_check(const yyjson_val *body, struct td_error *err)
 		       : 0;
 }
 
-int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err)
+int td_session_nodeset(struct td_gateway_ask *q, const char *field, const char *name, struct td_object **ret,
+		       struct td_error *err)
 {
-	const char *name = td_session_other_asked(q->body);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_kube_get(q->g->kube, &td_nodesets, q->g->o.ns, name, td_gateway_cancel(q), &o, &e);
 	if (r == TD_DENIED)
 		return td_fail(err, TD_UNSUPPORTED,
-			       "otherCluster: this gateway may not read NodeSets: apply its manifest of this release");
+			       "%s: this gateway may not read NodeSets: apply its manifest of this release", field);
 	if (r && r != TD_NOT_FOUND)
-		return td_fail(err, r, "otherCluster: NodeSet %s: %s", name, e.msg);
-	if (r || !td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster) || !td_api_other_cluster(o->root))
+		return td_fail(err, r, "%s: NodeSet %s: %s", field, name, e.msg);
+	if (!r && td_streq(td_jstr(o->root, "spec.clusterName"), q->g->o.cluster))
+		*ret = td_steal(o);
+	return 0;
+}
+
+int td_session_other_set(struct td_gateway_ask *q, struct td_object **ret, struct td_error *err)
+{
+	const char *name = td_session_other_asked(q->body);
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = td_session_nodeset(q, "otherCluster", name, &o, err);
+	if (r)
+		return r;
+	if (!o || !td_api_other_cluster(o->root))
 		return td_fail(err, TD_INVALID,
 			       "otherCluster: \"%s\" is no other cluster of this pool (a NodeSet with "
 			       "spec.otherCluster); without it the session is in this cluster",

@@ -101,10 +101,27 @@ static const char *address_of(const struct td_object *o)
 	return answers(o) && ip && inet_pton(AF_INET, ip, &a) == 1 ? ip : NULL;
 }
 
-// One in another cluster has no address here (session_other.c).
+// One in another cluster or on a machine has no address here (session_other.c).
+static bool by_line(const struct td_object *o)
+{
+	return td_session_other(o) || td_session_host(o);
+}
+
 static bool is_reached(const struct td_object *o)
 {
-	return td_session_other(o) ? answers(o) : address_of(o) != NULL;
+	return by_line(o) ? answers(o) : address_of(o) != NULL;
+}
+
+// Connects to it. *ret_fd -1: it takes no connection; the line, if there is one, is closed after that.
+static int reach(struct td_gateway_ask *q, const struct td_object *o, const struct td_http_far *far, int timeout_s,
+		 struct td_session_line **ret_line, int *ret_fd, struct td_error *err)
+{
+	*ret_line = NULL;
+	*ret_fd = -1;
+	if (by_line(o))
+		return td_session_line_open(q, o, ret_line, ret_fd, err);
+	*ret_fd = td_http_far_dial(far->ip, far->port, timeout_s);
+	return 0;
 }
 
 static int silent(const char *name, struct td_error *err)
@@ -137,12 +154,10 @@ static int pass_to_one(struct td_gateway_ask *q, const struct td_object *record,
 						.hide = "tandem",
 						.heard = heard,
 						.ctx = &h};
-		struct td_session_line *line = NULL;
+		struct td_session_line *line;
 		struct td_error e = TD_ERROR_INIT;
-		int fd = -1;
-		if (!td_session_other(s.pods[k]))
-			fd = td_http_far_dial(far.ip, far.port, left > 1 ? NEXT_S : DIAL_S);
-		else if (td_session_line_open(q, s.pods[k], &line, &fd, &e) == TD_THROTTLED) {
+		int fd;
+		if (reach(q, s.pods[k], &far, left > 1 ? NEXT_S : DIAL_S, &line, &fd, &e) == TD_THROTTLED) {
 			td_session_ways_release(q->g->ways, uid); // he has too many, whichever replica it is
 			return td_fail(err, TD_THROTTLED, "%s", e.msg);
 		}
@@ -200,9 +215,8 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	}
 	if (several)
 		return pass_to_one(q, record, id + n, err);
-	const char *ip = address_of(o), *path = id + n, *token = td_session_token(o);
-	bool other = td_session_other(o) || td_session_host(o); // no connection from here reaches it
-	if (other ? !answers(o) : !ip)
+	const char *path = id + n, *token = td_session_token(o);
+	if (!is_reached(o))
 		return silent(name, err);
 	td_session_touch(q->g->traffic, name);
 	if (kind->terminal && strcmp(path, "/tty") != 0) {
@@ -213,7 +227,7 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 	}
 	td_auto_free char *proof = kind->token && token ? td_asprintf("token %s", token) : NULL;
 	struct heard h = {q->g->traffic, name};
-	const struct td_http_far far = {.ip = ip,
+	const struct td_http_far far = {.ip = address_of(o),
 					.port = (int)td_session_number(o, TD_ANN_SESSION_PORT),
 					.target = kind->whole ? target : path,
 					.hide = "tandem",
@@ -221,11 +235,10 @@ int td_session_pass(struct td_gateway_ask *q, struct td_error *err)
 					.heard = heard,
 					.ctx = &h};
 	bool measured = kind->measured && !td_http_header(q->x, "Upgrade");
-	struct td_session_line *line = NULL;
-	int fd = -1;
-	r = other ? td_session_line_open(q, o, &line, &fd, err) : 0;
-	if (!r)
-		pass(q, other ? fd : td_http_far_dial(far.ip, far.port, DIAL_S), &far, name, measured);
+	struct td_session_line *line;
+	int fd;
+	if (!(r = reach(q, o, &far, DIAL_S, &line, &fd, err)))
+		pass(q, fd, &far, name, measured);
 	td_session_line_close(line);
 	td_session_touch(q->g->traffic, name);
 	return r;

@@ -111,26 +111,36 @@ static void add_kind(const struct td_gateway_ask *q, const struct td_session_kin
 		add_standin(image, d);
 }
 
-static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
+long long td_session_age(const yyjson_val *body)
 {
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]"),
-		       *notes = td_jm_get(o, "metadata.annotations");
+	long long age = td_jint(body, "maxAge", td_session_rules.max_age_s);
+	return age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
+}
+
+void td_session_notes(const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *notes)
+{
 	static const struct {
 		const char *field, *key;
 	} own[] = {{"idle", TD_ANN_SESSION_IDLE}, {"maxAge", TD_ANN_SESSION_MAX_AGE}, {"lowUse", TD_ANN_SESSION_LOW}};
 	for (size_t i = 0; i < TD_LEN(own); i++) {
-		td_auto_free char *n = td_asprintf("%lld", td_jint(q->body, own[i].field, 0));
+		td_auto_free char *n = td_asprintf("%lld", td_jint(body, own[i].field, 0));
 		if (strcmp(n, "0") != 0)
 			td_jm_key_str(d, notes, own[i].key, n);
 	}
 
 	char when[TD_TIME_LEN];
-	long long begin = td_jint(q->body, "begin", 0);
+	long long begin = td_jint(body, "begin", 0);
 	if (begin * 1000 > td_real_ms(&td_clock_system))
 		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "begin", td_time_format(begin * 1000, when));
 
-	if (td_jstr(q->body, "account"))
-		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "account", td_jstr(q->body, "account"));
+	if (td_jstr(body, "account"))
+		td_jm_key_str(d, notes, TD_ANN_ASK_PREFIX "account", td_jstr(body, "account"));
+}
+
+static void finish(struct td_gateway_ask *q, yyjson_mut_doc *d)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *c = td_jm_get(o, "spec.containers.[0]");
+	td_session_notes(q->body, d, td_jm_get(o, "metadata.annotations"));
 
 	yyjson_mut_val *limits = td_jm_obj(d, c, "resources.limits");
 	td_auto_free char *cpu = td_asprintf("%lld", td_jint(q->body, "cpus", 1)),
@@ -256,8 +266,6 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 
 	td_auto_free char *record = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT),
 			  *name = number > 0 ? td_asprintf("%s-%d", record, number) : td_strdup(record);
-	long long age = td_jint(q->body, "maxAge", td_session_rules.max_age_s);
-	age = age < td_session_rules.max_age_s ? age : td_session_rules.max_age_s;
 	const struct td_json_word words[] = {
 		{"name", name, 0},
 		{"record", record, 0},
@@ -269,7 +277,7 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		{"port", NULL, PORT},
 		{"user-id", NULL, q->user.uid},
 		{"group-id", NULL, q->user.gid},
-		{"seconds", NULL, age + LATER_S},
+		{"seconds", NULL, td_session_age(q->body) + LATER_S},
 		{"scheduler", td_jstr_or(sc->root, "spec.scheduler.schedulerName", "tandem"), 0},
 		{"image", td_jstr_or(q->body, "image", td_jstr_or(sc->root, "spec.slurm.image", "tandem/slurm:24.11")),
 		 0},

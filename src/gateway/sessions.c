@@ -447,10 +447,10 @@ static bool look(struct td_gateway_door *door, const char *ns, const char *owner
 			orphan(g, l.v[i]);
 		else
 			look_at(g, l.v[i], from);
-		if (record && td_session_host(l.v[i]))
-			td_session_host_keep(g, record, l.v[i]);
-		if (record && td_session_host(l.v[i]) && td_object_deleting(l.v[i]) &&
-		    td_session_end_pod(g, l.v[i], g->cancel, &e)) // its end was lost
+		if (!record || !td_session_host(l.v[i]))
+			continue;
+		td_session_host_keep(g, record, l.v[i]);
+		if (td_object_deleting(l.v[i]) && td_session_end_pod(g, l.v[i], g->cancel, &e)) // its end was lost
 			td_debug("session %s/%s: %s", l.v[i]->ns, l.v[i]->name, e.msg);
 	}
 	for (size_t i = 0; i < kept.n; i++) {

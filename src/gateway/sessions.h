@@ -107,6 +107,10 @@ int64_t td_session_started(const struct td_object *pod);
 yyjson_mut_doc *td_session_template(const char *file, const struct td_json_word *words, size_t n);
 // A new secret of a session's: 48 hexadecimal digits. The caller frees it.
 char *td_session_secret(void);
+// How old it may become at most, in seconds, by what was asked for.
+long long td_session_age(const yyjson_val *body);
+// Adds to the annotations of a session's pod the rules that were asked for, when it begins and who is charged.
+void td_session_notes(const yyjson_val *body, yyjson_mut_doc *d, yyjson_mut_val *notes);
 // Makes the pod of the session `id` as q->body says; number: which replica or node it is, -1: there
 // are none. TD_EXISTS: there is one. ret may be NULL.
 int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, int number, struct td_object **ret,
@@ -194,6 +198,9 @@ void td_session_nodes_write(struct td_gateway *g, const struct td_session_set *s
 const char *td_session_other_asked(const yyjson_val *body);
 // The same, of a session's pod.
 const char *td_session_other(const struct td_object *pod);
+// Reads the NodeSet that this field of the request names. *ret NULL: this pool has none of that name.
+int td_session_nodeset(struct td_gateway_ask *q, const char *field, const char *name, struct td_object **ret,
+		       struct td_error *err);
 // Whether what was asked for can be in another cluster.
 int td_session_other_check(const yyjson_val *body, struct td_error *err);
 // (td_session_other_asked) Reads the NodeSet. TD_INVALID: there is none that is another cluster.
@@ -209,8 +216,8 @@ int td_session_other_pod(struct td_gateway_ask *q, const struct td_session_kind 
 // What there is to say of such a one.
 void td_session_other_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
 // A connection to the port of such a session, through both API servers, or to one on a machine without a kubelet
-// (session_host.c): they are reached no other way. *ret_fd is the
-// caller's, who closes it before the line. Two threads each. TD_THROTTLED: the person has too many.
+// (session_host.c): they are reached no other way. *ret_fd is the caller's, who closes it before the line. Two threads
+// each. TD_THROTTLED: the person has too many.
 struct td_session_line;
 int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_line **ret,
 			 int *ret_fd, struct td_error *err);
