@@ -73,9 +73,9 @@ static int tidy_one(struct stage_keeper *k, int kept, const char *name, const ch
 	struct stat st;
 	bool first = k->part == 0;
 	if (!strncmp(name, ".old-", 5)) {
-		if (fstatat(kept, name + 5, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
-			return renameat(kept, name, kept, name + 5) && errno != ENOENT ? -1 : 0;
-		return first ? td_stage_remove(kept, name) : 0;
+		if (!fstatat(kept, name + 5, &st, AT_SYMLINK_NOFOLLOW))
+			return first ? td_stage_remove(kept, name) : 0;
+		return errno != ENOENT || (renameat(kept, name, kept, name + 5) && errno != ENOENT) ? -1 : 0;
 	}
 	if (first && !strncmp(name, ".gone-", 6))
 		(void)td_stage_remove(kept, name);
@@ -144,7 +144,7 @@ int td_stage_restore(struct stage_keeper *k)
 	struct stage_list l;
 	int kept = td_stage_open(k->kept), local = kept < 0 ? -1 : td_stage_open(k->local), n = 0;
 	if (local < 0 || td_stage_list(kept, &l)) {
-		td_stage_say("%s: %s", kept < 0 ? k->kept : k->local, strerror(errno));
+		td_stage_say("%s: %s", kept >= 0 && local < 0 ? k->local : k->kept, strerror(errno));
 		return -1;
 	}
 	if (l.unseen) {
