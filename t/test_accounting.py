@@ -66,7 +66,7 @@ def job_of(pool, name):
     return wait_for(f"{name} is in the queue", lambda: next((i for i, j in pool.squeue().items() if j["name"].startswith(f"{name}.")), None))
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.2", "A6.6")
 def test_jobs_and_pods_are_in_the_history(pool):
     batch = sbatch(pool, "-N1", "--gres=gpu:2", script="#!/bin/sh\nsrun true\nexit 4\n")

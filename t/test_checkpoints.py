@@ -307,7 +307,7 @@ exec sleep 100000'
 """
 
 
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_a_job_of_sbatch_on_two_nodes_goes_on(pool):
     """Slurm's own words alone: the id stays, and so do the checkpoints."""
     job = int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", input=SEVERAL).stdout)

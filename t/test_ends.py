@@ -175,7 +175,7 @@ def test_a_waiting_pod_whose_job_is_cancelled_is_failed(pool):
     assert "nodeName" not in pool.get("pod", "waits")["spec"]
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.11")
 def test_a_job_that_may_try_once_is_tried_once(pool):
     """Cancelled is failed: the Job counts it; with another try left there is a second pod."""
@@ -206,7 +206,7 @@ def test_a_deployment_makes_the_next_pod(pool):
     assert "hello" in pool.kubectl("logs", first["metadata"]["name"])
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 # ---- what Kubernetes users see of native jobs ----
 
 @pytest.mark.feature("A5.9")

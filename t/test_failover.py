@@ -219,7 +219,7 @@ def bound(pool, names):
     return sum(p["metadata"]["name"] in names and bool(p["spec"].get("nodeName")) for p in pool.items("pods")) == len(names)
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.parametrize("how", ["kill", "freeze", pytest.param("cut", marks=pytest.mark.real)])  # cut: a network of its own is needed
 def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_pool, roles, wire, how):
     seed, (leader, other) = random.Random(how), roles.two("bridge", kubeconfig=wire.kubeconfig if how == "cut" else None)

@@ -30,7 +30,7 @@ class Ways:
 
 
 @pytest.mark.feature("A6.1")
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_a_native_job_that_waited_once_slows_nobody_down(pool):
     """Slurm refuses while it waits. What is known of the waiting jobs of others is seconds old: it had not been seen when it was cancelled."""
     ways = Ways(pool)
