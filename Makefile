@@ -39,7 +39,7 @@ build-asan: setup
 
 build-tsan: setup
 	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Dbuildtype=debugoptimized -Doptimization=1 -Dc_args=-g1 -Db_sanitize=thread >/dev/null
-	@ninja -C build-tsan --quiet
+	@ninja -C build-tsan --quiet meson-test-prereq # what the unit tests need, and no more
 
 test-setup:
 	@tools/setup --for build --for run --for test

@@ -64,6 +64,7 @@ def test_each_annotation_reaches_its_job(pool):
         pool.shell("scontrol", "delete", "reservationname=course")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.10", "A18.2")
 def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     pool.apply(saying(pool.pod("typo"), patition="all"))
@@ -74,6 +75,7 @@ def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     wait_for("mended, it runs", lambda: pool.phase("typo") == "Running")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.10", "A18.2")
 def test_what_the_namespace_does_not_give_is_refused_by_name(pool):
     """An account of its own, another partition or another QOS than the mapping says: refused, and the message names the fix."""

@@ -267,6 +267,7 @@ def test_the_other_leads_within_a_lease_and_five_seconds(own_pool, roles, role):
     assert time.monotonic() - at < LEASE[0] + 5
 
 
+@pytest.mark.nightly_real
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role):
     leader, other = roles.two(role, lease=(600, 590, 2))  # one that is not released stands longer than this test waits

@@ -94,6 +94,7 @@ def test_a_member_finds_rank_size_and_the_others(pool):
     wait_for("the first is found by its name", lambda: "found" in said(1) or "found" in pool.kubectl("exec", "vars-1", "--", "sh", "-c", "getent hosts vars-0 && echo found"))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A8.8")
 def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     pool.apply(*members(pool, "half", 2, size=3))
@@ -115,6 +116,7 @@ def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     ("no policy", 'write "fail", "restart" or "replace"'),
     ("two shapes", "give all of them the same"),
     pytest.param("too large", "have room for 16 of them at once", marks=pytest.mark.embedded)])  # the pool's size
+@pytest.mark.nightly_real
 def test_what_a_gang_says_wrongly_is_refused_with_the_fix(pool, what, fix):
     two = members(pool, "bad", 2, gpus=0)
     a, b = (p["metadata"]["annotations"] for p in two)
