@@ -9,6 +9,7 @@ help:
 	@echo "make test     builds and tests Tandem: unit tests, and all system tests but the slow ones and those on a real Kubernetes"
 	@echo "make ci       make test and everything else (.ci/run): thread sanitizer, model, a real Kubernetes, faults, random runs"
 	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
+	@echo "make nightly  the long system tests of what is settled, which make ci leaves out"
 	@echo "make bench    benchmarks (numbers and ratios, never pass or fail)"
 	@echo "make lint     formatting, include direction, clang-tidy"
 	@echo "make model    the ask protocol in every order of its steps (spin)"
@@ -38,7 +39,7 @@ build-asan: setup
 
 build-tsan: setup
 	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Dbuildtype=debugoptimized -Doptimization=1 -Dc_args=-g1 -Db_sanitize=thread >/dev/null
-	@ninja -C build-tsan --quiet
+	@ninja -C build-tsan --quiet meson-test-prereq # what the unit tests need, and no more
 
 test-setup:
 	@tools/setup --for build --for run --for test
@@ -57,6 +58,9 @@ ci-rest: test-setup build build-asan # what make ci does after make test; it bui
 
 unit: test-setup build-asan
 	@tools/run-tests unit
+
+nightly: test-setup build
+	@tools/run-tests nightly
 
 bench: build
 	@tools/run-bench
@@ -80,4 +84,4 @@ generate: build
 install: build
 	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
 
-.PHONY: help up down setup build build-asan build-tsan test-setup check test ci ci-rest unit bench lint model fuzz generate install
+.PHONY: help up down setup build build-asan build-tsan test-setup check test ci ci-rest nightly unit bench lint model fuzz generate install

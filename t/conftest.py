@@ -78,13 +78,14 @@ def pytest_collection_modifyitems(config, items):
             return False
         if plane == "real":
             ours = "shared_pool" in i.fixturenames or i.get_closest_marker("planes")
-            seldom = i.get_closest_marker("seldom") and not re.search(r"\bseldom\b", config.option.markexpr)
-            return ours and not seldom and not i.get_closest_marker("kube") and not i.get_closest_marker("embedded")
+            return ours and not i.get_closest_marker("kube") and not i.get_closest_marker("embedded")
         return not i.get_closest_marker("real")
 
     for i in items:
         if needs_kube(i):
             i.add_marker(pytest.mark.kube)
+        if plane == "real" and i.get_closest_marker("nightly_real"):
+            i.add_marker(pytest.mark.nightly)
         if name := group(i):
             i.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])

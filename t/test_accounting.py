@@ -66,7 +66,7 @@ def job_of(pool, name):
     return wait_for(f"{name} is in the queue", lambda: next((i for i, j in pool.squeue().items() if j["name"].startswith(f"{name}.")), None))
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.2", "A6.6")
 def test_jobs_and_pods_are_in_the_history(pool):
     batch = sbatch(pool, "-N1", "--gres=gpu:2", script="#!/bin/sh\nsrun true\nexit 4\n")
@@ -87,6 +87,7 @@ def test_jobs_and_pods_are_in_the_history(pool):
     assert r.returncode and "Only admins/operators/coordinators can add accounts" in r.stdout + r.stderr
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.2", "A1.5")
 def test_seff_says_what_a_job_has_used(pool):
     burn = "import time; t = time.process_time()\nwhile time.process_time() - t < 2: pass\n"
@@ -147,6 +148,7 @@ def test_who_had_less_goes_first(pool):
     wait_for("Slurm has weighed them", lambda: share(native) > share(more), 200)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # Slurm computes ages once a minute
 @pytest.mark.embedded  # Slurm's order, in which kubelets have no part
 @pytest.mark.feature("C3.5")
@@ -188,6 +190,7 @@ def test_no_record_is_lost_when_the_database_dies(pool):
     wait_for("every record is there", lambda: all(sacct(pool).get(j, {}).get("State") == "COMPLETED" for j in jobs), 120)
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded  # the same pod and script
 @pytest.mark.feature("A1.2")
 def test_the_history_is_dumped_and_restored(pool):
@@ -220,6 +223,7 @@ def test_nobody_but_slurmdbd_reaches_the_database(pool):
     assert f"{3306:04X}" not in listens
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.feature("A1.2", "A2.10")
 def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):

@@ -145,6 +145,7 @@ def test_a_native_job_waits_for_a_pod_that_no_prolog_asked_for(node):
     assert not node.alive()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # it waits for a deadline of 40 s
 def test_a_pod_that_waits_too_long_drains_its_node(node):
     node.bind("old", 51)

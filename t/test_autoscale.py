@@ -116,7 +116,7 @@ def example(pool):
 
 
 @pytest.mark.feature("A19.1", "A19.4", "A19.5")
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_an_autoscaler_takes_gpus_from_training_and_gives_them_back(pool, adapter):
     """0 → 2 → 0 replicas, by a HorizontalPodAutoscaler, while native jobs hold every GPU."""
     jobs = [int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", "--gres=gpu:8", f"--nodelist={n}", input=TRAINING).stdout) for n in pool.nodes]

@@ -65,6 +65,7 @@ def test_two_need_storage_that_both_can_write(pool):
     assert len(pool.items("pods", *NS, "-l", "app.kubernetes.io/name=slurmctld")) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A12.3")
 def test_the_backup_takes_over_and_gives_back(pool):
     pool.apply(CLAIM)

@@ -52,6 +52,7 @@ def bundle(request, tmp_path_factory):
     out.unlink()
 
 
+@pytest.mark.nightly
 def test_a_bare_machine_without_a_network(bundle):
     release = dict(l.split("=", 1) for l in pathlib.Path("/etc/os-release").read_text().splitlines() if "=" in l)["VERSION_CODENAME"].strip('"')
     root = f"/var/tmp/tandem-offline-{os.getpid()}"

@@ -54,6 +54,7 @@ def test_what_is_whole_is_kept_and_comes_back(start, tmp_path):
     wait_for("the newest two are kept", lambda: kept(tmp_path) == ["latest", "step-2", "step-3"] and (tmp_path / "kept/latest").read_text() == "step-3\n")
     subprocess.run(["pkill", "-KILL", "-s", str(p.pid)], check=True)  # as at the end of a grace: the node's disk is lost, and what is kept stays
     p.wait()
+    wait_for("its keeper has ended too", lambda: subprocess.run(["flock", "--nonblock", tmp_path / "tandem-checkpoints-7", "true"]).returncode == 0)
     (tmp_path / "kept/.new-step-4").mkdir()  # cut in the middle of a copy, and of a replacement
     os.rename(tmp_path / "kept/step-2", tmp_path / "kept/.old-step-2")
     p = start("cd $TANDEM_CHECKPOINTS; ls >$OLDPWD/saw; cat $(cat latest)/number >>$OLDPWD/saw; echo half >torn; false")
@@ -306,7 +307,7 @@ exec sleep 100000'
 """
 
 
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_a_job_of_sbatch_on_two_nodes_goes_on(pool):
     """Slurm's own words alone: the id stays, and so do the checkpoints."""
     job = int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", input=SEVERAL).stdout)

@@ -206,6 +206,7 @@ def patch(pool, environments):
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"environments": environments}}))
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded  # the plane of `up` brings a gateway
 @pytest.mark.feature("E1.9", "E2.1", "E1.3")
 def test_tuxivs_environment_comes_from_condas_channels(pool, me, tmp_path, served):

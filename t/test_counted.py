@@ -217,6 +217,7 @@ def devices(pool, spec, gres=None):
             pool.start("bridge")
 
 
+@pytest.mark.nightly
 def test_shared_nodes_where_a_site_accepts_it(home_probe):
     """Native jobs beside counted pods: the counts of both together are never more than the node's."""
     pool = home_probe
@@ -289,6 +290,7 @@ def test_a_plugin_that_is_replaced_takes_no_node_away(home_probe):
     pool.ready("n1")
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A10.1")
 def test_a_device_that_is_taken_out(home_probe):
     """Another capacity is another size: Slurm's node is made anew with it, though it is drained already, and so it is when the device is back."""

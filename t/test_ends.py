@@ -64,6 +64,7 @@ def test_each_annotation_reaches_its_job(pool):
         pool.shell("scontrol", "delete", "reservationname=course")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.10", "A18.2")
 def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     pool.apply(saying(pool.pod("typo"), patition="all"))
@@ -74,6 +75,7 @@ def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     wait_for("mended, it runs", lambda: pool.phase("typo") == "Running")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.10", "A18.2")
 def test_what_the_namespace_does_not_give_is_refused_by_name(pool):
     """An account of its own, another partition or another QOS than the mapping says: refused, and the message names the fix."""
@@ -175,7 +177,7 @@ def test_a_waiting_pod_whose_job_is_cancelled_is_failed(pool):
     assert "nodeName" not in pool.get("pod", "waits")["spec"]
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.11")
 def test_a_job_that_may_try_once_is_tried_once(pool):
     """Cancelled is failed: the Job counts it; with another try left there is a second pod."""
@@ -206,7 +208,7 @@ def test_a_deployment_makes_the_next_pod(pool):
     assert "hello" in pool.kubectl("logs", first["metadata"]["name"])
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 # ---- what Kubernetes users see of native jobs ----
 
 @pytest.mark.feature("A5.9")

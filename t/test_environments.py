@@ -113,6 +113,7 @@ def test_a_failed_environment_says_pips_own_words(pool, me, tmp_path, wheels):
     assert r.returncode == 1 and "~/.rattler/credentials.json" in r.stderr and "secret" not in r.stderr and r.stderr.count("environment:") == 1, r.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("E1.3", "E2.1")
 def test_a_making_that_is_killed_leaves_nothing_half_done(pool, me, tmp_path, wheels):
     """A pipe for a wheel: pip waits for ever in the midst of it."""

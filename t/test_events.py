@@ -100,6 +100,7 @@ def test_queued_granted_bound(pool):
     assert sorted(w for w in words if w in ("Queued", "Granted", "Bound")) == ["Bound", "Granted", "Queued"]
 
 
+@pytest.mark.nightly_real
 def test_a_pod_that_starts_at_once_is_told_that_it_is_bound(pool):
     def at_once():
         """The next one, if its job is no batch job. A machine that is busy for a moment sends a pod through the queue (the view of the nodes is old)."""
@@ -117,6 +118,7 @@ def test_a_pod_that_starts_at_once_is_told_that_it_is_bound(pool):
     assert {r for _, r in told(pool, name)} & {"Queued", "Granted", "Refused"} == set()
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A18.2")
 def test_refused_says_what_and_how_to_fix_it_and_counts(pool):
     pool.apply(pool.pod("huge", gpus=GPUS + 1))
@@ -126,6 +128,7 @@ def test_refused_says_what_and_how_to_fix_it_and_counts(pool):
     wait_for("told of the next thing", lambda: any("time-limit" in x["message"] for x in pool.items("events") if x["reason"] == "Refused"))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.9", "A6.11")
 def test_preempted(pool):
     _, job = batch_pod(pool, "victim", gpus=GPUS)
@@ -161,6 +164,7 @@ def test_timed_out(pool, kind):
     assert pool.get("pod", name)["status"]["reason"] == "DeadlineExceeded"
 
 
+@pytest.mark.nightly_real
 def test_requeued(pool):
     _, job = batch_pod(pool, "again")
     pool.shell("scontrol", "update", f"jobid={job}", "requeue=1")
@@ -176,6 +180,7 @@ def test_cancelled(pool):
     assert event(pool, "stopped", "Cancelled")["type"] == "Warning"
 
 
+@pytest.mark.nightly_real
 def test_the_operator_tells_of_nodes_and_repeats_are_counted(pool):
     # Slurm's node is drained for the change of a pod twice: the same words about the same object are one event.
     about = lambda: [e for e in pool.items("events", "-n", "slurm") if e["message"] == "slurmd pod for node n1"]

@@ -219,7 +219,7 @@ def bound(pool, names):
     return sum(p["metadata"]["name"] in names and bool(p["spec"].get("nodeName")) for p in pool.items("pods")) == len(names)
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.parametrize("how", ["kill", "freeze", pytest.param("cut", marks=pytest.mark.real)])  # cut: a network of its own is needed
 def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_pool, roles, wire, how):
     seed, (leader, other) = random.Random(how), roles.two("bridge", kubeconfig=wire.kubeconfig if how == "cut" else None)
@@ -267,6 +267,7 @@ def test_the_other_leads_within_a_lease_and_five_seconds(own_pool, roles, role):
     assert time.monotonic() - at < LEASE[0] + 5
 
 
+@pytest.mark.nightly_real
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role):
     leader, other = roles.two(role, lease=(600, 590, 2))  # one that is not released stands longer than this test waits

@@ -30,7 +30,7 @@ class Ways:
 
 
 @pytest.mark.feature("A6.1")
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_a_native_job_that_waited_once_slows_nobody_down(pool):
     """Slurm refuses while it waits. What is known of the waiting jobs of others is seconds old: it had not been seen when it was cancelled."""
     ways = Ways(pool)
@@ -85,6 +85,7 @@ def all_gpus_held(pool):
     wait_for("all GPUs are held", lambda: len(pool.running()) == len(pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.1", "A6.3")
 @pytest.mark.parametrize("who", ["a pod", *(pytest.param(p, marks=pytest.mark.embedded) for p in ("a native job", "a native job of all nodes"))])
 def test_whoever_waits_for_gpus_slows_no_pod_down_that_needs_none(pool, who):
@@ -131,6 +132,7 @@ def test_who_guesses_the_word_is_not_served(pool):
     assert sorted(c for _, c in seen) == sorted([mark, f"{'0' * 64} {mark}", f" {mark}"]) and all(int(p) < 1000 for p, _ in seen)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.3")
 def test_nobody_goes_before_a_pod_that_waits_for_the_same(pool):
     pool.apply(*[pool.pod(f"hold{i}", gpus=8 if i else 7) for i in range(len(pool.nodes))])

@@ -49,7 +49,7 @@ def test_a_gang_is_one_job_with_exact_devices_for_each_pod(pool):
     wait_for("its job is gone", lambda: not jobs_of(pool, "train"))
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("D1.3")
 def test_a_gang_is_packed_or_spread(pool):
     """Packed, it waits for one node that holds all of it while another one is split; spread, each pod has a node of its own."""
@@ -94,6 +94,7 @@ def test_a_member_finds_rank_size_and_the_others(pool):
     wait_for("the first is found by its name", lambda: "found" in said(1) or "found" in pool.kubectl("exec", "vars-1", "--", "sh", "-c", "getent hosts vars-0 && echo found"))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A8.8")
 def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     pool.apply(*members(pool, "half", 2, size=3))
@@ -115,6 +116,7 @@ def test_a_gang_that_is_not_whole_asks_nothing_of_slurm(pool):
     ("no policy", 'write "fail", "restart" or "replace"'),
     ("two shapes", "give all of them the same"),
     pytest.param("too large", "have room for 16 of them at once", marks=pytest.mark.embedded)])  # the pool's size
+@pytest.mark.nightly_real
 def test_what_a_gang_says_wrongly_is_refused_with_the_fix(pool, what, fix):
     two = members(pool, "bad", 2, gpus=0)
     a, b = (p["metadata"]["annotations"] for p in two)
@@ -274,7 +276,7 @@ def test_the_end_of_the_core_by_success_leaves_the_rest_of_an_indexed_job_to_the
 
 
 @pytest.mark.feature("A8.1", "A8.11")
-@pytest.mark.seldom  # the same there: nothing in it is the plane's
+@pytest.mark.nightly_real  # the same there: nothing in it is the plane's
 def test_an_indexed_job_is_a_gang_by_its_label(pool):
     """The Job says how many; the index is the rank; it is done when all are done."""
     p = pool.pod("x", 4, command=["sh", "-c", "echo $JOB_COMPLETION_INDEX of $N; sleep 1"])

@@ -25,6 +25,7 @@ def acquire(pool, node, devices, timeout_ms):
         return s.makefile().read().splitlines()[-1]
 
 
+@pytest.mark.nightly_real
 @pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("A5.5")
@@ -63,6 +64,7 @@ def test_a_task_of_a_job_that_was_never_let_in_does_not_start(pool):
     assert free.stdout.strip() == node
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A7.1")
 def test_a_job_that_a_killed_slurmctld_starts_at_once_is_let_in_with_its_devices(pool):
     """Then Slurm may not tell Prolog the devices (S-P10). A job whose Prolog did not claim them would be sent back to the queue by TaskProlog."""

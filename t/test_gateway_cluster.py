@@ -270,6 +270,7 @@ def seen(me, s):
     return next(x for x in me.json("session", "list")["sessions"] if x["id"] == s["id"])
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("D4.1", "D4.4", "E3.5")
 def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door, agents, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)

@@ -143,7 +143,7 @@ WAITS_FOR_THE_OTHER = ["bash", "-c", "trap 'exec sleep 100000' USR1; [ $JOB_COMP
 BEATS_AND_LOOPS = ["bash", "-c", "trap 'echo it waits here' USR1; for i in 1 2 3; do echo tandem-beat $i 0.1; done; while :; do :; done"]
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
     """One that asks for it and that nobody would make again is told of; one of a Deployment ends, and another one comes; of a gang all must be still.
     One that beats in its log is asked for that alone, and not for the CPU that it uses."""
@@ -190,7 +190,7 @@ PACED = ["bash", "-c", """for ((s = 1; ; s++)); do
 done"""]
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("B6.4")
 def test_the_slow_pod_of_a_gang_is_found_by_what_the_pods_say_and_its_node_is_tested(pool, watched):
     """Three pods say in their logs how long each step took; then one of them computes fifteen times as long. (Five times as long as the others in each of two steps, no load makes a pod.)"""

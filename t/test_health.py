@@ -289,6 +289,7 @@ def long_tests(pool):
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("B3.7", "B3.1")
 def test_an_idle_node_is_tested_by_its_agent_until_somebodys_work_comes(pool):
     """What it measures is kept; who comes, a job or a pod, waits for nothing and ends the test; what the test finds is a fault; the budget holds."""

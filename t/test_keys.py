@@ -96,6 +96,7 @@ def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):
     wait_for("all is well", lambda: "keyGeneration" not in said(pool))
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded  # the real plane's pool is everybody's
 @pytest.mark.feature("A1.7", "A1.6", "C3.8")
 def test_munge_is_refused_while_jobs_run_and_then_carried_out(pool):

@@ -85,6 +85,7 @@ def over(pool, name):
     return status()
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.feature("D2.5", "D2.2", "D2.3")
 def test_a_gpu_is_cut_and_whole_again(home):

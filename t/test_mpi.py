@@ -67,7 +67,7 @@ def test_srun_says_what_it_knows(pool):
 
 
 @pytest.mark.feature("C5.1")
-@pytest.mark.parametrize("kind, how", [("mpich", "--mpi=pmi2"), ("openmpi", "--mpi=pmix"), ("openmpi", "")])
+@pytest.mark.parametrize("kind, how", [pytest.param("mpich", "--mpi=pmi2", marks=pytest.mark.nightly), ("openmpi", "--mpi=pmix"), ("openmpi", "")])
 def test_srun_never_hangs(pool, mpi, kind, how):
     """One run after another over two nodes; none of them hangs or fails."""
     times = RUNS if how else 1

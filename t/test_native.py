@@ -80,6 +80,7 @@ def test_a_killed_slurmd_loses_no_job(pool):
     assert pool.squeue()[step]["state"] == "RUNNING" and restarts(pool, pod) == count
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A5.2")
 def test_a_node_that_is_back_does_not_say_that_it_is_not_responding(pool):
     """24.11 cannot clear a reason. What stands there until the next job says that it is over."""
@@ -124,6 +125,7 @@ def test_a_job_has_its_cores_and_no_others(pool):
         wait_for("the pool is as it was", lambda: cpus() == everywhere and pool.idle_nodes() == len(pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.4")
 def test_mail_that_nobody_would_send_is_refused(pool):
     for argv in (["sbatch", "--mem=50M", "--mail-type=END", "--wrap", "true"], ["srun", "--mem=50M", "--mail-type=ALL", "true"]):

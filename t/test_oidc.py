@@ -59,7 +59,11 @@ def test_one_person_in_the_browser_in_ssh_and_in_jobs(pool, issuer, gateway, tmp
         d.find_element(By.ID, "username").send_keys("researcher")
         d.find_element(By.ID, "password").send_keys(PASSWORD + Keys.ENTER)
         shown = "const nav = document.getElementById('nav'); return !!nav && nav.getClientRects().length > 0"  # one question: the page changes meanwhile
-        wait_for("it is logged in", lambda: d.execute_script(shown))
+        try:
+            wait_for("it is logged in", lambda: d.execute_script(shown))
+        except AssertionError as e:
+            e.add_note(f"{d.current_url} says: {d.find_element(By.TAG_NAME, 'body').text!r}")
+            raise
         assert d.current_url == f"{gateway}/" and d.find_element(By.ID, "name").text == "researcher"
         cookies = {c["name"]: c for c in d.get_cookies()}
         assert set(cookies) == {"tandem"} and cookies["tandem"]["httpOnly"] and cookies["tandem"]["sameSite"] == "Strict"

@@ -165,6 +165,7 @@ def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     assert home.squeue()[young]["state"] == "RUNNING"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # three minutes: slurmctld itself ends the job, when the node registers next
 @pytest.mark.feature("A6.6")
 def test_pods_beside_a_dead_slurmd_container_go_on(home):
@@ -482,6 +483,7 @@ BAD_CONF = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A2.10", "A4.2")
 def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):

@@ -66,6 +66,7 @@ def test_a_device_is_taken_out_and_the_others_work(node):
     wait_for("one is back", lambda: held(pool) == f"gpu{last}" and list(holders(pool).values()) == [last])
 
 
+@pytest.mark.nightly_real
 def test_on_a_drained_node_it_is_out_before_anybody_comes(node):
     pool = node
     pool.shell("scontrol", "update", f"nodename={NODE}", "state=drain", "reason=bad fan")

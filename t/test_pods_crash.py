@@ -140,6 +140,7 @@ def test_kills_at_any_moment_leave_nothing(plane, request):
             raise AssertionError(f"round {round_}: left: { {k: v - before[k] for k, v in ours(plane).items() if v - before[k]} }") from None
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("F1.3")
 def test_a_node_without_its_agent_is_not_ready_and_comes_back(plane):
     """kubectl get nodes: the Lease grows old, the node controller says Unknown and taints; the agent comes back, and both go."""

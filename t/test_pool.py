@@ -37,6 +37,7 @@ def test_srun_on_all_nodes_sees_its_devices(pool):
     wait_for("its nodes are free", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.5", "A15.1")
 def test_srun_from_every_pod_of_a_login_group(pool):
     """slurmctld calls each one's srun back: nothing stays COMPLETING."""
@@ -155,6 +156,7 @@ def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
     wait_for("the pod's job is over", lambda: held not in pool.squeue())  # its node's word that all is done may be on its way still
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.6")
 def test_a_renamed_job_still_ends_with_its_pod(pool):
     """Jobs are ended by id and name in one request; who owns a job may rename it."""
@@ -210,6 +212,7 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A5.4")
 def test_slurmds_pod_says_what_slurm_says_of_its_node(pool):
     """As a label, so that `kubectl get pods -l` finds them, and with the reason of a drain beside it."""
@@ -230,6 +233,7 @@ def test_slurmds_pod_says_what_slurm_says_of_its_node(pool):
     wait_for("idle again", lambda: label() == "idle")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.1", "A1.3", "A1.5", "A5.6")
 def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
     """Its own daemons may go to drained nodes: nobody could resume these without it."""
@@ -311,6 +315,7 @@ def test_a_shell_with_a_terminal(pool):
     assert pool.cmd("shell", "--", "sh", "-c", "exit 7", check=False).returncode == 7
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A18.1", "A18.2", "E1.6")
 def test_why_knows_arrays_and_jobs_of_several_nodes(pool):
     def why(what, code=0):

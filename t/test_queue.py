@@ -57,6 +57,7 @@ def test_who_needs_more_than_is_free_stops_nobody_behind_him(pool):
     waits_through(pool, native, large)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("C3.2", "A18.3")
 def test_a_pod_is_backfilled_when_it_ends_before_the_next_job_starts(pool):
     """A job that wants all nodes starts when the one before it ends. Until then a pod may use the node that is free, but only for so long."""
@@ -129,6 +130,7 @@ def test_a_pod_that_would_run_into_a_reservation_waits_for_its_end(pool):
     runs(pool, "long")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("C3.4")
 def test_a_pod_has_a_node_for_itself(pool):
     pool.apply(saying(pool.pod("alone"), exclusive="true"))
@@ -183,6 +185,7 @@ def test_pods_that_went_while_the_bridge_was_away_cost_one_list_together(pool):
     assert 0 < pool.counted("bridge", "tandem_kube_requests_total", verb="list", resource="pods") < len(names) / 2
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("C3.7")
 def test_jobs_go_where_their_partition_puts_them(pool):
     """With pack a node is filled before the next one is used; with spread each goes to the node with the least load."""

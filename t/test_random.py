@@ -109,7 +109,7 @@ class Steps:
             return f.__name__, repr(e)
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.slow  # as long as its --steps; chance is for CI
 def test_random_steps(pool, request):
     seed, count = int(request.config.getoption("--seed")), int(request.config.getoption("--steps"))

@@ -120,6 +120,7 @@ def test_a_jobs_shared_memory_has_a_limit(pool):
         wait_for("so is slurmctld", lambda: pool.idle_nodes() == pool.instance["nodes"])
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("D8.3")
 def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     """What it asked for with --tmp is what it may hold, in /tmp and /var/tmp together; the user is told in its output, and by why."""
@@ -146,7 +147,7 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     clean(pool)
 
 
-@pytest.mark.seldom
+@pytest.mark.nightly_real
 @pytest.mark.feature("D8.3")
 def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
     """A deleted file that a process keeps open, also one that hides from its own user and whose first thread has ended, and files without a byte in them."""

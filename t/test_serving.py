@@ -66,6 +66,7 @@ def of_service(pool, name):
     return next((r for r in rows if r["service"] == name), None)
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A19.3", "A18.1", "A18.2", "A19.5")
 def test_replicas_and_revisions_of_a_knative_service(serving):
     pool, gpus, nodes = serving, serving.instance["gpus"], len(serving.nodes)

@@ -274,6 +274,7 @@ def test_vs_code_in_the_browser(pool, me, mallory):
         me.run("session", "stop", s["id"])
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # it installs TensorBoard
 @pytest.mark.feature("E4.1")
 def test_the_real_tensorboard(pool, me, mallory):

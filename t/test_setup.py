@@ -32,6 +32,7 @@ def mirror():
     return None
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # makes a Debian, and builds everything again
 @pytest.mark.parametrize("release", RELEASES)
 def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):

@@ -84,6 +84,7 @@ def test_jobs_stay_in_one_rack(home):
 CLIQUE = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"  # as NVIDIA's feature discovery names the NVLink domains of a cluster
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A9.2")
 def test_jobs_and_gangs_lie_in_blocks(home):
     """Blocks by labels, with nodes that register by themselves; segments of a job and of a gang; a node and slurmctld come anew while a job goes on; what no block can hold is said."""

@@ -244,17 +244,11 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	td_slurm_view_watch(b->view, job, states);
 }
 
-// Ends a job that was submitted while another process began to lead. This process was frozen; the
-// new leader has listed Slurm's jobs already and would see this one only in its next complete
-// listing.
-static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *w, int64_t job, struct td_error *err)
+// The job of a reply that this process read after another began to lead: it was frozen. Whoever leads has the job from
+// its first listings, and its pod may run by now; one that came later is found by a knock or the next listing (1.9).
+static int left_to_leader(const struct td_ask *a, int64_t job, struct td_error *err)
 {
-	struct td_error e = TD_ERROR_INIT;
-	int r = td_slurm_job_end(l->slurm, job, w->ask.name, NULL, &e);
-	if (r && r != TD_NOT_FOUND)
-		td_warn("pod %s: Slurm job %lld is one too many, and could not be ended: %s", a->key, (long long)job,
-			e.msg);
-	return td_fail(err, TD_CANCELLED, "pod %s: another leads now; Slurm job %lld was given back", a->key,
+	return td_fail(err, TD_CANCELLED, "pod %s: another leads now, and Slurm job %lld is left to it", a->key,
 		       (long long)job);
 }
 
@@ -289,7 +283,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 		k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
 	}
 	if (!k && !td_lease_holds())
-		return give_back(r->l, a, &r->want, *ret_job, err);
+		return left_to_leader(a, *ret_job, err);
 	if (!k && (k = td_owner_check(r, *ret_job, err)))
 		*ret_job = 0;
 
@@ -343,7 +337,7 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	w->ask.comment = comment;
 
 	if (!k && !td_lease_holds())
-		return give_back(r->l, a, w, *ret_job, err);
+		return left_to_leader(a, *ret_job, err);
 	if (!k && (k = td_owner_check(r, *ret_job, err))) // before it has a mark, which says that it is his
 		*ret_job = 0;
 	if (k)

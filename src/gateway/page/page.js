@@ -52,7 +52,7 @@ async function api(method, path, body) {
   const reply = await r.json().catch(() => ({}));
   if (r.status === 401 && path !== "/login") {
     logged_out();
-    throw new Error("log in again");
+    throw Object.assign(new Error("log in again"), {status: 401});
   }
   if (!r.ok) throw new Error(reply.error ? reply.error.message : `HTTP ${r.status}`);
   return reply;
@@ -366,8 +366,10 @@ function logged_out() {
 async function start() {
   try {
     me = await api("GET", "/whoami");
-  } catch {
-    return logged_out();
+  } catch (e) {
+    if (e.status === 401) return;
+    problem("The gateway does not answer; this page tries on."); // who is logged in stays so
+    return setTimeout(start, 2000);
   }
   problem(null);
   $("name").textContent = me.user;
