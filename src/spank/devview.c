@@ -39,13 +39,13 @@ static int look(int dir, const char *name, struct statx *ret)
 	return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, ret);
 }
 
-static DIR *open_in(int dir, const char *name)
+// NULL in *ret: it cannot be opened.
+static void open_in(int dir, const char *name, DIR **ret)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	if (fd >= 0 && !d)
+	*ret = fd < 0 ? NULL : fdopendir(fd);
+	if (fd >= 0 && !*ret)
 		close(fd);
-	return d;
 }
 
 static bool dots(const char *name)
@@ -69,8 +69,13 @@ static int list_below(DIR *d, const char *prefix, int deep, struct listing *l)
 	for (struct dirent *e; !r && (e = readdir(d));) {
 		char path[PATH_MAX];
 		struct statx x;
-		if (dots(e->d_name) || look(dirfd(d), e->d_name, &x))
+		if (dots(e->d_name))
 			continue;
+		if (look(dirfd(d), e->d_name, &x)) {
+			if (errno != ENOENT && errno != EACCES)
+				return -1; // nobody knows what else would be seen
+			continue;
+		}
 		int k = snprintf(path, sizeof(path), "%s%s", prefix, e->d_name);
 		if (k < 0 || (size_t)k + 1 >= sizeof(path))
 			continue;
@@ -83,7 +88,9 @@ static int list_below(DIR *d, const char *prefix, int deep, struct listing *l)
 			l->used += (size_t)k + 1;
 		}
 		// What is mounted here (pts, shm, mqueue) has no devices of the machine.
-		DIR *below = S_ISDIR(x.stx_mode) && !is_mounted(&x) && deep < DEEP ? open_in(dirfd(d), e->d_name) : NULL;
+		DIR *below = NULL;
+		if (S_ISDIR(x.stx_mode) && !is_mounted(&x) && deep < DEEP)
+			open_in(dirfd(d), e->d_name, &below);
 		if (!below)
 			continue;
 		path[k] = '/', path[k + 1] = '\0';
@@ -111,7 +118,7 @@ struct bound {
 	int fd;
 	char *path;
 };
-struct view {
+struct devview {
 	const char *list;
 	size_t n;
 	dev_t *hidden; // the numbers of what is left out, for links to it
@@ -121,13 +128,13 @@ struct view {
 	char *why;
 };
 
-static int failed(struct view *v, const char *what)
+static int failed(struct devview *v, const char *what)
 {
 	snprintf(v->why, TD_DEVVIEW_WHY, "%s: %s", what, strerror(errno));
 	return -1;
 }
 
-static bool listed(const struct view *v, const char *path)
+static bool listed(const struct devview *v, const char *path)
 {
 	for (size_t at = 0; at < v->n; at += strnlen(v->list + at, v->n - at) + 1)
 		if (!strncmp(v->list + at, path, v->n - at))
@@ -136,7 +143,7 @@ static bool listed(const struct view *v, const char *path)
 }
 
 // A link to what is left out would still name it (/dev/char/195:3).
-static bool leads_to_hidden(const struct view *v, int dir, const char *name)
+static bool leads_to_hidden(const struct devview *v, int dir, const char *name)
 {
 	struct stat st;
 	if (fstatat(dir, name, &st, AT_NO_AUTOMOUNT) || !is_device(st.st_mode))
@@ -148,7 +155,7 @@ static bool leads_to_hidden(const struct view *v, int dir, const char *name)
 }
 
 // It is bound when the view is mounted: nothing can be mounted in one that is not yet. Something to mount it on is made.
-static int bind_later(struct view *v, int from, int to, const char *name, const char *path, bool dir)
+static int bind_later(struct devview *v, int from, int to, const char *name, const char *path, bool dir)
 {
 	if (dir ? mkdirat(to, name, 0755) : mknodat(to, name, S_IFREG | 0600, 0))
 		return failed(v, path);
@@ -159,8 +166,15 @@ static int bind_later(struct view *v, int from, int to, const char *name, const 
 	}
 	v->binds = more;
 	int fd = (int)syscall(SYS_open_tree, from, name,
-			      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT);
+			      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW |
+				      AT_NO_AUTOMOUNT);
+	int e = errno;
 	char *copy = strdup(path);
+	errno = e;
+	if (fd < 0 && errno == ENOENT) { // it has gone meanwhile
+		free(copy);
+		return unlinkat(to, name, dir ? AT_REMOVEDIR : 0) ? failed(v, path) : 0;
+	}
 	if (fd < 0 || !copy) {
 		free(copy);
 		if (fd >= 0)
@@ -172,14 +186,14 @@ static int bind_later(struct view *v, int from, int to, const char *name, const 
 }
 
 // In a user namespace the node's root may have no name (EINVAL): what is made is the user's then, as its tmpfs is.
-static int same_rights(struct view *v, int to, const char *name, const char *path, const struct statx *x)
+static int same_rights(struct devview *v, int to, const char *name, const char *path, const struct statx *x)
 {
 	if (fchownat(to, name, x->stx_uid, x->stx_gid, AT_SYMLINK_NOFOLLOW) && errno != EINVAL)
 		return failed(v, path);
 	return fchmodat(to, name, x->stx_mode & 07777, 0) ? failed(v, path) : 0;
 }
 
-static int copy_link(struct view *v, int from, int to, const char *name, const char *path)
+static int copy_link(struct devview *v, int from, int to, const char *name, const char *path)
 {
 	char target[PATH_MAX];
 	ssize_t k = readlinkat(from, name, target, sizeof(target) - 1);
@@ -189,14 +203,15 @@ static int copy_link(struct view *v, int from, int to, const char *name, const c
 	return symlinkat(target, to, name) ? failed(v, path) : 0;
 }
 
-static int copy_below(struct view *v, DIR *from, int to, const char *prefix, int deep);
+static int copy_below(struct devview *v, DIR *from, int to, const char *prefix, int deep);
 
-static int copy_directory(struct view *v, int from, int to, const char *name, const char *path, int deep)
+static int copy_directory(struct devview *v, int from, int to, const char *name, const char *path, int deep)
 {
 	if (mkdirat(to, name, 0700))
 		return failed(v, path);
 	char prefix[PATH_MAX];
-	DIR *d = open_in(from, name);
+	DIR *d;
+	open_in(from, name, &d);
 	int at = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	snprintf(prefix, sizeof(prefix), "%.*s/", (int)sizeof(prefix) - 2, path);
 	int r = d && at >= 0 ? copy_below(v, d, at, prefix, deep + 1) : failed(v, path);
@@ -207,7 +222,7 @@ static int copy_directory(struct view *v, int from, int to, const char *name, co
 	return r;
 }
 
-static int copy_one(struct view *v, int from, int to, const char *name, const char *path, int deep)
+static int copy_one(struct devview *v, int from, int to, const char *name, const char *path, int deep)
 {
 	struct statx x;
 	if (look(from, name, &x))
@@ -231,7 +246,7 @@ static int copy_one(struct view *v, int from, int to, const char *name, const ch
 	return same_rights(v, to, name, path, &x);
 }
 
-static int copy_below(struct view *v, DIR *from, int to, const char *prefix, int deep)
+static int copy_below(struct devview *v, DIR *from, int to, const char *prefix, int deep)
 {
 	int r = 0;
 	for (struct dirent *e; !r && (e = readdir(from));) {
@@ -243,7 +258,7 @@ static int copy_below(struct view *v, DIR *from, int to, const char *prefix, int
 	return r;
 }
 
-static int numbers(struct view *v, int dev)
+static int numbers(struct devview *v, int dev)
 {
 	size_t room = 0;
 	for (size_t at = 0; at < v->n; at += strnlen(v->list + at, v->n - at) + 1)
@@ -275,7 +290,7 @@ static int new_tmpfs(const char *dev)
 	return fd;
 }
 
-static int attach(struct view *v, const char *dev, int fd)
+static int attach(struct devview *v, const char *dev, int fd)
 {
 	if (syscall(SYS_move_mount, fd, "", AT_FDCWD, dev, MOVE_MOUNT_F_EMPTY_PATH))
 		return failed(v, dev);
@@ -290,7 +305,7 @@ static int attach(struct view *v, const char *dev, int fd)
 
 int td_devview_make(const char *dev, const char *list, size_t n, char why[TD_DEVVIEW_WHY])
 {
-	struct view v = {.list = list, .n = n, .why = why};
+	struct devview v = {.list = list, .n = n, .why = why};
 	mode_t mask = umask(0);
 	DIR *d = opendir(dev);
 	int fd = d ? new_tmpfs(dev) : -1;

@@ -55,9 +55,10 @@ static void it_stays_while_the_fault_does(void **state)
 	now = (struct td_met){.known = true, .live = true, .who = {.job = 7, .uid = "1000", .account = "ml"}};
 	struct td_checkup_findings l = findings();
 	td_auto_free char *first = look(NULL, &l);
-	assert_string_equal(first, "[{\"check\":\"xid\",\"device\":\"gpu3\",\"code\":79,\"met\":{\"job\":7,\"live\":true,"
-				   "\"user\":\"1000\",\"account\":\"ml\"}},{\"check\":\"disk-full\",\"code\":0},"
-				   "{\"check\":\"xid\",\"device\":\"gpu5\",\"code\":48}]");
+	assert_string_equal(first,
+			    "[{\"check\":\"xid\",\"device\":\"gpu3\",\"code\":79,\"met\":{\"job\":7,\"live\":true,"
+			    "\"user\":\"1000\",\"account\":\"ml\"}},{\"check\":\"disk-full\",\"code\":0},"
+			    "{\"check\":\"xid\",\"device\":\"gpu5\",\"code\":48}]");
 	assert_string_equal(l.v[0].message, "gpu3: XID 79, met by job 7");
 	assert_string_equal(l.v[1].message, "/ is full");
 	assert_string_equal(l.v[2].message, "gpu5: XID 48");
@@ -81,7 +82,8 @@ static void it_stays_while_the_fault_does(void **state)
 static void a_pod_is_named_when_it_is_the_jobs(void **state)
 {
 	(void)state;
-	now = (struct td_met){.known = true, .who = {.job = 9, .pod = true, .uid = "u-1", .ask = "u-1", .ask_pod = "ml/x"}};
+	now = (struct td_met){.known = true,
+			      .who = {.job = 9, .pod = true, .uid = "u-1", .ask = "u-1", .ask_pod = "ml/x"}};
 	struct td_checkup_findings l = findings();
 	td_auto_free char *text = look("no JSON", &l);
 	assert_non_null(strstr(text, "{\"job\":9,\"live\":false,\"podUid\":\"u-1\",\"pod\":\"ml/x\"}"));
