@@ -102,8 +102,8 @@ def test_a_step_runs_in_an_image(site, small):
     kept = site.do("researcher", "env", "TD_KEPT=outside", "srun", "-Q", "--mem=50M", "-w", "n0", f"--container-image={small}", "--container-env=TD_KEPT", "sh", "-c", "echo $TD_KEPT $COLOUR").stdout
     assert kept == "outside image blue\n"
 
-    # Tasks of a step share one container on each node.
-    spaces = site.do("researcher", "srun", "-Q", "-N2", "-n4", "--mem=50M", f"--container-image={small}", "sh", "-c", "echo $(hostname) $(readlink /proc/self/ns/mnt)").stdout.split("\n")[:-1]
+    # Tasks of a step share one container on each node: its files. Each has a view of /dev in mounts of its own.
+    spaces = site.do("researcher", "srun", "-Q", "-N2", "-n4", "--mem=50M", f"--container-image={small}", "sh", "-c", "echo $(hostname) $(stat -c %d /)").stdout.split("\n")[:-1]
     assert len(spaces) == 4 and len(set(spaces)) == 2 and {s.split()[0] for s in spaces} == {"n0", "n1"}
 
     script = f"#!/bin/sh\n#SBATCH --container-image={small.replace('/', chr(92) + '#', 1)} --mem=50M -w n0 -o /home/researcher/out-%j\ncat /etc/os-release\n"
@@ -317,13 +317,16 @@ def test_nobody_gets_more_rights(site, small):
     site.do("pods", "scancel", "-u", "pods")
 
 
-@pytest.mark.feature("A11.1")
+@pytest.mark.feature("A11.1", "A7.5")
 def test_gpus_as_granted(site, small):
-    show = "for i in 0 1 2 3 4 5 6 7; do dd if=/dev/tandem-gpu$i count=0 2>&1; done; echo $CUDA_VISIBLE_DEVICES"
+    """Those of others are not there."""
+    show = "for i in 0 1 2 3 4 5 6 7; do dd if=/dev/tandem-gpu$i count=0 2>&1; done; echo x >/dev/null && ls /dev/pts/ptmx /dev/tty; echo $CUDA_VISIBLE_DEVICES"
     argv = ["--gres=gpu:2", "sh", "-c", show]
     native, inside = site.srun(*argv), site.srun(f"--container-image={small}", *argv)
-    count = lambda text: (text.count("No such device or address"), text.count("Operation not permitted"), text.strip().split("\n")[-1])
-    assert count(native) == count(inside) == (2, 6, "0,1")  # opened and without a driver; forbidden
+    count = lambda text: (text.count("No such device or address"), text.count("No such file or directory"), text.strip().split("\n")[-3:])
+    assert count(native) == count(inside) == (2, 6, ["/dev/pts/ptmx", "/dev/tty", "0,1"]), (native, inside)  # opened and without a driver; not there
+    inside = site.srun(f"--container-image={small}", "--container-remap-root", "--gres=gpu:1", "sh", "-c", show)
+    assert count(inside) == (1, 7, ["/dev/pts/ptmx", "/dev/tty", "0"]), inside
 
 
 @pytest.mark.feature("A11.2")

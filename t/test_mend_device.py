@@ -77,7 +77,7 @@ def test_a_device_is_mended_while_the_others_work(node):
     pool.shell("scancel", job)
 
 
-@pytest.mark.feature("B6.2")
+@pytest.mark.feature("B6.2", "B6.1")
 def test_the_job_on_it_is_queued_again_and_nobody_gets_it_in_between(node):
     pool, before = node, uids(node)
     policy(pool, jobsEndAfterSeconds=0)
@@ -93,10 +93,11 @@ def test_the_job_on_it_is_queued_again_and_nobody_gets_it_in_between(node):
     pool.kill_role("operator")
     pool.kill_role("bridge")
     shown = wait_for("people see it", lambda: (out := pool.cmd("node", NODE).stdout) and f"Mended    gpu{sick}, while the others work" in out and out)
+    assert f", met by job {mine} (" in shown
     assert f"out of service: gpu{sick}\n" in shown and "in service" in shown.splitlines()[0]
     pool.cmd("fault", NODE, "--clear")
     (done,) = over(pool, before)
-    assert done["status"]["phase"] == "Succeeded", done["status"]
+    assert done["status"]["phase"] == "Succeeded" and f", met by job {mine}" in done["spec"]["reason"], done
     wait_for("who waited has it", lambda: state(pool, waits) == "RUNNING")
     assert pool.job_devices(waits)[NODE] == {sick} and state(pool, beside) == "RUNNING"
     assert "Restarts=0" in pool.shell("scontrol", "show", "job", waits)

@@ -1,4 +1,4 @@
-"""A job's own /tmp, /var/tmp and /dev/shm on a node (spec.scratch, docs/storage.md)."""
+"""A job's own /tmp, /var/tmp, /dev/shm and view of /dev on a node (spec.scratch, docs/storage.md)."""
 import json
 import re
 
@@ -22,24 +22,30 @@ def clean(pool):
     wait_for("nothing of jobs is left on the node", lambda: left(pool) == [f"{SCRATCH}/jobs:", "", f"{SCRATCH}/trash:", ""], 240)  # their processes get KillWait, and more where it is busy
 
 
-def holder(pool, user, script):
+def holder(pool, user, script, *more):
     """A job of the user's on the first node, whose script runs until it is cancelled: its number, when it has said so at home."""
-    job = pool.as_user(user, "sbatch", "--parsable", "-w", pool.nodes[0], "--mem=50M", "--no-requeue", "-o", "/dev/null",
+    job = pool.as_user(user, "sbatch", "--parsable", "-w", pool.nodes[0], "--mem=50M", "--no-requeue", "-o", "/dev/null", *more,
                        input=f"#!/bin/sh\ncd /\n{script}\necho done >$HOME/ready-$SLURM_JOB_ID\nexec sleep 100000\n").stdout.strip()
     wait_for("its script has come so far", lambda: pool.as_user(user, "cat", f"ready-{job}").stdout == "done\n")
     pool.as_user(user, "rm", f"ready-{job}")
     return job
 
 
-def step(pool, user, job, script):
-    return pool.as_user(user, "srun", "-Q", f"--jobid={job}", "--overlap", "--mem=0", "-D", "/", "sh", "-c", script).stdout
+def step(pool, user, job, script, *more):
+    return pool.as_user(user, "srun", "-Q", f"--jobid={job}", "--overlap", "--mem=0", "-D", "/", *more, "sh", "-c", script).stdout
 
 
-@pytest.mark.feature("A13.5")
+def gpus(text):
+    """The indexes of the GPUs among the names of device files."""
+    return {int(x) for x in re.findall(r"tandem-gpu(\d+)", text)}
+
+
+@pytest.mark.feature("A13.5", "A7.5")
 def test_a_job_has_a_tmp_of_its_own(pool):
-    """Its steps share it, other users' jobs on the node do not see it, the node's own stays as it was, and it ends with the job."""
+    """Its steps share it, other users' jobs on the node do not see it, the node's own stays as it was, and it ends with the job. In /dev it has its own devices only, and all that belongs to nobody."""
     before = node(pool, "ls", "-A", "/tmp", "/var/tmp", "/dev/shm")
-    mine = holder(pool, "researcher", "for d in /tmp /var/tmp /dev/shm; do echo $d of $SLURM_JOB_ID >$d/secret; done; echo $TMPDIR >/tmp/where")
+    of_node = node(pool, "ls", "-A", "/dev")
+    mine = holder(pool, "researcher", "for d in /tmp /var/tmp /dev/shm; do echo $d of $SLURM_JOB_ID >$d/secret; done; echo $TMPDIR >/tmp/where; ls -A /dev >/tmp/devices", "--gres=gpu:3")
     other = holder(pool, "pods", "ls -A /tmp /var/tmp /dev/shm >/tmp/seen; ls /proc/*/root/tmp/secret 2>/dev/null >>/tmp/seen; touch /tmp/secret")
     try:
         assert step(pool, "researcher", mine, "cat /tmp/secret /var/tmp/secret /dev/shm/secret /tmp/where").split("\n") == [
@@ -51,6 +57,16 @@ def test_a_job_has_a_tmp_of_its_own(pool):
         step(pool, "researcher", mine, "echo more >>/dev/shm/secret; stat -c '%a %U' /tmp /dev/shm >/tmp/modes")
         assert step(pool, "researcher", mine, "tail -n 1 /dev/shm/secret; cat /tmp/modes") == "more\n1777 root\n1777 root\n"
         assert node(pool, "ls", "-A", "/tmp", "/var/tmp", "/dev/shm") == before
+
+        held = pool.job_devices(mine)[pool.nodes[0]]
+        batch, all_of_it = step(pool, "researcher", mine, "cat /tmp/devices; echo; ls -A /dev").split("\n\n")
+        assert len(held) == 3 and gpus(batch) == gpus(all_of_it) == held, (held, batch, all_of_it)
+        for job, user, want, more in ((mine, "researcher", 1, ["--gres=gpu:1"]), (mine, "researcher", 0, ["--gres=none"]), (other, "pods", 0, [])):
+            seen = step(pool, user, job, "ls -A /dev; echo x >/dev/null; head -c 1 /dev/zero | wc -c; ls /dev/pts/ptmx; ls -d /proc/self/fd/0", *more)
+            assert gpus(seen) <= held and len(gpus(seen)) == want, seen
+            names = set(of_node.split()) - {f"tandem-gpu{i}" for i in gpus(of_node)}
+            assert names <= set(seen.split()) and {"1", "/dev/pts/ptmx"} <= set(seen.split()), seen
+        assert node(pool, "ls", "-A", "/dev") == of_node
     finally:
         pool.shell("scancel", mine, other)
     clean(pool)

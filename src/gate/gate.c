@@ -249,6 +249,17 @@ bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *r
 	return false;
 }
 
+bool td_gate_last(struct td_gate *g, int node, int device, struct td_holder *ret)
+{
+	pthread_mutex_lock(&g->node[node].mu);
+	const struct td_gate_table *t = &g->node[node].table;
+	bool held = device >= 0 && device < t->n && t->dev[device].held;
+	if (held)
+		*ret = t->dev[device].now;
+	pthread_mutex_unlock(&g->node[node].mu);
+	return held;
+}
+
 bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job)
 {
 	pthread_mutex_lock(&g->node[node].mu);

@@ -15,6 +15,7 @@
 //   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
+//   met.[ch]                     which job met a device's fault
 //   out.[ch]          devices that are out of service
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
@@ -117,6 +118,8 @@ bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct 
 bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);
 // Who holds a device now; false: nobody whose processes live. Of those who hold parts of it one whose processes do.
 bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret);
+// Who holds a device, or held it last; false: nobody that the table knows.
+bool td_gate_last(struct td_gate *g, int node, int device, struct td_holder *ret);
 // Does the job hold the device, whole or a part of it? It is asked of jobs that live: a table hears of no end.
 bool td_gate_job_holds(struct td_gate *g, int node, int device, int64_t job);
 // The job that holds a device, or did, and has that name; 0: none.

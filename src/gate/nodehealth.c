@@ -1,6 +1,7 @@
 // Checks and operations of an agent's nodes: one key per node.
 #include "gate/nodehealth.h"
 #include "gate/jobuse.h"
+#include "gate/met.h"
 #include "gate/out.h"
 #include "gate/probe.h"
 
@@ -293,7 +294,7 @@ static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_c
 }
 
 // The annotation; NULL: no finding.
-static char *faults_text(const struct td_checkup_findings *l)
+static char *faults_text(const struct td_checkup_findings *l, const struct td_met *met)
 {
 	if (!l->n)
 		return NULL;
@@ -311,6 +312,7 @@ static char *faults_text(const struct td_checkup_findings *l)
 		const struct td_checkup_check *check = td_checkup_check_named(f->check);
 		td_jm_str(d, o, "scope", check && check->alone && *f->device ? "device" : NULL);
 		td_jm_str(d, o, "message", f->message);
+		td_met_write(&met[i], d, o);
 	}
 	return td_json_mut_text(list, NULL);
 }
@@ -415,14 +417,31 @@ static void learn_parts(struct td_checkup_backend *b, char **ret)
 		*ret = yyjson_mut_arr_size(list) ? td_json_mut_text(list, NULL) : td_strdup("");
 }
 
+struct whose {
+	struct td_gate *gate;
+	int node;
+};
+
+static bool who_met(void *ctx, int device, struct td_met *ret)
+{
+	const struct whose *w = ctx;
+	ret->live = w->gate && td_gate_holder(w->gate, w->node, device, &ret->who);
+	ret->known = ret->live || (w->gate && td_gate_last(w->gate, w->node, device, &ret->who));
+	return ret->known;
+}
+
 // result: the annotation that goes into the same write; NULL: as it is.
-static int show(struct td_nodehealth *h, const struct td_object *node, const struct td_checkup_findings *l,
+static int show(struct td_nodehealth *h, const struct td_object *node, struct td_checkup_findings *l,
 		const char *result, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = yyjson_mut_doc_get_root(s),
 		       *list = td_jm_arr(s, status, "status.conditions");
-	td_auto_free char *text = faults_text(l), *programs = td_nodehealth_programs(h->o.actions);
+	td_auto_free struct td_met *met = td_calloc(TD_HEALTH_FINDINGS, sizeof(*met));
+	struct whose whose = {h->o.gate, index_of(h, node->name)};
+	td_met_find(td_object_annotation(node, TD_ANN_FAULTS), l, who_met, &whose, met);
+	td_met_say(met, l);
+	td_auto_free char *text = faults_text(l, met), *programs = td_nodehealth_programs(h->o.actions);
 	bool differs = false;
 	note(d, root, node, TD_ANN_FAULTS, text, &differs);
 	note(d, root, node, TD_ANN_PROGRAMS, programs, &differs);

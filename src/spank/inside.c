@@ -2,6 +2,7 @@
 #include "spank/inside.h"
 
 #include "base/file.h"
+#include "spank/devview.h"
 #include "spank/enroot.h"
 #include "spank/filter.h"
 #include "spank/pretend.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 enum { ENV_MAX = 256 << 10 };
@@ -116,6 +118,22 @@ int td_ct_join_user(const char *dir, struct td_error *err)
 	return setns(user, CLONE_NEWUSER) ? td_fail_errno(err, TD_INTERNAL, errno, "enter the container %s", dir) : 0;
 }
 
+// As devview.h says. The process is in its task's cgroup and has all capabilities inside, so it needs nobody's help; other
+// tasks that enter have mounts and a view of their own.
+static int show_devices(struct td_error *err)
+{
+	td_auto_free char *list = td_malloc(TD_DEVVIEW_LIST);
+	char why[TD_DEVVIEW_WHY] = "";
+	ssize_t n = td_devview_refused("/dev", list, TD_DEVVIEW_LIST);
+	if (n == 0 || (n < 0 && errno == ENOENT))
+		return 0;
+	if (n > 0 && !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
+		n = td_devview_make("/dev", list, (size_t)n, why) ? -1 : 0;
+	else
+		snprintf(why, sizeof(why), "/dev: %s", strerror(errno));
+	return *why ? td_fail(err, TD_INTERNAL, "a /dev with the job's devices only: %s", why) : 0;
+}
+
 static int become(const struct td_ct_inside *in, struct td_error *err)
 {
 	td_auto_image struct td_ct_image image = {0};
@@ -123,7 +141,7 @@ static int become(const struct td_ct_inside *in, struct td_error *err)
 	td_auto_close int own = open(own_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 			  self = open("/proc/self/exe", O_PATH | O_CLOEXEC); // no user may read it (copy.c)
 	int r = td_ct_image_read(in->dir, &image, err);
-	if (r || (r = td_ct_join(in->dir, err)))
+	if (r || (r = td_ct_join(in->dir, err)) || (r = show_devices(err)))
 		return r;
 	// The user is root here, and only here: this process may still filter, because it has CAP_SYS_ADMIN inside.
 	if (getuid() == 0 && (r = td_ct_pretend(err)))

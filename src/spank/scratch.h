@@ -27,6 +27,8 @@
 // The plug-in's line there has what jobs may hold: shm=SIZE and tmp=SIZE, bytes or a share.
 #define TD_SCRATCH_CONF "/run/slurm/conf/plugstack.conf"
 #define TD_SCRATCH_TMP "50%"
+// As slurmd got it from slurmctld: whether Slurm has devices with files anywhere.
+#define TD_SCRATCH_GRES "/run/slurm/conf/gres.conf"
 
 // Is a name of n bytes one of such a directory?
 static inline bool td_scratch_is_libraries(const char *name, size_t n)

@@ -3,6 +3,11 @@
 // slurmstepd calls slurm_spank_init_post_opt as root, before it opens anything for the step. From then on it is in
 // a mount namespace of its own, and its tasks, its input and output, PMIx's files and TaskProlog with it. The
 // directories belong to the job, so that its steps meet there, also those of MPI programs in /dev/shm.
+//
+// Where Slurm has devices, each task besides has a view of /dev (devview.h). What it may open is known when it has
+// become its user, who mounts nothing: so a child of the task stays root in the task's mounts and waits to be told.
+// Slurm's code and this one run in the task until TaskProlog; nobody traces it, because it changed its user.
+#include "spank/devview.h"
 #include "spank/scratch.h"
 #include "spank/spank_api.h"
 
@@ -12,22 +17,29 @@
 #include <limits.h>
 #include <linux/mount.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 TD_SPANK_EXPORT const char plugin_name[] = "tandem_scratch";
 TD_SPANK_EXPORT const char plugin_type[] = "spank";
 TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
 
-static bool broken;   // the step has no directories of its own
+static bool broken;      // the step has no directories of its own
+static bool has_devices; // this node has some, of which the step may hold fewer
+static int viewer = -1;  // the task's end of what it says to the child that makes its view of /dev
+static pid_t viewer_pid;
 static char why[256]; // what slurmstepd says so early is nowhere to be read: its tasks say it
 
 static int failed(const char *what)
@@ -153,6 +165,74 @@ static int enter(const char *dir)
 	return umount2(TD_SCRATCH, MNT_DETACH) ? failed("unmount " TD_SCRATCH) : 0;
 }
 
+// Does gres.conf name device files, or let Slurm look for them? Without the file there are none, and Slurm keeps nobody from any.
+static bool names_files(const char *path)
+{
+	char line[4096];
+	bool any = false;
+	FILE *f = fopen(path, "re");
+	while (f && !any && fgets(line, sizeof(line), f))
+		any = line[strspn(line, " \t")] != '#' &&
+		      (strcasestr(line, "File=") || strcasestr(line, "Files=") ||
+		       (strcasestr(line, "AutoDetect=") && !strcasestr(line, "AutoDetect=off")));
+	if (f)
+		fclose(f);
+	return any;
+}
+
+// In the child, as root: makes the view that the task asks for, and says what failed. It ends with the task.
+static void make_view(int fd)
+{
+	static char list[TD_DEVVIEW_LIST];
+	char said[TD_DEVVIEW_WHY] = "";
+	ssize_t n;
+	while ((n = recv(fd, list, sizeof(list), 0)) < 0 && errno == EINTR)
+		;
+	if (n > 0 && (list[n - 1] || td_devview_make("/dev", list, (size_t)n, said)) && !*said)
+		snprintf(said, sizeof(said), "what it is to leave out is not a list");
+	if (n > 0)
+		send(fd, said, sizeof(said), MSG_NOSIGNAL);
+	_exit(0);
+}
+
+// As root: mounts of the task's own, and the child.
+static int start_viewer(void)
+{
+	int two[2];
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return failed("mounts of the task's own");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, two))
+		return failed("socketpair");
+	viewer_pid = fork();
+	if (viewer_pid == 0) {
+		// slurmstepd knows by its pipes when a task is gone.
+		int fd = two[1] == 0 ? 0 : dup2(two[1], 0);
+		close_range(1, ~0U, 0);
+		make_view(fd);
+	}
+	close(two[1]);
+	viewer = two[0];
+	return viewer_pid < 0 ? failed("fork") : 0;
+}
+
+// As the user: says what is to be left out, and waits until it is.
+static int ask_viewer(char said[TD_DEVVIEW_WHY])
+{
+	static char list[TD_DEVVIEW_LIST];
+	ssize_t n = td_devview_refused("/dev", list, sizeof(list)), k = 0;
+	if (n < 0)
+		snprintf(said, TD_DEVVIEW_WHY, "/dev: %s", strerror(errno));
+	if (n > 0 && send(viewer, list, (size_t)n, MSG_NOSIGNAL) == n)
+		while ((k = recv(viewer, said, TD_DEVVIEW_WHY, 0)) < 0 && errno == EINTR)
+			;
+	if (n > 0 && k != TD_DEVVIEW_WHY)
+		snprintf(said, TD_DEVVIEW_WHY, "the process that makes it has ended");
+	close(viewer);
+	while (waitpid(viewer_pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return *said ? -1 : 0;
+}
+
 TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
 	uint32_t job;
@@ -172,6 +252,7 @@ TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 		return -1;
 	}
 	broken = make(job, uid, size, dir, sizeof(dir)) || enter(dir);
+	has_devices = names_files(TD_SCRATCH_GRES);
 	if (!broken)
 		spank_setenv(sp, "TMPDIR", "/tmp", 0); // the user's own wins
 	return broken ? -1 : 0;
@@ -182,8 +263,21 @@ TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 TD_SPANK_EXPORT int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 {
 	(void)sp, (void)ac, (void)av;
-	if (!broken)
+	if (!broken && (!has_devices || !start_viewer()))
 		return 0;
-	slurm_error("scratch: the job cannot have a /tmp and a /dev/shm of its own on this node: %s", why);
+	slurm_error("scratch: the job cannot have a /tmp, a /dev/shm and a /dev of its own on this node: %s", why);
+	_exit(1);
+}
+
+// When this is called the task is in its cgroup.
+TD_SPANK_EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+	(void)sp, (void)ac, (void)av;
+	char said[TD_DEVVIEW_WHY] = "";
+	if (viewer < 0 || !ask_viewer(said))
+		return 0;
+	slurm_error("scratch: the task cannot have a /dev with its job's devices only on this node, and does not run "
+		    "without it: %s. Tell whoever runs the cluster.",
+		    said);
 	_exit(1);
 }

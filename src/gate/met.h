@@ -1,0 +1,23 @@
+// Which job it was that met a device's fault: who held the device when the fault was found first. It is kept in the
+// Node's annotation as long as the fault is there, also when the job has ended and another agent looks. Pure.
+#pragma once
+
+#include "checkup/checkup.h"
+#include "gate/table.h"
+#include "json/json.h"
+
+struct td_met {
+	bool known, live;     // live: its processes were there; else it was the last that had held the device
+	struct td_holder who; // job, pod, uid, ask, ask_pod, account
+};
+// Who holds the device, or held it last; false: nobody, as far as is known.
+typedef bool td_met_ask_f(void *ctx, int device, struct td_met *ret);
+// For each finding who met it, ret[i] of l->v[i]. before: the annotation as it is (TD_ANN_FAULTS), or NULL; a finding
+// that it has is answered from there, others that are about one device by `ask`.
+void td_met_find(const char *before, const struct td_checkup_findings *l, td_met_ask_f *ask, void *ctx,
+		 struct td_met ret[TD_HEALTH_FINDINGS]);
+// Adds ", met by job 7" to the messages, where there is room for it.
+void td_met_say(const struct td_met *met, struct td_checkup_findings *l);
+// Adds "met" to a finding's object: {"job": 7, "live": true, "user": "1000", "account": "ml"}, or of a pod "podUid" and
+// "pod": "ns/name" instead of the user.
+void td_met_write(const struct td_met *m, yyjson_mut_doc *d, yyjson_mut_val *finding);

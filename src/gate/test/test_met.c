@@ -1,0 +1,115 @@
+// rows: B6.1
+// Who met a device's fault is found once, and stays while the fault does, whoever holds the device then.
+#include "gate/met.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct td_met now;
+static int asked;
+
+static bool ask(void *ctx, int device, struct td_met *ret)
+{
+	asked++;
+	*ret = now;
+	return device == 3 && now.known;
+}
+
+static struct td_checkup_findings findings(void)
+{
+	struct td_checkup_findings l = {.n = 3};
+	l.v[0] = (struct td_checkup_finding){.check = "xid", .device = "gpu3", .code = 79, .message = "gpu3: XID 79"};
+	l.v[1] = (struct td_checkup_finding){.check = "disk-full", .message = "/ is full"};
+	l.v[2] = (struct td_checkup_finding){.check = "xid", .device = "gpu5", .code = 48, .message = "gpu5: XID 48"};
+	return l;
+}
+
+// The annotation after a look.
+static char *look(const char *before, struct td_checkup_findings *l)
+{
+	static struct td_met met[TD_HEALTH_FINDINGS];
+	td_met_find(before, l, ask, NULL, met);
+	td_met_say(met, l);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+	yyjson_mut_val *list = yyjson_mut_arr(d);
+	yyjson_mut_doc_set_root(d, list);
+	for (size_t i = 0; i < l->n; i++) {
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "check", l->v[i].check);
+		td_jm_str(d, o, "device", *l->v[i].device ? l->v[i].device : NULL);
+		td_jm_int(d, o, "code", l->v[i].code);
+		td_met_write(&met[i], d, o);
+	}
+	return td_json_mut_text(list, NULL);
+}
+
+static void it_stays_while_the_fault_does(void **state)
+{
+	(void)state;
+	now = (struct td_met){.known = true, .live = true, .who = {.job = 7, .uid = "1000", .account = "ml"}};
+	struct td_checkup_findings l = findings();
+	td_auto_free char *first = look(NULL, &l);
+	assert_string_equal(first,
+			    "[{\"check\":\"xid\",\"device\":\"gpu3\",\"code\":79,\"met\":{\"job\":7,\"live\":true,"
+			    "\"user\":\"1000\",\"account\":\"ml\"}},{\"check\":\"disk-full\",\"code\":0},"
+			    "{\"check\":\"xid\",\"device\":\"gpu5\",\"code\":48}]");
+	assert_string_equal(l.v[0].message, "gpu3: XID 79, met by job 7");
+	assert_string_equal(l.v[1].message, "/ is full");
+	assert_string_equal(l.v[2].message, "gpu5: XID 48");
+
+	// The next job, and an agent that began anew, change nothing. Of a fault that nobody met nobody is asked again.
+	now.who.job = 8;
+	asked = 0;
+	l = findings();
+	td_auto_free char *second = look(first, &l);
+	assert_string_equal(second, first);
+	assert_string_equal(l.v[0].message, "gpu3: XID 79, met by job 7");
+	assert_int_equal(asked, 0);
+
+	// Another XID is another fault.
+	l = findings();
+	l.v[0].code = 94;
+	td_auto_free char *third = look(second, &l);
+	assert_non_null(strstr(third, "\"job\":8"));
+}
+
+static void a_pod_is_named_when_it_is_the_jobs(void **state)
+{
+	(void)state;
+	now = (struct td_met){.known = true,
+			      .who = {.job = 9, .pod = true, .uid = "u-1", .ask = "u-1", .ask_pod = "ml/x"}};
+	struct td_checkup_findings l = findings();
+	td_auto_free char *text = look("no JSON", &l);
+	assert_non_null(strstr(text, "{\"job\":9,\"live\":false,\"podUid\":\"u-1\",\"pod\":\"ml/x\"}"));
+	assert_string_equal(l.v[0].message, "gpu3: XID 79, last held by job 9");
+	l = findings();
+	td_auto_free char *again = look(text, &l);
+	assert_string_equal(again, text);
+
+	// A native job may write any pod into its comment.
+	now.who = (struct td_holder){.job = 10, .uid = "1000", .ask = "u-1", .ask_pod = "ml/x"};
+	l = findings();
+	td_auto_free char *native = look(NULL, &l);
+	assert_null(strstr(native, "ml/x"));
+
+	// Where there is no room for the words the message stays whole.
+	l = findings();
+	memset(l.v[0].message, 'x', sizeof(l.v[0].message) - 1);
+	td_auto_free char *full = look(NULL, &l);
+	assert_int_equal(strspn(l.v[0].message, "x"), sizeof(l.v[0].message) - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_stays_while_the_fault_does),
+		cmocka_unit_test(a_pod_is_named_when_it_is_the_jobs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
