@@ -29,7 +29,15 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_NIC_FILES = 3, TD_PORTS = 64, TD_DISKS = 64 };
+enum {
+	TD_HEALTH_GPUS = 64,
+	TD_HEALTH_FINDINGS = 64,
+	TD_HEALTH_TEXT = 160,
+	TD_NICS = 32,
+	TD_NIC_FILES = 3,
+	TD_PORTS = 64,
+	TD_DISKS = 64
+};
 
 // Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
 // machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.

@@ -328,8 +328,9 @@ const char *td_op_unscheduled(const struct td_object *pod);
 // What is known of a node's devices.
 // The adapters of a node that Slurm gives out, in the order of its indexes.
 struct td_op_nics {
-	char files[2048];    // '+' between those of one, with commas
-	char part[TD_OP_NUMA]; // for each the part of the node that it hangs at, a digit, as td_op_share.numa; '-': not known
+	char files[2048]; // '+' between those of one, with commas
+	char part
+		[TD_OP_NUMA]; // for each the part of the node that it hangs at, a digit, as td_op_share.numa; '-': not known
 	long long n;
 };
 struct td_op_vendor {

@@ -47,7 +47,8 @@ bool td_slurm_fabric_finds(const yyjson_val *cluster)
 {
 	yyjson_val *x, *fabric = td_jget(cluster, "spec.fabric");
 	size_t i, n;
-	bool found = td_jget(fabric, "planes") || td_slurm_nics_give(fabric) || td_jget(cluster, "spec.topology.fabric");
+	bool found =
+		td_jget(fabric, "planes") || td_slurm_nics_give(fabric) || td_jget(cluster, "spec.topology.fabric");
 	yyjson_arr_foreach (td_jget(fabric, "variables"), i, n, x)
 		found |= td_jget(x, "found") != NULL;
 	return found;
@@ -199,7 +200,8 @@ void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
 	td_auto_strv struct td_strv names = {0};
 	yyjson_val *k, *gres;
 	yyjson_obj_foreach (td_jget(cluster, "spec.scheduler.gresMap"), i, n, k, gres)
-		if (td_streq(yyjson_get_str(gres), TD_GRES_NIC) && td_slurm_nics_give(td_jget(cluster, "spec.fabric")) &&
+		if (td_streq(yyjson_get_str(gres), TD_GRES_NIC) &&
+		    td_slurm_nics_give(td_jget(cluster, "spec.fabric")) &&
 		    !td_streq(yyjson_get_str(k), TD_NIC_RESOURCE))
 			td_strv_addf(problems,
 				     "spec.scheduler.gresMap: %.80s is mapped to " TD_GRES_NIC
@@ -254,7 +256,10 @@ void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyj
 	td_slurm_nics_read(td_jget(cluster, "spec.fabric"), node, &nics);
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *value = l.v[i].per_nic ? numbered(l.v[i].value, &nics) : td_strdup(l.v[i].value);
-		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name, l.v[i].per_nic ? "%" : l.v[i].per_device ? "@" : "",
+		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name,
+			      l.v[i].per_nic      ? "%"
+			      : l.v[i].per_device ? "@"
+						  : "",
 			      l.v[i].prefix ? l.v[i].prefix : "", l.v[i].per_device ? " " : "", value,
 			      l.v[i].every ? " " : "", l.v[i].every ? l.v[i].every : "");
 	}

@@ -558,13 +558,17 @@ static void test_parts_of_gpus(void **state)
 static void test_nics(void **state)
 {
 	(void)state;
-#define NIC(name, file, more) "{\"name\":\"" name "\",\"link\":\"RoCE\",\"files\":[\"/dev/infiniband/" file "\"]" more "}"
-	td_auto(td_json_unref) struct td_json *sc = Y("spec: {fabric: {nics: {grant: true}}}"), *plain = Y("spec: {}"),
-			       *set = Y("metadata: {name: pool}"), *none = Y("spec: {slurm: {gres: none}}"),
-			       *node = Y("metadata: {name: n1, annotations: {tandem.dev/gpu-numa: '0,0,1,1', tandem.dev/nics: "
-					 "'{\"nics\":[" NIC("m0", "uverbs3\",\"/dev/infiniband/umad3", ",\"near\":[1,1,4,4]") "," NIC(
-						 "m1", "uverbs1", ",\"numa\":0") "," NIC("m2", "uverbs2", "") "]}'}}\n"
-					 "status: {allocatable: {cpu: '9', memory: 9Gi, nvidia.com/gpu: '4'}}");
+#define NIC(name, file, more)                                                                                          \
+	"{\"name\":\"" name "\",\"link\":\"RoCE\",\"files\":[\"/dev/infiniband/" file "\"]" more "}"
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("spec: {fabric: {nics: {grant: true}}}"),
+		*plain = Y("spec: {}"), *set = Y("metadata: {name: pool}"), *none = Y("spec: {slurm: {gres: none}}"),
+		*node = Y("metadata: {name: n1, annotations: {tandem.dev/gpu-numa: '0,0,1,1', tandem.dev/nics: "
+			  "'{\"nics\":[" NIC("m0", "uverbs3\",\"/dev/infiniband/umad3", ",\"near\":[1,1,4,4]") "," NIC(
+				  "m1", "uverbs1", ",\"numa\":0") "," NIC("m2", "uverbs2",
+									  "") "]}'}}\n"
+									      "status: {allocatable: {cpu: '9', "
+									      "memory: 9Gi, nvidia.com/gpu: '4'}}");
 	struct td_op_share s, back;
 	struct td_error why = TD_ERROR_INIT;
 	if (!td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, &why))
@@ -588,9 +592,10 @@ static void test_nics(void **state)
 	td_op_kinds_add(&k, "n1", &(struct td_op_of){&s, &v, true, false});
 	td_op_kinds_lines(&k, td_json_root(sc));
 	td_auto_free char *conf = td_slurm_gres_conf(&(struct td_slurm_facts){.gres = k.lines, .n_gres = k.n_lines});
-	assert_string_equal(conf, "AutoDetect=off\n"
-				  "Name=nic MultipleFiles=/dev/infiniband/uverbs3,/dev/infiniband/umad3 Cores=4-7\n"
-				  "Name=nic File=/dev/infiniband/uverbs1 Cores=0-3\nName=nic File=/dev/infiniband/uverbs2\n");
+	assert_string_equal(conf,
+			    "AutoDetect=off\n"
+			    "Name=nic MultipleFiles=/dev/infiniband/uverbs3,/dev/infiniband/umad3 Cores=4-7\n"
+			    "Name=nic File=/dev/infiniband/uverbs1 Cores=0-3\nName=nic File=/dev/infiniband/uverbs2\n");
 	td_op_nics_write(&s, &b);
 	assert_string_equal(td_buf_str(&b), ",nic:3nic:3");
 
@@ -1758,7 +1763,8 @@ int main(void)
 		cmocka_unit_test(test_vendors),
 		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_told_once),
-		cmocka_unit_test(test_kinds_of_nodes), cmocka_unit_test(test_nics),
+		cmocka_unit_test(test_kinds_of_nodes),
+		cmocka_unit_test(test_nics),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),

@@ -96,8 +96,8 @@ static void refused(const char *variables, const char *part)
 static void test_check(void **state)
 {
 	(void)state;
-	td_auto(td_json_unref) struct td_json *two =
-		yaml("spec: {fabric: {nics: {grant: true}}, scheduler: {gresMap: {rdma/hca: nic, tandem.dev/nic: nic}}}");
+	td_auto(td_json_unref) struct td_json *two = yaml(
+		"spec: {fabric: {nics: {grant: true}}, scheduler: {gresMap: {rdma/hca: nic, tandem.dev/nic: nic}}}");
 	td_auto_strv struct td_strv said = {0};
 	td_slurm_fabric_check(td_json_root(two), &said);
 	assert_int_equal(said.n, 1);

@@ -99,7 +99,8 @@ static void test_near(void **state)
 
 // Adapters that Slurm gives out: whoever has some knows theirs alone, and nobody else knows one.
 #define OWN(name, files)                                                                                               \
-	"{\"name\":\"" name "\",\"interface\":\"i" name "\",\"link\":\"InfiniBand\",\"active\":true,\"numa\":1" files "}"
+	"{\"name\":\"" name "\",\"interface\":\"i" name "\",\"link\":\"InfiniBand\",\"active\":true,\"numa\":1" files  \
+	"}"
 #define FILES(n) ",\"files\":[\"/dev/infiniband/uverbs" n "\",\"/dev/infiniband/umad" n "\"]"
 static void test_given(void **state)
 {
@@ -109,10 +110,12 @@ static void test_given(void **state)
 		"m2", ",\"files\":[\"/dev/sda\"]") "," OWN("m3", ",\"near\":[1]"))
 #define GRANT "nics: {grant: true}, planes: {gpu: {interfaces: ['m*']}}"
 	lines(GRANT, GIVEN,
-	      "n0 NCCL_SOCKET_IFNAME =im0,im1,im2,im3\nn0 NCCL_IB_HCA %= 4/m0,6/m1\nn0 GLOO_SOCKET_IFNAME im0,im1,im2,im3\n"
+	      "n0 NCCL_SOCKET_IFNAME =im0,im1,im2,im3\nn0 NCCL_IB_HCA %= 4/m0,6/m1\nn0 GLOO_SOCKET_IFNAME "
+	      "im0,im1,im2,im3\n"
 	      "n0 UCX_NET_DEVICES % 4/m0:1,6/m1:1 im0,im1,im2,im3\nn0 OMPI_MCA_btl_tcp_if_include im0,im1,im2,im3\n");
 	// Without planes those of no plane are given out, and nobody says over which interfaces jobs talk.
-	lines("nics: {grant: true}", NODE(OWN("m0", FILES("4"))), "n0 NCCL_IB_HCA %= 4/m0\nn0 UCX_NET_DEVICES % 4/m0:1 im0\n");
+	lines("nics: {grant: true}", NODE(OWN("m0", FILES("4"))),
+	      "n0 NCCL_IB_HCA %= 4/m0\nn0 UCX_NET_DEVICES % 4/m0:1 im0\n");
 	lines("nics: {grant: true}", NODE(OWN("m0", ",\"near\":[1]")), "");
 	lines("nics: {grant: false}", NODE(OWN("m0", FILES("4"))), "");
 	td_auto(td_json_unref) struct td_json *f = yaml("{" GRANT "}"), *n = yaml(GIVEN);
@@ -161,6 +164,7 @@ static void test_problems(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_planes), cmocka_unit_test(test_by_hand),
-				       cmocka_unit_test(test_near), cmocka_unit_test(test_given), cmocka_unit_test(test_problems)};
+				       cmocka_unit_test(test_near), cmocka_unit_test(test_given),
+				       cmocka_unit_test(test_problems)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
