@@ -46,7 +46,7 @@ class Tree:
         self.device(way, numa)
         self.interface(way, name, **kw)
 
-    def rdma(self, numa, slot, name, interface, up=True, gbps=400, layer="InfiniBand", guid="506b:4b03:00ca:1e2c"):
+    def rdma(self, numa, slot, name, interface, up=True, gbps=400, layer="InfiniBand", guid="506b:4b03:00ca:1e2c", number=None):
         a, b = BUSES[numa]
         way = f"{SWITCH.format(a, b)}/0000:{b}:{slot:02x}.0"
         own = f"{way}/infiniband/{name}"
@@ -54,6 +54,10 @@ class Tree:
         for path, text in {"ports/1/link_layer": layer, "ports/1/rate": f"{gbps} Gb/sec (4X NDR)", "ports/1/state": "4: ACTIVE" if up else "1: DOWN",
                            "node_guid": guid, "fw_ver": "28.39.1002", "hca_type": "MT4129"}.items():
             self.file(f"{own}/{path}", text)
+        if number is not None:  # its device files
+            self.file(f"{way}/infiniband_verbs/uverbs{number}/ibdev", name)
+            for what in ("umad", "issm"):
+                self.file(f"{way}/infiniband_mad/{what}{number + 4}/ibdev", name)
         self.link(f"{own}/device", way)
         self.link(f"class/infiniband/{name}", own)
         self.interface(way, interface, up, gbps * 1000)
@@ -63,13 +67,13 @@ class Tree:
         os.rename(self.root, self.place)
 
 
-def rails(pool, node, down=(), number=0):
+def rails(pool, node, down=(), number=0, files=(0, 1)):
     """Four GPUs and two adapters below two switches, on two NUMA nodes, with interfaces for storage and for people."""
     t = Tree(pool, node)
     for numa in range(2):
         for k in range(2):
             t.gpu(numa, k)
-        t.rdma(numa, 8, f"mlx5_{numa}", f"ib{numa}", up=f"ib{numa}" not in down, guid=f"506b:4b03:{number:04x}:{numa:04x}")
+        t.rdma(numa, 8, f"mlx5_{numa}", f"ib{numa}", up=f"ib{numa}" not in down, guid=f"506b:4b03:{number:04x}:{numa:04x}", number=files[numa])
     t.ethernet("eth5", slot=2, mbps=100000)
     t.ethernet("eno1", slot=3)
     t.done()

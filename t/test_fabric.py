@@ -83,6 +83,25 @@ def test_jobs_and_pods_know_their_network(home):
     wait_for("one that is down is named", lambda: said() == "n1: ib1 (mlx5_1) of the plane gpu is down", 60)
     wait_for("and no task is sent there", lambda: task("-w", "n1") == {"NCCL_SOCKET_IFNAME": "=ib0", "GLOO_SOCKET_IFNAME": "ib0", "OMPI_MCA_btl_tcp_if_include": "ib0", "NCCL_IB_HCA": "mlx5_0", "UCX_NET_DEVICES": "mlx5_0:1"}, 120)
 
+    # Adapters that are given out: who has one opens its files alone, and knows its name alone.
+    pool.kubectl("delete", "pods", "--all", "--wait=true")
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"fabric": {"nics": {"grant": True}}}}))
+    wait_for("nodes have adapters", lambda: pool.shell("sinfo", "-N", "-h", "-o", "%N %G %t").split() == ["n0", "gpu:4,nic:2", "idle", "n1", "gpu:4,nic:2", "idle"], 180)
+    opens = "for i in 0 1; do (: </dev/infiniband/uverbs$i) 2>&1 | grep -q permitted || echo $i; done; echo $NCCL_IB_HCA"
+
+    def opened(*argv):
+        return pool.shell("srun", "-Q", "--mem=64M", "-w", "n1", *argv, "sh", "-c", opens).split()
+    wait_for("a task has the one that it asked for", lambda: opened("--gres=nic:1") == ["0", "mlx5_0"], 120)
+    assert opened("--gpus=1") == []
+    both = pool.pod("both", 0, nodeSelector={"kubernetes.io/hostname": "n1"})
+    for what in ("requests", "limits"):
+        both["spec"]["containers"][0]["resources"][what]["tandem.dev/nic"] = "2"
+    pool.apply(both)
+    wait_for("a pod with adapters runs", lambda: pool.running(), 90)
+    got = pool.running()[0]["metadata"]["annotations"]
+    assert (got["tandem.dev/nics-granted"], got["fabric.tandem.dev/NCCL_IB_HCA"], json.loads(got["tandem.dev/devices"])) == ("mlx5_0,mlx5_1", "mlx5_0,mlx5_1", {"tandem.dev/nic": "0-1"})
+    assert {"uverbs0", "uverbs1", "rdma_cm"} < set(pool.kubectl("exec", "both", "--", "ls", "/dev/infiniband").split())
+
     bad = {"fabric": {"variables": [{"name": "NCCL_IB_HCA", "value": "{}:1"}, {"name": "LD_PRELOAD", "value": "x"}]}}
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": bad}))
     wait_for("it is refused in words", lambda: "spec.fabric.variables[0].value: NCCL_IB_HCA needs" in said("ConfigValid") and "spec.fabric.variables[1].name" in said("ConfigValid"))

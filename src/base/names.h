@@ -100,6 +100,10 @@
 #define TD_PART_MARK "tandem-part:"
 // By the agent, JSON: its adapters of the network (checkup/nics.c).
 #define TD_ANN_NICS "tandem.dev/nics"
+// Adapters that are given out (spec.fabric.nics): Slurm's GRES, what pods ask for, and in a pod's grant their names.
+#define TD_GRES_NIC "nic"
+#define TD_NIC_RESOURCE "tandem.dev/nic"
+#define TD_ANN_NICS_GRANTED "tandem.dev/nics-granted"
 #define TD_ANN_GDS                                                                                                     \
 	"tandem.dev/gds" // it has GPUDirect Storage: by virtual nodes' agent, else by an administrator; any value
 // A GPU that is shared is so many units of this GRES: hundredths of it.

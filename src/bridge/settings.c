@@ -7,6 +7,7 @@
 #include "pool/reclaim.h"
 #include "slurm/conf.h"
 #include "slurm/fabric.h"
+#include "slurm/nics.h"
 #include "slurm/preempt.h"
 #include "slurm/topology.h"
 
@@ -371,10 +372,12 @@ struct td_settings *td_settings_read_with(const yyjson_val *cluster, const struc
 	}
 	yyjson_val *gres = td_jget(v, "gresMap");
 	yyjson_obj_foreach (gres, i, n, k, x)
-		if (yyjson_is_str(x))
+		if (yyjson_is_str(x) && !(td_slurm_nics_give(fabric) && td_streq(yyjson_get_str(x), TD_GRES_NIC)))
 			add_gres(s, yyjson_get_str(k), yyjson_get_str(x));
 	if (!gres)
 		add_gres(s, "nvidia.com/gpu", "gpu");
+	if (td_slurm_nics_give(fabric))
+		add_gres(s, TD_NIC_RESOURCE, TD_GRES_NIC);
 	qsort(s->gres, s->n_gres, sizeof(*s->gres), by_resource);
 
 	read_classes(td_jget(v, "priorityClassMap"), s);

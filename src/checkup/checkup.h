@@ -29,7 +29,15 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160, TD_NICS = 32, TD_PORTS = 64, TD_DISKS = 64 };
+enum {
+	TD_HEALTH_GPUS = 64,
+	TD_HEALTH_FINDINGS = 64,
+	TD_HEALTH_TEXT = 160,
+	TD_NICS = 32,
+	TD_NIC_FILES = 3,
+	TD_PORTS = 64,
+	TD_DISKS = 64
+};
 
 // Why a GPU's clocks are low. HARDWARE: the hardware says so, and not why. BRAKE: by the power brake, a signal of the
 // machine's. POWER_CAP and SET are no faults: it draws as much as it may; its application clocks are set so.
@@ -100,6 +108,9 @@ struct td_checkup_nic {
 	char own_model[48], own_firmware[32], serial[40];
 	int port; // of the RDMA adapter
 	int numa;
+	// Its device files: /dev/infiniband/uverbs0, umad0, issm0. None: nobody could use it.
+	char files[TD_NIC_FILES][40];
+	int n_files;
 	int64_t rate_mb; // megabits in a second
 	bool active;
 	// To each GPU. 1: it hangs at the same NUMA node; 2: host bridge; 3: root port; 4 and more: below the same PCIe

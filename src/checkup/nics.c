@@ -216,6 +216,24 @@ static struct td_checkup_nic *add(struct td_checkup_facts *f, const char *name, 
 	return x;
 }
 
+// Its device files, that for its verbs first.
+static void files(struct td_checkup_nic *x, const char *dir)
+{
+	static const char *const classes[] = {"infiniband_verbs", "infiniband_mad"};
+	for (size_t i = 0; i < TD_LEN(classes); i++) {
+		td_auto_free char *top = td_asprintf("%s/device/%s", dir, classes[i]);
+		td_auto_strv struct td_strv l = {0};
+		names_in(top, &l);
+		for (size_t k = 0; k < l.n && x->n_files < TD_NIC_FILES; k++) {
+			static const char ok[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+			// Without verbs the others are of no use.
+			if ((i && !x->n_files) || strspn(l.v[k], ok) != strlen(l.v[k]) || strlen(l.v[k]) > 20)
+				continue;
+			snprintf(x->files[x->n_files++], sizeof(x->files[0]), "/dev/infiniband/%s", l.v[k]);
+		}
+	}
+}
+
 static void rdma(struct td_checkup_facts *f, const char *root, struct td_strv *seen)
 {
 	td_auto_strv struct td_strv l = {0};
@@ -239,6 +257,7 @@ static void rdma(struct td_checkup_facts *f, const char *root, struct td_strv *s
 		word(x->firmware, sizeof(x->firmware), dir, "fw_ver");
 		word(x->model, sizeof(x->model), dir, "hca_type");
 		numa(x, dir);
+		files(x, dir);
 		near(f, x, &w, root);
 		if (own.n && strlen(own.v[0]) < sizeof(x->interface))
 			interface(x, root, own.v[0]);
@@ -309,6 +328,9 @@ char *td_checkup_nics_text(const struct td_checkup_facts *f)
 		if (x->rate_mb)
 			td_jm_int(d, o, "rate", x->rate_mb);
 		td_jm_bool(d, o, "active", x->active);
+		yyjson_mut_val *paths = x->n_files ? td_jm_arr(d, o, "files") : NULL;
+		for (int k = 0; k < x->n_files; k++)
+			yyjson_mut_arr_add_strcpy(d, paths, x->files[k]);
 		for (int k = 0; k < f->gpus; k++)
 			known |= x->near[k] > 0;
 		yyjson_mut_val *near = known ? td_jm_arr(d, o, "near") : NULL;

@@ -77,12 +77,12 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		r = td_json_parse(dev, strlen(dev), &j, err);
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
-		// Whatever they are called, an index means one device of the node.
+		// Whatever they are called, an index means one device of the node, unless it is an adapter's.
 		yyjson_val *k, *v;
 		size_t i, n;
 		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
 			uint64_t some = 0;
-			if (!r && !td_api_grant_is_share(k))
+			if (!r && !td_api_grant_is_share(k) && !td_api_grant_is_nic(k))
 				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
 			g.devices |= some;
 		}

@@ -13,6 +13,7 @@
 //   watch.[ch]                    process exits and deadlines, in one thread
 //   fakegpu.[ch]                  device nodes of fake GPUs
 //   accels.[ch]                   which accelerators each node has
+//   nics.[ch]                     which RDMA adapters each node has, and their device files
 //   realgpu.[ch]                  the machine's own GPUs: device nodes, the driver's files, health
 //   pods/pod.[ch] pods/record.c   a pod as this kubelet runs it, the table of pods, records on disk
 //   pods/sync.[ch]                the reconcile function of one pod; its parts:

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "kubelet/accels.h"
+#include "kubelet/nics.h"
 #include "kubelet/realgpu.h"
 
 #include <stdio.h>
@@ -83,6 +84,12 @@ static void devices(struct td_kubelet *a, int node, yyjson_val *live, yyjson_mut
 	}
 	td_auto_free char *count = td_asprintf("%d", whole);
 	td_jm_key_str(d, m, resource, count);
+	int nics = td_kubelet_nics(a, node);
+	td_auto_free char *adapters = td_asprintf("%d", nics);
+	if (nics)
+		td_jm_key_str(d, m, TD_NIC_RESOURCE, adapters);
+	else if (td_jkey(live, TD_NIC_RESOURCE))
+		td_jm_key_set(d, m, TD_NIC_RESOURCE, yyjson_mut_null(d));
 }
 
 static void resources(struct td_kubelet *a, int node, const yyjson_val *live, yyjson_mut_doc *d, yyjson_mut_val *o)

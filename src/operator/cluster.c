@@ -48,6 +48,7 @@ static void add_node(struct facts *f, const yyjson_val *sc, const struct td_obje
 {
 	struct td_op_vendor vendor = {0};
 	td_op_vendor_of(sc, node->root, &(struct td_op_found){.n = s->gpus, .told = told}, &vendor);
+	td_op_nics_find(sc, node->root, s, &vendor.nics);
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake, td_op_other_node(node->root)});
 	f->n_nodes++;
@@ -391,6 +392,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	struct td_slurm_facts facts = {.gres = f.kinds.lines,
 				       .n_gres = f.kinds.n_lines,
 				       .shares = f.shares,
+				       .nics = td_slurm_nics_give(td_jget(sc->root, "spec.fabric")),
 				       .fabric = fabric,
 				       .places = f.places.v,
 				       .n_places = f.places.n,

@@ -82,6 +82,7 @@ static bool config_anew(struct td_op_node *n, const struct td_object *sc, const 
 	const char *config = td_jstr(line, "config");
 	struct td_op_vendor vendor;
 	td_op_vendor_of(sc->root, n->node->root, &(struct td_op_found){.n = share->gpus, .told = told}, &vendor);
+	td_op_nics_find(sc->root, n->node->root, share, &vendor.nics);
 	const struct td_op_of of = {share, &vendor, td_streq(td_object_label(n->node, TD_LABEL_FAKE_GPUS), "true")};
 	return cm && config && td_streq(config, td_object_annotation(cm, TD_ANN_CONFIG)) &&
 	       td_op_kinds_written(sc->root, n->name, &of, td_jkey_str(td_jget(cm->root, "data"), "gres.conf"));

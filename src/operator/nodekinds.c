@@ -21,9 +21,10 @@ struct td_op_kind {
 static char *key_of(const struct td_op_of *of)
 {
 	const struct td_op_share *s = of->share;
-	return td_asprintf("%lld %d %lld %lld %d|%s|%s|%s|%s", s->gpus, s->shared, s->parts, *s->numa ? s->cpus : 0,
-			   s->gpus ? of->fake + 2 * of->other : 0, s->types, s->numa,
-			   s->gpus ? of->vendor->resource : "", s->gpus ? of->vendor->files : "");
+	return td_asprintf("%lld %d %lld %lld %d %lld|%s|%s|%s|%s|%s|%s", s->gpus, s->shared, s->parts,
+			   *s->numa ? s->cpus : 0, s->gpus ? of->fake + 2 * of->other : 0, s->nics, s->types, s->numa,
+			   s->gpus ? of->vendor->resource : "", s->gpus ? of->vendor->files : "",
+			   s->nics ? of->vendor->nics.files : "", s->nics ? of->vendor->nics.part : "");
 }
 
 void td_op_kinds_add(struct td_op_kinds *k, const char *node, const struct td_op_of *of)
@@ -109,6 +110,13 @@ static void devices(struct td_op_kinds *k, const yyjson_val *sc, const struct td
 	if (g->share.shared)
 		*line_of(k) = (struct td_slurm_gres){
 			.nodes = nodes, .name = TD_GPU_SHARE, .count = td_op_shares_units(&g->share)};
+	char *files, *cores;
+	for (long long i = 0; !g->other && td_op_nics_line(&g->vendor.nics, &g->share, i, &files, &cores); i++)
+		*line_of(k) = (struct td_slurm_gres){.nodes = nodes,
+						     .name = TD_GRES_NIC,
+						     .file = keep(k, files),
+						     .several = strchr(files, ',') != NULL,
+						     .cores = cores ? keep(k, cores) : NULL};
 }
 
 static int by_name(const void *a, const void *b)
@@ -120,7 +128,7 @@ void td_op_kinds_lines(struct td_op_kinds *k, const yyjson_val *sc)
 {
 	for (size_t i = 0; i < k->n; i++) {
 		struct td_op_kind *g = k->v[i];
-		if (!g->share.gpus)
+		if (!g->share.gpus && !g->share.nics)
 			continue;
 		const char *nodes = NULL;
 		if (k->n > 1) {

@@ -160,7 +160,7 @@ static int cmp_rows(const void *a, const void *b)
 static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 {
 	return r->cpus + r->kept_cpus != s->cpus || r->memory_mb + r->kept_memory_mb != s->memory_mb ||
-	       td_op_gpus_differ(r->gres, s) || td_op_shares_differ(r->gres, s) ||
+	       td_op_gpus_differ(r->gres, s) || td_op_shares_differ(r->gres, s) || td_op_nics_differ(r->gres, s) ||
 	       (r->sockets && r->sockets != td_op_share_parts(s));
 }
 

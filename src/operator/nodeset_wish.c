@@ -36,8 +36,8 @@ uint64_t td_op_wish_base(const struct td_op_pass *p, const struct td_object *set
 static uint64_t print_of(uint64_t h, const struct td_op_row *x)
 {
 	const struct td_op_share *s = &x->share;
-	td_auto_free char *share = td_asprintf("%lld %lld %lld %s %s %lld %d", s->cpus, s->memory_mb, s->gpus, s->types,
-					       s->numa, s->parts, s->shared);
+	td_auto_free char *share = td_asprintf("%lld %lld %lld %s %s %lld %d %lld", s->cpus, s->memory_mb, s->gpus,
+					       s->types, s->numa, s->parts, s->shared, s->nics);
 	h = mix(h, share);
 	h = mix_json(h, td_jget(x->node->root, "metadata.labels"));
 	return mix_json(h, td_jget(x->node->root, "metadata.annotations"));

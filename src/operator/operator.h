@@ -19,7 +19,7 @@
 //                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c containers.c scratch.c
+//   slurmd.c devices.c vendor.c gputypes.c gpunuma.c gputold.c gpushares.c nics.c containers.c scratch.c
 //   filter.c                 a node's share and its slurmd pod; spec.devices; spec.containers; spec.scratch; filters of
 //                            system calls
 //   tenantnames.c            what agents call the Tenants of accounts with other names
@@ -163,6 +163,7 @@ struct td_op_share {
 	char numa[TD_OP_NUMA];
 	long long parts; // how many there are, where the last ones have no GPUs; 0: as numa says
 	bool shared;     // its GPUs are given out in shares, too
+	long long nics;  // adapters of the network that are given out
 };
 // The GPUs of a node, as they were found.
 struct td_op_found {
@@ -325,12 +326,20 @@ const char *td_op_unscheduled(const struct td_object *pod);
 // ---- vendor.c: which of spec.devices a node has (pure) ----
 
 // What is known of a node's devices.
+// The adapters of a node that Slurm gives out, in the order of its indexes.
+struct td_op_nics {
+	char files[2048]; // '+' between those of one, with commas
+	char part
+		[TD_OP_NUMA]; // for each the part of the node that it hangs at, a digit, as td_op_share.numa; '-': not known
+	long long n;
+};
 struct td_op_vendor {
 	char resource[254];
 	char files
 		[6144]; // of its devices, '+' between those of one, with commas, as the machine tells; "": as spec.devices or the vendor's description say
 	const char *flags; // of gres.conf, static; NULL: Slurm's own
 	char type[40];     // of devices whose product is not known; "": they need none, because the pool has one kind
+	struct td_op_nics nics;
 };
 // Returns the entry of spec.devices; NULL: the spec has none.
 const yyjson_val *td_op_node_devices(const yyjson_val *sc, const yyjson_val *node);
@@ -419,6 +428,19 @@ long long td_op_share_parts(const struct td_op_share *s);
 long long td_op_numa_run(const char *numa, long long from, long long to);
 // Returns Cores= of gres.conf for a GPU; NULL: any. The caller frees it.
 char *td_op_numa_cores(const struct td_op_share *s, long long gpu);
+
+// ---- nics.c: adapters of the network that are given out (pure) ----
+
+// Finds them, as the node's agent wrote them down and spec.fabric says. share: where its GPUs hang (numa, parts).
+void td_op_nics_find(const yyjson_val *sc, const yyjson_val *node, const struct td_op_share *share,
+		     struct td_op_nics *ret);
+// What gres.conf says of the i-th: its files, and the cores next to it (NULL: not known). The caller frees both. False:
+// there are fewer.
+bool td_op_nics_line(const struct td_op_nics *nics, const struct td_op_share *s, long long i, char **ret_files,
+		     char **ret_cores);
+// Adds "nic:2" for Gres=, with a comma behind GPUs.
+void td_op_nics_write(const struct td_op_share *s, struct td_buf *ret);
+bool td_op_nics_differ(const char *record_gres, const struct td_op_share *s); // a record that is NULL has none
 
 // ---- gpushares.c: shares of GPUs (pure) ----
 

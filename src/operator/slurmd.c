@@ -105,6 +105,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		return false;
 	}
 	s.cpus -= s.cpus % parts;
+	if (!td_streq(gres, "none") && !td_op_other_node(node)) {
+		td_op_nics_find(cluster, node, &s, &vendor.nics);
+		s.nics = vendor.nics.n;
+	}
 
 	*ret = s;
 	return true;
@@ -115,8 +119,9 @@ char *td_op_share_text(const struct td_op_share *s, const char *resource)
 	td_auto_free char *parts = s->parts ? td_asprintf(",\"" TD_SHARE_PARTS "\":%lld", s->parts) : td_strdup("");
 	td_auto_free char *units =
 		s->shared ? td_asprintf(",\"" TD_SHARE_UNITS "\":\"%lld\"", td_op_shares_units(s)) : td_strdup("");
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s%s%s}", s->cpus,
-			   s->memory_mb, resource, s->gpus, units, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "",
+	td_auto_free char *nics = s->nics ? td_asprintf(",\"" TD_NIC_RESOURCE "\":\"%lld\"", s->nics) : td_strdup("");
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"%s%s%s%s%s%s%s%s%s}", s->cpus,
+			   s->memory_mb, resource, s->gpus, nics, units, *s->types ? ",\"" TD_SHARE_TYPES "\":\"" : "",
 			   s->types, *s->types ? "\"" : "", *s->numa ? ",\"" TD_SHARE_NUMA "\":\"" : "", s->numa,
 			   *s->numa ? "\"" : "", parts);
 }
@@ -135,6 +140,9 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 				    .memory_mb = mem >> 20,
 				    .gpus = gpus,
 				    .shared = gpus && td_jkey_str(td_json_root(j), TD_SHARE_UNITS)};
+	const char *nics = td_jkey_str(td_json_root(j), TD_NIC_RESOURCE);
+	if (nics && (!td_parse_i64(nics, &ret->nics) || ret->nics < 0 || ret->nics >= TD_OP_NUMA))
+		ret->nics = 0;
 	const char *types = td_jkey_str(td_json_root(j), TD_SHARE_TYPES),
 		   *numa = td_jstr_or(td_json_root(j), TD_SHARE_NUMA, "");
 	if (strlen(numa) == (size_t)gpus && gpus < TD_OP_NUMA && strspn(numa, "01234567") == (size_t)gpus)
@@ -236,11 +244,13 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	long long sockets = td_op_share_parts(s);
 	td_buf_printf(&b, "CPUs=%lld Sockets=%lld CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus,
 		      sockets, s->cpus / sockets, s->memory_mb);
-	if (s->gpus) {
+	if (s->gpus || s->nics)
 		td_buf_puts(&b, " Gres=");
+	if (s->gpus) {
 		td_op_gres_write(s, &b);
 		td_op_shares_write(s, &b);
 	}
+	td_op_nics_write(s, &b);
 
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));
 	td_auto_strv struct td_strv f = {0};

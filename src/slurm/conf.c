@@ -408,10 +408,11 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			continue;
 		}
 		td_buf_printf(&b, "%s=", base[i].key);
-		td_auto_free char *tres = td_streq(base[i].key, TRES) ? td_slurm_gres_tres(f, base[i].value)
-					  : f->shares && td_streq(base[i].key, GRES)
-						  ? td_asprintf("%s," TD_GPU_SHARE, base[i].value)
-						  : NULL;
+		td_auto_free char *tres = td_streq(base[i].key, TRES)   ? td_slurm_gres_tres(f, base[i].value)
+					  : td_streq(base[i].key, GRES) ? td_asprintf("%s%s%s", base[i].value,
+										      f->shares ? "," TD_GPU_SHARE : "",
+										      f->nics ? "," TD_GRES_NIC : "")
+									: NULL;
 		merge_list(&b, tres ? tres : td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
 		td_buf_putc(&b, '\n');
 	}

@@ -62,6 +62,7 @@ struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
 	size_t n_gres;
 	bool shares;             // some NodeSet gives out shares of GPUs
+	bool nics;               // adapters of the network are given out (spec.fabric.nics)
 	const char *const *cuts; // parts that GPUs are cut in because somebody waits for one (spec.gpuCutting)
 	size_t n_cuts;
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set

@@ -1,5 +1,6 @@
 #include "slurm/fabric.h"
 
+#include "base/names.h"
 #include "slurm/nics.h"
 
 #include <stdio.h>
@@ -38,14 +39,16 @@ static char *filled(const char *value, const char *word)
 
 bool td_slurm_fabric(const yyjson_val *cluster)
 {
-	return yyjson_arr_size(td_jget(cluster, "spec.fabric.variables")) || td_jget(cluster, "spec.fabric.planes.gpu");
+	return yyjson_arr_size(td_jget(cluster, "spec.fabric.variables")) ||
+	       td_jget(cluster, "spec.fabric.planes.gpu") || td_slurm_nics_give(td_jget(cluster, "spec.fabric"));
 }
 
 bool td_slurm_fabric_finds(const yyjson_val *cluster)
 {
 	yyjson_val *x, *fabric = td_jget(cluster, "spec.fabric");
 	size_t i, n;
-	bool found = td_jget(fabric, "planes") || td_jget(cluster, "spec.topology.fabric");
+	bool found =
+		td_jget(fabric, "planes") || td_slurm_nics_give(fabric) || td_jget(cluster, "spec.topology.fabric");
 	yyjson_arr_foreach (td_jget(fabric, "variables"), i, n, x)
 		found |= td_jget(x, "found") != NULL;
 	return found;
@@ -70,14 +73,14 @@ static char *listed(const struct td_strv *l, const char *behind)
 
 struct want {
 	const char *name, *value; // value: with {}, or NULL
-	bool per_device;
+	bool per_device, per_nic;
 };
 
 static void put(struct td_slurm_variables *ret, const struct want *w, const struct td_strv *list,
 		const struct td_strv *all)
 {
 	const char *at = w->value ? strstr(w->value, "{}") : NULL;
-	struct td_slurm_variable v = {.name = w->name, .per_device = w->per_device};
+	struct td_slurm_variable v = {.name = w->name, .per_device = w->per_device, .per_nic = w->per_nic};
 	if (w->per_device) {
 		v.prefix = at && at > w->value ? td_strndup(w->value, (size_t)(at - w->value)) : NULL;
 		v.value = listed(list, at ? at + 2 : "");
@@ -96,13 +99,19 @@ static void put(struct td_slurm_variables *ret, const struct want *w, const stru
 	free(v.every);
 }
 
-// From what the agent found; false: it found nothing of that kind.
+// From what the agent found; false: it found nothing of that kind. Where Slurm gives out adapters, everybody has the
+// names of his own.
 static bool put_found(struct td_slurm_variables *ret, const struct want *w, const struct td_slurm_nics *nics,
 		      enum td_slurm_found kind)
 {
 	td_auto_strv struct td_strv all = {0}, each = {0};
 	const struct td_strv none = {0};
 	struct want v = *w;
+	if (td_slurm_nics_words(nics, kind, &each, &all)) {
+		v.per_device = v.per_nic = true;
+		put(ret, &v, &each, &all);
+		return true;
+	}
 	td_slurm_nics_found(nics, kind, &all, &each);
 	if (!all.n)
 		return false;
@@ -120,7 +129,7 @@ static void variable(struct td_slurm_variables *ret, const yyjson_val *x, const 
 			   : note ? td_jkey_str(td_jget(node, "metadata.annotations"), note)
 				  : NULL;
 	bool form = value && strstr(value, "{}");
-	struct want w = {td_jstr(x, "name"), form ? value : NULL, td_jbool(x, "perDevice", false)};
+	struct want w = {td_jstr(x, "name"), form ? value : NULL, td_jbool(x, "perDevice", false), false};
 	td_auto_strv struct td_strv list = {0};
 	const struct td_strv none = {0};
 	enum td_slurm_found kind;
@@ -130,7 +139,7 @@ static void variable(struct td_slurm_variables *ret, const yyjson_val *x, const 
 	} else if (!(kind_of(td_jstr(x, "found"), &kind) && put_found(ret, &w, nics, kind)) && value && !form) {
 		// What a node does not say has the default, which is of no device.
 		td_strv_add(&list, value);
-		put(ret, &(struct want){w.name, NULL, false}, &list, &none);
+		put(ret, &(struct want){w.name, NULL, false, false}, &list, &none);
 	}
 }
 
@@ -139,11 +148,11 @@ static const struct {
 	struct want want;
 	enum td_slurm_found kind;
 } usual[] = {
-	{{"NCCL_SOCKET_IFNAME", "={}", false}, TD_FOUND_INTERFACES},
-	{{"NCCL_IB_HCA", "={}", true}, TD_FOUND_ADAPTERS},
-	{{"GLOO_SOCKET_IFNAME", NULL, false}, TD_FOUND_INTERFACES},
-	{{"UCX_NET_DEVICES", NULL, true}, TD_FOUND_PORTS},
-	{{"OMPI_MCA_btl_tcp_if_include", NULL, false}, TD_FOUND_INTERFACES},
+	{{"NCCL_SOCKET_IFNAME", "={}", false, false}, TD_FOUND_INTERFACES},
+	{{"NCCL_IB_HCA", "={}", true, false}, TD_FOUND_ADAPTERS},
+	{{"GLOO_SOCKET_IFNAME", NULL, false, false}, TD_FOUND_INTERFACES},
+	{{"UCX_NET_DEVICES", NULL, true, false}, TD_FOUND_PORTS},
+	{{"OMPI_MCA_btl_tcp_if_include", NULL, false, false}, TD_FOUND_INTERFACES},
 };
 
 void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, struct td_slurm_variables *ret)
@@ -154,13 +163,17 @@ void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, stru
 	td_slurm_nics_read(fabric, node, &nics);
 	yyjson_arr_foreach (list, i, n, x)
 		variable(ret, x, node, &nics);
-	for (size_t k = 0; nics.gpu_plane && k < TD_LEN(usual); k++)
-		if (!td_jfind(list, "name", usual[k].want.name))
+	for (size_t k = 0; (nics.gpu_plane || nics.gives) && k < TD_LEN(usual); k++)
+		// Without a plane of the GPUs nobody said over which interfaces jobs talk.
+		if (!td_jfind(list, "name", usual[k].want.name) &&
+		    (nics.gpu_plane || (usual[k].kind != TD_FOUND_INTERFACES && td_slurm_nics_given(&nics, 0))))
 			put_found(ret, &usual[k].want, &nics, usual[k].kind);
 }
 
-char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices)
+char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices,
+			      const struct td_ranges *nics)
 {
+	devices = v->per_nic ? nics : devices;
 	if (!v->per_device)
 		return td_strdup(v->value);
 	td_auto_strv struct td_strv all = {0}, mine = {0};
@@ -185,6 +198,15 @@ void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
 	yyjson_val *x, *list = td_jget(cluster, "spec.fabric.variables");
 	size_t i, n;
 	td_auto_strv struct td_strv names = {0};
+	yyjson_val *k, *gres;
+	yyjson_obj_foreach (td_jget(cluster, "spec.scheduler.gresMap"), i, n, k, gres)
+		if (td_streq(yyjson_get_str(gres), TD_GRES_NIC) &&
+		    td_slurm_nics_give(td_jget(cluster, "spec.fabric")) &&
+		    !td_streq(yyjson_get_str(k), TD_NIC_RESOURCE))
+			td_strv_addf(problems,
+				     "spec.scheduler.gresMap: %.80s is mapped to " TD_GRES_NIC
+				     ", which pods ask for as " TD_NIC_RESOURCE " (spec.fabric.nics.grant): remove it",
+				     yyjson_get_str(k));
 	yyjson_arr_foreach (list, i, n, x) {
 		const char *name = td_jstr_or(x, "name", ""), *value = td_jstr(x, "value");
 		bool label = td_jget(x, "label"), note = td_jget(x, "annotation");
@@ -215,14 +237,32 @@ void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems)
 	}
 }
 
+static char *numbered(const char *value, const struct td_slurm_nics *nics)
+{
+	td_auto_strv struct td_strv all = {0};
+	struct td_buf b = {0};
+	const struct td_slurm_nic *x;
+	td_strv_split(&all, value, ',');
+	for (size_t i = 0; i < all.n && (x = td_slurm_nics_given(nics, i)); i++)
+		td_buf_printf(&b, "%s%d/%s", i ? "," : "", x->number, all.v[i]);
+	return td_buf_take(&b);
+}
+
 void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret)
 {
 	td_auto_variables struct td_slurm_variables l = {0};
+	td_auto_nics struct td_slurm_nics nics = {0};
 	td_slurm_fabric_read(td_jget(cluster, "spec.fabric"), node, &l);
-	for (size_t i = 0; i < l.n; i++)
-		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name, l.v[i].per_device ? "@" : "",
-			      l.v[i].prefix ? l.v[i].prefix : "", l.v[i].per_device ? " " : "", l.v[i].value,
+	td_slurm_nics_read(td_jget(cluster, "spec.fabric"), node, &nics);
+	for (size_t i = 0; i < l.n; i++) {
+		td_auto_free char *value = l.v[i].per_nic ? numbered(l.v[i].value, &nics) : td_strdup(l.v[i].value);
+		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name,
+			      l.v[i].per_nic      ? "%"
+			      : l.v[i].per_device ? "@"
+						  : "",
+			      l.v[i].prefix ? l.v[i].prefix : "", l.v[i].per_device ? " " : "", value,
 			      l.v[i].every ? " " : "", l.v[i].every ? l.v[i].every : "");
+	}
 }
 
 struct td_slurm_fabric_kind {

@@ -11,6 +11,7 @@ struct td_slurm_variable {
 	bool per_device; // a list, the i-th for the device of index i
 	char *prefix;    // per_device: comes before it; NULL: nothing
 	char *every;     // per_device: the list for who has no devices; NULL: there the variable is not set
+	bool per_nic;    // per_device, and the devices are the adapters that Slurm gives out
 };
 struct td_slurm_variables {
 	struct td_slurm_variable v[40];
@@ -26,13 +27,15 @@ bool td_slurm_fabric_finds(const yyjson_val *cluster);
 // fabric: spec.fabric, may be NULL. What a node does not say, or says in other characters than a name of the network has,
 // is left out: there the variable is not set.
 void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, struct td_slurm_variables *ret);
-// The value for who has these devices: with per_device theirs, each once, or what is of no device for who has none.
-// NULL: none. The caller frees it.
-char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices);
+// The value for who has these devices and adapters (indexes of Slurm's): with per_device theirs, each once, or what is of
+// no device for who has none. NULL: none. The caller frees it.
+char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices,
+			      const struct td_ranges *nics);
 // Adds every problem of spec.fabric.
 void td_slurm_fabric_check(const yyjson_val *cluster, struct td_strv *problems);
 // Appends a node's lines, "WHO NAME VALUE", or per device "WHO NAME @PREFIX LIST", with one more list where those without
-// devices have one.
+// devices have one. Of adapters that Slurm gives out it is %PREFIX in the place of @PREFIX, and each word of
+// the list has before it the number of its device file, "4/mlx5_0": tasks know theirs by these.
 void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyjson_val *node, struct td_buf *ret);
 // The table that task-prolog.sh reads: "NODE #KIND" for each node that has variables, then the lines of each kind.
 // Nodes of one kind share its lines, because a ConfigMap holds 1 MiB and these are some hundred bytes. All zero: empty.

@@ -48,6 +48,8 @@ char *td_slurm_gres_tres(const struct td_slurm_facts *f, const char *ours)
 		td_buf_printf(&b, ",gres/gpu:%s", types.v[i]);
 	if (f->shares)
 		td_buf_puts(&b, ",gres/" TD_GPU_SHARE);
+	if (f->nics)
+		td_buf_puts(&b, ",gres/" TD_GRES_NIC);
 	return td_buf_take(&b);
 }
 

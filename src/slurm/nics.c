@@ -28,9 +28,50 @@ static const char *plane_of(const yyjson_val *fabric, const struct td_slurm_nic 
 	return NULL;
 }
 
+bool td_slurm_nics_give(const yyjson_val *fabric)
+{
+	return td_jbool(fabric, "nics.grant", false);
+}
+
+static bool of_gpus(const struct td_slurm_nics *l, const struct td_slurm_nic *x)
+{
+	return td_streq(x->plane, l->gpu_plane ? "gpu" : NULL);
+}
+
+// Only what may stand in a line of gres.conf.
+static bool good_files(yyjson_val *files)
+{
+	static const char dir[] = "/dev/infiniband/", ok[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (files, i, n, x) {
+		const char *s = yyjson_get_str(x);
+		if (!s || !td_starts(s, dir) || strlen(s) > 40 || !s[strlen(dir)] ||
+		    s[strlen(dir) + strspn(s + strlen(dir), ok)])
+			return false;
+	}
+	return yyjson_arr_size(files) > 0 && yyjson_arr_size(files) <= 4;
+}
+
+static int number_of(yyjson_val *files)
+{
+	const char *s = yyjson_get_str(yyjson_arr_get_first(files));
+	size_t at = s ? strcspn(s, "0123456789") : 0;
+	long long n = 0;
+	return s && td_parse_i64(s + at, &n) && n >= 0 && n < 100000 ? (int)n : 0;
+}
+
+const struct td_slurm_nic *td_slurm_nics_given(const struct td_slurm_nics *l, size_t i)
+{
+	for (size_t k = 0; k < l->n; k++)
+		if (l->v[k].given && !i--)
+			return &l->v[k];
+	return NULL;
+}
+
 void td_slurm_nics_read(const yyjson_val *fabric, const yyjson_val *node, struct td_slurm_nics *ret)
 {
-	*ret = (struct td_slurm_nics){.gpu_plane = td_jget(fabric, "planes.gpu")};
+	*ret = (struct td_slurm_nics){.gpu_plane = td_jget(fabric, "planes.gpu"), .gives = td_slurm_nics_give(fabric)};
 	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_NICS);
 	if (!text || td_json_parse(text, strlen(text), &ret->keep, NULL))
 		return;
@@ -46,10 +87,14 @@ void td_slurm_nics_read(const yyjson_val *fabric, const yyjson_val *node, struct
 					   .active = td_jbool(x, "active", false),
 					   .port = (int)td_jint(x, "port", 1),
 					   .rate = td_jint(x, "rate", 0),
-					   .near = td_jget(x, "near")};
+					   .numa = (int)td_jint(x, "numa", -1),
+					   .near = td_jget(x, "near"),
+					   .files = td_jget(x, "files")};
 		if (!a->name)
 			continue;
 		a->plane = plane_of(fabric, a);
+		a->given = ret->gives && a->rdma && good_files(a->files) && of_gpus(ret, a);
+		a->number = a->given ? number_of(a->files) : 0;
 		if (++ret->n == TD_LEN(ret->v))
 			break;
 	}
@@ -73,7 +118,7 @@ static struct choice choose(const struct td_slurm_nics *l, enum td_slurm_found k
 			// Where no adapter knows RDMA, UCX goes over TCP.
 			if (round && kind == TD_FOUND_PORTS && !rdma)
 				right = x->interface != NULL;
-			if (!td_streq(x->plane, l->gpu_plane ? "gpu" : NULL) || !right)
+			if (!of_gpus(l, x) || !right)
 				continue;
 			if (!round) {
 				rdma |= x->rdma;
@@ -118,6 +163,19 @@ void td_slurm_nics_found(const struct td_slurm_nics *l, enum td_slurm_found kind
 		used[best]++;
 		td_strv_steal(each, word(c.v[best], kind));
 	}
+}
+
+bool td_slurm_nics_words(const struct td_slurm_nics *l, enum td_slurm_found kind, struct td_strv *each,
+			 struct td_strv *any)
+{
+	const struct td_slurm_nic *x;
+	for (size_t i = 0; kind != TD_FOUND_INTERFACES && (x = td_slurm_nics_given(l, i)); i++)
+		td_strv_steal(each, word(x, kind));
+	if (each->n && kind == TD_FOUND_PORTS) {
+		td_auto_strv struct td_strv near = {0};
+		td_slurm_nics_found(l, TD_FOUND_INTERFACES, any, &near);
+	}
+	return each->n > 0;
 }
 
 // ---- what is wrong ----

@@ -1,6 +1,8 @@
 #include "slurm/resource.h"
 
+#include "base/names.h"
 #include "base/near.h"
+#include "slurm/nics.h"
 
 #include <string.h>
 #include <strings.h>
@@ -26,6 +28,8 @@ static void known(const yyjson_val *cluster, struct td_strv *ret)
 			add(ret, gres, strcspn(gres, ":"));
 		add(ret, name, strlen(name));
 	}
+	if (td_slurm_nics_give(td_jget(cluster, "spec.fabric")))
+		add(ret, TD_GRES_NIC, strlen(TD_GRES_NIC));
 	// A site's own devices.
 	yyjson_obj_foreach (td_jget(cluster, "spec.config.slurmConf"), i, n, k, v) {
 		td_auto_strv struct td_strv l = {0};
@@ -40,6 +44,8 @@ int td_slurm_resource(const yyjson_val *cluster, const char *resource, char **re
 {
 	const char *gres = td_jkey_str(td_jget(cluster, "spec.scheduler.gresMap"), resource);
 	td_auto_strv struct td_strv all = {0};
+	if (!gres && !strcmp(resource, TD_NIC_RESOURCE) && td_slurm_nics_give(td_jget(cluster, "spec.fabric")))
+		gres = TD_GRES_NIC;
 	td_auto_free char *plain = td_strndup(resource, strcspn(resource, ":")); // gpu of gpu:h100
 	known(cluster, &all);
 	if (!gres && (strchr(resource, '/') || (cluster && !td_strv_has(&all, plain)))) {

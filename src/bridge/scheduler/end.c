@@ -8,26 +8,40 @@
 #include "base/log.h"
 #include "kube/fence.h"
 #include "slurm/fabric.h"
+#include "slurm/nics.h"
 
 #include <string.h>
 
 enum { DEFAULT_GRACE_S = 30 };
 
-// What the node's network is called for who has these devices.
+// What the node's network is called for who has these devices, and which adapters these are.
 static void fabric_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_settings *s, const char *devices,
 			 const struct td_object *node)
 {
 	td_auto_variables struct td_slurm_variables l = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	struct td_ranges mine = {0};
+	td_auto_nics struct td_slurm_nics has = {0};
+	td_auto_buf struct td_buf names = {0};
+	struct td_ranges mine = {0}, nics = {0};
 	const char *list = devices && !td_json_parse(devices, strlen(devices), &j, NULL)
 				   ? td_settings_list(s, td_json_root(j), "gpu")
 				   : NULL;
 	if (list && td_ranges_parse(list, &mine, NULL))
 		return;
+	list = td_settings_list(s, td_json_root(j), TD_GRES_NIC);
+	if (list && td_ranges_parse(list, &nics, NULL))
+		return;
+	// The kubelet knows adapters by their names.
+	td_slurm_nics_read(td_json_root(s->fabric), node->root, &has);
+	const struct td_slurm_nic *x;
+	for (size_t i = 0; (x = td_slurm_nics_given(&has, i)); i++)
+		if (nics.bits[i / 64] >> (i % 64) & 1)
+			td_buf_printf(&names, "%s%s", names.len ? "," : "", x->name);
+	if (names.len)
+		td_jm_key_str(d, o, TD_ANN_NICS_GRANTED, td_buf_str(&names));
 	td_slurm_fabric_read(td_json_root(s->fabric), node->root, &l);
 	for (size_t i = 0; i < l.n; i++) {
-		td_auto_free char *value = td_slurm_variable_value(&l.v[i], &mine),
+		td_auto_free char *value = td_slurm_variable_value(&l.v[i], &mine, &nics),
 				  *name = td_asprintf(TD_ANN_FABRIC_PREFIX "%s", l.v[i].name);
 		if (value)
 			td_jm_key_str(d, o, name, value);

@@ -67,6 +67,11 @@ static void test_settings(void **state)
 	assert_string_equal(d->scheduler, "tandem");
 	assert_int_equal(d->n_gres, 1);
 	assert_string_equal(d->gres[0].resource, "nvidia.com/gpu");
+	td_auto(td_settings_unref) struct td_settings *nics =
+		given_settings("{\"fabric\":{\"nics\":{\"grant\":true}},\"scheduler\":{\"gresMap\":{\"a/"
+			       "b\":\"nic\",\"x/gpu\":\"gpu\"}}}");
+	assert_int_equal(nics->n_gres, 2); // one name for adapters, so that nobody takes them for GPUs
+	assert_string_equal(td_settings_key(nics, "nic"), "tandem.dev/nic");
 }
 
 // Whose pods are in a Tenant that says spec.perUser.pods: its members', and of nobody else.

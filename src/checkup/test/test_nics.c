@@ -102,6 +102,14 @@ static void test_found(void **state)
 	adapter(B "0000:9c:01.0/0000:9e:00.0", "mlx5_10", "ib1", "1: DOWN\n");
 	adapter(SWITCH_A "0000:3e:00.1", "mlx5_11", "ib7", "4: ACTIVE\n");
 	link_to(SWITCH_A "0000:3e:00.1/physfn", "../0000:3e:00.0");
+	static const char *const own[] = {"verbs/uverbs5/ibdev", "mad/umad5/ibdev", "mad/issm5/ibdev"};
+	for (size_t i = 0; i < TD_LEN(own); i++) {
+		td_auto_free char *path = td_asprintf(SWITCH_A "0000:3e:00.0/infiniband_%s", own[i]),
+				  *lone = td_asprintf(B "0000:9c:01.0/0000:9e:00.0/infiniband_%s", own[i]);
+		file(path, "mlx5_2\n");
+		if (i)
+			file(lone, "mlx5_10\n"); // without verbs it is nothing to give out
+	}
 	plain("devices/pci0000:00/0000:00:1f.6", "eno1", "up\n", "10000\n");
 	file("devices/virtual/net/lo/operstate", "unknown\n");
 	link_to("class/net/lo", "../../devices/virtual/net/lo");
@@ -117,7 +125,8 @@ static void test_found(void **state)
 		"{\"nics\":[{\"name\":\"mlx5_2\",\"interface\":\"ib0\",\"link\":\"InfiniBand\",\"guid\":"
 		"\"506b:4b03:00ca:1e2c\",\"address\":\"00:00:10:29:fe:80\",\"pci\":\"0000:3e:00.0\",\"model\":"
 		"\"MT4129\",\"firmware\":\"28.39.1002\",\"port\":1,\"numa\":0,\"rate\":400000,\"active\":true,"
-		"\"near\":[4,0]},"
+		"\"files\":[\"/dev/infiniband/uverbs5\",\"/dev/infiniband/issm5\",\"/dev/infiniband/"
+		"umad5\"],\"near\":[4,0]},"
 		"{\"name\":\"mlx5_10\",\"interface\":\"ib1\",\"link\":\"InfiniBand\",\"guid\":"
 		"\"506b:4b03:00ca:1e2c\",\"address\":\"00:00:10:29:fe:80\",\"pci\":\"0000:9e:00.0\",\"model\":"
 		"\"MT4129\",\"firmware\":\"28.39.1002\",\"port\":1,\"numa\":1,\"rate\":400000,\"active\":false,"

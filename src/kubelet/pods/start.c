@@ -6,6 +6,7 @@
 #include "gate/gate.h"
 #include "kubelet/accels.h"
 #include "kubelet/fakegpu.h"
+#include "kubelet/nics.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/security.h"
 #include "kubelet/pods/stage.h"
@@ -113,7 +114,7 @@ struct plan {
 	struct td_ident id;
 	struct td_arena *arena;
 	struct td_oci_mount mounts[MOUNTS_MAX];
-	struct td_oci_device devices[(int)TD_REALGPU_NODES + (int)TD_KUBELET_GDS_FILES];
+	struct td_oci_device devices[(int)TD_REALGPU_NODES + (int)TD_KUBELET_GDS_FILES + (int)TD_KUBELET_NIC_FILES];
 	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
 	struct td_oci_spec spec;
 	struct td_json *filter; // spec.seccomp_own is of it; NULL
@@ -272,6 +273,21 @@ static int ids_fit(const struct td_ident *id, int64_t fs_group, struct td_error 
 				 field, (long long)bad, TD_OCI_IDS - 1);
 }
 
+// Adapters of the network that Slurm granted: of each container as many as it asks for. slurmd sees them all.
+static int plan_nics(const struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, const char *container,
+		     struct plan *x, struct td_error *err)
+{
+	const char *names = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NICS_GRANTED);
+	size_t n = 0;
+	uint64_t mask = td_fakegpu_share(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
+	if (!p->slurmd && (!names || !p->grant.granted || !mask))
+		return 0;
+	int r = td_kubelet_nics_devices(a, p->node, p->slurmd ? NULL : names, mask, x->arena,
+					x->devices + x->spec.n_devices, &n, err);
+	x->spec.n_devices += r ? 0 : n;
+	return r;
+}
+
 // Fills the plan. An error of the image store (TD_NOT_FOUND etc.) comes back with *ret_image true.
 static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
 		     struct plan *x, bool *ret_image, struct td_error *err)
@@ -369,7 +385,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 						       x->arena, x->devices);
 	if (x->gds)
 		x->spec.n_devices += td_kubelet_gds_devices(a, p->node, x->arena, x->devices + x->spec.n_devices);
-	return 0;
+	return plan_nics(a, p, pod, name, x, err);
 }
 
 static void start_failed(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const char *reason,

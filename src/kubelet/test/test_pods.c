@@ -1077,6 +1077,10 @@ static void test_grant(void **state)
 		       "tandem.dev/devices: '{\"nvidia.com/gpu\":\"0-1\"}'}}");
 	assert_int_equal(td_gate_grant_read(td_json_root(ok), 8, &g, &e), 0);
 	assert_true(g.granted && g.job == 17 && g.start == 100 && g.devices == 3 && !g.all);
+	JSON nic = yaml("metadata: {annotations: {tandem.dev/devices: "
+			"'{\"nvidia.com/gpu\":\"1\",\"tandem.dev/nic\":\"0,9\"}'}}");
+	assert_int_equal(td_gate_grant_read(td_json_root(nic), 8, &g, &e), 0);
+	assert_int_equal(g.devices, 2); // an adapter is no GPU
 	JSON amd = yaml("metadata: {annotations: {tandem.dev/devices: '{\"amd.com/gpu\":\"2,5\"}'}}");
 	assert_int_equal(td_gate_grant_read(td_json_root(amd), 8, &g, &e), 0);
 	assert_int_equal(g.devices, 0x24); // an index means one device, whatever it is called

@@ -553,6 +553,61 @@ static void test_parts_of_gpus(void **state)
 	assert_int_equal(td_pool_reserve_lacks(&others), TD_LACK_DEVICES);
 }
 
+// Adapters that are given out: the node's GRES and share, and gres.conf with the cores of the GPUs that each is near to.
+// rows: A10.3 D1.1
+static void test_nics(void **state)
+{
+	(void)state;
+#define NIC(name, file, more)                                                                                          \
+	"{\"name\":\"" name "\",\"link\":\"RoCE\",\"files\":[\"/dev/infiniband/" file "\"]" more "}"
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("spec: {fabric: {nics: {grant: true}}}"),
+		*plain = Y("spec: {}"), *set = Y("metadata: {name: pool}"), *none = Y("spec: {slurm: {gres: none}}"),
+		*node = Y("metadata: {name: n1, annotations: {tandem.dev/gpu-numa: '0,0,1,1', tandem.dev/nics: "
+			  "'{\"nics\":[" NIC("m0", "uverbs3\",\"/dev/infiniband/umad3", ",\"near\":[1,1,4,4]") "," NIC(
+				  "m1", "uverbs1", ",\"numa\":0") "," NIC("m2", "uverbs2",
+									  "") "]}'}}\n"
+									      "status: {allocatable: {cpu: '9', "
+									      "memory: 9Gi, nvidia.com/gpu: '4'}}");
+	struct td_op_share s, back;
+	struct td_error why = TD_ERROR_INIT;
+	if (!td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), NULL, &s, &why))
+		fail_msg("%s", why.msg);
+	assert_int_equal(s.nics, 3);
+	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
+	assert_non_null(strstr(text, "\"tandem.dev/nic\":\"3\""));
+	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back));
+	assert_int_equal(back.nics, 3);
+	td_auto_buf struct td_buf b = {0};
+	td_op_nics_write(&s, &b);
+	assert_string_equal(td_buf_str(&b), ",nic:3");
+	assert_false(td_op_nics_differ("gpu:4(S:0-1),nic:3(S:0-1)", &s));
+	assert_true(td_op_nics_differ("gpu:4", &s));
+	assert_true(td_op_nics_differ(NULL, &s));
+
+	__attribute__((cleanup(td_op_kinds_done))) struct td_op_kinds k = {0};
+	struct td_op_vendor v = {0};
+	td_op_nics_find(td_json_root(sc), td_json_root(node), &s, &v.nics);
+	s.gpus = 0;
+	td_op_kinds_add(&k, "n1", &(struct td_op_of){&s, &v, true, false});
+	td_op_kinds_lines(&k, td_json_root(sc));
+	td_auto_free char *conf = td_slurm_gres_conf(&(struct td_slurm_facts){.gres = k.lines, .n_gres = k.n_lines});
+	assert_string_equal(conf,
+			    "AutoDetect=off\n"
+			    "Name=nic MultipleFiles=/dev/infiniband/uverbs3,/dev/infiniband/umad3 Cores=4-7\n"
+			    "Name=nic File=/dev/infiniband/uverbs1 Cores=0-3\nName=nic File=/dev/infiniband/uverbs2\n");
+	td_op_nics_write(&s, &b);
+	assert_string_equal(td_buf_str(&b), ",nic:3nic:3");
+
+	// A NodeSet without GRES, and a cluster that gives none out.
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(none), td_json_root(node), NULL, &s, &why));
+	assert_int_equal(s.nics, 0);
+	assert_true(td_op_share_of(td_json_root(plain), td_json_root(set), td_json_root(node), NULL, &s, &why));
+	assert_int_equal(s.nics, 0);
+	assert_false(td_op_nics_differ("gpu:4", &s));
+#undef NIC
+}
+
 // However many kinds of nodes there are, each has its lines, and all count: twenty layouts of MIG here, and machines
 // without GPUs.
 // rows: A7.3
@@ -1709,6 +1764,7 @@ int main(void)
 		cmocka_unit_test(test_parts_of_gpus),
 		cmocka_unit_test(test_told_once),
 		cmocka_unit_test(test_kinds_of_nodes),
+		cmocka_unit_test(test_nics),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_resources_of_each),
 		cmocka_unit_test(test_stuck),

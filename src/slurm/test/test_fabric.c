@@ -68,7 +68,7 @@ static void value(bool each, const char *text, const char *devices, const char *
 	struct td_slurm_variable v = {"X", (char *)(uintptr_t)text, each};
 	struct td_ranges r;
 	assert_int_equal(td_ranges_parse(devices, &r, NULL), 0);
-	td_auto_free char *got = td_slurm_variable_value(&v, &r);
+	td_auto_free char *got = td_slurm_variable_value(&v, &r, &(struct td_ranges){0});
 	if (want ? !got || strcmp(got, want) != 0 : got != NULL)
 		fail_msg("%s of %s: %s", text, devices, got ? got : "none");
 }
@@ -96,6 +96,12 @@ static void refused(const char *variables, const char *part)
 static void test_check(void **state)
 {
 	(void)state;
+	td_auto(td_json_unref) struct td_json *two = yaml(
+		"spec: {fabric: {nics: {grant: true}}, scheduler: {gresMap: {rdma/hca: nic, tandem.dev/nic: nic}}}");
+	td_auto_strv struct td_strv said = {0};
+	td_slurm_fabric_check(td_json_root(two), &said);
+	assert_int_equal(said.n, 1);
+	assert_non_null(strstr(said.v[0], "spec.scheduler.gresMap: rdma/hca is mapped to nic"));
 	refused("{name: A, value: x}, {name: B, label: l}, {name: C, annotation: l, value: '{}:1'}", NULL);
 	refused("{name: A}", "variables[0].value");
 	refused("{name: A, value: 'x{}'}", "needs a value without {}");

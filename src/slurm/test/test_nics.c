@@ -1,5 +1,5 @@
 // Which adapters of a node belong to which plane, which is near to which GPU, and the variables of that.
-// rows: C5.2 C5.3 C5.4
+// rows: A10.3 C5.2 C5.3 C5.4
 #include "slurm/fabric.h"
 #include "slurm/nics.h"
 
@@ -89,12 +89,52 @@ static void test_near(void **state)
 	for (size_t i = 0; i < TD_LEN(want); i++) {
 		struct td_ranges r;
 		assert_int_equal(td_ranges_parse(want[i][0], &r, NULL), 0);
-		td_auto_free char *got = td_slurm_variable_value(&l.v[1], &r);
+		td_auto_free char *got = td_slurm_variable_value(&l.v[1], &r, &(struct td_ranges){0});
 		if (!td_streq(got, want[i][1]))
 			fail_msg("%s: %s", want[i][0], got ? got : "none");
 	}
-	td_auto_free char *all = td_slurm_variable_value(&l.v[1], &(struct td_ranges){0});
+	td_auto_free char *all = td_slurm_variable_value(&l.v[1], &(struct td_ranges){0}, &(struct td_ranges){0});
 	assert_string_equal(all, "=mlx5_0,mlx5_1,mlx5_2,mlx5_3");
+}
+
+// Adapters that Slurm gives out: whoever has some knows theirs alone, and nobody else knows one.
+#define OWN(name, files)                                                                                               \
+	"{\"name\":\"" name "\",\"interface\":\"i" name "\",\"link\":\"InfiniBand\",\"active\":true,\"numa\":1" files  \
+	"}"
+#define FILES(n) ",\"files\":[\"/dev/infiniband/uverbs" n "\",\"/dev/infiniband/umad" n "\"]"
+static void test_given(void **state)
+{
+	(void)state;
+#define GIVEN                                                                                                          \
+	NODE(OWN("m0", FILES("4")) "," OWN("s0", FILES("5")) "," OWN("m1", FILES("6")) "," OWN(                        \
+		"m2", ",\"files\":[\"/dev/sda\"]") "," OWN("m3", ",\"near\":[1]"))
+#define GRANT "nics: {grant: true}, planes: {gpu: {interfaces: ['m*']}}"
+	lines(GRANT, GIVEN,
+	      "n0 NCCL_SOCKET_IFNAME =im0,im1,im2,im3\nn0 NCCL_IB_HCA %= 4/m0,6/m1\nn0 GLOO_SOCKET_IFNAME "
+	      "im0,im1,im2,im3\n"
+	      "n0 UCX_NET_DEVICES % 4/m0:1,6/m1:1 im0,im1,im2,im3\nn0 OMPI_MCA_btl_tcp_if_include im0,im1,im2,im3\n");
+	// Without planes those of no plane are given out, and nobody says over which interfaces jobs talk.
+	lines("nics: {grant: true}", NODE(OWN("m0", FILES("4"))),
+	      "n0 NCCL_IB_HCA %= 4/m0\nn0 UCX_NET_DEVICES % 4/m0:1 im0\n");
+	lines("nics: {grant: true}", NODE(OWN("m0", ",\"near\":[1]")), "");
+	lines("nics: {grant: false}", NODE(OWN("m0", FILES("4"))), "");
+	td_auto(td_json_unref) struct td_json *f = yaml("{" GRANT "}"), *n = yaml(GIVEN);
+	td_auto_nics struct td_slurm_nics l = {0};
+	td_slurm_nics_read(td_json_root(f), td_json_root(n), &l);
+	assert_string_equal(td_slurm_nics_given(&l, 1)->name, "m1");
+	assert_null(td_slurm_nics_given(&l, 2));
+	td_auto_variables struct td_slurm_variables v = {0};
+	td_slurm_fabric_read(td_json_root(f), td_json_root(n), &v);
+	static const char *const want[][3] = {
+		{"0-3", "1", "=m1"}, {"0", "0-1", "=m0,m1"}, {"0-3", "", NULL}, {"", "7", NULL}};
+	for (size_t i = 0; i < TD_LEN(want); i++) {
+		struct td_ranges gpus, nics;
+		assert_int_equal(td_ranges_parse(want[i][0], &gpus, NULL), 0);
+		assert_int_equal(td_ranges_parse(want[i][1], &nics, NULL), 0);
+		td_auto_free char *got = td_slurm_variable_value(&v.v[1], &gpus, &nics);
+		if (!td_streq(got, want[i][2]))
+			fail_msg("%s of %s: %s", want[i][1], want[i][0], got ? got : "none");
+	}
 }
 
 static void problem(const char *planes, const char *node, const char *want)
@@ -124,6 +164,7 @@ static void test_problems(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_planes), cmocka_unit_test(test_by_hand),
-				       cmocka_unit_test(test_near), cmocka_unit_test(test_problems)};
+				       cmocka_unit_test(test_near), cmocka_unit_test(test_given),
+				       cmocka_unit_test(test_problems)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -56,6 +56,15 @@ static void what_there_is_not_is_refused(void **state)
 	td_auto_free char *tres = NULL;
 	assert_int_equal(td_slurm_resource(NULL, "gpus", &tres, NULL), 0);
 	assert_int_equal(td_slurm_resource(NULL, "a.com/gpus", &tres, NULL), TD_INVALID);
+	struct td_json_list l = {0};
+	static const char text[] = "spec: {fabric: {nics: {grant: true}}}", *const nics[] = {"nic", "tandem.dev/nic"};
+	assert_int_equal(td_yaml_parse(text, strlen(text), &l, NULL), 0);
+	for (size_t i = 0; i < TD_LEN(nics); i++) {
+		td_auto_free char *nic = NULL;
+		assert_int_equal(td_slurm_resource(td_json_root(l.v[0]), nics[i], &nic, NULL), 0);
+		assert_string_equal(nic, "gres/nic");
+	}
+	td_json_list_done(&l);
 }
 
 int main(void)

@@ -1,0 +1,15 @@
+// The RDMA adapters of a virtual node, which its hardware/<node>/ shows, or the machine itself with real GPUs. Whoever was
+// granted one by Slurm gets its device files; these are fake, as those of GPUs are, where the GPUs are not real.
+#pragma once
+
+#include "kubelet/kubelet.h"
+#include "oci/oci.h"
+
+enum { TD_KUBELET_NIC_FILES = 32 * 3 + 1 }; // of all adapters of a node, and the one that they share
+
+// How many adapters of a node have device files.
+int td_kubelet_nics(const struct td_kubelet *a, int node);
+// Fills `out` with the device files of some adapters. names: "mlx5_0,mlx5_1"; NULL: of all of them. mask: which of the
+// names. Returns how many. TD_NOT_FOUND: the node has no such adapter (any more). The paths live in `arena`.
+int td_kubelet_nics_devices(const struct td_kubelet *a, int node, const char *names, uint64_t mask,
+			    struct td_arena *arena, struct td_oci_device *out, size_t *ret_n, struct td_error *err);
