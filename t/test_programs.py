@@ -134,6 +134,34 @@ def test_slurmctld_forgets_the_files_of_the_last_start(box):
     assert not (box.path / "run/slurmctld/etc/topology.conf").exists()
 
 
+@pytest.mark.feature("C6.5")
+@pytest.mark.parametrize("cut", ["", "before", "new", "whole", "records", "put", "taken"])
+def test_use_that_was_given_is_added_once(box, cut):
+    """Also by a start after one that ended anywhere in between."""
+    s = STATE.lstrip("/")
+    (box.path / s / "tandem-use").mkdir()
+    box.write(f"{s}/assoc_usage", "OLD+NEW" if cut in ("put", "taken") else "OLD")
+    for name, text, there in (("records", "+NEW", cut not in ("records", "put", "taken")), ("taken", "a|ann|\n", cut != "taken"),
+                              ("new", "OL", cut == "new"), ("whole", "OLD+NEW", cut in ("whole", "records"))):
+        if there:
+            box.write(f"{s}/tandem-use/{name}", text)
+    if cut == "taken":
+        box.write(f"{s}/tandem-use-taken", "a|ann|\n")
+    for _ in range(2):
+        assert slurmctld(box, "ClusterName=x\n").returncode == 0
+        assert box.read(f"{s}/assoc_usage") == "OLD+NEW" and box.read(f"{s}/tandem-use-taken") == "a|ann|\n"
+        assert not (box.path / s / "tandem-use").exists()
+
+
+@pytest.mark.feature("C6.5")
+def test_use_waits_until_slurmctld_has_saved_a_state(box):
+    s = STATE.lstrip("/")
+    (box.path / s / "tandem-use").mkdir()
+    box.write(f"{s}/tandem-use/records", "+NEW")
+    assert slurmctld(box, "ClusterName=x\n").returncode == 0
+    assert box.read(f"{s}/tandem-use/records") == "+NEW" and not box.read(f"{s}/assoc_usage")
+
+
 @pytest.mark.parametrize("standin", ["exit 1", "echo 5; exit 1"])
 def test_no_slurmctld_starts_when_its_ids_are_not_known(box, standin):
     assert slurmctld(box, "ClusterName=x\n", standin).returncode == 1
