@@ -163,10 +163,13 @@ def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
     assert used(pool.shell)["physics|researcher|"] > 35000 and float(shares["researcher"]) < float(shares["ann"]), "slurmctld has started again"
     fourth_is_refused(pool.shell, lambda *argv, **kw: pool.as_user("researcher", *argv, **kw))
     pool.shell("sacctmgr", "-i", "modify", "account", "name=art", "cluster=main", "set", "maxsubmitjobs=-1")
-    jobs = [pool.as_user(who, "sbatch", "--parsable", "--begin=now+1day", "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "true").stdout.strip() for who in ("researcher", "ann")]
+    partition = pool.shell("sinfo", "-h", "-o", "%P").split("*")[0]
+    pool.shell("scontrol", "update", f"partitionname={partition}", "state=down")
+    jobs = [pool.as_user(who, "sbatch", "--parsable", "-p", partition, "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "true").stdout.strip() for who in ("researcher", "ann")]
     heavy, light = (float(pool.shell("sprio", "-h", "-j", j, "-o", "%F")) for j in jobs)
     assert heavy < light
     pool.shell("scancel", *jobs)
+    pool.shell("scontrol", "update", f"partitionname={partition}", "state=up")
     job = pool.as_user("ann", "sbatch", "--parsable", "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "sleep 1000").stdout.strip()
     wait_for("her job runs", lambda: pool.shell("squeue", "-h", "-j", job, "-o", "%u %a %q %T").strip() == "ann art normal RUNNING", 60)
     pool.shell("scancel", job)

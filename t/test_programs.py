@@ -100,6 +100,17 @@ def test_a_prolog_without_the_gate_fails(box):
     assert box.run("sh", GATE).returncode == 127  # Slurm drains the node: nobody knows who has its devices
 
 
+# ---- yield.sh ------------------------------------------------------------------------------------------------------------
+@pytest.mark.feature("A14.9", "A14.10")
+def test_yield_counts_what_each_run_of_a_job_left_idle(box):
+    """Of a job that was queued again the comment of the last run says it of all."""
+    runs = ["a|ann|REQUEUED|100|200|gres/gpu=2|7|", "a|ann|COMPLETED|300|400|gres/gpu=2|7|x tandem-use:300:150:50 tandem-use:100:0:200", "a|ann|COMPLETED|100|200|gres/gpu=1|8|",
+            "a|ann|CANCELLED by 3|100|200|gres/gpu=1|9|tandem/main/ml/busy=30&idle=10&end=failed/u", "a|ann|REQUEUED|100|110|gres/gpu=1|10|tandem: pre-flight failed", "a|ann|PENDING|Unknown|Unknown||11|"]
+    box.stub("sacct", "cat <<'END'\n" + "\n".join(runs) + "\nEND")
+    said = subprocess.run(["sh", ROOT / "src/cli/programs/yield.sh", "0", "1000"], env={"PATH": f"{box.path}/bin:/usr/bin:/bin"}, capture_output=True, text=True, timeout=DEADLINE)
+    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|2|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|preflight|1|10|0"], said.stderr
+
+
 # ---- slurmctld.sh --------------------------------------------------------------------------------------------------------
 STATE = "/var/lib/slurm/slurmctld"
 
