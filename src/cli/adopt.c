@@ -280,7 +280,8 @@ int td_adopt_main(int argc, char **argv)
 		{.name = "old-bin",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&a.bin),
-		 .help = "of accounts, use, move and back: where the old sacctmgr, sshare, sinfo, squeue and scontrol are "
+		 .help = "of accounts, use, move and back: where the old sacctmgr, sshare, sinfo, squeue and scontrol "
+			 "are "
 			 "(default: the PATH)"},
 		{.name = "qos",
 		 .value = "FILE",
@@ -313,8 +314,7 @@ int td_adopt_main(int argc, char **argv)
 			"stands "
 			"otherwise in the pool stays, and is told.\n"
 			"`use` does it for what people have used, which fair share counts: of FILE, which `sshare -a "
-			"-m -P -o " TD_USE_FORMAT
-			"` has written (- is standard input), or of the old "
+			"-m -P -o " TD_USE_FORMAT "` has written (- is standard input), or of the old "
 			"Slurm's sshare. slurmctld starts anew for it.\n"
 			"`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
 			"gives "

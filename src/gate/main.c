@@ -343,12 +343,9 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},
-				       {"grants", run_grants, a},
-				       {"held", run_held, a},
-				       {"health", run_health, a},
-				       {"hangs", run_hangs, a},
-				       {"profiles", run_profiles, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},   {"grants", run_grants, a},
+				       {"held", run_held, a},   {"health", run_health, a},
+				       {"hangs", run_hangs, a}, {"profiles", run_profiles, a}};
 	size_t n = a->o.profiles ? TD_LEN(parts) : TD_LEN(parts) - 1;
 	r = td_parts_start(parts, n, a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);

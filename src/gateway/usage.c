@@ -59,7 +59,8 @@ static bool has_use(const struct td_slurm_run *x)
 
 static int by_job(const void *a, const void *b)
 {
-	const struct td_slurm_run *x = *(const struct td_slurm_run *const *)a, *y = *(const struct td_slurm_run *const *)b;
+	const struct td_slurm_run *x = *(const struct td_slurm_run *const *)a,
+				  *y = *(const struct td_slurm_run *const *)b;
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 

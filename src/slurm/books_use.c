@@ -137,11 +137,10 @@ static void ids_read(const char *text, bool tres, struct use_ids *ret)
 		size_t n = cut(lines.v[i], part, TD_LEN(part));
 		if (tres ? n < 3 || !number(part[2], &id) : n < 4 || !number(part[0], &id) || !*part[2])
 			continue;
-		ret->v[ret->n++] = (struct use_id){
-			!tres      ? td_asprintf("%s|%s|%s", part[1], part[2], part[3])
-			: *part[1] ? td_asprintf("%s/%s", part[0], part[1])
-				   : td_strdup(part[0]),
-			id};
+		ret->v[ret->n++] = (struct use_id){!tres      ? td_asprintf("%s|%s|%s", part[1], part[2], part[3])
+						   : *part[1] ? td_asprintf("%s/%s", part[0], part[1])
+							      : td_strdup(part[0]),
+						   id};
 	}
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(*ret->v), by_key);

@@ -8,7 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200, MOST_MS = 60000, SETTLE_S = 60 };
+enum {
+	COMMAND_MS = 20000,
+	ASK_MS = 5000,
+	ALL_MS = 40000,
+	COMMENT = 4096,
+	LEAVE_S = 7200,
+	MOST_MS = 60000,
+	SETTLE_S = 60
+};
 
 static bool is_row(const char *line)
 {
