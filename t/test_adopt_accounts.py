@@ -90,6 +90,15 @@ def sites(own_pool):
         yield own_pool, m
 
 
+SHARES = ("sshare", "-a", "-m", "-P", "-o", "Account,User,Partition,RawUsage,GrpTRESRaw")
+
+
+def used(ask):
+    """Seconds of each row, by account, user and partition."""
+    lines = [[f.strip() for f in line.split("|")] for line in ask(*SHARES, "-n").splitlines()]
+    return {f"{a}|{u}|{p}": int(raw) for a, u, p, raw, _ in lines if u}
+
+
 def rows(text):
     """Lines of sacctmgr as sets: what is in a list has no order."""
     return {tuple(frozenset(f.split(",")) for f in line.split("|")) for line in text.splitlines()}
@@ -106,7 +115,7 @@ def fourth_is_refused(ask, submit):
 
 @pytest.mark.feature("C6.5", "A1.2")
 def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
-    """What sacctmgr says of both Slurms is the same; a limit that held there holds here; a second time nothing is left to do; and what stands differently in the pool stays, and is told."""
+    """What sacctmgr says of both Slurms is the same; a limit that held there holds here; a second time nothing is left to do; what stands differently in the pool stays, and is told; and who has used much there is behind who has not, here too."""
     pool, m = sites
     dump, qos, people = tmp_path / "dump", tmp_path / "qos", tmp_path / "passwd"
     m.old("sacctmgr", "-Q", "dump", "old", "file=/root/dump")
@@ -137,11 +146,30 @@ def test_accounts_of_an_old_slurmdbd_are_the_pools(sites, tmp_path):
     assert rows(pool.shell(*who)) >= rows(m.old(*who))
     assert "slurmdbd has it all" in pool.cmd("adopt", "accounts", dump, "--qos", qos, "--people", people, "--apply").stdout
 
+    # What they have used: sshare's own lines, of which one has ten hours. Given twice it counts once.
+    use = tmp_path / "use"
+    text, n = re.subn(r"(physics\|researcher\|\|)0\|cpu=0", r"\g<1>36000|cpu=600", m.old(*SHARES))
+    assert n == 1, text
+    use.write_text(text)
+    done = pool.cmd("adopt", "use", use, "--apply")
+    assert "1 rows of use count in the pool" in done.stdout, done.stdout + done.stderr
+    assert "nothing is left to give" in pool.cmd("adopt", "use", use, "--apply").stdout
+    assert 35000 < used(pool.shell)["physics|researcher|"] <= 36000
+
     # The limit holds here, too; the new person's job runs.
-    pool.change({"accounting": {"enforce": "limits"}})
+    pool.change({"accounting": {"enforce": "limits"}, "config": {"slurmConf": {"PriorityWeightFairshare": "10000"}}})
     wait_for("limits are in force", lambda: re.search(r"^AccountingStorageEnforce\s*= .*limits", pool.shell("scontrol", "show", "config"), re.M))
+    shares = dict(line.split("|") for line in pool.shell("sshare", "-a", "-n", "-P", "-o", "User,FairShare").splitlines() if not line.startswith("|"))
+    assert used(pool.shell)["physics|researcher|"] > 35000 and float(shares["researcher"]) < float(shares["ann"]), "slurmctld has started again"
     fourth_is_refused(pool.shell, lambda *argv, **kw: pool.as_user("researcher", *argv, **kw))
     pool.shell("sacctmgr", "-i", "modify", "account", "name=art", "cluster=main", "set", "maxsubmitjobs=-1")
+    partition = pool.shell("sinfo", "-h", "-o", "%P").split("*")[0]
+    pool.shell("scontrol", "update", f"partitionname={partition}", "state=down")
+    jobs = [pool.as_user(who, "sbatch", "--parsable", "-p", partition, "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "true").stdout.strip() for who in ("researcher", "ann")]
+    heavy, light = (float(pool.shell("sprio", "-h", "-j", j, "-o", "%F")) for j in jobs)
+    assert heavy < light
+    pool.shell("scancel", *jobs)
+    pool.shell("scontrol", "update", f"partitionname={partition}", "state=up")
     job = pool.as_user("ann", "sbatch", "--parsable", "-n1", "--mem=10M", "-D", "/", "-o", "/dev/null", "--wrap", "sleep 1000").stdout.strip()
     wait_for("her job runs", lambda: pool.shell("squeue", "-h", "-j", job, "-o", "%u %a %q %T").strip() == "ann art normal RUNNING", 60)
     pool.shell("scancel", job)

@@ -100,6 +100,17 @@ def test_a_prolog_without_the_gate_fails(box):
     assert box.run("sh", GATE).returncode == 127  # Slurm drains the node: nobody knows who has its devices
 
 
+# ---- yield.sh ------------------------------------------------------------------------------------------------------------
+@pytest.mark.feature("A14.9", "A14.10")
+def test_yield_counts_what_each_run_of_a_job_left_idle(box):
+    """Of a job that was queued again the comment of the last run says it of all."""
+    runs = ["a|ann|REQUEUED|100|200|gres/gpu=2|7|", "a|ann|COMPLETED|300|400|gres/gpu=2|7|x tandem-use:300:150:50 tandem-use:100:0:200", "a|ann|COMPLETED|100|200|gres/gpu=1|8|",
+            "a|ann|CANCELLED by 3|100|200|gres/gpu=1|9|tandem/main/ml/busy=30&idle=10&end=failed/u", "a|ann|REQUEUED|100|110|gres/gpu=1|10|tandem: pre-flight failed", "a|ann|PENDING|Unknown|Unknown||11|"]
+    box.stub("sacct", "cat <<'END'\n" + "\n".join(runs) + "\nEND")
+    said = subprocess.run(["sh", ROOT / "src/cli/programs/yield.sh", "0", "1000"], env={"PATH": f"{box.path}/bin:/usr/bin:/bin"}, capture_output=True, text=True, timeout=DEADLINE)
+    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|2|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|preflight|1|10|0"], said.stderr
+
+
 # ---- slurmctld.sh --------------------------------------------------------------------------------------------------------
 STATE = "/var/lib/slurm/slurmctld"
 
@@ -132,6 +143,34 @@ def test_slurmctld_forgets_the_files_of_the_last_start(box):
     box.write("run/slurmctld/etc/topology.conf", "old\n")
     assert slurmctld(box, "ClusterName=x\n").returncode == 0
     assert not (box.path / "run/slurmctld/etc/topology.conf").exists()
+
+
+@pytest.mark.feature("C6.5")
+@pytest.mark.parametrize("cut", ["", "before", "new", "whole", "records", "put", "taken"])
+def test_use_that_was_given_is_added_once(box, cut):
+    """Also by a start after one that ended anywhere in between."""
+    s = STATE.lstrip("/")
+    (box.path / s / "tandem-use").mkdir()
+    box.write(f"{s}/assoc_usage", "OLD+NEW" if cut in ("put", "taken") else "OLD")
+    for name, text, there in (("records", "+NEW", cut not in ("records", "put", "taken")), ("taken", "a|ann|\n", cut != "taken"),
+                              ("new", "OL", cut == "new"), ("whole", "OLD+NEW", cut in ("whole", "records"))):
+        if there:
+            box.write(f"{s}/tandem-use/{name}", text)
+    if cut == "taken":
+        box.write(f"{s}/tandem-use-taken", "a|ann|\n")
+    for _ in range(2):
+        assert slurmctld(box, "ClusterName=x\n").returncode == 0
+        assert box.read(f"{s}/assoc_usage") == "OLD+NEW" and box.read(f"{s}/tandem-use-taken") == "a|ann|\n"
+        assert not (box.path / s / "tandem-use").exists()
+
+
+@pytest.mark.feature("C6.5")
+def test_use_waits_until_slurmctld_has_saved_a_state(box):
+    s = STATE.lstrip("/")
+    (box.path / s / "tandem-use").mkdir()
+    box.write(f"{s}/tandem-use/records", "+NEW")
+    assert slurmctld(box, "ClusterName=x\n").returncode == 0
+    assert box.read(f"{s}/tandem-use/records") == "+NEW" and not box.read(f"{s}/assoc_usage")
 
 
 @pytest.mark.parametrize("standin", ["exit 1", "echo 5; exit 1"])

@@ -13,6 +13,7 @@
 #include "cli/nodeview.h"
 #include "cmd/roles.h"
 #include "slurm/adopt.h"
+#include "slurm/books_use.h"
 #include "slurm/conf.h"
 #include "slurm/hostlist.h"
 
@@ -238,6 +239,8 @@ static int run(struct td_cli_adopt *a, char **words, size_t n, struct td_error *
 	bool is_plan = !strcmp(words[0], "plan");
 	if (!strcmp(words[0], "accounts"))
 		return td_cli_adopt_accounts(a, n > 1 ? words[1] : NULL, err);
+	if (!strcmp(words[0], "use"))
+		return td_cli_adopt_use(a, n > 1 ? words[1] : NULL, err);
 	int r = is_plan && !a->apply ? 0 : td_cli_nodes_open(&a->remote, &v, err);
 	a->k = v.kube;
 	if (r)
@@ -266,19 +269,20 @@ int td_adopt_main(int argc, char **argv)
 		{.name = "name",
 		 .value = "NAME",
 		 TD_OPT_TEXT(&a.name),
-		 .help = "of plan and accounts: of the SlurmCluster (default: ClusterName; the only one)"},
+		 .help = "of plan, accounts and use: of the SlurmCluster (default: ClusterName; the only one)"},
 		{.name = "apply",
 		 TD_OPT_SWITCH(&a.apply),
-		 .help = "of plan and accounts: makes it so instead of printing it"},
+		 .help = "of plan, accounts and use: makes it so instead of printing it"},
 		{.name = "old-conf",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.conf),
-		 .help = "of accounts, move and back: the old Slurm's slurm.conf (default /etc/slurm/slurm.conf)"},
+		 .help = "of accounts, use, move and back: the old Slurm's slurm.conf (default /etc/slurm/slurm.conf)"},
 		{.name = "old-bin",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&a.bin),
-		 .help = "of accounts, move and back: where the old sacctmgr, sinfo, squeue and scontrol are (default: "
-			 "the PATH)"},
+		 .help = "of accounts, use, move and back: where the old sacctmgr, sshare, sinfo, squeue and scontrol "
+			 "are "
+			 "(default: the PATH)"},
 		{.name = "qos",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.qos),
@@ -296,6 +300,7 @@ int td_adopt_main(int argc, char **argv)
 		.name = "adopt",
 		.usage = "plan SLURM.CONF [FILE…] [--apply]\n"
 			 "       tandem adopt accounts [DUMP] [--qos FILE] [--people FILE] [--apply]\n"
+			 "       tandem adopt use [FILE] [--apply]\n"
 			 "       tandem adopt move GROUP\n"
 			 "       tandem adopt back GROUP\n"
 			 "       tandem adopt status",
@@ -308,6 +313,9 @@ int td_adopt_main(int argc, char **argv)
 			"CLUSTER file=DUMP` has written (- is standard input), or of the old Slurm's sacctmgr. What "
 			"stands "
 			"otherwise in the pool stays, and is told.\n"
+			"`use` does it for what people have used, which fair share counts: of FILE, which `sshare -a "
+			"-m -P -o " TD_USE_FORMAT "` has written (- is standard input), or of the old "
+			"Slurm's sshare. slurmctld starts anew for it.\n"
 			"`move` drains a group there, waits for its jobs, and admits its machines to the pool; `back` "
 			"gives "
 			"them back. Either goes on where it was interrupted.\n"
@@ -317,7 +325,7 @@ int td_adopt_main(int argc, char **argv)
 		.min_args = 1,
 		.max_args = FILES_MAX,
 		.args = "VERB",
-		.choices = "plan|accounts|move|back|status"};
+		.choices = "plan|accounts|use|move|back|status"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&a.remote, &err))
@@ -327,15 +335,17 @@ int td_adopt_main(int argc, char **argv)
 		n++;
 	bool one = !strcmp(words[0], "move") || !strcmp(words[0], "back");
 	bool accounts = !strcmp(words[0], "accounts");
-	if (!one && !accounts && strcmp(words[0], "plan") != 0 && strcmp(words[0], "status") != 0)
-		return td_command_wrong("adopt", "\"%s\": give plan, accounts, move, back or status", words[0]);
+	bool use = !strcmp(words[0], "use");
+	if (!one && !accounts && !use && strcmp(words[0], "plan") != 0 && strcmp(words[0], "status") != 0)
+		return td_command_wrong("adopt", "\"%s\": give plan, accounts, use, move, back or status", words[0]);
 	if (!accounts && (a.qos || a.people))
 		return td_command_wrong("adopt", "%s: --qos and --people are of accounts", words[0]);
 	if (accounts && a.qos && n == 1)
 		return td_command_wrong("adopt", "--qos goes with a DUMP: without one sacctmgr is asked for both");
-	if (accounts ? n > 2 : one ? n != 2 : !strcmp(words[0], "plan") ? n < 2 : n != 1)
+	if (accounts || use ? n > 2 : one ? n != 2 : !strcmp(words[0], "plan") ? n < 2 : n != 1)
 		return td_command_wrong("adopt", "%s takes %s", words[0],
 					accounts                    ? "one dump, or none"
+					: use                       ? "one file, or none"
 					: one                       ? "one group"
 					: !strcmp(words[0], "plan") ? "slurm.conf and what lies beside it"
 								    : "nothing");

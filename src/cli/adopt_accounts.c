@@ -26,7 +26,7 @@ extern const struct td_embedded td_cli_files[];
 
 enum { NAMES_PER_CALL = 200, TRIES = 5, LOOK_MS = 1000, KNOWN_MS = 180000, GETENT_MS = 60000, SAID_MAX = 4000 };
 
-static void say(const char *title, const struct td_strv *l)
+void td_cli_adopt_say(const char *title, const struct td_strv *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		fprintf(stderr, "%s%s  %s\n", i ? "" : title, i ? "" : "\n", l->v[i]);
@@ -194,20 +194,20 @@ static int wait_known(const struct td_cli_login *l, const char *user, struct td_
 	return r;
 }
 
-// Runs the program in the login pod. in NULL: no input. What it prints may be more than td_run() takes.
-static int in_pod(const struct td_cli_login *l, const char *const *words, const char *in, struct td_buf *ret,
-		  struct td_error *err)
+int td_cli_adopt_in(const struct td_cli_adopt_pod *p, const char *const *words, const char *in, struct td_buf *ret,
+		    struct td_error *err)
 {
+	const struct td_cli_login *l = p->l;
 	td_auto_strv struct td_strv a = {0};
 	td_auto_close int from = memfd_create("in", MFD_CLOEXEC), to = memfd_create("out", MFD_CLOEXEC);
 	size_t n = in ? strlen(in) : 0;
 	pid_t pid;
 	td_strv_add(&a, "timeout");
 	td_strv_add(&a, "3600"); // a command takes some hundredth of a second, and a large site has 10,000s
-	td_cli_login_argv(l, in ? "-i" : NULL, &a);
+	td_cli_login_beside(l, p->pod ? p->pod : l->pod, p->pod ? "-icslurmctld" : in ? "-i" : NULL, &a);
 	td_strv_add(&a, "sh");
 	td_strv_add(&a, "-c");
-	td_strv_add(&a, td_embedded(td_cli_files, "adopt-accounts.sh")->text);
+	td_strv_add(&a, td_embedded(td_cli_files, p->program)->text);
 	td_strv_add(&a, "sh");
 	for (; *words; words++)
 		td_strv_add(&a, *words);
@@ -221,9 +221,16 @@ static int in_pod(const struct td_cli_login *l, const char *const *words, const 
 	td_auto_free char *path = td_asprintf("/proc/self/fd/%d", to);
 	if ((r = td_file_read(path, TD_BOOKS_MAX, ret, err)))
 		return r;
-	return code ? td_fail(err, TD_TRANSIENT, "sacctmgr in %s/%s failed (%d)%s", l->ns, l->pod, code,
-			      code == 124 ? ": it took more than an hour" : "")
+	return code ? td_fail(err, TD_TRANSIENT, "%s in %s/%s failed (%d)%s", p->program, l->ns,
+			      p->pod ? p->pod : l->pod, code, code == 124 ? ": it took more than an hour" : "")
 		    : 0;
+}
+
+static int in_pod(const struct td_cli_login *l, const char *const *words, const char *in, struct td_buf *ret,
+		  struct td_error *err)
+{
+	const struct td_cli_adopt_pod p = {l, NULL, "adopt-accounts.sh"};
+	return td_cli_adopt_in(&p, words, in, ret, err);
 }
 
 static int read_pool(const struct td_cli_login *l, struct td_books *ret, struct td_error *err)
@@ -257,9 +264,9 @@ static int make(const struct td_cli_login *l, const struct td_books *old, struct
 	if (r)
 		return r;
 	td_books_merge(old, &was, l->cluster, TD_POOL_TENANT_MARK, &p);
-	say("Not taken over:", &p.left);
-	say("Stands differently in the pool, and stays:", &p.differs);
-	say("Rights over others, which come with it:", &p.rights);
+	td_cli_adopt_say("Not taken over:", &p.left);
+	td_cli_adopt_say("Stands differently in the pool, and stays:", &p.differs);
+	td_cli_adopt_say("Rights over others, which come with it:", &p.rights);
 	if (!p.n) {
 		puts("slurmdbd has it all");
 		return 0;
@@ -279,19 +286,25 @@ static int make(const struct td_cli_login *l, const struct td_books *old, struct
 		       rest.n, p.n);
 }
 
+void td_cli_adopt_login(struct td_cli_adopt *a, struct td_cli_login *ret)
+{
+	td_auto_free char *cluster = a->name ? td_asprintf("%s/%s", a->ns, a->name) : NULL;
+	if (a->remote.kubeconfig)
+		a->remote.cluster = cluster;
+	if (td_cli_login_open("adopt", &a->remote, ret))
+		exit(1); // it has said why
+	a->remote.cluster = NULL;
+}
+
 static int apply(struct td_cli_adopt *a, const struct td_books *old, const char *passwd, struct td_error *err)
 {
 	td_auto_login struct td_cli_login l = {0};
-	td_auto_free char *cluster = a->name ? td_asprintf("%s/%s", a->ns, a->name) : NULL;
 	td_auto(td_object_unref) struct td_object *sc = NULL;
 	td_auto(td_json_unref) struct td_json *users = NULL;
 	td_auto_strv struct td_strv left = {0};
 	yyjson_val *list = NULL;
-	if (a->remote.kubeconfig)
-		a->remote.cluster = cluster;
-	if (td_cli_login_open("adopt", &a->remote, &l))
-		exit(1); // it has said why
 	int r = 0;
+	td_cli_adopt_login(a, &l);
 	for (int i = 0; i < TRIES; i++) {
 		sc = td_object_unref(sc);
 		users = td_json_unref(users);
@@ -311,7 +324,7 @@ static int apply(struct td_cli_adopt *a, const struct td_books *old, const char 
 	}
 	if (r)
 		return r;
-	say("People:", &left);
+	td_cli_adopt_say("People:", &left);
 	size_t n = yyjson_arr_size(list);
 	if (!a->people && !td_jget(sc->root, "spec.identity.ldap"))
 		tell_unknown(old, td_jget(sc->root, "spec.users"));
@@ -345,9 +358,9 @@ static int print(const struct td_cli_adopt *a, const struct td_books *old, const
 		return r;
 	td_books_merge(old, &fresh, name, TD_POOL_TENANT_MARK, &p);
 	users_of(a, old, passwd, NULL, &users, &left);
-	say("Not taken over:", &p.left);
-	say("Rights over others, which come with it:", &p.rights);
-	say("People:", &left);
+	td_cli_adopt_say("Not taken over:", &p.left);
+	td_cli_adopt_say("Rights over others, which come with it:", &p.rights);
+	td_cli_adopt_say("People:", &left);
 	if (yyjson_arr_size(td_jget(td_json_root(users), "users"))) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -380,6 +393,6 @@ int td_cli_adopt_accounts(struct td_cli_adopt *a, const char *file, struct td_er
 		td_strv_addf(&old.left,
 			     "people: a dump has no uids; with --people getent (or a file of passwd) they come "
 			     "into spec.users, unless spec.identity.ldap knows them");
-	say("Not taken over:", &old.left);
+	td_cli_adopt_say("Not taken over:", &old.left);
 	return a->apply ? apply(a, &old, td_buf_str(&passwd), err) : print(a, &old, td_buf_str(&passwd), err);
 }

@@ -14,6 +14,7 @@
 struct td_gate_agent_opts {
 	const char *node, *kubeconfig, *state, *run, *cgroups, *pod_logs, *url, *ca, *metrics;
 	const char *checks, *actions, *accelerators, *reboot, *reset_program; // agenthealth.c
+	const char *profiles, *profiles_to;                                   // NULL: none are brought
 	int devices;
 };
 #define TD_GONE 128

@@ -19,6 +19,7 @@
 //   out.[ch]          devices that are out of service
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has
+//   profiles.[ch]                a site's profiles of system calls, brought to the kubelet's directory
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   probe.[ch]                   tests of idle nodes, until somebody's work comes
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others

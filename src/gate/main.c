@@ -11,6 +11,7 @@
 #include "gate/podbeats.h"
 #include "gate/podcpu.h"
 #include "gate/podhangs.h"
+#include "gate/profiles.h"
 #include "gate/telemetry.h"
 #include "kube/health.h"
 #include "kube/options.h"
@@ -78,6 +79,14 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->accelerators),
 		 .help = "a site's own descriptions of accelerators: YAML files"},
+		{.name = "profiles",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->profiles),
+		 .help = "a site's profiles of system calls (seccomp), for --profiles-to"},
+		{.name = "profiles-to",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->profiles_to),
+		 .help = "the kubelet's directory of profiles"},
 		{.name = "reboot",
 		 .value = "HOW",
 		 TD_OPT_TEXT(&o->reboot),
@@ -110,6 +119,10 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		return false;
 	}
 
+	if (!o->profiles != !o->profiles_to) {
+		*ret_exit = td_command_wrong("agent", "--profiles and --profiles-to go together");
+		return false;
+	}
 	td_log_init("agent", level);
 	return true;
 }
@@ -290,6 +303,14 @@ static int run_health(void *ctx, struct td_error *err)
 	return td_nodehealth_run(a->health, a->cancel, err);
 }
 
+static int run_profiles(void *ctx, struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	td_auto_free char *list = td_asprintf("%s/profiles", a->o.state);
+	const struct td_profiles p = {a->o.profiles, a->o.profiles_to, list};
+	return td_profiles_run(&p, a->cancel, err);
+}
+
 static void progress(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret)
 {
 	struct td_gate_agent *a = ctx;
@@ -322,12 +343,11 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},
-				       {"grants", run_grants, a},
-				       {"held", run_held, a},
-				       {"health", run_health, a},
-				       {"hangs", run_hangs, a}};
-	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
+	struct td_gate_part parts[] = {{"gate", run_gate, a},   {"grants", run_grants, a},
+				       {"held", run_held, a},   {"health", run_health, a},
+				       {"hangs", run_hangs, a}, {"profiles", run_profiles, a}};
+	size_t n = a->o.profiles ? TD_LEN(parts) : TD_LEN(parts) - 1;
+	r = td_parts_start(parts, n, a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, node_of, a});
@@ -335,7 +355,7 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);
-	td_parts_join(parts, TD_LEN(parts));
+	td_parts_join(parts, n);
 	td_podcpu_show(NULL);
 	td_gate_telemetry(NULL);
 	td_gate_measure(NULL);

@@ -52,6 +52,33 @@ static bool fresh(const struct day *d, int64_t day, int64_t now_s)
 	return d->known && d->day == day && td_mono_ms(&td_clock_system) - d->read_ms < life;
 }
 
+static bool has_use(const struct td_slurm_run *x)
+{
+	return x->admin_comment && strstr(x->admin_comment, "tandem-use:");
+}
+
+static int by_job(const void *a, const void *b)
+{
+	const struct td_slurm_run *x = *(const struct td_slurm_run *const *)a,
+				  *y = *(const struct td_slurm_run *const *)b;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// The part of its time that the devices of x idled. The comment of a job that was queued again is that of its last run,
+// and says it of each. uses: the runs whose comments say something of the kind, by job.
+static double idle_of(const struct td_slurm_run *x, const struct td_slurm_run *const *uses, size_t n)
+{
+	struct td_notes notes;
+	const struct td_slurm_run *const *u = NULL;
+	bool known = td_notes_read(x->admin_comment, &notes) || td_notes_use(x->admin_comment, x->start, &notes);
+	if (!known && n && (u = bsearch(&x, uses, n, sizeof(*uses), by_job)))
+		while (u > uses && u[-1]->id == x->id)
+			u--;
+	for (; u && !known && u < uses + n && (*u)->id == x->id; u++)
+		known = td_notes_use((*u)->admin_comment, x->start, &notes);
+	return known && td_notes_idle(&notes) > 0 ? td_notes_idle(&notes) : 0;
+}
+
 static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int64_t to, struct td_cancel *c,
 		     struct td_usage *ret, struct td_error *err)
 {
@@ -65,9 +92,15 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 	if (r)
 		return r;
 	td_auto_free struct td_usage_type *types = NULL;
+	td_auto_free const struct td_slurm_run **uses = td_calloc(runs.n + 1, sizeof(*uses));
+	size_t n_uses = 0;
+	for (size_t i = 0; i < runs.n; i++)
+		if (has_use(&runs.v[i]))
+			uses[n_uses++] = &runs.v[i];
+	if (n_uses)
+		qsort(uses, n_uses, sizeof(*uses), by_job);
 	for (size_t i = 0; i < runs.n; i++) {
 		const struct td_slurm_run *x = &runs.v[i];
-		struct td_notes notes;
 		types = td_realloc(types, (x->n_types + 1) * sizeof(*types));
 		for (size_t k = 0; k < x->n_types; k++)
 			types[k] = (struct td_usage_type){x->types[k].tres, x->types[k].count};
@@ -83,11 +116,7 @@ static int read_part(struct td_gateway *g, struct td_slurm *s, int64_t from, int
 						 .types = types,
 						 .n_types = x->n_types,
 						 .fate = td_yield_of(state),
-						 .idle = (td_notes_read(x->admin_comment, &notes) ||
-							  td_notes_use(x->admin_comment, x->start, &notes)) &&
-									 td_notes_idle(&notes) > 0
-								 ? td_notes_idle(&notes)
-								 : 0};
+						 .idle = idle_of(x, uses, n_uses)};
 		td_usage_add(ret, &run, from, to);
 	}
 	return 0;

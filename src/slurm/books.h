@@ -4,7 +4,7 @@
 // Nothing that stands in the other books is changed: a row that is not there is made, what a row does not say is filled
 // in, and where both say something and not the same, it is told. Rows of Tenants are told about only.
 //
-// Files: books.c (what a row is), books_read.c, books_merge.c, books_people.c.
+// Files: books.c (what a row is), books_read.c, books_merge.c, books_people.c; books_use.h (what people have used).
 #pragma once
 
 #include "base/err.h"

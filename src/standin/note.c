@@ -8,7 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { COMMAND_MS = 20000, ASK_MS = 5000, ALL_MS = 40000, COMMENT = 4096, LEAVE_S = 7200, MOST_MS = 60000 };
+enum {
+	COMMAND_MS = 20000,
+	ASK_MS = 5000,
+	ALL_MS = 40000,
+	COMMENT = 4096,
+	LEAVE_S = 7200,
+	MOST_MS = 60000,
+	SETTLE_S = 60
+};
 
 static bool is_row(const char *line)
 {
@@ -18,7 +26,9 @@ static bool is_row(const char *line)
 
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret)
 {
-	bool found = false;
+	bool found = false, known = false;
+	char use[64], own[sizeof(ret->nodes)] = "";
+	snprintf(use, sizeof(use), TD_WIRE_USE "%lld:", start);
 	// The last run of the job, of which only slurmdbd changes the comment, is the last line.
 	for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p != 0) {
 		long long id = -1, from = -1;
@@ -30,11 +40,17 @@ bool td_standin_run_read(const char *text, long long job, long long start, struc
 		*ret = (struct standin_run){.last = from == start, .ended = strspn(end, "0123456789") == strlen(end)};
 		if (ret->ended)
 			sscanf(end, "%lld", &ret->end);
-		snprintf(ret->nodes, sizeof(ret->nodes), "%s", nodes);
+		if (from == start) {
+			known = true;
+			snprintf(own, sizeof(own), "%s", nodes);
+		}
+		ret->known = known;
+		snprintf(ret->nodes, sizeof(ret->nodes), "%s", known ? own : nodes);
 		// Of nodes that have no room here the comment is not seen, and of one with lines of its own only the first.
 		const char *next = p + at + len + (p[at + len] == '\n');
 		ret->whole = at && len < sizeof(ret->comment) && (!*next || is_row(next));
 		snprintf(ret->comment, sizeof(ret->comment), "%.*s", (int)len, p + at);
+		ret->said = strstr(ret->comment, use);
 		found = true;
 	}
 	return found;
@@ -42,7 +58,7 @@ bool td_standin_run_read(const char *text, long long job, long long start, struc
 
 bool td_standin_run_over(const struct standin_run *r, long long now)
 {
-	return r->ended && (strstr(r->comment, TD_WIRE_USE) || now - r->end > LEAVE_S);
+	return r->ended && (r->said || now - r->end > LEAVE_S);
 }
 
 static bool first_of(const char *nodes, const char *node)
@@ -64,7 +80,7 @@ static void tell_done(const char *path, const char *node, long long job, long lo
 	td_standin_ask(path, line, td_standin_now_ms() + ASK_MS, said, sizeof(said));
 }
 
-// One job. What fails is asked for again by the agent. False: slurmdbd does not answer.
+// One run of a job. What fails is asked for again by the agent. False: slurmdbd does not answer.
 static bool note(const char *path, const char *node, struct standin_use *u)
 {
 	static struct standin_run run;
@@ -75,12 +91,16 @@ static bool note(const char *path, const char *node, struct standin_use *u)
 				   false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	bool known = !r && text && td_standin_run_read(text, u->job, u->start, &run);
 	free(text);
-	if (known && !run.last) { // it was queued again: the comment is of the run that came after
+	if (known && (!run.known || (run.ended && run.said))) {
 		tell_done(path, node, u->job, u->start);
 		return true;
 	}
+	// A job that was queued again is written about when its last run has ended.
 	if (!known || !run.ended)
 		return !r;
+	// That one's node writes the same comment, and first: what one of the two wrote may be lost else.
+	if (!run.last && (long long)time(NULL) - run.end < SETTLE_S)
+		return true;
 	if (!first_of(run.nodes, node)) {
 		// Else each node of a large job would ask slurmdbd for a day.
 		if (td_standin_run_over(&run, (long long)time(NULL)))
@@ -94,7 +114,7 @@ static bool note(const char *path, const char *node, struct standin_use *u)
 	free(others);
 	if (!all)
 		return true;
-	if (run.whole && !strstr(run.comment, TD_WIRE_USE)) {
+	if (run.whole) {
 		snprintf(where, sizeof(where), "jobid=%s", id);
 		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,
 			 *run.comment ? " " : "", u->start, u->busy, u->idle);
@@ -103,6 +123,8 @@ static bool note(const char *path, const char *node, struct standin_use *u)
 			    (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
 			    td_standin_now_ms() + COMMAND_MS))
 			return true; // it may be this one's alone
+		if (!run.last)
+			return true; // asked again, the agent finds that it stands there, or writes it once more
 	}
 	tell_done(path, node, u->job, u->start);
 	return true;

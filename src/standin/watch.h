@@ -43,12 +43,14 @@ void td_standin_beats(const char *proc, const struct standin_job *j, char *out, 
 // note.c. Of jobs that have ended, "JOB:START:BUSY:IDLE,…", writes what their devices did into their admin comments.
 void td_standin_note_all(const char *path, const char *node, const char *list);
 struct standin_run {
-	bool last, ended; // last: no other run of the job came after it
-	bool whole;       // the comment is
-	long long end;    // 0: it runs
-	char nodes[1024], comment[4096];
+	bool last, known; // last: no other run of the job came after it; known: it is there
+	bool ended;       // the last one has; of it are end (0: it runs) and comment too
+	bool whole, said; // the comment is whole; it says what this run's devices did
+	long long end;
+	char nodes[1024], comment[4096]; // nodes: this run's, where it is known
 };
-// Reads "JobIDRaw|Start|End|NodeList|AdminComment" of all runs of a job. False: there is none.
+// Reads "JobIDRaw|Start|End|NodeList|AdminComment" of all runs of a job: the one that began at start, and the last one,
+// because slurmdbd changes the comment of that one only. False: there is none.
 bool td_standin_run_read(const char *text, long long job, long long start, struct standin_run *ret);
 // Need a node that is not the job's first keep what its devices did no longer? The first one asks for it, and then writes;
 // now: real time, in seconds.

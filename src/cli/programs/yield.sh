@@ -4,7 +4,7 @@
 # word preflight is for a run whose test before the job failed: it was queued again within two minutes, and its
 # admin comment says so.
 set -eu
-SLURM_TIME_FORMAT=%s sacct -D -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
+SLURM_TIME_FORMAT=%s sacct -D -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,JobIDRaw,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
 function amount(list, name,    i, n, t) {
 	n = split(list, t, ",")
 	for (i = 1; i <= n; i++)
@@ -16,7 +16,7 @@ function note(list, name,    at) {
 	at = index(list, "&" name "=")
 	return at ? substr(list, at + length(name) + 2) + 0 : 0
 }
-$4 ~ /^[0-9]+$/ && $6 != "" {
+function run(    start, end, word, state, idle, part, notes, busy, rest, at, key) {
 	start = $4 < from ? from + 0 : $4 + 0
 	end = $5 ~ /^[0-9]+$/ ? $5 + 0 : to + 0 # it runs
 	if (end > to)
@@ -29,8 +29,8 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 		state = "preflight"
 	# What the bridge says of a pod (pool/notes.h): how it ended, and how much its devices computed.
 	idle = 0
-	if (index($7, "tandem/") == 1) {
-		split($7, part, "/")
+	if (index($8, "tandem/") == 1) {
+		split($8, part, "/")
 		notes = "&" part[4] "&"
 		if ((state == "CANCELLED" || state == "COMPLETED") && index(notes, "&end=failed&"))
 			state = "FAILED"
@@ -42,8 +42,8 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 		rest = note(notes, "idle")
 		if (busy + rest > 0)
 			idle = rest / (busy + rest)
-	} else if (at = index($7, "tandem-use:" $4 ":")) { # of a native job (standin/note.c)
-		split(substr($7, at + length("tandem-use:")), part, /[: ]/)
+	} else if (at = index(uses[$7], "tandem-use:" $4 ":")) { # of a native job (standin/note.c)
+		split(substr(uses[$7], at + length("tandem-use:")), part, /[: ]/)
 		if (part[2] + part[3] > 0)
 			idle = part[3] / (part[2] + part[3])
 	}
@@ -52,4 +52,15 @@ $4 ~ /^[0-9]+$/ && $6 != "" {
 	gpus[key] += amount($6, "gres/gpu") * (end - start)
 	idles[key] += idle * amount($6, "gres/gpu") * (end - start)
 }
-END { for (k in runs) printf "%s|%d|%.0f|%.0f\n", k, runs[k], gpus[k], idles[k] }'
+{ line[NR] = $0 }
+# The comment of a job that was queued again is that of its last run, and says it of each.
+index($8, "tandem-use:") { uses[$7] = uses[$7] " " $8 " " }
+END {
+	for (n = 1; n <= NR; n++) {
+		$0 = line[n]
+		if ($4 ~ /^[0-9]+$/ && $6 != "")
+			run()
+	}
+	for (k in runs)
+		printf "%s|%d|%.0f|%.0f\n", k, runs[k], gpus[k], idles[k]
+}'

@@ -97,6 +97,20 @@ if [ -n "$two" ] && [ "$me" = 0 ] && [ "$(leader)" = 1 ]; then
 fi
 files
 
+# What people have used elsewhere, put there by `tandem adopt use`: records of assoc_usage, of which slurmctld adds up
+# those of one association. Each step may be the last before a new start: a record is counted once.
+use=$state/tandem-use
+if [ -e "$use/records" ] && [ -s "$state/assoc_usage" ]; then
+	cat "$state/assoc_usage" "$use/records" >"$use/new"
+	mv -f "$use/new" "$use/whole"
+	rm -f "$use/records"
+fi
+if [ -e "$use" ] && [ ! -e "$use/records" ]; then
+	[ ! -e "$use/whole" ] || mv -f "$use/whole" "$state/assoc_usage"
+	[ ! -e "$use/taken" ] || mv -f "$use/taken" "$state/tandem-use-taken"
+	rm -rf "$use"
+fi
+
 # slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). After a move to
 # another database that one's number counts, and one in its own pod may always be new. The operator sees to it
 # that no two clusters of one name meet in a database.

@@ -43,6 +43,15 @@ static void others(void **state)
 	assert_true(td_standin_run_read(again, 7, 100, &run) && !run.last && !run.ended);
 	assert_true(td_standin_run_read(again, 7, 200, &run) && run.last);
 	assert_string_equal(run.comment, "x");
+	assert_string_equal(run.nodes, "n2");
+	// It is written about there, when that one has ended.
+	assert_true(td_standin_run_read("7|100|160|n1|\n7|200|260|n2|x tandem-use:200:1:2\n", 7, 100, &run));
+	assert_true(run.known && !run.last && run.ended && run.end == 260 && run.whole && !run.said);
+	assert_string_equal(run.nodes, "n1");
+	assert_true(td_standin_run_read("7|100|160|n1|\n7|200|260|n2|tandem-use:200:1:2 tandem-use:100:5:6\n", 7, 100,
+					&run));
+	assert_true(run.said);
+	assert_true(td_standin_run_read("7|100|160|n1|\n7|200|260|n2|\n", 7, 150, &run) && !run.known);
 	assert_false(td_standin_run_read("8|100|160|n1|\n", 7, 100, &run)); // another task of its array
 	assert_false(td_standin_run_read("", 7, 100, &run));
 	assert_false(td_standin_run_read("sacct: error: no\n7|Unknown|\n", 7, 100, &run));
