@@ -27,7 +27,7 @@ int td_kubelet_nics(const struct td_kubelet *a, int node)
 	return n;
 }
 
-static void add(const struct td_kubelet *a, const char *path, int minor_number, struct td_oci_device *out, size_t *n)
+static void add(const struct td_kubelet *a, const char *path, int minor_number, struct td_kubelet_nic_files *to)
 {
 	struct stat st;
 	struct td_oci_device d = {
@@ -38,15 +38,15 @@ static void add(const struct td_kubelet *a, const char *path, int minor_number, 
 		d.major = (int)major(st.st_rdev);
 		d.minor = (int)minor(st.st_rdev);
 	}
-	out[(*n)++] = d;
+	to->v[to->n++] = d;
 }
 
 int td_kubelet_nics_devices(const struct td_kubelet *a, int node, const char *names, uint64_t mask,
-			    struct td_arena *arena, struct td_oci_device *out, size_t *ret_n, struct td_error *err)
+			    struct td_kubelet_nic_files *ret, struct td_error *err)
 {
 	td_auto_free struct td_checkup_facts *f = look(a, node);
 	td_auto_strv struct td_strv l = {0};
-	*ret_n = 0;
+	ret->n = 0;
 	if (names)
 		td_strv_split(&l, names, ',');
 	for (size_t i = 0; i < l.n && i < 64; i++) {
@@ -63,10 +63,10 @@ int td_kubelet_nics_devices(const struct td_kubelet *a, int node, const char *na
 		for (size_t i = 0; i < l.n && i < 64; i++)
 			its |= (mask >> i & 1) && !strcmp(f->nic[k].name, l.v[i]);
 		for (int x = 0; its && x < f->nic[k].n_files; x++)
-			add(a, td_arena_strdup(arena, f->nic[k].files[x]),
-			    NIC_MINOR + (node * TD_NICS + k) * TD_NIC_FILES + x, out, ret_n);
+			add(a, td_arena_strdup(ret->arena, f->nic[k].files[x]),
+			    NIC_MINOR + (node * TD_NICS + k) * TD_NIC_FILES + x, ret);
 	}
-	if (*ret_n)
-		add(a, SHARED, NIC_MINOR - 1, out, ret_n);
+	if (ret->n)
+		add(a, SHARED, NIC_MINOR - 1, ret);
 	return 0;
 }

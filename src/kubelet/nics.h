@@ -9,7 +9,13 @@ enum { TD_KUBELET_NIC_FILES = 32 * 3 + 1 }; // of all adapters of a node, and th
 
 // How many adapters of a node have device files.
 int td_kubelet_nics(const struct td_kubelet *a, int node);
-// Fills `out` with the device files of some adapters. names: "mlx5_0,mlx5_1"; NULL: of all of them. mask: which of the
-// names. Returns how many. TD_NOT_FOUND: the node has no such adapter (any more). The paths live in `arena`.
+// Device files, and where their paths live. v has room for TD_KUBELET_NIC_FILES.
+struct td_kubelet_nic_files {
+	struct td_arena *arena;
+	struct td_oci_device *v;
+	size_t n;
+};
+// Fills `ret` with the device files of some adapters. names: "mlx5_0,mlx5_1"; NULL: of all of them. mask: which of the
+// names. TD_NOT_FOUND: the node has no such adapter (any more).
 int td_kubelet_nics_devices(const struct td_kubelet *a, int node, const char *names, uint64_t mask,
-			    struct td_arena *arena, struct td_oci_device *out, size_t *ret_n, struct td_error *err);
+			    struct td_kubelet_nic_files *ret, struct td_error *err);

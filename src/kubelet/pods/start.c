@@ -278,13 +278,12 @@ static int plan_nics(const struct td_kubelet *a, const struct td_pod *p, const y
 		     struct plan *x, struct td_error *err)
 {
 	const char *names = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NICS_GRANTED);
-	size_t n = 0;
+	struct td_kubelet_nic_files files = {x->arena, x->devices + x->spec.n_devices, 0};
 	uint64_t mask = td_fakegpu_share(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
 	if (!p->slurmd && (!names || !p->grant.granted || !mask))
 		return 0;
-	int r = td_kubelet_nics_devices(a, p->node, p->slurmd ? NULL : names, mask, x->arena,
-					x->devices + x->spec.n_devices, &n, err);
-	x->spec.n_devices += r ? 0 : n;
+	int r = td_kubelet_nics_devices(a, p->node, p->slurmd ? NULL : names, mask, &files, err);
+	x->spec.n_devices += r ? 0 : files.n;
 	return r;
 }
 
