@@ -219,6 +219,10 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 	     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING),
 	     dealt = runs && td_gang_deal(r);
 	count(r, p);
+	if (!p->bound && !p->leaving && a->now) // the others come when these run
+		p->size = (int64_t)a->now;
+	if (runs && !p->waiting)
+		a->bind_ms = 0; // whoever comes next has a time of his own
 
 	if (!p->bound && p->waiting == p->size && a->know != TD_JOB_UNSURE && !runs &&
 	    (!waits || a->feas_gen != atomic_load(&b->feas_gen))) {

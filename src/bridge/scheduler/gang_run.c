@@ -22,6 +22,7 @@ struct pass { // over one key
 	size_t n_waiting;
 	bool alive;  // an ask of this gang has members that run
 	bool formed; // or members that wait
+	bool unlike; // it keeps places, and none of those that wait may take one
 	bool core;   // the one that is alive is elastic: there is no second
 	// What those that wait say, when it was asked for; code: of td_gang_read().
 	bool read;
@@ -92,7 +93,7 @@ static size_t known_first(struct pass *p, const struct td_ask *a)
 				v[n++] = p->waiting[i];
 		}
 	memcpy(p->waiting, v, n * sizeof(*v));
-	return a->size ? a->size : said(p) ? 0 : (size_t)p->says.size;
+	return a->now ? a->now : a->size ? a->size : said(p) ? 0 : (size_t)p->says.now;
 }
 
 // Finds the members of an ask. What bound members carry is the truth about size and identity.
@@ -114,7 +115,8 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 	if (!first) {
 		size_t n = known_first(p, a);
 		if (n && !p->core && n <= p->n_waiting && made_from(p, g, n, a->uid)) {
-			g->says.size = (int64_t)n;
+			g->says.size = a->size ? (int64_t)a->size : said(p) ? (int64_t)n : p->says.size;
+			g->says.now = (int64_t)n;
 			g->says.most = a->most ? a->most : said(p) ? 0 : p->says.most;
 			attach(p, g, n);
 			p->formed = true;
@@ -125,7 +127,7 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 	long long size = 0, most = 0;
 	const char *world = td_object_annotation(first, TD_ANN_GANG_WORLD),
 		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST),
-		   *loss = td_object_annotation(first, TD_ANN_GANG_LOSS);
+		   *loss = td_gang_on_loss(first);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
 	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
 	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
@@ -142,6 +144,8 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 		while (some && td_gang_leads(p->waiting[some - 1]))
 			some--;
 	}
+	if (td_gang_later_of(g))
+		p->unlike = some && !(some = td_gang_later_come(p->s, a, g, p->waiting, some));
 	size_t n = vacant < some ? vacant : some;
 	if (g->says.on_loss == TD_GANG_REPLACE || (n == vacant && made_from(p, g, n, a->uid)))
 		attach(p, g, n);
@@ -262,13 +266,14 @@ static void gang_done(struct td_gang_run *g)
 		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
+	td_object_unref(g->later);
 }
 
 // How many members each role has. While one is missing its bound members know it.
 static void know_roles(struct td_bridge *b, struct td_ask *a, const struct td_gang_run *g)
 {
 	struct td_gang_roles roles;
-	if (g->n && g->n == a->size && td_gang_roles_read(g, &roles)) {
+	if (g->n && (g->n == a->size || g->later) && td_gang_roles_read(g, &roles)) {
 		td_auto_free char *text = td_gang_roles_text(&roles);
 		td_ask_str(b->asks, &a->roles, text);
 		return;
@@ -286,9 +291,12 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_lock(&p->b->asks->lock);
 		a->size = (size_t)g->says.size;
 		a->most = g->says.most;
+		if (g->says.now)
+			a->now = g->says.now < g->says.size ? (size_t)g->says.now : 0;
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
+	td_gang_later_of(g);
 	know_roles(p->b, a, g);
 	for (size_t i = 0; i < g->n && !run.pod; i++)
 		if (g->v[i].state == TD_POD_WAITING) {
@@ -368,12 +376,12 @@ static int rest(struct pass *p, struct td_error *err)
 	// The core of an elastic gang is there once: whoever is not in it joins.
 	bool elastic = says.most > says.size, there_is = p->alive || (elastic && p->formed);
 	size_t there = td_gang_there(p->pods, p->waiting, p->n_waiting, &says);
-	if (there >= (size_t)says.size && !there_is) {
+	if (there >= (size_t)says.now && !there_is) {
 		char uid[40];
 		bool is_new;
 		struct td_gang_run g = {.name = p->name, .says = says};
-		td_gang_uid(p->waiting, (size_t)says.size, uid);
-		attach(p, &g, (size_t)says.size);
+		td_gang_uid(p->waiting, (size_t)says.now, uid);
+		attach(p, &g, (size_t)says.now);
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(p->b->asks, uid, p->key, &is_new);
 		r = run_gang(p, a, &g, err);
 		gang_done(&g);
@@ -384,8 +392,12 @@ static int rest(struct pass *p, struct td_error *err)
 
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =
-			p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
-					       (long long)says.most)
+			p->unlike  ? td_asprintf("It waits: the places of its gang %s are for pods that ask for what "
+						 "annotation " TD_ANN_GANG_LATER " of the one that leads says, or for less "
+						 "CPUs and memory.",
+						 p->name)
+			: p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
+						 (long long)says.most)
 				 : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
 					       "for room of its own when that runs.",
 					       (long long)says.size, p->name);
