@@ -196,10 +196,11 @@ static int places(const struct td_object *const *pods, size_t n, int64_t min, st
 			return r;
 	}
 	if (io->on_loss != TD_GANG_REPLACE)
-		return td_fail(err, TD_INVALID,
-			       "annotation " TD_ANN_GANG_LOSS
-			       ": a gang that keeps places for pods that come later goes on without them: leave it out, "
-			       "or write \"replace\" on all of them");
+		return td_fail(
+			err, TD_INVALID,
+			"annotation " TD_ANN_GANG_LOSS
+			": a gang that keeps places for pods that come later goes on without them: leave it out, "
+			"or write \"replace\" on all of them");
 	if (min) {
 		io->size++;
 		io->most += io->most < TD_GANG_MAX;

@@ -120,10 +120,10 @@ struct td_gang_run {
 	struct td_gang_says says;
 	struct td_gang_member *v; // in the order of td_gang_sort()
 	size_t n;
-	char *hosts;   // host names in the order of ranks, joined by commas; NULL: not needed yet
+	char *hosts;             // host names in the order of ranks, joined by commas; NULL: not needed yet
 	struct td_object *later; // who comes later asks for what this asks for; NULL: nobody does; owned
-	bool differs;  // a bound member sits elsewhere than the grant would put it
-	bool short_of; // the grant has too little for all
+	bool differs;            // a bound member sits elsewhere than the grant would put it
+	bool short_of;           // the grant has too little for all
 };
 // ---- gang_run.c ----
 // Reconciles the asks of one gang; key begins with TD_GANG_KEY.

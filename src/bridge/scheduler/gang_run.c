@@ -126,8 +126,7 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 
 	long long size = 0, most = 0;
 	const char *world = td_object_annotation(first, TD_ANN_GANG_WORLD),
-		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST),
-		   *loss = td_gang_on_loss(first);
+		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST), *loss = td_gang_on_loss(first);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
 	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
 	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
@@ -393,14 +392,15 @@ static int rest(struct pass *p, struct td_error *err)
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =
 			p->unlike  ? td_asprintf("It waits: the places of its gang %s are for pods that ask for what "
-						 "annotation " TD_ANN_GANG_LATER " of the one that leads says, or for less "
-						 "CPUs and memory.",
+						  "annotation " TD_ANN_GANG_LATER
+						 " of the one that leads says, or for less "
+						  "CPUs and memory.",
 						 p->name)
 			: p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
 						 (long long)says.most)
-				 : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
-					       "for room of its own when that runs.",
-					       (long long)says.size, p->name);
+				   : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
+						 "for room of its own when that runs.",
+						 (long long)says.size, p->name);
 		return say(p, "GangIncomplete", text, err);
 	}
 	if (there_is && !p->alive) {

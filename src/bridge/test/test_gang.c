@@ -267,8 +267,8 @@ static void test_later(void **state)
 static void test_later_come(void **state)
 {
 	static const char asks[] = "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"%s\",\"uid\":\"%s\",\"labels\":{" //
-				   SPARK("%s") "},\"annotations\":{%s}},\"spec\":{\"containers\":[{\"name\":\"c\","
-					       "\"resources\":{\"requests\":{\"cpu\":\"%d\",\"memory\":\"1Gi\"}}}]}}";
+		SPARK("%s") "},\"annotations\":{%s}},\"spec\":{\"containers\":[{\"name\":\"c\","
+			    "\"resources\":{\"requests\":{\"cpu\":\"%d\",\"memory\":\"1Gi\"}}}]}}";
 	td_auto_free char *d = td_asprintf(asks, "d", "d", "driver",
 					   LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}"), 1),
 			  *big = td_asprintf(asks, "e-1", "u1", "executor", "", 3),
@@ -278,7 +278,8 @@ static void test_later_come(void **state)
 	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(x)),
 						  *p = td_object_kept(td_json_root(y)),
 						  *q = td_object_kept(td_json_root(z));
-	td_auto(td_settings_unref) struct td_settings *s = td_settings_read_with(td_json_root(sc), &(const struct td_tenant_list){0});
+	td_auto(td_settings_unref) struct td_settings *s =
+		td_settings_read_with(td_json_root(sc), &(const struct td_tenant_list){0});
 	struct td_gang_member v[] = {{.pod = o, .state = TD_POD_BOUND}};
 	struct td_gang_run run = {.v = v, .n = 1, .says = {.size = 3}};
 	struct td_ask_part part = {.cpus = 5, .memory_mb = 3072};
@@ -440,10 +441,16 @@ static void test_again(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_order), cmocka_unit_test(test_private_networks),
-		cmocka_unit_test(test_roles),   cmocka_unit_test(test_uid),   cmocka_unit_test(test_pick),
-		cmocka_unit_test(test_minimum), cmocka_unit_test(test_there), cmocka_unit_test(test_again),
-		cmocka_unit_test(test_later),   cmocka_unit_test(test_later_come)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_private_networks),
+					   cmocka_unit_test(test_roles),
+					   cmocka_unit_test(test_uid),
+					   cmocka_unit_test(test_pick),
+					   cmocka_unit_test(test_minimum),
+					   cmocka_unit_test(test_there),
+					   cmocka_unit_test(test_again),
+					   cmocka_unit_test(test_later),
+					   cmocka_unit_test(test_later_come)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
