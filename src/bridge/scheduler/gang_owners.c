@@ -20,6 +20,7 @@
 #define KF_INDEX "training.kubeflow.org/replica-index"
 #define SPARK_APP "spark-app-selector"
 #define SPARK_ROLE "spark-role"
+#define SPARK_NAME "spark-app-name"
 #define POD_GROUP "scheduling.x-k8s.io/pod-group"
 
 static const char *label(const struct td_object *pod, const char *key)
@@ -46,11 +47,18 @@ char *td_gang_name(const struct td_object *pod)
 		return td_asprintf("training:%s", name);
 	if ((name = label(pod, POD_GROUP)))
 		return td_asprintf("podgroup:%s", name);
-	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum.
-	if ((name = label(pod, SPARK_APP)) && td_streq(label(pod, SPARK_ROLE), "executor") &&
-	    td_object_annotation(pod, TD_ANN_GANG_MIN))
+	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum. The driver is
+	// of it when it keeps places for them.
+	bool driver = td_streq(label(pod, SPARK_ROLE), "driver") && td_object_annotation(pod, TD_ANN_GANG_LATER);
+	if ((name = label(pod, SPARK_APP)) && td_object_annotation(pod, TD_ANN_GANG_MIN) &&
+	    (driver || td_streq(label(pod, SPARK_ROLE), "executor")))
 		return td_asprintf("spark:%s", name);
 	return NULL;
+}
+
+const char *td_gang_title(const struct td_object *pod)
+{
+	return label(pod, SPARK_APP) && !label(pod, TD_LABEL_GANG) ? label(pod, SPARK_NAME) : NULL;
 }
 
 // The roles whose pod is the first of its gang: the one that the others come to, or that starts the program in them.
@@ -104,6 +112,8 @@ const char *td_gang_role(const struct td_object *pod)
 		return role;
 	if (label(pod, LWS_NAME) && (n = label(pod, LWS_WORKER)))
 		return strcmp(n, "0") ? "worker" : "leader";
+	if (label(pod, SPARK_APP) && (role = label(pod, SPARK_ROLE)))
+		return role;
 	// Of a PyTorchJob without a master the first worker has the job-role "master".
 	role = label(pod, KF_TYPE);
 	role = role ? role : label(pod, KF_ROLE);
