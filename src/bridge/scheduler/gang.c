@@ -238,6 +238,14 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 	r = r ? r : sizes(size, min, &owned, &says, err);
 	if (r)
 		return r;
+	// Its owner makes the others when this one is ready.
+	if (!later && n == 1 && owned.size > 1 && td_gang_leads(pods[0])) {
+		td_auto_free char *text = NULL;
+		if ((r = td_gang_owner_later(b, pods[0], &text, c, err)))
+			return r;
+		if ((later = text != NULL) && !td_object_annotation(pods[0], TD_ANN_GANG_LOSS))
+			says.on_loss = TD_GANG_REPLACE;
+	}
 	if (later && (r = places(pods, n, owned.min ? owned.min : min, &says, err)))
 		return r;
 	says.now = later ? 1 : says.size;

@@ -67,9 +67,13 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 	else
 		td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, "worker");
 	static const char *const own[] = {"spec.initContainers", "spec.resources", "spec.overhead",
-					  "spec.resourceClaims", "status"};
+					  "spec.resourceClaims", "status"},
+				       // What its Binding said is of its own role and place.
+		*const granted[] = {TD_ANN_GANG_UID, TD_ANN_GANG_RANK, TD_LABEL_GANG_ROLE};
 	for (size_t i = 0; i < TD_LEN(own); i++)
 		td_jm_del(o, own[i]);
+	for (size_t i = 0; i < TD_LEN(granted); i++)
+		yyjson_mut_obj_remove_key(td_jm_obj(d, o, "metadata.annotations"), granted[i]);
 	td_jm_str(d, c, "name", "main");
 	td_jm_copyval(d, c, "resources.requests", asks);
 	td_jm_copyval(d, c, "resources.limits", asks);
@@ -80,10 +84,18 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 	return td_object_kept(td_json_root(j));
 }
 
+static int later_as(const struct td_object *pod, const char *text, struct td_object **ret, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *asks = NULL;
+	int r = requests(text, &asks, err);
+	if (!r)
+		*ret = stand_in(pod, td_json_root(asks));
+	return r;
+}
+
 int td_gang_later(const struct td_object *pod, struct td_object **ret, struct td_error *err)
 {
 	const char *text = td_object_annotation(pod, TD_ANN_GANG_LATER);
-	td_auto(td_json_unref) struct td_json *asks = NULL;
 	*ret = NULL;
 	if (!text)
 		return 0;
@@ -93,10 +105,7 @@ int td_gang_later(const struct td_object *pod, struct td_object **ret, struct td
 			       ": pod %s does not lead its gang: write it on the driver, leader, master, launcher or "
 			       "head (label " TD_LABEL_GANG_ROLE ")",
 			       pod->name);
-	int r = requests(text, &asks, err);
-	if (!r)
-		*ret = stand_in(pod, td_json_root(asks));
-	return r;
+	return later_as(pod, text, ret, err);
 }
 
 const struct td_object *td_gang_later_of(struct td_gang_run *g)
@@ -108,14 +117,27 @@ const struct td_object *td_gang_later_of(struct td_gang_run *g)
 	return g->later;
 }
 
+int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err)
+{
+	if (td_gang_later_of(g) || g->n != 1 || g->v[0].state != TD_POD_WAITING)
+		return 0;
+	int r = td_gang_owner_later(b, g->v[0].pod, &g->later_said, c, err);
+	return r || !g->later_said ? r : later_as(g->v[0].pod, g->later_said, &g->later, err);
+}
+
 // Does it ask for what was said, or less CPUs and memory?
-static bool as_said(const struct td_settings *s, const struct td_object *later, const struct td_object *pod)
+static bool as_said(const struct td_object *later, const struct td_object *pod)
 {
 	yyjson_val *said = td_jget(later->root, "spec"), *asks = td_jget(pod->root, "spec");
 	bool fits = td_want_cpus(asks) <= td_want_cpus(said) && td_want_memory_mb(asks) <= td_want_memory_mb(said) &&
 		    !td_jget(pod->root, "spec.resourceClaims.[0]");
-	for (size_t i = 0; i < s->n_gres && fits; i++)
-		fits = td_api_pod_request(asks, s->gres[i].resource) == td_api_pod_request(said, s->gres[i].resource);
+	td_auto_strv struct td_strv names = {0};
+	td_api_pod_request_names(said, &names);
+	td_api_pod_request_names(asks, &names);
+	for (size_t i = 0; i < names.n && fits; i++)
+		fits = !strcmp(names.v[i], "cpu") || !strcmp(names.v[i], "memory") ||
+		       !strcmp(names.v[i], "ephemeral-storage") ||
+		       td_api_pod_request(asks, names.v[i]) == td_api_pod_request(said, names.v[i]);
 	return fits;
 }
 
@@ -140,8 +162,7 @@ static bool has_room(const struct td_ask *a, const struct td_gang_run *g)
 	return cpus + others * one_cpus <= has_cpus && mb + others * one_mb <= has_mb;
 }
 
-size_t td_gang_later_come(const struct td_settings *s, const struct td_ask *a, struct td_gang_run *g,
-			  const struct td_object **waiting, size_t n)
+size_t td_gang_later_come(const struct td_ask *a, struct td_gang_run *g, const struct td_object **waiting, size_t n)
 {
 	bool leads = false;
 	for (size_t i = 0; i < g->n; i++)
@@ -151,7 +172,7 @@ size_t td_gang_later_come(const struct td_settings *s, const struct td_ask *a, s
 	td_auto_free const struct td_object **rest = td_calloc(n + 1, sizeof(*rest));
 	size_t k = 0, left = 0;
 	for (size_t i = 0; i < n; i++)
-		if (!td_gang_leads(waiting[i]) && as_said(s, g->later, waiting[i]))
+		if (!td_gang_leads(waiting[i]) && as_said(g->later, waiting[i]))
 			waiting[k++] = waiting[i];
 		else
 			rest[left++] = waiting[i];

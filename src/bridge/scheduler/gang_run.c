@@ -147,7 +147,8 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST), *loss = td_gang_on_loss(first);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
 	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
-	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
+	g->says.on_loss = td_gang_later_of(g)          ? TD_GANG_REPLACE
+			  : td_streq(loss, "restart")   ? TD_GANG_RESTART
 			  : td_streq(loss, "replace") ? TD_GANG_REPLACE
 						      : TD_GANG_FAIL;
 	p->alive |= running;
@@ -162,7 +163,7 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 			some--;
 	}
 	if (td_gang_later_of(g)) {
-		p->unsaid = some && !(some = td_gang_later_come(p->s, a, g, p->waiting, some));
+		p->unsaid = some && !(some = td_gang_later_come(a, g, p->waiting, some));
 	} else if (g->says.on_loss == TD_GANG_REPLACE && some) {
 		some = like_first(p, g, some);
 		p->unlike = !some;
@@ -287,6 +288,7 @@ static void gang_done(struct td_gang_run *g)
 		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
+	free(g->later_said);
 	td_object_unref(g->later);
 }
 
@@ -317,7 +319,9 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
-	td_gang_later_of(g);
+	int k = td_gang_later_find(p->b, g, p->c, err);
+	if (k)
+		return k;
 	know_roles(p->b, a, g);
 	for (size_t i = 0; i < g->n && !run.pod; i++)
 		if (g->v[i].state == TD_POD_WAITING) {
@@ -325,7 +329,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 			run.p = g->v[i].p;
 		}
 
-	int k = run_ask(&run, err);
+	k = run_ask(&run, err);
 	td_want_done(&run.want);
 	if (a->res_tag)
 		td_room_given(p->b, a, 0);
@@ -418,14 +422,16 @@ static int rest(struct pass *p, struct td_error *err)
 						      p->name);
 		return say(p, "Refused", text, err);
 	}
+	if (p->unsaid) {
+		td_auto_free char *text = td_asprintf("It waits: the places of its gang %s are for pods that ask for "
+						      "what annotation " TD_ANN_GANG_LATER
+						      " of the one that leads says, or for less CPUs and memory.",
+						      p->name);
+		return say(p, "GangIncomplete", text, err);
+	}
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =
-			p->unsaid  ? td_asprintf("It waits: the places of its gang %s are for pods that ask for what "
-						  "annotation " TD_ANN_GANG_LATER
-						 " of the one that leads says, or for less "
-						  "CPUs and memory.",
-						 p->name)
-			: p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
+			p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
 						 (long long)says.most)
 				   : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
 						 "for room of its own when that runs.",

@@ -59,6 +59,21 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 	return k ? k : td_ask_types(r, pod, ret, err);
 }
 
+// As many, made from the same templates. What claims of other names ask for is compared with what the place has when they
+// are given its devices.
+static bool same_claims(yyjson_val *x, yyjson_val *y)
+{
+	yyjson_val *v;
+	size_t i, n;
+	if (yyjson_arr_size(x) != yyjson_arr_size(y))
+		return false;
+	yyjson_arr_foreach (x, i, n, v)
+		if (!td_streq(td_jkey_str(v, "resourceClaimTemplateName"),
+			      td_jkey_str(yyjson_arr_get(y, i), "resourceClaimTemplateName")))
+			return false;
+	return true;
+}
+
 static bool same_requests(const struct td_object *x, const struct td_object *y)
 {
 	const yyjson_val *p = td_jget(x->root, "spec"), *q = td_jget(y->root, "spec");
@@ -69,8 +84,7 @@ static bool same_requests(const struct td_object *x, const struct td_object *y)
 		if (strcmp(names.v[i], "ephemeral-storage") != 0 && // which Slurm does not count
 		    td_api_pod_request(p, names.v[i]) != td_api_pod_request(q, names.v[i]))
 			return false;
-	return yyjson_arr_size(td_jget(x->root, "spec.resourceClaims")) ==
-	       yyjson_arr_size(td_jget(y->root, "spec.resourceClaims"));
+	return same_claims(td_jget(x->root, "spec.resourceClaims"), td_jget(y->root, "spec.resourceClaims"));
 }
 
 bool td_gang_like(const struct td_object *const *members, size_t n, const struct td_object *pod)

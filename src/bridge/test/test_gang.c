@@ -34,6 +34,16 @@ static void is_of(const char *gang, const char *labels, const char *notes, const
 		assert_null(got);
 }
 
+static void spec_is_of(const char *want, const char *spec)
+{
+	td_auto_free char *text = td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\"},\"spec\":{%s}}", spec);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(j));
+	td_auto_free char *of = td_gang_of(o);
+	assert_string_equal(of, want);
+	assert_true(td_gang_stretches(o));
+}
+
 static void test_names(void **state)
 {
 	is_of(NULL, "", "", NULL);
@@ -50,6 +60,11 @@ static void test_names(void **state)
 	is_of("ml/lws:serve:2",
 	      "\"leaderworkerset.sigs.k8s.io/name\":\"serve\",\"leaderworkerset.sigs.k8s.io/group-index\":\"2\"", "",
 	      NULL);
+	// Kubernetes' own groups name the gang in the spec.
+	spec_is_of("ml/group:g", "\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+	spec_is_of("ml/workload:w:workers:1",
+		   "\"workloadRef\":{\"name\":\"w\",\"podGroup\":\"workers\",\"podGroupReplicaKey\":\"1\"}");
+	spec_is_of("ml/workload:w:workers:", "\"workloadRef\":{\"name\":\"w\",\"podGroup\":\"workers\"}");
 	is_of("ml/podgroup:pg", "\"scheduling.x-k8s.io/pod-group\":\"pg\"", "", NULL);
 	is_of("ml/mine", "\"scheduling.x-k8s.io/pod-group\":\"pg\",\"tandem.dev/gang\":\"mine\"", "", NULL);
 	is_of("ml/training:mpi",
@@ -256,6 +271,18 @@ static void test_later(void **state)
 		td_object_unref(run.later);
 	}
 
+	// The Binding says of the driver what it is: the others are executors all the same.
+	td_auto(td_object_unref) struct td_object *bound = pod(
+		"d", "d", SPARK("driver"),
+		"\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-role\":\"driver\",\"tandem.dev/gang-rank\":\"0\","
+		"\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"",
+		"n0");
+	struct td_gang_member one = {.pod = bound};
+	struct td_gang_run run = {.v = &one, .n = 1, .says = {.size = 3}};
+	assert_non_null(td_gang_later_of(&run));
+	assert_string_equal(td_gang_role(run.later), "executor");
+	td_object_unref(run.later);
+
 	later_is_wrong(SPARK("driver"), LATER("2"), "does not say what a pod asks for");
 	later_is_wrong(SPARK("driver"), LATER("{\\\"cpu\\\":\\\"2\\\"}"), "does not say what a pod asks for");
 	later_is_wrong(SPARK("driver"), LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"much\\\"}"),
@@ -273,27 +300,42 @@ static void test_later_come(void **state)
 					   LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}"), 1),
 			  *big = td_asprintf(asks, "e-1", "u1", "executor", "", 3),
 			  *good = td_asprintf(asks, "e-2", "u2", "executor", "", 2);
-	td_auto(td_json_unref) struct td_json *x = given_json(d), *y = given_json(big), *z = given_json(good),
-					      *sc = given_json("{\"metadata\":{\"uid\":\"c\"}}");
+	td_auto(td_json_unref) struct td_json *x = given_json(d), *y = given_json(big), *z = given_json(good);
 	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(x)),
 						  *p = td_object_kept(td_json_root(y)),
 						  *q = td_object_kept(td_json_root(z));
-	td_auto(td_settings_unref) struct td_settings *s =
-		td_settings_read_with(td_json_root(sc), &(const struct td_tenant_list){0});
 	struct td_gang_member v[] = {{.pod = o, .state = TD_POD_BOUND}};
 	struct td_gang_run run = {.v = v, .n = 1, .says = {.size = 3}};
 	struct td_ask_part part = {.cpus = 5, .memory_mb = 3072};
 	struct td_ask a = {.size = 3, .parts = &part, .n_parts = 1};
 	const struct td_object *come[] = {p, q};
 	assert_non_null(td_gang_later_of(&run));
-	assert_int_equal(td_gang_later_come(s, &a, &run, come, 2), 1);
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 1);
 	assert_ptr_equal(come[0], q);
 	part.memory_mb = 2048; // whatever the annotation says by now
-	assert_int_equal(td_gang_later_come(s, &a, &run, come, 2), 0);
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
 	part.memory_mb = 3072;
 	v[0].state = TD_POD_DONE;
-	assert_int_equal(td_gang_later_come(s, &a, &run, come, 2), 0);
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
 	td_object_unref(run.later);
+}
+
+// What owners say of those that come later, and of how many start together.
+static void test_owners_say(void **state)
+{
+	td_auto(td_json_unref) struct td_json *lws = given_json(
+		"{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"size\":3,\"workerTemplate\":{\"spec\":{"
+		"\"containers\":[{\"name\":\"a\",\"resources\":{\"requests\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"
+		"\"limits\":{\"example.com/gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"requests\":{\"cpu\":\"1\","
+		"\"example.com/gpu\":\"1\"}}}]}}}}"),
+				      *now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
+				      *gang = given_json("{\"gang\":{\"minCount\":4}}"),
+				      *basic = given_json("{\"basic\":{}}");
+	td_auto_free char *asks = td_gang_lws_later(td_json_root(lws));
+	assert_string_equal(asks, "{\"cpu\":\"2500m\",\"memory\":\"1073741824\",\"example.com/gpu\":\"3\"}");
+	assert_null(td_gang_lws_later(td_json_root(now)));
+	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
+	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
 }
 
 static void test_uid(void **state)
@@ -502,6 +544,7 @@ int main(void)
 					   cmocka_unit_test(test_there),
 					   cmocka_unit_test(test_again),
 					   cmocka_unit_test(test_later),
-					   cmocka_unit_test(test_later_come)};
+					   cmocka_unit_test(test_later_come),
+					   cmocka_unit_test(test_owners_say)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
