@@ -68,7 +68,7 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 		td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, "worker");
 	static const char *const own[] = {"spec.initContainers", "spec.resources", "spec.overhead",
 					  "spec.resourceClaims", "status"},
-				       // What its Binding said is of its own role and place.
+				 // What its Binding said is of its own role and place.
 		*const granted[] = {TD_ANN_GANG_UID, TD_ANN_GANG_RANK, TD_LABEL_GANG_ROLE};
 	for (size_t i = 0; i < TD_LEN(own); i++)
 		td_jm_del(o, own[i]);

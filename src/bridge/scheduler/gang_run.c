@@ -147,8 +147,8 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST), *loss = td_gang_on_loss(first);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
 	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
-	g->says.on_loss = td_gang_later_of(g)          ? TD_GANG_REPLACE
-			  : td_streq(loss, "restart")   ? TD_GANG_RESTART
+	g->says.on_loss = td_gang_later_of(g)         ? TD_GANG_REPLACE
+			  : td_streq(loss, "restart") ? TD_GANG_RESTART
 			  : td_streq(loss, "replace") ? TD_GANG_REPLACE
 						      : TD_GANG_FAIL;
 	p->alive |= running;
@@ -432,10 +432,10 @@ static int rest(struct pass *p, struct td_error *err)
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =
 			p->alive ? td_asprintf("It waits: its gang %s runs with its %lld pods already.", p->name,
-						 (long long)says.most)
-				   : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
-						 "for room of its own when that runs.",
-						 (long long)says.size, p->name);
+					       (long long)says.most)
+				 : td_asprintf("It waits: it is beyond the minimum of %lld of its gang %s, and asks "
+					       "for room of its own when that runs.",
+					       (long long)says.size, p->name);
 		return say(p, "GangIncomplete", text, err);
 	}
 	if (there_is && !p->alive) {

@@ -36,7 +36,8 @@ static void is_of(const char *gang, const char *labels, const char *notes, const
 
 static void spec_is_of(const char *want, const char *spec)
 {
-	td_auto_free char *text = td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\"},\"spec\":{%s}}", spec);
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\"},\"spec\":{%s}}", spec);
 	td_auto(td_json_unref) struct td_json *j = given_json(text);
 	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(j));
 	td_auto_free char *of = td_gang_of(o);
@@ -272,11 +273,11 @@ static void test_later(void **state)
 	}
 
 	// The Binding says of the driver what it is: the others are executors all the same.
-	td_auto(td_object_unref) struct td_object *bound = pod(
-		"d", "d", SPARK("driver"),
-		"\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-role\":\"driver\",\"tandem.dev/gang-rank\":\"0\","
-		"\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"",
-		"n0");
+	td_auto(td_object_unref) struct td_object *bound =
+		pod("d", "d", SPARK("driver"),
+		    "\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-role\":\"driver\",\"tandem.dev/gang-rank\":\"0\","
+		    "\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"",
+		    "n0");
 	struct td_gang_member one = {.pod = bound};
 	struct td_gang_run run = {.v = &one, .n = 1, .says = {.size = 3}};
 	assert_non_null(td_gang_later_of(&run));
@@ -323,14 +324,16 @@ static void test_later_come(void **state)
 // What owners say of those that come later, and of how many start together.
 static void test_owners_say(void **state)
 {
-	td_auto(td_json_unref) struct td_json *lws = given_json(
-		"{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"size\":3,\"workerTemplate\":{\"spec\":{"
-		"\"containers\":[{\"name\":\"a\",\"resources\":{\"requests\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"
-		"\"limits\":{\"example.com/gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"requests\":{\"cpu\":\"1\","
-		"\"example.com/gpu\":\"1\"}}}]}}}}"),
-				      *now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
-				      *gang = given_json("{\"gang\":{\"minCount\":4}}"),
-				      *basic = given_json("{\"basic\":{}}");
+	td_auto(td_json_unref) struct td_json
+		*lws = given_json("{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"size\":3,"
+				  "\"workerTemplate\":{\"spec\":{"
+				  "\"containers\":[{\"name\":\"a\",\"resources\":{\"requests\":{\"cpu\":\"1500m\","
+				  "\"memory\":\"1Gi\"},"
+				  "\"limits\":{\"example.com/"
+				  "gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"requests\":{\"cpu\":\"1\","
+				  "\"example.com/gpu\":\"1\"}}}]}}}}"),
+		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
+		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}");
 	td_auto_free char *asks = td_gang_lws_later(td_json_root(lws));
 	assert_string_equal(asks, "{\"cpu\":\"2500m\",\"memory\":\"1073741824\",\"example.com/gpu\":\"3\"}");
 	assert_null(td_gang_lws_later(td_json_root(now)));
