@@ -31,7 +31,7 @@ SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.
 
 def driver(pool, name):
     """The driver of the application, when it runs."""
-    return wait_for("the driver runs", lambda: next(iter(pool.running("-l", f"spark-role=driver,spark-app-name={name}")), None))
+    return wait_for("the driver runs", lambda: next(iter(pool.running("-l", f"spark-role=driver,spark-app-name={name}")), None), 600)
 
 
 def executors(pool, of, n, but=()):
@@ -41,13 +41,13 @@ def executors(pool, of, n, but=()):
     def there():
         run = [p for p in pool.running("-l", f"spark-role=executor,spark-app-selector={app}") if p["metadata"]["name"] not in but]
         return len(run) == n and sorted(run, key=lambda p: int(p["metadata"]["labels"]["spark-exec-id"]))
-    return wait_for(f"{n} executors run", there, 300)
+    return wait_for(f"{n} executors run", there, 600)
 
 
 def computed_by(pool, of, *ids):
     """Waits until the driver says that these executors computed."""
     want = " ".join(map(str, ids))
-    return wait_for(f"executors {want} compute", lambda: re.search(rf"Pi is roughly (3\.\d+) by executors {want}$", pool.kubectl("logs", of["metadata"]["name"]), re.M), 300)
+    return wait_for(f"executors {want} compute", lambda: re.search(rf"Pi is roughly (3\.\d+) by executors {want}$", pool.kubectl("logs", of["metadata"]["name"]), re.M), 600)
 
 
 def over(pool, submitted, of):
