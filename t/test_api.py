@@ -137,6 +137,8 @@ def test_paths(server):
         assert b"hidden" not in body or status == 400
         if status == 400:
             assert json.loads(body)["kind"] == "Status"
+    status, body = get(server, f"{CMS}?watch=1", headers="Connection: Upgrade\r\nUpgrade: websocket\r\n")
+    assert status == 200 and b"no WebSockets here" in body, "it ends at once"
     assert server.call("GET", "/readyz")[0] == 200
 
 

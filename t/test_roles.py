@@ -127,6 +127,34 @@ def test_executors_of_spark_start_together(pool):
     assert ranks_of(pool, ["app-exec-3", "app-exec-2"]) == [0, 1]
 
 
+@pytest.mark.embedded  # its size
+@pytest.mark.feature("A8.7", "A8.4")
+def test_a_driver_starts_when_its_executors_have_room(pool):
+    """Two applications that each fit alone: the second one's driver does not take the room of the first one's executors. Its places are its executors', a lost one's too."""
+    spark = lambda app, role: {"spark-app-selector": app, "spark-app-name": f"app-{app}", "spark-role": role}
+    later = {MIN: "2", "tandem.dev/gang-later": '{"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": "8"}'}
+    drivers = [marked(pool, f"{app}-driver", spark(app, "driver"), later, gpus=0) for app in ("one", "two")]
+    pool.apply(drivers[0])
+    wait_for("the first driver runs", lambda: pool.phase("one-driver") == "Running")
+    blocker = marked(pool, "beside", {}, gpus=8)  # of four nodes with 8 GPUs one is left
+    pool.apply(blocker, drivers[1])
+    wait_for("the second driver waits with its executors", lambda: "All 3 members of its gang (driver=1,executor=2) wait in Slurm's queue" in waits(pool.get("pod", "two-driver")))
+    owner = pool.get("pod", "one-driver")
+    assert (notes(owner)[RANK], notes(owner)[WORLD], notes(owner)[ROLES]) == ("0", "3", "driver=1,executor=2") and pool.grant(owner)[2] == set()
+    assert next(j["name"] for i, j in pool.squeue().items() if i == pool.grant(owner)[0]).startswith("app-one.")
+    executor = lambda i, gpus=8: marked(pool, f"one-exec-{i}", {**spark("one", "executor"), "spark-exec-id": str(i)}, {MIN: "2"}, owner=owner, gpus=gpus)
+    pool.apply(executor(1), executor(2))
+    assert ranks_of(pool, ["one-driver", "one-exec-1", "one-exec-2"]) == [0, 1, 2]
+    assert [len(pool.grant(pool.get("pod", f"one-exec-{i}"))[2]) for i in (1, 2)] == [8, 8]
+    pool.kill_role("bridge")
+    pool.kubectl("delete", "pod", "one-exec-1", "--wait=false")
+    wait_for("it is gone", lambda: "one-exec-1" not in [p["metadata"]["name"] for p in pool.items("pods", "-l", "of=others")])
+    pool.apply(executor(3))
+    assert ranks_of(pool, ["one-driver", "one-exec-3", "one-exec-2"]) == [0, 1, 2]
+    pool.kubectl("delete", "pods", "one-driver", "one-exec-2", "one-exec-3", "--wait=false")
+    wait_for("now the second one has its room", lambda: pool.phase("two-driver") == "Running")
+
+
 @pytest.mark.embedded  # the kinds of others are made here
 @pytest.mark.feature("A8.4", "A8.5", "A8.6")
 def test_roles_of_other_controllers_are_one_gang(pool):

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define FILL_BYTES (256u << 10) // bytes per fill; the rest waits for the next turn
 #define FILL_EVENTS 128
@@ -224,8 +225,23 @@ static int begin(struct td_req *q, const struct td_list_options *o, struct watch
 	return 0;
 }
 
+// A watch is a plain HTTP reply here. A client that asks for a WebSocket would wait for the end of that reply; this one
+// ends at once, and is the answer upon which such clients (Java's, as Spark has) ask for the plain one. With an error
+// they would ask the same again and again.
+static bool no_socket(struct td_req *q)
+{
+	static const char text[] = "watches are no WebSockets here: ask without the header Upgrade\n";
+	const char *up = td_http_header(q->x, "upgrade");
+	if (!up || strcasecmp(up, "websocket") != 0)
+		return false;
+	td_http_send(q->x, 200, "text/plain", text, sizeof(text) - 1);
+	return true;
+}
+
 int td_do_watch(struct td_req *q, struct td_refusal *r)
 {
+	if (no_socket(q))
+		return 0;
 	struct watch *w = td_calloc(1, sizeof(*w));
 	w->s = q->s;
 	w->snap = td_snap_ref(q->snap);

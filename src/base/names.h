@@ -44,6 +44,7 @@
 #define TD_ANN_GANG_SIZE "tandem.dev/gang-size"
 #define TD_ANN_GANG_MIN "tandem.dev/gang-min"
 #define TD_ANN_GANG_LOSS "tandem.dev/gang-on-loss"
+#define TD_ANN_GANG_LATER "tandem.dev/gang-later"
 // Conditions of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
 #define TD_COND_HANGS "tandem.dev/Hangs"      // gate/podhangs.h

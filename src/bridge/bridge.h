@@ -35,7 +35,7 @@
 //   scheduler/gang.[ch] scheduler/gang_owners.c scheduler/gang_run.c scheduler/gang_facts.c
 //   scheduler/gang_act.c
 //     gangs: several pods that are one ask
-//   scheduler/gang_want.c scheduler/gang_seats.c
+//   scheduler/gang_want.c scheduler/gang_seats.c scheduler/gang_later.c
 //     what its members, and their roles, ask for together; where each sits in the grant
 //   scheduler/gang_elastic.c scheduler/gang_find.c scheduler/gang_again.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from

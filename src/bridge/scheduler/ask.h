@@ -93,6 +93,7 @@ struct td_ask {
 	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what
 	// its job has on each node, in Slurm's order. `devices` and `cpus` are then not set.
 	size_t size;       // 0: a lone pod
+	size_t now;        // so many pods it was made from: the others come later; 0: all
 	size_t tasks;      // that its job has, and how many CPUs each has; 0: not known, one for each member
 	int64_t task_cpus; // of the job's record
 	char *roles;       // how many members each role has ("launcher=1,worker=4"); NULL: they have none

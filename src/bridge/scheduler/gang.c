@@ -116,7 +116,7 @@ bool td_gang_before(const struct td_object *x, const struct td_object *y)
 
 static int loss_of(const struct td_object *pod, enum td_pool_gang_loss *ret, struct td_error *err)
 {
-	const char *s = td_object_annotation(pod, TD_ANN_GANG_LOSS);
+	const char *s = td_gang_on_loss(pod);
 	if (!s || !strcmp(s, "fail"))
 		*ret = TD_GANG_FAIL;
 	else if (!strcmp(s, "restart"))
@@ -185,11 +185,35 @@ static int sizes(int64_t size, int64_t min, const struct td_gang_owned *o, struc
 	return 0;
 }
 
+// The gang keeps places for those who come later. A minimum is theirs: the one that leads is beside it.
+static int places(const struct td_object *const *pods, size_t n, int64_t min, struct td_gang_says *io,
+		  struct td_error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		td_auto(td_object_unref) struct td_object *one = NULL;
+		int r = td_gang_later(pods[i], &one, err);
+		if (r)
+			return r;
+	}
+	if (io->on_loss != TD_GANG_REPLACE)
+		return td_fail(
+			err, TD_INVALID,
+			"annotation " TD_ANN_GANG_LOSS
+			": a gang that keeps places for pods that come later goes on without them: leave it out, "
+			"or write \"replace\" on all of them");
+	if (min) {
+		io->size++;
+		io->most += io->most < TD_GANG_MAX;
+	}
+	return 0;
+}
+
 int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_gang_says *ret,
 		 struct td_cancel *c, struct td_error *err)
 {
 	struct td_gang_says says = {0};
 	int64_t size = 0, min = 0;
+	bool later = false;
 	for (size_t i = 0; i < n; i++) {
 		enum td_pool_gang_loss loss = TD_GANG_FAIL;
 		int r = loss_of(pods[i], &loss, err);
@@ -202,6 +226,7 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 				       "write one policy on all of them",
 				       pods[0]->name, pods[i]->name);
 		says.on_loss = loss;
+		later |= td_object_annotation(pods[i], TD_ANN_GANG_LATER) != NULL;
 		r = number_of(pods, i, TD_ANN_GANG_SIZE, &size, err);
 		r = r ? r : number_of(pods, i, TD_ANN_GANG_MIN, &min, err);
 		if (r)
@@ -213,6 +238,17 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 	r = r ? r : sizes(size, min, &owned, &says, err);
 	if (r)
 		return r;
+	// Its owner makes the others when this one is ready.
+	if (!later && n == 1 && owned.size > 1 && td_gang_leads(pods[0])) {
+		td_auto_free char *text = NULL;
+		if ((r = td_gang_owner_later(b, pods[0], &text, c, err)))
+			return r;
+		if ((later = text != NULL) && !td_object_annotation(pods[0], TD_ANN_GANG_LOSS))
+			says.on_loss = TD_GANG_REPLACE;
+	}
+	if (later && (r = places(pods, n, owned.min ? owned.min : min, &says, err)))
+		return r;
+	says.now = later ? 1 : says.size;
 	says.first = owned.first;
 	says.late = owned.late;
 	*ret = says;

@@ -27,6 +27,7 @@ void td_gang_uid(const struct td_object *const *pods, size_t n, char ret[40]);
 
 struct td_gang_says {
 	int64_t size;  // members that start together: the minimum, where there is one
+	int64_t now;   // of these so many must be there: all, or the one that leads (gang_later.c)
 	int64_t most;  // pods that there may be. More than size: the gang is elastic (gang_elastic.c)
 	int64_t first; // the group of its pod with rank 0 (td_gang_place_of())
 	bool late;     // its launcher is beyond the core: it is made when that runs (td_gang_leads())
@@ -40,6 +41,8 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 // The name of the pod's gang in its namespace, by its own label or as its owner marks it. One that
 // an owner marks has a ":" in it, which no label can have. NULL: a lone pod. Caller frees.
 char *td_gang_name(const struct td_object *pod);
+// What people call it, as its owner says: the name of a Spark application. NULL: as the gang is named.
+const char *td_gang_title(const struct td_object *pod);
 // How many pods the gang has as the owner says; 0: it does not.
 struct td_gang_owned {
 	const char *whose; // its kind
@@ -51,6 +54,14 @@ struct td_gang_owned {
 // TD_NOT_FOUND: the object that says so is not there yet.
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
 		       struct td_error *err);
+// What each of the pods asks for that the owner makes when this one, which leads, is ready, as a pod's requests: of a
+// LeaderWorkerSet with startupPolicy LeaderReady. *ret is NULL: there are none. Caller frees.
+int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
+			struct td_error *err);
+// The same as the LeaderWorkerSet says it; NULL: its workers do not wait for the leader. Caller frees.
+char *td_gang_lws_later(const yyjson_val *spec);
+// How many pods of the group of scheduling.k8s.io start together, as its policy says; 0: its pods are no gang.
+int64_t td_gang_group_min(const yyjson_val *policy);
 // May the pod's gang be elastic? What the pod itself says is enough for a no.
 bool td_gang_stretches(const struct td_object *pod);
 // The place that the owner gives the pod among the others. Ranks go by group, then by index.
@@ -88,6 +99,7 @@ bool td_gang_before(const struct td_object *x, const struct td_object *y);
 struct td_gang_seat { // what one member gets of the grant
 	int64_t rank;
 	const char *hosts; // of the run
+	const char *later; // of the one that leads, td_gang_run.later_said; NULL: nothing is said
 	char role[TD_GANG_ROLE_LEN];
 	char *node, *devices, *cores; // owned: a read of the job replaces what the ask has
 };
@@ -117,9 +129,11 @@ struct td_gang_run {
 	struct td_gang_says says;
 	struct td_gang_member *v; // in the order of td_gang_sort()
 	size_t n;
-	char *hosts;   // host names in the order of ranks, joined by commas; NULL: not needed yet
-	bool differs;  // a bound member sits elsewhere than the grant would put it
-	bool short_of; // the grant has too little for all
+	char *hosts;             // host names in the order of ranks, joined by commas; NULL: not needed yet
+	char *later_said;        // what those who come later ask for, where the owner says it; owned
+	struct td_object *later; // who comes later asks for what this asks for; NULL: nobody does; owned
+	bool differs;            // a bound member sits elsewhere than the grant would put it
+	bool short_of;           // the grant has too little for all
 };
 // ---- gang_run.c ----
 // Reconciles the asks of one gang; key begins with TD_GANG_KEY.
@@ -147,6 +161,20 @@ void td_gang_core_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const char *gang, 
 // them. pods: all of the gang.
 size_t td_gang_there(const struct td_objects *pods, const struct td_object *const *waiting, size_t n,
 		     const struct td_gang_says *says);
+// ---- gang_later.c: places that are kept for pods that come later ----
+// What becomes of the gang when the pod is lost, as it or its owner says; NULL: nothing is said.
+const char *td_gang_on_loss(const struct td_object *pod);
+// A pod that asks for what those ask for who come later, as this one says, which leads; NULL: it says nothing. Caller
+// unrefs. TD_INVALID: it says it wrongly.
+int td_gang_later(const struct td_object *pod, struct td_object **ret, struct td_error *err);
+// The same of the gang's members; it stays the gang's.
+const struct td_object *td_gang_later_of(struct td_gang_run *g);
+// As td_gang_later_of(), and asks the owner of one that waits (td_gang_owner_later()).
+int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err);
+// Brings those that may take a kept place of this ask to the front; returns how many. g->later is set.
+size_t td_gang_later_come(const struct td_ask *a, struct td_gang_run *g, const struct td_object **waiting, size_t n);
+// Counts the kept places as members of their role. False: there are too many roles, or no places.
+bool td_gang_later_role(struct td_gang_roles *io, const struct td_gang_run *g);
 // ---- gang_find.c ----
 // Brings those of the pods that wait to the front, `take` in number, that the ask was made from
 // beside its members. Others may have come since, before them in rank. False: they are not there.

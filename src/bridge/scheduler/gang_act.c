@@ -82,8 +82,10 @@ static void hosts(struct td_gang_run *g, size_t size)
 	}
 	free(g->hosts);
 	g->hosts = td_buf_take(&b);
-	for (size_t i = 0; i < g->n; i++)
+	for (size_t i = 0; i < g->n; i++) {
 		g->v[i].seat.hosts = g->hosts;
+		g->v[i].seat.later = td_gang_leads(g->v[i].pod) ? g->later_said : NULL;
+	}
 }
 
 void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a, const struct td_gang_seat *seat)
@@ -95,6 +97,8 @@ void td_gang_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ask *a,
 	td_jm_key_str(d, o, TD_ANN_GANG_RANK, rank);
 	td_jm_key_str(d, o, TD_ANN_GANG_WORLD, world);
 	td_jm_key_str(d, o, TD_ANN_GANG_HOSTS, seat->hosts);
+	if (seat->later)
+		td_jm_key_str(d, o, TD_ANN_GANG_LATER, seat->later);
 	if (a->roles) {
 		td_jm_key_str(d, o, TD_ANN_GANG_ROLES, a->roles);
 		td_jm_key_str(d, o, TD_LABEL_GANG_ROLE, *seat->role ? seat->role : NULL);
@@ -121,6 +125,26 @@ static int ready(struct td_bridge_run *r, struct td_gang_member *m, const char *
 	return k;
 }
 
+// Others of it run, and go on without this one: a place that was lost, or kept, waits for another pod.
+static int not_this_one(struct td_bridge_run *r, struct td_gang_member *m, const char *why, struct td_error *err)
+{
+	struct td_bridge_run x = one(r, m);
+	r->a->bind_ms = 0; // its time begins anew with each try
+	td_bridge_run_again(r, TD_REFUSED_AGAIN_MS);
+	td_auto_free char *text = td_asprintf("Refused: the place of its gang %s that waits for a pod is not for this "
+					      "one: %.400s. Delete it, or wait.",
+					      r->gang->name, why);
+	return td_bridge_run_show(&x, "Refused", text, err);
+}
+
+static bool goes_on_without(const struct td_gang_run *g)
+{
+	bool bound = false;
+	for (size_t i = 0; i < g->n; i++)
+		bound |= g->v[i].state == TD_POD_BOUND;
+	return bound && g->says.on_loss == TD_GANG_REPLACE;
+}
+
 // All or nothing: every member must be ready before the first is bound. *ret_bind: they are.
 static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, struct td_error *err)
 {
@@ -143,14 +167,20 @@ static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, s
 		case TD_DEVICES_WAIT:
 			td_bridge_run_again(r, 1000);
 			td_ask_str(r->b->asks, &a->why, e.msg);
+			if (goes_on_without(r->gang))
+				a->bind_ms = 0; // it may wait longer than a gang that begins
 			text = td_asprintf("Granted, and pod %s of its gang waits: %.400s.", m->pod->name, e.msg);
 			return td_bridge_run_show(r, reason, text, err);
 		case TD_DEVICES_REFUSE:
+			if (goes_on_without(r->gang))
+				return not_this_one(r, m, e.msg, err);
 			a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
 			a->feas_gen = atomic_load(&r->b->feas_gen);
 			td_ask_str(r->b->asks, &a->refused, e.msg);
 			break;
 		case TD_DEVICES_GIVE_BACK:
+			if (goes_on_without(r->gang))
+				return not_this_one(r, m, e.msg, err);
 			break;
 		case TD_DEVICES_FAIL:
 			return td_fail(err, k, "pod %s: %.450s", m->pod->name, e.msg);

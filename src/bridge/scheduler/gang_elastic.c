@@ -82,8 +82,8 @@ static void count(const struct td_object *pod, struct td_pool_core *c)
 		c->size = size;
 	if (limit && td_parse_i64(limit, &most))
 		c->most = most;
-	c->replace = td_streq(td_object_annotation(pod, TD_ANN_GANG_LOSS), "replace");
-	c->restart = td_streq(td_object_annotation(pod, TD_ANN_GANG_LOSS), "restart");
+	c->replace = td_streq(td_gang_on_loss(pod), "replace");
+	c->restart = td_streq(td_gang_on_loss(pod), "restart");
 	switch (td_pod_state(pod)) {
 	case TD_POD_BOUND:
 		c->bound++;
@@ -152,7 +152,7 @@ enum td_pool_beyond_do td_gang_beyond(struct td_bridge *b, const char *gang, con
 	core_read(&pods, core_of(pod), ret);
 	// The members of a core that restarts are deleted: when the last one is gone only this pod says so.
 	if (core_of(pod) && !ret->is.size)
-		ret->is.restart = td_streq(td_object_annotation(pod, TD_ANN_GANG_LOSS), "restart");
+		ret->is.restart = td_streq(td_gang_on_loss(pod), "restart");
 	size_t ahead = 0;
 	for (size_t i = 0; i < pods.n; i++)
 		ahead += waits(pods.v[i]) && td_gang_before(pods.v[i], pod);

@@ -226,6 +226,8 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 	     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING),
 	     dealt = runs && td_gang_deal(r);
 	count(r, p);
+	if (!p->bound && !p->leaving && a->now) // the others come when these run
+		p->size = (int64_t)a->now;
 	p->late = runs && td_gang_late(a, p->waiting, td_now(b));
 
 	if (!p->bound && p->waiting == p->size && a->know != TD_JOB_UNSURE && !runs &&

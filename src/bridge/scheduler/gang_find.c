@@ -116,7 +116,7 @@ static int would_be(struct td_bridge *b, const struct named *v, size_t n, bool a
 	int r = td_gang_read(b, m, n, &says, c, err);
 	if (!r && says.late)
 		td_gang_put_back(m, n);
-	*ret = !r && td_gang_pick(NULL, 0, m, n, (size_t)says.size, uid);
+	*ret = !r && td_gang_pick(NULL, 0, m, n, (size_t)says.now, uid);
 	return r == TD_INVALID || r == TD_NOT_FOUND ? 0 : r;
 }
 

@@ -3,6 +3,8 @@
 // is replaced, and none of their kinds has to be served.
 #include "bridge/scheduler/gang.h"
 
+#include "api/selector.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -10,6 +12,8 @@
 #define SET_NAME "jobset.sigs.k8s.io/jobset-name"
 #define SET_INDEX "jobset.sigs.k8s.io/job-global-index"
 #define SET_ROLE "jobset.sigs.k8s.io/replicatedjob-name"
+#define GROUPS "scheduling.k8s.io"
+#define IN_GROUP "spec.schedulingGroup.podGroupName"
 #define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
 #define LWS_GROUP "leaderworkerset.sigs.k8s.io/group-index"
 #define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
@@ -20,6 +24,7 @@
 #define KF_INDEX "training.kubeflow.org/replica-index"
 #define SPARK_APP "spark-app-selector"
 #define SPARK_ROLE "spark-role"
+#define SPARK_NAME "spark-app-name"
 #define POD_GROUP "scheduling.x-k8s.io/pod-group"
 
 static const char *label(const struct td_object *pod, const char *key)
@@ -46,11 +51,23 @@ char *td_gang_name(const struct td_object *pod)
 		return td_asprintf("training:%s", name);
 	if ((name = label(pod, POD_GROUP)))
 		return td_asprintf("podgroup:%s", name);
-	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum.
-	if ((name = label(pod, SPARK_APP)) && td_streq(label(pod, SPARK_ROLE), "executor") &&
-	    td_object_annotation(pod, TD_ANN_GANG_MIN))
+	if ((name = td_jstr(pod->root, IN_GROUP)))
+		return td_asprintf("group:%s", name);
+	if ((name = td_jstr(pod->root, "spec.workloadRef.name")))
+		return td_asprintf("workload:%s:%s:%s", name, td_jstr_or(pod->root, "spec.workloadRef.podGroup", ""),
+				   td_jstr_or(pod->root, "spec.workloadRef.podGroupReplicaKey", ""));
+	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum. The driver is
+	// of it when it keeps places for them.
+	bool driver = td_streq(label(pod, SPARK_ROLE), "driver") && td_object_annotation(pod, TD_ANN_GANG_LATER);
+	if ((name = label(pod, SPARK_APP)) && td_object_annotation(pod, TD_ANN_GANG_MIN) &&
+	    (driver || td_streq(label(pod, SPARK_ROLE), "executor")))
 		return td_asprintf("spark:%s", name);
 	return NULL;
+}
+
+const char *td_gang_title(const struct td_object *pod)
+{
+	return label(pod, SPARK_APP) && !label(pod, TD_LABEL_GANG) ? label(pod, SPARK_NAME) : NULL;
 }
 
 // The roles whose pod is the first of its gang: the one that the others come to, or that starts the program in them.
@@ -104,6 +121,8 @@ const char *td_gang_role(const struct td_object *pod)
 		return role;
 	if (label(pod, LWS_NAME) && (n = label(pod, LWS_WORKER)))
 		return strcmp(n, "0") ? "worker" : "leader";
+	if (label(pod, SPARK_APP) && (role = label(pod, SPARK_ROLE)))
+		return role;
 	// Of a PyTorchJob without a master the first worker has the job-role "master".
 	role = label(pod, KF_TYPE);
 	role = role ? role : label(pod, KF_ROLE);
@@ -227,9 +246,88 @@ static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val
 	return r == TD_NOT_FOUND ? 0 : r; // it is going, and its pods with it
 }
 
+int64_t td_gang_group_min(const yyjson_val *policy)
+{
+	return td_jget(policy, "gang") ? td_jint(policy, "gang.minCount", 1) : 0;
+}
+
+// The groups of Kubernetes itself. Of 1.35 they are entries of a Workload; since 1.36 a pod names its PodGroup, whose
+// versions differ in nothing that is read here.
+static int in_group(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
+		    struct td_error *err)
+{
+	static const char *const versions[] = {"v1beta1", "v1alpha3", "v1alpha2"};
+	static const struct td_gvr workloads = {GROUPS, "v1alpha1", "workloads", "Workload", true};
+	const char *name = td_jstr(pod->root, IN_GROUP), *of = td_jstr(pod->root, "spec.workloadRef.name");
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = TD_NOT_FOUND;
+	yyjson_val *policy = NULL, *v;
+	size_t i, n;
+	ret->whose = name ? "PodGroup" : "Workload";
+	for (i = 0; name && i < TD_LEN(versions) && r == TD_NOT_FOUND; i++) {
+		const struct td_gvr gvr = {GROUPS, versions[i], "podgroups", "PodGroup", true};
+		r = look_up(b, pod, &gvr, name, c, &o, err);
+	}
+	if (!name)
+		r = look_up(b, pod, &workloads, of ? of : "", c, &o, err);
+	if (r)
+		return r;
+	if (name)
+		policy = td_jget(o->root, "spec.schedulingPolicy");
+	else
+		yyjson_arr_foreach (td_jget(o->root, "spec.podGroups"), i, n, v)
+			if (td_streq(td_jkey_str(v, "name"), td_jstr(pod->root, "spec.workloadRef.podGroup")))
+				policy = td_jget(v, "policy");
+	ret->min = td_gang_group_min(policy);
+	if (ret->min > 0)
+		return 0;
+	return td_fail(err, TD_INVALID,
+		       "%s %s/%s: its policy is not gang, so its pods are no gang: write an empty label " TD_LABEL_GANG
+		       " on them",
+		       ret->whose, pod->ns, o->name);
+}
+
+char *td_gang_lws_later(const yyjson_val *spec)
+{
+	if (!td_streq(td_jstr(spec, "startupPolicy"), "LeaderReady"))
+		return NULL;
+	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
+	td_auto_strv struct td_strv names = {0};
+	td_auto_buf struct td_buf b = {0};
+	td_api_pod_request_names(asks, &names);
+	td_buf_printf(&b, "{\"cpu\":\"%lldm\",\"memory\":\"%lld\"", (long long)td_api_pod_request(asks, "cpu"),
+		      (long long)td_api_pod_request(asks, "memory"));
+	for (size_t i = 0; i < names.n; i++) {
+		bool said = !strcmp(names.v[i], "cpu") || !strcmp(names.v[i], "memory");
+		for (size_t k = 0; k < i; k++)
+			said |= !strcmp(names.v[k], names.v[i]);
+		if (!said)
+			td_buf_printf(&b, ",\"%s\":\"%lld\"", names.v[i],
+				      (long long)td_api_pod_request(asks, names.v[i]));
+	}
+	td_buf_putc(&b, '}');
+	return td_buf_take(&b);
+}
+
+int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
+			struct td_error *err)
+{
+	static const struct td_gvr sets = {"leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet",
+					   true};
+	const char *name = label(pod, LWS_NAME);
+	if (label(pod, TD_LABEL_GANG) || !name || !td_streq(label(pod, LWS_WORKER), "0"))
+		return 0;
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = look_up(b, pod, &sets, name, c, &o, err);
+	if (!r)
+		*ret = td_gang_lws_later(td_jget(o->root, "spec"));
+	return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
+}
+
 bool td_gang_stretches(const struct td_object *pod)
 {
-	return td_object_annotation(pod, TD_ANN_GANG_MIN) || label(pod, POD_GROUP) || label(pod, KF_JOB);
+	return td_object_annotation(pod, TD_ANN_GANG_MIN) || label(pod, POD_GROUP) || label(pod, KF_JOB) ||
+	       td_jget(pod->root, "spec.schedulingGroup") || td_jget(pod->root, "spec.workloadRef");
 }
 
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
@@ -269,6 +367,8 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 		ret->whose = "training job";
 		return training(b, pod, owner, ret, c, err);
 	}
+	if (!group && (td_jget(pod->root, "spec.schedulingGroup") || td_jget(pod->root, "spec.workloadRef")))
+		return in_group(b, pod, ret, c, err);
 	if (group) {
 		ret->whose = "PodGroup";
 		r = look_up(b, pod, &groups, group, c, &o, err);

@@ -23,6 +23,7 @@ struct pass { // over one key
 	bool alive;  // an ask of this gang has members that run
 	bool formed; // or members that wait
 	bool unlike; // a place of it is free, and all that wait ask for something else than who had it
+	bool unsaid; // it keeps places, and none of those that wait may take one
 	bool core;   // the one that is alive is elastic: there is no second
 	// What those that wait say, when it was asked for; code: of td_gang_read().
 	bool read;
@@ -93,7 +94,7 @@ static size_t known_first(struct pass *p, const struct td_ask *a)
 				v[n++] = p->waiting[i];
 		}
 	memcpy(p->waiting, v, n * sizeof(*v));
-	return a->size ? a->size : said(p) ? 0 : (size_t)p->says.size;
+	return a->now ? a->now : a->size ? a->size : said(p) ? 0 : (size_t)p->says.now;
 }
 
 // Of the first n that wait, moves those to the front that ask for what the members do. Returns how many.
@@ -132,7 +133,8 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 	if (!first) {
 		size_t n = known_first(p, a);
 		if (n && !p->core && n <= p->n_waiting && made_from(p, g, n, a->uid)) {
-			g->says.size = (int64_t)n;
+			g->says.size = a->size ? (int64_t)a->size : said(p) ? (int64_t)n : p->says.size;
+			g->says.now = (int64_t)n;
 			g->says.most = a->most ? a->most : said(p) ? 0 : p->says.most;
 			attach(p, g, n);
 			p->formed = true;
@@ -142,11 +144,11 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 
 	long long size = 0, most = 0;
 	const char *world = td_object_annotation(first, TD_ANN_GANG_WORLD),
-		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST),
-		   *loss = td_object_annotation(first, TD_ANN_GANG_LOSS);
+		   *limit = td_object_annotation(first, TD_ANN_GANG_MOST), *loss = td_gang_on_loss(first);
 	g->says.size = world && td_parse_i64(world, &size) && size > 0 ? size : (int64_t)g->n;
 	g->says.most = limit && td_parse_i64(limit, &most) ? most : 0;
-	g->says.on_loss = td_streq(loss, "restart")   ? TD_GANG_RESTART
+	g->says.on_loss = td_gang_later_of(g)         ? TD_GANG_REPLACE
+			  : td_streq(loss, "restart") ? TD_GANG_RESTART
 			  : td_streq(loss, "replace") ? TD_GANG_REPLACE
 						      : TD_GANG_FAIL;
 	p->alive |= running;
@@ -160,7 +162,9 @@ static void members(struct pass *p, const struct td_ask *a, struct td_gang_run *
 		while (some && td_gang_leads(p->waiting[some - 1]))
 			some--;
 	}
-	if (g->says.on_loss == TD_GANG_REPLACE && some) {
+	if (td_gang_later_of(g)) {
+		p->unsaid = some && !(some = td_gang_later_come(a, g, p->waiting, some));
+	} else if (g->says.on_loss == TD_GANG_REPLACE && some) {
 		some = like_first(p, g, some);
 		p->unlike = !some;
 	}
@@ -284,13 +288,15 @@ static void gang_done(struct td_gang_run *g)
 		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
+	free(g->later_said);
+	td_object_unref(g->later);
 }
 
 // How many members each role has. While one is missing its bound members know it.
 static void know_roles(struct td_bridge *b, struct td_ask *a, const struct td_gang_run *g)
 {
 	struct td_gang_roles roles;
-	if (g->n && g->n == a->size && td_gang_roles_read(g, &roles)) {
+	if (g->n && (g->n == a->size || g->later) && td_gang_roles_read(g, &roles)) {
 		td_auto_free char *text = td_gang_roles_text(&roles);
 		td_ask_str(b->asks, &a->roles, text);
 		return;
@@ -308,9 +314,14 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_lock(&p->b->asks->lock);
 		a->size = (size_t)g->says.size;
 		a->most = g->says.most;
+		if (g->says.now)
+			a->now = g->says.now < g->says.size ? (size_t)g->says.now : 0;
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
+	int k = td_gang_later_find(p->b, g, p->c, err);
+	if (k)
+		return k;
 	know_roles(p->b, a, g);
 	for (size_t i = 0; i < g->n && !run.pod; i++)
 		if (g->v[i].state == TD_POD_WAITING) {
@@ -318,7 +329,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 			run.p = g->v[i].p;
 		}
 
-	int k = run_ask(&run, err);
+	k = run_ask(&run, err);
 	td_want_done(&run.want);
 	if (a->res_tag)
 		td_room_given(p->b, a, 0);
@@ -390,12 +401,12 @@ static int rest(struct pass *p, struct td_error *err)
 	// The core of an elastic gang is there once: whoever is not in it joins.
 	bool elastic = says.most > says.size, there_is = p->alive || (elastic && p->formed);
 	size_t there = td_gang_there(p->pods, p->waiting, p->n_waiting, &says);
-	if (there >= (size_t)says.size && !there_is) {
+	if (there >= (size_t)says.now && !there_is) {
 		char uid[40];
 		bool is_new;
 		struct td_gang_run g = {.name = p->name, .says = says};
-		td_gang_uid(p->waiting, (size_t)says.size, uid);
-		attach(p, &g, (size_t)says.size);
+		td_gang_uid(p->waiting, (size_t)says.now, uid);
+		attach(p, &g, (size_t)says.now);
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(p->b->asks, uid, p->key, &is_new);
 		r = run_gang(p, a, &g, err);
 		gang_done(&g);
@@ -410,6 +421,13 @@ static int rest(struct pass *p, struct td_error *err)
 						      "requests of the others.",
 						      p->name);
 		return say(p, "Refused", text, err);
+	}
+	if (p->unsaid) {
+		td_auto_free char *text = td_asprintf("It waits: the places of its gang %s are for pods that ask for "
+						      "what annotation " TD_ANN_GANG_LATER
+						      " of the one that leads says, or for less CPUs and memory.",
+						      p->name);
+		return say(p, "GangIncomplete", text, err);
 	}
 	if (there_is && elastic) { // those that may join have been let go
 		td_auto_free char *text =

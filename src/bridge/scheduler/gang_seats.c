@@ -191,31 +191,35 @@ static size_t role_at(const struct td_gang_roles *roles, const struct td_object 
 }
 
 // Roles that ask for different things. Where a member sits follows from what all ask for, so all must
-// be there: while one is missing nobody waits for a seat.
+// be there: while one is missing nobody waits for a seat. Of those who come later it is known.
 static bool deal_roles(struct dealing *d, struct td_gang_roles *roles)
 {
 	struct td_gang_run *g = d->r->gang;
 	struct td_pool_bundle way;
-	if (d->n != d->r->a->size)
+	size_t size = d->r->a->size;
+	if (d->n != size && !g->later)
 		return false;
 	for (size_t i = 0; i < roles->n; i++) {
 		kinds_read(d->r, roles->v[i].pod, &d->kinds);
 		roles->pool[i].want = d->kinds.want;
 	}
-	if (!way_of(d->r->a, roles, &way) || way.tasks > (int64_t)d->n || !deal_tasks(d, &way.each, (size_t)way.tasks))
+	if (!way_of(d->r->a, roles, &way) || way.tasks > (int64_t)size || !deal_tasks(d, &way.each, (size_t)way.tasks))
 		return false;
-	td_auto_free struct td_gang_member **by_rank = td_calloc(d->n, sizeof(struct td_gang_member *));
+	td_auto_free struct td_gang_member **by_rank = td_calloc(size, sizeof(struct td_gang_member *));
 	for (size_t i = 0; i < d->n; i++) {
 		struct td_gang_member *m = &g->v[d->who[i]];
-		if (m->rank >= 0 && m->rank < (int64_t)d->n)
+		if (m->rank >= 0 && m->rank < (int64_t)size)
 			by_rank[m->rank] = m;
 	}
 	int64_t next[TD_POOL_ROLES] = {0};
-	for (size_t i = 0; i < d->n; i++) {
-		size_t role = by_rank[i] ? role_at(roles, by_rank[i]->pod) : roles->n;
-		if (role == roles->n)
+	for (size_t i = 0; i < size; i++) {
+		const struct td_object *pod = by_rank[i] ? by_rank[i]->pod : g->later;
+		size_t role = pod ? role_at(roles, pod) : roles->n;
+		if (role == roles->n || next[role] == roles->pool[role].members)
 			continue;
 		const struct td_pool_ride ride = td_pool_roles_ride(roles->pool, roles->n, &way, role, next[role]++);
+		if (!by_rank[i])
+			continue;
 		struct kinds kinds = d->kinds;
 		kinds.want = roles->pool[role].want;
 		seat_in(d, by_rank[i], (size_t)ride.task, &kinds, &ride);

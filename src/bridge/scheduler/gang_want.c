@@ -59,6 +59,21 @@ static int one_want(struct td_bridge_run *r, const struct td_object *pod, struct
 	return k ? k : td_ask_types(r, pod, ret, err);
 }
 
+// As many, made from the same templates. What claims of other names ask for is compared with what the place has when they
+// are given its devices.
+static bool same_claims(yyjson_val *x, yyjson_val *y)
+{
+	yyjson_val *v;
+	size_t i, n;
+	if (yyjson_arr_size(x) != yyjson_arr_size(y))
+		return false;
+	yyjson_arr_foreach (x, i, n, v)
+		if (!td_streq(td_jkey_str(v, "resourceClaimTemplateName"),
+			      td_jkey_str(yyjson_arr_get(y, i), "resourceClaimTemplateName")))
+			return false;
+	return true;
+}
+
 static bool same_requests(const struct td_object *x, const struct td_object *y)
 {
 	const yyjson_val *p = td_jget(x->root, "spec"), *q = td_jget(y->root, "spec");
@@ -69,8 +84,7 @@ static bool same_requests(const struct td_object *x, const struct td_object *y)
 		if (strcmp(names.v[i], "ephemeral-storage") != 0 && // which Slurm does not count
 		    td_api_pod_request(p, names.v[i]) != td_api_pod_request(q, names.v[i]))
 			return false;
-	return yyjson_arr_size(td_jget(x->root, "spec.resourceClaims")) ==
-	       yyjson_arr_size(td_jget(y->root, "spec.resourceClaims"));
+	return same_claims(td_jget(x->root, "spec.resourceClaims"), td_jget(y->root, "spec.resourceClaims"));
 }
 
 bool td_gang_like(const struct td_object *const *members, size_t n, const struct td_object *pod)
@@ -172,7 +186,7 @@ static int ways(struct td_bridge_run *r, const struct wants *w, struct td_error 
 			err, TD_INVALID,
 			"the roles of its gang ask for different numbers of devices: give those that have any the "
 			"same number, or none");
-	if (td_streq(td_object_annotation(r->pod, TD_ANN_GANG_LOSS), "replace"))
+	if (!g->later && td_streq(td_gang_on_loss(r->pod), "replace"))
 		return td_fail(
 			err, TD_INVALID,
 			"annotation " TD_ANN_GANG_LOSS
@@ -229,8 +243,8 @@ static int members_want(struct td_bridge_run *r, struct wants *all, struct td_er
 	bool differ = false;
 	*roles = (struct td_gang_roles){0};
 	g->n_ways = 0;
-	for (size_t i = 0; i < g->n; i++) {
-		const struct td_object *pod = g->v[i].pod;
+	for (size_t i = 0; i < g->n + (g->later ? 1 : 0); i++) {
+		const struct td_object *pod = i < g->n ? g->v[i].pod : g->later;
 		td_auto_want struct td_want w = {0};
 		int k = one_want(r, pod, &w, err);
 		if (k)
@@ -256,6 +270,9 @@ static int members_want(struct td_bridge_run *r, struct wants *all, struct td_er
 		all->n = roles->n;
 		w = (struct td_want){0};
 	}
+	if (g->later && !td_gang_later_role(roles, g))
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_GANG_LATER ": no pod of its gang comes later: leave it out");
 	return differ ? ways(r, all, err) : 0;
 }
 
@@ -272,9 +289,9 @@ int td_gang_want(struct td_bridge_run *r, struct td_error *err)
 		return k;
 
 	struct td_slurm_ask *a = &r->want.ask;
-	const char *slash = strchr(g->name, '/');
+	const char *slash = strchr(g->name, '/'), *title = td_gang_title(r->pod);
 	td_auto_free char *mark = td_asprintf(TD_GANG_KEY "%s", slash + 1),
-			  *jn = td_bridge_job_name(slash + 1, r->a->uid),
+			  *jn = td_bridge_job_name(title ? title : slash + 1, r->a->uid),
 			  *comment = td_comment(r->s->cluster_uid, r->pod->ns, mark, r->a->uid);
 	a->name = td_arena_strdup(r->want.arena, jn);
 	a->comment = td_arena_strdup(r->want.arena, comment);
@@ -339,5 +356,5 @@ bool td_gang_roles_read(const struct td_gang_run *g, struct td_gang_roles *ret)
 	for (size_t i = 0; i < g->n; i++)
 		if (!role_of(ret, v[i], &is_new))
 			return false;
-	return true;
+	return !g->later || td_gang_later_role(ret, g);
 }

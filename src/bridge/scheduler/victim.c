@@ -57,7 +57,7 @@ static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const 
 		const struct td_object *pod = all.v[i];
 		if (!td_streq(td_object_annotation(pod, TD_ANN_GANG_UID), uid))
 			continue;
-		replaced |= td_streq(td_object_annotation(pod, TD_ANN_GANG_LOSS), "replace");
+		replaced |= td_streq(td_gang_on_loss(pod), "replace");
 		bool well = td_streq(td_jstr(pod->root, "status.phase"), "Succeeded");
 		over += well;
 		there += !well && !ends(pod);

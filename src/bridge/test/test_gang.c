@@ -1,5 +1,5 @@
 // What pods say about their gangs: names, places and the ask's UID.
-// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6 A8.9 C9.2
+// rows: A8.1 A8.2 A8.3 A8.4 A8.5 A8.6 A8.7 A8.9 C9.2
 #include "bridge/scheduler/gang.h"
 #include "bridge/scheduler/private.h"
 #include "bridge/test/given.h"
@@ -34,6 +34,17 @@ static void is_of(const char *gang, const char *labels, const char *notes, const
 		assert_null(got);
 }
 
+static void spec_is_of(const char *want, const char *spec)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\"},\"spec\":{%s}}", spec);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(j));
+	td_auto_free char *of = td_gang_of(o);
+	assert_string_equal(of, want);
+	assert_true(td_gang_stretches(o));
+}
+
 static void test_names(void **state)
 {
 	is_of(NULL, "", "", NULL);
@@ -50,6 +61,11 @@ static void test_names(void **state)
 	is_of("ml/lws:serve:2",
 	      "\"leaderworkerset.sigs.k8s.io/name\":\"serve\",\"leaderworkerset.sigs.k8s.io/group-index\":\"2\"", "",
 	      NULL);
+	// Kubernetes' own groups name the gang in the spec.
+	spec_is_of("ml/group:g", "\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+	spec_is_of("ml/workload:w:workers:1",
+		   "\"workloadRef\":{\"name\":\"w\",\"podGroup\":\"workers\",\"podGroupReplicaKey\":\"1\"}");
+	spec_is_of("ml/workload:w:workers:", "\"workloadRef\":{\"name\":\"w\",\"podGroup\":\"workers\"}");
 	is_of("ml/podgroup:pg", "\"scheduling.x-k8s.io/pod-group\":\"pg\"", "", NULL);
 	is_of("ml/mine", "\"scheduling.x-k8s.io/pod-group\":\"pg\",\"tandem.dev/gang\":\"mine\"", "", NULL);
 	is_of("ml/training:mpi",
@@ -61,7 +77,9 @@ static void test_names(void **state)
 	      "\"training.kubeflow.org/job-name\":\"mpi\",\"training.kubeflow.org/job-role\":\"launcher\","
 	      "\"tandem.dev/gang\":\"\"",
 	      "", NULL);
-	// Spark's executors are one when they say a minimum; the driver is alone.
+	// Spark's executors are one when they say a minimum; the driver is alone, unless it keeps places for them.
+	is_of("ml/spark:s1", "\"spark-app-selector\":\"s1\",\"spark-role\":\"driver\"",
+	      "\"tandem.dev/gang-min\":\"2\",\"tandem.dev/gang-later\":\"{}\"", NULL);
 	is_of("ml/spark:s1", "\"spark-app-selector\":\"s1\",\"spark-role\":\"executor\"",
 	      "\"tandem.dev/gang-min\":\"2\"", NULL);
 	is_of(NULL, "\"spark-app-selector\":\"s1\",\"spark-role\":\"executor\"", "", NULL);
@@ -203,6 +221,124 @@ static void test_roles(void **state)
 	assert_true(td_gang_roles_read(&run, &roles));
 	td_auto_free char *text = td_gang_roles_text(&roles);
 	assert_string_equal(text, "launcher=1,ps=1,worker=2");
+}
+
+#define SPARK(role) "\"spark-app-selector\":\"s1\",\"spark-app-name\":\"pi\",\"spark-role\":\"" role "\""
+#define LATER(text) "\"tandem.dev/gang-min\":\"2\",\"tandem.dev/gang-later\":\"" text "\""
+
+static void later_is_wrong(const char *labels, const char *notes, const char *says)
+{
+	td_auto(td_object_unref) struct td_object *o = pod("p", "u", labels, notes, NULL), *none = NULL;
+	struct td_gang_says got;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_gang_read(NULL, (const struct td_object *const[]){o}, 1, &got, NULL, &err), TD_INVALID);
+	if (!strstr(err.msg, says))
+		fail_msg("%s", err.msg);
+}
+
+// A driver with places for two executors: one of three is enough to ask, and the job is for three.
+static void test_later(void **state)
+{
+	const char *asks = LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}");
+	td_auto(td_object_unref) struct td_object *d = pod("d", "d", SPARK("driver"), asks, NULL),
+						  *e = pod("d-exec-1", "e", SPARK("executor"),
+							   "\"tandem.dev/gang-min\":\"2\"", NULL);
+	const struct td_object *all[] = {e, d};
+	struct td_gang_says says;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_gang_read(NULL, all + 1, 1, &says, NULL, &err), 0);
+	assert_int_equal(says.size, 3);
+	assert_int_equal(says.now, 1);
+	assert_int_equal(says.most, TD_GANG_MAX);
+	assert_int_equal(says.on_loss, TD_GANG_REPLACE);
+	assert_int_equal(td_gang_read(NULL, all, 1, &says, NULL, &err), 0); // without the driver, as they ever were
+	assert_int_equal(says.size, 2);
+	assert_int_equal(says.now, 2);
+	assert_string_equal(td_gang_title(d), "pi");
+	td_gang_sort(all, 2);
+	assert_ptr_equal(all[0], d);
+
+	// Its roles are the same whoever has come.
+	for (size_t n = 1; n <= 2; n++) {
+		struct td_gang_member v[] = {{.pod = d}, {.pod = e}};
+		struct td_gang_run run = {.v = v, .n = n, .says = {.size = 3}};
+		struct td_gang_roles roles;
+		assert_non_null(td_gang_later_of(&run));
+		assert_int_equal(td_want_cpus(td_jget(run.later->root, "spec")), 2);
+		assert_true(td_gang_roles_read(&run, &roles));
+		td_auto_free char *text = td_gang_roles_text(&roles);
+		assert_string_equal(text, "driver=1,executor=2");
+		assert_ptr_equal(roles.v[1].pod, run.later);
+		td_object_unref(run.later);
+	}
+
+	// The Binding says of the driver what it is: the others are executors all the same.
+	td_auto(td_object_unref) struct td_object *bound =
+		pod("d", "d", SPARK("driver"),
+		    "\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/gang-role\":\"driver\",\"tandem.dev/gang-rank\":\"0\","
+		    "\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"",
+		    "n0");
+	struct td_gang_member one = {.pod = bound};
+	struct td_gang_run run = {.v = &one, .n = 1, .says = {.size = 3}};
+	assert_non_null(td_gang_later_of(&run));
+	assert_string_equal(td_gang_role(run.later), "executor");
+	td_object_unref(run.later);
+
+	later_is_wrong(SPARK("driver"), LATER("2"), "does not say what a pod asks for");
+	later_is_wrong(SPARK("driver"), LATER("{\\\"cpu\\\":\\\"2\\\"}"), "does not say what a pod asks for");
+	later_is_wrong(SPARK("driver"), LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"much\\\"}"),
+		       "does not say what a pod asks for");
+	later_is_wrong("\"tandem.dev/gang\":\"g\"", asks, "does not lead its gang");
+}
+
+// Who comes later gets a place when the one that leads runs, it asks for what was said, and the job has that much.
+static void test_later_come(void **state)
+{
+	static const char asks[] = "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"%s\",\"uid\":\"%s\",\"labels\":{" //
+		SPARK("%s") "},\"annotations\":{%s}},\"spec\":{\"containers\":[{\"name\":\"c\","
+			    "\"resources\":{\"requests\":{\"cpu\":\"%d\",\"memory\":\"1Gi\"}}}]}}";
+	td_auto_free char *d = td_asprintf(asks, "d", "d", "driver",
+					   LATER("{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}"), 1),
+			  *big = td_asprintf(asks, "e-1", "u1", "executor", "", 3),
+			  *good = td_asprintf(asks, "e-2", "u2", "executor", "", 2);
+	td_auto(td_json_unref) struct td_json *x = given_json(d), *y = given_json(big), *z = given_json(good);
+	td_auto(td_object_unref) struct td_object *o = td_object_kept(td_json_root(x)),
+						  *p = td_object_kept(td_json_root(y)),
+						  *q = td_object_kept(td_json_root(z));
+	struct td_gang_member v[] = {{.pod = o, .state = TD_POD_BOUND}};
+	struct td_gang_run run = {.v = v, .n = 1, .says = {.size = 3}};
+	struct td_ask_part part = {.cpus = 5, .memory_mb = 3072};
+	struct td_ask a = {.size = 3, .parts = &part, .n_parts = 1};
+	const struct td_object *come[] = {p, q};
+	assert_non_null(td_gang_later_of(&run));
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 1);
+	assert_ptr_equal(come[0], q);
+	part.memory_mb = 2048; // whatever the annotation says by now
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
+	part.memory_mb = 3072;
+	v[0].state = TD_POD_DONE;
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
+	td_object_unref(run.later);
+}
+
+// What owners say of those that come later, and of how many start together.
+static void test_owners_say(void **state)
+{
+	td_auto(td_json_unref) struct td_json
+		*lws = given_json("{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"size\":3,"
+				  "\"workerTemplate\":{\"spec\":{"
+				  "\"containers\":[{\"name\":\"a\",\"resources\":{\"requests\":{\"cpu\":\"1500m\","
+				  "\"memory\":\"1Gi\"},"
+				  "\"limits\":{\"example.com/"
+				  "gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"requests\":{\"cpu\":\"1\","
+				  "\"example.com/gpu\":\"1\"}}}]}}}}"),
+		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
+		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}");
+	td_auto_free char *asks = td_gang_lws_later(td_json_root(lws));
+	assert_string_equal(asks, "{\"cpu\":\"2500m\",\"memory\":\"1073741824\",\"example.com/gpu\":\"3\"}");
+	assert_null(td_gang_lws_later(td_json_root(now)));
+	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
+	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
 }
 
 static void test_uid(void **state)
@@ -409,6 +545,9 @@ int main(void)
 					   cmocka_unit_test(test_a_lost_member_has_a_time_of_its_own),
 					   cmocka_unit_test(test_minimum),
 					   cmocka_unit_test(test_there),
-					   cmocka_unit_test(test_again)};
+					   cmocka_unit_test(test_again),
+					   cmocka_unit_test(test_later),
+					   cmocka_unit_test(test_later_come),
+					   cmocka_unit_test(test_owners_say)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,81 @@
+"""Spark on Kubernetes, unchanged (row A8): spark-submit makes the driver, and the driver makes its executors. On both planes:
+
+    pytest t/test_spark.py -m hand [--plane real]"""
+import re
+
+import pytest
+
+import judges
+import sparks
+from gangs import RANK, notes
+from harness import wait_for
+from workloads import end
+
+pytestmark = pytest.mark.hand  # half a gigabyte to fetch, an image of it, and a minute for each run
+
+
+@pytest.fixture(scope="module")
+def spark(shared_pool):
+    pool = shared_pool
+    sparks.image(pool, judges.LISTS / "with_spark.py")
+    pool.kubectl("create", "serviceaccount", "spark", "-n", "default")
+    pool.kubectl("create", "rolebinding", "spark", "--clusterrole=edit", "--serviceaccount=default:spark", "-n", "default")
+    yield pool
+    pool.kubectl("delete", "rolebinding/spark", "serviceaccount/spark", "-n", "default")
+    if pool.plane != "real":
+        pool.cmd("image", "remove", sparks.IMAGE)
+
+
+SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.executor.instances": "2", "driver.request.cores": "1", "executor.request.cores": "1"}
+
+
+def driver(pool, name):
+    """The driver of the application, when it runs."""
+    return wait_for("the driver runs", lambda: next(iter(pool.running("-l", f"spark-role=driver,spark-app-name={name}")), None), 600)
+
+
+def executors(pool, of, n, but=()):
+    """n running executors of a driver, by number, none of them of `but`."""
+    app = of["metadata"]["labels"]["spark-app-selector"]
+
+    def there():
+        run = [p for p in pool.running("-l", f"spark-role=executor,spark-app-selector={app}") if p["metadata"]["name"] not in but]
+        return len(run) == n and sorted(run, key=lambda p: int(p["metadata"]["labels"]["spark-exec-id"]))
+    return wait_for(f"{n} executors run", there, 600)
+
+
+def computed_by(pool, of, *ids):
+    """Waits until the driver says that these executors computed."""
+    want = " ".join(map(str, ids))
+    return wait_for(f"executors {want} compute", lambda: re.search(rf"Pi is roughly (3\.\d+) by executors {want}$", pool.kubectl("logs", of["metadata"]["name"]), re.M), 600)
+
+
+def over(pool, submitted, of):
+    """The driver is told that it is enough; it succeeds, its executors go, and so does every job."""
+    end(pool, [of])
+    said, _ = submitted.communicate(timeout=600)
+    assert submitted.returncode == 0, said
+    assert pool.phase(of["metadata"]["name"]) == "Succeeded", said
+    wait_for("nothing is left in Slurm", lambda: not pool.squeue())
+    wait_for("the executors are gone", lambda: not pool.items("pods", "-l", "spark-role=executor"))
+
+
+@pytest.mark.feature("A8.7")
+def test_a_fixed_number_of_executors_starts_together(pool, spark, tmp_path):
+    """The driver keeps their places; a lost executor is replaced by Spark, in its place."""
+    run = sparks.submit(pool, "pi", tmp_path / "config", **SMALL, **{"driver.annotation.tandem.dev/gang-min": "2", "driver.annotation.tandem.dev/gang-later": '{"cpu":"1","memory":"1Gi"}',
+                        "executor.annotation.tandem.dev/gang-min": "2"})
+    try:
+        d = driver(pool, "pi")
+        first = executors(pool, d, 2)
+        assert [notes(p)[RANK] for p in (d, *first)] == ["0", "1", "2"] and len({pool.grant(p)[0] for p in (d, *first)}) == 1
+        assert next(iter(pool.squeue().values()))["name"].startswith("pi.")
+        computed_by(pool, d, 1, 2)
+        pool.kubectl("delete", "pod", first[0]["metadata"]["name"], "--wait=false")
+        again = executors(pool, d, 2, {first[0]["metadata"]["name"]})
+        assert again[0]["metadata"]["uid"] == first[1]["metadata"]["uid"] and notes(again[1])[RANK] == "1"
+        computed_by(pool, d, 2, 3)
+        over(pool, run, d)
+    finally:
+        run.kill()
+        pool.kubectl("delete", "pods", "-l", "spark-role=driver", "--wait=false")
