@@ -91,6 +91,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     assert {k: plain(v) for k, v in objects(out(*mutating)).items()} == {k: plain(v) for k, v in want.items()} and len(want) == 10
     newer = objects(out(*mutating, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")).values()
     assert {d["apiVersion"] for d in want.values()} == {"admissionregistration.k8s.io/v1beta1"} and {d["apiVersion"] for d in newer} == {"admissionregistration.k8s.io/v1"}
+    assert "kind: MutatingAdmissionPolicy" not in out(*template, "--set", "mutatingPolicies.enabled=true", "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")  # 1.32: left out
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
     assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]

@@ -40,7 +40,8 @@ void td_cli_tell_kubelets(struct td_kube *k, const char *kubelet, struct td_canc
 	    !td_cli_old_kubelets(td_json_root(version)) || agent_may(k, c))
 		return;
 
-	printf("\nThis is Kubernetes %s. Kubelets before 1.33 answer an agent only when it may get nodes/proxy: without\n"
+	printf("\nThis is Kubernetes %s. Kubelets before 1.33 answer an agent only when it may get nodes/proxy: "
+	       "without\n"
 	       "it the devices of a pod that is deleted by force stay held. Choose one:\n"
 	       "  `--kubelet none`: agents do not ask (tandem-agent(8) says what that gives up)\n"
 	       "  a strong right: who has it can run commands in every pod\n"
