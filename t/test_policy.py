@@ -324,6 +324,7 @@ def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
 @pytest.mark.feature("D8.1")
 def test_a_tenants_user_namespaces_cannot_be_lifted(site):
     """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""
+    site.from_minor(33, "spec.hostUsers")  # every pod is refused before (docs/tenants.md)
     c = site
     enforce(c, "tandem-user-namespaces")
     tenant_namespaces(c, apart={"tandem.dev/user-namespaces": "required"}, together={})
@@ -368,6 +369,7 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
 @pytest.mark.feature("A13.3", "A13.4")
 def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     """spec.storage of a Tenant, as the operator writes it on its namespaces: what an API server without Tandem's own admission takes and refuses."""
+    site.from_minor(33, "supplementalGroupsPolicy")  # every pod is refused before (docs/tenants.md)
     c, lines = site, "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob"
     enforce(c, "tandem-people", "tandem-identities", "tandem-entering")
     space = lambda name, people: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name}, "annotations": {
@@ -449,6 +451,7 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
 @pytest.mark.feature("A13.3", "A13.4")
 def test_pods_of_a_tenant_get_their_persons_numbers_and_homes(site):
     """deploy/manifests/mutating.yaml: what the policies of the test before want, written by the API server, for what controllers make too; and what nobody gets by it."""
+    site.from_minor(33, "supplementalGroupsPolicy")  # every pod is refused before (docs/tenants.md)
     c, masters = site, ("--as-group=system:masters",)
     enforce(c, "tandem-people", "tandem-people-jobsets", "tandem-identities")
     c.kubectl("apply", "-f", "-", input=c.served(ROOT / "deploy/manifests/mutating.yaml"))
