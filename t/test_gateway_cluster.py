@@ -245,6 +245,7 @@ def test_one_person_in_ssh_kubectl_sessions_and_jobs(pool, door, tmp_path):
         pool.change({"users": [{**u, "sshKeys": [person.key]} if u["name"] == "researcher" else u for u in users], "identity": {"oidc": {
             "issuer": issuer.url, "clientID": issuer.client, "gatewayURL": url, "kubernetesURL": f"https://{c.api}", "groupsClaim": "groups", "scopes": ["groups"], "ca": trust}}}, idle=False)
         env = {"PATH": f"{c.assets}:{KEEP['PATH']}", "HOME": str(home), "TANDEM_HOME": f"{home}/none"}
+        pool.run(pool.tandem, "user", "key", "pods", "--kubeconfig", c.kubeconfig)  # before the first key the gateway lets nobody in, whoever he is to the issuer
         login = lambda: subprocess.Popen([pool.tandem, "login", "--oidc", "--ca", str(ca), url], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: E731
 
         def begun():  # the gateways hear of the issuer a moment later
