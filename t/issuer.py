@@ -1,9 +1,11 @@
-"""A real OpenID Connect issuer beside the pool, on the loopback: t/kube/assets/oidc-issuer, built by tools/kube-assets."""
+"""A real OpenID Connect issuer beside the pool, on the loopback or at an address that a cluster reaches: t/kube/assets/oidc-issuer, built by tools/kube-assets."""
 import contextlib
 import http.cookiejar
 import json
 import pathlib
+import os
 import re
+import ssl
 import subprocess
 import urllib.error
 import urllib.parse
@@ -25,18 +27,24 @@ def program():
 class Issuer:
     client = "tandem"
 
-    def __init__(self, directory, people, redirect, secret=None):
+    def __init__(self, directory, people, redirect, secret=None, at=None, pki=None):
+        """at, pki: it listens at that address of the machine, with TLS by a certificate of that CA (t/kube/cluster.py), as API servers want."""
+        env, self.trust = dict(os.environ), None
+        if pki:
+            pki.cert("issuer", "issuer", san=[f"IP:{at}"])
+            env |= {"OIDC_LISTEN": f"{at}:0", "OIDC_CERT": str(pki.dir / "issuer.crt"), "OIDC_KEY": str(pki.dir / "issuer.key")}
+            self.trust = ssl.create_default_context(cafile=str(pki.dir / "ca.crt"))
         users = {name: {"ID": name, "Username": name, "Password": PASSWORD, "Email": f"{name}@lab.example"} for name in people}
         (directory / "users.json").write_text(json.dumps(users))
         self.log = open(directory / "issuer.log", "w")
-        self.process = subprocess.Popen([program(), str(directory / "users.json"), self.client, redirect, *([secret] if secret else [])], stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen([program(), str(directory / "users.json"), self.client, redirect, *([secret] if secret else [])], stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
         self.url = self.process.stdout.readline().strip()  # it listens when it says where
 
     def token(self, name):
         """An ID token of that person, by a code that he confirms."""
         def ask(path, **form):
             data = urllib.parse.urlencode({"client_id": self.client, **form}).encode()
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(self.url + path, data, timeout=60) as r:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust)).open(self.url + path, data, timeout=60) as r:
                 return json.load(r)
         begun = ask("/device_authorization", scope="openid profile groups")
         confirm(self, name, begun["user_code"])
@@ -54,7 +62,7 @@ class Issuer:
 
 def confirm(issuer, name, code, answer="allowed"):
     """Somebody enters the code that a terminal shows him, and says so."""
-    web = Web()
+    web = Web(issuer.trust)
     assert f"Welcome back {name}" in web.get(f"{issuer.url}/device/login", {"username": name, "password": PASSWORD, "user_code": code})[2]
     assert web.get(f"{issuer.url}/device/confirm?action={answer}")[0] == 200
 
@@ -66,9 +74,9 @@ class Web:
         def redirect_request(self, *args):
             return None
 
-    def __init__(self):
+    def __init__(self, trust=None):
         self.jar = http.cookiejar.CookieJar()
-        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), self.Stay, urllib.request.HTTPCookieProcessor(self.jar))
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), self.Stay, urllib.request.HTTPCookieProcessor(self.jar), urllib.request.HTTPSHandler(context=trust))
 
     def get(self, url, form=None, headers=None):
         """(status, headers, text)."""

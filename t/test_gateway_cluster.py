@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -16,8 +17,10 @@ import pytest
 import yaml
 
 from harness import KEEP, ROOT, wait_for
-from installed import ready
+from installed import cluster, ready
+from issuer import Issuer, confirm
 from laptop import tenant
+from person import Person, comes_in, login_address
 from realpool import GPUS, TANDEM_IMAGE
 from wsclient import WebSocket
 
@@ -223,6 +226,66 @@ def test_a_second_person_and_the_gateways_own_rights(pool, door, tmp_path):
         assert c["capabilities"] == {"add": ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"], "drop": ["ALL"]} and c["readOnlyRootFilesystem"] and not c["allowPrivilegeEscalation"]
     for who, session in ((me, s), (eve, other)):
         who.run("session", "stop", session["id"])
+
+
+@pytest.mark.hand  # an issuer, a new configuration of the API server and two of Slurm: two minutes
+@pytest.mark.feature("A15.2", "A15.5")
+def test_one_person_in_ssh_kubectl_sessions_and_jobs(pool, door, tmp_path):
+    """A real API server takes the issuer's tokens, with the file of docs/people.md."""
+    url, ca = door
+    c, home = pool.cluster, tmp_path / "laptop"
+    pki, person = cluster.Pki(c.dir / "pki"), Person(tmp_path / "ssh", "researcher")
+    trust, users = (pki.dir / "ca.crt").read_text(), pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
+    issuer = Issuer(tmp_path, ["researcher", "eve", "system:admin"], f"{url}/api/v1/login/oidc/callback", at=c.outside, pki=pki)
+    home.mkdir()
+    try:
+        c.trust_issuers({"issuer": {"url": issuer.url, "audiences": [issuer.client], "certificateAuthority": trust},
+                         "claimMappings": {"username": {"claim": "preferred_username", "prefix": ""}, "groups": {"claim": "groups", "prefix": "oidc:"}},
+                         "userValidationRules": [{"expression": "!user.username.startsWith('system:')", "message": "a name that Kubernetes itself uses"}]})
+        pool.change({"users": [{**u, "sshKeys": [person.key]} if u["name"] == "researcher" else u for u in users], "identity": {"oidc": {
+            "issuer": issuer.url, "clientID": issuer.client, "gatewayURL": url, "kubernetesURL": f"https://{c.api}", "groupsClaim": "groups", "scopes": ["groups"], "ca": trust}}}, idle=False)
+        env = {"PATH": f"{c.assets}:{KEEP['PATH']}", "HOME": str(home), "TANDEM_HOME": f"{home}/none"}
+        pool.run(pool.tandem, "user", "key", "pods", "--kubeconfig", c.kubeconfig)  # before the first key the gateway lets nobody in, whoever he is to the issuer
+        login = lambda: subprocess.Popen([pool.tandem, "login", "--oidc", "--ca", str(ca), url], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: E731
+
+        def begun():  # the gateways hear of the issuer a moment later
+            p = login()
+            line = p.stderr.readline()
+            return (p, line) if "Open " in line else p.wait(60) and None
+        waits, line = wait_for("the gateway knows the issuer", begun, 60)
+        confirm(issuer, "researcher", re.search(r"code is (\S+)\.", line)[1])
+        out, err = waits.communicate(timeout=120)
+        assert waits.returncode == 0 and "You are researcher at" in out, (out, err)
+
+        # kubectl, at the API server itself.
+        run = lambda *argv: subprocess.run([str(a) for a in argv], env=env, capture_output=True, text=True, timeout=120)  # noqa: E731
+        config = home / "kubeconfig"
+        config.write_text(run(pool.tandem, "kubeconfig").stdout)
+        assert f"https://{c.api}" in config.read_text()
+        who = wait_for("the API server knows him", lambda: (r := run("kubectl", "--kubeconfig", config, "auth", "whoami", "-o", "json")).returncode == 0 and json.loads(r.stdout)["status"]["userInfo"], 90)
+        assert who["username"] == "researcher" and sorted(who["groups"]) == ["oidc:lab", "system:authenticated"]
+        for name, known in (("eve", True), ("system:admin", False)):
+            r = run("kubectl", "--server", f"https://{c.api}", "--certificate-authority", pki.dir / "ca.crt", "--token", issuer.token(name), "auth", "whoami")
+            assert (r.returncode == 0) == known, (name, r.stdout + r.stderr)
+
+        # ssh and a job from there; and a session of the same login.
+        at = login_address(pool)
+        comes_in(pool, person, at)
+        assert person.ssh(at, "id -un; id -u; srun -Q id -u").stdout.split() == ["researcher", "1000", "1000"]
+        me = Away.__new__(Away)
+        me.pool, me.home, me.user, me.url, me.ca = pool, str(home), "researcher", url, str(ca)
+        me.key = json.loads((home / ".config/tandem/login.json").read_text())["key"]
+        s = me.json("session", "start", "shell")
+        w = me.tty(s["id"])
+        w.send(b"echo is=$(id -u)=$(id -un)=\n")
+        assert "is=1000=researcher=" in w.until(b"=researcher=\r\n").decode()
+        owner = pool.get("pod", f"session-{s['id']}", "-n", "sessions-researcher")
+        assert owner["spec"]["securityContext"]["runAsUser"] == 1000
+        me.run("session", "stop", s["id"])
+    finally:
+        pool.change({"users": users, "identity": None}, idle=False)
+        c.trust_issuers()
+        issuer.stop()
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.feature("A7.4")
 
 POLICIES = ROOT / "deploy/manifests/tandem.yaml"
 BRIDGE = "system:serviceaccount:tandem-system:tandem-bridge"
+DRA = 34  # the minor from which on Kubernetes serves resource.k8s.io/v1; before, all but the tests of claims are run
 OURS = "only the bridge of Tandem allocates them"
 
 
@@ -39,9 +40,15 @@ def site():
         (home / "images").mkdir()
         image.archive(home / "images/debian.tar", "docker.io/library/debian:13", root=f"{IMAGES}/debian/13/rootfs", command=["/bin/bash"])
         c.up()
-        c.start_dra()
+        if c.minor >= DRA:
+            c.start_dra()
         apply(c, *[d for d in yaml.safe_load_all((ROOT / "deploy/manifests/tandem.yaml").read_text()) if d and d["kind"] in ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")])
-        wait_for("devices are published", lambda: items(c, "resourceslices"), 60)
+        if c.minor >= DRA:
+            wait_for("devices are published", lambda: items(c, "resourceslices"), 60)
+        else:
+            pool_policies(c)
+            apply(c, pools())
+            wait_for("the policies are in force", lambda: "is given out by Slurm here" in may_create(c, pod("x", limits={"nvidia.com/gpu": 1})), 60)
         wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", check=False), 60)
         yield c
     finally:
@@ -56,6 +63,10 @@ def apply(c, *objects, **kw):
 def enforce(c, *names):
     """Installs these admission policies, and their bindings."""
     apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["kind"].startswith("ValidatingAdmissionPolicy") and d["metadata"]["name"] in names])
+
+
+def pool_policies(c):
+    apply(c, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "tandem-pool-devices"])
 
 
 def tenant_namespaces(c, **annotations):
@@ -136,6 +147,7 @@ def pools(**kw):
 
 def test_without_it_kube_scheduler_gives_them_away(site):
     """What the policy is for; and what was given before it is given back under it."""
+    site.from_minor(DRA, "resource.k8s.io/v1")
     apply(site, claim("before"), pod("before", claim="before"))
     runs(site, "before")
     assert len(devices(site, "before")) == 1
@@ -143,7 +155,8 @@ def test_without_it_kube_scheduler_gives_them_away(site):
 
 
 def test_kube_scheduler_gives_no_device_of_the_pool(site):
-    apply(site, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "tandem-pool-devices"])
+    site.from_minor(DRA, "resource.k8s.io/v1")
+    pool_policies(site)
     assert may_create(site, pod("x", limits={"nvidia.com/gpu": 1})) == ""  # before the first SlurmCluster
     apply(site, pools())
     apply(site, claim("probe"))
@@ -164,6 +177,7 @@ def test_kube_scheduler_gives_no_device_of_the_pool(site):
 
 
 def test_the_bridge_does_and_nobody_else(site):
+    site.from_minor(DRA, "resource.k8s.io/v1")
     patch = ("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", allocation(site, "probe"))
     for who in ((), ("--as", "system:kube-scheduler"), ("--as", "admin", "--as-group", "system:masters"), ("--as", "system:serviceaccount:default:tandem-bridge")):
         said = refused(site, *patch, *who)
@@ -180,6 +194,7 @@ def test_the_bridge_does_and_nobody_else(site):
 
 def test_a_named_claim_is_no_way_in(site):
     """The claim of a pod of the queue, named by pods of the default scheduler and by pods that name their node."""
+    site.from_minor(DRA, "resource.k8s.io/v1")
     apply(site, claim("named"))
     assert as_bridge(site, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/named/status", allocation(site, "named", 0)) == 200
     said = may_create(site, pod("second", claim="named", nodeName="n0"))
@@ -192,6 +207,7 @@ def test_a_named_claim_is_no_way_in(site):
 
 def test_nodes_of_nobody_are_kube_schedulers(site):
     """The same driver may serve nodes that are not Slurm's."""
+    site.from_minor(DRA, "resource.k8s.io/v1")
     apply(site, pools(nodes="n7"), claim("free"), pod("free", claim="free"))
     runs(site, "free")
     site.kubectl("delete", "pod", "free")
@@ -201,6 +217,7 @@ def test_nodes_of_nobody_are_kube_schedulers(site):
 
 def test_slurmd_still_sees_them_all(site):
     """An adminAccess claim takes no device: kube-scheduler places slurmd's pods."""
+    site.from_minor(DRA, "resource.k8s.io/v1")
     apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
     wait_for("its account", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "slurm", check=False), 30)
     apply(site, claim("all", "slurm", allocationMode="All", adminAccess=True), pod("slurmd", "slurm", claim="all"))
@@ -219,9 +236,10 @@ def test_extended_resources_of_the_pool_are_slurms(site):
     assert may_create(site, pod("x", limits=gpu, schedulerName="tandem")) == ""
     assert may_create(site, pod("x", limits={"cpu": 1})) == "" and may_create(site, pod("x", nodeName="n0")) == "" and may_create(site, pod("x", limits={"example.com/other": 1})) == ""
     # What a job was made for stays as large as it is, whoever may resize pods.
-    larger = ["--subresource=resize", "--type=strategic", "-p", '{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "2"}}}]}}']
-    apply(site, pod("ours", limits={"cpu": 1}, schedulerName="tandem"), pod("theirs", limits={"cpu": 1}, schedulerName="another"))
-    assert "neither grows nor shrinks" in refused(site, "patch", "pod", "ours", *larger) and site.kubectl("patch", "pod", "theirs", *larger)
+    if site.minor >= 33:  # before, nothing can be resized
+        larger = ["--subresource=resize", "--type=strategic", "-p", '{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "2"}}}]}}']
+        apply(site, pod("ours", limits={"cpu": 1}, schedulerName="tandem"), pod("theirs", limits={"cpu": 1}, schedulerName="another"))
+        assert "neither grows nor shrinks" in refused(site, "patch", "pod", "ours", *larger) and site.kubectl("patch", "pod", "theirs", *larger)
     # Pods of a Deployment are refused where people look.
     body = pod("web", limits=gpu)
     apply(site, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": body["spec"] | {"terminationGracePeriodSeconds": 1}}}})
@@ -306,6 +324,7 @@ def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
 @pytest.mark.feature("D8.1")
 def test_a_tenants_user_namespaces_cannot_be_lifted(site):
     """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""
+    site.from_minor(33, "spec.hostUsers")  # every pod is refused before (docs/tenants.md)
     c = site
     enforce(c, "tandem-user-namespaces")
     tenant_namespaces(c, apart={"tandem.dev/user-namespaces": "required"}, together={})
@@ -350,6 +369,7 @@ def test_which_network_a_pod_is_in_says_the_bridge_alone(site):
 @pytest.mark.feature("A13.3", "A13.4")
 def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
     """spec.storage of a Tenant, as the operator writes it on its namespaces: what an API server without Tandem's own admission takes and refuses."""
+    site.from_minor(33, "supplementalGroupsPolicy")  # every pod is refused before (docs/tenants.md)
     c, lines = site, "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob"
     enforce(c, "tandem-people", "tandem-identities", "tandem-entering")
     space = lambda name, people: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name}, "annotations": {
@@ -431,9 +451,10 @@ def test_pods_of_a_tenant_run_as_their_people_and_as_nobody_else(site):
 @pytest.mark.feature("A13.3", "A13.4")
 def test_pods_of_a_tenant_get_their_persons_numbers_and_homes(site):
     """deploy/manifests/mutating.yaml: what the policies of the test before want, written by the API server, for what controllers make too; and what nobody gets by it."""
+    site.from_minor(33, "supplementalGroupsPolicy")  # every pod is refused before (docs/tenants.md)
     c, masters = site, ("--as-group=system:masters",)
     enforce(c, "tandem-people", "tandem-people-jobsets", "tandem-identities")
-    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    c.kubectl("apply", "-f", "-", input=c.served(ROOT / "deploy/manifests/mutating.yaml"))
     notes = {"tandem.dev/people": "posix\n3000:3000:5000,5001:ann:/home/ann:ann\n3001:3001::bob:/home/bob:oidc:bob", "tandem.dev/storage-claims": "fs home",
              "tandem.dev/storage": "rw:claim:home:home:/home:\nrw:host:scratch:/mnt/scratch:/scratch:\nro:claim:sets:fs:/sets:all/sets\nrw:claim:gone:gone:/gone:\nro:host:data:/mnt/data:/data:"}
     space = lambda name, labels=(), **more: {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tandem.dev/tenant": name, **dict(labels)}, "annotations": {**notes, **more}}}
@@ -529,7 +550,7 @@ def test_the_gate_at_the_entrance_is_put_on_and_taken_off_by_nobody_else(site):
     daemon["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]
     assert "write schedulingGates" in made(daemon)
 
-    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    c.kubectl("apply", "-f", "-", input=c.served(ROOT / "deploy/manifests/mutating.yaml"))
     dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", "--as", "ann", input=json.dumps(p)))["spec"].get("schedulingGates")
     wait_for("the gate is written", lambda: not made(mine()), 60)
     own = [{"name": "example.com/own"}]
@@ -567,7 +588,7 @@ def test_the_gate_at_the_entrance_is_put_on_and_taken_off_by_nobody_else(site):
 @pytest.mark.feature("A19.2", "A19.3")
 def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
     """deploy/examples/through-slurm.yaml: who makes the pods does not know of Slurm. What asks for nothing, or names a scheduler, is left alone."""
-    site.kubectl("apply", "-f", ROOT / "deploy/examples/through-slurm.yaml")
+    site.kubectl("apply", "-f", "-", input=site.served(ROOT / "deploy/examples/through-slurm.yaml"))
     apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models", "labels": {"tandem.dev/scheduler": "tandem"}}})
     wait_for("the account of pods", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "models", check=False), 60)
     asks = {"nvidia.com/gpu": "1"}
@@ -575,7 +596,8 @@ def test_a_namespace_sends_pods_that_ask_for_devices_through_slurm(site):
     first = [{"name": "first", "image": "debian:13", "imagePullPolicy": "Never", "command": ["true"], "resources": {"limits": asks}}]
     dry = lambda p: json.loads(site.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(p)))["spec"]["schedulerName"]  # noqa: E731
     wait_for("the policy counts", lambda: dry(pod("asks", "models", asks)) == "tandem", 60)
-    assert dry(pod("claims", "models", claim="any")) == "tandem" and dry(pod("init", "models", initContainers=first)) == "tandem"
+    assert site.minor < DRA or dry(pod("claims", "models", claim="any")) == "tandem"
+    assert dry(pod("init", "models", initContainers=first)) == "tandem"
     assert dry(pod("plain", "models", {"cpu": "1"})) == dry(pod("elsewhere", "default", other)) == dry(pod("bound", "models", other, nodeName="n0")) == "default-scheduler"
     assert dry(pod("other", "models", other, schedulerName="mine")) == "mine"
 
@@ -673,7 +695,7 @@ def test_a_record_says_who_made_it_and_nobody_writes_another(site):
     c.kubectl(*patch("bob"))
     c.kubectl(*asks("bob", "tandem.dev/action-", "tandem.dev/action-by-"))
 
-    c.kubectl("apply", "-f", ROOT / "deploy/manifests/mutating.yaml")
+    c.kubectl("apply", "-f", "-", input=c.served(ROOT / "deploy/manifests/mutating.yaml"))
     dry = lambda p: json.loads(c.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", *ann, input=json.dumps(p)))["metadata"].get("annotations", {})
     wait_for("it is written", lambda: dry(act("b")).get("tandem.dev/made-by") == "ann", 60)
     assert dry(act("b"))["tandem.dev/made-by"] == dry(act("b", by="bob", **upgrade))["tandem.dev/made-by"] == "ann"

@@ -23,6 +23,11 @@ int td_cli_tandem(const char *ns, const char *image, struct td_cli_manifests *re
 // Sets how the agents in `m` reach their kubelets. url or ca_on_node NULL: left as it is.
 // TD_INVALID with detail TD_CLI_USAGE names the argument.
 int td_cli_kubelets(struct td_cli_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);
+// Whether this /version is of a Kubernetes whose kubelets want nodes/proxy of the agents (before 1.33).
+bool td_cli_old_kubelets(const yyjson_val *version);
+// Prints the two ways to choose from where that is so and the agents have no such right. kubelet: as of
+// td_cli_kubelets(). Prints nothing where the API cannot be asked.
+void td_cli_tell_kubelets(struct td_kube *k, const char *kubelet, struct td_cancel *c);
 // Gives the first example: a namespace, a SlurmCluster with its state on `node`, and a NodeSet.
 int td_cli_example(const char *node, struct td_cli_manifests *ret, struct td_error *err);
 

@@ -239,9 +239,10 @@ static int install(const struct install_opts *o, struct install_out *out, struct
 	if (!r)
 		r = td_cli_prune(k, &m, o->dry_run, told, out, c, err);
 
-	if (!r && !out->json && !o->dry_run)
+	if (!r && !out->json && !o->dry_run) {
+		td_cli_tell_kubelets(k, o->kubelet, c);
 		next_steps(o);
-
+	}
 	return r;
 }
 

@@ -145,6 +145,7 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 		return r;
 
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
+	td_cli_tell_kubelets(k, o->kubelet, c);
 	return 0;
 }
 

@@ -28,6 +28,7 @@ import image  # noqa: E402
 from harness import Failed, ended, wait_for  # noqa: E402
 
 DAYS = "3650"
+ADMISSION = "admissionregistration.k8s.io"
 
 
 def sh(*argv, check=True, timeout=120, **kw):
@@ -73,7 +74,7 @@ etcd --data-dir etcd --listen-client-urls http://127.0.0.1:2379 --advertise-clie
 kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --secure-port 443 --advertise-address {api} \\
   --tls-cert-file pki/apiserver.crt --tls-private-key-file pki/apiserver.key --client-ca-file pki/ca.crt \\
   --kubelet-preferred-address-types InternalIP --kubelet-certificate-authority pki/ca.crt --kubelet-client-certificate pki/kubelet-client.crt \\
-  --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged --enable-bootstrap-token-auth \\
+  --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged --enable-bootstrap-token-auth --authentication-config authentication.yaml \\
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
   --audit-policy-file audit.yaml --audit-log-path log/audit.log \\
@@ -213,6 +214,31 @@ class Cluster:
         tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major, "owner": self.owner}))
         tmp.rename(self.file)
 
+    @property
+    def minor(self):
+        """34: its API server is a Kubernetes 1.34."""
+        return int(re.search(r"v1\.(\d+)", sh(self.assets / "kube-apiserver", "--version"))[1])
+
+    def trust_issuers(self, *jwt):
+        """The API server takes the tokens of these issuers (docs/people.md), a moment later where it runs."""
+        (self.dir / "authentication.new").write_text(json.dumps({"apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration", "jwt": jwt}))
+        (self.dir / "authentication.new").rename(self.dir / "authentication.yaml")
+
+    def from_minor(self, minor, what):
+        """Skips the test on an older Kubernetes, which does not serve that by default."""
+        if self.minor < minor:
+            import pytest  # tools/kube-up needs none
+            pytest.skip(f"Kubernetes 1.{self.minor} does not serve {what}: it does from 1.{minor} on")
+
+    @property
+    def mutating(self):
+        """The version at which it serves MutatingAdmissionPolicies: before 1.34 they are alpha."""
+        return "v1beta1" if self.minor >= 34 else "v1alpha1"
+
+    def served(self, file):
+        """The text of a manifest, with the MutatingAdmissionPolicies at the version that is served."""
+        return pathlib.Path(file).read_text().replace(f"{ADMISSION}/v1beta1", f"{ADMISSION}/{self.mutating}")
+
     # ---- up ----
     def up(self, say=lambda text: None):
         if self.file.exists():
@@ -303,10 +329,9 @@ class Cluster:
 
     def _hub(self):
         (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
+        self.trust_issuers()
         (self.dir / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n")
-        # Before 1.34 MutatingAdmissionPolicies are alpha, at a version that Tandem does not write.
-        minor = int(re.search(r"v1\.(\d+)", sh(self.assets / "kube-apiserver", "--version"))[1])
-        mutating = ",MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1beta1=true" if minor >= 34 else ""
+        mutating = f",MutatingAdmissionPolicy=true --runtime-config {ADMISSION}/{self.mutating}=true"
         text = HUB.format(mutating=mutating, dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
                           controllers=str(self.controllers).lower())
         (self.dir / "hub.sh").write_text(text)

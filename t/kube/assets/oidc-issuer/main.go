@@ -1,5 +1,6 @@
 // A real OpenID Connect issuer for the tests: the certified library of Zitadel with its own example of
-// accounts and pages. It listens on the loopback and prints its address. What is added: people's names
+// accounts and pages. It listens on the loopback, or at OIDC_LISTEN, with TLS where OIDC_CERT and
+// OIDC_KEY are files, and prints its address. What is added: people's names
 // in ID tokens, groups, the device flow for every client, and POST /rotate?alg=ES256, which puts a new
 // key in the place of the old one.
 package main
@@ -154,11 +155,18 @@ func main() {
 	if err := s.rotate("RS256"); err != nil {
 		panic(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at, cert, scheme := os.Getenv("OIDC_LISTEN"), os.Getenv("OIDC_CERT"), "http://"
+	if at == "" {
+		at = "127.0.0.1:0"
+	}
+	if cert != "" {
+		scheme = "https://"
+	}
+	l, err := net.Listen("tcp", at)
 	if err != nil {
 		panic(err)
 	}
-	issuer := "http://" + l.Addr().String()
+	issuer := scheme + l.Addr().String()
 	router := exampleop.SetupServer(issuer, s, slog.New(slog.NewTextHandler(os.Stderr, nil)), false)
 	mux := http.NewServeMux()
 	mux.Handle("/", router)
@@ -168,5 +176,8 @@ func main() {
 		}
 	})
 	fmt.Println(issuer)
+	if cert != "" {
+		panic(http.ServeTLS(l, mux, cert, os.Getenv("OIDC_KEY")))
+	}
 	panic(http.Serve(l, mux))
 }
