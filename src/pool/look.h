@@ -16,6 +16,6 @@ struct td_pool_look {
 };
 // True: a whole look. It is a net besides: every minute, four times as often while something is unsettled.
 bool td_pool_look_whole(const struct td_pool_look *l);
-// How long to wait at least after a whole look that took so much CPU and ended so long ago, so that looks take a tenth of
-// a core at most, in ms. One that took little: 0, so that small pools follow at once.
+// How long to wait at least after a whole look that took so much CPU and ended so long ago, in ms: dear ones take little
+// more than a tenth of a core. One that took little: 0, so that small pools follow at once.
 int64_t td_pool_look_pause_ms(int64_t cpu_us, int64_t ended_ms);
