@@ -163,6 +163,15 @@ static size_t first_on(const struct td_objects *pods, const char *node)
 	return a;
 }
 
+// A slurmd pod of a NodeSet: in another namespace anybody may have given it that name.
+static bool is_slurmd(const struct td_objects *sets, const struct td_object *pod)
+{
+	bool ours = false;
+	for (size_t i = 0; i < sets->n; i++)
+		ours |= td_streq(sets->v[i]->ns, pod->ns);
+	return ours && td_streq(td_object_label(pod, TD_LABEL_NAME), "slurmd");
+}
+
 static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -185,7 +194,7 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		for (size_t m = first_on(&pods, l.v[n]->name); m < pods.n && td_streq(node_of(pods.v[m]), l.v[n]->name);
 		     m++) {
 			count++;
-			if (td_streq(td_object_label(pods.v[m], TD_LABEL_NAME), "slurmd"))
+			if (is_slurmd(sets, pods.v[m]))
 				label = td_object_label(pods.v[m], TD_LABEL_NODE_STATE);
 		}
 
