@@ -139,6 +139,39 @@ static void services(struct gather *g, const struct td_objects *pods)
 	}
 }
 
+static const char *node_of(const struct td_object *pod)
+{
+	return td_jstr_or(pod->root, "spec.nodeName", "");
+}
+
+static int by_node(const void *a, const void *b)
+{
+	return strcmp(node_of(*(struct td_object *const *)a), node_of(*(struct td_object *const *)b));
+}
+
+// The first of the pods, which are sorted by their nodes, that is on the node or after it.
+static size_t first_on(const struct td_objects *pods, const char *node)
+{
+	size_t a = 0, b = pods->n;
+	while (a < b) {
+		size_t m = (a + b) / 2;
+		if (strcmp(node_of(pods->v[m]), node) < 0)
+			a = m + 1;
+		else
+			b = m;
+	}
+	return a;
+}
+
+// A slurmd pod of a NodeSet: in another namespace anybody may have given it that name.
+static bool is_slurmd(const struct td_objects *sets, const struct td_object *pod)
+{
+	bool ours = false;
+	for (size_t i = 0; i < sets->n; i++)
+		ours |= td_streq(sets->v[i]->ns, pod->ns);
+	return ours && td_streq(td_object_label(pod, TD_LABEL_NAME), "slurmd");
+}
+
 static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -151,12 +184,19 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 	}
 
 	services(g, &pods);
+	if (pods.n)
+		qsort(pods.v, pods.n, sizeof(struct td_object *), by_node);
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "nodes");
 	for (size_t n = 0; n < l.n; n++) {
 		yyjson_val *root = l.v[n]->root;
 		long long count = 0;
-		for (size_t m = 0; m < pods.n; m++)
-			count += td_streq(td_jstr(pods.v[m]->root, "spec.nodeName"), l.v[n]->name);
+		const char *label = NULL; // of its slurmd: the state as Slurm names it
+		for (size_t m = first_on(&pods, l.v[n]->name); m < pods.n && td_streq(node_of(pods.v[m]), l.v[n]->name);
+		     m++) {
+			count++;
+			if (is_slurmd(sets, pods.v[m]))
+				label = td_object_label(pods.v[m], TD_LABEL_NODE_STATE);
+		}
 
 		const char *ready = condition(root, "Ready", "status");
 		const struct td_object *set = NULL;
@@ -164,6 +204,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		// A large NodeSet does not list all that are drained, but their annotations say it.
 		const char *slurm = in ? td_jstr(in, "state") : td_object_annotation(l.v[n], TD_ANN_SLURM_STATE),
 			   *reason = in ? td_jstr(in, "reason") : td_object_annotation(l.v[n], TD_ANN_SLURM_REASON);
+		if (!slurm) // one that is in order: the label says so
+			slurm = label;
 		bool cordoned = td_jbool(root, "spec.unschedulable", false);
 
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);

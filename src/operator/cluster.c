@@ -726,6 +726,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	if (r)
 		return r;
 
+	v->in_force = v->config_hash && td_streq(hash, v->config_hash);
 	yyjson_val *x, *old = td_jget(sc->root, "status");
 	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
 	size_t i, n;
@@ -743,7 +744,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.ctlds = ready_pods(op, sc, "slurmctld"),
 		.ctlds_wanted = td_slurm_controllers(sc->root),
 		.ctld_why = ctld_why,
-		.in_force = v->config_hash && td_streq(hash, v->config_hash),
+		.in_force = v->in_force,
 		.was_running =
 			td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded"),
 		.rest = ready_pods(op, sc, "slurmrestd"),

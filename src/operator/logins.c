@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_MS = 10000, WORDS_MAX = 300, ALL_MAX = 900 };
+// A look waits a hundred times as long as the last one took: the API server goes over all events of the namespace.
+enum { LOOK_MS = 10000, TIMES = 100, WORDS_MAX = 300, ALL_MAX = 900 };
 
 const char *td_op_login_words(const yyjson_val *event, int64_t now_ms)
 {
@@ -46,10 +47,12 @@ const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, st
 	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system);
 	if (!yyjson_arr_size(td_jget(sc->root, "spec.login")) || now < v->logins.due_ms)
 		return v->logins.failed;
-	v->logins.due_ms = now + LOOK_MS;
 	td_auto_objects struct td_objects events = {0}, pods = {0};
 	struct td_error e = TD_ERROR_INIT;
-	if (td_kube_list(op->k, &td_events, sc->ns, NULL, "reason=Unhealthy", c, &events, &e)) {
+	int r = td_kube_list(op->k, &td_events, sc->ns, NULL, "reason=Unhealthy", c, &events, &e);
+	int64_t end = td_mono_ms(&td_clock_system), pause = (end - now) * TIMES;
+	v->logins.due_ms = end + (pause > LOOK_MS ? pause : LOOK_MS);
+	if (r) {
 		td_debug("what fails in login pods of %s/%s is not known: %s", sc->ns, sc->name, e.msg);
 		return v->logins.failed; // what was known
 	}

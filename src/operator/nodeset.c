@@ -119,6 +119,15 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	free(flat);
 }
 
+// True when something of the node goes on by time as well, or its act may have to be taken again. A slurmd that Slurm does
+// not know counts the time from the first look on.
+static bool moves(const struct td_op_row *x, bool force)
+{
+	const struct td_pool_member *m = &x->n;
+	return m->act != TD_MEMBER_NOTHING || m->missing || m->record_differs || (m->why && force) ||
+	       (m->pod_ready && !x->slurm);
+}
+
 // One reconcile of one NodeSet. names: of Tenants; NULL: none.
 static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, const char *names,
 	       struct td_op_demand *demand, bool *unsettled, struct td_error *err)
@@ -132,6 +141,9 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 
 	// A spec with problems changes nothing: what runs goes on running. A node that fails does
 	// not hold up the others.
+	bool force = td_jbool(set->root, "spec.updateStrategy.force", false) ||
+		     td_jbool(set->root, "spec.scaleDown.force", false);
+	p->v->looked.moving |= td_op_on_demand(set->root) || td_api_other_cluster(set->root);
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < rows.n && p->sc; i++) {
@@ -140,6 +152,7 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 		if (!r && problems.n == 0) {
 			r = td_op_row_act(p, set, &rows.v[i], &e);
 			*unsettled |= rows.v[i].n.act != TD_MEMBER_NOTHING || rows.v[i].n.why;
+			p->v->looked.moving |= moves(&rows.v[i], force);
 		}
 		if (!r)
 			r = td_op_row_placeholder(p, set, &rows.v[i], &e);
@@ -192,6 +205,7 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 		}
 	}
 
+	p->v->looked.unsettled = unsettled;
 	td_op_wishes_forget(p->v, false);
 	int r = td_op_nodesets_sweep(p, &nodes, err);
 	if (!r && !first)

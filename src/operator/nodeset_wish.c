@@ -33,6 +33,12 @@ uint64_t td_op_wish_base(const struct td_op_pass *p, const struct td_object *set
 	return h;
 }
 
+static void mix_note(void *ctx, const char *key, const char *value)
+{
+	uint64_t *h = ctx;
+	*h = mix(mix(*h, key), value);
+}
+
 static uint64_t print_of(uint64_t h, const struct td_op_row *x)
 {
 	const struct td_op_share *s = &x->share;
@@ -40,7 +46,8 @@ static uint64_t print_of(uint64_t h, const struct td_op_row *x)
 					       s->types, s->numa, s->parts, s->shared, s->nics);
 	h = mix(h, share);
 	h = mix_json(h, td_jget(x->node->root, "metadata.labels"));
-	return mix_json(h, td_jget(x->node->root, "metadata.annotations"));
+	td_op_notes_each(x->node->root, mix_note, &h);
+	return h;
 }
 
 int td_op_row_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_row *x,

@@ -192,7 +192,9 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			td_objects_add(&sets, td_object_ref(all.v[i]));
 
 	struct td_op_view *v = td_op_view_of(op, key);
-	v->fresh = false;
+	if (sc && td_streq(v->uid, sc->uid) && td_op_look_quiet(op, sc, v, again_ms, c))
+		return 0;
+	td_op_look_begin(op, v);
 	if (sc && !td_streq(v->uid, sc->uid)) {
 		// It is another object of the same name: nothing that we know of the old one holds.
 		free(v->uid);
@@ -206,12 +208,13 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	}
 
 	int r = 0, r2;
+	int64_t due = 0; // in ms: when something is due by the clock
 	struct td_error e = TD_ERROR_INIT;
 	if (sc) {
 		r = td_op_cluster_sync(op, sc, v, &sets, c, err);
 		if (!r && op->per_cluster)
 			r = td_op_per_cluster_sync(op, sc, c, err);
-		td_op_view_refresh(op, sc, v, *again_ms > 0 ? *again_ms : 50, c);
+		td_op_view_refresh(op, sc, v, 50, c);
 	} else if (op->per_cluster) {
 		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
@@ -224,15 +227,15 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		if (err)
 			*err = e;
 	}
-	r2 = td_op_datasets_sync(&pass, again_ms, &e);
+	r2 = td_op_datasets_sync(&pass, &due, &e);
 	if (!r && r2) {
 		r = r2;
 		if (err)
 			*err = e;
 	}
 	if (sc) {
-		td_op_qos_sync(v, sc, again_ms);
-		r2 = td_op_keys_sync(op, sc, v, again_ms, c, &e);
+		td_op_qos_sync(v, sc, &due);
+		r2 = td_op_keys_sync(op, sc, v, &due, c, &e);
 		if (!r && r2) {
 			r = r2;
 			if (err)
@@ -244,8 +247,6 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			if (err)
 				*err = e;
 		}
-	} else {
-		*again_ms = 0;
 	}
 
 	if (op->per_cluster && (r2 = td_op_pools_sync(op, c, &e)) && !r) {
@@ -254,6 +255,9 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			*err = e;
 	}
 
+	td_op_look_end(v, !r, due, again_ms);
+	if (!sc)
+		*again_ms = 0;
 	return r == TD_CANCELLED && !td_cancelled(c) ? TD_TRANSIENT : r;
 }
 
@@ -331,28 +335,29 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	const struct {
 		struct td_informer **slot;
 		struct td_informer_opts o;
+		void (*news)(void *, struct td_object *, struct td_object *); // NULL: a whole look is not made of it
 		void (*fn)(void *, struct td_object *, struct td_object *);
 	} table[] = {
-		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, on_cluster},
-		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
-		{&op->upgrades, {&td_nodeupgrades, NULL, NULL, NULL}, td_op_upgrade_on_change},
-		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
-		{&op->datasets, {&td_datasets, NULL, NULL, NULL}, td_op_on_dataset},
-		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_pod},
-		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->site, {&td_configmaps, NULL, TD_LABEL_SITE, NULL}, td_op_on_site},
-		{&op->secrets, {&td_secrets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->services, {&td_services, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->actions, {&td_nodeactions, NULL, NULL, NULL}, td_op_health_on_action},
-		{&op->policies, {&td_healthpolicies, NULL, NULL, NULL}, td_op_health_on_policy},
-		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
-		{&op->claims, {&td_pvcs, NULL, NULL, NULL}, on_claim},
-		{&op->tenants, {&td_tenants, NULL, NULL, NULL}, on_tenant},
+		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, td_op_news_spec, on_cluster},
+		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, td_op_news_spec, on_nodeset},
+		{&op->upgrades, {&td_nodeupgrades, NULL, NULL, NULL}, NULL, td_op_upgrade_on_change},
+		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, td_op_news_node, on_node},
+		{&op->datasets, {&td_datasets, NULL, NULL, NULL}, td_op_news_spec, td_op_on_dataset},
+		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_pod, on_pod},
+		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->site, {&td_configmaps, NULL, TD_LABEL_SITE, NULL}, td_op_news_any, td_op_on_site},
+		{&op->secrets, {&td_secrets, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->services, {&td_services, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->actions, {&td_nodeactions, NULL, NULL, NULL}, td_op_news_any, td_op_health_on_action},
+		{&op->policies, {&td_healthpolicies, NULL, NULL, NULL}, NULL, td_op_health_on_policy},
+		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_budget, on_budget},
+		{&op->claims, {&td_pvcs, NULL, NULL, NULL}, td_op_news_claim, on_claim},
+		{&op->tenants, {&td_tenants, NULL, NULL, NULL}, td_op_news_spec, on_tenant},
 		// These two only where the API serves resource.k8s.io/v1.
-		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},
+		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, td_op_news_any, on_owned},
+		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, td_op_news_any, on_slice},
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	const size_t n = TD_LEN(table) - (served ? 0 : 2);
@@ -366,6 +371,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	if (served)
 		td_informer_add_index(op->slices, "node", td_dra_index_node);
 	for (size_t i = 0; i < n; i++) {
+		if (table[i].news) // first: what fn queues must find it
+			td_informer_on_change(informers[i], table[i].news, op);
 		td_informer_on_change(informers[i], table[i].fn, op);
 		if (!r)
 			r = td_informer_start(informers[i], stop, err);

@@ -15,6 +15,7 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_wish.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
+//   quiet.c                  whole looks at a SlurmCluster, and those that find no news
 //   dataset.[ch] dataset_pod.c
 //                            copies of data sets on nodes; dataset.h says how they work together
 //   placeholder.c            pods that show kube-scheduler what native jobs hold
@@ -58,6 +59,7 @@
 #include "slurm/view.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 
@@ -520,6 +522,7 @@ struct td_op_view {
 	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
 	uint64_t hash;                                         // of nodes
+	uint64_t print;                                        // of all of them that anything here is made of
 	char *version;
 	char error[256];           // why there is no answer
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
@@ -546,6 +549,15 @@ struct td_op_view {
 		bool known;     // the API has said it
 		char *failed;   // NULL: nothing that is known
 	} logins;
+	bool in_force;                    // the configuration that it asks for is
+	struct td_op_looked {             // the last whole look (quiet.c)
+		unsigned news;            // td_op.news before it
+		uint64_t print;           // of Slurm's nodes
+		bool done;                // without a failure
+		bool moving, unsettled;   // as in pool/look.h
+		int64_t end_ms, due_ms;   // mono: when it ended; 0: there was none. due_ms: as in pool/look.h
+		int64_t again_ms, cpu_us; // when Slurm is asked again; what it took
+	} looked;
 	struct td_op_view *next;
 };
 struct td_op {
@@ -563,6 +575,7 @@ struct td_op {
 	struct td_informer *site;               // ConfigMaps of the site that SlurmClusters refer to
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
+	atomic_uint news;                       // grows with each change in the caches that matters here
 	bool resize;                            // the API serves pods/resize
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
@@ -573,6 +586,28 @@ struct td_op {
 		deleted;        // guarded by lock: NodeActions that somebody deleted, until they have a line (record.c)
 	struct td_queue *joins; // join.h
 };
+// ---- quiet.c: looks without news ----
+// Handlers of the caches: they note what is news for a whole look. _spec: for objects whose status is no news.
+void td_op_news_any(void *op, struct td_object *old, struct td_object *now);
+void td_op_news_node(void *op, struct td_object *old, struct td_object *now);
+void td_op_news_pod(void *op, struct td_object *old, struct td_object *now);
+void td_op_news_spec(void *op, struct td_object *old, struct td_object *now);
+void td_op_news_claim(void *op, struct td_object *old, struct td_object *now);
+void td_op_news_budget(void *op, struct td_object *old, struct td_object *now);
+// False for what changes on a Node all the time: heartbeats, and what native jobs hold.
+bool td_op_node_news(const struct td_object *old, const struct td_object *now);
+bool td_op_pod_news(const struct td_object *old, const struct td_object *now); // the same of pods
+// Calls fn for each annotation of a Node but those that say what jobs hold.
+void td_op_notes_each(const yyjson_val *node, void (*fn)(void *ctx, const char *key, const char *value), void *ctx);
+uint64_t td_op_nodes_print(const struct td_slurm_nodes *l); // a fingerprint of all that is used here
+// True: nothing is to be worked out before *again_ms. The SlurmCluster is the same as at the last whole look.
+bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t *again_ms,
+		      struct td_cancel *c);
+// Around a whole look. done: nothing failed. due_ms: in which time something is due by the clock; 0: nothing. *again_ms:
+// when Slurm is to be asked again; the lesser of both comes back.
+void td_op_look_begin(struct td_op *op, struct td_op_view *v);
+void td_op_look_end(struct td_op_view *v, bool done, int64_t due_ms, int64_t *again_ms);
+
 // The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // ---- other.c: nodes of other clusters (far/far.h) ----

@@ -268,6 +268,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		v->changed = end;
 	td_slurm_nodes_read(&v->pace, now, l.at, news);
 	v->hash = h;
+	v->print = td_op_nodes_print(&l);
 	td_slurm_nodes_done(&v->nodes);
 	v->nodes = l;
 	v->known = v->fresh = true;

@@ -1,6 +1,6 @@
 // Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share
 // and pod, and the decision about nodes.
-// rows: A1.8 A10.2 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
+// rows: A1.8 A10.2 A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 A5.8 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "kube/tenant.h"
@@ -1687,6 +1687,67 @@ static void test_whose_namespace(void **state)
 
 // What is remembered of a node's pod is what would be built now, whatever has changed; the pod is not built again while
 // nothing has.
+static bool news(bool (*of)(const struct td_object *, const struct td_object *), const char *old, const char *now)
+{
+	td_auto(td_object_unref) struct td_object *x = td_object_new(Y(old)), *y = td_object_new(Y(now));
+	return of(x, y);
+}
+
+// A whole look follows what it is made of, and neither heartbeats nor what the bridge says of jobs.
+static void test_news(void **state)
+{
+#define OF(notes, rest) "metadata: {name: n0, labels: {a: b}, annotations: {x: '1'" notes "}}\n" rest
+	static const struct {
+		const char *now;
+		bool news;
+	} nodes[] = {
+		{OF("", "spec: {}\n"), false},
+		{OF(", " TD_ANN_SLURM_USE ": '{}', " TD_ANN_SLURM_JOBS ": '3'", "spec: {}\n"), false},
+		{OF("",
+		    "spec: {}\nstatus: {conditions: [{type: DiskPressure, status: 'False', lastHeartbeatTime: t}]}\n"),
+		 false},
+		{OF(", y: '2'", "spec: {}\n"), true},
+		{"metadata: {name: n0, labels: {a: b}}\nspec: {}\n", true},
+		{"metadata: {name: n0, labels: {a: c}, annotations: {x: '1'}}\nspec: {}\n", true},
+		{OF("", "spec: {unschedulable: true}\n"), true},
+		{OF("", "spec: {}\nstatus: {allocatable: {cpu: '1'}}\n"), true},
+		{OF("", "spec: {}\nstatus: {conditions: [{type: Ready, status: 'True'}]}\n"), true},
+	};
+	for (size_t i = 0; i < TD_LEN(nodes); i++)
+		assert_int_equal(news(td_op_node_news, nodes[0].now, nodes[i].now), nodes[i].news);
+
+	static const char *const pods[] = {
+		OF("", "status: {phase: Running}\n"),
+		"metadata: {name: n0, labels: {a: b, " TD_LABEL_NODE_STATE
+		": allocated}, annotations: {x: '1', " TD_ANN_SLURM_STATE ": drain}}\nstatus: {phase: Running}\n",
+		OF("", "status: {phase: Failed}\n"),
+	};
+	assert_false(news(td_op_pod_news, pods[0], pods[1]));
+	assert_true(news(td_op_pod_news, pods[0], pods[2]));
+#undef OF
+}
+
+// Whatever differs in Slurm's list gives another print.
+static void test_print_of_nodes(void **state)
+{
+	char a[] = "a", b[] = "b";
+	struct td_slurm_node v[] = {{.name = a}, {.name = b}};
+	const struct td_slurm_nodes l = {.v = v, .n = 2};
+	uint64_t was = td_op_nodes_print(&l);
+	assert_true(td_op_nodes_print(&l) == was);
+	v[1].states = TD_NODE(DRAIN);
+	uint64_t drained = td_op_nodes_print(&l);
+	assert_true(drained != was);
+	v[1].comment = a;
+	assert_true(td_op_nodes_print(&l) != drained);
+	v[1].comment = NULL;
+	v[1].reason = a;
+	uint64_t reason = td_op_nodes_print(&l);
+	v[1].reason = NULL;
+	v[1].features = a; // not the same word in another place
+	assert_true(td_op_nodes_print(&l) != reason);
+}
+
 static void test_wishes(void **state)
 {
 	static const char *const nodes[] = {
@@ -1755,6 +1816,8 @@ int main(void)
 		cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),
 		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_news),
+		cmocka_unit_test(test_print_of_nodes),
 		cmocka_unit_test(test_wishes),
 		cmocka_unit_test(test_devices_check),
 		cmocka_unit_test(test_references),

@@ -1,0 +1,217 @@
+// What a whole look at a SlurmCluster is made from (pool/look.h): which changes in the caches are news, and what Slurm says
+// of its nodes. A look without news asks Slurm whether anything has changed, and works nothing out.
+#include "operator/operator.h"
+
+#include "pool/look.h"
+
+#include <string.h>
+#include <time.h>
+
+// ---- news ----
+// What the bridge writes on Nodes and slurmd pods as jobs come and go. Nothing here is made of it.
+static bool noise(const char *key)
+{
+	static const char *const of[] = {TD_ANN_SLURM_USE, TD_ANN_SLURM_JOBS, TD_ANN_SLURM_STATE, TD_ANN_SLURM_REASON,
+					 TD_LABEL_NODE_STATE};
+	for (size_t i = 0; i < TD_LEN(of); i++)
+		if (td_streq(of[i], key))
+			return true;
+	return false;
+}
+
+static void each(const yyjson_val *map, void (*fn)(void *ctx, const char *key, const char *value), void *ctx)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with((yyjson_val *)map);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!noise(yyjson_get_str(k)))
+			fn(ctx, yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+}
+
+void td_op_notes_each(const yyjson_val *node, void (*fn)(void *ctx, const char *key, const char *value), void *ctx)
+{
+	each(td_jget(node, "metadata.annotations"), fn, ctx);
+}
+
+struct notes_in { // whether a map has all that another has
+	const yyjson_val *there;
+	size_t n;
+	bool all;
+};
+static void is_there(void *ctx, const char *key, const char *value)
+{
+	struct notes_in *x = ctx;
+	x->n++;
+	x->all &= td_streq(td_jkey_str(x->there, key), value);
+}
+
+static bool same_map(const struct td_object *old, const struct td_object *now, const char *path)
+{
+	const yyjson_val *a = td_jget(old->root, path), *b = td_jget(now->root, path);
+	struct notes_in forth = {b, 0, true}, back = {a, 0, true};
+	each(a, is_there, &forth);
+	each(b, is_there, &back);
+	return forth.all && back.all && forth.n == back.n;
+}
+
+// The same value at all these paths?
+static bool same_at(const struct td_object *old, const struct td_object *now, const char *const *paths, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!td_jequal(td_jget(old->root, paths[i]), td_jget(now->root, paths[i])))
+			return false;
+	return td_object_deleting(old) == td_object_deleting(now);
+}
+
+static void note(struct td_op *op, bool news)
+{
+	if (news)
+		atomic_fetch_add(&op->news, 1);
+}
+
+bool td_op_node_news(const struct td_object *old, const struct td_object *now)
+{
+	static const char *const of[] = {"metadata.labels",  "spec",           "status.allocatable", "status.capacity",
+					 "status.addresses", "status.nodeInfo"};
+	return !old || !now || !same_at(old, now, of, TD_LEN(of)) || td_op_ready(old) != td_op_ready(now) ||
+	       !same_map(old, now, "metadata.annotations");
+}
+
+void td_op_news_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	note(ctx, td_op_node_news(old, now));
+}
+
+bool td_op_pod_news(const struct td_object *old, const struct td_object *now)
+{
+	static const char *const of[] = {"spec", "status", "metadata.ownerReferences"};
+	if (td_object_label(now ? now : old, TD_LABEL_ACTION_NODE))
+		return false; // what a node's test does is no part of its cluster
+	if (!old || !now)
+		return true;
+	if (td_op_is_placeholder(now)) // what native jobs hold
+		return td_object_deleting(old) != td_object_deleting(now) ||
+		       td_kube_pod_ended(old->root) != td_kube_pod_ended(now->root);
+	return !same_at(old, now, of, TD_LEN(of)) || !same_map(old, now, "metadata.labels") ||
+	       !same_map(old, now, "metadata.annotations");
+}
+
+void td_op_news_pod(void *ctx, struct td_object *old, struct td_object *now)
+{
+	note(ctx, td_op_pod_news(old, now));
+}
+
+// Our own status comes back as an event, and other parts of it are the bridge's.
+void td_op_news_spec(void *ctx, struct td_object *old, struct td_object *now)
+{
+	static const char *const of[] = {"metadata.labels", "metadata.annotations", "metadata.generation",
+					 "status.policies", "status.account"};
+	note(ctx, !old || !now || !same_at(old, now, of, TD_LEN(of)));
+}
+
+void td_op_news_claim(void *ctx, struct td_object *old, struct td_object *now)
+{
+	static const char *const of[] = {"spec", "status.phase"};
+	struct td_op *op = ctx;
+	td_auto_objects struct td_objects l = {0};
+	if (old && now && same_at(old, now, of, TD_LEN(of)))
+		return;
+	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
+	note(op, l.n > 0);
+}
+
+void td_op_news_budget(void *ctx, struct td_object *old, struct td_object *now)
+{
+	static const char *const of[] = {"metadata.labels", "metadata.annotations", "metadata.generation"};
+	note(ctx, !old || !now || !same_at(old, now, of, TD_LEN(of)));
+}
+
+void td_op_news_any(void *ctx, struct td_object *old, struct td_object *now)
+{
+	note(ctx, true);
+}
+
+// ---- what Slurm says ----
+static uint64_t mix(uint64_t h, const void *p, size_t n)
+{
+	const unsigned char *s = p;
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ s[i]) * 1099511628211u; // FNV-1a
+	return h;
+}
+
+uint64_t td_op_nodes_print(const struct td_slurm_nodes *l)
+{
+	uint64_t h = 14695981039346656037u;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct td_slurm_node *n = &l->v[i];
+		const char *const words[] = {n->name,    n->reason, n->comment, n->features,
+					     n->address, n->gres,   n->arch,    n->active};
+		const int64_t numbers[] = {
+			(int64_t)n->states, n->release,   n->reason_at, n->busy_at,        n->cpus,
+			n->alloc_cpus,      n->memory_mb, n->kept_cpus, n->kept_memory_mb, n->sockets};
+		for (size_t k = 0; k < TD_LEN(words); k++)
+			h = mix(h, words[k] ? words[k] : "", words[k] ? strlen(words[k]) + 1 : 1);
+		h = mix(h, numbers, sizeof(numbers));
+	}
+	return h;
+}
+
+// ---- looks ----
+static int64_t cpu_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
+}
+
+// Has what failed in login pods changed?
+static bool logins_differ(struct td_op *op, const struct td_object *sc, struct td_op_view *v, struct td_cancel *c)
+{
+	bool known = v->logins.known;
+	td_auto_free char *was = v->logins.failed ? td_strdup(v->logins.failed) : NULL;
+	return !td_streq(was, td_op_logins_failed(op, sc, v, c)) || known != v->logins.known;
+}
+
+bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t *again_ms,
+		      struct td_cancel *c)
+{
+	const struct td_op_looked *k = &v->looked;
+	int64_t age = td_mono_ms(&td_clock_system) - k->end_ms, pause = td_pool_look_pause_ms(k->cpu_us, age);
+	if (!k->end_ms)
+		return false;
+	if (pause > 0) {
+		*again_ms = pause;
+		return true;
+	}
+	const struct td_pool_look l = {.news = atomic_load(&op->news) != k->news || !v->fresh || !v->fetched,
+				       .failed = !k->done,
+				       .moving = k->moving,
+				       .unsettled = k->unsettled,
+				       .age_ms = age,
+				       .due_ms = k->due_ms};
+	if (td_pool_look_whole(&l))
+		return false;
+	td_op_view_refresh(op, sc, v, 50, c);
+	*again_ms = k->again_ms;
+	return v->fresh && v->print == k->print && !logins_differ(op, sc, v, c);
+}
+
+void td_op_look_begin(struct td_op *op, struct td_op_view *v)
+{
+	v->looked = (struct td_op_looked){.news = atomic_load(&op->news), .cpu_us = cpu_us()};
+	v->fresh = false;
+}
+
+void td_op_look_end(struct td_op_view *v, bool done, int64_t due_ms, int64_t *again_ms)
+{
+	struct td_op_looked *k = &v->looked;
+	k->cpu_us = cpu_us() - k->cpu_us;
+	k->end_ms = td_mono_ms(&td_clock_system);
+	k->print = v->print;
+	k->done = done;
+	k->moving |= v->problem || v->trying || !v->in_force;
+	k->again_ms = *again_ms;
+	k->due_ms = due_ms > 0 ? due_ms : -1;
+	if (due_ms > 0 && (*again_ms <= 0 || due_ms < *again_ms))
+		*again_ms = due_ms;
+}
