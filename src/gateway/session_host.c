@@ -48,11 +48,6 @@ int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *
 				       "%s: a session on machines of their own is one job on the machine itself; leave "
 				       "%s or machines out",
 				       without[i], without[i]);
-	if (kind->served && !kind->terminal)
-		return td_fail(err, TD_INVALID,
-			       "machines: a session \"%s\" would listen at a port there that others on the machine "
-			       "reach. Start a shell, and the server in it with `tandem ssh ID -L …`",
-			       kind->name);
 	return 0;
 }
 
@@ -137,6 +132,13 @@ static int draw(struct td_gateway_ask *q, const struct td_object *record, char *
 	return r;
 }
 
+// Whether the program knows ports only. What listens there is everybody's on the machine, so it has a network of its own.
+static bool own_net(const struct td_session_kind *kind, const yyjson_val *body)
+{
+	return kind->of_run ||
+	       (kind->served && !kind->program && !strstr(td_jstr_or(body, "command", ""), "TANDEM_SESSION_SOCKET"));
+}
+
 static void environment(const struct td_gateway_ask *q, const struct td_session_kind *kind, const char *id,
 			struct td_strv *env)
 {
@@ -150,6 +152,16 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 	td_strv_addf(env, "TANDEM_SESSION_PROGRAM=%s", program);
 	if (td_jstr(q->body, "env"))
 		td_strv_addf(env, "TANDEM_SESSION_ENV=%s", td_jstr(q->body, "env"));
+	if (td_jstr(q->body, "run"))
+		td_strv_addf(env, "TANDEM_SESSION_RUN=%s", td_jstr(q->body, "run"));
+	if (kind->served)
+		td_strv_addf(env, "TANDEM_SESSION_PATH=/s/%s/", id);
+	if (kind->guard)
+		td_strv_addf(env, "TANDEM_SESSION_GUARD=%s", td_embedded(td_gateway_files, kind->guard)->text);
+	if (own_net(kind, q->body)) {
+		td_strv_addf(env, "TANDEM_SESSION_OWN_NET=yes");
+		td_strv_addf(env, "PORT=%d", TD_SESSION_PORT);
+	}
 }
 
 // Slurm has the job: writes down its number. Who has stopped the session meanwhile has no job either.
@@ -457,11 +469,11 @@ static char *place_of(const struct td_object *pod, const char *name)
 	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(pod->root, "spec.place", "-"), name);
 }
 
-int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
 			 struct td_error *err)
 {
 	td_auto_free char *path = place_of(pod, "tty");
-	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
+	const char *const argv[] = {"/opt/tandem/tandem-standin", how, path, NULL};
 	return run_there(q, pod, argv, ret, err);
 }
 

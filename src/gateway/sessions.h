@@ -21,6 +21,7 @@ struct td_session_kind {
 	bool measured;       // how many requests wait at it, and how long they take, is shown
 	bool terminal;       // its page is the gateway's, and its one path is "tty"
 };
+enum { TD_SESSION_PORT = 8888 }; // where programs listen
 // NULL: there is no such kind.
 const struct td_session_kind *td_session_kind(const char *name);
 const struct td_session_kind *td_session_kind_of(const struct td_object *pod);
@@ -247,11 +248,23 @@ void td_session_host_keep(struct td_gateway *g, const struct td_object *record, 
 int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // A connection to the session's socket, as the input and output of a program there, as td_kube_exec() has it: a step of
 // the session's job, as the owner who asks.
-int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+// how: "line", or "lines" (standin/lines.h).
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
 			 struct td_error *err);
 // The same of session-ssh.sh.
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err);
+
+// ---- session_lines.c: the ways to sessions on machines that serve HTTP. Thread-safe ----
+struct td_session_lines *td_session_lines_new(void);
+struct td_session_lines *td_session_lines_free(struct td_session_lines *s); // no request is under way
+// Ends those that nobody has used for a minute.
+void td_session_lines_sweep(struct td_session_lines *s);
+// A connection to the session of who asks. *ret_fd is the caller's, who closes it first.
+struct td_session_via;
+int td_session_via_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_via **ret, int *ret_fd,
+			struct td_error *err);
+struct td_session_via *td_session_via_close(struct td_session_via *v);
 
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;
