@@ -39,7 +39,7 @@ const char *td_session_host_record(const struct td_object *record)
 	return td_jstr(record->root, "data.machines");
 }
 
-int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
+int td_session_host_check(const yyjson_val *body, struct td_error *err)
 {
 	static const char *const without[] = {"nodes", "replicas", "image", "otherCluster", "diskMiB"};
 	for (size_t i = 0; i < TD_LEN(without); i++)
@@ -95,6 +95,27 @@ static bool job_of(struct td_gateway *g, const struct td_object *record, struct 
 		}
 	return found && td_streq(td_jstr(found, "name"), record->name) &&
 	       !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
+}
+
+const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account)
+{
+	const char *open = NULL, *first = NULL;
+	yyjson_val *p;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.resourceGroups"), i, n, p)
+		if (td_jhas(td_jget(p, "nodeSets"), set))
+			return NULL;
+	yyjson_arr_foreach (td_jget(sc, "spec.partitions"), i, n, p) {
+		yyjson_val *sets = td_jget(p, "nodeSets"), *allowed = td_jget(p, "allowAccounts");
+		if (sets && !td_jhas(sets, set))
+			continue;
+		if (td_jbool(p, "default", false))
+			return NULL;
+		first = first ? first : td_jstr(p, "name");
+		if (!open && (!yyjson_arr_size(allowed) || (account && td_jhas(allowed, account))))
+			open = td_jstr(p, "name");
+	}
+	return open ? open : first;
 }
 
 // What is drawn anew for each job, in one write, which fails where somebody else starts it, too: where its terminal is, and
@@ -214,6 +235,7 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
 	if (!l)
 		return err->code;
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
 	int r = set_check(q, set, err);
 	if (!r)
 		r = draw(q, record, &place, &token, err);
@@ -224,6 +246,8 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 				   .cwd = q->user.home,
 				   .output = output,
 				   .account = td_jstr(q->body, "account"),
+				   .partition = sc ? td_session_host_partition(sc->root, set, td_jstr(q->body, "account"))
+						   : NULL,
 				   .constraints = feature,
 				   .comment = name,
 				   .cpus = td_jint(q->body, "cpus", 1),
@@ -345,7 +369,8 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 		td_jm_str(d, o, "metadata.deletionTimestamp",
 			  td_time_format(number_in(record, "data.ended") * 1000, t));
 	notes(record, td_json_root(j), d, o);
-	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such field
+	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such fields
+	td_jm_str(d, o, "spec.env", td_jstr(td_json_root(j), "env"));
 	if (there) {
 		state_of(record, &job, d, o);
 	} else if (over) {
@@ -480,8 +505,10 @@ int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, 
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err)
 {
+	const char *have = td_jstr(pod->root, "spec.env");
 	td_auto_free char *path = place_of(pod, "ssh"), *dir = td_asprintf("TANDEM_SESSION_SSH=%s", path),
-			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
-	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
+			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION)),
+			  *env = have ? td_asprintf("TANDEM_SESSION_ENV=%s", have) : td_strdup(id);
+	const char *const argv[] = {"/usr/bin/env", dir, id, env, "/bin/sh", "-c", script, "session-ssh", NULL};
 	return run_there(q, pod, argv, ret, err);
 }

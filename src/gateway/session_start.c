@@ -242,7 +242,7 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
 	int r = td_session_other_asked(body)  ? td_session_other_check(body, err)
-		: td_session_host_asked(body) ? td_session_host_check(kind, body, err)
+		: td_session_host_asked(body) ? td_session_host_check(body, err)
 					      : 0;
 	return !r && td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : r;
 }

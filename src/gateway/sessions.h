@@ -231,7 +231,10 @@ const char *td_session_host_asked(const yyjson_val *body);
 const char *td_session_host(const struct td_object *pod);
 const char *td_session_host_record(const struct td_object *record);
 // Whether what was asked for can be there.
-int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err);
+int td_session_host_check(const yyjson_val *body, struct td_error *err);
+// (pure) The partition that its job names, of the SlurmCluster `sc`: the first with the NodeSet's nodes, before others one
+// that is open to the account. NULL: none, because the default one has them, or a resource group, which jobs use unnamed.
+const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account);
 // Adds to a record that is made what says so.
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d);
 // Submits the job of the record's session, as q->body says. *ret: what stands for its pod.

@@ -6,6 +6,13 @@ dir=/tmp/.tandem-$(printf %.24s "$TANDEM_SESSION_PLACE")
 mkdir "$dir" || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 143' TERM INT HUP
+# Whoever is killed takes his directory not along: his next session here does. Who is alive holds a lock, which is seen once it is held.
+if command -v flock >/dev/null; then
+	exec 9>"$dir/.lock" && flock 9 && mv "$dir/.lock" "$dir/lock"
+	for old in /tmp/.tandem-*; do
+		[ -O "$old" ] && [ ! -L "$old" ] && [ -f "$old/lock" ] && [ "$old" != "$dir" ] && flock -n "$old/lock" true && rm -rf "$old"
+	done
+fi
 TANDEM_SESSION_SOCKET=$dir/tty
 export TANDEM_SESSION_SOCKET
 program=$TANDEM_SESSION_PROGRAM
@@ -16,7 +23,7 @@ if [ -n "${TANDEM_SESSION_OWN_NET:-}" ]; then
 	unset TANDEM_SESSION_OWN_NET
 	set -- /opt/tandem/tandem-standin own-net "$TANDEM_SESSION_SOCKET" "$PORT" "$@"
 fi
-"$@" &
+"$@" 9>&- &
 wait $!
 code=$?
 log=$HOME/.tandem-session-$TANDEM_SESSION.log
