@@ -241,20 +241,20 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 		r = draw(q, record, &place, &token, err);
 	if (r)
 		return r;
-	struct td_slurm_batch b = {.name = name,
-				   .script = td_embedded(td_gateway_files, "session-machine.sh")->text,
-				   .cwd = q->user.home,
-				   .output = output,
-				   .account = td_jstr(q->body, "account"),
-				   .partition = sc ? td_session_host_partition(sc->root, set, td_jstr(q->body, "account"))
-						   : NULL,
-				   .constraints = feature,
-				   .comment = name,
-				   .cpus = td_jint(q->body, "cpus", 1),
-				   .memory_mb = td_jint(q->body, "memoryMiB", 1024),
-				   .gpus = td_jint(q->body, "gpus", 0),
-				   .time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
-				   .begin = td_jint(q->body, "begin", 0)};
+	struct td_slurm_batch b = {
+		.name = name,
+		.script = td_embedded(td_gateway_files, "session-machine.sh")->text,
+		.cwd = q->user.home,
+		.output = output,
+		.account = td_jstr(q->body, "account"),
+		.partition = sc ? td_session_host_partition(sc->root, set, td_jstr(q->body, "account")) : NULL,
+		.constraints = feature,
+		.comment = name,
+		.cpus = td_jint(q->body, "cpus", 1),
+		.memory_mb = td_jint(q->body, "memoryMiB", 1024),
+		.gpus = td_jint(q->body, "gpus", 0),
+		.time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
+		.begin = td_jint(q->body, "begin", 0)};
 	environment(q, kind, id, &b.env);
 	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
 	if (kind->token)

@@ -134,8 +134,8 @@ static int way_take(struct td_gateway_ask *q, const struct td_object *pod, struc
 		    struct td_error *err)
 {
 	struct td_session_lines *s = q->g->lines;
-	td_auto_free char *key = td_asprintf("%s/%s/%lld", q->user.name, pod->uid,
-					     (long long)td_session_number(pod, TD_ANN_JOB));
+	td_auto_free char *key =
+		td_asprintf("%s/%s/%lld", q->user.name, pod->uid, (long long)td_session_number(pod, TD_ANN_JOB));
 	struct session_road *w;
 	for (;;) {
 		pthread_mutex_lock(&s->lock);

@@ -154,8 +154,8 @@ struct td_session_line {
 	struct td_cancel *over;
 	int fd;
 	pthread_t down, up;
-	bool downs, ups; // these threads run
-	bool program;    // a program's input and output, and not a forwarded port
+	bool downs, ups;            // these threads run
+	bool program;               // a program's input and output, and not a forwarded port
 	struct td_session_via *via; // it is one of several over one way, and the rest is unused
 };
 

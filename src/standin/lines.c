@@ -220,7 +220,8 @@ int td_standin_lines_main(int argc, char **argv)
 		bool waits = false;
 		for (int i = 0; i < LINES_MOST; i++) {
 			const struct lines_stream *s = &streams[i];
-			short events = (short)((s->state == OPEN && s->may ? POLLIN : 0) | (s->n > s->at ? POLLOUT : 0));
+			short events =
+				(short)((s->state == OPEN && s->may ? POLLIN : 0) | (s->n > s->at ? POLLOUT : 0));
 			// One of which nothing is wanted would be told of its end again and again.
 			p[i + 1] = (struct pollfd){s->fd >= 0 && events ? s->fd : -1, events, 0};
 			waits = waits || s->state == DIALS || s->state == GOING;

@@ -54,9 +54,8 @@ static bool enter(void)
 
 static int dial_port(void)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET,
-				.sin_port = htons((uint16_t)port_number),
-				.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port_number), .sin_addr = {htonl(INADDR_LOOPBACK)}};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || !connect(fd, (struct sockaddr *)&a, sizeof(a)))
 		return fd;
@@ -158,7 +157,8 @@ int td_standin_own_net(int argc, char **argv)
 	}
 	if (!enter()) {
 		fprintf(stderr,
-			"tandem-standin own-net: %s: this machine does not let people make a network of their own (user "
+			"tandem-standin own-net: %s: this machine does not let people make a network of their own "
+			"(user "
 			"namespaces), in which alone a program may serve at a port there. Let it listen at the socket "
 			"$TANDEM_SESSION_SOCKET and name that in the command\n",
 			strerror(errno));

@@ -25,7 +25,8 @@ static void the_partition_that_has_the_machines(void **state)
 	assert_null(partition("{\"spec\": {}}", NULL));
 	assert_null(partition("{\"spec\": {\"partitions\": [{\"name\": \"all\", \"default\": true}]}}", NULL));
 	static const char two[] =
-		"{\"spec\": {\"partitions\": [{\"name\": \"all\", \"default\": true, \"nodeSets\": [\"pool\"]}, {\"name\": "
+		"{\"spec\": {\"partitions\": [{\"name\": \"all\", \"default\": true, \"nodeSets\": [\"pool\"]}, "
+		"{\"name\": "
 		"\"theirs\", \"nodeSets\": [\"metal\"], \"allowAccounts\": [\"physics\"]}, {\"name\": \"bare\", "
 		"\"nodeSets\": [\"metal\", \"pool\"]}]}}";
 	assert_string_equal(partition(two, NULL), "bare");
