@@ -17,6 +17,13 @@ def address(pool):
     return f"127.0.0.1:{pool.instance['metricsPort'] + 3}"
 
 
+def fetch(where, path, headers, method="GET", body=None):
+    c = http.client.HTTPConnection(where, timeout=120)
+    c.request(method, path, body, headers)
+    r = c.getresponse()
+    return r.status, r.read()
+
+
 class Laptop:
     def __init__(self, pool, home, user):
         self.pool, self.home, self.user = pool, str(home), user

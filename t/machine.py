@@ -37,7 +37,9 @@ for c in /sys/fs/cgroup/*; do
 	[ ! -e "$c/cpuset.cpus" ] || { cat "$c/cpuset.cpus" >"$c/$GROUP/cpuset.cpus"; cat "$c/cpuset.mems" >"$c/$GROUP/cpuset.mems"; }
 	mount --bind "$c/$GROUP" "$DIR/root$c"
 done
-exec chroot "$DIR/root" sh -c '"$@"; echo "machine: ended ($?)"; exec sleep infinity' machine "$@"
+cd "$DIR/root"
+mount --move . / # and not chroot alone: whoever is in one makes no user namespace
+exec chroot . sh -c '"$@"; echo "machine: ended ($?)"; exec sleep infinity' machine "$@"
 """
 
 
@@ -116,7 +118,7 @@ class Machine:
 
     def inside(self, *argv):
         """The words by which a program is run in the machine that runs already."""
-        return ["nsenter", "-t", str(self.first()), "-m", "-n", "-p", "-u", "-i", "chroot", str(self.dir / "root"), *map(str, argv)]
+        return ["nsenter", "-t", str(self.first()), "-m", "-n", "-p", "-u", "-i", *map(str, argv)]
 
     def also(self, *argv, log="also.log"):
         with open(self.dir / log, "ab") as out:

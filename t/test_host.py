@@ -1,4 +1,5 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from harness import IMAGES, Failed, wait_for
-from laptop import address, me  # noqa: F401 (a fixture)
+from laptop import address, fetch, mallory, me, users  # noqa: F401 (fixtures)
 from machine import Machine
 from wsclient import WebSocket
 
@@ -142,8 +143,57 @@ def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
     assert node() is None
 
 
+# It serves at $PORT, and says which networks it has and which path it was asked for.
+PORTED = "import http.server, os, socket\nclass P(http.server.BaseHTTPRequestHandler):\n def do_GET(self):\n  out = f'{socket.gethostname()} {socket.if_nameindex()} {self.path} '.encode() + b'x' * 200000\n  self.send_response(200)\n" \
+         "  self.send_header('Content-Length', str(len(out)))\n  self.end_headers()\n  self.wfile.write(out)\nhttp.server.ThreadingHTTPServer(('0.0.0.0', int(os.environ['PORT'])), P).serve_forever()"
+# What code-server is to its session there: it listens at a socket, asks nobody, and knows no prefix.
+CODE = """#!/usr/bin/python3
+import http.server, os, socketserver, sys
+if "--help" in sys.argv:
+    sys.exit(print("--auth --socket"))
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"path={self.path} auth={self.headers['Authorization']} args={sys.argv[1:]} eth0={os.path.exists('/sys/class/net/eth0') or 'eth0' in open('/proc/net/dev').read()}".encode())
+class Server(socketserver.ThreadingUnixStreamServer):
+    def get_request(self):
+        return self.socket.accept()[0], ("", 0)
+Server(sys.argv[sys.argv.index("--socket") + 1], Page).serve_forever()
+"""
+
+
+def serves_http(pool, m, me, mallory):
+    """An endpoint at a port, in a network of its own; VS Code at a socket: by the gateway with their owner's key, and by nothing else; many requests over one step."""
+    bearer = {"Authorization": f"Bearer {me.key}"}
+    (m.dir / "upper/home/researcher/serve.py").write_text(PORTED)
+    s = me.json("session", "start", "endpoint", "--machines", "metal", "--", "exec python3 serve.py")
+    status, said = fetch(address(pool), f"{s['path']}a?b=1", bearer)
+    assert status == 200 and said.startswith(b"h0 [(1, 'lo')] /a?b=1 ") and len(said) > 200000, (status, said[:200])
+    with concurrent.futures.ThreadPoolExecutor(8) as many:
+        assert {(r[0], len(r[1])) for r in many.map(lambda _: fetch(address(pool), f"{s['path']}a?b=1", bearer), range(24))} == {(200, len(said))}
+    steps = pool.shell("squeue", "--steps", "-h", "-o", "%i", "-j", str(s["job"])).split()
+    assert len([x for x in steps if x.rsplit(".", 1)[1].isdigit()]) == 1, steps
+    assert fetch(address(pool), s["path"], {"Authorization": f"Bearer {mallory.key}"})[0] == 404 and fetch(address(pool), s["path"], {})[0] == 401
+    there = m.inside("python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 8888), 5)")
+    assert "refused" in subprocess.run(there, capture_output=True, text=True).stderr, "the machine's root has no port of it, so nobody there has"
+    me.run("session", "stop", s["id"])
+
+    code = m.dir / "upper/home/researcher/code/bin/code-server"
+    code.parent.mkdir(parents=True)
+    code.write_text(CODE)
+    code.chmod(0o755)
+    s = me.json("session", "start", "vscode", "--env", "code", "--machines", "metal")
+    status, said = fetch(address(pool), f"{s['path']}x?y=1", bearer)
+    assert status == 200 and b"path=/x?y=1 auth=None" in said and b"eth0=True" in said and b"--host" not in said, said
+    assert me.run("ssh", s["id"], "--", "echo $PATH").stdout.startswith("/home/researcher/code/bin:")
+    me.run("session", "stop", s["id"])
+    gone = lambda: subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
+    wait_for("nothing of them is left", gone)
+
+
 @pytest.mark.feature("D5.3")
-def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
+def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""
     m = metal
     home = m.dir / "upper/home/researcher"
@@ -188,6 +238,8 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     assert tty(s).status == 503
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
+    serves_http(pool, m, me, mallory)
+
     # The same again at its address, as another job, which `stop` ends.
     me.run("session", "resume", s["id"])
     wait_for("it is ready", lambda: state(s)["state"] == "ready")
@@ -218,6 +270,6 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me):
     bad = me.json("session", "start", "batch", "--no-wait", "--machines", "metal", "--", "echo it is too hot >&2; exit 3")
     wait_for("it has failed", lambda: state(bad)["state"] == "failed")
     assert "exit code 3" in state(bad)["words"] and "it is too hot" in (home / f".tandem-session-{bad['id']}.log").read_text()
-    for body, word in (({"kind": "jupyter"}, "ssh"), ({"kind": "shell", "image": "x"}, "image"), ({"kind": "shell", "machines": "pool"}, "spec.hosts")):
+    for body, word in (({"kind": "jupyter", "replicas": 2}, "replicas"), ({"kind": "shell", "image": "x"}, "image"), ({"kind": "shell", "machines": "pool"}, "spec.hosts")):
         status, reply = me.api("POST", "/sessions", {"machines": "metal", **body})
         assert status == 422 and word in reply["error"]["message"], (body, reply)

@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 from harness import wait_for
-from laptop import address, mallory, me, users  # noqa: F401 (fixtures)
+from laptop import address, fetch, mallory, me, users  # noqa: F401 (fixtures)
 from wsclient import WebSocket
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
@@ -178,13 +178,6 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 http.server.ThreadingHTTPServer((o.host, int(o.port)), Page).serve_forever()
 """
-
-
-def fetch(where, path, headers, method="GET", body=None):
-    c = http.client.HTTPConnection(where, timeout=120)
-    c.request(method, path, body, headers)
-    r = c.getresponse()
-    return r.status, r.read()
 
 
 def nobody_else(pool, me, mallory, s):

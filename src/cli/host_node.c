@@ -32,6 +32,23 @@ static int make(struct td_kube *k, const struct td_host_who *w, struct td_cancel
 	return td_kube_create(k, &td_nodes, NULL, root, c, ret, err);
 }
 
+// It is of another NodeSet now. The taint keeps the old one's name: a node may not change its own, and its key counts.
+static int moves(struct td_kube *k, const struct td_host_who *w, struct td_object **node, struct td_cancel *c,
+		 struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	struct td_object *now = NULL;
+	td_jm_str(d, root, "metadata.uid", (*node)->uid);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_HOST, w->set);
+	int r = td_kube_patch(k, TD_AT(&td_nodes, NULL, w->name, NULL), TD_PATCH_MERGE, root, c, &now, err);
+	if (r)
+		return r;
+	td_object_unref(*node);
+	*node = now;
+	return 0;
+}
+
 static int say(struct td_kube *k, const struct td_host_who *w, const struct td_object *node, struct td_cancel *c,
 	       struct td_error *err)
 {
@@ -84,6 +101,8 @@ int td_host_node_keep(struct td_kube *k, const struct td_host_who *w, bool membe
 		r = make(k, w, c, &node, err);
 	if (!r && !td_object_label(node, TD_LABEL_HOST))
 		return 0; // a kubelet's
+	if (!r && member && !td_streq(td_object_label(node, TD_LABEL_HOST), w->set))
+		r = moves(k, w, &node, c, err);
 	if (!r)
 		r = say(k, w, node, c, err);
 	if (!r)

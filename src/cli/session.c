@@ -343,8 +343,7 @@ int td_session_main(int argc, char **argv)
 		{.name = "machines",
 		 .value = "NODESET",
 		 TD_OPT_TEXT(&w.machines),
-		 .help = "start, shell and batch: on a machine of this NodeSet that runs slurmd itself, as a job "
-			 "there"},
+		 .help = "start: on a machine of this NodeSet that runs slurmd itself, as a job there"},
 		{.name = "idle",
 		 .value = "MINUTES",
 		 TD_OPT_INT(&w.idle_min, 1, 60),

@@ -42,6 +42,7 @@
 //   session_figures.c          what their pods use of CPUs and GPUs, by what agents say
 //   session_other.c            those in another cluster, and the way to them
 //   session_host.c             those on machines without a kubelet: jobs, and the way to them
+//   session_lines.c lines.[ch] the ways to those that serve HTTP: many requests over one step of the job
 //   session_agents.c           asks the agents of their nodes, on clusters
 //   session_set.c              one of several pods, together: an endpoint with replicas
 //   session_nodes.c            one over several nodes: a gang, which starts and ends as one
@@ -105,6 +106,7 @@ struct td_oidc;
 struct td_hubs;
 struct td_session_scopes;
 struct td_session_ways;
+struct td_session_lines;
 struct td_session_looks;
 struct td_session_agents;
 struct td_gateway {
@@ -117,6 +119,7 @@ struct td_gateway {
 	struct td_gateway_limits *limits;
 	struct td_session_traffic *traffic;
 	struct td_session_ways *ways;
+	struct td_session_lines *lines;
 	struct td_session_looks *looks;
 	struct td_session_agents *agents; // NULL: it is told of none (--agents)
 	struct td_gateway_days *days;

@@ -216,6 +216,7 @@ int td_gateway_main(int argc, char **argv)
 	g.limits = td_gateway_limits_new(&td_clock_system);
 	g.traffic = td_session_traffic_new(&td_clock_system);
 	g.ways = td_session_ways_new();
+	g.lines = td_session_lines_new();
 	g.looks = td_session_looks_new();
 	g.agents = g.o.agents ? td_session_agents_new() : NULL;
 	g.days = td_gateway_days_new();
@@ -242,6 +243,7 @@ int td_gateway_main(int argc, char **argv)
 	td_session_looks_free(g.looks);
 	td_session_agents_free(g.agents);
 	td_session_ways_free(g.ways);
+	td_session_lines_free(g.lines);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);
 	td_gateway_directory_free(g.directory);

@@ -39,7 +39,7 @@ const char *td_session_host_record(const struct td_object *record)
 	return td_jstr(record->root, "data.machines");
 }
 
-int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err)
+int td_session_host_check(const yyjson_val *body, struct td_error *err)
 {
 	static const char *const without[] = {"nodes", "replicas", "image", "otherCluster", "diskMiB"};
 	for (size_t i = 0; i < TD_LEN(without); i++)
@@ -48,11 +48,6 @@ int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *
 				       "%s: a session on machines of their own is one job on the machine itself; leave "
 				       "%s or machines out",
 				       without[i], without[i]);
-	if (kind->served && !kind->terminal)
-		return td_fail(err, TD_INVALID,
-			       "machines: a session \"%s\" would listen at a port there that others on the machine "
-			       "reach. Start a shell, and the server in it with `tandem ssh ID -L …`",
-			       kind->name);
 	return 0;
 }
 
@@ -102,6 +97,27 @@ static bool job_of(struct td_gateway *g, const struct td_object *record, struct 
 	       !td_slurm_job_read(l->client, found, ret, NULL) && td_streq(ret->user, owner);
 }
 
+const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account)
+{
+	const char *open = NULL, *first = NULL;
+	yyjson_val *p;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.resourceGroups"), i, n, p)
+		if (td_jhas(td_jget(p, "nodeSets"), set))
+			return NULL;
+	yyjson_arr_foreach (td_jget(sc, "spec.partitions"), i, n, p) {
+		yyjson_val *sets = td_jget(p, "nodeSets"), *allowed = td_jget(p, "allowAccounts");
+		if (sets && !td_jhas(sets, set))
+			continue;
+		if (td_jbool(p, "default", false))
+			return NULL;
+		first = first ? first : td_jstr(p, "name");
+		if (!open && (!yyjson_arr_size(allowed) || (account && td_jhas(allowed, account))))
+			open = td_jstr(p, "name");
+	}
+	return open ? open : first;
+}
+
 // What is drawn anew for each job, in one write, which fails where somebody else starts it, too: where its terminal is, and
 // what it is asked with.
 static int draw(struct td_gateway_ask *q, const struct td_object *record, char **ret_place, char **ret_token,
@@ -137,6 +153,13 @@ static int draw(struct td_gateway_ask *q, const struct td_object *record, char *
 	return r;
 }
 
+// Whether the program knows ports only. What listens there is everybody's on the machine, so it has a network of its own.
+static bool own_net(const struct td_session_kind *kind, const yyjson_val *body)
+{
+	return kind->of_run ||
+	       (kind->served && !kind->program && !strstr(td_jstr_or(body, "command", ""), "TANDEM_SESSION_SOCKET"));
+}
+
 static void environment(const struct td_gateway_ask *q, const struct td_session_kind *kind, const char *id,
 			struct td_strv *env)
 {
@@ -150,6 +173,16 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 	td_strv_addf(env, "TANDEM_SESSION_PROGRAM=%s", program);
 	if (td_jstr(q->body, "env"))
 		td_strv_addf(env, "TANDEM_SESSION_ENV=%s", td_jstr(q->body, "env"));
+	if (td_jstr(q->body, "run"))
+		td_strv_addf(env, "TANDEM_SESSION_RUN=%s", td_jstr(q->body, "run"));
+	if (kind->served)
+		td_strv_addf(env, "TANDEM_SESSION_PATH=/s/%s/", id);
+	if (kind->guard)
+		td_strv_addf(env, "TANDEM_SESSION_GUARD=%s", td_embedded(td_gateway_files, kind->guard)->text);
+	if (own_net(kind, q->body)) {
+		td_strv_addf(env, "TANDEM_SESSION_OWN_NET=yes");
+		td_strv_addf(env, "PORT=%d", TD_SESSION_PORT);
+	}
 }
 
 // Slurm has the job: writes down its number. Who has stopped the session meanwhile has no job either.
@@ -202,23 +235,26 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	td_auto(td_gateway_slurm_unref) struct td_gateway_slurm *l = td_gateway_slurm(q->g, err);
 	if (!l)
 		return err->code;
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
 	int r = set_check(q, set, err);
 	if (!r)
 		r = draw(q, record, &place, &token, err);
 	if (r)
 		return r;
-	struct td_slurm_batch b = {.name = name,
-				   .script = td_embedded(td_gateway_files, "session-machine.sh")->text,
-				   .cwd = q->user.home,
-				   .output = output,
-				   .account = td_jstr(q->body, "account"),
-				   .constraints = feature,
-				   .comment = name,
-				   .cpus = td_jint(q->body, "cpus", 1),
-				   .memory_mb = td_jint(q->body, "memoryMiB", 1024),
-				   .gpus = td_jint(q->body, "gpus", 0),
-				   .time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
-				   .begin = td_jint(q->body, "begin", 0)};
+	struct td_slurm_batch b = {
+		.name = name,
+		.script = td_embedded(td_gateway_files, "session-machine.sh")->text,
+		.cwd = q->user.home,
+		.output = output,
+		.account = td_jstr(q->body, "account"),
+		.partition = sc ? td_session_host_partition(sc->root, set, td_jstr(q->body, "account")) : NULL,
+		.constraints = feature,
+		.comment = name,
+		.cpus = td_jint(q->body, "cpus", 1),
+		.memory_mb = td_jint(q->body, "memoryMiB", 1024),
+		.gpus = td_jint(q->body, "gpus", 0),
+		.time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
+		.begin = td_jint(q->body, "begin", 0)};
 	environment(q, kind, id, &b.env);
 	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
 	if (kind->token)
@@ -333,7 +369,8 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 		td_jm_str(d, o, "metadata.deletionTimestamp",
 			  td_time_format(number_in(record, "data.ended") * 1000, t));
 	notes(record, td_json_root(j), d, o);
-	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such field
+	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such fields
+	td_jm_str(d, o, "spec.env", td_jstr(td_json_root(j), "env"));
 	if (there) {
 		state_of(record, &job, d, o);
 	} else if (over) {
@@ -457,19 +494,21 @@ static char *place_of(const struct td_object *pod, const char *name)
 	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(pod->root, "spec.place", "-"), name);
 }
 
-int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
 			 struct td_error *err)
 {
 	td_auto_free char *path = place_of(pod, "tty");
-	const char *const argv[] = {"/opt/tandem/tandem-standin", "line", path, NULL};
+	const char *const argv[] = {"/opt/tandem/tandem-standin", how, path, NULL};
 	return run_there(q, pod, argv, ret, err);
 }
 
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err)
 {
+	const char *have = td_jstr(pod->root, "spec.env");
 	td_auto_free char *path = place_of(pod, "ssh"), *dir = td_asprintf("TANDEM_SESSION_SSH=%s", path),
-			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION));
-	const char *const argv[] = {"/usr/bin/env", dir, id, "/bin/sh", "-c", script, "session-ssh", NULL};
+			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION)),
+			  *env = have ? td_asprintf("TANDEM_SESSION_ENV=%s", have) : td_strdup(id);
+	const char *const argv[] = {"/usr/bin/env", dir, id, env, "/bin/sh", "-c", script, "session-ssh", NULL};
 	return run_there(q, pod, argv, ret, err);
 }

@@ -154,8 +154,9 @@ struct td_session_line {
 	struct td_cancel *over;
 	int fd;
 	pthread_t down, up;
-	bool downs, ups; // these threads run
-	bool program;    // a program's input and output, and not a forwarded port
+	bool downs, ups;            // these threads run
+	bool program;               // a program's input and output, and not a forwarded port
+	struct td_session_via *via; // it is one of several over one way, and the rest is unused
 };
 
 // From the session. The first message of each channel says only the port.
@@ -212,6 +213,7 @@ struct td_session_line *td_session_line_close(struct td_session_line *l)
 	if (l->ups)
 		pthread_join(l->up, NULL);
 	td_ws_far_free(l->ws);
+	td_session_via_close(l->via);
 	td_cancel_unref(l->over);
 	if (l->fd >= 0)
 		close(l->fd);
@@ -236,9 +238,14 @@ int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, 
 	td_auto(td_session_line_close) struct td_session_line *l = td_calloc(1, sizeof(*l));
 	*l = (struct td_session_line){
 		.limits = q->g->limits, .held = td_steal(held), .over = td_cancel_new(), .fd = -1};
+	if (td_session_host(pod) && !td_session_kind_of(pod)->terminal) {
+		if (!(r = td_session_via_open(q, pod, &l->via, ret_fd, err)))
+			*ret = td_steal(l);
+		return r;
+	}
 	if (td_session_host(pod)) {
 		l->program = true;
-		if ((r = td_session_host_dial(q, pod, &l->ws, err)))
+		if ((r = td_session_host_dial(q, pod, "line", &l->ws, err)))
 			return r;
 	} else if ((r = td_kube_forward(q->g->kube, pod->ns, pod->name,
 					(int)td_session_number(pod, TD_ANN_SESSION_PORT), td_http_cancel(q->x), &l->ws,

@@ -17,7 +17,6 @@
 extern const struct td_embedded td_gateway_files[];
 
 enum {
-	PORT = 8888,
 	MOST = 20,
 	SECRET_BYTES = 24,
 	LATER_S = 120, // the kubelet ends what nobody has ended by the rules
@@ -243,7 +242,7 @@ static int check(const struct td_session_kind *kind, const yyjson_val *body, str
 		return td_fail(err, TD_INVALID,
 			       "run: only for sessions \"tensorboard\", which show what a run has written");
 	int r = td_session_other_asked(body)  ? td_session_other_check(body, err)
-		: td_session_host_asked(body) ? td_session_host_check(kind, body, err)
+		: td_session_host_asked(body) ? td_session_host_check(body, err)
 					      : 0;
 	return !r && td_jstr(body, "run") ? td_gateway_name_check("run", td_jstr(body, "run"), err) : r;
 }
@@ -264,7 +263,7 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 	if (r)
 		return r;
 
-	td_auto_free char *record = td_asprintf("session-%s", id), *port = td_asprintf("%d", PORT),
+	td_auto_free char *record = td_asprintf("session-%s", id), *port = td_asprintf("%d", TD_SESSION_PORT),
 			  *name = number > 0 ? td_asprintf("%s-%d", record, number) : td_strdup(record);
 	const struct td_json_word words[] = {
 		{"name", name, 0},
@@ -274,7 +273,7 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		{"user", q->user.name, 0},
 		{"home", q->user.home, 0},
 		{"port-text", port, 0},
-		{"port", NULL, PORT},
+		{"port", NULL, TD_SESSION_PORT},
 		{"user-id", NULL, q->user.uid},
 		{"group-id", NULL, q->user.gid},
 		{"seconds", NULL, td_session_age(q->body) + LATER_S},

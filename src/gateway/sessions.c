@@ -474,6 +474,7 @@ void *td_session_thread(void *arg)
 	while (!td_cancel_wait(g->cancel, soon ? LOOK_SOON_MS : LOOK_MS)) {
 		soon = false;
 		td_session_scopes_look(g);
+		td_session_lines_sweep(g->lines);
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto_buf struct td_buf usage = {0};

@@ -21,6 +21,7 @@ struct td_session_kind {
 	bool measured;       // how many requests wait at it, and how long they take, is shown
 	bool terminal;       // its page is the gateway's, and its one path is "tty"
 };
+enum { TD_SESSION_PORT = 8888 }; // where programs listen
 // NULL: there is no such kind.
 const struct td_session_kind *td_session_kind(const char *name);
 const struct td_session_kind *td_session_kind_of(const struct td_object *pod);
@@ -230,7 +231,10 @@ const char *td_session_host_asked(const yyjson_val *body);
 const char *td_session_host(const struct td_object *pod);
 const char *td_session_host_record(const struct td_object *record);
 // Whether what was asked for can be there.
-int td_session_host_check(const struct td_session_kind *kind, const yyjson_val *body, struct td_error *err);
+int td_session_host_check(const yyjson_val *body, struct td_error *err);
+// (pure) The partition that its job names, of the SlurmCluster `sc`: the first with the NodeSet's nodes, before others one
+// that is open to the account. NULL: none, because the default one has them, or a resource group, which jobs use unnamed.
+const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account);
 // Adds to a record that is made what says so.
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d);
 // Submits the job of the record's session, as q->body says. *ret: what stands for its pod.
@@ -247,11 +251,23 @@ void td_session_host_keep(struct td_gateway *g, const struct td_object *record, 
 int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // A connection to the session's socket, as the input and output of a program there, as td_kube_exec() has it: a step of
 // the session's job, as the owner who asks.
-int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
+// how: "line", or "lines" (standin/lines.h).
+int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
 			 struct td_error *err);
 // The same of session-ssh.sh.
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err);
+
+// ---- session_lines.c: the ways to sessions on machines that serve HTTP. Thread-safe ----
+struct td_session_lines *td_session_lines_new(void);
+struct td_session_lines *td_session_lines_free(struct td_session_lines *s); // no request is under way
+// Ends those that nobody has used for a minute.
+void td_session_lines_sweep(struct td_session_lines *s);
+// A connection to the session of who asks. *ret_fd is the caller's, who closes it first.
+struct td_session_via;
+int td_session_via_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_via **ret, int *ret_fd,
+			struct td_error *err);
+struct td_session_via *td_session_via_close(struct td_session_via *v);
 
 // ---- session_ways.c: the requests of this gateway at each replica. Thread-safe ----
 struct td_session_ways;

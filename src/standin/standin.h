@@ -20,6 +20,8 @@ int td_standin_first_job_id(int argc, char **argv); // jobid.c
 int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c
 int td_standin_line_main(int argc, char **argv);    // local.c
+int td_standin_lines_main(int argc, char **argv);   // lines.c
+int td_standin_own_net(int argc, char **argv);      // ownnet.c
 int td_standin_peer(int argc, char **argv);         // peer.c
 int td_standin_watch(int argc, char **argv);        // watch.c
 int td_standin_stage(char **argv);                  // stage.c
@@ -30,6 +32,10 @@ int td_standin_stage(char **argv);                  // stage.c
 #define INIT_LOG_OLD_FD 5
 // With --stdin: a FIFO of messages for the container's standard input (input.c).
 #define INIT_INPUT_FD 6
+
+// local.c. A connection to the socket of a process of the same user; flags: 0, or SOCK_NONBLOCK: then EAGAIN says that too
+// many wait there. -1: errno, EACCES for another user's. The caller closes it.
+int td_standin_dial_own(const char *path, int flags);
 
 // log.c. td_standin_log_open() is false when the descriptors are missing; then stdout and stderr stay as they
 // are, without stamps. After td_standin_log_at_once(), text without a line end is written at once too, for

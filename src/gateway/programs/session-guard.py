@@ -1,5 +1,5 @@
 """Stands before a server that asks nobody who he is. It starts that server (the command in argv, to which it adds a port at which
-the server must listen on 127.0.0.1, which is this pod's own), and passes on what carries the session's token: the gateway's requests
+the server must listen on 127.0.0.1, which is this pod's own, or the path of a socket where $TANDEM_SESSION_SOCKET is), and passes on what carries the session's token: the gateway's requests
 for the session's owner, WebSockets too. It ends with the server. TANDEM_GUARD_STRIP: the beginning of paths that the server does not know."""
 import contextlib
 import hmac
@@ -7,16 +7,35 @@ import http.client
 import http.server
 import os
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
 import time
 
 PIECE, MOST, HOP = 1 << 16, 64 << 20, {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authorization", "proxy-connection"}
-token, port = os.environ.pop("TANDEM_SESSION_TOKEN"), int(os.environ["PORT"])
+token, port, own = os.environ.pop("TANDEM_SESSION_TOKEN"), int(os.environ.get("PORT", "0")), os.environ.pop("TANDEM_SESSION_SOCKET", None)
 strip = os.environ.pop("TANDEM_GUARD_STRIP", "")
 os.environ.pop("TANDEM_SESSION_GUARD", None)
-inner = port + 1
+inner = f"{own}-in" if own else port + 1
+
+
+def dial(timeout):
+    if not own:
+        return socket.create_connection(("127.0.0.1", inner), timeout)
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(timeout)
+    try:
+        s.connect(inner)
+    except OSError:
+        s.close()
+        raise
+    return s
+
+
+class Far(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = dial(self.timeout)
 
 
 class Guard(http.server.BaseHTTPRequestHandler):
@@ -44,7 +63,7 @@ class Guard(http.server.BaseHTTPRequestHandler):
             return self.answer(413, b"The request is too large, or does not say how large it is.\n")
         body = self.rfile.read(int(length)) if int(length) else None
         drop = HOP | {"authorization"} | {w.strip().lower() for w in self.headers.get("Connection", "").split(",")}
-        far = http.client.HTTPConnection("127.0.0.1", inner, timeout=300)
+        far = Far("127.0.0.1", timeout=300)
         try:
             far.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -71,7 +90,7 @@ class Guard(http.server.BaseHTTPRequestHandler):
     def splice(self):
         """A WebSocket: once it is asked for, bytes are copied both ways until one end has closed."""
         self.close_connection = True
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", inner), 60) as far:
+        with contextlib.suppress(OSError), dial(60) as far:
             for end in (far, self.connection):
                 end.settimeout(None)
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -99,11 +118,14 @@ class Guard(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 64
+    if own:
+        address_family = socket.AF_UNIX
+        server_bind = socketserver.TCPServer.server_bind  # it has no name and no port
 
 
 def listens():
     try:
-        socket.create_connection(("127.0.0.1", inner), 5).close()
+        dial(5).close()
         return True
     except OSError:
         return False
@@ -113,5 +135,5 @@ child = subprocess.Popen([*sys.argv[1:], str(inner)])
 while child.poll() is None and not listens():  # who waits for this session waits for the port
     time.sleep(0.1)
 if child.poll() is None:
-    threading.Thread(target=Server(("0.0.0.0", port), Guard).serve_forever, daemon=True).start()
+    threading.Thread(target=Server(own or ("0.0.0.0", port), Guard).serve_forever, daemon=True).start()
 sys.exit(abs(child.wait()))

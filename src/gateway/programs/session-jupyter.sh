@@ -27,5 +27,16 @@ app=ServerApp
 case $program:$("$program" --version 2>/dev/null) in jupyter-notebook:[456].*) app=NotebookApp ;; esac
 export JUPYTER_TOKEN="$TANDEM_SESSION_TOKEN" SHELL="${SHELL:-/bin/sh}"
 unset TANDEM_SESSION_TOKEN
+if [ -n "${TANDEM_SESSION_SOCKET:-}" ]; then
+	# On a machine that is others' too nothing is at a port, of the kernels neither (session-machine.sh).
+	case $program:$("$program" --version 2>/dev/null) in jupyter-notebook:[45].* | jupyter-notebook:6.[01].*)
+		echo "The notebook server of ${TANDEM_SESSION_ENV:-this machine} is too old for a machine that others use, too: it needs version 6.2 or a later one, or JupyterLab." >&2
+		exit 127
+		;;
+	esac
+	export JUPYTER_RUNTIME_DIR="${TANDEM_SESSION_SOCKET%/*}/run"
+	exec "$program" --no-browser --$app.sock="$TANDEM_SESSION_SOCKET" --KernelManager.transport=ipc --$app.base_url="$TANDEM_SESSION_PATH" \
+		--$app.allow_remote_access=True --$app.quit_button=False
+fi
 exec "$program" --no-browser --ip=0.0.0.0 --port="$PORT" --$app.port_retries=0 --$app.base_url="$TANDEM_SESSION_PATH" --$app.allow_remote_access=True \
 	--$app.quit_button=False

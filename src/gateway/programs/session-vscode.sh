@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a session "vscode" runs: VS Code in the browser, by code-server or openvscode-server, from where the person has it: the environment $TANDEM_SESSION_ENV
 # (its directory, below the home or absolute; an unpacked release is one), else PATH, else ~/.local/bin. It asks nobody who he is: so it listens inside of the
-# pod only, and $TANDEM_SESSION_GUARD (session-guard.py) stands before it.
+# pod only, and $TANDEM_SESSION_GUARD (session-guard.py) stands before it. On a machine without a kubelet both are at sockets (session-machine.sh).
 set -u
 cd "$HOME" || exit 1
 if [ -n "${TANDEM_SESSION_ENV:-}" ]; then
@@ -21,8 +21,14 @@ if [ -z "$program" ]; then
 fi
 # One knows its path and is asked as the browser asks; the other makes every address relative, and is asked without it.
 if "$program" --help 2>/dev/null | grep -q -e --server-base-path; then
-	exec python3 -c "$TANDEM_SESSION_GUARD" "$program" --host 127.0.0.1 --server-base-path "${TANDEM_SESSION_PATH%/}" --without-connection-token \
-		--accept-server-license-terms --telemetry-level off --default-folder "$HOME" --port
+	at='--host 127.0.0.1' where=--port
+	[ -z "${TANDEM_SESSION_SOCKET:-}" ] || at='' where=--socket-path
+	# shellcheck disable=SC2086 # two words, or none
+	exec python3 -c "$TANDEM_SESSION_GUARD" "$program" $at --server-base-path "${TANDEM_SESSION_PATH%/}" --without-connection-token \
+		--accept-server-license-terms --telemetry-level off --default-folder "$HOME" $where
 fi
 export TANDEM_GUARD_STRIP="${TANDEM_SESSION_PATH%/}"
-exec python3 -c "$TANDEM_SESSION_GUARD" "$program" --host 127.0.0.1 --auth none --disable-telemetry --disable-update-check "$HOME" --port
+at='--host 127.0.0.1' where=--port
+[ -z "${TANDEM_SESSION_SOCKET:-}" ] || at='' where=--socket
+# shellcheck disable=SC2086 # two words, or none
+exec python3 -c "$TANDEM_SESSION_GUARD" "$program" $at --auth none --disable-telemetry --disable-update-check "$HOME" $where

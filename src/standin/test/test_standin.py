@@ -2,6 +2,7 @@
 """Tests the modes of tandem-standin against scripted peers. Waits have deadlines; no sleep
 synchronises anything."""
 import contextlib
+import errno
 import hmac
 import json
 import os
@@ -9,6 +10,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -157,6 +159,103 @@ class Init(unittest.TestCase):
             r = subprocess.run([EXE, "line", theirs], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
             self.assertEqual(r.returncode, 1)
             self.assertIn("Permission denied", r.stderr)
+
+    def lines(self, path):
+        """`lines PATH`, and what sends it a frame and what reads one."""
+        p = subprocess.Popen([EXE, "lines", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(lambda: (p.kill(), p.wait(), p.stdin.close(), p.stdout.close()))
+
+        def send(letter, number, n=0, data=b""):
+            p.stdin.write(struct.pack(">II", ord(letter) << 24 | number, len(data) or n) + data)
+            p.stdin.flush()
+
+        def read():
+            letter, n = struct.unpack(">II", p.stdout.read(8))
+            return chr(letter >> 24), letter & 0xffffff, p.stdout.read(n) if letter >> 24 == ord("d") else n
+        return p, send, read
+
+    def test_many_connections_over_one_pair_of_pipes(self):
+        path = f"{os.path.dirname(self.tmp())}/many"
+        server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(server.close)
+        p, send, read = self.lines(path)
+        send("o", 1)  # it waits for a server that only just starts
+        send("d", 1, data=b"first")
+        server.bind(path)
+        server.listen()
+        a = server.accept()[0]
+        self.addCleanup(a.close)
+        got = []
+        self.assertEqual(a.recv(5, socket.MSG_WAITALL), b"first")
+        got = [read(), read()]
+        self.assertEqual(got, [("y", 1, 0), ("a", 1, 5)])
+        # One that nobody reads holds up no other: it has a window, and the other goes on.
+        send("o", 2)
+        self.assertEqual(read(), ("y", 2, 0))
+        b = server.accept()[0]
+        self.addCleanup(b.close)
+        piece = bytes(range(256)) * 64
+        for _ in range(16):  # 256 KiB: all that it may be sent
+            send("d", 1, data=piece)
+
+        def talk():
+            with contextlib.suppress(OSError):
+                b.sendall(piece * 64)  # 1 MiB
+        threading.Thread(target=talk, daemon=True).start()
+        heard = 0
+        while heard < 256 << 10:
+            letter, number, data = read()
+            if letter == "d":
+                self.assertEqual(number, 2)
+                heard += len(data)
+        self.assertEqual(heard, 256 << 10)  # and no more before some is let go
+        send("a", 2, 1000)
+        while (f := read())[0] == "a":
+            pass
+        self.assertEqual((f[0], f[1], len(f[2])), ("d", 2, 1000))
+        taken = b""
+        while len(taken) < 256 << 10:
+            taken += a.recv(1 << 20)
+        self.assertEqual(taken, piece * 16)
+        # An end of one connection is told, after all that it said, and the other one's is not.
+        a.sendall(b"bye")
+        a.close()
+        while (f := read())[0] == "a":
+            pass
+        self.assertEqual((f, read()), (("d", 1, b"bye"), ("c", 1, 0)))
+        send("c", 2)
+        self.assertEqual(len(b.recv(1)), 0)
+        send("x", 3)  # what is no frame ends it
+        self.assertEqual(p.wait(DEADLINE), 0)
+
+    def test_what_is_refused_is_said(self):
+        path = os.path.dirname(self.tmp())
+        p, send, read = self.lines(path + "/" + "long" * 40)
+        send("o", 7)
+        self.assertEqual(read(), ("n", 7, errno.ENAMETOOLONG))
+        p.stdin.close()
+        self.assertEqual(p.wait(DEADLINE), 0)
+
+    def test_a_program_in_a_network_of_its_own(self):
+        """Its port is at the socket and nowhere else, it reaches nothing, and its end is the end."""
+        path = f"{os.path.dirname(self.tmp())}/own"
+        program = "import socket, sys; s = socket.create_server(('127.0.0.1', 8839)); print(socket.if_nameindex(), flush=True)\nwhile (d := (c := s.accept()[0]).recv(99)) != b'end': c.sendall(d[::-1]); c.close()\nsys.exit(5)"
+        if subprocess.run(["unshare", "-U", "-n", "true"], capture_output=True).returncode:
+            self.skipTest("no user namespaces here")
+        p = subprocess.Popen([EXE, "own-net", path, "8839", sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (p.kill(), p.wait(), p.stdout.close()))
+        self.assertEqual(p.stdout.readline(), "[(1, 'lo')]\n")
+        with self.assertRaises(OSError):
+            socket.create_connection(("127.0.0.1", 8839), 5)
+        q, send, read = self.lines(path)
+        send("o", 1)
+        self.assertEqual(read(), ("y", 1, 0))
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o700)
+        send("d", 1, data=b"abc")
+        self.assertEqual([read(), read(), read()], [("a", 1, 3), ("d", 1, b"cba"), ("c", 1, 0)])
+        send("o", 2)
+        send("d", 2, data=b"end")
+        self.assertEqual(p.wait(DEADLINE), 5)
 
     def logged(self, size, *args, **kw):
         """Runs init with a log and returns (exit code, newer file, older file)."""
