@@ -12,7 +12,7 @@ from harness import ended, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD, TRIAL, HOMES = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial", "homes"))
-GATE, SLURMCTLD, ACCOUNTS, TOPOLOGY = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts", "topology"))
+GATE, SLURMCTLD, ACCOUNTS, TOPOLOGY, TASK_PROLOG = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts", "topology", "task-prolog"))
 KEEP = ROOT / "src/cli/programs/host-keep.sh"
 pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib", "usr/local/bin")
@@ -98,6 +98,26 @@ def test_the_prolog_is_the_gate_and_ends_as_it_does(box, code):
 
 def test_a_prolog_without_the_gate_fails(box):
     assert box.run("sh", GATE).returncode == 127  # Slurm drains the node: nobody knows who has its devices
+
+
+# ---- task-prolog.sh ------------------------------------------------------------------------------------------------------
+@pytest.mark.feature("A10.3")
+@pytest.mark.parametrize("step, env, want", [
+    ("0", {"SLURM_STEP_NICS": "mlx4_4"}, "m0"),
+    ("0", {"SLURM_STEP_NICS": "mlx4_4", "SLURM_JOB_NICS": "mlx4_4,mlx4_6"}, "m0"),  # of a script that has both
+    ("0", {"SLURM_JOB_NICS": "mlx4_4,mlx4_6"}, None),  # a step that has none
+    ("batch", {"SLURM_JOB_NICS": "mlx4_4,mlx4_6"}, "m0,m1"),
+    ("batch", {"SLURM_JOB_NICS": "mlx4_6", "SLURM_STEP_NICS": "mlx4_4"}, "m1"),  # submitted in a step of another job
+    ("batch", {"SLURM_STEP_NICS": "mlx4_4"}, None),
+    ("interactive", {"SLURM_JOB_NICS": "mlx4_6"}, "m1")])
+def test_a_task_knows_the_adapters_that_it_was_given(box, step, env, want):
+    (box.path / "etc/tandem/site").mkdir()
+    box.write("etc/tandem/site/fabric", "n0 #1\n#1 NCCL_IB_HCA %= 4/m0,6/m1\n")
+    box.stub("task-prolog", at="opt/tandem")
+    box.stub("awk", 'exec mawk "$@"')  # a link to /etc elsewhere
+    box.stub("cat", f"echo 0::/job_7/step_{step}/user/task_0")
+    said = box.run("sh", TASK_PROLOG, SLURMD_NODENAME="n0", **env)
+    assert (said.returncode, said.out) == (0, f"export NCCL_IB_HCA=={want}\n" if want else ""), said.err
 
 
 # ---- yield.sh ------------------------------------------------------------------------------------------------------------

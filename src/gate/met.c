@@ -39,7 +39,9 @@ void td_met_find(const char *before, const struct td_checkup_findings *l, td_met
 		yyjson_val *x;
 		size_t i, n;
 		ret[k] = (struct td_met){0};
-		if (!td_starts(f->device, "gpu") || !td_parse_i64(f->device + 3, &device))
+		// A site's check may have said anything.
+		if (!td_starts(f->device, "gpu") || !td_parse_i64(f->device + 3, &device) || device < 0 ||
+		    device >= TD_HEALTH_GPUS)
 			continue;
 		yyjson_arr_foreach (j ? td_json_root(j) : NULL, i, n, x)
 			if (!found && same(x, f)) {

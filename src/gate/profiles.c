@@ -69,7 +69,7 @@ static int names_in(const char *path, struct td_strv *ret, struct td_strv *left,
 	DIR *d = opendir(path);
 	if (!d)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "%s cannot be read", path);
-	for (const struct dirent *e; (e = readdir(d)) && ret->n < MOST;) {
+	for (const struct dirent *e; (e = readdir(d)) && ret->n <= MOST;) {
 		if (*e->d_name == '.')
 			continue; // ..data, and the like of a kubelet
 		if (is_name(e->d_name))
@@ -78,7 +78,10 @@ static int names_in(const char *path, struct td_strv *ret, struct td_strv *left,
 			td_strv_addf(left, "%.120s is no name of a profile", e->d_name);
 	}
 	closedir(d);
-	return 0;
+	// Those that would not be seen would be removed.
+	return ret->n <= MOST ? 0
+			      : td_fail(err, TD_INVALID, "%s has more than %d profiles: nothing is changed; keep fewer",
+					path, MOST);
 }
 
 int td_profiles_sync(const struct td_profiles *p, struct td_strv *left, struct td_error *err)

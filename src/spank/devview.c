@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -307,6 +308,11 @@ int td_devview_make(const char *dev, const char *list, size_t n, char why[TD_DEV
 {
 	struct devview v = {.list = list, .n = n, .why = why};
 	mode_t mask = umask(0);
+	// Each bind is a descriptor, and a machine's /dev has more files than the usual 1,024.
+	struct rlimit was = {0}, more;
+	getrlimit(RLIMIT_NOFILE, &was);
+	more = (struct rlimit){was.rlim_max, was.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &more);
 	DIR *d = opendir(dev);
 	int fd = d ? new_tmpfs(dev) : -1;
 	int r = fd < 0 ? failed(&v, dev) : numbers(&v, dirfd(d));
@@ -324,6 +330,7 @@ int td_devview_make(const char *dev, const char *list, size_t n, char why[TD_DEV
 		close(fd);
 	if (d)
 		closedir(d);
+	setrlimit(RLIMIT_NOFILE, &was);
 	umask(mask);
 	return r;
 }

@@ -16,6 +16,7 @@ static int asked;
 
 static bool ask(void *ctx, int device, struct td_met *ret)
 {
+	assert_true(device >= 0);
 	asked++;
 	*ret = now;
 	return device == 3 && now.known;
@@ -23,10 +24,11 @@ static bool ask(void *ctx, int device, struct td_met *ret)
 
 static struct td_checkup_findings findings(void)
 {
-	struct td_checkup_findings l = {.n = 3};
+	struct td_checkup_findings l = {.n = 4};
 	l.v[0] = (struct td_checkup_finding){.check = "xid", .device = "gpu3", .code = 79, .message = "gpu3: XID 79"};
 	l.v[1] = (struct td_checkup_finding){.check = "disk-full", .message = "/ is full"};
 	l.v[2] = (struct td_checkup_finding){.check = "xid", .device = "gpu5", .code = 48, .message = "gpu5: XID 48"};
+	l.v[3] = (struct td_checkup_finding){.check = "site", .device = "gpu-1", .code = 1, .message = "site: odd"};
 	return l;
 }
 
@@ -58,7 +60,8 @@ static void it_stays_while_the_fault_does(void **state)
 	assert_string_equal(first,
 			    "[{\"check\":\"xid\",\"device\":\"gpu3\",\"code\":79,\"met\":{\"job\":7,\"live\":true,"
 			    "\"user\":\"1000\",\"account\":\"ml\"}},{\"check\":\"disk-full\",\"code\":0},"
-			    "{\"check\":\"xid\",\"device\":\"gpu5\",\"code\":48}]");
+			    "{\"check\":\"xid\",\"device\":\"gpu5\",\"code\":48},"
+			    "{\"check\":\"site\",\"device\":\"gpu-1\",\"code\":1}]");
 	assert_string_equal(l.v[0].message, "gpu3: XID 79, met by job 7");
 	assert_string_equal(l.v[1].message, "/ is full");
 	assert_string_equal(l.v[2].message, "gpu5: XID 48");

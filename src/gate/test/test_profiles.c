@@ -101,6 +101,22 @@ static void test_what_is_no_profile(void **state)
 	unlink(at("from/_odd"));
 }
 
+static void test_nothing_is_removed_where_there_are_too_many(void **state)
+{
+	td_auto_strv struct td_strv left = {0};
+	for (int i = 0; i < 256; i++) {
+		td_auto_free char *name = td_asprintf("from/more-%d", i);
+		put(name, STRICT);
+	}
+	is("to/good.json", STRICT);
+	assert_int_equal(td_profiles_sync(&p, &left, NULL), TD_INVALID);
+	is("to/good.json", STRICT);
+	for (int i = 0; i < 256; i++) {
+		td_auto_free char *name = td_asprintf("from/more-%d", i);
+		unlink(at(name));
+	}
+}
+
 static void test_nothing_is_removed_that_cannot_be_read(void **state)
 {
 	struct td_profiles away = p;
@@ -117,6 +133,7 @@ int main(void)
 		cmocka_unit_test(test_they_come_and_go),
 		cmocka_unit_test(test_what_is_not_the_agents_stays),
 		cmocka_unit_test(test_what_is_no_profile),
+		cmocka_unit_test(test_nothing_is_removed_where_there_are_too_many),
 		cmocka_unit_test(test_nothing_is_removed_that_cannot_be_read),
 	};
 	td_auto_free char *from = NULL, *to = NULL, *list = NULL;

@@ -6,8 +6,12 @@ site=/etc/tandem/site
 # First "NODE #KIND" for each node; then a line is "#KIND NAME VALUE", or "#KIND NAME @PREFIX VALUE,VALUE" with one for each
 # device, and perhaps a list for tasks that have none; with % for @ it is "NUMBER/VALUE" for each adapter that Slurm
 # gives out. It tells tasks the numbers of their device files, as names of adapters that there are not (mlx4_0), and Open
-# MPI the same.
+# MPI the same. A batch script has the job's (docs/facts/slurm.md S-D24). Whatever a script has, its steps and the jobs that
+# it submits have in their environment too, so it is asked whose it is.
 nics=${SLURM_STEP_NICS:-}
+[ -z "$nics${SLURM_JOB_NICS:-}" ] || case $(cat /proc/self/cgroup) in
+*/step_batch* | */step_interactive*) nics=${SLURM_JOB_NICS:-} ;;
+esac
 [ -z "$nics" ] || case ${OMPI_MCA_btl_openib_if_include:-} in mlx4_*) echo unset OMPI_MCA_btl_openib_if_include ;; esac
 [ ! -s $site/fabric ] || awk -v devices="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}" -v nics="$nics" '
 	function numbers(list, ret,    n, m, i, k, part, end) {
