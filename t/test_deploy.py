@@ -190,9 +190,9 @@ def test_what_an_older_version_had_goes(site):
         site.kubectl("-n", ns, "delete", kind, name)
 
 
-@pytest.mark.nightly
 @pytest.mark.feature("A1.1", "A1.3", "A1.4", "A1.5", "A1.6", "A2.1", "A5.1", "A16.3", "F2.1")
 def test_up_gives_the_tour(site):
+    """All tests below need the pool that it makes."""
     out = site.cmd("up", "--image", OLD, "--wait", "5m")
     assert "Slurm: 3 nodes" in out and "Try it" in out
     tour = out.partition("Try it:")[2].strip().replace("\\\n", " ").splitlines()

@@ -44,7 +44,8 @@ void td_cli_tell_kubelets(struct td_kube *k, const char *kubelet, struct td_canc
 	       "without\n"
 	       "it the devices of a pod that is deleted by force stay held. Choose one:\n"
 	       "  `--kubelet none`: agents do not ask (tandem-agent(8) says what that gives up)\n"
-	       "  a strong right: who has it can run commands in every pod\n"
+	       "  a strong right: who has it can run commands in every pod. It is yours: delete both when the last\n"
+	       "  kubelet is newer, and when Tandem goes\n"
 	       "    kubectl create clusterrole tandem-agent-proxy --verb=get --resource=nodes/proxy\n"
 	       "    kubectl create clusterrolebinding tandem-agent-proxy --clusterrole=tandem-agent-proxy \\\n"
 	       "      --serviceaccount=tandem-node:tandem-agent\n",

@@ -121,8 +121,8 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 	if (r && r != TD_CONFLICT)
 		return r;
 
-	// helm manages Tandem itself.
-	if (r)
+	const bool helm = r == TD_CONFLICT; // it manages Tandem itself, and says this of kubelets in its notes
+	if (helm)
 		printf("           Tandem in namespace %s was installed by helm: left as it is\n", ns);
 	else if ((r = apply(k, &m, "Tandem", &p, c, err)) ||
 		 (r = td_cli_rollout(k, &m, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)) ||
@@ -145,7 +145,8 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 		return r;
 
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
-	td_cli_tell_kubelets(k, o->kubelet, c);
+	if (!helm)
+		td_cli_tell_kubelets(k, o->kubelet, c);
 	return 0;
 }
 

@@ -784,5 +784,6 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	if (v->known)
 		node_counts(d, root, &v->nodes);
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, plan.n, gen);
+	td_op_status_found(op, sc, d);
 	return td_op_status_write(op, &td_slurmclusters, sc, d, c, err);
 }

@@ -357,6 +357,7 @@ static int status(const struct td_op_pass *p, struct dataset *s, struct td_error
 					    *message ? message : text};
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), td_jget(s->o->root, "status"), &c, 1,
 			 td_jint(s->o->root, "metadata.generation", 0));
+	td_op_status_found(p->op, s->o, d);
 	return td_op_status_write(p->op, &td_datasets, s->o, d, p->c, err);
 }
 

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A look waits a hundred times as long as the last one took: the API server goes over all events of the namespace.
-enum { LOOK_MS = 10000, TIMES = 100, WORDS_MAX = 300, ALL_MAX = 900 };
+// A look waits a hundred times as long as the last one took: the API server goes over all events of the namespace. But
+// one that a server kept waiting blinds nobody for hours.
+enum { LOOK_MS = 10000, LOOK_MAX_MS = 120000, TIMES = 100, WORDS_MAX = 300, ALL_MAX = 900 };
 
 const char *td_op_login_words(const yyjson_val *event, int64_t now_ms)
 {
@@ -51,7 +52,7 @@ const char *td_op_logins_failed(struct td_op *op, const struct td_object *sc, st
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_kube_list(op->k, &td_events, sc->ns, NULL, "reason=Unhealthy", c, &events, &e);
 	int64_t end = td_mono_ms(&td_clock_system), pause = (end - now) * TIMES;
-	v->logins.due_ms = end + (pause > LOOK_MS ? pause : LOOK_MS);
+	v->logins.due_ms = end + (pause > LOOK_MAX_MS ? LOOK_MAX_MS : pause > LOOK_MS ? pause : LOOK_MS);
 	if (r) {
 		td_debug("what fails in login pods of %s/%s is not known: %s", sc->ns, sc->name, e.msg);
 		return v->logins.failed; // what was known

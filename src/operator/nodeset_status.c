@@ -129,5 +129,6 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	if (failed.len && !td_streq(td_jstr(before, "message"), td_buf_str(&failed)))
 		td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Warning", "ServiceFailed", "%s",
 			       td_buf_str(&failed));
+	td_op_status_found(p->op, set, d);
 	return td_op_status_write(p->op, &td_nodesets, set, d, p->c, err);
 }

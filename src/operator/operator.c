@@ -179,6 +179,7 @@ static void index_node(const struct td_object *o, struct td_strv *ret)
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
+	unsigned news = atomic_load(&op->news); // before the caches are read
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(op->clusters, ns, name);
@@ -192,9 +193,9 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			td_objects_add(&sets, td_object_ref(all.v[i]));
 
 	struct td_op_view *v = td_op_view_of(op, key);
-	if (sc && td_streq(v->uid, sc->uid) && td_op_look_quiet(op, sc, v, again_ms, c))
+	if (sc && td_streq(v->uid, sc->uid) && td_op_look_quiet(op, sc, v, news, again_ms, c))
 		return 0;
-	td_op_look_begin(op, v);
+	td_op_look_begin(v, news);
 	if (sc && !td_streq(v->uid, sc->uid)) {
 		// It is another object of the same name: nothing that we know of the old one holds.
 		free(v->uid);
@@ -416,6 +417,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	for (size_t i = n; i--;)
 		*table[i].slot = td_informer_free(informers[i]);
 	td_op_views_free(op);
+	td_op_statuses_free(op);
 	op->far = td_far_free(op->far);
 	op->events = td_recorder_free(op->events);
 	op->q = td_queue_free(op->q);

@@ -576,6 +576,7 @@ struct td_op {
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
 	atomic_uint news;                       // grows with each change in the caches that matters here
+	struct td_op_status *statuses;          // guarded by lock, by uid (quiet.c)
 	bool resize;                            // the API serves pods/resize
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
@@ -587,7 +588,8 @@ struct td_op {
 	struct td_queue *joins; // join.h
 };
 // ---- quiet.c: looks without news ----
-// Handlers of the caches: they note what is news for a whole look. _spec: for objects whose status is no news.
+// Handlers of the caches: they note what is news for a whole look. _spec: for objects whose status is no news while it
+// is the one that was found.
 void td_op_news_any(void *op, struct td_object *old, struct td_object *now);
 void td_op_news_node(void *op, struct td_object *old, struct td_object *now);
 void td_op_news_pod(void *op, struct td_object *old, struct td_object *now);
@@ -600,12 +602,16 @@ bool td_op_pod_news(const struct td_object *old, const struct td_object *now); /
 // Calls fn for each annotation of a Node but those that say what jobs hold.
 void td_op_notes_each(const yyjson_val *node, void (*fn)(void *ctx, const char *key, const char *value), void *ctx);
 uint64_t td_op_nodes_print(const struct td_slurm_nodes *l); // a fingerprint of all that is used here
-// True: nothing is to be worked out before *again_ms. The SlurmCluster is the same as at the last whole look.
-bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t *again_ms,
+// Notes which status a look has found for an object of td_op_news_spec, before it is written: any other one is news.
+void td_op_status_found(struct td_op *op, const struct td_object *o, yyjson_mut_doc *status);
+void td_op_statuses_free(struct td_op *op);
+// True: nothing is to be worked out before *again_ms. The SlurmCluster is the same as at the last whole look. news:
+// td_op.news, read before any cache was: what came later is news for the next look.
+bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, unsigned news, int64_t *again_ms,
 		      struct td_cancel *c);
 // Around a whole look. done: nothing failed. due_ms: in which time something is due by the clock; 0: nothing. *again_ms:
 // when Slurm is to be asked again; the lesser of both comes back.
-void td_op_look_begin(struct td_op *op, struct td_op_view *v);
+void td_op_look_begin(struct td_op_view *v, unsigned news);
 void td_op_look_end(struct td_op_view *v, bool done, int64_t due_ms, int64_t *again_ms);
 
 // The reconciler of the role's one controller.

@@ -1,11 +1,13 @@
 // What a whole look at a SlurmCluster is made from (pool/look.h): which changes in the caches are news, and what Slurm says
 // of its nodes. A look without news asks Slurm whether anything has changed, and works nothing out.
+#define uthash_malloc(n) td_malloc(n)
 #include "operator/operator.h"
 
 #include "pool/look.h"
 
 #include <string.h>
 #include <time.h>
+#include <uthash.h>
 
 // ---- news ----
 // What the bridge writes on Nodes and slurmd pods as jobs come and go. Nothing here is made of it.
@@ -100,12 +102,67 @@ void td_op_news_pod(void *ctx, struct td_object *old, struct td_object *now)
 	note(ctx, td_op_pod_news(old, now));
 }
 
+// ---- statuses ----
+struct td_op_status { // what the last look found
+	char *uid;
+	struct td_json *status;
+	UT_hash_handle hh;
+};
+
+static void drop_locked(struct td_op *op, struct td_op_status *x)
+{
+	HASH_DEL(op->statuses, x);
+	free(x->uid);
+	td_json_unref(x->status);
+	free(x);
+}
+
+void td_op_status_found(struct td_op *op, const struct td_object *o, yyjson_mut_doc *status)
+{
+	struct td_op_status *x = NULL;
+	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(status));
+	pthread_mutex_lock(&op->lock);
+	HASH_FIND_STR(op->statuses, o->uid, x);
+	if (!x) {
+		x = td_calloc(1, sizeof(*x));
+		x->uid = td_strdup(o->uid);
+		HASH_ADD_KEYPTR(hh, op->statuses, x->uid, strlen(x->uid), x);
+	}
+	td_json_unref(x->status);
+	x->status = td_steal(now);
+	pthread_mutex_unlock(&op->lock);
+}
+
+void td_op_statuses_free(struct td_op *op)
+{
+	struct td_op_status *x, *tmp;
+	pthread_mutex_lock(&op->lock);
+	HASH_ITER (hh, op->statuses, x, tmp)
+		drop_locked(op, x);
+	pthread_mutex_unlock(&op->lock);
+}
+
+// Is the status another one than the last look found? Somebody has changed it, or a look between two events took an
+// old one for what is there, and wrote nothing.
+static bool status_differs(struct td_op *op, const struct td_object *old, const struct td_object *now)
+{
+	struct td_op_status *x = NULL;
+	pthread_mutex_lock(&op->lock);
+	HASH_FIND_STR(op->statuses, (now ? now : old)->uid, x);
+	td_auto(td_json_unref) struct td_json *found = x && now ? td_json_ref(x->status) : NULL;
+	if (x && !now)
+		drop_locked(op, x);
+	pthread_mutex_unlock(&op->lock);
+	return found && !td_jequal(td_jget(now->root, "status"), td_json_root(found));
+}
+
 // Our own status comes back as an event, and other parts of it are the bridge's.
 void td_op_news_spec(void *ctx, struct td_object *old, struct td_object *now)
 {
 	static const char *const of[] = {"metadata.labels", "metadata.annotations", "metadata.generation",
 					 "status.policies", "status.account"};
-	note(ctx, !old || !now || !same_at(old, now, of, TD_LEN(of)));
+	bool status = status_differs(ctx, old, now);
+	note(ctx, status || !old || !now || !same_at(old, now, of, TD_LEN(of)));
 }
 
 void td_op_news_claim(void *ctx, struct td_object *old, struct td_object *now)
@@ -172,7 +229,7 @@ static bool logins_differ(struct td_op *op, const struct td_object *sc, struct t
 	return !td_streq(was, td_op_logins_failed(op, sc, v, c)) || known != v->logins.known;
 }
 
-bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t *again_ms,
+bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view *v, unsigned news, int64_t *again_ms,
 		      struct td_cancel *c)
 {
 	const struct td_op_looked *k = &v->looked;
@@ -183,7 +240,7 @@ bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view 
 		*again_ms = pause;
 		return true;
 	}
-	const struct td_pool_look l = {.news = atomic_load(&op->news) != k->news || !v->fresh || !v->fetched,
+	const struct td_pool_look l = {.news = news != k->news || !v->fresh || !v->fetched,
 				       .failed = !k->done,
 				       .moving = k->moving,
 				       .unsettled = k->unsettled,
@@ -193,12 +250,14 @@ bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view 
 		return false;
 	td_op_view_refresh(op, sc, v, 50, c);
 	*again_ms = k->again_ms;
+	if (k->due_ms > age && k->due_ms - age < *again_ms)
+		*again_ms = k->due_ms - age;
 	return v->fresh && v->print == k->print && !logins_differ(op, sc, v, c);
 }
 
-void td_op_look_begin(struct td_op *op, struct td_op_view *v)
+void td_op_look_begin(struct td_op_view *v, unsigned news)
 {
-	v->looked = (struct td_op_looked){.news = atomic_load(&op->news), .cpu_us = cpu_us()};
+	v->looked = (struct td_op_looked){.news = news, .cpu_us = cpu_us()};
 	v->fresh = false;
 }
 

@@ -1685,8 +1685,6 @@ static void test_whose_namespace(void **state)
 	}
 }
 
-// What is remembered of a node's pod is what would be built now, whatever has changed; the pod is not built again while
-// nothing has.
 static bool news(bool (*of)(const struct td_object *, const struct td_object *), const char *old, const char *now)
 {
 	td_auto(td_object_unref) struct td_object *x = td_object_new(Y(old)), *y = td_object_new(Y(now));
@@ -1727,6 +1725,31 @@ static void test_news(void **state)
 #undef OF
 }
 
+// The status that a look found comes back as an event, and is no news. Any other one is: somebody changed it, or the look
+// before had written it after this one had read.
+static void test_status_news(void **state)
+{
+	(void)state;
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER};
+#define SET(phase) "metadata: {name: s, uid: u, generation: 1}\nstatus: {phase: " phase ", n: 1}\n"
+	td_auto(td_object_unref) struct td_object *a = td_object_new(Y(SET("A"))), *b = td_object_new(Y(SET("B")));
+#undef SET
+	td_op_news_spec(&op, a, b);
+	assert_int_equal(op.news, 0); // there was no look
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *found = td_jm_copy(td_jget(b->root, "status"));
+	td_op_status_found(&op, a, found);
+	td_op_news_spec(&op, a, b);
+	assert_int_equal(op.news, 0);
+	td_op_news_spec(&op, b, a);
+	assert_int_equal(op.news, 1);
+	td_op_news_spec(&op, b, NULL);
+	assert_int_equal(op.news, 2);
+	assert_null(op.statuses);
+	td_op_status_found(&op, a, found);
+	td_op_statuses_free(&op);
+	assert_null(op.statuses);
+}
+
 // Whatever differs in Slurm's list gives another print.
 static void test_print_of_nodes(void **state)
 {
@@ -1748,6 +1771,8 @@ static void test_print_of_nodes(void **state)
 	assert_true(td_op_nodes_print(&l) != reason);
 }
 
+// What is remembered of a node's pod is what would be built now, whatever has changed; the pod is not built again while
+// nothing has.
 static void test_wishes(void **state)
 {
 	static const char *const nodes[] = {
@@ -1817,6 +1842,7 @@ int main(void)
 		cmocka_unit_test(test_share),
 		cmocka_unit_test(test_slurmd),
 		cmocka_unit_test(test_news),
+		cmocka_unit_test(test_status_news),
 		cmocka_unit_test(test_print_of_nodes),
 		cmocka_unit_test(test_wishes),
 		cmocka_unit_test(test_devices_check),
