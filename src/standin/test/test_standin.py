@@ -224,7 +224,8 @@ class Init(unittest.TestCase):
             pass
         self.assertEqual((f, read()), (("d", 1, b"bye"), ("c", 1, 0)))
         send("c", 2)
-        self.assertEqual(len(b.recv(1)), 0)
+        with contextlib.suppress(ConnectionResetError):  # not all that it said was read
+            self.assertEqual(b.recv(1), b"")
         send("x", 3)  # what is no frame ends it
         self.assertEqual(p.wait(DEADLINE), 0)
 
