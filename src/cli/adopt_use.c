@@ -96,7 +96,7 @@ static int apply(const struct use_pool *p, const struct td_use *old, struct td_e
 		puts("nothing is left to give");
 		return 0;
 	}
-	td_buf_printf(&in, "%s==\n%s", td_buf_str(&plans.rows), td_buf_str(&plans.records));
+	td_buf_printf(&in, "%s==\n%s==\n", td_buf_str(&plans.rows), td_buf_str(&plans.records));
 	if ((r = td_cli_adopt_in(&p->ctld, give, td_buf_str(&in), &said, err)) || (r = bring(p, err)))
 		return r;
 	td_use_done(&is);

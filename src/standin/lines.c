@@ -104,8 +104,11 @@ static bool flush(struct lines_stream *s)
 		ssize_t k = write(s->fd, s->out + s->at, s->n - s->at);
 		if (k < 0 && errno == EINTR)
 			continue;
-		if (k <= 0)
-			break; // the server that is gone is seen by its end
+		if (k <= 0) {
+			if (k < 0 && errno != EAGAIN)
+				s->at = s->n; // the server is gone, which its end tells: nobody waits for room there
+			break;
+		}
 		s->at += (size_t)k;
 		sent += (size_t)k;
 	}

@@ -10,7 +10,8 @@ trap 'exit 143' TERM INT HUP
 if command -v flock >/dev/null; then
 	exec 9>"$dir/.lock" && flock 9 && mv "$dir/.lock" "$dir/lock"
 	for old in /tmp/.tandem-*; do
-		[ -O "$old" ] && [ ! -L "$old" ] && [ -f "$old/lock" ] && [ "$old" != "$dir" ] && flock -n "$old/lock" true && rm -rf "$old"
+		# Everybody makes names in /tmp, and changes where his own lead: what is looked at is a directory that is open already.
+		[ "$old" != "$dir" ] && (cd "$old" && [ -O . ] && [ -f lock ] && flock -n lock true) 2>/dev/null && rm -rf "$old"
 	done
 fi
 TANDEM_SESSION_SOCKET=$dir/tty
@@ -20,8 +21,8 @@ unset TANDEM_SESSION_PROGRAM TANDEM_SESSION_PLACE
 umask 022
 set -- /bin/sh -c "$program"
 if [ -n "${TANDEM_SESSION_OWN_NET:-}" ]; then
-	unset TANDEM_SESSION_OWN_NET
-	set -- /opt/tandem/tandem-standin own-net "$TANDEM_SESSION_SOCKET" "$PORT" "$@"
+	unset TANDEM_SESSION_OWN_NET TANDEM_SESSION_SOCKET # what listens at $PORT does not listen there
+	set -- /opt/tandem/tandem-standin own-net "$dir/tty" "$PORT" "$@"
 fi
 "$@" 9>&- &
 wait $!

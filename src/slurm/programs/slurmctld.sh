@@ -98,14 +98,16 @@ fi
 files
 
 # What people have used elsewhere, put there by `tandem adopt use`: records of assoc_usage, of which slurmctld adds up
-# those of one association. Each step may be the last before a new start: a record is counted once.
+# those of one association. Each step may be the last before a new start: a record is counted once. The second of two
+# leaves it to the first, which may lead while the second starts, and saves its own. Without room it waits for a later start.
 use=$state/tandem-use
-if [ -e "$use/records" ] && [ -s "$state/assoc_usage" ]; then
-	cat "$state/assoc_usage" "$use/records" >"$use/new"
+if [ -n "$two" ] && [ "$me" != 0 ]; then
+	use=
+elif [ -e "$use/records" ] && [ -s "$state/assoc_usage" ] && cat "$state/assoc_usage" "$use/records" >"$use/new"; then
 	mv -f "$use/new" "$use/whole"
 	rm -f "$use/records"
 fi
-if [ -e "$use" ] && [ ! -e "$use/records" ]; then
+if [ -n "$use" ] && [ -e "$use" ] && [ ! -e "$use/records" ]; then
 	[ ! -e "$use/whole" ] || mv -f "$use/whole" "$state/assoc_usage"
 	[ ! -e "$use/taken" ] || mv -f "$use/taken" "$state/tandem-use-taken"
 	rm -rf "$use"
