@@ -377,6 +377,28 @@ static int end_pods(struct td_bridge_run *r, const char *why, struct td_error *e
 	return td_gang_end_each(r, over, end_pod, why, err);
 }
 
+// What members that run are due. *ret_goes: they make room for others.
+static int tend(struct td_bridge_run *r, bool *ret_goes, bool *ret_go_on, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*ret_goes = false;
+	if (a->know != TD_JOB_READ || !a->job || !r->l)
+		return 0;
+	td_bridge_run_mark(r);
+	int k = td_bridge_run_victim(r, ret_goes, err);
+	if (k)
+		return k;
+	td_bridge_run_again(r, SWEEP_MS);
+	if (td_now(b) - a->read_ms >= SWEEP_MS) {
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true;
+		pthread_mutex_unlock(&b->asks->lock);
+		*ret_go_on = true;
+	}
+	return *ret_goes ? 0 : td_bridge_run_hang(r, err);
+}
+
 int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -387,31 +409,22 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 		td_room_given(b, a, 0);
 
 	switch (st.what) {
-	case TD_DO_BIND:
-		return bind_all(r, ret_go_on, err);
+	case TD_DO_BIND: {
+		// Those that run are looked after while one waits for a place, which may be for ever.
+		bool goes = false;
+		int k = goes_on_without(r->gang) ? tend(r, &goes, ret_go_on, err) : 0;
+		return k || goes || *ret_go_on ? k : bind_all(r, ret_go_on, err);
+	}
 	case TD_DO_END_POD: {
 		// Those who make room say so, also when one of them has ended first.
 		bool goes;
 		int k = td_bridge_run_victim(r, &goes, err);
 		return k ? k : end_pods(r, st.why, err);
 	}
-	case TD_DO_NOTHING:
-		if (a->know == TD_JOB_READ && a->job && r->l) {
-			td_bridge_run_mark(r);
-			bool goes;
-			int k = td_bridge_run_victim(r, &goes, err);
-			if (k)
-				return k;
-			td_bridge_run_again(r, SWEEP_MS);
-			if (td_now(b) - a->read_ms >= SWEEP_MS) {
-				pthread_mutex_lock(&b->asks->lock);
-				a->look = true;
-				pthread_mutex_unlock(&b->asks->lock);
-				*ret_go_on = true;
-			}
-			return goes ? 0 : td_bridge_run_hang(r, err);
-		}
-		return 0;
+	case TD_DO_NOTHING: {
+		bool goes;
+		return tend(r, &goes, ret_go_on, err);
+	}
 	default:
 		return td_bridge_run_act(r, st, ret_go_on, err);
 	}
