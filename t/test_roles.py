@@ -149,7 +149,12 @@ def test_a_driver_starts_when_its_executors_have_room(pool):
     pool.kill_role("bridge")
     pool.kubectl("delete", "pod", "one-exec-1", "--wait=false")
     wait_for("it is gone", lambda: "one-exec-1" not in [p["metadata"]["name"] for p in pool.items("pods", "-l", "of=others")])
-    pool.apply(executor(3))
+    elsewhere = executor(9)
+    elsewhere["spec"]["nodeSelector"] = {"no": "where"}
+    pool.apply(elsewhere)
+    wait_for("one that may not run there has no place", lambda: "is not for this one: node(s) didn't match" in waits(pool.get("pod", "one-exec-9")))
+    pool.kubectl("delete", "pod", "one-exec-9", "--wait=false")
+    pool.apply(executor(3))  # which has ended nobody
     assert ranks_of(pool, ["one-driver", "one-exec-3", "one-exec-2"]) == [0, 1, 2]
     pool.kubectl("delete", "pods", "one-driver", "one-exec-2", "one-exec-3", "--wait=false")
     wait_for("now the second one has its room", lambda: pool.phase("two-driver") == "Running")

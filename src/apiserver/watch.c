@@ -66,6 +66,12 @@ static void put_event(struct watch *w, const char *type, const struct td_item *i
 	__atomic_add_fetch(&w->s->count.watch_events, 1, __ATOMIC_RELAXED);
 }
 
+// A bookmark has the parts of its kind, empty, as a real API server's: a client in Java (Spark's) reads them.
+static const char *empty(const struct watch *w, const char *part, const char *text)
+{
+	return w->as == TD_AS_OBJECT && w->k->builtin && td_jget(w->k->raw, part) ? text : "";
+}
+
 static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 {
 	td_buf_puts(out, "{\"type\":\"BOOKMARK\",\"object\":");
@@ -80,11 +86,12 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 	else
 		td_buf_printf(
 			out,
-			"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}}",
+			"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}%s%s}",
 			w->as == TD_AS_PARTIAL ? "PartialObjectMetadata" : k->kind,
 			w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
 			w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
-			(unsigned long long)w->cursor, mark);
+			(unsigned long long)w->cursor, mark, empty(w, "properties.spec", ",\"spec\":{}"),
+			empty(w, "properties.status", ",\"status\":{}"));
 
 	td_buf_puts(out, "}\n");
 	// The times are spread, so that a thousand watchers do not get their bookmarks at once.

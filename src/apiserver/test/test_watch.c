@@ -86,6 +86,28 @@ static void selections(void **state)
 	watcher_stop(&w);
 }
 
+// As a real API server's, it has the parts of its kind, which some clients read.
+static void bookmarks_have_the_parts_of_their_kind(void **state)
+{
+	static const struct {
+		const char *path;
+		bool spec, status;
+	} kinds[] = {{"/api/v1/namespaces/default/pods", true, true}, {CMS, false, false}};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		td_auto_free char *path = td_asprintf("%s?watch=1&labelSelector=none&sendInitialEvents=true&"
+						      "resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+						      kinds[i].path);
+		struct watcher w;
+		watcher_start(&w, *state, path);
+		assert_int_equal(watcher_wait(&w, 1), 1);
+		check(&w, 0, "BOOKMARK", "");
+		yyjson_val *o = td_jget(td_json_root(w.events[0]), "object");
+		assert_int_equal(yyjson_is_obj(td_jkey(o, "spec")), kinds[i].spec);
+		assert_int_equal(yyjson_is_obj(td_jkey(o, "status")), kinds[i].status);
+		watcher_stop(&w);
+	}
+}
+
 static void resumes_after_restart(void **state)
 {
 	struct harness *h = *state;
@@ -176,8 +198,11 @@ static void fan_out(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(selections), cmocka_unit_test(resumes_after_restart),
-		cmocka_unit_test(too_old),    cmocka_unit_test(times_out),
+		cmocka_unit_test(selections),
+		cmocka_unit_test(bookmarks_have_the_parts_of_their_kind),
+		cmocka_unit_test(resumes_after_restart),
+		cmocka_unit_test(too_old),
+		cmocka_unit_test(times_out),
 		cmocka_unit_test(fan_out),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -201,6 +201,8 @@ static int places(const struct td_object *const *pods, size_t n, int64_t min, st
 			"annotation " TD_ANN_GANG_LOSS
 			": a gang that keeps places for pods that come later goes on without them: leave it out, "
 			"or write \"replace\" on all of them");
+	if (min && io->size == TD_GANG_MAX)
+		return td_fail(err, TD_INVALID, "a gang has at most %d pods, with the one that leads", TD_GANG_MAX);
 	if (min) {
 		io->size++;
 		io->most += io->most < TD_GANG_MAX;

@@ -145,17 +145,36 @@ static bool goes_on_without(const struct td_gang_run *g)
 	return bound && g->says.on_loss == TD_GANG_REPLACE;
 }
 
+// Why the member can have no place of the grant; NULL: it can.
+static const char *no_place(const struct td_bridge_run *r, const struct td_gang_member *m)
+{
+	const char *why = NULL;
+	if (!m->seated)
+		return "its Slurm job has none for what the pod asks for";
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(r->b->nodes, NULL, m->seat.node);
+	if (!node)
+		return "its node is gone";
+	return td_bridge_pod_fits(m->pod->root, node->root, &why) ? NULL : why ? why : "the pod may not run there";
+}
+
 // All or nothing: every member must be ready before the first is bound. *ret_bind: they are.
 static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, struct td_error *err)
 {
 	struct td_ask *a = r->a;
+	const bool goes = goes_on_without(r->gang);
 	*ret_bind = false;
 	for (size_t i = 0; i < r->gang->n; i++) {
 		struct td_gang_member *m = &r->gang->v[i];
 		if (m->state != TD_POD_WAITING || m->p->bound_sent)
 			continue;
 		struct td_error e = TD_ERROR_INIT;
-		const char *reason;
+		const char *reason, *no = goes ? no_place(r, m) : NULL;
+		if (no)
+			return not_this_one(r, m, no, err);
+		if (!m->seated) { // until it is late, or its job is read again
+			td_bridge_run_again(r, 1000);
+			return 0;
+		}
 		int k = ready(r, m, &reason, &e);
 		td_auto_free char *text = NULL;
 		switch (td_pool_devices(k)) {
@@ -167,19 +186,19 @@ static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, s
 		case TD_DEVICES_WAIT:
 			td_bridge_run_again(r, 1000);
 			td_ask_str(r->b->asks, &a->why, e.msg);
-			if (goes_on_without(r->gang))
+			if (goes)
 				a->bind_ms = 0; // it may wait longer than a gang that begins
 			text = td_asprintf("Granted, and pod %s of its gang waits: %.400s.", m->pod->name, e.msg);
 			return td_bridge_run_show(r, reason, text, err);
 		case TD_DEVICES_REFUSE:
-			if (goes_on_without(r->gang))
+			if (goes)
 				return not_this_one(r, m, e.msg, err);
 			a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
 			a->feas_gen = atomic_load(&r->b->feas_gen);
 			td_ask_str(r->b->asks, &a->refused, e.msg);
 			break;
 		case TD_DEVICES_GIVE_BACK:
-			if (goes_on_without(r->gang))
+			if (goes)
 				return not_this_one(r, m, e.msg, err);
 			break;
 		case TD_DEVICES_FAIL:
@@ -258,13 +277,13 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	bool bind;
-	if (!a->bind_ms)
-		a->bind_ms = td_now(b);
-
-	if (!r->l) {
+	if (!r->l) { // unknown is not late
+		a->bind_ms = 0;
 		td_bridge_run_again(r, 1000);
 		return 0;
 	}
+	if (!a->bind_ms)
+		a->bind_ms = td_now(b);
 	int k = all_ready(r, &bind, ret_go_on, err);
 	if (k || !bind || (k = td_private_make(r, err)))
 		return k;
@@ -273,8 +292,10 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 	if (!b->o.own_kubelet && td_now(b) - a->read_ms > BIND_READ_MS / 2) {
 		int64_t start = a->start, restarts = a->restarts;
 		k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
-		if (k)
+		if (k) {
+			a->bind_ms = 0;
 			return k;
+		}
 		if (td_ask_is(a->states) != TD_IS_RUNNING || a->start != start || a->restarts != restarts) {
 			*ret_go_on = true;
 			return 0;
@@ -356,6 +377,28 @@ static int end_pods(struct td_bridge_run *r, const char *why, struct td_error *e
 	return td_gang_end_each(r, over, end_pod, why, err);
 }
 
+// What members that run are due. *ret_goes: they make room for others.
+static int tend(struct td_bridge_run *r, bool *ret_goes, bool *ret_go_on, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*ret_goes = false;
+	if (a->know != TD_JOB_READ || !a->job || !r->l)
+		return 0;
+	td_bridge_run_mark(r);
+	int k = td_bridge_run_victim(r, ret_goes, err);
+	if (k)
+		return k;
+	td_bridge_run_again(r, SWEEP_MS);
+	if (td_now(b) - a->read_ms >= SWEEP_MS) {
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true;
+		pthread_mutex_unlock(&b->asks->lock);
+		*ret_go_on = true;
+	}
+	return *ret_goes ? 0 : td_bridge_run_hang(r, err);
+}
+
 int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -366,31 +409,22 @@ int td_gang_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on
 		td_room_given(b, a, 0);
 
 	switch (st.what) {
-	case TD_DO_BIND:
-		return bind_all(r, ret_go_on, err);
+	case TD_DO_BIND: {
+		// Those that run are looked after while one waits for a place, which may be for ever.
+		bool goes = false;
+		int k = goes_on_without(r->gang) ? tend(r, &goes, ret_go_on, err) : 0;
+		return k || goes || *ret_go_on ? k : bind_all(r, ret_go_on, err);
+	}
 	case TD_DO_END_POD: {
 		// Those who make room say so, also when one of them has ended first.
 		bool goes;
 		int k = td_bridge_run_victim(r, &goes, err);
 		return k ? k : end_pods(r, st.why, err);
 	}
-	case TD_DO_NOTHING:
-		if (a->know == TD_JOB_READ && a->job && r->l) {
-			td_bridge_run_mark(r);
-			bool goes;
-			int k = td_bridge_run_victim(r, &goes, err);
-			if (k)
-				return k;
-			td_bridge_run_again(r, SWEEP_MS);
-			if (td_now(b) - a->read_ms >= SWEEP_MS) {
-				pthread_mutex_lock(&b->asks->lock);
-				a->look = true;
-				pthread_mutex_unlock(&b->asks->lock);
-				*ret_go_on = true;
-			}
-			return goes ? 0 : td_bridge_run_hang(r, err);
-		}
-		return 0;
+	case TD_DO_NOTHING: {
+		bool goes;
+		return tend(r, &goes, ret_go_on, err);
+	}
 	default:
 		return td_bridge_run_act(r, st, ret_go_on, err);
 	}

@@ -82,8 +82,9 @@ static void count(const struct td_object *pod, struct td_pool_core *c)
 		c->size = size;
 	if (limit && td_parse_i64(limit, &most))
 		c->most = most;
-	c->replace = td_streq(td_gang_on_loss(pod), "replace");
-	c->restart = td_streq(td_gang_on_loss(pod), "restart");
+	// Of a gang that keeps places only the one that leads may say it.
+	c->replace |= td_streq(td_gang_on_loss(pod), "replace");
+	c->restart |= td_streq(td_gang_on_loss(pod), "restart");
 	switch (td_pod_state(pod)) {
 	case TD_POD_BOUND:
 		c->bound++;

@@ -242,7 +242,8 @@ int td_gang_facts(struct td_bridge_run *r, struct td_pool_gang *p, struct td_poo
 	} else if (runs && p->waiting) {
 		p->short_of = !dealt;
 		p->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
-		p->nodes_fit = nodes_fit(r);
+		// One that comes for a place of a gang which goes on is refused alone (gang_act.c).
+		p->nodes_fit = (p->bound && p->on_loss == TD_GANG_REPLACE) || nodes_fit(r);
 	}
 
 	td_ask_job(b, a, same_spec, pj);

@@ -253,13 +253,15 @@ bool td_gang_deal(struct td_bridge_run *r)
 	struct dealing d = {.r = r, .who = who};
 	struct td_gang_roles roles;
 	bool apart = differ(&d, &roles);
+	// Workers of a LeaderWorkerSet that come one by one have their indexes, too.
+	bool fixed = !apart || (g->later && td_gang_place_of(g->later).fixed);
 	for (size_t i = 0; i < g->n; i++) {
 		// A member that failed has no place any more.
 		if (g->v[i].state == TD_POD_DONE && !td_streq(td_jstr(g->v[i].pod->root, "status.phase"), "Succeeded"))
 			continue;
 		who[n] = i;
 		struct td_gang_place_in in = td_gang_place_of(g->v[i].pod);
-		ranks[n++] = (struct td_pool_gang_rank){in.fixed && !apart ? in.index : -1, g->v[i].rank};
+		ranks[n++] = (struct td_pool_gang_rank){in.fixed && fixed ? in.index : -1, g->v[i].rank};
 	}
 	if (!td_pool_gang_ranks(ranks, n, a->size))
 		return false;

@@ -244,10 +244,13 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	td_slurm_view_watch(b->view, job, states);
 }
 
-// The job of a reply that this process read after another began to lead: it was frozen. Whoever leads has the job from
-// its first listings, and its pod may run by now; one that came later is found by a knock or the next listing (1.9).
-static int left_to_leader(const struct td_ask *a, int64_t job, struct td_error *err)
+// The job of a reply that this process read after another may have begun to lead: it was frozen. Whoever leads has the
+// job from its first listings, and its pod may run by now; one that came later is found by a knock or the next listing
+// (1.9). If this process leads all the same, it looks for it.
+static int left_to_leader(const struct td_ask *a, int64_t *io_job, struct td_error *err)
 {
+	int64_t job = *io_job;
+	*io_job = 0;
 	return td_fail(err, TD_CANCELLED, "pod %s: another leads now, and Slurm job %lld is left to it", a->key,
 		       (long long)job);
 }
@@ -283,7 +286,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 		k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
 	}
 	if (!k && !td_lease_holds())
-		return left_to_leader(a, *ret_job, err);
+		return left_to_leader(a, ret_job, err);
 	if (!k && (k = td_owner_check(r, *ret_job, err)))
 		*ret_job = 0;
 
@@ -337,7 +340,7 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	w->ask.comment = comment;
 
 	if (!k && !td_lease_holds())
-		return left_to_leader(a, *ret_job, err);
+		return left_to_leader(a, ret_job, err);
 	if (!k && (k = td_owner_check(r, *ret_job, err))) // before it has a mark, which says that it is his
 		*ret_job = 0;
 	if (k)

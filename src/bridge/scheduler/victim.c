@@ -52,12 +52,13 @@ static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const 
 	td_auto_objects struct td_objects all = {0};
 	td_informer_by_index(b->pods, "gang", name, &all);
 	size_t there = 0, goes = 0, over = 0;
-	bool replaced = false, soon = true;
+	bool replaced = false, later = false, soon = true;
 	for (size_t i = 0; i < all.n; i++) {
 		const struct td_object *pod = all.v[i];
 		if (!td_streq(td_object_annotation(pod, TD_ANN_GANG_UID), uid))
 			continue;
 		replaced |= td_streq(td_gang_on_loss(pod), "replace");
+		later |= td_object_annotation(pod, TD_ANN_GANG_LATER) != NULL;
 		bool well = td_streq(td_jstr(pod->root, "status.phase"), "Succeeded");
 		over += well;
 		there += !well && !ends(pod);
@@ -72,7 +73,8 @@ static enum td_victim_is look_gang(struct td_bridge *b, const char *name, const 
 	// One that ends takes the others with it, where nobody replaces it.
 	if (*ret_for || (goes && (!there || !replaced)))
 		return TD_VICTIM_GOES;
-	return there && there + over >= size ? TD_VICTIM_MAY : TD_VICTIM_NOT;
+	// Who keeps places, and lets nobody take them, is spared no more than others.
+	return there && (later || there + over >= size) ? TD_VICTIM_MAY : TD_VICTIM_NOT;
 }
 
 enum td_victim_is td_victim_look(struct td_bridge *b, int64_t job, int64_t *ret_for)
