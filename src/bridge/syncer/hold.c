@@ -49,8 +49,8 @@ int td_hold_submit(const struct td_hold *h, enum td_hold_is *ret_is, int64_t *re
 	int64_t job = 0;
 	r = h->at_once ? td_slurm_allocate(h->slurm, NULL, &a, c, &job, err)
 		       : td_slurm_submit(h->slurm, NULL, &a, c, &job, err);
-	if (!r && !td_lease_holds()) { // who leads now has listed the jobs without it
-		(void)td_slurm_job_end(h->slurm, job, h->name, NULL, NULL);
+	if (!r && !td_lease_holds()) { // who leads now may have it already (docs/protocols.md 4)
+		*ret_is = TD_HOLD_UNSURE;
 		return td_fail(err, TD_CANCELLED, "another leads now");
 	}
 
