@@ -107,8 +107,8 @@ def test_whoever_waits_for_gpus_slows_no_pod_down_that_needs_none(pool, who):
 def test_a_native_job_that_waits_for_the_same_comes_first(pool):
     """It lacks one GPU of those that a pod would take: nothing goes past it, whatever Slurm is told."""
     hold = [pool.pod(f"hold{i}", gpus=8 if i else 7) for i in range(len(pool.nodes))]
-    for p in hold:  # they end, and the pod would still run: Slurm's backfill passes it over too
-        p["metadata"]["annotations"] = {"slurm.tandem.dev/time-limit": "30"}
+    for i, p in enumerate(hold):  # they end, first where one is free, and the pod would still run: Slurm's backfill passes it over too
+        p["metadata"]["annotations"] = {"slurm.tandem.dev/time-limit": "30" if i else "20"}
     pool.apply(*hold)
     wait_for("one GPU is free", lambda: len(pool.running()) == len(pool.nodes))
     Ways(pool).again()
