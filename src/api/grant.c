@@ -18,7 +18,7 @@ bool td_api_grant_is_share(const yyjson_val *key)
 	return td_streq(yyjson_get_str((yyjson_val *)(uintptr_t)key), TD_GRANT_SHARE);
 }
 
-bool td_api_grant_is_nic(const yyjson_val *key)
+bool td_api_grant_is_gpus(const yyjson_val *key)
 {
-	return td_streq(yyjson_get_str((yyjson_val *)(uintptr_t)key), TD_NIC_RESOURCE);
+	return !td_api_grant_is_share(key) && !td_streq(yyjson_get_str((yyjson_val *)(uintptr_t)key), TD_NIC_RESOURCE);
 }

@@ -9,4 +9,4 @@
 // is none.
 int td_api_grant_share(const yyjson_val *devices);
 bool td_api_grant_is_share(const yyjson_val *key); // of an entry: it names no devices
-bool td_api_grant_is_nic(const yyjson_val *key);   // of an entry: its indexes are of adapters of the network
+bool td_api_grant_is_gpus(const yyjson_val *key);  // of an entry: neither that, nor are its indexes of network adapters

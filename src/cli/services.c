@@ -34,7 +34,7 @@ static double devices_of(const struct td_object *pod)
 	yyjson_obj_foreach (td_json_root(j), i, n, key, v) {
 		struct td_ranges r = {0};
 		const char *s = yyjson_get_str(v);
-		if (s && !td_api_grant_is_share(key) && !td_api_grant_is_nic(key) && !td_ranges_parse(s, &r, NULL))
+		if (s && td_api_grant_is_gpus(key) && !td_ranges_parse(s, &r, NULL))
 			sum += (double)td_ranges_count(&r);
 	}
 	int share = td_api_grant_share(td_json_root(j));

@@ -82,7 +82,7 @@ int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *re
 		size_t i, n;
 		yyjson_obj_foreach (td_json_root(j), i, n, k, v) {
 			uint64_t some = 0;
-			if (!r && !td_api_grant_is_share(k) && !td_api_grant_is_nic(k))
+			if (!r && td_api_grant_is_gpus(k))
 				r = td_dev_parse(yyjson_get_str(v), gpus, &some, err);
 			g.devices |= some;
 		}

@@ -87,7 +87,7 @@ static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, s
 	size_t i, max;
 	if (text && !td_json_parse(text, strlen(text), &j, NULL))
 		yyjson_obj_foreach (td_json_root(j), i, max, key, v)
-			mask |= yyjson_is_str(v) && !td_api_grant_is_share(key) && !td_api_grant_is_nic(key) &&
+			mask |= yyjson_is_str(v) && td_api_grant_is_gpus(key) &&
 						!td_dev_parse(yyjson_get_str(v), a->o.devices, &m, NULL)
 					? m
 					: 0;

@@ -89,9 +89,9 @@ int td_profiles_sync(const struct td_profiles *p, struct td_strv *left, struct t
 	td_auto_strv struct td_strv ours = {0}, kept = {0}, names = {0};
 	td_auto_buf struct td_buf text = {0};
 	int r = names_in(p->from, &names, left, err);
-	if (!r && td_path_exists(p->list))
+	if (!r)
 		r = td_file_read(p->list, LIST_MAX, &text, err);
-	if (r)
+	if (r && r != TD_NOT_FOUND)
 		return r;
 	td_strv_split(&ours, td_buf_str(&text), '\n');
 	for (size_t i = 0; i < names.n; i++)

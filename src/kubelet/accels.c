@@ -23,8 +23,7 @@ struct td_kubelet_accels {
 	int n;
 };
 
-// Where a node's machine is looked at: with real GPUs they all share this one.
-static char *machine(const struct td_kubelet *a, int node)
+char *td_kubelet_machine(const struct td_kubelet *a, int node)
 {
 	return a->real ? td_strdup("") : td_asprintf("%s/hardware/n%d", a->o.home, node);
 }
@@ -78,7 +77,7 @@ int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err)
 	x->gds = td_calloc((size_t)a->o.nodes, sizeof(*x->gds));
 	x->parts = td_calloc((size_t)a->o.nodes, sizeof(*x->parts));
 	for (; !r && x->n < a->o.nodes; x->n++) {
-		td_auto_free char *root = machine(a, x->n);
+		td_auto_free char *root = td_kubelet_machine(a, x->n);
 		if (!a->real)
 			td_accel_find(x->known, root, NULL, &x->v[x->n]);
 		if (x->v[x->n].of)
@@ -165,7 +164,7 @@ int td_kubelet_gds_mounts(const struct td_kubelet *a, int node, struct td_arena 
 			  struct td_error *err)
 {
 	static const char *const what[] = {"/run/udev", "/etc/cufile.json"};
-	td_auto_free char *root = machine(a, node);
+	td_auto_free char *root = td_kubelet_machine(a, node);
 	for (size_t i = 0; td_kubelet_gds(a, node) && i < TD_LEN(what); i++) {
 		const char *from = td_arena_printf(arena, "%s%s", root, what[i]);
 		bool taken = !td_path_exists(from);

@@ -9,6 +9,8 @@
 #include "kubelet/pods/volumes.h"
 #include "oci/oci.h"
 
+// Where a node's machine is looked at: with real GPUs they all share this one (""). Caller frees.
+char *td_kubelet_machine(const struct td_kubelet *a, int node);
 // Looks at all nodes, and writes for the TaskProlog of their jobs which variables they have.
 int td_kubelet_accels_open(struct td_kubelet *a, struct td_error *err);
 void td_kubelet_accels_close(struct td_kubelet *a);

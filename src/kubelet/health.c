@@ -135,7 +135,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 	struct td_checkup_backend *b = td_calloc((size_t)a->o.nodes, sizeof(*b));
 	for (int i = 0; i < a->o.nodes; i++) {
 		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i),
-				  *tree = td_asprintf("%s/hardware/n%d", a->o.home, i);
+				  *tree = td_kubelet_machine(a, i);
 		td_strv_addf(&its.names, "n%d", i);
 		b[i] = a->real ? td_realgpu_backend(a->real, i, faults)
 			       : td_checkup_fake(faults, tree,

@@ -1,6 +1,6 @@
 #include "kubelet/nics.h"
 
-#include "checkup/checkup.h"
+#include "kubelet/accels.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { NIC_MINOR = 1 << 19 }; // behind those of all GPUs (fakegpu.c, accels.c)
 static struct td_checkup_facts *look(const struct td_kubelet *a, int node)
 {
 	struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-	td_auto_free char *root = a->real ? td_strdup("") : td_asprintf("%s/hardware/n%d", a->o.home, node);
+	td_auto_free char *root = td_kubelet_machine(a, node);
 	td_checkup_nics(root, f);
 	return f;
 }

@@ -2,10 +2,12 @@
 // granted one by Slurm gets its device files; these are fake, as those of GPUs are, where the GPUs are not real.
 #pragma once
 
+#include "checkup/checkup.h"
 #include "kubelet/kubelet.h"
 #include "oci/oci.h"
 
-enum { TD_KUBELET_NIC_FILES = 32 * 3 + 1 }; // of all adapters of a node, and the one that they share
+// Of all adapters of a node, and the one that they share.
+enum { TD_KUBELET_NIC_FILES = (int)TD_NICS * (int)TD_NIC_FILES + 1 };
 
 // How many adapters of a node have device files.
 int td_kubelet_nics(const struct td_kubelet *a, int node);

@@ -84,10 +84,13 @@ static void devices(struct td_kubelet *a, int node, yyjson_val *live, yyjson_mut
 	}
 	td_auto_free char *count = td_asprintf("%d", whole);
 	td_jm_key_str(d, m, resource, count);
-	int nics = td_kubelet_nics(a, node);
-	td_auto_free char *adapters = td_asprintf("%d", nics);
+}
+
+static void adapters(int nics, const yyjson_val *live, yyjson_mut_doc *d, yyjson_mut_val *m)
+{
+	td_auto_free char *count = td_asprintf("%d", nics);
 	if (nics)
-		td_jm_key_str(d, m, TD_NIC_RESOURCE, adapters);
+		td_jm_key_str(d, m, TD_NIC_RESOURCE, count);
 	else if (td_jkey(live, TD_NIC_RESOURCE))
 		td_jm_key_set(d, m, TD_NIC_RESOURCE, yyjson_mut_null(d));
 }
@@ -103,6 +106,7 @@ static void resources(struct td_kubelet *a, int node, const yyjson_val *live, yy
 	if (!statvfs(a->o.home, &fs))
 		snprintf(disk, sizeof(disk), "%lluKi", (unsigned long long)fs.f_blocks * fs.f_frsize / 1024);
 
+	int nics = td_kubelet_nics(a, node);
 	const char *maps[] = {"status.capacity", "status.allocatable"};
 	for (size_t k = 0; k < TD_LEN(maps); k++) {
 		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
@@ -114,6 +118,7 @@ static void resources(struct td_kubelet *a, int node, const yyjson_val *live, yy
 		if (disk[0])
 			td_jm_key_str(d, m, "ephemeral-storage", disk);
 		devices(a, node, td_jget(live, maps[k]), d, m);
+		adapters(nics, td_jget(live, maps[k]), d, m);
 		// Its machine may have had others.
 		td_auto_strv struct td_strv not = {0};
 		td_kubelet_resources_not(a, node, &not);

@@ -38,6 +38,21 @@ bool td_books_is_name(const char *a)
 	return n && n <= 128 && !a[n] && *a != '-' && *a != '+';
 }
 
+char *td_books_column(char *line, char **ret)
+{
+	char *bar = strchr(line, '|');
+	*ret = line;
+	if (bar)
+		*bar = '\0';
+	return bar ? bar + 1 : NULL;
+}
+
+void td_books_printable(char *text)
+{
+	for (char *p = text; *p; p++)
+		*p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+}
+
 int td_books_order(const void *a, const void *b)
 {
 	const struct td_books_row *x = a, *y = b;

@@ -48,6 +48,10 @@ void td_books_done(struct td_books *b);
 int td_books_read(const char *name, const char *text, struct td_books *ret, struct td_error *err);
 // Adds the rows of `sacctmgr -P show qos`, with the columns that its first line names.
 int td_books_read_qos(const char *name, const char *text, struct td_books *ret, struct td_error *err);
+// One column of a line, which may be empty; it ends at '|' or the line. Returns what follows; NULL: nothing.
+char *td_books_column(char *line, char **ret);
+// A stranger's words go to an administrator's terminal: no control characters are in them.
+void td_books_printable(char *text);
 // Whether a may stand for a name of Slurm's in a command.
 bool td_books_is_name(const char *a);
 int td_books_order(const void *a, const void *b);

@@ -20,8 +20,7 @@ __attribute__((format(printf, 2, 3))) static void leave(struct books_reader *r, 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	for (char *p = text; *p; p++) // a stranger's words go to an administrator's terminal
-		*p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+	td_books_printable(text);
 	td_strv_addf(&r->b->left, "%s:%zu: %s", r->name, r->line, text);
 }
 
@@ -358,23 +357,13 @@ struct qos_columns {
 	bool header;
 };
 
-// One column, which may be empty. Returns what follows.
-static char *column(char *p, char **ret)
-{
-	char *bar = strchr(p, '|');
-	*ret = p;
-	if (bar)
-		*bar = '\0';
-	return bar ? bar + 1 : NULL;
-}
-
 static void qos_header(struct books_reader *r, char *line, struct qos_columns *c)
 {
 	char *word;
 	c->header = true;
 	c->name = COLUMNS_MAX;
 	for (char *p = line; p && c->n < COLUMNS_MAX; c->n++) {
-		p = column(p, &word);
+		p = td_books_column(p, &word);
 		c->v[c->n] = field_of(word, OF_QOS);
 		if (!strcasecmp(word, "Name"))
 			c->name = c->n;
@@ -407,7 +396,7 @@ static void on_qos(struct books_reader *r, char *line, void *ctx)
 	if (c->name >= COLUMNS_MAX)
 		return;
 	for (char *p = line; p && n < c->n; n++)
-		p = column(p, &words[n]);
+		p = td_books_column(p, &words[n]);
 	if (n <= c->name)
 		return;
 	const char *name = words[c->name];

@@ -39,13 +39,11 @@ void td_use_plan_done(struct td_use_plan *p)
 static size_t cut(char *line, char *part[], size_t max)
 {
 	size_t n = 0;
-	for (char *next; line && n < max; line = next) {
-		if ((next = strchr(line, '|')))
-			*next++ = '\0';
-		line += strspn(line, " ");
-		for (size_t l = strlen(line); l && line[l - 1] == ' ';)
-			line[--l] = '\0';
-		part[n++] = line;
+	for (char *p; line && n < max; part[n++] = p) {
+		line = td_books_column(line, &p);
+		p += strspn(p, " ");
+		for (size_t l = strlen(p); l && p[l - 1] == ' ';)
+			p[--l] = '\0';
 	}
 	return n;
 }
@@ -194,8 +192,7 @@ static void tres_of(const char *minutes, const struct use_ids *tres, struct td_b
 			continue;
 		}
 		td_auto_free char *text = td_asprintf("minutes of %.100s: the pool does not count them", list.v[i]);
-		for (char *p = text; *p; p++) // a stranger's words go to an administrator's terminal
-			*p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+		td_books_printable(text);
 		if (!td_strv_has(left, text))
 			td_strv_add(left, text);
 	}

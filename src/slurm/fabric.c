@@ -155,19 +155,25 @@ static const struct {
 	{{"OMPI_MCA_btl_tcp_if_include", NULL, false, false}, TD_FOUND_INTERFACES},
 };
 
+static void variables(const yyjson_val *fabric, const yyjson_val *node, const struct td_slurm_nics *nics,
+		      struct td_slurm_variables *ret)
+{
+	yyjson_val *x, *list = td_jget(fabric, "variables");
+	size_t i, n;
+	yyjson_arr_foreach (list, i, n, x)
+		variable(ret, x, node, nics);
+	for (size_t k = 0; (nics->gpu_plane || nics->gives) && k < TD_LEN(usual); k++)
+		// Without a plane of the GPUs nobody said over which interfaces jobs talk.
+		if (!td_jfind(list, "name", usual[k].want.name) &&
+		    (nics->gpu_plane || (usual[k].kind != TD_FOUND_INTERFACES && td_slurm_nics_given(nics, 0))))
+			put_found(ret, &usual[k].want, nics, usual[k].kind);
+}
+
 void td_slurm_fabric_read(const yyjson_val *fabric, const yyjson_val *node, struct td_slurm_variables *ret)
 {
 	td_auto_nics struct td_slurm_nics nics = {0};
-	yyjson_val *x, *list = td_jget(fabric, "variables");
-	size_t i, n;
 	td_slurm_nics_read(fabric, node, &nics);
-	yyjson_arr_foreach (list, i, n, x)
-		variable(ret, x, node, &nics);
-	for (size_t k = 0; (nics.gpu_plane || nics.gives) && k < TD_LEN(usual); k++)
-		// Without a plane of the GPUs nobody said over which interfaces jobs talk.
-		if (!td_jfind(list, "name", usual[k].want.name) &&
-		    (nics.gpu_plane || (usual[k].kind != TD_FOUND_INTERFACES && td_slurm_nics_given(&nics, 0))))
-			put_found(ret, &usual[k].want, &nics, usual[k].kind);
+	variables(fabric, node, &nics, ret);
 }
 
 char *td_slurm_variable_value(const struct td_slurm_variable *v, const struct td_ranges *devices,
@@ -252,8 +258,9 @@ void td_slurm_fabric_lines(const char *who, const yyjson_val *cluster, const yyj
 {
 	td_auto_variables struct td_slurm_variables l = {0};
 	td_auto_nics struct td_slurm_nics nics = {0};
-	td_slurm_fabric_read(td_jget(cluster, "spec.fabric"), node, &l);
-	td_slurm_nics_read(td_jget(cluster, "spec.fabric"), node, &nics);
+	const yyjson_val *fabric = td_jget(cluster, "spec.fabric");
+	td_slurm_nics_read(fabric, node, &nics);
+	variables(fabric, node, &nics, &l);
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *value = l.v[i].per_nic ? numbered(l.v[i].value, &nics) : td_strdup(l.v[i].value);
 		td_buf_printf(ret, "%s %s %s%s%s%s%s%s\n", who, l.v[i].name,

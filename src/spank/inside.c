@@ -127,11 +127,11 @@ static int show_devices(struct td_error *err)
 	ssize_t n = td_devview_refused("/dev", list, TD_DEVVIEW_LIST);
 	if (n == 0 || (n < 0 && errno == ENOENT))
 		return 0;
-	if (n > 0 && !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
-		n = td_devview_make("/dev", list, (size_t)n, why) ? -1 : 0;
-	else
+	if (n < 0 || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
 		snprintf(why, sizeof(why), "/dev: %s", strerror(errno));
-	return *why ? td_fail(err, TD_INTERNAL, "a /dev with the job's devices only: %s", why) : 0;
+	else if (!td_devview_make("/dev", list, (size_t)n, why))
+		return 0;
+	return td_fail(err, TD_INTERNAL, "a /dev with the job's devices only: %s", why);
 }
 
 static int become(const struct td_ct_inside *in, struct td_error *err)

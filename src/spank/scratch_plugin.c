@@ -37,7 +37,7 @@ TD_SPANK_EXPORT const char plugin_type[] = "spank";
 TD_SPANK_EXPORT const unsigned int spank_plugin_version = 1;
 
 static bool broken;      // the step has no directories of its own
-static bool has_devices; // this node has some, of which the step may hold fewer
+static bool has_devices; // Slurm has some, of which the step may hold fewer
 static int viewer = -1;  // the task's end of what it says to the child that makes its view of /dev
 static pid_t viewer_pid;
 static char why[256]; // what slurmstepd says so early is nowhere to be read: its tasks say it
@@ -165,18 +165,23 @@ static int enter(const char *dir)
 	return umount2(TD_SCRATCH, MNT_DETACH) ? failed("unmount " TD_SCRATCH) : 0;
 }
 
-// Does gres.conf name device files, or let Slurm look for them? Without the file there are none, and Slurm keeps nobody from any.
+// Does gres.conf name device files, or let Slurm look for them? Without the file there are none, and Slurm keeps nobody from
+// any; one that cannot be read may name some.
 static bool names_files(const char *path)
 {
-	char line[4096];
-	bool any = false;
+	char *line = NULL;
+	size_t room = 0;
 	FILE *f = fopen(path, "re");
-	while (f && !any && fgets(line, sizeof(line), f))
+	bool any = !f && errno != ENOENT;
+	while (f && !any && getline(&line, &room, f) > 0)
 		any = line[strspn(line, " \t")] != '#' &&
 		      (strcasestr(line, "File=") || strcasestr(line, "Files=") ||
 		       (strcasestr(line, "AutoDetect=") && !strcasestr(line, "AutoDetect=off")));
-	if (f)
-		fclose(f);
+	free(line);
+	if (!f)
+		return any;
+	any |= ferror(f) != 0;
+	fclose(f);
 	return any;
 }
 
