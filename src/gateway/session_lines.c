@@ -180,7 +180,6 @@ int td_session_via_open(struct td_gateway_ask *q, const struct td_object *pod, s
 	struct td_session_via via = {.all = q->g->lines};
 	bool made = false;
 	int r;
-	sweep(via.all, false);
 	do { // one that was there may end at this moment
 		r = way_take(q, pod, &via.way, &made, err);
 		if (r)
