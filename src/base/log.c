@@ -44,9 +44,9 @@ void td_log_at(enum td_log_level level, const char *fmt, ...)
 	if (len > sizeof(line) - 2)
 		len = sizeof(line) - 2;
 
-	// One event is one line, whatever the text contains.
+	// One event is one line, whatever the text contains; and nothing in it moves the terminal that shows it.
 	for (size_t i = (size_t)n; i < len; i++)
-		if (line[i] == '\n' || line[i] == '\r')
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
 			line[i] = ' ';
 
 	line[len++] = '\n';

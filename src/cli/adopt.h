@@ -26,10 +26,12 @@ int td_cli_adopt_use(struct td_cli_adopt *a, const char *file, struct td_error *
 void td_cli_adopt_login(struct td_cli_adopt *a, struct td_cli_login *ret);
 // Prints the lines on stderr under the title; nothing where there are none.
 void td_cli_adopt_say(const char *title, const struct td_strv *l);
+enum { TD_CLI_ADOPT_S = 3600 }; // a command of sacctmgr takes some hundredth of a second, and a large site has 10,000s
 struct td_cli_adopt_pod {
 	const struct td_cli_login *l;
 	const char *pod;     // NULL: the login pod, as root. Else a slurmctld's, as Slurm's user
 	const char *program; // of src/cli/programs
+	int within_s;        // then it is ended
 };
 // Runs the program there with the words (NULL-terminated). in NULL: no input. What it prints may be TD_BOOKS_MAX long.
 int td_cli_adopt_in(const struct td_cli_adopt_pod *p, const char *const *words, const char *in, struct td_buf *ret,

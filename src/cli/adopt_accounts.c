@@ -203,7 +203,7 @@ int td_cli_adopt_in(const struct td_cli_adopt_pod *p, const char *const *words, 
 	size_t n = in ? strlen(in) : 0;
 	pid_t pid;
 	td_strv_add(&a, "timeout");
-	td_strv_add(&a, "3600"); // a command takes some hundredth of a second, and a large site has 10,000s
+	td_strv_addf(&a, "%d", p->within_s);
 	td_cli_login_beside(l, p->pod ? p->pod : l->pod, p->pod ? "-icslurmctld" : in ? "-i" : NULL, &a);
 	td_strv_add(&a, "sh");
 	td_strv_add(&a, "-c");
@@ -222,14 +222,14 @@ int td_cli_adopt_in(const struct td_cli_adopt_pod *p, const char *const *words, 
 	if ((r = td_file_read(path, TD_BOOKS_MAX, ret, err)))
 		return r;
 	return code ? td_fail(err, TD_TRANSIENT, "%s in %s/%s failed (%d)%s", p->program, l->ns,
-			      p->pod ? p->pod : l->pod, code, code == 124 ? ": it took more than an hour" : "")
+			      p->pod ? p->pod : l->pod, code, code == 124 ? ": it took too long" : "")
 		    : 0;
 }
 
 static int in_pod(const struct td_cli_login *l, const char *const *words, const char *in, struct td_buf *ret,
 		  struct td_error *err)
 {
-	const struct td_cli_adopt_pod p = {l, NULL, "adopt-accounts.sh"};
+	const struct td_cli_adopt_pod p = {l, NULL, "adopt-accounts.sh", TD_CLI_ADOPT_S};
 	return td_cli_adopt_in(&p, words, in, ret, err);
 }
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UP_MS = 300000, LOOK_MS = 1000 };
+enum { UP_MS = 300000, LOOK_MS = 1000, LOOK_S = 60 }; // LOOK_S: of one look, which takes ten seconds
 
 static int read_old(const struct td_cli_adopt *a, const char *file, struct td_use *ret, struct td_error *err)
 {
@@ -42,11 +42,13 @@ static int bring(const struct use_pool *p, struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + UP_MS;
 	td_auto_buf struct td_buf said = {0};
+	struct td_cli_adopt_pod ctld = p->ctld;
+	ctld.within_s = LOOK_S;
 	printf("slurmctld starts anew\n");
 	fflush(stdout);
-	int r = ask(&p->ctld, "again", NULL, &said, err);
+	int r = ask(&ctld, "again", NULL, &said, err);
 	// The container may be gone before kubectl has its answer.
-	for (; r || (r = ask(&p->ctld, "up", NULL, &said, err)); r = 0) {
+	for (; r || (r = ask(&ctld, "up", NULL, &said, err)); r = 0) {
 		if (td_mono_ms(&td_clock_system) > end)
 			return td_fail(err, TD_TRANSIENT,
 				       "slurmctld has not read what people have used after five minutes: see `kubectl "
@@ -129,6 +131,7 @@ int td_cli_adopt_use(struct td_cli_adopt *a, const char *file, struct td_error *
 	}
 	td_cli_adopt_login(a, &l);
 	td_auto_free char *ctld = td_asprintf("%s-slurmctld-0", l.cluster);
-	const struct use_pool p = {{&l, NULL, "adopt-use.sh"}, {&l, ctld, "adopt-use.sh"}, ctld};
+	const struct use_pool p = {
+		{&l, NULL, "adopt-use.sh", TD_CLI_ADOPT_S}, {&l, ctld, "adopt-use.sh", TD_CLI_ADOPT_S}, ctld};
 	return apply(&p, &old, err);
 }

@@ -238,12 +238,12 @@ int td_gateway_main(int argc, char **argv)
 		td_err("%s", err.msg);
 	td_health_end(health);
 	td_gateway_keys_free(g.keys);
+	td_session_lines_free(g.lines); // their threads use the limits
 	td_gateway_limits_free(g.limits);
 	td_session_traffic_free(g.traffic);
 	td_session_looks_free(g.looks);
 	td_session_agents_free(g.agents);
 	td_session_ways_free(g.ways);
-	td_session_lines_free(g.lines);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);
 	td_gateway_directory_free(g.directory);

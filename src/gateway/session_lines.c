@@ -3,7 +3,6 @@
 #include "gateway/sessions.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/names.h"
 #include "gateway/lines.h"
 #include "kube/exec.h"
@@ -17,8 +16,10 @@ struct session_road {
 	struct session_road *next;
 	char *key;              // whose, and of which job
 	struct td_lines *lines; // NULL: it is being made
-	int users;              // that have it, or make it
-	int64_t idle_ms;        // mono, since when nobody does
+	struct td_ws_far *step; // the lines', from when there are some
+	struct td_gateway_limits *limits;
+	int users;       // that have it, or make it
+	int64_t idle_ms; // mono, since when nobody does
 };
 struct td_session_lines {
 	pthread_mutex_t lock; // guards the rest
@@ -88,29 +89,32 @@ static int way_send(void *ctx, const void *p, size_t n, struct td_cancel *c, str
 	if (n > sizeof(m) - 1)
 		return td_fail(err, TD_INTERNAL, "a frame of %zu bytes", n);
 	memcpy(m + 1, p, n);
-	return td_ws_far_send(ctx, m, n + 1, c, err);
+	const struct session_road *w = ctx;
+	return td_ws_far_send(w->step, m, n + 1, c, err);
 }
 
 static int way_recv(void *ctx, struct td_cancel *c, struct td_buf *ret, struct td_error *err)
 {
+	const struct session_road *w = ctx;
 	td_auto_buf struct td_buf m = {0};
 	bool binary;
-	int r = td_ws_far_recv(ctx, c, &m, &binary, err);
+	int r = td_ws_far_recv(w->step, c, &m, &binary, err);
 	if (r || !m.len)
 		return r;
 	if (m.s[0] == TD_EXEC_STATUS)
 		return td_fail(err, TD_NOT_FOUND, "its step has ended");
 	if (m.s[0] == TD_EXEC_OUT)
 		td_buf_add(ret, m.s + 1, m.len - 1);
-	else if (m.s[0] == TD_EXEC_ERR && m.len > 1)
-		td_info("the way to a session: %.*s", (int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
+	else if (m.s[0] == TD_EXEC_ERR)
+		td_session_complains(w->limits, w->key, m.s + 1, m.len - 1);
 	return 0;
 }
 
 static void way_done(void *ctx)
 {
-	td_ws_far_close(ctx);
-	td_ws_far_free(ctx);
+	struct session_road *w = ctx;
+	td_ws_far_close(w->step);
+	w->step = td_ws_far_free(w->step);
 }
 
 static struct session_road *way_of(struct td_session_lines *s, const char *key)
@@ -144,7 +148,7 @@ static int way_take(struct td_gateway_ask *q, const struct td_object *pod, struc
 		*ret_new = !w;
 		if (!w) {
 			w = td_calloc(1, sizeof(*w));
-			*w = (struct session_road){.next = s->first, .key = td_steal(key)};
+			*w = (struct session_road){.next = s->first, .key = td_steal(key), .limits = q->g->limits};
 			s->first = w;
 		}
 		w->users += !made;
@@ -157,9 +161,8 @@ static int way_take(struct td_gateway_ask *q, const struct td_object *pod, struc
 	*ret = w;
 	if (!*ret_new)
 		return 0;
-	struct td_ws_far *ws = NULL;
-	int r = td_session_host_dial(q, pod, "lines", &ws, err);
-	const struct td_lines_way way = {.ctx = ws, .send = way_send, .recv = way_recv, .done = way_done};
+	int r = td_session_host_dial(q, pod, "lines", &w->step, err);
+	const struct td_lines_way way = {.ctx = w, .send = way_send, .recv = way_recv, .done = way_done};
 	struct td_lines *l = r ? NULL : td_lines_new(&way);
 	if (!r && !l)
 		r = td_fail(err, TD_TRANSIENT, "the gateway has no thread for it now");
@@ -177,7 +180,6 @@ int td_session_via_open(struct td_gateway_ask *q, const struct td_object *pod, s
 	struct td_session_via via = {.all = q->g->lines};
 	bool made = false;
 	int r;
-	sweep(via.all, false);
 	do { // one that was there may end at this moment
 		r = way_take(q, pod, &via.way, &made, err);
 		if (r)

@@ -159,6 +159,13 @@ struct td_session_line {
 	struct td_session_via *via; // it is one of several over one way, and the rest is unused
 };
 
+void td_session_complains(struct td_gateway_limits *l, const char *who, const char *p, size_t n)
+{
+	static const struct td_gateway_rate rate = {"complaints of ways to sessions", 1, 20};
+	if (n && !td_gateway_limit(l, &rate, who, NULL))
+		td_info("the way to a session: %.*s", (int)(n < 400 ? n : 400), p);
+}
+
 // From the session. The first message of each channel says only the port.
 static void *down(void *arg)
 {
@@ -174,8 +181,8 @@ static void *down(void *arg)
 		}
 		if (channel < 2 && begun[channel] && channel == 0)
 			good = !td_write_all(l->fd, m.s + 1, m.len - 1, NULL);
-		else if (channel < 2 && begun[channel] && m.len > 1)
-			td_info("the way to a session: %.*s", (int)(m.len - 1 < 400 ? m.len - 1 : 400), m.s + 1);
+		else if (channel < 2 && begun[channel])
+			td_session_complains(l->limits, l->held, m.s + 1, m.len - 1);
 		if (channel < 2)
 			begun[channel] = true;
 		td_buf_reset(&m);

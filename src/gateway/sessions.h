@@ -223,6 +223,9 @@ struct td_session_line;
 int td_session_line_open(struct td_gateway_ask *q, const struct td_object *pod, struct td_session_line **ret,
 			 int *ret_fd, struct td_error *err);
 struct td_session_line *td_session_line_close(struct td_session_line *l);
+// Logs what a way says of itself on its errors, which a process of the person's own may write, too: of each `who` some of
+// it, and one a second after that.
+void td_session_complains(struct td_gateway_limits *l, const char *who, const char *p, size_t n);
 
 // ---- session_host.c: sessions on machines without a kubelet: Slurm jobs, which the rest sees as pods ----
 // The NodeSet of machines that is asked for; NULL: it is a pod.

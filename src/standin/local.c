@@ -47,8 +47,9 @@ static int dial(const char *path)
 	return -1;
 }
 
-static bool put(int fd, const char *p, size_t n)
+bool td_standin_put(int fd, const void *data, size_t n)
 {
+	const char *p = data;
 	while (n) {
 		ssize_t k = write(fd, p, n);
 		if (k < 0 && errno == EINTR)
@@ -66,7 +67,7 @@ static bool carry(int from, int to)
 {
 	static char b[BLOCK];
 	ssize_t k = read(from, b, sizeof(b));
-	return k < 0 ? errno == EINTR || errno == EAGAIN : k > 0 && put(to, b, (size_t)k);
+	return k < 0 ? errno == EINTR || errno == EAGAIN : k > 0 && td_standin_put(to, b, (size_t)k);
 }
 
 int td_standin_line_main(int argc, char **argv)

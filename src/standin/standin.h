@@ -36,6 +36,8 @@ int td_standin_stage(char **argv);                  // stage.c
 // local.c. A connection to the socket of a process of the same user; flags: 0, or SOCK_NONBLOCK: then EAGAIN says that too
 // many wait there. -1: errno, EACCES for another user's. The caller closes it.
 int td_standin_dial_own(const char *path, int flags);
+// Writes all of it, and blocks. False: that end is gone.
+bool td_standin_put(int fd, const void *data, size_t n);
 
 // log.c. td_standin_log_open() is false when the descriptors are missing; then stdout and stderr stay as they
 // are, without stamps. After td_standin_log_at_once(), text without a line end is written at once too, for

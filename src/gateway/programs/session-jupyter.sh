@@ -24,12 +24,13 @@ if [ -z "$program" ]; then
 fi
 # Before version 7 the notebook is a program of its own, with other names for the same settings.
 app=ServerApp
-case $program:$("$program" --version 2>/dev/null) in jupyter-notebook:[456].*) app=NotebookApp ;; esac
+which=$program:$("$program" --version 2>/dev/null)
+case $which in jupyter-notebook:[456].*) app=NotebookApp ;; esac
 export JUPYTER_TOKEN="$TANDEM_SESSION_TOKEN" SHELL="${SHELL:-/bin/sh}"
 unset TANDEM_SESSION_TOKEN
 if [ -n "${TANDEM_SESSION_SOCKET:-}" ]; then
 	# On a machine that is others' too nothing is at a port, of the kernels neither (session-machine.sh).
-	case $program:$("$program" --version 2>/dev/null) in jupyter-notebook:[45].* | jupyter-notebook:6.[01].*)
+	case $which in jupyter-notebook:[45].* | jupyter-notebook:6.[01].*)
 		echo "The notebook server of ${TANDEM_SESSION_ENV:-this machine} is too old for a machine that others use, too: it needs version 6.2 or a later one, or JupyterLab." >&2
 		exit 127
 		;;

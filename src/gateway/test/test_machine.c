@@ -1,5 +1,5 @@
 // rows: D5.1 D5.3
-// Sessions on machines without a kubelet: which partition their job names.
+// Sessions on machines without a kubelet: which partition their job names, and what the log has of their complaints.
 #include "gateway/sessions.h"
 
 #include <setjmp.h>
@@ -9,6 +9,12 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/clock.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const char *partition(const char *spec, const char *account)
 {
@@ -39,8 +45,38 @@ static void the_partition_that_has_the_machines(void **state)
 	assert_null(partition(group, NULL));
 }
 
+static void whoever_complains_for_ever_does_not_fill_the_log(void **state)
+{
+	(void)state;
+	struct td_clock_manual clock;
+	td_clock_manual_init(&clock, 1000);
+	struct td_gateway_limits *l = td_gateway_limits_new(&clock.clock);
+	static char text[8192];
+	int was = fcntl(2, F_DUPFD_CLOEXEC, 3), to = memfd_create("log", MFD_CLOEXEC), lines = 0;
+	assert_true(was >= 0 && dup2(to, 2) == 2);
+	for (int i = 0; i < 100; i++)
+		td_session_complains(l, "other/ann", "ann", 3);
+	td_session_complains(l, "other/bob", "\033[2Jbob\n", 8);
+	td_session_complains(l, "other/bob", "", 0);
+	td_clock_manual_add(&clock, 1000);
+	td_session_complains(l, "other/ann", "ann again", 9);
+	dup2(was, 2);
+	close(was);
+	assert_true(pread(to, text, sizeof(text) - 1, 0) > 0);
+	close(to);
+	for (const char *p = text; (p = strchr(p, '\n')); p++)
+		lines++;
+	assert_int_equal(lines, 22);
+	assert_non_null(strstr(text, "the way to a session:  [2Jbob \n"));
+	assert_non_null(strstr(text, "the way to a session: ann again\n"));
+	td_gateway_limits_free(l);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(the_partition_that_has_the_machines)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_partition_that_has_the_machines),
+		cmocka_unit_test(whoever_complains_for_ever_does_not_fill_the_log),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
