@@ -15,7 +15,8 @@ from harness import wait_for
 
 # They speak with Slurm, which is the same on both planes.
 pytestmark = [
-    pytest.mark.nightly,  # what they are is 250 MB to fetch, once on a machine
+    pytest.mark.nightly,
+    pytest.mark.slow,  # what they are is 250 MB to fetch, once on a machine
     pytest.mark.embedded,  # their environment is laid into the pool's home on this machine
     pytest.mark.feature("A15.7"),
 ]

@@ -484,7 +484,6 @@ BAD_CONF = [
 
 
 @pytest.mark.nightly
-@pytest.mark.asan
 @pytest.mark.feature("A2.10", "A4.2")
 def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):
     home.up("--nodes", "2")

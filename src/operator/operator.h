@@ -327,7 +327,6 @@ const char *td_op_unscheduled(const struct td_object *pod);
 
 // ---- vendor.c: which of spec.devices a node has (pure) ----
 
-// What is known of a node's devices.
 // The adapters of a node that Slurm gives out, in the order of its indexes.
 struct td_op_nics {
 	char files[2048]; // '+' between those of one, with commas
@@ -335,6 +334,7 @@ struct td_op_nics {
 		[TD_OP_NUMA]; // for each the part of the node that it hangs at, a digit, as td_op_share.numa; '-': not known
 	long long n;
 };
+// What is known of a node's devices.
 struct td_op_vendor {
 	char resource[254];
 	char files
