@@ -111,7 +111,6 @@ def service(name, **kw):
     return {"name": name, "configMap": "ours", "key": name, **kw}
 
 
-@pytest.mark.nightly
 @pytest.mark.feature("A2.10", "A2.12", "A2.13", "A2.14", "A2.15", "A2.16")
 def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     home.up("--nodes", "1")
