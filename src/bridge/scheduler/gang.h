@@ -171,6 +171,8 @@ int td_gang_later(const struct td_object *pod, struct td_object **ret, struct td
 const struct td_object *td_gang_later_of(struct td_gang_run *g);
 // As td_gang_later_of(), and asks the owner of one that waits (td_gang_owner_later()).
 int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err);
+// Whose role the member has: all that came for a kept place have that of the places, whatever they say.
+const struct td_object *td_gang_like_whom(const struct td_gang_run *g, const struct td_object *pod);
 // Brings those that may take a kept place of this ask to the front; returns how many. g->later is set.
 size_t td_gang_later_come(const struct td_ask *a, struct td_gang_run *g, const struct td_object **waiting, size_t n);
 // Counts the kept places as members of their role. False: there are too many roles, or no places.

@@ -125,6 +125,11 @@ int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_can
 	return r || !g->later_said ? r : later_as(g->v[0].pod, g->later_said, &g->later, err);
 }
 
+const struct td_object *td_gang_like_whom(const struct td_gang_run *g, const struct td_object *pod)
+{
+	return g->later && !td_gang_leads(pod) ? g->later : pod;
+}
+
 // Does it ask for what was said, or less CPUs and memory?
 static bool as_said(const struct td_object *later, const struct td_object *pod)
 {

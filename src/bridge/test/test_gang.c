@@ -272,6 +272,24 @@ static void test_later(void **state)
 		td_object_unref(run.later);
 	}
 
+	// Also when those who come say another role, or none.
+	td_auto(td_object_unref) struct td_object *head =
+		pod("h", "h", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"head\"", asks, NULL),
+						  *x = pod("x", "x", "\"tandem.dev/gang\":\"g\"", "", NULL),
+						  *y = pod("y", "y",
+							   "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"agent\"",
+							   "", NULL);
+	for (size_t n = 1; n <= 3; n++) {
+		struct td_gang_member v[] = {{.pod = head}, {.pod = x}, {.pod = y}};
+		struct td_gang_run run = {.v = v, .n = n, .says = {.size = 3}};
+		struct td_gang_roles roles;
+		assert_non_null(td_gang_later_of(&run));
+		assert_true(td_gang_roles_read(&run, &roles));
+		td_auto_free char *text = td_gang_roles_text(&roles);
+		assert_string_equal(text, "head=1,worker=2");
+		td_object_unref(run.later);
+	}
+
 	// The Binding says of the driver what it is: the others are executors all the same.
 	td_auto(td_object_unref) struct td_object *bound =
 		pod("d", "d", SPARK("driver"),
