@@ -10,10 +10,7 @@
 
 #include <string.h>
 
-// What follows is Spark's and LeaderWorkerSet's own.
-#define SPARK_APP "spark-app-selector"
-#define SPARK_ROLE "spark-role"
-#define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
+#define SPARK_APP "spark-app-selector" // Spark's own
 
 const char *td_gang_on_loss(const struct td_object *pod)
 {
@@ -60,12 +57,7 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels"),
 		       *c = yyjson_mut_obj(d);
 	td_jm_strf(d, o, "metadata.name", "%s-later", leader->name);
-	if (td_object_label(leader, LWS_WORKER))
-		td_jm_key_str(d, labels, LWS_WORKER, "1");
-	else if (td_object_label(leader, SPARK_APP))
-		td_jm_key_str(d, labels, SPARK_ROLE, "executor");
-	else
-		td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, "worker");
+	td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, td_object_label(leader, SPARK_APP) ? "executor" : "worker");
 	static const char *const own[] = {"spec.initContainers", "spec.resources", "spec.overhead",
 					  "spec.resourceClaims", "status"},
 				 // What its Binding said is of its own role and place.

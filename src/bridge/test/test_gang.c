@@ -302,16 +302,17 @@ static void test_later(void **state)
 	assert_string_equal(td_gang_role(run.later), "executor");
 	td_object_unref(run.later);
 
-	// A worker of a LeaderWorkerSet has its index, whoever comes first.
+	// A worker of a LeaderWorkerSet has its index, whoever comes first, and is a worker, whatever the leader's label says.
 	td_auto(td_object_unref) struct td_object *leader =
 		pod("l", "l",
 		    "\"leaderworkerset.sigs.k8s.io/name\":\"s\",\"leaderworkerset.sigs.k8s.io/group-index\":\"0\","
-		    "\"leaderworkerset.sigs.k8s.io/worker-index\":\"0\"",
+		    "\"leaderworkerset.sigs.k8s.io/worker-index\":\"0\",\"tandem.dev/gang-role\":\"head\"",
 		    "\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"", NULL);
 	struct td_gang_member lead = {.pod = leader};
 	struct td_gang_run set = {.v = &lead, .n = 1, .says = {.size = 3}};
 	assert_non_null(td_gang_later_of(&set));
 	assert_true(td_gang_place_of(set.later).fixed);
+	assert_string_equal(td_gang_role(set.later), "worker");
 	td_object_unref(set.later);
 	assert_false(td_gang_place_of(d).fixed);
 
