@@ -425,7 +425,8 @@ static int rest(struct pass *p, struct td_error *err)
 	if (p->unsaid) {
 		td_auto_free char *text = td_asprintf("It waits: the places of its gang %s are for pods that ask for "
 						      "what annotation " TD_ANN_GANG_LATER
-						      " of the one that leads says, or for less CPUs and memory.",
+						      " of the one that leads says, or for less CPUs and memory, "
+						      "while that one runs and its Slurm job is known to have room.",
 						      p->name);
 		return say(p, "GangIncomplete", text, err);
 	}
