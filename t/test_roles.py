@@ -153,10 +153,15 @@ def test_a_driver_starts_when_its_executors_have_room(pool):
     elsewhere["spec"]["nodeSelector"] = {"no": "where"}
     pool.apply(elsewhere)
     wait_for("one that may not run there has no place", lambda: "is not for this one: node(s) didn't match" in waits(pool.get("pod", "one-exec-9")))
+    pool.kubectl("delete", "pod", "one-exec-2", "--wait=false")
+    wait_for("it is gone, too", lambda: "one-exec-2" not in [p["metadata"]["name"] for p in pool.items("pods", "-l", "of=others")])
+    pool.apply(executor(4))  # it keeps nobody from the other place
+    wait_for("that is taken", lambda: pool.phase("one-exec-4") == "Running")
+    assert "is not for this one" in waits(pool.get("pod", "one-exec-9"))
     pool.kubectl("delete", "pod", "one-exec-9", "--wait=false")
     pool.apply(executor(3))  # which has ended nobody
-    assert ranks_of(pool, ["one-driver", "one-exec-3", "one-exec-2"]) == [0, 1, 2]
-    pool.kubectl("delete", "pods", "one-driver", "one-exec-2", "one-exec-3", "--wait=false")
+    assert ranks_of(pool, ["one-driver", "one-exec-4", "one-exec-3"]) == [0, 1, 2]
+    pool.kubectl("delete", "pods", "one-driver", "one-exec-4", "one-exec-3", "--wait=false")
     wait_for("now the second one has its room", lambda: pool.phase("two-driver") == "Running")
 
 

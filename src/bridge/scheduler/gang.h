@@ -106,8 +106,9 @@ struct td_gang_seat { // what one member gets of the grant
 struct td_gang_member {
 	const struct td_object *pod;
 	enum td_pool_pod_state state;
-	int64_t rank; // -1: none yet
-	bool seated;  // `seat` is set
+	int64_t rank;  // -1: none yet
+	bool seated;   // `seat` is set
+	bool left_out; // it cannot be bound now, and those for other places are all the same
 	struct td_gang_seat seat;
 	struct td_ask_pod *p;
 };

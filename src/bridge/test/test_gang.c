@@ -273,12 +273,10 @@ static void test_later(void **state)
 	}
 
 	// Also when those who come say another role, or none.
-	td_auto(td_object_unref) struct td_object *head =
-		pod("h", "h", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"head\"", asks, NULL),
-						  *x = pod("x", "x", "\"tandem.dev/gang\":\"g\"", "", NULL),
-						  *y = pod("y", "y",
-							   "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"agent\"",
-							   "", NULL);
+	td_auto(td_object_unref) struct td_object
+		*head = pod("h", "h", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"head\"", asks, NULL),
+		*x = pod("x", "x", "\"tandem.dev/gang\":\"g\"", "", NULL),
+		*y = pod("y", "y", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"agent\"", "", NULL);
 	for (size_t n = 1; n <= 3; n++) {
 		struct td_gang_member v[] = {{.pod = head}, {.pod = x}, {.pod = y}};
 		struct td_gang_run run = {.v = v, .n = n, .says = {.size = 3}};
@@ -302,7 +300,7 @@ static void test_later(void **state)
 	assert_string_equal(td_gang_role(run.later), "executor");
 	td_object_unref(run.later);
 
-	// A worker of a LeaderWorkerSet has its index, whoever comes first, and is a worker, whatever the leader's label says.
+	// A worker of a LeaderWorkerSet has its index, whoever comes first; and it is one, whatever the leader's label says.
 	td_auto(td_object_unref) struct td_object *leader =
 		pod("l", "l",
 		    "\"leaderworkerset.sigs.k8s.io/name\":\"s\",\"leaderworkerset.sigs.k8s.io/group-index\":\"0\","
