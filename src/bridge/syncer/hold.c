@@ -49,10 +49,8 @@ int td_hold_submit(const struct td_hold *h, enum td_hold_is *ret_is, int64_t *re
 	int64_t job = 0;
 	r = h->at_once ? td_slurm_allocate(h->slurm, NULL, &a, c, &job, err)
 		       : td_slurm_submit(h->slurm, NULL, &a, c, &job, err);
-	if (!r && !td_lease_holds()) { // who leads now may have it already (docs/protocols.md 4)
-		*ret_is = TD_HOLD_UNSURE;
-		return td_fail(err, TD_CANCELLED, "another leads now");
-	}
+	if (!r && !td_lease_holds()) // who leads now may have it already (docs/protocols.md 4)
+		r = td_fail(err, TD_CANCELLED, "another leads now");
 
 	if (!r) {
 		*ret_is = TD_HOLD_MADE;
@@ -62,7 +60,7 @@ int td_hold_submit(const struct td_hold *h, enum td_hold_is *ret_is, int64_t *re
 	} else if (r == TD_THROTTLED || r == TD_INVALID || r == TD_DENIED) {
 		*ret_is = TD_HOLD_REFUSED;
 	}
-	if (r == TD_UNCERTAIN) {
+	if (*ret_is == TD_HOLD_UNSURE) {
 		td_bridge_want_list(h->b, 0);
 		td_bridge_want_list(h->b, 5000); // finds a submit that lands after the first listing
 	}
