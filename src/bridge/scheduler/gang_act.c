@@ -68,10 +68,10 @@ static void host_name(const struct td_object *pod, struct td_buf *out)
 		td_buf_puts(out, pod->name);
 }
 
-static void hosts(struct td_gang_run *g, size_t size)
+static void hosts(struct td_gang_run *g, const struct td_ask *a)
 {
 	td_auto_buf struct td_buf b = {0};
-	for (size_t rank = 0; rank < size; rank++) {
+	for (size_t rank = 0; rank < a->size; rank++) {
 		if (rank)
 			td_buf_putc(&b, ',');
 		for (size_t i = 0; i < g->n; i++)
@@ -84,7 +84,7 @@ static void hosts(struct td_gang_run *g, size_t size)
 	g->hosts = td_buf_take(&b);
 	for (size_t i = 0; i < g->n; i++) {
 		g->v[i].seat.hosts = g->hosts;
-		g->v[i].seat.later = td_gang_leads(g->v[i].pod) ? g->later_said : NULL;
+		g->v[i].seat.later = td_gang_leads(g->v[i].pod) ? a->later : NULL;
 	}
 }
 
@@ -349,7 +349,7 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 		}
 	}
 
-	hosts(r->gang, a->size);
+	hosts(r->gang, a);
 	if (a->queued_said && !a->granted_said)
 		td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
 			       "Slurm job %lld starts its gang of %zu%s%s%s on %s", (long long)a->job, a->size,

@@ -109,12 +109,19 @@ const struct td_object *td_gang_later_of(struct td_gang_run *g)
 	return g->later;
 }
 
-int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err)
+int td_gang_later_find(struct td_bridge *b, struct td_ask *a, struct td_gang_run *g, struct td_cancel *c,
+		       struct td_error *err)
 {
-	if (td_gang_later_of(g) || g->n != 1 || g->v[0].state != TD_POD_WAITING)
+	if (td_gang_later_of(g) || g->n != 1 || g->says.size == 1 || g->v[0].state != TD_POD_WAITING)
 		return 0;
-	int r = td_gang_owner_later(b, g->v[0].pod, &g->later_said, c, err);
-	return r || !g->later_said ? r : later_as(g->v[0].pod, g->later_said, &g->later, err);
+	if (!a->later) {
+		td_auto_free char *text = NULL;
+		int r = td_gang_owner_later(b, g->v[0].pod, &text, c, err);
+		if (r)
+			return r;
+		td_ask_str(b->asks, &a->later, text);
+	}
+	return a->later ? later_as(g->v[0].pod, a->later, &g->later, err) : 0;
 }
 
 const struct td_object *td_gang_like_whom(const struct td_gang_run *g, const struct td_object *pod)

@@ -288,7 +288,6 @@ static void gang_done(struct td_gang_run *g)
 		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
-	free(g->later_said);
 	td_object_unref(g->later);
 }
 
@@ -319,7 +318,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
-	int k = td_gang_later_find(p->b, g, p->c, err);
+	int k = td_gang_later_find(p->b, a, g, p->c, err);
 	if (k)
 		return k;
 	know_roles(p->b, a, g);
