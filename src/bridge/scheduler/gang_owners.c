@@ -294,20 +294,18 @@ char *td_gang_lws_later(const yyjson_val *spec)
 		return NULL;
 	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
 	td_auto_strv struct td_strv names = {0};
-	td_auto_buf struct td_buf b = {0};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_strv_add(&names, "cpu");
+	td_strv_add(&names, "memory");
 	td_api_pod_request_names(asks, &names);
-	td_buf_printf(&b, "{\"cpu\":\"%lldm\",\"memory\":\"%lld\"", (long long)td_api_pod_request(asks, "cpu"),
-		      (long long)td_api_pod_request(asks, "memory"));
 	for (size_t i = 0; i < names.n; i++) {
-		bool said = !strcmp(names.v[i], "cpu") || !strcmp(names.v[i], "memory");
-		for (size_t k = 0; k < i; k++)
-			said |= !strcmp(names.v[k], names.v[i]);
-		if (!said)
-			td_buf_printf(&b, ",\"%s\":\"%lld\"", names.v[i],
-				      (long long)td_api_pod_request(asks, names.v[i]));
+		td_auto_free char *n = td_asprintf("%lld%s", (long long)td_api_pod_request(asks, names.v[i]),
+						   strcmp(names.v[i], "cpu") ? "" : "m");
+		td_jm_key_str(d, o, names.v[i], n);
 	}
-	td_buf_putc(&b, '}');
-	return td_buf_take(&b);
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(o);
+	return td_json_text(td_json_root(j), NULL);
 }
 
 int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
