@@ -153,11 +153,50 @@ def test_a_driver_starts_when_its_executors_have_room(pool):
     elsewhere["spec"]["nodeSelector"] = {"no": "where"}
     pool.apply(elsewhere)
     wait_for("one that may not run there has no place", lambda: "is not for this one: node(s) didn't match" in waits(pool.get("pod", "one-exec-9")))
+    pool.kubectl("delete", "pod", "one-exec-2", "--wait=false")
+    wait_for("it is gone, too", lambda: "one-exec-2" not in [p["metadata"]["name"] for p in pool.items("pods", "-l", "of=others")])
+    pool.apply(executor(4))  # it keeps nobody from the other place
+    wait_for("that is taken", lambda: pool.phase("one-exec-4") == "Running")
+    assert "is not for this one" in waits(pool.get("pod", "one-exec-9"))
     pool.kubectl("delete", "pod", "one-exec-9", "--wait=false")
     pool.apply(executor(3))  # which has ended nobody
-    assert ranks_of(pool, ["one-driver", "one-exec-3", "one-exec-2"]) == [0, 1, 2]
-    pool.kubectl("delete", "pods", "one-driver", "one-exec-2", "one-exec-3", "--wait=false")
+    assert ranks_of(pool, ["one-driver", "one-exec-4", "one-exec-3"]) == [0, 1, 2]
+    pool.kubectl("delete", "pods", "one-driver", "one-exec-4", "one-exec-3", "--wait=false")
     wait_for("now the second one has its room", lambda: pool.phase("two-driver") == "Running")
+
+
+@pytest.mark.embedded  # the kind of others is made here
+@pytest.mark.feature("A8.4", "A8.7")
+def test_places_are_kept_for_workers_of_a_leader_and_of_a_head(pool):
+    """What its workers ask for a LeaderWorkerSet with LeaderReady says, and a head says it itself. Those that come may have no role."""
+    shape = lambda run: [(int(notes(p)[RANK]), len(pool.grant(p)[2])) for p in run]
+    try:
+        pool.apply(crd("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"))
+        pool.kubectl("wait", "--for=condition=Established", "crd/leaderworkersets.leaderworkerset.x-k8s.io")
+        lws = {f"leaderworkerset.sigs.k8s.io/{k}": v for k, v in (("name", "ready"), ("group-index", "0"))}
+        of = lambda i: marked(pool, f"ready-0-{i}", {**lws, "leaderworkerset.sigs.k8s.io/worker-index": str(i)}, {"leaderworkerset.sigs.k8s.io/size": "3"}, gpus=1 if i else 0)
+        pool.apply({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "ready", "namespace": "default"},
+                    "spec": {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": of(1)["spec"]}}}})
+        full = [marked(pool, f"full-{i}", {}, gpus=8) for i in range(len(pool.nodes))]
+        pool.apply(*full)
+        wait_for("the pool is full", lambda: len(pool.running()) == len(full))
+        pool.apply(of(0))
+        wait_for("the leader waits with its workers", lambda: "All 3 members of its gang (leader=1,worker=2) wait in Slurm's queue" in waits(pool.get("pod", "ready-0-0")))
+        pool.kubectl("delete", "pods", *(p["metadata"]["name"] for p in full), "--wait=false")
+        wait_for("the leader runs", lambda: pool.phase("ready-0-0") == "Running")
+        assert '"nvidia.com/gpu":"1"' in notes(pool.get("pod", "ready-0-0"))["tandem.dev/gang-later"]
+        pool.apply(of(2), of(1))
+        assert ranks_of(pool, ["ready-0-0", "ready-0-1", "ready-0-2"]) == [0, 1, 2]
+        assert shape(pool.get("pod", f"ready-0-{i}") for i in range(3)) == [(0, 0), (1, 1), (2, 1)]
+    finally:
+        pool.kubectl("delete", "crd", "leaderworkersets.leaderworkerset.x-k8s.io", "--ignore-not-found")
+
+    both = {SIZE: "3"}
+    pool.apply(marked(pool, "ray-head", {GANG: "ray", ROLE: "head"}, {**both, "tandem.dev/gang-later": '{"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": "1"}'}, gpus=0))
+    wait_for("the head runs", lambda: pool.phase("ray-head") == "Running")
+    pool.apply(*[marked(pool, f"ray-{i}", {GANG: "ray"}, both) for i in (1, 2)])
+    assert ranks_of(pool, ["ray-head", "ray-1", "ray-2"]) == [0, 1, 2]
+    assert shape(pool.get("pod", n) for n in ("ray-head", "ray-1", "ray-2")) == [(0, 0), (1, 1), (2, 1)]
 
 
 @pytest.mark.embedded  # the kinds of others are made here

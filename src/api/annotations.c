@@ -146,8 +146,8 @@ void td_annotation_page(struct td_buf *b)
 		"  is in ([tenants.md](../tenants.md#projects)). The user is always the namespace's.\n"
 		"- Text has letters, digits and ``_.,:&|()*[]=+@/-`` only, at most 256.\n"
 		"- Pods that start together or not at all say so by `" TD_LABEL_GANG "`, `" TD_ANN_GANG_SIZE "`,\n"
-		"  `" TD_LABEL_GANG_ROLE "`, `" TD_ANN_GANG_MIN "` and `" TD_ANN_GANG_LOSS
-		"`: [gangs.md](../gangs.md).\n"
+		"  `" TD_LABEL_GANG_ROLE "`, `" TD_ANN_GANG_MIN "`, `" TD_ANN_GANG_LATER "` and\n"
+		"  `" TD_ANN_GANG_LOSS "`: [gangs.md](../gangs.md).\n"
 		"- The pod is read when it is submitted. A change of a waiting pod counts for its next job.\n\n"
 		"| annotation | as in sbatch | meaning | value | without it | example |\n"
 		"| --- | --- | --- | --- | --- | --- |\n");

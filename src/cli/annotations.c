@@ -16,7 +16,7 @@ static void table(void)
 		       a->name, a->example);
 	}
 	puts("\n" TD_LABEL_GANG " and " TD_LABEL_GANG_ROLE " (labels), " TD_ANN_GANG_SIZE ", " TD_ANN_GANG_MIN
-	     ", " TD_ANN_GANG_LOSS
+	     ", " TD_ANN_GANG_LATER ", " TD_ANN_GANG_LOSS
 	     "\n    pods that start together or not at all, as one job, with or without more that join: docs/gangs.md");
 }
 

@@ -27,7 +27,7 @@ struct td_ask *td_ask_unref(struct td_ask *a)
 		return NULL;
 	char *const f[] = {a->key,  a->nodes,    a->devices,  a->cpus,       a->reason,   a->excluded,
 			   a->user, a->job_user, a->job_name, a->refused,    a->own.said, a->why,
-			   a->qos,  a->roles,    a->note,     a->yields.why, a->line};
+			   a->qos,  a->roles,    a->note,     a->yields.why, a->line,     a->later};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
 	td_ask_wait_unref(a->wait);

@@ -97,6 +97,7 @@ struct td_ask {
 	size_t tasks;      // that its job has, and how many CPUs each has; 0: not known, one for each member
 	int64_t task_cpus; // of the job's record
 	char *roles;       // how many members each role has ("launcher=1,worker=4"); NULL: they have none
+	char *later;       // what those who come later ask for, as the owner says; NULL: it says nothing
 	int64_t most;      // pods that there may be, in all
 	int64_t beyond;    // of a pod beyond the core of its gang: how many members that has; else 0
 	struct td_ask_pod *members;

@@ -32,7 +32,8 @@ static void fabric_notes(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_s
 	if (list && td_ranges_parse(list, &nics, NULL))
 		return;
 	// The kubelet knows adapters by their names.
-	td_slurm_nics_read(td_json_root(s->fabric), node->root, &has);
+	if (list)
+		td_slurm_nics_read(td_json_root(s->fabric), node->root, &has);
 	const struct td_slurm_nic *x;
 	for (size_t i = 0; (x = td_slurm_nics_given(&has, i)); i++)
 		if (nics.bits[i / 64] >> (i % 64) & 1)

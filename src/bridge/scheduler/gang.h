@@ -99,15 +99,16 @@ bool td_gang_before(const struct td_object *x, const struct td_object *y);
 struct td_gang_seat { // what one member gets of the grant
 	int64_t rank;
 	const char *hosts; // of the run
-	const char *later; // of the one that leads, td_gang_run.later_said; NULL: nothing is said
+	const char *later; // of the one that leads, td_ask.later; NULL: nothing is said
 	char role[TD_GANG_ROLE_LEN];
 	char *node, *devices, *cores; // owned: a read of the job replaces what the ask has
 };
 struct td_gang_member {
 	const struct td_object *pod;
 	enum td_pool_pod_state state;
-	int64_t rank; // -1: none yet
-	bool seated;  // `seat` is set
+	int64_t rank;  // -1: none yet
+	bool seated;   // `seat` is set
+	bool left_out; // it cannot be bound now, and those for other places are all the same
 	struct td_gang_seat seat;
 	struct td_ask_pod *p;
 };
@@ -130,7 +131,6 @@ struct td_gang_run {
 	struct td_gang_member *v; // in the order of td_gang_sort()
 	size_t n;
 	char *hosts;             // host names in the order of ranks, joined by commas; NULL: not needed yet
-	char *later_said;        // what those who come later ask for, where the owner says it; owned
 	struct td_object *later; // who comes later asks for what this asks for; NULL: nobody does; owned
 	bool differs;            // a bound member sits elsewhere than the grant would put it
 	bool short_of;           // the grant has too little for all
@@ -169,8 +169,11 @@ const char *td_gang_on_loss(const struct td_object *pod);
 int td_gang_later(const struct td_object *pod, struct td_object **ret, struct td_error *err);
 // The same of the gang's members; it stays the gang's.
 const struct td_object *td_gang_later_of(struct td_gang_run *g);
-// As td_gang_later_of(), and asks the owner of one that waits (td_gang_owner_later()).
-int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err);
+// As td_gang_later_of(), and asks the owner of one that waits, once (td_ask.later).
+int td_gang_later_find(struct td_bridge *b, struct td_ask *a, struct td_gang_run *g, struct td_cancel *c,
+		       struct td_error *err);
+// Whose role the member has: all that came for a kept place have that of the places, whatever they say.
+const struct td_object *td_gang_like_whom(const struct td_gang_run *g, const struct td_object *pod);
 // Brings those that may take a kept place of this ask to the front; returns how many. g->later is set.
 size_t td_gang_later_come(const struct td_ask *a, struct td_gang_run *g, const struct td_object **waiting, size_t n);
 // Counts the kept places as members of their role. False: there are too many roles, or no places.

@@ -68,14 +68,14 @@ static void host_name(const struct td_object *pod, struct td_buf *out)
 		td_buf_puts(out, pod->name);
 }
 
-static void hosts(struct td_gang_run *g, size_t size)
+static void hosts(struct td_gang_run *g, const struct td_ask *a)
 {
 	td_auto_buf struct td_buf b = {0};
-	for (size_t rank = 0; rank < size; rank++) {
+	for (size_t rank = 0; rank < a->size; rank++) {
 		if (rank)
 			td_buf_putc(&b, ',');
 		for (size_t i = 0; i < g->n; i++)
-			if (g->v[i].rank == (int64_t)rank) {
+			if (g->v[i].rank == (int64_t)rank && !g->v[i].left_out) {
 				host_name(g->v[i].pod, &b);
 				break;
 			}
@@ -84,7 +84,7 @@ static void hosts(struct td_gang_run *g, size_t size)
 	g->hosts = td_buf_take(&b);
 	for (size_t i = 0; i < g->n; i++) {
 		g->v[i].seat.hosts = g->hosts;
-		g->v[i].seat.later = td_gang_leads(g->v[i].pod) ? g->later_said : NULL;
+		g->v[i].seat.later = td_gang_leads(g->v[i].pod) ? a->later : NULL;
 	}
 }
 
@@ -125,16 +125,24 @@ static int ready(struct td_bridge_run *r, struct td_gang_member *m, const char *
 	return k;
 }
 
-// Others of it run, and go on without this one: a place that was lost, or kept, waits for another pod.
-static int not_this_one(struct td_bridge_run *r, struct td_gang_member *m, const char *why, struct td_error *err)
+// Others of it run, and go on without this one, and so do those who come for other places.
+static int leave_out(struct td_bridge_run *r, struct td_gang_member *m, const char *reason, const char *text,
+		     struct td_error *err)
 {
 	struct td_bridge_run x = one(r, m);
+	m->left_out = true;
 	r->a->bind_ms = 0; // its time begins anew with each try
+	return td_bridge_run_show(&x, reason, text, err);
+}
+
+// Its place, which was lost, or kept, waits for another pod.
+static int not_this_one(struct td_bridge_run *r, struct td_gang_member *m, const char *why, struct td_error *err)
+{
 	td_bridge_run_again(r, TD_REFUSED_AGAIN_MS);
 	td_auto_free char *text = td_asprintf("Refused: the place of its gang %s that waits for a pod is not for this "
 					      "one: %.400s. Delete it, or wait.",
 					      r->gang->name, why);
-	return td_bridge_run_show(&x, "Refused", text, err);
+	return leave_out(r, m, "Refused", text, err);
 }
 
 static bool goes_on_without(const struct td_gang_run *g)
@@ -157,20 +165,65 @@ static const char *no_place(const struct td_bridge_run *r, const struct td_gang_
 	return td_bridge_pod_fits(m->pod->root, node->root, &why) ? NULL : why ? why : "the pod may not run there";
 }
 
+static bool is_due(const struct td_gang_member *m)
+{
+	return m->state == TD_POD_WAITING && !m->p->bound_sent && !m->left_out;
+}
+
+// Who comes for a place of a gang that goes on without the others is bound when he can be. *ret_bind: somebody can, or
+// all are.
+static int some_ready(struct td_bridge_run *r, bool *ret_bind, struct td_error *err)
+{
+	bool some = false, out = false;
+	*ret_bind = false;
+	for (size_t i = 0; i < r->gang->n; i++) {
+		struct td_gang_member *m = &r->gang->v[i];
+		if (!is_due(m))
+			continue;
+		struct td_error e = TD_ERROR_INIT;
+		const char *reason = NULL, *no = no_place(r, m);
+		int k = no ? 0 : ready(r, m, &reason, &e);
+		enum td_pool_devices is = no ? TD_DEVICES_REFUSE : td_pool_devices(k);
+		td_auto_free char *text = NULL;
+		switch (is) {
+		case TD_DEVICES_THERE:
+			some = true;
+			continue;
+		case TD_DEVICES_AGAIN:
+			td_bridge_run_again(r, TD_AGAIN_MS);
+			return 0;
+		case TD_DEVICES_WAIT: // it may wait longer than a gang that begins
+			td_bridge_run_again(r, 1000);
+			td_ask_str(r->b->asks, &r->a->why, e.msg);
+			text = td_asprintf("Granted, and pod %s of its gang waits: %.400s.", m->pod->name, e.msg);
+			k = leave_out(r, m, reason, text, err);
+			break;
+		case TD_DEVICES_REFUSE:
+		case TD_DEVICES_GIVE_BACK:
+			k = not_this_one(r, m, no ? no : e.msg, err);
+			break;
+		case TD_DEVICES_FAIL:
+			return td_fail(err, k, "pod %s: %.450s", m->pod->name, e.msg);
+		}
+		if (k)
+			return k;
+		out = true;
+	}
+	*ret_bind = some || !out;
+	return 0;
+}
+
 // All or nothing: every member must be ready before the first is bound. *ret_bind: they are.
 static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, struct td_error *err)
 {
 	struct td_ask *a = r->a;
-	const bool goes = goes_on_without(r->gang);
 	*ret_bind = false;
 	for (size_t i = 0; i < r->gang->n; i++) {
 		struct td_gang_member *m = &r->gang->v[i];
-		if (m->state != TD_POD_WAITING || m->p->bound_sent)
+		if (!is_due(m))
 			continue;
 		struct td_error e = TD_ERROR_INIT;
-		const char *reason, *no = goes ? no_place(r, m) : NULL;
-		if (no)
-			return not_this_one(r, m, no, err);
+		const char *reason;
 		if (!m->seated) { // until it is late, or its job is read again
 			td_bridge_run_again(r, 1000);
 			return 0;
@@ -186,20 +239,14 @@ static int all_ready(struct td_bridge_run *r, bool *ret_bind, bool *ret_go_on, s
 		case TD_DEVICES_WAIT:
 			td_bridge_run_again(r, 1000);
 			td_ask_str(r->b->asks, &a->why, e.msg);
-			if (goes)
-				a->bind_ms = 0; // it may wait longer than a gang that begins
 			text = td_asprintf("Granted, and pod %s of its gang waits: %.400s.", m->pod->name, e.msg);
 			return td_bridge_run_show(r, reason, text, err);
 		case TD_DEVICES_REFUSE:
-			if (goes)
-				return not_this_one(r, m, e.msg, err);
 			a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
 			a->feas_gen = atomic_load(&r->b->feas_gen);
 			td_ask_str(r->b->asks, &a->refused, e.msg);
 			break;
 		case TD_DEVICES_GIVE_BACK:
-			if (goes)
-				return not_this_one(r, m, e.msg, err);
 			break;
 		case TD_DEVICES_FAIL:
 			return td_fail(err, k, "pod %s: %.450s", m->pod->name, e.msg);
@@ -230,7 +277,7 @@ static struct td_gang_member *next_member(struct gang_binding *x)
 	pthread_mutex_lock(&x->lock);
 	while (!x->old && !found && x->next < g->n) {
 		struct td_gang_member *m = &g->v[x->next];
-		if (m->state != TD_POD_WAITING || m->p->bound_sent)
+		if (!is_due(m))
 			x->next++;
 		else if (!x->r->b->o.own_kubelet && td_now(x->r->b) - x->r->a->read_ms > BIND_READ_MS)
 			x->old = true;
@@ -284,7 +331,7 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 	}
 	if (!a->bind_ms)
 		a->bind_ms = td_now(b);
-	int k = all_ready(r, &bind, ret_go_on, err);
+	int k = goes_on_without(r->gang) ? some_ready(r, &bind, err) : all_ready(r, &bind, ret_go_on, err);
 	if (k || !bind || (k = td_private_make(r, err)))
 		return k;
 
@@ -302,7 +349,7 @@ static int bind_all(struct td_bridge_run *r, bool *ret_go_on, struct td_error *e
 		}
 	}
 
-	hosts(r->gang, a->size);
+	hosts(r->gang, a);
 	if (a->queued_said && !a->granted_said)
 		td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
 			       "Slurm job %lld starts its gang of %zu%s%s%s on %s", (long long)a->job, a->size,

@@ -10,10 +10,7 @@
 
 #include <string.h>
 
-// What follows is Spark's and LeaderWorkerSet's own.
-#define SPARK_APP "spark-app-selector"
-#define SPARK_ROLE "spark-role"
-#define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
+#define SPARK_APP "spark-app-selector" // Spark's own
 
 const char *td_gang_on_loss(const struct td_object *pod)
 {
@@ -60,12 +57,7 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels"),
 		       *c = yyjson_mut_obj(d);
 	td_jm_strf(d, o, "metadata.name", "%s-later", leader->name);
-	if (td_object_label(leader, LWS_WORKER))
-		td_jm_key_str(d, labels, LWS_WORKER, "1");
-	else if (td_object_label(leader, SPARK_APP))
-		td_jm_key_str(d, labels, SPARK_ROLE, "executor");
-	else
-		td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, "worker");
+	td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, td_object_label(leader, SPARK_APP) ? "executor" : "worker");
 	static const char *const own[] = {"spec.initContainers", "spec.resources", "spec.overhead",
 					  "spec.resourceClaims", "status"},
 				 // What its Binding said is of its own role and place.
@@ -117,12 +109,24 @@ const struct td_object *td_gang_later_of(struct td_gang_run *g)
 	return g->later;
 }
 
-int td_gang_later_find(struct td_bridge *b, struct td_gang_run *g, struct td_cancel *c, struct td_error *err)
+int td_gang_later_find(struct td_bridge *b, struct td_ask *a, struct td_gang_run *g, struct td_cancel *c,
+		       struct td_error *err)
 {
-	if (td_gang_later_of(g) || g->n != 1 || g->v[0].state != TD_POD_WAITING)
+	if (td_gang_later_of(g) || g->n != 1 || g->says.size == 1 || g->v[0].state != TD_POD_WAITING)
 		return 0;
-	int r = td_gang_owner_later(b, g->v[0].pod, &g->later_said, c, err);
-	return r || !g->later_said ? r : later_as(g->v[0].pod, g->later_said, &g->later, err);
+	if (!a->later) {
+		td_auto_free char *text = NULL;
+		int r = td_gang_owner_later(b, g->v[0].pod, &text, c, err);
+		if (r)
+			return r;
+		td_ask_str(b->asks, &a->later, text);
+	}
+	return a->later ? later_as(g->v[0].pod, a->later, &g->later, err) : 0;
+}
+
+const struct td_object *td_gang_like_whom(const struct td_gang_run *g, const struct td_object *pod)
+{
+	return g->later && !td_gang_leads(pod) ? g->later : pod;
 }
 
 // Does it ask for what was said, or less CPUs and memory?

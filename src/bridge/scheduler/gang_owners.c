@@ -14,6 +14,7 @@
 #define SET_ROLE "jobset.sigs.k8s.io/replicatedjob-name"
 #define GROUPS "scheduling.k8s.io"
 #define IN_GROUP "spec.schedulingGroup.podGroupName"
+#define IN_WORKLOAD "spec.workloadRef.name"
 #define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
 #define LWS_GROUP "leaderworkerset.sigs.k8s.io/group-index"
 #define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
@@ -53,7 +54,7 @@ char *td_gang_name(const struct td_object *pod)
 		return td_asprintf("podgroup:%s", name);
 	if ((name = td_jstr(pod->root, IN_GROUP)))
 		return td_asprintf("group:%s", name);
-	if ((name = td_jstr(pod->root, "spec.workloadRef.name")))
+	if ((name = td_jstr(pod->root, IN_WORKLOAD)))
 		return td_asprintf("workload:%s:%s:%s", name, td_jstr_or(pod->root, "spec.workloadRef.podGroup", ""),
 				   td_jstr_or(pod->root, "spec.workloadRef.podGroupReplicaKey", ""));
 	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum. The driver is
@@ -258,7 +259,7 @@ static int in_group(struct td_bridge *b, const struct td_object *pod, struct td_
 {
 	static const char *const versions[] = {"v1beta1", "v1alpha3", "v1alpha2"};
 	static const struct td_gvr workloads = {GROUPS, "v1alpha1", "workloads", "Workload", true};
-	const char *name = td_jstr(pod->root, IN_GROUP), *of = td_jstr(pod->root, "spec.workloadRef.name");
+	const char *name = td_jstr(pod->root, IN_GROUP), *of = td_jstr(pod->root, IN_WORKLOAD);
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = TD_NOT_FOUND;
 	yyjson_val *policy = NULL, *v;
@@ -269,7 +270,7 @@ static int in_group(struct td_bridge *b, const struct td_object *pod, struct td_
 		r = look_up(b, pod, &gvr, name, c, &o, err);
 	}
 	if (!name)
-		r = look_up(b, pod, &workloads, of ? of : "", c, &o, err);
+		r = look_up(b, pod, &workloads, of, c, &o, err);
 	if (r)
 		return r;
 	if (name)
@@ -293,20 +294,18 @@ char *td_gang_lws_later(const yyjson_val *spec)
 		return NULL;
 	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
 	td_auto_strv struct td_strv names = {0};
-	td_auto_buf struct td_buf b = {0};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_strv_add(&names, "cpu");
+	td_strv_add(&names, "memory");
 	td_api_pod_request_names(asks, &names);
-	td_buf_printf(&b, "{\"cpu\":\"%lldm\",\"memory\":\"%lld\"", (long long)td_api_pod_request(asks, "cpu"),
-		      (long long)td_api_pod_request(asks, "memory"));
 	for (size_t i = 0; i < names.n; i++) {
-		bool said = !strcmp(names.v[i], "cpu") || !strcmp(names.v[i], "memory");
-		for (size_t k = 0; k < i; k++)
-			said |= !strcmp(names.v[k], names.v[i]);
-		if (!said)
-			td_buf_printf(&b, ",\"%s\":\"%lld\"", names.v[i],
-				      (long long)td_api_pod_request(asks, names.v[i]));
+		td_auto_free char *n = td_asprintf("%lld%s", (long long)td_api_pod_request(asks, names.v[i]),
+						   strcmp(names.v[i], "cpu") ? "" : "m");
+		td_jm_key_str(d, o, names.v[i], n);
 	}
-	td_buf_putc(&b, '}');
-	return td_buf_take(&b);
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(o);
+	return td_json_text(td_json_root(j), NULL);
 }
 
 int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
@@ -324,10 +323,15 @@ int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char *
 	return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
 }
 
+static bool has_group(const struct td_object *pod)
+{
+	return td_jstr(pod->root, IN_GROUP) || td_jstr(pod->root, IN_WORKLOAD);
+}
+
 bool td_gang_stretches(const struct td_object *pod)
 {
 	return td_object_annotation(pod, TD_ANN_GANG_MIN) || label(pod, POD_GROUP) || label(pod, KF_JOB) ||
-	       td_jget(pod->root, "spec.schedulingGroup") || td_jget(pod->root, "spec.workloadRef");
+	       has_group(pod);
 }
 
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
@@ -367,7 +371,7 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 		ret->whose = "training job";
 		return training(b, pod, owner, ret, c, err);
 	}
-	if (!group && (td_jget(pod->root, "spec.schedulingGroup") || td_jget(pod->root, "spec.workloadRef")))
+	if (!group && has_group(pod))
 		return in_group(b, pod, ret, c, err);
 	if (group) {
 		ret->whose = "PodGroup";

@@ -288,7 +288,6 @@ static void gang_done(struct td_gang_run *g)
 		td_gang_seat_done(&g->v[i].seat);
 	free(g->v);
 	free(g->hosts);
-	free(g->later_said);
 	td_object_unref(g->later);
 }
 
@@ -319,7 +318,7 @@ static int run_gang(struct pass *p, struct td_ask *a, struct td_gang_run *g, str
 		pthread_mutex_unlock(&p->b->asks->lock);
 	}
 	keep_members(p->b, a, g);
-	int k = td_gang_later_find(p->b, g, p->c, err);
+	int k = td_gang_later_find(p->b, a, g, p->c, err);
 	if (k)
 		return k;
 	know_roles(p->b, a, g);
@@ -425,7 +424,8 @@ static int rest(struct pass *p, struct td_error *err)
 	if (p->unsaid) {
 		td_auto_free char *text = td_asprintf("It waits: the places of its gang %s are for pods that ask for "
 						      "what annotation " TD_ANN_GANG_LATER
-						      " of the one that leads says, or for less CPUs and memory.",
+						      " of the one that leads says, or for less CPUs and memory, "
+						      "while that one runs and its Slurm job is known to have room.",
 						      p->name);
 		return say(p, "GangIncomplete", text, err);
 	}

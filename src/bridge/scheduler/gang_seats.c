@@ -213,7 +213,7 @@ static bool deal_roles(struct dealing *d, struct td_gang_roles *roles)
 	}
 	int64_t next[TD_POOL_ROLES] = {0};
 	for (size_t i = 0; i < size; i++) {
-		const struct td_object *pod = by_rank[i] ? by_rank[i]->pod : g->later;
+		const struct td_object *pod = by_rank[i] ? td_gang_like_whom(g, by_rank[i]->pod) : g->later;
 		size_t role = pod ? role_at(roles, pod) : roles->n;
 		if (role == roles->n || next[role] == roles->pool[role].members)
 			continue;

@@ -354,7 +354,7 @@ bool td_gang_roles_read(const struct td_gang_run *g, struct td_gang_roles *ret)
 	if (several)
 		td_gang_sort(v, g->n);
 	for (size_t i = 0; i < g->n; i++)
-		if (!role_of(ret, v[i], &is_new))
+		if (!role_of(ret, td_gang_like_whom(g, v[i]), &is_new))
 			return false;
 	return !g->later || td_gang_later_role(ret, g);
 }

@@ -272,6 +272,22 @@ static void test_later(void **state)
 		td_object_unref(run.later);
 	}
 
+	// Also when those who come say another role, or none.
+	td_auto(td_object_unref) struct td_object
+		*head = pod("h", "h", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"head\"", asks, NULL),
+		*x = pod("x", "x", "\"tandem.dev/gang\":\"g\"", "", NULL),
+		*y = pod("y", "y", "\"tandem.dev/gang\":\"g\",\"tandem.dev/gang-role\":\"agent\"", "", NULL);
+	for (size_t n = 1; n <= 3; n++) {
+		struct td_gang_member v[] = {{.pod = head}, {.pod = x}, {.pod = y}};
+		struct td_gang_run run = {.v = v, .n = n, .says = {.size = 3}};
+		struct td_gang_roles roles;
+		assert_non_null(td_gang_later_of(&run));
+		assert_true(td_gang_roles_read(&run, &roles));
+		td_auto_free char *text = td_gang_roles_text(&roles);
+		assert_string_equal(text, "head=1,worker=2");
+		td_object_unref(run.later);
+	}
+
 	// The Binding says of the driver what it is: the others are executors all the same.
 	td_auto(td_object_unref) struct td_object *bound =
 		pod("d", "d", SPARK("driver"),
@@ -284,16 +300,17 @@ static void test_later(void **state)
 	assert_string_equal(td_gang_role(run.later), "executor");
 	td_object_unref(run.later);
 
-	// A worker of a LeaderWorkerSet has its index, whoever comes first.
+	// A worker of a LeaderWorkerSet has its index, whoever comes first; and it is one, whatever the leader's label says.
 	td_auto(td_object_unref) struct td_object *leader =
 		pod("l", "l",
 		    "\"leaderworkerset.sigs.k8s.io/name\":\"s\",\"leaderworkerset.sigs.k8s.io/group-index\":\"0\","
-		    "\"leaderworkerset.sigs.k8s.io/worker-index\":\"0\"",
+		    "\"leaderworkerset.sigs.k8s.io/worker-index\":\"0\",\"tandem.dev/gang-role\":\"head\"",
 		    "\"tandem.dev/gang-later\":\"{\\\"cpu\\\":\\\"2\\\",\\\"memory\\\":\\\"1Gi\\\"}\"", NULL);
 	struct td_gang_member lead = {.pod = leader};
 	struct td_gang_run set = {.v = &lead, .n = 1, .says = {.size = 3}};
 	assert_non_null(td_gang_later_of(&set));
 	assert_true(td_gang_place_of(set.later).fixed);
+	assert_string_equal(td_gang_role(set.later), "worker");
 	td_object_unref(set.later);
 	assert_false(td_gang_place_of(d).fixed);
 
