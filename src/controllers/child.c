@@ -4,6 +4,7 @@
 
 #include "api/condition.h"
 #include "api/selector.h"
+#include "base/hash.h"
 #include "base/names.h"
 #include "base/rand.h"
 
@@ -271,13 +272,6 @@ int td_ctl_by_creation(const void *a, const void *b)
 
 // ---- hash ----
 
-static uint64_t mix(uint64_t h, const void *p, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ ((const unsigned char *)p)[i]) * 1099511628211ull;
-	return h;
-}
-
 static int by_key(const void *a, const void *b)
 {
 	return strcmp(yyjson_get_str(*(yyjson_val *const *)a), yyjson_get_str(*(yyjson_val *const *)b));
@@ -296,32 +290,32 @@ static uint64_t hash_val(uint64_t h, const yyjson_val *cv)
 			keys[k++] = key;
 
 		qsort(keys, len, sizeof(*keys), by_key);
-		h = mix(h, "{", 1);
+		h = td_hash(h, "{", 1);
 		for (i = 0; i < len; i++) {
-			h = mix(h, yyjson_get_str(keys[i]), yyjson_get_len(keys[i]) + 1);
+			h = td_hash(h, yyjson_get_str(keys[i]), yyjson_get_len(keys[i]) + 1);
 			h = hash_val(h, yyjson_obj_iter_get_val(keys[i]));
 		}
-		return mix(h, "}", 1);
+		return td_hash(h, "}", 1);
 	}
 
 	if (yyjson_is_arr(v)) {
-		h = mix(h, "[", 1);
+		h = td_hash(h, "[", 1);
 		yyjson_arr_foreach (v, i, n, e)
 			h = hash_val(h, e);
-		return mix(h, "]", 1);
+		return td_hash(h, "]", 1);
 	}
 
 	td_auto_free char *s = td_json_text(v, &n);
-	return mix(h, s, n + 1);
+	return td_hash(h, s, n + 1);
 }
 
 const char *td_ctl_hash(const yyjson_val *v, int salt, char buf[CTL_HASH_LEN])
 {
 	// Kubernetes' own alphabet: without vowels there are no words.
 	static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
-	uint64_t h = hash_val(14695981039346656037ull, v);
+	uint64_t h = hash_val(TD_HASH, v);
 	if (salt)
-		h = mix(h, &salt, sizeof(salt));
+		h = td_hash(h, &salt, sizeof(salt));
 	h ^= h >> 32;
 	for (int i = 0; i < 10; i++, h /= 27)
 		buf[i] = letters[h % 27];

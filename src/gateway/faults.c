@@ -1,6 +1,7 @@
 // What is wrong with nodes and their devices, as their agents' checks found it (docs/health.md).
 #include "gateway/jobs.h"
 
+#include "base/hash.h"
 #include "base/names.h"
 
 #include <string.h>
@@ -37,13 +38,11 @@ void td_gateway_faults_write(struct td_gateway *g, const char *node, yyjson_mut_
 			add(d, o, f);
 }
 
-uint64_t td_gateway_faults_print(struct td_gateway *g, const char *node)
+uint64_t td_gateway_faults_print(struct td_gateway *g, uint64_t h, const char *node)
 {
 	static const char *const keys[] = {TD_ANN_FAULTS, TD_ANN_HOLD, TD_ANN_PERSON};
 	td_auto(td_object_unref) struct td_object *n = td_informer_get(g->nodes, NULL, node);
-	uint64_t h = 14695981039346656037u; // FNV-1a
 	for (size_t i = 0; n && i < TD_LEN(keys); i++)
-		for (const char *p = td_object_annotation(n, keys[i]); p && *p; p++)
-			h = (h ^ (unsigned char)*p) * 1099511628211u;
+		h = td_hash_str(h, td_object_annotation(n, keys[i]));
 	return h;
 }

@@ -2,6 +2,7 @@
 #include "gateway/progress.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/names.h"
 #include "pool/notes.h"
 #include "pool/pool.h"
@@ -530,28 +531,23 @@ static int pool(struct td_gateway_ask *q, struct td_error *err)
 // What is shown of a look, as a number: it changes when a person would see a change.
 static uint64_t print_of(struct td_gateway *g, const struct td_gateway_seen *s)
 {
-	uint64_t h = 14695981039346656037u; // FNV-1a
-#define MIX(x) (h = (h ^ (uint64_t)(x)) * 1099511628211u)
+	uint64_t h = TD_HASH;
 	size_t i, k, m;
 	yyjson_val *w;
 	for (i = 0; i < s->jobs.n; i++) {
 		const yyjson_val *v = s->jobs.v[i].v;
-		MIX(td_jint(v, "job_id", 0));
-		MIX(td_jint(v, "start_time.number", 0));
+		int64_t number[] = {td_jint(v, "job_id", 0), td_jint(v, "start_time.number", 0)};
+		h = td_hash(h, number, sizeof(number));
 		yyjson_arr_foreach (td_jget(v, "job_state"), k, m, w)
-			for (const char *p = yyjson_get_str(w); p && *p; p++)
-				MIX((unsigned char)*p);
-		for (const char *p = td_jstr_or(v, "state_reason", ""); *p; p++)
-			MIX((unsigned char)*p);
-		MIX(td_gateway_progress_print(td_jstr(v, "admin_comment")));
+			h = td_hash_str(h, yyjson_get_str(w));
+		h = td_hash_str(h, td_jstr(v, "state_reason"));
+		h = td_gateway_progress_print(h, td_jstr(v, "admin_comment"));
 	}
 	for (i = 0; i < s->nodes->nodes.n; i++) {
-		MIX(s->nodes->nodes.v[i].states);
-		for (const char *p = s->nodes->nodes.v[i].reason; *p; p++)
-			MIX((unsigned char)*p);
-		MIX(td_gateway_faults_print(g, s->nodes->nodes.v[i].name));
+		h = td_hash(h, &s->nodes->nodes.v[i].states, sizeof(s->nodes->nodes.v[i].states));
+		h = td_hash_str(h, s->nodes->nodes.v[i].reason);
+		h = td_gateway_faults_print(g, h, s->nodes->nodes.v[i].name);
 	}
-#undef MIX
 	return h;
 }
 

@@ -21,5 +21,5 @@ int td_gateway_job_end(struct td_gateway *g, const char *user, int64_t id, struc
 // Adds to a node of the pool: `fault` to each device in its list `gpus` that has one, `faults` of the node itself, and
 // why it is held out of service.
 void td_gateway_faults_write(struct td_gateway *g, const char *node, yyjson_mut_doc *d, yyjson_mut_val *o);
-// A number that changes with them.
-uint64_t td_gateway_faults_print(struct td_gateway *g, const char *node);
+// h (base/hash.h) and they.
+uint64_t td_gateway_faults_print(struct td_gateway *g, uint64_t h, const char *node);

@@ -2,6 +2,8 @@
 // a bucket, which at worst makes somebody wait a moment.
 #include "gateway/door.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 #include <uthash.h>
 
@@ -86,11 +88,7 @@ void td_gateway_release(struct td_gateway_limits *l, const char *name)
 int td_gateway_limit(struct td_gateway_limits *l, const struct td_gateway_rate *rate, const char *name,
 		     struct td_error *err)
 {
-	uint32_t h = 2166136261u; // FNV-1a
-	for (const char *p = rate->kind; *p; p++)
-		h = (h ^ (unsigned char)*p) * 16777619u;
-	for (const char *p = name; *p; p++)
-		h = (h ^ (unsigned char)*p) * 16777619u;
+	uint32_t h = td_hash32_str(td_hash32_str(TD_HASH32, rate->kind), name);
 
 	pthread_mutex_lock(&l->lock);
 	struct rate_bucket *b = &l->buckets[h % PLACES];

@@ -1,5 +1,6 @@
 #include "gateway/progress.h"
 
+#include "base/hash.h"
 #include "pool/said.h"
 #include "slurm/history.h"
 
@@ -68,15 +69,13 @@ void td_gateway_progress_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struc
 		write_again(d, o, "it was slow: ", &slow);
 }
 
-uint64_t td_gateway_progress_print(const char *admin_comment)
+uint64_t td_gateway_progress_print(uint64_t h, const char *admin_comment)
 {
-	uint64_t h = 14695981039346656037u; // FNV-1a
 	struct td_pool_said s;
 	for (int what = TD_SAID_HANGS; what <= TD_SAID_AGAIN; what++)
 		if (td_pool_said(admin_comment, (enum td_pool_said_what)what, &s)) {
-			h = (h ^ (uint64_t)s.seen_s) * 1099511628211u;
-			for (const char *p = s.words; *p; p++)
-				h = (h ^ (unsigned char)*p) * 1099511628211u;
+			h = td_hash(h, &s.seen_s, sizeof(s.seen_s));
+			h = td_hash_str(h, s.words);
 		}
 	return h;
 }

@@ -17,5 +17,5 @@ void td_gateway_progress_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struc
 // there is something to say counts, with `task`.
 void td_gateway_progress_step(struct td_gateway_ask *q, struct td_slurm *client, const yyjson_val *entry,
 			      const struct td_slurm_job *j, yyjson_mut_doc *d, yyjson_mut_val *o);
-// A number that changes with what td_gateway_progress_write() says.
-uint64_t td_gateway_progress_print(const char *admin_comment);
+// h (base/hash.h) and what td_gateway_progress_write() says.
+uint64_t td_gateway_progress_print(uint64_t h, const char *admin_comment);

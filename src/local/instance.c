@@ -1,6 +1,7 @@
 #include "local/instance.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "json/record.h"
 
 #include <arpa/inet.h>
@@ -49,13 +50,9 @@ int td_instance_locate(struct td_instance *ret, struct td_error *err)
 	size_t n = strlen(h);
 	while (n > 1 && h[n - 1] == '/')
 		n--;
-	// FNV-1a: short and stable; it does not have to be secret.
-	uint32_t x = 2166136261u;
-	for (size_t k = 0; k < n; k++)
-		x = (x ^ (unsigned char)h[k]) * 16777619u;
-
 	td_instance_done(ret);
 	ret->home = td_strndup(h, n);
+	uint32_t x = td_hash32_str(TD_HASH32, ret->home); // short and stable; it does not have to be secret
 	snprintf(ret->id, sizeof(ret->id), "%06x", (x ^ (x >> 24)) & 0xffffff);
 	ret->run = td_asprintf("/run/tandem/%s", ret->id);
 	ret->images = img && *img ? td_strdup(img) : td_asprintf("%s/images", ret->home);

@@ -7,6 +7,8 @@
 // so that whatever exists can be found by its name.
 #include "oci/internal.h"
 
+#include "base/hash.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -144,14 +146,6 @@ static int route_default(int fd, unsigned index, struct in_addr gw)
 	return nl_call(fd, &m);
 }
 
-static uint64_t hash(const char *s)
-{
-	uint64_t h = 14695981039346656037u;
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 1099511628211u;
-	return h;
-}
-
 static bool name_ok(const char *s)
 {
 	return s && *s && *s != '.' && strlen(s) <= NET_NAME_MAX && !strchr(s, '/');
@@ -191,7 +185,7 @@ int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *er
 
 	// A fixed MAC address: without one, the bridge takes the lowest address of its ports, which
 	// changes as ports come and go.
-	uint64_t h = hash(name);
+	uint64_t h = td_hash_str(TD_HASH, name);
 	uint8_t mac[6] = {0x02, 0x74, (uint8_t)(h >> 24), (uint8_t)(h >> 16), (uint8_t)(h >> 8), (uint8_t)h};
 
 	struct nl_msg m;
@@ -238,7 +232,7 @@ static void veth_name(const char *netns, char out[IFNAMSIZ])
 	char id[5] = "0000";
 	for (int i = 0; i < 4 && ((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z')); i++)
 		id[i] = s[i];
-	snprintf(out, IFNAMSIZ, "tv%s%09llx", id, (unsigned long long)(hash(netns) >> 28));
+	snprintf(out, IFNAMSIZ, "tv%s%09llx", id, (unsigned long long)(td_hash_str(TD_HASH, netns) >> 28));
 }
 
 // Makes /run/netns a shared mount of itself, as iproute2 does, so that every mount namespace sees

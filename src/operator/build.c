@@ -5,6 +5,7 @@
 #include "api/kinds.h"
 #include "api/quantity.h"
 #include "base/embedded.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,10 +59,7 @@ void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *im
 
 char *td_op_hash(const char *s, size_t n)
 {
-	uint64_t h = 14695981039346656037u; // FNV-1a: tells changes apart, guards nothing
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 1099511628211u;
-	return td_asprintf("%016llx", (unsigned long long)h);
+	return td_asprintf("%016llx", (unsigned long long)td_hash(TD_HASH, s, n));
 }
 
 char *td_op_files_hash(const struct td_slurm_files *f)

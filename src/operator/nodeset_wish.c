@@ -3,13 +3,13 @@
 #define uthash_malloc(n) td_malloc(n)
 #include "operator/nodeset.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 static uint64_t mix(uint64_t h, const char *s)
 {
-	for (; s && *s; s++)
-		h = (h ^ (unsigned char)*s) * 1099511628211u; // FNV-1a
-	return (h ^ 0xff) * 1099511628211u;                   // "ab", "c" is not "a", "bc"
+	return td_hash(td_hash_str(h, s), "\xff", 1); // "ab", "c" is not "a", "bc"
 }
 
 static uint64_t mix_json(uint64_t h, const yyjson_val *v)
@@ -20,7 +20,7 @@ static uint64_t mix_json(uint64_t h, const yyjson_val *v)
 
 uint64_t td_op_wish_base(const struct td_op_pass *p, const struct td_object *set)
 {
-	uint64_t h = mix(14695981039346656037u, p->op->image);
+	uint64_t h = mix(TD_HASH, p->op->image);
 	const yyjson_val *const of[] = {p->in_force, set->root};
 	for (size_t i = 0; i < TD_LEN(of); i++) { // not their status, which no pod is made of
 		h = mix_json(h, td_jget(of[i], "spec"));

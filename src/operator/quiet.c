@@ -3,6 +3,7 @@
 #define uthash_malloc(n) td_malloc(n)
 #include "operator/operator.h"
 
+#include "base/hash.h"
 #include "pool/look.h"
 
 #include <string.h>
@@ -188,17 +189,9 @@ void td_op_news_any(void *ctx, struct td_object *old, struct td_object *now)
 }
 
 // ---- what Slurm says ----
-static uint64_t mix(uint64_t h, const void *p, size_t n)
-{
-	const unsigned char *s = p;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ s[i]) * 1099511628211u; // FNV-1a
-	return h;
-}
-
 uint64_t td_op_nodes_print(const struct td_slurm_nodes *l)
 {
-	uint64_t h = 14695981039346656037u;
+	uint64_t h = TD_HASH;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_slurm_node *n = &l->v[i];
 		const char *const words[] = {n->name,    n->reason, n->comment, n->features,
@@ -207,8 +200,8 @@ uint64_t td_op_nodes_print(const struct td_slurm_nodes *l)
 			(int64_t)n->states, n->release,   n->reason_at, n->busy_at,        n->cpus,
 			n->alloc_cpus,      n->memory_mb, n->kept_cpus, n->kept_memory_mb, n->sockets};
 		for (size_t k = 0; k < TD_LEN(words); k++)
-			h = mix(h, words[k] ? words[k] : "", words[k] ? strlen(words[k]) + 1 : 1);
-		h = mix(h, numbers, sizeof(numbers));
+			h = td_hash(h, words[k] ? words[k] : "", words[k] ? strlen(words[k]) + 1 : 1);
+		h = td_hash(h, numbers, sizeof(numbers));
 	}
 	return h;
 }

@@ -1,5 +1,6 @@
 #include "slurm/ibnet.h"
 
+#include "base/hash.h"
 #include "slurm/conf.h"
 
 #include <ctype.h>
@@ -201,13 +202,10 @@ struct td_slurm_ibnet *td_slurm_ibnet_new(void)
 	return td_calloc(1, sizeof(struct td_slurm_ibnet));
 }
 
-// FNV-1a: in the place of a GUID.
+// In the place of a GUID.
 static uint64_t guid_by(const char *name)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-	return h;
+	return td_hash_str(TD_HASH, name);
 }
 
 void td_slurm_ibnet_cable(struct td_slurm_ibnet *net, const struct td_slurm_ibnet_end *a,

@@ -1,6 +1,7 @@
 // The operations on nodes.
 #include "slurm/rest_priv.h"
 
+#include "base/hash.h"
 #include "base/names.h"
 
 #include <inttypes.h>
@@ -36,14 +37,11 @@ static int by_name(const void *a, const void *b)
 
 static uint64_t print_of(const struct td_slurm_nodes *l)
 {
-	uint64_t h = UINT64_C(14695981039346656037); // FNV-1a
+	uint64_t h = TD_HASH;
 	for (size_t i = 0; i < l->n; i++) {
 		const char *const of[] = {l->v[i].name, l->v[i].gres};
-		for (size_t k = 0; k < TD_LEN(of); k++) {
-			for (const char *p = of[k]; p && *p; p++)
-				h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
-			h = (h ^ 0xff) * UINT64_C(1099511628211);
-		}
+		for (size_t k = 0; k < TD_LEN(of); k++)
+			h = td_hash(td_hash_str(h, of[k]), "\xff", 1);
 	}
 	return h ? h : 1;
 }

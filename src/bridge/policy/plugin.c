@@ -5,6 +5,7 @@
 // changed, or the last answer is old.
 #include "bridge/policy/policies.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/proc.h"
 
@@ -68,14 +69,6 @@ bool td_policies_answer(const char *text, size_t n, size_t *ret, struct td_error
 	return false;
 }
 
-static uint64_t print_of(const char *s)
-{
-	uint64_t h = UINT64_C(14695981039346656037);
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
-	return h;
-}
-
 // Runs it once. On an error err says why, in words for people.
 static int ask(const struct td_policies_ask *a, const char *text, size_t *ret, struct td_error *err)
 {
@@ -108,7 +101,7 @@ int td_policies_plugin(struct td_policies_plugin *p, const struct td_policies_as
 	td_auto_free char *text =
 		td_asprintf("%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %zu %zu %s\n%s", a->now_s, a->total[0],
 			    a->total[1], a->total[2], a->n, a->n_running, a->rule->arguments, td_buf_str(&b));
-	uint64_t print = print_of(td_buf_str(&b));
+	uint64_t print = td_hash_str(TD_HASH, td_buf_str(&b));
 	if (p->order && p->print == print && p->n == a->n && a->now_ms - p->asked_ms < OLD_MS) {
 		memcpy(ret, p->order, a->n * sizeof(*ret));
 		return 0;

@@ -2,6 +2,8 @@
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/scheduler/ask.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 struct td_asks *td_asks_new(void)
@@ -77,12 +79,9 @@ struct td_ask *td_ask_get(struct td_asks *t, const char *uid)
 	return a;
 }
 
-// FNV-1a.
 static uint64_t hash(const char *s)
 {
-	uint64_t h = UINT64_C(1469598103934665603);
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+	uint64_t h = td_hash_str(TD_HASH, s);
 	return h ^ h >> 32;
 }
 

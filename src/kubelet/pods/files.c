@@ -1,6 +1,7 @@
 #include "kubelet/pods/files.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -124,25 +125,18 @@ void td_payload_done(struct td_payload *p)
 	*p = (struct td_payload){0};
 }
 
-static uint64_t fnv(uint64_t h, const void *p, size_t n)
-{
-	for (const unsigned char *s = p; n--; s++)
-		h = (h ^ *s) * 0x100000001b3;
-	return h;
-}
-
 // Names the payload's directory by a hash of its content. The order of files counts: sources give
 // files in a stable order, and a needless swap is harmless.
 static void payload_name(const struct td_payload *p, int64_t gid, char out[40])
 {
-	uint64_t h[2] = {0xcbf29ce484222325, 0x9e3779b97f4a7c15};
+	uint64_t h[2] = {TD_HASH, 0x9e3779b97f4a7c15};
 	for (int k = 0; k < 2; k++) {
-		h[k] = fnv(h[k], &gid, sizeof(gid));
+		h[k] = td_hash(h[k], &gid, sizeof(gid));
 		for (size_t i = 0; i < p->n; i++) {
-			h[k] = fnv(h[k], p->v[i].path, strlen(p->v[i].path) + 1);
-			h[k] = fnv(h[k], &p->v[i].data.len, sizeof(size_t));
-			h[k] = fnv(h[k], td_buf_str(&p->v[i].data), p->v[i].data.len);
-			h[k] = fnv(h[k], &p->v[i].mode, sizeof(mode_t));
+			h[k] = td_hash(h[k], p->v[i].path, strlen(p->v[i].path) + 1);
+			h[k] = td_hash(h[k], &p->v[i].data.len, sizeof(size_t));
+			h[k] = td_hash(h[k], td_buf_str(&p->v[i].data), p->v[i].data.len);
+			h[k] = td_hash(h[k], &p->v[i].mode, sizeof(mode_t));
 		}
 	}
 	snprintf(out, 40, "..%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]);

@@ -2,6 +2,7 @@
 
 #include "api/block.h"
 #include "api/selector.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "kubelet/pods/hosts.h"
 #include "kubelet/pods/pod.h"
@@ -201,13 +202,13 @@ struct td_filters *td_filters_free(struct td_filters *f)
 static uint64_t digest(const struct td_net_filter *f, const struct td_buf *in, const struct td_buf *out)
 {
 	const struct td_buf *const both[] = {f->in ? in : NULL, f->out ? out : NULL};
-	uint64_t h = 14695981039346656037u;
+	uint64_t h = TD_HASH;
 	if (!f->in && !f->out)
 		return TD_FILTER_NONE;
 	for (size_t i = 0; i < TD_LEN(both); i++) {
-		h = (h ^ (both[i] != NULL)) * 1099511628211u;
-		for (size_t k = 0; both[i] && k < both[i]->len; k++)
-			h = (h ^ (unsigned char)both[i]->s[k]) * 1099511628211u;
+		h = td_hash(h, both[i] ? "+" : "-", 1);
+		if (both[i])
+			h = td_hash(h, both[i]->s, both[i]->len);
 	}
 	return h | 2;
 }
