@@ -16,9 +16,9 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
 # Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
 # client libraries.
-NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_gitops", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy", "test_workloads"}
+NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_gitops", "test_kagent", "test_kube", "test_netpol", "test_oidc", "test_parity", "test_policy", "test_uninstall", "test_workloads"}
 # What takes longest starts first, so that no worker is left with it at the end: these groups and files, and then tests with a pool of their own.
-LONG = ["test_setup", "test_deploy", "test_counted", "test_dra", "pool", "pool-2", "test_accounting", "test_failover", "test_health", "test_backup", "test_ldap", "test_tenants",
+LONG = ["test_setup", "test_deploy", "test_dra", "test_counted", "test_uninstall", "pool", "pool-2", "test_accounting", "test_failover", "test_health", "test_backup", "test_ldap", "test_tenants",
         "test_preempt", "test_pods_crash", "test_controllers"]
 
 

@@ -2,8 +2,10 @@
 import collections
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -75,6 +77,17 @@ class Site:
         """The jobs of Slurm: {job name: (id, state)}. The name of a pod's job has the pod's UID."""
         out = json.loads(self.slurm("squeue", "--json"))["jobs"]
         return {j["name"]: (j["job_id"], j["job_state"][0]) for j in out}
+
+
+@pytest.fixture(scope="module")
+def site(build):
+    assets()
+    home = tempfile.mkdtemp(prefix="tandem-deploy-", dir="/var/tmp")
+    try:
+        yield Site(home, build)
+    finally:
+        cluster.Cluster(home=home).down(keep_images=False)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def ready(pod):

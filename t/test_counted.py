@@ -337,7 +337,8 @@ def test_a_grant_that_the_kubelet_cannot_honour(home_probe):
 
 # ---- the bridge dies ----
 @pytest.mark.feature("A12.2")
-@pytest.mark.parametrize("spec", [f"kube.create.pods.binding.{when}:{what}" for when in ("before", "after") for what in ("crash", "lose")])
+@pytest.mark.parametrize("spec", [pytest.param(f"kube.create.pods.binding.{when}:{what}", marks=[pytest.mark.nightly] * (what == "lose"))
+                                  for when in ("before", "after") for what in ("crash", "lose")])
 def test_the_bridge_falls_between_grant_and_binding(home_probe, spec):
     pool = home_probe
     with fault(pool, spec) as met:

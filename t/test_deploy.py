@@ -1,14 +1,12 @@
 """Tandem installed on a real cluster, as its users install it: images, manifests, kustomize, helm, `tandem install` and `tandem up`; every role
-as a pod with its own rights and no more; an upgrade of Tandem itself under load.
+as a pod with its own rights and no more; an upgrade of Tandem itself under load. How it goes again: t/test_uninstall.py.
 
 One cluster for the module; the tests are steps of one story, in the order of the file."""
 import collections
 import json
 import re
-import shutil
 import ssl
 import subprocess
-import tempfile
 import time
 import urllib.request
 
@@ -16,7 +14,7 @@ import pytest
 import yaml
 
 from harness import ROOT, wait_for
-from installed import CHART, NEW, NODE, OLD, SYSTEM, Site, assets, cluster, phase, pod, ready
+from installed import CHART, NEW, NODE, OLD, SYSTEM, phase, pod, ready, site  # noqa: F401 (a fixture)
 
 RUNNING, WAITING = 24, 48
 
@@ -116,19 +114,6 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
 # ---- the story ----
 
 
-@pytest.fixture(scope="module")
-def site(build):
-    assets()
-    home = tempfile.mkdtemp(prefix="tandem-deploy-", dir="/var/tmp")
-    s = None
-    try:
-        s = Site(home, build)
-        yield s
-    finally:
-        cluster.Cluster(home=home).down(keep_images=False)
-        shutil.rmtree(home, ignore_errors=True)
-
-
 @pytest.mark.feature("A16.2", "A16.3")
 def test_install(site):
     dry = site.cmd("install", "--image", OLD, "--dry-run")
@@ -147,47 +132,6 @@ def test_install(site):
     pods = lambda: [*site.items("pods", "-n", SYSTEM), *site.items("pods", "-n", NODE)]
     wait_for("nobody is on the way out", lambda: all(ready(p) for p in pods()))  # of the two that were one for a moment
     assert len([p for p in pods() if p["metadata"]["namespace"] == NODE]) == 3
-
-
-def leftovers_of_an_older_version(site):
-    """What it had besides, and what only looks like it."""
-    def apply(kind, name, manager, ours=True, ns=SYSTEM, **body):
-        labels = {"app.kubernetes.io/part-of": "tandem"} if ours else {}
-        meta = {"name": name, "labels": labels} | ({"namespace": ns} if ns else {})
-        site.kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", "-",
-                     input=json.dumps({"apiVersion": "rbac.authorization.k8s.io/v1" if "Role" in kind else "v1", "kind": kind, "metadata": meta, **body}))
-        return f"{kind} {ns + '/' if ns else ''}{name}"
-    old = [apply("ConfigMap", "old-config", "tandem-install", data={"a": "b"}), apply("ClusterRole", "tandem-old", "tandem-install", ns=None, rules=[]),
-           apply("ServiceAccount", "old-agent", "tandem-install", ns=NODE)]
-    apply("ConfigMap", "by-hand", "kubectl")
-    apply("ConfigMap", "no-label", "tandem-install", ours=False)
-    apply("ConfigMap", "elsewhere", "tandem-install", ns="default")
-    apply("Namespace", "tandem-older", "tandem-install", ns=None)
-    site.complete("tandem-older")  # named() tells of that too
-    return sorted(old)
-
-
-def named(site):
-    return site.kubectl("get", "configmaps,clusterroles,serviceaccounts,namespaces", "-A", "-o", "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name", "--no-headers").split()
-
-
-@pytest.mark.feature("A16.2")
-def test_what_an_older_version_had_goes(site):
-    def gone(text, word):
-        return sorted(m[1] for m in re.finditer(rf"^ +(\S+ \S+) {word}$", text, re.M))
-    old, before = leftovers_of_an_older_version(site), named(site)
-    assert gone(site.cmd("install", "--image", OLD, "--dry-run"), "would go") == old
-    assert named(site) == before
-    assert site.install(OLD)["removed"] == 3
-    assert site.install(OLD)["removed"] == 0
-    after = named(site)
-    assert [w for w in ("by-hand", "no-label", "elsewhere", "tandem-older") if w not in after] == []
-    assert [w for w in ("old-config", "tandem-old", "old-agent") if w in after] == []
-    leftovers_of_an_older_version(site)
-    assert [o for o in old if o not in gone(site.cmd("uninstall", "--dry-run"), "would go")] == []
-    site.install(OLD)
-    for kind, name, ns in (("configmap", "by-hand", SYSTEM), ("configmap", "no-label", SYSTEM), ("configmap", "elsewhere", "default"), ("namespace", "tandem-older", "default")):
-        site.kubectl("-n", ns, "delete", kind, name)
 
 
 @pytest.mark.feature("A1.1", "A1.3", "A1.4", "A1.5", "A1.6", "A2.1", "A5.1", "A16.3", "F2.1")
@@ -645,62 +589,3 @@ def test_each_role_has_the_rights_it_uses(site):
     resize = {("tandem-bridge", "", "pods/resize", "patch")} if site.c.minor < 33 else set()
     assert sorted(granted - used - set(UNUSED) - resize) == []
     assert sorted(k for k in UNUSED if k not in granted) == []  # an exception for nothing
-
-
-@pytest.mark.feature("A18.1")
-def test_status_says_what_is_wrong(site):
-    out = wait_for("what was before is settled", lambda: site.cmd("status"))
-    assert "tandem-operator" in out and "slurm/main" in out and "All is well" in out
-    site.slurm("scontrol", "update", "nodename=n0", "state=drain", "reason=disk")
-    status = lambda: subprocess.run([site.tandem, "status", "--kubeconfig", site.c.kubeconfig], capture_output=True, text=True, env=site.env).stdout
-    told = lambda text: "disk" in text and re.search(r"To resume it: (.*)", text)
-    resume = wait_for("status says it", lambda: told(status()), 60)[1]  # as it stands there, it works
-    assert f"--kubeconfig {site.c.kubeconfig} " in resume
-    site.run("sh", "-ec", resume.replace("tandem", site.tandem, 1))
-    wait_for("it did", lambda: "disk" not in status(), 60)
-    site.slurm("scontrol", "update", "nodename=n0", "state=drain", "reason=disk")
-    site.slurm("scontrol", "update", "nodename=n0", "state=undrain")
-    wait_for("well again", lambda: json.loads(site.cmd("status", "-o", "json"))["wrong"] == [], 60)
-
-
-@pytest.mark.feature("A16.2")
-def test_uninstall_leaves_slurm_and_purge_leaves_nothing(site):
-    job = site.slurm("sbatch", "--parsable", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
-    wait_for("it runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING")
-    site.slurm("srun", f"--jobid={job}", "--overlap", "true")  # a step comes after Prolog, and nobody is there whom that could ask later
-    assert "deleted" in site.cmd("uninstall")
-    assert "nothing of Tandem" in site.cmd("uninstall")
-    assert site.kubectl("get", "deployments,daemonsets,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/part-of=tandem", "-o", "name") == ""
-    assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
-    site.install(NEW)
-    wait_for("the bridge is back", lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge"), 60)
-    assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
-    assert "would go" in site.cmd("uninstall", "--purge", "--dry-run")
-    assert "add --yes" in site.cmd("uninstall", "--purge", code=2, input="") and site.items("slurmclusters", "-A")
-    site.cmd("uninstall", "--purge", "--yes")
-    wait_for("the namespaces are gone", lambda: not [n for n in site.items("namespaces") if n["metadata"]["name"].startswith("tandem")], 120)
-    wait_for("nothing is left", lambda: not re.search("tandem|slurm", site.kubectl("get", "crds,clusterroles,clusterrolebindings,pods", "-A", "-o", "name")))
-    said = lambda: site.cmd("status", code=1)  # of kinds that just went the API server may still know
-    out = wait_for("status says that the kinds are gone", lambda: next((o for o in [said()] if "kinds SlurmCluster and NodeSet are not there" in o), None))
-    assert "does not run there" in out and "404" not in out
-    assert f"`tandem install --kubeconfig {site.c.kubeconfig}`" in out
-
-
-@pytest.mark.feature("A16.1")
-def test_helm(site):
-    """install, upgrade with values, uninstall; the CRDs and what people made stay."""
-    helm = lambda *argv, **kw: site.run("helm", "-n", SYSTEM, *argv, timeout=400, **kw)
-    site.kubectl("create", "namespace", SYSTEM)
-    site.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
-    helm("install", "tandem", CHART, "--set", "image.tag=old", "--wait", "--timeout", "5m")
-    out = site.cmd("up", "--wait", "5m")
-    assert "installed by helm: left as it is" in out and "Slurm: 3 nodes" in out
-    bridge = lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge")
-    wait_for("a bridge", lambda: bridge() and bridge()[0]["status"].get("readyReplicas") == 2, 120)
-    assert "helm installed" in site.cmd("install", code=1)
-    out = helm("upgrade", "tandem", CHART, "--set", "image.tag=new,operator.replicas=3,bridge.replicas=1,logLevel=debug", "--wait", "--timeout", "5m")
-    assert "SlurmCluster" in out or "Slurm cluster" in out
-    wait_for("the bridge follows", lambda: [d["spec"]["replicas"] for d in bridge()] == [1] and NEW in json.dumps(bridge()), 120)
-    assert len(site.items("pods", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-operator")) >= 3
-    helm("uninstall", "tandem", "--wait")
-    assert site.items("slurmclusters", "-A") and site.items("pods", "-n", "slurm")

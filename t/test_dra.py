@@ -231,8 +231,8 @@ def test_what_others_took_is_seen_before_a_binding(pool):
 # ---- the bridge dies ----
 
 
-FAULTS = [f"kube.{point}.{when}:{what}" for point in ("patch.resourceclaims", "patch.resourceclaims.status", "create.pods.binding")
-          for when in ("before", "after") for what in ("crash", "lose")]
+FAULTS = [pytest.param(f"kube.{point}.{when}:{what}", marks=[pytest.mark.nightly] * (what == "lose")) for point in (
+    "patch.resourceclaims", "patch.resourceclaims.status", "create.pods.binding") for when in ("before", "after") for what in ("crash", "lose")]
 
 
 @pytest.mark.feature("A7.1", "A12.2")
