@@ -1,6 +1,6 @@
 #include "api/grant.h"
 
-#include "api/quantity.h"
+#include "api/selector.h"
 #include "base/names.h"
 #include "json/json.h"
 
