@@ -1,5 +1,6 @@
 // From a container's spec to a running container.
 #include "api/annotations.h"
+#include "api/grant.h"
 #include "api/quantity.h"
 #include "base/fault.h"
 #include "base/file.h"

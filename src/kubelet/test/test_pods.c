@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "api/grant.h"
 #include "base/file.h"
 #include "http/pki.h"
 #include "kubelet/fakegpu.h"
