@@ -1,5 +1,7 @@
 #include "gate/podres.h"
 
+#include "api/grant.h"
+#include "api/selector.h"
 #include "base/mem.h"
 #include "http/grpc.h"
 
@@ -109,4 +111,40 @@ int td_podres_ask(const char *socket, struct td_cancel *c, struct td_podres_list
 	const struct td_grpc_ask q = {.socket = socket, .method = "/v1.PodResourcesLister/List", .timeout_ms = CALL_MS};
 	int r = td_grpc_call(&q, c, &b, err);
 	return r ? r : td_podres_read(td_buf_str(&b), b.len, ret, err);
+}
+
+static const struct td_checkup_gpu *gpu_called(const struct td_checkup_facts *f, const char *device)
+{
+	// Plug-ins that share a device by time give it out as "GPU-…::3".
+	const char *shared = strstr(device, "::");
+	td_auto_free char *name = td_strndup(device, shared ? (size_t)(shared - device) : strlen(device));
+	long long n;
+	for (int i = 0; i < f->gpus; i++)
+		if ((*f->gpu[i].uuid && !strcmp(f->gpu[i].uuid, name)) || (*f->gpu[i].pci && !strcmp(f->gpu[i].pci, name)) ||
+		    (td_parse_i64(name, &n) && n == i))
+			return &f->gpu[i];
+	return NULL;
+}
+
+double td_podres_use(const struct td_podres_list *l, const char *ns, const char *pod, const yyjson_val *granted,
+		     const struct td_checkup_facts *f)
+{
+	double most = -1;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct td_podres *x = &l->v[i];
+		yyjson_val *k, *v;
+		size_t at, n;
+		bool its = false;
+		if (strcmp(x->ns, ns) != 0 || strcmp(x->pod, pod) != 0)
+			continue;
+		yyjson_obj_foreach ((yyjson_val *)(uintptr_t)granted, at, n, k, v)
+			its |= td_api_grant_is_gpus(k) && td_api_is_device(x->resource, yyjson_get_str(k));
+		if (!its)
+			continue;
+		const struct td_checkup_gpu *g = gpu_called(f, x->device);
+		if (!g || g->lost || g->use_percent < 0)
+			return -1;
+		most = g->use_percent / 100 > most ? g->use_percent / 100 : most;
+	}
+	return most;
 }

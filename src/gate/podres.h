@@ -3,6 +3,8 @@
 
 #include "base/cancel.h"
 #include "base/err.h"
+#include "checkup/checkup.h"
+#include "json/json.h"
 
 #include <stddef.h>
 
@@ -21,3 +23,9 @@ void td_podres_done(struct td_podres_list *l);
 int td_podres_read(const void *answer, size_t len, struct td_podres_list *ret, struct td_error *err);
 // Asks the kubelet. Errors: as td_grpc_call.
 int td_podres_ask(const char *socket, struct td_cancel *c, struct td_podres_list *ret, struct td_error *err);
+
+// How much the GPUs of a pod compute, 0 to 1: the one that does most. granted: the JSON of TD_ANN_DEVICES, which names its
+// resources. Below 0: it has none, or one of them is not known: by its UUID, its address at PCIe or its index, as plug-ins
+// call devices, or its driver does not say what it does, as of parts (MIG). Pure.
+double td_podres_use(const struct td_podres_list *l, const char *ns, const char *pod, const yyjson_val *granted,
+		     const struct td_checkup_facts *f);

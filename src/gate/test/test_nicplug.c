@@ -118,10 +118,44 @@ static void devices_of_pods(void **state)
 	assert_int_equal(none.n, 0);
 }
 
+static void use_of_counted_gpus(void **state)
+{
+	struct td_podres v[] = {{"ml", "nb", "c", "nvidia.com/gpu", "GPU-b"}, {"ml", "nb", "c", "example.com/fpga", "x"},
+				{"ml", "by-pci", "c", "nvidia.com/gpu", "0000:3b:00.0"},
+				{"ml", "by-index", "c", "nvidia.com/gpu", "1"},
+				{"ml", "shared", "c", "nvidia.com/gpu", "GPU-b::2"},
+				{"ml", "part", "c", "nvidia.com/mig-1g.10gb", "MIG-1"},
+				{"ml", "two", "c", "nvidia.com/gpu", "GPU-a"}, {"ml", "two", "d", "nvidia.com/gpu", "GPU-b"},
+				{"ml", "lost", "c", "nvidia.com/gpu", "GPU-b"}, {"ml", "lost", "c", "nvidia.com/gpu", "GPU-c"}};
+	const struct td_podres_list l = {v, TD_LEN(v), TD_LEN(v)};
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	static const char granted[] = "{\"nvidia.com/gpu\":\"5\",\"tandem.dev/nic\":\"0\",\"share\":\"50\"}";
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(granted, strlen(granted), &j, NULL), 0);
+	f->gpus = 3;
+	snprintf(f->gpu[0].uuid, sizeof(f->gpu[0].uuid), "GPU-a");
+	snprintf(f->gpu[0].pci, sizeof(f->gpu[0].pci), "0000:3b:00.0");
+	snprintf(f->gpu[1].uuid, sizeof(f->gpu[1].uuid), "GPU-b");
+	snprintf(f->gpu[2].uuid, sizeof(f->gpu[2].uuid), "GPU-c");
+	f->gpu[0].use_percent = 75;
+	f->gpu[1].use_percent = 0;
+	f->gpu[2].use_percent = -1; // its driver does not say
+	const struct {
+		const char *pod;
+		double use;
+	} want[] = {{"nb", 0},	 {"by-pci", 0.75}, {"by-index", 0}, {"shared", 0},
+		    {"part", -1}, {"two", 0.75},    {"lost", -1},    {"none", -1}};
+	for (size_t i = 0; i < TD_LEN(want); i++)
+		if (td_podres_use(&l, "ml", want[i].pod, td_json_root(j), f) != want[i].use)
+			fail_msg("%s", want[i].pod);
+	assert_true(td_podres_use(&l, "other", "nb", td_json_root(j), f) == -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(each_container_has_its_own),
 					   cmocka_unit_test(what_slurm_did_not_give_is_refused),
-					   cmocka_unit_test(spec_of_a_place), cmocka_unit_test(devices_of_pods)};
+					   cmocka_unit_test(spec_of_a_place), cmocka_unit_test(devices_of_pods),
+					   cmocka_unit_test(use_of_counted_gpus)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
