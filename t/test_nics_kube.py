@@ -7,6 +7,7 @@ import types
 import pytest
 
 import hardware
+from devices import job_on
 from harness import wait_for
 from realpool import RealPool, lend
 
@@ -84,8 +85,7 @@ def test_a_pod_opens_the_adapters_that_slurm_gave_it(pool):
     assert state(pool, "by-hand") == "Pending"
 
     # A native job has one; the pod gets the other one, whatever place the kubelet chose.
-    job = pool.job("--gres=nic:1", "--mem=64M", "--wrap=sleep 3600")
-    wait_for("the job runs", lambda: pool.squeue().get(job, {}).get("state") == "RUNNING", 60)
+    job = job_on(pool, "n0", "--gres=nic:1")
     pool.apply(pod(pool, "one", 1))
     wait_for("the pod runs", lambda: state(pool, "one") == "Running", 90)
     notes = pool.get("pod", "one")["metadata"]["annotations"]
@@ -93,7 +93,6 @@ def test_a_pod_opens_the_adapters_that_slurm_gave_it(pool):
     assert files(pool, "one") == ["issm5", "umad5", "uverbs1"]
     opens = "for i in 0 1; do [ ! -e /dev/infiniband/uverbs$i ] || (: </dev/infiniband/uverbs$i) 2>&1 | grep -q permitted || echo $i; done"
     assert pool.kubectl("exec", "one", "--", "sh", "-c", opens).split() == ["1"]
-    # Its file would be made where it is not there: the device itself is closed to it.
     pool.shell("scancel", str(job))
 
     # The next one waits for a pod that ends, although Slurm has taken the adapter from it.
@@ -103,7 +102,6 @@ def test_a_pod_opens_the_adapters_that_slurm_gave_it(pool):
     pool.apply(slow)
     wait_for("slow runs", lambda: state(pool, "slow") == "Running", 90)
     assert files(pool, "slow") == ["issm4", "umad4", "uverbs0"]
-    # The kubelet starts anew: what pods have stays, and the agent is told of anew.
     pool.kubectl("delete", "pod", "by-hand", "--force", "--grace-period=0")
     pool.kubectl("delete", "pod", "slow", "--wait=false")
     pool.apply(pod(pool, "next", 1))

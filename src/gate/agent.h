@@ -16,7 +16,7 @@ struct td_gate_agent_opts {
 	const char *node, *kubeconfig, *state, *run, *cgroups, *pod_logs, *url, *ca, *metrics;
 	const char *checks, *actions, *accelerators, *reboot, *reset_program; // agenthealth.c
 	const char *profiles, *profiles_to;                                   // NULL: none are brought
-	const char *hardware;          // NULL: the machine's
+	const char *hardware;                                                 // NULL: the machine's
 	const char *kubelet_dir, *cdi; // NULL: the kubelet's sockets are not used; pods get no adapters
 	int devices;
 };

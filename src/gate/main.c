@@ -90,12 +90,14 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		{.name = "kubelet-dir",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->kubelet_dir),
-		 .help = "where the kubelet's sockets pod-resources/kubelet.sock and\ndevice-plugins/kubelet.sock are: which "
+		 .help = "where the kubelet's sockets pod-resources/kubelet.sock and\ndevice-plugins/kubelet.sock are: "
+			 "which "
 			 "pod has which device"},
 		{.name = "cdi",
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->cdi),
-		 .help = "a directory of CDI of the container runtime's: pods get the\nadapters of the network that Slurm "
+		 .help = "a directory of CDI of the container runtime's: pods get the\nadapters of the network that "
+			 "Slurm "
 			 "gave them (with --kubelet-dir)"},
 		{.name = "hardware",
 		 .value = "DIR",
@@ -386,7 +388,8 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (a->o.profiles)
 		parts[n++] = (struct td_gate_part){"profiles", run_profiles, a};
 	td_auto_free char *plugins = td_asprintf("%s/device-plugins", a->o.kubelet_dir ? a->o.kubelet_dir : ""),
-			  *resources = td_asprintf("%s/pod-resources/kubelet.sock", a->o.kubelet_dir ? a->o.kubelet_dir : "");
+			  *resources = td_asprintf("%s/pod-resources/kubelet.sock",
+						   a->o.kubelet_dir ? a->o.kubelet_dir : "");
 	a->nics = (struct td_nicplug){plugins, resources, a->o.cdi, a->pods, facts_now, a, 0};
 	if (a->o.cdi) {
 		parts[n++] = (struct td_gate_part){"adapters", run_nics, a};

@@ -27,16 +27,18 @@ int td_nicplug_names(const yyjson_val *pod, const char *container, struct td_str
 	uint64_t mask = td_api_grant_part(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
 	td_auto_strv struct td_strv all = {0}, its = {0};
 	if (!names || !td_jkey_str(notes, TD_ANN_JOB))
-		return td_fail(err, TD_DENIED,
-			       "Slurm gave pod %s no adapter of the network: only pods of Slurm's queue get " TD_NIC_RESOURCE,
-			       td_jstr_or(pod, "metadata.name", "?"));
+		return td_fail(
+			err, TD_DENIED,
+			"Slurm gave pod %s no adapter of the network: only pods of Slurm's queue get " TD_NIC_RESOURCE,
+			td_jstr_or(pod, "metadata.name", "?"));
 	td_strv_split(&all, names, ',');
 	for (size_t i = 0; i < 64; i++)
 		if (mask >> i & 1 && i < all.n)
 			td_strv_add(&its, all.v[i]);
 	if (its.n != (size_t)__builtin_popcountll(mask))
-		return td_fail(err, TD_DENIED, "container %s asks for %d of " TD_NIC_RESOURCE ", and Slurm gave its pod %s",
-			       container, __builtin_popcountll(mask), names);
+		return td_fail(err, TD_DENIED,
+			       "container %s asks for %d of " TD_NIC_RESOURCE ", and Slurm gave its pod %s", container,
+			       __builtin_popcountll(mask), names);
 	for (size_t i = 0; i < its.n; i++)
 		td_strv_add(ret, its.v[i]);
 	return 0;
@@ -57,8 +59,8 @@ int td_nicplug_spec(const char *place, const char *nic, const struct td_checkup_
 		if (f->nic[i].n_files && !strcmp(f->nic[i].name, nic))
 			x = &f->nic[i];
 	if (!x)
-		return td_fail(err, TD_NOT_FOUND, "Slurm gave it the adapter %.31s, which this node does not have any more",
-			       nic);
+		return td_fail(err, TD_NOT_FOUND,
+			       "Slurm gave it the adapter %.31s, which this node does not have any more", nic);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "cdiVersion", CDI_VERSION);
@@ -114,8 +116,8 @@ static int is_free(const struct td_nicplug *p, const struct td_podres_list *l, c
 		const struct td_podres *x = &l->v[i];
 		if (!strcmp(x->resource, TD_NIC_RESOURCE) && is_place(x->device) && !same_pod(x, mine) &&
 		    adapter_of(p, x->device, has, sizeof(has)) && !strcmp(has, nic))
-			return td_fail(err, TD_THROTTLED, "adapter %s: pod %s/%s, which has it, has not ended", nic, x->ns,
-				       x->pod);
+			return td_fail(err, TD_THROTTLED, "adapter %s: pod %s/%s, which has it, has not ended", nic,
+				       x->ns, x->pod);
 	}
 	return 0;
 }
@@ -166,7 +168,8 @@ static int prepare(struct td_nicplug *p, const struct td_strv *places, struct td
 		return td_fail(err, TD_NOT_FOUND, "pod %s/%s is not known yet", mine->ns, mine->pod);
 	r = td_nicplug_names(pod->root, mine->container, &names, err);
 	if (!r && names.n != places->n)
-		r = td_fail(err, TD_INVALID, "the kubelet has %zu of " TD_NIC_RESOURCE " for container %s, which asks for %zu",
+		r = td_fail(err, TD_INVALID,
+			    "the kubelet has %zu of " TD_NIC_RESOURCE " for container %s, which asks for %zu",
 			    places->n, mine->container, names.n);
 	if (!r && !p->facts(p->ctx, f))
 		r = td_fail(err, TD_TRANSIENT, "the adapters of this node are not known yet");

@@ -24,11 +24,11 @@ static bool counted(const struct td_object *o)
 
 static void collect_gpus(const struct td_objects *pods)
 {
-	struct td_metric *used =
-		td_gauge(td_metrics_process(), "tandem_agent_pod_gpu_use_ratio",
-			 "How much of the last moment the GPUs of a session's pod computed, 0 to 1: the one that did most. "
-			 "Of GPUs that a device plug-in gave.",
-			 TD_LABELS("namespace", "pod"));
+	struct td_metric *used = td_gauge(
+		td_metrics_process(), "tandem_agent_pod_gpu_use_ratio",
+		"How much of the last moment the GPUs of a session's pod computed, 0 to 1: the one that did most. "
+		"Of GPUs that a device plug-in gave.",
+		TD_LABELS("namespace", "pod"));
 	td_auto_podres struct td_podres_list l = {0};
 	td_auto_free struct td_checkup_facts *f = NULL;
 	struct td_error e = TD_ERROR_INIT;

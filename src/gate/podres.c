@@ -28,8 +28,7 @@ static int add(struct td_podres_list *l, const struct td_podres *x, struct td_er
 }
 
 // ContainerDevices: resource_name 1, device_ids 2. Fields may come in any order.
-static int devices(const struct td_proto_field *of, struct td_podres *x, struct td_podres_list *l,
-		   struct td_error *err)
+static int devices(const struct td_proto_field *of, struct td_podres *x, struct td_podres_list *l, struct td_error *err)
 {
 	struct td_proto m = td_proto(of->p, of->len);
 	struct td_proto_field f;
@@ -120,8 +119,8 @@ static const struct td_checkup_gpu *gpu_called(const struct td_checkup_facts *f,
 	td_auto_free char *name = td_strndup(device, shared ? (size_t)(shared - device) : strlen(device));
 	long long n;
 	for (int i = 0; i < f->gpus; i++)
-		if ((*f->gpu[i].uuid && !strcmp(f->gpu[i].uuid, name)) || (*f->gpu[i].pci && !strcmp(f->gpu[i].pci, name)) ||
-		    (td_parse_i64(name, &n) && n == i))
+		if ((*f->gpu[i].uuid && !strcmp(f->gpu[i].uuid, name)) ||
+		    (*f->gpu[i].pci && !strcmp(f->gpu[i].pci, name)) || (td_parse_i64(name, &n) && n == i))
 			return &f->gpu[i];
 	return NULL;
 }

@@ -43,8 +43,8 @@ struct td_proto { // what is left of a message
 };
 struct td_proto_field {
 	unsigned number;
-	uint64_t value;          // of a number
-	const unsigned char *p;  // NULL: it is a number
+	uint64_t value;         // of a number
+	const unsigned char *p; // NULL: it is a number
 	size_t len;
 };
 static inline struct td_proto td_proto(const void *p, size_t len)

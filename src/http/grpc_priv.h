@@ -8,12 +8,12 @@ enum { TD_H2_STREAMS = 16 };
 struct td_h2_stream {
 	uint32_t id; // 0: none
 	char method[128];
-	struct td_buf body;       // 5 octets, then the message
-	long long window;         // so much may be sent
-	bool headers, ended;      // what came
-	int status;               // grpc-status; -1: none came
-	char message[256];        // grpc-message
-	struct td_buf said;       // of the stream whose answers go on: its last one
+	struct td_buf body;  // 5 octets, then the message
+	long long window;    // so much may be sent
+	bool headers, ended; // what came
+	int status;          // grpc-status; -1: none came
+	char message[256];   // grpc-message
+	struct td_buf said;  // of the stream whose answers go on: its last one
 	bool goes_on;
 };
 struct td_h2 {

@@ -32,8 +32,8 @@ static void each_container_has_its_own(void **state)
 {
 	struct td_error e = TD_ERROR_INIT;
 	char got[128];
-	const char *pod = "{\"metadata\":{\"name\":\"p\",\"annotations\":{\"" TD_ANN_JOB "\":\"7\",\"" TD_ANN_NICS_GRANTED
-			  "\":\"mlx5_0,mlx5_3,mlx5_4\"}}," SPEC "}";
+	const char *pod = "{\"metadata\":{\"name\":\"p\",\"annotations\":{\"" TD_ANN_JOB
+			  "\":\"7\",\"" TD_ANN_NICS_GRANTED "\":\"mlx5_0,mlx5_3,mlx5_4\"}}," SPEC "}";
 	assert_int_equal(names(pod, "a", got, sizeof(got), &e), 0);
 	assert_string_equal(got, "mlx5_0");
 	assert_int_equal(names(pod, "b", got, sizeof(got), &e), 0);
@@ -52,7 +52,8 @@ static void what_slurm_did_not_give_is_refused(void **state)
 		   *fewer = "{\"metadata\":{\"name\":\"p\",\"annotations\":{\"" TD_ANN_JOB
 			    "\":\"7\",\"" TD_ANN_NICS_GRANTED "\":\"mlx5_0,mlx5_3\"}}," SPEC "}";
 	assert_int_equal(names(none, "a", got, sizeof(got), &e), TD_DENIED);
-	assert_string_equal(e.msg, "Slurm gave pod p no adapter of the network: only pods of Slurm's queue get tandem.dev/nic");
+	assert_string_equal(
+		e.msg, "Slurm gave pod p no adapter of the network: only pods of Slurm's queue get tandem.dev/nic");
 	assert_int_equal(names(no_job, "a", got, sizeof(got), &e), TD_DENIED);
 	assert_int_equal(names(fewer, "a", got, sizeof(got), &e), 0);
 	assert_int_equal(names(fewer, "b", got, sizeof(got), &e), TD_DENIED);
@@ -74,11 +75,11 @@ static void spec_of_a_place(void **state)
 	assert_int_equal(td_nicplug_spec("place-3", "eno1", f, true, &text, &e), TD_NOT_FOUND); // it has no files
 	assert_int_equal(td_nicplug_spec("place-3", "mlx5_1", f, true, &text, &e), TD_NOT_FOUND);
 	assert_int_equal(td_nicplug_spec("place-3", "mlx5_0", f, true, &text, &e), 0);
-	assert_string_equal(text,
-			    "{\"cdiVersion\":\"0.6.0\",\"kind\":\"tandem.dev/nic\",\"devices\":[{\"name\":\"place-3\","
-			    "\"containerEdits\":{\"deviceNodes\":[{\"path\":\"/dev/infiniband/uverbs4\",\"permissions\":"
-			    "\"rw\"},{\"path\":\"/dev/infiniband/umad4\",\"permissions\":\"rw\"},{\"path\":\"/dev/"
-			    "infiniband/rdma_cm\",\"permissions\":\"rw\"}]}}],\"annotations\":{\"adapter\":\"mlx5_0\"}}");
+	assert_string_equal(
+		text, "{\"cdiVersion\":\"0.6.0\",\"kind\":\"tandem.dev/nic\",\"devices\":[{\"name\":\"place-3\","
+		      "\"containerEdits\":{\"deviceNodes\":[{\"path\":\"/dev/infiniband/uverbs4\",\"permissions\":"
+		      "\"rw\"},{\"path\":\"/dev/infiniband/umad4\",\"permissions\":\"rw\"},{\"path\":\"/dev/"
+		      "infiniband/rdma_cm\",\"permissions\":\"rw\"}]}}],\"annotations\":{\"adapter\":\"mlx5_0\"}}");
 }
 
 // ---- the kubelet's answer ----
@@ -120,13 +121,16 @@ static void devices_of_pods(void **state)
 
 static void use_of_counted_gpus(void **state)
 {
-	struct td_podres v[] = {{"ml", "nb", "c", "nvidia.com/gpu", "GPU-b"}, {"ml", "nb", "c", "example.com/fpga", "x"},
+	struct td_podres v[] = {{"ml", "nb", "c", "nvidia.com/gpu", "GPU-b"},
+				{"ml", "nb", "c", "example.com/fpga", "x"},
 				{"ml", "by-pci", "c", "nvidia.com/gpu", "0000:3b:00.0"},
 				{"ml", "by-index", "c", "nvidia.com/gpu", "1"},
 				{"ml", "shared", "c", "nvidia.com/gpu", "GPU-b::2"},
 				{"ml", "part", "c", "nvidia.com/mig-1g.10gb", "MIG-1"},
-				{"ml", "two", "c", "nvidia.com/gpu", "GPU-a"}, {"ml", "two", "d", "nvidia.com/gpu", "GPU-b"},
-				{"ml", "lost", "c", "nvidia.com/gpu", "GPU-b"}, {"ml", "lost", "c", "nvidia.com/gpu", "GPU-c"}};
+				{"ml", "two", "c", "nvidia.com/gpu", "GPU-a"},
+				{"ml", "two", "d", "nvidia.com/gpu", "GPU-b"},
+				{"ml", "lost", "c", "nvidia.com/gpu", "GPU-b"},
+				{"ml", "lost", "c", "nvidia.com/gpu", "GPU-c"}};
 	const struct td_podres_list l = {v, TD_LEN(v), TD_LEN(v)};
 	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 	static const char granted[] = "{\"nvidia.com/gpu\":\"5\",\"tandem.dev/nic\":\"0\",\"share\":\"50\"}";
@@ -143,7 +147,7 @@ static void use_of_counted_gpus(void **state)
 	const struct {
 		const char *pod;
 		double use;
-	} want[] = {{"nb", 0},	 {"by-pci", 0.75}, {"by-index", 0}, {"shared", 0},
+	} want[] = {{"nb", 0},    {"by-pci", 0.75}, {"by-index", 0}, {"shared", 0},
 		    {"part", -1}, {"two", 0.75},    {"lost", -1},    {"none", -1}};
 	for (size_t i = 0; i < TD_LEN(want); i++)
 		if (td_podres_use(&l, "ml", want[i].pod, td_json_root(j), f) != want[i].use)
