@@ -1,4 +1,4 @@
-// Reads the headers of HTTP/2 (HPACK, RFC 7541), for grpc.h. It writes none: what grpc.c sends is plain literals. Pure.
+// Reads the headers of HTTP/2 (HPACK, RFC 7541), for grpc.h. It writes none: what grpc_conn.c sends is plain literals. Pure.
 #pragma once
 
 #include "base/err.h"
