@@ -76,7 +76,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     base = out(*template)
     other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
              "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
-             "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site", "agent.seccompProfiles": "profiles", "agent.podLogs": "/srv/logs",
+             "agent.runtimeClassName": "nvidia", "agent.reboot": "systemd", "agent.resetProgram": "/srv/site/reset", "agent.programs": "/srv/site", "agent.seccompProfiles": "profiles", "agent.podLogs": "/srv/logs", "agent.podResources": "/srv/resources", "agent.adapters": "/var/run/cdi",
              "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "mutatingPolicies.enabled": "true", "admissionPolicy.jobSetController": "system:serviceaccount:a:b", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
     for role in ("operator", "bridge", "agent"):
         other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',

@@ -7,6 +7,7 @@
 #include "gate/busy.h"
 #include "gate/gate.h"
 #include "gate/held.h"
+#include "gate/nicplug.h"
 #include "gate/nodehealth.h"
 #include "http/client.h"
 #include "kube/controller.h"
@@ -15,6 +16,8 @@ struct td_gate_agent_opts {
 	const char *node, *kubeconfig, *state, *run, *cgroups, *pod_logs, *url, *ca, *metrics;
 	const char *checks, *actions, *accelerators, *reboot, *reset_program; // agenthealth.c
 	const char *profiles, *profiles_to;                                   // NULL: none are brought
+	const char *hardware;                                                 // NULL: the machine's
+	const char *kubelet_dir, *cdi; // NULL: the kubelet's sockets are not used; pods get no adapters
 	int devices;
 };
 #define TD_GONE 128
@@ -35,6 +38,7 @@ struct td_gate_agent {
 	struct td_informer *pods, *nodes; // pods of this node; this node alone
 	struct td_gate *gate;
 	struct td_held held;
+	struct td_nicplug nics; // with o.cdi
 	struct td_nodehealth *health;
 	struct td_checkup_backend backend;
 	struct td_accels *accels;

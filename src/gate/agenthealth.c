@@ -100,7 +100,7 @@ int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
 	int r = find_accelerators(a, err);
 	if (r)
 		return r;
-	const struct td_checkup_machine_opts m = {.reset = a->o.reset_program};
+	const struct td_checkup_machine_opts m = {.root = a->o.hardware, .reset = a->o.reset_program};
 	a->backend = td_checkup_machine(&m);
 	a->health = td_nodehealth_new(&(struct td_nodehealth_opts){.kube = a->kube,
 								   .nodes = a->nodes,

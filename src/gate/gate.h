@@ -23,6 +23,8 @@
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   probe.[ch]                   tests of idle nodes, until somebody's work comes
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
+//   podres.[ch]                  which devices the kubelet gave to which container
+//   nicplug.[ch]                 adapters of the network for pods: a device plug-in of the kubelet's
 //   podcpu.[ch]                  CPU time of the pods of sessions, at /metrics
 //   podhangs.[ch]                pods that make no progress
 //   podbeats.[ch]                what pods say of that in their logs

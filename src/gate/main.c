@@ -87,6 +87,22 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		 .value = "DIR",
 		 TD_OPT_TEXT(&o->profiles_to),
 		 .help = "the kubelet's directory of profiles"},
+		{.name = "kubelet-dir",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->kubelet_dir),
+		 .help = "where the kubelet's sockets pod-resources/kubelet.sock and\ndevice-plugins/kubelet.sock are: "
+			 "which "
+			 "pod has which device"},
+		{.name = "cdi",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->cdi),
+		 .help = "a directory of CDI of the container runtime's: pods get the\nadapters of the network that "
+			 "Slurm "
+			 "gave them (with --kubelet-dir)"},
+		{.name = "hardware",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->hardware),
+		 .help = "reads DIR/sys and DIR/proc in place of the machine's, to try\nwhat this one has not"},
 		{.name = "reboot",
 		 .value = "HOW",
 		 TD_OPT_TEXT(&o->reboot),
@@ -121,6 +137,10 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 
 	if (!o->profiles != !o->profiles_to) {
 		*ret_exit = td_command_wrong("agent", "--profiles and --profiles-to go together");
+		return false;
+	}
+	if (o->cdi && !o->kubelet_dir) {
+		*ret_exit = td_command_wrong("agent", "--cdi needs --kubelet-dir");
 		return false;
 	}
 	td_log_init("agent", level);
@@ -311,6 +331,22 @@ static int run_profiles(void *ctx, struct td_error *err)
 	return td_profiles_run(&p, a->cancel, err);
 }
 
+static bool facts_now(void *ctx, struct td_checkup_facts *ret)
+{
+	struct td_gate_agent *a = ctx;
+	return td_nodehealth_facts(a->health, 0, ret);
+}
+static int run_nics(void *ctx, struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	return td_nicplug_run(&a->nics, a->cancel, err);
+}
+static int run_nics_register(void *ctx, struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	return td_nicplug_register(&a->nics, a->cancel, err);
+}
+
 static void progress(void *ctx, int node, const struct td_object *pod, struct td_podhangs_signs *ret)
 {
 	struct td_gate_agent *a = ctx;
@@ -343,15 +379,27 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},   {"grants", run_grants, a},
-				       {"held", run_held, a},   {"health", run_health, a},
-				       {"hangs", run_hangs, a}, {"profiles", run_profiles, a}};
-	size_t n = a->o.profiles ? TD_LEN(parts) : TD_LEN(parts) - 1;
+	struct td_gate_part parts[8] = {{"gate", run_gate, a},
+					{"grants", run_grants, a},
+					{"held", run_held, a},
+					{"health", run_health, a},
+					{"hangs", run_hangs, a}};
+	size_t n = 5;
+	if (a->o.profiles)
+		parts[n++] = (struct td_gate_part){"profiles", run_profiles, a};
+	td_auto_free char *plugins = td_asprintf("%s/device-plugins", a->o.kubelet_dir ? a->o.kubelet_dir : ""),
+			  *resources = td_asprintf("%s/pod-resources/kubelet.sock",
+						   a->o.kubelet_dir ? a->o.kubelet_dir : "");
+	a->nics = (struct td_nicplug){plugins, resources, a->o.cdi, a->pods, facts_now, a, 0};
+	if (a->o.cdi) {
+		parts[n++] = (struct td_gate_part){"adapters", run_nics, a};
+		parts[n++] = (struct td_gate_part){"adapters-register", run_nics_register, a};
+	}
 	r = td_parts_start(parts, n, a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, node_of, a});
-	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups});
+	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups, a->o.kubelet_dir ? resources : NULL, facts_now, a});
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);

@@ -89,7 +89,7 @@ void td_session_agents_said(struct td_session_agents *a, const char *node, struc
 void td_session_agents_keep(const char *metrics, struct td_buf *ret)
 {
 	static const char *const kept[] = {"tandem_agent_pod_cpu_seconds_total{", "tandem_device_holder{",
-					   "tandem_device_use_ratio{"};
+					   "tandem_device_use_ratio{", "tandem_agent_pod_gpu_use_ratio{"};
 	for (const char *p = metrics, *end; *p; p = *end ? end + 1 : end) {
 		end = p + strcspn(p, "\n");
 		for (size_t i = 0; i < TD_LEN(kept); i++)

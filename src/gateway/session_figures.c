@@ -11,7 +11,9 @@ static void read_from(const char *text, const struct td_object *pod, bool counte
 {
 	const char *node = td_jstr_or(pod->root, "spec.nodeName", "?");
 	f->cpu = td_session_cpu_read(text, pod->ns, pod->name);
-	f->gpu = f->gpus && !counted ? td_session_gpu_read(text, pod->ns, pod->name) : -1;
+	f->gpu = !f->gpus  ? -1
+		 : counted ? td_session_gpu_counted(text, pod->ns, pod->name)
+			   : td_session_gpu_read(text, pod->ns, pod->name);
 	if (f->cpu < 0)
 		snprintf(f->why, sizeof(f->why),
 			 "the use of its CPUs: the agent of node %s says nothing of it; it is older than this gateway, "
@@ -20,9 +22,9 @@ static void read_from(const char *text, const struct td_object *pod, bool counte
 	else if (f->gpus && f->gpu < 0)
 		snprintf(
 			f->why, sizeof(f->why),
-			counted ? "the use of its GPUs: they are counted (spec.devices: Allocatable), and which of "
-				  "node "
-				  "%s's it has is not known"
+			counted ? "the use of its GPUs: they are counted (spec.devices: Allocatable), and the agent of "
+				  "node %s cannot ask its kubelet which it has (agent.podResources of the chart), does "
+				  "not measure them, or they are parts of GPUs"
 				: "the use of its GPUs: the agent of node %s does not measure them; it sees no driver, "
 				  "or they are parts of GPUs",
 			node);
@@ -35,7 +37,7 @@ void td_session_figures_of(const struct td_session_source *from, const struct td
 	td_auto_said struct td_session_said said = {0};
 	struct td_session_figures f = {
 		.cpu = -1, .gpu = -1, .gpus = devices && strcmp(devices, "{}") != 0, .at_ms = from->at_ms};
-	// A device plug-in chose other devices than those that Slurm names, and nobody says which.
+	// A device plug-in chose other devices than those that Slurm names: the kubelet says which.
 	bool counted = from->agents && !td_jget(pod->root, "spec.resourceClaims.[0]");
 	if (from->agents) {
 		td_session_agents_said(from->agents, td_jstr_or(pod->root, "spec.nodeName", ""), &said);

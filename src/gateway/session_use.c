@@ -2,7 +2,7 @@
 //
 // CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), and the use of
 // GPUs from what it measures of those that the pod holds (tandem_device_holder,
-// tandem_device_use_ratio): of one agent for all (--usage), or of that of the pod's node (--agents). Two looks give a
+// tandem_device_use_ratio, or, of those that a device plug-in gave, tandem_agent_pod_gpu_use_ratio): of one agent for all (--usage), or of that of the pod's node (--agents). Two looks give a
 // rate of CPUs; what one look
 // does not find is not known, and not idle. The counter goes on meanwhile: when the next look finds it
 // soon enough, it tells of the time between, so that one lost reply does not let a count begin anew.
@@ -253,6 +253,13 @@ double td_session_gpu_read(const char *text, const char *ns, const char *pod)
 		most = v > most ? v : most;
 	}
 	return most;
+}
+
+double td_session_gpu_counted(const char *text, const char *ns, const char *pod)
+{
+	td_auto_free char *series =
+		td_asprintf("tandem_agent_pod_gpu_use_ratio{namespace=\"%s\",pod=\"%s\"} ", ns, pod);
+	return series_value(text, series);
 }
 
 int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err)

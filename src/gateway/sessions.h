@@ -362,5 +362,7 @@ double td_session_cpu_read(const char *text, const char *ns, const char *pod);
 // How much the busiest device that this pod holds computes, 0 to 1; -1: it holds none there, or one of them is
 // not measured.
 double td_session_gpu_read(const char *text, const char *ns, const char *pod);
+// The same of GPUs that a device plug-in gave, as the kubelet told the agent.
+double td_session_gpu_counted(const char *text, const char *ns, const char *pod);
 // Reads the agent's metrics.
 int td_session_usage(struct td_gateway *g, struct td_buf *ret, struct td_error *err);

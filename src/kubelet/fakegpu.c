@@ -72,48 +72,6 @@ void td_fakegpu_parts_env(const struct td_checkup_facts *f, uint64_t mask, struc
 	td_env_set(env, "NVIDIA_VISIBLE_DEVICES", b.len ? td_buf_str(&b) : "void");
 }
 
-// n bits of mask, after the lowest `skip`.
-static uint64_t bits(uint64_t mask, int64_t skip, int64_t n)
-{
-	uint64_t got = 0;
-	for (int i = 0; i < TD_DEV_MAX && n > 0; i++)
-		if (mask >> i & 1 && --skip < 0) {
-			got |= UINT64_C(1) << i;
-			n--;
-		}
-	return got;
-}
-
-// How many devices a container asks for, whole ones or parts.
-static int64_t container_devices(const yyjson_val *c, const char *resource)
-{
-	yyjson_val *k, *v, *limits = td_jget(c, "resources.limits");
-	size_t i, n;
-	int64_t sum = 0;
-	yyjson_obj_foreach (limits ? limits : td_jget(c, "resources.requests"), i, n, k, v)
-		if (td_api_is_device(yyjson_get_str(k), resource))
-			sum += td_api_container_request(c, yyjson_get_str(k));
-	return sum < TD_DEV_MAX ? sum : TD_DEV_MAX;
-}
-
-uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container, const char *resource)
-{
-	static const char *const lists[] = {"initContainers", "containers"};
-	int64_t used = 0;
-	for (size_t l = 0; l < TD_LEN(lists); l++) {
-		yyjson_val *c;
-		size_t i, max;
-		yyjson_arr_foreach (td_jget(pod_spec, lists[l]), i, max, c) {
-			int64_t n = container_devices(c, resource);
-			if (td_streq(td_jstr(c, "name"), container))
-				return bits(mask, used, n);
-			if (l || td_streq(td_jstr(c, "restartPolicy"), "Always"))
-				used += n > TD_DEV_MAX ? TD_DEV_MAX : n;
-		}
-	}
-	return 0;
-}
-
 void td_fakegpu_env(const struct td_accel_found *f, uint64_t mask, struct td_strv *env)
 {
 	td_auto_strv struct td_strv its = {0};

@@ -23,10 +23,6 @@ size_t td_fakegpu_parts(const struct td_checkup_facts *f, uint64_t mask, int nod
 			struct td_oci_device *out);
 // Both variables have the UUIDs there, because CUDA knows a part by nothing else.
 void td_fakegpu_parts_env(const struct td_checkup_facts *f, uint64_t mask, struct td_strv *env);
-// Which of a pod's devices one of its containers gets: as many of the resource as it asks for, the lowest first, in
-// the order of the spec. What an ordinary init container had, later ones have again; a sidecar keeps
-// its own (as td_api_pod_request counts).
-uint64_t td_fakegpu_share(uint64_t mask, const yyjson_val *pod_spec, const char *container, const char *resource);
 // Sets what programs and container runtimes read. CUDA_VISIBLE_DEVICES counts the container's devices from 0,
 // NVIDIA_VISIBLE_DEVICES has their indexes on the node; other vendors' as their description says. Without devices an
 // image's own word for all of them becomes that for none ("void").

@@ -271,6 +271,9 @@ static void the_agents_figures_of_gpus(void **state)
 	assert_true(td_session_gpu_read(text, "a", "q") == -1); // held and not measured
 	assert_true(td_session_gpu_read(text, "a", "r") == -1); // holds nothing
 	assert_true(td_session_gpu_read("", "a", "p") == -1);
+	static const char given[] = "tandem_agent_pod_gpu_use_ratio{namespace=\"a\",pod=\"p\"} 0.25\n";
+	assert_true(td_session_gpu_counted(given, "a", "p") == 0.25); // by a device plug-in
+	assert_true(td_session_gpu_counted(given, "a", "q") == -1);
 }
 
 static struct td_object *object_of(const char *yaml)

@@ -1,5 +1,6 @@
 // From a container's spec to a running container.
 #include "api/annotations.h"
+#include "api/grant.h"
 #include "api/quantity.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -279,7 +280,7 @@ static int plan_nics(const struct td_kubelet *a, const struct td_pod *p, const y
 {
 	const char *names = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_NICS_GRANTED);
 	struct td_kubelet_nic_files files = {x->arena, x->devices + x->spec.n_devices, 0};
-	uint64_t mask = td_fakegpu_share(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
+	uint64_t mask = td_api_grant_part(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
 	if (!p->slurmd && (!names || !p->grant.granted || !mask))
 		return 0;
 	int r = td_kubelet_nics_devices(a, p->node, p->slurmd ? NULL : names, mask, &files, err);
@@ -321,7 +322,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	const char *name = td_jstr_or(spec, "name", "");
 	uint64_t mask =
 		p->slurmd ? td_dev_all(td_kubelet_gpus(a, p->node))
-			  : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name, td_kubelet_resource(a, p->node));
+			  : td_api_grant_part(p->devices, td_jget(pod, "spec"), name, td_kubelet_resource(a, p->node));
 	x->gpus = mask;
 	// Slurm's jobs choose by the feature whether they run where it is.
 	x->gds = mask && (p->slurmd ||

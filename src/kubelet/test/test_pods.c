@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "api/grant.h"
 #include "base/file.h"
 #include "http/pki.h"
 #include "kubelet/fakegpu.h"
@@ -1033,9 +1034,9 @@ static void test_parts_of_gpus(void **state)
 	JSON pod =
 		yaml("containers: [{name: a, resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}, {name: b, resources: "
 		     "{limits: {nvidia.com/mig-1g.10gb: 1}}}]");
-	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "a", "nvidia.com/gpu"), 2);
-	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "nvidia.com/gpu"), 4);
-	assert_int_equal(td_fakegpu_share(6, td_json_root(pod), "b", "amd.com/gpu"), 0);
+	assert_int_equal(td_api_grant_part(6, td_json_root(pod), "a", "nvidia.com/gpu"), 2);
+	assert_int_equal(td_api_grant_part(6, td_json_root(pod), "b", "nvidia.com/gpu"), 4);
+	assert_int_equal(td_api_grant_part(6, td_json_root(pod), "b", "amd.com/gpu"), 0);
 }
 
 #define ASKS(name, n, more) "{name: " name ", resources: {limits: {nvidia.com/gpu: " n "}}" more "}"
@@ -1053,9 +1054,9 @@ static void test_each_container_gets_its_own_devices(void **state)
 		uint64_t mask;
 	} want[] = {{"before", 0x02}, {"side", 0x02}, {"after", 0x14}, {"a", 0x14}, {"none", 0}, {"b", 0x80}, {"x", 0}};
 	for (size_t i = 0; i < TD_LEN(want); i++)
-		assert_int_equal(td_fakegpu_share(0x96, td_json_root(pod), want[i].name, "nvidia.com/gpu"),
+		assert_int_equal(td_api_grant_part(0x96, td_json_root(pod), want[i].name, "nvidia.com/gpu"),
 				 want[i].mask);
-	assert_int_equal(td_fakegpu_share(0x16, td_json_root(pod), "b", "nvidia.com/gpu"),
+	assert_int_equal(td_api_grant_part(0x16, td_json_root(pod), "b", "nvidia.com/gpu"),
 			 0); // never more than there are
 
 	td_auto_strv struct td_strv env = {0}, plain = {0};

@@ -1,0 +1,84 @@
+#include "base/clock.h"
+#include "http/grpc_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+static int dial(const char *path, int *ret, struct td_error *err)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(a.sun_path))
+		return td_fail(err, TD_INVALID, "%s is too long for a socket", path);
+	memcpy(a.sun_path, path, strlen(path) + 1);
+	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+		return td_fail_errno(err, TD_TRANSIENT, errno, "%s", path);
+	*ret = td_steal_fd(&fd);
+	return 0;
+}
+
+static int ask_it(struct td_h2 *h, const struct td_grpc_ask *q, struct td_error *err)
+{
+	td_auto_buf struct td_buf block = {0};
+	td_h2_header(&block, ":method", "POST");
+	td_h2_header(&block, ":scheme", "http");
+	td_h2_header(&block, ":path", q->method);
+	td_h2_header(&block, ":authority", "localhost");
+	td_h2_header(&block, "content-type", "application/grpc");
+	td_h2_header(&block, "te", "trailers");
+	int r = td_h2_greet(h, err);
+	if (!r)
+		r = td_h2_headers(h, 1, &block, false, err);
+	return r ? r : td_h2_message(h, td_h2_open(h, 1), q->message, q->len, true, err);
+}
+
+static int answer(const struct td_h2_stream *s, const struct td_grpc_ask *q, struct td_buf *ret, struct td_error *err)
+{
+	enum { UNIMPLEMENTED = 12, UNAVAILABLE = 14 };
+	if (s->status < 0)
+		return td_fail(err, TD_TRANSIENT, "%s ended %s", q->socket, q->method);
+	if (s->status)
+		return td_fail(err,
+			       s->status == UNIMPLEMENTED ? TD_UNSUPPORTED
+			       : s->status == UNAVAILABLE ? TD_TRANSIENT
+							  : TD_DENIED,
+			       "%s refused %s (%d): %s", q->socket, q->method, s->status, s->message);
+	const unsigned char *p = (const unsigned char *)td_buf_str(&s->body);
+	if (s->body.len < 5 || *p ||
+	    ((size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4]) != s->body.len - 5)
+		return td_fail(err, TD_INVALID, "%s: its answer to %s is no one message", q->socket, q->method);
+	td_buf_add(ret, p + 5, s->body.len - 5);
+	return 0;
+}
+
+int td_grpc_call(const struct td_grpc_ask *q, struct td_cancel *c, struct td_buf *ret, struct td_error *err)
+{
+	td_auto_close int fd = -1;
+	int64_t end = td_mono_ms(&td_clock_system) + q->timeout_ms;
+	int r = dial(q->socket, &fd, err);
+	if (r)
+		return r;
+	struct td_h2 h;
+	td_h2_init(&h, td_steal_fd(&fd), false);
+	r = ask_it(&h, q, err);
+	while (!r && !td_h2_find(&h, 1)->ended) {
+		struct pollfd p[] = {{h.fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+		int64_t left = end - td_mono_ms(&td_clock_system);
+		if (td_cancelled(c))
+			r = td_fail(err, TD_CANCELLED, "stopped");
+		else if (left <= 0)
+			r = td_fail(err, TD_TRANSIENT, "%s does not answer", q->socket);
+		else if (poll(p, 2, (int)left) < 0 && errno != EINTR)
+			r = td_fail_errno(err, TD_TRANSIENT, errno, "poll");
+		else
+			r = td_h2_take(&h, err);
+	}
+	if (!r)
+		r = answer(td_h2_find(&h, 1), q, ret, err);
+	td_h2_done(&h);
+	return r;
+}
