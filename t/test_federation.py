@@ -360,6 +360,37 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
         assert sum(s["phase"] in ("Placed", "Started") for s in states) <= 1, states
         return len(states) == 4 and all(s["phase"] == "Ended" for s in states)
     wait_for("all have run, one after the other", all_done)
+    # One person's sessions, which he starts at both at once: as many as he may have, and no more.
+    limit = lambda n: pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"limits": [{"team": "lab", "gpus": 1, **n}]}}))
+    said, started = {}, []
+
+    def start(i):
+        r = hub.run("session", "start", "-o", "json", "--no-wait", "--cluster", "west", "batch", "--", "exec sleep 1000", check=False, url=at if i % 2 else None)
+        said[i] = r.stderr
+        started.extend([json.loads(r.stdout)["id"]] if r.returncode == 0 else [])
+
+    def at_both():
+        threads = [threading.Thread(target=start, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    try:
+        limit({"perUser": {"sessions": 0}})
+        for i in (0, 1):
+            wait_for("each keeps the limit", lambda i=i: start(i) or "of 0 sessions that one of team lab may have" in said[i])
+        for session in started:  # before they knew of it
+            hub.run("session", "stop", session)
+        started.clear()
+        limit({"perUser": {"sessions": 1}})
+        wait_for("one is started", lambda: at_both() or started)
+        at_both()
+        assert len(started) == 1, (started, said)
+        wait_for("nobody starts one any more", lambda: not pool.get("federation", "campus").get("state", {}).get("starting"))
+    finally:
+        limit({})
+        for session in started:
+            hub.run("session", "stop", session)
     # Since then it has looked at its members and runs many times a second: by what it watches.
     assert lists(metrics, "federatedruns") <= 2 and lists(metrics, "federations") <= 10
 

@@ -153,6 +153,23 @@ def test_who_is_nobody_here_stays_out(pool, issuer, gateway):
     assert pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"] == users, "logging in makes no account"
 
 
+def test_the_first_one_needs_no_key_and_no_password(pool, issuer, gateway):
+    """As on a new installation: nobody has any, and the gateway has nothing to sign with until the operator makes it."""
+    secret = lambda: next((s for s in pool.items("secrets", "-n", "slurm") if s["metadata"]["name"] == "main-gateway"), None)
+    before = secret()
+    pool.kubectl("delete", "secret", "main-gateway", "-n", "slurm")
+    try:
+        made = wait_for("the operator makes it", lambda: (s := secret()) and s["metadata"]["uid"] != before["metadata"]["uid"] and s)
+        assert set(made["data"]) == {"cookie"} and len(base64.b64decode(made["data"]["cookie"])) >= 32 and "ownerReferences" not in made["metadata"]
+        wait_for("the first one is in", lambda: (web := Web()).log_in(gateway, "researcher")[0] == 302 and me(web, gateway) == "researcher")
+        assert Web().log_in(gateway, "eve")[0] == 403, "who is nobody here is out all the same"
+        # One with the client's secret only, as somebody may bring it, gets the rest, and keeps that.
+        pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": {"cookie": None, "other": "YQ=="}}))
+        wait_for("it can sign again", lambda: {"cookie", "other"} <= set(secret()["data"]))
+    finally:
+        pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": {"other": None, **before["data"]}}))
+
+
 def test_an_answer_counts_once_in_the_browser_that_asked(pool, issuer, gateway):
     web, other = Web(), Web()
     form, ask = web.begin(gateway)

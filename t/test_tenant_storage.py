@@ -60,7 +60,7 @@ def number(text):
 
 
 @pytest.mark.embedded  # its own admission; ResourceQuotas below
-@pytest.mark.feature("C1.2")
+@pytest.mark.feature("C1.2", "C8.1")
 def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, teams, me):
     """Kubernetes' own words refuse what goes beyond it, by one namespace or by several, by the Tenant below, by size,
     by number and by class, at creation and when a claim grows, and when many come at once."""
@@ -83,6 +83,21 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
     pool.kubectl("label", "pvc", "b", "-n", "physics-dev", "x=y")
     assert not make(pool, claim("z", "default", "900Gi"))
     pool.kubectl("delete", "pvc", "z", "-n", "default")
+    # A storage group is for whom it is granted to: what is there stays, and nothing is added.
+    groups = lambda v: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"storageGroups": v}}))
+    try:
+        groups([{"name": "common", "storageClasses": ["shared"]}])
+        word = "shared.storageclass.storage.k8s.io/persistentvolumeclaims"
+        denied = lambda ns: f'"{word}":0' in pool.get("namespace", ns)["metadata"]["annotations"]["tandem.dev/storage-quota"]
+        wait_for("nobody has it", lambda: denied("physics") and denied("quarks"))
+        assert f"exceeded quota: tandem-tenant-quarks, requested: {word}=1" in make(pool, claim("e", "quarks", "1Mi"))
+        assert grow("quarks", "d", "2560Mi").returncode
+        wait_for("it is said how much is claimed", lambda: "Storage common: 3 claims for 10Gi" in pool.cmd("status", check=False).stdout)
+        pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"storageGroups": ["common"]}}))
+        wait_for("physics has it, and the Tenant below", lambda: not denied("physics") and not denied("quarks"))
+        assert "exceeded quota: tandem-tenant-physics, requested: requests.storage=1Mi" in make(pool, claim("e", "quarks", "1Mi")), "its quota is another thing"
+    finally:
+        groups(None)
     # Shown as it is: 10Gi of 10Gi, of which 2Gi of 3Gi are the Tenant's below.
     wait_for("the operator has counted it", lambda: (used(pool, "physics"), used(pool, "quarks"), used(pool, "physics", "persistentvolumeclaims")) == (10 * Gi, 2 * Gi, 3), 40)
     shown = json.loads(pool.cmd("quota", "-o", "json").stdout)["tenants"]

@@ -1,6 +1,8 @@
 // People by the issuer of a SlurmCluster (spec.identity.oidc): the tokens that let them into its gateway
 // count here too. As with a real API server's --oidc-* options, the name is a claim; and it must be one
-// of the SlurmCluster's own users, so that nobody becomes a role or a service account by his name.
+// of the SlurmCluster's own users, so that nobody becomes a role or a service account by his name. Where people come
+// from a directory service (spec.identity.ldap), which this server cannot ask, it may be any name that a person can
+// have: what he may is what somebody has bound to that name, as on a real cluster.
 //
 // What the SlurmClusters say is read again after a write to one of them, so it counts at once.
 #include "apiserver/srv.h"
@@ -132,9 +134,24 @@ static const char *claim_of(const yyjson_val *oidc)
 	return td_jstr_or(oidc, "usernameClaim", "preferred_username");
 }
 
+static bool lists(const yyjson_val *cluster, const char *name)
+{
+	return td_jfind(td_jget(cluster, "spec.users"), "name", name);
+}
+
+// Whether somebody of the directory service may be called so: as spec.users has names, and none that machines have.
+static bool of_directory(const yyjson_val *cluster, const char *name)
+{
+	static const char may[] = "0123456789-abcdefghijklmnopqrstuvwxyz_";
+	size_t n = strlen(name);
+	return td_jget(cluster, "spec.identity.ldap") && n && n <= 32 && strspn(name, may) == n &&
+	       strcspn(name, "0123456789-") && strcmp(name, "root") != 0 && strcmp(name, "admin") != 0;
+}
+
 // Whether somebody else may have that name by another issuer, or by another claim of the same one, which people may
-// choose for themselves: then it would mean two people.
-static bool shared(struct td_srv_people *p, const yyjson_val *oidc, const char *name)
+// choose for themselves: then it would mean two people. Of one who is in spec.users here (listed), a directory
+// beside another issuer does not tell; there that name is refused.
+static bool shared(struct td_srv_people *p, const yyjson_val *oidc, const char *name, bool listed)
 {
 	bool yes = false;
 	pthread_mutex_lock(&p->lock);
@@ -142,7 +159,7 @@ static bool shared(struct td_srv_people *p, const yyjson_val *oidc, const char *
 		yyjson_val *root = td_item_root(p->v[i].cluster), *its = td_jget(root, "spec.identity.oidc");
 		yes = (!td_streq(td_jstr(its, "issuer"), td_jstr(oidc, "issuer")) ||
 		       !td_streq(claim_of(its), claim_of(oidc))) &&
-		      td_jfind(td_jget(root, "spec.users"), "name", name);
+		      (lists(root, name) || (!listed && of_directory(root, name)));
 	}
 	pthread_mutex_unlock(&p->lock);
 	return yes;
@@ -153,7 +170,8 @@ static bool person(struct td_srv_people *p, const struct srv_issuer *i, const yy
 {
 	yyjson_val *root = td_item_root(i->cluster), *oidc = td_jget(root, "spec.identity.oidc");
 	const char *group = td_jstr(oidc, "groupsClaim"), *name = td_oidc_name(claims, claim_of(oidc), NULL);
-	if (!name || !td_jfind(td_jget(root, "spec.users"), "name", name) || shared(p, oidc, name))
+	bool listed = name && lists(root, name);
+	if (!name || (!listed && !of_directory(root, name)) || shared(p, oidc, name, listed))
 		return false;
 	ret->name = td_strdup(name);
 	if (group)

@@ -253,6 +253,9 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 		td_jm_int(g->d, o, counts[n], td_jint(ns->root, path, 0));
 	}
 
+	if (td_jget(sc->root, "status.storageGroups"))
+		td_jm_copyval(g->d, o, "storageGroups", td_jget(sc->root, "status.storageGroups"));
+
 	const struct td_object *both[] = {sc, ns};
 	for (size_t n = 0; n < 2; n++) {
 		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
@@ -388,6 +391,11 @@ static void slurm_line(yyjson_val *x)
 	printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", name ? name : " ",
 	       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
 	       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+	yyjson_val *group;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(x, "storageGroups"), i, n, group)
+		printf("Storage %s: %lld claims for %s\n", td_jstr_or(group, "name", "?"), td_jint(group, "claims", 0),
+		       td_jstr_or(group, "requested", "?"));
 }
 
 static void table(yyjson_val *v)

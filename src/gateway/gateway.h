@@ -64,6 +64,7 @@
 //   hub_show.c                 what people ask about them
 //   hub_session.c              sessions at members, through the hub
 //   hub_session_limit.c        what a person may have of them
+//   hub_starts.c               one start of a person's after the other, at all gateways
 //   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
 //   projects.c                 projects of Tenants, as their admins keep them
 //   scope.[ch]                 keys of one project: what is in it

@@ -271,6 +271,19 @@ int64_t td_hub_session_seen(const char *user, const char *member, const char *bu
 // Appends those at members that are not in the list.
 void td_hub_session_list(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *list);
 
+// ---- hub_starts.c: one start of a person's after the other ----
+struct td_hub_start {
+	char by[17];      // "": no limit needs it
+	int64_t since_ms; // mono
+};
+// Begins a start, a resume or a scaling of his. TD_THROTTLED: another one is under way, here or at another gateway. The
+// caller calls end. sure false: a member may do yet what it was asked for.
+int td_hub_start_begin(struct td_gateway_ask *q, const struct td_hub *h, struct td_hub_start *ret,
+		       struct td_error *err);
+void td_hub_start_end(struct td_gateway_ask *q, const struct td_hub *h, const struct td_hub_start *s, bool sure);
+// Whether members may be asked yet. TD_TRANSIENT: it took so long that other gateways may not count it any more.
+int td_hub_start_still(const struct td_hub_start *s, struct td_error *err);
+
 // ---- hub_session_limit.c: what a person may have at all members ----
 // Whether a session may start that holds r->holds GPUs. TD_THROTTLED: his team, or he, has as much as it may.
 int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,

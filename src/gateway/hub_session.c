@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { CALL_MS = 20000, SEEN_MOST = 4096, MISSED_MS = 5000, STARTS_MOST = 20 };
+enum { CALL_MS = 20000, SEEN_MOST = 4096, MISSED_MS = 5000 };
 
 // ---- which member has a session ----
 
@@ -154,21 +154,6 @@ static int find(struct td_gateway_ask *q, const char *id, struct td_hub **ret, c
 
 // ---- operations ----
 
-// Where there are limits a person's starts go one after the other, so that each is counted before the next one.
-static int begin(struct td_gateway_ask *q, const struct td_hub *h, struct td_error *err)
-{
-	td_auto_free char *held = td_asprintf("starts/%s", q->user.name); // no person's name has a '/'
-	return td_gateway_hold(q->g->limits, held, h->n_limits ? 1 : STARTS_MOST, NULL)
-		       ? td_fail(err, TD_THROTTLED, "another session of yours is being started: try again")
-		       : 0;
-}
-
-static void end(struct td_gateway_ask *q)
-{
-	td_auto_free char *held = td_asprintf("starts/%s", q->user.name);
-	td_gateway_release(q->g->limits, held);
-}
-
 static void answer(struct td_gateway_ask *q, int status, const struct td_json *j, const char *member)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
@@ -191,10 +176,11 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 	size_t n = 0;
 	int64_t replicas = td_jint(q->body, "replicas", 0);
 	bool more = *what || replicas;
-	if (more && (*ret = begin(q, h, err)))
+	struct td_hub_start at = {0};
+	if (more && (*ret = td_hub_start_begin(q, h, &at, err)))
 		return true;
-	if (more && (*ret = td_hub_session_more(q, h, replicas, err))) {
-		end(q);
+	if (more && ((*ret = td_hub_session_more(q, h, replicas, err)) || (*ret = td_hub_start_still(&at, err)))) {
+		td_hub_start_end(q, h, &at, true);
 		return true;
 	}
 	td_auto_free char *path = path_of(q->args[0], what), *text = q->body ? td_json_text(q->body, &n) : NULL;
@@ -208,7 +194,7 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 					 .timeout_ms = CALL_MS};
 	*ret = td_hub_do(q->g, &call, td_gateway_cancel(q), &j, err);
 	if (more)
-		end(q);
+		td_hub_start_end(q, h, &at, *ret != TD_UNCERTAIN);
 	if (*ret == TD_NOT_FOUND)
 		remember(q->user.name, q->args[0], NULL);
 	if (!*ret)
@@ -290,7 +276,8 @@ static int choose(struct td_gateway_ask *q, struct td_hub_view *view, const stru
 }
 
 // *ret_own: no member that may have it lets sessions through, so it is the hub's own cluster's, as without a federation.
-static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own, struct td_error *err)
+static int start(struct td_gateway_ask *q, const struct td_hub *h, const struct td_hub_start *at, bool *ret_own,
+		 struct td_error *err)
 {
 	bool closed = true;
 	td_auto_hub_run struct td_hub_run r = {0}, of = {0};
@@ -316,6 +303,8 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, bool *ret_own
 			*ret_own = closed && rc == TD_INVALID && r.refused.n && !r.insists;
 			return rc;
 		}
+		if ((rc = td_hub_start_still(at, err)))
+			return rc;
 		rc = give(q, h, member, of_run && td_streq(of.member, member) ? of.there : NULL, &j, &e);
 		if (!rc) {
 			const char *id = td_jstr_or(td_json_root(j), "id", "");
@@ -345,10 +334,11 @@ bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *
 	bool asks = td_jget(q->body, "cluster") != NULL;
 	if (h && !h->ending) {
 		bool own = false;
-		if ((*ret = begin(q, h, err)))
+		struct td_hub_start at = {0};
+		if ((*ret = td_hub_start_begin(q, h, &at, err)))
 			return true;
-		*ret = start(q, h, &own, err);
-		end(q);
+		*ret = start(q, h, &at, &own, err);
+		td_hub_start_end(q, h, &at, *ret != TD_UNCERTAIN);
 		if (own)
 			*err = (struct td_error)TD_ERROR_INIT;
 		return !own;

@@ -163,6 +163,23 @@ static int signing(const struct td_object *o, char **ret, size_t *ret_n, struct 
 	return 0;
 }
 
+int td_gateway_signs(struct td_gateway *g, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = secret(g, LOOK_MS, &o, err);
+	if (r && r != TD_UNAUTHENTICATED)
+		return r;
+	if (!r && td_people_can_sign(o->root))
+		return 0;
+	if (!r)
+		td_gateway_keys_changed(g); // it will be, in a moment
+	return td_fail(err, TD_TRANSIENT,
+		       "Secret %s/" TD_PEOPLE_SECRET
+		       " has no key \"cookie\" yet to sign logins with: the operator makes "
+		       "it; try again in a moment",
+		       g->o.ns, g->o.cluster);
+}
+
 int td_gateway_seal(struct td_gateway *g, const char *what, int life_s, yyjson_mut_doc *claims, char **ret,
 		    struct td_error *err)
 {

@@ -15,6 +15,8 @@ void td_gateway_keys_changed(struct td_gateway *g);
 // What an administrator put into the Secret beside keys and passwords; "" is none. The caller wipes and
 // frees it.
 int td_gateway_secret(struct td_gateway *g, const char *entry, char **ret, struct td_error *err);
+// Whether anything can be signed. TD_TRANSIENT: not yet; where people log in by an issuer the operator makes what lacks.
+int td_gateway_signs(struct td_gateway *g, struct td_error *err);
 // Signs claims for a while, for a browser to bring back; what: what they are, so that no other thing
 // signed here is taken for them. TD_UNAUTHENTICATED: not what was signed, or too late.
 int td_gateway_seal(struct td_gateway *g, const char *what, int life_s, yyjson_mut_doc *claims, char **ret,

@@ -48,7 +48,9 @@ int td_gateway_oidc(struct td_gateway *g, struct td_gateway_oidc *ret, struct td
 			       "SlurmCluster %s/%s names no issuer (spec.identity.oidc): log in with a password",
 			       g->o.ns, g->o.cluster);
 	td_auto_free char *secret = NULL;
-	int r = td_gateway_secret(g, "oidc-secret", &secret, err);
+	int r = td_gateway_signs(g, err);
+	if (!r)
+		r = td_gateway_secret(g, "oidc-secret", &secret, err);
 	if (r)
 		return r;
 	secret[strcspn(secret, "\r\n")] = '\0';

@@ -17,7 +17,7 @@ extern const struct td_gateway_rate td_gateway_oidc_logins;
 
 void td_gateway_oidc_done(struct td_gateway_oidc *o);
 #define td_auto_gateway_oidc __attribute__((cleanup(td_gateway_oidc_done)))
-// TD_UNSUPPORTED: it names no issuer.
+// TD_UNSUPPORTED: it names no issuer. TD_TRANSIENT: nothing can be signed yet (keys.h).
 int td_gateway_oidc(struct td_gateway *g, struct td_gateway_oidc *ret, struct td_error *err);
 // Whose claims these are. TD_DENIED: nobody's here.
 int td_gateway_oidc_person(struct td_gateway *g, const struct td_gateway_oidc *o, const yyjson_val *claims,

@@ -35,6 +35,15 @@ static void put(yyjson_mut_doc *d, const char *key, const void *p, size_t n)
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, td_buf_str(&b));
 }
 
+// The key that signs what browsers keep.
+static void put_cookie(yyjson_mut_doc *d)
+{
+	unsigned char cookie[SECRET_BYTES];
+	td_random(cookie, sizeof(cookie));
+	put(d, "cookie", cookie, sizeof(cookie));
+	explicit_bzero(cookie, sizeof(cookie));
+}
+
 yyjson_mut_doc *td_people_new_key(const struct td_people_key *k, char **ret_key, char ret_id[TD_PEOPLE_ID + 1])
 {
 	unsigned char raw[SECRET_BYTES];
@@ -145,6 +154,58 @@ char *td_people_value(const yyjson_val *secret, const char *key, size_t *ret_len
 	return td_buf_take(&b);
 }
 
+// Makes the Secret, with nothing but a cookie. TD_EXISTS: somebody was faster.
+static int make(struct td_kube *k, const char *ns, const char *cluster, const char *name, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "apiVersion", "v1");
+	td_jm_str(d, o, "kind", "Secret");
+	td_jm_str(d, o, "metadata.name", name);
+	td_jm_str(d, o, "metadata.namespace", ns);
+	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_CLUSTER, cluster);
+	td_jm_str(d, o, "type", "Opaque");
+	put_cookie(d);
+	return td_kube_create(k, &td_secrets, ns, o, c, NULL, err);
+}
+
+bool td_people_can_sign(const yyjson_val *secret)
+{
+	size_t n = 0;
+	char *key = td_people_value(secret, "cookie", &n);
+	if (key)
+		explicit_bzero(key, n);
+	free(key);
+	return n >= SECRET_BYTES;
+}
+
+int td_people_ensure(struct td_kube *k, const char *ns, const char *cluster, const struct td_object *live,
+		     struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free char *name = td_asprintf(TD_PEOPLE_SECRET, cluster);
+	td_auto(td_object_unref) struct td_object *asked = NULL;
+	int r = live ? 0 : td_kube_get(k, &td_secrets, ns, name, c, &asked, err);
+	live = live ? live : asked;
+	if (r == TD_NOT_FOUND) {
+		r = make(k, ns, cluster, name, c, err);
+		r = r == TD_EXISTS ? 0 : r;
+	} else if (!r &&
+		   (!td_people_can_sign(live->root) || !td_streq(td_object_label(live, TD_LABEL_CLUSTER), cluster))) {
+		// The version makes sure that of two who do this at once one only writes.
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+		td_jm_str(d, o, "metadata.uid", live->uid);
+		td_jm_str(d, o, "metadata.resourceVersion", live->rv);
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_CLUSTER, cluster);
+		if (!td_people_can_sign(live->root))
+			put_cookie(d);
+		r = td_kube_patch(k, TD_AT(&td_secrets, ns, name), TD_PATCH_MERGE, o, c, NULL, err);
+		r = r == TD_CONFLICT ? 0 : r; // whoever changed it comes by here again
+	}
+	return r ? td_wrap(err, "Secret %s/%s", ns, name) : 0;
+}
+
 int td_people_write(struct td_kube *k, const char *ns, const char *cluster, const yyjson_mut_doc *patch,
 		    struct td_cancel *c, struct td_error *err)
 {
@@ -153,19 +214,7 @@ int td_people_write(struct td_kube *k, const char *ns, const char *cluster, cons
 	yyjson_mut_val *root = yyjson_mut_doc_get_root((yyjson_mut_doc *)(uintptr_t)patch);
 	int r = td_kube_patch(k, &at, TD_PATCH_MERGE, root, c, NULL, err);
 	if (r == TD_NOT_FOUND) {
-		unsigned char cookie[SECRET_BYTES];
-		td_random(cookie, sizeof(cookie));
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-		td_jm_str(d, o, "apiVersion", "v1");
-		td_jm_str(d, o, "kind", "Secret");
-		td_jm_str(d, o, "metadata.name", name);
-		td_jm_str(d, o, "metadata.namespace", ns);
-		td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_CLUSTER, cluster);
-		td_jm_str(d, o, "type", "Opaque");
-		put(d, "cookie", cookie, sizeof(cookie));
-		explicit_bzero(cookie, sizeof(cookie));
-		r = td_kube_create(k, &td_secrets, ns, o, c, NULL, err);
+		r = make(k, ns, cluster, name, c, err);
 		if (!r || r == TD_EXISTS)
 			r = td_kube_patch(k, &at, TD_PATCH_MERGE, root, c, NULL, err);
 	}

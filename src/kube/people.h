@@ -1,5 +1,6 @@
 // The Secret CLUSTER-gateway: keys and passwords of the people of one SlurmCluster. Written by `tandem
-// user`, by `tandem up` (the first password) and by the gateway; read by the gateway.
+// user`, by `tandem up` (the first password) and by the gateway; read by the gateway. The operator makes it where
+// people log in by an issuer (spec.identity.oidc), so that the first of them needs neither key nor password.
 //
 //   cookie          32 random bytes, which sign the page's cookies
 //   schedule.ID     see gateway/schedule.h
@@ -41,3 +42,9 @@ char *td_people_value(const yyjson_val *secret, const char *key, size_t *ret_len
 // Secrets in the namespace.
 int td_people_write(struct td_kube *k, const char *ns, const char *cluster, const yyjson_mut_doc *patch,
 		    struct td_cancel *c, struct td_error *err);
+// Whether what browsers keep can be signed by it.
+bool td_people_can_sign(const yyjson_val *secret);
+// Makes the Secret when it is not there yet, or gives it what it lacks: a key to sign with, and the label that it is found
+// by; else writes nothing. live: as it was seen; NULL: it is asked for. What others do to it at the same moment stays.
+int td_people_ensure(struct td_kube *k, const char *ns, const char *cluster, const struct td_object *live,
+		     struct td_cancel *c, struct td_error *err);

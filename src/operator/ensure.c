@@ -4,6 +4,7 @@
 
 #include "api/condition.h"
 #include "base/log.h"
+#include "kube/people.h"
 
 #include <string.h>
 
@@ -150,6 +151,16 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 		return refused(w, r, td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name), err);
 	td_info("%s %s/%s: brought to the wanted form", w->gvr->kind, ns, name);
 	return 0;
+}
+
+int td_op_people_ensure(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err)
+{
+	if (!td_jget(sc->root, "spec.identity.oidc"))
+		return 0;
+	// It has no owner: keys and passwords stay when the SlurmCluster is made anew.
+	td_auto_free char *name = td_asprintf(TD_PEOPLE_SECRET, sc->name);
+	td_auto(td_object_unref) struct td_object *live = td_informer_get(op->secrets, sc->ns, name);
+	return td_people_ensure(op->k, sc->ns, sc->name, live, c, err);
 }
 
 void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status,

@@ -157,9 +157,10 @@ static void on_claim(void *ctx, struct td_object *old, struct td_object *now)
 	td_auto_objects struct td_objects l = {0};
 	if (old && now)
 		return;
-	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
+	td_informer_list(op->clusters, NULL, &l);
 	for (size_t i = 0; i < l.n; i++)
-		enqueue(op->q, l.v[i]->ns, l.v[i]->name);
+		if (td_streq(l.v[i]->ns, (now ? now : old)->ns) || td_jget(l.v[i]->root, "spec.storageGroups"))
+			enqueue(op->q, l.v[i]->ns, l.v[i]->name);
 }
 
 static void index_tested(const struct td_object *o, struct td_strv *ret)
@@ -237,6 +238,12 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	if (sc) {
 		td_op_qos_sync(v, sc, &due);
 		r2 = td_op_keys_sync(op, sc, v, &due, c, &e);
+		if (!r && r2) {
+			r = r2;
+			if (err)
+				*err = e;
+		}
+		r2 = td_op_people_ensure(op, sc, c, &e);
 		if (!r && r2) {
 			r = r2;
 			if (err)

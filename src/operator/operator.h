@@ -40,7 +40,7 @@
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   logins.c                 what has failed in login pods that run
-//   groups.c                 resource groups, and to whom they are granted
+//   groups.c storagegroups.c resource groups, and to whom they are granted; those of storage
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
 //   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
 //                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together
@@ -260,6 +260,13 @@ int td_op_keys_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v
 void td_op_keys_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d, yyjson_mut_val *status);
 // Adds a problem when spec.auth asks for keys that are gone.
 void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
+
+// ---- storagegroups.c ----
+
+// Adds status.storageGroups: what is claimed of each, in all namespaces.
+void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
+				 yyjson_mut_val *status);
+bool td_op_storage_groups_any(const struct td_op *op);
 
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 
@@ -716,6 +723,8 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 
 // Creates the object, or patches what the operator owns of it. Writes nothing when nothing differs.
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
+// Makes the Secret that logins by an issuer need (kube/people.h), where the SlurmCluster names one.
+int td_op_people_ensure(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err);
 // Appends conditions to a status. old_status: the present one, whose times stay for conditions that
 // do not change.
 void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status,

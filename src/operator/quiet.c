@@ -174,7 +174,7 @@ void td_op_news_claim(void *ctx, struct td_object *old, struct td_object *now)
 	if (old && now && same_at(old, now, of, TD_LEN(of)))
 		return;
 	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
-	note(op, l.n > 0);
+	note(op, l.n > 0 || td_op_storage_groups_any(op));
 }
 
 void td_op_news_budget(void *ctx, struct td_object *old, struct td_object *now)

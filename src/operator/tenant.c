@@ -180,7 +180,7 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 		say(s, "GroupsKnown", false, false, "Unknown",
 		    td_arena_printf(p->arena,
 				    "spec.resourceGroups: the SlurmCluster has no group %s: add it to its "
-				    "spec.resourceGroups, or take it out here",
+				    "spec.resourceGroups (spec.storageGroups, of storage), or take it out here",
 				    joined(p->arena, &t->strange, ", ")));
 	if (p->p[at].closed && !t->deleting)
 		say(s, "Open", false, false, "OutsideValidity",

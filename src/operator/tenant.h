@@ -132,6 +132,12 @@ const char *td_op_tenant_claims(struct td_op_tenant_pass *p, size_t i);
 // Writes the ResourceQuota of one namespace of tenant i, or removes it. Nothing where there are none.
 int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t i, const char *ns, struct td_error *err);
 
+// ---- storagegroups.c ----
+
+// The words of a ResourceQuota that are 0 for tenant i: classes of storage groups that neither it nor one above it has been
+// granted. Returns their number; all in the arena.
+size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t i, const char *const **ret);
+
 // ---- tenant_slurm.c ----
 
 // Brings slurmdbd to what the valid tenants say, and removes the accounts of those that go. Fills

@@ -190,6 +190,9 @@ void td_op_tenant_read(struct td_op_tenant_pass *p, size_t at, int64_t now_ms)
 	yyjson_arr_foreach (td_jget(o, "spec.resourceGroups"), i, n, m)
 		if (sc && yyjson_is_str(m) && !td_jfind(td_jget(sc, "spec.resourceGroups"), "name", yyjson_get_str(m)))
 			td_strv_add(&t->strange, yyjson_get_str(m));
+	yyjson_arr_foreach (td_jget(o, "spec.storageGroups"), i, n, m)
+		if (sc && yyjson_is_str(m) && !td_jfind(td_jget(sc, "spec.storageGroups"), "name", yyjson_get_str(m)))
+			td_strv_addf(&t->strange, "%s (of storage)", yyjson_get_str(m));
 
 	struct td_pool_tenant_user *users =
 		td_arena_alloc(p->arena, (yyjson_arr_size(members) + w->n_namespaces + 2) * sizeof(*users));

@@ -134,6 +134,15 @@ static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, cons
 					      .room = room_of(p, x->ns, word)};
 }
 
+static bool denied(const struct td_op_tenant_pass *p, size_t at, const char *word)
+{
+	const char *const *no;
+	size_t n = td_op_tenant_denied(p, at, &no), i = 0;
+	while (i < n && strcmp(no[i], word) != 0)
+		i++;
+	return i < n;
+}
+
 // One word: what is used of all limits, and what each namespace shall have. True: some shall have something else than now.
 static bool look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t word)
 {
@@ -160,6 +169,8 @@ static bool look_at(struct td_op_tenant_pass *p, struct td_op_storage *s, size_t
 	td_pool_storage_split(p->arena, limits, n_limits, spaces, s->n, say);
 	bool changes = false;
 	for (size_t i = 0; i < s->n; i++) {
+		if (denied(p, s->v[i].tenant, s->words[word]))
+			say[i] = 0; // a storage group that is not the Tenant's
 		s->v[i].say[word] = say[i];
 		changes = changes || say[i] != spaces[i].said;
 	}
@@ -229,15 +240,22 @@ const char *td_op_tenant_claims(struct td_op_tenant_pass *p, size_t at)
 		return NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = yyjson_mut_arr(d);
-	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at)) {
+	const char *const *no;
+	size_t n_no = td_op_tenant_denied(p, at, &no);
+	// What is denied is so in its own namespaces: a Tenant below may have been granted it.
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, n_no = 0, at = td_op_tenant_above(p, at)) {
 		const struct td_op_tenant *t = &p->v[at];
-		if (!t->n_hards)
+		if (!t->n_hards && !n_no)
 			continue;
 		yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, x, "tenant", t->o->name);
 		yyjson_mut_val *hard = td_jm_obj(d, x, "hard");
 		for (size_t i = 0; i < t->n_hards; i++)
 			td_jm_key_set(d, hard, t->hards[i].word, yyjson_mut_sint(d, t->hards[i].quota));
+		for (size_t i = 0; i < n_no; i++) {
+			yyjson_mut_obj_remove_key(hard, no[i]);
+			td_jm_key_set(d, hard, no[i], yyjson_mut_sint(d, 0));
+		}
 	}
 	if (!yyjson_mut_arr_size(list))
 		return NULL;
@@ -307,6 +325,12 @@ int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t at, const cha
 			td_auto_free char *text = td_asprintf("%lld", (long long)(x ? x->say[w] : 0));
 			td_jm_key_str(d, hard, s->words[w], text);
 		}
+	const char *const *no;
+	size_t n_no = td_op_tenant_denied(p, at, &no);
+	for (size_t i = 0; i < n_no; i++) {
+		yyjson_mut_obj_remove_key(hard, no[i]);
+		td_jm_key_str(d, hard, no[i], "0");
+	}
 	const struct td_object *live = x ? x->quota : NULL;
 	if (yyjson_mut_obj_size(hard))
 		return says(live, hard) ? 0 : put(p, ns, live, d, want, err);

@@ -382,3 +382,9 @@ enum td_fed_do td_fed_next(const struct td_fed_state *s)
 		return TD_FED_KEEP;
 	}
 }
+
+bool td_fed_start_counts(const struct td_fed_start *s, int64_t now_s)
+{
+	// One from the future is of a clock that is ahead: it counts for no longer than one of now.
+	return s->by && now_s - s->since_s < TD_FED_START_COUNTS_S && s->since_s - now_s < TD_FED_START_COUNTS_S;
+}

@@ -119,6 +119,17 @@ int64_t td_fed_holds_one(const struct td_fed_sessions *s, int64_t held, int64_t 
 // Why he may have no further session; NULL: he may. The caller frees it.
 char *td_fed_sessions_over(const struct td_fed_limit *l, const char *user, const struct td_fed_sessions *s);
 
+// A start of a session, as it is written into the Federation (state.starting), one of a person at a time: so it is counted
+// before the next one, whichever gateway of the hub that is at.
+struct td_fed_start {
+	const char *by; // a word of its own; NULL: there is none
+	int64_t since_s;
+};
+// A gateway that holds one asks no member any more after GIVE_S. So, with the time that a call takes and clocks that are
+// not alike, nothing comes of it when it has counted for COUNTS_S.
+enum { TD_FED_START_GIVE_S = 90, TD_FED_START_COUNTS_S = 150 };
+bool td_fed_start_counts(const struct td_fed_start *s, int64_t now_s);
+
 // What the member says of its copy.
 enum td_fed_seen {
 	TD_FED_UNREACHED, // nothing

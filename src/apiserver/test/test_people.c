@@ -258,6 +258,34 @@ static void test_a_name_that_two_issuers_give_is_nobodys(void **state)
 	is(&one, (struct says){0}, "401"); // which somebody else may choose to be ann
 }
 
+// Beside a directory service a name need not be in spec.users; but it is a person's, and one person's.
+static void test_people_of_a_directory(void **state)
+{
+	static const char ldap[] =
+		"{\"spec\":{\"identity\":{\"ldap\":{\"uris\":[\"ldaps://l.example\"],\"baseDN\":\"dc=x\"}}}}";
+	static const char *const nobody[] = {"root", "admin",      "system:admin", "system:tandem:operator",
+					     "Lea",  "7lea",       "-lea",         "le.a",
+					     "lea ", "lea\\u0000", "lea@example",  "a234567890123456789012345678901234",
+					     ""};
+	cluster("PATCH", "main", one.url, USERS);
+	cluster("PATCH", "other", two.url, "[{\"name\":\"zoe\",\"uid\":1003}]");
+	claim("other", "preferred_username");
+	is(&one, (struct says){.name = "lea"}, "401");
+	expect(&h, "PATCH", CLUSTERS "/main", MERGE, ldap, 200, NULL, NULL);
+	is(&one, (struct says){.name = "lea"}, "lea [\"oidc:lab\",\"system:authenticated\"]");
+	is(&one, (struct says){0}, ANN);
+	for (size_t i = 0; i < TD_LEN(nobody); i++)
+		is(&one, (struct says){.name = nobody[i]}, "401");
+	is(&two, (struct says){.name = "lea"}, "401"); // beside that issuer there is no directory
+	is(&one, (struct says){.name = "zoe"}, "401"); // who is another one's
+	is(&two, (struct says){.name = "zoe", .groups = "[]"}, "zoe [\"system:authenticated\"]");
+	expect(&h, "PATCH", CLUSTERS "/other", MERGE, ldap, 200, NULL, NULL);
+	is(&one, (struct says){.name = "lea"}, "401"); // now two may be called so
+	is(&two, (struct says){.name = "lea"}, "401");
+	is(&two, (struct says){.name = "ann"}, "401");
+	is(&one, (struct says){0}, ANN);
+}
+
 // Who comes with a token of an issuer that cannot be asked may be somebody: he is told to come again.
 static void test_an_issuer_that_is_away(void **state)
 {
@@ -273,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_people),
 		cmocka_unit_test(test_what_a_cluster_says_counts_at_once),
 		cmocka_unit_test(test_a_name_that_two_issuers_give_is_nobodys),
+		cmocka_unit_test(test_people_of_a_directory),
 		cmocka_unit_test(test_an_issuer_that_is_away),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -1831,6 +1831,69 @@ static void test_wishes(void **state)
 	assert_null(view.wishes);
 }
 
+// Classes of storage groups: what a Tenant has not been granted is 0 in its namespaces, and in no others.
+static void test_storage_groups(void **state)
+{
+	static const char *const specs[] = {
+		"metadata: {name: physics}\nspec: {storageGroups: [fast]}",
+		"metadata: {name: quarks}\nspec: {parent: physics}",
+		"metadata: {name: biology}\nspec: {quota: {x: 1}}",
+		"metadata: {name: genes}\nspec: {parent: biology, storageGroups: [archive]}",
+	};
+	static const char *const denied[] = {
+		"tape.storageclass.storage.k8s.io/persistentvolumeclaims "
+		"tape.storageclass.storage.k8s.io/requests.storage ",
+		"tape.storageclass.storage.k8s.io/persistentvolumeclaims "
+		"tape.storageclass.storage.k8s.io/requests.storage ",
+		"nvme.storageclass.storage.k8s.io/persistentvolumeclaims "
+		"nvme.storageclass.storage.k8s.io/requests.storage "
+		"tape.storageclass.storage.k8s.io/persistentvolumeclaims "
+		"tape.storageclass.storage.k8s.io/requests.storage ",
+		"",
+	};
+	static const char *const said[] = {
+		"[{\"tenant\":\"physics\",\"hard\":{\"tape.storageclass.storage.k8s.io/persistentvolumeclaims\":0,"
+		"\"tape.storageclass.storage.k8s.io/requests.storage\":0}}]",
+		"[{\"tenant\":\"quarks\",\"hard\":{\"tape.storageclass.storage.k8s.io/persistentvolumeclaims\":0,"
+		"\"tape.storageclass.storage.k8s.io/requests.storage\":0}}]",
+		"[{\"tenant\":\"biology\",\"hard\":{\"nvme.storageclass.storage.k8s.io/persistentvolumeclaims\":0,"
+		"\"nvme.storageclass.storage.k8s.io/requests.storage\":0,"
+		"\"tape.storageclass.storage.k8s.io/persistentvolumeclaims\":0,"
+		"\"tape.storageclass.storage.k8s.io/requests.storage\":0}}]",
+		// Its own are none; the limit of the one above it counts for it, too.
+		"[{\"tenant\":\"biology\",\"hard\":{\"nvme.storageclass.storage.k8s.io/requests.storage\":7}}]",
+	};
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	td_auto(td_object_unref) struct td_object *sc =
+		td_object_new(Y("metadata: {name: main}\nspec: {storageGroups: [{name: fast, storageClasses: [nvme]}, "
+				"{name: archive, storageClasses: [nvme, tape]}]}"));
+	struct td_op_tenants ts = {.quotas = NULL};
+	struct td_op_tenant_hard hard = {.word = "nvme.storageclass.storage.k8s.io/requests.storage", .quota = 7};
+	struct td_op_tenant t[TD_LEN(specs)] = {0};
+	struct td_pool_tenant w[TD_LEN(specs)] = {0};
+	struct td_op_tenant_pass p = {.ts = &ts, .sc = sc, .v = t, .p = w, .n = TD_LEN(specs), .arena = a};
+	for (size_t i = 0; i < TD_LEN(specs); i++) {
+		t[i].o = td_object_new(Y(specs[i]));
+		w[i] = (struct td_pool_tenant){.name = t[i].o->name, .parent = td_jstr(t[i].o->root, "spec.parent")};
+	}
+	t[2].hards = &hard;
+	t[2].n_hards = 1;
+	for (size_t i = 0; i < TD_LEN(specs); i++) {
+		td_auto_buf struct td_buf b = {0};
+		const char *const *v;
+		size_t n = td_op_tenant_denied(&p, i, &v);
+		for (size_t k = 0; k < n; k++)
+			td_buf_printf(&b, "%s ", v[k]);
+		assert_string_equal(td_buf_str(&b), denied[i]);
+		assert_string_equal(td_op_tenant_claims(&p, i), said[i]);
+	}
+	p.sc = NULL; // nothing is known of groups
+	const char *const *v;
+	assert_int_equal(td_op_tenant_denied(&p, 0, &v), 0);
+	for (size_t i = 0; i < TD_LEN(specs); i++)
+		td_object_unref(t[i].o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
@@ -1874,6 +1937,7 @@ int main(void)
 		cmocka_unit_test(test_people_of_a_tenant),
 		cmocka_unit_test(test_whether_users_are_kept_to_their_accounts),
 		cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_storage_groups),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -547,6 +547,20 @@ static void never_over_the_limit(void **state)
 	assert_int_equal(td_fed_counts(4, 9), 9); // a job of his own that has its name
 }
 
+// A start of a session keeps the next one of that person back, until its gateway asks no member any more for sure.
+static void a_start_counts_for_its_time(void **state)
+{
+	const struct td_fed_start none = {NULL, 1000}, s = {"a", 1000};
+	assert_false(td_fed_start_counts(&none, 1000));
+	assert_true(td_fed_start_counts(&s, 1000));
+	assert_true(td_fed_start_counts(&s, 999)); // of a clock that is ahead
+	assert_true(td_fed_start_counts(&s, 1000 + TD_FED_START_COUNTS_S - 1));
+	assert_false(td_fed_start_counts(&s, 1000 + TD_FED_START_COUNTS_S));
+	assert_false(
+		td_fed_start_counts(&s, 1000 - TD_FED_START_COUNTS_S)); // of no clock: it keeps nobody back for ever
+	assert_true(TD_FED_START_GIVE_S + 20 < TD_FED_START_COUNTS_S);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -562,6 +576,7 @@ int main(void)
 		cmocka_unit_test(its_way),
 		cmocka_unit_test(at_most_once),
 		cmocka_unit_test(never_over_the_limit),
+		cmocka_unit_test(a_start_counts_for_its_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-// rows: C1.2
-// A Tenant's storage over its namespaces: the sum holds at every moment, and whoever needs room gets it.
+// rows: C1.2 C8.1
+// A Tenant's storage over its namespaces: the sum holds at every moment, and whoever needs room gets it. Storage groups.
 #include "pool/storage.h"
+#include "pool/storagegroup.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,6 +175,37 @@ static void the_sum_holds_whatever_happens(void **state)
 	}
 }
 
+static void a_group_is_for_those_to_whom_it_is_granted(void **state)
+{
+	static const char *const nvme[] = {"nvme", "nvme-wide"}, *const both[] = {"nvme", "tape"};
+	struct td_pool_storage_group g[] = {{.name = "fast", .classes = nvme, .n_classes = 2},
+					    {.name = "archive", .classes = both, .n_classes = 2}};
+	static const char *const fast[] = {"other", "fast"}, *const archive[] = {"archive"};
+	static const struct {
+		const char *class;
+		const char *const *has;
+		size_t n;
+		bool may;
+	} rows[] = {
+		{"nvme", NULL, 0, false},   {"tape", NULL, 0, false},   {"nfs", NULL, 0, true},
+		{"", NULL, 0, true},        {"nvme", fast, 2, true},    {"nvme-wide", fast, 2, true},
+		{"tape", fast, 2, false},   {"nvme", archive, 1, true}, {"nvme-wide", archive, 1, false},
+		{"tape", archive, 1, true}, {"nvme", fast, 1, false},   {"nvm", fast, 1, true},
+	};
+	for (size_t i = 0; i < TD_LEN(rows); i++)
+		assert_int_equal(td_pool_storage_may(g, 2, rows[i].class, rows[i].has, rows[i].n), rows[i].may);
+	assert_true(td_pool_storage_may(NULL, 0, "nvme", NULL, 0));
+
+	td_pool_storage_count(g, 2, "nvme", 5);
+	td_pool_storage_count(g, 2, "tape", 7);
+	td_pool_storage_count(g, 2, "nfs", 9);
+	td_pool_storage_count(g, 2, "nvme-wide", INT64_MAX);
+	assert_int_equal(g[0].claims, 2);
+	assert_int_equal(g[0].bytes, INT64_MAX);
+	assert_int_equal(g[1].claims, 2);
+	assert_int_equal(g[1].bytes, 12);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +214,7 @@ int main(void)
 		cmocka_unit_test(the_quota_above_holds_too),
 		cmocka_unit_test(who_asks_for_room_has_it_at_once),
 		cmocka_unit_test(the_sum_holds_whatever_happens),
+		cmocka_unit_test(a_group_is_for_those_to_whom_it_is_granted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,117 @@
+// spec.storageGroups of a SlurmCluster: which classes a Tenant's namespaces may not claim, by words that a ResourceQuota
+// has and the embedded plane knows too, and how much is claimed of each group (pool/storagegroup.h).
+#include "operator/tenant.h"
+
+#include "api/quantity.h"
+#include "api/storagequota.h"
+#include "pool/storagegroup.h"
+
+#include <string.h>
+
+static const char *const words[] = {"persistentvolumeclaims", "requests.storage"};
+#define OF_CLASS ".storageclass.storage.k8s.io/"
+
+static size_t texts(struct td_arena *arena, yyjson_val *list, const char *const **ret)
+{
+	const char **v = td_arena_alloc(arena, (yyjson_arr_size(list) + 1) * sizeof(*v));
+	yyjson_val *x;
+	size_t i, max, n = 0;
+	yyjson_arr_foreach (list, i, max, x)
+		if (yyjson_is_str(x))
+			v[n++] = td_arena_strdup(arena, yyjson_get_str(x));
+	*ret = v;
+	return n;
+}
+
+static size_t read_groups(struct td_arena *arena, const struct td_object *sc, struct td_pool_storage_group **ret)
+{
+	yyjson_val *list = sc ? td_jget(sc->root, "spec.storageGroups") : NULL, *x;
+	struct td_pool_storage_group *v = td_arena_alloc(arena, (yyjson_arr_size(list) + 1) * sizeof(*v));
+	size_t i, max, n = 0;
+	yyjson_arr_foreach (list, i, max, x) {
+		v[n] = (struct td_pool_storage_group){.name = td_arena_strdup(arena, td_jstr_or(x, "name", ""))};
+		v[n].n_classes = texts(arena, td_jkey(x, "storageClasses"), &v[n].classes);
+		n++;
+	}
+	*ret = v;
+	return n;
+}
+
+// The groups that a Tenant, and those above it, have been granted.
+static size_t granted(const struct td_op_tenant_pass *p, size_t at, const char *const **ret)
+{
+	size_t n = 0, most = 1, first = at;
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at))
+		most += yyjson_arr_size(td_jget(p->v[at].o->root, "spec.storageGroups"));
+	const char **v = td_arena_alloc(p->arena, most * sizeof(*v));
+	at = first;
+	for (size_t steps = 0; at < p->n && steps <= p->n; steps++, at = td_op_tenant_above(p, at)) {
+		const char *const *own;
+		size_t n_own = texts(p->arena, td_jget(p->v[at].o->root, "spec.storageGroups"), &own);
+		for (size_t i = 0; i < n_own; i++)
+			v[n++] = own[i];
+	}
+	*ret = v;
+	return n;
+}
+
+size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const char *const **ret)
+{
+	struct td_pool_storage_group *groups;
+	const char *const *has;
+	size_t n_groups = read_groups(p->arena, p->sc, &groups), n_has, most = 1, n = 0;
+	if (!n_groups) {
+		*ret = NULL;
+		return 0;
+	}
+	n_has = granted(p, at, &has);
+	for (size_t i = 0; i < n_groups; i++)
+		most += groups[i].n_classes * TD_LEN(words);
+	const char **v = td_arena_alloc(p->arena, most * sizeof(*v));
+	for (size_t i = 0; i < n_groups; i++)
+		for (size_t k = 0; k < groups[i].n_classes; k++) {
+			const char *class = groups[i].classes[k];
+			bool twice = td_pool_storage_may(groups, n_groups, class, has, n_has);
+			const char *first = td_arena_printf(p->arena, "%s" OF_CLASS "%s", class, words[0]);
+			for (size_t m = 0; m < n && !twice; m += TD_LEN(words))
+				twice = !strcmp(v[m], first);
+			for (size_t w = 0; w < TD_LEN(words) && !twice; w++)
+				v[n++] = td_arena_printf(p->arena, "%s" OF_CLASS "%s", class, words[w]);
+		}
+	*ret = v;
+	return n;
+}
+
+void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
+				 yyjson_mut_val *status)
+{
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	td_auto_objects struct td_objects claims = {0};
+	struct td_pool_storage_group *v;
+	size_t n = read_groups(arena, sc, &v);
+	if (!n)
+		return;
+	td_informer_list(op->claims, NULL, &claims);
+	for (size_t i = 0; i < claims.n; i++)
+		td_pool_storage_count(
+			v, n, td_jstr_or(claims.v[i]->root, "spec.storageClassName", ""),
+			td_api_storage_amount(td_jget(claims.v[i]->root, "spec.resources.requests.storage")));
+	yyjson_mut_val *list = td_jm_arr(d, status, "storageGroups");
+	for (size_t i = 0; i < n; i++) {
+		char text[40];
+		yyjson_mut_val *x = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, x, "name", v[i].name);
+		td_jm_int(d, x, "claims", v[i].claims);
+		td_jm_str(d, x, "requested", td_quantity_format_bytes(v[i].bytes, text, sizeof(text)));
+	}
+}
+
+bool td_op_storage_groups_any(const struct td_op *op)
+{
+	td_auto_objects struct td_objects l = {0};
+	bool any = false;
+	td_informer_list(op->clusters, NULL, &l);
+	for (size_t i = 0; i < l.n && !any; i++)
+		any = yyjson_arr_size(td_jget(l.v[i]->root, "spec.storageGroups")) > 0;
+	return any;
+}
