@@ -200,6 +200,8 @@ static void test_parse(void **state)
 
 	const char *bad[] = {"",
 			     "check start=1",
+			     "mine node=n0",
+			     "mine node=n1 devices=-",
 			     "acquire",
 			     "acquire job=7",
 			     "acquire job=0 devices=-",
