@@ -232,8 +232,6 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
     tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
 
-    # One that does nothing ends as a rule says, while all the rest goes on.
-    idle = me.json("session", "start", "shell", "--no-wait", "--machines", "metal", "--low-use", "1")
     s = me.json("session", "start", "shell", "--machines", "metal", "--gpus", "1", "--low-use", "1")
     assert (s["state"], s["kind"], s["machines"], s["node"]) == ("ready", "shell", "metal", "h0"), s
     job = pool.job(s["job"])
@@ -259,13 +257,15 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     assert d.split() == ["700", "1000"]
     assert me.run("ssh", s["id"], "--", "hostname; echo in-$SLURM_JOB_ID; echo $TANDEM_SESSION").stdout.split() == ["h0", f"in-{s['job']}", s["id"]]
     gpus = wait_for("its use is asked for", lambda: (x := state(s)).get("useUnknown", "").startswith("the use of its GPUs") and x, 60)
-    assert state(idle)["endsBecause"], state(idle)
     again.send(b"exit\n")
     wait_for("it is done", lambda: state(s)["state"] == "done")
     assert tty(s).status == 503
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
+    # One that does nothing ends as a rule says, while all the rest goes on.
+    idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
+    assert idle["endsBecause"], idle
     in_an_image(pool, m, me, tty)
 
     # The same again at its address, as another job, which `stop` ends.
