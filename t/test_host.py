@@ -223,6 +223,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
     (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
     m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("the machine has its own file system", m.host, 60)
     # A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
     subprocess.run(m.inside("sh", "-c", "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"), check=True)
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")

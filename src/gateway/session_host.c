@@ -330,18 +330,25 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *o, const char *type, bo
 }
 
 // How it ended, in words. The caller frees them.
-static char *end_words(const struct td_object *record, const struct td_slurm_job *j)
+static char *end_words(const struct td_object *record, const char *image, const struct td_slurm_job *j)
 {
 	const char *words = td_slurm_job_end_words(j->states);
 	if (j->states & TD_JOB(COMPLETED))
 		return td_strdup("");
 	if (j->states & TD_JOB(NODE_FAIL))
 		return td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
+	// What the container's plug-in says of a batch job stands in the machine's slurmd's log only.
+	if (image && j->n_nodes)
+		return td_asprintf(
+			"%s (exit code %lld): what it said is in ~/.tandem-%s.log; if that is not there, `srun "
+			"-w %s --container-image=IMAGE true` says why there is no container of its image",
+			words ? words : "it failed", (long long)j->exit_code, record->name, j->nodes[0].name);
 	return td_asprintf("%s (exit code %lld): what it said is in ~/.tandem-%s.log", words ? words : "it failed",
 			   (long long)j->exit_code, record->name);
 }
 
-static void state_of(const struct td_object *record, const struct td_slurm_job *j, yyjson_mut_doc *d, yyjson_mut_val *o)
+static void state_of(const struct td_object *record, const char *image, const struct td_slurm_job *j, yyjson_mut_doc *d,
+		     yyjson_mut_val *o)
 {
 	char t[TD_TIME_LEN];
 	const char *at = strchr(j->n_nodes && j->nodes[0].gres ? j->nodes[0].gres : "", ':');
@@ -365,7 +372,7 @@ static void state_of(const struct td_object *record, const struct td_slurm_job *
 	}
 	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
 	if (ended) {
-		td_auto_free char *words = end_words(record, j);
+		td_auto_free char *words = end_words(record, image, j);
 		td_jm_str(d, o, "status.message", words);
 	}
 	condition(d, o, "Ready", !ended && td_job_phase(j->states) == TD_PHASE_RUNNING, NULL);
@@ -399,7 +406,7 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 	td_jm_str(d, o, "spec.env", td_jstr(td_json_root(j), "env"));
 	td_jm_str(d, o, "spec.image", td_jstr(td_json_root(j), "image"));
 	if (there) {
-		state_of(record, &job, d, o);
+		state_of(record, td_jstr(td_json_root(j), "image"), &job, d, o);
 	} else if (over) {
 		td_jm_str(d, o, "status.phase", over);
 		td_jm_str(d, o, "status.message",
