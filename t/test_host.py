@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import ociforge
 from harness import IMAGES, Failed, wait_for
 from laptop import address, fetch, mallory, me, users  # noqa: F401 (fixtures)
 from machine import Machine
@@ -192,7 +193,27 @@ def serves_http(pool, m, me, mallory):
     wait_for("nothing of them is left", gone)
 
 
-@pytest.mark.feature("D5.3")
+def in_an_image(pool, m, me, tty):
+    """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
+    e = ociforge.entry
+    tools = ("sh", "cat", "ls", "mkdir", "rm", "mv", "env", "id", "hostname")
+    tar = ociforge.layer(e("bin", kind="dir"), e("bin/busybox", pathlib.Path("/usr/bin/busybox").read_bytes(), mode=0o755), *(e(f"bin/{n}", kind="sym", link="busybox") for n in tools),
+                         e("etc", kind="dir"), e("etc/os-release", "NAME=Forged\n"), e("etc/environment", "PATH=/bin\n"), e("etc/passwd", ""), e("tmp", kind="dir", mode=0o1777))
+    home = m.dir / "upper/home/researcher"
+    (home / "own.tar").write_bytes(tar)
+    subprocess.run(m.inside("sh", "-c", "cd /home/researcher && mksquashfs - own.sqsh -tar -quiet -no-progress <own.tar"), check=True, capture_output=True)
+    s = me.json("session", "start", "shell", "--machines", "metal", "--image", "/home/researcher/own.sqsh")
+    # Only inside there is no sshd; before the container is there no step gets in.
+    wait_for("ssh leads into its container", lambda: "has no sshd" in str(me.run("ssh", s["id"], "--", "true", check=False)), 120)
+    w = tty(s)
+    w.send(b"cat /etc/os-release; echo at=$(hostname) in=$PWD home=$HOME; echo kept >~/from-inside; ls /usr/sbin/slurmd; printf 'and%s\\n' -done\n")
+    said = w.until(b"and-done")
+    assert b"NAME=Forged" in said and b"at=h0 in=/home/researcher home=/home/researcher" in said and b"No such file" in said, said
+    assert (home / "from-inside").read_text() == "kept\n" and (home / "from-inside").stat().st_uid == 1000
+    me.run("session", "stop", s["id"])
+
+
+@pytest.mark.feature("D4.1", "D5.3")
 def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""
     m = metal
@@ -201,15 +222,18 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     os.chown(home, 1000, 1000)
     users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
     (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
-    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("the machine has its own file system", m.host, 60)
+    # A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
+    subprocess.run(m.inside("sh", "-c", "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"), check=True)
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
     m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
     wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
     state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
     tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
 
-    s = me.json("session", "start", "shell", "--machines", "metal", "--gpus", "1")
+    s = me.json("session", "start", "shell", "--machines", "metal", "--gpus", "1", "--low-use", "1")
     assert (s["state"], s["kind"], s["machines"], s["node"]) == ("ready", "shell", "metal", "h0"), s
     job = pool.job(s["job"])
     assert job["UserId"].startswith("researcher(") and job["JobState"] == "RUNNING" and job["Requeue"] == "0"
@@ -233,12 +257,17 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     d = subprocess.run(m.inside("sh", "-c", "stat -c '%a %u' /tmp/.tandem-*"), capture_output=True, text=True, check=True).stdout
     assert d.split() == ["700", "1000"]
     assert me.run("ssh", s["id"], "--", "hostname; echo in-$SLURM_JOB_ID; echo $TANDEM_SESSION").stdout.split() == ["h0", f"in-{s['job']}", s["id"]]
+    gpus = wait_for("its use is asked for", lambda: (x := state(s)).get("useUnknown", "").startswith("the use of its GPUs") and x, 60)
     again.send(b"exit\n")
     wait_for("it is done", lambda: state(s)["state"] == "done")
     assert tty(s).status == 503
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
+    # One that does nothing ends as a rule says, while all the rest goes on.
+    idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
+    assert idle["endsBecause"], idle
+    in_an_image(pool, m, me, tty)
 
     # The same again at its address, as another job, which `stop` ends.
     me.run("session", "resume", s["id"])
@@ -266,10 +295,15 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     pool.kubectl("-n", "researcher", "delete", "configmap", "session-forged")
     pool.ask("scancel", theirs)
 
+    # What is not known is never idle, and is said; of the other one all is known, and it was ended.
+    assert "GPUs" in gpus["useUnknown"], gpus
+    wait_for("the idle one has ended", lambda: state(idle)["state"] == "reclaimed", 150)
+    assert "done nothing" in state(idle)["words"] and "useUnknown" not in state(idle), state(idle)
+
     # One that fails says so; what cannot be there is refused.
     bad = me.json("session", "start", "batch", "--no-wait", "--machines", "metal", "--", "echo it is too hot >&2; exit 3")
     wait_for("it has failed", lambda: state(bad)["state"] == "failed")
     assert "exit code 3" in state(bad)["words"] and "it is too hot" in (home / f".tandem-session-{bad['id']}.log").read_text()
-    for body, word in (({"kind": "jupyter", "replicas": 2}, "replicas"), ({"kind": "shell", "image": "x"}, "image"), ({"kind": "shell", "machines": "pool"}, "spec.hosts")):
+    for body, word in (({"kind": "jupyter", "replicas": 2}, "replicas"), ({"kind": "shell", "image": "x y"}, "image"), ({"kind": "shell", "machines": "pool"}, "spec.hosts")):
         status, reply = me.api("POST", "/sessions", {"machines": "metal", **body})
         assert status == 422 and word in reply["error"]["message"], (body, reply)

@@ -76,6 +76,21 @@ static int mount_hosts(const struct host *h, struct td_error *err)
 	return td_run_ok(argv, MOUNT_MS, h->cancel, err);
 }
 
+// What tandem-container and its service read (spank/layout.h), also while jobs run.
+static int write_containers(const struct host *h, struct td_error *err)
+{
+	static const char dir[] = "/etc/tandem/users", path[] = "/etc/tandem/users/containers.conf";
+	td_auto_buf struct td_buf have = {0};
+	bool there = !td_file_read(path, 1 << 20, &have, NULL);
+	if (!h->seen.settled ||
+	    (h->seen.containers ? there && td_streq(td_buf_str(&have), h->seen.containers) : !there))
+		return 0;
+	if (!h->seen.containers)
+		return unlink(path) ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path) : 0;
+	int r = td_mkdir_p(dir, 0755, err);
+	return r ? r : td_file_write(path, h->seen.containers, strlen(h->seen.containers), 0644, err);
+}
+
 // Brings what slurmd reads to what was seen.
 static int prepare(struct host *h, struct td_error *err)
 {
@@ -83,6 +98,8 @@ static int prepare(struct host *h, struct td_error *err)
 	int r = td_host_keys_write(h->dir, &h->seen.key, &h->seen.jwks, &new, err);
 	if (new && h->d.pid)
 		kill(h->d.pid, SIGHUP); // it reads its keys anew
+	if (!r)
+		r = write_containers(h, err);
 	return r ? r : write_hosts(h, err);
 }
 

@@ -20,6 +20,8 @@ struct td_host_seen {
 	char *hosts;          // lines of /etc/hosts: where slurmctld is; "": nowhere
 	char *servers;        // for --conf-server
 	struct td_buf key, jwks;
+	bool settled;     // whether jobs have containers here is known
+	char *containers; // containers.conf (spank/settings.h); NULL: they have none
 };
 void td_host_seen_done(struct td_host_seen *s);
 #define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))

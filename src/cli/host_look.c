@@ -2,6 +2,8 @@
 #include "cli/host.h"
 
 #include "slurm/conf.h"
+#include "slurm/containers.h"
+#include "slurm/hostlist.h"
 #include "slurm/hosts.h"
 #include "slurm/keys.h"
 
@@ -22,6 +24,7 @@ void td_host_seen_done(struct td_host_seen *s)
 	free(s->conf);
 	free(s->hosts);
 	free(s->servers);
+	free(s->containers);
 	*s = (struct td_host_seen){0};
 }
 
@@ -77,13 +80,11 @@ bool td_host_gone(const yyjson_val *set, const char *name)
 	       !td_jfind(td_jget(set, "status.nodes"), "name", name);
 }
 
-// Another NodeSet has it still: "(h7 to other, h8 to other)" (operator/nodeset_rows.c).
+// Another NodeSet has it still.
 static bool others(const yyjson_val *set, const char *name)
 {
-	const yyjson_val *owned = td_jfind(td_jget(set, "status.conditions"), "type", "NodesOwned");
-	const char *text = td_jstr_or(owned, "message", "");
-	td_auto_free char *first = td_asprintf("(%s to ", name), *later = td_asprintf(", %s to ", name);
-	return strstr(text, first) || strstr(text, later);
+	td_auto_strv struct td_strv l = {0};
+	return !td_hostlist_parse(td_jstr_or(set, "status.elsewhere", ""), &l, NULL) && td_strv_has(&l, name);
 }
 
 bool td_host_unlisted(const yyjson_val *set, const char *name)
@@ -126,6 +127,25 @@ static int keys(struct td_kube *k, const char *ns, struct td_cancel *c, struct t
 				 ns, name);
 }
 
+// What the pool says of containers in jobs. A machine that was admitted by an older `tandem node admit` may not read it.
+static int containers(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *s,
+		      struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *sc = NULL;
+	td_auto_strv struct td_strv problems = {0};
+	struct td_slurm_files files = {0};
+	int r = td_kube_get(k, &td_slurmclusters, w->ns, s->cluster, c, &sc, err);
+	if (r)
+		return r == TD_DENIED || r == TD_NOT_FOUND ? 0 : td_wrap(err, "SlurmCluster %s/%s", w->ns, s->cluster);
+	td_slurm_containers_files(sc->root, &files, &problems);
+	s->settled = !problems.n; // with a slip in it what was before holds, as in slurmd's pods
+	for (size_t i = 0; i < files.n; i++)
+		if (td_streq(files.v[i].name, "containers.conf"))
+			s->containers = td_strdup(files.v[i].text);
+	td_slurm_files_done(&files);
+	return 0;
+}
+
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
 		 struct td_error *err)
 {
@@ -136,7 +156,7 @@ int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cance
 		return td_wrap(err, "NodeSet %s/%s", w->ns, w->set);
 	membership(set->root, w, &s);
 	// Who is no member is not shown the key again.
-	if (s.member && (r = keys(k, w->ns, c, &s, err)))
+	if (s.member && ((r = keys(k, w->ns, c, &s, err)) || (r = containers(k, w, c, &s, err))))
 		return r;
 	if ((r = controllers(k, w, c, &s, err)))
 		return td_wrap(err, "slurmctld of %s/%s", w->ns, s.cluster);

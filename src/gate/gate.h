@@ -141,6 +141,7 @@ struct td_gate_request {
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
 	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	bool mine;                                       // use, of the job in whose cgroup the caller is
 	bool used, noted;                                // what a job's devices did (jobuse.h)
 	bool use;                                        // how much a job's devices compute (hangs.h)
 	int64_t nodes;                                   // of the job, which were not all asked; 0: not known

@@ -71,7 +71,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.hangs = f.n && !strcmp(f.v[0], "hangs");
 	q.progress = f.n && !strcmp(f.v[0], "progress");
 	q.pace = f.n && !strcmp(f.v[0], "pace");
-	q.use = f.n && !strcmp(f.v[0], "use");
+	q.mine = f.n && !strcmp(f.v[0], "mine");
+	q.use = q.mine || (f.n && !strcmp(f.v[0], "use"));
 	q.used = f.n && !strcmp(f.v[0], "used");
 	q.noted = f.n && !strcmp(f.v[0], "noted");
 	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check && !for_several(&q)))
@@ -83,7 +84,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		if (!v)
 			return td_fail(err, TD_INVALID, "field \"%.40s\": want key=value", f.v[i]);
 		*v++ = '\0';
-		if (!strcmp(f.v[i], "job") && !q.check) {
+		if (!strcmp(f.v[i], "job") && !q.check && !q.mine) {
 			r = field_i64(v, "job", &q.h.job, err);
 			job = q.h.job > 0;
 		} else if (!strcmp(f.v[i], "start")) {
@@ -147,9 +148,11 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			return r;
 	}
 
-	if (!dev || (!job && !q.check && !q.hangs))
+	if (!dev || (!job && !q.check && !q.mine && !q.hangs))
 		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->",
-			       q.check ? "check needs" : "acquire needs job=<id> and");
+			       q.check  ? "check needs"
+			       : q.mine ? "mine needs"
+					: "acquire needs job=<id> and");
 	if (q.timeout_ms > TIMEOUT_MAX_MS)
 		q.timeout_ms = TIMEOUT_MAX_MS;
 	*ret = q;
@@ -286,11 +289,11 @@ static void answer(struct request *q)
 		say(q->fd, "ok", NULL);
 		return;
 	}
-	if (!r && req.check != q->anybody)
-		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
+	if (!r && (req.check || req.mine) != q->anybody)
+		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check and mine" : "acquire");
 	if (!r)
-		r = req.check ? peer_job(q->s->g, q->node, who.pid, &req.h.job, &err)
-			      : peer_may_claim(q->s->g, q->node, who.pid, &err);
+		r = q->anybody ? peer_job(q->s->g, q->node, who.pid, &req.h.job, &err)
+			       : peer_may_claim(q->s->g, q->node, who.pid, &err);
 	if (!r && for_several(&req)) {
 		td_auto_free char *how = NULL;
 		r = q->s->g->o.several ? q->s->g->o.several(q->s->g->o.ctx, q->node, &req, &how, q->s->cancel, &err)

@@ -134,7 +134,7 @@ const char *td_gateway_openapi(const struct td_gateway_door *d, size_t *ret_len)
 
 struct td_cancel *td_gateway_cancel(const struct td_gateway_ask *q)
 {
-	return q->x ? td_http_cancel(q->x) : q->g->cancel;
+	return q->x ? td_http_cancel(q->x) : q->stop ? q->stop : q->g->cancel;
 }
 
 struct td_gateway *td_gateway_door_of(const struct td_gateway_door *d)

@@ -9,6 +9,7 @@ struct td_gateway_door;
 struct td_gateway_ask {
 	struct td_gateway *g;
 	struct td_http_x *x;         // NULL: the clock asks (schedule.h), and nobody is answered
+	struct td_cancel *stop;      // of one without x: what ends it; NULL: the gateway's end
 	struct td_gateway_user user; // who asks; empty where nobody has to be known
 	bool session;                // it is for a session, not for the API
 	const char *key;             // id of the key; NULL: the page's cookie

@@ -40,8 +40,10 @@
 //   session_rules.c            what Tenants ask of their members' sessions
 //   session_use.c              what they do: traffic, CPUs
 //   session_figures.c          what their pods use of CPUs and GPUs, by what agents say
+//   session_measures.c         the same of those on machines, by a step of the session's job
 //   session_other.c            those in another cluster, and the way to them
-//   session_host.c             those on machines without a kubelet: jobs, and the way to them
+//   session_host.c             those on machines without a kubelet: jobs
+//   session_host_way.c         the way to them
 //   session_lines.c lines.[ch] the ways to those that serve HTTP: many requests over one step of the job
 //   session_agents.c           asks the agents of their nodes, on clusters
 //   session_set.c              one of several pods, together: an endpoint with replicas
@@ -110,6 +112,7 @@ struct td_session_ways;
 struct td_session_lines;
 struct td_session_looks;
 struct td_session_agents;
+struct td_session_measures;
 struct td_gateway {
 	struct td_gateway_opts o;
 	struct td_kube *kube;
@@ -123,6 +126,7 @@ struct td_gateway {
 	struct td_session_lines *lines;
 	struct td_session_looks *looks;
 	struct td_session_agents *agents; // NULL: it is told of none (--agents)
+	struct td_session_measures *measures;
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;

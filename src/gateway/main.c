@@ -77,6 +77,7 @@ static int serve(struct td_gateway *g, struct td_error *err)
 		pthread_join(clock, NULL);
 	if (looks)
 		pthread_join(sessions, NULL);
+	g->measures = td_session_measures_free(g->measures); // its threads use all the rest
 	if (asks)
 		pthread_join(agents, NULL);
 	if (watches)
@@ -219,6 +220,7 @@ int td_gateway_main(int argc, char **argv)
 	g.lines = td_session_lines_new();
 	g.looks = td_session_looks_new();
 	g.agents = g.o.agents ? td_session_agents_new() : NULL;
+	g.measures = td_session_measures_new();
 	g.days = td_gateway_days_new();
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
@@ -243,6 +245,7 @@ int td_gateway_main(int argc, char **argv)
 	td_session_traffic_free(g.traffic);
 	td_session_looks_free(g.looks);
 	td_session_agents_free(g.agents);
+	td_session_measures_free(g.measures);
 	td_session_ways_free(g.ways);
 	td_gateway_days_free(g.days);
 	td_session_scopes_free(g.scopes);

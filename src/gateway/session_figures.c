@@ -35,6 +35,10 @@ void td_session_figures_of(const struct td_session_source *from, const struct td
 {
 	const char *devices = td_object_annotation(pod, TD_ANN_DEVICES), *text = from->text, *why = from->why;
 	td_auto_said struct td_session_said said = {0};
+	if (from->g && td_session_host(pod)) {
+		td_session_measured(from->g, pod, ret);
+		return;
+	}
 	struct td_session_figures f = {
 		.cpu = -1, .gpu = -1, .gpus = devices && strcmp(devices, "{}") != 0, .at_ms = from->at_ms};
 	// A device plug-in chose other devices than those that Slurm names: the kubelet says which.

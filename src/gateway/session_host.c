@@ -1,9 +1,6 @@
 // Sessions on machines that have no kubelet (docs/host.md): Slurm jobs in their owners' names, because nothing there could
 // run a pod (docs/design/0014). The rest of the gateway sees a pod: one that is made up here of the session's record and
 // of its job, and that is in no API.
-//
-// Nothing listens on a network there. What is reached is reached by a step of the same job, which srun starts as the
-// owner in a login pod: Slurm lets a person into his own jobs only, and a step ends with its job.
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
@@ -12,9 +9,9 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "gateway/batch.h"
-#include "kube/exec.h"
 #include "pool/pool.h"
 #include "slurm/conf.h"
+#include "slurm/containers.h"
 #include "slurm/hosts.h"
 
 #include <stdio.h>
@@ -22,6 +19,7 @@
 
 extern const struct td_embedded td_gateway_files[];
 
+#define CONTAINER "session"                      // its name in the job (docs/containers.md)
 enum { LATER_MIN = 2, NEW_S = 60, WORDS = 300 }; // NEW_S: until a job must have been seen
 
 const char *td_session_host_asked(const yyjson_val *body)
@@ -41,7 +39,7 @@ const char *td_session_host_record(const struct td_object *record)
 
 int td_session_host_check(const yyjson_val *body, struct td_error *err)
 {
-	static const char *const without[] = {"nodes", "replicas", "image", "otherCluster", "diskMiB"};
+	static const char *const without[] = {"nodes", "replicas", "otherCluster", "diskMiB"};
 	for (size_t i = 0; i < TD_LEN(without); i++)
 		if (td_jget(body, without[i]))
 			return td_fail(err, TD_INVALID,
@@ -185,6 +183,29 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 	}
 }
 
+int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
+			  struct td_error *err)
+{
+	if (!image)
+		return 0;
+	if (!sc || !td_slurm_containers(sc))
+		return td_fail(
+			err, TD_INVALID,
+			"image: jobs of this pool have no containers (spec.containers.enabled of the SlurmCluster), so "
+			"a session on a machine has none; leave image or machines out");
+	if (!*image || strpbrk(image, " \t\r\n"))
+		return td_fail(err, TD_INVALID, "image: \"%s\" is no name of an image and no path", image);
+	if (strpbrk(home, ",:"))
+		return td_fail(err, TD_UNSUPPORTED, "image: your home %s cannot be mounted in a container", home);
+	td_strv_addf(env, "PYXIS_CONTAINER_IMAGE=%s", image);
+	td_strv_addf(env, "PYXIS_CONTAINER_NAME=" TD_SESSION_CONTAINER); // ssh goes on in it; it ends with the job
+	td_strv_addf(env, "PYXIS_CONTAINER_WORKDIR=%s", home);
+	td_strv_addf(env, "PYXIS_CONTAINER_ENV=HOME,USER,LOGNAME,PORT");
+	// The way in (session-machine.sh) is a socket in /tmp.
+	td_strv_addf(env, "PYXIS_CONTAINER_MOUNTS=%s:%s,/opt/tandem:/opt/tandem:ro,/tmp:/tmp", home, home);
+	return 0;
+}
+
 // Slurm has the job: writes down its number. Who has stopped the session meanwhile has no job either.
 static int submitted(struct td_gateway_ask *q, const struct td_object *record, int64_t job, struct td_object **ret,
 		     struct td_error *err)
@@ -236,7 +257,10 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	if (!l)
 		return err->code;
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
+	td_auto_strv struct td_strv image = {0};
 	int r = set_check(q, set, err);
+	if (!r)
+		r = td_session_host_image(sc ? sc->root : NULL, td_jstr(q->body, "image"), q->user.home, &image, err);
 	if (!r)
 		r = draw(q, record, &place, &token, err);
 	if (r)
@@ -256,6 +280,8 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 		.time_limit_min = (td_session_age(q->body) + 59) / 60 + LATER_MIN,
 		.begin = td_jint(q->body, "begin", 0)};
 	environment(q, kind, id, &b.env);
+	for (size_t i = 0; i < image.n; i++)
+		td_strv_add(&b.env, image.v[i]);
 	td_strv_addf(&b.env, "TANDEM_SESSION_PLACE=%s", place);
 	if (kind->token)
 		td_strv_addf(&b.env, "TANDEM_SESSION_TOKEN=%s", token);
@@ -304,18 +330,25 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *o, const char *type, bo
 }
 
 // How it ended, in words. The caller frees them.
-static char *end_words(const struct td_object *record, const struct td_slurm_job *j)
+static char *end_words(const struct td_object *record, const char *image, const struct td_slurm_job *j)
 {
 	const char *words = td_slurm_job_end_words(j->states);
 	if (j->states & TD_JOB(COMPLETED))
 		return td_strdup("");
 	if (j->states & TD_JOB(NODE_FAIL))
 		return td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
+	// What the container's plug-in says of a batch job stands in the machine's slurmd's log only.
+	if (image && j->n_nodes)
+		return td_asprintf(
+			"%s (exit code %lld): what it said is in ~/.tandem-%s.log; if that is not there, `srun "
+			"-w %s --container-image=IMAGE true` says why there is no container of its image",
+			words ? words : "it failed", (long long)j->exit_code, record->name, j->nodes[0].name);
 	return td_asprintf("%s (exit code %lld): what it said is in ~/.tandem-%s.log", words ? words : "it failed",
 			   (long long)j->exit_code, record->name);
 }
 
-static void state_of(const struct td_object *record, const struct td_slurm_job *j, yyjson_mut_doc *d, yyjson_mut_val *o)
+static void state_of(const struct td_object *record, const char *image, const struct td_slurm_job *j, yyjson_mut_doc *d,
+		     yyjson_mut_val *o)
 {
 	char t[TD_TIME_LEN];
 	const char *at = strchr(j->n_nodes && j->nodes[0].gres ? j->nodes[0].gres : "", ':');
@@ -339,7 +372,7 @@ static void state_of(const struct td_object *record, const struct td_slurm_job *
 	}
 	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
 	if (ended) {
-		td_auto_free char *words = end_words(record, j);
+		td_auto_free char *words = end_words(record, image, j);
 		td_jm_str(d, o, "status.message", words);
 	}
 	condition(d, o, "Ready", !ended && td_job_phase(j->states) == TD_PHASE_RUNNING, NULL);
@@ -371,8 +404,9 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 	notes(record, td_json_root(j), d, o);
 	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such fields
 	td_jm_str(d, o, "spec.env", td_jstr(td_json_root(j), "env"));
+	td_jm_str(d, o, "spec.image", td_jstr(td_json_root(j), "image"));
 	if (there) {
-		state_of(record, &job, d, o);
+		state_of(record, td_jstr(td_json_root(j), "image"), &job, d, o);
 	} else if (over) {
 		td_jm_str(d, o, "status.phase", over);
 		td_jm_str(d, o, "status.message",
@@ -438,77 +472,4 @@ int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct
 		return td_fail(err, TD_TRANSIENT, "Slurm does not show the session's job yet: try again");
 	int r = td_gateway_job_end(g, owner, job, c, err);
 	return r == TD_NOT_FOUND ? 0 : r;
-}
-
-// ---- the way to it ----
-
-// Runs a program on the machine in a step of the session's job: argv has at most 11 words, and NULL.
-static int run_there(struct td_gateway_ask *q, const struct td_object *pod, const char *const *argv,
-		     struct td_ws_far **ret, struct td_error *err)
-{
-	enum { OWN = 9, MOST = 20 };
-	struct td_gateway *g = q->g;
-	td_auto_free char *uid = td_asprintf("%lld", (long long)q->user.uid),
-			  *gid = td_asprintf("%lld", (long long)q->user.gid),
-			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB)),
-			  *of = td_asprintf(TD_LABEL_NAME "=login," TD_LABEL_CLUSTER "=%s", g->o.cluster);
-	const char *all[MOST + 1] = {"/bin/sh",
-				     "-c",
-				     td_embedded(td_gateway_files, "session-line.sh")->text,
-				     "session-line",
-				     uid,
-				     gid,
-				     job,
-				     q->user.name,
-				     q->user.home};
-	size_t n = OWN;
-	for (; *argv && n < MOST; argv++)
-		all[n++] = *argv;
-	td_auto_objects struct td_objects logins = {0};
-	int r = td_kube_list(g->kube, &td_pods, g->o.ns, of, NULL, td_http_cancel(q->x), &logins, err);
-	if (!r)
-		r = td_fail(err, TD_TRANSIENT,
-			    "no login pod of SlurmCluster %s/%s is ready, by which sessions on machines are reached",
-			    g->o.ns, g->o.cluster);
-	bool denied = false;
-	for (size_t i = 0; r && i < logins.n; i++) {
-		const struct td_object *o = logins.v[i];
-		const struct td_kube_exec e = {.ns = o->ns, .pod = o->name, .container = "login", .argv = all};
-		if (td_object_deleting(o) || !td_condition_true(o->root, "Ready"))
-			continue;
-		r = td_kube_exec(g->kube, &e, td_http_cancel(q->x), ret, err);
-		denied = denied || r == TD_DENIED;
-	}
-	if (r && denied)
-		return td_fail(err, TD_UNSUPPORTED,
-			       "this gateway may run nothing in login pods of %s/%s, by which sessions on machines are "
-			       "reached: an administrator gives it pods/exec there (gateway.sessions.machines of the "
-			       "chart)",
-			       g->o.ns, g->o.cluster);
-	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
-}
-
-// The directory of the session on its machine, with this name in it. The caller frees it.
-static char *place_of(const struct td_object *pod, const char *name)
-{
-	return td_asprintf("/tmp/.tandem-%.24s/%s", td_jstr_or(pod->root, "spec.place", "-"), name);
-}
-
-int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
-			 struct td_error *err)
-{
-	td_auto_free char *path = place_of(pod, "tty");
-	const char *const argv[] = {"/opt/tandem/tandem-standin", how, path, NULL};
-	return run_there(q, pod, argv, ret, err);
-}
-
-int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
-			struct td_ws_far **ret, struct td_error *err)
-{
-	const char *have = td_jstr(pod->root, "spec.env");
-	td_auto_free char *path = place_of(pod, "ssh"), *dir = td_asprintf("TANDEM_SESSION_SSH=%s", path),
-			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION)),
-			  *env = have ? td_asprintf("TANDEM_SESSION_ENV=%s", have) : td_strdup(id);
-	const char *const argv[] = {"/usr/bin/env", dir, id, env, "/bin/sh", "-c", script, "session-ssh", NULL};
-	return run_there(q, pod, argv, ret, err);
 }

@@ -475,11 +475,12 @@ void *td_session_thread(void *arg)
 		soon = false;
 		td_session_scopes_look(g);
 		td_session_lines_sweep(g->lines);
+		td_session_measures_sweep(g->measures);
 		td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
 		struct td_error e = TD_ERROR_INIT;
 		td_auto_buf struct td_buf usage = {0};
-		struct td_session_source from = {.agents = g->agents,
-						 .why = "this gateway was told of no agents (--agents)"};
+		struct td_session_source from = {
+			.g = g, .agents = g->agents, .why = "this gateway was told of no agents (--agents)"};
 		if (g->o.usage && td_session_usage(g, &usage, &e)) {
 			td_debug("use of sessions: %s", e.msg);
 			from.why = e.msg;

@@ -64,8 +64,9 @@ void td_session_agents_keep(const char *metrics, struct td_buf *ret);
 // Asks those that are wanted, until the gateway ends. A thread's function; its argument is the gateway.
 void *td_session_agents_thread(void *gateway);
 
-// ---- session_figures.c: what the pods of sessions do, by what agents say (pure but for agents) ----
+// ---- session_figures.c: what the pods of sessions do, by what agents say (pure but for agents and g) ----
 struct td_session_source {
+	struct td_gateway *g;             // whose measures are asked of those on machines; NULL: there are none
 	struct td_session_agents *agents; // each node's own is believed, of its pods alone; NULL: there is one for all
 	const char *text;                 // what that one says; NULL: nothing
 	const char *why;                  // why
@@ -80,6 +81,16 @@ struct td_session_figures {
 };
 void td_session_figures_of(const struct td_session_source *from, const struct td_object *pod,
 			   struct td_session_figures *ret);
+
+// ---- session_measures.c: what sessions on machines without a kubelet do. Thread-safe ----
+// For each and gateway a step of its job, from the first time its figures are wanted until a minute after the last.
+struct td_session_measures *td_session_measures_new(void);
+struct td_session_measures *td_session_measures_free(struct td_session_measures *s); // nobody wants any more
+void td_session_measures_sweep(struct td_session_measures *s);
+// pod: what stands for it (session_host.c).
+void td_session_measured(struct td_gateway *g, const struct td_object *pod, struct td_session_figures *ret);
+// One line of tandem-standin uses, without its end (pure). False: it is none, and f is as it was.
+bool td_session_measure_read(const char *line, struct td_session_figures *f);
 
 // ---- shared by these files (sessions.c) ----
 // The namespace whose pods are this person's jobs. The caller frees it; NULL: he has none.
@@ -238,6 +249,11 @@ int td_session_host_check(const yyjson_val *body, struct td_error *err);
 // (pure) The partition that its job names, of the SlurmCluster `sc`: the first with the NodeSet's nodes, before others one
 // that is open to the account. NULL: none, because the default one has them, or a resource group, which jobs use unnamed.
 const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account);
+#define TD_SESSION_CONTAINER "session" // the name of its container in the job (docs/containers.md)
+// (pure) Adds the variables by which its job runs in the image, as Slurm's jobs run theirs (docs/containers.md). image NULL:
+// none. TD_INVALID: the SlurmCluster `sc` has no containers in jobs; TD_UNSUPPORTED: such a home cannot be in one.
+int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
+			  struct td_error *err);
 // Adds to a record that is made what says so.
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d);
 // Submits the job of the record's session, as q->body says. *ret: what stands for its pod.
@@ -252,10 +268,15 @@ void td_session_host_pods(struct td_gateway *g, const struct td_objects *records
 void td_session_host_keep(struct td_gateway *g, const struct td_object *record, const struct td_object *pod);
 // Ends a session's pod, or the job. TD_NOT_FOUND: the pod is gone.
 int td_session_end_pod(struct td_gateway *g, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
+
+// ---- session_host_way.c: the way to them ----
 // A connection to the session's socket, as the input and output of a program there, as td_kube_exec() has it: a step of
 // the session's job, as the owner who asks.
 // how: "line", or "lines" (standin/lines.h).
 int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, const char *how, struct td_ws_far **ret,
+			 struct td_error *err);
+// The same of `tandem-standin uses`.
+int td_session_host_uses(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err);
 // The same of session-ssh.sh.
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,

@@ -25,6 +25,7 @@ struct td_op_rows {
 	size_t n, cap;
 	struct td_op_row_at *by_name; // while they are collected
 	struct td_buf taken;          // which nodes that it selects another NodeSet has; empty: none
+	struct td_strv elsewhere;     // of spec.hosts: those that another NodeSet has
 };
 void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))

@@ -115,6 +115,7 @@ void td_op_rows_done(struct td_op_rows *r)
 	}
 	free(r->v);
 	td_buf_done(&r->taken);
+	td_strv_done(&r->elsewhere);
 }
 
 struct td_op_row_at {
@@ -298,6 +299,8 @@ static void collect_hosts(const struct td_op_pass *p, const struct td_object *se
 			note_taken(&ret->taken, set, other, hosts.v[i]);
 		if (!other && !td_strv_has(others, hosts.v[i]))
 			row_of(ret, hosts.v[i])->n.matched = true;
+		else
+			td_strv_add(&ret->elsewhere, hosts.v[i]);
 	}
 }
 

@@ -2,6 +2,8 @@
 #include "operator/nodeset.h"
 
 #include "pool/lines.h"
+#include "slurm/hostlist.h"
+#include "slurm/hosts.h"
 
 #include <string.h>
 
@@ -101,6 +103,9 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_int(d, root, "observedGeneration", gen);
 	counts(d, root, old, k, fresh);
+	td_auto_free char *elsewhere = td_hostlist_write(&rows->elsewhere);
+	if (td_slurm_host_set(set->root)) // only Slurm knows; what it said before holds
+		td_jm_str(d, root, "elsewhere", fresh ? elsewhere : td_jstr_or(old, "elsewhere", ""));
 
 	td_auto_buf struct td_buf taken = {0};
 	if (rows->taken.len)

@@ -67,6 +67,29 @@ static long long job_of(const char *cgroups, const struct standin_called *v, int
 	return job;
 }
 
+long long td_standin_uses_cgroup(const char *cgroups, char *ret, size_t n)
+{
+	const char *line = strncmp(cgroups, "0::", 3) ? strstr(cgroups, "\n0::") : cgroups;
+	const char *path = line ? strstr(line, "0::") + 3 : "", *sluid = NULL, *end = NULL;
+	size_t len = strcspn(path, "\n");
+	long long job = 0;
+	for (const char *s = cgroups;
+	     (s = strstr(s, "/job_")) != NULL;) { // the last one: what is below is the job's own
+		char *stop;
+		const char *from = s;
+		s += strlen("/job_");
+		long long id = strtoll(s, &stop, 10);
+		if (stop == s || stop - s > 11 || (*stop != '/' && *stop != '\n' && *stop))
+			continue;
+		job = id;
+		end = from >= path && from < path + len ? stop : end;
+	}
+	if (!end && (sluid = td_wire_cgroup_sluid(path)) && sluid < path + len)
+		end = sluid + td_wire_sluid(sluid);
+	snprintf(ret, n, "%.*s", end && (size_t)(end - path) < n ? (int)(end - path) : 0, path);
+	return job;
+}
+
 static void ids(const char *proc, int pid, unsigned *uid, unsigned *gid)
 {
 	static char text[8192];

@@ -14,6 +14,7 @@
 //   firewall …        beside slurmd and logins: keeps users' connections apart (firewall.h)
 //   line PATH         in a session's job on a machine without a kubelet: a connection to its terminal
 //   lines PATH        the same for one that serves HTTP: many connections
+//   uses …            there, too: says what the job uses
 //   own-net …         there, too: runs a program in a network of its own, of which one port is at a socket
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
@@ -47,6 +48,7 @@ static int usage(FILE *f)
 	      "       tandem-standin terminal --port PORT|--socket PATH CMD [ARG…]\n"
 	      "       tandem-standin line PATH\n"
 	      "       tandem-standin lines PATH\n"
+	      "       tandem-standin uses [--every MS] [--socket PATH]\n"
 	      "       tandem-standin own-net PATH PORT CMD [ARG…]\n"
 	      "       tandem-standin worker --port PORT\n"
 	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|none|P/N]\n"
@@ -116,6 +118,8 @@ int main(int argc, char **argv)
 		return td_standin_line_main(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "lines"))
 		return td_standin_lines_main(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "uses"))
+		return td_standin_uses(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "own-net"))
 		return td_standin_own_net(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "terminal"))

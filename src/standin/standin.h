@@ -21,6 +21,7 @@ int td_standin_clear_dead(int argc, char **argv);   // dead.c
 int td_standin_terminal(int argc, char **argv);     // terminal.c
 int td_standin_line_main(int argc, char **argv);    // local.c
 int td_standin_lines_main(int argc, char **argv);   // lines.c
+int td_standin_uses(int argc, char **argv);         // uses.c
 int td_standin_own_net(int argc, char **argv);      // ownnet.c
 int td_standin_peer(int argc, char **argv);         // peer.c
 int td_standin_watch(int argc, char **argv);        // watch.c

@@ -40,6 +40,10 @@ bool td_standin_beat(const char *text, struct standin_beat *ret);
 // beats.c. The ranks of the job as wire.h has them after "ranks=", as its user; what does not fit is left out.
 void td_standin_beats(const char *proc, const struct standin_job *j, char *out, size_t n);
 
+// look.c. The job in the text of a /proc/PID/cgroup (0: none is named by its number), and its directory in the hierarchy of
+// cgroup v2; "": there is none.
+long long td_standin_uses_cgroup(const char *cgroups, char *ret, size_t n);
+
 // note.c. Of jobs that have ended, "JOB:START:BUSY:IDLE,…", writes what their devices did into their admin comments.
 void td_standin_note_all(const char *path, const char *node, const char *list);
 struct standin_run {

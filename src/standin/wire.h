@@ -64,6 +64,8 @@
 //     -> ok | wait <text> | fail <text>   as above
 //     -> again <text>  this run of the job was never let in, because Slurm skipped its Prolog; none
 //                      of its tasks may start here
+//   mine node=<slurm node> devices=-  -> hangs gpu=<percent, -1 or -2>  what the devices of the caller's own job do here
+//        (as `use`); ok: nothing here measures them
 //
 // Knock: TCP to the bridge. The stand-in sends one hello; then both sides hold the connection:
 //   hello v=1 job=<id> ask=<uid> token=<hex> node=<name>

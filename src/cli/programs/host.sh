@@ -21,4 +21,13 @@ exec setpriv --pdeathsig TERM unshare --mount --propagation slave sh -c '
 	for d in /etc/slurm /run/slurmctld /run/slurmdbd; do
 		[ ! -d "$d" ] || mount -t tmpfs -o mode=755 tmpfs "$d"
 	done
+	# The service for images of containers in jobs (src/spank/keep.h), while the pool has them. What jobs left that a start
+	# of the machine has ended is removed first. It ends with slurmd; the next one finds the containers of jobs that go on.
+	setpriv --pdeathsig TERM sh -c "
+		while sleep 1; do
+			[ -e /etc/tandem/users/containers.conf ] || continue
+			[ -e /run/tandem-container.fresh ] || /opt/tandem/tandem-container fresh || continue
+			: >/run/tandem-container.fresh
+			setpriv --pdeathsig TERM /opt/tandem/tandem-container keep
+		done" &
 	exec sh -c "$TD_KEEP" tandem-host "$TD_SLURMD" -D -Z -N "$TD_NODE" --conf-server "$TD_SERVERS" --conf "$TD_CONF"'

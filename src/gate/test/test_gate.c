@@ -182,6 +182,8 @@ static void test_parse(void **state)
 		td_gate_parse("progress job=7 node=n0 devices=- cpu=5 output=2 beat=1 others=-1", "n0", 8, &q, NULL),
 		0);
 	assert_true(q.others && q.gpu_others == -1 && !q.nodes);
+	assert_int_equal(td_gate_parse("mine job=7 node=n0 devices=-", "n0", 8, &q, NULL), 0);
+	assert_true(q.mine && q.use && !q.h.job);
 	assert_int_equal(td_gate_parse("progress job=7 devices=- cpu=-2 output=-2 others=101", "n0", 8, &q, NULL), 0);
 	assert_true(q.cpu_ms == -1 && q.output == -1 && q.gpu_others == -2); // not known: no hang comes of that
 	assert_int_equal(td_gate_parse("pace job=7 node=n0 devices=- part=1 of=2 ranks=0:1:2:n0:-1", "n0", 8, &q, NULL),
@@ -200,6 +202,8 @@ static void test_parse(void **state)
 
 	const char *bad[] = {"",
 			     "check start=1",
+			     "mine node=n0",
+			     "mine node=n1 devices=-",
 			     "acquire",
 			     "acquire job=7",
 			     "acquire job=0 devices=-",
@@ -506,7 +510,14 @@ static void test_socket(void **state)
 
 	td_auto_free char *tasks = td_asprintf("%s/task.sock", w->dir);
 	ask(tasks, "acquire job=2 start=20 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
-	assert_string_equal(reply, "fail this socket takes check only\n");
+	assert_string_equal(reply, "fail this socket takes check and mine only\n");
+	// Nobody asks about another one's job: whose it is, the kernel says.
+	ask(tasks, "use job=1 node=n0 devices=-\n", reply, sizeof(reply));
+	assert_string_equal(reply, "fail this socket takes check and mine only\n");
+	ask(tasks, "mine job=1 node=n0 devices=-\n", reply, sizeof(reply));
+	assert_string_equal(reply, "fail only tasks of Slurm jobs may ask here\n");
+	ask(path, "mine node=n0 devices=-\n", reply, sizeof(reply));
+	assert_string_equal(reply, "fail this socket takes acquire only\n");
 
 	// Anybody may hold connections to the socket for tasks, but Prolog still gets its answer.
 	int held[300];

@@ -1,5 +1,6 @@
-// rows: D5.1 D5.3
-// Sessions on machines without a kubelet: which partition their job names, and what the log has of their complaints.
+// rows: D4.1 D5.1 D5.3
+// Sessions on machines without a kubelet: which partition their job names, its container, what it uses,
+// and what the log has of their complaints.
 #include "gateway/sessions.h"
 
 #include <setjmp.h>
@@ -72,10 +73,49 @@ static void whoever_complains_for_ever_does_not_fill_the_log(void **state)
 	td_gateway_limits_free(l);
 }
 
+static void an_image_is_the_jobs_container(void **state)
+{
+	(void)state;
+	td_auto(td_json_unref) struct td_json *on = NULL, *off = NULL;
+	static const char with[] = "{\"spec\": {\"containers\": {\"enabled\": true}}}", without[] = "{\"spec\": {}}";
+	td_auto_strv struct td_strv env = {0};
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_json_parse(with, strlen(with), &on, NULL), 0);
+	assert_int_equal(td_json_parse(without, strlen(without), &off, NULL), 0);
+	assert_int_equal(td_session_host_image(td_json_root(off), NULL, "/home/ann", &env, &e), 0);
+	assert_int_equal(td_session_host_image(td_json_root(off), "a:1", "/home/ann", &env, &e), TD_INVALID);
+	assert_non_null(strstr(e.msg, "spec.containers.enabled"));
+	assert_int_equal(td_session_host_image(NULL, "a:1", "/home/ann", &env, &e), TD_INVALID);
+	assert_int_equal(td_session_host_image(td_json_root(on), "a b", "/home/ann", &env, &e), TD_INVALID);
+	assert_int_equal(td_session_host_image(td_json_root(on), "a:1", "/home/ann,/etc", &env, &e), TD_UNSUPPORTED);
+	assert_int_equal(env.n, 0);
+	assert_int_equal(td_session_host_image(td_json_root(on), "a:1", "/home/ann", &env, &e), 0);
+	assert_true(td_strv_has(&env, "PYXIS_CONTAINER_IMAGE=a:1"));
+	assert_true(
+		td_strv_has(&env, "PYXIS_CONTAINER_MOUNTS=/home/ann:/home/ann,/opt/tandem:/opt/tandem:ro,/tmp:/tmp"));
+}
+
+static void what_a_machine_says_of_a_session(void **state)
+{
+	(void)state;
+	struct td_session_figures f = {.cpu = -1, .gpu = -1, .why = "x"};
+	assert_true(td_session_measure_read("h0 12.500 40", &f));
+	assert_true(f.cpu == 12.5 && f.gpu == 0.4 && !*f.why);
+	assert_true(td_session_measure_read("h0 -1.000 -2", &f)); // neither is known
+	assert_true(f.cpu == -1 && f.gpu == -1);
+	static const char *const bad[] = {"",         "h0",      "h0 1",     "h0 x 1",     "h0 1 101",
+					  "h0 nan 1", "h0 -2 1", "h0 inf 1", "h0 1e300 1", "h0 1 1 more"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_false(td_session_measure_read(bad[i], &f));
+	assert_true(f.cpu == -1 && f.gpu == -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_partition_that_has_the_machines),
+		cmocka_unit_test(an_image_is_the_jobs_container),
+		cmocka_unit_test(what_a_machine_says_of_a_session),
 		cmocka_unit_test(whoever_complains_for_ever_does_not_fill_the_log),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// rows: F2.2
+// rows: D4.1 F2.2
 // Which jobs are on a node, by the cgroups of its processes: as Slurm names them up to 25.11 and on cgroup v1, and as
 // 26.05 does on cgroup v2.
 #include "standin/watch.h"
@@ -77,13 +77,37 @@ static void a_job_of_many_steps_hides_no_other(void **state)
 	assert_int_equal(found, 6);
 }
 
+static void the_cgroup_of_a_session_on_a_machine(void **state)
+{
+	(void)state;
+	char dir[64];
+	assert_int_equal(td_standin_uses_cgroup("0::/system.slice/h0_slurmstepd.scope/job_12/step_3/user/task_0\n", dir,
+						sizeof(dir)),
+			 12);
+	assert_string_equal(dir, "/system.slice/h0_slurmstepd.scope/job_12");
+	// v1 has the job elsewhere, and nothing there that tells of it.
+	assert_int_equal(
+		td_standin_uses_cgroup("5:devices:/slurm_n0/uid_0/job_3/step_0\n0::/init.scope\n", dir, sizeof(dir)),
+		3);
+	assert_string_equal(dir, "");
+	assert_int_equal(td_standin_uses_cgroup("0::/user.slice\n", dir, sizeof(dir)), 0);
+	assert_string_equal(dir, "");
+	assert_int_equal(td_standin_uses_cgroup("", dir, sizeof(dir)), 0);
+	assert_int_equal(
+		td_standin_uses_cgroup("0::/a-path-that-is-much-too-long-for-what-there-is-of-room/and-more/job_4/x",
+				       dir, sizeof(dir)),
+		4);
+	assert_string_equal(dir, "");
+}
+
 int main(void)
 {
 	snprintf(root, sizeof(root), "/tmp/test_look.XXXXXX");
 	if (!mkdtemp(root))
 		return 1;
 	const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_found_by_both_names),
-					   cmocka_unit_test(a_job_of_many_steps_hides_no_other)};
+					   cmocka_unit_test(a_job_of_many_steps_hides_no_other),
+					   cmocka_unit_test(the_cgroup_of_a_session_on_a_machine)};
 	int r = cmocka_run_group_tests(tests, NULL, NULL);
 	char command[96];
 	snprintf(command, sizeof(command), "rm -rf %s", root);

@@ -398,6 +398,21 @@ class Gate(unittest.TestCase):
         self.assertEqual(p.stderr, "")  # Slurm shows it to nobody
         return p.returncode, p.stdout
 
+    def test_what_a_session_uses(self):
+        """A line at once, and others until nobody reads; of a job it says nothing to the agent."""
+        self.agent(["hangs gpu=40"], ["ok"], ["hangs gpu=-1"])
+        p = subprocess.Popen([EXE, "uses", "--every", "20", "--socket", self.path], env=env(SLURMD_NODENAME="n0"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (p.kill(), p.wait(), p.stdout.close()))
+        said = [p.stdout.readline().split() for _ in range(3)]
+        self.assertEqual([s[0] for s in said], ["n0"] * 3)
+        self.assertEqual([s[2] for s in said], ["40", "-2", "-1"])  # measured; nobody measures; it has none
+        self.assertTrue(all(float(s[1]) >= -1 for s in said), said)
+        self.assertEqual(self.requests, ["mine node=n0 devices=-"] * 3)
+        p.stdin.close()
+        self.assertEqual(p.wait(DEADLINE), 0)
+        bad = subprocess.run([EXE, "uses"], env=env(SLURMD_NODENAME="n0 x"), capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual((bad.returncode, bad.stdout), (2, ""))
+
     def test_task(self):
         self.assertEqual(self.task(), (0, ""))  # no devices: asks nothing, and nobody listens yet
         self.assertEqual(self.task(SLURM_GPUS_ON_NODE="0"), (0, ""))
